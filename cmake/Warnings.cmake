@@ -1,0 +1,10 @@
+# Flags every target of this project shares. Headers of LLVM and other libraries are included as
+# system headers, so that these warnings speak of our own code only.
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -fvisibility=hidden)
+if(GRIDLOOM_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(GRIDLOOM_SANITIZE)
+  add_compile_options(-fsanitize=${GRIDLOOM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${GRIDLOOM_SANITIZE})
+endif()

@@ -1,0 +1,58 @@
+//===- DistAttrs.td - attributes ----------------------------*- tablegen -*-===//
+#ifndef GRIDLOOM_DIST_ATTRS
+#define GRIDLOOM_DIST_ATTRS
+
+include "mlir/IR/AttrTypeBase.td"
+include "dialects/dist/DistDialect.td"
+include "dialects/dist/DistEnums.td"
+
+class DistAttr<string name, string attrMnemonic> : AttrDef<DistDialect, name> {
+  let mnemonic = attrMnemonic;
+}
+
+def Dist_AxisAttr : DistAttr<"Axis", "axis"> {
+  let summary = "A named mesh axis and its size";
+  let parameters = (ins StringRefParameter<>:$name, "int64_t":$size);
+  let assemblyFormat = "`<` $name `=` $size `>`";
+}
+
+def Dist_DimShardingAttr : DistAttr<"DimSharding", "dim"> {
+  let summary = "How one tensor dimension is split";
+  let description = [{
+    `axes` lists mesh axes from major to minor: the dimension is cut over the first axis, each piece
+    over the second, and so on. An open dimension may gain more axes in propagation; a closed one may
+    not. Cuts fall only on multiples of `granule` elements (a head of 64 columns is a granule of 64).
+  }];
+  let parameters = (ins OptionalArrayRefParameter<"::mlir::StringAttr">:$axes,
+      DefaultValuedParameter<"bool", "false">:$open, DefaultValuedParameter<"int64_t", "1">:$granule);
+  let hasCustomAssemblyFormat = 1;
+}
+
+def Dist_ShardingAttr : DistAttr<"Sharding", "sharding"> {
+  let summary = "How a tensor is laid over a mesh";
+  let description = [{
+    Example:
+
+    ```mlir
+    #dist.sharding<@mesh, [{"data"}, {}, {"model", ?}], unreduced = {"pipe" = sum}>
+    #dist.sharding<@mesh, [{"data"}, {"model"} * 64]>
+    ```
+
+    Axes named nowhere replicate the tensor. Over an `unreduced` axis every device holds a partial
+    value; the tensor is their reduction.
+
+    **Constraints:**
+    - D-C1: the number of dimensions equals the tensor's rank.
+    - D-C2: every axis is an axis of the mesh.
+    - D-C3: an axis appears at most once, in the dimensions and the unreduced axes together.
+    - D-C4: granules are at least 1.
+  }];
+  let parameters = (ins "::mlir::FlatSymbolRefAttr":$mesh,
+      OptionalArrayRefParameter<"::gridloom::dist::DimShardingAttr">:$dims,
+      OptionalArrayRefParameter<"::mlir::StringAttr">:$unreduced,
+      DefaultValuedParameter<"::gridloom::dist::ReductionKind",
+                             "::gridloom::dist::ReductionKind::Sum">:$reduction);
+  let hasCustomAssemblyFormat = 1;
+}
+
+#endif

@@ -1,0 +1,29 @@
+//===- DistDialect.td - the dist dialect --------------------*- tablegen -*-===//
+#ifndef GRIDLOOM_DIST_DIALECT
+#define GRIDLOOM_DIST_DIALECT
+
+include "mlir/IR/OpBase.td"
+
+def DistDialect : Dialect {
+  let name = "dist";
+  let cppNamespace = "::gridloom::dist";
+  let summary = "Meshes, shardings, collectives and pipeline transfers";
+  let description = [{
+    `dist` says how tensors are laid over a mesh of devices and what the devices say to each other.
+    Before partitioning, values are global and carry `#dist.sharding`; afterwards every value is one
+    device's local shard and all communication is an operation of this dialect.
+
+    Attribute names used on operations of other dialects:
+
+    | name | on | meaning |
+    |---|---|---|
+    | `dist.shardings` | any op of the program | one `#dist.sharding` per result |
+    | `dist.origins` | same | one string per result: who asked for the sharding |
+    | `dist.sharding`, `dist.origin` | function argument, function result | the same for an entry's inputs and outputs |
+    | `dist.stage` | any op, function | pipeline stage, counted from 0 |
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let useDefaultTypePrinterParser = 1;
+}
+
+#endif

@@ -1,0 +1,198 @@
+//===- DistOps.td - meshes, collectives, transfers ----------*- tablegen -*-===//
+#ifndef GRIDLOOM_DIST_OPS
+#define GRIDLOOM_DIST_OPS
+
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "dialects/dist/DistAttrs.td"
+include "dialects/dist/DistInterfaces.td"
+
+class Dist_Op<string mnemonic, list<Trait> traits = []> : Op<DistDialect, mnemonic, traits>;
+
+def Dist_AxesAttr : TypedArrayAttrBase<StrAttr, "mesh axes, major to minor">;
+
+//===----------------------------------------------------------------------===//
+// Mesh and shardings
+//===----------------------------------------------------------------------===//
+
+def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
+  let summary = "A mesh of devices with named axes";
+  let description = [{
+    Ranks are numbered row-major over the axes in the order given. The axis `micro` is special: it
+    counts micro-batches, is walked in time by every device and never communicates over.
+
+    ```mlir
+    dist.mesh @mesh <["data" = 2, "model" = 4]>
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, TypedArrayAttrBase<Dist_AxisAttr, "axes">:$axes);
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// The axis that counts micro-batches.
+    static constexpr ::llvm::StringLiteral kMicroAxis = "micro";
+    /// Size of the axis; 1 when the mesh has none of that name.
+    int64_t getAxisSize(::llvm::StringRef name);
+    bool hasAxis(::llvm::StringRef name);
+    /// Product of all axes that are devices.
+    int64_t getNumDevices();
+  }];
+}
+
+def Dist_ReshardOp : Dist_Op<"reshard", [Pure, SameOperandsAndResultType]> {
+  let summary = "Changes the sharding of a global value";
+  let description = [{
+    Exists only before partitioning, on global types.
+
+    ```mlir
+    %1 = dist.reshard %0 to <@mesh, [{"data"}, {}]> : tensor<8x16xf32>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$input, Dist_ShardingAttr:$sharding);
+  let results = (outs AnyRankedTensor:$output);
+  let assemblyFormat = "$input `to` $sharding attr-dict `:` type($output)";
+}
+
+def Dist_AxisIndexOp : Dist_Op<"axis_index", [Pure]> {
+  let summary = "This device's position along mesh axes, a scalar";
+  let description = [{
+    The row-major index over `axes`, from 0. A per-rank parameter: programs are equal on all ranks.
+  }];
+  let arguments = (ins Dist_AxesAttr:$axes);
+  let results = (outs RankedTensorOf<[I64]>:$output);
+  let assemblyFormat = "$axes attr-dict `:` type($output)";
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives: local shapes; `axes` name the group, all devices that differ only there
+//===----------------------------------------------------------------------===//
+
+class Dist_CollectiveOp<string mnemonic, list<Trait> traits = []> : Dist_Op<mnemonic,
+    !listconcat([Pure], traits)> {
+  let hasVerifier = 1;
+}
+
+def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce", [DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let summary = "Reduces values over a group; every member gets identical bits";
+  let description = [{
+    Variadic: values of one all_reduce travel together.
+
+    **Constraints:**
+    - D-AR1: results have the operands' types.
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$inputs, Dist_AxesAttr:$axes, ReductionKindAttr:$reduction);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let assemblyFormat = "$inputs `over` $axes $reduction attr-dict `:` type($inputs)";
+  let builders = [OpBuilder<(ins "::mlir::ValueRange":$inputs, "::llvm::ArrayRef<::mlir::StringAttr>":$axes,
+      "::gridloom::dist::ReductionKind":$reduction)>];
+}
+
+class Dist_OneCollectiveOp<string mnemonic, dag extraArguments> : Dist_CollectiveOp<mnemonic> {
+  let arguments = !con((ins AnyRankedTensor:$input, Dist_AxesAttr:$axes), extraArguments);
+  let results = (outs AnyRankedTensor:$output);
+}
+
+def Dist_AllGatherOp : Dist_OneCollectiveOp<"all_gather", (ins I64Attr:$dim)> {
+  let summary = "Concatenates the group's shards along `dim`";
+  let description = "**Constraints:** D-AG1: output dim = input dim * group size, others are equal.";
+  let assemblyFormat = "$input `over` $axes `dim` `=` $dim attr-dict `:` functional-type($input, $output)";
+}
+
+def Dist_ReduceScatterOp : Dist_OneCollectiveOp<"reduce_scatter", (ins I64Attr:$dim, ReductionKindAttr:$reduction)> {
+  let summary = "Reduces over the group and leaves each member its part of `dim`";
+  let description = "**Constraints:** D-RS1: input dim = output dim * group size, others are equal.";
+  let assemblyFormat = "$input `over` $axes `dim` `=` $dim $reduction attr-dict `:` functional-type($input, $output)";
+}
+
+def Dist_AllToAllOp : Dist_OneCollectiveOp<"all_to_all", (ins I64Attr:$split_dim, I64Attr:$concat_dim)> {
+  let summary = "Splits `split_dim` over the group and concatenates along `concat_dim`";
+  let description = "**Constraints:** D-AA1: split dim shrinks and concat dim grows by the group size.";
+  let assemblyFormat = "$input `over` $axes `split` `=` $split_dim `concat` `=` $concat_dim attr-dict `:` functional-type($input, $output)";
+}
+
+def Dist_BroadcastOp : Dist_OneCollectiveOp<"broadcast", (ins I64Attr:$root)> {
+  let summary = "Gives every member the value of member `root`";
+  let assemblyFormat = "$input `over` $axes `root` `=` $root attr-dict `:` functional-type($input, $output)";
+}
+
+def Dist_PermuteOp : Dist_OneCollectiveOp<"permute", (ins DenseI64ArrayAttr:$permutation)> {
+  let summary = "Member i receives the value of member permutation[i]";
+  let assemblyFormat = "$input `over` $axes $permutation attr-dict `:` functional-type($input, $output)";
+}
+
+def Dist_ShardSliceOp : Dist_OneCollectiveOp<"shard_slice", (ins I64Attr:$dim)> {
+  let summary = "Keeps this device's part of `dim`; no communication";
+  let description = "**Constraints:** D-SS1: input dim = output dim * group size, others are equal.";
+  let assemblyFormat = "$input `over` $axes `dim` `=` $dim attr-dict `:` functional-type($input, $output)";
+}
+
+//===----------------------------------------------------------------------===//
+// Pipeline transfers
+//===----------------------------------------------------------------------===//
+
+def Dist_SendOp : Dist_Op<"send"> {
+  let summary = "Sends to the device of `stage` with the same other coordinates";
+  let description = "`channel` orders all transfers of a program and pairs a send with its recv.";
+  let arguments = (ins AnyRankedTensor:$input, I64Attr:$stage, I64Attr:$channel);
+  let assemblyFormat = "$input `to` $stage `channel` $channel attr-dict `:` type($input)";
+}
+
+def Dist_RecvOp : Dist_Op<"recv"> {
+  let summary = "Receives from the device of `stage` with the same other coordinates";
+  let arguments = (ins I64Attr:$stage, I64Attr:$channel);
+  let results = (outs AnyRankedTensor:$output);
+  let assemblyFormat = "`from` $stage `channel` $channel attr-dict `:` type($output)";
+}
+
+//===----------------------------------------------------------------------===//
+// Asynchronous groups
+//===----------------------------------------------------------------------===//
+
+def Dist_FutureType : TypeDef<DistDialect, "Future"> {
+  let mnemonic = "future";
+  let summary = "The results of communication under way";
+  let parameters = (ins ArrayRefParameter<"::mlir::Type">:$types);
+  let assemblyFormat = "`<` $types `>`";
+}
+
+def Dist_StartOp : Dist_Op<"start", [SingleBlockImplicitTerminator<"YieldOp">]> {
+  let summary = "Starts one group: one collective, or transfers that must progress together";
+  let description = [{
+    The region holds the group's operations and yields their results. Operands are used from above.
+
+    ```mlir
+    %f = dist.start {
+      %0 = dist.all_reduce %x over ["model"] sum : tensor<8xf32>
+      dist.yield %0 : tensor<8xf32>
+    } : !dist.future<tensor<8xf32>>
+    %y = dist.done %f : !dist.future<tensor<8xf32>> -> tensor<8xf32>
+    ```
+
+    **Constraints:**
+    - D-ST1: the region holds exactly one collective, or only sends and receives (at least one).
+    - D-ST2: the future's types are the yielded types.
+  }];
+  let arguments = (ins);
+  let regions = (region SizedRegion<1>:$body);
+  let results = (outs Dist_FutureType:$future);
+  let assemblyFormat = "$body attr-dict `:` type($future)";
+  let hasVerifier = 1;
+}
+
+def Dist_DoneOp : Dist_Op<"done"> {
+  let summary = "The results are usable, and no peer still reads the operands";
+  let arguments = (ins Dist_FutureType:$future);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let assemblyFormat = "$future attr-dict `:` type($future) (`->` type($outputs)^)?";
+}
+
+def Dist_YieldOp : Dist_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["StartOp"]>]> {
+  let summary = "Ends a group";
+  let arguments = (ins Variadic<AnyRankedTensor>:$results);
+  let builders = [OpBuilder<(ins), [{}]>];
+  let assemblyFormat = "($results^ `:` type($results))? attr-dict";
+}
+
+#endif

@@ -1,0 +1,65 @@
+//===- LoomContraction.td - contractions and reductions -----*- tablegen -*-===//
+#ifndef GRIDLOOM_LOOM_CONTRACTION
+#define GRIDLOOM_LOOM_CONTRACTION
+
+include "dialects/dist/DistEnums.td"
+include "dialects/loom/LoomBase.td"
+
+def Loom_DotGeneralOp : Loom_Op<"dot_general", [], [], ["getFlops"]> {
+  let summary = "Batched contraction of two tensors";
+  let description = [{
+    The output's dimensions are the batch dimensions, the lhs's others, the rhs's others.
+
+    ```mlir
+    %y = loom.dot_general %x, %w batch = [] x [] contract = [2] x [0]
+        : (tensor<2x8x16xf32>, tensor<16x32xf32>) -> tensor<2x8x32xf32>
+    ```
+
+    **Constraints:**
+    - L-DG1: paired batch and contracting dimensions have equal sizes.
+    - L-DG2: no dimension is named twice.
+  }];
+  let arguments = (ins Loom_Tensor:$lhs, Loom_Tensor:$rhs,
+      DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$lhs_batch, DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$rhs_batch,
+      DenseI64ArrayAttr:$lhs_contract, DenseI64ArrayAttr:$rhs_contract);
+  let results = (outs Loom_Tensor:$output);
+  let assemblyFormat = [{$lhs `,` $rhs `batch` `=` $lhs_batch `x` $rhs_batch `contract` `=` $lhs_contract `x`
+      $rhs_contract attr-dict `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Dimensions of a side that are neither batch nor contracting, in order.
+    ::llvm::SmallVector<int64_t> getLhsFreeDims();
+    ::llvm::SmallVector<int64_t> getRhsFreeDims();
+  }];
+}
+
+def Loom_ReduceOp : Loom_Op<"reduce"> {
+  let summary = "Reduces over `dims`, which disappear";
+  let description = [{
+    **Constraints:**
+    - L-RD1: `dims` are dimensions of the input, increasing strictly.
+    - L-RD2: the output's shape is the input's without them.
+  }];
+  let arguments = (ins Loom_Tensor:$input, ReductionKindAttr:$kind, DenseI64ArrayAttr:$dims);
+  let results = (outs Loom_Tensor:$output);
+  let assemblyFormat = "$kind $input `dims` `=` $dims attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+def Loom_SoftmaxOp : Loom_Op<"softmax", [SameOperandsAndResultType, DeclareOpInterfaceMethods<DecomposeInterface>], [], ["getFlops"]> {
+  let summary = "exp(x - max) / sum along `dim`";
+  let arguments = (ins Loom_FloatTensor:$input, I64Attr:$dim);
+  let results = (outs Loom_FloatTensor:$output);
+  let assemblyFormat = "$input `dim` `=` $dim attr-dict `:` type($output)";
+  let hasVerifier = 1;
+}
+
+def Loom_LayerNormOp : Loom_Op<"layer_norm", [AllTypesMatch<["input", "output"]>, DeclareOpInterfaceMethods<DecomposeInterface>], [], ["getFlops"]> {
+  let summary = "(x - mean) / sqrt(variance + epsilon) * scale + bias over the last dimension";
+  let arguments = (ins Loom_FloatTensor:$input, Loom_FloatTensor:$scale, Optional<Loom_FloatTensor>:$bias, F64Attr:$epsilon);
+  let results = (outs Loom_FloatTensor:$output);
+  let assemblyFormat = "$input `,` $scale (`,` $bias^)? `epsilon` `=` $epsilon attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+}
+
+#endif

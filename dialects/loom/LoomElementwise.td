@@ -1,0 +1,79 @@
+//===- LoomElementwise.td - one element in, one out ---------*- tablegen -*-===//
+#ifndef GRIDLOOM_LOOM_ELEMENTWISE
+#define GRIDLOOM_LOOM_ELEMENTWISE
+
+include "dialects/loom/LoomBase.td"
+
+class Loom_ElementwiseOp<string mnemonic, list<Trait> traits = [], list<string> rule = []>
+    : Loom_Op<mnemonic, !listconcat([DeclareOpInterfaceMethods<KernelBodyInterface>], !listconcat([SameOperandsAndResultShape], traits)), rule>;
+
+
+class Loom_UnaryOp<string mnemonic, string text, list<string> rule = []>
+    : Loom_ElementwiseOp<mnemonic, [SameOperandsAndResultType], rule> {
+  let summary = text;
+  let arguments = (ins Loom_Tensor:$input);
+  let results = (outs Loom_Tensor:$output);
+  let assemblyFormat = "$input attr-dict `:` type($output)";
+}
+
+class Loom_BinaryOp<string mnemonic, string text, list<string> rule = []>
+    : Loom_ElementwiseOp<mnemonic, [SameOperandsAndResultType], rule> {
+  let summary = text;
+  let arguments = (ins Loom_Tensor:$lhs, Loom_Tensor:$rhs);
+  let results = (outs Loom_Tensor:$output);
+  let assemblyFormat = "$lhs `,` $rhs attr-dict `:` type($output)";
+}
+
+def Loom_NegateOp : Loom_UnaryOp<"negate", "-x", ["isLinear"]>;
+def Loom_AbsOp : Loom_UnaryOp<"abs", "|x|">;
+def Loom_ExpOp : Loom_UnaryOp<"exp", "e to the x">;
+def Loom_LogOp : Loom_UnaryOp<"log", "natural logarithm">;
+def Loom_SqrtOp : Loom_UnaryOp<"sqrt", "square root">;
+def Loom_RsqrtOp : Loom_UnaryOp<"rsqrt", "1 / square root">;
+def Loom_TanhOp : Loom_UnaryOp<"tanh", "hyperbolic tangent">;
+def Loom_ErfOp : Loom_UnaryOp<"erf", "Gauss error function">;
+def Loom_LogisticOp : Loom_UnaryOp<"logistic", "1 / (1 + e to the -x)">;
+def Loom_FloorOp : Loom_UnaryOp<"floor", "largest integer not above x">;
+def Loom_CeilOp : Loom_UnaryOp<"ceil", "smallest integer not below x">;
+def Loom_SignOp : Loom_UnaryOp<"sign", "-1, 0 or 1; NaN stays NaN">;
+def Loom_NotOp : Loom_UnaryOp<"not", "bitwise complement; logical on i1">;
+
+def Loom_AddOp : Loom_BinaryOp<"add", "x + y", ["isLinear"]>;
+def Loom_SubtractOp : Loom_BinaryOp<"subtract", "x - y", ["isLinear"]>;
+def Loom_MultiplyOp : Loom_BinaryOp<"multiply", "x * y">;
+def Loom_DivideOp : Loom_BinaryOp<"divide", "x / y; integers truncate">;
+def Loom_MaximumOp : Loom_BinaryOp<"maximum", "larger of x and y; NaN if either is">;
+def Loom_MinimumOp : Loom_BinaryOp<"minimum", "smaller of x and y; NaN if either is">;
+def Loom_PowerOp : Loom_BinaryOp<"power", "x to the y">;
+def Loom_AndOp : Loom_BinaryOp<"and", "bitwise and; logical on i1">;
+def Loom_OrOp : Loom_BinaryOp<"or", "bitwise or; logical on i1">;
+
+def Loom_CompareOp : Loom_ElementwiseOp<"compare", [SameTypeOperands]> {
+  let summary = "x direction y, as i1; unordered floats compare false, except ne";
+  let arguments = (ins Loom_Tensor:$lhs, Loom_Tensor:$rhs, DirectionAttr:$direction);
+  let results = (outs Loom_BoolTensor:$output);
+  let assemblyFormat = "$direction $lhs `,` $rhs attr-dict `:` functional-type(operands, results)";
+}
+
+def Loom_SelectOp : Loom_ElementwiseOp<"select", [AllTypesMatch<["on_true", "on_false", "output"]>]> {
+  let summary = "predicate ? on_true : on_false";
+  let arguments = (ins Loom_BoolTensor:$predicate, Loom_Tensor:$on_true, Loom_Tensor:$on_false);
+  let results = (outs Loom_Tensor:$output);
+  let assemblyFormat = "$predicate `,` $on_true `,` $on_false attr-dict `:` type($predicate) `,` type($output)";
+}
+
+def Loom_ConvertOp : Loom_ElementwiseOp<"convert"> {
+  let summary = "Changes the element type; float to integer truncates, anything to i1 is x != 0";
+  let arguments = (ins Loom_Tensor:$input);
+  let results = (outs Loom_Tensor:$output);
+  let assemblyFormat = "$input attr-dict `:` functional-type(operands, results)";
+}
+
+def Loom_GeluOp : Loom_ElementwiseOp<"gelu", [SameOperandsAndResultType, DeclareOpInterfaceMethods<DecomposeInterface>]> {
+  let summary = "Gaussian error linear unit (Hendrycks and Gimpel 2016, section 2)";
+  let arguments = (ins Loom_FloatTensor:$input, GeluAttr:$form);
+  let results = (outs Loom_FloatTensor:$output);
+  let assemblyFormat = "$form $input attr-dict `:` type($output)";
+}
+
+#endif

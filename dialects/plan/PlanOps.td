@@ -1,0 +1,156 @@
+//===- PlanOps.td - kernels, blocks, control ----------------*- tablegen -*-===//
+#ifndef GRIDLOOM_PLAN_OPS
+#define GRIDLOOM_PLAN_OPS
+
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "dialects/dist/DistAttrs.td"
+include "dialects/loom/LoomAttrs.td"
+include "dialects/plan/PlanAttrs.td"
+
+class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<PlanDialect, mnemonic, traits>;
+
+//===----------------------------------------------------------------------===//
+// Kernels and library calls on tensors (fuse phase)
+//===----------------------------------------------------------------------===//
+
+def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> {
+  let summary = "A kernel: the loom operations it fuses";
+  let description = [{
+    Block arguments are the inputs, `loom.yield` gives the outputs. Kernels that compute the same are
+    one symbol.
+
+    ```mlir
+    plan.kernel @k0 row {
+    ^bb0(%x: tensor<8x16xf32>):
+      %0 = loom.softmax %x dim = 1 : tensor<8x16xf32>
+      loom.yield %0 : tensor<8x16xf32>
+    }
+    ```
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, SkeletonAttr:$skeleton);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name $skeleton $body attr-dict";
+}
+
+def Plan_CallOp : Plan_Op<"call", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "Runs a kernel on tensors";
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyRankedTensor>:$inputs);
+  let results = (outs Variadic<AnyRankedTensor>:$outputs);
+  let assemblyFormat = "$kernel `(` $inputs `)` attr-dict `:` functional-type(operands, results)";
+}
+
+def Plan_MatmulOp : Plan_Op<"matmul", [Pure]> {
+  let summary = "A library matrix multiplication on tensors";
+  let arguments = (ins AnyRankedTensor:$lhs, AnyRankedTensor:$rhs, Optional<AnyRankedTensor>:$bias, Plan_MatmulAttr:$descriptor);
+  let results = (outs AnyRankedTensor:$output);
+  let assemblyFormat = "$lhs `,` $rhs (`,` $bias^)? $descriptor attr-dict `:` functional-type(operands, results)";
+}
+
+//===----------------------------------------------------------------------===//
+// Programs on buffers (schedule phase)
+//===----------------------------------------------------------------------===//
+
+def Plan_ProgramOp : Plan_Op<"program", [Symbol, SingleBlock, NoTerminator]> {
+  let summary = "What one stage runs for one specialisation of one entry";
+  let description = [{
+    `dims` are the symbolic dimensions the specialisation binds. Buffers first, then control: blocks
+    and repeats, in order.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$entry, DictionaryAttr:$dims, I64Attr:$stage,
+      DefaultValuedAttr<I64Attr, "0">:$arena_bytes, DefaultValuedAttr<I64Attr, "0">:$registered_bytes);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name $body attr-dict";
+}
+
+def Plan_BufferOp : Plan_Op<"buffer"> {
+  let summary = "Declares a buffer";
+  let description = [{
+    `name` is the weight, input or output it holds. `offset` and `bytes` are set by allocation.
+    A buffer with several `slots` holds one tensor per micro-batch: in iteration i of the
+    enclosing repeat its users see slot i modulo slots, `bytes` apart.
+  }];
+  let arguments = (ins SpaceAttr:$space, OptionalAttr<StrAttr>:$name, DefaultValuedAttr<I64Attr, "1">:$slots,
+      OptionalAttr<I64Attr>:$offset, OptionalAttr<I64Attr>:$bytes, OptionalAttr<ElementsAttr>:$value,
+      OptionalAttr<Dist_ShardingAttr>:$sharding, OptionalAttr<Loom_LayoutAttr>:$layout);
+  let results = (outs Plan_BufferType:$buffer);
+  let assemblyFormat = "$space ($name^)? attr-dict `:` type($buffer)";
+}
+
+def Plan_AliasOp : Plan_Op<"alias"> {
+  let summary = "The same memory under another shape";
+  let arguments = (ins Plan_BufferType:$source);
+  let results = (outs Plan_BufferType:$buffer);
+  let assemblyFormat = "$source attr-dict `:` functional-type(operands, results)";
+}
+
+def Plan_RankParamOp : Plan_Op<"rank_param"> {
+  let summary = "A scalar that differs per rank: the index along mesh axes";
+  let description = "A one-element buffer whose value the runtime computes from the mesh at load.";
+  let arguments = (ins TypedArrayAttrBase<StrAttr, "mesh axes">:$axes);
+  let results = (outs Plan_BufferType:$buffer);
+  let assemblyFormat = "$axes attr-dict `:` type($buffer)";
+}
+
+def Plan_BlockOp : Plan_Op<"block", [SingleBlock, NoTerminator]> {
+  let summary = "Steps submitted to streams in this order";
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$body attr-dict";
+}
+
+def Plan_RepeatOp : Plan_Op<"repeat", [SingleBlock, NoTerminator]> {
+  let summary = "Runs the body `count` times: micro-batches, decode steps";
+  let arguments = (ins I64Attr:$count);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$count $body attr-dict";
+}
+
+class Plan_StepOp<string mnemonic> : Plan_Op<mnemonic, [AttrSizedOperandSegments]>;
+
+def Plan_LaunchOp : Plan_StepOp<"launch"> {
+  let summary = "Launches a kernel on a stream";
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, StrAttr:$stream);
+  let assemblyFormat = [{$kernel `ins` `(` $inputs (`:` type($inputs)^)? `)` `outs` `(` $outputs `:` type($outputs) `)`
+      `on` $stream attr-dict}];
+}
+
+def Plan_LibraryOp : Plan_StepOp<"library"> {
+  let summary = "Calls the library's matrix multiplication on a stream";
+  let arguments = (ins Plan_MatmulAttr:$descriptor, Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, StrAttr:$stream);
+  let assemblyFormat = "$descriptor `ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $outputs `:` type($outputs) `)` `on` $stream attr-dict";
+}
+
+def Plan_CopyOp : Plan_StepOp<"copy"> {
+  let summary = "Copies a buffer";
+  let arguments = (ins Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, StrAttr:$stream);
+  let assemblyFormat = "`ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $outputs `:` type($outputs) `)` `on` $stream attr-dict";
+}
+
+def Plan_GroupOp : Plan_StepOp<"group"> {
+  let summary = "One collective, or one transfer, on a communication stream";
+  let description = [{
+    `kind` is the dist operation's name. `sequence` numbers the program's communication in the one
+    order all ranks keep. For send and recv `stage` is the peer's.
+  }];
+  let arguments = (ins StrAttr:$kind, TypedArrayAttrBase<StrAttr, "mesh axes">:$axes, I64Attr:$sequence,
+      OptionalAttr<StrAttr>:$reduction, OptionalAttr<I64Attr>:$stage, OptionalAttr<I64Attr>:$channel,
+      OptionalAttr<I64Attr>:$root,
+      Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, StrAttr:$stream);
+  let assemblyFormat = [{$kind `over` $axes `sequence` $sequence `ins` `(` $inputs (`:` type($inputs)^)? `)` `outs` `(`
+      $outputs (`:` type($outputs)^)? `)` `on` $stream attr-dict}];
+}
+
+def Plan_RecordOp : Plan_Op<"record"> {
+  let summary = "Records an event when the stream gets here";
+  let arguments = (ins I64Attr:$event, StrAttr:$stream);
+  let assemblyFormat = "$event `on` $stream attr-dict";
+}
+
+def Plan_WaitOp : Plan_Op<"wait"> {
+  let summary = "The stream waits for an event";
+  let description = "With `lag` n it is the event's recording n iterations of the repeat ago; before the n-th, no wait.";
+  let arguments = (ins I64Attr:$event, StrAttr:$stream, DefaultValuedAttr<I64Attr, "0">:$lag);
+  let assemblyFormat = "$event `on` $stream attr-dict";
+}
+
+#endif

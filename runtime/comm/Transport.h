@@ -1,0 +1,91 @@
+//===- Transport.h - the interface every transport implements ---*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// A transport connects the ranks of a job and makes communicators over subsets of them. The calls
+// are NCCL's in shape: contiguous buffers, counts in elements, every member calls in the same
+// order. All transports pass test/runtime/TransportConformanceTest.cpp.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_COMM_TRANSPORT_H
+#define GRIDLOOM_RUNTIME_COMM_TRANSPORT_H
+
+#include "runtime/core/DataType.h"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gridloom::rt {
+
+class Stream;
+
+enum class Reduction { Sum = 0, Max, Min, Prod };
+
+/// What an operation is, for errors: "all_reduce #12 (onnx node /encoder/0/MatMul)".
+struct OpContext {
+  const char *kind = "";
+  uint32_t sequence = 0;
+  std::string_view origin;
+};
+
+/// A group of ranks with an order. Calls enqueue on `stream` and return; the stream is a
+/// communication stream of this rank's device. Counts are of elements. In place is allowed where
+/// input and output have one size (all_reduce, broadcast), and never overlaps partially.
+/// Errors surface at Stream::synchronize: PeerFailed or DeadlineExceeded naming the operation, its
+/// sequence number, its origin and the ranks that are missing.
+class Communicator {
+public:
+  virtual ~Communicator() = default;
+  virtual int getRank() const = 0;
+  virtual int getSize() const = 0;
+
+  /// Every member gets the same bits: the reduction order is fixed by the element's position.
+  virtual void allReduce(Stream &stream, const void *in, void *out, size_t count, DataType type, Reduction reduction,
+                         OpContext op) = 0;
+  /// out holds size * count elements, member i's at i * count.
+  virtual void allGather(Stream &stream, const void *in, void *out, size_t count, DataType type, OpContext op) = 0;
+  /// in holds size * count elements; member i gets the reduction of part i.
+  virtual void reduceScatter(Stream &stream, const void *in, void *out, size_t count, DataType type,
+                             Reduction reduction, OpContext op) = 0;
+  /// in and out hold size * count elements; part j of member i becomes part i of member j.
+  virtual void allToAll(Stream &stream, const void *in, void *out, size_t count, DataType type, OpContext op) = 0;
+  virtual void broadcast(Stream &stream, const void *in, void *out, size_t count, DataType type, int root,
+                         OpContext op) = 0;
+  /// Rendezvous: a send may block until its receive is posted.
+  virtual void send(Stream &stream, const void *in, size_t count, DataType type, int peer, OpContext op) = 0;
+  virtual void recv(Stream &stream, void *out, size_t count, DataType type, int peer, OpContext op) = 0;
+  virtual void barrier(Stream &stream, OpContext op) = 0;
+};
+
+struct TransportOptions {
+  /// A peer that makes no progress for this long is an error.
+  std::chrono::milliseconds deadline{300000};
+  /// A peer that is gone is noticed within this time.
+  std::chrono::milliseconds liveness{1000};
+};
+
+/// The connection of this rank to the job. Communicators live no longer than their transport, and
+/// can be made again in a living process.
+class Transport {
+public:
+  virtual ~Transport() = default;
+  virtual std::string getName() const = 0;
+  virtual int getRank() const = 0;
+  virtual int getSize() const = 0;
+  /// A communicator over `ranks` (world numbers, ascending, this rank among them). Collective over
+  /// its members, each of which asks for its communicators in the same order.
+  virtual std::unique_ptr<Communicator> createCommunicator(std::span<const int> ranks, const std::string &name) = 0;
+  /// Makes every pending and later call on every rank fail with PeerFailed and this reason.
+  virtual void abort(const std::string &reason) = 0;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_COMM_TRANSPORT_H

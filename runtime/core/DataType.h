@@ -1,0 +1,45 @@
+//===- DataType.h - element types -------------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CORE_DATATYPE_H
+#define GRIDLOOM_RUNTIME_CORE_DATATYPE_H
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace gridloom::rt {
+
+/// Element types. The numbers are those of schema::DataType.
+enum class DataType { F32 = 1, F64, F16, BF16, I8, I16, I32, I64, U8, Bool };
+
+/// Bytes of one element.
+constexpr size_t sizeOf(DataType type) {
+  switch (type) {
+  case DataType::I8:
+  case DataType::U8:
+  case DataType::Bool:
+    return 1;
+  case DataType::F16:
+  case DataType::BF16:
+  case DataType::I16:
+    return 2;
+  case DataType::F32:
+  case DataType::I32:
+    return 4;
+  case DataType::F64:
+  case DataType::I64:
+    return 8;
+  }
+  return 0;
+}
+
+/// The name used in manifests and messages: f32, i64, bool, ...
+std::string_view nameOf(DataType type);
+std::optional<DataType> parseDataType(std::string_view name);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CORE_DATATYPE_H

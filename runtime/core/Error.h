@@ -1,0 +1,41 @@
+//===- Error.h - errors as values -------------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The runtime reports failure by throwing `Error`. Nothing it throws crosses the C interface.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CORE_ERROR_H
+#define GRIDLOOM_RUNTIME_CORE_ERROR_H
+
+#include <stdexcept>
+#include <string>
+
+namespace gridloom::rt {
+
+/// What went wrong, coarse enough for a caller to act on. The values are the C interface's.
+enum class ErrorCode {
+  InvalidArgument = 1, // the caller's inputs are wrong
+  InvalidPlan = 2,     // the plan is damaged, foreign or needs what is not here
+  Unavailable = 3,     // a library, driver or device is missing
+  PeerFailed = 4,      // a rank died or left
+  DeadlineExceeded = 5,
+  OutOfMemory = 6,
+  Internal = 7,
+};
+
+/// An error with a one-line message: lower case, names the thing, both numbers, and the remedy.
+class Error : public std::runtime_error {
+public:
+  Error(ErrorCode code, const std::string &message) : std::runtime_error(message), code(code) {}
+  ErrorCode getCode() const { return code; }
+
+private:
+  ErrorCode code;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CORE_ERROR_H
