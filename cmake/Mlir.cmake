@@ -8,6 +8,7 @@ set(LLVM_LIBRARY_OUTPUT_INTDIR ${CMAKE_BINARY_DIR}/lib)
 include(TableGen)
 include(AddLLVM)
 include(AddMLIR)
+
 include_directories(SYSTEM ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 
 # One precompiled header for everything that includes MLIR: 0.7-4 s per file instead of 6-15 s.
