@@ -1,0 +1,365 @@
+//===- LoomKernelBodies.cpp - scalar functions of elementwise ops ----------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// KernelBodyInterface::emitScalar of every elementwise operation: arith and math operations on
+// scalars or vectors. Floats of 16 bits are computed in f32 and rounded after each operation.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/loom/Loom.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+using namespace gridloom::loom;
+
+namespace {
+
+/// `type` with another element type.
+Type withElement(Type type, Type element) {
+  if (auto vector = dyn_cast<VectorType>(type))
+    return vector.clone(element);
+  return element;
+}
+
+bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.getType())); }
+bool isBool(Value value) { return getElementTypeOrSelf(value.getType()).isInteger(1); }
+
+/// The operations on values of one type, scalar or vector.
+struct Emitter {
+  OpBuilder &builder;
+  Location loc;
+
+  Value constant(Type type, double value) {
+    Type element = getElementTypeOrSelf(type);
+    TypedAttr attr;
+    if (auto floating = dyn_cast<FloatType>(element))
+      attr = builder.getFloatAttr(floating, value);
+    else
+      attr = builder.getIntegerAttr(element, static_cast<int64_t>(value));
+    if (auto vector = dyn_cast<VectorType>(type))
+      attr = DenseElementsAttr::get(vector, static_cast<Attribute>(attr));
+    return arith::ConstantOp::create(builder, loc, attr);
+  }
+  template <typename OpT, typename... Args> Value make(Args &&...args) {
+    return OpT::create(builder, loc, std::forward<Args>(args)...);
+  }
+
+  /// f16 and bf16 become f32, other values stay.
+  Value widen(Value value) {
+    Type element = getElementTypeOrSelf(value.getType());
+    if (!isa<FloatType>(element) || element.getIntOrFloatBitWidth() >= 32)
+      return value;
+    return make<arith::ExtFOp>(withElement(value.getType(), builder.getF32Type()), value);
+  }
+  Value narrow(Value value, Type type) {
+    return value.getType() == type ? value : make<arith::TruncFOp>(type, value);
+  }
+
+  /// Applies `body` to the operands in at least f32 and rounds back to their type.
+  Value inWide(ValueRange operands, function_ref<Value(ArrayRef<Value>)> body) {
+    SmallVector<Value> wide =
+        llvm::map_to_vector(operands, [&](Value operand) { return widen(operand); });
+    Value result = body(wide);
+    return isFloat(result) ? narrow(result, operands[0].getType()) : result;
+  }
+  template <typename OpT> Value unary(ValueRange operands) {
+    return inWide(operands, [&](ArrayRef<Value> v) { return make<OpT>(v[0]); });
+  }
+  template <typename FloatOp, typename IntOp> Value binary(ValueRange operands) {
+    return inWide(operands, [&](ArrayRef<Value> v) {
+      return isFloat(v[0]) ? make<FloatOp>(v[0], v[1]) : make<IntOp>(v[0], v[1]);
+    });
+  }
+
+  /// Integer division that cannot trap: x / 0 is x, and the smallest value / -1 wraps around.
+  Value divideIntegers(Value lhs, Value rhs) {
+    Value zero = constant(rhs.getType(), 0), one = constant(rhs.getType(), 1);
+    Value minus = make<arith::CmpIOp>(arith::CmpIPredicate::eq, rhs, constant(rhs.getType(), -1));
+    Value unsafe =
+        make<arith::OrIOp>(minus, make<arith::CmpIOp>(arith::CmpIPredicate::eq, rhs, zero));
+    Value quotient = make<arith::DivSIOp>(lhs, make<arith::SelectOp>(unsafe, one, rhs));
+    return make<arith::SelectOp>(minus, make<arith::SubIOp>(zero, lhs), quotient);
+  }
+
+  /// base to a constant exponent that needs no logarithm; null for others.
+  Value powerOfConstant(Value base, Value exponent) {
+    Attribute attr;
+    if (!matchPattern(exponent, m_Constant(&attr)))
+      return {};
+    if (auto splat = dyn_cast<SplatElementsAttr>(attr))
+      attr = splat.getSplatValue<Attribute>();
+    auto number = dyn_cast<FloatAttr>(attr);
+    if (!number)
+      return {};
+    double value = number.getValueAsDouble();
+    auto reciprocal = [&](Value x) { return make<arith::DivFOp>(constant(x.getType(), 1.0), x); };
+    if (value == 1.0)
+      return base;
+    if (value == -1.0)
+      return reciprocal(base);
+    if (value == 0.5)
+      return make<math::SqrtOp>(base);
+    if (value == -0.5)
+      return reciprocal(make<math::SqrtOp>(base));
+    if (value == 2.0)
+      return make<arith::MulFOp>(base, base);
+    if (value == 3.0)
+      return make<arith::MulFOp>(make<arith::MulFOp>(base, base), base);
+    return {};
+  }
+
+  Value gelu(Value x, GeluForm form) {
+    Value one = constant(x.getType(), 1.0), argument, inner;
+    if (form == GeluForm::Erf) {
+      argument = make<arith::MulFOp>(x, constant(x.getType(), 0.70710678118654752440));
+      inner = make<math::ErfOp>(argument);
+    } else {
+      // sqrt(2 / pi) * (x + 0.044715 x^3)
+      Value square = make<arith::MulFOp>(x, x);
+      Value poly = make<math::FmaOp>(square, constant(x.getType(), 0.03567740813636141),
+                                     constant(x.getType(), 0.79788456080286536));
+      inner = make<math::TanhOp>(make<arith::MulFOp>(x, poly));
+    }
+    Value half = make<arith::MulFOp>(x, constant(x.getType(), 0.5));
+    return make<arith::MulFOp>(half, make<arith::AddFOp>(inner, one));
+  }
+
+  Value convert(Value value, Type to) {
+    Type from = getElementTypeOrSelf(value.getType()), element = getElementTypeOrSelf(to);
+    if (from == element)
+      return value;
+    bool fromFloat = isa<FloatType>(from), toFloat = isa<FloatType>(element);
+    if (element.isInteger(1)) {
+      Value zero = constant(value.getType(), 0);
+      return fromFloat ? make<arith::CmpFOp>(arith::CmpFPredicate::UNE, value, zero)
+                       : make<arith::CmpIOp>(arith::CmpIPredicate::ne, value, zero);
+    }
+    unsigned fromBits = from.getIntOrFloatBitWidth(), toBits = element.getIntOrFloatBitWidth();
+    if (fromFloat && toFloat) {
+      if (fromBits < 32 || toBits < 32) {
+        // No processor converts between f16, bf16 and f64 directly: f32 lies between them.
+        Type f32 = withElement(to, builder.getF32Type());
+        Value wide = fromBits == 64 ? make<arith::TruncFOp>(f32, value) : widen(value);
+        if (toBits == 64)
+          return make<arith::ExtFOp>(to, wide);
+        return narrow(wide, to);
+      }
+      return fromBits < toBits ? make<arith::ExtFOp>(to, value) : make<arith::TruncFOp>(to, value);
+    }
+    if (fromFloat)
+      return make<arith::FPToSIOp>(to, widen(value));
+    if (toFloat) {
+      Type wide = toBits < 32 ? withElement(to, builder.getF32Type()) : to;
+      Value result = from.isInteger(1) ? make<arith::UIToFPOp>(wide, value)
+                                       : make<arith::SIToFPOp>(wide, value);
+      return narrow(result, to);
+    }
+    if (fromBits > toBits)
+      return make<arith::TruncIOp>(to, value);
+    return from.isInteger(1) ? make<arith::ExtUIOp>(to, value) : make<arith::ExtSIOp>(to, value);
+  }
+};
+
+arith::CmpFPredicate floatPredicate(Direction direction) {
+  switch (direction) {
+  case Direction::EQ:
+    return arith::CmpFPredicate::OEQ;
+  case Direction::NE:
+    return arith::CmpFPredicate::UNE;
+  case Direction::LT:
+    return arith::CmpFPredicate::OLT;
+  case Direction::LE:
+    return arith::CmpFPredicate::OLE;
+  case Direction::GT:
+    return arith::CmpFPredicate::OGT;
+  case Direction::GE:
+    return arith::CmpFPredicate::OGE;
+  }
+  llvm_unreachable("all directions are covered");
+}
+
+/// Booleans compare unsigned: false < true.
+arith::CmpIPredicate integerPredicate(Direction direction, bool isUnsigned) {
+  using P = arith::CmpIPredicate;
+  switch (direction) {
+  case Direction::EQ:
+    return P::eq;
+  case Direction::NE:
+    return P::ne;
+  case Direction::LT:
+    return isUnsigned ? P::ult : P::slt;
+  case Direction::LE:
+    return isUnsigned ? P::ule : P::sle;
+  case Direction::GT:
+    return isUnsigned ? P::ugt : P::sgt;
+  case Direction::GE:
+    return isUnsigned ? P::uge : P::sge;
+  }
+  llvm_unreachable("all directions are covered");
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// One operand
+//===----------------------------------------------------------------------===//
+
+Value NegateOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  Emitter e{builder, loc};
+  return e.inWide(operands, [&](ArrayRef<Value> v) {
+    if (isFloat(v[0]))
+      return e.make<arith::NegFOp>(v[0]);
+    return e.make<arith::SubIOp>(e.constant(v[0].getType(), 0), v[0]);
+  });
+}
+
+Value AbsOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  Emitter e{builder, loc};
+  return isFloat(operands[0]) ? e.unary<math::AbsFOp>(operands) : e.unary<math::AbsIOp>(operands);
+}
+
+Value ExpOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return Emitter{builder, loc}.unary<math::ExpOp>(operands);
+}
+
+Value LogOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return Emitter{builder, loc}.unary<math::LogOp>(operands);
+}
+
+Value SqrtOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return Emitter{builder, loc}.unary<math::SqrtOp>(operands);
+}
+
+Value RsqrtOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return Emitter{builder, loc}.unary<math::RsqrtOp>(operands);
+}
+
+Value TanhOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return Emitter{builder, loc}.unary<math::TanhOp>(operands);
+}
+
+Value ErfOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return Emitter{builder, loc}.unary<math::ErfOp>(operands);
+}
+
+Value FloorOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  if (!isFloat(operands[0]))
+    return operands[0];
+  return Emitter{builder, loc}.unary<math::FloorOp>(operands);
+}
+
+Value CeilOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  if (!isFloat(operands[0]))
+    return operands[0];
+  return Emitter{builder, loc}.unary<math::CeilOp>(operands);
+}
+
+Value LogisticOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  Emitter e{builder, loc};
+  return e.inWide(operands, [&](ArrayRef<Value> v) {
+    Value one = e.constant(v[0].getType(), 1.0);
+    Value exponential = e.make<math::ExpOp>(e.make<arith::NegFOp>(v[0]));
+    return e.make<arith::DivFOp>(one, e.make<arith::AddFOp>(one, exponential));
+  });
+}
+
+Value SignOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  Emitter e{builder, loc};
+  return e.inWide(operands, [&](ArrayRef<Value> v) {
+    Value x = v[0], zero = e.constant(x.getType(), 0);
+    auto above = [&](Value a, Value b) {
+      return isFloat(a) ? e.make<arith::CmpFOp>(arith::CmpFPredicate::OGT, a, b)
+                        : e.make<arith::CmpIOp>(arith::CmpIPredicate::sgt, a, b);
+    };
+    Value negative = e.make<arith::SelectOp>(above(zero, x), e.constant(x.getType(), -1), x);
+    return e.make<arith::SelectOp>(above(x, zero), e.constant(x.getType(), 1), negative);
+  });
+}
+
+Value NotOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  Emitter e{builder, loc};
+  Value ones = e.constant(operands[0].getType(), isBool(operands[0]) ? 1 : -1);
+  return e.make<arith::XOrIOp>(operands[0], ones);
+}
+
+Value GeluOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  Emitter e{builder, loc};
+  return e.inWide(operands, [&](ArrayRef<Value> v) { return e.gelu(v[0], getForm()); });
+}
+
+Value ConvertOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  Type to = withElement(operands[0].getType(), getOutput().getType().getElementType());
+  return Emitter{builder, loc}.convert(operands[0], to);
+}
+
+//===----------------------------------------------------------------------===//
+// Two and three operands
+//===----------------------------------------------------------------------===//
+
+Value AddOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return Emitter{builder, loc}.binary<arith::AddFOp, arith::AddIOp>(operands);
+}
+
+Value SubtractOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return Emitter{builder, loc}.binary<arith::SubFOp, arith::SubIOp>(operands);
+}
+
+Value MultiplyOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return Emitter{builder, loc}.binary<arith::MulFOp, arith::MulIOp>(operands);
+}
+
+Value DivideOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  Emitter e{builder, loc};
+  return e.inWide(operands, [&](ArrayRef<Value> v) {
+    return isFloat(v[0]) ? e.make<arith::DivFOp>(v[0], v[1]) : e.divideIntegers(v[0], v[1]);
+  });
+}
+
+Value MaximumOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  if (isBool(operands[0]))
+    return arith::OrIOp::create(builder, loc, operands[0], operands[1]);
+  return Emitter{builder, loc}.binary<arith::MaximumFOp, arith::MaxSIOp>(operands);
+}
+
+Value MinimumOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  if (isBool(operands[0]))
+    return arith::AndIOp::create(builder, loc, operands[0], operands[1]);
+  return Emitter{builder, loc}.binary<arith::MinimumFOp, arith::MinSIOp>(operands);
+}
+
+Value PowerOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  Emitter e{builder, loc};
+  if (!isFloat(operands[0]))
+    return e.make<math::IPowIOp>(operands[0], operands[1]);
+  Value exponent = operands[1];
+  return e.inWide(operands, [&](ArrayRef<Value> v) {
+    if (Value simple = e.powerOfConstant(v[0], exponent))
+      return simple;
+    return e.make<math::PowFOp>(v[0], v[1]);
+  });
+}
+
+Value AndOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return arith::AndIOp::create(builder, loc, operands[0], operands[1]);
+}
+
+Value OrOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return arith::OrIOp::create(builder, loc, operands[0], operands[1]);
+}
+
+Value CompareOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  Emitter e{builder, loc};
+  Value lhs = e.widen(operands[0]), rhs = e.widen(operands[1]);
+  if (isFloat(lhs))
+    return e.make<arith::CmpFOp>(floatPredicate(getDirection()), lhs, rhs);
+  return e.make<arith::CmpIOp>(integerPredicate(getDirection(), isBool(lhs)), lhs, rhs);
+}
+
+Value SelectOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return arith::SelectOp::create(builder, loc, operands[0], operands[1], operands[2]);
+}
