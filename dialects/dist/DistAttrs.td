@@ -34,8 +34,8 @@ def Dist_ShardingAttr : DistAttr<"Sharding", "sharding"> {
     Example:
 
     ```mlir
-    #dist.sharding<@mesh, [{"data"}, {}, {"model", ?}], unreduced = {"pipe" = sum}>
-    #dist.sharding<@mesh, [{"data"}, {"model"} * 64]>
+    #dist.sharding<@mesh, [{"data"}, {}, {"model", ?} ], unreduced = {"pipe" = sum}>
+    #dist.sharding<@mesh, [{"data"}, {"model"} * 64 ]>
     ```
 
     Axes named nowhere replicate the tensor. Over an `unreduced` axis every device holds a partial

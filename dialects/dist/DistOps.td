@@ -47,7 +47,7 @@ def Dist_ReshardOp : Dist_Op<"reshard", [Pure, SameOperandsAndResultType]> {
     Exists only before partitioning, on global types.
 
     ```mlir
-    %1 = dist.reshard %0 to <@mesh, [{"data"}, {}]> : tensor<8x16xf32>
+    %1 = dist.reshard %0 to <@mesh, [{"data"}, {} ]> : tensor<8x16xf32>
     ```
   }];
   let arguments = (ins AnyRankedTensor:$input, Dist_ShardingAttr:$sharding);

@@ -1,0 +1,53 @@
+//===- Dist.h - the dist dialect --------------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_DIALECTS_DIST_DIST_H
+#define GRIDLOOM_DIALECTS_DIST_DIST_H
+
+#include "dialects/dist/ShardingRule.h"
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/SymbolTable.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "dialects/dist/DistDialect.h.inc"
+#include "dialects/dist/DistInterfaces.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/dist/DistAttrs.h.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "dialects/dist/DistTypes.h.inc"
+
+#define GET_OP_CLASSES
+#include "dialects/dist/DistOps.h.inc"
+
+namespace gridloom::dist {
+
+/// Attribute names; the dialect's description says what they mean.
+inline constexpr llvm::StringLiteral kShardings = "dist.shardings";
+inline constexpr llvm::StringLiteral kOrigins = "dist.origins";
+inline constexpr llvm::StringLiteral kSharding = "dist.sharding";
+inline constexpr llvm::StringLiteral kOrigin = "dist.origin";
+inline constexpr llvm::StringLiteral kStage = "dist.stage";
+inline constexpr llvm::StringLiteral kMicrobatches = "dist.microbatches";
+inline constexpr llvm::StringLiteral kStageAxis = "dist.stage_axis";
+
+/// The module's mesh, or null.
+MeshOp getMesh(mlir::ModuleOp module);
+
+/// True for collectives, sends and receives.
+bool isCommunication(mlir::Operation *op);
+
+} // namespace gridloom::dist
+
+#endif // GRIDLOOM_DIALECTS_DIST_DIST_H

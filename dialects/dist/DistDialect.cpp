@@ -1,0 +1,144 @@
+//===- DistDialect.cpp - attributes, types, registration ------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/dist/Dist.h"
+
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace gridloom::dist;
+
+#include "dialects/dist/DistDialect.cpp.inc"
+#include "dialects/dist/DistEnums.cpp.inc"
+#include "dialects/dist/DistInterfaces.cpp.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/dist/DistAttrs.cpp.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "dialects/dist/DistTypes.cpp.inc"
+
+void DistDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "dialects/dist/DistAttrs.cpp.inc"
+      >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "dialects/dist/DistTypes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "dialects/dist/DistOps.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// Parsing and printing: {"data", "model", ?} * 64
+//===----------------------------------------------------------------------===//
+
+static ParseResult parseDimBody(AsmParser &parser, SmallVectorImpl<StringAttr> &axes, bool &open, int64_t &granule) {
+  auto parseElement = [&]() -> ParseResult {
+    if (succeeded(parser.parseOptionalQuestion())) {
+      open = true;
+      return success();
+    }
+    std::string name;
+    if (open || parser.parseString(&name))
+      return parser.emitError(parser.getCurrentLocation(), "expected an axis name; `?` comes last");
+    axes.push_back(StringAttr::get(parser.getContext(), name));
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Braces, parseElement))
+    return failure();
+  if (succeeded(parser.parseOptionalStar()) && parser.parseInteger(granule))
+    return failure();
+  return success();
+}
+
+static void printDimBody(AsmPrinter &printer, ArrayRef<StringAttr> axes, bool open, int64_t granule) {
+  printer << "{";
+  llvm::interleaveComma(axes, printer, [&](StringAttr axis) { printer << axis; });
+  if (open)
+    printer << (axes.empty() ? "?" : ", ?");
+  printer << "}";
+  if (granule != 1)
+    printer << " * " << granule;
+}
+
+Attribute DimShardingAttr::parse(AsmParser &parser, Type) {
+  SmallVector<StringAttr> axes;
+  bool open = false;
+  int64_t granule = 1;
+  if (parser.parseLess() || parseDimBody(parser, axes, open, granule) || parser.parseGreater())
+    return {};
+  return get(parser.getContext(), axes, open, granule);
+}
+
+void DimShardingAttr::print(AsmPrinter &printer) const {
+  printer << "<";
+  printDimBody(printer, getAxes(), getOpen(), getGranule());
+  printer << ">";
+}
+
+static ParseResult parseUnreduced(AsmParser &parser, SmallVectorImpl<StringAttr> &axes, ReductionKind &reduction) {
+  return parser.parseCommaSeparatedList(AsmParser::Delimiter::Braces, [&]() -> ParseResult {
+    std::string name;
+    StringRef keyword;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parser.parseString(&name) || parser.parseEqual() || parser.parseKeyword(&keyword))
+      return failure();
+    std::optional<ReductionKind> kind = symbolizeReductionKind(keyword);
+    if (!kind)
+      return parser.emitError(loc, "unknown reduction '") << keyword << "'";
+    if (!axes.empty() && *kind != reduction)
+      return parser.emitError(loc, "unreduced axes combine in one way, not ")
+             << stringifyReductionKind(reduction) << " and " << keyword;
+    reduction = *kind;
+    axes.push_back(StringAttr::get(parser.getContext(), name));
+    return success();
+  });
+}
+
+Attribute ShardingAttr::parse(AsmParser &parser, Type) {
+  FlatSymbolRefAttr mesh;
+  SmallVector<DimShardingAttr> dims;
+  SmallVector<StringAttr> unreduced;
+  ReductionKind reduction = ReductionKind::Sum;
+  auto parseDim = [&]() -> ParseResult {
+    SmallVector<StringAttr> axes;
+    bool open = false;
+    int64_t granule = 1;
+    if (parseDimBody(parser, axes, open, granule))
+      return failure();
+    dims.push_back(DimShardingAttr::get(parser.getContext(), axes, open, granule));
+    return success();
+  };
+  if (parser.parseLess() || parser.parseAttribute(mesh) || parser.parseComma() ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseDim))
+    return {};
+  if (succeeded(parser.parseOptionalComma()) &&
+      (parser.parseKeyword("unreduced") || parser.parseEqual() || parseUnreduced(parser, unreduced, reduction)))
+    return {};
+  if (parser.parseGreater())
+    return {};
+  return get(parser.getContext(), mesh, dims, unreduced, reduction);
+}
+
+void ShardingAttr::print(AsmPrinter &printer) const {
+  printer << "<" << getMesh() << ", [";
+  llvm::interleaveComma(getDims(), printer,
+                        [&](DimShardingAttr dim) { printDimBody(printer, dim.getAxes(), dim.getOpen(), dim.getGranule()); });
+  printer << "]";
+  if (!getUnreduced().empty()) {
+    printer << ", unreduced = {";
+    llvm::interleaveComma(getUnreduced(), printer, [&](StringAttr axis) {
+      printer << axis << " = " << stringifyReductionKind(getReduction());
+    });
+    printer << "}";
+  }
+  printer << ">";
+}

@@ -1,0 +1,152 @@
+//===- Sharding.cpp - arithmetic on meshes and shardings ------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/dist/Sharding.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace gridloom::dist;
+
+Mesh::Mesh(MeshOp op) : symbol(FlatSymbolRefAttr::get(op.getSymNameAttr())) {
+  for (auto axis : op.getAxes().getAsRange<AxisAttr>())
+    axes.push_back({StringAttr::get(op.getContext(), axis.getName()), axis.getSize()});
+}
+
+int64_t Mesh::getSize(StringAttr axis) const {
+  for (const Axis &candidate : axes)
+    if (candidate.name == axis)
+      return candidate.size;
+  return 1;
+}
+
+int64_t Mesh::getSize(ArrayRef<StringAttr> list) const {
+  int64_t size = 1;
+  for (StringAttr axis : list)
+    size *= getSize(axis);
+  return size;
+}
+
+//===----------------------------------------------------------------------===//
+// Layout
+//===----------------------------------------------------------------------===//
+
+Layout::Layout(ShardingAttr attr)
+    : unreduced(attr.getUnreduced().begin(), attr.getUnreduced().end()), reduction(attr.getReduction()) {
+  for (DimShardingAttr dim : attr.getDims())
+    dims.push_back({AxisList(dim.getAxes().begin(), dim.getAxes().end()), dim.getOpen(), dim.getGranule()});
+}
+
+Layout Layout::replicated(int64_t rank, bool open) {
+  Layout layout;
+  layout.dims.resize(rank);
+  for (Dim &dim : layout.dims)
+    dim.open = open;
+  return layout;
+}
+
+ShardingAttr Layout::getAttr(const Mesh &mesh) const {
+  MLIRContext *context = mesh.getContext();
+  SmallVector<DimShardingAttr> attrs;
+  for (const Dim &dim : dims)
+    attrs.push_back(DimShardingAttr::get(context, dim.axes, dim.open, dim.granule));
+  return ShardingAttr::get(context, mesh.getSymbol(), attrs, unreduced, reduction);
+}
+
+bool Layout::usesAxis(StringAttr axis) const {
+  return llvm::is_contained(unreduced, axis) ||
+         llvm::any_of(dims, [&](const Dim &dim) { return llvm::is_contained(dim.axes, axis); });
+}
+
+bool Layout::isFullyReplicated() const {
+  return unreduced.empty() && llvm::all_of(dims, [](const Dim &dim) { return dim.axes.empty(); });
+}
+
+bool Layout::operator==(const Layout &other) const {
+  return dims == other.dims && unreduced == other.unreduced && (unreduced.empty() || reduction == other.reduction);
+}
+
+//===----------------------------------------------------------------------===//
+// Shapes
+//===----------------------------------------------------------------------===//
+
+int64_t gridloom::dist::getLocalSize(int64_t size, int64_t parts, int64_t granule) {
+  return static_cast<int64_t>(llvm::divideCeil(size, granule * parts)) * granule;
+}
+
+RankedTensorType gridloom::dist::getLocalType(RankedTensorType global, const Layout &layout, const Mesh &mesh) {
+  SmallVector<int64_t> shape(global.getShape());
+  for (auto [size, dim] : llvm::zip_equal(shape, layout.dims))
+    if (int64_t parts = mesh.getSize(dim.axes); parts > 1)
+      size = getLocalSize(size, parts, dim.granule);
+  return RankedTensorType::get(shape, global.getElementType());
+}
+
+bool gridloom::dist::dividesEvenly(RankedTensorType global, const Layout &layout, const Mesh &mesh) {
+  return llvm::all_of(llvm::zip_equal(global.getShape(), layout.dims), [&](auto pair) {
+    auto [size, dim] = pair;
+    return size % (mesh.getSize(dim.axes) * dim.granule) == 0 || dim.axes.empty();
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Shardings on values
+//===----------------------------------------------------------------------===//
+
+ShardingAttr gridloom::dist::getSharding(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    return func ? func.getArgAttrOfType<ShardingAttr>(argument.getArgNumber(), kSharding) : ShardingAttr();
+  }
+  auto result = cast<OpResult>(value);
+  auto shardings = result.getOwner()->getAttrOfType<ArrayAttr>(kShardings);
+  if (!shardings || result.getResultNumber() >= shardings.size())
+    return {};
+  return dyn_cast<ShardingAttr>(shardings[result.getResultNumber()]);
+}
+
+/// `list` with entry `index` of `size` replaced; missing entries are `fill`.
+static ArrayAttr withEntry(MLIRContext *context, ArrayAttr list, size_t index, size_t size, Attribute value,
+                           Attribute fill) {
+  SmallVector<Attribute> entries;
+  if (list)
+    llvm::append_range(entries, list);
+  entries.resize(size, fill);
+  entries[index] = value;
+  return ArrayAttr::get(context, entries);
+}
+
+void gridloom::dist::setSharding(Value value, ShardingAttr sharding, StringRef origin) {
+  MLIRContext *context = value.getContext();
+  auto originAttr = StringAttr::get(context, origin);
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    func.setArgAttr(argument.getArgNumber(), kSharding, sharding);
+    func.setArgAttr(argument.getArgNumber(), kOrigin, originAttr);
+    return;
+  }
+  auto result = cast<OpResult>(value);
+  Operation *op = result.getOwner();
+  auto set = [&](StringRef name, Attribute entry, Attribute fill) {
+    op->setAttr(name, withEntry(context, op->getAttrOfType<ArrayAttr>(name), result.getResultNumber(),
+                                op->getNumResults(), entry, fill));
+  };
+  set(kShardings, sharding, UnitAttr::get(context));
+  set(kOrigins, originAttr, StringAttr::get(context, ""));
+}
+
+StringRef gridloom::dist::getOrigin(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    auto origin = func ? func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kOrigin) : StringAttr();
+    return origin ? origin.getValue() : StringRef();
+  }
+  auto result = cast<OpResult>(value);
+  auto origins = result.getOwner()->getAttrOfType<ArrayAttr>(kOrigins);
+  if (!origins || result.getResultNumber() >= origins.size())
+    return {};
+  return cast<StringAttr>(origins[result.getResultNumber()]).getValue();
+}

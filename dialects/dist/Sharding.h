@@ -1,0 +1,80 @@
+//===- Sharding.h - arithmetic on meshes and shardings ----------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_DIALECTS_DIST_SHARDING_H
+#define GRIDLOOM_DIALECTS_DIST_SHARDING_H
+
+#include "dialects/dist/Dist.h"
+
+namespace gridloom::dist {
+
+/// A mesh as plain data.
+class Mesh {
+public:
+  struct Axis {
+    mlir::StringAttr name;
+    int64_t size;
+  };
+
+  explicit Mesh(MeshOp op);
+
+  llvm::ArrayRef<Axis> getAxes() const { return axes; }
+  /// Size of the axis; 1 when there is none of that name.
+  int64_t getSize(mlir::StringAttr axis) const;
+  /// Product of the axes' sizes.
+  int64_t getSize(llvm::ArrayRef<mlir::StringAttr> list) const;
+  mlir::FlatSymbolRefAttr getSymbol() const { return symbol; }
+  mlir::MLIRContext *getContext() const { return symbol.getContext(); }
+
+private:
+  llvm::SmallVector<Axis> axes;
+  mlir::FlatSymbolRefAttr symbol;
+};
+
+/// A sharding that algorithms can change: the mutable twin of ShardingAttr.
+struct Layout {
+  struct Dim {
+    AxisList axes;
+    bool open = false;
+    int64_t granule = 1;
+    bool operator==(const Dim &other) const { return axes == other.axes && granule == other.granule; }
+  };
+
+  llvm::SmallVector<Dim> dims;
+  AxisList unreduced;
+  ReductionKind reduction = ReductionKind::Sum;
+
+  Layout() = default;
+  explicit Layout(ShardingAttr attr);
+  /// All dimensions whole; open when `open`.
+  static Layout replicated(int64_t rank, bool open = false);
+
+  ShardingAttr getAttr(const Mesh &mesh) const;
+  bool usesAxis(mlir::StringAttr axis) const;
+  bool isFullyReplicated() const;
+  /// Same placement; openness does not count.
+  bool operator==(const Layout &other) const;
+  bool operator!=(const Layout &other) const { return !(*this == other); }
+};
+
+/// Local size of a dimension of `size` over `parts` devices: ceil(size / (granule * parts)) * granule.
+int64_t getLocalSize(int64_t size, int64_t parts, int64_t granule = 1);
+
+/// The shard's type.
+mlir::RankedTensorType getLocalType(mlir::RankedTensorType global, const Layout &layout, const Mesh &mesh);
+
+/// True when every dimension divides into equal parts on granules.
+bool dividesEvenly(mlir::RankedTensorType global, const Layout &layout, const Mesh &mesh);
+
+/// The layout of a value before partitioning: the attribute of the op result, function argument or
+/// function result that holds it; null when there is none.
+ShardingAttr getSharding(mlir::Value value);
+void setSharding(mlir::Value value, ShardingAttr sharding, llvm::StringRef origin);
+/// Who asked for the sharding; empty when nobody said.
+llvm::StringRef getOrigin(mlir::Value value);
+
+} // namespace gridloom::dist
+
+#endif // GRIDLOOM_DIALECTS_DIST_SHARDING_H

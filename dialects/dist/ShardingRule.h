@@ -1,0 +1,61 @@
+//===- ShardingRule.h - how an operation's tensors share factors -*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// An operation's iteration space is a product of factors. Each dimension of each operand and result
+// is made of factors, major to minor; dimensions with a factor in common are split alike. The idea
+// is einsum notation for every operation, compound factors (a reshape's) included.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_DIALECTS_DIST_SHARDINGRULE_H
+#define GRIDLOOM_DIALECTS_DIST_SHARDINGRULE_H
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include "dialects/dist/DistEnums.h.inc"
+
+namespace gridloom::dist {
+
+/// Mesh axes that split a factor, major to minor; one list per factor.
+using AxisList = llvm::SmallVector<mlir::StringAttr, 2>;
+using FactorAxes = llvm::ArrayRef<AxisList>;
+
+enum class FactorKind {
+  Parallel,        ///< splitting it splits the result
+  Reduction,       ///< splitting it leaves partial results
+  NeedReplication, ///< every device needs all of it
+};
+
+/// Factors of a tensor's dimensions: [dimension][major to minor].
+using TensorFactors = llvm::SmallVector<llvm::SmallVector<int64_t, 1>>;
+
+struct ShardingRule {
+  llvm::SmallVector<int64_t> sizes;
+  llvm::SmallVector<FactorKind> kinds;
+  /// How partial results over Reduction factors combine.
+  ReductionKind reduction = ReductionKind::Sum;
+  /// Operands, then results.
+  llvm::SmallVector<TensorFactors> tensors;
+
+  int64_t addFactor(int64_t size, FactorKind kind = FactorKind::Parallel) {
+    sizes.push_back(size);
+    kinds.push_back(kind);
+    return sizes.size() - 1;
+  }
+};
+
+/// The rule of an operation that treats all its equally shaped tensors element by element.
+ShardingRule getElementwiseRule(mlir::Operation *op);
+
+/// Clones `op` with other operands and result types.
+llvm::SmallVector<mlir::Value> cloneWithLocalTypes(mlir::OpBuilder &builder, mlir::Operation *op,
+                                                   mlir::ValueRange operands, mlir::TypeRange types);
+
+} // namespace gridloom::dist
+
+#endif // GRIDLOOM_DIALECTS_DIST_SHARDINGRULE_H

@@ -1,0 +1,46 @@
+//===- Loom.h - the loom dialect --------------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_DIALECTS_LOOM_LOOM_H
+#define GRIDLOOM_DIALECTS_LOOM_LOOM_H
+
+#include "dialects/dist/Dist.h"
+#include "dialects/loom/HostTensor.h"
+
+#include "dialects/loom/LoomDialect.h.inc"
+#include "dialects/loom/LoomEnums.h.inc"
+
+namespace gridloom::loom {
+
+/// One operation per output element.
+int64_t elementwiseFlops(mlir::Operation *op);
+/// Bytes of all tensor operands and results together.
+int64_t operandAndResultBytes(mlir::Operation *op);
+/// Bytes of a tensor in memory; i1 takes a byte an element.
+int64_t getByteSize(mlir::Type tensor);
+
+/// Attribute names; the dialect's description says what they mean.
+inline constexpr llvm::StringLiteral kEntry = "loom.entry";
+inline constexpr llvm::StringLiteral kDims = "loom.dims";
+inline constexpr llvm::StringLiteral kName = "loom.name";
+inline constexpr llvm::StringLiteral kDimNames = "loom.dim_names";
+inline constexpr llvm::StringLiteral kModel = "loom.model";
+inline constexpr llvm::StringLiteral kFolded = "loom.folded";
+inline constexpr llvm::StringLiteral kOptions = "loom.options";
+
+/// The name of the ONNX node an operation comes from; several are joined with " + ".
+std::string getNodeName(mlir::Location loc);
+
+} // namespace gridloom::loom
+
+#include "dialects/loom/LoomInterfaces.h.inc"
+
+#define GET_ATTRDEF_CLASSES
+#include "dialects/loom/LoomAttrs.h.inc"
+
+#define GET_OP_CLASSES
+#include "dialects/loom/LoomOps.h.inc"
+
+#endif // GRIDLOOM_DIALECTS_LOOM_LOOM_H

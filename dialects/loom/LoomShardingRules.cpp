@@ -1,0 +1,353 @@
+//===- LoomShardingRules.cpp - how every operation can be split -----------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/dist/Sharding.h"
+#include "dialects/loom/Loom.h"
+
+using namespace mlir;
+using namespace gridloom::dist;
+using namespace gridloom::loom;
+using llvm::enumerate;
+
+static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
+
+//===----------------------------------------------------------------------===//
+// Elementwise
+//===----------------------------------------------------------------------===//
+
+#define ELEMENTWISE_RULE(OP)                                                                                           \
+  ShardingRule OP::getShardingRule() { return getElementwiseRule(*this); }
+ELEMENTWISE_RULE(NegateOp)
+ELEMENTWISE_RULE(AbsOp)
+ELEMENTWISE_RULE(ExpOp)
+ELEMENTWISE_RULE(LogOp)
+ELEMENTWISE_RULE(SqrtOp)
+ELEMENTWISE_RULE(RsqrtOp)
+ELEMENTWISE_RULE(TanhOp)
+ELEMENTWISE_RULE(ErfOp)
+ELEMENTWISE_RULE(LogisticOp)
+ELEMENTWISE_RULE(FloorOp)
+ELEMENTWISE_RULE(CeilOp)
+ELEMENTWISE_RULE(SignOp)
+ELEMENTWISE_RULE(NotOp)
+ELEMENTWISE_RULE(AddOp)
+ELEMENTWISE_RULE(SubtractOp)
+ELEMENTWISE_RULE(MultiplyOp)
+ELEMENTWISE_RULE(DivideOp)
+ELEMENTWISE_RULE(MaximumOp)
+ELEMENTWISE_RULE(MinimumOp)
+ELEMENTWISE_RULE(PowerOp)
+ELEMENTWISE_RULE(AndOp)
+ELEMENTWISE_RULE(OrOp)
+ELEMENTWISE_RULE(CompareOp)
+ELEMENTWISE_RULE(SelectOp)
+ELEMENTWISE_RULE(ConvertOp)
+ELEMENTWISE_RULE(GeluOp)
+#undef ELEMENTWISE_RULE
+
+bool NegateOp::isLinear() { return true; }
+bool AddOp::isLinear() { return true; }
+bool SubtractOp::isLinear() { return true; }
+
+//===----------------------------------------------------------------------===//
+// Values from nowhere
+//===----------------------------------------------------------------------===//
+
+ShardingRule IotaOp::getShardingRule() { return getElementwiseRule(*this); }
+ShardingRule ConstantOp::getShardingRule() { return getElementwiseRule(*this); }
+ShardingRule GetWeightOp::getShardingRule() { return getElementwiseRule(*this); }
+
+/// Cuts this device's part out of `whole`, one dimension at a time.
+static Value sliceToShard(OpBuilder &builder, Location loc, Value whole, FactorAxes axes, Type localType) {
+  auto type = cast<RankedTensorType>(whole.getType());
+  for (auto [dim, size] : enumerate(cast<RankedTensorType>(localType).getShape())) {
+    if (axes[dim].empty() || type.getDimSize(dim) == size)
+      continue;
+    SmallVector<int64_t> shape(type.getShape());
+    shape[dim] = size;
+    type = RankedTensorType::get(shape, type.getElementType());
+    SmallVector<Attribute> names(axes[dim].begin(), axes[dim].end());
+    whole = ShardSliceOp::create(builder, loc, type, whole, builder.getArrayAttr(names), builder.getI64IntegerAttr(dim));
+  }
+  return whole;
+}
+
+SmallVector<Value> ConstantOp::partition(OpBuilder &builder, ValueRange, TypeRange types, FactorAxes axes) {
+  if (auto splat = dyn_cast<SplatElementsAttr>(getValue())) {
+    auto local = splat.resizeSplat(cast<ShapedType>(types[0]));
+    return {ConstantOp::create(builder, getLoc(), local)};
+  }
+  Value whole = ConstantOp::create(builder, getLoc(), getValue());
+  return {sliceToShard(builder, getLoc(), whole, axes, types[0])};
+}
+
+SmallVector<Value> IotaOp::partition(OpBuilder &builder, ValueRange, TypeRange types, FactorAxes axes) {
+  auto type = cast<RankedTensorType>(types[0]);
+  Value local = IotaOp::create(builder, getLoc(), type, getDim());
+  const AxisList &split = axes[getDim()];
+  if (split.empty())
+    return {local};
+  SmallVector<Attribute> names(split.begin(), split.end());
+  auto scalar = RankedTensorType::get({}, builder.getI64Type());
+  Value index = AxisIndexOp::create(builder, getLoc(), scalar, builder.getArrayAttr(names));
+  auto stride = DenseElementsAttr::get(scalar, builder.getI64IntegerAttr(type.getDimSize(getDim())));
+  Value offset = MultiplyOp::create(builder, getLoc(), scalar, index,
+                                    ConstantOp::create(builder, getLoc(), stride).getResult());
+  auto converted = RankedTensorType::get({}, type.getElementType());
+  if (converted != scalar)
+    offset = ConvertOp::create(builder, getLoc(), converted, offset);
+  Value spread = BroadcastOp::create(builder, getLoc(), type, offset, ArrayRef<int64_t>{});
+  return {AddOp::create(builder, getLoc(), type, local, spread)};
+}
+
+SmallVector<Value> GetWeightOp::partition(OpBuilder &builder, ValueRange, TypeRange types, FactorAxes axes) {
+  // The shard is cut when the weight is loaded; `sharding` says which part.
+  auto local = cast<GetWeightOp>(builder.clone(**this));
+  local.getOutput().setType(cast<RankedTensorType>(types[0]));
+  local.setShardingAttr(gridloom::dist::getSharding(getOutput()));
+  return {local.getOutput()};
+}
+
+//===----------------------------------------------------------------------===//
+// Moves
+//===----------------------------------------------------------------------===//
+
+ShardingRule gridloom::loom::BroadcastOp::getShardingRule() {
+  ShardingRule rule;
+  TensorFactors in(shapeOf(getInput()).size()), out;
+  for (int64_t size : shapeOf(getOutput()))
+    out.push_back({rule.addFactor(size)});
+  for (auto [i, dim] : enumerate(getDims())) {
+    if (shapeOf(getInput())[i] == shapeOf(getOutput())[dim])
+      in[i] = out[dim];
+    else
+      in[i] = {rule.addFactor(1, FactorKind::NeedReplication)};
+  }
+  rule.tensors = {in, out};
+  return rule;
+}
+bool gridloom::loom::BroadcastOp::isLinear() { return true; }
+
+/// Splits both shapes into common factors: walks them from major to minor and cuts where the
+/// running products meet. Where they meet in no common refinement, the stretch is one factor that
+/// cannot be split.
+ShardingRule ReshapeOp::getShardingRule() {
+  ShardingRule rule;
+  ArrayRef<int64_t> from = shapeOf(getInput()), to = shapeOf(getOutput());
+  TensorFactors in(from.size()), out(to.size());
+  size_t i = 0, j = 0;
+  int64_t left = from.empty() ? 1 : from[0], right = to.empty() ? 1 : to[0];
+  auto nextIn = [&] { left = ++i < from.size() ? from[i] : 1; };
+  auto nextOut = [&] { right = ++j < to.size() ? to[j] : 1; };
+  while (i < from.size() && j < to.size()) {
+    if (left == right) {
+      int64_t factor = rule.addFactor(left);
+      in[i].push_back(factor);
+      out[j].push_back(factor);
+      nextIn();
+      nextOut();
+    } else if (left < right && right % left == 0) {
+      if (left > 1 || in[i].empty()) {
+        int64_t factor = rule.addFactor(left);
+        in[i].push_back(factor);
+        if (left > 1)
+          out[j].push_back(factor);
+      }
+      right /= left;
+      nextIn();
+    } else if (right < left && left % right == 0) {
+      if (right > 1 || out[j].empty()) {
+        int64_t factor = rule.addFactor(right);
+        out[j].push_back(factor);
+        if (right > 1)
+          in[i].push_back(factor);
+      }
+      left /= right;
+      nextOut();
+    } else {
+      // No common refinement here: take dimensions on both sides until the products agree.
+      int64_t leftProduct = left, rightProduct = right;
+      in[i].push_back(rule.addFactor(left, FactorKind::NeedReplication));
+      out[j].push_back(rule.addFactor(right, FactorKind::NeedReplication));
+      while (leftProduct != rightProduct) {
+        if (leftProduct < rightProduct) {
+          nextIn();
+          leftProduct *= left;
+          in[i].push_back(rule.addFactor(left, FactorKind::NeedReplication));
+        } else {
+          nextOut();
+          rightProduct *= right;
+          out[j].push_back(rule.addFactor(right, FactorKind::NeedReplication));
+        }
+      }
+      nextIn();
+      nextOut();
+    }
+  }
+  for (; i < from.size(); nextIn())
+    in[i].push_back(rule.addFactor(left));
+  for (; j < to.size(); nextOut())
+    out[j].push_back(rule.addFactor(right));
+  rule.tensors = {in, out};
+  return rule;
+}
+bool ReshapeOp::isLinear() { return true; }
+
+ShardingRule TransposeOp::getShardingRule() {
+  ShardingRule rule;
+  TensorFactors in, out;
+  for (int64_t size : shapeOf(getInput()))
+    in.push_back({rule.addFactor(size)});
+  for (int64_t dim : getPermutation())
+    out.push_back(in[dim]);
+  rule.tensors = {in, out};
+  return rule;
+}
+bool TransposeOp::isLinear() { return true; }
+
+ShardingRule SliceOp::getShardingRule() {
+  ShardingRule rule;
+  TensorFactors in, out;
+  for (auto [from, to] : llvm::zip_equal(shapeOf(getInput()), shapeOf(getOutput()))) {
+    if (from == to) {
+      in.push_back({rule.addFactor(from)});
+      out.push_back(in.back());
+    } else {
+      in.push_back({rule.addFactor(from, FactorKind::NeedReplication)});
+      out.push_back({rule.addFactor(to, FactorKind::NeedReplication)});
+    }
+  }
+  rule.tensors = {in, out};
+  return rule;
+}
+bool SliceOp::isLinear() { return true; }
+
+ShardingRule ConcatenateOp::getShardingRule() {
+  ShardingRule rule;
+  TensorFactors out;
+  for (auto [dim, size] : enumerate(shapeOf(getOutput()))) {
+    bool joined = dim == static_cast<size_t>(getDim());
+    out.push_back({rule.addFactor(size, joined ? FactorKind::NeedReplication : FactorKind::Parallel)});
+  }
+  for (Value input : getInputs()) {
+    TensorFactors in = out;
+    in[getDim()] = {rule.addFactor(shapeOf(input)[getDim()], FactorKind::NeedReplication)};
+    rule.tensors.push_back(in);
+  }
+  rule.tensors.push_back(out);
+  return rule;
+}
+bool ConcatenateOp::isLinear() { return true; }
+
+ShardingRule GatherOp::getShardingRule() {
+  ShardingRule rule;
+  TensorFactors in, indices, out;
+  int64_t dim = getDim();
+  for (auto [i, size] : enumerate(shapeOf(getInput())))
+    in.push_back({rule.addFactor(size, static_cast<int64_t>(i) == dim ? FactorKind::Reduction : FactorKind::Parallel)});
+  for (int64_t size : shapeOf(getIndices()))
+    indices.push_back({rule.addFactor(size)});
+  out.append(in.begin(), in.begin() + dim);
+  out.append(indices.begin(), indices.end());
+  out.append(in.begin() + dim + 1, in.end());
+  rule.tensors = {in, indices, out};
+  return rule;
+}
+
+/// With the gathered dimension split, each device gathers what it has and contributes zero for the
+/// rest; the sum over the devices is the result.
+SmallVector<Value> GatherOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types, FactorAxes axes) {
+  const AxisList &split = axes[getDim()]; // factors of the input come first, one per dimension
+  if (split.empty())
+    return cloneWithLocalTypes(builder, *this, operands, types);
+  Location loc = getLoc();
+  auto indexType = cast<RankedTensorType>(operands[1].getType());
+  auto resultType = cast<RankedTensorType>(types[0]);
+  auto splat = [&](RankedTensorType type, int64_t value) -> Value {
+    auto element = type.getElementType();
+    Attribute attr = isa<FloatType>(element) ? Attribute(FloatAttr::get(element, static_cast<double>(value)))
+                                             : Attribute(IntegerAttr::get(element, value));
+    return ConstantOp::create(builder, loc, DenseElementsAttr::get(type, attr));
+  };
+  auto scalar = RankedTensorType::get({}, builder.getI64Type());
+  SmallVector<Attribute> names(split.begin(), split.end());
+  int64_t rows = shapeOf(operands[0])[getDim()];
+  Value position = AxisIndexOp::create(builder, loc, scalar, builder.getArrayAttr(names));
+  Value offset = MultiplyOp::create(builder, loc, scalar, position, splat(scalar, rows));
+  auto element = RankedTensorType::get({}, indexType.getElementType());
+  if (element != scalar)
+    offset = ConvertOp::create(builder, loc, element, offset);
+  Value spread = gridloom::loom::BroadcastOp::create(builder, loc, indexType, offset, ArrayRef<int64_t>{});
+  Value local = SubtractOp::create(builder, loc, indexType, operands[1], spread);
+  Value zero = splat(indexType, 0), last = splat(indexType, rows - 1);
+  Value clamped = MinimumOp::create(builder, loc, indexType, MaximumOp::create(builder, loc, indexType, local, zero).getResult(), last);
+  Value gathered = GatherOp::create(builder, loc, resultType, operands[0], clamped, getDim());
+  auto maskType = RankedTensorType::get(indexType.getShape(), builder.getI1Type());
+  Value mine = CompareOp::create(builder, loc, maskType, local, clamped, Direction::EQ);
+  SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(getDim(), getDim() + indexType.getRank()));
+  Value mask = gridloom::loom::BroadcastOp::create(
+      builder, loc, RankedTensorType::get(resultType.getShape(), builder.getI1Type()), mine, dims);
+  return {SelectOp::create(builder, loc, resultType, mask, gathered, splat(resultType, 0))};
+}
+
+//===----------------------------------------------------------------------===//
+// Contractions and reductions
+//===----------------------------------------------------------------------===//
+
+ShardingRule DotGeneralOp::getShardingRule() {
+  ShardingRule rule;
+  ArrayRef<int64_t> left = shapeOf(getLhs()), right = shapeOf(getRhs());
+  TensorFactors lhs(left.size()), rhs(right.size()), out;
+  for (auto [a, b] : llvm::zip_equal(getLhsBatch(), getRhsBatch())) {
+    lhs[a] = rhs[b] = {rule.addFactor(left[a])};
+    out.push_back(lhs[a]);
+  }
+  for (int64_t dim : getLhsFreeDims()) {
+    lhs[dim] = {rule.addFactor(left[dim])};
+    out.push_back(lhs[dim]);
+  }
+  for (int64_t dim : getRhsFreeDims()) {
+    rhs[dim] = {rule.addFactor(right[dim])};
+    out.push_back(rhs[dim]);
+  }
+  for (auto [a, b] : llvm::zip_equal(getLhsContract(), getRhsContract()))
+    lhs[a] = rhs[b] = {rule.addFactor(left[a], FactorKind::Reduction)};
+  rule.tensors = {lhs, rhs, out};
+  return rule;
+}
+
+ShardingRule ReduceOp::getShardingRule() {
+  ShardingRule rule;
+  rule.reduction = getKind();
+  TensorFactors in, out;
+  for (auto [i, size] : enumerate(shapeOf(getInput()))) {
+    bool reduced = llvm::is_contained(getDims(), static_cast<int64_t>(i));
+    in.push_back({rule.addFactor(size, reduced ? FactorKind::Reduction : FactorKind::Parallel)});
+    if (!reduced)
+      out.push_back(in.back());
+  }
+  rule.tensors = {in, out};
+  return rule;
+}
+
+ShardingRule SoftmaxOp::getShardingRule() {
+  ShardingRule rule = getElementwiseRule(*this);
+  rule.kinds[getDim()] = FactorKind::NeedReplication;
+  return rule;
+}
+
+ShardingRule LayerNormOp::getShardingRule() {
+  ShardingRule rule;
+  TensorFactors rows;
+  for (int64_t size : shapeOf(getInput()))
+    rows.push_back({rule.addFactor(size)});
+  rule.kinds.back() = FactorKind::NeedReplication;
+  TensorFactors parameter = {rows.back()};
+  rule.tensors = {rows, parameter};
+  if (getBias())
+    rule.tensors.push_back(parameter);
+  rule.tensors.push_back(rows);
+  return rule;
+}

@@ -1,0 +1,30 @@
+//===- PlanEnums.td - enumerations --------------------------*- tablegen -*-===//
+#ifndef GRIDLOOM_PLAN_ENUMS
+#define GRIDLOOM_PLAN_ENUMS
+
+include "mlir/IR/EnumAttr.td"
+include "dialects/plan/PlanDialect.td"
+
+class Plan_Enum<string name, string text, list<I32EnumAttrCase> cases> : I32EnumAttr<name, text, cases> {
+  let cppNamespace = "::gridloom::plan";
+  let genSpecializedAttr = 0;
+}
+
+def SkeletonEnum : Plan_Enum<"Skeleton", "the loop structure a kernel is emitted with", [
+    I32EnumAttrCase<"Elementwise", 0, "elementwise">, I32EnumAttrCase<"Row", 1, "row">,
+    I32EnumAttrCase<"Transpose", 2, "transpose">, I32EnumAttrCase<"Gather", 3, "gather">,
+    I32EnumAttrCase<"General", 4, "general">]>;
+def SkeletonAttr : EnumAttr<PlanDialect, SkeletonEnum, "skeleton">;
+
+def SpaceEnum : Plan_Enum<"Space", "where a buffer lives", [
+    I32EnumAttrCase<"Arena", 0, "arena">, I32EnumAttrCase<"Registered", 1, "registered">,
+    I32EnumAttrCase<"Weight", 2, "weight">, I32EnumAttrCase<"State", 3, "state">,
+    I32EnumAttrCase<"Input", 4, "input">, I32EnumAttrCase<"Output", 5, "output">,
+    I32EnumAttrCase<"Constant", 6, "constant">]>;
+def SpaceAttr : EnumAttr<PlanDialect, SpaceEnum, "space">;
+
+def EpilogueEnum : Plan_Enum<"Epilogue", "what a library call does to its result", [
+    I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Bias", 1, "bias">]>;
+def EpilogueAttr : EnumAttr<PlanDialect, EpilogueEnum, "epilogue">;
+
+#endif

@@ -1,0 +1,24 @@
+//===- PlanOps.cpp - the operations' C++ ----------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/plan/Plan.h"
+
+using namespace mlir;
+using namespace gridloom::plan;
+
+#define GET_OP_CLASSES
+#include "dialects/plan/PlanOps.cpp.inc"
+
+LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  auto kernel = symbols.lookupNearestSymbolFrom<KernelOp>(*this, getKernelAttr());
+  if (!kernel)
+    return emitOpError("names no kernel: ") << getKernelAttr();
+  Block &body = kernel.getBody().front();
+  if (body.getArgumentTypes() != getInputs().getTypes())
+    return emitOpError("operands differ in type from the arguments of ") << getKernelAttr();
+  if (body.getTerminator()->getOperandTypes() != getOutputs().getTypes())
+    return emitOpError("results differ in type from what ") << getKernelAttr() << " yields";
+  return success();
+}
