@@ -1,0 +1,53 @@
+"""Real architectures as ONNX models, at any size, written as an exporter writes them.
+
+`build("minilm")` gives the trained sentence encoder; other sizes get weights from a counter-based
+generator and a seed, so that a model can be made again elsewhere instead of being carried there.
+Needs numpy and onnx only."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import onnx
+
+from .bert import MINILM, BertConfig, bert
+from .mlp import mlp
+from .text import SENTENCES, encode, minilm_folder
+from .weights import Random, Safetensors, Weights
+
+__all__ = [
+    "BERTS", "BertConfig", "MINILM", "Random", "SENTENCES", "Safetensors", "Weights",
+    "bert", "encode", "minilm", "minilm_folder", "mlp", "save",
+]  # fmt: skip
+
+# Encoders by name. All but `minilm` have random weights.
+BERTS = {
+    "minilm": MINILM,
+    "bert-tiny": BertConfig(layers=2, hidden=128, heads=2, intermediate=512),
+    "bert-base": BertConfig(),
+    "bert-large": BertConfig(layers=24, hidden=1024, heads=16, intermediate=4096),
+}
+
+
+def minilm(*, weights: Weights | None = None, **options) -> onnx.ModelProto:
+    """all-MiniLM-L6-v2: 6 layers, hidden 384, 12 heads; int64 inputs [batch, sequence], output
+    `embedding` [batch, 384]. Trained weights unless others are given; `options` are BertConfig's."""
+    weights = weights or Safetensors(minilm_folder() / "model.safetensors")
+    return bert(dataclasses.replace(MINILM, **options), weights, "minilm")
+
+
+def save(model: onnx.ModelProto, path: str | Path, external_data: bool = False) -> Path:
+    """Writes `model`; with `external_data` the weights go to `<name>.data` beside it."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if external_data:
+        data = path.with_name(path.name + ".data")
+        data.unlink(missing_ok=True)  # onnx appends to a file that exists
+        onnx.save_model(
+            model, str(path), save_as_external_data=True, location=data.name, size_threshold=1024
+        )
+        data.chmod(path.stat().st_mode & 0o777)  # onnx makes it private
+    else:
+        onnx.save_model(model, str(path))
+    return path
