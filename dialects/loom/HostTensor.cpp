@@ -1,0 +1,497 @@
+//===- HostTensor.cpp - tensors the compiler computes with ----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/loom/HostTensor.h"
+
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
+
+#include <cstring>
+
+using namespace mlir;
+using namespace gridloom::loom;
+
+//===----------------------------------------------------------------------===//
+// Element kinds
+//===----------------------------------------------------------------------===//
+
+size_t gridloom::loom::sizeOf(ElementKind kind) {
+  switch (kind) {
+  case ElementKind::Bool:
+  case ElementKind::I8:
+  case ElementKind::U8:
+    return 1;
+  case ElementKind::I16:
+  case ElementKind::F16:
+  case ElementKind::BF16:
+    return 2;
+  case ElementKind::I32:
+  case ElementKind::F32:
+    return 4;
+  case ElementKind::I64:
+  case ElementKind::F64:
+  case ElementKind::Exact:
+    return 8;
+  }
+  return 0;
+}
+
+bool gridloom::loom::isFloatKind(ElementKind kind) {
+  return kind == ElementKind::F16 || kind == ElementKind::BF16 || kind == ElementKind::F32 ||
+         kind == ElementKind::F64;
+}
+
+StringRef gridloom::loom::nameOf(ElementKind kind) {
+  static constexpr StringLiteral names[] = {"bool", "i8",   "i16", "i32", "i64",  "u8",
+                                            "f16",  "bf16", "f32", "f64", "exact"};
+  return names[static_cast<size_t>(kind)];
+}
+
+std::optional<ElementKind> gridloom::loom::getElementKind(Type type) {
+  if (auto integer = dyn_cast<IntegerType>(type)) {
+    switch (integer.getWidth()) {
+    case 1:
+      return ElementKind::Bool;
+    case 8:
+      return integer.isUnsigned() ? ElementKind::U8 : ElementKind::I8;
+    case 16:
+      return ElementKind::I16;
+    case 32:
+      return ElementKind::I32;
+    case 64:
+      return ElementKind::I64;
+    default:
+      return std::nullopt;
+    }
+  }
+  if (type.isF16())
+    return ElementKind::F16;
+  if (type.isBF16())
+    return ElementKind::BF16;
+  if (type.isF32())
+    return ElementKind::F32;
+  if (type.isF64())
+    return ElementKind::F64;
+  return std::nullopt;
+}
+
+Type gridloom::loom::getElementType(ElementKind kind, MLIRContext *context) {
+  switch (kind) {
+  case ElementKind::Bool:
+    return IntegerType::get(context, 1);
+  case ElementKind::I8:
+  case ElementKind::I16:
+  case ElementKind::I32:
+  case ElementKind::I64:
+    return IntegerType::get(context, 8 * sizeOf(kind));
+  case ElementKind::U8:
+    return IntegerType::get(context, 8, IntegerType::Unsigned);
+  case ElementKind::F16:
+    return Float16Type::get(context);
+  case ElementKind::BF16:
+    return BFloat16Type::get(context);
+  case ElementKind::F32:
+    return Float32Type::get(context);
+  case ElementKind::F64:
+    return Float64Type::get(context);
+  case ElementKind::Exact:
+    return {};
+  }
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// 16-bit floats
+//===----------------------------------------------------------------------===//
+
+float gridloom::loom::halfToFloat(uint16_t bits) {
+  uint32_t exponent = bits & 0x7c00u;
+  uint32_t magnitude = (bits & 0x7fffu) << 13;
+  magnitude += (127 - 15) << 23;
+  float result;
+  if (exponent == 0x7c00u)
+    result = std::bit_cast<float>(magnitude + ((128 - 16) << 23));
+  else if (exponent == 0) // subnormal: let the subtraction normalise
+    result = std::bit_cast<float>(magnitude + (1 << 23)) - std::bit_cast<float>(113u << 23);
+  else
+    result = std::bit_cast<float>(magnitude);
+  return (bits & 0x8000u) ? -result : result;
+}
+
+uint16_t gridloom::loom::floatToHalf(float value) {
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  uint16_t sign = (bits >> 16) & 0x8000u;
+  uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u)
+    return sign | 0x7e00u;
+  if (magnitude >= 0x47800000u) // 65536 and above
+    return sign | 0x7c00u;
+  if (magnitude < 0x38800000u) { // below 2^-14: adding 0.5 aligns the last bit to 2^-24
+    float aligned = std::bit_cast<float>(magnitude) + 0.5f;
+    return sign |
+           static_cast<uint16_t>(std::bit_cast<uint32_t>(aligned) - std::bit_cast<uint32_t>(0.5f));
+  }
+  magnitude += 0xfffu + ((magnitude >> 13) & 1);
+  return sign | static_cast<uint16_t>((magnitude - ((127u - 15u) << 23)) >> 13);
+}
+
+float gridloom::loom::bfloatToFloat(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+uint16_t gridloom::loom::floatToBfloat(float value) {
+  uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u)
+    return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16);
+}
+
+//===----------------------------------------------------------------------===//
+// Making tensors
+//===----------------------------------------------------------------------===//
+
+int64_t gridloom::loom::countElements(ArrayRef<int64_t> shape) {
+  int64_t count = 1;
+  for (int64_t size : shape)
+    count *= size;
+  return count;
+}
+
+SmallVector<int64_t> gridloom::loom::getRowMajorStrides(ArrayRef<int64_t> shape) {
+  SmallVector<int64_t> strides(shape.size());
+  int64_t stride = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= shape[i];
+  }
+  return strides;
+}
+
+HostTensor::HostTensor(ElementKind kind, ArrayRef<int64_t> shape)
+    : kind(kind), shape(shape), numElements(::countElements(shape)),
+      bytes(std::make_shared<std::vector<char>>(numElements * sizeOf(kind))) {}
+
+char *HostTensor::getMutableData() {
+  if (!bytes)
+    return nullptr;
+  if (bytes.use_count() > 1)
+    bytes = std::make_shared<std::vector<char>>(*bytes);
+  return bytes->data();
+}
+
+RankedTensorType HostTensor::getType(MLIRContext *context) const {
+  Type element = getElementType(kind, context);
+  return element ? RankedTensorType::get(shape, element) : RankedTensorType();
+}
+
+/// Raw storage of a dense or resource attribute, and whether it is one element for all.
+static std::optional<std::pair<ArrayRef<char>, bool>> getRawStorage(ElementsAttr attribute) {
+  if (auto dense = dyn_cast<DenseElementsAttr>(attribute))
+    return std::make_pair(dense.getRawData(), dense.isSplat());
+  if (auto resource = dyn_cast<DenseResourceElementsAttr>(attribute))
+    if (AsmResourceBlob *blob = resource.getRawHandle().getBlob())
+      return std::make_pair(blob->getData(), false);
+  return std::nullopt;
+}
+
+FailureOr<HostTensor> HostTensor::fromAttribute(ElementsAttr attribute) {
+  std::optional<ElementKind> kind = getElementKind(attribute.getElementType());
+  if (!kind)
+    return failure();
+  HostTensor tensor(*kind, attribute.getShapedType().getShape());
+  // Attributes pack i1 into bits in one way or another; ask for the values.
+  if (*kind == ElementKind::Bool) {
+    std::optional values = attribute.tryGetValues<bool>();
+    if (!values)
+      return failure();
+    for (auto [target, value] : llvm::zip_equal(tensor.getMutableValues<uint8_t>(), *values))
+      target = value;
+    return tensor;
+  }
+  auto storage = getRawStorage(attribute);
+  if (!storage)
+    return failure();
+  auto [raw, splat] = *storage;
+  char *data = tensor.getMutableData();
+  size_t elementSize = tensor.getElementSize();
+  if (splat) {
+    for (int64_t i = 0; i < tensor.numElements; ++i)
+      std::memcpy(data + i * elementSize, raw.data(), elementSize);
+    return tensor;
+  }
+  if (raw.size() != tensor.getNumBytes())
+    return failure();
+  if (!raw.empty())
+    std::memcpy(data, raw.data(), raw.size());
+  return tensor;
+}
+
+DenseElementsAttr HostTensor::toAttribute(MLIRContext *context) const {
+  RankedTensorType type = getType(context);
+  bool splat = numElements > 0;
+  for (int64_t i = 1; splat && i < numElements; ++i)
+    splat = std::memcmp(getData(), getData() + i * getElementSize(), getElementSize()) == 0;
+  int64_t count = splat ? 1 : numElements;
+  if (kind == ElementKind::Bool) {
+    SmallVector<bool> values;
+    for (uint8_t value : getValues<uint8_t>().take_front(count))
+      values.push_back(value != 0);
+    return DenseElementsAttr::get(type, values);
+  }
+  return DenseElementsAttr::getFromRawBuffer(type,
+                                             ArrayRef<char>(getData(), count * getElementSize()));
+}
+
+//===----------------------------------------------------------------------===//
+// Element conversion
+//===----------------------------------------------------------------------===//
+
+/// Calls `function` with a value of the C++ type that holds an integer element of `kind`.
+template <typename FunctionT> static void visitInteger(ElementKind kind, FunctionT function) {
+  switch (kind) {
+  case ElementKind::Bool:
+  case ElementKind::U8:
+    return function(uint8_t());
+  case ElementKind::I8:
+    return function(int8_t());
+  case ElementKind::I16:
+    return function(int16_t());
+  case ElementKind::I32:
+    return function(int32_t());
+  case ElementKind::I64:
+    return function(int64_t());
+  default:
+    llvm_unreachable("not an integer element");
+  }
+}
+
+std::vector<double> HostTensor::toDoubles() const {
+  assert(kind != ElementKind::Exact && "exact elements have no value");
+  std::vector<double> result(numElements);
+  auto convert = [&](auto sample, auto function) {
+    for (auto [target, value] : llvm::zip_equal(result, getValues<decltype(sample)>()))
+      target = function(value);
+  };
+  switch (kind) {
+  case ElementKind::F16:
+    convert(uint16_t(), halfToFloat);
+    break;
+  case ElementKind::BF16:
+    convert(uint16_t(), bfloatToFloat);
+    break;
+  case ElementKind::F32:
+    convert(float(), [](float value) { return value; });
+    break;
+  case ElementKind::F64:
+    convert(double(), [](double value) { return value; });
+    break;
+  default:
+    visitInteger(kind, [&](auto sample) {
+      convert(sample, [](auto value) { return static_cast<double>(value); });
+    });
+  }
+  return result;
+}
+
+/// Towards zero, saturating; NaN becomes 0.
+static int64_t truncateToInt(double value) {
+  if (std::isnan(value))
+    return 0;
+  if (value >= 0x1p63)
+    return std::numeric_limits<int64_t>::max();
+  if (value < -0x1p63)
+    return std::numeric_limits<int64_t>::min();
+  return static_cast<int64_t>(value);
+}
+
+std::vector<int64_t> HostTensor::toInts() const {
+  assert(kind != ElementKind::Exact && "exact elements have no value");
+  std::vector<int64_t> result(numElements);
+  if (isFloatKind(kind)) {
+    std::vector<double> values = toDoubles();
+    llvm::transform(values, result.begin(), truncateToInt);
+    return result;
+  }
+  visitInteger(kind,
+               [&](auto sample) { llvm::copy(getValues<decltype(sample)>(), result.begin()); });
+  return result;
+}
+
+std::vector<Exact> HostTensor::toExact() const {
+  std::vector<Exact> result(numElements);
+  if (kind == ElementKind::Exact) {
+    llvm::copy(getValues<Exact>(), result.begin());
+  } else if (isFloatKind(kind)) {
+    std::vector<double> values = toDoubles();
+    llvm::transform(values, result.begin(), Exact::fromDouble);
+  } else {
+    std::vector<int64_t> values = toInts();
+    llvm::transform(values, result.begin(), Exact::fromInt);
+  }
+  return result;
+}
+
+HostTensor HostTensor::toExactMode() const {
+  return isFloatKind(kind) ? fromExact(shape, toExact()) : *this;
+}
+
+HostTensor HostTensor::fromDoubles(ElementKind kind, ArrayRef<int64_t> shape,
+                                   ArrayRef<double> values) {
+  HostTensor tensor(kind, shape);
+  assert(static_cast<int64_t>(values.size()) == tensor.numElements && "one value per element");
+  auto convert = [&](auto sample, auto function) {
+    for (auto [target, value] :
+         llvm::zip_equal(tensor.getMutableValues<decltype(sample)>(), values))
+      target = function(value);
+  };
+  switch (kind) {
+  case ElementKind::F16:
+    convert(uint16_t(), [](double value) { return floatToHalf(static_cast<float>(value)); });
+    break;
+  case ElementKind::BF16:
+    convert(uint16_t(), [](double value) { return floatToBfloat(static_cast<float>(value)); });
+    break;
+  case ElementKind::F32:
+    convert(float(), [](double value) { return static_cast<float>(value); });
+    break;
+  case ElementKind::F64:
+    convert(double(), [](double value) { return value; });
+    break;
+  case ElementKind::Bool:
+    convert(uint8_t(), [](double value) { return static_cast<uint8_t>(value != 0); });
+    break;
+  case ElementKind::Exact:
+    convert(Exact(), Exact::fromDouble);
+    break;
+  default:
+    visitInteger(kind, [&](auto sample) {
+      convert(sample,
+              [](double value) { return static_cast<decltype(sample)>(truncateToInt(value)); });
+    });
+  }
+  return tensor;
+}
+
+HostTensor HostTensor::fromInts(ElementKind kind, ArrayRef<int64_t> shape,
+                                ArrayRef<int64_t> values) {
+  if (isFloatKind(kind)) {
+    std::vector<double> doubles(values.begin(), values.end());
+    return fromDoubles(kind, shape, doubles);
+  }
+  HostTensor tensor(kind, shape);
+  assert(static_cast<int64_t>(values.size()) == tensor.numElements && "one value per element");
+  if (kind == ElementKind::Exact) {
+    llvm::transform(values, tensor.getMutableValues<Exact>().begin(), Exact::fromInt);
+  } else if (kind == ElementKind::Bool) {
+    llvm::transform(values, tensor.getMutableValues<uint8_t>().begin(),
+                    [](int64_t value) { return value != 0; });
+  } else {
+    visitInteger(kind, [&](auto sample) {
+      llvm::transform(values, tensor.getMutableValues<decltype(sample)>().begin(),
+                      [](int64_t value) { return static_cast<decltype(sample)>(value); });
+    });
+  }
+  return tensor;
+}
+
+HostTensor HostTensor::fromExact(ArrayRef<int64_t> shape, std::vector<Exact> values) {
+  HostTensor tensor(ElementKind::Exact, shape);
+  assert(static_cast<int64_t>(values.size()) == tensor.numElements && "one value per element");
+  llvm::copy(values, tensor.getMutableValues<Exact>().begin());
+  return tensor;
+}
+
+//===----------------------------------------------------------------------===//
+// Moving elements
+//===----------------------------------------------------------------------===//
+
+HostTensor HostTensor::reshaped(ArrayRef<int64_t> newShape) const {
+  assert(::countElements(newShape) == numElements && "a reshape keeps the number of elements");
+  HostTensor result = *this;
+  result.shape.assign(newShape.begin(), newShape.end());
+  return result;
+}
+
+/// Copies a block of `sizes` elements between two row-major arrays, row by row.
+static void copyBlock(const char *source, ArrayRef<int64_t> sourceStrides, char *target,
+                      ArrayRef<int64_t> targetStrides, ArrayRef<int64_t> sizes,
+                      size_t elementSize) {
+  if (sizes.empty()) {
+    std::memcpy(target, source, elementSize);
+    return;
+  }
+  if (sizes.size() == 1) {
+    if (sizes[0] > 0)
+      std::memcpy(target, source, sizes[0] * elementSize);
+    return;
+  }
+  for (int64_t i = 0; i < sizes[0]; ++i)
+    copyBlock(source + i * sourceStrides[0] * elementSize, sourceStrides.drop_front(),
+              target + i * targetStrides[0] * elementSize, targetStrides.drop_front(),
+              sizes.drop_front(), elementSize);
+}
+
+static int64_t getOffset(ArrayRef<int64_t> strides, ArrayRef<int64_t> starts) {
+  int64_t offset = 0;
+  for (auto [stride, start] : llvm::zip_equal(strides, starts))
+    offset += stride * start;
+  return offset;
+}
+
+HostTensor HostTensor::extract(ArrayRef<int64_t> starts, ArrayRef<int64_t> sizes) const {
+  HostTensor result(kind, sizes);
+  SmallVector<int64_t> overlap;
+  bool whole = true;
+  for (auto [start, size, extent] : llvm::zip_equal(starts, sizes, shape)) {
+    overlap.push_back(std::clamp<int64_t>(extent - start, 0, size));
+    whole &= overlap.back() == size;
+  }
+  if (!whole)
+    result.fillWithPoison();
+  if (::countElements(overlap) == 0)
+    return result;
+  SmallVector<int64_t> strides = getRowMajorStrides(shape);
+  copyBlock(getData() + getOffset(strides, starts) * getElementSize(), strides,
+            result.getMutableData(), getRowMajorStrides(sizes), overlap, getElementSize());
+  return result;
+}
+
+void HostTensor::insert(const HostTensor &source, ArrayRef<int64_t> starts) {
+  assert(source.kind == kind && "tensors differ in element kind");
+  SmallVector<int64_t> overlap;
+  for (auto [start, size, extent] : llvm::zip_equal(starts, source.shape, shape))
+    overlap.push_back(std::clamp<int64_t>(extent - start, 0, size));
+  if (::countElements(overlap) == 0)
+    return;
+  SmallVector<int64_t> strides = getRowMajorStrides(shape);
+  copyBlock(source.getData(), getRowMajorStrides(source.shape),
+            getMutableData() + getOffset(strides, starts) * getElementSize(), strides, overlap,
+            getElementSize());
+}
+
+void HostTensor::fillWithPoison() {
+  switch (kind) {
+  case ElementKind::F16:
+    return llvm::fill(getMutableValues<uint16_t>(), 0x7e00);
+  case ElementKind::BF16:
+    return llvm::fill(getMutableValues<uint16_t>(), 0x7fc0);
+  case ElementKind::F32:
+    return llvm::fill(getMutableValues<float>(), std::numeric_limits<float>::quiet_NaN());
+  case ElementKind::F64:
+    return llvm::fill(getMutableValues<double>(), std::numeric_limits<double>::quiet_NaN());
+  case ElementKind::Exact:
+    return llvm::fill(getMutableValues<Exact>(), Exact::nan());
+  case ElementKind::Bool:
+    return llvm::fill(getMutableValues<uint8_t>(), 1);
+  default:
+    if (numElements > 0)
+      std::memset(getMutableData(), 0x5a, getNumBytes());
+  }
+}
+
+bool HostTensor::isBitwiseEqual(const HostTensor &other) const {
+  return kind == other.kind && ArrayRef(shape) == ArrayRef(other.shape) &&
+         (numElements == 0 || std::memcmp(getData(), other.getData(), getNumBytes()) == 0);
+}

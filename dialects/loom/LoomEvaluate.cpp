@@ -1,0 +1,748 @@
+//===- LoomEvaluate.cpp - reference evaluation of every operation ---------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Floats are computed in f64 and rounded once per operation (through f32 to f16 and bf16), so that
+// this can serve as an oracle. Integers wrap. Operands of kind Exact give exact mode: composites
+// are then what their decomposition says.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/loom/LoomEvaluate.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+#include <cmath>
+#include <concepts>
+#include <cstring>
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::loom;
+
+using Results = FailureOr<SmallVector<HostTensor>>;
+
+namespace {
+
+template <typename... Functions> struct Overload : Functions... {
+  using Functions::operator()...;
+};
+
+//===----------------------------------------------------------------------===//
+// Scalar functions, on double, int64_t and Exact
+//===----------------------------------------------------------------------===//
+
+int64_t wrap(uint64_t value) { return static_cast<int64_t>(value); }
+uint64_t bits(int64_t value) { return static_cast<uint64_t>(value); }
+
+/// Numbers of the hashed functions of exact mode.
+enum ExactFunction : uint64_t {
+  ExactExp = 1,
+  ExactLog,
+  ExactSqrt,
+  ExactTanh,
+  ExactErf,
+  ExactFloor,
+  ExactCeil,
+  ExactPower
+};
+
+/// A hashed function: NaN stays NaN.
+Exact hashed(ExactFunction function, Exact x, Exact y = {0}) {
+  return x.isNaN() || y.isNaN() ? Exact::nan() : Exact::hash(function, x, y);
+}
+
+Exact exactExp(Exact x) {
+  if (x.word == Exact::kNegativeInfinity)
+    return {0};
+  return x.word == 0 ? Exact{1} : hashed(ExactExp, x);
+}
+
+/// Small integers keep their value; of other elements nobody knows which rationals they were.
+Exact exactRound(ExactFunction function, Exact x) {
+  bool small = x.isFinite() && std::abs(x.word) < (int64_t(1) << 31);
+  return small ? x : hashed(function, x);
+}
+
+Exact exactPower(Exact x, Exact y) {
+  if (x.isFinite() && y.isFinite() && std::abs(y.word) <= 64) {
+    Exact result = x.power(std::abs(y.word));
+    return y.word < 0 ? result.inverse() : result;
+  }
+  if (y == Exact{2}.inverse())
+    return hashed(ExactSqrt, x);
+  return hashed(ExactPower, x, y);
+}
+
+int64_t integerPower(int64_t x, int64_t y) {
+  if (y < 0)
+    return x == 1 ? 1 : x == -1 ? (y % 2 ? -1 : 1) : 0;
+  uint64_t result = 1, base = bits(x);
+  for (; y != 0; y >>= 1, base *= base)
+    if (y & 1)
+      result *= base;
+  return wrap(result);
+}
+
+template <typename T> bool isNaN(T x) {
+  if constexpr (std::same_as<T, double>)
+    return std::isnan(x);
+  else if constexpr (std::same_as<T, Exact>)
+    return x.isNaN();
+  else
+    return false;
+}
+
+template <typename T> T maximum(T x, T y) {
+  if (isNaN(x) || isNaN(y))
+    return isNaN(x) ? x : y;
+  return x < y ? y : x;
+}
+
+template <typename T> T minimum(T x, T y) {
+  if (isNaN(x) || isNaN(y))
+    return isNaN(x) ? x : y;
+  return y < x ? y : x;
+}
+
+template <typename T> T add(T x, T y) {
+  if constexpr (std::same_as<T, int64_t>)
+    return wrap(bits(x) + bits(y));
+  else
+    return x + y;
+}
+
+template <typename T> T multiply(T x, T y) {
+  if constexpr (std::same_as<T, int64_t>)
+    return wrap(bits(x) * bits(y));
+  else
+    return x * y;
+}
+
+template <typename T> T reduceScalar(dist::ReductionKind kind, T x, T y) {
+  switch (kind) {
+  case dist::ReductionKind::Sum:
+    return add(x, y);
+  case dist::ReductionKind::Max:
+    return maximum(x, y);
+  case dist::ReductionKind::Min:
+    return minimum(x, y);
+  case dist::ReductionKind::Prod:
+    return multiply(x, y);
+  }
+  llvm_unreachable("unknown reduction");
+}
+
+double gelu(GeluForm form, double x) {
+  if (form == GeluForm::Erf)
+    return 0.5 * x * (1.0 + std::erf(x * 0.70710678118654752440));
+  return 0.5 * x * (1.0 + std::tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+}
+
+//===----------------------------------------------------------------------===//
+// Elementwise evaluation
+//===----------------------------------------------------------------------===//
+
+template <typename T> std::vector<T> load(const HostTensor &tensor) {
+  if constexpr (std::same_as<T, double>)
+    return tensor.toDoubles();
+  else if constexpr (std::same_as<T, int64_t>)
+    return tensor.toInts();
+  else
+    return tensor.toExact();
+}
+
+template <typename T>
+HostTensor store(ElementKind kind, ArrayRef<int64_t> shape, std::vector<T> values) {
+  if constexpr (std::same_as<T, double>)
+    return HostTensor::fromDoubles(kind, shape, values);
+  else if constexpr (std::same_as<T, int64_t>)
+    return HostTensor::fromInts(kind, shape, values);
+  else
+    return HostTensor::fromExact(shape, std::move(values));
+}
+
+/// Calls `function` with a value of the type that elements of `kind` are computed in.
+template <typename FunctionT> auto withComputeType(ElementKind kind, FunctionT function) {
+  if (kind == ElementKind::Exact)
+    return function(Exact());
+  return isFloatKind(kind) ? function(double()) : function(int64_t());
+}
+
+LogicalResult failOnKind(Operation *op, ElementKind kind) {
+  return op->emitOpError() << "has no meaning for elements of type " << nameOf(kind);
+}
+
+template <typename FunctionT>
+Results evaluateUnary(Operation *op, const HostTensor &x, FunctionT function) {
+  return withComputeType(x.getKind(), [&](auto sample) -> Results {
+    using T = decltype(sample);
+    if constexpr (std::invocable<FunctionT, T>) {
+      std::vector<T> values = load<T>(x);
+      for (T &value : values)
+        value = function(value);
+      return SmallVector<HostTensor>{store(x.getKind(), x.getShape(), std::move(values))};
+    } else {
+      return failOnKind(op, x.getKind());
+    }
+  });
+}
+
+template <typename FunctionT>
+Results evaluateBinary(Operation *op, ArrayRef<HostTensor> operands, FunctionT function) {
+  const HostTensor &x = operands[0];
+  return withComputeType(x.getKind(), [&](auto sample) -> Results {
+    using T = decltype(sample);
+    if constexpr (std::invocable<FunctionT, T, T>) {
+      std::vector<T> values = load<T>(x);
+      for (auto [value, y] : llvm::zip_equal(values, load<T>(operands[1])))
+        value = function(value, y);
+      return SmallVector<HostTensor>{store(x.getKind(), x.getShape(), std::move(values))};
+    } else {
+      return failOnKind(op, x.getKind());
+    }
+  });
+}
+
+/// Evaluates a composite as the operations it decomposes into.
+template <typename OpT> Results evaluateDecomposed(OpT op, ArrayRef<HostTensor> operands) {
+  Block block;
+  OpBuilder builder(op.getContext());
+  builder.setInsertionPointToStart(&block);
+  SmallVector<Value> outputs = op.decompose(builder);
+  DenseMap<Value, HostTensor> values;
+  for (auto [value, tensor] : llvm::zip_equal(op->getOperands(), operands))
+    values[value] = tensor;
+  for (Operation &part : block) {
+    SmallVector<HostTensor> inputs;
+    for (Value operand : part.getOperands())
+      inputs.push_back(values[operand]);
+    Results results = cast<EvaluateInterface>(part).evaluate(inputs);
+    if (failed(results))
+      return failure();
+    for (auto [value, tensor] : llvm::zip_equal(part.getResults(), *results))
+      values[value] = tensor.toExactMode();
+  }
+  SmallVector<HostTensor> results;
+  for (Value output : outputs)
+    results.push_back(values[output]);
+  return results;
+}
+
+bool isExact(ArrayRef<HostTensor> operands) {
+  return llvm::any_of(
+      operands, [](const HostTensor &tensor) { return tensor.getKind() == ElementKind::Exact; });
+}
+
+ElementKind resultKind(Operation *op) {
+  return *getElementKind(cast<RankedTensorType>(op->getResult(0).getType()).getElementType());
+}
+ArrayRef<int64_t> resultShape(Operation *op) {
+  return cast<RankedTensorType>(op->getResult(0).getType()).getShape();
+}
+
+Results one(HostTensor tensor) { return SmallVector<HostTensor>{std::move(tensor)}; }
+
+} // namespace
+
+#define UNARY(OP, ...)                                                                             \
+  Results OP::evaluate(ArrayRef<HostTensor> operands) {                                            \
+    return evaluateUnary(*this, operands[0], Overload{__VA_ARGS__});                               \
+  }
+#define BINARY(OP, ...)                                                                            \
+  Results OP::evaluate(ArrayRef<HostTensor> operands) {                                            \
+    return evaluateBinary(*this, operands, Overload{__VA_ARGS__});                                 \
+  }
+// Constrained parameters, so that no element type converts into another unseen.
+#define FLOAT std::same_as<double> auto
+#define INT std::same_as<int64_t> auto
+#define EXACT std::same_as<Exact> auto
+
+UNARY(
+    NegateOp, [](FLOAT x) { return -x; }, [](INT x) { return wrap(-bits(x)); },
+    [](EXACT x) { return -x; })
+UNARY(
+    AbsOp, [](FLOAT x) { return std::fabs(x); }, [](INT x) { return x < 0 ? wrap(-bits(x)) : x; },
+    [](EXACT x) { return !x.isNaN() && x.word < 0 ? -x : x; })
+UNARY(ExpOp, [](FLOAT x) { return std::exp(x); }, [](EXACT x) { return exactExp(x); })
+UNARY(LogOp, [](FLOAT x) { return std::log(x); }, [](EXACT x) { return hashed(ExactLog, x); })
+UNARY(SqrtOp, [](FLOAT x) { return std::sqrt(x); }, [](EXACT x) { return hashed(ExactSqrt, x); })
+UNARY(
+    RsqrtOp, [](FLOAT x) { return 1.0 / std::sqrt(x); },
+    [](EXACT x) { return hashed(ExactSqrt, x).inverse(); })
+UNARY(TanhOp, [](FLOAT x) { return std::tanh(x); }, [](EXACT x) { return hashed(ExactTanh, x); })
+UNARY(ErfOp, [](FLOAT x) { return std::erf(x); }, [](EXACT x) { return hashed(ExactErf, x); })
+UNARY(
+    LogisticOp, [](FLOAT x) { return 1.0 / (1.0 + std::exp(-x)); },
+    [](EXACT x) { return (Exact{1} + exactExp(-x)).inverse(); })
+UNARY(
+    FloorOp, [](FLOAT x) { return std::floor(x); }, [](INT x) { return x; },
+    [](EXACT x) { return exactRound(ExactFloor, x); })
+UNARY(
+    CeilOp, [](FLOAT x) { return std::ceil(x); }, [](INT x) { return x; },
+    [](EXACT x) { return exactRound(ExactCeil, x); })
+UNARY(
+    SignOp,
+    [](FLOAT x) {
+      return std::isnan(x) ? x : (x > 0 ? 1.0 : x < 0 ? -1.0 : 0.0);
+    },
+    [](INT x) { return int64_t((x > 0) - (x < 0)); },
+    [](EXACT x) { return x.isNaN() ? x : Exact{(x.word > 0) - (x.word < 0)}; })
+
+BINARY(AddOp, [](auto x, auto y) { return add(x, y); })
+BINARY(
+    SubtractOp, [](FLOAT x, FLOAT y) { return x - y; },
+    [](INT x, INT y) { return wrap(bits(x) - bits(y)); }, [](EXACT x, EXACT y) { return x - y; })
+BINARY(MultiplyOp, [](auto x, auto y) { return multiply(x, y); })
+BINARY(MaximumOp, [](auto x, auto y) { return maximum(x, y); })
+BINARY(MinimumOp, [](auto x, auto y) { return minimum(x, y); })
+BINARY(
+    PowerOp, [](FLOAT x, FLOAT y) { return std::pow(x, y); },
+    [](INT x, INT y) { return integerPower(x, y); },
+    [](EXACT x, EXACT y) { return exactPower(x, y); })
+BINARY(AndOp, [](INT x, INT y) { return x & y; })
+BINARY(OrOp, [](INT x, INT y) { return x | y; })
+
+Results DivideOp::evaluate(ArrayRef<HostTensor> operands) {
+  ElementKind kind = operands[1].getKind();
+  if (kind != ElementKind::Exact && !isFloatKind(kind) &&
+      llvm::is_contained(operands[1].toInts(), 0))
+    return emitOpError("divides an integer by zero");
+  return evaluateBinary(*this, operands,
+                        Overload{[](FLOAT x, FLOAT y) { return x / y; },
+                                 // -2^63 / -1 does not fit.
+                                 [](INT x, INT y) { return y == -1 ? wrap(-bits(x)) : x / y; },
+                                 [](EXACT x, EXACT y) { return x / y; }});
+}
+
+Results NotOp::evaluate(ArrayRef<HostTensor> operands) {
+  if (operands[0].getKind() == ElementKind::Bool)
+    return evaluateUnary(*this, operands[0], [](INT x) { return int64_t(x == 0); });
+  return evaluateUnary(*this, operands[0], [](INT x) { return ~x; });
+}
+
+#undef UNARY
+#undef BINARY
+#undef FLOAT
+#undef INT
+#undef EXACT
+
+Results CompareOp::evaluate(ArrayRef<HostTensor> operands) {
+  Direction direction = getDirection();
+  auto compare = [&](auto x, auto y) -> bool {
+    switch (direction) {
+    case Direction::EQ:
+      return x == y;
+    case Direction::NE:
+      return !(x == y);
+    case Direction::LT:
+      return x < y;
+    case Direction::LE:
+      return x < y || x == y;
+    case Direction::GT:
+      return y < x;
+    case Direction::GE:
+      return y < x || x == y;
+    }
+    llvm_unreachable("unknown direction");
+  };
+  HostTensor result(ElementKind::Bool, operands[0].getShape());
+  MutableArrayRef<uint8_t> target = result.getMutableValues<uint8_t>();
+  withComputeType(operands[0].getKind(), [&](auto sample) {
+    using T = decltype(sample);
+    for (auto [out, x, y] : llvm::zip_equal(target, load<T>(operands[0]), load<T>(operands[1])))
+      out = compare(x, y);
+  });
+  return one(std::move(result));
+}
+
+Results SelectOp::evaluate(ArrayRef<HostTensor> operands) {
+  HostTensor result = operands[2];
+  size_t size = result.getElementSize();
+  char *target = result.getMutableData();
+  for (auto [i, predicate] : llvm::enumerate(operands[0].getValues<uint8_t>()))
+    if (predicate)
+      std::memcpy(target + i * size, operands[1].getData() + i * size, size);
+  return one(std::move(result));
+}
+
+Results ConvertOp::evaluate(ArrayRef<HostTensor> operands) {
+  const HostTensor &x = operands[0];
+  ElementKind kind = resultKind(*this);
+  if (x.getKind() == ElementKind::Exact) {
+    if (isFloatKind(kind))
+      return one(x);
+    std::vector<int64_t> words;
+    for (Exact value : x.getValues<Exact>())
+      words.push_back(value.word);
+    return one(HostTensor::fromInts(kind, x.getShape(), words));
+  }
+  if (isFloatKind(x.getKind()) && (isFloatKind(kind) || kind == ElementKind::Bool))
+    return one(HostTensor::fromDoubles(kind, x.getShape(), x.toDoubles()));
+  return one(HostTensor::fromInts(kind, x.getShape(), x.toInts()));
+}
+
+Results GeluOp::evaluate(ArrayRef<HostTensor> operands) {
+  if (isExact(operands))
+    return evaluateDecomposed(*this, operands);
+  return evaluateUnary(*this, operands[0],
+                       [form = getForm()](std::same_as<double> auto x) { return gelu(form, x); });
+}
+
+//===----------------------------------------------------------------------===//
+// Contraction
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// How sums of products of one kind of number are kept: sums[j] += factor * row[j].
+template <typename T> struct Accumulator {
+  using Sum = T;
+  static void addProducts(Sum *sums, T factor, const T *row, int64_t width) {
+    for (int64_t j = 0; j < width; ++j)
+      sums[j] = add(sums[j], multiply(factor, row[j]));
+  }
+  static T finish(Sum sum) { return sum; }
+};
+
+template <> struct Accumulator<double> {
+  using Sum = double;
+  static void addProducts(Sum *__restrict__ sums, double factor, const double *__restrict__ row,
+                          int64_t width) {
+#pragma clang loop vectorize(enable)
+    for (int64_t j = 0; j < width; ++j)
+      sums[j] += factor * row[j];
+  }
+  static double finish(Sum sum) { return sum; }
+};
+
+/// Finite elements are below 2^60, so 64 products fit into 127 bits before they must be reduced.
+struct WideAccumulator {
+  using Sum = __int128;
+  static void addProducts(Sum *sums, Exact factor, const Exact *row, int64_t width) {
+    for (int64_t j = 0; j < width; ++j)
+      sums[j] += static_cast<__int128>(factor.word) * row[j].word;
+  }
+  static Exact finish(Sum sum) { return Exact::fromWide(sum); }
+};
+
+/// out[M, N] += lhs[M, K] * rhs[K, N], in blocks that stay in cache. K advances in steps of 64.
+template <typename T, typename AccumulatorT>
+void multiplyMatrices(const T *lhs, const T *rhs, T *out, int64_t m, int64_t n, int64_t k) {
+  using Sum = typename AccumulatorT::Sum;
+  constexpr int64_t columns = 256, depth = 64;
+  Sum sums[columns];
+  for (int64_t j0 = 0; j0 < n; j0 += columns) {
+    int64_t width = std::min(columns, n - j0);
+    for (int64_t k0 = 0; k0 < k; k0 += depth) {
+      int64_t end = std::min(k0 + depth, k);
+      for (int64_t i = 0; i < m; ++i) {
+        std::fill_n(sums, width, Sum());
+        for (int64_t l = k0; l < end; ++l)
+          AccumulatorT::addProducts(sums, lhs[i * k + l], rhs + l * n + j0, width);
+        for (int64_t j = 0; j < width; ++j)
+          out[i * n + j0 + j] = add(out[i * n + j0 + j], AccumulatorT::finish(sums[j]));
+      }
+    }
+  }
+}
+
+template <typename T> bool allFinite(ArrayRef<T> values) {
+  return llvm::all_of(values, [](Exact value) { return value.isFinite(); });
+}
+
+} // namespace
+
+HostTensor gridloom::loom::contract(const HostTensor &lhs, const HostTensor &rhs,
+                                    ElementKind result) {
+  int64_t batch = lhs.getShape()[0], m = lhs.getShape()[1], k = lhs.getShape()[2],
+          n = rhs.getShape()[2];
+  bool exact = isExact({lhs, rhs});
+  ElementKind kind = exact ? ElementKind::Exact : lhs.getKind();
+  return withComputeType(kind, [&](auto sample) {
+    using T = decltype(sample);
+    std::vector<T> x = load<T>(lhs), y = load<T>(rhs), out(batch * m * n);
+    for (int64_t b = 0; b < batch; ++b) {
+      const T *left = x.data() + b * m * k, *right = y.data() + b * k * n;
+      T *target = out.data() + b * m * n;
+      if constexpr (std::same_as<T, Exact>) {
+        if (allFinite(ArrayRef(left, m * k)) && allFinite(ArrayRef(right, k * n))) {
+          multiplyMatrices<T, WideAccumulator>(left, right, target, m, n, k);
+          continue;
+        }
+      }
+      multiplyMatrices<T, Accumulator<T>>(left, right, target, m, n, k);
+    }
+    return store(exact ? kind : result, {batch, m, n}, std::move(out));
+  });
+}
+
+/// `tensor` with its dimensions in the order of the three lists, each list one dimension.
+static HostTensor groupDims(const HostTensor &tensor, ArrayRef<int64_t> first,
+                            ArrayRef<int64_t> second, ArrayRef<int64_t> third) {
+  SmallVector<int64_t> source = getRowMajorStrides(tensor.getShape()), shape, strides, grouped;
+  for (ArrayRef<int64_t> dims : {first, second, third}) {
+    grouped.push_back(1);
+    for (int64_t dim : dims) {
+      shape.push_back(tensor.getShape()[dim]);
+      strides.push_back(source[dim]);
+      grouped.back() *= shape.back();
+    }
+  }
+  return gatherStrided(tensor, shape, strides).reshaped(grouped);
+}
+
+Results DotGeneralOp::evaluate(ArrayRef<HostTensor> operands) {
+  HostTensor lhs = groupDims(operands[0], getLhsBatch(), getLhsFreeDims(), getLhsContract());
+  HostTensor rhs = groupDims(operands[1], getRhsBatch(), getRhsContract(), getRhsFreeDims());
+  return one(contract(lhs, rhs, resultKind(*this)).reshaped(resultShape(*this)));
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+HostTensor gridloom::loom::combine(dist::ReductionKind kind, ArrayRef<HostTensor> tensors) {
+  const HostTensor &first = tensors.front();
+  return withComputeType(first.getKind(), [&](auto sample) {
+    using T = decltype(sample);
+    std::vector<T> values = load<T>(first);
+    for (const HostTensor &tensor : tensors.drop_front())
+      for (auto [value, other] : llvm::zip_equal(values, load<T>(tensor)))
+        value = reduceScalar(kind, value, other);
+    return store(first.getKind(), first.getShape(), std::move(values));
+  });
+}
+
+namespace {
+
+template <typename T> T reductionIdentity(dist::ReductionKind kind) {
+  switch (kind) {
+  case dist::ReductionKind::Sum:
+    return T{0};
+  case dist::ReductionKind::Prod:
+    return T{1};
+  case dist::ReductionKind::Max:
+  case dist::ReductionKind::Min: {
+    bool lowest = kind == dist::ReductionKind::Max;
+    if constexpr (std::same_as<T, double>)
+      return lowest ? -INFINITY : INFINITY;
+    else if constexpr (std::same_as<T, int64_t>)
+      return lowest ? std::numeric_limits<int64_t>::min() : std::numeric_limits<int64_t>::max();
+    else
+      return lowest ? -Exact::infinity() : Exact::infinity();
+  }
+  }
+  llvm_unreachable("unknown reduction");
+}
+
+} // namespace
+
+Results ReduceOp::evaluate(ArrayRef<HostTensor> operands) {
+  const HostTensor &input = operands[0];
+  SmallVector<int64_t> kept;
+  for (int64_t dim = 0; dim < input.getRank(); ++dim)
+    if (!llvm::is_contained(getDims(), dim))
+      kept.push_back(dim);
+  HostTensor rows = groupDims(input, {}, kept, getDims());
+  int64_t count = rows.getShape()[1], length = rows.getShape()[2];
+  return withComputeType(input.getKind(), [&](auto sample) -> Results {
+    using T = decltype(sample);
+    std::vector<T> values = load<T>(rows), out(count, reductionIdentity<T>(getKind()));
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t j = 0; j < length; ++j)
+        out[i] = reduceScalar(getKind(), out[i], values[i * length + j]);
+    return one(store(input.getKind(), resultShape(*this), std::move(out)));
+  });
+}
+
+Results SoftmaxOp::evaluate(ArrayRef<HostTensor> operands) {
+  if (isExact(operands))
+    return evaluateDecomposed(*this, operands);
+  const HostTensor &input = operands[0];
+  std::vector<double> values = input.toDoubles();
+  int64_t length = input.getShape()[getDim()],
+          stride = getRowMajorStrides(input.getShape())[getDim()];
+  for (int64_t start = 0; start < input.getNumElements(); ++start) {
+    if ((start / stride) % length != 0)
+      continue;
+    double peak = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < length; ++i)
+      peak = maximum(peak, values[start + i * stride]);
+    for (int64_t i = 0; i < length; ++i) {
+      double &value = values[start + i * stride];
+      value = std::exp(value - peak);
+      sum += value;
+    }
+    for (int64_t i = 0; i < length; ++i)
+      values[start + i * stride] /= sum;
+  }
+  return one(HostTensor::fromDoubles(input.getKind(), input.getShape(), values));
+}
+
+Results LayerNormOp::evaluate(ArrayRef<HostTensor> operands) {
+  if (isExact(operands))
+    return evaluateDecomposed(*this, operands);
+  const HostTensor &input = operands[0];
+  std::vector<double> values = input.toDoubles(), scale = operands[1].toDoubles();
+  std::vector<double> bias =
+      operands.size() > 2 ? operands[2].toDoubles() : std::vector<double>(scale.size());
+  int64_t length = scale.size();
+  double epsilon = getEpsilon().convertToDouble();
+  for (int64_t start = 0; start < input.getNumElements(); start += length) {
+    MutableArrayRef<double> row(values.data() + start, length);
+    double mean = 0, variance = 0;
+    for (double value : row)
+      mean += value / length;
+    for (double value : row)
+      variance += (value - mean) * (value - mean) / length;
+    for (int64_t i = 0; i < length; ++i)
+      row[i] = (row[i] - mean) / std::sqrt(variance + epsilon) * scale[i] + bias[i];
+  }
+  return one(HostTensor::fromDoubles(input.getKind(), input.getShape(), values));
+}
+
+//===----------------------------------------------------------------------===//
+// Operations that move elements
+//===----------------------------------------------------------------------===//
+
+template <typename T>
+static void gatherRows(const T *source, T *&target, ArrayRef<int64_t> shape,
+                       ArrayRef<int64_t> strides) {
+  if (shape.empty()) {
+    *target++ = *source;
+    return;
+  }
+  if (shape.size() == 1) {
+    for (int64_t i = 0; i < shape[0]; ++i)
+      *target++ = source[i * strides[0]];
+    return;
+  }
+  for (int64_t i = 0; i < shape[0]; ++i)
+    gatherRows(source + i * strides[0], target, shape.drop_front(), strides.drop_front());
+}
+
+HostTensor gridloom::loom::gatherStrided(const HostTensor &source, ArrayRef<int64_t> shape,
+                                         ArrayRef<int64_t> strides, int64_t offset) {
+  HostTensor result(source.getKind(), shape);
+  if (result.getNumElements() == 0)
+    return result;
+  auto gather = [&](auto sample) {
+    using T = decltype(sample);
+    T *target = result.getMutableValues<T>().data();
+    gatherRows(source.getValues<T>().data() + offset, target, shape, strides);
+  };
+  switch (source.getElementSize()) {
+  case 1:
+    gather(uint8_t());
+    break;
+  case 2:
+    gather(uint16_t());
+    break;
+  case 4:
+    gather(uint32_t());
+    break;
+  default:
+    gather(uint64_t());
+  }
+  return result;
+}
+
+Results ConstantOp::evaluate(ArrayRef<HostTensor>) {
+  FailureOr<HostTensor> tensor = HostTensor::fromAttribute(getValue());
+  if (failed(tensor))
+    return emitOpError() << "holds a value the compiler cannot read, of type "
+                         << getValue().getType();
+  return one(*std::move(tensor));
+}
+
+Results IotaOp::evaluate(ArrayRef<HostTensor>) {
+  ArrayRef<int64_t> shape = resultShape(*this);
+  int64_t length = shape[getDim()], stride = getRowMajorStrides(shape)[getDim()];
+  std::vector<int64_t> values(loom::countElements(shape));
+  for (auto [i, value] : llvm::enumerate(values))
+    value = (static_cast<int64_t>(i) / stride) % length;
+  return one(HostTensor::fromInts(resultKind(*this), shape, values));
+}
+
+Results BroadcastOp::evaluate(ArrayRef<HostTensor> operands) {
+  ArrayRef<int64_t> shape = resultShape(*this);
+  SmallVector<int64_t> source = getRowMajorStrides(operands[0].getShape()),
+                       strides(shape.size(), 0);
+  for (auto [i, dim] : llvm::enumerate(getDims()))
+    if (operands[0].getShape()[i] != 1)
+      strides[dim] = source[i];
+  return one(gatherStrided(operands[0], shape, strides));
+}
+
+Results ReshapeOp::evaluate(ArrayRef<HostTensor> operands) {
+  return one(operands[0].reshaped(resultShape(*this)));
+}
+
+Results TransposeOp::evaluate(ArrayRef<HostTensor> operands) {
+  SmallVector<int64_t> source = getRowMajorStrides(operands[0].getShape()), strides;
+  for (int64_t dim : getPermutation())
+    strides.push_back(source[dim]);
+  return one(gatherStrided(operands[0], resultShape(*this), strides));
+}
+
+Results SliceOp::evaluate(ArrayRef<HostTensor> operands) {
+  SmallVector<int64_t> strides = getRowMajorStrides(operands[0].getShape());
+  int64_t offset = 0;
+  for (auto [stride, start, step] : llvm::zip_equal(strides, getStarts(), getStrides())) {
+    offset += start * stride;
+    stride *= step;
+  }
+  return one(gatherStrided(operands[0], resultShape(*this), strides, offset));
+}
+
+Results ConcatenateOp::evaluate(ArrayRef<HostTensor> operands) {
+  HostTensor result(operands[0].getKind(), resultShape(*this));
+  SmallVector<int64_t> starts(result.getRank(), 0);
+  for (const HostTensor &operand : operands) {
+    result.insert(operand, starts);
+    starts[getDim()] += operand.getShape()[getDim()];
+  }
+  return one(std::move(result));
+}
+
+FailureOr<HostTensor> gridloom::loom::evaluateGather(GatherOp op, const HostTensor &input,
+                                                     const HostTensor &indices,
+                                                     bool poisonOutside) {
+  int64_t dim = op.getDim(), extent = input.getShape()[dim];
+  int64_t outer = loom::countElements(input.getShape().take_front(dim));
+  int64_t inner = loom::countElements(input.getShape().drop_front(dim + 1));
+  HostTensor result(input.getKind(), resultShape(op));
+  if (poisonOutside)
+    result.fillWithPoison();
+  size_t rowBytes = inner * input.getElementSize();
+  std::vector<int64_t> positions = indices.toInts();
+  char *target = result.getMutableData();
+  for (int64_t i = 0; i < outer; ++i) {
+    for (int64_t position : positions) {
+      if (position >= 0 && position < extent) {
+        if (rowBytes > 0)
+          std::memcpy(target, input.getData() + (i * extent + position) * rowBytes, rowBytes);
+      } else if (!poisonOutside) {
+        return op.emitOpError() << "index " << position << " is outside of dimension " << dim
+                                << " of size " << extent;
+      }
+      target += rowBytes;
+    }
+  }
+  return result;
+}
+
+Results GatherOp::evaluate(ArrayRef<HostTensor> operands) {
+  FailureOr<HostTensor> result =
+      evaluateGather(*this, operands[0], operands[1], /*poisonOutside=*/false);
+  if (failed(result))
+    return failure();
+  return one(*std::move(result));
+}
+
+Results GetWeightOp::evaluate(ArrayRef<HostTensor>) {
+  return emitOpError() << "of '" << getName()
+                       << "' has no value here: weights are resolved by the interpreter";
+}

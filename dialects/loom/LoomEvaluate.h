@@ -1,0 +1,31 @@
+//===- LoomEvaluate.h - pieces of the reference evaluation ------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_DIALECTS_LOOM_LOOMEVALUATE_H
+#define GRIDLOOM_DIALECTS_LOOM_LOOMEVALUATE_H
+
+#include "dialects/loom/Loom.h"
+
+namespace gridloom::loom {
+
+/// Element (i0, i1, ...) of the result is element `sum of i * stride` of `source`'s memory.
+HostTensor gatherStrided(const HostTensor &source, llvm::ArrayRef<int64_t> shape,
+                         llvm::ArrayRef<int64_t> strides, int64_t offset = 0);
+
+/// [B, M, K] times [B, K, N]; floats accumulate in f64, integers wrap.
+/// `result` is the element kind of the product; operands in exact mode give Exact.
+HostTensor contract(const HostTensor &lhs, const HostTensor &rhs, ElementKind result);
+
+/// The reduction of equally shaped tensors, element by element; floats accumulate in f64.
+HostTensor combine(dist::ReductionKind kind, llvm::ArrayRef<HostTensor> tensors);
+
+/// loom.gather. An index outside the input is an error on `op`, or gives poison if `poisonOutside`:
+/// what a padded row of indices does.
+llvm::FailureOr<HostTensor> evaluateGather(GatherOp op, const HostTensor &input,
+                                           const HostTensor &indices, bool poisonOutside);
+
+} // namespace gridloom::loom
+
+#endif // GRIDLOOM_DIALECTS_LOOM_LOOMEVALUATE_H
