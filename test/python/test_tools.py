@@ -1,0 +1,72 @@
+"""What the command line promises: no compiler in the runtime, errors that say what to do."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from gridloom import zoo
+
+
+@pytest.fixture
+def mlp(tmp_path):
+    return zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0, scale=0.2)), tmp_path / "mlp.onnx")
+
+
+def test_the_runtime_links_no_compiler(tools):
+    path = tools.path("gridloom")
+    libraries = subprocess.run(["ldd", path], capture_output=True, text=True, check=True).stdout
+    assert "libc.so" in libraries
+    for name in ("LLVM", "MLIR", "clang"):
+        assert name.lower() not in libraries.lower()
+
+
+def test_the_runtime_is_small(tools, tmp_path):
+    stripped = tmp_path / "gridloom"
+    subprocess.run(["strip", "-o", stripped, tools.path("gridloom")], check=True)
+    assert stripped.stat().st_size <= 20 << 20
+
+
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        (["--mesh", "data=0"], ["data", "0"]),
+        (["--mesh", "data=2", "--no-such-flag"], ["no-such-flag"]),
+        (["--mesh", "data=2"], ["batch", "--dim"]),
+        (["--mesh", "data=2", "--dim", "batch=4", "--strategy", "zigzag"], ["zigzag"]),
+        (["--mesh", "data=2", "--dim", "batch=4", "--dim", "width=4"], ["width"]),
+        (["--mesh", "data=2", "--dim", "batch=4", "--shard", "nosuch=[{data}]"], ["nosuch"]),
+        (["--mesh", "data=2", "--dim", "batch=4", "--shard", "x=[{rows},{}]"], ["rows"]),
+        (["--mesh", "data=2", "--dim", "batch=4", "--stop-after", "lunch"], ["lunch"]),
+    ],
+    ids=["zero axis", "unknown flag", "unbound dim", "strategy", "unknown dim", "unknown value", "axis", "phase"],
+)
+def test_wrong_options_are_refused_with_their_name(tools, mlp, tmp_path, arguments, words):
+    result = tools.call("compile", mlp, "-o", tmp_path / "m.plan", *arguments, check=False)
+    assert result.returncode != 0
+    assert not (tmp_path / "m.plan" / "manifest.json").exists()
+    for word in words:
+        assert word in result.stderr, result.stderr
+
+
+def test_a_file_that_is_no_model_is_refused(tools, tmp_path):
+    path = tmp_path / "not.onnx"
+    path.write_bytes(b"\x7fELF" + bytes(100))
+    result = tools.call("compile", path, "-o", tmp_path / "m.plan", "--mesh", "data=2", check=False)
+    assert result.returncode == 1
+    assert "not.onnx" in result.stderr
+
+
+def test_mlp_on_every_strategy(tools, mlp, tmp_path):
+    import numpy as np
+    from conftest import onnxruntime_session
+
+    x = np.random.default_rng(0).standard_normal((8, 16), dtype=np.float32)
+    (expected,) = onnxruntime_session(mlp).run(None, {"x": x})
+    for strategy, mesh in [("auto", "data=2,model=2"), ("dp", "data=4"), ("tp", "model=4"), ("pp", "pipe=2"),
+                           ("dp+tp", "data=2,model=2")]:  # fmt: skip
+        plan = tmp_path / f"{strategy}.plan"
+        tools.compile(mlp, plan, "--mesh", mesh, "--strategy", strategy, "--dim", "batch=8")
+        run = tools.run(plan, {"x": x}, tmp_path / strategy)
+        np.testing.assert_allclose(run.outputs["y"], expected, atol=1e-5, err_msg=strategy)
