@@ -1,0 +1,55 @@
+"""`gridloom.compile`: the compiler as a function. It runs the `gridloom-compile` program."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ._tools import find_tool
+from .plan import Plan
+
+
+class CompileError(RuntimeError):
+    """The compiler refused; the message is what it printed."""
+
+
+def compile(
+    model: str | os.PathLike,
+    output: str | os.PathLike | None = None,
+    *,
+    mesh: str | Mapping[str, int],
+    dims: Mapping[str, int | Sequence[int]] | None = None,
+    strategy: str | None = None,
+    shard: Mapping[str, str] | None = None,
+    microbatches: int | None = None,
+    target: str | None = None,
+    dump_ir: str | os.PathLike | None = None,
+    tools: str | os.PathLike | None = None,
+) -> Plan:
+    """Compiles the ONNX file `model` for a mesh of devices and returns the plan, a folder at `output`.
+
+    `output` is `model` with the suffix .plan unless given. `mesh` is "data=2,model=2" or the same as a mapping.
+    `dims` binds the model's symbolic dimensions: one size each, or several for several specialisations.
+    `strategy` is auto, dp, tp, pp, dp+tp …; `shard` maps value names to shardings such as "[{data},{model}]".
+    `tools` is the folder of the compiler's program. What the compiler prints is in the plan's `log`. The plan keeps
+    reading weights from the model file, so leave that in place. Raises CompileError with the compiler's message."""
+    model = Path(model)
+    output = Path(output) if output is not None else model.with_suffix(".plan")
+    if not isinstance(mesh, str):
+        mesh = ",".join(f"{axis}={size}" for axis, size in mesh.items())
+    command = [find_tool("gridloom-compile", tools), model, "-o", output, "--mesh", mesh]
+    for name, sizes in (dims or {}).items():
+        sizes = [sizes] if isinstance(sizes, int) else sizes
+        command += ["--dim", f"{name}={','.join(map(str, sizes))}"]
+    for name, sharding in (shard or {}).items():
+        command += ["--shard", f"{name}={sharding}"]
+    options = {"strategy": strategy, "microbatches": microbatches, "target": target, "dump-ir": dump_ir}
+    for flag, value in options.items():
+        if value is not None:
+            command += [f"--{flag}", value]
+    result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if result.returncode:
+        raise CompileError(result.stderr.strip() or f"gridloom-compile exited with {result.returncode}")
+    return Plan.read(output, log=result.stdout)

@@ -1,0 +1,133 @@
+"""A plan as plain objects. Reading one runs nothing and needs neither compiler nor bindings."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+# Element types as the manifest spells them. numpy has no bf16; ml_dtypes may, and is asked when needed.
+_NUMPY = {
+    "f32": "float32", "f64": "float64", "f16": "float16", "i8": "int8", "i16": "int16", "i32": "int32",
+    "i64": "int64", "u8": "uint8", "bool": "bool",
+}  # fmt: skip
+
+
+def numpy_type(name: str) -> np.dtype:
+    """The numpy type of a manifest's element type."""
+    if name == "bf16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(_NUMPY[name])
+
+
+@dataclasses.dataclass(frozen=True)
+class Binding:
+    """An input or output of an entry: global shape, names of its dimensions ("" where fixed), and the stages
+    that read or write it."""
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    dim_names: tuple[str, ...]
+    stages: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Specialisation:
+    """An entry for one choice of its symbolic dimensions."""
+
+    dims: dict[str, int]
+    inputs: tuple[Binding, ...]
+    outputs: tuple[Binding, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    name: str
+    specialisations: tuple[Specialisation, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Weight:
+    """A weight of the model: global shape and size in bytes."""
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What a plan's manifest says. `report` is the compiler's account of its decisions; `log` is what it printed when
+    this plan came from `gridloom.compile`."""
+
+    path: Path
+    mesh: dict[str, int]
+    stages: int
+    microbatches: int
+    target: dict[str, str]
+    entries: tuple[Entry, ...]
+    weights: tuple[Weight, ...]
+    log: str = dataclasses.field(default="", repr=False)
+
+    def __fspath__(self) -> str:
+        return str(self.path)
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks run this plan: the product of the mesh's axes."""
+        return int(np.prod(list(self.mesh.values()), dtype=np.int64))
+
+    @property
+    def report(self) -> dict:
+        """What the compiler decided, why, and what it costs (report.json)."""
+        return json.loads((self.path / "report.json").read_text())
+
+    @classmethod
+    def read(cls, path: str | os.PathLike, log: str = "") -> Plan:
+        """Reads `path`/manifest.json; raises ValueError for a folder that is no plan of a known version."""
+        path = Path(path)
+        try:
+            manifest = json.loads((path / "manifest.json").read_text())
+            if manifest["schema"]["major"] != 1:
+                raise ValueError(f"{path} has plan schema {manifest['schema']['major']}, this package reads 1")
+            return cls(
+                path=path,
+                mesh={axis["name"]: axis["size"] for axis in manifest["mesh"]["axes"]},
+                stages=len(manifest["stages"]),
+                microbatches=manifest.get("microbatches", 1),
+                target=manifest["target"],
+                entries=tuple(_entry(e) for e in manifest["entries"]),
+                weights=tuple(
+                    Weight(w["name"], numpy_type(w["type"]), tuple(w["shape"]), w["bytes"]) for w in manifest["weights"]
+                ),
+                log=log,
+            )
+        except FileNotFoundError as error:
+            raise ValueError(f"{path} is not a plan: it has no manifest.json") from error
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise ValueError(f"{path}/manifest.json is damaged: {error!r}") from error
+
+
+def _entry(entry: dict) -> Entry:
+    def bindings(values: list[dict]) -> tuple[Binding, ...]:
+        return tuple(
+            Binding(
+                v["name"], numpy_type(v["type"]), tuple(v["shape"]), tuple(v.get("dim_names", [])), tuple(v["stages"])
+            )
+            for v in values
+        )
+
+    return Entry(
+        entry["name"],
+        tuple(
+            Specialisation(dict(s["dims"]), bindings(s["inputs"]), bindings(s["outputs"]))
+            for s in entry["specialisations"]
+        ),
+    )

@@ -1,0 +1,74 @@
+"""The demonstration behind scripts/quickstart: quickstart.py BIN, the folder with the built tools."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+from gridloom import zoo  # noqa: E402
+
+LENGTH = 32
+TOLERANCE = 1e-5
+FOLDER = Path("build/quickstart")
+
+
+def call(program: Path, *arguments) -> None:
+    """Runs a command, showing it as a user would type it."""
+    print(f"\n$ {shlex.join([program.name, *map(str, arguments)])}", flush=True)
+    if code := subprocess.run([program, *map(str, arguments)]).returncode:
+        sys.exit(f"quickstart: {program.name} {arguments[0]} exited with {code}")
+
+
+def model_file() -> Path:
+    """MiniLM as ONNX, made from the weights in its package; kept, because it is 90 MB."""
+    path = Path("build/zoo/minilm.onnx")
+    sources = (ROOT / "python/gridloom/zoo").glob("*.py")
+    if not path.exists() or path.stat().st_mtime < max(p.stat().st_mtime for p in sources):
+        print(f"writing {path} from the trained weights of all-MiniLM-L6-v2")
+        zoo.save(zoo.minilm(), path)
+    return path
+
+
+def print_similarities(embedding: np.ndarray) -> None:
+    similarity = embedding @ embedding.T
+    print("\ncosine similarity of the sentences (the most similar other one is marked):\n")
+    for i, sentence in enumerate(zoo.SENTENCES):
+        row = similarity[i].copy()
+        row[i] = -1
+        cells = "".join(f"{v:6.2f}{'*' if j == row.argmax() else ' '}" for j, v in enumerate(similarity[i]))
+        print(f"  {i + 1} {sentence[:38]:<38}{cells}")
+
+
+def main(tools: Path) -> int:
+    model = model_file()
+    inputs = zoo.encode(zoo.SENTENCES, LENGTH)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    given = []
+    for name, array in inputs.items():
+        np.save(FOLDER / f"{name}.npy", array)
+        given += ["--input", f"{name}={FOLDER / name}.npy"]
+
+    plan = FOLDER / "minilm.plan"
+    dims = ["--dim", f"batch={len(zoo.SENTENCES)}", "--dim", f"sequence={LENGTH}"]
+    call(tools / "gridloom", "compile", model, "-o", plan, "--mesh", "data=2,model=2", *dims)
+    call(tools / "gridloom", "run", plan, "-n", 4, *given, "--output", FOLDER)
+
+    embedding = np.load(FOLDER / "embedding.npy")
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    (expected,) = session.run(["embedding"], inputs)
+    error = float(np.abs(embedding - expected).max())
+    print_similarities(embedding)
+    print(f"\nmax abs error against ONNX Runtime: {error:.2e} (allowed {TOLERANCE:.0e})")
+    return 0 if error <= TOLERANCE else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve()))
