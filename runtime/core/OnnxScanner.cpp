@@ -1,0 +1,749 @@
+//===- OnnxScanner.cpp - where an ONNX file keeps its weights -------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/core/OnnxScanner.h"
+
+#include "runtime/core/Error.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fcntl.h>
+#include <optional>
+#include <string_view>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <unordered_set>
+
+static_assert(std::endian::native == std::endian::little,
+              "weights are used as they lie in the file");
+
+namespace gridloom::rt {
+
+namespace {
+
+[[noreturn]] void fail(const std::string &message) {
+  throw Error(ErrorCode::InvalidArgument, message);
+}
+
+//===----------------------------------------------------------------------===//
+// Files
+//===----------------------------------------------------------------------===//
+
+/// An open regular file.
+class File {
+public:
+  explicit File(const std::filesystem::path &path) : path(path) {
+    descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0)
+      fail("cannot open " + path.string() + ": " + std::strerror(errno));
+    struct stat info;
+    if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
+      close(descriptor);
+      fail(path.string() + " is not a regular file");
+    }
+    size = static_cast<uint64_t>(info.st_size);
+  }
+  File(const File &) = delete;
+  File &operator=(const File &) = delete;
+  ~File() { close(descriptor); }
+
+  uint64_t getSize() const { return size; }
+  int getDescriptor() const { return descriptor; }
+  const std::filesystem::path &getPath() const { return path; }
+
+  std::vector<char> read(uint64_t offset, uint64_t bytes) const {
+    std::vector<char> data(bytes);
+    for (uint64_t done = 0; done < bytes;) {
+      ssize_t count =
+          pread(descriptor, data.data() + done, bytes - done, static_cast<off_t>(offset + done));
+      if (count < 0 && errno == EINTR)
+        continue;
+      if (count <= 0)
+        fail("cannot read " + std::to_string(bytes) + " bytes at " + std::to_string(offset) +
+             " of " + path.string() +
+             (count < 0 ? ": " + std::string(std::strerror(errno)) : ": the file ends before"));
+      done += static_cast<uint64_t>(count);
+    }
+    return data;
+  }
+
+private:
+  std::filesystem::path path;
+  int descriptor = -1;
+  uint64_t size = 0;
+};
+
+/// A file's bytes, mapped read-only.
+class MappedFile {
+public:
+  explicit MappedFile(const std::filesystem::path &path) : file(path) {
+    if (file.getSize() == 0)
+      fail(path.string() + " is empty");
+    address = mmap(nullptr, file.getSize(), PROT_READ, MAP_PRIVATE, file.getDescriptor(), 0);
+    if (address == MAP_FAILED)
+      fail("cannot map " + path.string() + ": " + std::strerror(errno));
+    // Weights are skipped, so reading ahead would bring in what nobody looks at.
+    madvise(address, file.getSize(), MADV_RANDOM);
+  }
+  MappedFile(const MappedFile &) = delete;
+  MappedFile &operator=(const MappedFile &) = delete;
+  ~MappedFile() { munmap(address, file.getSize()); }
+
+  std::string_view getBytes() const { return {static_cast<const char *>(address), file.getSize()}; }
+  std::string getName() const { return file.getPath().string(); }
+
+private:
+  File file;
+  void *address = nullptr;
+};
+
+//===----------------------------------------------------------------------===//
+// Wire format
+//===----------------------------------------------------------------------===//
+
+enum class WireType { Varint = 0, Fixed64 = 1, Bytes = 2, Fixed32 = 5 };
+
+struct Field {
+  uint32_t number = 0;
+  WireType type = WireType::Varint;
+  /// The value of a Varint.
+  uint64_t integer = 0;
+  /// The value of anything else, without tag and length.
+  std::string_view payload;
+  /// The whole field, tag included.
+  std::string_view whole;
+};
+
+/// Reads the fields of one message.
+class MessageReader {
+public:
+  MessageReader(std::string_view message, const char *fileStart, const std::string &fileName)
+      : message(message), fileStart(fileStart), fileName(fileName) {}
+
+  std::optional<Field> next() {
+    if (at == message.size())
+      return std::nullopt;
+    size_t start = at;
+    uint64_t tag = readVarint();
+    Field field;
+    field.number = static_cast<uint32_t>(tag >> 3);
+    if ((tag >> 3) == 0 || (tag >> 3) > (1u << 29) - 1)
+      malformed(start, "field number " + std::to_string(tag >> 3) + " is out of range");
+    field.type = static_cast<WireType>(tag & 7);
+    switch (field.type) {
+    case WireType::Varint:
+      field.integer = readVarint();
+      break;
+    case WireType::Fixed64:
+      field.payload = take(start, 8);
+      break;
+    case WireType::Bytes:
+      field.payload = take(start, readVarint());
+      break;
+    case WireType::Fixed32:
+      field.payload = take(start, 4);
+      break;
+    default:
+      malformed(start, "wire type " + std::to_string(tag & 7) + " is not used by ONNX");
+    }
+    field.whole = message.substr(start, at - start);
+    return field;
+  }
+
+  uint64_t readVarint() {
+    uint64_t value = 0;
+    size_t start = at;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+      if (at == message.size())
+        malformed(start, "a number runs past the end of its message");
+      auto byte = static_cast<unsigned char>(message[at++]);
+      value |= uint64_t(byte & 0x7f) << shift;
+      if (!(byte & 0x80))
+        return value;
+    }
+    malformed(start, "a number takes more than 10 bytes");
+  }
+
+  bool isAtEnd() const { return at == message.size(); }
+
+private:
+  std::string_view take(size_t start, uint64_t bytes) {
+    if (bytes > message.size() - at)
+      malformed(start, "a field of " + std::to_string(bytes) +
+                           " bytes runs past the end of its message, which has " +
+                           std::to_string(message.size() - at) + " left");
+    std::string_view taken = message.substr(at, bytes);
+    at += bytes;
+    return taken;
+  }
+
+  [[noreturn]] void malformed(size_t start, const std::string &reason) const {
+    uint64_t offset = static_cast<uint64_t>(message.data() - fileStart) + start;
+    fail(fileName + " is not a valid ONNX file: at byte " + std::to_string(offset) + ", " + reason);
+  }
+
+  std::string_view message;
+  const char *fileStart;
+  const std::string &fileName;
+  size_t at = 0;
+};
+
+// Field numbers of onnx.proto that are looked at.
+namespace model {
+enum { kGraph = 7, kFunctions = 25 };
+}
+namespace graph {
+enum { kNode = 1, kInitializer = 5, kSparseInitializer = 15 };
+}
+namespace node {
+enum { kOutput = 2, kOpType = 4, kAttribute = 5, kDomain = 7 };
+}
+namespace attribute {
+enum {
+  kName = 1,
+  kTensor = 5,
+  kGraph = 6,
+  kTensors = 10,
+  kGraphs = 11,
+  kSparseTensor = 22,
+  kSparseTensors = 23
+};
+}
+namespace sparse {
+enum { kValues = 1, kIndices = 2 };
+}
+namespace function {
+enum { kNode = 7 };
+}
+namespace tensor {
+enum {
+  kDims = 1,
+  kDataType = 2,
+  kFloatData = 4,
+  kInt32Data = 5,
+  kStringData = 6,
+  kInt64Data = 7,
+  kName = 8,
+  kRawData = 9,
+  kDoubleData = 10,
+  kUint64Data = 11,
+  kExternalData = 13,
+  kDataLocation = 14
+};
+}
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+/// The DataType of a TensorProto.DataType.
+std::optional<DataType> getDataType(uint64_t onnxType) {
+  switch (onnxType) {
+  case 1:
+    return DataType::F32;
+  case 2:
+    return DataType::U8;
+  case 3:
+    return DataType::I8;
+  case 5:
+    return DataType::I16;
+  case 6:
+    return DataType::I32;
+  case 7:
+    return DataType::I64;
+  case 9:
+    return DataType::Bool;
+  case 10:
+    return DataType::F16;
+  case 11:
+    return DataType::F64;
+  case 16:
+    return DataType::BF16;
+  default:
+    return std::nullopt;
+  }
+}
+
+/// The typed field in which a TensorProto without raw_data keeps values of `type`.
+uint32_t getTypedField(DataType type) {
+  switch (type) {
+  case DataType::F32:
+    return tensor::kFloatData;
+  case DataType::F64:
+    return tensor::kDoubleData;
+  case DataType::I64:
+    return tensor::kInt64Data;
+  default:
+    return tensor::kInt32Data;
+  }
+}
+
+bool isPayload(uint32_t field) {
+  return field == tensor::kRawData || field == tensor::kFloatData || field == tensor::kInt32Data ||
+         field == tensor::kInt64Data || field == tensor::kDoubleData ||
+         field == tensor::kUint64Data || field == tensor::kStringData;
+}
+
+std::string shapeToString(const std::vector<int64_t> &shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+/// Elements of a shape whose product is known not to overflow.
+uint64_t countElements(const std::vector<int64_t> &shape) {
+  uint64_t count = 1;
+  for (int64_t dim : shape)
+    count *= static_cast<uint64_t>(dim);
+  return count;
+}
+
+class Scanner {
+public:
+  explicit Scanner(const std::filesystem::path &path) : file(path), name(file.getName()) {}
+
+  std::vector<OnnxTensor> scan() {
+    MessageReader reader = read(file.getBytes());
+    bool hasGraph = false;
+    while (auto field = reader.next()) {
+      if (field->number == model::kGraph && field->type == WireType::Bytes) {
+        hasGraph = true;
+        scanGraph(field->payload);
+      }
+    }
+    if (!hasGraph)
+      fail(name + " is not an ONNX model: it has no graph");
+    return std::move(tensors);
+  }
+
+  std::vector<char> decode(const OnnxTensor &tensor) {
+    std::string_view bytes = file.getBytes();
+    if (tensor.offset > bytes.size() || tensor.bytes > bytes.size() - tensor.offset)
+      fail("'" + tensor.name + "' lies past the end of " + name + ", which has " +
+           std::to_string(bytes.size()) + " bytes");
+    return decodeTensor(bytes.substr(tensor.offset, tensor.bytes), tensor);
+  }
+
+  std::string withoutWeights(uint64_t limit) {
+    threshold = limit;
+    std::string out;
+    copyModel(file.getBytes(), out);
+    return out;
+  }
+
+private:
+  MessageReader read(std::string_view message) const {
+    return {message, file.getBytes().data(), name};
+  }
+
+  void scanGraph(std::string_view message) {
+    MessageReader reader = read(message);
+    while (auto field = reader.next()) {
+      if (field->type != WireType::Bytes)
+        continue;
+      if (field->number == graph::kInitializer)
+        add(scanTensor(field->payload));
+      else if (field->number == graph::kNode)
+        scanNode(field->payload);
+    }
+  }
+
+  void scanNode(std::string_view message) {
+    std::string_view op, output, value;
+    bool isFirstOutput = true, isStandard = true;
+    MessageReader reader = read(message);
+    while (auto field = reader.next()) {
+      if (field->type != WireType::Bytes)
+        continue;
+      if (field->number == node::kOpType) {
+        op = field->payload;
+      } else if (field->number == node::kDomain) {
+        isStandard = field->payload.empty() || field->payload == "ai.onnx";
+      } else if (field->number == node::kOutput && isFirstOutput) {
+        output = field->payload;
+        isFirstOutput = false;
+      } else if (field->number == node::kAttribute) {
+        if (std::string_view tensor = findValue(field->payload); tensor.data())
+          value = tensor;
+      }
+    }
+    if (op != "Constant" || !isStandard || !value.data())
+      return;
+    if (std::optional<OnnxTensor> tensor = scanTensor(value, std::string(output))) {
+      tensor->isInitializer = false;
+      add(std::move(tensor));
+    }
+  }
+
+  /// The tensor of an attribute called `value`; no data if it is another attribute.
+  std::string_view findValue(std::string_view message) {
+    std::string_view attributeName, tensor;
+    MessageReader reader = read(message);
+    while (auto field = reader.next()) {
+      if (field->type != WireType::Bytes)
+        continue;
+      if (field->number == attribute::kName)
+        attributeName = field->payload;
+      else if (field->number == attribute::kTensor)
+        tensor = field->payload;
+    }
+    return attributeName == "value" ? tensor : std::string_view();
+  }
+
+  void add(std::optional<OnnxTensor> tensor) {
+    if (!tensor)
+      return;
+    if (!names.insert(tensor->name).second)
+      fail(name + ": two tensors are called '" + tensor->name + "'");
+    tensors.push_back(std::move(*tensor));
+  }
+
+  struct RawTensor {
+    std::vector<int64_t> shape;
+    uint64_t type = 0;
+    std::string_view name, raw;
+    bool hasRaw = false, isExternal = false;
+    std::string location;
+    std::optional<uint64_t> offset, length;
+  };
+
+  RawTensor parseTensor(std::string_view message) {
+    RawTensor raw;
+    MessageReader reader = read(message);
+    while (auto field = reader.next()) {
+      switch (field->number) {
+      case tensor::kDims:
+        if (field->type == WireType::Varint)
+          raw.shape.push_back(static_cast<int64_t>(field->integer));
+        else if (field->type == WireType::Bytes)
+          for (MessageReader packed = read(field->payload); !packed.isAtEnd();)
+            raw.shape.push_back(static_cast<int64_t>(packed.readVarint()));
+        break;
+      case tensor::kDataType:
+        raw.type = field->integer;
+        break;
+      case tensor::kName:
+        raw.name = field->payload;
+        break;
+      case tensor::kRawData:
+        if (field->type == WireType::Bytes) {
+          raw.raw = field->payload;
+          raw.hasRaw = true;
+        }
+        break;
+      case tensor::kExternalData:
+        if (field->type == WireType::Bytes)
+          parseExternal(field->payload, raw);
+        break;
+      case tensor::kDataLocation:
+        raw.isExternal = field->integer == 1;
+        break;
+      default:
+        break;
+      }
+    }
+    return raw;
+  }
+
+  void parseExternal(std::string_view message, RawTensor &raw) {
+    std::string_view key, value;
+    MessageReader reader = read(message);
+    while (auto field = reader.next()) {
+      if (field->number == 1)
+        key = field->payload;
+      else if (field->number == 2)
+        value = field->payload;
+    }
+    if (key == "location") {
+      raw.location = value;
+    } else if (key == "offset" || key == "length") {
+      uint64_t number = 0;
+      auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+      if (error != std::errc() || end != value.data() + value.size())
+        fail(name + ": external data of '" + std::string(raw.name) + "' has " + std::string(key) +
+             " '" + std::string(value) + "', which is not a number");
+      (key == "offset" ? raw.offset : raw.length) = number;
+    }
+  }
+
+  std::optional<OnnxTensor> scanTensor(std::string_view message,
+                                       std::optional<std::string> rename = {}) {
+    RawTensor raw = parseTensor(message);
+    std::optional<DataType> type = getDataType(raw.type);
+    if (!type)
+      return std::nullopt;
+    OnnxTensor tensor;
+    tensor.name = rename ? *rename : std::string(raw.name);
+    tensor.type = *type;
+    tensor.shape = std::move(raw.shape);
+    uint64_t size = checkedSize(tensor);
+    if (raw.isExternal) {
+      if (raw.location.empty())
+        fail(name + ": external data of '" + tensor.name + "' names no file");
+      tensor.file = raw.location;
+      tensor.offset = raw.offset.value_or(0);
+      tensor.bytes = raw.length.value_or(size);
+    } else if (raw.hasRaw) {
+      tensor.offset = offsetOf(raw.raw);
+      tensor.bytes = raw.raw.size();
+    } else {
+      scanTyped(message, tensor);
+      if (!tensor.inPlace)
+        return tensor;
+    }
+    if (tensor.bytes != size)
+      fail(name + ": '" + tensor.name + "' has " + std::to_string(tensor.bytes) +
+           " bytes of data, but its shape " + shapeToString(tensor.shape) + " of " +
+           std::string(nameOf(*type)) + " takes " + std::to_string(size));
+    return tensor;
+  }
+
+  /// Places the values of a tensor that has them in its typed field.
+  void scanTyped(std::string_view message, OnnxTensor &tensor) {
+    uint32_t wanted = getTypedField(tensor.type);
+    unsigned count = 0;
+    std::string_view payload;
+    bool isPacked = true;
+    MessageReader reader = read(message);
+    while (auto field = reader.next())
+      if (field->number == wanted) {
+        ++count;
+        payload = field->payload;
+        isPacked &= field->type == WireType::Bytes;
+      }
+    bool isFixedWidth = tensor.type == DataType::F32 || tensor.type == DataType::F64;
+    if (count == 0) {
+      tensor.offset = offsetOf(message);
+    } else if (count == 1 && isPacked && isFixedWidth) {
+      tensor.offset = offsetOf(payload);
+      tensor.bytes = payload.size();
+    } else {
+      tensor.inPlace = false;
+      tensor.offset = offsetOf(message);
+      tensor.bytes = message.size();
+    }
+  }
+
+  uint64_t checkedSize(const OnnxTensor &tensor) const {
+    // A zero anywhere makes the product zero; the other factors must still not overflow.
+    uint64_t size = sizeOf(tensor.type);
+    bool isEmpty = false;
+    for (int64_t dim : tensor.shape) {
+      if (dim < 0 || (dim > 0 && __builtin_mul_overflow(size, static_cast<uint64_t>(dim), &size)) ||
+          size > uint64_t(1) << 62)
+        fail(name + ": '" + tensor.name + "' has the impossible shape " +
+             shapeToString(tensor.shape));
+      isEmpty |= dim == 0;
+    }
+    return isEmpty ? 0 : size;
+  }
+
+  uint64_t offsetOf(std::string_view part) const {
+    return part.data() ? static_cast<uint64_t>(part.data() - file.getBytes().data()) : 0;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Decoding
+  //===--------------------------------------------------------------------===//
+
+  std::vector<char> decodeTensor(std::string_view message, const OnnxTensor &tensor) {
+    size_t width = sizeOf(tensor.type);
+    uint64_t count = countElements(tensor.shape);
+    std::vector<char> data;
+    auto append = [&](const void *value) {
+      const char *bytes = static_cast<const char *>(value);
+      data.insert(data.end(), bytes, bytes + width);
+    };
+    // Varints of narrow types hold the value or, of 16-bit floats, the bits: the low bytes either
+    // way.
+    auto appendInteger = [&](uint64_t value) {
+      if (tensor.type == DataType::Bool)
+        value = value != 0;
+      append(&value);
+    };
+    bool isFixedWidth = tensor.type == DataType::F32 || tensor.type == DataType::F64;
+    MessageReader reader = read(message);
+    while (auto field = reader.next()) {
+      if (field->number != getTypedField(tensor.type))
+        continue;
+      if (isFixedWidth && field->type != WireType::Varint) {
+        data.insert(data.end(), field->payload.begin(), field->payload.end());
+      } else if (!isFixedWidth && field->type == WireType::Varint) {
+        appendInteger(field->integer);
+      } else if (!isFixedWidth && field->type == WireType::Bytes) {
+        for (MessageReader packed = read(field->payload); !packed.isAtEnd();)
+          appendInteger(packed.readVarint());
+      }
+    }
+    if (data.size() != count * width)
+      fail(name + ": '" + tensor.name + "' has " + std::to_string(data.size() / width) +
+           " values, but its shape " + shapeToString(tensor.shape) + " takes " +
+           std::to_string(count));
+    return data;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Copying without weights
+  //===--------------------------------------------------------------------===//
+
+  using Copier = void (Scanner::*)(std::string_view, std::string &);
+
+  static void appendVarint(uint64_t value, std::string &out) {
+    for (; value >= 0x80; value >>= 7)
+      out.push_back(static_cast<char>(value | 0x80));
+    out.push_back(static_cast<char>(value));
+  }
+
+  /// Copies a message, sending the submessages that `choose` names through their copier.
+  template <typename Choose>
+  void copyMessage(std::string_view message, std::string &out, Choose choose) {
+    // Subgraphs nest; nothing real comes near this.
+    if (depth > 64)
+      fail(name + " nests subgraphs too deeply");
+    ++depth;
+    MessageReader reader = read(message);
+    while (auto field = reader.next()) {
+      Copier copier = field->type == WireType::Bytes ? choose(field->number) : nullptr;
+      if (!copier) {
+        out.append(field->whole);
+        continue;
+      }
+      std::string part;
+      (this->*copier)(field->payload, part);
+      appendVarint(uint64_t(field->number) << 3 | uint64_t(WireType::Bytes), out);
+      appendVarint(part.size(), out);
+      out.append(part);
+    }
+    --depth;
+  }
+
+  void copyModel(std::string_view message, std::string &out) {
+    copyMessage(message, out, [](uint32_t field) -> Copier {
+      return field == model::kGraph       ? &Scanner::copyGraph
+             : field == model::kFunctions ? &Scanner::copyFunction
+                                          : nullptr;
+    });
+  }
+  void copyFunction(std::string_view message, std::string &out) {
+    copyMessage(message, out, [](uint32_t field) -> Copier {
+      return field == function::kNode ? &Scanner::copyNode : nullptr;
+    });
+  }
+  void copyGraph(std::string_view message, std::string &out) {
+    copyMessage(message, out, [](uint32_t field) -> Copier {
+      return field == graph::kNode                ? &Scanner::copyNode
+             : field == graph::kInitializer       ? &Scanner::copyTensor
+             : field == graph::kSparseInitializer ? &Scanner::copySparse
+                                                  : nullptr;
+    });
+  }
+  void copyNode(std::string_view message, std::string &out) {
+    copyMessage(message, out, [](uint32_t field) -> Copier {
+      return field == node::kAttribute ? &Scanner::copyAttribute : nullptr;
+    });
+  }
+  void copyAttribute(std::string_view message, std::string &out) {
+    copyMessage(message, out, [](uint32_t field) -> Copier {
+      switch (field) {
+      case attribute::kTensor:
+      case attribute::kTensors:
+        return &Scanner::copyTensor;
+      case attribute::kGraph:
+      case attribute::kGraphs:
+        return &Scanner::copyGraph;
+      case attribute::kSparseTensor:
+      case attribute::kSparseTensors:
+        return &Scanner::copySparse;
+      default:
+        return nullptr;
+      }
+    });
+  }
+  void copySparse(std::string_view message, std::string &out) {
+    copyMessage(message, out, [](uint32_t field) -> Copier {
+      return field == sparse::kValues || field == sparse::kIndices ? &Scanner::copyTensor : nullptr;
+    });
+  }
+  void copyTensor(std::string_view message, std::string &out) {
+    // Values may come in many small fields, so it is their sum that counts.
+    uint64_t payload = 0;
+    MessageReader sizes = read(message);
+    while (auto field = sizes.next())
+      if (isPayload(field->number))
+        payload += field->whole.size();
+    MessageReader reader = read(message);
+    while (auto field = reader.next())
+      if (payload <= threshold || !isPayload(field->number))
+        out.append(field->whole);
+  }
+
+  MappedFile file;
+  std::string name;
+  std::vector<OnnxTensor> tensors;
+  std::unordered_set<std::string> names;
+  uint64_t threshold = 0;
+  unsigned depth = 0;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Interface
+//===----------------------------------------------------------------------===//
+
+uint64_t OnnxTensor::getSize() const { return countElements(shape) * sizeOf(type); }
+
+std::vector<OnnxTensor> scanOnnxInitializers(const std::filesystem::path &model) {
+  return Scanner(model).scan();
+}
+
+std::string readOnnxWithoutWeights(const std::filesystem::path &model, uint64_t threshold) {
+  return Scanner(model).withoutWeights(threshold);
+}
+
+std::filesystem::path resolveOnnxFile(const std::filesystem::path &model,
+                                      const OnnxTensor &tensor) {
+  std::filesystem::path path = model;
+  if (!tensor.file.empty()) {
+    std::string what = "external data of '" + tensor.name + "' is in '" + tensor.file + "'";
+    std::filesystem::path relative = tensor.file;
+    // A name with a zero byte would be cut short by the system.
+    if (relative.is_absolute() || tensor.file.find('\0') != std::string::npos)
+      fail(what + ", which is not a path inside the model's folder");
+    for (const std::filesystem::path &part : relative)
+      if (part == "..")
+        fail(what + ", which leads out of the model's folder");
+    std::error_code error;
+    std::filesystem::path folder =
+        std::filesystem::canonical(std::filesystem::absolute(model).parent_path(), error);
+    if (!error)
+      path = std::filesystem::canonical(folder / relative, error);
+    if (error)
+      fail(what + ", which cannot be found beside " + model.string() + ": " + error.message());
+    auto [folderEnd, pathEnd] =
+        std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
+    if (folderEnd != folder.end())
+      fail(what + ", a link that leads out of the model's folder");
+  }
+  uint64_t size = File(path).getSize();
+  if (tensor.offset > size || tensor.bytes > size - tensor.offset)
+    fail("'" + tensor.name + "' takes " + std::to_string(tensor.bytes) + " bytes at " +
+         std::to_string(tensor.offset) + " of " + path.string() + ", which has only " +
+         std::to_string(size));
+  return path;
+}
+
+std::vector<char> readOnnxTensor(const std::filesystem::path &model, const OnnxTensor &tensor) {
+  if (!tensor.inPlace)
+    return Scanner(model).decode(tensor);
+  return File(resolveOnnxFile(model, tensor)).read(tensor.offset, tensor.bytes);
+}
+
+} // namespace gridloom::rt
