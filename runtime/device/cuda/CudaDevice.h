@@ -1,0 +1,67 @@
+//===- CudaDevice.h - an NVIDIA GPU as a device -----------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDADEVICE_H
+#define GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDADEVICE_H
+
+#include "runtime/device/Device.h"
+#include "runtime/device/cuda/CuBlasLt.h"
+#include "runtime/device/cuda/CudaStream.h"
+
+#include <map>
+
+namespace gridloom::rt {
+
+struct CudaOptions {
+  /// Empty: environment variable GRIDLOOM_CUDA_DRIVER, else libcuda.so.1.
+  std::string driverPath;
+  /// Empty: environment variable GRIDLOOM_CUBLASLT, else libcublasLt.so.13, then .12.
+  std::string cublasLtPath;
+};
+
+class CudaModule;
+
+/// GPU `ordinal` through the driver's interface. Nothing it does synchronises the process: streams
+/// do not meet the default stream, and waits are for one stream or event. Only ~Memory waits for
+/// the GPU's pending work (cuMemFree does), and that happens when a session is closed.
+///
+/// Kernels get their pointers as parameters in order and nothing else. Streams, memory and the rest
+/// may outlive the device.
+class CudaDevice final : public Device {
+public:
+  /// Throws Unavailable with one line when there is no driver or no such GPU.
+  explicit CudaDevice(int ordinal, const CudaOptions &options = {});
+  ~CudaDevice() override;
+
+  std::string getName() const override { return context->getName(); }
+  std::unique_ptr<Memory> allocate(size_t bytes) override;
+  std::unique_ptr<Stream> createStream(StreamKind kind, const std::string &name) override;
+  std::unique_ptr<Event> createEvent() override;
+  /// `code` is a cubin, a fat binary or PTX text. Throws InvalidPlan when this GPU cannot run it or
+  /// it has no `symbol`.
+  std::unique_ptr<Kernel> loadKernel(const std::string &library, std::span<const std::byte> code,
+                                     const std::string &symbol) override;
+  /// f32 and f64. The output's rows or columns must be contiguous (stride 1), like each operand's.
+  std::unique_ptr<MatmulPlan> createMatmul(const MatmulProblem &problem) override;
+  void launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
+              std::span<void *const> pointers) override;
+  void matmul(Stream &stream, MatmulPlan &plan, const void *lhs, const void *rhs, const void *bias,
+              void *out) override;
+  void copy(Stream &stream, void *to, const void *from, size_t bytes) override;
+  void copyIn(Stream &stream, void *to, const void *from, size_t bytes) override;
+  void copyOut(Stream &stream, void *to, const void *from, size_t bytes) override;
+
+  const std::shared_ptr<const CudaContext> &getContext() const { return context; }
+
+private:
+  std::shared_ptr<const CudaContext> context;
+  std::string cublasLtPath;
+  std::shared_ptr<const CuBlasLt> cublasLt;
+  std::map<std::string, std::weak_ptr<CudaModule>> modules;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDADEVICE_H

@@ -1,0 +1,290 @@
+//===- CudaStream.cpp - streams and events of a GPU -----------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/device/cuda/CudaStream.h"
+
+#include "runtime/core/Error.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace gridloom::rt {
+
+using cuda::DevicePointer;
+
+static DevicePointer toDevice(const void *pointer) {
+  return static_cast<DevicePointer>(reinterpret_cast<uintptr_t>(pointer));
+}
+
+//===----------------------------------------------------------------------===//
+// CudaContext and CudaEvent
+//===----------------------------------------------------------------------===//
+
+CudaContext::CudaContext(std::shared_ptr<const cuda::Driver> opened, int ordinal)
+    : driver(std::move(opened)), ordinal(ordinal) {
+  int count = 0;
+  driver->check(driver->deviceGetCount(&count), "cuDeviceGetCount", "counting the GPUs");
+  if (ordinal < 0 || ordinal >= count)
+    throw Error(ErrorCode::Unavailable, "no GPU " + std::to_string(ordinal) +
+                                            ": this machine has " + std::to_string(count) +
+                                            "; check CUDA_VISIBLE_DEVICES and the number of ranks");
+  driver->check(driver->deviceGet(&device, ordinal), "cuDeviceGet", "opening the GPU");
+
+  char text[128] = {};
+  driver->check(driver->deviceGetName(text, sizeof(text) - 1, device), "cuDeviceGetName",
+                "reading the GPU's name");
+  int major = 0;
+  int minor = 0;
+  auto readAttribute = [&](int &value, int attribute) {
+    driver->check(driver->deviceGetAttribute(&value, attribute, device), "cuDeviceGetAttribute",
+                  "reading the GPU's compute capability");
+  };
+  readAttribute(major, cuda::DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+  readAttribute(minor, cuda::DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  architecture = 10 * major + minor;
+  name =
+      "cuda:" + std::to_string(ordinal) + " " + text + " (sm_" + std::to_string(architecture) + ")";
+  driver->check(driver->devicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain",
+                "opening", name);
+}
+
+CudaContext::~CudaContext() { driver->devicePrimaryCtxRelease(device); }
+
+const cuda::Driver &CudaContext::use() const {
+  driver->check(driver->ctxSetCurrent(context), "cuCtxSetCurrent", "switching to", name);
+  return *driver;
+}
+
+CudaEvent::CudaEvent(std::shared_ptr<const CudaContext> owner) : context(std::move(owner)) {
+  const cuda::Driver &driver = context->use();
+  driver.check(driver.eventCreate(&handle, cuda::EVENT_DISABLE_TIMING), "cuEventCreate",
+               "making an event on", context->getName());
+}
+
+CudaEvent::~CudaEvent() { context->useQuietly().eventDestroy(handle); }
+
+bool CudaEvent::isDone() const {
+  const cuda::Driver &driver = context->use();
+  cuda::Result result = driver.eventQuery(handle);
+  if (result == cuda::ERROR_NOT_READY)
+    return false;
+  driver.check(result, "cuEventQuery", "asking for an event of", context->getName());
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// StagingRing
+//===----------------------------------------------------------------------===//
+
+StagingRing::StagingRing(std::shared_ptr<const CudaContext> owner) : context(std::move(owner)) {
+  const cuda::Driver &driver = context->use();
+  void *pinned = nullptr;
+  driver.check(driver.memHostAlloc(&pinned, capacity, cuda::MEMHOSTALLOC_PORTABLE),
+               "cuMemHostAlloc", "reserving pinned memory for copies to and from",
+               context->getName());
+  base = static_cast<std::byte *>(pinned);
+}
+
+StagingRing::~StagingRing() { context->useQuietly().memFreeHost(base); }
+
+std::byte *StagingRing::acquire(size_t bytes) {
+  constexpr size_t alignment = 64;
+  size_t begin = head + bytes <= capacity ? head : 0;
+  size_t end = begin + bytes;
+  auto overlaps = [&](const Segment &segment) {
+    return segment.begin < end && begin < segment.end;
+  };
+  const cuda::Driver &driver = context->use();
+  while (std::any_of(inFlight.begin(), inFlight.end(), overlaps)) {
+    Segment &oldest = inFlight.front();
+    driver.check(driver.eventSynchronize(oldest.event->getHandle()), "cuEventSynchronize",
+                 "waiting for a copy of", context->getName());
+    idleEvents.push_back(std::move(oldest.event));
+    inFlight.pop_front();
+  }
+  current = {begin, end, nullptr};
+  head = (end + alignment - 1) / alignment * alignment;
+  return base + begin;
+}
+
+void StagingRing::release(cuda::StreamHandle stream) {
+  if (idleEvents.empty())
+    idleEvents.push_back(std::make_unique<CudaEvent>(context));
+  current.event = std::move(idleEvents.back());
+  idleEvents.pop_back();
+  const cuda::Driver &driver = context->use();
+  driver.check(driver.eventRecord(current.event->getHandle(), stream), "cuEventRecord",
+               "after a copy of", context->getName());
+  inFlight.push_back(std::move(current));
+}
+
+//===----------------------------------------------------------------------===//
+// CudaStream
+//===----------------------------------------------------------------------===//
+
+CudaStream::CudaStream(std::shared_ptr<const CudaContext> owner, StreamKind kind,
+                       std::string streamName)
+    : context(std::move(owner)), name(std::move(streamName)) {
+  const cuda::Driver &driver = context->use();
+  int least = 0;
+  int greatest = 0;
+  driver.check(driver.ctxGetStreamPriorityRange(&least, &greatest), "cuCtxGetStreamPriorityRange",
+               "making stream", name);
+  // A collective that is ready must not queue behind a grid of thousands of blocks.
+  int priority = kind == StreamKind::Communication ? greatest : least;
+  driver.check(driver.streamCreateWithPriority(&handle, cuda::STREAM_NON_BLOCKING, priority),
+               "cuStreamCreateWithPriority", "making stream", name);
+}
+
+CudaStream::~CudaStream() {
+  const cuda::Driver &driver = context->useQuietly();
+  if (workspace)
+    driver.memFreeAsync(workspace, handle);
+  driver.streamSynchronize(handle);
+  staging.reset();
+  driver.streamDestroy(handle);
+}
+
+void CudaStream::record(Event &event) {
+  const cuda::Driver &driver = context->use();
+  driver.check(driver.eventRecord(static_cast<CudaEvent &>(event).getHandle(), handle),
+               "cuEventRecord", "on stream", name);
+}
+
+void CudaStream::wait(Event &event) {
+  const cuda::Driver &driver = context->use();
+  driver.check(driver.streamWaitEvent(handle, static_cast<CudaEvent &>(event).getHandle(), 0),
+               "cuStreamWaitEvent", "on stream", name);
+}
+
+void CudaStream::runHostWork(void *data) {
+  auto *work = static_cast<HostWork *>(data);
+  try {
+    work->run();
+  } catch (...) {
+    std::lock_guard lock(work->stream->errorMutex);
+    if (!work->stream->firstError)
+      work->stream->firstError = std::current_exception();
+  }
+  work->done.store(true, std::memory_order_release);
+}
+
+void CudaStream::dropFinishedHostWork() {
+  // The driver drops host functions when the GPU has failed, so the list owns them, not the call.
+  while (!hostWork.empty() && hostWork.front().done.load(std::memory_order_acquire))
+    hostWork.pop_front();
+}
+
+void CudaStream::enqueueHost(std::function<void()> work) {
+  dropFinishedHostWork();
+  HostWork &entry = hostWork.emplace_back();
+  entry.stream = this;
+  entry.run = std::move(work);
+  const cuda::Driver &driver = context->use();
+  cuda::Result result = driver.launchHostFunc(handle, runHostWork, &entry);
+  if (result != cuda::SUCCESS) {
+    hostWork.pop_back();
+    driver.fail(result, "cuLaunchHostFunc", "on stream", name);
+  }
+}
+
+StagingRing &CudaStream::getStaging() {
+  if (!staging)
+    staging = std::make_unique<StagingRing>(context);
+  return *staging;
+}
+
+void CudaStream::copyIn(void *to, const void *from, size_t bytes) {
+  StagingRing &ring = getStaging();
+  const cuda::Driver &driver = context->use();
+  for (size_t done = 0; done < bytes;) {
+    size_t part = std::min(bytes - done, StagingRing::getLargest());
+    std::byte *pinned = ring.acquire(part);
+    std::memcpy(pinned, static_cast<const std::byte *>(from) + done, part);
+    driver.check(driver.memcpyHtoDAsync(toDevice(to) + done, pinned, part, handle),
+                 "cuMemcpyHtoDAsync", "on stream", name);
+    ring.release(handle);
+    done += part;
+  }
+}
+
+void CudaStream::copyOut(void *to, const void *from, size_t bytes) {
+  StagingRing &ring = getStaging();
+  const cuda::Driver &driver = context->use();
+  for (size_t done = 0; done < bytes;) {
+    size_t part = std::min(bytes - done, StagingRing::getLargest());
+    std::byte *pinned = ring.acquire(part);
+    driver.check(driver.memcpyDtoHAsync(pinned, toDevice(from) + done, part, handle),
+                 "cuMemcpyDtoHAsync", "on stream", name);
+    std::byte *target = static_cast<std::byte *>(to) + done;
+    enqueueHost([target, pinned, part] { std::memcpy(target, pinned, part); });
+    ring.release(handle);
+    done += part;
+  }
+}
+
+void *CudaStream::getWorkspace(size_t bytes) {
+  if (bytes > workspaceBytes) {
+    const cuda::Driver &driver = context->use();
+    if (workspace)
+      driver.check(driver.memFreeAsync(workspace, handle), "cuMemFreeAsync", "on stream", name);
+    workspace = 0;
+    workspaceBytes = 0;
+    driver.check(driver.memAllocAsync(&workspace, bytes, handle), "cuMemAllocAsync",
+                 ("reserving " + std::to_string(bytes) + " bytes of workspace on stream").c_str(),
+                 name);
+    workspaceBytes = bytes;
+  }
+  return reinterpret_cast<void *>(static_cast<uintptr_t>(workspace));
+}
+
+void CudaStream::addMonitor(const std::shared_ptr<StreamMonitor> &monitor) {
+  std::erase_if(monitors, [](const auto &known) { return known.expired(); });
+  for (const auto &known : monitors)
+    if (known.lock() == monitor)
+      return;
+  monitors.push_back(monitor);
+}
+
+void CudaStream::waitForHandle() {
+  using namespace std::chrono;
+  const cuda::Driver &driver = context->use();
+  if (monitors.empty()) {
+    driver.check(driver.streamSynchronize(handle), "cuStreamSynchronize", "waiting for stream",
+                 name);
+    return;
+  }
+  // NCCL has no time limit of its own: a blocking wait would outlast a peer's death.
+  auto start = steady_clock::now();
+  for (;;) {
+    cuda::Result result = driver.streamQuery(handle);
+    for (const auto &known : monitors)
+      if (auto monitor = known.lock())
+        monitor->poll();
+    if (result == cuda::SUCCESS)
+      break;
+    if (result != cuda::ERROR_NOT_READY)
+      driver.fail(result, "cuStreamQuery", "waiting for stream", name);
+    if (steady_clock::now() - start < milliseconds(2))
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(microseconds(50));
+  }
+  driver.check(driver.streamSynchronize(handle), "cuStreamSynchronize", "waiting for stream", name);
+}
+
+void CudaStream::synchronize() {
+  waitForHandle();
+  dropFinishedHostWork();
+  std::lock_guard lock(errorMutex);
+  if (firstError)
+    std::rethrow_exception(std::exchange(firstError, nullptr));
+}
+
+} // namespace gridloom::rt

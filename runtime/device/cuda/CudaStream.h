@@ -1,0 +1,154 @@
+//===- CudaStream.h - streams and events of a GPU ---------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDASTREAM_H
+#define GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDASTREAM_H
+
+#include "runtime/device/Device.h"
+#include "runtime/device/cuda/CudaDriver.h"
+
+#include <atomic>
+#include <deque>
+#include <exception>
+#include <list>
+#include <mutex>
+#include <vector>
+
+namespace gridloom::rt {
+
+/// One GPU's primary context, retained while anything made on it lives.
+class CudaContext {
+public:
+  /// Throws Unavailable when the driver has no GPU `ordinal`.
+  CudaContext(std::shared_ptr<const cuda::Driver> driver, int ordinal);
+  ~CudaContext();
+  CudaContext(const CudaContext &) = delete;
+  CudaContext &operator=(const CudaContext &) = delete;
+
+  /// The driver, with this context current on the calling thread.
+  const cuda::Driver &use() const;
+  /// As use, for destructors: ignores failure.
+  const cuda::Driver &useQuietly() const noexcept {
+    driver->ctxSetCurrent(context);
+    return *driver;
+  }
+  /// "cuda:0 NVIDIA H200 (sm_90)"
+  const std::string &getName() const { return name; }
+  int getOrdinal() const { return ordinal; }
+  /// 10 * major + minor of the compute capability.
+  int getArchitecture() const { return architecture; }
+
+private:
+  std::shared_ptr<const cuda::Driver> driver;
+  cuda::Context context = nullptr;
+  cuda::DeviceNumber device = 0;
+  int ordinal;
+  int architecture = 0;
+  std::string name;
+};
+
+class CudaEvent final : public Event {
+public:
+  explicit CudaEvent(std::shared_ptr<const CudaContext> context);
+  ~CudaEvent() override;
+
+  /// Whether the work before the last record is done; true when it was never recorded.
+  bool isDone() const;
+  cuda::EventHandle getHandle() const { return handle; }
+
+private:
+  std::shared_ptr<const CudaContext> context;
+  cuda::EventHandle handle = nullptr;
+};
+
+/// Pinned host memory that copies pass through, reused in the order of its stream.
+class StagingRing {
+public:
+  explicit StagingRing(std::shared_ptr<const CudaContext> context);
+  ~StagingRing();
+
+  /// `bytes` (at most getLargest) of pinned memory that no submitted copy uses any more. Blocks
+  /// until that is so.
+  std::byte *acquire(size_t bytes);
+  /// Ends the use of what was acquired last, in the order of `stream`.
+  void release(cuda::StreamHandle stream);
+  static constexpr size_t getLargest() { return capacity / 2; }
+
+private:
+  static constexpr size_t capacity = size_t(8) << 20;
+  struct Segment {
+    size_t begin, end;
+    std::unique_ptr<CudaEvent> event;
+  };
+
+  std::shared_ptr<const CudaContext> context;
+  std::byte *base = nullptr;
+  size_t head = 0;
+  Segment current{0, 0, nullptr};
+  std::deque<Segment> inFlight;
+  std::vector<std::unique_ptr<CudaEvent>> idleEvents;
+};
+
+/// Watches work that another library enqueued on a stream (NCCL), while and after a thread waits
+/// for the stream.
+class StreamMonitor {
+public:
+  virtual ~StreamMonitor() = default;
+  /// Throws when that work failed.
+  virtual void poll() = 0;
+};
+
+/// A CUDA stream; communication streams have the highest priority. One thread submits at a time.
+class CudaStream final : public Stream {
+public:
+  CudaStream(std::shared_ptr<const CudaContext> context, StreamKind kind, std::string name);
+  /// Waits for submitted work: it uses memory of this object.
+  ~CudaStream() override;
+
+  void record(Event &event) override;
+  void wait(Event &event) override;
+  /// `work` must not call CUDA: it runs on one of the driver's threads.
+  void enqueueHost(std::function<void()> work) override;
+  void synchronize() override;
+  void *getNative() override { return handle; }
+
+  /// Copies between host and device through pinned memory. copyIn has read `from` when it returns;
+  /// copyOut has written `to` when the stream is synchronised.
+  void copyIn(void *to, const void *from, size_t bytes);
+  void copyOut(void *to, const void *from, size_t bytes);
+  /// At least `bytes` of device memory that calls on this stream may use one after another.
+  void *getWorkspace(size_t bytes);
+  /// Has synchronize poll `monitor` from now on. Adding one again changes nothing.
+  void addMonitor(const std::shared_ptr<StreamMonitor> &monitor);
+
+  const CudaContext &getContext() const { return *context; }
+  const std::string &getName() const { return name; }
+
+private:
+  struct HostWork {
+    CudaStream *stream;
+    std::function<void()> run;
+    std::atomic<bool> done = false;
+  };
+  static void runHostWork(void *data);
+  void waitForHandle();
+  void dropFinishedHostWork();
+  StagingRing &getStaging();
+
+  std::shared_ptr<const CudaContext> context;
+  std::string name;
+  cuda::StreamHandle handle = nullptr;
+  std::unique_ptr<StagingRing> staging;
+  cuda::DevicePointer workspace = 0;
+  size_t workspaceBytes = 0;
+  std::vector<std::weak_ptr<StreamMonitor>> monitors;
+  std::list<HostWork> hostWork;
+  std::mutex errorMutex;
+  std::exception_ptr firstError;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDASTREAM_H

@@ -1,0 +1,47 @@
+//===- DynamicLibrary.cpp - a shared library opened at run time -----------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/device/cuda/DynamicLibrary.h"
+
+#include "runtime/core/Error.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <dlfcn.h>
+
+namespace gridloom::rt {
+
+DynamicLibrary::DynamicLibrary(std::initializer_list<std::string> names,
+                               const std::string &advice) {
+  std::string reason;
+  for (const std::string &candidate : names) {
+    handle = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle) {
+      name = candidate;
+      return;
+    }
+    if (reason.empty())
+      reason = dlerror();
+  }
+  std::replace(reason.begin(), reason.end(), '\n', ' ');
+  throw Error(ErrorCode::Unavailable,
+              *names.begin() + " not found: " + advice + " (" + reason + ")");
+}
+
+DynamicLibrary::~DynamicLibrary() { dlclose(handle); }
+
+void *DynamicLibrary::lookup(const char *symbol) const { return dlsym(handle, symbol); }
+
+void DynamicLibrary::failMissing(const char *symbol, const char *remedy) const {
+  throw Error(ErrorCode::Unavailable, name + " has no " + symbol + ": " + remedy);
+}
+
+std::string getEnvironment(const char *variable, const std::string &otherwise) {
+  const char *value = std::getenv(variable);
+  return value && *value ? value : otherwise;
+}
+
+} // namespace gridloom::rt
