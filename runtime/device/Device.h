@@ -48,6 +48,8 @@ public:
   virtual void enqueueHost(std::function<void()> work) = 0;
   /// Blocks until all submitted work is done; throws the first error any of it raised.
   virtual void synchronize() = 0;
+  /// Writes the monotonic clock, in nanoseconds, when the stream gets here; valid after synchronize.
+  virtual void recordTime(int64_t *nanoseconds);
   /// The native handle (cudaStream_t), or null.
   virtual void *getNative() { return nullptr; }
 };
@@ -87,6 +89,11 @@ class Device {
 public:
   virtual ~Device() = default;
   virtual std::string getName() const = 0;
+  /// Whether the host may read and write this device's memory through its pointers.
+  virtual bool hasHostMemory() const { return false; }
+  /// `handler` is called once, from any thread, when submitted work fails: before synchronize says
+  /// so, a session can stop what waits for peers. Devices that cannot tell early never call it.
+  virtual void setErrorHandler(std::function<void(const std::string &reason)> handler) {}
 
   /// 64-byte (CPU) or 256-byte (CUDA) aligned memory; throws OutOfMemory naming both numbers.
   virtual std::unique_ptr<Memory> allocate(size_t bytes) = 0;
@@ -109,7 +116,11 @@ public:
   virtual void copyOut(Stream &stream, void *to, const void *from, size_t bytes) = 0;
 };
 
-/// The CPU with `threads` intra-op threads (0: as many as cores divided by local ranks).
+/// The monotonic clock in nanoseconds: what recordTime writes.
+int64_t getMonotonicTime();
+
+/// The CPU with `threads` intra-op threads (0: as many as cores divided by local ranks, which
+/// LOCAL_WORLD_SIZE tells).
 std::unique_ptr<Device> createCpuDevice(unsigned threads);
 
 /// GPU `ordinal`; throws Unavailable with one line when there is no driver or no such GPU.

@@ -1,0 +1,63 @@
+//===- InProcessJob.h - all ranks in one process ----------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// All ranks of a plan in this process, a thread each: what Python, `gridloom run --in-process` and
+// the C interface use.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CORE_INPROCESSJOB_H
+#define GRIDLOOM_RUNTIME_CORE_INPROCESSJOB_H
+
+#include "runtime/core/Session.h"
+
+#include <functional>
+
+namespace gridloom::rt {
+
+struct InProcessOptions {
+  SessionOptions session;
+  TransportOptions transport;
+  /// Intra-op threads of each rank on the CPU; 0: cores divided by ranks, at least 1.
+  unsigned threads = 0;
+  /// Makes rank i's device; empty: the CPU.
+  std::function<std::unique_ptr<Device>(int rank)> createDevice;
+};
+
+class InProcessJob {
+public:
+  InProcessJob(std::shared_ptr<const Plan> plan, InProcessOptions options = {});
+  ~InProcessJob();
+  InProcessJob(const InProcessJob &) = delete;
+  InProcessJob &operator=(const InProcessJob &) = delete;
+
+  const Plan &getPlan() const;
+  int getNumRanks() const;
+
+  /// Binds a whole input on every rank, or one rank's part.
+  void bind(const std::string &name, const HostArray &global);
+  void bindShard(int rank, const std::string &name, const HostArray &local);
+  /// Runs all ranks; throws the first cause if any fails. Returns each rank's figures.
+  std::vector<RunStats> run(const std::string &entry = "main",
+                            const std::map<std::string, int64_t> &dims = {});
+  const EntrySpecialisation &getLastSpecialisation() const;
+  /// The whole output of the last run.
+  HostArray getOutput(const std::string &name) const;
+  /// All outputs of the last run, by name.
+  std::map<std::string, HostArray> getOutputs() const;
+  HostArray getOutputShard(int rank, const std::string &name) const;
+  void updateWeights(const std::filesystem::path &path);
+  /// Writes the last run's trace; needs options.session.trace.
+  void writeTrace(const std::filesystem::path &path) const;
+  Session &getSession(int rank);
+
+private:
+  class Impl;
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CORE_INPROCESSJOB_H

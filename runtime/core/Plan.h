@@ -1,0 +1,133 @@
+//===- Plan.h - a loaded plan -----------------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The format is docs/plan-format.md. A Plan is whole and checked: checksums, and every bound that
+// can be checked without running anything.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CORE_PLAN_H
+#define GRIDLOOM_RUNTIME_CORE_PLAN_H
+
+#include "runtime/core/DataType.h"
+#include "runtime/core/Mesh.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gridloom::schema {
+class Stage;
+class Specialisation;
+} // namespace gridloom::schema
+
+namespace gridloom::rt {
+
+/// An entry's input or output, with its global shape.
+struct Argument {
+  std::string name;
+  DataType type = DataType::F32;
+  std::vector<int64_t> shape;
+  std::vector<std::string> dimNames; // "" where a dimension has no name
+  std::vector<int> stages;           // that take it (inputs) or make it (outputs)
+};
+
+/// One binding of an entry's symbolic dimensions.
+struct EntrySpecialisation {
+  std::map<std::string, int64_t> dims;
+  std::vector<Argument> inputs, outputs;
+  const Argument *findInput(const std::string &name) const;
+  const Argument *findOutput(const std::string &name) const;
+};
+
+struct Entry {
+  std::string name;
+  std::vector<EntrySpecialisation> specialisations;
+};
+
+/// A tensor of the model that some stage reads. `file` is relative to the model's folder; empty is
+/// the model file.
+struct WeightInfo {
+  std::string name;
+  DataType type = DataType::F32;
+  std::vector<int64_t> shape; // global
+  std::string file;
+  uint64_t offset = 0, bytes = 0;
+};
+
+struct FoldedInfo {
+  std::string name, sha256;
+};
+
+struct ModelInfo {
+  std::filesystem::path path; // resolved against the plan's folder
+  uint64_t bytes = 0;
+  std::string sha256;
+};
+
+struct PlanOptions {
+  /// Refuse a plan whose CPU level this machine lacks. Tools that only look turn it off.
+  bool requireTarget = true;
+};
+
+/// A plan in memory, immutable and shared between the sessions of a process.
+class Plan {
+public:
+  /// Reads and verifies the plan in `folder`. Throws InvalidPlan with one line that names the file,
+  /// what is wrong and both numbers.
+  static std::shared_ptr<const Plan> load(const std::filesystem::path &folder,
+                                          const PlanOptions &options = {});
+  ~Plan();
+
+  const std::filesystem::path &getFolder() const { return folder; }
+  const std::string &getProducer() const { return producer; }
+  const std::vector<std::string> &getRequires() const { return features; }
+  /// "cpu" or "cuda", and the level: "x86-64-v3", "sm_90".
+  const std::string &getTargetKind() const { return targetKind; }
+  const std::string &getTargetArch() const { return targetArch; }
+  const ModelInfo &getModel() const { return model; }
+  const Mesh &getMesh() const { return mesh; }
+  int64_t getMicrobatches() const { return microbatches; }
+  int getNumStages() const { return int(stages.size()); }
+  const schema::Stage &getStage(int stage) const { return *stages[stage]; }
+  const std::vector<Entry> &getEntries() const { return entries; }
+  /// Throws InvalidArgument listing the entries there are.
+  const Entry &getEntry(const std::string &name) const;
+  const std::vector<WeightInfo> &getWeights() const { return weights; }
+  const WeightInfo *findWeight(const std::string &name) const;
+  const std::vector<FoldedInfo> &getFolded() const { return folded; }
+  /// The bytes of kernels/<library>, as checked.
+  std::span<const std::byte> getKernelCode(const std::string &library) const;
+  /// SHA-256 of the manifest, which holds the other files' checksums: two ranks with equal digests
+  /// run the same plan.
+  const std::string &getDigest() const { return digest; }
+
+private:
+  friend class PlanReader;
+  Plan();
+
+  std::filesystem::path folder;
+  std::string producer, targetKind, targetArch, digest;
+  std::vector<std::string> features;
+  ModelInfo model;
+  Mesh mesh;
+  int64_t microbatches = 1;
+  std::vector<std::unique_ptr<schema::Stage>> stages;
+  std::vector<Entry> entries;
+  std::vector<WeightInfo> weights;
+  std::map<std::string, size_t> weightIndex;
+  std::vector<FoldedInfo> folded;
+  std::map<std::string, std::vector<std::byte>> kernels; // by library
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CORE_PLAN_H

@@ -1,0 +1,110 @@
+//===- Session.h - one rank's loaded plan -----------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CORE_SESSION_H
+#define GRIDLOOM_RUNTIME_CORE_SESSION_H
+
+#include "runtime/comm/Transport.h"
+#include "runtime/core/HostArray.h"
+#include "runtime/core/Plan.h"
+#include "runtime/core/Shard.h"
+#include "runtime/core/WeightStore.h"
+#include "runtime/device/Device.h"
+#include "runtime/trace/Trace.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gridloom::rt {
+
+struct SessionOptions {
+  /// Weights to use instead of the model's (.onnx or .safetensors); empty: the model's.
+  std::filesystem::path weights;
+  /// Check the model file's SHA-256, not only its size.
+  bool verifyModel = false;
+  /// Shared between the sessions of one process; may be null.
+  std::shared_ptr<WeightCache> cache;
+  /// Keep every step's time for getTrace; figures of a run are kept always.
+  bool trace = false;
+  /// Let communication overlap nothing: what overlap is measured against.
+  bool serialize = false;
+};
+
+/// One rank of a plan, loaded and ready to run: weights on the device, memory reserved, kernels and
+/// libraries resolved, communicators made. The device and the transport must outlive it. One thread
+/// at a time may call it; methods marked collective are called by all ranks in the same order.
+///
+/// A failed run aborts the transport, so that no peer waits for this rank; the session is then only
+/// good for destruction, and says so.
+class Session {
+public:
+  /// Collective. `transport` may be null where the mesh has one rank; otherwise its size must be
+  /// the mesh's, and its ranks must have loaded the same plan.
+  Session(std::shared_ptr<const Plan> plan, Device &device, Transport *transport,
+          SessionOptions options = {});
+  ~Session();
+  Session(const Session &) = delete;
+  Session &operator=(const Session &) = delete;
+
+  const Plan &getPlan() const;
+  int getRank() const;
+  int getStage() const;
+
+  /// Gives the input `name` its whole (global) value: this rank cuts its part, and a rank whose
+  /// stage does not take the input only notes the shape. The memory is read at run and kept
+  /// referenced until the input is bound again. Throws InvalidArgument on an unknown name or type.
+  void bind(const std::string &name, const HostArray &global);
+  /// Gives the input this rank's part, padding included: the local shape of the plan.
+  void bindShard(const std::string &name, const HostArray &local);
+  void clearBindings();
+
+  /// Collective. Runs `entry` in the specialisation whose dims equal `dims` where given (a subset
+  /// is enough if it names one), else the one that the bound inputs' shapes fit. Returns when the
+  /// outputs are complete. Throws InvalidArgument listing the specialisations there are when none
+  /// fits.
+  RunStats run(const std::string &entry = "main", const std::map<std::string, int64_t> &dims = {});
+
+  /// The specialisation of the last run: its outputs and their global shapes.
+  const EntrySpecialisation &getLastSpecialisation() const;
+  /// Of the last run: this rank's part of an output, padding included; a null array where this
+  /// rank's stage does not make it.
+  HostArray getOutputShard(const std::string &name) const;
+  /// Where that part lies in the whole.
+  Shard getOutputPlacement(const std::string &name) const;
+  /// Collective. The whole output of the last run on rank 0, a null array elsewhere.
+  HostArray gatherOutput(const std::string &name);
+  /// Collective. The whole output of the last run on every rank.
+  HostArray gatherOutputToAll(const std::string &name);
+  /// Collective. Every rank's text on rank 0 in rank order, nothing elsewhere: traces, figures.
+  std::vector<std::string> gatherText(const std::string &text);
+
+  /// Collective. Replaces all weights by those of another file, on all ranks or on none.
+  void updateWeights(const std::filesystem::path &path);
+
+  /// A state's local value, and its replacement (the local shape).
+  HostArray getState(const std::string &name) const;
+  void setState(const std::string &name, const HostArray &local);
+
+  /// Steps of the last run; empty unless options.trace.
+  const std::vector<TraceEvent> &getTrace() const;
+  /// Figures of the last run.
+  const RunStats &getLastStats() const;
+
+  struct MemoryUse {
+    uint64_t weights = 0, arena = 0, registered = 0, states = 0, bindings = 0;
+  };
+  /// Device bytes this rank holds.
+  MemoryUse getMemoryUse() const;
+
+private:
+  class Impl;
+  std::unique_ptr<Impl> impl;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CORE_SESSION_H

@@ -1,0 +1,100 @@
+//===- WeightStore.h - where weights come from ------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// A WeightSource says in which file each of the model's tensors lies; a WeightSet is what one rank
+// needs of them, on its device, in the plan's layout; a WeightCache shares equal shards between the
+// ranks of a process.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CORE_WEIGHTSTORE_H
+#define GRIDLOOM_RUNTIME_CORE_WEIGHTSTORE_H
+
+#include "runtime/core/HostArray.h"
+#include "runtime/core/Plan.h"
+#include "runtime/device/Device.h"
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <unordered_map>
+
+namespace gridloom::rt {
+
+class MappedFile;
+
+/// The tensors of one model file or of one replacement for it, by name. Files are mapped once.
+class WeightSource {
+public:
+  /// The model the plan was compiled from. Its size must be the plan's; with `verifyDigest` its
+  /// SHA-256 too. Throws InvalidPlan naming the file and both numbers.
+  static std::shared_ptr<const WeightSource> openModel(const Plan &plan, bool verifyDigest = false);
+  /// Another .onnx or .safetensors file with the same weights: every one must be there with the
+  /// plan's type and shape, and folded initializers must have the plan's values.
+  static std::shared_ptr<const WeightSource> openReplacement(const Plan &plan,
+                                                             const std::filesystem::path &path);
+  /// openModel, or openReplacement where `path` is not empty.
+  static std::shared_ptr<const WeightSource>
+  open(const Plan &plan, const std::filesystem::path &path, bool verifyDigest = false);
+
+  /// The whole tensor, in the mapped file; throws InvalidPlan when there is none of this name.
+  HostArray read(const std::string &name) const;
+  /// Names the contents: equal for equal files.
+  const std::string &getIdentity() const { return identity; }
+
+private:
+  struct Location {
+    std::shared_ptr<const MappedFile> file;
+    uint64_t offset = 0;
+    DataType type = DataType::F32;
+    std::vector<int64_t> shape;
+  };
+  std::unordered_map<std::string, Location> tensors;
+  std::string identity;
+};
+
+/// Device memory that ranks share: whatever keeps it alive, and where it is.
+struct SharedMemory {
+  const void *data = nullptr;
+  std::shared_ptr<const void> owner;
+};
+
+/// Shares loaded weights between the sessions that are given the same cache. Entries live as long
+/// as someone uses them.
+class WeightCache {
+public:
+  /// The memory of `key`, made by `make` if nobody has it. Concurrent callers wait for one maker;
+  /// when it throws, the next caller tries.
+  SharedMemory get(const std::string &key, const std::function<SharedMemory()> &make);
+
+private:
+  struct Slot {
+    bool busy = false;
+    const void *data = nullptr;
+    std::weak_ptr<const void> owner;
+  };
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::unordered_map<std::string, Slot> slots;
+};
+
+/// One rank's weights, in the order of its stage program: shards, padded rows, derived tensors.
+class WeightSet {
+public:
+  /// Reads and computes all of them on `device`; `cache` may be null.
+  static std::shared_ptr<const WeightSet> load(const Plan &plan, int rank, Device &device,
+                                               const WeightSource &source, WeightCache *cache);
+  const void *getData(size_t index) const { return weights[index].data; }
+  size_t getNumWeights() const { return weights.size(); }
+  uint64_t getNumBytes() const { return numBytes; }
+
+private:
+  std::vector<SharedMemory> weights;
+  uint64_t numBytes = 0;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CORE_WEIGHTSTORE_H
