@@ -1,0 +1,216 @@
+//===- Interpreter.cpp - the reference interpreter ------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/interpreter/Interpreter.h"
+
+#include "compiler/interpreter/Machine.h"
+
+#include "llvm/Support/FormatVariadic.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace gridloom;
+using loom::HostTensor;
+
+SmallVector<Specialisation> gridloom::getSpecialisations(ModuleOp module) {
+  SmallVector<Specialisation> list;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    auto entry = function->getAttrOfType<StringAttr>(loom::kEntry);
+    if (!entry)
+      continue;
+    auto dims = function->getAttrOfType<DictionaryAttr>(loom::kDims);
+    auto stage = function->getAttrOfType<IntegerAttr>(dist::kStage);
+    Specialisation *found = llvm::find_if(list, [&](const Specialisation &candidate) {
+      return stage && candidate.partitioned && candidate.entry == entry.getValue() &&
+             candidate.dims == dims;
+    });
+    if (found == list.end()) {
+      list.push_back({entry.str(), dims, stage != nullptr, {}});
+      found = &list.back();
+    }
+    size_t index = stage ? stage.getInt() : 0;
+    found->stages.resize(std::max(found->stages.size(), index + 1));
+    found->stages[index] = function;
+  }
+  return list;
+}
+
+static StringRef getStageAxis(ModuleOp module) {
+  auto name = module->getAttrOfType<StringAttr>(dist::kStageAxis);
+  return name ? name.getValue() : "pipe";
+}
+
+Interpreter::Interpreter(ModuleOp module, WeightProvider &weights, InterpreterOptions options)
+    : module(module), weights(weights), options(std::move(options)) {
+  if (dist::MeshOp op = dist::getMesh(module))
+    mesh = DeviceMesh(op, getStageAxis(module));
+}
+
+namespace {
+
+/// An output as it is put together from its shards.
+struct Assembly {
+  HostTensor tensor;
+  /// The place that gave each shard, by the shard's start.
+  std::map<std::vector<int64_t>, std::pair<Place, HostTensor>> shards;
+};
+
+/// Binds arguments to inputs and collects results, of one run.
+class Bindings {
+public:
+  Bindings(const DeviceMesh &mesh, const InterpreterOptions &options, const NamedTensors &inputs,
+           bool partitioned)
+      : mesh(mesh), options(options), inputs(inputs), partitioned(partitioned) {}
+
+  FailureOr<TensorList> bind(func::FuncOp function, Place place);
+  LogicalResult take(func::FuncOp function, Place place, TensorList results);
+  NamedTensors finish() {
+    NamedTensors outputs;
+    for (auto &entry : assemblies)
+      outputs[entry.first()] = std::move(entry.second.tensor);
+    return outputs;
+  }
+
+private:
+  ShardBox getBox(dist::ShardingAttr sharding, ArrayRef<int64_t> shape, Place place) {
+    return getShardBox(mesh, partitioned ? sharding : dist::ShardingAttr(), shape, place);
+  }
+  SmallVector<int64_t> getGlobalShape(StringRef name, dist::ShardingAttr sharding,
+                                      ArrayRef<int64_t> local);
+  LogicalResult takeOne(func::FuncOp function, Place place, StringRef name,
+                        dist::ShardingAttr sharding, const HostTensor &tensor);
+
+  const DeviceMesh &mesh;
+  const InterpreterOptions &options;
+  const NamedTensors &inputs;
+  bool partitioned;
+  llvm::StringMap<Assembly> assemblies;
+};
+
+FailureOr<TensorList> Bindings::bind(func::FuncOp function, Place place) {
+  TensorList arguments;
+  for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
+    auto name = function.getArgAttrOfType<StringAttr>(i, loom::kName);
+    if (!name)
+      return function.emitError() << "argument " << i << " has no name";
+    auto found = inputs.find(name.getValue());
+    if (found == inputs.end())
+      return function.emitError() << "input '" << name.getValue() << "' has no value";
+    HostTensor tensor = found->second;
+    auto sharding = function.getArgAttrOfType<dist::ShardingAttr>(i, dist::kSharding);
+    auto tensorType = cast<RankedTensorType>(type);
+    if (tensor.getRank() != tensorType.getRank() ||
+        tensor.getKind() != loom::getElementKind(tensorType.getElementType()))
+      return function.emitError() << "input '" << name.getValue() << "' is of rank "
+                                  << tensor.getRank() << " and type "
+                                  << loom::nameOf(tensor.getKind()) << ", it must fit " << type;
+    ShardBox box = getBox(sharding, tensor.getShape(), place);
+    if (ArrayRef(box.sizes) != tensorType.getShape())
+      return function.emitError() << "input '" << name.getValue() << "' has shape ["
+                                  << tensor.getShape() << "] and shards of [" << ArrayRef(box.sizes)
+                                  << "], the program expects " << type;
+    if (options.exact)
+      tensor = tensor.toExactMode();
+    arguments.push_back(tensor.extract(box.starts, box.sizes));
+  }
+  return arguments;
+}
+
+SmallVector<int64_t> Bindings::getGlobalShape(StringRef name, dist::ShardingAttr sharding,
+                                              ArrayRef<int64_t> local) {
+  auto known = options.outputShapes.find(name);
+  if (known != options.outputShapes.end())
+    return known->second;
+  SmallVector<int64_t> shape(local);
+  if (partitioned && sharding)
+    for (auto [size, dim] : llvm::zip_equal(shape, sharding.getDims()))
+      size *= mesh.getSize(dim.getAxes());
+  return shape;
+}
+
+LogicalResult Bindings::take(func::FuncOp function, Place place, TensorList results) {
+  for (auto [i, tensor] : llvm::enumerate(results)) {
+    auto name = function.getResultAttrOfType<StringAttr>(i, loom::kName);
+    if (!name)
+      return function.emitError() << "result " << i << " has no name";
+    auto sharding = function.getResultAttrOfType<dist::ShardingAttr>(i, dist::kSharding);
+    if (partitioned && sharding && !sharding.getUnreduced().empty())
+      return function.emitError() << "output '" << name.getValue() << "' is still a partial sum";
+    if (failed(takeOne(function, place, name.getValue(), sharding, tensor)))
+      return failure();
+  }
+  return success();
+}
+
+/// The first place where two tensors of one shape differ, for a message.
+static std::string describeDifference(const HostTensor &first, const HostTensor &second) {
+  size_t size = first.getElementSize();
+  for (int64_t i = 0; i < first.getNumElements(); ++i) {
+    if (std::memcmp(first.getData() + i * size, second.getData() + i * size, size) == 0)
+      continue;
+    if (first.getKind() == loom::ElementKind::Exact)
+      return llvm::formatv("element {0} is {1} and {2}", i, first.getValues<int64_t>()[i],
+                           second.getValues<int64_t>()[i]);
+    return llvm::formatv("element {0} is {1} and {2}", i, first.toDoubles()[i],
+                         second.toDoubles()[i]);
+  }
+  return "they have different shapes";
+}
+
+LogicalResult Bindings::takeOne(func::FuncOp function, Place place, StringRef name,
+                                dist::ShardingAttr sharding, const HostTensor &tensor) {
+  SmallVector<int64_t> shape = getGlobalShape(name, sharding, tensor.getShape());
+  ShardBox box = getBox(sharding, shape, place);
+  if (ArrayRef(box.sizes) != tensor.getShape())
+    return function.emitError() << "output '" << name << "' has shape [" << ArrayRef(shape)
+                                << "] and so shards of [" << ArrayRef(box.sizes)
+                                << "], the program gives [" << tensor.getShape() << "]";
+  auto [entry, isNew] = assemblies.try_emplace(name);
+  Assembly &assembly = entry->second;
+  if (isNew) {
+    assembly.tensor = HostTensor(tensor.getKind(), shape);
+    assembly.tensor.fillWithPoison();
+  }
+  // Only what is not padding must be equal on replicas.
+  SmallVector<int64_t> valid, zero(shape.size(), 0);
+  for (auto [start, size, extent] : llvm::zip_equal(box.starts, box.sizes, shape))
+    valid.push_back(std::clamp<int64_t>(extent - start, 0, size));
+  HostTensor part = tensor.extract(zero, valid);
+  std::vector<int64_t> key(box.starts.begin(), box.starts.end());
+  auto [shard, isFirst] = assembly.shards.try_emplace(key, place, part);
+  if (isFirst) {
+    assembly.tensor.insert(tensor, box.starts);
+    return success();
+  }
+  auto &[other, kept] = shard->second;
+  if (!kept.isBitwiseEqual(part))
+    return function.emitError() << "output '" << name << "' differs between its replicas on rank "
+                                << other.rank << " (micro-batch " << other.micro << ") and rank "
+                                << place.rank << " (micro-batch " << place.micro
+                                << "): " << describeDifference(kept, part);
+  return success();
+}
+
+} // namespace
+
+FailureOr<NamedTensors> Interpreter::run(const Specialisation &specialisation,
+                                         const NamedTensors &inputs) {
+  bool partitioned = specialisation.partitioned;
+  for (func::FuncOp function : specialisation.stages)
+    if (!function)
+      return emitError(module.getLoc())
+             << "entry '" << specialisation.entry << "' lacks the function of a stage";
+  Evaluator evaluator(module, weights, {options.exact, /*poisonOutside=*/partitioned});
+  Machine machine(mesh, evaluator, options);
+  Bindings bindings(mesh, options, inputs, partitioned);
+  auto bind = [&](func::FuncOp function, Place place) { return bindings.bind(function, place); };
+  auto take = [&](func::FuncOp function, Place place, TensorList results) {
+    return bindings.take(function, place, std::move(results));
+  };
+  if (failed(machine.run(specialisation.stages, partitioned, bind, take)))
+    return failure();
+  return bindings.finish();
+}
