@@ -1,0 +1,103 @@
+//===- NcclLibrary.cpp - NCCL's entry points ------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/comm/nccl/NcclLibrary.h"
+
+#include "runtime/core/Error.h"
+
+#include <algorithm>
+
+namespace gridloom::rt {
+
+using namespace nccl;
+
+// Communicators that are non-blocking from their creation, and can so be aborted at any time.
+static constexpr int oldestVersion = 21800;
+
+static std::string formatVersion(int version) {
+  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
+         std::to_string(version % 100);
+}
+
+NcclLibrary::NcclLibrary(const std::string &path)
+    : library({path.empty() ? getEnvironment("GRIDLOOM_NCCL", "libnccl.so.2") : path},
+              "NCCL, which connects GPUs, is not installed; install libnccl2, or set GRIDLOOM_NCCL "
+              "to its libnccl.so.2") {
+  const std::string remedy = "it is older than NCCL 2.18; install a newer libnccl2";
+  // The version decides, where a missing entry point only hints.
+  library.require(getVersion, "ncclGetVersion", remedy.c_str());
+  if (getVersion(&version) != SUCCESS || version < oldestVersion)
+    throw Error(ErrorCode::Unavailable,
+                library.getName() + " is NCCL " + formatVersion(version) +
+                    ", 2.18.0 or newer is needed; install a newer libnccl2, or set GRIDLOOM_NCCL");
+#define GRIDLOOM_NCCL_LOAD(member, symbol, result, parameters)                                     \
+  library.require(member, symbol, remedy.c_str());
+  GRIDLOOM_NCCL_ENTRY_POINTS(GRIDLOOM_NCCL_LOAD)
+#undef GRIDLOOM_NCCL_LOAD
+  library.find(allToAll, "ncclAlltoAll");
+}
+
+std::string NcclLibrary::describe(Result result, Comm comm) const {
+  const char *name = getErrorString(result);
+  const char *last = getLastError(comm);
+  std::string text = name ? name : "result " + std::to_string(result);
+  if (last && *last)
+    text += std::string(": ") + last;
+  while (!text.empty() && text.back() == '\n')
+    text.pop_back();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+NcclElements toNcclElements(DataType type, size_t count) {
+  switch (type) {
+  case DataType::I8:
+    return {0, count};
+  case DataType::U8:
+  case DataType::Bool:
+    return {1, count};
+  case DataType::I32:
+    return {2, count};
+  case DataType::I64:
+    return {4, count};
+  case DataType::F16:
+    return {6, count};
+  case DataType::F32:
+    return {7, count};
+  case DataType::F64:
+    return {8, count};
+  case DataType::BF16:
+    return {9, count};
+  case DataType::I16:
+    break;
+  }
+  return {0, count * sizeOf(type)};
+}
+
+NcclReduction toNcclReduction(DataType type, Reduction reduction) {
+  if (type == DataType::I16)
+    throw Error(ErrorCode::InvalidArgument,
+                "NCCL does not reduce i16; convert the value to i32 before it is reduced");
+  enum { Sum, Prod, Max, Min };
+  int operation = Sum;
+  switch (reduction) {
+  case Reduction::Sum:
+    operation = type == DataType::Bool ? Max : Sum;
+    break;
+  case Reduction::Prod:
+    operation = type == DataType::Bool ? Min : Prod;
+    break;
+  case Reduction::Max:
+    operation = Max;
+    break;
+  case Reduction::Min:
+    operation = Min;
+    break;
+  }
+  return {toNcclElements(type, 1).type, operation};
+}
+
+} // namespace gridloom::rt

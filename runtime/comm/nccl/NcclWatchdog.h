@@ -1,0 +1,103 @@
+//===- NcclWatchdog.h - notices what NCCL does not --------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Everything of one rank that NCCL calls go through: the lock that keeps threads out of NCCL while
+// communicators are aborted, the operations in flight, and the thread that watches them.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_COMM_NCCL_NCCLWATCHDOG_H
+#define GRIDLOOM_RUNTIME_COMM_NCCL_NCCLWATCHDOG_H
+
+#include "runtime/comm/nccl/NcclLibrary.h"
+#include "runtime/comm/nccl/NcclTransport.h"
+#include "runtime/core/Error.h"
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+namespace gridloom::rt {
+
+/// An operation in flight. The deadline runs from when the stream reaches it: time spent behind a
+/// long computation does not count.
+struct NcclOperation {
+  std::string name;    // "all_reduce #12 (onnx node /encoder/0/MatMul)"
+  uint64_t number = 0; // from 1, on its communicator
+  std::unique_ptr<CudaEvent> begin, end;
+  bool enqueued = false; // NCCL may still be connecting before it is
+  std::optional<std::chrono::steady_clock::time_point> reached;
+};
+
+/// A communicator as the watchdog sees it. Guarded by the watchdog's lock.
+struct NcclMember {
+  std::string name;
+  std::vector<int> ranks;
+  nccl::Comm handle = nullptr; // null before init and after abort
+  uint64_t issued = 0;
+  std::deque<NcclOperation> pending;
+  std::vector<std::unique_ptr<CudaEvent>> idleEvents;
+};
+
+class NcclWatchdog final : public StreamMonitor, public std::enable_shared_from_this<NcclWatchdog> {
+public:
+  using Lock = std::unique_lock<std::mutex>;
+
+  NcclWatchdog(std::shared_ptr<const NcclLibrary> library,
+               std::shared_ptr<const CudaContext> context, int rank, NcclOptions options);
+  ~NcclWatchdog() override;
+
+  /// Throws the failure, if there was one.
+  void poll() override;
+  /// Ends the thread.
+  void stop();
+
+  /// Makes `member` known and connects it: `start` calls an ncclCommInit, which sets the handle.
+  /// Waits until NCCL is connected.
+  void connect(NcclMember &member, const std::function<nccl::Result(nccl::Comm *)> &start);
+  /// Enqueues one operation of `member` on `stream`; `enqueue` makes the NCCL call.
+  void submit(NcclMember &member, CudaStream &stream, const OpContext &op,
+              const std::function<nccl::Result(nccl::Comm, nccl::NativeStream)> &enqueue);
+  /// Gives `member` up: orderly when its operations are done, by abort otherwise. Never throws.
+  void close(NcclMember &member) noexcept;
+  /// Fails everything in flight and to come on this rank, and tells the others.
+  void abort(const Error &error);
+
+  const NcclLibrary &getLibrary() const { return *library; }
+  const NcclOptions &getOptions() const { return options; }
+  int getRank() const { return rank; }
+
+private:
+  void run();
+  void inspect(NcclMember &member);
+  bool inspectFront(NcclMember &member);
+  void checkDeadline(const NcclMember &member, const NcclOperation &operation) const;
+  std::string describeMissing(const NcclMember &member, uint64_t number) const;
+  /// Waits until `member` is no longer busy with what returned `result`.
+  void settle(Lock &lock, NcclMember &member, nccl::Result result, const std::string &what,
+              std::chrono::milliseconds limit);
+  void abortLocked(const Error &error);
+  void throwIfFailed() const;
+  std::unique_ptr<CudaEvent> takeEvent(NcclMember &member);
+
+  std::shared_ptr<const NcclLibrary> library;
+  std::shared_ptr<const CudaContext> context;
+  int rank;
+  NcclOptions options;
+
+  std::mutex mutex; // held during every NCCL call
+  std::condition_variable wake;
+  bool stopping = false;
+  std::set<NcclMember *> members;
+  std::optional<Error> failure;
+  std::atomic<bool> failed = false;
+  std::thread thread;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_COMM_NCCL_NCCLWATCHDOG_H
