@@ -1,1 +1,11 @@
-"""Gridloom."""
+"""Gridloom compiles an ONNX model for several devices and runs it.
+
+`compile` writes a plan, `load` makes a session that runs it, `Plan.read` tells what is in one, and `gridloom.zoo` writes
+models. Only sessions need the extension module; it is loaded with the first one."""
+
+from __future__ import annotations
+
+from ._compiler import CompileError, compile
+from .plan import Binding, Entry, Plan, Specialisation, Weight
+
+__all__ = ["Binding", "CompileError", "Entry", "Plan", "Specialisation", "Weight", "compile"]

@@ -49,3 +49,9 @@ def native() -> ModuleType:
             sys.modules[name] = module
             return module
     raise ImportError(f"the bindings are not in {', '.join(map(str, folders))}; run scripts/build, or pip install gridloom")
+
+
+def main() -> None:
+    """The `gridloom` command of an installed package: becomes the program."""
+    tool = find_tool("gridloom", _PACKAGE / "bin")
+    os.execv(tool, [str(tool), *sys.argv[1:]])
