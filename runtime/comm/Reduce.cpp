@@ -1,0 +1,158 @@
+//===- Reduce.cpp - elementwise reduction on the host ---------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/comm/Reduce.h"
+
+#include "runtime/core/Error.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+using namespace gridloom::rt;
+
+std::string_view gridloom::rt::nameOf(Reduction reduction) {
+  switch (reduction) {
+  case Reduction::Sum:
+    return "sum";
+  case Reduction::Max:
+    return "max";
+  case Reduction::Min:
+    return "min";
+  case Reduction::Prod:
+    return "prod";
+  }
+  return "?";
+}
+
+namespace {
+
+/// How an element type is read into, combined in and written from its accumulator.
+template <typename T> struct Plain {
+  using Storage = T;
+  using Accumulator = T;
+  static T load(T value) { return value; }
+  static T store(T value) { return value; }
+};
+
+struct Half {
+  using Storage = _Float16;
+  using Accumulator = float;
+  static float load(_Float16 value) { return static_cast<float>(value); }
+  static _Float16 store(float value) { return static_cast<_Float16>(value); }
+};
+
+struct BFloat {
+  using Storage = uint16_t;
+  using Accumulator = float;
+  static float load(uint16_t value) { return std::bit_cast<float>(uint32_t(value) << 16); }
+  static uint16_t store(float value) {
+    uint32_t bits = std::bit_cast<uint32_t>(value);
+    if (value != value)
+      return uint16_t(bits >> 16) | 0x40; // stays a NaN when the low half held its only set bits
+    return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+  }
+};
+
+struct Boolean {
+  using Storage = uint8_t;
+  using Accumulator = uint8_t;
+  static uint8_t load(uint8_t value) { return value != 0; }
+  static uint8_t store(uint8_t value) { return value != 0; }
+};
+
+/// Wrap-around without undefined behaviour; narrow types would be promoted to int.
+template <typename T> struct Wrapping {
+  using type = std::conditional_t<(sizeof(T) < 4), uint32_t, std::make_unsigned_t<T>>;
+};
+
+template <Reduction R, typename T> T combine(T a, T b) {
+  constexpr bool integer = std::is_integral_v<T>;
+  if constexpr (R == Reduction::Sum && integer)
+    return T(typename Wrapping<T>::type(a) + typename Wrapping<T>::type(b));
+  else if constexpr (R == Reduction::Prod && integer)
+    return T(typename Wrapping<T>::type(a) * typename Wrapping<T>::type(b));
+  else if constexpr (R == Reduction::Sum)
+    return a + b;
+  else if constexpr (R == Reduction::Prod)
+    return a * b;
+  else if constexpr (integer)
+    return R == Reduction::Max ? std::max(a, b) : std::min(a, b);
+  else if constexpr (R == Reduction::Max)
+    return (a > b || a != a) ? a : b; // a NaN in b is chosen by the failed comparison
+  else
+    return (a < b || a != a) ? a : b;
+}
+
+/// Works in blocks that stay in the first-level cache; the accumulator is apart from `out`, which
+/// may be an input that is still to be read.
+template <typename Element, Reduction R>
+void reduceAs(void *out, std::span<const void *const> inputs, size_t count) {
+  using Storage = typename Element::Storage;
+  using Accumulator = typename Element::Accumulator;
+  constexpr size_t block = 1024;
+  Accumulator sum[block];
+  auto *to = static_cast<Storage *>(out);
+  for (size_t begin = 0; begin < count; begin += block) {
+    size_t n = std::min(block, count - begin);
+    auto *first = static_cast<const Storage *>(inputs[0]) + begin;
+    for (size_t i = 0; i < n; ++i)
+      sum[i] = Element::load(first[i]);
+    for (const void *input : inputs.subspan(1)) {
+      auto *from = static_cast<const Storage *>(input) + begin;
+      for (size_t i = 0; i < n; ++i)
+        sum[i] = combine<R>(sum[i], Element::load(from[i]));
+    }
+    for (size_t i = 0; i < n; ++i)
+      to[begin + i] = Element::store(sum[i]);
+  }
+}
+
+template <typename Element>
+void reduceBy(void *out, std::span<const void *const> inputs, size_t count, Reduction reduction) {
+  switch (reduction) {
+  case Reduction::Sum:
+    return reduceAs<Element, Reduction::Sum>(out, inputs, count);
+  case Reduction::Max:
+    return reduceAs<Element, Reduction::Max>(out, inputs, count);
+  case Reduction::Min:
+    return reduceAs<Element, Reduction::Min>(out, inputs, count);
+  case Reduction::Prod:
+    return reduceAs<Element, Reduction::Prod>(out, inputs, count);
+  }
+}
+
+} // namespace
+
+void gridloom::rt::reduceOnHost(void *out, std::span<const void *const> inputs, size_t count,
+                                DataType type, Reduction reduction) {
+  switch (type) {
+  case DataType::F32:
+    return reduceBy<Plain<float>>(out, inputs, count, reduction);
+  case DataType::F64:
+    return reduceBy<Plain<double>>(out, inputs, count, reduction);
+  case DataType::F16:
+    return reduceBy<Half>(out, inputs, count, reduction);
+  case DataType::BF16:
+    return reduceBy<BFloat>(out, inputs, count, reduction);
+  case DataType::I8:
+    return reduceBy<Plain<int8_t>>(out, inputs, count, reduction);
+  case DataType::I16:
+    return reduceBy<Plain<int16_t>>(out, inputs, count, reduction);
+  case DataType::I32:
+    return reduceBy<Plain<int32_t>>(out, inputs, count, reduction);
+  case DataType::I64:
+    return reduceBy<Plain<int64_t>>(out, inputs, count, reduction);
+  case DataType::U8:
+    return reduceBy<Plain<uint8_t>>(out, inputs, count, reduction);
+  case DataType::Bool:
+    // A byte that counts would wrap to "false" at 256 ranks.
+    if (reduction == Reduction::Sum)
+      reduction = Reduction::Max;
+    return reduceBy<Boolean>(out, inputs, count, reduction);
+  }
+  throw Error(ErrorCode::InvalidArgument, "a reduction over an unknown element type");
+}

@@ -1,0 +1,51 @@
+//===- Futex.h - a counter that threads and processes wait on ---*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_COMM_LOCAL_FUTEX_H
+#define GRIDLOOM_RUNTIME_COMM_LOCAL_FUTEX_H
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace gridloom::rt {
+
+/// How long a waiter burns time before it sleeps. With more ranks than cores, spinning keeps the
+/// rank that is waited for from running, so yield at once.
+struct Patience {
+  unsigned spins = 0;
+  unsigned yields = 0;
+  static Patience forRanks(int ranks);
+};
+
+/// A count that only grows, in shared memory, on a cache line of its own. Comparison is by signed
+/// difference, so it may wrap. Zero-filled memory is a valid counter at zero.
+class alignas(64) Counter {
+public:
+  /// True once the count has come to `target`; what was written before that advance is visible.
+  bool hasReached(uint32_t target) const {
+    return int32_t(value.load(std::memory_order_acquire) - target) >= 0;
+  }
+  uint32_t get() const { return value.load(std::memory_order_acquire); }
+
+  /// Sets the count and wakes whoever sleeps on it. Only one thread advances a counter.
+  void advanceTo(uint32_t target);
+
+  /// Spins and yields; true when the count came to `target`.
+  bool spinUntil(uint32_t target, Patience patience) const;
+
+  /// Sleeps until an advance or `limit`, whichever is first; may return early.
+  void sleepUntil(uint32_t target, std::chrono::milliseconds limit);
+
+private:
+  std::atomic<uint32_t> value{0};
+  std::atomic<uint32_t> sleepers{0};
+};
+
+static_assert(sizeof(Counter) == 64 && std::atomic<uint32_t>::is_always_lock_free);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_COMM_LOCAL_FUTEX_H

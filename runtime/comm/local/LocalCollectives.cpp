@@ -1,0 +1,181 @@
+//===- LocalCollectives.cpp - the collectives' data movement --------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/comm/Reduce.h"
+#include "runtime/comm/local/LocalCommunicator.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace gridloom::rt;
+
+/// Up to this size everybody reduces everything: it saves a meeting and costs little arithmetic.
+static constexpr size_t atOnceBytes = 8 << 10;
+
+static void copyBytes(void *to, const void *from, size_t bytes) {
+  if (bytes != 0 && to != from)
+    memcpy(to, from, bytes);
+}
+
+/// Where part `index` of `total` elements begins when it is cut in `parts`; parts begin on cache
+/// lines so that no two members write one.
+static size_t partBegin(size_t total, size_t parts, size_t index, size_t elementBytes) {
+  size_t line = 64 / elementBytes;
+  size_t part = (total + parts - 1) / parts;
+  part = (part + line - 1) / line * line;
+  return std::min(total, part * index);
+}
+
+void LocalCommunicator::runCollective(const Call &call) {
+  switch (call.kind) {
+  case Kind::AllReduce:
+    return call.count * sizeOf(call.type) <= std::min(atOnceBytes, chunk) ? reduceAtOnce(call)
+                                                                          : reduceByParts(call);
+  case Kind::AllGather:
+    return gather(call);
+  case Kind::ReduceScatter:
+    return scatterReduce(call);
+  case Kind::AllToAll:
+    return exchange(call);
+  case Kind::Broadcast:
+    return spread(call);
+  default:
+    return open(call);
+  }
+}
+
+void LocalCommunicator::reduceAtOnce(const Call &call) {
+  copyBytes(getStage(index, rounds), call.in, call.count * sizeOf(call.type));
+  open(call);
+  std::vector<const void *> inputs;
+  for (int member = 0; member < getSize(); ++member)
+    inputs.push_back(member == index ? call.in : getStage(member, rounds));
+  reduceOnHost(call.out, inputs, call.count, call.type, call.reduction);
+  ++rounds;
+}
+
+/// Per chunk: each member reduces its part of all members' stages into its own stage, from which
+/// all copy it. The next chunk is staged before the meeting, so that one meeting serves both.
+void LocalCommunicator::reduceByParts(const Call &call) {
+  const size_t n = ranks.size();
+  const size_t element = sizeOf(call.type);
+  const size_t perRound = chunk / element;
+  const auto *in = static_cast<const std::byte *>(call.in);
+  auto *out = static_cast<std::byte *>(call.out);
+  auto begin = [&](size_t total, size_t part) { return partBegin(total, n, part, element); };
+
+  // A member reads its own part from its input, so it stages the rest only.
+  auto stage = [&](size_t first, uint32_t round) {
+    size_t total = std::min(perRound, call.count - first);
+    std::byte *to = getStage(index, round);
+    size_t skip = begin(total, size_t(index)) * element;
+    size_t resume = begin(total, size_t(index) + 1) * element;
+    copyBytes(to, in + first * element, skip);
+    copyBytes(to + resume, in + first * element + resume, total * element - resume);
+  };
+
+  stage(0, rounds);
+  open(call);
+  std::vector<const void *> inputs(n);
+  for (size_t first = 0; first < call.count; first += perRound, ++rounds) {
+    size_t total = std::min(perRound, call.count - first);
+    size_t part = begin(total, size_t(index));
+    size_t count = begin(total, size_t(index) + 1) - part;
+    for (size_t member = 0; member < n; ++member)
+      inputs[member] = member == size_t(index) ? in + (first + part) * element
+                                               : getStage(int(member), rounds) + part * element;
+    std::byte *reduced = getStage(index, rounds) + part * element;
+    reduceOnHost(reduced, inputs, count, call.type, call.reduction);
+    if (first + perRound < call.count)
+      stage(first + perRound, rounds + 1);
+    meet(call);
+    for (size_t member = 0; member < n; ++member) {
+      size_t from = begin(total, member);
+      copyBytes(out + (first + from) * element, getStage(int(member), rounds) + from * element,
+                (begin(total, member + 1) - from) * element);
+    }
+  }
+}
+
+void LocalCommunicator::gather(const Call &call) {
+  const size_t bytes = call.count * sizeOf(call.type);
+  const auto *in = static_cast<const std::byte *>(call.in);
+  auto *out = static_cast<std::byte *>(call.out);
+  size_t first = 0;
+  do {
+    size_t part = std::min(chunk, bytes - first);
+    copyBytes(getStage(index, rounds), in + first, part);
+    first == 0 ? open(call) : meet(call);
+    for (int member = 0; member < getSize(); ++member)
+      copyBytes(out + size_t(member) * bytes + first,
+                member == index ? in + first : getStage(member, rounds), part);
+    ++rounds;
+    first += part;
+  } while (first < bytes);
+}
+
+/// A stage holds a piece for every member.
+void LocalCommunicator::scatterReduce(const Call &call) {
+  const size_t n = ranks.size();
+  const size_t element = sizeOf(call.type);
+  const size_t pieceBytes = chunk / n / 64 * 64;
+  const size_t perRound = pieceBytes / element;
+  const auto *in = static_cast<const std::byte *>(call.in);
+  auto *out = static_cast<std::byte *>(call.out);
+  std::vector<const void *> inputs(n);
+  size_t first = 0;
+  do {
+    size_t count = std::min(perRound, call.count - first);
+    auto getInput = [&](size_t part) { return in + (part * call.count + first) * element; };
+    for (size_t member = 0; member < n; ++member)
+      if (member != size_t(index))
+        copyBytes(getStage(index, rounds) + member * pieceBytes, getInput(member), count * element);
+    first == 0 ? open(call) : meet(call);
+    for (size_t member = 0; member < n; ++member)
+      inputs[member] = member == size_t(index)
+                           ? getInput(member)
+                           : getStage(int(member), rounds) + size_t(index) * pieceBytes;
+    reduceOnHost(out + first * element, inputs, count, call.type, call.reduction);
+    ++rounds;
+    first += count;
+  } while (first < call.count);
+}
+
+void LocalCommunicator::exchange(const Call &call) {
+  const size_t n = ranks.size();
+  const size_t pieceBytes = chunk / n / 64 * 64;
+  const size_t bytes = call.count * sizeOf(call.type);
+  const auto *in = static_cast<const std::byte *>(call.in);
+  auto *out = static_cast<std::byte *>(call.out);
+  size_t first = 0;
+  do {
+    size_t part = std::min(pieceBytes, bytes - first);
+    for (size_t member = 0; member < n; ++member)
+      copyBytes(getStage(index, rounds) + member * pieceBytes, in + member * bytes + first, part);
+    first == 0 ? open(call) : meet(call);
+    for (size_t member = 0; member < n; ++member)
+      copyBytes(out + member * bytes + first,
+                getStage(int(member), rounds) + size_t(index) * pieceBytes, part);
+    ++rounds;
+    first += part;
+  } while (first < bytes);
+}
+
+void LocalCommunicator::spread(const Call &call) {
+  const size_t bytes = call.count * sizeOf(call.type);
+  const bool isRoot = call.root == index;
+  const auto *in = static_cast<const std::byte *>(call.in);
+  auto *out = static_cast<std::byte *>(call.out);
+  size_t first = 0;
+  do {
+    size_t part = std::min(chunk, bytes - first);
+    if (isRoot)
+      copyBytes(getStage(index, rounds), in + first, part);
+    first == 0 ? open(call) : meet(call);
+    copyBytes(out + first, isRoot ? in + first : getStage(call.root, rounds), part);
+    ++rounds;
+    first += part;
+  } while (first < bytes);
+}

@@ -1,0 +1,150 @@
+//===- LocalCommunicator.h - collectives in shared memory -------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Members stage pieces of their operands in slots of the communicator's region, meet, and read
+// from each other's slots. A meeting is a counter per member. Round r uses slot r mod 3: when a
+// member has passed a meeting, its peers have finished all they did before their own arrival, so
+// they may still read what was staged for the last two rounds and never what the third replaces.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_COMM_LOCAL_LOCALCOMMUNICATOR_H
+#define GRIDLOOM_RUNTIME_COMM_LOCAL_LOCALCOMMUNICATOR_H
+
+#include "runtime/comm/local/Membership.h"
+
+#include <mutex>
+
+namespace gridloom::rt {
+
+class LocalCommunicator final : public Communicator {
+public:
+  /// `ranks` are world numbers in order, `index` is this rank's place among them. Returns when all
+  /// members have come.
+  LocalCommunicator(std::shared_ptr<Membership> membership, std::vector<int> ranks, int index,
+                    uint32_t generation, std::string name);
+  ~LocalCommunicator() override;
+
+  int getRank() const override { return index; }
+  int getSize() const override { return int(ranks.size()); }
+
+  void allReduce(Stream &stream, const void *in, void *out, size_t count, DataType type,
+                 Reduction reduction, OpContext op) override;
+  void allGather(Stream &stream, const void *in, void *out, size_t count, DataType type,
+                 OpContext op) override;
+  void reduceScatter(Stream &stream, const void *in, void *out, size_t count, DataType type,
+                     Reduction reduction, OpContext op) override;
+  void allToAll(Stream &stream, const void *in, void *out, size_t count, DataType type,
+                OpContext op) override;
+  void broadcast(Stream &stream, const void *in, void *out, size_t count, DataType type, int root,
+                 OpContext op) override;
+  void send(Stream &stream, const void *in, size_t count, DataType type, int peer,
+            OpContext op) override;
+  void recv(Stream &stream, void *out, size_t count, DataType type, int peer,
+            OpContext op) override;
+  void barrier(Stream &stream, OpContext op) override;
+
+private:
+  enum class Kind : uint32_t {
+    Create = 1,
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    AllToAll,
+    Broadcast,
+    Send,
+    Recv,
+    Barrier
+  };
+
+  /// One call, as it waits in a stream.
+  struct Call {
+    Kind kind;
+    const void *in = nullptr;
+    void *out = nullptr;
+    size_t count = 0;
+    DataType type = DataType::U8;
+    Reduction reduction = Reduction::Sum;
+    int root = 0; // or the peer
+    Operation operation = {};
+  };
+
+  /// What a member says it is calling; peers compare it with their own call.
+  struct Announcement {
+    uint64_t job;
+    uint32_t epoch;
+    Kind kind;
+    uint64_t count;
+    DataType type;
+    Reduction reduction;
+    int32_t root;
+    uint32_t sequence;
+    char origin[160]; // of Create: the communicator's name
+  };
+
+  /// What all see of a member.
+  struct MemberSlot {
+    Counter meetings;
+    Announcement calls[2]; // of even and odd calls: a peer may still read the last one
+  };
+  /// From one member to another: two chunks that take turns.
+  struct Channel {
+    Counter sent, received;
+    Announcement messages[2]; // of the message that the chunk begins
+  };
+  struct ChannelState {
+    std::mutex sending, receiving;
+    uint32_t sent = 0, received = 0;
+  };
+
+  static std::string_view nameOf(Kind kind);
+  static std::string describe(const Announcement &announcement);
+  void enqueue(Stream &stream, Call call, const OpContext &op);
+  void run(const Call &call);
+  void runAlone(const Call &call);
+  void runCollective(const Call &call);
+  void runSend(const Call &call);
+  void runRecv(const Call &call);
+
+  void reduceAtOnce(const Call &call);
+  void reduceByParts(const Call &call);
+  void gather(const Call &call);
+  void scatterReduce(const Call &call);
+  void exchange(const Call &call);
+  void spread(const Call &call);
+
+  Announcement announce(const Call &call) const;
+  /// The first meeting of a call: all say what they call.
+  void open(const Call &call);
+  /// Waits until all members have come here.
+  void meet(const Call &call);
+  void compareWith(const Call &call, const Announcement &theirs, int member);
+  [[noreturn]] void reportMismatch(const Call &call, const Announcement &theirs, int member);
+
+  size_t getRegionBytes() const;
+  MemberSlot &getMember(int member) const;
+  std::byte *getStage(int member, uint32_t round) const;
+  Channel &getChannel(int from, int to) const;
+  std::byte *getChannelChunk(int from, int to, uint32_t number) const;
+
+  std::shared_ptr<Membership> membership;
+  const std::vector<int> ranks;
+  const int index;
+  const std::string name;
+  const size_t chunk;      // bytes
+  const std::string group; // for messages
+  RegionKey key;
+  std::shared_ptr<Mapping> region;
+
+  std::mutex collective;
+  uint32_t meetings = 0; // passed
+  uint32_t rounds = 0;   // staged
+  uint32_t calls = 0;
+  std::vector<ChannelState> channels;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_COMM_LOCAL_LOCALCOMMUNICATOR_H

@@ -1,0 +1,59 @@
+//===- LocalTransport.cpp - ranks of one machine --------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/comm/local/LocalTransport.h"
+
+#include "runtime/comm/local/LocalCommunicator.h"
+#include "runtime/comm/local/Rendezvous.h"
+
+#include <algorithm>
+
+using namespace gridloom::rt;
+
+std::unique_ptr<Communicator> LocalTransport::createCommunicator(std::span<const int> ranks,
+                                                                 const std::string &name) {
+  std::vector<int> members(ranks.begin(), ranks.end());
+  auto mine = std::find(members.begin(), members.end(), getRank());
+  bool ascending =
+      std::adjacent_find(members.begin(), members.end(), std::greater_equal<>()) == members.end();
+  if (mine == members.end() || !ascending || members.front() < 0 || members.back() >= getSize())
+    throw Error(ErrorCode::InvalidArgument,
+                "group " + name + " of " + describeRanks(members) + " must ascend within 0.." +
+                    std::to_string(getSize() - 1) + " and hold this rank, " +
+                    std::to_string(getRank()));
+  int index = int(mine - members.begin());
+  uint32_t generation = generations[members]++;
+  return std::make_unique<LocalCommunicator>(membership, std::move(members), index, generation,
+                                             name);
+}
+
+void LocalTransport::abort(const std::string &reason) {
+  membership->getSegment().fail(ErrorCode::PeerFailed, getRank(),
+                                "rank " + std::to_string(getRank()) + " gave up: " + reason);
+}
+
+std::vector<std::unique_ptr<Transport>>
+gridloom::rt::createInProcessTransports(int n, const TransportOptions &options, size_t chunkBytes) {
+  std::shared_ptr<Segment> segment = Segment::create(n, chunkBytes);
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (int rank = 0; rank < n; ++rank)
+    transports.push_back(
+        std::make_unique<LocalTransport>(std::make_shared<Membership>(segment, rank, options)));
+  return transports;
+}
+
+std::unique_ptr<Transport> gridloom::rt::createLocalTransport(std::shared_ptr<Segment> segment,
+                                                              int rank,
+                                                              const TransportOptions &options) {
+  auto membership = std::make_shared<Membership>(std::move(segment), rank, options);
+  membership->awaitAll();
+  return std::make_unique<LocalTransport>(std::move(membership));
+}
+
+std::unique_ptr<Transport> gridloom::rt::joinLocalTransport(const std::string &job, int rank,
+                                                            int size,
+                                                            const TransportOptions &options) {
+  return createLocalTransport(meetAtSocket(job, rank, size, options.deadline), rank, options);
+}

@@ -1,0 +1,54 @@
+//===- LocalTransport.h - ranks of one machine ------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Ranks of one machine through shared memory: processes or threads, with the same code.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_COMM_LOCAL_LOCALTRANSPORT_H
+#define GRIDLOOM_RUNTIME_COMM_LOCAL_LOCALTRANSPORT_H
+
+#include "runtime/comm/local/Membership.h"
+
+#include <map>
+
+namespace gridloom::rt {
+
+class LocalTransport final : public Transport {
+public:
+  explicit LocalTransport(std::shared_ptr<Membership> membership)
+      : membership(std::move(membership)) {}
+  std::string getName() const override { return "local"; }
+  int getRank() const override { return membership->getRank(); }
+  int getSize() const override { return membership->getSize(); }
+  std::unique_ptr<Communicator> createCommunicator(std::span<const int> ranks,
+                                                   const std::string &name) override;
+  void abort(const std::string &reason) override;
+
+private:
+  std::shared_ptr<Membership> membership;
+  std::map<std::vector<int>, uint32_t> generations;
+};
+
+/// `n` transports for `n` threads of this process; transport i is rank i's. Each is used by one
+/// thread at a time, its communicators by any.
+std::vector<std::unique_ptr<Transport>>
+createInProcessTransports(int n, const TransportOptions &options = {},
+                          size_t chunkBytes = defaultChunkBytes);
+
+/// Joins `segment` as `rank` and returns when all ranks have joined. Throws DeadlineExceeded naming
+/// the ranks that did not.
+std::unique_ptr<Transport> createLocalTransport(std::shared_ptr<Segment> segment, int rank,
+                                                const TransportOptions &options = {});
+
+/// Joins the job that processes of one machine, started one by one, form under the name `job`. The
+/// ranks meet at an abstract socket, where rank 0 hands out the segment; nothing is left behind.
+/// Only processes of the same user are let in.
+std::unique_ptr<Transport> joinLocalTransport(const std::string &job, int rank, int size,
+                                              const TransportOptions &options = {});
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_COMM_LOCAL_LOCALTRANSPORT_H

@@ -1,0 +1,154 @@
+//===- Membership.cpp - one rank's place in a local job -------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/comm/local/Membership.h"
+
+#include <algorithm>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+using namespace gridloom::rt;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+static constexpr int sameProcess = -1;
+static constexpr int goneBeforeOpen = -2;
+
+std::string Operation::describe() const {
+  std::string text = kind;
+  if (sequence != 0)
+    text += " #" + std::to_string(sequence);
+  if (!origin.empty())
+    text += " (onnx node " + origin + ")";
+  if (!group.empty())
+    text += " of " + group;
+  return text;
+}
+
+std::string gridloom::rt::describeRanks(std::span<const int> ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (size_t i = 0; i < ranks.size(); ++i)
+    text += (i ? ", " : "") + std::to_string(ranks[i]);
+  return text;
+}
+
+Membership::Membership(std::shared_ptr<Segment> segmentOfJob, int rank, TransportOptions options)
+    : segment(std::move(segmentOfJob)), rank(rank), options(options),
+      patience(Patience::forRanks(segment->getRanks())) {
+  if (rank < 0 || rank >= getSize())
+    throw Error(ErrorCode::InvalidArgument, "rank " + std::to_string(rank) +
+                                                " is outside a job of " +
+                                                std::to_string(getSize()) + " ranks");
+  RankSlot &slot = segment->getRank(rank);
+  slot.pid.store(getpid());
+  epoch = slot.joins.get();
+  slot.joins.advanceTo(epoch + 1);
+}
+
+Membership::~Membership() {
+  for (int peer : peers)
+    if (peer >= 0)
+      close(peer);
+  segment->getRank(rank).leaves.advanceTo(epoch + 1);
+}
+
+void Membership::awaitAll() {
+  Operation operation{"joining the job", 0, "", ""};
+  auto getMissing = [&] {
+    std::vector<int> missing;
+    for (int other = 0; other < getSize(); ++other)
+      if (!segment->getRank(other).joins.hasReached(epoch + 1))
+        missing.push_back(other);
+    return missing;
+  };
+  for (int other = 0; other < getSize(); ++other)
+    await(segment->getRank(other).joins, epoch + 1, operation, getMissing);
+  openPeers();
+}
+
+void Membership::openPeers() {
+  peers.assign(size_t(getSize()), sameProcess);
+  for (int other = 0; other < getSize(); ++other) {
+    pid_t pid = segment->getRank(other).pid.load();
+    if (pid == getpid())
+      continue;
+    int fd = int(syscall(SYS_pidfd_open, pid, 0));
+    peers[size_t(other)] = fd >= 0 ? fd : errno == ESRCH ? goneBeforeOpen : sameProcess;
+  }
+}
+
+void Membership::check(const Operation &operation) {
+  if (!segment->hasFailed())
+    return;
+  Failure failure = *segment->getFailure();
+  std::string text = "rank " + std::to_string(rank) + " stopped in " + operation.describe();
+  throw Error(failure.code, text + ": " + failure.text);
+}
+
+void Membership::fail(ErrorCode code, const std::string &text, const Operation &operation) {
+  std::string full = "rank " + std::to_string(rank) + " in " + operation.describe() + ": " + text;
+  if (!segment->fail(code, rank, full))
+    check(operation);
+  throw Error(code, full);
+}
+
+void Membership::checkPeers(const Operation &operation) {
+  std::vector<pollfd> polls;
+  for (int peer : peers)
+    polls.push_back({peer, POLLIN, 0}); // negative descriptors are passed over
+  if (polls.empty() || poll(polls.data(), polls.size(), 0) < 0)
+    return;
+  std::vector<int> dead;
+  for (int other = 0; other < int(peers.size()); ++other) {
+    bool gone = peers[size_t(other)] == goneBeforeOpen || polls[size_t(other)].revents != 0;
+    if (gone && !segment->getRank(other).leaves.hasReached(epoch + 1))
+      dead.push_back(other);
+  }
+  if (dead.empty())
+    return;
+  std::string text = describeRanks(dead) + " died; gone: process";
+  for (int other : dead)
+    text += " " + std::to_string(segment->getRank(other).pid.load());
+  fail(ErrorCode::PeerFailed, text, operation);
+}
+
+void Membership::awaitSlowly(Counter &counter, uint32_t target, const Operation &operation,
+                             const std::function<std::vector<int>()> &getMissing) {
+  // Short enough to keep both promises; a sleeper is woken by its peer, not by this.
+  milliseconds tick = std::min({milliseconds(20), options.liveness / 4, options.deadline / 4});
+  tick = std::max(tick, milliseconds(1));
+  steady_clock::duration waited{};
+  auto last = steady_clock::now();
+  while (!counter.hasReached(target)) {
+    counter.sleepUntil(target, tick);
+    if (counter.hasReached(target))
+      return;
+    // A rank that was itself stopped must not count that time against its peers.
+    auto now = steady_clock::now();
+    waited += std::min<steady_clock::duration>(now - last, tick + milliseconds(200));
+    last = now;
+
+    check(operation);
+    checkPeers(operation);
+    std::vector<int> missing = getMissing();
+    std::vector<int> left;
+    for (int other : missing)
+      if (segment->getRank(other).leaves.hasReached(epoch + 1))
+        left.push_back(other);
+    if (counter.hasReached(target)) // it may have come just before it left
+      return;
+    if (!left.empty())
+      fail(ErrorCode::PeerFailed,
+           describeRanks(left) + (left.size() == 1 ? " has" : " have") +
+               " left the job without taking part",
+           operation);
+    if (waited >= options.deadline)
+      fail(ErrorCode::DeadlineExceeded,
+           "no progress for " + std::to_string(options.deadline.count()) + " ms; missing " +
+               describeRanks(missing) + "; give a longer timeout if they are only slow",
+           operation);
+  }
+}
