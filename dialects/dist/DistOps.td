@@ -108,7 +108,7 @@ def Dist_ReduceScatterOp : Dist_OneCollectiveOp<"reduce_scatter", (ins I64Attr:$
 
 def Dist_AllToAllOp : Dist_OneCollectiveOp<"all_to_all", (ins I64Attr:$split_dim, I64Attr:$concat_dim)> {
   let summary = "Splits `split_dim` over the group and concatenates along `concat_dim`";
-  let description = "**Constraints:** D-AA1: split dim shrinks and concat dim grows by the group size.";
+  let description = "**Constraints:** D-AA1: split dim shrinks and concat dim grows by the group size; they may be one.";
   let assemblyFormat = "$input `over` $axes `split` `=` $split_dim `concat` `=` $concat_dim attr-dict `:` functional-type($input, $output)";
 }
 
@@ -191,7 +191,7 @@ def Dist_DoneOp : Dist_Op<"done"> {
 def Dist_YieldOp : Dist_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["StartOp"]>]> {
   let summary = "Ends a group";
   let arguments = (ins Variadic<AnyRankedTensor>:$results);
-  let builders = [OpBuilder<(ins), [{}]>];
+  let builders = [OpBuilder<(ins), [{ build($_builder, $_state, ::mlir::ValueRange()); }]>];
   let assemblyFormat = "($results^ `:` type($results))? attr-dict";
 }
 
