@@ -99,8 +99,8 @@ LogicalResult AllToAllOp::verify() {
     return size;
   auto input = cast<RankedTensorType>(getInput().getType()), output = cast<RankedTensorType>(getOutput().getType());
   int64_t split = getSplitDim(), concat = getConcatDim();
-  if (split < 0 || concat < 0 || split >= input.getRank() || concat >= input.getRank() || split == concat)
-    return emitOpError("split dim ") << split << " and concat dim " << concat << " must be two dimensions of " << input;
+  if (split < 0 || concat < 0 || split >= input.getRank() || concat >= input.getRank())
+    return emitOpError("split dim ") << split << " and concat dim " << concat << " must be dimensions of " << input;
   SmallVector<int64_t> shape(input.getShape());
   if (shape[split] % *size)
     return emitOpError("split dimension of ") << shape[split] << " does not divide by the group's " << *size;

@@ -1,0 +1,34 @@
+//===- Factors.h - from shardings to factors and back -----------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_DIALECTS_DIST_FACTORS_H
+#define GRIDLOOM_DIALECTS_DIST_FACTORS_H
+
+#include "dialects/dist/Sharding.h"
+
+namespace gridloom::dist {
+
+/// A factor that two tensors of one operation want split differently, or an axis two factors want.
+struct FactorConflict {
+  int64_t factor;
+  int64_t loser; ///< index of the tensor whose sharding gave way
+};
+
+/// The axes that split each factor, given the shardings of all tensors (operands, then results).
+/// Where tensors disagree, the sharding that more bytes already have wins; an axis serves one factor
+/// only; factors that need replication and axes that do not divide a factor are left whole.
+llvm::SmallVector<AxisList> mergeFactors(const ShardingRule &rule, llvm::ArrayRef<Layout> layouts,
+                                         llvm::ArrayRef<mlir::RankedTensorType> types, const Mesh &mesh,
+                                         llvm::SmallVectorImpl<FactorConflict> *conflicts = nullptr);
+
+/// The sharding of tensor `index` when the factors are split by `axes`.
+Layout project(const ShardingRule &rule, size_t index, FactorAxes axes, const Mesh &mesh);
+
+/// The types of an operation's tensors: operands, then results.
+llvm::SmallVector<mlir::RankedTensorType> getTensorTypes(mlir::Operation *op);
+
+} // namespace gridloom::dist
+
+#endif // GRIDLOOM_DIALECTS_DIST_FACTORS_H

@@ -1,0 +1,26 @@
+//===- Communicate.h - the communicate phase --------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_COMMUNICATE_COMMUNICATE_H
+#define GRIDLOOM_PASSES_COMMUNICATE_COMMUNICATE_H
+
+#include "dialects/loom/Loom.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/Pass.h"
+
+namespace gridloom {
+
+#define GEN_PASS_DECL
+#include "passes/communicate/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/communicate/Passes.h.inc"
+
+/// Reduce-scatters, contiguous data, combining, groups, verification.
+void addCommunicatePasses(mlir::OpPassManager &pm);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_COMMUNICATE_COMMUNICATE_H

@@ -1,0 +1,24 @@
+//===- CommunicatePhase.cpp - the phase's pipeline --------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/communicate/Communicate.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+using namespace gridloom;
+
+void gridloom::addCommunicatePasses(mlir::OpPassManager &pm) {
+  auto &func = pm.nest<mlir::func::FuncOp>();
+  func.addPass(createFormReduceScatter());
+  func.addPass(createContiguousCollectives());
+  func.addPass(createLowerShardSlices());
+  func.addPass(createCombineCollectives());
+  // Rearranging leaves reshapes that fold; dead receives and slices go too.
+  func.addPass(mlir::createCanonicalizerPass());
+  func.addPass(mlir::createCSEPass());
+  func.addPass(createFormGroups());
+  func.addPass(createVerifyCommunicated());
+}

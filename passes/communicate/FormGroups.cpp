@@ -1,0 +1,47 @@
+//===- FormGroups.cpp - asynchronous groups ---------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/communicate/Communicate.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+namespace gridloom {
+#define GEN_PASS_DEF_FORMGROUPS
+#include "passes/communicate/Passes.h.inc"
+} // namespace gridloom
+
+namespace {
+struct FormGroupsPass : public gridloom::impl::FormGroupsBase<FormGroupsPass> {
+  using FormGroupsBase::FormGroupsBase;
+
+  void runOnOperation() override {
+    SmallVector<Operation *> communication;
+    getOperation().walk([&](Operation *op) {
+      if (isCommunication(op) && !isa<StartOp>(op->getParentOp()))
+        communication.push_back(op);
+    });
+    for (Operation *op : communication)
+      wrap(op);
+  }
+
+private:
+  static void wrap(Operation *op) {
+    OpBuilder builder(op);
+    auto future = FutureType::get(op->getContext(), llvm::to_vector(op->getResultTypes()));
+    auto start = StartOp::create(builder, op->getLoc(), future);
+    auto done = DoneOp::create(builder, op->getLoc(), op->getResultTypes(), start.getFuture());
+    for (StringRef name : {kShardings, kOrigins})
+      if (Attribute attr = op->getAttr(name))
+        done->setAttr(name, attr);
+    op->replaceAllUsesWith(done.getOutputs());
+    Block *body = builder.createBlock(&start.getBody());
+    op->moveBefore(body, body->end());
+    builder.setInsertionPointToEnd(body);
+    YieldOp::create(builder, op->getLoc(), op->getResults());
+  }
+};
+} // namespace

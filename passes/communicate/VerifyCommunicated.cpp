@@ -1,0 +1,48 @@
+//===- VerifyCommunicated.cpp - what the communicate phase guarantees -------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/communicate/Communicate.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+namespace gridloom {
+#define GEN_PASS_DEF_VERIFYCOMMUNICATED
+#include "passes/communicate/Passes.h.inc"
+} // namespace gridloom
+
+namespace {
+struct VerifyCommunicatedPass : public gridloom::impl::VerifyCommunicatedBase<VerifyCommunicatedPass> {
+  using VerifyCommunicatedBase::VerifyCommunicatedBase;
+
+  void runOnOperation() override {
+    WalkResult walk = getOperation().walk([](Operation *op) -> WalkResult { return verifyOne(op); });
+    if (walk.wasInterrupted())
+      signalPassFailure();
+  }
+
+private:
+  static LogicalResult verifyOne(Operation *op) {
+    if (isCommunication(op) && !isa<StartOp>(op->getParentOp())) // C-G1
+      return op->emitOpError("is not in a group");
+    if (isa<ShardSliceOp>(op)) // C-G1
+      return op->emitOpError("is left after the communicate phase");
+    uint64_t dim = 0;
+    if (auto gather = dyn_cast<AllGatherOp>(op))
+      dim = gather.getDim();
+    else if (auto scatter = dyn_cast<ReduceScatterOp>(op))
+      dim = scatter.getDim();
+    else if (auto exchange = dyn_cast<AllToAllOp>(op))
+      dim = std::max(exchange.getSplitDim(), exchange.getConcatDim());
+    if (dim != 0) // C-G2
+      return op->emitOpError("works on dimension ") << dim << "; transports know dimension 0 only";
+    if (auto start = dyn_cast<StartOp>(op)) // C-G3
+      if (!start.getFuture().hasOneUse() || !isa<DoneOp>(*start.getFuture().getUsers().begin()))
+        return op->emitOpError("needs one dist.done");
+    return success();
+  }
+};
+} // namespace

@@ -1,0 +1,234 @@
+//===- Partition.cpp - the program of one device ----------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/dist/Factors.h"
+#include "passes/partition/Partition.h"
+#include "passes/partition/Resharder.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+namespace gridloom {
+#define GEN_PASS_DEF_PARTITION
+#include "passes/partition/Passes.h.inc"
+} // namespace gridloom
+
+/// Why a collective is there, for reports: put on the operations a reshard makes.
+static constexpr llvm::StringLiteral kBecause = "dist.because";
+
+namespace {
+/// Partitions one function into a new one.
+class Partitioner {
+public:
+  Partitioner(func::FuncOp func, const Mesh &mesh) : func(func), mesh(mesh), builder(func.getContext()) {}
+  LogicalResult run();
+
+private:
+  /// A local value and the sharding it has. A global value may be there in several.
+  struct Version {
+    Layout layout;
+    Value local;
+  };
+
+  func::FuncOp createLocalFunction();
+  LogicalResult partition(Operation *op);
+  AxisList getPassedUnreduced(Operation *op, ArrayRef<AxisList> axes, ArrayRef<Layout> required);
+  FailureOr<Value> request(Value global, const Layout &layout, Operation *user, Twine why);
+  LogicalResult partitionReturn(func::ReturnOp op);
+  /// Puts stage, sharding and origin on what was built after `mark`.
+  void annotate(Operation *mark, IntegerAttr stage);
+
+  func::FuncOp func;
+  const Mesh &mesh;
+  OpBuilder builder;
+  Block *block = nullptr;
+  llvm::DenseMap<Value, SmallVector<Version, 2>> versions;
+};
+
+struct PartitionPass : public gridloom::impl::PartitionBase<PartitionPass> {
+  using PartitionBase::PartitionBase;
+
+  void runOnOperation() override {
+    MeshOp mesh = getMesh(getOperation());
+    if (!mesh) {
+      getOperation().emitError("no mesh is declared");
+      return signalPassFailure();
+    }
+    for (auto func : llvm::to_vector(getOperation().getOps<func::FuncOp>()))
+      if (failed(Partitioner(func, Mesh(mesh)).run()))
+        return signalPassFailure();
+  }
+};
+} // namespace
+
+static IntegerAttr getStage(Operation *op) {
+  auto stage = op->getAttrOfType<IntegerAttr>(kStage);
+  return stage ? stage : IntegerAttr::get(IntegerType::get(op->getContext(), 64), 0);
+}
+
+func::FuncOp Partitioner::createLocalFunction() {
+  SmallVector<Type> inputs, results;
+  for (BlockArgument argument : func.getArguments())
+    inputs.push_back(getLocalType(cast<RankedTensorType>(argument.getType()), Layout(getSharding(argument)), mesh));
+  for (unsigned i = 0; i < func.getNumResults(); ++i)
+    results.push_back(getLocalType(cast<RankedTensorType>(func.getResultTypes()[i]),
+                                   Layout(func.getResultAttrOfType<ShardingAttr>(i, kSharding)), mesh));
+  builder.setInsertionPoint(func);
+  auto local = func::FuncOp::create(builder, func.getLoc(), func.getSymName(), builder.getFunctionType(inputs, results));
+  local->setDiscardableAttrs(func->getDiscardableAttrDictionary());
+  local.setArgAttrsAttr(func.getArgAttrsAttr());
+  local.setResAttrsAttr(func.getResAttrsAttr());
+  block = local.addEntryBlock();
+  for (auto [global, argument] : llvm::zip_equal(func.getArguments(), block->getArguments()))
+    versions[global].push_back({Layout(getSharding(global)), argument});
+  return local;
+}
+
+void Partitioner::annotate(Operation *mark, IntegerAttr stage) {
+  auto begin = mark ? std::next(Block::iterator(mark)) : block->begin();
+  for (Operation &op : llvm::make_range(begin, block->end()))
+    op.setAttr(kStage, stage);
+}
+
+FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operation *user, Twine why) {
+  SmallVector<Version, 2> &available = versions[global];
+  // The cheapest version to start from; one that is right costs nothing.
+  const Version *source = nullptr;
+  SmallVector<ReshardStep> steps;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Version &version : available) {
+    FailureOr<SmallVector<ReshardStep>> plan = planReshard(version.layout, layout, mesh);
+    if (failed(plan))
+      continue;
+    double bytes = getReshardBytes(*plan, cast<RankedTensorType>(version.local.getType()), mesh);
+    if (bytes < least) {
+      least = bytes;
+      source = &version;
+      steps = std::move(*plan);
+    }
+  }
+  if (!source)
+    return user->emitOpError("cannot reshard ") << why << " from " << available.front().layout.getAttr(mesh) << " to "
+                                                << layout.getAttr(mesh);
+  if (steps.empty())
+    return source->local;
+  Operation *mark = block->empty() ? nullptr : &block->back();
+  // A reshard belongs to the producer's stage: its group is one stage's devices.
+  Operation *producer = global.getDefiningOp();
+  Location loc = producer ? producer->getLoc() : user->getLoc();
+  Value local = emitReshard(builder, loc, source->local, steps, source->layout.reduction, mesh);
+  annotate(mark, producer ? getStage(producer) : getStage(user));
+  std::string because = ("'" + loom::getNodeName(user->getLoc()) + "' needs " + why + " as ").str();
+  llvm::raw_string_ostream(because) << layout.getAttr(mesh);
+  for (Operation &op : llvm::make_range(mark ? std::next(Block::iterator(mark)) : block->begin(), block->end()))
+    op.setAttr(kBecause, builder.getStringAttr(because));
+  setSharding(local, layout.getAttr(mesh), getOrigin(global));
+  available.push_back({layout, local});
+  return local;
+}
+
+/// Axes over which all operands are partial sums that may stay so through a linear operation: only
+/// when it makes nothing bigger, since what is reduced later is then no more than what came in.
+AxisList Partitioner::getPassedUnreduced(Operation *op, ArrayRef<AxisList> axes, ArrayRef<Layout> required) {
+  if (!cast<ShardingRuleInterface>(op).isLinear() || op->getNumOperands() == 0 || op->getNumResults() != 1)
+    return {};
+  const Layout &first = versions[op->getOperand(0)].front().layout;
+  if (first.unreduced.empty() || first.reduction != ReductionKind::Sum || versions[op->getOperand(0)].size() != 1)
+    return {};
+  int64_t incoming = 0;
+  for (auto [operand, need] : llvm::zip_first(op->getOperands(), required)) {
+    const auto &available = versions[operand];
+    if (available.size() != 1 || available.front().layout.unreduced != first.unreduced ||
+        available.front().layout.reduction != first.reduction || available.front().layout.dims != need.dims)
+      return {};
+    incoming += loom::getByteSize(available.front().local.getType());
+  }
+  for (const AxisList &list : axes)
+    for (StringAttr axis : list)
+      if (llvm::is_contained(first.unreduced, axis))
+        return {};
+  auto result = getLocalType(cast<RankedTensorType>(op->getResult(0).getType()), required.back(), mesh);
+  return loom::getByteSize(result) <= incoming ? first.unreduced : AxisList{};
+}
+
+LogicalResult Partitioner::partition(Operation *op) {
+  auto ruled = dyn_cast<ShardingRuleInterface>(op);
+  if (!ruled)
+    return op->emitOpError("has no sharding rule and cannot be partitioned");
+  ShardingRule rule = ruled.getShardingRule();
+  SmallVector<Layout> declared;
+  for (Value value : llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
+                                               llvm::to_vector_of<Value>(op->getResults())))
+    declared.push_back(Layout(getSharding(value)));
+  SmallVector<AxisList> axes = mergeFactors(rule, declared, getTensorTypes(op), mesh);
+  SmallVector<Layout> required;
+  for (size_t i = 0; i < declared.size(); ++i)
+    required.push_back(project(rule, i, axes, mesh));
+
+  AxisList passed = getPassedUnreduced(op, axes, required);
+  SmallVector<Value> operands;
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    Layout need = required[i];
+    need.unreduced = passed;
+    FailureOr<Value> local = request(operand, need, op, "operand " + Twine(i));
+    if (failed(local))
+      return failure();
+    operands.push_back(*local);
+  }
+
+  AxisList unreduced = passed;
+  for (auto [kind, list] : llvm::zip_equal(rule.kinds, axes))
+    if (kind == FactorKind::Reduction)
+      unreduced.append(list);
+  SmallVector<Type> types;
+  SmallVector<Layout> produced;
+  for (auto [i, result] : llvm::enumerate(op->getResults())) {
+    Layout layout = required[op->getNumOperands() + i];
+    layout.unreduced = unreduced;
+    layout.reduction = passed.empty() ? rule.reduction : ReductionKind::Sum;
+    types.push_back(getLocalType(cast<RankedTensorType>(result.getType()), layout, mesh));
+    produced.push_back(layout);
+  }
+  Operation *mark = block->empty() ? nullptr : &block->back();
+  SmallVector<Value> locals = ruled.partition(builder, operands, types, axes);
+  annotate(mark, getStage(op));
+  for (auto [result, local, layout] : llvm::zip_equal(op->getResults(), locals, produced)) {
+    setSharding(local, layout.getAttr(mesh), getOrigin(result));
+    if (auto weight = local.getDefiningOp<loom::GetWeightOp>())
+      weight.setShardingAttr(layout.getAttr(mesh));
+    versions[result].push_back({layout, local});
+  }
+  return success();
+}
+
+LogicalResult Partitioner::partitionReturn(func::ReturnOp op) {
+  SmallVector<Value> locals;
+  for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
+    FailureOr<Value> local =
+        request(operand, Layout(func.getResultAttrOfType<ShardingAttr>(i, kSharding)), op, "result " + Twine(i));
+    if (failed(local))
+      return failure();
+    locals.push_back(*local);
+  }
+  auto terminator = func::ReturnOp::create(builder, op.getLoc(), locals);
+  terminator->setAttr(kStage, getStage(op));
+  return success();
+}
+
+LogicalResult Partitioner::run() {
+  func::FuncOp local = createLocalFunction();
+  builder.setInsertionPointToEnd(block);
+  for (Operation &op : func.front().without_terminator())
+    if (failed(partition(&op)))
+      return failure();
+  if (failed(partitionReturn(cast<func::ReturnOp>(func.front().getTerminator()))))
+    return failure();
+  func.erase();
+  (void)local;
+  return success();
+}

@@ -1,0 +1,37 @@
+//===- Resharder.h - from one sharding to another ---------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_PARTITION_RESHARDER_H
+#define GRIDLOOM_PASSES_PARTITION_RESHARDER_H
+
+#include "dialects/dist/Sharding.h"
+
+namespace gridloom {
+
+/// One step of a reshard, on local values.
+struct ReshardStep {
+  enum Kind { Slice, ReduceScatter, AllReduce, AllToAll, AllGather } kind;
+  dist::AxisList axes;
+  int64_t dim = 0;       ///< sliced, scattered or gathered; the concatenated one of an all_to_all
+  int64_t splitDim = 0;  ///< of an all_to_all
+};
+
+/// Steps that turn `from` into `to`. Free slices come first, then partial values are reduced (a
+/// reduction followed by a slice is a reduce_scatter), then axes move between dimensions
+/// (all_to_all), and what remains wrong is gathered, minor axes first. Fails when `to` asks for
+/// partial values `from` has not, or a step would communicate over the micro-batch axis.
+mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(dist::Layout from, const dist::Layout &to,
+                                                            const dist::Mesh &mesh);
+
+/// Bytes a device sends for the steps, starting from a local value of `type`: ring algorithms.
+double getReshardBytes(llvm::ArrayRef<ReshardStep> steps, mlir::RankedTensorType local, const dist::Mesh &mesh);
+
+/// Emits the steps on the local `value`; returns the result.
+mlir::Value emitReshard(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value,
+                        llvm::ArrayRef<ReshardStep> steps, dist::ReductionKind reduction, const dist::Mesh &mesh);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_PARTITION_RESHARDER_H

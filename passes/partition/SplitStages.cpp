@@ -1,0 +1,152 @@
+//===- SplitStages.cpp - a function for each pipeline stage -----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/partition/Partition.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+namespace gridloom {
+#define GEN_PASS_DEF_SPLITSTAGES
+#include "passes/partition/Passes.h.inc"
+} // namespace gridloom
+
+static int64_t getStage(Operation *op) { return op->getAttrOfType<IntegerAttr>(kStage).getInt(); }
+
+namespace {
+/// A value one stage makes and another reads.
+struct Transfer {
+  Value value;
+  int64_t from, to, channel;
+};
+
+/// Splits one function.
+class Splitter {
+public:
+  Splitter(func::FuncOp func, int64_t stages, int64_t microbatches)
+      : func(func), stages(stages), microbatches(microbatches), builder(func.getContext()) {}
+  LogicalResult run();
+
+private:
+  void findTransfers();
+  void buildStage(int64_t stage);
+  int64_t getResultStage(Value value) {
+    return value.getDefiningOp() ? getStage(value.getDefiningOp()) : stages - 1;
+  }
+
+  func::FuncOp func;
+  int64_t stages, microbatches;
+  OpBuilder builder;
+  SmallVector<Transfer> transfers;
+};
+
+struct SplitStagesPass : public gridloom::impl::SplitStagesBase<SplitStagesPass> {
+  using SplitStagesBase::SplitStagesBase;
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    MeshOp mesh = getMesh(module);
+    auto axis = module->getAttrOfType<StringAttr>(kStageAxis);
+    int64_t stages = axis && mesh ? mesh.getAxisSize(axis.getValue()) : 1;
+    int64_t microbatches = mesh ? mesh.getAxisSize(MeshOp::kMicroAxis) : 1;
+    for (auto func : llvm::to_vector(module.getOps<func::FuncOp>()))
+      if (failed(Splitter(func, stages, microbatches).run()))
+        return signalPassFailure();
+  }
+};
+} // namespace
+
+void Splitter::findTransfers() {
+  for (Operation &op : func.front().without_terminator())
+    for (Value result : op.getResults()) {
+      SmallVector<int64_t> readers;
+      for (Operation *user : result.getUsers())
+        if (!isa<func::ReturnOp>(user) && getStage(user) != getStage(&op) &&
+            !llvm::is_contained(readers, getStage(user)))
+          readers.push_back(getStage(user));
+      llvm::sort(readers);
+      for (int64_t reader : readers)
+        transfers.push_back({result, getStage(&op), reader, static_cast<int64_t>(transfers.size())});
+    }
+}
+
+void Splitter::buildStage(int64_t stage) {
+  // The inputs this stage reads, the outputs it makes.
+  SmallVector<unsigned> inputs, outputs;
+  Operation *terminator = func.front().getTerminator();
+  for (BlockArgument argument : func.getArguments()) {
+    bool read = llvm::any_of(argument.getUsers(), [&](Operation *user) {
+      return user == terminator ? stage == stages - 1 : getStage(user) == stage;
+    });
+    if (read)
+      inputs.push_back(argument.getArgNumber());
+  }
+  for (auto [i, value] : llvm::enumerate(terminator->getOperands()))
+    if (getResultStage(value) == stage)
+      outputs.push_back(i);
+
+  SmallVector<Type> inputTypes, outputTypes;
+  SmallVector<DictionaryAttr> inputAttrs, outputAttrs;
+  for (unsigned i : inputs) {
+    inputTypes.push_back(func.getArgumentTypes()[i]);
+    inputAttrs.push_back(func.getArgAttrDict(i));
+  }
+  for (unsigned i : outputs) {
+    outputTypes.push_back(func.getResultTypes()[i]);
+    outputAttrs.push_back(func.getResultAttrDict(i));
+  }
+  builder.setInsertionPoint(func);
+  auto local = func::FuncOp::create(builder, func.getLoc(), (func.getSymName() + "_stage" + Twine(stage)).str(),
+                                    builder.getFunctionType(inputTypes, outputTypes));
+  local->setDiscardableAttrs(func->getDiscardableAttrDictionary());
+  local.setAllArgAttrs(inputAttrs);
+  local.setAllResultAttrs(outputAttrs);
+  local->setAttr(kStage, builder.getI64IntegerAttr(stage));
+  local->setAttr(kMicrobatches, builder.getI64IntegerAttr(microbatches));
+
+  IRMapping mapping;
+  builder.setInsertionPointToEnd(local.addEntryBlock());
+  for (auto [i, argument] : llvm::zip_equal(inputs, local.getArguments()))
+    mapping.map(func.getArgument(i), argument);
+  // All receives first, in channel order: the schedule lets each be waited for when it is needed.
+  for (const Transfer &transfer : transfers)
+    if (transfer.to == stage) {
+      auto recv = RecvOp::create(builder, transfer.value.getLoc(), transfer.value.getType(),
+                                 builder.getI64IntegerAttr(transfer.from), builder.getI64IntegerAttr(transfer.channel));
+      if (Operation *producer = transfer.value.getDefiningOp())
+        for (StringRef name : {kShardings, kOrigins})
+          if (Attribute attr = producer->getAttr(name))
+            recv->setAttr(name, attr);
+      mapping.map(transfer.value, recv.getOutput());
+    }
+  for (Operation &op : func.front().without_terminator()) {
+    if (getStage(&op) != stage)
+      continue;
+    builder.clone(op, mapping)->removeAttr(kStage);
+    for (const Transfer &transfer : transfers)
+      if (transfer.from == stage && transfer.value.getDefiningOp() == &op)
+        SendOp::create(builder, op.getLoc(), mapping.lookup(transfer.value), builder.getI64IntegerAttr(transfer.to),
+                       builder.getI64IntegerAttr(transfer.channel));
+  }
+  SmallVector<Value> results;
+  for (unsigned i : outputs)
+    results.push_back(mapping.lookup(terminator->getOperand(i)));
+  func::ReturnOp::create(builder, terminator->getLoc(), results);
+}
+
+LogicalResult Splitter::run() {
+  for (Operation &op : func.front().without_terminator())
+    if (!op.hasAttr(kStage))
+      return op.emitOpError("has no stage");
+  findTransfers();
+  for (int64_t stage = 0; stage < stages; ++stage)
+    buildStage(stage);
+  func.erase();
+  return success();
+}

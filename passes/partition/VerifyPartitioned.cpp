@@ -1,0 +1,100 @@
+//===- VerifyPartitioned.cpp - what the partition phase guarantees ----------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/dist/Sharding.h"
+#include "passes/partition/Partition.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+namespace gridloom {
+#define GEN_PASS_DEF_VERIFYPARTITIONED
+#include "passes/partition/Passes.h.inc"
+} // namespace gridloom
+
+namespace {
+/// Both ends of a transfer, keyed by entry function and channel.
+struct Ends {
+  SendOp send;
+  RecvOp recv;
+};
+
+struct VerifyPartitionedPass : public gridloom::impl::VerifyPartitionedBase<VerifyPartitionedPass> {
+  using VerifyPartitionedBase::VerifyPartitionedBase;
+
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (failed(verifyFunction(func)))
+        return signalPassFailure();
+    if (failed(verifyTransfers()))
+      return signalPassFailure();
+  }
+
+private:
+  LogicalResult verifyFunction(func::FuncOp func);
+  LogicalResult verifyTransfers();
+};
+} // namespace
+
+static int64_t getFunctionStage(Operation *op) {
+  return op->getParentOfType<func::FuncOp>()->getAttrOfType<IntegerAttr>(kStage).getInt();
+}
+
+LogicalResult VerifyPartitionedPass::verifyFunction(func::FuncOp func) {
+  if (!func->hasAttr(kStage) || !func->hasAttr(kMicrobatches)) // P-G1
+    return func.emitOpError("is not a stage: it lacks ") << kStage << " or " << kMicrobatches;
+  for (unsigned i = 0; i < func.getNumArguments(); ++i) // P-G3
+    if (!func.getArgAttr(i, loom::kName) || !func.getArgAttrOfType<ShardingAttr>(i, kSharding))
+      return func.emitOpError("argument ") << i << " lacks a name or a sharding";
+  for (unsigned i = 0; i < func.getNumResults(); ++i)
+    if (!func.getResultAttr(i, loom::kName) || !func.getResultAttrOfType<ShardingAttr>(i, kSharding))
+      return func.emitOpError("result ") << i << " lacks a name or a sharding";
+  WalkResult walk = func.walk([](Operation *op) -> WalkResult {
+    if (isa<ReshardOp>(op)) // P-G1
+      return op->emitOpError("is left after partitioning");
+    if (auto weight = dyn_cast<loom::GetWeightOp>(op); weight && !weight.getSharding()) // P-G3
+      return op->emitOpError("has no sharding");
+    return WalkResult::advance();
+  });
+  return failure(walk.wasInterrupted());
+}
+
+LogicalResult VerifyPartitionedPass::verifyTransfers() { // P-G2
+  llvm::MapVector<std::pair<StringRef, int64_t>, Ends> channels;
+  auto keyOf = [](Operation *op, uint64_t channel) {
+    auto func = op->getParentOfType<func::FuncOp>();
+    return std::make_pair(func.getSymName().rsplit("_stage").first, static_cast<int64_t>(channel));
+  };
+  WalkResult walk = getOperation().walk([&](Operation *op) -> WalkResult {
+    if (auto send = dyn_cast<SendOp>(op)) {
+      if (std::exchange(channels[keyOf(op, send.getChannel())].send, send))
+        return op->emitOpError("is a second send on channel ") << send.getChannel();
+    } else if (auto recv = dyn_cast<RecvOp>(op)) {
+      if (std::exchange(channels[keyOf(op, recv.getChannel())].recv, recv))
+        return op->emitOpError("is a second receive on channel ") << recv.getChannel();
+    }
+    return WalkResult::advance();
+  });
+  if (walk.wasInterrupted())
+    return failure();
+  for (auto &[key, ends] : channels) {
+    auto [send, recv] = ends;
+    if (!send)
+      return recv.emitOpError("has no send on channel ") << key.second;
+    if (!recv)
+      return send.emitOpError("has no receive on channel ") << key.second;
+    if (send.getInput().getType() != recv.getOutput().getType())
+      return recv.emitOpError("receives ") << recv.getOutput().getType() << ", the send has "
+                                           << send.getInput().getType();
+    if (static_cast<int64_t>(send.getStage()) != getFunctionStage(recv) ||
+        static_cast<int64_t>(recv.getStage()) != getFunctionStage(send))
+      return recv.emitOpError("and its send do not name each other's stages");
+  }
+  return success();
+}
+

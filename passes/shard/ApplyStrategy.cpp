@@ -1,0 +1,208 @@
+//===- ApplyStrategy.cpp - seeds of data and tensor parallelism -------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/shard/Propagation.h"
+#include "passes/shard/Shard.h"
+
+#include "llvm/ADT/StringSet.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+namespace gridloom {
+#define GEN_PASS_DEF_APPLYSTRATEGY
+#include "passes/shard/Passes.h.inc"
+} // namespace gridloom
+
+/// Embedding tables below this size are not worth a reduction.
+static constexpr int64_t kLeastTableBytes = 1 << 20;
+
+namespace {
+struct ApplyStrategyPass : public gridloom::impl::ApplyStrategyBase<ApplyStrategyPass> {
+  using ApplyStrategyBase::ApplyStrategyBase;
+
+  void runOnOperation() override;
+
+private:
+  SmallVector<StringAttr> toAttrs(ArrayRef<std::string> names) {
+    return llvm::map_to_vector(names, [&](const std::string &name) { return StringAttr::get(&getContext(), name); });
+  }
+  LogicalResult checkAxes(const Mesh &mesh);
+  void seedBatch(Propagation &state, func::FuncOp func, StringAttr axis, StringRef origin);
+  void seedColumns(Propagation &state, func::FuncOp func, StringAttr axis);
+  void seedTables(Propagation &state, func::FuncOp func, StringAttr axis);
+  void seedSequence(Propagation &state, func::FuncOp func, StringAttr axis);
+  int64_t chooseMicrobatches(const Mesh &mesh);
+  void addMicroAxis(MeshOp meshOp, int64_t count);
+};
+} // namespace
+
+LogicalResult ApplyStrategyPass::checkAxes(const Mesh &mesh) {
+  llvm::StringSet<> seen;
+  for (ArrayRef<std::string> list : {ArrayRef<std::string>(dp), ArrayRef<std::string>(tp)})
+    for (const std::string &axis : list) {
+      if (llvm::none_of(mesh.getAxes(), [&](const Mesh::Axis &known) { return known.name == axis; }))
+        return getOperation().emitError("the strategy uses axis '") << axis << "', which the mesh has not";
+      if (!seen.insert(axis).second)
+        return getOperation().emitError("the strategy uses axis '") << axis << "' twice";
+    }
+  return success();
+}
+
+void ApplyStrategyPass::seedBatch(Propagation &state, func::FuncOp func, StringAttr axis, StringRef origin) {
+  for (BlockArgument argument : func.getArguments()) {
+    auto type = cast<RankedTensorType>(argument.getType());
+    if (type.getRank() == 0)
+      continue;
+    if (!state.addAxis(argument, 0, axis, origin) && !state.lookup(argument).layout.usesAxis(axis) &&
+        state.getMesh().getSize(axis) > 1)
+      mlir::emitRemark(func.getLoc()) << "input " << func.getArgAttr(argument.getArgNumber(), loom::kName)
+                                      << " is not split over " << axis << ": its leading dimension of "
+                                      << type.getDimSize(0) << " does not divide by the axis' "
+                                      << state.getMesh().getSize(axis);
+  }
+  state.run();
+}
+
+/// The dimension of the rhs that becomes the last of the output, when a weight is multiplied from
+/// the right; -1 otherwise.
+static int64_t getColumnDim(loom::DotGeneralOp dot) {
+  SmallVector<int64_t> free = dot.getRhsFreeDims();
+  return free.size() == 1 && dot.getRhs().getDefiningOp<loom::GetWeightOp>() ? free[0] : -1;
+}
+
+void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, StringAttr axis) {
+  int64_t reshards = state.countReshards();
+  func.walk([&](loom::DotGeneralOp dot) {
+    int64_t column = getColumnDim(dot);
+    if (column < 0 || state.lookup(dot.getRhs()).layout.usesAxis(axis) ||
+        state.lookup(dot.getLhs()).layout.usesAxis(axis))
+      return;
+    // Try it: the seed stays only if no value has to be gathered for it, that is, if a later
+    // contraction takes the split dimension by row.
+    Propagation trial = state;
+    if (!trial.addAxis(dot.getRhs(), column, axis, "strategy tp: column of " + loom::getNodeName(dot.getLoc())))
+      return;
+    trial.run();
+    int64_t after = trial.countReshards();
+    bool returned = llvm::any_of(func.front().getTerminator()->getOperands(), [&](Value value) {
+      return trial.lookup(value).layout.usesAxis(axis) && !state.lookup(value).layout.usesAxis(axis);
+    });
+    if (after > reshards || returned)
+      return;
+    state = std::move(trial);
+    reshards = after;
+  });
+}
+
+void ApplyStrategyPass::seedTables(Propagation &state, func::FuncOp func, StringAttr axis) {
+  func.walk([&](loom::GatherOp gather) {
+    auto table = gather.getInput().getDefiningOp<loom::GetWeightOp>();
+    if (!table || gather.getDim() != 0 || loom::getByteSize(table.getType()) < kLeastTableBytes)
+      return;
+    if (!state.addAxis(table, 0, axis, "strategy tp: rows of a table"))
+      mlir::emitRemark(gather.getLoc())
+          << "table '" << table.getName() << "' is not split over " << axis << ": its "
+          << cast<RankedTensorType>(table.getType()).getDimSize(0) << " rows do not divide by "
+          << state.getMesh().getSize(axis);
+  });
+  state.run();
+}
+
+/// Splits dimension 1 of what layer norms make (Korthikanti et al. 2022, section 4.2.2).
+void ApplyStrategyPass::seedSequence(Propagation &state, func::FuncOp func, StringAttr axis) {
+  func.walk([&](loom::LayerNormOp norm) {
+    if (cast<RankedTensorType>(norm.getType()).getRank() == 3)
+      state.addAxis(norm.getOutput(), 1, axis, "strategy tp: sequence between contractions");
+  });
+  state.run();
+}
+
+int64_t ApplyStrategyPass::chooseMicrobatches(const Mesh &mesh) {
+  // The largest divisor of every specialisation's local batch that is at most the option.
+  int64_t parts = mesh.getSize(toAttrs(dp)), best = 1;
+  for (int64_t count = 1; count <= microbatches; ++count) {
+    bool fits = true;
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      for (Type type : func.getArgumentTypes()) {
+        auto tensor = cast<RankedTensorType>(type);
+        fits &= tensor.getRank() > 0 && tensor.getDimSize(0) % (parts * count) == 0;
+      }
+    best = fits ? count : best;
+  }
+  return best;
+}
+
+void ApplyStrategyPass::addMicroAxis(MeshOp meshOp, int64_t count) {
+  SmallVector<Attribute> axes(meshOp.getAxes().getValue());
+  llvm::erase_if(axes, [](Attribute axis) { return cast<AxisAttr>(axis).getName() == MeshOp::kMicroAxis; });
+  if (count > 1)
+    axes.push_back(AxisAttr::get(&getContext(), MeshOp::kMicroAxis, count));
+  meshOp.setAxesAttr(ArrayAttr::get(&getContext(), axes));
+}
+
+/// The operation that needs the whole batch, or null when the program can run on a piece of it.
+static Operation *findMicrobatchObstacle(const Propagation &state, func::FuncOp func, StringAttr micro) {
+  for (Operation *op : state.getOperations()) {
+    auto constant = dyn_cast<loom::ConstantOp>(op);
+    bool positional = isa<loom::IotaOp, loom::GetWeightOp>(op) || (constant && !constant.getValue().isSplat());
+    SmallVector<Layout> required = state.getRequired(op);
+    for (auto [index, value] : llvm::enumerate(llvm::concat<const Value>(
+             llvm::to_vector_of<Value>(op->getOperands()), llvm::to_vector_of<Value>(op->getResults())))) {
+      bool has = state.lookup(value).layout.usesAxis(micro);
+      if (has != required[index].usesAxis(micro) || (has && positional))
+        return op;
+    }
+  }
+  for (Value value : func.front().getTerminator()->getOperands()) {
+    const Layout &layout = state.lookup(value).layout;
+    if (layout.dims.empty() || layout.dims[0].axes.empty() || layout.dims[0].axes.back() != micro)
+      return value.getDefiningOp() ? value.getDefiningOp() : func.getOperation();
+  }
+  return nullptr;
+}
+
+void ApplyStrategyPass::runOnOperation() {
+  MeshOp meshOp = getMesh(getOperation());
+  if (!meshOp)
+    return;
+  if (failed(checkAxes(Mesh(meshOp))))
+    return signalPassFailure();
+  int64_t count = microbatches > 1 ? chooseMicrobatches(Mesh(meshOp)) : 1;
+  auto micro = StringAttr::get(&getContext(), MeshOp::kMicroAxis);
+  while (true) {
+    addMicroAxis(meshOp, count);
+    Mesh mesh(meshOp);
+    SmallVector<Propagation> states;
+    Operation *obstacle = nullptr;
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      Propagation state(func, mesh);
+      state.run();
+      for (StringAttr axis : toAttrs(dp))
+        seedBatch(state, func, axis, "strategy dp: batch");
+      if (count > 1)
+        seedBatch(state, func, micro, "micro-batches");
+      for (StringAttr axis : toAttrs(tp)) {
+        seedColumns(state, func, axis);
+        if (vocab)
+          seedTables(state, func, axis);
+        if (sequence)
+          seedSequence(state, func, axis);
+      }
+      if (count > 1 && !obstacle)
+        obstacle = findMicrobatchObstacle(state, func, micro);
+      states.push_back(std::move(state));
+    }
+    if (!obstacle) {
+      for (const Propagation &state : states)
+        state.commit(/*close=*/false);
+      return;
+    }
+    obstacle->emitRemark("the batch is not cut into micro-batches: '")
+        << loom::getNodeName(obstacle->getLoc()) << "' needs all of it";
+    count = 1;
+  }
+}

@@ -1,0 +1,93 @@
+//===- Passes.td - the shard phase --------------------------*- tablegen -*-===//
+#ifndef GRIDLOOM_PASSES_SHARD
+#define GRIDLOOM_PASSES_SHARD
+
+include "mlir/Pass/PassBase.td"
+
+def InsertMesh : Pass<"dist-insert-mesh", "::mlir::ModuleOp"> {
+  let summary = "Declares the mesh the program is to be split over";
+  let description = [{
+    `axes="data=2,model=2"` becomes
+
+    ```mlir
+    dist.mesh @mesh <["data" = 2, "model" = 2]>
+    ```
+  }];
+  let options = [Option<"axes", "axes", "std::string", "", "name=size, separated by commas">];
+  let dependentDialects = ["::gridloom::dist::DistDialect"];
+}
+
+def ApplyAnnotations : Pass<"dist-apply-annotations", "::mlir::ModuleOp"> {
+  let summary = "Puts the shardings a user asked for on the values they name";
+  let description = [{
+    `shard="w=[{},{model} ]"` closes the sharding of the weight, input, output or node `w`:
+
+    ```mlir
+    %w = loom.get_weight @w {dist.shardings = [#dist.sharding<@mesh, [{}, {"model"} ]>], ...}
+    ```
+
+    A name that is nowhere in the program, an axis the mesh has not and an axis named twice are errors.
+  }];
+  let options = [ListOption<"shard", "shard", "std::string", "NAME=[{axis,...},...]">];
+}
+
+def ApplyStrategy : Pass<"dist-apply-strategy", "::mlir::ModuleOp"> {
+  let summary = "Seeds the shardings of data and tensor parallelism";
+  let description = [{
+    `dp` splits the leading dimension of every input over its axes. `tp` splits weights of
+    contractions by column where a later contraction can take the split dimension by row, so that the
+    pair needs one reduction (Megatron-LM, Shoeybi et al. 2019, section 3); `vocab` splits the rows of
+    embedding tables. What follows from the seeds is left to propagation.
+
+    ```mlir
+    %w1 = loom.get_weight @w1 {dist.shardings = [#dist.sharding<@mesh, [{?}, {"model", ?} ]>],
+                               dist.origins = ["strategy tp: column"]} : tensor<16x64xf32>
+    ```
+
+    With `microbatches` above one the leading dimension is also cut over the axis `micro`, in time.
+  }];
+  let options = [
+    ListOption<"dp", "dp", "std::string", "axes for data parallelism">,
+    ListOption<"tp", "tp", "std::string", "axes for tensor parallelism">,
+    Option<"vocab", "vocab", "bool", "true", "split embedding tables with tp">,
+    Option<"sequence", "sequence", "bool", "false", "with tp, split the sequence where weights are not">,
+    Option<"microbatches", "microbatches", "int64_t", "1", "most micro-batches">
+  ];
+}
+
+def Propagate : Pass<"dist-propagate", "::mlir::ModuleOp"> {
+  let summary = "Completes shardings: every value gets one, with its origin";
+  let description = [{
+    Walks the program to a fixpoint with the operations' sharding rules, forwards and backwards.
+
+    ```mlir
+    // w1 is [{}, {"model"} ]; afterwards
+    %h = loom.dot_general %x, %w1 ... {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {"model"} ]>],
+                                       dist.origins = ["w1: strategy tp: column"]}
+    ```
+  }];
+}
+
+def AssignStages : Pass<"dist-assign-stages", "::mlir::ModuleOp"> {
+  let summary = "Cuts the program into pipeline stages";
+  let description = [{
+    Chooses cuts of the operation order that make the slowest stage fastest, transfers included, by
+    dynamic programming over all positions; sets `dist.stage` on every operation. Constants and
+    weights go to the stages that read them.
+  }];
+  let options = [Option<"axis", "axis", "std::string", "\"pipe\"", "mesh axis whose coordinate is the stage">];
+}
+
+def VerifySharded : Pass<"dist-verify-sharded", "::mlir::ModuleOp"> {
+  let summary = "Checks that every value has a sharding with an origin, and every operation a stage";
+  let description = [{
+    **Guarantees:**
+    - S-G1: every value has a closed sharding over the module's mesh, of the value's rank, that uses
+      no axis twice, leaves nothing unreduced and divides the dimensions.
+    - S-G2: every sharding has an origin.
+    - S-G3: every operation has a stage, and no value flows to an earlier one.
+    - S-G4: the axis `micro` splits leading dimensions of inputs and outputs, all or none.
+  }];
+}
+
+#endif

@@ -1,0 +1,138 @@
+//===- Propagation.cpp - shardings spread over a function -----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/shard/Propagation.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+Propagation::Propagation(func::FuncOp func, const Mesh &mesh) : func(func), mesh(mesh) {
+  auto enter = [&](Value value) {
+    auto type = cast<RankedTensorType>(value.getType());
+    ShardingAttr sharding = getSharding(value);
+    entries[value] = {sharding ? Layout(sharding) : Layout::replicated(type.getRank(), /*open=*/true),
+                      getOrigin(value).str()};
+  };
+  for (BlockArgument argument : func.getArguments())
+    enter(argument);
+  func.walk([&](ShardingRuleInterface op) {
+    operations.push_back(op);
+    for (Value result : op->getResults())
+      enter(result);
+  });
+}
+
+bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef origin) {
+  Entry &entry = entries[value];
+  Layout::Dim &target = entry.layout.dims[dim];
+  int64_t size = cast<RankedTensorType>(value.getType()).getDimSize(dim);
+  if (!target.open || entry.layout.usesAxis(axis) ||
+      size % (mesh.getSize(target.axes) * mesh.getSize(axis) * target.granule))
+    return false;
+  target.axes.push_back(axis);
+  if (entry.origin.empty())
+    entry.origin = origin;
+  return true;
+}
+
+bool Propagation::visit(Operation *op) {
+  ShardingRule rule = cast<ShardingRuleInterface>(op).getShardingRule();
+  SmallVector<Value> values(op->getOperands());
+  llvm::append_range(values, op->getResults());
+  SmallVector<Layout> layouts;
+  for (Value value : values)
+    layouts.push_back(entries[value].layout);
+  SmallVector<RankedTensorType> types = getTensorTypes(op);
+  SmallVector<AxisList> axes = mergeFactors(rule, layouts, types, mesh);
+
+  // Who brought an axis in: the first tensor that has it.
+  auto originOf = [&](StringAttr axis) -> std::string {
+    for (auto [value, layout] : llvm::zip_equal(values, layouts))
+      if (layout.usesAxis(axis))
+        return entries[value].origin;
+    return "";
+  };
+  bool changed = false;
+  for (auto [index, value] : llvm::enumerate(values)) {
+    Layout target = project(rule, index, axes, mesh);
+    for (auto [dim, wanted] : llvm::enumerate(target.dims)) {
+      ArrayRef<StringAttr> have = entries[value].layout.dims[dim].axes, want = wanted.axes;
+      if (want.size() <= have.size() || want.take_front(have.size()) != have)
+        continue;
+      for (StringAttr axis : want.drop_front(have.size())) {
+        if (!addAxis(value, dim, axis, originOf(axis)))
+          break;
+        changed = true;
+      }
+    }
+  }
+  return changed;
+}
+
+void Propagation::run() {
+  // Every change adds an axis to a value that lacked it, so this ends.
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (Operation *op : operations)
+      changed |= visit(op);
+    for (Operation *op : llvm::reverse(operations))
+      changed |= visit(op);
+  }
+}
+
+SmallVector<Layout> Propagation::getRequired(Operation *op) const {
+  ShardingRule rule = cast<ShardingRuleInterface>(op).getShardingRule();
+  SmallVector<Layout> layouts;
+  for (Value value : op->getOperands())
+    layouts.push_back(lookup(value).layout);
+  for (Value value : op->getResults())
+    layouts.push_back(lookup(value).layout);
+  SmallVector<AxisList> axes = mergeFactors(rule, layouts, getTensorTypes(op), mesh);
+  SmallVector<Layout> required;
+  for (size_t index = 0; index < layouts.size(); ++index)
+    required.push_back(project(rule, index, axes, mesh));
+  return required;
+}
+
+int64_t Propagation::countReshards() const {
+  int64_t count = 0;
+  for (Operation *op : operations) {
+    SmallVector<Layout> required = getRequired(op);
+    for (auto [operand, layout] : llvm::zip_first(op->getOperands(), required)) {
+      const Layout &have = lookup(operand).layout;
+      // Cutting a replicated value is free; anything else moves data.
+      for (auto [from, to] : llvm::zip_equal(have.dims, layout.dims))
+        count += ArrayRef<StringAttr>(to.axes).take_front(from.axes.size()) != ArrayRef<StringAttr>(from.axes);
+    }
+    for (auto [result, layout] : llvm::zip_equal(op->getResults(), ArrayRef(required).take_back(op->getNumResults())))
+      count += lookup(result).layout.dims != layout.dims;
+  }
+  return count;
+}
+
+void Propagation::commit(bool close) const {
+  for (const auto &[value, entry] : entries) {
+    Layout layout = entry.layout;
+    StringRef origin = entry.origin;
+    if (close) {
+      for (Layout::Dim &dim : layout.dims)
+        dim.open = false;
+      if (origin.empty())
+        origin = "replicated: nothing asks for a split";
+    }
+    setSharding(value, layout.getAttr(mesh), origin);
+  }
+  if (!close)
+    return;
+  func::FuncOp target = func;
+  Operation *terminator = target.front().getTerminator();
+  for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
+    if (target.getResultAttrOfType<ShardingAttr>(i, kSharding))
+      continue; // the user's
+    target.setResultAttr(i, kSharding, getSharding(value));
+    target.setResultAttr(i, kOrigin, StringAttr::get(target.getContext(), getOrigin(value)));
+  }
+}

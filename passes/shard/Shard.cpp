@@ -1,0 +1,26 @@
+//===- Shard.cpp - the phase's pipeline -------------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/shard/Shard.h"
+
+#include "mlir/Pass/PassManager.h"
+
+using namespace gridloom;
+
+void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &options) {
+  pm.addPass(createInsertMesh({options.mesh}));
+  // Closed before the strategy looks: what users say is not for a strategy to change.
+  pm.addPass(createApplyAnnotations({{options.shard.begin(), options.shard.end()}}));
+  pm.addPass(createApplyStrategy({{options.dp.begin(), options.dp.end()},
+                                  {options.tp.begin(), options.tp.end()},
+                                  options.vocab,
+                                  options.sequence,
+                                  options.microbatches}));
+  // Stages repeat constants and weights per stage, so this comes before every value gets its
+  // final sharding.
+  pm.addPass(createAssignStages({options.stageAxis}));
+  pm.addPass(createPropagate());
+  pm.addPass(createVerifySharded());
+}

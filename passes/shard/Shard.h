@@ -1,0 +1,39 @@
+//===- Shard.h - the shard phase --------------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SHARD_SHARD_H
+#define GRIDLOOM_PASSES_SHARD_SHARD_H
+
+#include "dialects/loom/Loom.h"
+
+#include "mlir/Pass/Pass.h"
+
+#include <string>
+#include <vector>
+
+namespace gridloom {
+
+#define GEN_PASS_DECL
+#include "passes/shard/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/shard/Passes.h.inc"
+
+/// What the shard phase is told.
+struct ShardOptions {
+  std::string mesh;                ///< "data=2,model=2"; empty for one device
+  std::vector<std::string> shard;  ///< NAME=[{axis},...]
+  std::vector<std::string> dp, tp; ///< axes by use
+  std::string stageAxis = "pipe";
+  bool vocab = true;
+  bool sequence = false;
+  int64_t microbatches = 1;
+};
+
+/// mesh, annotations, strategy, stages, propagation, verification.
+void addShardPasses(mlir::OpPassManager &pm, const ShardOptions &options);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SHARD_SHARD_H
