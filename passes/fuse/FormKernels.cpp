@@ -1,0 +1,37 @@
+//===- FormKernels.cpp - everything else into kernels ---------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/fuse/OutlineKernels.h"
+#include "passes/fuse/Passes.h"
+
+using namespace mlir;
+
+namespace gridloom {
+#define GEN_PASS_DEF_FORMKERNELS
+#include "passes/fuse/Passes.h.inc"
+
+namespace {
+
+struct FormKernels : impl::FormKernelsBase<FormKernels> {
+  void runOnOperation() override {
+    KernelOutliner outliner(getOperation());
+    for (Operation &op : llvm::make_early_inc_range(*getOperation().getBody()))
+      if (isa<func::FuncOp, loom::DerivedOp>(op) && !op.getRegion(0).empty())
+        runOnBlock(op.getRegion(0).front(), outliner);
+  }
+
+  static void runOnBlock(Block &block, KernelOutliner &outliner) {
+    std::vector<FusionGroup> groups = formFusionGroups(block);
+    // Consumers first: a group still sees the operations, not the calls, of generators it repeats.
+    for (const FusionGroup &group : llvm::reverse(groups))
+      outliner.outline(group);
+    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  }
+};
+
+} // namespace
+} // namespace gridloom

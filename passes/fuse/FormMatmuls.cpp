@@ -1,0 +1,357 @@
+//===- FormMatmuls.cpp - contractions to library calls --------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/fuse/Passes.h"
+#include "passes/fuse/StridedView.h"
+
+using namespace mlir;
+
+namespace gridloom {
+#define GEN_PASS_DEF_FORMMATMULS
+#include "passes/fuse/Passes.h.inc"
+
+namespace {
+
+/// One loop of a contraction and its stride in each tensor; 0 where the tensor lacks the dimension.
+struct Loop {
+  int64_t size = 1, lhs = 0, rhs = 0, out = 0;
+};
+
+/// A contraction as batched matrix multiplication.
+struct Gemm {
+  SmallVector<Loop> batch;
+  Loop m, n, k;
+  bool swapped = false; // computes the transposed product: lhs and rhs changed places
+};
+
+/// The dimensions of a contraction by role.
+struct Loops {
+  SmallVector<Loop> batch, m, n, k;
+};
+
+/// Appends a loop, or widens the last one when the two walk memory as one.
+void addLoop(SmallVector<Loop> &loops, Loop loop) {
+  if (loop.size == 1)
+    return;
+  if (!loops.empty()) {
+    Loop &outer = loops.back();
+    if (outer.lhs == loop.lhs * loop.size && outer.rhs == loop.rhs * loop.size &&
+        outer.out == loop.out * loop.size) {
+      loop.size *= outer.size;
+      outer = loop;
+      return;
+    }
+  }
+  loops.push_back(loop);
+}
+
+Loops getLoops(loom::DotGeneralOp dot, ArrayRef<int64_t> lhs, ArrayRef<int64_t> rhs,
+               ArrayRef<int64_t> out) {
+  ArrayRef<int64_t> lhsShape = cast<RankedTensorType>(dot.getLhs().getType()).getShape();
+  ArrayRef<int64_t> rhsShape = cast<RankedTensorType>(dot.getRhs().getType()).getShape();
+  Loops loops;
+  int64_t next = 0; // the result's dimensions: batch, lhs's others, rhs's others
+  for (auto [l, r] : llvm::zip_equal(dot.getLhsBatch(), dot.getRhsBatch()))
+    addLoop(loops.batch, {lhsShape[l], lhs[l], rhs[r], out[next++]});
+  for (int64_t l : dot.getLhsFreeDims())
+    addLoop(loops.m, {lhsShape[l], lhs[l], 0, out[next++]});
+  for (int64_t r : dot.getRhsFreeDims())
+    addLoop(loops.n, {rhsShape[r], 0, rhs[r], out[next++]});
+  for (auto [l, r] : llvm::zip_equal(dot.getLhsContract(), dot.getRhsContract()))
+    addLoop(loops.k, {lhsShape[l], lhs[l], rhs[r], 0});
+  return loops;
+}
+
+/// Makes one of a matrix's two strides 1 where a dimension of one element leaves the choice. False
+/// when the library could not walk the matrix.
+bool fixStrides(int64_t rows, int64_t &rowStride, int64_t columns, int64_t &columnStride) {
+  if (columns == 1)
+    columnStride = rows > 1 && rowStride == 1 ? rows : 1;
+  if (rows == 1)
+    rowStride = columnStride == 1 ? columns : 1;
+  return (columnStride == 1 && rowStride >= columns) || (rowStride == 1 && columnStride >= rows);
+}
+
+/// Checks the three matrices; transposes the product when its rows are not what is contiguous.
+bool finish(Gemm &gemm) {
+  if (!fixStrides(gemm.m.size, gemm.m.lhs, gemm.k.size, gemm.k.lhs) ||
+      !fixStrides(gemm.k.size, gemm.k.rhs, gemm.n.size, gemm.n.rhs) ||
+      !fixStrides(gemm.m.size, gemm.m.out, gemm.n.size, gemm.n.out))
+    return false;
+  if (gemm.n.out == 1)
+    return true;
+  std::swap(gemm.m, gemm.n);
+  for (Loop *loop : {&gemm.m, &gemm.n, &gemm.k})
+    std::swap(loop->lhs, loop->rhs);
+  for (Loop &loop : gemm.batch)
+    std::swap(loop.lhs, loop.rhs);
+  gemm.swapped = true;
+  return true;
+}
+
+/// The largest multiplication per call among the choices of M and N; the other loops are batch.
+std::optional<Gemm> getGemm(const Loops &loops) {
+  if (loops.k.size() > 1)
+    return std::nullopt;
+  auto orUnit = [](SmallVector<Loop> list) {
+    if (list.empty())
+      list.push_back(Loop());
+    return list;
+  };
+  SmallVector<Loop> ms = orUnit(loops.m), ns = orUnit(loops.n);
+  std::optional<Gemm> best;
+  for (auto [i, m] : llvm::enumerate(ms)) {
+    for (auto [j, n] : llvm::enumerate(ns)) {
+      if (best && m.size * n.size <= best->m.size * best->n.size)
+        continue;
+      Gemm gemm{loops.batch, m, n, loops.k.empty() ? Loop() : loops.k.front()};
+      for (auto [other, loop] : llvm::enumerate(ms))
+        if (other != i)
+          gemm.batch.push_back(loop);
+      for (auto [other, loop] : llvm::enumerate(ns))
+        if (other != j)
+          gemm.batch.push_back(loop);
+      if (finish(gemm))
+        best = gemm;
+    }
+  }
+  return best;
+}
+
+plan::MatmulAttr getDescriptor(MLIRContext *context, const Gemm &gemm, double alpha, bool bias) {
+  SmallVector<int64_t> sizes, lhs, rhs, out;
+  for (const Loop &loop : gemm.batch) {
+    sizes.push_back(loop.size);
+    lhs.push_back(loop.lhs);
+    rhs.push_back(loop.rhs);
+    out.push_back(loop.out);
+  }
+  sizes.append({gemm.m.size, gemm.n.size, gemm.k.size});
+  lhs.append({gemm.m.lhs, gemm.k.lhs});
+  rhs.append({gemm.k.rhs, gemm.n.rhs});
+  out.append({gemm.m.out, gemm.n.out});
+  FloatAttr scale = alpha == 1 ? FloatAttr() : FloatAttr::get(Float64Type::get(context), alpha);
+  return plan::MatmulAttr::get(context, sizes, lhs, rhs, out, scale,
+                               bias ? plan::Epilogue::Bias : plan::Epilogue::None);
+}
+
+/// What follows a contraction and can be part of the call: scalar factors, reshapes, a transpose.
+struct Tail {
+  SmallVector<Operation *> path; // from the contraction on
+  double scale = 1;
+
+  Value getResult(loom::DotGeneralOp dot) const {
+    return path.empty() ? Value(dot.getOutput()) : path.back()->getResult(0);
+  }
+  bool movesElements() const {
+    return llvm::any_of(path, [](Operation *op) { return isa<loom::TransposeOp>(op); });
+  }
+};
+
+/// All tails, the longest first; the last is empty. A tail ends in something worth taking along.
+SmallVector<Tail> getTails(loom::DotGeneralOp dot) {
+  SmallVector<Tail> tails(1);
+  Tail tail;
+  for (Value value = dot.getOutput(); value.hasOneUse();) {
+    Operation *user = *value.getUsers().begin();
+    auto scale = matchScale(user);
+    bool scales = scale && scale->first == value && std::isfinite(scale->second);
+    if (!scales && !isa<loom::TransposeOp, loom::ReshapeOp>(user))
+      break;
+    tail.path.push_back(user);
+    tail.scale *= scales ? scale->second : 1;
+    value = user->getResult(0);
+    if (!isa<loom::ReshapeOp>(user))
+      tails.push_back(tail);
+  }
+  std::reverse(tails.begin(), tails.end());
+  return tails;
+}
+
+/// Strides of the contraction's own result inside the tensor at the tail's end.
+std::optional<SmallVector<int64_t>> getTailStrides(loom::DotGeneralOp dot, const Tail &tail) {
+  std::optional<SmallVector<int64_t>> strides = getMemoryStrides(tail.getResult(dot));
+  for (Operation *op : llvm::reverse(tail.path)) {
+    if (auto transpose = dyn_cast<loom::TransposeOp>(op)) {
+      SmallVector<int64_t> inner(strides->size());
+      for (auto [i, dim] : llvm::enumerate(transpose.getPermutation()))
+        inner[dim] = (*strides)[i];
+      strides = inner;
+    } else if (auto reshape = dyn_cast<loom::ReshapeOp>(op)) {
+      auto to = cast<RankedTensorType>(reshape.getInput().getType()).getShape();
+      strides = reshapeStrides(cast<RankedTensorType>(reshape.getType()).getShape(), *strides, to);
+    }
+    if (!strides)
+      return std::nullopt;
+  }
+  return strides;
+}
+
+struct Choice {
+  StridedView lhs, rhs;
+  Tail tail;
+  Gemm gemm;
+};
+
+/// The farthest operands and the longest tail that the library can walk.
+std::optional<Choice> choose(loom::DotGeneralOp dot, ArrayRef<StridedView> lhsViews,
+                             ArrayRef<StridedView> rhsViews) {
+  SmallVector<int64_t> dense = getMemoryStrides(dot.getOutput());
+  std::optional<Choice> choice;
+  for (const StridedView &lhs : lhsViews) {
+    for (const StridedView &rhs : rhsViews) {
+      if (auto gemm = getGemm(getLoops(dot, lhs.strides, rhs.strides, dense)); gemm && !choice)
+        choice = Choice{lhs, rhs, Tail(), *gemm};
+    }
+  }
+  if (!choice)
+    return choice;
+  for (const Tail &tail : getTails(dot)) {
+    std::optional<SmallVector<int64_t>> out = getTailStrides(dot, tail);
+    if (!out)
+      continue;
+    auto gemm = getGemm(getLoops(dot, choice->lhs.strides, choice->rhs.strides, *out));
+    // A transposed result must not cut the product into smaller ones: its reader can walk it
+    // instead.
+    if (!gemm || gemm->m.size * gemm->n.size < choice->gemm.m.size * choice->gemm.n.size)
+      continue;
+    choice->tail = tail;
+    choice->gemm = *gemm;
+    break;
+  }
+  return choice;
+}
+
+/// `value` with the listed dimensions in this order.
+Value transposeTo(OpBuilder &builder, Value value, ArrayRef<int64_t> order) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (llvm::equal(order, llvm::seq<int64_t>(0, type.getRank())))
+    return value;
+  auto shape = llvm::map_to_vector(order, [&](int64_t dim) { return type.getDimSize(dim); });
+  return loom::TransposeOp::create(
+      builder, value.getLoc(), RankedTensorType::get(shape, type.getElementType()), value, order);
+}
+
+/// The same contraction on operands transposed to [batch, M, K] and [batch, K, N].
+loom::DotGeneralOp makeCanonical(loom::DotGeneralOp dot) {
+  OpBuilder builder(dot);
+  SmallVector<int64_t> lhsOrder(dot.getLhsBatch()), rhsOrder(dot.getRhsBatch());
+  llvm::append_range(lhsOrder, dot.getLhsFreeDims());
+  llvm::append_range(lhsOrder, dot.getLhsContract());
+  llvm::append_range(rhsOrder, dot.getRhsContract());
+  llvm::append_range(rhsOrder, dot.getRhsFreeDims());
+  int64_t numBatch = dot.getLhsBatch().size(), numContract = dot.getLhsContract().size();
+  auto batch = llvm::to_vector(llvm::seq<int64_t>(0, numBatch));
+  auto lhsContract =
+      llvm::to_vector(llvm::seq<int64_t>(lhsOrder.size() - numContract, lhsOrder.size()));
+  auto rhsContract = llvm::to_vector(llvm::seq<int64_t>(numBatch, numBatch + numContract));
+  auto canonical = loom::DotGeneralOp::create(
+      builder, dot.getLoc(), dot.getType(), transposeTo(builder, dot.getLhs(), lhsOrder),
+      transposeTo(builder, dot.getRhs(), rhsOrder), batch, batch, lhsContract, rhsContract);
+  dot.getOutput().replaceAllUsesWith(canonical.getOutput());
+  dot.erase();
+  return canonical;
+}
+
+/// True when a kernel will read `value`, be it through reshapes, transposes or scalar factors.
+bool feedsKernel(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    if (isa<loom::ReshapeOp, loom::TransposeOp>(user) || matchScale(user))
+      return feedsKernel(user->getResult(0));
+    return user->getDialect() && isa<loom::LoomDialect>(user->getDialect()) &&
+           !isa<loom::DotGeneralOp, loom::YieldOp>(user);
+  });
+}
+
+/// The addition of a bias per column that the call can do, and the bias.
+std::optional<std::pair<loom::AddOp, Value>> matchBias(loom::DotGeneralOp dot,
+                                                       const Choice &choice) {
+  Value result = choice.tail.getResult(dot);
+  auto type = cast<RankedTensorType>(result.getType());
+  if (!result.hasOneUse() || choice.tail.movesElements() || choice.gemm.swapped ||
+      type.getRank() == 0 || dot.getRhsFreeDims().size() != 1 || type != dot.getType() ||
+      choice.gemm.n.size != type.getShape().back())
+    return std::nullopt;
+  auto add = dyn_cast<loom::AddOp>(*result.getUsers().begin());
+  if (!add || add.getLhs() == add.getRhs() || feedsKernel(add.getOutput()))
+    return std::nullopt;
+  Value other = add.getLhs() == result ? add.getRhs() : add.getLhs();
+  auto broadcast = other.getDefiningOp<loom::BroadcastOp>();
+  if (!broadcast || broadcast.getDims().empty() || broadcast.getDims().back() != type.getRank() - 1)
+    return std::nullopt;
+  auto inputType = cast<RankedTensorType>(broadcast.getInput().getType());
+  if (inputType.getNumElements() != type.getShape().back() ||
+      inputType.getShape().back() != type.getShape().back())
+    return std::nullopt;
+  return std::pair(add, broadcast.getInput());
+}
+
+struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
+  void runOnOperation() override {
+    SmallVector<loom::DotGeneralOp> dots;
+    getOperation().walk([&](loom::DotGeneralOp dot) {
+      if (dot.getLhs().getType().getElementType().isF32() &&
+          dot.getRhs().getType().getElementType().isF32() &&
+          dot.getType().getElementType().isF32() && dot.getType().getNumElements() > 0 &&
+          dot.getLhs().getType().getNumElements() > 0)
+        dots.push_back(dot);
+    });
+    for (loom::DotGeneralOp dot : dots)
+      convert(dot);
+    getOperation().walk([](Operation *op) {
+      if (isa<func::FuncOp, loom::DerivedOp>(op))
+        for (Operation &inner : llvm::make_early_inc_range(llvm::reverse(op->getRegion(0).front())))
+          if (isOpTriviallyDead(&inner))
+            inner.erase();
+    });
+  }
+
+  void convert(loom::DotGeneralOp dot) {
+    std::optional<Choice> choice = choose(dot, traceViews(dot.getLhs()), traceViews(dot.getRhs()));
+    if (!choice) {
+      dot = makeCanonical(dot);
+      auto itself = [](Value value) { return traceViews(value).pop_back_val(); };
+      choice = choose(dot, itself(dot.getLhs()), itself(dot.getRhs()));
+    }
+    if (!choice)
+      return;
+
+    SmallVector<Location> locs{dot.getLoc()};
+    for (ArrayRef<Operation *> path :
+         {ArrayRef(choice->lhs.path), ArrayRef(choice->rhs.path), ArrayRef(choice->tail.path)})
+      for (Operation *op : path)
+        locs.push_back(op->getLoc());
+    SmallVector<Operation *> absorbed{dot};
+    llvm::append_range(absorbed, choice->tail.path);
+    Value bias;
+    if (auto match = matchBias(dot, *choice)) {
+      bias = match->second;
+      locs.push_back(match->first.getLoc());
+      absorbed.push_back(match->first);
+    }
+    Value replaced = absorbed.back()->getResult(0);
+    OpBuilder builder(replaced.getDefiningOp());
+    if (bias && cast<RankedTensorType>(bias.getType()).getRank() != 1) {
+      auto type = cast<RankedTensorType>(bias.getType());
+      bias = loom::ReshapeOp::create(
+          builder, bias.getLoc(),
+          RankedTensorType::get({type.getNumElements()}, type.getElementType()), bias);
+    }
+    double alpha = choice->lhs.scale * choice->rhs.scale * choice->tail.scale;
+    plan::MatmulAttr descriptor =
+        getDescriptor(dot.getContext(), choice->gemm, alpha, bias != nullptr);
+    Value lhs = choice->lhs.base, rhs = choice->rhs.base;
+    if (choice->gemm.swapped)
+      std::swap(lhs, rhs);
+    auto matmul = plan::MatmulOp::create(builder, builder.getFusedLoc(locs), replaced.getType(),
+                                         lhs, rhs, bias, descriptor);
+    replaced.replaceAllUsesWith(matmul.getOutput());
+    for (Operation *op : llvm::reverse(absorbed))
+      op->erase();
+  }
+};
+
+} // namespace
+} // namespace gridloom

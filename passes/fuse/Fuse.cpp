@@ -1,0 +1,13 @@
+//===- Fuse.cpp - the fuse phase ------------------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/fuse/Fuse.h"
+
+void gridloom::addFusePasses(mlir::OpPassManager &pm, const FuseOptions &) {
+  pm.addPass(createNormalizeViews());
+  pm.addPass(createFormMatmuls());
+  pm.addPass(createFormKernels());
+  pm.addPass(createVerifyFused());
+}

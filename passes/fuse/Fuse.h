@@ -1,0 +1,22 @@
+//===- Fuse.h - the fuse phase ----------------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_FUSE_FUSE_H
+#define GRIDLOOM_PASSES_FUSE_FUSE_H
+
+#include "passes/fuse/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+
+namespace gridloom {
+
+struct FuseOptions {};
+
+/// Groups operations into kernels and library calls; `pm` is a module's.
+void addFusePasses(mlir::OpPassManager &pm, const FuseOptions &options = {});
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_FUSE_FUSE_H

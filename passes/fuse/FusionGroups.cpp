@@ -1,0 +1,296 @@
+//===- FusionGroups.cpp - which operations share a kernel -----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/fuse/FusionGroups.h"
+
+using namespace mlir;
+
+namespace gridloom {
+
+static RankedTensorType getTensorType(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+/// True for elementwise operations that cost about as much as reading their result would.
+static bool isCheap(Operation *op) {
+  return isa<loom::KernelBodyInterface>(op) &&
+         !isa<loom::ExpOp, loom::LogOp, loom::SqrtOp, loom::RsqrtOp, loom::TanhOp, loom::ErfOp,
+              loom::LogisticOp, loom::PowerOp, loom::DivideOp, loom::GeluOp>(op);
+}
+
+/// True when `value` is a function of the index, literals and the device's place in the mesh alone,
+/// found by at most `budget` cheap operations: repeating them beats writing and reading the tensor.
+static bool isIndexArithmetic(Value value, int &budget) {
+  Operation *op = value.getDefiningOp();
+  if (!op || --budget < 0)
+    return false;
+  if (isa<loom::IotaOp, dist::AxisIndexOp>(op))
+    return true;
+  if (auto constant = dyn_cast<loom::ConstantOp>(op))
+    return isa<SplatElementsAttr>(constant.getValue());
+  return (isa<loom::BroadcastOp>(op) || isCheap(op)) &&
+         llvm::all_of(op->getOperands(),
+                      [&](Value operand) { return isIndexArithmetic(operand, budget); });
+}
+
+static FusionKind getMoveKind(Operation *op) {
+  if (auto transpose = dyn_cast<loom::TransposeOp>(op)) {
+    int64_t last = transpose.getPermutation().size() - 1;
+    return transpose.getPermutation()[last] == last ? FusionKind::IndexMap : FusionKind::Opaque;
+  }
+  if (isa<loom::SliceOp>(op))
+    return FusionKind::IndexMap;
+  if (auto gather = dyn_cast<loom::GatherOp>(op))
+    return static_cast<int64_t>(gather.getDim()) + 1 < getTensorType(gather.getInput()).getRank()
+               ? FusionKind::Gather
+               : FusionKind::Opaque;
+  return FusionKind::Opaque;
+}
+
+FusionKind getFusionKind(Operation *op) {
+  if (!op->getDialect() || !isa<loom::LoomDialect>(op->getDialect()) || op->getNumResults() != 1 ||
+      isa<loom::GetWeightOp, loom::ReshapeOp>(op))
+    return FusionKind::Boundary;
+  if (auto constant = dyn_cast<loom::ConstantOp>(op))
+    return isa<SplatElementsAttr>(constant.getValue()) ? FusionKind::Generator
+                                                       : FusionKind::Boundary;
+  int budget = 16;
+  if (isa<loom::BroadcastOp, loom::IotaOp>(op) || isIndexArithmetic(op->getResult(0), budget))
+    return FusionKind::Generator;
+  if (isa<loom::KernelBodyInterface>(op))
+    return FusionKind::Elementwise;
+  int64_t rank = op->getNumOperands() == 0 ? 0 : getTensorType(op->getOperand(0)).getRank();
+  if (auto softmax = dyn_cast<loom::SoftmaxOp>(op))
+    return static_cast<int64_t>(softmax.getDim()) + 1 == rank ? FusionKind::RowWise
+                                                              : FusionKind::Opaque;
+  if (isa<loom::LayerNormOp>(op))
+    return FusionKind::RowWise;
+  if (auto reduce = dyn_cast<loom::ReduceOp>(op))
+    return reduce.getDims() == ArrayRef<int64_t>{rank - 1} ? FusionKind::RowReduce
+                                                           : FusionKind::Opaque;
+  return getMoveKind(op);
+}
+
+namespace {
+
+/// How a kernel sees the values of an operation in it.
+enum class Role {
+  None,      // cannot be in it
+  Full,      // one value per element the kernel walks
+  RowScalar, // one value per row
+  Mapped,    // elements at indices other than the kernel's own
+  Scalar,    // one value
+};
+
+/// A group in the making.
+struct Candidate {
+  FusionGroup group;
+  SmallVector<int64_t> domain; // the shape the kernel walks
+  bool isOpaque = false;
+  bool isRow = false;
+  bool computesMapped = false;
+  bool gathers = false;
+  llvm::SmallDenseMap<Operation *, Role> roles;
+};
+
+class GroupFormer {
+public:
+  std::vector<FusionGroup> run(Block &block);
+
+private:
+  void visit(Operation *op);
+  void visitGenerator(Operation *op);
+  void startGroup(Operation *op, FusionKind kind);
+  /// Adds op to the group if a kernel can compute it in place.
+  bool join(Operation *op, FusionKind kind, Candidate &candidate);
+  bool joinReduce(loom::ReduceOp op, Role role, Candidate &candidate);
+  Role getRole(Operation *op, Candidate &candidate);
+  Role getRoleAt(OpOperand &use, Candidate &candidate);
+  void add(Operation *op, Role role, Candidate &candidate);
+  bool accepts(const Candidate &candidate, Operation *generator) const;
+
+  std::vector<std::unique_ptr<Candidate>> candidates;
+  llvm::DenseMap<Operation *, SmallVector<Candidate *, 2>> memberships;
+};
+
+void GroupFormer::add(Operation *op, Role role, Candidate &candidate) {
+  candidate.group.ops.insert(op);
+  candidate.roles[op] = role;
+  memberships[op].push_back(&candidate);
+}
+
+void GroupFormer::startGroup(Operation *op, FusionKind kind) {
+  Candidate &candidate = *candidates.emplace_back(std::make_unique<Candidate>());
+  candidate.group.root = op;
+  candidate.isOpaque = kind == FusionKind::Opaque;
+  candidate.isRow = kind == FusionKind::RowWise || kind == FusionKind::RowReduce;
+  candidate.gathers = kind == FusionKind::Gather;
+  Value walked = kind == FusionKind::RowReduce ? op->getOperand(0) : op->getResult(0);
+  candidate.domain.assign(getTensorType(walked).getShape().begin(),
+                          getTensorType(walked).getShape().end());
+  add(op, kind == FusionKind::RowReduce ? Role::RowScalar : Role::Full, candidate);
+}
+
+bool GroupFormer::accepts(const Candidate &candidate, Operation *generator) const {
+  return !candidate.isOpaque || isa<loom::ConstantOp, loom::IotaOp>(generator);
+}
+
+/// Generators are repeated in all kernels that read them, and written to memory for other readers.
+void GroupFormer::visitGenerator(Operation *op) {
+  llvm::SmallSetVector<Candidate *, 4> readers;
+  bool materialise = false;
+  for (Operation *user : op->getUsers()) {
+    auto it = memberships.find(user);
+    materialise |= it == memberships.end();
+    if (it == memberships.end())
+      continue;
+    for (Candidate *candidate : it->second) {
+      if (accepts(*candidate, op))
+        readers.insert(candidate);
+      else
+        materialise = true;
+    }
+  }
+  for (Candidate *candidate : readers)
+    add(op, Role::None, *candidate);
+  // A literal that is not computed with stays a literal.
+  if (materialise && !isa<loom::ConstantOp>(op))
+    startGroup(op, FusionKind::Generator);
+}
+
+Role GroupFormer::getRoleAt(OpOperand &use, Candidate &candidate) {
+  Operation *user = use.getOwner();
+  Operation *op = use.get().getDefiningOp();
+  ArrayRef<int64_t> shape = getTensorType(use.get()).getShape();
+  ArrayRef<int64_t> domain(candidate.domain);
+  switch (getFusionKind(user)) {
+  case FusionKind::Elementwise:
+    return candidate.roles.lookup(user);
+  case FusionKind::RowWise:
+  case FusionKind::RowReduce:
+    return use.getOperandNumber() == 0 ? Role::Full : Role::None;
+  case FusionKind::IndexMap:
+    return Role::Mapped;
+  case FusionKind::Generator: {
+    auto broadcast = dyn_cast<loom::BroadcastOp>(user);
+    if (!broadcast)
+      return Role::None;
+    if (!domain.empty() && broadcast.getType().getShape() == domain &&
+        shape == domain.drop_back() &&
+        llvm::equal(broadcast.getDims(), llvm::seq<int64_t>(0, shape.size())))
+      return Role::RowScalar;
+    return getTensorType(use.get()).getNumElements() == 1 && isCheap(op) ? Role::Scalar
+                                                                         : Role::None;
+  }
+  default:
+    return Role::None;
+  }
+}
+
+/// The one role all uses in the group agree on.
+Role GroupFormer::getRole(Operation *op, Candidate &candidate) {
+  std::optional<Role> role;
+  for (OpOperand &use : op->getUses()) {
+    Role here = getRoleAt(use, candidate);
+    if (role && *role != here)
+      return Role::None;
+    role = here;
+  }
+  return role.value_or(Role::None);
+}
+
+bool GroupFormer::joinReduce(loom::ReduceOp op, Role role, Candidate &candidate) {
+  ArrayRef<int64_t> shape = getTensorType(op.getInput()).getShape();
+  if (role == Role::Full && !candidate.isRow && !candidate.gathers) {
+    // What was walked element by element is now one value per row.
+    candidate.domain.assign(shape.begin(), shape.end());
+    for (auto &entry : candidate.roles)
+      if (entry.second == Role::Full)
+        entry.second = Role::RowScalar;
+  } else if (role != Role::RowScalar || shape != ArrayRef<int64_t>(candidate.domain)) {
+    return false;
+  }
+  candidate.isRow = true;
+  add(op, Role::RowScalar, candidate);
+  return true;
+}
+
+bool GroupFormer::join(Operation *op, FusionKind kind, Candidate &candidate) {
+  if (candidate.isOpaque || kind == FusionKind::Opaque)
+    return false;
+  Role role = getRole(op, candidate);
+  if (role == Role::None)
+    return false;
+  switch (kind) {
+  case FusionKind::Elementwise:
+    if ((role == Role::Mapped && candidate.isRow) || (role == Role::Scalar && !isCheap(op)))
+      return false;
+    candidate.computesMapped |= role == Role::Mapped;
+    break;
+  case FusionKind::RowWise:
+    if (role != Role::Full || candidate.computesMapped)
+      return false;
+    candidate.isRow = true;
+    break;
+  case FusionKind::RowReduce:
+    return !candidate.computesMapped && joinReduce(cast<loom::ReduceOp>(op), role, candidate);
+  case FusionKind::IndexMap:
+    if (role != Role::Full && (role != Role::Mapped || candidate.isRow))
+      return false;
+    break;
+  case FusionKind::Gather:
+    if (role != Role::Full)
+      return false;
+    candidate.gathers = true;
+    break;
+  default:
+    return false;
+  }
+  add(op, role, candidate);
+  return true;
+}
+
+void GroupFormer::visit(Operation *op) {
+  FusionKind kind = getFusionKind(op);
+  if (kind == FusionKind::Boundary || op->use_empty())
+    return;
+  if (kind == FusionKind::Generator)
+    return visitGenerator(op);
+  Candidate *only = nullptr;
+  for (Operation *user : op->getUsers()) {
+    auto it = memberships.find(user);
+    if (it == memberships.end() || it->second.size() != 1 || (only && only != it->second.front()))
+      return startGroup(op, kind);
+    only = it->second.front();
+  }
+  if (!join(op, kind, *only))
+    startGroup(op, kind);
+}
+
+plan::Skeleton getSkeleton(const Candidate &candidate) {
+  if (candidate.isOpaque)
+    return isa<loom::TransposeOp>(candidate.group.root) ? plan::Skeleton::Transpose
+                                                        : plan::Skeleton::General;
+  if (candidate.isRow)
+    return plan::Skeleton::Row;
+  return candidate.gathers ? plan::Skeleton::Gather : plan::Skeleton::Elementwise;
+}
+
+std::vector<FusionGroup> GroupFormer::run(Block &block) {
+  for (Operation &op : llvm::reverse(block))
+    visit(&op);
+  std::vector<FusionGroup> groups;
+  for (auto &candidate : llvm::reverse(candidates)) {
+    candidate->group.skeleton = getSkeleton(*candidate);
+    groups.push_back(std::move(candidate->group));
+  }
+  return groups;
+}
+
+} // namespace
+
+std::vector<FusionGroup> formFusionGroups(Block &block) { return GroupFormer().run(block); }
+
+} // namespace gridloom

@@ -1,0 +1,43 @@
+//===- FusionGroups.h - which operations share a kernel ---------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_FUSE_FUSIONGROUPS_H
+#define GRIDLOOM_PASSES_FUSE_FUSIONGROUPS_H
+
+#include "dialects/plan/Plan.h"
+
+#include "llvm/ADT/SetVector.h"
+
+namespace gridloom {
+
+/// What an operation is to fusion.
+enum class FusionKind {
+  Boundary,    // not part of any kernel: weights, tables, views in memory, communication
+  Generator,   // repeated in every kernel that reads it: broadcasts, splats, index arithmetic
+  Elementwise, // one element in, one out
+  RowWise,     // each row of the last dimension on its own
+  RowReduce,   // reduces the last dimension
+  IndexMap,    // moves elements, keeping runs of the last dimension together
+  Gather,      // reads rows of a table
+  Opaque,      // a kernel of its own
+};
+
+FusionKind getFusionKind(mlir::Operation *op);
+
+/// The operations of one kernel. `root` gives its only output. An operation can be in several
+/// groups only if it is a Generator.
+struct FusionGroup {
+  mlir::Operation *root;
+  llvm::SmallSetVector<mlir::Operation *, 8> ops;
+  plan::Skeleton skeleton = plan::Skeleton::Elementwise;
+};
+
+/// Groups all operations of `block` that compute, in the order of their roots. Operations nobody
+/// reads are in no group.
+std::vector<FusionGroup> formFusionGroups(mlir::Block &block);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_FUSE_FUSIONGROUPS_H

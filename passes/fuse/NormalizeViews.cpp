@@ -1,0 +1,219 @@
+//===- NormalizeViews.cpp - moves views out of fusion's way ---------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/fuse/Passes.h"
+
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
+
+namespace gridloom {
+#define GEN_PASS_DEF_NORMALIZEVIEWS
+#include "passes/fuse/Passes.h.inc"
+
+namespace {
+
+ArrayRef<int64_t> getShape(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+RankedTensorType withShape(Value value, ArrayRef<int64_t> shape) {
+  return RankedTensorType::get(shape, cast<RankedTensorType>(value.getType()).getElementType());
+}
+
+SmallVector<int64_t> withoutUnits(ArrayRef<int64_t> shape) {
+  return llvm::filter_to_vector(shape, [](int64_t size) { return size != 1; });
+}
+
+/// True when two shapes differ in unit dimensions only.
+bool differInUnits(ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
+  return withoutUnits(a) == withoutUnits(b);
+}
+
+/// For each dimension of `from`, the one it is in `to`, which differs in unit dimensions only; -1
+/// for unit dimensions.
+SmallVector<int64_t> mapDims(ArrayRef<int64_t> from, ArrayRef<int64_t> to) {
+  SmallVector<int64_t> map;
+  int64_t next = 0;
+  for (int64_t size : from) {
+    if (size == 1) {
+      map.push_back(-1);
+      continue;
+    }
+    while (to[next] == 1)
+      ++next;
+    map.push_back(next++);
+  }
+  return map;
+}
+
+/// A splat seen through any change of shape or order is a splat.
+struct SplatOfView : OpTraitRewritePattern<OpTrait::OneResult> {
+  using OpTraitRewritePattern::OpTraitRewritePattern;
+
+  LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
+    if (!isa<loom::BroadcastOp, loom::ReshapeOp, loom::TransposeOp, loom::SliceOp>(op))
+      return rewriter.notifyMatchFailure(op, "no view");
+    auto constant = op->getOperand(0).getDefiningOp<loom::ConstantOp>();
+    auto splat = constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : nullptr;
+    if (!splat)
+      return rewriter.notifyMatchFailure(op, "not of a splat");
+    auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    rewriter.replaceOpWithNewOp<loom::ConstantOp>(op, splat.resizeSplat(type));
+    return success();
+  }
+};
+
+/// A broadcast has no unit dimensions that it repeats: dropping them is a reshape, which costs
+/// nothing.
+struct SqueezeBroadcast : OpRewritePattern<loom::BroadcastOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(loom::BroadcastOp op, PatternRewriter &rewriter) const override {
+    SmallVector<int64_t> shape, dims;
+    for (auto [size, dim] : llvm::zip_equal(getShape(op.getInput()), op.getDims())) {
+      if (size == 1 && getShape(op.getOutput())[dim] != 1)
+        continue;
+      shape.push_back(size);
+      dims.push_back(dim);
+    }
+    if (shape.size() == op.getDims().size())
+      return rewriter.notifyMatchFailure(op, "repeats no unit dimension");
+    Value squeezed = loom::ReshapeOp::create(rewriter, op.getLoc(), withShape(op.getInput(), shape),
+                                             op.getInput());
+    rewriter.replaceOpWithNewOp<loom::BroadcastOp>(op, op.getType(), squeezed, dims);
+    return success();
+  }
+};
+
+/// A broadcast to the same shape, of a broadcast, or that only adds unit dimensions.
+struct MergeBroadcast : OpRewritePattern<loom::BroadcastOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(loom::BroadcastOp op, PatternRewriter &rewriter) const override {
+    if (op.getInput().getType() == op.getType()) {
+      rewriter.replaceOp(op, op.getInput());
+      return success();
+    }
+    if (differInUnits(getShape(op.getInput()), getShape(op.getOutput()))) {
+      rewriter.replaceOpWithNewOp<loom::ReshapeOp>(op, op.getType(), op.getInput());
+      return success();
+    }
+    auto inner = op.getInput().getDefiningOp<loom::BroadcastOp>();
+    if (!inner)
+      return rewriter.notifyMatchFailure(op, "not of a broadcast");
+    auto dims =
+        llvm::map_to_vector(inner.getDims(), [&](int64_t dim) { return op.getDims()[dim]; });
+    rewriter.replaceOpWithNewOp<loom::BroadcastOp>(op, op.getType(), inner.getInput(), dims);
+    return success();
+  }
+};
+
+/// A transpose that keeps the order of all dimensions but those of one element.
+struct TransposeOfUnits : OpRewritePattern<loom::TransposeOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(loom::TransposeOp op, PatternRewriter &rewriter) const override {
+    ArrayRef<int64_t> shape = getShape(op.getInput());
+    auto moved =
+        llvm::filter_to_vector(op.getPermutation(), [&](int64_t dim) { return shape[dim] != 1; });
+    if (!llvm::is_sorted(moved))
+      return rewriter.notifyMatchFailure(op, "moves elements");
+    rewriter.replaceOpWithNewOp<loom::ReshapeOp>(op, op.getType(), op.getInput());
+    return success();
+  }
+};
+
+/// Unit dimensions added to or taken from a broadcast or an iota are its own.
+struct ReshapeOfGenerator : OpRewritePattern<loom::ReshapeOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(loom::ReshapeOp op, PatternRewriter &rewriter) const override {
+    ArrayRef<int64_t> from = getShape(op.getInput()), to = getShape(op.getOutput());
+    if (!differInUnits(from, to))
+      return rewriter.notifyMatchFailure(op, "changes more than unit dimensions");
+    SmallVector<int64_t> map = mapDims(from, to);
+    if (auto iota = op.getInput().getDefiningOp<loom::IotaOp>()) {
+      int64_t dim = map[iota.getDim()];
+      if (dim < 0)
+        return rewriter.notifyMatchFailure(op, "counts along a unit dimension");
+      rewriter.replaceOpWithNewOp<loom::IotaOp>(op, op.getType(), dim);
+      return success();
+    }
+    auto broadcast = op.getInput().getDefiningOp<loom::BroadcastOp>();
+    if (!broadcast)
+      return rewriter.notifyMatchFailure(op, "not of a broadcast or iota");
+    SmallVector<int64_t> shape, dims;
+    for (auto [size, dim] : llvm::zip_equal(getShape(broadcast.getInput()), broadcast.getDims())) {
+      if (map[dim] < 0)
+        continue;
+      shape.push_back(size);
+      dims.push_back(map[dim]);
+    }
+    Value input = broadcast.getInput();
+    if (shape.size() != broadcast.getDims().size())
+      input = loom::ReshapeOp::create(rewriter, op.getLoc(), withShape(input, shape), input);
+    rewriter.replaceOpWithNewOp<loom::BroadcastOp>(op, op.getType(), input, dims);
+    return success();
+  }
+};
+
+/// True for operations that compute rows of the last dimension, each on its own.
+bool isRowWise(Operation *op) {
+  if (auto softmax = dyn_cast<loom::SoftmaxOp>(op))
+    return static_cast<int64_t>(softmax.getDim()) + 1 == softmax.getType().getRank();
+  return isa<loom::LayerNormOp>(op);
+}
+
+/// Moves a reshape that stands between two operations of a kernel above the first.
+struct HoistReshape : OpRewritePattern<loom::ReshapeOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(loom::ReshapeOp op, PatternRewriter &rewriter) const override {
+    Operation *producer = op.getInput().getDefiningOp();
+    if (!producer || !producer->hasOneUse())
+      return rewriter.notifyMatchFailure(op, "the unshaped value has other readers");
+    ArrayRef<int64_t> from = getShape(op.getInput()), to = getShape(op.getOutput());
+    bool sameRows = isRowWise(producer) && !to.empty() && from.back() == to.back();
+    if (!isa<loom::KernelBodyInterface>(producer) && !sameRows)
+      return rewriter.notifyMatchFailure(op, "not of an elementwise operation");
+    if (!llvm::all_of(op->getUsers(), [](Operation *user) {
+          return isa<loom::KernelBodyInterface, loom::BroadcastOp>(user) || isRowWise(user);
+        }))
+      return rewriter.notifyMatchFailure(op, "no kernel reads the reshaped value");
+    Operation *moved = rewriter.clone(*producer);
+    // Of a row-wise operation only the rows themselves change shape, not its scale and bias.
+    unsigned numShaped = sameRows ? 1 : moved->getNumOperands();
+    for (OpOperand &operand : moved->getOpOperands().take_front(numShaped))
+      operand.set(insertBefore(rewriter, moved, operand.get(), to));
+    moved->getResult(0).setType(op.getType());
+    if (auto softmax = dyn_cast<loom::SoftmaxOp>(moved))
+      softmax.setDim(to.size() - 1);
+    rewriter.replaceOp(op, moved);
+    return success();
+  }
+
+  static Value insertBefore(PatternRewriter &rewriter, Operation *op, Value value,
+                            ArrayRef<int64_t> shape) {
+    OpBuilder::InsertionGuard guard(rewriter);
+    rewriter.setInsertionPoint(op);
+    return loom::ReshapeOp::create(rewriter, op->getLoc(), withShape(value, shape), value);
+  }
+};
+
+struct NormalizeViews : impl::NormalizeViewsBase<NormalizeViews> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns
+        .add<SqueezeBroadcast, MergeBroadcast, TransposeOfUnits, ReshapeOfGenerator, HoistReshape>(
+            &getContext());
+    patterns.add<SplatOfView>(&getContext());
+    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      signalPassFailure();
+  }
+};
+
+} // namespace
+} // namespace gridloom

@@ -1,0 +1,121 @@
+//===- OutlineKernels.cpp - groups to kernels and calls -------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/fuse/OutlineKernels.h"
+
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+
+namespace gridloom {
+
+/// The kernel without its name and locations.
+static std::string getKey(plan::KernelOp kernel) {
+  std::string key = plan::stringifySkeleton(kernel.getSkeleton()).str();
+  llvm::raw_string_ostream stream(key);
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    stream << ' ' << argument.getType();
+  // Values print as numbers in order; within one body that is structure.
+  for (Operation &op : kernel.getBody().front())
+    op.print(stream, OpPrintingFlags().useLocalScope().elideLargeElementsAttrs(1 << 30));
+  return key;
+}
+
+KernelOutliner::KernelOutliner(ModuleOp module) : module(module) {
+  for (Operation &op : *module.getBody())
+    if (auto symbol = dyn_cast<SymbolOpInterface>(op))
+      symbols.insert(symbol.getName());
+  for (plan::KernelOp kernel : module.getOps<plan::KernelOp>())
+    kernels.try_emplace(getKey(kernel), kernel);
+}
+
+/// True for the broadcast of a vector along the last dimension: a bias, or a scale.
+static bool isVectorBroadcast(Value value) {
+  auto broadcast = value.getDefiningOp<loom::BroadcastOp>();
+  return broadcast && broadcast.getDims().size() == 1 &&
+         static_cast<int64_t>(broadcast.getDims()[0]) + 1 == broadcast.getType().getRank();
+}
+
+/// A name from what the kernel does: its first four operations that compute.
+static std::string getReadableName(ArrayRef<Operation *> ops) {
+  SmallVector<StringRef> words;
+  for (Operation *op : ops) {
+    if (ops.size() > 1 && isa<loom::ConstantOp, loom::BroadcastOp, loom::IotaOp>(op))
+      continue;
+    StringRef word = op->getName().stripDialect();
+    if (isa<loom::AddOp>(op) && llvm::any_of(op->getOperands(), isVectorBroadcast))
+      word = "bias";
+    if (words.empty() || words.back() != word)
+      words.push_back(word);
+  }
+  if (words.empty())
+    words.push_back(ops.back()->getName().stripDialect());
+  // What a kernel ends with says most.
+  if (words.size() > 4)
+    words.erase(words.begin() + 3, words.end() - 1);
+  return "k_" + llvm::join(words, "_");
+}
+
+/// The group's operations in the order a reader of the root needs them: the same for equal kernels,
+/// wherever their operations stood.
+static void orderOps(Operation *op, const FusionGroup &group, llvm::SetVector<Operation *> &order) {
+  if (order.contains(op))
+    return;
+  for (Value operand : op->getOperands())
+    if (Operation *producer = operand.getDefiningOp(); producer && group.ops.contains(producer))
+      orderOps(producer, group, order);
+  order.insert(op);
+}
+
+plan::KernelOp KernelOutliner::getOrCreate(OwningOpRef<plan::KernelOp> kernel, StringRef name) {
+  auto [it, isNew] = kernels.try_emplace(getKey(*kernel), *kernel);
+  if (!isNew)
+    return it->second;
+  std::string symbol;
+  for (unsigned number = 0; symbol.empty() || !symbols.insert(symbol).second; ++number)
+    symbol = (name + "_" + Twine(number)).str();
+  kernel->setSymName(symbol);
+  module.push_back(kernel.release());
+  return it->second;
+}
+
+void KernelOutliner::outline(const FusionGroup &group) {
+  llvm::SetVector<Operation *> order;
+  orderOps(group.root, group, order);
+
+  OpBuilder builder(module.getContext());
+  Location unknown = builder.getUnknownLoc();
+  OwningOpRef<plan::KernelOp> kernel =
+      plan::KernelOp::create(builder, unknown, "k", group.skeleton);
+  Block &body = kernel->getBody().emplaceBlock();
+  IRMapping map;
+  SmallVector<Value> inputs;
+  SmallVector<Location> locs;
+  builder.setInsertionPointToEnd(&body);
+  for (Operation *op : order) {
+    for (Value operand : op->getOperands())
+      if (!map.contains(operand)) {
+        map.map(operand, body.addArgument(operand.getType(), unknown));
+        inputs.push_back(operand);
+      }
+    Operation *copy = builder.clone(*op, map);
+    copy->setDiscardableAttrs(DictionaryAttr::get(module.getContext()));
+    if (!isa<loom::ConstantOp>(op))
+      locs.push_back(op->getLoc());
+  }
+  Value result = group.root->getResult(0);
+  loom::YieldOp::create(builder, unknown, map.lookup(result));
+
+  (*kernel)->setLoc(builder.getFusedLoc(locs));
+  std::string name = getReadableName(order.getArrayRef());
+  plan::KernelOp symbol = getOrCreate(std::move(kernel), name);
+  builder.setInsertionPoint(group.root);
+  auto call = plan::CallOp::create(builder, builder.getFusedLoc(locs), TypeRange(result.getType()),
+                                   symbol.getSymName(), inputs);
+  // Groups that repeat the root, a generator, are outlined already or keep reading the original.
+  result.replaceAllUsesWith(call.getResult(0));
+}
+
+} // namespace gridloom

@@ -1,0 +1,36 @@
+//===- OutlineKernels.h - groups to kernels and calls -----------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_FUSE_OUTLINEKERNELS_H
+#define GRIDLOOM_PASSES_FUSE_OUTLINEKERNELS_H
+
+#include "passes/fuse/FusionGroups.h"
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace gridloom {
+
+/// Makes kernels of groups. Equal bodies become one plan.kernel, placed at the module's end.
+class KernelOutliner {
+public:
+  /// Existing kernels of the module are reused as well.
+  explicit KernelOutliner(mlir::ModuleOp module);
+
+  /// Puts a plan.call where the group's root stands and lets its readers read the call. The group's
+  /// operations stay; those nobody reads any more are for the caller to erase.
+  void outline(const FusionGroup &group);
+
+private:
+  plan::KernelOp getOrCreate(mlir::OwningOpRef<plan::KernelOp> kernel, llvm::StringRef name);
+
+  mlir::ModuleOp module;
+  llvm::StringMap<plan::KernelOp> kernels; // by skeleton and body
+  llvm::StringSet<> symbols;
+};
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_FUSE_OUTLINEKERNELS_H

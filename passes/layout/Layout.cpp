@@ -1,0 +1,14 @@
+//===- Layout.cpp - the layout phase --------------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/layout/Layout.h"
+
+void gridloom::addLayoutPasses(mlir::OpPassManager &pm, const LayoutOptions &options) {
+  AssignLayoutsOptions assign;
+  assign.padMultiple = options.padMultiple;
+  assign.padElements = options.padElements;
+  pm.addPass(createAssignLayouts(assign));
+  pm.addPass(createVerifyLayouts());
+}
