@@ -145,17 +145,23 @@ LogicalResult Bindings::take(func::FuncOp function, Place place, TensorList resu
   return success();
 }
 
+/// An integer, or what stands for a float in exact mode.
+static int64_t getWord(const HostTensor &tensor, int64_t index) {
+  if (tensor.getKind() == loom::ElementKind::Exact)
+    return tensor.getValues<int64_t>()[index];
+  return tensor.toInts()[index];
+}
+
 /// The first place where two tensors of one shape differ, for a message.
 static std::string describeDifference(const HostTensor &first, const HostTensor &second) {
   size_t size = first.getElementSize();
   for (int64_t i = 0; i < first.getNumElements(); ++i) {
     if (std::memcmp(first.getData() + i * size, second.getData() + i * size, size) == 0)
       continue;
-    if (first.getKind() == loom::ElementKind::Exact)
-      return llvm::formatv("element {0} is {1} and {2}", i, first.getValues<int64_t>()[i],
-                           second.getValues<int64_t>()[i]);
-    return llvm::formatv("element {0} is {1} and {2}", i, first.toDoubles()[i],
-                         second.toDoubles()[i]);
+    if (loom::isFloatKind(first.getKind()))
+      return llvm::formatv("element {0} is {1:e8} and {2:e8}", i, first.toDoubles()[i],
+                           second.toDoubles()[i]);
+    return llvm::formatv("element {0} is {1} and {2}", i, getWord(first, i), getWord(second, i));
   }
   return "they have different shapes";
 }
