@@ -134,7 +134,7 @@ def Plan_GroupOp : Plan_StepOp<"group"> {
   }];
   let arguments = (ins StrAttr:$kind, TypedArrayAttrBase<StrAttr, "mesh axes">:$axes, I64Attr:$sequence,
       OptionalAttr<StrAttr>:$reduction, OptionalAttr<I64Attr>:$stage, OptionalAttr<I64Attr>:$channel,
-      OptionalAttr<I64Attr>:$root,
+      OptionalAttr<I64Attr>:$root, OptionalAttr<DenseI64ArrayAttr>:$permutation,
       Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, StrAttr:$stream);
   let assemblyFormat = [{$kind `over` $axes `sequence` $sequence `ins` `(` $inputs (`:` type($inputs)^)? `)` `outs` `(`
       $outputs (`:` type($outputs)^)? `)` `on` $stream attr-dict}];
