@@ -1,0 +1,140 @@
+//===- BodyEmitter.h - expressions to arith, vector and scf -----*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Emits the nodes of a body inside loops that an emitter of kernels opens. Each value goes to the
+// outermost loop body that has the loop variables it depends on, and is emitted there once.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_CODEGEN_BODYEMITTER_H
+#define GRIDLOOM_COMPILER_CODEGEN_BODYEMITTER_H
+
+#include "compiler/codegen/Nest.h"
+
+namespace gridloom::codegen {
+
+/// A place in the emitted code: a loop body, a branch, or the function.
+struct Context {
+  Context *parent = nullptr;
+  mlir::Block *block = nullptr;
+  /// Loops whose variable this body has, and the variables.
+  llvm::SmallVector<std::pair<const Loop *, mlir::Value>, 2> loops;
+  /// Elements of the (only) loop a value here holds: 1 for scalars, else a vector.
+  int64_t width = 1;
+  /// Of a branch: what depends on these is only safe inside.
+  AtomSet guard;
+  /// Which pass over a row this is, -1 for none.
+  int pass = -1;
+  /// The operation being built inside the block; what the block still needs goes before it.
+  mlir::Operation *anchor = nullptr;
+
+  std::map<NodeId, mlir::Value> values;
+  std::map<std::vector<int64_t>, mlir::Value> indices;
+
+  bool owns(AtomId atom) const;
+};
+
+/// Iterations [begin, end) of a loop in steps of `width` elements.
+struct Segment {
+  int64_t begin, end, width;
+};
+
+/// Covers [0, extent) by vectors of at most `widest` elements, then shorter ones, then scalars.
+llvm::SmallVector<Segment> cutInSegments(int64_t extent, int64_t widest);
+
+/// Bytes of scratch memory for rows that one kernel may put on the stack.
+inline constexpr int64_t kScratchLimit = 192 << 10;
+
+class BodyEmitter {
+public:
+  using Allocate = std::function<mlir::Value(mlir::Type element, int64_t elements)>;
+
+  /// `memories` are memrefs of rank 1, one per buffer of the nest's body. `allocate` gives memory
+  /// on the stack of the function.
+  BodyEmitter(const Nest &nest, llvm::ArrayRef<mlir::Value> memories, mlir::OpBuilder &builder,
+              mlir::Location loc, int64_t widest, Allocate allocate)
+      : nest(nest), body(*nest.body), memories(memories), builder(builder), loc(loc),
+        widest(widest), allocate(std::move(allocate)) {}
+
+  /// Stores all outputs' elements at the variables of `context`.
+  void emitStores(Context &context);
+
+  /// Prepares a body whose next loop is `last` (null if there is none, or it is not the innermost):
+  /// emits the reductions that belong here. Returns the number of the pass that `last` is.
+  int emitPasses(Context &context, const Loop *last);
+
+  /// The widest vector a loop may be emitted with.
+  int64_t widthFor(const Loop &loop) const;
+
+  /// Sets the insertion point to the end of what `context` has so far.
+  void enter(Context &context);
+
+  /// Emits a loop with `build` as its body. `inits` are carried; `build` returns their next values.
+  /// Returns the carried values' results.
+  using Build = llvm::function_ref<llvm::SmallVector<mlir::Value>(Context &, mlir::ValueRange)>;
+  llvm::SmallVector<mlir::Value> emitLoop(Context &context, const Loop &loop, mlir::Value begin,
+                                          mlir::Value end, int64_t width, int pass,
+                                          mlir::ValueRange inits, Build build);
+  llvm::SmallVector<mlir::Value> emitLoop(Context &context, const Loop &loop,
+                                          const Segment &segment, int pass, mlir::ValueRange inits,
+                                          Build build);
+
+  mlir::Value constantIndex(int64_t value);
+
+private:
+  struct Scratch {
+    mlir::Value memory;
+    int producer;
+  };
+
+  Context &home(llvm::ArrayRef<AtomId> free, Context &context) const;
+  const Context *vectorContext(llvm::ArrayRef<AtomId> free, const Context &context) const;
+
+  mlir::Value emit(NodeId id, Context &context);
+  mlir::Value emitNode(NodeId id, Context &at);
+  mlir::Value emitLoad(const Node &node, Context &at);
+  mlir::Value emitIota(const Node &node, Context &at);
+  mlir::Value emitCompute(const Node &node, Context &at);
+  mlir::Value emitChoose(const Node &node, Context &at, size_t from);
+  mlir::Value emitReduce(NodeId id, Context &at);
+  llvm::SmallVector<mlir::Value> emitReduceLoops(const Node &node, Context &at,
+                                                 llvm::ArrayRef<const Loop *> loops, int pass,
+                                                 llvm::ArrayRef<Segment> segments,
+                                                 mlir::ValueRange accumulators);
+
+  mlir::Value emitIndex(const Linear &linear, Context &context);
+  mlir::Value emitAtom(AtomId id, Context &context);
+  mlir::Value emitIndexVector(const Linear &linear, Context &context, const Context &lanes);
+  mlir::Value emitAtomVector(AtomId id, Context &context, const Context &lanes);
+
+  mlir::Value combine(const Node &reduce, mlir::Value lhs, mlir::Value rhs);
+  mlir::Value identity(const Node &reduce, mlir::Type type);
+  mlir::Value collapse(const Node &reduce, mlir::Value vector);
+  mlir::Value toVector(mlir::Value value, int64_t width);
+  mlir::Value fromMemory(mlir::Value value, mlir::Type element);
+  mlir::Value toMemory(mlir::Value value);
+  mlir::Value splat(mlir::Type type, mlir::Attribute value);
+  mlir::Value load(mlir::Value memory, mlir::Value index, int64_t width, mlir::Type element);
+  void store(mlir::Value value, mlir::Value memory, mlir::Value index);
+  void planScratch(const Loop &loop, llvm::ArrayRef<llvm::SmallVector<NodeId>> passes);
+
+  const Nest &nest;
+  const Body &body;
+  llvm::ArrayRef<mlir::Value> memories;
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+  int64_t widest;
+  Allocate allocate;
+  std::map<NodeId, Scratch> scratch;
+  std::map<NodeId, int> passOf;
+  int64_t scratchBytes = 0;
+};
+
+/// How an element is kept in memory: i1 as i8.
+mlir::Type memoryType(mlir::Type element);
+
+} // namespace gridloom::codegen
+
+#endif // GRIDLOOM_COMPILER_CODEGEN_BODYEMITTER_H

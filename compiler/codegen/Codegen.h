@@ -1,0 +1,83 @@
+//===- Codegen.h - kernels to machine code ----------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Compiles the plan.kernel operations of a module: to one shared object for CPUs, to PTX and cubins
+// for GPUs. The input module is not changed.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_CODEGEN_CODEGEN_H
+#define GRIDLOOM_COMPILER_CODEGEN_CODEGEN_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <array>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gridloom::codegen {
+
+/// What the runtime and the cost model need to know of a compiled kernel.
+struct KernelInfo {
+  std::string symbol;
+  unsigned numPointers = 0; // inputs, then outputs
+  /// The loop structure the kernel got: elementwise, row, transpose, gather or general.
+  std::string skeleton;
+  int64_t rows = 0;  // CPU: extent of the row range [lo, hi)
+  int64_t grain = 1; // CPU: least rows worth a thread
+  int64_t flops = 0; // of one call; a multiply-add counts as two
+  int64_t bytes = 0; // inputs and outputs, each once
+  /// Pairs (output, input), counted from 0 each, whose buffers may be the same memory: every
+  /// element is read before the one place it is written to. Any other overlap is undefined.
+  std::vector<std::pair<unsigned, unsigned>> inPlace;
+};
+
+struct CpuOptions {
+  /// What LLVM calls the processor, e.g. x86-64-v3.
+  std::string arch = "x86-64-v3";
+};
+
+struct CompiledKernels {
+  /// An ELF shared object. Each kernel is a function
+  ///   extern "C" void NAME(void *const *pointers, int64_t lo, int64_t hi)
+  /// on dense row-major tensors. i1 tensors have one byte, 0 or 1, per element.
+  std::string sharedObject;
+  std::vector<KernelInfo> kernels; // in the module's order
+};
+
+/// Compiles all plan.kernel operations of `module` for the CPU. Emits an error at the kernel and
+/// fails where a body has operations or types without code. Equal modules give equal bytes.
+mlir::FailureOr<CompiledKernels> compileCpuKernels(mlir::ModuleOp module,
+                                                   const CpuOptions &options = {});
+
+struct GpuOptions {
+  std::string chip = "sm_90";
+  /// The CUDA toolkit's folder, for libdevice and ptxas. Empty: $CUDA_HOME, else /usr/local/cuda.
+  std::string toolkit;
+  /// Do not look for ptxas; the results then have PTX only.
+  bool assemble = true;
+};
+
+struct CompiledGpuKernel {
+  KernelInfo info;
+  std::string ptx;
+  std::string cubin; // empty without ptxas
+  std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
+  uint32_t sharedBytes = 0;
+  int registers = -1, spillBytes = -1; // as ptxas reports them; -1 without it
+};
+
+/// Compiles all plan.kernel operations of `module` for NVIDIA GPUs. The entry of a kernel has its
+/// name and takes one pointer per input and output. Fails like compileCpuKernels.
+mlir::FailureOr<std::vector<CompiledGpuKernel>> compileGpuKernels(mlir::ModuleOp module,
+                                                                  const GpuOptions &options = {});
+
+/// Registers plan-emit-cpu and plan-emit-gpu, which replace kernels by the loops emitted for them.
+void registerCodegenPasses();
+
+} // namespace gridloom::codegen
+
+#endif // GRIDLOOM_COMPILER_CODEGEN_CODEGEN_H

@@ -1,0 +1,200 @@
+//===- Nest.cpp - loop nests of a kernel ----------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/codegen/Nest.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::codegen;
+
+const Loop &Nest::loopOf(AtomId atom) const {
+  for (const Loop &loop : outer)
+    if (loop.contains(atom))
+      return loop;
+  for (const Loop &loop : inner)
+    if (loop.contains(atom))
+      return loop;
+  llvm_unreachable("every loop atom is in a loop");
+}
+
+//===----------------------------------------------------------------------===//
+// Order and collapsing
+//===----------------------------------------------------------------------===//
+
+/// Output atoms in loop order: what reductions depend on goes outside of what they do not, so that
+/// they are computed once per row.
+static SmallVector<AtomId> orderAtoms(const Body &body) {
+  SmallVector<AtomId> order = llvm::to_vector(ArrayRef<AtomId>(body.outerAtoms));
+  auto uses = [&](AtomId atom) {
+    return llvm::count_if(body.nodes, [&](const Node &node) {
+      return node.kind == Node::Kind::Reduce && contains(node.free, atom);
+    });
+  };
+  llvm::sort(order, [&](AtomId a, AtomId b) {
+    return std::make_pair(-uses(a), a) < std::make_pair(-uses(b), b);
+  });
+  return order;
+}
+
+/// True if loops over `major` and `minor` can be one loop.
+static bool canCollapse(const Body &body, AtomId major, AtomId minor) {
+  auto fits = [&](const Linear &index) {
+    return index.coefficient(major) == index.coefficient(minor) * body.atoms[minor].size;
+  };
+  for (AtomId id = 0; id < body.atoms.size(); ++id)
+    if (!fits(body.atoms[id].argument))
+      return false;
+  for (const Store &store : body.stores)
+    if (!fits(store.index))
+      return false;
+  for (const Node &node : body.nodes)
+    if (!fits(node.index) || contains(node.bound, major) != contains(node.bound, minor))
+      return false;
+  return true;
+}
+
+static SmallVector<Loop> makeLoops(const Body &body, ArrayRef<AtomId> order) {
+  SmallVector<Loop> loops;
+  for (AtomId atom : order) {
+    if (loops.empty() || !canCollapse(body, loops.back().atoms.back(), atom))
+      loops.emplace_back();
+    loops.back().atoms.push_back(atom);
+    loops.back().extent *= body.atoms[atom].size;
+  }
+  return loops;
+}
+
+static Nest makeNest(std::unique_ptr<Body> body) {
+  Nest nest;
+  nest.outer = makeLoops(*body, orderAtoms(*body));
+  nest.inner = makeLoops(*body, body->innerAtoms);
+  for (auto [i, loop] : llvm::enumerate(nest.outer))
+    if (loop.atoms.back() == body->outerAtoms.back())
+      nest.contiguous = i;
+  nest.body = std::move(body);
+  return nest;
+}
+
+SmallVector<Nest> gridloom::codegen::buildNests(plan::KernelOp kernel) {
+  // More parts than this are not worth their code; the body then chooses where it reads per
+  // element.
+  constexpr size_t kMaxParts = 32;
+  auto yield = cast<loom::YieldOp>(kernel.getBody().front().getTerminator());
+  llvm::MapVector<ArrayRef<int64_t>, SmallVector<unsigned>> byShape;
+  for (auto [i, type] : llvm::enumerate(yield.getOperandTypes()))
+    if (cast<RankedTensorType>(type).getNumElements() > 0)
+      byShape[cast<RankedTensorType>(type).getShape()].push_back(i);
+
+  SmallVector<Nest> nests;
+  for (auto &[shape, outputs] : byShape) {
+    NestSpec whole;
+    for (int64_t size : shape)
+      whole.outer.push_back(DimSpec::whole(size));
+    SmallVector<NestSpec> work{whole};
+    size_t parts = 1;
+    while (!work.empty()) {
+      NestSpec spec = work.pop_back_val();
+      auto body = std::make_unique<Body>(kernel, outputs, spec);
+      SmallVector<NestSpec> better = body->improve(spec);
+      if (better.empty() || parts + better.size() > kMaxParts) {
+        nests.push_back(makeNest(std::move(body)));
+        continue;
+      }
+      parts += better.size() - 1;
+      work.append(better.rbegin(), better.rend());
+    }
+  }
+  return nests;
+}
+
+//===----------------------------------------------------------------------===//
+// Description
+//===----------------------------------------------------------------------===//
+
+std::string gridloom::codegen::classify(ArrayRef<Nest> nests) {
+  bool reduces = false, gathers = false, transposes = false, chooses = false;
+  for (const Nest &nest : nests) {
+    AtomId last = nest.contiguous < 0 ? ~0u : nest.outer[nest.contiguous].atoms.back();
+    for (AtomId id = 0; id < nest.body->atoms.size(); ++id)
+      gathers |= nest.body->atoms[id].kind == Atom::Kind::Loaded;
+    for (const Node &node : nest.body->nodes) {
+      reduces |= node.kind == Node::Kind::Reduce;
+      chooses |= node.kind == Node::Kind::Choose;
+      // A loop over a reduced dimension may be another than the outputs' contiguous one.
+      transposes |= node.kind == Node::Kind::Load && last != ~0u && contains(node.free, last) &&
+                    node.index.coefficient(last) != 1;
+    }
+  }
+  if (chooses)
+    return "general";
+  if (reduces)
+    return "row";
+  if (gathers)
+    return "gather";
+  return transposes ? "transpose" : "elementwise";
+}
+
+std::vector<std::pair<unsigned, unsigned>> gridloom::codegen::findInPlace(plan::KernelOp kernel,
+                                                                          ArrayRef<Nest> nests) {
+  // With several nests an element may be read by a later one.
+  std::vector<std::pair<unsigned, unsigned>> pairs;
+  if (nests.size() != 1)
+    return pairs;
+  Block &block = kernel.getBody().front();
+  const Body &body = *nests[0].body;
+  if (llvm::any_of(body.nodes, [](const Node &node) { return node.kind == Node::Kind::Reduce; }))
+    return pairs;
+  SmallVector<bool> taken(block.getNumArguments(), false);
+  for (const Store &store : body.stores) {
+    const Buffer &output = body.buffers[store.buffer];
+    for (unsigned input = 0; input < block.getNumArguments(); ++input) {
+      const Buffer &candidate = body.buffers[input];
+      if (taken[input] || candidate.elements != output.elements ||
+          candidate.element != output.element)
+        continue;
+      bool read = false, samePlace = true;
+      for (const Node &node : body.nodes)
+        if (node.kind == Node::Kind::Load && node.buffer == input) {
+          read = true;
+          samePlace &= node.index == store.index;
+        }
+      if (!read || !samePlace)
+        continue;
+      taken[input] = true;
+      pairs.emplace_back(store.buffer - block.getNumArguments(), input);
+      break;
+    }
+  }
+  return pairs;
+}
+
+KernelInfo gridloom::codegen::describeKernel(plan::KernelOp kernel, ArrayRef<Nest> nests) {
+  KernelInfo info;
+  Block &block = kernel.getBody().front();
+  Operation *yield = block.getTerminator();
+  info.symbol = kernel.getSymName().str();
+  info.numPointers = block.getNumArguments() + yield->getNumOperands();
+  info.skeleton = classify(nests);
+  for (Type type : block.getArgumentTypes())
+    info.bytes += loom::getByteSize(type);
+  for (Type type : yield->getOperandTypes())
+    info.bytes += loom::getByteSize(type);
+  block.walk([&](loom::CostInterface op) { info.flops += op.getFlops(); });
+  info.inPlace = findInPlace(kernel, nests);
+  return info;
+}
+
+std::string gridloom::codegen::kernelTitle(plan::KernelOp kernel) {
+  SmallVector<std::string> names;
+  kernel.getBody().walk([&](Operation *op) {
+    std::string name = loom::getNodeName(op->getLoc());
+    if (!name.empty() && !llvm::is_contained(names, name))
+      names.push_back(name);
+  });
+  std::string title = "kernel " + kernel.getSymName().str();
+  if (!names.empty())
+    title += " (ONNX nodes " + llvm::join(names, ", ") + ")";
+  return title;
+}

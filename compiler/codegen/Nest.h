@@ -1,0 +1,58 @@
+//===- Nest.h - loop nests of a kernel --------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_CODEGEN_NEST_H
+#define GRIDLOOM_COMPILER_CODEGEN_NEST_H
+
+#include "compiler/codegen/Body.h"
+#include "compiler/codegen/Codegen.h"
+
+#include <memory>
+
+namespace gridloom::codegen {
+
+/// Atoms that one loop runs over, major first: everywhere in the body their coefficients are those
+/// of one index.
+struct Loop {
+  llvm::SmallVector<AtomId, 2> atoms;
+  int64_t extent = 1;
+  bool contains(AtomId atom) const { return llvm::is_contained(atoms, atom); }
+};
+
+/// A loop nest that computes some outputs, or a part of them.
+struct Nest {
+  std::unique_ptr<Body> body;
+  llvm::SmallVector<Loop> outer; // over the outputs, outermost first
+  llvm::SmallVector<Loop> inner; // that only reductions need
+  /// Index in `outer` of the loop over contiguous output elements; -1 where the output is one
+  /// element.
+  int contiguous = -1;
+
+  const Loop &loopOf(AtomId atom) const;
+};
+
+/// A copy of `kernel` in which composites are simpler operations, inserted before it. Emits an
+/// error and fails where an operation or type has no code.
+mlir::FailureOr<plan::KernelOp> prepareKernel(plan::KernelOp kernel);
+
+/// The nests of a prepared kernel. Each output element is stored by exactly one.
+llvm::SmallVector<Nest> buildNests(plan::KernelOp kernel);
+
+/// What the loops look like, as KernelInfo::skeleton names it.
+std::string classify(llvm::ArrayRef<Nest> nests);
+
+/// Fills symbol, numPointers, flops, bytes and skeleton.
+KernelInfo describeKernel(plan::KernelOp kernel, llvm::ArrayRef<Nest> nests);
+
+/// Output-input pairs that may share memory.
+std::vector<std::pair<unsigned, unsigned>> findInPlace(plan::KernelOp kernel,
+                                                       llvm::ArrayRef<Nest> nests);
+
+/// "kernel NAME (ONNX nodes a, b)" for messages.
+std::string kernelTitle(plan::KernelOp kernel);
+
+} // namespace gridloom::codegen
+
+#endif // GRIDLOOM_COMPILER_CODEGEN_NEST_H

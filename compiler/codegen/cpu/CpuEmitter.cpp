@@ -1,0 +1,287 @@
+//===- CpuEmitter.cpp - kernels as functions for the CPU ------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// A kernel's row range is that of its nests one after another. A row of a nest is one iteration of
+// its outer loops, or a piece of the contiguous loop where there is no other.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/codegen/cpu/CpuEmitter.h"
+#include "compiler/codegen/BodyEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::codegen;
+
+namespace {
+
+/// 16 f32 are two registers of AVX2: enough independent work to hide latencies.
+constexpr int64_t kWidth = 16;
+/// Elements of a contiguous loop that are one row when it is cut.
+constexpr int64_t kChunk = 1024;
+/// With this many rows no thread waits long for another.
+constexpr int64_t kEnoughRows = 64;
+/// Cycles of work worth handing to a thread.
+constexpr double kThreadCycles = 20000;
+
+/// How the loops of a nest become rows.
+struct RowPlan {
+  size_t prefix = 0;  // this many outer loops are in the row index
+  int64_t chunks = 1; // pieces of the contiguous loop, minor in the row index
+  int64_t rows = 1;
+};
+
+RowPlan planRows(const Nest &nest) {
+  RowPlan plan;
+  size_t contiguous = nest.contiguous < 0 ? nest.outer.size() : nest.contiguous;
+  while (plan.prefix < contiguous && plan.rows < kEnoughRows)
+    plan.rows *= nest.outer[plan.prefix++].extent;
+  bool reduces = llvm::any_of(nest.body->nodes,
+                              [](const Node &node) { return node.kind == Node::Kind::Reduce; });
+  bool isNext = plan.prefix == contiguous && contiguous < nest.outer.size();
+  if (isNext && !reduces && plan.rows < kEnoughRows)
+    plan.chunks = llvm::divideCeil(nest.outer[contiguous].extent, kChunk);
+  plan.rows *= plan.chunks;
+  return plan;
+}
+
+/// Cycles of a whole nest, roughly.
+double nestCycles(const Nest &nest) {
+  double cycles = 0;
+  for (const Node &node : nest.body->nodes) {
+    double times = 1;
+    for (AtomId atom : node.free)
+      times *= static_cast<double>(nest.body->atoms[atom].size);
+    cycles += node.own * std::max(1.0, times / kWidth);
+  }
+  for (const Store &store : nest.body->stores)
+    cycles += static_cast<double>(nest.body->buffers[store.buffer].elements) / kWidth;
+  return cycles;
+}
+
+class KernelEmitter {
+public:
+  KernelEmitter(func::FuncOp function, ArrayRef<Nest> nests)
+      : function(function), nests(nests), builder(function.getContext()), loc(function.getLoc()) {}
+
+  void emit(KernelInfo &info);
+
+private:
+  Value constantIndex(int64_t value) { return arith::ConstantIndexOp::create(builder, loc, value); }
+  void emitNest(const Nest &nest, const RowPlan &plan, int64_t firstRow, bool isOnly);
+  void emitRow(BodyEmitter &emitter, const Nest &nest, const RowPlan &plan, Context &row,
+               Value chunk);
+  void emitLoops(BodyEmitter &emitter, const Nest &nest, Context &context, size_t next);
+  void emitContiguous(BodyEmitter &emitter, const Loop &loop, const RowPlan &plan, Context &row,
+                      Value chunk);
+  SmallVector<Value> collectMemories(const Nest &nest);
+
+  func::FuncOp function;
+  ArrayRef<Nest> nests;
+  OpBuilder builder;
+  Location loc;
+  unsigned constants = 0;
+};
+
+} // namespace
+
+void KernelEmitter::emit(KernelInfo &info) {
+  double cycles = 0;
+  info.rows = 0;
+  for (const Nest &nest : nests) {
+    RowPlan plan = planRows(nest);
+    builder.setInsertionPoint(function.getBody().front().getTerminator());
+    emitNest(nest, plan, info.rows, nests.size() == 1);
+    info.rows += plan.rows;
+    cycles += nestCycles(nest);
+  }
+  double perRow = cycles / std::max<double>(1, static_cast<double>(info.rows));
+  info.grain = std::clamp<int64_t>(static_cast<int64_t>(kThreadCycles / std::max(perRow, 1e-3)), 1,
+                                   std::max<int64_t>(info.rows, 1));
+}
+
+/// The function's pointers, then globals that hold constants.
+SmallVector<Value> KernelEmitter::collectMemories(const Nest &nest) {
+  SmallVector<Value> memories(function.getArguments().drop_back(2));
+  for (const Buffer &buffer : ArrayRef(nest.body->buffers).drop_front(memories.size())) {
+    Type element = memoryType(buffer.element);
+    auto type = MemRefType::get(buffer.elements, element);
+    auto tensor = RankedTensorType::get(buffer.elements, element);
+    DenseElementsAttr value = DenseElementsAttr(buffer.constant)
+                                  .reshape(RankedTensorType::get(buffer.elements, buffer.element));
+    if (buffer.element.isInteger(1))
+      value = value.mapValues(element, [](const APInt &bit) { return bit.zext(8); });
+    std::string name = (function.getName() + ".constant" + Twine(constants++)).str();
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPoint(function);
+    memref::GlobalOp::create(builder, loc, name, builder.getStringAttr("private"), type,
+                             cast<ElementsAttr>(static_cast<Attribute>(value.reshape(tensor))),
+                             /*constant=*/true, /*alignment=*/builder.getI64IntegerAttr(64));
+    builder.setInsertionPointToStart(&function.getBody().front());
+    memories.push_back(memref::GetGlobalOp::create(builder, loc, type, name));
+  }
+  return memories;
+}
+
+void KernelEmitter::emitNest(const Nest &nest, const RowPlan &plan, int64_t firstRow, bool isOnly) {
+  SmallVector<Value> memories = collectMemories(nest);
+  auto allocate = [&](Type element, int64_t elements) -> Value {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(&function.getBody().front());
+    return memref::AllocaOp::create(builder, loc, MemRefType::get(elements, element),
+                                    builder.getI64IntegerAttr(64));
+  };
+  BodyEmitter emitter(nest, memories, builder, loc, kWidth, allocate);
+
+  Block &entry = function.getBody().front();
+  Value lo = entry.getArguments().drop_back(1).back(), hi = entry.getArguments().back();
+  if (!isOnly) {
+    Value first = constantIndex(firstRow), end = constantIndex(firstRow + plan.rows);
+    lo =
+        arith::SubIOp::create(builder, loc, arith::MaxSIOp::create(builder, loc, lo, first), first);
+    hi = arith::SubIOp::create(builder, loc, arith::MinSIOp::create(builder, loc, hi, end), first);
+  }
+  // What no row changes is computed once, but only where there are rows at all.
+  Value any = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, lo, hi);
+  auto branch = scf::IfOp::create(builder, loc, any, /*withElseRegion=*/false);
+  Context root;
+  root.block = branch.thenBlock();
+  bool isOneRow = plan.rows == 1 && plan.prefix == 0;
+  if (isOneRow) {
+    emitRow(emitter, nest, plan, root, Value());
+    return;
+  }
+  emitter.emitPasses(root, nullptr);
+  emitter.enter(root);
+  auto rows = scf::ForOp::create(builder, loc, lo, hi, constantIndex(1));
+  root.anchor = rows;
+  Context row;
+  row.parent = &root;
+  row.block = rows.getBody();
+  builder.setInsertionPointToStart(row.block);
+  Value index = rows.getInductionVar(), chunk;
+  auto takeMinor = [&](int64_t extent, bool isMajor) -> Value {
+    if (isMajor)
+      return index;
+    Value size = constantIndex(extent);
+    Value minor = arith::RemUIOp::create(builder, loc, index, size);
+    index = arith::DivUIOp::create(builder, loc, index, size);
+    return minor;
+  };
+  if (plan.chunks > 1)
+    chunk = takeMinor(plan.chunks, plan.prefix == 0);
+  for (size_t i = plan.prefix; i-- > 0;)
+    row.loops.emplace_back(&nest.outer[i], takeMinor(nest.outer[i].extent, i == 0));
+  emitRow(emitter, nest, plan, row, chunk);
+}
+
+void KernelEmitter::emitRow(BodyEmitter &emitter, const Nest &nest, const RowPlan &plan,
+                            Context &row, Value chunk) {
+  if (chunk)
+    emitContiguous(emitter, nest.outer[plan.prefix], plan, row, chunk);
+  else
+    emitLoops(emitter, nest, row, plan.prefix);
+}
+
+/// The loops from `next` on.
+void KernelEmitter::emitLoops(BodyEmitter &emitter, const Nest &nest, Context &context,
+                              size_t next) {
+  if (next == nest.outer.size()) {
+    emitter.emitPasses(context, nullptr);
+    emitter.emitStores(context);
+    return;
+  }
+  const Loop &loop = nest.outer[next];
+  bool isContiguous = static_cast<int>(next) == nest.contiguous;
+  bool isLast = next + 1 == nest.outer.size();
+  int pass = emitter.emitPasses(context, isContiguous && isLast ? &loop : nullptr);
+  int64_t width = isContiguous ? emitter.widthFor(loop) : 1;
+  for (const Segment &segment : cutInSegments(loop.extent, width))
+    emitter.emitLoop(context, loop, segment, pass, {},
+                     [&](Context &inside, ValueRange) -> SmallVector<Value> {
+                       emitLoops(emitter, nest, inside, next + 1);
+                       return {};
+                     });
+}
+
+/// One piece of a contiguous loop: vectors, then scalars in the last piece.
+void KernelEmitter::emitContiguous(BodyEmitter &emitter, const Loop &loop, const RowPlan &plan,
+                                   Context &row, Value chunk) {
+  emitter.enter(row);
+  int64_t width = emitter.widthFor(loop);
+  Value begin = arith::MulIOp::create(builder, loc, chunk, constantIndex(kChunk));
+  Value end = arith::AddIOp::create(builder, loc, begin, constantIndex(kChunk));
+  auto build = [&](Context &inside, ValueRange) -> SmallVector<Value> {
+    emitter.emitStores(inside);
+    return {};
+  };
+  if (width > 1) {
+    Value whole = constantIndex(loop.extent / width * width);
+    emitter.emitLoop(row, loop, begin, arith::MinSIOp::create(builder, loc, end, whole), width, -1,
+                     {}, build);
+    if (loop.extent % width == 0)
+      return;
+    emitter.enter(row);
+    begin = arith::MaxSIOp::create(builder, loc, begin, whole);
+  }
+  Value last = constantIndex(loop.extent);
+  emitter.emitLoop(row, loop, begin, arith::MinSIOp::create(builder, loc, end, last), 1, -1, {},
+                   build);
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+static func::FuncOp createFunction(plan::KernelOp kernel, const KernelInfo &info) {
+  OpBuilder builder(kernel);
+  Block &block = kernel.getBody().front();
+  SmallVector<Type> types;
+  auto add = [&](Type type) {
+    auto tensor = cast<RankedTensorType>(type);
+    types.push_back(MemRefType::get(tensor.getNumElements(), memoryType(tensor.getElementType())));
+  };
+  llvm::for_each(block.getArgumentTypes(), add);
+  llvm::for_each(block.getTerminator()->getOperandTypes(), add);
+  types.append(2, builder.getIndexType());
+  auto function =
+      func::FuncOp::create(builder, kernel.getLoc(), (kernel.getSymName() + kBodySuffix).str(),
+                           builder.getFunctionType(types, {}));
+  function.setPrivate();
+  unsigned inputs = block.getNumArguments();
+  SmallVector<bool> mayOverlap(types.size(), false);
+  for (auto [output, input] : info.inPlace)
+    mayOverlap[inputs + output] = mayOverlap[input] = true;
+  for (unsigned i = 0; i + 2 < types.size(); ++i)
+    if (!mayOverlap[i])
+      function.setArgAttr(i, LLVM::LLVMDialect::getNoAliasAttrName(), builder.getUnitAttr());
+  builder.setInsertionPointToStart(function.addEntryBlock());
+  func::ReturnOp::create(builder, kernel.getLoc());
+  return function;
+}
+
+FailureOr<std::vector<KernelInfo>> gridloom::codegen::emitCpuKernels(ModuleOp module) {
+  std::vector<KernelInfo> infos;
+  for (auto kernel : llvm::make_early_inc_range(module.getOps<plan::KernelOp>())) {
+    FailureOr<plan::KernelOp> prepared = prepareKernel(kernel);
+    if (failed(prepared))
+      return failure();
+    SmallVector<Nest> nests = buildNests(*prepared);
+    KernelInfo info = describeKernel(kernel, nests);
+    func::FuncOp function = createFunction(kernel, info);
+    KernelEmitter(function, nests).emit(info);
+    infos.push_back(std::move(info));
+    nests.clear();
+    prepared->erase();
+    kernel.erase();
+  }
+  return infos;
+}

@@ -1,0 +1,150 @@
+//===- CpuLinker.cpp - objects to shared objects --------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Links with lld in this process. To name libm and libc as needed without having them at hand, the
+// object is linked against empty libraries of these names.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/codegen/cpu/CpuLowering.h"
+
+#include "lld/Common/Driver.h"
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/Object/ELFObjectFile.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+#include <mutex>
+
+LLD_HAS_DRIVER(elf)
+
+using namespace mlir;
+using namespace gridloom;
+
+namespace {
+
+/// A folder that is gone when this is.
+class TemporaryFolder {
+public:
+  TemporaryFolder() { error = llvm::sys::fs::createUniqueDirectory("gridloom-link", path); }
+  ~TemporaryFolder() {
+    if (!error)
+      llvm::sys::fs::remove_directories(path);
+  }
+  std::string file(StringRef name) const {
+    SmallString<128> result(path);
+    llvm::sys::path::append(result, name);
+    return std::string(result);
+  }
+  std::error_code error;
+
+private:
+  SmallString<128> path;
+};
+
+LogicalResult writeFile(Location loc, StringRef path, StringRef bytes) {
+  std::error_code error;
+  llvm::raw_fd_ostream stream(path, error);
+  if (!error) {
+    stream << bytes;
+    stream.close();
+    error = stream.error();
+  }
+  if (error)
+    return emitError(loc) << "cannot write " << path << ": " << error.message();
+  return success();
+}
+
+LogicalResult runLinker(Location loc, ArrayRef<std::string> arguments) {
+  // lld keeps its state in globals.
+  static std::mutex mutex;
+  std::lock_guard<std::mutex> lock(mutex);
+  SmallVector<const char *> words{"ld.lld"};
+  for (const std::string &argument : arguments)
+    words.push_back(argument.c_str());
+  std::string output;
+  llvm::raw_string_ostream stream(output);
+  lld::DriverDef driver{lld::Gnu, &lld::elf::link};
+  lld::Result result = lld::lldMain(words, llvm::nulls(), stream, driver);
+  if (result.retCode != 0)
+    return emitError(loc) << "linking the kernels failed: " << StringRef(output).trim();
+  return success();
+}
+
+/// Functions the object calls but does not have.
+FailureOr<SmallVector<std::string>> findUndefined(Location loc, StringRef object) {
+  auto file = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernels"));
+  if (!file)
+    return emitError(loc) << "the kernels' object is damaged: " << llvm::toString(file.takeError());
+  SmallVector<std::string> names;
+  for (const llvm::object::SymbolRef &symbol : (*file)->symbols()) {
+    auto flags = symbol.getFlags();
+    if (!flags)
+      return emitError(loc) << llvm::toString(flags.takeError());
+    if (!(*flags & llvm::object::SymbolRef::SF_Undefined))
+      continue;
+    auto name = symbol.getName();
+    if (!name)
+      return emitError(loc) << llvm::toString(name.takeError());
+    if (!name->empty())
+      names.push_back(name->str());
+  }
+  return names;
+}
+
+bool isFromLibc(StringRef name) {
+  return llvm::is_contained({"memcpy", "memmove", "memset", "memcmp", "bcmp"}, name);
+}
+
+bool isFromLibm(StringRef name) {
+  static constexpr StringLiteral bases[] = {"exp",   "log",  "pow",   "erf",  "tanh",
+                                            "floor", "ceil", "trunc", "rint", "fmod",
+                                            "sqrt",  "fma",  "fmax",  "fmin"};
+  return llvm::any_of(bases, [&](StringRef base) {
+    return name == base || (name.consume_front(base) && name == "f");
+  });
+}
+
+} // namespace
+
+FailureOr<std::string> gridloom::codegen::linkSharedObject(Location loc, StringRef object) {
+  FailureOr<SmallVector<std::string>> undefined = findUndefined(loc, object);
+  if (failed(undefined))
+    return failure();
+  bool needsLibc = false, needsLibm = false;
+  for (StringRef name : *undefined) {
+    if (!isFromLibc(name) && !isFromLibm(name))
+      return emitError(loc) << "kernels need the function '" << name
+                            << "', which neither libm nor libc has";
+    (isFromLibc(name) ? needsLibc : needsLibm) = true;
+  }
+
+  TemporaryFolder folder;
+  if (folder.error)
+    return emitError(loc) << "cannot make a temporary folder: " << folder.error.message();
+  std::string input = folder.file("kernels.o"), output = folder.file("kernels.so");
+  if (failed(writeFile(loc, input, object)))
+    return failure();
+  SmallVector<std::string> arguments{
+      "-shared", "-s", "--build-id=none", "-z", "now", "--no-as-needed", "-o", output, input};
+  auto addNeeded = [&](StringRef library) -> LogicalResult {
+    std::string empty = folder.file("empty.o"), path = folder.file(library);
+    // An assembler file without code is not at hand, an archive without members is.
+    if (failed(writeFile(loc, empty, "!<arch>\n")))
+      return failure();
+    arguments.push_back(path);
+    return runLinker(loc,
+                     {"-shared", "-m", "elf_x86_64", "-soname", library.str(), "-o", path, empty});
+  };
+  if ((needsLibm && failed(addNeeded("libm.so.6"))) ||
+      (needsLibc && failed(addNeeded("libc.so.6"))) || failed(runLinker(loc, arguments)))
+    return failure();
+  auto buffer = llvm::MemoryBuffer::getFile(output);
+  if (!buffer)
+    return emitError(loc) << "cannot read " << output << ": " << buffer.getError().message();
+  return (*buffer)->getBuffer().str();
+}

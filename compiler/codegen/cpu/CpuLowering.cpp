@@ -1,0 +1,198 @@
+//===- CpuLowering.cpp - emitted kernels to machine code ------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/codegen/cpu/CpuLowering.h"
+#include "compiler/codegen/cpu/CpuEmitter.h"
+
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/ExecutionEngine/OptUtils.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/MCSubtargetInfo.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::codegen;
+
+//===----------------------------------------------------------------------===//
+// To the llvm dialect
+//===----------------------------------------------------------------------===//
+
+/// Polynomials for exp, erf, tanh and the like; bf16 as shifts, which x86 has no instruction for.
+static LogicalResult expandMath(ModuleOp module) {
+  RewritePatternSet patterns(module.getContext());
+  populateMathPolynomialApproximationPatterns(patterns);
+  arith::populateExpandBFloat16Patterns(patterns);
+  return applyPatternsGreedily(module, std::move(patterns));
+}
+
+/// `extern "C" void NAME(void *const *pointers, int64_t lo, int64_t hi)` around NAME.rows.
+static void addWrapper(LLVM::LLVMFuncOp rows) {
+  OpBuilder builder(rows);
+  Location loc = rows.getLoc();
+  auto pointer = LLVM::LLVMPointerType::get(builder.getContext());
+  Type i64 = builder.getI64Type();
+  auto type = LLVM::LLVMFunctionType::get(LLVM::LLVMVoidType::get(builder.getContext()),
+                                          {pointer, i64, i64});
+  auto wrapper =
+      LLVM::LLVMFuncOp::create(builder, loc, rows.getName().drop_back(kBodySuffix.size()), type);
+  Block *block = wrapper.addEntryBlock(builder);
+  builder.setInsertionPointToStart(block);
+  SmallVector<Value> arguments;
+  for (unsigned i = 0; i + 2 < rows.getNumArguments(); ++i) {
+    Value slot = LLVM::GEPOp::create(builder, loc, pointer, pointer, block->getArgument(0),
+                                     ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(i)});
+    arguments.push_back(LLVM::LoadOp::create(builder, loc, pointer, slot));
+  }
+  arguments.push_back(block->getArgument(1));
+  arguments.push_back(block->getArgument(2));
+  LLVM::CallOp::create(builder, loc, rows, arguments);
+  LLVM::ReturnOp::create(builder, loc, ValueRange());
+}
+
+LogicalResult gridloom::codegen::lowerToLlvmDialect(ModuleOp module) {
+  MLIRContext *context = module.getContext();
+  context->loadDialect<arith::ArithDialect, cf::ControlFlowDialect, math::MathDialect,
+                       memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect,
+                       LLVM::LLVMDialect>();
+  if (failed(expandMath(module)))
+    return module.emitError("math operations cannot be expanded");
+  PassManager pm(context);
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createLoopInvariantCodeMotionPass());
+  pm.addPass(createConvertMathToFuncs());
+  pm.addPass(createSCFToControlFlowPass());
+  pm.addPass(memref::createExpandStridedMetadataPass());
+  pm.addPass(createLowerAffinePass());
+  ConvertVectorToLLVMPassOptions vectorOptions;
+  vectorOptions.reassociateFPReductions = true;
+  pm.addPass(createConvertVectorToLLVMPass(vectorOptions));
+  pm.addPass(createConvertMathToLLVMPass());
+  pm.addPass(createConvertMathToLibmPass());
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createFinalizeMemRefToLLVMConversionPass());
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  ConvertFuncToLLVMPassOptions functionOptions;
+  functionOptions.useBarePtrCallConv = true;
+  pm.addPass(createConvertFuncToLLVMPass(functionOptions));
+  pm.addPass(createConvertIndexToLLVMPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+  pm.addPass(createCanonicalizerPass());
+  if (failed(pm.run(module)))
+    return failure();
+  for (auto function : llvm::make_early_inc_range(module.getOps<LLVM::LLVMFuncOp>()))
+    if (function.getName().ends_with(kBodySuffix))
+      addWrapper(function);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// To an object
+//===----------------------------------------------------------------------===//
+
+static std::unique_ptr<llvm::TargetMachine> makeTarget(const CpuOptions &options,
+                                                       std::string &error) {
+  static const bool isInitialised = [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+    return true;
+  }();
+  (void)isInitialised;
+  llvm::Triple triple("x86_64-unknown-linux-gnu");
+  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target)
+    return nullptr;
+  llvm::TargetOptions targetOptions;
+  targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Fast;
+  std::unique_ptr<llvm::TargetMachine> machine(
+      target->createTargetMachine(triple, options.arch, "", targetOptions, llvm::Reloc::PIC_, {},
+                                  llvm::CodeGenOptLevel::Aggressive));
+  if (!machine->getMCSubtargetInfo()->isCPUStringValid(options.arch)) {
+    error = "unknown CPU '" + options.arch + "'; use x86-64-v2, x86-64-v3 or x86-64-v4";
+    return nullptr;
+  }
+  return machine;
+}
+
+FailureOr<SmallVector<char, 0>> gridloom::codegen::compileToObject(ModuleOp module,
+                                                                   const CpuOptions &options) {
+  DialectRegistry registry;
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  module.getContext()->appendDialectRegistry(registry);
+  std::string error;
+  std::unique_ptr<llvm::TargetMachine> machine = makeTarget(options, error);
+  if (!machine)
+    return module.emitError(error);
+
+  llvm::LLVMContext llvmContext;
+  std::unique_ptr<llvm::Module> code =
+      translateModuleToLLVMIR(module, llvmContext, "gridloom_kernels");
+  if (!code)
+    return failure();
+  code->setDataLayout(machine->createDataLayout());
+  code->setTargetTriple(machine->getTargetTriple());
+  for (llvm::Function &function : *code) {
+    if (function.isDeclaration())
+      continue;
+    function.addFnAttr("target-cpu", options.arch);
+    bool isKernel = module.lookupSymbol((function.getName() + kBodySuffix).str()) != nullptr;
+    if (!isKernel)
+      function.setLinkage(llvm::GlobalValue::InternalLinkage);
+  }
+  auto optimise = makeOptimizingTransformer(3, 0, machine.get());
+  if (llvm::Error failed = optimise(code.get()))
+    return module.emitError(llvm::toString(std::move(failed)));
+
+  SmallVector<char, 0> object;
+  llvm::raw_svector_ostream stream(object);
+  llvm::legacy::PassManager pm;
+  if (machine->addPassesToEmitFile(pm, stream, nullptr, llvm::CodeGenFileType::ObjectFile))
+    return module.emitError("LLVM cannot write objects for " + options.arch);
+  pm.run(*code);
+  return object;
+}
+
+FailureOr<CompiledKernels> gridloom::codegen::compileCpuKernels(ModuleOp module,
+                                                                const CpuOptions &options) {
+  OwningOpRef<ModuleOp> work = ModuleOp::create(module.getLoc());
+  for (auto kernel : module.getOps<plan::KernelOp>())
+    work->push_back(kernel->clone());
+  CompiledKernels result;
+  FailureOr<std::vector<KernelInfo>> infos = emitCpuKernels(*work);
+  if (failed(infos) || failed(lowerToLlvmDialect(*work)))
+    return failure();
+  FailureOr<SmallVector<char, 0>> object = compileToObject(*work, options);
+  if (failed(object))
+    return failure();
+  FailureOr<std::string> linked =
+      linkSharedObject(module.getLoc(), StringRef(object->data(), object->size()));
+  if (failed(linked))
+    return failure();
+  result.kernels = std::move(*infos);
+  result.sharedObject = std::move(*linked);
+  return result;
+}
