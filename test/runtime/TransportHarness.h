@@ -1,0 +1,170 @@
+//===- TransportHarness.h - jobs of threads and processes for tests -------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Runs a function on every rank of a job, over each kind of transport, and collects how it ended on
+// each. A transport joins the suite by one more function here.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_TEST_RUNTIME_TRANSPORTHARNESS_H
+#define GRIDLOOM_TEST_RUNTIME_TRANSPORTHARNESS_H
+
+#include "runtime/comm/local/LocalTransport.h"
+#include "runtime/core/Error.h"
+#include "runtime/device/Device.h"
+
+#include <csignal>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <poll.h>
+#include <string>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+namespace gridloom::rt::test {
+
+/// A stream that works at once, in the caller's thread.
+class InlineStream final : public Stream {
+public:
+  void record(Event &) override {}
+  void wait(Event &) override {}
+  void enqueueHost(std::function<void()> work) override {
+    if (error)
+      return;
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  }
+  void synchronize() override {
+    if (error)
+      std::rethrow_exception(error);
+  }
+
+private:
+  std::exception_ptr error;
+};
+
+/// How a rank ended: code 0 and no text is success, -1 a signal.
+struct Outcome {
+  int code = 0;
+  std::string text;
+  bool operator==(const Outcome &) const = default;
+};
+inline void PrintTo(const Outcome &outcome, std::ostream *os) {
+  *os << "{" << outcome.code << ", \"" << outcome.text << "\"}";
+}
+
+/// What a rank does; throws std::runtime_error to fail the test, Error as the code under test does.
+using Body = std::function<void(Transport &)>;
+
+struct JobOptions {
+  TransportOptions transport{std::chrono::milliseconds(20000), std::chrono::milliseconds(1000)};
+  size_t chunkBytes = 4096; // small, so that few elements are many chunks
+  /// Runs beside the job, where ranks are processes.
+  std::function<void(const std::vector<pid_t> &)> beside;
+};
+
+inline Outcome runBody(const Body &body, const std::function<std::unique_ptr<Transport>()> &make) {
+  try {
+    std::unique_ptr<Transport> transport = make();
+    body(*transport);
+    return {};
+  } catch (const Error &error) {
+    return {int(error.getCode()), error.what()};
+  } catch (const std::exception &error) {
+    return {100, error.what()};
+  }
+}
+
+inline std::vector<Outcome> runThreads(int n, const JobOptions &options, const Body &body) {
+  auto transports = createInProcessTransports(n, options.transport, options.chunkBytes);
+  std::vector<Outcome> outcomes(static_cast<size_t>(n));
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < transports.size(); ++rank)
+    threads.emplace_back(
+        [&, rank] { outcomes[rank] = runBody(body, [&] { return std::move(transports[rank]); }); });
+  for (std::thread &thread : threads)
+    thread.join();
+  return outcomes;
+}
+
+/// Forks `n` ranks; `make` runs in the child.
+inline std::vector<Outcome>
+runForked(int n, const JobOptions &options, const Body &body,
+          const std::function<std::unique_ptr<Transport>(int rank)> &make) {
+  std::vector<pid_t> children;
+  std::vector<int> pipes;
+  for (int rank = 0; rank < n; ++rank) {
+    int ends[2];
+    if (pipe(ends) != 0)
+      throw std::runtime_error("no pipe");
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(120); // nothing may hang; if it does, say which rank
+      Outcome outcome = runBody(body, [&] { return make(rank); });
+      std::string text = std::to_string(outcome.code) + " " + outcome.text;
+      if (write(ends[1], text.data(), text.size()) < 0)
+        _exit(1);
+      _exit(0);
+    }
+    close(ends[1]);
+    children.push_back(child);
+    pipes.push_back(ends[0]);
+  }
+  if (options.beside)
+    options.beside(children);
+  std::vector<Outcome> outcomes;
+  for (int rank = 0; rank < n; ++rank) {
+    std::string text;
+    char buffer[4096];
+    for (ssize_t got; (got = read(pipes[size_t(rank)], buffer, sizeof buffer)) > 0;)
+      text.append(buffer, size_t(got));
+    close(pipes[size_t(rank)]);
+    int status = 0;
+    waitpid(children[size_t(rank)], &status, 0);
+    if (WIFSIGNALED(status))
+      outcomes.push_back({-1, strsignal(WTERMSIG(status))});
+    else
+      outcomes.push_back(
+          {atoi(text.c_str()), text.substr(std::min(text.size(), text.find(' ') + 1))});
+  }
+  return outcomes;
+}
+
+inline std::vector<Outcome> runProcesses(int n, const JobOptions &options, const Body &body) {
+  std::shared_ptr<Segment> segment = Segment::create(n, options.chunkBytes);
+  return runForked(n, options, body, [&](int rank) {
+    return createLocalTransport(segment, rank, options.transport);
+  });
+}
+
+/// Processes that share nothing but a name, as under torchrun.
+inline std::vector<Outcome> runStrangers(int n, const JobOptions &options, const Body &body) {
+  static int jobs = 0;
+  std::string job = "test-" + std::to_string(getpid()) + "-" + std::to_string(jobs++);
+  return runForked(n, options, body,
+                   [&](int rank) { return joinLocalTransport(job, rank, n, options.transport); });
+}
+
+/// A kind of transport under test.
+struct Kind {
+  const char *name;
+  std::vector<Outcome> (*run)(int n, const JobOptions &options, const Body &body);
+  bool processes;
+};
+inline void PrintTo(const Kind &kind, std::ostream *os) { *os << kind.name; }
+
+inline const Kind threadsKind{"Threads", runThreads, false};
+inline const Kind processesKind{"Processes", runProcesses, true};
+inline const Kind strangersKind{"Strangers", runStrangers, true};
+
+} // namespace gridloom::rt::test
+
+#endif // GRIDLOOM_TEST_RUNTIME_TRANSPORTHARNESS_H
