@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/Registration.h"
 
+#include "compiler/codegen/Codegen.h"
 #include "dialects/plan/Plan.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -41,6 +42,7 @@ void gridloom::registerDialects(mlir::DialectRegistry &registry) {
 
 void gridloom::registerPasses() {
   mlir::registerTransformsPasses();
+  codegen::registerCodegenPasses();
 #if __has_include("passes/simplify/Simplify.h")
   registerSimplifyPasses();
 #endif
