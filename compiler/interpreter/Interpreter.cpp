@@ -38,9 +38,13 @@ SmallVector<Specialisation> gridloom::getSpecialisations(ModuleOp module) {
   return list;
 }
 
+/// The axis whose coordinate is the stage; none in a program of one stage.
 static StringRef getStageAxis(ModuleOp module) {
-  auto name = module->getAttrOfType<StringAttr>(dist::kStageAxis);
-  return name ? name.getValue() : "pipe";
+  if (auto name = module->getAttrOfType<StringAttr>(dist::kStageAxis))
+    return name.getValue();
+  auto list = getSpecialisations(module);
+  bool piped = llvm::any_of(list, [](const Specialisation &item) { return item.stages.size() > 1; });
+  return piped ? "pipe" : "";
 }
 
 Interpreter::Interpreter(ModuleOp module, WeightProvider &weights, InterpreterOptions options)

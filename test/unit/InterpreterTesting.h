@@ -6,7 +6,6 @@
 #ifndef GRIDLOOM_TEST_UNIT_INTERPRETERTESTING_H
 #define GRIDLOOM_TEST_UNIT_INTERPRETERTESTING_H
 
-#include "compiler/driver/Registration.h"
 #include "compiler/interpreter/Interpreter.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -38,7 +37,7 @@ public:
 private:
   static mlir::DialectRegistry makeRegistry() {
     mlir::DialectRegistry registry;
-    registerDialects(registry);
+    registry.insert<mlir::func::FuncDialect, dist::DistDialect, loom::LoomDialect, plan::PlanDialect>();
     return registry;
   }
   mlir::MLIRContext context;

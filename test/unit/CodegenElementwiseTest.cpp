@@ -1,0 +1,242 @@
+//===- CodegenElementwiseTest.cpp - one element in, one out ---------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "test/unit/CodegenTesting.h"
+
+using namespace gridloom;
+using namespace gridloom::testing;
+
+namespace {
+
+std::string tensor(const std::string &shape, const std::string &element) {
+  return "tensor<" + (shape.empty() ? "" : shape + "x") + element + ">";
+}
+
+std::string unary(const std::string &op, const std::string &type) {
+  std::string name = "k_";
+  for (char c : op)
+    name += std::isalnum(c) ? c : '_';
+  return kernelText("%x: " + type,
+                    "  %0 = loom." + op + " %x : " + type + "\n  loom.yield %0 : " + type, name);
+}
+
+std::string binary(const std::string &op, const std::string &type) {
+  return kernelText("%x: " + type + ", %y: " + type,
+                    "  %0 = loom." + op + " %x, %y : " + type + "\n  loom.yield %0 : " + type,
+                    "k_" + op);
+}
+
+const char *const kShapes[] = {"1", "7", "16", "17", "384", "1000", "3x5", "1x1", "5000", "2x3x33"};
+
+class Shapes : public ::testing::TestWithParam<const char *> {};
+INSTANTIATE_TEST_SUITE_P(, Shapes, ::testing::ValuesIn(kShapes));
+
+} // namespace
+
+TEST_P(Shapes, UnaryFloat) {
+  std::string type = tensor(GetParam(), "f32"), text;
+  for (const char *op : {"negate", "abs", "exp", "tanh", "erf", "logistic", "floor", "ceil", "sign",
+                         "gelu erf", "gelu tanh"})
+    text += unary(op, type);
+  checkKernels(text);
+}
+
+TEST_P(Shapes, UnaryPositiveFloat) {
+  std::string type = tensor(GetParam(), "f32"), text;
+  for (const char *op : {"log", "sqrt", "rsqrt"})
+    text += unary(op, type);
+  RunOptions options;
+  options.low = 0.01;
+  options.high = 30;
+  checkKernels(text, options);
+}
+
+TEST_P(Shapes, BinaryFloat) {
+  std::string type = tensor(GetParam(), "f32"), text;
+  for (const char *op : {"add", "subtract", "multiply", "maximum", "minimum"})
+    text += binary(op, type);
+  checkKernels(text);
+  RunOptions positive;
+  positive.low = 0.5;
+  positive.high = 3;
+  checkKernels(binary("divide", type) + binary("power", type), positive);
+}
+
+TEST_P(Shapes, Integers) {
+  for (const char *element : {"i64", "i32", "i8"}) {
+    std::string type = tensor(GetParam(), element), text;
+    for (const char *op : {"negate", "abs", "sign", "not"})
+      text += unary(op, type);
+    for (const char *op : {"add", "subtract", "multiply", "maximum", "minimum", "and", "or"})
+      text += binary(op, type);
+    checkKernels(text);
+  }
+}
+
+TEST_P(Shapes, Booleans) {
+  std::string type = tensor(GetParam(), "i1");
+  checkKernels(unary("not", type) + binary("and", type) + binary("or", type));
+}
+
+TEST_P(Shapes, CompareAndSelect) {
+  for (std::string element : {"f32", "i64", "i32", "f64"}) {
+    std::string type = tensor(GetParam(), element), mask = tensor(GetParam(), "i1"), text;
+    for (std::string direction : {"eq", "ne", "lt", "le", "gt", "ge"})
+      text += kernelText("%x: " + type + ", %y: " + type,
+                         "  %0 = loom.compare " + direction + " %x, %y : (" + type + ", " + type +
+                             ") -> " + mask + "\n  %1 = loom.select %0, %x, %y : " + mask + ", " +
+                             type + "\n  loom.yield %0, %1 : " + mask + ", " + type,
+                         direction);
+    checkKernels(text);
+  }
+}
+
+TEST_P(Shapes, Convert) {
+  const char *const elements[] = {"f32", "f64", "f16", "bf16", "i64", "i32", "i8", "i1"};
+  std::string text;
+  for (std::string from : elements)
+    for (std::string to : elements)
+      text +=
+          kernelText("%x: " + tensor(GetParam(), from),
+                     "  %0 = loom.convert %x : (" + tensor(GetParam(), from) + ") -> " +
+                         tensor(GetParam(), to) + "\n  loom.yield %0 : " + tensor(GetParam(), to),
+                     from + "_to_" + to);
+  checkKernels(text);
+}
+
+TEST(CodegenElementwise, OtherFloats) {
+  for (auto [element, tolerance] :
+       {std::pair<std::string, double>{"f64", 1e-12}, {"f16", 2e-3}, {"bf16", 1.6e-2}}) {
+    std::string type = tensor("37", element), text;
+    for (const char *op : {"negate", "abs", "exp", "tanh", "erf", "logistic", "floor", "ceil",
+                           "sign", "gelu erf", "gelu tanh"})
+      text += unary(op, type);
+    for (const char *op : {"add", "subtract", "multiply", "maximum", "minimum"})
+      text += binary(op, type);
+    RunOptions options;
+    options.tolerance = tolerance;
+    checkKernels(text, options);
+    options.low = 0.5;
+    checkKernels(unary("log", type) + unary("sqrt", type) + unary("rsqrt", type) +
+                     binary("divide", type) + binary("power", type),
+                 options);
+  }
+}
+
+TEST(CodegenElementwise, SpecialFloats) {
+  double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
+  std::vector<double> values{0.0,  -0.0, inf,   -inf,  nan,   1e-30, -1e-30, 88,
+                             -87,  -100, -3e38, 3e38,  1,     -1,    0.5,    2.5,
+                             -2.5, 10,   -10,   1e-8,  -1e-8, 20,    -20,    -88.5,
+                             3.9,  -3.9, 0.999, 1.001, 1e10,  -1e10, 5,      -5};
+  RunOptions options;
+  int64_t n = values.size();
+  options.inputs[0] = HostTensor::fromDoubles(ElementKind::F32, {n}, values);
+  std::string type = tensor(std::to_string(n), "f32"), text;
+  for (const char *op :
+       {"negate", "abs", "tanh", "erf", "floor", "ceil", "sign", "exp", "logistic"})
+    text += unary(op, type);
+  checkKernels(text, options);
+  std::reverse(values.begin(), values.end());
+  options.inputs[1] = HostTensor::fromDoubles(ElementKind::F32, {n}, values);
+  checkKernels(binary("maximum", type) + binary("minimum", type) + binary("add", type), options);
+}
+
+TEST(CodegenElementwise, Accuracy) {
+  // The fast polynomials over the range activations have.
+  std::vector<double> values(4096);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = -10 + 20.0 * static_cast<double>(i) / static_cast<double>(values.size());
+  RunOptions options;
+  options.inputs[0] = HostTensor::fromDoubles(ElementKind::F32, {4096}, values);
+  options.tolerance = 1.5e-6;
+  std::string type = "tensor<4096xf32>";
+  checkKernels(unary("exp", type) + unary("tanh", type) + unary("erf", type) +
+                   unary("logistic", type) + unary("gelu erf", type) + unary("gelu tanh", type),
+               options);
+}
+
+TEST(CodegenElementwise, ConstantPowers) {
+  std::string text, type = "tensor<19xf32>";
+  for (std::string exponent : {"1.0", "2.0", "3.0", "0.5", "-1.0", "-0.5", "2.5"})
+    text += kernelText("%x: " + type,
+                       "  %c = loom.constant dense<" + exponent + "> : " + type +
+                           "\n  %0 = loom.power %x, %c : " + type + "\n  loom.yield %0 : " + type,
+                       "p" + std::to_string(text.size()));
+  RunOptions options;
+  options.low = 0.5;
+  checkKernels(text, options);
+}
+
+TEST(CodegenElementwise, IntegerDivisionDoesNotTrap) {
+  RunOptions options;
+  options.inputs[0] = HostTensor::fromInts(ElementKind::I32, {4}, {7, -7, INT32_MIN, 9});
+  options.inputs[1] = HostTensor::fromInts(ElementKind::I32, {4}, {2, 2, -1, -4});
+  checkKernels(binary("divide", "tensor<4xi32>"), options);
+
+  mlir::OwningOpRef<mlir::ModuleOp> module = parse(binary("divide", "tensor<4xi32>"));
+  auto compiled = codegen::compileCpuKernels(*module);
+  ASSERT_TRUE(mlir::succeeded(compiled));
+  LoadedKernels loaded(compiled->sharedObject);
+  int32_t x[4] = {1, 2, 3, 4}, zero[4] = {}, y[4] = {};
+  void *pointers[] = {x, zero, y};
+  loaded.find("k_divide")(pointers, 0, compiled->kernels[0].rows);
+}
+
+TEST(CodegenElementwise, FusedChainMayRunInPlace) {
+  auto compiled = checkKernels(
+      kernelText("%x: tensor<8x48xf32>, %b: tensor<48xf32>",
+                 "  %0 = loom.broadcast %b dims = [1] : (tensor<48xf32>) -> tensor<8x48xf32>\n"
+                 "  %1 = loom.add %x, %0 : tensor<8x48xf32>\n"
+                 "  %2 = loom.gelu erf %1 : tensor<8x48xf32>\n"
+                 "  loom.yield %2 : tensor<8x48xf32>"));
+  ASSERT_EQ(compiled.kernels.size(), 1u);
+  EXPECT_EQ(compiled.kernels[0].skeleton, "elementwise");
+  EXPECT_EQ(compiled.kernels[0].rows, 8);
+  ASSERT_EQ(compiled.kernels[0].inPlace.size(), 1u);
+  EXPECT_EQ(compiled.kernels[0].inPlace[0], std::make_pair(0u, 0u));
+}
+
+TEST(CodegenElementwise, EqualModulesGiveEqualBytes) {
+  std::string text = unary("gelu erf", "tensor<100x30xf32>") +
+                     kernelText("%x: tensor<9x65xf32>",
+                                "  %0 = loom.softmax %x dim = 1 : tensor<9x65xf32>\n"
+                                "  loom.yield %0 : tensor<9x65xf32>",
+                                "softmax");
+  auto first = codegen::compileCpuKernels(*parse(text));
+  auto second = codegen::compileCpuKernels(*parse(text));
+  ASSERT_TRUE(mlir::succeeded(first) && mlir::succeeded(second));
+  EXPECT_EQ(first->sharedObject, second->sharedObject);
+}
+
+TEST(CodegenElementwise, ErrorsNameTheNodes) {
+  std::string message;
+  mlir::ScopedDiagnosticHandler handler(&getContext(), [&](mlir::Diagnostic &diagnostic) {
+    message += diagnostic.str();
+    return mlir::success();
+  });
+  std::string text =
+      "plan.kernel @k general {\n^bb0(%x: tensor<4x4xf32>):\n"
+      "  %0 = loom.dot_general %x, %x batch = [] x [] contract = [1] x [0] : (tensor<4x4xf32>, "
+      "tensor<4x4xf32>) -> tensor<4x4xf32> loc(\"/layer/MatMul\")\n"
+      "  loom.yield %0 : tensor<4x4xf32>\n}\n";
+  EXPECT_TRUE(mlir::failed(codegen::compileCpuKernels(*parse(text))));
+  EXPECT_EQ(message,
+            "kernel k (ONNX nodes /layer/MatMul): loom.dot_general has no kernel code; keep "
+            "it out of kernels");
+}
+
+TEST(CodegenElementwise, UnknownProcessor) {
+  std::string message;
+  mlir::ScopedDiagnosticHandler handler(&getContext(), [&](mlir::Diagnostic &diagnostic) {
+    message += diagnostic.str();
+    return mlir::success();
+  });
+  codegen::CpuOptions options;
+  options.arch = "pentium-of-tomorrow";
+  EXPECT_TRUE(
+      mlir::failed(codegen::compileCpuKernels(*parse(unary("exp", "tensor<4xf32>")), options)));
+  EXPECT_EQ(message, "unknown CPU 'pentium-of-tomorrow'; use x86-64-v2, x86-64-v3 or x86-64-v4");
+}
