@@ -1,0 +1,496 @@
+//===- FakeMachine.cpp - streams, memory and their order ------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+
+#include "test/fake/FakeMachine.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace gridloom::fake {
+
+enum : int { Success = 0, InvalidValue = 1, NotReady = 600, IllegalAddress = 700, Timeout = 702 };
+
+static constexpr size_t alignment = 256;
+static constexpr size_t guardBytes = 256;
+static constexpr std::byte guardByte{0xa5};
+static constexpr std::byte poisonByte{0xff}; // NaN in every float type
+
+static thread_local Context *current = nullptr;
+
+Machine &Machine::get() {
+  static Machine machine;
+  return machine;
+}
+
+void Machine::reset(const Options &chosen) {
+  Lock lock(mutex);
+  options = chosen;
+  random.seed(options.seed);
+  progress = 0;
+  streams.clear();
+  hostClocks.clear();
+  threadClocks.clear();
+  memory.clear();
+  usedBytes.clear();
+  sticky.clear();
+  contexts.clear();
+  for (int device = 0; device < options.devices; ++device)
+    contexts.push_back(std::make_unique<Context>(Context{device, 0}));
+  objects.clear();
+  kernels.clear();
+  calls.clear();
+  findings.clear();
+  planted.clear();
+  current = nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// Calls, findings, handles
+//===----------------------------------------------------------------------===//
+
+int Machine::enter(const char *name, int stream, const std::string &detail) {
+  Lock lock(mutex);
+  calls.push_back({current ? current->device : -1, stream, name, detail});
+  for (auto it = planted.begin(); it != planted.end(); ++it)
+    if (it->name == name && it->skip-- == 0) {
+      int result = it->result;
+      planted.erase(it);
+      return result;
+    }
+  return Success;
+}
+
+void Machine::reportLocked(const std::string &finding) {
+  if (std::find(findings.begin(), findings.end(), finding) == findings.end())
+    findings.push_back(finding);
+}
+
+void Machine::report(const std::string &finding) {
+  Lock lock(mutex);
+  reportLocked(finding);
+}
+
+Context *Machine::getCurrent() const { return current; }
+int Machine::getCurrentDevice() const { return current ? current->device : -1; }
+void Machine::setCurrent(Context *context) { current = context; }
+
+Context *Machine::findContext(int device) {
+  Lock lock(mutex);
+  bool known = device >= 0 && device < static_cast<int>(contexts.size());
+  return known ? contexts[static_cast<size_t>(device)].get() : nullptr;
+}
+
+void Machine::track(const void *object, const std::string &what) {
+  Lock lock(mutex);
+  objects[object] = what;
+}
+
+bool Machine::untrack(const void *object, const char *call) {
+  Lock lock(mutex);
+  if (objects.erase(object))
+    return true;
+  reportLocked(std::string(call) + " of a handle that does not exist or was destroyed before");
+  return false;
+}
+
+bool Machine::isTracked(const void *object, const char *call) {
+  Lock lock(mutex);
+  if (objects.count(object))
+    return true;
+  reportLocked(std::string(call) + " with a handle that does not exist or was destroyed before");
+  return false;
+}
+
+std::vector<Call> Machine::getCalls(const std::string &prefix) {
+  Lock lock(mutex);
+  std::vector<Call> found;
+  for (const Call &call : calls)
+    if (call.name.starts_with(prefix))
+      found.push_back(call);
+  return found;
+}
+
+std::vector<std::string> Machine::takeFindings() {
+  Lock lock(mutex);
+  for (auto &[address, allocation] : memory)
+    for (size_t i = 0; i < guardBytes; ++i)
+      if (allocation.data[allocation.bytes + i] != guardByte) {
+        reportLocked("memory of " + std::to_string(allocation.bytes) + " bytes on device " +
+                     std::to_string(allocation.device) + " was written behind its end");
+        break;
+      }
+  return std::exchange(findings, {});
+}
+
+std::vector<std::string> Machine::findLeaks() {
+  Lock lock(mutex);
+  std::vector<std::string> leaks;
+  for (const auto &[address, allocation] : memory)
+    if (!allocation.freed)
+      leaks.push_back("memory of " + std::to_string(allocation.bytes) + " bytes on device " +
+                      std::to_string(allocation.device));
+  for (const auto &[object, what] : objects)
+    leaks.push_back(what);
+  for (const auto &context : contexts)
+    if (context->retains)
+      leaks.push_back("context of device " + std::to_string(context->device));
+  return leaks;
+}
+
+int Machine::getStreamPriority(int stream) {
+  Lock lock(mutex);
+  return streams.at(static_cast<size_t>(stream))->priority;
+}
+
+void Machine::plant(const std::string &name, int result, int skip) {
+  Lock lock(mutex);
+  planted.push_back({name, result, skip});
+}
+
+void Machine::registerKernel(const std::string &symbol, KernelFunction function) {
+  Lock lock(mutex);
+  kernels[symbol] = std::move(function);
+}
+
+std::optional<KernelFunction> Machine::findKernel(const std::string &symbol) {
+  Lock lock(mutex);
+  auto it = kernels.find(symbol);
+  if (it == kernels.end())
+    return std::nullopt;
+  return it->second;
+}
+
+//===----------------------------------------------------------------------===//
+// Order
+//===----------------------------------------------------------------------===//
+
+void Machine::learn(Clock &clock, const Clock &more) {
+  if (clock.size() < more.size())
+    clock.resize(more.size());
+  for (size_t i = 0; i < more.size(); ++i)
+    clock[i] = std::max(clock[i], more[i]);
+}
+
+Clock &Machine::threadClock() { return threadClocks[std::this_thread::get_id()]; }
+
+static std::string nameStream(int stream) { return "stream " + std::to_string(stream); }
+
+Allocation *Machine::find(const void *data) {
+  auto *address = static_cast<const std::byte *>(data);
+  auto it = memory.upper_bound(address);
+  if (it == memory.begin())
+    return nullptr;
+  Allocation &allocation = std::prev(it)->second;
+  return address < allocation.data + allocation.bytes ? &allocation : nullptr;
+}
+
+void Machine::touch(Stream &stream, const Access &access, const std::string &name, bool frees) {
+  if (access.bytes == 0)
+    return;
+  std::string who = name + " on " + nameStream(stream.number);
+  Allocation *allocation = find(access.data);
+  auto *begin = static_cast<const std::byte *>(access.data);
+  if (!allocation || allocation->device != stream.device ||
+      begin + access.bytes > allocation->data + allocation->bytes) {
+    reportLocked(who + (access.write ? " writes " : " reads ") + std::to_string(access.bytes) +
+                 " bytes that are not all in one buffer of device " +
+                 std::to_string(stream.device));
+    sticky[stream.device] = IllegalAddress;
+    return;
+  }
+  if (allocation->freed && !frees)
+    reportLocked(who + " uses memory of " + std::to_string(allocation->bytes) +
+                 " bytes after it was freed");
+
+  auto offset = static_cast<size_t>(begin - allocation->data);
+  Allocation::Touch now{offset,
+                        offset + access.bytes,
+                        access.write,
+                        stream.number,
+                        stream.clock[static_cast<size_t>(stream.number)],
+                        name};
+  for (const Allocation::Touch &past : allocation->touches) {
+    bool overlaps = past.begin < now.end && now.begin < past.end;
+    auto other = static_cast<size_t>(past.stream);
+    bool ordered = other < stream.clock.size() && stream.clock[other] >= past.tick;
+    if (overlaps && (past.write || now.write) && !ordered)
+      reportLocked("race: " + who + (now.write ? " writes" : " reads") + " what " + past.name +
+                   " on " + nameStream(past.stream) + (past.write ? " writes" : " reads") +
+                   ", and no event orders them");
+  }
+  std::erase_if(allocation->touches, [&](const Allocation::Touch &past) {
+    bool covered = now.begin <= past.begin && past.end <= now.end;
+    return covered && (now.write || (past.stream == now.stream && !past.write));
+  });
+  allocation->touches.push_back(now);
+}
+
+void Machine::enqueue(Stream &stream, Stream::Item item) {
+  auto number = static_cast<size_t>(stream.number);
+  learn(stream.clock, hostClocks[stream.device]);
+  learn(stream.clock, threadClock());
+  if (stream.clock.size() <= number)
+    stream.clock.resize(number + 1);
+  ++stream.clock[number];
+  for (const Access &access : item.operation.accesses)
+    touch(stream, access, item.operation.name, false);
+  stream.queue.push_back(std::move(item));
+  stream.blockedAt = ~uint64_t(0);
+}
+
+void Machine::submit(Stream &stream, Operation operation) {
+  Lock lock(mutex);
+  enqueue(stream, {std::move(operation), nullptr, 0});
+  if (options.schedule == Schedule::Eager)
+    while (runOne(lock))
+      ;
+  changed.notify_all();
+}
+
+void Machine::record(Stream &stream, const std::shared_ptr<Event> &event) {
+  Lock lock(mutex);
+  uint64_t number = ++event->issued;
+  enqueue(stream, {{"event record",
+                    {},
+                    [this, event, number] {
+                      Lock inner(mutex);
+                      event->done = std::max(event->done, number);
+                      return Step::Done;
+                    }},
+                   nullptr,
+                   0});
+  event->clock = stream.clock;
+  if (options.schedule == Schedule::Eager)
+    while (runOne(lock))
+      ;
+  changed.notify_all();
+}
+
+void Machine::wait(Stream &stream, const std::shared_ptr<Event> &event) {
+  Lock lock(mutex);
+  enqueue(stream, {{"event wait", {}, [] { return Step::Done; }}, event, event->issued});
+  learn(stream.clock, event->clock);
+  if (options.schedule == Schedule::Eager)
+    while (runOne(lock))
+      ;
+  changed.notify_all();
+}
+
+//===----------------------------------------------------------------------===//
+// Running
+//===----------------------------------------------------------------------===//
+
+Stream *Machine::choose() {
+  std::vector<Stream *> ready;
+  for (const auto &stream : streams) {
+    if (stream->queue.empty() || stream->running || stream->blockedAt == progress)
+      continue;
+    const Stream::Item &item = stream->queue.front();
+    if (!item.waitFor || item.waitFor->done >= item.target)
+      ready.push_back(stream.get());
+  }
+  if (ready.empty())
+    return nullptr;
+  switch (options.schedule) {
+  case Schedule::Eager:
+  case Schedule::OldestFirst:
+    return ready.front();
+  case Schedule::NewestFirst:
+    return ready.back();
+  case Schedule::Random:
+    return ready[random() % ready.size()];
+  }
+  return nullptr;
+}
+
+bool Machine::runOne(Lock &lock) {
+  Stream *stream = choose();
+  if (!stream)
+    return false;
+  stream->running = true;
+  uint64_t before = progress;
+  Operation &operation = stream->queue.front().operation;
+  lock.unlock();
+  Step step = operation.run();
+  lock.lock();
+  stream->running = false;
+  if (step == Step::Done) {
+    stream->queue.pop_front();
+    ++progress;
+  } else {
+    stream->blockedAt = before;
+  }
+  changed.notify_all();
+  return true;
+}
+
+template <typename Predicate> int Machine::drive(Lock &lock, Predicate finished) {
+  using namespace std::chrono;
+  uint64_t seen = progress;
+  auto deadline = steady_clock::now() + milliseconds(options.hangMilliseconds);
+  while (!finished()) {
+    if (runOne(lock))
+      continue;
+    if (progress != seen) {
+      seen = progress;
+      deadline = steady_clock::now() + milliseconds(options.hangMilliseconds);
+    }
+    if (finished())
+      break;
+    if (steady_clock::now() > deadline) {
+      reportLocked("hang: nothing can run, and a thread waits");
+      return Timeout;
+    }
+    changed.wait_for(lock, milliseconds(20));
+  }
+  return Success;
+}
+
+void Machine::step() {
+  Lock lock(mutex);
+  runOne(lock);
+}
+
+void Machine::wakeUp() {
+  Lock lock(mutex);
+  ++progress;
+  changed.notify_all();
+}
+
+int Machine::getSticky(int device) {
+  Lock lock(mutex);
+  auto it = sticky.find(device);
+  return it == sticky.end() ? int(Success) : it->second;
+}
+
+int Machine::synchronize(Stream &stream) {
+  Lock lock(mutex);
+  Clock clock = stream.clock;
+  if (int result = drive(lock, [&] { return stream.queue.empty(); }))
+    return result;
+  learn(hostClocks[stream.device], clock);
+  auto it = sticky.find(stream.device);
+  return it == sticky.end() ? int(Success) : it->second;
+}
+
+int Machine::query(Stream &stream) {
+  Lock lock(mutex);
+  if (!stream.queue.empty())
+    runOne(lock);
+  if (!stream.queue.empty())
+    return NotReady;
+  learn(threadClock(), stream.clock);
+  return Success;
+}
+
+int Machine::synchronize(Event &event) {
+  Lock lock(mutex);
+  Clock clock = event.clock;
+  uint64_t target = event.issued;
+  if (int result = drive(lock, [&] { return event.done >= target; }))
+    return result;
+  if (current)
+    learn(hostClocks[current->device], clock);
+  return Success;
+}
+
+int Machine::query(Event &event) {
+  Lock lock(mutex);
+  if (event.done < event.issued)
+    runOne(lock);
+  if (event.done < event.issued)
+    return NotReady;
+  learn(threadClock(), event.clock);
+  return Success;
+}
+
+//===----------------------------------------------------------------------===//
+// Streams and memory
+//===----------------------------------------------------------------------===//
+
+Stream *Machine::createStream(int priority) {
+  Lock lock(mutex);
+  auto stream = std::make_unique<Stream>();
+  stream->number = static_cast<int>(streams.size());
+  stream->device = getCurrentDevice();
+  stream->priority = priority;
+  objects[stream.get()] = nameStream(stream->number);
+  streams.push_back(std::move(stream));
+  return streams.back().get();
+}
+
+bool Machine::destroyStream(Stream *stream) {
+  if (!untrack(stream, "cuStreamDestroy"))
+    return false;
+  Lock lock(mutex);
+  stream->destroyed = true;
+  return true;
+}
+
+Stream *Machine::checkStream(void *stream, const char *call) {
+  if (!stream) {
+    report(std::string(call) + " on the default stream, which waits for every other stream");
+    return nullptr;
+  }
+  return isTracked(stream, call) ? static_cast<Stream *>(stream) : nullptr;
+}
+
+std::byte *Machine::allocate(size_t bytes) {
+  Lock lock(mutex);
+  int device = getCurrentDevice();
+  size_t &used = usedBytes[device];
+  if (bytes == 0 || bytes > options.memoryBytes - used)
+    return nullptr;
+  used += bytes;
+  Allocation allocation;
+  allocation.storage = std::make_unique<std::byte[]>(bytes + guardBytes + alignment);
+  auto address = reinterpret_cast<uintptr_t>(allocation.storage.get());
+  allocation.data = allocation.storage.get() + (alignment - address % alignment) % alignment;
+  allocation.bytes = bytes;
+  allocation.device = device;
+  std::memset(allocation.data, static_cast<int>(poisonByte), bytes);
+  std::memset(allocation.data + bytes, static_cast<int>(guardByte), guardBytes);
+  std::byte *data = allocation.data;
+  memory[data] = std::move(allocation);
+  return data;
+}
+
+bool Machine::release(std::byte *data, Stream *stream, const char *call) {
+  Lock lock(mutex);
+  auto it = memory.find(data);
+  if (it == memory.end() || it->second.freed) {
+    reportLocked(std::string(call) + (it == memory.end()
+                                          ? " of memory that was never allocated"
+                                          : " of memory that was freed before (double free)"));
+    return false;
+  }
+  Allocation &allocation = it->second;
+  if (stream) {
+    enqueue(*stream, {{"memory free", {}, [] { return Step::Done; }}, nullptr, 0});
+    touch(*stream, {data, allocation.bytes, true}, "memory free", true);
+  } else {
+    Clock known = hostClocks[allocation.device];
+    learn(known, threadClock());
+    for (const Allocation::Touch &past : allocation.touches) {
+      auto other = static_cast<size_t>(past.stream);
+      if (other >= known.size() || known[other] < past.tick)
+        reportLocked(std::string(call) + " of memory that " + past.name + " on " +
+                     nameStream(past.stream) + " may still use");
+    }
+  }
+  allocation.freed = true;
+  usedBytes[allocation.device] -= allocation.bytes;
+  changed.notify_all();
+  return true;
+}
+
+size_t Machine::getFreeBytes(int device) {
+  Lock lock(mutex);
+  return options.memoryBytes - usedBytes[device];
+}
+
+} // namespace gridloom::fake

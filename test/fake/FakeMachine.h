@@ -1,0 +1,176 @@
+//===- FakeMachine.h - streams, memory and their order ----------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The state behind the fake entry points of CUDA, cuBLASLt and NCCL. Order is judged when work is
+// submitted, from the happens-before relation that streams, events and waits define, so what it
+// finds does not depend on when the work runs.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_TEST_FAKE_FAKEMACHINE_H
+#define GRIDLOOM_TEST_FAKE_FAKEMACHINE_H
+
+#include "test/fake/FakeCuda.h"
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <set>
+#include <thread>
+
+namespace gridloom::fake {
+
+/// How many operations of each stream are known to be before a point.
+using Clock = std::vector<uint64_t>;
+
+enum class Step { Done, Blocked };
+
+/// Work on a stream. `run` is asked again, after something else got on, while it is Blocked.
+struct Operation {
+  std::string name;
+  std::vector<Access> accesses;
+  std::function<Step()> run;
+};
+
+struct Event {
+  Clock clock;         // at the last record
+  uint64_t issued = 0; // records submitted
+  uint64_t done = 0;   // the last record that ran
+};
+
+struct Context {
+  int device = 0;
+  int retains = 0;
+};
+
+struct Stream {
+  int number = 0;
+  int device = 0;
+  int priority = 0;
+  bool destroyed = false;
+  Clock clock;
+  struct Item {
+    Operation operation;
+    std::shared_ptr<Event> waitFor; // runs when this has done `target`
+    uint64_t target = 0;
+  };
+  std::deque<Item> queue;
+  bool running = false;
+  uint64_t blockedAt = ~uint64_t(0); // progress when it was last found blocked
+};
+
+/// Device memory, kept after it is freed so that a later use is found.
+struct Allocation {
+  std::unique_ptr<std::byte[]> storage;
+  std::byte *data = nullptr;
+  size_t bytes = 0;
+  int device = 0;
+  bool freed = false;
+  struct Touch {
+    size_t begin, end;
+    bool write;
+    int stream;
+    uint64_t tick;
+    std::string name;
+  };
+  std::vector<Touch> touches;
+};
+
+class GRIDLOOM_FAKE_EXPORT Machine {
+public:
+  static Machine &get();
+
+  using Lock = std::unique_lock<std::mutex>;
+
+  void reset(const Options &options);
+  const Options &getOptions() const { return options; }
+
+  // For entry points.
+  /// Logs the call and returns the error planted for it, or 0.
+  int enter(const char *name, int stream = -1, const std::string &detail = "");
+  void report(const std::string &finding);
+  int getCurrentDevice() const;
+  Context *getCurrent() const;
+  void setCurrent(Context *context);
+  Context *findContext(int device);
+
+  /// Handles that are alive, for leaks and double destruction.
+  void track(const void *object, const std::string &what);
+  bool untrack(const void *object, const char *call);
+  bool isTracked(const void *object, const char *call);
+
+  // Streams.
+  Stream *createStream(int priority);
+  bool destroyStream(Stream *stream);
+  Stream *checkStream(void *stream, const char *call);
+  void submit(Stream &stream, Operation operation);
+  void record(Stream &stream, const std::shared_ptr<Event> &event);
+  void wait(Stream &stream, const std::shared_ptr<Event> &event);
+  int synchronize(Stream &stream);
+  int query(Stream &stream);
+  int synchronize(Event &event);
+  int query(Event &event);
+  /// Runs one thing that can run.
+  void step();
+  /// Has blocked work asked again.
+  void wakeUp();
+  /// The error of device `device` that sticks, or 0.
+  int getSticky(int device);
+
+  // Memory.
+  std::byte *allocate(size_t bytes);
+  bool release(std::byte *data, Stream *stream, const char *call);
+  size_t getFreeBytes(int device);
+
+  // For tests.
+  std::vector<Call> getCalls(const std::string &prefix);
+  std::vector<std::string> takeFindings();
+  std::vector<std::string> findLeaks();
+  int getStreamPriority(int stream);
+  void plant(const std::string &name, int result, int skip);
+  void registerKernel(const std::string &symbol, KernelFunction function);
+  std::optional<KernelFunction> findKernel(const std::string &symbol);
+
+private:
+  void reportLocked(const std::string &finding);
+  void enqueue(Stream &stream, Stream::Item item);
+  void touch(Stream &stream, const Access &access, const std::string &name, bool frees);
+  Allocation *find(const void *data);
+  Stream *choose();
+  bool runOne(Lock &lock);
+  template <typename Predicate> int drive(Lock &lock, Predicate finished);
+  void learn(Clock &clock, const Clock &more);
+  Clock &threadClock();
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  Options options;
+  std::mt19937_64 random;
+  uint64_t progress = 0;
+  std::vector<std::unique_ptr<Stream>> streams;
+  std::map<int, Clock> hostClocks;                // by device: what some host thread waited for
+  std::map<std::thread::id, Clock> threadClocks;  // what one thread has seen
+  std::map<const std::byte *, Allocation> memory; // by address
+  std::map<int, size_t> usedBytes;
+  std::map<int, int> sticky;
+  std::vector<std::unique_ptr<Context>> contexts;
+  std::map<const void *, std::string> objects;
+  std::map<std::string, KernelFunction> kernels;
+  std::vector<Call> calls;
+  std::vector<std::string> findings;
+  struct Planted {
+    std::string name;
+    int result, skip;
+  };
+  std::vector<Planted> planted;
+};
+
+} // namespace gridloom::fake
+
+#endif // GRIDLOOM_TEST_FAKE_FAKEMACHINE_H

@@ -1,0 +1,40 @@
+//===- FakeNccl.h - NCCL between threads of one process ---------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// libfake_nccl exports NCCL's entry points on the fake driver's streams: each rank is a thread with
+// its own fake device. Collectives run when all members' streams have reached them, sends when
+// their receives have, as NCCL's do, so wrong programs hang or are found; its findings are among
+// those of takeFindings(). libfake_nccl_old is the same, of a version without ncclAlltoAll.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_TEST_FAKE_FAKENCCL_H
+#define GRIDLOOM_TEST_FAKE_FAKENCCL_H
+
+#include "test/fake/FakeCuda.h"
+
+namespace gridloom::fake {
+
+struct NcclSettings {
+  int version = 22809;
+  /// How many polls of ncclCommGetAsyncError it takes until a call is on its stream, as when NCCL
+  /// still connects. What a caller does before that happens before the operation.
+  int polls = 0;
+};
+
+/// Forgets all communicators.
+GRIDLOOM_FAKE_EXPORT void resetNccl(const NcclSettings &settings = {});
+
+/// All communicators of rank `rank` report `result` as their asynchronous error.
+GRIDLOOM_FAKE_EXPORT void setNcclError(int rank, int result);
+
+/// Whether some order of execution of one kernel after the other on each device, in the order of
+/// the calls, would wait in a circle: what NCCL's documentation forbids for several communicators
+/// on a device. One line for each circle of two operations.
+GRIDLOOM_FAKE_EXPORT std::vector<std::string> findNcclCycles();
+
+} // namespace gridloom::fake
+
+#endif // GRIDLOOM_TEST_FAKE_FAKENCCL_H
