@@ -1,0 +1,308 @@
+//===- Launcher.cpp - the ranks of a job on this machine ------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/launch/Launcher.h"
+
+#include "runtime/comm/local/LocalTransport.h"
+#include "runtime/comm/local/Rendezvous.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace gridloom::rt;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+namespace {
+
+/// A rank's error on its way to the launcher; smaller than PIPE_BUF, so that writes do not mix.
+struct Report {
+  int32_t rank;
+  int32_t code;
+  char text[2040];
+};
+
+class Launch {
+public:
+  Launch(int ranks, const LaunchOptions &options, const RankMain &main)
+      : options(options), main(main), segment(Segment::create(ranks)) {}
+  ~Launch();
+  int run();
+
+private:
+  void start();
+  [[noreturn]] void beRank(int rank, pid_t launcher);
+  void supervise();
+  void readReports();
+  void readSignals();
+  void interruptBy(int signal);
+  void reap();
+  void noteEnd(int rank, int status);
+  void stop();
+  void killAll(int signal);
+  Error findCause() const;
+
+  const LaunchOptions &options;
+  const RankMain &main;
+  std::shared_ptr<Segment> segment;
+  std::vector<pid_t> children; // 0: has ended
+  int reports[2] = {-1, -1};
+  int signals = -1;
+  sigset_t oldMask{};
+  bool isStopping = false, wasKilled = false;
+  steady_clock::time_point killTime;
+  int interrupt = 0;
+  std::vector<Report> received;
+  std::string death; // of a rank that could not report
+};
+
+} // namespace
+
+Launch::~Launch() {
+  killAll(SIGKILL);
+  for (pid_t &child : children)
+    if (child != 0)
+      waitpid(child, nullptr, 0);
+  for (int fd : {reports[0], reports[1], signals})
+    if (fd >= 0)
+      close(fd);
+  if (signals >= 0)
+    sigprocmask(SIG_SETMASK, &oldMask, nullptr);
+}
+
+void Launch::start() {
+  if (pipe2(reports, O_CLOEXEC | O_NONBLOCK) != 0)
+    throw Error(ErrorCode::Unavailable, std::string("cannot make a pipe: ") + strerror(errno));
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP})
+    sigaddset(&mask, signal);
+  sigprocmask(SIG_BLOCK, &mask, &oldMask);
+  signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+
+  fflush(nullptr); // or each rank would print what is still buffered
+  pid_t launcher = getpid();
+  for (int rank = 0; rank < segment->getRanks(); ++rank) {
+    pid_t child = fork();
+    if (child < 0)
+      throw Error(ErrorCode::Unavailable,
+                  "cannot start rank " + std::to_string(rank) + ": " + strerror(errno));
+    if (child == 0)
+      beRank(rank, launcher);
+    children.push_back(child);
+  }
+  close(reports[1]);
+  reports[1] = -1;
+}
+
+/// Gives a rank torchrun's names, for the programs and libraries it may call.
+static void setEnvironment(const World &world) {
+  auto set = [](const char *name, const std::string &value) { setenv(name, value.c_str(), 1); };
+  set("RANK", std::to_string(world.rank));
+  set("WORLD_SIZE", std::to_string(world.size));
+  set("LOCAL_RANK", std::to_string(world.localRank));
+  set("LOCAL_WORLD_SIZE", std::to_string(world.localSize));
+  setenv("MASTER_ADDR", "127.0.0.1", 0);
+  setenv("MASTER_PORT", "29500", 0);
+}
+
+void Launch::beRank(int rank, pid_t launcher) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != launcher) // it died before the line above
+    _exit(1);
+  sigprocmask(SIG_SETMASK, &oldMask, nullptr);
+  children.clear();
+  int size = segment->getRanks();
+  World world{rank, size, rank, size, "gridloom", ""};
+  setEnvironment(world);
+
+  Report report{rank, 0, {}};
+  std::string text;
+  std::unique_ptr<Transport> transport;
+  try {
+    transport = createLocalTransport(segment, rank, options.transport);
+    main(world, *transport);
+  } catch (const Error &error) {
+    report.code = int32_t(error.getCode());
+    text = error.what();
+  } catch (const std::exception &error) {
+    report.code = int32_t(ErrorCode::Internal);
+    text = error.what();
+  }
+  fflush(nullptr);
+  if (report.code == 0) {
+    transport.reset(); // leaves in order
+    _exit(0);
+  }
+  // First the launcher, then the others: the cause comes before its consequences.
+  memcpy(report.text, text.data(), std::min(text.size(), sizeof report.text - 1));
+  if (write(reports[1], &report, sizeof report) != sizeof report)
+    fprintf(stderr, "error: %s\n", text.c_str());
+  if (transport)
+    transport->abort(text);
+  _exit(1);
+}
+
+int Launch::run() {
+  start();
+  supervise();
+  if (interrupt != 0) {
+    fprintf(stderr, "error: interrupted by signal %d (%s)\n", interrupt, strsignal(interrupt));
+    return 128 + interrupt;
+  }
+  if (!death.empty() || !received.empty())
+    throw findCause();
+  return 0;
+}
+
+void Launch::supervise() {
+  auto isRunning = [](pid_t child) { return child != 0; };
+  while (std::any_of(children.begin(), children.end(), isRunning)) {
+    int timeout = -1;
+    if (isStopping && !wasKilled) {
+      auto left = std::chrono::ceil<milliseconds>(killTime - steady_clock::now()).count();
+      timeout = int(std::max<int64_t>(left, 0));
+      if (timeout == 0) {
+        wasKilled = true;
+        killAll(SIGKILL);
+      }
+    }
+    pollfd entries[] = {{signals, POLLIN, 0}, {reports[0], POLLIN, 0}};
+    // A pipe that all writers have closed is readable for ever.
+    if (poll(entries, 2, timeout) < 0 && errno != EINTR)
+      throw Error(ErrorCode::Internal, std::string("poll failed: ") + strerror(errno));
+    if (entries[1].revents & POLLIN)
+      readReports();
+    if (entries[0].revents & POLLIN)
+      readSignals();
+    else if (entries[1].revents & POLLHUP)
+      usleep(1000); // the ranks have closed the pipe and are about to end
+    reap();
+  }
+  readReports();
+}
+
+void Launch::readReports() {
+  Report report;
+  while (read(reports[0], &report, sizeof report) == sizeof report) {
+    received.push_back(report);
+    segment->fail(ErrorCode(report.code), report.rank,
+                  "rank " + std::to_string(report.rank) + " failed: " + report.text);
+    stop();
+  }
+}
+
+void Launch::readSignals() {
+  signalfd_siginfo info;
+  while (read(signals, &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo != SIGCHLD)
+      interruptBy(int(info.ssi_signo));
+  }
+}
+
+void Launch::interruptBy(int signal) {
+  if (interrupt != 0)
+    return;
+  interrupt = signal;
+  killAll(SIGTERM);
+  stop();
+}
+
+void Launch::reap() {
+  for (size_t rank = 0; rank < children.size(); ++rank) {
+    int status = 0;
+    if (children[rank] == 0 || waitpid(children[rank], &status, WNOHANG) <= 0)
+      continue;
+    children[rank] = 0;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+      noteEnd(int(rank), status);
+  }
+}
+
+void Launch::noteEnd(int rank, int status) {
+  std::string name = "rank " + std::to_string(rank);
+  int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  // A terminal sends its interrupt to the ranks too, perhaps sooner.
+  if (signal == SIGINT)
+    interruptBy(SIGINT);
+  readReports(); // it may have said why
+  bool hasReported = std::any_of(received.begin(), received.end(),
+                                 [&](const Report &report) { return report.rank == rank; });
+  bool wasOurs = wasKilled || (interrupt != 0 && signal != 0);
+  if (!hasReported && !wasOurs && death.empty()) {
+    death = name + (signal ? " was killed by signal " + std::to_string(signal) + " (" +
+                                 strsignal(signal) + ")"
+                           : " ended with code " + std::to_string(WEXITSTATUS(status)));
+    segment->fail(ErrorCode::PeerFailed, rank, death);
+  }
+  stop();
+}
+
+void Launch::stop() {
+  if (isStopping)
+    return;
+  isStopping = true;
+  killTime = steady_clock::now() + options.grace;
+  segment->fail(ErrorCode::PeerFailed, -1, "the job is being stopped");
+}
+
+void Launch::killAll(int signal) {
+  for (pid_t child : children)
+    if (child != 0)
+      kill(child, signal);
+}
+
+Error Launch::findCause() const {
+  // A rank that waited for another tells of the other's fault.
+  auto isOwn = [](const Report &report) {
+    ErrorCode code = ErrorCode(report.code);
+    return code != ErrorCode::PeerFailed && code != ErrorCode::DeadlineExceeded;
+  };
+  auto own = std::find_if(received.begin(), received.end(), isOwn);
+  if (death.empty()) {
+    const Report &cause = own != received.end() ? *own : received.front();
+    return {ErrorCode(cause.code), cause.text};
+  }
+  std::string text = death;
+  if (!received.empty())
+    text += std::string("; ") + received.front().text;
+  return {ErrorCode::PeerFailed, text};
+}
+
+int gridloom::rt::launchRanks(int ranks, const LaunchOptions &options, const RankMain &main) {
+  return Launch(ranks, options, main).run();
+}
+
+void gridloom::rt::runRank(const World &world, const LaunchOptions &options, const RankMain &main,
+                           bool &isCause) {
+  isCause = true;
+  if (world.localSize != world.size)
+    throw Error(ErrorCode::Unavailable, "the local transport joins ranks of one machine, but " +
+                                            world.source + " gives " +
+                                            std::to_string(world.localSize) + " of " +
+                                            std::to_string(world.size) + " ranks to this one");
+  std::shared_ptr<Segment> segment =
+      meetAtSocket(world.job, world.rank, world.size, options.transport.deadline);
+  std::unique_ptr<Transport> transport;
+  try {
+    transport = createLocalTransport(segment, world.rank, options.transport);
+    main(world, *transport);
+  } catch (const std::exception &error) {
+    std::optional<Failure> failure = segment->getFailure();
+    isCause = !failure || failure->rank == world.rank;
+    if (transport)
+      transport->abort(error.what());
+    throw;
+  }
+}

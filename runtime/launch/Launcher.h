@@ -1,0 +1,35 @@
+//===- Launcher.h - the ranks of a job on this machine ----------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_LAUNCH_LAUNCHER_H
+#define GRIDLOOM_RUNTIME_LAUNCH_LAUNCHER_H
+
+#include "runtime/comm/Transport.h"
+#include "runtime/launch/World.h"
+
+namespace gridloom::rt {
+
+struct LaunchOptions {
+  TransportOptions transport;
+  /// How long the others may take to stop by themselves after a rank failed.
+  std::chrono::milliseconds grace{2000};
+};
+
+/// What a rank does. `transport` joins all ranks on host memory.
+using RankMain = std::function<void(const World &world, Transport &transport)>;
+
+/// Forks `ranks` processes of this one, which must have no other thread, names them with torchrun's
+/// variables, and waits. Returns 0 when all succeeded; 128 + signal when interrupted. Otherwise all
+/// ranks are stopped and the cause is thrown: a rank's death, else the first error that no other
+/// rank caused. No process outlives the call, nor the caller's death.
+int launchRanks(int ranks, const LaunchOptions &options, const RankMain &main);
+
+/// Runs this process's rank of a job that another launcher started. Throws its error; `isCause`
+/// tells whether this rank is the one to report it, so that N ranks do not print N times.
+void runRank(const World &world, const LaunchOptions &options, const RankMain &main, bool &isCause);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_LAUNCH_LAUNCHER_H

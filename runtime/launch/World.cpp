@@ -1,0 +1,156 @@
+//===- World.cpp - which rank this process is -----------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/launch/World.h"
+
+#include "runtime/core/Error.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <unistd.h>
+
+using namespace gridloom::rt;
+
+Environment gridloom::rt::getProcessEnvironment() {
+  return [](const std::string &name) -> std::optional<std::string> {
+    const char *value = getenv(name.c_str());
+    return value ? std::optional<std::string>(value) : std::nullopt;
+  };
+}
+
+static std::optional<int> readNumber(const Environment &environment, const std::string &name) {
+  std::optional<std::string> text = environment(name);
+  if (!text)
+    return std::nullopt;
+  int value = 0;
+  auto [end, problem] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (problem != std::errc() || end != text->data() + text->size() || value < 0)
+    throw Error(ErrorCode::InvalidArgument,
+                "environment variable " + name + "=" + *text + " is not a number");
+  return value;
+}
+
+namespace {
+
+/// The variables of one launcher.
+struct Names {
+  const char *launcher, *rank, *size, *localRank, *localSize;
+};
+
+constexpr Names torchrun{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+constexpr Names openMpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                        "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
+constexpr Names slurm{"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr};
+
+} // namespace
+
+static std::string join(std::initializer_list<std::optional<std::string>> parts) {
+  std::string text;
+  for (const auto &part : parts)
+    text += (text.empty() ? "" : "-") + part.value_or("");
+  return text;
+}
+
+static void checkBelow(const char *lesser, int value, const char *bound, int limit) {
+  if (value >= limit)
+    throw Error(ErrorCode::InvalidArgument, std::string(lesser) + "=" + std::to_string(value) +
+                                                " must be below " + bound + "=" +
+                                                std::to_string(limit));
+}
+
+/// Reads one launcher's variables; nothing when neither rank nor size is set.
+static std::optional<World> readWorld(const Environment &environment, const Names &names) {
+  std::optional<int> rank = readNumber(environment, names.rank);
+  std::optional<int> size = readNumber(environment, names.size);
+  if (!rank && !size)
+    return std::nullopt;
+  if (!rank || !size)
+    throw Error(ErrorCode::InvalidArgument, std::string("environment variable ") +
+                                                (rank ? names.rank : names.size) + " is set but " +
+                                                (rank ? names.size : names.rank) +
+                                                " is not; set both or neither");
+  checkBelow(names.rank, *rank, names.size, *size);
+  World world{*rank, *size, *rank, *size, "", ""};
+  if (auto localSize = names.localSize ? readNumber(environment, names.localSize) : std::nullopt)
+    world.localSize = *localSize;
+  if (auto localRank = readNumber(environment, names.localRank)) {
+    world.localRank = *localRank;
+    if (names.localSize)
+      checkBelow(names.localRank, *localRank, names.localSize, world.localSize);
+  }
+  world.source = std::string(names.launcher) + " (" + names.rank + ", " + names.size + ")";
+  return world;
+}
+
+static std::optional<World> readTorchrun(const Environment &environment) {
+  std::optional<World> world = readWorld(environment, torchrun);
+  if (world)
+    world->job = join({"torchrun", environment("TORCHELASTIC_RUN_ID"),
+                       environment("TORCHELASTIC_RESTART_COUNT"), environment("MASTER_ADDR"),
+                       environment("MASTER_PORT")});
+  return world;
+}
+
+static std::optional<World> readOpenMpi(const Environment &environment) {
+  std::optional<World> world = readWorld(environment, openMpi);
+  if (!world)
+    return world;
+  std::optional<std::string> job = environment("PMIX_NAMESPACE");
+  if (!job)
+    job = environment("OMPI_MCA_ess_base_jobid");
+  // The launcher's daemon is the parent of all ranks of a machine.
+  world->job = join({"ompi", job ? job : std::to_string(getppid())});
+  return world;
+}
+
+/// A batch script has SLURM_PROCID=0 without being a task; only srun sets a step.
+static std::optional<World> readSlurm(const Environment &environment) {
+  if (!environment("SLURM_STEP_ID"))
+    return std::nullopt;
+  std::optional<World> world = readWorld(environment, slurm);
+  if (!world)
+    return world;
+  if (auto tasks = readNumber(environment, "SLURM_STEP_NUM_TASKS"); tasks && *tasks != world->size)
+    throw Error(ErrorCode::InvalidArgument,
+                "SLURM_NTASKS=" + std::to_string(world->size) + " but SLURM_STEP_NUM_TASKS=" +
+                    std::to_string(*tasks) + "; give srun the number of tasks");
+  // "2(x3)": two tasks on each of three nodes.
+  if (auto perNode = environment("SLURM_STEP_TASKS_PER_NODE"))
+    world->localSize = atoi(perNode->c_str());
+  world->job = join({"slurm", environment("SLURM_JOB_ID"), environment("SLURM_STEP_ID")});
+  return world;
+}
+
+static void refuseContradiction(const World &first, const World &second) {
+  if (first.rank == second.rank && first.size == second.size)
+    return;
+  auto describe = [](const World &world) {
+    return world.source + " says rank " + std::to_string(world.rank) + " of " +
+           std::to_string(world.size);
+  };
+  throw Error(ErrorCode::InvalidArgument,
+              describe(first) + " but " + describe(second) +
+                  "; unset the variables of the launcher that did not start this process");
+}
+
+std::optional<World> gridloom::rt::detectWorld(const Environment &environment) {
+  std::optional<World> found = readTorchrun(environment);
+  // torchrun names its run; under mpirun or srun it then is one task per machine.
+  if (found && environment("TORCHELASTIC_RUN_ID"))
+    return found;
+  for (auto read : {readOpenMpi, readSlurm}) {
+    std::optional<World> other = read(environment);
+    if (!other)
+      continue;
+    // An interactive shell is a task of its own; it launched nobody.
+    if (other->size == 1)
+      continue;
+    if (found)
+      refuseContradiction(*found, *other);
+    else
+      found = other;
+  }
+  return found;
+}

@@ -1,0 +1,37 @@
+//===- World.h - which rank this process is ---------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_LAUNCH_WORLD_H
+#define GRIDLOOM_RUNTIME_LAUNCH_WORLD_H
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace gridloom::rt {
+
+/// A process's place in a job that a launcher started.
+struct World {
+  int rank = 0, size = 1;
+  int localRank = 0, localSize = 1; // on this machine
+  /// Who said so, for people: "torchrun (RANK, WORLD_SIZE)".
+  std::string source;
+  /// Equal for the processes of one job, different for others: where they meet.
+  std::string job;
+};
+
+/// Looks up an environment variable.
+using Environment = std::function<std::optional<std::string>(const std::string &name)>;
+Environment getProcessEnvironment();
+
+/// What the environment says: RANK and WORLD_SIZE (torchrun and others), else Open MPI's, else
+/// Slurm's variables; nothing when none are set. Throws InvalidArgument naming the variables when
+/// they are incomplete, out of range, or contradict each other. A launcher nested in another
+/// (torchrun under srun) is not a contradiction: TORCHELASTIC_RUN_ID tells.
+std::optional<World> detectWorld(const Environment &environment);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_LAUNCH_WORLD_H
