@@ -38,6 +38,8 @@ public:
   size_t getNumBytes() const { return size_t(getNumElements()) * sizeOf(type); }
   const std::byte *getData() const { return data; }
   std::byte *getMutableData() { return const_cast<std::byte *>(data); }
+  /// What keeps the memory alive; null when it is borrowed.
+  const std::shared_ptr<const void> &getOwner() const { return owner; }
   /// No array at all: what a rank that makes no such output holds.
   bool isNull() const { return !data; }
 

@@ -23,8 +23,6 @@
 
 namespace gridloom::rt {
 
-class MappedFile;
-
 /// The tensors of one model file or of one replacement for it, by name. Files are mapped once.
 class WeightSource {
 public:
@@ -45,13 +43,7 @@ public:
   const std::string &getIdentity() const { return identity; }
 
 private:
-  struct Location {
-    std::shared_ptr<const MappedFile> file;
-    uint64_t offset = 0;
-    DataType type = DataType::F32;
-    std::vector<int64_t> shape;
-  };
-  std::unordered_map<std::string, Location> tensors;
+  std::unordered_map<std::string, HostArray> tensors;
   std::string identity;
 };
 
@@ -91,6 +83,7 @@ public:
   uint64_t getNumBytes() const { return numBytes; }
 
 private:
+  friend class WeightLoader;
   std::vector<SharedMemory> weights;
   uint64_t numBytes = 0;
 };

@@ -26,6 +26,7 @@ struct TraceEvent {
   std::string origin; // its ONNX nodes
   std::string stream;
   StreamKind kind = StreamKind::Compute;
+  bool isTransfer = false; // a send or receive between stages
   int rank = 0;
   int64_t iteration = 0;      // of the enclosing repeat: the micro-batch
   int64_t begin = 0, end = 0; // ns
@@ -36,11 +37,11 @@ struct TraceEvent {
 struct RunStats {
   double wall = 0;
   double compute = 0;       // some compute stream was busy
-  double communication = 0; // some communication stream was busy
+  double communication = 0; // some collective was under way
   double exposed = 0;       // of communication: no compute stream was busy
   /// Share of the shorter of compute and communication that ran beside the other, 0 to 1.
   double overlap = 0;
-  /// Share of the run in which no compute stream was busy and no collective ran: pipeline only.
+  /// Share of the run with neither compute nor a collective, 0 to 1; 0 without a pipeline.
   double bubble = 0;
   bool isPipeline = false;
 };

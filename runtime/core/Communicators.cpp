@@ -1,0 +1,167 @@
+//===- Communicators.cpp - who a rank talks to ----------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/core/Communicators.h"
+
+#include "runtime/core/plan.pb.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+
+using Body = google::protobuf::RepeatedPtrField<schema::Control>;
+
+/// Calls visit(group, stream index, whether a condition guards it) for each group step, in order.
+template <typename Visit> static void forEachGroup(const Body &body, bool guarded, Visit &visit) {
+  for (const schema::Control &control : body) {
+    for (const schema::Step &step : control.block().steps())
+      if (step.has_group())
+        visit(step.group(), step.stream(), guarded);
+    forEachGroup(control.repeat().body(), guarded, visit);
+    forEachGroup(control.loop().body(), true, visit);
+    forEachGroup(control.branch().then(), true, visit);
+    forEachGroup(control.branch().otherwise(), true, visit);
+  }
+}
+
+static std::string makeKey(const std::vector<std::string> &axes, const std::string &stream) {
+  std::string key = stream;
+  for (const std::string &axis : axes)
+    key += "/" + axis;
+  return key;
+}
+
+namespace {
+/// What the programs of one stage need.
+struct StageNeeds {
+  std::vector<std::pair<std::string, std::vector<std::string>>> groups; // key, axes: in order
+  bool condition = false;
+  std::set<std::pair<int, int>> edges; // from, to
+};
+} // namespace
+
+static StageNeeds findNeeds(const schema::Stage &stage) {
+  StageNeeds needs;
+  std::set<std::string> seen;
+  for (const schema::Entry &entry : stage.entries())
+    for (const schema::Specialisation &program : entry.specialisations()) {
+      auto visit = [&](const schema::Group &group, uint32_t stream, bool guarded) {
+        needs.condition |= guarded;
+        int mine = int(stage.stage()), peer = int(group.peer_stage());
+        if (group.kind() == schema::Group::SEND)
+          needs.edges.insert({mine, peer});
+        else if (group.kind() == schema::Group::RECV)
+          needs.edges.insert({peer, mine});
+        else {
+          std::vector<std::string> axes(group.axes().begin(), group.axes().end());
+          std::string key = makeKey(axes, program.streams(int(stream)).name());
+          if (seen.insert(key).second)
+            needs.groups.emplace_back(key, axes);
+        }
+      };
+      forEachGroup(program.body(), false, visit);
+    }
+  return needs;
+}
+
+Communicators::Communicators(const Plan &plan, int rank, Transport &transport) {
+  const Mesh &mesh = plan.getMesh();
+  int mine = mesh.getStage(rank);
+  std::set<std::pair<int, int>> edges;
+  for (int number = 0; number < plan.getNumStages(); ++number) {
+    StageNeeds needs = findNeeds(plan.getStage(number));
+    edges.insert(needs.edges.begin(), needs.edges.end());
+    if (number != mine)
+      continue;
+    std::string prefix = "stage" + std::to_string(number) + ":";
+    for (auto &[key, axes] : needs.groups)
+      if (std::vector<int> ranks = mesh.getGroup(rank, axes); ranks.size() > 1)
+        groups[key] = transport.createCommunicator(ranks, prefix + key);
+    if (std::vector<int> ranks = mesh.getStageRanks(number); needs.condition && ranks.size() > 1)
+      stage = transport.createCommunicator(ranks, prefix + "control");
+  }
+  for (auto [from, to] : edges) {
+    if (mine != from && mine != to)
+      continue;
+    int peerStage = mine == from ? to : from;
+    int ranks[] = {rank, mesh.getPeer(rank, peerStage)};
+    std::sort(std::begin(ranks), std::end(ranks));
+    pairs[{peerStage, mine == from}] = transport.createCommunicator(
+        ranks, "stage" + std::to_string(from) + ">" + std::to_string(to));
+  }
+}
+
+Communicator *Communicators::getGroup(const std::vector<std::string> &axes,
+                                      const std::string &stream) const {
+  auto found = groups.find(makeKey(axes, stream));
+  return found == groups.end() ? nullptr : found->second.get();
+}
+
+Communicator *Communicators::getPair(int peerStage, bool send) const {
+  auto found = pairs.find({peerStage, send});
+  return found == pairs.end() ? nullptr : found->second.get();
+}
+
+static std::vector<int> getAllRanks(const Plan &plan) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < plan.getMesh().getNumRanks(); ++rank)
+    ranks.push_back(rank);
+  return ranks;
+}
+
+ControlChannel::ControlChannel(const Plan &plan, Device &device, Transport &transport)
+    : device(device), stream(device.createStream(StreamKind::Communication, "control")),
+      world(transport.createCommunicator(getAllRanks(plan), "world")) {}
+
+/// Puts `bytes` into device memory with room for `room`.
+void *ControlChannel::stage(std::span<const std::byte> bytes, size_t room) {
+  room = std::max<size_t>(room, 64);
+  if (!scratch || scratch->bytes < room)
+    scratch = device.allocate(room);
+  if (!bytes.empty())
+    device.copyIn(*stream, scratch->data, bytes.data(), bytes.size());
+  return scratch->data;
+}
+
+void ControlChannel::finish(const void *from, std::span<std::byte> to) {
+  if (!to.empty())
+    device.copyOut(*stream, to.data(), from, to.size());
+  stream->synchronize();
+}
+
+std::vector<std::vector<std::byte>> ControlChannel::allGather(std::span<const std::byte> mine) {
+  size_t each = mine.size(), members = size_t(world->getSize());
+  auto *in = static_cast<std::byte *>(stage(mine, each * (members + 1)));
+  world->allGather(*stream, in, in + each, each, DataType::U8, {"all_gather", 0, "control"});
+  std::vector<std::byte> all(each * members);
+  finish(in + each, all);
+  std::vector<std::vector<std::byte>> result;
+  for (size_t i = 0; i < members; ++i)
+    result.emplace_back(all.begin() + i * each, all.begin() + (i + 1) * each);
+  return result;
+}
+
+void ControlChannel::broadcast(std::span<std::byte> bytes, int root) {
+  bool isRoot = world->getRank() == root;
+  void *memory = stage(isRoot ? bytes : std::span<std::byte>(), bytes.size());
+  world->broadcast(*stream, memory, memory, bytes.size(), DataType::U8, root,
+                   {"broadcast", 0, "control"});
+  finish(memory, isRoot ? std::span<std::byte>() : bytes);
+}
+
+void ControlChannel::send(std::span<const std::byte> bytes, int to) {
+  world->send(*stream, stage(bytes, bytes.size()), bytes.size(), DataType::U8, to,
+              {"send", 0, "control"});
+  stream->synchronize();
+}
+
+void ControlChannel::receive(std::span<std::byte> bytes, int from) {
+  void *memory = stage({}, bytes.size());
+  world->recv(*stream, memory, bytes.size(), DataType::U8, from, {"recv", 0, "control"});
+  finish(memory, bytes);
+}

@@ -1,0 +1,112 @@
+//===- Files.cpp - files and digests --------------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/core/Files.h"
+
+#include "runtime/core/Error.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+using namespace gridloom::rt;
+
+namespace {
+struct Descriptor {
+  int number;
+  ~Descriptor() {
+    if (number >= 0)
+      close(number);
+  }
+};
+} // namespace
+
+[[noreturn]] static void failRead(const std::filesystem::path &path, const std::string &reason) {
+  throw Error(ErrorCode::InvalidPlan, path.string() + ": cannot be read: " + reason);
+}
+
+/// Opens a regular file and says how long it is.
+static int openRegular(const std::filesystem::path &path, struct stat &status) {
+  int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0)
+    failRead(path, strerror(errno));
+  if (fstat(file, &status) || !S_ISREG(status.st_mode)) {
+    close(file);
+    failRead(path, "it is not a regular file");
+  }
+  return file;
+}
+
+std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path &path) {
+  struct stat status;
+  Descriptor file{openRegular(path, status)};
+  std::shared_ptr<MappedFile> mapped(new MappedFile);
+  mapped->path = path;
+  mapped->identity = std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino) + ":" +
+                     std::to_string(status.st_size) + ":" + std::to_string(status.st_mtim.tv_sec) +
+                     "." + std::to_string(status.st_mtim.tv_nsec);
+  if (status.st_size == 0)
+    return mapped;
+  void *data = mmap(nullptr, size_t(status.st_size), PROT_READ, MAP_PRIVATE, file.number, 0);
+  if (data == MAP_FAILED)
+    failRead(path, strerror(errno));
+  mapped->data = static_cast<const std::byte *>(data);
+  mapped->size = size_t(status.st_size);
+  return mapped;
+}
+
+MappedFile::~MappedFile() {
+  if (data)
+    munmap(const_cast<std::byte *>(data), size);
+}
+
+std::vector<std::byte> gridloom::rt::readFile(const std::filesystem::path &path, uint64_t bytes) {
+  struct stat status;
+  Descriptor file{openRegular(path, status)};
+  if (uint64_t(status.st_size) != bytes)
+    throw Error(ErrorCode::InvalidPlan, path.string() + ": has " + std::to_string(status.st_size) +
+                                            " bytes, expected " + std::to_string(bytes));
+  std::vector<std::byte> contents(bytes);
+  for (size_t done = 0; done < bytes;) {
+    ssize_t got = read(file.number, contents.data() + done, bytes - done);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      failRead(path, strerror(errno));
+    if (got == 0)
+      failRead(path, "it ended after " + std::to_string(done) + " of " + std::to_string(bytes) +
+                         " bytes");
+    done += size_t(got);
+  }
+  return contents;
+}
+
+std::string gridloom::rt::sha256(std::span<const std::byte> bytes) {
+  unsigned char digest[32];
+  unsigned length = 0;
+  if (!EVP_Digest(bytes.data(), bytes.size(), digest, &length, EVP_sha256(), nullptr) ||
+      length != 32)
+    throw Error(ErrorCode::Internal, "SHA-256 is not available from OpenSSL");
+  std::string text;
+  for (unsigned char byte : digest) {
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+bool gridloom::rt::isInnerPath(const std::string &text) {
+  std::filesystem::path path(text);
+  if (text.empty() || path.is_absolute() || text.find('\0') != std::string::npos)
+    return false;
+  for (const std::filesystem::path &part : path)
+    if (part == "..")
+      return false;
+  return true;
+}

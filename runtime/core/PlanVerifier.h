@@ -1,0 +1,30 @@
+//===- PlanVerifier.h - bounds of a stage program ---------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// What is checked here a program can rely on: every index names something, every buffer lies inside
+// its space, every access of a library call inside its buffer, and every size fits its counterpart.
+// What a kernel does with its pointers cannot be checked.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CORE_PLANVERIFIER_H
+#define GRIDLOOM_RUNTIME_CORE_PLANVERIFIER_H
+
+#include <string>
+
+namespace gridloom::rt {
+
+class Plan;
+
+/// Checks the program of one stage against itself and the manifest; throws InvalidPlan with a line
+/// that starts with `file`.
+void verifyStage(const Plan &plan, int stage, const std::string &file);
+
+/// Checks that what stages send is what their peers receive.
+void verifyTransfers(const Plan &plan, const std::string &file);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CORE_PLANVERIFIER_H

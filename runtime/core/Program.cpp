@@ -1,0 +1,452 @@
+//===- Program.cpp - running one program ----------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/core/Program.h"
+
+#include "runtime/core/Error.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+
+std::vector<std::unique_ptr<Kernel>>
+gridloom::rt::loadKernels(const Plan &plan, const schema::Stage &stage, Device &device) {
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  for (const schema::Kernel &kernel : stage.kernels())
+    kernels.push_back(
+        device.loadKernel(kernel.library(), plan.getKernelCode(kernel.library()), kernel.symbol()));
+  return kernels;
+}
+
+static StreamKind getKind(const schema::Stream &stream) {
+  switch (stream.kind()) {
+  case schema::Stream::COMMUNICATION:
+    return StreamKind::Communication;
+  case schema::Stream::COPY:
+    return StreamKind::Copy;
+  default:
+    return StreamKind::Compute;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Resolving
+//===----------------------------------------------------------------------===//
+
+Program::Program(const ProgramContext &context, const schema::Specialisation &program)
+    : context(context), program(program) {
+  for (const schema::Stream &stream : program.streams()) {
+    std::unique_ptr<Stream> &owner = context.streams[stream.name()];
+    if (!owner)
+      owner = context.device.createStream(getKind(stream), stream.name());
+    streams.push_back(owner.get());
+    meetings.push_back(context.device.createEvent());
+  }
+  maxLag.resize(program.num_events());
+  prepareConstants();
+  prepareBody(program.body());
+  events.resize(program.num_events());
+  for (size_t id = 0; id < events.size(); ++id)
+    for (uint32_t i = 0; i <= maxLag[id]; ++i)
+      events[id].push_back(context.device.createEvent());
+}
+
+Program::~Program() { drain(); }
+
+void Program::prepareConstants() {
+  std::unique_ptr<Stream> stream;
+  auto place = [&](const void *data, size_t bytes) {
+    std::unique_ptr<Memory> memory = context.device.allocate(bytes);
+    if (context.device.hasHostMemory()) {
+      std::memcpy(memory->data, data, bytes);
+    } else {
+      if (!stream)
+        stream = context.device.createStream(StreamKind::Copy, "constants");
+      context.device.copyIn(*stream, memory->data, data, bytes);
+      stream->synchronize();
+    }
+    return memory;
+  };
+  constants.resize(size_t(program.buffers_size()));
+  for (int i = 0; i < program.buffers_size(); ++i) {
+    const schema::Buffer &buffer = program.buffers(i);
+    if (buffer.space() == schema::CONSTANT)
+      constants[size_t(i)] = place(buffer.value().data(), buffer.value().size());
+    if (buffer.space() == schema::RANK_PARAM) {
+      std::vector<std::string> axes(buffer.axes().begin(), buffer.axes().end());
+      int64_t index = context.plan.getMesh().getIndex(context.rank, axes);
+      constants[size_t(i)] = place(&index, sizeof(index));
+    }
+  }
+}
+
+void Program::prepareBody(const Body &body) {
+  for (const schema::Control &control : body) {
+    prepareBody(control.repeat().body());
+    prepareBody(control.loop().body());
+    prepareBody(control.branch().then());
+    prepareBody(control.branch().otherwise());
+    for (const schema::Step &step : control.block().steps()) {
+      if (step.has_library())
+        prepareMatmul(step);
+      if (step.has_group())
+        prepareGroup(step);
+      if (step.has_wait())
+        maxLag[step.wait().id()] = std::max(maxLag[step.wait().id()], step.wait().lag());
+    }
+  }
+}
+
+void Program::prepareMatmul(const schema::Step &step) {
+  const schema::Matmul &matmul = step.library().matmul();
+  auto span = [](const google::protobuf::RepeatedField<int64_t> &values) {
+    return std::span<const int64_t>(values.data(), size_t(values.size()));
+  };
+  MatmulProblem problem;
+  problem.type = DataType(matmul.type());
+  problem.sizes = span(matmul.sizes());
+  problem.lhs = span(matmul.lhs());
+  problem.rhs = span(matmul.rhs());
+  problem.out = span(matmul.out());
+  problem.alpha = matmul.alpha();
+  problem.bias = matmul.epilogue() == schema::Matmul::BIAS;
+  problem.workspaceLimit = matmul.workspace_limit();
+  try {
+    matmuls[&step] = context.device.createMatmul(problem);
+  } catch (const Error &error) {
+    if (step.origin() >= uint32_t(context.stage.origins_size()))
+      throw;
+    throw Error(error.getCode(), std::string(error.what()) + " (onnx node " +
+                                     context.stage.origins(int(step.origin())) + ")");
+  }
+}
+
+void Program::prepareGroup(const schema::Step &step) {
+  const schema::Group &group = step.group();
+  bool send = group.kind() == schema::Group::SEND;
+  if (send || group.kind() == schema::Group::RECV) {
+    groups[&step] = context.communicators->getPair(int(group.peer_stage()), send);
+    return;
+  }
+  std::vector<std::string> axes(group.axes().begin(), group.axes().end());
+  groups[&step] =
+      context.communicators
+          ? context.communicators->getGroup(axes, program.streams(int(step.stream())).name())
+          : nullptr;
+}
+
+//===----------------------------------------------------------------------===//
+// Running
+//===----------------------------------------------------------------------===//
+
+void Program::resolveBuffers(const ProgramMemory &memory) {
+  bases.assign(size_t(program.buffers_size()), nullptr);
+  for (int i = 0; i < program.buffers_size(); ++i) {
+    const schema::Buffer &buffer = program.buffers(i);
+    auto at = [&](const void *space) {
+      return const_cast<char *>(static_cast<const char *>(space)) + buffer.offset();
+    };
+    auto whole = [](const void *start) { return const_cast<void *>(start); };
+    switch (buffer.space()) {
+    case schema::ARENA:
+      bases[i] = at(memory.arena);
+      break;
+    case schema::REGISTERED:
+      bases[i] = at(memory.registered);
+      break;
+    case schema::WEIGHT:
+      bases[i] = whole(memory.weight(buffer.index()));
+      break;
+    case schema::STATE:
+      bases[i] = whole(memory.state(buffer.index()));
+      break;
+    case schema::INPUT:
+      bases[i] = whole(memory.input(buffer.index()));
+      break;
+    case schema::OUTPUT:
+      bases[i] = whole(memory.output(buffer.index()));
+      break;
+    default:
+      bases[i] = constants[size_t(i)]->data;
+    }
+  }
+}
+
+void *Program::getPointer(uint32_t index, int64_t iteration) const {
+  const schema::Buffer &buffer = program.buffers(int(index));
+  uint64_t slot = uint64_t(iteration) % std::max(1u, buffer.slots());
+  return static_cast<char *>(bases[index]) + slot * buffer.bytes();
+}
+
+uint64_t Program::getElements(uint32_t index) const {
+  uint64_t elements = 1;
+  for (int64_t size : program.buffers(int(index)).shape())
+    elements *= uint64_t(size);
+  return elements;
+}
+
+void Program::run(const ProgramMemory &memory, std::vector<TraceEvent> &trace) {
+  timeline.clear();
+  resolveBuffers(memory);
+  runBody(program.body(), 0);
+  synchronize();
+  for (const Timed &timed : timeline) {
+    TraceEvent event;
+    event.name = describe(*timed.step);
+    if (timed.step->origin() < uint32_t(context.stage.origins_size()))
+      event.origin = context.stage.origins(int(timed.step->origin()));
+    const schema::Stream &stream = program.streams(int(timed.step->stream()));
+    event.stream = stream.name();
+    event.kind = getKind(stream);
+    event.isTransfer =
+        timed.step->has_group() && (timed.step->group().kind() == schema::Group::SEND ||
+                                    timed.step->group().kind() == schema::Group::RECV);
+    event.rank = context.rank;
+    event.iteration = timed.iteration;
+    event.begin = timed.begin;
+    event.end = timed.end;
+    trace.push_back(std::move(event));
+  }
+}
+
+void Program::synchronize() {
+  for (Stream *stream : streams)
+    stream->synchronize();
+}
+
+void Program::drain() {
+  for (Stream *stream : streams)
+    try {
+      stream->synchronize();
+    } catch (const std::exception &) {
+      // Thrown before, by run.
+    }
+}
+
+static bool communicates(const google::protobuf::RepeatedPtrField<schema::Control> &body) {
+  for (const schema::Control &control : body) {
+    for (const schema::Step &step : control.block().steps())
+      if (step.has_group())
+        return true;
+    if (communicates(control.repeat().body()) || communicates(control.loop().body()) ||
+        communicates(control.branch().then()) || communicates(control.branch().otherwise()))
+      return true;
+  }
+  return false;
+}
+
+void Program::runBody(const Body &body, int64_t iteration) {
+  for (const schema::Control &control : body) {
+    for (const schema::Step &step : control.block().steps())
+      submit(step, iteration);
+    if (control.has_repeat())
+      for (uint32_t i = 0; i < control.repeat().count(); ++i)
+        runBody(control.repeat().body(), i);
+    if (control.has_loop()) {
+      bool guards = communicates(control.loop().body());
+      while (readCondition(control.loop().condition(), guards, iteration))
+        runBody(control.loop().body(), iteration);
+    }
+    if (control.has_branch()) {
+      const schema::If &branch = control.branch();
+      bool guards = communicates(branch.then()) || communicates(branch.otherwise());
+      runBody(readCondition(branch.condition(), guards, iteration) ? branch.then()
+                                                                   : branch.otherwise(),
+              iteration);
+    }
+  }
+}
+
+/// What guards communication is decided by the stage's first rank, so that all agree even if their
+/// values differ in the last bit.
+bool Program::readCondition(uint32_t buffer, bool guards, int64_t iteration) {
+  synchronize();
+  if (!conditionStream) {
+    conditionStream = context.device.createStream(StreamKind::Communication, "condition");
+    conditionScratch = context.device.allocate(1);
+  }
+  const void *from = getPointer(buffer, iteration);
+  Communicator *stage = context.communicators ? context.communicators->getStage() : nullptr;
+  if (guards && stage) {
+    stage->broadcast(*conditionStream, from, conditionScratch->data, 1, DataType::Bool, 0,
+                     {"broadcast", 0, "condition"});
+    from = conditionScratch->data;
+  }
+  char value = 0;
+  context.device.copyOut(*conditionStream, &value, from, 1);
+  conditionStream->synchronize();
+  return value != 0;
+}
+
+Event &Program::getEvent(uint32_t id, int64_t iteration) {
+  return *events[id][uint64_t(iteration) % events[id].size()];
+}
+
+void Program::submit(const schema::Step &step, int64_t iteration) {
+  Stream &stream = *streams[step.stream()];
+  if (step.has_record())
+    return stream.record(getEvent(step.record().id(), iteration));
+  if (step.has_wait()) {
+    int64_t from = iteration - int64_t(step.wait().lag());
+    if (from >= 0)
+      stream.wait(getEvent(step.wait().id(), from));
+    return;
+  }
+  bool alone = context.serialize && step.has_group();
+  if (alone)
+    meet(stream, /*others=*/false);
+  Timed &timed = timeline.emplace_back(Timed{&step, iteration});
+  stream.recordTime(&timed.begin);
+  submitWork(step, stream, iteration);
+  stream.recordTime(&timed.end);
+  if (alone)
+    meet(stream, /*others=*/true);
+}
+
+void Program::meet(Stream &stream, bool others) {
+  for (size_t i = 0; i < streams.size(); ++i) {
+    if (streams[i] == &stream)
+      continue;
+    (others ? stream : *streams[i]).record(*meetings[i]);
+    (others ? *streams[i] : stream).wait(*meetings[i]);
+  }
+}
+
+void Program::submitWork(const schema::Step &step, Stream &stream, int64_t iteration) {
+  switch (step.kind_case()) {
+  case schema::Step::kLaunch: {
+    const schema::Kernel &kernel = context.stage.kernels(int(step.launch().kernel()));
+    LaunchShape shape;
+    shape.rows = kernel.rows();
+    shape.grain = kernel.grain();
+    std::copy(kernel.grid().begin(), kernel.grid().end(), shape.grid);
+    std::copy(kernel.block().begin(), kernel.block().end(), shape.block);
+    shape.sharedBytes = kernel.shared_bytes();
+    std::vector<void *> pointers;
+    for (uint32_t buffer : step.launch().inputs())
+      pointers.push_back(getPointer(buffer, iteration));
+    for (uint32_t buffer : step.launch().outputs())
+      pointers.push_back(getPointer(buffer, iteration));
+    return context.device.launch(stream, *context.kernels[step.launch().kernel()], shape, pointers);
+  }
+  case schema::Step::kLibrary:
+    return submitMatmul(step, stream, iteration);
+  case schema::Step::kCopy: {
+    uint32_t to = step.copy().output(), from = step.copy().input();
+    size_t bytes = getElements(from) * sizeOf(DataType(program.buffers(int(from)).type()));
+    return context.device.copy(stream, getPointer(to, iteration), getPointer(from, iteration),
+                               bytes);
+  }
+  case schema::Step::kGroup:
+    return submitGroup(step, stream, iteration);
+  default:
+    break;
+  }
+}
+
+void Program::submitMatmul(const schema::Step &step, Stream &stream, int64_t iteration) {
+  const schema::Library &call = step.library();
+  const void *bias = call.inputs_size() > 2 ? getPointer(call.inputs(2), iteration) : nullptr;
+  context.device.matmul(stream, *matmuls[&step], getPointer(call.inputs(0), iteration),
+                        getPointer(call.inputs(1), iteration), bias,
+                        getPointer(call.outputs(0), iteration));
+}
+
+static const char *getName(schema::Group::Kind kind) {
+  static constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter",
+                                          "all_to_all", "broadcast",  "permute",
+                                          "send",       "recv"};
+  return names[kind];
+}
+
+void Program::submitGroup(const schema::Step &step, Stream &stream, int64_t iteration) {
+  const schema::Group &group = step.group();
+  std::string_view origin;
+  if (step.origin() < uint32_t(context.stage.origins_size()))
+    origin = context.stage.origins(int(step.origin()));
+  OpContext op{getName(group.kind()), group.sequence(), origin};
+  if (group.kind() == schema::Group::SEND || group.kind() == schema::Group::RECV) {
+    bool send = group.kind() == schema::Group::SEND;
+    int peer = 1 - groups[&step]->getRank();
+    for (uint32_t buffer : send ? group.inputs() : group.outputs()) {
+      void *data = getPointer(buffer, iteration);
+      DataType type = DataType(program.buffers(int(buffer)).type());
+      if (send)
+        groups[&step]->send(stream, data, getElements(buffer), type, peer, op);
+      else
+        groups[&step]->recv(stream, data, getElements(buffer), type, peer, op);
+    }
+    return;
+  }
+  for (int i = 0; i < group.inputs_size(); ++i)
+    submitCollective(group, groups[&step], stream, getPointer(group.inputs(i), iteration),
+                     getPointer(group.outputs(i), iteration), group.inputs(i), op);
+}
+
+void Program::submitCollective(const schema::Group &group, Communicator *members, Stream &stream,
+                               const void *in, void *out, uint32_t buffer, OpContext op) {
+  uint64_t count = getElements(buffer);
+  DataType type = DataType(program.buffers(int(buffer)).type());
+  Reduction reduction = Reduction(group.reduction());
+  // A group of one has nothing to say to itself.
+  if (!members)
+    return context.device.copy(stream, out, in, count * sizeOf(type));
+  uint64_t size = uint64_t(members->getSize());
+  switch (group.kind()) {
+  case schema::Group::ALL_REDUCE:
+    return members->allReduce(stream, in, out, count, type, reduction, op);
+  case schema::Group::ALL_GATHER:
+    return members->allGather(stream, in, out, count, type, op);
+  case schema::Group::REDUCE_SCATTER:
+    return members->reduceScatter(stream, in, out, count / size, type, reduction, op);
+  case schema::Group::ALL_TO_ALL:
+    return members->allToAll(stream, in, out, count / size, type, op);
+  case schema::Group::BROADCAST:
+    return members->broadcast(stream, in, out, count, type, int(group.root()), op);
+  default:
+    return submitPermute(group, *members, stream, in, out, count, type, op);
+  }
+}
+
+/// Member i receives from permutation[i]. Sends may wait for their receives, so in each cycle the
+/// lowest member receives first and all others send first.
+void Program::submitPermute(const schema::Group &group, Communicator &members, Stream &stream,
+                            const void *in, void *out, uint64_t count, DataType type,
+                            OpContext op) {
+  int mine = members.getRank(), source = int(group.permutation(mine)), target = mine;
+  if (source == mine)
+    return context.device.copy(stream, out, in, count * sizeOf(type));
+  int lowest = mine;
+  for (int member = source; member != mine; member = int(group.permutation(member))) {
+    lowest = std::min(lowest, member);
+    target = member; // the last before `mine` receives from it
+  }
+  bool receiveFirst = lowest == mine;
+  if (receiveFirst)
+    members.recv(stream, out, count, type, source, op);
+  members.send(stream, in, count, type, target, op);
+  if (!receiveFirst)
+    members.recv(stream, out, count, type, source, op);
+}
+
+std::string Program::describe(const schema::Step &step) const {
+  switch (step.kind_case()) {
+  case schema::Step::kLaunch:
+    return context.stage.kernels(int(step.launch().kernel())).symbol();
+  case schema::Step::kLibrary: {
+    std::string name = "matmul ";
+    for (int i = 0; i < step.library().matmul().sizes_size(); ++i)
+      name += (i ? "x" : "") + std::to_string(step.library().matmul().sizes(i));
+    return name;
+  }
+  case schema::Step::kGroup:
+    return std::string(getName(step.group().kind())) + " #" +
+           std::to_string(step.group().sequence());
+  default:
+    return "copy";
+  }
+}

@@ -1,0 +1,34 @@
+//===- SafeTensors.h - where a .safetensors file has what -------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CORE_SAFETENSORS_H
+#define GRIDLOOM_RUNTIME_CORE_SAFETENSORS_H
+
+#include "runtime/core/DataType.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gridloom::rt {
+
+struct SafeTensor {
+  std::string name;
+  DataType type;
+  std::vector<int64_t> shape;
+  uint64_t offset, bytes; // in the file
+};
+
+/// Reads the header of a .safetensors file. Tensors of types that are not a DataType are left out.
+/// Throws InvalidPlan, with a line that starts with `file`, when it is malformed or a
+/// tensor lies outside the file or has other bytes than its shape needs.
+std::vector<SafeTensor> readSafeTensors(std::span<const std::byte> contents,
+                                        const std::string &file);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CORE_SAFETENSORS_H

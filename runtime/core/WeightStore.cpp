@@ -1,0 +1,371 @@
+//===- WeightStore.cpp - where weights come from --------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/core/WeightStore.h"
+
+#include "runtime/core/Error.h"
+#include "runtime/core/Files.h"
+#include "runtime/core/OnnxScanner.h"
+#include "runtime/core/Program.h"
+#include "runtime/core/SafeTensors.h"
+#include "runtime/core/Shard.h"
+
+#include <algorithm>
+#include <cstring>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+
+//===----------------------------------------------------------------------===//
+// WeightSource
+//===----------------------------------------------------------------------===//
+
+/// A tensor in a mapped file. The file stays mapped as long as the array or a copy lives.
+static HostArray viewTensor(const std::shared_ptr<const MappedFile> &file, uint64_t offset,
+                            uint64_t bytes, DataType type, const std::vector<int64_t> &shape,
+                            const std::string &name) {
+  std::span<const std::byte> contents = file->getBytes();
+  if (offset > contents.size() || bytes > contents.size() - offset)
+    throw Error(ErrorCode::InvalidPlan, file->getPath().string() + ": weight '" + name +
+                                            "' ends at byte " + std::to_string(offset + bytes) +
+                                            ", the file has " + std::to_string(contents.size()));
+  // Never null, so that an empty tensor is still one.
+  const void *data = bytes ? static_cast<const void *>(contents.data() + offset) : "";
+  return HostArray::share(type, shape, data, file);
+}
+
+std::shared_ptr<const WeightSource> WeightSource::openModel(const Plan &plan, bool verifyDigest) {
+  const ModelInfo &model = plan.getModel();
+  auto source = std::make_shared<WeightSource>();
+  std::shared_ptr<const MappedFile> main = MappedFile::open(model.path);
+  if (main->getBytes().size() != model.bytes)
+    throw Error(ErrorCode::InvalidPlan,
+                model.path.string() + ": has " + std::to_string(main->getBytes().size()) +
+                    " bytes, the plan was compiled from " + std::to_string(model.bytes) +
+                    "; compile again, or give the file with --weights");
+  if (verifyDigest)
+    if (std::string digest = sha256(main->getBytes()); digest != model.sha256)
+      throw Error(ErrorCode::InvalidPlan, model.path.string() + ": has SHA-256 " + digest +
+                                              ", the plan was compiled from " + model.sha256);
+  source->identity = main->getIdentity();
+  std::map<std::string, std::shared_ptr<const MappedFile>> files = {{"", main}};
+  for (const WeightInfo &weight : plan.getWeights()) {
+    std::shared_ptr<const MappedFile> &file = files[weight.file];
+    if (!file) {
+      file = MappedFile::open(model.path.parent_path() / weight.file);
+      source->identity += "+" + file->getIdentity();
+    }
+    source->tensors[weight.name] =
+        viewTensor(file, weight.offset, weight.bytes, weight.type, weight.shape, weight.name);
+  }
+  return source;
+}
+
+namespace {
+
+/// A file that offers tensors by name.
+class Replacement {
+public:
+  explicit Replacement(const std::filesystem::path &path)
+      : path(path), file(MappedFile::open(path)) {
+    identity = file->getIdentity();
+    if (path.extension() == ".safetensors") {
+      for (const SafeTensor &tensor : readSafeTensors(file->getBytes(), path.string()))
+        safeTensors[tensor.name] = tensor;
+    } else {
+      for (OnnxTensor &tensor : scanOnnxInitializers(path))
+        onnxTensors[tensor.name] = std::move(tensor);
+    }
+  }
+  bool has(const std::string &name) const {
+    return safeTensors.count(name) || onnxTensors.count(name);
+  }
+  HostArray read(const std::string &name) {
+    if (auto found = safeTensors.find(name); found != safeTensors.end()) {
+      const SafeTensor &tensor = found->second;
+      return viewTensor(file, tensor.offset, tensor.bytes, tensor.type, tensor.shape, name);
+    }
+    const OnnxTensor &tensor = onnxTensors.at(name);
+    if (!tensor.inPlace) {
+      auto values = std::make_shared<std::vector<char>>(readOnnxTensor(path, tensor));
+      return HostArray::share(tensor.type, tensor.shape, values->empty() ? "" : values->data(),
+                              values);
+    }
+    std::shared_ptr<const MappedFile> &holder = external[tensor.file];
+    if (!holder) {
+      holder = tensor.file.empty() ? file : MappedFile::open(resolveOnnxFile(path, tensor));
+      if (!tensor.file.empty())
+        identity += "+" + holder->getIdentity();
+    }
+    return viewTensor(holder, tensor.offset, tensor.getSize(), tensor.type, tensor.shape, name);
+  }
+  std::string identity;
+
+private:
+  std::filesystem::path path;
+  std::shared_ptr<const MappedFile> file;
+  std::map<std::string, std::shared_ptr<const MappedFile>> external;
+  std::unordered_map<std::string, SafeTensor> safeTensors;
+  std::unordered_map<std::string, OnnxTensor> onnxTensors;
+};
+
+} // namespace
+
+std::shared_ptr<const WeightSource>
+WeightSource::openReplacement(const Plan &plan, const std::filesystem::path &path) {
+  Replacement replacement(path);
+  auto source = std::make_shared<WeightSource>();
+  for (const WeightInfo &weight : plan.getWeights()) {
+    if (!replacement.has(weight.name))
+      throw Error(ErrorCode::InvalidArgument,
+                  path.string() + ": has no weight '" + weight.name + "'");
+    HostArray array = replacement.read(weight.name);
+    if (array.getType() != weight.type || array.getShape() != weight.shape)
+      throw Error(ErrorCode::InvalidArgument,
+                  path.string() + ": weight '" + weight.name + "' is " +
+                      std::string(nameOf(array.getType())) + " " + formatShape(array.getShape()) +
+                      ", the plan needs " + std::string(nameOf(weight.type)) + " " +
+                      formatShape(weight.shape));
+    source->tensors[weight.name] = std::move(array);
+  }
+  // A .safetensors file holds weights only; what was folded may be absent there.
+  bool mayLack = path.extension() == ".safetensors";
+  for (const FoldedInfo &folded : plan.getFolded()) {
+    if (mayLack && !replacement.has(folded.name))
+      continue;
+    if (!replacement.has(folded.name))
+      throw Error(ErrorCode::InvalidArgument, path.string() + ": has no initializer '" +
+                                                  folded.name +
+                                                  "', whose value the plan was compiled with");
+    HostArray array = replacement.read(folded.name);
+    if (sha256({array.getData(), array.getNumBytes()}) != folded.sha256)
+      throw Error(
+          ErrorCode::InvalidArgument,
+          path.string() + ": initializer '" + folded.name +
+              "' differs from the value compiled into the plan; compile this model instead");
+  }
+  source->identity = replacement.identity;
+  return source;
+}
+
+std::shared_ptr<const WeightSource>
+WeightSource::open(const Plan &plan, const std::filesystem::path &path, bool verifyDigest) {
+  return path.empty() ? openModel(plan, verifyDigest) : openReplacement(plan, path);
+}
+
+HostArray WeightSource::read(const std::string &name) const {
+  auto found = tensors.find(name);
+  if (found == tensors.end())
+    throw Error(ErrorCode::InvalidPlan, "there is no weight '" + name + "'");
+  return found->second;
+}
+
+//===----------------------------------------------------------------------===//
+// WeightCache
+//===----------------------------------------------------------------------===//
+
+SharedMemory WeightCache::get(const std::string &key, const std::function<SharedMemory()> &make) {
+  std::unique_lock lock(mutex);
+  while (true) {
+    Slot &slot = slots[key];
+    if (std::shared_ptr<const void> owner = slot.owner.lock())
+      return {slot.data, std::move(owner)};
+    if (!slot.busy)
+      break;
+    changed.wait(lock);
+  }
+  slots[key].busy = true;
+  lock.unlock();
+  SharedMemory made;
+  try {
+    made = make();
+  } catch (...) {
+    lock.lock();
+    slots.erase(key);
+    changed.notify_all();
+    throw;
+  }
+  lock.lock();
+  // Sessions come and go with other weights; entries nobody uses would pile up.
+  std::erase_if(slots,
+                [](auto &entry) { return !entry.second.busy && entry.second.owner.expired(); });
+  slots[key] = {false, made.data, made.owner};
+  changed.notify_all();
+  return made;
+}
+
+//===----------------------------------------------------------------------===//
+// WeightSet
+//===----------------------------------------------------------------------===//
+
+namespace gridloom::rt {
+
+/// Loads the weights of one rank.
+class WeightLoader {
+public:
+  WeightLoader(const Plan &plan, int rank, Device &device, const WeightSource &source,
+               WeightCache *cache)
+      : plan(plan), stage(plan.getStage(plan.getMesh().getStage(rank))), rank(rank), device(device),
+        source(source), cache(cache) {
+    for (const schema::Derived &tensor : stage.derived())
+      derived[tensor.name()] = &tensor;
+  }
+  std::shared_ptr<const WeightSet> load();
+
+private:
+  SharedMemory loadWeight(const schema::Weight &weight);
+  SharedMemory share(const std::string &key, const std::function<SharedMemory()> &make) {
+    return cache ? cache->get(key, make) : make();
+  }
+  HostArray readWhole(const std::string &name);
+  HostArray derive(const schema::Derived &tensor);
+  SharedMemory toDevice(const HostArray &array);
+  SharedMemory toDevice(size_t bytes, const std::function<void(std::byte *)> &fill);
+  Stream &getStream();
+
+  const Plan &plan;
+  const schema::Stage &stage;
+  int rank;
+  Device &device;
+  const WeightSource &source;
+  WeightCache *cache;
+  std::map<std::string, const schema::Derived *> derived;
+  std::map<std::string, HostArray> results; // of derived tensors, while loading
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  StreamTable streams;
+};
+
+} // namespace gridloom::rt
+
+std::shared_ptr<const WeightSet> WeightSet::load(const Plan &plan, int rank, Device &device,
+                                                 const WeightSource &source, WeightCache *cache) {
+  return WeightLoader(plan, rank, device, source, cache).load();
+}
+
+std::shared_ptr<const WeightSet> WeightLoader::load() {
+  auto set = std::make_shared<WeightSet>();
+  for (const schema::Weight &weight : stage.weights()) {
+    set->weights.push_back(loadWeight(weight));
+    set->numBytes += weight.bytes();
+  }
+  return set;
+}
+
+static constexpr size_t alignment = 64;
+
+static bool isAligned(const void *pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
+}
+
+/// Where the shard starts in the whole tensor when it lies there as the program wants it, in bytes.
+static std::optional<size_t> findInPlace(const Shard &shard, size_t elementBytes, int64_t rowPad) {
+  if (rowPad || shard.valid != shard.local)
+    return std::nullopt;
+  size_t row = elementBytes;
+  for (size_t i = 1; i < shard.local.size(); ++i) {
+    if (shard.local[i] != shard.global[i])
+      return std::nullopt;
+    row *= size_t(shard.global[i]);
+  }
+  return shard.begin.empty() ? 0 : size_t(shard.begin[0]) * row;
+}
+
+SharedMemory WeightLoader::loadWeight(const schema::Weight &weight) {
+  std::vector<int64_t> global;
+  auto tensor = derived.find(weight.name());
+  if (tensor != derived.end())
+    global = {tensor->second->shape().begin(), tensor->second->shape().end()};
+  else
+    global = plan.findWeight(weight.name())->shape;
+  Shard shard = getShard(plan.getMesh(), rank, weight.sharding(), global);
+  size_t elementBytes = sizeOf(DataType(weight.type()));
+
+  std::string key = device.getName() + "|" + source.getIdentity() + "|" + weight.name() + "|" +
+                    formatShape(shard.begin) + formatShape(shard.local) + "+" +
+                    std::to_string(weight.row_pad());
+  if (tensor != derived.end()) // the recipe is the plan's, and the stage's
+    key += "|" + plan.getDigest() + "|" + std::to_string(stage.stage());
+  return share(key, [&]() -> SharedMemory {
+    HostArray whole = readWhole(weight.name());
+    std::optional<size_t> offset = findInPlace(shard, elementBytes, weight.row_pad());
+    if (device.hasHostMemory() && offset && isAligned(whole.getData() + *offset))
+      return {whole.getData() + *offset, whole.getOwner()};
+    return toDevice(weight.bytes(), [&](std::byte *out) {
+      cutShard(shard, elementBytes, whole.getData(), out, weight.row_pad());
+    });
+  });
+}
+
+HostArray WeightLoader::readWhole(const std::string &name) {
+  auto tensor = derived.find(name);
+  if (tensor == derived.end())
+    return source.read(name);
+  HostArray &result = results[name];
+  if (result.isNull())
+    result = derive(*tensor->second);
+  return result;
+}
+
+Stream &WeightLoader::getStream() {
+  std::unique_ptr<Stream> &stream = streams["prologue"];
+  if (!stream)
+    stream = device.createStream(StreamKind::Compute, "prologue");
+  return *stream;
+}
+
+SharedMemory WeightLoader::toDevice(size_t bytes, const std::function<void(std::byte *)> &fill) {
+  std::shared_ptr<Memory> memory = device.allocate(bytes);
+  if (device.hasHostMemory()) {
+    fill(static_cast<std::byte *>(memory->data));
+  } else {
+    std::vector<std::byte> staging(bytes);
+    fill(staging.data());
+    device.copyIn(getStream(), memory->data, staging.data(), bytes);
+    getStream().synchronize();
+  }
+  return {memory->data, memory};
+}
+
+SharedMemory WeightLoader::toDevice(const HostArray &array) {
+  if (device.hasHostMemory() && isAligned(array.getData()))
+    return {array.getData(), array.getOwner()};
+  return toDevice(array.getNumBytes(), [&](std::byte *out) {
+    if (array.getNumBytes())
+      std::memcpy(out, array.getData(), array.getNumBytes());
+  });
+}
+
+HostArray WeightLoader::derive(const schema::Derived &tensor) {
+  std::vector<SharedMemory> inputs;
+  for (const std::string &name : tensor.sources())
+    inputs.push_back(toDevice(readWhole(name)));
+  std::vector<int64_t> shape(tensor.shape().begin(), tensor.shape().end());
+  HostArray result = HostArray::allocate(DataType(tensor.type()), shape);
+  std::shared_ptr<Memory> output = device.allocate(result.getNumBytes());
+  std::unique_ptr<Memory> arena = device.allocate(tensor.arena_bytes());
+
+  schema::Specialisation program;
+  *program.mutable_buffers() = tensor.buffers();
+  program.set_arena_bytes(tensor.arena_bytes());
+  schema::Stream *stream = program.add_streams();
+  stream->set_name("prologue");
+  stream->set_kind(schema::Stream::COMPUTE);
+  *program.add_body()->mutable_block() = tensor.block();
+  if (kernels.empty())
+    kernels = loadKernels(plan, stage, device);
+
+  ProgramMemory memory;
+  memory.arena = arena->data;
+  memory.input = [&](uint32_t index) { return inputs[index].data; };
+  memory.output = [&](uint32_t) { return output->data; };
+  std::vector<TraceEvent> events;
+  Program prologue({plan, stage, rank, device, kernels, nullptr, streams}, program);
+  prologue.run(memory, events);
+  if (device.hasHostMemory())
+    return HostArray::share(result.getType(), shape, output->data, output);
+  device.copyOut(getStream(), result.getMutableData(), output->data, result.getNumBytes());
+  getStream().synchronize();
+  return result;
+}

@@ -1,0 +1,127 @@
+//===- CpuDevice.cpp - the CPU as a device --------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/device/cpu/CpuDevice.h"
+
+#include "runtime/core/Error.h"
+#include "runtime/device/cpu/CpuMatmul.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+using namespace gridloom::rt;
+
+namespace {
+
+constexpr size_t alignment = 64;
+
+struct CpuMemory : Memory {
+  explicit CpuMemory(size_t size) {
+    size_t rounded = (std::max<size_t>(size, 1) + alignment - 1) / alignment * alignment;
+    if (rounded >= size)
+      data = std::aligned_alloc(alignment, rounded);
+    if (!data)
+      throw Error(ErrorCode::OutOfMemory,
+                  "cannot allocate " + std::to_string(size) + " bytes of host memory");
+    bytes = size;
+  }
+  ~CpuMemory() override { std::free(data); }
+};
+
+/// The ABI of kernels in cpu.so: pointers to inputs, then outputs, and the rows to compute.
+using KernelFunction = void (*)(void *const *pointers, int64_t begin, int64_t end);
+
+struct CpuKernel : Kernel {
+  std::shared_ptr<CpuLibrary> library;
+  KernelFunction function = nullptr;
+};
+
+} // namespace
+
+static unsigned chooseThreads(unsigned threads) {
+  if (threads)
+    return threads;
+  unsigned ranks = 1;
+  if (const char *text = std::getenv("LOCAL_WORLD_SIZE"))
+    ranks = unsigned(std::clamp(std::atoi(text), 1, 1 << 16));
+  return std::max(1u, getNumUsableCores() / ranks);
+}
+
+CpuDevice::CpuDevice(unsigned threads) : pool(chooseThreads(threads), useOneLibraryThread) {}
+
+std::unique_ptr<Device> gridloom::rt::createCpuDevice(unsigned threads) {
+  return std::make_unique<CpuDevice>(threads);
+}
+
+void CpuDevice::setErrorHandler(std::function<void(const std::string &)> handler) {
+  std::lock_guard lock(errors->mutex);
+  errors->handler = std::move(handler);
+  errors->reported = false;
+}
+
+std::unique_ptr<Memory> CpuDevice::allocate(size_t bytes) {
+  return std::make_unique<CpuMemory>(bytes);
+}
+
+std::unique_ptr<Stream> CpuDevice::createStream(StreamKind kind, const std::string &name) {
+  return std::make_unique<CpuStream>(name, errors);
+}
+
+std::unique_ptr<Event> CpuDevice::createEvent() { return std::make_unique<CpuEvent>(); }
+
+std::unique_ptr<Kernel> CpuDevice::loadKernel(const std::string &library,
+                                              std::span<const std::byte> code,
+                                              const std::string &symbol) {
+  Loaded &loaded = libraries[library];
+  std::shared_ptr<CpuLibrary> object = loaded.library.lock();
+  if (!object || loaded.code != code.data() || loaded.bytes != code.size()) {
+    object = std::make_shared<CpuLibrary>(library, code);
+    loaded = {code.data(), code.size(), object};
+  }
+  auto kernel = std::make_unique<CpuKernel>();
+  kernel->function = reinterpret_cast<KernelFunction>(object->find(symbol));
+  kernel->library = std::move(object);
+  return kernel;
+}
+
+std::unique_ptr<MatmulPlan> CpuDevice::createMatmul(const MatmulProblem &problem) {
+  return std::make_unique<CpuMatmul>(problem);
+}
+
+void CpuDevice::launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
+                       std::span<void *const> pointers) {
+  KernelFunction function = static_cast<CpuKernel &>(kernel).function;
+  int64_t rows = shape.rows, threads = pool.getNumThreads();
+  // As many parts as threads, but none smaller than the grain.
+  int64_t grain = std::max<int64_t>(1, shape.grain);
+  int64_t part = std::max(grain, (rows + threads - 1) / threads);
+  stream.enqueueHost([this, function, rows, part,
+                      pointers = std::vector<void *>(pointers.begin(), pointers.end())] {
+    pool.parallelFor((rows + part - 1) / part, [&](int64_t index) {
+      function(pointers.data(), index * part, std::min(rows, (index + 1) * part));
+    });
+  });
+}
+
+void CpuDevice::matmul(Stream &stream, MatmulPlan &plan, const void *lhs, const void *rhs,
+                       const void *bias, void *out) {
+  auto &matmul = static_cast<CpuMatmul &>(plan);
+  stream.enqueueHost(
+      [this, &matmul, lhs, rhs, bias, out] { matmul.run(pool, lhs, rhs, bias, out); });
+}
+
+void CpuDevice::copy(Stream &stream, void *to, const void *from, size_t bytes) {
+  if (to != from && bytes)
+    stream.enqueueHost([=] { std::memcpy(to, from, bytes); });
+}
+
+void CpuDevice::copyIn(Stream &stream, void *to, const void *from, size_t bytes) {
+  copy(stream, to, from, bytes);
+}
+
+void CpuDevice::copyOut(Stream &stream, void *to, const void *from, size_t bytes) {
+  copy(stream, to, from, bytes);
+}

@@ -1,0 +1,53 @@
+//===- CpuDevice.h - the CPU as a device ------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_DEVICE_CPU_CPUDEVICE_H
+#define GRIDLOOM_RUNTIME_DEVICE_CPU_CPUDEVICE_H
+
+#include "runtime/device/Device.h"
+#include "runtime/device/cpu/CpuLibrary.h"
+#include "runtime/device/cpu/CpuStream.h"
+#include "runtime/device/cpu/ThreadPool.h"
+
+#include <map>
+
+namespace gridloom::rt {
+
+/// The CPU. Streams are threads; what runs on them shares one pool of intra-op threads.
+class CpuDevice : public Device {
+public:
+  explicit CpuDevice(unsigned threads);
+
+  std::string getName() const override { return "cpu"; }
+  bool hasHostMemory() const override { return true; }
+  void setErrorHandler(std::function<void(const std::string &)> handler) override;
+  std::unique_ptr<Memory> allocate(size_t bytes) override;
+  std::unique_ptr<Stream> createStream(StreamKind kind, const std::string &name) override;
+  std::unique_ptr<Event> createEvent() override;
+  std::unique_ptr<Kernel> loadKernel(const std::string &library, std::span<const std::byte> code,
+                                     const std::string &symbol) override;
+  std::unique_ptr<MatmulPlan> createMatmul(const MatmulProblem &problem) override;
+  void launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
+              std::span<void *const> pointers) override;
+  void matmul(Stream &stream, MatmulPlan &plan, const void *lhs, const void *rhs, const void *bias,
+              void *out) override;
+  void copy(Stream &stream, void *to, const void *from, size_t bytes) override;
+  void copyIn(Stream &stream, void *to, const void *from, size_t bytes) override;
+  void copyOut(Stream &stream, void *to, const void *from, size_t bytes) override;
+
+private:
+  std::shared_ptr<CpuErrorSink> errors = std::make_shared<CpuErrorSink>();
+  ThreadPool pool;
+  struct Loaded {
+    const std::byte *code;
+    size_t bytes;
+    std::weak_ptr<CpuLibrary> library;
+  };
+  std::map<std::string, Loaded> libraries;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_DEVICE_CPU_CPUDEVICE_H

@@ -1,0 +1,205 @@
+//===- CpuMatmul.cpp - matrix multiplication on the CPU -------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/device/cpu/CpuMatmul.h"
+
+#include "runtime/core/Error.h"
+#include "runtime/device/cpu/ThreadPool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <dlfcn.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <optional>
+
+using namespace gridloom::rt;
+
+// Debian's oneDNN runs on OpenMP, other builds on TBB or on nothing: the function is there or not.
+void gridloom::rt::useOneLibraryThread() {
+  using SetThreads = void (*)(int);
+  static const auto setThreads =
+      reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  if (setThreads)
+    setThreads(1);
+}
+
+/// Describes a rows x columns matrix with these strides to BLAS, or nothing when BLAS cannot read
+/// it.
+static std::optional<BlasOperand> describe(int64_t rows, int64_t columns, const int64_t *strides) {
+  if (columns == 1 || strides[1] == 1) {
+    int64_t ld = rows == 1 ? std::max<int64_t>(columns, 1) : strides[0];
+    if (ld >= columns)
+      return BlasOperand{false, ld};
+  }
+  if (rows == 1 || strides[0] == 1) {
+    int64_t ld = columns == 1 ? std::max<int64_t>(rows, 1) : strides[1];
+    if (ld >= rows)
+      return BlasOperand{true, ld};
+  }
+  return std::nullopt;
+}
+
+static BlasOperand describeOrThrow(const char *name, int64_t rows, int64_t columns,
+                                   const int64_t *strides) {
+  if (std::optional<BlasOperand> operand = describe(rows, columns, strides))
+    return *operand;
+  throw Error(ErrorCode::InvalidPlan,
+              "matmul: " + std::string(name) + " of " + std::to_string(rows) + " x " +
+                  std::to_string(columns) + " has strides " + std::to_string(strides[0]) + ", " +
+                  std::to_string(strides[1]) + "; one of them must be 1 and no rows may overlap");
+}
+
+CpuMatmul::CpuMatmul(const MatmulProblem &problem) : type(problem.type), alpha(problem.alpha) {
+  size_t batchRank = problem.sizes.size() - 3;
+  m = problem.sizes[batchRank];
+  n = problem.sizes[batchRank + 1];
+  k = problem.sizes[batchRank + 2];
+  for (size_t i = 0; i < batchRank; ++i) {
+    batchSizes.push_back(problem.sizes[i]);
+    numBatches *= problem.sizes[i];
+    lhsBatch.push_back(problem.lhs[i]);
+    rhsBatch.push_back(problem.rhs[i]);
+    outBatch.push_back(problem.out[i]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    lhsStrides[i] = problem.lhs[batchRank + i];
+    rhsStrides[i] = problem.rhs[batchRank + i];
+    outStrides[i] = problem.out[batchRank + i];
+  }
+  switch (type) {
+  case DataType::F32:
+    lhsBlas = describeOrThrow("lhs", m, k, lhsStrides);
+    rhsBlas = describeOrThrow("rhs", k, n, rhsStrides);
+    outBlas = describeOrThrow("out", m, n, outStrides);
+    break;
+  case DataType::F64:
+  case DataType::I32:
+  case DataType::I64:
+    break;
+  default:
+    throw Error(ErrorCode::Unavailable,
+                "matmul: " + std::string(nameOf(type)) +
+                    " is not available on the cpu; compile with --precision f32");
+  }
+}
+
+CpuMatmul::Offsets CpuMatmul::getOffsets(int64_t batch) const {
+  Offsets offsets{0, 0, 0};
+  for (size_t i = batchSizes.size(); i-- > 0;) {
+    int64_t index = batch % batchSizes[i];
+    batch /= batchSizes[i];
+    offsets.lhs += index * lhsBatch[i];
+    offsets.rhs += index * rhsBatch[i];
+    offsets.out += index * outBatch[i];
+  }
+  return offsets;
+}
+
+void CpuMatmul::runSgemmPart(const float *lhs, const float *rhs, const float *bias, float *out,
+                             int64_t rowBegin, int64_t rowEnd, int64_t columnBegin,
+                             int64_t columnEnd) const {
+  int64_t rows = rowEnd - rowBegin, columns = columnEnd - columnBegin;
+  lhs += rowBegin * lhsStrides[0];
+  rhs += columnBegin * rhsStrides[1];
+  out += rowBegin * outStrides[0] + columnBegin * outStrides[1];
+  // The bias is laid down first and added to: one pass over the result less.
+  float beta = 0;
+  if (bias) {
+    beta = 1;
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < columns; ++j)
+        out[i * outStrides[0] + j * outStrides[1]] = bias[columnBegin + j];
+  }
+  char lhsFlag = lhsBlas.transposed ? 'T' : 'N', rhsFlag = rhsBlas.transposed ? 'T' : 'N';
+  dnnl_status_t status;
+  if (!outBlas.transposed)
+    status = dnnl_sgemm(lhsFlag, rhsFlag, rows, columns, k, float(alpha), lhs, lhsBlas.ld, rhs,
+                        rhsBlas.ld, beta, out, outBlas.ld);
+  else // out' = rhs' lhs'
+    status =
+        dnnl_sgemm(rhsBlas.transposed ? 'N' : 'T', lhsBlas.transposed ? 'N' : 'T', columns, rows, k,
+                   float(alpha), rhs, rhsBlas.ld, lhs, lhsBlas.ld, beta, out, outBlas.ld);
+  if (status != dnnl_success)
+    throw Error(ErrorCode::Internal, "oneDNN's sgemm refused " + std::to_string(rows) + " x " +
+                                         std::to_string(columns) + " x " + std::to_string(k) +
+                                         " with status " + std::to_string(int(status)));
+}
+
+void CpuMatmul::runSgemm(ThreadPool &pool, const float *lhs, const float *rhs, const float *bias,
+                         float *out) const {
+  // Fewer batches than threads: split each along its longer side, in multiples of the registers'
+  // tile so that no part wastes lanes.
+  constexpr int64_t rowTile = 32, columnTile = 64;
+  int64_t threads = pool.getNumThreads();
+  int64_t wanted = std::max<int64_t>(1, (threads + numBatches - 1) / numBatches);
+  bool byRows = m >= n;
+  int64_t extent = byRows ? m : n, tile = byRows ? rowTile : columnTile;
+  int64_t part = ((extent + wanted - 1) / wanted + tile - 1) / tile * tile;
+  int64_t parts = (extent + part - 1) / part;
+
+  std::mutex mutex;
+  std::exception_ptr failure;
+  pool.parallelFor(numBatches * parts, [&](int64_t task) {
+    Offsets offsets = getOffsets(task / parts);
+    int64_t begin = task % parts * part, end = std::min(begin + part, extent);
+    try {
+      runSgemmPart(lhs + offsets.lhs, rhs + offsets.rhs, bias, out + offsets.out,
+                   byRows ? begin : 0, byRows ? end : m, byRows ? 0 : begin, byRows ? n : end);
+    } catch (...) {
+      std::lock_guard lock(mutex);
+      failure = std::current_exception();
+    }
+  });
+  if (failure)
+    std::rethrow_exception(failure);
+}
+
+template <typename T>
+void CpuMatmul::runLoops(ThreadPool &pool, const T *lhs, const T *rhs, const T *bias,
+                         T *out) const {
+  // Integers wrap around, which only unsigned arithmetic is defined to do.
+  using Sum =
+      std::conditional_t<std::is_integral_v<T>,
+                         std::make_unsigned_t<std::conditional_t<std::is_integral_v<T>, T, int>>,
+                         T>;
+  pool.parallelFor(numBatches * m, [&](int64_t task) {
+    Offsets offsets = getOffsets(task / m);
+    int64_t i = task % m;
+    const T *lhsRow = lhs + offsets.lhs + i * lhsStrides[0];
+    T *outRow = out + offsets.out + i * outStrides[0];
+    for (int64_t j = 0; j < n; ++j) {
+      const T *column = rhs + offsets.rhs + j * rhsStrides[1];
+      Sum sum = 0;
+      for (int64_t p = 0; p < k; ++p)
+        sum += Sum(lhsRow[p * lhsStrides[1]]) * Sum(column[p * rhsStrides[0]]);
+      sum = Sum(T(alpha)) * sum;
+      outRow[j * outStrides[1]] = T(bias ? Sum(sum + Sum(bias[j])) : sum);
+    }
+  });
+}
+
+void CpuMatmul::run(ThreadPool &pool, const void *lhs, const void *rhs, const void *bias,
+                    void *out) const {
+  if (numBatches == 0 || m == 0 || n == 0)
+    return;
+  auto call = [&]<typename T>(T) {
+    runLoops<T>(pool, static_cast<const T *>(lhs), static_cast<const T *>(rhs),
+                static_cast<const T *>(bias), static_cast<T *>(out));
+  };
+  switch (type) {
+  case DataType::F32:
+    // BLAS leaves the result alone when there is nothing to sum.
+    if (k == 0)
+      return call(float());
+    return runSgemm(pool, static_cast<const float *>(lhs), static_cast<const float *>(rhs),
+                    static_cast<const float *>(bias), static_cast<float *>(out));
+  case DataType::F64:
+    return call(double());
+  case DataType::I32:
+    return call(int32_t());
+  default:
+    return call(int64_t());
+  }
+}

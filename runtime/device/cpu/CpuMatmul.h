@@ -1,0 +1,61 @@
+//===- CpuMatmul.h - matrix multiplication on the CPU -----------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// f32 goes to oneDNN's sgemm, called with one thread inside and split over the rank's pool by us;
+// f64 and integers to plain loops, which are exact and there to check with.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_DEVICE_CPU_CPUMATMUL_H
+#define GRIDLOOM_RUNTIME_DEVICE_CPU_CPUMATMUL_H
+
+#include "runtime/device/Device.h"
+
+#include <string>
+#include <vector>
+
+namespace gridloom::rt {
+
+class ThreadPool;
+
+/// A matrix as BLAS sees it: the rows lie `ld` apart, or the columns do and it is read transposed.
+struct BlasOperand {
+  bool transposed = false;
+  int64_t ld = 1;
+};
+
+class CpuMatmul : public MatmulPlan {
+public:
+  /// Throws InvalidPlan when neither of an operand's last two strides is 1 or its rows overlap,
+  /// Unavailable for f16 and bf16.
+  explicit CpuMatmul(const MatmulProblem &problem);
+  void run(ThreadPool &pool, const void *lhs, const void *rhs, const void *bias, void *out) const;
+
+private:
+  struct Offsets {
+    int64_t lhs, rhs, out;
+  };
+  Offsets getOffsets(int64_t batch) const;
+  void runSgemm(ThreadPool &pool, const float *lhs, const float *rhs, const float *bias,
+                float *out) const;
+  void runSgemmPart(const float *lhs, const float *rhs, const float *bias, float *out,
+                    int64_t rowBegin, int64_t rowEnd, int64_t columnBegin, int64_t columnEnd) const;
+  template <typename T>
+  void runLoops(ThreadPool &pool, const T *lhs, const T *rhs, const T *bias, T *out) const;
+
+  DataType type;
+  std::vector<int64_t> batchSizes, lhsBatch, rhsBatch, outBatch;
+  int64_t numBatches = 1, m = 0, n = 0, k = 0;
+  int64_t lhsStrides[2], rhsStrides[2], outStrides[2]; // rows, columns
+  double alpha = 1;
+  BlasOperand lhsBlas, rhsBlas, outBlas;
+};
+
+/// Keeps oneDNN from starting threads of its own when called from this thread.
+void useOneLibraryThread();
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_DEVICE_CPU_CPUMATMUL_H

@@ -1,0 +1,156 @@
+//===- Trace.cpp - what ran when ------------------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/trace/Trace.h"
+
+#include "runtime/core/Error.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+using namespace gridloom::rt;
+
+namespace {
+using Interval = std::pair<int64_t, int64_t>;
+}
+
+/// Sorted, disjoint, without empty intervals.
+static std::vector<Interval> unite(std::vector<Interval> intervals) {
+  std::sort(intervals.begin(), intervals.end());
+  std::vector<Interval> result;
+  for (Interval interval : intervals) {
+    if (interval.second <= interval.first)
+      continue;
+    if (!result.empty() && interval.first <= result.back().second)
+      result.back().second = std::max(result.back().second, interval.second);
+    else
+      result.push_back(interval);
+  }
+  return result;
+}
+
+static int64_t measure(const std::vector<Interval> &intervals) {
+  int64_t total = 0;
+  for (Interval interval : intervals)
+    total += interval.second - interval.first;
+  return total;
+}
+
+RunStats gridloom::rt::computeStats(std::span<const TraceEvent> events, int64_t begin, int64_t end,
+                                    bool isPipeline) {
+  std::vector<Interval> compute, communication, both;
+  for (const TraceEvent &event : events) {
+    Interval interval{event.begin, event.end};
+    if (event.kind == StreamKind::Compute)
+      compute.push_back(interval);
+    else if (event.kind == StreamKind::Communication && !event.isTransfer)
+      communication.push_back(interval);
+    else
+      continue;
+    both.push_back(interval);
+  }
+  int64_t computing = measure(unite(std::move(compute)));
+  int64_t communicating = measure(unite(std::move(communication)));
+  int64_t busy = measure(unite(std::move(both)));
+  constexpr double milliseconds = 1e-6;
+  RunStats stats;
+  stats.wall = double(end - begin) * milliseconds;
+  stats.compute = double(computing) * milliseconds;
+  stats.communication = double(communicating) * milliseconds;
+  stats.exposed = double(busy - computing) * milliseconds;
+  if (int64_t shorter = std::min(computing, communicating))
+    stats.overlap = double(computing + communicating - busy) / double(shorter);
+  stats.isPipeline = isPipeline;
+  if (isPipeline && end > begin)
+    stats.bubble = std::max(0.0, 1.0 - double(busy) / double(end - begin));
+  return stats;
+}
+
+RunStats gridloom::rt::combineStats(std::span<const RunStats> ranks) {
+  RunStats sum;
+  for (const RunStats &stats : ranks) {
+    sum.wall = std::max(sum.wall, stats.wall);
+    sum.compute += stats.compute / double(ranks.size());
+    sum.communication += stats.communication / double(ranks.size());
+    sum.exposed += stats.exposed / double(ranks.size());
+    sum.overlap += stats.overlap / double(ranks.size());
+    sum.bubble += stats.bubble / double(ranks.size());
+    sum.isPipeline |= stats.isPipeline;
+  }
+  return sum;
+}
+
+std::string gridloom::rt::formatStats(const RunStats &stats) {
+  char text[256];
+  int length = std::snprintf(text, sizeof(text), "compute %.1f ms", stats.compute);
+  std::string line(text, size_t(length));
+  if (stats.communication > 0) {
+    length = std::snprintf(text, sizeof(text), " | comm %.1f ms | exposed %.1f ms | overlap %.0f%%",
+                           stats.communication, stats.exposed, 100 * stats.overlap);
+    line.append(text, size_t(length));
+  }
+  if (stats.isPipeline) {
+    length = std::snprintf(text, sizeof(text), " | bubble %.0f%%", 100 * stats.bubble);
+    line.append(text, size_t(length));
+  }
+  return line;
+}
+
+std::string gridloom::rt::toChromeEvents(std::span<const TraceEvent> events, int rank) {
+  using nlohmann::json;
+  std::string text;
+  auto add = [&](const json &event) {
+    text +=
+        (text.empty() ? "" : ",\n") + event.dump(-1, ' ', false, json::error_handler_t::replace);
+  };
+  std::map<std::string, int> streams; // numbered in order of appearance
+  for (const TraceEvent &event : events) {
+    auto [stream, isNew] = streams.emplace(event.stream, int(streams.size()));
+    if (streams.size() == 1 && isNew)
+      add({{"ph", "M"},
+           {"name", "process_name"},
+           {"pid", rank},
+           {"args", {{"name", "rank " + std::to_string(rank)}}}});
+    if (isNew)
+      add({{"ph", "M"},
+           {"name", "thread_name"},
+           {"pid", rank},
+           {"tid", stream->second},
+           {"args", {{"name", event.stream}}}});
+    const char *category = event.kind == StreamKind::Compute         ? "compute"
+                           : event.kind == StreamKind::Communication ? "communication"
+                                                                     : "copy";
+    // Perfetto's times are microseconds.
+    add({{"ph", "X"},
+         {"name", event.name},
+         {"cat", category},
+         {"pid", rank},
+         {"tid", stream->second},
+         {"ts", double(event.begin) * 1e-3},
+         {"dur", double(event.end - event.begin) * 1e-3},
+         {"args", {{"onnx", event.origin}, {"iteration", event.iteration}}}});
+  }
+  return text;
+}
+
+void gridloom::rt::writeChromeTrace(const std::filesystem::path &path,
+                                    std::span<const std::string> ranks) {
+  std::ofstream file(path);
+  file << "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
+  bool first = true;
+  for (const std::string &events : ranks) {
+    if (events.empty())
+      continue;
+    file << (first ? "" : ",\n") << events;
+    first = false;
+  }
+  file << "\n]}\n";
+  file.close();
+  if (!file)
+    throw Error(ErrorCode::InvalidArgument, path.string() + ": the trace cannot be written");
+}
