@@ -54,6 +54,30 @@ static int64_t bytesOf(RankedTensorType type) {
   return type.getNumElements() * std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
 }
 
+/// Leaves whole what no sharding could say: a factor with a major neighbour, in any tensor's
+/// dimension, that is not cut down to single elements.
+static void dropMinorCuts(const ShardingRule &rule, const Mesh &mesh, MutableArrayRef<AxisList> chosen,
+                          ArrayRef<SmallVector<Request>> requests, SmallVectorImpl<FactorConflict> *conflicts) {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const TensorFactors &tensor : rule.tensors) {
+      for (ArrayRef<int64_t> factors : tensor) {
+        const int64_t *major = llvm::find_if(
+            factors, [&](int64_t factor) { return mesh.getSize(chosen[factor]) != rule.sizes[factor]; });
+        for (const int64_t *minor = major; minor != factors.end() && ++minor != factors.end();) {
+          if (chosen[*minor].empty())
+            continue;
+          chosen[*minor].clear();
+          changed = true;
+          if (conflicts)
+            for (const Request &request : requests[*minor])
+              conflicts->push_back({*minor, request.tensor});
+        }
+      }
+    }
+  }
+}
+
 SmallVector<AxisList> gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Layout> layouts,
                                                    ArrayRef<RankedTensorType> types, const Mesh &mesh,
                                                    SmallVectorImpl<FactorConflict> *conflicts) {
@@ -113,6 +137,7 @@ SmallVector<AxisList> gridloom::dist::mergeFactors(const ShardingRule &rule, Arr
       break;
     }
   }
+  dropMinorCuts(rule, mesh, chosen, requests, conflicts);
   return chosen;
 }
 

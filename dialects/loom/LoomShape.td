@@ -54,7 +54,7 @@ def Loom_TransposeOp : Loom_MoveOp<"transpose", ["isLinear"]> {
   let hasFolder = 1;
 }
 
-def Loom_SliceOp : Loom_MoveOp<"slice", ["isLinear"]> {
+def Loom_SliceOp : Loom_MoveOp<"slice", ["isLinear", "partition"]> {
   let summary = "Elements starts, starts + strides, ... below limits";
   let arguments = (ins Loom_Tensor:$input, DenseI64ArrayAttr:$starts, DenseI64ArrayAttr:$limits, DenseI64ArrayAttr:$strides);
   let results = (outs Loom_Tensor:$output);

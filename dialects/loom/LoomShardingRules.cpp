@@ -224,6 +224,20 @@ ShardingRule SliceOp::getShardingRule() {
 }
 bool SliceOp::isLinear() { return true; }
 
+/// Only dimensions that are taken whole can be split; their limits are then the shard's.
+SmallVector<Value> SliceOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types, FactorAxes) {
+  SmallVector<int64_t> limits(getLimits());
+  ArrayRef<int64_t> global = shapeOf(getInput()), local = shapeOf(operands[0]);
+  for (auto [limit, whole, part] : llvm::zip_equal(limits, global, local))
+    if (whole != part)
+      limit = part;
+  auto slice = cast<SliceOp>(builder.clone(**this));
+  slice.getInputMutable().assign(operands[0]);
+  slice.getOutput().setType(cast<RankedTensorType>(types[0]));
+  slice.setLimits(limits);
+  return {slice.getOutput()};
+}
+
 ShardingRule ConcatenateOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors out;
