@@ -72,9 +72,6 @@ static void addWrapper(LLVM::LLVMFuncOp rows) {
 
 LogicalResult gridloom::codegen::lowerToLlvmDialect(ModuleOp module) {
   MLIRContext *context = module.getContext();
-  context->loadDialect<arith::ArithDialect, cf::ControlFlowDialect, math::MathDialect,
-                       memref::MemRefDialect, scf::SCFDialect, vector::VectorDialect,
-                       LLVM::LLVMDialect>();
   if (failed(expandMath(module)))
     return module.emitError("math operations cannot be expanded");
   PassManager pm(context);
@@ -85,11 +82,12 @@ LogicalResult gridloom::codegen::lowerToLlvmDialect(ModuleOp module) {
   pm.addPass(createSCFToControlFlowPass());
   pm.addPass(memref::createExpandStridedMetadataPass());
   pm.addPass(createLowerAffinePass());
+  // What has no intrinsic becomes a call per element, taken out of vectors by vector operations.
+  pm.addPass(createConvertMathToLLVMPass());
+  pm.addPass(createConvertMathToLibmPass());
   ConvertVectorToLLVMPassOptions vectorOptions;
   vectorOptions.reassociateFPReductions = true;
   pm.addPass(createConvertVectorToLLVMPass(vectorOptions));
-  pm.addPass(createConvertMathToLLVMPass());
-  pm.addPass(createConvertMathToLibmPass());
   pm.addPass(createArithToLLVMConversionPass());
   pm.addPass(createFinalizeMemRefToLLVMConversionPass());
   pm.addPass(createConvertControlFlowToLLVMPass());
@@ -125,16 +123,16 @@ static std::unique_ptr<llvm::TargetMachine> makeTarget(const CpuOptions &options
   const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!target)
     return nullptr;
-  llvm::TargetOptions targetOptions;
-  targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Fast;
-  std::unique_ptr<llvm::TargetMachine> machine(
-      target->createTargetMachine(triple, options.arch, "", targetOptions, llvm::Reloc::PIC_, {},
-                                  llvm::CodeGenOptLevel::Aggressive));
-  if (!machine->getMCSubtargetInfo()->isCPUStringValid(options.arch)) {
+  std::unique_ptr<llvm::MCSubtargetInfo> processors(target->createMCSubtargetInfo(triple, "", ""));
+  if (!processors->isCPUStringValid(options.arch)) {
     error = "unknown CPU '" + options.arch + "'; use x86-64-v2, x86-64-v3 or x86-64-v4";
     return nullptr;
   }
-  return machine;
+  llvm::TargetOptions targetOptions;
+  targetOptions.AllowFPOpFusion = llvm::FPOpFusion::Fast;
+  return std::unique_ptr<llvm::TargetMachine>(
+      target->createTargetMachine(triple, options.arch, "", targetOptions, llvm::Reloc::PIC_, {},
+                                  llvm::CodeGenOptLevel::Aggressive));
 }
 
 FailureOr<SmallVector<char, 0>> gridloom::codegen::compileToObject(ModuleOp module,
@@ -178,6 +176,10 @@ FailureOr<SmallVector<char, 0>> gridloom::codegen::compileToObject(ModuleOp modu
 
 FailureOr<CompiledKernels> gridloom::codegen::compileCpuKernels(ModuleOp module,
                                                                 const CpuOptions &options) {
+  module.getContext()
+      ->loadDialect<arith::ArithDialect, cf::ControlFlowDialect, func::FuncDialect,
+                    math::MathDialect, memref::MemRefDialect, scf::SCFDialect,
+                    vector::VectorDialect, LLVM::LLVMDialect>();
   OwningOpRef<ModuleOp> work = ModuleOp::create(module.getLoc());
   for (auto kernel : module.getOps<plan::KernelOp>())
     work->push_back(kernel->clone());
