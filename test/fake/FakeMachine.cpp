@@ -188,9 +188,9 @@ Allocation *Machine::find(const void *data) {
   return address < allocation.data + allocation.bytes ? &allocation : nullptr;
 }
 
-void Machine::touch(Stream &stream, const Access &access, const std::string &name, bool frees) {
+bool Machine::touch(Stream &stream, const Access &access, const std::string &name, bool frees) {
   if (access.bytes == 0)
-    return;
+    return true;
   std::string who = name + " on " + nameStream(stream.number);
   Allocation *allocation = find(access.data);
   auto *begin = static_cast<const std::byte *>(access.data);
@@ -200,7 +200,7 @@ void Machine::touch(Stream &stream, const Access &access, const std::string &nam
                  " bytes that are not all in one buffer of device " +
                  std::to_string(stream.device));
     sticky[stream.device] = IllegalAddress;
-    return;
+    return false;
   }
   if (allocation->freed && !frees)
     reportLocked(who + " uses memory of " + std::to_string(allocation->bytes) +
@@ -227,6 +227,7 @@ void Machine::touch(Stream &stream, const Access &access, const std::string &nam
     return covered && (now.write || (past.stream == now.stream && !past.write));
   });
   allocation->touches.push_back(now);
+  return true;
 }
 
 void Machine::enqueue(Stream &stream, Stream::Item item) {
@@ -237,7 +238,8 @@ void Machine::enqueue(Stream &stream, Stream::Item item) {
     stream.clock.resize(number + 1);
   ++stream.clock[number];
   for (const Access &access : item.operation.accesses)
-    touch(stream, access, item.operation.name, false);
+    if (!touch(stream, access, item.operation.name, false))
+      item.operation.run = [] { return Step::Done; };
   stream.queue.push_back(std::move(item));
   stream.blockedAt = ~uint64_t(0);
 }

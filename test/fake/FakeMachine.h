@@ -140,7 +140,8 @@ public:
 private:
   void reportLocked(const std::string &finding);
   void enqueue(Stream &stream, Stream::Item item);
-  void touch(Stream &stream, const Access &access, const std::string &name, bool frees);
+  /// Judges an access; false when it is not within one buffer.
+  bool touch(Stream &stream, const Access &access, const std::string &name, bool frees);
   Allocation *find(const void *data);
   Stream *choose();
   bool runOne(Lock &lock);

@@ -30,9 +30,14 @@ static Error makeError(const MatmulProblem &problem, const std::string &reason) 
   return Error(ErrorCode::InvalidPlan, describeMatmul(problem) + " " + std::string(reason));
 }
 
-/// The matrix of rows x columns whose elements lie rowStride and columnStride apart.
-static ColumnMajor describeOperand(const MatmulProblem &problem, const char *what, int64_t rows,
-                                   int64_t columns, int64_t rowStride, int64_t columnStride) {
+/// The operand with `strides`, or its transpose where `transpose`, as a matrix of rows x columns.
+static ColumnMajor describeOperand(const MatmulProblem &problem, const char *what,
+                                   std::span<const int64_t> strides, bool transpose, int64_t rows,
+                                   int64_t columns) {
+  int64_t outer = strides[strides.size() - 2];
+  int64_t inner = strides.back();
+  int64_t rowStride = transpose ? inner : outer;
+  int64_t columnStride = transpose ? outer : inner;
   ColumnMajor matrix;
   // A dimension of one element has no stride.
   if (rowStride == 1 || rows == 1)
@@ -41,8 +46,7 @@ static ColumnMajor describeOperand(const MatmulProblem &problem, const char *wha
     matrix = {columns, rows, rowStride, true, 0};
   else
     throw makeError(problem, std::string("has an ") + what + " with strides " +
-                                 std::to_string(rowStride) + " and " +
-                                 std::to_string(columnStride) +
+                                 std::to_string(outer) + " and " + std::to_string(inner) +
                                  ": cuBLASLt needs one of them to be 1");
   // Both forms fit a vector; the one that is contiguous is the one libraries know best.
   if (!matrix.transposed && rows == 1 && columnStride == 1 && columns > 1)
@@ -125,16 +129,16 @@ MatmulLayout layOutMatmul(const MatmulProblem &problem) {
   bool rowMajor = inner(problem.out) == 1 || n == 1;
   layout.lhsFirst = !rowMajor;
   if (rowMajor) {
-    layout.a = describeOperand(problem, "rhs", n, k, inner(problem.rhs), outer(problem.rhs));
-    layout.b = describeOperand(problem, "lhs", k, m, inner(problem.lhs), outer(problem.lhs));
+    layout.a = describeOperand(problem, "rhs", problem.rhs, true, n, k);
+    layout.b = describeOperand(problem, "lhs", problem.lhs, true, k, m);
     // Not described: an output is never transposed, also where a single row or column could be.
     layout.d = {n, m, m == 1 ? std::max(n, outer(problem.out)) : outer(problem.out), false, 0};
   } else {
     if (problem.bias)
       throw makeError(problem, "has a bias and an output whose columns are contiguous: cuBLASLt "
                                "adds a bias to rows");
-    layout.a = describeOperand(problem, "lhs", m, k, outer(problem.lhs), inner(problem.lhs));
-    layout.b = describeOperand(problem, "rhs", k, n, outer(problem.rhs), inner(problem.rhs));
+    layout.a = describeOperand(problem, "lhs", problem.lhs, false, m, k);
+    layout.b = describeOperand(problem, "rhs", problem.rhs, false, k, n);
     layout.d = {m, n, inner(problem.out), false, 0};
     if (outer(problem.out) != 1 && m != 1)
       throw makeError(problem, "has an output with strides " + std::to_string(outer(problem.out)) +

@@ -1,0 +1,333 @@
+//===- CudaMatmulTest.cpp - matrix multiplication on a GPU ----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/device/cuda/MatmulLayout.h"
+#include "test/fake/GpuHarness.h"
+
+#include <numeric>
+#include <random>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+using namespace gridloom::rt::test;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+namespace {
+
+using CudaMatmulTest = FakeGpus;
+
+/// A problem that owns its sizes and strides.
+struct Problem {
+  std::vector<int64_t> sizes, lhs, rhs, out;
+  double alpha = 1;
+  bool bias = false;
+  uint64_t workspaceLimit = 0;
+  DataType type = DataType::F32;
+
+  operator MatmulProblem() const {
+    return {type, sizes, lhs, rhs, out, alpha, bias, workspaceLimit};
+  }
+};
+
+/// Row-major and contiguous.
+Problem makeProblem(std::vector<int64_t> batch, int64_t m, int64_t n, int64_t k) {
+  auto strides = [&](int64_t rows, int64_t columns) {
+    std::vector<int64_t> result(batch.size());
+    int64_t stride = rows * columns;
+    for (size_t i = batch.size(); i-- > 0; stride *= batch[i])
+      result[i] = stride;
+    result.insert(result.end(), {columns, 1});
+    return result;
+  };
+  Problem problem;
+  problem.lhs = strides(m, k);
+  problem.rhs = strides(k, n);
+  problem.out = strides(m, n);
+  problem.sizes = std::move(batch);
+  problem.sizes.insert(problem.sizes.end(), {m, n, k});
+  return problem;
+}
+
+/// Elements from the first to behind the last.
+size_t getExtent(const std::vector<int64_t> &sizes, const std::vector<int64_t> &strides) {
+  int64_t last = 0;
+  for (size_t i = 0; i < strides.size(); ++i)
+    last += (sizes[i] - 1) * strides[i];
+  return static_cast<size_t>(last) + 1;
+}
+
+struct Extents {
+  std::vector<int64_t> lhs, rhs, out;
+  explicit Extents(const Problem &problem) {
+    size_t batch = problem.sizes.size() - 3;
+    std::vector<int64_t> dims(problem.sizes.begin(), problem.sizes.begin() + long(batch));
+    int64_t m = problem.sizes[batch], n = problem.sizes[batch + 1], k = problem.sizes[batch + 2];
+    lhs = rhs = out = dims;
+    lhs.insert(lhs.end(), {m, k});
+    rhs.insert(rhs.end(), {k, n});
+    out.insert(out.end(), {m, n});
+  }
+};
+
+/// What the problem means, by its definition.
+template <typename T>
+std::vector<T> multiply(const Problem &problem, const std::vector<T> &lhs,
+                        const std::vector<T> &rhs, const std::vector<T> &bias, std::vector<T> out) {
+  size_t batch = problem.sizes.size() - 3;
+  int64_t m = problem.sizes[batch], n = problem.sizes[batch + 1], k = problem.sizes[batch + 2];
+  int64_t count = std::accumulate(problem.sizes.begin(), problem.sizes.begin() + long(batch),
+                                  int64_t(1), std::multiplies<>());
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t l = 0, r = 0, o = 0, rest = i;
+    for (size_t dim = batch; dim-- > 0; rest /= problem.sizes[dim]) {
+      int64_t index = rest % problem.sizes[dim];
+      l += index * problem.lhs[dim];
+      r += index * problem.rhs[dim];
+      o += index * problem.out[dim];
+    }
+    for (int64_t row = 0; row < m; ++row)
+      for (int64_t column = 0; column < n; ++column) {
+        double sum = 0;
+        for (int64_t x = 0; x < k; ++x)
+          sum += double(lhs[size_t(l + row * problem.lhs[batch] + x * problem.lhs[batch + 1])]) *
+                 double(rhs[size_t(r + x * problem.rhs[batch] + column * problem.rhs[batch + 1])]);
+        sum = sum * problem.alpha + (problem.bias ? double(bias[size_t(column)]) : 0);
+        out[size_t(o + row * problem.out[batch] + column * problem.out[batch + 1])] = T(sum);
+      }
+  }
+  return out;
+}
+
+template <typename T> std::vector<T> makeValues(size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<T> values(count);
+  for (T &value : values)
+    value = T(int(random() % 17) - 8);
+  return values;
+}
+
+/// Runs the problem on the device and by definition; all numbers are small integers, so equal.
+template <typename T = float> void check(const Problem &problem) {
+  SCOPED_TRACE(describeMatmul(problem));
+  CudaDevice device(0);
+  auto stream = device.createStream(StreamKind::Compute, "compute");
+  Extents extents(problem);
+  std::vector<T> lhs = makeValues<T>(getExtent(extents.lhs, problem.lhs), 1);
+  std::vector<T> rhs = makeValues<T>(getExtent(extents.rhs, problem.rhs), 2);
+  std::vector<T> bias = makeValues<T>(size_t(extents.out.back()), 3);
+  std::vector<T> out = makeValues<T>(getExtent(extents.out, problem.out), 4);
+  auto plan = device.createMatmul(problem);
+  auto deviceLhs = upload(device, *stream, lhs);
+  auto deviceRhs = upload(device, *stream, rhs);
+  auto deviceBias = upload(device, *stream, bias);
+  auto deviceOut = upload(device, *stream, out);
+  device.matmul(*stream, *plan, deviceLhs->data, deviceRhs->data,
+                problem.bias ? deviceBias->data : nullptr, deviceOut->data);
+  // Elements between the rows of the output stay what they were.
+  EXPECT_EQ(download<T>(device, *stream, deviceOut->data, out.size()),
+            multiply(problem, lhs, rhs, bias, out));
+}
+
+TEST_F(CudaMatmulTest, RowMajor) { check(makeProblem({}, 5, 7, 3)); }
+TEST_F(CudaMatmulTest, DoublePrecision) {
+  Problem problem = makeProblem({2}, 5, 7, 3);
+  problem.type = DataType::F64;
+  problem.alpha = 0.5;
+  check<double>(problem);
+}
+TEST_F(CudaMatmulTest, Vectors) {
+  check(makeProblem({}, 1, 7, 3));
+  check(makeProblem({}, 5, 1, 3));
+  check(makeProblem({}, 5, 7, 1));
+  check(makeProblem({}, 1, 1, 1));
+}
+TEST_F(CudaMatmulTest, Batch) { check(makeProblem({2, 3}, 4, 5, 6)); }
+
+TEST_F(CudaMatmulTest, AlphaAndBias) {
+  Problem problem = makeProblem({2}, 4, 5, 6);
+  problem.alpha = -2;
+  problem.bias = true;
+  check(problem);
+}
+
+TEST_F(CudaMatmulTest, PaddedRows) {
+  Problem problem = makeProblem({}, 4, 8, 6);
+  problem.rhs = {24, 1}; // a weight with ld = N + 16
+  problem.out = {9, 1};
+  check(problem);
+}
+
+TEST_F(CudaMatmulTest, TransposedOperands) {
+  Problem problem = makeProblem({}, 4, 5, 6);
+  problem.lhs = {1, 4};
+  check(problem);
+  problem.rhs = {1, 6};
+  check(problem);
+}
+
+TEST_F(CudaMatmulTest, TransposedOutput) {
+  Problem problem = makeProblem({}, 4, 5, 6);
+  problem.out = {1, 4};
+  check(problem);
+  problem.bias = true;
+  EXPECT_THAT(catchError(ErrorCode::InvalidPlan, [&] { CudaDevice(0).createMatmul(problem); }),
+              HasSubstr("has a bias and an output whose columns are contiguous"));
+}
+
+TEST_F(CudaMatmulTest, HeadsOfAttention) {
+  // q and k are [batch, sequence, heads, size]; scores are [batch, heads, sequence, sequence].
+  int64_t batch = 2, heads = 3, sequence = 4, size = 8;
+  Problem problem;
+  problem.sizes = {batch, heads, sequence, sequence, size};
+  problem.lhs = {sequence * heads * size, size, heads * size, 1};
+  problem.rhs = {sequence * heads * size, size, 1, heads * size};
+  problem.out = {heads * sequence * sequence, sequence * sequence, sequence, 1};
+  problem.alpha = 0.25;
+  check(problem);
+  EXPECT_EQ(layOutMatmul(problem).batch, heads);
+  EXPECT_EQ(layOutMatmul(problem).calls.size(), size_t(batch));
+}
+
+TEST_F(CudaMatmulTest, BroadcastOperand) {
+  Problem problem = makeProblem({3}, 4, 5, 6);
+  problem.rhs = {0, 5, 1};
+  check(problem);
+}
+
+TEST_F(CudaMatmulTest, MergesBatchDimensions) {
+  EXPECT_EQ(layOutMatmul(makeProblem({2, 3, 1, 4}, 5, 6, 7)).batch, 24);
+  EXPECT_EQ(layOutMatmul(makeProblem({2, 3, 1, 4}, 5, 6, 7)).calls.size(), 1u);
+}
+
+TEST_F(CudaMatmulTest, RandomStrides) {
+  // Any mix of batch dimensions, transposes and padding that a library can take.
+  std::mt19937 random(7);
+  auto draw = [&](int64_t low, int64_t high) {
+    return low + int64_t(random() % uint64_t(high - low + 1));
+  };
+  for (int round = 0; round < 200; ++round) {
+    Problem problem;
+    size_t batch = random() % 3;
+    for (size_t i = 0; i < batch; ++i)
+      problem.sizes.push_back(draw(1, 3));
+    for (int i = 0; i < 3; ++i)
+      problem.sizes.push_back(draw(1, 6));
+    int64_t m = problem.sizes[batch], n = problem.sizes[batch + 1], k = problem.sizes[batch + 2];
+    bool transposedOut = random() % 4 == 0;
+    problem.bias = !transposedOut && random() % 2;
+    problem.workspaceLimit = random() % 2 ? 1 << 20 : 0;
+    auto strides = [&](int64_t rows, int64_t columns, bool transposed) {
+      int64_t inner = transposed ? rows : columns;
+      int64_t outer = inner + draw(0, 2);
+      int64_t stride = outer * (transposed ? columns : rows) + draw(0, 3);
+      std::vector<int64_t> result(batch);
+      // Dimensions in a drawn order: [batch, heads] or [heads, batch] in memory.
+      bool reversed = random() % 2;
+      for (size_t i = 0; i < batch; ++i) {
+        size_t dim = reversed ? i : batch - 1 - i;
+        result[dim] = stride;
+        stride *= problem.sizes[dim];
+      }
+      if (transposed)
+        result.insert(result.end(), {1, outer});
+      else
+        result.insert(result.end(), {outer, 1});
+      return result;
+    };
+    problem.lhs = strides(m, k, random() % 2);
+    problem.rhs = strides(k, n, random() % 2);
+    problem.out = strides(m, n, transposedOut);
+    if (problem.bias && n != 1 && problem.out.back() != 1)
+      continue;
+    check(problem);
+    if (HasFailure())
+      break;
+  }
+}
+
+TEST_F(CudaMatmulTest, PointersNeedNotBeAligned) {
+  Problem problem = makeProblem({}, 4, 4, 4);
+  CudaDevice device(0);
+  auto stream = device.createStream(StreamKind::Compute, "compute");
+  auto plan = device.createMatmul(problem);
+  std::vector<float> values = makeValues<float>(17, 5);
+  auto lhs = upload(device, *stream, values);
+  auto rhs = upload(device, *stream, values);
+  auto out = device.allocate(64);
+  device.matmul(*stream, *plan, static_cast<float *>(lhs->data) + 1, rhs->data, nullptr, out->data);
+  std::vector<float> shifted(values.begin() + 1, values.end());
+  EXPECT_EQ(download<float>(device, *stream, out->data, 16),
+            multiply(problem, shifted, values, {}, std::vector<float>(16)));
+}
+
+TEST_F(CudaMatmulTest, WorkspaceIsOneStreams) {
+  // Two streams multiply at once: a workspace they shared would be a race.
+  Problem small = makeProblem({}, 4, 4, 4), large = makeProblem({}, 16, 16, 4);
+  small.workspaceLimit = large.workspaceLimit = 1 << 16;
+  CudaDevice device(0);
+  auto first = device.createStream(StreamKind::Compute, "first");
+  auto second = device.createStream(StreamKind::Compute, "second");
+  auto memory = upload(device, *first, makeValues<float>(64, 6));
+  auto out = device.allocate(2048);
+  auto *results = static_cast<float *>(out->data);
+  auto smallPlan = device.createMatmul(small);
+  auto largePlan = device.createMatmul(large);
+  device.matmul(*first, *smallPlan, memory->data, memory->data, nullptr, results);
+  device.matmul(*second, *smallPlan, memory->data, memory->data, nullptr, results + 16);
+  device.matmul(*first, *largePlan, memory->data, memory->data, nullptr, results + 32);
+  device.matmul(*first, *smallPlan, memory->data, memory->data, nullptr, results);
+  first->synchronize();
+  second->synchronize();
+  EXPECT_EQ(fake::getCalls("cuMemAllocAsync").size(), 3u);
+}
+
+TEST_F(CudaMatmulTest, LimitsWorkspace) {
+  Problem problem = makeProblem({}, 64, 64, 4);
+  problem.workspaceLimit = 100;
+  check(problem);
+  EXPECT_THAT(fake::getCalls("cuMemAllocAsync"), IsEmpty());
+}
+
+TEST_F(CudaMatmulTest, StridesWithoutContiguityAreRefused) {
+  Problem problem = makeProblem({}, 4, 5, 6);
+  problem.lhs = {24, 2};
+  EXPECT_THAT(catchError(ErrorCode::InvalidPlan, [&] { CudaDevice(0).createMatmul(problem); }),
+              StartsWith("matmul of [4, 6] x [6, 5] has an lhs with strides 24 and 2"));
+  problem = makeProblem({}, 4, 5, 6);
+  problem.out = {10, 2};
+  EXPECT_THAT(catchError(ErrorCode::InvalidPlan, [&] { CudaDevice(0).createMatmul(problem); }),
+              HasSubstr("has an output with strides 10 and 2"));
+}
+
+TEST_F(CudaMatmulTest, IntegersAreRefused) {
+  Problem problem = makeProblem({}, 4, 5, 6);
+  problem.type = DataType::I32;
+  EXPECT_THAT(catchError(ErrorCode::InvalidPlan, [&] { CudaDevice(0).createMatmul(problem); }),
+              HasSubstr("of i32: cuBLASLt multiplies f32"));
+}
+
+TEST_F(CudaMatmulTest, MissingLibraryIsOneLine) {
+  setenv("GRIDLOOM_CUBLASLT", "/nowhere/libcublasLt.so.13", 1);
+  Problem problem = makeProblem({}, 4, 5, 6);
+  EXPECT_THAT(catchError(ErrorCode::Unavailable, [&] { CudaDevice(0).createMatmul(problem); }),
+              StartsWith("/nowhere/libcublasLt.so.13 not found: the plan multiplies matrices with "
+                         "cuBLASLt; install"));
+}
+
+TEST_F(CudaMatmulTest, FailingCallIsNamed) {
+  Problem problem = makeProblem({}, 4, 5, 6);
+  fake::failCall("cublasLtMatmulAlgoGetHeuristic", 15);
+  EXPECT_THAT(catchError(ErrorCode::InvalidPlan, [&] { CudaDevice(0).createMatmul(problem); }),
+              HasSubstr("no algorithm for matmul of [4, 6] x [6, 5] within 0 bytes of workspace"));
+  fake::failCall("cublasLtMatmul", 7);
+  EXPECT_THAT(catchError(ErrorCode::Internal, [&] { check(problem); }),
+              HasSubstr("cublasLtMatmul failed with CUBLAS_STATUS_INVALID_VALUE running matmul of "
+                        "[4, 6] x [6, 5] on stream compute"));
+}
+
+} // namespace
