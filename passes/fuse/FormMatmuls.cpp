@@ -292,6 +292,9 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
   void runOnOperation() override {
     SmallVector<loom::DotGeneralOp> dots;
     getOperation().walk([&](loom::DotGeneralOp dot) {
+      // The prologue has kernels only.
+      if (!dot->getParentOfType<func::FuncOp>())
+        return;
       if (dot.getLhs().getType().getElementType().isF32() &&
           dot.getRhs().getType().getElementType().isF32() &&
           dot.getType().getElementType().isF32() && dot.getType().getNumElements() > 0 &&

@@ -1,0 +1,351 @@
+//===- BuildProgram.cpp - from tensors to buffers -------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/schedule/BuildProgram.h"
+
+using namespace mlir;
+
+namespace gridloom {
+namespace {
+
+constexpr llvm::StringLiteral kCompute = "compute";
+
+/// The value that holds the bytes `value` shows under another shape.
+Value getRootValue(Value value) {
+  while (auto reshape = value.getDefiningOp<loom::ReshapeOp>())
+    value = reshape.getInput();
+  return value;
+}
+
+bool isCutIntoMicrobatches(dist::ShardingAttr sharding) {
+  return sharding && !sharding.getDims().empty() &&
+         llvm::any_of(sharding.getDims()[0].getAxes(),
+                      [](StringAttr axis) { return axis.getValue() == dist::MeshOp::kMicroAxis; });
+}
+
+class ProgramBuilder {
+public:
+  ProgramBuilder(Operation *source, StringRef name, StringRef entry, DictionaryAttr dims,
+                 int64_t stage, int64_t microbatches);
+
+  /// Declares an input buffer for an entry's argument.
+  void addInput(Value value, StringRef name, dist::ShardingAttr sharding,
+                ArrayRef<NamedAttribute> attributes);
+  /// Says where a result goes; before the steps that compute it.
+  void addOutput(Value value, StringRef name, dist::ShardingAttr sharding,
+                 ArrayRef<NamedAttribute> attributes);
+  /// Adds the steps of all operations of `block`.
+  void addSteps(Block &block, bool overlap);
+  plan::ProgramOp finish();
+
+private:
+  struct Output {
+    Value value, buffer;
+  };
+
+  Value getBuffer(Value value);
+  Value declare(Location loc, Type type, plan::Space space, StringRef name = {}, int64_t slots = 1);
+  Value declareConstant(loom::ConstantOp op);
+  Value declareWeight(loom::GetWeightOp op);
+  Value declareAlias(Location loc, Type type, Value source);
+  Value declareResult(Value value);
+  /// The operand in memory that peers may access.
+  Value getRegistered(Value value);
+  void addGroup(Operation *op);
+  void addStart(dist::StartOp start, bool overlap);
+  int64_t getSlots(dist::ShardingAttr sharding) const {
+    return isCutIntoMicrobatches(sharding) ? microbatches : 1;
+  }
+  bool isComputed(Value root) const {
+    return isa_and_nonnull<plan::CallOp, plan::MatmulOp>(root.getDefiningOp());
+  }
+
+  int64_t microbatches;
+  plan::ProgramOp program;
+  OpBuilder decls, steps;
+  llvm::DenseMap<Value, Value> buffers;
+  llvm::DenseMap<Value, Value> registeredCopies;
+  llvm::DenseMap<std::pair<Attribute, Attribute>, Value>
+      shared;                               // weights, constants, rank parameters
+  llvm::DenseSet<Value> communicated;       // roots
+  llvm::DenseMap<Value, Value> outputRoots; // roots computed right into an output
+  SmallVector<Output> copies;
+  int64_t sequence = 0, numEvents = 0;
+};
+
+ProgramBuilder::ProgramBuilder(Operation *source, StringRef name, StringRef entry,
+                               DictionaryAttr dims, int64_t stage, int64_t microbatches)
+    : microbatches(microbatches), decls(source->getContext()), steps(source->getContext()) {
+  Location loc = source->getLoc();
+  decls.setInsertionPoint(source);
+  program = plan::ProgramOp::create(decls, loc, name, entry, dims, stage);
+  decls.setInsertionPointToEnd(&program.getBody().emplaceBlock());
+  Operation *control = nullptr;
+  if (microbatches > 1) {
+    auto repeat = plan::RepeatOp::create(decls, loc, microbatches);
+    steps.setInsertionPointToEnd(&repeat.getBody().emplaceBlock());
+    control = repeat;
+  } else {
+    steps.setInsertionPointToEnd(&program.getBody().front());
+  }
+  auto block = plan::BlockOp::create(steps, loc);
+  steps.setInsertionPointToEnd(&block.getBody().emplaceBlock());
+  decls.setInsertionPoint(control ? control : block);
+
+  source->walk([&](dist::StartOp start) {
+    for (Operation &op : start.getBody().front())
+      for (Value operand : op.getOperands())
+        communicated.insert(getRootValue(operand));
+  });
+}
+
+Value ProgramBuilder::declare(Location loc, Type type, plan::Space space, StringRef name,
+                              int64_t slots) {
+  auto bufferType = plan::BufferType::get(decls.getContext(), cast<RankedTensorType>(type));
+  auto nameAttr = name.empty() ? StringAttr() : decls.getStringAttr(name);
+  return plan::BufferOp::create(decls, loc, bufferType, space, nameAttr, slots, IntegerAttr(),
+                                IntegerAttr(), ElementsAttr(), dist::ShardingAttr(),
+                                loom::LayoutAttr());
+}
+
+Value ProgramBuilder::declareAlias(Location loc, Type type, Value source) {
+  auto bufferType = plan::BufferType::get(decls.getContext(), cast<RankedTensorType>(type));
+  return source.getType() == bufferType
+             ? source
+             : plan::AliasOp::create(decls, loc, bufferType, source).getBuffer();
+}
+
+void ProgramBuilder::addInput(Value value, StringRef name, dist::ShardingAttr sharding,
+                              ArrayRef<NamedAttribute> attributes) {
+  Value buffer =
+      declare(value.getLoc(), value.getType(), plan::Space::Input, name, getSlots(sharding));
+  auto op = buffer.getDefiningOp<plan::BufferOp>();
+  if (sharding)
+    op.setShardingAttr(sharding);
+  for (NamedAttribute attribute : attributes)
+    op->setAttr(attribute.getName(), attribute.getValue());
+  buffers[value] = buffer;
+}
+
+void ProgramBuilder::addOutput(Value value, StringRef name, dist::ShardingAttr sharding,
+                               ArrayRef<NamedAttribute> attributes) {
+  Value buffer =
+      declare(value.getLoc(), value.getType(), plan::Space::Output, name, getSlots(sharding));
+  auto op = buffer.getDefiningOp<plan::BufferOp>();
+  if (sharding)
+    op.setShardingAttr(sharding);
+  for (NamedAttribute attribute : attributes)
+    op->setAttr(attribute.getName(), attribute.getValue());
+  Value root = getRootValue(value);
+  if (isComputed(root) && !communicated.contains(root) && !outputRoots.contains(root))
+    outputRoots[root] = buffer;
+  else
+    copies.push_back({value, buffer});
+}
+
+Value ProgramBuilder::declareConstant(loom::ConstantOp op) {
+  Value &buffer = shared[{op.getValue(), Attribute()}];
+  if (!buffer) {
+    buffer = declare(op.getLoc(), op.getType(), plan::Space::Constant);
+    buffer.getDefiningOp<plan::BufferOp>().setValueAttr(op.getValue());
+  }
+  return buffer;
+}
+
+Value ProgramBuilder::declareWeight(loom::GetWeightOp op) {
+  Value &buffer = shared[{op.getNameAttr(), op.getShardingAttr()}];
+  if (!buffer) {
+    buffer = declare(op.getLoc(), op.getType(), plan::Space::Weight, op.getName());
+    auto declaration = buffer.getDefiningOp<plan::BufferOp>();
+    if (auto sharding = dyn_cast_or_null<dist::ShardingAttr>(op.getShardingAttr()))
+      declaration.setShardingAttr(sharding);
+    if (op.getLayoutAttr())
+      declaration.setLayoutAttr(op.getLayoutAttr());
+  }
+  return buffer;
+}
+
+/// A buffer for what a step computes: the output it is, memory peers may access, or the arena.
+Value ProgramBuilder::declareResult(Value value) {
+  if (Value output = outputRoots.lookup(value))
+    return buffers[value] = declareAlias(value.getLoc(), value.getType(), output);
+  auto space = communicated.contains(value) ? plan::Space::Registered : plan::Space::Arena;
+  return buffers[value] = declare(value.getLoc(), value.getType(), space);
+}
+
+/// The buffer of a value that is declared or computed by now.
+Value ProgramBuilder::getBuffer(Value value) {
+  if (Value buffer = buffers.lookup(value))
+    return buffer;
+  Operation *op = value.getDefiningOp();
+  Value buffer =
+      llvm::TypeSwitch<Operation *, Value>(op)
+          .Case([&](loom::GetWeightOp weight) { return declareWeight(weight); })
+          .Case([&](loom::ConstantOp constant) { return declareConstant(constant); })
+          .Case([&](loom::ReshapeOp reshape) {
+            return declareAlias(reshape.getLoc(), reshape.getType(), getBuffer(reshape.getInput()));
+          })
+          .Case([&](dist::AxisIndexOp index) {
+            Value &parameter = shared[{index.getAxes(), Attribute()}];
+            if (!parameter)
+              parameter = plan::RankParamOp::create(
+                  decls, index.getLoc(), plan::BufferType::get(decls.getContext(), index.getType()),
+                  index.getAxes());
+            return parameter;
+          })
+          .Default([](Operation *) { return Value(); });
+  assert(buffer && "value used before the step that computes it");
+  return buffers[value] = buffer;
+}
+
+Value ProgramBuilder::getRegistered(Value value) {
+  Value buffer = getBuffer(value);
+  Value root = getRootValue(value);
+  bool isReachable = isComputed(root) || root.getDefiningOp<dist::DoneOp>();
+  if (isReachable)
+    return buffer;
+  // Inputs, weights and literals are where the caller or the loader put them.
+  Value &copy = registeredCopies[value];
+  if (!copy) {
+    copy = declare(value.getLoc(), value.getType(), plan::Space::Registered);
+    plan::CopyOp::create(steps, value.getLoc(), buffer, copy, kCompute);
+  }
+  return copy;
+}
+
+void ProgramBuilder::addGroup(Operation *op) {
+  MLIRContext *context = op->getContext();
+  auto axes = op->getAttrOfType<ArrayAttr>("axes");
+  std::string stream;
+  if (axes)
+    stream = "comm." + llvm::join(llvm::map_range(axes.getAsValueRange<StringAttr>(),
+                                                  [](StringRef s) { return s; }),
+                                  "+");
+  SmallVector<Value> inputs, outputs;
+  for (Value operand : op->getOperands())
+    inputs.push_back(getRegistered(operand));
+  for (Value result : op->getResults()) {
+    outputs.push_back(declare(op->getLoc(), result.getType(), plan::Space::Registered));
+    buffers[result] = outputs.back();
+  }
+  auto group = plan::GroupOp::create(steps, op->getLoc(), op->getName().stripDialect(),
+                                     axes ? axes : ArrayAttr::get(context, {}), sequence++,
+                                     StringAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(),
+                                     DenseI64ArrayAttr(), inputs, outputs, stream);
+  if (auto reduction = op->getAttrOfType<dist::ReductionKindAttr>("reduction"))
+    group.setReduction(dist::stringifyReductionKind(reduction.getValue()));
+  llvm::TypeSwitch<Operation *>(op)
+      .Case([&](dist::SendOp send) {
+        group.setStage(send.getStage());
+        group.setChannel(send.getChannel());
+        group.setStream(("send." + Twine(send.getStage())).str());
+      })
+      .Case([&](dist::RecvOp recv) {
+        group.setStage(recv.getStage());
+        group.setChannel(recv.getChannel());
+        group.setStream(("recv." + Twine(recv.getStage())).str());
+      })
+      .Case([&](dist::BroadcastOp broadcast) { group.setRoot(broadcast.getRoot()); })
+      .Case([&](dist::PermuteOp permute) { group.setPermutation(permute.getPermutation()); });
+}
+
+void ProgramBuilder::addStart(dist::StartOp start, bool overlap) {
+  Block &body = start.getBody().front();
+  for (Operation &op : body.without_terminator())
+    addGroup(&op);
+  for (Operation *user : start.getFuture().getUsers())
+    for (auto [yielded, result] :
+         llvm::zip_equal(body.getTerminator()->getOperands(), user->getResults()))
+      buffers[result] = getBuffer(yielded);
+  if (overlap)
+    return;
+  // One after another: compute waits for each stream the group uses.
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(*steps.getBlock()))) {
+    auto group = dyn_cast<plan::GroupOp>(op);
+    if (!group)
+      break;
+    plan::RecordOp::create(steps, start.getLoc(), numEvents, group.getStream());
+    plan::WaitOp::create(steps, start.getLoc(), numEvents++, kCompute);
+  }
+}
+
+void ProgramBuilder::addSteps(Block &block, bool overlap) {
+  for (Operation &op : block.without_terminator()) {
+    llvm::TypeSwitch<Operation *>(&op)
+        .Case([&](plan::CallOp call) {
+          auto inputs =
+              llvm::map_to_vector(call.getInputs(), [&](Value value) { return getBuffer(value); });
+          auto outputs = llvm::map_to_vector(call.getOutputs(),
+                                             [&](Value value) { return declareResult(value); });
+          plan::LaunchOp::create(steps, call.getLoc(), call.getKernelAttr(), inputs, outputs,
+                                 steps.getStringAttr(kCompute));
+        })
+        .Case([&](plan::MatmulOp matmul) {
+          auto inputs = llvm::map_to_vector(matmul->getOperands(),
+                                            [&](Value value) { return getBuffer(value); });
+          plan::LibraryOp::create(steps, matmul.getLoc(), matmul.getDescriptor(), inputs,
+                                  declareResult(matmul.getOutput()), kCompute);
+        })
+        .Case([&](dist::StartOp start) { addStart(start, overlap); });
+  }
+  for (const Output &copy : copies)
+    plan::CopyOp::create(steps, copy.value.getLoc(), getBuffer(copy.value), copy.buffer, kCompute);
+}
+
+plan::ProgramOp ProgramBuilder::finish() { return program; }
+
+/// The attributes that stay on a program's buffers as they are: all but name and sharding, which
+/// have their own places.
+SmallVector<NamedAttribute> getOtherAttributes(DictionaryAttr attributes) {
+  if (!attributes)
+    return {};
+  return llvm::filter_to_vector(attributes, [](NamedAttribute attribute) {
+    return attribute.getName() != loom::kName && attribute.getName() != dist::kSharding;
+  });
+}
+
+StringRef getNameIn(DictionaryAttr attributes) {
+  auto name = attributes ? attributes.getAs<StringAttr>(loom::kName) : StringAttr();
+  return name ? name.getValue() : StringRef();
+}
+
+} // namespace
+
+plan::ProgramOp buildProgram(func::FuncOp func, bool overlap) {
+  MLIRContext *context = func.getContext();
+  auto getInt = [&](StringRef name, int64_t otherwise) {
+    auto attribute = func->getAttrOfType<IntegerAttr>(name);
+    return attribute ? attribute.getInt() : otherwise;
+  };
+  auto entry = func->getAttrOfType<StringAttr>(loom::kEntry);
+  auto dims = func->getAttrOfType<DictionaryAttr>(loom::kDims);
+  ProgramBuilder builder(func, func.getSymName(), entry ? entry.getValue() : func.getSymName(),
+                         dims ? dims : DictionaryAttr::get(context), getInt(dist::kStage, 0),
+                         getInt(dist::kMicrobatches, 1));
+  for (BlockArgument argument : func.getArguments()) {
+    DictionaryAttr attributes = func.getArgAttrDict(argument.getArgNumber());
+    builder.addInput(
+        argument, getNameIn(attributes),
+        func.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), dist::kSharding),
+        getOtherAttributes(attributes));
+  }
+  for (OpOperand &operand : func.getBody().front().getTerminator()->getOpOperands()) {
+    unsigned index = operand.getOperandNumber();
+    DictionaryAttr attributes = func.getResultAttrDict(index);
+    builder.addOutput(operand.get(), getNameIn(attributes),
+                      func.getResultAttrOfType<dist::ShardingAttr>(index, dist::kSharding),
+                      getOtherAttributes(attributes));
+  }
+  builder.addSteps(func.getBody().front(), overlap);
+  plan::ProgramOp program = builder.finish();
+  for (NamedAttribute attribute : func->getDiscardableAttrs())
+    if (attribute.getName() != loom::kEntry && attribute.getName() != loom::kDims &&
+        attribute.getName() != dist::kStage)
+      program->setAttr(attribute.getName(), attribute.getValue());
+  func.erase();
+  return program;
+}
+
+} // namespace gridloom

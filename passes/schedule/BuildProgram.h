@@ -1,0 +1,21 @@
+//===- BuildProgram.h - from tensors to buffers -----------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SCHEDULE_BUILDPROGRAM_H
+#define GRIDLOOM_PASSES_SCHEDULE_BUILDPROGRAM_H
+
+#include "dialects/plan/Plan.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace gridloom {
+
+/// Replaces a scheduled stage function by a plan.program of its name, without events between
+/// streams. Without `overlap` the compute stream waits for each group as it is started.
+plan::ProgramOp buildProgram(mlir::func::FuncOp func, bool overlap);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SCHEDULE_BUILDPROGRAM_H

@@ -1,0 +1,21 @@
+//===- InsertEvents.h - order between streams -------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SCHEDULE_INSERTEVENTS_H
+#define GRIDLOOM_PASSES_SCHEDULE_INSERTEVENTS_H
+
+#include "dialects/plan/Plan.h"
+
+namespace gridloom {
+
+/// Adds the records and waits that make every step start after those whose buffers it reads or
+/// overwrites: in the same iteration, and in those before where a repeat comes back to a buffer.
+/// Leaves out what existing events imply. Buffers that would stall the next iteration's
+/// communication get two slots.
+void insertEvents(plan::ProgramOp program);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SCHEDULE_INSERTEVENTS_H

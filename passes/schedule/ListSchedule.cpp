@@ -1,0 +1,228 @@
+//===- ListSchedule.cpp - the order of a stage's work ---------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/schedule/ListSchedule.h"
+
+using namespace mlir;
+
+namespace gridloom {
+namespace {
+
+double getBytes(TypeRange types) {
+  double bytes = 0;
+  for (Type type : types)
+    if (isa<RankedTensorType>(type))
+      bytes += loom::getByteSize(type);
+  return bytes;
+}
+
+/// One operation of the block.
+struct Node {
+  Operation *op;
+  SmallVector<unsigned> successors;
+  unsigned numOpen = 0; // producers not scheduled yet
+  double seconds = 0;   // on the compute stream, or of the communication
+  double toEnd = 0;     // longest path from here to the end
+  double earliest = 0;  // when the operands are there
+};
+
+class ListScheduler {
+public:
+  ListScheduler(Block &block, const MachineRates &rates) : block(block), rates(rates) {}
+  void run();
+
+private:
+  void build();
+  void addEdge(unsigned from, unsigned to);
+  void orderTransfers();
+  double estimate(Operation *op) const;
+  bool takesTime(const Node &node) const { return isa<plan::CallOp, plan::MatmulOp>(node.op); }
+  void schedule(unsigned index);
+  void scheduleFree();
+  int pickCompute() const;
+
+  Block &block;
+  const MachineRates &rates;
+  std::vector<Node> nodes; // in program order
+  llvm::DenseMap<Operation *, unsigned> indices;
+  std::vector<bool> isScheduled;
+  SmallVector<Operation *> order;
+  double now = 0; // of the compute stream
+  llvm::StringMap<double> channelFree;
+};
+
+double ListScheduler::estimate(Operation *op) const {
+  if (auto matmul = dyn_cast<plan::MatmulOp>(op)) {
+    double flops = 2;
+    for (int64_t size : matmul.getDescriptor().getSizes())
+      flops *= size;
+    return std::max(flops / rates.flopsPerSecond,
+                    (getBytes(op->getOperandTypes()) + getBytes(op->getResultTypes())) /
+                        rates.bytesPerSecond) +
+           rates.launchSeconds;
+  }
+  if (isa<plan::CallOp>(op))
+    return (getBytes(op->getOperandTypes()) + getBytes(op->getResultTypes())) /
+               rates.bytesPerSecond +
+           rates.launchSeconds;
+  if (auto start = dyn_cast<dist::StartOp>(op)) {
+    double seconds = 0;
+    for (Operation &inner : start.getBody().front().without_terminator())
+      seconds += rates.networkSeconds +
+                 std::max(getBytes(inner.getOperandTypes()), getBytes(inner.getResultTypes())) /
+                     rates.networkBytesPerSecond;
+    return seconds;
+  }
+  return 0;
+}
+
+void ListScheduler::addEdge(unsigned from, unsigned to) {
+  if (llvm::is_contained(nodes[from].successors, to))
+    return;
+  nodes[from].successors.push_back(to);
+  ++nodes[to].numOpen;
+}
+
+/// Transfers with one peer in one direction meet in the order of their channels.
+void ListScheduler::orderTransfers() {
+  llvm::MapVector<std::pair<int64_t, int>, SmallVector<std::pair<int64_t, unsigned>>> transfers;
+  for (auto [i, node] : llvm::enumerate(nodes)) {
+    auto start = dyn_cast<dist::StartOp>(node.op);
+    if (!start)
+      continue;
+    for (Operation &op : start.getBody().front()) {
+      if (auto send = dyn_cast<dist::SendOp>(op))
+        transfers[{send.getStage(), 0}].push_back({send.getChannel(), i});
+      else if (auto recv = dyn_cast<dist::RecvOp>(op))
+        transfers[{recv.getStage(), 1}].push_back({recv.getChannel(), i});
+    }
+  }
+  for (auto &entry : transfers) {
+    llvm::sort(entry.second);
+    for (auto [before, after] : llvm::zip(entry.second, llvm::drop_begin(entry.second)))
+      if (before.second != after.second)
+        addEdge(before.second, after.second);
+  }
+}
+
+void ListScheduler::build() {
+  for (Operation &op : block.without_terminator()) {
+    indices[&op] = nodes.size();
+    nodes.emplace_back().op = &op;
+    nodes.back().seconds = estimate(&op);
+  }
+  for (auto [i, node] : llvm::enumerate(nodes))
+    node.op->walk([&, i = i](Operation *inner) {
+      for (Value operand : inner->getOperands())
+        if (Operation *producer = operand.getDefiningOp())
+          if (auto it = indices.find(producer); it != indices.end() && it->second != i)
+            addEdge(it->second, i);
+    });
+  orderTransfers();
+  // Edges between transfers follow channels, which may go against program order: a few rounds.
+  bool changed = true;
+  for (unsigned round = 0; changed && round < 8; ++round) {
+    changed = false;
+    for (Node &node : llvm::reverse(nodes)) {
+      double rest = 0;
+      for (unsigned successor : node.successors)
+        rest = std::max(rest, nodes[successor].toEnd);
+      changed |= node.toEnd != node.seconds + rest;
+      node.toEnd = node.seconds + rest;
+    }
+  }
+  isScheduled.assign(nodes.size(), false);
+}
+
+void ListScheduler::schedule(unsigned index) {
+  Node &node = nodes[index];
+  isScheduled[index] = true;
+  order.push_back(node.op);
+  double end = node.earliest;
+  if (takesTime(node)) {
+    end = now = std::max(now, node.earliest) + node.seconds;
+  } else if (auto start = dyn_cast<dist::StartOp>(node.op)) {
+    Operation &first = start.getBody().front().front();
+    std::string channel = first.getName().getStringRef().str();
+    if (auto axes = first.getAttrOfType<ArrayAttr>("axes"))
+      for (Attribute axis : axes)
+        channel += "+" + cast<StringAttr>(axis).getValue().str();
+    double &free = channelFree[channel];
+    end = free = std::max({now, node.earliest, free}) + node.seconds;
+  }
+  for (unsigned successor : node.successors) {
+    --nodes[successor].numOpen;
+    nodes[successor].earliest = std::max(nodes[successor].earliest, end);
+  }
+}
+
+/// Everything that is ready and takes no compute: starts, communication that is over, and values
+/// that are only names.
+void ListScheduler::scheduleFree() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (unsigned i = 0; i < nodes.size(); ++i)
+      if (!isScheduled[i] && nodes[i].numOpen == 0 && !takesTime(nodes[i]) &&
+          (!isa<dist::DoneOp>(nodes[i].op) || nodes[i].earliest <= now)) {
+        schedule(i);
+        changed = true;
+      }
+  }
+}
+
+/// The ready operation that can start first; of several, the one with most work behind it.
+int ListScheduler::pickCompute() const {
+  int best = -1;
+  for (auto [i, node] : llvm::enumerate(nodes)) {
+    if (isScheduled[i] || node.numOpen != 0 || !takesTime(node))
+      continue;
+    if (best < 0) {
+      best = i;
+      continue;
+    }
+    double start = std::max(now, node.earliest), bestStart = std::max(now, nodes[best].earliest);
+    if (start < bestStart || (start == bestStart && node.toEnd > nodes[best].toEnd))
+      best = i;
+  }
+  return best;
+}
+
+void ListScheduler::run() {
+  build();
+  while (order.size() < nodes.size()) {
+    scheduleFree();
+    if (int index = pickCompute(); index >= 0) {
+      schedule(index);
+      continue;
+    }
+    // Only communication is left to wait for: the one that is over first.
+    int next = -1;
+    for (auto [i, node] : llvm::enumerate(nodes))
+      if (!isScheduled[i] && node.numOpen == 0 &&
+          (next < 0 || node.earliest < nodes[next].earliest))
+        next = i;
+    if (next < 0)
+      break;
+    schedule(next);
+  }
+  // A cycle, through channels that contradict the data flow, keeps the program's order;
+  // verification reports it.
+  if (order.size() < nodes.size())
+    return;
+  for (Operation *op : order)
+    op->moveBefore(block.getTerminator());
+}
+
+} // namespace
+
+void listSchedule(Block &block, const MachineRates &rates, bool overlap) {
+  if (overlap)
+    return ListScheduler(block, rates).run();
+  for (Operation &op : llvm::make_early_inc_range(block))
+    if (auto done = dyn_cast<dist::DoneOp>(op))
+      done->moveAfter(done.getFuture().getDefiningOp());
+}
+
+} // namespace gridloom

@@ -1,0 +1,81 @@
+//===- ProgramTimeline.h - what happens before what -------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The order that streams and events impose on a program's steps. A stream runs its steps in order;
+// a wait holds a stream until an event's recording is reached. Nothing else orders steps: two that
+// are unordered here may run at the same time.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SCHEDULE_PROGRAMTIMELINE_H
+#define GRIDLOOM_PASSES_SCHEDULE_PROGRAMTIMELINE_H
+
+#include "dialects/plan/Plan.h"
+
+namespace gridloom {
+
+/// True for launches, library calls, copies and groups.
+bool isStep(mlir::Operation *op);
+/// Buffers a step reads and writes, and the stream of a step, record or wait.
+mlir::OperandRange getStepInputs(mlir::Operation *step);
+mlir::OperandRange getStepOutputs(mlir::Operation *step);
+llvm::StringRef getStepStream(mlir::Operation *op);
+/// The buffer or rank parameter under any aliases.
+mlir::Value getRootBuffer(mlir::Value buffer);
+/// Repetitions of the control op around `op`; 1 outside of any repeat.
+int64_t getRepeatCount(mlir::Operation *op);
+
+class ProgramTimeline {
+public:
+  /// One run of a step in one iteration.
+  struct Run {
+    mlir::Operation *op;
+    int64_t iteration;
+    unsigned stream;
+    unsigned position; // in its stream, from 1
+    /// Per stream, how many of its runs are done when this one starts.
+    llvm::SmallVector<unsigned> done;
+  };
+  struct Access {
+    unsigned run;
+    bool writes;
+  };
+
+  /// Unrolls repeats far enough to show every order that all further iterations have, at least
+  /// `iterations` times. A wait for an event nobody recorded orders nothing.
+  explicit ProgramTimeline(plan::ProgramOp program, int64_t iterations = 3);
+
+  llvm::ArrayRef<Run> getRuns() const { return runs; }
+  llvm::ArrayRef<std::string> getStreams() const { return streams; }
+  /// True when run `a` is done before run `b` starts, whatever the streams' speed.
+  bool isBefore(unsigned a, unsigned b) const;
+  /// Runs that touch a root buffer in each iteration, in program order. Buffers used outside
+  /// repeats have one iteration.
+  llvm::ArrayRef<llvm::SmallVector<Access>> getAccesses(mlir::Value root) const;
+  /// True when all accesses of `a` are done before the first of `b` starts.
+  bool isBefore(llvm::ArrayRef<Access> a, llvm::ArrayRef<Access> b) const;
+  /// Waits that found no recording in their iteration, or ever.
+  llvm::ArrayRef<plan::WaitOp> getDanglingWaits() const { return danglingWaits; }
+
+private:
+  void visit(mlir::Block &block, int64_t iteration, bool repeated);
+  void visitStep(mlir::Operation *op, int64_t iteration, bool repeated);
+  void visitWait(plan::WaitOp op, int64_t iteration);
+  unsigned getStream(llvm::StringRef name);
+
+  int64_t minIterations;
+  std::vector<std::string> streams;
+  std::vector<Run> runs;
+  std::vector<llvm::SmallVector<unsigned>> done; // per stream, of its next run
+  std::vector<unsigned> lengths;                 // runs per stream so far
+  llvm::DenseMap<std::pair<int64_t, int64_t>, llvm::SmallVector<unsigned>>
+      events; // by id and iteration
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<llvm::SmallVector<Access>>> accesses;
+  llvm::SmallVector<plan::WaitOp> danglingWaits;
+};
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SCHEDULE_PROGRAMTIMELINE_H

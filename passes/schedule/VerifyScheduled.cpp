@@ -1,0 +1,206 @@
+//===- VerifyScheduled.cpp - what the schedule phase guarantees -----------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/schedule/Passes.h"
+#include "passes/schedule/ProgramTimeline.h"
+#include "passes/schedule/Rendezvous.h"
+
+using namespace mlir;
+
+namespace gridloom {
+#define GEN_PASS_DEF_VERIFYSCHEDULED
+#include "passes/schedule/Passes.h.inc"
+
+namespace {
+
+using Access = ProgramTimeline::Access;
+
+/// Every two accesses of which one writes must be ordered as submitted.
+LogicalResult verifyOrdered(const ProgramTimeline &timeline, ArrayRef<Access> first,
+                            ArrayRef<Access> second) {
+  for (const Access &a : first) {
+    for (const Access &b : second) {
+      if (a.run >= b.run || (!a.writes && !b.writes) || timeline.isBefore(a.run, b.run))
+        continue;
+      const ProgramTimeline::Run &before = timeline.getRuns()[a.run],
+                                 &after = timeline.getRuns()[b.run];
+      return after.op->emitError()
+             << "on stream '" << getStepStream(after.op) << "' in iteration " << after.iteration
+             << (b.writes ? " writes" : " reads") << " a buffer that '" << getStepStream(before.op)
+             << "' may still be " << (a.writes ? "writing" : "reading") << " in iteration "
+             << before.iteration << "; an event must order them";
+    }
+  }
+  return success();
+}
+
+LogicalResult verifyOrder(plan::ProgramOp program) {
+  ProgramTimeline timeline(program, 5);
+  if (!timeline.getDanglingWaits().empty()) {
+    plan::WaitOp wait = timeline.getDanglingWaits().front();
+    return wait.emitError() << "waits for event " << wait.getEvent()
+                            << ", which nothing before it records";
+  }
+  for (Operation &op : program.getBody().front()) {
+    auto buffer = dyn_cast<plan::BufferOp>(op);
+    if (!buffer)
+      continue;
+    auto accesses = timeline.getAccesses(buffer.getBuffer());
+    for (size_t i = 0; i < accesses.size(); ++i)
+      for (size_t j = i; j < accesses.size(); j += buffer.getSlots())
+        if (failed(verifyOrdered(timeline, accesses[i], accesses[j])))
+          return failure();
+  }
+  return success();
+}
+
+/// Groups run over axes of devices that share a stage, and number the communication from 0.
+LogicalResult verifyGroups(plan::ProgramOp program, dist::MeshOp mesh) {
+  auto stageAxis =
+      program->getParentOfType<ModuleOp>()->getAttrOfType<StringAttr>(dist::kStageAxis);
+  int64_t next = 0;
+  auto result = program.walk([&](plan::GroupOp group) -> WalkResult {
+    if (static_cast<int64_t>(group.getSequence()) != next)
+      return group.emitError() << "has sequence number " << group.getSequence() << "; expected "
+                               << next;
+    ++next;
+    for (StringRef axis : group.getAxes().getAsValueRange<StringAttr>()) {
+      if (axis == dist::MeshOp::kMicroAxis || (stageAxis && axis == stageAxis.getValue()))
+        return group.emitError() << "spans axis '" << axis
+                                 << "', over which devices run different programs or times";
+      if (!mesh || !mesh.hasAxis(axis))
+        return group.emitError() << "spans axis '" << axis << "', which the mesh has not";
+    }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+/// A program's streams over all iterations, as other stages notice them.
+StageTrace getTrace(plan::ProgramOp program) {
+  StageTrace trace;
+  trace.stage = program.getStage();
+  auto getStream = [&](StringRef name) -> std::vector<StageTrace::Item> & {
+    for (StageTrace::Stream &stream : trace.streams)
+      if (stream.name == name)
+        return stream.items;
+    return trace.streams.emplace_back(StageTrace::Stream{name.str(), {}}).items;
+  };
+  int64_t numEvents = 1;
+  program.walk([&](plan::RecordOp record) {
+    numEvents = std::max<int64_t>(numEvents, record.getEvent() + 1);
+  });
+  auto visit = [&](auto &self, Block &block, int64_t iteration) -> void {
+    for (Operation &op : block) {
+      llvm::TypeSwitch<Operation *>(&op)
+          .Case([&](plan::BlockOp inner) { self(self, inner.getBody().front(), iteration); })
+          .Case([&](plan::RepeatOp repeat) {
+            for (int64_t i = 0, count = repeat.getCount(); i < count; ++i)
+              self(self, repeat.getBody().front(), i);
+          })
+          .Case([&](plan::RecordOp record) {
+            int64_t event = iteration * numEvents + record.getEvent();
+            getStream(record.getStream())
+                .push_back({StageTrace::Kind::Record, event, 0, 0, iteration});
+          })
+          .Case([&](plan::WaitOp wait) {
+            int64_t recorded = iteration - static_cast<int64_t>(wait.getLag());
+            if (recorded >= 0)
+              getStream(wait.getStream())
+                  .push_back({StageTrace::Kind::Wait,
+                              recorded * numEvents + static_cast<int64_t>(wait.getEvent()), 0, 0,
+                              iteration});
+          })
+          .Case([&](plan::GroupOp group) {
+            if (group.getStage())
+              getStream(group.getStream())
+                  .push_back(
+                      {group.getKind() == "send" ? StageTrace::Kind::Send : StageTrace::Kind::Recv,
+                       0, static_cast<int64_t>(*group.getStage()),
+                       static_cast<int64_t>(*group.getChannel()), iteration});
+          });
+    }
+  };
+  visit(visit, program.getBody().front(), 0);
+  return trace;
+}
+
+/// Transfers of one ordered pair of stages.
+struct Transfers {
+  SmallVector<plan::GroupOp> sends, recvs;
+};
+
+plan::BufferType getPayload(plan::GroupOp group) {
+  return cast<plan::BufferType>(
+      (group.getKind() == "send" ? group.getInputs() : group.getOutputs())[0].getType());
+}
+
+/// Sends and receives of each pair of stages agree one by one.
+LogicalResult verifyPairs(ArrayRef<plan::ProgramOp> stages) {
+  llvm::MapVector<std::pair<int64_t, int64_t>, Transfers> pairs;
+  for (plan::ProgramOp stage : stages)
+    stage->walk([&](plan::GroupOp group) {
+      if (!group.getStage())
+        return;
+      int64_t own = stage.getStage(), peer = *group.getStage();
+      if (group.getKind() == "send")
+        pairs[{own, peer}].sends.push_back(group);
+      else
+        pairs[{peer, own}].recvs.push_back(group);
+    });
+  for (auto &[pair, transfers] : pairs) {
+    for (auto [send, recv] : llvm::zip(transfers.sends, transfers.recvs)) {
+      if (send.getChannel() != recv.getChannel())
+        return send.emitError() << "sends channel " << *send.getChannel() << " to stage "
+                                << pair.second << " where that receives channel "
+                                << *recv.getChannel();
+      if (getPayload(send) != getPayload(recv))
+        return send.emitError() << "sends " << getPayload(send).getTensor() << " on channel "
+                                << *send.getChannel() << "; stage " << pair.second << " receives "
+                                << getPayload(recv).getTensor();
+      if (getRepeatCount(send) != getRepeatCount(recv))
+        return send.emitError() << "repeats " << getRepeatCount(send) << " times; stage "
+                                << pair.second << " receives " << getRepeatCount(recv) << " times";
+    }
+    if (transfers.sends.size() != transfers.recvs.size()) {
+      bool more = transfers.sends.size() > transfers.recvs.size();
+      plan::GroupOp extra =
+          more ? transfers.sends[transfers.recvs.size()] : transfers.recvs[transfers.sends.size()];
+      return extra.emitError() << (more ? "sends" : "receives") << " channel "
+                               << *extra.getChannel() << ", which stage "
+                               << (more ? pair.second : pair.first)
+                               << (more ? " does not receive" : " does not send");
+    }
+  }
+  return success();
+}
+
+struct VerifyScheduled : impl::VerifyScheduledBase<VerifyScheduled> {
+  void runOnOperation() override {
+    dist::MeshOp mesh = dist::getMesh(getOperation());
+    llvm::MapVector<std::pair<Attribute, Attribute>, SmallVector<plan::ProgramOp>> specialisations;
+    for (auto program : getOperation().getOps<plan::ProgramOp>()) {
+      if (failed(verifyOrder(program)) || failed(verifyGroups(program, mesh)))
+        return signalPassFailure();
+      specialisations[{program.getEntryAttr(), program.getDimsAttr()}].push_back(program);
+    }
+    for (auto &entry : specialisations) {
+      ArrayRef<plan::ProgramOp> stages = entry.second;
+      if (failed(verifyPairs(stages)))
+        return signalPassFailure();
+      auto traces =
+          llvm::map_to_vector(stages, [](plan::ProgramOp stage) { return getTrace(stage); });
+      if (std::optional<std::string> deadlock = findDeadlock(traces)) {
+        plan::ProgramOp first = stages.front();
+        first->emitError() << "the stages of entry '" << first.getEntry()
+                                    << "' wait for each other forever: " << *deadlock;
+        return signalPassFailure();
+      }
+    }
+  }
+};
+
+} // namespace
+} // namespace gridloom
