@@ -9,6 +9,7 @@ include(TableGen)
 include(AddLLVM)
 include(AddMLIR)
 
+list(APPEND CMAKE_INSTALL_RPATH ${LLVM_LIBRARY_DIR})
 include_directories(SYSTEM ${LLVM_INCLUDE_DIRS} ${MLIR_INCLUDE_DIRS})
 
 # One precompiled header for everything that includes MLIR: 0.7-4 s per file instead of 6-15 s.

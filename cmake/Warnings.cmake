@@ -1,6 +1,7 @@
 # Flags every target of this project shares. Headers of LLVM and other libraries are included as
 # system headers, so that these warnings speak of our own code only.
-add_compile_options(-Wall -Wextra -Wno-unused-parameter -fvisibility=hidden)
+# libstdc++ 12 marks what its own algorithms use as deprecated, hence -Wno-deprecated-declarations.
+add_compile_options(-Wall -Wextra -Wno-unused-parameter -Wno-deprecated-declarations -fvisibility=hidden)
 if(GRIDLOOM_WERROR)
   add_compile_options(-Werror)
 endif()

@@ -48,7 +48,7 @@ private:
       for (const FactorConflict &conflict : conflicts)
         op->emitRemark("shardings disagree at '")
             << loom::getNodeName(op->getLoc()) << "': tensor " << conflict.loser << ", "
-            << layouts[conflict.loser].getAttr(state.getMesh()) << " from " << state.lookup(values[conflict.loser]).origin
+            << layouts[conflict.loser].getAttr(state.getMesh()) << " from " << state.lookup(values[conflict.loser]).describe()
             << ", is resharded because fewer bytes have its split";
     }
   }

@@ -9,12 +9,39 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
+StringRef Propagation::Entry::getOrigin(StringAttr axis) const {
+  for (const auto &[name, origin] : origins)
+    if (name == axis)
+      return origin;
+  return {};
+}
+
+std::string Propagation::Entry::describe() const {
+  std::string text;
+  for (const auto &[axis, origin] : origins)
+    text += (text.empty() ? "" : "; ") + axis.str() + ": " + origin;
+  return text;
+}
+
+/// Reads back what describe wrote. A text that names no axis, as a user's, is every axis' origin.
+static void parseOrigins(Propagation::Entry &entry, StringRef text) {
+  for (const Layout::Dim &dim : entry.layout.dims)
+    for (StringAttr axis : dim.axes) {
+      StringRef origin = text;
+      for (StringRef part : llvm::split(text, "; "))
+        if (part.consume_front(axis.getValue()) && part.consume_front(": "))
+          origin = part;
+      entry.origins.push_back({axis, origin.str()});
+    }
+}
+
 Propagation::Propagation(func::FuncOp func, const Mesh &mesh) : func(func), mesh(mesh) {
   auto enter = [&](Value value) {
     auto type = cast<RankedTensorType>(value.getType());
     ShardingAttr sharding = getSharding(value);
-    entries[value] = {sharding ? Layout(sharding) : Layout::replicated(type.getRank(), /*open=*/true),
-                      getOrigin(value).str()};
+    Entry &entry = entries[value];
+    entry.layout = sharding ? Layout(sharding) : Layout::replicated(type.getRank(), /*open=*/true);
+    parseOrigins(entry, gridloom::dist::getOrigin(value));
   };
   for (BlockArgument argument : func.getArguments())
     enter(argument);
@@ -33,8 +60,7 @@ bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef o
       size % (mesh.getSize(target.axes) * mesh.getSize(axis) * target.granule))
     return false;
   target.axes.push_back(axis);
-  if (entry.origin.empty())
-    entry.origin = origin;
+  entry.origins.push_back({axis, origin.str()});
   return true;
 }
 
@@ -52,7 +78,7 @@ bool Propagation::visit(Operation *op) {
   auto originOf = [&](StringAttr axis) -> std::string {
     for (auto [value, layout] : llvm::zip_equal(values, layouts))
       if (layout.usesAxis(axis))
-        return entries[value].origin;
+        return entries[value].getOrigin(axis).str();
     return "";
   };
   bool changed = false;
@@ -116,7 +142,7 @@ int64_t Propagation::countReshards() const {
 void Propagation::commit(bool close) const {
   for (const auto &[value, entry] : entries) {
     Layout layout = entry.layout;
-    StringRef origin = entry.origin;
+    std::string origin = entry.describe();
     if (close) {
       for (Layout::Dim &dim : layout.dims)
         dim.open = false;
@@ -133,6 +159,6 @@ void Propagation::commit(bool close) const {
     if (target.getResultAttrOfType<ShardingAttr>(i, kSharding))
       continue; // the user's
     target.setResultAttr(i, kSharding, getSharding(value));
-    target.setResultAttr(i, kOrigin, StringAttr::get(target.getContext(), getOrigin(value)));
+    target.setResultAttr(i, kOrigin, StringAttr::get(target.getContext(), gridloom::dist::getOrigin(value)));
   }
 }

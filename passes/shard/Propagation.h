@@ -17,7 +17,12 @@ class Propagation {
 public:
   struct Entry {
     dist::Layout layout;
-    std::string origin;
+    /// Who brought each axis in.
+    llvm::SmallVector<std::pair<mlir::StringAttr, std::string>, 2> origins;
+
+    llvm::StringRef getOrigin(mlir::StringAttr axis) const;
+    /// "data: strategy dp: batch; model: user"
+    std::string describe() const;
   };
 
   /// Starts from the shardings on the function's values; values without one are open.

@@ -1,0 +1,282 @@
+//===- Compilation.cpp - one run of the phases ------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/driver/Compilation.h"
+
+#include "compiler/driver/Registration.h"
+#include "compiler/onnx/Import.h"
+#include "dialects/plan/Plan.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/Path.h"
+
+#include <chrono>
+#include <fstream>
+#include <iostream>
+#include <unistd.h>
+
+using namespace mlir;
+using namespace gridloom;
+
+namespace fs = std::filesystem;
+
+static DialectRegistry makeRegistry() {
+  DialectRegistry registry;
+  registerDialects(registry);
+  return registry;
+}
+
+Compilation::Compilation(CompileOptions givenOptions)
+    : options(std::move(givenOptions)), context(makeRegistry(), MLIRContext::Threading::DISABLED) {
+  context.loadAllAvailableDialects();
+  context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
+    handle(diagnostic);
+    return success();
+  });
+}
+
+/// Errors are one line, with the ONNX node where there is one; notes follow theirs. Remarks and
+/// warnings are kept for the report.
+void Compilation::handle(Diagnostic &diagnostic) {
+  std::string node = loom::getNodeName(diagnostic.getLocation());
+  std::string text = (node.empty() ? "" : "node '" + node + "': ") + diagnostic.str();
+  switch (diagnostic.getSeverity()) {
+  case DiagnosticSeverity::Error:
+    hadError = true;
+    std::cerr << "error: " << text << "\n";
+    for (Diagnostic &note : diagnostic.getNotes())
+      std::cerr << "note: " << note.str() << "\n";
+    return;
+  case DiagnosticSeverity::Warning:
+    std::cerr << "warning: " << text << "\n";
+    break;
+  case DiagnosticSeverity::Remark:
+    if (options.remarks)
+      std::cerr << "remark: " << text << "\n";
+    break;
+  case DiagnosticSeverity::Note:
+    return;
+  }
+  warnings.push_back(text);
+}
+
+void Compilation::fail(const Twine &message) {
+  hadError = true;
+  std::cerr << "error: " << message.str() << "\n";
+}
+
+LogicalResult Compilation::checkOptions() {
+  last = getPhases().size() - 1;
+  auto find = [&](const std::string &name, StringRef flag, size_t &index) -> LogicalResult {
+    if (name.empty())
+      return success();
+    std::optional<size_t> found = findPhase(name);
+    if (!found) {
+      std::string names;
+      for (const Phase &phase : getPhases())
+        names += (names.empty() ? "" : ", ") + phase.name.str();
+      fail(flag + " names phase '" + name + "'; the phases are " + names);
+      return failure();
+    }
+    index = *found;
+    return success();
+  };
+  if (failed(find(options.stopAfter, "--stop-after", last)) || failed(find(options.startFrom, "--start-from", first)))
+    return failure();
+  if (first > last) {
+    fail("--start-from " + options.startFrom + " comes after --stop-after " + options.stopAfter);
+    return failure();
+  }
+  if (options.target != "cpu" && !StringRef(options.target).starts_with("cuda:sm_")) {
+    fail("unknown --target '" + options.target + "'; write cpu or cuda:sm_90");
+    return failure();
+  }
+  if (!options.startFrom.empty() && first > 1 &&
+      (!options.mesh.empty() || !options.devices.empty() || !options.shard.empty() || options.microbatches) &&
+      first > *findPhase("shard")) {
+    fail("--mesh, --devices, --shard and --microbatches come too late for --start-from " + options.startFrom +
+         "; the program is split already");
+    return failure();
+  }
+  if (options.output.empty())
+    options.output = fs::path(options.input).replace_extension(".plan").string();
+  return success();
+}
+
+/// Imports the model, or parses a dump.
+LogicalResult Compilation::load() {
+  if (first == 0) {
+    if (StringRef(options.input).ends_with(".mlir")) {
+      fail("'" + options.input + "' is a dump; say which phase comes next with --start-from");
+      return failure();
+    }
+    ImportOptions import;
+    for (const std::string &dim : options.dims)
+      if (std::string error = import.addDim(dim); !error.empty()) {
+        fail(error);
+        return failure();
+      }
+    module = importOnnx(context, options.input, import);
+  } else {
+    if (!options.dims.empty()) {
+      fail("--dim comes too late for --start-from " + options.startFrom + "; dimensions are bound on import");
+      return failure();
+    }
+    module = parseSourceFile<ModuleOp>(options.input, &context);
+  }
+  if (!module) {
+    if (!hadError)
+      fail("cannot read '" + options.input + "'");
+    return failure();
+  }
+  return success();
+}
+
+LogicalResult Compilation::choose() {
+  StrategyRequest request;
+  request.mesh = options.mesh;
+  request.devices = options.devices;
+  request.strategy = options.strategy;
+  request.shard = options.shard;
+  request.microbatches = options.microbatches;
+  request.memoryLimit = options.memoryLimit;
+  FailureOr<Choice> chosen = chooseStrategy(*module, request);
+  if (failed(chosen))
+    return failure();
+  choice = std::move(*chosen);
+  return success();
+}
+
+std::string Compilation::print(size_t phase) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << "// gridloom compile --start-from "
+     << (phase + 1 < getPhases().size() ? getPhases()[phase + 1].name : StringRef("emit")) << " "
+     << llvm::format("%02zu-", phase + 1) << getPhases()[phase].name << ".mlir -o "
+     << fs::path(options.output).filename().string() << "\n";
+  OpPrintingFlags flags;
+  flags.enableDebugInfo(/*enable=*/true, /*prettyForm=*/false).printNameLocAsPrefix();
+  module->print(os, flags);
+  os << "\n";
+  return text;
+}
+
+LogicalResult Compilation::runPhase(size_t index) {
+  const Phase &phase = getPhases()[index];
+  if (::isatty(STDERR_FILENO) && !options.quiet)
+    std::cerr << "\r\033[K[" << index + 1 << "/" << getPhases().size() << "] " << phase.name.str() << std::flush;
+  auto begin = std::chrono::steady_clock::now();
+  if (phase.name == "import") {
+    if (failed(load()))
+      return failure();
+  } else if (phase.name == "emit") {
+    if (failed(emit()))
+      return failure();
+  } else {
+    if (phase.name == "shard" && failed(choose()))
+      return failure();
+    PassManager pm(&context);
+    phase.addPasses(pm, {choice.options});
+    if (failed(pm.run(*module))) {
+      if (!hadError)
+        fail("phase " + phase.name + " failed");
+      return failure();
+    }
+  }
+  if (phase.name == "shard")
+    recordValues();
+  if (phase.name == "communicate")
+    estimates = estimate(*module, choice.machine);
+  times.push_back({phase.name.str(), std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count()});
+  if (phase.name != "emit") {
+    std::string name;
+    llvm::raw_string_ostream(name) << llvm::format("%02zu-", index + 1) << phase.name << ".mlir";
+    dumps[name] = print(index);
+  }
+  return success();
+}
+
+LogicalResult Compilation::emit() {
+  EmitOptions emit;
+  emit.target = options.target;
+  emit.cpuArch = options.cpuArch;
+  emit.toolkit = options.toolkit;
+  FailureOr<PlanFiles> plan = emitPlan(*module, options.output, emit, emitted);
+  if (failed(plan))
+    return failure();
+  files = std::move(*plan);
+  return success();
+}
+
+static std::string writeDumps(const std::map<std::string, std::string> &dumps, const std::string &folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  for (const auto &[name, text] : dumps) {
+    std::ofstream stream(fs::path(folder) / name, std::ios::binary);
+    stream << text;
+    stream.close();
+    if (!stream)
+      return "cannot write '" + (fs::path(folder) / name).string() + "'";
+  }
+  return "";
+}
+
+LogicalResult Compilation::finishEarly() {
+  if (options.dumpIr.empty())
+    std::cout << dumps.rbegin()->second;
+  return success();
+}
+
+int Compilation::run() {
+  if (failed(checkOptions()))
+    return 1;
+  if (first > 0 && failed(load()))
+    return 1;
+  LogicalResult result = success();
+  for (size_t index = first; index <= last && succeeded(result); ++index)
+    result = runPhase(index);
+  if (::isatty(STDERR_FILENO) && !options.quiet)
+    std::cerr << "\r\033[K" << std::flush;
+  // What was reached is dumped also when a later phase failed: that is when it is wanted most.
+  if (!options.dumpIr.empty())
+    if (std::string error = writeDumps(dumps, options.dumpIr); !error.empty()) {
+      fail(error);
+      return 1;
+    }
+  if (failed(result) || hadError)
+    return 1;
+  if (getPhases()[last].name != "emit")
+    return failed(finishEarly());
+  for (const auto &[name, text] : dumps)
+    files["ir/" + name] = text;
+  files["report.json"] = makeReport();
+  if (std::string error = writePlan(files, options.output, options.force); !error.empty()) {
+    fail(error);
+    return 1;
+  }
+  if (!options.quiet)
+    printSummary();
+  return 0;
+}
+
+int gridloom::runCompile(const CompileOptions &options) { return Compilation(options).run(); }
+
+int gridloom::runDoctor(const CompileOptions &options) {
+  CompileOptions trial = options;
+  trial.stopAfter = "simplify";
+  trial.dumpIr = "";
+  trial.quiet = true;
+  // Nothing is to be printed but the verdict.
+  std::ostream silent(nullptr);
+  std::streambuf *old = std::cout.rdbuf(silent.rdbuf());
+  int code = runCompile(trial);
+  std::cout.rdbuf(old);
+  if (code == 0)
+    std::cout << "'" << options.input << "' can be compiled\n";
+  return code;
+}

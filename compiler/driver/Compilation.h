@@ -1,0 +1,59 @@
+//===- Compilation.h - one run of the phases --------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_DRIVER_COMPILATION_H
+#define GRIDLOOM_COMPILER_DRIVER_COMPILATION_H
+
+#include "compiler/driver/Options.h"
+#include "compiler/driver/Phases.h"
+#include "compiler/emit/PlanWriter.h"
+#include "compiler/planner/Strategy.h"
+
+#include "mlir/IR/MLIRContext.h"
+
+#include <map>
+
+namespace gridloom {
+
+/// Runs the phases of one compilation and keeps what the summary and the report tell.
+class Compilation {
+public:
+  explicit Compilation(CompileOptions options);
+  /// Returns the exit code.
+  int run();
+
+private:
+  mlir::LogicalResult checkOptions();
+  mlir::LogicalResult load();
+  mlir::LogicalResult choose();
+  mlir::LogicalResult runPhase(size_t index);
+  mlir::LogicalResult emit();
+  mlir::LogicalResult finishEarly();
+  void handle(mlir::Diagnostic &diagnostic);
+  void fail(const llvm::Twine &message);
+  std::string print(size_t phase);
+  /// Keeps the shardings for the report; later phases drop them.
+  void recordValues();
+  std::string makeReport() const;
+  void printSummary() const;
+
+  CompileOptions options;
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  size_t first = 0, last = 0; ///< phases to run
+  Choice choice;
+  std::vector<Estimate> estimates;
+  EmitSummary emitted;
+  PlanFiles files;
+  std::map<std::string, std::string> dumps; ///< file name to text
+  std::string values; ///< JSON: shardings and origins
+  std::vector<std::string> warnings;
+  std::vector<std::pair<std::string, double>> times; ///< milliseconds per phase
+  bool hadError = false;
+};
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_DRIVER_COMPILATION_H

@@ -1,0 +1,103 @@
+//===- CompileMain.cpp - gridloom-compile: the verbs that need MLIR -------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/driver/Options.h"
+#include "compiler/interpreter/CheckOptions.h"
+
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+
+using namespace gridloom;
+
+static const char *const compileExamples = R"(
+Examples:
+  gridloom compile model.onnx -o model.plan --dim batch=8 --mesh data=2,model=2
+      split the batch over two, the weights over two: four devices
+  gridloom compile model.onnx --dim batch=1,8 --devices 4
+      let the planner choose among all meshes of four devices; two batch sizes in one plan
+  gridloom compile model.onnx --mesh pipe=3 --microbatches 6 --dim batch=12
+      three pipeline stages, six micro-batches
+  gridloom compile model.onnx --mesh model=4 --shard 'encoder.w=[{},{model}]'
+      say how one weight is to be split; the rest follows
+  gridloom compile model.onnx --stop-after partition --dump-ir dumps
+      read what the compiler does, phase by phase)";
+
+static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
+  verb.add_option("--dim", options.dims, "bind a named dimension: NAME=SIZE, or NAME=SIZE,SIZE for one specialisation each")
+      ->type_name("NAME=SIZE[,SIZE]")
+      ->allow_extra_args(false);
+}
+
+static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
+  CLI::App *verb = app.add_subcommand("compile", "Compile an ONNX model into a plan");
+  verb->footer(compileExamples);
+  verb->add_option("model", options.input, "the model (.onnx), or with --start-from a dump (.mlir)")->required();
+  verb->add_option("-o,--output", options.output, "folder to write; default: the model's name with .plan");
+  addTargetOptions(*verb, options);
+  auto *mesh = verb->add_option("--mesh", options.mesh, "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
+  verb->add_option("--devices", options.devices, "how many devices of what kind, e.g. 4 or 8xH100-80GB")->excludes(mesh);
+  verb->add_option("--strategy", options.strategy,
+                   "auto, or dp (data), tp (tensor), sp (sequence, with tp) and pp (pipeline) joined by '+'")
+      ->capture_default_str();
+  verb->add_option("--shard", options.shard, "sharding of an input, output, weight or node: NAME=[{axis,...},{},...]")
+      ->allow_extra_args(false);
+  verb->add_option("--microbatches", options.microbatches,
+                   "most micro-batches of a pipeline; the largest divisor of the batch up to it is used")
+      ->check(CLI::Range(1, 1 << 20));
+  verb->add_option("--memory-limit", options.memoryLimit, "memory per device, e.g. 16GiB")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+  verb->add_option("--target", options.target, "cpu, or cuda:sm_80, cuda:sm_90, cuda:sm_100")->capture_default_str();
+  verb->add_option("--cpu-arch", options.cpuArch, "CPU the kernels are for, as LLVM names it")->capture_default_str();
+  verb->add_option("--cuda-toolkit", options.toolkit, "CUDA toolkit folder; default: $CUDA_HOME, else /usr/local/cuda");
+  verb->add_option("--stop-after", options.stopAfter, "phase to stop after: the program goes to --dump-ir or standard output");
+  verb->add_option("--start-from", options.startFrom, "phase to resume at, from a dump of the phase before it");
+  verb->add_option("--dump-ir", options.dumpIr, "folder for one readable .mlir per phase");
+  verb->add_flag("--remarks", options.remarks, "print why values are split or not, and what is resharded");
+  verb->add_flag("-q,--quiet", options.quiet, "print no summary");
+  verb->add_flag("--force", options.force, "replace an output folder that is not a plan");
+  return verb;
+}
+
+static CLI::App *addCheck(CLI::App &app, CheckOptions &options) {
+  CLI::App *verb = app.add_subcommand("check", "Show that the split program computes what the unsplit one does");
+  addCheckOptions(*verb, options);
+  return verb;
+}
+
+int main(int argc, char **argv) {
+  CLI::App app("Gridloom's compiler");
+  app.name("gridloom-compile");
+  app.require_subcommand(0, 1);
+  bool phases = false;
+  app.add_flag("--list-phases", phases, "list the compiler's phases");
+  CompileOptions compile, doctor;
+  CheckOptions check;
+  CLI::App *compileVerb = addCompile(app, compile);
+  CLI::App *checkVerb = addCheck(app, check);
+  CLI::App *doctorVerb = app.add_subcommand("doctor", "Say what would stop a model from compiling");
+  doctorVerb->add_option("model", doctor.input, "the model (.onnx)")->required();
+  addTargetOptions(*doctorVerb, doctor);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError &error) {
+    if (error.get_exit_code() == 0)
+      return app.exit(error);
+    std::cerr << "error: " << error.what() << "\n";
+    return 2;
+  }
+  if (phases) {
+    std::cout << listPhases();
+    return 0;
+  }
+  if (*compileVerb)
+    return runCompile(compile);
+  if (*checkVerb)
+    return runCheck(check);
+  if (*doctorVerb)
+    return runDoctor(doctor);
+  std::cout << app.help();
+  return 2;
+}

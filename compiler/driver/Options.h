@@ -1,0 +1,49 @@
+//===- Options.h - what a compilation is told -------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Plain data, free of MLIR: filled by the command line, read by the compiler.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_DRIVER_OPTIONS_H
+#define GRIDLOOM_COMPILER_DRIVER_OPTIONS_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gridloom {
+
+struct CompileOptions {
+  std::string input;  ///< .onnx, or .mlir with startFrom
+  std::string output; ///< plan folder; empty: <input>.plan
+  std::vector<std::string> dims; ///< NAME=SIZE[,SIZE]...
+  std::string mesh, devices, strategy = "auto";
+  std::vector<std::string> shard;
+  int64_t microbatches = 0;
+  int64_t memoryLimit = 0; ///< bytes
+  std::string target = "cpu";
+  std::string cpuArch = "x86-64-v3";
+  std::string stopAfter, startFrom; ///< phase names; empty: all
+  std::string dumpIr;               ///< folder; empty: none beside the plan's own
+  std::string toolkit;              ///< CUDA toolkit folder
+  bool remarks = false;
+  bool quiet = false;
+  bool force = false;
+};
+
+/// Compiles; prints the summary or errors. Returns the exit code: 0, or 1 with nothing written.
+int runCompile(const CompileOptions &options);
+
+/// Says what would stop a compilation of a model: operators, unbound dimensions. Returns 0 when
+/// nothing would.
+int runDoctor(const CompileOptions &options);
+
+/// The phase table as text, one phase a line.
+std::string listPhases();
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_DRIVER_OPTIONS_H

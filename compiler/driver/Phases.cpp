@@ -1,0 +1,64 @@
+//===- Phases.cpp - the phase table -----------------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/driver/Phases.h"
+
+#include "compiler/driver/Options.h"
+#include "passes/allocate/Allocate.h"
+#include "passes/communicate/Communicate.h"
+#include "passes/fuse/Fuse.h"
+#include "passes/layout/Layout.h"
+#include "passes/partition/Partition.h"
+#include "passes/schedule/Schedule.h"
+#include "passes/simplify/Simplify.h"
+
+#include "llvm/Support/Format.h"
+
+using namespace mlir;
+using namespace gridloom;
+
+static const Phase phases[] = {
+    {"import", "ONNX to loom; weights stay in their files",
+     "only loom operations; shapes static; every operation is located at its ONNX node", nullptr},
+    {"simplify", "fold shapes and constants, recognise composites, move weight-only work to the prologue",
+     "nothing left that is computable now",
+     [](OpPassManager &pm, const PhaseContext &) { addSimplifyPasses(pm); }},
+    {"shard", "a sharding for every value and a stage for every operation",
+     "total: every value has one, with an origin",
+     [](OpPassManager &pm, const PhaseContext &context) { addShardPasses(pm, context.shard); }},
+    {"partition", "global to local shapes; reshards become collectives, stages become functions",
+     "only local shapes; no implicit communication",
+     [](OpPassManager &pm, const PhaseContext &) { addPartitionPasses(pm); }},
+    {"communicate", "form reduce-scatters, combine small collectives, make data contiguous, form groups",
+     "groups are legal", [](OpPassManager &pm, const PhaseContext &) { addCommunicatePasses(pm); }},
+    {"layout", "choose physical layouts", "every value has one",
+     [](OpPassManager &pm, const PhaseContext &) { addLayoutPasses(pm); }},
+    {"fuse", "group operations into kernels and library calls",
+     "every operation is in exactly one kernel, library call or group",
+     [](OpPassManager &pm, const PhaseContext &) { addFusePasses(pm); }},
+    {"schedule", "order work to hide communication; streams and events",
+     "cross-stream uses are covered by events; communication cannot deadlock",
+     [](OpPassManager &pm, const PhaseContext &) { addSchedulePasses(pm); }},
+    {"allocate", "lifetimes to offsets", "buffers live at once do not overlap",
+     [](OpPassManager &pm, const PhaseContext &) { addAllocatePasses(pm); }},
+    {"emit", "kernels to object code; write the plan", "the plan loads and its checksums hold", nullptr},
+};
+
+ArrayRef<Phase> gridloom::getPhases() { return phases; }
+
+std::optional<size_t> gridloom::findPhase(StringRef name) {
+  for (auto [i, phase] : llvm::enumerate(getPhases()))
+    if (phase.name == name)
+      return i;
+  return std::nullopt;
+}
+
+std::string gridloom::listPhases() {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  for (const Phase &phase : getPhases())
+    os << llvm::format("%-12s", phase.name.data()) << phase.summary << "; after it: " << phase.guarantee << "\n";
+  return text;
+}

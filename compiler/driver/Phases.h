@@ -1,0 +1,42 @@
+//===- Phases.h - the phase table -------------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// --stop-after, --start-from, --dump-ir, the plan's ir folder and docs/phases.md all come from this
+// table.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_DRIVER_PHASES_H
+#define GRIDLOOM_COMPILER_DRIVER_PHASES_H
+
+#include "passes/shard/Shard.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/ArrayRef.h"
+
+#include <optional>
+
+namespace gridloom {
+
+/// What the phases between import and emit need to know.
+struct PhaseContext {
+  ShardOptions shard;
+};
+
+struct Phase {
+  llvm::StringLiteral name;
+  llvm::StringLiteral summary;
+  llvm::StringLiteral guarantee; ///< what its verify pass checks
+  /// Null for import and emit, which are no passes.
+  void (*addPasses)(mlir::OpPassManager &pm, const PhaseContext &context);
+};
+
+/// In order.
+llvm::ArrayRef<Phase> getPhases();
+std::optional<size_t> findPhase(llvm::StringRef name);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_DRIVER_PHASES_H

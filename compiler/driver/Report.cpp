@@ -1,0 +1,182 @@
+//===- Report.cpp - the summary and report.json -----------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/driver/Compilation.h"
+
+#include "dialects/plan/Plan.h"
+
+#include "llvm/Support/Format.h"
+#include "llvm/Support/JSON.h"
+
+#include <iostream>
+
+using namespace mlir;
+using namespace gridloom;
+
+static double toMs(double seconds) { return seconds * 1e3; }
+
+static llvm::json::Array toJson(const std::vector<std::string> &list) {
+  llvm::json::Array array;
+  for (const std::string &text : list)
+    array.push_back(text);
+  return array;
+}
+
+static llvm::json::Object toJson(const CollectiveCost &cost, size_t id) {
+  return llvm::json::Object{{"id", static_cast<int64_t>(id)},
+                            {"kind", cost.kind},
+                            {"axes", toJson(cost.axes)},
+                            {"bytes", cost.bytes},
+                            {"group", cost.group},
+                            {"stage", cost.stage},
+                            {"entry", cost.entry},
+                            {"origin", cost.origin},
+                            {"because", cost.because},
+                            {"estimate_us", cost.seconds * 1e6}};
+}
+
+/// Shardings of all values, read off the dump of the shard phase's module while it is there.
+static llvm::json::Array describeValues(ModuleOp module) {
+  llvm::json::Array values;
+  module.walk([&](Operation *op) {
+    auto shardings = op->getAttrOfType<ArrayAttr>(dist::kShardings);
+    auto origins = op->getAttrOfType<ArrayAttr>(dist::kOrigins);
+    if (!shardings || !origins)
+      return;
+    std::string name = loom::getNodeName(op->getLoc());
+    if (auto weight = dyn_cast<loom::GetWeightOp>(op))
+      name = weight.getName().str();
+    for (auto [result, sharding, origin] : llvm::zip(op->getResults(), shardings, origins)) {
+      std::string text, type;
+      llvm::raw_string_ostream(text) << sharding;
+      llvm::raw_string_ostream(type) << result.getType();
+      values.push_back(llvm::json::Object{{"name", name},
+                                          {"op", op->getName().getStringRef()},
+                                          {"type", type},
+                                          {"sharding", text},
+                                          {"origin", cast<StringAttr>(origin).str()}});
+    }
+  });
+  return values;
+}
+
+void Compilation::recordValues() {
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::json::Value(describeValues(*module));
+  values = std::move(text);
+}
+
+std::string Compilation::makeReport() const {
+  llvm::json::Array candidates, collectives, estimatesJson, costs, phases;
+  for (const Candidate &candidate : choice.candidates)
+    candidates.push_back(llvm::json::Object{{"strategy", candidate.name},
+                                            {"step_ms", toMs(candidate.step)},
+                                            {"memory_bytes", candidate.memoryBytes},
+                                            {"reason", candidate.verdict}});
+  for (const Estimate &estimate : estimates) {
+    for (const CollectiveCost &cost : estimate.collectives)
+      collectives.push_back(toJson(cost, collectives.size()));
+    estimatesJson.push_back(llvm::json::Object{{"entry", estimate.entry},
+                                               {"compute_ms", toMs(estimate.compute)},
+                                               {"comm_ms", toMs(estimate.communication)},
+                                               {"exposed_ms", toMs(estimate.exposed)},
+                                               {"step_ms", toMs(estimate.step)},
+                                               {"bubble", estimate.bubble}});
+    for (size_t i = 0; i < std::min<size_t>(20, estimate.operations.size()); ++i)
+      costs.push_back(llvm::json::Object{{"entry", estimate.entry},
+                                         {"node", estimate.operations[i].node},
+                                         {"op", estimate.operations[i].op},
+                                         {"ms", toMs(estimate.operations[i].seconds)}});
+  }
+  for (const auto &[name, ms] : times)
+    phases.push_back(llvm::json::Object{{"name", name}, {"ms", ms}});
+  llvm::json::Object report{
+      {"model", options.input},
+      {"mesh", choice.options.mesh},
+      {"strategy", choice.name},
+      {"target", options.target},
+      {"candidates", std::move(candidates)},
+      {"memory", llvm::json::Object{{"weights_bytes", emitted.weightBytes}, {"arena_bytes", emitted.arenaBytes}}},
+      {"collectives", std::move(collectives)},
+      {"estimates", std::move(estimatesJson)},
+      {"costs", std::move(costs)},
+      {"warnings", toJson(warnings)},
+      {"phases", std::move(phases)}};
+  if (!estimates.empty())
+    report["estimate"] = (*report.getArray("estimates"))[0];
+  if (llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(values))
+    report["values"] = std::move(*parsed);
+  else
+    llvm::consumeError(parsed.takeError());
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(report)));
+  return text;
+}
+
+static std::string formatBytes(double bytes) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  if (bytes >= 1 << 30)
+    os << llvm::format("%.2f GiB", bytes / (1 << 30));
+  else if (bytes >= 1 << 20)
+    os << llvm::format("%.1f MiB", bytes / (1 << 20));
+  else
+    os << llvm::format("%.1f KiB", bytes / (1 << 10));
+  return text;
+}
+
+/// "all_reduce over model: 13 calls, 4.9 MiB" per kind and axes.
+static void printCollectives(llvm::raw_ostream &os, const Estimate &estimate) {
+  llvm::MapVector<std::pair<std::string, std::string>, std::pair<int64_t, int64_t>> kinds;
+  for (const CollectiveCost &cost : estimate.collectives) {
+    std::string axes = cost.axes.empty() ? "between stages" : "over " + llvm::join(cost.axes, "+");
+    auto &[calls, bytes] = kinds[{cost.kind, axes}];
+    ++calls;
+    bytes += cost.bytes;
+  }
+  if (kinds.empty())
+    os << "  communication   none\n";
+  for (auto &[key, value] : kinds)
+    os << "  communication   " << key.first << " " << key.second << ": " << value.first << " calls, "
+       << formatBytes(value.second) << " sent per device\n";
+}
+
+void Compilation::printSummary() const {
+  llvm::raw_ostream &os = llvm::outs();
+  os << options.output << ": " << options.input << " for " << options.target << "\n";
+  if (!choice.name.empty())
+    os << "  strategy        " << choice.name << (choice.candidates.size() > 1 ? " (chosen by cost)" : "") << "\n";
+  for (const Candidate &candidate : choice.candidates)
+    if (choice.candidates.size() > 1 && choice.candidates.size() <= 8 && candidate.verdict != "chosen")
+      os << "    not           " << candidate.name << ": "
+         << (candidate.verdict == "slower" ? llvm::formatv("{0:F1} ms", toMs(candidate.step)).str() : candidate.verdict)
+         << "\n";
+  os << "  memory          " << formatBytes(emitted.weightBytes) << " weights + " << formatBytes(emitted.arenaBytes)
+     << " activations per device";
+  if (options.memoryLimit)
+    os << ", limit " << formatBytes(options.memoryLimit);
+  os << "\n";
+  os << "  code            " << emitted.kernels << " kernels, " << formatBytes(emitted.kernelBytes) << "; programs "
+     << formatBytes(emitted.programBytes) << "\n";
+  for (const Estimate &estimate : llvm::ArrayRef(estimates).take_front(3)) {
+    os << llvm::format("  estimate        %s: %.1f ms (compute %.1f, comm %.1f, exposed %.1f, bubble %.0f%%)\n",
+                       estimate.entry.c_str(), toMs(estimate.step), toMs(estimate.compute),
+                       toMs(estimate.communication), toMs(estimate.exposed), 100 * estimate.bubble);
+  }
+  if (!estimates.empty()) {
+    printCollectives(os, estimates.front());
+    for (const OperationCost &cost : llvm::ArrayRef(estimates.front().operations).take_front(3))
+      os << llvm::format("  costly          %.2f ms  %s  %s\n", toMs(cost.seconds), cost.op.c_str(), cost.node.c_str());
+  }
+  if (!warnings.empty())
+    os << "  remarks         " << warnings.size() << " (see report.json or --remarks); the first: " << warnings.front()
+       << "\n";
+  double total = 0;
+  for (const auto &[name, ms] : times)
+    total += ms;
+  os << llvm::format("  compiled in     %.1f s; report: %s/report.json\n", total / 1e3, options.output.c_str());
+  os << "  run it          gridloom run " << options.output << "\n";
+  os.flush();
+}

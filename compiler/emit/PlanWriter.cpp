@@ -1,0 +1,323 @@
+//===- PlanWriter.cpp - from allocated programs to a plan folder ------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/emit/PlanWriter.h"
+
+#include "compiler/emit/StageBuilder.h"
+#include "dialects/dist/Sharding.h"
+
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/SHA256.h"
+
+#include <fstream>
+#include <unistd.h>
+
+using namespace mlir;
+using namespace gridloom;
+
+static std::string sha256(StringRef data) {
+  return llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(data)), /*LowerCase=*/true);
+}
+
+static std::string serialize(const schema::Stage &stage) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream output(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&output);
+    coded.SetSerializationDeterministic(true); // maps have no order of their own
+    stage.SerializeToCodedStream(&coded);
+  }
+  return bytes;
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+static LogicalResult emitCpuKernels(ModuleOp module, const EmitOptions &options, PlanFiles &files,
+                                    llvm::StringMap<EmittedKernel> &kernels) {
+  FailureOr<codegen::CompiledKernels> compiled = codegen::compileCpuKernels(module, {options.cpuArch});
+  if (failed(compiled))
+    return failure();
+  for (const codegen::KernelInfo &info : compiled->kernels) {
+    schema::Kernel &proto = kernels[info.symbol].proto;
+    proto.set_symbol(info.symbol);
+    proto.set_library("cpu.so");
+    proto.set_num_pointers(info.numPointers);
+    proto.set_rows(info.rows);
+    proto.set_grain(info.grain);
+    proto.set_skeleton(info.skeleton);
+  }
+  if (!compiled->kernels.empty())
+    files["kernels/cpu.so"] = std::move(compiled->sharedObject);
+  return success();
+}
+
+static LogicalResult emitGpuKernels(ModuleOp module, StringRef chip, const EmitOptions &options, PlanFiles &files,
+                                    llvm::StringMap<EmittedKernel> &kernels) {
+  codegen::GpuOptions gpu;
+  gpu.chip = chip.str();
+  gpu.toolkit = options.toolkit;
+  FailureOr<std::vector<codegen::CompiledGpuKernel>> compiled = codegen::compileGpuKernels(module, gpu);
+  if (failed(compiled))
+    return failure();
+  for (codegen::CompiledGpuKernel &kernel : *compiled) {
+    const std::string &symbol = kernel.info.symbol;
+    schema::Kernel &proto = kernels[symbol].proto;
+    proto.set_symbol(symbol);
+    // The driver assembles PTX where no assembler was at hand.
+    proto.set_library(symbol + (kernel.cubin.empty() ? ".ptx" : ".cubin"));
+    proto.set_num_pointers(kernel.info.numPointers);
+    proto.set_skeleton(kernel.info.skeleton);
+    for (uint32_t size : kernel.grid)
+      proto.add_grid(size);
+    for (uint32_t size : kernel.block)
+      proto.add_block(size);
+    proto.set_shared_bytes(kernel.sharedBytes);
+    files["kernels/" + symbol + ".ptx"] = std::move(kernel.ptx);
+    if (!kernel.cubin.empty())
+      files["kernels/" + symbol + ".cubin"] = std::move(kernel.cubin);
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// The manifest
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// An entry's input or output over all stages.
+struct GlobalBinding {
+  std::string name;
+  RankedTensorType type;
+  llvm::json::Array dimNames, stages;
+};
+
+struct GlobalEntry {
+  DictionaryAttr dims;
+  llvm::MapVector<StringRef, GlobalBinding> inputs, outputs;
+};
+} // namespace
+
+/// The global type of an input or output from its shard's: every axis multiplies its dimension.
+static RankedTensorType getGlobalType(plan::BufferOp buffer, const dist::Mesh &mesh) {
+  RankedTensorType local = cast<plan::BufferType>(buffer.getBuffer().getType()).getTensor();
+  SmallVector<int64_t> shape(local.getShape());
+  if (buffer.getSharding())
+    for (auto [size, dim] : llvm::zip_equal(shape, buffer.getSharding()->getDims()))
+      size *= mesh.getSize(dim.getAxes());
+  return RankedTensorType::get(shape, local.getElementType());
+}
+
+static void addBindings(plan::ProgramOp program, const dist::Mesh &mesh, GlobalEntry &entry) {
+  for (auto buffer : program.getBody().front().getOps<plan::BufferOp>()) {
+    bool input = buffer.getSpace() == plan::Space::Input;
+    if (!input && buffer.getSpace() != plan::Space::Output)
+      continue;
+    GlobalBinding &binding = (input ? entry.inputs : entry.outputs)[*buffer.getName()];
+    if (binding.name.empty()) {
+      binding.name = buffer.getName()->str();
+      binding.type = getGlobalType(buffer, mesh);
+      if (auto names = buffer->getAttrOfType<ArrayAttr>(loom::kDimNames))
+        for (auto name : names.getAsRange<StringAttr>())
+          binding.dimNames.push_back(name.str());
+      while (static_cast<int64_t>(binding.dimNames.size()) < binding.type.getRank())
+        binding.dimNames.push_back("");
+    }
+    binding.stages.push_back(static_cast<int64_t>(program.getStage()));
+  }
+}
+
+static llvm::json::Array toJson(llvm::MapVector<StringRef, GlobalBinding> &bindings) {
+  llvm::json::Array list;
+  for (auto &[name, binding] : bindings)
+    list.push_back(llvm::json::Object{{"name", binding.name},
+                                      {"type", toManifestType(binding.type.getElementType())},
+                                      {"shape", llvm::json::Array(binding.type.getShape())},
+                                      {"dim_names", std::move(binding.dimNames)},
+                                      {"stages", std::move(binding.stages)}});
+  return list;
+}
+
+static llvm::json::Array describeEntries(ModuleOp module, const dist::Mesh &mesh) {
+  llvm::MapVector<StringRef, llvm::MapVector<Attribute, GlobalEntry>> entries;
+  for (auto program : module.getOps<plan::ProgramOp>()) {
+    GlobalEntry &entry = entries[program.getEntry()][program.getDims()];
+    entry.dims = program.getDims();
+    addBindings(program, mesh, entry);
+  }
+  llvm::json::Array list;
+  for (auto &[name, specialisations] : entries) {
+    llvm::json::Array inner;
+    for (auto &[key, entry] : specialisations) {
+      llvm::json::Object dims;
+      for (NamedAttribute dim : entry.dims)
+        dims[dim.getName().str()] = cast<IntegerAttr>(dim.getValue()).getInt();
+      inner.push_back(llvm::json::Object{
+          {"dims", std::move(dims)}, {"inputs", toJson(entry.inputs)}, {"outputs", toJson(entry.outputs)}});
+    }
+    list.push_back(llvm::json::Object{{"name", name}, {"specialisations", std::move(inner)}});
+  }
+  return list;
+}
+
+static llvm::json::Object describeModel(ModuleOp module, const std::filesystem::path &folder) {
+  auto model = module->getAttrOfType<DictionaryAttr>(loom::kModel);
+  if (!model)
+    return {};
+  std::filesystem::path path = model.getAs<StringAttr>("path").str();
+  std::error_code error;
+  auto relative = std::filesystem::relative(path, folder, error);
+  if (!error && !relative.empty())
+    path = relative;
+  return llvm::json::Object{{"path", path.string()},
+                            {"bytes", model.getAs<IntegerAttr>("bytes").getInt()},
+                            {"sha256", model.getAs<StringAttr>("sha256").str()}};
+}
+
+static llvm::json::Object describeMesh(ModuleOp module, const dist::Mesh &mesh) {
+  llvm::json::Array axes;
+  for (const dist::Mesh::Axis &axis : mesh.getAxes())
+    if (axis.name.getValue() != dist::MeshOp::kMicroAxis)
+      axes.push_back(llvm::json::Object{{"name", axis.name.str()}, {"size", axis.size}});
+  llvm::json::Object object{{"axes", std::move(axes)}};
+  if (auto stageAxis = module->getAttrOfType<StringAttr>(dist::kStageAxis))
+    object["stage_axis"] = stageAxis.str();
+  return object;
+}
+
+static llvm::json::Array describeWeights(ModuleOp module, const std::set<std::string> &names) {
+  llvm::json::Array list;
+  for (auto weight : module.getOps<loom::WeightOp>()) {
+    if (!names.count(weight.getSymName().str()))
+      continue;
+    loom::SourceAttr source = weight.getSource();
+    list.push_back(llvm::json::Object{{"name", weight.getSymName()},
+                                      {"type", toManifestType(weight.getTensorType().getElementType())},
+                                      {"shape", llvm::json::Array(weight.getTensorType().getShape())},
+                                      {"file", source.getFile()},
+                                      {"offset", static_cast<int64_t>(source.getOffset())},
+                                      {"bytes", static_cast<int64_t>(source.getBytes())}});
+  }
+  return list;
+}
+
+static llvm::json::Array describeFolded(ModuleOp module) {
+  llvm::json::Array list;
+  if (auto folded = module->getAttrOfType<ArrayAttr>(loom::kFolded))
+    for (auto entry : folded.getAsRange<DictionaryAttr>())
+      list.push_back(llvm::json::Object{{"name", entry.getAs<StringAttr>("name").str()},
+                                        {"sha256", entry.getAs<StringAttr>("sha256").str()}});
+  return list;
+}
+
+static llvm::json::Array describeRequirements(ModuleOp module, bool cuda) {
+  llvm::json::Array list{cuda ? "cuda" : "cpu"};
+  bool collectives = false, pipeline = false;
+  module.walk([&](plan::GroupOp group) {
+    bool transfer = group.getKind() == "send" || group.getKind() == "recv";
+    (transfer ? pipeline : collectives) = true;
+  });
+  if (collectives)
+    list.push_back("collectives");
+  if (pipeline)
+    list.push_back("pipeline");
+  return list;
+}
+
+FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::path &folder,
+                                        const EmitOptions &options, EmitSummary &summary) {
+  StringRef chip = options.target;
+  bool cuda = chip.consume_front("cuda:");
+  PlanFiles files;
+  llvm::StringMap<EmittedKernel> kernels;
+  if (failed(cuda ? emitGpuKernels(module, chip, options, files, kernels)
+                  : emitCpuKernels(module, options, files, kernels)))
+    return failure();
+
+  std::map<int64_t, StageBuilder> builders;
+  for (auto program : module.getOps<plan::ProgramOp>()) {
+    auto [it, inserted] = builders.try_emplace(program.getStage(), module, kernels);
+    if (failed(it->second.add(program)))
+      return failure();
+    summary.arenaBytes = std::max<int64_t>(summary.arenaBytes, program.getArenaBytes() + program.getRegisteredBytes());
+  }
+  llvm::json::Array stages;
+  std::set<std::string> sources;
+  for (auto &[stage, builder] : builders) {
+    sources.insert(builder.getSources().begin(), builder.getSources().end());
+    summary.weightBytes = std::max(summary.weightBytes, builder.getWeightBytes());
+    std::string name = "stage" + std::to_string(stage) + ".pb";
+    files[name] = serialize(builder.take());
+    summary.programBytes += files[name].size();
+    stages.push_back(name);
+  }
+  summary.kernels = kernels.size();
+  llvm::json::Object digests;
+  for (const auto &[name, contents] : files) {
+    digests[name] = llvm::json::Object{{"bytes", static_cast<int64_t>(contents.size())}, {"sha256", sha256(contents)}};
+    if (StringRef(name).starts_with("kernels/"))
+      summary.kernelBytes += contents.size();
+  }
+
+  dist::Mesh mesh(dist::getMesh(module));
+  llvm::json::Object manifest{
+      {"schema", llvm::json::Object{{"major", 1}, {"minor", 0}}},
+      {"producer", "gridloom " GRIDLOOM_VERSION},
+      {"requires", describeRequirements(module, cuda)},
+      {"target", llvm::json::Object{{"kind", cuda ? "cuda" : "cpu"}, {"arch", cuda ? chip.str() : options.cpuArch}}},
+      {"model", describeModel(module, folder)},
+      {"mesh", describeMesh(module, mesh)},
+      {"microbatches", mesh.getSize(StringAttr::get(module.getContext(), dist::MeshOp::kMicroAxis))},
+      {"stages", std::move(stages)},
+      {"entries", describeEntries(module, mesh)},
+      {"weights", describeWeights(module, sources)},
+      {"folded", describeFolded(module)},
+      {"files", std::move(digests)}};
+  llvm::raw_string_ostream(files["manifest.json"])
+      << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(manifest)));
+  return files;
+}
+
+std::string gridloom::writePlan(const PlanFiles &files, const std::filesystem::path &folder, bool force) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::exists(folder, error) && !force && !fs::exists(folder / "manifest.json", error) &&
+      !(fs::is_directory(folder, error) && fs::is_empty(folder, error)))
+    return "'" + folder.string() + "' exists and is not a plan; choose another --output, or --force to replace it";
+  fs::path temporary = folder.string() + ".tmp-" + std::to_string(::getpid());
+  fs::remove_all(temporary, error);
+  for (const auto &[name, contents] : files) {
+    fs::path path = temporary / name;
+    fs::create_directories(path.parent_path(), error);
+    if (error)
+      return "cannot make folder '" + path.parent_path().string() + "': " + error.message();
+    std::ofstream stream(path, std::ios::binary);
+    stream.write(contents.data(), static_cast<std::streamsize>(contents.size()));
+    stream.close();
+    if (!stream) {
+      fs::remove_all(temporary, error);
+      return "cannot write '" + path.string() + "'; is the disk full?";
+    }
+  }
+  fs::path old = folder.string() + ".old-" + std::to_string(::getpid());
+  bool had = fs::exists(folder, error);
+  if (had)
+    fs::rename(folder, old, error);
+  if (!error)
+    fs::rename(temporary, folder, error);
+  if (error) {
+    std::string message = "cannot move the plan to '" + folder.string() + "': " + error.message();
+    fs::remove_all(temporary, error);
+    if (had && !fs::exists(folder, error))
+      fs::rename(old, folder, error);
+    return message;
+  }
+  fs::remove_all(old, error);
+  return "";
+}

@@ -1,0 +1,45 @@
+//===- PlanWriter.h - from allocated programs to a plan folder --*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_EMIT_PLANWRITER_H
+#define GRIDLOOM_COMPILER_EMIT_PLANWRITER_H
+
+#include "mlir/IR/BuiltinOps.h"
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace gridloom {
+
+struct EmitOptions {
+  std::string target = "cpu"; ///< or cuda:sm_90
+  std::string cpuArch = "x86-64-v3";
+  std::string toolkit;
+};
+
+/// A plan in memory: relative path to contents.
+using PlanFiles = std::map<std::string, std::string>;
+
+/// What the summary and the report say of an emitted plan.
+struct EmitSummary {
+  int64_t kernels = 0, kernelBytes = 0, programBytes = 0;
+  int64_t arenaBytes = 0, weightBytes = 0; ///< most of any stage
+};
+
+/// Compiles the module's kernels and makes programs and manifest; `modelPath` in the manifest is
+/// relative to `folder` where it can be. Emits an error and fails when a kernel cannot be compiled or
+/// the program has something plans cannot hold.
+mlir::FailureOr<PlanFiles> emitPlan(mlir::ModuleOp module, const std::filesystem::path &folder,
+                                    const EmitOptions &options, EmitSummary &summary);
+
+/// Writes the files into a new folder beside `folder` and renames it into place, so that a plan is
+/// there whole or not at all. An existing plan is replaced; any other existing path is an error
+/// unless `force`. Returns the error, or an empty string.
+std::string writePlan(const PlanFiles &files, const std::filesystem::path &folder, bool force);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_EMIT_PLANWRITER_H

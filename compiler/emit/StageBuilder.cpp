@@ -1,0 +1,474 @@
+//===- StageBuilder.cpp - one stage's program as protobuf -------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/emit/StageBuilder.h"
+
+#include "dialects/dist/Sharding.h"
+
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace gridloom;
+
+static constexpr uint64_t kAlignment = 64;
+
+schema::DataType gridloom::toSchemaType(Type element) {
+  if (element.isF32())
+    return schema::F32;
+  if (element.isF64())
+    return schema::F64;
+  if (element.isF16())
+    return schema::F16;
+  if (element.isBF16())
+    return schema::BF16;
+  if (element.isUnsignedInteger(8))
+    return schema::U8;
+  if (auto integer = dyn_cast<IntegerType>(element))
+    switch (integer.getWidth()) {
+    case 1:
+      return schema::BOOL;
+    case 8:
+      return schema::I8;
+    case 16:
+      return schema::I16;
+    case 32:
+      return schema::I32;
+    case 64:
+      return schema::I64;
+    }
+  return schema::DATA_TYPE_UNSPECIFIED;
+}
+
+StringRef gridloom::toManifestType(Type element) {
+  switch (toSchemaType(element)) {
+  case schema::F32:
+    return "f32";
+  case schema::F64:
+    return "f64";
+  case schema::F16:
+    return "f16";
+  case schema::BF16:
+    return "bf16";
+  case schema::I8:
+    return "i8";
+  case schema::I16:
+    return "i16";
+  case schema::I32:
+    return "i32";
+  case schema::I64:
+    return "i64";
+  case schema::U8:
+    return "u8";
+  case schema::BOOL:
+    return "bool";
+  default:
+    return "";
+  }
+}
+
+static schema::Space toSchemaSpace(plan::Space space) { return static_cast<schema::Space>(space); }
+
+static RankedTensorType getTensor(Value buffer) { return cast<plan::BufferType>(buffer.getType()).getTensor(); }
+
+static void fillShape(RankedTensorType type, google::protobuf::RepeatedField<int64_t> &shape) {
+  for (int64_t size : type.getShape())
+    shape.Add(size);
+}
+
+/// Axes of the mesh's devices; the micro-batch axis is a matter of slots.
+static void fillSharding(dist::ShardingAttr attr, schema::Sharding &sharding) {
+  for (dist::DimShardingAttr dim : attr.getDims()) {
+    schema::DimSharding *proto = sharding.add_dims();
+    for (StringAttr axis : dim.getAxes())
+      if (axis.getValue() != dist::MeshOp::kMicroAxis)
+        proto->add_axes(axis.str());
+    proto->set_granule(dim.getGranule());
+  }
+}
+
+/// Little-endian bytes of a constant; i1 takes a byte an element.
+static std::string getRawBytes(ElementsAttr value) {
+  FailureOr<loom::HostTensor> tensor = loom::HostTensor::fromAttribute(value);
+  return succeeded(tensor) ? std::string(tensor->getData(), tensor->getNumBytes()) : std::string();
+}
+
+StageBuilder::StageBuilder(ModuleOp module, const llvm::StringMap<EmittedKernel> &kernels)
+    : module(module), kernels(kernels) {}
+
+int64_t StageBuilder::getWeightBytes() const {
+  int64_t bytes = 0;
+  for (const schema::Weight &weight : stage.weights())
+    bytes += weight.bytes();
+  return bytes;
+}
+
+FailureOr<uint32_t> StageBuilder::getKernel(Operation *op, StringRef name) {
+  auto [it, inserted] = kernelIndex.insert({name.str(), stage.kernels_size()});
+  if (inserted) {
+    auto found = kernels.find(name);
+    if (found == kernels.end()) {
+      op->emitOpError("launches '") << name << "', which was not compiled";
+      return failure();
+    }
+    *stage.add_kernels() = found->second.proto;
+  }
+  return it->second;
+}
+
+uint32_t StageBuilder::getStream(StringRef name, Scope &scope) {
+  auto [it, inserted] = scope.streams.insert({name.str(), scope.streams.size()});
+  if (inserted) {
+    schema::Stream *stream = scope.specialisation->add_streams();
+    stream->set_name(name.str());
+    stream->set_kind(name == "compute" ? schema::Stream::COMPUTE : schema::Stream::COMMUNICATION);
+  }
+  return it->second;
+}
+
+uint32_t StageBuilder::getOrigin(Location loc) {
+  std::string name = loom::getNodeName(loc);
+  auto [it, inserted] = originIndex.insert({name, stage.origins_size()});
+  if (inserted)
+    stage.add_origins(name);
+  return it->second;
+}
+
+//===----------------------------------------------------------------------===//
+// Buffers
+//===----------------------------------------------------------------------===//
+
+FailureOr<uint32_t> StageBuilder::addWeight(plan::BufferOp op) {
+  std::string name = op.getName()->str();
+  MLIRContext *context = op.getContext();
+  Attribute layout = op.getLayout() ? Attribute(*op.getLayout()) : UnitAttr::get(context);
+  Attribute sharding = op.getSharding() ? Attribute(*op.getSharding()) : UnitAttr::get(context);
+  Attribute key = ArrayAttr::get(context, {op.getNameAttr(), layout, sharding});
+  auto [it, inserted] = weightIndex.insert({key, stage.weights_size()});
+  if (!inserted)
+    return it->second;
+  RankedTensorType type = getTensor(op.getBuffer());
+  schema::Weight *weight = stage.add_weights();
+  weight->set_name(name);
+  weight->set_type(toSchemaType(type.getElementType()));
+  fillShape(type, *weight->mutable_shape());
+  if (op.getSharding())
+    fillSharding(*op.getSharding(), *weight->mutable_sharding());
+  int64_t pad = op.getLayout() ? op.getLayout()->getPad() : 0;
+  weight->set_row_pad(pad);
+  int64_t row = type.getRank() ? type.getShape().back() : 1;
+  int64_t rows = row ? type.getNumElements() / row : 0;
+  weight->set_bytes(static_cast<uint64_t>(rows) * (row + pad) * loom::getByteSize(RankedTensorType::get({1}, type.getElementType())));
+
+  Operation *symbol = SymbolTable::lookupSymbolIn(module, name);
+  if (isa_and_nonnull<loom::WeightOp>(symbol)) {
+    sources.insert(name);
+  } else if (auto derived = dyn_cast_or_null<loom::DerivedOp>(symbol)) {
+    if (derivedNames.insert(name).second && failed(addDerived(derived)))
+      return failure();
+  } else {
+    op.emitOpError("reads '") << name << "', which is no weight";
+    return failure();
+  }
+  return it->second;
+}
+
+LogicalResult StageBuilder::addBuffer(plan::BufferOp op, Scope &scope) {
+  RankedTensorType type = getTensor(op.getBuffer());
+  scope.indices[op.getBuffer()] = scope.buffers->size();
+  schema::Buffer *buffer = scope.buffers->Add();
+  buffer->set_space(toSchemaSpace(op.getSpace()));
+  buffer->set_type(toSchemaType(type.getElementType()));
+  if (buffer->type() == schema::DATA_TYPE_UNSPECIFIED)
+    return op.emitOpError("has element type ") << type.getElementType() << ", which plans do not have";
+  fillShape(type, *buffer->mutable_shape());
+  buffer->set_slots(op.getSlots());
+  buffer->set_bytes(op.getBytes() ? *op.getBytes() : loom::getByteSize(type));
+  if (op.getOffset())
+    buffer->set_offset(*op.getOffset());
+  schema::Specialisation &specialisation = *scope.specialisation;
+  switch (op.getSpace()) {
+  case plan::Space::Weight: {
+    FailureOr<uint32_t> index = addWeight(op);
+    if (failed(index))
+      return failure();
+    buffer->set_index(*index);
+    buffer->set_bytes(stage.weights(*index).bytes());
+    return success();
+  }
+  case plan::Space::Input:
+  case plan::Space::Output: {
+    bool input = op.getSpace() == plan::Space::Input;
+    buffer->set_index(input ? specialisation.inputs_size() : specialisation.outputs_size());
+    schema::Binding *binding = input ? specialisation.add_inputs() : specialisation.add_outputs();
+    binding->set_name(op.getName()->str());
+    binding->set_type(buffer->type());
+    SmallVector<int64_t> shape(type.getShape());
+    if (!shape.empty())
+      shape[0] *= op.getSlots();
+    for (int64_t size : shape)
+      binding->add_shape(size);
+    if (op.getSharding())
+      fillSharding(*op.getSharding(), *binding->mutable_sharding());
+    return success();
+  }
+  case plan::Space::Constant:
+    buffer->set_value(getRawBytes(*op.getValue()));
+    return success();
+  default:
+    return success();
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// The prologue
+//===----------------------------------------------------------------------===//
+
+uint32_t StageBuilder::addDerivedBuffer(Value value, Scope &scope, schema::Derived &derived) {
+  auto type = cast<RankedTensorType>(value.getType());
+  schema::Buffer *buffer = scope.buffers->Add();
+  buffer->set_type(toSchemaType(type.getElementType()));
+  fillShape(type, *buffer->mutable_shape());
+  buffer->set_bytes(loom::getByteSize(type));
+  uint32_t index = scope.buffers->size() - 1;
+  scope.indices[value] = index;
+  return index;
+}
+
+LogicalResult StageBuilder::addDerivedStep(Operation &op, Scope &scope, schema::Derived &derived) {
+  if (auto weight = dyn_cast<loom::GetWeightOp>(op)) {
+    if (!isa_and_nonnull<loom::WeightOp>(SymbolTable::lookupSymbolIn(module, weight.getNameAttr())))
+      return op.emitOpError("reads ") << weight.getNameAttr() << "; a derived tensor is made of weights alone";
+    schema::Buffer &buffer = *scope.buffers->Mutable(addDerivedBuffer(weight.getOutput(), scope, derived));
+    buffer.set_space(schema::INPUT);
+    buffer.set_index(derived.sources_size());
+    derived.add_sources(weight.getName().str());
+    sources.insert(weight.getName().str());
+    return success();
+  }
+  if (auto constant = dyn_cast<loom::ConstantOp>(op)) {
+    schema::Buffer &buffer = *scope.buffers->Mutable(addDerivedBuffer(constant.getOutput(), scope, derived));
+    buffer.set_space(schema::CONSTANT);
+    buffer.set_value(getRawBytes(constant.getValue()));
+    return success();
+  }
+  if (auto reshape = dyn_cast<loom::ReshapeOp>(op)) {
+    scope.indices[reshape.getOutput()] = scope.indices.lookup(reshape.getInput());
+    return success();
+  }
+  auto call = dyn_cast<plan::CallOp>(op);
+  if (!call)
+    return op.emitOpError("cannot be in a prologue");
+  FailureOr<uint32_t> kernel = getKernel(&op, call.getKernel());
+  if (failed(kernel))
+    return failure();
+  schema::Step *step = derived.mutable_block()->add_steps();
+  step->set_origin(getOrigin(op.getLoc()));
+  schema::Launch *launch = step->mutable_launch();
+  launch->set_kernel(*kernel);
+  for (Value input : call.getInputs())
+    launch->add_inputs(scope.indices.lookup(input));
+  for (Value output : call.getOutputs()) {
+    uint32_t index = addDerivedBuffer(output, scope, derived);
+    schema::Buffer &buffer = *scope.buffers->Mutable(index);
+    buffer.set_space(schema::ARENA);
+    buffer.set_offset(derived.arena_bytes());
+    derived.set_arena_bytes(llvm::alignTo(derived.arena_bytes() + buffer.bytes(), kAlignment));
+    launch->add_outputs(index);
+  }
+  return success();
+}
+
+LogicalResult StageBuilder::addDerived(loom::DerivedOp op) {
+  schema::Derived &derived = *stage.add_derived();
+  derived.set_name(op.getSymName().str());
+  derived.set_type(toSchemaType(op.getTensorType().getElementType()));
+  fillShape(op.getTensorType(), *derived.mutable_shape());
+  Scope scope;
+  scope.buffers = derived.mutable_buffers();
+  for (Operation &inner : op.getBody().front().without_terminator())
+    if (failed(addDerivedStep(inner, scope, derived)))
+      return failure();
+  // The result goes where the loader reads it: OUTPUT 0.
+  Value result = op.getBody().front().getTerminator()->getOperand(0);
+  uint32_t source = scope.indices.lookup(result);
+  schema::Buffer &produced = *derived.mutable_buffers(source);
+  if (produced.space() == schema::ARENA) {
+    produced.set_space(schema::OUTPUT);
+    produced.set_offset(0);
+    produced.set_index(0);
+    return success();
+  }
+  schema::Buffer copy = produced;
+  copy.set_space(schema::OUTPUT);
+  copy.set_index(0);
+  copy.clear_value();
+  *derived.add_buffers() = copy;
+  schema::Step *step = derived.mutable_block()->add_steps();
+  step->set_origin(getOrigin(op.getLoc()));
+  step->mutable_copy()->set_input(source);
+  step->mutable_copy()->set_output(derived.buffers_size() - 1);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+LogicalResult StageBuilder::fillGroup(plan::GroupOp op, Scope &scope, schema::Group &group) {
+  auto kind = llvm::StringSwitch<int>(op.getKind())
+                  .Case("all_reduce", schema::Group::ALL_REDUCE)
+                  .Case("all_gather", schema::Group::ALL_GATHER)
+                  .Case("reduce_scatter", schema::Group::REDUCE_SCATTER)
+                  .Case("all_to_all", schema::Group::ALL_TO_ALL)
+                  .Case("broadcast", schema::Group::BROADCAST)
+                  .Case("permute", schema::Group::PERMUTE)
+                  .Case("send", schema::Group::SEND)
+                  .Case("recv", schema::Group::RECV)
+                  .Default(-1);
+  if (kind < 0)
+    return op.emitOpError("has kind '") << op.getKind() << "', which plans do not have";
+  group.set_kind(static_cast<schema::Group::Kind>(kind));
+  for (auto axis : op.getAxes().getAsRange<StringAttr>())
+    group.add_axes(axis.str());
+  if (op.getReduction())
+    group.set_reduction(llvm::StringSwitch<schema::Group::Reduction>(*op.getReduction())
+                            .Case("max", schema::Group::MAX)
+                            .Case("min", schema::Group::MIN)
+                            .Case("prod", schema::Group::PROD)
+                            .Default(schema::Group::SUM));
+  group.set_sequence(op.getSequence());
+  if (op.getStage())
+    group.set_peer_stage(*op.getStage());
+  if (op.getChannel())
+    group.set_channel(*op.getChannel());
+  if (op.getRoot())
+    group.set_root(*op.getRoot());
+  for (Value input : op.getInputs())
+    group.add_inputs(scope.indices.lookup(input));
+  for (Value output : op.getOutputs())
+    group.add_outputs(scope.indices.lookup(output));
+  return success();
+}
+
+static void fillMatmul(plan::MatmulAttr descriptor, Type element, schema::Matmul &matmul) {
+  for (int64_t size : descriptor.getSizes())
+    matmul.add_sizes(size);
+  for (int64_t stride : descriptor.getLhs())
+    matmul.add_lhs(stride);
+  for (int64_t stride : descriptor.getRhs())
+    matmul.add_rhs(stride);
+  for (int64_t stride : descriptor.getOut())
+    matmul.add_out(stride);
+  matmul.set_alpha(descriptor.getAlphaValue());
+  matmul.set_epilogue(descriptor.getEpilogue() == plan::Epilogue::Bias ? schema::Matmul::BIAS : schema::Matmul::NONE);
+  matmul.set_type(toSchemaType(element));
+  matmul.set_workspace_limit(32ull << 20);
+}
+
+LogicalResult StageBuilder::addStep(Operation &op, Scope &scope, schema::Block &block) {
+  if (isa<plan::AliasOp>(op)) {
+    auto alias = cast<plan::AliasOp>(op);
+    scope.indices[alias.getBuffer()] = scope.indices.lookup(alias.getSource());
+    return success();
+  }
+  schema::Step step;
+  step.set_origin(getOrigin(op.getLoc()));
+  if (auto stream = op.getAttrOfType<StringAttr>("stream"))
+    step.set_stream(getStream(stream.getValue(), scope));
+  auto fill = [&](auto &proto, auto inputs, auto outputs) {
+    for (Value input : inputs)
+      proto.add_inputs(scope.indices.lookup(input));
+    for (Value output : outputs)
+      proto.add_outputs(scope.indices.lookup(output));
+  };
+  if (auto launch = dyn_cast<plan::LaunchOp>(op)) {
+    FailureOr<uint32_t> kernel = getKernel(&op, launch.getKernel());
+    if (failed(kernel))
+      return failure();
+    step.mutable_launch()->set_kernel(*kernel);
+    fill(*step.mutable_launch(), launch.getInputs(), launch.getOutputs());
+  } else if (auto library = dyn_cast<plan::LibraryOp>(op)) {
+    fillMatmul(library.getDescriptor(), getTensor(library.getOutputs()[0]).getElementType(),
+               *step.mutable_library()->mutable_matmul());
+    fill(*step.mutable_library(), library.getInputs(), library.getOutputs());
+  } else if (auto copy = dyn_cast<plan::CopyOp>(op)) {
+    step.mutable_copy()->set_input(scope.indices.lookup(copy.getInputs()[0]));
+    step.mutable_copy()->set_output(scope.indices.lookup(copy.getOutputs()[0]));
+  } else if (auto group = dyn_cast<plan::GroupOp>(op)) {
+    if (failed(fillGroup(group, scope, *step.mutable_group())))
+      return failure();
+  } else if (auto record = dyn_cast<plan::RecordOp>(op)) {
+    step.mutable_record()->set_id(record.getEvent());
+    scope.numEvents = std::max<uint32_t>(scope.numEvents, record.getEvent() + 1);
+  } else if (auto wait = dyn_cast<plan::WaitOp>(op)) {
+    step.mutable_wait()->set_id(wait.getEvent());
+    step.mutable_wait()->set_lag(wait.getLag());
+    scope.numEvents = std::max<uint32_t>(scope.numEvents, wait.getEvent() + 1);
+  } else {
+    return op.emitOpError("is no step of a plan");
+  }
+  *block.add_steps() = std::move(step);
+  return success();
+}
+
+LogicalResult StageBuilder::addControl(Block &block, Scope &scope,
+                                       google::protobuf::RepeatedPtrField<schema::Control> &body) {
+  for (Operation &op : block) {
+    if (auto buffer = dyn_cast<plan::BufferOp>(op)) {
+      if (failed(addBuffer(buffer, scope)))
+        return failure();
+    } else if (auto alias = dyn_cast<plan::AliasOp>(op)) {
+      scope.indices[alias.getBuffer()] = scope.indices.lookup(alias.getSource());
+    } else if (auto parameter = dyn_cast<plan::RankParamOp>(op)) {
+      scope.indices[parameter.getBuffer()] = scope.buffers->size();
+      schema::Buffer *buffer = scope.buffers->Add();
+      buffer->set_space(schema::RANK_PARAM);
+      buffer->set_type(schema::I64);
+      fillShape(getTensor(parameter.getBuffer()), *buffer->mutable_shape());
+      buffer->set_bytes(sizeof(int64_t));
+      for (auto axis : parameter.getAxes().getAsRange<StringAttr>())
+        buffer->add_axes(axis.str());
+    } else if (auto steps = dyn_cast<plan::BlockOp>(op)) {
+      schema::Block &proto = *body.Add()->mutable_block();
+      for (Operation &step : steps.getBody().front())
+        if (failed(addStep(step, scope, proto)))
+          return failure();
+    } else if (auto repeat = dyn_cast<plan::RepeatOp>(op)) {
+      schema::Repeat &proto = *body.Add()->mutable_repeat();
+      proto.set_count(repeat.getCount());
+      if (failed(addControl(repeat.getBody().front(), scope, *proto.mutable_body())))
+        return failure();
+    } else {
+      return op.emitOpError("cannot stand in a plan");
+    }
+  }
+  return success();
+}
+
+LogicalResult StageBuilder::add(plan::ProgramOp program) {
+  stage.set_stage(program.getStage());
+  schema::Entry *entry = nullptr;
+  for (schema::Entry &candidate : *stage.mutable_entries())
+    if (candidate.name() == program.getEntry())
+      entry = &candidate;
+  if (!entry) {
+    entry = stage.add_entries();
+    entry->set_name(program.getEntry().str());
+  }
+  schema::Specialisation &specialisation = *entry->add_specialisations();
+  for (NamedAttribute dim : program.getDims())
+    (*specialisation.mutable_dims())[dim.getName().str()] = cast<IntegerAttr>(dim.getValue()).getInt();
+  specialisation.set_arena_bytes(program.getArenaBytes());
+  specialisation.set_registered_bytes(program.getRegisteredBytes());
+  Scope scope;
+  scope.specialisation = &specialisation;
+  scope.buffers = specialisation.mutable_buffers();
+  getStream("compute", scope); // stream 0
+  if (failed(addControl(program.getBody().front(), scope, *specialisation.mutable_body())))
+    return failure();
+  specialisation.set_num_events(scope.numEvents);
+  return success();
+}

@@ -1,0 +1,65 @@
+//===- CostModel.h - predicted time and memory ------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_PLANNER_COSTMODEL_H
+#define GRIDLOOM_COMPILER_PLANNER_COSTMODEL_H
+
+#include "dialects/dist/Sharding.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+#include <string>
+#include <vector>
+
+namespace gridloom {
+
+/// One device and the links between devices. Rates are what programs reach, not data-sheet peaks.
+struct Machine {
+  std::string name = "cpu";
+  double flopsPerSecond = 35e9;  ///< f32 contractions
+  double bytesPerSecond = 8e9;   ///< memory
+  double linkSeconds = 80e-6;    ///< latency of one collective step (alpha)
+  double linkBytesPerSecond = 2e9; ///< per device (1 / beta)
+  double launchSeconds = 2e-6;   ///< per kernel
+  int64_t memoryBytes = 0;       ///< 0: no limit is known
+
+  /// The machine of that name, e.g. "cpu" or "H100-80GB"; none when it is unknown.
+  static std::optional<Machine> find(llvm::StringRef name);
+  static std::string listNames();
+};
+
+/// A collective or transfer of the program, for reports.
+struct CollectiveCost {
+  std::string kind, entry, origin, because;
+  std::vector<std::string> axes;
+  int64_t stage = 0, bytes = 0, group = 1; ///< bytes one device sends
+  double seconds = 0;
+};
+
+/// One operation that takes time, for reports.
+struct OperationCost {
+  std::string node, op;
+  double seconds = 0;
+};
+
+/// What one specialisation is predicted to cost per step, times in seconds per device.
+struct Estimate {
+  std::string entry;
+  double compute = 0, communication = 0, exposed = 0, step = 0;
+  double bubble = 0;         ///< share of the step the slowest stage waits
+  int64_t weightBytes = 0;   ///< most on any device
+  int64_t activationBytes = 0;
+  std::vector<CollectiveCost> collectives;
+  std::vector<OperationCost> operations; ///< most expensive first
+};
+
+/// Estimates every specialisation of a partitioned module: collectives by the alpha-beta model of
+/// ring algorithms (Thakur, Rabenseifner and Gropp 2005), operations by the larger of arithmetic and
+/// memory time, pipelines by (m + p - 1) steps of the slowest stage.
+std::vector<Estimate> estimate(mlir::ModuleOp module, const Machine &machine);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_PLANNER_COSTMODEL_H

@@ -1,0 +1,49 @@
+//===- Strategy.h - ways to use a mesh, and the choice among them -*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_PLANNER_STRATEGY_H
+#define GRIDLOOM_COMPILER_PLANNER_STRATEGY_H
+
+#include "compiler/planner/CostModel.h"
+#include "passes/shard/Shard.h"
+
+namespace gridloom {
+
+/// What the user said of devices and strategy.
+struct StrategyRequest {
+  std::string mesh;     ///< "data=2,model=2"; empty when devices are given or there is one device
+  std::string devices;  ///< "4", "8xH100-80GB"; empty when a mesh is given
+  std::string strategy = "auto";
+  std::vector<std::string> shard;
+  int64_t microbatches = 0; ///< 0: twice the number of stages
+  int64_t memoryLimit = 0;  ///< bytes per device; 0: the machine's
+};
+
+/// One way to use the devices.
+struct Candidate {
+  std::string name; ///< "data=2,model=2: dp over data, tp over model"
+  ShardOptions options;
+  // Filled by choose:
+  double step = 0; ///< seconds, all specialisations together
+  int64_t memoryBytes = 0;
+  std::string verdict; ///< "chosen", or why not
+};
+
+struct Choice {
+  ShardOptions options;
+  Machine machine;
+  std::string name;
+  std::vector<Candidate> candidates;
+};
+
+/// Chooses by running the shard, partition and communicate phases on a copy of the program for each
+/// candidate and estimating the result; one candidate is taken as it is. Axes called data (or batch),
+/// model (or tensor) and pipe (or stage) say what they are for; the others may serve any purpose.
+/// Errors are emitted on the module and name the candidate's remedy.
+mlir::FailureOr<Choice> chooseStrategy(mlir::ModuleOp module, const StrategyRequest &request);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_PLANNER_STRATEGY_H
