@@ -260,23 +260,43 @@ void CudaStream::waitForHandle() {
                  name);
     return;
   }
-  // NCCL has no time limit of its own: a blocking wait would outlast a peer's death.
+  // NCCL has no time limit of its own: a blocking wait would outlast a peer's death. After a
+  // failure its kernels are aborted and end soon; until then they use memory that the caller would
+  // free.
+  constexpr auto drainLimit = seconds(5);
+  std::exception_ptr failure;
   auto start = steady_clock::now();
+  auto drainEnd = steady_clock::time_point::max();
   for (;;) {
     cuda::Result result = driver.streamQuery(handle);
-    for (const auto &known : monitors)
-      if (auto monitor = known.lock())
-        monitor->poll();
-    if (result == cuda::SUCCESS)
+    if (!failure && (failure = pollMonitors()))
+      drainEnd = steady_clock::now() + drainLimit;
+    if (result == cuda::SUCCESS || steady_clock::now() > drainEnd)
       break;
-    if (result != cuda::ERROR_NOT_READY)
+    if (result != cuda::ERROR_NOT_READY) {
+      if (failure)
+        break;
       driver.fail(result, "cuStreamQuery", "waiting for stream", name);
+    }
     if (steady_clock::now() - start < milliseconds(2))
       std::this_thread::yield();
     else
       std::this_thread::sleep_for(microseconds(50));
   }
+  if (failure)
+    std::rethrow_exception(failure);
   driver.check(driver.streamSynchronize(handle), "cuStreamSynchronize", "waiting for stream", name);
+}
+
+std::exception_ptr CudaStream::pollMonitors() {
+  try {
+    for (const auto &known : monitors)
+      if (auto monitor = known.lock())
+        monitor->poll();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
 }
 
 void CudaStream::synchronize() {

@@ -134,6 +134,7 @@ private:
   };
   static void runHostWork(void *data);
   void waitForHandle();
+  std::exception_ptr pollMonitors();
   void dropFinishedHostWork();
   StagingRing &getStaging();
 

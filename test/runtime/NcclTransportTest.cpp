@@ -1,0 +1,639 @@
+//===- NcclTransportTest.cpp - GPUs connected by NCCL ---------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/comm/nccl/NcclLibrary.h"
+#include "test/fake/GpuHarness.h"
+
+#include <atomic>
+#include <numeric>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+using namespace gridloom::rt::test;
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+namespace {
+
+constexpr OpContext context{"all_reduce", 12, "/encoder/0/MatMul"};
+
+/// What a rank's test body works with.
+struct Rank {
+  int number;
+  CudaDevice &device;
+  Transport &transport;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Communicator> world;
+};
+
+std::vector<int> makeRanks(int size) {
+  std::vector<int> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+/// Runs `body` on `size` ranks that are connected.
+std::vector<std::string> runJob(int size, const std::function<void(Rank &)> &body,
+                                std::chrono::milliseconds deadline = 20s,
+                                std::shared_ptr<ProgressBoard> board = nullptr) {
+  ThreadExchange exchange;
+  return runRanks(size, [&](int number) {
+    CudaDevice device(number);
+    NcclOptions options = exchange.makeOptions(number, deadline);
+    options.progress = board;
+    auto transport = createNcclTransport(device, number, size, std::move(options));
+    Rank rank{number, device, *transport, device.createStream(StreamKind::Communication, "comm"),
+              transport->createCommunicator(makeRanks(size), "world")};
+    body(rank);
+  });
+}
+
+class NcclTransportTest : public FakeGpus {
+protected:
+  void SetUp() override {
+    FakeGpus::SetUp();
+    restart({});
+  }
+  void restart(const fake::NcclSettings &settings, fake::Schedule schedule = fake::Schedule::Eager,
+               uint64_t seed = 1) {
+    fake::Options options;
+    options.devices = 4;
+    options.schedule = schedule;
+    options.seed = seed;
+    fake::reset(options);
+    fake::resetNccl(settings);
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// Opening
+//===----------------------------------------------------------------------===//
+
+TEST_F(NcclTransportTest, MissingLibraryIsOneLine) {
+  CudaDevice device(0);
+  ThreadExchange exchange;
+  NcclOptions options = exchange.makeOptions(0);
+  options.library = "/nowhere/libnccl.so.2";
+  EXPECT_THAT(catchError(ErrorCode::Unavailable,
+                         [&] { createNcclTransport(device, 0, 1, std::move(options)); }),
+              StartsWith("/nowhere/libnccl.so.2 not found: NCCL, which connects GPUs, is not "
+                         "installed; install libnccl2"));
+}
+
+TEST_F(NcclTransportTest, OldLibraryIsRefusedWithBothVersions) {
+  fake::resetNccl({21703});
+  EXPECT_THAT(catchError(ErrorCode::Unavailable, [] { NcclLibrary library; }),
+              AllOf(HasSubstr("is NCCL 2.17.3, 2.18.0 or newer is needed")));
+}
+
+TEST_F(NcclTransportTest, RanksOfACommunicatorAreChecked) {
+  CudaDevice device(0);
+  ThreadExchange exchange;
+  auto transport = createNcclTransport(device, 0, 2, exchange.makeOptions(0));
+  for (std::vector<int> ranks : {std::vector{1, 0}, {0, 2}, {1}, {0, 0}, {}})
+    EXPECT_THAT(catchError(ErrorCode::InvalidArgument,
+                           [&] { transport->createCommunicator(ranks, "model"); }),
+                StartsWith("communicator model must name ranks of 0 to 1 in ascending order"));
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+/// How the fakes behave: the size of the job, the schedule, how many polls until a call is
+/// enqueued.
+struct Behaviour {
+  int size;
+  fake::Schedule schedule;
+  int polls;
+};
+
+class NcclOperationTest : public NcclTransportTest, public testing::WithParamInterface<Behaviour> {
+protected:
+  void SetUp() override {
+    NcclTransportTest::SetUp();
+    fake::NcclSettings settings;
+    settings.polls = GetParam().polls;
+    restart(settings, GetParam().schedule);
+  }
+  int getSize() const { return GetParam().size; }
+  void run(const std::function<void(Rank &)> &body) {
+    EXPECT_THAT(runJob(getSize(), body), Each(""));
+  }
+};
+
+template <typename T> std::vector<T> makeValues(int rank, size_t count) {
+  std::vector<T> values(count);
+  for (size_t i = 0; i < count; ++i)
+    values[i] = T((7 * rank + 3 * int(i)) % 11 - 2);
+  return values;
+}
+
+TEST_P(NcclOperationTest, AllReduce) {
+  struct Case {
+    Reduction reduction;
+    std::function<float(float, float)> combine;
+  };
+  const Case cases[] = {{Reduction::Sum, std::plus<float>()},
+                        {Reduction::Prod, std::multiplies<float>()},
+                        {Reduction::Max, [](float x, float y) { return std::max(x, y); }},
+                        {Reduction::Min, [](float x, float y) { return std::min(x, y); }}};
+  run([&](Rank &rank) {
+    for (const Case &one : cases) {
+      std::vector<float> expected = makeValues<float>(0, 33);
+      for (int peer = 1; peer < getSize(); ++peer) {
+        std::vector<float> more = makeValues<float>(peer, 33);
+        std::transform(expected.begin(), expected.end(), more.begin(), expected.begin(),
+                       one.combine);
+      }
+      auto in = upload(rank.device, *rank.stream, makeValues<float>(rank.number, 33));
+      auto out = rank.device.allocate(in->bytes);
+      rank.world->allReduce(*rank.stream, in->data, out->data, 33, DataType::F32, one.reduction,
+                            context);
+      EXPECT_EQ(download<float>(rank.device, *rank.stream, out->data, 33), expected);
+      rank.world->allReduce(*rank.stream, in->data, in->data, 33, DataType::F32, one.reduction,
+                            context);
+      EXPECT_EQ(download<float>(rank.device, *rank.stream, in->data, 33), expected);
+    }
+  });
+}
+
+TEST_P(NcclOperationTest, AllGatherAndReduceScatter) {
+  run([&](Rank &rank) {
+    auto size = size_t(getSize());
+    auto in = upload(rank.device, *rank.stream, makeValues<int64_t>(rank.number, 5));
+    auto all = rank.device.allocate(5 * size * sizeof(int64_t));
+    auto part = rank.device.allocate(in->bytes);
+    rank.world->allGather(*rank.stream, in->data, all->data, 5, DataType::I64, context);
+    rank.world->reduceScatter(*rank.stream, all->data, part->data, 5, DataType::I64, Reduction::Sum,
+                              context);
+    std::vector<int64_t> gathered;
+    for (int peer = 0; peer < getSize(); ++peer)
+      for (int64_t value : makeValues<int64_t>(peer, 5))
+        gathered.push_back(value);
+    EXPECT_EQ(download<int64_t>(rank.device, *rank.stream, all->data, gathered.size()), gathered);
+    std::vector<int64_t> reduced = makeValues<int64_t>(rank.number, 5);
+    for (int64_t &value : reduced)
+      value *= getSize();
+    EXPECT_EQ(download<int64_t>(rank.device, *rank.stream, part->data, 5), reduced);
+  });
+}
+
+void checkAllToAll(Rank &rank, int size) {
+  std::vector<int16_t> in, expected;
+  for (int peer = 0; peer < size; ++peer)
+    for (int i = 0; i < 3; ++i) {
+      in.push_back(int16_t(1000 * rank.number + 10 * peer + i));
+      expected.push_back(int16_t(1000 * peer + 10 * rank.number + i));
+    }
+  auto from = upload(rank.device, *rank.stream, in);
+  auto to = rank.device.allocate(from->bytes);
+  rank.world->allToAll(*rank.stream, from->data, to->data, 3, DataType::I16, context);
+  EXPECT_EQ(download<int16_t>(rank.device, *rank.stream, to->data, in.size()), expected);
+}
+
+TEST_P(NcclOperationTest, AllToAll) {
+  run([&](Rank &rank) { checkAllToAll(rank, getSize()); });
+  EXPECT_EQ(fake::getCalls("ncclAlltoAll").size(), size_t(getSize()));
+}
+
+TEST_P(NcclOperationTest, AllToAllOfAnOlderLibraryIsOneGroup) {
+  setenv("GRIDLOOM_NCCL", GRIDLOOM_FAKE_NCCL_OLD_PATH, 1);
+  run([&](Rank &rank) { checkAllToAll(rank, getSize()); });
+  EXPECT_THAT(fake::getCalls("ncclAlltoAll"), IsEmpty());
+  EXPECT_EQ(fake::getCalls("ncclSend").size(), size_t(getSize() * getSize()));
+  EXPECT_EQ(fake::getCalls("ncclGroupEnd").size(), size_t(getSize()));
+}
+
+TEST_P(NcclOperationTest, BroadcastFromEveryRoot) {
+  run([&](Rank &rank) {
+    for (int root = 0; root < getSize(); ++root) {
+      auto in = upload(rank.device, *rank.stream, makeValues<uint8_t>(rank.number, 9));
+      rank.world->broadcast(*rank.stream, in->data, in->data, 9, DataType::Bool, root, context);
+      EXPECT_EQ(download<uint8_t>(rank.device, *rank.stream, in->data, 9),
+                makeValues<uint8_t>(root, 9));
+    }
+  });
+}
+
+TEST_P(NcclOperationTest, PipelineOfSendsAndReceives) {
+  // Each rank receives from the one before, adds nothing, and sends on, on two streams.
+  run([&](Rank &rank) {
+    auto recvStream = rank.device.createStream(StreamKind::Communication, "recv");
+    auto recvs = rank.transport.createCommunicator(makeRanks(getSize()), "recv");
+    auto event = rank.device.createEvent();
+    auto buffer = upload(rank.device, *rank.stream, makeValues<float>(rank.number, 7));
+    for (int round = 0; round < 3; ++round) {
+      if (rank.number > 0)
+        recvs->recv(*recvStream, buffer->data, 7, DataType::F32, rank.number - 1,
+                    {"recv", uint32_t(round), "stage"});
+      recvStream->record(*event);
+      rank.stream->wait(*event);
+      if (rank.number + 1 < getSize())
+        recvs->send(*rank.stream, buffer->data, 7, DataType::F32, rank.number + 1,
+                    {"send", uint32_t(round), "stage"});
+      rank.stream->record(*event);
+      recvStream->wait(*event);
+    }
+    recvStream->synchronize();
+    EXPECT_EQ(download<float>(rank.device, *rank.stream, buffer->data, 7), makeValues<float>(0, 7));
+  });
+}
+
+class NcclSubgroupTest : public NcclOperationTest {};
+
+TEST_P(NcclSubgroupTest, RowsColumnsAndBarrier) {
+  run([&](Rank &rank) {
+    int low = rank.number / 2 * 2;
+    int parity = rank.number % 2;
+    std::vector<int> row = {low, low + 1}, column = {parity, parity + 2};
+    auto rows = rank.transport.createCommunicator(row, "model");
+    auto columns = rank.transport.createCommunicator(column, "data");
+    EXPECT_EQ(rows->getRank(), parity);
+    EXPECT_EQ(columns->getRank(), rank.number / 2);
+    auto value = upload<float>(rank.device, *rank.stream, {float(rank.number)});
+    rows->allReduce(*rank.stream, value->data, value->data, 1, DataType::F32, Reduction::Sum,
+                    context);
+    columns->allReduce(*rank.stream, value->data, value->data, 1, DataType::F32, Reduction::Sum,
+                       context);
+    EXPECT_THAT(download<float>(rank.device, *rank.stream, value->data, 1), ElementsAre(6));
+    rank.world->barrier(*rank.stream, {"barrier", 0, ""});
+    rank.stream->synchronize();
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Behaviours, NcclOperationTest,
+                         testing::Values(Behaviour{1, fake::Schedule::Eager, 0},
+                                         Behaviour{2, fake::Schedule::Eager, 0},
+                                         Behaviour{3, fake::Schedule::Random, 0},
+                                         Behaviour{4, fake::Schedule::NewestFirst, 0},
+                                         Behaviour{2, fake::Schedule::OldestFirst, 3},
+                                         Behaviour{4, fake::Schedule::Random, 2}));
+
+INSTANTIATE_TEST_SUITE_P(Behaviours, NcclSubgroupTest,
+                         testing::Values(Behaviour{4, fake::Schedule::Eager, 0},
+                                         Behaviour{4, fake::Schedule::Random, 2}));
+
+TEST_F(NcclTransportTest, TypesAreNamedAsNcclDoes) {
+  EXPECT_EQ(toNcclElements(DataType::F32, 3).type, 7);
+  EXPECT_EQ(toNcclElements(DataType::BF16, 3).type, 9);
+  EXPECT_EQ(toNcclElements(DataType::I16, 3).count, 6u);
+  EXPECT_EQ(toNcclReduction(DataType::Bool, Reduction::Sum).operation, 2);
+  EXPECT_EQ(toNcclReduction(DataType::F32, Reduction::Prod).operation, 1);
+  EXPECT_EQ(toNcclReduction(DataType::F32, Reduction::Min).operation, 3);
+  catchError(ErrorCode::InvalidArgument, [] { toNcclReduction(DataType::I16, Reduction::Sum); });
+}
+
+//===----------------------------------------------------------------------===//
+// Order between streams
+//===----------------------------------------------------------------------===//
+
+/// A producer on the compute stream, an all_reduce on the communication stream, a consumer on the
+/// compute stream again; the two waits between them can be left out.
+std::vector<std::string> runOverlapped(bool waitBefore, bool waitAfter) {
+  return runJob(2, [&](Rank &rank) {
+    auto compute = rank.device.createStream(StreamKind::Compute, "compute");
+    auto produced = rank.device.createEvent();
+    auto reduced = rank.device.createEvent();
+    auto in = rank.device.allocate(64);
+    auto out = rank.device.allocate(64);
+    std::vector<float> values(16, float(rank.number + 1));
+    rank.device.copyIn(*compute, in->data, values.data(), 64);
+    compute->record(*produced);
+    if (waitBefore)
+      rank.stream->wait(*produced);
+    rank.world->allReduce(*rank.stream, in->data, out->data, 16, DataType::F32, Reduction::Sum,
+                          context);
+    rank.stream->record(*reduced);
+    if (waitAfter)
+      compute->wait(*reduced);
+    std::vector<float> result(16);
+    rank.device.copyOut(*compute, result.data(), out->data, 64);
+    compute->synchronize();
+    rank.stream->synchronize();
+    if (waitBefore && waitAfter)
+      EXPECT_THAT(result, Each(3.0f));
+  });
+}
+
+TEST_F(NcclTransportTest, EventsOrderCommunication) {
+  for (auto schedule :
+       {fake::Schedule::Eager, fake::Schedule::OldestFirst, fake::Schedule::NewestFirst})
+    for (int polls : {0, 1, 4}) {
+      restart({22809, polls}, schedule);
+      EXPECT_THAT(runOverlapped(true, true), Each(""));
+      EXPECT_THAT(fake::takeFindings(), IsEmpty());
+    }
+  for (uint64_t seed = 1; seed < 20; ++seed) {
+    restart({}, fake::Schedule::Random, seed);
+    EXPECT_THAT(runOverlapped(true, true), Each(""));
+  }
+}
+
+TEST_F(NcclTransportTest, PlantedMissingWaitBeforeIsFound) {
+  for (auto schedule : {fake::Schedule::Eager, fake::Schedule::Random}) {
+    restart({}, schedule);
+    runOverlapped(false, true);
+    EXPECT_THAT(fake::takeFindings(),
+                Contains(AllOf(StartsWith("race: ncclAllReduce #0 of communicator 0 on stream"),
+                               HasSubstr("reads what cuMemcpyHtoDAsync_v2 on stream"))));
+  }
+}
+
+TEST_F(NcclTransportTest, PlantedMissingWaitAfterIsFound) {
+  for (auto schedule : {fake::Schedule::Eager, fake::Schedule::Random}) {
+    restart({}, schedule);
+    runOverlapped(true, false);
+    EXPECT_THAT(fake::takeFindings(),
+                Contains(AllOf(StartsWith("race: cuMemcpyDtoHAsync_v2 on stream"),
+                               HasSubstr("reads what ncclAllReduce #0 of communicator 0"))));
+  }
+}
+
+TEST_F(NcclTransportTest, PlantedPartialOverlapIsFound) {
+  runJob(2, [&](Rank &rank) {
+    auto memory = upload(rank.device, *rank.stream, std::vector<float>(17, 1.0f));
+    auto *values = static_cast<float *>(memory->data);
+    rank.world->allReduce(*rank.stream, values, values + 1, 16, DataType::F32, Reduction::Sum,
+                          context);
+    rank.stream->synchronize();
+  });
+  EXPECT_THAT(fake::takeFindings(), Contains(HasSubstr("overlap partially")));
+}
+
+//===----------------------------------------------------------------------===//
+// Failure
+//===----------------------------------------------------------------------===//
+
+TEST_F(NcclTransportTest, PlantedWrongCountIsFoundAndFailsTheRun) {
+  auto errors = runJob(2, [&](Rank &rank) {
+    auto memory = upload(rank.device, *rank.stream, std::vector<float>(16, 1.0f));
+    rank.world->allReduce(*rank.stream, memory->data, memory->data, rank.number ? 8 : 16,
+                          DataType::F32, Reduction::Sum, context);
+    rank.stream->synchronize();
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("all_reduce #12 (onnx node /encoder/0/MatMul) failed on "
+                                     "communicator world of ranks 0, 1: invalid usage")));
+  EXPECT_THAT(fake::takeFindings(), Contains(AllOf(HasSubstr("ncclAllReduce of 8 elements"),
+                                                   HasSubstr("ncclAllReduce of 16 elements"))));
+}
+
+TEST_F(NcclTransportTest, PlantedSwappedOrderIsFoundAndFailsTheRun) {
+  auto errors = runJob(2, [&](Rank &rank) {
+    auto memory = upload(rank.device, *rank.stream, std::vector<float>(32, 1.0f));
+    auto reduce = [&] {
+      rank.world->allReduce(*rank.stream, memory->data, memory->data, 16, DataType::F32,
+                            Reduction::Sum, context);
+    };
+    auto gather = [&] {
+      auto *values = static_cast<float *>(memory->data);
+      rank.world->allGather(*rank.stream, values + 16 * rank.number, values, 16, DataType::F32,
+                            {"all_gather", 13, "/encoder/1/MatMul"});
+    };
+    rank.number ? gather() : reduce();
+    rank.number ? reduce() : gather();
+    rank.stream->synchronize();
+  });
+  EXPECT_THAT(errors, Each(HasSubstr("invalid usage")));
+  EXPECT_THAT(fake::takeFindings(), Contains(HasSubstr("where rank")));
+}
+
+TEST_F(NcclTransportTest, PlantedSwappedCommunicatorsAreACycle) {
+  // Each communicator sees equal calls, but the GPU that runs one kernel after the other waits.
+  auto run = [&](bool swapped) {
+    restart({});
+    runJob(2, [&](Rank &rank) {
+      auto other = rank.transport.createCommunicator(makeRanks(2), "other");
+      auto stream = rank.device.createStream(StreamKind::Communication, "other");
+      auto first = upload(rank.device, *rank.stream, std::vector<float>(16, 1.0f));
+      auto second = upload(rank.device, *rank.stream, std::vector<float>(16, 1.0f));
+      auto onWorld = [&] {
+        rank.world->allReduce(*rank.stream, first->data, first->data, 16, DataType::F32,
+                              Reduction::Sum, context);
+      };
+      auto onOther = [&] {
+        other->allReduce(*stream, second->data, second->data, 16, DataType::F32, Reduction::Sum,
+                         context);
+      };
+      bool otherFirst = swapped && rank.number == 1;
+      otherFirst ? onOther() : onWorld();
+      otherFirst ? onWorld() : onOther();
+      rank.stream->synchronize();
+      stream->synchronize();
+    });
+    return fake::findNcclCycles();
+  };
+  EXPECT_THAT(run(false), IsEmpty());
+  EXPECT_THAT(run(true),
+              Contains(AllOf(HasSubstr("of communicator 0"), HasSubstr("of communicator 1"))));
+}
+
+TEST_F(NcclTransportTest, MissingRankEndsAtTheDeadlineAndIsNamed) {
+  auto board = std::make_shared<ThreadBoard>();
+  std::atomic<bool> over = false;
+  auto start = std::chrono::steady_clock::now();
+  auto errors = runJob(
+      3,
+      [&](Rank &rank) {
+        auto memory = upload(rank.device, *rank.stream, std::vector<float>(16, 1.0f));
+        rank.world->barrier(*rank.stream, {"barrier", 11, ""});
+        rank.stream->synchronize();
+        if (rank.number == 1) {
+          while (!over) // alive, but never calls
+            std::this_thread::sleep_for(1ms);
+          return;
+        }
+        try {
+          rank.world->allReduce(*rank.stream, memory->data, memory->data, 16, DataType::F32,
+                                Reduction::Sum, context);
+          rank.stream->synchronize();
+        } catch (...) {
+          over = true;
+          throw;
+        }
+      },
+      300ms, board);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  for (int rank : {0, 2})
+    EXPECT_THAT(
+        errors[size_t(rank)],
+        AllOf(HasSubstr("all_reduce #12 (onnx node /encoder/0/MatMul) made no progress for"),
+              HasSubstr("(deadline 300 ms) on communicator world of ranks 0, 1, 2"),
+              HasSubstr("; missing: rank 1")))
+        << rank;
+  EXPECT_THAT(fake::takeFindings(), IsEmpty());
+}
+
+TEST_F(NcclTransportTest, DeadlineDoesNotCountTimeBehindComputation) {
+  fake::registerKernel("slow", {0, [](const fake::Launch &) { return std::vector<fake::Access>(); },
+                                [](const fake::Launch &) { std::this_thread::sleep_for(400ms); }});
+  auto errors = runJob(
+      2,
+      [&](Rank &rank) {
+        auto memory = upload(rank.device, *rank.stream, std::vector<float>(16, 1.0f));
+        auto kernel = rank.device.loadKernel("k.cubin", fake::makeCubin(90, {"slow"}), "slow");
+        rank.device.launch(*rank.stream, *kernel, {}, {});
+        rank.world->allReduce(*rank.stream, memory->data, memory->data, 16, DataType::F32,
+                              Reduction::Sum, context);
+        rank.stream->synchronize();
+      },
+      300ms);
+  EXPECT_THAT(errors, Each(""));
+}
+
+TEST_F(NcclTransportTest, AsynchronousErrorEndsTheRun) {
+  std::atomic<int> ready = 0;
+  auto errors = runJob(2, [&](Rank &rank) {
+    auto memory = upload(rank.device, *rank.stream, std::vector<float>(16, 1.0f));
+    ++ready;
+    while (ready < 2)
+      std::this_thread::yield();
+    if (rank.number == 1) {
+      fake::setNcclError(0, 6);
+      fake::setNcclError(1, 6);
+      rank.stream->synchronize();
+      return;
+    }
+    rank.world->allReduce(*rank.stream, memory->data, memory->data, 16, DataType::F32,
+                          Reduction::Sum, context);
+    rank.stream->synchronize();
+  });
+  EXPECT_THAT(errors[0], HasSubstr("failed on communicator world of ranks 0, 1: remote process "
+                                   "exited or there was a network error"));
+}
+
+TEST_F(NcclTransportTest, AbortFailsPendingAndLaterCallsAndTellsPeers) {
+  ThreadExchange exchange;
+  std::vector<Transport *> transports(2);
+  std::atomic<int> ready = 0;
+  auto errors = runRanks(2, [&](int number) {
+    CudaDevice device(number);
+    NcclOptions options = exchange.makeOptions(number);
+    options.abortPeers = [&, number](const std::string &reason) {
+      transports[size_t(1 - number)]->abort("rank " + std::to_string(number) +
+                                            " gave up: " + reason);
+    };
+    auto transport = createNcclTransport(device, number, 2, std::move(options));
+    transports[size_t(number)] = transport.get();
+    auto stream = device.createStream(StreamKind::Communication, "comm");
+    std::vector<int> ranks = {0, 1};
+    auto world = transport->createCommunicator(ranks, "world");
+    auto memory = upload(device, *stream, std::vector<float>(16, 1.0f));
+    ++ready;
+    while (ready < 2)
+      std::this_thread::yield();
+    auto reduce = [&] {
+      world->allReduce(*stream, memory->data, memory->data, 16, DataType::F32, Reduction::Sum,
+                       context);
+      stream->synchronize();
+    };
+    std::string message;
+    if (number == 0) {
+      message = catchError(ErrorCode::PeerFailed, reduce); // pending when rank 1 aborts
+      EXPECT_THAT(message, HasSubstr("rank 1 gave up: out of ideas"));
+    } else {
+      std::this_thread::sleep_for(20ms);
+      transport->abort("out of ideas");
+    }
+    catchError(ErrorCode::PeerFailed, reduce);
+    catchError(ErrorCode::PeerFailed, [&] { transport->createCommunicator(ranks, "more"); });
+    --ready;
+    while (ready > 0)
+      std::this_thread::yield();
+  });
+  EXPECT_THAT(errors, Each(""));
+}
+
+TEST_F(NcclTransportTest, DeadPeerIsNoticedByTheCheck) {
+  ThreadExchange exchange;
+  std::atomic<bool> dead = false;
+  auto errors = runRanks(2, [&](int number) {
+    CudaDevice device(number);
+    NcclOptions options = exchange.makeOptions(number);
+    options.checkPeers = [&, number] {
+      if (number == 0 && dead)
+        throw Error(ErrorCode::PeerFailed, "rank 1 is gone");
+    };
+    auto transport = createNcclTransport(device, number, 2, std::move(options));
+    auto stream = device.createStream(StreamKind::Communication, "comm");
+    std::vector<int> ranks = {0, 1};
+    auto world = transport->createCommunicator(ranks, "world");
+    if (number == 1) {
+      dead = true;
+      transport->abort("killed");
+      return;
+    }
+    world->barrier(*stream, {"barrier", 0, ""});
+    stream->synchronize();
+  });
+  EXPECT_EQ(errors[0], "rank 1 is gone");
+}
+
+TEST_F(NcclTransportTest, FailedComputationClosesWithoutWaitingForPeers) {
+  auto start = std::chrono::steady_clock::now();
+  auto errors = runJob(
+      2,
+      [&](Rank &rank) {
+        if (rank.number == 0)
+          throw Error(ErrorCode::Internal, "planted");
+        rank.world->barrier(*rank.stream, {"barrier", 3, "node"});
+        rank.stream->synchronize();
+      },
+      400ms);
+  EXPECT_EQ(errors[0], "planted");
+  EXPECT_THAT(errors[1], HasSubstr("barrier #3 (onnx node node) made no progress"));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+}
+
+TEST_F(NcclTransportTest, ConnectingEndsAtTheDeadline) {
+  ThreadExchange exchange;
+  CudaDevice device(0);
+  auto transport = createNcclTransport(device, 0, 2, exchange.makeOptions(0, 100ms));
+  std::vector<int> ranks = {0, 1};
+  EXPECT_THAT(catchError(ErrorCode::DeadlineExceeded,
+                         [&] { transport->createCommunicator(ranks, "world"); }),
+              AllOf(StartsWith("connecting rank 0 did not finish within 100 ms on communicator "
+                               "world of ranks 0, 1"),
+                    HasSubstr("rank 0 waits for rank 1")));
+}
+
+TEST_F(NcclTransportTest, TwoRanksOnOneGpuAreRefused) {
+  ThreadExchange exchange;
+  auto errors = runRanks(2, [&](int number) {
+    CudaDevice device(0);
+    auto transport = createNcclTransport(device, number, 2, exchange.makeOptions(number, 300ms));
+    std::vector<int> ranks = {0, 1};
+    transport->createCommunicator(ranks, "world");
+  });
+  EXPECT_THAT(errors, Contains(HasSubstr("invalid usage")));
+}
+
+TEST_F(NcclTransportTest, PlantedUseAfterDestroyIsFound) {
+  // Straight at the library: our classes make it impossible.
+  NcclLibrary library;
+  CudaDevice device(0);
+  device.getContext()->use();
+  auto stream = device.createStream(StreamKind::Communication, "comm");
+  auto memory = device.allocate(64);
+  nccl::UniqueId id;
+  library.getUniqueId(&id);
+  nccl::Config config;
+  nccl::Comm comm = nullptr;
+  library.commInitRankConfig(&comm, 1, id, 0, &config);
+  library.commDestroy(comm);
+  EXPECT_NE(library.allReduce(memory->data, memory->data, 1, 7, 0, comm, stream->getNative()),
+            nccl::SUCCESS);
+  EXPECT_THAT(fake::takeFindings(),
+              ElementsAre("ncclAllReduce after the communicator was destroyed"));
+}
+
+} // namespace
