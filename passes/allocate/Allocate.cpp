@@ -1,0 +1,11 @@
+//===- Allocate.cpp - the allocate phase ----------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/allocate/Allocate.h"
+
+void gridloom::addAllocatePasses(mlir::OpPassManager &pm, const AllocateOptions &) {
+  pm.addPass(createAllocateBuffers());
+  pm.addPass(createVerifyAllocated());
+}

@@ -1,0 +1,22 @@
+//===- Allocate.h - the allocate phase --------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_ALLOCATE_ALLOCATE_H
+#define GRIDLOOM_PASSES_ALLOCATE_ALLOCATE_H
+
+#include "passes/allocate/Passes.h"
+
+#include "mlir/Pass/PassManager.h"
+
+namespace gridloom {
+
+struct AllocateOptions {};
+
+/// Places the buffers of all programs; `pm` is a module's.
+void addAllocatePasses(mlir::OpPassManager &pm, const AllocateOptions &options = {});
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_ALLOCATE_ALLOCATE_H

@@ -1,0 +1,133 @@
+//===- AllocateBuffers.cpp - places buffers in memory ---------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/allocate/Interference.h"
+#include "passes/allocate/Packing.h"
+#include "passes/allocate/Passes.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace gridloom {
+#define GEN_PASS_DEF_ALLOCATEBUFFERS
+#include "passes/allocate/Passes.h.inc"
+
+namespace {
+
+/// Bytes of one slot; a weight's with its padded rows.
+int64_t getSlotBytes(plan::BufferOp buffer) {
+  RankedTensorType type = buffer.getBuffer().getType().getTensor();
+  int64_t bytes = loom::getByteSize(type);
+  std::optional<loom::LayoutAttr> layout = buffer.getLayout();
+  if (!layout || layout->getPad() == 0 || type.getRank() == 0 || type.getShape().back() == 0)
+    return bytes;
+  return bytes / type.getShape().back() * (type.getShape().back() + layout->getPad());
+}
+
+/// Buffers that are the same bytes: a value, and those computed in its place.
+using Class = SmallVector<plan::BufferOp, 1>;
+
+class Allocator {
+public:
+  Allocator(plan::ProgramOp program, plan::Space space)
+      : program(program), space(space), timeline(program, kInterferenceIterations) {}
+
+  /// Sets the offsets of all buffers of the space; returns its size in bytes.
+  int64_t run();
+
+private:
+  bool conflict(plan::BufferOp a, plan::BufferOp b) const {
+    return a.getSlots() > 1 || b.getSlots() > 1 ||
+           !canShareMemory(timeline, a.getBuffer(), b.getBuffer(), /*inPlace=*/false);
+  }
+  void mergeInPlace();
+  bool canMerge(const Class &a, const Class &b) const;
+
+  plan::ProgramOp program;
+  plan::Space space;
+  ProgramTimeline timeline;
+  std::vector<Class> classes;
+};
+
+bool Allocator::canMerge(const Class &a, const Class &b) const {
+  return llvm::all_of(a, [&](plan::BufferOp x) {
+    return llvm::all_of(b, [&](plan::BufferOp y) {
+      return x.getSlots() == 1 && y.getSlots() == 1 && x.getBytes() == y.getBytes() &&
+             canShareMemory(timeline, x.getBuffer(), y.getBuffer(), /*inPlace=*/true);
+    });
+  });
+}
+
+/// Lets kernels write over inputs where that takes no copy and no other buffer's place.
+void Allocator::mergeInPlace() {
+  llvm::DenseMap<Value, unsigned> classOf;
+  for (auto [i, members] : llvm::enumerate(classes))
+    classOf[members.front().getBuffer()] = i;
+  program.walk([&](plan::LaunchOp launch) {
+    for (Value output : launch.getOutputs()) {
+      for (Value input : launch.getInputs()) {
+        auto to = classOf.find(getRootBuffer(output)), from = classOf.find(getRootBuffer(input));
+        if (to == classOf.end() || from == classOf.end() || to->second == from->second ||
+            !canWriteOver(launch, input, output) ||
+            !canMerge(classes[from->second], classes[to->second]))
+          continue;
+        unsigned source = to->second, target = from->second;
+        for (plan::BufferOp member : classes[source])
+          classOf[member.getBuffer()] = target;
+        llvm::append_range(classes[target], classes[source]);
+        classes[source].clear();
+      }
+    }
+  });
+  llvm::erase_if(classes, [](const Class &members) { return members.empty(); });
+}
+
+int64_t Allocator::run() {
+  for (auto buffer : program.getBody().front().getOps<plan::BufferOp>())
+    if (buffer.getSpace() == space)
+      classes.push_back({buffer});
+  mergeInPlace();
+  SmallVector<MemoryBlock> blocks;
+  for (Class &members : classes)
+    blocks.push_back(
+        {static_cast<int64_t>(*members.front().getBytes() * members.front().getSlots()), {}});
+  for (unsigned i = 0; i < classes.size(); ++i) {
+    for (unsigned j = i + 1; j < classes.size(); ++j) {
+      bool disjoint = llvm::any_of(classes[i], [&](plan::BufferOp a) {
+        return llvm::any_of(classes[j], [&](plan::BufferOp b) { return conflict(a, b); });
+      });
+      if (!disjoint)
+        continue;
+      blocks[i].conflicts.push_back(j);
+      blocks[j].conflicts.push_back(i);
+    }
+  }
+  Packing packing = packBlocks(blocks);
+  for (auto [members, offset] : llvm::zip_equal(classes, packing.offsets))
+    for (plan::BufferOp buffer : members)
+      buffer.setOffset(offset);
+  return packing.bytes;
+}
+
+struct AllocateBuffers : impl::AllocateBuffersBase<AllocateBuffers> {
+  void runOnOperation() override {
+    for (auto program : getOperation().getOps<plan::ProgramOp>()) {
+      for (auto buffer : program.getBody().front().getOps<plan::BufferOp>()) {
+        int64_t bytes = getSlotBytes(buffer);
+        bool placed =
+            buffer.getSpace() == plan::Space::Arena || buffer.getSpace() == plan::Space::Registered;
+        // Each slot starts aligned.
+        buffer.setBytes(placed ? llvm::alignTo(bytes, buffer.getSlots() > 1 ? kBufferAlignment : 1)
+                               : bytes);
+      }
+      program.setArenaBytes(Allocator(program, plan::Space::Arena).run());
+      program.setRegisteredBytes(Allocator(program, plan::Space::Registered).run());
+    }
+  }
+};
+
+} // namespace
+} // namespace gridloom

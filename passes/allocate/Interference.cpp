@@ -1,0 +1,88 @@
+//===- Interference.cpp - which buffers may share memory ------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/allocate/Interference.h"
+
+using namespace mlir;
+
+namespace gridloom {
+
+using Access = ProgramTimeline::Access;
+
+static RankedTensorType getTensor(Value buffer) {
+  return cast<plan::BufferType>(buffer.getType()).getTensor();
+}
+
+/// True when all of the kernel computes elements of one shape, and `argument` is read only as such.
+static bool isElementForElement(plan::KernelOp kernel, BlockArgument argument) {
+  auto type = cast<RankedTensorType>(argument.getType());
+  for (Operation &op : kernel.getBody().front().without_terminator()) {
+    if (isa<loom::ConstantOp, loom::IotaOp>(op))
+      continue;
+    bool elementwise =
+        isa<loom::KernelBodyInterface>(op) &&
+        cast<RankedTensorType>(op.getResult(0).getType()).getShape() == type.getShape();
+    bool readsOther = isa<loom::BroadcastOp>(op) && isa<BlockArgument>(op.getOperand(0)) &&
+                      op.getOperand(0) != Value(argument);
+    if (!elementwise && !readsOther)
+      return false;
+  }
+  return true;
+}
+
+bool canWriteOver(Operation *step, Value from, Value to) {
+  auto launch = dyn_cast<plan::LaunchOp>(step);
+  if (!launch || getRootBuffer(from) == getRootBuffer(to))
+    return false;
+  auto isFrom = [&](Value input) { return getRootBuffer(input) == getRootBuffer(from); };
+  auto isTo = [&](Value output) { return getRootBuffer(output) == getRootBuffer(to); };
+  if (launch.getOutputs().size() != 1 || !isTo(launch.getOutputs()[0]) ||
+      llvm::count_if(launch.getInputs(), isFrom) != 1)
+    return false;
+  auto kernel = SymbolTable::lookupNearestSymbolFrom<plan::KernelOp>(step, launch.getKernelAttr());
+  if (!kernel || kernel.getSkeleton() != plan::Skeleton::Elementwise)
+    return false;
+  unsigned index = llvm::find_if(launch.getInputs(), isFrom) - launch.getInputs().begin();
+  RankedTensorType input = getTensor(launch.getInputs()[index]),
+                   output = getTensor(launch.getOutputs()[0]);
+  return input.getShape() == output.getShape() &&
+         loom::getByteSize(input) == loom::getByteSize(output) &&
+         isElementForElement(kernel, kernel.getBody().getArgument(index));
+}
+
+bool isOverBefore(const ProgramTimeline &timeline, ArrayRef<Access> from, ArrayRef<Access> to,
+                  Value fromBuffer, Value toBuffer, bool inPlace) {
+  return llvm::all_of(from, [&](const Access &first) {
+    return llvm::all_of(to, [&](const Access &second) {
+      if (first.run == second.run)
+        return inPlace && !first.writes && second.writes &&
+               canWriteOver(timeline.getRuns()[first.run].op, fromBuffer, toBuffer);
+      return timeline.isBefore(first.run, second.run);
+    });
+  });
+}
+
+bool canShareMemory(const ProgramTimeline &timeline, Value a, Value b, bool inPlace) {
+  auto ofA = timeline.getAccesses(a), ofB = timeline.getAccesses(b);
+  if (ofA.empty() || ofB.empty())
+    return true;
+  // One inside a repeat, one outside: lives through all iterations.
+  if (ofA.size() != ofB.size())
+    return false;
+  // In each iteration one comes wholly before the other, and before its own next iteration.
+  auto alternates = [&](ArrayRef<SmallVector<Access>> first, Value firstBuffer,
+                        ArrayRef<SmallVector<Access>> second, Value secondBuffer) {
+    for (size_t i = 0; i < first.size(); ++i) {
+      if (!isOverBefore(timeline, first[i], second[i], firstBuffer, secondBuffer, inPlace))
+        return false;
+      if (i + 1 < first.size() && !timeline.isBefore(second[i], first[i + 1]))
+        return false;
+    }
+    return true;
+  };
+  return alternates(ofA, a, ofB, b) || alternates(ofB, b, ofA, a);
+}
+
+} // namespace gridloom
