@@ -34,6 +34,7 @@ static DialectRegistry makeRegistry() {
 Compilation::Compilation(CompileOptions givenOptions)
     : options(std::move(givenOptions)), context(makeRegistry(), MLIRContext::Threading::DISABLED) {
   context.loadAllAvailableDialects();
+  context.printOpOnDiagnostic(false);
   context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
     handle(diagnostic);
     return success();

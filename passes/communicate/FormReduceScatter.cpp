@@ -19,12 +19,15 @@ struct FormReduceScatterPass : public gridloom::impl::FormReduceScatterBase<Form
   using FormReduceScatterBase::FormReduceScatterBase;
 
   void runOnOperation() override {
-    getOperation().walk([](AllReduceOp reduce) {
+    // Collected first: the rewrite erases what the walk would visit next.
+    SmallVector<AllReduceOp> reduces;
+    getOperation().walk([&](AllReduceOp reduce) { reduces.push_back(reduce); });
+    for (AllReduceOp reduce : reduces) {
       if (reduce.getInputs().size() != 1 || !reduce.getOutputs()[0].hasOneUse())
-        return;
+        continue;
       auto slice = dyn_cast<ShardSliceOp>(*reduce.getOutputs()[0].getUsers().begin());
       if (!slice || slice.getAxes() != reduce.getAxes())
-        return;
+        continue;
       OpBuilder builder(slice);
       auto scatter =
           ReduceScatterOp::create(builder, reduce.getLoc(), slice.getType(), reduce.getInputs()[0], reduce.getAxes(),
@@ -33,7 +36,7 @@ struct FormReduceScatterPass : public gridloom::impl::FormReduceScatterBase<Form
       slice.replaceAllUsesWith(scatter.getOutput());
       slice.erase();
       reduce.erase();
-    });
+    }
   }
 };
 } // namespace

@@ -7,10 +7,10 @@ loom.weight @w2 : tensor<64x16xf32> from <"", offset = 4096, bytes = 4096>
 loom.weight @b1 : tensor<64xf32> from <"", offset = 8192, bytes = 256>
 // CHECK-LABEL: func.func @mlp
 // CHECK-SAME: tensor<4x16xf32>
-// CHECK-NOT: dist.all_
+// CHECK-NOT: = dist.all_
 // CHECK: %[[Y:.*]] = loom.dot_general {{.*}} (tensor<4x32xf32>, tensor<32x16xf32>) -> tensor<4x16xf32>
 // CHECK-NEXT: dist.all_reduce %[[Y]] over ["model"] sum
-// CHECK-NOT: dist.{{all|reduce|shard}}
+// CHECK-NOT: = dist.{{all|reduce|shard}}
 // CHECK: return
 func.func @mlp(%x: tensor<8x16xf32> {loom.name = "x"}) -> (tensor<8x16xf32> {loom.name = "y"}) {
   %w1 = loom.get_weight @w1 : tensor<16x64xf32>
@@ -23,4 +23,65 @@ func.func @mlp(%x: tensor<8x16xf32> {loom.name = "x"}) -> (tensor<8x16xf32> {loo
   %4 = loom.dot_general %3, %w2 batch = [] x [] contract = [1] x [0] : (tensor<8x64xf32>, tensor<64x16xf32>) -> tensor<8x16xf32>
   %5 = loom.add %4, %x : tensor<8x16xf32>
   return %5 : tensor<8x16xf32>
+}
+
+// -----
+
+// With the sequence split between the contractions: one all_gather before the column, one
+// reduce_scatter after the row.
+dist.mesh @mesh <["data" = 1, "model" = 2]>
+loom.weight @w1 : tensor<64x256xf32> from <"", offset = 0, bytes = 65536>
+loom.weight @w2 : tensor<256x64xf32> from <"", offset = 0, bytes = 65536>
+// CHECK-LABEL: func.func @sequence
+// CHECK: %[[G:.*]] = dist.all_gather %{{.*}} over ["model"] dim = 1 {{.*}}: (tensor<2x8x64xf32>) -> tensor<2x16x64xf32>
+// CHECK: loom.dot_general %[[G]], {{.*}} -> tensor<2x16x128xf32>
+// CHECK: %[[P:.*]] = loom.dot_general {{.*}} -> tensor<2x16x64xf32>
+// CHECK-NEXT: dist.reduce_scatter %[[P]] over ["model"] dim = 1 sum {{.*}}-> tensor<2x8x64xf32>
+// CHECK-NOT: = dist.{{all|reduce|shard}}
+// CHECK: return
+func.func @sequence(%x: tensor<2x16x64xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data"}, {"model"}, {}]>})
+    -> (tensor<2x16x64xf32> {loom.name = "y", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data"}, {"model"}, {}]>}) {
+  %w1 = loom.get_weight @w1 {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]} : tensor<64x256xf32>
+  %w2 = loom.get_weight @w2 {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{"model"}, {}]>]} : tensor<256x64xf32>
+  %0 = loom.dot_general %x, %w1 batch = [] x [] contract = [2] x [0] : (tensor<2x16x64xf32>, tensor<64x256xf32>) -> tensor<2x16x256xf32>
+  %1 = loom.gelu erf %0 : tensor<2x16x256xf32>
+  %2 = loom.dot_general %1, %w2 batch = [] x [] contract = [2] x [0] : (tensor<2x16x256xf32>, tensor<256x64xf32>) -> tensor<2x16x64xf32>
+  %3 = loom.add %2, %x : tensor<2x16x64xf32>
+  return %3 : tensor<2x16x64xf32>
+}
+
+// -----
+
+// Two partial sums added are reduced once.
+dist.mesh @mesh <["data" = 1, "model" = 2]>
+// CHECK-LABEL: func.func @partial_sums
+// CHECK-COUNT-1: dist.all_reduce
+// CHECK-NOT: = dist.{{all|reduce|shard}}
+// CHECK: return
+func.func @partial_sums(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>},
+                        %a: tensor<8x4xf32> {loom.name = "a", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>},
+                        %b: tensor<8x4xf32> {loom.name = "b", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>})
+    -> (tensor<4x4xf32> {loom.name = "y"}) {
+  %0 = loom.dot_general %x, %a batch = [] x [] contract = [1] x [0] : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %1 = loom.dot_general %x, %b batch = [] x [] contract = [1] x [0] : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %2 = loom.add %0, %1 : tensor<4x4xf32>
+  %3 = loom.exp %2 : tensor<4x4xf32>
+  return %3 : tensor<4x4xf32>
+}
+
+// -----
+
+// A table split by rows: each device looks up what it has, the sum is the result.
+dist.mesh @mesh <["data" = 1, "model" = 2]>
+loom.weight @t : tensor<65536x16xf32> from <"", offset = 0, bytes = 4194304>
+// CHECK-LABEL: func.func @table
+// CHECK: dist.axis_index ["model"]
+// CHECK: loom.gather {{.*}}(tensor<32768x16xf32>, tensor<4x2xi64>)
+// CHECK: %[[S:.*]] = loom.select
+// CHECK: dist.all_reduce %[[S]] over ["model"] sum
+func.func @table(%i: tensor<4x2xi64> {loom.name = "i"}) -> (tensor<4x2x16xf32> {loom.name = "y"}) {
+  %t = loom.get_weight @t : tensor<65536x16xf32>
+  %0 = loom.gather %t, %i dim = 0 : (tensor<65536x16xf32>, tensor<4x2xi64>) -> tensor<4x2x16xf32>
+  %1 = loom.exp %0 : tensor<4x2x16xf32>
+  return %1 : tensor<4x2x16xf32>
 }

@@ -1,0 +1,53 @@
+// RUN: gridloom-opt %s --split-input-file --verify-diagnostics --dist-apply-strategy="dp=data tp=model microbatches=4" | FileCheck %s
+
+// Attention: Q is seeded by column; heads, K, V and the output projection follow.
+dist.mesh @mesh <["data" = 2, "model" = 2]>
+loom.weight @q : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
+loom.weight @k : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
+loom.weight @v : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
+loom.weight @o : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
+// CHECK-LABEL: func.func @attention
+// CHECK-SAME: {dist.origin = "data: strategy dp: batch; micro: micro-batches", dist.sharding = #dist.sharding<@mesh, [{"data", "micro", ?}, {?}, {?}]>
+// CHECK: loom.get_weight @q {{.*}}dist.origins = ["model: strategy tp: column of "], dist.shardings = [#dist.sharding<@mesh, [{?}, {"model", ?}]>]
+// CHECK: loom.get_weight @k {{.*}}[{?}, {"model", ?}]
+// CHECK: loom.get_weight @v {{.*}}[{?}, {"model", ?}]
+// CHECK: loom.get_weight @o {{.*}}[{"model", ?}, {?}]
+func.func @attention(%x: tensor<8x6x32xf32> {loom.name = "x"}) -> (tensor<8x6x32xf32> {loom.name = "y"}) {
+  %q = loom.get_weight @q : tensor<32x32xf32>
+  %k = loom.get_weight @k : tensor<32x32xf32>
+  %v = loom.get_weight @v : tensor<32x32xf32>
+  %o = loom.get_weight @o : tensor<32x32xf32>
+  %0 = loom.dot_general %x, %q batch = [] x [] contract = [2] x [0] : (tensor<8x6x32xf32>, tensor<32x32xf32>) -> tensor<8x6x32xf32>
+  %1 = loom.dot_general %x, %k batch = [] x [] contract = [2] x [0] : (tensor<8x6x32xf32>, tensor<32x32xf32>) -> tensor<8x6x32xf32>
+  %2 = loom.dot_general %x, %v batch = [] x [] contract = [2] x [0] : (tensor<8x6x32xf32>, tensor<32x32xf32>) -> tensor<8x6x32xf32>
+  %3 = loom.reshape %0 : (tensor<8x6x32xf32>) -> tensor<8x6x4x8xf32>
+  %4 = loom.reshape %1 : (tensor<8x6x32xf32>) -> tensor<8x6x4x8xf32>
+  %5 = loom.reshape %2 : (tensor<8x6x32xf32>) -> tensor<8x6x4x8xf32>
+  %6 = loom.dot_general %3, %4 batch = [0, 2] x [0, 2] contract = [3] x [3] : (tensor<8x6x4x8xf32>, tensor<8x6x4x8xf32>) -> tensor<8x4x6x6xf32>
+  %7 = loom.softmax %6 dim = 3 : tensor<8x4x6x6xf32>
+  %8 = loom.dot_general %7, %5 batch = [0, 1] x [0, 2] contract = [3] x [1] : (tensor<8x4x6x6xf32>, tensor<8x6x4x8xf32>) -> tensor<8x4x6x8xf32>
+  %9 = loom.transpose %8 [0, 2, 1, 3] : (tensor<8x4x6x8xf32>) -> tensor<8x6x4x8xf32>
+  %10 = loom.reshape %9 : (tensor<8x6x4x8xf32>) -> tensor<8x6x32xf32>
+  %11 = loom.dot_general %10, %o batch = [] x [] contract = [2] x [0] : (tensor<8x6x32xf32>, tensor<32x32xf32>) -> tensor<8x6x32xf32>
+  return %11 : tensor<8x6x32xf32>
+}
+
+// -----
+
+// Three rows do not divide by two: the input stays whole, and a remark says so.
+dist.mesh @mesh <["data" = 2, "model" = 1]>
+// expected-remark @below {{input "x" is not split over "data": its leading dimension of 3 does not divide by the axis' 2}}
+func.func @odd(%x: tensor<3x4xf32> {loom.name = "x"}) -> (tensor<3x4xf32> {loom.name = "y"}) {
+  %0 = loom.exp %x : tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+
+// -----
+
+// What is normalised over the batch cannot be cut into micro-batches.
+dist.mesh @mesh <["data" = 1, "model" = 1]>
+func.func @whole(%x: tensor<8x4xf32> {loom.name = "x"}) -> (tensor<8x4xf32> {loom.name = "y"}) {
+  // expected-remark @below {{the batch is not cut into micro-batches: '' needs all of it}}
+  %0 = loom.softmax %x dim = 0 : tensor<8x4xf32>
+  return %0 : tensor<8x4xf32>
+}
