@@ -153,8 +153,8 @@ def Dist_RecvOp : Dist_Op<"recv"> {
 def Dist_FutureType : TypeDef<DistDialect, "Future"> {
   let mnemonic = "future";
   let summary = "The results of communication under way";
-  let parameters = (ins ArrayRefParameter<"::mlir::Type">:$types);
-  let assemblyFormat = "`<` $types `>`";
+  let parameters = (ins OptionalArrayRefParameter<"::mlir::Type">:$types);
+  let assemblyFormat = "`<` ($types^)? `>`";
 }
 
 def Dist_StartOp : Dist_Op<"start", [SingleBlockImplicitTerminator<"YieldOp">]> {
