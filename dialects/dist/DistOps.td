@@ -154,7 +154,7 @@ def Dist_FutureType : TypeDef<DistDialect, "Future"> {
   let mnemonic = "future";
   let summary = "The results of communication under way";
   let parameters = (ins OptionalArrayRefParameter<"::mlir::Type">:$types);
-  let assemblyFormat = "`<` ($types^)? `>`";
+  let assemblyFormat = "`<` (`>`) : ($types^ `>`)?";
 }
 
 def Dist_StartOp : Dist_Op<"start", [SingleBlockImplicitTerminator<"YieldOp">]> {
