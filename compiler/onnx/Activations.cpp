@@ -1,0 +1,158 @@
+//===- Activations.cpp - activation functions ----------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/onnx/OpTable.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::onnx_import;
+
+static LogicalResult importRelu(Node &node) {
+  return node.setResult(node.binary<loom::MaximumOp>(node.operand(0), 0.0));
+}
+
+static LogicalResult importSigmoid(Node &node) {
+  return node.setResult(node.unary<loom::LogisticOp>(node.operand(0)));
+}
+
+static LogicalResult importTanh(Node &node) {
+  return node.setResult(node.unary<loom::TanhOp>(node.operand(0)));
+}
+
+static LogicalResult importGelu(Node &node) {
+  Value x = node.operand(0);
+  std::string form = node.stringAttribute("approximate", "none");
+  if (form != "none" && form != "tanh")
+    return node.error() << "approximate is '" << form << "', expected 'none' or 'tanh'";
+  if (!x)
+    return failure();
+  return node.setResult(node.emit<loom::GeluOp>(
+      x.getType(), x, form == "tanh" ? loom::GeluForm::Tanh : loom::GeluForm::Erf));
+}
+
+/// x where x > threshold, else `otherwise`.
+static Value choose(Node &node, Value x, Value positive, Value otherwise, double threshold = 0) {
+  return node.select(node.compare(loom::Direction::GT, x, threshold), positive, otherwise);
+}
+
+static LogicalResult importLeakyRelu(Node &node) {
+  Value x = node.operand(0);
+  Value small = node.binary<loom::MultiplyOp>(x, node.floatAttribute("alpha", 0.01f));
+  return node.setResult(choose(node, x, x, small));
+}
+
+static LogicalResult importPRelu(Node &node) {
+  Value x = node.operand(0);
+  return node.setResult(choose(node, x, x, node.binary<loom::MultiplyOp>(x, node.operand(1))));
+}
+
+/// scale * (x where x > 0, else alpha * (exp(x / divisor) - 1)).
+static LogicalResult importExponential(Node &node, double alpha, double scale, double divisor) {
+  Value x = node.operand(0);
+  // exp of large x is discarded, but must not become infinity on the way.
+  Value low = node.binary<loom::MinimumOp>(x, 0.0);
+  if (divisor != 1)
+    low = node.binary<loom::DivideOp>(low, divisor);
+  Value curve = node.binary<loom::SubtractOp>(node.unary<loom::ExpOp>(low), 1.0);
+  Value result = choose(node, x, x, node.binary<loom::MultiplyOp>(curve, alpha));
+  return node.setResult(scale == 1 ? result : node.binary<loom::MultiplyOp>(result, scale));
+}
+
+static LogicalResult importElu(Node &node) {
+  return importExponential(node, node.floatAttribute("alpha", 1), 1, 1);
+}
+
+static LogicalResult importCelu(Node &node) {
+  double alpha = node.floatAttribute("alpha", 1);
+  return importExponential(node, alpha, 1, alpha);
+}
+
+static LogicalResult importSelu(Node &node) {
+  return importExponential(node, node.floatAttribute("alpha", 1.67326319217681884765625f),
+                           node.floatAttribute("gamma", 1.05070102214813232421875f), 1);
+}
+
+/// log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)), which does not overflow.
+static Value softplus(Node &node, Value x) {
+  Value tail = node.unary<loom::ExpOp>(node.unary<loom::NegateOp>(node.unary<loom::AbsOp>(x)));
+  return node.binary<loom::AddOp>(node.binary<loom::MaximumOp>(x, 0.0),
+                                  node.unary<loom::LogOp>(node.binary<loom::AddOp>(tail, 1.0)));
+}
+
+static LogicalResult importSoftplus(Node &node) {
+  return node.setResult(softplus(node, node.operand(0)));
+}
+
+static LogicalResult importMish(Node &node) {
+  Value x = node.operand(0);
+  return node.setResult(
+      node.binary<loom::MultiplyOp>(x, node.unary<loom::TanhOp>(softplus(node, x))));
+}
+
+static LogicalResult importSoftsign(Node &node) {
+  Value x = node.operand(0);
+  return node.setResult(
+      node.binary<loom::DivideOp>(x, node.binary<loom::AddOp>(node.unary<loom::AbsOp>(x), 1.0)));
+}
+
+/// max(0, min(1, alpha * x + beta)).
+static Value hardSigmoid(Node &node, Value x, double alpha, double beta) {
+  Value line = node.binary<loom::AddOp>(node.binary<loom::MultiplyOp>(x, alpha), beta);
+  return node.binary<loom::MaximumOp>(node.binary<loom::MinimumOp>(line, 1.0), 0.0);
+}
+
+static LogicalResult importHardSigmoid(Node &node) {
+  return node.setResult(hardSigmoid(node, node.operand(0), node.floatAttribute("alpha", 0.2f),
+                                    node.floatAttribute("beta", 0.5)));
+}
+
+static LogicalResult importHardSwish(Node &node) {
+  Value x = node.operand(0);
+  return node.setResult(node.binary<loom::MultiplyOp>(x, hardSigmoid(node, x, 1.0 / 6, 0.5)));
+}
+
+static LogicalResult importSwish(Node &node) {
+  Value x = node.operand(0);
+  double alpha = node.floatAttribute("alpha", 1);
+  Value scaled = alpha == 1 ? x : node.binary<loom::MultiplyOp>(x, alpha);
+  return node.setResult(node.binary<loom::MultiplyOp>(x, node.unary<loom::LogisticOp>(scaled)));
+}
+
+static LogicalResult importThresholdedRelu(Node &node) {
+  Value x = node.operand(0);
+  return node.setResult(choose(node, x, x, node.splatLike(x, 0), node.floatAttribute("alpha", 1)));
+}
+
+/// x + bias below -lambd, x - bias above lambd, 0 between.
+static LogicalResult importShrink(Node &node) {
+  Value x = node.operand(0);
+  double lambda = node.floatAttribute("lambd", 0.5), bias = node.floatAttribute("bias", 0);
+  Value inner = node.select(node.compare(loom::Direction::LT, x, -lambda),
+                            node.binary<loom::AddOp>(x, bias), node.splatLike(x, 0));
+  return node.setResult(choose(node, x, node.binary<loom::SubtractOp>(x, bias), inner, lambda));
+}
+
+ArrayRef<OpRule> onnx_import::getActivationRules() {
+  static constexpr OpRule rules[] = {
+      {"Celu", 12, 28, importCelu},
+      {"Elu", 7, 28, importElu},
+      {"Gelu", 20, 28, importGelu},
+      {"HardSigmoid", 7, 28, importHardSigmoid},
+      {"HardSwish", 14, 28, importHardSwish},
+      {"LeakyRelu", 7, 28, importLeakyRelu},
+      {"Mish", 18, 28, importMish},
+      {"PRelu", 7, 28, importPRelu},
+      {"Relu", 7, 28, importRelu},
+      {"Selu", 7, 28, importSelu},
+      {"Shrink", 9, 28, importShrink},
+      {"Sigmoid", 7, 28, importSigmoid},
+      {"Softplus", 7, 28, importSoftplus},
+      {"Softsign", 7, 28, importSoftsign},
+      {"Swish", 24, 28, importSwish},
+      {"Tanh", 7, 28, importTanh},
+      {"ThresholdedRelu", 10, 28, importThresholdedRelu},
+  };
+  return rules;
+}

@@ -1,0 +1,139 @@
+//===- Constants.cpp - constants, shapes and pass-through operators ------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/onnx/OpTable.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::onnx_import;
+
+static LogicalResult importConstant(Node &node) {
+  if (node.hasAttribute("value"))
+    return node.setResult(node.constantTensor());
+  if (node.hasAttribute("value_int"))
+    return node.setResult(node.constant(loom::HostTensor::fromInts(
+        loom::ElementKind::I64, {}, {node.intAttribute("value_int", 0)})));
+  if (node.hasAttribute("value_float"))
+    return node.setResult(node.constant(loom::HostTensor::fromDoubles(
+        loom::ElementKind::F32, {}, {node.floatAttribute("value_float", 0)})));
+  if (std::optional<Dims> ints = node.intsAttribute("value_ints"))
+    return node.setResult(node.ints(*ints));
+  if (auto floats = node.floatsAttribute("value_floats"))
+    return node.setResult(node.constant(loom::HostTensor::fromDoubles(
+        loom::ElementKind::F32, {static_cast<int64_t>(floats->size())}, *floats)));
+  return node.error() << "has neither value, value_int, value_ints, value_float nor value_floats";
+}
+
+static LogicalResult importConstantOfShape(Node &node) {
+  std::optional<Dims> shape = node.intsOperand(0, "input");
+  FailureOr<std::optional<loom::HostTensor>> value = node.elementAttribute("value");
+  if (!shape || failed(value))
+    return failure();
+  loom::HostTensor element = value->value_or(loom::HostTensor(loom::ElementKind::F32, {}));
+  return node.setResult(node.broadcast(node.constant(element), *shape, {}));
+}
+
+/// start, start + delta, ... before limit.
+static LogicalResult importRange(Node &node) {
+  std::optional<loom::HostTensor> values[3];
+  for (unsigned i = 0; i < 3; ++i) {
+    if (!node.operand(i))
+      return failure();
+    values[i] = node.constantOperand(i);
+    if (!values[i] || values[i]->getNumElements() != 1)
+      return node.error() << "input '"
+                          << (i == 0   ? "start"
+                              : i == 1 ? "limit"
+                                       : "delta")
+                          << "' must be one number known at compile time";
+  }
+  loom::ElementKind kind = values[0]->getKind();
+  double start = values[0]->toDoubles()[0], limit = values[1]->toDoubles()[0],
+         delta = values[2]->toDoubles()[0];
+  if (delta == 0)
+    return node.error() << "delta is 0";
+  double length = std::max(std::ceil((limit - start) / delta), 0.0);
+  if (!(length < double(int64_t(1) << 40)))
+    return node.error() << "a range of " << length << " elements is too long";
+  auto type = RankedTensorType::get({static_cast<int64_t>(length)},
+                                    loom::getElementType(kind, node.getContext()));
+  if (loom::getByteSize(type) > 64 * 1024)
+    return node.setResult(
+        node.binary<loom::AddOp>(node.binary<loom::MultiplyOp>(node.iota(type, 0), delta), start));
+  std::vector<double> elements;
+  for (int64_t i = 0; i < type.getNumElements(); ++i)
+    elements.push_back(start + static_cast<double>(i) * delta);
+  return node.setResult(
+      node.constant(loom::HostTensor::fromDoubles(kind, type.getShape(), elements)));
+}
+
+static LogicalResult importShape(Node &node) {
+  Value input = node.operand(0);
+  if (!input)
+    return failure();
+  int64_t rank = getTensorType(input).getRank();
+  // Out-of-range bounds are clamped, unlike axes.
+  auto clamp = [&](int64_t index) {
+    return std::clamp<int64_t>(index < 0 ? index + rank : index, 0, rank);
+  };
+  int64_t start = clamp(node.intAttribute("start", 0)), end = clamp(node.intAttribute("end", rank));
+  return node.setResult(node.ints(getShape(input).slice(start, std::max<int64_t>(end - start, 0))));
+}
+
+static LogicalResult importSize(Node &node) {
+  Value input = node.operand(0);
+  if (!input)
+    return failure();
+  return node.setResult(node.constant(loom::HostTensor::fromInts(
+      loom::ElementKind::I64, {}, {getTensorType(input).getNumElements()})));
+}
+
+static LogicalResult importIdentity(Node &node) { return node.setResult(node.operand(0)); }
+
+static LogicalResult importDropout(Node &node) {
+  Value input = node.operand(0);
+  if (!input)
+    return failure();
+  FailureOr<std::optional<double>> training = node.numberOperand(2, "training_mode");
+  if (failed(training))
+    return failure();
+  if (training->value_or(0) != 0)
+    return node.error() << "training_mode is true; only inference can be compiled";
+  if (node.hasResult(1)) {
+    auto type = getTensorType(input).clone(IntegerType::get(node.getContext(), 1));
+    if (failed(node.setResult(1, node.splat(cast<RankedTensorType>(type), 1))))
+      return failure();
+  }
+  return node.setResult(input);
+}
+
+static LogicalResult importEyeLike(Node &node) {
+  Value input = node.operand(0);
+  if (!input)
+    return failure();
+  RankedTensorType type = getTensorType(input);
+  if (type.getRank() != 2)
+    return node.error() << "input has rank " << type.getRank() << ", expected 2";
+  Type element = type.getElementType();
+  if (node.hasAttribute("dtype") && !(element = node.elementType(node.intAttribute("dtype", 0))))
+    return failure();
+  auto indexType = RankedTensorType::get(type.getShape(), IntegerType::get(node.getContext(), 64));
+  Value diagonal = node.binary<loom::AddOp>(node.iota(indexType, 0),
+                                            static_cast<double>(node.intAttribute("k", 0)));
+  Value isOne = node.compare(loom::Direction::EQ, node.iota(indexType, 1), diagonal);
+  return node.setResult(node.convert(isOne, element));
+}
+
+ArrayRef<OpRule> onnx_import::getConstantRules() {
+  static constexpr OpRule rules[] = {
+      {"Constant", 7, 28, importConstant}, {"ConstantOfShape", 9, 28, importConstantOfShape},
+      {"Dropout", 7, 28, importDropout},   {"EyeLike", 9, 28, importEyeLike},
+      {"Identity", 7, 28, importIdentity}, {"Range", 11, 28, importRange},
+      {"Shape", 7, 28, importShape},       {"Size", 7, 28, importSize},
+  };
+  return rules;
+}

@@ -1,0 +1,164 @@
+//===- Elementwise.cpp - arithmetic, comparison and logic ----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/onnx/OpTable.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::onnx_import;
+
+template <typename OpT> static LogicalResult importUnary(Node &node) {
+  return node.setResult(node.unary<OpT>(node.operand(0)));
+}
+
+template <typename OpT> static LogicalResult importBinary(Node &node) {
+  Value x = node.operand(0), y = node.operand(1);
+  if (failed(node.checkSameElementType(x, y)))
+    return failure();
+  return node.setResult(node.binary<OpT>(x, y));
+}
+
+template <loom::Direction direction> static LogicalResult importCompare(Node &node) {
+  Value x = node.operand(0), y = node.operand(1);
+  if (failed(node.checkSameElementType(x, y)))
+    return failure();
+  return node.setResult(node.compare(direction, x, y));
+}
+
+/// Joins any number of operands.
+template <typename OpT> static FailureOr<Value> joinAll(Node &node) {
+  Value result = node.operand(0);
+  for (unsigned i = 1; i < node.getNumOperands(); ++i) {
+    Value next = node.operand(i);
+    if (failed(node.checkSameElementType(result, next)))
+      return failure();
+    result = node.binary<OpT>(result, next);
+  }
+  return result;
+}
+
+template <typename OpT> static LogicalResult importVariadic(Node &node) {
+  FailureOr<Value> result = joinAll<OpT>(node);
+  return failed(result) ? failure() : node.setResult(*result);
+}
+
+static LogicalResult importMean(Node &node) {
+  FailureOr<Value> sum = joinAll<loom::AddOp>(node);
+  if (failed(sum))
+    return failure();
+  return node.setResult(
+      node.binary<loom::DivideOp>(*sum, static_cast<double>(node.getNumOperands())));
+}
+
+static LogicalResult importReciprocal(Node &node) {
+  Value x = node.operand(0);
+  return node.setResult(node.binary<loom::DivideOp>(node.splatLike(x, 1), x));
+}
+
+/// The result has the base's type, whatever the exponent's.
+static LogicalResult importPow(Node &node) {
+  Value base = node.operand(0), exponent = node.operand(1);
+  if (!base || !exponent)
+    return failure();
+  Type baseType = getTensorType(base).getElementType();
+  Type exponentType = getTensorType(exponent).getElementType();
+  bool inExponentType = isa<FloatType>(exponentType) && !isa<FloatType>(baseType);
+  Type type = inExponentType ? exponentType : baseType;
+  Value power = node.binary<loom::PowerOp>(node.convert(base, type), node.convert(exponent, type));
+  return node.setResult(node.convert(power, baseType));
+}
+
+static LogicalResult importWhere(Node &node) {
+  Value onTrue = node.operand(1), onFalse = node.operand(2);
+  if (failed(node.checkSameElementType(onTrue, onFalse)))
+    return failure();
+  return node.setResult(node.select(node.operand(0), onTrue, onFalse));
+}
+
+static LogicalResult importCast(Node &node) {
+  Type type = node.elementType(node.intAttribute("to", 0));
+  return type ? node.setResult(node.convert(node.operand(0), type)) : failure();
+}
+
+static LogicalResult importCastLike(Node &node) {
+  Value like = node.operand(1);
+  return like ? node.setResult(node.convert(node.operand(0), getTensorType(like).getElementType()))
+              : failure();
+}
+
+static LogicalResult importIsNaN(Node &node) {
+  Value x = node.operand(0);
+  return node.setResult(node.compare(loom::Direction::NE, x, x));
+}
+
+static LogicalResult importIsInf(Node &node) {
+  Value x = node.operand(0);
+  bool positive = node.intAttribute("detect_positive", 1);
+  bool negative = node.intAttribute("detect_negative", 1);
+  double infinity = std::numeric_limits<double>::infinity();
+  if (positive && negative)
+    x = node.unary<loom::AbsOp>(x);
+  if (!positive && !negative)
+    return node.setResult(node.splatLike(node.compare(loom::Direction::NE, x, x), 0));
+  return node.setResult(node.compare(loom::Direction::EQ, x, positive ? infinity : -infinity));
+}
+
+/// Either bound may be absent. Up to version 10 they are attributes.
+static LogicalResult importClip(Node &node) {
+  Value x = node.operand(0);
+  if (!x)
+    return failure();
+  auto bound = [&](unsigned index, StringRef name) -> Value {
+    if (node.hasOperand(index))
+      return node.operand(index);
+    return node.hasAttribute(name) ? node.splatLike(x, node.floatAttribute(name, 0)) : Value();
+  };
+  if (Value low = bound(1, "min"))
+    x = node.binary<loom::MaximumOp>(x, low);
+  if (Value high = bound(2, "max"))
+    x = node.binary<loom::MinimumOp>(x, high);
+  return node.setResult(x);
+}
+
+ArrayRef<OpRule> onnx_import::getElementwiseRules() {
+  using loom::Direction;
+  static constexpr OpRule rules[] = {
+      {"Abs", 7, 28, importUnary<loom::AbsOp>},
+      {"Add", 7, 28, importBinary<loom::AddOp>},
+      {"And", 7, 28, importBinary<loom::AndOp>},
+      {"Cast", 7, 28, importCast},
+      {"CastLike", 15, 28, importCastLike},
+      {"Ceil", 7, 28, importUnary<loom::CeilOp>},
+      {"Clip", 7, 28, importClip},
+      {"Div", 7, 28, importBinary<loom::DivideOp>},
+      {"Equal", 7, 28, importCompare<Direction::EQ>},
+      {"Erf", 9, 28, importUnary<loom::ErfOp>},
+      {"Exp", 7, 28, importUnary<loom::ExpOp>},
+      {"Floor", 7, 28, importUnary<loom::FloorOp>},
+      {"Greater", 7, 28, importCompare<Direction::GT>},
+      {"GreaterOrEqual", 12, 28, importCompare<Direction::GE>},
+      {"IsInf", 10, 28, importIsInf},
+      {"IsNaN", 9, 28, importIsNaN},
+      {"Less", 7, 28, importCompare<Direction::LT>},
+      {"LessOrEqual", 12, 28, importCompare<Direction::LE>},
+      {"Log", 7, 28, importUnary<loom::LogOp>},
+      {"Max", 7, 28, importVariadic<loom::MaximumOp>},
+      {"Mean", 7, 28, importMean},
+      {"Min", 7, 28, importVariadic<loom::MinimumOp>},
+      {"Mul", 7, 28, importBinary<loom::MultiplyOp>},
+      {"Neg", 7, 28, importUnary<loom::NegateOp>},
+      {"Not", 7, 28, importUnary<loom::NotOp>},
+      {"Or", 7, 28, importBinary<loom::OrOp>},
+      {"Pow", 7, 28, importPow},
+      {"Reciprocal", 7, 28, importReciprocal},
+      {"Sign", 9, 28, importUnary<loom::SignOp>},
+      {"Sqrt", 7, 28, importUnary<loom::SqrtOp>},
+      {"Sub", 7, 28, importBinary<loom::SubtractOp>},
+      {"Sum", 7, 28, importVariadic<loom::AddOp>},
+      {"Where", 9, 28, importWhere},
+      {"Xor", 7, 28, importCompare<Direction::NE>},
+  };
+  return rules;
+}

@@ -1,0 +1,373 @@
+//===- GraphImporter.cpp - one specialisation of a model ------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/onnx/GraphImporter.h"
+
+#include "compiler/onnx/OpTable.h"
+#include "passes/simplify/Folding.h"
+
+#include "onnx-ml.pb.h"
+
+#include <queue>
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::onnx_import;
+
+static bool isStandardDomain(StringRef domain) { return domain.empty() || domain == "ai.onnx"; }
+
+int64_t onnx_import::getOpset(const Model &model) {
+  for (const onnx::OperatorSetIdProto &opset : model.proto->opset_import())
+    if (isStandardDomain(opset.domain()))
+      return opset.version();
+  return 0;
+}
+
+std::string onnx_import::getDimName(const onnx::ValueInfoProto &input, int index) {
+  const auto &dim = input.type().tensor_type().shape().dim(index);
+  if (dim.has_dim_value() && dim.dim_value() >= 0)
+    return "";
+  return dim.dim_param().empty() ? input.name() + "." + std::to_string(index) : dim.dim_param();
+}
+
+//===----------------------------------------------------------------------===//
+// TensorPool
+//===----------------------------------------------------------------------===//
+
+TensorPool::TensorPool(const Model &model, ModuleOp module) : model(model), module(module) {
+  for (const rt::OnnxTensor &tensor : model.tensors)
+    tensors[tensor.name] = &tensor;
+}
+
+/// Values are part of the program if they are small and either not floats or written into the graph
+/// as a constant; other floats are weights, which may be replaced without compiling again.
+static bool isConstant(const rt::OnnxTensor &tensor) {
+  if (tensor.getSize() <= rt::sizeOf(tensor.type))
+    return true;
+  if (tensor.getSize() > static_cast<uint64_t>(kMaxFoldedBytes))
+    return false;
+  return !tensor.isInitializer || !loom::isFloatKind(getElementKind(tensor.type));
+}
+
+Value TensorPool::materialize(StringRef name, OpBuilder &builder) {
+  const rt::OnnxTensor &tensor = *tensors.at(name);
+  return isConstant(tensor) ? materializeConstant(tensor, builder)
+                            : materializeWeight(tensor, builder);
+}
+
+Value TensorPool::materializeConstant(const rt::OnnxTensor &tensor, OpBuilder &builder) {
+  Location loc = NameLoc::get(builder.getStringAttr(tensor.name));
+  std::vector<char> data;
+  if (std::string error = readTensor(model, tensor, data); !error.empty()) {
+    emitError(loc) << error;
+    return {};
+  }
+  auto [place, isNew] = folded.try_emplace(tensor.name);
+  if (isNew)
+    place->second = getSha256(data.data(), data.size());
+  loom::HostTensor value(getElementKind(tensor.type), tensor.shape);
+  if (tensor.type == rt::DataType::Bool)
+    llvm::transform(data, value.getMutableValues<uint8_t>().begin(),
+                    [](char byte) { return byte != 0; });
+  else if (!data.empty())
+    std::memcpy(value.getMutableData(), data.data(), data.size());
+  return loom::ConstantOp::create(builder, loc, value.toAttribute(builder.getContext()));
+}
+
+Value TensorPool::materializeWeight(const rt::OnnxTensor &tensor, OpBuilder &builder) {
+  MLIRContext *context = builder.getContext();
+  Location loc = NameLoc::get(builder.getStringAttr(tensor.name));
+  Type element = loom::getElementType(getElementKind(tensor.type), context);
+  auto type = RankedTensorType::get(tensor.shape, element);
+  if (weights.insert(tensor.name).second) {
+    if (!tensor.inPlace) {
+      emitError(loc) << "'" << tensor.name << "' stores its " << tensor.getSize()
+                     << " bytes as varints, which cannot be read in place; save the model with "
+                        "raw data (onnx.numpy_helper.from_array)";
+      return {};
+    }
+    if (std::string error = checkTensor(model, tensor); !error.empty()) {
+      emitError(loc) << error;
+      return {};
+    }
+    OpBuilder::InsertionGuard guard(builder);
+    if (lastWeight)
+      builder.setInsertionPointAfter(lastWeight);
+    else
+      builder.setInsertionPointToStart(module.getBody());
+    auto source = loom::SourceAttr::get(context, tensor.file, tensor.offset, tensor.bytes);
+    lastWeight = loom::WeightOp::create(builder, loc, tensor.name, type, source);
+  }
+  return loom::GetWeightOp::create(builder, loc, type, tensor.name, Attribute(),
+                                   loom::LayoutAttr());
+}
+
+ArrayAttr TensorPool::getFolded() {
+  Builder builder(module.getContext());
+  SmallVector<Attribute> entries;
+  for (const auto &[name, digest] : folded)
+    entries.push_back(
+        builder.getDictionaryAttr({builder.getNamedAttr("name", builder.getStringAttr(name)),
+                                   builder.getNamedAttr("sha256", builder.getStringAttr(digest))}));
+  return builder.getArrayAttr(entries);
+}
+
+//===----------------------------------------------------------------------===//
+// Order and operators
+//===----------------------------------------------------------------------===//
+
+GraphImporter::GraphImporter(const Model &model, TensorPool &pool, const Bindings &bindings)
+    : model(model), graph(model.proto->graph()), pool(pool), bindings(bindings),
+      builder(pool.getContext()), opset(getOpset(model)) {}
+
+Location GraphImporter::getNodeLoc(int index) {
+  const onnx::NodeProto &node = graph.node(index);
+  std::string name =
+      node.name().empty() ? node.op_type() + "_" + std::to_string(index) : node.name();
+  return NameLoc::get(builder.getStringAttr(name));
+}
+
+LogicalResult GraphImporter::sortNodes() {
+  llvm::StringSet<> given;
+  for (const onnx::TensorProto &tensor : graph.initializer())
+    initializers.insert(tensor.name());
+  for (const onnx::ValueInfoProto &input : graph.input())
+    given.insert(input.name());
+  for (int i = 0; i < graph.node_size(); ++i)
+    for (const std::string &output : graph.node(i).output()) {
+      if (output.empty())
+        continue;
+      if (given.contains(output) || initializers.contains(output) ||
+          !producers.try_emplace(output, i).second)
+        return emitError(getNodeLoc(i)) << "'" << output << "' is defined more than once";
+    }
+
+  // What the outputs need, found from the outputs backwards.
+  SmallVector<int> pending;
+  SmallVector<bool> needed(graph.node_size(), false);
+  auto need = [&](StringRef name) {
+    used.insert(name);
+    auto producer = producers.find(name);
+    if (producer != producers.end() && !std::exchange(needed[producer->second], true))
+      pending.push_back(producer->second);
+  };
+  for (const onnx::ValueInfoProto &output : graph.output())
+    need(output.name());
+  while (!pending.empty())
+    for (const std::string &input : graph.node(pending.pop_back_val()).input())
+      need(input);
+
+  // The earliest node of the file whose operands are there comes next: the file's own order if it
+  // is sorted, as it should be.
+  std::vector<int> missing(graph.node_size(), 0);
+  std::vector<std::vector<int>> readers(graph.node_size());
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  int count = 0;
+  for (int i = 0; i < graph.node_size(); ++i) {
+    if (!needed[i])
+      continue;
+    ++count;
+    for (const std::string &input : graph.node(i).input())
+      if (auto producer = producers.find(input); producer != producers.end()) {
+        readers[producer->second].push_back(i);
+        ++missing[i];
+      }
+    if (missing[i] == 0)
+      ready.push(i);
+  }
+  while (!ready.empty()) {
+    int node = ready.top();
+    ready.pop();
+    order.push_back(node);
+    for (int reader : readers[node])
+      if (--missing[reader] == 0)
+        ready.push(reader);
+  }
+  if (static_cast<int>(order.size()) == count)
+    return success();
+  for (int i = 0; i < graph.node_size(); ++i)
+    if (needed[i] && missing[i] > 0)
+      return emitError(getNodeLoc(i))
+             << "node '" << loom::getNodeName(getNodeLoc(i)) << "' is on a cycle or reads one; "
+             << count - order.size() << " nodes cannot be ordered";
+  llvm_unreachable("an unordered node is missing an operand");
+}
+
+LogicalResult GraphImporter::checkOperators() {
+  llvm::MapVector<StringAttr, SmallVector<std::string>> unsupported;
+  for (int index : order) {
+    const onnx::NodeProto &node = graph.node(index);
+    std::string name = node.op_type();
+    if (!isStandardDomain(node.domain()))
+      name = node.domain() + "." + name;
+    else if (findRule(name, opset))
+      continue;
+    unsupported[builder.getStringAttr(name)].push_back(loom::getNodeName(getNodeLoc(index)));
+  }
+  if (unsupported.empty())
+    return success();
+  constexpr size_t kNamed = 3;
+  InFlightDiagnostic error = emitError(NameLoc::get(builder.getStringAttr(model.path.string())));
+  error << unsupported.size() << (unsupported.size() == 1 ? " operator is" : " operators are")
+        << " not supported at opset " << opset << ": ";
+  llvm::interleaveComma(unsupported, error, [&](auto &entry) {
+    ArrayRef<std::string> nodes = entry.second;
+    error << entry.first.getValue() << " (" << nodes.size()
+          << (nodes.size() == 1 ? " node: '" : " nodes: '")
+          << llvm::join(nodes.take_front(kNamed), "', '") << "'";
+    if (nodes.size() > kNamed)
+      error << " and " << nodes.size() - kNamed << " more";
+    error << ")";
+  });
+  return error;
+}
+
+//===----------------------------------------------------------------------===//
+// The function
+//===----------------------------------------------------------------------===//
+
+func::FuncOp GraphImporter::import(ModuleOp module, StringRef symbol) {
+  if (failed(sortNodes()) || failed(checkOperators()) || failed(importInputs(module, symbol)))
+    return {};
+  for (int index : order)
+    if (failed(importNode(index)))
+      return {};
+  if (failed(importOutputs()))
+    return {};
+  eraseDeadOps();
+  return function;
+}
+
+RankedTensorType GraphImporter::getInputType(const onnx::ValueInfoProto &input) {
+  Location loc = NameLoc::get(builder.getStringAttr(input.name()));
+  if (!input.type().has_tensor_type()) {
+    emitError(loc) << "input '" << input.name() << "' is not a tensor";
+    return {};
+  }
+  const auto &tensor = input.type().tensor_type();
+  Type element = getElementType(builder.getContext(), tensor.elem_type());
+  if (!element) {
+    emitError(loc) << "input '" << input.name() << "' has element type "
+                   << getTypeName(tensor.elem_type()) << ", which is not supported";
+    return {};
+  }
+  SmallVector<int64_t> shape;
+  for (int i = 0; i < tensor.shape().dim_size(); ++i) {
+    std::string name = getDimName(input, i);
+    shape.push_back(name.empty() ? tensor.shape().dim(i).dim_value() : bindings.find(name)->second);
+  }
+  if (!isReasonable(shape)) {
+    emitError(loc) << "input '" << input.name() << "' has the impossible shape " << toString(shape);
+    return {};
+  }
+  return RankedTensorType::get(shape, element);
+}
+
+DictionaryAttr GraphImporter::describe(const onnx::ValueInfoProto &value, ArrayRef<int64_t> shape) {
+  const auto &declared = value.type().tensor_type().shape();
+  SmallVector<StringRef> names(shape.size());
+  for (int i = 0; i < static_cast<int>(shape.size()) && i < declared.dim_size(); ++i) {
+    auto binding = bindings.find(getDimName(value, i));
+    if (binding != bindings.end() && binding->second == shape[i])
+      names[i] = binding->first;
+  }
+  return builder.getDictionaryAttr(
+      {builder.getNamedAttr(loom::kName, builder.getStringAttr(value.name())),
+       builder.getNamedAttr(loom::kDimNames, builder.getStrArrayAttr(names))});
+}
+
+LogicalResult GraphImporter::importInputs(ModuleOp module, StringRef symbol) {
+  SmallVector<Type> types;
+  SmallVector<const onnx::ValueInfoProto *> inputs;
+  SmallVector<DictionaryAttr> attributes;
+  SmallVector<Location> locs;
+  for (const onnx::ValueInfoProto &input : graph.input()) {
+    // Up to IR version 3, and where a default is meant, initializers are inputs too.
+    if (initializers.contains(input.name()))
+      continue;
+    RankedTensorType type = getInputType(input);
+    if (!type)
+      return failure();
+    types.push_back(type);
+    inputs.push_back(&input);
+    attributes.push_back(describe(input, type.getShape()));
+    locs.push_back(NameLoc::get(builder.getStringAttr(input.name())));
+  }
+  builder.setInsertionPointToEnd(module.getBody());
+  Location loc = NameLoc::get(builder.getStringAttr(graph.name().empty() ? "main" : graph.name()));
+  function = func::FuncOp::create(builder, loc, symbol, builder.getFunctionType(types, {}));
+  function.setAllArgAttrs(attributes);
+  Block *block = builder.createBlock(&function.getBody(), {}, types, locs);
+  for (auto [input, argument] : llvm::zip_equal(inputs, block->getArguments()))
+    if (!values.try_emplace(input->name(), argument).second)
+      return emitError(argument.getLoc()) << "two inputs are called '" << input->name() << "'";
+  return success();
+}
+
+LogicalResult GraphImporter::importNode(int index) {
+  const onnx::NodeProto &proto = graph.node(index);
+  Node node(*this, proto, builder, getNodeLoc(index), opset);
+  if (failed(node.readOperands()) || failed(findRule(proto.op_type(), opset)->import(node)) ||
+      node.hadBadAttribute())
+    return failure();
+  for (auto [i, output] : llvm::enumerate(proto.output()))
+    if (isUsed(output) && !output.empty() && !values.contains(output))
+      return node.error() << "output " << i << " ('" << output << "') is not supported";
+  return success();
+}
+
+Value GraphImporter::getTensor(StringRef name, const Emitter &reader) {
+  if (pool.contains(name))
+    return pool.materialize(name, builder);
+  for (const onnx::TensorProto &tensor : graph.initializer())
+    if (tensor.name() == name) {
+      reader.error() << "initializer '" << name << "' has element type "
+                     << getTypeName(tensor.data_type()) << ", which is not supported";
+      return {};
+    }
+  reader.error() << "the type of the constant '" << name << "' is not supported";
+  return {};
+}
+
+Value GraphImporter::getValue(StringRef name, const Emitter &reader) {
+  if (Value value = values.lookup(name))
+    return value;
+  if (initializers.contains(name))
+    return values[name] = getTensor(name, reader);
+  reader.error() << "reads '" << name << "', which no input, initializer or node provides";
+  return {};
+}
+
+LogicalResult GraphImporter::importOutputs() {
+  SmallVector<Value> results;
+  SmallVector<DictionaryAttr> attributes;
+  for (const onnx::ValueInfoProto &output : graph.output()) {
+    Location loc = NameLoc::get(builder.getStringAttr(output.name()));
+    Value value = getValue(output.name(), Emitter(builder, loc, "output '" + output.name() + "'"));
+    if (!value)
+      return failure();
+    const auto &declared = output.type().tensor_type();
+    Type element = getElementType(builder.getContext(), declared.elem_type());
+    if (declared.elem_type() != 0 && element != getTensorType(value).getElementType())
+      return emitError(loc) << "output '" << output.name() << "' is declared as "
+                            << getTypeName(declared.elem_type()) << ", but computed as "
+                            << value.getType();
+    results.push_back(value);
+    attributes.push_back(describe(output, getShape(value)));
+  }
+  if (results.empty())
+    return emitError(function.getLoc()) << "the model has no outputs";
+  func::ReturnOp::create(builder, function.getLoc(), results);
+  function.setFunctionType(
+      builder.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));
+  function.setAllResultAttrs(attributes);
+  return success();
+}
+
+void GraphImporter::eraseDeadOps() {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}

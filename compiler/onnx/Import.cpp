@@ -1,0 +1,196 @@
+//===- Import.cpp - ONNX models as loom programs --------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/onnx/Import.h"
+
+#include "compiler/onnx/GraphImporter.h"
+#include "compiler/onnx/OpTable.h"
+
+#include "onnx-ml.pb.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::onnx_import;
+
+/// IR versions the schema describes.
+static constexpr int64_t kFirstIr = 3, kLastIr = 13;
+
+std::string ImportOptions::addDim(StringRef text) {
+  auto [name, sizes] = text.rsplit('=');
+  std::string malformed =
+      ("--dim " + text + " is not NAME=SIZE[,SIZE]..., e.g. --dim batch=1,8").str();
+  if (name.empty() || sizes.empty())
+    return malformed;
+  for (const auto &dim : dims)
+    if (dim.first == name)
+      return ("--dim gives '" + name + "' twice; list its sizes as " + name + "=SIZE,SIZE").str();
+  std::vector<int64_t> values;
+  for (StringRef size : llvm::split(sizes, ',')) {
+    int64_t value = 0;
+    if (size.getAsInteger(10, value))
+      return malformed;
+    if (value < 1)
+      return ("--dim " + text + ": " + size + " is not a size").str();
+    if (llvm::is_contained(values, value))
+      return ("--dim " + text + " lists " + size + " twice").str();
+    values.push_back(value);
+  }
+  dims.emplace_back(name.str(), std::move(values));
+  return "";
+}
+
+namespace {
+
+class Importer {
+public:
+  Importer(MLIRContext &context, const Model &model, const ImportOptions &options)
+      : builder(&context), model(model), options(options),
+        loc(NameLoc::get(builder.getStringAttr(model.path.string()))) {}
+
+  OwningOpRef<ModuleOp> run() {
+    if (failed(checkVersions()) || failed(checkDims()))
+      return {};
+    OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
+    TensorPool pool(model, *module);
+    for (const Bindings &bindings : getSpecialisations())
+      if (failed(importFunction(*module, pool, bindings)))
+        return {};
+    eraseUnusedWeights(*module);
+    (*module)->setAttr(loom::kModel, describeModel());
+    (*module)->setAttr(loom::kFolded, pool.getFolded());
+    return module;
+  }
+
+private:
+  LogicalResult checkVersions() const {
+    int64_t ir = model.proto->ir_version(), opset = getOpset(model);
+    if (ir < kFirstIr || ir > kLastIr)
+      return emitError(loc) << "IR version " << ir << " is not one of " << kFirstIr << " to "
+                            << kLastIr << "; convert the model with onnx.version_converter";
+    if (opset == 0)
+      return emitError(loc) << "the model imports no version of the standard operator set";
+    if (opset < kFirstOpset || opset > kLastOpset)
+      return emitError(loc) << "opset " << opset << " is not one of " << kFirstOpset << " to "
+                            << kLastOpset << "; convert the model with onnx.version_converter";
+    return success();
+  }
+
+  /// Every symbolic dimension of an input, with the input that has it first.
+  llvm::MapVector<StringAttr, StringRef> collectDims() {
+    llvm::StringSet<> initializers;
+    for (const onnx::TensorProto &tensor : model.proto->graph().initializer())
+      initializers.insert(tensor.name());
+    llvm::MapVector<StringAttr, StringRef> dims;
+    for (const onnx::ValueInfoProto &input : model.proto->graph().input())
+      if (!initializers.contains(input.name()))
+        for (int i = 0; i < input.type().tensor_type().shape().dim_size(); ++i)
+          if (std::string name = getDimName(input, i); !name.empty())
+            dims.try_emplace(builder.getStringAttr(name), input.name());
+    return dims;
+  }
+
+  static std::string listNames(const llvm::MapVector<StringAttr, StringRef> &dims) {
+    std::string names;
+    for (const auto &[name, input] : dims)
+      names += (names.empty() ? "" : ", ") + name.str();
+    return names.empty() ? "none" : names;
+  }
+
+  /// Every dimension has a size, and every size a dimension.
+  LogicalResult checkDims() {
+    llvm::MapVector<StringAttr, StringRef> dims = collectDims();
+    LogicalResult result = success();
+    for (const onnx::ValueInfoProto &input : model.proto->graph().input())
+      if (input.type().has_tensor_type() && !input.type().tensor_type().has_shape())
+        result = emitError(loc) << "input '" << input.name()
+                                << "' has no shape; add one, e.g. with onnx.shape_inference";
+    auto isBound = [&](StringRef name) {
+      return llvm::any_of(options.dims, [&](const auto &dim) { return dim.first == name; });
+    };
+    for (const auto &[name, input] : dims)
+      if (!isBound(name))
+        result = emitError(loc) << "dimension '" << name.getValue() << "' of input '" << input
+                                << "' has no size; give it one with --dim " << name.getValue()
+                                << "=SIZE";
+    for (const auto &[name, sizes] : options.dims)
+      if (!dims.contains(builder.getStringAttr(name)))
+        result = emitError(loc) << "no input has a dimension '" << name
+                                << "'; the model's are: " << listNames(dims);
+    return result;
+  }
+
+  SmallVector<Bindings> getSpecialisations() const {
+    SmallVector<Bindings> result(1);
+    for (const auto &[name, sizes] : options.dims) {
+      SmallVector<Bindings> extended;
+      for (const Bindings &bindings : result)
+        for (int64_t size : sizes) {
+          extended.push_back(bindings);
+          extended.back()[name] = size;
+        }
+      result = std::move(extended);
+    }
+    return result;
+  }
+
+  /// `main` for the first, `main_batch8` for others; never the name of a weight.
+  std::string getSymbol(ModuleOp module, const TensorPool &pool, const Bindings &bindings) const {
+    std::string symbol = "main";
+    if (!module.getOps<func::FuncOp>().empty())
+      for (const auto &[name, sizes] : options.dims)
+        if (sizes.size() > 1)
+          symbol += "_" + name + std::to_string(bindings.lookup(name));
+    while (pool.contains(symbol))
+      symbol += "_";
+    return symbol;
+  }
+
+  LogicalResult importFunction(ModuleOp module, TensorPool &pool, const Bindings &bindings) {
+    std::string symbol = getSymbol(module, pool, bindings);
+    func::FuncOp function = GraphImporter(model, pool, bindings).import(module, symbol);
+    if (!function)
+      return failure();
+    SmallVector<NamedAttribute> dims;
+    for (const auto &[name, size] : bindings)
+      dims.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(size)));
+    function->setAttr(loom::kEntry, builder.getStringAttr("main"));
+    function->setAttr(loom::kDims, builder.getDictionaryAttr(dims));
+    return success();
+  }
+
+  /// Weights of which only the shape was read.
+  static void eraseUnusedWeights(ModuleOp module) {
+    llvm::DenseSet<StringAttr> used;
+    module.walk([&](loom::GetWeightOp op) { used.insert(op.getNameAttr().getAttr()); });
+    for (loom::WeightOp weight : llvm::make_early_inc_range(module.getOps<loom::WeightOp>()))
+      if (!used.contains(weight.getSymNameAttr()))
+        weight.erase();
+  }
+
+  DictionaryAttr describeModel() {
+    return builder.getDictionaryAttr(
+        {builder.getNamedAttr("path", builder.getStringAttr(model.path.string())),
+         builder.getNamedAttr("bytes", builder.getI64IntegerAttr(model.bytes)),
+         builder.getNamedAttr("sha256", builder.getStringAttr(model.sha256))});
+  }
+
+  Builder builder;
+  const Model &model;
+  const ImportOptions &options;
+  Location loc;
+};
+
+} // namespace
+
+OwningOpRef<ModuleOp> gridloom::importOnnx(MLIRContext &context, const std::filesystem::path &path,
+                                           const ImportOptions &options) {
+  context.loadDialect<func::FuncDialect, dist::DistDialect, loom::LoomDialect>();
+  Model model;
+  if (std::string error = readModel(path, model); !error.empty()) {
+    emitError(UnknownLoc::get(&context)) << error;
+    return {};
+  }
+  return Importer(context, model, options).run();
+}

@@ -1,0 +1,38 @@
+//===- Import.h - ONNX models as loom programs ------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_ONNX_IMPORT_H
+#define GRIDLOOM_COMPILER_ONNX_IMPORT_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace gridloom {
+
+struct ImportOptions {
+  /// Sizes of named dimensions, one specialisation per size, e.g. {"batch", {1, 8}}; of several
+  /// dimensions with several sizes, one per combination. A dimension without a name is called
+  /// INPUT.INDEX, e.g. `input_ids.0`.
+  std::vector<std::pair<std::string, std::vector<int64_t>>> dims;
+
+  /// Adds what `--dim` says, `NAME=SIZE[,SIZE]...`. The error is one line; empty on success.
+  std::string addDim(llvm::StringRef text);
+};
+
+/// Reads an ONNX model: one function per specialisation, with static shapes. Weights stay in their
+/// files; integer and one-element initializers become constants, which `loom.folded` lists. Null on
+/// failure; errors go to the context's diagnostics and name the ONNX node.
+mlir::OwningOpRef<mlir::ModuleOp> importOnnx(mlir::MLIRContext &context,
+                                             const std::filesystem::path &path,
+                                             const ImportOptions &options = {});
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_ONNX_IMPORT_H

@@ -1,0 +1,49 @@
+//===- ModelReader.h - an ONNX file in memory -------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The file's graph as protobuf reads it, and where its weights are. Compiled with exceptions, which
+// end here: the rest of the importer is without.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_ONNX_MODELREADER_H
+#define GRIDLOOM_COMPILER_ONNX_MODELREADER_H
+
+#include "runtime/core/OnnxScanner.h"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace onnx {
+class ModelProto;
+}
+
+namespace gridloom::onnx_import {
+
+struct Model {
+  std::filesystem::path path;
+  uint64_t bytes = 0;
+  std::string sha256;
+  /// Without the payload of large tensors.
+  std::shared_ptr<const onnx::ModelProto> proto;
+  /// Every tensor of the main graph, with where its values are.
+  std::vector<rt::OnnxTensor> tensors;
+};
+
+/// Reads a model's graph; weights stay where they are. The error is one line; empty on success.
+std::string readModel(const std::filesystem::path &path, Model &model);
+/// Reads a tensor's values: row-major, little-endian. The error is one line; empty on success.
+std::string readTensor(const Model &model, const rt::OnnxTensor &tensor, std::vector<char> &data);
+/// Checks that a tensor's file exists inside the model's folder and holds it. The error is one
+/// line; empty on success.
+std::string checkTensor(const Model &model, const rt::OnnxTensor &tensor);
+/// Lower-case hexadecimal.
+std::string getSha256(const char *data, size_t bytes);
+
+} // namespace gridloom::onnx_import
+
+#endif // GRIDLOOM_COMPILER_ONNX_MODELREADER_H

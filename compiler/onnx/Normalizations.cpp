@@ -1,0 +1,263 @@
+//===- Normalizations.cpp - softmax and normalisations -------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/onnx/OpTable.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::onnx_import;
+
+//===----------------------------------------------------------------------===//
+// Softmax
+//===----------------------------------------------------------------------===//
+
+static Value softmax(Node &node, Value x, int64_t dim) {
+  return node.emit<loom::SoftmaxOp>(x.getType(), x, dim);
+}
+
+/// x - max - log(sum(exp(x - max))).
+static Value logSoftmax(Node &node, Value x, int64_t dim) {
+  Value shifted =
+      node.binary<loom::SubtractOp>(x, node.reduceLike(x, dist::ReductionKind::Max, {dim}));
+  Value sum = node.reduceLike(node.unary<loom::ExpOp>(shifted), dist::ReductionKind::Sum, {dim});
+  return node.binary<loom::SubtractOp>(shifted, node.unary<loom::LogOp>(sum));
+}
+
+using AlongDim = Value (*)(Node &node, Value x, int64_t dim);
+
+template <AlongDim function> static LogicalResult importAlongAxis(Node &node) {
+  Value x = node.operand(0);
+  if (!x)
+    return failure();
+  auto axis = node.normalizeAxis(node.intAttribute("axis", -1), getTensorType(x).getRank());
+  return axis ? node.setResult(function(node, x, *axis)) : failure();
+}
+
+/// Up to version 12 the input is seen as a matrix cut at `axis`, and rows are normalised.
+template <AlongDim function> static LogicalResult importOfMatrix(Node &node) {
+  Value x = node.operand(0);
+  if (!x)
+    return failure();
+  ArrayRef<int64_t> shape = getShape(x);
+  auto axis = node.normalizeAxis(node.intAttribute("axis", 1), shape.size());
+  if (!axis)
+    return failure();
+  Value matrix = node.reshape(x, {loom::countElements(shape.take_front(*axis)),
+                                  loom::countElements(shape.drop_front(*axis))});
+  return node.setResult(matrix ? node.reshape(function(node, matrix, 1), shape) : Value());
+}
+
+//===----------------------------------------------------------------------===//
+// Layer and RMS normalisation
+//===----------------------------------------------------------------------===//
+
+/// `parameter` as one number per element of the normalised dimensions.
+static Value flattenParameter(Node &node, Value parameter, ArrayRef<int64_t> normalized) {
+  if (!parameter)
+    return {};
+  Value whole = loom::countElements(getShape(parameter)) == loom::countElements(normalized)
+                    ? parameter
+                    : node.broadcastTo(parameter, normalized);
+  return node.reshape(whole, {loom::countElements(normalized)});
+}
+
+static LogicalResult checkParameter(Node &node, unsigned index, ArrayRef<int64_t> normalized) {
+  ArrayRef<int64_t> shape = getShape(node.operand(index));
+  auto joined = node.broadcastShapes(shape, normalized);
+  if (!joined)
+    return failure();
+  if (ArrayRef<int64_t>(*joined) != normalized)
+    return node.error() << "input " << index << " is " << toString(shape) << ", expected "
+                        << toString(normalized);
+  return success();
+}
+
+/// Mean and 1 / standard deviation, the optional results of LayerNormalization.
+static LogicalResult importStatistics(Node &node, Value x, int64_t axis, double epsilon) {
+  if (!node.hasResult(1) && !node.hasResult(2))
+    return success();
+  Dims dims = llvm::to_vector(llvm::seq<int64_t>(axis, getTensorType(x).getRank()));
+  Value mean = node.mean(x, dims, /*keepDims=*/true);
+  Value centred = node.binary<loom::SubtractOp>(x, mean);
+  Value variance = node.mean(node.binary<loom::MultiplyOp>(centred, centred), dims, true);
+  Value deviation = node.unary<loom::SqrtOp>(node.binary<loom::AddOp>(variance, epsilon));
+  return failure(failed(node.setResult(1, mean)) ||
+                 failed(node.setResult(
+                     2, node.binary<loom::DivideOp>(node.splatLike(deviation, 1), deviation))));
+}
+
+static LogicalResult importLayerNormalization(Node &node) {
+  Value x = node.operand(0), scale = node.operand(1);
+  if (!x || !scale)
+    return failure();
+  ArrayRef<int64_t> shape = getShape(x);
+  auto axis = node.normalizeAxis(node.intAttribute("axis", -1), shape.size());
+  if (!axis)
+    return failure();
+  ArrayRef<int64_t> normalized = shape.drop_front(*axis);
+  if (failed(checkParameter(node, 1, normalized)) ||
+      (node.hasOperand(2) && failed(checkParameter(node, 2, normalized))))
+    return failure();
+  double epsilon = node.floatAttribute("epsilon", 1e-5f);
+  if (failed(importStatistics(node, x, *axis, epsilon)))
+    return failure();
+  Dims rows(shape.take_front(*axis));
+  rows.push_back(loom::countElements(normalized));
+  Value bias = node.hasOperand(2) ? flattenParameter(node, node.operand(2), normalized) : Value();
+  Value flat = node.reshape(x, rows);
+  Value result =
+      node.emit<loom::LayerNormOp>(flat.getType(), flat, flattenParameter(node, scale, normalized),
+                                   bias, llvm::APFloat(epsilon));
+  return node.setResult(node.reshape(result, shape));
+}
+
+static LogicalResult importRmsNormalization(Node &node) {
+  Value x = node.operand(0), scale = node.operand(1);
+  if (!x || !scale)
+    return failure();
+  int64_t rank = getTensorType(x).getRank();
+  auto axis = node.normalizeAxis(node.intAttribute("axis", -1), rank);
+  if (!axis)
+    return failure();
+  Dims dims = llvm::to_vector(llvm::seq<int64_t>(*axis, rank));
+  Value square = node.mean(node.binary<loom::MultiplyOp>(x, x), dims, /*keepDims=*/true);
+  Value root = node.unary<loom::SqrtOp>(
+      node.binary<loom::AddOp>(square, node.floatAttribute("epsilon", 1e-5f)));
+  return node.setResult(node.binary<loom::MultiplyOp>(node.binary<loom::DivideOp>(x, root), scale));
+}
+
+//===----------------------------------------------------------------------===//
+// Normalisation per channel
+//===----------------------------------------------------------------------===//
+
+/// A vector of one number per channel, repeated over [n, c, ...].
+static Value perChannel(Node &node, Value vector, ArrayRef<int64_t> shape) {
+  return node.broadcast(vector, shape, {1});
+}
+
+static LogicalResult checkChannels(Node &node, unsigned first, unsigned last) {
+  Value x = node.operand(0);
+  if (!x)
+    return failure();
+  if (getTensorType(x).getRank() < 2)
+    return node.error() << "input " << toString(getShape(x)) << " has no channels";
+  for (unsigned i = first; i <= last; ++i) {
+    if (!node.operand(i))
+      return failure();
+    if (getShape(node.operand(i)) != ArrayRef<int64_t>{getShape(x)[1]})
+      return node.error() << "input " << i << " is " << toString(getShape(node.operand(i)))
+                          << " for " << getShape(x)[1] << " channels";
+  }
+  return success();
+}
+
+/// x * s + (bias - mean * s) with s = scale / sqrt(variance + epsilon): s and the offset depend on
+/// weights alone.
+static LogicalResult importBatchNormalization(Node &node) {
+  if (failed(checkChannels(node, 1, 4)))
+    return failure();
+  if (node.intAttribute("training_mode", 0))
+    return node.error() << "training_mode is 1; only inference can be compiled";
+  Value x = node.operand(0);
+  Type element = getTensorType(x).getElementType();
+  Type statistics = getTensorType(node.operand(3)).getElementType();
+  Value deviation = node.unary<loom::SqrtOp>(
+      node.binary<loom::AddOp>(node.operand(4), node.floatAttribute("epsilon", 1e-5f)));
+  Value factor = node.binary<loom::DivideOp>(node.convert(node.operand(1), statistics), deviation);
+  Value offset =
+      node.binary<loom::SubtractOp>(node.convert(node.operand(2), statistics),
+                                    node.binary<loom::MultiplyOp>(node.operand(3), factor));
+  Value scaled = node.binary<loom::MultiplyOp>(
+      x, perChannel(node, node.convert(factor, element), getShape(x)));
+  return node.setResult(node.binary<loom::AddOp>(
+      scaled, perChannel(node, node.convert(offset, element), getShape(x))));
+}
+
+/// (x - mean) / sqrt(variance + epsilon) over `dims`.
+static Value normalize(Node &node, Value x, ArrayRef<int64_t> dims, double epsilon) {
+  Value centred = node.binary<loom::SubtractOp>(x, node.mean(x, dims, /*keepDims=*/true));
+  Value variance = node.mean(node.binary<loom::MultiplyOp>(centred, centred), dims, true);
+  return node.binary<loom::DivideOp>(
+      centred, node.unary<loom::SqrtOp>(node.binary<loom::AddOp>(variance, epsilon)));
+}
+
+static LogicalResult importInstanceNormalization(Node &node) {
+  if (failed(checkChannels(node, 1, 2)))
+    return failure();
+  Value x = node.operand(0);
+  ArrayRef<int64_t> shape = getShape(x);
+  Dims dims = llvm::to_vector(llvm::seq<int64_t>(2, shape.size()));
+  Value normal = normalize(node, x, dims, node.floatAttribute("epsilon", 1e-5f));
+  Value scaled = node.binary<loom::MultiplyOp>(normal, perChannel(node, node.operand(1), shape));
+  return node.setResult(node.binary<loom::AddOp>(scaled, perChannel(node, node.operand(2), shape)));
+}
+
+static LogicalResult importGroupNormalization(Node &node) {
+  if (failed(checkChannels(node, 1, 2)))
+    return failure();
+  Value x = node.operand(0);
+  ArrayRef<int64_t> shape = getShape(x);
+  int64_t groups = node.intAttribute("num_groups", 0);
+  if (groups < 1 || shape[1] % groups)
+    return node.error() << "cannot put " << shape[1] << " channels in " << groups << " groups";
+  Dims grouped{shape[0], groups, loom::countElements(shape.drop_front(1)) / groups};
+  Value normal =
+      normalize(node, node.reshape(x, grouped), {2}, node.floatAttribute("epsilon", 1e-5f));
+  normal = node.reshape(normal, shape);
+  Value scaled = node.binary<loom::MultiplyOp>(normal, perChannel(node, node.operand(1), shape));
+  return node.setResult(node.binary<loom::AddOp>(scaled, perChannel(node, node.operand(2), shape)));
+}
+
+static LogicalResult importMeanVarianceNormalization(Node &node) {
+  Value x = node.operand(0);
+  if (!x)
+    return failure();
+  auto axes = node.normalizeAxes(node.intsAttribute("axes").value_or(Dims{0, 2, 3}),
+                                 getTensorType(x).getRank());
+  if (!axes)
+    return failure();
+  Value centred = node.binary<loom::SubtractOp>(x, node.mean(x, *axes, /*keepDims=*/true));
+  Value variance = node.mean(node.binary<loom::MultiplyOp>(centred, centred), *axes, true);
+  Value deviation = node.binary<loom::AddOp>(node.unary<loom::SqrtOp>(variance), 1e-9);
+  return node.setResult(node.binary<loom::DivideOp>(centred, deviation));
+}
+
+static LogicalResult importLpNormalization(Node &node) {
+  Value x = node.operand(0);
+  if (!x)
+    return failure();
+  auto axis = node.normalizeAxis(node.intAttribute("axis", -1), getTensorType(x).getRank());
+  int64_t power = node.intAttribute("p", 2);
+  if (!axis)
+    return failure();
+  if (power != 1 && power != 2)
+    return node.error() << "p is " << power << ", expected 1 or 2";
+  Value terms = power == 1 ? node.unary<loom::AbsOp>(x) : node.binary<loom::MultiplyOp>(x, x);
+  Value norm = node.reduceLike(terms, dist::ReductionKind::Sum, {*axis});
+  if (power == 2)
+    norm = node.unary<loom::SqrtOp>(norm);
+  // A row of zeros stays zero.
+  Value zero = node.splatLike(x, 0);
+  return node.setResult(node.select(node.compare(loom::Direction::EQ, norm, zero), zero,
+                                    node.binary<loom::DivideOp>(x, norm)));
+}
+
+ArrayRef<OpRule> onnx_import::getNormalizationRules() {
+  static constexpr OpRule rules[] = {
+      {"BatchNormalization", 7, 28, importBatchNormalization},
+      // Version 18 gave scale and bias per group.
+      {"GroupNormalization", 21, 28, importGroupNormalization},
+      {"InstanceNormalization", 7, 28, importInstanceNormalization},
+      {"LayerNormalization", 17, 28, importLayerNormalization},
+      {"LogSoftmax", 7, 12, importOfMatrix<logSoftmax>},
+      {"LogSoftmax", 13, 28, importAlongAxis<logSoftmax>},
+      {"LpNormalization", 7, 28, importLpNormalization},
+      {"MeanVarianceNormalization", 9, 28, importMeanVarianceNormalization},
+      {"RMSNormalization", 23, 28, importRmsNormalization},
+      {"Softmax", 7, 12, importOfMatrix<softmax>},
+      {"Softmax", 13, 28, importAlongAxis<softmax>},
+  };
+  return rules;
+}

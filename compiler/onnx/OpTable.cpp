@@ -1,0 +1,44 @@
+//===- OpTable.cpp - the operators the importer knows ---------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/onnx/OpTable.h"
+
+#include "llvm/ADT/StringMap.h"
+
+using namespace llvm;
+using namespace gridloom::onnx_import;
+
+using Table = StringMap<SmallVector<const OpRule *, 1>>;
+
+static const Table &getTable() {
+  static const Table table = [] {
+    Table table;
+    for (ArrayRef<OpRule> rules :
+         {getConstantRules(), getElementwiseRules(), getActivationRules(), getShapeRules(),
+          getSelectionRules(), getReductionRules(), getContractionRules(), getNormalizationRules()})
+      for (const OpRule &rule : rules)
+        table[rule.name].push_back(&rule);
+    return table;
+  }();
+  return table;
+}
+
+const OpRule *gridloom::onnx_import::findRule(StringRef opType, int64_t opset) {
+  auto place = getTable().find(opType);
+  if (place == getTable().end())
+    return nullptr;
+  for (const OpRule *rule : place->second)
+    if (rule->firstOpset <= opset && opset <= rule->lastOpset)
+      return rule;
+  return nullptr;
+}
+
+std::vector<StringRef> gridloom::onnx_import::getSupportedOperators() {
+  std::vector<StringRef> names;
+  for (const auto &entry : getTable())
+    names.push_back(entry.getKey());
+  llvm::sort(names);
+  return names;
+}

@@ -1,0 +1,48 @@
+//===- OpTable.h - the operators the importer knows -------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// One row per operator and form. A row covers the operator-set versions in which the operator has
+// that form; a function covers differences that are only where an argument comes from.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_ONNX_OPTABLE_H
+#define GRIDLOOM_COMPILER_ONNX_OPTABLE_H
+
+#include "compiler/onnx/Node.h"
+
+namespace gridloom::onnx_import {
+
+/// Operator sets of the standard domain that can be imported. Before 7, broadcasting was an
+/// attribute; after 28, operators may have changed in ways unknown here.
+inline constexpr int64_t kFirstOpset = 7, kLastOpset = 28;
+
+/// Builds what a node becomes and sets its results. Fails with a diagnostic.
+using ImportFunction = llvm::LogicalResult (*)(Node &node);
+
+struct OpRule {
+  llvm::StringLiteral name;
+  int64_t firstOpset, lastOpset;
+  ImportFunction import;
+};
+
+/// The row of an operator of the standard domain; null if there is none.
+const OpRule *findRule(llvm::StringRef opType, int64_t opset);
+/// Names of all operators with a row, sorted.
+std::vector<llvm::StringRef> getSupportedOperators();
+
+// Rows by kind.
+llvm::ArrayRef<OpRule> getConstantRules();
+llvm::ArrayRef<OpRule> getElementwiseRules();
+llvm::ArrayRef<OpRule> getActivationRules();
+llvm::ArrayRef<OpRule> getShapeRules();
+llvm::ArrayRef<OpRule> getSelectionRules();
+llvm::ArrayRef<OpRule> getReductionRules();
+llvm::ArrayRef<OpRule> getContractionRules();
+llvm::ArrayRef<OpRule> getNormalizationRules();
+
+} // namespace gridloom::onnx_import
+
+#endif // GRIDLOOM_COMPILER_ONNX_OPTABLE_H

@@ -1,0 +1,215 @@
+//===- Selection.cpp - operators that pick elements ----------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/onnx/OpTable.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::onnx_import;
+
+/// Indices count from the end where they are negative.
+static Value makePositive(Node &node, Value indices, int64_t size) {
+  Value wrapped = node.binary<loom::AddOp>(indices, static_cast<double>(size));
+  return node.select(node.compare(loom::Direction::LT, indices, 0.0), wrapped, indices);
+}
+
+static LogicalResult importGather(Node &node) {
+  Value x = node.operand(0), indices = node.operand(1);
+  if (!x || !indices)
+    return failure();
+  auto axis = node.normalizeAxis(node.intAttribute("axis", 0), getTensorType(x).getRank());
+  if (!axis)
+    return failure();
+  int64_t size = getShape(x)[*axis];
+  if (std::optional<loom::HostTensor> known = node.constantOperand(1))
+    for (int64_t index : known->toInts())
+      if (index < -size || index >= size)
+        return node.error() << "index " << index << " is outside of dimension " << *axis << " of "
+                            << toString(getShape(x));
+  return node.setResult(node.gather(x, makePositive(node, indices, size), *axis));
+}
+
+/// Elements start, start + step, ... of `dim` before `end`; backwards if the step is negative.
+static Value sliceDim(Node &node, Value x, int64_t dim, int64_t start, int64_t end, int64_t step) {
+  int64_t size = getShape(x)[dim];
+  // Bounds are clamped; the largest and smallest integers mean "to the end".
+  auto clamp = [&](int64_t bound, int64_t low, int64_t high) {
+    return std::clamp(bound < 0 && bound >= -size ? bound + size : bound, low, high);
+  };
+  if (step > 0) {
+    start = clamp(start, 0, size);
+    return node.slice(x, dim, start, std::max(start, clamp(end, 0, size)),
+                      std::min(step, std::max<int64_t>(size, 1)));
+  }
+  start = clamp(start, -1, size - 1);
+  end = end < -size ? -1 : clamp(end, -1, size - 1);
+  Dims indices;
+  // The step may be the smallest integer, which has no negative.
+  for (int64_t i = start; i > end; i = i + step > i ? end : i + step)
+    indices.push_back(i);
+  return node.gather(x, node.ints(indices), dim);
+}
+
+/// Bounds are attributes up to version 9, operands since 10.
+static LogicalResult importSlice(Node &node) {
+  Value x = node.operand(0);
+  auto starts = node.intsAttributeOrOperand("starts", 1);
+  auto ends = node.intsAttributeOrOperand("ends", 2);
+  auto axes = node.intsAttributeOrOperand("axes", 3);
+  if (!x || !starts || !ends || !axes)
+    return failure();
+  if (!*starts || !*ends)
+    return node.error() << "has no starts or no ends";
+  size_t count = (*starts)->size();
+  Dims steps(count, 1);
+  if (node.hasOperand(4)) {
+    std::optional<Dims> given = node.intsOperand(4, "steps");
+    if (!given)
+      return failure();
+    steps = *given;
+  }
+  Dims dims = axes->value_or(llvm::to_vector(llvm::seq<int64_t>(0, count)));
+  if ((*ends)->size() != count || steps.size() != count || dims.size() != count)
+    return node.error() << count << " starts, " << (*ends)->size() << " ends, " << dims.size()
+                        << " axes and " << steps.size() << " steps differ in number";
+  if (!node.normalizeAxes(dims, getTensorType(x).getRank()))
+    return failure();
+  for (size_t i = 0; x && i < count; ++i) {
+    if (steps[i] == 0)
+      return node.error() << "step of axis " << dims[i] << " is 0";
+    int64_t dim = *node.normalizeAxis(dims[i], getTensorType(x).getRank());
+    x = sliceDim(node, x, dim, (**starts)[i], (**ends)[i], steps[i]);
+  }
+  return node.setResult(x);
+}
+
+/// Keeps what is on or on one side of diagonal k of the last two dimensions.
+static LogicalResult importTrilu(Node &node) {
+  Value x = node.operand(0);
+  FailureOr<std::optional<double>> k = node.numberOperand(1, "k");
+  if (!x || failed(k))
+    return failure();
+  if (getShape(x).size() < 2)
+    return node.error() << "input " << toString(getShape(x)) << " has no diagonal";
+  auto type =
+      RankedTensorType::get(getShape(x).take_back(2), IntegerType::get(node.getContext(), 64));
+  Value diagonal = node.binary<loom::AddOp>(node.iota(type, 0), k->value_or(0));
+  bool upper = node.intAttribute("upper", 1);
+  Value keep =
+      node.compare(upper ? loom::Direction::GE : loom::Direction::LE, node.iota(type, 1), diagonal);
+  return node.setResult(node.select(keep, x, node.splatLike(x, 0)));
+}
+
+/// values[1] where the index along the new dimension is the operand's, else values[0].
+static LogicalResult importOneHot(Node &node) {
+  Value indices = node.operand(0), values = node.operand(2);
+  FailureOr<std::optional<double>> depth = node.numberOperand(1, "depth");
+  if (!indices || failed(depth) || !values)
+    return failure();
+  if (!*depth || **depth < 1 || **depth > 0x1p40 || getShape(values) != ArrayRef<int64_t>{2})
+    return node.error() << "needs a positive depth and two values";
+  auto classes = static_cast<int64_t>(**depth);
+  int64_t rank = getTensorType(indices).getRank();
+  auto axis = node.normalizeAxis(node.intAttribute("axis", -1), rank + 1);
+  if (!axis)
+    return failure();
+  Value index = node.convert(indices, IntegerType::get(node.getContext(), 64));
+  index = makePositive(node, index, classes);
+  Dims shape(getShape(indices)), dims;
+  shape.insert(shape.begin() + *axis, classes);
+  for (int64_t i = 0; i < rank; ++i)
+    dims.push_back(i < *axis ? i : i + 1);
+  if (!index || !isReasonable(shape))
+    return failure();
+  Value isOn = node.compare(loom::Direction::EQ, node.broadcast(index, shape, dims),
+                            node.iota(getTensorType(index).clone(shape), *axis));
+  auto value = [&](int64_t i) { return node.reshape(node.slice(values, 0, i, i + 1), {}); };
+  return node.setResult(node.select(isOn, value(1), value(0)));
+}
+
+/// Which index of a dimension of `size` lies at `position`, which may be outside of it.
+static int64_t reflect(StringRef mode, int64_t position, int64_t size) {
+  if (mode == "edge" || size == 1)
+    return std::clamp<int64_t>(position, 0, size - 1);
+  int64_t period = mode == "wrap" ? size : 2 * (size - 1);
+  int64_t index = ((position % period) + period) % period;
+  return index < size ? index : period - index;
+}
+
+static Value padDim(Node &node, Value x, int64_t dim, int64_t before, int64_t after, StringRef mode,
+                    Value fill) {
+  int64_t size = getShape(x)[dim];
+  // Negative padding cuts.
+  x = node.slice(x, dim, std::max<int64_t>(-before, 0), size - std::max<int64_t>(-after, 0));
+  before = std::max<int64_t>(before, 0);
+  after = std::max<int64_t>(after, 0);
+  if (!x || (before == 0 && after == 0))
+    return x;
+  size = getShape(x)[dim];
+  if (mode != "constant") {
+    Dims indices;
+    for (int64_t i = -before; i < size + after; ++i)
+      indices.push_back(reflect(mode, i, size));
+    return node.gather(x, node.ints(indices), dim);
+  }
+  SmallVector<Value> parts;
+  auto addFill = [&](int64_t count) {
+    Dims shape(getShape(x));
+    shape[dim] = count;
+    if (count)
+      parts.push_back(node.broadcast(fill, shape, {}));
+  };
+  addFill(before);
+  parts.push_back(x);
+  addFill(after);
+  return node.concatenate(parts, dim);
+}
+
+/// Padding is an attribute up to version 10, an operand since 11.
+static LogicalResult importPad(Node &node) {
+  Value x = node.operand(0);
+  auto pads = node.intsAttributeOrOperand("pads", 1);
+  if (!x || !pads)
+    return failure();
+  int64_t rank = getTensorType(x).getRank();
+  Dims axes = llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  if (node.hasOperand(3)) {
+    std::optional<Dims> given = node.intsOperand(3, "axes");
+    if (!given || !node.normalizeAxes(*given, rank))
+      return failure();
+    axes = *given;
+  }
+  if (!*pads || (*pads)->size() != 2 * axes.size())
+    return node.error() << "needs two pads for each of " << axes.size() << " axes";
+  std::string mode = node.stringAttribute("mode", "constant");
+  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap")
+    return node.error() << "mode '" << mode << "' is not one of constant, reflect, edge, wrap";
+  Value fill = node.hasOperand(2)
+                   ? node.reshape(node.operand(2), {})
+                   : node.splat(RankedTensorType::get({}, getTensorType(x).getElementType()),
+                                node.floatAttribute("value", 0));
+  for (auto [i, axis] : llvm::enumerate(axes)) {
+    int64_t dim = axis < 0 ? axis + rank : axis, size = getShape(x)[dim];
+    int64_t before = (**pads)[i], after = (**pads)[i + axes.size()];
+    bool isPossible = std::abs(before) < (1 << 30) && std::abs(after) < (1 << 30) &&
+                      size + std::min<int64_t>(before, 0) + std::min<int64_t>(after, 0) >= 0 &&
+                      (size > 0 || mode == "constant");
+    if (!isPossible)
+      return node.error() << "cannot pad dimension " << dim << " of " << toString(getShape(x))
+                          << " by " << before << " and " << after;
+    x = padDim(node, x, dim, before, after, mode, fill);
+    if (!x)
+      return failure();
+  }
+  return node.setResult(x);
+}
+
+ArrayRef<OpRule> onnx_import::getSelectionRules() {
+  static constexpr OpRule rules[] = {
+      {"Gather", 7, 28, importGather}, {"OneHot", 9, 28, importOneHot}, {"Pad", 7, 28, importPad},
+      {"Slice", 7, 28, importSlice},   {"Trilu", 14, 28, importTrilu},
+  };
+  return rules;
+}

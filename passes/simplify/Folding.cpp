@@ -1,0 +1,117 @@
+//===- Folding.cpp - operations on constants ------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/simplify/Folding.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace gridloom;
+
+DenseElementsAttr gridloom::getConstant(Value value) {
+  auto constant = value.getDefiningOp<loom::ConstantOp>();
+  return constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+}
+
+std::optional<double> gridloom::getSplat(Value value) {
+  DenseElementsAttr constant = getConstant(value);
+  if (!constant || !constant.isSplat())
+    return std::nullopt;
+  Type type = constant.getElementType();
+  if (auto element = dyn_cast<FloatAttr>(constant.getSplatValue<Attribute>()))
+    return element.getValueAsDouble();
+  auto element = cast<IntegerAttr>(constant.getSplatValue<Attribute>());
+  bool isUnsigned = type.isInteger(1) || type.isUnsignedInteger();
+  return isUnsigned ? static_cast<double>(element.getValue().getZExtValue())
+                    : static_cast<double>(element.getValue().getSExtValue());
+}
+
+bool gridloom::isSplatNear(Value value, double number) {
+  if (!isa<FloatType>(cast<RankedTensorType>(value.getType()).getElementType()))
+    return false;
+  std::optional<double> splat = getSplat(value);
+  return splat && std::abs(*splat - number) <= 1e-6 * std::abs(number);
+}
+
+Value gridloom::createSplat(OpBuilder &builder, Location loc, RankedTensorType type,
+                            double number) {
+  std::optional<loom::ElementKind> kind = loom::getElementKind(type.getElementType());
+  assert(kind && "element type the compiler does not compute with");
+  loom::HostTensor element = loom::HostTensor::fromDoubles(*kind, {}, {number});
+  DenseElementsAttr value = element.toAttribute(builder.getContext()).resizeSplat(type);
+  return loom::ConstantOp::create(builder, loc, value);
+}
+
+/// `value` as a splat of one element, if it is one.
+static DenseElementsAttr getScalar(DenseElementsAttr value) {
+  if (!value.isSplat())
+    return {};
+  return value.resizeSplat(RankedTensorType::get({}, value.getElementType()));
+}
+
+static FailureOr<DenseElementsAttr> evaluate(Operation *op, ArrayRef<DenseElementsAttr> operands) {
+  SmallVector<loom::HostTensor> tensors;
+  for (DenseElementsAttr operand : operands) {
+    FailureOr<loom::HostTensor> tensor = loom::HostTensor::fromAttribute(operand);
+    if (failed(tensor))
+      return DenseElementsAttr();
+    tensors.push_back(*tensor);
+  }
+  FailureOr<SmallVector<loom::HostTensor>> results =
+      cast<loom::EvaluateInterface>(op).evaluate(tensors);
+  if (failed(results))
+    return failure();
+  return results->front().toAttribute(op->getContext());
+}
+
+/// An elementwise operation on splats, computed on one element.
+static FailureOr<DenseElementsAttr> foldSplats(Operation *op,
+                                               ArrayRef<DenseElementsAttr> operands) {
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  SmallVector<DenseElementsAttr> scalars = llvm::map_to_vector(operands, getScalar);
+  OpBuilder builder(op->getContext());
+  SmallVector<Value> values;
+  SmallVector<Operation *> detached;
+  for (DenseElementsAttr scalar : scalars) {
+    auto constant = loom::ConstantOp::create(builder, op->getLoc(), scalar);
+    values.push_back(constant);
+    detached.push_back(constant);
+  }
+  OperationState state(op->getLoc(), op->getName());
+  state.addOperands(values);
+  state.addTypes(RankedTensorType::get({}, type.getElementType()));
+  state.propertiesAttr = op->getPropertiesAsAttribute();
+  Operation *scalarOp = Operation::create(state);
+  FailureOr<DenseElementsAttr> result = evaluate(scalarOp, scalars);
+  scalarOp->destroy();
+  for (Operation *constant : detached)
+    constant->destroy();
+  if (failed(result) || !*result)
+    return result;
+  return result->resizeSplat(type);
+}
+
+FailureOr<DenseElementsAttr> gridloom::foldOperation(Operation *op) {
+  if (op->getNumResults() != 1 || op->getNumOperands() == 0 || !isa<loom::EvaluateInterface>(op))
+    return DenseElementsAttr();
+  SmallVector<DenseElementsAttr> operands;
+  for (Value operand : op->getOperands()) {
+    operands.push_back(getConstant(operand));
+    if (!operands.back())
+      return DenseElementsAttr();
+  }
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  if (type.getNumElements() > 0) {
+    if (isa<loom::KernelBodyInterface>(op) &&
+        llvm::all_of(operands, [](DenseElementsAttr value) { return value.isSplat(); }))
+      return foldSplats(op, operands);
+    if (isa<loom::BroadcastOp, loom::ReshapeOp, loom::TransposeOp, loom::SliceOp>(op) &&
+        operands[0].isSplat())
+      return operands[0].resizeSplat(type);
+  }
+  if (loom::getByteSize(type) > kMaxFoldedBytes)
+    return DenseElementsAttr();
+  return evaluate(op, operands);
+}

@@ -1,0 +1,39 @@
+//===- Folding.h - operations on constants ----------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// A constant whose elements are all equal is kept as a splat of its full shape, whatever its size:
+// it takes one element. Everything else is folded only while it is small, so that a program does
+// not swallow weights.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SIMPLIFY_FOLDING_H
+#define GRIDLOOM_PASSES_SIMPLIFY_FOLDING_H
+
+#include "dialects/loom/Loom.h"
+
+namespace gridloom {
+
+/// The largest result that is computed at compile time.
+inline constexpr int64_t kMaxFoldedBytes = 64 * 1024;
+
+/// The constant that `value` is; null if it is none.
+mlir::DenseElementsAttr getConstant(mlir::Value value);
+/// The number every element of `value` has, if it is a splat of a float or integer.
+std::optional<double> getSplat(mlir::Value value);
+/// Whether `value` is a float splat of `number`, to a relative 1e-6: exporters round such numbers.
+bool isSplatNear(mlir::Value value, double number);
+/// A constant of `type` with all elements `number`.
+mlir::Value createSplat(mlir::OpBuilder &builder, mlir::Location loc, mlir::RankedTensorType type,
+                        double number);
+
+/// The value of an operation with one result whose operands are all constants. Null when an operand
+/// is none, or the result is larger than kMaxFoldedBytes and not a splat. Fails, with a diagnostic
+/// on `op`, when the operation cannot be computed.
+llvm::FailureOr<mlir::DenseElementsAttr> foldOperation(mlir::Operation *op);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SIMPLIFY_FOLDING_H

@@ -1,0 +1,105 @@
+//===- Passes.td - the import and simplify phases -----------*- tablegen -*-===//
+#ifndef GRIDLOOM_PASSES_SIMPLIFY
+#define GRIDLOOM_PASSES_SIMPLIFY
+
+include "mlir/Pass/PassBase.td"
+
+def VerifyImported : Pass<"loom-verify-imported", "::mlir::ModuleOp"> {
+  let summary = "Checks that a program is as the importer leaves it";
+  let description = [{
+    **Guarantees:**
+    - I-G1: the module says which model it comes from; functions have one block, an entry and the
+      sizes of their symbolic dimensions; arguments and results have names.
+    - I-G2: functions hold loom operations and a return only.
+    - I-G3: every operation's location names an ONNX node.
+    - I-G4: every tensor has a static shape of an element type the compiler computes with.
+  }];
+}
+
+def Canonicalize : Pass<"loom-canonicalize", "::mlir::ModuleOp"> {
+  let summary = "Brings equal computations into one form";
+  let description = [{
+    Removes what does nothing, merges moves with moves and transposes with contractions, computes
+    before repeating, spells small powers as products, and shares common subexpressions.
+
+    ```mlir
+    %0 = loom.transpose %w array<i64: 1, 0> : (tensor<8x4xf32>) -> tensor<4x8xf32>
+    %1 = loom.dot_general %x, %0 batch = array<i64> x array<i64> contract = array<i64: 1> x array<i64: 0> ...
+    ```
+    becomes
+    ```mlir
+    %1 = loom.dot_general %x, %w batch = array<i64> x array<i64> contract = array<i64: 1> x array<i64: 1> ...
+    ```
+  }];
+}
+
+def FoldConstants : Pass<"loom-fold-constants", "::mlir::ModuleOp"> {
+  let summary = "Computes operations whose operands are constants";
+  let description = [{
+    Results above 64 KiB are left alone unless all their elements are equal.
+
+    ```mlir
+    %0 = loom.constant dense<2.0> : tensor<f32>
+    %1 = loom.sqrt %0 : tensor<f32>
+    ```
+    becomes
+    ```mlir
+    %1 = loom.constant dense<1.41421354> : tensor<f32>
+    ```
+  }];
+  let statistics = [Statistic<"numFolded", "num-folded", "Number of operations computed">];
+}
+
+def RaiseComposites : Pass<"loom-raise-composites", "::mlir::ModuleOp"> {
+  let summary = "Recognises composites that an exporter wrote in parts";
+  let description = [{
+    Layer normalisation, softmax, and GELU in both forms. Constants may be off by a relative 1e-6:
+    exporters round them. Divisions by a power of two become multiplications, which are exact.
+
+    ```mlir
+    %0 = loom.divide %x, %sqrt2 : tensor<4xf32>
+    %1 = loom.erf %0 : tensor<4xf32>
+    %2 = loom.add %1, %one : tensor<4xf32>
+    %3 = loom.multiply %x, %2 : tensor<4xf32>
+    %4 = loom.multiply %3, %half : tensor<4xf32>
+    ```
+    becomes
+    ```mlir
+    %4 = loom.gelu erf %x : tensor<4xf32>
+    ```
+  }];
+}
+
+def HoistPrologue : Pass<"loom-hoist-prologue", "::mlir::ModuleOp"> {
+  let summary = "Moves what depends on weights alone into tensors computed once, at load";
+  let description = [{
+    What only repeats or reshapes a weight stays where it is. Specialisations share equal tensors.
+
+    ```mlir
+    %w = loom.get_weight @table : tensor<512x8xf32>
+    %0 = loom.slice %w ... to tensor<16x8xf32>
+    ```
+    becomes
+    ```mlir
+    loom.derived @"/embeddings/Slice" : tensor<16x8xf32> {
+      %w = loom.get_weight @table : tensor<512x8xf32>
+      %0 = loom.slice %w ...
+      loom.yield %0 : tensor<16x8xf32>
+    }
+    ...
+    %0 = loom.get_weight @"/embeddings/Slice" : tensor<16x8xf32>
+    ```
+  }];
+}
+
+def VerifySimplified : Pass<"loom-verify-simplified", "::mlir::ModuleOp"> {
+  let summary = "Checks that nothing is left that can be computed now";
+  let description = [{
+    **Guarantees,** besides those of loom-verify-imported:
+    - F-G1: no operation with a result of at most 64 KiB has constant operands only.
+    - F-G2: no operation but repeating or reshaping depends on weights alone.
+    - F-G3: every weight and derived tensor is used.
+  }];
+}
+
+#endif

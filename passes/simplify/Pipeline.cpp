@@ -1,0 +1,25 @@
+//===- Pipeline.cpp - the import and simplify phases ---------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/simplify/Simplify.h"
+
+#include "mlir/Pass/PassManager.h"
+
+using namespace gridloom;
+
+void gridloom::addImportVerify(mlir::OpPassManager &pm) { pm.addPass(createVerifyImported()); }
+
+void gridloom::addSimplifyPasses(mlir::OpPassManager &pm) {
+  pm.addPass(createFoldConstants());
+  pm.addPass(createCanonicalize());
+  pm.addPass(createFoldConstants());
+  // Composites are matched in canonical form, and leave parts behind that nothing uses.
+  pm.addPass(createRaiseComposites());
+  pm.addPass(createCanonicalize());
+  pm.addPass(createFoldConstants());
+  // Last, so that what is hoisted is in its final form.
+  pm.addPass(createHoistPrologue());
+  pm.addPass(createVerifySimplified());
+}

@@ -1,0 +1,69 @@
+//===- Prologue.cpp - what depends on weights alone ----------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/simplify/Prologue.h"
+
+using namespace mlir;
+using namespace gridloom;
+
+SmallVector<Operation *> gridloom::getHoistable(Block &block) {
+  // `fixed` values are known at load; `worthwhile` ones take work.
+  llvm::DenseSet<Operation *> fixed, worthwhile;
+  for (Operation &op : block) {
+    if (op.hasTrait<OpTrait::IsTerminator>() || op.getNumResults() != 1)
+      continue;
+    auto isFixed = [&](Value operand) {
+      Operation *producer = operand.getDefiningOp();
+      return producer && (fixed.contains(producer) || isa<loom::ConstantOp>(producer));
+    };
+    bool dependsOnWeight = llvm::any_of(op.getOperands(), [&](Value operand) {
+      return operand.getDefiningOp() && fixed.contains(operand.getDefiningOp());
+    });
+    if (isa<loom::GetWeightOp>(op)) {
+      fixed.insert(&op);
+    } else if (dependsOnWeight && llvm::all_of(op.getOperands(), isFixed)) {
+      fixed.insert(&op);
+      if (!isa<loom::BroadcastOp, loom::ReshapeOp>(op))
+        worthwhile.insert(&op);
+    }
+  }
+  // A broadcast or reshape of hoisted work stays behind: it is its operand that is hoisted.
+  SmallVector<Operation *> result;
+  for (Operation &op : block) {
+    if (!worthwhile.contains(&op))
+      continue;
+    bool isNeeded = llvm::any_of(op.getUsers(), [&](Operation *user) {
+      // A user that only repeats or reshapes, and is not itself inside hoisted work.
+      std::function<bool(Operation *)> stays = [&](Operation *user) {
+        if (!fixed.contains(user))
+          return true;
+        return !worthwhile.contains(user) && llvm::any_of(user->getUsers(), stays);
+      };
+      return stays(user);
+    });
+    if (isNeeded)
+      result.push_back(&op);
+  }
+  return result;
+}
+
+SmallVector<Operation *> gridloom::getUnusedWeights(ModuleOp module) {
+  llvm::DenseSet<StringRef> used;
+  module.walk([&](loom::GetWeightOp op) { used.insert(op.getName()); });
+  SmallVector<Operation *> unused;
+  for (Operation &op : *module.getBody())
+    if (isa<loom::WeightOp, loom::DerivedOp>(op) &&
+        !used.contains(SymbolTable::getSymbolName(&op).getValue()))
+      unused.push_back(&op);
+  return unused;
+}
+
+void gridloom::eraseUnusedWeights(ModuleOp module) {
+  // Erasing a derived tensor may leave its weights without a use.
+  for (SmallVector<Operation *> unused = getUnusedWeights(module); !unused.empty();
+       unused = getUnusedWeights(module))
+    for (Operation *op : unused)
+      op->erase();
+}

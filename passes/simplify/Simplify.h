@@ -1,0 +1,30 @@
+//===- Simplify.h - the import and simplify phases --------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SIMPLIFY_SIMPLIFY_H
+#define GRIDLOOM_PASSES_SIMPLIFY_SIMPLIFY_H
+
+#include "dialects/loom/Loom.h"
+
+#include "mlir/Pass/Pass.h"
+
+namespace gridloom {
+
+#define GEN_PASS_DECL
+#include "passes/simplify/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "passes/simplify/Passes.h.inc"
+
+/// Checks what the importer made.
+void addImportVerify(mlir::OpPassManager &pm);
+/// Folds, canonicalises, recognises composites, moves weight-only work to the prologue, verifies.
+void addSimplifyPasses(mlir::OpPassManager &pm);
+
+/// I-G1 to I-G4 of loom-verify-imported. Fails with a diagnostic.
+llvm::LogicalResult verifyImported(mlir::ModuleOp module);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SIMPLIFY_SIMPLIFY_H
