@@ -409,10 +409,11 @@ EXPORT int cuLaunchHostFunc(void *handle, void (*function)(void *), void *data) 
   return Success;
 }
 
-EXPORT int cuEventCreate(EventHandle **event, unsigned) {
+EXPORT int cuEventCreate(EventHandle **event, unsigned flags) {
   if (int result = enter("cuEventCreate"))
     return result;
   *event = new EventHandle(std::make_shared<Event>());
+  (**event)->timed = !(flags & 2);
   machine().track(*event, "event");
   return Success;
 }
@@ -437,6 +438,20 @@ EXPORT int cuEventRecord(EventHandle *event, void *handle) {
 
 EXPORT int cuEventQuery(EventHandle *event) {
   return machine().isTracked(event, "cuEventQuery") ? machine().query(**event) : int(InvalidHandle);
+}
+
+EXPORT int cuEventElapsedTime(float *milliseconds, EventHandle *begin, EventHandle *end) {
+  if (int result = enter("cuEventElapsedTime"))
+    return result;
+  for (EventHandle *event : {begin, end}) {
+    if (!machine().isTracked(event, "cuEventElapsedTime") || !(*event)->timed)
+      return InvalidHandle;
+    if (int result = machine().query(**event))
+      return result;
+  }
+  std::chrono::duration<float, std::milli> elapsed = (*end)->time - (*begin)->time;
+  *milliseconds = elapsed.count();
+  return Success;
 }
 
 EXPORT int cuEventSynchronize(EventHandle *event) {

@@ -261,6 +261,7 @@ void Machine::record(Stream &stream, const std::shared_ptr<Event> &event) {
                     [this, event, number] {
                       Lock inner(mutex);
                       event->done = std::max(event->done, number);
+                      event->time = std::chrono::steady_clock::now();
                       return Step::Done;
                     }},
                    nullptr,

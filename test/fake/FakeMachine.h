@@ -14,6 +14,7 @@
 
 #include "test/fake/FakeCuda.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -42,6 +43,8 @@ struct Event {
   Clock clock;         // at the last record
   uint64_t issued = 0; // records submitted
   uint64_t done = 0;   // the last record that ran
+  bool timed = false;
+  std::chrono::steady_clock::time_point time; // of the last record that ran
 };
 
 struct Context {

@@ -313,6 +313,30 @@ TEST_F(CudaDeviceTest, HostWorkRunsInOrderAndItsErrorSurfaces) {
   stream->synchronize();
 }
 
+TEST_F(CudaDeviceTest, TimesAreTheHostsMonotonicClock) {
+  fake::registerKernel("slow", {0, [](const fake::Launch &) { return std::vector<fake::Access>(); },
+                                [](const fake::Launch &) {
+                                  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                                }});
+  CudaDevice device(0);
+  auto stream = device.createStream(StreamKind::Compute, "compute");
+  auto kernel = device.loadKernel("k.cubin", fake::makeCubin(90, {"slow"}), "slow");
+  for (int round = 0; round < 2; ++round) {
+    int64_t times[2] = {};
+    int64_t before = getMonotonicTime();
+    stream->recordTime(&times[0]);
+    device.launch(*stream, *kernel, {}, {});
+    stream->recordTime(&times[1]);
+    stream->synchronize();
+    int64_t after = getMonotonicTime();
+    constexpr int64_t millisecond = 1000000;
+    EXPECT_GE(times[0], before - millisecond);
+    EXPECT_LE(times[1], after + millisecond);
+    EXPECT_GE(times[1] - times[0], 19 * millisecond);
+  }
+  EXPECT_EQ(fake::getCalls("cuLaunchHostFunc").size(), 0u);
+}
+
 /// Copies on one stream, scales on another, with or without the event between.
 std::vector<float> runTwoStreams(CudaDevice &device, bool waits) {
   registerScale();

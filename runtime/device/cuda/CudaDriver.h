@@ -47,6 +47,7 @@ enum : Result {
 };
 enum : unsigned {
   STREAM_NON_BLOCKING = 1,
+  EVENT_DEFAULT = 0,
   EVENT_DISABLE_TIMING = 2,
   MEMHOSTALLOC_PORTABLE = 1,
 };
@@ -99,6 +100,8 @@ enum : int {
   X(eventRecord, "cuEventRecord", (EventHandle event, StreamHandle stream))                        \
   X(eventQuery, "cuEventQuery", (EventHandle event))                                               \
   X(eventSynchronize, "cuEventSynchronize", (EventHandle event))                                   \
+  X(eventElapsedTime, "cuEventElapsedTime",                                                        \
+    (float *milliseconds, EventHandle begin, EventHandle end))                                     \
   X(moduleLoadDataEx, "cuModuleLoadDataEx",                                                        \
     (Module * module, const void *image, unsigned numOptions, int *options, void **values))        \
   X(moduleUnload, "cuModuleUnload", (Module module))                                               \

@@ -61,10 +61,12 @@ const cuda::Driver &CudaContext::use() const {
   return *driver;
 }
 
-CudaEvent::CudaEvent(std::shared_ptr<const CudaContext> owner) : context(std::move(owner)) {
+CudaEvent::CudaEvent(std::shared_ptr<const CudaContext> owner, bool timed)
+    : context(std::move(owner)) {
   const cuda::Driver &driver = context->use();
-  driver.check(driver.eventCreate(&handle, cuda::EVENT_DISABLE_TIMING), "cuEventCreate",
-               "making an event on", context->getName());
+  unsigned flags = timed ? cuda::EVENT_DEFAULT : cuda::EVENT_DISABLE_TIMING;
+  driver.check(driver.eventCreate(&handle, flags), "cuEventCreate", "making an event on",
+               context->getName());
 }
 
 CudaEvent::~CudaEvent() { context->useQuietly().eventDestroy(handle); }
@@ -299,8 +301,43 @@ std::exception_ptr CudaStream::pollMonitors() {
   return nullptr;
 }
 
+void CudaStream::recordTime(int64_t *nanoseconds) {
+  if (idleTimers.empty())
+    idleTimers.push_back(std::make_unique<CudaEvent>(context, /*timed=*/true));
+  times.push_back({std::move(idleTimers.back()), nanoseconds});
+  idleTimers.pop_back();
+  record(*times.back().event);
+}
+
+/// Relates the GPU's clock to the host's by one more event, now that the stream is idle.
+void CudaStream::writeTimes() {
+  if (times.empty())
+    return;
+  const cuda::Driver &driver = context->use();
+  CudaEvent anchor(context, /*timed=*/true);
+  record(anchor);
+  driver.check(driver.eventSynchronize(anchor.getHandle()), "cuEventSynchronize", "on stream",
+               name);
+  int64_t now = getMonotonicTime();
+  for (Time &time : times) {
+    float milliseconds = 0;
+    driver.check(
+        driver.eventElapsedTime(&milliseconds, time.event->getHandle(), anchor.getHandle()),
+        "cuEventElapsedTime", "on stream", name);
+    *time.nanoseconds = now - static_cast<int64_t>(double(milliseconds) * 1e6);
+    idleTimers.push_back(std::move(time.event));
+  }
+  times.clear();
+}
+
 void CudaStream::synchronize() {
-  waitForHandle();
+  try {
+    waitForHandle();
+    writeTimes();
+  } catch (...) {
+    times.clear(); // nobody may be there to take them any more
+    throw;
+  }
   dropFinishedHostWork();
   std::lock_guard lock(errorMutex);
   if (firstError)

@@ -51,7 +51,8 @@ private:
 
 class CudaEvent final : public Event {
 public:
-  explicit CudaEvent(std::shared_ptr<const CudaContext> context);
+  /// With `timed`, the GPU notes the time of a record, which costs it a little.
+  explicit CudaEvent(std::shared_ptr<const CudaContext> context, bool timed = false);
   ~CudaEvent() override;
 
   /// Whether the work before the last record is done; true when it was never recorded.
@@ -112,6 +113,8 @@ public:
   /// `work` must not call CUDA: it runs on one of the driver's threads.
   void enqueueHost(std::function<void()> work) override;
   void synchronize() override;
+  /// Taken by the GPU, so that it holds up neither the stream nor the host.
+  void recordTime(int64_t *nanoseconds) override;
   void *getNative() override { return handle; }
 
   /// Copies between host and device through pinned memory. copyIn has read `from` when it returns;
@@ -135,6 +138,7 @@ private:
   static void runHostWork(void *data);
   void waitForHandle();
   std::exception_ptr pollMonitors();
+  void writeTimes();
   void dropFinishedHostWork();
   StagingRing &getStaging();
 
@@ -146,6 +150,12 @@ private:
   size_t workspaceBytes = 0;
   std::vector<std::weak_ptr<StreamMonitor>> monitors;
   std::list<HostWork> hostWork;
+  struct Time {
+    std::unique_ptr<CudaEvent> event;
+    int64_t *nanoseconds;
+  };
+  std::vector<Time> times;
+  std::vector<std::unique_ptr<CudaEvent>> idleTimers;
   std::mutex errorMutex;
   std::exception_ptr firstError;
 };
