@@ -43,7 +43,8 @@ static StringRef getStageAxis(ModuleOp module) {
   if (auto name = module->getAttrOfType<StringAttr>(dist::kStageAxis))
     return name.getValue();
   auto list = getSpecialisations(module);
-  bool piped = llvm::any_of(list, [](const Specialisation &item) { return item.stages.size() > 1; });
+  bool piped =
+      llvm::any_of(list, [](const Specialisation &item) { return item.stages.size() > 1; });
   return piped ? "pipe" : "";
 }
 

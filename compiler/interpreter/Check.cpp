@@ -1,0 +1,365 @@
+//===- Check.cpp - split equals unsplit -----------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/interpreter/Bisect.h"
+#include "compiler/interpreter/CheckInputs.h"
+#include "compiler/interpreter/CheckOptions.h"
+#include "compiler/interpreter/PlanRun.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/raw_ostream.h"
+
+using namespace mlir;
+using namespace gridloom;
+using loom::HostTensor;
+
+namespace {
+
+/// One phase's program.
+struct Program {
+  std::string name; // the dump's file name without .mlir
+  OwningOpRef<ModuleOp> module;
+  SmallVector<Specialisation> specialisations;
+  bool isPartitioned() const { return specialisations.front().partitioned; }
+};
+
+class Check {
+public:
+  explicit Check(const CheckOptions &options);
+  int run();
+
+private:
+  LogicalResult load();
+  LogicalResult loadDump(StringRef path, bool required);
+  LogicalResult openWeights();
+  std::vector<const Program *> choosePrograms() const;
+  const Program &getExactBase() const;
+
+  LogicalResult checkSpecialisation(const Specialisation &specialisation);
+  LogicalResult checkProgram(const Program &base, const Program &program,
+                             const Specialisation &specialisation, bool exact);
+  LogicalResult checkPlan(const Specialisation &specialisation);
+  /// Interprets and keeps the outputs.
+  const NamedTensors *evaluate(const Program &program, const Specialisation &specialisation,
+                               bool exact);
+  const Specialisation *find(const Program &program, const Specialisation &like);
+  void compareOutputs(StringRef what, const NamedTensors &expected, const NamedTensors &actual);
+  void handle(Diagnostic &diagnostic);
+  Tolerance getTolerance(const HostTensor &tensor) const;
+
+  const CheckOptions &options;
+  MLIRContext context;
+  std::string planFolder;
+  std::vector<Program> programs;
+  std::unique_ptr<WeightProvider> weights;
+  NamedTensors inputs; // of the specialisation being checked
+  std::map<std::pair<const Program *, bool>, NamedTensors> evaluated;
+  int64_t compared = 0, different = 0;
+  bool broken = false; // something could not be compared
+};
+
+DialectRegistry makeRegistry() {
+  DialectRegistry registry;
+  registry.insert<func::FuncDialect, dist::DistDialect, loom::LoomDialect, plan::PlanDialect>();
+  return registry;
+}
+
+Check::Check(const CheckOptions &options)
+    : options(options), context(makeRegistry(), MLIRContext::Threading::DISABLED) {
+  context.loadAllAvailableDialects();
+  context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
+    handle(diagnostic);
+    return success();
+  });
+}
+
+void Check::handle(Diagnostic &diagnostic) {
+  if (diagnostic.getSeverity() != DiagnosticSeverity::Error)
+    return;
+  broken = true;
+  std::string node = loom::getNodeName(diagnostic.getLocation());
+  llvm::errs() << "error: " << (node.empty() ? "" : "node '" + node + "': ") << diagnostic.str()
+               << "\n";
+}
+
+LogicalResult Check::loadDump(StringRef path, bool required) {
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
+  if (!module)
+    return emitError(UnknownLoc::get(&context)) << "cannot read '" << path << "'";
+  auto specialisations = getSpecialisations(*module);
+  if (specialisations.empty()) {
+    // From the schedule on programs are on buffers; the plan's run checks them.
+    if (required)
+      return emitError(UnknownLoc::get(&context))
+             << "'" << path << "' holds no function of an entry";
+    return success();
+  }
+  programs.push_back(
+      {llvm::sys::path::stem(path).str(), std::move(module), std::move(specialisations)});
+  return success();
+}
+
+LogicalResult Check::load() {
+  auto fail = [&](const Twine &message) { return emitError(UnknownLoc::get(&context)) << message; };
+  if (!llvm::sys::fs::is_directory(options.paths.front())) {
+    for (const std::string &path : options.paths)
+      if (failed(loadDump(path, /*required=*/true)))
+        return failure();
+    return success();
+  }
+  planFolder = options.paths.front();
+  if (options.paths.size() > 1)
+    return fail("give one plan, or dumps to compare");
+  SmallString<256> folder(planFolder);
+  llvm::sys::path::append(folder, "ir");
+  std::vector<std::string> dumps;
+  std::error_code error;
+  for (llvm::sys::fs::directory_iterator file(folder, error), end; file != end && !error;
+       file.increment(error))
+    if (StringRef(file->path()).ends_with(".mlir"))
+      dumps.push_back(file->path());
+  llvm::sort(dumps);
+  for (const std::string &dump : dumps)
+    if (failed(loadDump(dump, /*required=*/false)))
+      return failure();
+  if (programs.empty())
+    return fail("'" + folder + "' holds no program to interpret; compile the plan again");
+  return success();
+}
+
+LogicalResult Check::openWeights() {
+  std::string model = options.model, error;
+  if (model.empty() && !planFolder.empty()) {
+    model = findModel(planFolder, error);
+    if (!error.empty())
+      return emitError(UnknownLoc::get(&context)) << error;
+  }
+  ModuleOp module = *programs.front().module;
+  if (model.empty())
+    if (auto attr = module->getAttrOfType<DictionaryAttr>(loom::kModel))
+      if (auto path = attr.getAs<StringAttr>("path"))
+        model = path.str();
+  if (!model.empty()) {
+    weights = std::make_unique<FileWeights>(model);
+    return success();
+  }
+  if (!module.getOps<loom::WeightOp>().empty())
+    llvm::outs() << "no model is named: weights are random\n";
+  weights = std::make_unique<GeneratedWeights>();
+  return success();
+}
+
+std::vector<const Program *> Check::choosePrograms() const {
+  std::vector<const Program *> chosen;
+  for (size_t i = 1; i < programs.size(); ++i)
+    if (planFolder.empty() || options.allPhases || i + 1 == programs.size())
+      chosen.push_back(&programs[i]);
+  return chosen;
+}
+
+/// Simplification may change arithmetic; splitting and what follows may not. So a plan's programs
+/// are compared bit by bit with the last one that is not split.
+const Program &Check::getExactBase() const {
+  const Program *base = &programs.front();
+  if (!planFolder.empty())
+    for (const Program &program : programs)
+      if (!program.isPartitioned())
+        base = &program;
+  return *base;
+}
+
+const Specialisation *Check::find(const Program &program, const Specialisation &like) {
+  for (const Specialisation &candidate : program.specialisations)
+    if (candidate.entry == like.entry && candidate.dims == like.dims)
+      return &candidate;
+  (void)(emitError(UnknownLoc::get(&context))
+         << "'" << program.name << "' lacks entry '" << like.entry << "' with dims " << like.dims);
+  return nullptr;
+}
+
+const NamedTensors *Check::evaluate(const Program &program, const Specialisation &specialisation,
+                                    bool exact) {
+  auto found = evaluated.find({&program, exact});
+  if (found != evaluated.end())
+    return &found->second;
+  const Specialisation *own = find(program, specialisation);
+  if (!own)
+    return nullptr;
+  InterpreterOptions interpreterOptions;
+  interpreterOptions.exact = exact;
+  func::FuncOp whole = specialisation.stages.front();
+  for (auto [i, type] : llvm::enumerate(whole.getResultTypes()))
+    if (auto name = whole.getResultAttrOfType<StringAttr>(i, loom::kName))
+      interpreterOptions.outputShapes[name.getValue()] =
+          SmallVector<int64_t>(cast<RankedTensorType>(type).getShape());
+  Interpreter interpreter(*program.module, *weights, std::move(interpreterOptions));
+  FailureOr<NamedTensors> outputs = interpreter.run(*own, inputs);
+  if (failed(outputs))
+    return nullptr;
+  return &(evaluated[{&program, exact}] = *std::move(outputs));
+}
+
+Tolerance Check::getTolerance(const HostTensor &tensor) const {
+  // One rounding to 16 bits is 2^-11 or 2^-8.
+  double rounding = tensor.getKind() == loom::ElementKind::F16    ? 0x1p-10
+                    : tensor.getKind() == loom::ElementKind::BF16 ? 0x1p-7
+                                                                  : 0;
+  return {options.rtol + rounding, options.atol + rounding};
+}
+
+void Check::compareOutputs(StringRef what, const NamedTensors &expected,
+                           const NamedTensors &actual) {
+  std::map<std::string, const HostTensor *> sorted;
+  for (const auto &entry : expected)
+    sorted[entry.first().str()] = &entry.second;
+  for (auto [name, right] : sorted) {
+    ++compared;
+    llvm::outs() << "  " << what << ": output '" << name << "' " << describeType(*right) << ": ";
+    auto found = actual.find(name);
+    if (found == actual.end()) {
+      ++different;
+      llvm::outs() << "missing\n";
+      continue;
+    }
+    Difference difference = compare(*right, found->second, getTolerance(*right));
+    different += !difference.equal;
+    llvm::outs() << describe(difference, *right, found->second)
+                 << (difference.equal ? "" : " <-- DIFFERS") << "\n";
+  }
+}
+
+LogicalResult Check::checkProgram(const Program &base, const Program &program,
+                                  const Specialisation &specialisation, bool exact) {
+  const NamedTensors *expected = evaluate(base, specialisation, exact);
+  if (!expected)
+    return failure();
+  int64_t before = different;
+  const NamedTensors *actual = evaluate(program, specialisation, exact);
+  if (actual)
+    compareOutputs(program.name + (exact ? " (exact) against " : " against ") + base.name,
+                   *expected, *actual);
+  if (options.bisect && (!actual || different > before)) {
+    InterpreterOptions interpreterOptions;
+    interpreterOptions.exact = exact;
+    const Specialisation *left = find(base, specialisation), *right = find(program, specialisation);
+    if (left && right) {
+      FailureOr<std::string> verdict =
+          bisect({*base.module, left}, {*program.module, right}, *weights, inputs,
+                 interpreterOptions, {options.rtol, options.atol});
+      if (succeeded(verdict))
+        llvm::outs() << "  " << program.name << ": " << *verdict << "\n";
+    }
+  }
+  return success(actual);
+}
+
+/// A tensor as plain data, and back.
+PlanTensor toPlanTensor(const HostTensor &tensor) {
+  return {loom::nameOf(tensor.getKind()).str(), std::vector<int64_t>(tensor.getShape()),
+          std::vector<char>(tensor.getData(), tensor.getData() + tensor.getNumBytes())};
+}
+
+FailureOr<HostTensor> fromPlanTensor(const PlanTensor &plan) {
+  for (int i = 0; i <= static_cast<int>(loom::ElementKind::F64); ++i) {
+    auto kind = static_cast<loom::ElementKind>(i);
+    if (loom::nameOf(kind) != plan.type)
+      continue;
+    HostTensor tensor(kind, plan.shape);
+    if (tensor.getNumBytes() != plan.bytes.size())
+      return failure();
+    llvm::copy(plan.bytes, tensor.getMutableData());
+    return tensor;
+  }
+  return failure();
+}
+
+LogicalResult Check::checkPlan(const Specialisation &specialisation) {
+  std::map<std::string, PlanTensor> given;
+  for (const auto &entry : inputs)
+    given[entry.first().str()] = toPlanTensor(entry.second);
+  std::map<std::string, int64_t> dims;
+  if (specialisation.dims)
+    for (NamedAttribute dim : specialisation.dims)
+      dims[dim.getName().str()] = cast<IntegerAttr>(dim.getValue()).getInt();
+  PlanRunResult result = runPlan(planFolder, specialisation.entry, dims, given);
+  if (!result.error.empty())
+    return emitError(UnknownLoc::get(&context)) << "the plan does not run: " << result.error;
+  NamedTensors actual;
+  for (const auto &[name, tensor] : result.outputs) {
+    FailureOr<HostTensor> converted = fromPlanTensor(tensor);
+    if (failed(converted))
+      return emitError(UnknownLoc::get(&context))
+             << "the plan gives output '" << name << "' of unknown type " << tensor.type;
+    actual[name] = *std::move(converted);
+  }
+  const NamedTensors *expected = evaluate(programs.front(), specialisation, /*exact=*/false);
+  if (!expected)
+    return failure();
+  compareOutputs("compiled, " + std::to_string(result.ranks) + " ranks, against " +
+                     programs.front().name,
+                 *expected, actual);
+  return success();
+}
+
+LogicalResult Check::checkSpecialisation(const Specialisation &specialisation) {
+  llvm::outs() << "entry '" << specialisation.entry << "'";
+  if (specialisation.dims && !specialisation.dims.empty()) {
+    llvm::outs() << " with ";
+    llvm::interleaveComma(specialisation.dims, llvm::outs(), [](NamedAttribute dim) {
+      llvm::outs() << dim.getName().str() << "=" << cast<IntegerAttr>(dim.getValue()).getInt();
+    });
+  }
+  llvm::outs() << "\n";
+  FailureOr<NamedTensors> made =
+      makeInputs(specialisation.stages.front(), options.inputs, options.seed);
+  if (failed(made))
+    return failure();
+  inputs = *std::move(made);
+  evaluated.clear();
+  bool ok = true;
+  for (const Program *program : choosePrograms()) {
+    ok &= succeeded(checkProgram(programs.front(), *program, specialisation, /*exact=*/false));
+    const Program &base = getExactBase();
+    if (options.exact && program != &base && (planFolder.empty() || program->isPartitioned()))
+      ok &= succeeded(checkProgram(base, *program, specialisation, /*exact=*/true));
+  }
+  if (!planFolder.empty() && !options.noRun)
+    ok &= succeeded(checkPlan(specialisation));
+  return success(ok);
+}
+
+int Check::run() {
+  if (failed(load()) || failed(openWeights()))
+    return 1;
+  if (programs.front().isPartitioned()) {
+    llvm::errs() << "error: '" << programs.front().name
+                 << "' is split already; the first dump is what is right\n";
+    return 1;
+  }
+  for (const Specialisation &specialisation : programs.front().specialisations)
+    broken |= failed(checkSpecialisation(specialisation));
+  if (!broken && different == 0 && compared > 0) {
+    llvm::outs() << "PASS: " << compared << " outputs agree\n";
+    return 0;
+  }
+  llvm::outs() << "FAIL: " << different << " of " << compared << " outputs differ"
+               << (broken ? ", and not everything could be checked" : "") << "\n";
+  return 1;
+}
+
+} // namespace
+
+int gridloom::runCheck(const CheckOptions &options) {
+  if (options.oracle != "interpreter") {
+    llvm::errs() << "error: oracle '" << options.oracle << "' is not there yet; use interpreter\n";
+    return 1;
+  }
+  int code = Check(options).run();
+  llvm::outs().flush();
+  return code;
+}

@@ -1,0 +1,46 @@
+//===- CheckCommand.cpp - the options of `gridloom check` -----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/interpreter/CheckOptions.h"
+
+#include <CLI/CLI.hpp>
+
+void gridloom::addCheckOptions(CLI::App &verb, CheckOptions &options) {
+  verb.footer(R"(
+Examples:
+  gridloom check model.plan
+      interpret the unsplit and the split program, run the plan, compare
+  gridloom check model.plan --exact --bisect
+      also bit by bit, in exact arithmetic; name the first ONNX node that differs
+  gridloom check model.plan --input 'ids=randint(0,50257)' --input mask=1 --input x=x.npy
+      say what the inputs are; default: random
+  gridloom check dumps/02-simplify.mlir dumps/04-partition.mlir --exact
+      compare phases of a compilation)");
+  verb.add_option("paths", options.paths,
+                  "a plan's folder, or dumps of one program to compare with the first of them")
+      ->required()
+      ->type_name("PLAN|DUMP...");
+  verb.add_option("--oracle", options.oracle,
+                  "what is right: interpreter, or 1rank (the program compiled unsplit)")
+      ->check(CLI::IsMember({"interpreter", "1rank"}))
+      ->capture_default_str();
+  verb.add_option("--input", options.inputs,
+                  "value of an input: NAME=randint(LOW,HIGH), uniform(LOW,HIGH), "
+                  "normal(MEAN,DEVIATION), a number, or FILE.npy")
+      ->allow_extra_args(false)
+      ->type_name("NAME=VALUE");
+  verb.add_option("--model", options.model, "model file with the weights; default: the plan's");
+  verb.add_flag(
+      "--exact", options.exact,
+      "also compare the programs bit by bit, in arithmetic that no order of sums changes");
+  verb.add_flag("--all-phases", options.allPhases,
+                "interpret every phase's program, not only the last");
+  verb.add_flag("--no-run", options.noRun, "only interpret; do not run the compiled plan");
+  verb.add_flag("--bisect", options.bisect,
+                "where the split program differs, name the first ONNX node that does");
+  verb.add_option("--rtol", options.rtol, "relative tolerance")->capture_default_str();
+  verb.add_option("--atol", options.atol, "absolute tolerance")->capture_default_str();
+  verb.add_option("--seed", options.seed, "seed of random inputs")->capture_default_str();
+}

@@ -1,0 +1,47 @@
+//===- CheckOptions.h - what a check is told --------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Plain data, free of MLIR: filled by the command line, read by the check.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_INTERPRETER_CHECKOPTIONS_H
+#define GRIDLOOM_COMPILER_INTERPRETER_CHECKOPTIONS_H
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace gridloom {
+
+struct CheckOptions {
+  /// A plan's folder; or dumps of one program, which are then compared with the first.
+  std::vector<std::string> paths;
+  std::string oracle = "interpreter"; ///< interpreter or 1rank
+  std::vector<std::string> inputs;    ///< NAME=randint(0,9), NAME=uniform(-1,1), NAME=x.npy, NAME=1
+  std::string model;                  ///< where the weights are; empty: where the plan says
+  bool exact = false;                 ///< also bit by bit in exact mode
+  bool allPhases = false;             ///< interpret every phase's dump, not only the last
+  bool noRun = false;                 ///< interpret only, do not run the compiled plan
+  bool bisect = false;                ///< name the first ONNX node that differs
+  double rtol = 1e-4, atol = 1e-5;
+  uint64_t seed = 0;
+};
+
+/// Declares the options of the `check` verb.
+void addCheckOptions(CLI::App &verb, CheckOptions &options);
+
+/// Shows that the split program and the compiled plan compute what the unsplit program does. Prints
+/// a line per comparison and one line that starts with PASS or FAIL. Returns 0 when all agree, 1
+/// when something differs or could not be checked.
+int runCheck(const CheckOptions &options);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_INTERPRETER_CHECKOPTIONS_H

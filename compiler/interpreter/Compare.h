@@ -1,0 +1,39 @@
+//===- Compare.h - how far two tensors are apart ----------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_INTERPRETER_COMPARE_H
+#define GRIDLOOM_COMPILER_INTERPRETER_COMPARE_H
+
+#include "dialects/loom/HostTensor.h"
+
+namespace gridloom {
+
+struct Tolerance {
+  double relative = 0, absolute = 0;
+};
+
+struct Difference {
+  bool equal = false;
+  int64_t wrong = 0;  ///< elements outside the tolerance
+  int64_t worst = -1; ///< row-major index of the one furthest outside, or furthest apart
+  double maxAbsolute = 0, maxRelative = 0;
+  std::string reason; ///< where shapes or types differ
+};
+
+/// Floats agree when |actual - expected| <= absolute + relative |expected|, or both are NaN, or the
+/// same infinity; integers and Exact elements when they are equal.
+Difference compare(const loom::HostTensor &expected, const loom::HostTensor &actual,
+                   Tolerance tolerance);
+
+/// "max abs 1.2e-07, max rel 3.4e-06", or what differs where, for a line of the report.
+std::string describe(const Difference &difference, const loom::HostTensor &expected,
+                     const loom::HostTensor &actual);
+
+/// "f32[8, 384]".
+std::string describeType(const loom::HostTensor &tensor);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_INTERPRETER_COMPARE_H

@@ -1,0 +1,182 @@
+//===- CheckTest.cpp - the checker passes what is right and fails the rest ===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "InterpreterTesting.h"
+
+#include "compiler/interpreter/CheckInputs.h"
+#include "compiler/interpreter/CheckOptions.h"
+
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+using namespace gridloom;
+using namespace gridloom::testing;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+using ::testing::Le;
+
+namespace {
+
+constexpr const char *kWeights = R"(
+  loom.weight @up : tensor<6x8xf32> from <"", offset = 0, bytes = 192>
+  loom.weight @down : tensor<8x4xf32> from <"", offset = 0, bytes = 128>)";
+
+constexpr const char *kWhole = R"(
+  func.func @main(%x: tensor<4x6xf32> {loom.name = "in"}) -> (tensor<4x4xf32> {loom.name = "out"})
+      attributes {loom.entry = "main", loom.dims = {batch = 4 : i64}} {
+    %w1 = loom.get_weight @up : tensor<6x8xf32> loc("up")
+    %h = loom.dot_general %x, %w1 batch = [] x [] contract = [1] x [0] : (tensor<4x6xf32>, tensor<6x8xf32>) -> tensor<4x8xf32> loc("first")
+    %g = loom.tanh %h : tensor<4x8xf32> loc("activation")
+    %w2 = loom.get_weight @down : tensor<8x4xf32> loc("down")
+    %y = loom.dot_general %g, %w2 batch = [] x [] contract = [1] x [0] : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32> loc("second")
+    %s = loom.softmax %y dim = 1 : tensor<4x4xf32> loc("probabilities")
+    return %s : tensor<4x4xf32>
+  })";
+
+/// Over data=2, model=2; `reduction` and `weight` are right as "sum" and `{"model"}, {}`.
+std::string split(const std::string &reduction, const std::string &weight) {
+  return std::string(kWeights) + R"(
+  dist.mesh @mesh <["data" = 2, "model" = 2]>
+  func.func @main_stage0(%x: tensor<2x6xf32> {loom.name = "in", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>})
+      -> (tensor<2x4xf32> {loom.name = "out", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>})
+      attributes {loom.entry = "main", loom.dims = {batch = 4 : i64}, dist.stage = 0 : i64} {
+    %w1 = loom.get_weight @up {sharding = #dist.sharding<@mesh, [{}, {"model"}]>} : tensor<6x4xf32> loc("up")
+    %h = loom.dot_general %x, %w1 batch = [] x [] contract = [1] x [0]
+        {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {"model"}]>]} : (tensor<2x6xf32>, tensor<6x4xf32>) -> tensor<2x4xf32> loc("first")
+    %g = loom.tanh %h {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {"model"}]>]} : tensor<2x4xf32> loc("activation")
+    %w2 = loom.get_weight @down {sharding = #dist.sharding<@mesh, [)" +
+         weight + R"(]>} : tensor<4x4xf32> loc("down")
+    %p = loom.dot_general %g, %w2 batch = [] x [] contract = [1] x [0]
+        {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {}], unreduced = {"model" = sum}>]} : (tensor<2x4xf32>, tensor<4x4xf32>) -> tensor<2x4xf32> loc("second")
+    %y = dist.all_reduce %p over ["model"] )" +
+         reduction +
+         R"( {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {}]>]} : tensor<2x4xf32> loc("second")
+    %s = loom.softmax %y dim = 1 {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {}]>]} : tensor<2x4xf32> loc("probabilities")
+    return %s : tensor<2x4xf32>
+  })";
+}
+
+class CheckTest : public ::testing::Test {
+protected:
+  CheckTest()
+      : folder(std::filesystem::temp_directory_path() /
+               ("gridloom-check-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder);
+  }
+  ~CheckTest() override { std::filesystem::remove_all(folder); }
+
+  std::string write(const std::string &name, const std::string &text) {
+    std::ofstream(folder / name) << text;
+    return (folder / name).string();
+  }
+
+  /// The exit code; `output` is what was printed.
+  int check(const std::string &text) {
+    options.paths = {write("whole.mlir", kWeights + std::string(kWhole)),
+                     write("split.mlir", text)};
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    int code = runCheck(options);
+    output = ::testing::internal::GetCapturedStdout() + ::testing::internal::GetCapturedStderr();
+    return code;
+  }
+
+  std::filesystem::path folder;
+  CheckOptions options;
+  std::string output;
+};
+
+TEST_F(CheckTest, PassesAProgramThatIsRight) {
+  options.exact = true;
+  EXPECT_EQ(check(split("sum", R"({"model"}, {})")), 0);
+  EXPECT_THAT(output,
+              AllOf(HasSubstr("entry 'main' with batch=4"),
+                    HasSubstr("split against whole: output 'out' f32[4, 4]: max abs"),
+                    HasSubstr("split (exact) against whole: output 'out' exact[4, 4]: equal"),
+                    HasSubstr("PASS: 2 outputs agree")));
+}
+
+TEST_F(CheckTest, FailsAWrongReductionAndNamesItsNode) {
+  options.exact = options.bisect = true;
+  EXPECT_EQ(check(split("max", R"({"model"}, {})")), 1);
+  EXPECT_THAT(
+      output,
+      AllOf(HasSubstr("<-- DIFFERS"),
+            HasSubstr("node 'second' (loom.dot_general, f32[4, 4]) is the first that differs"),
+            HasSubstr("node 'second' (loom.dot_general, exact[4, 4]) is the first that differs"),
+            HasSubstr("FAIL: 2 of 2 outputs differ")));
+}
+
+TEST_F(CheckTest, FailsReplicasThatDiffer) {
+  options.bisect = true;
+  // Without its all_reduce the output is a partial sum that differs between the ranks of "model".
+  std::string text = split("sum", R"({"model"}, {})");
+  size_t at = text.find(R"(over ["model"])");
+  text.replace(at, 14, R"(over ["data"])");
+  EXPECT_EQ(check(text), 1);
+  EXPECT_THAT(
+      output,
+      AllOf(HasSubstr(
+                "output 'out' differs between its replicas on rank 0 (micro-batch 0) and rank 1"),
+            HasSubstr("node 'second'"), HasSubstr("FAIL")));
+}
+
+TEST_F(CheckTest, FailsWhatCannotBeRead) {
+  EXPECT_EQ(check("func.func @main( {"), 1);
+  EXPECT_THAT(output, AllOf(HasSubstr("cannot read"), ::testing::Not(HasSubstr("PASS"))));
+  options.paths = {(folder / "absent.plan").string()};
+  EXPECT_EQ(runCheck(options), 1);
+}
+
+TEST_F(CheckTest, InputsAreMadeAsAsked) {
+  Context context;
+  auto module = context.parse(R"(
+    loom.weight @table : tensor<7x2xf32> from <"", offset = 0, bytes = 56>
+    func.func @main(%ids: tensor<50xi64> {loom.name = "ids"}, %mask: tensor<50xi64> {loom.name = "mask"},
+                    %x: tensor<2x3xf32> {loom.name = "x"}) attributes {loom.entry = "main", loom.dims = {}} {
+      %0 = loom.get_weight @table : tensor<7x2xf32>
+      %1 = loom.reshape %ids : (tensor<50xi64>) -> tensor<5x10xi64>
+      %2 = loom.gather %0, %1 dim = 0 : (tensor<7x2xf32>, tensor<5x10xi64>) -> tensor<5x10x2xf32>
+      return
+    })");
+  ASSERT_TRUE(module);
+  mlir::func::FuncOp function = *module->getOps<mlir::func::FuncOp>().begin();
+  auto inputs = makeInputs(function, {"mask=1"}, 3);
+  ASSERT_TRUE(succeeded(inputs)) << context.takeError();
+  EXPECT_THAT((*inputs)["ids"].toInts(),
+              AllOf(Each(AllOf(Ge(0), Le(6))), Contains(6), Contains(0)));
+  EXPECT_THAT((*inputs)["mask"].toInts(), Each(1));
+  EXPECT_THAT((*inputs)["x"].toDoubles(), Each(AllOf(Ge(-1), Le(1))));
+  EXPECT_TRUE(makeInputs(function, {"mask=1"}, 3)->lookup("ids").isBitwiseEqual((*inputs)["ids"]));
+  EXPECT_FALSE(makeInputs(function, {"mask=1"}, 4)->lookup("ids").isBitwiseEqual((*inputs)["ids"]));
+
+  // Version 1.0, little endian, C order: [[1, 2, 3], [4, 5, 6.5]].
+  std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
+  header.resize(118 - 10, ' ');
+  std::string file = std::string("\x93NUMPY\x01\x00", 8) + char(header.size()) + '\0' + header;
+  std::vector<float> values = {1, 2, 3, 4, 5, 6.5};
+  file.append(reinterpret_cast<const char *>(values.data()), sizeof(float) * values.size());
+  std::string path = write("x.npy", file);
+  auto read = makeInputs(function, {"x=" + path}, 3);
+  ASSERT_TRUE(succeeded(read)) << context.takeError();
+  EXPECT_THAT((*read)["x"].toDoubles(), ElementsAre(1, 2, 3, 4, 5, 6.5));
+
+  for (auto [given, message] :
+       {std::pair("y=1", "the program has no input 'y'"), std::pair("x", "'x' is no NAME=VALUE"),
+        std::pair("x=randint(1)", "is none of randint(LOW,HIGH)")}) {
+    EXPECT_TRUE(failed(makeInputs(function, {given}, 3)));
+    EXPECT_THAT(context.takeError(), HasSubstr(message));
+  }
+  EXPECT_TRUE(failed(makeInputs(function, {"mask=" + path}, 3)));
+  EXPECT_THAT(context.takeError(),
+              HasSubstr("holds f32 of shape [2, 3], the program takes 'tensor<50xi64>'"));
+}
+
+} // namespace
