@@ -157,7 +157,7 @@ std::string Compilation::print(size_t phase) {
   std::string text;
   llvm::raw_string_ostream os(text);
   os << "// gridloom compile --start-from "
-     << (phase + 1 < getPhases().size() ? getPhases()[phase + 1].name : StringRef("emit")) << " "
+     << getPhases()[std::min(phase + 1, getPhases().size() - 1)].name << " "
      << llvm::format("%02zu-", phase + 1) << getPhases()[phase].name << ".mlir -o "
      << fs::path(options.output).filename().string() << "\n";
   OpPrintingFlags flags;

@@ -129,7 +129,7 @@ static std::string formatBytes(double bytes) {
 
 /// "all_reduce over model: 13 calls, 4.9 MiB" per kind and axes.
 static void printCollectives(llvm::raw_ostream &os, const Estimate &estimate) {
-  llvm::MapVector<std::pair<std::string, std::string>, std::pair<int64_t, int64_t>> kinds;
+  std::map<std::pair<std::string, std::string>, std::pair<int64_t, int64_t>> kinds;
   for (const CollectiveCost &cost : estimate.collectives) {
     std::string axes = cost.axes.empty() ? "between stages" : "over " + llvm::join(cost.axes, "+");
     auto &[calls, bytes] = kinds[{cost.kind, axes}];

@@ -1,0 +1,227 @@
+//===- InProcessJob.cpp - all ranks in one process ------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/core/InProcessJob.h"
+
+#include "runtime/comm/local/LocalTransport.h"
+#include "runtime/core/Error.h"
+#include "runtime/device/cpu/ThreadPool.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+using namespace gridloom::rt;
+
+/// One thread per rank, which all calls of that rank's session are made on.
+class InProcessJob::Impl {
+public:
+  Impl(std::shared_ptr<const Plan> givenPlan, InProcessOptions options);
+  ~Impl();
+
+  /// Calls work(rank) on all ranks' threads and waits; throws the cause when any fails.
+  void forAll(const std::function<void(int)> &work);
+  Session &get(int rank) const;
+
+  std::shared_ptr<const Plan> plan;
+  bool traced;
+
+private:
+  struct Rank {
+    std::unique_ptr<Device> device;
+    std::unique_ptr<Transport> transport;
+    std::unique_ptr<Session> session;
+    std::exception_ptr failure;
+    std::thread thread;
+  };
+  void loop(int rank);
+  void throwCause();
+  void stop();
+
+  std::vector<Rank> ranks;
+  std::mutex mutex;
+  std::condition_variable wake, finished;
+  const std::function<void(int)> *current = nullptr;
+  uint64_t generation = 0;
+  size_t pending = 0;
+  bool stopping = false;
+};
+
+InProcessJob::Impl::Impl(std::shared_ptr<const Plan> givenPlan, InProcessOptions options)
+    : plan(std::move(givenPlan)), traced(options.session.trace) {
+  int count = plan->getMesh().getNumRanks();
+  unsigned threads =
+      options.threads ? options.threads : std::max(1u, getNumUsableCores() / unsigned(count));
+  if (!options.session.cache)
+    options.session.cache = std::make_shared<WeightCache>();
+  std::vector<std::unique_ptr<Transport>> transports;
+  if (count > 1)
+    transports = createInProcessTransports(count, options.transport);
+  ranks.resize(size_t(count));
+  for (int rank = 0; rank < count; ++rank) {
+    Rank &mine = ranks[size_t(rank)];
+    mine.device = options.createDevice ? options.createDevice(rank) : createCpuDevice(threads);
+    if (count > 1)
+      mine.transport = std::move(transports[size_t(rank)]);
+  }
+  try {
+    for (int rank = 0; rank < count; ++rank)
+      ranks[size_t(rank)].thread = std::thread([this, rank] { loop(rank); });
+    forAll([&](int rank) {
+      Rank &mine = ranks[size_t(rank)];
+      try {
+        mine.session =
+            std::make_unique<Session>(plan, *mine.device, mine.transport.get(), options.session);
+      } catch (const std::exception &error) {
+        if (mine.transport)
+          mine.transport->abort(error.what());
+        throw;
+      }
+    });
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+InProcessJob::Impl::~Impl() { stop(); }
+
+void InProcessJob::Impl::stop() {
+  {
+    std::lock_guard lock(mutex);
+    stopping = true;
+  }
+  wake.notify_all();
+  for (Rank &rank : ranks)
+    if (rank.thread.joinable())
+      rank.thread.join();
+}
+
+void InProcessJob::Impl::loop(int rank) {
+  uint64_t seen = 0;
+  std::unique_lock lock(mutex);
+  while (true) {
+    wake.wait(lock, [&] { return stopping || generation != seen; });
+    if (stopping)
+      break;
+    seen = generation;
+    const std::function<void(int)> &work = *current;
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      work(rank);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    ranks[size_t(rank)].failure = failure;
+    if (--pending == 0)
+      finished.notify_all();
+  }
+  lock.unlock();
+  ranks[size_t(rank)].session.reset();
+}
+
+/// A rank that only lost its peer is not the cause.
+void InProcessJob::Impl::throwCause() {
+  std::exception_ptr first;
+  for (Rank &rank : ranks) {
+    if (!rank.failure)
+      continue;
+    if (!first)
+      first = rank.failure;
+    try {
+      std::rethrow_exception(rank.failure);
+    } catch (const Error &error) {
+      if (error.getCode() != ErrorCode::PeerFailed)
+        throw;
+    }
+  }
+  if (first)
+    std::rethrow_exception(first);
+}
+
+void InProcessJob::Impl::forAll(const std::function<void(int)> &work) {
+  std::unique_lock lock(mutex);
+  current = &work;
+  pending = ranks.size();
+  ++generation;
+  wake.notify_all();
+  finished.wait(lock, [&] { return pending == 0; });
+  throwCause();
+}
+
+Session &InProcessJob::Impl::get(int rank) const {
+  if (rank < 0 || size_t(rank) >= ranks.size())
+    throw Error(ErrorCode::InvalidArgument,
+                "rank " + std::to_string(rank) + " is not one of " + std::to_string(ranks.size()));
+  return *ranks[size_t(rank)].session;
+}
+
+InProcessJob::InProcessJob(std::shared_ptr<const Plan> plan, InProcessOptions options)
+    : impl(std::make_unique<Impl>(std::move(plan), std::move(options))) {}
+InProcessJob::~InProcessJob() = default;
+
+const Plan &InProcessJob::getPlan() const { return *impl->plan; }
+int InProcessJob::getNumRanks() const { return impl->plan->getMesh().getNumRanks(); }
+Session &InProcessJob::getSession(int rank) { return impl->get(rank); }
+
+void InProcessJob::bind(const std::string &name, const HostArray &global) {
+  for (int rank = 0; rank < getNumRanks(); ++rank)
+    impl->get(rank).bind(name, global);
+}
+
+void InProcessJob::bindShard(int rank, const std::string &name, const HostArray &local) {
+  impl->get(rank).bindShard(name, local);
+}
+
+std::vector<RunStats> InProcessJob::run(const std::string &entry,
+                                        const std::map<std::string, int64_t> &dims) {
+  for (int rank = 0; rank < getNumRanks(); ++rank)
+    impl->get(rank).checkRun(entry, dims);
+  std::vector<RunStats> stats(static_cast<size_t>(getNumRanks()));
+  impl->forAll([&](int rank) { stats[size_t(rank)] = impl->get(rank).run(entry, dims); });
+  return stats;
+}
+
+const EntrySpecialisation &InProcessJob::getLastSpecialisation() const {
+  return impl->get(0).getLastSpecialisation();
+}
+
+HostArray InProcessJob::getOutput(const std::string &name) const {
+  std::vector<OutputPart> parts = impl->get(0).getOutputParts(name);
+  const Argument &argument = *getLastSpecialisation().findOutput(name);
+  HostArray whole = HostArray::allocate(argument.type, argument.shape);
+  for (const OutputPart &part : parts) {
+    HostArray local = impl->get(part.rank).getOutputShard(name);
+    placeShard(part.shard, sizeOf(argument.type), local.getData(), whole.getMutableData());
+  }
+  return whole;
+}
+
+std::map<std::string, HostArray> InProcessJob::getOutputs() const {
+  std::map<std::string, HostArray> outputs;
+  for (const Argument &output : getLastSpecialisation().outputs)
+    outputs[output.name] = getOutput(output.name);
+  return outputs;
+}
+
+HostArray InProcessJob::getOutputShard(int rank, const std::string &name) const {
+  return impl->get(rank).getOutputShard(name);
+}
+
+void InProcessJob::updateWeights(const std::filesystem::path &path) {
+  impl->forAll([&](int rank) { impl->get(rank).updateWeights(path); });
+}
+
+void InProcessJob::writeTrace(const std::filesystem::path &path) const {
+  if (!impl->traced)
+    throw Error(ErrorCode::InvalidArgument, "the job was made without tracing");
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < getNumRanks(); ++rank)
+    texts.push_back(toChromeEvents(impl->get(rank).getTrace(), rank));
+  writeChromeTrace(path, texts);
+}
