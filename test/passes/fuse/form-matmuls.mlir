@@ -1,0 +1,127 @@
+// RUN: gridloom-opt %s --plan-form-matmuls --mlir-print-local-scope | FileCheck %s
+
+// Rows of a batch are one multiplication, on padded weights, with the bias.
+loom.weight @w : tensor<16x32xf32> from <"", offset = 0, bytes = 2048>
+// CHECK-LABEL: func.func @rows
+// CHECK: %[[W:.*]] = loom.get_weight
+// CHECK-NEXT: plan.matmul %arg0, %[[W]], %arg1 <sizes = [12, 32, 16], lhs = [16, 1], rhs = [48, 1], out = [32, 1], epilogue = bias>
+// CHECK-NEXT: return
+func.func @rows(%x: tensor<3x4x16xf32>, %b: tensor<32xf32>) -> tensor<3x4x32xf32> {
+  %w = loom.get_weight @w {layout = #loom.layout<[0, 1], pad = 16>} : tensor<16x32xf32>
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [2] x [0] : (tensor<3x4x16xf32>, tensor<16x32xf32>) -> tensor<3x4x32xf32>
+  %1 = loom.broadcast %b dims = [2] : (tensor<32xf32>) -> tensor<3x4x32xf32>
+  %2 = loom.add %1, %0 : tensor<3x4x32xf32>
+  return %2 : tensor<3x4x32xf32>
+}
+
+// A kernel that follows adds the bias for nothing.
+// CHECK-LABEL: func.func @bias_for_kernel
+// CHECK: plan.matmul %arg0, %arg1 <sizes = [4, 32, 16], lhs = [16, 1], rhs = [32, 1], out = [32, 1]>
+// CHECK: loom.add
+// CHECK-NEXT: loom.gelu
+func.func @bias_for_kernel(%x: tensor<4x16xf32>, %w: tensor<16x32xf32>, %b: tensor<32xf32>) -> tensor<4x32xf32> {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4x16xf32>, tensor<16x32xf32>) -> tensor<4x32xf32>
+  %1 = loom.broadcast %b dims = [1] : (tensor<32xf32>) -> tensor<4x32xf32>
+  %2 = loom.add %0, %1 : tensor<4x32xf32>
+  %3 = loom.gelu erf %2 : tensor<4x32xf32>
+  return %3 : tensor<4x32xf32>
+}
+
+// Attention: no transpose is left, and the scale is alpha.
+// CHECK-LABEL: func.func @attention
+// CHECK-NEXT: %[[S:.*]] = plan.matmul %arg0, %arg1
+// CHECK-SAME: sizes = [2, 4, 8, 8, 16], lhs = [512, 16, 64, 1], rhs = [512, 16, 1, 64], out = [256, 64, 8, 1], alpha = 2.500000e-01
+// CHECK-NEXT: %[[P:.*]] = loom.softmax %[[S]]
+// CHECK-NEXT: %[[O:.*]] = plan.matmul %[[P]], %arg2
+// CHECK-SAME: sizes = [2, 4, 8, 16, 8], lhs = [256, 64, 8, 1], rhs = [512, 16, 64, 1], out = [512, 16, 64, 1]
+// CHECK-NEXT: %[[R:.*]] = loom.reshape %[[O]] : (tensor<2x8x4x16xf32>) -> tensor<2x8x64xf32>
+// CHECK-NEXT: return %[[R]]
+func.func @attention(%q: tensor<2x8x64xf32>, %k: tensor<2x8x64xf32>, %v: tensor<2x8x64xf32>) -> tensor<2x8x64xf32> {
+  %0 = loom.reshape %q : (tensor<2x8x64xf32>) -> tensor<2x8x4x16xf32>
+  %1 = loom.transpose %0 [0, 2, 1, 3] : (tensor<2x8x4x16xf32>) -> tensor<2x4x8x16xf32>
+  %2 = loom.reshape %k : (tensor<2x8x64xf32>) -> tensor<2x8x4x16xf32>
+  %3 = loom.transpose %2 [0, 2, 3, 1] : (tensor<2x8x4x16xf32>) -> tensor<2x4x16x8xf32>
+  %4 = loom.reshape %v : (tensor<2x8x64xf32>) -> tensor<2x8x4x16xf32>
+  %5 = loom.transpose %4 [0, 2, 1, 3] : (tensor<2x8x4x16xf32>) -> tensor<2x4x8x16xf32>
+  %6 = loom.dot_general %1, %3 batch = [0, 1] x [0, 1] contract = [3] x [2] : (tensor<2x4x8x16xf32>, tensor<2x4x16x8xf32>) -> tensor<2x4x8x8xf32>
+  %c = loom.constant dense<4.0> : tensor<f32>
+  %7 = loom.broadcast %c dims = [] : (tensor<f32>) -> tensor<2x4x8x8xf32>
+  %8 = loom.divide %6, %7 : tensor<2x4x8x8xf32>
+  %9 = loom.softmax %8 dim = 3 : tensor<2x4x8x8xf32>
+  %10 = loom.dot_general %9, %5 batch = [0, 1] x [0, 1] contract = [3] x [2] : (tensor<2x4x8x8xf32>, tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  %11 = loom.transpose %10 [0, 2, 1, 3] : (tensor<2x4x8x16xf32>) -> tensor<2x8x4x16xf32>
+  %12 = loom.reshape %11 : (tensor<2x8x4x16xf32>) -> tensor<2x8x64xf32>
+  return %12 : tensor<2x8x64xf32>
+}
+
+// Scales of both operands, as exporters of scaled-dot-product attention write them.
+// CHECK-LABEL: func.func @operand_scales
+// CHECK-NEXT: plan.matmul %arg0, %arg1 <sizes = [4, 8, 16], lhs = [16, 1], rhs = [1, 16], out = [8, 1], alpha = 2.500000e-01
+func.func @operand_scales(%q: tensor<4x16xf32>, %k: tensor<8x16xf32>) -> tensor<4x8xf32> {
+  %c = loom.constant dense<0.5> : tensor<4x16xf32>
+  %d = loom.constant dense<0.5> : tensor<16x8xf32>
+  %0 = loom.multiply %q, %c : tensor<4x16xf32>
+  %1 = loom.transpose %k [1, 0] : (tensor<8x16xf32>) -> tensor<16x8xf32>
+  %2 = loom.multiply %d, %1 : tensor<16x8xf32>
+  %3 = loom.dot_general %0, %2 batch = [] x [] contract = [1] x [0] : (tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+  return %3 : tensor<4x8xf32>
+}
+
+// Heads that queries share are read again, not copied.
+// CHECK-LABEL: func.func @grouped_queries
+// CHECK-NEXT: plan.matmul %arg0, %arg1 <sizes = [2, 4, 8, 8, 16], lhs = [512, 128, 16, 1], rhs = [128, 0, 1, 16], out = [256, 64, 8, 1]>
+func.func @grouped_queries(%q: tensor<2x4x8x16xf32>, %k: tensor<2x8x16xf32>) -> tensor<2x4x8x8xf32> {
+  %0 = loom.broadcast %k dims = [0, 2, 3] : (tensor<2x8x16xf32>) -> tensor<2x4x8x16xf32>
+  %1 = loom.dot_general %q, %0 batch = [0, 1] x [0, 1] contract = [3] x [3] : (tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>) -> tensor<2x4x8x8xf32>
+  return %1 : tensor<2x4x8x8xf32>
+}
+
+// A transposed result is the transposed product.
+// CHECK-LABEL: func.func @transposed_result
+// CHECK-NEXT: plan.matmul %arg1, %arg0 <sizes = [32, 4, 16], lhs = [1, 32], rhs = [1, 16], out = [4, 1]> : (tensor<16x32xf32>, tensor<4x16xf32>) -> tensor<32x4xf32>
+func.func @transposed_result(%x: tensor<4x16xf32>, %w: tensor<16x32xf32>) -> tensor<32x4xf32> {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4x16xf32>, tensor<16x32xf32>) -> tensor<4x32xf32>
+  %1 = loom.transpose %0 [1, 0] : (tensor<4x32xf32>) -> tensor<32x4xf32>
+  return %1 : tensor<32x4xf32>
+}
+
+// Cutting one product into one per head is not worth a transpose that its reader can walk.
+// CHECK-LABEL: func.func @heads_apart
+// CHECK-NEXT: %[[M:.*]] = plan.matmul %arg0, %arg1 <sizes = [16, 64, 16]
+// CHECK-NEXT: %[[R:.*]] = loom.reshape %[[M]]
+// CHECK-NEXT: loom.transpose %[[R]]
+func.func @heads_apart(%x: tensor<2x8x16xf32>, %w: tensor<16x64xf32>) -> tensor<2x4x8x16xf32> {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [2] x [0] : (tensor<2x8x16xf32>, tensor<16x64xf32>) -> tensor<2x8x64xf32>
+  %1 = loom.reshape %0 : (tensor<2x8x64xf32>) -> tensor<2x8x4x16xf32>
+  %2 = loom.transpose %1 [0, 2, 1, 3] : (tensor<2x8x4x16xf32>) -> tensor<2x4x8x16xf32>
+  return %2 : tensor<2x4x8x16xf32>
+}
+
+// Contracting dimensions that lie apart need a copy.
+// CHECK-LABEL: func.func @apart
+// CHECK-NEXT: %[[T:.*]] = loom.transpose %arg0 [1, 0, 2] : (tensor<4x3x8xf32>) -> tensor<3x4x8xf32>
+// CHECK-NEXT: plan.matmul %[[T]], %arg1 <sizes = [3, 16, 32], lhs = [32, 1], rhs = [16, 1], out = [16, 1]>
+func.func @apart(%x: tensor<4x3x8xf32>, %w: tensor<4x8x16xf32>) -> tensor<3x16xf32> {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [0, 2] x [0, 1] : (tensor<4x3x8xf32>, tensor<4x8x16xf32>) -> tensor<3x16xf32>
+  return %0 : tensor<3x16xf32>
+}
+
+// One row; one column; an outer product.
+// CHECK-LABEL: func.func @vectors
+// CHECK-NEXT: plan.matmul %arg0, %arg1 <sizes = [1, 32, 16], lhs = [16, 1], rhs = [32, 1], out = [32, 1]>
+// CHECK-NEXT: plan.matmul {{.*}} <sizes = [1, 16, 32], lhs = [32, 1], rhs = [1, 32], out = [16, 1]>
+// CHECK-NEXT: plan.matmul %arg0, %arg2 <sizes = [16, 32, 1], lhs = [1, 16], rhs = [32, 1], out = [32, 1]>
+func.func @vectors(%x: tensor<16xf32>, %w: tensor<16x32xf32>, %y: tensor<32xf32>) -> (tensor<32xf32>, tensor<16xf32>, tensor<16x32xf32>) {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [0] x [0] : (tensor<16xf32>, tensor<16x32xf32>) -> tensor<32xf32>
+  %1 = loom.dot_general %w, %y batch = [] x [] contract = [1] x [0] : (tensor<16x32xf32>, tensor<32xf32>) -> tensor<16xf32>
+  %2 = loom.dot_general %x, %y batch = [] x [] contract = [] x [] : (tensor<16xf32>, tensor<32xf32>) -> tensor<16x32xf32>
+  return %0, %1, %2 : tensor<32xf32>, tensor<16xf32>, tensor<16x32xf32>
+}
+
+// Integers are no library's.
+// CHECK-LABEL: func.func @integers
+// CHECK-NEXT: loom.dot_general
+func.func @integers(%x: tensor<4x16xi32>, %w: tensor<16x32xi32>) -> tensor<4x32xi32> {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4x16xi32>, tensor<16x32xi32>) -> tensor<4x32xi32>
+  return %0 : tensor<4x32xi32>
+}
