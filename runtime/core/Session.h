@@ -34,6 +34,12 @@ struct SessionOptions {
   bool serialize = false;
 };
 
+/// A part of an output: which rank has it, and where it lies in the whole.
+struct OutputPart {
+  int rank = 0;
+  Shard shard;
+};
+
 /// One rank of a plan, loaded and ready to run: weights on the device, memory reserved, kernels and
 /// libraries resolved, communicators made. The device and the transport must outlive it. One thread
 /// at a time may call it; methods marked collective are called by all ranks in the same order.
@@ -62,6 +68,9 @@ public:
   void bindShard(const std::string &name, const HostArray &local);
   void clearBindings();
 
+  /// Throws what run would throw before it starts: a caller of several ranks asks all of them
+  /// first, so that none is left waiting for a peer whose inputs are wrong.
+  void checkRun(const std::string &entry, const std::map<std::string, int64_t> &dims) const;
   /// Collective. Runs `entry` in the specialisation whose dims equal `dims` where given (a subset
   /// is enough if it names one), else the one that the bound inputs' shapes fit. Returns when the
   /// outputs are complete. Throws InvalidArgument listing the specialisations there are when none
@@ -73,8 +82,9 @@ public:
   /// Of the last run: this rank's part of an output, padding included; a null array where this
   /// rank's stage does not make it.
   HostArray getOutputShard(const std::string &name) const;
-  /// Where that part lies in the whole.
-  Shard getOutputPlacement(const std::string &name) const;
+  /// The ranks whose parts together are the whole output of the last run, each part once: what a
+  /// caller that holds all sessions puts together with placeShard.
+  std::vector<OutputPart> getOutputParts(const std::string &name) const;
   /// Collective. The whole output of the last run on rank 0, a null array elsewhere.
   HostArray gatherOutput(const std::string &name);
   /// Collective. The whole output of the last run on every rank.

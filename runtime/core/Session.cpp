@@ -1,0 +1,588 @@
+//===- Session.cpp - one rank's loaded plan -------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/core/Session.h"
+
+#include "runtime/core/Error.h"
+#include "runtime/core/SessionImpl.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+
+//===----------------------------------------------------------------------===//
+// Loading
+//===----------------------------------------------------------------------===//
+
+Session::Impl::Impl(std::shared_ptr<const Plan> givenPlan, Device &device, Transport *transport,
+                    SessionOptions givenOptions)
+    : plan(std::move(givenPlan)), device(device), transport(transport),
+      options(std::move(givenOptions)) {
+  int ranks = plan->getMesh().getNumRanks(), size = transport ? transport->getSize() : 1;
+  if (size != ranks)
+    throw Error(ErrorCode::InvalidArgument, "the plan is for " + std::to_string(ranks) +
+                                                " ranks, the job has " + std::to_string(size) +
+                                                "; run it with -n " + std::to_string(ranks));
+  if (plan->getTargetKind() == "cpu" != device.hasHostMemory())
+    throw Error(ErrorCode::InvalidArgument,
+                "the plan is for " + plan->getTargetKind() + ", the device is " + device.getName());
+  rank = transport ? transport->getRank() : 0;
+  stageNumber = plan->getMesh().getStage(rank);
+  try {
+    start();
+  } catch (...) {
+    device.setErrorHandler({}); // it names the transport, which may go before the device
+    throw;
+  }
+}
+
+void Session::Impl::start() {
+  int ranks = plan->getMesh().getNumRanks();
+  if (ranks > 1) {
+    control = std::make_unique<ControlChannel>(*plan, device, *transport);
+    device.setErrorHandler(
+        [peers = transport](const std::string &reason) { peers->abort(reason); });
+    requireEqualPlans();
+  }
+  agree("loading the plan", [&] { load(); });
+  if (ranks > 1)
+    communicators = std::make_unique<Communicators>(*plan, rank, *transport);
+  agree("preparing the programs", [&] { prepare(); });
+}
+
+Session::Impl::~Impl() {
+  programs.clear();
+  for (auto &[name, stream] : streams)
+    try {
+      stream->synchronize();
+    } catch (const std::exception &) {
+      // Told by run.
+    }
+  if (control)
+    device.setErrorHandler({});
+}
+
+void Session::Impl::requireEqualPlans() {
+  const std::string &mine = plan->getDigest();
+  auto bytes = std::as_bytes(std::span(mine.data(), mine.size()));
+  std::vector<std::vector<std::byte>> all = control->allGather(bytes);
+  for (size_t other = 0; other < all.size(); ++other)
+    if (all[other] != all[0]) {
+      auto shorten = [](const std::vector<std::byte> &digest) {
+        return std::string(reinterpret_cast<const char *>(digest.data()), 12);
+      };
+      throw Error(ErrorCode::InvalidPlan, "rank " + std::to_string(other) + " has plan " +
+                                              shorten(all[other]) + ", rank 0 has plan " +
+                                              shorten(all[0]) + "; give all ranks the same plan");
+    }
+}
+
+/// Does something that may fail on this rank alone, and fails on all ranks if it fails on any.
+void Session::Impl::agree(const std::string &what, const std::function<void()> &work) {
+  std::exception_ptr failure;
+  try {
+    work();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  std::byte ok{failure ? uint8_t(0) : uint8_t(1)};
+  std::vector<std::vector<std::byte>> all;
+  if (control)
+    all = control->allGather({&ok, 1});
+  if (failure)
+    std::rethrow_exception(failure);
+  for (size_t other = 0; other < all.size(); ++other)
+    if (all[other][0] != std::byte(1))
+      throw Error(ErrorCode::PeerFailed, what + " failed on rank " + std::to_string(other));
+}
+
+std::unique_ptr<Memory> Session::Impl::allocateZeroed(size_t bytes) {
+  std::unique_ptr<Memory> memory = device.allocate(bytes);
+  if (device.hasHostMemory()) {
+    std::memset(memory->data, 0, bytes);
+  } else if (bytes) {
+    std::vector<std::byte> zeros(bytes);
+    copyIn(memory->data, zeros);
+  }
+  return memory;
+}
+
+void Session::Impl::load() {
+  const schema::Stage &stage = getStage();
+  std::shared_ptr<const WeightSource> source =
+      WeightSource::open(*plan, options.weights, options.verifyModel);
+  weights = WeightSet::load(*plan, rank, device, *source, options.cache.get());
+  kernels = loadKernels(*plan, stage, device);
+  for (const schema::State &state : stage.states())
+    states.push_back(allocateZeroed(state.bytes()));
+  uint64_t arenaBytes = 0, registeredBytes = 0;
+  for (const schema::Entry &entry : stage.entries())
+    for (const schema::Specialisation &program : entry.specialisations()) {
+      arenaBytes = std::max<uint64_t>(arenaBytes, program.arena_bytes());
+      registeredBytes = std::max<uint64_t>(registeredBytes, program.registered_bytes());
+    }
+  arena = device.allocate(std::max<uint64_t>(arenaBytes, 1));
+  registered = device.allocate(std::max<uint64_t>(registeredBytes, 1));
+}
+
+void Session::Impl::prepare() {
+  const schema::Stage &stage = getStage();
+  ProgramContext context{
+      *plan, stage, rank, device, kernels, communicators.get(), streams, options.serialize};
+  for (int e = 0; e < stage.entries_size(); ++e)
+    for (int s = 0; s < stage.entries(e).specialisations_size(); ++s) {
+      auto loaded = std::make_unique<LoadedProgram>();
+      loaded->entry = &plan->getEntries()[size_t(e)];
+      loaded->global = &loaded->entry->specialisations[size_t(s)];
+      loaded->entryIndex = e;
+      loaded->index = s;
+      loaded->program = std::make_unique<Program>(context, stage.entries(e).specialisations(s));
+      programs.push_back(std::move(loaded));
+    }
+}
+
+void Session::Impl::copyIn(void *to, std::span<const std::byte> from) {
+  if (!hostStream)
+    hostStream = device.createStream(StreamKind::Copy, "host");
+  device.copyIn(*hostStream, to, from.data(), from.size());
+  hostStream->synchronize();
+}
+
+void Session::Impl::copyOut(std::span<std::byte> to, const void *from) {
+  if (device.hasHostMemory()) {
+    if (!to.empty())
+      std::memcpy(to.data(), from, to.size());
+    return;
+  }
+  if (!hostStream)
+    hostStream = device.createStream(StreamKind::Copy, "host");
+  device.copyOut(*hostStream, to.data(), from, to.size());
+  hostStream->synchronize();
+}
+
+void Session::Impl::requireUsable() const {
+  if (!failure.empty())
+    throw Error(ErrorCode::PeerFailed, "the session failed before: " + failure);
+}
+
+const Session::Impl::LoadedProgram &Session::Impl::getLast() const {
+  if (!last)
+    throw Error(ErrorCode::InvalidArgument, "nothing has run yet");
+  return *last;
+}
+
+//===----------------------------------------------------------------------===//
+// Binding
+//===----------------------------------------------------------------------===//
+
+void Session::Impl::bind(const std::string &name, const HostArray &array, bool isShard) {
+  requireUsable();
+  if (array.isNull() && array.getNumElements())
+    throw Error(ErrorCode::InvalidArgument, "input '" + name + "' has no data");
+  std::set<std::string> known;
+  for (const Entry &entry : plan->getEntries())
+    for (const EntrySpecialisation &specialisation : entry.specialisations)
+      for (const Argument &input : specialisation.inputs) {
+        known.insert(input.name);
+        if (input.name != name)
+          continue;
+        if (input.type != array.getType())
+          throw Error(ErrorCode::InvalidArgument,
+                      "input '" + name + "' is " + std::string(nameOf(array.getType())) +
+                          ", the plan takes " + std::string(nameOf(input.type)));
+        bindings[name] = {array, isShard};
+        return;
+      }
+  std::string names;
+  for (const std::string &each : known)
+    names += (names.empty() ? "" : ", ") + each;
+  throw Error(ErrorCode::InvalidArgument,
+              "the plan has no input '" + name + "'; its inputs are: " + names);
+}
+
+static std::string formatDims(const std::map<std::string, int64_t> &dims) {
+  std::string text;
+  for (auto &[name, value] : dims)
+    text += (text.empty() ? "" : ",") + name + "=" + std::to_string(value);
+  return text.empty() ? "(none)" : text;
+}
+
+/// Why the bound inputs do not fit, or an empty text.
+std::string Session::Impl::findMisfit(const LoadedProgram &loaded) const {
+  const schema::Specialisation &program = loaded.program->getSchema();
+  for (const Argument &input : loaded.global->inputs) {
+    auto bound = bindings.find(input.name);
+    const schema::Binding *local = nullptr;
+    for (const schema::Binding &binding : program.inputs())
+      if (binding.name() == input.name)
+        local = &binding;
+    if (bound == bindings.end()) {
+      if (local)
+        return "input '" + input.name + "' is not bound";
+      continue;
+    }
+    auto [array, isShard] = bound->second;
+    if (isShard && !local)
+      continue;
+    std::vector<int64_t> wanted =
+        isShard ? std::vector<int64_t>(local->shape().begin(), local->shape().end()) : input.shape;
+    if (array.getShape() != wanted)
+      return std::string(isShard ? "the shard of input '" : "input '") + input.name +
+             "' has shape " + formatShape(array.getShape()) + ", the plan takes " +
+             formatShape(wanted);
+  }
+  return "";
+}
+
+Session::Impl::LoadedProgram &Session::Impl::select(const std::string &entryName,
+                                                    const std::map<std::string, int64_t> &dims) {
+  const Entry &entry = plan->getEntry(entryName);
+  std::string misfit, known;
+  for (std::unique_ptr<LoadedProgram> &loaded : programs) {
+    if (loaded->entry != &entry)
+      continue;
+    const std::map<std::string, int64_t> &own = loaded->global->dims;
+    known += (known.empty() ? "" : "; ") + formatDims(own);
+    bool named = std::all_of(dims.begin(), dims.end(), [&](auto &dim) {
+      auto found = own.find(dim.first);
+      return found != own.end() && found->second == dim.second;
+    });
+    if (!named)
+      continue;
+    std::string reason = findMisfit(*loaded);
+    if (reason.empty())
+      return *loaded;
+    if (misfit.empty())
+      misfit = reason;
+  }
+  if (misfit.empty())
+    misfit = "no specialisation has " + formatDims(dims);
+  if (entry.specialisations.size() > 1)
+    misfit += "; entry '" + entry.name + "' is compiled for: " + known;
+  throw Error(ErrorCode::InvalidArgument, misfit);
+}
+
+//===----------------------------------------------------------------------===//
+// Running
+//===----------------------------------------------------------------------===//
+
+void Session::Impl::reserveBindings(LoadedProgram &loaded) {
+  if (loaded.reserved)
+    return;
+  auto reserve = [&](const auto &bindings, std::vector<std::unique_ptr<Memory>> &memory) {
+    for (const schema::Binding &binding : bindings) {
+      uint64_t bytes = sizeOf(DataType(binding.type()));
+      for (int64_t size : binding.shape())
+        bytes *= uint64_t(size);
+      memory.push_back(allocateZeroed(bytes));
+    }
+  };
+  loaded.inputs.clear();
+  loaded.outputs.clear();
+  reserve(loaded.program->getSchema().inputs(), loaded.inputs);
+  reserve(loaded.program->getSchema().outputs(), loaded.outputs);
+  loaded.reserved = true;
+}
+
+void Session::Impl::fillInputs(LoadedProgram &loaded) {
+  const schema::Specialisation &program = loaded.program->getSchema();
+  for (int i = 0; i < program.inputs_size(); ++i) {
+    const schema::Binding &binding = program.inputs(i);
+    auto &[array, isShard] = bindings.at(binding.name());
+    Memory &memory = *loaded.inputs[size_t(i)];
+    Shard shard = getPlacement(loaded, binding, rank, /*output=*/false);
+    bool whole = isShard || shard.isWhole();
+    if (whole && !device.hasHostMemory()) {
+      copyIn(memory.data, {array.getData(), memory.bytes});
+    } else if (whole) {
+      if (memory.bytes)
+        std::memcpy(memory.data, array.getData(), memory.bytes);
+    } else if (device.hasHostMemory()) {
+      cutShard(shard, sizeOf(array.getType()), array.getData(),
+               static_cast<std::byte *>(memory.data));
+    } else {
+      std::vector<std::byte> staging(memory.bytes);
+      cutShard(shard, sizeOf(array.getType()), array.getData(), staging.data());
+      copyIn(memory.data, staging);
+    }
+  }
+}
+
+/// One error for whatever went wrong, and no peer left waiting.
+[[noreturn]] void Session::Impl::fail(const std::exception_ptr &cause, LoadedProgram *loaded) {
+  ErrorCode code = ErrorCode::Internal;
+  try {
+    std::rethrow_exception(cause);
+  } catch (const Error &error) {
+    code = error.getCode();
+    failure = error.what();
+  } catch (const std::bad_alloc &) {
+    code = ErrorCode::OutOfMemory;
+    failure = "out of host memory";
+  } catch (const std::exception &error) {
+    failure = error.what();
+  }
+  if (transport)
+    transport->abort("rank " + std::to_string(rank) + ": " + failure);
+  if (loaded)
+    loaded->program->drain();
+  throw Error(code, failure);
+}
+
+RunStats Session::Impl::run(LoadedProgram &loaded) {
+  trace.clear();
+  last = nullptr;
+  try {
+    reserveBindings(loaded);
+    fillInputs(loaded);
+    ProgramMemory memory;
+    memory.arena = arena->data;
+    memory.registered = registered->data;
+    memory.weight = [&](uint32_t index) { return weights->getData(index); };
+    memory.state = [&](uint32_t index) { return states[index]->data; };
+    memory.input = [&](uint32_t index) { return loaded.inputs[index]->data; };
+    memory.output = [&](uint32_t index) { return loaded.outputs[index]->data; };
+    int64_t begin = getMonotonicTime();
+    loaded.program->run(memory, trace);
+    stats = computeStats(trace, begin, getMonotonicTime(), plan->getNumStages() > 1);
+  } catch (...) {
+    fail(std::current_exception(), &loaded);
+  }
+  if (!options.trace)
+    trace.clear();
+  last = &loaded;
+  return stats;
+}
+
+//===----------------------------------------------------------------------===//
+// Outputs
+//===----------------------------------------------------------------------===//
+
+/// The binding of an argument in the program that stage `number` runs for the same specialisation.
+const schema::Binding *Session::Impl::findBinding(const LoadedProgram &loaded, int number,
+                                                  const std::string &name, bool output) const {
+  const schema::Specialisation &program =
+      plan->getStage(number).entries(loaded.entryIndex).specialisations(loaded.index);
+  for (const schema::Binding &binding : output ? program.outputs() : program.inputs())
+    if (binding.name() == name)
+      return &binding;
+  return nullptr;
+}
+
+Shard Session::Impl::getPlacement(const LoadedProgram &loaded, const schema::Binding &binding,
+                                  int ofRank, bool output) const {
+  const Argument *argument =
+      output ? loaded.global->findOutput(binding.name()) : loaded.global->findInput(binding.name());
+  return getShard(plan->getMesh(), ofRank, binding.sharding(), argument->shape,
+                  {binding.shape().begin(), binding.shape().end()});
+}
+
+const Argument &Session::Impl::getOutput(const std::string &name) const {
+  const Argument *argument = getLast().global->findOutput(name);
+  if (argument)
+    return *argument;
+  std::string names;
+  for (const Argument &output : getLast().global->outputs)
+    names += (names.empty() ? "" : ", ") + output.name;
+  throw Error(ErrorCode::InvalidArgument, "entry '" + getLast().entry->name + "' has no output '" +
+                                              name + "'; its outputs are: " + names);
+}
+
+HostArray Session::Impl::readShard(const std::string &name) const {
+  const Argument &argument = getOutput(name);
+  const schema::Specialisation &program = last->program->getSchema();
+  for (int i = 0; i < program.outputs_size(); ++i) {
+    const schema::Binding &binding = program.outputs(i);
+    if (binding.name() != name)
+      continue;
+    HostArray local =
+        HostArray::allocate(argument.type, {binding.shape().begin(), binding.shape().end()});
+    const_cast<Impl *>(this)->copyOut({local.getMutableData(), local.getNumBytes()},
+                                      last->outputs[size_t(i)]->data);
+    return local;
+  }
+  return {};
+}
+
+std::vector<OutputPart> Session::Impl::findParts(const std::string &name) const {
+  const Argument &argument = getOutput(name);
+  std::vector<OutputPart> parts;
+  std::set<std::vector<int64_t>> seen;
+  if (argument.stages.empty())
+    throw Error(ErrorCode::InvalidPlan, "no stage makes output '" + name + "'");
+  int stage = argument.stages.front();
+  const schema::Binding &binding = *findBinding(getLast(), stage, name, /*output=*/true);
+  for (int owner : plan->getMesh().getStageRanks(stage)) {
+    Shard shard = getPlacement(getLast(), binding, owner, /*output=*/true);
+    bool empty = std::find(shard.valid.begin(), shard.valid.end(), 0) != shard.valid.end();
+    if (!empty && seen.insert(shard.begin).second)
+      parts.push_back({owner, std::move(shard)});
+  }
+  return parts;
+}
+
+HostArray Session::Impl::gather(const std::string &name, bool toAll) {
+  requireUsable();
+  const Argument &argument = getOutput(name);
+  HostArray whole;
+  try {
+    if (rank == 0 || toAll)
+      whole = HostArray::allocate(argument.type, argument.shape);
+    for (const OutputPart &part : findParts(name)) {
+      if (part.rank != rank && rank != 0)
+        continue;
+      HostArray local;
+      if (part.rank == rank) {
+        local = readShard(name);
+        if (rank != 0) {
+          control->send({local.getData(), local.getNumBytes()}, 0);
+          continue;
+        }
+      } else {
+        local = HostArray::allocate(argument.type, part.shard.local);
+        control->receive({local.getMutableData(), local.getNumBytes()}, part.rank);
+      }
+      placeShard(part.shard, sizeOf(argument.type), local.getData(), whole.getMutableData());
+    }
+    if (toAll && control)
+      control->broadcast({whole.getMutableData(), whole.getNumBytes()}, 0);
+  } catch (...) {
+    fail(std::current_exception(), nullptr);
+  }
+  return whole;
+}
+
+std::vector<std::string> Session::Impl::gatherText(const std::string &text) {
+  requireUsable();
+  if (!control)
+    return {text};
+  uint64_t size = text.size();
+  std::vector<std::string> texts;
+  try {
+    std::vector<std::vector<std::byte>> sizes =
+        control->allGather(std::as_bytes(std::span(&size, 1)));
+    auto bytes = std::as_bytes(std::span(text.data(), text.size()));
+    if (rank != 0 && size)
+      control->send(bytes, 0);
+    if (rank != 0)
+      return {};
+    texts.push_back(text);
+    for (size_t other = 1; other < sizes.size(); ++other) {
+      uint64_t length;
+      std::memcpy(&length, sizes[other].data(), sizeof(length));
+      std::string received(length, '\0');
+      if (length)
+        control->receive(std::as_writable_bytes(std::span(received.data(), length)), int(other));
+      texts.push_back(std::move(received));
+    }
+  } catch (...) {
+    fail(std::current_exception(), nullptr);
+  }
+  return texts;
+}
+
+void Session::Impl::updateWeights(const std::filesystem::path &path) {
+  requireUsable();
+  std::shared_ptr<const WeightSet> updated;
+  agree("updating the weights", [&] {
+    std::shared_ptr<const WeightSource> source = WeightSource::open(*plan, path);
+    updated = WeightSet::load(*plan, rank, device, *source, options.cache.get());
+  });
+  weights = std::move(updated);
+}
+
+int Session::Impl::findState(const std::string &name) const {
+  for (int i = 0; i < getStage().states_size(); ++i)
+    if (getStage().states(i).name() == name)
+      return i;
+  throw Error(ErrorCode::InvalidArgument,
+              "stage " + std::to_string(stageNumber) + " has no state '" + name + "'");
+}
+
+//===----------------------------------------------------------------------===//
+// Session
+//===----------------------------------------------------------------------===//
+
+Session::Session(std::shared_ptr<const Plan> plan, Device &device, Transport *transport,
+                 SessionOptions options)
+    : impl(std::make_unique<Impl>(std::move(plan), device, transport, std::move(options))) {}
+Session::~Session() = default;
+
+const Plan &Session::getPlan() const { return *impl->plan; }
+int Session::getRank() const { return impl->rank; }
+int Session::getStage() const { return impl->stageNumber; }
+
+void Session::bind(const std::string &name, const HostArray &global) {
+  impl->bind(name, global, /*isShard=*/false);
+}
+void Session::bindShard(const std::string &name, const HostArray &local) {
+  impl->bind(name, local, /*isShard=*/true);
+}
+void Session::clearBindings() { impl->bindings.clear(); }
+
+void Session::checkRun(const std::string &entry, const std::map<std::string, int64_t> &dims) const {
+  impl->requireUsable();
+  impl->select(entry, dims);
+}
+
+RunStats Session::run(const std::string &entry, const std::map<std::string, int64_t> &dims) {
+  impl->requireUsable();
+  return impl->run(impl->select(entry, dims));
+}
+
+const EntrySpecialisation &Session::getLastSpecialisation() const {
+  return *impl->getLast().global;
+}
+HostArray Session::getOutputShard(const std::string &name) const { return impl->readShard(name); }
+std::vector<OutputPart> Session::getOutputParts(const std::string &name) const {
+  return impl->findParts(name);
+}
+HostArray Session::gatherOutput(const std::string &name) { return impl->gather(name, false); }
+HostArray Session::gatherOutputToAll(const std::string &name) { return impl->gather(name, true); }
+std::vector<std::string> Session::gatherText(const std::string &text) {
+  return impl->gatherText(text);
+}
+void Session::updateWeights(const std::filesystem::path &path) { impl->updateWeights(path); }
+
+HostArray Session::getState(const std::string &name) const {
+  int index = impl->findState(name);
+  const schema::State &state = impl->getStage().states(index);
+  HostArray array =
+      HostArray::allocate(DataType(state.type()), {state.shape().begin(), state.shape().end()});
+  impl->copyOut({array.getMutableData(), array.getNumBytes()}, impl->states[size_t(index)]->data);
+  return array;
+}
+
+void Session::setState(const std::string &name, const HostArray &local) {
+  int index = impl->findState(name);
+  const schema::State &state = impl->getStage().states(index);
+  std::vector<int64_t> shape(state.shape().begin(), state.shape().end());
+  if (local.getType() != DataType(state.type()) || local.getShape() != shape)
+    throw Error(ErrorCode::InvalidArgument,
+                "state '" + name + "' is " + std::string(nameOf(DataType(state.type()))) + " " +
+                    formatShape(shape) + ", not " + std::string(nameOf(local.getType())) + " " +
+                    formatShape(local.getShape()));
+  impl->copyIn(impl->states[size_t(index)]->data, {local.getData(), local.getNumBytes()});
+}
+
+const std::vector<TraceEvent> &Session::getTrace() const { return impl->trace; }
+const RunStats &Session::getLastStats() const { return impl->stats; }
+
+Session::MemoryUse Session::getMemoryUse() const {
+  MemoryUse use;
+  use.weights = impl->weights->getNumBytes();
+  use.arena = impl->arena->bytes;
+  use.registered = impl->registered->bytes;
+  for (const std::unique_ptr<Memory> &state : impl->states)
+    use.states += state->bytes;
+  for (const std::unique_ptr<Impl::LoadedProgram> &loaded : impl->programs)
+    for (const auto *list : {&loaded->inputs, &loaded->outputs})
+      for (const std::unique_ptr<Memory> &memory : *list)
+        use.bindings += memory->bytes;
+  return use;
+}

@@ -1,0 +1,94 @@
+//===- SessionImpl.h - what a session holds ---------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CORE_SESSIONIMPL_H
+#define GRIDLOOM_RUNTIME_CORE_SESSIONIMPL_H
+
+#include "runtime/core/Communicators.h"
+#include "runtime/core/Program.h"
+#include "runtime/core/Session.h"
+
+namespace gridloom::rt {
+
+class Session::Impl {
+public:
+  /// One specialisation of one entry, ready to run.
+  struct LoadedProgram {
+    const Entry *entry = nullptr;
+    const EntrySpecialisation *global = nullptr;
+    int entryIndex = 0, index = 0;
+    std::unique_ptr<Program> program;
+    bool reserved = false; // inputs and outputs: at the first run
+    std::vector<std::unique_ptr<Memory>> inputs, outputs;
+  };
+
+  Impl(std::shared_ptr<const Plan> plan, Device &device, Transport *transport,
+       SessionOptions options);
+  ~Impl();
+
+  const schema::Stage &getStage() const { return plan->getStage(stageNumber); }
+  void requireUsable() const;
+  const LoadedProgram &getLast() const;
+
+  void bind(const std::string &name, const HostArray &array, bool isShard);
+  LoadedProgram &select(const std::string &entry, const std::map<std::string, int64_t> &dims);
+  RunStats run(LoadedProgram &loaded);
+
+  const Argument &getOutput(const std::string &name) const;
+  HostArray readShard(const std::string &name) const;
+  std::vector<OutputPart> findParts(const std::string &name) const;
+  HostArray gather(const std::string &name, bool toAll);
+  std::vector<std::string> gatherText(const std::string &text);
+  void updateWeights(const std::filesystem::path &path);
+  int findState(const std::string &name) const;
+  void copyIn(void *to, std::span<const std::byte> from);
+  void copyOut(std::span<std::byte> to, const void *from);
+
+private:
+  void start();
+  void requireEqualPlans();
+  void agree(const std::string &what, const std::function<void()> &work);
+  void load();
+  void prepare();
+  std::unique_ptr<Memory> allocateZeroed(size_t bytes);
+  std::string findMisfit(const LoadedProgram &loaded) const;
+  void reserveBindings(LoadedProgram &loaded);
+  void fillInputs(LoadedProgram &loaded);
+  [[noreturn]] void fail(const std::exception_ptr &cause, LoadedProgram *loaded);
+  const schema::Binding *findBinding(const LoadedProgram &loaded, int stage,
+                                     const std::string &name, bool output) const;
+  Shard getPlacement(const LoadedProgram &loaded, const schema::Binding &binding, int ofRank,
+                     bool output) const;
+
+public:
+  // Destroyed from the last to the first: programs use all that stands above them.
+  std::shared_ptr<const Plan> plan;
+  Device &device;
+  Transport *transport;
+  SessionOptions options;
+  int rank = 0, stageNumber = 0;
+  std::shared_ptr<const WeightSet> weights;
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  std::unique_ptr<Memory> arena, registered;
+  std::vector<std::unique_ptr<Memory>> states;
+  std::unique_ptr<ControlChannel> control; // null: one rank
+  std::unique_ptr<Communicators> communicators;
+  std::unique_ptr<Stream> hostStream;
+  StreamTable streams;
+  std::vector<std::unique_ptr<LoadedProgram>> programs;
+  struct Bound {
+    HostArray array;
+    bool isShard = false;
+  };
+  std::map<std::string, Bound> bindings;
+  const LoadedProgram *last = nullptr;
+  std::vector<TraceEvent> trace;
+  RunStats stats;
+  std::string failure; // why the session is dead; empty: it is not
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CORE_SESSIONIMPL_H

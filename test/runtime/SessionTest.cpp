@@ -1,0 +1,452 @@
+//===- SessionTest.cpp - running plans ------------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Plans made by hand, of matrix products, copies and groups, run on one rank and on several.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/core/Session.h"
+
+#include "PlanBuilder.h"
+#include "runtime/core/Error.h"
+#include "runtime/core/InProcessJob.h"
+
+#include <gmock/gmock.h>
+#include <numeric>
+#include <thread>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+using namespace gridloom::test;
+using testing::ElementsAreArray;
+using testing::HasSubstr;
+
+namespace {
+
+std::vector<float> iota(int64_t count, float first = 1) {
+  std::vector<float> values(static_cast<size_t>(count));
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+/// Row-major a[m, k] * b[k, n].
+std::vector<float> multiply(const std::vector<float> &a, const std::vector<float> &b, int64_t m,
+                            int64_t n, int64_t k) {
+  std::vector<float> out(size_t(m * n), 0);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t p = 0; p < k; ++p)
+      for (int64_t j = 0; j < n; ++j)
+        out[size_t(i * n + j)] += a[size_t(i * k + p)] * b[size_t(p * n + j)];
+  return out;
+}
+
+HostArray view(const std::vector<float> &values, std::vector<int64_t> shape) {
+  return HostArray::borrow(DataType::F32, std::move(shape), values.data());
+}
+
+std::vector<float> toVector(const HostArray &array) {
+  return {array.as<float>().begin(), array.as<float>().end()};
+}
+
+/// y[4, 6] = x[4, 4] * w[4, 6], w's second dimension or the batch cut over the axes.
+class Job : public testing::Test {
+protected:
+  static constexpr int64_t m = 4, n = 6, k = 4;
+  TemporaryFolder folder;
+  std::vector<float> x = iota(m * k), w = iota(k * n, -7), y = multiply(x, w, m, n, k);
+
+  std::unique_ptr<InProcessJob> start(PlanBuilder &builder, InProcessOptions options = {}) {
+    return std::make_unique<InProcessJob>(Plan::load(builder.write(folder.path)), options);
+  }
+};
+
+/// The columns of w over "model"; the parts of y are gathered by the caller.
+PlanBuilder makeColumnPlan(int parts, int64_t rowPad, const std::vector<float> &w) {
+  PlanBuilder plan;
+  if (parts > 1)
+    plan.addAxis("model", parts);
+  plan.addWeight("w", {4, 6}, w);
+  plan.addEntry({PlanBuilder::argument("x", {4, 4})}, {PlanBuilder::argument("y", {4, 6})});
+  int64_t local = (6 + parts - 1) / parts;
+  std::vector<std::string> axes =
+      parts > 1 ? std::vector<std::string>{"model"} : std::vector<std::string>{};
+  schema::Weight *weight = plan.stages[0].add_weights();
+  weight->set_name("w");
+  weight->set_type(schema::F32);
+  weight->add_shape(4);
+  weight->add_shape(local);
+  weight->set_row_pad(rowPad);
+  weight->set_bytes(uint64_t(4 * (local + rowPad) * 4));
+  PlanBuilder::fillSharding(*weight->mutable_sharding(), {{}, axes});
+  schema::Specialisation &program = plan.program();
+  PlanBuilder::fillBinding(*program.add_inputs(), "x", {4, 4});
+  PlanBuilder::fillBinding(*program.add_outputs(), "y", {4, local}, {{}, axes});
+  uint32_t x = PlanBuilder::addBuffer(program, schema::INPUT, {4, 4});
+  uint32_t weightBuffer = PlanBuilder::addBuffer(program, schema::WEIGHT, {4, local});
+  program.mutable_buffers(int(weightBuffer))->set_bytes(weight->bytes());
+  uint32_t y = PlanBuilder::addBuffer(program, schema::OUTPUT, {4, local});
+  schema::Block &block = PlanBuilder::addBlock(program);
+  PlanBuilder::addMatmul(block, x, weightBuffer, y, 4, local, 4, local + rowPad);
+  return plan;
+}
+
+class ColumnParallel : public Job, public testing::WithParamInterface<std::pair<int, int>> {};
+
+TEST_P(ColumnParallel, EqualsTheWhole) {
+  auto [parts, rowPad] = GetParam();
+  PlanBuilder plan = makeColumnPlan(parts, rowPad, w);
+  auto job = start(plan);
+  job->bind("x", view(x, {m, k}));
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    job->run();
+    EXPECT_THAT(toVector(job->getOutput("y")), ElementsAreArray(y));
+  }
+}
+INSTANTIATE_TEST_SUITE_P(All, ColumnParallel,
+                         testing::Values(std::pair(1, 0), std::pair(1, 16), std::pair(2, 0),
+                                         std::pair(3, 3), std::pair(4, 0), std::pair(4, 5)));
+
+/// k over "model": each rank multiplies its part, the sum is an all-reduce beside events.
+TEST_F(Job, RowParallelSums) {
+  for (bool serialize : {false, true}) {
+    PlanBuilder plan;
+    plan.addAxis("model", 2);
+    plan.addWeight("w", {k, n}, w);
+    plan.addEntry({PlanBuilder::argument("x", {m, k})}, {PlanBuilder::argument("y", {m, n})});
+    schema::Weight *weight = plan.stages[0].add_weights();
+    weight->set_name("w");
+    weight->set_type(schema::F32);
+    weight->add_shape(k / 2);
+    weight->add_shape(n);
+    weight->set_bytes(k / 2 * n * 4);
+    PlanBuilder::fillSharding(*weight->mutable_sharding(), {{"model"}, {}});
+    schema::Specialisation &program = plan.program();
+    program.set_registered_bytes(256);
+    program.set_num_events(1);
+    PlanBuilder::fillBinding(*program.add_inputs(), "x", {m, k / 2}, {{}, {"model"}});
+    PlanBuilder::fillBinding(*program.add_outputs(), "y", {m, n});
+    uint32_t xBuffer = PlanBuilder::addBuffer(program, schema::INPUT, {m, k / 2});
+    uint32_t wBuffer = PlanBuilder::addBuffer(program, schema::WEIGHT, {k / 2, n});
+    uint32_t part = PlanBuilder::addBuffer(program, schema::REGISTERED, {m, n}, 0, 64);
+    uint32_t yBuffer = PlanBuilder::addBuffer(program, schema::OUTPUT, {m, n});
+    schema::Block &block = PlanBuilder::addBlock(program);
+    PlanBuilder::addMatmul(block, xBuffer, wBuffer, part, m, n, k / 2);
+    PlanBuilder::addRecord(block, 0, 0);
+    PlanBuilder::addWait(block, 0, 1);
+    PlanBuilder::addGroup(block, schema::Group::ALL_REDUCE, {"model"}, {part}, {yBuffer});
+    InProcessOptions options;
+    options.session.serialize = serialize;
+    options.session.trace = true;
+    auto job = start(plan, options);
+    job->bind("x", view(x, {m, k}));
+    std::vector<RunStats> stats = job->run();
+    EXPECT_THAT(toVector(job->getOutput("y")), ElementsAreArray(y));
+    EXPECT_GT(stats[0].communication, 0);
+    ASSERT_EQ(job->getSession(1).getTrace().size(), 2u);
+    EXPECT_EQ(job->getSession(1).getTrace()[1].name, "all_reduce #0");
+    EXPECT_EQ(job->getSession(1).getTrace()[1].rank, 1);
+  }
+}
+
+/// Micro-batches through two stages: stage 0 multiplies, sends; stage 1 receives, multiplies again.
+TEST_F(Job, PipelineStreamsMicrobatches) {
+  constexpr int64_t batch = 6, micro = 3, rows = batch / micro;
+  std::vector<float> input = iota(batch * k), v = iota(n * k, 2);
+  PlanBuilder plan(2);
+  plan.addAxis("pipe", 2);
+  plan.setStageAxis("pipe");
+  plan.manifest["microbatches"] = micro;
+  plan.addWeight("w", {k, n}, w);
+  plan.addWeight("v", {n, k}, v);
+  plan.addEntry({PlanBuilder::argument("x", {batch, k}, {0})},
+                {PlanBuilder::argument("y", {batch, k}, {1})});
+  for (int s = 0; s < 2; ++s) {
+    schema::Weight *weight = plan.stages[size_t(s)].add_weights();
+    weight->set_name(s ? "v" : "w");
+    weight->set_type(schema::F32);
+    weight->add_shape(s ? n : k);
+    weight->add_shape(s ? k : n);
+    weight->set_bytes(k * n * 4);
+    schema::Specialisation &program = plan.program(s);
+    program.set_num_events(2);
+    program.set_registered_bytes(2 * rows * n * 4);
+    PlanBuilder::fillBinding(s ? *program.add_outputs() : *program.add_inputs(), s ? "y" : "x",
+                             {batch, k});
+    uint32_t bound = PlanBuilder::addBuffer(program, s ? schema::OUTPUT : schema::INPUT, {rows, k});
+    program.mutable_buffers(int(bound))->set_slots(micro);
+    uint32_t wBuffer = PlanBuilder::addBuffer(program, schema::WEIGHT, {s ? n : k, s ? k : n});
+    uint32_t edge = PlanBuilder::addBuffer(program, schema::REGISTERED, {rows, n});
+    program.mutable_buffers(int(edge))->set_slots(2); // two in flight
+    schema::Repeat *repeat = program.add_body()->mutable_repeat();
+    repeat->set_count(micro);
+    schema::Block &block = *repeat->add_body()->mutable_block();
+    if (s == 0) {
+      PlanBuilder::addWait(block, 1, 0, /*lag=*/2);
+      PlanBuilder::addMatmul(block, bound, wBuffer, edge, rows, n, k);
+      PlanBuilder::addRecord(block, 0, 0);
+      PlanBuilder::addWait(block, 0, 1);
+      PlanBuilder::addGroup(block, schema::Group::SEND, {}, {edge}, {}).set_peer_stage(1);
+      PlanBuilder::addRecord(block, 1, 1);
+    } else {
+      PlanBuilder::addWait(block, 1, 1, /*lag=*/2);
+      PlanBuilder::addGroup(block, schema::Group::RECV, {}, {}, {edge}).set_peer_stage(0);
+      PlanBuilder::addRecord(block, 0, 1);
+      PlanBuilder::addWait(block, 0, 0);
+      PlanBuilder::addMatmul(block, edge, wBuffer, bound, rows, k, n);
+      PlanBuilder::addRecord(block, 1, 0);
+    }
+  }
+  auto job = start(plan);
+  job->bind("x", view(input, {batch, k}));
+  std::vector<float> expected = multiply(multiply(input, w, batch, n, k), v, batch, k, n);
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    std::vector<RunStats> stats = job->run();
+    EXPECT_TRUE(stats[0].isPipeline);
+    ASSERT_THAT(toVector(job->getOutput("y")), ElementsAreArray(expected));
+  }
+  EXPECT_TRUE(job->getOutputShard(0, "y").isNull());
+  EXPECT_EQ(job->getOutputShard(1, "y").getShape(), (std::vector<int64_t>{batch, k}));
+}
+
+/// The batch of 5 over 3 ranks: 2, 2 and 1 rows and one of padding.
+TEST_F(Job, UnevenBatchIsPadded) {
+  PlanBuilder plan;
+  plan.addAxis("data", 3);
+  plan.addEntry({PlanBuilder::argument("x", {5, 2})}, {PlanBuilder::argument("y", {5, 2})});
+  schema::Specialisation &program = plan.program();
+  PlanBuilder::fillBinding(*program.add_inputs(), "x", {2, 2}, {{"data"}, {}});
+  PlanBuilder::fillBinding(*program.add_outputs(), "y", {2, 2}, {{"data"}, {}});
+  uint32_t from = PlanBuilder::addBuffer(program, schema::INPUT, {2, 2});
+  uint32_t to = PlanBuilder::addBuffer(program, schema::OUTPUT, {2, 2});
+  PlanBuilder::addCopy(PlanBuilder::addBlock(program), from, to);
+  auto job = start(plan);
+  std::vector<float> values = iota(10);
+  job->bind("x", view(values, {5, 2}));
+  job->run();
+  EXPECT_THAT(toVector(job->getOutput("y")), ElementsAreArray(values));
+  EXPECT_THAT(toVector(job->getOutputShard(2, "y")), ElementsAreArray({9.f, 10.f, 0.f, 0.f}));
+
+  std::vector<float> shard = {-1, -2, -3, -4};
+  job->bindShard(1, "x", view(shard, {2, 2}));
+  job->run();
+  EXPECT_THAT(toVector(job->getOutput("y")),
+              ElementsAreArray({1.f, 2.f, 3.f, 4.f, -1.f, -2.f, -3.f, -4.f, 9.f, 10.f}));
+}
+
+/// Every collective on four ranks of a 2 x 2 mesh, over either axis and over both.
+class Collectives : public Job, public testing::WithParamInterface<std::vector<std::string>> {};
+
+TEST_P(Collectives, FollowTheMesh) {
+  std::vector<std::string> axes = GetParam();
+  int64_t members = axes.size() == 2 ? 4 : 2;
+  PlanBuilder plan;
+  plan.addAxis("data", 2);
+  plan.addAxis("model", 2);
+  // Each rank has 4 rows of its own; each output's rows are put side by side over both axes.
+  auto rows = [&](const std::string &name, int64_t local) {
+    return PlanBuilder::argument(name, {4 * local, 1});
+  };
+  plan.addEntry({rows("x", 4)}, {rows("gathered", 4 * members), rows("scattered", 4 / members),
+                                 rows("exchanged", 4), rows("broadcast", 4), rows("permuted", 4),
+                                 rows("most", 4), rows("index", 1)});
+  plan.manifest["entries"][0]["specialisations"][0]["outputs"][6]["type"] = "i64";
+  schema::Specialisation &program = plan.program();
+  std::vector<std::vector<std::string>> both = {{"data", "model"}, {}};
+  PlanBuilder::fillBinding(*program.add_inputs(), "x", {4, 1}, both);
+  uint32_t x = PlanBuilder::addBuffer(program, schema::INPUT, {4, 1});
+  schema::Block &block = PlanBuilder::addBlock(program);
+  auto addOutput = [&](const std::string &name, int64_t local,
+                       schema::DataType type = schema::F32) {
+    uint32_t index = uint32_t(program.outputs_size());
+    PlanBuilder::fillBinding(*program.add_outputs(), name, {local, 1}, both, type);
+    return PlanBuilder::addBuffer(program, schema::OUTPUT, {local, 1}, index, 0, type);
+  };
+  auto addGroup = [&](schema::Group::Kind kind, const std::string &name,
+                      int64_t local) -> schema::Group & {
+    return PlanBuilder::addGroup(block, kind, axes, {x}, {addOutput(name, local)});
+  };
+  addGroup(schema::Group::ALL_GATHER, "gathered", 4 * members);
+  addGroup(schema::Group::REDUCE_SCATTER, "scattered", 4 / members);
+  addGroup(schema::Group::ALL_TO_ALL, "exchanged", 4);
+  addGroup(schema::Group::BROADCAST, "broadcast", 4).set_root(1);
+  schema::Group &permute = addGroup(schema::Group::PERMUTE, "permuted", 4);
+  for (int64_t i = 0; i < members; ++i)
+    permute.add_permutation((i + 1) % members);
+  addGroup(schema::Group::ALL_REDUCE, "most", 4).set_reduction(schema::Group::MAX);
+  uint32_t param = PlanBuilder::addBuffer(program, schema::RANK_PARAM, {1, 1}, 0, 0, schema::I64);
+  for (const std::string &axis : axes)
+    program.mutable_buffers(int(param))->add_axes(axis);
+  PlanBuilder::addCopy(block, param, addOutput("index", 1, schema::I64));
+
+  auto job = start(plan);
+  std::vector<float> values = iota(16, 0); // rank r has 4r to 4r + 3
+  job->bind("x", view(values, {16, 1}));
+  job->run();
+  Mesh mesh({{"data", 2}, {"model", 2}}, "");
+  for (int rank = 0; rank < 4; ++rank) {
+    std::vector<int> group = mesh.getGroup(rank, axes);
+    int64_t mine = mesh.getIndex(rank, axes), part = 4 / members;
+    auto value = [&](int64_t member, int64_t row) {
+      return float(4 * group[size_t(member)] + row);
+    };
+    std::vector<float> gathered, scattered, exchanged, most;
+    for (int64_t i = 0; i < 4 * members; ++i)
+      gathered.push_back(value(i / 4, i % 4));
+    for (int64_t row = 0; row < part; ++row) {
+      float sum = 0;
+      for (int64_t member = 0; member < members; ++member)
+        sum += value(member, mine * part + row);
+      scattered.push_back(sum);
+    }
+    for (int64_t i = 0; i < 4; ++i) {
+      exchanged.push_back(value(i / part, mine * part + i % part));
+      most.push_back(value(members - 1, i));
+    }
+    auto get = [&](const char *name) { return toVector(job->getOutputShard(rank, name)); };
+    EXPECT_THAT(get("gathered"), ElementsAreArray(gathered)) << rank;
+    EXPECT_THAT(get("scattered"), ElementsAreArray(scattered)) << rank;
+    EXPECT_THAT(get("exchanged"), ElementsAreArray(exchanged)) << rank;
+    EXPECT_THAT(get("most"), ElementsAreArray(most)) << rank;
+    EXPECT_EQ(get("broadcast")[0], value(1, 0)) << rank;
+    EXPECT_EQ(get("permuted")[3], value((mine + 1) % members, 3)) << rank;
+    EXPECT_EQ(job->getOutputShard(rank, "index").as<int64_t>()[0], mine) << rank;
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Axes, Collectives,
+                         testing::Values(std::vector<std::string>{"data"},
+                                         std::vector<std::string>{"model"},
+                                         std::vector<std::string>{"data", "model"}));
+
+/// `if` and `while` on a constant condition, with a group inside: the stage's first rank decides.
+TEST_F(Job, ConditionsAreRead) {
+  for (char condition : {0, 1}) {
+    PlanBuilder plan;
+    plan.addAxis("data", 2);
+    plan.addEntry({PlanBuilder::argument("x", {2, 2})}, {PlanBuilder::argument("y", {2, 2})});
+    schema::Specialisation &program = plan.program();
+    PlanBuilder::fillBinding(*program.add_inputs(), "x", {1, 2}, {{"data"}, {}});
+    PlanBuilder::fillBinding(*program.add_outputs(), "y", {1, 2}, {{"data"}, {}});
+    uint32_t x = PlanBuilder::addBuffer(program, schema::INPUT, {1, 2});
+    uint32_t y = PlanBuilder::addBuffer(program, schema::OUTPUT, {1, 2});
+    uint32_t flag = PlanBuilder::addBuffer(program, schema::CONSTANT, {1}, 0, 0, schema::BOOL);
+    PlanBuilder::addConstant(program, std::string(1, condition));
+    uint32_t off = PlanBuilder::addBuffer(program, schema::CONSTANT, {}, 0, 0, schema::BOOL);
+    PlanBuilder::addConstant(program, std::string(1, 0));
+    schema::If *branch = program.add_body()->mutable_branch();
+    branch->set_condition(flag);
+    PlanBuilder::addGroup(*branch->add_then()->mutable_block(), schema::Group::ALL_REDUCE, {"data"},
+                          {x}, {y});
+    PlanBuilder::addCopy(*branch->add_otherwise()->mutable_block(), x, y);
+    schema::While *loop = program.add_body()->mutable_loop();
+    loop->set_condition(off);
+    PlanBuilder::addGroup(*loop->add_body()->mutable_block(), schema::Group::ALL_REDUCE, {"data"},
+                          {x}, {y});
+    auto job = start(plan);
+    std::vector<float> values = {1, 2, 3, 4};
+    job->bind("x", view(values, {2, 2}));
+    job->run();
+    std::vector<float> expected = condition ? std::vector<float>{4, 6, 4, 6} : values;
+    EXPECT_THAT(toVector(job->getOutput("y")), ElementsAreArray(expected));
+  }
+}
+
+/// A counter that a while loop drives to its end: state lives on between runs.
+TEST_F(Job, StateOutlivesARun) {
+  PlanBuilder plan;
+  plan.addEntry({PlanBuilder::argument("x", {2})}, {PlanBuilder::argument("y", {2})});
+  schema::State *state = plan.stages[0].add_states();
+  state->set_name("last");
+  state->set_type(schema::F32);
+  state->add_shape(2);
+  state->set_bytes(8);
+  schema::Specialisation &program = plan.program();
+  PlanBuilder::fillBinding(*program.add_inputs(), "x", {2});
+  PlanBuilder::fillBinding(*program.add_outputs(), "y", {2});
+  uint32_t x = PlanBuilder::addBuffer(program, schema::INPUT, {2});
+  uint32_t last = PlanBuilder::addBuffer(program, schema::STATE, {2});
+  uint32_t y = PlanBuilder::addBuffer(program, schema::OUTPUT, {2});
+  schema::Block &block = PlanBuilder::addBlock(program);
+  PlanBuilder::addCopy(block, last, y);
+  PlanBuilder::addCopy(block, x, last);
+  auto device = createCpuDevice(1);
+  Session session(Plan::load(plan.write(folder.path)), *device, nullptr);
+  std::vector<float> first = {1, 2}, second = {3, 4}, third = {5, 6};
+  session.bind("x", view(first, {2}));
+  session.run();
+  EXPECT_THAT(toVector(session.getOutputShard("y")), ElementsAreArray({0.f, 0.f}));
+  session.bind("x", view(second, {2}));
+  session.run();
+  EXPECT_THAT(toVector(session.getOutputShard("y")), ElementsAreArray(first));
+  EXPECT_THAT(toVector(session.getState("last")), ElementsAreArray(second));
+  session.setState("last", view(third, {2}));
+  session.run();
+  EXPECT_THAT(toVector(session.getOutputShard("y")), ElementsAreArray(third));
+  EXPECT_THROW(session.getState("none"), Error);
+}
+
+/// Sums over ranks through the session's own collective calls.
+TEST_F(Job, GathersToRootAndToAll) {
+  PlanBuilder plan = makeColumnPlan(3, 0, w);
+  auto job = start(plan);
+  job->bind("x", view(x, {m, k}));
+  job->run();
+  std::vector<HostArray> toRoot(3), toAll(3);
+  std::vector<std::vector<std::string>> texts(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank)
+    threads.emplace_back([&, rank] {
+      toRoot[rank] = job->getSession(rank).gatherOutput("y");
+      toAll[rank] = job->getSession(rank).gatherOutputToAll("y");
+      texts[rank] = job->getSession(rank).gatherText(std::string(rank, 'a'));
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_THAT(toVector(toRoot[0]), ElementsAreArray(y));
+  EXPECT_TRUE(toRoot[1].isNull());
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_THAT(toVector(toAll[rank]), ElementsAreArray(y));
+  EXPECT_THAT(texts[0], ElementsAreArray({"", "a", "aa"}));
+  EXPECT_TRUE(texts[2].empty());
+}
+
+std::string messageOf(const std::function<void()> &work) {
+  try {
+    work();
+  } catch (const Error &error) {
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST_F(Job, WrongInputsAreRefusedAndForgiven) {
+  PlanBuilder plan = makeColumnPlan(2, 0, w);
+  auto job = start(plan);
+  EXPECT_THAT(messageOf([&] { job->run(); }), HasSubstr("input 'x' is not bound"));
+  EXPECT_THAT(messageOf([&] { job->bind("z", view(x, {m, k})); }),
+              HasSubstr("the plan has no input 'z'; its inputs are: x"));
+  EXPECT_THAT(messageOf([&] { job->bind("x", HostArray::allocate(DataType::I64, {m, k})); }),
+              HasSubstr("input 'x' is i64, the plan takes f32"));
+  job->bind("x", view(x, {2, 8}));
+  EXPECT_THAT(messageOf([&] { job->run(); }),
+              HasSubstr("input 'x' has shape [2, 8], the plan takes [4, 4]"));
+  EXPECT_THAT(messageOf([&] { job->run("step"); }), HasSubstr("its entries are: main"));
+  EXPECT_THAT(messageOf([&] { job->run("main", {{"batch", 3}}); }),
+              HasSubstr("no specialisation has batch=3"));
+  job->bind("x", view(x, {m, k}));
+  job->run();
+  EXPECT_THAT(toVector(job->getOutput("y")), ElementsAreArray(y));
+  EXPECT_THAT(messageOf([&] { job->getOutput("q"); }), HasSubstr("its outputs are: y"));
+}
+
+TEST_F(Job, WorldSizeMustBeTheMeshs) {
+  PlanBuilder plan = makeColumnPlan(2, 0, w);
+  auto loaded = Plan::load(plan.write(folder.path));
+  auto device = createCpuDevice(1);
+  EXPECT_THAT(messageOf([&] { Session(loaded, *device, nullptr); }),
+              HasSubstr("the plan is for 2 ranks, the job has 1"));
+}
+
+} // namespace
