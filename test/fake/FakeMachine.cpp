@@ -39,7 +39,7 @@ void Machine::reset(const Options &chosen) {
   sticky.clear();
   contexts.clear();
   for (int device = 0; device < options.devices; ++device)
-    contexts.push_back(std::make_unique<Context>(Context{device, 0}));
+    contexts.push_back(std::make_unique<Context>(device));
   objects.clear();
   kernels.clear();
   calls.clear();

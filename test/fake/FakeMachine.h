@@ -14,6 +14,7 @@
 
 #include "test/fake/FakeCuda.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -48,8 +49,9 @@ struct Event {
 };
 
 struct Context {
-  int device = 0;
-  int retains = 0;
+  explicit Context(int device) : device(device) {}
+  int device;
+  std::atomic<int> retains = 0;
 };
 
 struct Stream {
