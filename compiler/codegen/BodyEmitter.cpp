@@ -22,6 +22,19 @@ Type gridloom::codegen::memoryType(Type element) {
   return element.isInteger(1) ? IntegerType::get(element.getContext(), 8) : element;
 }
 
+MemRefType gridloom::codegen::emitConstantGlobal(OpBuilder &builder, Location loc, StringRef name,
+                                                 const Buffer &buffer) {
+  Type element = memoryType(buffer.element);
+  auto type = MemRefType::get(buffer.elements, element);
+  DenseElementsAttr value = buffer.constant;
+  value = value.reshape(RankedTensorType::get(buffer.elements, buffer.element));
+  if (buffer.element.isInteger(1))
+    value = value.mapValues(element, [](const APInt &bit) { return bit.zext(8); });
+  memref::GlobalOp::create(builder, loc, name, builder.getStringAttr("private"), type, value,
+                           /*constant=*/true, builder.getI64IntegerAttr(64));
+  return type;
+}
+
 SmallVector<Segment> gridloom::codegen::cutInSegments(int64_t extent, int64_t widest) {
   SmallVector<Segment> segments;
   int64_t begin = 0;
@@ -59,8 +72,8 @@ const Context *BodyEmitter::vectorContext(ArrayRef<AtomId> free, const Context &
 }
 
 void BodyEmitter::enter(Context &context) {
-  if (context.anchor)
-    builder.setInsertionPoint(context.anchor);
+  if (Operation *anchor = context.getAnchor())
+    builder.setInsertionPoint(anchor);
   else if (context.block->mightHaveTerminator())
     builder.setInsertionPoint(context.block->getTerminator());
   else
@@ -75,7 +88,7 @@ SmallVector<Value> BodyEmitter::emitLoop(Context &context, const Loop &loop, Val
                                          int64_t width, int pass, ValueRange inits, Build build) {
   enter(context);
   auto op = scf::ForOp::create(builder, loc, begin, end, constantIndex(width), inits);
-  Operation *outerAnchor = std::exchange(context.anchor, op);
+  Operation *outerAnchor = std::exchange(context.getAnchor(), op);
   Context inside;
   inside.parent = &context;
   inside.block = op.getBody();
@@ -87,7 +100,7 @@ SmallVector<Value> BodyEmitter::emitLoop(Context &context, const Loop &loop, Val
     builder.setInsertionPointToEnd(op.getBody());
     scf::YieldOp::create(builder, loc, next);
   }
-  context.anchor = outerAnchor;
+  context.getAnchor() = outerAnchor;
   enter(context);
   return SmallVector<Value>(op.getResults());
 }
@@ -330,7 +343,7 @@ Value BodyEmitter::emitChoose(const Node &node, Context &at, size_t from) {
   Value below = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, index,
                                       constantIndex(node.limits[from]));
   auto branch = scf::IfOp::create(builder, loc, TypeRange(type), below, /*withElseRegion=*/true);
-  Operation *outerAnchor = std::exchange(at.anchor, branch);
+  Operation *outerAnchor = std::exchange(at.getAnchor(), branch);
   for (bool first : {true, false}) {
     Context inside;
     inside.parent = &at;
@@ -342,7 +355,7 @@ Value BodyEmitter::emitChoose(const Node &node, Context &at, size_t from) {
       value = toVector(value, lanes->width);
     scf::YieldOp::create(builder, loc, value);
   }
-  at.anchor = outerAnchor;
+  at.getAnchor() = outerAnchor;
   return branch.getResult(0);
 }
 

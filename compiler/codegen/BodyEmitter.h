@@ -29,11 +29,14 @@ struct Context {
   int pass = -1;
   /// The operation being built inside the block; what the block still needs goes before it.
   mlir::Operation *anchor = nullptr;
+  /// The next context in the same block, if several share it; the last one's anchor counts.
+  Context *next = nullptr;
 
   std::map<NodeId, mlir::Value> values;
   std::map<std::vector<int64_t>, mlir::Value> indices;
 
   bool owns(AtomId atom) const;
+  mlir::Operation *&getAnchor() { return next ? next->getAnchor() : anchor; }
 };
 
 /// Iterations [begin, end) of a loop in steps of `width` elements.
@@ -134,6 +137,10 @@ private:
 
 /// How an element is kept in memory: i1 as i8.
 mlir::Type memoryType(mlir::Type element);
+
+/// Adds a private global that holds a buffer's constant; returns its memref type.
+mlir::MemRefType emitConstantGlobal(mlir::OpBuilder &builder, mlir::Location loc,
+                                    llvm::StringRef name, const Buffer &buffer);
 
 } // namespace gridloom::codegen
 

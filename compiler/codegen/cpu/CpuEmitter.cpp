@@ -98,7 +98,6 @@ void KernelEmitter::emit(KernelInfo &info) {
   info.rows = 0;
   for (const Nest &nest : nests) {
     RowPlan plan = planRows(nest);
-    builder.setInsertionPoint(function.getBody().front().getTerminator());
     emitNest(nest, plan, info.rows, nests.size() == 1);
     info.rows += plan.rows;
     cycles += nestCycles(nest);
@@ -112,19 +111,9 @@ void KernelEmitter::emit(KernelInfo &info) {
 SmallVector<Value> KernelEmitter::collectMemories(const Nest &nest) {
   SmallVector<Value> memories(function.getArguments().drop_back(2));
   for (const Buffer &buffer : ArrayRef(nest.body->buffers).drop_front(memories.size())) {
-    Type element = memoryType(buffer.element);
-    auto type = MemRefType::get(buffer.elements, element);
-    auto tensor = RankedTensorType::get(buffer.elements, element);
-    DenseElementsAttr value = DenseElementsAttr(buffer.constant)
-                                  .reshape(RankedTensorType::get(buffer.elements, buffer.element));
-    if (buffer.element.isInteger(1))
-      value = value.mapValues(element, [](const APInt &bit) { return bit.zext(8); });
     std::string name = (function.getName() + ".constant" + Twine(constants++)).str();
-    OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPoint(function);
-    memref::GlobalOp::create(builder, loc, name, builder.getStringAttr("private"), type,
-                             cast<ElementsAttr>(static_cast<Attribute>(value.reshape(tensor))),
-                             /*constant=*/true, /*alignment=*/builder.getI64IntegerAttr(64));
+    MemRefType type = emitConstantGlobal(builder, loc, name, buffer);
     builder.setInsertionPointToStart(&function.getBody().front());
     memories.push_back(memref::GetGlobalOp::create(builder, loc, type, name));
   }

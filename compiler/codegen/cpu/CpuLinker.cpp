@@ -8,14 +8,13 @@
 // object is linked against empty libraries of these names.
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/codegen/TemporaryFolder.h"
 #include "compiler/codegen/cpu/CpuLowering.h"
 
 #include "lld/Common/Driver.h"
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/Object/ELFObjectFile.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <mutex>
@@ -24,40 +23,9 @@ LLD_HAS_DRIVER(elf)
 
 using namespace mlir;
 using namespace gridloom;
+using namespace gridloom::codegen;
 
 namespace {
-
-/// A folder that is gone when this is.
-class TemporaryFolder {
-public:
-  TemporaryFolder() { error = llvm::sys::fs::createUniqueDirectory("gridloom-link", path); }
-  ~TemporaryFolder() {
-    if (!error)
-      llvm::sys::fs::remove_directories(path);
-  }
-  std::string file(StringRef name) const {
-    SmallString<128> result(path);
-    llvm::sys::path::append(result, name);
-    return std::string(result);
-  }
-  std::error_code error;
-
-private:
-  SmallString<128> path;
-};
-
-LogicalResult writeFile(Location loc, StringRef path, StringRef bytes) {
-  std::error_code error;
-  llvm::raw_fd_ostream stream(path, error);
-  if (!error) {
-    stream << bytes;
-    stream.close();
-    error = stream.error();
-  }
-  if (error)
-    return emitError(loc) << "cannot write " << path << ": " << error.message();
-  return success();
-}
 
 LogicalResult runLinker(Location loc, ArrayRef<std::string> arguments) {
   // lld keeps its state in globals.
@@ -123,9 +91,9 @@ FailureOr<std::string> gridloom::codegen::linkSharedObject(Location loc, StringR
     (isFromLibc(name) ? needsLibc : needsLibm) = true;
   }
 
-  TemporaryFolder folder;
-  if (folder.error)
-    return emitError(loc) << "cannot make a temporary folder: " << folder.error.message();
+  TemporaryFolder folder("gridloom-link");
+  if (folder.getError())
+    return emitError(loc) << "cannot make a temporary folder: " << folder.getError().message();
   std::string input = folder.file("kernels.o"), output = folder.file("kernels.so");
   if (failed(writeFile(loc, input, object)))
     return failure();

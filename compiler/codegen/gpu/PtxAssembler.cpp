@@ -1,0 +1,59 @@
+//===- PtxAssembler.cpp - PTX to cubins -----------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/codegen/TemporaryFolder.h"
+#include "compiler/codegen/gpu/GpuLowering.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Program.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::codegen;
+
+/// The number before `unit` in a report such as "Used 32 registers, 4 bytes spill stores"; 0 if
+/// none.
+static int numberBefore(StringRef report, StringRef unit) {
+  size_t at = report.find(unit);
+  if (at == StringRef::npos)
+    return 0;
+  StringRef head = report.take_front(at).rtrim();
+  StringRef digits = head.take_back(head.size() - head.find_last_not_of("0123456789") - 1);
+  int value = 0;
+  return digits.getAsInteger(10, value) ? 0 : value;
+}
+
+LogicalResult gridloom::codegen::assemblePtx(Location loc, const std::string &ptxas,
+                                             const std::string &chip, CompiledGpuKernel &kernel) {
+  TemporaryFolder folder("gridloom-ptxas");
+  if (folder.getError())
+    return emitError(loc) << "cannot make a temporary folder: " << folder.getError().message();
+  std::string input = folder.file("kernel.ptx"), output = folder.file("kernel.cubin");
+  std::string log = folder.file("log");
+  if (failed(writeFile(loc, input, kernel.ptx)))
+    return failure();
+  std::string architecture = "-arch=" + chip;
+  SmallVector<StringRef> arguments{ptxas, architecture, "-v", "-O3", input, "-o", output};
+  SmallVector<std::optional<StringRef>> redirects{StringRef(), StringRef(log), StringRef(log)};
+  std::string error;
+  int code = llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, redirects,
+                                       /*SecondsToWait=*/60, /*MemoryLimit=*/0, &error);
+  auto report = llvm::MemoryBuffer::getFile(log);
+  StringRef text = report ? (*report)->getBuffer().trim() : StringRef();
+  if (code != 0)
+    return emitError(loc) << "ptxas refuses kernel " << kernel.info.symbol << ": "
+                          << (error.empty() ? text : StringRef(error));
+  auto cubin = llvm::MemoryBuffer::getFile(output);
+  if (!cubin)
+    return emitError(loc) << "cannot read " << output << ": " << cubin.getError().message();
+  kernel.cubin = (*cubin)->getBuffer().str();
+  kernel.registers = numberBefore(text, " registers");
+  kernel.spillBytes =
+      numberBefore(text, " bytes spill stores") + numberBefore(text, " bytes spill loads");
+  kernel.sharedBytes = numberBefore(text, " bytes smem");
+  return success();
+}
