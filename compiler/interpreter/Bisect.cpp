@@ -7,7 +7,9 @@
 
 #include "dialects/dist/Sharding.h"
 
-#include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <set>
 
 using namespace mlir;
 using namespace gridloom;
@@ -15,26 +17,47 @@ using loom::HostTensor;
 
 namespace {
 
+/// A value of the split program: what is expected, with the shards there were put over it. Of
+/// replicas that differ, one that is wrong stays.
+struct Gathered {
+  HostTensor tensor;
+  std::set<std::vector<int64_t>> wrong; // starts
+
+  void insert(const HostTensor &shard, const ShardBox &box, const HostTensor &expected,
+              Tolerance tolerance) {
+    std::vector<int64_t> key(box.starts.begin(), box.starts.end());
+    if (wrong.contains(key))
+      return;
+    tensor.insert(shard, box.starts);
+    if (!compare(expected.extract(box.starts, box.sizes), tensor.extract(box.starts, box.sizes),
+                 tolerance)
+             .equal)
+      wrong.insert(key);
+  }
+};
+
 /// A result of the unsplit program that another node reads, and what the split program has for it.
 struct NodeValue {
   Operation *op;
   std::string node;
   HostTensor expected;
-  /// Per operation result of the split program that may be this value: its shards put together.
-  llvm::MapVector<Value, HostTensor> candidates;
+  /// The operation results of the split program that may be this value.
+  llvm::MapVector<Value, Gathered> candidates;
 };
 
 class Bisector {
 public:
-  Bisector(bool partitioned, const DeviceMesh &mesh) : partitioned(partitioned), mesh(mesh) {}
+  Bisector(bool partitioned, const DeviceMesh &mesh, Tolerance tolerance)
+      : partitioned(partitioned), mesh(mesh), tolerance(tolerance) {}
 
   void recordExpected(Operation *op, ArrayRef<HostTensor> results);
   void recordActual(Operation *op, Place place, ArrayRef<HostTensor> results);
-  std::string report(Tolerance tolerance) const;
+  std::string report() const;
 
 private:
   bool partitioned;
   const DeviceMesh &mesh;
+  Tolerance tolerance;
   std::vector<NodeValue> values;
   llvm::StringMap<SmallVector<size_t>> byNode;
 };
@@ -76,31 +99,27 @@ void Bisector::recordActual(Operation *op, Place place, ArrayRef<HostTensor> res
         if (ArrayRef(box.sizes) != tensor.getShape())
           continue;
         auto [entry, isNew] = value.candidates.try_emplace(result);
-        if (isNew) {
-          entry->second = HostTensor(tensor.getKind(), value.expected.getShape());
-          entry->second.fillWithPoison();
-        }
-        entry->second.insert(tensor, box.starts);
+        if (isNew)
+          entry->second.tensor = value.expected;
+        entry->second.insert(tensor, box, value.expected, tolerance);
       }
     }
   }
 }
 
-std::string Bisector::report(Tolerance tolerance) const {
+std::string Bisector::report() const {
   for (const NodeValue &value : values) {
-    if (value.candidates.empty())
-      continue;
     // The candidate that is nearest; a node's other values may have the same shape.
     const HostTensor *nearest = nullptr;
     Difference least;
     for (const auto &[result, actual] : value.candidates) {
-      Difference difference = compare(value.expected, actual, tolerance);
+      Difference difference = compare(value.expected, actual.tensor, tolerance);
       if (!nearest || difference.equal || (!least.equal && difference.wrong < least.wrong)) {
-        nearest = &actual;
+        nearest = &actual.tensor;
         least = difference;
       }
     }
-    if (!least.equal)
+    if (nearest && !least.equal)
       return "node '" + value.node + "' (" + value.op->getName().getStringRef().str() + ", " +
              describeType(value.expected) +
              ") is the first that differs: " + describe(least, value.expected, *nearest);
@@ -114,7 +133,7 @@ FailureOr<std::string> gridloom::bisect(ProgramRun unsplit, ProgramRun split,
                                         WeightProvider &weights, const NamedTensors &inputs,
                                         InterpreterOptions options, Tolerance tolerance) {
   Interpreter shape(split.module, weights);
-  Bisector bisector(split.specialisation->partitioned, shape.getMesh());
+  Bisector bisector(split.specialisation->partitioned, shape.getMesh(), tolerance);
   options.observer = [&](Operation *op, Place, ArrayRef<HostTensor> results) {
     bisector.recordExpected(op, results);
   };
@@ -125,5 +144,5 @@ FailureOr<std::string> gridloom::bisect(ProgramRun unsplit, ProgramRun split,
   };
   // A run that fails has shown something on the way.
   (void)Interpreter(split.module, weights, options).run(*split.specialisation, inputs);
-  return bisector.report(tolerance);
+  return bisector.report();
 }

@@ -14,6 +14,8 @@
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <set>
+
 using namespace mlir;
 using namespace gridloom;
 using loom::HostTensor;
@@ -60,6 +62,7 @@ private:
   NamedTensors inputs; // of the specialisation being checked
   std::map<std::pair<const Program *, bool>, NamedTensors> evaluated;
   int64_t compared = 0, different = 0;
+  std::set<std::string> reported;
   bool broken = false; // something could not be compared
 };
 
@@ -83,8 +86,10 @@ void Check::handle(Diagnostic &diagnostic) {
     return;
   broken = true;
   std::string node = loom::getNodeName(diagnostic.getLocation());
-  llvm::errs() << "error: " << (node.empty() ? "" : "node '" + node + "': ") << diagnostic.str()
-               << "\n";
+  std::string text = (node.empty() ? "" : "node '" + node + "': ") + diagnostic.str();
+  // A bisection runs into the same errors again.
+  if (reported.insert(text).second)
+    llvm::errs() << "error: " << text << "\n";
 }
 
 LogicalResult Check::loadDump(StringRef path, bool required) {

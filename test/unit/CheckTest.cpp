@@ -121,11 +121,8 @@ TEST_F(CheckTest, FailsReplicasThatDiffer) {
   size_t at = text.find(R"(over ["model"])");
   text.replace(at, 14, R"(over ["data"])");
   EXPECT_EQ(check(text), 1);
-  EXPECT_THAT(
-      output,
-      AllOf(HasSubstr(
-                "output 'out' differs between its replicas on rank 0 (micro-batch 0) and rank 1"),
-            HasSubstr("node 'second'"), HasSubstr("FAIL")));
+  EXPECT_THAT(output, AllOf(HasSubstr("output 'out' differs between its replicas on rank"),
+                            HasSubstr("node 'second'"), HasSubstr("FAIL")));
 }
 
 TEST_F(CheckTest, FailsWhatCannotBeRead) {
