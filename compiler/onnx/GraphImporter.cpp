@@ -64,9 +64,9 @@ Value TensorPool::materializeConstant(const rt::OnnxTensor &tensor, OpBuilder &b
     emitError(loc) << error;
     return {};
   }
-  auto [place, isNew] = folded.try_emplace(tensor.name);
-  if (isNew)
-    place->second = getSha256(data.data(), data.size());
+  // Constant nodes are the program's own; initializers may come from another file at run time.
+  if (tensor.isInitializer && !folded.contains(tensor.name))
+    folded[tensor.name] = getSha256(data.data(), data.size());
   loom::HostTensor value(getElementKind(tensor.type), tensor.shape);
   if (tensor.type == rt::DataType::Bool)
     llvm::transform(data, value.getMutableValues<uint8_t>().begin(),

@@ -34,7 +34,7 @@ public:
   bool contains(llvm::StringRef name) const { return tensors.contains(name); }
   /// The tensor's value, built at the builder's place. Null, with an error, if it cannot be read.
   mlir::Value materialize(llvm::StringRef name, mlir::OpBuilder &builder);
-  /// Lists the tensors that became constants, for `loom.folded`.
+  /// Lists the initializers that became constants, for `loom.folded`.
   mlir::ArrayAttr getFolded();
 
 private:

@@ -15,7 +15,7 @@ using namespace gridloom;
 using namespace gridloom::onnx_import;
 
 /// IR versions the schema describes.
-static constexpr int64_t kFirstIr = 3, kLastIr = 13;
+static constexpr int64_t kFirstIr = 3, kLastIr = onnx::IR_VERSION;
 
 std::string ImportOptions::addDim(StringRef text) {
   auto [name, sizes] = text.rsplit('=');

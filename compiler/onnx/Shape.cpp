@@ -239,7 +239,7 @@ static LogicalResult importSplit(Node &node) {
   return success();
 }
 
-/// [n, c, h b, w b] to [n, c b b, h, w].
+/// [n, c, h b, w b] to [n, b b c, h, w], or [n, c b b, h, w] in the mode CRD, which came late.
 static LogicalResult importSpaceToDepth(Node &node) {
   Value x = node.operand(0);
   int64_t block = node.intAttribute("blocksize", 0);
@@ -249,9 +249,11 @@ static LogicalResult importSpaceToDepth(Node &node) {
   if (shape.size() != 4 || block < 1 || shape[2] % block || shape[3] % block)
     return node.error() << "cannot cut " << toString(shape) << " into blocks of " << block;
   int64_t n = shape[0], c = shape[1], h = shape[2] / block, w = shape[3] / block;
+  bool columnFirst = node.stringAttribute("mode", "DCR") == "CRD";
   Value split = node.reshape(x, {n, c, h, block, w, block});
-  return node.setResult(
-      node.reshape(node.transpose(split, {0, 3, 5, 1, 2, 4}), {n, c * block * block, h, w}));
+  split = columnFirst ? node.transpose(split, {0, 1, 3, 5, 2, 4})
+                      : node.transpose(split, {0, 3, 5, 1, 2, 4});
+  return node.setResult(node.reshape(split, {n, c * block * block, h, w}));
 }
 
 /// [n, c b b, h, w] to [n, c, h b, w b].

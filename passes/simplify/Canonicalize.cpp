@@ -235,6 +235,21 @@ struct ComputeBeforeBroadcast : RewritePattern {
   }
 };
 
+/// Constants, then broadcasts, come second where the order does not matter.
+template <typename OpT> struct OrderOperands : OpRewritePattern<OpT> {
+  using OpRewritePattern<OpT>::OpRewritePattern;
+  static int rank(Value value) {
+    return getConstant(value) ? 2 : value.getDefiningOp<loom::BroadcastOp>() ? 1 : 0;
+  }
+  LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
+    Value lhs = op.getLhs(), rhs = op.getRhs();
+    if (rank(lhs) <= rank(rhs))
+      return rewriter.notifyMatchFailure(op, "in order");
+    rewriter.modifyOpInPlace(op, [&] { op->setOperands({rhs, lhs}); });
+    return success();
+  }
+};
+
 //===----------------------------------------------------------------------===//
 // Contractions
 //===----------------------------------------------------------------------===//
@@ -282,8 +297,10 @@ struct CanonicalizePass : gridloom::impl::CanonicalizeBase<CanonicalizePass> {
             DropIdentitySlice, DropSingleConcatenate, DropIdentityConvert,
             DropNeutral<loom::MultiplyOp, 1>, DropNeutral<loom::DivideOp, 1>,
             DropNeutral<loom::SubtractOp, 0>, ExpandPower, DropInvolution<loom::NegateOp>,
-            DropInvolution<loom::NotOp>, DropConstantSelect, ComputeBeforeBroadcast,
-            MergeTransposeIntoDot>(context);
+            DropInvolution<loom::NotOp>, OrderOperands<loom::AddOp>,
+            OrderOperands<loom::MultiplyOp>, OrderOperands<loom::MaximumOp>,
+            OrderOperands<loom::MinimumOp>, OrderOperands<loom::AndOp>, OrderOperands<loom::OrOp>,
+            DropConstantSelect, ComputeBeforeBroadcast, MergeTransposeIntoDot>(context);
     for (RegisteredOperationName op : context->getRegisteredOperations())
       if (op.getDialectNamespace() == loom::LoomDialect::getDialectNamespace())
         op.getCanonicalizationPatterns(set, context);
@@ -306,6 +323,26 @@ struct CanonicalizePass : gridloom::impl::CanonicalizeBase<CanonicalizePass> {
         return signalPassFailure();
       }
       eliminateCommonSubExpressions(rewriter, dominance, function);
+      separateBroadcasts(function);
+    }
+  }
+
+  /// Gives every user its own broadcast. Sharing one would make the large tensor, not the small
+  /// one, live long and cross from one pipeline stage to the next.
+  static void separateBroadcasts(func::FuncOp function) {
+    SmallVector<loom::BroadcastOp> broadcasts(function.getOps<loom::BroadcastOp>());
+    for (loom::BroadcastOp broadcast : broadcasts) {
+      llvm::SetVector<Operation *> users(broadcast->user_begin(), broadcast->user_end());
+      for (Operation *user : users) {
+        if (users.size() == 1 || isa<func::ReturnOp>(user))
+          continue;
+        OpBuilder builder(user);
+        Operation *copy = builder.clone(*broadcast);
+        copy->setLoc(user->getLoc());
+        user->replaceUsesOfWith(broadcast, copy->getResult(0));
+      }
+      if (broadcast->use_empty())
+        broadcast->erase();
     }
   }
 

@@ -20,7 +20,8 @@ def Canonicalize : Pass<"loom-canonicalize", "::mlir::ModuleOp"> {
   let summary = "Brings equal computations into one form";
   let description = [{
     Removes what does nothing, merges moves with moves and transposes with contractions, computes
-    before repeating, spells small powers as products, and shares common subexpressions.
+    before repeating, spells small powers as products, and shares common subexpressions, but gives every
+    user its own broadcast.
 
     ```mlir
     %0 = loom.transpose %w array<i64: 1, 0> : (tensor<8x4xf32>) -> tensor<4x8xf32>

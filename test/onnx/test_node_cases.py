@@ -1,0 +1,137 @@
+"""ONNX's own node tests, imported and evaluated, before and after the simplify phase.
+
+Every case whose operators and types the importer knows must pass; what does not is listed below with
+its reason. Operands that give shapes are inputs in these models; they become initializers here, as
+exporters write them.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+from onnx import numpy_helper
+
+import evaluate
+
+# Operands that must be known at compile time.
+CONSTANT_OPERANDS = {
+    "ConstantOfShape": [0],
+    "Dropout": [2],
+    "Expand": [1],
+    "OneHot": [1],
+    "Pad": [1, 3],
+    "Range": [0, 1, 2],
+    "Reshape": [1],
+    "Slice": [1, 2, 3, 4],
+    "Split": [1],
+    "Squeeze": [1],
+    "Tile": [1],
+    "Trilu": [1],
+    "Unsqueeze": [1],
+}
+T = onnx.TensorProto
+TYPES = {T.FLOAT, T.DOUBLE, T.FLOAT16, T.BFLOAT16, T.BOOL, T.INT8, T.INT16, T.INT32, T.INT64, T.UINT8}
+
+# Cases that must be refused, with a part of the error.
+REFUSED = {
+    "test_batchnorm_example_training_mode": "only inference can be compiled",
+    "test_batchnorm_epsilon_training_mode": "only inference can be compiled",
+    "test_einsum_batch_diagonal": "repeats 'i' in a term, which is not supported",
+    "test_training_dropout": "only inference can be compiled",
+    "test_training_dropout_default": "only inference can be compiled",
+    "test_training_dropout_default_mask": "only inference can be compiled",
+    "test_training_dropout_mask": "only inference can be compiled",
+    "test_training_dropout_zero_ratio": "only inference can be compiled",
+    "test_training_dropout_zero_ratio_mask": "only inference can be compiled",
+}
+
+
+def constant_operands(node: onnx.NodeProto) -> list[int]:
+    return [1] if node.op_type.startswith("Reduce") else CONSTANT_OPERANDS.get(node.op_type, [])
+
+
+def is_known(test, operators: set[str]) -> bool:
+    """Whether the case has only operators, attributes and types the importer claims."""
+    graph = test.model.graph
+    opset = next((o.version for o in test.model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    if not 7 <= opset <= 28 or not test.data_sets:
+        return False
+    for node in graph.node:
+        if node.domain not in ("", "ai.onnx") or node.op_type not in operators:
+            return False
+        for attribute in node.attribute:
+            if attribute.name in ("to", "dtype") and attribute.i not in TYPES:
+                return False
+            if attribute.name == "value" and attribute.t.data_type not in TYPES:
+                return False
+    return all(
+        value.type.HasField("tensor_type") and value.type.tensor_type.elem_type in TYPES
+        for value in [*graph.input, *graph.output]
+    )
+
+
+def to_array(value) -> np.ndarray:
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+
+
+def fix_operands(test) -> tuple[onnx.ModelProto, list[np.ndarray]]:
+    """The model with shape-giving inputs as initializers, and the inputs that are left."""
+    model = onnx.ModelProto()
+    model.CopyFrom(test.model)
+    values = {i.name: to_array(value) for i, value in zip(model.graph.input, test.data_sets[0][0])}
+    fixed = {
+        node.input[i] for node in model.graph.node for i in constant_operands(node) if i < len(node.input)
+    } | {"shape"}
+    fixed &= values.keys()
+    inputs = [i for i in model.graph.input if i.name not in fixed]
+    for name in sorted(fixed):
+        model.graph.initializer.append(numpy_helper.from_array(values[name], name))
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    return model, [values[i.name] for i in inputs]
+
+
+def load():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from onnx.backend.test.loader import load_model_tests
+
+        operators = evaluate.operators()
+        return [test for test in load_model_tests(kind="node") if is_known(test, operators)]
+
+
+TESTS = load()
+
+
+@pytest.fixture(scope="session")
+def cases(tmp_path_factory) -> dict[str, evaluate.Case]:
+    folder = tmp_path_factory.mktemp("node")
+    cases = {test.name: evaluate.Case(folder / test.name, *fix_operands(test)) for test in TESTS}
+    evaluate.run(list(cases.values()))
+    return cases
+
+
+def test_there_are_many():
+    assert len(TESTS) > 750
+
+
+@pytest.mark.parametrize("test", TESTS, ids=lambda test: test.name)
+def test_node(test, cases):
+    case = cases[test.name]
+    if test.name in REFUSED:
+        assert case.error is not None and REFUSED[test.name] in case.error
+        return
+    assert case.error is None, case.error
+    expected = [to_array(value) for value in test.data_sets[0][1]]
+    for outputs in (case.imported, case.simplified):
+        assert len(outputs) == len(expected)
+        for actual, want in zip(outputs, expected):
+            assert actual.dtype == want.dtype and actual.shape == want.shape
+            rtol = test.rtol
+            if actual.dtype.name == "bfloat16":
+                # Intermediate results round too: a few units in the last of 8 bits.
+                actual, want, rtol = actual.astype(np.float32), want.astype(np.float32), 2**-6
+            np.testing.assert_allclose(actual, want, rtol=rtol, atol=max(test.atol, 1e-6))
