@@ -23,7 +23,7 @@ def Plan_MatmulAttr : AttrDef<PlanDialect, "Matmul"> {
       OptionalParameter<"::mlir::FloatAttr">:$alpha,
       DefaultValuedParameter<"::gridloom::plan::Epilogue", "::gridloom::plan::Epilogue::None">:$epilogue);
   let assemblyFormat = [{`<` `sizes` `=` `[` $sizes `]` `,` `lhs` `=` `[` $lhs `]` `,` `rhs` `=` `[` $rhs `]` `,`
-      `out` `=` `[` $out `]` (`,` `alpha` `=` $alpha^)? (`,` `epilogue` `=` $epilogue^)? `>`}];
+      `out` `=` `[` $out `]` (`alpha` `=` $alpha^)? (`epilogue` `=` $epilogue^)? `>`}];
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     double getAlphaValue() const { return getAlpha() ? getAlpha().getValueAsDouble() : 1.0; }

@@ -122,6 +122,7 @@ SmallVector<Value> KernelEmitter::collectMemories(const Nest &nest) {
 
 void KernelEmitter::emitNest(const Nest &nest, const RowPlan &plan, int64_t firstRow, bool isOnly) {
   SmallVector<Value> memories = collectMemories(nest);
+  builder.setInsertionPoint(function.getBody().front().getTerminator());
   auto allocate = [&](Type element, int64_t elements) -> Value {
     OpBuilder::InsertionGuard guard(builder);
     builder.setInsertionPointToStart(&function.getBody().front());
@@ -132,6 +133,7 @@ void KernelEmitter::emitNest(const Nest &nest, const RowPlan &plan, int64_t firs
 
   Block &entry = function.getBody().front();
   Value lo = entry.getArguments().drop_back(1).back(), hi = entry.getArguments().back();
+  builder.setInsertionPoint(entry.getTerminator());
   if (!isOnly) {
     Value first = constantIndex(firstRow), end = constantIndex(firstRow + plan.rows);
     lo =

@@ -4,7 +4,7 @@
 loom.weight @w : tensor<16x32xf32> from <"", offset = 0, bytes = 2048>
 // CHECK-LABEL: func.func @rows
 // CHECK: %[[W:.*]] = loom.get_weight
-// CHECK-NEXT: plan.matmul %arg0, %[[W]], %arg1 <sizes = [12, 32, 16], lhs = [16, 1], rhs = [48, 1], out = [32, 1], epilogue = bias>
+// CHECK-NEXT: plan.matmul %arg0, %[[W]], %arg1 <sizes = [12, 32, 16], lhs = [16, 1], rhs = [48, 1], out = [32, 1] epilogue = bias>
 // CHECK-NEXT: return
 func.func @rows(%x: tensor<3x4x16xf32>, %b: tensor<32xf32>) -> tensor<3x4x32xf32> {
   %w = loom.get_weight @w {layout = #loom.layout<[0, 1], pad = 16>} : tensor<16x32xf32>
@@ -30,7 +30,7 @@ func.func @bias_for_kernel(%x: tensor<4x16xf32>, %w: tensor<16x32xf32>, %b: tens
 // Attention: no transpose is left, and the scale is alpha.
 // CHECK-LABEL: func.func @attention
 // CHECK-NEXT: %[[S:.*]] = plan.matmul %arg0, %arg1
-// CHECK-SAME: sizes = [2, 4, 8, 8, 16], lhs = [512, 16, 64, 1], rhs = [512, 16, 1, 64], out = [256, 64, 8, 1], alpha = 2.500000e-01
+// CHECK-SAME: sizes = [2, 4, 8, 8, 16], lhs = [512, 16, 64, 1], rhs = [512, 16, 1, 64], out = [256, 64, 8, 1] alpha = 2.500000e-01
 // CHECK-NEXT: %[[P:.*]] = loom.softmax %[[S]]
 // CHECK-NEXT: %[[O:.*]] = plan.matmul %[[P]], %arg2
 // CHECK-SAME: sizes = [2, 4, 8, 16, 8], lhs = [256, 64, 8, 1], rhs = [512, 16, 64, 1], out = [512, 16, 64, 1]
@@ -56,7 +56,7 @@ func.func @attention(%q: tensor<2x8x64xf32>, %k: tensor<2x8x64xf32>, %v: tensor<
 
 // Scales of both operands, as exporters of scaled-dot-product attention write them.
 // CHECK-LABEL: func.func @operand_scales
-// CHECK-NEXT: plan.matmul %arg0, %arg1 <sizes = [4, 8, 16], lhs = [16, 1], rhs = [1, 16], out = [8, 1], alpha = 2.500000e-01
+// CHECK-NEXT: plan.matmul %arg0, %arg1 <sizes = [4, 8, 16], lhs = [16, 1], rhs = [1, 16], out = [8, 1] alpha = 2.500000e-01
 func.func @operand_scales(%q: tensor<4x16xf32>, %k: tensor<8x16xf32>) -> tensor<4x8xf32> {
   %c = loom.constant dense<0.5> : tensor<4x16xf32>
   %d = loom.constant dense<0.5> : tensor<16x8xf32>

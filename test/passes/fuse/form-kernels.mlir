@@ -1,0 +1,212 @@
+// RUN: gridloom-opt %s --split-input-file --plan-form-kernels --plan-verify-fused | FileCheck %s
+
+// Elementwise operations join; the bias comes as the vector it is.
+// CHECK-LABEL: func.func @bias_gelu
+// CHECK-NEXT: %[[C:.*]] = plan.call @k_bias_gelu_0(%arg1, %arg0) : (tensor<16xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
+// CHECK-NEXT: return %[[C]]
+// CHECK: plan.kernel @k_bias_gelu_0 elementwise
+// CHECK-NEXT: ^bb0(%[[B:.*]]: tensor<16xf32>, %[[X:.*]]: tensor<8x16xf32>):
+// CHECK-NEXT: %[[R:.*]] = loom.broadcast %[[B]]
+// CHECK-NEXT: %[[S:.*]] = loom.add %[[X]], %[[R]]
+// CHECK-NEXT: %[[G:.*]] = loom.gelu erf %[[S]]
+// CHECK-NEXT: loom.yield %[[G]]
+func.func @bias_gelu(%x: tensor<8x16xf32>, %b: tensor<16xf32>) -> tensor<8x16xf32> {
+  %0 = loom.broadcast %b dims = [1] : (tensor<16xf32>) -> tensor<8x16xf32>
+  %1 = loom.add %x, %0 : tensor<8x16xf32>
+  %2 = loom.gelu erf %1 : tensor<8x16xf32>
+  return %2 : tensor<8x16xf32>
+}
+
+// -----
+
+// Rows: what goes into a row operation and what comes out of it are one kernel.
+// CHECK-LABEL: func.func @rows
+// CHECK-NEXT: plan.call @k_bias_add_layer_norm_tanh_0
+// CHECK-NEXT: return
+// CHECK: plan.kernel @k_bias_add_layer_norm_tanh_0 row
+func.func @rows(%x: tensor<8x16xf32>, %r: tensor<8x16xf32>, %b: tensor<16xf32>, %g: tensor<16xf32>) -> tensor<8x16xf32> {
+  %0 = loom.broadcast %b dims = [1] : (tensor<16xf32>) -> tensor<8x16xf32>
+  %1 = loom.add %x, %0 : tensor<8x16xf32>
+  %2 = loom.add %1, %r : tensor<8x16xf32>
+  %3 = loom.layer_norm %2, %g epsilon = 1.0e-5 : (tensor<8x16xf32>, tensor<16xf32>) -> tensor<8x16xf32>
+  %4 = loom.tanh %3 : tensor<8x16xf32>
+  return %4 : tensor<8x16xf32>
+}
+
+// -----
+
+// A norm spelled out: two reductions over the same rows, values of one per row between them.
+// CHECK-LABEL: func.func @decomposed
+// CHECK-NEXT: plan.call
+// CHECK-NEXT: return
+// CHECK: plan.kernel {{.*}} row
+func.func @decomposed(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  %n = loom.constant dense<16.0> : tensor<8xf32>
+  %0 = loom.reduce sum %x dims = [1] : (tensor<8x16xf32>) -> tensor<8xf32>
+  %1 = loom.divide %0, %n : tensor<8xf32>
+  %2 = loom.broadcast %1 dims = [0] : (tensor<8xf32>) -> tensor<8x16xf32>
+  %3 = loom.subtract %x, %2 : tensor<8x16xf32>
+  %4 = loom.multiply %3, %3 : tensor<8x16xf32>
+  %5 = loom.reduce sum %4 dims = [1] : (tensor<8x16xf32>) -> tensor<8xf32>
+  %6 = loom.rsqrt %5 : tensor<8xf32>
+  %7 = loom.broadcast %6 dims = [0] : (tensor<8xf32>) -> tensor<8x16xf32>
+  %8 = loom.multiply %3, %7 : tensor<8x16xf32>
+  return %8 : tensor<8x16xf32>
+}
+
+// -----
+
+// What one value per row goes on into is part of the row kernel, too.
+// CHECK-LABEL: func.func @row_values
+// CHECK-NEXT: plan.call @k_exp_reduce_sqrt_0
+// CHECK-NEXT: return
+// CHECK: plan.kernel @k_exp_reduce_sqrt_0 row
+func.func @row_values(%x: tensor<8x16xf32>) -> tensor<8xf32> {
+  %0 = loom.exp %x : tensor<8x16xf32>
+  %1 = loom.reduce sum %0 dims = [1] : (tensor<8x16xf32>) -> tensor<8xf32>
+  %2 = loom.sqrt %1 : tensor<8xf32>
+  return %2 : tensor<8xf32>
+}
+
+// -----
+
+// A mask is computed once and read by both kernels; its broadcast is repeated in each.
+// CHECK-LABEL: func.func @mask
+// CHECK-NEXT: %[[M:.*]] = plan.call @k_convert_0(%arg0)
+// CHECK-NEXT: plan.call @k_add_softmax_0(%{{.*}}, %[[M]])
+// CHECK-NEXT: plan.call @k_add_softmax_0(%{{.*}}, %[[M]])
+// CHECK-NEXT: return
+// CHECK-COUNT-2: plan.kernel
+// CHECK-NOT: plan.kernel
+func.func @mask(%m: tensor<2x8xi64>, %x: tensor<2x4x8xf32>, %y: tensor<2x4x8xf32>) -> (tensor<2x4x8xf32>, tensor<2x4x8xf32>) {
+  %0 = loom.convert %m : (tensor<2x8xi64>) -> tensor<2x8xf32>
+  %1 = loom.broadcast %0 dims = [0, 2] : (tensor<2x8xf32>) -> tensor<2x4x8xf32>
+  %2 = loom.add %x, %1 : tensor<2x4x8xf32>
+  %3 = loom.softmax %2 dim = 2 : tensor<2x4x8xf32>
+  %4 = loom.add %y, %1 : tensor<2x4x8xf32>
+  %5 = loom.softmax %4 dim = 2 : tensor<2x4x8xf32>
+  return %3, %5 : tensor<2x4x8xf32>, tensor<2x4x8xf32>
+}
+
+// -----
+
+// Index arithmetic with the device's place is repeated, not stored.
+// CHECK-LABEL: func.func @padding
+// CHECK-NEXT: %[[I:.*]] = dist.axis_index ["model"]
+// CHECK-NEXT: plan.call @[[K:.*]](%[[I]], %arg0)
+// CHECK-NEXT: plan.call @[[K]](%[[I]], %arg1)
+// CHECK-NEXT: return
+// CHECK: plan.kernel @[[K]] elementwise
+// CHECK-NEXT: ^bb0(%{{.*}}: tensor<i64>, %{{.*}}: tensor<8x16xf32>):
+func.func @padding(%x: tensor<8x16xf32>, %y: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) {
+  %i = dist.axis_index ["model"] : tensor<i64>
+  %c = loom.constant dense<16> : tensor<i64>
+  %0 = loom.multiply %i, %c : tensor<i64>
+  %1 = loom.broadcast %0 dims = [] : (tensor<i64>) -> tensor<16xi64>
+  %2 = loom.iota dim = 0 : tensor<16xi64>
+  %3 = loom.add %1, %2 : tensor<16xi64>
+  %n = loom.constant dense<30> : tensor<16xi64>
+  %4 = loom.compare lt %3, %n : (tensor<16xi64>, tensor<16xi64>) -> tensor<16xi1>
+  %5 = loom.broadcast %4 dims = [1] : (tensor<16xi1>) -> tensor<8x16xi1>
+  %z = loom.constant dense<0.0> : tensor<8x16xf32>
+  %6 = loom.select %5, %x, %z : tensor<8x16xi1>, tensor<8x16xf32>
+  %7 = loom.select %5, %y, %z : tensor<8x16xi1>, tensor<8x16xf32>
+  return %6, %7 : tensor<8x16xf32>, tensor<8x16xf32>
+}
+
+// -----
+
+// Rows of a table go right into the sum; a transpose that keeps rows whole is an index.
+// CHECK-LABEL: func.func @gather
+// CHECK-NEXT: plan.call @k_gather_add_0
+// CHECK-NEXT: plan.call @k_transpose_exp_0
+// CHECK-NEXT: return
+// CHECK-DAG: plan.kernel @k_gather_add_0 gather
+// CHECK-DAG: plan.kernel @k_transpose_exp_0 elementwise
+func.func @gather(%t: tensor<10x4x16xf32>, %i: tensor<8xi64>, %x: tensor<8x4x16xf32>) -> (tensor<8x4x16xf32>, tensor<4x8x16xf32>) {
+  %0 = loom.gather %t, %i dim = 0 : (tensor<10x4x16xf32>, tensor<8xi64>) -> tensor<8x4x16xf32>
+  %1 = loom.add %0, %x : tensor<8x4x16xf32>
+  %2 = loom.transpose %x [1, 0, 2] : (tensor<8x4x16xf32>) -> tensor<4x8x16xf32>
+  %3 = loom.exp %2 : tensor<4x8x16xf32>
+  return %1, %3 : tensor<8x4x16xf32>, tensor<4x8x16xf32>
+}
+
+// -----
+
+// Kernels of their own: a transpose of rows, a reduction of columns, a concatenation.
+// CHECK-LABEL: func.func @alone
+// CHECK-NEXT: plan.call @k_exp_0
+// CHECK-NEXT: plan.call @k_transpose_0
+// CHECK-NEXT: plan.call @k_reduce_0
+// CHECK-NEXT: plan.call @k_concatenate_0
+// CHECK-DAG: plan.kernel @k_transpose_0 transpose
+// CHECK-DAG: plan.kernel @k_reduce_0 general
+// CHECK-DAG: plan.kernel @k_concatenate_0 general
+func.func @alone(%x: tensor<8x16xf32>) -> (tensor<16x8xf32>, tensor<16xf32>, tensor<16x16xf32>) {
+  %0 = loom.exp %x : tensor<8x16xf32>
+  %1 = loom.transpose %0 [1, 0] : (tensor<8x16xf32>) -> tensor<16x8xf32>
+  %2 = loom.reduce sum %0 dims = [0] : (tensor<8x16xf32>) -> tensor<16xf32>
+  %3 = loom.concatenate %0, %x dim = 0 : (tensor<8x16xf32>, tensor<8x16xf32>) -> tensor<16x16xf32>
+  return %1, %2, %3 : tensor<16x8xf32>, tensor<16xf32>, tensor<16x16xf32>
+}
+
+// -----
+
+// A costly value read through a repetition is stored once, not computed for each copy.
+// CHECK-LABEL: func.func @costly
+// CHECK-NEXT: plan.call @k_exp_0(%arg0)
+// CHECK-NEXT: plan.call @k_add_0
+func.func @costly(%x: tensor<16xf32>, %y: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  %0 = loom.exp %x : tensor<16xf32>
+  %1 = loom.broadcast %0 dims = [1] : (tensor<16xf32>) -> tensor<8x16xf32>
+  %2 = loom.multiply %y, %1 : tensor<8x16xf32>
+  %3 = loom.add %2, %1 : tensor<8x16xf32>
+  return %3 : tensor<8x16xf32>
+}
+
+// -----
+
+// Communication cuts: what a group sends is done when it can be, what it brings starts a kernel.
+// CHECK-LABEL: func.func @communication
+// CHECK-NEXT: %[[A:.*]] = plan.call @k_exp_0(%arg0)
+// CHECK-NEXT: dist.start
+// CHECK-NEXT: dist.all_reduce %[[A]]
+// CHECK: %[[D:.*]] = dist.done
+// CHECK-NEXT: plan.call @k_exp_add_0(%[[D]], %[[A]])
+func.func @communication(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  %0 = loom.exp %x : tensor<8x16xf32>
+  %f = dist.start {
+    %1 = dist.all_reduce %0 over ["model"] sum : tensor<8x16xf32>
+    dist.yield %1 : tensor<8x16xf32>
+  } : !dist.future<tensor<8x16xf32>>
+  %2 = dist.done %f : !dist.future<tensor<8x16xf32>> -> tensor<8x16xf32>
+  %3 = loom.exp %2 : tensor<8x16xf32>
+  %4 = loom.add %3, %0 : tensor<8x16xf32>
+  return %4 : tensor<8x16xf32>
+}
+
+// -----
+
+// Specialisations and the prologue share kernels; where an operation came from does not tell them apart.
+// CHECK-LABEL: loom.derived @d
+// CHECK: plan.call @k_exp_0
+// CHECK-LABEL: func.func @small
+// CHECK: plan.call @k_exp_0
+// CHECK-LABEL: func.func @large
+// CHECK: plan.call @k_exp_1
+// CHECK-COUNT-2: plan.kernel
+// CHECK-NOT: plan.kernel
+loom.weight @w : tensor<4xf32> from <"", offset = 0, bytes = 16>
+loom.derived @d : tensor<4xf32> {
+  %0 = loom.get_weight @w : tensor<4xf32>
+  %1 = loom.exp %0 : tensor<4xf32>
+  loom.yield %1 : tensor<4xf32>
+}
+func.func @small(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = loom.exp %x {dist.stage = 1 : i64} : tensor<4xf32> loc("a/exp")
+  return %0 : tensor<4xf32>
+}
+func.func @large(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = loom.exp %x : tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
