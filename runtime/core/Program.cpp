@@ -13,12 +13,31 @@
 using namespace gridloom;
 using namespace gridloom::rt;
 
+/// A cubin runs on the GPU it was made for and its like; on a newer one the driver compiles the PTX
+/// that lies beside it. Where that fails too, the cubin's error is the one to tell.
+static std::unique_ptr<Kernel> loadKernel(const Plan &plan, const schema::Kernel &kernel,
+                                          Device &device) {
+  const std::string &library = kernel.library();
+  try {
+    return device.loadKernel(library, plan.getKernelCode(library), kernel.symbol());
+  } catch (const Error &error) {
+    constexpr std::string_view binary = ".cubin";
+    if (error.getCode() != ErrorCode::InvalidPlan || !library.ends_with(binary))
+      throw;
+    std::string text = library.substr(0, library.size() - binary.size()) + ".ptx";
+    try {
+      return device.loadKernel(text, plan.getKernelCode(text), kernel.symbol());
+    } catch (const Error &) {
+      throw error;
+    }
+  }
+}
+
 std::vector<std::unique_ptr<Kernel>>
 gridloom::rt::loadKernels(const Plan &plan, const schema::Stage &stage, Device &device) {
   std::vector<std::unique_ptr<Kernel>> kernels;
   for (const schema::Kernel &kernel : stage.kernels())
-    kernels.push_back(
-        device.loadKernel(kernel.library(), plan.getKernelCode(kernel.library()), kernel.symbol()));
+    kernels.push_back(loadKernel(plan, kernel, device));
   return kernels;
 }
 

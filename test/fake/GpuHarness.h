@@ -68,7 +68,8 @@ inline std::vector<std::string> runRanks(int size, const std::function<void(int)
   return errors;
 }
 
-/// Broadcasts between threads: NcclOptions::exchange for ranks of one process.
+/// Connects ranks of one process for NCCL: broadcasts between threads, and tells all when one
+/// fails.
 class ThreadExchange {
 public:
   void operator()(std::span<std::byte> bytes, std::span<const int> ranks, const std::string &name,
@@ -93,6 +94,16 @@ public:
     options.transport.deadline = deadline;
     options.exchange = [this, rank](std::span<std::byte> bytes, std::span<const int> ranks,
                                     const std::string &name) { (*this)(bytes, ranks, name, rank); };
+    options.abortPeers = [this, rank](const std::string &reason) {
+      std::lock_guard lock(mutex);
+      if (failure.empty())
+        failure = "rank " + std::to_string(rank) + " failed: " + reason;
+    };
+    options.checkPeers = [this] {
+      std::lock_guard lock(mutex);
+      if (!failure.empty())
+        throw Error(ErrorCode::PeerFailed, failure);
+    };
     return options;
   }
 
@@ -101,6 +112,7 @@ private:
   std::condition_variable changed;
   std::map<std::pair<std::string, int>, uint64_t> turns;
   std::map<std::string, std::vector<std::byte>> values;
+  std::string failure;
 };
 
 /// A ProgressBoard between threads.

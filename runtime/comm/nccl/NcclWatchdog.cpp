@@ -103,9 +103,10 @@ void NcclWatchdog::connect(NcclMember &member,
                                            library->describe(result, nullptr));
     settle(lock, member, result, what, options.transport.deadline);
   } catch (const Error &error) {
-    if (!failure)
-      abortLocked(error);
+    abortLocked(error);
     members.erase(&member);
+    lock.unlock();
+    tellPeers();
     throw;
   }
 }
@@ -137,8 +138,9 @@ void NcclWatchdog::submit(
   } catch (const Error &error) {
     // Of all NCCL errors only an invalid argument leaves communicators usable, and our arguments
     // are the plan's: nothing can go on.
-    if (!failure)
-      abortLocked(error);
+    abortLocked(error);
+    lock.unlock();
+    tellPeers();
     throw;
   }
   stream.record(*operation.end);
@@ -186,15 +188,25 @@ void NcclWatchdog::abortLocked(const Error &error) {
   }
 }
 
+void NcclWatchdog::tellPeers() {
+  std::string reason;
+  {
+    std::lock_guard lock(mutex);
+    if (told)
+      return;
+    told = true;
+    reason = failure->what();
+  }
+  if (options.abortPeers)
+    options.abortPeers(reason);
+}
+
 void NcclWatchdog::abort(const Error &error) {
   {
     std::lock_guard lock(mutex);
-    if (failure)
-      return;
     abortLocked(error);
   }
-  if (options.abortPeers)
-    options.abortPeers(error.what());
+  tellPeers();
 }
 
 //===----------------------------------------------------------------------===//

@@ -81,6 +81,8 @@ private:
   void settle(Lock &lock, NcclMember &member, nccl::Result result, const std::string &what,
               std::chrono::milliseconds limit);
   void abortLocked(const Error &error);
+  /// After abortLocked, without the lock: calls options.abortPeers, once.
+  void tellPeers();
   void throwIfFailed() const;
   std::unique_ptr<CudaEvent> takeEvent(NcclMember &member);
 
@@ -95,6 +97,7 @@ private:
   std::set<NcclMember *> members;
   std::optional<Error> failure;
   std::atomic<bool> failed = false;
+  bool told = false;
   std::thread thread;
 };
 

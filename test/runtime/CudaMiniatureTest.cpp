@@ -1,0 +1,448 @@
+//===- CudaMiniatureTest.cpp - a small plan on two fake GPUs --------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// gelu(x w + b) with w cut by rows over two ranks: one matmul, one all_reduce, one kernel. The plan
+// is made here as the compiler writes it; its cubin is a stand-in, since no GPU runs it.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/core/Files.h"
+#include "runtime/core/Session.h"
+#include "runtime/core/plan.pb.h"
+#include "test/fake/GpuHarness.h"
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+using namespace gridloom::rt::test;
+using nlohmann::json;
+using testing::AllOf;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+namespace {
+
+constexpr int64_t rows = 4, inner = 8, columns = 16, ranks = 2;
+
+/// What a test changes of the plan.
+struct Planting {
+  bool waitBeforeReduce = true;
+  bool waitAfterReduce = true;
+  int architecture = 90;
+  bool withPtx = false;
+};
+
+//===----------------------------------------------------------------------===//
+// The plan
+//===----------------------------------------------------------------------===//
+
+enum Buffer : uint32_t { X, W, Partial, Sum, Bias, Out };
+enum StreamIndex : uint32_t { Compute, Comm };
+
+void addBuffer(schema::Specialisation &program, schema::Space space, uint64_t offset,
+               uint32_t index, std::vector<int64_t> shape) {
+  schema::Buffer &buffer = *program.add_buffers();
+  buffer.set_space(space);
+  buffer.set_type(schema::F32);
+  uint64_t bytes = sizeof(float);
+  for (int64_t size : shape) {
+    buffer.add_shape(size);
+    bytes *= uint64_t(size);
+  }
+  buffer.set_bytes(bytes);
+  buffer.set_offset(offset);
+  buffer.set_index(index);
+}
+
+schema::Step &addStep(schema::Block &block, uint32_t stream, uint32_t origin) {
+  schema::Step &step = *block.add_steps();
+  step.set_stream(stream);
+  step.set_origin(origin);
+  return step;
+}
+
+void addMatmul(schema::Block &block) {
+  schema::Library &call = *addStep(block, Compute, 0).mutable_library();
+  schema::Matmul &matmul = *call.mutable_matmul();
+  int64_t part = inner / ranks;
+  for (int64_t size : {rows, columns, part})
+    matmul.add_sizes(size);
+  for (int64_t stride : {part, int64_t(1)})
+    matmul.add_lhs(stride);
+  for (int64_t stride : {columns, int64_t(1)}) {
+    matmul.add_rhs(stride);
+    matmul.add_out(stride);
+  }
+  matmul.set_alpha(1);
+  matmul.set_type(schema::F32);
+  matmul.set_workspace_limit(1 << 20);
+  call.add_inputs(X);
+  call.add_inputs(W);
+  call.add_outputs(Partial);
+}
+
+void addReduce(schema::Block &block, const Planting &planting) {
+  addStep(block, Compute, 0).mutable_record()->set_id(0);
+  if (planting.waitBeforeReduce)
+    addStep(block, Comm, 0).mutable_wait()->set_id(0);
+  schema::Group &group = *addStep(block, Comm, 0).mutable_group();
+  group.set_kind(schema::Group::ALL_REDUCE);
+  group.add_axes("model");
+  group.set_reduction(schema::Group::SUM);
+  group.set_sequence(0);
+  group.add_inputs(Partial);
+  group.add_outputs(Sum);
+  addStep(block, Comm, 0).mutable_record()->set_id(1);
+  if (planting.waitAfterReduce)
+    addStep(block, Compute, 1).mutable_wait()->set_id(1);
+}
+
+schema::Stage makeStage(const Planting &planting) {
+  schema::Stage stage;
+  stage.add_origins("/MatMul");
+  stage.add_origins("/Gelu");
+  schema::Kernel &kernel = *stage.add_kernels();
+  kernel.set_symbol("gelu_bias");
+  kernel.set_library("gelu_bias.cubin");
+  kernel.set_num_pointers(3);
+  for (uint32_t size : {1u, 1u, 1u})
+    kernel.add_grid(size);
+  for (uint32_t size : {uint32_t(rows * columns), 1u, 1u})
+    kernel.add_block(size);
+
+  auto addWeight = [&](const char *name, std::vector<int64_t> shape, bool cut) {
+    schema::Weight &weight = *stage.add_weights();
+    weight.set_name(name);
+    weight.set_type(schema::F32);
+    uint64_t bytes = sizeof(float);
+    for (size_t i = 0; i < shape.size(); ++i) {
+      weight.add_shape(shape[i]);
+      bytes *= uint64_t(shape[i]);
+      schema::DimSharding &dim = *weight.mutable_sharding()->add_dims();
+      if (cut && i == 0)
+        dim.add_axes("model");
+    }
+    weight.set_bytes(bytes);
+  };
+  addWeight("w", {inner / ranks, columns}, true);
+  addWeight("b", {columns}, false);
+
+  schema::Entry &entry = *stage.add_entries();
+  entry.set_name("main");
+  schema::Specialisation &program = *entry.add_specialisations();
+  auto addBinding = [](schema::Binding &binding, const char *name, std::vector<int64_t> shape) {
+    binding.set_name(name);
+    binding.set_type(schema::F32);
+    for (int64_t size : shape) {
+      binding.add_shape(size);
+      binding.mutable_sharding()->add_dims();
+    }
+  };
+  addBinding(*program.add_inputs(), "x", {rows, inner / ranks});
+  program.mutable_inputs(0)->mutable_sharding()->mutable_dims(1)->add_axes("model");
+  addBinding(*program.add_outputs(), "y", {rows, columns});
+
+  constexpr uint64_t bytes = uint64_t(rows * columns) * sizeof(float);
+  addBuffer(program, schema::INPUT, 0, 0, {rows, inner / ranks});
+  addBuffer(program, schema::WEIGHT, 0, 0, {inner / ranks, columns});
+  addBuffer(program, schema::ARENA, 0, 0, {rows, columns});
+  addBuffer(program, schema::ARENA, bytes, 0, {rows, columns});
+  addBuffer(program, schema::WEIGHT, 0, 1, {columns});
+  addBuffer(program, schema::OUTPUT, 0, 0, {rows, columns});
+  program.set_arena_bytes(2 * bytes);
+  program.set_num_events(2);
+  program.add_streams()->set_name("compute");
+  schema::Stream &comm = *program.add_streams();
+  comm.set_name("comm.model");
+  comm.set_kind(schema::Stream::COMMUNICATION);
+
+  schema::Block &block = *program.add_body()->mutable_block();
+  addMatmul(block);
+  addReduce(block, planting);
+  schema::Launch &launch = *addStep(block, Compute, 1).mutable_launch();
+  launch.set_kernel(0);
+  launch.add_inputs(Sum);
+  launch.add_inputs(Bias);
+  launch.add_outputs(Out);
+  return stage;
+}
+
+void write(const std::filesystem::path &path, std::span<const std::byte> bytes) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char *>(bytes.data()), std::streamsize(bytes.size()));
+  ASSERT_TRUE(file.good()) << path;
+}
+
+json describeArgument(const char *name, std::vector<int64_t> shape) {
+  return {{"name", name}, {"type", "f32"}, {"shape", shape}, {"stages", {0}}};
+}
+
+/// Writes the plan and its model, whose weights are `weights`: w, then b.
+void writePlan(const std::filesystem::path &folder, const std::vector<float> &weights,
+               const Planting &planting) {
+  std::map<std::string, std::vector<std::byte>> files;
+  std::string stage = makeStage(planting).SerializeAsString();
+  auto stageBytes = std::as_bytes(std::span(stage));
+  files["stage0.pb"].assign(stageBytes.begin(), stageBytes.end());
+  files["kernels/gelu_bias.cubin"] = fake::makeCubin(planting.architecture, {"gelu_bias"});
+  if (planting.withPtx) {
+    std::string ptx = ".version 8.0\n.target sm_80\n.visible .entry gelu_bias() { ret; }\n";
+    auto bytes = std::as_bytes(std::span(ptx));
+    files["kernels/gelu_bias.ptx"].assign(bytes.begin(), bytes.end());
+  }
+  auto model = std::as_bytes(std::span(weights));
+  write(folder.parent_path() / "mini.onnx", model);
+
+  uint64_t weightBytes = uint64_t(inner * columns) * sizeof(float);
+  json manifest = {
+      {"schema", {{"major", 1}, {"minor", 0}}},
+      {"producer", "gridloom test"},
+      {"requires", {"cuda", "collectives"}},
+      {"target", {{"kind", "cuda"}, {"arch", "sm_90"}}},
+      {"model", {{"path", "../mini.onnx"}, {"bytes", model.size()}, {"sha256", sha256(model)}}},
+      {"mesh", {{"axes", {{{"name", "model"}, {"size", ranks}}}}}},
+      {"microbatches", 1},
+      {"stages", {"stage0.pb"}},
+      {"entries",
+       {{{"name", "main"},
+         {"specialisations",
+          {{{"dims", json::object()},
+            {"inputs", {describeArgument("x", {rows, inner})}},
+            {"outputs", {describeArgument("y", {rows, columns})}}}}}}}},
+      {"weights",
+       {{{"name", "w"},
+         {"type", "f32"},
+         {"shape", {inner, columns}},
+         {"file", ""},
+         {"offset", 0},
+         {"bytes", weightBytes}},
+        {{"name", "b"},
+         {"type", "f32"},
+         {"shape", {columns}},
+         {"file", ""},
+         {"offset", weightBytes},
+         {"bytes", columns * int64_t(sizeof(float))}}}},
+      {"folded", json::array()}};
+  for (const auto &[name, bytes] : files) {
+    write(folder / name, bytes);
+    manifest["files"][name] = {{"bytes", bytes.size()}, {"sha256", sha256(bytes)}};
+  }
+  std::string text = manifest.dump(1);
+  write(folder / "manifest.json", std::as_bytes(std::span(text)));
+}
+
+//===----------------------------------------------------------------------===//
+// Running it
+//===----------------------------------------------------------------------===//
+
+float gelu(float x) { return 0.5f * x * (1 + std::erf(x * 0.70710678f)); }
+
+void registerGelu() {
+  constexpr size_t count = size_t(rows * columns);
+  fake::registerKernel("gelu_bias", {3,
+                                     [](const fake::Launch &launch) -> std::vector<fake::Access> {
+                                       return {{launch.pointers[0], count * 4, false},
+                                               {launch.pointers[1], size_t(columns) * 4, false},
+                                               {launch.pointers[2], count * 4, true}};
+                                     },
+                                     [](const fake::Launch &launch) {
+                                       auto *sum = static_cast<const float *>(launch.pointers[0]);
+                                       auto *bias = static_cast<const float *>(launch.pointers[1]);
+                                       auto *out = static_cast<float *>(launch.pointers[2]);
+                                       uint32_t threads = launch.grid[0] * launch.block[0];
+                                       for (uint32_t i = 0; i < threads; ++i)
+                                         out[i] = gelu(sum[i] + bias[i % columns]);
+                                     }});
+}
+
+class CudaMiniatureTest : public FakeGpus {
+protected:
+  void SetUp() override {
+    FakeGpus::SetUp();
+    folder = std::filesystem::path(testing::TempDir()) /
+             ("gridloom-miniature-" + std::to_string(getpid()));
+    for (size_t i = 0; i < x.size(); ++i)
+      x[i] = float(int(i * 7 % 11) - 5) / 4;
+    for (size_t i = 0; i < weights.size(); ++i)
+      weights[i] = float(int(i * 5 % 13) - 6) / 8;
+  }
+  void TearDown() override {
+    std::filesystem::remove_all(folder);
+    FakeGpus::TearDown();
+  }
+
+  void restart(fake::Schedule schedule, uint64_t seed = 1, int polls = 0) {
+    fake::Options options;
+    options.schedule = schedule;
+    options.seed = seed;
+    fake::reset(options);
+    fake::resetNccl({22809, polls});
+    registerGelu();
+  }
+
+  /// What the unsplit model computes.
+  std::vector<float> computeExpected() const {
+    std::vector<float> y(size_t(rows * columns));
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < columns; ++column) {
+        double sum = 0;
+        for (int64_t k = 0; k < inner; ++k)
+          sum += double(x[size_t(row * inner + k)]) * double(weights[size_t(k * columns + column)]);
+        float bias = weights[size_t(inner * columns + column)];
+        y[size_t(row * columns + column)] = gelu(float(sum) + bias);
+      }
+    return y;
+  }
+
+  /// Loads the plan on two ranks and runs it `runs` times; returns each rank's error and leaves
+  /// rank i's last output in outputs[i].
+  std::vector<std::string> run(const Planting &planting = {}, int runs = 1) {
+    writePlan(folder / "mini.plan", weights, planting);
+    auto plan = Plan::load(folder / "mini.plan");
+    ThreadExchange exchange;
+    outputs.assign(ranks, {});
+    return runRanks(ranks, [&](int rank) {
+      CudaDevice device(rank);
+      auto transport = createNcclTransport(device, rank, ranks, exchange.makeOptions(rank));
+      Session session(plan, device, transport.get());
+      session.bind("x", HostArray::borrow(DataType::F32, {rows, inner}, x.data()));
+      for (int i = 0; i < runs; ++i)
+        session.run();
+      HostArray y = session.getOutputShard("y");
+      outputs[size_t(rank)].assign(y.as<float>().begin(), y.as<float>().end());
+    });
+  }
+
+  std::filesystem::path folder;
+  std::vector<float> x = std::vector<float>(size_t(rows * inner));
+  std::vector<float> weights = std::vector<float>(size_t((inner + 1) * columns));
+  std::vector<std::vector<float>> outputs;
+};
+
+TEST_F(CudaMiniatureTest, SplitEqualsUnsplitOnEverySchedule) {
+  std::vector<float> expected = computeExpected();
+  auto check = [&] {
+    EXPECT_THAT(run({}, 3), Each(""));
+    for (const std::vector<float> &y : outputs)
+      EXPECT_THAT(y, testing::Pointwise(testing::FloatNear(1e-5f), expected));
+    EXPECT_EQ(outputs[0], outputs[1]); // replicated means equal bits
+    EXPECT_THAT(fake::takeFindings(), IsEmpty());
+    EXPECT_THAT(fake::findLeaks(), IsEmpty());
+    EXPECT_THAT(fake::findNcclCycles(), IsEmpty());
+  };
+  for (auto schedule :
+       {fake::Schedule::Eager, fake::Schedule::OldestFirst, fake::Schedule::NewestFirst})
+    for (int polls : {0, 2}) {
+      restart(schedule, 1, polls);
+      check();
+    }
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    restart(fake::Schedule::Random, seed);
+    check();
+  }
+}
+
+TEST_F(CudaMiniatureTest, CallsAreThePlansInItsOrder) {
+  restart(fake::Schedule::OldestFirst);
+  EXPECT_THAT(run(), Each(""));
+  for (int device = 0; device < ranks; ++device) {
+    std::vector<std::string> order;
+    for (const fake::Call &call : fake::getCalls())
+      if (call.device == device &&
+          (call.name == "cublasLtMatmul" || call.name == "ncclAllReduce" ||
+           call.name == "cuLaunchKernel" || call.name == "cuStreamWaitEvent"))
+        order.push_back(call.name + (call.detail.empty() ? "" : " ") + call.detail);
+    // 16x4: cuBLASLt's columns are our rows. 64 elements, type f32, sum.
+    EXPECT_THAT(order,
+                ElementsAre("cublasLtMatmul 16x4x1", "cuStreamWaitEvent", "ncclAllReduce 64 7 0",
+                            "cuStreamWaitEvent", "cuLaunchKernel gelu_bias"));
+  }
+}
+
+TEST_F(CudaMiniatureTest, CommunicationHasItsOwnStreamOfHighPriority) {
+  restart(fake::Schedule::Eager);
+  EXPECT_THAT(run(), Each(""));
+  int seen = 0;
+  for (const fake::Call &call : fake::getCalls()) {
+    bool computes = call.name == "cublasLtMatmul" || call.name == "cuLaunchKernel";
+    if (!computes && call.name != "ncclAllReduce")
+      continue;
+    EXPECT_EQ(fake::getStreamPriority(call.stream), computes ? 0 : -5) << call.name;
+    ++seen;
+  }
+  EXPECT_EQ(seen, 3 * ranks);
+}
+
+TEST_F(CudaMiniatureTest, RunsAllocateNothing) {
+  auto countAllocations = [&](int runs) {
+    restart(fake::Schedule::Eager);
+    EXPECT_THAT(run({}, runs), Each(""));
+    return fake::getCalls("cuMemAlloc").size() + fake::getCalls("cuMemHostAlloc").size() +
+           fake::getCalls("cuStreamCreate").size();
+  };
+  EXPECT_EQ(countAllocations(1), countAllocations(4));
+}
+
+TEST_F(CudaMiniatureTest, PlantedMissingWaitBeforeReduceIsFound) {
+  restart(fake::Schedule::Eager);
+  Planting planting;
+  planting.waitBeforeReduce = false;
+  run(planting);
+  EXPECT_THAT(fake::takeFindings(), Contains(AllOf(HasSubstr("race: ncclAllReduce"),
+                                                   HasSubstr("reads what cublasLtMatmul"))));
+}
+
+TEST_F(CudaMiniatureTest, PlantedMissingWaitAfterReduceIsFound) {
+  restart(fake::Schedule::Eager);
+  Planting planting;
+  planting.waitAfterReduce = false;
+  run(planting);
+  EXPECT_THAT(fake::takeFindings(), Contains(AllOf(HasSubstr("race: kernel gelu_bias"),
+                                                   HasSubstr("reads what ncclAllReduce"))));
+}
+
+TEST_F(CudaMiniatureTest, CubinOfAnotherGpuIsRefusedOrCompiledFromPtx) {
+  restart(fake::Schedule::Eager);
+  Planting planting;
+  planting.architecture = 100;
+  EXPECT_THAT(run(planting), Each(HasSubstr("gelu_bias.cubin on cuda:")));
+  planting.withPtx = true;
+  EXPECT_THAT(run(planting), Each(""));
+  EXPECT_THAT(outputs[0], testing::Pointwise(testing::FloatNear(1e-5f), computeExpected()));
+}
+
+TEST_F(CudaMiniatureTest, FailureOfOneRankIsToldAndLeavesNothing) {
+  // One call after another fails on one rank; the other must end too, and soon.
+  for (const char *call : {"cuLaunchKernel", "cublasLtMatmul", "ncclAllReduce",
+                           "cuModuleLoadDataEx", "cublasLtMatmulAlgoGetHeuristic"}) {
+    SCOPED_TRACE(call);
+    restart(fake::Schedule::Eager);
+    fake::failCall(call, 14);
+    auto start = std::chrono::steady_clock::now();
+    EXPECT_THAT(run(), Contains(testing::Ne("")));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+    EXPECT_THAT(fake::takeFindings(), IsEmpty());
+    EXPECT_THAT(fake::findLeaks(), IsEmpty());
+  }
+}
+
+TEST_F(CudaMiniatureTest, WithoutADriverOneLineSaysSo) {
+  setenv("GRIDLOOM_CUDA_DRIVER", "libcuda_missing.so.1", 1);
+  for (const std::string &error : run())
+    EXPECT_THAT(error, AllOf(StartsWith("libcuda_missing.so.1 not found: the NVIDIA driver is not "
+                                        "installed on this machine"),
+                             testing::Not(HasSubstr("\n"))));
+}
+
+} // namespace
