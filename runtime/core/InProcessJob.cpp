@@ -7,7 +7,7 @@
 
 #include "runtime/comm/local/LocalTransport.h"
 #include "runtime/core/Error.h"
-#include "runtime/device/cpu/ThreadPool.h"
+#include "runtime/core/Placement.h"
 
 #include <algorithm>
 #include <condition_variable>
@@ -31,12 +31,13 @@ public:
 
 private:
   struct Rank {
-    std::unique_ptr<Device> device;
-    std::unique_ptr<Transport> transport;
+    std::unique_ptr<Transport> transport; // on host memory
+    Placement placement;
     std::unique_ptr<Session> session;
     std::exception_ptr failure;
     std::thread thread;
   };
+  void startRank(int rank, const InProcessOptions &options);
   void loop(int rank);
   void throwCause();
   void stop();
@@ -53,36 +54,40 @@ private:
 InProcessJob::Impl::Impl(std::shared_ptr<const Plan> givenPlan, InProcessOptions options)
     : plan(std::move(givenPlan)), traced(options.session.trace) {
   int count = plan->getMesh().getNumRanks();
-  unsigned threads =
-      options.threads ? options.threads : std::max(1u, getNumUsableCores() / unsigned(count));
   if (!options.session.cache)
     options.session.cache = std::make_shared<WeightCache>();
-  std::vector<std::unique_ptr<Transport>> transports;
-  if (count > 1)
-    transports = createInProcessTransports(count, options.transport);
   ranks.resize(size_t(count));
-  for (int rank = 0; rank < count; ++rank) {
-    Rank &mine = ranks[size_t(rank)];
-    mine.device = options.createDevice ? options.createDevice(rank) : createCpuDevice(threads);
-    if (count > 1)
-      mine.transport = std::move(transports[size_t(rank)]);
+  if (count > 1) {
+    auto transports = createInProcessTransports(count, options.transport);
+    for (size_t rank = 0; rank < ranks.size(); ++rank)
+      ranks[rank].transport = std::move(transports[rank]);
   }
   try {
     for (int rank = 0; rank < count; ++rank)
       ranks[size_t(rank)].thread = std::thread([this, rank] { loop(rank); });
-    forAll([&](int rank) {
-      Rank &mine = ranks[size_t(rank)];
-      try {
-        mine.session =
-            std::make_unique<Session>(plan, *mine.device, mine.transport.get(), options.session);
-      } catch (const std::exception &error) {
-        if (mine.transport)
-          mine.transport->abort(error.what());
-        throw;
-      }
-    });
+    forAll([&](int rank) { startRank(rank, options); });
   } catch (...) {
     stop();
+    throw;
+  }
+}
+
+/// On the rank's own thread. The others wait for this one, so they are told when it fails.
+void InProcessJob::Impl::startRank(int rank, const InProcessOptions &options) {
+  Rank &mine = ranks[size_t(rank)];
+  try {
+    if (options.createDevice)
+      mine.placement.device = options.createDevice(rank);
+    else
+      mine.placement = placeRank(*plan, rank, int(ranks.size()), options.threads,
+                                 mine.transport.get(), options.transport);
+    Transport *transport = mine.placement.deviceTransport ? mine.placement.deviceTransport.get()
+                                                          : mine.transport.get();
+    mine.session =
+        std::make_unique<Session>(plan, *mine.placement.device, transport, options.session);
+  } catch (const std::exception &error) {
+    if (mine.transport)
+      mine.transport->abort(error.what());
     throw;
   }
 }
@@ -123,6 +128,7 @@ void InProcessJob::Impl::loop(int rank) {
   }
   lock.unlock();
   ranks[size_t(rank)].session.reset();
+  ranks[size_t(rank)].placement = {};
 }
 
 /// A rank that only lost its peer is not the cause.

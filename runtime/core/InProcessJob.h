@@ -22,7 +22,7 @@ struct InProcessOptions {
   TransportOptions transport;
   /// Intra-op threads of each rank on the CPU; 0: cores divided by ranks, at least 1.
   unsigned threads = 0;
-  /// Makes rank i's device; empty: the CPU.
+  /// Makes rank i's device, for host transports; empty: the plan's kind, see placeRank.
   std::function<std::unique_ptr<Device>(int rank)> createDevice;
 };
 

@@ -16,11 +16,24 @@
 
 using namespace gridloom::rt;
 
-// Debian's oneDNN runs on OpenMP, other builds on TBB or on nothing: the function is there or not.
+using SetThreads = void (*)(int);
+
+/// Debian's oneDNN runs on OpenMP, other builds on TBB or on nothing: the function is there or not.
+/// A process may hold several OpenMP libraries, so the one oneDNN links is asked for.
+static SetThreads findSetThreads() {
+  Dl_info info;
+  if (!dladdr(reinterpret_cast<void *>(dnnl_sgemm), &info))
+    return nullptr;
+  void *library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  if (!library)
+    return nullptr;
+  auto function = reinterpret_cast<SetThreads>(dlsym(library, "omp_set_num_threads"));
+  dlclose(library); // RTLD_NOLOAD counted it once more
+  return function;
+}
+
 void gridloom::rt::useOneLibraryThread() {
-  using SetThreads = void (*)(int);
-  static const auto setThreads =
-      reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  static const SetThreads setThreads = findSetThreads();
   if (setThreads)
     setThreads(1);
 }

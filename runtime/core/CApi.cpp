@@ -1,0 +1,422 @@
+//===- CApi.cpp - the C interface -----------------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/include/gridloom.h"
+
+#include "runtime/comm/local/LocalTransport.h"
+#include "runtime/core/Error.h"
+#include "runtime/core/InProcessJob.h"
+#include "runtime/core/Placement.h"
+#include "runtime/launch/World.h"
+
+#include <cstring>
+#include <future>
+#include <list>
+
+using namespace gridloom::rt;
+
+struct gridloom_plan {
+  std::shared_ptr<const Plan> plan;
+};
+
+namespace {
+
+/// All ranks here, or one: what a session of the interface is made of.
+struct Runner {
+  virtual ~Runner() = default;
+  virtual void bind(const std::string &name, const HostArray &array) = 0;
+  virtual Session &getSession(int rank) = 0;
+  virtual RunStats run(const std::string &entry, const std::map<std::string, int64_t> &dims) = 0;
+  virtual HostArray getOutput(const std::string &name) = 0;
+  virtual void updateWeights(const std::string &path) = 0;
+  virtual void writeTrace(const std::string &path) = 0;
+};
+
+struct JobRunner : Runner {
+  JobRunner(std::shared_ptr<const Plan> plan, const InProcessOptions &options)
+      : job(std::move(plan), options) {}
+  void bind(const std::string &name, const HostArray &array) override { job.bind(name, array); }
+  Session &getSession(int rank) override { return job.getSession(rank < 0 ? 0 : rank); }
+  RunStats run(const std::string &entry, const std::map<std::string, int64_t> &dims) override {
+    return combineStats(job.run(entry, dims));
+  }
+  HostArray getOutput(const std::string &name) override { return job.getOutput(name); }
+  void updateWeights(const std::string &path) override { job.updateWeights(path); }
+  void writeTrace(const std::string &path) override { job.writeTrace(path); }
+  InProcessJob job;
+};
+
+struct RankRunner : Runner {
+  RankRunner(std::shared_ptr<const Plan> plan, const InProcessOptions &options)
+      : traced(options.session.trace) {
+    std::optional<World> world = detectWorld(getProcessEnvironment());
+    if (!world)
+      throw Error(
+          ErrorCode::InvalidArgument,
+          "the environment names no rank; start with gridloom run, torchrun, mpirun or srun");
+    if (world->localSize != world->size)
+      throw Error(ErrorCode::Unavailable, "the job has " + std::to_string(world->size) +
+                                              " ranks, this machine " +
+                                              std::to_string(world->localSize) +
+                                              "; jobs of several machines are not supported yet");
+    if (world->size > 1)
+      host = joinLocalTransport(world->job, world->rank, world->size, options.transport);
+    placement = placeRank(*plan, world->localRank, world->localSize, options.threads, host.get(),
+                          options.transport);
+    Transport *transport = placement.deviceTransport ? placement.deviceTransport.get() : host.get();
+    session = std::make_unique<Session>(plan, *placement.device, transport, options.session);
+  }
+  void bind(const std::string &name, const HostArray &array) override {
+    session->bind(name, array);
+  }
+  Session &getSession(int rank) override {
+    if (rank >= 0 && rank != session->getRank())
+      throw Error(ErrorCode::InvalidArgument, "rank " + std::to_string(rank) +
+                                                  " is not here; this process is rank " +
+                                                  std::to_string(session->getRank()));
+    return *session;
+  }
+  RunStats run(const std::string &entry, const std::map<std::string, int64_t> &dims) override {
+    return session->run(entry, dims);
+  }
+  HostArray getOutput(const std::string &name) override { return session->gatherOutput(name); }
+  void updateWeights(const std::string &path) override { session->updateWeights(path); }
+  void writeTrace(const std::string &path) override {
+    if (!traced)
+      throw Error(ErrorCode::InvalidArgument, "the session was created without options.trace");
+    std::vector<std::string> ranks =
+        session->gatherText(toChromeEvents(session->getTrace(), session->getRank()));
+    if (session->getRank() == 0)
+      writeChromeTrace(path, ranks);
+  }
+  bool traced;
+  std::unique_ptr<Transport> host;
+  Placement placement;
+  std::unique_ptr<Session> session;
+};
+
+} // namespace
+
+struct gridloom_session {
+  std::unique_ptr<Runner> runner;
+  RunStats stats;
+  const EntrySpecialisation *last = nullptr;
+  std::list<HostArray> outputs; // handed out since the last run
+  struct Outcome {
+    gridloom_status status;
+    std::string message;
+  };
+  std::future<Outcome> pending;
+};
+
+//===----------------------------------------------------------------------===//
+// Errors
+//===----------------------------------------------------------------------===//
+
+static std::string &lastError() {
+  static thread_local std::string message;
+  return message;
+}
+
+static gridloom_status report(gridloom_status status, const std::string &message) {
+  lastError() = message;
+  return status;
+}
+
+/// Runs `work` and turns what it throws into a status. Nothing thrown crosses the interface.
+template <typename Work> static gridloom_status guard(Work work) {
+  try {
+    work();
+    return GRIDLOOM_OK;
+  } catch (const Error &error) {
+    return report(gridloom_status(error.getCode()), error.what());
+  } catch (const std::bad_alloc &) {
+    return report(GRIDLOOM_OUT_OF_MEMORY, "out of host memory");
+  } catch (const std::exception &error) {
+    return report(GRIDLOOM_INTERNAL, error.what());
+  }
+}
+
+static void require(bool condition, const char *message) {
+  if (!condition)
+    throw Error(ErrorCode::InvalidArgument, message);
+}
+
+static void requireIdle(const gridloom_session *session) {
+  require(session, "the session is NULL");
+  require(!session->pending.valid(), "a run is in progress; call gridloom_session_wait first");
+}
+
+const char *gridloom_version(void) { return GRIDLOOM_VERSION; }
+const char *gridloom_last_error(void) { return lastError().c_str(); }
+
+//===----------------------------------------------------------------------===//
+// Plans
+//===----------------------------------------------------------------------===//
+
+gridloom_status gridloom_plan_open(const char *path, gridloom_plan **plan) {
+  return guard([&] {
+    require(path && plan, "path or plan is NULL");
+    *plan = new gridloom_plan{Plan::load(path)};
+  });
+}
+
+void gridloom_plan_destroy(gridloom_plan *plan) { delete plan; }
+
+int32_t gridloom_plan_num_ranks(const gridloom_plan *plan) {
+  return plan ? plan->plan->getMesh().getNumRanks() : 0;
+}
+
+int32_t gridloom_plan_num_entries(const gridloom_plan *plan) {
+  return plan ? int32_t(plan->plan->getEntries().size()) : 0;
+}
+
+static const Entry *findEntry(const gridloom_plan *plan, int32_t entry) {
+  if (entry < 0 || entry >= gridloom_plan_num_entries(plan))
+    return nullptr;
+  return &plan->plan->getEntries()[size_t(entry)];
+}
+
+static const EntrySpecialisation *findSpecialisation(const gridloom_plan *plan, int32_t entry,
+                                                     int32_t index) {
+  const Entry *found = findEntry(plan, entry);
+  if (!found || index < 0 || size_t(index) >= found->specialisations.size())
+    return nullptr;
+  return &found->specialisations[size_t(index)];
+}
+
+const char *gridloom_plan_entry_name(const gridloom_plan *plan, int32_t entry) {
+  const Entry *found = findEntry(plan, entry);
+  return found ? found->name.c_str() : nullptr;
+}
+
+int32_t gridloom_plan_num_specialisations(const gridloom_plan *plan, int32_t entry) {
+  const Entry *found = findEntry(plan, entry);
+  return found ? int32_t(found->specialisations.size()) : 0;
+}
+
+int32_t gridloom_plan_num_inputs(const gridloom_plan *plan, int32_t entry, int32_t specialisation) {
+  const EntrySpecialisation *found = findSpecialisation(plan, entry, specialisation);
+  return found ? int32_t(found->inputs.size()) : 0;
+}
+
+int32_t gridloom_plan_num_outputs(const gridloom_plan *plan, int32_t entry,
+                                  int32_t specialisation) {
+  const EntrySpecialisation *found = findSpecialisation(plan, entry, specialisation);
+  return found ? int32_t(found->outputs.size()) : 0;
+}
+
+static gridloom_status describe(const gridloom_plan *plan, int32_t entry, int32_t specialisation,
+                                int32_t index, bool output, gridloom_argument *argument) {
+  return guard([&] {
+    const EntrySpecialisation *found = findSpecialisation(plan, entry, specialisation);
+    require(found && argument, "there is no such entry or specialisation, or argument is NULL");
+    const std::vector<Argument> &list = output ? found->outputs : found->inputs;
+    require(index >= 0 && size_t(index) < list.size(), "there is no such input or output");
+    const Argument &from = list[size_t(index)];
+    *argument = {from.name.c_str(), gridloom_type(from.type), int32_t(from.shape.size()),
+                 from.shape.data()};
+  });
+}
+
+gridloom_status gridloom_plan_input(const gridloom_plan *plan, int32_t entry,
+                                    int32_t specialisation, int32_t index,
+                                    gridloom_argument *argument) {
+  return describe(plan, entry, specialisation, index, /*output=*/false, argument);
+}
+
+gridloom_status gridloom_plan_output(const gridloom_plan *plan, int32_t entry,
+                                     int32_t specialisation, int32_t index,
+                                     gridloom_argument *argument) {
+  return describe(plan, entry, specialisation, index, /*output=*/true, argument);
+}
+
+//===----------------------------------------------------------------------===//
+// Sessions
+//===----------------------------------------------------------------------===//
+
+gridloom_status gridloom_session_create(const gridloom_plan *plan,
+                                        const gridloom_session_options *given,
+                                        gridloom_session **session) {
+  return guard([&] {
+    require(plan && session, "plan or session is NULL");
+    // A caller built against an older header has a shorter struct; what it lacks is zero.
+    gridloom_session_options read = {};
+    if (given) {
+      require(given->size >= offsetof(gridloom_session_options, threads) &&
+                  given->size <= sizeof(read),
+              "options.size is not sizeof(gridloom_session_options)");
+      std::memcpy(&read, given, given->size);
+    }
+    InProcessOptions options;
+    options.threads = read.threads;
+    options.session.weights = read.weights ? read.weights : "";
+    options.session.verifyModel = read.verify_model;
+    options.session.trace = read.trace;
+    options.session.serialize = read.serialize;
+    if (read.deadline_ms)
+      options.transport.deadline = std::chrono::milliseconds(read.deadline_ms);
+    auto made = std::make_unique<gridloom_session>();
+    if (read.ranks == GRIDLOOM_RANK_FROM_ENVIRONMENT)
+      made->runner = std::make_unique<RankRunner>(plan->plan, options);
+    else
+      made->runner = std::make_unique<JobRunner>(plan->plan, options);
+    *session = made.release();
+  });
+}
+
+void gridloom_session_destroy(gridloom_session *session) {
+  if (session && session->pending.valid())
+    session->pending.wait();
+  delete session;
+}
+
+/// The tensor's data, borrowed.
+static HostArray toArray(const gridloom_tensor *tensor) {
+  require(tensor && tensor->rank >= 0 && tensor->rank <= 64 && (tensor->shape || !tensor->rank),
+          "the tensor is NULL or has no shape");
+  require(tensor->type >= GRIDLOOM_F32 && tensor->type <= GRIDLOOM_BOOL,
+          "the tensor has an element type there is not");
+  std::vector<int64_t> shape;
+  for (int32_t i = 0; i < tensor->rank; ++i)
+    shape.push_back(tensor->shape[i]);
+  HostArray array = HostArray::borrow(DataType(tensor->type), std::move(shape), tensor->data);
+  require(tensor->data || !array.getNumElements(), "the tensor's data is NULL");
+  return array;
+}
+
+gridloom_status gridloom_session_bind(gridloom_session *session, const char *name,
+                                      const gridloom_tensor *tensor) {
+  return guard([&] {
+    requireIdle(session);
+    require(name, "the name is NULL");
+    session->runner->bind(name, toArray(tensor));
+  });
+}
+
+gridloom_status gridloom_session_bind_shard(gridloom_session *session, int32_t rank,
+                                            const char *name, const gridloom_tensor *tensor) {
+  return guard([&] {
+    requireIdle(session);
+    require(name && rank >= 0, "the name is NULL or the rank negative");
+    session->runner->getSession(rank).bindShard(name, toArray(tensor));
+  });
+}
+
+static void run(gridloom_session *session, const std::string &entry,
+                const std::map<std::string, int64_t> &dims) {
+  session->outputs.clear();
+  session->last = nullptr;
+  session->stats = session->runner->run(entry, dims);
+  session->last = &session->runner->getSession(-1).getLastSpecialisation();
+}
+
+static std::map<std::string, int64_t> readDims(const char *const *dims, const int64_t *values,
+                                               int32_t count) {
+  require(count <= 0 || (dims && values), "dims or values is NULL");
+  std::map<std::string, int64_t> result;
+  for (int32_t i = 0; i < count; ++i) {
+    require(dims[i], "a dim's name is NULL");
+    result[dims[i]] = values[i];
+  }
+  return result;
+}
+
+gridloom_status gridloom_session_run(gridloom_session *session, const char *entry,
+                                     const char *const *dims, const int64_t *values,
+                                     int32_t count) {
+  return guard([&] {
+    requireIdle(session);
+    run(session, entry ? entry : "main", readDims(dims, values, count));
+  });
+}
+
+gridloom_status gridloom_session_run_async(gridloom_session *session, const char *entry,
+                                           const char *const *dims, const int64_t *values,
+                                           int32_t count) {
+  return guard([&] {
+    requireIdle(session);
+    session->pending =
+        std::async(std::launch::async,
+                   [session, entry = std::string(entry ? entry : "main"),
+                    dims = readDims(dims, values, count)]() -> gridloom_session::Outcome {
+                     gridloom_status status = guard([&] { run(session, entry, dims); });
+                     return {status, status == GRIDLOOM_OK ? "" : lastError()};
+                   });
+  });
+}
+
+gridloom_status gridloom_session_wait(gridloom_session *session) {
+  if (!session)
+    return report(GRIDLOOM_INVALID_ARGUMENT, "the session is NULL");
+  if (!session->pending.valid())
+    return GRIDLOOM_OK;
+  gridloom_session::Outcome outcome = session->pending.get();
+  return outcome.status == GRIDLOOM_OK ? GRIDLOOM_OK : report(outcome.status, outcome.message);
+}
+
+int32_t gridloom_session_num_outputs(const gridloom_session *session) {
+  if (!session || session->pending.valid() || !session->last)
+    return 0;
+  return int32_t(session->last->outputs.size());
+}
+
+const char *gridloom_session_output_name(const gridloom_session *session, int32_t index) {
+  if (index < 0 || index >= gridloom_session_num_outputs(session))
+    return nullptr;
+  return session->last->outputs[size_t(index)].name.c_str();
+}
+
+/// Keeps the array until the next run and shows it to the caller.
+static void handOut(gridloom_session *session, HostArray array, gridloom_tensor *tensor) {
+  session->outputs.push_back(std::move(array));
+  HostArray &kept = session->outputs.back();
+  *tensor = {gridloom_type(kept.getType()), int32_t(kept.getShape().size()), kept.getShape().data(),
+             kept.getMutableData()};
+}
+
+gridloom_status gridloom_session_output(gridloom_session *session, const char *name,
+                                        gridloom_tensor *tensor) {
+  return guard([&] {
+    requireIdle(session);
+    require(name && tensor, "the name or the tensor is NULL");
+    handOut(session, session->runner->getOutput(name), tensor);
+  });
+}
+
+gridloom_status gridloom_session_output_shard(gridloom_session *session, int32_t rank,
+                                              const char *name, gridloom_tensor *tensor) {
+  return guard([&] {
+    requireIdle(session);
+    require(name && tensor && rank >= 0, "the name or the tensor is NULL, or the rank negative");
+    handOut(session, session->runner->getSession(rank).getOutputShard(name), tensor);
+  });
+}
+
+gridloom_status gridloom_session_update_weights(gridloom_session *session, const char *path) {
+  return guard([&] {
+    requireIdle(session);
+    require(path, "the path is NULL");
+    session->runner->updateWeights(path);
+  });
+}
+
+gridloom_status gridloom_session_stats(const gridloom_session *session, gridloom_stats *stats) {
+  return guard([&] {
+    requireIdle(session);
+    require(stats, "stats is NULL");
+    require(session->last, "nothing has run yet");
+    *stats = {session->stats.wall,    session->stats.compute, session->stats.communication,
+              session->stats.exposed, session->stats.overlap, session->stats.bubble};
+  });
+}
+
+gridloom_status gridloom_session_write_trace(gridloom_session *session, const char *path) {
+  return guard([&] {
+    requireIdle(session);
+    require(path, "the path is NULL");
+    session->runner->writeTrace(path);
+  });
+}

@@ -1,0 +1,215 @@
+//===- gridloom.h - run plans from C ----------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Load a plan that `gridloom compile` wrote and run it from C, or from anything that can call C.
+//
+//   gridloom_plan *plan;
+//   gridloom_session *session;
+//   gridloom_plan_open("model.plan", &plan);
+//   gridloom_session_create(plan, NULL, &session);          // all ranks in this process
+//   int64_t shape[] = {8, 128};
+//   gridloom_tensor ids = {GRIDLOOM_I64, 2, shape, data};
+//   gridloom_session_bind(session, "input_ids", &ids);
+//   gridloom_session_run(session, "main", NULL, NULL, 0);
+//   gridloom_tensor result;
+//   gridloom_session_output(session, "embedding", &result); // whole, in host memory
+//   gridloom_session_destroy(session);
+//   gridloom_plan_destroy(plan);
+//
+// Errors. Functions that can fail return a gridloom_status, 0 when all is well; then
+// gridloom_last_error() of the same thread is one line that says what is wrong and what to do.
+// Results are written only on success.
+//
+// Ownership. What a *_create or *_open gives is the caller's until the matching *_destroy, which
+// takes NULL too. Strings and shapes that the library hands out live as long as the object they
+// came from; outputs until the session's next run. Tensors are dense, row-major, in host memory and
+// in the machine's byte order.
+//
+// Threads. A session is used by one thread at a time; different sessions are independent. A plan
+// is immutable and may be shared, and may be destroyed while sessions made from it live on.
+//
+// A plan holds native code: running one is running a program.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_H
+#define GRIDLOOM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__) || defined(__clang__)
+#define GRIDLOOM_API __attribute__((visibility("default")))
+#else
+#define GRIDLOOM_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum gridloom_status {
+  GRIDLOOM_OK = 0,
+  GRIDLOOM_INVALID_ARGUMENT = 1, /* the caller's inputs are wrong; the session lives on */
+  GRIDLOOM_INVALID_PLAN = 2,     /* the plan is damaged, foreign or needs what is not here */
+  GRIDLOOM_UNAVAILABLE = 3,      /* a library, driver or device is missing */
+  GRIDLOOM_PEER_FAILED = 4,      /* a rank died or left; the session is only good for destruction */
+  GRIDLOOM_DEADLINE_EXCEEDED = 5, /* a rank made no progress; likewise */
+  GRIDLOOM_OUT_OF_MEMORY = 6,
+  GRIDLOOM_INTERNAL = 7,
+} gridloom_status;
+
+typedef enum gridloom_type {
+  GRIDLOOM_F32 = 1,
+  GRIDLOOM_F64 = 2,
+  GRIDLOOM_F16 = 3,
+  GRIDLOOM_BF16 = 4,
+  GRIDLOOM_I8 = 5,
+  GRIDLOOM_I16 = 6,
+  GRIDLOOM_I32 = 7,
+  GRIDLOOM_I64 = 8,
+  GRIDLOOM_U8 = 9,
+  GRIDLOOM_BOOL = 10, /* one byte, 0 or 1 */
+} gridloom_type;
+
+/* A dense row-major tensor in host memory. */
+typedef struct gridloom_tensor {
+  gridloom_type type;
+  int32_t rank;         /* number of dimensions; 0 is a scalar */
+  const int64_t *shape; /* `rank` sizes */
+  void *data;           /* only read where the library takes a tensor */
+} gridloom_tensor;
+
+typedef struct gridloom_plan gridloom_plan;
+typedef struct gridloom_session gridloom_session;
+
+/* "0.1.0". */
+GRIDLOOM_API const char *gridloom_version(void);
+
+/* What the last failed call of this thread says, on one line; "" before any. */
+GRIDLOOM_API const char *gridloom_last_error(void);
+
+/*--- Plans --------------------------------------------------------------------------------------*/
+
+/* Reads and verifies the plan in folder `path`: checksums and every bound. Loads no code. */
+GRIDLOOM_API gridloom_status gridloom_plan_open(const char *path, gridloom_plan **plan);
+GRIDLOOM_API void gridloom_plan_destroy(gridloom_plan *plan);
+
+/* Ranks the plan is for: the product of its mesh's axes. */
+GRIDLOOM_API int32_t gridloom_plan_num_ranks(const gridloom_plan *plan);
+
+GRIDLOOM_API int32_t gridloom_plan_num_entries(const gridloom_plan *plan);
+/* NULL when there is no such entry. */
+GRIDLOOM_API const char *gridloom_plan_entry_name(const gridloom_plan *plan, int32_t entry);
+GRIDLOOM_API int32_t gridloom_plan_num_specialisations(const gridloom_plan *plan, int32_t entry);
+
+/* An input or output of an entry, with its whole (global) shape. */
+typedef struct gridloom_argument {
+  const char *name;
+  gridloom_type type;
+  int32_t rank;
+  const int64_t *shape;
+} gridloom_argument;
+GRIDLOOM_API int32_t gridloom_plan_num_inputs(const gridloom_plan *plan, int32_t entry,
+                                              int32_t specialisation);
+GRIDLOOM_API int32_t gridloom_plan_num_outputs(const gridloom_plan *plan, int32_t entry,
+                                               int32_t specialisation);
+GRIDLOOM_API gridloom_status gridloom_plan_input(const gridloom_plan *plan, int32_t entry,
+                                                 int32_t specialisation, int32_t index,
+                                                 gridloom_argument *argument);
+GRIDLOOM_API gridloom_status gridloom_plan_output(const gridloom_plan *plan, int32_t entry,
+                                                  int32_t specialisation, int32_t index,
+                                                  gridloom_argument *argument);
+
+/*--- Sessions -----------------------------------------------------------------------------------*/
+
+typedef enum gridloom_ranks {
+  /* All ranks of the plan live in this process, a thread each. */
+  GRIDLOOM_RANKS_IN_PROCESS = 0,
+  /* This process is one rank of a job on this machine: `gridloom run`, torchrun, mpirun or srun
+     says which, through the environment. Every rank makes the same calls in the same order. */
+  GRIDLOOM_RANK_FROM_ENVIRONMENT = 1,
+} gridloom_ranks;
+
+/* Zero means the default everywhere: gridloom_session_options o = {sizeof(o)}. */
+typedef struct gridloom_session_options {
+  size_t size; /* sizeof(gridloom_session_options): lets later versions add fields */
+  gridloom_ranks ranks;
+  uint32_t threads;    /* per rank on the CPU; 0: cores divided by ranks */
+  const char *weights; /* .onnx or .safetensors to use instead of the model's; NULL: the model's */
+  uint32_t verify_model; /* not 0: check the model file's SHA-256, not only its size */
+  uint32_t trace;        /* not 0: keep times for gridloom_session_write_trace */
+  uint32_t serialize;    /* not 0: let communication overlap nothing */
+  uint32_t deadline_ms;  /* a peer without progress for so long is an error; 0: 300000 */
+} gridloom_session_options;
+
+/* Loads weights, kernels and communicators. `options` may be NULL. */
+GRIDLOOM_API gridloom_status gridloom_session_create(const gridloom_plan *plan,
+                                                     const gridloom_session_options *options,
+                                                     gridloom_session **session);
+/* Waits for a run in progress. */
+GRIDLOOM_API void gridloom_session_destroy(gridloom_session *session);
+
+/* Gives input `name` its whole value; each rank cuts its part. `tensor` itself may go at once; its
+   data is read by each run until the input is bound again, and must stay. */
+GRIDLOOM_API gridloom_status gridloom_session_bind(gridloom_session *session, const char *name,
+                                                   const gridloom_tensor *tensor);
+/* Gives one rank's part alone: the plan's local shape, padding included. With ranks from the
+   environment `rank` must be this process's. */
+GRIDLOOM_API gridloom_status gridloom_session_bind_shard(gridloom_session *session, int32_t rank,
+                                                         const char *name,
+                                                         const gridloom_tensor *tensor);
+
+/* Runs `entry` (NULL: "main") and returns when its outputs are complete. `dims` and `values` name
+   the specialisation, `num_dims` of them; with none it is the one that the bound shapes fit. */
+GRIDLOOM_API gridloom_status gridloom_session_run(gridloom_session *session, const char *entry,
+                                                  const char *const *dims, const int64_t *values,
+                                                  int32_t num_dims);
+/* The same on a thread of the library. Until gridloom_session_wait, no other call on the session.
+ */
+GRIDLOOM_API gridloom_status gridloom_session_run_async(gridloom_session *session,
+                                                        const char *entry, const char *const *dims,
+                                                        const int64_t *values, int32_t num_dims);
+/* Waits for the run and returns its status; GRIDLOOM_OK when there is none. */
+GRIDLOOM_API gridloom_status gridloom_session_wait(gridloom_session *session);
+
+/* Outputs of the last run's entry; 0 before any. */
+GRIDLOOM_API int32_t gridloom_session_num_outputs(const gridloom_session *session);
+GRIDLOOM_API const char *gridloom_session_output_name(const gridloom_session *session,
+                                                      int32_t index);
+/* The whole output of the last run. With ranks from the environment all ranks call it, rank 0 gets
+   the output and the others a tensor whose data is NULL. */
+GRIDLOOM_API gridloom_status gridloom_session_output(gridloom_session *session, const char *name,
+                                                     gridloom_tensor *tensor);
+/* One rank's part, padding included; data is NULL where that rank's stage does not make it. */
+GRIDLOOM_API gridloom_status gridloom_session_output_shard(gridloom_session *session, int32_t rank,
+                                                           const char *name,
+                                                           gridloom_tensor *tensor);
+
+/* Replaces all weights by those of a .onnx or .safetensors file with the same names, types and
+   shapes: on all ranks, or on error on none. */
+GRIDLOOM_API gridloom_status gridloom_session_update_weights(gridloom_session *session,
+                                                             const char *path);
+
+/* How the last run went, in milliseconds and shares from 0 to 1: means over this process's ranks,
+   `wall_ms` the slowest's. */
+typedef struct gridloom_stats {
+  double wall_ms, compute_ms, communication_ms;
+  double exposed_ms; /* communication that no computation hid */
+  double overlap;    /* of the shorter of compute and communication, what ran beside the other */
+  double bubble;     /* of the run, neither compute nor collectives: pipelines only */
+} gridloom_stats;
+GRIDLOOM_API gridloom_status gridloom_session_stats(const gridloom_session *session,
+                                                    gridloom_stats *stats);
+/* Writes the last run as a file for Perfetto or chrome://tracing; needs options.trace. With ranks
+   from the environment all ranks call it and rank 0 writes. */
+GRIDLOOM_API gridloom_status gridloom_session_write_trace(gridloom_session *session,
+                                                          const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* GRIDLOOM_H */
