@@ -132,6 +132,15 @@ private:
   std::map<std::pair<std::string, int>, uint64_t> counts;
 };
 
+/// Waits for a stream whose work may have failed, as a session does before it frees memory.
+inline void drain(Stream &stream) {
+  try {
+    stream.synchronize();
+  } catch (const Error &) {
+    // The cause was thrown before.
+  }
+}
+
 /// Copies `values` to new memory of `device` and waits.
 template <typename T>
 std::unique_ptr<Memory> upload(Device &device, Stream &stream, const std::vector<T> &values) {

@@ -503,9 +503,14 @@ TEST_F(NcclTransportTest, AsynchronousErrorEndsTheRun) {
       rank.stream->synchronize();
       return;
     }
-    rank.world->allReduce(*rank.stream, memory->data, memory->data, 16, DataType::F32,
-                          Reduction::Sum, context);
-    rank.stream->synchronize();
+    try {
+      rank.world->allReduce(*rank.stream, memory->data, memory->data, 16, DataType::F32,
+                            Reduction::Sum, context);
+      rank.stream->synchronize();
+    } catch (const Error &) {
+      drain(*rank.stream);
+      throw;
+    }
   });
   EXPECT_THAT(errors[0], HasSubstr("failed on communicator world of ranks 0, 1: remote process "
                                    "exited or there was a network error"));
@@ -546,6 +551,7 @@ TEST_F(NcclTransportTest, AbortFailsPendingAndLaterCallsAndTellsPeers) {
     }
     catchError(ErrorCode::PeerFailed, reduce);
     catchError(ErrorCode::PeerFailed, [&] { transport->createCommunicator(ranks, "more"); });
+    drain(*stream);
     --ready;
     while (ready > 0)
       std::this_thread::yield();
@@ -572,8 +578,13 @@ TEST_F(NcclTransportTest, DeadPeerIsNoticedByTheCheck) {
       transport->abort("killed");
       return;
     }
-    world->barrier(*stream, {"barrier", 0, ""});
-    stream->synchronize();
+    try {
+      world->barrier(*stream, {"barrier", 0, ""});
+      stream->synchronize();
+    } catch (const Error &) {
+      drain(*stream);
+      throw;
+    }
   });
   EXPECT_EQ(errors[0], "rank 1 is gone");
 }
