@@ -171,8 +171,10 @@ static llvm::json::Object describeModel(ModuleOp module, const std::filesystem::
   if (!model)
     return {};
   std::filesystem::path path = model.getAs<StringAttr>("path").str();
+  // Lexically: the folder need not exist yet.
   std::error_code error;
-  auto relative = std::filesystem::relative(path, folder, error);
+  auto relative = std::filesystem::weakly_canonical(path, error)
+                      .lexically_relative(std::filesystem::weakly_canonical(std::filesystem::absolute(folder), error));
   if (!error && !relative.empty())
     path = relative;
   return llvm::json::Object{{"path", path.string()},

@@ -459,8 +459,6 @@ LogicalResult StageBuilder::add(plan::ProgramOp program) {
     entry->set_name(program.getEntry().str());
   }
   schema::Specialisation &specialisation = *entry->add_specialisations();
-  for (NamedAttribute dim : program.getDims())
-    (*specialisation.mutable_dims())[dim.getName().str()] = cast<IntegerAttr>(dim.getValue()).getInt();
   specialisation.set_arena_bytes(program.getArenaBytes());
   specialisation.set_registered_bytes(program.getRegisteredBytes());
   Scope scope;

@@ -101,8 +101,6 @@ public:
       schema::Entry *entry = stage.add_entries();
       entry->set_name("main");
       schema::Specialisation *program = entry->add_specialisations();
-      for (auto &[name, value] : dims.items())
-        (*program->mutable_dims())[name] = value.get<int64_t>();
       addStream(*program, "compute", schema::Stream::COMPUTE);
       addStream(*program, "comm", schema::Stream::COMMUNICATION);
     }
