@@ -6,6 +6,11 @@ models. Only sessions need the extension module; it is loaded with the first one
 from __future__ import annotations
 
 from ._compiler import CompileError, compile
+from .errors import Error, ErrorCode
 from .plan import Binding, Entry, Plan, Specialisation, Weight
+from .session import Session, Stats, load
 
-__all__ = ["Binding", "CompileError", "Entry", "Plan", "Specialisation", "Weight", "compile"]
+__all__ = [
+    "Binding", "CompileError", "Entry", "Error", "ErrorCode", "Plan", "Session", "Specialisation", "Stats", "Weight",
+    "compile", "load",
+]  # fmt: skip

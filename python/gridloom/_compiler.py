@@ -39,7 +39,7 @@ def compile(
     output = Path(output) if output is not None else model.with_suffix(".plan")
     if not isinstance(mesh, str):
         mesh = ",".join(f"{axis}={size}" for axis, size in mesh.items())
-    command = [find_tool("gridloom-compile", tools), model, "-o", output, "--mesh", mesh]
+    command = [find_tool("gridloom-compile", tools), "compile", model, "-o", output, "--mesh", mesh]
     for name, sizes in (dims or {}).items():
         sizes = [sizes] if isinstance(sizes, int) else sizes
         command += ["--dim", f"{name}={','.join(map(str, sizes))}"]

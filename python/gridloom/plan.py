@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-# Element types as the manifest spells them. numpy has no bf16; ml_dtypes may, and is asked when needed.
+# Element types as the manifest spells them. numpy has no bf16: its type is ml_dtypes' where that is installed,
+# else the bits.
 _NUMPY = {
     "f32": "float32", "f64": "float64", "f16": "float16", "i8": "int8", "i16": "int16", "i32": "int32",
     "i64": "int64", "u8": "uint8", "bool": "bool",
@@ -18,11 +19,13 @@ _NUMPY = {
 
 def numpy_type(name: str) -> np.dtype:
     """The numpy type of a manifest's element type."""
-    if name == "bf16":
+    if name != "bf16":
+        return np.dtype(_NUMPY[name])
+    try:
         import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(_NUMPY[name])
+    except ImportError:
+        return np.dtype([("bf16", "uint16")])
+    return np.dtype(ml_dtypes.bfloat16)
 
 
 @dataclasses.dataclass(frozen=True)

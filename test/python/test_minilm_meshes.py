@@ -160,7 +160,9 @@ def test_a_dump_can_be_resumed(tools, minilm_path, tmp_path_factory, plan_of, ph
     files = sorted(dumps.glob("*.mlir"))
     before = next(i for i, f in enumerate(files) if phase in f.name) - 1
     resumed = tmp_path_factory.mktemp("resumed") / "resumed.plan"
-    tools.compile(files[before], resumed, "--start-from", phase)
+    # The mesh is chosen in the shard phase; later dumps carry it.
+    mesh = ["--mesh", "data=2,model=2"] if phase == "shard" else []
+    tools.compile(files[before], resumed, "--start-from", phase, *mesh)
     assert code_of(resumed) == code_of(plan)
 
 

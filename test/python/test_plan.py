@@ -76,7 +76,7 @@ def test_compile_passes_every_option_on(tmp_path):
     tool = tmp_path / "gridloom-compile"
     tool.write_text(
         "#!/usr/bin/env python3\nimport json, pathlib, sys\n"
-        "out = pathlib.Path(sys.argv[3]); out.mkdir()\n"
+        "out = pathlib.Path(sys.argv[4]); out.mkdir()\n"
         f"(out / 'manifest.json').write_text({json.dumps(MANIFEST)!r})\nprint(json.dumps(sys.argv[1:]))\n"
     )
     tool.chmod(0o755)
@@ -86,7 +86,7 @@ def test_compile_passes_every_option_on(tmp_path):
     )  # fmt: skip
     assert plan.path == tmp_path / "m.plan" and plan.ranks == 6
     assert json.loads(plan.log) == [
-        str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.plan"), "--mesh", "data=3,pipe=2",
+        "compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.plan"), "--mesh", "data=3,pipe=2",
         "--dim", "batch=1,12", "--dim", "sequence=5", "--shard", "x=[{data},{}]", "--strategy", "dp+tp",
         "--microbatches", "4", "--target", "cpu", "--dump-ir", str(tmp_path / "ir"),
     ]  # fmt: skip

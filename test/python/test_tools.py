@@ -31,7 +31,7 @@ def test_the_runtime_is_small(tools, tmp_path):
 @pytest.mark.parametrize(
     "arguments,words",
     [
-        (["--mesh", "data=0"], ["data", "0"]),
+        (["--mesh", "data=0", "--dim", "batch=4"], ["data", "0"]),
         (["--mesh", "data=2", "--no-such-flag"], ["no-such-flag"]),
         (["--mesh", "data=2"], ["batch", "--dim"]),
         (["--mesh", "data=2", "--dim", "batch=4", "--strategy", "zigzag"], ["zigzag"]),

@@ -1,0 +1,149 @@
+"""Sessions: a loaded plan that runs on numpy arrays."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+
+from ._tools import native
+from .errors import Error, ErrorCode
+from .plan import numpy_type
+
+# Element types in the C interface's numbering.
+_TYPES = ["", "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "bool"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stats:
+    """How a run went: milliseconds, and shares from 0 to 1. `exposed_ms` is communication that no computation
+    hid; `bubble` is the idle share of a pipeline."""
+
+    wall_ms: float
+    compute_ms: float
+    communication_ms: float
+    exposed_ms: float
+    overlap: float
+    bubble: float
+
+
+class Session:
+    """A plan, loaded on all its ranks. Make one with `gridloom.load`.
+
+    Calls from several threads take turns. Errors of the runtime are `gridloom.Error`; after one whose code is
+    INVALID_ARGUMENT or INVALID_PLAN the session still works."""
+
+    def __init__(self, plan, *, ranks: str, threads: int, weights, trace: bool, deadline: float):
+        if ranks not in ("in-process", "environment"):
+            raise ValueError(f"ranks {ranks!r} is not one of in-process, environment")
+        weights = None if weights is None else os.fspath(weights)
+        self._native = native().Session(
+            os.fspath(plan), ranks == "environment", threads, weights, trace, int(deadline * 1000)
+        )
+        self._lock = threading.RLock()
+        self._executor: ThreadPoolExecutor | None = None
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the plan has."""
+        return self._open().num_ranks()
+
+    @property
+    def stats(self) -> Stats:
+        """Figures of the last run."""
+        with self._lock:
+            return Stats(**self._open().stats())
+
+    def bind(self, name: str, array) -> None:
+        """Gives input `name` its whole value: a numpy array, or anything that speaks DLPack from host memory. The
+        memory is read by each run until the input is bound again; an array that is not contiguous is copied."""
+        if not isinstance(array, np.ndarray):
+            array = np.from_dlpack(array) if hasattr(array, "__dlpack__") else np.asarray(array)
+        shape = array.shape
+        type_number = _type_number(name, array.dtype)
+        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        with self._lock:
+            self._open().bind(name, type_number, list(shape), flat)
+
+    def run(self, inputs: Mapping | None = None, *, entry: str = "main", dims: Mapping[str, int] | None = None):
+        """Binds `inputs`, runs `entry` and returns its outputs by name: whole numpy arrays of the caller's own.
+
+        The specialisation is the one `dims` names, else the one that the bound shapes fit. Under a launcher
+        (`ranks="environment"`) rank 0 gets the arrays and the others None."""
+        with self._lock:
+            for name, array in (inputs or {}).items():
+                self.bind(name, array)
+            self._open().run(entry, dict(dims or {}))
+            return {name: value and _array(*value) for name, value in self._native.outputs().items()}
+
+    def run_async(self, inputs: Mapping | None = None, **options) -> Future:
+        """Like `run`, on a thread of its own; the future's result is what `run` returns."""
+        with self._lock:
+            self._open()
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(1, thread_name_prefix="gridloom")
+            return self._executor.submit(self.run, inputs, **options)
+
+    def update_weights(self, path: str | os.PathLike) -> None:
+        """Replaces all weights by those of an .onnx or .safetensors file of the same architecture: on every rank, or
+        on error on none."""
+        with self._lock:
+            self._open().update_weights(os.fspath(path))
+
+    def write_trace(self, path: str | os.PathLike) -> None:
+        """Writes the last run for Perfetto; the session must have been loaded with `trace=True`."""
+        with self._lock:
+            self._open().write_trace(os.fspath(path))
+
+    def close(self) -> None:
+        """Waits for runs in progress and frees everything. Closing twice is fine."""
+        if self._executor:
+            self._executor.shutdown()
+        with self._lock:
+            self._native = self._executor = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def _open(self):
+        if self._native is None:
+            raise ValueError("the session is closed")
+        return self._native
+
+
+def _type_number(name: str, dtype: np.dtype) -> int:
+    for number, spelled in enumerate(_TYPES):
+        if spelled and dtype == numpy_type(spelled):
+            return number
+    message = f"input '{name}' has element type {dtype}; the runtime has {', '.join(_TYPES[1:])}"
+    raise Error(message, ErrorCode.INVALID_ARGUMENT)
+
+
+def _array(type_number: int, shape: list[int], data: np.ndarray) -> np.ndarray:
+    return data.view(numpy_type(_TYPES[type_number])).reshape(shape)
+
+
+def load(
+    plan: str | os.PathLike,
+    *,
+    ranks: str = "in-process",
+    threads: int = 0,
+    weights: str | os.PathLike | None = None,
+    trace: bool = False,
+    deadline: float = 300.0,
+) -> Session:
+    """Loads a plan (a folder, or what `gridloom.compile` returned) and returns a session.
+
+    All ranks live in this process, a thread each, unless `ranks` is "environment": then this process is one rank of a
+    job that `gridloom run`, torchrun, mpirun or srun started. `threads` are per rank, 0 for cores divided by ranks;
+    `weights` is a file to use instead of the model's; `deadline` is how many seconds a rank may go without progress.
+
+    A plan holds native code: loading one is running a program."""
+    return Session(plan, ranks=ranks, threads=threads, weights=weights, trace=trace, deadline=deadline)

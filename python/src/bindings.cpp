@@ -1,0 +1,215 @@
+//===- bindings.cpp - sessions for Python -----------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The C interface as one Python class. Tensors cross as flat bytes with a type number and a shape;
+// gridloom/session.py gives them their numpy types, so that types numpy lacks need no code here.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/include/gridloom.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace nb = nanobind;
+
+namespace {
+
+using InputBytes = nb::ndarray<const uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using OutputBytes = nb::ndarray<uint8_t, nb::numpy, nb::ndim<1>, nb::c_contig>;
+
+/// A failed call; becomes gridloom.Error.
+struct Failure {
+  gridloom_status status;
+  std::string message;
+};
+
+void check(gridloom_status status) {
+  if (status != GRIDLOOM_OK)
+    throw Failure{status, gridloom_last_error()};
+}
+
+size_t sizeOf(gridloom_type type) {
+  switch (type) {
+  case GRIDLOOM_F64:
+  case GRIDLOOM_I64:
+    return 8;
+  case GRIDLOOM_F32:
+  case GRIDLOOM_I32:
+    return 4;
+  case GRIDLOOM_F16:
+  case GRIDLOOM_BF16:
+  case GRIDLOOM_I16:
+    return 2;
+  case GRIDLOOM_I8:
+  case GRIDLOOM_U8:
+  case GRIDLOOM_BOOL:
+    return 1;
+  }
+  throw Failure{GRIDLOOM_INTERNAL, "unknown element type " + std::to_string(int(type))};
+}
+
+/// Frees the two handles in order; the interpreter lock is not held while a run is waited for.
+struct SessionDeleter {
+  void operator()(gridloom_session *session) const {
+    nb::gil_scoped_release release;
+    gridloom_session_destroy(session);
+  }
+};
+struct PlanDeleter {
+  void operator()(gridloom_plan *plan) const { gridloom_plan_destroy(plan); }
+};
+
+/// A session and the arrays bound to it. One Python thread at a time calls it: session.py locks.
+class Session {
+public:
+  Session(const std::string &path, bool fromEnvironment, uint32_t threads,
+          const std::optional<std::string> &weights, bool trace, uint32_t deadlineMs) {
+    gridloom_session_options options = {};
+    options.size = sizeof(options);
+    options.ranks = fromEnvironment ? GRIDLOOM_RANK_FROM_ENVIRONMENT : GRIDLOOM_RANKS_IN_PROCESS;
+    options.threads = threads;
+    options.weights = weights ? weights->c_str() : nullptr;
+    options.trace = trace;
+    options.deadline_ms = deadlineMs;
+    gridloom_plan *openedPlan = nullptr;
+    gridloom_session *created = nullptr;
+    gridloom_status status;
+    {
+      nb::gil_scoped_release release;
+      status = gridloom_plan_open(path.c_str(), &openedPlan);
+      if (status == GRIDLOOM_OK)
+        status = gridloom_session_create(openedPlan, &options, &created);
+    }
+    plan.reset(openedPlan);
+    check(status);
+    session.reset(created);
+  }
+
+  void bind(const std::string &name, int type, const std::vector<int64_t> &shape,
+            InputBytes bytes) {
+    gridloom_tensor tensor = {};
+    tensor.type = gridloom_type(type);
+    tensor.rank = int32_t(shape.size());
+    tensor.shape = shape.data();
+    tensor.data = const_cast<uint8_t *>(bytes.data());
+    check(gridloom_session_bind(session.get(), name.c_str(), &tensor));
+    bound.insert_or_assign(name, std::move(bytes));
+  }
+
+  void run(const std::string &entry, const std::map<std::string, int64_t> &dims) {
+    std::vector<const char *> names;
+    std::vector<int64_t> values;
+    for (const auto &[name, value] : dims) {
+      names.push_back(name.c_str());
+      values.push_back(value);
+    }
+    gridloom_status status;
+    {
+      nb::gil_scoped_release release;
+      status = gridloom_session_run(session.get(), entry.c_str(), names.data(), values.data(),
+                                    int32_t(names.size()));
+    }
+    check(status);
+  }
+
+  /// The last run's outputs as (type, shape, bytes), copied; None where another process has it.
+  nb::dict outputs() {
+    nb::dict result;
+    for (int32_t i = 0; i < gridloom_session_num_outputs(session.get()); ++i) {
+      const char *name = gridloom_session_output_name(session.get(), i);
+      gridloom_tensor tensor = {};
+      gridloom_status status;
+      {
+        nb::gil_scoped_release release;
+        status = gridloom_session_output(session.get(), name, &tensor);
+      }
+      check(status);
+      if (!tensor.data)
+        result[name] = nb::none();
+      else
+        result[name] = copy(tensor);
+    }
+    return result;
+  }
+
+  void updateWeights(const std::string &path) {
+    gridloom_status status;
+    {
+      nb::gil_scoped_release release;
+      status = gridloom_session_update_weights(session.get(), path.c_str());
+    }
+    check(status);
+  }
+
+  std::map<std::string, double> stats() {
+    gridloom_stats stats = {};
+    check(gridloom_session_stats(session.get(), &stats));
+    return {{"wall_ms", stats.wall_ms},       {"compute_ms", stats.compute_ms},
+            {"exposed_ms", stats.exposed_ms}, {"communication_ms", stats.communication_ms},
+            {"overlap", stats.overlap},       {"bubble", stats.bubble}};
+  }
+
+  void writeTrace(const std::string &path) {
+    check(gridloom_session_write_trace(session.get(), path.c_str()));
+  }
+
+  int numRanks() { return gridloom_plan_num_ranks(plan.get()); }
+
+private:
+  static nb::tuple copy(const gridloom_tensor &tensor) {
+    std::vector<int64_t> shape(tensor.shape, tensor.shape + tensor.rank);
+    size_t size = sizeOf(tensor.type);
+    for (int64_t dim : shape)
+      size *= size_t(dim);
+    auto memory = std::make_unique<uint8_t[]>(size);
+    std::memcpy(memory.get(), tensor.data, size);
+    uint8_t *data = memory.get();
+    nb::capsule owner(memory.release(),
+                      [](void *p) noexcept { delete[] static_cast<uint8_t *>(p); });
+    return nb::make_tuple(int(tensor.type), shape, OutputBytes(data, {size}, owner));
+  }
+
+  std::unique_ptr<gridloom_plan, PlanDeleter> plan;
+  /// Before the session in memory, so that it goes after it: runs read these arrays.
+  std::map<std::string, InputBytes> bound;
+  std::unique_ptr<gridloom_session, SessionDeleter> session;
+};
+
+} // namespace
+
+NB_MODULE(_native, module) {
+  module.def("version", &gridloom_version);
+  nb::register_exception_translator([](const std::exception_ptr &pointer, void *) {
+    try {
+      std::rethrow_exception(pointer);
+    } catch (const Failure &failure) {
+      nb::object type = nb::module_::import_("gridloom.errors").attr("Error");
+      nb::object error = type(failure.message, int(failure.status));
+      PyErr_SetObject(type.ptr(), error.ptr());
+    }
+  });
+  nb::class_<Session>(module, "Session")
+      .def(nb::init<const std::string &, bool, uint32_t, const std::optional<std::string> &, bool,
+                    uint32_t>())
+      .def("bind", &Session::bind)
+      .def("run", &Session::run)
+      .def("outputs", &Session::outputs)
+      .def("update_weights", &Session::updateWeights)
+      .def("stats", &Session::stats)
+      .def("write_trace", &Session::writeTrace)
+      .def("num_ranks", &Session::numRanks);
+}
