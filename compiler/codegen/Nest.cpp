@@ -66,6 +66,33 @@ static SmallVector<Loop> makeLoops(const Body &body, ArrayRef<AtomId> order) {
   return loops;
 }
 
+/// Weighs the loads that vectors of outputs would make slow against those they make fast.
+static bool findReducesContiguous(const Nest &nest, const Body &body) {
+  if (nest.contiguous < 0)
+    return false;
+  AtomSet bound;
+  for (const Node &node : body.nodes)
+    unite(bound, node.bound);
+  AtomId last = nest.outer[nest.contiguous].atoms.back();
+  double slow = 0, fast = 0;
+  for (const Node &node : body.nodes) {
+    if (node.kind != Node::Kind::Load || !contains(node.free, last) ||
+        !intersects(node.free, bound))
+      continue;
+    double times = 1;
+    for (AtomId atom : node.free)
+      times *= static_cast<double>(body.atoms[atom].size);
+    bool alongBound = llvm::any_of(node.index.terms, [&](const auto &term) {
+      return term.second == 1 && term.first != last && contains(bound, term.first);
+    });
+    if (node.index.coefficient(last) == 1)
+      fast += times;
+    else if (alongBound)
+      slow += times;
+  }
+  return slow > fast;
+}
+
 static Nest makeNest(std::unique_ptr<Body> body) {
   Nest nest;
   nest.outer = makeLoops(*body, orderAtoms(*body));
@@ -73,6 +100,7 @@ static Nest makeNest(std::unique_ptr<Body> body) {
   for (auto [i, loop] : llvm::enumerate(nest.outer))
     if (loop.atoms.back() == body->outerAtoms.back())
       nest.contiguous = i;
+  nest.reducesContiguous = findReducesContiguous(nest, *body);
   nest.body = std::move(body);
   return nest;
 }

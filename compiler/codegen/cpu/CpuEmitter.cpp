@@ -41,7 +41,8 @@ struct RowPlan {
 
 RowPlan planRows(const Nest &nest) {
   RowPlan plan;
-  size_t contiguous = nest.contiguous < 0 ? nest.outer.size() : nest.contiguous;
+  bool hasLanes = nest.contiguous >= 0 && !nest.reducesContiguous;
+  size_t contiguous = hasLanes ? nest.contiguous : nest.outer.size();
   while (plan.prefix < contiguous && plan.rows < kEnoughRows)
     plan.rows *= nest.outer[plan.prefix++].extent;
   bool reduces = llvm::any_of(nest.body->nodes,
@@ -191,7 +192,7 @@ void KernelEmitter::emitLoops(BodyEmitter &emitter, const Nest &nest, Context &c
     return;
   }
   const Loop &loop = nest.outer[next];
-  bool isContiguous = static_cast<int>(next) == nest.contiguous;
+  bool isContiguous = static_cast<int>(next) == nest.contiguous && !nest.reducesContiguous;
   bool isLast = next + 1 == nest.outer.size();
   int pass = emitter.emitPasses(context, isContiguous && isLast ? &loop : nullptr);
   int64_t width = isContiguous ? emitter.widthFor(loop) : 1;

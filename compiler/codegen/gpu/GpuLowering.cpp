@@ -79,14 +79,29 @@ std::string gridloom::codegen::findToolkit(const GpuOptions &options) {
   return llvm::sys::fs::is_directory("/usr/local/cuda") ? "/usr/local/cuda" : "";
 }
 
+/// Without libdevice: polynomials for f32, an error for what else has no instruction.
+static LogicalResult expandMath(ModuleOp module) {
+  RewritePatternSet patterns(module.getContext());
+  populateMathPolynomialApproximationPatterns(patterns);
+  if (failed(applyPatternsGreedily(module, std::move(patterns))))
+    return module.emitError("math operations cannot be expanded");
+  WalkResult result = module.walk([](Operation *op) {
+    if (!isa_and_present<math::MathDialect>(op->getDialect()) ||
+        isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::CopySignOp, math::FloorOp, math::FmaOp,
+            math::RsqrtOp, math::SqrtOp>(op))
+      return WalkResult::advance();
+    op->emitError() << "kernel " << op->getParentOfType<gpu::GPUFuncOp>().getName() << ": "
+                    << op->getName() << " of " << getElementTypeOrSelf(op->getResult(0).getType())
+                    << " needs libdevice of the CUDA toolkit; set CUDA_HOME";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
 LogicalResult gridloom::codegen::lowerToNvvm(ModuleOp module, bool hasLibdevice) {
   MLIRContext *context = module.getContext();
-  if (!hasLibdevice) {
-    RewritePatternSet patterns(context);
-    populateMathPolynomialApproximationPatterns(patterns);
-    if (failed(applyPatternsGreedily(module, std::move(patterns))))
-      return module.emitError("math operations cannot be expanded");
-  }
+  if (!hasLibdevice && failed(expandMath(module)))
+    return failure();
   PassManager pm(context);
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
   kernels.addPass(createCanonicalizerPass());
@@ -94,6 +109,9 @@ LogicalResult gridloom::codegen::lowerToNvvm(ModuleOp module, bool hasLibdevice)
   kernels.addPass(createSCFToControlFlowPass());
   kernels.addPass(memref::createExpandStridedMetadataPass());
   kernels.addPass(createLowerAffinePass());
+  // Of what has an instruction; the rest is left to libdevice.
+  if (!hasLibdevice)
+    kernels.addPass(createConvertMathToLLVMPass());
   // The alignment of vectors gives accesses of 128 bits.
   ConvertVectorToLLVMPassOptions vectorOptions;
   vectorOptions.useVectorAlignment = true;
@@ -176,14 +194,8 @@ FailureOr<std::string> gridloom::codegen::translateToPtx(Operation *op, const st
   bool needsMath = llvm::any_of(*code, [](const llvm::Function &function) {
     return function.isDeclaration() && function.getName().starts_with("__nv_");
   });
-  if (needsMath) {
-    if (libdevice.empty())
-      return op->emitError(
-          "math functions other than of f32 need libdevice of the CUDA toolkit; set "
-          "CUDA_HOME");
-    if (failed(linkLibdevice(op, *code, libdevice)))
-      return failure();
-  }
+  if (needsMath && failed(linkLibdevice(op, *code, libdevice)))
+    return failure();
   auto optimise = makeOptimizingTransformer(3, 0, machine.get());
   if (llvm::Error failed = optimise(code.get()))
     return op->emitError(llvm::toString(std::move(failed)));

@@ -1,0 +1,17 @@
+// RUN: gridloom-opt %s --plan-emit-cpu --split-input-file --verify-diagnostics
+
+// expected-error@+1 {{kernel k (ONNX nodes /layer/MatMul): loom.dot_general has no kernel code; keep it out of kernels}}
+plan.kernel @k general {
+^bb0(%x: tensor<4x4xf32>):
+  %0 = loom.dot_general %x, %x batch = [] x [] contract = [1] x [0] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32> loc("/layer/MatMul")
+  loom.yield %0 : tensor<4x4xf32>
+}
+
+// -----
+
+// expected-error@+1 {{no code for 'tensor<4xi4>'}}
+plan.kernel @narrow general {
+^bb0(%x: tensor<4xi4>):
+  %0 = loom.add %x, %x : tensor<4xi4>
+  loom.yield %0 : tensor<4xi4>
+}

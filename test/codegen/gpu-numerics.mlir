@@ -1,0 +1,75 @@
+// Runs the PTX of every kernel in an interpreter and compares with plain Python.
+// RUN: gridloom-opt %s --plan-print-ptx -o /dev/null > %t.ptx
+// RUN: %python %S/check_ptx.py %t.ptx
+
+plan.kernel @bias_gelu_erf elementwise {
+^bb0(%x: tensor<5x12xf32>, %b: tensor<12xf32>):
+  %0 = loom.broadcast %b dims = [1] : (tensor<12xf32>) -> tensor<5x12xf32>
+  %1 = loom.add %x, %0 : tensor<5x12xf32>
+  %2 = loom.gelu erf %1 : tensor<5x12xf32>
+  loom.yield %2 : tensor<5x12xf32>
+}
+
+plan.kernel @gelu_tanh elementwise {
+^bb0(%x: tensor<301xf32>):
+  %0 = loom.gelu tanh %x : tensor<301xf32>
+  loom.yield %0 : tensor<301xf32>
+}
+
+plan.kernel @functions elementwise {
+^bb0(%x: tensor<7x4xf32>):
+  %0 = loom.exp %x : tensor<7x4xf32>
+  %1 = loom.tanh %x : tensor<7x4xf32>
+  %2 = loom.logistic %x : tensor<7x4xf32>
+  %3 = loom.log %0 : tensor<7x4xf32>
+  %4 = loom.sqrt %0 : tensor<7x4xf32>
+  %5 = loom.rsqrt %0 : tensor<7x4xf32>
+  %6 = loom.divide %1, %0 : tensor<7x4xf32>
+  %7 = loom.maximum %x, %1 : tensor<7x4xf32>
+  loom.yield %0, %1, %2, %3, %4, %5, %6, %7 : tensor<7x4xf32>, tensor<7x4xf32>, tensor<7x4xf32>, tensor<7x4xf32>, tensor<7x4xf32>, tensor<7x4xf32>, tensor<7x4xf32>, tensor<7x4xf32>
+}
+
+plan.kernel @masked elementwise {
+^bb0(%x: tensor<3x5x8xf32>, %m: tensor<3x8xi64>):
+  %z = loom.constant dense<0> : tensor<3x8xi64>
+  %p = loom.compare ne %m, %z : (tensor<3x8xi64>, tensor<3x8xi64>) -> tensor<3x8xi1>
+  %b = loom.broadcast %p dims = [0, 2] : (tensor<3x8xi1>) -> tensor<3x5x8xi1>
+  %l = loom.constant dense<-1.0e9> : tensor<3x5x8xf32>
+  %0 = loom.select %b, %x, %l : tensor<3x5x8xi1>, tensor<3x5x8xf32>
+  loom.yield %0, %p : tensor<3x5x8xf32>, tensor<3x8xi1>
+}
+
+plan.kernel @split_heads transpose {
+^bb0(%x: tensor<6x24xf32>):
+  %0 = loom.reshape %x : (tensor<6x24xf32>) -> tensor<2x3x3x8xf32>
+  %1 = loom.transpose %0 [0, 2, 1, 3] : (tensor<2x3x3x8xf32>) -> tensor<2x3x3x8xf32>
+  %2 = loom.transpose %0 [0, 2, 3, 1] : (tensor<2x3x3x8xf32>) -> tensor<2x3x8x3xf32>
+  loom.yield %1, %2 : tensor<2x3x3x8xf32>, tensor<2x3x8x3xf32>
+}
+
+plan.kernel @embed gather {
+^bb0(%t: tensor<10x8xf32>, %i: tensor<2x3xi64>):
+  %0 = loom.gather %t, %i dim = 0 : (tensor<10x8xf32>, tensor<2x3xi64>) -> tensor<2x3x8xf32>
+  loom.yield %0 : tensor<2x3x8xf32>
+}
+
+plan.kernel @constants general {
+^bb0(%x: tensor<2x5xf32>, %y: tensor<2x3xf32>):
+  %c = loom.constant dense<[1.0, 2.0, 3.0, 4.0, 5.0]> : tensor<5xf32>
+  %b = loom.broadcast %c dims = [1] : (tensor<5xf32>) -> tensor<2x5xf32>
+  %0 = loom.multiply %x, %b : tensor<2x5xf32>
+  %1 = loom.concatenate %0, %y dim = 1 : (tensor<2x5xf32>, tensor<2x3xf32>) -> tensor<2x8xf32>
+  %2 = loom.iota dim = 1 : tensor<2x8xf32>
+  %3 = loom.add %1, %2 : tensor<2x8xf32>
+  loom.yield %3 : tensor<2x8xf32>
+}
+
+plan.kernel @halves elementwise {
+^bb0(%x: tensor<9xf16>, %y: tensor<9xbf16>):
+  %0 = loom.convert %x : (tensor<9xf16>) -> tensor<9xf32>
+  %1 = loom.convert %y : (tensor<9xbf16>) -> tensor<9xf32>
+  %2 = loom.add %0, %1 : tensor<9xf32>
+  %3 = loom.convert %2 : (tensor<9xf32>) -> tensor<9xf16>
+  %4 = loom.convert %2 : (tensor<9xf32>) -> tensor<9xbf16>
+  loom.yield %3, %4 : tensor<9xf16>, tensor<9xbf16>
+}
