@@ -121,6 +121,15 @@ static int64_t getReach(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides) {
   return last + 1;
 }
 
+/// A scale in exact mode. Where the model divides by an f32 the descriptor holds the reciprocal,
+/// rounded to f64; exactly it is one over that f32.
+static loom::Exact getExactScale(double alpha) {
+  auto divisor = static_cast<double>(static_cast<float>(1 / alpha));
+  if (alpha != static_cast<double>(static_cast<float>(alpha)) && 1 / divisor == alpha)
+    return loom::Exact::fromDouble(divisor).inverse();
+  return loom::Exact::fromDouble(alpha);
+}
+
 /// The product as alpha times it, plus a bias along the last dimension, rounded once.
 template <typename T> static void applyEpilogue(std::vector<T> &values, T alpha, ArrayRef<T> bias) {
   for (auto [i, value] : llvm::enumerate(values)) {
@@ -157,7 +166,7 @@ FailureOr<TensorList> Evaluator::evaluateMatmul(plan::MatmulOp op, ArrayRef<Host
     std::vector<loom::Exact> values = product.toExact(), bias;
     if (op.getBias())
       bias = operands[2].toExact();
-    applyEpilogue<loom::Exact>(values, loom::Exact::fromDouble(alpha), bias);
+    applyEpilogue<loom::Exact>(values, getExactScale(alpha), bias);
     product = HostTensor::fromExact(product.getShape(), std::move(values));
   } else {
     std::vector<double> values = product.toDoubles(), bias;

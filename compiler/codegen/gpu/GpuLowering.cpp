@@ -36,6 +36,7 @@
 #include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/IRReader/IRReader.h"
@@ -83,12 +84,13 @@ std::string gridloom::codegen::findToolkit(const GpuOptions &options) {
 static LogicalResult expandMath(ModuleOp module) {
   RewritePatternSet patterns(module.getContext());
   populateMathPolynomialApproximationPatterns(patterns);
+  math::populateExpansionPatterns(patterns, {"rsqrt"});
   if (failed(applyPatternsGreedily(module, std::move(patterns))))
     return module.emitError("math operations cannot be expanded");
   WalkResult result = module.walk([](Operation *op) {
     if (!isa_and_present<math::MathDialect>(op->getDialect()) ||
         isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::CopySignOp, math::FloorOp, math::FmaOp,
-            math::RsqrtOp, math::SqrtOp>(op))
+            math::SqrtOp>(op))
       return WalkResult::advance();
     op->emitError() << "kernel " << op->getParentOfType<gpu::GPUFuncOp>().getName() << ": "
                     << op->getName() << " of " << getElementTypeOrSelf(op->getResult(0).getType())
@@ -109,9 +111,6 @@ LogicalResult gridloom::codegen::lowerToNvvm(ModuleOp module, bool hasLibdevice)
   kernels.addPass(createSCFToControlFlowPass());
   kernels.addPass(memref::createExpandStridedMetadataPass());
   kernels.addPass(createLowerAffinePass());
-  // Of what has an instruction; the rest is left to libdevice.
-  if (!hasLibdevice)
-    kernels.addPass(createConvertMathToLLVMPass());
   // The alignment of vectors gives accesses of 128 bits.
   ConvertVectorToLLVMPassOptions vectorOptions;
   vectorOptions.useVectorAlignment = true;
@@ -179,6 +178,21 @@ static LogicalResult linkLibdevice(Operation *op, llvm::Module &code,
   return success();
 }
 
+/// Calls of libdevice for what is one instruction become the intrinsics.
+static void replaceSimpleMath(llvm::Module &code) {
+  static constexpr std::pair<StringLiteral, llvm::Intrinsic::ID> table[] = {
+      {"__nv_fabs", llvm::Intrinsic::fabs}, {"__nv_floor", llvm::Intrinsic::floor},
+      {"__nv_ceil", llvm::Intrinsic::ceil}, {"__nv_fma", llvm::Intrinsic::fma},
+      {"__nv_sqrt", llvm::Intrinsic::sqrt}, {"__nv_copysign", llvm::Intrinsic::copysign}};
+  for (auto [name, intrinsic] : table)
+    for (const char *suffix : {"", "f"})
+      if (llvm::Function *function = code.getFunction((name + suffix).str())) {
+        function->replaceAllUsesWith(
+            llvm::Intrinsic::getOrInsertDeclaration(&code, intrinsic, {function->getReturnType()}));
+        function->eraseFromParent();
+      }
+}
+
 FailureOr<std::string> gridloom::codegen::translateToPtx(Operation *op, const std::string &chip,
                                                          const std::string &libdevice) {
   std::string error;
@@ -194,7 +208,9 @@ FailureOr<std::string> gridloom::codegen::translateToPtx(Operation *op, const st
   bool needsMath = llvm::any_of(*code, [](const llvm::Function &function) {
     return function.isDeclaration() && function.getName().starts_with("__nv_");
   });
-  if (needsMath && failed(linkLibdevice(op, *code, libdevice)))
+  if (libdevice.empty())
+    replaceSimpleMath(*code);
+  else if (needsMath && failed(linkLibdevice(op, *code, libdevice)))
     return failure();
   auto optimise = makeOptimizingTransformer(3, 0, machine.get());
   if (llvm::Error failed = optimise(code.get()))

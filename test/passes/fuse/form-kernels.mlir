@@ -73,8 +73,8 @@ func.func @row_values(%x: tensor<8x16xf32>) -> tensor<8xf32> {
 // A mask is computed once and read by both kernels; its broadcast is repeated in each.
 // CHECK-LABEL: func.func @mask
 // CHECK-NEXT: %[[M:.*]] = plan.call @k_convert_0(%arg0)
-// CHECK-NEXT: plan.call @k_add_softmax_0(%{{.*}}, %[[M]])
-// CHECK-NEXT: plan.call @k_add_softmax_0(%{{.*}}, %[[M]])
+// CHECK-NEXT: plan.call @k_add_softmax_0(%[[M]], %{{.*}})
+// CHECK-NEXT: plan.call @k_add_softmax_0(%[[M]], %{{.*}})
 // CHECK-NEXT: return
 // CHECK-COUNT-2: plan.kernel
 // CHECK-NOT: plan.kernel
