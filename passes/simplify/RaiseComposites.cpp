@@ -24,7 +24,9 @@ using namespace gridloom;
 
 Location gridloom::fuseLocations(OpBuilder &builder, Location root, ArrayRef<Operation *> parts) {
   SmallVector<Location> locations{root};
-  for (Operation *part : llvm::reverse(parts))
+  SmallVector<Operation *> ordered(parts);
+  llvm::sort(ordered, [](Operation *a, Operation *b) { return a != b && a->isBeforeInBlock(b); });
+  for (Operation *part : ordered)
     locations.push_back(part->getLoc());
   return builder.getFusedLoc(locations);
 }

@@ -12,7 +12,7 @@
 
 namespace gridloom {
 
-/// The locations of all `parts`, after `root`'s.
+/// The locations of all `parts` in program order, after `root`'s.
 mlir::Location fuseLocations(mlir::OpBuilder &builder, mlir::Location root,
                              llvm::ArrayRef<mlir::Operation *> parts);
 

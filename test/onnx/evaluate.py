@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
-import tempfile
 from pathlib import Path
 
 import ml_dtypes
@@ -41,7 +41,6 @@ class Case:
     def __init__(self, folder: Path, model: onnx.ModelProto | bytes, inputs: list[np.ndarray], dims: str = ""):
         self.folder = folder
         self.error: str | None = None
-        self.peak_bytes = 0  # of the process that evaluated it, which may have evaluated others too
         self.imported: list[np.ndarray] = []
         self.simplified: list[np.ndarray] = []
         folder.mkdir(parents=True, exist_ok=True)
@@ -60,23 +59,14 @@ class Case:
         return arrays
 
 
-def spawn(command: list[str]) -> tuple[int, int, str, str]:
-    """Runs a command: its exit code (negative: a signal), most resident bytes, stdout and stderr."""
-    with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
-        process = subprocess.Popen(command, stdout=stdout, stderr=stderr)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        stdout.seek(0)
-        stderr.seek(0)
-        return process.returncode, usage.ru_maxrss * 1024, stdout.read(), stderr.read()
-
-
-def run(cases: list[Case]) -> None:
-    """Evaluates all cases in one process; one that crashes is an error of the case it stopped at."""
+def run(cases: list[Case], memory: int | None = None) -> None:
+    """Evaluates all cases in one process, which may have `memory` bytes of its own; one that crashes is
+    an error of the case it stopped at."""
     waiting = {str(case.folder): case for case in cases}
     while waiting:
-        code, peak, stdout, stderr = spawn([tool(), *waiting])
-        for line in stdout.splitlines():
+        limit = None if memory is None else lambda: resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+        done = subprocess.run([tool(), *waiting], capture_output=True, text=True, preexec_fn=limit)
+        for line in done.stdout.splitlines():
             verdict, rest = line.split(" ", 1)
             if verdict == "ok":
                 folder, *types = rest.split()
@@ -86,11 +76,9 @@ def run(cases: list[Case]) -> None:
             else:
                 folder, error = rest.split(": ", 1)
                 waiting.pop(folder).error = error
-        for case in cases:
-            case.peak_bytes = peak
-        if waiting and code != 0:
+        if waiting and done.returncode != 0:
             folder = next(iter(waiting))
-            waiting.pop(folder).error = f"exit {code}: {stderr[-2000:]}"
+            waiting.pop(folder).error = f"exit {done.returncode}: {done.stderr[-2000:]}"
         elif waiting:
             raise AssertionError(f"no verdict on {sorted(waiting)}")
 

@@ -1,0 +1,64 @@
+// RUN: gridloom-opt %s --loom-fold-constants --split-input-file --verify-diagnostics | FileCheck %s
+
+// CHECK-LABEL: func.func @chain
+// CHECK-NEXT: %[[C:.*]] = loom.constant dense<[8, 16, 12, 32]> : tensor<4xi64>
+// CHECK-NEXT: return %[[C]]
+func.func @chain() -> tensor<4xi64> {
+  %shape = loom.constant dense<[8, 16, 384]> : tensor<3xi64>
+  %heads = loom.constant dense<12> : tensor<1xi64>
+  %outer = loom.slice %shape [0] to [2] by [1] : (tensor<3xi64>) -> tensor<2xi64>
+  %inner = loom.slice %shape [2] to [3] by [1] : (tensor<3xi64>) -> tensor<1xi64>
+  %size = loom.divide %inner, %heads : tensor<1xi64>
+  %all = loom.concatenate %outer, %heads, %size dim = 0 : (tensor<2xi64>, tensor<1xi64>, tensor<1xi64>) -> tensor<4xi64>
+  return %all : tensor<4xi64>
+}
+
+// -----
+
+// A splat takes one element, whatever its shape.
+// CHECK-LABEL: func.func @splats
+// CHECK-NEXT: loom.constant dense<5.000000e-01> : tensor<4096x4096xf32>
+// CHECK-NEXT: return
+func.func @splats() -> tensor<4096x4096xf32> {
+  %two = loom.constant dense<2.0> : tensor<f32>
+  %one = loom.constant dense<1.0> : tensor<4096x4096xf32>
+  %0 = loom.broadcast %two dims = [] : (tensor<f32>) -> tensor<4096x4096xf32>
+  %1 = loom.divide %one, %0 : tensor<4096x4096xf32>
+  %2 = loom.transpose %1 [1, 0] : (tensor<4096x4096xf32>) -> tensor<4096x4096xf32>
+  return %2 : tensor<4096x4096xf32>
+}
+
+// -----
+
+// 64 KiB fold, 128 KiB do not.
+// CHECK-LABEL: func.func @limit
+// CHECK-NOT: dims = [1] : (tensor<2xi64>) -> tensor<4096x2xi64>
+// CHECK: dims = [1] : (tensor<2xi64>) -> tensor<8192x2xi64>
+func.func @limit() -> (tensor<4096x2xi64>, tensor<8192x2xi64>) {
+  %c = loom.constant dense<[1, 2]> : tensor<2xi64>
+  %0 = loom.broadcast %c dims = [1] : (tensor<2xi64>) -> tensor<4096x2xi64>
+  %1 = loom.broadcast %c dims = [1] : (tensor<2xi64>) -> tensor<8192x2xi64>
+  return %0, %1 : tensor<4096x2xi64>, tensor<8192x2xi64>
+}
+
+// -----
+
+loom.weight @w : tensor<4xf32> from <"", offset = 0, bytes = 16>
+// CHECK-LABEL: func.func @weights_stay
+// CHECK: loom.add
+func.func @weights_stay() -> tensor<4xf32> {
+  %w = loom.get_weight @w : tensor<4xf32>
+  %c = loom.constant dense<1.0> : tensor<4xf32>
+  %0 = loom.add %w, %c : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+func.func @outside() -> tensor<1xi64> {
+  %c = loom.constant dense<[1, 2]> : tensor<2xi64>
+  %i = loom.constant dense<5> : tensor<1xi64>
+  // expected-error @below {{5}}
+  %0 = loom.gather %c, %i dim = 0 : (tensor<2xi64>, tensor<1xi64>) -> tensor<1xi64>
+  return %0 : tensor<1xi64>
+}

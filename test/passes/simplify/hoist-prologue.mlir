@@ -1,0 +1,59 @@
+// RUN: gridloom-opt %s --loom-hoist-prologue --mlir-print-debuginfo --mlir-print-local-scope | FileCheck %s
+
+// CHECK: loom.weight @positions
+// CHECK-NOT: loom.weight @unused
+loom.weight @positions : tensor<64x8xf32> from <"", offset = 0, bytes = 2048>
+loom.weight @unused : tensor<64x8xf32> from <"", offset = 0, bytes = 2048>
+loom.weight @bias : tensor<8xf32> from <"", offset = 2048, bytes = 32>
+
+// CHECK: loom.derived @"/embeddings/Slice" : tensor<16x8xf32> {
+// CHECK-NEXT: %[[W:.*]] = loom.get_weight @positions
+// CHECK-NEXT: %[[S:.*]] = loom.slice %[[W]]
+// CHECK-NEXT: loom.yield %[[S]]
+
+// CHECK: loom.derived @Mul : tensor<8xf32> {
+// CHECK-NEXT: loom.get_weight @bias
+// CHECK-NEXT: loom.constant
+// CHECK-NEXT: loom.multiply
+
+// The other specialisation has one of its own, and shares the product.
+// CHECK: loom.derived @"/embeddings/Slice_0" : tensor<32x8xf32> {
+// CHECK-NOT: loom.derived
+
+// CHECK-LABEL: func.func @main(
+// CHECK-SAME: %[[X:[^:]*]]:
+func.func @main(%x: tensor<16x8xf32>) -> (tensor<16x8xf32>, tensor<1x8xf32>) {
+  // CHECK: %[[P:.*]] = loom.get_weight @"/embeddings/Slice" : tensor<16x8xf32> loc("/embeddings/Slice")
+  %w = loom.get_weight @positions : tensor<64x8xf32> loc("positions")
+  %s = loom.slice %w [0, 0] to [16, 8] by [1, 1] : (tensor<64x8xf32>) -> tensor<16x8xf32> loc("/embeddings/Slice")
+  // CHECK: %[[A:.*]] = loom.add %[[X]], %[[P]]
+  %0 = loom.add %x, %s : tensor<16x8xf32> loc("Add")
+  // Repeating is left to where it is used.
+  // CHECK: %[[M:.*]] = loom.get_weight @Mul : tensor<8xf32>
+  // CHECK: %[[B:.*]] = loom.broadcast %[[M]]
+  // CHECK: loom.add %[[A]], %[[B]]
+  %b = loom.get_weight @bias : tensor<8xf32> loc("bias")
+  %two = loom.constant dense<2.0> : tensor<8xf32> loc("Constant")
+  %m = loom.multiply %b, %two : tensor<8xf32> loc("Mul")
+  %r = loom.broadcast %m dims = [1] : (tensor<8xf32>) -> tensor<16x8xf32> loc("Add_1")
+  %1 = loom.add %0, %r : tensor<16x8xf32> loc("Add_1")
+  // So is reshaping.
+  // CHECK: loom.reshape %{{.*}} : (tensor<8xf32>) -> tensor<1x8xf32>
+  %2 = loom.reshape %b : (tensor<8xf32>) -> tensor<1x8xf32> loc("Reshape")
+  return %1, %2 : tensor<16x8xf32>, tensor<1x8xf32>
+}
+
+// CHECK-LABEL: func.func @main_sequence32(
+// CHECK: loom.get_weight @"/embeddings/Slice_0" : tensor<32x8xf32>
+// CHECK: loom.get_weight @Mul : tensor<8xf32>
+func.func @main_sequence32(%x: tensor<32x8xf32>) -> tensor<32x8xf32> {
+  %w = loom.get_weight @positions : tensor<64x8xf32> loc("positions")
+  %s = loom.slice %w [0, 0] to [32, 8] by [1, 1] : (tensor<64x8xf32>) -> tensor<32x8xf32> loc("/embeddings/Slice")
+  %0 = loom.add %x, %s : tensor<32x8xf32> loc("Add")
+  %b = loom.get_weight @bias : tensor<8xf32> loc("bias")
+  %two = loom.constant dense<2.0> : tensor<8xf32> loc("Constant")
+  %m = loom.multiply %b, %two : tensor<8xf32> loc("Mul")
+  %r = loom.broadcast %m dims = [1] : (tensor<8xf32>) -> tensor<32x8xf32> loc("Add_1")
+  %1 = loom.add %0, %r : tensor<32x8xf32> loc("Add_1")
+  return %1 : tensor<32x8xf32>
+}

@@ -1,0 +1,181 @@
+// RUN: gridloom-opt %s --loom-raise-composites --loom-canonicalize --mlir-print-debuginfo --mlir-print-local-scope | FileCheck %s
+
+// CHECK-LABEL: func.func @gelu_erf
+// CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32>
+// CHECK-NEXT: loom.gelu erf %[[X]] : tensor<4xf32> loc(fused["Mul", "Div", "Erf", "Add", "Mul_1"])
+// CHECK-NEXT: return
+func.func @gelu_erf(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %sqrt2 = loom.constant dense<1.41421354> : tensor<4xf32>
+  %one = loom.constant dense<1.0> : tensor<4xf32>
+  %half = loom.constant dense<0.5> : tensor<4xf32>
+  %0 = loom.divide %x, %sqrt2 : tensor<4xf32> loc("Div")
+  %1 = loom.erf %0 : tensor<4xf32> loc("Erf")
+  %2 = loom.add %1, %one : tensor<4xf32> loc("Add")
+  %3 = loom.multiply %x, %2 : tensor<4xf32> loc("Mul_1")
+  %4 = loom.multiply %3, %half : tensor<4xf32> loc("Mul")
+  return %4 : tensor<4xf32>
+}
+
+// Another order: x (0.5 + 0.5 erf(0.7071 x)).
+// CHECK-LABEL: func.func @gelu_erf_sum
+// CHECK-NEXT: loom.gelu erf
+func.func @gelu_erf_sum(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %scale = loom.constant dense<0.707106769> : tensor<4xf32>
+  %half = loom.constant dense<0.5> : tensor<4xf32>
+  %0 = loom.multiply %scale, %x : tensor<4xf32>
+  %1 = loom.erf %0 : tensor<4xf32>
+  %2 = loom.multiply %half, %1 : tensor<4xf32>
+  %3 = loom.add %half, %2 : tensor<4xf32>
+  %4 = loom.multiply %3, %x : tensor<4xf32>
+  return %4 : tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func @gelu_tanh
+// CHECK-SAME: %[[X:[^:]*]]: tensor<4xf32>
+// CHECK-NEXT: loom.gelu tanh %[[X]]
+// CHECK-NEXT: return
+func.func @gelu_tanh(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %c = loom.constant dense<0.044715> : tensor<4xf32>
+  %s = loom.constant dense<0.797884583> : tensor<4xf32>
+  %one = loom.constant dense<1.0> : tensor<4xf32>
+  %half = loom.constant dense<0.5> : tensor<4xf32>
+  %0 = loom.multiply %x, %x : tensor<4xf32>
+  %1 = loom.multiply %0, %x : tensor<4xf32>
+  %2 = loom.multiply %c, %1 : tensor<4xf32>
+  %3 = loom.add %x, %2 : tensor<4xf32>
+  %4 = loom.multiply %s, %3 : tensor<4xf32>
+  %5 = loom.tanh %4 : tensor<4xf32>
+  %6 = loom.add %one, %5 : tensor<4xf32>
+  %7 = loom.multiply %half, %x : tensor<4xf32>
+  %8 = loom.multiply %7, %6 : tensor<4xf32>
+  return %8 : tensor<4xf32>
+}
+
+// The argument's slope is not GELU's.
+// CHECK-LABEL: func.func @not_gelu
+// CHECK-NOT: loom.gelu
+// CHECK: return
+func.func @not_gelu(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %scale = loom.constant dense<0.7071> : tensor<4xf32>
+  %one = loom.constant dense<1.0> : tensor<4xf32>
+  %half = loom.constant dense<0.5> : tensor<4xf32>
+  %0 = loom.multiply %x, %scale : tensor<4xf32>
+  %1 = loom.erf %0 : tensor<4xf32>
+  %2 = loom.add %1, %one : tensor<4xf32>
+  %3 = loom.multiply %x, %2 : tensor<4xf32>
+  %4 = loom.multiply %3, %half : tensor<4xf32>
+  return %4 : tensor<4xf32>
+}
+
+// CHECK-LABEL: func.func @softmax
+// CHECK-SAME: %[[X:[^:]*]]: tensor<2x4xf32>
+// CHECK-NEXT: loom.softmax %[[X]] dim = 1
+// CHECK-NEXT: return
+func.func @softmax(%x: tensor<2x4xf32>) -> tensor<2x4xf32> {
+  %0 = loom.reduce max %x dims = [1] : (tensor<2x4xf32>) -> tensor<2xf32>
+  %1 = loom.reshape %0 : (tensor<2xf32>) -> tensor<2x1xf32>
+  %2 = loom.broadcast %1 dims = [0, 1] : (tensor<2x1xf32>) -> tensor<2x4xf32>
+  %3 = loom.subtract %x, %2 : tensor<2x4xf32>
+  %4 = loom.exp %3 : tensor<2x4xf32>
+  %5 = loom.reduce sum %4 dims = [1] : (tensor<2x4xf32>) -> tensor<2xf32>
+  %6 = loom.broadcast %5 dims = [0] : (tensor<2xf32>) -> tensor<2x4xf32>
+  %7 = loom.divide %4, %6 : tensor<2x4xf32>
+  return %7 : tensor<2x4xf32>
+}
+
+// The sum is repeated along the wrong dimension, which a square shape hides.
+// CHECK-LABEL: func.func @not_softmax
+// CHECK-NOT: loom.softmax
+// CHECK: return
+func.func @not_softmax(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = loom.exp %x : tensor<4x4xf32>
+  %1 = loom.reduce sum %0 dims = [1] : (tensor<4x4xf32>) -> tensor<4xf32>
+  %2 = loom.broadcast %1 dims = [1] : (tensor<4xf32>) -> tensor<4x4xf32>
+  %3 = loom.divide %0, %2 : tensor<4x4xf32>
+  return %3 : tensor<4x4xf32>
+}
+
+// CHECK-LABEL: func.func @layer_norm
+// CHECK-SAME: %[[X:[^:]*]]: tensor<2x3x4xf32>{{.*}}, %[[S:[^:]*]]: tensor<4xf32>{{.*}}, %[[B:[^:]*]]: tensor<4xf32>
+// CHECK-NEXT: loom.layer_norm %[[X]], %[[S]], %[[B]] epsilon = {{.*}} loc(fused["Add_1"
+// CHECK-NEXT: return
+func.func @layer_norm(%x: tensor<2x3x4xf32>, %scale: tensor<4xf32>, %bias: tensor<4xf32>) -> tensor<2x3x4xf32> {
+  %n = loom.constant dense<4.0> : tensor<2x3x1xf32>
+  %e = loom.constant dense<1.0e-5> : tensor<2x3x1xf32>
+  %0 = loom.reduce sum %x dims = [2] : (tensor<2x3x4xf32>) -> tensor<2x3xf32>
+  %1 = loom.reshape %0 : (tensor<2x3xf32>) -> tensor<2x3x1xf32>
+  %2 = loom.divide %1, %n : tensor<2x3x1xf32>
+  %3 = loom.broadcast %2 dims = [0, 1, 2] : (tensor<2x3x1xf32>) -> tensor<2x3x4xf32>
+  %4 = loom.subtract %x, %3 : tensor<2x3x4xf32>
+  %5 = loom.multiply %4, %4 : tensor<2x3x4xf32>
+  %6 = loom.reduce sum %5 dims = [2] : (tensor<2x3x4xf32>) -> tensor<2x3xf32>
+  %7 = loom.reshape %6 : (tensor<2x3xf32>) -> tensor<2x3x1xf32>
+  %8 = loom.divide %7, %n : tensor<2x3x1xf32>
+  %9 = loom.add %8, %e : tensor<2x3x1xf32>
+  %10 = loom.sqrt %9 : tensor<2x3x1xf32>
+  %11 = loom.broadcast %10 dims = [0, 1, 2] : (tensor<2x3x1xf32>) -> tensor<2x3x4xf32>
+  %12 = loom.divide %4, %11 : tensor<2x3x4xf32>
+  %13 = loom.broadcast %scale dims = [2] : (tensor<4xf32>) -> tensor<2x3x4xf32>
+  %14 = loom.multiply %12, %13 : tensor<2x3x4xf32>
+  %15 = loom.broadcast %bias dims = [2] : (tensor<4xf32>) -> tensor<2x3x4xf32>
+  %16 = loom.add %14, %15 : tensor<2x3x4xf32> loc("Add_1")
+  return %16 : tensor<2x3x4xf32>
+}
+
+// Without scale and bias, and with a reciprocal square root.
+// CHECK-LABEL: func.func @layer_norm_plain
+// CHECK-SAME: %[[X:[^:]*]]: tensor<8x4xf32>
+// CHECK: %[[S:.*]] = loom.constant dense<1.000000e+00> : tensor<4xf32>
+// CHECK: loom.layer_norm %[[X]], %[[S]] epsilon
+func.func @layer_norm_plain(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %n = loom.constant dense<0.25> : tensor<8xf32>
+  %e = loom.constant dense<1.0e-5> : tensor<8xf32>
+  %0 = loom.reduce sum %x dims = [1] : (tensor<8x4xf32>) -> tensor<8xf32>
+  %1 = loom.multiply %0, %n : tensor<8xf32>
+  %2 = loom.broadcast %1 dims = [0] : (tensor<8xf32>) -> tensor<8x4xf32>
+  %3 = loom.subtract %x, %2 : tensor<8x4xf32>
+  %4 = loom.multiply %3, %3 : tensor<8x4xf32>
+  %5 = loom.reduce sum %4 dims = [1] : (tensor<8x4xf32>) -> tensor<8xf32>
+  %6 = loom.multiply %5, %n : tensor<8xf32>
+  %7 = loom.add %6, %e : tensor<8xf32>
+  %8 = loom.rsqrt %7 : tensor<8xf32>
+  %9 = loom.broadcast %8 dims = [0] : (tensor<8xf32>) -> tensor<8x4xf32>
+  %10 = loom.multiply %3, %9 : tensor<8x4xf32>
+  return %10 : tensor<8x4xf32>
+}
+
+// The mean is not over the dimension the variance is.
+// CHECK-LABEL: func.func @not_layer_norm
+// CHECK-NOT: loom.layer_norm
+// CHECK: return
+func.func @not_layer_norm(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %n = loom.constant dense<4.0> : tensor<4xf32>
+  %e = loom.constant dense<1.0e-5> : tensor<4xf32>
+  %0 = loom.reduce sum %x dims = [0] : (tensor<4x4xf32>) -> tensor<4xf32>
+  %1 = loom.divide %0, %n : tensor<4xf32>
+  %2 = loom.broadcast %1 dims = [1] : (tensor<4xf32>) -> tensor<4x4xf32>
+  %3 = loom.subtract %x, %2 : tensor<4x4xf32>
+  %4 = loom.multiply %3, %3 : tensor<4x4xf32>
+  %5 = loom.reduce sum %4 dims = [1] : (tensor<4x4xf32>) -> tensor<4xf32>
+  %6 = loom.divide %5, %n : tensor<4xf32>
+  %7 = loom.add %6, %e : tensor<4xf32>
+  %8 = loom.sqrt %7 : tensor<4xf32>
+  %9 = loom.broadcast %8 dims = [0] : (tensor<4xf32>) -> tensor<4x4xf32>
+  %10 = loom.divide %3, %9 : tensor<4x4xf32>
+  return %10 : tensor<4x4xf32>
+}
+
+// CHECK-LABEL: func.func @divisions
+// CHECK: %[[C:.*]] = loom.constant dense<1.250000e-01>
+// CHECK: loom.multiply %{{.*}}, %[[C]]
+// CHECK: loom.divide
+// CHECK: loom.divide
+func.func @divisions(%x: tensor<4xf32>, %i: tensor<4xi64>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xi64>) {
+  %c8 = loom.constant dense<8.0> : tensor<4xf32>
+  %c6 = loom.constant dense<6.0> : tensor<4xf32>
+  %i8 = loom.constant dense<8> : tensor<4xi64>
+  %0 = loom.divide %x, %c8 : tensor<4xf32>
+  %1 = loom.divide %x, %c6 : tensor<4xf32>
+  %2 = loom.divide %i, %i8 : tensor<4xi64>
+  return %0, %1, %2 : tensor<4xf32>, tensor<4xf32>, tensor<4xi64>
+}
