@@ -12,6 +12,7 @@
 #include "runtime/core/plan.pb.h"
 
 #include <algorithm>
+#include <google/protobuf/stubs/logging.h>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -395,6 +396,7 @@ void PlanReader::readStages() {
       fail("lists no checksum of '" + stageFiles[i] + "'");
     std::string path = (plan->folder / stageFiles[i]).string();
     auto stage = std::make_unique<schema::Stage>();
+    google::protobuf::LogSilencer silence; // our line says it all
     if (bytes->second.size() > size_t(INT32_MAX) ||
         !stage->ParseFromArray(bytes->second.data(), int(bytes->second.size())))
       throw Error(ErrorCode::InvalidPlan, path + ": is not a stage program");

@@ -221,7 +221,8 @@ public:
                          {"bytes", model.size()},
                          {"sha256", rt::sha256(std::as_bytes(std::span(model)))}};
     for (size_t i = 0; i < stages.size(); ++i)
-      addFile(plan, "stage" + std::to_string(i) + ".pb", stages[i].SerializeAsString());
+      addFile(plan, "stage" + std::to_string(i) + ".pb",
+              rawStages.count(i) ? rawStages[i] : stages[i].SerializeAsString());
     for (auto &[name, code] : kernels)
       addFile(plan, "kernels/" + name, code);
     if (editManifest)
@@ -233,6 +234,7 @@ public:
   nlohmann::json manifest;
   std::vector<schema::Stage> stages;
   std::map<std::string, std::string> kernels;
+  std::map<size_t, std::string> rawStages; // written instead of `stages`
   std::string model;
   /// Called with the finished manifest: damage that `write` would repair.
   std::function<void(nlohmann::json &)> editManifest;
