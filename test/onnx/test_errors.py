@@ -1,0 +1,185 @@
+"""What the importer refuses, and how it says so: one line that names the place and the remedy."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
+
+import evaluate
+
+
+def value(name, shape, type=T.FLOAT):
+    return helper.make_tensor_value_info(name, type, shape)
+
+
+def model(nodes, inputs=(("x", [4]),), initializers=(), outputs=("y",), opset=17, **options):
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [i if isinstance(i, onnx.ValueInfoProto) else value(*i) for i in inputs],
+        [value(name, None) for name in outputs],
+        list(initializers),
+    )
+    opsets = [helper.make_opsetid("", opset)] if opset else []
+    return helper.make_model(graph, opset_imports=opsets, ir_version=options.get("ir", 8))
+
+
+def node(op, inputs, outputs=("y",), name="", **attributes):
+    return helper.make_node(op, list(inputs), list(outputs), name=name, **attributes)
+
+
+def ints(name, values):
+    return numpy_helper.from_array(np.array(values, np.int64), name)
+
+
+def external(name, shape, location, **entries):
+    tensor = T(name=name, data_type=T.FLOAT, dims=shape, data_location=T.EXTERNAL)
+    for key, text in {"location": location, **entries}.items():
+        tensor.external_data.add(key=key, value=str(text))
+    return tensor
+
+
+RELU = node("Relu", ["x"], name="r")
+REFUSALS = {
+    "unsupported operators together": (
+        model(
+            [
+                node("Conv", ["x", "x"], ["a"], name="c1"),
+                node("Conv", ["a", "x"], ["b"]),
+                helper.make_node("Attend", ["b"], ["y"], name="t", domain="com.acme"),
+            ]
+        ),
+        "2 operators are not supported at opset 17: Conv (2 nodes: 'c1', 'Conv_1'), com.acme.Attend (1 node: 't')",
+    ),
+    "unbound dimension": (
+        model([RELU], [("x", ["batch", 4])]),
+        "dimension 'batch' of input 'x' has no size; give it one with --dim batch=SIZE",
+    ),
+    "nameless dimension": (
+        model([RELU], [("x", [None, 4])]),
+        "dimension 'x.0' of input 'x' has no size; give it one with --dim x.0=SIZE",
+    ),
+    "no shape": (model([RELU], [value("x", None)]), "input 'x' has no shape"),
+    "cycle": (
+        model([node("Add", ["x", "b"], ["a"], "n1"), node("Relu", ["a"], ["b"], "n2"), node("Relu", ["b"], name="n3")]),
+        "node 'n1' is on a cycle or reads one; 3 nodes cannot be ordered",
+    ),
+    "defined twice": (model([RELU, node("Relu", ["x"], name="s")]), "'y' is defined more than once"),
+    "reads nothing": (
+        model([node("Add", ["x", "q"], name="a")]),
+        "Add 'a': reads 'q', which no input, initializer or node provides",
+    ),
+    "no such output": (model([RELU], outputs=["z"]), "reads 'z', which no input, initializer or node provides"),
+    "opset too new": (model([RELU], opset=99), "opset 99 is not one of 7 to 28"),
+    "opset too old": (model([RELU], opset=6), "opset 6 is not one of 7 to 28"),
+    "no opset": (model([RELU], opset=0), "imports no version of the standard operator set"),
+    "IR version": (model([RELU], ir=99), "IR version 99 is not one of 3 to "),
+    "operator before its time": (
+        model([node("Gelu", ["x"], name="g")], opset=17),
+        "1 operator is not supported at opset 17: Gelu (1 node: 'g')",
+    ),
+    "input type": (model([RELU], [value("x", [4], T.STRING)]), "input 'x' has element type STRING"),
+    "initializer type": (
+        model([node("Add", ["x", "w"], name="a")], initializers=[helper.make_tensor("w", T.INT4, [2], [1, 2])]),
+        "Add 'a': initializer 'w' has element type INT4, which is not supported",
+    ),
+    "cast type": (model([node("Cast", ["x"], name="c", to=T.STRING)]), "Cast 'c': element type STRING is not"),
+    "mixed types": (
+        model([node("Add", ["x", "i"], name="a")], [("x", [4]), value("i", [4], T.INT64)]),
+        "Add 'a': operands 'tensor<4xf32>' and 'tensor<4xi64>' differ in element type",
+    ),
+    "broadcast": (
+        model([node("Add", ["x", "z"], name="a")], [("x", [4]), ("z", [3])]),
+        "Add 'a': shapes [4] and [3] do not broadcast",
+    ),
+    "matmul": (
+        model([node("MatMul", ["x", "z"], name="m")], [("x", [2, 4]), ("z", [3, 5])]),
+        "MatMul 'm': operands [2, 4] and [3, 5] cannot be multiplied: 4 columns times 3 rows",
+    ),
+    "reshape": (
+        model([node("Reshape", ["x", "s"], name="r")], initializers=[ints("s", [3, -1])]),
+        "Reshape 'r': cannot reshape [4] to [3, -1]",
+    ),
+    "reshape keeps nothing": (
+        model([node("Reshape", ["x", "s"], name="r")], initializers=[ints("s", [4, 0])]),
+        "Reshape 'r': shape [4, 0] keeps dimension 1 of an input of rank 1",
+    ),
+    "shape at run time": (
+        model([node("Reshape", ["x", "s"], name="r")], [("x", [4]), value("s", [2], T.INT64)]),
+        "Reshape 'r': input 'shape' must be integers known at compile time, but is computed at run time",
+    ),
+    "axis": (model([node("Softmax", ["x"], name="s", axis=3)]), "Softmax 's': axis 3 is not a dimension"),
+    "attribute type": (model([node("Softmax", ["x"], name="s", axis=0.5)]), "attribute 'axis' is FLOAT, expected INT"),
+    "missing operand": (model([node("Add", ["x"], name="a")]), "Add 'a': input 1 is missing"),
+    "absent operand": (model([node("Add", ["x", ""], name="a")]), "Add 'a': input 1 is missing"),
+    "gather outside": (
+        model([node("Gather", ["x", "i"], name="g")], initializers=[ints("i", [0, -5])]),
+        "Gather 'g': index -5 is outside of dimension 0 of [4]",
+    ),
+    "slice step": (
+        model(
+            [node("Slice", ["x", "s", "e", "a", "t"], name="s")],
+            initializers=[ints("s", [0]), ints("e", [2]), ints("a", [0]), ints("t", [0])],
+        ),
+        "Slice 's': step of axis 0 is 0",
+    ),
+    "huge": (
+        model([node("Expand", ["x", "s"], name="e")], initializers=[ints("s", [1 << 40, 1 << 40, 4])]),
+        "the result would have the impossible shape",
+    ),
+    "escape": (model([node("Add", ["x", "w"])], initializers=[external("w", [4], "../w")]), "leads out of the model's folder"),
+    "absolute": (model([node("Add", ["x", "w"])], initializers=[external("w", [4], "/etc/passwd")]), "not a path inside the"),
+    "missing file": (model([node("Add", ["x", "w"])], initializers=[external("w", [4], "none")]), "cannot be found beside"),
+    "short file": (
+        model([node("Add", ["x", "w"])], initializers=[external("w", [4], "dims", offset=1 << 20)]),
+        "'w' takes 16 bytes at 1048576 of ",
+    ),
+    "wrong size": (
+        model([node("Add", ["x", "w"])], initializers=[T(name="w", data_type=T.FLOAT, dims=[4], raw_data=b"12345678")]),
+        "'w' has 8 bytes of data, but its shape [4] of f32 takes 16",
+    ),
+    "not a model": (b"\x3a\x05hello", "is not a valid ONNX file"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refused(name, tmp_path):
+    what, message = REFUSALS[name]
+    case = evaluate.evaluate(tmp_path, what)
+    assert case.error is not None and message in case.error
+    assert "\n" not in case.error and not case.error.endswith(".")
+
+
+@pytest.mark.parametrize(
+    "dims, message",
+    [
+        ("batch=2\nrows=3", "no input has a dimension 'rows'; the model's are: batch"),
+        ("batch", "--dim batch is not NAME=SIZE[,SIZE]..., e.g. --dim batch=1,8"),
+        ("batch=x", "--dim batch=x is not NAME=SIZE"),
+        ("batch=0", "--dim batch=0: 0 is not a size"),
+        ("batch=2,2", "--dim batch=2,2 lists 2 twice"),
+        ("batch=2\nbatch=3", "--dim gives 'batch' twice; list its sizes as batch=SIZE,SIZE"),
+    ],
+)
+def test_dims(tmp_path, dims, message):
+    case = evaluate.evaluate(tmp_path, model([RELU], [("x", ["batch", 4])]), [], dims)
+    assert case.error is not None and message in case.error
+
+
+def test_unsupported_nodes_nobody_needs(tmp_path):
+    what = model([RELU, node("Conv", ["x", "x"], ["unused"])])
+    x = np.array([-1, 0, 1, 2], np.float32)
+    case = evaluate.evaluate(tmp_path, what, [x])
+    assert case.error is None, case.error
+    np.testing.assert_array_equal(case.simplified[0], np.maximum(x, 0))
+
+
+def test_unsorted_nodes(tmp_path):
+    what = model([node("Neg", ["a"]), node("Relu", ["x"], ["a"])])
+    x = np.array([-1, 0, 1, 2], np.float32)
+    case = evaluate.evaluate(tmp_path, what, [x])
+    assert case.error is None, case.error
+    np.testing.assert_array_equal(case.simplified[0], -np.maximum(x, 0))
