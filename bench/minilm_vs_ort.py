@@ -1,6 +1,6 @@
 """MiniLM on one machine: our time over ONNX Runtime's, same threads, same run.
 
-    python bench/minilm_vs_ort.py [--bin build/release/bin] [--mesh model=2]... [--batch 8] [--sequence 128]
+    .venv/bin/python bench/minilm_vs_ort.py [--bin build/release/bin] [--mesh model=2]... [--batch 8] [--sequence 128]
         [--threads N] [--rounds 5]
 
 Both sides use the same number of threads in total (`--threads`, default all cores: ranks x intra-op threads). Rounds
@@ -16,14 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
+import gridloom
 import numpy as np
 import onnxruntime
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "python"))
-
-import gridloom  # noqa: E402
-from gridloom import zoo  # noqa: E402
+from gridloom import zoo
 
 
 def median_ms(call, seconds: float) -> float:

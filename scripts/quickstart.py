@@ -9,12 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import onnxruntime
+from gridloom import zoo
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "python"))
-
-from gridloom import zoo  # noqa: E402
-
 LENGTH = 32
 TOLERANCE = 1e-5
 FOLDER = Path("build/quickstart")
