@@ -18,6 +18,17 @@ double getBytes(TypeRange types) {
   return bytes;
 }
 
+/// What groups wait for each other on: the stream they run on.
+std::string getChannel(dist::StartOp start) {
+  Operation &first = start.getBody().front().front();
+  std::string channel = "transfer";
+  if (auto axes = first.getAttrOfType<ArrayAttr>("axes"))
+    channel = llvm::join(axes.getAsValueRange<StringAttr>(), "+");
+  if (auto stage = first.getAttrOfType<IntegerAttr>("stage"))
+    channel = (first.getName().getStringRef() + "." + Twine(stage.getInt())).str();
+  return channel;
+}
+
 /// One operation of the block.
 struct Node {
   Operation *op;
@@ -30,7 +41,8 @@ struct Node {
 
 class ListScheduler {
 public:
-  ListScheduler(Block &block, const MachineRates &rates) : block(block), rates(rates) {}
+  ListScheduler(Block &block, const MachineRates &rates, bool overlap)
+      : block(block), rates(rates), overlap(overlap) {}
   void run();
 
 private:
@@ -38,13 +50,17 @@ private:
   void addEdge(unsigned from, unsigned to);
   void orderTransfers();
   double estimate(Operation *op) const;
-  bool takesTime(const Node &node) const { return isa<plan::CallOp, plan::MatmulOp>(node.op); }
+  /// True for what runs on the compute stream, or makes it wait.
+  bool takesTime(const Node &node) const {
+    return isa<plan::CallOp, plan::MatmulOp>(node.op) || (!overlap && isa<dist::StartOp>(node.op));
+  }
   void schedule(unsigned index);
   void scheduleFree();
   int pickCompute() const;
 
   Block &block;
   const MachineRates &rates;
+  bool overlap;
   std::vector<Node> nodes; // in program order
   llvm::DenseMap<Operation *, unsigned> indices;
   std::vector<bool> isScheduled;
@@ -144,11 +160,7 @@ void ListScheduler::schedule(unsigned index) {
   if (takesTime(node)) {
     end = now = std::max(now, node.earliest) + node.seconds;
   } else if (auto start = dyn_cast<dist::StartOp>(node.op)) {
-    Operation &first = start.getBody().front().front();
-    std::string channel = first.getName().getStringRef().str();
-    if (auto axes = first.getAttrOfType<ArrayAttr>("axes"))
-      for (Attribute axis : axes)
-        channel += "+" + cast<StringAttr>(axis).getValue().str();
+    std::string channel = getChannel(start);
     double &free = channelFree[channel];
     end = free = std::max({now, node.earliest, free}) + node.seconds;
   }
@@ -218,11 +230,7 @@ void ListScheduler::run() {
 } // namespace
 
 void listSchedule(Block &block, const MachineRates &rates, bool overlap) {
-  if (overlap)
-    return ListScheduler(block, rates).run();
-  for (Operation &op : llvm::make_early_inc_range(block))
-    if (auto done = dyn_cast<dist::DoneOp>(op))
-      done->moveAfter(done.getFuture().getDefiningOp());
+  ListScheduler(block, rates, overlap).run();
 }
 
 } // namespace gridloom

@@ -20,8 +20,8 @@ struct MachineRates {
 };
 
 /// Sorts the operations of `block`, terminator last. Communication starts when its operands are
-/// ready; `dist.done` stands before its first reader. Without `overlap` it stands right after its
-/// start.
+/// ready; `dist.done` stands before its first reader. Without `overlap` compute stands still while
+/// a group runs.
 void listSchedule(mlir::Block &block, const MachineRates &rates, bool overlap);
 
 } // namespace gridloom

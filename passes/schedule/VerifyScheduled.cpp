@@ -195,7 +195,7 @@ struct VerifyScheduled : impl::VerifyScheduledBase<VerifyScheduled> {
       if (std::optional<std::string> deadlock = findDeadlock(traces)) {
         plan::ProgramOp first = stages.front();
         first->emitError() << "the stages of entry '" << first.getEntry()
-                                    << "' wait for each other forever: " << *deadlock;
+                           << "' wait for each other forever: " << *deadlock;
         return signalPassFailure();
       }
     }

@@ -155,7 +155,7 @@ func.func @alone(%x: tensor<8x16xf32>) -> (tensor<16x8xf32>, tensor<16xf32>, ten
 // A costly value read through a repetition is stored once, not computed for each copy.
 // CHECK-LABEL: func.func @costly
 // CHECK-NEXT: plan.call @k_exp_0(%arg0)
-// CHECK-NEXT: plan.call @k_add_0
+// CHECK-NEXT: plan.call @k_multiply_bias_0
 func.func @costly(%x: tensor<16xf32>, %y: tensor<8x16xf32>) -> tensor<8x16xf32> {
   %0 = loom.exp %x : tensor<16xf32>
   %1 = loom.broadcast %0 dims = [1] : (tensor<16xf32>) -> tensor<8x16xf32>

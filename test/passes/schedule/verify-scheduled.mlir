@@ -1,0 +1,164 @@
+// RUN: gridloom-opt %s --split-input-file --plan-verify-scheduled --verify-diagnostics
+
+// A group reads what compute may still be writing.
+dist.mesh @mesh <["model" = 2]>
+plan.program @unordered {
+  %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
+  %1 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  %2 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    plan.copy ins(%0 : !plan.buffer<tensor<8xf32>>) outs(%1 : !plan.buffer<tensor<8xf32>>) on "compute"
+    // expected-error @+1 {{on stream 'comm.model' in iteration 0 reads a buffer that 'compute' may still be writing in iteration 0; an event must order them}}
+    plan.group "all_reduce" over ["model"] sequence 0 ins(%1 : !plan.buffer<tensor<8xf32>>) outs(%2 : !plan.buffer<tensor<8xf32>>) on "comm.model" {reduction = "sum"}
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+// The next iteration writes what the last one may still be sending; an alias is the same memory.
+plan.program @overrun {
+  %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
+  %1 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  %2 = plan.alias %1 : (!plan.buffer<tensor<8xf32>>) -> !plan.buffer<tensor<2x4xf32>>
+  plan.repeat 4 {
+    plan.block {
+      // expected-error @+1 {{on stream 'compute' in iteration 1 writes a buffer that 'send.1' may still be reading in iteration 0; an event must order them}}
+      plan.copy ins(%0 : !plan.buffer<tensor<8xf32>>) outs(%1 : !plan.buffer<tensor<8xf32>>) on "compute"
+      plan.record 0 on "compute"
+      plan.wait 0 on "send.1"
+      plan.group "send" over [] sequence 0 ins(%2 : !plan.buffer<tensor<2x4xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
+    }
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+plan.program @dangling {
+  plan.block {
+    // expected-error @+1 {{waits for event 3, which nothing before it records}}
+    plan.wait 3 on "compute"
+    plan.record 3 on "compute"
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+dist.mesh @mesh <["model" = 2]>
+plan.program @sequence {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    // expected-error @+1 {{has sequence number 1; expected 0}}
+    plan.group "all_reduce" over ["model"] sequence 1 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on "comm.model" {reduction = "sum"}
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+dist.mesh @mesh <["model" = 2]>
+plan.program @axis {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    // expected-error @+1 {{spans axis 'data', which the mesh has not}}
+    plan.group "all_reduce" over ["data"] sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on "comm.data" {reduction = "sum"}
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+module attributes {dist.stage_axis = "pipe"} {
+  dist.mesh @mesh <["pipe" = 2]>
+  plan.program @stages {
+    %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+    plan.block {
+      // expected-error @+1 {{spans axis 'pipe', over which devices run different programs or times}}
+      plan.group "all_reduce" over ["pipe"] sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on "comm.pipe" {reduction = "sum"}
+    }
+  } {entry = "main", dims = {}, stage = 0 : i64}
+}
+
+// -----
+
+plan.program @sends {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    // expected-error @+1 {{sends channel 0 to stage 1 where that receives channel 1}}
+    plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+plan.program @receives {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    plan.group "recv" over [] sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on "recv.0" {channel = 1 : i64, stage = 0 : i64}
+  }
+} {entry = "main", dims = {}, stage = 1 : i64}
+
+// -----
+
+plan.program @sends {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    // expected-error @+1 {{sends 'tensor<8xf32>' on channel 0; stage 1 receives 'tensor<4xf32>'}}
+    plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+plan.program @receives {
+  %0 = plan.buffer registered : !plan.buffer<tensor<4xf32>>
+  plan.block {
+    plan.group "recv" over [] sequence 0 ins() outs(%0 : !plan.buffer<tensor<4xf32>>) on "recv.0" {channel = 0 : i64, stage = 0 : i64}
+  }
+} {entry = "main", dims = {}, stage = 1 : i64}
+
+// -----
+
+plan.program @sends {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    // expected-error @+1 {{sends channel 0, which stage 1 does not receive}}
+    plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+plan.program @receives {
+} {entry = "main", dims = {}, stage = 1 : i64}
+
+// -----
+
+plan.program @sends {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.repeat 2 {
+    plan.block {
+      // expected-error @+1 {{repeats 2 times; stage 1 receives 1 times}}
+      plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
+    }
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+plan.program @receives {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    plan.group "recv" over [] sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on "recv.0" {channel = 0 : i64, stage = 0 : i64}
+  }
+} {entry = "main", dims = {}, stage = 1 : i64}
+
+// -----
+
+// Both stages send, on a stream that only then receives: with rendezvous, neither send ends.
+// expected-error @+1 {{the stages of entry 'main' wait for each other forever: a cycle: stage 0 'send.1' iteration 0 sends channel 0 to stage 1; stage 1 'recv.0' iteration 0 waits for an event; stage 1 'send.0' iteration 0 sends channel 1 to stage 0; stage 0 'recv.1' iteration 0 waits for an event}}
+plan.program @first {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  %1 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
+    plan.record 0 on "send.1"
+    plan.wait 0 on "recv.1"
+    plan.group "recv" over [] sequence 1 ins() outs(%1 : !plan.buffer<tensor<8xf32>>) on "recv.1" {channel = 1 : i64, stage = 1 : i64}
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+plan.program @second {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  %1 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.0" {channel = 1 : i64, stage = 0 : i64}
+    plan.record 0 on "send.0"
+    plan.wait 0 on "recv.0"
+    plan.group "recv" over [] sequence 1 ins() outs(%1 : !plan.buffer<tensor<8xf32>>) on "recv.0" {channel = 0 : i64, stage = 0 : i64}
+  }
+} {entry = "main", dims = {}, stage = 1 : i64}
