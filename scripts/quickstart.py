@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,6 @@ import numpy as np
 import onnxruntime
 from gridloom import zoo
 
-ROOT = Path(__file__).resolve().parents[1]
 LENGTH = 32
 TOLERANCE = 1e-5
 FOLDER = Path("build/quickstart")
@@ -22,16 +22,6 @@ def call(program: Path, *arguments) -> None:
     print(f"\n$ {shlex.join([program.name, *map(str, arguments)])}", flush=True)
     if code := subprocess.run([program, *map(str, arguments)]).returncode:
         sys.exit(f"quickstart: {program.name} {arguments[0]} exited with {code}")
-
-
-def model_file() -> Path:
-    """MiniLM as ONNX, made from the weights in its package; kept, because it is 90 MB."""
-    path = Path("build/zoo/minilm.onnx")
-    sources = (ROOT / "python/gridloom/zoo").glob("*.py")
-    if not path.exists() or path.stat().st_mtime < max(p.stat().st_mtime for p in sources):
-        print(f"writing {path} from the trained weights of all-MiniLM-L6-v2")
-        zoo.save(zoo.minilm(), path)
-    return path
 
 
 def print_similarities(embedding: np.ndarray) -> None:
@@ -45,7 +35,8 @@ def print_similarities(embedding: np.ndarray) -> None:
 
 
 def main(tools: Path) -> int:
-    model = model_file()
+    print("\nwriting MiniLM as ONNX from its trained weights (kept for the next time)")
+    model = zoo.minilm_file("build/zoo/minilm.onnx")
     inputs = zoo.encode(zoo.SENTENCES, LENGTH)
     FOLDER.mkdir(parents=True, exist_ok=True)
     given = []
@@ -56,9 +47,11 @@ def main(tools: Path) -> int:
     plan = FOLDER / "minilm.plan"
     dims = ["--dim", f"batch={len(zoo.SENTENCES)}", "--dim", f"sequence={LENGTH}"]
     call(tools / "gridloom", "compile", model, "-o", plan, "--mesh", "data=2,model=2", *dims)
-    call(tools / "gridloom", "run", plan, "-n", 4, *given, "--output", FOLDER)
+    results = FOLDER / "results"
+    shutil.rmtree(results, ignore_errors=True)  # outputs that exist are not replaced
+    call(tools / "gridloom", "run", plan, "-n", 4, *given, "--output", results)
 
-    embedding = np.load(FOLDER / "embedding.npy")
+    embedding = np.load(results / "embedding.npy")
     session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     (expected,) = session.run(["embedding"], inputs)
     error = float(np.abs(embedding - expected).max())

@@ -92,11 +92,7 @@ def tools() -> Tools:
 @pytest.fixture(scope="session")
 def minilm_path() -> Path:
     """MiniLM with its trained weights, kept between runs because it is 90 MB."""
-    path = ROOT / "build" / "zoo" / "minilm.onnx"
-    newest = max(p.stat().st_mtime for p in (ROOT / "python" / "gridloom" / "zoo").glob("*.py"))
-    if not path.exists() or path.stat().st_mtime < newest:
-        zoo.save(zoo.minilm(), path)
-    return path
+    return zoo.minilm_file(ROOT / "build" / "zoo" / "minilm.onnx")
 
 
 def onnxruntime_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:

@@ -18,7 +18,7 @@ from .weights import Random, Safetensors, Weights
 
 __all__ = [
     "BERTS", "BertConfig", "MINILM", "Random", "SENTENCES", "Safetensors", "Weights",
-    "bert", "encode", "minilm", "minilm_folder", "mlp", "save",
+    "bert", "encode", "minilm", "minilm_file", "minilm_folder", "mlp", "save",
 ]  # fmt: skip
 
 # Encoders by name. All but `minilm` have random weights.
@@ -35,6 +35,16 @@ def minilm(*, weights: Weights | None = None, **options) -> onnx.ModelProto:
     `embedding` [batch, 384]. Trained weights unless others are given; `options` are BertConfig's."""
     weights = weights or Safetensors(minilm_folder() / "model.safetensors")
     return bert(dataclasses.replace(MINILM, **options), weights, "minilm")
+
+
+def minilm_file(path: str | Path) -> Path:
+    """`path`, where MiniLM with its trained weights is written unless a file newer than this code is there: 90 MB
+    that tests and demonstrations share."""
+    path = Path(path)
+    newest = max(source.stat().st_mtime for source in Path(__file__).parent.glob("*.py"))
+    if not path.exists() or path.stat().st_mtime < newest:
+        save(minilm(), path)
+    return path
 
 
 def save(model: onnx.ModelProto, path: str | Path, external_data: bool = False) -> Path:
