@@ -1,0 +1,373 @@
+//===- CpuDeviceTest.cpp - streams, kernels and matmuls of the CPU --------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/core/Error.h"
+#include "runtime/device/Device.h"
+#include "runtime/device/cpu/ThreadPool.h"
+
+#include <atomic>
+#include <cmath>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <thread>
+
+using namespace gridloom::rt;
+using testing::HasSubstr;
+
+namespace {
+
+std::vector<std::byte> readKernels() {
+  std::ifstream file(GRIDLOOM_TEST_KERNELS, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+//===----------------------------------------------------------------------===//
+// Threads
+//===----------------------------------------------------------------------===//
+
+TEST(ThreadPoolTest, RunsEveryTaskOnce) {
+  for (unsigned threads : {1u, 2u, 5u}) {
+    ThreadPool pool(threads, [] {});
+    EXPECT_EQ(pool.getNumThreads(), threads);
+    for (int64_t count : {0, 1, 2, 7, 1000}) {
+      std::vector<std::atomic<int>> runs(static_cast<size_t>(count));
+      pool.parallelFor(count, [&](int64_t i) { ++runs[size_t(i)]; });
+      for (auto &run : runs)
+        EXPECT_EQ(run, 1);
+    }
+  }
+}
+
+TEST(ThreadPoolTest, CallersTakeTurns) {
+  ThreadPool pool(3, [] {});
+  std::atomic<int> sum{0};
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i)
+    callers.emplace_back([&] {
+      for (int j = 0; j < 200; ++j)
+        pool.parallelFor(5, [&](int64_t) { ++sum; });
+    });
+  for (std::thread &caller : callers)
+    caller.join();
+  EXPECT_EQ(sum, 4 * 200 * 5);
+}
+
+//===----------------------------------------------------------------------===//
+// Streams
+//===----------------------------------------------------------------------===//
+
+TEST(CpuStreamTest, RunsInOrder) {
+  auto device = createCpuDevice(1);
+  auto stream = device->createStream(StreamKind::Compute, "compute");
+  std::vector<int> order;
+  for (int i = 0; i < 100; ++i)
+    stream->enqueueHost([&, i] { order.push_back(i); });
+  stream->synchronize();
+  for (int i = 0; i < 100; ++i)
+    EXPECT_EQ(order[size_t(i)], i);
+}
+
+TEST(CpuStreamTest, WaitsForTheRecordingBeforeIt) {
+  auto device = createCpuDevice(1);
+  auto first = device->createStream(StreamKind::Compute, "first");
+  auto second = device->createStream(StreamKind::Communication, "second");
+  auto event = device->createEvent();
+  second->wait(*event); // nobody recorded it: no wait
+  second->synchronize();
+  std::atomic<int> value{0};
+  for (int round = 1; round <= 50; ++round) {
+    first->enqueueHost([&] {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      ++value;
+    });
+    first->record(*event);
+    second->wait(*event);
+    second->enqueueHost([&, round] { EXPECT_GE(value, round); });
+  }
+  second->synchronize();
+  EXPECT_EQ(value, 50);
+}
+
+TEST(CpuStreamTest, FailuresTravelWithEvents) {
+  auto device = createCpuDevice(1);
+  std::atomic<int> reports{0};
+  std::string reason;
+  device->setErrorHandler([&](const std::string &text) {
+    reason = text;
+    ++reports;
+  });
+  auto first = device->createStream(StreamKind::Communication, "first");
+  auto second = device->createStream(StreamKind::Compute, "second");
+  auto event = device->createEvent();
+  bool skipped = true;
+  first->enqueueHost([] { throw Error(ErrorCode::PeerFailed, "rank 1 left"); });
+  first->enqueueHost([&] { skipped = false; });
+  first->record(*event);
+  second->wait(*event);
+  second->enqueueHost([&] { skipped = false; });
+  for (Stream *stream : {second.get(), first.get(), first.get()})
+    try {
+      stream->synchronize();
+      FAIL() << "nothing was thrown";
+    } catch (const Error &error) {
+      EXPECT_STREQ(error.what(), "rank 1 left");
+      EXPECT_EQ(error.getCode(), ErrorCode::PeerFailed);
+    }
+  EXPECT_TRUE(skipped);
+  EXPECT_EQ(reports, 1);
+  EXPECT_EQ(reason, "rank 1 left");
+}
+
+TEST(CpuStreamTest, TellsTimes) {
+  auto device = createCpuDevice(1);
+  auto stream = device->createStream(StreamKind::Compute, "compute");
+  int64_t begin = 0, end = 0;
+  stream->recordTime(&begin);
+  stream->enqueueHost([] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
+  stream->recordTime(&end);
+  stream->synchronize();
+  EXPECT_GE(end - begin, 4'000'000);
+}
+
+//===----------------------------------------------------------------------===//
+// Memory and kernels
+//===----------------------------------------------------------------------===//
+
+TEST(CpuDeviceTest, MemoryIsAligned) {
+  auto device = createCpuDevice(1);
+  for (size_t bytes : {0, 1, 63, 64, 1000}) {
+    auto memory = device->allocate(bytes);
+    EXPECT_EQ(memory->bytes, bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(memory->data) % 64, 0u);
+  }
+  try {
+    device->allocate(size_t(1) << 60);
+    FAIL() << "a memory of 2^60 bytes was allocated";
+  } catch (const Error &error) {
+    EXPECT_EQ(error.getCode(), ErrorCode::OutOfMemory);
+    EXPECT_THAT(error.what(), HasSubstr("1152921504606846976"));
+  }
+}
+
+TEST(CpuDeviceTest, LaunchesEveryRowOnce) {
+  std::vector<std::byte> code = readKernels();
+  for (unsigned threads : {1u, 2u, 3u}) {
+    auto device = createCpuDevice(threads);
+    auto kernel = device->loadKernel("test.so", code, "count");
+    auto stream = device->createStream(StreamKind::Compute, "compute");
+    for (int64_t rows : {0, 1, 2, 3, 100, 1001})
+      for (int64_t grain : {0, 1, 64, 5000}) {
+        std::vector<int32_t> counts(size_t(rows) + 1, 0);
+        void *pointers[] = {counts.data()};
+        LaunchShape shape;
+        shape.rows = rows;
+        shape.grain = grain;
+        device->launch(*stream, *kernel, shape, pointers);
+        stream->synchronize();
+        for (int64_t i = 0; i < rows; ++i)
+          ASSERT_EQ(counts[size_t(i)], 1) << rows << " rows, grain " << grain << ", row " << i;
+        EXPECT_EQ(counts.back(), 0);
+      }
+  }
+}
+
+TEST(CpuDeviceTest, RefusesWhatDoesNotLoad) {
+  auto device = createCpuDevice(1);
+  std::vector<std::byte> code = readKernels(), garbage(100);
+  auto messageOf = [&](std::span<const std::byte> bytes, const char *symbol) -> std::string {
+    try {
+      device->loadKernel("test.so", bytes, symbol);
+    } catch (const Error &error) {
+      EXPECT_EQ(error.getCode(), ErrorCode::InvalidPlan);
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  EXPECT_THAT(messageOf(code, "nothing"), HasSubstr("kernels/test.so has no symbol 'nothing'"));
+  EXPECT_THAT(messageOf(garbage, "twice"), HasSubstr("kernels/test.so does not load"));
+}
+
+/// Libraries of one name but other code, as two plans have them, do not meet.
+TEST(CpuDeviceTest, LibrariesAreToldApart) {
+  auto device = createCpuDevice(1);
+  std::vector<std::byte> first = readKernels(), second = first;
+  auto one = device->loadKernel("test.so", first, "twice");
+  auto two = device->loadKernel("test.so", second, "twice");
+  auto again = device->loadKernel("test.so", second, "count");
+  one.reset();
+  two.reset();
+  auto stream = device->createStream(StreamKind::Compute, "compute");
+  int32_t value = 0;
+  void *pointers[] = {&value};
+  device->launch(*stream, *again, {}, pointers);
+  stream->synchronize();
+  EXPECT_EQ(value, 1);
+}
+
+//===----------------------------------------------------------------------===//
+// Matmul
+//===----------------------------------------------------------------------===//
+
+/// One problem: the layout of each operand as an order of its dimensions and a padding of its rows.
+struct Problem {
+  std::vector<int64_t> batch;
+  int64_t m, n, k;
+  bool lhsTransposed = false, rhsTransposed = false, outTransposed = false;
+  int64_t pad = 0;
+  bool lhsShared = false, rhsShared = false; // batch stride 0
+  bool bias = false;
+  double alpha = 1;
+};
+
+std::vector<int64_t> makeStrides(const std::vector<int64_t> &batch, int64_t rows, int64_t columns,
+                                 bool transposed, int64_t pad, bool shared, int64_t &elements) {
+  int64_t inner = transposed ? rows : columns, outer = transposed ? columns : rows;
+  int64_t row = inner + pad, step = outer * row;
+  std::vector<int64_t> strides(batch.size());
+  elements = step;
+  for (size_t i = batch.size(); i-- > 0;) {
+    strides[i] = shared ? 0 : elements;
+    if (!shared)
+      elements *= batch[i];
+  }
+  strides.push_back(transposed ? 1 : row);
+  strides.push_back(transposed ? row : 1);
+  return strides;
+}
+
+template <typename T> void check(const Problem &p, DataType type, unsigned threads) {
+  int64_t lhsCount, rhsCount, outCount, batches = 1;
+  auto lhs = makeStrides(p.batch, p.m, p.k, p.lhsTransposed, p.pad, p.lhsShared, lhsCount);
+  auto rhs = makeStrides(p.batch, p.k, p.n, p.rhsTransposed, p.pad, p.rhsShared, rhsCount);
+  auto out = makeStrides(p.batch, p.m, p.n, p.outTransposed, p.pad, false, outCount);
+  std::vector<int64_t> sizes = p.batch;
+  for (int64_t size : p.batch)
+    batches *= size;
+  sizes.insert(sizes.end(), {p.m, p.n, p.k});
+  std::vector<T> a(static_cast<size_t>(lhsCount)), b(static_cast<size_t>(rhsCount)),
+      bias(static_cast<size_t>(p.n));
+  std::vector<T> c(static_cast<size_t>(outCount), T(-77));
+  for (size_t i = 0; i < a.size(); ++i)
+    a[i] = T(int64_t(i * 7 % 13) - 6);
+  for (size_t i = 0; i < b.size(); ++i)
+    b[i] = T(int64_t(i * 5 % 11) - 5);
+  for (size_t i = 0; i < bias.size(); ++i)
+    bias[i] = T(int64_t(i % 9) - 4);
+
+  auto device = createCpuDevice(threads);
+  auto stream = device->createStream(StreamKind::Compute, "compute");
+  auto plan = device->createMatmul({type, sizes, lhs, rhs, out, p.alpha, p.bias, 0});
+  device->matmul(*stream, *plan, a.data(), b.data(), p.bias ? bias.data() : nullptr, c.data());
+  stream->synchronize();
+
+  std::vector<bool> written(c.size(), false);
+  for (int64_t batch = 0; batch < batches; ++batch) {
+    int64_t rest = batch, at[3] = {0, 0, 0};
+    for (size_t d = p.batch.size(); d-- > 0; rest /= p.batch[d]) {
+      at[0] += rest % p.batch[d] * lhs[d];
+      at[1] += rest % p.batch[d] * rhs[d];
+      at[2] += rest % p.batch[d] * out[d];
+    }
+    size_t r = p.batch.size();
+    for (int64_t i = 0; i < p.m; ++i)
+      for (int64_t j = 0; j < p.n; ++j) {
+        T sum = 0;
+        for (int64_t q = 0; q < p.k; ++q)
+          sum += a[size_t(at[0] + i * lhs[r] + q * lhs[r + 1])] *
+                 b[size_t(at[1] + q * rhs[r] + j * rhs[r + 1])];
+        T expected = T(p.alpha) * sum + (p.bias ? bias[size_t(j)] : T(0));
+        size_t place = size_t(at[2] + i * out[r] + j * out[r + 1]);
+        written[place] = true;
+        // Small integers: every order of summation is exact.
+        ASSERT_EQ(c[place], expected) << batch << ", " << i << ", " << j;
+      }
+  }
+  for (size_t i = 0; i < c.size(); ++i)
+    if (!written[i])
+      ASSERT_EQ(c[i], T(-77)) << "padding at " << i << " was written";
+}
+
+const Problem problems[] = {
+    {{}, 4, 6, 5},
+    {{}, 128, 96, 64},
+    {{}, 1, 100, 33},
+    {{}, 100, 1, 33},
+    {{}, 3, 5, 1},
+    {{}, 1, 1, 1},
+    {{}, 3, 5, 0},
+    {{}, 0, 5, 4},
+    {{}, 200, 7, 9, true},
+    {{}, 7, 200, 9, false, true},
+    {{}, 33, 65, 17, true, true},
+    {{}, 33, 65, 17, false, false, true},
+    {{}, 33, 65, 17, true, true, true},
+    {{}, 33, 65, 17, false, false, false, 16},
+    {{}, 33, 65, 17, true, false, false, 3},
+    {{}, 33, 65, 17, false, true, true, 5},
+    {{3}, 17, 9, 8},
+    {{2, 3}, 5, 6, 7},
+    {{2, 3}, 5, 6, 7, false, true, false, 1},
+    {{4}, 5, 6, 7, false, false, false, 0, true},
+    {{4}, 5, 6, 7, false, false, false, 0, false, true},
+    {{2, 2}, 5, 6, 7, true, true, true, 2, true, true},
+    {{}, 40, 30, 20, false, false, false, 0, false, false, true},
+    {{2}, 40, 30, 20, false, false, false, 8, false, false, true, 0.5},
+    {{}, 40, 30, 20, false, false, true, 0, false, false, true, 2},
+};
+
+class CpuMatmulTest : public testing::TestWithParam<Problem> {};
+TEST_P(CpuMatmulTest, EqualsTheLoop) {
+  for (unsigned threads : {1u, 3u})
+    check<float>(GetParam(), DataType::F32, threads);
+  check<double>(GetParam(), DataType::F64, 2);
+  if (GetParam().alpha == std::floor(GetParam().alpha)) {
+    check<int32_t>(GetParam(), DataType::I32, 2);
+    check<int64_t>(GetParam(), DataType::I64, 2);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Problems, CpuMatmulTest, testing::ValuesIn(problems));
+
+/// Heads as they lie in a fused QKV projection: batch strides smaller than row strides.
+TEST(CpuMatmulTest, BatchesMayInterleave) {
+  constexpr int64_t heads = 3, rows = 4, size = 5, row = heads * size;
+  std::vector<float> q(rows * row), k(rows * row), scores(heads * rows * rows);
+  for (size_t i = 0; i < q.size(); ++i)
+    q[i] = float(i % 7) - 3, k[i] = float(i % 5) - 2;
+  int64_t sizes[] = {heads, rows, rows, size};
+  int64_t lhs[] = {size, row, 1}, rhs[] = {size, 1, row}, out[] = {rows * rows, rows, 1};
+  auto device = createCpuDevice(2);
+  auto stream = device->createStream(StreamKind::Compute, "compute");
+  auto plan = device->createMatmul({DataType::F32, sizes, lhs, rhs, out, 1, false, 0});
+  device->matmul(*stream, *plan, q.data(), k.data(), nullptr, scores.data());
+  stream->synchronize();
+  for (int64_t h = 0; h < heads; ++h)
+    for (int64_t i = 0; i < rows; ++i)
+      for (int64_t j = 0; j < rows; ++j) {
+        float sum = 0;
+        for (int64_t d = 0; d < size; ++d)
+          sum += q[size_t(i * row + h * size + d)] * k[size_t(j * row + h * size + d)];
+        EXPECT_EQ(scores[size_t((h * rows + i) * rows + j)], sum);
+      }
+}
+
+TEST(CpuMatmulTest, RefusesWhatBlasCannotRead) {
+  auto device = createCpuDevice(1);
+  int64_t sizes[] = {4, 4, 4}, good[] = {4, 1}, gaps[] = {8, 2}, overlap[] = {2, 1};
+  auto messageOf = [&](DataType type, std::span<const int64_t> lhs) -> std::string {
+    try {
+      device->createMatmul({type, sizes, lhs, good, good, 1, false, 0});
+    } catch (const Error &error) {
+      return error.what();
+    }
+    return "nothing was thrown";
+  };
+  EXPECT_THAT(messageOf(DataType::F32, gaps), HasSubstr("lhs of 4 x 4 has strides 8, 2"));
+  EXPECT_THAT(messageOf(DataType::F32, overlap), HasSubstr("lhs of 4 x 4 has strides 2, 1"));
+  EXPECT_THAT(messageOf(DataType::BF16, good), HasSubstr("bf16 is not available on the cpu"));
+}
+
+} // namespace
