@@ -441,10 +441,6 @@ static vector::CombiningKind combiningKind(const Node &node) {
   llvm_unreachable("all kinds are covered");
 }
 
-static arith::FastMathFlags fastMath(const Node &node) {
-  return node.ignoresNan ? arith::FastMathFlags::nnan : arith::FastMathFlags::none;
-}
-
 Value BodyEmitter::combine(const Node &node, Value lhs, Value rhs) {
   using K = vector::CombiningKind;
   auto make = [&](auto op) -> Value {
@@ -468,9 +464,13 @@ Value BodyEmitter::combine(const Node &node, Value lhs, Value rhs) {
   case K::MINIMUMF:
     return make(arith::MinimumFOp());
   case K::MAXNUMF:
-    return arith::MaxNumFOp::create(builder, loc, lhs, rhs, fastMath(node)).getResult();
-  case K::MINNUMF:
-    return arith::MinNumFOp::create(builder, loc, lhs, rhs, fastMath(node)).getResult();
+  case K::MINNUMF: {
+    // One instruction; of a NaN and a number it is the second.
+    auto predicate = node.reduction == dist::ReductionKind::Max ? arith::CmpFPredicate::OGT
+                                                                : arith::CmpFPredicate::OLT;
+    Value first = arith::CmpFOp::create(builder, loc, predicate, lhs, rhs);
+    return arith::SelectOp::create(builder, loc, first, lhs, rhs);
+  }
   default:
     llvm_unreachable("not a kind that combiningKind gives");
   }
@@ -501,7 +501,7 @@ Value BodyEmitter::identity(const Node &node, Type type) {
 Value BodyEmitter::collapse(const Node &node, Value value) {
   if (!isa<VectorType>(value.getType()))
     return value;
-  return vector::ReductionOp::create(builder, loc, combiningKind(node), value, fastMath(node));
+  return vector::ReductionOp::create(builder, loc, combiningKind(node), value);
 }
 
 //===----------------------------------------------------------------------===//

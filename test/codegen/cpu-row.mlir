@@ -5,7 +5,8 @@
 // CHECK: %[[KEPT:.*]] = memref.alloca() {alignment = 64 : i64} : memref<32xf32>
 // CHECK: scf.for %[[R:.*]] =
 // CHECK: scf.for {{.*}} iter_args
-// CHECK: arith.maxnumf %{{.*}} fastmath<nnan> : vector<16xf32>
+// CHECK: %[[ABOVE:.*]] = arith.cmpf ogt, %[[A:.*]], %[[V:.*]] : vector<16xf32>
+// CHECK: arith.select %[[ABOVE]], %[[A]], %[[V]]
 // CHECK: %[[MAX:.*]] = vector.reduction <maxnumf>
 // CHECK: scf.for %[[I:.*]] = {{.*}} iter_args
 // CHECK: %[[E:.*]] = math.exp

@@ -27,6 +27,8 @@ namespace {
 constexpr int64_t kWidth = 16;
 /// Elements of a contiguous loop that are one row when it is cut.
 constexpr int64_t kChunk = 1024;
+/// Iterations of a tiled loop: the f32 of a cache line.
+constexpr int64_t kTile = 16;
 /// With this many rows no thread waits long for another.
 constexpr int64_t kEnoughRows = 64;
 /// Cycles of work worth handing to a thread.
@@ -37,18 +39,48 @@ struct RowPlan {
   size_t prefix = 0;  // this many outer loops are in the row index
   int64_t chunks = 1; // pieces of the contiguous loop, minor in the row index
   int64_t rows = 1;
+  /// The loop that runs innermost in tiles, so that what a column read brings into the cache is
+  /// used; -1 for none.
+  int tiled = -1;
+  bool hasLanes = false; // the contiguous loop is one of vectors
 };
+
+/// The outer loop along which something is contiguous that the contiguous loop reads with a stride.
+int findTiledLoop(const Nest &nest) {
+  const Loop &lanes = nest.outer[nest.contiguous];
+  double most = 0;
+  int tiled = -1;
+  for (const Node &node : nest.body->nodes) {
+    if (node.kind == Node::Kind::Reduce)
+      return -1;
+    int64_t stride = node.index.coefficient(lanes.atoms.back());
+    if (node.kind != Node::Kind::Load || stride == 0 || stride == 1)
+      continue;
+    for (int i = 0; i < nest.contiguous; ++i)
+      if (node.index.coefficient(nest.outer[i].atoms.back()) == 1 && nest.outer[i].extent > most) {
+        most = static_cast<double>(nest.outer[i].extent);
+        tiled = i;
+      }
+  }
+  return tiled;
+}
 
 RowPlan planRows(const Nest &nest) {
   RowPlan plan;
-  bool hasLanes = nest.contiguous >= 0 && !nest.reducesContiguous;
-  size_t contiguous = hasLanes ? nest.contiguous : nest.outer.size();
-  while (plan.prefix < contiguous && plan.rows < kEnoughRows)
-    plan.rows *= nest.outer[plan.prefix++].extent;
+  plan.hasLanes = nest.contiguous >= 0 && !nest.reducesContiguous;
+  size_t contiguous = plan.hasLanes ? nest.contiguous : nest.outer.size();
+  if (plan.hasLanes)
+    plan.tiled = findTiledLoop(nest);
+  while (plan.prefix < contiguous && plan.rows < kEnoughRows) {
+    int64_t extent = nest.outer[plan.prefix].extent;
+    bool isTiled = static_cast<int>(plan.prefix) == plan.tiled;
+    plan.rows *= isTiled ? llvm::divideCeil(extent, kTile) : extent;
+    ++plan.prefix;
+  }
   bool reduces = llvm::any_of(nest.body->nodes,
                               [](const Node &node) { return node.kind == Node::Kind::Reduce; });
   bool isNext = plan.prefix == contiguous && contiguous < nest.outer.size();
-  if (isNext && !reduces && plan.rows < kEnoughRows)
+  if (isNext && !reduces && plan.tiled < 0 && plan.rows < kEnoughRows)
     plan.chunks = llvm::divideCeil(nest.outer[contiguous].extent, kChunk);
   plan.rows *= plan.chunks;
   return plan;
@@ -68,70 +100,44 @@ double nestCycles(const Nest &nest) {
   return cycles;
 }
 
-class KernelEmitter {
+/// Emits the rows of one nest into a function.
+class NestEmitter {
 public:
-  KernelEmitter(func::FuncOp function, ArrayRef<Nest> nests)
-      : function(function), nests(nests), builder(function.getContext()), loc(function.getLoc()) {}
+  NestEmitter(func::FuncOp function, const Nest &nest, const RowPlan &plan, OpBuilder &builder,
+              ArrayRef<Value> memories)
+      : function(function), nest(nest), plan(plan), builder(builder), loc(function.getLoc()),
+        emitter(nest, memories, builder, loc, kWidth,
+                [this](Type element, int64_t elements) { return allocate(element, elements); }) {}
 
-  void emit(KernelInfo &info);
+  void emit(int64_t firstRow, bool isOnly);
 
 private:
-  Value constantIndex(int64_t value) { return arith::ConstantIndexOp::create(builder, loc, value); }
-  void emitNest(const Nest &nest, const RowPlan &plan, int64_t firstRow, bool isOnly);
-  void emitRow(BodyEmitter &emitter, const Nest &nest, const RowPlan &plan, Context &row,
-               Value chunk);
-  void emitLoops(BodyEmitter &emitter, const Nest &nest, Context &context, size_t next);
-  void emitContiguous(BodyEmitter &emitter, const Loop &loop, const RowPlan &plan, Context &row,
-                      Value chunk);
-  SmallVector<Value> collectMemories(const Nest &nest);
+  Value constantIndex(int64_t value) { return emitter.constantIndex(value); }
+  Value allocate(Type element, int64_t elements);
+  void emitRows(Context &root, Value lo, Value hi);
+  void emitLoops(Context &context, size_t next);
+  void emitTile(Context &context);
+  void emitChunk(Context &row, Value chunk);
 
   func::FuncOp function;
-  ArrayRef<Nest> nests;
-  OpBuilder builder;
+  const Nest &nest;
+  const RowPlan &plan;
+  OpBuilder &builder;
   Location loc;
-  unsigned constants = 0;
+  BodyEmitter emitter;
+  Value tileBegin;
 };
 
 } // namespace
 
-void KernelEmitter::emit(KernelInfo &info) {
-  double cycles = 0;
-  info.rows = 0;
-  for (const Nest &nest : nests) {
-    RowPlan plan = planRows(nest);
-    emitNest(nest, plan, info.rows, nests.size() == 1);
-    info.rows += plan.rows;
-    cycles += nestCycles(nest);
-  }
-  double perRow = cycles / std::max<double>(1, static_cast<double>(info.rows));
-  info.grain = std::clamp<int64_t>(static_cast<int64_t>(kThreadCycles / std::max(perRow, 1e-3)), 1,
-                                   std::max<int64_t>(info.rows, 1));
+Value NestEmitter::allocate(Type element, int64_t elements) {
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToStart(&function.getBody().front());
+  return memref::AllocaOp::create(builder, loc, MemRefType::get(elements, element),
+                                  builder.getI64IntegerAttr(64));
 }
 
-/// The function's pointers, then globals that hold constants.
-SmallVector<Value> KernelEmitter::collectMemories(const Nest &nest) {
-  SmallVector<Value> memories(function.getArguments().drop_back(2));
-  for (const Buffer &buffer : ArrayRef(nest.body->buffers).drop_front(memories.size())) {
-    std::string name = (function.getName() + ".constant" + Twine(constants++)).str();
-    builder.setInsertionPoint(function);
-    MemRefType type = emitConstantGlobal(builder, loc, name, buffer);
-    builder.setInsertionPointToStart(&function.getBody().front());
-    memories.push_back(memref::GetGlobalOp::create(builder, loc, type, name));
-  }
-  return memories;
-}
-
-void KernelEmitter::emitNest(const Nest &nest, const RowPlan &plan, int64_t firstRow, bool isOnly) {
-  SmallVector<Value> memories = collectMemories(nest);
-  builder.setInsertionPoint(function.getBody().front().getTerminator());
-  auto allocate = [&](Type element, int64_t elements) -> Value {
-    OpBuilder::InsertionGuard guard(builder);
-    builder.setInsertionPointToStart(&function.getBody().front());
-    return memref::AllocaOp::create(builder, loc, MemRefType::get(elements, element),
-                                    builder.getI64IntegerAttr(64));
-  };
-  BodyEmitter emitter(nest, memories, builder, loc, kWidth, allocate);
-
+void NestEmitter::emit(int64_t firstRow, bool isOnly) {
   Block &entry = function.getBody().front();
   Value lo = entry.getArguments().drop_back(1).back(), hi = entry.getArguments().back();
   builder.setInsertionPoint(entry.getTerminator());
@@ -146,11 +152,14 @@ void KernelEmitter::emitNest(const Nest &nest, const RowPlan &plan, int64_t firs
   auto branch = scf::IfOp::create(builder, loc, any, /*withElseRegion=*/false);
   Context root;
   root.block = branch.thenBlock();
-  bool isOneRow = plan.rows == 1 && plan.prefix == 0;
-  if (isOneRow) {
-    emitRow(emitter, nest, plan, root, Value());
-    return;
-  }
+  if (plan.rows == 1 && plan.prefix == 0)
+    emitLoops(root, 0);
+  else
+    emitRows(root, lo, hi);
+}
+
+/// The loop over rows; each row's loop variables are taken out of its number.
+void NestEmitter::emitRows(Context &root, Value lo, Value hi) {
   emitter.emitPasses(root, nullptr);
   emitter.enter(root);
   auto rows = scf::ForOp::create(builder, loc, lo, hi, constantIndex(1));
@@ -158,7 +167,7 @@ void KernelEmitter::emitNest(const Nest &nest, const RowPlan &plan, int64_t firs
   Context row;
   row.parent = &root;
   row.block = rows.getBody();
-  builder.setInsertionPointToStart(row.block);
+  emitter.enter(row);
   Value index = rows.getInductionVar(), chunk;
   auto takeMinor = [&](int64_t extent, bool isMajor) -> Value {
     if (isMajor)
@@ -170,43 +179,73 @@ void KernelEmitter::emitNest(const Nest &nest, const RowPlan &plan, int64_t firs
   };
   if (plan.chunks > 1)
     chunk = takeMinor(plan.chunks, plan.prefix == 0);
-  for (size_t i = plan.prefix; i-- > 0;)
-    row.loops.emplace_back(&nest.outer[i], takeMinor(nest.outer[i].extent, i == 0));
-  emitRow(emitter, nest, plan, row, chunk);
-}
-
-void KernelEmitter::emitRow(BodyEmitter &emitter, const Nest &nest, const RowPlan &plan,
-                            Context &row, Value chunk) {
+  for (size_t i = plan.prefix; i-- > 0;) {
+    const Loop &loop = nest.outer[i];
+    if (static_cast<int>(i) != plan.tiled) {
+      row.loops.emplace_back(&loop, takeMinor(loop.extent, i == 0));
+      continue;
+    }
+    Value tile = takeMinor(llvm::divideCeil(loop.extent, kTile), i == 0);
+    tileBegin = arith::MulIOp::create(builder, loc, tile, constantIndex(kTile));
+  }
   if (chunk)
-    emitContiguous(emitter, nest.outer[plan.prefix], plan, row, chunk);
+    emitChunk(row, chunk);
   else
-    emitLoops(emitter, nest, row, plan.prefix);
+    emitLoops(row, plan.prefix);
 }
 
 /// The loops from `next` on.
-void KernelEmitter::emitLoops(BodyEmitter &emitter, const Nest &nest, Context &context,
-                              size_t next) {
+void NestEmitter::emitLoops(Context &context, size_t next) {
   if (next == nest.outer.size()) {
+    if (plan.tiled >= 0)
+      return emitTile(context);
     emitter.emitPasses(context, nullptr);
     emitter.emitStores(context);
     return;
   }
   const Loop &loop = nest.outer[next];
-  bool isContiguous = static_cast<int>(next) == nest.contiguous && !nest.reducesContiguous;
-  bool isLast = next + 1 == nest.outer.size();
+  if (static_cast<int>(next) == plan.tiled) {
+    emitter.enter(context);
+    auto tiles = scf::ForOp::create(builder, loc, constantIndex(0), constantIndex(loop.extent),
+                                    constantIndex(kTile));
+    Context inside;
+    inside.parent = &context;
+    inside.block = tiles.getBody();
+    context.getAnchor() = tiles;
+    tileBegin = tiles.getInductionVar();
+    emitLoops(inside, next + 1);
+    context.getAnchor() = nullptr;
+    return;
+  }
+  bool isContiguous = plan.hasLanes && static_cast<int>(next) == nest.contiguous;
+  bool isLast = next + 1 == nest.outer.size() && plan.tiled < 0;
   int pass = emitter.emitPasses(context, isContiguous && isLast ? &loop : nullptr);
   int64_t width = isContiguous ? emitter.widthFor(loop) : 1;
   for (const Segment &segment : cutInSegments(loop.extent, width))
     emitter.emitLoop(context, loop, segment, pass, {},
                      [&](Context &inside, ValueRange) -> SmallVector<Value> {
-                       emitLoops(emitter, nest, inside, next + 1);
+                       emitLoops(inside, next + 1);
                        return {};
                      });
 }
 
+/// The iterations of the tiled loop from `tileBegin` on.
+void NestEmitter::emitTile(Context &context) {
+  const Loop &loop = nest.outer[plan.tiled];
+  emitter.enter(context);
+  Value end = arith::AddIOp::create(builder, loc, tileBegin, constantIndex(kTile));
+  if (loop.extent % kTile != 0)
+    end = arith::MinSIOp::create(builder, loc, end, constantIndex(loop.extent));
+  emitter.emitLoop(context, loop, tileBegin, end, 1, -1, {},
+                   [&](Context &inside, ValueRange) -> SmallVector<Value> {
+                     emitter.emitStores(inside);
+                     return {};
+                   });
+}
+
 /// One piece of a contiguous loop: vectors, then scalars in the last piece.
-void KernelEmitter::emitContiguous(BodyEmitter &emitter, const Loop &loop, const RowPlan &plan,
-                                   Context &row, Value chunk) {
+void NestEmitter::emitChunk(Context &row, Value chunk) {
+  const Loop &loop = nest.outer[nest.contiguous];
   emitter.enter(row);
   int64_t width = emitter.widthFor(loop);
   Value begin = arith::MulIOp::create(builder, loc, chunk, constantIndex(kChunk));
@@ -230,8 +269,40 @@ void KernelEmitter::emitContiguous(BodyEmitter &emitter, const Loop &loop, const
 }
 
 //===----------------------------------------------------------------------===//
-// Functions
+// Kernels
 //===----------------------------------------------------------------------===//
+
+/// The function's pointers, then globals that hold constants. `count` numbers the globals.
+static SmallVector<Value> collectMemories(func::FuncOp function, const Nest &nest,
+                                          OpBuilder &builder, unsigned &count) {
+  SmallVector<Value> memories(function.getArguments().drop_back(2));
+  for (const Buffer &buffer : ArrayRef(nest.body->buffers).drop_front(memories.size())) {
+    std::string name = (function.getName() + ".constant" + Twine(count++)).str();
+    builder.setInsertionPoint(function);
+    MemRefType type = emitConstantGlobal(builder, function.getLoc(), name, buffer);
+    builder.setInsertionPointToStart(&function.getBody().front());
+    memories.push_back(memref::GetGlobalOp::create(builder, function.getLoc(), type, name));
+  }
+  return memories;
+}
+
+/// Emits all nests and fills in rows and grain.
+static void emitNests(func::FuncOp function, ArrayRef<Nest> nests, KernelInfo &info) {
+  OpBuilder builder(function.getContext());
+  double cycles = 0;
+  unsigned constants = 0;
+  info.rows = 0;
+  for (const Nest &nest : nests) {
+    RowPlan plan = planRows(nest);
+    SmallVector<Value> memories = collectMemories(function, nest, builder, constants);
+    NestEmitter(function, nest, plan, builder, memories).emit(info.rows, nests.size() == 1);
+    info.rows += plan.rows;
+    cycles += nestCycles(nest);
+  }
+  double perRow = cycles / std::max<double>(1, static_cast<double>(info.rows));
+  info.grain = std::clamp<int64_t>(static_cast<int64_t>(kThreadCycles / std::max(perRow, 1e-3)), 1,
+                                   std::max<int64_t>(info.rows, 1));
+}
 
 static func::FuncOp createFunction(plan::KernelOp kernel, const KernelInfo &info) {
   OpBuilder builder(kernel);
@@ -269,7 +340,7 @@ FailureOr<std::vector<KernelInfo>> gridloom::codegen::emitCpuKernels(ModuleOp mo
     SmallVector<Nest> nests = buildNests(*prepared);
     KernelInfo info = describeKernel(kernel, nests);
     func::FuncOp function = createFunction(kernel, info);
-    KernelEmitter(function, nests).emit(info);
+    emitNests(function, nests, info);
     infos.push_back(std::move(info));
     nests.clear();
     prepared->erase();
