@@ -14,10 +14,12 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <mutex>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace gridloom::rt;
@@ -117,6 +119,26 @@ static void setEnvironment(const World &world) {
   setenv("MASTER_PORT", "29500", 0);
 }
 
+/// Runs `main` on the transport that `connect` makes; a code of 0 is success.
+static Report runMain(const World &world,
+                      const std::function<std::unique_ptr<Transport>()> &connect,
+                      const RankMain &main, std::unique_ptr<Transport> &transport) {
+  Report report{world.rank, 0, {}};
+  auto note = [&](ErrorCode code, const char *text) {
+    report.code = int32_t(code);
+    strncpy(report.text, text, sizeof report.text - 1);
+  };
+  try {
+    transport = connect();
+    main(world, *transport);
+  } catch (const Error &error) {
+    note(error.getCode(), error.what());
+  } catch (const std::exception &error) {
+    note(ErrorCode::Internal, error.what());
+  }
+  return report;
+}
+
 void Launch::beRank(int rank, pid_t launcher) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != launcher) // it died before the line above
@@ -127,30 +149,20 @@ void Launch::beRank(int rank, pid_t launcher) {
   World world{rank, size, rank, size, "gridloom", ""};
   setEnvironment(world);
 
-  Report report{rank, 0, {}};
-  std::string text;
   std::unique_ptr<Transport> transport;
-  try {
-    transport = createLocalTransport(segment, rank, options.transport);
-    main(world, *transport);
-  } catch (const Error &error) {
-    report.code = int32_t(error.getCode());
-    text = error.what();
-  } catch (const std::exception &error) {
-    report.code = int32_t(ErrorCode::Internal);
-    text = error.what();
-  }
+  Report report = runMain(
+      world, [&] { return createLocalTransport(segment, rank, options.transport); }, main,
+      transport);
   fflush(nullptr);
   if (report.code == 0) {
     transport.reset(); // leaves in order
     _exit(0);
   }
   // First the launcher, then the others: the cause comes before its consequences.
-  memcpy(report.text, text.data(), std::min(text.size(), sizeof report.text - 1));
   if (write(reports[1], &report, sizeof report) != sizeof report)
-    fprintf(stderr, "error: %s\n", text.c_str());
+    fprintf(stderr, "error: %s\n", report.text);
   if (transport)
-    transport->abort(text);
+    transport->abort(report.text);
   _exit(1);
 }
 
@@ -263,25 +275,52 @@ void Launch::killAll(int signal) {
       kill(child, signal);
 }
 
-Error Launch::findCause() const {
-  // A rank that waited for another tells of the other's fault.
+/// The first report of a rank's own trouble, else the first: a rank that waited for another tells
+/// of the other's.
+static const Report &findOwn(const std::vector<Report> &reports) {
   auto isOwn = [](const Report &report) {
     ErrorCode code = ErrorCode(report.code);
     return code != ErrorCode::PeerFailed && code != ErrorCode::DeadlineExceeded;
   };
-  auto own = std::find_if(received.begin(), received.end(), isOwn);
+  auto own = std::find_if(reports.begin(), reports.end(), isOwn);
+  return own != reports.end() ? *own : reports.front();
+}
+
+Error Launch::findCause() const {
   if (death.empty()) {
-    const Report &cause = own != received.end() ? *own : received.front();
+    const Report &cause = findOwn(received);
     return {ErrorCode(cause.code), cause.text};
   }
-  std::string text = death;
-  if (!received.empty())
-    text += std::string("; ") + received.front().text;
-  return {ErrorCode::PeerFailed, text};
+  return {ErrorCode::PeerFailed, received.empty() ? death : death + "; " + received.front().text};
 }
 
 int gridloom::rt::launchRanks(int ranks, const LaunchOptions &options, const RankMain &main) {
   return Launch(ranks, options, main).run();
+}
+
+void gridloom::rt::runThreads(int ranks, const LaunchOptions &options, const RankMain &main) {
+  auto transports = createInProcessTransports(ranks, options.transport);
+  std::mutex mutex;
+  std::vector<Report> reports;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      World world{rank, ranks, rank, ranks, "gridloom", ""};
+      std::unique_ptr<Transport> transport;
+      Report report =
+          runMain(world, [&] { return std::move(transports[size_t(rank)]); }, main, transport);
+      if (report.code == 0)
+        return;
+      std::lock_guard guard(mutex);
+      reports.push_back(report);
+      transport->abort(report.text);
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  if (reports.empty())
+    return;
+  const Report &cause = findOwn(reports);
+  throw Error(ErrorCode(cause.code), cause.text);
 }
 
 void gridloom::rt::runRank(const World &world, const LaunchOptions &options, const RankMain &main,

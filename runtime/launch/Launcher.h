@@ -26,6 +26,10 @@ using RankMain = std::function<void(const World &world, Transport &transport)>;
 /// rank caused. No process outlives the call, nor the caller's death.
 int launchRanks(int ranks, const LaunchOptions &options, const RankMain &main);
 
+/// The same with a thread of this process per rank, which shows in less start-up and less
+/// isolation.
+void runThreads(int ranks, const LaunchOptions &options, const RankMain &main);
+
 /// Runs this process's rank of a job that another launcher started. Throws its error; `isCause`
 /// tells whether this rank is the one to report it, so that N ranks do not print N times.
 void runRank(const World &world, const LaunchOptions &options, const RankMain &main, bool &isCause);

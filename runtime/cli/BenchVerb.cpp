@@ -1,0 +1,128 @@
+//===- BenchVerb.cpp - gridloom bench: a plan -----------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/cli/Verbs.h"
+
+#include "runtime/cli/CollectiveBench.h"
+#include "runtime/cli/Document.h"
+#include "runtime/cli/Figures.h"
+#include "runtime/cli/Job.h"
+#include "runtime/core/Error.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <iostream>
+
+using namespace gridloom::rt;
+
+static const char *const examples = R"(
+Examples:
+  gridloom bench model.plan
+      times of 20 runs, and how much communication they hide: the plan is run with its
+      communication beside its computation, and one after the other
+  gridloom bench model.plan --input 'ids=randint(0,30522)' --iters 100 --format json
+  gridloom bench all_reduce -b 1K -e 64M -f 2 -n 4
+      a collective over sizes, with the columns of nccl-tests)";
+
+namespace {
+
+struct BenchSettings {
+  JobSettings job;
+  int iterations = 20, warmup = 3;
+  std::string format = "text";
+};
+
+} // namespace
+
+/// The figures of `settings.iterations` runs; those of all ranks on rank 0.
+static std::vector<RunStats> measure(const Job &job, const BenchSettings &settings,
+                                     const World &world, Transport &transport, bool serialize) {
+  SessionOptions options;
+  options.serialize = serialize;
+  Job::Rank rank = job.start(world, transport, options);
+  for (int i = 0; i < settings.warmup; ++i)
+    job.run(*rank.session);
+  std::vector<RunStats> runs;
+  for (int i = 0; i < settings.iterations; ++i)
+    runs.push_back(job.run(*rank.session));
+  for (RunStats &stats : runs)
+    stats = gatherStats(*rank.session, stats);
+  return runs;
+}
+
+static void tell(const Job &job, const BenchSettings &settings,
+                 const std::vector<RunStats> &together, const std::vector<RunStats> &apart) {
+  RunStats median = getMedian(together);
+  auto byWall = [](const RunStats &a, const RunStats &b) { return a.wall < b.wall; };
+  auto [fastest, slowest] = std::minmax_element(together.begin(), together.end(), byWall);
+  Document document;
+  document.addField("plan", job.getPlan().getFolder().string());
+  document.addField("mesh", formatMesh(job.getPlan().getMesh()));
+  document.addField("runs", settings.iterations);
+  document.addField("median_ms", numberCell(median.wall, 2));
+  document.addField("fastest_ms", numberCell(fastest->wall, 2));
+  document.addField("slowest_ms", numberCell(slowest->wall, 2));
+  document.addField("compute_ms", numberCell(median.compute, 2));
+  if (median.communication > 0) {
+    RunStats serial = getMedian(apart);
+    double shorter = std::min(serial.compute, serial.communication);
+    double hidden = shorter > 0 ? (serial.wall - median.wall) / shorter : 0;
+    document.addField("communication_ms", numberCell(median.communication, 2));
+    document.addField("exposed_ms", numberCell(median.exposed, 2));
+    document.addField("serial_median_ms", numberCell(serial.wall, 2));
+    document.addField("hidden_percent", numberCell(100 * hidden, 0));
+  }
+  if (median.isPipeline)
+    document.addField("bubble_percent", numberCell(100 * median.bubble, 0));
+  document.write(std::cout, settings.format == "json");
+}
+
+static int benchPlan(const BenchSettings &settings) {
+  if (settings.job.plan.empty())
+    throw Error(ErrorCode::InvalidArgument,
+                "bench takes a plan or a collective; see gridloom bench --help");
+  Job job(settings.job, /*fillInputs=*/true);
+  return job.launch([&](const World &world, Transport &transport) {
+    std::vector<RunStats> together = measure(job, settings, world, transport, false);
+    std::vector<RunStats> apart;
+    if (world.size > 1)
+      apart = measure(job, settings, world, transport, true);
+    if (world.rank == 0)
+      tell(job, settings, together, apart);
+  });
+}
+
+Verb gridloom::rt::addBench(CLI::App &app) {
+  auto settings = std::make_shared<BenchSettings>();
+  CLI::App *verb = app.add_subcommand("bench", "Time a plan, or a collective over sizes");
+  verb->footer(examples);
+  addPlanOptions(*verb, settings->job);
+  verb->get_option("plan")->required(false);
+  verb->add_option("--iters", settings->iterations, "timed runs")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--warmup", settings->warmup, "runs before them")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--format", settings->format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  verb->require_subcommand(0, 1);
+  std::vector<Verb> collectives = addCollectives(*verb);
+  return {verb, [verb, settings, collectives] {
+            for (const Verb &collective : collectives) {
+              if (!collective.app->parsed())
+                continue;
+              for (const CLI::Option *option : verb->get_options())
+                if (option->count() != 0)
+                  throw Error(ErrorCode::InvalidArgument, option->get_name() + " goes behind '" +
+                                                              collective.app->get_name() +
+                                                              "', or does not concern it");
+              return collective.run();
+            }
+            return benchPlan(*settings);
+          }};
+}

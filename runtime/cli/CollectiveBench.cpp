@@ -1,0 +1,265 @@
+//===- CollectiveBench.cpp - gridloom bench all_reduce --------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Sizes and bandwidths are those of nccl-tests: a size is the larger of a rank's input and output;
+// algbw is size / time, and busbw is algbw times a factor that makes the figure independent of the
+// number of ranks.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/cli/CollectiveBench.h"
+
+#include "runtime/cli/Job.h"
+#include "runtime/cli/Values.h"
+#include "runtime/core/Error.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+using namespace gridloom::rt;
+
+namespace {
+
+struct Settings {
+  JobSettings job;
+  uint64_t begin = 1 << 10, end = 64 << 20, factor = 2;
+  std::string type = "f32", reduction = "sum";
+  int iterations = 20, warmup = 5;
+  bool check = true;
+};
+
+/// What a collective is called with and should give.
+struct Setup {
+  Communicator &world;
+  Stream &stream, &second;
+  DataType type;
+  Reduction reduction;
+  size_t count; // per call
+  HostArray in, out;
+};
+
+struct Collective {
+  const char *name, *summary;
+  bool reduces;
+  /// How many times `count` a rank's input and output hold, with n ranks.
+  int64_t (*inParts)(int n), (*outParts)(int n);
+  double (*busFactor)(double n);
+  void (*enqueue)(Setup &setup, uint32_t sequence);
+  /// What element i of `rank`'s output should be.
+  double (*expected)(const Setup &setup, int64_t i);
+};
+
+int64_t one(int) { return 1; }
+int64_t all(int n) { return n; }
+double unit(double) { return 1; }
+double shared(double n) { return (n - 1) / n; }
+
+/// Small whole numbers: sums are exact in every type.
+double operand(int rank, int64_t i) { return double((rank * 3 + i) % 5); }
+
+double reduceExactly(const Setup &setup, int64_t i) {
+  double result = operand(0, i);
+  for (int rank = 1; rank < setup.world.getSize(); ++rank) {
+    double value = operand(rank, i);
+    result = setup.reduction == Reduction::Sum   ? result + value
+             : setup.reduction == Reduction::Max ? std::max(result, value)
+                                                 : std::min(result, value);
+  }
+  return result;
+}
+
+const Collective collectives[] = {
+    {"all_reduce", "Every rank gets the reduction of all ranks' operands", true, one, one,
+     [](double n) { return 2 * (n - 1) / n; },
+     [](Setup &s, uint32_t sequence) {
+       s.world.allReduce(s.stream, s.in.getData(), s.out.getMutableData(), s.count, s.type,
+                         s.reduction, {"all_reduce", sequence, ""});
+     },
+     reduceExactly},
+    {"all_gather", "Every rank gets all ranks' operands", false, one, all, shared,
+     [](Setup &s, uint32_t sequence) {
+       s.world.allGather(s.stream, s.in.getData(), s.out.getMutableData(), s.count, s.type,
+                         {"all_gather", sequence, ""});
+     },
+     [](const Setup &s, int64_t i) {
+       return operand(int(i / int64_t(s.count)), i % int64_t(s.count));
+     }},
+    {"reduce_scatter", "Every rank gets its part of the reduction", true, all, one, shared,
+     [](Setup &s, uint32_t sequence) {
+       s.world.reduceScatter(s.stream, s.in.getData(), s.out.getMutableData(), s.count, s.type,
+                             s.reduction, {"reduce_scatter", sequence, ""});
+     },
+     [](const Setup &s, int64_t i) {
+       return reduceExactly(s, s.world.getRank() * int64_t(s.count) + i);
+     }},
+    {"all_to_all", "Part j of rank i becomes part i of rank j", false, all, all, shared,
+     [](Setup &s, uint32_t sequence) {
+       s.world.allToAll(s.stream, s.in.getData(), s.out.getMutableData(), s.count, s.type,
+                        {"all_to_all", sequence, ""});
+     },
+     [](const Setup &s, int64_t i) {
+       int64_t count = int64_t(s.count);
+       return operand(int(i / count), s.world.getRank() * count + i % count);
+     }},
+    {"broadcast", "Every rank gets rank 0's operand", false, one, one, unit,
+     [](Setup &s, uint32_t sequence) {
+       s.world.broadcast(s.stream, s.in.getData(), s.out.getMutableData(), s.count, s.type, 0,
+                         {"broadcast", sequence, ""});
+     },
+     [](const Setup &, int64_t i) { return operand(0, i); }},
+    {"sendrecv", "Every rank sends to the next and receives from the previous", false, one, one,
+     unit,
+     [](Setup &s, uint32_t sequence) {
+       int n = s.world.getSize(), rank = s.world.getRank();
+       s.world.send(s.stream, s.in.getData(), s.count, s.type, (rank + 1) % n,
+                    {"send", sequence, ""});
+       s.world.recv(s.second, s.out.getMutableData(), s.count, s.type, (rank + n - 1) % n,
+                    {"recv", sequence, ""});
+     },
+     [](const Setup &s, int64_t i) {
+       int n = s.world.getSize();
+       return operand((s.world.getRank() + n - 1) % n, i);
+     }},
+};
+
+} // namespace
+
+/// The slowest rank's microseconds per call.
+static double measure(const Collective &collective, Setup &setup, const Settings &settings,
+                      uint32_t &sequence) {
+  auto run = [&](int times) {
+    for (int i = 0; i < times; ++i)
+      collective.enqueue(setup, ++sequence);
+    setup.stream.synchronize();
+    setup.second.synchronize();
+  };
+  run(settings.warmup);
+  setup.world.barrier(setup.stream, {"barrier", ++sequence, ""});
+  setup.stream.synchronize();
+  auto begin = std::chrono::steady_clock::now();
+  run(settings.iterations);
+  std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
+  double time = passed.count() / settings.iterations;
+  setup.world.allReduce(setup.stream, &time, &time, 1, DataType::F64, Reduction::Max,
+                        {"all_reduce", ++sequence, "the slowest time"});
+  setup.stream.synchronize();
+  return time;
+}
+
+/// Wrong elements on all ranks together.
+static int64_t countWrong(const Collective &collective, Setup &setup, uint32_t &sequence) {
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < setup.out.getNumElements(); ++i)
+    wrong += getElement(setup.out, i) != collective.expected(setup, i);
+  setup.world.allReduce(setup.stream, &wrong, &wrong, 1, DataType::I64, Reduction::Sum,
+                        {"all_reduce", ++sequence, "wrong elements"});
+  setup.stream.synchronize();
+  return wrong;
+}
+
+static void benchOnRank(const Collective &collective, const Settings &settings,
+                        Transport &transport) {
+  auto device = createCpuDevice(1);
+  auto stream = device->createStream(StreamKind::Communication, "bench");
+  auto second = device->createStream(StreamKind::Communication, "bench.recv");
+  int n = transport.getSize();
+  std::vector<int> ranks(static_cast<size_t>(n));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  auto world = transport.createCommunicator(ranks, "bench");
+  DataType type = *parseDataType(settings.type);
+  Reduction reduction = settings.reduction == "sum"   ? Reduction::Sum
+                        : settings.reduction == "max" ? Reduction::Max
+                                                      : Reduction::Min;
+  const char *reductionName = collective.reduces ? settings.reduction.c_str() : "none";
+  if (transport.getRank() == 0)
+    printf("# gridloom bench %s, %d ranks, transport %s\n"
+           "%14s %13s %6s %7s %11s %8s %8s %7s\n%14s %13s %6s %7s %11s %8s %8s\n",
+           collective.name, n, transport.getName().c_str(), "#         size", "count", "type",
+           "redop", "time", "algbw", "busbw", "#wrong", "#          (B)", "(elements)", "", "",
+           "(us)", "(GB/s)", "(GB/s)");
+  int64_t inParts = collective.inParts(n), outParts = collective.outParts(n);
+  uint32_t sequence = 0;
+  for (uint64_t bytes = settings.begin; bytes <= settings.end; bytes *= settings.factor) {
+    int64_t count = int64_t(bytes / sizeOf(type)) / std::max(inParts, outParts);
+    Setup setup{*world,
+                *stream,
+                *second,
+                type,
+                reduction,
+                size_t(count),
+                HostArray::allocate(type, {count * inParts}),
+                HostArray::allocate(type, {count * outParts})};
+    for (int64_t i = 0; i < setup.in.getNumElements(); ++i)
+      setElement(setup.in, i, operand(transport.getRank(), i));
+    double time = measure(collective, setup, settings, sequence);
+    std::string wrong =
+        settings.check ? std::to_string(countWrong(collective, setup, sequence)) : "N/A";
+    size_t size = std::max(setup.in.getNumBytes(), setup.out.getNumBytes());
+    double bandwidth = double(size) / time * 1e-3;
+    if (transport.getRank() == 0)
+      printf("%14zu %13lld %6s %7s %11.2f %8.3f %8.3f %7s\n", size, static_cast<long long>(count),
+             settings.type.c_str(), reductionName, time, bandwidth,
+             bandwidth * collective.busFactor(n), wrong.c_str());
+    fflush(stdout);
+    if (settings.check && wrong != "0")
+      throw Error(ErrorCode::Internal, std::string(collective.name) + " of " +
+                                           std::to_string(count) + " elements gave " + wrong +
+                                           " wrong ones");
+  }
+}
+
+static int bench(const Collective &collective, const Settings &settings) {
+  if (settings.begin > settings.end)
+    throw Error(ErrorCode::InvalidArgument, "-b " + std::to_string(settings.begin) +
+                                                " is above -e " + std::to_string(settings.end));
+  int ranks = getGivenRanks(settings.job);
+  ranks = ranks ? ranks : 2;
+  if (ranks < 2)
+    throw Error(ErrorCode::InvalidArgument, "a collective needs at least 2 ranks, not 1");
+  return runRanks(settings.job, ranks, [&](const World &, Transport &transport) {
+    benchOnRank(collective, settings, transport);
+  });
+}
+
+static Verb addCollective(CLI::App &app, const Collective &collective) {
+  auto settings = std::make_shared<Settings>();
+  CLI::App *verb = app.add_subcommand(collective.name, collective.summary);
+  auto toBytes = CLI::AsSizeValue(/*kb_is_1000=*/false);
+  verb->add_option("-b,--min-bytes", settings->begin, "smallest size")
+      ->transform(toBytes)
+      ->capture_default_str();
+  verb->add_option("-e,--max-bytes", settings->end, "largest size")
+      ->transform(toBytes)
+      ->capture_default_str();
+  verb->add_option("-f,--factor", settings->factor, "from one size to the next")
+      ->check(CLI::Range(2, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--type", settings->type, "element type")
+      ->check(CLI::IsMember({"f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8"}))
+      ->capture_default_str();
+  if (collective.reduces)
+    verb->add_option("--op", settings->reduction, "reduction")
+        ->check(CLI::IsMember({"sum", "max", "min"}))
+        ->capture_default_str();
+  verb->add_option("--iters", settings->iterations, "timed calls per size")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  verb->add_option("--warmup", settings->warmup, "calls before them")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  verb->add_flag("!--no-check", settings->check, "do not check the results");
+  addRankOptions(*verb, settings->job);
+  return {verb, [settings, &collective] { return bench(collective, *settings); }};
+}
+
+std::vector<Verb> gridloom::rt::addCollectives(CLI::App &app) {
+  std::vector<Verb> verbs;
+  for (const Collective &collective : collectives)
+    verbs.push_back(addCollective(app, collective));
+  return verbs;
+}

@@ -1,0 +1,41 @@
+//===- CompilerVerbs.cpp - verbs that need MLIR ---------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/cli/Verbs.h"
+
+#include "runtime/core/Error.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <unistd.h>
+
+using namespace gridloom::rt;
+
+bool gridloom::rt::isCompilerVerb(const std::string &verb) {
+  return verb == "compile" || verb == "check" || verb == "doctor";
+}
+
+void gridloom::rt::becomeCompiler(char **argv) {
+  std::error_code error;
+  std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  std::string compiler = (self.parent_path() / "gridloom-compile").string();
+  std::string verb = argv[1];
+  argv[0] = compiler.data();
+  execv(argv[0], argv);
+  if (errno == ENOENT) {
+    std::string name = "gridloom-compile";
+    argv[0] = name.data();
+    execvp(argv[0], argv);
+  }
+  if (errno == ENOENT)
+    throw Error(ErrorCode::Unavailable,
+                "'" + verb +
+                    "' needs the compiler, and gridloom-compile is not installed: it is "
+                    "neither in " +
+                    self.parent_path().string() + " nor on PATH");
+  throw Error(ErrorCode::Unavailable, compiler + " cannot be started: " + strerror(errno));
+}

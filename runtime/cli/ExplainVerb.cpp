@@ -1,0 +1,255 @@
+//===- ExplainVerb.cpp - gridloom explain ---------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Reads report.json, which the compiler writes for people and tools; fields that are not there are
+// passed over.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/cli/Verbs.h"
+
+#include "runtime/cli/Document.h"
+#include "runtime/core/Error.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+using namespace gridloom::rt;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+static const char *const examples = R"(
+Examples:
+  gridloom explain model.plan                         what was chosen, what it costs, what else was tried
+  gridloom explain model.plan --value encoder.q       how a value is cut, and what decided it
+  gridloom explain model.plan --collective 3          where a collective comes from, why, and what it costs)";
+
+namespace {
+
+struct Settings {
+  std::string plan, value, format = "text";
+  int64_t collective = -1;
+};
+
+/// A JSON object whose fields may be absent or of another type.
+class Lenient {
+public:
+  explicit Lenient(const json &object) : object(object) {}
+  bool has(const char *key) const { return object.is_object() && object.contains(key); }
+  std::string text(const char *key) const {
+    if (!has(key))
+      return "";
+    const json &value = object[key];
+    if (value.is_string())
+      return value;
+    if (!value.is_array())
+      return value.is_null() ? "" : value.dump();
+    std::string joined;
+    for (const json &element : value)
+      joined += (joined.empty() ? "" : ".") +
+                (element.is_string() ? element.get<std::string>() : element.dump());
+    return joined;
+  }
+  double number(const char *key) const {
+    return has(key) && object[key].is_number() ? object[key].get<double>() : 0;
+  }
+  std::vector<json> list(const char *key) const {
+    if (!has(key) || !object[key].is_array())
+      return {};
+    return {object[key].begin(), object[key].end()};
+  }
+  const json &get(const char *key) const {
+    static const json none;
+    return has(key) ? object[key] : none;
+  }
+
+private:
+  const json &object;
+};
+
+} // namespace
+
+static json readReport(const std::string &plan) {
+  std::string path = (std::filesystem::path(plan) / "report.json").string();
+  std::ifstream file(path);
+  if (!file)
+    throw Error(ErrorCode::InvalidArgument,
+                path + " cannot be read; explain needs a folder that 'gridloom compile' wrote");
+  json report = json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!report.is_object())
+    throw Error(ErrorCode::InvalidPlan, path + " is not a JSON object; compile the plan again");
+  return report;
+}
+
+/// An optional text field; nothing is shown of an empty one.
+static void addText(Document &document, const char *name, const std::string &text) {
+  if (!text.empty())
+    document.addField(name, text);
+}
+
+static void addEstimate(Document &document, const Lenient &report) {
+  document.addTable("estimate",
+                    {"entry", "compute_ms", "comm_ms", "exposed_ms", "step_ms", "bubble_percent"});
+  std::vector<json> estimates = report.list("estimates");
+  if (estimates.empty() && report.has("estimate"))
+    estimates.push_back(report.get("estimate"));
+  for (const json &element : estimates) {
+    Lenient estimate(element);
+    document.addRow({estimate.text("entry"), numberCell(estimate.number("compute_ms"), 2),
+                     numberCell(estimate.number("comm_ms"), 2),
+                     numberCell(estimate.number("exposed_ms"), 2),
+                     numberCell(estimate.number("step_ms"), 2),
+                     numberCell(100 * estimate.number("bubble"), 0)});
+  }
+}
+
+/// The slowest kinds of collectives, summed: single ones are `inspect collectives`.
+static void addCommunication(Document &document, const Lenient &report) {
+  struct Sum {
+    int64_t count = 0;
+    uint64_t bytes = 0;
+    double time = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Sum> sums;
+  for (const json &element : report.list("collectives")) {
+    Lenient collective(element);
+    Sum &sum = sums[{collective.text("kind"), collective.text("axes")}];
+    ++sum.count;
+    sum.bytes += uint64_t(collective.number("bytes"));
+    sum.time += collective.number("estimate_us");
+  }
+  document.addTable("communication", {"kind", "over", "count", "bytes", "estimate_us"});
+  for (const auto &[key, sum] : sums)
+    document.addRow(
+        {key.first, key.second, sum.count, bytesCell(sum.bytes), numberCell(sum.time, 0)});
+}
+
+static Document explainPlan(const Lenient &report) {
+  Document document;
+  for (const char *name : {"model", "mesh", "target", "strategy"})
+    addText(document, name, report.text(name));
+  for (const char *name : {"weights_bytes", "arena_bytes", "total_bytes", "limit_bytes"})
+    if (Lenient memory(report.get("memory")); memory.has(name))
+      document.addField(name, bytesCell(uint64_t(memory.number(name))));
+
+  addEstimate(document, report);
+  document.addTable("candidates", {"strategy", "step_ms", "memory", "verdict"});
+  for (const json &element : report.list("candidates")) {
+    Lenient candidate(element);
+    bool isKnown = candidate.number("step_ms") > 0; // a given mesh is not estimated
+    double memory = candidate.number("memory_bytes");
+    document.addRow({candidate.text("strategy"),
+                     isKnown ? numberCell(candidate.number("step_ms"), 2) : Cell(nullptr),
+                     memory > 0 ? bytesCell(uint64_t(memory)) : Cell(nullptr),
+                     candidate.text("reason")});
+  }
+  addCommunication(document, report);
+
+  std::vector<json> costs = report.list("costs");
+  costs.resize(std::min<size_t>(costs.size(), 10));
+  document.addTable("largest_costs", {"op", "ms", "onnx_node"});
+  for (const json &element : costs) {
+    Lenient cost(element);
+    document.addRow({cost.text("op"), numberCell(cost.number("ms"), 3), cost.text("node")});
+  }
+  if (!report.list("warnings").empty()) {
+    document.addTable("warnings", {"warning"});
+    for (const json &warning : report.list("warnings"))
+      document.addRow({warning.is_string() ? warning.get<std::string>() : warning.dump()});
+  }
+  return document;
+}
+
+static Document explainValue(const Lenient &report, const std::string &name) {
+  Document document;
+  document.addTable("values", {"name", "made_by", "type", "sharding", "decided_by"});
+  std::set<std::string> rows, similar;
+  for (const json &element : report.list("values")) {
+    Lenient value(element);
+    std::string known = value.text("name");
+    if (known.find(name) != std::string::npos)
+      similar.insert(known);
+    std::string type = value.has("type") ? value.text("type") : value.text("shape");
+    // One node may become several operations; equal ones are told once.
+    if (known == name &&
+        rows.insert(value.text("op") + type + value.text("sharding") + value.text("origin")).second)
+      document.addRow(
+          {known, value.text("op"), type, value.text("sharding"), value.text("origin")});
+  }
+  if (!rows.empty()) {
+    document.addTable("its_collectives", {"id", "kind", "over", "bytes", "because"});
+    for (const json &element : report.list("collectives"))
+      if (Lenient collective(element); collective.text("origin") == name)
+        document.addRow({int64_t(collective.number("id")), collective.text("kind"),
+                         collective.text("axes"), bytesCell(uint64_t(collective.number("bytes"))),
+                         collective.text("because")});
+    return document;
+  }
+  std::string hint;
+  for (const std::string &candidate : similar) {
+    if (hint.size() > 300) {
+      hint += ", ...";
+      break;
+    }
+    hint += (hint.empty() ? "; there are " : ", ") + candidate;
+  }
+  throw Error(
+      ErrorCode::InvalidArgument,
+      "the report has no value named " + name +
+          (hint.empty() ? "; values are named like the model's nodes, weights and inputs" : hint));
+}
+
+static Document explainCollective(const Lenient &report, int64_t id) {
+  std::vector<json> collectives = report.list("collectives");
+  for (const json &element : collectives) {
+    Lenient collective(element);
+    if (!collective.has("id") || int64_t(collective.number("id")) != id)
+      continue;
+    Document document;
+    document.addField("collective", id);
+    document.addField("kind", collective.text("kind"));
+    addText(document, "over", collective.text("axes"));
+    document.addField("ranks", int64_t(collective.number("group")));
+    document.addField("bytes", bytesCell(uint64_t(collective.number("bytes"))));
+    addText(document, "entry", collective.text("entry"));
+    addText(document, "stage", collective.text("stage"));
+    addText(document, "onnx_node", collective.text("origin"));
+    addText(document, "because", collective.text("because"));
+    document.addField("estimate", numberCell(collective.number("estimate_us"), 1, "us"));
+    return document;
+  }
+  throw Error(ErrorCode::InvalidArgument, "the report has no collective " + std::to_string(id) +
+                                              "; it has " + std::to_string(collectives.size()) +
+                                              ", see gridloom inspect PLAN collectives");
+}
+
+static int explain(const Settings &settings) {
+  json data = readReport(settings.plan);
+  Lenient report(data);
+  Document document = !settings.value.empty()    ? explainValue(report, settings.value)
+                      : settings.collective >= 0 ? explainCollective(report, settings.collective)
+                                                 : explainPlan(report);
+  document.write(std::cout, settings.format == "json");
+  return 0;
+}
+
+Verb gridloom::rt::addExplain(CLI::App &app) {
+  auto settings = std::make_shared<Settings>();
+  CLI::App *verb = app.add_subcommand("explain", "Say why a plan is as it is, and what it costs");
+  verb->footer(examples);
+  verb->add_option("plan", settings->plan, "folder that 'gridloom compile' wrote")->required();
+  auto *value = verb->add_option("--value", settings->value, "an ONNX node, weight or input");
+  verb->add_option("--collective", settings->collective, "the id of a collective")
+      ->check(CLI::NonNegativeNumber)
+      ->excludes(value);
+  verb->add_option("--format", settings->format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  return {verb, [settings] { return explain(*settings); }};
+}

@@ -1,0 +1,25 @@
+//===- Figures.h - times of several runs on several ranks -------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CLI_FIGURES_H
+#define GRIDLOOM_RUNTIME_CLI_FIGURES_H
+
+#include "runtime/core/Session.h"
+
+namespace gridloom::rt {
+
+/// Collective. The figures of one run over all ranks (combineStats) on rank 0, this rank's own
+/// elsewhere.
+RunStats gatherStats(Session &session, const RunStats &mine);
+
+/// The run in the middle when they are ordered by wall time; `runs` is not empty.
+RunStats getMedian(std::span<const RunStats> runs);
+
+/// "20 runs: median 12.1 ms, fastest 11.8 ms, slowest 13.9 ms"
+std::string formatSpread(std::span<const RunStats> runs);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CLI_FIGURES_H

@@ -1,0 +1,113 @@
+//===- InspectVerb.cpp - gridloom inspect ---------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/cli/Verbs.h"
+
+#include "runtime/cli/PlanViews.h"
+#include "runtime/core/Error.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+
+using namespace gridloom::rt;
+namespace fs = std::filesystem;
+
+static const char *const examples = R"(
+Views:
+  summary       what the plan is, takes, gives and communicates (default)
+  collectives   every collective and transfer, in order, with its ONNX node
+  memory        bytes of a rank per stage
+  schedule      every step on its stream
+  kernels       generated code
+  weights       every weight and how it is cut
+  ir            the program after each phase: lists the dumps, or prints one with --phase
+
+Examples:
+  gridloom inspect model.plan
+  gridloom inspect model.plan collectives --format json
+  gridloom inspect model.plan ir --phase partition
+
+Nothing of the plan is run.)";
+
+namespace {
+
+struct Settings {
+  std::string plan, view = "summary", format = "text", phase;
+};
+
+} // namespace
+
+/// Dumps are named "03-shard.mlir".
+static std::vector<fs::path> listDumps(const fs::path &folder) {
+  std::vector<fs::path> dumps;
+  std::error_code error;
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder, error))
+    dumps.push_back(entry.path());
+  std::sort(dumps.begin(), dumps.end());
+  return dumps;
+}
+
+static std::string getPhase(const fs::path &dump) {
+  std::string stem = dump.stem().string();
+  size_t dash = stem.find('-');
+  return dash == std::string::npos ? stem : stem.substr(dash + 1);
+}
+
+static int showIr(const Settings &settings) {
+  fs::path folder = fs::path(settings.plan) / "ir";
+  std::vector<fs::path> dumps = listDumps(folder);
+  if (settings.phase.empty()) {
+    Document document;
+    document.addTable("phases", {"phase", "file", "bytes"});
+    for (const fs::path &dump : dumps)
+      document.addRow({getPhase(dump), dump.string(), bytesCell(fs::file_size(dump))});
+    document.write(std::cout, settings.format == "json");
+    return 0;
+  }
+  std::string known;
+  for (const fs::path &dump : dumps) {
+    if (getPhase(dump) == settings.phase || dump.stem() == settings.phase) {
+      std::ifstream file(dump);
+      std::cout << file.rdbuf();
+      return 0;
+    }
+    known += (known.empty() ? "" : ", ") + getPhase(dump);
+  }
+  throw Error(ErrorCode::InvalidArgument,
+              folder.string() + " has no dump of phase " + settings.phase +
+                  (known.empty() ? "; it is empty" : "; there are " + known));
+}
+
+static int inspect(const Settings &settings) {
+  if (!settings.phase.empty() && settings.view != "ir")
+    throw Error(ErrorCode::InvalidArgument, "--phase concerns the view 'ir' only");
+  std::shared_ptr<const Plan> plan = Plan::load(settings.plan, {.requireTarget = false});
+  if (settings.view == "ir")
+    return showIr(settings);
+  static const std::map<std::string, Document (*)(const Plan &)> views{
+      {"summary", makeSummary},   {"collectives", makeCollectives}, {"memory", makeMemory},
+      {"schedule", makeSchedule}, {"kernels", makeKernels},         {"weights", makeWeights}};
+  views.at(settings.view)(*plan).write(std::cout, settings.format == "json");
+  return 0;
+}
+
+Verb gridloom::rt::addInspect(CLI::App &app) {
+  auto settings = std::make_shared<Settings>();
+  CLI::App *verb = app.add_subcommand("inspect", "Show what a plan holds");
+  verb->footer(examples);
+  verb->add_option("plan", settings->plan, "folder that 'gridloom compile' wrote")->required();
+  verb->add_option("view", settings->view, "what to show")
+      ->check(CLI::IsMember(
+          {"summary", "collectives", "memory", "schedule", "kernels", "weights", "ir"}))
+      ->capture_default_str();
+  verb->add_option("--format", settings->format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  verb->add_option("--phase", settings->phase, "print the program after this phase (view ir)");
+  return {verb, [settings] { return inspect(*settings); }};
+}

@@ -1,0 +1,278 @@
+//===- Job.cpp - a plan, its ranks and its inputs -------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/cli/Job.h"
+
+#include "runtime/cli/Npy.h"
+#include "runtime/cli/Values.h"
+#include "runtime/comm/nccl/NcclTransport.h"
+#include "runtime/core/Error.h"
+#include "runtime/device/cpu/ThreadPool.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+
+using namespace gridloom::rt;
+
+static Error usage(const std::string &text) { return {ErrorCode::InvalidArgument, text}; }
+
+std::string gridloom::rt::formatMesh(const Mesh &mesh) {
+  std::string text;
+  for (const Mesh::Axis &axis : mesh.getAxes())
+    text += (text.empty() ? "" : ",") + axis.name + "=" + std::to_string(axis.size);
+  return text.empty() ? "one device" : text;
+}
+
+void gridloom::rt::addRankOptions(CLI::App &verb, JobSettings &settings) {
+  verb.add_option("-n,--ranks", settings.ranks, "number of ranks")->check(CLI::Range(1, 1 << 20));
+  verb.add_flag("--in-process", settings.inProcess, "ranks are threads of this process");
+  verb.add_option("--timeout", settings.timeout,
+                  "seconds without progress after which a rank gives up")
+      ->check(CLI::Range(0.001, 1e6))
+      ->capture_default_str();
+}
+
+void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
+  verb.add_option("plan", settings.plan, "folder that 'gridloom compile' wrote")->required();
+  addRankOptions(verb, settings);
+  verb.add_option("--threads", settings.threads, "threads per rank; default: cores / ranks")
+      ->check(CLI::Range(1, 4096));
+  verb.add_option("--input", settings.inputs,
+                  "NAME=FILE.npy, or NAME= one of randn, ones, zeros, randint(LOW,HIGH), "
+                  "uniform(LOW,HIGH)")
+      ->allow_extra_args(false);
+  verb.add_option("--seed", settings.seed, "seed of the random inputs")->capture_default_str();
+  verb.add_option("--entry", settings.entry, "entry of the plan")->capture_default_str();
+  verb.add_option("--dim,--dims", settings.dims,
+                  "NAME=SIZE[,NAME=SIZE]: which specialisation, where inputs do not tell")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  verb.add_option("--weights", settings.weights,
+                  "weights of another .onnx or .safetensors file of the same model");
+  verb.add_flag("--verify-model", settings.verifyModel,
+                "check the model file's SHA-256, not only its size");
+  verb.add_option("--transport", settings.transport,
+                  "local (shared memory) or nccl; default: by the plan's target")
+      ->check(CLI::IsMember({"local", "nccl"}));
+}
+
+//===----------------------------------------------------------------------===//
+// Ranks
+//===----------------------------------------------------------------------===//
+
+static std::optional<World> findWorld(const JobSettings &settings) {
+  std::optional<World> world = detectWorld(getProcessEnvironment());
+  if (!world)
+    return world;
+  if (settings.ranks != 0 && settings.ranks != world->size)
+    throw usage("-n says " + std::to_string(settings.ranks) + " ranks but " + world->source +
+                " says " + std::to_string(world->size) + "; leave -n out or unset the variables");
+  if (settings.inProcess && world->size > 1)
+    throw usage("--in-process runs all ranks in one process, but " + world->source + " started " +
+                std::to_string(world->size) + "; use one of the two");
+  return world;
+}
+
+int gridloom::rt::getGivenRanks(const JobSettings &settings) {
+  std::optional<World> world = findWorld(settings);
+  return world ? world->size : settings.ranks;
+}
+
+int gridloom::rt::runRanks(const JobSettings &settings, int ranks, const RankMain &main) {
+  LaunchOptions options;
+  options.transport.deadline = std::chrono::milliseconds(int64_t(settings.timeout * 1000));
+  std::optional<World> world = findWorld(settings);
+  if (world && world->size > 1) {
+    if (world->rank == 0)
+      fprintf(stderr, "%d ranks, started by %s\n", world->size, world->source.c_str());
+    bool isCause = true;
+    try {
+      runRank(*world, options, main, isCause);
+    } catch (const Error &) {
+      if (isCause)
+        throw;
+      return 1; // another rank tells what happened
+    }
+    return 0;
+  }
+  if (!settings.inProcess && ranks > 1)
+    return launchRanks(ranks, options, main);
+  runThreads(ranks, options, main);
+  return 0;
+}
+
+//===----------------------------------------------------------------------===//
+// Job
+//===----------------------------------------------------------------------===//
+
+static std::pair<std::string, std::string>
+splitAtEquals(const std::string &text, const std::string &option, const std::string &form) {
+  size_t at = text.find('=');
+  if (at == 0 || at == std::string::npos || at + 1 == text.size())
+    throw usage(option + " '" + text + "' is not " + form);
+  return {text.substr(0, at), text.substr(at + 1)};
+}
+
+Job::Job(JobSettings given, bool fillInputs) : settings(std::move(given)) {
+  for (const std::string &text : settings.inputs) {
+    auto [name, value] = splitAtEquals(text, "--input", "NAME=FILE.npy or NAME=GENERATOR");
+    if (!specs.emplace(name, value).second)
+      throw usage("input " + name + " is given twice");
+  }
+  for (const std::string &text : settings.dims) {
+    auto [name, value] = splitAtEquals(text, "--dim", "NAME=SIZE");
+    int64_t size = 0;
+    auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), size);
+    if (problem != std::errc() || end != value.data() + value.size() || size < 1)
+      throw usage("--dim '" + text + "' is not NAME=SIZE");
+    dims[name] = size;
+  }
+  plan = Plan::load(settings.plan);
+  int ranks = plan->getMesh().getNumRanks();
+  if (int given = getGivenRanks(settings); given != 0 && given != ranks) {
+    std::optional<World> world = findWorld(settings);
+    throw usage(settings.plan + " is for " + std::to_string(ranks) + " ranks (" +
+                formatMesh(plan->getMesh()) + ") but " + (world ? world->source : "-n") + " says " +
+                std::to_string(given) +
+                "; compile it for that many, or start as many as it is for");
+  }
+  bool onGpu = plan->getTargetKind() == "cuda";
+  if (settings.transport == "nccl" && !onGpu)
+    throw usage("--transport nccl joins GPUs, but " + settings.plan + " is for " +
+                plan->getTargetKind() + "; use --transport local");
+  if (settings.transport == "local" && onGpu && ranks > 1)
+    throw usage("--transport local joins CPU ranks, but " + settings.plan +
+                " is for GPUs; use --transport nccl");
+  chooseSpecialisation(plan->getEntry(settings.entry));
+  makeInputs(fillInputs);
+}
+
+static std::string formatDims(const std::map<std::string, int64_t> &dims) {
+  std::string text;
+  for (const auto &[name, size] : dims)
+    text += (text.empty() ? "" : ",") + name + "=" + std::to_string(size);
+  return text.empty() ? "no named dimensions" : text;
+}
+
+void Job::chooseSpecialisation(const Entry &entry) {
+  for (const auto &[name, spec] : specs) {
+    Generator generator;
+    bool known = std::any_of(entry.specialisations.begin(), entry.specialisations.end(),
+                             [&](const auto &s) { return s.findInput(name); });
+    if (known && !Generator::parse(spec, generator))
+      inputs[name] = readNpy(spec);
+  }
+  auto fits = [&](const EntrySpecialisation &candidate) {
+    for (const auto &[name, size] : dims)
+      if (auto own = candidate.dims.find(name); own == candidate.dims.end() || own->second != size)
+        return false;
+    for (const auto &[name, array] : inputs)
+      if (const Argument *input = candidate.findInput(name);
+          input && input->shape != array.getShape())
+        return false;
+    return true;
+  };
+  std::vector<const EntrySpecialisation *> fitting;
+  std::string all;
+  for (const EntrySpecialisation &candidate : entry.specialisations) {
+    all += (all.empty() ? "" : "; ") + formatDims(candidate.dims);
+    if (fits(candidate))
+      fitting.push_back(&candidate);
+  }
+  if (fitting.size() > 1)
+    throw usage("entry " + entry.name + " has several specialisations that fit: " + all +
+                "; choose with --dim");
+  if (fitting.empty() && entry.specialisations.size() == 1 && dims.empty())
+    specialisation = &entry.specialisations.front(); // makeInputs tells which shape differs
+  else if (fitting.empty())
+    throw usage("no specialisation of entry " + entry.name + " fits" +
+                (dims.empty() ? "" : " --dim " + formatDims(dims)) +
+                (inputs.empty() ? "" : " and the inputs' shapes") + "; there are: " + all);
+  else
+    specialisation = fitting.front();
+  dims = specialisation->dims;
+}
+
+static std::string describe(const Argument &argument) {
+  return argument.name + " " + std::string(nameOf(argument.type)) + " " +
+         formatShape(argument.shape);
+}
+
+void Job::makeInputs(bool fillInputs) {
+  std::string wanted, missing;
+  for (const Argument &argument : specialisation->inputs)
+    wanted += (wanted.empty() ? "" : ", ") + describe(argument);
+  for (const auto &[name, spec] : specs)
+    if (!specialisation->findInput(name))
+      throw usage("there is no input " + name + "; the plan takes " + wanted);
+
+  bool isRandom = false;
+  for (const Argument &argument : specialisation->inputs) {
+    auto spec = specs.find(argument.name);
+    Generator generator{Generator::Ones};
+    if (auto file = inputs.find(argument.name); file != inputs.end()) {
+      if (file->second.getType() != argument.type || file->second.getShape() != argument.shape)
+        throw usage(spec->second + " holds " + std::string(nameOf(file->second.getType())) + " " +
+                    formatShape(file->second.getShape()) + ", but the plan takes " +
+                    describe(argument));
+      continue;
+    }
+    if (spec != specs.end()) {
+      Generator::parse(spec->second, generator);
+    } else if (!fillInputs) {
+      missing += (missing.empty() ? "" : ", ") + argument.name;
+      continue;
+    } else if (argument.type == DataType::F32 || argument.type == DataType::F64 ||
+               argument.type == DataType::F16 || argument.type == DataType::BF16) {
+      generator.kind = Generator::Normal;
+    } // ones are valid indices and masks
+    isRandom |= generator.isRandom();
+    inputs[argument.name] =
+        generate(generator, argument.name, argument.type, argument.shape, settings.seed);
+  }
+  if (!missing.empty())
+    throw usage("missing --input " + missing + "; the plan takes " + wanted);
+  if (settings.seed != 0 && !isRandom)
+    throw usage("--seed has no effect: no input is random");
+}
+
+Job::Rank Job::start(const World &world, Transport &transport, SessionOptions options) const {
+  Rank rank;
+  bool onGpu = plan->getTargetKind() == "cuda";
+  Transport *used = plan->getMesh().getNumRanks() > 1 ? &transport : nullptr;
+  if (onGpu) {
+    auto gpu = std::make_unique<CudaDevice>(world.localRank);
+    if (used) {
+      rank.gpuTransport = createNcclTransport(
+          *gpu, world.rank, world.size,
+          makeNcclOptions(transport,
+                          {std::chrono::milliseconds(int64_t(settings.timeout * 1000))}));
+      used = rank.gpuTransport.get();
+    }
+    rank.device = std::move(gpu);
+  } else {
+    unsigned threads = settings.threads;
+    if (threads == 0)
+      threads = std::max(1u, getNumUsableCores() / unsigned(world.localSize));
+    rank.device = createCpuDevice(threads);
+  }
+  options.weights = settings.weights;
+  options.verifyModel = settings.verifyModel;
+  if (settings.inProcess)
+    options.cache = cache;
+  rank.session = std::make_unique<Session>(plan, *rank.device, used, options);
+  for (const auto &[name, array] : inputs)
+    rank.session->bind(name, array);
+  return rank;
+}
+
+RunStats Job::run(Session &session) const { return session.run(settings.entry, dims); }
+
+int Job::launch(const RankMain &main) const {
+  return runRanks(settings, plan->getMesh().getNumRanks(), main);
+}

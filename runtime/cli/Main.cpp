@@ -1,0 +1,71 @@
+//===- Main.cpp - the gridloom command ------------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/cli/Verbs.h"
+
+#include "runtime/core/Error.h"
+
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+
+using namespace gridloom::rt;
+
+static const char *const overview = R"(
+Start here:
+  gridloom compile model.onnx -o model.plan --mesh data=2,model=2 --dim batch=8
+  gridloom run model.plan --input x=x.npy --output results
+  gridloom explain model.plan
+
+Verbs that need the compiler (gridloom-compile, found beside this program):
+  compile                     Compile an ONNX model into a plan
+  check                       Show that the split program computes what the unsplit one does
+  doctor                      Say what would stop a model from compiling
+
+Every verb has --help. Exit codes: 0 done, 1 failed, 2 wrong usage.)";
+
+/// An error is one line, whatever made it.
+static int report(const std::string &text, int code) {
+  std::string line = text.substr(0, text.find_last_not_of("\n ") + 1);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::cerr << "error: " << line << "\n";
+  return code;
+}
+
+static int runVerb(int argc, char **argv) {
+  CLI::App app("Runs models that are split over many devices.", "gridloom");
+  app.require_subcommand(1);
+  app.footer(overview);
+  app.set_version_flag("--version", "gridloom " GRIDLOOM_VERSION);
+  std::vector<Verb> verbs{addRun(app),  addBench(app),   addInspect(app),
+                          addDiff(app), addExplain(app), addDevices(app)};
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp &help) {
+    return app.exit(help);
+  } catch (const CLI::Success &done) {
+    return app.exit(done);
+  } catch (const CLI::ParseError &error) {
+    std::string verb;
+    for (const Verb &candidate : verbs)
+      if (candidate.app->parsed())
+        verb = " " + candidate.app->get_name();
+    return report(std::string(error.what()) + "; see gridloom" + verb + " --help", 2);
+  }
+  for (const Verb &verb : verbs)
+    if (verb.app->parsed())
+      return verb.run();
+  return 2;
+}
+
+int main(int argc, char **argv) {
+  try {
+    if (argc > 1 && isCompilerVerb(argv[1]))
+      becomeCompiler(argv);
+    return runVerb(argc, argv);
+  } catch (const std::exception &error) {
+    return report(error.what(), 1);
+  }
+}

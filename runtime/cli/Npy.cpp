@@ -1,0 +1,226 @@
+//===- Npy.cpp - numpy's file format --------------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/cli/Npy.h"
+
+#include "runtime/core/Error.h"
+#include "runtime/core/Files.h"
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <utility>
+
+using namespace gridloom::rt;
+
+static constexpr std::string_view magic = "\x93NUMPY";
+static constexpr size_t maxDims = 32;
+
+/// numpy's letter and bytes of each type. numpy has no bf16; its extensions write it as V2.
+static constexpr std::array<std::pair<DataType, std::string_view>, 10> codes = {{
+    {DataType::F32, "f4"},
+    {DataType::F64, "f8"},
+    {DataType::F16, "f2"},
+    {DataType::BF16, "V2"},
+    {DataType::I8, "i1"},
+    {DataType::I16, "i2"},
+    {DataType::I32, "i4"},
+    {DataType::I64, "i8"},
+    {DataType::U8, "u1"},
+    {DataType::Bool, "b1"},
+}};
+
+namespace {
+
+/// What the header, a Python dictionary, says.
+struct Header {
+  std::optional<std::string> type;
+  std::optional<bool> isFortran;
+  std::optional<std::vector<int64_t>> shape;
+};
+
+/// Reads the few Python literals that numpy writes, and nothing else.
+class HeaderParser {
+public:
+  HeaderParser(std::string_view text, const std::filesystem::path &path) : text(text), path(path) {}
+
+  Header parse() {
+    Header header;
+    expect('{');
+    while (!accept('}')) {
+      std::string key = parseString();
+      expect(':');
+      if (key == "descr" && !header.type)
+        header.type = parseString();
+      else if (key == "fortran_order" && !header.isFortran)
+        header.isFortran = parseBool();
+      else if (key == "shape" && !header.shape)
+        header.shape = parseShape();
+      else
+        fail("has an unknown or repeated key '" + key + "'");
+      if (!accept(',')) {
+        expect('}');
+        break;
+      }
+    }
+    skipSpace();
+    if (at != text.size())
+      fail("has something after its closing brace");
+    if (!header.type || !header.isFortran || !header.shape)
+      fail("lacks one of descr, fortran_order, shape");
+    return header;
+  }
+
+private:
+  [[noreturn]] void fail(const std::string &what) {
+    throw Error(ErrorCode::InvalidArgument,
+                path.string() + ": its header " + what + "; write it with numpy.save");
+  }
+  void skipSpace() {
+    while (at < text.size() && (text[at] == ' ' || text[at] == '\n'))
+      ++at;
+  }
+  bool accept(char c) {
+    skipSpace();
+    if (at == text.size() || text[at] != c)
+      return false;
+    ++at;
+    return true;
+  }
+  void expect(char c) {
+    if (!accept(c))
+      fail(std::string("has no '") + c + "' at character " + std::to_string(at));
+  }
+  std::string parseString() {
+    skipSpace();
+    char quote = at < text.size() ? text[at] : 0;
+    size_t end = quote == '\'' || quote == '"' ? text.find(quote, at + 1) : std::string_view::npos;
+    if (end == std::string_view::npos)
+      fail("has no string at character " + std::to_string(at));
+    std::string value(text.substr(at + 1, end - at - 1));
+    at = end + 1;
+    return value;
+  }
+  bool parseBool() {
+    skipSpace();
+    for (auto [word, value] : {std::pair("True", true), std::pair("False", false)})
+      if (text.substr(at).starts_with(word)) {
+        at += strlen(word);
+        return value;
+      }
+    fail("has no True or False at character " + std::to_string(at));
+  }
+  std::vector<int64_t> parseShape() {
+    std::vector<int64_t> shape;
+    expect('(');
+    while (!accept(')')) {
+      skipSpace();
+      int64_t size = 0;
+      auto [end, problem] = std::from_chars(text.data() + at, text.data() + text.size(), size);
+      if (problem != std::errc() || size < 0)
+        fail("has no size at character " + std::to_string(at));
+      at = size_t(end - text.data());
+      shape.push_back(size);
+      if (shape.size() > maxDims)
+        fail("has more than " + std::to_string(maxDims) + " dimensions");
+      if (!accept(',')) {
+        expect(')');
+        break;
+      }
+    }
+    return shape;
+  }
+
+  std::string_view text;
+  size_t at = 0;
+  const std::filesystem::path &path;
+};
+
+} // namespace
+
+static DataType parseType(const std::string &code, const std::filesystem::path &path) {
+  if (code.size() == 3 && code[0] == '>' && code[2] != '1')
+    throw Error(ErrorCode::InvalidArgument, path.string() +
+                                                ": its numbers are big-endian; save x.astype('<" +
+                                                code.substr(1) + "')");
+  for (auto [type, name] : codes)
+    if (code.size() == 3 && strchr("<=|>", code[0]) && code.substr(1) == name)
+      return type;
+  throw Error(ErrorCode::InvalidArgument,
+              path.string() + ": element type '" + code +
+                  "' is not one of f32 f64 f16 bf16 i8 i16 i32 i64 u8 bool");
+}
+
+HostArray gridloom::rt::readNpy(const std::filesystem::path &path) {
+  std::error_code missing;
+  if (!std::filesystem::is_regular_file(path, missing))
+    throw Error(ErrorCode::InvalidArgument, path.string() + ": there is no such file");
+  auto file = MappedFile::open(path);
+  std::span<const std::byte> bytes = file->getBytes();
+  std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+  auto fail = [&](const std::string &what) {
+    throw Error(ErrorCode::InvalidArgument, path.string() + ": " + what);
+  };
+  if (text.size() < 10 || !text.starts_with(magic))
+    fail("is not a .npy file; write it with numpy.save");
+  int major = uint8_t(text[6]);
+  if (major < 1 || major > 3)
+    fail("is of .npy version " + std::to_string(major) + "; versions 1 to 3 are known");
+  size_t lengthBytes = major == 1 ? 2 : 4, begin = 8 + lengthBytes;
+  size_t length = 0;
+  for (size_t i = 0; i < lengthBytes && 8 + i < text.size(); ++i)
+    length |= size_t(uint8_t(text[8 + i])) << (8 * i);
+  if (text.size() < begin || text.size() - begin < length)
+    fail("ends within its header of " + std::to_string(length) + " bytes");
+
+  Header header = HeaderParser(text.substr(begin, length), path).parse();
+  DataType type = parseType(*header.type, path);
+  if (*header.isFortran && header.shape->size() > 1)
+    fail("is in Fortran order; save numpy.ascontiguousarray(x)");
+  int64_t expected = checkedBytes(*header.shape, sizeOf(type), path.string());
+  size_t actual = text.size() - begin - length;
+  if (uint64_t(expected) != actual)
+    fail("holds " + std::to_string(actual) + " bytes of data; " + formatShape(*header.shape) +
+         " of " + std::string(nameOf(type)) + " takes " + std::to_string(expected));
+
+  const std::byte *data = bytes.data() + begin + length;
+  if (reinterpret_cast<uintptr_t>(data) % sizeOf(type) == 0)
+    return HostArray::share(type, *header.shape, data, file);
+  HostArray copy = HostArray::allocate(type, *header.shape); // an odd header length misaligns it
+  memcpy(copy.getMutableData(), data, actual);
+  return copy;
+}
+
+void gridloom::rt::writeNpy(const std::filesystem::path &path, const HostArray &array) {
+  std::string code;
+  for (auto [type, name] : codes)
+    if (type == array.getType())
+      code = (sizeOf(type) == 1 ? "|" : "<") + std::string(name);
+  std::string header = "{'descr': '" + code + "', 'fortran_order': False, 'shape': (";
+  for (int64_t size : array.getShape())
+    header += std::to_string(size) + ", ";
+  if (array.getShape().size() > 1)
+    header.resize(header.size() - 2);
+  else if (array.getShape().size() == 1)
+    header.pop_back(); // "(3,)"
+  header += "), }";
+  // The data begin at a multiple of 64.
+  size_t total = (10 + header.size() + 1 + 63) / 64 * 64;
+  header.resize(total - 11, ' ');
+  header += '\n';
+
+  std::ofstream file(path, std::ios::binary);
+  file << magic << '\x01' << '\x00' << char(header.size() & 0xff) << char(header.size() >> 8)
+       << header;
+  file.write(reinterpret_cast<const char *>(array.getData()), std::streamsize(array.getNumBytes()));
+  file.close();
+  if (!file)
+    throw Error(ErrorCode::InvalidArgument,
+                path.string() + " cannot be written: " + strerror(errno));
+}

@@ -1,0 +1,24 @@
+//===- Npy.h - numpy's file format ------------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CLI_NPY_H
+#define GRIDLOOM_RUNTIME_CLI_NPY_H
+
+#include "runtime/core/HostArray.h"
+
+#include <filesystem>
+
+namespace gridloom::rt {
+
+/// Maps an array of C order and little endian. bf16 is what numpy calls V2. Throws InvalidArgument
+/// naming the file when it is another format, order or type, or shorter or longer than it says.
+HostArray readNpy(const std::filesystem::path &path);
+
+/// Writes `array`; throws InvalidArgument with the system's reason.
+void writeNpy(const std::filesystem::path &path, const HostArray &array);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CLI_NPY_H

@@ -1,0 +1,397 @@
+//===- PlanViews.cpp - what a plan holds, as documents --------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/cli/PlanViews.h"
+
+#include "runtime/cli/Job.h"
+#include "runtime/core/HostArray.h"
+#include "runtime/core/plan.pb.h"
+
+#include <algorithm>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+
+std::string gridloom::rt::formatDims(const std::map<std::string, int64_t> &dims) {
+  std::string text;
+  for (const auto &[name, size] : dims)
+    text += (text.empty() ? "" : ",") + name + "=" + std::to_string(size);
+  return text;
+}
+
+std::string gridloom::rt::formatSharding(const schema::Sharding &sharding) {
+  std::string text = "[";
+  for (int d = 0; d < sharding.dims_size(); ++d) {
+    const schema::DimSharding &dim = sharding.dims(d);
+    text += d ? ", " : "";
+    for (int a = 0; a < dim.axes_size(); ++a)
+      text += (a ? "." : "") + dim.axes(a);
+    if (dim.axes_size() == 0)
+      text += "-";
+    else if (dim.granule() > 1)
+      text += "*" + std::to_string(dim.granule());
+  }
+  return text + "]";
+}
+
+template <typename Shape> static std::string shapeText(const Shape &shape) {
+  return formatShape(std::vector<int64_t>(shape.begin(), shape.end()));
+}
+
+static std::string typeText(schema::DataType type) {
+  return std::string(nameOf(DataType(int(type))));
+}
+
+static std::string lower(std::string text) {
+  for (char &c : text)
+    c = char(tolower(c));
+  return text;
+}
+
+static std::string joinAll(const auto &parts, const std::string &separator = ".") {
+  std::string text;
+  for (const auto &part : parts)
+    text += (text.empty() ? "" : separator) + part;
+  return text;
+}
+
+//===----------------------------------------------------------------------===//
+// Walking a program
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A step, and where it stands.
+struct Visit {
+  const schema::Step &step;
+  int64_t times;       // product of the enclosing repeats
+  std::string control; // "repeat 4", "while"
+};
+
+using Visitor = std::function<void(const Visit &)>;
+
+void walk(const google::protobuf::RepeatedPtrField<schema::Control> &body, int64_t times,
+          const std::string &control, const Visitor &visit) {
+  std::string outer = control.empty() ? "" : control + " / ";
+  for (const schema::Control &node : body) {
+    if (node.has_block())
+      for (const schema::Step &step : node.block().steps())
+        visit({step, times, control});
+    if (node.has_repeat())
+      walk(node.repeat().body(), times * node.repeat().count(),
+           outer + "repeat " + std::to_string(node.repeat().count()), visit);
+    if (node.has_loop())
+      walk(node.loop().body(), times, outer + "while", visit);
+    if (node.has_branch()) {
+      walk(node.branch().then(), times, outer + "then", visit);
+      walk(node.branch().otherwise(), times, outer + "else", visit);
+    }
+  }
+}
+
+/// One stage's program of one specialisation.
+struct Place {
+  int number;
+  const schema::Stage &stage;
+  std::string entry, dims;
+  const schema::Specialisation &specialisation;
+};
+
+/// Programs know no sizes of dimensions; the manifest lists specialisations in the same order.
+void forEachPlace(const Plan &plan, const std::function<void(const Place &)> &visit) {
+  for (int number = 0; number < plan.getNumStages(); ++number)
+    for (const schema::Entry &entry : plan.getStage(number).entries())
+      for (int i = 0; i < entry.specialisations_size(); ++i)
+        visit({number, plan.getStage(number), entry.name(),
+               formatDims(plan.getEntry(entry.name()).specialisations[size_t(i)].dims),
+               entry.specialisations(i)});
+}
+
+std::string getOrigin(const schema::Stage &stage, const schema::Step &step) {
+  return int(step.origin()) < stage.origins_size() ? stage.origins(int(step.origin())) : "";
+}
+
+const char *kindOf(const schema::Step &step) {
+  if (step.has_launch())
+    return "kernel";
+  if (step.has_library())
+    return "matmul";
+  if (step.has_copy())
+    return "copy";
+  if (step.has_group())
+    return "group";
+  return step.has_record() ? "record" : "wait";
+}
+
+} // namespace
+
+std::vector<PlannedCollective> gridloom::rt::findCollectives(const Plan &plan) {
+  std::vector<PlannedCollective> found;
+  forEachPlace(plan, [&](const Place &place) {
+    const auto &[number, stage, entry, dims, specialisation] = place;
+    walk(specialisation.body(), 1, "", [&](const Visit &visit) {
+      if (!visit.step.has_group())
+        return;
+      const schema::Group &group = visit.step.group();
+      PlannedCollective collective;
+      collective.stage = number;
+      collective.entry = entry;
+      collective.dims = dims;
+      collective.kind = lower(schema::Group::Kind_Name(group.kind()));
+      collective.axes.assign(group.axes().begin(), group.axes().end());
+      collective.sequence = group.sequence();
+      collective.origin = getOrigin(stage, visit.step);
+      collective.times = visit.times;
+      bool isTransfer = group.kind() == schema::Group::SEND || group.kind() == schema::Group::RECV;
+      collective.group = isTransfer ? 2 : plan.getMesh().getSize(collective.axes);
+      if (isTransfer)
+        collective.axes = {"to stage " + std::to_string(group.peer_stage())};
+      if (group.kind() == schema::Group::RECV)
+        collective.axes = {"from stage " + std::to_string(group.peer_stage())};
+      if (group.kind() == schema::Group::ALL_REDUCE ||
+          group.kind() == schema::Group::REDUCE_SCATTER)
+        collective.reduction = lower(schema::Group::Reduction_Name(group.reduction()));
+      for (uint32_t buffer : group.inputs_size() ? group.inputs() : group.outputs())
+        collective.bytes += specialisation.buffers(int(buffer)).bytes();
+      found.push_back(std::move(collective));
+    });
+  });
+  return found;
+}
+
+std::vector<PlannedMemory> gridloom::rt::findMemory(const Plan &plan) {
+  std::vector<PlannedMemory> found;
+  auto bindingBytes = [](const auto &bindings) {
+    uint64_t sum = 0;
+    for (const schema::Binding &binding : bindings) {
+      std::vector<int64_t> shape(binding.shape().begin(), binding.shape().end());
+      sum += uint64_t(checkedBytes(shape, sizeOf(DataType(int(binding.type()))), binding.name()));
+    }
+    return sum;
+  };
+  forEachPlace(plan, [&](const Place &place) {
+    const auto &[number, stage, entry, dims, specialisation] = place;
+    PlannedMemory memory;
+    memory.stage = number;
+    memory.entry = entry;
+    memory.dims = dims;
+    for (const schema::Weight &weight : stage.weights())
+      memory.weights += weight.bytes();
+    for (const schema::State &state : stage.states())
+      memory.states += state.bytes();
+    memory.arena = specialisation.arena_bytes();
+    memory.registered = specialisation.registered_bytes();
+    memory.inputs = bindingBytes(specialisation.inputs());
+    memory.outputs = bindingBytes(specialisation.outputs());
+    found.push_back(memory);
+  });
+  return found;
+}
+
+std::map<std::string, int64_t> gridloom::rt::countSteps(const Plan &plan) {
+  std::map<std::string, int64_t> counts;
+  forEachPlace(plan, [&](const Place &place) {
+    walk(place.specialisation.body(), 1, "",
+         [&](const Visit &visit) { counts[kindOf(visit.step)] += visit.times; });
+  });
+  return counts;
+}
+
+//===----------------------------------------------------------------------===//
+// Views
+//===----------------------------------------------------------------------===//
+
+Document gridloom::rt::makeSummary(const Plan &plan) {
+  Document document;
+  document.addField("plan", plan.getFolder().string());
+  document.addField("producer", plan.getProducer());
+  document.addField("model", plan.getModel().path.string());
+  document.addField("target", plan.getTargetKind() + " " + plan.getTargetArch());
+  document.addField("mesh", formatMesh(plan.getMesh()));
+  document.addField("ranks", plan.getMesh().getNumRanks());
+  document.addField("stages", plan.getNumStages());
+  document.addField("microbatches", plan.getMicrobatches());
+  uint64_t weightBytes = 0;
+  for (const WeightInfo &weight : plan.getWeights())
+    weightBytes += weight.bytes;
+  Cell bytes = bytesCell(weightBytes);
+  document.addField("weights", plan.getWeights().size());
+  document.addField("weight_bytes", bytes);
+  for (const auto &[kind, count] : countSteps(plan))
+    document.addField(kind + "_steps", count);
+
+  document.addTable("arguments", {"entry", "dims", "argument", "name", "type", "shape", "stages"});
+  for (const Entry &entry : plan.getEntries())
+    for (const EntrySpecialisation &specialisation : entry.specialisations)
+      for (bool isInput : {true, false})
+        for (const Argument &argument : isInput ? specialisation.inputs : specialisation.outputs)
+          document.addRow({entry.name, formatDims(specialisation.dims),
+                           isInput ? "input" : "output", argument.name,
+                           std::string(nameOf(argument.type)),
+                           Cell(argument.shape, formatShape(argument.shape)), argument.stages});
+
+  // Per kind and group, what a rank of each stage communicates in one call.
+  std::map<std::tuple<std::string, std::string, int>, std::pair<int64_t, uint64_t>> sums;
+  for (const PlannedCollective &collective : findCollectives(plan)) {
+    auto &[times, sum] = sums[{collective.kind, joinAll(collective.axes), collective.stage}];
+    times += collective.times;
+    sum += collective.bytes * uint64_t(collective.times);
+  }
+  document.addTable("communication", {"kind", "over", "stage", "times", "bytes"});
+  for (const auto &[key, value] : sums)
+    document.addRow({std::get<0>(key), std::get<1>(key), std::get<2>(key), value.first,
+                     bytesCell(value.second)});
+  return document;
+}
+
+Document gridloom::rt::makeCollectives(const Plan &plan) {
+  Document document;
+  document.addTable("collectives", {"stage", "entry", "dims", "sequence", "kind", "reduction",
+                                    "over", "ranks", "bytes", "times", "onnx_node"});
+  for (const PlannedCollective &c : findCollectives(plan))
+    document.addRow({c.stage, c.entry, c.dims, c.sequence, c.kind, c.reduction, joinAll(c.axes),
+                     c.group, bytesCell(c.bytes), c.times, c.origin});
+  return document;
+}
+
+Document gridloom::rt::makeMemory(const Plan &plan) {
+  Document document;
+  document.addTable("memory_of_a_rank", {"stage", "entry", "dims", "weights", "states", "arena",
+                                         "registered", "inputs", "outputs", "total"});
+  for (const PlannedMemory &m : findMemory(plan))
+    document.addRow({m.stage, m.entry, m.dims, bytesCell(m.weights), bytesCell(m.states),
+                     bytesCell(m.arena), bytesCell(m.registered), bytesCell(m.inputs),
+                     bytesCell(m.outputs), bytesCell(m.getTotal())});
+  return document;
+}
+
+/// "launch k3", "all_reduce #2 over model", "wait 5".
+static std::string describeStep(const schema::Stage &stage, const schema::Step &step) {
+  if (step.has_launch())
+    return stage.kernels(int(step.launch().kernel())).symbol();
+  if (step.has_library()) {
+    std::string sizes;
+    for (int64_t size : step.library().matmul().sizes())
+      sizes += (sizes.empty() ? "" : "x") + std::to_string(size);
+    bool bias = step.library().matmul().epilogue() == schema::Matmul::BIAS;
+    return "matmul " + sizes + (bias ? " + bias" : "");
+  }
+  if (step.has_copy())
+    return "copy";
+  if (step.has_group()) {
+    const schema::Group &group = step.group();
+    std::string text =
+        lower(schema::Group::Kind_Name(group.kind())) + " #" + std::to_string(group.sequence());
+    if (group.kind() == schema::Group::SEND || group.kind() == schema::Group::RECV)
+      return text + (group.kind() == schema::Group::SEND ? " to stage " : " from stage ") +
+             std::to_string(group.peer_stage());
+    return text + " over " + joinAll(group.axes());
+  }
+  const schema::Event &event = step.has_record() ? step.record() : step.wait();
+  return (step.has_record() ? "record " : "wait ") + std::to_string(event.id()) +
+         (event.lag() ? " lag " + std::to_string(event.lag()) : "");
+}
+
+static std::pair<std::vector<uint32_t>, std::vector<uint32_t>>
+getBuffers(const schema::Step &step) {
+  auto both = [](const auto &part) {
+    return std::pair(std::vector<uint32_t>(part.inputs().begin(), part.inputs().end()),
+                     std::vector<uint32_t>(part.outputs().begin(), part.outputs().end()));
+  };
+  if (step.has_launch())
+    return both(step.launch());
+  if (step.has_library())
+    return both(step.library());
+  if (step.has_group())
+    return both(step.group());
+  if (step.has_copy())
+    return {{step.copy().input()}, {step.copy().output()}};
+  return {};
+}
+
+static std::string describeBuffer(const schema::Stage &stage,
+                                  const schema::Specialisation &specialisation, uint32_t index) {
+  const schema::Buffer &buffer = specialisation.buffers(int(index));
+  int at = int(buffer.index());
+  switch (buffer.space()) {
+  case schema::WEIGHT:
+    return stage.weights(at).name();
+  case schema::STATE:
+    return stage.states(at).name();
+  case schema::INPUT:
+    return specialisation.inputs(at).name();
+  case schema::OUTPUT:
+    return specialisation.outputs(at).name();
+  case schema::CONSTANT:
+    return "constant";
+  case schema::RANK_PARAM:
+    return "index of " + joinAll(buffer.axes());
+  default:
+    return (buffer.space() == schema::REGISTERED ? "r+" : "a+") + std::to_string(buffer.offset());
+  }
+}
+
+Document gridloom::rt::makeSchedule(const Plan &plan) {
+  Document document;
+  document.addTable("schedule", {"stage", "entry", "dims", "control", "stream", "step", "reads",
+                                 "writes", "onnx_node"});
+  forEachPlace(plan, [&](const Place &place) {
+    const auto &[number, stage, entry, dims, specialisation] = place;
+    walk(specialisation.body(), 1, "", [&](const Visit &visit) {
+      auto [reads, writes] = getBuffers(visit.step);
+      auto names = [&](const std::vector<uint32_t> &buffers) {
+        std::string text;
+        for (uint32_t buffer : buffers)
+          text += (text.empty() ? "" : " ") + describeBuffer(stage, specialisation, buffer);
+        return text;
+      };
+      document.addRow({number, entry, dims, visit.control,
+                       specialisation.streams(int(visit.step.stream())).name(),
+                       describeStep(stage, visit.step), names(reads), names(writes),
+                       getOrigin(stage, visit.step)});
+    });
+  });
+  return document;
+}
+
+Document gridloom::rt::makeKernels(const Plan &plan) {
+  Document document;
+  document.addTable("kernels", {"stage", "symbol", "library", "skeleton", "rows", "grain",
+                                "pointers", "launches"});
+  for (int number = 0; number < plan.getNumStages(); ++number) {
+    const schema::Stage &stage = plan.getStage(number);
+    std::vector<int64_t> launches(size_t(stage.kernels_size()), 0);
+    for (const schema::Entry &entry : stage.entries())
+      for (const schema::Specialisation &specialisation : entry.specialisations())
+        walk(specialisation.body(), 1, "", [&](const Visit &visit) {
+          if (visit.step.has_launch())
+            launches[visit.step.launch().kernel()] += visit.times;
+        });
+    for (int k = 0; k < stage.kernels_size(); ++k) {
+      const schema::Kernel &kernel = stage.kernels(k);
+      document.addRow({number, kernel.symbol(), kernel.library(), kernel.skeleton(), kernel.rows(),
+                       kernel.grain(), kernel.num_pointers(), launches[size_t(k)]});
+    }
+  }
+  return document;
+}
+
+Document gridloom::rt::makeWeights(const Plan &plan) {
+  Document document;
+  document.addTable("weights", {"stage", "name", "type", "shape", "local_shape", "sharding",
+                                "row_pad", "bytes", "source"});
+  for (int number = 0; number < plan.getNumStages(); ++number)
+    for (const schema::Weight &weight : plan.getStage(number).weights()) {
+      const WeightInfo *info = plan.findWeight(weight.name());
+      document.addRow({number, weight.name(), typeText(weight.type()),
+                       info ? formatShape(info->shape) : "", shapeText(weight.shape()),
+                       formatSharding(weight.sharding()), weight.row_pad(),
+                       bytesCell(weight.bytes()),
+                       !info                ? "derived"
+                       : info->file.empty() ? "model"
+                                            : info->file});
+    }
+  return document;
+}

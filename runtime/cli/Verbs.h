@@ -1,0 +1,40 @@
+//===- Verbs.h - the command line's verbs -----------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CLI_VERBS_H
+#define GRIDLOOM_RUNTIME_CLI_VERBS_H
+
+#include <functional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace gridloom::rt {
+
+/// A verb: its options, and what it does once they are parsed. `run` returns the exit code and
+/// throws Error.
+struct Verb {
+  CLI::App *app;
+  std::function<int()> run;
+};
+
+Verb addRun(CLI::App &app);
+Verb addBench(CLI::App &app);
+Verb addInspect(CLI::App &app);
+Verb addDiff(CLI::App &app);
+Verb addExplain(CLI::App &app);
+Verb addDevices(CLI::App &app);
+
+/// Whether `verb` is the compiler's: compile, check, doctor.
+bool isCompilerVerb(const std::string &verb);
+/// Becomes gridloom-compile, which lies beside this program or on PATH. Throws Unavailable when it
+/// is not installed.
+[[noreturn]] void becomeCompiler(char **argv);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CLI_VERBS_H
