@@ -10,6 +10,7 @@
 #include "runtime/core/Session.h"
 
 #include "PlanBuilder.h"
+#include "runtime/comm/local/LocalTransport.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/InProcessJob.h"
 
@@ -447,6 +448,151 @@ TEST_F(Job, WorldSizeMustBeTheMeshs) {
   auto device = createCpuDevice(1);
   EXPECT_THAT(messageOf([&] { Session(loaded, *device, nullptr); }),
               HasSubstr("the plan is for 2 ranks, the job has 1"));
+}
+
+/// A while loop driven by a kernel: the counter reaches 3 on every rank, with a sum in each turn.
+TEST_F(Job, LoopsUntilTheConditionFalls) {
+  PlanBuilder plan;
+  plan.addAxis("data", 2);
+  plan.addEntry({}, {PlanBuilder::argument("turns", {2}), PlanBuilder::argument("sum", {2})});
+  std::ifstream file(GRIDLOOM_TEST_KERNELS, std::ios::binary);
+  plan.kernels["test.so"] = std::string{std::istreambuf_iterator<char>(file), {}};
+  schema::Kernel *kernel = plan.stages[0].add_kernels();
+  kernel->set_library("test.so");
+  kernel->set_symbol("step");
+  kernel->set_num_pointers(2);
+  kernel->set_rows(1);
+  schema::Specialisation &program = plan.program();
+  program.set_arena_bytes(64);
+  PlanBuilder::fillBinding(*program.add_outputs(), "turns", {1}, {{"data"}});
+  PlanBuilder::fillBinding(*program.add_outputs(), "sum", {1}, {{"data"}});
+  uint32_t zero = PlanBuilder::addBuffer(program, schema::CONSTANT, {1});
+  PlanBuilder::addConstant(program, std::string(4, 0));
+  uint32_t turns = PlanBuilder::addBuffer(program, schema::OUTPUT, {1}, 0);
+  uint32_t sum = PlanBuilder::addBuffer(program, schema::OUTPUT, {1}, 1);
+  uint32_t more = PlanBuilder::addBuffer(program, schema::ARENA, {1}, 0, 0, schema::BOOL);
+  auto addKernel = [&](schema::Block &block) {
+    schema::Launch *launch = PlanBuilder::addStep(block).mutable_launch();
+    launch->add_outputs(turns);
+    launch->add_outputs(more);
+  };
+  schema::Block &before = PlanBuilder::addBlock(program);
+  PlanBuilder::addCopy(before, zero, turns);
+  addKernel(before);
+  schema::While *loop = program.add_body()->mutable_loop();
+  loop->set_condition(more);
+  schema::Block &body = *loop->add_body()->mutable_block();
+  addKernel(body);
+  program.set_num_events(1);
+  PlanBuilder::addRecord(body, 0, 0);
+  PlanBuilder::addWait(body, 0, 1);
+  PlanBuilder::addGroup(body, schema::Group::ALL_REDUCE, {"data"}, {turns}, {sum});
+  auto job = start(plan);
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    job->run();
+    EXPECT_THAT(toVector(job->getOutput("turns")), ElementsAreArray({3.f, 3.f}));
+    EXPECT_THAT(toVector(job->getOutput("sum")), ElementsAreArray({6.f, 6.f}));
+  }
+}
+
+/// The specialisation follows the shapes, or the dims where they are named.
+TEST_F(Job, PicksTheSpecialisation) {
+  PlanBuilder plan;
+  plan.addEntry({PlanBuilder::argument("x", {2})}, {PlanBuilder::argument("y", {2})},
+                {{"batch", 2}});
+  nlohmann::json &list = plan.manifest["entries"][0]["specialisations"];
+  list.push_back(list[0]);
+  list[1]["dims"]["batch"] = 5;
+  list[1]["inputs"][0]["shape"] = {5};
+  list[1]["outputs"][0]["shape"] = {5};
+  *plan.stages[0].mutable_entries(0)->add_specialisations() = plan.program();
+  for (int s = 0; s < 2; ++s) {
+    schema::Specialisation &program =
+        *plan.stages[0].mutable_entries(0)->mutable_specialisations(s);
+    int64_t size = s ? 5 : 2;
+    PlanBuilder::fillBinding(*program.add_inputs(), "x", {size});
+    PlanBuilder::fillBinding(*program.add_outputs(), "y", {size});
+    uint32_t from = PlanBuilder::addBuffer(program, schema::INPUT, {size});
+    uint32_t to = PlanBuilder::addBuffer(program, schema::OUTPUT, {size});
+    PlanBuilder::addCopy(PlanBuilder::addBlock(program), from, to);
+  }
+  auto job = start(plan);
+  std::vector<float> values = iota(5);
+  job->bind("x", view(values, {5}));
+  job->run();
+  EXPECT_THAT(toVector(job->getOutput("y")), ElementsAreArray(values));
+  EXPECT_EQ(job->getLastSpecialisation().dims.at("batch"), 5);
+  job->bind("x", view(values, {2}));
+  job->run("main", {{"batch", 2}});
+  EXPECT_THAT(toVector(job->getOutput("y")), ElementsAreArray({1.f, 2.f}));
+  EXPECT_THAT(messageOf([&] { job->run("main", {{"batch", 5}}); }),
+              HasSubstr("input 'x' has shape [2], the plan takes [5]"));
+  job->bind("x", view(values, {3}));
+  EXPECT_THAT(messageOf([&] { job->run(); }),
+              HasSubstr("entry 'main' is compiled for: batch=2; batch=5"));
+}
+
+/// A rank that leaves ends the others' run with one error, soon; the sessions then say why.
+TEST_F(Job, AFailedPeerEndsTheRun) {
+  PlanBuilder plan;
+  plan.addAxis("data", 2);
+  plan.addEntry({PlanBuilder::argument("x", {2})}, {PlanBuilder::argument("y", {2})});
+  schema::Specialisation &program = plan.program();
+  PlanBuilder::fillBinding(*program.add_inputs(), "x", {1}, {{"data"}});
+  PlanBuilder::fillBinding(*program.add_outputs(), "y", {1}, {{"data"}});
+  uint32_t from = PlanBuilder::addBuffer(program, schema::INPUT, {1});
+  uint32_t to = PlanBuilder::addBuffer(program, schema::OUTPUT, {1});
+  PlanBuilder::addGroup(PlanBuilder::addBlock(program), schema::Group::ALL_REDUCE, {"data"}, {from},
+                        {to});
+  auto loaded = Plan::load(plan.write(folder.path));
+  auto transports = createInProcessTransports(2);
+  std::vector<float> values = {1, 2};
+  std::atomic<bool> ready{false};
+  std::string message;
+  std::thread other([&] {
+    auto device = createCpuDevice(1);
+    Session session(loaded, *device, transports[1].get());
+    while (!ready)
+      std::this_thread::yield();
+    transports[1]->abort("rank 1: the disk is full");
+  });
+  auto device = createCpuDevice(1);
+  Session session(loaded, *device, transports[0].get());
+  session.bind("x", view(values, {2}));
+  ready = true;
+  message = messageOf([&] { session.run(); });
+  other.join();
+  EXPECT_THAT(message, HasSubstr("the disk is full"));
+  EXPECT_THAT(messageOf([&] { session.run(); }), HasSubstr("the session failed before"));
+}
+
+TEST_F(Job, RanksMustHaveOnePlan) {
+  PlanBuilder plan = makeColumnPlan(2, 0, w);
+  auto first = Plan::load(plan.write(folder.path / "a"));
+  plan.manifest["producer"] = "another";
+  auto second = Plan::load(plan.write(folder.path / "b"));
+  auto transports = createInProcessTransports(2);
+  std::string messages[2];
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      auto device = createCpuDevice(1);
+      messages[rank] = messageOf(
+          [&] { Session(rank ? second : first, *device, transports[size_t(rank)].get()); });
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  for (const std::string &message : messages)
+    EXPECT_THAT(message, HasSubstr("rank 1 has plan " + second->getDigest().substr(0, 12)));
+}
+
+/// A rank whose model file is gone fails with its reason, the others name it, and nobody hangs.
+TEST_F(Job, AMissingModelFailsAllRanks) {
+  PlanBuilder plan = makeColumnPlan(2, 0, w);
+  auto loaded = Plan::load(plan.write(folder.path));
+  std::filesystem::remove(folder.path / "model.onnx");
+  EXPECT_THAT(messageOf([&] { InProcessJob job(loaded); }),
+              HasSubstr("model.onnx: cannot be read"));
 }
 
 } // namespace
