@@ -127,13 +127,14 @@ int64_t BodyEmitter::widthFor(const Loop &loop) const {
 //===----------------------------------------------------------------------===//
 
 /// Decides which values of one pass are kept for later ones: what is costly and needed again.
-void BodyEmitter::planScratch(const Loop &loop, ArrayRef<SmallVector<NodeId>> passes) {
+void BodyEmitter::planScratch(Context &context, const Loop &loop,
+                              ArrayRef<SmallVector<NodeId>> passes) {
   constexpr double kCheap = 4; // a load and a store, and what comes with them
   std::map<NodeId, int> firstPass;
   std::function<void(NodeId, int)> visit = [&](NodeId id, int pass) {
     const Node &node = body.nodes[id];
     if (llvm::none_of(node.free, [&](AtomId atom) { return loop.contains(atom); }) ||
-        scratch.count(id))
+        context.scratch.count(id))
       return;
     auto [first, isNew] = firstPass.try_emplace(id, pass);
     if (!isNew) {
@@ -141,7 +142,7 @@ void BodyEmitter::planScratch(const Loop &loop, ArrayRef<SmallVector<NodeId>> pa
       int64_t bytes = loop.extent * type.getIntOrFloatBitWidth() / 8;
       if (first->second < pass && node.cost > kCheap && scratchBytes + bytes <= kScratchLimit) {
         scratchBytes += bytes;
-        scratch[id] = {allocate(type, loop.extent), first->second};
+        context.scratch[id] = {allocate(type, loop.extent), first->second};
       }
       return;
     }
@@ -194,7 +195,7 @@ int BodyEmitter::emitPasses(Context &context, const Loop *last) {
     bool isOneLoop = llvm::all_of(node.bound, [&](AtomId atom) { return loop.contains(atom); });
     if (!isOneLoop || vectorContext(node.free, context))
       continue;
-    passOf[id] = passes[&loop].size();
+    context.passOf[id] = passes[&loop].size();
     passes[&loop].push_back({node.operands[0]});
   }
   int lastPass = -1;
@@ -206,7 +207,7 @@ int BodyEmitter::emitPasses(Context &context, const Loop *last) {
     passes[last].push_back(roots);
   }
   for (auto &[loop, list] : passes)
-    planScratch(*loop, list);
+    planScratch(context, *loop, list);
   for (NodeId id : here)
     emit(id, context);
   return lastPass;
@@ -232,16 +233,19 @@ Value BodyEmitter::emit(NodeId id, Context &context) {
   Context &at = home(node.free, context);
   if (auto known = at.values.find(id); known != at.values.end())
     return known->second;
-  auto kept = at.pass >= 0 ? scratch.find(id) : scratch.end();
+  const Scratch *kept = nullptr;
+  if (at.pass >= 0)
+    if (auto place = at.parent->scratch.find(id); place != at.parent->scratch.end())
+      kept = &place->second;
   Value value;
-  if (kept != scratch.end() && at.pass > kept->second.producer) {
+  if (kept && at.pass > kept->producer) {
     enter(at);
-    value = load(kept->second.memory, at.loops[0].second, at.width, node.element);
+    value = load(kept->memory, at.loops[0].second, at.width, node.element);
   } else {
     value = emitNode(id, at);
-    if (kept != scratch.end() && at.pass == kept->second.producer) {
+    if (kept && at.pass == kept->producer) {
       enter(at);
-      store(value, kept->second.memory, at.loops[0].second);
+      store(value, kept->memory, at.loops[0].second);
     }
   }
   return at.values[id] = value;
@@ -383,8 +387,8 @@ Value BodyEmitter::emitReduce(NodeId id, Context &at) {
     accumulators.push_back(
         identity(node, width > 1 ? Type(VectorType::get(width, node.element)) : node.element));
   }
-  auto pass = passOf.find(id);
-  accumulators = emitReduceLoops(node, at, loops, pass == passOf.end() ? -1 : pass->second,
+  auto pass = at.passOf.find(id);
+  accumulators = emitReduceLoops(node, at, loops, pass == at.passOf.end() ? -1 : pass->second,
                                  segments, accumulators);
   enter(at);
   if (lanes)

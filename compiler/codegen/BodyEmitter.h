@@ -15,6 +15,12 @@
 
 namespace gridloom::codegen {
 
+/// Memory that keeps a value of one pass over a row for later ones.
+struct Scratch {
+  mlir::Value memory;
+  int producer; // the pass that stores it
+};
+
 /// A place in the emitted code: a loop body, a branch, or the function.
 struct Context {
   Context *parent = nullptr;
@@ -34,6 +40,9 @@ struct Context {
 
   std::map<NodeId, mlir::Value> values;
   std::map<std::vector<int64_t>, mlir::Value> indices;
+  /// Of the loops right inside: which pass a reduction's is, and what is kept between passes.
+  std::map<NodeId, int> passOf;
+  std::map<NodeId, Scratch> scratch;
 
   bool owns(AtomId atom) const;
   mlir::Operation *&getAnchor() { return next ? next->getAnchor() : anchor; }
@@ -87,11 +96,6 @@ public:
   mlir::Value constantIndex(int64_t value);
 
 private:
-  struct Scratch {
-    mlir::Value memory;
-    int producer;
-  };
-
   Context &home(llvm::ArrayRef<AtomId> free, Context &context) const;
   const Context *vectorContext(llvm::ArrayRef<AtomId> free, const Context &context) const;
 
@@ -121,7 +125,8 @@ private:
   mlir::Value splat(mlir::Type type, mlir::Attribute value);
   mlir::Value load(mlir::Value memory, mlir::Value index, int64_t width, mlir::Type element);
   void store(mlir::Value value, mlir::Value memory, mlir::Value index);
-  void planScratch(const Loop &loop, llvm::ArrayRef<llvm::SmallVector<NodeId>> passes);
+  void planScratch(Context &context, const Loop &loop,
+                   llvm::ArrayRef<llvm::SmallVector<NodeId>> passes);
 
   const Nest &nest;
   const Body &body;
@@ -130,8 +135,6 @@ private:
   mlir::Location loc;
   int64_t widest;
   Allocate allocate;
-  std::map<NodeId, Scratch> scratch;
-  std::map<NodeId, int> passOf;
   int64_t scratchBytes = 0;
 };
 

@@ -29,8 +29,8 @@ struct Nest {
   /// Index in `outer` of the loop over contiguous output elements; -1 where the output is one
   /// element.
   int contiguous = -1;
-  /// Reductions read contiguous elements, and neighbouring outputs do not: the contiguous loop is then
-  /// one of scalars, and the reductions' loops have the vectors.
+  /// Reductions read contiguous elements, and neighbouring outputs do not: the contiguous loop is
+  /// then one of scalars, and the reductions' loops have the vectors.
   bool reducesContiguous = false;
 
   const Loop &loopOf(AtomId atom) const;
