@@ -7,6 +7,7 @@
 #include "test/fake/FakeCuda.h"
 
 #include "test/fake/FakeMachine.h"
+#include "test/fake/PtxModule.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -38,8 +39,11 @@ constexpr unsigned largestSharedBytes = 227 * 1024;
 using DevicePointer = unsigned long long;
 using EventHandle = std::shared_ptr<Event>;
 
+struct Module;
+
 struct Function {
   std::string symbol;
+  Module *module;
   unsigned sharedBytes = defaultSharedBytes;
 };
 
@@ -47,6 +51,8 @@ struct Module {
   std::string image;
   bool isText;
   std::deque<Function> functions;
+  std::shared_ptr<const std::map<std::string, PtxKernel>> kernels; // of PTX that is understood
+  std::string fault;                                               // why it is not
 };
 
 Machine &machine() { return Machine::get(); }
@@ -84,6 +90,49 @@ int copy(const char *call, void *to, const void *from, size_t bytes, void *handl
   return Success;
 }
 
+int launchHost(Stream &stream, const Function &function, KernelFunction kernel, Launch launch,
+               void **parameters) {
+  for (size_t i = 0; i < kernel.numPointers; ++i)
+    launch.pointers.push_back(*static_cast<void **>(parameters[i]));
+  std::vector<Access> accesses = kernel.accesses(launch);
+  machine().submit(stream, {"kernel " + function.symbol, std::move(accesses),
+                            [run = std::move(kernel.run), launch = std::move(launch)] {
+                              run(launch);
+                              return Step::Done;
+                            }});
+  return Success;
+}
+
+int launchPtx(Stream &stream, std::shared_ptr<const std::map<std::string, PtxKernel>> kernels,
+              const std::string &symbol, Launch launch, void **parameters) {
+  const PtxKernel &kernel = kernels->at(symbol);
+  std::vector<PtxBuffer> buffers;
+  for (size_t i = 0; i < kernel.parameters.size(); ++i) {
+    launch.pointers.push_back(*static_cast<void **>(parameters[i]));
+    auto [begin, end] = machine().findMemory(launch.pointers.back());
+    if (begin)
+      buffers.push_back({static_cast<std::byte *>(launch.pointers.back()), begin, end});
+  }
+  auto late = std::make_shared<std::vector<Access>>();
+  int device = stream.device;
+  auto run = [=, kernels = std::move(kernels), launch = std::move(launch),
+              &kernel]() mutable -> Step {
+    try {
+      runPtx(kernel, launch, buffers);
+    } catch (const PtxError &error) {
+      machine().report(error.what());
+      machine().breakDevice(device, 719);
+    }
+    for (const PtxBuffer &buffer : buffers) {
+      late->push_back({buffer.readBegin, size_t(buffer.readEnd - buffer.readBegin), false});
+      late->push_back({buffer.writeBegin, size_t(buffer.writeEnd - buffer.writeBegin), true});
+    }
+    return Step::Done;
+  };
+  machine().submit(stream, {"kernel " + symbol, {}, std::move(run), late});
+  return Success;
+}
+
 template <typename Object> void destroy(void *object) { delete static_cast<Object *>(object); }
 
 } // namespace
@@ -114,6 +163,8 @@ int getStreamPriority(int stream) { return machine().getStreamPriority(stream); 
 
 namespace {
 
+constexpr unsigned char standInMark = 'g';
+
 /// The start of a 64-bit ELF file, where CUDA's binaries keep what they were made for.
 struct ElfHeader {
   unsigned char ident[16] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0x41, 8};
@@ -143,6 +194,9 @@ int loadElf(const void *image, std::string &code) {
   std::memcpy(&header, image, sizeof(header));
   if (header.machine != 190)
     return InvalidImage;
+  // The machine code of a GPU runs nowhere here; callers go on to the PTX.
+  if (header.ident[15] != standInMark)
+    return NoBinaryForGpu;
   int wanted = getArchitecture(header);
   int present = machine().getOptions().architecture;
   if (wanted / 10 != present / 10 || wanted % 10 > present % 10)
@@ -180,6 +234,7 @@ std::vector<std::byte> gridloom::fake::makeCubin(int architecture,
   for (const std::string &symbol : symbols)
     names += symbol + '\0';
   ElfHeader header;
+  header.ident[15] = standInMark;
   header.flags = static_cast<uint32_t>(architecture) << 8;
   header.sectionHeaders = sizeof(header) + names.size();
   std::vector<std::byte> code(header.sectionHeaders);
@@ -478,6 +533,13 @@ EXPORT int cuModuleLoadDataEx(Module **module, const void *image, unsigned, int 
                      : loadText(static_cast<const char *>(image), loaded->image);
   if (result)
     return result;
+  if (!isElf)
+    try {
+      loaded->kernels =
+          std::make_shared<const std::map<std::string, PtxKernel>>(parsePtx(loaded->image));
+    } catch (const PtxError &error) {
+      loaded->fault = error.what();
+    }
   *module = loaded.release();
   machine().track(*module, "module");
   return Success;
@@ -498,7 +560,7 @@ EXPORT int cuModuleGetFunction(Function **function, Module *module, const char *
     return InvalidHandle;
   if (!hasKernel(*module, name))
     return NotFound;
-  *function = &module->functions.emplace_back(Function{name});
+  *function = &module->functions.emplace_back(Function{name, module});
   return Success;
 }
 
@@ -523,21 +585,16 @@ EXPORT int cuLaunchKernel(Function *function, unsigned gridX, unsigned gridY, un
   if (!gridX || !gridY || !gridZ || !threads || threads > 1024 || gridY > 65535 || gridZ > 65535 ||
       sharedBytes > function->sharedBytes)
     return InvalidValue;
-  auto kernel = machine().findKernel(function->symbol);
-  if (!kernel) {
-    machine().report("kernel " + function->symbol + " has no host function");
+  Launch launch{{gridX, gridY, gridZ}, {blockX, blockY, blockZ}, sharedBytes, {}};
+  if (auto kernel = machine().findKernel(function->symbol))
+    return launchHost(*stream, *function, std::move(*kernel), std::move(launch), parameters);
+  const auto &kernels = function->module->kernels;
+  if (!kernels || !kernels->count(function->symbol)) {
+    machine().report("kernel " + function->symbol + " has neither a host function nor PTX" +
+                     (function->module->fault.empty() ? "" : ": " + function->module->fault));
     return NotSupported;
   }
-  Launch launch{{gridX, gridY, gridZ}, {blockX, blockY, blockZ}, sharedBytes, {}};
-  for (size_t i = 0; i < kernel->numPointers; ++i)
-    launch.pointers.push_back(*static_cast<void **>(parameters[i]));
-  std::vector<Access> accesses = kernel->accesses(launch);
-  machine().submit(*stream, {"kernel " + function->symbol, std::move(accesses),
-                             [run = std::move(kernel->run), launch = std::move(launch)] {
-                               run(launch);
-                               return Step::Done;
-                             }});
-  return Success;
+  return launchPtx(*stream, kernels, function->symbol, std::move(launch), parameters);
 }
 
 } // extern "C"

@@ -7,6 +7,8 @@
 #include "test/fake/FakeMachine.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -24,6 +26,27 @@ static thread_local Context *current = nullptr;
 Machine &Machine::get() {
   static Machine machine;
   return machine;
+}
+
+/// Tools that know nothing of the fake are given GPUs by environment variables.
+Machine::Machine() {
+  Options given;
+  if (const char *devices = std::getenv("GRIDLOOM_FAKE_DEVICES"))
+    given.devices = std::atoi(devices);
+  if (const char *seed = std::getenv("GRIDLOOM_FAKE_SEED")) {
+    given.schedule = Schedule::Random;
+    given.seed = static_cast<uint64_t>(std::atoll(seed));
+  }
+  reset(given);
+}
+
+Machine::~Machine() {
+  if (!std::getenv("GRIDLOOM_FAKE_DEVICES"))
+    return;
+  for (const std::string &finding : takeFindings())
+    std::fprintf(stderr, "fake GPU: %s\n", finding.c_str());
+  for (const std::string &leak : findLeaks())
+    std::fprintf(stderr, "fake GPU: leaked %s\n", leak.c_str());
 }
 
 void Machine::reset(const Options &chosen) {
@@ -188,7 +211,8 @@ Allocation *Machine::find(const void *data) {
   return address < allocation.data + allocation.bytes ? &allocation : nullptr;
 }
 
-bool Machine::touch(Stream &stream, const Access &access, const std::string &name, bool frees) {
+bool Machine::touch(const Stream &stream, const Clock &clock, const Access &access,
+                    const std::string &name, bool frees) {
   if (access.bytes == 0)
     return true;
   std::string who = name + " on " + nameStream(stream.number);
@@ -211,12 +235,12 @@ bool Machine::touch(Stream &stream, const Access &access, const std::string &nam
                         offset + access.bytes,
                         access.write,
                         stream.number,
-                        stream.clock[static_cast<size_t>(stream.number)],
+                        clock[static_cast<size_t>(stream.number)],
                         name};
   for (const Allocation::Touch &past : allocation->touches) {
     bool overlaps = past.begin < now.end && now.begin < past.end;
     auto other = static_cast<size_t>(past.stream);
-    bool ordered = other < stream.clock.size() && stream.clock[other] >= past.tick;
+    bool ordered = other < clock.size() && clock[other] >= past.tick;
     if (overlaps && (past.write || now.write) && !ordered)
       reportLocked("race: " + who + (now.write ? " writes" : " reads") + " what " + past.name +
                    " on " + nameStream(past.stream) + (past.write ? " writes" : " reads") +
@@ -238,8 +262,10 @@ void Machine::enqueue(Stream &stream, Stream::Item item) {
     stream.clock.resize(number + 1);
   ++stream.clock[number];
   for (const Access &access : item.operation.accesses)
-    if (!touch(stream, access, item.operation.name, false))
+    if (!touch(stream, stream.clock, access, item.operation.name, false))
       item.operation.run = [] { return Step::Done; };
+  if (item.operation.late)
+    item.clock = stream.clock;
   stream.queue.push_back(std::move(item));
   stream.blockedAt = ~uint64_t(0);
 }
@@ -265,7 +291,8 @@ void Machine::record(Stream &stream, const std::shared_ptr<Event> &event) {
                       return Step::Done;
                     }},
                    nullptr,
-                   0});
+                   0,
+                   {}});
   event->clock = stream.clock;
   if (options.schedule == Schedule::Eager)
     while (runOne(lock))
@@ -322,6 +349,10 @@ bool Machine::runOne(Lock &lock) {
   lock.lock();
   stream->running = false;
   if (step == Step::Done) {
+    const Stream::Item &item = stream->queue.front();
+    if (item.operation.late)
+      for (const Access &access : *item.operation.late)
+        touch(*stream, item.clock, access, item.operation.name, false);
     stream->queue.pop_front();
     ++progress;
   } else {
@@ -474,7 +505,7 @@ bool Machine::release(std::byte *data, Stream *stream, const char *call) {
   Allocation &allocation = it->second;
   if (stream) {
     enqueue(*stream, {{"memory free", {}, [] { return Step::Done; }}, nullptr, 0});
-    touch(*stream, {data, allocation.bytes, true}, "memory free", true);
+    touch(*stream, stream->clock, {data, allocation.bytes, true}, "memory free", true);
   } else {
     Clock known = hostClocks[allocation.device];
     learn(known, threadClock());
@@ -489,6 +520,19 @@ bool Machine::release(std::byte *data, Stream *stream, const char *call) {
   usedBytes[allocation.device] -= allocation.bytes;
   changed.notify_all();
   return true;
+}
+
+std::pair<std::byte *, std::byte *> Machine::findMemory(const void *data) {
+  Lock lock(mutex);
+  Allocation *allocation = find(data);
+  if (!allocation || allocation->freed || allocation->device != getCurrentDevice())
+    return {};
+  return {allocation->data, allocation->data + allocation->bytes};
+}
+
+void Machine::breakDevice(int device, int error) {
+  Lock lock(mutex);
+  sticky.try_emplace(device, error);
 }
 
 size_t Machine::getFreeBytes(int device) {

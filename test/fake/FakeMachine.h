@@ -38,6 +38,8 @@ struct Operation {
   std::string name;
   std::vector<Access> accesses;
   std::function<Step()> run;
+  /// Accesses that `run` fills in: judged once it is done, by the order at its submission.
+  std::shared_ptr<std::vector<Access>> late = nullptr;
 };
 
 struct Event {
@@ -64,6 +66,7 @@ struct Stream {
     Operation operation;
     std::shared_ptr<Event> waitFor; // runs when this has done `target`
     uint64_t target = 0;
+    Clock clock = {}; // at submission
   };
   std::deque<Item> queue;
   bool running = false;
@@ -90,6 +93,9 @@ struct Allocation {
 class GRIDLOOM_FAKE_EXPORT Machine {
 public:
   static Machine &get();
+  Machine();
+  /// Prints findings and leaks where the environment asked for devices.
+  ~Machine();
 
   using Lock = std::unique_lock<std::mutex>;
 
@@ -132,6 +138,10 @@ public:
   std::byte *allocate(size_t bytes);
   bool release(std::byte *data, Stream *stream, const char *call);
   size_t getFreeBytes(int device);
+  /// The memory of the current device that `data` points into; empty where there is none.
+  std::pair<std::byte *, std::byte *> findMemory(const void *data);
+  /// Makes all later calls for `device` fail, as a kernel's fault does.
+  void breakDevice(int device, int error);
 
   // For tests.
   std::vector<Call> getCalls(const std::string &prefix);
@@ -146,7 +156,8 @@ private:
   void reportLocked(const std::string &finding);
   void enqueue(Stream &stream, Stream::Item item);
   /// Judges an access; false when it is not within one buffer.
-  bool touch(Stream &stream, const Access &access, const std::string &name, bool frees);
+  bool touch(const Stream &stream, const Clock &clock, const Access &access,
+             const std::string &name, bool frees);
   Allocation *find(const void *data);
   Stream *choose();
   bool runOne(Lock &lock);
