@@ -207,7 +207,7 @@ Document gridloom::rt::makeSummary(const Plan &plan) {
   Document document;
   document.addField("plan", plan.getFolder().string());
   document.addField("producer", plan.getProducer());
-  document.addField("model", plan.getModel().path.string());
+  document.addField("model", plan.getModel().path.lexically_normal().string());
   document.addField("target", plan.getTargetKind() + " " + plan.getTargetArch());
   document.addField("mesh", formatMesh(plan.getMesh()));
   document.addField("ranks", plan.getMesh().getNumRanks());

@@ -32,8 +32,8 @@ static void pauseBriefly() {
 Patience Patience::forRanks(int ranks) {
   unsigned cores = std::thread::hardware_concurrency();
   if (cores >= unsigned(ranks))
-    return {4000, 16};
-  return {64, 8};
+    return {200, 100};
+  return {64, 16};
 }
 
 void Counter::advanceTo(uint32_t target) {

@@ -12,8 +12,9 @@
 
 namespace gridloom::rt {
 
-/// How long a waiter burns time before it sleeps. With more ranks than cores, spinning keeps the
-/// rank that is waited for from running, so yield at once.
+/// How long a waiter burns time before it sleeps. Yielding costs little on an idle machine and lets
+/// the rank that is waited for run on a busy one, so there is more of it than of spinning; with
+/// more ranks than cores there is little of both.
 struct Patience {
   unsigned spins = 0;
   unsigned yields = 0;

@@ -30,7 +30,7 @@ inline constexpr int maxLocalRanks = 256;
 
 /// Bytes that a member stages at a time. Large enough that a meeting of all members costs little
 /// beside the copies, small enough to stay in the second-level cache.
-inline constexpr size_t defaultChunkBytes = 256 << 10;
+inline constexpr size_t defaultChunkBytes = 512 << 10;
 
 /// What the segment knows of a rank. The n-th joining of a rank belongs to the job's n-th epoch.
 struct alignas(64) RankSlot {
