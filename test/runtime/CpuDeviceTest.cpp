@@ -16,6 +16,16 @@
 using namespace gridloom::rt;
 using testing::HasSubstr;
 
+// A sanitizer's allocator ends the process on a size it finds too big, where malloc says no.
+extern "C" {
+__attribute__((used, visibility("default"))) const char *__tsan_default_options() {
+  return "allocator_may_return_null=1";
+}
+__attribute__((used, visibility("default"))) const char *__asan_default_options() {
+  return "allocator_may_return_null=1";
+}
+}
+
 namespace {
 
 std::vector<std::byte> readKernels() {
