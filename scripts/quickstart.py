@@ -26,17 +26,16 @@ def call(program: Path, *arguments) -> None:
 
 def print_similarities(embedding: np.ndarray) -> None:
     similarity = embedding @ embedding.T
-    print("\ncosine similarity of the sentences (the most similar other one is marked):\n")
+    print("\nCosine similarity of the sentences; * where two mean the same in other words:\n")
+    print(" " * 42 + "".join(f"{i + 1:>6} " for i in range(len(embedding))))
     for i, sentence in enumerate(zoo.SENTENCES):
-        row = similarity[i].copy()
-        row[i] = -1
-        cells = "".join(f"{v:6.2f}{'*' if j == row.argmax() else ' '}" for j, v in enumerate(similarity[i]))
+        cells = "".join(f"{v:6.2f}{'*' if v > 0.5 and i != j else ' '}" for j, v in enumerate(similarity[i]))
         print(f"  {i + 1} {sentence[:38]:<38}{cells}")
 
 
 def main(tools: Path) -> int:
-    print("\nwriting MiniLM as ONNX from its trained weights (kept for the next time)")
     model = zoo.minilm_file("build/zoo/minilm.onnx")
+    print(f"{model}: all-MiniLM-L6-v2 with its trained weights, as an exporter writes it")
     inputs = zoo.encode(zoo.SENTENCES, LENGTH)
     FOLDER.mkdir(parents=True, exist_ok=True)
     given = []
@@ -49,7 +48,7 @@ def main(tools: Path) -> int:
     call(tools / "gridloom", "compile", model, "-o", plan, "--mesh", "data=2,model=2", *dims)
     results = FOLDER / "results"
     shutil.rmtree(results, ignore_errors=True)  # outputs that exist are not replaced
-    call(tools / "gridloom", "run", plan, "-n", 4, *given, "--output", results)
+    call(tools / "gridloom", "run", plan, "-n", 4, "--repeat", 10, *given, "--output", results)
 
     embedding = np.load(results / "embedding.npy")
     session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
