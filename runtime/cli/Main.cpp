@@ -9,6 +9,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <cctype>
 #include <iostream>
 
 using namespace gridloom::rt;
@@ -30,6 +32,8 @@ Every verb has --help. Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 static int report(const std::string &text, int code) {
   std::string line = text.substr(0, text.find_last_not_of("\n ") + 1);
   std::replace(line.begin(), line.end(), '\n', ' ');
+  if (line.size() > 1 && islower(line[1])) // CLI11 begins sentences
+    line[0] = char(tolower(line[0]));
   std::cerr << "error: " << line << "\n";
   return code;
 }
@@ -41,6 +45,11 @@ static int runVerb(int argc, char **argv) {
   app.set_version_flag("--version", "gridloom " GRIDLOOM_VERSION);
   std::vector<Verb> verbs{addRun(app),  addBench(app),   addInspect(app),
                           addDiff(app), addExplain(app), addDevices(app)};
+  auto isVerb = [&](const Verb &verb) { return verb.app->check_name(argv[1]); };
+  if (argc < 2 || (argv[1][0] != '-' && std::none_of(verbs.begin(), verbs.end(), isVerb))) {
+    std::string problem = argc < 2 ? "no verb" : "there is no verb '" + std::string(argv[1]) + "'";
+    return report(problem + "; see gridloom --help", 2);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp &help) {
