@@ -1,0 +1,93 @@
+"""Compiled CUDA plans on fake GPUs: the driver, cuBLASLt and NCCL of test/fake, which interpret the plan's PTX, check
+every access against the events that order it, and complain on stderr."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from conftest import onnxruntime_session
+from onnx import TensorProto, helper, numpy_helper
+
+ROWS, INNER, COLUMNS = 16, 64, 128
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """gelu(x w + b): a matmul and one elementwise kernel."""
+    random = np.random.default_rng(0)
+    weight = random.standard_normal((INNER, COLUMNS)).astype(np.float32) * 0.1
+    bias = random.standard_normal(COLUMNS).astype(np.float32)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["product"], name="/MatMul"),
+        helper.make_node("Add", ["product", "b"], ["sum"], name="/Add"),
+        helper.make_node("Gelu", ["sum"], ["y"], name="/Gelu"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "mini",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [ROWS, INNER])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [ROWS, COLUMNS])],
+        [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(bias, "b")],
+    )
+    path = tmp_path_factory.mktemp("mini") / "mini.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    return {"x": np.random.default_rng(1).standard_normal((ROWS, INNER)).astype(np.float32)}
+
+
+@pytest.fixture
+def fake_gpus(tools, monkeypatch):
+    """Makes this many fake GPUs the machine's, their streams' turns drawn from a seed."""
+
+    def install(devices: int, seed: int) -> None:
+        libraries = tools.folder.parent / "lib"
+        for variable, name in [("CUDA_DRIVER", "cuda"), ("CUBLASLT", "cublaslt"), ("NCCL", "nccl")]:
+            library = libraries / f"libfake_{name}.so"
+            if not library.exists():
+                pytest.fail(f"{library} is not built; run scripts/build")
+            monkeypatch.setenv(f"GRIDLOOM_{variable}", str(library))
+        monkeypatch.setenv("GRIDLOOM_FAKE_DEVICES", str(devices))
+        monkeypatch.setenv("GRIDLOOM_FAKE_SEED", str(seed))
+
+    return install
+
+
+@pytest.mark.parametrize(
+    "mesh,shard,groups",
+    [
+        ("model=2", "w=[{model},{}]", ["all_reduce"]),
+        ("model=2", "w=[{},{model}]", []),
+        ("model=4", "w=[{model},{}]", ["all_reduce"]),
+        ("data=2", "x=[{data},{}]", []),
+    ],
+    ids=["rows of w over 2", "columns of w over 2", "rows of w over 4", "batch over 2"],
+)
+def test_split_over_fake_gpus_equals_onnxruntime(tools, fake_gpus, model, inputs, tmp_path, mesh, shard, groups):
+    plan = tmp_path / "mini.plan"
+    compiled = tools.compile(model, plan, "--mesh", mesh, "--shard", shard, "--target", "cuda:sm_90")
+    for group in groups:
+        assert group in compiled.stdout + compiled.stderr
+    expected = onnxruntime_session(model).run(["y"], inputs)[0]
+    for seed in (1, 2, 3):
+        fake_gpus(int(mesh.split("=")[1]), seed)
+        result = tools.run(plan, inputs, tmp_path / f"run{seed}", "--in-process")
+        np.testing.assert_allclose(result.outputs["y"], expected, atol=1e-5, rtol=0)
+        assert "fake GPU" not in result.text, result.text
+
+
+def test_without_a_driver_one_line_says_so(tools, model, inputs, tmp_path, monkeypatch):
+    plan = tmp_path / "mini.plan"
+    tools.compile(model, plan, "--mesh", "model=2", "--target", "cuda:sm_90")
+    np.save(tmp_path / "x.npy", inputs["x"])
+    monkeypatch.setenv("GRIDLOOM_CUDA_DRIVER", "libcuda_missing.so.1")
+    result = tools.call("run", plan, "--input", f"x={tmp_path}/x.npy", "--in-process", check=False)
+    assert result.returncode != 0
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("error: libcuda_missing.so.1 not found: the NVIDIA driver is not installed")
+    assert "--target cpu" in lines[0]
