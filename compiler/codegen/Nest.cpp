@@ -97,8 +97,11 @@ static Nest makeNest(std::unique_ptr<Body> body) {
   Nest nest;
   nest.outer = makeLoops(*body, orderAtoms(*body));
   nest.inner = makeLoops(*body, body->innerAtoms);
+  // A part of a concatenation may have no neighbours in the output.
   for (auto [i, loop] : llvm::enumerate(nest.outer))
-    if (loop.atoms.back() == body->outerAtoms.back())
+    if (llvm::all_of(body->stores, [&, last = loop.atoms.back()](const Store &store) {
+          return store.index.coefficient(last) == 1;
+        }))
       nest.contiguous = i;
   nest.reducesContiguous = findReducesContiguous(nest, *body);
   nest.body = std::move(body);

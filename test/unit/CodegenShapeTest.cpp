@@ -278,6 +278,24 @@ TEST(CodegenShape, ReductionUnderConcatenate) {
       "  loom.yield %2, %3, %4 : tensor<7x40xf32>, tensor<40x7xf32>, tensor<35x8xf32>"));
 }
 
+TEST(CodegenShape, SoftmaxOfSoftmax) {
+  // The inner one's sums are needed for the row at hand and, in the outer one's loops, for others.
+  checkKernels(kernelText("%x: tensor<16x17x1x6xf32>",
+                          "  %0 = loom.tanh %x : tensor<16x17x1x6xf32>\n"
+                          "  %1 = loom.softmax %0 dim = 1 : tensor<16x17x1x6xf32>\n"
+                          "  %2 = loom.softmax %1 dim = 0 : tensor<16x17x1x6xf32>\n"
+                          "  loom.yield %2 : tensor<16x17x1x6xf32>"));
+}
+
+TEST(CodegenShape, ConcatenateColumns) {
+  checkKernels(
+      kernelText("%x: tensor<16x1xf32>, %y: tensor<16x1xf32>",
+                 "  %0 = loom.tanh %x : tensor<16x1xf32>\n"
+                 "  %1 = loom.concatenate %0, %y dim = 1 : (tensor<16x1xf32>, tensor<16x1xf32>) -> "
+                 "tensor<16x2xf32>\n"
+                 "  loom.yield %1 : tensor<16x2xf32>"));
+}
+
 TEST(CodegenShape, RotateHalf) {
   // Rotary embeddings: x * cos + concat(-x2, x1) * sin.
   checkKernels(kernelText(
