@@ -79,9 +79,12 @@ Communicators::Communicators(const Plan &plan, int rank, Transport &transport) {
     if (number != mine)
       continue;
     std::string prefix = "stage" + std::to_string(number) + ":";
-    for (auto &[key, axes] : needs.groups)
-      if (std::vector<int> ranks = mesh.getGroup(rank, axes); ranks.size() > 1)
+    for (auto &[key, axes] : needs.groups) {
+      std::vector<int> ranks = mesh.getGroup(rank, axes);
+      std::sort(ranks.begin(), ranks.end());
+      if (ranks.size() > 1)
         groups[key] = transport.createCommunicator(ranks, prefix + key);
+    }
     if (std::vector<int> ranks = mesh.getStageRanks(number); needs.condition && ranks.size() > 1)
       stage = transport.createCommunicator(ranks, prefix + "control");
   }

@@ -20,7 +20,8 @@ class Communicators {
 public:
   Communicators(const Plan &plan, int rank, Transport &transport);
 
-  /// The group over `axes` for calls on the stream of this name; null where it is this rank alone.
+  /// The group over `axes` for calls on the stream of this name, its members ascending by rank;
+  /// null where it is this rank alone.
   Communicator *getGroup(const std::vector<std::string> &axes, const std::string &stream) const;
   /// The pair with the same coordinates' rank of `peerStage`, in one direction.
   Communicator *getPair(int peerStage, bool send) const;

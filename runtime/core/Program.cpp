@@ -146,16 +146,38 @@ void Program::prepareMatmul(const schema::Step &step) {
 
 void Program::prepareGroup(const schema::Step &step) {
   const schema::Group &group = step.group();
+  PreparedGroup &prepared = groups[&step];
   bool send = group.kind() == schema::Group::SEND;
   if (send || group.kind() == schema::Group::RECV) {
-    groups[&step] = context.communicators->getPair(int(group.peer_stage()), send);
+    prepared.members = context.communicators->getPair(int(group.peer_stage()), send);
     return;
   }
   std::vector<std::string> axes(group.axes().begin(), group.axes().end());
-  groups[&step] =
-      context.communicators
-          ? context.communicators->getGroup(axes, program.streams(int(step.stream())).name())
-          : nullptr;
+  if (context.communicators)
+    prepared.members =
+        context.communicators->getGroup(axes, program.streams(int(step.stream())).name());
+  if (!prepared.members || group.kind() == schema::Group::ALL_REDUCE)
+    return;
+  std::vector<int> byPlace = context.plan.getMesh().getGroup(context.rank, axes), byRank = byPlace;
+  std::sort(byRank.begin(), byRank.end());
+  if (byPlace == byRank)
+    return;
+  for (int rank : byRank)
+    prepared.places.push_back(
+        size_t(std::find(byPlace.begin(), byPlace.end(), rank) - byPlace.begin()));
+  size_t bytes = 0;
+  for (const Indices *indices : {&group.inputs(), &group.outputs()})
+    for (uint32_t buffer : *indices)
+      bytes = std::max<size_t>(bytes, program.buffers(int(buffer)).bytes());
+  prepared.sent = context.device.allocate(bytes);
+  prepared.received = context.device.allocate(bytes);
+}
+
+/// The member whose part is at `place`.
+int Program::PreparedGroup::getMember(int64_t place) const {
+  if (places.empty())
+    return int(place);
+  return int(std::find(places.begin(), places.end(), size_t(place)) - places.begin());
 }
 
 //===----------------------------------------------------------------------===//
@@ -390,66 +412,92 @@ void Program::submitGroup(const schema::Step &step, Stream &stream, int64_t iter
   OpContext op{getName(group.kind()), group.sequence(), origin};
   if (group.kind() == schema::Group::SEND || group.kind() == schema::Group::RECV) {
     bool send = group.kind() == schema::Group::SEND;
-    int peer = 1 - groups[&step]->getRank();
+    Communicator &pair = *groups[&step].members;
+    int peer = 1 - pair.getRank();
     for (uint32_t buffer : send ? group.inputs() : group.outputs()) {
       void *data = getPointer(buffer, iteration);
       DataType type = DataType(program.buffers(int(buffer)).type());
       if (send)
-        groups[&step]->send(stream, data, getElements(buffer), type, peer, op);
+        pair.send(stream, data, getElements(buffer), type, peer, op);
       else
-        groups[&step]->recv(stream, data, getElements(buffer), type, peer, op);
+        pair.recv(stream, data, getElements(buffer), type, peer, op);
     }
     return;
   }
   for (int i = 0; i < group.inputs_size(); ++i)
-    submitCollective(group, groups[&step], stream, getPointer(group.inputs(i), iteration),
+    submitCollective(step, stream, getPointer(group.inputs(i), iteration),
                      getPointer(group.outputs(i), iteration), group.inputs(i), op);
 }
 
-void Program::submitCollective(const schema::Group &group, Communicator *members, Stream &stream,
-                               const void *in, void *out, uint32_t buffer, OpContext op) {
+void Program::submitCollective(const schema::Step &step, Stream &stream, const void *in, void *out,
+                               uint32_t buffer, OpContext op) {
+  const schema::Group &group = step.group();
+  PreparedGroup &prepared = groups[&step];
+  Communicator *members = prepared.members;
   uint64_t count = getElements(buffer);
   DataType type = DataType(program.buffers(int(buffer)).type());
   Reduction reduction = Reduction(group.reduction());
   // A group of one has nothing to say to itself.
   if (!members)
     return context.device.copy(stream, out, in, count * sizeOf(type));
-  uint64_t size = uint64_t(members->getSize());
+  uint64_t part = count / uint64_t(members->getSize());
+  /// Copies part by part, from places to members' order or back.
+  auto reorder = [&](void *to, const void *from, bool toMembers, uint64_t elements) {
+    size_t bytes = elements * sizeOf(type);
+    for (size_t i = 0; i < prepared.places.size(); ++i) {
+      size_t source = toMembers ? prepared.places[i] : i;
+      size_t target = toMembers ? i : prepared.places[i];
+      context.device.copy(stream, static_cast<char *>(to) + target * bytes,
+                          static_cast<const char *>(from) + source * bytes, bytes);
+    }
+  };
+  bool ordered = prepared.places.empty();
+  void *sent = ordered ? nullptr : prepared.sent->data;
+  void *received = ordered ? out : prepared.received->data;
   switch (group.kind()) {
   case schema::Group::ALL_REDUCE:
     return members->allReduce(stream, in, out, count, type, reduction, op);
   case schema::Group::ALL_GATHER:
-    return members->allGather(stream, in, out, count, type, op);
+    members->allGather(stream, in, received, count, type, op);
+    return reorder(out, received, /*toMembers=*/false, count);
   case schema::Group::REDUCE_SCATTER:
-    return members->reduceScatter(stream, in, out, count / size, type, reduction, op);
+    reorder(sent, in, /*toMembers=*/true, part);
+    return members->reduceScatter(stream, ordered ? in : sent, out, part, type, reduction, op);
   case schema::Group::ALL_TO_ALL:
-    return members->allToAll(stream, in, out, count / size, type, op);
+    reorder(sent, in, /*toMembers=*/true, part);
+    members->allToAll(stream, ordered ? in : sent, received, part, type, op);
+    return reorder(out, received, /*toMembers=*/false, part);
   case schema::Group::BROADCAST:
-    return members->broadcast(stream, in, out, count, type, int(group.root()), op);
+    return members->broadcast(stream, in, out, count, type, prepared.getMember(group.root()), op);
   default:
-    return submitPermute(group, *members, stream, in, out, count, type, op);
+    return submitPermute(step, stream, in, out, count, type, op);
   }
 }
 
-/// Member i receives from permutation[i]. Sends may wait for their receives, so in each cycle the
-/// lowest member receives first and all others send first.
-void Program::submitPermute(const schema::Group &group, Communicator &members, Stream &stream,
-                            const void *in, void *out, uint64_t count, DataType type,
-                            OpContext op) {
-  int mine = members.getRank(), source = int(group.permutation(mine)), target = mine;
+/// The member at place i receives from the one at permutation[i]. Sends may wait for their
+/// receives, so in each cycle the lowest place receives first and all others send first.
+void Program::submitPermute(const schema::Step &step, Stream &stream, const void *in, void *out,
+                            uint64_t count, DataType type, OpContext op) {
+  const auto &permutation = step.group().permutation();
+  PreparedGroup &prepared = groups[&step];
+  int member = prepared.members->getRank();
+  int mine = prepared.places.empty() ? member : int(prepared.places[size_t(member)]);
+  int source = int(permutation[mine]), target = mine, lowest = mine;
   if (source == mine)
     return context.device.copy(stream, out, in, count * sizeOf(type));
-  int lowest = mine;
-  for (int member = source; member != mine; member = int(group.permutation(member))) {
-    lowest = std::min(lowest, member);
-    target = member; // the last before `mine` receives from it
+  for (int place = source; place != mine; place = int(permutation[place])) {
+    lowest = std::min(lowest, place);
+    target = place; // the last before `mine` receives from it
   }
   bool receiveFirst = lowest == mine;
+  auto receive = [&] {
+    prepared.members->recv(stream, out, count, type, prepared.getMember(source), op);
+  };
   if (receiveFirst)
-    members.recv(stream, out, count, type, source, op);
-  members.send(stream, in, count, type, target, op);
+    receive();
+  prepared.members->send(stream, in, count, type, prepared.getMember(target), op);
   if (!receiveFirst)
-    members.recv(stream, out, count, type, source, op);
+    receive();
 }
 
 std::string Program::describe(const schema::Step &step) const {

@@ -66,6 +66,15 @@ private:
     int64_t begin = 0, end = 0;
   };
 
+  /// The communicator of a group, whose members are in the order of their ranks. Where the group's
+  /// axes are not in the mesh's order its parts are, and `places` says where member i's part is.
+  struct PreparedGroup {
+    Communicator *members = nullptr;        // null: this rank alone
+    std::vector<size_t> places;             // empty: part i is member i's
+    std::unique_ptr<Memory> sent, received; // parts in the members' order
+    int getMember(int64_t place) const;
+  };
+
   void prepareConstants();
   void prepareBody(const Body &body);
   void prepareMatmul(const schema::Step &step);
@@ -80,10 +89,10 @@ private:
   void submitWork(const schema::Step &step, Stream &stream, int64_t iteration);
   void submitMatmul(const schema::Step &step, Stream &stream, int64_t iteration);
   void submitGroup(const schema::Step &step, Stream &stream, int64_t iteration);
-  void submitCollective(const schema::Group &group, Communicator *members, Stream &stream,
-                        const void *in, void *out, uint32_t index, OpContext op);
-  void submitPermute(const schema::Group &group, Communicator &members, Stream &stream,
-                     const void *in, void *out, uint64_t count, DataType type, OpContext op);
+  void submitCollective(const schema::Step &step, Stream &stream, const void *in, void *out,
+                        uint32_t index, OpContext op);
+  void submitPermute(const schema::Step &step, Stream &stream, const void *in, void *out,
+                     uint64_t count, DataType type, OpContext op);
   /// Makes `stream` wait for all others, or all others for it.
   void meet(Stream &stream, bool others);
   Event &getEvent(uint32_t id, int64_t iteration);
@@ -96,7 +105,7 @@ private:
   std::vector<std::unique_ptr<Memory>> constants; // by buffer
   std::vector<void *> bases;                      // by buffer
   std::map<const schema::Step *, std::unique_ptr<MatmulPlan>> matmuls;
-  std::map<const schema::Step *, Communicator *> groups;
+  std::map<const schema::Step *, PreparedGroup> groups;
   std::vector<std::vector<std::unique_ptr<Event>>> events; // by id, as many as it may lag and one
   std::vector<uint32_t> maxLag;
   std::vector<std::unique_ptr<Event>> meetings; // by stream

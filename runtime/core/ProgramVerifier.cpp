@@ -364,18 +364,14 @@ void ProgramVerifier::verifyGroup(const schema::Group &group, const std::string 
   std::vector<std::string> axes(group.axes().begin(), group.axes().end());
   if (axes.empty())
     fail(name + " is a group over no axes");
-  size_t position = 0;
-  const std::vector<Mesh::Axis> &mesh = plan.getMesh().getAxes();
+  std::set<std::string> seen;
   for (const std::string &axis : axes) {
     if (!plan.getMesh().hasAxis(axis))
       fail(name + " is a group over axis '" + axis + "', which the mesh has not");
     if (axis == plan.getMesh().getStageAxis())
       fail(name + " is a group over the stage axis '" + axis + "'; stages send and receive");
-    // Transports number a group's members by rank, so the axes must be the mesh's in its order.
-    while (position < mesh.size() && mesh[position].name != axis)
-      ++position;
-    if (position++ == mesh.size())
-      fail(name + " is a group over axes that repeat or are not in the mesh's order");
+    if (!seen.insert(axis).second)
+      fail(name + " is a group over axis '" + axis + "' twice");
   }
   verifyCollective(group, plan.getMesh().getSize(axes), name);
 }

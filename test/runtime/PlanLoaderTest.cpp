@@ -502,7 +502,7 @@ const Refusal groupRefusals[] = {
     {"Axis", [](PlanBuilder &p) { gather(p).set_axes(0, "expert"); }, {"'expert'", "has not"}},
     {"NoAxes", [](PlanBuilder &p) { gather(p).clear_axes(); }, {"over no axes"}},
     {"StageAxis", [](PlanBuilder &p) { gather(p).set_axes(0, "pipe"); }, {"stage axis 'pipe'"}},
-    {"AxisTwice", [](PlanBuilder &p) { gather(p).add_axes("model"); }, {"repeat", "order"}},
+    {"AxisTwice", [](PlanBuilder &p) { gather(p).add_axes("model"); }, {"axis 'model' twice"}},
     {"Sizes",
      [](PlanBuilder &p) { gather(p).set_outputs(0, 2); },
      {"makes 12 elements of 12 over 2 members"}},

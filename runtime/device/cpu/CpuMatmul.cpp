@@ -180,10 +180,11 @@ void CpuMatmul::runLoops(ThreadPool &pool, const T *lhs, const T *rhs, const T *
   pool.parallelFor(numBatches * m, [&](int64_t task) {
     Offsets offsets = getOffsets(task / m);
     int64_t i = task % m;
-    const T *lhsRow = lhs + offsets.lhs + i * lhsStrides[0];
+    // With nothing to sum the operands may be null.
+    const T *lhsRow = k ? lhs + offsets.lhs + i * lhsStrides[0] : nullptr;
     T *outRow = out + offsets.out + i * outStrides[0];
     for (int64_t j = 0; j < n; ++j) {
-      const T *column = rhs + offsets.rhs + j * rhsStrides[1];
+      const T *column = k ? rhs + offsets.rhs + j * rhsStrides[1] : nullptr;
       Sum sum = 0;
       for (int64_t p = 0; p < k; ++p)
         sum += Sum(lhsRow[p * lhsStrides[1]]) * Sum(column[p * rhsStrides[0]]);
