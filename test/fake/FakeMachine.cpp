@@ -231,23 +231,23 @@ bool Machine::touch(const Stream &stream, const Clock &clock, const Access &acce
                  " bytes after it was freed");
 
   auto offset = static_cast<size_t>(begin - allocation->data);
-  Allocation::Touch now{offset,
-                        offset + access.bytes,
-                        access.write,
-                        stream.number,
-                        clock[static_cast<size_t>(stream.number)],
-                        name};
+  auto number = static_cast<size_t>(stream.number);
+  Allocation::Touch now{
+      offset, offset + access.bytes, access.write, stream.number, clock[number], clock, name};
+  auto isBefore = [](const Allocation::Touch &first, const Allocation::Touch &second) {
+    auto stream = static_cast<size_t>(first.stream);
+    return stream < second.clock.size() && second.clock[stream] >= first.tick;
+  };
   for (const Allocation::Touch &past : allocation->touches) {
     bool overlaps = past.begin < now.end && now.begin < past.end;
-    auto other = static_cast<size_t>(past.stream);
-    bool ordered = other < clock.size() && clock[other] >= past.tick;
-    if (overlaps && (past.write || now.write) && !ordered)
+    // What a kernel touches is known late: others that come after it may be known already.
+    if (overlaps && (past.write || now.write) && !isBefore(past, now) && !isBefore(now, past))
       reportLocked("race: " + who + (now.write ? " writes" : " reads") + " what " + past.name +
                    " on " + nameStream(past.stream) + (past.write ? " writes" : " reads") +
                    ", and no event orders them");
   }
   std::erase_if(allocation->touches, [&](const Allocation::Touch &past) {
-    bool covered = now.begin <= past.begin && past.end <= now.end;
+    bool covered = now.begin <= past.begin && past.end <= now.end && isBefore(past, now);
     return covered && (now.write || (past.stream == now.stream && !past.write));
   });
   allocation->touches.push_back(now);

@@ -85,6 +85,7 @@ struct Allocation {
     bool write;
     int stream;
     uint64_t tick;
+    Clock clock;
     std::string name;
   };
   std::vector<Touch> touches;

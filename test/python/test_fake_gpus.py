@@ -9,6 +9,8 @@ import pytest
 from conftest import onnxruntime_session
 from onnx import TensorProto, helper, numpy_helper
 
+from gridloom import zoo
+
 ROWS, INNER, COLUMNS = 16, 64, 128
 
 
@@ -91,3 +93,21 @@ def test_without_a_driver_one_line_says_so(tools, model, inputs, tmp_path, monke
     assert len(lines) == 1, result.stderr
     assert lines[0].startswith("error: libcuda_missing.so.1 not found: the NVIDIA driver is not installed")
     assert "--target cpu" in lines[0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--mesh", "data=2,model=2"), ("--mesh", "pipe=2", "--microbatches", "2"), ("--mesh", "data=2,pipe=2")],
+    ids=["grid", "pipeline of micro-batches", "pipeline of batches"],
+)
+def test_an_mlp_over_fake_gpus_equals_onnxruntime(tools, fake_gpus, tmp_path, options):
+    path = zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0, scale=0.2)), tmp_path / "mlp.onnx")
+    plan = tmp_path / "mlp.plan"
+    tools.compile(path, plan, "--dim", "batch=4", *options, "--target", "cuda:sm_90")
+    inputs = {"x": np.random.default_rng(2).standard_normal((4, 16)).astype(np.float32)}
+    expected = onnxruntime_session(path).run(["y"], inputs)[0]
+    for seed in (1, 2, 3):
+        fake_gpus(4 if "," in options[1] else 2, seed)
+        result = tools.run(plan, inputs, tmp_path / f"run{seed}", "--in-process", "--repeat", 3)
+        np.testing.assert_allclose(result.outputs["y"], expected, atol=1e-5, rtol=0)
+        assert "fake GPU" not in result.text, result.text

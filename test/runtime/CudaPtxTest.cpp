@@ -190,6 +190,9 @@ TEST_F(CudaPtxTest, PlantedMissingWaitIsFoundByWhatKernelsTouch) {
   std::string ptx = makeKernel("move", "ld.param.b64 %rd1, [move_param_0];\n"
                                        "ld.param.b64 %rd2, [move_param_1];\n"
                                        "ld.global.b32 %r1, [%rd1];\nst.global.b32 [%rd2], %r1;");
+  fake::Options options;
+  options.schedule = fake::Schedule::OldestFirst;
+  fake::reset(options);
   CudaDevice device(0);
   auto first = device.createStream(StreamKind::Compute, "first");
   auto second = device.createStream(StreamKind::Compute, "second");
@@ -204,6 +207,14 @@ TEST_F(CudaPtxTest, PlantedMissingWaitIsFoundByWhatKernelsTouch) {
   launch(*second, 2, 3);
   first->synchronize();
   second->synchronize();
+  EXPECT_THAT(fake::takeFindings(), testing::IsEmpty());
+  // A copy that is submitted after the kernel, and judged before it runs, is after it all the same.
+  float last = 0;
+  launch(*first, 0, 1);
+  device.copyOut(*first, &last, values + 1, sizeof(last));
+  launch(*first, 3, 1);
+  first->synchronize();
+  EXPECT_EQ(last, 1);
   EXPECT_THAT(fake::takeFindings(), testing::IsEmpty());
   launch(*first, 0, 1);
   launch(*second, 1, 2);
