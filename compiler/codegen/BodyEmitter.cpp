@@ -381,6 +381,8 @@ Value BodyEmitter::emitReduce(NodeId id, Context &at) {
     segments = cutInSegments(loops.back()->extent, widest);
 
   enter(at);
+  if (segments.empty())
+    return identity(node, node.element);
   SmallVector<Value> accumulators;
   for (const Segment &segment : segments) {
     int64_t width = lanes ? lanes->width : segment.width;

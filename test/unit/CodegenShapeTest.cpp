@@ -278,6 +278,28 @@ TEST(CodegenShape, ReductionUnderConcatenate) {
       "  loom.yield %2, %3, %4 : tensor<7x40xf32>, tensor<40x7xf32>, tensor<35x8xf32>"));
 }
 
+TEST(CodegenShape, LongColumns) {
+  RunOptions options;
+  options.tolerance = 1e-4;
+  auto compiled = checkKernels(
+      kernelText(
+          "%x: tensor<1000x200xf32>",
+          "  %0 = loom.reduce sum %x dims = [0] : (tensor<1000x200xf32>) -> tensor<200xf32>\n"
+          "  loom.yield %0 : tensor<200xf32>"),
+      options);
+  // Threads can share the columns.
+  EXPECT_EQ(compiled.kernels[0].rows, 4);
+}
+
+TEST(CodegenShape, NoElements) {
+  checkKernels(
+      kernelText("%x: tensor<3x0xf32>",
+                 "  %0 = loom.exp %x : tensor<3x0xf32>\n"
+                 "  %1 = loom.reduce sum %x dims = [1] : (tensor<3x0xf32>) -> tensor<3xf32>\n"
+                 "  %2 = loom.reduce prod %x dims = [0, 1] : (tensor<3x0xf32>) -> tensor<f32>\n"
+                 "  loom.yield %0, %1, %2 : tensor<3x0xf32>, tensor<3xf32>, tensor<f32>"));
+}
+
 TEST(CodegenShape, SoftmaxOfSoftmax) {
   // The inner one's sums are needed for the row at hand and, in the outer one's loops, for others.
   checkKernels(kernelText("%x: tensor<16x17x1x6xf32>",

@@ -25,8 +25,9 @@ namespace {
 
 /// 16 f32 are two registers of AVX2: enough independent work to hide latencies.
 constexpr int64_t kWidth = 16;
-/// Elements of a contiguous loop that are one row when it is cut.
+/// Elements of a contiguous loop that are one row when it is cut; fewer where each is a reduction.
 constexpr int64_t kChunk = 1024;
+constexpr int64_t kReductionChunk = 64;
 /// Iterations of a tiled loop: the f32 of a cache line.
 constexpr int64_t kTile = 16;
 /// With this many rows no thread waits long for another.
@@ -38,6 +39,7 @@ constexpr double kThreadCycles = 20000;
 struct RowPlan {
   size_t prefix = 0;  // this many outer loops are in the row index
   int64_t chunks = 1; // pieces of the contiguous loop, minor in the row index
+  int64_t chunk = 0;  // their elements
   int64_t rows = 1;
   /// The loop that runs innermost in tiles, so that what a column read brings into the cache is
   /// used; -1 for none.
@@ -77,11 +79,20 @@ RowPlan planRows(const Nest &nest) {
     plan.rows *= isTiled ? llvm::divideCeil(extent, kTile) : extent;
     ++plan.prefix;
   }
-  bool reduces = llvm::any_of(nest.body->nodes,
-                              [](const Node &node) { return node.kind == Node::Kind::Reduce; });
-  bool isNext = plan.prefix == contiguous && contiguous < nest.outer.size();
-  if (isNext && !reduces && plan.tiled < 0 && plan.rows < kEnoughRows)
-    plan.chunks = llvm::divideCeil(nest.outer[contiguous].extent, kChunk);
+  bool isNext = plan.prefix == contiguous && contiguous + 1 == nest.outer.size();
+  if (!isNext || plan.tiled >= 0 || plan.rows >= kEnoughRows)
+    return plan;
+  // What the whole contiguous loop shares would be computed for each piece.
+  const Loop &loop = nest.outer[contiguous];
+  plan.chunk = kChunk;
+  for (const Node &node : nest.body->nodes) {
+    if (node.kind != Node::Kind::Reduce)
+      continue;
+    if (!contains(node.free, loop.atoms.back()))
+      return plan;
+    plan.chunk = kReductionChunk;
+  }
+  plan.chunks = llvm::divideCeil(loop.extent, plan.chunk);
   plan.rows *= plan.chunks;
   return plan;
 }
@@ -248,8 +259,8 @@ void NestEmitter::emitChunk(Context &row, Value chunk) {
   const Loop &loop = nest.outer[nest.contiguous];
   emitter.enter(row);
   int64_t width = emitter.widthFor(loop);
-  Value begin = arith::MulIOp::create(builder, loc, chunk, constantIndex(kChunk));
-  Value end = arith::AddIOp::create(builder, loc, begin, constantIndex(kChunk));
+  Value begin = arith::MulIOp::create(builder, loc, chunk, constantIndex(plan.chunk));
+  Value end = arith::AddIOp::create(builder, loc, begin, constantIndex(plan.chunk));
   auto build = [&](Context &inside, ValueRange) -> SmallVector<Value> {
     emitter.emitStores(inside);
     return {};
