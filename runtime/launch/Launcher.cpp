@@ -275,15 +275,19 @@ void Launch::killAll(int signal) {
       kill(child, signal);
 }
 
-/// The first report of a rank's own trouble, else the first: a rank that waited for another tells
-/// of the other's.
+/// The first report of a rank's own trouble. Where all waited for another, what they say repeats
+/// what the first to notice said: that is the shortest.
 static const Report &findOwn(const std::vector<Report> &reports) {
   auto isOwn = [](const Report &report) {
     ErrorCode code = ErrorCode(report.code);
     return code != ErrorCode::PeerFailed && code != ErrorCode::DeadlineExceeded;
   };
   auto own = std::find_if(reports.begin(), reports.end(), isOwn);
-  return own != reports.end() ? *own : reports.front();
+  if (own != reports.end())
+    return *own;
+  return *std::min_element(reports.begin(), reports.end(), [](const Report &a, const Report &b) {
+    return strlen(a.text) < strlen(b.text);
+  });
 }
 
 Error Launch::findCause() const {
@@ -291,7 +295,12 @@ Error Launch::findCause() const {
     const Report &cause = findOwn(received);
     return {ErrorCode(cause.code), cause.text};
   }
-  return {ErrorCode::PeerFailed, received.empty() ? death : death + "; " + received.front().text};
+  if (received.empty())
+    return {ErrorCode::PeerFailed, death};
+  std::string witness = findOwn(received).text;
+  if (size_t repeated = witness.find(": " + death); repeated != std::string::npos)
+    witness.resize(repeated);
+  return {ErrorCode::PeerFailed, death + "; " + witness};
 }
 
 int gridloom::rt::launchRanks(int ranks, const LaunchOptions &options, const RankMain &main) {

@@ -136,6 +136,9 @@ protected:
   }
 };
 
+/// What only a process can suffer alone.
+class ProcessTransportTest : public TransportTest {};
+
 } // namespace
 
 TEST_P(TransportTest, AllReduce) {
@@ -519,9 +522,7 @@ static Body timed(const Body &body, int limit) {
   };
 }
 
-TEST_P(TransportTest, KilledRankFailsAll) {
-  if (!GetParam().processes)
-    GTEST_SKIP() << "a thread cannot be killed alone";
+TEST_P(ProcessTransportTest, KilledRankFailsAll) {
   std::vector<Outcome> outcomes = run(4, timed(reduceUntil([](Transport &transport) {
                                                  if (transport.getRank() == 2)
                                                    raise(SIGKILL);
@@ -536,9 +537,7 @@ TEST_P(TransportTest, KilledRankFailsAll) {
   }
 }
 
-TEST_P(TransportTest, KilledPeerFailsTransfer) {
-  if (!GetParam().processes)
-    GTEST_SKIP() << "a thread cannot be killed alone";
+TEST_P(ProcessTransportTest, KilledPeerFailsTransfer) {
   std::vector<Outcome> outcomes =
       run(3, timed(
                  [](Transport &transport) {
@@ -560,9 +559,7 @@ TEST_P(TransportTest, KilledPeerFailsTransfer) {
   }
 }
 
-TEST_P(TransportTest, StoppedRankMeetsTheDeadline) {
-  if (!GetParam().processes)
-    GTEST_SKIP() << "a thread cannot be stopped alone";
+TEST_P(ProcessTransportTest, StoppedRankMeetsTheDeadline) {
   JobOptions options;
   options.transport.deadline = std::chrono::milliseconds(400);
   options.beside = [](const std::vector<pid_t> &children) {
@@ -646,6 +643,9 @@ TEST_P(TransportTest, AbsentRankFailsCreation) {
   }
 }
 
+static std::string getName(const testing::TestParamInfo<Kind> &info) { return info.param.name; }
+
 INSTANTIATE_TEST_SUITE_P(Local, TransportTest,
-                         testing::Values(threadsKind, processesKind, strangersKind),
-                         [](const auto &info) { return info.param.name; });
+                         testing::Values(threadsKind, processesKind, strangersKind), getName);
+INSTANTIATE_TEST_SUITE_P(Local, ProcessTransportTest, testing::Values(processesKind, strangersKind),
+                         getName);

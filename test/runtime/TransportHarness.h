@@ -157,13 +157,12 @@ inline std::vector<Outcome> runStrangers(int n, const JobOptions &options, const
 struct Kind {
   const char *name;
   std::vector<Outcome> (*run)(int n, const JobOptions &options, const Body &body);
-  bool processes;
 };
 inline void PrintTo(const Kind &kind, std::ostream *os) { *os << kind.name; }
 
-inline const Kind threadsKind{"Threads", runThreads, false};
-inline const Kind processesKind{"Processes", runProcesses, true};
-inline const Kind strangersKind{"Strangers", runStrangers, true};
+inline const Kind threadsKind{"Threads", runThreads};
+inline const Kind processesKind{"Processes", runProcesses};
+inline const Kind strangersKind{"Strangers", runStrangers};
 
 } // namespace gridloom::rt::test
 
