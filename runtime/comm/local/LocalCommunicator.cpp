@@ -44,7 +44,7 @@ LocalCommunicator::LocalCommunicator(std::shared_ptr<Membership> ofJob, std::vec
   try {
     region = segment.map(offset, getRegionBytes());
     Call call{.kind = Kind::Create};
-    call.operation = {"making a communicator", 0, "", group};
+    call.operation = {"making a communicator", {}, "", group};
     run(call);
   } catch (...) {
     segment.releaseRegion(key);
@@ -205,7 +205,7 @@ LocalCommunicator::Announcement LocalCommunicator::announce(const Call &call) co
   mine.type = call.type;
   mine.reduction = call.reduction;
   mine.root = call.root;
-  mine.sequence = call.operation.sequence;
+  mine.sequence = call.operation.sequence.value_or(0);
   const std::string &origin = call.kind == Kind::Create ? name : call.operation.origin;
   memcpy(mine.origin, origin.data(), std::min(origin.size(), sizeof mine.origin - 1));
   return mine;

@@ -19,8 +19,8 @@ static constexpr int goneBeforeOpen = -2;
 
 std::string Operation::describe() const {
   std::string text = kind;
-  if (sequence != 0)
-    text += " #" + std::to_string(sequence);
+  if (sequence)
+    text += " #" + std::to_string(*sequence);
   if (!origin.empty())
     text += " (onnx node " + origin + ")";
   if (!group.empty())
@@ -56,7 +56,7 @@ Membership::~Membership() {
 }
 
 void Membership::awaitAll() {
-  Operation operation{"joining the job", 0, "", ""};
+  Operation operation{"joining the job", {}, "", ""};
   auto getMissing = [&] {
     std::vector<int> missing;
     for (int other = 0; other < getSize(); ++other)

@@ -19,7 +19,7 @@ namespace gridloom::rt {
 /// An operation as errors name it.
 struct Operation {
   std::string kind;
-  uint32_t sequence = 0;
+  std::optional<uint32_t> sequence = {};
   std::string origin;
   /// "group data {0,2}", or empty.
   std::string group;
