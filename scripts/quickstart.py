@@ -18,9 +18,9 @@ FOLDER = Path("build/quickstart")
 
 
 def call(program: Path, *arguments) -> None:
-    """Runs a command, showing it as a user would type it."""
+    """Runs a command in the demonstration's folder, showing it as a user would type it."""
     print(f"\n$ {shlex.join([program.name, *map(str, arguments)])}", flush=True)
-    if code := subprocess.run([program, *map(str, arguments)]).returncode:
+    if code := subprocess.run([program, *map(str, arguments)], cwd=FOLDER).returncode:
         sys.exit(f"quickstart: {program.name} {arguments[0]} exited with {code}")
 
 
@@ -35,22 +35,21 @@ def print_similarities(embedding: np.ndarray) -> None:
 
 def main(tools: Path) -> int:
     model = zoo.minilm_file("build/zoo/minilm.onnx")
-    print(f"{model}: all-MiniLM-L6-v2 with its trained weights, as an exporter writes it")
+    print(f"{model}: all-MiniLM-L6-v2 with its trained weights, as an exporter writes it; in {FOLDER}:")
     inputs = zoo.encode(zoo.SENTENCES, LENGTH)
     FOLDER.mkdir(parents=True, exist_ok=True)
     given = []
     for name, array in inputs.items():
         np.save(FOLDER / f"{name}.npy", array)
-        given += ["--input", f"{name}={FOLDER / name}.npy"]
+        given += ["--input", f"{name}={name}.npy"]
 
-    plan = FOLDER / "minilm.plan"
+    plan = "minilm.plan"
     dims = ["--dim", f"batch={len(zoo.SENTENCES)}", "--dim", f"sequence={LENGTH}"]
-    call(tools / "gridloom", "compile", model, "-o", plan, "--mesh", "data=2,model=2", *dims)
-    results = FOLDER / "results"
-    shutil.rmtree(results, ignore_errors=True)  # outputs that exist are not replaced
-    call(tools / "gridloom", "run", plan, "-n", 4, "--repeat", 10, *given, "--output", results)
+    call(tools / "gridloom", "compile", "../zoo/minilm.onnx", "-o", plan, "--mesh", "data=2,model=2", *dims)
+    shutil.rmtree(FOLDER / "results", ignore_errors=True)  # outputs that exist are not replaced
+    call(tools / "gridloom", "run", plan, "-n", 4, "--repeat", 10, *given, "--output", "results")
 
-    embedding = np.load(results / "embedding.npy")
+    embedding = np.load(FOLDER / "results" / "embedding.npy")
     session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
     (expected,) = session.run(["embedding"], inputs)
     error = float(np.abs(embedding - expected).max())
