@@ -457,10 +457,12 @@ EXPORT int cuLaunchHostFunc(void *handle, void (*function)(void *), void *data) 
   Stream *stream = machine().checkStream(handle, "cuLaunchHostFunc");
   if (!stream)
     return InvalidHandle;
-  machine().submit(*stream, {"host function", {}, [=] {
-                               function(data);
-                               return Step::Done;
-                             }});
+  Operation operation{"host function", {}, [=] {
+                        function(data);
+                        return Step::Done;
+                      }};
+  operation.mayWait = true;
+  machine().submit(*stream, std::move(operation));
   return Success;
 }
 

@@ -345,7 +345,12 @@ bool Machine::runOne(Lock &lock) {
   uint64_t before = progress;
   Operation &operation = stream->queue.front().operation;
   lock.unlock();
+  std::unique_lock running(execution, std::defer_lock);
+  if (!operation.mayWait)
+    running.lock();
   Step step = operation.run();
+  if (running)
+    running.unlock();
   lock.lock();
   stream->running = false;
   if (step == Step::Done) {

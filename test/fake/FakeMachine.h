@@ -40,6 +40,8 @@ struct Operation {
   std::function<Step()> run;
   /// Accesses that `run` fills in: judged once it is done, by the order at its submission.
   std::shared_ptr<std::vector<Access>> late = nullptr;
+  /// May wait for other threads, as a caller's host function may.
+  bool mayWait = false;
 };
 
 struct Event {
@@ -168,6 +170,8 @@ private:
 
   std::mutex mutex;
   std::condition_variable changed;
+  /// Held while device memory is used: planted races are found, and are none of the host's.
+  std::mutex execution;
   Options options;
   std::mt19937_64 random;
   uint64_t progress = 0;

@@ -475,7 +475,7 @@ TEST_F(NcclTransportTest, MissingRankEndsAtTheDeadlineAndIsNamed) {
 
 TEST_F(NcclTransportTest, DeadlineDoesNotCountTimeBehindComputation) {
   fake::registerKernel("slow", {0, [](const fake::Launch &) { return std::vector<fake::Access>(); },
-                                [](const fake::Launch &) { std::this_thread::sleep_for(400ms); }});
+                                [](const fake::Launch &) { std::this_thread::sleep_for(250ms); }});
   auto errors = runJob(
       2,
       [&](Rank &rank) {
@@ -486,7 +486,7 @@ TEST_F(NcclTransportTest, DeadlineDoesNotCountTimeBehindComputation) {
                               Reduction::Sum, context);
         rank.stream->synchronize();
       },
-      300ms);
+      400ms);
   EXPECT_THAT(errors, Each(""));
 }
 

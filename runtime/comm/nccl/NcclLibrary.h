@@ -74,10 +74,12 @@ enum : Result { SUCCESS = 0, INVALID_ARGUMENT = 4, REMOTE_ERROR = 6, IN_PROGRESS
 
 namespace nccl {
 struct EntryPoints {
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define GRIDLOOM_NCCL_MEMBER(member, symbol, result, parameters)                                   \
   result(*member) parameters = nullptr;
   GRIDLOOM_NCCL_ENTRY_POINTS(GRIDLOOM_NCCL_MEMBER)
 #undef GRIDLOOM_NCCL_MEMBER
+  // NOLINTEND(bugprone-macro-parentheses)
   /// Since 2.28; null before.
   Result (*allToAll)(const void *in, void *out, size_t count, int type, Comm comm,
                      NativeStream stream) = nullptr;

@@ -149,26 +149,29 @@ void NcclWatchdog::submit(
   wake.notify_all();
 }
 
-void NcclWatchdog::close(NcclMember &member) noexcept {
+/// Whether `member` could be given up in order: peers may still read from this rank's buffers, so
+/// they close with it.
+bool NcclWatchdog::closeOrderly(Lock &lock, NcclMember &member) {
+  if (!member.handle || failure || std::uncaught_exceptions() > 0)
+    return false;
   try {
-    context->useQuietly();
-    Lock lock(mutex);
-    bool unwinding = std::uncaught_exceptions() > 0;
-    if (member.handle && !failure && !unwinding) {
-      inspect(member);
-      if (member.pending.empty()) {
-        // Orderly: peers may still read from this rank's buffers.
-        nccl::Result result = library->commFinalize(member.handle);
-        settle(lock, member, result, "closing", std::min(options.transport.deadline, 10000ms));
-        library->commDestroy(member.handle);
-        member.handle = nullptr;
-      }
-    }
+    inspect(member);
+    if (!member.pending.empty())
+      return false;
+    nccl::Result result = library->commFinalize(member.handle);
+    settle(lock, member, result, "closing", std::min(options.transport.deadline, 10000ms));
+    library->commDestroy(member.handle);
+    member.handle = nullptr;
+    return true;
   } catch (const Error &) {
-    // Nobody is left to tell: what could not be closed is aborted below.
+    return false;
   }
-  std::lock_guard lock(mutex);
-  if (member.handle)
+}
+
+void NcclWatchdog::close(NcclMember &member) noexcept {
+  context->useQuietly();
+  Lock lock(mutex);
+  if (!closeOrderly(lock, member) && member.handle)
     library->commAbort(member.handle);
   member.handle = nullptr;
   member.pending.clear();

@@ -80,6 +80,7 @@ private:
   /// Waits until `member` is no longer busy with what returned `result`.
   void settle(Lock &lock, NcclMember &member, nccl::Result result, const std::string &what,
               std::chrono::milliseconds limit);
+  bool closeOrderly(Lock &lock, NcclMember &member);
   void abortLocked(const Error &error);
   /// After abortLocked, without the lock: calls options.abortPeers, once.
   void tellPeers();

@@ -192,8 +192,9 @@ Layout CuBlasLtMatmul::makeLayout(const ColumnMajor &matrix) {
 }
 
 void CuBlasLtMatmul::setBias(const void *bias) {
-  library->check(library->descSet(desc, DESC_BIAS_POINTER, &bias, sizeof(bias)),
-                 "cublasLtMatmulDescSetAttribute", "setting the bias of " + description);
+  library->check(
+      library->descSet(desc, DESC_BIAS_POINTER, static_cast<const void *>(&bias), sizeof(bias)),
+      "cublasLtMatmulDescSetAttribute", "setting the bias of " + description);
 }
 
 Choice CuBlasLtMatmul::choose(uint64_t workspaceLimit, uint32_t alignment) {

@@ -76,10 +76,12 @@ enum : int {
 namespace cublas {
 /// The library's entry points.
 struct EntryPoints {
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define GRIDLOOM_CUBLASLT_MEMBER(member, symbol, result, parameters)                               \
   result(*member) parameters = nullptr;
   GRIDLOOM_CUBLASLT_ENTRY_POINTS(GRIDLOOM_CUBLASLT_MEMBER)
 #undef GRIDLOOM_CUBLASLT_MEMBER
+  // NOLINTEND(bugprone-macro-parentheses)
 };
 } // namespace cublas
 

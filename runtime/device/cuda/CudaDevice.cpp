@@ -211,7 +211,7 @@ void CudaDevice::launch(Stream &stream, Kernel &kernel, const LaunchShape &shape
     parameters = many.data();
   }
   for (size_t i = 0; i < pointers.size(); ++i)
-    parameters[i] = const_cast<void **>(&pointers[i]);
+    parameters[i] = static_cast<void *>(const_cast<void **>(&pointers[i]));
   driver.check(driver.launchKernel(
                    cudaKernel.function, shape.grid[0], shape.grid[1], shape.grid[2], shape.block[0],
                    shape.block[1], shape.block[2], shape.sharedBytes,

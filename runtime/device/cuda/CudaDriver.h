@@ -120,9 +120,11 @@ public:
   /// Throws Unavailable with one line when there is no driver, it is too old, or it finds no GPU.
   explicit Driver(const std::string &path = "");
 
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define GRIDLOOM_CUDA_MEMBER(member, symbol, parameters) Result(*member) parameters = nullptr;
   GRIDLOOM_CUDA_ENTRY_POINTS(GRIDLOOM_CUDA_MEMBER)
 #undef GRIDLOOM_CUDA_MEMBER
+  // NOLINTEND(bugprone-macro-parentheses)
 
   /// Throws unless `result` is success: "<call> failed with <name> (<text>) <doing> <subject>".
   /// OutOfMemory, Unavailable (no such GPU) or Internal, after the result.

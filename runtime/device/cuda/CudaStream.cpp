@@ -271,8 +271,11 @@ void CudaStream::waitForHandle() {
   auto drainEnd = steady_clock::time_point::max();
   for (;;) {
     cuda::Result result = driver.streamQuery(handle);
-    if (!failure && (failure = pollMonitors()))
-      drainEnd = steady_clock::now() + drainLimit;
+    if (!failure) {
+      failure = pollMonitors();
+      if (failure)
+        drainEnd = steady_clock::now() + drainLimit;
+    }
     if (result == cuda::SUCCESS || steady_clock::now() > drainEnd)
       break;
     if (result != cuda::ERROR_NOT_READY) {
