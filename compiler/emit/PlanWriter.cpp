@@ -104,16 +104,6 @@ struct GlobalEntry {
 };
 } // namespace
 
-/// The global type of an input or output from its shard's: every axis multiplies its dimension.
-static RankedTensorType getGlobalType(plan::BufferOp buffer, const dist::Mesh &mesh) {
-  RankedTensorType local = cast<plan::BufferType>(buffer.getBuffer().getType()).getTensor();
-  SmallVector<int64_t> shape(local.getShape());
-  if (buffer.getSharding())
-    for (auto [size, dim] : llvm::zip_equal(shape, buffer.getSharding()->getDims()))
-      size *= mesh.getSize(dim.getAxes());
-  return RankedTensorType::get(shape, local.getElementType());
-}
-
 static void addBindings(plan::ProgramOp program, const dist::Mesh &mesh, GlobalEntry &entry) {
   for (auto buffer : program.getBody().front().getOps<plan::BufferOp>()) {
     bool input = buffer.getSpace() == plan::Space::Input;
@@ -122,7 +112,7 @@ static void addBindings(plan::ProgramOp program, const dist::Mesh &mesh, GlobalE
     GlobalBinding &binding = (input ? entry.inputs : entry.outputs)[*buffer.getName()];
     if (binding.name.empty()) {
       binding.name = buffer.getName()->str();
-      binding.type = getGlobalType(buffer, mesh);
+      binding.type = cast<RankedTensorType>(buffer->getAttrOfType<TypeAttr>(loom::kGlobalType).getValue());
       if (auto names = buffer->getAttrOfType<ArrayAttr>(loom::kDimNames))
         for (auto name : names.getAsRange<StringAttr>())
           binding.dimNames.push_back(name.str());

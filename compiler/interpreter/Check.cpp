@@ -197,11 +197,6 @@ const NamedTensors *Check::evaluate(const Program &program, const Specialisation
     return nullptr;
   InterpreterOptions interpreterOptions;
   interpreterOptions.exact = exact;
-  func::FuncOp whole = specialisation.stages.front();
-  for (auto [i, type] : llvm::enumerate(whole.getResultTypes()))
-    if (auto name = whole.getResultAttrOfType<StringAttr>(i, loom::kName))
-      interpreterOptions.outputShapes[name.getValue()] =
-          SmallVector<int64_t>(cast<RankedTensorType>(type).getShape());
   Interpreter interpreter(*program.module, *weights, std::move(interpreterOptions));
   FailureOr<NamedTensors> outputs = interpreter.run(*own, inputs);
   if (failed(outputs))

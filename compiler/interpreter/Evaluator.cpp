@@ -161,7 +161,7 @@ FailureOr<TensorList> Evaluator::evaluateMatmul(plan::MatmulOp op, ArrayRef<Host
   lhs = loom::gatherStrided(lhs, view(m, k), descriptor.getLhs()).reshaped({batches, m, k});
   rhs = loom::gatherStrided(rhs, view(k, n), descriptor.getRhs()).reshaped({batches, k, n});
   HostTensor product = loom::contract(lhs, rhs, ElementKind::F64);
-  double alpha = descriptor.getAlpha() ? descriptor.getAlpha().getValueAsDouble() : 1.0;
+  double alpha = descriptor.getAlphaValue();
   if (options.exact) {
     std::vector<loom::Exact> values = product.toExact(), bias;
     if (op.getBias())

@@ -83,10 +83,10 @@ private:
   ShardBox getBox(dist::ShardingAttr sharding, ArrayRef<int64_t> shape, Place place) {
     return getShardBox(mesh, partitioned ? sharding : dist::ShardingAttr(), shape, place);
   }
-  SmallVector<int64_t> getGlobalShape(StringRef name, dist::ShardingAttr sharding,
-                                      ArrayRef<int64_t> local);
+  SmallVector<int64_t> getGlobalShape(func::FuncOp function, unsigned index);
   LogicalResult takeOne(func::FuncOp function, Place place, StringRef name,
-                        dist::ShardingAttr sharding, const HostTensor &tensor);
+                        dist::ShardingAttr sharding, ArrayRef<int64_t> shape,
+                        const HostTensor &tensor);
 
   const DeviceMesh &mesh;
   const InterpreterOptions &options;
@@ -117,6 +117,12 @@ FailureOr<TensorList> Bindings::bind(func::FuncOp function, Place place) {
       return function.emitError() << "input '" << name.getValue() << "' has shape ["
                                   << tensor.getShape() << "] and shards of [" << ArrayRef(box.sizes)
                                   << "], the program expects " << type;
+    auto global = function.getArgAttrOfType<TypeAttr>(i, loom::kGlobalType);
+    if (partitioned && global &&
+        cast<RankedTensorType>(global.getValue()).getShape() != tensor.getShape())
+      return function.emitError() << "input '" << name.getValue() << "' has shape ["
+                                  << tensor.getShape() << "], the program takes "
+                                  << global.getValue();
     if (options.exact)
       tensor = tensor.toExactMode();
     arguments.push_back(tensor.extract(box.starts, box.sizes));
@@ -124,12 +130,13 @@ FailureOr<TensorList> Bindings::bind(func::FuncOp function, Place place) {
   return arguments;
 }
 
-SmallVector<int64_t> Bindings::getGlobalShape(StringRef name, dist::ShardingAttr sharding,
-                                              ArrayRef<int64_t> local) {
-  auto known = options.outputShapes.find(name);
-  if (known != options.outputShapes.end())
-    return known->second;
-  SmallVector<int64_t> shape(local);
+SmallVector<int64_t> Bindings::getGlobalShape(func::FuncOp function, unsigned index) {
+  if (auto type = function.getResultAttrOfType<TypeAttr>(index, loom::kGlobalType);
+      type && partitioned)
+    return SmallVector<int64_t>(cast<RankedTensorType>(type.getValue()).getShape());
+  // Without a global type sizes divide.
+  SmallVector<int64_t> shape(cast<RankedTensorType>(function.getResultTypes()[index]).getShape());
+  auto sharding = function.getResultAttrOfType<dist::ShardingAttr>(index, dist::kSharding);
   if (partitioned && sharding)
     for (auto [size, dim] : llvm::zip_equal(shape, sharding.getDims()))
       size *= mesh.getSize(dim.getAxes());
@@ -144,7 +151,8 @@ LogicalResult Bindings::take(func::FuncOp function, Place place, TensorList resu
     auto sharding = function.getResultAttrOfType<dist::ShardingAttr>(i, dist::kSharding);
     if (partitioned && sharding && !sharding.getUnreduced().empty())
       return function.emitError() << "output '" << name.getValue() << "' is still a partial sum";
-    if (failed(takeOne(function, place, name.getValue(), sharding, tensor)))
+    if (failed(takeOne(function, place, name.getValue(), sharding, getGlobalShape(function, i),
+                       tensor)))
       return failure();
   }
   return success();
@@ -172,11 +180,11 @@ static std::string describeDifference(const HostTensor &first, const HostTensor 
 }
 
 LogicalResult Bindings::takeOne(func::FuncOp function, Place place, StringRef name,
-                                dist::ShardingAttr sharding, const HostTensor &tensor) {
-  SmallVector<int64_t> shape = getGlobalShape(name, sharding, tensor.getShape());
+                                dist::ShardingAttr sharding, ArrayRef<int64_t> shape,
+                                const HostTensor &tensor) {
   ShardBox box = getBox(sharding, shape, place);
   if (ArrayRef(box.sizes) != tensor.getShape())
-    return function.emitError() << "output '" << name << "' has shape [" << ArrayRef(shape)
+    return function.emitError() << "output '" << name << "' has shape [" << shape
                                 << "] and so shards of [" << ArrayRef(box.sizes)
                                 << "], the program gives [" << tensor.getShape() << "]";
   auto [entry, isNew] = assemblies.try_emplace(name);

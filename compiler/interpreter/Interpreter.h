@@ -40,9 +40,6 @@ struct InterpreterOptions {
   /// Floats are elements of a finite field, so that splitting a program changes no bit
   /// (ExactField.h).
   bool exact = false;
-  /// Global shapes of a partitioned program's outputs, which local types do not tell when sizes do
-  /// not divide. An output that is not here counts as dividing.
-  llvm::StringMap<llvm::SmallVector<int64_t>> outputShapes;
   /// Called with the results of every operation of the functions, transfers and kernels' insides
   /// excepted.
   std::function<void(mlir::Operation *, Place, llvm::ArrayRef<loom::HostTensor>)> observer;

@@ -71,6 +71,16 @@ LogicalResult Machine::beginFunction(Rank &rank, BindArguments bind) {
   return success();
 }
 
+/// A shard whose padding is zero: what the runtime makes of weights, and contractions rely on.
+static HostTensor cutWithZeros(const HostTensor &global, const ShardBox &box) {
+  HostTensor shard(global.getKind(), box.sizes);
+  SmallVector<int64_t> valid, origin(box.sizes.size(), 0);
+  for (auto [start, size, extent] : llvm::zip_equal(box.starts, box.sizes, global.getShape()))
+    valid.push_back(std::clamp<int64_t>(extent - start, 0, size));
+  shard.insert(global.extract(box.starts, valid), origin);
+  return shard;
+}
+
 /// A description of where a rank stands, for messages.
 static std::string describe(Operation *op) {
   return (op->getName().getStringRef() + " of '" + loom::getNodeName(op->getLoc()) + "'").str();
@@ -162,7 +172,7 @@ FailureOr<TensorList> Machine::evaluateLocal(Rank &rank, Operation *op,
     if (!sharding)
       return TensorList{*std::move(global)};
     ShardBox box = getShardBox(mesh, sharding, global->getShape(), rank.place);
-    return TensorList{global->extract(box.starts, box.sizes)};
+    return TensorList{cutWithZeros(*global, box)};
   }
   return evaluator.evaluate(op, operands);
 }

@@ -16,15 +16,26 @@ struct FactorConflict {
   int64_t loser; ///< index of the tensor whose sharding gave way
 };
 
-/// The axes that split each factor, given the shardings of all tensors (operands, then results).
-/// Where tensors disagree, the sharding that more bytes already have wins; an axis serves one factor
-/// only; factors that need replication and axes that do not divide a factor are left whole.
-llvm::SmallVector<AxisList> mergeFactors(const ShardingRule &rule, llvm::ArrayRef<Layout> layouts,
-                                         llvm::ArrayRef<mlir::RankedTensorType> types, const Mesh &mesh,
-                                         llvm::SmallVectorImpl<FactorConflict> *conflicts = nullptr);
+/// How an operation's factors are split: per factor the axes, major to minor, and the number of its
+/// elements cuts fall on multiples of.
+struct FactorSplits {
+  llvm::SmallVector<AxisList> axes;
+  llvm::SmallVector<int64_t> granules;
 
-/// The sharding of tensor `index` when the factors are split by `axes`.
-Layout project(const ShardingRule &rule, size_t index, FactorAxes axes, const Mesh &mesh);
+  explicit FactorSplits(size_t numFactors = 0) : axes(numFactors), granules(numFactors, 1) {}
+  /// True when the last shards of the factor hold fewer elements than the first, or none.
+  bool isPadded(const ShardingRule &rule, size_t factor, const Mesh &mesh) const;
+};
+
+/// How each factor is split, given the shardings of all tensors (operands, then results). Where
+/// tensors disagree, the sharding that more bytes already have wins; an axis serves one factor only;
+/// factors that need replication are left whole, and so is what no sharding of some tensor could say.
+FactorSplits mergeFactors(const ShardingRule &rule, llvm::ArrayRef<Layout> layouts,
+                          llvm::ArrayRef<mlir::RankedTensorType> types, const Mesh &mesh,
+                          llvm::SmallVectorImpl<FactorConflict> *conflicts = nullptr);
+
+/// The sharding of tensor `index` when the factors are split so.
+Layout project(const ShardingRule &rule, size_t index, const FactorSplits &splits, const Mesh &mesh);
 
 /// The types of an operation's tensors: operands, then results.
 llvm::SmallVector<mlir::RankedTensorType> getTensorTypes(mlir::Operation *op);

@@ -39,6 +39,9 @@ struct ShardingRule {
   llvm::SmallVector<FactorKind> kinds;
   /// How partial results over Reduction factors combine.
   ReductionKind reduction = ReductionKind::Sum;
+  /// Operands have to be masked with the reduction's neutral element where a reduction factor's last
+  /// shard is padded. False for operations that never read the padding.
+  bool readsPadding = true;
   /// Operands, then results.
   llvm::SmallVector<TensorFactors> tensors;
 

@@ -20,6 +20,7 @@ def LoomDialect : Dialect {
     | `loom.dims` | function | dictionary of symbolic dimensions bound in it |
     | `loom.name` | function argument, function result | the ONNX name of the input or output |
     | `loom.dim_names` | same | symbolic name per dimension, empty where the model gave a number |
+    | `loom.global_type` | same, after partitioning | the type of the whole |
     | `loom.model` | module | path, size and digest of the model file |
     | `loom.folded` | module | initializers whose values were folded into the program |
     | `loom.grad_of` | any op | the operation it is a derivative of (training) |

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Sharding.h"
 #include "dialects/loom/Loom.h"
+#include "dialects/loom/Padding.h"
 
 using namespace mlir;
 using namespace gridloom::dist;
@@ -61,13 +62,17 @@ ShardingRule GetWeightOp::getShardingRule() { return getElementwiseRule(*this); 
 
 /// Cuts this device's part out of `whole`, one dimension at a time.
 static Value sliceToShard(OpBuilder &builder, Location loc, Value whole, FactorAxes axes, Type localType) {
-  auto type = cast<RankedTensorType>(whole.getType());
+  MeshOp mesh = getMesh(whole.getDefiningOp()->getParentOfType<ModuleOp>());
   for (auto [dim, size] : enumerate(cast<RankedTensorType>(localType).getShape())) {
-    if (axes[dim].empty() || type.getDimSize(dim) == size)
+    int64_t parts = 1;
+    for (StringAttr axis : axes[dim])
+      parts *= mesh.getAxisSize(axis.getValue());
+    if (parts == 1)
       continue;
-    SmallVector<int64_t> shape(type.getShape());
+    whole = padDim(builder, loc, whole, dim, size * parts);
+    SmallVector<int64_t> shape(shapeOf(whole));
     shape[dim] = size;
-    type = RankedTensorType::get(shape, type.getElementType());
+    auto type = RankedTensorType::get(shape, cast<RankedTensorType>(whole.getType()).getElementType());
     SmallVector<Attribute> names(axes[dim].begin(), axes[dim].end());
     whole = ShardSliceOp::create(builder, loc, type, whole, builder.getArrayAttr(names), builder.getI64IntegerAttr(dim));
   }
@@ -257,6 +262,7 @@ bool ConcatenateOp::isLinear() { return true; }
 
 ShardingRule GatherOp::getShardingRule() {
   ShardingRule rule;
+  rule.readsPadding = false; // indices are global and below the size
   TensorFactors in, indices, out;
   int64_t dim = getDim();
   for (auto [i, size] : enumerate(shapeOf(getInput())))

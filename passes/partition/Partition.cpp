@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Factors.h"
+#include "dialects/loom/Padding.h"
 #include "passes/partition/Partition.h"
 #include "passes/partition/Resharder.h"
 
@@ -38,6 +39,8 @@ private:
   func::FuncOp createLocalFunction();
   LogicalResult partition(Operation *op);
   AxisList getPassedUnreduced(Operation *op, ArrayRef<AxisList> axes, ArrayRef<Layout> required);
+  void maskOperands(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
+                    MutableArrayRef<Value> operands);
   FailureOr<Value> request(Value global, const Layout &layout, Operation *user, Twine why);
   LogicalResult partitionReturn(func::ReturnOp op);
   /// Puts stage, sharding and origin on what was built after `mark`.
@@ -83,6 +86,11 @@ func::FuncOp Partitioner::createLocalFunction() {
   local->setDiscardableAttrs(func->getDiscardableAttrDictionary());
   local.setArgAttrsAttr(func.getArgAttrsAttr());
   local.setResAttrsAttr(func.getResAttrsAttr());
+  // What the shards are shards of; it cannot be told from a padded shard.
+  for (auto [i, type] : llvm::enumerate(func.getArgumentTypes()))
+    local.setArgAttr(i, loom::kGlobalType, TypeAttr::get(type));
+  for (auto [i, type] : llvm::enumerate(func.getResultTypes()))
+    local.setResultAttr(i, loom::kGlobalType, TypeAttr::get(type));
   block = local.addEntryBlock();
   for (auto [global, argument] : llvm::zip_equal(func.getArguments(), block->getArguments()))
     versions[global].push_back({Layout(getSharding(global)), argument});
@@ -102,7 +110,7 @@ FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operat
   SmallVector<ReshardStep> steps;
   double least = std::numeric_limits<double>::infinity();
   for (const Version &version : available) {
-    FailureOr<SmallVector<ReshardStep>> plan = planReshard(version.layout, layout, mesh);
+    FailureOr<SmallVector<ReshardStep>> plan = planReshard(version.layout, layout, cast<RankedTensorType>(global.getType()), mesh);
     if (failed(plan))
       continue;
     double bytes = getReshardBytes(*plan, cast<RankedTensorType>(version.local.getType()), mesh);
@@ -156,6 +164,24 @@ AxisList Partitioner::getPassedUnreduced(Operation *op, ArrayRef<AxisList> axes,
   return loom::getByteSize(result) <= incoming ? first.unreduced : AxisList{};
 }
 
+/// Padding is poison to a reduction: replaces it by what does not count. Weights are padded with
+/// zeros when they are loaded, which a contraction may read as they are.
+void Partitioner::maskOperands(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
+                               MutableArrayRef<Value> operands) {
+  if (!rule.readsPadding)
+    return;
+  for (auto [index, operand] : llvm::enumerate(operands))
+    for (auto [dim, factors] : llvm::enumerate(rule.tensors[index]))
+      for (int64_t factor : factors) {
+        if (rule.kinds[factor] != FactorKind::Reduction || !splits.isPadded(rule, factor, mesh))
+          continue;
+        if (operand.getDefiningOp<loom::GetWeightOp>() && isa<loom::DotGeneralOp>(op))
+          continue;
+        int64_t size = cast<RankedTensorType>(op->getOperand(index).getType()).getDimSize(dim);
+        operand = loom::maskPadding(builder, op->getLoc(), operand, dim, size, splits.axes[factor], rule.reduction);
+      }
+}
+
 LogicalResult Partitioner::partition(Operation *op) {
   auto ruled = dyn_cast<ShardingRuleInterface>(op);
   if (!ruled)
@@ -165,10 +191,11 @@ LogicalResult Partitioner::partition(Operation *op) {
   for (Value value : llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
                                                llvm::to_vector_of<Value>(op->getResults())))
     declared.push_back(Layout(getSharding(value)));
-  SmallVector<AxisList> axes = mergeFactors(rule, declared, getTensorTypes(op), mesh);
+  FactorSplits splits = mergeFactors(rule, declared, getTensorTypes(op), mesh);
+  ArrayRef<AxisList> axes = splits.axes;
   SmallVector<Layout> required;
   for (size_t i = 0; i < declared.size(); ++i)
-    required.push_back(project(rule, i, axes, mesh));
+    required.push_back(project(rule, i, splits, mesh));
 
   AxisList passed = getPassedUnreduced(op, axes, required);
   SmallVector<Value> operands;
@@ -180,6 +207,8 @@ LogicalResult Partitioner::partition(Operation *op) {
       return failure();
     operands.push_back(*local);
   }
+  Operation *mark = block->empty() ? nullptr : &block->back();
+  maskOperands(op, rule, splits, operands);
 
   AxisList unreduced = passed;
   for (auto [kind, list] : llvm::zip_equal(rule.kinds, axes))
@@ -194,7 +223,6 @@ LogicalResult Partitioner::partition(Operation *op) {
     types.push_back(getLocalType(cast<RankedTensorType>(result.getType()), layout, mesh));
     produced.push_back(layout);
   }
-  Operation *mark = block->empty() ? nullptr : &block->back();
   SmallVector<Value> locals = ruled.partition(builder, operands, types, axes);
   annotate(mark, getStage(op));
   for (auto [result, local, layout] : llvm::zip_equal(op->getResults(), locals, produced)) {

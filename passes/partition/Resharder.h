@@ -14,16 +14,20 @@ namespace gridloom {
 struct ReshardStep {
   enum Kind { Slice, ReduceScatter, AllReduce, AllToAll, AllGather } kind;
   dist::AxisList axes;
-  int64_t dim = 0;       ///< sliced, scattered or gathered; the concatenated one of an all_to_all
-  int64_t splitDim = 0;  ///< of an all_to_all
+  int64_t dim = 0;      ///< sliced, scattered or gathered; the concatenated one of an all_to_all
+  int64_t splitDim = 0; ///< of an all_to_all
+  int64_t padTo = 0;    ///< size the dimension that is cut is padded to first; 0: as it is
+  int64_t trimTo = 0;   ///< size the dimension that is joined is trimmed to; 0: as it is
 };
 
-/// Steps that turn `from` into `to`. Free slices come first, then partial values are reduced (a
-/// reduction followed by a slice is a reduce_scatter), then axes move between dimensions
-/// (all_to_all), and what remains wrong is gathered, minor axes first. Fails when `to` asks for
-/// partial values `from` has not, or a step would communicate over the micro-batch axis.
-mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(dist::Layout from, const dist::Layout &to,
-                                                            const dist::Mesh &mesh);
+/// Steps that turn `from` into `to`, for a tensor of the global type. Free slices come first, then
+/// partial values are reduced (a reduction followed by a slice is a reduce_scatter), then axes move
+/// between dimensions (all_to_all), and what remains wrong is gathered, minor axes first. Where a
+/// dimension does not divide, its shards over more axes are not parts of those over fewer; then it is
+/// gathered whole. Fails when `to` asks for partial values `from` has not, or a step would
+/// communicate over the micro-batch axis.
+mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(const dist::Layout &from, const dist::Layout &to,
+                                                            mlir::RankedTensorType global, const dist::Mesh &mesh);
 
 /// Bytes a device sends for the steps, starting from a local value of `type`: ring algorithms.
 double getReshardBytes(llvm::ArrayRef<ReshardStep> steps, mlir::RankedTensorType local, const dist::Mesh &mesh);

@@ -101,18 +101,24 @@ void ListScheduler::addEdge(unsigned from, unsigned to) {
   ++nodes[to].numOpen;
 }
 
-/// Transfers with one peer in one direction meet in the order of their channels.
+/// Transfers with one peer in one direction meet in the order of their channels. And no stage waits
+/// to receive before it has sent what has a lower channel: then the lowest channel not yet met can
+/// always meet, whatever the stages wait for in between.
 void ListScheduler::orderTransfers() {
   llvm::MapVector<std::pair<int64_t, int>, SmallVector<std::pair<int64_t, unsigned>>> transfers;
+  SmallVector<std::pair<int64_t, unsigned>> sends, recvs; // channels and starts
   for (auto [i, node] : llvm::enumerate(nodes)) {
     auto start = dyn_cast<dist::StartOp>(node.op);
     if (!start)
       continue;
     for (Operation &op : start.getBody().front()) {
-      if (auto send = dyn_cast<dist::SendOp>(op))
+      if (auto send = dyn_cast<dist::SendOp>(op)) {
         transfers[{send.getStage(), 0}].push_back({send.getChannel(), i});
-      else if (auto recv = dyn_cast<dist::RecvOp>(op))
+        sends.push_back({send.getChannel(), i});
+      } else if (auto recv = dyn_cast<dist::RecvOp>(op)) {
         transfers[{recv.getStage(), 1}].push_back({recv.getChannel(), i});
+        recvs.push_back({recv.getChannel(), i});
+      }
     }
   }
   for (auto &entry : transfers) {
@@ -121,6 +127,11 @@ void ListScheduler::orderTransfers() {
       if (before.second != after.second)
         addEdge(before.second, after.second);
   }
+  for (auto [sendChannel, send] : sends)
+    for (auto [recvChannel, recv] : recvs)
+      if (sendChannel < recvChannel && send != recv)
+        for (Operation *done : nodes[recv].op->getUsers())
+          addEdge(send, indices.lookup(done));
 }
 
 void ListScheduler::build() {

@@ -50,7 +50,7 @@ def VerifyScheduled : Pass<"plan-verify-scheduled", "::mlir::ModuleOp"> {
   let summary = "Checks that programs are ordered and cannot deadlock";
   let description = [{
     Guarantees after the phase: of two steps that touch one buffer, one of which writes it, one is done
-    before the other starts, in all iterations of a repeat; waits name events recorded before; group
+    before the other starts, in all iterations of a repeat; what is computed is written before it is read; waits name events recorded before; group
     axes exist in the mesh and no group spans stages; the transfers of each pair of stages agree in order
     and type; and all stages together, over all micro-batches, run to the end with rendezvous sends.
 

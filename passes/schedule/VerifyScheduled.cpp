@@ -36,6 +36,22 @@ LogicalResult verifyOrdered(const ProgramTimeline &timeline, ArrayRef<Access> fi
   return success();
 }
 
+/// True for buffers that hold what the program computes.
+bool isComputed(plan::BufferOp buffer) {
+  return buffer.getSpace() == plan::Space::Arena || buffer.getSpace() == plan::Space::Registered ||
+         buffer.getSpace() == plan::Space::Output;
+}
+
+/// Each iteration writes a buffer before it reads it.
+LogicalResult verifyWritten(const ProgramTimeline &timeline,
+                            ArrayRef<SmallVector<Access>> accesses) {
+  for (ArrayRef<Access> iteration : accesses)
+    if (!iteration.empty() && !iteration.front().writes)
+      return timeline.getRuns()[iteration.front().run].op->emitError()
+             << "reads a buffer that nothing has written before";
+  return success();
+}
+
 LogicalResult verifyOrder(plan::ProgramOp program) {
   ProgramTimeline timeline(program, 5);
   if (!timeline.getDanglingWaits().empty()) {
@@ -48,6 +64,8 @@ LogicalResult verifyOrder(plan::ProgramOp program) {
     if (!buffer)
       continue;
     auto accesses = timeline.getAccesses(buffer.getBuffer());
+    if (isComputed(buffer) && failed(verifyWritten(timeline, accesses)))
+      return failure();
     for (size_t i = 0; i < accesses.size(); ++i)
       for (size_t j = i; j < accesses.size(); j += buffer.getSlots())
         if (failed(verifyOrdered(timeline, accesses[i], accesses[j])))

@@ -109,13 +109,6 @@ FailureOr<ShardingAttr> ApplyAnnotationsPass::makeSharding(const Annotation &ann
       dim.axes.push_back(StringAttr::get(&getContext(), axis));
     layout.dims.push_back(dim);
   }
-  for (auto [i, dim] : llvm::enumerate(layout.dims))
-    if (int64_t parts = mesh.getSize(dim.axes); type.getDimSize(i) % parts) {
-      getOperation().emitError("--shard '") << annotation.name << "' cuts dimension " << i << " of "
-                                            << type.getDimSize(i) << " elements into " << parts
-                                            << " parts; choose axes whose size divides it";
-      return failure();
-    }
   return layout.getAttr(mesh);
 }
 

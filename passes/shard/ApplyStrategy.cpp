@@ -61,7 +61,7 @@ void ApplyStrategyPass::seedBatch(Propagation &state, func::FuncOp func, StringA
         state.getMesh().getSize(axis) > 1)
       mlir::emitRemark(func.getLoc()) << "input " << func.getArgAttr(argument.getArgNumber(), loom::kName)
                                       << " is not split over " << axis << ": its leading dimension of "
-                                      << type.getDimSize(0) << " does not divide by the axis' "
+                                      << type.getDimSize(0) << " has no part for each of the axis' "
                                       << state.getMesh().getSize(axis);
   }
   state.run();
@@ -106,7 +106,7 @@ void ApplyStrategyPass::seedTables(Propagation &state, func::FuncOp func, String
     if (!state.addAxis(table, 0, axis, "strategy tp: rows of a table"))
       mlir::emitRemark(gather.getLoc())
           << "table '" << table.getName() << "' is not split over " << axis << ": its "
-          << cast<RankedTensorType>(table.getType()).getDimSize(0) << " rows do not divide by "
+          << cast<RankedTensorType>(table.getType()).getDimSize(0) << " rows are less than "
           << state.getMesh().getSize(axis);
   });
   state.run();

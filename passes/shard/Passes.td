@@ -83,7 +83,7 @@ def VerifySharded : Pass<"dist-verify-sharded", "::mlir::ModuleOp"> {
   let description = [{
     **Guarantees:**
     - S-G1: every value has a closed sharding over the module's mesh, of the value's rank, that uses
-      no axis twice, leaves nothing unreduced and divides the dimensions.
+      no axis twice and leaves nothing unreduced.
     - S-G2: every sharding has an origin.
     - S-G3: every operation has a stage, and no value flows to an earlier one.
     - S-G4: the axis `micro` splits leading dimensions of inputs and outputs, all or none.

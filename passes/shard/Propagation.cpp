@@ -52,13 +52,20 @@ Propagation::Propagation(func::FuncOp func, const Mesh &mesh) : func(func), mesh
   });
 }
 
-bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef origin) {
+bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef origin, int64_t granule) {
   Entry &entry = entries[value];
   Layout::Dim &target = entry.layout.dims[dim];
-  int64_t size = cast<RankedTensorType>(value.getType()).getDimSize(dim);
-  if (!target.open || entry.layout.usesAxis(axis) ||
-      size % (mesh.getSize(target.axes) * mesh.getSize(axis) * target.granule))
+  if (!target.open || entry.layout.usesAxis(axis) || (!target.axes.empty() && target.granule != granule))
     return false;
+  // Shards need not be equal, but there is to be something for everyone; what is cut in time has no
+  // room for padding.
+  int64_t size = cast<RankedTensorType>(value.getType()).getDimSize(dim);
+  int64_t parts = mesh.getSize(target.axes) * mesh.getSize(axis);
+  auto isMicro = [](StringAttr name) { return name.getValue() == MeshOp::kMicroAxis; };
+  bool even = isMicro(axis) || llvm::any_of(target.axes, isMicro);
+  if (even ? size % parts != 0 : size < parts * granule)
+    return false;
+  target.granule = granule;
   target.axes.push_back(axis);
   entry.origins.push_back({axis, origin.str()});
   return true;
@@ -72,7 +79,7 @@ bool Propagation::visit(Operation *op) {
   for (Value value : values)
     layouts.push_back(entries[value].layout);
   SmallVector<RankedTensorType> types = getTensorTypes(op);
-  SmallVector<AxisList> axes = mergeFactors(rule, layouts, types, mesh);
+  FactorSplits splits = mergeFactors(rule, layouts, types, mesh);
 
   // Who brought an axis in: the first tensor that has it.
   auto originOf = [&](StringAttr axis) -> std::string {
@@ -83,13 +90,13 @@ bool Propagation::visit(Operation *op) {
   };
   bool changed = false;
   for (auto [index, value] : llvm::enumerate(values)) {
-    Layout target = project(rule, index, axes, mesh);
+    Layout target = project(rule, index, splits, mesh);
     for (auto [dim, wanted] : llvm::enumerate(target.dims)) {
       ArrayRef<StringAttr> have = entries[value].layout.dims[dim].axes, want = wanted.axes;
       if (want.size() <= have.size() || want.take_front(have.size()) != have)
         continue;
       for (StringAttr axis : want.drop_front(have.size())) {
-        if (!addAxis(value, dim, axis, originOf(axis)))
+        if (!addAxis(value, dim, axis, originOf(axis), wanted.granule))
           break;
         changed = true;
       }
@@ -116,10 +123,10 @@ SmallVector<Layout> Propagation::getRequired(Operation *op) const {
     layouts.push_back(lookup(value).layout);
   for (Value value : op->getResults())
     layouts.push_back(lookup(value).layout);
-  SmallVector<AxisList> axes = mergeFactors(rule, layouts, getTensorTypes(op), mesh);
+  FactorSplits splits = mergeFactors(rule, layouts, getTensorTypes(op), mesh);
   SmallVector<Layout> required;
   for (size_t index = 0; index < layouts.size(); ++index)
-    required.push_back(project(rule, index, axes, mesh));
+    required.push_back(project(rule, index, splits, mesh));
   return required;
 }
 

@@ -28,9 +28,9 @@ public:
   /// Starts from the shardings on the function's values; values without one are open.
   Propagation(mlir::func::FuncOp func, const dist::Mesh &mesh);
 
-  /// Adds `axis` as the minor axis of a dimension, when the dimension is open, divides and the value
-  /// does not use the axis. Returns whether it did.
-  bool addAxis(mlir::Value value, int64_t dim, mlir::StringAttr axis, llvm::StringRef origin);
+  /// Adds `axis` as the minor axis of a dimension cut on multiples of `granule`, when the dimension
+  /// is open and large enough and the value does not use the axis. Returns whether it did.
+  bool addAxis(mlir::Value value, int64_t dim, mlir::StringAttr axis, llvm::StringRef origin, int64_t granule = 1);
 
   /// Applies the rules of all operations until nothing changes.
   void run();

@@ -68,8 +68,6 @@ LogicalResult VerifyShardedPass::verifySharding(Operation *where, Twine what, Ra
         return where->emitOpError() << what << " uses axis " << axis << " twice";
     }
   }
-  if (!dividesEvenly(type, Layout(sharding), mesh))
-    return where->emitOpError() << what << " of " << type << " does not divide as " << sharding;
   if (origin.empty())
     return where->emitOpError() << what << " has a sharding without an origin";
   return success();

@@ -30,13 +30,15 @@ protected:
   /// A partitioned function of `in` (sharded as `from`) and `out` (as `to`) over data=2, model=2.
   static std::string program(const std::string &from, const std::string &inType,
                              const std::string &body, const std::string &to,
-                             const std::string &outType) {
+                             const std::string &outType, const std::string &outGlobal = "") {
+    std::string global = outGlobal.empty() ? "" : ", loom.global_type = " + outGlobal;
     return R"(
       dist.mesh @mesh <["data" = 2, "model" = 2]>
       func.func @main_stage0(%x: )" +
            inType + R"( {loom.name = "in", dist.sharding = #dist.sharding<@mesh, )" + from + R"(>})
           -> ()" +
-           outType + R"( {loom.name = "out", dist.sharding = #dist.sharding<@mesh, )" + to + R"(>})
+           outType + R"( {loom.name = "out", dist.sharding = #dist.sharding<@mesh, )" + to + ">" +
+           global + R"(})
           attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
         )" +
            body + "\n return %y : " + outType + "\n}";
@@ -172,12 +174,11 @@ TEST_F(InterpreterMachine, GroupsRunAsynchronously) {
 TEST_F(InterpreterMachine, ShardsThatDoNotDivideArePoisoned) {
   // Three rows over four ranks; the fourth rank has only padding.
   std::string both = R"([{"data", "model"}])";
-  InterpreterOptions options;
-  options.outputShapes["out"] = {3};
   EXPECT_THAT(runOne(program(both, "tensor<1xf32>", "%y = loom.negate %x : tensor<1xf32>", both,
-                             "tensor<1xf32>"),
-                     in(floats({3}, {1, 2, 3})), options),
-              ElementsAre(-1, -2, -3));
+                             "tensor<1xf32>", "tensor<3xf32>"),
+                     in(floats({3}, {1, 2, 3}))),
+              ElementsAre(-1, -2, -3))
+      << context.takeError();
   // A reduction that forgets to mask it shows.
   EXPECT_THAT(
       runOne(program(both, "tensor<1xf32>",
@@ -187,11 +188,23 @@ TEST_F(InterpreterMachine, ShardsThatDoNotDivideArePoisoned) {
       ElementsAre(::testing::IsNan()));
   // Granules of two: six elements over four ranks are 2, 2, 2 and none.
   std::string granules = R"([{"data", "model"} * 2])";
-  options.outputShapes["out"] = {6};
   EXPECT_THAT(runOne(program(granules, "tensor<2xi64>", "%y = loom.negate %x : tensor<2xi64>",
-                             granules, "tensor<2xi64>"),
-                     in(ints({6}, {1, 2, 3, 4, 5, 6})), options),
-              ElementsAre(-1, -2, -3, -4, -5, -6));
+                             granules, "tensor<2xi64>", "tensor<6xi64>"),
+                     in(ints({6}, {1, 2, 3, 4, 5, 6}))),
+              ElementsAre(-1, -2, -3, -4, -5, -6))
+      << context.takeError();
+}
+
+TEST_F(InterpreterMachine, WeightsArePaddedWithZeros) {
+  std::string weight = R"(loom.weight @w : tensor<3xf32> from <"", offset = 0, bytes = 12>)";
+  std::string body = R"(
+    %w = loom.get_weight @w {sharding = #dist.sharding<@mesh, [{"data", "model"}]>} : tensor<1xf32>
+    %y = dist.all_gather %w over ["data", "model"] dim = 0 : (tensor<1xf32>) -> tensor<4xf32>)";
+  std::vector<double> values =
+      runOne(weight + program("[{}]", "tensor<1xf32>", body, "[{}]", "tensor<4xf32>"),
+             in(floats({1}, {0})));
+  ASSERT_EQ(values.size(), 4u) << context.takeError();
+  EXPECT_THAT(values, ElementsAre(::testing::Ne(0), ::testing::Ne(0), ::testing::Ne(0), 0));
 }
 
 TEST_F(InterpreterMachine, ReplicasMustBeEqual) {
@@ -281,7 +294,7 @@ TEST_F(InterpreterMachine, KernelsAndMatmulsComputeWhatTheyFuse) {
         attributes {loom.entry = "main", loom.dims = {}} {
       %w = loom.get_weight @w {layout = #loom.layout<[0, 1], pad = 5>} : tensor<3x2xf32>
       %bias = loom.constant dense<[0.25, -0.5]> : tensor<2xf32>
-      %p = plan.matmul %x, %w, %bias <sizes = [2, 2, 3], lhs = [3, 1], rhs = [7, 1], out = [2, 1], alpha = 2.0 : f64, epilogue = bias>
+      %p = plan.matmul %x, %w, %bias <sizes = [2, 2, 3], lhs = [3, 1], rhs = [7, 1], out = [2, 1] alpha = 2.0 : f64 epilogue = bias>
           : (tensor<2x3xf32>, tensor<3x2xf32>, tensor<2xf32>) -> tensor<2x2xf32>
       %w2 = loom.get_weight @w : tensor<3x2xf32>
       %two = loom.constant dense<2.0> : tensor<2x2xf32>

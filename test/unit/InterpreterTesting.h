@@ -37,7 +37,8 @@ public:
 private:
   static mlir::DialectRegistry makeRegistry() {
     mlir::DialectRegistry registry;
-    registry.insert<mlir::func::FuncDialect, dist::DistDialect, loom::LoomDialect, plan::PlanDialect>();
+    registry
+        .insert<mlir::func::FuncDialect, dist::DistDialect, loom::LoomDialect, plan::PlanDialect>();
     return registry;
   }
   mlir::MLIRContext context;

@@ -53,7 +53,8 @@ public:
     SmallVector<int64_t> members(mesh.getSize(axes));
     for (int64_t other = 0; other < numDevices; ++other) {
       bool same = llvm::all_of(mesh.getAxes(), [&](const Mesh::Axis &axis) {
-        return llvm::is_contained(axes, axis.name) || coordinate(other, axis.name) == coordinate(device, axis.name);
+        return llvm::is_contained(axes, axis.name) ||
+               coordinate(other, axis.name) == coordinate(device, axis.name);
       });
       if (same)
         members[position(other, axes)] = other;
@@ -61,8 +62,8 @@ public:
     return members;
   }
 
-  /// What the device holds of a tensor whose element (i, j) is i * kSize + j. The first member of an
-  /// unreduced group holds the value less what the others hold.
+  /// What the device holds of a tensor whose element (i, j) is i * kSize + j. The first member of
+  /// an unreduced group holds the value less what the others hold.
   Shard make(int64_t device, const Layout &layout) const {
     Shard shard;
     SmallVector<int64_t> start;
@@ -87,8 +88,9 @@ public:
     result.shape[dim] /= parts;
     for (int64_t i = 0; i < result.shape[0]; ++i)
       for (int64_t j = 0; j < result.shape[1]; ++j)
-        result.data.push_back(shard.data[(i + (dim == 0 ? part * result.shape[0] : 0)) * shard.shape[1] + j +
-                                         (dim == 1 ? part * result.shape[1] : 0)]);
+        result.data.push_back(
+            shard.data[(i + (dim == 0 ? part * result.shape[0] : 0)) * shard.shape[1] + j +
+                       (dim == 1 ? part * result.shape[1] : 0)]);
     return result;
   }
 
@@ -152,8 +154,10 @@ private:
   const Mesh &mesh;
 };
 
-/// All ways to place every axis on dimension 0, on dimension 1, unreduced or nowhere, in every order.
-void enumerateLayouts(ArrayRef<StringAttr> axes, Layout layout, bool partial, std::vector<Layout> &out) {
+/// All ways to place every axis on dimension 0, on dimension 1, unreduced or nowhere, in every
+/// order.
+void enumerateLayouts(ArrayRef<StringAttr> axes, Layout layout, bool partial,
+                      std::vector<Layout> &out) {
   out.push_back(layout);
   for (auto [i, axis] : llvm::enumerate(axes)) {
     SmallVector<StringAttr> rest(axes);
@@ -163,7 +167,8 @@ void enumerateLayouts(ArrayRef<StringAttr> axes, Layout layout, bool partial, st
       next.dims[dim].axes.push_back(axis);
       enumerateLayouts(rest, next, partial, out);
     }
-    if (partial && (layout.unreduced.empty() || layout.unreduced.back().getValue() < axis.getValue())) {
+    if (partial &&
+        (layout.unreduced.empty() || layout.unreduced.back().getValue() < axis.getValue())) {
       Layout next = layout;
       next.unreduced.push_back(axis);
       enumerateLayouts(rest, next, partial, out);
@@ -217,30 +222,33 @@ TEST_P(ResharderTest, EveryPairOfShardings) {
     for (int64_t device = 0; device < simulator.numDevices; ++device)
       start.push_back(simulator.make(device, from));
     for (const Layout &to : targets) {
-      FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, mesh);
+      FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, mesh);
       ASSERT_TRUE(succeeded(steps)) << print(from, mesh) << " to " << print(to, mesh);
       std::vector<Shard> end = simulator.run(*steps, start);
       for (int64_t device = 0; device < simulator.numDevices; ++device)
         ASSERT_EQ(end[device].data, simulator.make(device, to).data)
             << print(from, mesh) << " to " << print(to, mesh) << ", device " << device;
       // Never more than reducing everything, gathering everything and slicing.
-      FailureOr<SmallVector<ReshardStep>> naive = planReshard(from, Layout::replicated(2), mesh);
+      FailureOr<SmallVector<ReshardStep>> naive =
+          planReshard(from, Layout::replicated(2), whole, mesh);
       RankedTensorType local = getLocalType(whole, from, mesh);
       EXPECT_LE(getReshardBytes(*steps, local, mesh), getReshardBytes(*naive, local, mesh) + 1e-9)
           << print(from, mesh) << " to " << print(to, mesh);
-      size_t count = llvm::count_if(*steps, [](const ReshardStep &step) { return step.kind != ReshardStep::Slice; });
+      size_t count = llvm::count_if(
+          *steps, [](const ReshardStep &step) { return step.kind != ReshardStep::Slice; });
       collectives += count;
       most = std::max(most, count);
       ++pairs;
     }
   }
-  std::cout << pairs << " pairs, " << double(collectives) / double(pairs) << " collectives on average, " << most
-            << " at most\n";
+  std::cout << pairs << " pairs, " << double(collectives) / double(pairs)
+            << " collectives on average, " << most << " at most\n";
   EXPECT_GT(pairs, 3);
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, ResharderTest,
-                         ::testing::Values(std::vector<int64_t>{2}, std::vector<int64_t>{4}, std::vector<int64_t>{8},
-                                           std::vector<int64_t>{2, 2}, std::vector<int64_t>{2, 4},
-                                           std::vector<int64_t>{4, 2}, std::vector<int64_t>{2, 2, 2}));
+                         ::testing::Values(std::vector<int64_t>{2}, std::vector<int64_t>{4},
+                                           std::vector<int64_t>{8}, std::vector<int64_t>{2, 2},
+                                           std::vector<int64_t>{2, 4}, std::vector<int64_t>{4, 2},
+                                           std::vector<int64_t>{2, 2, 2}));
 } // namespace

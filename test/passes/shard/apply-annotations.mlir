@@ -3,14 +3,12 @@
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=w=[{},{rows}]" 2>&1 | FileCheck %s --check-prefix=AXIS
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=w=[{model},{model}]" 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=w=[{model}]" 2>&1 | FileCheck %s --check-prefix=RANK
-// RUN: not gridloom-opt %s --dist-apply-annotations="shard=y=[{data},{odd}]" 2>&1 | FileCheck %s --check-prefix=DIVIDE
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=w" 2>&1 | FileCheck %s --check-prefix=SYNTAX
 
 // UNKNOWN: error: --shard names 'nothing', which is no input, output, weight or node of the model
 // AXIS: error: --shard 'w' names axis 'rows'; the mesh has data, model, odd
 // TWICE: error: --shard 'w' names axis 'model' twice
 // RANK: error: --shard 'w' has 1 dimensions; the value is 'tensor<16x64xf32>'
-// DIVIDE: error: --shard 'y' cuts dimension 1 of 64 elements into 3 parts
 // SYNTAX: error: cannot read --shard 'w'; write NAME=[{axis,...},{},...]
 
 dist.mesh @mesh <["data" = 2, "model" = 2, "odd" = 3]>
