@@ -87,7 +87,8 @@ LogicalResult Compilation::checkOptions() {
     index = *found;
     return success();
   };
-  if (failed(find(options.stopAfter, "--stop-after", last)) || failed(find(options.startFrom, "--start-from", first)))
+  if (failed(find(options.stopAfter, "--stop-after", last)) ||
+      failed(find(options.startFrom, "--start-from", first)))
     return failure();
   if (first > last) {
     fail("--start-from " + options.startFrom + " comes after --stop-after " + options.stopAfter);
@@ -98,10 +99,11 @@ LogicalResult Compilation::checkOptions() {
     return failure();
   }
   if (!options.startFrom.empty() && first > 1 &&
-      (!options.mesh.empty() || !options.devices.empty() || !options.shard.empty() || options.microbatches) &&
+      (!options.mesh.empty() || !options.devices.empty() || !options.shard.empty() ||
+       options.microbatches) &&
       first > *findPhase("shard")) {
-    fail("--mesh, --devices, --shard and --microbatches come too late for --start-from " + options.startFrom +
-         "; the program is split already");
+    fail("--mesh, --devices, --shard and --microbatches come too late for --start-from " +
+         options.startFrom + "; the program is split already");
     return failure();
   }
   if (options.output.empty())
@@ -125,7 +127,8 @@ LogicalResult Compilation::load() {
     module = importOnnx(context, options.input, import);
   } else {
     if (!options.dims.empty()) {
-      fail("--dim comes too late for --start-from " + options.startFrom + "; dimensions are bound on import");
+      fail("--dim comes too late for --start-from " + options.startFrom +
+           "; dimensions are bound on import");
       return failure();
     }
     module = parseSourceFile<ModuleOp>(options.input, &context);
@@ -170,7 +173,8 @@ std::string Compilation::print(size_t phase) {
 LogicalResult Compilation::runPhase(size_t index) {
   const Phase &phase = getPhases()[index];
   if (::isatty(STDERR_FILENO) && !options.quiet)
-    std::cerr << "\r\033[K[" << index + 1 << "/" << getPhases().size() << "] " << phase.name.str() << std::flush;
+    std::cerr << "\r\033[K[" << index + 1 << "/" << getPhases().size() << "] " << phase.name.str()
+              << std::flush;
   auto begin = std::chrono::steady_clock::now();
   if (phase.name == "import") {
     if (failed(load()))
@@ -193,7 +197,9 @@ LogicalResult Compilation::runPhase(size_t index) {
     recordValues();
   if (phase.name == "communicate")
     estimates = estimate(*module, choice.machine);
-  times.push_back({phase.name.str(), std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count()});
+  times.push_back({phase.name.str(), std::chrono::duration<double, std::milli>(
+                                         std::chrono::steady_clock::now() - begin)
+                                         .count()});
   if (phase.name != "emit") {
     std::string name;
     llvm::raw_string_ostream(name) << llvm::format("%02zu-", index + 1) << phase.name << ".mlir";
@@ -214,7 +220,8 @@ LogicalResult Compilation::emit() {
   return success();
 }
 
-static std::string writeDumps(const std::map<std::string, std::string> &dumps, const std::string &folder) {
+static std::string writeDumps(const std::map<std::string, std::string> &dumps,
+                              const std::string &folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   for (const auto &[name, text] : dumps) {

@@ -48,7 +48,7 @@ private:
   EmitSummary emitted;
   PlanFiles files;
   std::map<std::string, std::string> dumps; ///< file name to text
-  std::string values; ///< JSON: shardings and origins
+  std::string values;                       ///< JSON: shardings and origins
   std::vector<std::string> warnings;
   std::vector<std::pair<std::string, double>> times; ///< milliseconds per phase
   bool hadError = false;

@@ -26,7 +26,9 @@ Examples:
       read what the compiler does, phase by phase)";
 
 static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
-  verb.add_option("--dim", options.dims, "bind a named dimension: NAME=SIZE, or NAME=SIZE,SIZE for one specialisation each")
+  verb.add_option(
+          "--dim", options.dims,
+          "bind a named dimension: NAME=SIZE, or NAME=SIZE,SIZE for one specialisation each")
       ->type_name("NAME=SIZE[,SIZE]")
       ->allow_extra_args(false);
 }
@@ -34,35 +36,50 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
 static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
   CLI::App *verb = app.add_subcommand("compile", "Compile an ONNX model into a plan");
   verb->footer(compileExamples);
-  verb->add_option("model", options.input, "the model (.onnx), or with --start-from a dump (.mlir)")->required();
-  verb->add_option("-o,--output", options.output, "folder to write; default: the model's name with .plan");
+  verb->add_option("model", options.input, "the model (.onnx), or with --start-from a dump (.mlir)")
+      ->required();
+  verb->add_option("-o,--output", options.output,
+                   "folder to write; default: the model's name with .plan");
   addTargetOptions(*verb, options);
-  auto *mesh = verb->add_option("--mesh", options.mesh, "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
-  verb->add_option("--devices", options.devices, "how many devices of what kind, e.g. 4 or 8xH100-80GB")->excludes(mesh);
-  verb->add_option("--strategy", options.strategy,
-                   "auto, or dp (data), tp (tensor), sp (sequence, with tp) and pp (pipeline) joined by '+'")
+  auto *mesh = verb->add_option("--mesh", options.mesh,
+                                "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
+  verb->add_option("--devices", options.devices,
+                   "how many devices of what kind, e.g. 4 or 8xH100-80GB")
+      ->excludes(mesh);
+  verb->add_option(
+          "--strategy", options.strategy,
+          "auto, or dp (data), tp (tensor), sp (sequence, with tp) and pp (pipeline) joined by '+'")
       ->capture_default_str();
-  verb->add_option("--shard", options.shard, "sharding of an input, output, weight or node: NAME=[{axis,...},{},...]")
+  verb->add_option("--shard", options.shard,
+                   "sharding of an input, output, weight or node: NAME=[{axis,...},{},...]")
       ->allow_extra_args(false);
-  verb->add_option("--microbatches", options.microbatches,
-                   "most micro-batches of a pipeline; the largest divisor of the batch up to it is used")
+  verb->add_option(
+          "--microbatches", options.microbatches,
+          "most micro-batches of a pipeline; the largest divisor of the batch up to it is used")
       ->check(CLI::Range(1, 1 << 20));
   verb->add_option("--memory-limit", options.memoryLimit, "memory per device, e.g. 16GiB")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
-  verb->add_option("--target", options.target, "cpu, or cuda:sm_80, cuda:sm_90, cuda:sm_100")->capture_default_str();
-  verb->add_option("--cpu-arch", options.cpuArch, "CPU the kernels are for, as LLVM names it")->capture_default_str();
-  verb->add_option("--cuda-toolkit", options.toolkit, "CUDA toolkit folder; default: $CUDA_HOME, else /usr/local/cuda");
-  verb->add_option("--stop-after", options.stopAfter, "phase to stop after: the program goes to --dump-ir or standard output");
-  verb->add_option("--start-from", options.startFrom, "phase to resume at, from a dump of the phase before it");
+  verb->add_option("--target", options.target, "cpu, or cuda:sm_80, cuda:sm_90, cuda:sm_100")
+      ->capture_default_str();
+  verb->add_option("--cpu-arch", options.cpuArch, "CPU the kernels are for, as LLVM names it")
+      ->capture_default_str();
+  verb->add_option("--cuda-toolkit", options.toolkit,
+                   "CUDA toolkit folder; default: $CUDA_HOME, else /usr/local/cuda");
+  verb->add_option("--stop-after", options.stopAfter,
+                   "phase to stop after: the program goes to --dump-ir or standard output");
+  verb->add_option("--start-from", options.startFrom,
+                   "phase to resume at, from a dump of the phase before it");
   verb->add_option("--dump-ir", options.dumpIr, "folder for one readable .mlir per phase");
-  verb->add_flag("--remarks", options.remarks, "print why values are split or not, and what is resharded");
+  verb->add_flag("--remarks", options.remarks,
+                 "print why values are split or not, and what is resharded");
   verb->add_flag("-q,--quiet", options.quiet, "print no summary");
   verb->add_flag("--force", options.force, "replace an output folder that is not a plan");
   return verb;
 }
 
 static CLI::App *addCheck(CLI::App &app, CheckOptions &options) {
-  CLI::App *verb = app.add_subcommand("check", "Show that the split program computes what the unsplit one does");
+  CLI::App *verb =
+      app.add_subcommand("check", "Show that the split program computes what the unsplit one does");
   addCheckOptions(*verb, options);
   return verb;
 }

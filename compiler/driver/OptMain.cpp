@@ -11,5 +11,6 @@ int main(int argc, char **argv) {
   mlir::DialectRegistry registry;
   gridloom::registerDialects(registry);
   gridloom::registerPasses();
-  return mlir::asMainReturnCode(mlir::MlirOptMain(argc, argv, "Gridloom's passes, one by one\n", registry));
+  return mlir::asMainReturnCode(
+      mlir::MlirOptMain(argc, argv, "Gridloom's passes, one by one\n", registry));
 }

@@ -17,8 +17,8 @@
 namespace gridloom {
 
 struct CompileOptions {
-  std::string input;  ///< .onnx, or .mlir with startFrom
-  std::string output; ///< plan folder; empty: <input>.plan
+  std::string input;             ///< .onnx, or .mlir with startFrom
+  std::string output;            ///< plan folder; empty: <input>.plan
   std::vector<std::string> dims; ///< NAME=SIZE[,SIZE]...
   std::string mesh, devices, strategy = "auto";
   std::vector<std::string> shard;

@@ -22,7 +22,8 @@ using namespace gridloom;
 static const Phase phases[] = {
     {"import", "ONNX to loom; weights stay in their files",
      "only loom operations; shapes static; every operation is located at its ONNX node", nullptr},
-    {"simplify", "fold shapes and constants, recognise composites, move weight-only work to the prologue",
+    {"simplify",
+     "fold shapes and constants, recognise composites, move weight-only work to the prologue",
      "nothing left that is computable now",
      [](OpPassManager &pm, const PhaseContext &) { addSimplifyPasses(pm); }},
     {"shard", "a sharding for every value and a stage for every operation",
@@ -31,7 +32,8 @@ static const Phase phases[] = {
     {"partition", "global to local shapes; reshards become collectives, stages become functions",
      "only local shapes; no implicit communication",
      [](OpPassManager &pm, const PhaseContext &) { addPartitionPasses(pm); }},
-    {"communicate", "form reduce-scatters, combine small collectives, make data contiguous, form groups",
+    {"communicate",
+     "form reduce-scatters, combine small collectives, make data contiguous, form groups",
      "groups are legal", [](OpPassManager &pm, const PhaseContext &) { addCommunicatePasses(pm); }},
     {"layout", "choose physical layouts", "every value has one",
      [](OpPassManager &pm, const PhaseContext &) { addLayoutPasses(pm); }},
@@ -43,7 +45,8 @@ static const Phase phases[] = {
      [](OpPassManager &pm, const PhaseContext &) { addSchedulePasses(pm); }},
     {"allocate", "lifetimes to offsets", "buffers live at once do not overlap",
      [](OpPassManager &pm, const PhaseContext &) { addAllocatePasses(pm); }},
-    {"emit", "kernels to object code; write the plan", "the plan loads and its checksums hold", nullptr},
+    {"emit", "kernels to object code; write the plan", "the plan loads and its checksums hold",
+     nullptr},
 };
 
 ArrayRef<Phase> gridloom::getPhases() { return phases; }
@@ -59,6 +62,7 @@ std::string gridloom::listPhases() {
   std::string text;
   llvm::raw_string_ostream os(text);
   for (const Phase &phase : getPhases())
-    os << llvm::format("%-12s", phase.name.data()) << phase.summary << "; after it: " << phase.guarantee << "\n";
+    os << llvm::format("%-12s", phase.name.data()) << phase.summary
+       << "; after it: " << phase.guarantee << "\n";
   return text;
 }

@@ -11,17 +11,18 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Transforms/Passes.h"
 
-#include "passes/simplify/Simplify.h"
-#include "passes/shard/Shard.h"
-#include "passes/partition/Partition.h"
-#include "passes/communicate/Communicate.h"
-#include "passes/layout/Layout.h"
-#include "passes/fuse/Fuse.h"
-#include "passes/schedule/Schedule.h"
 #include "passes/allocate/Allocate.h"
+#include "passes/communicate/Communicate.h"
+#include "passes/fuse/Fuse.h"
+#include "passes/layout/Layout.h"
+#include "passes/partition/Partition.h"
+#include "passes/schedule/Schedule.h"
+#include "passes/shard/Shard.h"
+#include "passes/simplify/Simplify.h"
 
 void gridloom::registerDialects(mlir::DialectRegistry &registry) {
-  registry.insert<mlir::func::FuncDialect, dist::DistDialect, loom::LoomDialect, plan::PlanDialect>();
+  registry
+      .insert<mlir::func::FuncDialect, dist::DistDialect, loom::LoomDialect, plan::PlanDialect>();
 }
 
 void gridloom::registerPasses() {

@@ -92,18 +92,18 @@ std::string Compilation::makeReport() const {
   }
   for (const auto &[name, ms] : times)
     phases.push_back(llvm::json::Object{{"name", name}, {"ms", ms}});
-  llvm::json::Object report{
-      {"model", options.input},
-      {"mesh", choice.options.mesh},
-      {"strategy", choice.name},
-      {"target", options.target},
-      {"candidates", std::move(candidates)},
-      {"memory", llvm::json::Object{{"weights_bytes", emitted.weightBytes}, {"arena_bytes", emitted.arenaBytes}}},
-      {"collectives", std::move(collectives)},
-      {"estimates", std::move(estimatesJson)},
-      {"costs", std::move(costs)},
-      {"warnings", toJson(warnings)},
-      {"phases", std::move(phases)}};
+  llvm::json::Object report{{"model", options.input},
+                            {"mesh", choice.options.mesh},
+                            {"strategy", choice.name},
+                            {"target", options.target},
+                            {"candidates", std::move(candidates)},
+                            {"memory", llvm::json::Object{{"weights_bytes", emitted.weightBytes},
+                                                          {"arena_bytes", emitted.arenaBytes}}},
+                            {"collectives", std::move(collectives)},
+                            {"estimates", std::move(estimatesJson)},
+                            {"costs", std::move(costs)},
+                            {"warnings", toJson(warnings)},
+                            {"phases", std::move(phases)}};
   if (!estimates.empty())
     report["estimate"] = (*report.getArray("estimates"))[0];
   if (llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(values))
@@ -139,44 +139,50 @@ static void printCollectives(llvm::raw_ostream &os, const Estimate &estimate) {
   if (kinds.empty())
     os << "  communication   none\n";
   for (auto &[key, value] : kinds)
-    os << "  communication   " << key.first << " " << key.second << ": " << value.first << " calls, "
-       << formatBytes(value.second) << " sent per device\n";
+    os << "  communication   " << key.first << " " << key.second << ": " << value.first
+       << " calls, " << formatBytes(value.second) << " sent per device\n";
 }
 
 void Compilation::printSummary() const {
   llvm::raw_ostream &os = llvm::outs();
   os << options.output << ": " << options.input << " for " << options.target << "\n";
   if (!choice.name.empty())
-    os << "  strategy        " << choice.name << (choice.candidates.size() > 1 ? " (chosen by cost)" : "") << "\n";
+    os << "  strategy        " << choice.name
+       << (choice.candidates.size() > 1 ? " (chosen by cost)" : "") << "\n";
   for (const Candidate &candidate : choice.candidates)
-    if (choice.candidates.size() > 1 && choice.candidates.size() <= 8 && candidate.verdict != "chosen")
+    if (choice.candidates.size() > 1 && choice.candidates.size() <= 8 &&
+        candidate.verdict != "chosen")
       os << "    not           " << candidate.name << ": "
-         << (candidate.verdict == "slower" ? llvm::formatv("{0:F1} ms", toMs(candidate.step)).str() : candidate.verdict)
+         << (candidate.verdict == "slower" ? llvm::formatv("{0:F1} ms", toMs(candidate.step)).str()
+                                           : candidate.verdict)
          << "\n";
-  os << "  memory          " << formatBytes(emitted.weightBytes) << " weights + " << formatBytes(emitted.arenaBytes)
-     << " activations per device";
+  os << "  memory          " << formatBytes(emitted.weightBytes) << " weights + "
+     << formatBytes(emitted.arenaBytes) << " activations per device";
   if (options.memoryLimit)
     os << ", limit " << formatBytes(options.memoryLimit);
   os << "\n";
-  os << "  code            " << emitted.kernels << " kernels, " << formatBytes(emitted.kernelBytes) << "; programs "
-     << formatBytes(emitted.programBytes) << "\n";
+  os << "  code            " << emitted.kernels << " kernels, " << formatBytes(emitted.kernelBytes)
+     << "; programs " << formatBytes(emitted.programBytes) << "\n";
   for (const Estimate &estimate : llvm::ArrayRef(estimates).take_front(3)) {
-    os << llvm::format("  estimate        %s: %.1f ms (compute %.1f, comm %.1f, exposed %.1f, bubble %.0f%%)\n",
-                       estimate.entry.c_str(), toMs(estimate.step), toMs(estimate.compute),
-                       toMs(estimate.communication), toMs(estimate.exposed), 100 * estimate.bubble);
+    os << llvm::format(
+        "  estimate        %s: %.1f ms (compute %.1f, comm %.1f, exposed %.1f, bubble %.0f%%)\n",
+        estimate.entry.c_str(), toMs(estimate.step), toMs(estimate.compute),
+        toMs(estimate.communication), toMs(estimate.exposed), 100 * estimate.bubble);
   }
   if (!estimates.empty()) {
     printCollectives(os, estimates.front());
     for (const OperationCost &cost : llvm::ArrayRef(estimates.front().operations).take_front(3))
-      os << llvm::format("  costly          %.2f ms  %s  %s\n", toMs(cost.seconds), cost.op.c_str(), cost.node.c_str());
+      os << llvm::format("  costly          %.2f ms  %s  %s\n", toMs(cost.seconds), cost.op.c_str(),
+                         cost.node.c_str());
   }
   if (!warnings.empty())
-    os << "  remarks         " << warnings.size() << " (see report.json or --remarks); the first: " << warnings.front()
-       << "\n";
+    os << "  remarks         " << warnings.size()
+       << " (see report.json or --remarks); the first: " << warnings.front() << "\n";
   double total = 0;
   for (const auto &[name, ms] : times)
     total += ms;
-  os << llvm::format("  compiled in     %.1f s; report: %s/report.json\n", total / 1e3, options.output.c_str());
+  os << llvm::format("  compiled in     %.1f s; report: %s/report.json\n", total / 1e3,
+                     options.output.c_str());
   os << "  run it          gridloom run " << options.output << "\n";
   os.flush();
 }

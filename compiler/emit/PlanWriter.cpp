@@ -41,7 +41,8 @@ static std::string serialize(const schema::Stage &stage) {
 
 static LogicalResult emitCpuKernels(ModuleOp module, const EmitOptions &options, PlanFiles &files,
                                     llvm::StringMap<EmittedKernel> &kernels) {
-  FailureOr<codegen::CompiledKernels> compiled = codegen::compileCpuKernels(module, {options.cpuArch});
+  FailureOr<codegen::CompiledKernels> compiled =
+      codegen::compileCpuKernels(module, {options.cpuArch});
   if (failed(compiled))
     return failure();
   for (const codegen::KernelInfo &info : compiled->kernels) {
@@ -58,12 +59,13 @@ static LogicalResult emitCpuKernels(ModuleOp module, const EmitOptions &options,
   return success();
 }
 
-static LogicalResult emitGpuKernels(ModuleOp module, StringRef chip, const EmitOptions &options, PlanFiles &files,
-                                    llvm::StringMap<EmittedKernel> &kernels) {
+static LogicalResult emitGpuKernels(ModuleOp module, StringRef chip, const EmitOptions &options,
+                                    PlanFiles &files, llvm::StringMap<EmittedKernel> &kernels) {
   codegen::GpuOptions gpu;
   gpu.chip = chip.str();
   gpu.toolkit = options.toolkit;
-  FailureOr<std::vector<codegen::CompiledGpuKernel>> compiled = codegen::compileGpuKernels(module, gpu);
+  FailureOr<std::vector<codegen::CompiledGpuKernel>> compiled =
+      codegen::compileGpuKernels(module, gpu);
   if (failed(compiled))
     return failure();
   for (codegen::CompiledGpuKernel &kernel : *compiled) {
@@ -112,7 +114,8 @@ static void addBindings(plan::ProgramOp program, const dist::Mesh &mesh, GlobalE
     GlobalBinding &binding = (input ? entry.inputs : entry.outputs)[*buffer.getName()];
     if (binding.name.empty()) {
       binding.name = buffer.getName()->str();
-      binding.type = cast<RankedTensorType>(buffer->getAttrOfType<TypeAttr>(loom::kGlobalType).getValue());
+      binding.type =
+          cast<RankedTensorType>(buffer->getAttrOfType<TypeAttr>(loom::kGlobalType).getValue());
       if (auto names = buffer->getAttrOfType<ArrayAttr>(loom::kDimNames))
         for (auto name : names.getAsRange<StringAttr>())
           binding.dimNames.push_back(name.str());
@@ -148,8 +151,9 @@ static llvm::json::Array describeEntries(ModuleOp module, const dist::Mesh &mesh
       llvm::json::Object dims;
       for (NamedAttribute dim : entry.dims)
         dims[dim.getName().str()] = cast<IntegerAttr>(dim.getValue()).getInt();
-      inner.push_back(llvm::json::Object{
-          {"dims", std::move(dims)}, {"inputs", toJson(entry.inputs)}, {"outputs", toJson(entry.outputs)}});
+      inner.push_back(llvm::json::Object{{"dims", std::move(dims)},
+                                         {"inputs", toJson(entry.inputs)},
+                                         {"outputs", toJson(entry.outputs)}});
     }
     list.push_back(llvm::json::Object{{"name", name}, {"specialisations", std::move(inner)}});
   }
@@ -164,7 +168,8 @@ static llvm::json::Object describeModel(ModuleOp module, const std::filesystem::
   // Lexically: the folder need not exist yet.
   std::error_code error;
   auto relative = std::filesystem::weakly_canonical(path, error)
-                      .lexically_relative(std::filesystem::weakly_canonical(std::filesystem::absolute(folder), error));
+                      .lexically_relative(std::filesystem::weakly_canonical(
+                          std::filesystem::absolute(folder), error));
   if (!error && !relative.empty())
     path = relative;
   return llvm::json::Object{{"path", path.string()},
@@ -189,12 +194,13 @@ static llvm::json::Array describeWeights(ModuleOp module, const std::set<std::st
     if (!names.count(weight.getSymName().str()))
       continue;
     loom::SourceAttr source = weight.getSource();
-    list.push_back(llvm::json::Object{{"name", weight.getSymName()},
-                                      {"type", toManifestType(weight.getTensorType().getElementType())},
-                                      {"shape", llvm::json::Array(weight.getTensorType().getShape())},
-                                      {"file", source.getFile()},
-                                      {"offset", static_cast<int64_t>(source.getOffset())},
-                                      {"bytes", static_cast<int64_t>(source.getBytes())}});
+    list.push_back(
+        llvm::json::Object{{"name", weight.getSymName()},
+                           {"type", toManifestType(weight.getTensorType().getElementType())},
+                           {"shape", llvm::json::Array(weight.getTensorType().getShape())},
+                           {"file", source.getFile()},
+                           {"offset", static_cast<int64_t>(source.getOffset())},
+                           {"bytes", static_cast<int64_t>(source.getBytes())}});
   }
   return list;
 }
@@ -237,7 +243,8 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
     auto [it, inserted] = builders.try_emplace(program.getStage(), module, kernels);
     if (failed(it->second.add(program)))
       return failure();
-    summary.arenaBytes = std::max<int64_t>(summary.arenaBytes, program.getArenaBytes() + program.getRegisteredBytes());
+    summary.arenaBytes = std::max<int64_t>(summary.arenaBytes,
+                                           program.getArenaBytes() + program.getRegisteredBytes());
   }
   llvm::json::Array stages;
   std::set<std::string> sources;
@@ -252,7 +259,8 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
   summary.kernels = kernels.size();
   llvm::json::Object digests;
   for (const auto &[name, contents] : files) {
-    digests[name] = llvm::json::Object{{"bytes", static_cast<int64_t>(contents.size())}, {"sha256", sha256(contents)}};
+    digests[name] = llvm::json::Object{{"bytes", static_cast<int64_t>(contents.size())},
+                                       {"sha256", sha256(contents)}};
     if (StringRef(name).starts_with("kernels/"))
       summary.kernelBytes += contents.size();
   }
@@ -262,10 +270,12 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
       {"schema", llvm::json::Object{{"major", 1}, {"minor", 0}}},
       {"producer", "gridloom " GRIDLOOM_VERSION},
       {"requires", describeRequirements(module, cuda)},
-      {"target", llvm::json::Object{{"kind", cuda ? "cuda" : "cpu"}, {"arch", cuda ? chip.str() : options.cpuArch}}},
+      {"target", llvm::json::Object{{"kind", cuda ? "cuda" : "cpu"},
+                                    {"arch", cuda ? chip.str() : options.cpuArch}}},
       {"model", describeModel(module, folder)},
       {"mesh", describeMesh(module, mesh)},
-      {"microbatches", mesh.getSize(StringAttr::get(module.getContext(), dist::MeshOp::kMicroAxis))},
+      {"microbatches",
+       mesh.getSize(StringAttr::get(module.getContext(), dist::MeshOp::kMicroAxis))},
       {"stages", std::move(stages)},
       {"entries", describeEntries(module, mesh)},
       {"weights", describeWeights(module, sources)},
@@ -276,12 +286,14 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
   return files;
 }
 
-std::string gridloom::writePlan(const PlanFiles &files, const std::filesystem::path &folder, bool force) {
+std::string gridloom::writePlan(const PlanFiles &files, const std::filesystem::path &folder,
+                                bool force) {
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::exists(folder, error) && !force && !fs::exists(folder / "manifest.json", error) &&
       !(fs::is_directory(folder, error) && fs::is_empty(folder, error)))
-    return "'" + folder.string() + "' exists and is not a plan; choose another --output, or --force to replace it";
+    return "'" + folder.string() +
+           "' exists and is not a plan; choose another --output, or --force to replace it";
   fs::path temporary = folder.string() + ".tmp-" + std::to_string(::getpid());
   fs::remove_all(temporary, error);
   for (const auto &[name, contents] : files) {

@@ -30,8 +30,8 @@ struct EmitSummary {
 };
 
 /// Compiles the module's kernels and makes programs and manifest; `modelPath` in the manifest is
-/// relative to `folder` where it can be. Emits an error and fails when a kernel cannot be compiled or
-/// the program has something plans cannot hold.
+/// relative to `folder` where it can be. Emits an error and fails when a kernel cannot be compiled
+/// or the program has something plans cannot hold.
 mlir::FailureOr<PlanFiles> emitPlan(mlir::ModuleOp module, const std::filesystem::path &folder,
                                     const EmitOptions &options, EmitSummary &summary);
 

@@ -71,7 +71,9 @@ StringRef gridloom::toManifestType(Type element) {
 
 static schema::Space toSchemaSpace(plan::Space space) { return static_cast<schema::Space>(space); }
 
-static RankedTensorType getTensor(Value buffer) { return cast<plan::BufferType>(buffer.getType()).getTensor(); }
+static RankedTensorType getTensor(Value buffer) {
+  return cast<plan::BufferType>(buffer.getType()).getTensor();
+}
 
 static void fillShape(RankedTensorType type, google::protobuf::RepeatedField<int64_t> &shape) {
   for (int64_t size : type.getShape())
@@ -160,7 +162,8 @@ FailureOr<uint32_t> StageBuilder::addWeight(plan::BufferOp op) {
   weight->set_row_pad(pad);
   int64_t row = type.getRank() ? type.getShape().back() : 1;
   int64_t rows = row ? type.getNumElements() / row : 0;
-  weight->set_bytes(static_cast<uint64_t>(rows) * (row + pad) * loom::getByteSize(RankedTensorType::get({1}, type.getElementType())));
+  weight->set_bytes(static_cast<uint64_t>(rows) * (row + pad) *
+                    loom::getByteSize(RankedTensorType::get({1}, type.getElementType())));
 
   Operation *symbol = SymbolTable::lookupSymbolIn(module, name);
   if (isa_and_nonnull<loom::WeightOp>(symbol)) {
@@ -182,7 +185,8 @@ LogicalResult StageBuilder::addBuffer(plan::BufferOp op, Scope &scope) {
   buffer->set_space(toSchemaSpace(op.getSpace()));
   buffer->set_type(toSchemaType(type.getElementType()));
   if (buffer->type() == schema::DATA_TYPE_UNSPECIFIED)
-    return op.emitOpError("has element type ") << type.getElementType() << ", which plans do not have";
+    return op.emitOpError("has element type ")
+           << type.getElementType() << ", which plans do not have";
   fillShape(type, *buffer->mutable_shape());
   buffer->set_slots(op.getSlots());
   buffer->set_bytes(op.getBytes() ? *op.getBytes() : loom::getByteSize(type));
@@ -240,8 +244,10 @@ uint32_t StageBuilder::addDerivedBuffer(Value value, Scope &scope, schema::Deriv
 LogicalResult StageBuilder::addDerivedStep(Operation &op, Scope &scope, schema::Derived &derived) {
   if (auto weight = dyn_cast<loom::GetWeightOp>(op)) {
     if (!isa_and_nonnull<loom::WeightOp>(SymbolTable::lookupSymbolIn(module, weight.getNameAttr())))
-      return op.emitOpError("reads ") << weight.getNameAttr() << "; a derived tensor is made of weights alone";
-    schema::Buffer &buffer = *scope.buffers->Mutable(addDerivedBuffer(weight.getOutput(), scope, derived));
+      return op.emitOpError("reads ")
+             << weight.getNameAttr() << "; a derived tensor is made of weights alone";
+    schema::Buffer &buffer =
+        *scope.buffers->Mutable(addDerivedBuffer(weight.getOutput(), scope, derived));
     buffer.set_space(schema::INPUT);
     buffer.set_index(derived.sources_size());
     derived.add_sources(weight.getName().str());
@@ -249,7 +255,8 @@ LogicalResult StageBuilder::addDerivedStep(Operation &op, Scope &scope, schema::
     return success();
   }
   if (auto constant = dyn_cast<loom::ConstantOp>(op)) {
-    schema::Buffer &buffer = *scope.buffers->Mutable(addDerivedBuffer(constant.getOutput(), scope, derived));
+    schema::Buffer &buffer =
+        *scope.buffers->Mutable(addDerivedBuffer(constant.getOutput(), scope, derived));
     buffer.set_space(schema::CONSTANT);
     buffer.set_value(getRawBytes(constant.getValue()));
     return success();
@@ -363,7 +370,8 @@ static void fillMatmul(plan::MatmulAttr descriptor, Type element, schema::Matmul
   for (int64_t stride : descriptor.getOut())
     matmul.add_out(stride);
   matmul.set_alpha(descriptor.getAlphaValue());
-  matmul.set_epilogue(descriptor.getEpilogue() == plan::Epilogue::Bias ? schema::Matmul::BIAS : schema::Matmul::NONE);
+  matmul.set_epilogue(descriptor.getEpilogue() == plan::Epilogue::Bias ? schema::Matmul::BIAS
+                                                                       : schema::Matmul::NONE);
   matmul.set_type(toSchemaType(element));
   matmul.set_workspace_limit(32ull << 20);
 }

@@ -14,8 +14,8 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-/// Per name: contractions in f32, memory, link latency, link bandwidth, launch, memory size. The GPUs'
-/// rates are about 80 % of their published ones; NVLink's is per direction.
+/// Per name: contractions in f32, memory, link latency, link bandwidth, launch, memory size. The
+/// GPUs' rates are about 80 % of their published ones; NVLink's is per direction.
 static const Machine machines[] = {
     {"cpu", 35e9, 8e9, 80e-6, 2e9, 2e-6, 0},
     {"A100-80GB", 125e12, 1.6e12, 12e-6, 240e9, 4e-6, 80LL << 30},
@@ -31,10 +31,12 @@ std::optional<Machine> Machine::find(StringRef name) {
 }
 
 std::string Machine::listNames() {
-  return llvm::join(llvm::map_range(machines, [](const Machine &machine) { return machine.name; }), ", ");
+  return llvm::join(llvm::map_range(machines, [](const Machine &machine) { return machine.name; }),
+                    ", ");
 }
 
-/// Steps and bytes a device sends, by ring algorithms, for `bytes` of the larger of operand and result.
+/// Steps and bytes a device sends, by ring algorithms, for `bytes` of the larger of operand and
+/// result.
 static std::pair<double, double> getRingCost(Operation *op, int64_t bytes, int64_t group) {
   double share = static_cast<double>(group - 1) / static_cast<double>(group);
   if (isa<AllReduceOp>(op))
@@ -44,7 +46,8 @@ static std::pair<double, double> getRingCost(Operation *op, int64_t bytes, int64
   return {static_cast<double>(group - 1), share * bytes};
 }
 
-static CollectiveCost costCollective(Operation *op, const Mesh &mesh, const Machine &machine, int64_t stage) {
+static CollectiveCost costCollective(Operation *op, const Mesh &mesh, const Machine &machine,
+                                     int64_t stage) {
   CollectiveCost cost;
   cost.kind = op->getName().stripDialect();
   cost.stage = stage;
@@ -90,7 +93,8 @@ struct StageCost {
 };
 } // namespace
 
-static StageCost costStage(func::FuncOp func, const Mesh &mesh, const Machine &machine, Estimate &estimate) {
+static StageCost costStage(func::FuncOp func, const Mesh &mesh, const Machine &machine,
+                           Estimate &estimate) {
   StageCost cost;
   auto stageAttr = func->getAttrOfType<IntegerAttr>(kStage);
   int64_t stage = stageAttr ? stageAttr.getInt() : 0;
@@ -116,7 +120,8 @@ static StageCost costStage(func::FuncOp func, const Mesh &mesh, const Machine &m
       if (isa<RankedTensorType>(type))
         cost.activationBytes = std::max(cost.activationBytes, 3 * loom::getByteSize(type));
     if (seconds > 0)
-      estimate.operations.push_back({loom::getNodeName(op->getLoc()), op->getName().stripDialect().str(), seconds});
+      estimate.operations.push_back(
+          {loom::getNodeName(op->getLoc()), op->getName().stripDialect().str(), seconds});
   });
   return cost;
 }
@@ -148,8 +153,9 @@ std::vector<Estimate> gridloom::estimate(ModuleOp module, const Machine &machine
     result.step = sum + (micro - 1) * slowest;
     result.exposed = result.communication;
     result.bubble = result.step > 0 ? (result.step - micro * slowest) / result.step : 0;
-    llvm::stable_sort(result.operations,
-                      [](const OperationCost &a, const OperationCost &b) { return a.seconds > b.seconds; });
+    llvm::stable_sort(result.operations, [](const OperationCost &a, const OperationCost &b) {
+      return a.seconds > b.seconds;
+    });
     estimates.push_back(std::move(result));
   }
   return estimates;

@@ -18,12 +18,12 @@ namespace gridloom {
 /// One device and the links between devices. Rates are what programs reach, not data-sheet peaks.
 struct Machine {
   std::string name = "cpu";
-  double flopsPerSecond = 35e9;  ///< f32 contractions
-  double bytesPerSecond = 8e9;   ///< memory
-  double linkSeconds = 80e-6;    ///< latency of one collective step (alpha)
+  double flopsPerSecond = 35e9;    ///< f32 contractions
+  double bytesPerSecond = 8e9;     ///< memory
+  double linkSeconds = 80e-6;      ///< latency of one collective step (alpha)
   double linkBytesPerSecond = 2e9; ///< per device (1 / beta)
-  double launchSeconds = 2e-6;   ///< per kernel
-  int64_t memoryBytes = 0;       ///< 0: no limit is known
+  double launchSeconds = 2e-6;     ///< per kernel
+  int64_t memoryBytes = 0;         ///< 0: no limit is known
 
   /// The machine of that name, e.g. "cpu" or "H100-80GB"; none when it is unknown.
   static std::optional<Machine> find(llvm::StringRef name);
@@ -48,16 +48,16 @@ struct OperationCost {
 struct Estimate {
   std::string entry;
   double compute = 0, communication = 0, exposed = 0, step = 0;
-  double bubble = 0;         ///< share of the step the slowest stage waits
-  int64_t weightBytes = 0;   ///< most on any device
+  double bubble = 0;       ///< share of the step the slowest stage waits
+  int64_t weightBytes = 0; ///< most on any device
   int64_t activationBytes = 0;
   std::vector<CollectiveCost> collectives;
   std::vector<OperationCost> operations; ///< most expensive first
 };
 
 /// Estimates every specialisation of a partitioned module: collectives by the alpha-beta model of
-/// ring algorithms (Thakur, Rabenseifner and Gropp 2005), operations by the larger of arithmetic and
-/// memory time, pipelines by (m + p - 1) steps of the slowest stage.
+/// ring algorithms (Thakur, Rabenseifner and Gropp 2005), operations by the larger of arithmetic
+/// and memory time, pipelines by (m + p - 1) steps of the slowest stage.
 std::vector<Estimate> estimate(mlir::ModuleOp module, const Machine &machine);
 
 } // namespace gridloom

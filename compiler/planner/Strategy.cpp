@@ -37,8 +37,10 @@ static Use getUse(StringRef axis) {
 }
 
 static std::string print(const MeshSpec &mesh) {
-  return llvm::join(llvm::map_range(mesh, [](const AxisSpec &axis) { return axis.name + "=" + std::to_string(axis.size); }),
-                    ",");
+  return llvm::join(
+      llvm::map_range(
+          mesh, [](const AxisSpec &axis) { return axis.name + "=" + std::to_string(axis.size); }),
+      ",");
 }
 
 static FailureOr<MeshSpec> parseMesh(ModuleOp module, StringRef text) {
@@ -49,7 +51,8 @@ static FailureOr<MeshSpec> parseMesh(ModuleOp module, StringRef text) {
     auto [name, number] = part.split('=');
     int64_t size;
     if (name.empty() || number.getAsInteger(10, size) || size < 1 || size > (1 << 20)) {
-      module.emitError("cannot read '") << part << "' in --mesh; write name=size, e.g. data=2,model=2";
+      module.emitError("cannot read '")
+          << part << "' in --mesh; write name=size, e.g. data=2,model=2";
       return failure();
     }
     if (llvm::any_of(mesh, [&](const AxisSpec &axis) { return axis.name == name; })) {
@@ -66,7 +69,8 @@ static FailureOr<std::pair<int64_t, Machine>> parseDevices(ModuleOp module, Stri
   auto [number, name] = text.split('x');
   int64_t count;
   if (number.getAsInteger(10, count) || count < 1 || count > 4096) {
-    module.emitError("cannot read --devices '") << text << "'; write COUNT or COUNTxNAME, e.g. 4 or 8xH100-80GB";
+    module.emitError("cannot read --devices '")
+        << text << "'; write COUNT or COUNTxNAME, e.g. 4 or 8xH100-80GB";
     return failure();
   }
   std::optional<Machine> machine = Machine::find(name.empty() ? "cpu" : name);
@@ -87,7 +91,8 @@ static std::vector<MeshSpec> enumerateMeshes(int64_t count) {
       if (count / data % model)
         continue;
       MeshSpec mesh;
-      for (auto [name, size] : {std::pair("data", data), std::pair("model", model), std::pair("pipe", count / data / model)})
+      for (auto [name, size] : {std::pair("data", data), std::pair("model", model),
+                                std::pair("pipe", count / data / model)})
         if (size > 1)
           mesh.push_back({name, size});
       meshes.push_back(mesh);
@@ -96,7 +101,8 @@ static std::vector<MeshSpec> enumerateMeshes(int64_t count) {
   return meshes;
 }
 
-static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses, const StrategyRequest &request) {
+static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses,
+                               const StrategyRequest &request) {
   Candidate candidate;
   ShardOptions &options = candidate.options;
   options.mesh = print(mesh);
@@ -117,7 +123,8 @@ static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses, const S
     }
   }
   // Micro-batches pay only where stages wait for each other.
-  options.microbatches = stages > 1 ? (request.microbatches ? request.microbatches : 2 * stages) : 1;
+  options.microbatches =
+      stages > 1 ? (request.microbatches ? request.microbatches : 2 * stages) : 1;
   candidate.name = (mesh.empty() ? "one device" : options.mesh + ": " + llvm::join(words, ", "));
   return candidate;
 }
@@ -131,9 +138,15 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
     strategy.split(words, '+');
   bool dp = false, tp = false, pp = false, sp = false;
   for (StringRef word : words) {
-    bool *flag = llvm::StringSwitch<bool *>(word).Case("dp", &dp).Case("tp", &tp).Case("pp", &pp).Case("sp", &sp).Default(nullptr);
+    bool *flag = llvm::StringSwitch<bool *>(word)
+                     .Case("dp", &dp)
+                     .Case("tp", &tp)
+                     .Case("pp", &pp)
+                     .Case("sp", &sp)
+                     .Default(nullptr);
     if (!flag) {
-      module.emitError("unknown --strategy '") << word << "'; write auto, or dp, tp, sp and pp joined by '+'";
+      module.emitError("unknown --strategy '")
+          << word << "'; write auto, or dp, tp, sp and pp joined by '+'";
       return failure();
     }
     *flag = true;
@@ -143,18 +156,21 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
     SmallVector<Use> choices;
     Use named = getUse(axis.name);
     if (words.empty()) {
-      choices = named == Use::Any ? SmallVector<Use>{Use::Data, Use::Tensor} : SmallVector<Use>{named};
+      choices =
+          named == Use::Any ? SmallVector<Use>{Use::Data, Use::Tensor} : SmallVector<Use>{named};
     } else if (words.size() == 1 || (words.size() == 2 && tp && sp)) {
       // One strategy takes every axis but those named for pipelines.
       choices = {dp ? Use::Data : pp ? Use::Pipeline : Use::Tensor};
       if (named == Use::Pipeline)
         choices = {Use::Pipeline};
     } else {
-      bool allowed = (named == Use::Data && dp) || (named == Use::Tensor && tp) || (named == Use::Pipeline && pp);
+      bool allowed = (named == Use::Data && dp) || (named == Use::Tensor && tp) ||
+                     (named == Use::Pipeline && pp);
       if (allowed)
         choices = {named};
       else
-        for (auto [wanted, use] : {std::pair(dp, Use::Data), std::pair(tp, Use::Tensor), std::pair(pp, Use::Pipeline)})
+        for (auto [wanted, use] :
+             {std::pair(dp, Use::Data), std::pair(tp, Use::Tensor), std::pair(pp, Use::Pipeline)})
           if (wanted)
             choices.push_back(use);
     }
@@ -173,8 +189,8 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
     candidates.back().options.sequence = sp;
   }
   if (candidates.empty()) {
-    module.emitError("the strategy '") << request.strategy << "' has no use for mesh '" << print(mesh)
-                                       << "'; a plan has one pipeline axis";
+    module.emitError("the strategy '") << request.strategy << "' has no use for mesh '"
+                                       << print(mesh) << "'; a plan has one pipeline axis";
     return failure();
   }
   return candidates;
@@ -199,20 +215,21 @@ static void evaluate(ModuleOp module, Candidate &candidate, const Machine &machi
   }
   for (const Estimate &estimate : estimate(*copy, machine)) {
     candidate.step += estimate.step;
-    candidate.memoryBytes = std::max(candidate.memoryBytes, estimate.weightBytes + estimate.activationBytes);
+    candidate.memoryBytes =
+        std::max(candidate.memoryBytes, estimate.weightBytes + estimate.activationBytes);
   }
 }
 
-static LogicalResult pick(ModuleOp module, std::vector<Candidate> &candidates, const Machine &machine, int64_t limit,
-                          Choice &choice) {
+static LogicalResult pick(ModuleOp module, std::vector<Candidate> &candidates,
+                          const Machine &machine, int64_t limit, Choice &choice) {
   Candidate *best = nullptr;
   for (Candidate &candidate : candidates) {
     evaluate(module, candidate, machine);
     if (!candidate.verdict.empty())
       continue;
     if (limit && candidate.memoryBytes > limit) {
-      candidate.verdict = "needs " + std::to_string(candidate.memoryBytes >> 20) + " MiB per device, the limit is " +
-                          std::to_string(limit >> 20) + " MiB";
+      candidate.verdict = "needs " + std::to_string(candidate.memoryBytes >> 20) +
+                          " MiB per device, the limit is " + std::to_string(limit >> 20) + " MiB";
       continue;
     }
     if (!best || candidate.step < best->step)

@@ -13,8 +13,8 @@ namespace gridloom {
 
 /// What the user said of devices and strategy.
 struct StrategyRequest {
-  std::string mesh;     ///< "data=2,model=2"; empty when devices are given or there is one device
-  std::string devices;  ///< "4", "8xH100-80GB"; empty when a mesh is given
+  std::string mesh;    ///< "data=2,model=2"; empty when devices are given or there is one device
+  std::string devices; ///< "4", "8xH100-80GB"; empty when a mesh is given
   std::string strategy = "auto";
   std::vector<std::string> shard;
   int64_t microbatches = 0; ///< 0: twice the number of stages
@@ -39,9 +39,9 @@ struct Choice {
 };
 
 /// Chooses by running the shard, partition and communicate phases on a copy of the program for each
-/// candidate and estimating the result; one candidate is taken as it is. Axes called data (or batch),
-/// model (or tensor) and pipe (or stage) say what they are for; the others may serve any purpose.
-/// Errors are emitted on the module and name the candidate's remedy.
+/// candidate and estimating the result; one candidate is taken as it is. Axes called data (or
+/// batch), model (or tensor) and pipe (or stage) say what they are for; the others may serve any
+/// purpose. Errors are emitted on the module and name the candidate's remedy.
 mlir::FailureOr<Choice> chooseStrategy(mlir::ModuleOp module, const StrategyRequest &request);
 
 } // namespace gridloom

@@ -40,7 +40,8 @@ void DistDialect::initialize() {
 // Parsing and printing: {"data", "model", ?} * 64
 //===----------------------------------------------------------------------===//
 
-static ParseResult parseDimBody(AsmParser &parser, SmallVectorImpl<StringAttr> &axes, bool &open, int64_t &granule) {
+static ParseResult parseDimBody(AsmParser &parser, SmallVectorImpl<StringAttr> &axes, bool &open,
+                                int64_t &granule) {
   auto parseElement = [&]() -> ParseResult {
     if (succeeded(parser.parseOptionalQuestion())) {
       open = true;
@@ -59,7 +60,8 @@ static ParseResult parseDimBody(AsmParser &parser, SmallVectorImpl<StringAttr> &
   return success();
 }
 
-static void printDimBody(AsmPrinter &printer, ArrayRef<StringAttr> axes, bool open, int64_t granule) {
+static void printDimBody(AsmPrinter &printer, ArrayRef<StringAttr> axes, bool open,
+                         int64_t granule) {
   printer << "{";
   llvm::interleaveComma(axes, printer, [&](StringAttr axis) { printer << axis; });
   if (open)
@@ -84,7 +86,8 @@ void DimShardingAttr::print(AsmPrinter &printer) const {
   printer << ">";
 }
 
-static ParseResult parseUnreduced(AsmParser &parser, SmallVectorImpl<StringAttr> &axes, ReductionKind &reduction) {
+static ParseResult parseUnreduced(AsmParser &parser, SmallVectorImpl<StringAttr> &axes,
+                                  ReductionKind &reduction) {
   return parser.parseCommaSeparatedList(AsmParser::Delimiter::Braces, [&]() -> ParseResult {
     std::string name;
     StringRef keyword;
@@ -121,7 +124,8 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
       parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseDim))
     return {};
   if (succeeded(parser.parseOptionalComma()) &&
-      (parser.parseKeyword("unreduced") || parser.parseEqual() || parseUnreduced(parser, unreduced, reduction)))
+      (parser.parseKeyword("unreduced") || parser.parseEqual() ||
+       parseUnreduced(parser, unreduced, reduction)))
     return {};
   if (parser.parseGreater())
     return {};
@@ -130,8 +134,9 @@ Attribute ShardingAttr::parse(AsmParser &parser, Type) {
 
 void ShardingAttr::print(AsmPrinter &printer) const {
   printer << "<" << getMesh() << ", [";
-  llvm::interleaveComma(getDims(), printer,
-                        [&](DimShardingAttr dim) { printDimBody(printer, dim.getAxes(), dim.getOpen(), dim.getGranule()); });
+  llvm::interleaveComma(getDims(), printer, [&](DimShardingAttr dim) {
+    printDimBody(printer, dim.getAxes(), dim.getOpen(), dim.getGranule());
+  });
   printer << "]";
   if (!getUnreduced().empty()) {
     printer << ", unreduced = {";

@@ -19,7 +19,8 @@ MeshOp gridloom::dist::getMesh(ModuleOp module) {
 }
 
 bool gridloom::dist::isCommunication(Operation *op) {
-  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp, PermuteOp, SendOp, RecvOp>(op);
+  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp, PermuteOp, SendOp,
+             RecvOp>(op);
 }
 
 //===----------------------------------------------------------------------===//
@@ -37,9 +38,10 @@ ParseResult MeshOp::parse(OpAsmParser &parser, OperationState &result) {
     axes.push_back(AxisAttr::get(parser.getContext(), axis, size));
     return success();
   };
-  if (parser.parseSymbolName(name, getSymNameAttrName(result.name), result.attributes) || parser.parseLess() ||
-      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseAxis) || parser.parseGreater() ||
-      parser.parseOptionalAttrDict(result.attributes))
+  if (parser.parseSymbolName(name, getSymNameAttrName(result.name), result.attributes) ||
+      parser.parseLess() ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseAxis) ||
+      parser.parseGreater() || parser.parseOptionalAttrDict(result.attributes))
     return failure();
   result.addAttribute(getAxesAttrName(result.name), ArrayAttr::get(parser.getContext(), axes));
   return success();
@@ -64,7 +66,8 @@ int64_t MeshOp::getAxisSize(StringRef name) {
 }
 
 bool MeshOp::hasAxis(StringRef name) {
-  return llvm::any_of(getAxes().getAsRange<AxisAttr>(), [&](AxisAttr axis) { return axis.getName() == name; });
+  return llvm::any_of(getAxes().getAsRange<AxisAttr>(),
+                      [&](AxisAttr axis) { return axis.getName() == name; });
 }
 
 int64_t MeshOp::getNumDevices() {
@@ -79,18 +82,19 @@ int64_t MeshOp::getNumDevices() {
 // Collectives
 //===----------------------------------------------------------------------===//
 
-void AllReduceOp::build(OpBuilder &builder, OperationState &state, ValueRange inputs, ArrayRef<StringAttr> axes,
-                        ReductionKind reduction) {
+void AllReduceOp::build(OpBuilder &builder, OperationState &state, ValueRange inputs,
+                        ArrayRef<StringAttr> axes, ReductionKind reduction) {
   state.addOperands(inputs);
   state.addAttribute(getAxesAttrName(state.name),
                      builder.getArrayAttr(SmallVector<Attribute>(axes.begin(), axes.end())));
-  state.addAttribute(getReductionAttrName(state.name), ReductionKindAttr::get(builder.getContext(), reduction));
+  state.addAttribute(getReductionAttrName(state.name),
+                     ReductionKindAttr::get(builder.getContext(), reduction));
   state.addTypes(inputs.getTypes());
 }
 
-LogicalResult AllReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location>, ValueRange operands,
-                                            DictionaryAttr, OpaqueProperties, RegionRange,
-                                            SmallVectorImpl<Type> &types) {
+LogicalResult AllReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                            ValueRange operands, DictionaryAttr, OpaqueProperties,
+                                            RegionRange, SmallVectorImpl<Type> &types) {
   llvm::append_range(types, operands.getTypes());
   return success();
 }

@@ -16,15 +16,16 @@ LogicalResult MeshOp::verify() {
     if (axis.getName().empty())
       return emitOpError("has an axis without a name");
     if (axis.getSize() < 1)
-      return emitOpError("axis '") << axis.getName() << "' has size " << axis.getSize() << "; sizes are at least 1";
+      return emitOpError("axis '")
+             << axis.getName() << "' has size " << axis.getSize() << "; sizes are at least 1";
     if (!seen.insert(axis.getName()).second)
       return emitOpError("axis '") << axis.getName() << "' is named twice";
   }
   return success();
 }
 
-/// The group's size, after checking that the axes are the mesh's and not temporal. Without a mesh in
-/// the module, 0: shapes cannot be checked.
+/// The group's size, after checking that the axes are the mesh's and not temporal. Without a mesh
+/// in the module, 0: shapes cannot be checked.
 static FailureOr<int64_t> verifyAxes(Operation *op, ArrayAttr axes) {
   llvm::StringSet<> seen;
   for (auto axis : axes.getAsRange<StringAttr>()) {
@@ -47,16 +48,18 @@ static FailureOr<int64_t> verifyAxes(Operation *op, ArrayAttr axes) {
 }
 
 /// Checks that `to` is `from` with dimension `dim` multiplied by num/den and no other change.
-static LogicalResult verifyScaledDim(Operation *op, RankedTensorType from, RankedTensorType to, int64_t dim,
-                                     int64_t num, int64_t den) {
+static LogicalResult verifyScaledDim(Operation *op, RankedTensorType from, RankedTensorType to,
+                                     int64_t dim, int64_t num, int64_t den) {
   if (from.getRank() != to.getRank() || from.getElementType() != to.getElementType())
-    return op->emitOpError("input ") << from << " and output " << to << " differ in rank or element type";
+    return op->emitOpError("input ")
+           << from << " and output " << to << " differ in rank or element type";
   if (dim < 0 || dim >= from.getRank())
     return op->emitOpError("dim ") << dim << " is not a dimension of " << from;
   for (int64_t i = 0; i < from.getRank(); ++i) {
     int64_t want = i == dim ? from.getDimSize(i) * num / den : from.getDimSize(i);
     if (to.getDimSize(i) != want)
-      return op->emitOpError("output dimension ") << i << " is " << to.getDimSize(i) << ", expected " << want;
+      return op->emitOpError("output dimension ")
+             << i << " is " << to.getDimSize(i) << ", expected " << want;
   }
   return success();
 }
@@ -77,12 +80,14 @@ LogicalResult AllGatherOp::verify() {
                          cast<RankedTensorType>(getOutput().getType()), getDim(), *size, 1);
 }
 
-static LogicalResult verifySplit(Operation *op, ArrayAttr axes, Type input, Type output, int64_t dim) {
+static LogicalResult verifySplit(Operation *op, ArrayAttr axes, Type input, Type output,
+                                 int64_t dim) {
   FailureOr<int64_t> size = verifyAxes(op, axes);
   if (failed(size) || *size == 0)
     return size;
   // Written backwards so that a dimension that does not divide is an error too.
-  return verifyScaledDim(op, cast<RankedTensorType>(output), cast<RankedTensorType>(input), dim, *size, 1);
+  return verifyScaledDim(op, cast<RankedTensorType>(output), cast<RankedTensorType>(input), dim,
+                         *size, 1);
 }
 
 LogicalResult ReduceScatterOp::verify() { // D-RS1
@@ -97,17 +102,22 @@ LogicalResult AllToAllOp::verify() {
   FailureOr<int64_t> size = verifyAxes(*this, getAxes());
   if (failed(size) || *size == 0)
     return size;
-  auto input = cast<RankedTensorType>(getInput().getType()), output = cast<RankedTensorType>(getOutput().getType());
+  auto input = cast<RankedTensorType>(getInput().getType()),
+       output = cast<RankedTensorType>(getOutput().getType());
   int64_t split = getSplitDim(), concat = getConcatDim();
   if (split < 0 || concat < 0 || split >= input.getRank() || concat >= input.getRank())
-    return emitOpError("split dim ") << split << " and concat dim " << concat << " must be dimensions of " << input;
+    return emitOpError("split dim ")
+           << split << " and concat dim " << concat << " must be dimensions of " << input;
   SmallVector<int64_t> shape(input.getShape());
   if (shape[split] % *size)
-    return emitOpError("split dimension of ") << shape[split] << " does not divide by the group's " << *size;
+    return emitOpError("split dimension of ")
+           << shape[split] << " does not divide by the group's " << *size;
   shape[split] /= *size; // D-AA1
   shape[concat] *= *size;
-  if (output.getShape() != ArrayRef<int64_t>(shape) || output.getElementType() != input.getElementType())
-    return emitOpError("output is ") << output << ", expected " << RankedTensorType::get(shape, input.getElementType());
+  if (output.getShape() != ArrayRef<int64_t>(shape) ||
+      output.getElementType() != input.getElementType())
+    return emitOpError("output is ")
+           << output << ", expected " << RankedTensorType::get(shape, input.getElementType());
   return success();
 }
 
@@ -118,7 +128,8 @@ LogicalResult BroadcastOp::verify() {
   if (getInput().getType() != getOutput().getType())
     return emitOpError("input and output differ in type");
   if (*size && getRoot() >= static_cast<uint64_t>(*size))
-    return emitOpError("root ") << getRoot() << " is not one of the group's " << *size << " members";
+    return emitOpError("root ") << getRoot() << " is not one of the group's " << *size
+                                << " members";
   return success();
 }
 

@@ -21,15 +21,16 @@ SmallVector<RankedTensorType> gridloom::dist::getTensorTypes(Operation *op) {
 
 bool FactorSplits::isPadded(const ShardingRule &rule, size_t factor, const Mesh &mesh) const {
   int64_t parts = mesh.getSize(axes[factor]);
-  return parts > 1 && getLocalSize(rule.sizes[factor], parts, granules[factor]) * parts != rule.sizes[factor];
+  return parts > 1 &&
+         getLocalSize(rule.sizes[factor], parts, granules[factor]) * parts != rule.sizes[factor];
 }
 
-/// What of a dimension's split falls on each of its factors. A factor takes axes, major first, while
-/// they divide it; the next factor goes on only when this one is used up. A split that does not come
-/// out even falls whole on the first factor with more than one element, if its shards are whole
-/// elements of that factor.
-static FactorSplits splitOverFactors(const ShardingRule &rule, ArrayRef<int64_t> factors, const Layout::Dim &dim,
-                                     const Mesh &mesh) {
+/// What of a dimension's split falls on each of its factors. A factor takes axes, major first,
+/// while they divide it; the next factor goes on only when this one is used up. A split that does
+/// not come out even falls whole on the first factor with more than one element, if its shards are
+/// whole elements of that factor.
+static FactorSplits splitOverFactors(const ShardingRule &rule, ArrayRef<int64_t> factors,
+                                     const Layout::Dim &dim, const Mesh &mesh) {
   FactorSplits even(factors.size());
   ArrayRef<StringAttr> axes = dim.axes;
   for (auto [position, factor] : llvm::enumerate(factors)) {
@@ -49,7 +50,8 @@ static FactorSplits splitOverFactors(const ShardingRule &rule, ArrayRef<int64_t>
   if (isEven || factors.empty())
     return even;
 
-  const int64_t *first = llvm::find_if(factors, [&](int64_t factor) { return rule.sizes[factor] != 1; });
+  const int64_t *first =
+      llvm::find_if(factors, [&](int64_t factor) { return rule.sizes[factor] != 1; });
   if (first == factors.end())
     return FactorSplits(factors.size());
   for (int64_t factor : llvm::make_range(first + 1, factors.end()))
@@ -90,7 +92,8 @@ static bool agrees(const Request &shorter, const Request &longer) {
 /// Leaves whole what no sharding could say, in any tensor's dimension: a factor under a major one
 /// that is not cut down to single elements, and an uneven one under any major one.
 static void dropMinorCuts(const ShardingRule &rule, const Mesh &mesh, FactorSplits &chosen,
-                          ArrayRef<SmallVector<Request>> requests, SmallVectorImpl<FactorConflict> *conflicts) {
+                          ArrayRef<SmallVector<Request>> requests,
+                          SmallVectorImpl<FactorConflict> *conflicts) {
   auto drop = [&](int64_t factor) {
     chosen.axes[factor].clear();
     chosen.granules[factor] = 1;
@@ -109,7 +112,8 @@ static void dropMinorCuts(const ShardingRule &rule, const Mesh &mesh, FactorSpli
             drop(factor);
             changed = true;
           }
-          whole &= mesh.getSize(chosen.axes[factor]) == rule.sizes[factor] && !chosen.isPadded(rule, factor, mesh);
+          whole &= mesh.getSize(chosen.axes[factor]) == rule.sizes[factor] &&
+                   !chosen.isPadded(rule, factor, mesh);
           first &= rule.sizes[factor] == 1;
         }
       }
@@ -126,7 +130,8 @@ FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Lay
       FactorSplits splits = splitOverFactors(rule, list, layouts[tensor].dims[dim], mesh);
       for (auto [factor, axes, granule] : llvm::zip_equal(list, splits.axes, splits.granules))
         if (!axes.empty() && rule.kinds[factor] != FactorKind::NeedReplication)
-          requests[factor].push_back({axes, granule, bytesOf(types[tensor]), static_cast<int64_t>(tensor)});
+          requests[factor].push_back(
+              {axes, granule, bytesOf(types[tensor]), static_cast<int64_t>(tensor)});
     }
 
   // Per factor: the list most bytes agree with; a longer list that extends it wins over it.
@@ -181,7 +186,8 @@ FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Lay
   return chosen;
 }
 
-Layout gridloom::dist::project(const ShardingRule &rule, size_t index, const FactorSplits &splits, const Mesh &mesh) {
+Layout gridloom::dist::project(const ShardingRule &rule, size_t index, const FactorSplits &splits,
+                               const Mesh &mesh) {
   Layout layout;
   for (const auto &factors : rule.tensors[index]) {
     Layout::Dim dim;

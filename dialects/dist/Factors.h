@@ -28,14 +28,16 @@ struct FactorSplits {
 };
 
 /// How each factor is split, given the shardings of all tensors (operands, then results). Where
-/// tensors disagree, the sharding that more bytes already have wins; an axis serves one factor only;
-/// factors that need replication are left whole, and so is what no sharding of some tensor could say.
+/// tensors disagree, the sharding that more bytes already have wins; an axis serves one factor
+/// only; factors that need replication are left whole, and so is what no sharding of some tensor
+/// could say.
 FactorSplits mergeFactors(const ShardingRule &rule, llvm::ArrayRef<Layout> layouts,
                           llvm::ArrayRef<mlir::RankedTensorType> types, const Mesh &mesh,
                           llvm::SmallVectorImpl<FactorConflict> *conflicts = nullptr);
 
 /// The sharding of tensor `index` when the factors are split so.
-Layout project(const ShardingRule &rule, size_t index, const FactorSplits &splits, const Mesh &mesh);
+Layout project(const ShardingRule &rule, size_t index, const FactorSplits &splits,
+               const Mesh &mesh);
 
 /// The types of an operation's tensors: operands, then results.
 llvm::SmallVector<mlir::RankedTensorType> getTensorTypes(mlir::Operation *op);

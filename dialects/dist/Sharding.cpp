@@ -35,9 +35,11 @@ int64_t Mesh::getSize(ArrayRef<StringAttr> list) const {
 //===----------------------------------------------------------------------===//
 
 Layout::Layout(ShardingAttr attr)
-    : unreduced(attr.getUnreduced().begin(), attr.getUnreduced().end()), reduction(attr.getReduction()) {
+    : unreduced(attr.getUnreduced().begin(), attr.getUnreduced().end()),
+      reduction(attr.getReduction()) {
   for (DimShardingAttr dim : attr.getDims())
-    dims.push_back({AxisList(dim.getAxes().begin(), dim.getAxes().end()), dim.getOpen(), dim.getGranule()});
+    dims.push_back(
+        {AxisList(dim.getAxes().begin(), dim.getAxes().end()), dim.getOpen(), dim.getGranule()});
 }
 
 Layout Layout::replicated(int64_t rank, bool open) {
@@ -66,7 +68,8 @@ bool Layout::isFullyReplicated() const {
 }
 
 bool Layout::operator==(const Layout &other) const {
-  return dims == other.dims && unreduced == other.unreduced && (unreduced.empty() || reduction == other.reduction);
+  return dims == other.dims && unreduced == other.unreduced &&
+         (unreduced.empty() || reduction == other.reduction);
 }
 
 //===----------------------------------------------------------------------===//
@@ -77,7 +80,8 @@ int64_t gridloom::dist::getLocalSize(int64_t size, int64_t parts, int64_t granul
   return static_cast<int64_t>(llvm::divideCeil(size, granule * parts)) * granule;
 }
 
-RankedTensorType gridloom::dist::getLocalType(RankedTensorType global, const Layout &layout, const Mesh &mesh) {
+RankedTensorType gridloom::dist::getLocalType(RankedTensorType global, const Layout &layout,
+                                              const Mesh &mesh) {
   SmallVector<int64_t> shape(global.getShape());
   for (auto [size, dim] : llvm::zip_equal(shape, layout.dims))
     if (int64_t parts = mesh.getSize(dim.axes); parts > 1)
@@ -85,7 +89,8 @@ RankedTensorType gridloom::dist::getLocalType(RankedTensorType global, const Lay
   return RankedTensorType::get(shape, global.getElementType());
 }
 
-bool gridloom::dist::dividesEvenly(RankedTensorType global, const Layout &layout, const Mesh &mesh) {
+bool gridloom::dist::dividesEvenly(RankedTensorType global, const Layout &layout,
+                                   const Mesh &mesh) {
   return llvm::all_of(llvm::zip_equal(global.getShape(), layout.dims), [&](auto pair) {
     auto [size, dim] = pair;
     return size % (mesh.getSize(dim.axes) * dim.granule) == 0 || dim.axes.empty();
@@ -99,7 +104,8 @@ bool gridloom::dist::dividesEvenly(RankedTensorType global, const Layout &layout
 ShardingAttr gridloom::dist::getSharding(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    return func ? func.getArgAttrOfType<ShardingAttr>(argument.getArgNumber(), kSharding) : ShardingAttr();
+    return func ? func.getArgAttrOfType<ShardingAttr>(argument.getArgNumber(), kSharding)
+                : ShardingAttr();
   }
   auto result = cast<OpResult>(value);
   auto shardings = result.getOwner()->getAttrOfType<ArrayAttr>(kShardings);
@@ -109,8 +115,8 @@ ShardingAttr gridloom::dist::getSharding(Value value) {
 }
 
 /// `list` with entry `index` of `size` replaced; missing entries are `fill`.
-static ArrayAttr withEntry(MLIRContext *context, ArrayAttr list, size_t index, size_t size, Attribute value,
-                           Attribute fill) {
+static ArrayAttr withEntry(MLIRContext *context, ArrayAttr list, size_t index, size_t size,
+                           Attribute value, Attribute fill) {
   SmallVector<Attribute> entries;
   if (list)
     llvm::append_range(entries, list);
@@ -131,8 +137,8 @@ void gridloom::dist::setSharding(Value value, ShardingAttr sharding, StringRef o
   auto result = cast<OpResult>(value);
   Operation *op = result.getOwner();
   auto set = [&](StringRef name, Attribute entry, Attribute fill) {
-    op->setAttr(name, withEntry(context, op->getAttrOfType<ArrayAttr>(name), result.getResultNumber(),
-                                op->getNumResults(), entry, fill));
+    op->setAttr(name, withEntry(context, op->getAttrOfType<ArrayAttr>(name),
+                                result.getResultNumber(), op->getNumResults(), entry, fill));
   };
   set(kShardings, sharding, UnitAttr::get(context));
   set(kOrigins, originAttr, StringAttr::get(context, ""));
@@ -141,7 +147,8 @@ void gridloom::dist::setSharding(Value value, ShardingAttr sharding, StringRef o
 StringRef gridloom::dist::getOrigin(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    auto origin = func ? func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kOrigin) : StringAttr();
+    auto origin =
+        func ? func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kOrigin) : StringAttr();
     return origin ? origin.getValue() : StringRef();
   }
   auto result = cast<OpResult>(value);

@@ -39,7 +39,9 @@ struct Layout {
     AxisList axes;
     bool open = false;
     int64_t granule = 1;
-    bool operator==(const Dim &other) const { return axes == other.axes && granule == other.granule; }
+    bool operator==(const Dim &other) const {
+      return axes == other.axes && granule == other.granule;
+    }
   };
 
   llvm::SmallVector<Dim> dims;
@@ -59,11 +61,13 @@ struct Layout {
   bool operator!=(const Layout &other) const { return !(*this == other); }
 };
 
-/// Local size of a dimension of `size` over `parts` devices: ceil(size / (granule * parts)) * granule.
+/// Local size of a dimension of `size` over `parts` devices: ceil(size / (granule * parts)) *
+/// granule.
 int64_t getLocalSize(int64_t size, int64_t parts, int64_t granule = 1);
 
 /// The shard's type.
-mlir::RankedTensorType getLocalType(mlir::RankedTensorType global, const Layout &layout, const Mesh &mesh);
+mlir::RankedTensorType getLocalType(mlir::RankedTensorType global, const Layout &layout,
+                                    const Mesh &mesh);
 
 /// True when every dimension divides into equal parts on granules.
 bool dividesEvenly(mlir::RankedTensorType global, const Layout &layout, const Mesh &mesh);

@@ -17,8 +17,8 @@ ShardingRule gridloom::dist::getElementwiseRule(Operation *op) {
   return rule;
 }
 
-SmallVector<Value> gridloom::dist::cloneWithLocalTypes(OpBuilder &builder, Operation *op, ValueRange operands,
-                                                       TypeRange types) {
+SmallVector<Value> gridloom::dist::cloneWithLocalTypes(OpBuilder &builder, Operation *op,
+                                                       ValueRange operands, TypeRange types) {
   Operation *local = builder.clone(*op);
   local->setOperands(operands);
   for (auto [result, type] : llvm::zip_equal(local->getResults(), types))

@@ -39,8 +39,8 @@ struct ShardingRule {
   llvm::SmallVector<FactorKind> kinds;
   /// How partial results over Reduction factors combine.
   ReductionKind reduction = ReductionKind::Sum;
-  /// Operands have to be masked with the reduction's neutral element where a reduction factor's last
-  /// shard is padded. False for operations that never read the padding.
+  /// Operands have to be masked with the reduction's neutral element where a reduction factor's
+  /// last shard is padded. False for operations that never read the padding.
   bool readsPadding = true;
   /// Operands, then results.
   llvm::SmallVector<TensorFactors> tensors;
@@ -57,7 +57,8 @@ ShardingRule getElementwiseRule(mlir::Operation *op);
 
 /// Clones `op` with other operands and result types.
 llvm::SmallVector<mlir::Value> cloneWithLocalTypes(mlir::OpBuilder &builder, mlir::Operation *op,
-                                                   mlir::ValueRange operands, mlir::TypeRange types);
+                                                   mlir::ValueRange operands,
+                                                   mlir::TypeRange types);
 
 } // namespace gridloom::dist
 

@@ -8,7 +8,9 @@
 using namespace mlir;
 using namespace gridloom::loom;
 
-static int64_t elements(Value value) { return cast<RankedTensorType>(value.getType()).getNumElements(); }
+static int64_t elements(Value value) {
+  return cast<RankedTensorType>(value.getType()).getNumElements();
+}
 
 int64_t gridloom::loom::getByteSize(Type type) {
   auto tensor = cast<RankedTensorType>(type);

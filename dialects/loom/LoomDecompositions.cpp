@@ -15,12 +15,8 @@ struct Expression {
   OpBuilder &builder;
   Location loc;
 
-  template <typename Op>
-  Value unary(Value x) {
-    return Op::create(builder, loc, x.getType(), x);
-  }
-  template <typename Op>
-  Value binary(Value x, Value y) {
+  template <typename Op> Value unary(Value x) { return Op::create(builder, loc, x.getType(), x); }
+  template <typename Op> Value binary(Value x, Value y) {
     return Op::create(builder, loc, x.getType(), x, y);
   }
   Value splat(Value like, double value) {
@@ -70,14 +66,16 @@ SmallVector<Value> LayerNormOp::decompose(OpBuilder &builder) {
   auto type = cast<RankedTensorType>(getInput().getType());
   int64_t last = type.getRank() - 1;
   Value count = e.splat(getInput(), static_cast<double>(type.getDimSize(last)));
-  auto mean = [&](Value x) { return e.binary<DivideOp>(e.reduceAndRepeat(x, dist::ReductionKind::Sum, last), count); };
+  auto mean = [&](Value x) {
+    return e.binary<DivideOp>(e.reduceAndRepeat(x, dist::ReductionKind::Sum, last), count);
+  };
   auto repeat = [&](Value row) {
     return BroadcastOp::create(builder, getLoc(), type, row, ArrayRef<int64_t>{last}).getResult();
   };
   Value centred = e.binary<SubtractOp>(getInput(), mean(getInput()));
   Value variance = mean(e.binary<MultiplyOp>(centred, centred));
-  Value deviation =
-      e.unary<SqrtOp>(e.binary<AddOp>(variance, e.splat(getInput(), getEpsilon().convertToDouble())));
+  Value deviation = e.unary<SqrtOp>(
+      e.binary<AddOp>(variance, e.splat(getInput(), getEpsilon().convertToDouble())));
   Value result = e.binary<MultiplyOp>(e.binary<DivideOp>(centred, deviation), repeat(getScale()));
   if (getBias())
     result = e.binary<AddOp>(result, repeat(getBias()));

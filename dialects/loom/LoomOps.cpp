@@ -31,7 +31,8 @@ OpFoldResult TransposeOp::fold(FoldAdaptor) {
   return {};
 }
 
-static SmallVector<int64_t> getFreeDims(Type type, ArrayRef<int64_t> batch, ArrayRef<int64_t> contract) {
+static SmallVector<int64_t> getFreeDims(Type type, ArrayRef<int64_t> batch,
+                                        ArrayRef<int64_t> contract) {
   SmallVector<int64_t> dims;
   for (int64_t i = 0, rank = cast<RankedTensorType>(type).getRank(); i < rank; ++i)
     if (!llvm::is_contained(batch, i) && !llvm::is_contained(contract, i))

@@ -12,13 +12,15 @@ using namespace gridloom::dist;
 using namespace gridloom::loom;
 using llvm::enumerate;
 
-static ArrayRef<int64_t> shapeOf(Value value) { return cast<RankedTensorType>(value.getType()).getShape(); }
+static ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
 
 //===----------------------------------------------------------------------===//
 // Elementwise
 //===----------------------------------------------------------------------===//
 
-#define ELEMENTWISE_RULE(OP)                                                                                           \
+#define ELEMENTWISE_RULE(OP)                                                                       \
   ShardingRule OP::getShardingRule() { return getElementwiseRule(*this); }
 ELEMENTWISE_RULE(NegateOp)
 ELEMENTWISE_RULE(AbsOp)
@@ -61,7 +63,8 @@ ShardingRule ConstantOp::getShardingRule() { return getElementwiseRule(*this); }
 ShardingRule GetWeightOp::getShardingRule() { return getElementwiseRule(*this); }
 
 /// Cuts this device's part out of `whole`, one dimension at a time.
-static Value sliceToShard(OpBuilder &builder, Location loc, Value whole, FactorAxes axes, Type localType) {
+static Value sliceToShard(OpBuilder &builder, Location loc, Value whole, FactorAxes axes,
+                          Type localType) {
   MeshOp mesh = getMesh(whole.getDefiningOp()->getParentOfType<ModuleOp>());
   for (auto [dim, size] : enumerate(cast<RankedTensorType>(localType).getShape())) {
     int64_t parts = 1;
@@ -72,14 +75,17 @@ static Value sliceToShard(OpBuilder &builder, Location loc, Value whole, FactorA
     whole = padDim(builder, loc, whole, dim, size * parts);
     SmallVector<int64_t> shape(shapeOf(whole));
     shape[dim] = size;
-    auto type = RankedTensorType::get(shape, cast<RankedTensorType>(whole.getType()).getElementType());
+    auto type =
+        RankedTensorType::get(shape, cast<RankedTensorType>(whole.getType()).getElementType());
     SmallVector<Attribute> names(axes[dim].begin(), axes[dim].end());
-    whole = ShardSliceOp::create(builder, loc, type, whole, builder.getArrayAttr(names), builder.getI64IntegerAttr(dim));
+    whole = ShardSliceOp::create(builder, loc, type, whole, builder.getArrayAttr(names),
+                                 builder.getI64IntegerAttr(dim));
   }
   return whole;
 }
 
-SmallVector<Value> ConstantOp::partition(OpBuilder &builder, ValueRange, TypeRange types, FactorAxes axes) {
+SmallVector<Value> ConstantOp::partition(OpBuilder &builder, ValueRange, TypeRange types,
+                                         FactorAxes axes) {
   if (auto splat = dyn_cast<SplatElementsAttr>(getValue())) {
     auto local = splat.resizeSplat(cast<ShapedType>(types[0]));
     return {ConstantOp::create(builder, getLoc(), local)};
@@ -88,7 +94,8 @@ SmallVector<Value> ConstantOp::partition(OpBuilder &builder, ValueRange, TypeRan
   return {sliceToShard(builder, getLoc(), whole, axes, types[0])};
 }
 
-SmallVector<Value> IotaOp::partition(OpBuilder &builder, ValueRange, TypeRange types, FactorAxes axes) {
+SmallVector<Value> IotaOp::partition(OpBuilder &builder, ValueRange, TypeRange types,
+                                     FactorAxes axes) {
   auto type = cast<RankedTensorType>(types[0]);
   Value local = IotaOp::create(builder, getLoc(), type, getDim());
   const AxisList &split = axes[getDim()];
@@ -97,7 +104,8 @@ SmallVector<Value> IotaOp::partition(OpBuilder &builder, ValueRange, TypeRange t
   SmallVector<Attribute> names(split.begin(), split.end());
   auto scalar = RankedTensorType::get({}, builder.getI64Type());
   Value index = AxisIndexOp::create(builder, getLoc(), scalar, builder.getArrayAttr(names));
-  auto stride = DenseElementsAttr::get(scalar, builder.getI64IntegerAttr(type.getDimSize(getDim())));
+  auto stride =
+      DenseElementsAttr::get(scalar, builder.getI64IntegerAttr(type.getDimSize(getDim())));
   Value offset = MultiplyOp::create(builder, getLoc(), scalar, index,
                                     ConstantOp::create(builder, getLoc(), stride).getResult());
   auto converted = RankedTensorType::get({}, type.getElementType());
@@ -107,7 +115,8 @@ SmallVector<Value> IotaOp::partition(OpBuilder &builder, ValueRange, TypeRange t
   return {AddOp::create(builder, getLoc(), type, local, spread)};
 }
 
-SmallVector<Value> GetWeightOp::partition(OpBuilder &builder, ValueRange, TypeRange types, FactorAxes axes) {
+SmallVector<Value> GetWeightOp::partition(OpBuilder &builder, ValueRange, TypeRange types,
+                                          FactorAxes axes) {
   // The shard is cut when the weight is loaded; `sharding` says which part.
   auto local = cast<GetWeightOp>(builder.clone(**this));
   local.getOutput().setType(cast<RankedTensorType>(types[0]));
@@ -230,7 +239,8 @@ ShardingRule SliceOp::getShardingRule() {
 bool SliceOp::isLinear() { return true; }
 
 /// Only dimensions that are taken whole can be split; their limits are then the shard's.
-SmallVector<Value> SliceOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types, FactorAxes) {
+SmallVector<Value> SliceOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
+                                      FactorAxes) {
   SmallVector<int64_t> limits(getLimits());
   ArrayRef<int64_t> global = shapeOf(getInput()), local = shapeOf(operands[0]);
   for (auto [limit, whole, part] : llvm::zip_equal(limits, global, local))
@@ -248,7 +258,8 @@ ShardingRule ConcatenateOp::getShardingRule() {
   TensorFactors out;
   for (auto [dim, size] : enumerate(shapeOf(getOutput()))) {
     bool joined = dim == static_cast<size_t>(getDim());
-    out.push_back({rule.addFactor(size, joined ? FactorKind::NeedReplication : FactorKind::Parallel)});
+    out.push_back(
+        {rule.addFactor(size, joined ? FactorKind::NeedReplication : FactorKind::Parallel)});
   }
   for (Value input : getInputs()) {
     TensorFactors in = out;
@@ -266,7 +277,8 @@ ShardingRule GatherOp::getShardingRule() {
   TensorFactors in, indices, out;
   int64_t dim = getDim();
   for (auto [i, size] : enumerate(shapeOf(getInput())))
-    in.push_back({rule.addFactor(size, static_cast<int64_t>(i) == dim ? FactorKind::Reduction : FactorKind::Parallel)});
+    in.push_back({rule.addFactor(size, static_cast<int64_t>(i) == dim ? FactorKind::Reduction
+                                                                      : FactorKind::Parallel)});
   for (int64_t size : shapeOf(getIndices()))
     indices.push_back({rule.addFactor(size)});
   out.append(in.begin(), in.begin() + dim);
@@ -278,7 +290,8 @@ ShardingRule GatherOp::getShardingRule() {
 
 /// With the gathered dimension split, each device gathers what it has and contributes zero for the
 /// rest; the sum over the devices is the result.
-SmallVector<Value> GatherOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types, FactorAxes axes) {
+SmallVector<Value> GatherOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
+                                       FactorAxes axes) {
   const AxisList &split = axes[getDim()]; // factors of the input come first, one per dimension
   if (split.empty())
     return cloneWithLocalTypes(builder, *this, operands, types);
@@ -287,8 +300,9 @@ SmallVector<Value> GatherOp::partition(OpBuilder &builder, ValueRange operands, 
   auto resultType = cast<RankedTensorType>(types[0]);
   auto splat = [&](RankedTensorType type, int64_t value) -> Value {
     auto element = type.getElementType();
-    Attribute attr = isa<FloatType>(element) ? Attribute(FloatAttr::get(element, static_cast<double>(value)))
-                                             : Attribute(IntegerAttr::get(element, value));
+    Attribute attr = isa<FloatType>(element)
+                         ? Attribute(FloatAttr::get(element, static_cast<double>(value)))
+                         : Attribute(IntegerAttr::get(element, value));
     return ConstantOp::create(builder, loc, DenseElementsAttr::get(type, attr));
   };
   auto scalar = RankedTensorType::get({}, builder.getI64Type());
@@ -299,14 +313,18 @@ SmallVector<Value> GatherOp::partition(OpBuilder &builder, ValueRange operands, 
   auto element = RankedTensorType::get({}, indexType.getElementType());
   if (element != scalar)
     offset = ConvertOp::create(builder, loc, element, offset);
-  Value spread = gridloom::loom::BroadcastOp::create(builder, loc, indexType, offset, ArrayRef<int64_t>{});
+  Value spread =
+      gridloom::loom::BroadcastOp::create(builder, loc, indexType, offset, ArrayRef<int64_t>{});
   Value local = SubtractOp::create(builder, loc, indexType, operands[1], spread);
   Value zero = splat(indexType, 0), last = splat(indexType, rows - 1);
-  Value clamped = MinimumOp::create(builder, loc, indexType, MaximumOp::create(builder, loc, indexType, local, zero).getResult(), last);
+  Value clamped =
+      MinimumOp::create(builder, loc, indexType,
+                        MaximumOp::create(builder, loc, indexType, local, zero).getResult(), last);
   Value gathered = GatherOp::create(builder, loc, resultType, operands[0], clamped, getDim());
   auto maskType = RankedTensorType::get(indexType.getShape(), builder.getI1Type());
   Value mine = CompareOp::create(builder, loc, maskType, local, clamped, Direction::EQ);
-  SmallVector<int64_t> dims = llvm::to_vector(llvm::seq<int64_t>(getDim(), getDim() + indexType.getRank()));
+  SmallVector<int64_t> dims =
+      llvm::to_vector(llvm::seq<int64_t>(getDim(), getDim() + indexType.getRank()));
   Value mask = gridloom::loom::BroadcastOp::create(
       builder, loc, RankedTensorType::get(resultType.getShape(), builder.getI1Type()), mine, dims);
   return {SelectOp::create(builder, loc, resultType, mask, gathered, splat(resultType, 0))};

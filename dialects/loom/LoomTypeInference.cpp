@@ -9,8 +9,8 @@ using namespace mlir;
 using namespace gridloom::loom;
 
 LogicalResult ConstantOp::inferReturnTypes(MLIRContext *, std::optional<Location>, ValueRange,
-                                           DictionaryAttr attributes, OpaqueProperties properties, RegionRange,
-                                           SmallVectorImpl<Type> &types) {
+                                           DictionaryAttr attributes, OpaqueProperties properties,
+                                           RegionRange, SmallVectorImpl<Type> &types) {
   ElementsAttr value;
   if (properties)
     value = properties.as<Properties *>()->getValue();

@@ -11,11 +11,12 @@ using namespace gridloom::loom;
 static RankedTensorType tensor(Value value) { return cast<RankedTensorType>(value.getType()); }
 
 /// Fails when `actual` is not the shape that `what` makes.
-static LogicalResult expectShape(Operation *op, RankedTensorType actual, ArrayRef<int64_t> expected) {
+static LogicalResult expectShape(Operation *op, RankedTensorType actual,
+                                 ArrayRef<int64_t> expected) {
   if (actual.getShape() == expected)
     return success();
-  return op->emitOpError("result is ") << actual << ", expected "
-                                       << RankedTensorType::get(expected, actual.getElementType());
+  return op->emitOpError("result is ")
+         << actual << ", expected " << RankedTensorType::get(expected, actual.getElementType());
 }
 
 static LogicalResult expectDim(Operation *op, int64_t dim, RankedTensorType type) {
@@ -27,7 +28,8 @@ static LogicalResult expectDim(Operation *op, int64_t dim, RankedTensorType type
 static LogicalResult expectSameElementType(Operation *op, RankedTensorType a, RankedTensorType b) {
   if (a.getElementType() == b.getElementType())
     return success();
-  return op->emitOpError("element types ") << a.getElementType() << " and " << b.getElementType() << " differ";
+  return op->emitOpError("element types ")
+         << a.getElementType() << " and " << b.getElementType() << " differ";
 }
 
 LogicalResult IotaOp::verify() { return expectDim(*this, getDim(), tensor(getOutput())); }
@@ -38,7 +40,8 @@ LogicalResult BroadcastOp::verify() {
     return failure();
   ArrayRef<int64_t> dims = getDims();
   if (static_cast<int64_t>(dims.size()) != input.getRank()) // L-BC1
-    return emitOpError("names ") << dims.size() << " dimensions for an input of rank " << input.getRank();
+    return emitOpError("names ") << dims.size() << " dimensions for an input of rank "
+                                 << input.getRank();
   for (auto [i, dim] : llvm::enumerate(dims)) {
     if (failed(expectDim(*this, dim, output)))
       return failure();
@@ -46,8 +49,8 @@ LogicalResult BroadcastOp::verify() {
       return emitOpError("dims must increase");
     int64_t size = input.getDimSize(i);
     if (size != 1 && size != output.getDimSize(dim)) // L-BC2
-      return emitOpError("input dimension ") << i << " is " << size << ", output dimension " << dim << " is "
-                                             << output.getDimSize(dim);
+      return emitOpError("input dimension ") << i << " is " << size << ", output dimension " << dim
+                                             << " is " << output.getDimSize(dim);
   }
   return success();
 }
@@ -55,7 +58,8 @@ LogicalResult BroadcastOp::verify() {
 LogicalResult ReshapeOp::verify() {
   RankedTensorType input = tensor(getInput()), output = tensor(getOutput());
   if (input.getNumElements() != output.getNumElements())
-    return emitOpError("input has ") << input.getNumElements() << " elements, output " << output.getNumElements();
+    return emitOpError("input has ")
+           << input.getNumElements() << " elements, output " << output.getNumElements();
   return expectSameElementType(*this, input, output);
 }
 
@@ -83,9 +87,11 @@ LogicalResult SliceOp::verify() {
   if (getStarts().size() != rank || getLimits().size() != rank || getStrides().size() != rank)
     return emitOpError("needs ") << rank << " starts, limits and strides";
   SmallVector<int64_t> shape;
-  for (auto [start, limit, stride, size] : llvm::zip_equal(getStarts(), getLimits(), getStrides(), input.getShape())) {
+  for (auto [start, limit, stride, size] :
+       llvm::zip_equal(getStarts(), getLimits(), getStrides(), input.getShape())) {
     if (start < 0 || limit < start || limit > size || stride < 1)
-      return emitOpError("slice ") << start << " to " << limit << " by " << stride << " leaves a dimension of " << size;
+      return emitOpError("slice ")
+             << start << " to " << limit << " by " << stride << " leaves a dimension of " << size;
     shape.push_back((limit - start + stride - 1) / stride);
   }
   if (failed(expectSameElementType(*this, input, tensor(getOutput()))))
@@ -133,18 +139,21 @@ LogicalResult GatherOp::verify() {
 //===----------------------------------------------------------------------===//
 
 /// L-DG1, L-DG2 for one list of pairs.
-static LogicalResult verifyPairs(DotGeneralOp op, StringRef what, ArrayRef<int64_t> lhs, ArrayRef<int64_t> rhs,
-                                 SmallVectorImpl<bool> &lhsSeen, SmallVectorImpl<bool> &rhsSeen) {
+static LogicalResult verifyPairs(DotGeneralOp op, StringRef what, ArrayRef<int64_t> lhs,
+                                 ArrayRef<int64_t> rhs, SmallVectorImpl<bool> &lhsSeen,
+                                 SmallVectorImpl<bool> &rhsSeen) {
   RankedTensorType left = tensor(op.getLhs()), right = tensor(op.getRhs());
   if (lhs.size() != rhs.size())
-    return op.emitOpError() << what << " lists " << lhs.size() << " and " << rhs.size() << " dimensions";
+    return op.emitOpError() << what << " lists " << lhs.size() << " and " << rhs.size()
+                            << " dimensions";
   for (auto [a, b] : llvm::zip_equal(lhs, rhs)) {
     if (failed(expectDim(op, a, left)) || failed(expectDim(op, b, right)))
       return failure();
     if (std::exchange(lhsSeen[a], true) || std::exchange(rhsSeen[b], true))
       return op.emitOpError() << what << " names a dimension twice";
     if (left.getDimSize(a) != right.getDimSize(b))
-      return op.emitOpError() << what << " dimensions are " << left.getDimSize(a) << " and " << right.getDimSize(b);
+      return op.emitOpError() << what << " dimensions are " << left.getDimSize(a) << " and "
+                              << right.getDimSize(b);
   }
   return success();
 }
@@ -192,7 +201,8 @@ LogicalResult LayerNormOp::verify() {
     return emitOpError("needs an input of rank 1 or more");
   for (Value parameter : {Value(getScale()), Value(getBias())})
     if (parameter && tensor(parameter).getShape() != input.getShape().take_back(1))
-      return emitOpError("parameter is ") << parameter.getType() << " for rows of " << input.getShape().back();
+      return emitOpError("parameter is ")
+             << parameter.getType() << " for rows of " << input.getShape().back();
   return success();
 }
 

@@ -21,16 +21,19 @@ static Value splat(OpBuilder &builder, Location loc, RankedTensorType type, Attr
   return ConstantOp::create(builder, loc, DenseElementsAttr::get(type, element));
 }
 
-Value gridloom::loom::padDim(OpBuilder &builder, Location loc, Value value, int64_t dim, int64_t size) {
+Value gridloom::loom::padDim(OpBuilder &builder, Location loc, Value value, int64_t dim,
+                             int64_t size) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getDimSize(dim) == size)
     return value;
   Value zeros = splat(builder, loc, withDim(type, dim, size - type.getDimSize(dim)),
                       getNeutralElement(type.getElementType(), dist::ReductionKind::Sum));
-  return ConcatenateOp::create(builder, loc, withDim(type, dim, size), ValueRange{value, zeros}, dim);
+  return ConcatenateOp::create(builder, loc, withDim(type, dim, size), ValueRange{value, zeros},
+                               dim);
 }
 
-Value gridloom::loom::trimDim(OpBuilder &builder, Location loc, Value value, int64_t dim, int64_t size) {
+Value gridloom::loom::trimDim(OpBuilder &builder, Location loc, Value value, int64_t dim,
+                              int64_t size) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getDimSize(dim) == size)
     return value;
@@ -55,15 +58,18 @@ Attribute gridloom::loom::getNeutralElement(Type element, dist::ReductionKind re
   case ReductionKind::Prod:
     return IntegerAttr::get(element, APInt(width, 1));
   case ReductionKind::Max:
-    return IntegerAttr::get(element, isUnsigned ? APInt::getMinValue(width) : APInt::getSignedMinValue(width));
+    return IntegerAttr::get(element, isUnsigned ? APInt::getMinValue(width)
+                                                : APInt::getSignedMinValue(width));
   case ReductionKind::Min:
-    return IntegerAttr::get(element, isUnsigned ? APInt::getMaxValue(width) : APInt::getSignedMaxValue(width));
+    return IntegerAttr::get(element, isUnsigned ? APInt::getMaxValue(width)
+                                                : APInt::getSignedMaxValue(width));
   }
   llvm_unreachable("unknown reduction");
 }
 
-Value gridloom::loom::maskPadding(OpBuilder &builder, Location loc, Value shard, int64_t dim, int64_t size,
-                                  ArrayRef<StringAttr> axes, dist::ReductionKind reduction) {
+Value gridloom::loom::maskPadding(OpBuilder &builder, Location loc, Value shard, int64_t dim,
+                                  int64_t size, ArrayRef<StringAttr> axes,
+                                  dist::ReductionKind reduction) {
   auto type = cast<RankedTensorType>(shard.getType());
   int64_t local = type.getDimSize(dim);
   auto i64 = builder.getI64Type();
@@ -75,10 +81,12 @@ Value gridloom::loom::maskPadding(OpBuilder &builder, Location loc, Value shard,
                                    splat(builder, loc, scalar, builder.getI64IntegerAttr(local)));
   Value index = AddOp::create(builder, loc, row, IotaOp::create(builder, loc, row, 0),
                               BroadcastOp::create(builder, loc, row, start, ArrayRef<int64_t>{}));
-  Value inside = CompareOp::create(builder, loc, RankedTensorType::get({local}, builder.getI1Type()), index,
-                                   splat(builder, loc, row, builder.getI64IntegerAttr(size)), Direction::LT);
-  Value mask = BroadcastOp::create(builder, loc, RankedTensorType::get(type.getShape(), builder.getI1Type()), inside,
-                                   ArrayRef<int64_t>{dim});
+  Value inside =
+      CompareOp::create(builder, loc, RankedTensorType::get({local}, builder.getI1Type()), index,
+                        splat(builder, loc, row, builder.getI64IntegerAttr(size)), Direction::LT);
+  Value mask =
+      BroadcastOp::create(builder, loc, RankedTensorType::get(type.getShape(), builder.getI1Type()),
+                          inside, ArrayRef<int64_t>{dim});
   Value neutral = splat(builder, loc, type, getNeutralElement(type.getElementType(), reduction));
   return SelectOp::create(builder, loc, type, mask, shard, neutral);
 }

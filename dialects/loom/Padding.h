@@ -11,15 +11,18 @@
 namespace gridloom::loom {
 
 /// Zeros after the elements of `dim`, so that it has `size`; the value itself when it has.
-mlir::Value padDim(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value, int64_t dim, int64_t size);
+mlir::Value padDim(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value, int64_t dim,
+                   int64_t size);
 
 /// The first `size` elements of `dim`; the value itself when it has no more.
-mlir::Value trimDim(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value, int64_t dim, int64_t size);
+mlir::Value trimDim(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value, int64_t dim,
+                    int64_t size);
 
 /// A shard whose elements beyond the global `size` of `dim` are the reduction's neutral element.
 /// `axes` are the mesh axes that cut the dimension.
-mlir::Value maskPadding(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value shard, int64_t dim, int64_t size,
-                        llvm::ArrayRef<mlir::StringAttr> axes, dist::ReductionKind reduction);
+mlir::Value maskPadding(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value shard,
+                        int64_t dim, int64_t size, llvm::ArrayRef<mlir::StringAttr> axes,
+                        dist::ReductionKind reduction);
 
 /// x with reduction(x, y) = y: 0, 1, or the type's extremes.
 mlir::Attribute getNeutralElement(mlir::Type element, dist::ReductionKind reduction);

@@ -35,8 +35,9 @@ void PlanDialect::initialize() {
       >();
 }
 
-LogicalResult MatmulAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError, ArrayRef<int64_t> sizes,
-                                 ArrayRef<int64_t> lhs, ArrayRef<int64_t> rhs, ArrayRef<int64_t> out, FloatAttr,
+LogicalResult MatmulAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                                 ArrayRef<int64_t> sizes, ArrayRef<int64_t> lhs,
+                                 ArrayRef<int64_t> rhs, ArrayRef<int64_t> out, FloatAttr,
                                  Epilogue) {
   if (sizes.size() < 3)
     return emitError() << "a matmul has at least M, N and K, not " << sizes.size() << " sizes";
@@ -45,8 +46,8 @@ LogicalResult MatmulAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitEr
       return emitError() << strides.size() << " strides for " << sizes.size() << " sizes; expected "
                          << sizes.size() - 1;
     if (strides.back() != 1 && strides.drop_back().back() != 1) // P-MM2
-      return emitError() << "neither of the strides " << strides.drop_back().back() << " and " << strides.back()
-                         << " is 1";
+      return emitError() << "neither of the strides " << strides.drop_back().back() << " and "
+                         << strides.back() << " is 1";
   }
   return success();
 }

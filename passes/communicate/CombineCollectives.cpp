@@ -15,7 +15,8 @@ namespace gridloom {
 } // namespace gridloom
 
 namespace {
-struct CombineCollectivesPass : public gridloom::impl::CombineCollectivesBase<CombineCollectivesPass> {
+struct CombineCollectivesPass
+    : public gridloom::impl::CombineCollectivesBase<CombineCollectivesPass> {
   using CombineCollectivesBase::CombineCollectivesBase;
 
   void runOnOperation() override {
@@ -23,7 +24,8 @@ struct CombineCollectivesPass : public gridloom::impl::CombineCollectivesBase<Co
       AllReduceOp pending;
       for (Operation &op : llvm::make_early_inc_range(block)) {
         // A use of the pending result ends its wait for company.
-        if (pending && llvm::any_of(op.getOperands(), [&](Value value) { return value.getDefiningOp() == pending; }))
+        if (pending && llvm::any_of(op.getOperands(),
+                                    [&](Value value) { return value.getDefiningOp() == pending; }))
           pending = nullptr;
         auto next = dyn_cast<AllReduceOp>(op);
         if (!next)
@@ -42,7 +44,9 @@ private:
   }
 
   bool canJoin(AllReduceOp first, AllReduceOp second) {
-    auto elementOf = [](AllReduceOp op) { return cast<RankedTensorType>(op.getInputs()[0].getType()).getElementType(); };
+    auto elementOf = [](AllReduceOp op) {
+      return cast<RankedTensorType>(op.getInputs()[0].getType()).getElementType();
+    };
     return first.getAxes() == second.getAxes() && first.getReduction() == second.getReduction() &&
            elementOf(first) == elementOf(second) && bytesOf(first) + bytesOf(second) <= threshold;
   }
@@ -56,7 +60,8 @@ private:
     auto joined = AllReduceOp::create(builder, loc, inputs, axes, first.getReduction());
     joined->setDiscardableAttrs(second->getDiscardableAttrDictionary());
     for (StringRef name : {kShardings, kOrigins}) {
-      auto left = first->getAttrOfType<ArrayAttr>(name), right = second->getAttrOfType<ArrayAttr>(name);
+      auto left = first->getAttrOfType<ArrayAttr>(name),
+           right = second->getAttrOfType<ArrayAttr>(name);
       if (!left || !right)
         continue;
       SmallVector<Attribute> both(left.getValue());

@@ -24,7 +24,8 @@ struct Mover {
     auto type = cast<RankedTensorType>(value.getType());
     if (type.getShape() == shape)
       return value;
-    return loom::ReshapeOp::create(builder, loc, RankedTensorType::get(shape, type.getElementType()), value);
+    return loom::ReshapeOp::create(builder, loc,
+                                   RankedTensorType::get(shape, type.getElementType()), value);
   }
 
   /// Moves dimension `from` to `to`, the others keep their order.
@@ -38,8 +39,8 @@ struct Mover {
       shape.push_back(type.getDimSize(dim));
     if (llvm::is_sorted(permutation))
       return value;
-    return loom::TransposeOp::create(builder, loc, RankedTensorType::get(shape, type.getElementType()), value,
-                                     permutation);
+    return loom::TransposeOp::create(
+        builder, loc, RankedTensorType::get(shape, type.getElementType()), value, permutation);
   }
 
   /// [.., k * n, ..] at `dim` -> [k * .., n, ..]: the parts one after another.
@@ -66,7 +67,8 @@ struct Mover {
   }
 };
 
-struct ContiguousCollectivesPass : public gridloom::impl::ContiguousCollectivesBase<ContiguousCollectivesPass> {
+struct ContiguousCollectivesPass
+    : public gridloom::impl::ContiguousCollectivesBase<ContiguousCollectivesPass> {
   using ContiguousCollectivesBase::ContiguousCollectivesBase;
 
   void runOnOperation() override {
@@ -107,8 +109,8 @@ private:
     OpBuilder builder(op);
     Mover mover{builder, op.getLoc()};
     int64_t parts = ratio(op.getOutput(), op.getInput(), op.getDim());
-    auto local = AllGatherOp::create(builder, op.getLoc(), scaleFront(op.getInput(), parts, 1), op.getInput(),
-                                     op.getAxes(), builder.getI64IntegerAttr(0));
+    auto local = AllGatherOp::create(builder, op.getLoc(), scaleFront(op.getInput(), parts, 1),
+                                     op.getInput(), op.getAxes(), builder.getI64IntegerAttr(0));
     replace(op, local, mover.joinFromFront(local.getOutput(), op.getDim(), parts));
   }
 
@@ -119,8 +121,9 @@ private:
     Mover mover{builder, op.getLoc()};
     int64_t parts = ratio(op.getInput(), op.getOutput(), op.getDim());
     Value input = mover.splitToFront(op.getInput(), op.getDim(), parts);
-    auto local = ReduceScatterOp::create(builder, op.getLoc(), scaleFront(input, 1, parts), input, op.getAxes(),
-                                         builder.getI64IntegerAttr(0), op.getReductionAttr());
+    auto local =
+        ReduceScatterOp::create(builder, op.getLoc(), scaleFront(input, 1, parts), input,
+                                op.getAxes(), builder.getI64IntegerAttr(0), op.getReductionAttr());
     replace(op, local, local.getOutput());
   }
 
@@ -130,10 +133,12 @@ private:
       return;
     OpBuilder builder(op);
     Mover mover{builder, op.getLoc()};
-    int64_t parts = split == concat ? getGroupSize(op) : ratio(op.getInput(), op.getOutput(), split);
+    int64_t parts =
+        split == concat ? getGroupSize(op) : ratio(op.getInput(), op.getOutput(), split);
     Value input = mover.splitToFront(op.getInput(), split, parts);
     IntegerAttr zero = builder.getI64IntegerAttr(0);
-    auto local = AllToAllOp::create(builder, op.getLoc(), input.getType(), input, op.getAxes(), zero, zero);
+    auto local =
+        AllToAllOp::create(builder, op.getLoc(), input.getType(), input, op.getAxes(), zero, zero);
     replace(op, local, mover.joinFromFront(local.getOutput(), concat, parts));
   }
 

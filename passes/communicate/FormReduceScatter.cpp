@@ -30,8 +30,8 @@ struct FormReduceScatterPass : public gridloom::impl::FormReduceScatterBase<Form
         continue;
       OpBuilder builder(slice);
       auto scatter =
-          ReduceScatterOp::create(builder, reduce.getLoc(), slice.getType(), reduce.getInputs()[0], reduce.getAxes(),
-                                  slice.getDimAttr(), reduce.getReductionAttr());
+          ReduceScatterOp::create(builder, reduce.getLoc(), slice.getType(), reduce.getInputs()[0],
+                                  reduce.getAxes(), slice.getDimAttr(), reduce.getReductionAttr());
       scatter->setDiscardableAttrs(reduce->getDiscardableAttrDictionary());
       slice.replaceAllUsesWith(scatter.getOutput());
       slice.erase();

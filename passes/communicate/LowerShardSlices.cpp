@@ -28,9 +28,10 @@ struct LowerShardSlicesPass : public gridloom::impl::LowerShardSlicesBase<LowerS
       SmallVector<int64_t> shape(input.getShape());
       shape[dim] = part;
       shape.insert(shape.begin() + dim, input.getDimSize(dim) / part);
-      auto index = AxisIndexOp::create(builder, loc, RankedTensorType::get({}, builder.getI64Type()), slice.getAxes());
-      auto parts = loom::ReshapeOp::create(builder, loc, RankedTensorType::get(shape, input.getElementType()),
-                                           slice.getInput());
+      auto index = AxisIndexOp::create(
+          builder, loc, RankedTensorType::get({}, builder.getI64Type()), slice.getAxes());
+      auto parts = loom::ReshapeOp::create(
+          builder, loc, RankedTensorType::get(shape, input.getElementType()), slice.getInput());
       auto mine = loom::GatherOp::create(builder, loc, output, parts, index, dim);
       mine->setDiscardableAttrs(slice->getDiscardableAttrDictionary());
       slice.replaceAllUsesWith(mine.getOutput());

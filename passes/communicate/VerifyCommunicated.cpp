@@ -15,11 +15,13 @@ namespace gridloom {
 } // namespace gridloom
 
 namespace {
-struct VerifyCommunicatedPass : public gridloom::impl::VerifyCommunicatedBase<VerifyCommunicatedPass> {
+struct VerifyCommunicatedPass
+    : public gridloom::impl::VerifyCommunicatedBase<VerifyCommunicatedPass> {
   using VerifyCommunicatedBase::VerifyCommunicatedBase;
 
   void runOnOperation() override {
-    WalkResult walk = getOperation().walk([](Operation *op) -> WalkResult { return verifyOne(op); });
+    WalkResult walk =
+        getOperation().walk([](Operation *op) -> WalkResult { return verifyOne(op); });
     if (walk.wasInterrupted())
       signalPassFailure();
   }

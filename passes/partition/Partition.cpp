@@ -3,9 +3,9 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "passes/partition/Partition.h"
 #include "dialects/dist/Factors.h"
 #include "dialects/loom/Padding.h"
-#include "passes/partition/Partition.h"
 #include "passes/partition/Resharder.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -26,7 +26,8 @@ namespace {
 /// Partitions one function into a new one.
 class Partitioner {
 public:
-  Partitioner(func::FuncOp func, const Mesh &mesh) : func(func), mesh(mesh), builder(func.getContext()) {}
+  Partitioner(func::FuncOp func, const Mesh &mesh)
+      : func(func), mesh(mesh), builder(func.getContext()) {}
   LogicalResult run();
 
 private:
@@ -77,12 +78,15 @@ static IntegerAttr getStage(Operation *op) {
 func::FuncOp Partitioner::createLocalFunction() {
   SmallVector<Type> inputs, results;
   for (BlockArgument argument : func.getArguments())
-    inputs.push_back(getLocalType(cast<RankedTensorType>(argument.getType()), Layout(getSharding(argument)), mesh));
+    inputs.push_back(getLocalType(cast<RankedTensorType>(argument.getType()),
+                                  Layout(getSharding(argument)), mesh));
   for (unsigned i = 0; i < func.getNumResults(); ++i)
     results.push_back(getLocalType(cast<RankedTensorType>(func.getResultTypes()[i]),
-                                   Layout(func.getResultAttrOfType<ShardingAttr>(i, kSharding)), mesh));
+                                   Layout(func.getResultAttrOfType<ShardingAttr>(i, kSharding)),
+                                   mesh));
   builder.setInsertionPoint(func);
-  auto local = func::FuncOp::create(builder, func.getLoc(), func.getSymName(), builder.getFunctionType(inputs, results));
+  auto local = func::FuncOp::create(builder, func.getLoc(), func.getSymName(),
+                                    builder.getFunctionType(inputs, results));
   local->setDiscardableAttrs(func->getDiscardableAttrDictionary());
   local.setArgAttrsAttr(func.getArgAttrsAttr());
   local.setResAttrsAttr(func.getResAttrsAttr());
@@ -103,14 +107,16 @@ void Partitioner::annotate(Operation *mark, IntegerAttr stage) {
     op.setAttr(kStage, stage);
 }
 
-FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operation *user, Twine why) {
+FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operation *user,
+                                      Twine why) {
   SmallVector<Version, 2> &available = versions[global];
   // The cheapest version to start from; one that is right costs nothing.
   const Version *source = nullptr;
   SmallVector<ReshardStep> steps;
   double least = std::numeric_limits<double>::infinity();
   for (const Version &version : available) {
-    FailureOr<SmallVector<ReshardStep>> plan = planReshard(version.layout, layout, cast<RankedTensorType>(global.getType()), mesh);
+    FailureOr<SmallVector<ReshardStep>> plan =
+        planReshard(version.layout, layout, cast<RankedTensorType>(global.getType()), mesh);
     if (failed(plan))
       continue;
     double bytes = getReshardBytes(*plan, cast<RankedTensorType>(version.local.getType()), mesh);
@@ -121,8 +127,9 @@ FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operat
     }
   }
   if (!source)
-    return user->emitOpError("cannot reshard ") << why << " from " << available.front().layout.getAttr(mesh) << " to "
-                                                << layout.getAttr(mesh);
+    return user->emitOpError("cannot reshard ")
+           << why << " from " << available.front().layout.getAttr(mesh) << " to "
+           << layout.getAttr(mesh);
   if (steps.empty())
     return source->local;
   Operation *mark = block->empty() ? nullptr : &block->back();
@@ -133,7 +140,8 @@ FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operat
   annotate(mark, producer ? getStage(producer) : getStage(user));
   std::string because = ("'" + loom::getNodeName(user->getLoc()) + "' needs " + why + " as ").str();
   llvm::raw_string_ostream(because) << layout.getAttr(mesh);
-  for (Operation &op : llvm::make_range(mark ? std::next(Block::iterator(mark)) : block->begin(), block->end()))
+  for (Operation &op :
+       llvm::make_range(mark ? std::next(Block::iterator(mark)) : block->begin(), block->end()))
     op.setAttr(kBecause, builder.getStringAttr(because));
   setSharding(local, layout.getAttr(mesh), getOrigin(global));
   available.push_back({layout, local});
@@ -142,17 +150,21 @@ FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operat
 
 /// Axes over which all operands are partial sums that may stay so through a linear operation: only
 /// when it makes nothing bigger, since what is reduced later is then no more than what came in.
-AxisList Partitioner::getPassedUnreduced(Operation *op, ArrayRef<AxisList> axes, ArrayRef<Layout> required) {
-  if (!cast<ShardingRuleInterface>(op).isLinear() || op->getNumOperands() == 0 || op->getNumResults() != 1)
+AxisList Partitioner::getPassedUnreduced(Operation *op, ArrayRef<AxisList> axes,
+                                         ArrayRef<Layout> required) {
+  if (!cast<ShardingRuleInterface>(op).isLinear() || op->getNumOperands() == 0 ||
+      op->getNumResults() != 1)
     return {};
   const Layout &first = versions[op->getOperand(0)].front().layout;
-  if (first.unreduced.empty() || first.reduction != ReductionKind::Sum || versions[op->getOperand(0)].size() != 1)
+  if (first.unreduced.empty() || first.reduction != ReductionKind::Sum ||
+      versions[op->getOperand(0)].size() != 1)
     return {};
   int64_t incoming = 0;
   for (auto [operand, need] : llvm::zip_first(op->getOperands(), required)) {
     const auto &available = versions[operand];
     if (available.size() != 1 || available.front().layout.unreduced != first.unreduced ||
-        available.front().layout.reduction != first.reduction || available.front().layout.dims != need.dims)
+        available.front().layout.reduction != first.reduction ||
+        available.front().layout.dims != need.dims)
       return {};
     incoming += loom::getByteSize(available.front().local.getType());
   }
@@ -160,7 +172,8 @@ AxisList Partitioner::getPassedUnreduced(Operation *op, ArrayRef<AxisList> axes,
     for (StringAttr axis : list)
       if (llvm::is_contained(first.unreduced, axis))
         return {};
-  auto result = getLocalType(cast<RankedTensorType>(op->getResult(0).getType()), required.back(), mesh);
+  auto result =
+      getLocalType(cast<RankedTensorType>(op->getResult(0).getType()), required.back(), mesh);
   return loom::getByteSize(result) <= incoming ? first.unreduced : AxisList{};
 }
 
@@ -178,7 +191,8 @@ void Partitioner::maskOperands(Operation *op, const ShardingRule &rule, const Fa
         if (operand.getDefiningOp<loom::GetWeightOp>() && isa<loom::DotGeneralOp>(op))
           continue;
         int64_t size = cast<RankedTensorType>(op->getOperand(index).getType()).getDimSize(dim);
-        operand = loom::maskPadding(builder, op->getLoc(), operand, dim, size, splits.axes[factor], rule.reduction);
+        operand = loom::maskPadding(builder, op->getLoc(), operand, dim, size, splits.axes[factor],
+                                    rule.reduction);
       }
 }
 
@@ -238,7 +252,8 @@ LogicalResult Partitioner::partitionReturn(func::ReturnOp op) {
   SmallVector<Value> locals;
   for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
     FailureOr<Value> local =
-        request(operand, Layout(func.getResultAttrOfType<ShardingAttr>(i, kSharding)), op, "result " + Twine(i));
+        request(operand, Layout(func.getResultAttrOfType<ShardingAttr>(i, kSharding)), op,
+                "result " + Twine(i));
     if (failed(local))
       return failure();
     locals.push_back(*local);

@@ -34,14 +34,17 @@ struct Planner {
     int64_t size = global.getDimSize(dim);
     return axes.empty() ? size : getLocalSize(size, mesh.getSize(axes), granule);
   }
-  /// True when shards over `longer` are equal parts of those over its prefix `shorter`. The whole can
-  /// always be padded and cut, or joined and trimmed.
-  bool isNested(size_t dim, ArrayRef<StringAttr> shorter, ArrayRef<StringAttr> longer, int64_t granule) const {
-    return shorter.empty() || shardSize(dim, shorter, granule) ==
-                                  shardSize(dim, longer, granule) * mesh.getSize(longer.drop_front(shorter.size()));
+  /// True when shards over `longer` are equal parts of those over its prefix `shorter`. The whole
+  /// can always be padded and cut, or joined and trimmed.
+  bool isNested(size_t dim, ArrayRef<StringAttr> shorter, ArrayRef<StringAttr> longer,
+                int64_t granule) const {
+    return shorter.empty() ||
+           shardSize(dim, shorter, granule) ==
+               shardSize(dim, longer, granule) * mesh.getSize(longer.drop_front(shorter.size()));
   }
   bool isAligned(size_t dim) const {
-    return have(dim).empty() || want(dim).empty() || state.dims[dim].granule == to.dims[dim].granule;
+    return have(dim).empty() || want(dim).empty() ||
+           state.dims[dim].granule == to.dims[dim].granule;
   }
   AxisList getNextAxes(size_t dim, llvm::function_ref<bool(StringAttr)> accept) const;
   void cut(size_t dim, ReshardStep step);
@@ -67,7 +70,8 @@ AxisList Planner::getNextAxes(size_t dim, llvm::function_ref<bool(StringAttr)> a
   }
   int64_t granule = to.dims[dim].granule;
   auto reached = [&] { return want(dim).take_front(have(dim).size() + axes.size()); };
-  while (!axes.empty() && (!isNested(dim, have(dim), reached(), granule) || !isNested(dim, reached(), want(dim), granule)))
+  while (!axes.empty() && (!isNested(dim, have(dim), reached(), granule) ||
+                           !isNested(dim, reached(), want(dim), granule)))
     axes.pop_back();
   return axes;
 }
@@ -150,7 +154,8 @@ bool Planner::allToAll() {
       AxisList axes = getNextAxes(target, [&](StringAttr next) { return next == axis; });
       if (axes.empty())
         continue;
-      ReshardStep step = {ReshardStep::AllToAll, axes, static_cast<int64_t>(source), static_cast<int64_t>(target)};
+      ReshardStep step = {ReshardStep::AllToAll, axes, static_cast<int64_t>(source),
+                          static_cast<int64_t>(target)};
       join(source, have(source).size() - 1, step);
       cut(target, step);
       return true;
@@ -163,7 +168,8 @@ bool Planner::allToAll() {
 bool Planner::allGather() {
   for (size_t dim = 0; dim < state.dims.size(); ++dim) {
     size_t common = 0;
-    while (common < have(dim).size() && common < want(dim).size() && have(dim)[common] == want(dim)[common])
+    while (common < have(dim).size() && common < want(dim).size() &&
+           have(dim)[common] == want(dim)[common])
       ++common;
     if (!isAligned(dim))
       common = 0;
@@ -175,11 +181,13 @@ bool Planner::allGather() {
     }
     // One axis at a time when another dimension wants it: the all_to_all after it is cheaper.
     ArrayRef<StringAttr> wrong = have(dim).drop_front(common);
-    bool moves = llvm::any_of(wrong.drop_back(), [&](StringAttr axis) { return to.usesAxis(axis); });
+    bool moves =
+        llvm::any_of(wrong.drop_back(), [&](StringAttr axis) { return to.usesAxis(axis); });
     size_t keep = moves ? have(dim).size() - 1 : common;
     if (!isNested(dim, have(dim).take_front(keep), have(dim), state.dims[dim].granule))
       keep = 0;
-    ReshardStep step = {ReshardStep::AllGather, AxisList(have(dim).drop_front(keep)), static_cast<int64_t>(dim)};
+    ReshardStep step = {ReshardStep::AllGather, AxisList(have(dim).drop_front(keep)),
+                        static_cast<int64_t>(dim)};
     join(dim, keep, step);
     steps.push_back(std::move(step));
     return true;
@@ -187,7 +195,8 @@ bool Planner::allGather() {
   return false;
 }
 
-FailureOr<SmallVector<ReshardStep>> gridloom::planReshard(const Layout &from, const Layout &to, RankedTensorType global,
+FailureOr<SmallVector<ReshardStep>> gridloom::planReshard(const Layout &from, const Layout &to,
+                                                          RankedTensorType global,
                                                           const Mesh &mesh) {
   for (StringAttr axis : to.unreduced)
     if (!llvm::is_contained(from.unreduced, axis))
@@ -207,7 +216,8 @@ FailureOr<SmallVector<ReshardStep>> gridloom::planReshard(const Layout &from, co
   return planner.steps;
 }
 
-static RankedTensorType scaleDim(RankedTensorType type, int64_t dim, int64_t multiply, int64_t divide) {
+static RankedTensorType scaleDim(RankedTensorType type, int64_t dim, int64_t multiply,
+                                 int64_t divide) {
   SmallVector<int64_t> shape(type.getShape());
   shape[dim] = shape[dim] * multiply / divide;
   return RankedTensorType::get(shape, type.getElementType());
@@ -237,12 +247,14 @@ static RankedTensorType getStepType(RankedTensorType type, const ReshardStep &st
   llvm_unreachable("unknown reshard step");
 }
 
-double gridloom::getReshardBytes(ArrayRef<ReshardStep> steps, RankedTensorType local, const Mesh &mesh) {
+double gridloom::getReshardBytes(ArrayRef<ReshardStep> steps, RankedTensorType local,
+                                 const Mesh &mesh) {
   double total = 0;
   for (const ReshardStep &step : steps) {
     int64_t parts = mesh.getSize(step.axes);
     local = setDim(local, getCutDim(step), step.padTo);
-    double bytes = static_cast<double>(local.getNumElements()) * ((local.getElementTypeBitWidth() + 7) / 8);
+    double bytes =
+        static_cast<double>(local.getNumElements()) * ((local.getElementTypeBitWidth() + 7) / 8);
     double share = static_cast<double>(parts - 1) / parts;
     switch (step.kind) {
     case ReshardStep::Slice:
@@ -263,13 +275,15 @@ double gridloom::getReshardBytes(ArrayRef<ReshardStep> steps, RankedTensorType l
   return total;
 }
 
-Value gridloom::emitReshard(OpBuilder &builder, Location loc, Value value, ArrayRef<ReshardStep> steps,
-                            ReductionKind reduction, const Mesh &mesh) {
+Value gridloom::emitReshard(OpBuilder &builder, Location loc, Value value,
+                            ArrayRef<ReshardStep> steps, ReductionKind reduction,
+                            const Mesh &mesh) {
   for (const ReshardStep &step : steps) {
     if (step.padTo)
       value = loom::padDim(builder, loc, value, getCutDim(step), step.padTo);
     auto type = getStepType(cast<RankedTensorType>(value.getType()), step, mesh.getSize(step.axes));
-    ArrayAttr axes = builder.getArrayAttr(SmallVector<Attribute>(step.axes.begin(), step.axes.end()));
+    ArrayAttr axes =
+        builder.getArrayAttr(SmallVector<Attribute>(step.axes.begin(), step.axes.end()));
     IntegerAttr dim = builder.getI64IntegerAttr(step.dim);
     auto kind = ReductionKindAttr::get(builder.getContext(), reduction);
     switch (step.kind) {
@@ -280,10 +294,12 @@ Value gridloom::emitReshard(OpBuilder &builder, Location loc, Value value, Array
       value = ReduceScatterOp::create(builder, loc, type, value, axes, dim, kind);
       break;
     case ReshardStep::AllReduce:
-      value = AllReduceOp::create(builder, loc, ValueRange(value), step.axes, reduction).getResult(0);
+      value =
+          AllReduceOp::create(builder, loc, ValueRange(value), step.axes, reduction).getResult(0);
       break;
     case ReshardStep::AllToAll:
-      value = AllToAllOp::create(builder, loc, type, value, axes, builder.getI64IntegerAttr(step.splitDim), dim);
+      value = AllToAllOp::create(builder, loc, type, value, axes,
+                                 builder.getI64IntegerAttr(step.splitDim), dim);
       break;
     case ReshardStep::AllGather:
       value = AllGatherOp::create(builder, loc, type, value, axes, dim);

@@ -23,18 +23,22 @@ struct ReshardStep {
 /// Steps that turn `from` into `to`, for a tensor of the global type. Free slices come first, then
 /// partial values are reduced (a reduction followed by a slice is a reduce_scatter), then axes move
 /// between dimensions (all_to_all), and what remains wrong is gathered, minor axes first. Where a
-/// dimension does not divide, its shards over more axes are not parts of those over fewer; then it is
-/// gathered whole. Fails when `to` asks for partial values `from` has not, or a step would
+/// dimension does not divide, its shards over more axes are not parts of those over fewer; then it
+/// is gathered whole. Fails when `to` asks for partial values `from` has not, or a step would
 /// communicate over the micro-batch axis.
-mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(const dist::Layout &from, const dist::Layout &to,
-                                                            mlir::RankedTensorType global, const dist::Mesh &mesh);
+mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(const dist::Layout &from,
+                                                            const dist::Layout &to,
+                                                            mlir::RankedTensorType global,
+                                                            const dist::Mesh &mesh);
 
 /// Bytes a device sends for the steps, starting from a local value of `type`: ring algorithms.
-double getReshardBytes(llvm::ArrayRef<ReshardStep> steps, mlir::RankedTensorType local, const dist::Mesh &mesh);
+double getReshardBytes(llvm::ArrayRef<ReshardStep> steps, mlir::RankedTensorType local,
+                       const dist::Mesh &mesh);
 
 /// Emits the steps on the local `value`; returns the result.
 mlir::Value emitReshard(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value,
-                        llvm::ArrayRef<ReshardStep> steps, dist::ReductionKind reduction, const dist::Mesh &mesh);
+                        llvm::ArrayRef<ReshardStep> steps, dist::ReductionKind reduction,
+                        const dist::Mesh &mesh);
 
 } // namespace gridloom
 

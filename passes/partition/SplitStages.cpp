@@ -72,7 +72,8 @@ void Splitter::findTransfers() {
           readers.push_back(getStage(user));
       llvm::sort(readers);
       for (int64_t reader : readers)
-        transfers.push_back({result, getStage(&op), reader, static_cast<int64_t>(transfers.size())});
+        transfers.push_back(
+            {result, getStage(&op), reader, static_cast<int64_t>(transfers.size())});
     }
 }
 
@@ -102,7 +103,8 @@ void Splitter::buildStage(int64_t stage) {
     outputAttrs.push_back(func.getResultAttrDict(i));
   }
   builder.setInsertionPoint(func);
-  auto local = func::FuncOp::create(builder, func.getLoc(), (func.getSymName() + "_stage" + Twine(stage)).str(),
+  auto local = func::FuncOp::create(builder, func.getLoc(),
+                                    (func.getSymName() + "_stage" + Twine(stage)).str(),
                                     builder.getFunctionType(inputTypes, outputTypes));
   local->setDiscardableAttrs(func->getDiscardableAttrDictionary());
   local.setAllArgAttrs(inputAttrs);
@@ -118,7 +120,8 @@ void Splitter::buildStage(int64_t stage) {
   for (const Transfer &transfer : transfers)
     if (transfer.to == stage) {
       auto recv = RecvOp::create(builder, transfer.value.getLoc(), transfer.value.getType(),
-                                 builder.getI64IntegerAttr(transfer.from), builder.getI64IntegerAttr(transfer.channel));
+                                 builder.getI64IntegerAttr(transfer.from),
+                                 builder.getI64IntegerAttr(transfer.channel));
       if (Operation *producer = transfer.value.getDefiningOp())
         for (StringRef name : {kShardings, kOrigins})
           if (Attribute attr = producer->getAttr(name))
@@ -131,7 +134,8 @@ void Splitter::buildStage(int64_t stage) {
     builder.clone(op, mapping)->removeAttr(kStage);
     for (const Transfer &transfer : transfers)
       if (transfer.from == stage && transfer.value.getDefiningOp() == &op)
-        SendOp::create(builder, op.getLoc(), mapping.lookup(transfer.value), builder.getI64IntegerAttr(transfer.to),
+        SendOp::create(builder, op.getLoc(), mapping.lookup(transfer.value),
+                       builder.getI64IntegerAttr(transfer.to),
                        builder.getI64IntegerAttr(transfer.channel));
   }
   SmallVector<Value> results;

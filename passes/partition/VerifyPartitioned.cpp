@@ -52,7 +52,8 @@ LogicalResult VerifyPartitionedPass::verifyFunction(func::FuncOp func) {
     if (!func.getArgAttr(i, loom::kName) || !func.getArgAttrOfType<ShardingAttr>(i, kSharding))
       return func.emitOpError("argument ") << i << " lacks a name or a sharding";
   for (unsigned i = 0; i < func.getNumResults(); ++i)
-    if (!func.getResultAttr(i, loom::kName) || !func.getResultAttrOfType<ShardingAttr>(i, kSharding))
+    if (!func.getResultAttr(i, loom::kName) ||
+        !func.getResultAttrOfType<ShardingAttr>(i, kSharding))
       return func.emitOpError("result ") << i << " lacks a name or a sharding";
   WalkResult walk = func.walk([](Operation *op) -> WalkResult {
     if (isa<ReshardOp>(op)) // P-G1
@@ -89,12 +90,11 @@ LogicalResult VerifyPartitionedPass::verifyTransfers() { // P-G2
     if (!recv)
       return send.emitOpError("has no receive on channel ") << key.second;
     if (send.getInput().getType() != recv.getOutput().getType())
-      return recv.emitOpError("receives ") << recv.getOutput().getType() << ", the send has "
-                                           << send.getInput().getType();
+      return recv.emitOpError("receives ")
+             << recv.getOutput().getType() << ", the send has " << send.getInput().getType();
     if (static_cast<int64_t>(send.getStage()) != getFunctionStage(recv) ||
         static_cast<int64_t>(recv.getStage()) != getFunctionStage(send))
       return recv.emitOpError("and its send do not name each other's stages");
   }
   return success();
 }
-

@@ -45,7 +45,8 @@ struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyA
 private:
   LogicalResult parse(StringRef text, Annotation &annotation);
   LogicalResult check(const Annotation &annotation, const Mesh &mesh);
-  FailureOr<ShardingAttr> makeSharding(const Annotation &annotation, RankedTensorType type, const Mesh &mesh);
+  FailureOr<ShardingAttr> makeSharding(const Annotation &annotation, RankedTensorType type,
+                                       const Mesh &mesh);
   LogicalResult applyOne(StringRef text, const Mesh &mesh);
 };
 } // namespace
@@ -54,7 +55,8 @@ LogicalResult ApplyAnnotationsPass::parse(StringRef text, Annotation &annotation
   // The name may hold '='; the sharding starts at the last "=[".
   size_t split = text.rfind("=[");
   auto malformed = [&] {
-    return getOperation().emitError("cannot read --shard '") << text << "'; write NAME=[{axis,...},{},...]";
+    return getOperation().emitError("cannot read --shard '")
+           << text << "'; write NAME=[{axis,...},{},...]";
   };
   if (split == StringRef::npos || split == 0 || !text.ends_with("]"))
     return malformed();
@@ -82,20 +84,23 @@ LogicalResult ApplyAnnotationsPass::check(const Annotation &annotation, const Me
   llvm::StringSet<> seen;
   for (const auto &axes : annotation.dims)
     for (StringRef axis : axes) {
-      if (llvm::none_of(mesh.getAxes(), [&](const Mesh::Axis &known) { return known.name == axis; })) {
+      if (llvm::none_of(mesh.getAxes(),
+                        [&](const Mesh::Axis &known) { return known.name == axis; })) {
         std::string names;
         for (const Mesh::Axis &known : mesh.getAxes())
           names += (names.empty() ? "" : ", ") + known.name.str();
-        return getOperation().emitError("--shard '") << annotation.name << "' names axis '" << axis
-                                                     << "'; the mesh has " << names;
+        return getOperation().emitError("--shard '")
+               << annotation.name << "' names axis '" << axis << "'; the mesh has " << names;
       }
       if (!seen.insert(axis).second)
-        return getOperation().emitError("--shard '") << annotation.name << "' names axis '" << axis << "' twice";
+        return getOperation().emitError("--shard '")
+               << annotation.name << "' names axis '" << axis << "' twice";
     }
   return success();
 }
 
-FailureOr<ShardingAttr> ApplyAnnotationsPass::makeSharding(const Annotation &annotation, RankedTensorType type,
+FailureOr<ShardingAttr> ApplyAnnotationsPass::makeSharding(const Annotation &annotation,
+                                                           RankedTensorType type,
                                                            const Mesh &mesh) {
   if (static_cast<int64_t>(annotation.dims.size()) != type.getRank()) {
     getOperation().emitError("--shard '") << annotation.name << "' has " << annotation.dims.size()
@@ -142,7 +147,8 @@ LogicalResult ApplyAnnotationsPass::applyOne(StringRef text, const Mesh &mesh) {
         });
     func.walk([&](ShardingRuleInterface op) {
       auto weight = dyn_cast<loom::GetWeightOp>(*op);
-      bool hit = weight ? weight.getName() == annotation.name : loom::getNodeName(op.getLoc()) == annotation.name;
+      bool hit = weight ? weight.getName() == annotation.name
+                        : loom::getNodeName(op.getLoc()) == annotation.name;
       if (hit && !failedOnce && op->getNumResults() == 1)
         place(cast<RankedTensorType>(op->getResult(0).getType()),
               [&](ShardingAttr sharding) { setSharding(op->getResult(0), sharding, "user"); });

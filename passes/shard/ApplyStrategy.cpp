@@ -28,7 +28,8 @@ struct ApplyStrategyPass : public gridloom::impl::ApplyStrategyBase<ApplyStrateg
 
 private:
   SmallVector<StringAttr> toAttrs(ArrayRef<std::string> names) {
-    return llvm::map_to_vector(names, [&](const std::string &name) { return StringAttr::get(&getContext(), name); });
+    return llvm::map_to_vector(
+        names, [&](const std::string &name) { return StringAttr::get(&getContext(), name); });
   }
   LogicalResult checkAxes(const Mesh &mesh);
   void seedBatch(Propagation &state, func::FuncOp func, StringAttr axis, StringRef origin);
@@ -44,25 +45,28 @@ LogicalResult ApplyStrategyPass::checkAxes(const Mesh &mesh) {
   llvm::StringSet<> seen;
   for (ArrayRef<std::string> list : {ArrayRef<std::string>(dp), ArrayRef<std::string>(tp)})
     for (const std::string &axis : list) {
-      if (llvm::none_of(mesh.getAxes(), [&](const Mesh::Axis &known) { return known.name == axis; }))
-        return getOperation().emitError("the strategy uses axis '") << axis << "', which the mesh has not";
+      if (llvm::none_of(mesh.getAxes(),
+                        [&](const Mesh::Axis &known) { return known.name == axis; }))
+        return getOperation().emitError("the strategy uses axis '")
+               << axis << "', which the mesh has not";
       if (!seen.insert(axis).second)
         return getOperation().emitError("the strategy uses axis '") << axis << "' twice";
     }
   return success();
 }
 
-void ApplyStrategyPass::seedBatch(Propagation &state, func::FuncOp func, StringAttr axis, StringRef origin) {
+void ApplyStrategyPass::seedBatch(Propagation &state, func::FuncOp func, StringAttr axis,
+                                  StringRef origin) {
   for (BlockArgument argument : func.getArguments()) {
     auto type = cast<RankedTensorType>(argument.getType());
     if (type.getRank() == 0)
       continue;
-    if (!state.addAxis(argument, 0, axis, origin) && !state.lookup(argument).layout.usesAxis(axis) &&
-        state.getMesh().getSize(axis) > 1)
-      mlir::emitRemark(func.getLoc()) << "input " << func.getArgAttr(argument.getArgNumber(), loom::kName)
-                                      << " is not split over " << axis << ": its leading dimension of "
-                                      << type.getDimSize(0) << " has no part for each of the axis' "
-                                      << state.getMesh().getSize(axis);
+    if (!state.addAxis(argument, 0, axis, origin) &&
+        !state.lookup(argument).layout.usesAxis(axis) && state.getMesh().getSize(axis) > 1)
+      mlir::emitRemark(func.getLoc())
+          << "input " << func.getArgAttr(argument.getArgNumber(), loom::kName)
+          << " is not split over " << axis << ": its leading dimension of " << type.getDimSize(0)
+          << " has no part for each of the axis' " << state.getMesh().getSize(axis);
   }
   state.run();
 }
@@ -84,12 +88,14 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
     // Try it: the seed stays only if no value has to be gathered for it, that is, if a later
     // contraction takes the split dimension by row.
     Propagation trial = state;
-    if (!trial.addAxis(dot.getRhs(), column, axis, "strategy tp: column of " + loom::getNodeName(dot.getLoc())))
+    if (!trial.addAxis(dot.getRhs(), column, axis,
+                       "strategy tp: column of " + loom::getNodeName(dot.getLoc())))
       return;
     trial.run();
     int64_t after = trial.countReshards();
     bool returned = llvm::any_of(func.front().getTerminator()->getOperands(), [&](Value value) {
-      return trial.lookup(value).layout.usesAxis(axis) && !state.lookup(value).layout.usesAxis(axis);
+      return trial.lookup(value).layout.usesAxis(axis) &&
+             !state.lookup(value).layout.usesAxis(axis);
     });
     if (after > reshards || returned)
       return;
@@ -138,20 +144,24 @@ int64_t ApplyStrategyPass::chooseMicrobatches(const Mesh &mesh) {
 
 void ApplyStrategyPass::addMicroAxis(MeshOp meshOp, int64_t count) {
   SmallVector<Attribute> axes(meshOp.getAxes().getValue());
-  llvm::erase_if(axes, [](Attribute axis) { return cast<AxisAttr>(axis).getName() == MeshOp::kMicroAxis; });
+  llvm::erase_if(
+      axes, [](Attribute axis) { return cast<AxisAttr>(axis).getName() == MeshOp::kMicroAxis; });
   if (count > 1)
     axes.push_back(AxisAttr::get(&getContext(), MeshOp::kMicroAxis, count));
   meshOp.setAxesAttr(ArrayAttr::get(&getContext(), axes));
 }
 
 /// The operation that needs the whole batch, or null when the program can run on a piece of it.
-static Operation *findMicrobatchObstacle(const Propagation &state, func::FuncOp func, StringAttr micro) {
+static Operation *findMicrobatchObstacle(const Propagation &state, func::FuncOp func,
+                                         StringAttr micro) {
   for (Operation *op : state.getOperations()) {
     auto constant = dyn_cast<loom::ConstantOp>(op);
-    bool positional = isa<loom::IotaOp, loom::GetWeightOp>(op) || (constant && !constant.getValue().isSplat());
+    bool positional =
+        isa<loom::IotaOp, loom::GetWeightOp>(op) || (constant && !constant.getValue().isSplat());
     SmallVector<Layout> required = state.getRequired(op);
-    for (auto [index, value] : llvm::enumerate(llvm::concat<const Value>(
-             llvm::to_vector_of<Value>(op->getOperands()), llvm::to_vector_of<Value>(op->getResults())))) {
+    for (auto [index, value] :
+         llvm::enumerate(llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
+                                                   llvm::to_vector_of<Value>(op->getResults())))) {
       bool has = state.lookup(value).layout.usesAxis(micro);
       if (has != required[index].usesAxis(micro) || (has && positional))
         return op;

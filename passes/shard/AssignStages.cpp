@@ -16,14 +16,16 @@ namespace gridloom {
 #include "passes/shard/Passes.h.inc"
 } // namespace gridloom
 
-/// Work is counted in floating-point operations; a byte of memory traffic and a byte sent to another
-/// stage stand for about this many.
+/// Work is counted in floating-point operations; a byte of memory traffic and a byte sent to
+/// another stage stand for about this many.
 static constexpr double kFlopsPerByte = 2;
 static constexpr double kFlopsPerSentByte = 25;
 
 /// Operations that belong to whoever reads them: repeating them in every stage is cheaper than
 /// sending what they make.
-static bool isFloating(Operation *op) { return op->getNumOperands() == 0 || isa<loom::BroadcastOp>(op); }
+static bool isFloating(Operation *op) {
+  return op->getNumOperands() == 0 || isa<loom::BroadcastOp>(op);
+}
 
 namespace {
 /// One function's operations by position, with work and what crosses each position.
@@ -124,7 +126,9 @@ LogicalResult AssignStagesPass::assign(func::FuncOp func, int64_t stages) {
     return func.emitError("cannot cut ") << profile.anchored.size() << " operations into " << stages
                                          << " stages; use a smaller '" << axis << "' axis";
   OpBuilder builder(&getContext());
-  auto setStage = [&](Operation *op, int64_t stage) { op->setAttr(kStage, builder.getI64IntegerAttr(stage)); };
+  auto setStage = [&](Operation *op, int64_t stage) {
+    op->setAttr(kStage, builder.getI64IntegerAttr(stage));
+  };
   SmallVector<size_t> starts = chooseCuts(profile, stages);
   for (auto [i, op] : llvm::enumerate(profile.anchored))
     setStage(op, std::distance(starts.begin(), llvm::upper_bound(starts, i)) - 1);

@@ -31,7 +31,8 @@ struct InsertMeshPass : public gridloom::impl::InsertMeshBase<InsertMeshPass> {
       auto [name, number] = part.split('=');
       int64_t size;
       if (name.empty() || number.getAsInteger(10, size) || size < 1) {
-        module.emitError("cannot read mesh axis '") << part << "'; write name=size with a size of at least 1";
+        module.emitError("cannot read mesh axis '")
+            << part << "'; write name=size with a size of at least 1";
         return signalPassFailure();
       }
       list.push_back(AxisAttr::get(&getContext(), name, size));

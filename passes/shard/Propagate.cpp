@@ -43,12 +43,13 @@ private:
       for (Value value : values)
         layouts.push_back(state.lookup(value).layout);
       SmallVector<FactorConflict> conflicts;
-      mergeFactors(cast<ShardingRuleInterface>(op).getShardingRule(), layouts, getTensorTypes(op), state.getMesh(),
-                   &conflicts);
+      mergeFactors(cast<ShardingRuleInterface>(op).getShardingRule(), layouts, getTensorTypes(op),
+                   state.getMesh(), &conflicts);
       for (const FactorConflict &conflict : conflicts)
         op->emitRemark("shardings disagree at '")
             << loom::getNodeName(op->getLoc()) << "': tensor " << conflict.loser << ", "
-            << layouts[conflict.loser].getAttr(state.getMesh()) << " from " << state.lookup(values[conflict.loser]).describe()
+            << layouts[conflict.loser].getAttr(state.getMesh()) << " from "
+            << state.lookup(values[conflict.loser]).describe()
             << ", is resharded because fewer bytes have its split";
     }
   }

@@ -52,10 +52,12 @@ Propagation::Propagation(func::FuncOp func, const Mesh &mesh) : func(func), mesh
   });
 }
 
-bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef origin, int64_t granule) {
+bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef origin,
+                          int64_t granule) {
   Entry &entry = entries[value];
   Layout::Dim &target = entry.layout.dims[dim];
-  if (!target.open || entry.layout.usesAxis(axis) || (!target.axes.empty() && target.granule != granule))
+  if (!target.open || entry.layout.usesAxis(axis) ||
+      (!target.axes.empty() && target.granule != granule))
     return false;
   // Shards need not be equal, but there is to be something for everyone; what is cut in time has no
   // room for padding.
@@ -138,9 +140,11 @@ int64_t Propagation::countReshards() const {
       const Layout &have = lookup(operand).layout;
       // Cutting a replicated value is free; anything else moves data.
       for (auto [from, to] : llvm::zip_equal(have.dims, layout.dims))
-        count += ArrayRef<StringAttr>(to.axes).take_front(from.axes.size()) != ArrayRef<StringAttr>(from.axes);
+        count += ArrayRef<StringAttr>(to.axes).take_front(from.axes.size()) !=
+                 ArrayRef<StringAttr>(from.axes);
     }
-    for (auto [result, layout] : llvm::zip_equal(op->getResults(), ArrayRef(required).take_back(op->getNumResults())))
+    for (auto [result, layout] :
+         llvm::zip_equal(op->getResults(), ArrayRef(required).take_back(op->getNumResults())))
       count += lookup(result).layout.dims != layout.dims;
   }
   return count;
@@ -166,6 +170,7 @@ void Propagation::commit(bool close) const {
     if (target.getResultAttrOfType<ShardingAttr>(i, kSharding))
       continue; // the user's
     target.setResultAttr(i, kSharding, getSharding(value));
-    target.setResultAttr(i, kOrigin, StringAttr::get(target.getContext(), gridloom::dist::getOrigin(value)));
+    target.setResultAttr(i, kOrigin,
+                         StringAttr::get(target.getContext(), gridloom::dist::getOrigin(value)));
   }
 }

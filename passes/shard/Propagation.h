@@ -30,7 +30,8 @@ public:
 
   /// Adds `axis` as the minor axis of a dimension cut on multiples of `granule`, when the dimension
   /// is open and large enough and the value does not use the axis. Returns whether it did.
-  bool addAxis(mlir::Value value, int64_t dim, mlir::StringAttr axis, llvm::StringRef origin, int64_t granule = 1);
+  bool addAxis(mlir::Value value, int64_t dim, mlir::StringAttr axis, llvm::StringRef origin,
+               int64_t granule = 1);
 
   /// Applies the rules of all operations until nothing changes.
   void run();

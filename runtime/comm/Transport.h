@@ -47,20 +47,24 @@ public:
   virtual int getSize() const = 0;
 
   /// Every member gets the same bits: the reduction order is fixed by the element's position.
-  virtual void allReduce(Stream &stream, const void *in, void *out, size_t count, DataType type, Reduction reduction,
-                         OpContext op) = 0;
+  virtual void allReduce(Stream &stream, const void *in, void *out, size_t count, DataType type,
+                         Reduction reduction, OpContext op) = 0;
   /// out holds size * count elements, member i's at i * count.
-  virtual void allGather(Stream &stream, const void *in, void *out, size_t count, DataType type, OpContext op) = 0;
+  virtual void allGather(Stream &stream, const void *in, void *out, size_t count, DataType type,
+                         OpContext op) = 0;
   /// in holds size * count elements; member i gets the reduction of part i.
   virtual void reduceScatter(Stream &stream, const void *in, void *out, size_t count, DataType type,
                              Reduction reduction, OpContext op) = 0;
   /// in and out hold size * count elements; part j of member i becomes part i of member j.
-  virtual void allToAll(Stream &stream, const void *in, void *out, size_t count, DataType type, OpContext op) = 0;
-  virtual void broadcast(Stream &stream, const void *in, void *out, size_t count, DataType type, int root,
-                         OpContext op) = 0;
+  virtual void allToAll(Stream &stream, const void *in, void *out, size_t count, DataType type,
+                        OpContext op) = 0;
+  virtual void broadcast(Stream &stream, const void *in, void *out, size_t count, DataType type,
+                         int root, OpContext op) = 0;
   /// Rendezvous: a send may block until its receive is posted.
-  virtual void send(Stream &stream, const void *in, size_t count, DataType type, int peer, OpContext op) = 0;
-  virtual void recv(Stream &stream, void *out, size_t count, DataType type, int peer, OpContext op) = 0;
+  virtual void send(Stream &stream, const void *in, size_t count, DataType type, int peer,
+                    OpContext op) = 0;
+  virtual void recv(Stream &stream, void *out, size_t count, DataType type, int peer,
+                    OpContext op) = 0;
   virtual void barrier(Stream &stream, OpContext op) = 0;
 };
 
@@ -81,7 +85,8 @@ public:
   virtual int getSize() const = 0;
   /// A communicator over `ranks` (world numbers, ascending, this rank among them). Collective over
   /// its members, each of which asks for its communicators in the same order.
-  virtual std::unique_ptr<Communicator> createCommunicator(std::span<const int> ranks, const std::string &name) = 0;
+  virtual std::unique_ptr<Communicator> createCommunicator(std::span<const int> ranks,
+                                                           const std::string &name) = 0;
   /// Makes every pending and later call on every rank fail with PeerFailed and this reason.
   virtual void abort(const std::string &reason) = 0;
 };
