@@ -79,7 +79,7 @@ module attributes {dist.stage_axis = "pipe"} {
 // -----
 
 plan.program @sends {
-  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
   plan.block {
     // expected-error @+1 {{sends channel 0 to stage 1 where that receives channel 1}}
     plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
@@ -95,7 +95,7 @@ plan.program @receives {
 // -----
 
 plan.program @sends {
-  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
   plan.block {
     // expected-error @+1 {{sends 'tensor<8xf32>' on channel 0; stage 1 receives 'tensor<4xf32>'}}
     plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
@@ -111,7 +111,7 @@ plan.program @receives {
 // -----
 
 plan.program @sends {
-  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
   plan.block {
     // expected-error @+1 {{sends channel 0, which stage 1 does not receive}}
     plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
@@ -123,7 +123,7 @@ plan.program @receives {
 // -----
 
 plan.program @sends {
-  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
   plan.repeat 2 {
     plan.block {
       // expected-error @+1 {{repeats 2 times; stage 1 receives 1 times}}
@@ -143,7 +143,7 @@ plan.program @receives {
 // Both stages send, on a stream that only then receives: with rendezvous, neither send ends.
 // expected-error @+1 {{the stages of entry 'main' wait for each other forever: a cycle: stage 0 'send.1' iteration 0 sends channel 0 to stage 1; stage 1 'recv.0' iteration 0 waits for an event; stage 1 'send.0' iteration 0 sends channel 1 to stage 0; stage 0 'recv.1' iteration 0 waits for an event}}
 plan.program @first {
-  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
   %1 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   plan.block {
     plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
@@ -153,7 +153,7 @@ plan.program @first {
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 plan.program @second {
-  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
   %1 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   plan.block {
     plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.0" {channel = 1 : i64, stage = 0 : i64}
@@ -162,3 +162,14 @@ plan.program @second {
     plan.group "recv" over [] sequence 1 ins() outs(%1 : !plan.buffer<tensor<8xf32>>) on "recv.0" {channel = 0 : i64, stage = 0 : i64}
   }
 } {entry = "main", dims = {}, stage = 1 : i64}
+
+// -----
+
+plan.program @unwritten {
+  %0 = plan.buffer arena : !plan.buffer<tensor<8xf32>>
+  %1 = plan.buffer output "y" : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    // expected-error @+1 {{reads a buffer that nothing has written before}}
+    plan.copy ins(%0 : !plan.buffer<tensor<8xf32>>) outs(%1 : !plan.buffer<tensor<8xf32>>) on "compute"
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
