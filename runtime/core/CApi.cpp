@@ -49,7 +49,7 @@ struct JobRunner : Runner {
 };
 
 struct RankRunner : Runner {
-  RankRunner(std::shared_ptr<const Plan> plan, const InProcessOptions &options)
+  RankRunner(const std::shared_ptr<const Plan> &plan, const InProcessOptions &options)
       : traced(options.session.trace) {
     std::optional<World> world = detectWorld(getProcessEnvironment());
     if (!world)

@@ -11,9 +11,16 @@
 using namespace gridloom::rt;
 
 static constexpr std::array<std::pair<DataType, std::string_view>, 10> names = {{
-    {DataType::F32, "f32"}, {DataType::F64, "f64"}, {DataType::F16, "f16"}, {DataType::BF16, "bf16"},
-    {DataType::I8, "i8"},   {DataType::I16, "i16"}, {DataType::I32, "i32"}, {DataType::I64, "i64"},
-    {DataType::U8, "u8"},   {DataType::Bool, "bool"},
+    {DataType::F32, "f32"},
+    {DataType::F64, "f64"},
+    {DataType::F16, "f16"},
+    {DataType::BF16, "bf16"},
+    {DataType::I8, "i8"},
+    {DataType::I16, "i16"},
+    {DataType::I32, "i32"},
+    {DataType::I64, "i64"},
+    {DataType::U8, "u8"},
+    {DataType::Bool, "bool"},
 }};
 
 std::string_view gridloom::rt::nameOf(DataType type) {

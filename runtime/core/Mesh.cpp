@@ -19,7 +19,9 @@ Mesh::Mesh(std::vector<Axis> givenAxes, std::string givenStageAxis)
   for (const Axis &axis : axes) {
     if (axis.name.empty() || !names.insert(axis.name).second)
       throw Error(ErrorCode::InvalidPlan, "mesh axis '" + axis.name + "' is empty or there twice");
-    if (axis.size < 1 || axis.size > maxRanks || (ranks *= axis.size) > maxRanks)
+    if (axis.size >= 1 && axis.size <= maxRanks)
+      ranks *= axis.size;
+    if (axis.size < 1 || axis.size > maxRanks || ranks > maxRanks)
       throw Error(ErrorCode::InvalidPlan,
                   "mesh axis '" + axis.name + "' of size " + std::to_string(axis.size) +
                       " makes no mesh of 1 to " + std::to_string(maxRanks) + " ranks");

@@ -264,7 +264,7 @@ void Program::drain() {
     try {
       stream->synchronize();
     } catch (const std::exception &) {
-      // Thrown before, by run.
+      continue; // thrown before, by run
     }
 }
 
@@ -452,7 +452,7 @@ void Program::submitCollective(const schema::Step &step, Stream &stream, const v
     }
   };
   bool ordered = prepared.places.empty();
-  void *sent = ordered ? nullptr : prepared.sent->data;
+  void *sent = ordered ? out : prepared.sent->data;
   void *received = ordered ? out : prepared.received->data;
   switch (group.kind()) {
   case schema::Group::ALL_REDUCE:

@@ -18,7 +18,7 @@
 
 namespace gridloom::schema {
 class Sharding;
-}
+} // namespace gridloom::schema
 
 namespace gridloom::rt {
 

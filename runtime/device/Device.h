@@ -48,7 +48,8 @@ public:
   virtual void enqueueHost(std::function<void()> work) = 0;
   /// Blocks until all submitted work is done; throws the first error any of it raised.
   virtual void synchronize() = 0;
-  /// Writes the monotonic clock, in nanoseconds, when the stream gets here; valid after synchronize.
+  /// Writes the monotonic clock, in nanoseconds, when the stream gets here; valid after
+  /// synchronize.
   virtual void recordTime(int64_t *nanoseconds);
   /// The native handle (cudaStream_t), or null.
   virtual void *getNative() { return nullptr; }
@@ -93,7 +94,7 @@ public:
   virtual bool hasHostMemory() const { return false; }
   /// `handler` is called once, from any thread, when submitted work fails: before synchronize says
   /// so, a session can stop what waits for peers. Devices that cannot tell early never call it.
-  virtual void setErrorHandler(std::function<void(const std::string &reason)> handler) {}
+  virtual void setErrorHandler(const std::function<void(const std::string &reason)> &handler) {}
 
   /// 64-byte (CPU) or 256-byte (CUDA) aligned memory; throws OutOfMemory naming both numbers.
   virtual std::unique_ptr<Memory> allocate(size_t bytes) = 0;
@@ -102,14 +103,16 @@ public:
 
   /// Loads the code of kernels/<library> (CPU: a shared object; CUDA: a cubin or PTX) and finds
   /// `symbol`. Code of one library is loaded once.
-  virtual std::unique_ptr<Kernel> loadKernel(const std::string &library, std::span<const std::byte> code,
+  virtual std::unique_ptr<Kernel> loadKernel(const std::string &library,
+                                             std::span<const std::byte> code,
                                              const std::string &symbol) = 0;
   virtual std::unique_ptr<MatmulPlan> createMatmul(const MatmulProblem &problem) = 0;
 
   /// Submits a kernel: pointers to inputs, then outputs.
-  virtual void launch(Stream &stream, Kernel &kernel, const LaunchShape &shape, std::span<void *const> pointers) = 0;
-  virtual void matmul(Stream &stream, MatmulPlan &plan, const void *lhs, const void *rhs, const void *bias,
-                      void *out) = 0;
+  virtual void launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
+                      std::span<void *const> pointers) = 0;
+  virtual void matmul(Stream &stream, MatmulPlan &plan, const void *lhs, const void *rhs,
+                      const void *bias, void *out) = 0;
   /// Copies within the device; copyIn and copyOut are host to device and back.
   virtual void copy(Stream &stream, void *to, const void *from, size_t bytes) = 0;
   virtual void copyIn(Stream &stream, void *to, const void *from, size_t bytes) = 0;

@@ -17,7 +17,7 @@ using namespace gridloom::rt;
 
 namespace {
 using Interval = std::pair<int64_t, int64_t>;
-}
+} // namespace
 
 /// Sorted, disjoint, without empty intervals.
 static std::vector<Interval> unite(std::vector<Interval> intervals) {

@@ -46,7 +46,7 @@ static unsigned chooseThreads(unsigned threads) {
     return threads;
   unsigned ranks = 1;
   if (const char *text = std::getenv("LOCAL_WORLD_SIZE"))
-    ranks = unsigned(std::clamp(std::atoi(text), 1, 1 << 16));
+    ranks = unsigned(std::clamp(std::strtol(text, nullptr, 10), 1l, 1l << 16));
   return std::max(1u, getNumUsableCores() / ranks);
 }
 
@@ -56,9 +56,9 @@ std::unique_ptr<Device> gridloom::rt::createCpuDevice(unsigned threads) {
   return std::make_unique<CpuDevice>(threads);
 }
 
-void CpuDevice::setErrorHandler(std::function<void(const std::string &)> handler) {
+void CpuDevice::setErrorHandler(const std::function<void(const std::string &)> &handler) {
   std::lock_guard lock(errors->mutex);
-  errors->handler = std::move(handler);
+  errors->handler = handler;
   errors->reported = false;
 }
 

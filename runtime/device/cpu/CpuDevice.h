@@ -22,7 +22,7 @@ public:
 
   std::string getName() const override { return "cpu"; }
   bool hasHostMemory() const override { return true; }
-  void setErrorHandler(std::function<void(const std::string &)> handler) override;
+  void setErrorHandler(const std::function<void(const std::string &)> &handler) override;
   std::unique_ptr<Memory> allocate(size_t bytes) override;
   std::unique_ptr<Stream> createStream(StreamKind kind, const std::string &name) override;
   std::unique_ptr<Event> createEvent() override;
