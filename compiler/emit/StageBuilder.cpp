@@ -353,6 +353,9 @@ LogicalResult StageBuilder::fillGroup(plan::GroupOp op, Scope &scope, schema::Gr
     group.set_channel(*op.getChannel());
   if (op.getRoot())
     group.set_root(*op.getRoot());
+  if (op.getPermutation())
+    for (int64_t source : *op.getPermutation())
+      group.add_permutation(source);
   for (Value input : op.getInputs())
     group.add_inputs(scope.indices.lookup(input));
   for (Value output : op.getOutputs())
