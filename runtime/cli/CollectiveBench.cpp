@@ -60,7 +60,7 @@ double unit(double) { return 1; }
 double shared(double n) { return (n - 1) / n; }
 
 /// Small whole numbers: sums are exact in every type.
-double operand(int rank, int64_t i) { return double((rank * 3 + i) % 5); }
+double operand(int rank, int64_t i) { return double((int64_t(rank) * 3 + i) % 5); }
 
 double reduceExactly(const Setup &setup, int64_t i) {
   double result = operand(0, i);
@@ -73,7 +73,7 @@ double reduceExactly(const Setup &setup, int64_t i) {
   return result;
 }
 
-const Collective collectives[] = {
+constexpr Collective collectives[] = {
     {"all_reduce", "Every rank gets the reduction of all ranks' operands", true, one, one,
      [](double n) { return 2 * (n - 1) / n; },
      [](Setup &s, uint32_t sequence) {

@@ -136,9 +136,9 @@ std::vector<PlannedCollective> gridloom::rt::findCollectives(const Plan &plan) {
         return;
       const schema::Group &group = visit.step.group();
       PlannedCollective collective;
-      collective.stage = number;
-      collective.entry = entry;
-      collective.dims = dims;
+      collective.stage = place.number;
+      collective.entry = place.entry;
+      collective.dims = place.dims;
       collective.kind = lower(schema::Group::Kind_Name(group.kind()));
       collective.axes.assign(group.axes().begin(), group.axes().end());
       collective.sequence = group.sequence();
@@ -174,9 +174,9 @@ std::vector<PlannedMemory> gridloom::rt::findMemory(const Plan &plan) {
   forEachPlace(plan, [&](const Place &place) {
     const auto &[number, stage, entry, dims, specialisation] = place;
     PlannedMemory memory;
-    memory.stage = number;
-    memory.entry = entry;
-    memory.dims = dims;
+    memory.stage = place.number;
+    memory.entry = place.entry;
+    memory.dims = place.dims;
     for (const schema::Weight &weight : stage.weights())
       memory.weights += weight.bytes();
     for (const schema::State &state : stage.states())

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -51,7 +52,7 @@ struct BFloat {
   static float load(uint16_t value) { return std::bit_cast<float>(uint32_t(value) << 16); }
   static uint16_t store(float value) {
     uint32_t bits = std::bit_cast<uint32_t>(value);
-    if (value != value)
+    if (std::isnan(value))
       return uint16_t(bits >> 16) | 0x40; // stays a NaN when the low half held its only set bits
     return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
   }
@@ -82,9 +83,9 @@ template <Reduction R, typename T> T combine(T a, T b) {
   else if constexpr (integer)
     return R == Reduction::Max ? std::max(a, b) : std::min(a, b);
   else if constexpr (R == Reduction::Max)
-    return (a > b || a != a) ? a : b; // a NaN in b is chosen by the failed comparison
+    return (a > b || std::isnan(a)) ? a : b; // a NaN in b is chosen by the failed comparison
   else
-    return (a < b || a != a) ? a : b;
+    return (a < b || std::isnan(a)) ? a : b;
 }
 
 /// Works in blocks that stay in the first-level cache; the accumulator is apart from `out`, which

@@ -118,7 +118,7 @@ static std::optional<World> readSlurm(const Environment &environment) {
                     std::to_string(*tasks) + "; give srun the number of tasks");
   // "2(x3)": two tasks on each of three nodes.
   if (auto perNode = environment("SLURM_STEP_TASKS_PER_NODE"))
-    world->localSize = atoi(perNode->c_str());
+    world->localSize = int(strtol(perNode->c_str(), nullptr, 10));
   world->job = join({"slurm", environment("SLURM_JOB_ID"), environment("SLURM_STEP_ID")});
   return world;
 }

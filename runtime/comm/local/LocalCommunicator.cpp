@@ -197,7 +197,7 @@ void LocalCommunicator::runAlone(const Call &call) {
 //===----------------------------------------------------------------------===//
 
 LocalCommunicator::Announcement LocalCommunicator::announce(const Call &call) const {
-  Announcement mine{};
+  Announcement mine;
   mine.job = membership->getSegment().getJob();
   mine.epoch = membership->getEpoch();
   mine.kind = call.kind;

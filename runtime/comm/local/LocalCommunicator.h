@@ -73,15 +73,15 @@ private:
 
   /// What a member says it is calling; peers compare it with their own call.
   struct Announcement {
-    uint64_t job;
-    uint32_t epoch;
-    Kind kind;
-    uint64_t count;
-    DataType type;
-    Reduction reduction;
-    int32_t root;
-    uint32_t sequence;
-    char origin[160]; // of Create: the communicator's name
+    uint64_t job = 0;
+    uint32_t epoch = 0;
+    Kind kind = Kind::Create;
+    uint64_t count = 0;
+    DataType type = DataType::U8;
+    Reduction reduction = Reduction::Sum;
+    int32_t root = 0;
+    uint32_t sequence = 0;
+    char origin[160] = {}; // of Create: the communicator's name
   };
 
   /// What all see of a member.

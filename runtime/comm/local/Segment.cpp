@@ -221,6 +221,7 @@ void Segment::releaseRegion(const RegionKey &key) noexcept try {
     }
 } catch (const Error &) {
   // A stopped process holds the table; the region stays taken until the job ends.
+  return;
 }
 
 std::shared_ptr<Mapping> Segment::map(uint64_t offset, size_t bytes) {
