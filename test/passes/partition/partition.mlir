@@ -85,3 +85,35 @@ func.func @table(%i: tensor<4x2xi64> {loom.name = "i"}) -> (tensor<4x2x16xf32> {
   %1 = loom.exp %0 : tensor<4x2x16xf32>
   return %1 : tensor<4x2x16xf32>
 }
+
+// -----
+
+// Ten over four: shards of three, the last with one real row. Their sum masks the padding.
+dist.mesh @mesh <["data" = 4, "model" = 1]>
+// CHECK-LABEL: func.func @uneven
+// CHECK-SAME: tensor<3x6xf32> {{{.*}}loom.global_type = tensor<10x6xf32>
+// CHECK: %[[I:.*]] = loom.compare lt %{{.*}} : (tensor<3xi64>, tensor<3xi64>) -> tensor<3xi1>
+// CHECK: %[[M:.*]] = loom.broadcast %[[I]] dims = [0] {{.*}}: (tensor<3xi1>) -> tensor<3x6xi1>
+// CHECK: %[[S:.*]] = loom.select %[[M]], {{.*}} : tensor<3x6xi1>, tensor<3x6xf32>
+// CHECK: %[[R:.*]] = loom.reduce sum %[[S]] dims = [0] {{.*}}: (tensor<3x6xf32>) -> tensor<6xf32>
+// CHECK: dist.all_reduce %[[R]] over ["data"] sum
+func.func @uneven(%x: tensor<10x6xf32> {loom.name = "x"}) -> (tensor<6xf32> {loom.name = "y"}) {
+  %0 = loom.exp %x : tensor<10x6xf32>
+  %1 = loom.reduce sum %0 dims = [0] : (tensor<10x6xf32>) -> tensor<6xf32>
+  %2 = loom.exp %1 : tensor<6xf32>
+  return %2 : tensor<6xf32>
+}
+
+// -----
+
+// Heads are cut between heads: three heads of eight over two are shards of two heads.
+dist.mesh @mesh <["data" = 1, "model" = 2]>
+// CHECK-LABEL: func.func @granule
+// CHECK: dist.shardings = [#dist.sharding<@mesh, [{}, {"model"} * 8]>]
+// CHECK-SAME: -> tensor<4x16xf32>
+func.func @granule(%x: tensor<4x3x8xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{}, {"model"}, {}]>})
+    -> (tensor<4x24xf32> {loom.name = "y"}) {
+  %0 = loom.reshape %x : (tensor<4x3x8xf32>) -> tensor<4x24xf32>
+  %1 = loom.exp %0 : tensor<4x24xf32>
+  return %1 : tensor<4x24xf32>
+}
