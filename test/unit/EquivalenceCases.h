@@ -1,0 +1,260 @@
+//===- EquivalenceCases.h - programs of one or a few operations -*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_TEST_UNIT_EQUIVALENCECASES_H
+#define GRIDLOOM_TEST_UNIT_EQUIVALENCECASES_H
+
+#include "InterpreterTesting.h"
+
+namespace gridloom::testing {
+
+struct Case {
+  const char *name;
+  /// Types of the arguments %a, %b, ...; `index` for indices below 12.
+  std::vector<const char *> arguments;
+  /// Makes %r.
+  const char *body;
+  const char *result;
+};
+
+inline std::ostream &operator<<(std::ostream &stream, const Case &test) {
+  return stream << test.name;
+}
+
+inline constexpr const char *kFloats = "tensor<12x24xf32>";
+
+inline const Case kCases[] = {
+    {"negate", {kFloats}, "%r = loom.negate %a : tensor<12x24xf32>", kFloats},
+    {"abs", {kFloats}, "%r = loom.abs %a : tensor<12x24xf32>", kFloats},
+    {"exp", {kFloats}, "%r = loom.exp %a : tensor<12x24xf32>", kFloats},
+    {"log", {kFloats}, "%r = loom.log %a : tensor<12x24xf32>", kFloats},
+    {"sqrt", {kFloats}, "%r = loom.sqrt %a : tensor<12x24xf32>", kFloats},
+    {"rsqrt", {kFloats}, "%r = loom.rsqrt %a : tensor<12x24xf32>", kFloats},
+    {"tanh", {kFloats}, "%r = loom.tanh %a : tensor<12x24xf32>", kFloats},
+    {"erf", {kFloats}, "%r = loom.erf %a : tensor<12x24xf32>", kFloats},
+    {"logistic", {kFloats}, "%r = loom.logistic %a : tensor<12x24xf32>", kFloats},
+    {"floor", {kFloats}, "%r = loom.floor %a : tensor<12x24xf32>", kFloats},
+    {"ceil", {kFloats}, "%r = loom.ceil %a : tensor<12x24xf32>", kFloats},
+    {"sign", {kFloats}, "%r = loom.sign %a : tensor<12x24xf32>", kFloats},
+    {"not", {"tensor<12x24xi1>"}, "%r = loom.not %a : tensor<12x24xi1>", "tensor<12x24xi1>"},
+    {"add", {kFloats, kFloats}, "%r = loom.add %a, %b : tensor<12x24xf32>", kFloats},
+    {"subtract", {kFloats, kFloats}, "%r = loom.subtract %a, %b : tensor<12x24xf32>", kFloats},
+    {"multiply", {kFloats, kFloats}, "%r = loom.multiply %a, %b : tensor<12x24xf32>", kFloats},
+    {"divide", {kFloats, kFloats}, "%r = loom.divide %a, %b : tensor<12x24xf32>", kFloats},
+    {"maximum", {kFloats, kFloats}, "%r = loom.maximum %a, %b : tensor<12x24xf32>", kFloats},
+    {"minimum", {kFloats, kFloats}, "%r = loom.minimum %a, %b : tensor<12x24xf32>", kFloats},
+    {"power", {kFloats, kFloats}, "%r = loom.power %a, %b : tensor<12x24xf32>", kFloats},
+    {"and",
+     {"tensor<12xi64>", "tensor<12xi64>"},
+     "%r = loom.and %a, %b : tensor<12xi64>",
+     "tensor<12xi64>"},
+    {"or",
+     {"tensor<12xi64>", "tensor<12xi64>"},
+     "%r = loom.or %a, %b : tensor<12xi64>",
+     "tensor<12xi64>"},
+    {"compare",
+     {kFloats, kFloats},
+     "%r = loom.compare lt %a, %b : (tensor<12x24xf32>, tensor<12x24xf32>) -> tensor<12x24xi1>",
+     "tensor<12x24xi1>"},
+    {"select",
+     {"tensor<12x24xi1>", kFloats, kFloats},
+     "%r = loom.select %a, %b, %c : tensor<12x24xi1>, tensor<12x24xf32>",
+     kFloats},
+    {"convert",
+     {"tensor<12x24xi64>"},
+     "%r = loom.convert %a : (tensor<12x24xi64>) -> tensor<12x24xf32>",
+     kFloats},
+    {"gelu_erf", {kFloats}, "%r = loom.gelu erf %a : tensor<12x24xf32>", kFloats},
+    {"gelu_tanh", {kFloats}, "%r = loom.gelu tanh %a : tensor<12x24xf32>", kFloats},
+    {"softmax",
+     {"tensor<12x4x24xf32>"},
+     "%r = loom.softmax %a dim = 1 : tensor<12x4x24xf32>",
+     "tensor<12x4x24xf32>"},
+    {"layer_norm",
+     {"tensor<12x24xf32>", "tensor<24xf32>", "tensor<24xf32>"},
+     "%r = loom.layer_norm %a, %b, %c epsilon = 0.5 : (tensor<12x24xf32>, tensor<24xf32>, "
+     "tensor<24xf32>) -> tensor<12x24xf32>",
+     kFloats},
+    {"reduce_sum",
+     {"tensor<12x4x24xf32>"},
+     "%r = loom.reduce sum %a dims = [0, 2] : (tensor<12x4x24xf32>) -> tensor<4xf32>",
+     "tensor<4xf32>"},
+    {"reduce_max",
+     {"tensor<12x4x24xf32>"},
+     "%r = loom.reduce max %a dims = [0] : (tensor<12x4x24xf32>) -> tensor<4x24xf32>",
+     "tensor<4x24xf32>"},
+    {"reduce_min",
+     {"tensor<12x24xi64>"},
+     "%r = loom.reduce min %a dims = [1] : (tensor<12x24xi64>) -> tensor<12xi64>",
+     "tensor<12xi64>"},
+    {"reduce_prod",
+     {"tensor<12x24xf32>"},
+     "%r = loom.reduce prod %a dims = [1] : (tensor<12x24xf32>) -> tensor<12xf32>",
+     "tensor<12xf32>"},
+    {"matmul",
+     {"tensor<12x24xf32>", "tensor<24x6xf32>"},
+     "%r = loom.dot_general %a, %b batch = [] x [] contract = [1] x [0] : (tensor<12x24xf32>, "
+     "tensor<24x6xf32>) -> tensor<12x6xf32>",
+     "tensor<12x6xf32>"},
+    {"batched_matmul",
+     {"tensor<12x4x24xf32>", "tensor<4x12x24xf32>"},
+     "%r = loom.dot_general %a, %b batch = [1] x [0] contract = [2] x [2] : (tensor<12x4x24xf32>, "
+     "tensor<4x12x24xf32>) -> tensor<4x12x12xf32>",
+     "tensor<4x12x12xf32>"},
+    {"contract_two",
+     {"tensor<12x4x6xf32>", "tensor<6x12x24xf32>"},
+     "%r = loom.dot_general %a, %b batch = [] x [] contract = [0, 2] x [1, 0] : "
+     "(tensor<12x4x6xf32>, tensor<6x12x24xf32>) -> tensor<4x24xf32>",
+     "tensor<4x24xf32>"},
+    {"broadcast",
+     {"tensor<12xf32>"},
+     "%r = loom.broadcast %a dims = [1] : (tensor<12xf32>) -> tensor<24x12x4xf32>",
+     "tensor<24x12x4xf32>"},
+    {"broadcast_unit",
+     {"tensor<12x1xf32>"},
+     "%r = loom.broadcast %a dims = [0, 1] : (tensor<12x1xf32>) -> tensor<12x24xf32>",
+     kFloats},
+    {"reshape_split",
+     {"tensor<12x24xf32>"},
+     "%r = loom.reshape %a : (tensor<12x24xf32>) -> tensor<12x4x6xf32>",
+     "tensor<12x4x6xf32>"},
+    {"reshape_merge",
+     {"tensor<4x6x12xf32>"},
+     "%r = loom.reshape %a : (tensor<4x6x12xf32>) -> tensor<24x12xf32>",
+     "tensor<24x12xf32>"},
+    {"reshape_odd",
+     {"tensor<4x6xf32>"},
+     "%r = loom.reshape %a : (tensor<4x6xf32>) -> tensor<6x4xf32>",
+     "tensor<6x4xf32>"},
+    {"reshape_unit",
+     {"tensor<1x12x1x24xf32>"},
+     "%r = loom.reshape %a : (tensor<1x12x1x24xf32>) -> tensor<12x1x24xf32>",
+     "tensor<12x1x24xf32>"},
+    {"transpose",
+     {"tensor<4x6x12xf32>"},
+     "%r = loom.transpose %a [2, 0, 1] : (tensor<4x6x12xf32>) -> tensor<12x4x6xf32>",
+     "tensor<12x4x6xf32>"},
+    {"slice",
+     {"tensor<12x24xf32>"},
+     "%r = loom.slice %a [0, 6] to [12, 18] by [1, 2] : (tensor<12x24xf32>) -> tensor<12x6xf32>",
+     "tensor<12x6xf32>"},
+    {"concatenate",
+     {"tensor<12x6xf32>", "tensor<12x18xf32>"},
+     "%r = loom.concatenate %a, %b dim = 1 : (tensor<12x6xf32>, tensor<12x18xf32>) -> "
+     "tensor<12x24xf32>",
+     kFloats},
+    {"gather_rows",
+     {"tensor<12x24xf32>", "index tensor<4x6xi64>"},
+     "%r = loom.gather %a, %b dim = 0 : (tensor<12x24xf32>, tensor<4x6xi64>) -> tensor<4x6x24xf32>",
+     "tensor<4x6x24xf32>"},
+    {"gather_columns",
+     {"tensor<4x12x6xf32>", "index tensor<12xi32>"},
+     "%r = loom.gather %a, %b dim = 1 : (tensor<4x12x6xf32>, tensor<12xi32>) -> tensor<4x12x6xf32>",
+     "tensor<4x12x6xf32>"},
+    {"gather_one",
+     {"tensor<12x24xf32>", "index tensor<i64>"},
+     "%r = loom.gather %a, %b dim = 0 : (tensor<12x24xf32>, tensor<i64>) -> tensor<24xf32>",
+     "tensor<24xf32>"},
+    {"iota",
+     {kFloats},
+     "%0 = loom.iota dim = 1 : tensor<12x24xf32>\n %r = loom.add %a, %0 : tensor<12x24xf32>",
+     kFloats},
+    {"iota_i32", {}, "%r = loom.iota dim = 0 : tensor<12x6xi32>", "tensor<12x6xi32>"},
+    {"constant",
+     {},
+     "%r = loom.constant dense<[1.0, 2.0, 3.0, 4.0, 5.5, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0]> : "
+     "tensor<12xf32>",
+     "tensor<12xf32>"},
+    {"constant_splat", {}, "%r = loom.constant dense<1.5> : tensor<12x24xf32>", kFloats},
+    {"get_weight", {}, "%r = loom.get_weight @w : tensor<24x12xf32>", "tensor<24x12xf32>"},
+    // Partial sums that linear operations pass on, or must not.
+    {"sums_of_products",
+     {kFloats, "tensor<24x6xf32>"},
+     "%0 = loom.dot_general %a, %b batch = [] x [] contract = [1] x [0] : (tensor<12x24xf32>, "
+     "tensor<24x6xf32>) -> tensor<12x6xf32>\n"
+     "%1 = loom.negate %0 : tensor<12x6xf32>\n"
+     "%2 = loom.dot_general %a, %b batch = [] x [] contract = [1] x [0] : (tensor<12x24xf32>, "
+     "tensor<24x6xf32>) -> tensor<12x6xf32>\n"
+     "%3 = loom.add %1, %2 : tensor<12x6xf32>\n"
+     "%4 = loom.subtract %3, %0 : tensor<12x6xf32>\n"
+     "%5 = loom.transpose %4 [1, 0] : (tensor<12x6xf32>) -> tensor<6x12xf32>\n"
+     "%6 = loom.reshape %5 : (tensor<6x12xf32>) -> tensor<6x2x6xf32>\n"
+     "%r = loom.tanh %6 : tensor<6x2x6xf32>",
+     "tensor<6x2x6xf32>"},
+    {"bias_after_partial_sum",
+     {kFloats, "tensor<24x6xf32>", "tensor<6xf32>"},
+     "%0 = loom.dot_general %a, %b batch = [] x [] contract = [1] x [0] : (tensor<12x24xf32>, "
+     "tensor<24x6xf32>) -> tensor<12x6xf32>\n"
+     "%1 = loom.broadcast %c dims = [1] : (tensor<6xf32>) -> tensor<12x6xf32>\n"
+     "%r = loom.add %0, %1 : tensor<12x6xf32>",
+     "tensor<12x6xf32>"},
+    {"used_twice",
+     {kFloats, "tensor<24x12xf32>"},
+     "%0 = loom.dot_general %a, %b batch = [] x [] contract = [1] x [0] : (tensor<12x24xf32>, "
+     "tensor<24x12xf32>) -> tensor<12x12xf32>\n"
+     "%1 = loom.exp %0 : tensor<12x12xf32>\n"
+     "%2 = loom.transpose %0 [1, 0] : (tensor<12x12xf32>) -> tensor<12x12xf32>\n"
+     "%r = loom.add %1, %2 : tensor<12x12xf32>",
+     "tensor<12x12xf32>"},
+    {"two_sums",
+     {kFloats},
+     "%0 = loom.reduce sum %a dims = [1] : (tensor<12x24xf32>) -> tensor<12xf32>\n"
+     "%1 = loom.broadcast %0 dims = [0] : (tensor<12xf32>) -> tensor<12x24xf32>\n"
+     "%2 = loom.subtract %a, %1 : tensor<12x24xf32>\n"
+     "%3 = loom.reduce max %2 dims = [1] : (tensor<12x24xf32>) -> tensor<12xf32>\n"
+     "%4 = loom.negate %3 : tensor<12xf32>\n"
+     "%r = loom.reduce sum %4 dims = [0] : (tensor<12xf32>) -> tensor<f32>",
+     "tensor<f32>"},
+    {"embedding_of_weights",
+     {"index tensor<4x6xi64>"},
+     "%0 = loom.get_weight @w : tensor<24x12xf32>\n"
+     "%1 = loom.gather %0, %a dim = 0 : (tensor<24x12xf32>, tensor<4x6xi64>) -> "
+     "tensor<4x6x12xf32>\n"
+     "%2 = loom.gather %0, %a dim = 0 : (tensor<24x12xf32>, tensor<4x6xi64>) -> "
+     "tensor<4x6x12xf32>\n"
+     "%3 = loom.add %1, %2 : tensor<4x6x12xf32>\n"
+     "%r = loom.gelu erf %3 : tensor<4x6x12xf32>",
+     "tensor<4x6x12xf32>"},
+};
+
+/// A module of one function `main` with arguments a, b, ... and result `out`.
+inline std::string makeText(const Case &test) {
+  std::string text = "loom.weight @w : tensor<24x12xf32> from <\"\", offset = 0, bytes = "
+                     "1152>\nfunc.func @main(";
+  for (auto [i, type] : llvm::enumerate(test.arguments)) {
+    std::string name(1, 'a' + i);
+    llvm::StringRef plain(type);
+    plain.consume_front("index ");
+    text += (i ? ", %" : "%") + name + ": " + plain.str() + " {loom.name = \"" + name + "\"}";
+  }
+  return text + ") -> (" + test.result +
+         " {loom.name = \"out\"}) attributes {loom.entry = \"main\", loom.dims = {}} {\n" +
+         test.body + "\n return %r : " + test.result + "\n}";
+}
+
+/// Small values; indices below 12.
+inline NamedTensors makeCaseInputs(const Case &test, mlir::ModuleOp module) {
+  NamedTensors inputs;
+  mlir::func::FuncOp function = *module.getOps<mlir::func::FuncOp>().begin();
+  for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
+    auto tensor = mlir::cast<mlir::RankedTensorType>(type);
+    loom::ElementKind kind = *loom::getElementKind(tensor.getElementType());
+    std::vector<double> values = makeUniform(i, tensor.getNumElements());
+    bool index = llvm::StringRef(test.arguments[i]).starts_with("index");
+    for (double &value : values)
+      value = loom::isFloatKind(kind)
+                  ? 4 * value - 2
+                  : std::floor(value * (index                             ? 12
+                                        : kind == loom::ElementKind::Bool ? 2
+                                                                          : 99));
+    inputs[std::string(1, 'a' + i)] =
+        loom::HostTensor::fromDoubles(kind, tensor.getShape(), values);
+  }
+  return inputs;
+}
+
+} // namespace gridloom::testing
+
+#endif // GRIDLOOM_TEST_UNIT_EQUIVALENCECASES_H
