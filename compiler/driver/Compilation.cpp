@@ -156,13 +156,36 @@ LogicalResult Compilation::choose() {
   return success();
 }
 
+/// The options a resumed compilation has to be told again: the program does not hold them yet.
+static std::string getShardFlags(const CompileOptions &options) {
+  std::string flags;
+  auto add = [&](const std::string &flag, const std::string &value) {
+    if (!value.empty())
+      flags += " --" + flag + " '" + value + "'";
+  };
+  add("mesh", options.mesh);
+  add("devices", options.devices);
+  if (options.strategy != "auto")
+    add("strategy", options.strategy);
+  for (const std::string &shard : options.shard)
+    add("shard", shard);
+  if (options.microbatches)
+    add("microbatches", std::to_string(options.microbatches));
+  return flags;
+}
+
 std::string Compilation::print(size_t phase) {
   std::string text;
   llvm::raw_string_ostream os(text);
   os << "// gridloom compile --start-from "
      << getPhases()[std::min(phase + 1, getPhases().size() - 1)].name << " "
      << llvm::format("%02zu-", phase + 1) << getPhases()[phase].name << ".mlir -o "
-     << fs::path(options.output).filename().string() << "\n";
+     << fs::path(options.output).filename().string();
+  if (phase + 1 <= *findPhase("shard"))
+    os << getShardFlags(options);
+  if (options.target != "cpu")
+    os << " --target " << options.target;
+  os << "\n";
   OpPrintingFlags flags;
   flags.enableDebugInfo(/*enable=*/true, /*prettyForm=*/false).printNameLocAsPrefix();
   module->print(os, flags);

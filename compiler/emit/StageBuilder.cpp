@@ -353,8 +353,8 @@ LogicalResult StageBuilder::fillGroup(plan::GroupOp op, Scope &scope, schema::Gr
     group.set_channel(*op.getChannel());
   if (op.getRoot())
     group.set_root(*op.getRoot());
-  if (op.getPermutation())
-    for (int64_t source : *op.getPermutation())
+  if (std::optional<ArrayRef<int64_t>> permutation = op.getPermutation())
+    for (int64_t source : *permutation)
       group.add_permutation(source);
   for (Value input : op.getInputs())
     group.add_inputs(scope.indices.lookup(input));

@@ -122,14 +122,14 @@ static SmallVector<size_t> chooseCuts(const Profile &profile, size_t stages) {
 
 LogicalResult AssignStagesPass::assign(func::FuncOp func, int64_t stages) {
   Profile profile(func);
-  if (static_cast<int64_t>(profile.anchored.size()) < stages)
+  if (stages > 1 && static_cast<int64_t>(profile.anchored.size()) < stages)
     return func.emitError("cannot cut ") << profile.anchored.size() << " operations into " << stages
                                          << " stages; use a smaller '" << axis << "' axis";
   OpBuilder builder(&getContext());
   auto setStage = [&](Operation *op, int64_t stage) {
     op->setAttr(kStage, builder.getI64IntegerAttr(stage));
   };
-  SmallVector<size_t> starts = chooseCuts(profile, stages);
+  SmallVector<size_t> starts = stages > 1 ? chooseCuts(profile, stages) : SmallVector<size_t>{0};
   for (auto [i, op] : llvm::enumerate(profile.anchored))
     setStage(op, std::distance(starts.begin(), llvm::upper_bound(starts, i)) - 1);
   setStage(func.front().getTerminator(), stages - 1);

@@ -192,7 +192,8 @@ void Job::chooseSpecialisation(const Entry &entry) {
   else if (fitting.empty())
     throw usage("no specialisation of entry " + entry.name + " fits" +
                 (dims.empty() ? "" : " --dim " + formatDims(dims)) +
-                (inputs.empty() ? "" : " and the inputs' shapes") + "; there are: " + all);
+                (!dims.empty() && !inputs.empty() ? " and" : "") +
+                (inputs.empty() ? "" : " the shapes of the inputs") + "; there are: " + all);
   else
     specialisation = fitting.front();
   dims = specialisation->dims;
