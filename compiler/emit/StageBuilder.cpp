@@ -38,6 +38,8 @@ schema::DataType gridloom::toSchemaType(Type element) {
       return schema::I32;
     case 64:
       return schema::I64;
+    default:
+      break;
     }
   return schema::DATA_TYPE_UNSPECIFIED;
 }

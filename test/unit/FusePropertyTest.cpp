@@ -369,9 +369,10 @@ TEST(FuseProperty, FusedProgramsComputeTheSame) {
       std::string printed;
       llvm::raw_string_ostream stream(printed);
       after->print(stream);
-      ASSERT_TRUE(tensor.isBitwiseEqual((*actual)[name])) << "seed " << seed << ", " << name.str() << "\n"
-                                                          << text << "\n"
-                                                          << printed;
+      ASSERT_TRUE(tensor.isBitwiseEqual((*actual)[name]))
+          << "seed " << seed << ", " << name.str() << "\n"
+          << text << "\n"
+          << printed;
     }
   }
   // The programs exercise what they are for.
