@@ -117,3 +117,39 @@ func.func @granule(%x: tensor<4x3x8xf32> {loom.name = "x", dist.origin = "user",
   %1 = loom.exp %0 : tensor<4x24xf32>
   return %1 : tensor<4x24xf32>
 }
+
+// -----
+
+// Attention, heads split: one all_reduce, after the output projection.
+dist.mesh @mesh <["data" = 2, "model" = 2]>
+loom.weight @q : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
+loom.weight @k : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
+loom.weight @v : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
+loom.weight @o : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
+// CHECK-LABEL: func.func @attention
+// CHECK-NOT: = dist.
+// CHECK: loom.softmax {{.*}} : tensor<4x2x6x6xf32>
+// CHECK-NOT: = dist.
+// CHECK: %[[O:.*]] = loom.dot_general {{.*}} (tensor<4x6x16xf32>, tensor<16x32xf32>) -> tensor<4x6x32xf32>
+// CHECK-NEXT: dist.all_reduce %[[O]] over ["model"] sum
+// CHECK-NOT: = dist.
+// CHECK: return
+func.func @attention(%x: tensor<8x6x32xf32> {loom.name = "x"}) -> (tensor<8x6x32xf32> {loom.name = "y"}) {
+  %q = loom.get_weight @q : tensor<32x32xf32>
+  %k = loom.get_weight @k : tensor<32x32xf32>
+  %v = loom.get_weight @v : tensor<32x32xf32>
+  %o = loom.get_weight @o : tensor<32x32xf32>
+  %0 = loom.dot_general %x, %q batch = [] x [] contract = [2] x [0] : (tensor<8x6x32xf32>, tensor<32x32xf32>) -> tensor<8x6x32xf32>
+  %1 = loom.dot_general %x, %k batch = [] x [] contract = [2] x [0] : (tensor<8x6x32xf32>, tensor<32x32xf32>) -> tensor<8x6x32xf32>
+  %2 = loom.dot_general %x, %v batch = [] x [] contract = [2] x [0] : (tensor<8x6x32xf32>, tensor<32x32xf32>) -> tensor<8x6x32xf32>
+  %3 = loom.reshape %0 : (tensor<8x6x32xf32>) -> tensor<8x6x4x8xf32>
+  %4 = loom.reshape %1 : (tensor<8x6x32xf32>) -> tensor<8x6x4x8xf32>
+  %5 = loom.reshape %2 : (tensor<8x6x32xf32>) -> tensor<8x6x4x8xf32>
+  %6 = loom.dot_general %3, %4 batch = [0, 2] x [0, 2] contract = [3] x [3] : (tensor<8x6x4x8xf32>, tensor<8x6x4x8xf32>) -> tensor<8x4x6x6xf32>
+  %7 = loom.softmax %6 dim = 3 : tensor<8x4x6x6xf32>
+  %8 = loom.dot_general %7, %5 batch = [0, 1] x [0, 2] contract = [3] x [1] : (tensor<8x4x6x6xf32>, tensor<8x6x4x8xf32>) -> tensor<8x4x6x8xf32>
+  %9 = loom.transpose %8 [0, 2, 1, 3] : (tensor<8x4x6x8xf32>) -> tensor<8x6x4x8xf32>
+  %10 = loom.reshape %9 : (tensor<8x6x4x8xf32>) -> tensor<8x6x32xf32>
+  %11 = loom.dot_general %10, %o batch = [] x [] contract = [2] x [0] : (tensor<8x6x32xf32>, tensor<32x32xf32>) -> tensor<8x6x32xf32>
+  return %11 : tensor<8x6x32xf32>
+}
