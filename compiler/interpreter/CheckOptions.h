@@ -16,7 +16,7 @@
 
 namespace CLI {
 class App;
-}
+} // namespace CLI
 
 namespace gridloom {
 

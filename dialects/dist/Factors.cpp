@@ -145,7 +145,8 @@ FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Lay
       for (const Request &other : requests[factor])
         if (agrees(other, candidate))
           bytes += other.bytes;
-      if (bytes > bestBytes || (bytes == bestBytes && candidate.axes.size() > best->axes.size())) {
+      if (!best || bytes > bestBytes ||
+          (bytes == bestBytes && candidate.axes.size() > best->axes.size())) {
         best = &candidate;
         bestBytes = bytes;
       }

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/partition/Resharder.h"
 
+#include "dialects/loom/Loom.h"
 #include "dialects/loom/Padding.h"
 
 using namespace mlir;
@@ -253,8 +254,7 @@ double gridloom::getReshardBytes(ArrayRef<ReshardStep> steps, RankedTensorType l
   for (const ReshardStep &step : steps) {
     int64_t parts = mesh.getSize(step.axes);
     local = setDim(local, getCutDim(step), step.padTo);
-    double bytes =
-        static_cast<double>(local.getNumElements()) * ((local.getElementTypeBitWidth() + 7) / 8);
+    auto bytes = static_cast<double>(loom::getByteSize(local));
     double share = static_cast<double>(parts - 1) / parts;
     switch (step.kind) {
     case ReshardStep::Slice:
