@@ -102,36 +102,43 @@ void ListScheduler::addEdge(unsigned from, unsigned to) {
 }
 
 /// Transfers with one peer in one direction meet in the order of their channels. And no stage waits
-/// to receive before it has sent what has a lower channel: then the lowest channel not yet met can
-/// always meet, whatever the stages wait for in between.
+/// for a channel before it has started to send all lower ones: then the lowest channel not yet met
+/// can always meet. Without overlap every transfer is waited for, so all follow their channels.
 void ListScheduler::orderTransfers() {
-  llvm::MapVector<std::pair<int64_t, int>, SmallVector<std::pair<int64_t, unsigned>>> transfers;
-  SmallVector<std::pair<int64_t, unsigned>> sends, recvs; // channels and starts
+  struct Transfer {
+    int64_t channel, peer;
+    unsigned start;
+    bool sends;
+    bool operator<(const Transfer &other) const { return channel < other.channel; }
+  };
+  SmallVector<Transfer> transfers;
   for (auto [i, node] : llvm::enumerate(nodes)) {
     auto start = dyn_cast<dist::StartOp>(node.op);
     if (!start)
       continue;
     for (Operation &op : start.getBody().front()) {
-      if (auto send = dyn_cast<dist::SendOp>(op)) {
-        transfers[{send.getStage(), 0}].push_back({send.getChannel(), i});
-        sends.push_back({send.getChannel(), i});
-      } else if (auto recv = dyn_cast<dist::RecvOp>(op)) {
-        transfers[{recv.getStage(), 1}].push_back({recv.getChannel(), i});
-        recvs.push_back({recv.getChannel(), i});
-      }
+      if (auto send = dyn_cast<dist::SendOp>(op))
+        transfers.push_back({static_cast<int64_t>(send.getChannel()),
+                             static_cast<int64_t>(send.getStage()), static_cast<unsigned>(i),
+                             true});
+      else if (auto recv = dyn_cast<dist::RecvOp>(op))
+        transfers.push_back({static_cast<int64_t>(recv.getChannel()),
+                             static_cast<int64_t>(recv.getStage()), static_cast<unsigned>(i),
+                             false});
     }
   }
-  for (auto &entry : transfers) {
-    llvm::sort(entry.second);
-    for (auto [before, after] : llvm::zip(entry.second, llvm::drop_begin(entry.second)))
-      if (before.second != after.second)
-        addEdge(before.second, after.second);
+  llvm::stable_sort(transfers);
+  for (auto [i, before] : llvm::enumerate(transfers)) {
+    for (const Transfer &after : ArrayRef(transfers).drop_front(i + 1)) {
+      if (before.start == after.start)
+        continue;
+      if (!overlap || (before.sends == after.sends && before.peer == after.peer))
+        addEdge(before.start, after.start);
+      else if (before.sends && !after.sends)
+        for (Operation *done : nodes[after.start].op->getUsers())
+          addEdge(before.start, indices.lookup(done));
+    }
   }
-  for (auto [sendChannel, send] : sends)
-    for (auto [recvChannel, recv] : recvs)
-      if (sendChannel < recvChannel && send != recv)
-        for (Operation *done : nodes[recv].op->getUsers())
-          addEdge(send, indices.lookup(done));
 }
 
 void ListScheduler::build() {
