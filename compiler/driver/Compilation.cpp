@@ -45,6 +45,8 @@ Compilation::Compilation(CompileOptions givenOptions)
 /// warnings are kept for the report.
 void Compilation::handle(Diagnostic &diagnostic) {
   std::string node = loom::getNodeName(diagnostic.getLocation());
+  if (node == options.input) // the model as a whole
+    node.clear();
   std::string text = (node.empty() ? "" : "node '" + node + "': ") + diagnostic.str();
   switch (diagnostic.getSeverity()) {
   case DiagnosticSeverity::Error:
