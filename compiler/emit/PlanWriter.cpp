@@ -40,13 +40,13 @@ static std::string serialize(const schema::Stage &stage) {
 //===----------------------------------------------------------------------===//
 
 static LogicalResult emitCpuKernels(ModuleOp module, const EmitOptions &options, PlanFiles &files,
-                                    llvm::StringMap<EmittedKernel> &kernels) {
+                                    llvm::StringMap<schema::Kernel> &kernels) {
   FailureOr<codegen::CompiledKernels> compiled =
       codegen::compileCpuKernels(module, {options.cpuArch});
   if (failed(compiled))
     return failure();
   for (const codegen::KernelInfo &info : compiled->kernels) {
-    schema::Kernel &proto = kernels[info.symbol].proto;
+    schema::Kernel &proto = kernels[info.symbol];
     proto.set_symbol(info.symbol);
     proto.set_library("cpu.so");
     proto.set_num_pointers(info.numPointers);
@@ -60,7 +60,7 @@ static LogicalResult emitCpuKernels(ModuleOp module, const EmitOptions &options,
 }
 
 static LogicalResult emitGpuKernels(ModuleOp module, StringRef chip, const EmitOptions &options,
-                                    PlanFiles &files, llvm::StringMap<EmittedKernel> &kernels) {
+                                    PlanFiles &files, llvm::StringMap<schema::Kernel> &kernels) {
   codegen::GpuOptions gpu;
   gpu.chip = chip.str();
   gpu.toolkit = options.toolkit;
@@ -70,7 +70,7 @@ static LogicalResult emitGpuKernels(ModuleOp module, StringRef chip, const EmitO
     return failure();
   for (codegen::CompiledGpuKernel &kernel : *compiled) {
     const std::string &symbol = kernel.info.symbol;
-    schema::Kernel &proto = kernels[symbol].proto;
+    schema::Kernel &proto = kernels[symbol];
     proto.set_symbol(symbol);
     // The driver assembles PTX where no assembler was at hand.
     proto.set_library(symbol + (kernel.cubin.empty() ? ".ptx" : ".cubin"));
@@ -233,7 +233,7 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
   StringRef chip = options.target;
   bool cuda = chip.consume_front("cuda:");
   PlanFiles files;
-  llvm::StringMap<EmittedKernel> kernels;
+  llvm::StringMap<schema::Kernel> kernels;
   if (failed(cuda ? emitGpuKernels(module, chip, options, files, kernels)
                   : emitCpuKernels(module, options, files, kernels)))
     return failure();

@@ -99,7 +99,7 @@ static std::string getRawBytes(ElementsAttr value) {
   return succeeded(tensor) ? std::string(tensor->getData(), tensor->getNumBytes()) : std::string();
 }
 
-StageBuilder::StageBuilder(ModuleOp module, const llvm::StringMap<EmittedKernel> &kernels)
+StageBuilder::StageBuilder(ModuleOp module, const llvm::StringMap<schema::Kernel> &kernels)
     : module(module), kernels(kernels) {}
 
 int64_t StageBuilder::getWeightBytes() const {
@@ -117,7 +117,7 @@ FailureOr<uint32_t> StageBuilder::getKernel(Operation *op, StringRef name) {
       op->emitOpError("launches '") << name << "', which was not compiled";
       return failure();
     }
-    *stage.add_kernels() = found->second.proto;
+    *stage.add_kernels() = found->second;
   }
   return it->second;
 }

@@ -16,16 +16,11 @@
 
 namespace gridloom {
 
-/// A kernel as plans refer to it.
-struct EmittedKernel {
-  schema::Kernel proto;
-};
-
 /// Turns plan.program operations into a schema::Stage, one to one. Kernels, weights and origins are
 /// numbered in order of first use.
 class StageBuilder {
 public:
-  StageBuilder(mlir::ModuleOp module, const llvm::StringMap<EmittedKernel> &kernels);
+  StageBuilder(mlir::ModuleOp module, const llvm::StringMap<schema::Kernel> &kernels);
 
   mlir::LogicalResult add(plan::ProgramOp program);
   schema::Stage take() { return std::move(stage); }
@@ -57,7 +52,7 @@ private:
   uint32_t getOrigin(mlir::Location loc);
 
   mlir::ModuleOp module;
-  const llvm::StringMap<EmittedKernel> &kernels;
+  const llvm::StringMap<schema::Kernel> &kernels;
   schema::Stage stage;
   std::map<std::string, uint32_t> kernelIndex, originIndex;
   llvm::DenseMap<mlir::Attribute, uint32_t> weightIndex;

@@ -37,7 +37,8 @@ private:
     Value local;
   };
 
-  func::FuncOp createLocalFunction();
+  /// Makes the function that replaces this one; `block` is its body.
+  void createLocalFunction();
   LogicalResult partition(Operation *op);
   AxisList getPassedUnreduced(Operation *op, ArrayRef<AxisList> axes, ArrayRef<Layout> required);
   void maskOperands(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
@@ -75,7 +76,7 @@ static IntegerAttr getStage(Operation *op) {
   return stage ? stage : IntegerAttr::get(IntegerType::get(op->getContext(), 64), 0);
 }
 
-func::FuncOp Partitioner::createLocalFunction() {
+void Partitioner::createLocalFunction() {
   SmallVector<Type> inputs, results;
   for (BlockArgument argument : func.getArguments())
     inputs.push_back(getLocalType(cast<RankedTensorType>(argument.getType()),
@@ -98,7 +99,6 @@ func::FuncOp Partitioner::createLocalFunction() {
   block = local.addEntryBlock();
   for (auto [global, argument] : llvm::zip_equal(func.getArguments(), block->getArguments()))
     versions[global].push_back({Layout(getSharding(global)), argument});
-  return local;
 }
 
 void Partitioner::annotate(Operation *mark, IntegerAttr stage) {
@@ -264,7 +264,7 @@ LogicalResult Partitioner::partitionReturn(func::ReturnOp op) {
 }
 
 LogicalResult Partitioner::run() {
-  func::FuncOp local = createLocalFunction();
+  createLocalFunction();
   builder.setInsertionPointToEnd(block);
   for (Operation &op : func.front().without_terminator())
     if (failed(partition(&op)))
@@ -272,6 +272,5 @@ LogicalResult Partitioner::run() {
   if (failed(partitionReturn(cast<func::ReturnOp>(func.front().getTerminator()))))
     return failure();
   func.erase();
-  (void)local;
   return success();
 }
