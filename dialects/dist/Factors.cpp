@@ -66,6 +66,25 @@ static FactorSplits splitOverFactors(const ShardingRule &rule, ArrayRef<int64_t>
   return uneven;
 }
 
+/// The split of a window's dimension on its one factor: by the same axes. Its granule is its own.
+static FactorSplits splitWindow(const Layout::Dim &dim) {
+  FactorSplits splits(1);
+  splits.axes[0] = dim.axes;
+  return splits;
+}
+
+/// A window is fetched from other devices, which what is cut in time has not. Leaves whole such
+/// factors' micro-batch axis and what is under it.
+static void dropWindowsInTime(const ShardingRule &rule, FactorSplits &chosen) {
+  for (auto [tensor, dim] : rule.windows)
+    for (int64_t factor : rule.tensors[tensor][dim]) {
+      AxisList &axes = chosen.axes[factor];
+      for (size_t i = 0; i < axes.size(); ++i)
+        if (axes[i].getValue() == MeshOp::kMicroAxis)
+          axes.truncate(i);
+    }
+}
+
 namespace {
 /// What tensors ask of one factor: candidate axis lists with the bytes that already have them.
 struct Request {
@@ -75,10 +94,6 @@ struct Request {
   int64_t tensor;
 };
 } // namespace
-
-static bool isPrefix(ArrayRef<StringAttr> shorter, ArrayRef<StringAttr> longer) {
-  return shorter.size() <= longer.size() && shorter == longer.take_front(shorter.size());
-}
 
 static int64_t bytesOf(RankedTensorType type) {
   return type.getNumElements() * std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
@@ -127,7 +142,9 @@ FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Lay
   SmallVector<SmallVector<Request>> requests(numFactors);
   for (auto [tensor, factors] : llvm::enumerate(rule.tensors))
     for (auto [dim, list] : llvm::enumerate(factors)) {
-      FactorSplits splits = splitOverFactors(rule, list, layouts[tensor].dims[dim], mesh);
+      FactorSplits splits = rule.isWindow(tensor, dim)
+                                ? splitWindow(layouts[tensor].dims[dim])
+                                : splitOverFactors(rule, list, layouts[tensor].dims[dim], mesh);
       for (auto [factor, axes, granule] : llvm::zip_equal(list, splits.axes, splits.granules))
         if (!axes.empty() && rule.kinds[factor] != FactorKind::NeedReplication)
           requests[factor].push_back(
@@ -184,14 +201,20 @@ FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Lay
     }
   }
   dropMinorCuts(rule, mesh, chosen, requests, conflicts);
+  dropWindowsInTime(rule, chosen);
   return chosen;
 }
 
 Layout gridloom::dist::project(const ShardingRule &rule, size_t index, const FactorSplits &splits,
                                const Mesh &mesh) {
   Layout layout;
-  for (const auto &factors : rule.tensors[index]) {
+  for (auto [number, factors] : llvm::enumerate(rule.tensors[index])) {
     Layout::Dim dim;
+    if (rule.isWindow(index, number)) {
+      dim.axes = splits.axes[factors.front()];
+      layout.dims.push_back(dim);
+      continue;
+    }
     for (auto [position, factor] : llvm::enumerate(factors)) {
       dim.axes.append(splits.axes[factor].begin(), splits.axes[factor].end());
       if (splits.isPadded(rule, factor, mesh)) {

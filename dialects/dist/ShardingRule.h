@@ -15,6 +15,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Operation.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
 #include "dialects/dist/DistEnums.h.inc"
@@ -44,6 +45,14 @@ struct ShardingRule {
   bool readsPadding = true;
   /// Operands, then results.
   llvm::SmallVector<TensorFactors> tensors;
+  /// Dimensions, as (tensor, dimension), whose shards are not the shards of their one factor:
+  /// what a device needs of them follows from its part of the factor, and `partition` fetches it
+  /// from the devices that have it (see loom/Halo.h).
+  llvm::SmallVector<std::pair<int64_t, int64_t>> windows;
+
+  bool isWindow(int64_t tensor, int64_t dim) const {
+    return llvm::is_contained(windows, std::pair(tensor, dim));
+  }
 
   int64_t addFactor(int64_t size, FactorKind kind = FactorKind::Parallel) {
     sizes.push_back(size);

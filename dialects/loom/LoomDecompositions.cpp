@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Loom.h"
+#include "dialects/loom/Padding.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -14,6 +15,9 @@ namespace {
 struct Expression {
   OpBuilder &builder;
   Location loc;
+  /// Mesh axes that cut the reduced dimension, of `global` elements; none when it is whole.
+  ArrayRef<StringAttr> axes = {};
+  int64_t global = 0;
 
   template <typename Op> Value unary(Value x) { return Op::create(builder, loc, x.getType(), x); }
   template <typename Op> Value binary(Value x, Value y) {
@@ -33,7 +37,11 @@ struct Expression {
       if (i != dim)
         kept.push_back(i);
     auto reducedType = RankedTensorType::get(shape, type.getElementType());
+    if (!axes.empty())
+      x = maskPadding(builder, loc, x, dim, global, axes, kind);
     Value reduced = ReduceOp::create(builder, loc, reducedType, x, kind, ArrayRef<int64_t>{dim});
+    if (!axes.empty())
+      reduced = dist::AllReduceOp::create(builder, loc, reduced, axes, kind).getResult(0);
     return BroadcastOp::create(builder, loc, type, reduced, kept);
   }
 };
@@ -52,32 +60,58 @@ SmallVector<Value> GeluOp::decompose(OpBuilder &builder) {
   return {e.binary<MultiplyOp>(e.binary<MultiplyOp>(x, half), e.binary<AddOp>(inner, one))};
 }
 
-SmallVector<Value> SoftmaxOp::decompose(OpBuilder &builder) {
-  Expression e{builder, getLoc()};
-  int64_t dim = getDim();
-  Value peak = e.reduceAndRepeat(getInput(), dist::ReductionKind::Max, dim);
-  Value exponential = e.unary<ExpOp>(e.binary<SubtractOp>(getInput(), peak));
+static Value buildSoftmax(Expression e, Value input, int64_t dim) {
+  Value peak = e.reduceAndRepeat(input, dist::ReductionKind::Max, dim);
+  Value exponential = e.unary<ExpOp>(e.binary<SubtractOp>(input, peak));
   Value sum = e.reduceAndRepeat(exponential, dist::ReductionKind::Sum, dim);
-  return {e.binary<DivideOp>(exponential, sum)};
+  return e.binary<DivideOp>(exponential, sum);
 }
 
-SmallVector<Value> LayerNormOp::decompose(OpBuilder &builder) {
-  Expression e{builder, getLoc()};
-  auto type = cast<RankedTensorType>(getInput().getType());
+SmallVector<Value> SoftmaxOp::decompose(OpBuilder &builder) {
+  return {buildSoftmax({builder, getLoc()}, getInput(), getDim())};
+}
+
+/// Along a cut dimension, maximum and sum are reduced over the devices.
+SmallVector<Value> SoftmaxOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
+                                        dist::FactorAxes axes) {
+  int64_t dim = getDim();
+  if (axes[dim].empty())
+    return dist::cloneWithLocalTypes(builder, *this, operands, types);
+  int64_t size = getInput().getType().getDimSize(dim);
+  return {buildSoftmax({builder, getLoc(), axes[dim], size}, operands[0], dim)};
+}
+
+/// `operands`: input, scale and, where there is one, bias.
+static Value buildLayerNorm(Expression e, ValueRange operands, int64_t size, double epsilon) {
+  Value input = operands[0];
+  auto type = cast<RankedTensorType>(input.getType());
   int64_t last = type.getRank() - 1;
-  Value count = e.splat(getInput(), static_cast<double>(type.getDimSize(last)));
+  Value count = e.splat(input, static_cast<double>(size));
   auto mean = [&](Value x) {
     return e.binary<DivideOp>(e.reduceAndRepeat(x, dist::ReductionKind::Sum, last), count);
   };
   auto repeat = [&](Value row) {
-    return BroadcastOp::create(builder, getLoc(), type, row, ArrayRef<int64_t>{last}).getResult();
+    return BroadcastOp::create(e.builder, e.loc, type, row, ArrayRef<int64_t>{last}).getResult();
   };
-  Value centred = e.binary<SubtractOp>(getInput(), mean(getInput()));
+  Value centred = e.binary<SubtractOp>(input, mean(input));
   Value variance = mean(e.binary<MultiplyOp>(centred, centred));
-  Value deviation = e.unary<SqrtOp>(
-      e.binary<AddOp>(variance, e.splat(getInput(), getEpsilon().convertToDouble())));
-  Value result = e.binary<MultiplyOp>(e.binary<DivideOp>(centred, deviation), repeat(getScale()));
-  if (getBias())
-    result = e.binary<AddOp>(result, repeat(getBias()));
-  return {result};
+  Value deviation = e.unary<SqrtOp>(e.binary<AddOp>(variance, e.splat(input, epsilon)));
+  Value result = e.binary<MultiplyOp>(e.binary<DivideOp>(centred, deviation), repeat(operands[1]));
+  return operands.size() < 3 ? result : e.binary<AddOp>(result, repeat(operands[2]));
+}
+
+SmallVector<Value> LayerNormOp::decompose(OpBuilder &builder) {
+  return {buildLayerNorm({builder, getLoc()}, getOperands(), getInput().getType().getShape().back(),
+                         getEpsilon().convertToDouble())};
+}
+
+/// Along a cut dimension, mean and variance are reduced over the devices.
+SmallVector<Value> LayerNormOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
+                                          dist::FactorAxes axes) {
+  int64_t last = getInput().getType().getRank() - 1;
+  if (axes[last].empty())
+    return dist::cloneWithLocalTypes(builder, *this, operands, types);
+  int64_t size = getInput().getType().getDimSize(last);
+  return {buildLayerNorm({builder, getLoc(), axes[last], size}, operands, size,
+                         getEpsilon().convertToDouble())};
 }

@@ -61,7 +61,7 @@ def Loom_SliceOp : Loom_MoveOp<"slice", ["isLinear", "partition"]> {
   let assemblyFormat = "$input $starts `to` $limits `by` $strides attr-dict `:` functional-type(operands, results)";
 }
 
-def Loom_ConcatenateOp : Loom_MoveOp<"concatenate", ["isLinear"]> {
+def Loom_ConcatenateOp : Loom_MoveOp<"concatenate", ["isLinear", "partition"]> {
   let summary = "Tensors one after another along `dim`";
   let arguments = (ins Variadic<Loom_Tensor>:$inputs, I64Attr:$dim);
   let results = (outs Loom_Tensor:$output);

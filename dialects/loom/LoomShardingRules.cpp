@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Sharding.h"
+#include "dialects/loom/Halo.h"
 #include "dialects/loom/Loom.h"
 #include "dialects/loom/Padding.h"
 
@@ -224,52 +225,88 @@ bool TransposeOp::isLinear() { return true; }
 ShardingRule SliceOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in, out;
-  for (auto [from, to] : llvm::zip_equal(shapeOf(getInput()), shapeOf(getOutput()))) {
-    if (from == to) {
-      in.push_back({rule.addFactor(from)});
-      out.push_back(in.back());
-    } else {
-      in.push_back({rule.addFactor(from, FactorKind::NeedReplication)});
-      out.push_back({rule.addFactor(to, FactorKind::NeedReplication)});
-    }
+  for (auto [dim, size] : enumerate(shapeOf(getOutput()))) {
+    out.push_back({rule.addFactor(size)});
+    in.push_back(out.back());
+    if (shapeOf(getInput())[dim] != size)
+      rule.windows.push_back({0, dim});
   }
   rule.tensors = {in, out};
   return rule;
 }
 bool SliceOp::isLinear() { return true; }
 
-/// Only dimensions that are taken whole can be split; their limits are then the shard's.
+/// Dimensions taken whole keep their shards. Of others a device fetches the stretch its part of the
+/// output is taken from.
 SmallVector<Value> SliceOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
-                                      FactorAxes) {
-  SmallVector<int64_t> limits(getLimits());
-  ArrayRef<int64_t> global = shapeOf(getInput()), local = shapeOf(operands[0]);
-  for (auto [limit, whole, part] : llvm::zip_equal(limits, global, local))
-    if (whole != part)
-      limit = part;
-  auto slice = cast<SliceOp>(builder.clone(**this));
-  slice.getInputMutable().assign(operands[0]);
-  slice.getOutput().setType(cast<RankedTensorType>(types[0]));
-  slice.setLimits(limits);
-  return {slice.getOutput()};
+                                      FactorAxes axes) {
+  Value input = operands[0];
+  auto local = cast<RankedTensorType>(types[0]);
+  SmallVector<int64_t> starts(getStarts()), limits(getLimits());
+  for (auto [dim, size] : enumerate(shapeOf(getInput()))) {
+    int64_t part = local.getDimSize(dim), stride = getStrides()[dim];
+    if (axes[dim].empty())
+      continue;
+    int64_t reach = (part - 1) * stride + 1;
+    if (shapeOf(getOutput())[dim] != size)
+      input = fetchWindow(
+          builder, getLoc(), input, {static_cast<int64_t>(dim), size, axes[dim]},
+          Window::regular(getNumParts(builder, axes[dim]), part * stride, starts[dim], reach),
+          std::nullopt);
+    starts[dim] = 0;
+    limits[dim] = reach;
+  }
+  return {SliceOp::create(builder, getLoc(), local, input, starts, limits, getStrides())};
 }
 
 ShardingRule ConcatenateOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors out;
-  for (auto [dim, size] : enumerate(shapeOf(getOutput()))) {
-    bool joined = dim == static_cast<size_t>(getDim());
-    out.push_back(
-        {rule.addFactor(size, joined ? FactorKind::NeedReplication : FactorKind::Parallel)});
-  }
-  for (Value input : getInputs()) {
-    TensorFactors in = out;
-    in[getDim()] = {rule.addFactor(shapeOf(input)[getDim()], FactorKind::NeedReplication)};
-    rule.tensors.push_back(in);
+  for (int64_t size : shapeOf(getOutput()))
+    out.push_back({rule.addFactor(size)});
+  for (auto [i, input] : enumerate(getInputs())) {
+    rule.tensors.push_back(out);
+    if (shapeOf(input)[getDim()] != shapeOf(getOutput())[getDim()])
+      rule.windows.push_back({i, getDim()});
   }
   rule.tensors.push_back(out);
   return rule;
 }
 bool ConcatenateOp::isLinear() { return true; }
+
+/// With the joined dimension split, a device fetches of every input what falls into its part of the
+/// output, and takes each position from the input it belongs to.
+SmallVector<Value> ConcatenateOp::partition(OpBuilder &builder, ValueRange operands,
+                                            TypeRange types, FactorAxes axes) {
+  int64_t dim = getDim();
+  const AxisList &split = axes[dim];
+  if (split.empty() || getInputs().size() == 1)
+    return cloneWithLocalTypes(builder, *this, operands, types);
+  int64_t part = cast<RankedTensorType>(types[0]).getDimSize(dim);
+  int64_t parts = getNumParts(builder, split);
+  Value positions =
+      getPositions(builder, getLoc(), getShardStart(builder, getLoc(), split, part), part);
+  Value joined;
+  int64_t end = shapeOf(getOutput())[dim];
+  for (auto [global, local] : llvm::reverse(llvm::zip_equal(getInputs(), operands))) {
+    int64_t size = shapeOf(global)[dim];
+    if (size == 0)
+      continue;
+    Value fetched = fetchWindow(builder, getLoc(), local, {dim, size, split},
+                                Window::regular(parts, part, size - end, part), std::nullopt);
+    if (joined) {
+      auto row = cast<RankedTensorType>(positions.getType());
+      auto limit = DenseElementsAttr::get(row, builder.getI64IntegerAttr(end));
+      Value before = CompareOp::create(builder, getLoc(), row.clone(builder.getI1Type()), positions,
+                                       ConstantOp::create(builder, getLoc(), limit).getResult(),
+                                       Direction::LT);
+      fetched = selectAlong(builder, getLoc(), dim, before, fetched, joined);
+    }
+    joined = fetched;
+    end -= size;
+  }
+  return {joined};
+}
 
 ShardingRule GatherOp::getShardingRule() {
   ShardingRule rule;
@@ -370,18 +407,13 @@ ShardingRule ReduceOp::getShardingRule() {
   return rule;
 }
 
-ShardingRule SoftmaxOp::getShardingRule() {
-  ShardingRule rule = getElementwiseRule(*this);
-  rule.kinds[getDim()] = FactorKind::NeedReplication;
-  return rule;
-}
+ShardingRule SoftmaxOp::getShardingRule() { return getElementwiseRule(*this); }
 
 ShardingRule LayerNormOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors rows;
   for (int64_t size : shapeOf(getInput()))
     rows.push_back({rule.addFactor(size)});
-  rule.kinds.back() = FactorKind::NeedReplication;
   TensorFactors parameter = {rows.back()};
   rule.tensors = {rows, parameter};
   if (getBias())

@@ -1,0 +1,68 @@
+//===- Halo.h - positions a device needs of its neighbours' shards --*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// A convolution whose image is cut over devices, a slice or a concatenation along a cut dimension:
+// what a device computes needs positions of the input that are not, or not all, in its own shard.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_DIALECTS_LOOM_HALO_H
+#define GRIDLOOM_DIALECTS_LOOM_HALO_H
+
+#include "dialects/dist/ShardingRule.h"
+
+#include <optional>
+
+namespace gridloom::loom {
+
+/// How one dimension of a tensor is cut: `global` elements over the devices along `axes`, in
+/// row-major order of their positions.
+struct CutDim {
+  int64_t dim;
+  int64_t global;
+  llvm::ArrayRef<mlir::StringAttr> axes;
+};
+
+/// Positions that the devices of a group need: device i those from starts[i] on, `size` of them.
+/// Between elements of the tensor lie `interior` positions that hold none: element e is at position
+/// e * (interior + 1). Positions may lie outside the tensor.
+struct Window {
+  llvm::SmallVector<int64_t> starts;
+  int64_t size;
+  int64_t interior = 0;
+
+  /// Device i needs positions from i * step + begin on.
+  static Window regular(int64_t devices, int64_t step, int64_t begin, int64_t size,
+                        int64_t interior = 0);
+};
+
+/// A device's part of `cut.dim`, from the shard it has: exchanges elements with the neighbours that
+/// have them, by permutes, or gathers the dimension where that moves less. Positions that hold no
+/// element are `fill`, a scalar of the element type; without one they are unspecified.
+mlir::Value fetchWindow(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value shard,
+                        const CutDim &cut, const Window &window,
+                        std::optional<mlir::Attribute> fill);
+
+/// Number of devices along the axes of the mesh that `builder` inserts under.
+int64_t getNumParts(mlir::OpBuilder &builder, llvm::ArrayRef<mlir::StringAttr> axes);
+
+/// This device's index along `axes` times `step`, plus `begin`: a scalar i64.
+mlir::Value getShardStart(mlir::OpBuilder &builder, mlir::Location loc,
+                          llvm::ArrayRef<mlir::StringAttr> axes, int64_t step, int64_t begin = 0);
+
+/// `start` + 0, 1, ...: a tensor of `size` i64.
+mlir::Value getPositions(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value start,
+                         int64_t size);
+
+/// `value` where `row`, a tensor of i1 along `dim`, holds; elsewhere `other`, a tensor of the same
+/// type or a scalar of the element type.
+mlir::Value selectAlong(mlir::OpBuilder &builder, mlir::Location loc, int64_t dim, mlir::Value row,
+                        mlir::Value value, mlir::Value other);
+mlir::Value selectAlong(mlir::OpBuilder &builder, mlir::Location loc, int64_t dim, mlir::Value row,
+                        mlir::Value value, mlir::Attribute other);
+
+} // namespace gridloom::loom
+
+#endif // GRIDLOOM_DIALECTS_LOOM_HALO_H
