@@ -12,7 +12,7 @@ namespace gridloom::testing {
 
 struct Case {
   const char *name;
-  /// Types of the arguments %a, %b, ...; `index` for indices below 12.
+  /// Types of the arguments %a, %b, ...; `index ` before one for indices below 12.
   std::vector<const char *> arguments;
   /// Makes %r.
   const char *body;
@@ -72,6 +72,12 @@ inline const Case kCases[] = {
      {"tensor<12x4x24xf32>"},
      "%r = loom.softmax %a dim = 1 : tensor<12x4x24xf32>",
      "tensor<12x4x24xf32>"},
+    {"softmax_last", {kFloats}, "%r = loom.softmax %a dim = 1 : tensor<12x24xf32>", kFloats},
+    {"layer_norm_no_bias",
+     {"tensor<12x4x6xf32>", "tensor<6xf32>"},
+     "%r = loom.layer_norm %a, %b epsilon = 0.5 : (tensor<12x4x6xf32>, tensor<6xf32>) -> "
+     "tensor<12x4x6xf32>",
+     "tensor<12x4x6xf32>"},
     {"layer_norm",
      {"tensor<12x24xf32>", "tensor<24xf32>", "tensor<24xf32>"},
      "%r = loom.layer_norm %a, %b, %c epsilon = 0.5 : (tensor<12x24xf32>, tensor<24xf32>, "
@@ -140,6 +146,19 @@ inline const Case kCases[] = {
      {"tensor<12x24xf32>"},
      "%r = loom.slice %a [0, 6] to [12, 18] by [1, 2] : (tensor<12x24xf32>) -> tensor<12x6xf32>",
      "tensor<12x6xf32>"},
+    {"slice_uneven",
+     {"tensor<11x22xf32>"},
+     "%r = loom.slice %a [2, 3] to [11, 22] by [1, 3] : (tensor<11x22xf32>) -> tensor<9x7xf32>",
+     "tensor<9x7xf32>"},
+    {"slice_one",
+     {"tensor<7x24xf32>"},
+     "%r = loom.slice %a [6, 0] to [7, 24] by [1, 5] : (tensor<7x24xf32>) -> tensor<1x5xf32>",
+     "tensor<1x5xf32>"},
+    {"concatenate_many",
+     {"tensor<7x5xf32>", "tensor<1x5xf32>", "tensor<4x5xf32>", "tensor<2x5xf32>"},
+     "%r = loom.concatenate %a, %b, %c, %d dim = 0 : (tensor<7x5xf32>, tensor<1x5xf32>, "
+     "tensor<4x5xf32>, tensor<2x5xf32>) -> tensor<14x5xf32>",
+     "tensor<14x5xf32>"},
     {"concatenate",
      {"tensor<12x6xf32>", "tensor<12x18xf32>"},
      "%r = loom.concatenate %a, %b dim = 1 : (tensor<12x6xf32>, tensor<12x18xf32>) -> "
@@ -234,8 +253,9 @@ inline std::string makeText(const Case &test) {
          test.body + "\n return %r : " + test.result + "\n}";
 }
 
-/// Small values; indices below 12.
-inline NamedTensors makeCaseInputs(const Case &test, mlir::ModuleOp module) {
+/// Small values; indices below `indexLimit`.
+inline NamedTensors makeCaseInputs(const Case &test, mlir::ModuleOp module,
+                                   int64_t indexLimit = 12) {
   NamedTensors inputs;
   mlir::func::FuncOp function = *module.getOps<mlir::func::FuncOp>().begin();
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
@@ -246,7 +266,7 @@ inline NamedTensors makeCaseInputs(const Case &test, mlir::ModuleOp module) {
     for (double &value : values)
       value = loom::isFloatKind(kind)
                   ? 4 * value - 2
-                  : std::floor(value * (index                             ? 12
+                  : std::floor(value * (index                             ? indexLimit
                                         : kind == loom::ElementKind::Bool ? 2
                                                                           : 99));
     inputs[std::string(1, 'a' + i)] =

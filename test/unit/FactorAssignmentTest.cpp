@@ -1,0 +1,219 @@
+//===- FactorAssignmentTest.cpp - every way to split every operation -------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// For every operation, every assignment of mesh axes to the factors of its rule that shardings can
+// say: the operands and the result are split so, the program is partitioned and interpreted on
+// virtual ranks in exact mode, and must be the unsplit program bit by bit. With sizes that divide,
+// and sizes that do not.
+//
+//===----------------------------------------------------------------------===//
+#include "EquivalenceCases.h"
+
+#include "dialects/dist/Factors.h"
+#include "passes/communicate/Communicate.h"
+#include "passes/partition/Partition.h"
+#include "passes/shard/Shard.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/Regex.h"
+
+#include <iostream>
+#include <map>
+#include <set>
+
+using namespace gridloom;
+using namespace gridloom::testing;
+
+namespace {
+
+struct MeshShape {
+  const char *name;
+  std::vector<int64_t> sizes;
+};
+const MeshShape kMeshes[] = {{"2", {2}},      {"3", {3}},      {"4", {4}},
+                             {"6", {6}},      {"8", {8}},      {"2x2", {2, 2}},
+                             {"2x3", {2, 3}}, {"2x4", {2, 4}}, {"2x2x2", {2, 2, 2}}};
+
+/// The case with sizes that divide by nothing: every size in a tensor's type is replaced.
+std::string makeUneven(const std::string &text) {
+  static const std::map<std::string, std::string> sizes = {
+      {"24", "15"}, {"18", "10"}, {"12", "7"}, {"6", "5"}, {"4", "3"}};
+  std::string result;
+  for (size_t i = 0; i < text.size();) {
+    size_t begin = text.find("tensor<", i);
+    if (begin == std::string::npos)
+      return result + text.substr(i);
+    begin += 7;
+    size_t end = text.find('>', begin);
+    result += text.substr(i, begin - i);
+    llvm::SmallVector<llvm::StringRef> parts;
+    llvm::StringRef(text).slice(begin, end).split(parts, 'x');
+    for (auto [number, part] : llvm::enumerate(parts)) {
+      auto found = sizes.find(part.str());
+      result += (number ? "x" : "") + (found == sizes.end() ? part.str() : found->second);
+    }
+    i = end;
+  }
+  return result;
+}
+
+/// Every list that puts each of the axes on one of the factors, or none, in every order.
+std::vector<std::vector<dist::AxisList>>
+enumerateAssignments(size_t factors, llvm::ArrayRef<mlir::StringAttr> axes) {
+  std::vector<std::vector<dist::AxisList>> all = {std::vector<dist::AxisList>(factors)};
+  for (mlir::StringAttr axis : axes) {
+    std::vector<std::vector<dist::AxisList>> next = all;
+    for (const auto &assignment : all)
+      for (size_t factor = 0; factor < factors; ++factor)
+        for (size_t place = 0; place <= assignment[factor].size(); ++place) {
+          next.push_back(assignment);
+          dist::AxisList &list = next.back()[factor];
+          list.insert(list.begin() + place, axis);
+        }
+    all = std::move(next);
+  }
+  return all;
+}
+
+/// The operation whose result is %r.
+mlir::Operation *getSubject(mlir::ModuleOp module) {
+  auto function = *module.getOps<mlir::func::FuncOp>().begin();
+  return function.front().getTerminator()->getOperand(0).getDefiningOp();
+}
+
+class FactorAssignment : public ::testing::TestWithParam<Case> {
+protected:
+  dist::MeshOp insertMesh(mlir::ModuleOp module, const MeshShape &shape) {
+    mlir::OpBuilder builder = mlir::OpBuilder::atBlockBegin(module.getBody());
+    llvm::SmallVector<mlir::Attribute> list;
+    for (auto [i, size] : llvm::enumerate(shape.sizes))
+      list.push_back(dist::AxisAttr::get(context.get(), std::string(1, 'x' + i), size));
+    return dist::MeshOp::create(builder, builder.getUnknownLoc(), "mesh",
+                                builder.getArrayAttr(list));
+  }
+
+  /// Splits the subject's tensors as assigned; other values are whole. False when shardings cannot
+  /// say it.
+  static bool shard(mlir::ModuleOp module, const std::vector<dist::AxisList> &assignment) {
+    dist::Mesh mesh(dist::getMesh(module));
+    auto function = *module.getOps<mlir::func::FuncOp>().begin();
+    mlir::Builder builder(module.getContext());
+    auto rankOf = [](mlir::Value value) {
+      return mlir::cast<mlir::RankedTensorType>(value.getType()).getRank();
+    };
+    auto setWhole = [&](mlir::Value value) {
+      dist::setSharding(value, dist::Layout::replicated(rankOf(value)).getAttr(mesh), "test");
+    };
+    llvm::for_each(function.getArguments(), setWhole);
+    for (mlir::Operation &op : function.front()) {
+      op.setAttr(dist::kStage, builder.getI64IntegerAttr(0));
+      llvm::for_each(op.getResults(), setWhole);
+    }
+    mlir::Operation *subject = getSubject(module);
+    dist::ShardingRule rule = mlir::cast<dist::ShardingRuleInterface>(subject).getShardingRule();
+    dist::FactorSplits splits(rule.sizes.size());
+    splits.axes.assign(assignment.begin(), assignment.end());
+    llvm::SmallVector<dist::Layout> layouts;
+    for (size_t i = 0; i < rule.tensors.size(); ++i)
+      layouts.push_back(dist::project(rule, i, splits, mesh));
+    if (dist::mergeFactors(rule, layouts, dist::getTensorTypes(subject), mesh).axes != splits.axes)
+      return false;
+    for (auto [value, layout] :
+         llvm::zip_first(llvm::concat<const mlir::Value>(
+                             llvm::to_vector_of<mlir::Value>(subject->getOperands()),
+                             llvm::to_vector_of<mlir::Value>(subject->getResults())),
+                         layouts))
+      dist::setSharding(value, layout.getAttr(mesh), "test");
+    function.setResultAttr(0, dist::kSharding, dist::getSharding(subject->getResult(0)));
+    function.setResultAttr(0, dist::kOrigin, builder.getStringAttr("test"));
+    return true;
+  }
+
+  /// Partitions and runs the module; the output has to be `expected`.
+  void check(mlir::ModuleOp module, const NamedTensors &inputs, const loom::HostTensor &expected,
+             llvm::StringRef what) {
+    std::string before;
+    llvm::raw_string_ostream stream(before);
+    module.print(stream);
+    mlir::PassManager manager(context.get());
+    addPartitionPasses(manager);
+    addCommunicatePasses(manager);
+    bool passed = succeeded(manager.run(module));
+    ASSERT_TRUE(passed) << what.str() << ": " << context.takeError() << "\n" << before;
+    llvm::FailureOr<NamedTensors> outputs = run(module, inputs, exact);
+    ASSERT_TRUE(succeeded(outputs)) << what.str() << ": " << context.takeError() << "\n" << before;
+    std::string after;
+    llvm::raw_string_ostream afterStream(after);
+    if (!(*outputs)["out"].isBitwiseEqual(expected))
+      module.print(afterStream);
+    ASSERT_TRUE((*outputs)["out"].isBitwiseEqual(expected)) << what.str() << "\n"
+                                                            << before << after;
+  }
+
+  void runAll(const Case &test, mlir::ModuleOp module, int64_t indexLimit) {
+    NamedTensors inputs = makeCaseInputs(test, module, indexLimit);
+    auto expected = run(module, inputs, exact);
+    ASSERT_TRUE(succeeded(expected)) << context.takeError();
+    size_t factors =
+        mlir::cast<dist::ShardingRuleInterface>(getSubject(module)).getShardingRule().sizes.size();
+    for (const MeshShape &shape : kMeshes) {
+      llvm::SmallVector<mlir::StringAttr> axes;
+      for (size_t i = 0; i < shape.sizes.size(); ++i)
+        axes.push_back(mlir::StringAttr::get(context.get(), std::string(1, 'x' + i)));
+      for (const auto &assignment : enumerateAssignments(factors, axes)) {
+        mlir::OwningOpRef<mlir::ModuleOp> split = module.clone();
+        insertMesh(*split, shape);
+        if (!shard(*split, assignment))
+          continue;
+        check(*split, inputs, (*expected)["out"], shape.name);
+        if (HasFatalFailure())
+          return;
+        ++count;
+      }
+    }
+  }
+
+  Context context;
+  InterpreterOptions exact{.exact = true, .observer = {}};
+  int64_t count = 0;
+};
+
+TEST_P(FactorAssignment, SplitIsUnsplit) {
+  const Case &test = GetParam();
+  std::string text = makeText(test);
+  auto module = context.parse(text);
+  ASSERT_TRUE(module);
+  runAll(test, *module, 12);
+  if (HasFatalFailure())
+    return;
+  std::string uneven = makeUneven(text);
+  mlir::OwningOpRef<mlir::ModuleOp> other;
+  if (uneven != text)
+    other = mlir::parseSourceString<mlir::ModuleOp>(uneven, context.get());
+  context.takeError();
+  if (other)
+    runAll(test, *other, 7);
+  std::cout << "equivalence: " << getSubject(*module)->getName().getStringRef().str() << ": "
+            << count << " cases" << (other ? "" : ", with the sizes of the text only") << "\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(Operations, FactorAssignment, ::testing::ValuesIn(kCases),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+/// Every operation that has a rule is the last one of some case.
+TEST(FactorAssignmentCoverage, EveryOperationHasACase) {
+  Context context;
+  std::set<std::string> covered;
+  for (const Case &test : kCases)
+    if (auto module = context.parse(makeText(test)))
+      covered.insert(getSubject(*module)->getName().getStringRef().str());
+  for (mlir::RegisteredOperationName name : context.get()->getRegisteredOperationsByDialect("loom"))
+    if (name.hasInterface<dist::ShardingRuleInterface>())
+      EXPECT_TRUE(covered.contains(name.getStringRef().str()))
+          << name.getStringRef().str() << " is the last operation of no case";
+}
+
+} // namespace
