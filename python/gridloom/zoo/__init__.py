@@ -12,13 +12,20 @@ from pathlib import Path
 import onnx
 
 from .bert import MINILM, BertConfig, bert
+from .gpt2 import Gpt2Config, gpt2
+from .graph import ExternalFile
+from .llama import LlamaConfig, llama
+from .lstm import lstm
 from .mlp import mlp
+from .registry import MODELS, Model
 from .text import SENTENCES, encode, minilm_folder
+from .vision import VitConfig, resnet, unet, vit
 from .weights import Random, Safetensors, Weights
 
 __all__ = [
-    "BERTS", "BertConfig", "MINILM", "Random", "SENTENCES", "Safetensors", "Weights",
-    "bert", "encode", "minilm", "minilm_file", "minilm_folder", "mlp", "save",
+    "BERTS", "BertConfig", "ExternalFile", "Gpt2Config", "LlamaConfig", "MINILM", "MODELS", "Model", "Random", "SENTENCES",
+    "Safetensors", "VitConfig", "Weights", "bert", "encode", "gpt2", "llama", "lstm", "minilm", "minilm_file",
+    "minilm_folder", "mlp", "resnet", "save", "unet", "vit",
 ]  # fmt: skip
 
 # Encoders by name. All but `minilm` have random weights.

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import onnx
 
-from . import BERTS, BertConfig, Random, bert, minilm, mlp, save
+from . import BERTS, MODELS, BertConfig, Random, bert, minilm, mlp, save
 
 _SIZES = ("layers", "hidden", "heads", "intermediate", "vocabulary", "positions")
 
@@ -39,7 +39,23 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--sizes", default="64,256,16", help="widths from input to output (default 64,256,16)")
     p.add_argument("--activation", choices=["relu", "tanh", "sigmoid", "gelu"], default="relu")
+
+    for name, model in MODELS.items():
+        p = models.add_parser(name, parents=[common], help=model.description)
+        p.add_argument("--seed", type=int, default=0)
+        for option, default in model.options.items():
+            if option != "opset":
+                p.add_argument(f"--{option.replace('_', '-')}", type=option_type(default), default=default)
     return parser.parse_args(arguments)
+
+
+def option_type(default):
+    """Reads an option as its default is: a number, a word, yes or no, or numbers with commas."""
+    if isinstance(default, bool):
+        return lambda text: {"yes": True, "no": False}[text]
+    if isinstance(default, tuple):
+        return lambda text: tuple(int(part) for part in text.split(","))
+    return type(default)
 
 
 def describe(config: BertConfig) -> str:
@@ -67,10 +83,17 @@ def main(arguments: list[str]) -> int:
             weights = "trained" if name == "minilm" else "random"
             print(f"{name:<12}{describe(config)}, {weights} weights")
         print(f"{'mlp':<12}dense layers of any size, random weights")
+        for name, entry in MODELS.items():
+            print(f"{name:<12}{entry.description}, random weights")
         return 0
     try:
-        model = make(options)
-        path = save(model, options.output, options.external_data)
+        if options.model in MODELS:
+            chosen = {name: getattr(options, name) for name in MODELS[options.model].options}
+            path = MODELS[options.model].write(options.output, options.seed, options.external_data, **chosen)
+            model = onnx.load(str(path), load_external_data=False)
+        else:
+            model = make(options)
+            path = save(model, options.output, options.external_data)
         onnx.checker.check_model(str(path))
     except (ValueError, KeyError, ImportError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

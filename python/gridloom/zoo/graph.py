@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -14,15 +15,44 @@ from onnx import TensorProto, helper, numpy_helper
 Dim = int | str
 
 
-class GraphBuilder:
-    """Collects nodes and weights; `build` returns the model. Values are their ONNX names."""
+class ExternalFile:
+    """A file beside a model that weights go to as they are made, so that no more than one is in memory. Offsets are
+    multiples of 4096, so that a loader can map each."""
 
-    def __init__(self, name: str, opset: int):
+    ALIGNMENT = 4096
+    LEAST_BYTES = 1024  # smaller weights stay in the model
+
+    def __init__(self, model: str | Path):
+        """Makes `<model>.data`, replacing what is there."""
+        self.path = Path(f"{model}.data")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.path.write_bytes(b"")
+
+    def add(self, name: str, array: np.ndarray) -> TensorProto:
+        """Writes `array` and returns the tensor that refers to it."""
+        with self.path.open("r+b") as file:
+            offset = -(-file.seek(0, 2) // self.ALIGNMENT) * self.ALIGNMENT
+            file.truncate(offset)
+            file.seek(offset)
+            np.ascontiguousarray(array).tofile(file)
+        tensor = TensorProto(name=name, dims=array.shape, data_type=helper.np_dtype_to_tensor_dtype(array.dtype))
+        tensor.data_location = TensorProto.EXTERNAL
+        for key, value in [("location", self.path.name), ("offset", offset), ("length", array.nbytes)]:
+            tensor.external_data.add(key=key, value=str(value))
+        return tensor
+
+
+class GraphBuilder:
+    """Collects nodes and weights; `build` returns the model. Values are their ONNX names. With a `store` large weights
+    go there at once."""
+
+    def __init__(self, name: str, opset: int, store: ExternalFile | None = None):
         newest = onnx.defs.onnx_opset_version()
         if not 13 <= opset <= newest:
             raise ValueError(f"opset {opset} is outside 13..{newest}, the range this zoo writes")
         self.name = name
         self.opset = opset
+        self.store = store
         self._scopes: list[str] = []
         self._names: Counter[str] = Counter()
         self._nodes: list[onnx.NodeProto] = []
@@ -52,18 +82,25 @@ class GraphBuilder:
 
     def weight(self, name: str, array: np.ndarray) -> str:
         if name not in self._weights:
-            self._weights[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
+            if self.store and array.nbytes >= ExternalFile.LEAST_BYTES:
+                self._weights[name] = self.store.add(name, array)
+            else:
+                self._weights[name] = numpy_helper.from_array(np.ascontiguousarray(array), name)
         return name
 
     def op(self, kind: str, *inputs: str, **attributes) -> str:
         """Adds a node with one output and returns the output's name."""
+        return self.ops(kind, *inputs, outputs=1, **attributes)[0]
+
+    def ops(self, kind: str, *inputs: str, outputs: int, **attributes) -> list[str]:
+        """Adds a node with several outputs and returns their names."""
         stem = "/" + "/".join([*self._scopes, kind])
         repeats = self._names[stem]
         self._names[stem] += 1
         name = f"{stem}_{repeats}" if repeats else stem
-        output = f"{name}_output_0"
-        self._nodes.append(helper.make_node(kind, list(inputs), [output], name=name, **attributes))
-        return output
+        made = [f"{name}_output_{i}" for i in range(outputs)]
+        self._nodes.append(helper.make_node(kind, list(inputs), made, name=name, **attributes))
+        return made
 
     def constant(self, value, dtype=np.float32) -> str:
         array = np.array(value, dtype=dtype)

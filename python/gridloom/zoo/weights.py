@@ -11,8 +11,8 @@ import numpy as np
 
 
 class Weights(Protocol):
-    def get(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
-        """The float32 tensor `name`, which must have `shape`."""
+    def get(self, name: str, shape: tuple[int, ...], *, scale: float | None = None, mean: float = 0.0) -> np.ndarray:
+        """The float32 tensor `name`, which must have `shape`. `scale` and `mean` say how random numbers are to lie."""
 
 
 class Safetensors:
@@ -30,7 +30,7 @@ class Safetensors:
             self._header = json.loads(file.read(length))
         self._data = np.memmap(self.path, np.uint8, "r", offset=8 + length)
 
-    def get(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    def get(self, name: str, shape: tuple[int, ...], **_) -> np.ndarray:
         entry = self._header.get(name)
         if entry is None:
             raise KeyError(f"{self.path} has no tensor {name!r}")
@@ -47,22 +47,24 @@ class Random:
     """Numbers that depend on seed, tensor name and position only, on every machine alike.
 
     Each is the centred sum of four 16-bit uniforms (nearly normal) from one 64-bit output of Philox,
-    times 0.02 as BERT was initialised: integers and one multiplication, so no libm has a say. Scales
-    of normalisations lie around one."""
+    times a scale, 0.02 as BERT was initialised unless a model says otherwise: integers and one multiplication,
+    so no libm has a say. Scales of normalisations lie around one."""
 
     def __init__(self, seed: int, scale: float = 0.02):
         self.seed = seed
         self.scale = scale
 
-    def get(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    def get(self, name: str, shape: tuple[int, ...], *, scale: float | None = None, mean: float = 0.0) -> np.ndarray:
         key = hashlib.sha256(f"{self.seed}:{name}".encode()).digest()[:16]
         generator = np.random.Philox(key=int.from_bytes(key, "little"))
         out = np.empty(int(np.prod(shape)), np.float32)
-        step = np.float32(self.scale / (65536 * (4 / 12) ** 0.5))
+        step = np.float32((self.scale if scale is None else scale) / (65536 * (4 / 12) ** 0.5))
         for begin in range(0, out.size, 1 << 20):
             chunk = out[begin : begin + (1 << 20)]
             words = generator.random_raw(chunk.size).view(np.uint16).reshape(-1, 4)
             chunk[:] = (words.sum(axis=1, dtype=np.int32) - 2 * 65535).astype(np.float32) * step
         if name.endswith("LayerNorm.weight"):
-            out += np.float32(1)
+            mean = 1.0
+        if mean:
+            out += np.float32(mean)
         return out.reshape(shape)
