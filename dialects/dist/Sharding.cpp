@@ -63,10 +63,6 @@ bool Layout::usesAxis(StringAttr axis) const {
          llvm::any_of(dims, [&](const Dim &dim) { return llvm::is_contained(dim.axes, axis); });
 }
 
-bool Layout::isFullyReplicated() const {
-  return unreduced.empty() && llvm::all_of(dims, [](const Dim &dim) { return dim.axes.empty(); });
-}
-
 bool Layout::operator==(const Layout &other) const {
   return dims == other.dims && unreduced == other.unreduced &&
          (unreduced.empty() || reduction == other.reduction);
@@ -89,12 +85,8 @@ RankedTensorType gridloom::dist::getLocalType(RankedTensorType global, const Lay
   return RankedTensorType::get(shape, global.getElementType());
 }
 
-bool gridloom::dist::dividesEvenly(RankedTensorType global, const Layout &layout,
-                                   const Mesh &mesh) {
-  return llvm::all_of(llvm::zip_equal(global.getShape(), layout.dims), [&](auto pair) {
-    auto [size, dim] = pair;
-    return size % (mesh.getSize(dim.axes) * dim.granule) == 0 || dim.axes.empty();
-  });
+bool gridloom::dist::isPrefix(ArrayRef<StringAttr> shorter, ArrayRef<StringAttr> longer) {
+  return shorter.size() <= longer.size() && shorter == longer.take_front(shorter.size());
 }
 
 //===----------------------------------------------------------------------===//

@@ -55,7 +55,6 @@ struct Layout {
 
   ShardingAttr getAttr(const Mesh &mesh) const;
   bool usesAxis(mlir::StringAttr axis) const;
-  bool isFullyReplicated() const;
   /// Same placement; openness does not count.
   bool operator==(const Layout &other) const;
   bool operator!=(const Layout &other) const { return !(*this == other); }
@@ -69,8 +68,8 @@ int64_t getLocalSize(int64_t size, int64_t parts, int64_t granule = 1);
 mlir::RankedTensorType getLocalType(mlir::RankedTensorType global, const Layout &layout,
                                     const Mesh &mesh);
 
-/// True when every dimension divides into equal parts on granules.
-bool dividesEvenly(mlir::RankedTensorType global, const Layout &layout, const Mesh &mesh);
+/// True when `longer` begins with the axes of `shorter`.
+bool isPrefix(llvm::ArrayRef<mlir::StringAttr> shorter, llvm::ArrayRef<mlir::StringAttr> longer);
 
 /// The layout of a value before partitioning: the attribute of the op result, function argument or
 /// function result that holds it; null when there is none.

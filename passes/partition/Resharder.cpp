@@ -12,10 +12,6 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-static bool isPrefix(ArrayRef<StringAttr> shorter, ArrayRef<StringAttr> longer) {
-  return shorter.size() <= longer.size() && shorter == longer.take_front(shorter.size());
-}
-
 namespace {
 /// Builds the list of steps while tracking the sharding they have reached.
 struct Planner {
