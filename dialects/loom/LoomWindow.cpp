@@ -1,0 +1,362 @@
+//===- LoomWindow.cpp - sliding windows: verifiers, costs, decompositions -===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/loom/LoomWindow.h"
+#include "dialects/loom/Padding.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::loom;
+
+static RankedTensorType tensor(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+int64_t gridloom::loom::countPositions(int64_t size, int64_t window, int64_t stride,
+                                       int64_t dilation) {
+  int64_t extent = (window - 1) * dilation + 1;
+  return size < extent ? 0 : (size - extent) / stride + 1;
+}
+
+int64_t gridloom::loom::getPaddedSize(int64_t size, int64_t low, int64_t high, int64_t interior) {
+  return low + high + (size > 0 ? size + (size - 1) * interior : 0);
+}
+
+//===----------------------------------------------------------------------===//
+// Verifiers
+//===----------------------------------------------------------------------===//
+
+static LogicalResult expectType(Operation *op, RankedTensorType actual, RankedTensorType input,
+                                ArrayRef<int64_t> shape) {
+  auto expected = RankedTensorType::get(shape, input.getElementType());
+  if (actual == expected)
+    return success();
+  return op->emitOpError("result is ") << actual << ", expected " << expected;
+}
+
+static LogicalResult expectCount(Operation *op, StringRef name, ArrayRef<int64_t> list,
+                                 size_t count, int64_t least) {
+  if (list.size() != count)
+    return op->emitOpError() << name << " has " << list.size() << " numbers, expected " << count;
+  for (int64_t number : list)
+    if (number < least)
+      return op->emitOpError() << name << " has " << number << ", expected at least " << least;
+  return success();
+}
+
+static LogicalResult expectDims(Operation *op, ArrayRef<int64_t> dims, RankedTensorType type) {
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    if (dim < 0 || dim >= type.getRank())
+      return op->emitOpError("dim ") << dim << " is not a dimension of " << type;
+    if (i && dims[i - 1] >= dim)
+      return op->emitOpError("dims must increase");
+  }
+  return success();
+}
+
+/// The positions along one dimension; nothing, with an error, if no window fits.
+static std::optional<int64_t> expectPositions(Operation *op, int64_t size, int64_t window,
+                                              int64_t stride, int64_t dilation) {
+  int64_t positions = countPositions(size, window, stride, dilation);
+  if (positions > 0)
+    return positions;
+  op->emitOpError("a window of ") << (window - 1) * dilation + 1
+                                  << " does not fit into a dimension of " << size;
+  return std::nullopt;
+}
+
+LogicalResult PadOp::verify() {
+  RankedTensorType input = tensor(getInput());
+  size_t rank = input.getRank();
+  for (auto [name, list] : {std::pair("low", getLow()), std::pair("high", getHigh()),
+                            std::pair("interior", getInterior())})
+    if (failed(expectCount(*this, name, list, rank, 0))) // L-PD1
+      return failure();
+  if (getValue().getType() != input.getElementType()) // L-PD2
+    return emitOpError("value is ")
+           << getValue() << " for elements of type " << input.getElementType();
+  SmallVector<int64_t> shape;
+  for (auto [size, low, high, interior] :
+       llvm::zip_equal(input.getShape(), getLow(), getHigh(), getInterior()))
+    shape.push_back(getPaddedSize(size, low, high, interior));
+  return expectType(*this, tensor(getOutput()), input, shape); // L-PD3
+}
+
+LogicalResult WindowOp::verify() {
+  RankedTensorType input = tensor(getInput());
+  size_t count = getDims().size();
+  if (failed(expectDims(*this, getDims(), input)) || // L-WN1
+      failed(expectCount(*this, "sizes", getSizes(), count, 1)) ||
+      failed(expectCount(*this, "strides", getStrides(), count, 1)) ||
+      failed(expectCount(*this, "dilations", getDilations(), count, 1)))
+    return failure();
+  SmallVector<int64_t> shape(input.getShape());
+  for (auto [dim, size, stride, dilation] :
+       llvm::zip_equal(getDims(), getSizes(), getStrides(), getDilations())) {
+    auto positions = expectPositions(*this, shape[dim], size, stride, dilation); // L-WN2
+    if (!positions)
+      return failure();
+    shape[dim] = *positions;
+  }
+  llvm::append_range(shape, getSizes());
+  return expectType(*this, tensor(getOutput()), input, shape); // L-WN3
+}
+
+LogicalResult ConvolutionOp::verify() {
+  RankedTensorType input = tensor(getInput()), weight = tensor(getWeight());
+  if (input.getRank() < 3 || weight.getRank() != input.getRank() ||
+      weight.getElementType() != input.getElementType()) // L-CV1
+    return emitOpError("cannot convolve ") << input << " with " << weight;
+  size_t spatial = input.getRank() - 2;
+  for (auto [name, list, least] :
+       {std::tuple("strides", getStrides(), 1), std::tuple("dilations", getDilations(), 1),
+        std::tuple("input_dilations", getInputDilations(), 1), std::tuple("low", getLow(), 0),
+        std::tuple("high", getHigh(), 0)})
+    if (failed(expectCount(*this, name, list, spatial, least))) // L-CV2
+      return failure();
+  int64_t groups = getGroups(), channels = input.getDimSize(1), outputs = weight.getDimSize(0);
+  if (groups < 1 || channels % groups || outputs % groups ||
+      weight.getDimSize(1) != channels / groups) // L-CV3
+    return emitOpError() << groups << " groups of " << weight.getDimSize(1)
+                         << " input channels and " << outputs << " output channels do not match "
+                         << channels << " input channels";
+  SmallVector<int64_t> shape{input.getDimSize(0), outputs};
+  for (size_t i = 0; i < spatial; ++i) {
+    int64_t size = getPaddedSize(input.getDimSize(i + 2), getLow()[i], getHigh()[i],
+                                 getInputDilations()[i] - 1);
+    auto positions = expectPositions(*this, size, weight.getDimSize(i + 2), getStrides()[i],
+                                     getDilations()[i]); // L-CV4
+    if (!positions)
+      return failure();
+    shape.push_back(*positions);
+  }
+  return expectType(*this, tensor(getOutput()), input, shape);
+}
+
+LogicalResult ReduceWindowOp::verify() {
+  RankedTensorType input = tensor(getInput());
+  size_t count = getDims().size();
+  if (failed(expectDims(*this, getDims(), input)))
+    return failure();
+  for (auto [name, list, least] :
+       {std::tuple("sizes", getSizes(), 1), std::tuple("strides", getStrides(), 1),
+        std::tuple("dilations", getDilations(), 1), std::tuple("low", getLow(), 0),
+        std::tuple("high", getHigh(), 0)})
+    if (failed(expectCount(*this, name, list, count, least))) // L-RW1
+      return failure();
+  SmallVector<int64_t> shape(input.getShape());
+  for (auto [i, dim] : llvm::enumerate(getDims())) {
+    int64_t size = getPaddedSize(shape[dim], getLow()[i], getHigh()[i], 0);
+    auto positions =
+        expectPositions(*this, size, getSizes()[i], getStrides()[i], getDilations()[i]);
+    if (!positions) // L-RW2
+      return failure();
+    shape[dim] = *positions;
+  }
+  return expectType(*this, tensor(getOutput()), input, shape);
+}
+
+//===----------------------------------------------------------------------===//
+// Costs
+//===----------------------------------------------------------------------===//
+
+int64_t PadOp::getFlops() { return 0; }
+int64_t WindowOp::getFlops() { return 0; }
+
+int64_t ConvolutionOp::getFlops() {
+  RankedTensorType weight = tensor(getWeight());
+  // Of each window only one element in product(input_dilations) is not a zero put in.
+  int64_t zeros = computeProduct(getInputDilations());
+  return 2 * tensor(getOutput()).getNumElements() * weight.getNumElements() /
+         (weight.getDimSize(0) * zeros);
+}
+
+int64_t ReduceWindowOp::getFlops() {
+  return tensor(getOutput()).getNumElements() * computeProduct(getSizes());
+}
+
+//===----------------------------------------------------------------------===//
+// Decompositions
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+struct WindowBuilder {
+  OpBuilder &builder;
+  Location loc;
+
+  RankedTensorType withShape(Value value, ArrayRef<int64_t> shape) {
+    return RankedTensorType::get(shape, tensor(value).getElementType());
+  }
+  Value reshape(Value value, ArrayRef<int64_t> shape) {
+    if (tensor(value).getShape() == shape)
+      return value;
+    return ReshapeOp::create(builder, loc, withShape(value, shape), value);
+  }
+  Value transpose(Value value, ArrayRef<int64_t> permutation) {
+    if (llvm::is_sorted(permutation))
+      return value;
+    auto shape = llvm::map_to_vector(permutation,
+                                     [&](int64_t dim) { return tensor(value).getDimSize(dim); });
+    return TransposeOp::create(builder, loc, withShape(value, shape), value, permutation);
+  }
+  Value pad(Value value, Attribute fill, ArrayRef<int64_t> low, ArrayRef<int64_t> high,
+            ArrayRef<int64_t> interior) {
+    auto isZero = [](int64_t number) { return number == 0; };
+    if (llvm::all_of(low, isZero) && llvm::all_of(high, isZero) && llvm::all_of(interior, isZero))
+      return value;
+    SmallVector<int64_t> shape;
+    for (auto [size, before, after, between] :
+         llvm::zip_equal(tensor(value).getShape(), low, high, interior))
+      shape.push_back(getPaddedSize(size, before, after, between));
+    return PadOp::create(builder, loc, withShape(value, shape), value, cast<TypedAttr>(fill), low,
+                         high, interior);
+  }
+  Value window(Value value, ArrayRef<int64_t> dims, ArrayRef<int64_t> sizes,
+               ArrayRef<int64_t> strides, ArrayRef<int64_t> dilations) {
+    SmallVector<int64_t> shape(tensor(value).getShape());
+    for (auto [dim, size, stride, dilation] : llvm::zip_equal(dims, sizes, strides, dilations))
+      shape[dim] = countPositions(shape[dim], size, stride, dilation);
+    llvm::append_range(shape, sizes);
+    return WindowOp::create(builder, loc, withShape(value, shape), value, dims, sizes, strides,
+                            dilations);
+  }
+  Value slice(Value value, ArrayRef<int64_t> strides) {
+    if (llvm::all_of(strides, [](int64_t stride) { return stride == 1; }))
+      return value;
+    SmallVector<int64_t> starts(strides.size(), 0), shape;
+    for (auto [size, stride] : llvm::zip_equal(tensor(value).getShape(), strides))
+      shape.push_back((size + stride - 1) / stride);
+    return SliceOp::create(builder, loc, withShape(value, shape), value, starts,
+                           tensor(value).getShape(), strides);
+  }
+  Value broadcast(Value value, ArrayRef<int64_t> shape, ArrayRef<int64_t> dims) {
+    return BroadcastOp::create(builder, loc, withShape(value, shape), value, dims);
+  }
+  /// Reduces the last `count` dimensions.
+  Value reduceLast(Value value, dist::ReductionKind kind, int64_t count) {
+    int64_t rank = tensor(value).getRank();
+    auto dims = llvm::to_vector(llvm::seq<int64_t>(rank - count, rank));
+    return ReduceOp::create(builder, loc,
+                            withShape(value, tensor(value).getShape().drop_back(count)), value,
+                            kind, dims);
+  }
+};
+
+/// A convolution in the making.
+struct Convolution : WindowBuilder {
+  ConvolutionOp op;
+  SmallVector<int64_t> spatialDims;    // of input and output
+  SmallVector<int64_t> window, output; // spatial sizes
+  int64_t batch, channels, outputs, groups;
+
+  Convolution(ConvolutionOp op, OpBuilder &builder)
+      : WindowBuilder{builder, op.getLoc()}, op(op), batch(tensor(op.getInput()).getDimSize(0)),
+        channels(tensor(op.getInput()).getDimSize(1)),
+        outputs(tensor(op.getWeight()).getDimSize(0)), groups(op.getGroups()) {
+    window.assign(tensor(op.getWeight()).getShape().drop_front(2));
+    output.assign(tensor(op.getOutput()).getShape().drop_front(2));
+    for (int64_t i = 0, count = window.size(); i < count; ++i)
+      spatialDims.push_back(i + 2);
+  }
+
+  Value padInput() {
+    SmallVector<int64_t> low{0, 0}, high{0, 0}, interior{0, 0};
+    llvm::append_range(low, op.getLow());
+    llvm::append_range(high, op.getHigh());
+    for (int64_t dilation : op.getInputDilations())
+      interior.push_back(dilation - 1);
+    Type element = tensor(op.getInput()).getElementType();
+    return pad(op.getInput(), builder.getZeroAttr(element), low, high, interior);
+  }
+
+  /// Each channel has a filter of its own: products and their sum, no columns.
+  Value multiplyChannels(Value input) {
+    int64_t copies = outputs / channels, rank = spatialDims.size();
+    if (copies > 1) {
+      SmallVector<int64_t> shape(tensor(input).getShape()), dims{0, 1};
+      shape.insert(shape.begin() + 2, copies);
+      for (int64_t dim : spatialDims)
+        dims.push_back(dim + 1);
+      Value repeated = broadcast(input, shape, dims);
+      shape.erase(shape.begin() + 2);
+      shape[1] = outputs;
+      input = reshape(repeated, shape);
+    }
+    Value windows = slide(input);
+    SmallVector<int64_t> shape{outputs}, dims{1};
+    llvm::append_range(shape, window);
+    for (int64_t i = 0; i < rank; ++i)
+      dims.push_back(2 + rank + i);
+    Value weights = broadcast(reshape(op.getWeight(), shape), tensor(windows).getShape(), dims);
+    Value products = MultiplyOp::create(builder, loc, windows.getType(), windows, weights);
+    return reduceLast(products, dist::ReductionKind::Sum, rank);
+  }
+
+  Value slide(Value input) {
+    return WindowBuilder::window(input, spatialDims, window, op.getStrides(), op.getDilations());
+  }
+
+  /// What each output position reads: [batch, channels * window, positions].
+  Value makeColumns(Value input) {
+    if (computeProduct(window) == 1) {
+      SmallVector<int64_t> strides{1, 1};
+      llvm::append_range(strides, op.getStrides());
+      return slice(input, strides);
+    }
+    int64_t rank = spatialDims.size();
+    SmallVector<int64_t> order{0, 1};
+    for (int64_t i = 0; i < rank; ++i)
+      order.push_back(2 + rank + i);
+    llvm::append_range(order, spatialDims);
+    return transpose(slide(input), order);
+  }
+
+  Value multiplyColumns(Value input) {
+    int64_t depth = channels / groups * computeProduct(window), positions = computeProduct(output);
+    Value columns = makeColumns(input), product;
+    if (groups == 1) {
+      columns = reshape(columns, {batch, depth, positions});
+      Value weights = reshape(op.getWeight(), {outputs, depth});
+      product = DotGeneralOp::create(builder, loc, withShape(columns, {outputs, batch, positions}),
+                                     weights, columns, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
+                                     ArrayRef<int64_t>{1}, ArrayRef<int64_t>{1});
+      product = transpose(product, {1, 0, 2});
+    } else {
+      int64_t share = outputs / groups;
+      columns = reshape(columns, {batch, groups, depth, positions});
+      Value weights = reshape(op.getWeight(), {groups, share, depth});
+      product = DotGeneralOp::create(
+          builder, loc, withShape(columns, {groups, share, batch, positions}), weights, columns,
+          ArrayRef<int64_t>{0}, ArrayRef<int64_t>{1}, ArrayRef<int64_t>{2}, ArrayRef<int64_t>{2});
+      product = transpose(product, {2, 0, 1, 3});
+    }
+    return reshape(product, tensor(op.getOutput()).getShape());
+  }
+};
+
+} // namespace
+
+SmallVector<Value> ConvolutionOp::decompose(OpBuilder &builder) {
+  // More filters than this per channel are worth a matrix multiplication.
+  constexpr int64_t kMaxCopies = 4;
+  Convolution convolution(*this, builder);
+  Value input = convolution.padInput();
+  bool isDepthwise = convolution.groups == convolution.channels && convolution.groups > 1 &&
+                     convolution.outputs <= kMaxCopies * convolution.channels;
+  return {isDepthwise ? convolution.multiplyChannels(input) : convolution.multiplyColumns(input)};
+}
+
+SmallVector<Value> ReduceWindowOp::decompose(OpBuilder &builder) {
+  WindowBuilder b{builder, getLoc()};
+  RankedTensorType type = tensor(getInput());
+  SmallVector<int64_t> low(type.getRank(), 0), high(low), interior(low);
+  for (auto [i, dim] : llvm::enumerate(getDims())) {
+    low[dim] = getLow()[i];
+    high[dim] = getHigh()[i];
+  }
+  Value padded =
+      b.pad(getInput(), getNeutralElement(type.getElementType(), getKind()), low, high, interior);
+  Value windows = b.window(padded, getDims(), getSizes(), getStrides(), getDilations());
+  return {b.reduceLast(windows, getKind(), getDims().size())};
+}

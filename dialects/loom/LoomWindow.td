@@ -1,0 +1,118 @@
+//===- LoomWindow.td - sliding windows and what uses them ---*- tablegen -*-===//
+#ifndef GRIDLOOM_LOOM_WINDOW
+#define GRIDLOOM_LOOM_WINDOW
+
+include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "dialects/dist/DistEnums.td"
+include "dialects/loom/LoomBase.td"
+
+def Loom_PadOp : Loom_Op<"pad", [], ["isLinear", "partition"], ["getFlops"]> {
+  let summary = "Puts `value` around and between the elements of each dimension";
+  let description = [{
+    `low[d]` elements before dimension d, `high[d]` after it, `interior[d]` between neighbours.
+
+    ```mlir
+    %y = loom.pad %x value = 0.0 : f32 low = [0, 1] high = [0, 2] interior = [0, 0]
+        : (tensor<2x3xf32>) -> tensor<2x6xf32>
+    ```
+
+    **Constraints:**
+    - L-PD1: `low`, `high` and `interior` have the input's rank and are not negative.
+    - L-PD2: `value` has the element type.
+    - L-PD3: output dimension d is low + n + (n - 1) * interior + high for an input dimension of
+      n > 0, low + high for n = 0.
+  }];
+  let arguments = (ins Loom_Tensor:$input, TypedAttrInterface:$value, DenseI64ArrayAttr:$low,
+      DenseI64ArrayAttr:$high, DenseI64ArrayAttr:$interior);
+  let results = (outs Loom_Tensor:$output);
+  let assemblyFormat = [{$input `value` `=` $value `low` `=` $low `high` `=` $high `interior` `=`
+      $interior attr-dict `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
+def Loom_WindowOp : Loom_Op<"window", [], ["isLinear", "partition"], ["getFlops"]> {
+  let summary = "All windows of some dimensions: positions in place, the windows' dimensions at the end";
+  let description = [{
+    Dimension dims[i] becomes the positions of a window of sizes[i] elements, dilations[i] apart, that
+    advances by strides[i]; the windows' dimensions follow all others in the order of `dims`. Element
+    (o, k) is the input's o * stride + k * dilation. A reduction that reads it never makes it.
+
+    ```mlir
+    %y = loom.window %x dims = [2] sizes = [3] strides = [2] dilations = [1]
+        : (tensor<1x4x9xf32>) -> tensor<1x4x4x3xf32>
+    ```
+
+    **Constraints:**
+    - L-WN1: `dims` are dimensions of the input, increasing strictly; the other lists are as long and
+      positive.
+    - L-WN2: a window fits: (size - 1) * dilation + 1 <= n.
+    - L-WN3: positions are (n - (size - 1) * dilation - 1) / stride + 1.
+  }];
+  let arguments = (ins Loom_Tensor:$input, DenseI64ArrayAttr:$dims, DenseI64ArrayAttr:$sizes,
+      DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$dilations);
+  let results = (outs Loom_Tensor:$output);
+  let assemblyFormat = [{$input `dims` `=` $dims `sizes` `=` $sizes `strides` `=` $strides `dilations`
+      `=` $dilations attr-dict `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
+def Loom_ConvolutionOp : Loom_Op<"convolution", [DeclareOpInterfaceMethods<DecomposeInterface>],
+    ["partition"], ["getFlops"]> {
+  let summary = "Convolution of [N, C, spatial...] with weights [O, C / groups, window...]";
+  let description = [{
+    The input gets input_dilations[i] - 1 zeros between elements of spatial dimension i (a transposed
+    convolution has some), then low[i] and high[i] zeros around it. Output position o is the sum over
+    k of input o * stride + k * dilation times weight k: the window is not mirrored. Output channel o
+    reads the input channels of its group.
+
+    ```mlir
+    %y = loom.convolution %x, %w strides = [2, 2] low = [1, 1] high = [1, 1] input_dilations = [1, 1]
+        dilations = [1, 1] groups = 1
+        : (tensor<1x3x8x8xf32>, tensor<16x3x3x3xf32>) -> tensor<1x16x4x4xf32>
+    ```
+
+    **Constraints:**
+    - L-CV1: input and weight have one rank of 3 or more and one element type, the output's too.
+    - L-CV2: lists have one number per spatial dimension; strides and dilations are positive, padding
+      is not negative.
+    - L-CV3: `groups` divides both numbers of channels, and the weight's dimension 1 is C / groups.
+    - L-CV4: a window fits into the padded input; the output's shape is that of its positions.
+  }];
+  let arguments = (ins Loom_Tensor:$input, Loom_Tensor:$weight, DenseI64ArrayAttr:$strides,
+      DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, DenseI64ArrayAttr:$input_dilations,
+      DenseI64ArrayAttr:$dilations, I64Attr:$groups);
+  let results = (outs Loom_Tensor:$output);
+  let assemblyFormat = [{$input `,` $weight `strides` `=` $strides `low` `=` $low `high` `=` $high
+      `input_dilations` `=` $input_dilations `dilations` `=` $dilations `groups` `=` $groups attr-dict
+      `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
+def Loom_ReduceWindowOp : Loom_Op<"reduce_window", [DeclareOpInterfaceMethods<DecomposeInterface>],
+    ["isLinear", "partition"], ["getFlops"]> {
+  let summary = "Reduces every window of some dimensions";
+  let description = [{
+    A pad by the reduction's neutral element, `loom.window`, and a reduction of the windows'
+    dimensions. `low` and `high` pad the dimensions in `dims`.
+
+    ```mlir
+    %y = loom.reduce_window max %x dims = [2, 3] sizes = [3, 3] strides = [2, 2] low = [1, 1]
+        high = [1, 1] dilations = [1, 1] : (tensor<1x4x8x8xf32>) -> tensor<1x4x4x4xf32>
+    ```
+
+    **Constraints:**
+    - L-RW1: `dims` are dimensions of the input, increasing strictly; the other lists are as long;
+      sizes, strides and dilations are positive, padding is not negative.
+    - L-RW2: a window fits into the padded input; the output's shape is that of its positions.
+  }];
+  let arguments = (ins Loom_Tensor:$input, ReductionKindAttr:$kind, DenseI64ArrayAttr:$dims,
+      DenseI64ArrayAttr:$sizes, DenseI64ArrayAttr:$strides, DenseI64ArrayAttr:$low,
+      DenseI64ArrayAttr:$high, DenseI64ArrayAttr:$dilations);
+  let results = (outs Loom_Tensor:$output);
+  let assemblyFormat = [{$kind $input `dims` `=` $dims `sizes` `=` $sizes `strides` `=` $strides `low`
+      `=` $low `high` `=` $high `dilations` `=` $dilations attr-dict `:`
+      functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
+#endif
