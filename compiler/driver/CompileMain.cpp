@@ -46,9 +46,10 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
   verb->add_option("--devices", options.devices,
                    "how many devices of what kind, e.g. 4 or 8xH100-80GB")
       ->excludes(mesh);
-  verb->add_option(
-          "--strategy", options.strategy,
-          "auto, or dp (data), tp (tensor), sp (sequence, with tp) and pp (pipeline) joined by '+'")
+  verb->add_option("--strategy", options.strategy,
+                   "auto, or dp (data), tp (tensor), sp (sequence, with tp) and pp (pipeline) "
+                   "joined by '+'; "
+                   "random:SEED splits at random, for tests")
       ->capture_default_str();
   verb->add_option("--shard", options.shard,
                    "sharding of an input, output, weight or node: NAME=[{axis,...},{},...]")

@@ -16,7 +16,7 @@ using namespace mlir;
 using namespace gridloom;
 
 namespace {
-enum class Use { Data, Tensor, Pipeline, Any };
+enum class Use { Data, Tensor, Pipeline, Random, Any };
 
 struct AxisSpec {
   std::string name;
@@ -116,6 +116,9 @@ static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses,
     } else if (use == Use::Tensor) {
       options.tp.push_back(axis.name);
       words.push_back("tp over " + axis.name);
+    } else if (use == Use::Random) {
+      options.random.push_back(axis.name);
+      words.push_back("random over " + axis.name);
     } else if (use == Use::Pipeline) {
       options.stageAxis = axis.name;
       stages = axis.size;
@@ -129,10 +132,30 @@ static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses,
   return candidate;
 }
 
+/// "random:SEED", for tests: every axis but those named for pipelines splits at random.
+static FailureOr<std::vector<Candidate>> makeRandom(ModuleOp module, const MeshSpec &mesh,
+                                                    const StrategyRequest &request) {
+  StringRef number = request.strategy;
+  uint64_t seed;
+  if (!number.consume_front("random:") || number.getAsInteger(10, seed)) {
+    module.emitError("cannot read --strategy '")
+        << request.strategy << "'; write random:SEED with a whole number, e.g. random:1";
+    return failure();
+  }
+  SmallVector<Use> uses = llvm::map_to_vector(mesh, [](const AxisSpec &axis) {
+    return getUse(axis.name) == Use::Pipeline ? Use::Pipeline : Use::Random;
+  });
+  std::vector<Candidate> candidates{makeCandidate(mesh, uses, request)};
+  candidates.front().options.seed = seed;
+  return candidates;
+}
+
 /// Every use the request allows for each axis, combined.
 static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const MeshSpec &mesh,
                                                        const StrategyRequest &request) {
   StringRef strategy = request.strategy;
+  if (strategy.starts_with("random"))
+    return makeRandom(module, mesh, request);
   SmallVector<StringRef> words;
   if (strategy != "auto")
     strategy.split(words, '+');
@@ -146,7 +169,7 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
                      .Default(nullptr);
     if (!flag) {
       module.emitError("unknown --strategy '")
-          << word << "'; write auto, or dp, tp, sp and pp joined by '+'";
+          << word << "'; write auto, or dp, tp, sp and pp joined by '+', or random:SEED";
       return failure();
     }
     *flag = true;

@@ -55,6 +55,25 @@ def ApplyStrategy : Pass<"dist-apply-strategy", "::mlir::ModuleOp"> {
   ];
 }
 
+def SeedRandomly : Pass<"dist-seed-randomly", "::mlir::ModuleOp"> {
+  let summary = "Seeds random shardings of inputs and weights, for tests";
+  let description = [{
+    For each of the axes, every input and weight is split along a dimension drawn from the seed, the
+    axis and the value's name, or left alone once in eight times; where no input or weight can be
+    split, another value is. The same seed gives the same shardings on every machine.
+
+    ```mlir
+    // axes=x seed=1
+    func.func @main(%a: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{?}, {"x", ?} ]>,
+                                         dist.origin = "x: random: seed 1", ...})
+    ```
+  }];
+  let options = [
+    ListOption<"axes", "axes", "std::string", "axes to split over">,
+    Option<"seed", "seed", "uint64_t", "0", "any number">
+  ];
+}
+
 def Propagate : Pass<"dist-propagate", "::mlir::ModuleOp"> {
   let summary = "Completes shardings: every value gets one, with its origin";
   let description = [{

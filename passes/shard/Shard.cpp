@@ -18,6 +18,8 @@ void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &optio
                                   options.vocab,
                                   options.sequence,
                                   options.microbatches}));
+  if (!options.random.empty())
+    pm.addPass(createSeedRandomly({{options.random.begin(), options.random.end()}, options.seed}));
   // Stages repeat constants and weights per stage, so this comes before every value gets its
   // final sharding.
   pm.addPass(createAssignStages({options.stageAxis}));

@@ -26,6 +26,8 @@ struct ShardOptions {
   std::vector<std::string> shard;  ///< NAME=[{axis},...]
   std::vector<std::string> dp, tp; ///< axes by use
   std::string stageAxis = "pipe";
+  std::vector<std::string> random; ///< axes for random shardings, from
+  uint64_t seed = 0;
   bool vocab = true;
   bool sequence = false;
   int64_t microbatches = 1;

@@ -1,0 +1,230 @@
+"""ONNX's backend interface: `prepare` a model, `run` it on arrays. Everything is compiled and runs on real ranks.
+
+    from gridloom import backend
+    backend.prepare(model).run([x])                                   # one device
+    backend.prepare(model, mesh="x=2,y=2", strategy="random:7").run([x])  # four ranks, split at random
+
+Two things differ from an interpreter. Shapes are fixed when a model is compiled, so compilation waits for the first
+`run` and takes the shapes of its inputs; other shapes compile again. And operands that decide shapes or attributes (the
+second of Reshape, the axes of ReduceSum, ...) must be known then: where they are graph inputs, as in ONNX's node tests,
+they become initializers with the values of the first run, and other values compile again."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.backend.base import Backend, BackendRep, Device, DeviceType
+
+from ._compiler import compile
+from .plan import Plan
+from .session import Session, load
+
+# Operands that must be known when a model is compiled, by operator.
+CONSTANT_OPERANDS = {
+    "AffineGrid": [1],
+    "BlackmanWindow": [0],
+    "CenterCropPad": [1],
+    "Col2Im": [1, 2],
+    "ConstantOfShape": [0],
+    "CumProd": [1],
+    "CumSum": [1],
+    "DFT": [1, 2],
+    "Dropout": [1, 2],
+    "Expand": [1],
+    "HammingWindow": [0],
+    "HannWindow": [0],
+    "MaxUnpool": [2],
+    "MelWeightMatrix": [0, 1, 2, 3, 4],
+    "NonMaxSuppression": [2],
+    "OneHot": [1],
+    "Pad": [1, 3],
+    "Range": [0, 1, 2],
+    "Reshape": [1],
+    "Resize": [1, 2, 3],
+    "STFT": [1, 3],
+    "Slice": [1, 2, 3, 4],
+    "Split": [1],
+    "Squeeze": [1],
+    "Tile": [1],
+    "TopK": [1],
+    "Trilu": [1],
+    "Unsqueeze": [1],
+    "Upsample": [1],
+}
+
+# Operators whose result depends on the shape of their operand alone.
+_SHAPES = ("Shape", "Size", "ConstantOfShape")
+
+
+def constant_operands(node: onnx.NodeProto) -> list[int]:
+    """Positions of the operands of `node` that must be known at compile time."""
+    return [1] if node.op_type.startswith("Reduce") else CONSTANT_OPERANDS.get(node.op_type, [])
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterable[onnx.GraphProto]:
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _graphs(attribute.g)
+
+
+def fixed_inputs(model: onnx.ModelProto) -> set[str]:
+    """Graph inputs whose values must be known at compile time: those that reach, by any computation other than taking a
+    shape, an operand that must."""
+    nodes = [node for graph in _graphs(model.graph) for node in graph.node]
+    makers = {name: node for node in nodes for name in node.output}
+    waiting = [n.input[i] for n in nodes for i in constant_operands(n) if i < len(n.input) and n.input[i]]
+    seen: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in makers and makers[name].op_type not in _SHAPES:
+            waiting += [n for n in makers[name].input if n]
+    return seen & {i.name for i in model.graph.input} - {t.name for t in model.graph.initializer}
+
+
+def specialise(model: onnx.ModelProto, values: Mapping[str, np.ndarray]) -> onnx.ModelProto:
+    """A copy of `model` with the shapes of `values`, one for each input, and fixed inputs as initializers."""
+    fixed = fixed_inputs(model)
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    del copy.graph.input[:], copy.graph.value_info[:]
+    for declared in model.graph.input:
+        if declared.name in fixed:
+            copy.graph.initializer.append(numpy_helper.from_array(values[declared.name], declared.name))
+            continue
+        added = copy.graph.input.add()
+        added.CopyFrom(declared)
+        if declared.name in values and declared.type.HasField("tensor_type"):
+            del added.type.tensor_type.shape.dim[:]
+            for size in values[declared.name].shape:
+                added.type.tensor_type.shape.dim.add().dim_value = size
+    return copy
+
+
+class Program(BackendRep):
+    """A model on a mesh. `plan` is the one that ran last, None before the first run."""
+
+    def __init__(self, model: onnx.ModelProto, mesh: str, strategy: str | None, threads: int):
+        self.model = model
+        self.plan: Plan | None = None
+        initialised = {tensor.name for tensor in model.graph.initializer}
+        self.inputs = [i.name for i in model.graph.input if i.name not in initialised]
+        self.outputs = [o.name for o in model.graph.output]
+        self._fixed = fixed_inputs(model)
+        self._options = {"mesh": mesh, "strategy": strategy}
+        self._threads = threads
+        self._compiled: dict[tuple, tuple[Plan, Session]] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="gridloom-backend-")
+
+    def _key(self, values: Mapping[str, np.ndarray]) -> tuple:
+        fixed = tuple((n, values[n].dtype.str, values[n].shape, values[n].tobytes()) for n in sorted(self._fixed))
+        return tuple(value.shape for value in values.values()), fixed
+
+    def compile(self, values: Mapping[str, np.ndarray]) -> Session:
+        """The session for inputs like `values`."""
+        key = self._key(values)
+        if key not in self._compiled:
+            path = Path(self._folder.name) / f"{len(self._compiled)}.onnx"
+            onnx.save_model(specialise(self.model, values), str(path))
+            plan = compile(path, **self._options)
+            self._compiled[key] = plan, load(plan, threads=self._threads)
+        self.plan, session = self._compiled[key]
+        return session
+
+    def run(self, inputs: Sequence | Mapping | np.ndarray, **_) -> tuple[np.ndarray, ...]:
+        """Outputs in the model's order. `inputs` are arrays in the order of the inputs that are no initializers, or by
+        name."""
+        if isinstance(inputs, np.ndarray):
+            inputs = [inputs]
+        if not isinstance(inputs, Mapping):
+            if len(inputs) > len(self.inputs):
+                raise ValueError(f"{len(inputs)} inputs for a model that has {len(self.inputs)}")
+            inputs = dict(zip(self.inputs, inputs))
+        values = {name: np.asarray(value) for name, value in inputs.items()}
+        session = self.compile(values)
+        # An input that nothing reads is not in the plan.
+        read = {binding.name for binding in self.plan.entries[0].specialisations[0].inputs}
+        results = session.run({name: value for name, value in values.items() if name in read})
+        return tuple(results[name] for name in self.outputs)
+
+    def close(self) -> None:
+        """Frees sessions and plans."""
+        for _, session in self._compiled.values():
+            session.close()
+        self._compiled.clear()
+        self._folder.cleanup()
+
+
+class GridloomBackend(Backend):
+    """Compiles with Gridloom for the CPU. All ranks live in this process, a thread each."""
+
+    @classmethod
+    def prepare(
+        cls,
+        model: onnx.ModelProto,
+        device: str = "CPU",
+        *,
+        mesh: str = "",
+        strategy: str | None = None,
+        threads: int = 1,
+        **_,
+    ) -> Program:
+        """A program for `mesh`, e.g. "data=2,model=2" (empty: one device). `strategy` is the compiler's: auto, dp, tp,
+        ..., or random:SEED. `threads` are per rank."""
+        if not cls.supports_device(device):
+            raise ValueError(f"device {device!r} is not supported; CPU is")
+        onnx.checker.check_model(model)
+        return Program(model, mesh, strategy, threads)
+
+    @classmethod
+    def run_model(cls, model: onnx.ModelProto, inputs, device: str = "CPU", **options) -> tuple[np.ndarray, ...]:
+        program = cls.prepare(model, device, **options)
+        try:
+            return program.run(inputs)
+        finally:
+            program.close()
+
+    @classmethod
+    def run_node(cls, node: onnx.NodeProto, inputs, device: str = "CPU", outputs_info=None, **options):
+        """Runs one node. `outputs_info` has the numpy type and shape of each output, needed where ONNX's shape inference
+        does not find them."""
+        arrays = [np.asarray(value) for value in inputs]
+        names = [name for name in node.input if name]
+        declared = [
+            onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for n, a in zip(names, arrays)
+        ]
+        outputs = [
+            onnx.helper.make_tensor_value_info(
+                name, *((onnx.helper.np_dtype_to_tensor_dtype(outputs_info[i][0]), outputs_info[i][1]) if outputs_info else (0, None))
+            )
+            for i, name in enumerate(node.output)
+        ]
+        opset = options.pop("opset_version", onnx.defs.onnx_opset_version())
+        graph = onnx.helper.make_graph([node], "node", declared, outputs)
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.domain, opset)])
+        if not outputs_info:
+            del model.graph.output[:]
+            model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output)
+            inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+            model = inferred
+        return cls.run_model(model, arrays, device, **options)
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        return Device(device).type == DeviceType.CPU
+
+
+prepare = GridloomBackend.prepare
+run_model = GridloomBackend.run_model
+run_node = GridloomBackend.run_node
+supports_device = GridloomBackend.supports_device
