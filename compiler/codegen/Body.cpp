@@ -25,17 +25,26 @@ double operationCost(Operation *op) {
   Type element = getElementTypeOrSelf(op->getResult(0).getType());
   double wide = element.getIntOrFloatBitWidth() > 32 ? 2 : 1;
   bool isFloat = isa<FloatType>(element);
-  return wide * TypeSwitch<Operation *, double>(op)
-                    .Case<loom::ExpOp, loom::LogisticOp, loom::TanhOp>([](auto) { return 12; })
-                    .Case<loom::LogOp>([](auto) { return 16; })
-                    .Case<loom::ErfOp, loom::GeluOp>([](auto) { return 20; })
-                    .Case<loom::SqrtOp, loom::RsqrtOp>([](auto) { return 10; })
-                    .Case<loom::DivideOp>([&](auto) { return isFloat ? 6 : 100; })
-                    .Case<loom::PowerOp>([](auto) { return 100; })
-                    .Default([](auto) { return 1; });
+  return wide *
+         TypeSwitch<Operation *, double>(op)
+             .Case<loom::ExpOp, loom::LogisticOp, loom::TanhOp>([](auto) { return 12; })
+             .Case<loom::LogOp, loom::SineOp, loom::CosineOp, loom::AtanOp>([](auto) { return 16; })
+             .Case<loom::TanOp, loom::AsinOp, loom::AcosOp, loom::SinhOp, loom::CoshOp,
+                   loom::AsinhOp, loom::AcoshOp, loom::AtanhOp, loom::RemainderOp>(
+                 [](auto) { return 100; })
+             .Case<loom::ErfOp, loom::GeluOp>([](auto) { return 20; })
+             .Case<loom::SqrtOp, loom::RsqrtOp>([](auto) { return 10; })
+             .Case<loom::DivideOp>([&](auto) { return isFloat ? 6 : 100; })
+             .Case<loom::PowerOp>([](auto) { return 100; })
+             .Default([](auto) { return 1; });
 }
 
 } // namespace
+
+Type gridloom::codegen::signlessType(Type element) {
+  auto integer = dyn_cast<IntegerType>(element);
+  return integer ? IntegerType::get(integer.getContext(), integer.getWidth()) : element;
+}
 
 //===----------------------------------------------------------------------===//
 // Iteration space
@@ -64,7 +73,7 @@ Body::Body(plan::KernelOp kernel, ArrayRef<unsigned> outputs, NestSpec &spec) : 
   auto yield = cast<loom::YieldOp>(block.getTerminator());
   auto addBuffer = [&](Type type) {
     auto tensor = cast<RankedTensorType>(type);
-    buffers.push_back({tensor.getElementType(), tensor.getNumElements(), {}});
+    buffers.push_back({signlessType(tensor.getElementType()), tensor.getNumElements(), {}});
   };
   llvm::for_each(block.getArgumentTypes(), addBuffer);
   llvm::for_each(yield.getOperandTypes(), addBuffer);
@@ -126,6 +135,9 @@ SmallVector<NestSpec> Body::improve(const NestSpec &spec) const {
 //===----------------------------------------------------------------------===//
 
 NodeId Body::intern(Node node) {
+  node.element = signlessType(node.element);
+  if (auto integer = dyn_cast_if_present<IntegerAttr>(node.value))
+    node.value = IntegerAttr::get(node.element, integer.getValue());
   std::vector<int64_t> key{static_cast<int64_t>(node.kind), node.buffer,
                            reinterpret_cast<int64_t>(node.element.getAsOpaquePointer()),
                            reinterpret_cast<int64_t>(node.value.getAsOpaquePointer())};
@@ -187,8 +199,12 @@ NodeId Body::pullOp(Operation *op, ArrayRef<Linear> index) {
     return pullConcatenate(concatenate, index);
   if (auto gather = dyn_cast<loom::GatherOp>(op))
     return pullGather(gather, index);
+  if (auto gather = dyn_cast<loom::GatherElementsOp>(op))
+    return pullGatherElements(gather, index);
   if (auto reduce = dyn_cast<loom::ReduceOp>(op))
     return pullReduce(reduce, index);
+  if (auto pad = dyn_cast<loom::PadOp>(op))
+    return pullPad(pad, SmallVector<Linear>(index), 0);
   if (auto constant = dyn_cast<loom::ConstantOp>(op))
     return pullConstant(constant, index);
   if (auto iota = dyn_cast<loom::IotaOp>(op)) {
@@ -212,12 +228,26 @@ NodeId Body::pullOp(Operation *op, ArrayRef<Linear> index) {
       from[dim] = index[i];
     return pull(transpose.getInput(), from);
   }
+  if (auto reverse = dyn_cast<loom::ReverseOp>(op)) {
+    SmallVector<Linear> from(index);
+    for (int64_t dim : reverse.getDims())
+      from[dim] = from[dim] * -1 + Linear(reverse.getOutput().getType().getDimSize(dim) - 1);
+    return pull(reverse.getInput(), from);
+  }
   if (auto slice = dyn_cast<loom::SliceOp>(op)) {
     SmallVector<Linear> from;
     for (auto [place, start, stride] :
          llvm::zip_equal(index, slice.getStarts(), slice.getStrides()))
       from.push_back(place * stride + Linear(start));
     return pull(slice.getInput(), from);
+  }
+  if (auto window = dyn_cast<loom::WindowOp>(op)) {
+    size_t rank = window.getInput().getType().getRank();
+    SmallVector<Linear> from(index.take_front(rank));
+    for (auto [dim, place, stride, dilation] : llvm::zip_equal(
+             window.getDims(), index.drop_front(rank), window.getStrides(), window.getDilations()))
+      from[dim] = from[dim] * stride + place * dilation;
+    return pull(window.getInput(), from);
   }
   if (auto reshape = dyn_cast<loom::ReshapeOp>(op))
     return pull(reshape.getInput(), reshapeIndex(reshape.getInput().getType().getShape(),
@@ -243,7 +273,7 @@ NodeId Body::pullConstant(loom::ConstantOp op, ArrayRef<Linear> index) {
   }
   auto [place, isNew] = constants.try_emplace(op, buffers.size());
   if (isNew)
-    buffers.push_back({value.getElementType(), value.getNumElements(), value});
+    buffers.push_back({signlessType(value.getElementType()), value.getNumElements(), value});
   return load(place->second, cast<RankedTensorType>(value.getType()), index);
 }
 
@@ -301,6 +331,14 @@ NodeId Body::pullGather(loom::GatherOp op, ArrayRef<Linear> index) {
   return pull(op.getInput(), from);
 }
 
+NodeId Body::pullGatherElements(loom::GatherElementsOp op, ArrayRef<Linear> index) {
+  NodeId place = pull(op.getIndices(), index);
+  SmallVector<Linear> from(index);
+  int64_t size = op.getInput().getType().getDimSize(op.getDim());
+  from[op.getDim()] = Linear::atom(atoms.addLoaded(place, size, nodes[place].free));
+  return pull(op.getInput(), from);
+}
+
 /// Notes that cutting a loop would decide on which side of `limit` the index is.
 void Body::wishCut(const Linear &index, int64_t limit) {
   for (auto [atom, coefficient] : index.terms) {
@@ -336,6 +374,55 @@ NodeId Body::pullConcatenate(loom::ConcatenateOp op, ArrayRef<Linear> index) {
   return node.operands.size() == 1 ? node.operands[0] : intern(std::move(node));
 }
 
+/// Chooses between fill and input along each dimension from `dim` on; `index` is in the input
+/// before it and in the output from it on.
+NodeId Body::pullPad(loom::PadOp op, SmallVector<Linear> index, size_t dim) {
+  if (dim == index.size())
+    return pull(op.getInput(), index);
+  Node fill;
+  fill.kind = Node::Kind::Splat;
+  fill.element = op.getOutput().getType().getElementType();
+  fill.value = op.getValue();
+
+  Linear place = index[dim];
+  int64_t step = op.getInterior()[dim] + 1, begin = op.getLow()[dim];
+  int64_t end = op.getOutput().getType().getDimSize(dim) - op.getHigh()[dim];
+  auto [low, high] = atoms.range(place);
+  Node node;
+  node.kind = Node::Kind::Choose;
+  node.element = fill.element;
+  node.op = op;
+  node.index = place;
+  auto addPart = [&](NodeId part, int64_t limit) {
+    node.operands.push_back(part);
+    node.limits.push_back(limit);
+    if (high >= limit)
+      wishCut(place, limit);
+  };
+  if (low < begin)
+    addPart(intern(fill), begin);
+  if (low < end && high >= begin) {
+    Linear inside = place + Linear(-begin);
+    index[dim] = atoms.quotient(inside, step);
+    NodeId element = pullPad(op, index, dim + 1);
+    if (step > 1) {
+      // Every step-th place has an element.
+      Node every;
+      every.kind = Node::Kind::Choose;
+      every.element = fill.element;
+      every.op = op;
+      every.index = atoms.remainder(inside, step);
+      every.operands = {element, intern(fill)};
+      every.limits = {1, step};
+      element = every.index == Linear() ? element : intern(std::move(every));
+    }
+    addPart(element, end);
+  }
+  if (high >= end)
+    addPart(intern(fill), op.getOutput().getType().getDimSize(dim));
+  return node.operands.size() == 1 ? node.operands[0] : intern(std::move(node));
+}
+
 //===----------------------------------------------------------------------===//
 // Reductions
 //===----------------------------------------------------------------------===//
@@ -363,6 +450,7 @@ NodeId Body::pullReduce(loom::ReduceOp op, ArrayRef<Linear> index) {
   node.element = type.getElementType();
   node.op = op;
   node.reduction = op.getKind();
+  node.isUnsigned = type.getElementType().isUnsignedInteger();
   node.ignoresNan = op->hasAttr(kIgnoresNan);
   SmallVector<Linear> from;
   size_t next = 0;

@@ -24,6 +24,9 @@ struct Buffer {
   mlir::DenseElementsAttr constant; // null for the kernel's inputs and outputs
 };
 
+/// The type of an element in code: integers have no sign there, operations know it.
+mlir::Type signlessType(mlir::Type element);
+
 /// A scalar computed from loop variables.
 struct Node {
   enum class Kind { Load, Splat, Iota, Compute, Reduce, Choose };
@@ -35,6 +38,7 @@ struct Node {
   Linear index;                          // Load, Iota; Choose: the place along the dimension
   mlir::Attribute value;                 // Splat
   dist::ReductionKind reduction{};       // Reduce
+  bool isUnsigned = false;               // Reduce: of unsigned integers
   bool ignoresNan = false; // Reduce: a NaN may be dropped, because it returns elsewhere
   AtomSet bound;           // Reduce: the loops it runs over
   llvm::SmallVector<int64_t, 3> limits; // Choose: operand i where index is below limits[i]
@@ -98,6 +102,8 @@ private:
   NodeId pullOp(mlir::Operation *op, llvm::ArrayRef<Linear> index);
   NodeId pullConcatenate(loom::ConcatenateOp op, llvm::ArrayRef<Linear> index);
   NodeId pullGather(loom::GatherOp op, llvm::ArrayRef<Linear> index);
+  NodeId pullPad(loom::PadOp op, llvm::SmallVector<Linear> index, size_t dim);
+  NodeId pullGatherElements(loom::GatherElementsOp op, llvm::ArrayRef<Linear> index);
   NodeId pullReduce(loom::ReduceOp op, llvm::ArrayRef<Linear> index);
   NodeId pullConstant(loom::ConstantOp op, llvm::ArrayRef<Linear> index);
   llvm::SmallVector<Linear> reshapeIndex(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to,

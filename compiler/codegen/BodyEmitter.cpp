@@ -19,7 +19,7 @@ bool Context::owns(AtomId atom) const {
 }
 
 Type gridloom::codegen::memoryType(Type element) {
-  return element.isInteger(1) ? IntegerType::get(element.getContext(), 8) : element;
+  return element.isInteger(1) ? IntegerType::get(element.getContext(), 8) : signlessType(element);
 }
 
 MemRefType gridloom::codegen::emitConstantGlobal(OpBuilder &builder, Location loc, StringRef name,
@@ -27,9 +27,11 @@ MemRefType gridloom::codegen::emitConstantGlobal(OpBuilder &builder, Location lo
   Type element = memoryType(buffer.element);
   auto type = MemRefType::get(buffer.elements, element);
   DenseElementsAttr value = buffer.constant;
-  value = value.reshape(RankedTensorType::get(buffer.elements, buffer.element));
+  value = value.reshape(RankedTensorType::get(buffer.elements, value.getElementType()));
   if (buffer.element.isInteger(1))
     value = value.mapValues(element, [](const APInt &bit) { return bit.zext(8); });
+  else if (value.getElementType() != buffer.element)
+    value = value.bitcast(buffer.element);
   memref::GlobalOp::create(builder, loc, name, builder.getStringAttr("private"), type, value,
                            /*constant=*/true, builder.getI64IntegerAttr(64));
   return type;
@@ -438,48 +440,61 @@ static vector::CombiningKind combiningKind(const Node &node) {
   case dist::ReductionKind::Max:
     if (isBool)
       return K::OR;
-    return !isFloat ? K::MAXSI : node.ignoresNan ? K::MAXNUMF : K::MAXIMUMF;
+    if (!isFloat)
+      return node.isUnsigned ? K::MAXUI : K::MAXSI;
+    return node.ignoresNan ? K::MAXNUMF : K::MAXIMUMF;
   case dist::ReductionKind::Min:
     if (isBool)
       return K::AND;
-    return !isFloat ? K::MINSI : node.ignoresNan ? K::MINNUMF : K::MINIMUMF;
+    if (!isFloat)
+      return node.isUnsigned ? K::MINUI : K::MINSI;
+    return node.ignoresNan ? K::MINNUMF : K::MINIMUMF;
+  }
+  llvm_unreachable("all kinds are covered");
+}
+
+Value gridloom::codegen::combineScalars(OpBuilder &builder, Location loc, dist::ReductionKind kind,
+                                        Value lhs, Value rhs, Type element) {
+  bool isFloat = isa<FloatType>(element), isBool = element.isInteger(1);
+  bool isUnsigned = element.isUnsignedInteger();
+  auto make = [&](auto op) -> Value {
+    return decltype(op)::create(builder, loc, lhs, rhs).getResult();
+  };
+  switch (kind) {
+  case dist::ReductionKind::Sum:
+    return isFloat ? make(arith::AddFOp()) : isBool ? make(arith::OrIOp()) : make(arith::AddIOp());
+  case dist::ReductionKind::Prod:
+    return isFloat ? make(arith::MulFOp()) : isBool ? make(arith::AndIOp()) : make(arith::MulIOp());
+  case dist::ReductionKind::Max:
+    if (isFloat)
+      return make(arith::MaximumFOp());
+    if (isBool)
+      return make(arith::OrIOp());
+    return isUnsigned ? make(arith::MaxUIOp()) : make(arith::MaxSIOp());
+  case dist::ReductionKind::Min:
+    if (isFloat)
+      return make(arith::MinimumFOp());
+    if (isBool)
+      return make(arith::AndIOp());
+    return isUnsigned ? make(arith::MinUIOp()) : make(arith::MinSIOp());
   }
   llvm_unreachable("all kinds are covered");
 }
 
 Value BodyEmitter::combine(const Node &node, Value lhs, Value rhs) {
-  using K = vector::CombiningKind;
-  auto make = [&](auto op) -> Value {
-    return decltype(op)::create(builder, loc, lhs, rhs).getResult();
-  };
-  switch (combiningKind(node)) {
-  case K::ADD:
-    return isa<FloatType>(node.element) ? make(arith::AddFOp()) : make(arith::AddIOp());
-  case K::MUL:
-    return isa<FloatType>(node.element) ? make(arith::MulFOp()) : make(arith::MulIOp());
-  case K::OR:
-    return make(arith::OrIOp());
-  case K::AND:
-    return make(arith::AndIOp());
-  case K::MAXSI:
-    return make(arith::MaxSIOp());
-  case K::MINSI:
-    return make(arith::MinSIOp());
-  case K::MAXIMUMF:
-    return make(arith::MaximumFOp());
-  case K::MINIMUMF:
-    return make(arith::MinimumFOp());
-  case K::MAXNUMF:
-  case K::MINNUMF: {
+  if (isa<FloatType>(node.element) && node.ignoresNan &&
+      (node.reduction == dist::ReductionKind::Max || node.reduction == dist::ReductionKind::Min)) {
     // One instruction; of a NaN and a number it is the second.
     auto predicate = node.reduction == dist::ReductionKind::Max ? arith::CmpFPredicate::OGT
                                                                 : arith::CmpFPredicate::OLT;
     Value first = arith::CmpFOp::create(builder, loc, predicate, lhs, rhs);
     return arith::SelectOp::create(builder, loc, first, lhs, rhs);
   }
-  default:
-    llvm_unreachable("not a kind that combiningKind gives");
-  }
+  Type element = node.element;
+  if (node.isUnsigned)
+    element = IntegerType::get(element.getContext(), element.getIntOrFloatBitWidth(),
+                               IntegerType::Unsigned);
+  return combineScalars(builder, loc, node.reduction, lhs, rhs, element);
 }
 
 Value BodyEmitter::identity(const Node &node, Type type) {
@@ -497,7 +512,9 @@ Value BodyEmitter::identity(const Node &node, Type type) {
   } else {
     unsigned bits = node.element.getIntOrFloatBitWidth();
     llvm::APInt number(bits, isOne ? 1 : 0);
-    if (isExtreme)
+    if (isExtreme && node.isUnsigned)
+      number = isMax ? llvm::APInt::getMinValue(bits) : llvm::APInt::getMaxValue(bits);
+    else if (isExtreme)
       number = isMax ? llvm::APInt::getSignedMinValue(bits) : llvm::APInt::getSignedMaxValue(bits);
     value = builder.getIntegerAttr(node.element, number);
   }

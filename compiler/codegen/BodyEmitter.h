@@ -138,7 +138,11 @@ private:
   int64_t scratchBytes = 0;
 };
 
-/// How an element is kept in memory: i1 as i8.
+/// One step of a reduction of values, scalars or vectors, of a tensor's type `element`.
+mlir::Value combineScalars(mlir::OpBuilder &builder, mlir::Location loc, dist::ReductionKind kind,
+                           mlir::Value lhs, mlir::Value rhs, mlir::Type element);
+
+/// How an element is kept in memory: i1 as i8, integers without sign.
 mlir::Type memoryType(mlir::Type element);
 
 /// Adds a private global that holds a buffer's constant; returns its memref type.

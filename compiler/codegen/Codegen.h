@@ -24,7 +24,7 @@ namespace gridloom::codegen {
 struct KernelInfo {
   std::string symbol;
   unsigned numPointers = 0; // inputs, then outputs
-  /// The loop structure the kernel got: elementwise, row, transpose, gather or general.
+  /// The loop structure the kernel got: elementwise, row, transpose, gather, general or lanes.
   std::string skeleton;
   int64_t rows = 0;  // CPU: extent of the row range [lo, hi)
   int64_t grain = 1; // CPU: least rows worth a thread

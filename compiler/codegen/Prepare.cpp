@@ -105,6 +105,8 @@ void expand(Operation *op) {
   } else if (auto norm = dyn_cast<loom::LayerNormOp>(op)) {
     result = c.layerNorm(norm.getInput(), norm.getScale(), norm.getBias(),
                          norm.getEpsilon().convertToDouble());
+  } else if (auto peak = dyn_cast<loom::ArgReduceOp>(op)) {
+    result = peak.decompose(builder).front();
   } else if (auto reduce = dyn_cast<loom::ReduceOp>(op)) {
     Value wide = c.widen(reduce.getInput());
     if (wide == reduce.getInput())
@@ -123,7 +125,7 @@ bool hasCode(Type type) {
   if (element.isF16() || element.isBF16() || element.isF32() || element.isF64())
     return true;
   auto integer = dyn_cast<IntegerType>(element);
-  return integer && integer.isSignless() &&
+  return integer && !integer.isSigned() &&
          llvm::is_contained({1u, 8u, 16u, 32u, 64u}, integer.getWidth());
 }
 
@@ -136,7 +138,10 @@ LogicalResult verifyOp(plan::KernelOp kernel, Operation *op) {
                                 << "'; keep it out of kernels or convert it";
   if (isa<loom::KernelBodyInterface, loom::YieldOp, loom::IotaOp, loom::BroadcastOp,
           loom::ReshapeOp, loom::TransposeOp, loom::SliceOp, loom::ConcatenateOp, loom::GatherOp,
-          loom::ReduceOp, loom::SoftmaxOp, loom::LayerNormOp>(op))
+          loom::ReduceOp, loom::SoftmaxOp, loom::LayerNormOp, loom::PadOp, loom::WindowOp,
+          loom::ReverseOp, loom::GatherElementsOp, loom::ArgReduceOp>(op))
+    return success();
+  if (loom::isLaneOp(op) && llvm::hasNItems(*op->getBlock(), 2))
     return success();
   auto constant = dyn_cast<loom::ConstantOp>(op);
   if (constant && isa<DenseElementsAttr>(constant.getValue()))

@@ -26,6 +26,12 @@ schema::DataType gridloom::toSchemaType(Type element) {
     return schema::BF16;
   if (element.isUnsignedInteger(8))
     return schema::U8;
+  if (element.isUnsignedInteger(16))
+    return schema::U16;
+  if (element.isUnsignedInteger(32))
+    return schema::U32;
+  if (element.isUnsignedInteger(64))
+    return schema::U64;
   if (auto integer = dyn_cast<IntegerType>(element))
     switch (integer.getWidth()) {
     case 1:
@@ -64,6 +70,12 @@ StringRef gridloom::toManifestType(Type element) {
     return "i64";
   case schema::U8:
     return "u8";
+  case schema::U16:
+    return "u16";
+  case schema::U32:
+    return "u32";
+  case schema::U64:
+    return "u64";
   case schema::BOOL:
     return "bool";
   default:

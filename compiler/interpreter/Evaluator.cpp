@@ -28,6 +28,12 @@ FailureOr<TensorList> Evaluator::evaluate(Operation *op, ArrayRef<HostTensor> op
     if (failed(result))
       return failure();
     results->push_back(*std::move(result));
+  } else if (auto gather = dyn_cast<loom::GatherElementsOp>(op)) {
+    FailureOr<HostTensor> result =
+        loom::evaluateGatherElements(gather, operands[0], operands[1], options.poisonOutside);
+    if (failed(result))
+      return failure();
+    results->push_back(*std::move(result));
   } else if (auto evaluable = dyn_cast<loom::EvaluateInterface>(op)) {
     results = evaluable.evaluate(operands);
   } else {

@@ -70,6 +70,61 @@ static LogicalResult importPow(Node &node) {
   return node.setResult(node.convert(power, baseType));
 }
 
+/// The remainder has the divisor's sign, as in Python, unless `fmod` asks for the dividend's.
+static LogicalResult importMod(Node &node) {
+  Value x = node.operand(0), y = node.operand(1);
+  if (failed(node.checkSameElementType(x, y)))
+    return failure();
+  Value rest = node.binary<loom::RemainderOp>(x, y);
+  if (!rest || node.intAttribute("fmod", 0) ||
+      getTensorType(x).getElementType().isUnsignedInteger())
+    return node.setResult(rest);
+  auto isNegative = [&](Value value) { return node.compare(loom::Direction::LT, value, 0.0); };
+  Value differs = node.compare(loom::Direction::NE, isNegative(rest), isNegative(y));
+  Value adjusts = node.binary<loom::AndOp>(differs, node.compare(loom::Direction::NE, rest, 0.0));
+  return node.setResult(node.select(adjusts, node.binary<loom::AddOp>(rest, y), rest));
+}
+
+static LogicalResult importBitShift(Node &node) {
+  Value x = node.operand(0), y = node.operand(1);
+  if (failed(node.checkSameElementType(x, y)))
+    return failure();
+  std::string direction = node.stringAttribute("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT")
+    return node.error() << "direction '" << direction << "' is neither LEFT nor RIGHT";
+  return node.setResult(direction == "LEFT" ? node.binary<loom::ShiftLeftOp>(x, y)
+                                            : node.binary<loom::ShiftRightLogicalOp>(x, y));
+}
+
+static LogicalResult importBitCast(Node &node) {
+  Value x = node.operand(0);
+  Type type = node.elementType(node.intAttribute("to", 0));
+  if (!x || !type)
+    return failure();
+  RankedTensorType from = getTensorType(x);
+  if (from.getElementType() == type)
+    return node.setResult(x);
+  if (from.getElementType().isInteger(1) || type.isInteger(1)) {
+    // A boolean is a byte of 0 or 1.
+    Type byte = IntegerType::get(node.getContext(), 8);
+    if (from.getElementTypeBitWidth() != (type.isInteger(1) ? 8 : 1) &&
+        type.getIntOrFloatBitWidth() != 8)
+      return node.error() << "cannot read " << from << " as " << type;
+    if (type.isInteger(1))
+      return node.setResult(node.convert(
+          from.getElementType() == byte ? x
+                                        : node.emit<loom::BitcastConvertOp>(from.clone(byte), x),
+          type));
+    x = node.convert(x, byte);
+    return node.setResult(type == byte ? x
+                                       : node.emit<loom::BitcastConvertOp>(from.clone(type), x));
+  }
+  if (from.getElementTypeBitWidth() != type.getIntOrFloatBitWidth())
+    return node.error() << "cannot read " << from << " as " << type
+                        << ", which is not of its width";
+  return node.setResult(node.emit<loom::BitcastConvertOp>(from.clone(type), x));
+}
+
 static LogicalResult importWhere(Node &node) {
   Value onTrue = node.operand(1), onFalse = node.operand(2);
   if (failed(node.checkSameElementType(onTrue, onFalse)))
@@ -126,12 +181,26 @@ ArrayRef<OpRule> onnx_import::getElementwiseRules() {
   using loom::Direction;
   static constexpr OpRule rules[] = {
       {"Abs", 7, 28, importUnary<loom::AbsOp>},
+      {"Acos", 7, 28, importUnary<loom::AcosOp>},
+      {"Acosh", 9, 28, importUnary<loom::AcoshOp>},
       {"Add", 7, 28, importBinary<loom::AddOp>},
       {"And", 7, 28, importBinary<loom::AndOp>},
+      {"Asin", 7, 28, importUnary<loom::AsinOp>},
+      {"Asinh", 9, 28, importUnary<loom::AsinhOp>},
+      {"Atan", 7, 28, importUnary<loom::AtanOp>},
+      {"Atanh", 9, 28, importUnary<loom::AtanhOp>},
+      {"BitCast", 26, 28, importBitCast},
+      {"BitShift", 11, 28, importBitShift},
+      {"BitwiseAnd", 18, 28, importBinary<loom::AndOp>},
+      {"BitwiseNot", 18, 28, importUnary<loom::NotOp>},
+      {"BitwiseOr", 18, 28, importBinary<loom::OrOp>},
+      {"BitwiseXor", 18, 28, importBinary<loom::XorOp>},
       {"Cast", 7, 28, importCast},
       {"CastLike", 15, 28, importCastLike},
       {"Ceil", 7, 28, importUnary<loom::CeilOp>},
       {"Clip", 7, 28, importClip},
+      {"Cos", 7, 28, importUnary<loom::CosineOp>},
+      {"Cosh", 9, 28, importUnary<loom::CoshOp>},
       {"Div", 7, 28, importBinary<loom::DivideOp>},
       {"Equal", 7, 28, importCompare<Direction::EQ>},
       {"Erf", 9, 28, importUnary<loom::ErfOp>},
@@ -147,16 +216,21 @@ ArrayRef<OpRule> onnx_import::getElementwiseRules() {
       {"Max", 7, 28, importVariadic<loom::MaximumOp>},
       {"Mean", 7, 28, importMean},
       {"Min", 7, 28, importVariadic<loom::MinimumOp>},
+      {"Mod", 10, 28, importMod},
       {"Mul", 7, 28, importBinary<loom::MultiplyOp>},
       {"Neg", 7, 28, importUnary<loom::NegateOp>},
       {"Not", 7, 28, importUnary<loom::NotOp>},
       {"Or", 7, 28, importBinary<loom::OrOp>},
       {"Pow", 7, 28, importPow},
       {"Reciprocal", 7, 28, importReciprocal},
+      {"Round", 11, 28, importUnary<loom::RoundNearestEvenOp>},
       {"Sign", 9, 28, importUnary<loom::SignOp>},
+      {"Sin", 7, 28, importUnary<loom::SineOp>},
+      {"Sinh", 9, 28, importUnary<loom::SinhOp>},
       {"Sqrt", 7, 28, importUnary<loom::SqrtOp>},
       {"Sub", 7, 28, importBinary<loom::SubtractOp>},
       {"Sum", 7, 28, importVariadic<loom::AddOp>},
+      {"Tan", 7, 28, importUnary<loom::TanOp>},
       {"Where", 9, 28, importWhere},
       {"Xor", 7, 28, importCompare<Direction::NE>},
   };

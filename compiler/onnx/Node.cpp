@@ -39,6 +39,12 @@ Type onnx_import::getElementType(MLIRContext *context, int64_t onnxType) {
     return IntegerType::get(context, 64);
   case onnx::TensorProto::UINT8:
     return IntegerType::get(context, 8, IntegerType::Unsigned);
+  case onnx::TensorProto::UINT16:
+    return IntegerType::get(context, 16, IntegerType::Unsigned);
+  case onnx::TensorProto::UINT32:
+    return IntegerType::get(context, 32, IntegerType::Unsigned);
+  case onnx::TensorProto::UINT64:
+    return IntegerType::get(context, 64, IntegerType::Unsigned);
   default:
     return {};
   }
@@ -71,6 +77,12 @@ loom::ElementKind onnx_import::getElementKind(rt::DataType type) {
     return loom::ElementKind::I64;
   case rt::DataType::U8:
     return loom::ElementKind::U8;
+  case rt::DataType::U16:
+    return loom::ElementKind::U16;
+  case rt::DataType::U32:
+    return loom::ElementKind::U32;
+  case rt::DataType::U64:
+    return loom::ElementKind::U64;
   case rt::DataType::Bool:
     return loom::ElementKind::Bool;
   }
@@ -204,6 +216,22 @@ std::optional<std::vector<double>> Node::floatsAttribute(StringRef name) const {
   if (!attribute)
     return std::nullopt;
   return std::vector<double>(attribute->floats().begin(), attribute->floats().end());
+}
+
+std::optional<std::vector<std::string>> Node::stringsAttribute(StringRef name) const {
+  const onnx::AttributeProto *attribute = findAttribute(name, onnx::AttributeProto::STRINGS);
+  if (!attribute)
+    return std::nullopt;
+  return std::vector<std::string>(attribute->strings().begin(), attribute->strings().end());
+}
+
+const onnx::GraphProto *Node::graphAttribute(StringRef name) const {
+  const onnx::AttributeProto *attribute = findAttribute(name, onnx::AttributeProto::GRAPH);
+  if (attribute)
+    return &attribute->g();
+  if (!hasBadAttribute)
+    error() << "has no attribute '" << name << "'";
+  return nullptr;
 }
 
 /// The bytes of a one-element tensor; empty if it does not hold exactly one.

@@ -17,16 +17,24 @@ static const Table &getTable() {
     Table table;
     for (ArrayRef<OpRule> rules :
          {getConstantRules(), getElementwiseRules(), getActivationRules(), getShapeRules(),
-          getSelectionRules(), getReductionRules(), getContractionRules(), getNormalizationRules()})
+          getSelectionRules(), getIndexingRules(), getReductionRules(), getContractionRules(),
+          getNormalizationRules(), getConvolutionRules(), getPoolingRules(), getResizeRules(),
+          getSamplingRules(), getAttentionRules(), getLinearAttentionRules(), getRecurrentRules(), getContribRules(),
+          getContribAttentionRules(), getQuantizationRules()})
       for (const OpRule &rule : rules)
-        table[rule.name].push_back(&rule);
+        table[getQualifiedName(rule.domain, rule.name)].push_back(&rule);
     return table;
   }();
   return table;
 }
 
-const OpRule *gridloom::onnx_import::findRule(StringRef opType, int64_t opset) {
-  auto place = getTable().find(opType);
+std::string gridloom::onnx_import::getQualifiedName(StringRef domain, StringRef opType) {
+  domain = normalizeDomain(domain);
+  return domain.empty() ? opType.str() : (domain + "." + opType).str();
+}
+
+const OpRule *gridloom::onnx_import::findRule(StringRef name, int64_t opset) {
+  auto place = getTable().find(name);
   if (place == getTable().end())
     return nullptr;
   for (const OpRule *rule : place->second)

@@ -24,24 +24,46 @@ using ImportFunction = llvm::LogicalResult (*)(Node &node);
 
 struct OpRule {
   llvm::StringLiteral name;
+  /// Versions of the operator set of `domain`.
   int64_t firstOpset, lastOpset;
   ImportFunction import;
+  /// Empty for the standard one.
+  llvm::StringLiteral domain = "";
 };
 
-/// The row of an operator of the standard domain; null if there is none.
-const OpRule *findRule(llvm::StringRef opType, int64_t opset);
-/// Names of all operators with a row, sorted.
+/// A domain by its one name: the standard one also goes by "ai.onnx".
+inline llvm::StringRef normalizeDomain(llvm::StringRef domain) {
+  return domain == "ai.onnx" ? "" : domain;
+}
+/// "Add", "com.microsoft.Gelu"
+std::string getQualifiedName(llvm::StringRef domain, llvm::StringRef opType);
+
+/// The row of an operator, by its qualified name; null if there is none.
+const OpRule *findRule(llvm::StringRef name, int64_t opset);
+/// Qualified names of all operators with a row, sorted.
 std::vector<llvm::StringRef> getSupportedOperators();
 
 // Rows by kind.
 llvm::ArrayRef<OpRule> getConstantRules();
+llvm::ArrayRef<OpRule> getControlRules();
 llvm::ArrayRef<OpRule> getElementwiseRules();
 llvm::ArrayRef<OpRule> getActivationRules();
 llvm::ArrayRef<OpRule> getShapeRules();
+llvm::ArrayRef<OpRule> getIndexingRules();
 llvm::ArrayRef<OpRule> getSelectionRules();
 llvm::ArrayRef<OpRule> getReductionRules();
 llvm::ArrayRef<OpRule> getContractionRules();
 llvm::ArrayRef<OpRule> getNormalizationRules();
+llvm::ArrayRef<OpRule> getAttentionRules();
+llvm::ArrayRef<OpRule> getLinearAttentionRules();
+llvm::ArrayRef<OpRule> getContribRules();
+llvm::ArrayRef<OpRule> getQuantizationRules();
+llvm::ArrayRef<OpRule> getContribAttentionRules();
+llvm::ArrayRef<OpRule> getRecurrentRules();
+llvm::ArrayRef<OpRule> getConvolutionRules();
+llvm::ArrayRef<OpRule> getPoolingRules();
+llvm::ArrayRef<OpRule> getResizeRules();
+llvm::ArrayRef<OpRule> getSamplingRules();
 
 } // namespace gridloom::onnx_import
 

@@ -8,6 +8,7 @@
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
 
+#include <concepts>
 #include <cstring>
 
 using namespace mlir;
@@ -24,13 +25,16 @@ size_t gridloom::loom::sizeOf(ElementKind kind) {
   case ElementKind::U8:
     return 1;
   case ElementKind::I16:
+  case ElementKind::U16:
   case ElementKind::F16:
   case ElementKind::BF16:
     return 2;
   case ElementKind::I32:
+  case ElementKind::U32:
   case ElementKind::F32:
     return 4;
   case ElementKind::I64:
+  case ElementKind::U64:
   case ElementKind::F64:
   case ElementKind::Exact:
     return 8;
@@ -44,8 +48,8 @@ bool gridloom::loom::isFloatKind(ElementKind kind) {
 }
 
 StringRef gridloom::loom::nameOf(ElementKind kind) {
-  static constexpr StringLiteral names[] = {"bool", "i8",   "i16", "i32", "i64",  "u8",
-                                            "f16",  "bf16", "f32", "f64", "exact"};
+  static constexpr StringLiteral names[] = {"bool", "i8",  "i16", "i32",  "i64", "u8",  "u16",
+                                            "u32",  "u64", "f16", "bf16", "f32", "f64", "exact"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -57,11 +61,11 @@ std::optional<ElementKind> gridloom::loom::getElementKind(Type type) {
     case 8:
       return integer.isUnsigned() ? ElementKind::U8 : ElementKind::I8;
     case 16:
-      return ElementKind::I16;
+      return integer.isUnsigned() ? ElementKind::U16 : ElementKind::I16;
     case 32:
-      return ElementKind::I32;
+      return integer.isUnsigned() ? ElementKind::U32 : ElementKind::I32;
     case 64:
-      return ElementKind::I64;
+      return integer.isUnsigned() ? ElementKind::U64 : ElementKind::I64;
     default:
       return std::nullopt;
     }
@@ -87,7 +91,10 @@ Type gridloom::loom::getElementType(ElementKind kind, MLIRContext *context) {
   case ElementKind::I64:
     return IntegerType::get(context, 8 * sizeOf(kind));
   case ElementKind::U8:
-    return IntegerType::get(context, 8, IntegerType::Unsigned);
+  case ElementKind::U16:
+  case ElementKind::U32:
+  case ElementKind::U64:
+    return IntegerType::get(context, 8 * sizeOf(kind), IntegerType::Unsigned);
   case ElementKind::F16:
     return Float16Type::get(context);
   case ElementKind::BF16:
@@ -262,6 +269,12 @@ template <typename FunctionT> static void visitInteger(ElementKind kind, Functio
     return function(int32_t());
   case ElementKind::I64:
     return function(int64_t());
+  case ElementKind::U16:
+    return function(uint16_t());
+  case ElementKind::U32:
+    return function(uint32_t());
+  case ElementKind::U64:
+    return function(uint64_t());
   default:
     llvm_unreachable("not an integer element");
   }
@@ -367,8 +380,13 @@ HostTensor HostTensor::fromDoubles(ElementKind kind, ArrayRef<int64_t> shape,
     break;
   default:
     visitInteger(kind, [&](auto sample) {
-      convert(sample,
-              [](double value) { return static_cast<decltype(sample)>(truncateToInt(value)); });
+      convert(sample, [](double value) {
+        // Beyond what a signed number holds.
+        if (std::same_as<decltype(sample), uint64_t> && value >= 0x1p63)
+          return static_cast<decltype(sample)>(
+              value < 0x1p64 ? static_cast<uint64_t>(value) : std::numeric_limits<uint64_t>::max());
+        return static_cast<decltype(sample)>(truncateToInt(value));
+      });
     });
   }
   return tensor;

@@ -25,7 +25,7 @@ namespace gridloom::loom {
 
 /// How an element lies in memory. `Bool` takes one byte, 0 or 1. `Exact` stands for any float type
 /// in exact mode and takes eight.
-enum class ElementKind { Bool, I8, I16, I32, I64, U8, F16, BF16, F32, F64, Exact };
+enum class ElementKind { Bool, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, Exact };
 
 /// Bytes of one element.
 size_t sizeOf(ElementKind kind);
@@ -83,7 +83,8 @@ public:
 
   /// The elements as doubles; of integers too. Not for Exact.
   std::vector<double> toDoubles() const;
-  /// The elements as 64-bit integers; floats truncate towards zero and saturate. Not for Exact.
+  /// The elements as 64-bit integers; floats truncate towards zero and saturate, U64 keeps its
+  /// bits. Not for Exact.
   std::vector<int64_t> toInts() const;
   /// The elements as field elements: floats as the rationals they are, integers modulo p.
   std::vector<Exact> toExact() const;

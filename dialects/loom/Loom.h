@@ -21,6 +21,10 @@ int64_t operandAndResultBytes(mlir::Operation *op);
 /// Bytes of a tensor in memory; i1 takes a byte an element.
 int64_t getByteSize(mlir::Type tensor);
 
+/// True for operations that step along a dimension in order, scatter or move everything: each is a
+/// kernel of its own.
+bool isLaneOp(mlir::Operation *op);
+
 /// Attribute names; the dialect's description says what they mean.
 inline constexpr llvm::StringLiteral kEntry = "loom.entry";
 inline constexpr llvm::StringLiteral kDims = "loom.dims";
@@ -30,6 +34,8 @@ inline constexpr llvm::StringLiteral kGlobalType = "loom.global_type";
 inline constexpr llvm::StringLiteral kModel = "loom.model";
 inline constexpr llvm::StringLiteral kFolded = "loom.folded";
 inline constexpr llvm::StringLiteral kOptions = "loom.options";
+inline constexpr llvm::StringLiteral kBody = "loom.body";
+inline constexpr llvm::StringLiteral kState = "loom.state";
 
 /// The name of the ONNX node an operation comes from; several are joined with " + ".
 std::string getNodeName(mlir::Location loc);

@@ -37,6 +37,18 @@ def Loom_FloorOp : Loom_UnaryOp<"floor", "largest integer not above x">;
 def Loom_CeilOp : Loom_UnaryOp<"ceil", "smallest integer not below x">;
 def Loom_SignOp : Loom_UnaryOp<"sign", "-1, 0 or 1; NaN stays NaN">;
 def Loom_NotOp : Loom_UnaryOp<"not", "bitwise complement; logical on i1">;
+def Loom_RoundNearestEvenOp : Loom_UnaryOp<"round_nearest_even", "nearest integer; halves to the even one">;
+def Loom_SineOp : Loom_UnaryOp<"sine", "sine of x in radians">;
+def Loom_CosineOp : Loom_UnaryOp<"cosine", "cosine of x in radians">;
+def Loom_TanOp : Loom_UnaryOp<"tan", "tangent of x in radians">;
+def Loom_AsinOp : Loom_UnaryOp<"asin", "arcsine, in radians">;
+def Loom_AcosOp : Loom_UnaryOp<"acos", "arccosine, in radians">;
+def Loom_AtanOp : Loom_UnaryOp<"atan", "arctangent, in radians">;
+def Loom_SinhOp : Loom_UnaryOp<"sinh", "hyperbolic sine">;
+def Loom_CoshOp : Loom_UnaryOp<"cosh", "hyperbolic cosine">;
+def Loom_AsinhOp : Loom_UnaryOp<"asinh", "inverse hyperbolic sine">;
+def Loom_AcoshOp : Loom_UnaryOp<"acosh", "inverse hyperbolic cosine">;
+def Loom_AtanhOp : Loom_UnaryOp<"atanh", "inverse hyperbolic tangent">;
 
 def Loom_AddOp : Loom_BinaryOp<"add", "x + y", ["isLinear"]>;
 def Loom_SubtractOp : Loom_BinaryOp<"subtract", "x - y", ["isLinear"]>;
@@ -47,6 +59,11 @@ def Loom_MinimumOp : Loom_BinaryOp<"minimum", "smaller of x and y; NaN if either
 def Loom_PowerOp : Loom_BinaryOp<"power", "x to the y">;
 def Loom_AndOp : Loom_BinaryOp<"and", "bitwise and; logical on i1">;
 def Loom_OrOp : Loom_BinaryOp<"or", "bitwise or; logical on i1">;
+
+def Loom_XorOp : Loom_BinaryOp<"xor", "bitwise exclusive or; logical on i1">;
+def Loom_RemainderOp : Loom_BinaryOp<"remainder", "x - y * trunc(x / y), of x's sign; an integer by zero gives x">;
+def Loom_ShiftLeftOp : Loom_BinaryOp<"shift_left", "x * 2 to the y; 0 where y is not below the width">;
+def Loom_ShiftRightLogicalOp : Loom_BinaryOp<"shift_right_logical", "bits of x moved down y places; 0 where y is not below the width">;
 
 def Loom_CompareOp : Loom_ElementwiseOp<"compare", [SameTypeOperands]> {
   let summary = "x direction y, as i1; unordered floats compare false, except ne";
@@ -67,6 +84,15 @@ def Loom_ConvertOp : Loom_ElementwiseOp<"convert"> {
   let arguments = (ins Loom_Tensor:$input);
   let results = (outs Loom_Tensor:$output);
   let assemblyFormat = "$input attr-dict `:` functional-type(operands, results)";
+}
+
+def Loom_BitcastConvertOp : Loom_ElementwiseOp<"bitcast_convert"> {
+  let summary = "The same bits as another element type of as many bits";
+  let description = "**Constraints:** L-BT1: both element types are of one width, neither is i1.";
+  let arguments = (ins Loom_Tensor:$input);
+  let results = (outs Loom_Tensor:$output);
+  let assemblyFormat = "$input attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
 }
 
 def Loom_GeluOp : Loom_ElementwiseOp<"gelu", [SameOperandsAndResultType, DeclareOpInterfaceMethods<DecomposeInterface>]> {

@@ -26,6 +26,10 @@ HostTensor combine(dist::ReductionKind kind, llvm::ArrayRef<HostTensor> tensors)
 llvm::FailureOr<HostTensor> evaluateGather(GatherOp op, const HostTensor &input,
                                            const HostTensor &indices, bool poisonOutside);
 
+/// loom.gather_elements, with the same `poisonOutside`.
+llvm::FailureOr<HostTensor> evaluateGatherElements(GatherElementsOp op, const HostTensor &input,
+                                                   const HostTensor &indices, bool poisonOutside);
+
 } // namespace gridloom::loom
 
 #endif // GRIDLOOM_DIALECTS_LOOM_LOOMEVALUATE_H

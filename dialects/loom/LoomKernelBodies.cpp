@@ -26,6 +26,14 @@ Type withElement(Type type, Type element) {
   return element;
 }
 
+/// Integers have no sign in arith and memory: the operation's own types tell unsigned ones.
+Type signless(Type element) {
+  auto integer = dyn_cast<IntegerType>(element);
+  return integer ? IntegerType::get(integer.getContext(), integer.getWidth()) : element;
+}
+bool isUnsigned(Type element) { return element.isInteger(1) || element.isUnsignedInteger(); }
+bool isUnsigned(Value tensor) { return isUnsigned(getElementTypeOrSelf(tensor.getType())); }
+
 bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value.getType())); }
 bool isBool(Value value) { return getElementTypeOrSelf(value.getType()).isInteger(1); }
 
@@ -70,15 +78,22 @@ struct Emitter {
   template <typename OpT> Value unary(ValueRange operands) {
     return inWide(operands, [&](ArrayRef<Value> v) { return make<OpT>(v[0]); });
   }
-  template <typename FloatOp, typename IntOp> Value binary(ValueRange operands) {
+  template <typename FloatOp, typename IntOp, typename UnsignedOp = IntOp>
+  Value binary(ValueRange operands, bool isUnsigned = false) {
     return inWide(operands, [&](ArrayRef<Value> v) {
-      return isFloat(v[0]) ? make<FloatOp>(v[0], v[1]) : make<IntOp>(v[0], v[1]);
+      if (isFloat(v[0]))
+        return make<FloatOp>(v[0], v[1]);
+      return isUnsigned ? make<UnsignedOp>(v[0], v[1]) : make<IntOp>(v[0], v[1]);
     });
   }
 
   /// Integer division that cannot trap: x / 0 is x, and the smallest value / -1 wraps around.
-  Value divideIntegers(Value lhs, Value rhs) {
+  Value divideIntegers(Value lhs, Value rhs, bool isUnsigned) {
     Value zero = constant(rhs.getType(), 0), one = constant(rhs.getType(), 1);
+    if (isUnsigned) {
+      Value isZero = make<arith::CmpIOp>(arith::CmpIPredicate::eq, rhs, zero);
+      return make<arith::DivUIOp>(lhs, make<arith::SelectOp>(isZero, one, rhs));
+    }
     Value minus = make<arith::CmpIOp>(arith::CmpIPredicate::eq, rhs, constant(rhs.getType(), -1));
     Value unsafe =
         make<arith::OrIOp>(minus, make<arith::CmpIOp>(arith::CmpIPredicate::eq, rhs, zero));
@@ -129,7 +144,7 @@ struct Emitter {
     return make<arith::MulFOp>(half, make<arith::AddFOp>(inner, one));
   }
 
-  Value convert(Value value, Type to) {
+  Value convert(Value value, Type to, bool fromUnsigned, bool toUnsigned) {
     Type from = getElementTypeOrSelf(value.getType()), element = getElementTypeOrSelf(to);
     if (from == element)
       return value;
@@ -152,16 +167,17 @@ struct Emitter {
       return fromBits < toBits ? make<arith::ExtFOp>(to, value) : make<arith::TruncFOp>(to, value);
     }
     if (fromFloat)
-      return make<arith::FPToSIOp>(to, widen(value));
+      return toUnsigned ? make<arith::FPToUIOp>(to, widen(value))
+                        : make<arith::FPToSIOp>(to, widen(value));
     if (toFloat) {
       Type wide = toBits < 32 ? withElement(to, builder.getF32Type()) : to;
-      Value result = from.isInteger(1) ? make<arith::UIToFPOp>(wide, value)
-                                       : make<arith::SIToFPOp>(wide, value);
+      Value result =
+          fromUnsigned ? make<arith::UIToFPOp>(wide, value) : make<arith::SIToFPOp>(wide, value);
       return narrow(result, to);
     }
     if (fromBits > toBits)
       return make<arith::TruncIOp>(to, value);
-    return from.isInteger(1) ? make<arith::ExtUIOp>(to, value) : make<arith::ExtSIOp>(to, value);
+    return fromUnsigned ? make<arith::ExtUIOp>(to, value) : make<arith::ExtSIOp>(to, value);
   }
 };
 
@@ -183,7 +199,7 @@ arith::CmpFPredicate floatPredicate(Direction direction) {
   llvm_unreachable("all directions are covered");
 }
 
-/// Booleans compare unsigned: false < true.
+/// Booleans compare unsigned too: false < true.
 arith::CmpIPredicate integerPredicate(Direction direction, bool isUnsigned) {
   using P = arith::CmpIPredicate;
   switch (direction) {
@@ -220,6 +236,8 @@ Value NegateOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands
 
 Value AbsOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
   Emitter e{builder, loc};
+  if (isUnsigned(getInput()))
+    return operands[0];
   return isFloat(operands[0]) ? e.unary<math::AbsFOp>(operands) : e.unary<math::AbsIOp>(operands);
 }
 
@@ -273,8 +291,10 @@ Value SignOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) 
   return e.inWide(operands, [&](ArrayRef<Value> v) {
     Value x = v[0], zero = e.constant(x.getType(), 0);
     auto above = [&](Value a, Value b) {
-      return isFloat(a) ? e.make<arith::CmpFOp>(arith::CmpFPredicate::OGT, a, b)
-                        : e.make<arith::CmpIOp>(arith::CmpIPredicate::sgt, a, b);
+      if (isFloat(a))
+        return e.make<arith::CmpFOp>(arith::CmpFPredicate::OGT, a, b);
+      return e.make<arith::CmpIOp>(
+          isUnsigned(getInput()) ? arith::CmpIPredicate::ugt : arith::CmpIPredicate::sgt, a, b);
     };
     Value negative = e.make<arith::SelectOp>(above(zero, x), e.constant(x.getType(), -1), x);
     return e.make<arith::SelectOp>(above(x, zero), e.constant(x.getType(), 1), negative);
@@ -287,14 +307,45 @@ Value NotOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
   return e.make<arith::XOrIOp>(operands[0], ones);
 }
 
+#define UNARY_BODY(OP, MATH)                                                                       \
+  Value OP::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {                    \
+    return Emitter{builder, loc}.unary<MATH>(operands);                                            \
+  }
+UNARY_BODY(SineOp, math::SinOp)
+UNARY_BODY(CosineOp, math::CosOp)
+UNARY_BODY(TanOp, math::TanOp)
+UNARY_BODY(AsinOp, math::AsinOp)
+UNARY_BODY(AcosOp, math::AcosOp)
+UNARY_BODY(AtanOp, math::AtanOp)
+UNARY_BODY(SinhOp, math::SinhOp)
+UNARY_BODY(CoshOp, math::CoshOp)
+UNARY_BODY(AsinhOp, math::AsinhOp)
+UNARY_BODY(AcoshOp, math::AcoshOp)
+UNARY_BODY(AtanhOp, math::AtanhOp)
+#undef UNARY_BODY
+
+Value RoundNearestEvenOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  if (!isFloat(operands[0]))
+    return operands[0];
+  return Emitter{builder, loc}.unary<math::RoundEvenOp>(operands);
+}
+
+Value BitcastConvertOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  Type to = withElement(operands[0].getType(), signless(getOutput().getType().getElementType()));
+  return to == operands[0].getType() ? operands[0]
+                                     : arith::BitcastOp::create(builder, loc, to, operands[0]);
+}
+
 Value GeluOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
   Emitter e{builder, loc};
   return e.inWide(operands, [&](ArrayRef<Value> v) { return e.gelu(v[0], getForm()); });
 }
 
 Value ConvertOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
-  Type to = withElement(operands[0].getType(), getOutput().getType().getElementType());
-  return Emitter{builder, loc}.convert(operands[0], to);
+  Type from = getInput().getType().getElementType(), to = getOutput().getType().getElementType();
+  return Emitter{builder, loc}.convert(operands[0],
+                                       withElement(operands[0].getType(), signless(to)),
+                                       isUnsigned(from), isUnsigned(to));
 }
 
 //===----------------------------------------------------------------------===//
@@ -316,20 +367,23 @@ Value MultiplyOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operan
 Value DivideOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
   Emitter e{builder, loc};
   return e.inWide(operands, [&](ArrayRef<Value> v) {
-    return isFloat(v[0]) ? e.make<arith::DivFOp>(v[0], v[1]) : e.divideIntegers(v[0], v[1]);
+    return isFloat(v[0]) ? e.make<arith::DivFOp>(v[0], v[1])
+                         : e.divideIntegers(v[0], v[1], isUnsigned(getLhs()));
   });
 }
 
 Value MaximumOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
   if (isBool(operands[0]))
     return arith::OrIOp::create(builder, loc, operands[0], operands[1]);
-  return Emitter{builder, loc}.binary<arith::MaximumFOp, arith::MaxSIOp>(operands);
+  return Emitter{builder, loc}.binary<arith::MaximumFOp, arith::MaxSIOp, arith::MaxUIOp>(
+      operands, isUnsigned(getLhs()));
 }
 
 Value MinimumOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
   if (isBool(operands[0]))
     return arith::AndIOp::create(builder, loc, operands[0], operands[1]);
-  return Emitter{builder, loc}.binary<arith::MinimumFOp, arith::MinSIOp>(operands);
+  return Emitter{builder, loc}.binary<arith::MinimumFOp, arith::MinSIOp, arith::MinUIOp>(
+      operands, isUnsigned(getLhs()));
 }
 
 Value PowerOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
@@ -352,12 +406,47 @@ Value OrOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
   return arith::OrIOp::create(builder, loc, operands[0], operands[1]);
 }
 
+Value XorOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return arith::XOrIOp::create(builder, loc, operands[0], operands[1]);
+}
+
+Value RemainderOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  Emitter e{builder, loc};
+  return e.inWide(operands, [&](ArrayRef<Value> v) {
+    if (isFloat(v[0]))
+      return e.make<arith::RemFOp>(v[0], v[1]);
+    // x % 0 is x.
+    Value quotient = e.divideIntegers(v[0], v[1], isUnsigned(getLhs()));
+    return e.make<arith::SubIOp>(v[0], e.make<arith::MulIOp>(quotient, v[1]));
+  });
+}
+
+/// A shift by the width or more is not defined: it gives 0.
+template <typename ShiftT>
+static Value emitShift(OpBuilder &builder, Location loc, ValueRange operands) {
+  Emitter e{builder, loc};
+  Type type = operands[0].getType();
+  Value width = e.constant(type, getElementTypeOrSelf(type).getIntOrFloatBitWidth());
+  Value zero = e.constant(type, 0);
+  Value below = e.make<arith::CmpIOp>(arith::CmpIPredicate::ult, operands[1], width);
+  Value amount = e.make<arith::SelectOp>(below, operands[1], zero);
+  return e.make<arith::SelectOp>(below, e.make<ShiftT>(operands[0], amount), zero);
+}
+
+Value ShiftLeftOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return emitShift<arith::ShLIOp>(builder, loc, operands);
+}
+
+Value ShiftRightLogicalOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  return emitShift<arith::ShRUIOp>(builder, loc, operands);
+}
+
 Value CompareOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
   Emitter e{builder, loc};
   Value lhs = e.widen(operands[0]), rhs = e.widen(operands[1]);
   if (isFloat(lhs))
     return e.make<arith::CmpFOp>(floatPredicate(getDirection()), lhs, rhs);
-  return e.make<arith::CmpIOp>(integerPredicate(getDirection(), isBool(lhs)), lhs, rhs);
+  return e.make<arith::CmpIOp>(integerPredicate(getDirection(), isUnsigned(getLhs())), lhs, rhs);
 }
 
 Value SelectOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {

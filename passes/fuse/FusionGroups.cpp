@@ -17,7 +17,9 @@ static RankedTensorType getTensorType(Value value) {
 static bool isCheap(Operation *op) {
   return isa<loom::KernelBodyInterface>(op) &&
          !isa<loom::ExpOp, loom::LogOp, loom::SqrtOp, loom::RsqrtOp, loom::TanhOp, loom::ErfOp,
-              loom::LogisticOp, loom::PowerOp, loom::DivideOp, loom::GeluOp>(op);
+              loom::LogisticOp, loom::PowerOp, loom::DivideOp, loom::GeluOp, loom::SineOp,
+              loom::CosineOp, loom::TanOp, loom::AsinOp, loom::AcosOp, loom::AtanOp, loom::SinhOp,
+              loom::CoshOp, loom::AsinhOp, loom::AcoshOp, loom::AtanhOp, loom::RemainderOp>(op);
 }
 
 /// True when `value` is a function of the index, literals and the device's place in the mesh alone,
@@ -35,13 +37,31 @@ static bool isIndexArithmetic(Value value, int &budget) {
                       [&](Value operand) { return isIndexArithmetic(operand, budget); });
 }
 
+/// True for windows, and for elementwise functions of windows, that nothing else reads.
+static bool isWindowed(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !op->hasOneUse())
+    return false;
+  return isa<loom::WindowOp>(op) ||
+         (isa<loom::KernelBodyInterface>(op) && llvm::any_of(op->getOperands(), isWindowed));
+}
+
 static FusionKind getMoveKind(Operation *op) {
+  if (isa<loom::PadOp, loom::WindowOp>(op))
+    return FusionKind::IndexMap;
   if (auto transpose = dyn_cast<loom::TransposeOp>(op)) {
+    // The columns of a convolution: they have runs of the window's input.
+    if (isWindowed(transpose.getInput()) && transpose.getInput().getDefiningOp<loom::WindowOp>())
+      return FusionKind::IndexMap;
     int64_t last = transpose.getPermutation().size() - 1;
     return transpose.getPermutation()[last] == last ? FusionKind::IndexMap : FusionKind::Opaque;
   }
   if (isa<loom::SliceOp>(op))
     return FusionKind::IndexMap;
+  if (auto reverse = dyn_cast<loom::ReverseOp>(op))
+    return llvm::is_contained(reverse.getDims(), reverse.getType().getRank() - 1)
+               ? FusionKind::Opaque
+               : FusionKind::IndexMap;
   if (auto gather = dyn_cast<loom::GatherOp>(op))
     return static_cast<int64_t>(gather.getDim()) + 1 < getTensorType(gather.getInput()).getRank()
                ? FusionKind::Gather
@@ -67,8 +87,13 @@ FusionKind getFusionKind(Operation *op) {
                                                               : FusionKind::Opaque;
   if (isa<loom::LayerNormOp>(op))
     return FusionKind::RowWise;
+  if (auto reduce = dyn_cast<loom::ReduceOp>(op); reduce && isWindowed(reduce.getInput()))
+    return FusionKind::Stencil;
   if (auto reduce = dyn_cast<loom::ReduceOp>(op))
     return reduce.getDims() == ArrayRef<int64_t>{rank - 1} ? FusionKind::RowReduce
+                                                           : FusionKind::Opaque;
+  if (auto peak = dyn_cast<loom::ArgReduceOp>(op))
+    return static_cast<int64_t>(peak.getDim()) + 1 == rank ? FusionKind::RowReduce
                                                            : FusionKind::Opaque;
   return getMoveKind(op);
 }
@@ -81,6 +106,7 @@ enum class Role {
   Full,      // one value per element the kernel walks
   RowScalar, // one value per row
   Mapped,    // elements at indices other than the kernel's own
+  Windowed,  // the elements of a window per element
   Scalar,    // one value
 };
 
@@ -92,6 +118,7 @@ struct Candidate {
   bool isRow = false;
   bool computesMapped = false;
   bool gathers = false;
+  bool hasStencil = false;
   llvm::SmallDenseMap<Operation *, Role> roles;
 };
 
@@ -105,7 +132,7 @@ private:
   void startGroup(Operation *op, FusionKind kind);
   /// Adds op to the group if a kernel can compute it in place.
   bool join(Operation *op, FusionKind kind, Candidate &candidate);
-  bool joinReduce(loom::ReduceOp op, Role role, Candidate &candidate);
+  bool joinReduce(Operation *op, Role role, Candidate &candidate);
   Role getRole(Operation *op, Candidate &candidate);
   Role getRoleAt(OpOperand &use, Candidate &candidate);
   void add(Operation *op, Role role, Candidate &candidate);
@@ -127,6 +154,7 @@ void GroupFormer::startGroup(Operation *op, FusionKind kind) {
   candidate.isOpaque = kind == FusionKind::Opaque;
   candidate.isRow = kind == FusionKind::RowWise || kind == FusionKind::RowReduce;
   candidate.gathers = kind == FusionKind::Gather;
+  candidate.hasStencil = kind == FusionKind::Stencil;
   Value walked = kind == FusionKind::RowReduce ? op->getOperand(0) : op->getResult(0);
   candidate.domain.assign(getTensorType(walked).getShape().begin(),
                           getTensorType(walked).getShape().end());
@@ -134,6 +162,8 @@ void GroupFormer::startGroup(Operation *op, FusionKind kind) {
 }
 
 bool GroupFormer::accepts(const Candidate &candidate, Operation *generator) const {
+  if (loom::isLaneOp(candidate.group.root))
+    return false;
   return !candidate.isOpaque || isa<loom::ConstantOp, loom::IotaOp>(generator);
 }
 
@@ -171,8 +201,11 @@ Role GroupFormer::getRoleAt(OpOperand &use, Candidate &candidate) {
   case FusionKind::RowWise:
   case FusionKind::RowReduce:
     return use.getOperandNumber() == 0 ? Role::Full : Role::None;
+  case FusionKind::Stencil:
+    return Role::Windowed;
   case FusionKind::IndexMap:
-    return Role::Mapped;
+    // What a window reads again and again is computed once.
+    return isa<loom::WindowOp>(user) ? Role::None : Role::Mapped;
   case FusionKind::Generator: {
     auto broadcast = dyn_cast<loom::BroadcastOp>(user);
     if (!broadcast)
@@ -201,9 +234,9 @@ Role GroupFormer::getRole(Operation *op, Candidate &candidate) {
   return role.value_or(Role::None);
 }
 
-bool GroupFormer::joinReduce(loom::ReduceOp op, Role role, Candidate &candidate) {
-  ArrayRef<int64_t> shape = getTensorType(op.getInput()).getShape();
-  if (role == Role::Full && !candidate.isRow && !candidate.gathers) {
+bool GroupFormer::joinReduce(Operation *op, Role role, Candidate &candidate) {
+  ArrayRef<int64_t> shape = getTensorType(op->getOperand(0)).getShape();
+  if (role == Role::Full && !candidate.isRow && !candidate.gathers && !candidate.hasStencil) {
     // What was walked element by element is now one value per row.
     candidate.domain.assign(shape.begin(), shape.end());
     for (auto &entry : candidate.roles)
@@ -230,14 +263,23 @@ bool GroupFormer::join(Operation *op, FusionKind kind, Candidate &candidate) {
     candidate.computesMapped |= role == Role::Mapped;
     break;
   case FusionKind::RowWise:
-    if (role != Role::Full || candidate.computesMapped)
+    if (role != Role::Full || candidate.computesMapped || candidate.hasStencil)
       return false;
     candidate.isRow = true;
     break;
   case FusionKind::RowReduce:
-    return !candidate.computesMapped && joinReduce(cast<loom::ReduceOp>(op), role, candidate);
+    return !candidate.computesMapped && joinReduce(op, role, candidate);
+  case FusionKind::Stencil:
+    if (role != Role::Full || candidate.isRow || candidate.gathers)
+      return false;
+    candidate.hasStencil = true;
+    break;
   case FusionKind::IndexMap:
+    if (role == Role::Windowed && isa<loom::WindowOp>(op))
+      break;
     if (role != Role::Full && (role != Role::Mapped || candidate.isRow))
+      return false;
+    if (candidate.isRow && isa<loom::PadOp>(op))
       return false;
     break;
   case FusionKind::Gather:
@@ -275,6 +317,8 @@ plan::Skeleton getSkeleton(const Candidate &candidate) {
                                                         : plan::Skeleton::General;
   if (candidate.isRow)
     return plan::Skeleton::Row;
+  if (candidate.hasStencil)
+    return plan::Skeleton::General;
   return candidate.gathers ? plan::Skeleton::Gather : plan::Skeleton::Elementwise;
 }
 

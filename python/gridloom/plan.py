@@ -13,7 +13,7 @@ import numpy as np
 # else the bits.
 _NUMPY = {
     "f32": "float32", "f64": "float64", "f16": "float16", "i8": "int8", "i16": "int16", "i32": "int32",
-    "i64": "int64", "u8": "uint8", "bool": "bool",
+    "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "bool": "bool",
 }  # fmt: skip
 
 

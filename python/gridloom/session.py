@@ -15,7 +15,7 @@ from .errors import Error, ErrorCode
 from .plan import numpy_type
 
 # Element types in the C interface's numbering.
-_TYPES = ["", "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "bool"]
+_TYPES = ["", "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "bool", "u16", "u32", "u64"]
 
 
 @dataclasses.dataclass(frozen=True)

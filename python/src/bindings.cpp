@@ -46,13 +46,16 @@ size_t sizeOf(gridloom_type type) {
   switch (type) {
   case GRIDLOOM_F64:
   case GRIDLOOM_I64:
+  case GRIDLOOM_U64:
     return 8;
   case GRIDLOOM_F32:
   case GRIDLOOM_I32:
+  case GRIDLOOM_U32:
     return 4;
   case GRIDLOOM_F16:
   case GRIDLOOM_BF16:
   case GRIDLOOM_I16:
+  case GRIDLOOM_U16:
     return 2;
   case GRIDLOOM_I8:
   case GRIDLOOM_U8:

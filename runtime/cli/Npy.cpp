@@ -23,7 +23,7 @@ static constexpr std::string_view magic = "\x93NUMPY";
 static constexpr size_t maxDims = 32;
 
 /// numpy's letter and bytes of each type. numpy has no bf16; its extensions write it as V2.
-static constexpr std::array<std::pair<DataType, std::string_view>, 10> codes = {{
+static constexpr std::array<std::pair<DataType, std::string_view>, 13> codes = {{
     {DataType::F32, "f4"},
     {DataType::F64, "f8"},
     {DataType::F16, "f2"},
@@ -34,6 +34,9 @@ static constexpr std::array<std::pair<DataType, std::string_view>, 10> codes = {
     {DataType::I64, "i8"},
     {DataType::U8, "u1"},
     {DataType::Bool, "b1"},
+    {DataType::U16, "u2"},
+    {DataType::U32, "u4"},
+    {DataType::U64, "u8"},
 }};
 
 namespace {

@@ -38,6 +38,12 @@ double gridloom::rt::getElement(const HostArray &array, int64_t index) {
   case DataType::U8:
   case DataType::Bool:
     return array.as<uint8_t>()[i];
+  case DataType::U16:
+    return array.as<uint16_t>()[i];
+  case DataType::U32:
+    return array.as<uint32_t>()[i];
+  case DataType::U64:
+    return double(array.as<uint64_t>()[i]);
   }
   return 0;
 }
@@ -74,6 +80,15 @@ void gridloom::rt::setElement(HostArray &array, int64_t index, double value) {
     return;
   case DataType::Bool:
     array.as<uint8_t>()[i] = value != 0;
+    return;
+  case DataType::U16:
+    array.as<uint16_t>()[i] = uint16_t(value);
+    return;
+  case DataType::U32:
+    array.as<uint32_t>()[i] = uint32_t(value);
+    return;
+  case DataType::U64:
+    array.as<uint64_t>()[i] = uint64_t(value);
     return;
   }
 }
@@ -129,8 +144,10 @@ static bool isFloat(DataType type) {
 static std::pair<double, double> getRange(DataType type) {
   if (type == DataType::Bool)
     return {0, 1};
-  if (type == DataType::U8)
-    return {0, 255};
+  if (type == DataType::U8 || type == DataType::U16 || type == DataType::U32)
+    return {0, std::ldexp(1, int(sizeOf(type)) * 8) - 1};
+  if (type == DataType::U64)
+    return {0, 0x1p53};
   if (isFloat(type) || type == DataType::I64)
     return {-0x1p53, 0x1p53};
   double half = std::ldexp(1, int(sizeOf(type)) * 8 - 1);

@@ -149,6 +149,12 @@ void gridloom::rt::reduceOnHost(void *out, std::span<const void *const> inputs, 
     return reduceBy<Plain<int64_t>>(out, inputs, count, reduction);
   case DataType::U8:
     return reduceBy<Plain<uint8_t>>(out, inputs, count, reduction);
+  case DataType::U16:
+    return reduceBy<Plain<uint16_t>>(out, inputs, count, reduction);
+  case DataType::U32:
+    return reduceBy<Plain<uint32_t>>(out, inputs, count, reduction);
+  case DataType::U64:
+    return reduceBy<Plain<uint64_t>>(out, inputs, count, reduction);
   case DataType::Bool:
     // A byte that counts would wrap to "false" at 256 ranks.
     if (reduction == Reduction::Sum)

@@ -10,7 +10,7 @@
 
 using namespace gridloom::rt;
 
-static constexpr std::array<std::pair<DataType, std::string_view>, 10> names = {{
+static constexpr std::array<std::pair<DataType, std::string_view>, 13> names = {{
     {DataType::F32, "f32"},
     {DataType::F64, "f64"},
     {DataType::F16, "f16"},
@@ -21,6 +21,9 @@ static constexpr std::array<std::pair<DataType, std::string_view>, 10> names = {
     {DataType::I64, "i64"},
     {DataType::U8, "u8"},
     {DataType::Bool, "bool"},
+    {DataType::U16, "u16"},
+    {DataType::U32, "u32"},
+    {DataType::U64, "u64"},
 }};
 
 std::string_view gridloom::rt::nameOf(DataType type) {

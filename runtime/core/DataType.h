@@ -13,7 +13,7 @@
 namespace gridloom::rt {
 
 /// Element types. The numbers are those of schema::DataType.
-enum class DataType { F32 = 1, F64, F16, BF16, I8, I16, I32, I64, U8, Bool };
+enum class DataType { F32 = 1, F64, F16, BF16, I8, I16, I32, I64, U8, Bool, U16, U32, U64 };
 
 /// Bytes of one element.
 constexpr size_t sizeOf(DataType type) {
@@ -25,12 +25,15 @@ constexpr size_t sizeOf(DataType type) {
   case DataType::F16:
   case DataType::BF16:
   case DataType::I16:
+  case DataType::U16:
     return 2;
   case DataType::F32:
   case DataType::I32:
+  case DataType::U32:
     return 4;
   case DataType::F64:
   case DataType::I64:
+  case DataType::U64:
     return 8;
   }
   return 0;

@@ -251,6 +251,8 @@ std::optional<DataType> getDataType(uint64_t onnxType) {
     return DataType::U8;
   case 3:
     return DataType::I8;
+  case 4:
+    return DataType::U16;
   case 5:
     return DataType::I16;
   case 6:
@@ -263,6 +265,10 @@ std::optional<DataType> getDataType(uint64_t onnxType) {
     return DataType::F16;
   case 11:
     return DataType::F64;
+  case 12:
+    return DataType::U32;
+  case 13:
+    return DataType::U64;
   case 16:
     return DataType::BF16;
   default:

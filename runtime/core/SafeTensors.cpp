@@ -21,7 +21,8 @@ static std::optional<DataType> getType(const std::string &name) {
       {"F32", DataType::F32},   {"F64", DataType::F64}, {"F16", DataType::F16},
       {"BF16", DataType::BF16}, {"I8", DataType::I8},   {"I16", DataType::I16},
       {"I32", DataType::I32},   {"I64", DataType::I64}, {"U8", DataType::U8},
-      {"BOOL", DataType::Bool}};
+      {"BOOL", DataType::Bool}, {"U16", DataType::U16}, {"U32", DataType::U32},
+      {"U64", DataType::U64}};
   auto found = types.find(name);
   return found == types.end() ? std::nullopt : std::optional(found->second);
 }

@@ -72,6 +72,9 @@ typedef enum gridloom_type {
   GRIDLOOM_I64 = 8,
   GRIDLOOM_U8 = 9,
   GRIDLOOM_BOOL = 10, /* one byte, 0 or 1 */
+  GRIDLOOM_U16 = 11,
+  GRIDLOOM_U32 = 12,
+  GRIDLOOM_U64 = 13,
 } gridloom_type;
 
 /* A dense row-major tensor in host memory. */

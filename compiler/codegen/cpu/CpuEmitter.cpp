@@ -10,6 +10,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/cpu/CpuEmitter.h"
 #include "compiler/codegen/BodyEmitter.h"
+#include "compiler/codegen/cpu/LaneKernels.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -348,11 +349,23 @@ FailureOr<std::vector<KernelInfo>> gridloom::codegen::emitCpuKernels(ModuleOp mo
     FailureOr<plan::KernelOp> prepared = prepareKernel(kernel);
     if (failed(prepared))
       return failure();
-    SmallVector<Nest> nests = buildNests(*prepared);
+    std::unique_ptr<LaneKernel> lanes = makeLaneKernel(*prepared);
+    SmallVector<Nest> nests;
+    if (!lanes)
+      nests = buildNests(*prepared);
     KernelInfo info = describeKernel(kernel, nests);
+    if (lanes) {
+      info.skeleton = "lanes";
+      if (lanes->isInPlace())
+        info.inPlace.emplace_back(0, 0);
+    }
     func::FuncOp function = createFunction(kernel, info);
-    emitNests(function, nests, info);
+    if (lanes)
+      emitLaneKernel(function, *lanes, info);
+    else
+      emitNests(function, nests, info);
     infos.push_back(std::move(info));
+    lanes.reset();
     nests.clear();
     prepared->erase();
     kernel.erase();

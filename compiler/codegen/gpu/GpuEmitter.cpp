@@ -217,6 +217,9 @@ FailureOr<std::vector<CompiledGpuKernel>> gridloom::codegen::emitGpuKernels(Modu
     FailureOr<plan::KernelOp> prepared = prepareKernel(kernel);
     if (failed(prepared))
       return failure();
+    if (Operation &first = (*prepared).getBody().front().front(); loom::isLaneOp(&first))
+      return kernel.emitError() << first.getName()
+                                << " is not available for target cuda: " << kernelTitle(kernel);
     SmallVector<Nest> nests = buildNests(*prepared);
     if (failed(checkAvailable(kernel, nests)))
       return failure();

@@ -71,7 +71,12 @@ NcclElements toNcclElements(DataType type, size_t count) {
     return {8, count};
   case DataType::BF16:
     return {9, count};
+  case DataType::U32:
+    return {3, count};
+  case DataType::U64:
+    return {5, count};
   case DataType::I16:
+  case DataType::U16:
     break;
   }
   return {0, count * sizeOf(type)};

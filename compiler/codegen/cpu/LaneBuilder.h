@@ -1,0 +1,59 @@
+//===- LaneBuilder.h - loops over memory, written directly ------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_CODEGEN_CPU_LANEBUILDER_H
+#define GRIDLOOM_COMPILER_CODEGEN_CPU_LANEBUILDER_H
+
+#include "compiler/codegen/BodyEmitter.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace gridloom::codegen {
+
+/// What sums of elements are kept in: f32 for narrower floats.
+mlir::Type getWideType(mlir::Type element);
+
+/// Shorthand for scf, memref and arith. Numbers are of type index unless said otherwise.
+struct LaneBuilder {
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+
+  mlir::Value index(int64_t value);
+  mlir::Value literal(mlir::TypedAttr value);
+  mlir::Value add(mlir::Value x, mlir::Value y);
+  mlir::Value sub(mlir::Value x, mlir::Value y);
+  mlir::Value mul(mlir::Value x, int64_t y);
+  mlir::Value min(mlir::Value x, mlir::Value y);
+  /// Quotient and remainder.
+  std::pair<mlir::Value, mlir::Value> divide(mlir::Value x, int64_t y);
+  mlir::Value compare(mlir::arith::CmpIPredicate predicate, mlir::Value x, mlir::Value y);
+  mlir::Value both(mlir::Value x, mlir::Value y);
+  mlir::Value select(mlir::Value predicate, mlir::Value x, mlir::Value y);
+  /// A signed integer as an index.
+  mlir::Value toIndex(mlir::Value value);
+
+  /// for (i = begin; i < end; ++i)
+  void loop(mlir::Value begin, mlir::Value end, llvm::function_ref<void(mlir::Value)> body);
+  void when(mlir::Value condition, llvm::function_ref<void()> body);
+
+  /// Elements of the tensor's type `element`: i1 is a byte in memory, unsigned integers have no
+  /// sign.
+  mlir::Value load(mlir::Value memory, mlir::Value at, mlir::Type element);
+  void store(mlir::Value value, mlir::Value memory, mlir::Value at);
+  mlir::Value widen(mlir::Value value);
+  mlir::Value narrow(mlir::Value value, mlir::Type element);
+  /// Combines two values of a tensor's type `element`.
+  mlir::Value combine(dist::ReductionKind kind, mlir::Value x, mlir::Value y, mlir::Type element);
+
+  mlir::Value pointer(mlir::Value memory);
+  mlir::Value allocate(mlir::Type element, int64_t count);
+  mlir::Value allocateOnStack(mlir::func::FuncOp function, mlir::Type element, int64_t count);
+  void free(mlir::Value memory);
+};
+
+} // namespace gridloom::codegen
+
+#endif // GRIDLOOM_COMPILER_CODEGEN_CPU_LANEBUILDER_H

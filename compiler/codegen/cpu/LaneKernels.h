@@ -1,0 +1,48 @@
+//===- LaneKernels.h - kernels that walk a dimension in order ---*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Most kernels say of each output element how it is computed. Some operations cannot: each step
+// along a dimension needs the one before (cumulative), writes where the data says (scatter), or
+// moves everything (argsort). Such an operation is a kernel of its own, whose rows are lanes beside
+// that dimension. A new one derives from LaneKernel and gets a line in makeLaneKernel.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_CODEGEN_CPU_LANEKERNELS_H
+#define GRIDLOOM_COMPILER_CODEGEN_CPU_LANEKERNELS_H
+
+#include "compiler/codegen/Nest.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace gridloom::codegen {
+
+/// Emits one operation. Its operands and result are the function's memrefs of rank 1, in order.
+class LaneKernel {
+public:
+  virtual ~LaneKernel() = default;
+
+  /// Lanes, or groups of lanes, that threads share out.
+  virtual int64_t getRows() const = 0;
+  /// Of one row, roughly.
+  virtual double getCycles() = 0;
+  /// Whether the output may be the memory of the first input.
+  virtual bool isInPlace() const { return false; }
+  /// Memory all rows of a call share in turn: an element type and a count; none by default.
+  virtual std::pair<mlir::Type, int64_t> getScratch() { return {}; }
+  /// Emits the work of row number `row`. `scratch` is null where there is none.
+  virtual void emitRow(mlir::OpBuilder &builder, mlir::ValueRange memories, mlir::Value row,
+                       mlir::Value scratch) = 0;
+};
+
+/// The emitter of the kernel's only operation; null for kernels that are computed by element.
+std::unique_ptr<LaneKernel> makeLaneKernel(plan::KernelOp kernel);
+
+/// Emits all rows from lo to hi, the last two arguments of `function`, and fills in rows and grain.
+void emitLaneKernel(mlir::func::FuncOp function, LaneKernel &kernel, KernelInfo &info);
+
+} // namespace gridloom::codegen
+
+#endif // GRIDLOOM_COMPILER_CODEGEN_CPU_LANEKERNELS_H

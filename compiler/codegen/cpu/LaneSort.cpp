@@ -1,0 +1,164 @@
+//===- LaneSort.cpp - sorting inside a kernel -----------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/codegen/cpu/LaneSort.h"
+
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::codegen;
+
+using P = arith::CmpIPredicate;
+
+//===----------------------------------------------------------------------===//
+// Words
+//===----------------------------------------------------------------------===//
+
+IntegerType SortWords::getType() const {
+  return IntegerType::get(element.getContext(), element.getIntOrFloatBitWidth() <= 32 ? 64 : 128);
+}
+
+static Value integer(LaneBuilder &b, Type type, const APInt &value) {
+  return arith::ConstantOp::create(b.builder, b.loc, b.builder.getIntegerAttr(type, value));
+}
+
+/// An unsigned integer that orders as the element does.
+static Value makeKey(LaneBuilder &b, Value value, Type element) {
+  unsigned width = element.getIntOrFloatBitWidth();
+  auto type = b.builder.getIntegerType(width);
+  Value sign = integer(b, type, APInt::getSignMask(width));
+  if (!isa<FloatType>(element)) {
+    bool isUnsigned = width == 1 || element.isUnsignedInteger();
+    return isUnsigned ? value : arith::XOrIOp::create(b.builder, b.loc, value, sign);
+  }
+  Value zero = integer(b, type, APInt::getZero(width));
+  Value ones = integer(b, type, APInt::getAllOnes(width));
+  Value bits = arith::BitcastOp::create(b.builder, b.loc, type, value);
+  // The magnitude's bits order magnitudes; above infinity's are NaNs.
+  Value magnitude = arith::AndIOp::create(b.builder, b.loc, bits,
+                                          integer(b, type, APInt::getSignedMaxValue(width)));
+  const llvm::fltSemantics &semantics = cast<FloatType>(element).getFloatSemantics();
+  Value infinity = integer(b, type, llvm::APFloat::getInf(semantics).bitcastToAPInt());
+  Value isNaN = b.compare(P::ugt, magnitude, infinity);
+  Value positive = arith::OrIOp::create(b.builder, b.loc, magnitude, sign);
+  Value negative = arith::XOrIOp::create(b.builder, b.loc, bits, ones);
+  Value isNegative = b.both(b.compare(P::slt, bits, zero), b.compare(P::ne, magnitude, zero));
+  return b.select(isNaN, ones, b.select(isNegative, negative, positive));
+}
+
+Value SortWords::make(LaneBuilder &b, Value value, Value place) const {
+  IntegerType word = getType();
+  unsigned width = element.getIntOrFloatBitWidth(), half = word.getWidth() / 2;
+  Value key = makeKey(b, value, element);
+  if (descending)
+    key = arith::XOrIOp::create(b.builder, b.loc, key,
+                                integer(b, key.getType(), APInt::getAllOnes(width)));
+  key = arith::ExtUIOp::create(b.builder, b.loc, word, key);
+  key =
+      arith::ShLIOp::create(b.builder, b.loc, key, integer(b, word, APInt(word.getWidth(), half)));
+  Value low = arith::IndexCastOp::create(b.builder, b.loc, b.builder.getI64Type(), place);
+  if (word.getWidth() > 64)
+    low = arith::ExtUIOp::create(b.builder, b.loc, word, low);
+  return arith::OrIOp::create(b.builder, b.loc, key, low);
+}
+
+Value SortWords::getPlace(LaneBuilder &b, Value word) const {
+  if (getType().getWidth() > 64)
+    return arith::TruncIOp::create(b.builder, b.loc, b.builder.getI64Type(), word);
+  return arith::AndIOp::create(b.builder, b.loc, word,
+                               integer(b, word.getType(), APInt::getLowBitsSet(64, 32)));
+}
+
+//===----------------------------------------------------------------------===//
+// A heap of the first ones
+//===----------------------------------------------------------------------===//
+
+/// Moves larger words up from `place` on until `word` can be put down.
+static void emitSiftDown(LaneBuilder &b, Value memory, int64_t count, Value place, Value word) {
+  Type index = b.builder.getIndexType(), type = word.getType();
+  Value last = b.index(count - 1);
+  auto loop = scf::WhileOp::create(
+      b.builder, b.loc, TypeRange{index, index, type}, ValueRange{place},
+      [&](OpBuilder &builder, Location, ValueRange arguments) {
+        Value child = b.add(b.mul(arguments[0], 2), b.index(1));
+        Value left = b.min(child, last), right = b.min(b.add(child, b.index(1)), last);
+        Value leftWord = b.load(memory, left, type), rightWord = b.load(memory, right, type);
+        Value isRight = b.compare(P::ugt, rightWord, leftWord);
+        Value larger = b.select(isRight, rightWord, leftWord);
+        Value goesOn = b.both(b.compare(P::sle, child, last), b.compare(P::ugt, larger, word));
+        scf::ConditionOp::create(builder, b.loc, goesOn,
+                                 ValueRange{arguments[0], b.select(isRight, right, left), larger});
+      },
+      [&](OpBuilder &builder, Location, ValueRange arguments) {
+        b.store(arguments[2], memory, arguments[0]);
+        scf::YieldOp::create(builder, b.loc, arguments[1]);
+      });
+  b.store(word, memory, loop.getResult(0));
+}
+
+void gridloom::codegen::emitHeapify(LaneBuilder &b, Value memory, int64_t count) {
+  Type type = cast<MemRefType>(memory.getType()).getElementType();
+  b.loop(b.index(0), b.index(count / 2), [&](Value step) {
+    Value place = b.sub(b.index(count / 2 - 1), step);
+    emitSiftDown(b, memory, count, place, b.load(memory, place, type));
+  });
+}
+
+void gridloom::codegen::emitOffer(LaneBuilder &b, Value memory, int64_t count, Value word) {
+  Value largest = b.load(memory, b.index(0), word.getType());
+  b.when(b.compare(P::ult, word, largest),
+         [&] { emitSiftDown(b, memory, count, b.index(0), word); });
+}
+
+//===----------------------------------------------------------------------===//
+// Merges
+//===----------------------------------------------------------------------===//
+
+/// Merges [low, middle) and [middle, high) of the words from `from` on to those from `to` on.
+static void emitMerge(LaneBuilder &b, Value memory, int64_t count, Value from, Value to, Value low,
+                      Value middle, Value high) {
+  Type type = cast<MemRefType>(memory.getType()).getElementType();
+  Value last = b.index(count - 1), one = b.index(1);
+  auto loop = scf::ForOp::create(b.builder, b.loc, low, high, one, ValueRange{low, middle});
+  OpBuilder::InsertionGuard guard(b.builder);
+  b.builder.setInsertionPointToEnd(loop.getBody());
+  Value left = loop.getRegionIterArg(0), right = loop.getRegionIterArg(1);
+  // Loads stay inside also where a side is used up.
+  Value leftWord = b.load(memory, b.add(from, b.min(left, last)), type);
+  Value rightWord = b.load(memory, b.add(from, b.min(right, last)), type);
+  Value isOver = b.compare(P::sge, right, high);
+  Value isLess = b.compare(P::ult, leftWord, rightWord);
+  Value takesLeft = b.both(b.compare(P::slt, left, middle),
+                           arith::OrIOp::create(b.builder, b.loc, isOver, isLess));
+  b.store(b.select(takesLeft, leftWord, rightWord), memory, b.add(to, loop.getInductionVar()));
+  Value nextLeft = b.select(takesLeft, b.add(left, one), left);
+  Value nextRight = b.select(takesLeft, right, b.add(right, one));
+  scf::YieldOp::create(b.builder, b.loc, ValueRange{nextLeft, nextRight});
+}
+
+Value gridloom::codegen::emitMergeSort(LaneBuilder &b, Value memory, int64_t count) {
+  Type index = b.builder.getIndexType();
+  Value end = b.index(count);
+  auto passes = scf::WhileOp::create(
+      b.builder, b.loc, TypeRange{index, index}, ValueRange{b.index(1), b.index(0)},
+      [&](OpBuilder &builder, Location, ValueRange arguments) {
+        Value goesOn = b.compare(P::slt, arguments[0], end);
+        scf::ConditionOp::create(builder, b.loc, goesOn, arguments);
+      },
+      [&](OpBuilder &builder, Location, ValueRange arguments) {
+        Value run = arguments[0], from = arguments[1];
+        Value to = b.sub(end, from), pair = b.mul(run, 2);
+        auto pairs = scf::ForOp::create(builder, b.loc, b.index(0), end, pair);
+        {
+          OpBuilder::InsertionGuard guard(builder);
+          builder.setInsertionPoint(pairs.getBody()->getTerminator());
+          Value low = pairs.getInductionVar(), middle = b.min(b.add(low, run), end);
+          emitMerge(b, memory, count, from, to, low, middle, b.min(b.add(low, pair), end));
+        }
+        scf::YieldOp::create(builder, b.loc, ValueRange{pair, to});
+      });
+  return passes.getResult(1);
+}
