@@ -126,6 +126,19 @@ std::optional<loom::HostTensor> Node::constantOperand(unsigned index) const {
   return failed(tensor) ? std::nullopt : std::optional(*tensor);
 }
 
+std::optional<loom::HostTensor> Node::foldedOperand(unsigned index) const {
+  if (!hasOperand(index))
+    return std::nullopt;
+  auto weight = operands[index].getDefiningOp<loom::GetWeightOp>();
+  if (!weight)
+    return constantOperand(index);
+  Value value = importer.getPool().materializeSmall(weight.getName(), getBuilder());
+  if (!value)
+    return std::nullopt;
+  FailureOr<loom::HostTensor> tensor = loom::HostTensor::fromAttribute(getConstant(value));
+  return failed(tensor) ? std::nullopt : std::optional(*tensor);
+}
+
 std::optional<Dims> Node::intsOperand(unsigned index, StringRef name) const {
   if (!operand(index))
     return std::nullopt;

@@ -11,6 +11,7 @@
 
 namespace onnx {
 class AttributeProto;
+class GraphProto;
 class NodeProto;
 class TensorProto;
 } // namespace onnx
@@ -44,6 +45,8 @@ public:
   mlir::Value operand(unsigned index) const;
   /// The value of an operand known at compile time; null if it is not known or absent.
   std::optional<loom::HostTensor> constantOperand(unsigned index) const;
+  /// The same, also of a small initializer of floats, which then is part of the program.
+  std::optional<loom::HostTensor> foldedOperand(unsigned index) const;
   /// The integers of operand `index`, which `name` calls by its ONNX name. An error if they are not
   /// known at compile time.
   std::optional<Dims> intsOperand(unsigned index, llvm::StringRef name) const;
@@ -68,8 +71,12 @@ public:
   std::string stringAttribute(llvm::StringRef name, llvm::StringRef otherwise) const;
   std::optional<Dims> intsAttribute(llvm::StringRef name) const;
   std::optional<std::vector<double>> floatsAttribute(llvm::StringRef name) const;
+  std::optional<std::vector<std::string>> stringsAttribute(llvm::StringRef name) const;
   /// A tensor of one element; nothing, without an error, if absent. Fails on any other.
   llvm::FailureOr<std::optional<loom::HostTensor>> elementAttribute(llvm::StringRef name) const;
+  /// The subgraph; null, with an error, if absent.
+  const onnx::GraphProto *graphAttribute(llvm::StringRef name) const;
+  GraphImporter &getImporter() const { return importer; }
   /// Whether an attribute that was asked for had another type, which was reported.
   bool hadBadAttribute() const { return hasBadAttribute; }
   /// The tensor of a Constant node, as a constant or a weight.

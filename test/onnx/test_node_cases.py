@@ -18,22 +18,33 @@ import evaluate
 
 # Operands that must be known at compile time.
 CONSTANT_OPERANDS = {
+    "AffineGrid": [1],
+    "Col2Im": [1, 2],
+    "CenterCropPad": [1],
+    "Compress": [1],
     "ConstantOfShape": [0],
+    "CumProd": [1],
+    "CumSum": [1],
     "Dropout": [2],
     "Expand": [1],
+    "MaxUnpool": [2],
     "OneHot": [1],
     "Pad": [1, 3],
     "Range": [0, 1, 2],
     "Reshape": [1],
+    "Resize": [1, 2, 3],
     "Slice": [1, 2, 3, 4],
     "Split": [1],
     "Squeeze": [1],
     "Tile": [1],
+    "TopK": [1],
     "Trilu": [1],
     "Unsqueeze": [1],
+    "Upsample": [1],
 }
 T = onnx.TensorProto
-TYPES = {T.FLOAT, T.DOUBLE, T.FLOAT16, T.BFLOAT16, T.BOOL, T.INT8, T.INT16, T.INT32, T.INT64, T.UINT8}
+TYPES = {T.FLOAT, T.DOUBLE, T.FLOAT16, T.BFLOAT16, T.BOOL, T.INT8, T.INT16, T.INT32, T.INT64, T.UINT8, T.UINT16}
+TYPES |= {T.UINT32, T.UINT64}
 
 # Cases that must be refused, with a part of the error.
 REFUSED = {
