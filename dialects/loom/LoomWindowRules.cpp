@@ -3,7 +3,9 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/loom/Halo.h"
 #include "dialects/loom/LoomWindow.h"
+#include "dialects/loom/Padding.h"
 
 using namespace mlir;
 using namespace gridloom::dist;
@@ -14,16 +16,25 @@ static ArrayRef<int64_t> shapeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape();
 }
 
-/// Dimensions of one size on both sides are one factor; the others have to be whole.
-static void addWholeUnlessEqual(ShardingRule &rule, TensorFactors &in, TensorFactors &out,
-                                int64_t from, int64_t to, bool isSame) {
-  if (isSame) {
-    in.push_back({rule.addFactor(from)});
-    out.push_back(in.back());
-    return;
-  }
-  in.push_back({rule.addFactor(from, FactorKind::NeedReplication)});
-  out.push_back({rule.addFactor(to, FactorKind::NeedReplication)});
+/// Adds a dimension of input and output to a rule: of one size on both sides, or one whose input a
+/// device fetches as its part of the output needs it.
+static void addDim(ShardingRule &rule, TensorFactors &in, TensorFactors &out, int64_t size,
+                   bool isSame) {
+  out.push_back({rule.addFactor(size)});
+  in.push_back(out.back());
+  if (!isSame)
+    rule.windows.push_back({0, static_cast<int64_t>(in.size()) - 1});
+}
+
+/// Fetches what a device's `part` positions of the output read of a dimension: `reach` elements of
+/// the padded input each, `stride` apart.
+static Value fetchDim(OpBuilder &builder, Location loc, Value shard, const CutDim &cut,
+                      int64_t part, int64_t stride, int64_t reach, int64_t low, int64_t interior,
+                      Attribute fill) {
+  int64_t size = (part - 1) * stride + reach;
+  Window window =
+      Window::regular(getNumParts(builder, cut.axes), part * stride, -low, size, interior);
+  return fetchWindow(builder, loc, shard, cut, window, fill);
 }
 
 //===----------------------------------------------------------------------===//
@@ -33,10 +44,8 @@ static void addWholeUnlessEqual(ShardingRule &rule, TensorFactors &in, TensorFac
 ShardingRule PadOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in, out;
-  for (auto [i, from] : enumerate(shapeOf(getInput()))) {
-    bool isSame = getLow()[i] == 0 && getHigh()[i] == 0 && getInterior()[i] == 0;
-    addWholeUnlessEqual(rule, in, out, from, shapeOf(getOutput())[i], isSame);
-  }
+  for (auto [i, size] : enumerate(shapeOf(getOutput())))
+    addDim(rule, in, out, size, getLow()[i] == 0 && getHigh()[i] == 0 && getInterior()[i] == 0);
   rule.tensors = {in, out};
   return rule;
 }
@@ -50,8 +59,18 @@ bool PadOp::isLinear() {
 }
 
 SmallVector<Value> PadOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
-                                    FactorAxes) {
-  return cloneWithLocalTypes(builder, *this, operands, types);
+                                    FactorAxes axes) {
+  Value input = operands[0];
+  SmallVector<int64_t> low(getLow()), high(getHigh()), interior(getInterior());
+  for (auto [dim, size] : enumerate(shapeOf(getInput()))) {
+    if (axes[dim].empty() || (!low[dim] && !high[dim] && !interior[dim]))
+      continue;
+    int64_t part = cast<RankedTensorType>(types[0]).getDimSize(dim);
+    input = fetchDim(builder, getLoc(), input, {static_cast<int64_t>(dim), size, axes[dim]}, part,
+                     1, 1, low[dim], interior[dim], getValue());
+    low[dim] = high[dim] = interior[dim] = 0;
+  }
+  return {PadOp::create(builder, getLoc(), types[0], input, getValueAttr(), low, high, interior)};
 }
 
 //===----------------------------------------------------------------------===//
@@ -61,9 +80,8 @@ SmallVector<Value> PadOp::partition(OpBuilder &builder, ValueRange operands, Typ
 ShardingRule WindowOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in, out;
-  for (auto [i, from] : enumerate(shapeOf(getInput())))
-    addWholeUnlessEqual(rule, in, out, from, shapeOf(getOutput())[i],
-                        !llvm::is_contained(getDims(), i));
+  for (int64_t i = 0; i < static_cast<int64_t>(shapeOf(getInput()).size()); ++i)
+    addDim(rule, in, out, shapeOf(getOutput())[i], !llvm::is_contained(getDims(), i));
   for (int64_t size : getSizes())
     out.push_back({rule.addFactor(size, FactorKind::NeedReplication)});
   rule.tensors = {in, out};
@@ -73,16 +91,25 @@ ShardingRule WindowOp::getShardingRule() {
 bool WindowOp::isLinear() { return true; }
 
 SmallVector<Value> WindowOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
-                                       FactorAxes) {
-  return cloneWithLocalTypes(builder, *this, operands, types);
+                                       FactorAxes axes) {
+  Value input = operands[0];
+  for (auto [dim, window, stride, dilation] :
+       llvm::zip_equal(getDims(), getSizes(), getStrides(), getDilations())) {
+    if (axes[dim].empty())
+      continue;
+    auto type = cast<RankedTensorType>(types[0]);
+    Attribute none = getNeutralElement(type.getElementType(), ReductionKind::Sum);
+    input = fetchDim(builder, getLoc(), input, {dim, shapeOf(getInput())[dim], axes[dim]},
+                     type.getDimSize(dim), stride, (window - 1) * dilation + 1, 0, 0, none);
+  }
+  return cloneWithLocalTypes(builder, *this, input, types);
 }
 
 ShardingRule ReduceWindowOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in, out;
-  for (auto [i, from] : enumerate(shapeOf(getInput())))
-    addWholeUnlessEqual(rule, in, out, from, shapeOf(getOutput())[i],
-                        !llvm::is_contained(getDims(), i));
+  for (int64_t i = 0; i < static_cast<int64_t>(shapeOf(getInput()).size()); ++i)
+    addDim(rule, in, out, shapeOf(getOutput())[i], !llvm::is_contained(getDims(), i));
   rule.tensors = {in, out};
   return rule;
 }
@@ -90,8 +117,21 @@ ShardingRule ReduceWindowOp::getShardingRule() {
 bool ReduceWindowOp::isLinear() { return getKind() == ReductionKind::Sum; }
 
 SmallVector<Value> ReduceWindowOp::partition(OpBuilder &builder, ValueRange operands,
-                                             TypeRange types, FactorAxes) {
-  return cloneWithLocalTypes(builder, *this, operands, types);
+                                             TypeRange types, FactorAxes axes) {
+  Value input = operands[0];
+  auto type = cast<RankedTensorType>(types[0]);
+  SmallVector<int64_t> low(getLow()), high(getHigh());
+  for (auto [i, dim] : enumerate(getDims())) {
+    if (axes[dim].empty())
+      continue;
+    input =
+        fetchDim(builder, getLoc(), input, {dim, shapeOf(getInput())[dim], axes[dim]},
+                 type.getDimSize(dim), getStrides()[i], (getSizes()[i] - 1) * getDilations()[i] + 1,
+                 low[i], 0, getNeutralElement(type.getElementType(), getKind()));
+    low[i] = high[i] = 0;
+  }
+  return {ReduceWindowOp::create(builder, getLoc(), type, input, getKind(), getDims(), getSizes(),
+                                 getStrides(), low, high, getDilations())};
 }
 
 //===----------------------------------------------------------------------===//
@@ -122,19 +162,36 @@ ShardingRule ConvolutionOp::getShardingRule() {
     in[1].push_back(depth);
   kernel[1].push_back(depth);
   for (size_t i = 2; i < input.size(); ++i) {
-    in.push_back({rule.addFactor(input[i], FactorKind::NeedReplication)});
+    addDim(rule, in, out, output[i], /*isSame=*/false);
     kernel.push_back({rule.addFactor(weight[i], FactorKind::NeedReplication)});
-    out.push_back({rule.addFactor(output[i], FactorKind::NeedReplication)});
   }
   rule.tensors = {in, kernel, out};
   return rule;
 }
 
+/// A split of a spatial dimension fetches the halo its part of the output reads, with the zeros
+/// around and between the elements.
 SmallVector<Value> ConvolutionOp::partition(OpBuilder &builder, ValueRange operands,
                                             TypeRange types, FactorAxes axes) {
-  SmallVector<Value> results = cloneWithLocalTypes(builder, *this, operands, types);
-  if (getGroups() > 1)
-    results[0].getDefiningOp<ConvolutionOp>().setGroups(shapeOf(operands[0])[1] /
-                                                        shapeOf(operands[1])[1]);
-  return results;
+  ShardingRule rule = getShardingRule();
+  auto type = cast<RankedTensorType>(types[0]);
+  Value input = operands[0];
+  SmallVector<int64_t> low(getLow()), high(getHigh()), spacing(getInputDilations());
+  for (size_t i = 0; i < low.size(); ++i) {
+    int64_t dim = i + 2;
+    const AxisList &split = axes[rule.tensors[2][dim].front()];
+    if (split.empty())
+      continue;
+    int64_t reach = (shapeOf(getWeight())[dim] - 1) * getDilations()[i] + 1;
+    input = fetchDim(builder, getLoc(), input, {dim, shapeOf(getInput())[dim], split},
+                     type.getDimSize(dim), getStrides()[i], reach, low[i], spacing[i] - 1,
+                     getNeutralElement(type.getElementType(), ReductionKind::Sum));
+    low[i] = high[i] = 0;
+    spacing[i] = 1;
+  }
+  int64_t groups = getGroups();
+  if (groups > 1)
+    groups = shapeOf(input)[1] / shapeOf(operands[1])[1];
+  return {ConvolutionOp::create(builder, getLoc(), type, input, operands[1], getStrides(), low,
+                                high, spacing, getDilations(), groups)};
 }

@@ -188,6 +188,97 @@ inline const Case kCases[] = {
      "tensor<12xf32>"},
     {"constant_splat", {}, "%r = loom.constant dense<1.5> : tensor<12x24xf32>", kFloats},
     {"get_weight", {}, "%r = loom.get_weight @w : tensor<24x12xf32>", "tensor<24x12xf32>"},
+    {"convolution",
+     {"tensor<2x4x8x6xf32>", "tensor<6x4x3x3xf32>"},
+     "%r = loom.convolution %a, %b strides = [1, 1] low = [1, 1] high = [1, 1] "
+     "input_dilations = [1, 1] dilations = [1, 1] groups = 1 : (tensor<2x4x8x6xf32>, "
+     "tensor<6x4x3x3xf32>) -> tensor<2x6x8x6xf32>",
+     "tensor<2x6x8x6xf32>"},
+    {"convolution_strided",
+     {"tensor<3x3x11x9xf32>", "tensor<5x3x3x2xf32>"},
+     "%r = loom.convolution %a, %b strides = [2, 3] low = [1, 0] high = [0, 1] "
+     "input_dilations = [1, 1] dilations = [1, 1] groups = 1 : (tensor<3x3x11x9xf32>, "
+     "tensor<5x3x3x2xf32>) -> tensor<3x5x5x3xf32>",
+     "tensor<3x5x5x3xf32>"},
+    {"convolution_dilated",
+     {"tensor<1x2x13xf32>", "tensor<2x2x3xf32>"},
+     "%r = loom.convolution %a, %b strides = [1] low = [4] high = [2] "
+     "input_dilations = [1] dilations = [3] groups = 1 : (tensor<1x2x13xf32>, "
+     "tensor<2x2x3xf32>) -> tensor<1x2x13xf32>",
+     "tensor<1x2x13xf32>"},
+    {"convolution_wide_halo",
+     {"tensor<1x1x9xf32>", "tensor<2x1x7xf32>"},
+     "%r = loom.convolution %a, %b strides = [1] low = [3] high = [3] "
+     "input_dilations = [1] dilations = [1] groups = 1 : (tensor<1x1x9xf32>, "
+     "tensor<2x1x7xf32>) -> tensor<1x2x9xf32>",
+     "tensor<1x2x9xf32>"},
+    {"convolution_grouped",
+     {"tensor<2x6x5xf32>", "tensor<4x3x3xf32>"},
+     "%r = loom.convolution %a, %b strides = [1] low = [1] high = [1] "
+     "input_dilations = [1] dilations = [1] groups = 2 : (tensor<2x6x5xf32>, "
+     "tensor<4x3x3xf32>) -> tensor<2x4x5xf32>",
+     "tensor<2x4x5xf32>"},
+    {"convolution_depthwise",
+     {"tensor<2x5x7xf32>", "tensor<5x1x3xf32>"},
+     "%r = loom.convolution %a, %b strides = [2] low = [1] high = [1] "
+     "input_dilations = [1] dilations = [1] groups = 5 : (tensor<2x5x7xf32>, "
+     "tensor<5x1x3xf32>) -> tensor<2x5x4xf32>",
+     "tensor<2x5x4xf32>"},
+    {"convolution_transposed",
+     {"tensor<2x3x5x4xf32>", "tensor<4x3x3x2xf32>"},
+     "%r = loom.convolution %a, %b strides = [1, 1] low = [1, 1] high = [2, 1] "
+     "input_dilations = [2, 3] dilations = [1, 1] groups = 1 : (tensor<2x3x5x4xf32>, "
+     "tensor<4x3x3x2xf32>) -> tensor<2x4x10x11xf32>",
+     "tensor<2x4x10x11xf32>"},
+    {"convolution_pointwise",
+     {"tensor<2x4x5x6xf32>", "tensor<6x4x1x1xf32>"},
+     "%r = loom.convolution %a, %b strides = [1, 1] low = [0, 0] high = [0, 0] "
+     "input_dilations = [1, 1] dilations = [1, 1] groups = 1 : (tensor<2x4x5x6xf32>, "
+     "tensor<6x4x1x1xf32>) -> tensor<2x6x5x6xf32>",
+     "tensor<2x6x5x6xf32>"},
+    {"pad",
+     {"tensor<7x12xf32>"},
+     "%r = loom.pad %a value = 2.5 : f32 low = [1, 0] high = [3, 0] interior = [0, 0] : "
+     "(tensor<7x12xf32>) -> tensor<11x12xf32>",
+     "tensor<11x12xf32>"},
+    {"pad_far",
+     {"tensor<3x5xf32>"},
+     "%r = loom.pad %a value = 0.0 : f32 low = [9, 0] high = [0, 11] interior = [0, 0] : "
+     "(tensor<3x5xf32>) -> tensor<12x16xf32>",
+     "tensor<12x16xf32>"},
+    {"pad_interior",
+     {"tensor<5x6xf32>"},
+     "%r = loom.pad %a value = 1.5 : f32 low = [1, 2] high = [0, 3] interior = [2, 1] : "
+     "(tensor<5x6xf32>) -> tensor<14x16xf32>",
+     "tensor<14x16xf32>"},
+    {"window",
+     {"tensor<4x9xf32>"},
+     "%r = loom.window %a dims = [1] sizes = [3] strides = [2] dilations = [1] : "
+     "(tensor<4x9xf32>) -> tensor<4x4x3xf32>",
+     "tensor<4x4x3xf32>"},
+    {"window_two",
+     {"tensor<8x3x7xf32>"},
+     "%r = loom.window %a dims = [0, 2] sizes = [2, 3] strides = [1, 2] dilations = [3, 1] : "
+     "(tensor<8x3x7xf32>) -> tensor<5x3x3x2x3xf32>",
+     "tensor<5x3x3x2x3xf32>"},
+    {"reduce_window_max",
+     {"tensor<2x3x8x7xf32>"},
+     "%r = loom.reduce_window max %a dims = [2, 3] sizes = [3, 2] strides = [2, 2] low = [1, 0] "
+     "high = [1, 1] dilations = [1, 1] : "
+     "(tensor<2x3x8x7xf32>) -> tensor<2x3x4x4xf32>",
+     "tensor<2x3x4x4xf32>"},
+    {"reduce_window_sum",
+     {"tensor<3x10xf32>"},
+     "%r = loom.reduce_window sum %a dims = [1] sizes = [4] strides = [1] low = [3] "
+     "high = [3] dilations = [2] : "
+     "(tensor<3x10xf32>) -> tensor<3x10xf32>",
+     "tensor<3x10xf32>"},
+    {"reduce_window_min",
+     {"tensor<11x4xf32>"},
+     "%r = loom.reduce_window min %a dims = [0] sizes = [5] strides = [5] low = [2] "
+     "high = [2] dilations = [1] : "
+     "(tensor<11x4xf32>) -> tensor<3x4xf32>",
+     "tensor<3x4xf32>"},
     // Partial sums that linear operations pass on, or must not.
     {"sums_of_products",
      {kFloats, "tensor<24x6xf32>"},
