@@ -120,6 +120,20 @@ static LogicalResult importSwish(Node &node) {
   return node.setResult(node.binary<loom::MultiplyOp>(x, node.unary<loom::LogisticOp>(scaled)));
 }
 
+/// Swish of the gate, times the other operand.
+static LogicalResult importSwiGlu(Node &node) {
+  Value gate = node.operand(0), x = node.operand(1);
+  if (failed(node.checkSameElementType(gate, x)))
+    return failure();
+  if (getShape(gate) != getShape(x))
+    return node.error() << "operands " << toString(getShape(gate)) << " and "
+                        << toString(getShape(x)) << " differ in shape";
+  double alpha = node.floatAttribute("alpha", 1);
+  Value scaled = alpha == 1 ? gate : node.binary<loom::MultiplyOp>(gate, alpha);
+  Value swish = node.binary<loom::MultiplyOp>(gate, node.unary<loom::LogisticOp>(scaled));
+  return node.setResult(node.binary<loom::MultiplyOp>(swish, x));
+}
+
 static LogicalResult importThresholdedRelu(Node &node) {
   Value x = node.operand(0);
   return node.setResult(choose(node, x, x, node.splatLike(x, 0), node.floatAttribute("alpha", 1)));
@@ -150,6 +164,7 @@ ArrayRef<OpRule> onnx_import::getActivationRules() {
       {"Sigmoid", 7, 28, importSigmoid},
       {"Softplus", 7, 28, importSoftplus},
       {"Softsign", 7, 28, importSoftsign},
+      {"SwiGLU", 28, 28, importSwiGlu},
       {"Swish", 24, 28, importSwish},
       {"Tanh", 7, 28, importTanh},
       {"ThresholdedRelu", 10, 28, importThresholdedRelu},

@@ -1,0 +1,317 @@
+//===- Contrib.cpp - com.microsoft operators ------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Operators that optimizers and exporters write for ONNX Runtime. What they mean is what ONNX
+// Runtime's CPU kernels compute. Attention is in ContribAttention.cpp.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/onnx/OpTable.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::onnx_import;
+
+//===----------------------------------------------------------------------===//
+// Activations
+//===----------------------------------------------------------------------===//
+
+/// Operand 0 with operand 1, if given, added along the last dimension.
+static Value withBias(Node &node) {
+  Value x = node.operand(0);
+  if (!x || !node.hasOperand(1))
+    return x;
+  Value bias = node.operand(1);
+  if (failed(node.checkSameElementType(x, bias)))
+    return {};
+  return node.binary<loom::AddOp>(x, bias);
+}
+
+template <loom::GeluForm form> static LogicalResult importGelu(Node &node) {
+  Value x = withBias(node);
+  return node.setResult(x ? node.emit<loom::GeluOp>(x.getType(), x, form) : x);
+}
+
+static LogicalResult importQuickGelu(Node &node) {
+  Value x = node.operand(0);
+  Value scaled = node.binary<loom::MultiplyOp>(x, node.floatAttribute("alpha", 1.702f));
+  return node.setResult(node.binary<loom::MultiplyOp>(x, node.unary<loom::LogisticOp>(scaled)));
+}
+
+//===----------------------------------------------------------------------===//
+// Normalisations
+//===----------------------------------------------------------------------===//
+
+/// A vector for the last dimension of x.
+static LogicalResult checkVector(Node &node, Value x, unsigned index) {
+  if (!x || !node.operand(index))
+    return failure();
+  ArrayRef<int64_t> shape = getShape(node.operand(index));
+  if (getShape(x).empty() || shape != getShape(x).take_back())
+    return node.error() << "input " << index << " is " << toString(shape) << " for "
+                        << toString(getShape(x));
+  return node.checkSameElementType(x, node.operand(index));
+}
+
+static Value layerNorm(Node &node, Value x, unsigned scale, unsigned bias, double epsilon) {
+  bool hasBias = node.hasOperand(bias);
+  if (failed(checkVector(node, x, scale)) || (hasBias && failed(checkVector(node, x, bias))))
+    return {};
+  return node.emit<loom::LayerNormOp>(x.getType(), x, node.operand(scale),
+                                      hasBias ? node.operand(bias) : Value(),
+                                      llvm::APFloat(epsilon));
+}
+
+/// x / sqrt(mean of squares + epsilon) * scale, of 16-bit floats in f32.
+static Value rmsNorm(Node &node, Value x, unsigned scale, double epsilon) {
+  if (failed(checkVector(node, x, scale)))
+    return {};
+  Type element = getTensorType(x).getElementType();
+  Type type = element.getIntOrFloatBitWidth() == 16 ? Float32Type::get(node.getContext()) : element;
+  Value wide = node.convert(x, type);
+  int64_t last = getTensorType(x).getRank() - 1;
+  Value square = node.mean(node.binary<loom::MultiplyOp>(wide, wide), last, /*keepDims=*/true);
+  Value root = node.unary<loom::SqrtOp>(node.binary<loom::AddOp>(square, epsilon));
+  Value normal = node.binary<loom::DivideOp>(wide, root);
+  Value scaled = node.binary<loom::MultiplyOp>(normal, node.convert(node.operand(scale), type));
+  return node.convert(scaled, element);
+}
+
+static LogicalResult importSimplifiedLayerNormalization(Node &node) {
+  Value x = node.operand(0);
+  if (!x)
+    return failure();
+  int64_t rank = getTensorType(x).getRank();
+  auto axis = node.normalizeAxis(node.intAttribute("axis", -1), rank);
+  if (!axis)
+    return failure();
+  if (*axis != rank - 1)
+    return node.error() << "axis " << *axis << " is not the last of " << toString(getShape(x));
+  return node.setResult(rmsNorm(node, x, 1, node.floatAttribute("epsilon", 1e-5f)));
+}
+
+/// The sum of input, skip and bias: what is normalised, and the last result.
+static Value sumSkip(Node &node, unsigned bias) {
+  Value x = node.operand(0), skip = node.operand(1);
+  if (failed(node.checkSameElementType(x, skip)))
+    return {};
+  Dims shape(getShape(x));
+  Value sum = node.binary<loom::AddOp>(x, skip);
+  if (node.hasOperand(bias)) {
+    if (failed(checkVector(node, sum, bias)))
+      return {};
+    sum = node.binary<loom::AddOp>(sum, node.operand(bias));
+  }
+  if (sum && getShape(sum) != ArrayRef<int64_t>(shape)) {
+    node.error() << "skip " << toString(getShape(skip)) << " is larger than the input "
+                 << toString(shape);
+    return {};
+  }
+  return sum;
+}
+
+static LogicalResult importSkipLayerNormalization(Node &node) {
+  Value sum = sumSkip(node, 4);
+  Value result = layerNorm(node, sum, 2, 3, node.floatAttribute("epsilon", 1e-12f));
+  return failure(failed(node.setResult(0, result)) || failed(node.setResult(3, sum)));
+}
+
+static LogicalResult importSkipSimplifiedLayerNormalization(Node &node) {
+  Value sum = sumSkip(node, 3);
+  Value result = rmsNorm(node, sum, 2, node.floatAttribute("epsilon", 1e-12f));
+  return failure(failed(node.setResult(0, result)) || failed(node.setResult(3, sum)));
+}
+
+/// Word, position and, if there are segments, segment embeddings, normalised.
+static LogicalResult importEmbedLayerNormalization(Node &node) {
+  Value ids = node.operand(0), words = node.operand(2), positions = node.operand(3);
+  if (!ids || !words || !positions)
+    return failure();
+  ArrayRef<int64_t> shape = getShape(ids);
+  if (shape.size() != 2 || getShape(words).size() != 2 || getShape(positions).size() != 2)
+    return node.error() << "input_ids " << toString(shape) << ", word_embedding "
+                        << toString(getShape(words)) << " and position_embedding "
+                        << toString(getShape(positions)) << " have not 2 dimensions";
+  Value sum = node.gather(words, ids, 0);
+  if (node.hasOperand(8)) {
+    sum = node.binary<loom::AddOp>(sum, node.gather(positions, node.operand(8), 0));
+  } else {
+    if (shape[1] > getShape(positions)[0])
+      return node.error() << "a sequence of " << shape[1] << " for " << getShape(positions)[0]
+                          << " positions";
+    sum = node.binary<loom::AddOp>(sum, node.slice(positions, 0, 0, shape[1]));
+  }
+  if (node.hasOperand(1) != node.hasOperand(4))
+    return node.error() << "has one of segment_ids and segment_embedding; it needs both or none";
+  if (node.hasOperand(1))
+    sum = node.binary<loom::AddOp>(sum, node.gather(node.operand(4), node.operand(1), 0));
+  Value result = layerNorm(node, sum, 5, 6, node.floatAttribute("epsilon", 1e-12f));
+  if (failed(node.setResult(0, result)) || failed(node.setResult(2, sum)))
+    return failure();
+  if (!node.hasResult(1))
+    return success();
+  // The number of tokens that the mask admits.
+  Type i32 = IntegerType::get(node.getContext(), 32);
+  Value count = node.hasOperand(7)
+                    ? node.reduce(node.convert(node.operand(7), i32), dist::ReductionKind::Sum, {1},
+                                  /*keepDims=*/false)
+                    : node.splat(RankedTensorType::get({shape[0]}, i32), 0);
+  return node.setResult(1, count);
+}
+
+//===----------------------------------------------------------------------===//
+// Matrix products
+//===----------------------------------------------------------------------===//
+
+/// Swaps the last two dimensions if `swap`; moves the first one before the last if `batch`.
+static Value orient(Node &node, Value x, bool swap, bool batch) {
+  int64_t rank = x ? getTensorType(x).getRank() : 0;
+  if (rank < 2)
+    return x;
+  Dims order = llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  if (batch)
+    std::rotate(order.begin(), order.begin() + 1, order.end() - 1);
+  if (swap)
+    std::swap(order[rank - 1], order[rank - 2]);
+  return node.transpose(x, order);
+}
+
+static LogicalResult importFusedMatMul(Node &node) {
+  Value x = node.operand(0), y = node.operand(1);
+  if (failed(node.checkSameElementType(x, y)))
+    return failure();
+  x = orient(node, x, node.intAttribute("transA", 0), node.intAttribute("transBatchA", 0));
+  y = orient(node, y, node.intAttribute("transB", 0), node.intAttribute("transBatchB", 0));
+  Value product = node.matmul(x, y);
+  double alpha = node.floatAttribute("alpha", 1);
+  return node.setResult(alpha == 1 ? product : node.binary<loom::MultiplyOp>(product, alpha));
+}
+
+/// Bytes, [..., n], as the numbers of `bits` they hold, [..., n * 8 / bits]: the lowest bits first.
+static Value unpack(Node &node, Value packed, int64_t bits) {
+  Value bytes = node.convert(packed, IntegerType::get(node.getContext(), 32));
+  if (!bytes || bits == 8)
+    return bytes;
+  Dims single(getShape(bytes)), whole(getShape(bytes));
+  single.push_back(1);
+  whole.back() *= 8 / bits;
+  bytes = node.reshape(bytes, single);
+  SmallVector<Value> parts;
+  for (int64_t shift = 0; shift < 8; shift += bits) {
+    Value shifted =
+        shift ? node.binary<loom::DivideOp>(bytes, static_cast<double>(1 << shift)) : bytes;
+    parts.push_back(node.binary<loom::AndOp>(shifted, static_cast<double>((1 << bits) - 1)));
+  }
+  return node.reshape(node.concatenate(parts, single.size() - 1), whole);
+}
+
+namespace {
+struct Blocks {
+  int64_t columns, depth, bits, size;
+  int64_t count() const { return (depth + size - 1) / size; }
+  /// Bytes that hold `n` numbers.
+  int64_t bytes(int64_t n) const { return (n * bits + 7) / 8; }
+};
+} // namespace
+
+/// Zero points per column and block, [n, blocks, 1], in `type`; null where they are the middle.
+static FailureOr<Value> getZeroPoints(Node &node, const Blocks &blocks, Type type) {
+  if (!node.hasOperand(3))
+    return Value();
+  Value points = node.operand(3);
+  Dims shape{blocks.columns, blocks.count(), 1};
+  if (isa<FloatType>(getTensorType(points).getElementType())) {
+    if (getTensorType(points).getNumElements() != blocks.columns * blocks.count())
+      return node.error() << "zero_points is " << toString(getShape(points)) << ", expected ["
+                          << blocks.columns << ", " << blocks.count() << "]";
+    return node.reshape(node.convert(points, type), shape);
+  }
+  int64_t bytes = blocks.bytes(blocks.count());
+  if (getTensorType(points).getNumElements() != blocks.columns * bytes)
+    return node.error() << "zero_points is " << toString(getShape(points)) << ", expected ["
+                        << blocks.columns << ", " << bytes << "]";
+  Value all = unpack(node, node.reshape(points, {blocks.columns, bytes}), blocks.bits);
+  all = all ? node.slice(all, 1, 0, blocks.count()) : all;
+  return node.reshape(node.convert(all, type), shape);
+}
+
+/// The matrix [n, k] that packed numbers, scales and zero points stand for.
+static Value dequantizeBlocks(Node &node, const Blocks &blocks) {
+  Value packed = node.operand(1), scales = node.operand(2);
+  if (!packed || !scales)
+    return {};
+  int64_t blob = blocks.bytes(blocks.size);
+  if (getTensorType(packed).getNumElements() != blocks.columns * blocks.count() * blob ||
+      getTensorType(scales).getNumElements() != blocks.columns * blocks.count()) {
+    node.error() << "B " << toString(getShape(packed)) << " and scales "
+                 << toString(getShape(scales)) << " are not those of N = " << blocks.columns
+                 << ", K = " << blocks.depth << " in blocks of " << blocks.size;
+    return {};
+  }
+  Type type = getTensorType(scales).getElementType();
+  FailureOr<Value> points = getZeroPoints(node, blocks, type);
+  if (failed(points))
+    return {};
+  Value numbers =
+      unpack(node, node.reshape(packed, {blocks.columns, blocks.count(), blob}), blocks.bits);
+  numbers = node.convert(numbers, type);
+  Value centred =
+      *points ? node.binary<loom::SubtractOp>(numbers, *points)
+              : node.binary<loom::SubtractOp>(numbers, static_cast<double>(1 << (blocks.bits - 1)));
+  Value scaled = node.binary<loom::MultiplyOp>(
+      centred, node.reshape(scales, {blocks.columns, blocks.count(), 1}));
+  scaled = node.reshape(scaled, {blocks.columns, blocks.count() * blocks.size});
+  return scaled ? node.slice(scaled, 1, 0, blocks.depth) : scaled;
+}
+
+static LogicalResult importMatMulNBits(Node &node) {
+  Value x = node.operand(0);
+  Blocks blocks{node.intAttribute("N", 0), node.intAttribute("K", 0), node.intAttribute("bits", 4),
+                node.intAttribute("block_size", 0)};
+  if (!x)
+    return failure();
+  constexpr int64_t kLimit = int64_t(1) << 31;
+  if (blocks.columns < 1 || blocks.depth < 1 || blocks.size < 1 || blocks.columns > kLimit ||
+      blocks.depth > kLimit || blocks.size > kLimit || blocks.size * blocks.bits % 8 ||
+      (blocks.bits != 2 && blocks.bits != 4 && blocks.bits != 8))
+    return node.error() << "N = " << blocks.columns << ", K = " << blocks.depth
+                        << ", bits = " << blocks.bits << ", block_size = " << blocks.size
+                        << " are not supported";
+  if (node.hasOperand(4))
+    return node.error() << "g_idx is not supported; quantize without reordering";
+  if (node.intAttribute("weight_prepacked", 0))
+    return node.error() << "weight_prepacked is for one GPU; quantize without it";
+  if (getShape(x).empty() || getShape(x).back() != blocks.depth)
+    return node.error() << "A is " << toString(getShape(x)) << " for K = " << blocks.depth;
+  Value weight = dequantizeBlocks(node, blocks);
+  Value wide = weight ? node.convert(weight, getTensorType(x).getElementType()) : Value();
+  if (!wide)
+    return failure();
+  Value product = node.dotGeneral(x, wide, {}, {}, {getTensorType(x).getRank() - 1}, {1});
+  if (!node.hasOperand(5))
+    return node.setResult(product);
+  if (!product || failed(checkVector(node, product, 5)))
+    return failure();
+  return node.setResult(node.binary<loom::AddOp>(product, node.operand(5)));
+}
+
+ArrayRef<OpRule> onnx_import::getContribRules() {
+  static constexpr StringLiteral ms = "com.microsoft";
+  static constexpr OpRule rules[] = {
+      {"BiasGelu", 1, 1, importGelu<loom::GeluForm::Erf>, ms},
+      {"EmbedLayerNormalization", 1, 1, importEmbedLayerNormalization, ms},
+      {"FastGelu", 1, 1, importGelu<loom::GeluForm::Tanh>, ms},
+      {"FusedMatMul", 1, 1, importFusedMatMul, ms},
+      {"Gelu", 1, 1, importGelu<loom::GeluForm::Erf>, ms},
+      {"MatMulNBits", 1, 1, importMatMulNBits, ms},
+      {"QuickGelu", 1, 1, importQuickGelu, ms},
+      // ONNX Runtime has this one in the standard domain.
+      {"SimplifiedLayerNormalization", 7, 28, importSimplifiedLayerNormalization},
+      {"SimplifiedLayerNormalization", 1, 1, importSimplifiedLayerNormalization, ms},
+      {"SkipLayerNormalization", 1, 1, importSkipLayerNormalization, ms},
+      {"SkipSimplifiedLayerNormalization", 1, 1, importSkipSimplifiedLayerNormalization, ms},
+  };
+  return rules;
+}
