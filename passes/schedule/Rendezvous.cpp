@@ -1,12 +1,14 @@
-//===- Rendezvous.cpp - do the stages' transfers meet ---------------------===//
+//===- Rendezvous.cpp - do all communications meet ------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/Rendezvous.h"
 
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <set>
@@ -19,14 +21,16 @@ namespace {
 using Kind = StageTrace::Kind;
 using Item = StageTrace::Item;
 
-/// A stream of a stage, by index.
+/// A stream of a participant, by index.
 using Place = std::pair<unsigned, unsigned>;
 
 class Simulation {
 public:
   explicit Simulation(ArrayRef<StageTrace> stages) : stages(stages), recorded(stages.size()) {
-    for (const StageTrace &stage : stages)
+    for (auto [i, stage] : enumerate(stages)) {
+      indices[stage.stage] = i;
       heads.emplace_back(stage.streams.size(), 0);
+    }
   }
 
   std::optional<std::string> run() {
@@ -40,93 +44,119 @@ public:
   }
 
 private:
+  const std::vector<Item> &getItems(Place place) const {
+    return stages[place.first].streams[place.second].items;
+  }
+
   const Item *getHead(Place place) const {
-    const std::vector<Item> &items = stages[place.first].streams[place.second].items;
+    const std::vector<Item> &items = getItems(place);
     size_t head = heads[place.first][place.second];
     return head < items.size() ? &items[head] : nullptr;
   }
 
-  std::optional<unsigned> findStage(int64_t number) const {
-    for (unsigned i = 0; i < stages.size(); ++i)
-      if (stages[i].stage == number)
-        return i;
-    return std::nullopt;
+  /// The participants other than its own that an item needs.
+  SmallVector<int64_t> getOthers(unsigned stage, const Item &item) const {
+    if (item.kind == Kind::Send || item.kind == Kind::Recv)
+      return {item.peer};
+    SmallVector<int64_t> others(item.members.begin(), item.members.end());
+    llvm::erase(others, stages[stage].stage);
+    return others;
   }
 
-  static bool matches(const Item &item, const Item &other, int64_t otherStage, int64_t itemStage) {
+  /// True when `other`, of participant `number`, is the other end of `item`, of `stage`.
+  bool matches(unsigned stage, const Item &item, int64_t number, const Item &other) const {
+    if (other.channel != item.channel)
+      return false;
+    if (item.kind == Kind::Collective)
+      return other.kind == Kind::Collective && other.communicator == item.communicator &&
+             other.members == item.members;
     return other.kind == (item.kind == Kind::Send ? Kind::Recv : Kind::Send) &&
-           other.channel == item.channel && other.peer == itemStage && item.peer == otherStage;
+           other.peer == stages[stage].stage && item.peer == number;
   }
 
-  /// The stream of the peer whose head is the other end of `item`.
-  std::optional<Place> findPartner(unsigned stage, const Item &item) const {
-    std::optional<unsigned> peer = findStage(item.peer);
-    if (!peer)
+  /// The stream of participant `number` with the other end of `item`: at its head, or with
+  /// `anywhere` also behind it.
+  std::optional<Place> findPartner(unsigned stage, const Item &item, int64_t number,
+                                   bool anywhere) const {
+    auto peer = indices.find(number);
+    if (peer == indices.end())
       return std::nullopt;
-    for (unsigned j = 0; j < stages[*peer].streams.size(); ++j)
-      if (const Item *head = getHead({*peer, j}))
-        if (matches(item, *head, item.peer, stages[stage].stage))
-          return Place{*peer, j};
+    for (unsigned j = 0; j < stages[peer->second].streams.size(); ++j) {
+      Place place{peer->second, j};
+      ArrayRef<Item> rest = ArrayRef(getItems(place)).drop_front(heads[place.first][place.second]);
+      for (const Item &other : anywhere ? rest : rest.take_front(1))
+        if (matches(stage, item, number, other))
+          return place;
+    }
     return std::nullopt;
   }
 
-  /// Moves every stream as far as it goes alone or with one partner; false when nothing moved.
-  bool step() {
-    bool moved = false;
-    for (unsigned i = 0; i < stages.size(); ++i) {
-      for (unsigned j = 0; j < stages[i].streams.size(); ++j) {
-        while (const Item *item = getHead({i, j})) {
-          if (item->kind == Kind::Record) {
-            recorded[i].insert(item->event);
-          } else if (item->kind == Kind::Wait) {
-            if (!recorded[i].count(item->event))
-              break;
-          } else {
-            std::optional<Place> partner = findPartner(i, *item);
-            if (!partner)
-              break;
-            ++heads[partner->first][partner->second];
-          }
-          ++heads[i][j];
-          moved = true;
-        }
+  /// Moves the head of `place`, and what it meets, if it can move.
+  bool advance(Place place) {
+    const Item *item = getHead(place);
+    if (!item)
+      return false;
+    SmallVector<Place> partners;
+    if (item->kind == Kind::Record) {
+      recorded[place.first].insert(item->event);
+    } else if (item->kind == Kind::Wait) {
+      if (!recorded[place.first].count(item->event))
+        return false;
+    } else {
+      for (int64_t other : getOthers(place.first, *item)) {
+        std::optional<Place> partner = findPartner(place.first, *item, other, /*anywhere=*/false);
+        if (!partner)
+          return false;
+        partners.push_back(*partner);
       }
     }
+    for (Place partner : partners)
+      ++heads[partner.first][partner.second];
+    ++heads[place.first][place.second];
+    return true;
+  }
+
+  /// Moves every stream as far as it goes; false when nothing moved.
+  bool step() {
+    bool moved = false;
+    for (unsigned i = 0; i < stages.size(); ++i)
+      for (unsigned j = 0; j < stages[i].streams.size(); ++j)
+        while (advance({i, j}))
+          moved = true;
     return moved;
   }
 
   /// The stream that would let the head of `place` go on, if there is one.
   std::optional<Place> getBlocker(Place place) const {
     const Item &item = *getHead(place);
-    unsigned stage = place.first;
     if (item.kind != Kind::Wait) {
-      std::optional<unsigned> peer = findStage(item.peer);
-      if (!peer)
-        return std::nullopt;
-      stage = *peer;
+      for (int64_t other : getOthers(place.first, item))
+        if (!findPartner(place.first, item, other, /*anywhere=*/false))
+          return findPartner(place.first, item, other, /*anywhere=*/true);
+      return std::nullopt;
     }
-    for (unsigned j = 0; j < stages[stage].streams.size(); ++j) {
-      const std::vector<Item> &items = stages[stage].streams[j].items;
-      for (size_t k = heads[stage][j]; k < items.size(); ++k) {
-        bool helps = item.kind == Kind::Wait
-                         ? items[k].kind == Kind::Record && items[k].event == item.event
-                         : matches(item, items[k], item.peer, stages[place.first].stage);
-        if (helps)
-          return Place{stage, j};
-      }
-    }
+    for (unsigned j = 0; j < stages[place.first].streams.size(); ++j)
+      for (const Item &other :
+           ArrayRef(getItems({place.first, j})).drop_front(heads[place.first][j]))
+        if (other.kind == Kind::Record && other.event == item.event)
+          return Place{place.first, j};
     return std::nullopt;
   }
 
   void print(raw_ostream &stream, Place place) const {
     const Item &item = *getHead(place);
-    stream << "stage " << stages[place.first].stage << " '"
-           << stages[place.first].streams[place.second].name << "' iteration " << item.iteration;
+    const StageTrace &stage = stages[place.first];
+    stream << stage.noun << " " << stage.stage << " '" << stage.streams[place.second].name
+           << "' iteration " << item.iteration;
     if (item.kind == Kind::Wait)
-      stream << " waits for an event";
+      stream << " awaits an event";
+    else if (item.kind == Kind::Collective)
+      stream << " joins call " << item.channel << " of communicator '" << item.communicator << "'";
     else
       stream << (item.kind == Kind::Send ? " sends channel " : " receives channel ") << item.channel
-             << (item.kind == Kind::Send ? " to stage " : " from stage ") << item.peer;
+             << (item.kind == Kind::Send ? " to " : " from ") << stage.noun << " " << item.peer;
+    if (!item.node.empty())
+      stream << " (node '" << item.node << "')";
   }
 
   /// Follows who waits for whom until a stream comes up again, or nobody can help.
@@ -144,14 +174,18 @@ private:
       place = *blocker;
     }
     stream << "a cycle: ";
-    auto cycle = ArrayRef(path.getArrayRef()).drop_front(llvm::find(path, place) - path.begin());
-    llvm::interleave(cycle, stream, [&](Place at) { print(stream, at); }, "; ");
+    for (Place at : path.getArrayRef().drop_front(llvm::find(path, place) - path.begin())) {
+      print(stream, at);
+      stream << " waits for ";
+    }
+    print(stream, place);
     return text;
   }
 
   ArrayRef<StageTrace> stages;
+  DenseMap<int64_t, unsigned> indices; // by number
   std::vector<std::vector<size_t>> heads;
-  std::vector<std::set<int64_t>> recorded; // events, per stage
+  std::vector<std::set<int64_t>> recorded; // events, per participant
 };
 
 } // namespace

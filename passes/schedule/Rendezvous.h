@@ -1,4 +1,4 @@
-//===- Rendezvous.h - do the stages' transfers meet -------------*- C++ -*-===//
+//===- Rendezvous.h - do all communications meet ----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -15,15 +15,19 @@
 
 namespace gridloom {
 
-/// What a stage's streams do, as far as other streams and stages notice.
+/// What the streams of a participant do, as far as other streams and participants notice. A
+/// participant is a stage, whose ranks all do the same, or one rank.
 struct StageTrace {
-  enum class Kind { Record, Wait, Send, Recv };
+  enum class Kind { Record, Wait, Send, Recv, Collective };
   struct Item {
     Kind kind;
-    int64_t event = 0;   // Record, Wait: unique within the stage
-    int64_t peer = 0;    // Send, Recv: a stage
-    int64_t channel = 0; // Send, Recv
+    int64_t event = 0;   // Record, Wait: unique within the participant
+    int64_t peer = 0;    // Send, Recv: the participant at the other end
+    int64_t channel = 0; // Send, Recv, and which call of its communicator a Collective is
     int64_t iteration = 0;
+    std::string communicator = {}; // Collective
+    std::vector<int64_t> members = {};
+    std::string node = {}; // the ONNX node, for messages
   };
   struct Stream {
     std::string name;
@@ -32,11 +36,14 @@ struct StageTrace {
 
   int64_t stage = 0;
   std::vector<Stream> streams;
+  const char *noun = "stage"; // what messages call a participant
 };
 
-/// Runs all stages with rendezvous transfers: a send and a recv are over when both are at the head
-/// of their streams. Returns nothing when everything ends, else one line that says who waits for
-/// whom.
+/// Runs all participants with rendezvous communication: a send and a recv, or the calls of all
+/// members of a communicator, are over when they are all at the head of their streams. Nothing in
+/// it is a choice that could turn out better or worse, so one run shows what every run comes to.
+/// Returns nothing when everything ends, else one line: who waits for whom, in a cycle, or what
+/// nobody answers.
 std::optional<std::string> findDeadlock(llvm::ArrayRef<StageTrace> stages);
 
 } // namespace gridloom

@@ -106,6 +106,10 @@ StageTrace getTrace(plan::ProgramOp program) {
         return stream.items;
     return trace.streams.emplace_back(StageTrace::Stream{name.str(), {}}).items;
   };
+  auto add = [&](Operation *op, StageTrace::Item item) {
+    item.node = loom::getNodeName(op->getLoc());
+    getStream(getStepStream(op)).push_back(std::move(item));
+  };
   int64_t numEvents = 1;
   program.walk([&](plan::RecordOp record) {
     numEvents = std::max<int64_t>(numEvents, record.getEvent() + 1);
@@ -119,25 +123,23 @@ StageTrace getTrace(plan::ProgramOp program) {
               self(self, repeat.getBody().front(), i);
           })
           .Case([&](plan::RecordOp record) {
-            int64_t event = iteration * numEvents + record.getEvent();
-            getStream(record.getStream())
-                .push_back({StageTrace::Kind::Record, event, 0, 0, iteration});
+            int64_t event = iteration * numEvents + static_cast<int64_t>(record.getEvent());
+            add(record, {.kind = StageTrace::Kind::Record, .event = event, .iteration = iteration});
           })
           .Case([&](plan::WaitOp wait) {
             int64_t recorded = iteration - static_cast<int64_t>(wait.getLag());
+            int64_t event = recorded * numEvents + static_cast<int64_t>(wait.getEvent());
             if (recorded >= 0)
-              getStream(wait.getStream())
-                  .push_back({StageTrace::Kind::Wait,
-                              recorded * numEvents + static_cast<int64_t>(wait.getEvent()), 0, 0,
-                              iteration});
+              add(wait, {.kind = StageTrace::Kind::Wait, .event = event, .iteration = iteration});
           })
           .Case([&](plan::GroupOp group) {
+            // All ranks of a stage come to a collective in the same state: it always meets.
             if (group.getStage())
-              getStream(group.getStream())
-                  .push_back(
-                      {group.getKind() == "send" ? StageTrace::Kind::Send : StageTrace::Kind::Recv,
-                       0, static_cast<int64_t>(*group.getStage()),
-                       static_cast<int64_t>(*group.getChannel()), iteration});
+              add(group, {.kind = group.getKind() == "send" ? StageTrace::Kind::Send
+                                                            : StageTrace::Kind::Recv,
+                          .peer = static_cast<int64_t>(*group.getStage()),
+                          .channel = static_cast<int64_t>(*group.getChannel()),
+                          .iteration = iteration});
           });
     }
   };

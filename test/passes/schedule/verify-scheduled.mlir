@@ -141,25 +141,25 @@ plan.program @receives {
 // -----
 
 // Both stages send, on a stream that only then receives: with rendezvous, neither send ends.
-// expected-error @+1 {{the stages of entry 'main' wait for each other forever: a cycle: stage 0 'send.1' iteration 0 sends channel 0 to stage 1; stage 1 'recv.0' iteration 0 waits for an event; stage 1 'send.0' iteration 0 sends channel 1 to stage 0; stage 0 'recv.1' iteration 0 waits for an event}}
+// expected-error @+1 {{the stages of entry 'main' wait for each other forever: a cycle: stage 0 'send.1' iteration 0 sends channel 0 to stage 1 (node 'left/out') waits for stage 1 'recv.0' iteration 0 awaits an event (node 'right/in') waits for stage 1 'send.0' iteration 0 sends channel 1 to stage 0 (node 'right/out') waits for stage 0 'recv.1' iteration 0 awaits an event (node 'left/in') waits for stage 0 'send.1' iteration 0 sends channel 0 to stage 1 (node 'left/out')}}
 plan.program @first {
   %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
   %1 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   plan.block {
-    plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
+    plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64} loc("left/out")
     plan.record 0 on "send.1"
-    plan.wait 0 on "recv.1"
-    plan.group "recv" over [] sequence 1 ins() outs(%1 : !plan.buffer<tensor<8xf32>>) on "recv.1" {channel = 1 : i64, stage = 1 : i64}
+    plan.wait 0 on "recv.1" loc("left/in")
+    plan.group "recv" over [] sequence 1 ins() outs(%1 : !plan.buffer<tensor<8xf32>>) on "recv.1" {channel = 1 : i64, stage = 1 : i64} loc("left/in")
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 plan.program @second {
   %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
   %1 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   plan.block {
-    plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.0" {channel = 1 : i64, stage = 0 : i64}
+    plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.0" {channel = 1 : i64, stage = 0 : i64} loc("right/out")
     plan.record 0 on "send.0"
-    plan.wait 0 on "recv.0"
-    plan.group "recv" over [] sequence 1 ins() outs(%1 : !plan.buffer<tensor<8xf32>>) on "recv.0" {channel = 0 : i64, stage = 0 : i64}
+    plan.wait 0 on "recv.0" loc("right/in")
+    plan.group "recv" over [] sequence 1 ins() outs(%1 : !plan.buffer<tensor<8xf32>>) on "recv.0" {channel = 0 : i64, stage = 0 : i64} loc("right/in")
   }
 } {entry = "main", dims = {}, stage = 1 : i64}
 
