@@ -1,0 +1,319 @@
+//===- RandomProgramsTest.cpp - compiled on many ranks against one --------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Random programs are compiled for a mesh with random shardings, and for one rank, and run with all
+// ranks in this process. Where arithmetic is exact outputs must be equal bit by bit; elsewhere they
+// may differ by a bound that follows from the program. A few programs run by default;
+// GRIDLOOM_EXHAUSTIVE=1 runs over a thousand, GRIDLOOM_PROGRAM=N (a number that a failure names)
+// only that one.
+//
+//===----------------------------------------------------------------------===//
+#include "PlanJobs.h"
+#include "ProgramGenerator.h"
+
+#include "compiler/driver/Phases.h"
+#include "compiler/driver/Registration.h"
+#include "compiler/emit/PlanWriter.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+
+#include "gmock/gmock.h"
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <unistd.h>
+
+using namespace gridloom;
+using namespace gridloom::testing;
+
+namespace {
+
+/// A mesh and how its axes may be used.
+struct MeshCase {
+  const char *name, *mesh;
+  std::vector<const char *> axes; ///< that split tensors
+  bool pipeline = false;
+  int64_t microbatches = 1;
+};
+
+std::ostream &operator<<(std::ostream &stream, const MeshCase &mesh) { return stream << mesh.mesh; }
+
+const MeshCase kMeshes[] = {
+    {"x2", "x=2", {"x"}},
+    {"x3", "x=3", {"x"}},
+    {"x4", "x=4", {"x"}},
+    {"x2y2", "x=2,y=2", {"x", "y"}},
+    {"pipe2", "pipe=2", {}, true},
+    {"x2pipe2micro4", "x=2,pipe=2", {"x"}, true, 4},
+    {"x2y3", "x=2,y=3", {"x", "y"}},
+    {"x2pipe3micro2", "x=2,pipe=3", {"x"}, true, 2},
+    {"x8", "x=8", {"x"}},
+    {"x4y2", "x=4,y=2", {"x", "y"}},
+    {"x2y2z2", "x=2,y=2,z=2", {"x", "y", "z"}},
+    {"x2y2pipe2micro4", "x=2,y=2,pipe=2", {"x", "y"}, true, 4},
+};
+/// Programs of one compilation: most of the time goes into what each compilation needs once.
+constexpr int kBatch = 6;
+
+/// A program with what the compiler is told of it.
+struct Trial {
+  int64_t number;
+  RandomProgram program;
+  std::vector<std::string> shard; ///< the user's shardings
+};
+
+class RandomPrograms : public ::testing::TestWithParam<MeshCase> {
+protected:
+  RandomPrograms()
+      : folder(std::filesystem::temp_directory_path() /
+               ("gridloom-random-" + std::to_string(::getpid()))),
+        context(makeRegistry(), mlir::MLIRContext::Threading::DISABLED) {
+    std::filesystem::create_directories(folder);
+    context.loadAllAvailableDialects();
+    context.getDiagEngine().registerHandler([this](mlir::Diagnostic &diagnostic) {
+      if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error && error.empty())
+        error = loom::getNodeName(diagnostic.getLocation()) + ": " + diagnostic.str();
+    });
+    std::mt19937 random(7);
+    std::vector<float> weights;
+    for (int64_t i = 0; i < kNumWeightElements; ++i)
+      weights.push_back(static_cast<float>(int(random() % 5) - 2));
+    std::ofstream(folder / "weights", std::ios::binary)
+        .write(reinterpret_cast<const char *>(weights.data()), weights.size() * sizeof(float));
+  }
+  ~RandomPrograms() override { std::filesystem::remove_all(folder); }
+
+  static mlir::DialectRegistry makeRegistry() {
+    mlir::DialectRegistry registry;
+    registerDialects(registry);
+    return registry;
+  }
+
+  Trial makeTrial(int64_t number) const;
+  void runBatch(const std::vector<Trial> &trials);
+  std::map<std::string, PlanTensors> compileAndRun(const std::vector<Trial> &trials, bool split,
+                                                   std::string &failure);
+  bool compile(const std::vector<Trial> &trials, const ShardOptions &options,
+               const std::string &plan);
+  ShardOptions getOptions(const std::vector<Trial> &trials) const;
+  void compare(const Trial &trial, const PlanTensors &expected, const PlanTensors &actual);
+  std::string describe(const Trial &trial) const {
+    std::string text = "GRIDLOOM_PROGRAM=" + std::to_string(trial.number) + ", mesh " +
+                       GetParam().mesh + ", shard";
+    for (const std::string &shard : trial.shard)
+      text += " " + shard;
+    return text + "\n" + trial.program.text;
+  }
+
+  std::filesystem::path folder;
+  mlir::MLIRContext context;
+  std::string error;
+  int64_t outputs = 0, exact = 0, operations = 0;
+};
+
+/// A third of the programs are simplified first.
+bool isSimplified(int64_t number) { return number / kBatch % 3 == 1; }
+
+/// The program of this number, with the shardings that a user asks for in three of four programs.
+Trial RandomPrograms::makeTrial(int64_t number) const {
+  const MeshCase &mesh = GetParam();
+  std::string name = "p" + std::to_string(number);
+  ProgramGenerator generator(name, number, mesh.microbatches > 1 || number % 5 == 4);
+  Trial trial{number, generator.generate(), {}};
+  std::mt19937_64 random(number);
+  // Micro-batches come in on the leading dimension, which a user's sharding would close.
+  if (mesh.axes.empty() || mesh.microbatches > 1 || number % 4 == 0)
+    return trial;
+  for (const auto &[value, rank] : trial.program.values) {
+    // Simplification may do away with a weight.
+    bool gone = isSimplified(number) && value.find("_w") != std::string::npos;
+    if (rank == 0 || gone || random() % 3 != 0)
+      continue;
+    std::vector<std::string> dims(rank);
+    for (const char *axis : mesh.axes)
+      if (uint64_t dim = random() % (rank + 1); dim < static_cast<uint64_t>(rank))
+        dims[dim] += (dims[dim].empty() ? "" : ",") + std::string(axis);
+    std::string list;
+    for (const std::string &dim : dims)
+      list += (list.empty() ? "{" : ",{") + dim + "}";
+    trial.shard.push_back(value + "=[" + list + "]");
+  }
+  return trial;
+}
+
+ShardOptions RandomPrograms::getOptions(const std::vector<Trial> &trials) const {
+  const MeshCase &mesh = GetParam();
+  ShardOptions options;
+  options.mesh = mesh.mesh;
+  options.microbatches = mesh.microbatches;
+  for (const Trial &trial : trials)
+    options.shard.insert(options.shard.end(), trial.shard.begin(), trial.shard.end());
+  // By batch: data and tensor parallelism, or seeds anywhere. Shardings by name do not depend on
+  // what else is in the batch.
+  bool strategy = trials.front().number / kBatch % 3 == 0 || mesh.microbatches > 1;
+  for (const char *axis : mesh.axes) {
+    if (!strategy)
+      options.random.push_back(axis);
+    else if (axis == std::string("x"))
+      options.dp.push_back(axis);
+    else
+      options.tp.push_back(axis);
+  }
+  return options;
+}
+
+bool RandomPrograms::compile(const std::vector<Trial> &trials, const ShardOptions &options,
+                             const std::string &plan) {
+  std::string text = "module attributes {loom.model = {path = \"" + (folder / "weights").string() +
+                     "\", bytes = " + std::to_string(kNumWeightElements * 4) +
+                     " : i64, sha256 = \"" + std::string(64, '0') + "\"}, loom.folded = []} {\n";
+  for (const Trial &trial : trials)
+    text += trial.program.text;
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(text + "}\n", &context);
+  if (!module)
+    return false;
+  PhaseContext phases;
+  phases.shard = options;
+  bool simplify = isSimplified(trials.front().number);
+  for (const Phase &phase : getPhases()) {
+    if (!phase.addPasses || (phase.name == "simplify" && !simplify))
+      continue;
+    mlir::PassManager manager(&context);
+    phase.addPasses(manager, phases);
+    if (failed(manager.run(*module)))
+      return error = "phase " + phase.name.str() + ": " + error, false;
+  }
+  EmitSummary summary;
+  auto files = emitPlan(*module, plan, EmitOptions(), summary);
+  if (failed(files))
+    return false;
+  error = writePlan(*files, plan, /*force=*/true);
+  return error.empty();
+}
+
+/// Values of an input: whole numbers that depend on its name alone.
+PlanTensor makeValues(const RandomInput &input) {
+  PlanTensor tensor{input.element, input.shape, {}};
+  std::seed_seq seed(input.name.begin(), input.name.end());
+  std::mt19937 random(seed);
+  int64_t count = 1;
+  for (int64_t size : input.shape)
+    count *= size;
+  auto append = [&](auto value) {
+    const char *bytes = reinterpret_cast<const char *>(&value);
+    tensor.bytes.insert(tensor.bytes.end(), bytes, bytes + sizeof(value));
+  };
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t value = input.low + static_cast<int64_t>(random() % (input.high - input.low + 1));
+    if (input.element == "f32")
+      append(static_cast<float>(value));
+    else
+      append(value);
+  }
+  return tensor;
+}
+
+std::map<std::string, PlanTensors> RandomPrograms::compileAndRun(const std::vector<Trial> &trials,
+                                                                 bool split, std::string &failure) {
+  std::string plan = (folder / (split ? "split.plan" : "one.plan")).string();
+  error.clear();
+  if (!compile(trials, split ? getOptions(trials) : ShardOptions(), plan)) {
+    failure = error;
+    return {};
+  }
+  std::map<std::string, PlanTensors> entries;
+  for (const Trial &trial : trials)
+    for (const RandomInput &input : trial.program.inputs)
+      entries[trial.program.name][input.name] = makeValues(input);
+  for (const Trial &trial : trials)
+    entries.try_emplace(trial.program.name);
+  // Twice: the second run finds the memory as the first left it.
+  return runEntries(plan, entries, split ? 2 : 1, failure);
+}
+
+void RandomPrograms::compare(const Trial &trial, const PlanTensors &expected,
+                             const PlanTensors &actual) {
+  for (const RandomOutput &output : trial.program.outputs) {
+    auto one = expected.find(output.name), many = actual.find(output.name);
+    ASSERT_TRUE(one != expected.end() && many != actual.end()) << output.name << " is missing\n"
+                                                               << describe(trial);
+    ASSERT_EQ(one->second.shape, many->second.shape) << describe(trial);
+    const std::vector<char> &left = one->second.bytes, &right = many->second.bytes;
+    ++outputs;
+    exact += output.error == 0;
+    if (one->second.type != "f32") {
+      ASSERT_TRUE(left == right) << output.name << " differs\n" << describe(trial);
+      continue;
+    }
+    for (size_t i = 0; i < left.size(); i += sizeof(float)) {
+      float a, b;
+      std::memcpy(&a, &left[i], sizeof(float));
+      std::memcpy(&b, &right[i], sizeof(float));
+      // -0 and 0 are equal: a sum of nothing but padding may give either.
+      ASSERT_TRUE(std::isfinite(a) && std::isfinite(b) &&
+                  std::abs(double(a) - double(b)) <= 2 * output.error)
+          << output.name << " differs at " << i / sizeof(float) << ": " << a << " on one rank, "
+          << b << " on many; tolerance " << 2 * output.error << "\n"
+          << describe(trial);
+    }
+  }
+}
+
+void RandomPrograms::runBatch(const std::vector<Trial> &trials) {
+  std::string failure;
+  auto actual = compileAndRun(trials, /*split=*/true, failure);
+  std::map<std::string, PlanTensors> expected;
+  if (failure.empty())
+    expected = compileAndRun(trials, /*split=*/false, failure);
+  if (!failure.empty()) {
+    // Whose fault it is shows when each is on its own.
+    for (const Trial &trial : trials) {
+      if (trials.size() == 1)
+        ADD_FAILURE() << failure << "\n" << describe(trial);
+      else
+        runBatch({trial});
+    }
+    EXPECT_TRUE(HasFailure()) << failure << "\nonly when compiled together, from program "
+                              << trials.front().number << " on";
+    return;
+  }
+  for (const Trial &trial : trials) {
+    operations += trial.program.numOperations;
+    compare(trial, expected[trial.program.name], actual[trial.program.name]);
+  }
+}
+
+TEST_P(RandomPrograms, SplitIsUnsplit) {
+  constexpr int64_t kNumMeshes = std::size(kMeshes);
+  int64_t mesh = 0;
+  while (kMeshes[mesh].name != GetParam().name)
+    ++mesh;
+  if (const char *only = std::getenv("GRIDLOOM_PROGRAM")) {
+    int64_t number = std::stoll(only);
+    if (number / 1000 != mesh)
+      GTEST_SKIP() << "program " << number << " runs on another mesh";
+    return runBatch({makeTrial(number)});
+  }
+  bool exhaustive = std::getenv("GRIDLOOM_EXHAUSTIVE") != nullptr;
+  int64_t count = exhaustive ? 96 : 2 * kBatch, run = 0;
+  for (; run < count && (exhaustive || !HasFailure()); run += kBatch) {
+    std::vector<Trial> trials;
+    for (int64_t i = 0; i < kBatch; ++i)
+      trials.push_back(makeTrial(mesh * 1000 + run + i));
+    runBatch(trials);
+  }
+  static_assert(kNumMeshes * 96 > 1000);
+  std::printf("compiled: %s: %lld cases, %lld operations, %lld of %lld outputs bit by bit\n",
+              GetParam().name, static_cast<long long>(run), static_cast<long long>(operations),
+              static_cast<long long>(exact), static_cast<long long>(outputs));
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, RandomPrograms, ::testing::ValuesIn(kMeshes),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+} // namespace
