@@ -7,6 +7,7 @@
 
 #include "passes/communicate/Communicate.h"
 #include "passes/partition/Partition.h"
+#include "passes/shard/DeviceConfiguration.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
@@ -177,7 +178,7 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
   std::vector<SmallVector<Use>> combinations = {{}};
   for (const AxisSpec &axis : mesh) {
     SmallVector<Use> choices;
-    Use named = getUse(axis.name);
+    Use named = axis.name == request.stageAxis ? Use::Pipeline : getUse(axis.name);
     if (words.empty()) {
       choices =
           named == Use::Any ? SmallVector<Use>{Use::Data, Use::Tensor} : SmallVector<Use>{named};
@@ -269,7 +270,23 @@ static LogicalResult pick(ModuleOp module, std::vector<Candidate> &candidates,
   return success();
 }
 
-FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyRequest &request) {
+/// Completes a request with the mesh of the model's own annotations, if it has any.
+static FailureOr<StrategyRequest> followAnnotations(ModuleOp module, StrategyRequest request) {
+  if (failed(resolveMesh(module, request.mesh)))
+    return failure();
+  if (auto annotations = module->getAttrOfType<DictionaryAttr>(kAnnotations)) {
+    request.mesh = annotations.getAs<StringAttr>("mesh").str();
+    if (auto stageAxis = annotations.getAs<StringAttr>("stage_axis"))
+      request.stageAxis = stageAxis.str();
+  }
+  return request;
+}
+
+FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyRequest &given) {
+  FailureOr<StrategyRequest> followed = followAnnotations(module, given);
+  if (failed(followed))
+    return failure();
+  const StrategyRequest &request = *followed;
   Choice choice;
   choice.machine = *Machine::find("cpu");
   std::vector<MeshSpec> meshes;

@@ -16,6 +16,7 @@ struct StrategyRequest {
   std::string mesh;    ///< "data=2,model=2"; empty when devices are given or there is one device
   std::string devices; ///< "4", "8xH100-80GB"; empty when a mesh is given
   std::string strategy = "auto";
+  std::string stageAxis; ///< of pipelines, whatever it is called; empty: by name
   std::vector<std::string> shard;
   int64_t microbatches = 0; ///< 0: twice the number of stages
   int64_t memoryLimit = 0;  ///< bytes per device; 0: the machine's
@@ -42,7 +43,7 @@ struct Choice {
 /// candidate and estimating the result; one candidate is taken as it is. Axes called data (or
 /// batch), model (or tensor) and pipe (or stage) say what they are for; the others may serve any
 /// purpose. Errors are emitted on the module and name the candidate's remedy.
-mlir::FailureOr<Choice> chooseStrategy(mlir::ModuleOp module, const StrategyRequest &request);
+mlir::FailureOr<Choice> chooseStrategy(mlir::ModuleOp module, const StrategyRequest &given);
 
 } // namespace gridloom
 

@@ -5,7 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Factors.h"
 
-#include "llvm/ADT/MapVector.h"
+#include "dialects/dist/MoveCost.h"
+
+#include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
 using namespace gridloom::dist;
@@ -86,12 +88,13 @@ static void dropWindowsInTime(const ShardingRule &rule, FactorSplits &chosen) {
 }
 
 namespace {
-/// What tensors ask of one factor: candidate axis lists with the bytes that already have them.
+/// What tensors ask of one factor: a list of axes, with the bytes that already agree with it.
 struct Request {
+  int64_t factor;
   AxisList axes;
   int64_t granule;
   int64_t bytes;
-  int64_t tensor;
+  int64_t tensor; ///< the first that asks
 };
 } // namespace
 
@@ -99,23 +102,55 @@ static int64_t bytesOf(RankedTensorType type) {
   return type.getNumElements() * std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
 }
 
-/// True when the first request is met by the second: the same axes or the first of them.
-static bool agrees(const Request &shorter, const Request &longer) {
-  return isPrefix(shorter.axes, longer.axes) && shorter.granule == longer.granule;
+/// True when a request is met: the factor is split so or over more axes.
+static bool isMet(const Request &request, const FactorSplits &splits) {
+  return isPrefix(request.axes, splits.axes[request.factor]) &&
+         request.granule == splits.granules[request.factor];
+}
+
+/// Every tensor's requests in order of tensors.
+static SmallVector<Request> collectRequests(const ShardingRule &rule, ArrayRef<Layout> layouts,
+                                            ArrayRef<RankedTensorType> types, const Mesh &mesh) {
+  SmallVector<Request> requests;
+  for (auto [tensor, factors] : llvm::enumerate(rule.tensors))
+    for (auto [dim, list] : llvm::enumerate(factors)) {
+      FactorSplits splits = rule.isWindow(tensor, dim)
+                                ? splitWindow(layouts[tensor].dims[dim])
+                                : splitOverFactors(rule, list, layouts[tensor].dims[dim], mesh);
+      for (auto [factor, axes, granule] : llvm::zip_equal(list, splits.axes, splits.granules))
+        if (!axes.empty() && rule.kinds[factor] != FactorKind::NeedReplication)
+          requests.push_back(
+              {factor, axes, granule, bytesOf(types[tensor]), static_cast<int64_t>(tensor)});
+    }
+  return requests;
+}
+
+/// The different requests, those that most bytes agree with first, and longer ones before what they
+/// begin with.
+static SmallVector<Request> rankRequests(ArrayRef<Request> requests) {
+  SmallVector<Request> ranked;
+  for (const Request &request : requests) {
+    if (llvm::any_of(ranked, [&](const Request &other) {
+          return other.factor == request.factor && other.axes == request.axes &&
+                 other.granule == request.granule;
+        }))
+      continue;
+    ranked.push_back(request);
+    ranked.back().bytes = 0;
+    for (const Request &other : requests)
+      if (other.factor == request.factor && other.granule == request.granule &&
+          isPrefix(other.axes, request.axes))
+        ranked.back().bytes += other.bytes;
+  }
+  llvm::stable_sort(ranked, [](const Request &a, const Request &b) {
+    return std::pair(a.bytes, a.axes.size()) > std::pair(b.bytes, b.axes.size());
+  });
+  return ranked;
 }
 
 /// Leaves whole what no sharding could say, in any tensor's dimension: a factor under a major one
 /// that is not cut down to single elements, and an uneven one under any major one.
-static void dropMinorCuts(const ShardingRule &rule, const Mesh &mesh, FactorSplits &chosen,
-                          ArrayRef<SmallVector<Request>> requests,
-                          SmallVectorImpl<FactorConflict> *conflicts) {
-  auto drop = [&](int64_t factor) {
-    chosen.axes[factor].clear();
-    chosen.granules[factor] = 1;
-    if (conflicts)
-      for (const Request &request : requests[factor])
-        conflicts->push_back({factor, request.tensor});
-  };
+static void dropMinorCuts(const ShardingRule &rule, const Mesh &mesh, FactorSplits &chosen) {
   for (bool changed = true; changed;) {
     changed = false;
     for (const TensorFactors &tensor : rule.tensors)
@@ -124,7 +159,8 @@ static void dropMinorCuts(const ShardingRule &rule, const Mesh &mesh, FactorSpli
         for (int64_t factor : factors) {
           bool cut = !chosen.axes[factor].empty();
           if (cut && (!whole || (!first && chosen.isPadded(rule, factor, mesh)))) {
-            drop(factor);
+            chosen.axes[factor].clear();
+            chosen.granules[factor] = 1;
             changed = true;
           }
           whole &= mesh.getSize(chosen.axes[factor]) == rule.sizes[factor] &&
@@ -135,74 +171,67 @@ static void dropMinorCuts(const ShardingRule &rule, const Mesh &mesh, FactorSpli
   }
 }
 
+/// Grants request number `first`, then the others in order, as far as what is granted allows: one
+/// list per factor, which later requests may only lengthen, and one factor per axis.
+static FactorSplits grant(const ShardingRule &rule, ArrayRef<Request> requests, size_t first,
+                          const Mesh &mesh) {
+  FactorSplits chosen(rule.sizes.size());
+  llvm::SmallDenseSet<StringAttr> taken;
+  auto take = [&](const Request &request) {
+    AxisList &axes = chosen.axes[request.factor];
+    if (!axes.empty() &&
+        (!isPrefix(axes, request.axes) || chosen.granules[request.factor] != request.granule))
+      return;
+    for (StringAttr axis : ArrayRef(request.axes).drop_front(axes.size())) {
+      if (!taken.insert(axis).second)
+        break;
+      axes.push_back(axis);
+      chosen.granules[request.factor] = request.granule;
+    }
+  };
+  take(requests[first]);
+  for (const Request &request : requests)
+    take(request);
+  dropMinorCuts(rule, mesh, chosen);
+  dropWindowsInTime(rule, chosen);
+  return chosen;
+}
+
 FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Layout> layouts,
                                           ArrayRef<RankedTensorType> types, const Mesh &mesh,
                                           SmallVectorImpl<FactorConflict> *conflicts) {
-  size_t numFactors = rule.sizes.size();
-  SmallVector<SmallVector<Request>> requests(numFactors);
-  for (auto [tensor, factors] : llvm::enumerate(rule.tensors))
-    for (auto [dim, list] : llvm::enumerate(factors)) {
-      FactorSplits splits = rule.isWindow(tensor, dim)
-                                ? splitWindow(layouts[tensor].dims[dim])
-                                : splitOverFactors(rule, list, layouts[tensor].dims[dim], mesh);
-      for (auto [factor, axes, granule] : llvm::zip_equal(list, splits.axes, splits.granules))
-        if (!axes.empty() && rule.kinds[factor] != FactorKind::NeedReplication)
-          requests[factor].push_back(
-              {axes, granule, bytesOf(types[tensor]), static_cast<int64_t>(tensor)});
-    }
+  SmallVector<Request> requests = collectRequests(rule, layouts, types, mesh);
+  SmallVector<Request> ranked = rankRequests(requests);
+  if (ranked.empty())
+    return FactorSplits(rule.sizes.size());
+  FactorSplits best = grant(rule, ranked, 0, mesh);
+  if (llvm::all_of(ranked, [&](const Request &request) { return isMet(request, best); }))
+    return best;
 
-  // Per factor: the list most bytes agree with; a longer list that extends it wins over it.
-  FactorSplits chosen(numFactors);
-  SmallVector<int64_t> weight(numFactors, 0);
-  for (size_t factor = 0; factor < numFactors; ++factor) {
-    const Request *best = nullptr;
-    int64_t bestBytes = -1;
-    for (const Request &candidate : requests[factor]) {
-      int64_t bytes = 0;
-      for (const Request &other : requests[factor])
-        if (agrees(other, candidate))
-          bytes += other.bytes;
-      if (!best || bytes > bestBytes ||
-          (bytes == bestBytes && candidate.axes.size() > best->axes.size())) {
-        best = &candidate;
-        bestBytes = bytes;
-      }
+  // Each side once has its way.
+  MoveCost least = getSplitCost(rule, layouts, types, best, mesh);
+  SmallVector<MoveCost> costs = {least};
+  for (size_t first = 1; first < ranked.size(); ++first) {
+    FactorSplits splits = grant(rule, ranked, first, mesh);
+    costs.push_back(getSplitCost(rule, layouts, types, splits, mesh));
+    if (costs.back().total() < least.total()) {
+      best = std::move(splits);
+      least = costs.back();
     }
-    if (!best)
+  }
+  if (!conflicts)
+    return best;
+  for (const Request &request : requests) {
+    if (isMet(request, best))
       continue;
-    chosen.axes[factor] = best->axes;
-    chosen.granules[factor] = best->granule;
-    weight[factor] = bestBytes;
-    if (conflicts)
-      for (const Request &other : requests[factor])
-        if (!agrees(other, *best))
-          conflicts->push_back({static_cast<int64_t>(factor), other.tensor});
+    const Request *same = llvm::find_if(ranked, [&](const Request &other) {
+      return other.factor == request.factor && other.axes == request.axes &&
+             other.granule == request.granule;
+    });
+    conflicts->push_back({request.factor, request.tensor, request.axes, least.sent,
+                          costs[same - ranked.begin()].sent});
   }
-
-  // An axis serves one factor: the one with more bytes behind it.
-  llvm::MapVector<StringAttr, size_t> owner;
-  for (size_t factor = 0; factor < numFactors; ++factor)
-    for (StringAttr axis : chosen.axes[factor]) {
-      auto [it, inserted] = owner.insert({axis, factor});
-      if (!inserted && weight[factor] > weight[it->second])
-        it->second = factor;
-    }
-  for (size_t factor = 0; factor < numFactors; ++factor) {
-    AxisList &axes = chosen.axes[factor];
-    for (size_t i = 0; i < axes.size(); ++i) {
-      if (owner.lookup(axes[i]) == factor)
-        continue;
-      if (conflicts)
-        for (const Request &other : requests[factor])
-          if (llvm::is_contained(other.axes, axes[i]))
-            conflicts->push_back({static_cast<int64_t>(factor), other.tensor});
-      axes.truncate(i);
-      break;
-    }
-  }
-  dropMinorCuts(rule, mesh, chosen, requests, conflicts);
-  dropWindowsInTime(rule, chosen);
-  return chosen;
+  return best;
 }
 
 Layout gridloom::dist::project(const ShardingRule &rule, size_t index, const FactorSplits &splits,

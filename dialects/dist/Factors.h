@@ -13,7 +13,11 @@ namespace gridloom::dist {
 /// A factor that two tensors of one operation want split differently, or an axis two factors want.
 struct FactorConflict {
   int64_t factor;
-  int64_t loser; ///< index of the tensor whose sharding gave way
+  int64_t loser;   ///< index of the tensor whose sharding gave way
+  AxisList wanted; ///< how it would have the factor split
+  /// Bytes a device sends for the operation as it is split, and if the loser's split were taken;
+  /// equal when that cannot be.
+  double sent = 0, otherwise = 0;
 };
 
 /// How an operation's factors are split: per factor the axes, major to minor, and the number of its
@@ -28,9 +32,9 @@ struct FactorSplits {
 };
 
 /// How each factor is split, given the shardings of all tensors (operands, then results). Where
-/// tensors disagree, the sharding that more bytes already have wins; an axis serves one factor
-/// only; factors that need replication are left whole, and so is what no sharding of some tensor
-/// could say.
+/// tensors disagree, what costs least wins (getSplitCost), then what more bytes already have; an
+/// axis serves one factor only; factors that need replication are left whole, and so is what no
+/// sharding of some tensor could say.
 FactorSplits mergeFactors(const ShardingRule &rule, llvm::ArrayRef<Layout> layouts,
                           llvm::ArrayRef<mlir::RankedTensorType> types, const Mesh &mesh,
                           llvm::SmallVectorImpl<FactorConflict> *conflicts = nullptr);

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Sharding.h"
+#include "passes/shard/DeviceConfiguration.h"
 #include "passes/shard/Shard.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -30,6 +31,9 @@ struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyA
 
   void runOnOperation() override {
     MeshOp meshOp = getMesh(getOperation());
+    // The model's own come first: what the command line says of a value replaces them.
+    if (failed(applyAnnotations(getOperation())))
+      return signalPassFailure();
     if (shard.empty())
       return;
     if (!meshOp) {

@@ -78,6 +78,35 @@ static int64_t getColumnDim(loom::DotGeneralOp dot) {
   return free.size() == 1 && dot.getRhs().getDefiningOp<loom::GetWeightOp>() ? free[0] : -1;
 }
 
+/// The number of elements a cut of `value`'s dimension has to be a multiple of so that the reshapes
+/// that follow it, as of columns into heads, can pass it on; 1 when there is none.
+static int64_t findGranule(const Propagation &state, Value value, int64_t dim) {
+  SmallVector<std::pair<Value, int64_t>> pending = {{value, dim}};
+  llvm::DenseSet<Value> seen = {value};
+  while (!pending.empty()) {
+    auto [current, position] = pending.pop_back_val();
+    for (OpOperand &use : current.getUses()) {
+      Operation *op = use.getOwner();
+      if (!isa<ShardingRuleInterface>(op) || op->getNumResults() != 1)
+        continue;
+      const ShardingRule &rule = state.getRule(op);
+      ArrayRef<int64_t> factors = rule.tensors[use.getOperandNumber()][position];
+      auto major = llvm::find_if(factors, [&](int64_t factor) { return rule.sizes[factor] > 1; });
+      if (major == factors.end())
+        continue;
+      int64_t minor = 1;
+      for (int64_t factor : llvm::make_range(major + 1, factors.end()))
+        minor *= rule.sizes[factor];
+      if (minor > 1)
+        return minor;
+      for (auto [number, made] : llvm::enumerate(rule.tensors.back()))
+        if (made == factors && seen.insert(op->getResult(0)).second)
+          pending.push_back({op->getResult(0), number});
+    }
+  }
+  return 1;
+}
+
 void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, StringAttr axis) {
   int64_t reshards = state.countReshards();
   func.walk([&](loom::DotGeneralOp dot) {
@@ -87,20 +116,28 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
       return;
     // Try it: the seed stays only if no value has to be gathered for it, that is, if a later
     // contraction takes the split dimension by row.
-    Propagation trial = state;
-    if (!trial.addAxis(dot.getRhs(), column, axis,
-                       "strategy tp: column of " + loom::getNodeName(dot.getLoc())))
-      return;
-    trial.run();
-    int64_t after = trial.countReshards();
-    bool returned = llvm::any_of(func.front().getTerminator()->getOperands(), [&](Value value) {
-      return trial.lookup(value).layout.usesAxis(axis) &&
-             !state.lookup(value).layout.usesAxis(axis);
-    });
-    if (after > reshards || returned)
-      return;
-    state = std::move(trial);
-    reshards = after;
+    auto tryGranule = [&](int64_t granule) {
+      Propagation trial = state;
+      if (!trial.addAxis(dot.getRhs(), column, axis,
+                         "strategy tp: column of " + loom::getNodeName(dot.getLoc()), granule))
+        return false;
+      trial.run();
+      int64_t after = trial.countReshards();
+      bool returned = llvm::any_of(func.front().getTerminator()->getOperands(), [&](Value value) {
+        return trial.lookup(value).layout.usesAxis(axis) &&
+               !state.lookup(value).layout.usesAxis(axis);
+      });
+      if (after > reshards || returned)
+        return false;
+      state = std::move(trial);
+      reshards = after;
+      return true;
+    };
+    // Columns that do not come out even are cut between heads.
+    int64_t last = cast<RankedTensorType>(dot.getType()).getRank() - 1;
+    if (!tryGranule(1))
+      if (int64_t granule = findGranule(state, dot.getResult(), last); granule > 1)
+        tryGranule(granule);
   });
 }
 
@@ -151,6 +188,32 @@ void ApplyStrategyPass::addMicroAxis(MeshOp meshOp, int64_t count) {
   meshOp.setAxesAttr(ArrayAttr::get(&getContext(), axes));
 }
 
+/// True when an operation computes along a dimension that its rule splits like any other: split
+/// over devices, it communicates.
+static bool isCoupledAlong(Operation *op, uint64_t dim) {
+  if (auto softmax = dyn_cast<loom::SoftmaxOp>(op))
+    return softmax.getDim() == dim;
+  if (auto cumulative = dyn_cast<loom::CumulativeOp>(op))
+    return cumulative.getDim() == dim;
+  return isa<loom::LayerNormOp>(op) &&
+         dim + 1 == cast<RankedTensorType>(op->getResult(0).getType()).getShape().size();
+}
+
+/// True when pieces of the batch, one after the other, give the operation's result piece by piece.
+static bool worksInTime(const Propagation &state, Operation *op, StringAttr micro) {
+  const ShardingRule &rule = state.getRule(op);
+  FactorSplits splits =
+      mergeFactors(rule, state.getLayouts(op), getTensorTypes(op), state.getMesh());
+  for (auto [kind, axes] : llvm::zip_equal(rule.kinds, splits.axes))
+    if (kind == FactorKind::Reduction && llvm::is_contained(axes, micro))
+      return false;
+  for (Value result : op->getResults())
+    for (auto [dim, layout] : llvm::enumerate(state.lookup(result).layout.dims))
+      if (llvm::is_contained(layout.axes, micro) && isCoupledAlong(op, dim))
+        return false;
+  return true;
+}
+
 /// The operation that needs the whole batch, or null when the program can run on a piece of it.
 static Operation *findMicrobatchObstacle(const Propagation &state, func::FuncOp func,
                                          StringAttr micro) {
@@ -158,6 +221,8 @@ static Operation *findMicrobatchObstacle(const Propagation &state, func::FuncOp 
     auto constant = dyn_cast<loom::ConstantOp>(op);
     bool positional =
         isa<loom::IotaOp, loom::GetWeightOp>(op) || (constant && !constant.getValue().isSplat());
+    if (!worksInTime(state, op, micro))
+      return op;
     SmallVector<Layout> required = state.getRequired(op);
     for (auto [index, value] :
          llvm::enumerate(llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),

@@ -120,6 +120,40 @@ static SmallVector<size_t> chooseCuts(const Profile &profile, size_t stages) {
   return starts;
 }
 
+/// The latest stage that makes something the operation reads, through floating operations.
+static int64_t getEarliestStage(Operation *op) {
+  int64_t earliest = 0;
+  for (Value operand : op->getOperands())
+    if (Operation *producer = operand.getDefiningOp()) {
+      auto stage = producer->getAttrOfType<IntegerAttr>(kStage);
+      earliest = std::max(earliest, isFloating(producer) ? getEarliestStage(producer)
+                                    : stage              ? stage.getInt()
+                                                         : 0);
+    }
+  return earliest;
+}
+
+/// Stages as the model says; what it leaves open goes with what it reads.
+static LogicalResult followAnnotations(ArrayRef<Operation *> anchored, int64_t stages) {
+  SmallVector<int64_t> count(stages, 0);
+  for (Operation *op : anchored) {
+    int64_t earliest = getEarliestStage(op);
+    auto given = op->getAttrOfType<IntegerAttr>(kStage);
+    if (given && (given.getInt() < earliest || given.getInt() >= stages))
+      return op->emitError("'") << loom::getNodeName(op->getLoc()) << "' is annotated with stage "
+                                << given.getInt() << " of " << stages
+                                << ", but reads a value of stage " << earliest;
+    int64_t stage = given ? given.getInt() : earliest;
+    op->setAttr(kStage, Builder(op->getContext()).getI64IntegerAttr(stage));
+    ++count[stage];
+  }
+  for (auto [stage, size] : llvm::enumerate(count))
+    if (size == 0)
+      return anchored.front()->emitError("the model's annotations leave stage ")
+             << stage << " of " << stages << " without an operation";
+  return success();
+}
+
 LogicalResult AssignStagesPass::assign(func::FuncOp func, int64_t stages) {
   Profile profile(func);
   if (stages > 1 && static_cast<int64_t>(profile.anchored.size()) < stages)
@@ -129,9 +163,16 @@ LogicalResult AssignStagesPass::assign(func::FuncOp func, int64_t stages) {
   auto setStage = [&](Operation *op, int64_t stage) {
     op->setAttr(kStage, builder.getI64IntegerAttr(stage));
   };
-  SmallVector<size_t> starts = stages > 1 ? chooseCuts(profile, stages) : SmallVector<size_t>{0};
-  for (auto [i, op] : llvm::enumerate(profile.anchored))
-    setStage(op, std::distance(starts.begin(), llvm::upper_bound(starts, i)) - 1);
+  bool annotated = stages > 1 && llvm::any_of(profile.anchored,
+                                              [](Operation *op) { return op->hasAttr(kStage); });
+  if (annotated) {
+    if (failed(followAnnotations(profile.anchored, stages)))
+      return failure();
+  } else {
+    SmallVector<size_t> starts = stages > 1 ? chooseCuts(profile, stages) : SmallVector<size_t>{0};
+    for (auto [i, op] : llvm::enumerate(profile.anchored))
+      setStage(op, std::distance(starts.begin(), llvm::upper_bound(starts, i)) - 1);
+  }
   setStage(func.front().getTerminator(), stages - 1);
 
   // Floating operations go where they are read, one copy per stage; later ones first, since a

@@ -3,7 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "passes/shard/Propagation.h"
+#include "passes/shard/Reasons.h"
 #include "passes/shard/Shard.h"
 
 using namespace mlir;
@@ -28,29 +28,10 @@ struct PropagatePass : public gridloom::impl::PropagateBase<PropagatePass> {
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       Propagation state(func, Mesh(mesh));
       state.run();
-      state.commit(/*close=*/true);
+      auto reasons = explainReplicated(state);
+      state.commit(/*close=*/true, reasons);
       remarkConflicts(state);
-    }
-  }
-
-private:
-  /// Says where an operation's tensors want different splits, and which one gives way.
-  static void remarkConflicts(const Propagation &state) {
-    for (Operation *op : state.getOperations()) {
-      SmallVector<Layout> layouts;
-      SmallVector<Value> values(op->getOperands());
-      llvm::append_range(values, op->getResults());
-      for (Value value : values)
-        layouts.push_back(state.lookup(value).layout);
-      SmallVector<FactorConflict> conflicts;
-      mergeFactors(cast<ShardingRuleInterface>(op).getShardingRule(), layouts, getTensorTypes(op),
-                   state.getMesh(), &conflicts);
-      for (const FactorConflict &conflict : conflicts)
-        op->emitRemark("shardings disagree at '")
-            << loom::getNodeName(op->getLoc()) << "': tensor " << conflict.loser << ", "
-            << layouts[conflict.loser].getAttr(state.getMesh()) << " from "
-            << state.lookup(values[conflict.loser]).describe()
-            << ", is resharded because fewer bytes have its split";
+      remarkReplicated(state, reasons);
     }
   }
 };

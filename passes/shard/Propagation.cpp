@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/Propagation.h"
 
+#include "llvm/ADT/BitVector.h"
+
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
@@ -17,6 +19,8 @@ StringRef Propagation::Entry::getOrigin(StringAttr axis) const {
 }
 
 std::string Propagation::Entry::describe() const {
+  if (origins.empty())
+    return given;
   std::string text;
   for (const auto &[axis, origin] : origins)
     text += (text.empty() ? "" : "; ") + axis.str() + ": " + origin;
@@ -25,6 +29,8 @@ std::string Propagation::Entry::describe() const {
 
 /// Reads back what describe wrote. A text that names no axis, as a user's, is every axis' origin.
 static void parseOrigins(Propagation::Entry &entry, StringRef text) {
+  if (entry.layout.dims.empty() || !entry.layout.dims.front().open)
+    entry.given = text;
   for (const Layout::Dim &dim : entry.layout.dims)
     for (StringAttr axis : dim.axes) {
       StringRef origin = text;
@@ -33,6 +39,25 @@ static void parseOrigins(Propagation::Entry &entry, StringRef text) {
           origin = part;
       entry.origins.push_back({axis, origin.str()});
     }
+}
+
+/// 0 for an operation whose tensors all have the same factors, split or joined into dimensions as
+/// it may be; 2 for one that computes partial results; 1 for others.
+static size_t getPriority(const ShardingRule &rule) {
+  if (llvm::is_contained(rule.kinds, FactorKind::Reduction))
+    return 2;
+  if (!rule.windows.empty() || llvm::is_contained(rule.kinds, FactorKind::NeedReplication))
+    return 1;
+  for (const TensorFactors &tensor : rule.tensors) {
+    llvm::BitVector has(rule.sizes.size());
+    for (ArrayRef<int64_t> factors : tensor)
+      for (int64_t factor : factors)
+        has.set(factor);
+    for (auto [factor, size] : llvm::enumerate(rule.sizes))
+      if (size > 1 && !has.test(factor))
+        return 1;
+  }
+  return 0;
 }
 
 Propagation::Propagation(func::FuncOp func, const Mesh &mesh) : func(func), mesh(mesh) {
@@ -45,25 +70,34 @@ Propagation::Propagation(func::FuncOp func, const Mesh &mesh) : func(func), mesh
   };
   for (BlockArgument argument : func.getArguments())
     enter(argument);
+  auto found = std::make_shared<Program>();
   func.walk([&](ShardingRuleInterface op) {
-    operations.push_back(op);
+    found->operations.push_back(op);
+    const ShardingRule &rule = found->rules[op] = op.getShardingRule();
+    size_t priority = getPriority(rule);
+    if (priority == 0)
+      found->passThrough.push_back(op);
+    if (priority < 2)
+      found->moves.push_back(op);
     for (Value result : op->getResults())
       enter(result);
   });
+  program = std::move(found);
 }
 
 bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef origin,
                           int64_t granule) {
   Entry &entry = entries[value];
   Layout::Dim &target = entry.layout.dims[dim];
-  if (!target.open || entry.layout.usesAxis(axis) ||
+  auto isMicro = [](StringAttr name) { return name.getValue() == MeshOp::kMicroAxis; };
+  // Closing a dimension says on which devices its parts are, not when.
+  if ((!target.open && !isMicro(axis)) || entry.layout.usesAxis(axis) ||
       (!target.axes.empty() && target.granule != granule))
     return false;
   // Shards need not be equal, but there is to be something for everyone; what is cut in time has no
   // room for padding.
   int64_t size = cast<RankedTensorType>(value.getType()).getDimSize(dim);
   int64_t parts = mesh.getSize(target.axes) * mesh.getSize(axis);
-  auto isMicro = [](StringAttr name) { return name.getValue() == MeshOp::kMicroAxis; };
   bool even = isMicro(axis) || llvm::any_of(target.axes, isMicro);
   if (even ? size % parts != 0 : size < parts * granule)
     return false;
@@ -74,12 +108,10 @@ bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef o
 }
 
 bool Propagation::visit(Operation *op) {
-  ShardingRule rule = cast<ShardingRuleInterface>(op).getShardingRule();
+  const ShardingRule &rule = getRule(op);
   SmallVector<Value> values(op->getOperands());
   llvm::append_range(values, op->getResults());
-  SmallVector<Layout> layouts;
-  for (Value value : values)
-    layouts.push_back(entries[value].layout);
+  SmallVector<Layout> layouts = getLayouts(op);
   SmallVector<RankedTensorType> types = getTensorTypes(op);
   FactorSplits splits = mergeFactors(rule, layouts, types, mesh);
 
@@ -107,24 +139,43 @@ bool Propagation::visit(Operation *op) {
   return changed;
 }
 
-void Propagation::run() {
+void Propagation::forEachValue(llvm::function_ref<void(Value)> visitor) const {
+  for (BlockArgument argument : func::FuncOp(func).getArguments())
+    visitor(argument);
+  for (Operation *op : program->operations)
+    for (Value result : op->getResults())
+      visitor(result);
+}
+
+void Propagation::runToFixpoint(ArrayRef<Operation *> list) {
   // Every change adds an axis to a value that lacked it, so this ends.
   for (bool changed = true; changed;) {
     changed = false;
-    for (Operation *op : operations)
+    for (Operation *op : list)
       changed |= visit(op);
-    for (Operation *op : llvm::reverse(operations))
+    for (Operation *op : llvm::reverse(list))
       changed |= visit(op);
   }
 }
 
-SmallVector<Layout> Propagation::getRequired(Operation *op) const {
-  ShardingRule rule = cast<ShardingRuleInterface>(op).getShardingRule();
+void Propagation::run() {
+  runToFixpoint(program->passThrough);
+  runToFixpoint(program->moves);
+  runToFixpoint(program->operations);
+}
+
+SmallVector<Layout> Propagation::getLayouts(Operation *op) const {
   SmallVector<Layout> layouts;
   for (Value value : op->getOperands())
     layouts.push_back(lookup(value).layout);
   for (Value value : op->getResults())
     layouts.push_back(lookup(value).layout);
+  return layouts;
+}
+
+SmallVector<Layout> Propagation::getRequired(Operation *op) const {
+  const ShardingRule &rule = getRule(op);
+  SmallVector<Layout> layouts = getLayouts(op);
   FactorSplits splits = mergeFactors(rule, layouts, getTensorTypes(op), mesh);
   SmallVector<Layout> required;
   for (size_t index = 0; index < layouts.size(); ++index)
@@ -134,7 +185,7 @@ SmallVector<Layout> Propagation::getRequired(Operation *op) const {
 
 int64_t Propagation::countReshards() const {
   int64_t count = 0;
-  for (Operation *op : operations) {
+  for (Operation *op : program->operations) {
     SmallVector<Layout> required = getRequired(op);
     for (auto [operand, layout] : llvm::zip_first(op->getOperands(), required)) {
       const Layout &have = lookup(operand).layout;
@@ -150,15 +201,15 @@ int64_t Propagation::countReshards() const {
   return count;
 }
 
-void Propagation::commit(bool close) const {
+void Propagation::commit(bool close, const Reasons &reasons) const {
   for (const auto &[value, entry] : entries) {
     Layout layout = entry.layout;
     std::string origin = entry.describe();
     if (close) {
       for (Layout::Dim &dim : layout.dims)
         dim.open = false;
-      if (origin.empty())
-        origin = "replicated: nothing asks for a split";
+      if (auto reason = reasons.find(value); reason != reasons.end())
+        origin = (entry.origins.empty() ? "" : origin + "; ") + reason->second;
     }
     setSharding(value, layout.getAttr(mesh), origin);
   }

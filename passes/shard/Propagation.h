@@ -10,6 +10,8 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
+#include <memory>
+
 namespace gridloom {
 
 /// The shardings of all values of one function, and the way they grow.
@@ -17,6 +19,8 @@ class Propagation {
 public:
   struct Entry {
     dist::Layout layout;
+    /// Who asked for the layout as a whole, e.g. the user; empty when it grew.
+    std::string given;
     /// Who brought each axis in.
     llvm::SmallVector<std::pair<mlir::StringAttr, std::string>, 2> origins;
 
@@ -33,12 +37,22 @@ public:
   bool addAxis(mlir::Value value, int64_t dim, mlir::StringAttr axis, llvm::StringRef origin,
                int64_t granule = 1);
 
-  /// Applies the rules of all operations until nothing changes.
+  /// Applies the operations' rules until nothing changes: first of those that pass shardings on as
+  /// they are (elementwise, reshape, transpose), then of other moves, then of contractions and
+  /// reductions, so that where shardings meet, the nearer one was there first.
   void run();
 
   const Entry &lookup(mlir::Value value) const { return entries.find(value)->second; }
-  llvm::ArrayRef<mlir::Operation *> getOperations() const { return operations; }
+  /// Calls `visit` for the arguments, then for the operations' results in order.
+  void forEachValue(llvm::function_ref<void(mlir::Value)> visit) const;
+  mlir::Location getLoc() const { return func->getParentOp()->getLoc(); }
+  llvm::ArrayRef<mlir::Operation *> getOperations() const { return program->operations; }
   const dist::Mesh &getMesh() const { return mesh; }
+  const dist::ShardingRule &getRule(mlir::Operation *op) const {
+    return program->rules.find(op)->second;
+  }
+  /// The layouts of an operation's tensors: operands, then results.
+  llvm::SmallVector<dist::Layout> getLayouts(mlir::Operation *op) const;
 
   /// What an operation's operands must be, given the merged factors. One layout per tensor.
   llvm::SmallVector<dist::Layout> getRequired(mlir::Operation *op) const;
@@ -46,16 +60,26 @@ public:
   /// How many operands would have to move between devices other than by reducing partial sums.
   int64_t countReshards() const;
 
-  /// Writes shardings and origins onto the function; `close` ends their growth.
-  void commit(bool close) const;
+  /// Writes shardings and origins onto the function; `close` ends their growth. `reasons` are the
+  /// origins of values that are not split.
+  using Reasons = llvm::DenseMap<mlir::Value, std::string>;
+  void commit(bool close, const Reasons &reasons = Reasons()) const;
 
 private:
   bool visit(mlir::Operation *op);
+  void runToFixpoint(llvm::ArrayRef<mlir::Operation *> list);
 
   mlir::func::FuncOp func;
   dist::Mesh mesh;
   llvm::DenseMap<mlir::Value, Entry> entries;
-  llvm::SmallVector<mlir::Operation *> operations;
+  /// What does not change; shared by the copies that are made for every seed that is tried.
+  struct Program {
+    llvm::SmallVector<mlir::Operation *> operations;
+    /// Those that speak first, and those that speak before contractions do.
+    llvm::SmallVector<mlir::Operation *> passThrough, moves;
+    llvm::DenseMap<mlir::Operation *, dist::ShardingRule> rules;
+  };
+  std::shared_ptr<const Program> program;
 };
 
 } // namespace gridloom

@@ -7,8 +7,8 @@
 dist.mesh @mesh <["x" = 2, "y" = 3]>
 loom.weight @w : tensor<6x12xf32> from <"", offset = 0, bytes = 288>
 // CHECK-LABEL: func.func @product
-// CHECK-SAME: "random: seed 1"
-// CHECK: loom.dot_general {{.*}}dist.shardings = [#dist.sharding<@mesh, [{{.*}}"x"{{.*}}]>]
+// CHECK-SAME: "x: random: seed 1
+// CHECK: loom.get_weight @w {{.*}}dist.shardings = [#dist.sharding<@mesh, [{{.*}}"x"{{.*}}]>]
 func.func @product(%a: tensor<4x6xf32> {loom.name = "a"}) -> (tensor<4x12xf32> {loom.name = "y"}) {
   %w = loom.get_weight @w : tensor<6x12xf32>
   %0 = loom.dot_general %a, %w batch = [] x [] contract = [1] x [0] : (tensor<4x6xf32>, tensor<6x12xf32>) -> tensor<4x12xf32>
@@ -20,7 +20,7 @@ func.func @product(%a: tensor<4x6xf32> {loom.name = "a"}) -> (tensor<4x12xf32> {
 // The scalar cannot be split, so what is made of it is: over x only, as 2 rows are too few for 3.
 dist.mesh @mesh <["x" = 2, "y" = 3]>
 // CHECK-LABEL: func.func @scalar
-// CHECK-NOT: dist.origin = "
+// CHECK-NOT: dist.origin = "x
 // CHECK: loom.broadcast {{.*}}dist.origins = ["x: random: seed 1"], dist.shardings = [#dist.sharding<@mesh, [{"x", ?}]>]
 func.func @scalar(%a: tensor<f32> {loom.name = "a"}) -> (tensor<2xf32> {loom.name = "y"}) {
   %0 = loom.broadcast %a dims = [] : (tensor<f32>) -> tensor<2xf32>

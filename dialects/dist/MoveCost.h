@@ -1,0 +1,34 @@
+//===- MoveCost.h - what a way of splitting an operation costs --*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_DIALECTS_DIST_MOVECOST_H
+#define GRIDLOOM_DIALECTS_DIST_MOVECOST_H
+
+#include "dialects/dist/Factors.h"
+
+namespace gridloom::dist {
+
+/// What one device pays, in bytes sent: work and waiting are counted as the bytes that a link
+/// carries in the same time, on the slowest machine the planner knows.
+struct MoveCost {
+  double sent = 0; ///< bytes
+  double rest = 0; ///< latency and work, as bytes
+  double total() const { return sent + rest; }
+};
+
+/// What it takes to have a tensor laid out as `to` that is there as `from`, by ring algorithms.
+/// Cutting a replicated tensor is free.
+MoveCost getMoveCost(mlir::RankedTensorType type, const Layout &from, const Layout &to,
+                     const Mesh &mesh);
+
+/// What an operation costs when its factors are split so: moving its tensors from and to their
+/// `layouts`, reducing partial results, and a device's share of the work.
+MoveCost getSplitCost(const ShardingRule &rule, llvm::ArrayRef<Layout> layouts,
+                      llvm::ArrayRef<mlir::RankedTensorType> types, const FactorSplits &splits,
+                      const Mesh &mesh);
+
+} // namespace gridloom::dist
+
+#endif // GRIDLOOM_DIALECTS_DIST_MOVECOST_H

@@ -1,0 +1,242 @@
+//===- Reasons.cpp - why values are split as they are ---------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/shard/Reasons.h"
+
+#include "dialects/loom/Loom.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+/// What people call a value: the input's or weight's name, else its node's.
+static std::string getValueName(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName))
+      return name.str();
+    return "argument " + std::to_string(argument.getArgNumber());
+  }
+  if (auto weight = value.getDefiningOp<loom::GetWeightOp>())
+    return weight.getName().str();
+  std::string node = loom::getNodeName(value.getLoc());
+  return node.empty() ? value.getDefiningOp()->getName().getStringRef().str() : node;
+}
+
+static std::string getNode(Operation *op) {
+  std::string node = loom::getNodeName(op->getLoc());
+  return "'" + (node.empty() ? op->getName().getStringRef().str() : node) + "'";
+}
+
+static std::string toString(ArrayRef<StringAttr> axes) {
+  return llvm::join(llvm::map_range(axes, [](StringAttr axis) { return axis.getValue(); }), "+");
+}
+
+static Value getTensor(Operation *op, int64_t index) {
+  int64_t operands = op->getNumOperands();
+  return index < operands ? op->getOperand(index) : Value(op->getResult(index - operands));
+}
+
+namespace {
+/// Looks for the operation next to a value that keeps it whole.
+class Explainer {
+public:
+  explicit Explainer(const Propagation &state);
+
+  bool isWhole(Value value) const {
+    return llvm::none_of(state.lookup(value).layout.dims, [&](const Layout::Dim &dim) {
+      return llvm::any_of(dim.axes, [&](StringAttr axis) { return isSpatial(axis); });
+    });
+  }
+  std::string explain(Value value) const;
+
+private:
+  /// The reason an operation gives for one of its tensors, with how telling it is: 0 is best.
+  using Reason = std::pair<int, std::string>;
+
+  bool isSpatial(StringAttr axis) const {
+    return llvm::any_of(axes, [&](const Mesh::Axis &known) { return known.name == axis; });
+  }
+  AxisList keepSpatial(ArrayRef<StringAttr> list) const {
+    return AxisList(
+        llvm::make_filter_range(list, [&](StringAttr axis) { return isSpatial(axis); }));
+  }
+  std::string explainSize(Value value) const;
+  Reason explainAt(Operation *op, int64_t index) const;
+  Reason explainFactors(Operation *op, int64_t index, const FactorSplits &splits) const;
+
+  const Propagation &state;
+  SmallVector<Mesh::Axis> axes; ///< that split values
+  std::string otherAxes;
+};
+} // namespace
+
+static constexpr int kNoReason = 9;
+
+Explainer::Explainer(const Propagation &state) : state(state) {
+  StringAttr stageAxis;
+  if (!state.getOperations().empty())
+    stageAxis =
+        state.getOperations().front()->getParentOfType<ModuleOp>()->getAttrOfType<StringAttr>(
+            kStageAxis);
+  for (const Mesh::Axis &axis : state.getMesh().getAxes())
+    if (axis.name == stageAxis)
+      otherAxes = axis.name.str();
+    else if (axis.size > 1 && axis.name.getValue() != MeshOp::kMicroAxis)
+      axes.push_back(axis);
+}
+
+/// Nothing to cut, or too little for any axis.
+std::string Explainer::explainSize(Value value) const {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (axes.empty())
+    return otherAxes.empty() ? "the mesh has one device"
+                             : "the mesh has axis '" + otherAxes + "' alone, for stages";
+  if (type.getNumElements() == 1)
+    return "it is one element";
+  if (type.getNumElements() == 0)
+    return "it is empty";
+  const auto *least = llvm::min_element(
+      axes, [](const Mesh::Axis &a, const Mesh::Axis &b) { return a.size < b.size; });
+  int64_t largest = *llvm::max_element(type.getShape());
+  if (largest < least->size)
+    return llvm::formatv("its largest dimension has {0} elements, which is no part for each of "
+                         "the {1} of '{2}'",
+                         largest, least->size, least->name.getValue());
+  return "";
+}
+
+Explainer::Reason Explainer::explainFactors(Operation *op, int64_t index,
+                                            const FactorSplits &splits) const {
+  const ShardingRule &rule = state.getRule(op);
+  AxisList cut;     // axes that split the operation, along other dimensions than the tensor's
+  AxisList partial; // those of them that leave partial results
+  for (auto [factor, list] : llvm::enumerate(splits.axes)) {
+    AxisList here = keepSpatial(list);
+    cut.append(here);
+    if (rule.kinds[factor] == FactorKind::Reduction)
+      partial.append(here);
+  }
+  bool isResult = index >= static_cast<int64_t>(op->getNumOperands());
+  if (isResult && !partial.empty())
+    return {3, "it is the sum of what the devices of '" + toString(partial) + "' have at " +
+                   getNode(op)};
+  // Another tensor of the operation is split, and this one has a dimension that is needed whole.
+  bool anySplit = !cut.empty();
+  for (int64_t other = 0; other < static_cast<int64_t>(rule.tensors.size()); ++other)
+    anySplit |= !isWhole(getTensor(op, other));
+  if (anySplit)
+    for (auto [dim, factors] : llvm::enumerate(rule.tensors[index]))
+      for (int64_t factor : factors)
+        if (rule.kinds[factor] == FactorKind::NeedReplication && rule.sizes[factor] > 1)
+          return {4, getNode(op) + " needs all of its dimension " + std::to_string(dim)};
+  if (!cut.empty())
+    return {5, getNode(op) + " is split over '" + toString(cut) + "' along dimensions it has not"};
+  if (anySplit)
+    return {6, getNode(op) + " gathers what it reads"};
+  return {kNoReason, ""};
+}
+
+Explainer::Reason Explainer::explainAt(Operation *op, int64_t index) const {
+  const ShardingRule &rule = state.getRule(op);
+  SmallVector<FactorConflict> conflicts;
+  FactorSplits splits =
+      mergeFactors(rule, state.getLayouts(op), getTensorTypes(op), state.getMesh(), &conflicts);
+  auto type = cast<RankedTensorType>(getTensor(op, index).getType());
+  // The operation would split it, but it was not to be had.
+  Layout target = project(rule, index, splits, state.getMesh());
+  for (auto [number, dim] : llvm::enumerate(target.dims)) {
+    AxisList wanted = keepSpatial(dim.axes);
+    if (wanted.empty())
+      continue;
+    int64_t parts = state.getMesh().getSize(dim.axes);
+    if (type.getDimSize(number) < parts * dim.granule)
+      return {0,
+              llvm::formatv("its dimension {0} of {1} has no part for each of the {2} of '{3}' "
+                            "that split {4}",
+                            number, type.getDimSize(number), parts, toString(wanted), getNode(op))};
+    return {1, "it cannot be cut as '" + toString(wanted) + "' splits " + getNode(op)};
+  }
+  for (const FactorConflict &conflict : conflicts)
+    for (ArrayRef<int64_t> factors : rule.tensors[index])
+      if (llvm::is_contained(factors, conflict.factor) && !keepSpatial(conflict.wanted).empty())
+        return {2, "the split over '" + toString(conflict.wanted) + "' that '" +
+                       getValueName(getTensor(op, conflict.loser)) + "' asks for gives way at " +
+                       getNode(op)};
+  return explainFactors(op, index, splits);
+}
+
+std::string Explainer::explain(Value value) const {
+  if (std::string reason = explainSize(value); !reason.empty())
+    return reason;
+  if (const std::string &given = state.lookup(value).given; !given.empty())
+    return "asked for by " + given;
+  Reason best = {kNoReason, "nothing asks for a split"};
+  auto consider = [&](Operation *op, int64_t index) {
+    if (!isa<ShardingRuleInterface>(op))
+      return;
+    Reason reason = explainAt(op, index);
+    if (reason.first < best.first)
+      best = std::move(reason);
+  };
+  if (auto result = dyn_cast<OpResult>(value))
+    consider(result.getOwner(), result.getOwner()->getNumOperands() + result.getResultNumber());
+  for (OpOperand &use : value.getUses())
+    consider(use.getOwner(), use.getOperandNumber());
+  return best.second;
+}
+
+Propagation::Reasons gridloom::explainReplicated(const Propagation &state) {
+  Explainer explainer(state);
+  Propagation::Reasons reasons;
+  state.forEachValue([&](Value value) {
+    if (explainer.isWhole(value))
+      reasons[value] = "replicated: " + explainer.explain(value);
+  });
+  return reasons;
+}
+
+void gridloom::remarkReplicated(const Propagation &state, const Propagation::Reasons &reasons) {
+  llvm::MapVector<StringRef, SmallVector<Value>> byReason;
+  state.forEachValue([&](Value value) {
+    if (auto reason = reasons.find(value); reason != reasons.end())
+      byReason[reason->second].push_back(value);
+  });
+  constexpr size_t kNamed = 3;
+  for (auto &[reason, values] : byReason) {
+    SmallVector<std::string> names;
+    for (Value value : values)
+      if (std::string name = getValueName(value); !llvm::is_contained(names, name))
+        names.push_back(std::move(name));
+    std::string text = "'" + llvm::join(ArrayRef(names).take_front(kNamed), "', '") + "'";
+    if (names.size() > kNamed)
+      text += " and " + std::to_string(names.size() - kNamed) + " more";
+    mlir::emitRemark(state.getLoc()) << text << ": " << reason;
+  }
+}
+
+void gridloom::remarkConflicts(const Propagation &state) {
+  for (Operation *op : state.getOperations()) {
+    SmallVector<FactorConflict> conflicts;
+    SmallVector<Layout> layouts = state.getLayouts(op);
+    mergeFactors(state.getRule(op), layouts, getTensorTypes(op), state.getMesh(), &conflicts);
+    SmallVector<Layout> required = state.getRequired(op);
+    for (const FactorConflict &conflict : conflicts) {
+      Value loser = getTensor(op, conflict.loser);
+      InFlightDiagnostic remark = op->emitRemark()
+                                  << "shardings disagree at " << getNode(op) << ": '"
+                                  << getValueName(loser) << "' is "
+                                  << layouts[conflict.loser].getAttr(state.getMesh()) << " ("
+                                  << state.lookup(loser).describe() << "), used as "
+                                  << required[conflict.loser].getAttr(state.getMesh());
+      remark << llvm::formatv("; a device sends {0:F1} KiB, against {1:F1} KiB the other way",
+                              conflict.sent / 1024, conflict.otherwise / 1024)
+                    .str();
+    }
+  }
+}

@@ -1,0 +1,27 @@
+//===- Reasons.h - why values are split as they are -------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SHARD_REASONS_H
+#define GRIDLOOM_PASSES_SHARD_REASONS_H
+
+#include "passes/shard/Propagation.h"
+
+namespace gridloom {
+
+/// For every value of a completed propagation that no axis splits, why not: a sentence that starts
+/// with "replicated: " and names the ONNX node that decides. Axes that cut in time and the one of
+/// the pipeline's stages split no value; where the mesh has no other, that is the reason.
+Propagation::Reasons explainReplicated(const Propagation &state);
+
+/// Emits a remark per reason, with the number of values that have it and the first few.
+void remarkReplicated(const Propagation &state, const Propagation::Reasons &reasons);
+
+/// Emits a remark wherever an operation's tensors ask for different splits: the node, the values,
+/// what each asks for, and the bytes a device sends either way.
+void remarkConflicts(const Propagation &state);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SHARD_REASONS_H
