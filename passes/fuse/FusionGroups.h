@@ -19,6 +19,7 @@ enum class FusionKind {
   Elementwise, // one element in, one out
   RowWise,     // each row of the last dimension on its own
   RowReduce,   // reduces the last dimension
+  Stencil,     // reduces the window of each element
   IndexMap,    // moves elements, keeping runs of the last dimension together
   Gather,      // reads rows of a table
   Opaque,      // a kernel of its own

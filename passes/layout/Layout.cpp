@@ -9,6 +9,7 @@ void gridloom::addLayoutPasses(mlir::OpPassManager &pm, const LayoutOptions &opt
   AssignLayoutsOptions assign;
   assign.padMultiple = options.padMultiple;
   assign.padElements = options.padElements;
+  pm.addPass(createDecomposeConvolutions());
   pm.addPass(createAssignLayouts(assign));
   pm.addPass(createVerifyLayouts());
 }

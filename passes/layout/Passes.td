@@ -4,6 +4,33 @@
 
 include "mlir/Pass/PassBase.td"
 
+def DecomposeConvolutions : Pass<"loom-decompose-convolutions", "::mlir::ModuleOp"> {
+  let summary = "Makes convolutions and reductions of windows of simpler operations";
+  let description = [{
+    A convolution becomes a padded input, its windows as the columns of a matrix, and a multiplication
+    by the weights; one with a filter per channel the products and sums of its windows, which need no
+    memory. A window of one element has no columns: the input is the matrix. `loom.reduce_window`
+    becomes a padded input and a reduction of its windows.
+
+    Input:
+
+    ```mlir
+    %0 = loom.reduce_window max %x dims = [2] sizes = [3] strides = [2] low = [1] high = [0]
+        dilations = [1] : (tensor<1x4x8xf32>) -> tensor<1x4x4xf32>
+    ```
+
+    Output:
+
+    ```mlir
+    %0 = loom.pad %x value = 0xFF800000 : f32 low = [0, 0, 1] high = [0, 0, 0] interior = [0, 0, 0]
+        : (tensor<1x4x8xf32>) -> tensor<1x4x9xf32>
+    %1 = loom.window %0 dims = [2] sizes = [3] strides = [2] dilations = [1]
+        : (tensor<1x4x9xf32>) -> tensor<1x4x4x3xf32>
+    %2 = loom.reduce max %1 dims = [3] : (tensor<1x4x4x3xf32>) -> tensor<1x4x4xf32>
+    ```
+  }];
+}
+
 def AssignLayouts : Pass<"loom-assign-layouts", "::mlir::ModuleOp"> {
   let summary = "Gives every weight a physical layout";
   let description = [{
