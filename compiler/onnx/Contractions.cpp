@@ -199,8 +199,69 @@ static LogicalResult importEinsum(Node &node) {
   return node.setResult(node.transpose(result.value, permutation));
 }
 
+/// One step of Gaussian elimination on matrices [batch, n, n]: multiplies `product` by the largest
+/// element of the first column, with the sign of the exchange that brings it to the top, and
+/// returns what is left, [batch, n - 1, n - 1].
+static Value eliminate(Node &node, Value x, Value &product) {
+  int64_t batch = getShape(x)[0], n = getShape(x)[1];
+  auto indices = RankedTensorType::get({batch, n}, IntegerType::get(node.getContext(), 64));
+
+  Value first = node.reshape(node.slice(x, 2, 0, 1), {batch, n});
+  Value place = node.emit<loom::ArgReduceOp>(indices.clone(ArrayRef<int64_t>{batch}),
+                                             node.unary<loom::AbsOp>(first),
+                                             dist::ReductionKind::Max, 1, /*last=*/false);
+  if (!place)
+    return {};
+  Value isPivot = node.compare(loom::Direction::EQ, node.iota(indices, 1),
+                               node.broadcast(place, {batch, n}, {0}));
+  auto overRows = [&](Value row, int64_t dim) {
+    return node.broadcast(row, {batch, n, n}, {0, dim});
+  };
+  Value pivotRow = node.reduce(node.select(overRows(isPivot, 1), x, node.splatLike(x, 0)),
+                               dist::ReductionKind::Sum, {1},
+                               /*keepDims=*/false);
+  Value pivot = node.reshape(node.slice(pivotRow, 1, 0, 1), {batch});
+  Value moved = node.compare(loom::Direction::NE, place, 0.0);
+  product = node.binary<loom::MultiplyOp>(
+      product, node.select(moved, node.unary<loom::NegateOp>(pivot), pivot));
+  if (n == 1 || !pivotRow)
+    return {};
+  // The first row takes the pivot's place; what was in the first place is dropped.
+  Value top = node.reshape(node.slice(x, 1, 0, 1), {batch, n});
+  Value rest = node.slice(node.select(overRows(isPivot, 1), overRows(top, 2), x), 1, 1, n);
+  Value safe =
+      node.select(node.compare(loom::Direction::EQ, pivot, 0.0), node.splatLike(pivot, 1), pivot);
+  Value scaled = node.binary<loom::DivideOp>(node.slice(pivotRow, 1, 1, n),
+                                             node.broadcast(safe, {batch, n - 1}, {0}));
+  Value left = node.reshape(node.slice(rest, 2, 0, 1), {batch, n - 1});
+  Value update =
+      node.binary<loom::MultiplyOp>(node.broadcast(left, {batch, n - 1, n - 1}, {0, 1}),
+                                    node.broadcast(scaled, {batch, n - 1, n - 1}, {0, 2}));
+  return node.binary<loom::SubtractOp>(node.slice(rest, 2, 1, n), update);
+}
+
+static LogicalResult importDet(Node &node) {
+  constexpr int64_t kMost = 64; // each row becomes a dozen operations
+  Value x = node.operand(0);
+  if (!x)
+    return failure();
+  ArrayRef<int64_t> shape = getShape(x);
+  if (shape.size() < 2 || shape.back() != shape[shape.size() - 2] || shape.back() > kMost)
+    return node.error() << toString(shape) << " is not of square matrices of at most " << kMost
+                        << " rows";
+  int64_t n = shape.back();
+  SmallVector<int64_t> outer(shape.drop_back(2));
+  int64_t batch = loom::countElements(outer);
+  Value product = node.splat(getTensorType(x).clone(ArrayRef<int64_t>{batch}), 1);
+  Value matrix = node.reshape(x, {batch, n, n});
+  for (int64_t i = 0; i < n && product; ++i)
+    matrix = eliminate(node, matrix, product);
+  return node.setResult(node.reshape(product, outer));
+}
+
 ArrayRef<OpRule> onnx_import::getContractionRules() {
   static constexpr OpRule rules[] = {
+      {"Det", 11, 28, importDet},
       {"Einsum", 12, 28, importEinsum},
       {"Gemm", 7, 28, importGemm},
       {"MatMul", 7, 28, importMatMul},

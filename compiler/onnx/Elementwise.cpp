@@ -82,7 +82,12 @@ static LogicalResult importMod(Node &node) {
   auto isNegative = [&](Value value) { return node.compare(loom::Direction::LT, value, 0.0); };
   Value differs = node.compare(loom::Direction::NE, isNegative(rest), isNegative(y));
   Value adjusts = node.binary<loom::AndOp>(differs, node.compare(loom::Direction::NE, rest, 0.0));
-  return node.setResult(node.select(adjusts, node.binary<loom::AddOp>(rest, y), rest));
+  Value result = node.select(adjusts, node.binary<loom::AddOp>(rest, y), rest);
+  if (!isa<FloatType>(getTensorType(x).getElementType()))
+    return node.setResult(result);
+  // Zeros have the divisor's sign too.
+  Value zero = node.select(isNegative(y), node.splatLike(y, -0.0), node.splatLike(y, 0.0));
+  return node.setResult(node.select(node.compare(loom::Direction::EQ, rest, 0.0), zero, result));
 }
 
 static LogicalResult importBitShift(Node &node) {
@@ -92,8 +97,17 @@ static LogicalResult importBitShift(Node &node) {
   std::string direction = node.stringAttribute("direction", "");
   if (direction != "LEFT" && direction != "RIGHT")
     return node.error() << "direction '" << direction << "' is neither LEFT nor RIGHT";
-  return node.setResult(direction == "LEFT" ? node.binary<loom::ShiftLeftOp>(x, y)
-                                            : node.binary<loom::ShiftRightLogicalOp>(x, y));
+  if (direction == "LEFT")
+    return node.setResult(node.binary<loom::ShiftLeftOp>(x, y));
+  if (getTensorType(x).getElementType().isUnsignedInteger())
+    return node.setResult(node.binary<loom::ShiftRightLogicalOp>(x, y));
+  // The sign moves in: of a negative number the complement is shifted.
+  auto complementNegative = [&](Value value) {
+    return node.select(node.compare(loom::Direction::LT, x, 0.0), node.unary<loom::NotOp>(value),
+                       value);
+  };
+  return node.setResult(
+      complementNegative(node.binary<loom::ShiftRightLogicalOp>(complementNegative(x), y)));
 }
 
 static LogicalResult importBitCast(Node &node) {

@@ -244,12 +244,45 @@ static LogicalResult importLpNormalization(Node &node) {
                                     node.binary<loom::DivideOp>(x, norm)));
 }
 
+/// x / (bias + alpha / size * squares summed over `size` neighbouring channels) ^ beta
+static LogicalResult importLrn(Node &node) {
+  Value x = node.operand(0);
+  int64_t size = node.intAttribute("size", 0);
+  if (!x)
+    return failure();
+  if (getShape(x).size() < 2 || size < 1 || size > (1 << 16))
+    return node.error() << "cannot sum over " << size << " channels of " << toString(getShape(x));
+  Value squares = node.binary<loom::MultiplyOp>(x, x);
+  int64_t channels = getShape(x)[1], before = (size - 1) / 2;
+  Value sum;
+  for (int64_t shift = -before; shift < size - before; ++shift) {
+    if (std::abs(shift) >= channels)
+      continue;
+    // Channel c takes channel c + shift, and zero beyond the ends.
+    Value part =
+        node.slice(squares, 1, std::max<int64_t>(shift, 0), channels + std::min<int64_t>(shift, 0));
+    if (shift != 0 && part) {
+      SmallVector<int64_t> shape(getShape(x));
+      shape[1] = std::abs(shift);
+      Value zeros = node.splat(getTensorType(x).clone(shape), 0);
+      part = shift > 0 ? node.concatenate({part, zeros}, 1) : node.concatenate({zeros, part}, 1);
+    }
+    sum = sum ? node.binary<loom::AddOp>(sum, part) : part;
+  }
+  double alpha = node.floatAttribute("alpha", 0.0001F) / static_cast<double>(size);
+  Value base = node.binary<loom::AddOp>(node.binary<loom::MultiplyOp>(sum, alpha),
+                                        node.floatAttribute("bias", 1));
+  Value divisor = node.binary<loom::PowerOp>(base, node.floatAttribute("beta", 0.75));
+  return node.setResult(node.binary<loom::DivideOp>(x, divisor));
+}
+
 ArrayRef<OpRule> onnx_import::getNormalizationRules() {
   static constexpr OpRule rules[] = {
       {"BatchNormalization", 7, 28, importBatchNormalization},
       // Version 18 gave scale and bias per group.
       {"GroupNormalization", 21, 28, importGroupNormalization},
       {"InstanceNormalization", 7, 28, importInstanceNormalization},
+      {"LRN", 7, 28, importLrn},
       {"LayerNormalization", 17, 28, importLayerNormalization},
       {"LogSoftmax", 7, 12, importOfMatrix<logSoftmax>},
       {"LogSoftmax", 13, 28, importAlongAxis<logSoftmax>},
