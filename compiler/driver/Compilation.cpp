@@ -126,8 +126,19 @@ LogicalResult Compilation::load() {
         fail(error);
         return failure();
       }
+    import.unroll = options.unroll;
+    for (const std::string &state : options.states)
+      if (std::string error = import.addState(state); !error.empty()) {
+        fail(error);
+        return failure();
+      }
     module = importOnnx(context, options.input, import);
   } else {
+    if (!options.states.empty()) {
+      fail("--state comes too late for --start-from " + options.startFrom +
+           "; states are found on import");
+      return failure();
+    }
     if (!options.dims.empty()) {
       fail("--dim comes too late for --start-from " + options.startFrom +
            "; dimensions are bound on import");

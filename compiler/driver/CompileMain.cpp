@@ -41,6 +41,15 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
   verb->add_option("-o,--output", options.output,
                    "folder to write; default: the model's name with .plan");
   addTargetOptions(*verb, options);
+  verb->add_option("--state", options.states,
+                   "inputs that are outputs of the call before, kept by the session: "
+                   "'past_*=present_*'")
+      ->type_name("INPUT=OUTPUT")
+      ->allow_extra_args(false);
+  verb->add_option("--unroll", options.unroll,
+                   "most iterations of a loop that becomes copies of its body")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
   auto *mesh = verb->add_option("--mesh", options.mesh,
                                 "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
   verb->add_option("--devices", options.devices,

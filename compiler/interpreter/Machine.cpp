@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/interpreter/Machine.h"
 
+#include "dialects/loom/Control.h"
+
 using namespace mlir;
 using namespace gridloom;
 using loom::HostTensor;
@@ -30,9 +32,11 @@ static void findLastUses(func::FuncOp function, DenseMap<Operation *, SmallVecto
 LogicalResult Machine::run(ArrayRef<func::FuncOp> stages, bool partitioned, BindArguments bind,
                            TakeResults take) {
   dying.clear();
-  for (func::FuncOp function : stages)
+  for (func::FuncOp function : stages) {
     findLastUses(function, dying);
-  SmallVector<Rank> ranks(partitioned ? mesh.getNumRanks() : 1);
+    loom::forEachBody(function, [&](Operation *, func::FuncOp body) { findLastUses(body, dying); });
+  }
+  std::vector<Rank> ranks(partitioned ? mesh.getNumRanks() : 1);
   for (auto [i, rank] : llvm::enumerate(ranks)) {
     rank.place.rank = i;
     int64_t stage = partitioned ? mesh.getStage(i) : 0;
@@ -185,7 +189,12 @@ FailureOr<Machine::Step> Machine::step(Rank &rank, BindArguments bind, TakeResul
     return stepDone(rank, done);
   if (dist::isCommunication(op))
     return stepCommunication(rank, op);
+  if (loom::isControl(op))
+    return failed(enterControl(rank, op)) ? FailureOr<Step>(failure()) : Step::Advanced;
   TensorList operands = getOperands(rank, op);
+  if (isa<func::ReturnOp>(op) && !rank.frames.empty())
+    return failed(leaveBody(rank, std::move(operands))) ? FailureOr<Step>(failure())
+                                                        : Step::Advanced;
   if (!isa<func::ReturnOp>(op)) {
     FailureOr<TensorList> results = evaluateLocal(rank, op, operands);
     if (failed(results) || failed(finish(rank, op, *results)))
@@ -204,6 +213,52 @@ FailureOr<Machine::Step> Machine::step(Rank &rank, BindArguments bind, TakeResul
     rank.values.clear();
   }
   return Step::Advanced;
+}
+
+//===----------------------------------------------------------------------===//
+// Loops and branches
+//===----------------------------------------------------------------------===//
+
+static bool isTrue(const HostTensor &condition) { return condition.toDoubles().front() != 0; }
+
+void Machine::enterBody(Rank &rank, Frame &frame, TensorList arguments) {
+  llvm::append_range(arguments, frame.captures);
+  Block &block = frame.body.front();
+  for (auto [argument, tensor] : llvm::zip_equal(block.getArguments(), arguments))
+    rank.values[argument] = std::move(tensor);
+  rank.next = block.begin();
+}
+
+LogicalResult Machine::enterControl(Rank &rank, Operation *op) {
+  TensorList operands = getOperands(rank, op);
+  bool holds = isTrue(operands.front());
+  auto bodies = loom::getBodies(op);
+  size_t carried = isa<loom::WhileOp>(op) ? op->getNumResults() : 0;
+  TensorList inits(ArrayRef(operands).slice(1, carried));
+  if (isa<loom::WhileOp>(op) && !holds)
+    return finish(rank, op, inits);
+  if (bodies.size() != (carried || isa<loom::WhileOp>(op) ? 1 : 2))
+    return op->emitOpError("names a body that the module has not");
+  func::FuncOp body = bodies[isa<loom::IfOp>(op) && !holds ? 1 : 0].body;
+  rank.frames.push_back({op, body, TensorList(ArrayRef(operands).drop_front(1 + carried))});
+  enterBody(rank, rank.frames.back(), std::move(inits));
+  return success();
+}
+
+LogicalResult Machine::leaveBody(Rank &rank, TensorList results) {
+  Frame &frame = rank.frames.back();
+  Operation *op = frame.op;
+  if (isa<loom::WhileOp>(op)) {
+    bool holds = isTrue(results.front());
+    results.erase(results.begin());
+    if (holds) {
+      enterBody(rank, frame, std::move(results));
+      return success();
+    }
+  }
+  rank.frames.pop_back();
+  rank.next = op->getIterator();
+  return finish(rank, op, results);
 }
 
 FailureOr<Machine::Step> Machine::stepCommunication(Rank &rank, Operation *op) {

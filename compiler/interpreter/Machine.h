@@ -44,10 +44,18 @@ private:
     llvm::SmallVector<std::pair<CompletionRef, size_t>> results;
   };
 
+  /// A loop or branch whose body a rank is in.
+  struct Frame {
+    mlir::Operation *op;
+    mlir::func::FuncOp body;
+    TensorList captures;
+  };
+
   struct Rank {
     Place place;
     mlir::func::FuncOp function;
     mlir::Block::iterator next;
+    llvm::SmallVector<Frame> frames;
     bool finished = false;
     llvm::DenseMap<mlir::Value, loom::HostTensor> values;
     llvm::DenseMap<mlir::Value, Future> futures;
@@ -69,6 +77,9 @@ private:
 
   mlir::LogicalResult beginFunction(Rank &rank, BindArguments bind);
   llvm::FailureOr<Step> step(Rank &rank, BindArguments bind, TakeResults take);
+  mlir::LogicalResult enterControl(Rank &rank, mlir::Operation *op);
+  void enterBody(Rank &rank, Frame &frame, TensorList arguments);
+  mlir::LogicalResult leaveBody(Rank &rank, TensorList results);
   llvm::FailureOr<Step> stepCommunication(Rank &rank, mlir::Operation *op);
   llvm::FailureOr<Step> stepDone(Rank &rank, dist::DoneOp op);
   mlir::LogicalResult stepStart(Rank &rank, dist::StartOp op);

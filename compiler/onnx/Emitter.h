@@ -32,6 +32,8 @@ public:
   mlir::MLIRContext *getContext() const { return builder.getContext(); }
   mlir::OpBuilder &getBuilder() const { return builder; }
   mlir::Location getLoc() const { return loc; }
+  /// What begins every error.
+  const std::string &getName() const { return what; }
 
   //===--------------------------------------------------------------------===//
   // Constants

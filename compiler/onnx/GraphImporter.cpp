@@ -16,11 +16,9 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::onnx_import;
 
-static bool isStandardDomain(StringRef domain) { return domain.empty() || domain == "ai.onnx"; }
-
 int64_t onnx_import::getOpset(const Model &model) {
   for (const onnx::OperatorSetIdProto &opset : model.proto->opset_import())
-    if (isStandardDomain(opset.domain()))
+    if (normalizeDomain(opset.domain()).empty())
       return opset.version();
   return 0;
 }
@@ -55,6 +53,13 @@ Value TensorPool::materialize(StringRef name, OpBuilder &builder) {
   const rt::OnnxTensor &tensor = *tensors.at(name);
   return isConstant(tensor) ? materializeConstant(tensor, builder)
                             : materializeWeight(tensor, builder);
+}
+
+Value TensorPool::materializeSmall(StringRef name, OpBuilder &builder) {
+  auto place = tensors.find(name);
+  if (place == tensors.end() || place->second->getSize() > static_cast<uint64_t>(kMaxFoldedBytes))
+    return {};
+  return materializeConstant(*place->second, builder);
 }
 
 Value TensorPool::materializeConstant(const rt::OnnxTensor &tensor, OpBuilder &builder) {
@@ -118,18 +123,22 @@ ArrayAttr TensorPool::getFolded() {
 // Order and operators
 //===----------------------------------------------------------------------===//
 
-GraphImporter::GraphImporter(const Model &model, TensorPool &pool, const Bindings &bindings)
+GraphImporter::GraphImporter(const Model &model, TensorPool &pool, const Bindings &bindings,
+                             int64_t unroll)
     : model(model), graph(model.proto->graph()), pool(pool), bindings(bindings),
-      builder(pool.getContext()), opset(getOpset(model)) {}
+      builder(pool.getContext()), unroll(unroll),
+      functions(std::make_shared<FunctionTable>(*model.proto)) {}
 
 Location GraphImporter::getNodeLoc(int index) {
   const onnx::NodeProto &node = graph.node(index);
-  std::string name =
-      node.name().empty() ? node.op_type() + "_" + std::to_string(index) : node.name();
+  std::string name = node.name().empty() ? prefix + node.op_type() + "_" + std::to_string(index)
+                                         : callPrefix + node.name();
   return NameLoc::get(builder.getStringAttr(name));
 }
 
 LogicalResult GraphImporter::sortNodes() {
+  if (std::exchange(isSorted, true))
+    return success();
   llvm::StringSet<> given;
   for (const onnx::TensorProto &tensor : graph.initializer())
     initializers.insert(tensor.name());
@@ -156,7 +165,7 @@ LogicalResult GraphImporter::sortNodes() {
   for (const onnx::ValueInfoProto &output : graph.output())
     need(output.name());
   while (!pending.empty())
-    for (const std::string &input : graph.node(pending.pop_back_val()).input())
+    for (const std::string &input : getReadNames(graph.node(pending.pop_back_val())))
       need(input);
 
   // The earliest node of the file whose operands are there comes next: the file's own order if it
@@ -169,7 +178,7 @@ LogicalResult GraphImporter::sortNodes() {
     if (!needed[i])
       continue;
     ++count;
-    for (const std::string &input : graph.node(i).input())
+    for (const std::string &input : getReadNames(graph.node(i)))
       if (auto producer = producers.find(input); producer != producers.end()) {
         readers[producer->second].push_back(i);
         ++missing[i];
@@ -195,35 +204,6 @@ LogicalResult GraphImporter::sortNodes() {
   llvm_unreachable("an unordered node is missing an operand");
 }
 
-LogicalResult GraphImporter::checkOperators() {
-  llvm::MapVector<StringAttr, SmallVector<std::string>> unsupported;
-  for (int index : order) {
-    const onnx::NodeProto &node = graph.node(index);
-    std::string name = node.op_type();
-    if (!isStandardDomain(node.domain()))
-      name = node.domain() + "." + name;
-    else if (findRule(name, opset))
-      continue;
-    unsupported[builder.getStringAttr(name)].push_back(loom::getNodeName(getNodeLoc(index)));
-  }
-  if (unsupported.empty())
-    return success();
-  constexpr size_t kNamed = 3;
-  InFlightDiagnostic error = emitError(NameLoc::get(builder.getStringAttr(model.path.string())));
-  error << unsupported.size() << (unsupported.size() == 1 ? " operator is" : " operators are")
-        << " not supported at opset " << opset << ": ";
-  llvm::interleaveComma(unsupported, error, [&](auto &entry) {
-    ArrayRef<std::string> nodes = entry.second;
-    error << entry.first.getValue() << " (" << nodes.size()
-          << (nodes.size() == 1 ? " node: '" : " nodes: '")
-          << llvm::join(nodes.take_front(kNamed), "', '") << "'";
-    if (nodes.size() > kNamed)
-      error << " and " << nodes.size() - kNamed << " more";
-    error << ")";
-  });
-  return error;
-}
-
 //===----------------------------------------------------------------------===//
 // The function
 //===----------------------------------------------------------------------===//
@@ -236,7 +216,7 @@ func::FuncOp GraphImporter::import(ModuleOp module, StringRef symbol) {
       return {};
   if (failed(importOutputs()))
     return {};
-  eraseDeadOps();
+  eraseDeadOps(function);
   return function;
 }
 
@@ -308,10 +288,24 @@ LogicalResult GraphImporter::importInputs(ModuleOp module, StringRef symbol) {
 
 LogicalResult GraphImporter::importNode(int index) {
   const onnx::NodeProto &proto = graph.node(index);
-  Node node(*this, proto, builder, getNodeLoc(index), opset);
-  if (failed(node.readOperands()) || failed(findRule(proto.op_type(), opset)->import(node)) ||
-      node.hadBadAttribute())
+  Node node(*this, proto, builder, getNodeLoc(index), getOpset(proto.domain()));
+  if (callee && !functions->countExpanded())
+    return node.error() << "the model's functions expand to more than "
+                        << FunctionTable::kMaxExpanded << " nodes";
+  if (failed(node.readOperands()))
     return failure();
+  if (const OpRule *rule = getRule(proto)) {
+    if (failed(rule->import(node)) || node.hadBadAttribute())
+      return failure();
+  } else {
+    GraphImporter body(*this, *functions->find(proto), proto, node.getLoc());
+    FailureOr<SmallVector<Value>> results = body.importCall(node);
+    if (failed(results))
+      return failure();
+    for (auto [i, result] : llvm::enumerate(*results))
+      if (failed(node.setResult(i, result)))
+        return failure();
+  }
   for (auto [i, output] : llvm::enumerate(proto.output()))
     if (isUsed(output) && !output.empty() && !values.contains(output))
       return node.error() << "output " << i << " ('" << output << "') is not supported";
@@ -319,6 +313,8 @@ LogicalResult GraphImporter::importNode(int index) {
 }
 
 Value GraphImporter::getTensor(StringRef name, const Emitter &reader) {
+  if (parent)
+    return getSubgraphTensor(name, reader);
   if (pool.contains(name))
     return pool.materialize(name, builder);
   for (const onnx::TensorProto &tensor : graph.initializer())
@@ -336,6 +332,10 @@ Value GraphImporter::getValue(StringRef name, const Emitter &reader) {
     return value;
   if (initializers.contains(name))
     return values[name] = getTensor(name, reader);
+  if (parent && seesOuter) {
+    Value outer = parent->getValue(name, reader);
+    return outer ? values[name] = read(outer) : outer;
+  }
   reader.error() << "reads '" << name << "', which no input, initializer or node provides";
   return {};
 }
@@ -366,7 +366,7 @@ LogicalResult GraphImporter::importOutputs() {
   return success();
 }
 
-void GraphImporter::eraseDeadOps() {
+void onnx_import::eraseDeadOps(func::FuncOp function) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(function.front())))
     if (isOpTriviallyDead(&op))
       op.erase();

@@ -6,6 +6,7 @@
 #ifndef GRIDLOOM_COMPILER_ONNX_GRAPHIMPORTER_H
 #define GRIDLOOM_COMPILER_ONNX_GRAPHIMPORTER_H
 
+#include "compiler/onnx/Functions.h"
 #include "compiler/onnx/ModelReader.h"
 #include "compiler/onnx/Node.h"
 
@@ -15,11 +16,15 @@
 #include "llvm/ADT/StringSet.h"
 
 namespace onnx {
+class AttributeProto;
 class GraphProto;
+class NodeProto;
 class ValueInfoProto;
 } // namespace onnx
 
 namespace gridloom::onnx_import {
+
+struct OpRule;
 
 /// Sizes of the symbolic dimensions in one specialisation.
 using Bindings = llvm::MapVector<llvm::StringRef, int64_t>;
@@ -34,6 +39,8 @@ public:
   bool contains(llvm::StringRef name) const { return tensors.contains(name); }
   /// The tensor's value, built at the builder's place. Null, with an error, if it cannot be read.
   mlir::Value materialize(llvm::StringRef name, mlir::OpBuilder &builder);
+  /// The constant that a tensor of at most kMaxFoldedBytes is, even one of floats; null otherwise.
+  mlir::Value materializeSmall(llvm::StringRef name, mlir::OpBuilder &builder);
   /// Lists the initializers that became constants, for `loom.folded`.
   mlir::ArrayAttr getFolded();
 
@@ -49,39 +56,87 @@ private:
   mlir::Operation *lastWeight = nullptr;
 };
 
-/// Imports the main graph as one function.
+/// Values of outer graphs that a body reads: outside, and the body's argument.
+using Captures = llvm::MapVector<mlir::Value, mlir::Value>;
+
+/// Imports the main graph as one function, or a subgraph where its node stands.
 class GraphImporter {
 public:
-  GraphImporter(const Model &model, TensorPool &pool, const Bindings &bindings);
+  GraphImporter(const Model &model, TensorPool &pool, const Bindings &bindings, int64_t unroll);
+  /// For a subgraph of node `loc`, which is imported where `builder` stands. With `captures` that
+  /// is the end of a body of its own: values of outer graphs become arguments there.
+  GraphImporter(GraphImporter &parent, const onnx::GraphProto &graph, mlir::Location loc,
+                mlir::OpBuilder builder, Captures *captures);
+
+  /// For a call of one of the model's functions by node `loc`, where the caller's builder stands.
+  GraphImporter(GraphImporter &caller, const Function &function, const onnx::NodeProto &call,
+                mlir::Location loc);
 
   /// Builds the function at the end of `module`. Null, with errors, on failure.
   mlir::func::FuncOp import(mlir::ModuleOp module, llvm::StringRef symbol);
+
+  /// The outputs of a subgraph, given its inputs. Fails with a diagnostic.
+  llvm::FailureOr<llvm::SmallVector<mlir::Value>> importSubgraph(mlir::ValueRange inputs);
+  /// A body for a subgraph: a function beside the entry's, without arguments.
+  mlir::func::FuncOp createBody(mlir::Location loc, llvm::StringRef suffix);
+  /// A value of an outer graph as this one's operations may read it.
+  mlir::Value read(mlir::Value outer);
+  mlir::ModuleOp getModule() { return function->getParentOfType<mlir::ModuleOp>(); }
+  /// The most iterations for which a loop is unrolled where it need not be.
+  int64_t getUnrolled() const { return unroll; }
+  TensorPool &getPool() { return pool; }
 
   /// The value called `name`, which `reader` reads. Null, with an error, if there is none.
   mlir::Value getValue(llvm::StringRef name, const Emitter &reader);
   void setValue(llvm::StringRef name, mlir::Value value) { values[name] = value; }
   bool isUsed(llvm::StringRef name) const { return used.contains(name); }
+  /// Whether `name` is an optional input that the call of the current function does not give.
+  bool isAbsent(llvm::StringRef name) const;
+  /// The attribute, or what the call gives for it if it refers to one of the function's attributes;
+  /// null if the call gives nothing.
+  const onnx::AttributeProto *resolve(const onnx::AttributeProto &attribute) const;
+  /// The version of an operator set in the model, or in the function, which may name its own.
+  int64_t getOpset(llvm::StringRef domain) const;
   /// The tensor of the Constant node that defines `name`.
   mlir::Value getTensor(llvm::StringRef name, const Emitter &reader);
 
 private:
   llvm::LogicalResult sortNodes();
+  /// Fails, with one error, if nodes that are needed have operators the importer does not know.
   llvm::LogicalResult checkOperators();
+  llvm::LogicalResult survey(OperatorSurvey &found);
+  llvm::LogicalResult surveyFunction(const Function &function, const onnx::NodeProto &call,
+                                     mlir::Location loc, OperatorSurvey &found);
+  const OpRule *getRule(const onnx::NodeProto &node) const;
+  /// The outputs of the function that `call` calls.
+  llvm::FailureOr<llvm::SmallVector<mlir::Value>> importCall(const Node &call);
   llvm::LogicalResult importInputs(mlir::ModuleOp module, llvm::StringRef symbol);
   llvm::LogicalResult importNode(int index);
   llvm::LogicalResult importOutputs();
   mlir::RankedTensorType getInputType(const onnx::ValueInfoProto &input);
   mlir::DictionaryAttr describe(const onnx::ValueInfoProto &value, llvm::ArrayRef<int64_t> shape);
   mlir::Location getNodeLoc(int index);
-  void eraseDeadOps();
+  mlir::Value getSubgraphTensor(llvm::StringRef name, const Emitter &reader);
 
+  GraphImporter *parent = nullptr;
+  /// Whether the parent's values can be read: in a subgraph, not in a function.
+  bool seesOuter = true;
+  /// The function this is in, whose attributes and operator sets apply.
+  const Function *callee = nullptr;
+  Captures *captures = nullptr;
+  std::string prefix;     // of unnamed nodes
+  std::string callPrefix; // of all others
   const Model &model;
   const onnx::GraphProto &graph;
   TensorPool &pool;
   const Bindings &bindings;
   mlir::OpBuilder builder;
   mlir::func::FuncOp function;
-  int64_t opset = 0;
+  int64_t unroll = 0;
+  bool isSorted = false;
+  std::shared_ptr<FunctionTable> functions;
+  llvm::StringMap<const onnx::AttributeProto *> attributes;
+  llvm::StringSet<> absent;
   /// Nodes that the outputs need, each after those it reads.
   std::vector<int> order;
   llvm::StringMap<int> producers;
@@ -89,6 +144,10 @@ private:
   llvm::StringMap<mlir::Value> values;
 };
 
+/// Erases what nothing uses from a function's body.
+void eraseDeadOps(mlir::func::FuncOp function);
+/// The names a node reads, with those its subgraphs read of outer graphs.
+llvm::SmallVector<std::string> getReadNames(const onnx::NodeProto &node);
 /// The version of the standard domain's operator set that a model imports; 0 if it imports none.
 int64_t getOpset(const Model &model);
 /// The name of dimension `index` of an input: its symbol or INPUT.INDEX; empty if it has a size.

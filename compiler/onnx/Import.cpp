@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/Import.h"
 
+#include "compiler/onnx/Annotations.h"
 #include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/OpTable.h"
 
@@ -41,6 +42,15 @@ std::string ImportOptions::addDim(StringRef text) {
   return "";
 }
 
+std::string ImportOptions::addState(StringRef text) {
+  auto [input, output] = text.split('=');
+  if (input.empty() || output.empty() || output.contains('=') || input.count('*') > 1 ||
+      input.count('*') != output.count('*'))
+    return ("--state " + text + " is not INPUT=OUTPUT, e.g. --state 'past_*=present_*'").str();
+  states.emplace_back(input.str(), output.str());
+  return "";
+}
+
 namespace {
 
 class Importer {
@@ -58,6 +68,8 @@ public:
       if (failed(importFunction(*module, pool, bindings)))
         return {};
     eraseUnusedWeights(*module);
+    if (failed(importAnnotations(model, *module)))
+      return {};
     (*module)->setAttr(loom::kModel, describeModel());
     (*module)->setAttr(loom::kFolded, pool.getFolded());
     return module;
@@ -149,7 +161,8 @@ private:
 
   LogicalResult importFunction(ModuleOp module, TensorPool &pool, const Bindings &bindings) {
     std::string symbol = getSymbol(module, pool, bindings);
-    func::FuncOp function = GraphImporter(model, pool, bindings).import(module, symbol);
+    func::FuncOp function =
+        GraphImporter(model, pool, bindings, options.unroll).import(module, symbol);
     if (!function)
       return failure();
     SmallVector<NamedAttribute> dims;

@@ -22,6 +22,15 @@ struct ImportOptions {
   /// INPUT.INDEX, e.g. `input_ids.0`.
   std::vector<std::pair<std::string, std::vector<int64_t>>> dims;
 
+  /// Loops of at most this many iterations become that many copies of their body.
+  int64_t unroll = 8;
+
+  /// Inputs and the outputs whose values they are in the next call: names in which one `*` stands
+  /// for any text, the same in both.
+  std::vector<std::pair<std::string, std::string>> states;
+
+  /// Adds what `--state` says, `INPUT=OUTPUT`. The error is one line; empty on success.
+  std::string addState(llvm::StringRef text);
   /// Adds what `--dim` says, `NAME=SIZE[,SIZE]...`. The error is one line; empty on success.
   std::string addDim(llvm::StringRef text);
 };

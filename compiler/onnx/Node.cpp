@@ -100,8 +100,9 @@ Node::Node(GraphImporter &importer, const onnx::NodeProto &proto, OpBuilder &bui
 
 LogicalResult Node::readOperands() {
   for (const std::string &name : proto.input()) {
-    operands.push_back(name.empty() ? Value() : importer.getValue(name, *this));
-    if (!name.empty() && !operands.back())
+    bool isGiven = !name.empty() && !importer.isAbsent(name);
+    operands.push_back(isGiven ? importer.getValue(name, *this) : Value());
+    if (isGiven && !operands.back())
       return failure();
   }
   return success();
@@ -182,7 +183,7 @@ LogicalResult Node::setResult(unsigned index, Value value) {
 const onnx::AttributeProto *Node::findAttribute(StringRef name) const {
   for (const onnx::AttributeProto &attribute : proto.attribute())
     if (attribute.name() == name)
-      return &attribute;
+      return importer.resolve(attribute);
   return nullptr;
 }
 

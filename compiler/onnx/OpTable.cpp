@@ -20,7 +20,7 @@ static const Table &getTable() {
           getSelectionRules(), getIndexingRules(), getReductionRules(), getContractionRules(),
           getNormalizationRules(), getConvolutionRules(), getPoolingRules(), getResizeRules(),
           getSamplingRules(), getAttentionRules(), getLinearAttentionRules(), getRecurrentRules(), getContribRules(),
-          getContribAttentionRules(), getQuantizationRules()})
+          getContribAttentionRules(), getQuantizationRules(), getControlRules()})
       for (const OpRule &rule : rules)
         table[getQualifiedName(rule.domain, rule.name)].push_back(&rule);
     return table;

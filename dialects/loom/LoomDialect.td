@@ -21,6 +21,8 @@ def LoomDialect : Dialect {
     | `loom.name` | function argument, function result | the ONNX name of the input or output |
     | `loom.dim_names` | same | symbolic name per dimension, empty where the model gave a number |
     | `loom.global_type` | same, after partitioning | the type of the whole |
+    | `loom.body` | function | it is the body of a loop or branch, not of an entry |
+    | `loom.state` | function argument, function result | the state it is before, or after, a call |
     | `loom.model` | module | path, size and digest of the model file |
     | `loom.folded` | module | initializers whose values were folded into the program |
     | `loom.grad_of` | any op | the operation it is a derivative of (training) |

@@ -54,8 +54,8 @@ def Plan_MatmulOp : Plan_Op<"matmul", [Pure]> {
 def Plan_ProgramOp : Plan_Op<"program", [Symbol, SingleBlock, NoTerminator]> {
   let summary = "What one stage runs for one specialisation of one entry";
   let description = [{
-    `dims` are the symbolic dimensions the specialisation binds. Buffers first, then control: blocks
-    and repeats, in order.
+    `dims` are the symbolic dimensions the specialisation binds. Buffers first, then control: blocks,
+    repeats, whiles and ifs, in order.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$entry, DictionaryAttr:$dims, I64Attr:$stage,
       DefaultValuedAttr<I64Attr, "0">:$arena_bytes, DefaultValuedAttr<I64Attr, "0">:$registered_bytes);
@@ -103,6 +103,23 @@ def Plan_RepeatOp : Plan_Op<"repeat", [SingleBlock, NoTerminator]> {
   let arguments = (ins I64Attr:$count);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$count $body attr-dict";
+}
+
+def Plan_WhileOp : Plan_Op<"while", [SingleBlock, NoTerminator]> {
+  let summary = "Runs the body while the condition's buffer holds true";
+  let description = [{
+    All streams have finished before the condition is read, the first time and after each run.
+  }];
+  let arguments = (ins Plan_BufferType:$condition);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$condition `:` type($condition) $body attr-dict";
+}
+
+def Plan_IfOp : Plan_Op<"if", [SingleBlock, NoTerminator]> {
+  let summary = "Runs one of two bodies as the condition's buffer says, when all streams have finished";
+  let arguments = (ins Plan_BufferType:$condition);
+  let regions = (region SizedRegion<1>:$then_body, SizedRegion<1>:$else_body);
+  let assemblyFormat = "$condition `:` type($condition) `then` $then_body `else` $else_body attr-dict";
 }
 
 class Plan_StepOp<string mnemonic> : Plan_Op<mnemonic, [AttrSizedOperandSegments]>;

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/simplify/Simplify.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "dialects/loom/Control.h"
 
 using namespace mlir;
 
@@ -34,14 +34,20 @@ static LogicalResult verifyOperation(Operation &op) {
 static LogicalResult verifyFunction(func::FuncOp function) {
   if (!function.getBody().hasOneBlock()) // I-G1
     return function.emitOpError("has ") << function.getBody().getBlocks().size() << " blocks";
+  // The dimensions of a body's tensors are its own affair.
+  bool isBody = loom::isBody(function);
   for (StringRef name : {StringRef(loom::kEntry), StringRef(loom::kDims)})
-    if (!function->hasAttr(name))
+    if (!isBody && !function->hasAttr(name))
       return function.emitOpError("has no attribute ") << name;
+  auto isNamed = [&](DictionaryAttr attributes) {
+    return attributes && attributes.contains(loom::kName) &&
+           (isBody || attributes.contains(loom::kDimNames));
+  };
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    if (!function.getArgAttr(i, loom::kName) || !function.getArgAttr(i, loom::kDimNames))
+    if (!isNamed(function.getArgAttrDict(i)))
       return function.emitOpError("argument ") << i << " has no name or no dimension names";
   for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (!function.getResultAttr(i, loom::kName) || !function.getResultAttr(i, loom::kDimNames))
+    if (!isNamed(function.getResultAttrDict(i)))
       return function.emitOpError("result ") << i << " has no name or no dimension names";
   for (Operation &op : function.front())
     if (failed(verifyOperation(op)))

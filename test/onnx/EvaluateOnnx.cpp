@@ -94,6 +94,9 @@ static FailureOr<std::string> run(MLIRContext &context, const std::string &folde
       if (std::string error = options.addDim(line); !error.empty())
         return emitError(UnknownLoc::get(&context)) << error;
   }
+  if (auto unroll = readFile(folder + "/unroll"))
+    if (unroll->getBuffer().trim().getAsInteger(10, options.unroll))
+      return emitError(UnknownLoc::get(&context)) << folder << "/unroll holds no number";
   OwningOpRef<ModuleOp> module = importOnnx(context, folder + "/model.onnx", options);
   if (!module || failed(verify(*module)))
     return failure();

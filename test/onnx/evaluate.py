@@ -22,6 +22,9 @@ DTYPES = {
     "i32": np.int32,
     "i64": np.int64,
     "u8": np.uint8,
+    "u16": np.uint16,
+    "u32": np.uint32,
+    "u64": np.uint64,
     "bool": np.bool_,
 }
 
@@ -38,7 +41,14 @@ def operators() -> set[str]:
 class Case:
     """A model with inputs, written into a folder; after `run`, its outputs or its error."""
 
-    def __init__(self, folder: Path, model: onnx.ModelProto | bytes, inputs: list[np.ndarray], dims: str = ""):
+    def __init__(
+        self,
+        folder: Path,
+        model: onnx.ModelProto | bytes,
+        inputs: list[np.ndarray],
+        dims: str = "",
+        unroll: int | None = None,
+    ):
         self.folder = folder
         self.error: str | None = None
         self.imported: list[np.ndarray] = []
@@ -47,6 +57,8 @@ class Case:
         data = model if isinstance(model, bytes) else model.SerializeToString()
         (folder / "model.onnx").write_bytes(data)
         (folder / "dims").write_text(dims)
+        if unroll is not None:
+            (folder / "unroll").write_text(str(unroll))
         for i, value in enumerate(inputs):
             (folder / f"input_{i}.bin").write_bytes(np.ascontiguousarray(value).tobytes())
 

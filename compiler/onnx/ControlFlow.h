@@ -1,0 +1,38 @@
+//===- ControlFlow.h - what loops and branches share ------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_ONNX_CONTROLFLOW_H
+#define GRIDLOOM_COMPILER_ONNX_CONTROLFLOW_H
+
+#include "compiler/onnx/GraphImporter.h"
+
+namespace gridloom::onnx_import {
+
+/// A body under construction: a function of the module, and what it reads of outer graphs.
+struct Body {
+  mlir::func::FuncOp function;
+  Captures captures;
+
+  mlir::Block &getBlock() { return function.front(); }
+  /// Makes the block's end a return of `results` and the function's type that of its block.
+  /// `names` are those of the arguments, as far as they have one, and of the results.
+  void finish(mlir::ValueRange results, llvm::ArrayRef<std::string> argumentNames,
+              llvm::ArrayRef<std::string> resultNames);
+  /// Makes the captures those of `all`, in that order, after the first `carried` arguments.
+  void setCaptures(unsigned carried, llvm::ArrayRef<mlir::Value> all);
+};
+
+/// A value of one element as the scalar it is; an error if it has more.
+mlir::Value toScalar(Emitter &emitter, mlir::Value value, llvm::StringRef name);
+/// The one number of a scalar that is a constant; nothing otherwise.
+std::optional<int64_t> getKnown(mlir::Value value);
+
+llvm::LogicalResult importLoop(Node &node);
+llvm::LogicalResult importScan(Node &node);
+llvm::LogicalResult importBatchedScan(Node &node);
+
+} // namespace gridloom::onnx_import
+
+#endif // GRIDLOOM_COMPILER_ONNX_CONTROLFLOW_H

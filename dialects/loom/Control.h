@@ -1,0 +1,37 @@
+//===- Control.h - functions that loops and branches run --------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_DIALECTS_LOOM_CONTROL_H
+#define GRIDLOOM_DIALECTS_LOOM_CONTROL_H
+
+#include "dialects/loom/Loom.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace gridloom::loom {
+
+/// Whether a function is the body of a loop or branch, not a specialisation of an entry.
+inline bool isBody(mlir::func::FuncOp function) { return function->hasAttr(kBody); }
+inline bool isControl(mlir::Operation *op) { return mlir::isa<WhileOp, IfOp>(op); }
+
+/// A body that an operation runs, and how its arguments and results are the operation's tensors.
+struct BodyLink {
+  mlir::func::FuncOp body;
+  /// Per argument, the operand it starts as.
+  llvm::SmallVector<unsigned> operands;
+  /// Per result of the body, the operation's result it is; nothing for a loop's condition.
+  llvm::SmallVector<std::optional<unsigned>> results;
+};
+
+/// The bodies of a loop (one) or branch (two: then, else); none for any other operation.
+llvm::SmallVector<BodyLink, 2> getBodies(mlir::Operation *op);
+
+/// Calls `visit` for the functions `function` runs, the outer before the inner.
+void forEachBody(mlir::func::FuncOp function,
+                 llvm::function_ref<void(mlir::Operation *, mlir::func::FuncOp)> visit);
+
+} // namespace gridloom::loom
+
+#endif // GRIDLOOM_DIALECTS_LOOM_CONTROL_H
