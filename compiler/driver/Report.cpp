@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/Compilation.h"
 
+#include "dialects/dist/Sharding.h"
 #include "dialects/plan/Plan.h"
 
 #include "llvm/Support/Format.h"
@@ -40,6 +41,18 @@ static llvm::json::Object toJson(const CollectiveCost &cost, size_t id) {
 /// Shardings of all values, read off the dump of the shard phase's module while it is there.
 static llvm::json::Array describeValues(ModuleOp module) {
   llvm::json::Array values;
+  auto add = [&](StringRef name, StringRef op, Type type, Attribute sharding, StringRef origin) {
+    std::string text, typeText;
+    llvm::raw_string_ostream(text) << sharding;
+    llvm::raw_string_ostream(typeText) << type;
+    values.push_back(llvm::json::Object{
+        {"name", name}, {"op", op}, {"type", typeText}, {"sharding", text}, {"origin", origin}});
+  };
+  for (auto func : module.getOps<func::FuncOp>())
+    for (BlockArgument argument : func.getArguments())
+      if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName))
+        add(name, "input", argument.getType(), dist::getSharding(argument),
+            dist::getOrigin(argument));
   module.walk([&](Operation *op) {
     auto shardings = op->getAttrOfType<ArrayAttr>(dist::kShardings);
     auto origins = op->getAttrOfType<ArrayAttr>(dist::kOrigins);
@@ -48,16 +61,8 @@ static llvm::json::Array describeValues(ModuleOp module) {
     std::string name = loom::getNodeName(op->getLoc());
     if (auto weight = dyn_cast<loom::GetWeightOp>(op))
       name = weight.getName().str();
-    for (auto [result, sharding, origin] : llvm::zip(op->getResults(), shardings, origins)) {
-      std::string text, type;
-      llvm::raw_string_ostream(text) << sharding;
-      llvm::raw_string_ostream(type) << result.getType();
-      values.push_back(llvm::json::Object{{"name", name},
-                                          {"op", op->getName().getStringRef()},
-                                          {"type", type},
-                                          {"sharding", text},
-                                          {"origin", cast<StringAttr>(origin).str()}});
-    }
+    for (auto [result, sharding, origin] : llvm::zip(op->getResults(), shardings, origins))
+      add(name, op->getName().getStringRef(), result.getType(), sharding, cast<StringAttr>(origin));
   });
   return values;
 }

@@ -96,6 +96,9 @@ static FailureOr<DenseElementsAttr> foldSplats(Operation *op,
 FailureOr<DenseElementsAttr> gridloom::foldOperation(Operation *op) {
   if (op->getNumResults() != 1 || op->getNumOperands() == 0 || !isa<loom::EvaluateInterface>(op))
     return DenseElementsAttr();
+  // Without elements there is nothing to compute, whatever the operands are.
+  if (auto empty = cast<RankedTensorType>(op->getResult(0).getType()); empty.getNumElements() == 0)
+    return DenseElementsAttr::get(empty, ArrayRef<Attribute>());
   SmallVector<DenseElementsAttr> operands;
   for (Value operand : op->getOperands()) {
     operands.push_back(getConstant(operand));

@@ -15,6 +15,18 @@ func.func @chain() -> tensor<4xi64> {
 
 // -----
 
+// Without elements there is nothing to compute, though the operand is not known.
+// CHECK-LABEL: func.func @empty
+// CHECK-NEXT: %[[C:.*]] = loom.constant dense<> : tensor<0x4xf32>
+// CHECK-NEXT: return %[[C]]
+func.func @empty(%a: tensor<2x4xf32>) -> tensor<0x4xf32> {
+  %0 = loom.slice %a [2, 0] to [2, 4] by [1, 1] : (tensor<2x4xf32>) -> tensor<0x4xf32>
+  %1 = loom.exp %0 : tensor<0x4xf32>
+  return %1 : tensor<0x4xf32>
+}
+
+// -----
+
 // A splat takes one element, whatever its shape.
 // CHECK-LABEL: func.func @splats
 // CHECK-NEXT: loom.constant dense<5.000000e-01> : tensor<4096x4096xf32>
