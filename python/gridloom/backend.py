@@ -11,6 +11,7 @@ they become initializers with the values of the first run, and other values comp
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -113,7 +114,7 @@ def specialise(model: onnx.ModelProto, values: Mapping[str, np.ndarray]) -> onnx
 class Program(BackendRep):
     """A model on a mesh. `plan` is the one that ran last, None before the first run."""
 
-    def __init__(self, model: onnx.ModelProto, mesh: str, strategy: str | None, threads: int):
+    def __init__(self, model: onnx.ModelProto, mesh: str, strategy: str | None, threads: int, base: Path | None = None):
         self.model = model
         self.plan: Plan | None = None
         initialised = {tensor.name for tensor in model.graph.initializer}
@@ -123,7 +124,13 @@ class Program(BackendRep):
         self._options = {"mesh": mesh, "strategy": strategy}
         self._threads = threads
         self._compiled: dict[tuple, tuple[Plan, Session]] = {}
-        self._folder = tempfile.TemporaryDirectory(prefix="gridloom-backend-")
+        self._folder = tempfile.TemporaryDirectory(prefix="gridloom-backend-", dir=base)
+        for tensor in model.graph.initializer:
+            for entry in tensor.external_data:
+                linked = Path(self._folder.name) / entry.value
+                if entry.key == "location" and base and not linked.exists():
+                    linked.parent.mkdir(parents=True, exist_ok=True)
+                    os.link(base / entry.value, linked)  # plans read weights from beside the model
 
     def _key(self, values: Mapping[str, np.ndarray]) -> tuple:
         fixed = tuple((n, values[n].dtype.str, values[n].shape, values[n].tobytes()) for n in sorted(self._fixed))
@@ -176,14 +183,17 @@ class GridloomBackend(Backend):
         mesh: str = "",
         strategy: str | None = None,
         threads: int = 1,
+        base: str | os.PathLike | None = None,
         **_,
     ) -> Program:
         """A program for `mesh`, e.g. "data=2,model=2" (empty: one device). `strategy` is the compiler's: auto, dp, tp,
-        ..., or random:SEED. `threads` are per rank."""
+        ..., or random:SEED. `threads` are per rank, 0 for cores divided by ranks. `base` is the folder of a model whose
+        weights are in files of their own, loaded without them; it must be writable."""
         if not cls.supports_device(device):
             raise ValueError(f"device {device!r} is not supported; CPU is")
-        onnx.checker.check_model(model)
-        return Program(model, mesh, strategy, threads)
+        if base is None:
+            onnx.checker.check_model(model)
+        return Program(model, mesh, strategy, threads, base and Path(base))
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs, device: str = "CPU", **options) -> tuple[np.ndarray, ...]:

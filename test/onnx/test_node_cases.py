@@ -28,6 +28,7 @@ CONSTANT_OPERANDS = {
     "Dropout": [2],
     "Expand": [1],
     "MaxUnpool": [2],
+    "NonZero": [0],
     "OneHot": [1],
     "Pad": [1, 3],
     "Range": [0, 1, 2],
@@ -95,7 +96,7 @@ def fix_operands(test) -> tuple[onnx.ModelProto, list[np.ndarray]]:
     values = {i.name: to_array(value) for i, value in zip(model.graph.input, test.data_sets[0][0])}
     fixed = {
         node.input[i] for node in model.graph.node for i in constant_operands(node) if i < len(node.input)
-    } | {"shape"}
+    } | {"shape", "size"}
     fixed &= values.keys()
     inputs = [i for i in model.graph.input if i.name not in fixed]
     for name in sorted(fixed):

@@ -1,0 +1,69 @@
+"""ONNX's node tests, compiled and run on 1, 2 and 4 ranks under a random sharding; never the interpreter.
+
+The tests that pass are listed in passing.txt, which scripts/onnx_support.py writes together with docs/onnx-support.md. A
+sample of them runs by default; with --full all tests run, and the list and the page must be what the run gives."""
+
+from __future__ import annotations
+
+import random
+import sys
+
+import pytest
+
+import suite
+
+sys.path.insert(0, str(suite.ROOT / "scripts"))
+import onnx_support  # noqa: E402
+
+SAMPLE = 150
+NAMES = sorted(random.Random(0).sample(onnx_support.read_passing(), SAMPLE))
+
+
+@pytest.fixture(scope="module")
+def sample(request) -> dict[tuple[str, int], suite.Result]:
+    results = suite.run(NAMES)
+    with request.config.pluginmanager.getplugin("capturemanager").global_and_fixture_disabled():
+        print(f"\n{suite.summarise(results)}")
+    return {(result.name, result.ranks): result for result in results}
+
+
+@pytest.mark.parametrize("ranks", suite.RANKS)
+@pytest.mark.parametrize("name", NAMES)
+def test_node_on_ranks(sample, name, ranks):
+    result = sample.get((name, ranks))
+    assert result is not None, "it failed on one rank"
+    assert not result.error, result.error
+
+
+@pytest.mark.parametrize("ranks", suite.RANKS[1:])
+def test_sharding_is_real(sample, ranks):
+    able = [r for r in sample.values() if r.ranks == ranks and not r.error and r.splittable]
+    assert len(able) > SAMPLE // 2
+    assert sum(r.sharded > 0 for r in able) >= 0.9 * len(able)
+
+
+def test_a_wrong_answer_is_seen():
+    test = suite.tests()["test_add"]
+    ((inputs, expected),) = test.data_sets
+    right = [suite.to_array(value) for value in expected]
+    suite.check(test, right, expected)
+    with pytest.raises(AssertionError):
+        suite.check(test, [right[0] + 0.01], expected)
+    with pytest.raises(AssertionError):
+        suite.check(test, [right[0][:1]], expected)
+
+
+def test_a_worker_that_dies_is_a_failure(monkeypatch):
+    monkeypatch.setattr(suite, "SECONDS", 0.001)
+    (result,) = suite.run(["test_add"], ranks=[1], workers=1)
+    assert "no answer" in result.error or "died" in result.error
+
+
+@pytest.mark.full
+def test_all(tmp_path):
+    results = suite.run(suite.tests())
+    print(suite.summarise(results))
+    assert onnx_support.differences(results) == []
+    core = [r for r in results if not r.error and suite.classify(suite.tests()[r.name]) == "core"]
+    for ranks in suite.RANKS:
+        assert sum(r.ranks == ranks for r in core) >= 1100

@@ -1,0 +1,149 @@
+"""The zoo's models, compiled for several meshes, against ONNX Runtime: small by default, at true size with --full."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from conftest import onnxruntime_session
+
+from gridloom import backend, zoo
+
+DECODER = {"layers": 2, "hidden": 32, "heads": 4, "vocabulary": 50, "positions": 16}
+LLAMA = {**DECODER, "kv_heads": 2, "intermediate": 64, "head": "logits"}
+SMALL = {
+    "gpt2": ("gpt2", DECODER),
+    "gpt2-concat": ("gpt2", {**DECODER, "cache": "concat"}),
+    "gpt2-static": ("gpt2", {**DECODER, "cache": "static"}),
+    "llama": ("llama", LLAMA),
+    "llama-static": ("llama", {**LLAMA, "cache": "static"}),
+    "moe": ("moe", {**LLAMA, "experts": 4}),
+    "vit": ("vit", {"layers": 2, "hidden": 32, "heads": 4, "intermediate": 64, "image": 32, "patch": 8, "classes": 10}),
+    "resnet": ("resnet", {"blocks": (1, 2), "width": 8, "image": 32, "classes": 10}),
+    "unet": ("unet", {"depth": 2, "width": 4, "image": 16}),
+    "lstm": ("lstm", {"layers": 2, "hidden": 16, "vocabulary": 50}),
+    "lstm-both": ("lstm", {"layers": 1, "hidden": 16, "vocabulary": 50, "bidirectional": True}),
+}
+TRUE = {
+    "gpt2": ("gpt2", {}),
+    "gpt2-static": ("gpt2", {"cache": "static"}),
+    "llama-8b-layer": ("llama", {}),
+    "moe": ("moe", {}),
+    "vit-b-16": ("vit", {}),
+    "resnet-50": ("resnet", {}),
+    "unet": ("unet", {}),
+    "lstm": ("lstm", {}),
+}
+MESHES = {
+    "one": ("", None),
+    "data=2": ("data=2", None),
+    "model=2": ("model=2", None),
+    "data=2,model=2": ("data=2,model=2", None),
+    "pipe=2": ("pipe=2", None),
+    "random": ("x=2,y=2", "random:3"),
+}
+DIMS = {"batch": 2, "sequence": 6, "past": 3}
+
+
+def make_inputs(session, vocabulary: int = 50, **dims: int) -> dict[str, np.ndarray]:
+    """Random arrays for a model's inputs."""
+    rng, inputs = np.random.default_rng(0), {}
+    for declared in session.get_inputs():
+        shape = [{**DIMS, **dims}.get(size, size) for size in declared.shape]
+        if declared.name == "position":
+            inputs[declared.name] = np.array([3])
+        elif declared.type == "tensor(int64)":
+            inputs[declared.name] = rng.integers(0, vocabulary, shape)
+        else:
+            inputs[declared.name] = rng.standard_normal(shape, dtype=np.float32)
+    return inputs
+
+
+def compare(path, inputs, expected, mesh: str, tolerance: float) -> backend.Program:
+    """Every output must lie within `tolerance` of the expected one, relative to that one's largest value."""
+    name, strategy = MESHES[mesh]
+    model = onnx.load(str(path), load_external_data=False)
+    program = backend.prepare(model, mesh=name, strategy=strategy, base=path.parent, threads=0)
+    for actual, want in zip(program.run(inputs), expected, strict=True):
+        assert actual.shape == want.shape and actual.dtype == want.dtype
+        assert np.isfinite(want).all() and np.abs(want).max() > 0
+        np.testing.assert_allclose(actual, want, rtol=0, atol=tolerance * np.abs(want).max())
+    return program
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    folder, made = tmp_path_factory.mktemp("zoo"), {}
+
+    def make(name):
+        if name not in made:
+            model, options = SMALL[name]
+            path = zoo.MODELS[model].write(folder / f"{name}.onnx", **options)
+            session = onnxruntime_session(path)
+            inputs = make_inputs(session)
+            made[name] = path, inputs, session.run(None, inputs)
+        return made[name]
+
+    return make
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("name", SMALL)
+def test_small(small, name, mesh):
+    compare(*small(name), mesh, 2e-5).close()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", TRUE)
+def test_true_size(tmp_path, name):
+    model, options = TRUE[name]
+    path = zoo.MODELS[model].write(tmp_path / "model.onnx", external_data=True, **options)
+    session = onnxruntime_session(path)
+    inputs = make_inputs(session, zoo.MODELS[model].options.get("vocabulary", 1), sequence=16)
+    expected = session.run(None, inputs)
+    del session
+    for mesh in MESHES:
+        compare(path, inputs, expected, mesh, 1e-4).close()
+
+
+def test_static_cache_equals_no_cache(tmp_path):
+    """Twelve tokens at once, and four times three through the cache."""
+    plain = zoo.MODELS["gpt2"].write(tmp_path / "plain.onnx", **DECODER)
+    cached = zoo.MODELS["gpt2"].write(tmp_path / "cached.onnx", **DECODER, cache="static")
+    ids = np.random.default_rng(1).integers(0, 50, (2, 12))
+    (expected,) = onnxruntime_session(plain).run(None, {"input_ids": ids})
+    program = backend.prepare(onnx.load(str(cached)), mesh="data=2,model=2")
+    state = {name: np.zeros((2, 4, 16, 8), np.float32) for name in program.inputs if name.startswith("past_")}
+    for begin in range(0, 12, 3):
+        feed = {"input_ids": ids[:, begin : begin + 3], "position": np.array([begin]), **state}
+        outputs = dict(zip(program.outputs, program.run(feed)))
+        state = {name: outputs[name.replace("past", "present")] for name in state}
+        np.testing.assert_allclose(outputs["logits"], expected[:, begin : begin + 3], atol=2e-4)
+    program.close()
+
+
+def test_large_weights_are_streamed(tmp_path):
+    """Equal to the model in one file; offsets are what a loader can map."""
+    inside = zoo.MODELS["gpt2"].write(tmp_path / "inside.onnx", **DECODER)
+    outside = zoo.MODELS["gpt2"].write(tmp_path / "outside.onnx", external_data=True, **DECODER)
+    tensors = [t for t in onnx.load(str(outside), load_external_data=False).graph.initializer if t.external_data]
+    assert tensors and all(int(t.external_data[1].value) % 4096 == 0 for t in tensors)
+    one, other = (onnx.load(str(path)).graph.initializer for path in (inside, outside))
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(onnx.numpy_helper.to_array(a), onnx.numpy_helper.to_array(b))
+
+
+@pytest.mark.parametrize(
+    "name,options,message",
+    [
+        ("gpt2", {"heads": 5}, "hidden size 768 is not a multiple of 5 heads"),
+        ("gpt2", {"cache": "ring"}, "cache form 'ring' is not one of"),
+        ("llama", {"kv_heads": 5}, "32 heads are not a multiple of 5 key-value heads"),
+        ("moe", {"chosen": 9}, "9 experts cannot be chosen among 8"),
+        ("unet", {"image": 100}, "a picture of 100 cannot be halved 4 times"),
+        ("vit", {"wings": 2}, "unknown option 'wings'"),
+    ],
+)
+def test_impossible_sizes_are_refused(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        zoo.MODELS[name].make(**options)
