@@ -87,9 +87,11 @@ Value BodyEmitter::constantIndex(int64_t value) {
 }
 
 SmallVector<Value> BodyEmitter::emitLoop(Context &context, const Loop &loop, Value begin, Value end,
-                                         int64_t width, int pass, ValueRange inits, Build build) {
+                                         int64_t width, int pass, ValueRange inits, Build build,
+                                         bool isSpread) {
   enter(context);
-  auto op = scf::ForOp::create(builder, loc, begin, end, constantIndex(width), inits);
+  Value step = constantIndex(isSpread ? width * group.count : width);
+  auto op = scf::ForOp::create(builder, loc, begin, end, step, inits);
   Operation *outerAnchor = std::exchange(context.getAnchor(), op);
   Context inside;
   inside.parent = &context;
@@ -97,6 +99,7 @@ SmallVector<Value> BodyEmitter::emitLoop(Context &context, const Loop &loop, Val
   inside.loops.emplace_back(&loop, op.getInductionVar());
   inside.width = width;
   inside.pass = pass;
+  inside.isSpread = isSpread;
   SmallVector<Value> next = build(inside, op.getRegionIterArgs());
   if (!inits.empty()) {
     builder.setInsertionPointToEnd(op.getBody());
@@ -111,7 +114,11 @@ SmallVector<Value> BodyEmitter::emitLoop(Context &context, const Loop &loop, con
                                          int pass, ValueRange inits, Build build) {
   enter(context);
   Value begin = constantIndex(segment.begin), end = constantIndex(segment.end);
-  return emitLoop(context, loop, begin, end, segment.width, pass, inits, build);
+  if (segment.isSpread) {
+    Value own = arith::MulIOp::create(builder, loc, group.lane, constantIndex(segment.width));
+    begin = arith::AddIOp::create(builder, loc, begin, own);
+  }
+  return emitLoop(context, loop, begin, end, segment.width, pass, inits, build, segment.isSpread);
 }
 
 int64_t BodyEmitter::widthFor(const Loop &loop) const {
@@ -132,6 +139,8 @@ int64_t BodyEmitter::widthFor(const Loop &loop) const {
 void BodyEmitter::planScratch(Context &context, const Loop &loop,
                               ArrayRef<SmallVector<NodeId>> passes) {
   constexpr double kCheap = 4; // a load and a store, and what comes with them
+  if (!allocate)
+    return;
   std::map<NodeId, int> firstPass;
   std::function<void(NodeId, int)> visit = [&](NodeId id, int pass) {
     const Node &node = body.nodes[id];
@@ -369,6 +378,14 @@ Value BodyEmitter::emitChoose(const Node &node, Context &at, size_t from) {
 // Reductions
 //===----------------------------------------------------------------------===//
 
+/// True if all threads of a group do the same at `at`.
+bool BodyEmitter::isShared(const Context &at) const {
+  for (const Context *place = &at; place; place = place->parent)
+    if (place->isSpread)
+      return false;
+  return group.count > 1;
+}
+
 Value BodyEmitter::emitReduce(NodeId id, Context &at) {
   const Node &node = body.nodes[id];
   SmallVector<const Loop *> loops;
@@ -381,6 +398,10 @@ Value BodyEmitter::emitReduce(NodeId id, Context &at) {
   SmallVector<Segment> segments{{0, loops.back()->extent, 1}};
   if (!lanes && widthFor(*loops.back()) > 1)
     segments = cutInSegments(loops.back()->extent, widest);
+
+  bool isSpread = !lanes && isShared(at);
+  for (Segment &segment : segments)
+    segment.isSpread = isSpread;
 
   enter(at);
   if (segments.empty())
@@ -402,7 +423,7 @@ Value BodyEmitter::emitReduce(NodeId id, Context &at) {
     Value part = collapse(node, accumulator);
     result = result ? combine(node, result, part) : part;
   }
-  return result;
+  return isSpread ? group.join(node, result) : result;
 }
 
 SmallVector<Value> BodyEmitter::emitReduceLoops(const Node &node, Context &at,

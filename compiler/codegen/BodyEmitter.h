@@ -33,6 +33,8 @@ struct Context {
   AtomSet guard;
   /// Which pass over a row this is, -1 for none.
   int pass = -1;
+  /// A loop body whose iterations the threads of a group share.
+  bool isSpread = false;
   /// The operation being built inside the block; what the block still needs goes before it.
   mlir::Operation *anchor = nullptr;
   /// The next context in the same block, if several share it; the last one's anchor counts.
@@ -51,6 +53,7 @@ struct Context {
 /// Iterations [begin, end) of a loop in steps of `width` elements.
 struct Segment {
   int64_t begin, end, width;
+  bool isSpread = false; // over the threads of a group
 };
 
 /// Covers [0, extent) by vectors of at most `widest` elements, then shorter ones, then scalars.
@@ -58,6 +61,14 @@ llvm::SmallVector<Segment> cutInSegments(int64_t extent, int64_t widest);
 
 /// Bytes of scratch memory for rows that one kernel may put on the stack.
 inline constexpr int64_t kScratchLimit = 192 << 10;
+
+/// Threads that compute a row together: of a loop that is spread, each takes every count-th vector.
+struct ThreadGroup {
+  mlir::Value lane; // index of this thread, below `count`
+  int64_t count = 1;
+  /// Reduces the threads' values to one, which all of them get.
+  std::function<mlir::Value(const Node &reduce, mlir::Value value)> join;
+};
 
 class BodyEmitter {
 public:
@@ -69,6 +80,9 @@ public:
               mlir::Location loc, int64_t widest, Allocate allocate)
       : nest(nest), body(*nest.body), memories(memories), builder(builder), loc(loc),
         widest(widest), allocate(std::move(allocate)) {}
+
+  /// Spreads the reductions that no spread loop surrounds over the threads of a group.
+  void share(ThreadGroup threads) { group = std::move(threads); }
 
   /// Stores all outputs' elements at the variables of `context`.
   void emitStores(Context &context);
@@ -88,12 +102,21 @@ public:
   using Build = llvm::function_ref<llvm::SmallVector<mlir::Value>(Context &, mlir::ValueRange)>;
   llvm::SmallVector<mlir::Value> emitLoop(Context &context, const Loop &loop, mlir::Value begin,
                                           mlir::Value end, int64_t width, int pass,
-                                          mlir::ValueRange inits, Build build);
+                                          mlir::ValueRange inits, Build build,
+                                          bool isSpread = false);
   llvm::SmallVector<mlir::Value> emitLoop(Context &context, const Loop &loop,
                                           const Segment &segment, int pass, mlir::ValueRange inits,
                                           Build build);
 
   mlir::Value constantIndex(int64_t value);
+
+  /// Elements in memory, `width` of them as a vector, from `index` on.
+  mlir::Value load(mlir::Value memory, mlir::Value index, int64_t width, mlir::Type element);
+  void store(mlir::Value value, mlir::Value memory, mlir::Value index);
+  mlir::OpBuilder &getBuilder() { return builder; }
+
+  /// One step of a reduction.
+  mlir::Value combine(const Node &reduce, mlir::Value lhs, mlir::Value rhs);
 
 private:
   Context &home(llvm::ArrayRef<AtomId> free, Context &context) const;
@@ -106,6 +129,7 @@ private:
   mlir::Value emitCompute(const Node &node, Context &at);
   mlir::Value emitChoose(const Node &node, Context &at, size_t from);
   mlir::Value emitReduce(NodeId id, Context &at);
+  bool isShared(const Context &at) const;
   llvm::SmallVector<mlir::Value> emitReduceLoops(const Node &node, Context &at,
                                                  llvm::ArrayRef<const Loop *> loops, int pass,
                                                  llvm::ArrayRef<Segment> segments,
@@ -116,15 +140,12 @@ private:
   mlir::Value emitIndexVector(const Linear &linear, Context &context, const Context &lanes);
   mlir::Value emitAtomVector(AtomId id, Context &context, const Context &lanes);
 
-  mlir::Value combine(const Node &reduce, mlir::Value lhs, mlir::Value rhs);
   mlir::Value identity(const Node &reduce, mlir::Type type);
   mlir::Value collapse(const Node &reduce, mlir::Value vector);
   mlir::Value toVector(mlir::Value value, int64_t width);
   mlir::Value fromMemory(mlir::Value value, mlir::Type element);
   mlir::Value toMemory(mlir::Value value);
   mlir::Value splat(mlir::Type type, mlir::Attribute value);
-  mlir::Value load(mlir::Value memory, mlir::Value index, int64_t width, mlir::Type element);
-  void store(mlir::Value value, mlir::Value memory, mlir::Value index);
   void planScratch(Context &context, const Loop &loop,
                    llvm::ArrayRef<llvm::SmallVector<NodeId>> passes);
 
@@ -134,7 +155,8 @@ private:
   mlir::OpBuilder &builder;
   mlir::Location loc;
   int64_t widest;
-  Allocate allocate;
+  Allocate allocate; // null: nothing is kept between passes
+  ThreadGroup group;
   int64_t scratchBytes = 0;
 };
 

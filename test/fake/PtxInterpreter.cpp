@@ -506,6 +506,9 @@ private:
     case PtxName::Div:
       return x / at(2);
     case PtxName::Fma:
+      if (i.round == 'm')
+        return fmaDown<W>(x, at(2), at(3));
+      return std::fma(x, at(2), at(3));
     case PtxName::Mad:
       return std::fma(x, at(2), at(3));
     case PtxName::Min:
@@ -516,6 +519,13 @@ private:
     default:
       failUnknown(i);
     }
+  }
+
+  /// x * y + z, rounded towards minus infinity.
+  template <typename W> static W fmaDown(W x, W y, W z) {
+    W nearest = std::fma(x, y, z);
+    long double exact = static_cast<long double>(x) * y + z;
+    return nearest > exact ? std::nextafter(nearest, -std::numeric_limits<W>::infinity()) : nearest;
   }
 
   template <typename W> W map(const PtxInstruction &i, W x) const {

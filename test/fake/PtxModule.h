@@ -93,7 +93,7 @@ struct PtxInstruction {
   bool shared = false;    // ld, st: shared memory
   bool parameter = false; // ld: a parameter
   bool warp = false;      // bar: of the warp
-  char round = 0;         // cvt to an integral value: z, n, m(inus), p(lus)
+  char round = 0;         // cvt to an integral value: z, n, m(inus), p(lus); fma: m(inus)
   char mode = 0;          // shfl: b(fly), d(own), u(p), i(dx); setp: a(nd), o(r), x(or)
   PtxCompare compare = PtxCompare::Eq;
   bool unordered = false;           // setp: true of NaN

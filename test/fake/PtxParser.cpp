@@ -272,6 +272,8 @@ private:
       instruction.warp = true;
     else if (part == "v2" || part == "v4" || part == "v8")
       instruction.vector = part[1] - '0';
+    else if (part == "rm" && instruction.name == PtxName::Fma)
+      instruction.round = 'm';
     else if (part == "rzi" || part == "rni" || part == "rmi" || part == "rpi")
       instruction.round = part[1];
     else if (part == "bfly" || part == "down" || part == "up" || part == "idx" || part == "and" ||

@@ -111,3 +111,59 @@ def test_an_mlp_over_fake_gpus_equals_onnxruntime(tools, fake_gpus, tmp_path, op
         result = tools.run(plan, inputs, tmp_path / f"run{seed}", "--in-process", "--repeat", 3)
         np.testing.assert_allclose(result.outputs["y"], expected, atol=1e-5, rtol=0)
         assert "fake GPU" not in result.text, result.text
+
+
+@pytest.mark.parametrize("mesh", ["data=1", "data=2", "model=2", "model=4", "pipe=2", "data=2,model=2"])
+def test_a_transformer_over_fake_gpus_equals_onnxruntime(tools, fake_gpus, tmp_path, mesh):
+    config = zoo.BertConfig(layers=2, hidden=64, heads=4, intermediate=128, vocabulary=50, positions=32, head="embedding")
+    path = zoo.save(zoo.bert(config, zoo.Random(0)), tmp_path / "bert.onnx")
+    plan = tmp_path / "bert.plan"
+    sizes = ["--dim", "batch=4", "--dim", "sequence=12"]
+    tools.compile(path, plan, *sizes, "--mesh", mesh, "--target", "cuda:sm_90")
+    random = np.random.default_rng(3)
+    mask = (random.random((4, 12)) > 0.2).astype(np.int64)
+    mask[:, 0] = 1
+    inputs = {"input_ids": random.integers(0, 50, (4, 12)), "attention_mask": mask, "token_type_ids": 0 * mask}
+    expected = onnxruntime_session(path).run(None, inputs)[0]
+    fake_gpus(np.prod([int(axis.split("=")[1]) for axis in mesh.split(",")]), 1)
+    result = tools.run(plan, inputs, tmp_path / "run", "--in-process")
+    np.testing.assert_allclose(result.outputs["embedding"], expected, atol=1e-5, rtol=0)
+    assert "fake GPU" not in result.text, result.text
+
+
+def test_rows_of_every_length_on_a_fake_gpu_equal_onnxruntime(tools, fake_gpus, tmp_path):
+    """Rows of a warp and of a block, with and without a tail of vectors; columns; what is not f32."""
+    shapes = {"short": [5, 7], "warp": [3, 132], "block": [2, 2560], "odd": [2, 2101], "cube": [4, 3, 40]}
+    nodes, outputs = [], []
+
+    def add(kind, name, output, dtype=TensorProto.FLOAT, **attributes):
+        nodes.append(helper.make_node(kind, name, [output], name=f"/{output}", **attributes))
+        outputs.append(helper.make_tensor_value_info(output, dtype, None))
+
+    for name in shapes:
+        add("Softmax", [name], f"{name}_softmax", axis=-1)
+        add("ReduceSum", [name, "last"], f"{name}_sum", keepdims=0)
+        add("ReduceMax", [name, "first"], f"{name}_columns")
+        nodes.append(helper.make_node("Cast", [name], [f"{name}_whole"], to=TensorProto.INT64))
+        add("ReduceMin", [f"{name}_whole", "last"], f"{name}_least", TensorProto.INT64, keepdims=0)
+        nodes.append(helper.make_node("Cast", [name], [f"{name}_half"], to=TensorProto.FLOAT16))
+        add("ReduceMax", [f"{name}_half", "last"], f"{name}_half_most", TensorProto.FLOAT16, keepdims=0)
+    graph = helper.make_graph(
+        nodes,
+        "rows",
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()],
+        outputs,
+        [numpy_helper.from_array(np.array([value]), name) for name, value in [("last", -1), ("first", 0)]],
+    )
+    path = tmp_path / "rows.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+    random = np.random.default_rng(5)
+    inputs = {name: 4 * random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    names = [output.name for output in outputs]
+    expected = dict(zip(names, onnxruntime_session(path).run(names, inputs), strict=True))
+    tools.compile(path, tmp_path / "rows.plan", "--target", "cuda:sm_90")
+    fake_gpus(1, 1)
+    result = tools.run(tmp_path / "rows.plan", inputs, tmp_path / "run", "--in-process")
+    for name in names:
+        np.testing.assert_allclose(result.outputs[name], expected[name], atol=1e-5, rtol=1e-6, err_msg=name)
+    assert "fake GPU" not in result.text, result.text

@@ -101,11 +101,19 @@ TEST(CodegenGpu, EqualModulesGiveEqualBytes) {
   EXPECT_EQ(first.cubin, second.cubin);
 }
 
-TEST(CodegenGpu, RowsAreRefused) {
-  EXPECT_EQ(errorOf("plan.kernel @k row {\n^bb0(%x: tensor<4x4xf32>):\n"
-                    "  %0 = loom.softmax %x dim = 1 : tensor<4x4xf32> loc(\"/attention/Softmax\")\n"
-                    "  loom.yield %0 : tensor<4x4xf32> loc(\"/attention/Softmax\")\n}\n",
-                    {}),
-            "the row skeleton is not available for target cuda: kernel k (ONNX nodes "
-            "/attention/Softmax)");
+TEST(CodegenGpu, ShortRowsHaveAWarpLongOnesABlock) {
+  auto softmax = [](int64_t rows, int64_t columns) {
+    std::string type = "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) + "xf32>";
+    return compileOne(kernelText(
+        "%x: " + type, "  %0 = loom.softmax %x dim = 1 : " + type + "\n  loom.yield %0 : " + type,
+        "rows"));
+  };
+  codegen::CompiledGpuKernel warps = softmax(37, 128), blocks = softmax(37, 3072);
+  EXPECT_EQ(warps.info.skeleton, "row");
+  EXPECT_EQ(warps.grid[0], 5u);
+  EXPECT_EQ(blocks.grid[0], 37u);
+  EXPECT_THAT(blocks.ptx, HasSubstr("shfl.sync.bfly.b32"));
+  for (const codegen::CompiledGpuKernel *kernel : {&warps, &blocks})
+    if (!kernel->cubin.empty())
+      EXPECT_EQ(kernel->spillBytes, 0);
 }
