@@ -85,9 +85,12 @@ struct HoistProloguePass : gridloom::impl::HoistPrologueBase<HoistProloguePass> 
     ModuleOp module = getOperation();
     DerivedTensors derived(module);
     for (auto function : module.getOps<func::FuncOp>()) {
-      for (Operation *root : getHoistable(function.front())) {
+      // All are built before one is replaced: a later root may depend on an earlier one.
+      SmallVector<std::pair<Operation *, loom::DerivedOp>> tensors;
+      for (Operation *root : getHoistable(function.front()))
+        tensors.emplace_back(root, derived.get(root));
+      for (auto [root, tensor] : tensors) {
         OpBuilder builder(root);
-        loom::DerivedOp tensor = derived.get(root);
         Value value =
             loom::GetWeightOp::create(builder, root->getLoc(), root->getResult(0).getType(),
                                       tensor.getSymName(), Attribute(), loom::LayoutAttr());

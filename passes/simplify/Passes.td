@@ -71,6 +71,27 @@ def RaiseComposites : Pass<"loom-raise-composites", "::mlir::ModuleOp"> {
   }];
 }
 
+def FoldScales : Pass<"loom-fold-scales", "::mlir::ModuleOp"> {
+  let summary = "Multiplies the weights of convolutions by what scales their channels";
+  let description = [{
+    What follows a convolution by fixed weights, as inference-time batch normalisation does, and
+    multiplies each channel by a fixed number, goes into the weights; numbers added one after another
+    become one sum. All of it depends on weights alone and is computed once, at load.
+
+    ```mlir
+    %0 = loom.convolution %x, %w ... -> tensor<1x16x8x8xf32>
+    %1 = loom.broadcast %scale dims = [1] : (tensor<16xf32>) -> tensor<1x16x8x8xf32>
+    %2 = loom.multiply %0, %1 : tensor<1x16x8x8xf32>
+    ```
+    becomes
+    ```mlir
+    %0 = loom.broadcast %scale dims = [0] : (tensor<16xf32>) -> tensor<16x3x3x3xf32>
+    %1 = loom.multiply %w, %0 : tensor<16x3x3x3xf32>
+    %2 = loom.convolution %x, %1 ... -> tensor<1x16x8x8xf32>
+    ```
+  }];
+}
+
 def HoistPrologue : Pass<"loom-hoist-prologue", "::mlir::ModuleOp"> {
   let summary = "Moves what depends on weights alone into tensors computed once, at load";
   let description = [{

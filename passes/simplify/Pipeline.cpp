@@ -19,6 +19,7 @@ void gridloom::addSimplifyPasses(mlir::OpPassManager &pm) {
   pm.addPass(createRaiseComposites());
   pm.addPass(createCanonicalize());
   pm.addPass(createFoldConstants());
+  pm.addPass(createFoldScales());
   // Last, so that what is hoisted is in its final form.
   pm.addPass(createHoistPrologue());
   pm.addPass(createVerifySimplified());
