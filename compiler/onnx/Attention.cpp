@@ -168,18 +168,18 @@ public:
     stages.push_back(scores);
     scores = bias ? node.binary<loom::AddOp>(scores, bias) : scores;
     stages.push_back(scores);
-    Type precision = element;
+    Type precision = computed;
     if (node.hasAttribute("softmax_precision") &&
         !(precision = node.elementType(node.intAttribute("softmax_precision", 1))))
       return failure();
     Value probabilities =
         maskedSoftmax(node, node.convert(scores, precision), needsGuard ? bias : Value());
-    probabilities = node.convert(probabilities, element);
+    probabilities = wide(probabilities);
     stages.push_back(probabilities);
-    Value output = attentionOutput(node, probabilities, value);
+    Value output = node.convert(attentionOutput(node, probabilities, wide(value)), element);
     return failure(failed(node.setResult(0, isPacked ? joinHeads(node, output) : output)) ||
                    failed(node.setResult(1, key)) || failed(node.setResult(2, value)) ||
-                   failed(node.setResult(3, stages[mode])));
+                   failed(node.setResult(3, node.convert(stages[mode], element))));
   }
 
 private:
@@ -189,6 +189,8 @@ private:
     if (failed(node.checkSameElementType(query, key)) || !value)
       return failure();
     element = getTensorType(query).getElementType();
+    computed =
+        element.getIntOrFloatBitWidth() == 16 ? Float32Type::get(node.getContext()) : element;
     isPacked = getShape(query).size() == 3;
     if (isPacked) {
       int64_t heads = node.intAttribute("q_num_heads", 0);
@@ -255,7 +257,7 @@ private:
     }
     if (node.hasOperand(3))
       return addMask(allowed, keys);
-    bias = maskToBias(node, allowed, element);
+    bias = maskToBias(node, allowed, computed);
     needsGuard = !seesOne;
     return success(bias || !allowed);
   }
@@ -266,11 +268,11 @@ private:
       return failure();
     if (getTensorType(mask).getElementType().isInteger(1)) {
       allowed = allowed ? node.binary<loom::AndOp>(allowed, mask) : mask;
-      bias = maskToBias(node, allowed, element);
+      bias = maskToBias(node, allowed, computed);
       return success(bool(bias));
     }
-    Value own = maskToBias(node, allowed, element);
-    bias = addBiases(node, own, node.convert(mask, element));
+    Value own = maskToBias(node, allowed, computed);
+    bias = addBiases(node, own, wide(mask));
     return success(bias && (own || !allowed));
   }
 
@@ -295,16 +297,16 @@ private:
     double scale = 1.0 / std::sqrt(static_cast<double>(getShape(query)[3]));
     if (node.hasAttribute("scale"))
       scale = node.floatAttribute("scale", 1);
-    // In 16 bits, half of the scale on either side keeps products in range.
-    bool isNarrow = getTensorType(query).getElementTypeBitWidth() == 16;
-    Value q = node.binary<loom::MultiplyOp>(query, isNarrow ? std::sqrt(scale) : scale);
-    Value k = isNarrow ? node.binary<loom::MultiplyOp>(key, std::sqrt(scale)) : key;
-    return attentionScores(node, q, k);
+    return attentionScores(node, node.binary<loom::MultiplyOp>(wide(query), scale), wide(key));
   }
+
+  /// Numbers of 16 bits are computed with in f32.
+  Value wide(Value x) const { return node.convert(x, computed); }
 
   Node &node;
   Value query, key, value, bias;
-  Type element;
+  /// The operands' type, and the one computed in.
+  Type element, computed;
   bool isPacked = false, needsGuard = true;
   int64_t past = 0;
 };

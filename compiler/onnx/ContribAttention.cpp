@@ -397,7 +397,8 @@ private:
     return success(query && key);
   }
 
-  /// The step's keys and values go behind those of the past, in a cache that may be larger.
+  /// The step's keys and values go behind those of the past, in a cache that may be larger and ends
+  /// in zeros.
   LogicalResult readCache() {
     if (node.hasOperand(3) != node.hasOperand(4))
       return node.error() << "has one of past_key and past_value; it needs both or none";
@@ -417,14 +418,15 @@ private:
     }
     int64_t size = std::max(capacity, total);
     auto extend = [&](Value x) -> Value {
+      if (!x)
+        return x;
       wanted[2] = size - getShape(x)[2];
       return wanted[2] == 0
                  ? x
                  : node.concatenate({x, node.splat(getTensorType(x).clone(wanted), 0)}, 2);
     };
     if (total == steps)
-      return capacity > steps ? node.concatenate({fresh, node.slice(past, 2, steps, capacity)}, 2)
-                              : fresh;
+      return extend(fresh);
     if (!past) {
       node.error() << "has no past, but total_sequence_length is " << total << " for " << steps
                    << " queries";
@@ -437,10 +439,7 @@ private:
         node.error() << "a past of " << capacity << " keys cannot be continued at " << at;
         return {};
       }
-      Value joined = node.concatenate({node.slice(past, 2, 0, at), fresh}, 2);
-      return at + steps < capacity
-                 ? node.concatenate({joined, node.slice(past, 2, at + steps, capacity)}, 2)
-                 : extend(joined);
+      return extend(node.concatenate({node.slice(past, 2, 0, at), fresh}, 2));
     }
     if (steps != 1) {
       node.error() << "seqlens_k must be known at compile time where " << steps
@@ -450,9 +449,11 @@ private:
     // Each batch's key goes to its own place.
     Value place =
         node.iota(RankedTensorType::get({size}, getTensorType(before).getElementType()), 0);
-    Value isNew = node.compare(loom::Direction::EQ, node.reshape(place, {1, 1, size, 1}),
-                               node.reshape(before, {getShape(before)[0], 1, 1, 1}));
-    return node.select(isNew, fresh, extend(past));
+    place = node.reshape(place, {1, 1, size, 1});
+    Value start = node.reshape(before, {getShape(before)[0], 1, 1, 1});
+    Value old = node.select(node.compare(loom::Direction::LT, place, start), extend(past),
+                            node.splat(getTensorType(past).clone({1}), 0));
+    return node.select(node.compare(loom::Direction::EQ, place, start), fresh, old);
   }
 
   Value getAllowed() {

@@ -217,17 +217,17 @@ def group_query(batch, steps, heads, kv, size, lengths, total, past=0, packed=Fa
 ])
 def test_group_query_attention(tmp_path, rotary, packed, window, cap):
     flags = dict(num_heads=4, kv_num_heads=2, do_rotary=rotary, local_window_size=window, softcap=cap)
-    tables = [rand(16, 4), rand(16, 4, seed=1)] if rotary else []
-    # A prompt, and a step after five keys, of which one batch has only three.
-    prompt = group_query(2, 4, 4, 2, 8, [3, 3], 4, packed=packed)
+    tables = [rand(16, 8), rand(16, 8, seed=1)] if rotary else []
+    # A prompt, and a step after five keys; lengths known at run time and when compiling.
+    prompt = group_query(2, 4, 4, 2, 16, [3, 3], 4, packed=packed)
     check(tmp_path, "GroupQueryAttention", prompt + tables, 3, known=[6], **flags)
-    step = group_query(2, 1, 4, 2, 8, [5, 5], 6, past=5, packed=packed)
+    step = group_query(2, 1, 4, 2, 16, [5, 5], 6, past=5, packed=packed)
     check(tmp_path, "GroupQueryAttention", step + tables, 3, known=[6], **flags)
     check(tmp_path, "GroupQueryAttention", step + tables, 3, known=[5, 6], **flags)
 
 
 def test_group_query_attention_ragged(tmp_path):
-    # What is behind a batch's own keys is whatever the buffer held: outputs only.
+    # What is behind a batch's own keys becomes zero.
     step = group_query(2, 1, 4, 2, 8, [5, 3], 6, past=8)
     check(tmp_path, "GroupQueryAttention", step, ["o", "k", "v"], known=[6], num_heads=4, kv_num_heads=2)
 
