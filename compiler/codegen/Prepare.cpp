@@ -106,6 +106,7 @@ void expand(Operation *op) {
     result = c.layerNorm(norm.getInput(), norm.getScale(), norm.getBias(),
                          norm.getEpsilon().convertToDouble());
   } else if (auto peak = dyn_cast<loom::ArgReduceOp>(op)) {
+    peak.getInputMutable().assign(c.widen(peak.getInput()));
     result = peak.decompose(builder).front();
   } else if (auto reduce = dyn_cast<loom::ReduceOp>(op)) {
     Value wide = c.widen(reduce.getInput());

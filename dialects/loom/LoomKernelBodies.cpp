@@ -144,6 +144,21 @@ struct Emitter {
     return make<arith::MulFOp>(half, make<arith::AddFOp>(inner, one));
   }
 
+  /// Narrow and unsigned integers wrap as they do in the reference: by way of a wider signed one.
+  Value truncateToInteger(Value value, Type to, bool isUnsigned) {
+    unsigned bits = getElementTypeOrSelf(to).getIntOrFloatBitWidth();
+    unsigned wideBits = bits < 32 ? 32 : isUnsigned ? 64 : bits;
+    Type wide = withElement(to, builder.getIntegerType(wideBits));
+    Value result = make<arith::FPToSIOp>(wide, value);
+    if (bits < wideBits)
+      return make<arith::TruncIOp>(to, result);
+    if (!isUnsigned)
+      return result;
+    Value negative =
+        make<arith::CmpFOp>(arith::CmpFPredicate::OLT, value, constant(value.getType(), 0));
+    return make<arith::SelectOp>(negative, result, make<arith::FPToUIOp>(to, value));
+  }
+
   Value convert(Value value, Type to, bool fromUnsigned, bool toUnsigned) {
     Type from = getElementTypeOrSelf(value.getType()), element = getElementTypeOrSelf(to);
     if (from == element)
@@ -167,8 +182,7 @@ struct Emitter {
       return fromBits < toBits ? make<arith::ExtFOp>(to, value) : make<arith::TruncFOp>(to, value);
     }
     if (fromFloat)
-      return toUnsigned ? make<arith::FPToUIOp>(to, widen(value))
-                        : make<arith::FPToSIOp>(to, widen(value));
+      return truncateToInteger(widen(value), to, toUnsigned);
     if (toFloat) {
       Type wide = toBits < 32 ? withElement(to, builder.getF32Type()) : to;
       Value result =

@@ -65,11 +65,12 @@ TEST_P(Shapes, BinaryFloat) {
 }
 
 TEST_P(Shapes, Integers) {
-  for (const char *element : {"i64", "i32", "i8"}) {
+  for (const char *element : {"i64", "i32", "i16", "i8", "ui8", "ui16", "ui32", "ui64"}) {
     std::string type = tensor(GetParam(), element), text;
     for (const char *op : {"negate", "abs", "sign", "not"})
       text += unary(op, type);
-    for (const char *op : {"add", "subtract", "multiply", "maximum", "minimum", "and", "or"})
+    for (const char *op : {"add", "subtract", "multiply", "maximum", "minimum", "and", "or", "xor",
+                           "remainder", "shift_left", "shift_right_logical"})
       text += binary(op, type);
     checkKernels(text);
   }
@@ -81,7 +82,7 @@ TEST_P(Shapes, Booleans) {
 }
 
 TEST_P(Shapes, CompareAndSelect) {
-  for (std::string element : {"f32", "i64", "i32", "f64"}) {
+  for (std::string element : {"f32", "i64", "i32", "f64", "ui8", "ui64"}) {
     std::string type = tensor(GetParam(), element), mask = tensor(GetParam(), "i1"), text;
     for (std::string direction : {"eq", "ne", "lt", "le", "gt", "ge"})
       text += kernelText("%x: " + type + ", %y: " + type,
@@ -94,7 +95,8 @@ TEST_P(Shapes, CompareAndSelect) {
 }
 
 TEST_P(Shapes, Convert) {
-  const char *const elements[] = {"f32", "f64", "f16", "bf16", "i64", "i32", "i8", "i1"};
+  const char *const elements[] = {"f32", "f64", "f16", "bf16", "i64",  "i32",
+                                  "i8",  "i1",  "ui8", "ui16", "ui32", "ui64"};
   std::string text;
   for (std::string from : elements)
     for (std::string to : elements)
@@ -174,7 +176,7 @@ TEST(CodegenElementwise, IntegerDivisionDoesNotTrap) {
   RunOptions options;
   options.inputs[0] = HostTensor::fromInts(ElementKind::I32, {4}, {7, -7, INT32_MIN, 9});
   options.inputs[1] = HostTensor::fromInts(ElementKind::I32, {4}, {2, 2, -1, -4});
-  checkKernels(binary("divide", "tensor<4xi32>"), options);
+  checkKernels(binary("divide", "tensor<4xi32>") + binary("remainder", "tensor<4xi32>"), options);
 
   mlir::OwningOpRef<mlir::ModuleOp> module = parse(binary("divide", "tensor<4xi32>"));
   auto compiled = codegen::compileCpuKernels(*module);
@@ -183,6 +185,76 @@ TEST(CodegenElementwise, IntegerDivisionDoesNotTrap) {
   int32_t x[4] = {1, 2, 3, 4}, zero[4] = {}, y[4] = {};
   void *pointers[] = {x, zero, y};
   loaded.find("k_divide")(pointers, 0, compiled->kernels[0].rows);
+}
+
+TEST(CodegenElementwise, Trigonometry) {
+  for (auto [element, tolerance] : {std::pair<std::string, double>{"f32", 2e-6},
+                                    {"f64", 1e-12},
+                                    {"f16", 2e-3},
+                                    {"bf16", 1.6e-2}}) {
+    std::string type = tensor("37", element);
+    RunOptions options;
+    options.tolerance = tolerance;
+    options.low = -9;
+    options.high = 9;
+    checkKernels(unary("sine", type) + unary("cosine", type) + unary("atan", type) +
+                     unary("asinh", type) + unary("round_nearest_even", type),
+                 options);
+    options.low = -1.5;
+    options.high = 1.5;
+    options.tolerance = 10 * tolerance; // the tangent is steep
+    checkKernels(unary("tan", type) + unary("sinh", type) + unary("cosh", type), options);
+    options.low = -0.99;
+    options.high = 0.99;
+    checkKernels(unary("asin", type) + unary("acos", type) + unary("atanh", type), options);
+    options.low = 1.01;
+    options.high = 30;
+    checkKernels(unary("acosh", type) + binary("remainder", type), options);
+  }
+}
+
+TEST(CodegenElementwise, UnsignedNumbersAboveTheSignedOnes) {
+  for (auto [kind, element, most] : {std::tuple{ElementKind::U8, "ui8", int64_t(255)},
+                                     {ElementKind::U16, "ui16", int64_t(65535)},
+                                     {ElementKind::U32, "ui32", int64_t(4294967295)},
+                                     {ElementKind::U64, "ui64", int64_t(-1)}}) {
+    RunOptions options;
+    options.tolerance = 0;
+    options.inputs[0] = HostTensor::fromInts(kind, {6}, {most, 1, most - 4, most / 2, 7, most});
+    options.inputs[1] = HostTensor::fromInts(kind, {6}, {2, most, most - 5, 3, 70, most});
+    std::string type = tensor("6", element), text;
+    for (const char *op : {"divide", "remainder", "maximum", "minimum", "shift_left",
+                           "shift_right_logical", "add", "multiply"})
+      text += binary(op, type);
+    text += kernelText(
+        "%x: " + type + ", %y: " + type,
+        "  %0 = loom.compare lt %x, %y : (" + type + ", " + type +
+            ") -> tensor<6xi1>\n  %1 = loom.convert %x : (" + type +
+            ") -> tensor<6xf64>\n  %2 = loom.reduce max %x dims = [0] : (" + type + ") -> tensor<" +
+            element + ">\n  %3 = loom.reduce min %y dims = [0] : (" + type + ") -> tensor<" +
+            element + ">\n  loom.yield %0, %1, %2, %3 : tensor<6xi1>, tensor<6xf64>, tensor<" +
+            element + ">, tensor<" + element + ">",
+        "others");
+    checkKernels(text, options);
+    checkKernels(unary("abs", type) + unary("sign", type) + unary("not", type), options);
+  }
+}
+
+TEST(CodegenElementwise, BitcastConvert) {
+  RunOptions options;
+  options.tolerance = 0;
+  std::string text;
+  for (auto [from, to] : {std::pair<std::string, std::string>{"f32", "i32"},
+                          {"f32", "ui32"},
+                          {"f64", "i64"},
+                          {"i16", "ui16"},
+                          {"f16", "i16"},
+                          {"bf16", "f16"}})
+    text += kernelText("%x: " + tensor("33", from),
+                       "  %0 = loom.bitcast_convert %x : (" + tensor("33", from) + ") -> " +
+                           tensor("33", to) + "\n  loom.yield %0 : " + tensor("33", to),
+                       from + "_" + to);
+  checkKernels(text, options);
 }
 
 TEST(CodegenElementwise, FusedChainMayRunInPlace) {

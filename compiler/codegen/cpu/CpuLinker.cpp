@@ -65,15 +65,18 @@ FailureOr<SmallVector<std::string>> findUndefined(Location loc, StringRef object
 }
 
 bool isFromLibc(StringRef name) {
-  return llvm::is_contained({"memcpy", "memmove", "memset", "memcmp", "bcmp"}, name);
+  return llvm::is_contained({"memcpy", "memmove", "memset", "memcmp", "bcmp", "malloc", "free"},
+                            name);
 }
 
 bool isFromLibm(StringRef name) {
-  static constexpr StringLiteral bases[] = {"exp",   "log",  "pow",   "erf",  "tanh",
-                                            "floor", "ceil", "trunc", "rint", "fmod",
-                                            "sqrt",  "fma",  "fmax",  "fmin"};
+  static constexpr StringLiteral bases[] = {
+      "exp",   "log",   "pow",   "erf",       "tanh", "floor", "ceil", "trunc", "rint",
+      "fmod",  "sin",   "cos",   "tan",       "asin", "acos",  "atan", "sinh",  "cosh",
+      "asinh", "acosh", "atanh", "roundeven", "sqrt", "fma",   "fmax", "fmin"};
   return llvm::any_of(bases, [&](StringRef base) {
-    return name == base || (name.consume_front(base) && name == "f");
+    StringRef suffix = name;
+    return suffix.consume_front(base) && (suffix.empty() || suffix == "f");
   });
 }
 
