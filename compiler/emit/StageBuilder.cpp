@@ -466,6 +466,17 @@ LogicalResult StageBuilder::addControl(Block &block, Scope &scope,
       proto.set_count(repeat.getCount());
       if (failed(addControl(repeat.getBody().front(), scope, *proto.mutable_body())))
         return failure();
+    } else if (auto loop = dyn_cast<plan::WhileOp>(op)) {
+      schema::While &proto = *body.Add()->mutable_loop();
+      proto.set_condition(scope.indices.lookup(loop.getCondition()));
+      if (failed(addControl(loop.getBody().front(), scope, *proto.mutable_body())))
+        return failure();
+    } else if (auto branch = dyn_cast<plan::IfOp>(op)) {
+      schema::If &proto = *body.Add()->mutable_branch();
+      proto.set_condition(scope.indices.lookup(branch.getCondition()));
+      if (failed(addControl(branch.getThenBody().front(), scope, *proto.mutable_then())) ||
+          failed(addControl(branch.getElseBody().front(), scope, *proto.mutable_otherwise())))
+        return failure();
     } else {
       return op.emitOpError("cannot stand in a plan");
     }

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/planner/CostModel.h"
 
+#include "dialects/loom/Control.h"
+
 #include "dialects/loom/Loom.h"
 
 #include "llvm/ADT/MapVector.h"
@@ -99,9 +101,21 @@ static StageCost costStage(func::FuncOp func, const Mesh &mesh, const Machine &m
   auto stageAttr = func->getAttrOfType<IntegerAttr>(kStage);
   int64_t stage = stageAttr ? stageAttr.getInt() : 0;
   llvm::DenseSet<std::pair<Attribute, Attribute>> weights;
-  func.walk([&](Operation *op) {
+  // How often a function runs: a loop's body once per iteration.
+  llvm::DenseMap<Operation *, double> runs = {{func, 1}};
+  SmallVector<func::FuncOp> functions = {func};
+  loom::forEachBody(func, [&](Operation *op, func::FuncOp body) {
+    auto loop = dyn_cast<loom::WhileOp>(op);
+    double trips = loop ? static_cast<double>(loop.getTrips().value_or(1)) : 1;
+    runs[body] = trips * runs.lookup(op->getParentOp());
+    functions.push_back(body);
+  });
+  auto visit = [&](Operation *op, double times) {
+    if (loom::isControl(op))
+      return;
     if (isCommunication(op)) {
       CollectiveCost collective = costCollective(op, mesh, machine, stage);
+      collective.seconds *= times;
       cost.communication += collective.seconds;
       collective.entry = estimate.entry;
       if (!isa<RecvOp>(op)) // its send is listed
@@ -114,7 +128,7 @@ static StageCost costStage(func::FuncOp func, const Mesh &mesh, const Machine &m
         cost.weightBytes += loom::getByteSize(weight.getType());
       return;
     }
-    double seconds = costOperation(op, machine);
+    double seconds = times * costOperation(op, machine);
     cost.compute += seconds;
     for (Type type : op->getResultTypes())
       if (isa<RankedTensorType>(type))
@@ -122,7 +136,9 @@ static StageCost costStage(func::FuncOp func, const Mesh &mesh, const Machine &m
     if (seconds > 0)
       estimate.operations.push_back(
           {loom::getNodeName(op->getLoc()), op->getName().stripDialect().str(), seconds});
-  });
+  };
+  for (func::FuncOp function : functions)
+    function.walk([&](Operation *op) { visit(op, runs.lookup(function)); });
   return cost;
 }
 
@@ -132,7 +148,8 @@ std::vector<Estimate> gridloom::estimate(ModuleOp module, const Machine &machine
   // Stages of one specialisation share entry and bound dimensions.
   llvm::MapVector<std::pair<Attribute, Attribute>, SmallVector<func::FuncOp>> specialisations;
   for (auto func : module.getOps<func::FuncOp>())
-    specialisations[{func->getAttr(loom::kEntry), func->getAttr(loom::kDims)}].push_back(func);
+    if (!loom::isBody(func))
+      specialisations[{func->getAttr(loom::kEntry), func->getAttr(loom::kDims)}].push_back(func);
   std::vector<Estimate> estimates;
   for (auto &[key, stages] : specialisations) {
     Estimate result;

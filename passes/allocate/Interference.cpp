@@ -68,6 +68,8 @@ bool canShareMemory(const ProgramTimeline &timeline, Value a, Value b, bool inPl
   auto ofA = timeline.getAccesses(a), ofB = timeline.getAccesses(b);
   if (ofA.empty() || ofB.empty())
     return true;
+  if (timeline.livesThroughLoopOf(a, b))
+    return false;
   // One inside a repeat, one outside: lives through all iterations.
   if (ofA.size() != ofB.size())
     return false;

@@ -50,6 +50,7 @@ LogicalResult verifyDisjoint(const ProgramTimeline &timeline, plan::BufferOp a, 
   auto ofA = timeline.getAccesses(a.getBuffer()), ofB = timeline.getAccesses(b.getBuffer());
   if (!ofA.empty() && !ofB.empty() && ofA.size() != ofB.size())
     return b.emitError() << "overlaps a buffer that is used outside the repeat";
+  bool throughLoop = a != b && timeline.livesThroughLoopOf(a.getBuffer(), b.getBuffer());
   for (size_t i = 0; i < ofA.size(); ++i) {
     for (size_t j = 0; j < ofB.size(); ++j) {
       auto [fromA, toA] = getRange(a, i);
@@ -61,7 +62,7 @@ LogicalResult verifyDisjoint(const ProgramTimeline &timeline, plan::BufferOp a, 
       bool ordered =
           isOverBefore(timeline, ofA[i], ofB[j], a.getBuffer(), b.getBuffer(), same) ||
           (a != b && isOverBefore(timeline, ofB[j], ofA[i], b.getBuffer(), a.getBuffer(), same));
-      if (ordered)
+      if (ordered && !throughLoop)
         continue;
       InFlightDiagnostic error = b.emitError();
       error << "at " << fromB << " in iteration " << j << " overlaps a buffer at " << fromA

@@ -71,7 +71,7 @@ static FusionKind getMoveKind(Operation *op) {
 
 FusionKind getFusionKind(Operation *op) {
   if (!op->getDialect() || !isa<loom::LoomDialect>(op->getDialect()) || op->getNumResults() != 1 ||
-      isa<loom::GetWeightOp, loom::ReshapeOp>(op))
+      isa<loom::GetWeightOp, loom::ReshapeOp, loom::WhileOp, loom::IfOp>(op))
     return FusionKind::Boundary;
   if (auto constant = dyn_cast<loom::ConstantOp>(op))
     return isa<SplatElementsAttr>(constant.getValue()) ? FusionKind::Generator

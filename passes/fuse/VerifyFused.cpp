@@ -17,7 +17,8 @@ namespace {
 LogicalResult verifyBody(Block &block) {
   for (Operation &op : block)
     if (!isa<plan::CallOp, plan::MatmulOp, loom::GetWeightOp, loom::ConstantOp, loom::ReshapeOp,
-             loom::YieldOp, dist::AxisIndexOp, dist::StartOp, dist::DoneOp, func::ReturnOp>(op))
+             loom::YieldOp, loom::WhileOp, loom::IfOp, dist::AxisIndexOp, dist::StartOp,
+             dist::DoneOp, func::ReturnOp>(op))
       return op.emitError() << op.getName().getStringRef() << " at '"
                             << loom::getNodeName(op.getLoc())
                             << "' is in no kernel, library call or group; run plan-form-kernels";

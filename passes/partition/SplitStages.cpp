@@ -5,7 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/partition/Partition.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "dialects/loom/Control.h"
+
 #include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
@@ -56,8 +57,20 @@ struct SplitStagesPass : public gridloom::impl::SplitStagesBase<SplitStagesPass>
     int64_t stages = axis && mesh ? mesh.getAxisSize(axis.getValue()) : 1;
     int64_t microbatches = mesh ? mesh.getAxisSize(MeshOp::kMicroAxis) : 1;
     for (auto func : llvm::to_vector(module.getOps<func::FuncOp>()))
-      if (failed(Splitter(func, stages, microbatches).run()))
+      if (loom::isBody(func))
+        keepBody(func, microbatches);
+      else if (failed(Splitter(func, stages, microbatches).run()))
         return signalPassFailure();
+  }
+
+  /// A body is in one stage as it is, under its own name.
+  static void keepBody(func::FuncOp func, int64_t microbatches) {
+    Attribute stage = func.front().getTerminator()->getAttr(kStage);
+    for (Operation &op : func.front())
+      op.removeAttr(kStage);
+    func->setAttr(kStage, stage);
+    func->setAttr(kMicrobatches,
+                  IntegerAttr::get(IntegerType::get(func.getContext(), 64), microbatches));
   }
 };
 } // namespace

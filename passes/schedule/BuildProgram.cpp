@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/BuildProgram.h"
 
+#include "dialects/loom/Control.h"
+
 using namespace mlir;
 
 namespace gridloom {
@@ -55,6 +57,17 @@ private:
   Value getRegistered(Value value);
   void addGroup(Operation *op);
   void addStart(dist::StartOp start, bool overlap);
+  void addCopy(Location loc, Value from, Value to) {
+    plan::CopyOp::create(steps, loc, from, to, kCompute);
+  }
+  void addWhile(loom::WhileOp op, bool overlap);
+  void addIf(loom::IfOp op, bool overlap);
+  /// Adds a body's steps to `region`; its results go to `targets`.
+  void addBody(func::FuncOp body, Region &region, ArrayRef<Value> arguments,
+               ArrayRef<Value> targets, bool overlap);
+  /// Goes on with the steps in a new block, where `control` ends.
+  void resumeAfter(Operation *control);
+  void addBlockSteps(Block &block, bool overlap);
   int64_t getSlots(dist::ShardingAttr sharding) const {
     return isCutIntoMicrobatches(sharding) ? microbatches : 1;
   }
@@ -94,11 +107,14 @@ ProgramBuilder::ProgramBuilder(Operation *source, StringRef name, StringRef entr
   steps.setInsertionPointToEnd(&block.getBody().emplaceBlock());
   decls.setInsertionPoint(control ? control : block);
 
-  source->walk([&](dist::StartOp start) {
+  auto note = [&](dist::StartOp start) {
     for (Operation &op : start.getBody().front())
       for (Value operand : op.getOperands())
         communicated.insert(getRootValue(operand));
-  });
+  };
+  source->walk(note);
+  loom::forEachBody(cast<func::FuncOp>(source),
+                    [&](Operation *, func::FuncOp body) { body.walk(note); });
 }
 
 Value ProgramBuilder::declare(Location loc, Type type, plan::Space space, StringRef name,
@@ -271,7 +287,88 @@ void ProgramBuilder::addStart(dist::StartOp start, bool overlap) {
   }
 }
 
+//===----------------------------------------------------------------------===//
+// Loops and branches: before a condition is read every stream has finished, and a body's steps come
+// after all before it.
+//===----------------------------------------------------------------------===//
+
+void ProgramBuilder::resumeAfter(Operation *control) {
+  steps.setInsertionPointAfter(control);
+  auto block = plan::BlockOp::create(steps, control->getLoc());
+  steps.setInsertionPointToEnd(&block.getBody().emplaceBlock());
+}
+
+void ProgramBuilder::addBody(func::FuncOp body, Region &region, ArrayRef<Value> arguments,
+                             ArrayRef<Value> targets, bool overlap) {
+  steps.setInsertionPointToEnd(&region.emplaceBlock());
+  auto block = plan::BlockOp::create(steps, body.getLoc());
+  steps.setInsertionPointToEnd(&block.getBody().emplaceBlock());
+  for (auto [argument, buffer] : llvm::zip_equal(body.getArguments(), arguments))
+    buffers[argument] = buffer;
+  addBlockSteps(body.front(), overlap);
+  // A target may hold what is still to be copied to another one, as when two values change places.
+  SmallVector<Value> sources;
+  for (auto [value, target] :
+       llvm::zip_equal(body.front().getTerminator()->getOperands(), targets)) {
+    Value source = getBuffer(value), root = source;
+    while (auto alias = root.getDefiningOp<plan::AliasOp>())
+      root = alias.getSource();
+    if (root != target && llvm::is_contained(targets, root)) {
+      Value temporary = declare(body.getLoc(), value.getType(), plan::Space::Arena);
+      addCopy(body.getLoc(), source, temporary);
+      source = temporary;
+    }
+    sources.push_back(source);
+  }
+  for (auto [source, target] : llvm::zip_equal(sources, targets))
+    if (source != target)
+      addCopy(body.getLoc(), source, target);
+}
+
+void ProgramBuilder::addWhile(loom::WhileOp op, bool overlap) {
+  Location loc = op.getLoc();
+  SmallVector<Value> targets, arguments;
+  for (Value init : op->getOperands().take_front(1 + op.getNumResults())) {
+    Value target = declare(loc, init.getType(), plan::Space::Arena);
+    addCopy(loc, getBuffer(init), target);
+    targets.push_back(target);
+  }
+  arguments.assign(targets.begin() + 1, targets.end());
+  for (Value capture : op.getCaptures())
+    arguments.push_back(getBuffer(capture));
+  steps.setInsertionPointAfter(steps.getInsertionBlock()->getParentOp());
+  auto loop = plan::WhileOp::create(steps, loc, targets.front());
+  addBody(loom::getBodies(op).front().body, loop.getBody(), arguments, targets, overlap);
+  for (auto [result, target] : llvm::zip_equal(op.getResults(), ArrayRef(targets).drop_front()))
+    buffers[result] = target;
+  resumeAfter(loop);
+}
+
+void ProgramBuilder::addIf(loom::IfOp op, bool overlap) {
+  Location loc = op.getLoc();
+  SmallVector<Value> targets, arguments;
+  for (Value result : op.getResults())
+    targets.push_back(declare(loc, result.getType(), plan::Space::Arena));
+  for (Value capture : op.getCaptures())
+    arguments.push_back(getBuffer(capture));
+  Value condition = getBuffer(op.getCondition());
+  steps.setInsertionPointAfter(steps.getInsertionBlock()->getParentOp());
+  auto branch = plan::IfOp::create(steps, loc, condition);
+  auto bodies = loom::getBodies(op);
+  addBody(bodies[0].body, branch.getThenBody(), arguments, targets, overlap);
+  addBody(bodies[1].body, branch.getElseBody(), arguments, targets, overlap);
+  for (auto [result, target] : llvm::zip_equal(op.getResults(), targets))
+    buffers[result] = target;
+  resumeAfter(branch);
+}
+
 void ProgramBuilder::addSteps(Block &block, bool overlap) {
+  addBlockSteps(block, overlap);
+  for (const Output &copy : copies)
+    addCopy(copy.value.getLoc(), getBuffer(copy.value), copy.buffer);
+}
+
+void ProgramBuilder::addBlockSteps(Block &block, bool overlap) {
   for (Operation &op : block.without_terminator()) {
     llvm::TypeSwitch<Operation *>(&op)
         .Case([&](plan::CallOp call) {
@@ -288,10 +385,10 @@ void ProgramBuilder::addSteps(Block &block, bool overlap) {
           plan::LibraryOp::create(steps, matmul.getLoc(), matmul.getDescriptor(), inputs,
                                   declareResult(matmul.getOutput()), kCompute);
         })
+        .Case([&](loom::WhileOp loop) { addWhile(loop, overlap); })
+        .Case([&](loom::IfOp branch) { addIf(branch, overlap); })
         .Case([&](dist::StartOp start) { addStart(start, overlap); });
   }
-  for (const Output &copy : copies)
-    plan::CopyOp::create(steps, copy.value.getLoc(), getBuffer(copy.value), copy.buffer, kCompute);
 }
 
 plan::ProgramOp ProgramBuilder::finish() { return program; }

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/ListSchedule.h"
 
+#include "dialects/loom/Control.h"
+
 using namespace mlir;
 
 namespace gridloom {
@@ -52,7 +54,8 @@ private:
   double estimate(Operation *op) const;
   /// True for what runs on the compute stream, or makes it wait.
   bool takesTime(const Node &node) const {
-    return isa<plan::CallOp, plan::MatmulOp>(node.op) || (!overlap && isa<dist::StartOp>(node.op));
+    return isa<plan::CallOp, plan::MatmulOp, loom::WhileOp, loom::IfOp>(node.op) ||
+           (!overlap && isa<dist::StartOp>(node.op));
   }
   void schedule(unsigned index);
   void scheduleFree();
@@ -83,6 +86,14 @@ double ListScheduler::estimate(Operation *op) const {
     return (getBytes(op->getOperandTypes()) + getBytes(op->getResultTypes())) /
                rates.bytesPerSecond +
            rates.launchSeconds;
+  if (isa<loom::WhileOp, loom::IfOp>(op)) {
+    // Once; what matters is that work which does not wait for it goes on before it.
+    double seconds = rates.launchSeconds;
+    for (const loom::BodyLink &link : loom::getBodies(op))
+      for (Operation &inner : func::FuncOp(link.body).front())
+        seconds += estimate(&inner);
+    return seconds;
+  }
   if (auto start = dyn_cast<dist::StartOp>(op)) {
     double seconds = 0;
     for (Operation &inner : start.getBody().front().without_terminator())

@@ -74,6 +74,18 @@ void ProgramTimeline::visit(Block &block, int64_t iteration, bool repeated) {
       for (int64_t i = 0, count = std::min<int64_t>(repeat.getCount(), minIterations); i < count;
            ++i)
         visit(repeat.getBody().front(), i, true);
+    } else if (auto loop = dyn_cast<plan::WhileOp>(op)) {
+      meet();
+      if (!llvm::is_contained(loops, &op))
+        loops.push_back(&op);
+      visit(loop.getBody().front(), iteration, repeated);
+      meet();
+    } else if (auto branch = dyn_cast<plan::IfOp>(op)) {
+      meet();
+      for (Region *region : {&branch.getThenBody(), &branch.getElseBody()}) {
+        visit(region->front(), iteration, repeated);
+        meet();
+      }
     } else if (auto record = dyn_cast<plan::RecordOp>(op)) {
       events[{record.getEvent(), iteration}] = done[getStream(record.getStream())];
     } else if (auto wait = dyn_cast<plan::WaitOp>(op)) {
@@ -82,6 +94,27 @@ void ProgramTimeline::visit(Block &block, int64_t iteration, bool repeated) {
       visitStep(&op, iteration, repeated);
     }
   }
+}
+
+void ProgramTimeline::meet() {
+  for (SmallVector<unsigned> &stream : done)
+    join(stream, lengths);
+}
+
+bool ProgramTimeline::livesThroughLoopOf(Value a, Value b) const {
+  // The loops around each of a buffer's uses.
+  auto usesIn = [&](Value buffer, Operation *loop, bool inside) {
+    auto of = getAccesses(buffer);
+    return llvm::any_of(of, [&](ArrayRef<Access> list) {
+      return llvm::any_of(list, [&](const Access &access) {
+        return loop->isProperAncestor(runs[access.run].op) == inside;
+      });
+    });
+  };
+  return llvm::any_of(loops, [&](Operation *loop) {
+    return usesIn(a, loop, true) && usesIn(b, loop, true) &&
+           (usesIn(a, loop, false) || usesIn(b, loop, false));
+  });
 }
 
 void ProgramTimeline::visitWait(plan::WaitOp op, int64_t iteration) {

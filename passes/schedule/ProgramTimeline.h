@@ -5,8 +5,9 @@
 //===----------------------------------------------------------------------===//
 //
 // The order that streams and events impose on a program's steps. A stream runs its steps in order;
-// a wait holds a stream until an event's recording is reached. Nothing else orders steps: two that
-// are unordered here may run at the same time.
+// a wait holds a stream until an event's recording is reached. Before a
+// loop's or branch's condition is read, and where it ends, all streams finish. Nothing else orders
+// steps: two that are unordered here may run at the same time.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_PASSES_SCHEDULE_PROGRAMTIMELINE_H
@@ -56,6 +57,9 @@ public:
   llvm::ArrayRef<llvm::SmallVector<Access>> getAccesses(mlir::Value root) const;
   /// True when all accesses of `a` are done before the first of `b` starts.
   bool isBefore(llvm::ArrayRef<Access> a, llvm::ArrayRef<Access> b) const;
+  /// True when one buffer is used both in a loop and outside of it, and the other in the loop too:
+  /// the first lives through all of it, of which the timeline shows one run.
+  bool livesThroughLoopOf(mlir::Value a, mlir::Value b) const;
   /// Waits that found no recording in their iteration, or ever.
   llvm::ArrayRef<plan::WaitOp> getDanglingWaits() const { return danglingWaits; }
 
@@ -63,6 +67,8 @@ private:
   void visit(mlir::Block &block, int64_t iteration, bool repeated);
   void visitStep(mlir::Operation *op, int64_t iteration, bool repeated);
   void visitWait(plan::WaitOp op, int64_t iteration);
+  /// All streams have finished.
+  void meet();
   unsigned getStream(llvm::StringRef name);
 
   int64_t minIterations;
@@ -74,6 +80,7 @@ private:
       events; // by id and iteration
   llvm::DenseMap<mlir::Value, llvm::SmallVector<llvm::SmallVector<Access>>> accesses;
   llvm::SmallVector<plan::WaitOp> danglingWaits;
+  llvm::SmallVector<mlir::Operation *> loops;
 };
 
 } // namespace gridloom

@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/loom/Control.h"
 #include "passes/schedule/BuildProgram.h"
 #include "passes/schedule/InsertEvents.h"
 #include "passes/schedule/ListSchedule.h"
@@ -20,12 +21,18 @@ struct ScheduleStages : impl::ScheduleStagesBase<ScheduleStages> {
   using ScheduleStagesBase::ScheduleStagesBase;
 
   void runOnOperation() override {
-    for (auto func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
-      if (func.isDeclaration())
-        continue;
+    SmallVector<func::FuncOp> functions(getOperation().getOps<func::FuncOp>());
+    llvm::erase_if(functions, [](func::FuncOp func) { return func.isDeclaration(); });
+    for (func::FuncOp func : functions)
       listSchedule(func.getBody().front(), MachineRates(), overlap);
+    // A body becomes part of the program that runs it.
+    auto entries =
+        llvm::make_filter_range(functions, [](func::FuncOp func) { return !loom::isBody(func); });
+    for (func::FuncOp func : llvm::to_vector(entries))
       insertEvents(buildProgram(func, overlap));
-    }
+    for (func::FuncOp func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
+      if (loom::isBody(func))
+        func.erase();
   }
 };
 

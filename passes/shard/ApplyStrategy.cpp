@@ -3,7 +3,8 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "passes/shard/Propagation.h"
+#include "dialects/loom/Control.h"
+#include "passes/shard/Bodies.h"
 #include "passes/shard/Shard.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -221,7 +222,7 @@ static Operation *findMicrobatchObstacle(const Propagation &state, func::FuncOp 
     auto constant = dyn_cast<loom::ConstantOp>(op);
     bool positional =
         isa<loom::IotaOp, loom::GetWeightOp>(op) || (constant && !constant.getValue().isSplat());
-    if (!worksInTime(state, op, micro))
+    if (loom::isControl(op) || !worksInTime(state, op, micro))
       return op;
     SmallVector<Layout> required = state.getRequired(op);
     for (auto [index, value] :
@@ -254,6 +255,8 @@ void ApplyStrategyPass::runOnOperation() {
     SmallVector<Propagation> states;
     Operation *obstacle = nullptr;
     for (auto func : getOperation().getOps<func::FuncOp>()) {
+      if (loom::isBody(func))
+        continue;
       Propagation state(func, mesh);
       state.run();
       for (StringAttr axis : toAttrs(dp))
@@ -269,7 +272,13 @@ void ApplyStrategyPass::runOnOperation() {
       }
       if (count > 1 && !obstacle)
         obstacle = findMicrobatchObstacle(state, func, micro);
+      std::vector<BodyState> bodies = growThroughBodies(state, func);
       states.push_back(std::move(state));
+      for (BodyState &body : bodies) {
+        for (StringAttr axis : toAttrs(tp))
+          seedColumns(body.state, body.body, axis);
+        states.push_back(std::move(body.state));
+      }
     }
     if (!obstacle) {
       for (const Propagation &state : states)

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/Shard.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "dialects/loom/Control.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -46,9 +46,17 @@ struct AssignStagesPass : public gridloom::impl::AssignStagesBase<AssignStagesPa
     int64_t stages = mesh ? mesh.getAxisSize(axis) : 1;
     if (stages > 1)
       getOperation()->setAttr(kStageAxis, StringAttr::get(&getContext(), axis));
-    for (auto func : getOperation().getOps<func::FuncOp>())
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      if (loom::isBody(func))
+        continue;
       if (failed(assign(func, stages)))
         return signalPassFailure();
+      // A loop or branch is in one stage.
+      loom::forEachBody(func, [](Operation *op, func::FuncOp body) {
+        for (Operation &inner : body.front())
+          inner.setAttr(kStage, op->getAttr(kStage));
+      });
+    }
   }
 
 private:

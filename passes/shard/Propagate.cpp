@@ -3,6 +3,8 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/loom/Control.h"
+#include "passes/shard/Bodies.h"
 #include "passes/shard/Reasons.h"
 #include "passes/shard/Shard.h"
 
@@ -25,14 +27,24 @@ struct PropagatePass : public gridloom::impl::PropagateBase<PropagatePass> {
       getOperation().emitError("no mesh is declared");
       return signalPassFailure();
     }
-    for (auto func : getOperation().getOps<func::FuncOp>()) {
-      Propagation state(func, Mesh(mesh));
-      state.run();
-      auto reasons = explainReplicated(state);
-      state.commit(/*close=*/true, reasons);
-      remarkConflicts(state);
-      remarkReplicated(state, reasons);
-    }
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!loom::isBody(func))
+        complete(func, Mesh(mesh));
+  }
+
+  /// Closes a function's shardings, then those of the bodies it runs.
+  static void complete(func::FuncOp func, const Mesh &mesh) {
+    Propagation state(func, mesh);
+    state.run();
+    growThroughBodies(state, func);
+    auto reasons = explainReplicated(state);
+    state.commit(/*close=*/true, reasons);
+    remarkConflicts(state);
+    remarkReplicated(state, reasons);
+    declareBodies(state, func);
+    for (Operation &op : func.front())
+      for (loom::BodyLink &link : loom::getBodies(&op))
+        complete(link.body, mesh);
   }
 };
 } // namespace
