@@ -638,9 +638,16 @@ private:
     });
   }
   void copyFunction(std::string_view message, std::string &out) {
+    ++nested;
     copyMessage(message, out, [](uint32_t field) -> Copier {
       return field == function::kNode ? &Scanner::copyNode : nullptr;
     });
+    --nested;
+  }
+  void copySubgraph(std::string_view message, std::string &out) {
+    ++nested;
+    copyGraph(message, out);
+    --nested;
   }
   void copyGraph(std::string_view message, std::string &out) {
     copyMessage(message, out, [](uint32_t field) -> Copier {
@@ -663,7 +670,7 @@ private:
         return &Scanner::copyTensor;
       case attribute::kGraph:
       case attribute::kGraphs:
-        return &Scanner::copyGraph;
+        return &Scanner::copySubgraph;
       case attribute::kSparseTensor:
       case attribute::kSparseTensors:
         return &Scanner::copySparse;
@@ -684,9 +691,11 @@ private:
     while (auto field = sizes.next())
       if (isPayload(field->number))
         payload += field->whole.size();
+    // Subgraphs and functions have small constants of their own, which nothing else would find.
+    uint64_t limit = nested > 0 ? std::max(threshold, kNestedThreshold) : threshold;
     MessageReader reader = read(message);
     while (auto field = reader.next())
-      if (payload <= threshold || !isPayload(field->number))
+      if (payload <= limit || !isPayload(field->number))
         out.append(field->whole);
   }
 
@@ -694,8 +703,9 @@ private:
   std::string name;
   std::vector<OnnxTensor> tensors;
   std::unordered_set<std::string> names;
+  static constexpr uint64_t kNestedThreshold = 64 << 10;
   uint64_t threshold = 0;
-  unsigned depth = 0;
+  unsigned depth = 0, nested = 0;
 };
 
 } // namespace

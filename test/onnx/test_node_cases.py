@@ -72,7 +72,8 @@ def is_known(test, operators: set[str]) -> bool:
     if not 7 <= opset <= 28 or not test.data_sets:
         return False
     for node in graph.node:
-        if node.domain not in ("", "ai.onnx") or node.op_type not in operators:
+        prefix = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
+        if prefix + node.op_type not in operators:
             return False
         for attribute in node.attribute:
             if attribute.name in ("to", "dtype") and attribute.i not in TYPES:
