@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "passes/fuse/ExpandContractions.h"
 #include "passes/fuse/Passes.h"
 #include "passes/fuse/StridedView.h"
 
@@ -224,16 +225,6 @@ std::optional<Choice> choose(loom::DotGeneralOp dot, ArrayRef<StridedView> lhsVi
   return choice;
 }
 
-/// `value` with the listed dimensions in this order.
-Value transposeTo(OpBuilder &builder, Value value, ArrayRef<int64_t> order) {
-  auto type = cast<RankedTensorType>(value.getType());
-  if (llvm::equal(order, llvm::seq<int64_t>(0, type.getRank())))
-    return value;
-  auto shape = llvm::map_to_vector(order, [&](int64_t dim) { return type.getDimSize(dim); });
-  return loom::TransposeOp::create(
-      builder, value.getLoc(), RankedTensorType::get(shape, type.getElementType()), value, order);
-}
-
 /// The same contraction on operands transposed to [batch, M, K] and [batch, K, N].
 loom::DotGeneralOp makeCanonical(loom::DotGeneralOp dot) {
   OpBuilder builder(dot);
@@ -318,8 +309,10 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
       auto itself = [](Value value) { return traceViews(value).pop_back_val(); };
       choice = choose(dot, itself(dot.getLhs()), itself(dot.getRhs()));
     }
-    if (!choice)
+    if (!choice) {
+      expandContraction(dot);
       return;
+    }
 
     SmallVector<Location> locs{dot.getLoc()};
     for (ArrayRef<Operation *> path :

@@ -7,6 +7,7 @@
 
 void gridloom::addFusePasses(mlir::OpPassManager &pm, const FuseOptions &) {
   pm.addPass(createNormalizeViews());
+  pm.addPass(createExpandContractions());
   pm.addPass(createFormMatmuls());
   pm.addPass(createFormKernels());
   pm.addPass(createVerifyFused());

@@ -27,6 +27,31 @@ def NormalizeViews : Pass<"plan-normalize-views", "::mlir::ModuleOp"> {
   }];
 }
 
+def ExpandContractions : Pass<"plan-expand-contractions", "::mlir::ModuleOp"> {
+  let summary = "Turns contractions that the library has not into ones it has, or into sums of products";
+  let description = [{
+    Contractions of f16 and bf16 are computed in f32 and rounded. Contractions of f64 and integers, and all in
+    the prologue, become a product and a reduction, and so one kernel.
+
+    Input:
+
+    ```mlir
+    %0 = loom.dot_general %a, %b batch = [] x [] contract = [1] x [0]
+        : (tensor<2x3xf64>, tensor<3x4xf64>) -> tensor<2x4xf64>
+    ```
+
+    Output:
+
+    ```mlir
+    %0 = loom.broadcast %a dims = [0, 2] : (tensor<2x3xf64>) -> tensor<2x4x3xf64>
+    %1 = loom.transpose %b [1, 0] : (tensor<3x4xf64>) -> tensor<4x3xf64>
+    %2 = loom.broadcast %1 dims = [1, 2] : (tensor<4x3xf64>) -> tensor<2x4x3xf64>
+    %3 = loom.multiply %0, %2 : tensor<2x4x3xf64>
+    %4 = loom.reduce sum %3 dims = [2] : (tensor<2x4x3xf64>) -> tensor<2x4xf64>
+    ```
+  }];
+}
+
 def FormMatmuls : Pass<"plan-form-matmuls", "::mlir::ModuleOp"> {
   let summary = "Turns f32 contractions into library matrix multiplications with strides";
   let dependentDialects = ["::gridloom::plan::PlanDialect"];
@@ -34,7 +59,7 @@ def FormMatmuls : Pass<"plan-form-matmuls", "::mlir::ModuleOp"> {
     Transposes, reshapes and broadcasts of the operands, and a transpose of the result, become strides
     where the library can walk them; scalar factors become `alpha`; dimensions that lie one after
     another merge, so that a batch of rows is one multiplication. A bias joins the call unless the sum
-    goes on into a kernel, which adds it for nothing. Contractions of other types stay and become kernels.
+    goes on into a kernel, which adds it for nothing. Contractions that the library cannot walk become kernels.
 
     Input:
 

@@ -1,0 +1,48 @@
+// RUN: gridloom-opt %s --split-input-file --plan-expand-contractions | FileCheck %s
+
+// What the library has stays.
+// CHECK-LABEL: func.func @f32
+// CHECK-NEXT: loom.dot_general
+// CHECK-NEXT: return
+func.func @f32(%a: tensor<2x3xf32>, %b: tensor<3x4xf32>) -> tensor<2x4xf32> {
+  %0 = loom.dot_general %a, %b batch = [] x [] contract = [1] x [0] : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+  return %0 : tensor<2x4xf32>
+}
+
+// -----
+
+// Halves are multiplied in f32 and rounded once.
+// CHECK-LABEL: func.func @f16
+// CHECK-DAG: loom.convert %{{.*}} : (tensor<2x3xf16>) -> tensor<2x3xf32>
+// CHECK-DAG: loom.convert %{{.*}} : (tensor<3x4xf16>) -> tensor<3x4xf32>
+// CHECK: %[[WIDE:.*]] = loom.dot_general {{.*}} -> tensor<2x4xf32>
+// CHECK-NEXT: loom.convert %[[WIDE]] : (tensor<2x4xf32>) -> tensor<2x4xf16>
+func.func @f16(%a: tensor<2x3xf16>, %b: tensor<3x4xf16>) -> tensor<2x4xf16> {
+  %0 = loom.dot_general %a, %b batch = [] x [] contract = [1] x [0] : (tensor<2x3xf16>, tensor<3x4xf16>) -> tensor<2x4xf16>
+  return %0 : tensor<2x4xf16>
+}
+
+// -----
+
+// Loops in the order batch, rows, columns, contracted.
+// CHECK-LABEL: func.func @f64
+// CHECK: %[[A:.*]] = loom.transpose %{{.*}} [1, 0, 2] : (tensor<3x5x7xf64>) -> tensor<5x3x7xf64>
+// CHECK: %[[L:.*]] = loom.broadcast %[[A]] dims = [0, 1, 3] : (tensor<5x3x7xf64>) -> tensor<5x3x4x7xf64>
+// CHECK: %[[R:.*]] = loom.broadcast %{{.*}} dims = [0, 2, 3] : (tensor<5x4x7xf64>) -> tensor<5x3x4x7xf64>
+// CHECK: %[[P:.*]] = loom.multiply %[[L]], %[[R]]
+// CHECK: loom.reduce sum %[[P]] dims = [3] : (tensor<5x3x4x7xf64>) -> tensor<5x3x4xf64>
+func.func @f64(%a: tensor<3x5x7xf64>, %b: tensor<5x4x7xf64>) -> tensor<5x3x4xf64> {
+  %0 = loom.dot_general %a, %b batch = [1] x [0] contract = [2] x [2] : (tensor<3x5x7xf64>, tensor<5x4x7xf64>) -> tensor<5x3x4xf64>
+  return %0 : tensor<5x3x4xf64>
+}
+
+// -----
+
+// An outer product has nothing to sum.
+// CHECK-LABEL: func.func @outer
+// CHECK: loom.multiply
+// CHECK-NOT: loom.reduce
+func.func @outer(%a: tensor<2xi32>, %b: tensor<3xi32>) -> tensor<2x3xi32> {
+  %0 = loom.dot_general %a, %b batch = [] x [] contract = [] x [] : (tensor<2xi32>, tensor<3xi32>) -> tensor<2x3xi32>
+  return %0 : tensor<2x3xi32>
+}
