@@ -96,6 +96,11 @@ LogicalResult Compilation::checkOptions() {
     fail("--start-from " + options.startFrom + " comes after --stop-after " + options.stopAfter);
     return failure();
   }
+  size_t shard = *findPhase("shard");
+  if (!options.emitOnnx.empty() && (first > shard || last < shard)) {
+    fail("--emit-onnx writes what the shard phase decides; this compilation does not run it");
+    return failure();
+  }
   if (options.target != "cpu" && !StringRef(options.target).starts_with("cuda:sm_")) {
     fail("unknown --target '" + options.target + "'; write cpu or cuda:sm_90");
     return failure();
@@ -229,8 +234,11 @@ LogicalResult Compilation::runPhase(size_t index) {
       return failure();
     }
   }
-  if (phase.name == "shard")
+  if (phase.name == "shard") {
     recordValues();
+    if (failed(collectAnnotations()))
+      return failure();
+  }
   if (phase.name == "communicate")
     estimates = estimate(*module, choice.machine);
   times.push_back({phase.name.str(), std::chrono::duration<double, std::milli>(
@@ -254,6 +262,31 @@ LogicalResult Compilation::emit() {
     return failure();
   files = std::move(*plan);
   return success();
+}
+
+std::string Compilation::getModelPath() const {
+  ModuleOp program = *module;
+  auto model = program->getAttrOfType<DictionaryAttr>(loom::kModel);
+  auto path = model ? model.getAs<StringAttr>("path") : StringAttr();
+  return path ? path.str() : options.input;
+}
+
+LogicalResult Compilation::collectAnnotations() {
+  if (options.emitOnnx.empty())
+    return success();
+  std::string error = collectShardings(*module, getModelPath(), shardings);
+  if (!error.empty())
+    fail(error);
+  return success(error.empty());
+}
+
+LogicalResult Compilation::emitAnnotated() {
+  if (options.emitOnnx.empty())
+    return success();
+  std::string error = writeAnnotated(getModelPath(), shardings, options.emitOnnx);
+  if (!error.empty())
+    fail(error);
+  return success(error.empty());
 }
 
 static std::string writeDumps(const std::map<std::string, std::string> &dumps,
@@ -292,7 +325,7 @@ int Compilation::run() {
       fail(error);
       return 1;
     }
-  if (failed(result) || hadError)
+  if (failed(result) || hadError || failed(emitAnnotated()))
     return 1;
   if (getPhases()[last].name != "emit")
     return failed(finishEarly());

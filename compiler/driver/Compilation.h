@@ -9,6 +9,7 @@
 #include "compiler/driver/Options.h"
 #include "compiler/driver/Phases.h"
 #include "compiler/emit/PlanWriter.h"
+#include "compiler/onnx/AnnotationWriter.h"
 #include "compiler/planner/Strategy.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -31,6 +32,10 @@ private:
   mlir::LogicalResult runPhase(size_t index);
   mlir::LogicalResult emit();
   mlir::LogicalResult finishEarly();
+  /// The model file the program comes from.
+  std::string getModelPath() const;
+  mlir::LogicalResult collectAnnotations();
+  mlir::LogicalResult emitAnnotated();
   void handle(mlir::Diagnostic &diagnostic);
   void fail(const llvm::Twine &message);
   std::string print(size_t phase);
@@ -44,6 +49,7 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
   size_t first = 0, last = 0; ///< phases to run
   Choice choice;
+  ModelShardings shardings; ///< for --emit-onnx
   std::vector<Estimate> estimates;
   EmitSummary emitted;
   PlanFiles files;

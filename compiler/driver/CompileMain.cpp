@@ -22,6 +22,8 @@ Examples:
       three pipeline stages, six micro-batches
   gridloom compile model.onnx --mesh model=4 --shard 'encoder.w=[{},{model}]'
       say how one weight is to be split; the rest follows
+  gridloom compile model.onnx --mesh model=4 --emit-onnx annotated.onnx
+      write the shardings into the model; compiled again it needs no --mesh
   gridloom compile model.onnx --stop-after partition --dump-ir dumps
       read what the compiler does, phase by phase)";
 
@@ -80,6 +82,9 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
   verb->add_option("--start-from", options.startFrom,
                    "phase to resume at, from a dump of the phase before it");
   verb->add_option("--dump-ir", options.dumpIr, "folder for one readable .mlir per phase");
+  verb->add_option("--emit-onnx", options.emitOnnx,
+                   "file for the model with the shardings as ONNX multi-device annotations, which "
+                   "compile reads again");
   verb->add_flag("--remarks", options.remarks,
                  "print why values are split or not, and what is resharded");
   verb->add_flag("-q,--quiet", options.quiet, "print no summary");

@@ -30,6 +30,7 @@ struct CompileOptions {
   std::string cpuArch = "x86-64-v3";
   std::string stopAfter, startFrom; ///< phase names; empty: all
   std::string dumpIr;               ///< folder; empty: none beside the plan's own
+  std::string emitOnnx;             ///< file for the model with its shardings; empty: none
   std::string toolkit;              ///< CUDA toolkit folder
   bool remarks = false;
   bool quiet = false;

@@ -45,8 +45,11 @@ static llvm::json::Array describeValues(ModuleOp module) {
     std::string text, typeText;
     llvm::raw_string_ostream(text) << sharding;
     llvm::raw_string_ostream(typeText) << type;
-    values.push_back(llvm::json::Object{
-        {"name", name}, {"op", op}, {"type", typeText}, {"sharding", text}, {"origin", origin}});
+    values.push_back(llvm::json::Object{{"name", name.str()}, // a StringRef would not be copied
+                                        {"op", op.str()},
+                                        {"type", typeText},
+                                        {"sharding", text},
+                                        {"origin", origin.str()}});
   };
   for (auto func : module.getOps<func::FuncOp>())
     for (BlockArgument argument : func.getArguments())

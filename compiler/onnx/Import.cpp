@@ -8,6 +8,7 @@
 #include "compiler/onnx/Annotations.h"
 #include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/States.h"
 
 #include "onnx-ml.pb.h"
 
@@ -170,7 +171,7 @@ private:
       dims.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(size)));
     function->setAttr(loom::kEntry, builder.getStringAttr("main"));
     function->setAttr(loom::kDims, builder.getDictionaryAttr(dims));
-    return success();
+    return declareStates(function, options);
   }
 
   /// Weights of which only the shape was read.

@@ -56,8 +56,9 @@ void digestFile(Model &model) {
   model.sha256 = digest.finish();
 }
 
-std::shared_ptr<const onnx::ModelProto> parse(const std::filesystem::path &path) {
-  std::string bytes = rt::readOnnxWithoutWeights(path);
+std::shared_ptr<const onnx::ModelProto> parse(const std::filesystem::path &path,
+                                              uint64_t threshold = 1024) {
+  std::string bytes = rt::readOnnxWithoutWeights(path, threshold);
   google::protobuf::io::ArrayInputStream array(bytes.data(), static_cast<int>(bytes.size()));
   google::protobuf::io::CodedInputStream stream(&array);
   stream.SetRecursionLimit(256);
@@ -88,6 +89,15 @@ std::string onnx_import::readModel(const std::filesystem::path &path, Model &mod
     model.tensors = rt::scanOnnxInitializers(path);
     model.proto = parse(path);
     digestFile(model);
+  });
+}
+
+std::string onnx_import::readGraph(const std::filesystem::path &path, Model &model,
+                                   bool withWeights) {
+  return guard([&] {
+    model.path = path;
+    model.tensors = rt::scanOnnxInitializers(path);
+    model.proto = withWeights ? parse(path, std::numeric_limits<uint64_t>::max()) : parse(path);
   });
 }
 

@@ -72,11 +72,27 @@ void ApplyStrategyPass::seedBatch(Propagation &state, func::FuncOp func, StringA
   state.run();
 }
 
-/// The dimension of the rhs that becomes the last of the output, when a weight is multiplied from
-/// the right; -1 otherwise.
-static int64_t getColumnDim(loom::DotGeneralOp dot) {
-  SmallVector<int64_t> free = dot.getRhsFreeDims();
-  return free.size() == 1 && dot.getRhs().getDefiningOp<loom::GetWeightOp>() ? free[0] : -1;
+namespace {
+/// A weight whose dimension `column` becomes dimension `made` of the operation's result alone.
+struct Columns {
+  Value weight;
+  int64_t column, made;
+};
+} // namespace
+
+/// The columns of a weight that is multiplied from the right, or the output channels of a
+/// convolution; nothing of other operations.
+static std::optional<Columns> findColumns(Operation *op) {
+  if (auto dot = dyn_cast<loom::DotGeneralOp>(op)) {
+    SmallVector<int64_t> free = dot.getRhsFreeDims();
+    int64_t last = cast<RankedTensorType>(dot.getType()).getRank() - 1;
+    if (free.size() == 1 && dot.getRhs().getDefiningOp<loom::GetWeightOp>())
+      return Columns{dot.getRhs(), free[0], last};
+  }
+  if (auto convolution = dyn_cast<loom::ConvolutionOp>(op))
+    if (convolution.getGroups() == 1 && convolution.getWeight().getDefiningOp<loom::GetWeightOp>())
+      return Columns{convolution.getWeight(), 0, 1};
+  return std::nullopt;
 }
 
 /// The number of elements a cut of `value`'s dimension has to be a multiple of so that the reshapes
@@ -110,17 +126,17 @@ static int64_t findGranule(const Propagation &state, Value value, int64_t dim) {
 
 void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, StringAttr axis) {
   int64_t reshards = state.countReshards();
-  func.walk([&](loom::DotGeneralOp dot) {
-    int64_t column = getColumnDim(dot);
-    if (column < 0 || state.lookup(dot.getRhs()).layout.usesAxis(axis) ||
-        state.lookup(dot.getLhs()).layout.usesAxis(axis))
+  func.walk([&](ShardingRuleInterface op) {
+    std::optional<Columns> columns = findColumns(op);
+    if (!columns || state.lookup(columns->weight).layout.usesAxis(axis) ||
+        state.lookup(op->getOperand(0)).layout.usesAxis(axis))
       return;
     // Try it: the seed stays only if no value has to be gathered for it, that is, if a later
     // contraction takes the split dimension by row.
     auto tryGranule = [&](int64_t granule) {
       Propagation trial = state;
-      if (!trial.addAxis(dot.getRhs(), column, axis,
-                         "strategy tp: column of " + loom::getNodeName(dot.getLoc()), granule))
+      if (!trial.addAxis(columns->weight, columns->column, axis,
+                         "strategy tp: column of " + loom::getNodeName(op->getLoc()), granule))
         return false;
       trial.run();
       int64_t after = trial.countReshards();
@@ -135,9 +151,8 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
       return true;
     };
     // Columns that do not come out even are cut between heads.
-    int64_t last = cast<RankedTensorType>(dot.getType()).getRank() - 1;
     if (!tryGranule(1))
-      if (int64_t granule = findGranule(state, dot.getResult(), last); granule > 1)
+      if (int64_t granule = findGranule(state, op->getResult(0), columns->made); granule > 1)
         tryGranule(granule);
   });
 }
@@ -218,6 +233,10 @@ static bool worksInTime(const Propagation &state, Operation *op, StringAttr micr
 /// The operation that needs the whole batch, or null when the program can run on a piece of it.
 static Operation *findMicrobatchObstacle(const Propagation &state, func::FuncOp func,
                                          StringAttr micro) {
+  // A state is one thing, not one for every piece.
+  for (unsigned i = 0; i < func.getNumArguments(); ++i)
+    if (func.getArgAttr(i, loom::kState))
+      return func;
   for (Operation *op : state.getOperations()) {
     auto constant = dyn_cast<loom::ConstantOp>(op);
     bool positional =

@@ -11,7 +11,8 @@ using namespace gridloom;
 
 static SmallVector<std::string> getNodes(Operation *op) {
   SmallVector<std::string> nodes;
-  for (StringRef part : llvm::split(loom::getNodeName(op->getLoc()), " + "))
+  std::string names = loom::getNodeName(op->getLoc());
+  for (StringRef part : llvm::split(names, " + "))
     nodes.push_back(part.str());
   return nodes;
 }

@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/dist/Sharding.h"
 #include "dialects/loom/Control.h"
 #include "passes/shard/Bodies.h"
 #include "passes/shard/Reasons.h"
@@ -27,13 +28,36 @@ struct PropagatePass : public gridloom::impl::PropagateBase<PropagatePass> {
       getOperation().emitError("no mesh is declared");
       return signalPassFailure();
     }
+    StateShardings states;
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (!loom::isBody(func))
-        complete(func, Mesh(mesh));
+        complete(func, Mesh(mesh), states);
+  }
+
+  /// How the states are split, which is the same in all functions that use them.
+  using StateShardings = llvm::DenseMap<StringAttr, std::pair<ShardingAttr, StringRef>>;
+
+  /// A state is kept as it is read: its result is split like its argument.
+  static void declareStates(func::FuncOp func, StateShardings &states) {
+    for (unsigned i = 0; i < func.getNumResults(); ++i) {
+      auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState);
+      for (BlockArgument argument : func.getArguments()) {
+        unsigned number = argument.getArgNumber();
+        if (!state || func.getArgAttrOfType<StringAttr>(number, loom::kState) != state)
+          continue;
+        states.try_emplace(state, getSharding(argument), func.getSymName());
+        func.setResultAttr(i, kSharding, getSharding(argument));
+        func.setResultAttr(i, kOrigin, func.getArgAttr(number, kOrigin));
+      }
+    }
   }
 
   /// Closes a function's shardings, then those of the bodies it runs.
-  static void complete(func::FuncOp func, const Mesh &mesh) {
+  static void complete(func::FuncOp func, const Mesh &mesh, StateShardings &states) {
+    for (BlockArgument argument : func.getArguments())
+      if (auto state = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState))
+        if (auto known = states.find(state); known != states.end())
+          setSharding(argument, known->second.first, ("as in @" + known->second.second).str());
     Propagation state(func, mesh);
     state.run();
     growThroughBodies(state, func);
@@ -41,10 +65,11 @@ struct PropagatePass : public gridloom::impl::PropagateBase<PropagatePass> {
     state.commit(/*close=*/true, reasons);
     remarkConflicts(state);
     remarkReplicated(state, reasons);
+    declareStates(func, states);
     declareBodies(state, func);
     for (Operation &op : func.front())
       for (loom::BodyLink &link : loom::getBodies(&op))
-        complete(link.body, mesh);
+        complete(link.body, mesh, states);
   }
 };
 } // namespace

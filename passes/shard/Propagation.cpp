@@ -96,7 +96,10 @@ bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef o
     return false;
   // Shards need not be equal, but there is to be something for everyone; what is cut in time has no
   // room for padding.
-  int64_t size = cast<RankedTensorType>(value.getType()).getDimSize(dim);
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getNumElements() == 0)
+    return false; // nothing to split
+  int64_t size = type.getDimSize(dim);
   int64_t parts = mesh.getSize(target.axes) * mesh.getSize(axis);
   bool even = isMicro(axis) || llvm::any_of(target.axes, isMicro);
   if (even ? size % parts != 0 : size < parts * granule)
@@ -209,7 +212,7 @@ void Propagation::commit(bool close, const Reasons &reasons) const {
       for (Layout::Dim &dim : layout.dims)
         dim.open = false;
       if (auto reason = reasons.find(value); reason != reasons.end())
-        origin = (entry.origins.empty() ? "" : origin + "; ") + reason->second;
+        origin = (entry.origins.empty() ? "" : origin + "; ") + reason->second.text;
     }
     setSharding(value, layout.getAttr(mesh), origin);
   }

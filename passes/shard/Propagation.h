@@ -62,7 +62,11 @@ public:
 
   /// Writes shardings and origins onto the function; `close` ends their growth. `reasons` are the
   /// origins of values that are not split.
-  using Reasons = llvm::DenseMap<mlir::Value, std::string>;
+  struct Reason {
+    std::string text;
+    std::string kind; ///< the same without the node
+  };
+  using Reasons = llvm::DenseMap<mlir::Value, Reason>;
   void commit(bool close, const Reasons &reasons = Reasons()) const;
 
 private:

@@ -53,10 +53,11 @@ public:
       return llvm::any_of(dim.axes, [&](StringAttr axis) { return isSpatial(axis); });
     });
   }
-  std::string explain(Value value) const;
+  Propagation::Reason explain(Value value) const;
 
 private:
-  /// The reason an operation gives for one of its tensors, with how telling it is: 0 is best.
+  /// The reason an operation gives for one of its tensors, with how telling it is: 0 is best. `$`
+  /// stands for the operation's node.
   using Reason = std::pair<int, std::string>;
 
   bool isSpatial(StringAttr axis) const {
@@ -124,22 +125,29 @@ Explainer::Reason Explainer::explainFactors(Operation *op, int64_t index,
   }
   bool isResult = index >= static_cast<int64_t>(op->getNumOperands());
   if (isResult && !partial.empty())
-    return {3, "it is the sum of what the devices of '" + toString(partial) + "' have at " +
-                   getNode(op)};
+    return {3, "it is the sum of what the devices of '" + toString(partial) + "' have at $"};
   // Another tensor of the operation is split, and this one has a dimension that is needed whole.
   bool anySplit = !cut.empty();
   for (int64_t other = 0; other < static_cast<int64_t>(rule.tensors.size()); ++other)
     anySplit |= !isWhole(getTensor(op, other));
-  if (anySplit)
-    for (auto [dim, factors] : llvm::enumerate(rule.tensors[index]))
-      for (int64_t factor : factors)
-        if (rule.kinds[factor] == FactorKind::NeedReplication && rule.sizes[factor] > 1)
-          return {4, getNode(op) + " needs all of its dimension " + std::to_string(dim)};
+  if (!anySplit)
+    return {kNoReason, ""};
+  SmallVector<std::string> needed;
+  bool hasOther = false;
+  for (auto [dim, factors] : llvm::enumerate(rule.tensors[index]))
+    for (int64_t factor : factors) {
+      if (rule.sizes[factor] == 1)
+        continue;
+      if (rule.kinds[factor] == FactorKind::NeedReplication)
+        needed.push_back(std::to_string(dim));
+      else
+        hasOther = true;
+    }
+  if (!needed.empty() && (!hasOther || cut.empty()))
+    return {4, "$ needs all of its dimension " + llvm::join(needed, ", ")};
   if (!cut.empty())
-    return {5, getNode(op) + " is split over '" + toString(cut) + "' along dimensions it has not"};
-  if (anySplit)
-    return {6, getNode(op) + " gathers what it reads"};
-  return {kNoReason, ""};
+    return {5, "$ is split over '" + toString(cut) + "' along dimensions it has not"};
+  return {6, "$ gathers what it reads"};
 }
 
 Explainer::Reason Explainer::explainAt(Operation *op, int64_t index) const {
@@ -156,39 +164,46 @@ Explainer::Reason Explainer::explainAt(Operation *op, int64_t index) const {
       continue;
     int64_t parts = state.getMesh().getSize(dim.axes);
     if (type.getDimSize(number) < parts * dim.granule)
-      return {0,
-              llvm::formatv("its dimension {0} of {1} has no part for each of the {2} of '{3}' "
-                            "that split {4}",
-                            number, type.getDimSize(number), parts, toString(wanted), getNode(op))};
-    return {1, "it cannot be cut as '" + toString(wanted) + "' splits " + getNode(op)};
+      return {0, llvm::formatv("its dimension {0} of {1} has no part for each of the {2} of '{3}' "
+                               "that split $",
+                               number, type.getDimSize(number), parts, toString(wanted))};
+    return {1, "it cannot be cut as '" + toString(wanted) + "' splits $"};
   }
   for (const FactorConflict &conflict : conflicts)
     for (ArrayRef<int64_t> factors : rule.tensors[index])
       if (llvm::is_contained(factors, conflict.factor) && !keepSpatial(conflict.wanted).empty())
         return {2, "the split over '" + toString(conflict.wanted) + "' that '" +
-                       getValueName(getTensor(op, conflict.loser)) + "' asks for gives way at " +
-                       getNode(op)};
+                       getValueName(getTensor(op, conflict.loser)) + "' asks for gives way at $"};
   return explainFactors(op, index, splits);
 }
 
-std::string Explainer::explain(Value value) const {
-  if (std::string reason = explainSize(value); !reason.empty())
-    return reason;
-  if (const std::string &given = state.lookup(value).given; !given.empty())
-    return "asked for by " + given;
+Propagation::Reason Explainer::explain(Value value) const {
+  const std::string prefix = "replicated: ";
+  std::string reason = explainSize(value);
+  if (const std::string &given = state.lookup(value).given; reason.empty() && !given.empty())
+    reason = "asked for by " + given;
+  if (!reason.empty())
+    return {prefix + reason, prefix + reason};
   Reason best = {kNoReason, "nothing asks for a split"};
+  std::string node;
   auto consider = [&](Operation *op, int64_t index) {
     if (!isa<ShardingRuleInterface>(op))
       return;
-    Reason reason = explainAt(op, index);
-    if (reason.first < best.first)
-      best = std::move(reason);
+    Reason found = explainAt(op, index);
+    if (found.first >= best.first)
+      return;
+    best = std::move(found);
+    node = getNode(op);
   };
   if (auto result = dyn_cast<OpResult>(value))
     consider(result.getOwner(), result.getOwner()->getNumOperands() + result.getResultNumber());
   for (OpOperand &use : value.getUses())
     consider(use.getOwner(), use.getOperandNumber());
-  return best.second;
+  auto fill = [&](StringRef name) {
+    auto [before, after] = StringRef(best.second).split('$');
+    return prefix + (node.empty() ? best.second : (before + name + after).str());
+  };
+  return {fill(node), fill("its node")};
 }
 
 Propagation::Reasons gridloom::explainReplicated(const Propagation &state) {
@@ -196,7 +211,7 @@ Propagation::Reasons gridloom::explainReplicated(const Propagation &state) {
   Propagation::Reasons reasons;
   state.forEachValue([&](Value value) {
     if (explainer.isWhole(value))
-      reasons[value] = "replicated: " + explainer.explain(value);
+      reasons[value] = explainer.explain(value);
   });
   return reasons;
 }
@@ -205,7 +220,7 @@ void gridloom::remarkReplicated(const Propagation &state, const Propagation::Rea
   llvm::MapVector<StringRef, SmallVector<Value>> byReason;
   state.forEachValue([&](Value value) {
     if (auto reason = reasons.find(value); reason != reasons.end())
-      byReason[reason->second].push_back(value);
+      byReason[reason->second.kind].push_back(value);
   });
   constexpr size_t kNamed = 3;
   for (auto &[reason, values] : byReason) {

@@ -15,7 +15,7 @@ namespace gridloom {
 /// the pipeline's stages split no value; where the mesh has no other, that is the reason.
 Propagation::Reasons explainReplicated(const Propagation &state);
 
-/// Emits a remark per reason, with the number of values that have it and the first few.
+/// Emits a remark per kind of reason, with the first few of the values that have it.
 void remarkReplicated(const Propagation &state, const Propagation::Reasons &reasons);
 
 /// Emits a remark wherever an operation's tensors ask for different splits: the node, the values,
