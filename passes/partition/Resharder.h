@@ -12,20 +12,22 @@ namespace gridloom {
 
 /// One step of a reshard, on local values.
 struct ReshardStep {
-  enum Kind { Slice, ReduceScatter, AllReduce, AllToAll, AllGather } kind;
+  enum Kind { Slice, ReduceScatter, AllReduce, AllToAll, AllGather, Permute } kind;
   dist::AxisList axes;
   int64_t dim = 0;      ///< sliced, scattered or gathered; the concatenated one of an all_to_all
   int64_t splitDim = 0; ///< of an all_to_all
   int64_t padTo = 0;    ///< size the dimension that is cut is padded to first; 0: as it is
   int64_t trimTo = 0;   ///< size the dimension that is joined is trimmed to; 0: as it is
+  llvm::SmallVector<int64_t> permutation = {}; ///< of a permute: whose value each member takes
 };
 
-/// Steps that turn `from` into `to`, for a tensor of the global type. Free slices come first, then
-/// partial values are reduced (a reduction followed by a slice is a reduce_scatter), then axes move
-/// between dimensions (all_to_all), and what remains wrong is gathered, minor axes first. Where a
-/// dimension does not divide, its shards over more axes are not parts of those over fewer; then it
-/// is gathered whole. Fails when `to` asks for partial values `from` has not, or a step would
-/// communicate over the micro-batch axis.
+/// The steps that turn `from` into `to`, for a tensor of the global type, for which a device sends
+/// the fewest bytes; of those with equal bytes the fewest collectives. Free slices, reductions
+/// (straight into the dimension that wants the axes where one does), exchanges between dimensions,
+/// permutes and gathers are weighed against each other over all axes at once; the result is never
+/// dearer than reducing everything, gathering everything and slicing. On meshes too large to search
+/// it is the better of that and a greedy way. Fails when `to` asks for partial values `from` has
+/// not, or a step would communicate over the micro-batch axis.
 mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(const dist::Layout &from,
                                                             const dist::Layout &to,
                                                             mlir::RankedTensorType global,

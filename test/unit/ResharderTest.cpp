@@ -3,175 +3,79 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "passes/partition/Resharder.h"
+//
+// All pairs of shardings of tensors of rank 1 to 3 on all meshes of up to 8 devices with one to
+// three axes: partial sources, targets that stay partial, sizes that divide and that do not,
+// granules. By default all of rank 1 and 2 and a sample of rank 3; GRIDLOOM_EXHAUSTIVE=1 runs all.
+//
+//===----------------------------------------------------------------------===//
+#include "InterpreterTesting.h"
 
-#include "mlir/IR/BuiltinOps.h"
+#include "ReshardSimulator.h"
+
+#include "dialects/loom/Loom.h"
+
 #include "llvm/ADT/StringSet.h"
-#include "gtest/gtest.h"
 
-#include <numeric>
+#include <chrono>
+#include <iostream>
+#include <random>
 
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
+using namespace gridloom::testing;
 
 namespace {
-constexpr int64_t kSize = 16; // divides by every product of the axes below
 
-/// A device's shard of a kSize x kSize tensor.
-struct Shard {
-  SmallVector<int64_t> shape, data;
+using Sizes = std::vector<int64_t>;
+
+const std::vector<Sizes> kMeshes = {{2},    {3},    {4},    {5},    {6},    {7},      {8},
+                                    {2, 2}, {2, 3}, {3, 2}, {2, 4}, {4, 2}, {2, 2, 2}};
+const std::vector<Sizes> kShapes = {{8},    {5},     {12},      {3},       {8, 8},    {5, 7},
+                                    {6, 4}, {12, 3}, {8, 8, 8}, {5, 7, 6}, {4, 6, 3}, {2, 9, 1}};
+/// Granules of the source's and the target's split dimensions.
+const std::pair<int64_t, int64_t> kGranules[] = {{1, 1}, {2, 2}, {1, 2}, {3, 1}};
+
+bool isExhaustive() { return std::getenv("GRIDLOOM_EXHAUSTIVE") != nullptr; }
+
+/// A mesh with axes a, b, c and an empty module around it.
+struct Fixture {
+  explicit Fixture(const Sizes &axisSizes, llvm::StringRef first = "a")
+      : builder(context.get()), module(ModuleOp::create(builder.getUnknownLoc())) {
+    builder.setInsertionPointToStart(module->getBody());
+    SmallVector<Attribute> axes;
+    for (auto [i, size] : llvm::enumerate(axisSizes)) {
+      std::string name = i == 0 ? first.str() : std::string(1, static_cast<char>('a' + i));
+      axes.push_back(AxisAttr::get(context.get(), name, size));
+      names.push_back(builder.getStringAttr(name));
+    }
+    op = MeshOp::create(builder, builder.getUnknownLoc(), "mesh", builder.getArrayAttr(axes));
+    mesh.emplace(op);
+  }
+  Context context;
+  OpBuilder builder;
+  OwningOpRef<ModuleOp> module;
+  MeshOp op;
+  std::optional<Mesh> mesh;
+  SmallVector<StringAttr> names;
 };
 
-/// Runs reshard steps on all devices of a mesh at once, by definition rather than by algorithm.
-class Simulator {
-public:
-  explicit Simulator(const Mesh &mesh) : mesh(mesh) {
-    numDevices = 1;
-    for (const Mesh::Axis &axis : mesh.getAxes())
-      numDevices *= axis.size;
-  }
-
-  int64_t coordinate(int64_t device, StringAttr axis) const {
-    for (const Mesh::Axis &candidate : llvm::reverse(mesh.getAxes())) {
-      if (candidate.name == axis)
-        return device % candidate.size;
-      device /= candidate.size;
-    }
-    return 0;
-  }
-
-  int64_t position(int64_t device, ArrayRef<StringAttr> axes) const {
-    int64_t index = 0;
-    for (StringAttr axis : axes)
-      index = index * mesh.getSize(axis) + coordinate(device, axis);
-    return index;
-  }
-
-  /// The members of the device's group, in the order of their positions.
-  SmallVector<int64_t> group(int64_t device, ArrayRef<StringAttr> axes) const {
-    SmallVector<int64_t> members(mesh.getSize(axes));
-    for (int64_t other = 0; other < numDevices; ++other) {
-      bool same = llvm::all_of(mesh.getAxes(), [&](const Mesh::Axis &axis) {
-        return llvm::is_contained(axes, axis.name) ||
-               coordinate(other, axis.name) == coordinate(device, axis.name);
-      });
-      if (same)
-        members[position(other, axes)] = other;
-    }
-    return members;
-  }
-
-  /// What the device holds of a tensor whose element (i, j) is i * kSize + j. The first member of
-  /// an unreduced group holds the value less what the others hold.
-  Shard make(int64_t device, const Layout &layout) const {
-    Shard shard;
-    SmallVector<int64_t> start;
-    for (const Layout::Dim &dim : layout.dims) {
-      shard.shape.push_back(kSize / mesh.getSize(dim.axes));
-      start.push_back(position(device, dim.axes) * shard.shape.back());
-    }
-    int64_t members = mesh.getSize(layout.unreduced), mine = position(device, layout.unreduced);
-    for (int64_t i = 0; i < shard.shape[0]; ++i)
-      for (int64_t j = 0; j < shard.shape[1]; ++j) {
-        int64_t value = (start[0] + i) * kSize + start[1] + j, others = 0;
-        for (int64_t member = 1; member < members; ++member)
-          others += 1000 * member + value % 7;
-        shard.data.push_back(mine == 0 ? value - others : 1000 * mine + value % 7);
-      }
-    return shard;
-  }
-
-  static Shard slice(const Shard &shard, int64_t dim, int64_t part, int64_t parts) {
-    Shard result;
-    result.shape = shard.shape;
-    result.shape[dim] /= parts;
-    for (int64_t i = 0; i < result.shape[0]; ++i)
-      for (int64_t j = 0; j < result.shape[1]; ++j)
-        result.data.push_back(
-            shard.data[(i + (dim == 0 ? part * result.shape[0] : 0)) * shard.shape[1] + j +
-                       (dim == 1 ? part * result.shape[1] : 0)]);
-    return result;
-  }
-
-  static Shard concatenate(ArrayRef<Shard> shards, int64_t dim) {
-    Shard result;
-    result.shape = shards[0].shape;
-    result.shape[dim] *= shards.size();
-    for (int64_t i = 0; i < result.shape[0]; ++i)
-      for (int64_t j = 0; j < result.shape[1]; ++j) {
-        const Shard &from = shards[dim == 0 ? i / shards[0].shape[0] : j / shards[0].shape[1]];
-        result.data.push_back(from.data[i % from.shape[0] * from.shape[1] + j % from.shape[1]]);
-      }
-    return result;
-  }
-
-  static Shard sum(ArrayRef<Shard> shards) {
-    Shard result = shards[0];
-    for (const Shard &shard : shards.drop_front())
-      for (auto [to, from] : llvm::zip_equal(result.data, shard.data))
-        to += from;
-    return result;
-  }
-
-  std::vector<Shard> run(ArrayRef<ReshardStep> steps, std::vector<Shard> shards) const {
-    for (const ReshardStep &step : steps) {
-      std::vector<Shard> next;
-      int64_t parts = mesh.getSize(step.axes);
-      for (int64_t device = 0; device < numDevices; ++device) {
-        int64_t mine = position(device, step.axes);
-        SmallVector<Shard> members;
-        for (int64_t member : group(device, step.axes))
-          members.push_back(shards[member]);
-        switch (step.kind) {
-        case ReshardStep::Slice:
-          next.push_back(slice(shards[device], step.dim, mine, parts));
-          break;
-        case ReshardStep::ReduceScatter:
-          next.push_back(slice(sum(members), step.dim, mine, parts));
-          break;
-        case ReshardStep::AllReduce:
-          next.push_back(sum(members));
-          break;
-        case ReshardStep::AllGather:
-          next.push_back(concatenate(members, step.dim));
-          break;
-        case ReshardStep::AllToAll:
-          for (Shard &member : members)
-            member = slice(member, step.splitDim, mine, parts);
-          next.push_back(concatenate(members, step.dim));
-          break;
-        }
-      }
-      shards = std::move(next);
-    }
-    return shards;
-  }
-
-  int64_t numDevices;
-
-private:
-  const Mesh &mesh;
-};
-
-/// All ways to place every axis on dimension 0, on dimension 1, unreduced or nowhere, in every
-/// order.
-void enumerateLayouts(ArrayRef<StringAttr> axes, Layout layout, bool partial,
-                      std::vector<Layout> &out) {
+/// All ways to place every axis on a dimension, in every order, unreduced or nowhere.
+void enumerateLayouts(ArrayRef<StringAttr> axes, const Layout &layout, std::vector<Layout> &out) {
   out.push_back(layout);
   for (auto [i, axis] : llvm::enumerate(axes)) {
     SmallVector<StringAttr> rest(axes);
     rest.erase(rest.begin() + i);
-    for (size_t dim = 0; dim < 2; ++dim) {
+    for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
       Layout next = layout;
       next.dims[dim].axes.push_back(axis);
-      enumerateLayouts(rest, next, partial, out);
+      enumerateLayouts(rest, next, out);
     }
-    if (partial &&
-        (layout.unreduced.empty() || layout.unreduced.back().getValue() < axis.getValue())) {
+    if (layout.unreduced.empty() || layout.unreduced.back().getValue() < axis.getValue()) {
       Layout next = layout;
       next.unreduced.push_back(axis);
-      enumerateLayouts(rest, next, partial, out);
+      enumerateLayouts(rest, next, out);
     }
   }
 }
@@ -182,73 +86,156 @@ std::string print(const Layout &layout, const Mesh &mesh) {
   return text;
 }
 
-std::vector<Layout> withoutRepeats(std::vector<Layout> layouts, const Mesh &mesh) {
+std::string print(ArrayRef<ReshardStep> steps) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  const char *names[] = {"slice",      "reduce_scatter", "all_reduce",
+                         "all_to_all", "all_gather",     "permute"};
+  for (const ReshardStep &step : steps) {
+    stream << "\n  " << names[step.kind] << " over";
+    for (StringAttr axis : step.axes)
+      stream << " " << axis.getValue();
+    stream << " dim " << step.dim << " split " << step.splitDim << " pad " << step.padTo << " trim "
+           << step.trimTo;
+  }
+  return text;
+}
+
+std::vector<Layout> makeLayouts(const Fixture &fixture, size_t rank) {
+  std::vector<Layout> all, unique;
+  enumerateLayouts(fixture.names, Layout::replicated(rank), all);
   llvm::StringSet<> seen;
-  std::vector<Layout> unique;
-  for (Layout &layout : layouts)
-    if (seen.insert(print(layout, mesh)).second)
+  for (Layout &layout : all)
+    if (seen.insert(print(layout, *fixture.mesh)).second)
       unique.push_back(std::move(layout));
   return unique;
 }
 
-class ResharderTest : public ::testing::TestWithParam<std::vector<int64_t>> {};
-
-TEST_P(ResharderTest, EveryPairOfShardings) {
-  MLIRContext context;
-  context.loadDialect<DistDialect>();
-  OpBuilder builder(&context);
-  OwningOpRef<ModuleOp> module = ModuleOp::create(builder.getUnknownLoc());
-  builder.setInsertionPointToStart(module->getBody());
-  SmallVector<Attribute> axes;
-  SmallVector<StringAttr> names;
-  for (auto [i, size] : llvm::enumerate(GetParam())) {
-    std::string name(1, static_cast<char>('a' + i));
-    axes.push_back(AxisAttr::get(&context, name, size));
-    names.push_back(builder.getStringAttr(name));
-  }
-  Mesh mesh(MeshOp::create(builder, builder.getUnknownLoc(), "mesh", builder.getArrayAttr(axes)));
-  Simulator simulator(mesh);
-  std::vector<Layout> sources, targets;
-  enumerateLayouts(names, Layout::replicated(2), /*partial=*/true, sources);
-  enumerateLayouts(names, Layout::replicated(2), /*partial=*/false, targets);
-  sources = withoutRepeats(std::move(sources), mesh);
-  targets = withoutRepeats(std::move(targets), mesh);
-
-  int64_t pairs = 0, collectives = 0;
-  size_t most = 0;
-  auto whole = RankedTensorType::get({kSize, kSize}, builder.getF32Type());
-  for (const Layout &from : sources) {
-    std::vector<Shard> start;
-    for (int64_t device = 0; device < simulator.numDevices; ++device)
-      start.push_back(simulator.make(device, from));
-    for (const Layout &to : targets) {
-      FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, mesh);
-      ASSERT_TRUE(succeeded(steps)) << print(from, mesh) << " to " << print(to, mesh);
-      std::vector<Shard> end = simulator.run(*steps, start);
-      for (int64_t device = 0; device < simulator.numDevices; ++device)
-        ASSERT_EQ(end[device].data, simulator.make(device, to).data)
-            << print(from, mesh) << " to " << print(to, mesh) << ", device " << device;
-      // Never more than reducing everything, gathering everything and slicing.
-      FailureOr<SmallVector<ReshardStep>> naive =
-          planReshard(from, Layout::replicated(2), whole, mesh);
-      RankedTensorType local = getLocalType(whole, from, mesh);
-      EXPECT_LE(getReshardBytes(*steps, local, mesh), getReshardBytes(*naive, local, mesh) + 1e-9)
-          << print(from, mesh) << " to " << print(to, mesh);
-      size_t count = llvm::count_if(
-          *steps, [](const ReshardStep &step) { return step.kind != ReshardStep::Slice; });
-      collectives += count;
-      most = std::max(most, count);
-      ++pairs;
+bool setGranule(Layout &layout, int64_t granule) {
+  bool isSplit = false;
+  for (Layout::Dim &dim : layout.dims)
+    if (!dim.axes.empty()) {
+      dim.granule = granule;
+      isSplit = true;
     }
-  }
-  std::cout << pairs << " pairs, " << double(collectives) / double(pairs)
-            << " collectives on average, " << most << " at most\n";
-  EXPECT_GT(pairs, 3);
+  return isSplit || granule == 1;
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, ResharderTest,
-                         ::testing::Values(std::vector<int64_t>{2}, std::vector<int64_t>{4},
-                                           std::vector<int64_t>{8}, std::vector<int64_t>{2, 2},
-                                           std::vector<int64_t>{2, 4}, std::vector<int64_t>{4, 2},
-                                           std::vector<int64_t>{2, 2, 2}));
+/// What a device sends to reduce everything that is to be, gather every dimension, and slice.
+double getGatherBytes(const Layout &from, const Layout &to, RankedTensorType whole,
+                      const Mesh &mesh) {
+  RankedTensorType local = getLocalType(whole, from, mesh);
+  double bytes = 4.0 * static_cast<double>(local.getNumElements()), total = 0;
+  AxisList pending;
+  for (StringAttr axis : from.unreduced)
+    if (!llvm::is_contained(to.unreduced, axis))
+      pending.push_back(axis);
+  auto members = static_cast<double>(mesh.getSize(pending));
+  total += 2 * bytes * (members - 1) / members;
+  for (auto [i, dim] : llvm::enumerate(from.dims)) {
+    total += bytes * static_cast<double>(mesh.getSize(dim.axes) - 1);
+    bytes =
+        bytes / static_cast<double>(local.getDimSize(i)) * static_cast<double>(whole.getDimSize(i));
+  }
+  return total;
+}
+
+struct Figures {
+  int64_t pairs = 0, wrong = 0, dearer = 0, collectives = 0, plansMicroseconds = 0;
+  size_t most = 0;
+  double bytes = 0, gatherBytes = 0;
+  std::string example;
+};
+
+void countPair(const ReshardSimulator &simulator, const std::vector<Shard> &start,
+               const Layout &from, const Layout &to, RankedTensorType whole, const Mesh &mesh,
+               Figures &figures) {
+  auto before = std::chrono::steady_clock::now();
+  FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, mesh);
+  figures.plansMicroseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                   std::chrono::steady_clock::now() - before)
+                                   .count();
+  ++figures.pairs;
+  auto complain = [&](int64_t &counter, const std::string &what) {
+    ++counter;
+    if (figures.example.empty())
+      figures.example = what + ": " + print(from, mesh) + " to " + print(to, mesh) +
+                        (succeeded(steps) ? print(*steps) : std::string());
+  };
+  if (failed(steps))
+    return complain(figures.wrong, "no plan");
+  int64_t device = simulator.findWrong(simulator.run(*steps, start, from.reduction), from, to);
+  if (device >= 0)
+    complain(figures.wrong, "device " + std::to_string(device) + " is wrong");
+  double bytes = getReshardBytes(*steps, getLocalType(whole, from, mesh), mesh);
+  double most = getGatherBytes(from, to, whole, mesh);
+  if (bytes > most + 1e-6)
+    complain(figures.dearer,
+             std::to_string(bytes) + " bytes, gathering takes " + std::to_string(most));
+  figures.bytes += bytes;
+  figures.gatherBytes += most;
+  size_t count = llvm::count_if(
+      *steps, [](const ReshardStep &step) { return step.kind != ReshardStep::Slice; });
+  figures.collectives += static_cast<int64_t>(count);
+  figures.most = std::max(figures.most, count);
+}
+
+/// Every pair on one mesh for tensors of one shape; `keep` says which to run.
+void countShape(const Fixture &fixture, const Sizes &shape, llvm::function_ref<bool()> keep,
+                Figures &figures) {
+  const Mesh &mesh = *fixture.mesh;
+  ReshardSimulator simulator(mesh, shape);
+  auto whole = RankedTensorType::get(shape, Float32Type::get(fixture.mesh->getContext()));
+  std::vector<Layout> layouts = makeLayouts(fixture, shape.size());
+  for (auto [granuleFrom, granuleTo] : kGranules)
+    for (Layout from : layouts) {
+      if (!setGranule(from, granuleFrom))
+        continue;
+      // Every fourth partial source is a maximum.
+      if (!from.unreduced.empty() && figures.pairs % 4 == 0)
+        from.reduction = ReductionKind::Max;
+      std::vector<Shard> start = simulator.make(from);
+      for (Layout to : layouts) {
+        bool isReachable = llvm::all_of(to.unreduced, [&](StringAttr axis) {
+          return llvm::is_contained(from.unreduced, axis);
+        });
+        if (!isReachable || !setGranule(to, granuleTo) || !keep())
+          continue;
+        to.reduction = from.reduction;
+        countPair(simulator, start, from, to, whole, mesh, figures);
+      }
+    }
+}
+
+class ResharderTest : public ::testing::TestWithParam<Sizes> {};
+
+TEST_P(ResharderTest, EveryPairOfShardings) {
+  Fixture fixture(GetParam());
+  std::mt19937 random(7);
+  for (size_t rank = 1; rank <= 3; ++rank) {
+    Figures figures;
+    bool isSampled = rank == 3 && GetParam().size() > 1 && !isExhaustive();
+    for (const Sizes &shape : kShapes)
+      if (shape.size() == rank)
+        countShape(fixture, shape, [&] { return !isSampled || random() % 32 == 0; }, figures);
+    std::cout << "rank " << rank << (isSampled ? " (sampled): " : ": ") << figures.pairs
+              << " pairs, " << figures.wrong << " wrong, " << figures.dearer
+              << " dearer than gathering; collectives: "
+              << double(figures.collectives) / double(figures.pairs) << " on average, "
+              << figures.most << " at most; bytes: " << 100 * figures.bytes / figures.gatherBytes
+              << " % of gathering; "
+              << double(figures.plansMicroseconds) / 1000 / double(figures.pairs) << " us a plan\n";
+    EXPECT_GT(figures.pairs, 10);
+    EXPECT_EQ(figures.wrong, 0) << figures.example;
+    EXPECT_EQ(figures.dearer, 0) << figures.example;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, ResharderTest, ::testing::ValuesIn(kMeshes), [](const auto &info) {
+  std::string name = "mesh";
+  for (int64_t size : info.param)
+    name += "_" + std::to_string(size);
+  return name;
+});
+
 } // namespace

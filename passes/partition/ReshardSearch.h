@@ -1,0 +1,120 @@
+//===- ReshardSearch.h - the cheapest way between two shardings -*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_PARTITION_RESHARDSEARCH_H
+#define GRIDLOOM_PASSES_PARTITION_RESHARDSEARCH_H
+
+#include "passes/partition/Resharder.h"
+
+#include <optional>
+#include <tuple>
+#include <vector>
+
+namespace gridloom::reshard {
+
+/// Mesh axes by their position in the mesh.
+using Axes = llvm::SmallVector<uint8_t, 4>;
+using AxisMask = uint32_t;
+
+/// Where the parts of a tensor are. Part p of a dimension holds the elements from p * local on;
+/// what lies beyond the global size is padding. Layouts on the way need no granule that could be
+/// written down: the local size says it all.
+struct State {
+  struct Dim {
+    Axes axes;
+    int64_t local;
+    bool operator==(const Dim &other) const { return local == other.local && axes == other.axes; }
+  };
+  llvm::SmallVector<Dim, 4> dims;
+  AxisMask unreduced = 0;
+  bool operator==(const State &other) const {
+    return unreduced == other.unreduced && dims == other.dims;
+  }
+};
+
+/// Bytes a device sends, times the number of devices so that it is whole; then collectives; then
+/// steps. Compared in this order.
+struct Cost {
+  int64_t bytes = 0;
+  int32_t collectives = 0, steps = 0;
+  Cost operator+(const Cost &other) const {
+    return {bytes + other.bytes, collectives + other.collectives, steps + other.steps};
+  }
+  bool operator<(const Cost &other) const {
+    return std::tie(bytes, collectives, steps) <
+           std::tie(other.bytes, other.collectives, other.steps);
+  }
+};
+
+/// A step with the state it leads to.
+struct Move {
+  ReshardStep::Kind kind;
+  Axes axes;
+  int64_t dim = 0, splitDim = 0, padTo = 0, trimTo = 0;
+  Cost cost;
+  State after;
+};
+
+/// The moves between layouts of one tensor on one mesh, and what they cost.
+class Moves {
+public:
+  Moves(const dist::Layout &from, const dist::Layout &to, mlir::RankedTensorType global,
+        const dist::Mesh &mesh);
+
+  const State &getStart() const { return start; }
+  bool isDone(const State &state) const { return state == goal; }
+  /// True when no way exists: one would communicate over the micro-batch axis.
+  bool isImpossible() const;
+  /// Everything that may come next; one free slice alone where there is one.
+  void collect(const State &state, std::vector<Move> &moves) const;
+  /// A cost no way from the state to the goal stays below.
+  Cost getBound(const State &state) const;
+  /// Reduces everything, gathers every dimension that is not as wanted, slices.
+  std::vector<Move> gatherThenSlice() const;
+  /// Takes at each step the first kind of move that brings the goal nearer: slice, reduce_scatter,
+  /// all_reduce, all_to_all, all_gather.
+  std::vector<Move> planGreedily() const;
+  ReshardStep getStep(const Move &move, const State &before) const;
+
+private:
+  int64_t getParts(llvm::ArrayRef<uint8_t> axes) const;
+  AxisMask getUsed(const State &state) const;
+  AxisMask getPending(const State &state) const { return state.unreduced & ~goal.unreduced; }
+  bool touchesMicro(llvm::ArrayRef<uint8_t> axes) const;
+  /// What a part of the dimension holds when it is split over the first `count` axes it wants.
+  int64_t getWantedLocal(size_t dim, size_t count) const;
+  bool isOnTrack(const State &state, size_t dim) const;
+  size_t getCommonAxes(const State &state, size_t dim) const;
+  int64_t getBytes(const State &state) const;
+
+  std::optional<Move> cut(ReshardStep::Kind kind, const State &state, size_t dim,
+                          llvm::ArrayRef<uint8_t> axes) const;
+  Move reduce(const State &state, AxisMask axes) const;
+  Move gather(const State &state, size_t dim, size_t keep) const;
+  std::optional<Move> exchange(const State &state, size_t source, size_t count,
+                               size_t target) const;
+  bool cutDim(State &state, size_t dim, llvm::ArrayRef<uint8_t> axes, int64_t &padTo) const;
+  void joinDim(State &state, size_t dim, size_t keep, int64_t &trimTo) const;
+  std::optional<Move> slice(const State &state) const;
+  void collectScatters(const State &state, std::vector<Move> &moves) const;
+  void collectPermutes(const State &state, std::vector<Move> &moves) const;
+  std::optional<Move> permute(const State &state, const State &after) const;
+  llvm::SmallVector<int64_t> getPermutation(const State &before, const State &after,
+                                            llvm::ArrayRef<uint8_t> axes) const;
+
+  const dist::Mesh &mesh;
+  llvm::SmallVector<int64_t> sizes;
+  int64_t elementBytes, numDevices = 1;
+  AxisMask micro = 0;
+  State start, goal;
+};
+
+/// The cheapest sequence of moves, or the best found when the search grows too large; none when
+/// there is no way.
+std::optional<llvm::SmallVector<ReshardStep>> findSteps(const Moves &moves);
+
+} // namespace gridloom::reshard
+
+#endif // GRIDLOOM_PASSES_PARTITION_RESHARDSEARCH_H
