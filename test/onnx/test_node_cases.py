@@ -15,34 +15,8 @@ import pytest
 from onnx import numpy_helper
 
 import evaluate
+from suite import backend
 
-# Operands that must be known at compile time.
-CONSTANT_OPERANDS = {
-    "AffineGrid": [1],
-    "Col2Im": [1, 2],
-    "CenterCropPad": [1],
-    "Compress": [1],
-    "ConstantOfShape": [0],
-    "CumProd": [1],
-    "CumSum": [1],
-    "Dropout": [2],
-    "Expand": [1],
-    "MaxUnpool": [2],
-    "NonZero": [0],
-    "OneHot": [1],
-    "Pad": [1, 3],
-    "Range": [0, 1, 2],
-    "Reshape": [1],
-    "Resize": [1, 2, 3],
-    "Slice": [1, 2, 3, 4],
-    "Split": [1],
-    "Squeeze": [1],
-    "Tile": [1],
-    "TopK": [1],
-    "Trilu": [1],
-    "Unsqueeze": [1],
-    "Upsample": [1],
-}
 T = onnx.TensorProto
 TYPES = {T.FLOAT, T.DOUBLE, T.FLOAT16, T.BFLOAT16, T.BOOL, T.INT8, T.INT16, T.INT32, T.INT64, T.UINT8, T.UINT16}
 TYPES |= {T.UINT32, T.UINT64}
@@ -59,10 +33,6 @@ REFUSED = {
     "test_training_dropout_zero_ratio": "only inference can be compiled",
     "test_training_dropout_zero_ratio_mask": "only inference can be compiled",
 }
-
-
-def constant_operands(node: onnx.NodeProto) -> list[int]:
-    return [1] if node.op_type.startswith("Reduce") else CONSTANT_OPERANDS.get(node.op_type, [])
 
 
 def is_known(test, operators: set[str]) -> bool:
@@ -95,10 +65,7 @@ def fix_operands(test) -> tuple[onnx.ModelProto, list[np.ndarray]]:
     model = onnx.ModelProto()
     model.CopyFrom(test.model)
     values = {i.name: to_array(value) for i, value in zip(model.graph.input, test.data_sets[0][0])}
-    fixed = {
-        node.input[i] for node in model.graph.node for i in constant_operands(node) if i < len(node.input)
-    } | {"shape", "size"}
-    fixed &= values.keys()
+    fixed = backend.fixed_inputs(model) & values.keys()
     inputs = [i for i in model.graph.input if i.name not in fixed]
     for name in sorted(fixed):
         model.graph.initializer.append(numpy_helper.from_array(values[name], name))

@@ -65,7 +65,10 @@ TEST_P(Shapes, BinaryFloat) {
 }
 
 TEST_P(Shapes, Integers) {
-  for (const char *element : {"i64", "i32", "i16", "i8", "ui8", "ui16", "ui32", "ui64"}) {
+  std::vector<const char *> elements{"i64", "i32", "i8"};
+  if (GetParam() == std::string("17"))
+    elements.insert(elements.end(), {"i16", "ui8", "ui16", "ui32", "ui64"});
+  for (const char *element : elements) {
     std::string type = tensor(GetParam(), element), text;
     for (const char *op : {"negate", "abs", "sign", "not"})
       text += unary(op, type);
@@ -95,11 +98,12 @@ TEST_P(Shapes, CompareAndSelect) {
 }
 
 TEST_P(Shapes, Convert) {
-  const char *const elements[] = {"f32", "f64", "f16", "bf16", "i64",  "i32",
-                                  "i8",  "i1",  "ui8", "ui16", "ui32", "ui64"};
+  std::vector<std::string> elements{"f32", "f64", "f16", "bf16", "i64", "i32", "i8", "i1"};
+  if (GetParam() == std::string("17"))
+    elements.insert(elements.end(), {"ui8", "ui16", "ui32", "ui64"});
   std::string text;
-  for (std::string from : elements)
-    for (std::string to : elements)
+  for (const std::string &from : elements)
+    for (const std::string &to : elements)
       text +=
           kernelText("%x: " + tensor(GetParam(), from),
                      "  %0 = loom.convert %x : (" + tensor(GetParam(), from) + ") -> " +
