@@ -17,6 +17,19 @@ def InsertMesh : Pass<"dist-insert-mesh", "::mlir::ModuleOp"> {
   let dependentDialects = ["::gridloom::dist::DistDialect"];
 }
 
+def CloneConstants : Pass<"dist-clone-constants", "::mlir::ModuleOp"> {
+  let summary = "Gives each user of a constant its own, so that shardings do not spread through it";
+  let description = [{
+    Constants of one value, `loom.iota`, and what is broadcast or reshaped from them cost nothing to
+    make again:
+
+    ```mlir
+    %0 = loom.maximum %x, %zero : tensor<4x8xf32>
+    %1 = loom.maximum %y, %zero_copy : tensor<4x8xf32>
+    ```
+  }];
+}
+
 def ApplyAnnotations : Pass<"dist-apply-annotations", "::mlir::ModuleOp"> {
   let summary = "Puts the shardings a user asked for on the values they name";
   let description = [{

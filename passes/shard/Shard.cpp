@@ -11,6 +11,7 @@ using namespace gridloom;
 
 void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &options) {
   pm.addPass(createInsertMesh({options.mesh}));
+  pm.addPass(createCloneConstants());
   // Closed before the strategy looks: what users say is not for a strategy to change.
   pm.addPass(createApplyAnnotations({{options.shard.begin(), options.shard.end()}}));
   pm.addPass(createApplyStrategy({{options.dp.begin(), options.dp.end()},

@@ -1,0 +1,65 @@
+//===- CloneConstants.cpp - a constant for each user ------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/loom/Loom.h"
+#include "passes/shard/Shard.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace gridloom;
+
+namespace gridloom {
+#define GEN_PASS_DEF_CLONECONSTANTS
+#include "passes/shard/Passes.h.inc"
+} // namespace gridloom
+
+/// True of what every device can make from nothing, whatever its part.
+static bool isFromNothing(Operation *op) {
+  if (isa<loom::IotaOp>(op))
+    return true;
+  if (auto constant = dyn_cast<loom::ConstantOp>(op))
+    return isa<SplatElementsAttr>(constant.getValue());
+  if (!isa<loom::BroadcastOp, loom::ReshapeOp, loom::ConvertOp>(op))
+    return false;
+  Operation *source = op->getOperand(0).getDefiningOp();
+  return source && isFromNothing(source);
+}
+
+namespace {
+struct CloneConstantsPass : public gridloom::impl::CloneConstantsBase<CloneConstantsPass> {
+  using CloneConstantsBase::CloneConstantsBase;
+
+  void runOnOperation() override {
+    for (auto func : getOperation().getOps<func::FuncOp>()) {
+      // From the back: a clone's operands then get clones of their own.
+      SmallVector<Operation *> operations;
+      for (Operation &op : func.front())
+        operations.push_back(&op);
+      for (Operation *op : llvm::reverse(operations)) {
+        if (!isFromNothing(op))
+          continue;
+        SmallVector<OpOperand *> uses;
+        for (OpOperand &use : op->getResult(0).getUses())
+          uses.push_back(&use);
+        for (OpOperand *use : ArrayRef(uses).drop_back()) {
+          OpBuilder builder(use->getOwner());
+          use->set(cloneAll(builder, op)->getResult(0));
+        }
+      }
+    }
+  }
+
+private:
+  /// Clones the operation and what it is made of.
+  static Operation *cloneAll(OpBuilder &builder, Operation *op) {
+    IRMapping map;
+    for (Value operand : op->getOperands())
+      map.map(operand, cloneAll(builder, operand.getDefiningOp())->getResult(0));
+    return builder.clone(*op, map);
+  }
+};
+} // namespace

@@ -1,0 +1,31 @@
+// RUN: gridloom-opt %s --dist-clone-constants | FileCheck %s
+
+// The zeros of two activations are two constants: a split of one is none of the other.
+// CHECK-LABEL: func.func @shared
+// CHECK-DAG: %[[A:.*]] = loom.constant dense<0.000000e+00> : tensor<4x8xf32>
+// CHECK-DAG: %[[B:.*]] = loom.constant dense<0.000000e+00> : tensor<4x8xf32>
+// CHECK-DAG: loom.maximum %{{.*}}, %[[A]]
+// CHECK-DAG: loom.maximum %{{.*}}, %[[B]]
+func.func @shared(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %zero = loom.constant dense<0.0> : tensor<4x8xf32>
+  %0 = loom.maximum %x, %zero : tensor<4x8xf32>
+  %1 = loom.maximum %y, %zero : tensor<4x8xf32>
+  return %0, %1 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// What is made of constants goes with its user as a whole; a table stays one.
+// CHECK-LABEL: func.func @chain
+// CHECK-COUNT-2: loom.iota
+// CHECK-COUNT-1: loom.constant dense<[1.0
+// CHECK-NOT: loom.constant
+// CHECK: return
+func.func @chain(%x: tensor<4x3xi64>, %y: tensor<3xf32>) -> (tensor<4x3xi64>, tensor<4x3xi64>, tensor<3xf32>, tensor<3xf32>) {
+  %row = loom.iota dim = 0 : tensor<3xi64>
+  %rows = loom.broadcast %row dims = [1] : (tensor<3xi64>) -> tensor<4x3xi64>
+  %table = loom.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>
+  %0 = loom.add %x, %rows : tensor<4x3xi64>
+  %1 = loom.multiply %x, %rows : tensor<4x3xi64>
+  %2 = loom.add %y, %table : tensor<3xf32>
+  %3 = loom.multiply %y, %table : tensor<3xf32>
+  return %0, %1, %2, %3 : tensor<4x3xi64>, tensor<4x3xi64>, tensor<3xf32>, tensor<3xf32>
+}
