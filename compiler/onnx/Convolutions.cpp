@@ -176,13 +176,25 @@ static LogicalResult importCausalConvWithState(Node &node) {
                         << toString(stateShape);
   Value whole = past == 0 ? x : node.concatenate({state, x}, 2);
   WindowShape window{{kernel[2]}, {1}, {1}, {0}, {0}, {0}};
-  Value y = addBias(node, convolve(node, whole, weight, window, {1}, shape[1]), 2);
+  // One operation rounds once: 16-bit floats are computed in f32 up to the end.
+  Type element = getTensorType(x).getElementType();
+  bool isNarrow = isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
+  Type wide = isNarrow ? Type(Float32Type::get(node.getContext())) : element;
+  Value y =
+      convolve(node, node.convert(whole, wide), node.convert(weight, wide), window, {1}, shape[1]);
+  if (node.hasOperand(2)) {
+    if (getShape(node.operand(2)) != ArrayRef<int64_t>{shape[1]})
+      return node.error() << "bias is " << toString(getShape(node.operand(2))) << " for "
+                          << shape[1] << " channels";
+    y = node.binary<loom::AddOp>(
+        y, node.broadcast(node.convert(node.operand(2), wide), getShape(y), {1}));
+  }
   std::string activation = node.stringAttribute("activation", "none");
   if (activation == "silu" || activation == "swish")
     y = node.binary<loom::MultiplyOp>(y, node.unary<loom::LogisticOp>(y));
   else if (activation != "none")
     return node.error() << "activation '" << activation << "' is not one of none, silu, swish";
-  if (failed(node.setResult(0, y)))
+  if (failed(node.setResult(0, node.convert(y, element))))
     return failure();
   if (!node.hasResult(1))
     return success();

@@ -59,7 +59,7 @@ static double findSource(const ResizeMode &mode, const AxisResize &axis, int64_t
     return inside + axis.regionBegin * (input - 1);
   }
   if (mode.transform == "pytorch_half_pixel")
-    return output == 1 ? -0.5 : centre;
+    return output == 1 ? 0 : centre;
   if (mode.transform == "half_pixel_symmetric")
     return input / 2 * (1 - static_cast<double>(axis.output) / output) + centre;
   return centre;

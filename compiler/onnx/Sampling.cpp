@@ -155,9 +155,11 @@ static AxisTaps findGridTaps(Node &node, Value x, int64_t count, const GridMode 
         node.binary<loom::SubtractOp>(node.binary<loom::MultiplyOp>(x, size), 1), 0.5);
   if (mode.mode == "nearest")
     x = node.unary<loom::RoundNearestEvenOp>(x);
-  if (mode.padding == "border")
+  // Cubic interpolation brings each element inside, not the place between them: as PyTorch does.
+  bool isCubic = mode.mode == "cubic";
+  if (mode.padding == "border" && !isCubic)
     x = node.select(isInside(node, x, low, high), x, clamp(node, x, 0, size - 1));
-  else if (mode.padding == "reflection")
+  else if (mode.padding == "reflection" && !isCubic)
     x = node.select(isInside(node, x, low, high), x, reflect(node, x, low, high));
 
   AxisTaps taps;
@@ -166,7 +168,6 @@ static AxisTaps findGridTaps(Node &node, Value x, int64_t count, const GridMode 
     taps.places = addTaps(node, x, 1);
     taps.weights = taps.places ? number(node, taps.places, 1) : Value();
   } else {
-    bool isCubic = mode.mode == "cubic";
     first = isCubic ? -1 : 0;
     width = isCubic ? 4 : 2;
     Value base = node.unary<loom::FloorOp>(x);

@@ -270,8 +270,19 @@ struct Convolution : WindowBuilder {
     return pad(op.getInput(), builder.getZeroAttr(element), low, high, interior);
   }
 
-  /// Each channel has a filter of its own: products and their sum, no columns.
+  Value convert(Value value, Type element) {
+    RankedTensorType type = tensor(value);
+    if (type.getElementType() == element)
+      return value;
+    return ConvertOp::create(builder, loc, type.clone(element), value);
+  }
+
+  /// Each channel has a filter of its own: products and their sum, no columns. 16-bit floats are
+  /// multiplied and summed in f32, as matrix multiplications do.
   Value multiplyChannels(Value input) {
+    Type element = tensor(input).getElementType();
+    bool isNarrow = isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
+    Type wide = isNarrow ? builder.getF32Type() : element;
     int64_t copies = outputs / channels, rank = spatialDims.size();
     if (copies > 1) {
       SmallVector<int64_t> shape(tensor(input).getShape()), dims{0, 1};
@@ -283,14 +294,15 @@ struct Convolution : WindowBuilder {
       shape[1] = outputs;
       input = reshape(repeated, shape);
     }
-    Value windows = slide(input);
+    Value windows = convert(slide(input), wide);
     SmallVector<int64_t> shape{outputs}, dims{1};
     llvm::append_range(shape, window);
     for (int64_t i = 0; i < rank; ++i)
       dims.push_back(2 + rank + i);
-    Value weights = broadcast(reshape(op.getWeight(), shape), tensor(windows).getShape(), dims);
+    Value weights = convert(reshape(op.getWeight(), shape), wide);
+    weights = broadcast(weights, tensor(windows).getShape(), dims);
     Value products = MultiplyOp::create(builder, loc, windows.getType(), windows, weights);
-    return reduceLast(products, dist::ReductionKind::Sum, rank);
+    return convert(reduceLast(products, dist::ReductionKind::Sum, rank), element);
   }
 
   Value slide(Value input) {
@@ -342,7 +354,7 @@ SmallVector<Value> ConvolutionOp::decompose(OpBuilder &builder) {
   constexpr int64_t kMaxCopies = 4;
   Convolution convolution(*this, builder);
   Value input = convolution.padInput();
-  bool isDepthwise = convolution.groups == convolution.channels && convolution.groups > 1 &&
+  bool isDepthwise = convolution.groups == convolution.channels &&
                      convolution.outputs <= kMaxCopies * convolution.channels;
   return {isDepthwise ? convolution.multiplyChannels(input) : convolution.multiplyColumns(input)};
 }

@@ -47,12 +47,46 @@ REFUSALS = {
     "unsupported operators together": (
         model(
             [
-                node("Conv", ["x", "x"], ["a"], name="c1"),
-                node("Conv", ["a", "x"], ["b"]),
+                node("StringNormalizer", ["x"], ["a"], name="c1"),
+                node("StringNormalizer", ["a"], ["b"]),
                 helper.make_node("Attend", ["b"], ["y"], name="t", domain="com.acme"),
             ]
         ),
-        "2 operators are not supported at opset 17: Conv (2 nodes: 'c1', 'Conv_1'), com.acme.Attend (1 node: 't')",
+        "2 operators are not supported at opset 17: StringNormalizer (2 nodes: 'c1', 'StringNormalizer_1'), com.acme.Attend (1 node: 't')",
+    ),
+    "kernel larger than the input": (
+        model(
+            [node("Conv", ["x", "w"], name="c")],
+            [("x", [1, 2, 4, 4])],
+            [numpy_helper.from_array(np.zeros([3, 2, 7, 3], np.float32), "w")],
+        ),
+        "Conv 'c': a window of 7 does not fit into spatial dimension 0, which has 4 elements with padding",
+    ),
+    "channels of a convolution": (
+        model(
+            [node("Conv", ["x", "w"], name="c", group=2)],
+            [("x", [1, 4, 4, 4])],
+            [numpy_helper.from_array(np.zeros([4, 4, 1, 1], np.float32), "w")],
+        ),
+        "Conv 'c': weight [4, 4, 1, 1] in 2 groups does not fit 4 input channels",
+    ),
+    "kernel_shape of another rank": (
+        model([node("MaxPool", ["x"], name="p", kernel_shape=[2, 2])], [("x", [1, 2, 8])]),
+        "MaxPool 'p': kernel_shape has 2 numbers, expected 1",
+    ),
+    "sizes computed at run time": (
+        model(
+            [node("Resize", ["x", "", "", "s"], name="r")],
+            [("x", [1, 1, 4, 4]), value("s", [4], T.INT64)],
+        ),
+        "Resize 'r': sizes is not known at compile time; make it an initializer",
+    ),
+    "samples that depend on regions": (
+        model(
+            [node("RoiAlign", ["x", "rois", "i"], name="r")],
+            [("x", [1, 1, 4, 4]), ("rois", [2, 4]), value("i", [2], T.INT64)],
+        ),
+        "RoiAlign 'r': sampling_ratio is 0, which makes the number of samples depend on the regions; give it",
     ),
     "unbound dimension": (
         model([RELU], [("x", ["batch", 4])]),
