@@ -107,6 +107,20 @@ struct DropSingleConcatenate : OpRewritePattern<loom::ConcatenateOp> {
   }
 };
 
+struct DropEmptyParts : OpRewritePattern<loom::ConcatenateOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(loom::ConcatenateOp op, PatternRewriter &rewriter) const override {
+    SmallVector<Value> kept =
+        llvm::to_vector(llvm::make_filter_range(op.getInputs(), [](Value part) {
+          return cast<RankedTensorType>(part.getType()).getNumElements() > 0;
+        }));
+    if (kept.empty() || kept.size() == op.getInputs().size())
+      return rewriter.notifyMatchFailure(op, "no part, or every part is empty");
+    rewriter.replaceOpWithNewOp<loom::ConcatenateOp>(op, op.getType(), kept, op.getDim());
+    return success();
+  }
+};
+
 //===----------------------------------------------------------------------===//
 // Elementwise
 //===----------------------------------------------------------------------===//
@@ -294,7 +308,7 @@ struct CanonicalizePass : gridloom::impl::CanonicalizeBase<CanonicalizePass> {
   LogicalResult initialize(MLIRContext *context) override {
     RewritePatternSet set(context);
     set.add<DropIdentityBroadcast, MergeBroadcasts, MergeReshapeIntoBroadcast, MergeTransposes,
-            DropIdentitySlice, DropSingleConcatenate, DropIdentityConvert,
+            DropIdentitySlice, DropSingleConcatenate, DropEmptyParts, DropIdentityConvert,
             DropNeutral<loom::MultiplyOp, 1>, DropNeutral<loom::DivideOp, 1>,
             DropNeutral<loom::SubtractOp, 0>, ExpandPower, DropInvolution<loom::NegateOp>,
             DropInvolution<loom::NotOp>, OrderOperands<loom::AddOp>,

@@ -160,3 +160,14 @@ func.func @common(%x: tensor<4xf32>) -> tensor<4xf32> {
   %2 = loom.add %0, %1 : tensor<4xf32>
   return %2 : tensor<4xf32>
 }
+
+// -----
+
+// Parts without elements add nothing, and would be gathered for nothing.
+// CHECK-LABEL: func.func @empty_parts
+// CHECK-SAME: (%[[X:.*]]: tensor<4x2xf32>
+// CHECK: loom.concatenate %[[X]], %[[X]] dim = 1
+func.func @empty_parts(%x: tensor<4x2xf32>, %none: tensor<4x0xf32>) -> tensor<4x4xf32> {
+  %0 = loom.concatenate %x, %none, %x dim = 1 : (tensor<4x2xf32>, tensor<4x0xf32>, tensor<4x2xf32>) -> tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
+}
