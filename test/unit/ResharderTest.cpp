@@ -231,11 +231,178 @@ TEST_P(ResharderTest, EveryPairOfShardings) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, ResharderTest, ::testing::ValuesIn(kMeshes), [](const auto &info) {
+/// A reshard as a program: the input is laid out as `from`; where `from` is partial, member i of
+/// the group contributes i + 1 times the value.
+void buildProgram(Fixture &fixture, const Layout &from, const Layout &to, RankedTensorType whole,
+                  ArrayRef<ReshardStep> steps) {
+  const Mesh &mesh = *fixture.mesh;
+  OpBuilder &builder = fixture.builder;
+  Location loc = builder.getUnknownLoc();
+  builder.setInsertionPointToEnd(fixture.module->getBody());
+  Layout input = from;
+  input.unreduced.clear();
+  RankedTensorType local = getLocalType(whole, input, mesh);
+  auto func = func::FuncOp::create(
+      builder, loc, "main", builder.getFunctionType({local}, {getLocalType(whole, to, mesh)}));
+  func->setAttr(loom::kEntry, builder.getStringAttr("main"));
+  func->setAttr(loom::kDims, builder.getDictionaryAttr({}));
+  func->setAttr(kStage, builder.getI64IntegerAttr(0));
+  func->setAttr(kMicrobatches, builder.getI64IntegerAttr(1));
+  func.setArgAttr(0, loom::kName, builder.getStringAttr("x"));
+  func.setArgAttr(0, kSharding, input.getAttr(mesh));
+  func.setArgAttr(0, loom::kGlobalType, TypeAttr::get(whole));
+  func.setResultAttr(0, loom::kName, builder.getStringAttr("out"));
+  func.setResultAttr(0, kSharding, to.getAttr(mesh));
+  func.setResultAttr(0, loom::kGlobalType, TypeAttr::get(whole));
+  builder.setInsertionPointToStart(func.addEntryBlock());
+  Value value = func.getArgument(0);
+  if (!from.unreduced.empty()) {
+    auto scalar = RankedTensorType::get({}, builder.getI64Type());
+    SmallVector<Attribute> axes(from.unreduced.begin(), from.unreduced.end());
+    Value index = AxisIndexOp::create(builder, loc, scalar, builder.getArrayAttr(axes));
+    Value one = loom::ConstantOp::create(
+        builder, loc, DenseElementsAttr::get(scalar, builder.getI64IntegerAttr(1)));
+    Value factor = loom::AddOp::create(builder, loc, scalar, index, one);
+    value = loom::MultiplyOp::create(
+        builder, loc, local, value,
+        loom::BroadcastOp::create(builder, loc, local, factor, ArrayRef<int64_t>{}));
+  }
+  value = emitReshard(builder, loc, value, steps, ReductionKind::Sum, mesh);
+  func::ReturnOp::create(builder, loc, value);
+}
+
+class ResharderProgramTest : public ::testing::TestWithParam<Sizes> {};
+
+TEST_P(ResharderProgramTest, ComputesWhatTheStepsDo) {
+  std::mt19937 random(11);
+  for (const Sizes &shape : kShapes)
+    for (int sample = 0; sample < 12; ++sample) {
+      Fixture fixture(GetParam());
+      const Mesh &mesh = *fixture.mesh;
+      std::vector<Layout> layouts = makeLayouts(fixture, shape.size());
+      auto pick = [&] { return layouts[random() % layouts.size()]; };
+      Layout from = pick(), to = pick();
+      to.unreduced.clear();
+      auto [granuleFrom, granuleTo] = kGranules[sample % std::size(kGranules)];
+      setGranule(from, granuleFrom);
+      setGranule(to, granuleTo);
+      auto whole = RankedTensorType::get(shape, fixture.builder.getI64Type());
+      FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, mesh);
+      ASSERT_TRUE(succeeded(steps));
+      buildProgram(fixture, from, to, whole, *steps);
+      std::vector<int64_t> input, expected;
+      int64_t members = mesh.getSize(from.unreduced), factor = members * (members + 1) / 2;
+      for (int64_t i = 0; i < whole.getNumElements(); ++i) {
+        input.push_back(i * 37 % 101 - 50);
+        expected.push_back(input.back() * factor);
+      }
+      NamedTensors inputs;
+      inputs["x"] = ints(shape, input);
+      auto outputs = gridloom::testing::run(*fixture.module, inputs);
+      ASSERT_TRUE(succeeded(outputs))
+          << fixture.context.takeError() << print(from, mesh) << " to " << print(to, mesh);
+      EXPECT_TRUE((*outputs)["out"].isBitwiseEqual(ints(shape, expected)))
+          << print(from, mesh) << " to " << print(to, mesh) << print(*steps);
+    }
+}
+
+std::string getName(const ::testing::TestParamInfo<Sizes> &info) {
   std::string name = "mesh";
   for (int64_t size : info.param)
     name += "_" + std::to_string(size);
   return name;
-});
+}
+
+/// The simulation would see a wrong step: every plan with one of its faults planted is wrong.
+TEST(ResharderFaultTest, SimulationSeesWrongSteps) {
+  Fixture fixture({2, 2, 2});
+  const Mesh &mesh = *fixture.mesh;
+  Sizes shape = {5, 7};
+  ReshardSimulator simulator(mesh, shape);
+  auto whole = RankedTensorType::get(shape, fixture.builder.getF32Type());
+  int64_t planted = 0, seen = 0;
+  for (const Layout &from : makeLayouts(fixture, 2))
+    for (const Layout &to : makeLayouts(fixture, 2)) {
+      FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, mesh);
+      if (failed(steps))
+        continue;
+      std::vector<Shard> start = simulator.make(from);
+      for (size_t i = 0; i < steps->size(); ++i) {
+        SmallVector<ReshardStep> wrong = *steps;
+        ReshardStep &step = wrong[i];
+        if (step.kind == ReshardStep::Permute)
+          std::rotate(step.permutation.begin(), step.permutation.begin() + 1,
+                      step.permutation.end());
+        else if (step.kind == ReshardStep::AllReduce)
+          wrong.erase(wrong.begin() + static_cast<int64_t>(i));
+        else if (step.axes.size() > 1)
+          std::swap(step.axes.front(), step.axes.back());
+        else
+          continue;
+        ++planted;
+        seen += simulator.findWrong(simulator.run(wrong, start, from.reduction), from, to) >= 0;
+      }
+    }
+  std::cout << planted << " wrong steps, " << seen << " seen\n";
+  EXPECT_GT(planted, 1000);
+  EXPECT_EQ(seen, planted);
+}
+
+TEST(ResharderLimitsTest, MicroBatchesAreNotCommunicatedOver) {
+  Fixture fixture({2, 2}, "micro");
+  auto whole = RankedTensorType::get({8, 8}, fixture.builder.getF32Type());
+  int64_t possible = 0, impossible = 0;
+  for (const Layout &from : makeLayouts(fixture, 2))
+    for (const Layout &to : makeLayouts(fixture, 2)) {
+      FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, *fixture.mesh);
+      bool isPartial = llvm::all_of(
+          to.unreduced, [&](StringAttr axis) { return llvm::is_contained(from.unreduced, axis); });
+      // The micro-batch axis and what is major to it stay where they are.
+      auto getFixed = [&](const Layout &layout) {
+        SmallVector<AxisList> fixed;
+        for (const Layout::Dim &dim : layout.dims) {
+          auto micro = llvm::find(dim.axes, fixture.names[0]);
+          fixed.push_back(micro == dim.axes.end() ? AxisList()
+                                                  : AxisList(dim.axes.begin(), micro + 1));
+        }
+        return std::pair(fixed, llvm::is_contained(layout.unreduced, fixture.names[0]));
+      };
+      bool expected = isPartial && getFixed(from) == getFixed(to);
+      EXPECT_EQ(succeeded(steps), expected)
+          << print(from, *fixture.mesh) << " to " << print(to, *fixture.mesh);
+      ++(expected ? possible : impossible);
+      if (succeeded(steps))
+        for (const ReshardStep &step : *steps)
+          EXPECT_FALSE(llvm::is_contained(step.axes, fixture.names[0]));
+    }
+  EXPECT_GT(possible, 20);
+  EXPECT_GT(impossible, 20);
+}
+
+/// Large meshes are planned in bounded time, and no dearer than by gathering.
+TEST(ResharderLimitsTest, LargeMeshesArePlannedSoon) {
+  Fixture fixture({4, 8, 2, 4, 3});
+  Layout from = Layout::replicated(4), to = Layout::replicated(4);
+  from.dims[0].axes = {fixture.names[0], fixture.names[1]};
+  from.dims[1].axes = {fixture.names[2], fixture.names[4]};
+  from.unreduced = {fixture.names[3]};
+  to.dims[1].axes = {fixture.names[1], fixture.names[3]};
+  to.dims[2].axes = {fixture.names[4], fixture.names[0]};
+  to.dims[3].axes = {fixture.names[2]};
+  auto whole = RankedTensorType::get({96, 100, 64, 130}, fixture.builder.getF32Type());
+  auto before = std::chrono::steady_clock::now();
+  FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, *fixture.mesh);
+  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+  ASSERT_TRUE(succeeded(steps));
+  double bytes = getReshardBytes(*steps, getLocalType(whole, from, *fixture.mesh), *fixture.mesh);
+  double most = getGatherBytes(from, to, whole, *fixture.mesh);
+  std::cout << "768 devices: " << seconds * 1000 << " ms, " << steps->size() << " steps, "
+            << 100 * bytes / most << " % of gathering" << print(*steps) << "\n";
+  EXPECT_LT(bytes, most / 10);
+  EXPECT_LT(seconds, 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, ResharderTest, ::testing::ValuesIn(kMeshes), getName);
+INSTANTIATE_TEST_SUITE_P(Meshes, ResharderProgramTest, ::testing::ValuesIn(kMeshes), getName);
 
 } // namespace
