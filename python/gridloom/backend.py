@@ -32,6 +32,7 @@ CONSTANT_OPERANDS = {
     "CenterCropPad": [1],
     "Compress": [1],
     "Col2Im": [1, 2],
+    "Compress": [1],
     "ConstantOfShape": [0],
     "CumProd": [1],
     "CumSum": [1],
@@ -91,6 +92,7 @@ def fixed_inputs(model: onnx.ModelProto) -> set[str]:
         seen.add(name)
         if name in makers and makers[name].op_type not in _SHAPES:
             waiting += [n for n in makers[name].input if n]
+            waiting += [o.name for a in makers[name].attribute if a.type == a.GRAPH for o in a.g.output]
     return seen & {i.name for i in model.graph.input} - {t.name for t in model.graph.initializer}
 
 
