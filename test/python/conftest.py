@@ -95,8 +95,10 @@ def minilm_path() -> Path:
     return zoo.minilm_file(ROOT / "build" / "zoo" / "minilm.onnx")
 
 
-def onnxruntime_session(path: Path, threads: int = 0) -> onnxruntime.InferenceSession:
+def onnxruntime_session(path: Path, threads: int = 0, optimised: bool = True) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
+    if not optimised:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
