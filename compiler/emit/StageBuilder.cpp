@@ -192,6 +192,28 @@ FailureOr<uint32_t> StageBuilder::addWeight(plan::BufferOp op) {
   return it->second;
 }
 
+FailureOr<uint32_t> StageBuilder::addState(plan::BufferOp op, const schema::Buffer &buffer) {
+  schema::State state;
+  state.set_name(op.getName()->str());
+  state.set_type(buffer.type());
+  *state.mutable_shape() = buffer.shape();
+  state.set_bytes(buffer.bytes());
+  state.set_checkpoint(true);
+  if (op.getSharding())
+    fillSharding(*op.getSharding(), *state.mutable_sharding());
+  for (int i = 0; i < stage.states_size(); ++i) {
+    if (stage.states(i).name() != state.name())
+      continue;
+    if (stage.states(i).SerializeAsString() != state.SerializeAsString())
+      return op.emitOpError("declares state '")
+             << state.name() << "' with another type or sharding than an earlier specialisation; "
+             << "bind the dimensions of a state to one size";
+    return static_cast<uint32_t>(i);
+  }
+  *stage.add_states() = std::move(state);
+  return static_cast<uint32_t>(stage.states_size() - 1);
+}
+
 LogicalResult StageBuilder::addBuffer(plan::BufferOp op, Scope &scope) {
   RankedTensorType type = getTensor(op.getBuffer());
   scope.indices[op.getBuffer()] = scope.buffers->size();
@@ -230,6 +252,13 @@ LogicalResult StageBuilder::addBuffer(plan::BufferOp op, Scope &scope) {
       binding->add_shape(size);
     if (op.getSharding())
       fillSharding(*op.getSharding(), *binding->mutable_sharding());
+    return success();
+  }
+  case plan::Space::State: {
+    FailureOr<uint32_t> index = addState(op, *buffer);
+    if (failed(index))
+      return failure();
+    buffer->set_index(*index);
     return success();
   }
   case plan::Space::Constant:

@@ -196,6 +196,8 @@ FailureOr<NamedTensors> gridloom::makeInputs(func::FuncOp function, ArrayRef<std
     if (!name)
       return function.emitError() << "argument " << i << " has no name";
     auto found = specs.find(name.getValue());
+    if (found == specs.end() && function.getArgAttr(i, loom::kState))
+      continue; // zeros, as in a new session
     std::optional<StringRef> spec;
     if (found != specs.end()) {
       spec = found->second;

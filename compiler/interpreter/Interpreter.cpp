@@ -102,6 +102,15 @@ FailureOr<TensorList> Bindings::bind(func::FuncOp function, Place place) {
     if (!name)
       return function.emitError() << "argument " << i << " has no name";
     auto found = inputs.find(name.getValue());
+    if (found == inputs.end() && function.getArgAttr(i, loom::kState)) {
+      // A state before its first call.
+      auto tensorType = cast<RankedTensorType>(type);
+      arguments.push_back(
+          HostTensor(*loom::getElementKind(tensorType.getElementType()), tensorType.getShape()));
+      if (options.exact)
+        arguments.back() = arguments.back().toExactMode();
+      continue;
+    }
     if (found == inputs.end())
       return function.emitError() << "input '" << name.getValue() << "' has no value";
     HostTensor tensor = found->second;

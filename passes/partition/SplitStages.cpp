@@ -36,6 +36,7 @@ public:
 
 private:
   void findTransfers();
+  LogicalResult checkStates();
   void buildStage(int64_t stage);
   int64_t getResultStage(Value value) {
     return value.getDefiningOp() ? getStage(value.getDefiningOp()) : stages - 1;
@@ -74,6 +75,26 @@ struct SplitStagesPass : public gridloom::impl::SplitStagesBase<SplitStagesPass>
   }
 };
 } // namespace
+
+/// A state lies in one stage, which reads and writes it.
+LogicalResult Splitter::checkStates() {
+  Operation *terminator = func.front().getTerminator();
+  for (auto [i, value] : llvm::enumerate(terminator->getOperands())) {
+    auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState);
+    if (!state)
+      continue;
+    int64_t stage = getResultStage(value);
+    for (BlockArgument argument : func.getArguments())
+      if (func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState) == state)
+        for (Operation *user : argument.getUsers())
+          if (user != terminator && getStage(user) != stage)
+            return user->emitError("'")
+                   << loom::getNodeName(user->getLoc()) << "' of stage " << getStage(user)
+                   << " reads state '" << state.getValue() << "', which stage " << stage
+                   << " writes; use fewer stages, or annotate them";
+  }
+  return success();
+}
 
 void Splitter::findTransfers() {
   for (Operation &op : func.front().without_terminator())
@@ -161,6 +182,8 @@ LogicalResult Splitter::run() {
   for (Operation &op : func.front().without_terminator())
     if (!op.hasAttr(kStage))
       return op.emitOpError("has no stage");
+  if (failed(checkStates()))
+    return failure();
   findTransfers();
   for (int64_t stage = 0; stage < stages; ++stage)
     buildStage(stage);

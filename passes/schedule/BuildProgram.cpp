@@ -49,6 +49,7 @@ private:
 
   Value getBuffer(Value value);
   Value declare(Location loc, Type type, plan::Space space, StringRef name = {}, int64_t slots = 1);
+  Value declareState(Value value, StringAttr name, dist::ShardingAttr sharding);
   Value declareConstant(loom::ConstantOp op);
   Value declareWeight(loom::GetWeightOp op);
   Value declareAlias(Location loc, Type type, Value source);
@@ -133,8 +134,30 @@ Value ProgramBuilder::declareAlias(Location loc, Type type, Value source) {
              : plan::AliasOp::create(decls, loc, bufferType, source).getBuffer();
 }
 
+static StringAttr getState(ArrayRef<NamedAttribute> attributes) {
+  for (NamedAttribute attribute : attributes)
+    if (attribute.getName() == loom::kState)
+      return cast<StringAttr>(attribute.getValue());
+  return {};
+}
+
+/// The one buffer of a state: an argument reads it, and in the end a result is copied into it.
+Value ProgramBuilder::declareState(Value value, StringAttr name, dist::ShardingAttr sharding) {
+  Value &buffer = shared[{name, UnitAttr::get(name.getContext())}];
+  if (!buffer) {
+    buffer = declare(value.getLoc(), value.getType(), plan::Space::State, name);
+    if (sharding)
+      buffer.getDefiningOp<plan::BufferOp>().setShardingAttr(sharding);
+  }
+  return buffer;
+}
+
 void ProgramBuilder::addInput(Value value, StringRef name, dist::ShardingAttr sharding,
                               ArrayRef<NamedAttribute> attributes) {
+  if (StringAttr state = getState(attributes)) {
+    buffers[value] = declareState(value, state, sharding);
+    return;
+  }
   Value buffer =
       declare(value.getLoc(), value.getType(), plan::Space::Input, name, getSlots(sharding));
   auto op = buffer.getDefiningOp<plan::BufferOp>();
@@ -147,6 +170,10 @@ void ProgramBuilder::addInput(Value value, StringRef name, dist::ShardingAttr sh
 
 void ProgramBuilder::addOutput(Value value, StringRef name, dist::ShardingAttr sharding,
                                ArrayRef<NamedAttribute> attributes) {
+  if (StringAttr state = getState(attributes)) {
+    copies.push_back({value, declareState(value, state, sharding)});
+    return;
+  }
   Value buffer =
       declare(value.getLoc(), value.getType(), plan::Space::Output, name, getSlots(sharding));
   auto op = buffer.getDefiningOp<plan::BufferOp>();

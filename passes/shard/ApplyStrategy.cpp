@@ -126,6 +126,12 @@ static int64_t findGranule(const Propagation &state, Value value, int64_t dim) {
 
 void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, StringAttr axis) {
   int64_t reshards = state.countReshards();
+  // Results of the model that are split over the axis; seeds must not add any.
+  auto countReturned = [&] {
+    return llvm::count_if(func.front().getTerminator()->getOperands(),
+                          [&](Value value) { return state.lookup(value).layout.usesAxis(axis); });
+  };
+  int64_t returned = countReturned();
   func.walk([&](ShardingRuleInterface op) {
     std::optional<Columns> columns = findColumns(op);
     if (!columns || state.lookup(columns->weight).layout.usesAxis(axis) ||
@@ -134,26 +140,20 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
     // Try it: the seed stays only if no value has to be gathered for it, that is, if a later
     // contraction takes the split dimension by row.
     auto tryGranule = [&](int64_t granule) {
-      Propagation trial = state;
-      if (!trial.addAxis(columns->weight, columns->column, axis,
+      if (!state.addAxis(columns->weight, columns->column, axis,
                          "strategy tp: column of " + loom::getNodeName(op->getLoc()), granule))
         return false;
-      trial.run();
-      int64_t after = trial.countReshards();
-      bool returned = llvm::any_of(func.front().getTerminator()->getOperands(), [&](Value value) {
-        return trial.lookup(value).layout.usesAxis(axis) &&
-               !state.lookup(value).layout.usesAxis(axis);
-      });
-      if (after > reshards || returned)
+      state.run();
+      int64_t after = state.countReshards();
+      if (after > reshards || countReturned() > returned)
         return false;
-      state = std::move(trial);
       reshards = after;
       return true;
     };
     // Columns that do not come out even are cut between heads.
-    if (!tryGranule(1))
+    if (!state.attempt([&] { return tryGranule(1); }))
       if (int64_t granule = findGranule(state, op->getResult(0), columns->made); granule > 1)
-        tryGranule(granule);
+        state.attempt([&] { return tryGranule(granule); });
   });
 }
 
@@ -271,7 +271,7 @@ void ApplyStrategyPass::runOnOperation() {
   while (true) {
     addMicroAxis(meshOp, count);
     Mesh mesh(meshOp);
-    SmallVector<Propagation> states;
+    std::vector<Propagation> states;
     Operation *obstacle = nullptr;
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       if (loom::isBody(func))

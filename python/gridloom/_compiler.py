@@ -24,6 +24,8 @@ def compile(
     strategy: str | None = None,
     shard: Mapping[str, str] | None = None,
     microbatches: int | None = None,
+    state: Mapping[str, str] | None = None,
+    unroll: int | None = None,
     target: str | None = None,
     dump_ir: str | os.PathLike | None = None,
     tools: str | os.PathLike | None = None,
@@ -33,6 +35,8 @@ def compile(
     `output` is `model` with the suffix .plan unless given. `mesh` is "data=2,model=2" or the same as a mapping.
     `dims` binds the model's symbolic dimensions: one size each, or several for several specialisations.
     `strategy` is auto, dp, tp, pp, dp+tp …; `shard` maps value names to shardings such as "[{data},{model}]".
+    `state` maps inputs to the outputs that are their values in the next call, as {"past_*": "present_*"}: the session
+    keeps them. Loops of at most `unroll` iterations become copies of their body.
     `tools` is the folder of the compiler's program. What the compiler prints is in the plan's `log`. The plan keeps
     reading weights from the model file, so leave that in place. Raises CompileError with the compiler's message."""
     model = Path(model)
@@ -45,7 +49,9 @@ def compile(
         command += ["--dim", f"{name}={','.join(map(str, sizes))}"]
     for name, sharding in (shard or {}).items():
         command += ["--shard", f"{name}={sharding}"]
-    options = {"strategy": strategy, "microbatches": microbatches, "target": target, "dump-ir": dump_ir}
+    for inputs, outputs in (state or {}).items():
+        command += ["--state", f"{inputs}={outputs}"]
+    options = {"unroll": unroll, "strategy": strategy, "microbatches": microbatches, "target": target, "dump-ir": dump_ir}
     for flag, value in options.items():
         if value is not None:
             command += [f"--{flag}", value]

@@ -1,0 +1,144 @@
+"""Generation with state: one plan, loaded once, reads a prompt and decodes; the tokens are ONNX Runtime's."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import gridloom
+from gridloom import zoo
+
+PROMPT, DECODED = 16, 64
+TINY = zoo.Gpt2Config(layers=2, hidden=48, heads=4, vocabulary=97, positions=96, cache="static")
+SMALL = zoo.Gpt2Config(positions=128, cache="static")  # 124M parameters
+
+
+def make_model(config, path):
+    zoo.save(zoo.gpt2(config, zoo.Random(seed=3, scale=0.2 if config is TINY else 0.02)), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return make_model(TINY, tmp_path_factory.mktemp("gpt2") / "tiny.onnx")
+
+
+def prompt(config) -> np.ndarray:
+    return np.random.default_rng(7).integers(0, config.vocabulary, (1, PROMPT))
+
+
+def generate(step, config, count: int) -> tuple[list[int], list[np.ndarray]]:
+    """Reads the prompt, then feeds back the likeliest token that is not among the last eight: a model without training
+    would repeat itself. Returns the tokens and the last position's logits."""
+    ids, position, tokens, logits = prompt(config), 0, [], []
+    recent = list(ids[0, -8:])
+    for _ in range(count + 1):
+        last = step(ids, position)[0, -1]
+        logits.append(last)
+        allowed = last.copy()
+        allowed[recent[-8:]] = -np.inf
+        tokens.append(int(allowed.argmax()))
+        recent.append(tokens[-1])
+        position += ids.shape[1]
+        ids = np.array([[tokens[-1]]])
+    return tokens, logits
+
+
+def reference(path, config):
+    """A step of ONNX Runtime, which is given the cache and gives it back."""
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    shape = (1, config.heads, config.positions, config.hidden // config.heads)
+    pasts = [i.name for i in session.get_inputs() if i.name.startswith("past_")]
+    names = [o.name for o in session.get_outputs()]
+    cache = {name: np.zeros(shape, np.float32) for name in pasts}
+
+    def step(ids, position):
+        outputs = dict(zip(names, session.run(None, {"input_ids": ids, "position": np.array([position]), **cache})))
+        cache.update({name: outputs[name.replace("past_", "present_")] for name in pasts})
+        return outputs["logits"]
+
+    return step
+
+
+def compiled(path, folder, mesh: str, strategy: str | None = None):
+    options = {"strategy": strategy} if strategy else {}
+    return gridloom.compile(
+        path,
+        folder,
+        dims={"batch": 1, "sequence": [PROMPT, 1]},
+        mesh=mesh,
+        state={"past_*": "present_*"},
+        **options,
+    )
+
+
+def check(path, config, folder, mesh: str, strategy: str | None) -> None:
+    want, want_logits = generate(reference(path, config), config, DECODED)
+    assert len(set(want)) > DECODED // 4
+    with gridloom.load(compiled(path, folder, mesh, strategy)) as session:
+
+        def step(ids, position):
+            return session.run({"input_ids": ids, "position": np.array([position])})["logits"]
+
+        for _ in range(2):  # a second prompt writes over the first
+            tokens, logits = generate(step, config, DECODED)
+            assert tokens == want
+            np.testing.assert_allclose(logits, want_logits, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "strategy"),
+    [("", None), ("model=2", "tp"), ("pipe=2", None), ("model=4", "tp"), ("pipe=2,model=2", "tp+pp")],
+    ids=lambda value: value or "none",
+)
+def test_tiny_gpt2(tiny, tmp_path, mesh, strategy):
+    check(tiny, TINY, tmp_path / "tiny.plan", mesh, strategy)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("mesh", "strategy"), [("", None), ("model=2", "tp"), ("model=4", "tp")])
+def test_gpt2_small(tmp_path, mesh, strategy):
+    path = make_model(SMALL, tmp_path / "gpt2.onnx")
+    check(path, SMALL, tmp_path / "gpt2.plan", mesh, strategy)
+
+
+def test_the_state_is_needed(tiny, tmp_path):
+    """A session that forgets gives other tokens: the cache is what makes them right."""
+    want, _ = generate(reference(tiny, TINY), TINY, 8)
+    plan = compiled(tiny, tmp_path / "tiny.plan", "")
+
+    def step(ids, position):
+        with gridloom.load(plan) as session:
+            return session.run({"input_ids": ids, "position": np.array([position])})["logits"]
+
+    tokens, _ = generate(step, TINY, 8)
+    assert tokens[0] == want[0] and tokens != want
+
+
+def test_a_state_keeps_its_shape(tmp_path):
+    path = make_model(
+        zoo.Gpt2Config(layers=1, hidden=32, heads=2, vocabulary=29, positions=32, cache="concat"), tmp_path / "m.onnx"
+    )
+    with pytest.raises(gridloom.CompileError, match="a state keeps its shape: give the model a cache of fixed size"):
+        gridloom.compile(
+            path,
+            tmp_path / "m.plan",
+            mesh="",
+            dims={"batch": 1, "sequence": 4, "past": 8},
+            state={"past_*": "present_*"},
+        )
+
+
+@pytest.mark.parametrize(
+    ("state", "error"),
+    [
+        (("past_*", "*_*"), "is not INPUT=OUTPUT"),
+        (("gone_*", "present_*"), "the model has no input 'gone_*'"),
+        (("past_*", "gone_*"), "has no output 'gone_key_0'"),
+    ],
+)
+def test_states_that_are_not_there(tiny, tmp_path, state, error):
+    with pytest.raises(gridloom.CompileError) as raised:
+        gridloom.compile(tiny, tmp_path / "m.plan", mesh="", dims={"batch": 1, "sequence": 4}, state=dict([state]))
+    assert error in str(raised.value)
