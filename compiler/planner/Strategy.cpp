@@ -225,8 +225,11 @@ static void evaluate(ModuleOp module, Candidate &candidate, const Machine &machi
   OwningOpRef<ModuleOp> copy = module.clone();
   std::string firstError;
   ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && firstError.empty())
-      firstError = diagnostic.str();
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && firstError.empty()) {
+      std::string node = loom::getNodeName(diagnostic.getLocation());
+      bool isNode = !node.empty() && diagnostic.getLocation() != module.getLoc();
+      firstError = (isNode ? "node '" + node + "': " : "") + diagnostic.str();
+    }
     return success(); // a trial is not the user's business
   });
   PassManager pm(module.getContext());

@@ -269,6 +269,133 @@ static FailureOr<Shape> checkShape(ModuleOp module, ArrayRef<Annotation> values,
   return *shape;
 }
 
+//===----------------------------------------------------------------------===//
+// Onto values
+//===----------------------------------------------------------------------===//
+
+/// The layout of a value of `type`; fails, with an error, if it cannot be.
+static FailureOr<Layout> makeLayout(const Annotation &annotation, const Shape &shape,
+                                    RankedTensorType type) {
+  MLIRContext *context = type.getContext();
+  auto error = [&] {
+    return emitError(annotation.getLoc(context))
+           << "the annotation of '" << annotation.name << "' ";
+  };
+  std::optional<DimAxes> axes = fit(annotation, shape);
+  if (!axes)
+    return error() << "puts its shards where the mesh " << print(shape) << " cannot";
+  Layout layout = Layout::replicated(type.getRank());
+  for (auto [dim, list] : llvm::zip_equal(annotation.dims, *axes)) {
+    if (dim.axis < -type.getRank() || dim.axis >= type.getRank())
+      return error() << "cuts axis " << dim.axis << "; the tensor is " << type;
+    int64_t axis = dim.axis < 0 ? dim.axis + type.getRank() : dim.axis;
+    int64_t size = type.getDimSize(axis);
+    if (dim.size && dim.size != size)
+      return error() << "says axis " << axis << " has " << dim.size << " elements; it has " << size;
+    if (dim.parts > 1 && dim.parts * dim.granule > size)
+      return error() << "cuts axis " << axis << " of " << size << " elements into " << dim.parts
+                     << " shards of " << dim.granule << " or more";
+    Layout::Dim &target = layout.dims[axis];
+    if (!target.axes.empty())
+      return error() << "cuts axis " << axis << " twice";
+    for (size_t index : list)
+      target.axes.push_back(StringAttr::get(context, shape.axes[index].name));
+    if (!target.axes.empty())
+      target.granule = dim.granule;
+  }
+  return layout;
+}
+
+namespace {
+class Applier {
+public:
+  /// Without a mesh the annotations are only checked.
+  Applier(ModuleOp module, MeshOp meshOp)
+      : module(module), annotations(getAnnotations(module)), meshOp(meshOp) {}
+  LogicalResult run();
+
+private:
+  LogicalResult applyValues(func::FuncOp func, bool isFirst);
+  void applyStages(func::FuncOp func);
+  SmallVector<Value> findValues(const Annotation &annotation, func::FuncOp func,
+                                const NodeValues &nodes) const;
+
+  ModuleOp module;
+  DictionaryAttr annotations;
+  MeshOp meshOp;
+  Shape shape;
+};
+} // namespace
+
+SmallVector<Value> Applier::findValues(const Annotation &annotation, func::FuncOp func,
+                                       const NodeValues &nodes) const {
+  SmallVector<Value> found;
+  if (annotation.what == "input") {
+    for (BlockArgument argument : func.getArguments())
+      if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName);
+          name && name.getValue() == annotation.name)
+        found.push_back(argument);
+  } else if (annotation.what == "weight") {
+    func.walk([&](loom::GetWeightOp op) {
+      if (op.getName() == annotation.name)
+        found.push_back(op.getResult());
+    });
+  } else if (Value value = nodes.find(annotation.result)) {
+    found.push_back(value);
+  }
+  return found;
+}
+
+LogicalResult Applier::applyValues(func::FuncOp func, bool isFirst) {
+  NodeValues nodes(func);
+  for (const Annotation &annotation : getValues(annotations)) {
+    SmallVector<Value> found = findValues(annotation, func, nodes);
+    if (found.empty() && isFirst && meshOp)
+      mlir::emitRemark(annotation.getLoc(module.getContext()))
+          << "the annotation of '" << annotation.name
+          << "' is not used: the compiled program has no such value";
+    for (Value value : found) {
+      FailureOr<Layout> layout =
+          makeLayout(annotation, shape, cast<RankedTensorType>(value.getType()));
+      if (failed(layout))
+        return failure();
+      if (meshOp)
+        setSharding(value, layout->getAttr(Mesh(meshOp)),
+                    "annotation of node '" + annotation.result.node + "'");
+    }
+  }
+  return success();
+}
+
+void Applier::applyStages(func::FuncOp func) {
+  auto list = annotations.getAs<ArrayAttr>("nodes");
+  if (!list || annotations.getAs<IntegerAttr>("stages").getInt() < 2)
+    return;
+  NodeValues nodes(func);
+  for (auto node : list.getAsRange<DictionaryAttr>())
+    for (Operation *op : nodes.getOperations(node.getAs<StringAttr>("node")))
+      op->setAttr(kStage, node.getAs<IntegerAttr>("stage"));
+}
+
+LogicalResult Applier::run() {
+  auto stageAxis = annotations.getAs<StringAttr>("stage_axis");
+  std::optional<Shape> parsed = parseShape(annotations.getAs<StringAttr>("mesh").getValue(),
+                                           stageAxis ? stageAxis.getValue() : "",
+                                           annotations.getAs<IntegerAttr>("stages").getInt());
+  shape = *parsed;
+  bool isFirst = true;
+  for (auto func : module.getOps<func::FuncOp>()) {
+    if (!func->hasAttr(loom::kEntry))
+      continue;
+    if (failed(applyValues(func, isFirst)))
+      return failure();
+    if (meshOp)
+      applyStages(func);
+    isFirst = false;
+  }
+  return success();
+}
+
 LogicalResult gridloom::resolveMesh(ModuleOp module, StringRef mesh) {
   DictionaryAttr annotations = getAnnotations(module);
   if (!annotations)
@@ -303,130 +430,7 @@ LogicalResult gridloom::resolveMesh(ModuleOp module, StringRef mesh) {
   if (shape.stageAxis >= 0)
     list.set("stage_axis", builder.getStringAttr(shape.axes[shape.stageAxis].name));
   module->setAttr(kAnnotations, list.getDictionary(module.getContext()));
-  return success();
-}
-
-//===----------------------------------------------------------------------===//
-// Onto values
-//===----------------------------------------------------------------------===//
-
-/// The sharding of a value of `type`; fails, with an error, if it cannot be.
-static FailureOr<ShardingAttr> makeSharding(const Annotation &annotation, const Shape &shape,
-                                            RankedTensorType type, const Mesh &mesh) {
-  MLIRContext *context = mesh.getContext();
-  auto error = [&] {
-    return emitError(annotation.getLoc(context))
-           << "the annotation of '" << annotation.name << "' ";
-  };
-  std::optional<DimAxes> axes = fit(annotation, shape);
-  if (!axes)
-    return error() << "puts its shards where the mesh " << print(shape) << " cannot";
-  Layout layout = Layout::replicated(type.getRank());
-  for (auto [dim, list] : llvm::zip_equal(annotation.dims, *axes)) {
-    if (dim.axis < -type.getRank() || dim.axis >= type.getRank())
-      return error() << "cuts axis " << dim.axis << "; the tensor is " << type;
-    int64_t axis = dim.axis < 0 ? dim.axis + type.getRank() : dim.axis;
-    int64_t size = type.getDimSize(axis);
-    if (dim.size && dim.size != size)
-      return error() << "says axis " << axis << " has " << dim.size << " elements; it has " << size;
-    if (dim.parts > 1 && dim.parts * dim.granule > size)
-      return error() << "cuts axis " << axis << " of " << size << " elements into " << dim.parts
-                     << " shards of " << dim.granule << " or more";
-    Layout::Dim &target = layout.dims[axis];
-    if (!target.axes.empty())
-      return error() << "cuts axis " << axis << " twice";
-    for (size_t index : list)
-      target.axes.push_back(StringAttr::get(context, shape.axes[index].name));
-    if (!target.axes.empty())
-      target.granule = dim.granule;
-  }
-  return layout.getAttr(mesh);
-}
-
-namespace {
-class Applier {
-public:
-  Applier(ModuleOp module, DictionaryAttr annotations, MeshOp meshOp)
-      : module(module), annotations(annotations), mesh(meshOp) {}
-  LogicalResult run();
-
-private:
-  LogicalResult applyValues(func::FuncOp func, bool isFirst);
-  LogicalResult applyStages(func::FuncOp func);
-  SmallVector<Value> findValues(const Annotation &annotation, func::FuncOp func,
-                                const NodeValues &nodes) const;
-
-  ModuleOp module;
-  DictionaryAttr annotations;
-  Mesh mesh;
-  Shape shape;
-};
-} // namespace
-
-SmallVector<Value> Applier::findValues(const Annotation &annotation, func::FuncOp func,
-                                       const NodeValues &nodes) const {
-  SmallVector<Value> found;
-  if (annotation.what == "input") {
-    for (BlockArgument argument : func.getArguments())
-      if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName);
-          name && name.getValue() == annotation.name)
-        found.push_back(argument);
-  } else if (annotation.what == "weight") {
-    func.walk([&](loom::GetWeightOp op) {
-      if (op.getName() == annotation.name)
-        found.push_back(op.getResult());
-    });
-  } else if (Value value = nodes.find(annotation.result)) {
-    found.push_back(value);
-  }
-  return found;
-}
-
-LogicalResult Applier::applyValues(func::FuncOp func, bool isFirst) {
-  NodeValues nodes(func);
-  for (const Annotation &annotation : getValues(annotations)) {
-    SmallVector<Value> found = findValues(annotation, func, nodes);
-    if (found.empty() && isFirst)
-      mlir::emitRemark(annotation.getLoc(module.getContext()))
-          << "the annotation of '" << annotation.name
-          << "' is not used: the compiled program has no such value";
-    for (Value value : found) {
-      FailureOr<ShardingAttr> sharding =
-          makeSharding(annotation, shape, cast<RankedTensorType>(value.getType()), mesh);
-      if (failed(sharding))
-        return failure();
-      setSharding(value, *sharding, "annotation of node '" + annotation.result.node + "'");
-    }
-  }
-  return success();
-}
-
-LogicalResult Applier::applyStages(func::FuncOp func) {
-  auto list = annotations.getAs<ArrayAttr>("nodes");
-  if (!list || annotations.getAs<IntegerAttr>("stages").getInt() < 2)
-    return success();
-  NodeValues nodes(func);
-  for (auto node : list.getAsRange<DictionaryAttr>())
-    for (Operation *op : nodes.getOperations(node.getAs<StringAttr>("node")))
-      op->setAttr(kStage, node.getAs<IntegerAttr>("stage"));
-  return success();
-}
-
-LogicalResult Applier::run() {
-  auto stageAxis = annotations.getAs<StringAttr>("stage_axis");
-  std::optional<Shape> parsed = parseShape(annotations.getAs<StringAttr>("mesh").getValue(),
-                                           stageAxis ? stageAxis.getValue() : "",
-                                           annotations.getAs<IntegerAttr>("stages").getInt());
-  shape = *parsed;
-  bool isFirst = true;
-  for (auto func : module.getOps<func::FuncOp>()) {
-    if (!func->hasAttr(loom::kEntry))
-      continue;
-    if (failed(applyValues(func, isFirst)) || failed(applyStages(func)))
-      return failure();
-    isFirst = false;
-  }
-  return success();
+  return Applier(module, MeshOp()).run();
 }
 
 LogicalResult gridloom::applyAnnotations(ModuleOp module) {
@@ -435,7 +439,7 @@ LogicalResult gridloom::applyAnnotations(ModuleOp module) {
     return success();
   if (failed(resolveMesh(module, "")) || !meshOp)
     return failure();
-  LogicalResult result = Applier(module, getAnnotations(module), meshOp).run();
+  LogicalResult result = Applier(module, meshOp).run();
   module->removeAttr(kAnnotations);
   return result;
 }

@@ -110,6 +110,15 @@ def AssignStages : Pass<"dist-assign-stages", "::mlir::ModuleOp"> {
   let options = [Option<"axis", "axis", "std::string", "\"pipe\"", "mesh axis whose coordinate is the stage">];
 }
 
+def RequireUsedAxes : Pass<"dist-require-used-axes", "::mlir::ModuleOp"> {
+  let summary = "Refuses a mesh with an axis that splits nothing";
+  let description = [{
+    Devices along such an axis would all compute the same. The axis of stages, `stage-axis`, is used by
+    them. Changes nothing.
+  }];
+  let options = [Option<"stageAxis", "stage-axis", "std::string", "\"pipe\"", "The mesh axis of stages">];
+}
+
 def VerifySharded : Pass<"dist-verify-sharded", "::mlir::ModuleOp"> {
   let summary = "Checks that every value has a sharding with an origin, and every operation a stage";
   let description = [{

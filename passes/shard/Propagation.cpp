@@ -60,6 +60,9 @@ static size_t getPriority(const ShardingRule &rule) {
   return 0;
 }
 
+/// The level of contractions and reductions.
+static constexpr uint8_t kLastLevel = 2;
+
 Propagation::Propagation(func::FuncOp func, const Mesh &mesh) : func(func), mesh(mesh) {
   auto enter = [&](Value value) {
     auto type = cast<RankedTensorType>(value.getType());
@@ -72,17 +75,32 @@ Propagation::Propagation(func::FuncOp func, const Mesh &mesh) : func(func), mesh
     enter(argument);
   auto found = std::make_shared<Program>();
   func.walk([&](ShardingRuleInterface op) {
+    found->indices[op] = found->operations.size();
     found->operations.push_back(op);
     const ShardingRule &rule = found->rules[op] = op.getShardingRule();
-    size_t priority = getPriority(rule);
-    if (priority == 0)
-      found->passThrough.push_back(op);
-    if (priority < 2)
-      found->moves.push_back(op);
+    found->levels.push_back(std::min<size_t>(getPriority(rule), kLastLevel));
     for (Value result : op->getResults())
       enter(result);
   });
   program = std::move(found);
+  size_t count = program->operations.size();
+  unvisited.resize(count, true);
+  uncounted.resize(count, true);
+  reshards.resize(count, 0);
+}
+
+void Propagation::touch(Value value) {
+  auto mark = [&](Operation *op) {
+    auto place = program->indices.find(op);
+    if (place == program->indices.end())
+      return;
+    unvisited.set(place->second);
+    uncounted.set(place->second);
+  };
+  if (Operation *op = value.getDefiningOp())
+    mark(op);
+  for (Operation *user : value.getUsers())
+    mark(user);
 }
 
 bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef origin,
@@ -104,6 +122,9 @@ bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef o
   bool even = isMicro(axis) || llvm::any_of(target.axes, isMicro);
   if (even ? size % parts != 0 : size < parts * granule)
     return false;
+  if (journal)
+    journal->emplace_back(value, entry);
+  touch(value);
   target.granule = granule;
   target.axes.push_back(axis);
   entry.origins.push_back({axis, origin.str()});
@@ -150,21 +171,45 @@ void Propagation::forEachValue(llvm::function_ref<void(Value)> visitor) const {
       visitor(result);
 }
 
-void Propagation::runToFixpoint(ArrayRef<Operation *> list) {
+void Propagation::runToFixpoint(uint8_t level) {
+  auto visitIfDue = [&](int index) {
+    if (program->levels[index] > level)
+      return false;
+    unvisited.reset(index);
+    return visit(program->operations[index]);
+  };
   // Every change adds an axis to a value that lacked it, so this ends.
   for (bool changed = true; changed;) {
     changed = false;
-    for (Operation *op : list)
-      changed |= visit(op);
-    for (Operation *op : llvm::reverse(list))
-      changed |= visit(op);
+    for (int i = unvisited.find_first(); i >= 0; i = unvisited.find_next(i))
+      changed |= visitIfDue(i);
+    for (int i = unvisited.find_last(); i >= 0; i = unvisited.find_prev(i))
+      changed |= visitIfDue(i);
   }
 }
 
 void Propagation::run() {
-  runToFixpoint(program->passThrough);
-  runToFixpoint(program->moves);
-  runToFixpoint(program->operations);
+  for (uint8_t level = 0; level <= kLastLevel; ++level)
+    runToFixpoint(level);
+}
+
+bool Propagation::attempt(llvm::function_ref<bool()> trial) {
+  SmallVector<std::pair<Value, Entry>> changes;
+  llvm::BitVector before = unvisited;
+  auto *outer = std::exchange(journal, &changes);
+  bool keep = trial();
+  journal = outer;
+  if (keep) {
+    if (journal)
+      llvm::append_range(*journal, changes);
+    return true;
+  }
+  for (auto &[value, entry] : llvm::reverse(changes)) {
+    touch(value);
+    entries[value] = std::move(entry);
+  }
+  unvisited = std::move(before);
+  return false;
 }
 
 SmallVector<Layout> Propagation::getLayouts(Operation *op) const {
@@ -186,22 +231,29 @@ SmallVector<Layout> Propagation::getRequired(Operation *op) const {
   return required;
 }
 
-int64_t Propagation::countReshards() const {
+int64_t Propagation::countReshards(Operation *op) const {
   int64_t count = 0;
-  for (Operation *op : program->operations) {
-    SmallVector<Layout> required = getRequired(op);
-    for (auto [operand, layout] : llvm::zip_first(op->getOperands(), required)) {
-      const Layout &have = lookup(operand).layout;
-      // Cutting a replicated value is free; anything else moves data.
-      for (auto [from, to] : llvm::zip_equal(have.dims, layout.dims))
-        count += ArrayRef<StringAttr>(to.axes).take_front(from.axes.size()) !=
-                 ArrayRef<StringAttr>(from.axes);
-    }
-    for (auto [result, layout] :
-         llvm::zip_equal(op->getResults(), ArrayRef(required).take_back(op->getNumResults())))
-      count += lookup(result).layout.dims != layout.dims;
+  SmallVector<Layout> required = getRequired(op);
+  for (auto [operand, layout] : llvm::zip_first(op->getOperands(), required)) {
+    const Layout &have = lookup(operand).layout;
+    // Cutting a replicated value is free; anything else moves data.
+    for (auto [from, to] : llvm::zip_equal(have.dims, layout.dims))
+      count += ArrayRef<StringAttr>(to.axes).take_front(from.axes.size()) !=
+               ArrayRef<StringAttr>(from.axes);
   }
+  for (auto [result, layout] :
+       llvm::zip_equal(op->getResults(), ArrayRef(required).take_back(op->getNumResults())))
+    count += lookup(result).layout.dims != layout.dims;
   return count;
+}
+
+int64_t Propagation::countReshards() {
+  for (unsigned index : uncounted.set_bits()) {
+    int64_t now = countReshards(program->operations[index]);
+    totalReshards += now - std::exchange(reshards[index], now);
+  }
+  uncounted.reset();
+  return totalReshards;
 }
 
 void Propagation::commit(bool close, const Reasons &reasons) const {

@@ -9,6 +9,7 @@
 #include "dialects/dist/Factors.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/BitVector.h"
 
 #include <memory>
 
@@ -58,7 +59,10 @@ public:
   llvm::SmallVector<dist::Layout> getRequired(mlir::Operation *op) const;
 
   /// How many operands would have to move between devices other than by reducing partial sums.
-  int64_t countReshards() const;
+  int64_t countReshards();
+
+  /// Runs `trial`, and takes back what it changed here unless it returns true; returns what it did.
+  bool attempt(llvm::function_ref<bool()> trial);
 
   /// Writes shardings and origins onto the function; `close` ends their growth. `reasons` are the
   /// origins of values that are not split.
@@ -71,7 +75,11 @@ public:
 
 private:
   bool visit(mlir::Operation *op);
-  void runToFixpoint(llvm::ArrayRef<mlir::Operation *> list);
+  /// Visits operations of at most this level until nothing changes.
+  void runToFixpoint(uint8_t level);
+  /// Notes that operations around `value` have to be seen again.
+  void touch(mlir::Value value);
+  int64_t countReshards(mlir::Operation *op) const;
 
   mlir::func::FuncOp func;
   dist::Mesh mesh;
@@ -79,11 +87,18 @@ private:
   /// What does not change; shared by the copies that are made for every seed that is tried.
   struct Program {
     llvm::SmallVector<mlir::Operation *> operations;
-    /// Those that speak first, and those that speak before contractions do.
-    llvm::SmallVector<mlir::Operation *> passThrough, moves;
+    /// When each speaks: 0 for those that speak first, 1 for those before contractions, 2 for these.
+    llvm::SmallVector<uint8_t> levels;
+    llvm::DenseMap<mlir::Operation *, unsigned> indices;
     llvm::DenseMap<mlir::Operation *, dist::ShardingRule> rules;
   };
   std::shared_ptr<const Program> program;
+  /// Operations whose values changed since they were last visited, and last counted.
+  llvm::BitVector unvisited, uncounted;
+  llvm::SmallVector<int64_t> reshards;
+  int64_t totalReshards = 0;
+  /// Entries before they changed, during an attempt.
+  llvm::SmallVector<std::pair<mlir::Value, Entry>> *journal = nullptr;
 };
 
 } // namespace gridloom

@@ -25,5 +25,8 @@ void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &optio
   // final sharding.
   pm.addPass(createAssignStages({options.stageAxis}));
   pm.addPass(createPropagate());
+  // A random sharding may leave an axis out.
+  if (options.random.empty())
+    pm.addPass(createRequireUsedAxes({options.stageAxis}));
   pm.addPass(createVerifySharded());
 }
