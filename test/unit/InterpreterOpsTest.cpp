@@ -106,6 +106,65 @@ TEST_F(InterpreterOps, BinaryFloats) {
   EXPECT_THAT(apply("power"), Pointwise(NearlyEqual(1e-7), {1.0, kNaN, kNaN, 1.0 / 81}));
 }
 
+TEST_F(InterpreterOps, PadsAndWindows) {
+  HostTensor x = floats({2, 3}, {1, 2, 3, 4, 5, 6});
+  EXPECT_THAT(
+      values("loom.pad %a value = -1.0 : f32 low = [0, 1] high = [1, 0] interior = [0, 1] : "
+             "(tensor<2x3xf32>) -> tensor<3x6xf32>",
+             {x}),
+      ElementsAre(-1, 1, -1, 2, -1, 3, -1, 4, -1, 5, -1, 6, -1, -1, -1, -1, -1, -1));
+  EXPECT_THAT(values("loom.window %a dims = [1] sizes = [2] strides = [1] dilations = [1] : "
+                     "(tensor<2x3xf32>) -> tensor<2x2x2xf32>",
+                     {x}),
+              ElementsAre(1, 2, 2, 3, 4, 5, 5, 6));
+  // Positions stay in place, windows follow in the order of their dimensions.
+  EXPECT_THAT(
+      values("loom.window %a dims = [0, 1] sizes = [2, 2] strides = [1, 1] dilations = [1, 1] "
+             ": (tensor<2x3xf32>) -> tensor<1x2x2x2xf32>",
+             {x}),
+      ElementsAre(1, 2, 4, 5, 2, 3, 5, 6));
+  EXPECT_THAT(values("loom.window %a dims = [1] sizes = [2] strides = [1] dilations = [2] : "
+                     "(tensor<2x3xf32>) -> tensor<2x1x2xf32>",
+                     {x}),
+              ElementsAre(1, 3, 4, 6));
+}
+
+TEST_F(InterpreterOps, ReduceWindow) {
+  HostTensor x = floats({1, 5}, {3, -1, 4, 1, -5});
+  auto apply = [&](const std::string &kind) {
+    return values(
+        "loom.reduce_window " + kind +
+            " %a dims = [1] sizes = [3] strides = [2] low = [1] high = [1] dilations = [1]"
+            " : (tensor<1x5xf32>) -> tensor<1x3xf32>",
+        {x});
+  };
+  EXPECT_THAT(apply("max"), ElementsAre(3, 4, 1));
+  EXPECT_THAT(apply("min"), ElementsAre(-1, -1, -5));
+  EXPECT_THAT(apply("sum"), ElementsAre(2, 4, -4));
+  EXPECT_THAT(apply("prod"), ElementsAre(-3, -4, -5));
+}
+
+TEST_F(InterpreterOps, Convolution) {
+  HostTensor x = floats({1, 2, 4}, {1, 2, 3, 4, 10, 20, 30, 40});
+  HostTensor w = floats({1, 2, 2}, {1, 2, 0.5, 0});
+  EXPECT_THAT(values("loom.convolution %a, %b strides = [1] low = [0] high = [1] input_dilations = "
+                     "[1] dilations = [1] groups = 1 : (tensor<1x2x4xf32>, tensor<1x2x2xf32>) -> "
+                     "tensor<1x1x4xf32>",
+                     {x, w}),
+              ElementsAre(10, 18, 26, 24));
+  EXPECT_THAT(values("loom.convolution %a, %b strides = [2] low = [0] high = [0] input_dilations = "
+                     "[2] dilations = [2] groups = 1 : (tensor<1x2x4xf32>, tensor<1x2x2xf32>) -> "
+                     "tensor<1x1x3xf32>",
+                     {x, w}),
+              ElementsAre(10, 18, 26));
+  HostTensor perChannel = floats({2, 1, 2}, {1, -1, 2, 1});
+  EXPECT_THAT(values("loom.convolution %a, %b strides = [1] low = [0] high = [0] input_dilations = "
+                     "[1] dilations = [1] groups = 2 : (tensor<1x2x4xf32>, tensor<2x1x2xf32>) -> "
+                     "tensor<1x2x3xf32>",
+                     {x, perChannel}),
+              ElementsAre(-1, -1, -1, 40, 70, 100));
+}
+
 TEST_F(InterpreterOps, IntegersWrapAndTruncate) {
   HostTensor x =
       ints({4}, {std::numeric_limits<int64_t>::max(), -7, 6, std::numeric_limits<int64_t>::min()});
