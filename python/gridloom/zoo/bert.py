@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import onnx
 
-from .graph import FLOAT, INT64, GraphBuilder, gelu, layer_norm, linear
+from .graph import FLOAT, INT64, ExternalFile, GraphBuilder, gelu, layer_norm, linear
 from .weights import Weights
 
 
@@ -47,10 +47,10 @@ MINILM = BertConfig(layers=6, hidden=384, heads=12, intermediate=1536, head="emb
 class _Bert:
     """Writes one encoder. Parameters keep their PyTorch names; matrices are stored as [in, out]."""
 
-    def __init__(self, config: BertConfig, weights: Weights, name: str):
+    def __init__(self, config: BertConfig, weights: Weights, name: str, store: ExternalFile | None):
         self.config = config
         self.weights = weights
-        self.g = GraphBuilder(name, config.opset)
+        self.g = GraphBuilder(name, config.opset, store)
 
     def parameter(self, name: str, *shape: int) -> str:
         return self.g.weight(name, self.weights.get(name, shape))
@@ -156,9 +156,9 @@ class _Bert:
         return g.build()
 
 
-def bert(config: BertConfig, weights: Weights, name: str = "bert") -> onnx.ModelProto:
+def bert(config: BertConfig, weights: Weights, name: str = "bert", store: ExternalFile | None = None) -> onnx.ModelProto:
     """An encoder over int64 `input_ids`, `attention_mask` and `token_type_ids` of [batch, sequence].
 
     The output is float32: `last_hidden_state` [batch, sequence, hidden], or `embedding` [batch, hidden]
-    with unit rows when `config.head` is "embedding"."""
-    return _Bert(config, weights, name).build()
+    with unit rows when `config.head` is "embedding". With a `store` large weights go there as they are made."""
+    return _Bert(config, weights, name, store).build()
