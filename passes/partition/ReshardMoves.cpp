@@ -12,6 +12,10 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::reshard;
 
+/// What a link carries while a message is on its way: a round of a collective costs this much more,
+/// and so does starting one.
+static constexpr int64_t kRoundBytes = 160'000;
+
 /// The tensor's layout by positions of axes. Axes of one device do nothing and are left out.
 static State getState(const dist::Layout &layout, RankedTensorType global, const dist::Mesh &mesh) {
   auto find = [&](StringAttr name) -> int {
@@ -98,6 +102,10 @@ int64_t Moves::getBytes(const State &state) const {
   return bytes;
 }
 
+Cost Moves::getCost(int64_t bytes, int64_t rounds) const {
+  return {bytes + (rounds + 1) * kRoundBytes * numDevices, bytes, 1, 1};
+}
+
 bool Moves::isImpossible() const {
   if ((goal.unreduced & ~start.unreduced) != 0)
     return true;
@@ -158,13 +166,14 @@ std::optional<Move> Moves::cut(ReshardStep::Kind kind, const State &state, size_
                                ArrayRef<uint8_t> axes) const {
   if (touchesMicro(axes))
     return std::nullopt;
-  Move move{kind, Axes(axes), static_cast<int64_t>(dim), 0, 0, 0, {0, 0, 1}, state};
+  Move move{kind, Axes(axes), static_cast<int64_t>(dim), 0, 0, 0, {0, 0, 0, 1}, state};
   if (!cutDim(move.after, dim, axes, move.padTo))
     return std::nullopt;
   if (kind == ReshardStep::ReduceScatter) {
     for (uint8_t axis : axes)
       move.after.unreduced &= ~(1U << axis);
-    move.cost = {getBytes(move.after) * (getParts(axes) - 1) * numDevices, 1, 1};
+    move.cost =
+        getCost(getBytes(move.after) * (getParts(axes) - 1) * numDevices, getParts(axes) - 1);
   }
   return move;
 }
@@ -176,14 +185,15 @@ Move Moves::reduce(const State &state, AxisMask axes) const {
       move.axes.push_back(axis);
   move.after.unreduced &= ~axes;
   int64_t parts = getParts(move.axes);
-  move.cost = {2 * getBytes(state) * (parts - 1) * (numDevices / parts), 1, 1};
+  move.cost = getCost(2 * getBytes(state) * (parts - 1) * (numDevices / parts), 2 * (parts - 1));
   return move;
 }
 
 Move Moves::gather(const State &state, size_t dim, size_t keep) const {
   Axes axes(ArrayRef(state.dims[dim].axes).drop_front(keep));
-  int64_t bytes = getBytes(state) * (getParts(axes) - 1) * numDevices;
-  Move move{ReshardStep::AllGather, axes, static_cast<int64_t>(dim), 0, 0, 0, {bytes, 1, 1}, state};
+  int64_t others = getParts(axes) - 1;
+  Move move{ReshardStep::AllGather, axes, static_cast<int64_t>(dim), 0, 0, 0, {}, state};
+  move.cost = getCost(getBytes(state) * others * numDevices, others);
   joinDim(move.after, dim, keep, move.trimTo);
   return move;
 }
@@ -205,8 +215,8 @@ std::optional<Move> Moves::exchange(const State &state, size_t source, size_t co
   if (!cutDim(move.after, target, axes, move.padTo))
     return std::nullopt;
   // Bytes of the parts that go to others, before what is joined is trimmed.
-  int64_t bytes = getBytes(move.after) * (getParts(axes) - 1) * numDevices;
-  move.cost = {bytes, 1, 1};
+  int64_t others = getParts(axes) - 1;
+  move.cost = getCost(getBytes(move.after) * others * numDevices, others);
   joinDim(move.after, source, state.dims[source].axes.size() - count, move.trimTo);
   return move;
 }
@@ -293,10 +303,13 @@ Cost Moves::getBound(const State &state) const {
     else if (!(used >> i & 1))
       free *= axis.size;
   }
-  if (pending == 1)
-    return {std::max<int64_t>(0, wanted - getBytes(state)) * numDevices, 0, 0};
+  if (pending == 1) {
+    int64_t bytes = std::max<int64_t>(0, wanted - getBytes(state)) * numDevices;
+    return {bytes, bytes, 0, 0};
+  }
   int64_t share = whole * (numDevices / (split * free * pending)); // times numDevices
-  return {std::max(share * (pending - 1), wanted * numDevices + share * (pending - 2)), 1, 1};
+  int64_t bytes = std::max(share * (pending - 1), wanted * numDevices + share * (pending - 2));
+  return {getCost(bytes, 1).time, bytes, 1, 1};
 }
 
 //===----------------------------------------------------------------------===//
@@ -365,7 +378,7 @@ std::optional<Move> Moves::permute(const State &state, const State &after) const
           mask |= 1U << axis;
   if (mask & micro)
     return std::nullopt;
-  Move move{ReshardStep::Permute, {}, 0, 0, 0, 0, {getBytes(state) * numDevices, 1, 1}, after};
+  Move move{ReshardStep::Permute, {}, 0, 0, 0, 0, getCost(getBytes(state) * numDevices, 1), after};
   for (uint8_t axis = 0; axis < mesh.getAxes().size(); ++axis)
     if (mask >> axis & 1)
       move.axes.push_back(axis);

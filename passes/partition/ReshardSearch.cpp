@@ -5,7 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // A* over layouts. The way that gathers and slices and the greedy one bound the search from above,
-// so that what is found is never worse than either, also when the search is cut short.
+// so that what is found is never worse than either, also when the search is cut short. To save
+// waiting, a way may send more bytes than another, but never more than the one that gathers.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/partition/ReshardSearch.h"
@@ -62,6 +63,7 @@ private:
   std::priority_queue<Entry, std::vector<Entry>, IsDearer> queue;
   std::optional<std::vector<Move>> best;
   Cost least;
+  int64_t most = 0; ///< bytes of the way that gathers, offered first
 };
 } // namespace
 
@@ -72,15 +74,17 @@ void Search::offer(std::vector<Move> way) {
   Cost cost;
   for (const Move &move : way)
     cost = cost + move.cost;
-  if (best && !(cost < least))
+  if (best && (!(cost < least) || cost.bytes > most))
     return;
+  if (!best)
+    most = cost.bytes;
   least = cost;
   best = std::move(way);
 }
 
 void Search::push(Move move, Cost cost, int64_t parent) {
   Cost through = cost + moves.getBound(move.after);
-  if (best && !(through < least))
+  if (best && (!(through < least) || through.bytes > most))
     return;
   auto [it, inserted] = reached.try_emplace(move.after, cost);
   if (!inserted) {

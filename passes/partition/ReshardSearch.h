@@ -34,17 +34,19 @@ struct State {
   }
 };
 
-/// Bytes a device sends, times the number of devices so that it is whole; then collectives; then
-/// steps. Compared in this order.
+/// What a device pays. Bytes are times the number of devices, so that they are whole. Compared by
+/// `time`, then bytes, collectives, steps.
 struct Cost {
+  int64_t time = 0; ///< bytes, and those that a link carries while the collectives wait for it
   int64_t bytes = 0;
   int32_t collectives = 0, steps = 0;
   Cost operator+(const Cost &other) const {
-    return {bytes + other.bytes, collectives + other.collectives, steps + other.steps};
+    return {time + other.time, bytes + other.bytes, collectives + other.collectives,
+            steps + other.steps};
   }
   bool operator<(const Cost &other) const {
-    return std::tie(bytes, collectives, steps) <
-           std::tie(other.bytes, other.collectives, other.steps);
+    return std::tie(time, bytes, collectives, steps) <
+           std::tie(other.time, other.bytes, other.collectives, other.steps);
   }
 };
 
@@ -88,6 +90,8 @@ private:
   bool isOnTrack(const State &state, size_t dim) const;
   size_t getCommonAxes(const State &state, size_t dim) const;
   int64_t getBytes(const State &state) const;
+  /// Of a collective that sends so many bytes (times the devices) in so many rounds.
+  Cost getCost(int64_t bytes, int64_t rounds) const;
 
   std::optional<Move> cut(ReshardStep::Kind kind, const State &state, size_t dim,
                           llvm::ArrayRef<uint8_t> axes) const;

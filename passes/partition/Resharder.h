@@ -21,13 +21,13 @@ struct ReshardStep {
   llvm::SmallVector<int64_t> permutation = {}; ///< of a permute: whose value each member takes
 };
 
-/// The steps that turn `from` into `to`, for a tensor of the global type, for which a device sends
-/// the fewest bytes; of those with equal bytes the fewest collectives. Free slices, reductions
-/// (straight into the dimension that wants the axes where one does), exchanges between dimensions,
-/// permutes and gathers are weighed against each other over all axes at once; the result is never
-/// dearer than reducing everything, gathering everything and slicing. On meshes too large to search
-/// it is the better of that and a greedy way. Fails when `to` asks for partial values `from` has
-/// not, or a step would communicate over the micro-batch axis.
+/// The cheapest steps that turn `from` into `to`, for a tensor of the global type: the bytes a
+/// device sends, and the rounds in which it does. Free slices, reductions (straight into the
+/// dimension that wants the axes where one does), exchanges between dimensions, permutes and
+/// gathers are weighed against each other over all axes at once; the bytes are never more than
+/// those of reducing everything, gathering everything and slicing. On meshes too large to search it
+/// is the best found, that and a greedy way included. Fails when `to` asks for partial values
+/// `from` has not, or a step would communicate over the micro-batch axis.
 mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(const dist::Layout &from,
                                                             const dist::Layout &to,
                                                             mlir::RankedTensorType global,

@@ -6,7 +6,7 @@
 //
 // All pairs of shardings of tensors of rank 1 to 3 on all meshes of up to 8 devices with one to
 // three axes: partial sources, targets that stay partial, sizes that divide and that do not,
-// granules. By default all of rank 1 and 2 and a sample of rank 3; GRIDLOOM_EXHAUSTIVE=1 runs all.
+// granules. By default a sample on meshes of two and three axes; GRIDLOOM_EXHAUSTIVE=1 runs all.
 //
 //===----------------------------------------------------------------------===//
 #include "InterpreterTesting.h"
@@ -125,7 +125,8 @@ bool setGranule(Layout &layout, int64_t granule) {
 double getGatherBytes(const Layout &from, const Layout &to, RankedTensorType whole,
                       const Mesh &mesh) {
   RankedTensorType local = getLocalType(whole, from, mesh);
-  double bytes = 4.0 * static_cast<double>(local.getNumElements()), total = 0;
+  auto bytes = static_cast<double>(local.getNumElements() * whole.getElementTypeBitWidth() / 8);
+  double total = 0;
   AxisList pending;
   for (StringAttr axis : from.unreduced)
     if (!llvm::is_contained(to.unreduced, axis))
@@ -141,7 +142,7 @@ double getGatherBytes(const Layout &from, const Layout &to, RankedTensorType who
 }
 
 struct Figures {
-  int64_t pairs = 0, wrong = 0, dearer = 0, collectives = 0, plansMicroseconds = 0;
+  int64_t pairs = 0, wrong = 0, dearer = 0, collectives = 0, nanoseconds = 0;
   size_t most = 0;
   double bytes = 0, gatherBytes = 0;
   std::string example;
@@ -152,9 +153,9 @@ void countPair(const ReshardSimulator &simulator, const std::vector<Shard> &star
                Figures &figures) {
   auto before = std::chrono::steady_clock::now();
   FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, mesh);
-  figures.plansMicroseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                   std::chrono::steady_clock::now() - before)
-                                   .count();
+  figures.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(
+                             std::chrono::steady_clock::now() - before)
+                             .count();
   ++figures.pairs;
   auto complain = [&](int64_t &counter, const std::string &what) {
     ++counter;
@@ -180,12 +181,14 @@ void countPair(const ReshardSimulator &simulator, const std::vector<Shard> &star
   figures.most = std::max(figures.most, count);
 }
 
-/// Every pair on one mesh for tensors of one shape; `keep` says which to run.
-void countShape(const Fixture &fixture, const Sizes &shape, llvm::function_ref<bool()> keep,
-                Figures &figures) {
+/// Every pair on one mesh for tensors of one shape; `keep` says which to run. The size of the
+/// elements decides whether bytes or rounds count.
+void countShape(const Fixture &fixture, const Sizes &shape, unsigned elementBits,
+                llvm::function_ref<bool()> keep, Figures &figures) {
   const Mesh &mesh = *fixture.mesh;
   ReshardSimulator simulator(mesh, shape);
-  auto whole = RankedTensorType::get(shape, Float32Type::get(fixture.mesh->getContext()));
+  auto whole =
+      RankedTensorType::get(shape, IntegerType::get(fixture.mesh->getContext(), elementBits));
   std::vector<Layout> layouts = makeLayouts(fixture, shape.size());
   for (auto [granuleFrom, granuleTo] : kGranules)
     for (Layout from : layouts) {
@@ -209,26 +212,32 @@ void countShape(const Fixture &fixture, const Sizes &shape, llvm::function_ref<b
 
 class ResharderTest : public ::testing::TestWithParam<Sizes> {};
 
+/// Every pair is planned twice: for small tensors, where rounds are saved, and for large ones,
+/// where bytes are.
 TEST_P(ResharderTest, EveryPairOfShardings) {
   Fixture fixture(GetParam());
   std::mt19937 random(7);
-  for (size_t rank = 1; rank <= 3; ++rank) {
-    Figures figures;
-    bool isSampled = rank == 3 && GetParam().size() > 1 && !isExhaustive();
-    for (const Sizes &shape : kShapes)
-      if (shape.size() == rank)
-        countShape(fixture, shape, [&] { return !isSampled || random() % 32 == 0; }, figures);
-    std::cout << "rank " << rank << (isSampled ? " (sampled): " : ": ") << figures.pairs
-              << " pairs, " << figures.wrong << " wrong, " << figures.dearer
-              << " dearer than gathering; collectives: "
-              << double(figures.collectives) / double(figures.pairs) << " on average, "
-              << figures.most << " at most; bytes: " << 100 * figures.bytes / figures.gatherBytes
-              << " % of gathering; "
-              << double(figures.plansMicroseconds) / 1000 / double(figures.pairs) << " us a plan\n";
-    EXPECT_GT(figures.pairs, 10);
-    EXPECT_EQ(figures.wrong, 0) << figures.example;
-    EXPECT_EQ(figures.dearer, 0) << figures.example;
-  }
+  for (auto [name, bits] : {std::pair("small", 32U), std::pair("large", 1U << 23)})
+    for (size_t rank = 1; rank <= 3; ++rank) {
+      Figures figures;
+      uint32_t every = isExhaustive() || GetParam().size() == 1 ? 1
+                       : rank == 3                              ? 32
+                       : rank == 2 && bits == 32                ? 8
+                                                                : 1;
+      for (const Sizes &shape : kShapes)
+        if (shape.size() == rank)
+          countShape(fixture, shape, bits, [&] { return random() % every == 0; }, figures);
+      std::cout << name << " tensors of rank " << rank << (every > 1 ? " (sampled): " : ": ")
+                << figures.pairs << " pairs, " << figures.wrong << " wrong, " << figures.dearer
+                << " dearer than gathering; collectives: "
+                << double(figures.collectives) / double(figures.pairs) << " on average, "
+                << figures.most << " at most; bytes: " << 100 * figures.bytes / figures.gatherBytes
+                << " % of gathering; " << double(figures.nanoseconds) / 1000 / double(figures.pairs)
+                << " us a plan\n";
+      EXPECT_GT(figures.pairs, 10);
+      EXPECT_EQ(figures.wrong, 0) << figures.example;
+      EXPECT_EQ(figures.dearer, 0) << figures.example;
+    }
 }
 
 /// A reshard as a program: the input is laid out as `from`; where `from` is partial, member i of
@@ -344,7 +353,7 @@ TEST(ResharderFaultTest, SimulationSeesWrongSteps) {
       }
     }
   std::cout << planted << " wrong steps, " << seen << " seen\n";
-  EXPECT_GT(planted, 1000);
+  EXPECT_GT(planted, 500);
   EXPECT_EQ(seen, planted);
 }
 
