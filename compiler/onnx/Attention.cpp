@@ -195,10 +195,9 @@ private:
     if (isPacked) {
       int64_t heads = node.intAttribute("q_num_heads", 0);
       int64_t kvHeads = node.intAttribute("kv_num_heads", 0);
-      query = splitHeads(node, query, heads);
-      key = splitHeads(node, key, kvHeads);
-      value = splitHeads(node, value, kvHeads);
-      return success(query && key && value);
+      return success((query = splitHeads(node, query, heads)) &&
+                     (key = splitHeads(node, key, kvHeads)) &&
+                     (value = splitHeads(node, value, kvHeads)));
     }
     for (Value x : {query, key, value})
       if (getShape(x).size() != 4)
@@ -223,9 +222,8 @@ private:
       }
       return node.concatenate({before, x}, 2);
     };
-    key = append(node.operand(4), key);
-    value = append(node.operand(5), value);
-    return success(key && value);
+    return success((key = append(node.operand(4), key)) &&
+                   (value = append(node.operand(5), value)));
   }
 
   LogicalResult readMasks() {

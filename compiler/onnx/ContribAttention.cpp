@@ -74,9 +74,7 @@ public:
 
   /// Appends key and value to what came before.
   LogicalResult addPast(Value pastKey, Value pastValue) {
-    key = append(pastKey, key);
-    value = append(pastValue, value);
-    return success(key && value);
+    return success((key = append(pastKey, key)) && (value = append(pastValue, value)));
   }
 
   /// [batch, queries, heads * size].
@@ -151,10 +149,8 @@ static LogicalResult importAttention(Node &node) {
   auto part = [&](int64_t start, int64_t size) {
     return splitHeads(node, node.slice(all, 2, start, start + size), heads);
   };
-  attention.query = part(0, sizes[0]);
-  attention.key = part(sizes[0], sizes[1]);
-  attention.value = part(sizes[0] + sizes[1], sizes[2]);
-  if (!attention.query || !attention.key || !attention.value)
+  if (!(attention.query = part(0, sizes[0])) || !(attention.key = part(sizes[0], sizes[1])) ||
+      !(attention.value = part(sizes[0] + sizes[1], sizes[2])))
     return failure();
   int64_t past = 0;
   if (node.hasOperand(4)) {
@@ -347,10 +343,9 @@ private:
     if (node.hasOperand(1) != node.hasOperand(2))
       return node.error() << "has one of key and value; it needs both or none";
     if (node.hasOperand(1)) {
-      query = splitHeads(node, x, heads);
-      key = splitHeads(node, node.operand(1), kvHeads);
-      value = splitHeads(node, node.operand(2), kvHeads);
-      return success(query && key && value);
+      return success((query = splitHeads(node, x, heads)) &&
+                     (key = splitHeads(node, node.operand(1), kvHeads)) &&
+                     (value = splitHeads(node, node.operand(2), kvHeads)));
     }
     // Query, key and value heads are one after another.
     constexpr int64_t kMaxHeads = 1 << 20;
@@ -392,9 +387,8 @@ private:
     Value cosine = node.operand(7), sine = node.operand(8);
     Value positions = node.hasOperand(9) ? node.operand(9) : positionsFrom(node, before, steps);
     bool interleaved = node.intAttribute("rotary_interleaved", 0);
-    query = rotateAt(node, query, cosine, sine, positions, interleaved);
-    key = rotateAt(node, key, cosine, sine, positions, interleaved);
-    return success(query && key);
+    return success((query = rotateAt(node, query, cosine, sine, positions, interleaved)) &&
+                   (key = rotateAt(node, key, cosine, sine, positions, interleaved)));
   }
 
   /// The step's keys and values go behind those of the past, in a cache that may be larger and ends
@@ -402,9 +396,8 @@ private:
   LogicalResult readCache() {
     if (node.hasOperand(3) != node.hasOperand(4))
       return node.error() << "has one of past_key and past_value; it needs both or none";
-    key = update(node.hasOperand(3) ? node.operand(3) : Value(), key);
-    value = update(node.hasOperand(4) ? node.operand(4) : Value(), value);
-    return success(key && value);
+    return success((key = update(node.hasOperand(3) ? node.operand(3) : Value(), key)) &&
+                   (value = update(node.hasOperand(4) ? node.operand(4) : Value(), value)));
   }
 
   Value update(Value past, Value fresh) {

@@ -50,8 +50,7 @@ private:
   LogicalResult readHeads() {
     int64_t heads = node.intAttribute("q_num_heads", 0);
     kvHeads = node.intAttribute("kv_num_heads", 0);
-    query = split(0, heads), key = split(1, kvHeads), value = split(2, kvHeads);
-    if (!query || !key || !value)
+    if (!(query = split(0, heads)) || !(key = split(1, kvHeads)) || !(value = split(2, kvHeads)))
       return failure();
     size = getShape(query)[3];
     if (getShape(query)[2] == 0 || getShape(key)[2] != getShape(query)[2] ||

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 
 import numpy as np
 import onnx
@@ -12,6 +13,12 @@ from onnx import helper, numpy_helper
 
 import evaluate
 
+sys.path.insert(0, str(evaluate.ROOT / "python"))
+
+from gridloom import backend  # noqa: E402
+
+# With --full every case is also compiled, for one device and split over two at random.
+FULL = "--full" in sys.argv
 onnxruntime.set_default_logger_severity(4)
 NUMBER = itertools.count()
 
@@ -20,7 +27,7 @@ def rand(*shape, scale=1.0, seed=0):
     return (np.random.default_rng(seed + sum(shape)).standard_normal(shape) * scale).astype(np.float32)
 
 
-def check(folder, op, inputs, outputs=1, domain="com.microsoft", known=(), rtol=1e-4, atol=2e-5, **attributes):
+def check(folder, op, inputs, outputs=1, domain="com.microsoft", known=(), rtol=1e-4, atol=2e-5, compiled=False, **attributes):
     """Runs one node. `inputs` are arrays, None where absent; those in `known` and single numbers are
     initializers. `outputs` is how many there are, or their names, empty where absent."""
     names = [f"i{k}" if value is not None else "" for k, value in enumerate(inputs)]
@@ -44,16 +51,15 @@ def check(folder, op, inputs, outputs=1, domain="com.microsoft", known=(), rtol=
     expected = session.run(None, given)
     case = evaluate.evaluate(folder / str(next(NUMBER)), model, list(given.values()))
     assert case.error is None, case.error
-    for values in (case.imported, case.simplified):
+    outcomes = [case.imported, case.simplified]
+    for mesh, strategy in [("", None), ("x=2", f"random:{next(NUMBER)}")] if FULL or compiled else []:
+        program = backend.prepare(model, mesh=mesh, strategy=strategy, base=case.folder)
+        outcomes.append(program.run(list(given.values())))
+        program.close()
+    for values in outcomes:
         for actual, want in zip(values, expected, strict=True):
             assert actual.dtype == want.dtype and actual.shape == want.shape
             np.testing.assert_allclose(actual.astype(np.float64), want.astype(np.float64), rtol=rtol, atol=atol)
-
-
-def refused(folder, op, inputs, **attributes):
-    with pytest.raises(AssertionError) as error:
-        check(folder, op, inputs, **attributes)
-    return str(error.value)
 
 
 #===---------------------------------------------------------------------------------------------===#
@@ -72,12 +78,9 @@ def test_gelu_with_bias(tmp_path):
     check(tmp_path, "QuickGelu", [rand(2, 5, 8)], alpha=1.0)
 
 
-@pytest.mark.parametrize("domain", ["", "com.microsoft"])
-def test_simplified_layer_normalization(tmp_path, domain):
-    if domain:
-        # The CPU provider has it in the standard domain only.
-        pytest.skip("ONNX Runtime has no com.microsoft kernel to compare with")
-    check(tmp_path, "SimplifiedLayerNormalization", [rand(2, 3, 8), rand(8)], domain=domain, epsilon=1e-4, axis=-1)
+def test_simplified_layer_normalization(tmp_path):
+    # ONNX Runtime has it in the standard domain only.
+    check(tmp_path, "SimplifiedLayerNormalization", [rand(2, 3, 8), rand(8)], domain="", epsilon=1e-4, axis=-1)
 
 
 @pytest.mark.parametrize("skip", [(2, 3, 8), (1, 3, 8), (3, 8)])
@@ -159,7 +162,7 @@ def test_attention(tmp_path, causal, mask, past):
 
 def test_attention_bias_and_sizes(tmp_path):
     inputs = [rand(2, 4, 6), rand(6, 8 + 8 + 4, seed=1), rand(20, seed=2), None, None, rand(1, 2, 4, 4, seed=3)]
-    check(tmp_path, "Attention", inputs, num_heads=2, qkv_hidden_sizes=[8, 8, 4], scale=0.3)
+    check(tmp_path, "Attention", inputs, compiled=True, num_heads=2, qkv_hidden_sizes=[8, 8, 4], scale=0.3)
 
 
 @pytest.mark.parametrize("mask, bias, past", itertools.product(["none", "keys", "ends"], [False, True], [0, 3]))
@@ -229,7 +232,7 @@ def test_group_query_attention(tmp_path, rotary, packed, window, cap):
 def test_group_query_attention_ragged(tmp_path):
     # What is behind a batch's own keys becomes zero.
     step = group_query(2, 1, 4, 2, 8, [5, 3], 6, past=8)
-    check(tmp_path, "GroupQueryAttention", step, ["o", "k", "v"], known=[6], num_heads=4, kv_num_heads=2)
+    check(tmp_path, "GroupQueryAttention", step, ["o", "k", "v"], known=[6], compiled=True, num_heads=4, kv_num_heads=2)
 
 
 def test_group_query_attention_sinks(tmp_path):
@@ -267,18 +270,41 @@ def test_matmul_integer_to_float(tmp_path, axis):
     check(tmp_path, "MatMulIntegerToFloat", inputs, known=[1, 3, 5])
 
 
-@pytest.mark.parametrize("op, inputs, attributes, message", [
-    ("MatMulNBits", [rand(2, 32), np.zeros((3, 1, 16), np.uint8), rand(4)], dict(K=32, N=3, bits=4, block_size=32), "scales [4] are not those of N = 3"),
-    ("Attention", [rand(1, 2, 4), rand(4, 12), rand(12)], dict(num_heads=5), "MatMul"),
-])
-def test_refused(tmp_path, op, inputs, attributes, message):
-    names = [f"i{k}" for k in range(len(inputs))]
+REFUSALS = {
+    "MatMulNBits": (
+        [rand(2, 32), np.zeros((3, 1, 16), np.uint8), rand(4)],
+        dict(K=32, N=3, bits=4, block_size=32),
+        "B [3, 1, 16] and scales [4] are not those of N = 3, K = 32 in blocks of 32",
+    ),
+    "Attention": ([rand(1, 2, 4), rand(4, 12), rand(12)], dict(num_heads=5), "cannot split [1, 2, 4] into 5 heads"),
+    "GroupQueryAttention": (
+        [rand(1, 2, 8), rand(1, 2, 8), rand(1, 2, 8), None, None, np.array([1], np.int32), np.array(2, np.int32)],
+        dict(num_heads=2, kv_num_heads=2),
+        "input 'total_sequence_length' must be one number known at compile time, but is 'tensor<i32>'",
+    ),
+    "MultiHeadAttention": ([rand(1, 2, 8)], dict(num_heads=2), "packed key and value and shared buffers are not supported"),
+    "FusedMatMul": ([rand(2, 3), rand(2, 3)], {}, "operands [2, 3] and [2, 3] cannot be multiplied: 3 columns times 2 rows"),
+    "SkipLayerNormalization": ([rand(2, 3, 8), rand(2, 3, 8), rand(7)], {}, "input 2 is [7] for [2, 3, 8]"),
+    "RotaryEmbedding": (
+        [rand(1, 3, 8), np.array([0], np.int64), rand(9, 3), rand(9, 3)],
+        dict(num_heads=2),
+        "cannot rotate [1, 2, 3, 4] by cosines [1, 3, 3] and sines [1, 3, 3]",
+    ),
+}
+
+
+@pytest.mark.parametrize("op", REFUSALS)
+def test_refused(tmp_path, op):
+    inputs, attributes, message = REFUSALS[op]
+    names = [f"i{k}" if value is not None else "" for k, value in enumerate(inputs)]
+    given = {n: v for n, v in zip(names, inputs) if n}
     graph = helper.make_graph(
         [helper.make_node(op, names, ["y"], name="n", domain="com.microsoft", **attributes)],
         "g",
-        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in zip(names, inputs)],
+        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape) for n, v in given.items()],
         [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)], ir_version=8)
-    case = evaluate.evaluate(tmp_path, model, inputs)
-    assert case.error is not None and f"{op} 'n': " in case.error
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    case = evaluate.evaluate(tmp_path, model, list(given.values()))
+    assert case.error == f"{op} 'n': {message}"
