@@ -14,6 +14,8 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/Matchers.h"
 
+#include <limits>
+
 using namespace mlir;
 using namespace gridloom::loom;
 
@@ -142,6 +144,23 @@ struct Emitter {
     }
     Value half = make<arith::MulFOp>(x, constant(x.getType(), 0.5));
     return make<arith::MulFOp>(half, make<arith::AddFOp>(inner, one));
+  }
+
+  /// The f32 angle less its whole turns: the polynomials are good for a few turns only. Turns are
+  /// counted in f64; where they are too many for that (10^15 and more) the angle is NaN.
+  Value reduceAngle(Value x) {
+    if (!getElementTypeOrSelf(x.getType()).isF32())
+      return x;
+    Type f64 = withElement(x.getType(), builder.getF64Type());
+    Value wide = make<arith::ExtFOp>(f64, x);
+    Value turns =
+        make<math::RoundEvenOp>(make<arith::MulFOp>(wide, constant(f64, 0.15915494309189533577)));
+    Value rest = make<math::FmaOp>(turns, constant(f64, -6.28318530717958647692), wide);
+    Value isSmall =
+        make<arith::CmpFOp>(arith::CmpFPredicate::OLT, make<math::AbsFOp>(rest), constant(f64, 4));
+    rest = make<arith::SelectOp>(isSmall, rest,
+                                 constant(f64, std::numeric_limits<double>::quiet_NaN()));
+    return make<arith::TruncFOp>(x.getType(), rest);
   }
 
   /// Narrow and unsigned integers wrap as they do in the reference: by way of a wider signed one.
@@ -321,12 +340,22 @@ Value NotOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
   return e.make<arith::XOrIOp>(operands[0], ones);
 }
 
+Value SineOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  Emitter e{builder, loc};
+  return e.inWide(operands,
+                  [&](ArrayRef<Value> v) { return e.make<math::SinOp>(e.reduceAngle(v[0])); });
+}
+
+Value CosineOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
+  Emitter e{builder, loc};
+  return e.inWide(operands,
+                  [&](ArrayRef<Value> v) { return e.make<math::CosOp>(e.reduceAngle(v[0])); });
+}
+
 #define UNARY_BODY(OP, MATH)                                                                       \
   Value OP::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {                    \
     return Emitter{builder, loc}.unary<MATH>(operands);                                            \
   }
-UNARY_BODY(SineOp, math::SinOp)
-UNARY_BODY(CosineOp, math::CosOp)
 UNARY_BODY(TanOp, math::TanOp)
 UNARY_BODY(AsinOp, math::AsinOp)
 UNARY_BODY(AcosOp, math::AcosOp)
@@ -464,5 +493,13 @@ Value CompareOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operand
 }
 
 Value SelectOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
-  return arith::SelectOp::create(builder, loc, operands[0], operands[1], operands[2]);
+  Emitter e{builder, loc};
+  Type type = operands[1].getType();
+  if (!getElementTypeOrSelf(type).isBF16())
+    return e.make<arith::SelectOp>(operands[0], operands[1], operands[2]);
+  // x86 has no bf16: LLVM would go through f32 and call a function to come back.
+  Type bits = withElement(type, builder.getI16Type());
+  Value chosen = e.make<arith::SelectOp>(operands[0], e.make<arith::BitcastOp>(bits, operands[1]),
+                                         e.make<arith::BitcastOp>(bits, operands[2]));
+  return e.make<arith::BitcastOp>(type, chosen);
 }

@@ -217,6 +217,20 @@ TEST(CodegenElementwise, Trigonometry) {
   }
 }
 
+TEST(CodegenElementwise, AnglesOfManyTurns) {
+  std::vector<double> values(4096);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = (static_cast<double>(i) - 2048) * 16.37;
+  RunOptions options;
+  options.inputs[0] = HostTensor::fromDoubles(ElementKind::F32, {4096}, values);
+  std::string type = "tensor<4096xf32>";
+  checkKernels(unary("sine", type) + unary("cosine", type), options);
+  // Infinity and NaN have no angle.
+  values = {INFINITY, -INFINITY, std::nan(""), 0.0, -0.0, 1e-30, 1e6, 3e8};
+  options.inputs[0] = HostTensor::fromDoubles(ElementKind::F32, {8}, values);
+  checkKernels(unary("sine", "tensor<8xf32>") + unary("cosine", "tensor<8xf32>"), options);
+}
+
 TEST(CodegenElementwise, UnsignedNumbersAboveTheSignedOnes) {
   for (auto [kind, element, most] : {std::tuple{ElementKind::U8, "ui8", int64_t(255)},
                                      {ElementKind::U16, "ui16", int64_t(65535)},

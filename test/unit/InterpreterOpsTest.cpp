@@ -271,6 +271,98 @@ TEST_F(InterpreterOps, Moves) {
   EXPECT_THAT(context.takeError(), HasSubstr("index 2 is outside of dimension 0 of size 2"));
 }
 
+TEST_F(InterpreterOps, OrderAndPeaks) {
+  HostTensor x = floats({2, 4}, {3, 1, 3, -2, kNaN, 5, -INFINITY, 5});
+  EXPECT_THAT(values("loom.argsort %a dim = 1 : (tensor<2x4xf32>) -> tensor<2x4xi64>", {x}),
+              ElementsAre(3, 1, 0, 2, 2, 1, 3, 0));
+  EXPECT_THAT(
+      values("loom.argsort %a dim = 1 descending : (tensor<2x4xf32>) -> tensor<2x3xi64>", {x}),
+      ElementsAre(0, 2, 1, 0, 1, 3));
+  EXPECT_THAT(values("loom.argsort %a dim = 0 : (tensor<2x4xf32>) -> tensor<1x4xi64>", {x}),
+              ElementsAre(0, 0, 1, 0));
+  EXPECT_THAT(values("loom.arg_reduce max %a dim = 1 : (tensor<2x4xf32>) -> tensor<2xi64>", {x}),
+              ElementsAre(0, 0));
+  EXPECT_THAT(
+      values("loom.arg_reduce max %a dim = 1 last : (tensor<2x4xf32>) -> tensor<2xi64>", {x}),
+      ElementsAre(2, 0));
+  EXPECT_THAT(values("loom.arg_reduce min %a dim = 0 : (tensor<2x4xf32>) -> tensor<4xi64>", {x}),
+              ElementsAre(1, 0, 1, 0));
+}
+
+TEST_F(InterpreterOps, RunningValues) {
+  HostTensor x = ints({2, 3}, {1, 2, 3, 4, -5, 6});
+  EXPECT_THAT(values("loom.cumulative sum %a dim = 1 : tensor<2x3xi64>", {x}),
+              ElementsAre(1, 3, 6, 4, -1, 5));
+  EXPECT_THAT(values("loom.cumulative prod %a dim = 1 exclusive : tensor<2x3xi64>", {x}),
+              ElementsAre(1, 1, 2, 1, 4, -20));
+  EXPECT_THAT(values("loom.cumulative sum %a dim = 0 reverse : tensor<2x3xi64>", {x}),
+              ElementsAre(5, -3, 9, 4, -5, 6));
+  EXPECT_THAT(values("loom.cumulative max %a dim = 1 exclusive reverse : tensor<2x3xi64>", {x}),
+              ElementsAre(3, 3, -0x1p63, 6, 6, -0x1p63));
+  EXPECT_THAT(values("loom.cumulative min %a dim = 1 : tensor<2x3xi64>", {x}),
+              ElementsAre(1, 1, 1, 4, -5, -5));
+}
+
+TEST_F(InterpreterOps, ElementsByIndex) {
+  HostTensor x = ints({3, 2}, {1, 2, 3, 4, 5, 6});
+  EXPECT_THAT(values("loom.reverse %a dims = [0] : tensor<3x2xi64>", {x}),
+              ElementsAre(5, 6, 3, 4, 1, 2));
+  EXPECT_THAT(values("loom.reverse %a dims = [0, 1] : tensor<3x2xi64>", {x}),
+              ElementsAre(6, 5, 4, 3, 2, 1));
+  EXPECT_THAT(values("loom.gather_elements %a, %b dim = 0 : (tensor<3x2xi64>, tensor<2x2xi64>) -> "
+                     "tensor<2x2xi64>",
+                     {x, ints({2, 2}, {2, 0, 1, 1})}),
+              ElementsAre(5, 2, 3, 4));
+  EXPECT_TRUE(failed(evaluate("loom.gather_elements %a, %b dim = 0 : (tensor<3x2xi64>, "
+                              "tensor<1x2xi64>) -> tensor<1x2xi64>",
+                              {x, ints({1, 2}, {0, 3})})));
+  EXPECT_THAT(context.takeError(), HasSubstr("index 3 is outside of dimension 0 of size 3"));
+  HostTensor updates = ints({2, 2}, {10, 20, 30, 40});
+  auto scatter = [&](const std::string &how, const HostTensor &indices, const std::string &type) {
+    return values("loom.scatter %a, %b, %c dim = 0" + how + " : (tensor<3x2xi64>, " + type +
+                      ", tensor<2x2xi64>) -> tensor<3x2xi64>",
+                  {x, indices, updates});
+  };
+  // The last of several stays; what is outside is left out.
+  EXPECT_THAT(scatter("", ints({2, 2}, {1, 0, 1, 3}), "tensor<2x2xi64>"),
+              ElementsAre(1, 20, 30, 4, 5, 6));
+  EXPECT_THAT(scatter(" reduce = sum", ints({2, 2}, {1, 0, 1, 0}), "tensor<2x2xi64>"),
+              ElementsAre(1, 62, 43, 4, 5, 6));
+  EXPECT_THAT(scatter("", ints({2}, {2, -1}), "tensor<2xi64>"), ElementsAre(1, 2, 3, 4, 10, 20));
+  EXPECT_THAT(scatter(" reduce = prod", ints({2}, {0, 0}), "tensor<2xi64>"),
+              ElementsAre(300, 1600, 3, 4, 5, 6));
+}
+
+TEST_F(InterpreterOps, BitsAndRemainders) {
+  auto bytes = [](std::vector<int64_t> list) {
+    return HostTensor::fromInts(ElementKind::U8, {static_cast<int64_t>(list.size())}, list);
+  };
+  HostTensor x = bytes({200, 7, 255}), y = bytes({3, 9, 8});
+  EXPECT_THAT(values("loom.shift_left %a, %b : tensor<3xui8>", {x, y}), ElementsAre(64, 0, 0));
+  EXPECT_THAT(values("loom.shift_right_logical %a, %b : tensor<3xui8>", {x, y}),
+              ElementsAre(25, 0, 0));
+  EXPECT_THAT(values("loom.xor %a, %b : tensor<3xui8>", {x, y}), ElementsAre(203, 14, 247));
+  EXPECT_THAT(values("loom.remainder %a, %b : tensor<3xui8>", {x, y}), ElementsAre(2, 7, 7));
+  EXPECT_THAT(values("loom.remainder %a, %b : tensor<3xi64>",
+                     {ints({3}, {-7, 7, 5}), ints({3}, {3, -3, 0})}),
+              ElementsAre(-1, 1, 5));
+  EXPECT_THAT(values("loom.remainder %a, %b : tensor<2xf32>",
+                     {floats({2}, {-7.5, 7.5}), floats({2}, {2, -2})}),
+              ElementsAre(-1.5, 1.5));
+  EXPECT_THAT(
+      values("loom.bitcast_convert %a : (tensor<2xf32>) -> tensor<2xui32>", {floats({2}, {1, -2})}),
+      ElementsAre(0x3f800000, 0xc0000000u));
+  HostTensor large = HostTensor::fromInts(ElementKind::U64, {2}, {-1, 6});
+  HostTensor small = HostTensor::fromInts(ElementKind::U64, {2}, {5, 4});
+  EXPECT_THAT(values("loom.divide %a, %b : tensor<2xui64>", {large, small}),
+              ElementsAre(0x1p64 / 5, 1));
+  EXPECT_THAT(values("loom.maximum %a, %b : tensor<2xui64>", {large, small}),
+              ElementsAre(0x1p64, 6));
+  EXPECT_THAT(
+      values("loom.round_nearest_even %a : tensor<4xf32>", {floats({4}, {0.5, 1.5, -2.5, 2.6})}),
+      ElementsAre(0, 2, -2, 3));
+}
+
 TEST_F(InterpreterOps, ConstantsOfEveryStorage) {
   EXPECT_THAT(values("loom.constant dense<[true, false, true]> : tensor<3xi1>", {}),
               ElementsAre(1, 0, 1));
@@ -283,7 +375,8 @@ TEST_F(InterpreterOps, ConstantsOfEveryStorage) {
 TEST_F(InterpreterOps, AttributesRoundTrip) {
   for (ElementKind kind :
        {ElementKind::Bool, ElementKind::I8, ElementKind::I16, ElementKind::I32, ElementKind::I64,
-        ElementKind::U8, ElementKind::F16, ElementKind::BF16, ElementKind::F32, ElementKind::F64}) {
+        ElementKind::U8, ElementKind::U16, ElementKind::U32, ElementKind::U64, ElementKind::F16,
+        ElementKind::BF16, ElementKind::F32, ElementKind::F64}) {
     for (auto values : {std::vector<double>{1, 0, 1, 1, 0, 0}, std::vector<double>(6, 1)}) {
       HostTensor tensor = HostTensor::fromDoubles(kind, {2, 3}, values);
       auto back = HostTensor::fromAttribute(tensor.toAttribute(context.get()));
