@@ -92,27 +92,6 @@ SmallVector<int64_t> otherDims(int64_t rank, int64_t dim) {
 }
 } // namespace
 
-#define ELEMENTWISE_RULE(OP)                                                                       \
-  ShardingRule OP::getShardingRule() { return dist::getElementwiseRule(*this); }
-ELEMENTWISE_RULE(RoundNearestEvenOp)
-ELEMENTWISE_RULE(SineOp)
-ELEMENTWISE_RULE(CosineOp)
-ELEMENTWISE_RULE(TanOp)
-ELEMENTWISE_RULE(AsinOp)
-ELEMENTWISE_RULE(AcosOp)
-ELEMENTWISE_RULE(AtanOp)
-ELEMENTWISE_RULE(SinhOp)
-ELEMENTWISE_RULE(CoshOp)
-ELEMENTWISE_RULE(AsinhOp)
-ELEMENTWISE_RULE(AcoshOp)
-ELEMENTWISE_RULE(AtanhOp)
-ELEMENTWISE_RULE(XorOp)
-ELEMENTWISE_RULE(RemainderOp)
-ELEMENTWISE_RULE(ShiftLeftOp)
-ELEMENTWISE_RULE(ShiftRightLogicalOp)
-ELEMENTWISE_RULE(BitcastConvertOp)
-#undef ELEMENTWISE_RULE
-
 //===----------------------------------------------------------------------===//
 // Reverse
 //===----------------------------------------------------------------------===//
