@@ -99,6 +99,34 @@ def case_constants():
     return [("f", x), ("f", y)], [("f", out)]
 
 
+def case_pad_around():
+    x = reals(30)
+
+    def at(a, b, c):
+        return x[(a * 3 + b) * 5 + c] if 0 <= b < 3 and 0 <= c < 5 else 0.5
+
+    return [("f", x)], [("f", [at(a, b - 1, c - 2) for a in range(2) for b in range(4) for c in range(8)])]
+
+
+def case_columns():
+    x = reals(54)
+    return [("f", x)], [("f", [x[row * 9 + 2 * o + k] for row in range(6) for k in range(3) for o in range(4)])]
+
+
+def case_convolve_channels():
+    x, w = reals(210), reals(27)
+
+    def sum_at(n, c, i, j):
+        return sum(
+            x[((n * 3 + c) * 5 + i + k) * 7 + 2 * j + l] * w[(c * 3 + k) * 3 + l]
+            for k in range(3)
+            for l in range(3)
+        )
+
+    places = [(n, c, i, j) for n in range(2) for c in range(3) for i in range(3) for j in range(3)]
+    return [("f", x), ("f", w)], [("f", [sum_at(*place) for place in places])]
+
+
 def case_halves():
     x, y = reals(9, "e"), reals(9, "y")
     out = [a + b for a, b in zip(x, y)]

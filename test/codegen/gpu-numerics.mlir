@@ -76,3 +76,25 @@ plan.kernel @halves elementwise {
   %4 = loom.convert %2 : (tensor<9xf32>) -> tensor<9xbf16>
   loom.yield %3, %4 : tensor<9xf16>, tensor<9xbf16>
 }
+
+plan.kernel @pad_around elementwise {
+^bb0(%x: tensor<2x3x5xf32>):
+  %0 = loom.pad %x value = 0.5 : f32 low = [0, 1, 2] high = [0, 0, 1] interior = [0, 0, 0] : (tensor<2x3x5xf32>) -> tensor<2x4x8xf32>
+  loom.yield %0 : tensor<2x4x8xf32>
+}
+
+plan.kernel @columns elementwise {
+^bb0(%x: tensor<2x3x9xf32>):
+  %0 = loom.window %x dims = [2] sizes = [3] strides = [2] dilations = [1] : (tensor<2x3x9xf32>) -> tensor<2x3x4x3xf32>
+  %1 = loom.transpose %0 [0, 1, 3, 2] : (tensor<2x3x4x3xf32>) -> tensor<2x3x3x4xf32>
+  loom.yield %1 : tensor<2x3x3x4xf32>
+}
+
+plan.kernel @convolve_channels general {
+^bb0(%x: tensor<2x3x5x7xf32>, %w: tensor<3x3x3xf32>):
+  %0 = loom.window %x dims = [2, 3] sizes = [3, 3] strides = [1, 2] dilations = [1, 1] : (tensor<2x3x5x7xf32>) -> tensor<2x3x3x3x3x3xf32>
+  %1 = loom.broadcast %w dims = [1, 4, 5] : (tensor<3x3x3xf32>) -> tensor<2x3x3x3x3x3xf32>
+  %2 = loom.multiply %0, %1 : tensor<2x3x3x3x3x3xf32>
+  %3 = loom.reduce sum %2 dims = [4, 5] : (tensor<2x3x3x3x3x3xf32>) -> tensor<2x3x3x3xf32>
+  loom.yield %3 : tensor<2x3x3x3xf32>
+}

@@ -33,6 +33,8 @@ constexpr int64_t kMaxBlocks = (int64_t(1) << 31) - 1;
 
 /// From this many vectors on a row is worth a block, below a warp.
 constexpr int64_t kBlockRow = 512;
+/// Fewer elements than this a thread reduces alone.
+constexpr int64_t kWarpRow = 8;
 
 /// The work of one nest: `items` of them, each done by `group` threads, by vectors of `width`.
 struct ThreadPlan {
@@ -131,6 +133,8 @@ std::optional<ThreadPlan> planRow(const Nest &nest) {
   if (outputs)
     for (const Store &store : body.stores)
       fits &= isAligned(body, store.index, *outputs, kWidth);
+  if (!outputs && longest < kWarpRow)
+    return std::nullopt;
   plan.width = fits ? kWidth : 1;
   plan.group = longest / plan.width >= kBlockRow ? kThreads : kWarp;
   for (const Loop &loop : nest.outer)
