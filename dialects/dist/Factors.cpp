@@ -197,9 +197,62 @@ static FactorSplits grant(const ShardingRule &rule, ArrayRef<Request> requests, 
   return chosen;
 }
 
+/// Merges the factors of each set of tensors that have some in common.
+static FactorSplits mergeSeparately(const ShardingRule &rule, ArrayRef<Layout> layouts,
+                                    ArrayRef<RankedTensorType> types, const Mesh &mesh,
+                                    SmallVectorImpl<FactorConflict> *conflicts) {
+  FactorSplits splits(rule.sizes.size());
+  SmallVector<bool> merged(rule.tensors.size(), false);
+  for (size_t first = 0; first < rule.tensors.size(); ++first) {
+    if (merged[first])
+      continue;
+    llvm::DenseSet<int64_t> factors;
+    SmallVector<size_t> members;
+    auto shares = [&](const TensorFactors &tensor) {
+      return llvm::any_of(tensor, [&](ArrayRef<int64_t> dim) {
+        return llvm::any_of(dim, [&](int64_t factor) { return factors.contains(factor); });
+      });
+    };
+    auto join = [&](size_t tensor) {
+      merged[tensor] = true;
+      members.push_back(tensor);
+      for (ArrayRef<int64_t> dim : rule.tensors[tensor])
+        factors.insert(dim.begin(), dim.end());
+    };
+    join(first);
+    for (size_t other = first + 1; other < rule.tensors.size(); ++other)
+      if (!merged[other] && shares(rule.tensors[other]))
+        join(other);
+    ShardingRule part = rule;
+    part.isSeparable = false;
+    part.tensors.clear();
+    SmallVector<Layout> partLayouts;
+    SmallVector<RankedTensorType> partTypes;
+    for (size_t tensor : members) {
+      part.tensors.push_back(rule.tensors[tensor]);
+      partLayouts.push_back(layouts[tensor]);
+      partTypes.push_back(types[tensor]);
+    }
+    SmallVector<FactorConflict> partConflicts;
+    FactorSplits found =
+        mergeFactors(part, partLayouts, partTypes, mesh, conflicts ? &partConflicts : nullptr);
+    for (int64_t factor : factors) {
+      splits.axes[factor] = found.axes[factor];
+      splits.granules[factor] = found.granules[factor];
+    }
+    for (FactorConflict &conflict : partConflicts) {
+      conflict.loser = members[conflict.loser];
+      conflicts->push_back(conflict);
+    }
+  }
+  return splits;
+}
+
 FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Layout> layouts,
                                           ArrayRef<RankedTensorType> types, const Mesh &mesh,
                                           SmallVectorImpl<FactorConflict> *conflicts) {
+  if (rule.isSeparable)
+    return mergeSeparately(rule, layouts, types, mesh, conflicts);
   SmallVector<Request> requests = collectRequests(rule, layouts, types, mesh);
   SmallVector<Request> ranked = rankRequests(requests);
   if (ranked.empty())

@@ -43,6 +43,9 @@ struct ShardingRule {
   /// Operands have to be masked with the reduction's neutral element where a reduction factor's
   /// last shard is padded. False for operations that never read the padding.
   bool readsPadding = true;
+  /// Tensors that have no factor in common have nothing to do with each other: an axis may split a
+  /// factor of each. Otherwise an axis serves one factor only.
+  bool isSeparable = false;
   /// Operands, then results.
   llvm::SmallVector<TensorFactors> tensors;
   /// Dimensions, as (tensor, dimension), whose shards are not the shards of their one factor:

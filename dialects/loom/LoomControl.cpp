@@ -108,6 +108,7 @@ static TensorFactors addFactors(ShardingRule &rule, Type type) {
 ShardingRule WhileOp::getShardingRule() {
   ShardingRule rule;
   rule.readsPadding = false;
+  rule.isSeparable = true;
   for (Type type : getOperandTypes())
     rule.tensors.push_back(addFactors(rule, type));
   for (unsigned i = 0; i < getNumResults(); ++i)
@@ -118,6 +119,7 @@ ShardingRule WhileOp::getShardingRule() {
 ShardingRule IfOp::getShardingRule() {
   ShardingRule rule;
   rule.readsPadding = false;
+  rule.isSeparable = true;
   for (Type type : getOperandTypes())
     rule.tensors.push_back(addFactors(rule, type));
   for (Type type : getResultTypes())

@@ -41,6 +41,7 @@ CONSTANT_OPERANDS = {
     "Expand": [1],
     "HammingWindow": [0],
     "HannWindow": [0],
+    "Loop": [0, 1],
     "MaxUnpool": [2],
     "MelWeightMatrix": [0, 1, 2, 3, 4],
     "NonMaxSuppression": [2],
@@ -67,6 +68,8 @@ _SHAPES = ("Shape", "Size", "ConstantOfShape")
 
 def constant_operands(node: onnx.NodeProto) -> list[int]:
     """Positions of the operands of `node` that must be known at compile time."""
+    if node.op_type == "Loop":  # one that stacks results makes as many as it has iterations
+        return [0, 1] if len(node.output) > len(node.input) - 2 else []
     return [1] if node.op_type.startswith("Reduce") else CONSTANT_OPERANDS.get(node.op_type, [])
 
 

@@ -1,0 +1,280 @@
+"""Loops and branches on real ranks, against ONNX Runtime and ONNX's own node tests."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from conftest import ROOT
+from onnx import helper, numpy_helper
+
+import gridloom
+from gridloom import backend
+
+sys.path.insert(0, str(ROOT / "test/onnx"))
+
+import suite  # noqa: E402
+
+F, I, B = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
+D, H = 16, 32
+
+
+def info(name, kind, shape=None):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def node(op, inputs, outputs, **attributes):
+    return helper.make_node(op, inputs.split(), outputs.split(), name=attributes.pop("name", outputs), **attributes)
+
+
+def write(path, nodes, inputs, outputs, weights=None, opset=17):
+    initializers = [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()]
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, initializers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path
+
+
+def weights(*shapes):
+    rng = np.random.default_rng(0)
+    return {f"w{i}": (rng.standard_normal(s) * 0.3).astype(np.float32) for i, s in enumerate(shapes)}
+
+
+def reference(path, inputs):
+    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, inputs)
+
+
+def check(path, cases, mesh, strategy=None, dims=None, unroll=0):
+    """Compiles once and runs every case; returns the plan."""
+    options = {"strategy": strategy} if strategy else {}
+    plan = gridloom.compile(path, path.with_suffix(".plan"), mesh=mesh, dims=dims, unroll=unroll, **options)
+    with gridloom.load(plan, threads=1) as session:
+        for inputs in cases:
+            outputs = list(session.run(inputs).values())
+            for got, want in zip(outputs, reference(path, inputs), strict=True):
+                assert got.shape == want.shape
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    return plan
+
+
+MESHES = [("", None), ("model=2", "tp"), ("data=2", "dp"), ("data=2,model=2", "dp+tp"), ("model=4", "tp"), ("pipe=2", None)]
+
+
+@pytest.fixture(scope="module")
+def mlp_loop(tmp_path_factory):
+    """A network applied until its largest value passes a limit, or often enough: both are inputs."""
+    body = helper.make_graph(
+        [
+            node("MatMul", "x_in w0", "up"),
+            node("Tanh", "up", "act"),
+            node("MatMul", "act w1", "down"),
+            node("Add", "down bias", "x_out"),
+            node("ReduceMax", "x_out", "most", keepdims=0),
+            node("Less", "most limit", "go"),
+        ],
+        "body",
+        [info("i", I, []), info("c", B, []), info("x_in", F)],
+        [info("go", B, []), info("x_out", F)],
+    )
+    path = tmp_path_factory.mktemp("loop") / "model.onnx"
+    return write(
+        path,
+        [helper.make_node("Loop", ["trips", "", "x"], ["last"], name="loop", body=body), node("Add", "last x", "y")],
+        [info("x", F, ["batch", D]), info("bias", F, ["batch", D]), info("limit", F, []), info("trips", I, [])],
+        [info("y", F, ["batch", D])],
+        weights((D, H), (H, D)),
+    )
+
+
+@pytest.mark.parametrize(("mesh", "strategy"), MESHES, ids=lambda value: value or "none")
+def test_a_loop_with_a_collective(mlp_loop, mesh, strategy):
+    rng = np.random.default_rng(1)
+    x, bias = (rng.standard_normal((2, 8, D)) * 0.1).astype(np.float32)
+    cases = [
+        {"x": x, "bias": bias, "limit": np.array(limit, np.float32), "trips": np.array(trips)}
+        for limit, trips in [(1e9, 0), (1e9, 1), (1e9, 7), (0.9, 100), (-5, 100)]
+    ]
+    plan = check(mlp_loop, cases, mesh, strategy, {"batch": 8})
+    if "model" in mesh:
+        while_ = next((plan.path / "ir").glob("*-schedule.mlir")).read_text().partition("plan.while")[2]
+        assert 'plan.group "all_reduce"' in while_, "the loop has no collective in its body"
+
+
+def swapping_loop(path):
+    """What is carried changes places, one value passes through, and a result is stacked in every iteration."""
+    body = helper.make_graph(
+        [
+            node("Identity", "c", "go"),
+            node("Mul", "a kept", "scaled"),
+            node("Identity", "b", "a_out"),
+            node("Identity", "scaled", "b_out"),
+            node("Identity", "kept", "kept_out"),
+            node("Sub", "a b", "difference"),
+        ],
+        "body",
+        [info("i", I, []), info("c", B, []), info("a", F), info("b", F), info("kept", F)],
+        [info("go", B, []), info("a_out", F), info("b_out", F), info("kept_out", F), info("difference", F)],
+    )
+    return write(
+        path,
+        [helper.make_node("Loop", ["count", "", "x", "y", "z"], ["p", "q", "r", "s"], name="loop", body=body)],
+        [info(name, F, [4, 6]) for name in "xyz"],
+        [info(name, F, [4, 6]) for name in "pqr"] + [info("s", F, [5, 4, 6])],
+        {"count": np.array(5)},
+    )
+
+
+@pytest.mark.parametrize("unroll", [0, 8])
+@pytest.mark.parametrize("mesh", ["", "data=2", "data=4"])
+def test_carried_values_change_places(tmp_path, mesh, unroll):
+    rng = np.random.default_rng(2)
+    inputs = dict(zip("xyz", rng.standard_normal((3, 4, 6)).astype(np.float32)))
+    check(swapping_loop(tmp_path / "m.onnx"), [inputs], mesh, "dp" if mesh else None, unroll=unroll)
+
+
+def nested_loop(path):
+    """A loop in a loop that reads values of both graphs around it, and a branch in the inner one."""
+    inner = helper.make_graph(
+        [
+            node("Identity", "c2", "go2"),
+            node("ReduceSum", "s_in", "total", keepdims=0),
+            node("Greater", "total edge", "big"),
+            helper.make_node(
+                "If",
+                ["big"],
+                ["s_out"],
+                name="branch",
+                then_branch=helper.make_graph([node("Mul", "s_in half", "small")], "then", [], [info("small", F)]),
+                else_branch=helper.make_graph([node("Add", "s_in outer", "more")], "else", [], [info("more", F)]),
+            ),
+        ],
+        "inner",
+        [info("j", I, []), info("c2", B, []), info("s_in", F)],
+        [info("go2", B, []), info("s_out", F)],
+    )
+    body = helper.make_graph(
+        [
+            node("Identity", "c", "go"),
+            node("MatMul", "t_in w0", "outer"),
+            helper.make_node("Loop", ["three", "", "t_in"], ["t_out"], name="inner", body=inner),
+        ],
+        "outer",
+        [info("i", I, []), info("c", B, []), info("t_in", F)],
+        [info("go", B, []), info("t_out", F)],
+    )
+    constants = {"three": np.array(3), "four": np.array(4), "half": np.array(0.5, np.float32)}
+    return write(
+        path,
+        [helper.make_node("Loop", ["four", "", "x"], ["y"], name="outer_loop", body=body)],
+        [info("x", F, [4, D]), info("edge", F, [])],
+        [info("y", F, [4, D])],
+        weights((D, D)) | constants,
+        opset=17,
+    )
+
+
+@pytest.mark.parametrize(("mesh", "strategy"), [("", None), ("data=2", "dp"), ("a=4", "random:5")])
+def test_loops_nest(tmp_path, mesh, strategy):
+    x = np.random.default_rng(3).standard_normal((4, D)).astype(np.float32)
+    cases = [{"x": x, "edge": np.array(edge, np.float32)} for edge in (-1e9, 0, 2, 1e9)]
+    check(nested_loop(tmp_path / "m.onnx"), cases, mesh, strategy)
+
+
+@pytest.mark.parametrize(("mesh", "strategy"), [("", None), ("model=2", "tp"), ("data=2,model=2", "dp+tp")])
+def test_a_branch_with_a_collective(tmp_path, mesh, strategy):
+    deep = helper.make_graph(
+        [node("MatMul", "x w0", "a"), node("Relu", "a", "r"), node("MatMul", "r w1", "deep")],
+        "deep", [], [info("deep", F)],
+    )  # fmt: skip
+    flat = helper.make_graph([node("Neg", "x", "flat")], "flat", [], [info("flat", F)])
+    path = write(
+        tmp_path / "m.onnx",
+        [helper.make_node("If", ["c"], ["y"], name="branch", then_branch=deep, else_branch=flat)],
+        [info("x", F, [8, D]), info("c", B, [])],
+        [info("y", F, [8, D])],
+        weights((D, H), (H, D)),
+    )
+    x = np.random.default_rng(4).standard_normal((8, D)).astype(np.float32)
+    check(path, [{"x": x, "c": np.array(c)} for c in (True, False, True)], mesh, strategy)
+
+
+def test_a_split_state_stays_split(tmp_path):
+    """A state that starts as zeros takes on the split of what is added to it: no collective in the loop."""
+    body = helper.make_graph(
+        [node("Add", "s x_t", "s_out"), node("Tanh", "s_out", "y_t")],
+        "body",
+        [info("s", F), info("x_t", F)],
+        [info("s_out", F), info("y_t", F)],
+    )
+    path = write(
+        tmp_path / "m.onnx",
+        [helper.make_node("Scan", ["zeros", "x"], ["last", "y"], name="scan", body=body, num_scan_inputs=1,
+                          scan_input_axes=[1], scan_output_axes=[1], scan_input_directions=[1])],
+        [info("x", F, [8, 12, 4])],
+        [info("last", F, [8, 4]), info("y", F, [8, 12, 4])],
+        {"zeros": np.zeros((8, 4), np.float32)},
+    )  # fmt: skip
+    x = np.random.default_rng(5).standard_normal((8, 12, 4)).astype(np.float32)
+    plan = check(path, [{"x": x}], "data=2", "dp")
+    program = next((plan.path / "ir").glob("*-schedule.mlir")).read_text()
+    assert "plan.while" in program and "plan.group" not in program
+
+
+@pytest.mark.parametrize(
+    ("op", "attributes", "error"),
+    [("Concat", {"axis": 0}, "what a loop carries must keep its shape"), ("Add", {}, "never ends")],
+)
+def test_refused(tmp_path, op, attributes, error):
+    body = helper.make_graph(
+        [node("Identity", "c", "go"), node(op, "a a", "a_out", **attributes)],
+        "body",
+        [info("i", I, []), info("c", B, []), info("a", F)],
+        [info("go", B, []), info("a_out", F)],
+    )
+    path = write(
+        tmp_path / "m.onnx",
+        [helper.make_node("Loop", ["", "", "x"], ["y"], name="growing", body=body)],
+        [info("x", F, [4])],
+        [info("y", F, ["n"])],
+    )
+    with pytest.raises(gridloom.CompileError) as raised:
+        gridloom.compile(path, tmp_path / "m.plan", mesh="")
+    assert error in str(raised.value) and "growing" in str(raised.value)
+
+
+NODES = sorted(name for name, test in suite.tests().items() if suite.classify(test) == "control_flow" and not
+               any(i.type.WhichOneof("value") != "tensor_type" for i in test.model.graph.input))  # fmt: skip
+
+
+def run_node_test(name: str, ranks: int, unroll: int, folder) -> None:
+    test = suite.tests()[name]
+    values = {i.name: suite.to_array(v) for i, v in zip(test.model.graph.input, test.data_sets[0][0])}
+    fixed = backend.fixed_inputs(test.model)
+    onnx.save(backend.specialise(test.model, values), folder / "m.onnx")
+    mesh = suite.mesh_for(test, ranks, 3)
+    plan = gridloom.compile(folder / "m.onnx", folder / "m.plan", mesh=mesh, strategy="random:3", unroll=unroll)
+    with gridloom.load(plan, threads=1) as session:
+        outputs = session.run({k: v for k, v in values.items() if k not in fixed})
+    suite.check(test, [outputs[o.name] for o in test.model.graph.output], test.data_sets[0][1])
+
+
+def test_there_are_enough():
+    assert len(NODES) >= 20
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_node(name, tmp_path):
+    """As loops, each on one of 1, 2 and 4 ranks; all of them with --full."""
+    run_node_test(name, (1, 2, 4)[NODES.index(name) % 3], 0, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("unroll", [0, 8])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("name", NODES)
+def test_every_node(name, ranks, unroll, tmp_path):
+    run_node_test(name, ranks, unroll, tmp_path)
