@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/Options.h"
 #include "compiler/interpreter/CheckOptions.h"
+#include "compiler/onnx/ModelSummary.h"
 
 #include <CLI/CLI.hpp>
 
@@ -69,6 +70,10 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
           "--microbatches", options.microbatches,
           "most micro-batches of a pipeline; the largest divisor of the batch up to it is used")
       ->check(CLI::Range(1, 1 << 20));
+  verb->add_option("--chunk-matmul", options.chunkMatmul,
+                   "cut matmuls beside a collective into so many chunks, so that one travels while "
+                   "the next is computed; where sizes divide")
+      ->check(CLI::Range(2, 1024));
   verb->add_option("--memory-limit", options.memoryLimit, "memory per device, e.g. 16GiB")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
   verb->add_option("--target", options.target, "cpu, or cuda:sm_80, cuda:sm_90, cuda:sm_100")
@@ -112,6 +117,12 @@ int main(int argc, char **argv) {
   CLI::App *doctorVerb = app.add_subcommand("doctor", "Say what would stop a model from compiling");
   doctorVerb->add_option("model", doctor.input, "the model (.onnx)")->required();
   addTargetOptions(*doctorVerb, doctor);
+  std::string inspected, format = "text";
+  CLI::App *inspectVerb = app.add_subcommand("inspect", "Show what an ONNX model holds");
+  inspectVerb->add_option("model", inspected, "the model (.onnx)")->required();
+  inspectVerb->add_option("--format", format, "text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
@@ -126,10 +137,25 @@ int main(int argc, char **argv) {
   }
   if (*compileVerb)
     return runCompile(compile);
+  check.compileUnsplit = [](const std::string &dump, const std::string &plan) {
+    CompileOptions unsplit;
+    unsplit.input = dump;
+    unsplit.output = plan;
+    unsplit.startFrom = "shard";
+    unsplit.quiet = true;
+    return runCompile(unsplit) == 0;
+  };
   if (*checkVerb)
     return runCheck(check);
   if (*doctorVerb)
     return runDoctor(doctor);
+  if (*inspectVerb) {
+    std::string error = onnx_import::writeModelSummary(inspected, format == "json", std::cout);
+    if (error.empty())
+      return 0;
+    std::cerr << "error: " << error << "\n";
+    return 1;
+  }
   std::cout << app.help();
   return 2;
 }

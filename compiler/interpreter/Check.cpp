@@ -33,6 +33,10 @@ struct Program {
 class Check {
 public:
   explicit Check(const CheckOptions &options);
+  ~Check() {
+    if (!unsplitFolder.empty())
+      llvm::sys::fs::remove_directories(unsplitFolder);
+  }
   int run();
 
 private:
@@ -46,6 +50,13 @@ private:
   LogicalResult checkProgram(const Program &base, const Program &program,
                              const Specialisation &specialisation, bool exact);
   LogicalResult checkPlan(const Specialisation &specialisation);
+  /// What --oracle gives for the plan's outputs; `name` is what it is called.
+  FailureOr<NamedTensors> askOracle(const Specialisation &specialisation,
+                                    const std::map<std::string, PlanTensor> &given,
+                                    const std::map<std::string, int64_t> &dims, std::string &name);
+  LogicalResult compileUnsplit();
+  void explainPlan(const Specialisation &specialisation);
+  std::string getModelPath(std::string &error) const;
   /// Interprets and keeps the outputs.
   const NamedTensors *evaluate(const Program &program, const Specialisation &specialisation,
                                bool exact);
@@ -57,13 +68,15 @@ private:
   const CheckOptions &options;
   MLIRContext context;
   std::string planFolder;
+  SmallString<128> unsplitFolder; // with the plan of --oracle 1rank
   std::vector<Program> programs;
   std::unique_ptr<WeightProvider> weights;
   NamedTensors inputs; // of the specialisation being checked
   std::map<std::pair<const Program *, bool>, NamedTensors> evaluated;
   int64_t compared = 0, different = 0;
   std::set<std::string> reported;
-  bool broken = false; // something could not be compared
+  bool programsDiffer = false; // an interpreted one did
+  bool broken = false;         // something could not be compared
 };
 
 DialectRegistry makeRegistry() {
@@ -137,13 +150,15 @@ LogicalResult Check::load() {
   return success();
 }
 
+std::string Check::getModelPath(std::string &error) const {
+  return options.model.empty() && !planFolder.empty() ? findModel(planFolder, error)
+                                                      : options.model;
+}
+
 LogicalResult Check::openWeights() {
-  std::string model = options.model, error;
-  if (model.empty() && !planFolder.empty()) {
-    model = findModel(planFolder, error);
-    if (!error.empty())
-      return emitError(UnknownLoc::get(&context)) << error;
-  }
+  std::string error, model = getModelPath(error);
+  if (!error.empty())
+    return emitError(UnknownLoc::get(&context)) << error;
   ModuleOp module = *programs.front().module;
   if (model.empty())
     if (auto attr = module->getAttrOfType<DictionaryAttr>(loom::kModel))
@@ -243,6 +258,7 @@ LogicalResult Check::checkProgram(const Program &base, const Program &program,
   if (actual)
     compareOutputs(program.name + (exact ? " (exact) against " : " against ") + base.name,
                    *expected, *actual);
+  programsDiffer |= different > before;
   if (options.bisect && (!actual || different > before)) {
     InterpreterOptions interpreterOptions;
     interpreterOptions.exact = exact;
@@ -278,6 +294,19 @@ FailureOr<HostTensor> fromPlanTensor(const PlanTensor &plan) {
   return failure();
 }
 
+static FailureOr<NamedTensors> convert(const std::map<std::string, PlanTensor> &outputs,
+                                       MLIRContext *context) {
+  NamedTensors tensors;
+  for (const auto &[name, tensor] : outputs) {
+    FailureOr<HostTensor> converted = fromPlanTensor(tensor);
+    if (failed(converted))
+      return emitError(UnknownLoc::get(context))
+             << "output '" << name << "' has the unknown type " << tensor.type;
+    tensors[name] = *std::move(converted);
+  }
+  return tensors;
+}
+
 LogicalResult Check::checkPlan(const Specialisation &specialisation) {
   std::map<std::string, PlanTensor> given;
   for (const auto &entry : inputs)
@@ -289,21 +318,97 @@ LogicalResult Check::checkPlan(const Specialisation &specialisation) {
   PlanRunResult result = runPlan(planFolder, specialisation.entry, dims, given);
   if (!result.error.empty())
     return emitError(UnknownLoc::get(&context)) << "the plan does not run: " << result.error;
-  NamedTensors actual;
-  for (const auto &[name, tensor] : result.outputs) {
-    FailureOr<HostTensor> converted = fromPlanTensor(tensor);
-    if (failed(converted))
-      return emitError(UnknownLoc::get(&context))
-             << "the plan gives output '" << name << "' of unknown type " << tensor.type;
-    actual[name] = *std::move(converted);
-  }
-  const NamedTensors *expected = evaluate(programs.front(), specialisation, /*exact=*/false);
-  if (!expected)
+  FailureOr<NamedTensors> actual = convert(result.outputs, &context);
+  std::string name;
+  FailureOr<NamedTensors> expected = askOracle(specialisation, given, dims, name);
+  if (failed(actual) || failed(expected))
     return failure();
-  compareOutputs("compiled, " + std::to_string(result.ranks) + " ranks, against " +
-                     programs.front().name,
-                 *expected, actual);
+  int64_t before = different;
+  compareOutputs("compiled, " + std::to_string(result.ranks) + " ranks, against " + name, *expected,
+                 *actual);
+  if (options.bisect && different > before)
+    explainPlan(specialisation);
   return success();
+}
+
+FailureOr<NamedTensors> Check::askOracle(const Specialisation &specialisation,
+                                         const std::map<std::string, PlanTensor> &given,
+                                         const std::map<std::string, int64_t> &dims,
+                                         std::string &name) {
+  if (options.oracle == "interpreter") {
+    name = programs.front().name;
+    const NamedTensors *expected = evaluate(programs.front(), specialisation, /*exact=*/false);
+    if (!expected)
+      return failure();
+    return NamedTensors(*expected);
+  }
+  PlanRunResult result;
+  if (options.oracle == "1rank") {
+    name = "1 rank";
+    if (failed(compileUnsplit()))
+      return failure();
+    SmallString<128> plan(unsplitFolder);
+    llvm::sys::path::append(plan, "unsplit.plan");
+    result = runPlan(plan.str().str(), specialisation.entry, dims, given);
+  } else {
+    name = "ONNX Runtime";
+    std::string model = getModelPath(result.error);
+    if (result.error.empty())
+      result = runOnnxRuntime(model, given);
+  }
+  if (!result.error.empty())
+    return emitError(UnknownLoc::get(&context))
+           << "oracle " << options.oracle << ": " << result.error;
+  return convert(result.outputs, &context);
+}
+
+/// Compiles the last program that is not split for one device, once.
+LogicalResult Check::compileUnsplit() {
+  if (!unsplitFolder.empty())
+    return success();
+  auto fail = [&](const Twine &message) { return emitError(UnknownLoc::get(&context)) << message; };
+  auto simplified = llvm::find_if(programs, [](const Program &program) {
+    return StringRef(program.name).ends_with("simplify");
+  });
+  if (simplified == programs.end() || !options.compileUnsplit)
+    return fail("oracle 1rank: the plan holds no program of the simplify phase");
+  if (std::error_code error = llvm::sys::fs::createUniqueDirectory("gridloom-check", unsplitFolder))
+    return fail("cannot make a temporary folder: " + error.message());
+  std::string error, text;
+  // Where the plan finds its model is not where the copy would look.
+  OwningOpRef<ModuleOp> module = simplified->module->clone();
+  ModuleOp program = *module;
+  if (auto model = program->getAttrOfType<DictionaryAttr>(loom::kModel)) {
+    NamedAttrList list(model);
+    SmallString<128> path(getModelPath(error));
+    llvm::sys::fs::make_absolute(path);
+    list.set("path", StringAttr::get(&context, path));
+    program->setAttr(loom::kModel, list.getDictionary(&context));
+  }
+  program->removeAttr("loom.annotations");
+  OpPrintingFlags flags;
+  flags.enableDebugInfo(/*enable=*/true, /*prettyForm=*/false);
+  llvm::raw_string_ostream stream(text);
+  program.print(stream, flags);
+  SmallString<128> dump(unsplitFolder), plan(unsplitFolder);
+  llvm::sys::path::append(dump, "simplify.mlir");
+  llvm::sys::path::append(plan, "unsplit.plan");
+  std::error_code code;
+  llvm::raw_fd_ostream(dump, code) << text;
+  if (code || !options.compileUnsplit(dump.str().str(), plan.str().str()))
+    return fail("oracle 1rank: the unsplit program cannot be compiled");
+  return success();
+}
+
+/// Looks for the difference in the programs; if they agree, it is below them.
+void Check::explainPlan(const Specialisation &specialisation) {
+  int64_t before = different;
+  if (options.oracle != "interpreter")
+    (void)checkProgram(programs.front(), programs.back(), specialisation, /*exact=*/false);
+  if (different == before && !programsDiffer)
+    llvm::outs() << "  every program up to " << programs.back().name
+                 << " agrees: the difference arises below it, in the schedule, a kernel or the "
+                    "runtime\n";
 }
 
 LogicalResult Check::checkSpecialisation(const Specialisation &specialisation) {
@@ -322,7 +427,10 @@ LogicalResult Check::checkSpecialisation(const Specialisation &specialisation) {
   inputs = *std::move(made);
   evaluated.clear();
   bool ok = true;
-  for (const Program *program : choosePrograms()) {
+  std::vector<const Program *> chosen;
+  if (options.oracle == "interpreter")
+    chosen = choosePrograms();
+  for (const Program *program : chosen) {
     ok &= succeeded(checkProgram(programs.front(), *program, specialisation, /*exact=*/false));
     const Program &base = getExactBase();
     if (options.exact && program != &base && (planFolder.empty() || program->isPartitioned()))
@@ -355,8 +463,10 @@ int Check::run() {
 } // namespace
 
 int gridloom::runCheck(const CheckOptions &options) {
-  if (options.oracle != "interpreter") {
-    llvm::errs() << "error: oracle '" << options.oracle << "' is not there yet; use interpreter\n";
+  if (options.oracle != "interpreter" &&
+      (options.noRun || !llvm::sys::fs::is_directory(options.paths.front()))) {
+    llvm::errs() << "error: --oracle " << options.oracle
+                 << " compares what a plan computes; give a plan, without --no-run\n";
     return 1;
   }
   int code = Check(options).run();

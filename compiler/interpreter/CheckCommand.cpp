@@ -14,6 +14,8 @@ Examples:
       interpret the unsplit and the split program, run the plan, compare
   gridloom check model.plan --exact --bisect
       also bit by bit, in exact arithmetic; name the first ONNX node that differs
+  gridloom check model.plan --oracle ort
+      compare the plan's outputs with ONNX Runtime's
   gridloom check model.plan --input 'ids=randint(0,50257)' --input mask=1 --input x=x.npy
       say what the inputs are; default: random
   gridloom check dumps/02-simplify.mlir dumps/04-partition.mlir --exact
@@ -22,9 +24,11 @@ Examples:
                   "a plan's folder, or dumps of one program to compare with the first of them")
       ->required()
       ->type_name("PLAN|DUMP...");
-  verb.add_option("--oracle", options.oracle,
-                  "what is right: interpreter, or 1rank (the program compiled unsplit)")
-      ->check(CLI::IsMember({"interpreter", "1rank"}))
+  verb.add_option(
+          "--oracle", options.oracle,
+          "what is right: interpreter, 1rank (the program compiled for one device), or ort (ONNX "
+          "Runtime, by GRIDLOOM_PYTHON or python3)")
+      ->check(CLI::IsMember({"interpreter", "1rank", "ort"}))
       ->capture_default_str();
   verb.add_option("--input", options.inputs,
                   "value of an input: NAME=randint(LOW,HIGH), uniform(LOW,HIGH), "

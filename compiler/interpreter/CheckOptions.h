@@ -11,6 +11,7 @@
 #define GRIDLOOM_COMPILER_INTERPRETER_CHECKOPTIONS_H
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ namespace gridloom {
 struct CheckOptions {
   /// A plan's folder; or dumps of one program, which are then compared with the first.
   std::vector<std::string> paths;
-  std::string oracle = "interpreter"; ///< interpreter or 1rank
+  std::string oracle = "interpreter"; ///< interpreter, 1rank or ort
   std::vector<std::string> inputs;    ///< NAME=randint(0,9), NAME=uniform(-1,1), NAME=x.npy, NAME=1
   std::string model;                  ///< where the weights are; empty: where the plan says
   bool exact = false;                 ///< also bit by bit in exact mode
@@ -32,6 +33,8 @@ struct CheckOptions {
   bool bisect = false;                ///< name the first ONNX node that differs
   double rtol = 1e-4, atol = 1e-5;
   uint64_t seed = 0;
+  /// Compiles a dump of the simplify phase for one device; returns whether it did. For 1rank.
+  std::function<bool(const std::string &dump, const std::string &plan)> compileUnsplit;
 };
 
 /// Declares the options of the `check` verb.

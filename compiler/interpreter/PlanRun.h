@@ -35,6 +35,11 @@ PlanRunResult runPlan(const std::string &folder, const std::string &entry,
                       const std::map<std::string, int64_t> &dims,
                       const std::map<std::string, PlanTensor> &inputs);
 
+/// Runs a model in ONNX Runtime, by a Python that has it: GRIDLOOM_PYTHON, else python3. Inputs the
+/// model has not are left out.
+PlanRunResult runOnnxRuntime(const std::string &model,
+                             const std::map<std::string, PlanTensor> &inputs);
+
 /// Where the plan's model is; empty, with `error` set, when the plan cannot be read.
 std::string findModel(const std::string &folder, std::string &error);
 

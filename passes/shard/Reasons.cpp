@@ -78,6 +78,7 @@ private:
 } // namespace
 
 static constexpr int kNoReason = 9;
+static constexpr llvm::StringLiteral kNothingAsks = "replicated: nothing asks for a split";
 
 Explainer::Explainer(const Propagation &state) : state(state) {
   StringAttr stageAxis;
@@ -184,7 +185,7 @@ Propagation::Reason Explainer::explain(Value value) const {
     reason = "asked for by " + given;
   if (!reason.empty())
     return {prefix + reason, prefix + reason};
-  Reason best = {kNoReason, "nothing asks for a split"};
+  Reason best = {kNoReason, ""};
   std::string node;
   auto consider = [&](Operation *op, int64_t index) {
     if (!isa<ShardingRuleInterface>(op))
@@ -199,11 +200,48 @@ Propagation::Reason Explainer::explain(Value value) const {
     consider(result.getOwner(), result.getOwner()->getNumOperands() + result.getResultNumber());
   for (OpOperand &use : value.getUses())
     consider(use.getOwner(), use.getOperandNumber());
+  if (node.empty())
+    return {kNothingAsks.str(), kNothingAsks.str()};
   auto fill = [&](StringRef name) {
     auto [before, after] = StringRef(best.second).split('$');
-    return prefix + (node.empty() ? best.second : (before + name + after).str());
+    return prefix + (before + name + after).str();
   };
   return {fill(node), fill("its node")};
+}
+
+/// A value that nothing speaks of is whole because what it is computed from or with is: gives such
+/// values the reason of the nearest that has one of its own.
+static void spreadReasons(const Propagation &state, Propagation::Reasons &reasons) {
+  SmallVector<std::pair<Value, Value>> queue; // value, and the one its reason is from
+  state.forEachValue([&](Value value) {
+    auto reason = reasons.find(value);
+    if (reason != reasons.end() && reason->second.text != kNothingAsks &&
+        StringRef(reason->second.kind).contains("its node"))
+      queue.push_back({value, value});
+  });
+  for (size_t next = 0; next < queue.size(); ++next) {
+    auto [value, source] = queue[next];
+    SmallVector<Operation *> around(value.getUsers());
+    if (Operation *op = value.getDefiningOp())
+      around.push_back(op);
+    for (Operation *op : around) {
+      if (!isa<ShardingRuleInterface>(op))
+        continue;
+      for (Value other : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
+                                             llvm::to_vector_of<Value>(op->getResults()))) {
+        auto reason = reasons.find(other);
+        if (reason == reasons.end() || reason->second.text != kNothingAsks)
+          continue;
+        StringRef why = reasons.find(source)->second.text;
+        why.consume_front("replicated: ");
+        reason->second = {
+            ("replicated: like '" + getValueName(source) + "', computed from or with it: " + why)
+                .str(),
+            "replicated: like what is computed from or with it"};
+        queue.push_back({other, source});
+      }
+    }
+  }
 }
 
 Propagation::Reasons gridloom::explainReplicated(const Propagation &state) {
@@ -213,6 +251,7 @@ Propagation::Reasons gridloom::explainReplicated(const Propagation &state) {
     if (explainer.isWhole(value))
       reasons[value] = explainer.explain(value);
   });
+  spreadReasons(state, reasons);
   return reasons;
 }
 

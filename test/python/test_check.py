@@ -1,0 +1,83 @@
+"""gridloom check on compiled plans: its oracles, and a planted fault found by bisection."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+
+import numpy as np
+import onnx
+import pytest
+
+from gridloom import zoo
+
+INPUTS = ("--input", "input_ids=randint(0,30000)", "--input", "attention_mask=1", "--input", "token_type_ids=0")
+
+
+@pytest.fixture(scope="module")
+def minilm_plan(tools, minilm_path, tmp_path_factory):
+    plan = tmp_path_factory.mktemp("check") / "minilm.plan"
+    tools.compile(minilm_path, plan, "--dim", "batch=2", "--dim", "sequence=8", "--mesh", "data=2,model=2")
+    return plan
+
+
+@pytest.mark.parametrize("oracle", ["interpreter", "1rank", "ort"])
+def test_oracles_agree(tools, minilm_plan, oracle):
+    result = tools.call("check", minilm_plan, "--oracle", oracle, *INPUTS, env={"GRIDLOOM_PYTHON": sys.executable})
+    name = {"interpreter": "01-import", "1rank": "1 rank", "ort": "ONNX Runtime"}[oracle]
+    assert f"compiled, 4 ranks, against {name}: output 'embedding' f32[2, 384]: max abs" in result.stdout
+    assert "PASS" in result.stdout
+
+
+def test_ort_says_what_is_missing(tools, minilm_plan):
+    result = tools.call("check", minilm_plan, "--oracle", "ort", *INPUTS, env={"GRIDLOOM_PYTHON": "no-python"}, check=False)
+    assert result.returncode == 1
+    assert "oracle ort: 'no-python' cannot be started; set GRIDLOOM_PYTHON" in result.stderr
+
+
+def test_oracles_need_a_plan(tools, minilm_plan):
+    dump = minilm_plan / "ir" / "02-simplify.mlir"
+    result = tools.call("check", dump, dump, "--oracle", "1rank", check=False)
+    assert result.returncode == 1 and "give a plan" in result.stderr
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_bisect_finds_a_planted_fault(tools, minilm_plan, tmp_path, exact):
+    """One all_reduce of the split program takes the maximum: its node is named, in one command."""
+    plan = tmp_path / "faulty.plan"
+    shutil.copytree(minilm_plan, plan)
+    program = plan / "ir" / "07-fuse.mlir"
+    lines = program.read_text().split("\n")
+    reduces = [i for i, line in enumerate(lines) if "dist.all_reduce" in line]
+    assert len(reduces) == 13
+    at = reduces[7]
+    assert " sum " in lines[at]
+    lines[at] = lines[at].replace(" sum ", " max ")
+    program.write_text("\n".join(lines))
+    options = ["--exact"] if exact else []
+    result = tools.call("check", plan, "--bisect", "--no-run", *options, *INPUTS, check=False)
+    assert result.returncode == 1
+    found = re.findall(r"node '([^']+)' \(.*\) is the first that differs", result.stdout)
+    assert len(found) == 1 + exact
+    # Layer by layer: the embeddings' table, then attention and MLP of each layer.
+    assert set(found) == {"/encoder/layer.3/attention/output/dense/MatMul"}
+
+
+def test_fault_below_the_programs_is_told(tools, tmp_path):
+    """The plan runs other weights than the model's: the programs agree, what runs does not."""
+    model = tmp_path / "mlp.onnx"
+    onnx.save(zoo.mlp((16, 32, 8), zoo.Random(0)), model)
+    plan = tmp_path / "mlp.plan"
+    tools.compile(model, plan, "--dim", "batch=4", "--mesh", "model=2")
+    result = tools.call("check", plan, "--oracle", "1rank", "--bisect")
+    assert "PASS" in result.stdout
+    # A kernel library of another plan with the same symbols but another activation.
+    other = tmp_path / "other.plan"
+    onnx.save(zoo.mlp((16, 32, 8), zoo.Random(0), activation="tanh"), model.with_name("tanh.onnx"))
+    tools.compile(model.with_name("tanh.onnx"), other, "--dim", "batch=4", "--mesh", "model=2")
+    for dump in (plan / "ir").iterdir():
+        shutil.copy(dump, other / "ir" / dump.name)
+    result = tools.call("check", other, "--bisect", "--model", model, check=False)
+    assert result.returncode == 1
+    assert "agrees: the difference arises below it, in the schedule, a kernel or the runtime" in result.stdout
