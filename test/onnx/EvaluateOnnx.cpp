@@ -48,10 +48,10 @@ static FailureOr<NamedTensors> readInputs(func::FuncOp function, const std::stri
   NamedTensors inputs;
   for (auto [i, argument] : llvm::enumerate(function.getArguments())) {
     auto type = cast<RankedTensorType>(argument.getType());
-    loom::HostTensor tensor(*loom::getElementKind(type.getElementType()), type.getShape());
     auto bytes = readFile(folder + "/input_" + std::to_string(i) + ".bin");
-    if (!bytes || bytes->getBufferSize() != tensor.getNumBytes())
+    if (!bytes || static_cast<int64_t>(bytes->getBufferSize()) != loom::getByteSize(type))
       return function.emitError("input ") << i << " is missing or not of type " << type;
+    loom::HostTensor tensor(*loom::getElementKind(type.getElementType()), type.getShape());
     if (tensor.getNumBytes())
       std::memcpy(tensor.getMutableData(), bytes->getBufferStart(), tensor.getNumBytes());
     inputs[function.getArgAttrOfType<StringAttr>(i, loom::kName).getValue()] = tensor;

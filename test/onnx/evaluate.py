@@ -77,7 +77,7 @@ def run(cases: list[Case], memory: int | None = None) -> None:
     waiting = {str(case.folder): case for case in cases}
     while waiting:
         limit = None if memory is None else lambda: resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-        done = subprocess.run([tool(), *waiting], capture_output=True, text=True, preexec_fn=limit)
+        done = subprocess.run([tool(), *waiting], capture_output=True, text=True, errors="replace", preexec_fn=limit)
         for line in done.stdout.splitlines():
             verdict, rest = line.split(" ", 1)
             if verdict == "ok":
