@@ -39,6 +39,19 @@ static std::string serialize(const schema::Stage &stage) {
 // Kernels
 //===----------------------------------------------------------------------===//
 
+/// What the kernels of all targets have in common.
+static schema::Kernel &addKernel(const codegen::KernelInfo &info, Twine library,
+                                 llvm::StringMap<schema::Kernel> &kernels) {
+  schema::Kernel &proto = kernels[info.symbol];
+  proto.set_symbol(info.symbol);
+  proto.set_library(library.str());
+  proto.set_num_pointers(info.numPointers);
+  proto.set_skeleton(info.skeleton);
+  proto.set_flops(info.flops);
+  proto.set_bytes(info.bytes);
+  return proto;
+}
+
 static LogicalResult emitCpuKernels(ModuleOp module, const EmitOptions &options, PlanFiles &files,
                                     llvm::StringMap<schema::Kernel> &kernels) {
   FailureOr<codegen::CompiledKernels> compiled =
@@ -46,13 +59,9 @@ static LogicalResult emitCpuKernels(ModuleOp module, const EmitOptions &options,
   if (failed(compiled))
     return failure();
   for (const codegen::KernelInfo &info : compiled->kernels) {
-    schema::Kernel &proto = kernels[info.symbol];
-    proto.set_symbol(info.symbol);
-    proto.set_library("cpu.so");
-    proto.set_num_pointers(info.numPointers);
+    schema::Kernel &proto = addKernel(info, "cpu.so", kernels);
     proto.set_rows(info.rows);
     proto.set_grain(info.grain);
-    proto.set_skeleton(info.skeleton);
   }
   if (!compiled->kernels.empty())
     files["kernels/cpu.so"] = std::move(compiled->sharedObject);
@@ -70,12 +79,13 @@ static LogicalResult emitGpuKernels(ModuleOp module, StringRef chip, const EmitO
     return failure();
   for (codegen::CompiledGpuKernel &kernel : *compiled) {
     const std::string &symbol = kernel.info.symbol;
-    schema::Kernel &proto = kernels[symbol];
-    proto.set_symbol(symbol);
     // The driver assembles PTX where no assembler was at hand.
-    proto.set_library(symbol + (kernel.cubin.empty() ? ".ptx" : ".cubin"));
-    proto.set_num_pointers(kernel.info.numPointers);
-    proto.set_skeleton(kernel.info.skeleton);
+    schema::Kernel &proto =
+        addKernel(kernel.info, symbol + (kernel.cubin.empty() ? ".ptx" : ".cubin"), kernels);
+    if (kernel.registers > 0) {
+      proto.set_registers(kernel.registers);
+      proto.set_spill_bytes(kernel.spillBytes);
+    }
     for (uint32_t size : kernel.grid)
       proto.add_grid(size);
     for (uint32_t size : kernel.block)

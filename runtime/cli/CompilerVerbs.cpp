@@ -19,6 +19,14 @@ bool gridloom::rt::isCompilerVerb(const std::string &verb) {
   return verb == "compile" || verb == "check" || verb == "doctor";
 }
 
+bool gridloom::rt::inspectsModel(int argc, char **argv) {
+  if (argc < 3 || std::string(argv[1]) != "inspect")
+    return false;
+  return std::any_of(argv + 2, argv + argc, [](const char *argument) {
+    return std::filesystem::path(argument).extension() == ".onnx";
+  });
+}
+
 void gridloom::rt::becomeCompiler(char **argv) {
   std::error_code error;
   std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);

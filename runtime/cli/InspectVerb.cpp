@@ -31,6 +31,8 @@ Examples:
   gridloom inspect model.plan
   gridloom inspect model.plan collectives --format json
   gridloom inspect model.plan ir --phase partition
+  gridloom inspect model.onnx
+      inputs, outputs, operators and weights of a model (needs the compiler)
 
 Nothing of the plan is run.)";
 

@@ -71,7 +71,7 @@ static int runVerb(int argc, char **argv) {
 
 int main(int argc, char **argv) {
   try {
-    if (argc > 1 && isCompilerVerb(argv[1]))
+    if (argc > 1 && (isCompilerVerb(argv[1]) || inspectsModel(argc, argv)))
       becomeCompiler(argv);
     return runVerb(argc, argv);
   } catch (const std::exception &error) {

@@ -10,6 +10,7 @@
 #include "runtime/core/plan.pb.h"
 
 #include <algorithm>
+#include <set>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -358,21 +359,32 @@ Document gridloom::rt::makeSchedule(const Plan &plan) {
 
 Document gridloom::rt::makeKernels(const Plan &plan) {
   Document document;
-  document.addTable("kernels", {"stage", "symbol", "library", "skeleton", "rows", "grain",
-                                "pointers", "launches"});
+  document.addTable("kernels",
+                    {"stage", "symbol", "library", "skeleton", "rows", "grain", "registers",
+                     "spill", "pointers", "launches", "flops", "bytes", "nodes"});
   for (int number = 0; number < plan.getNumStages(); ++number) {
     const schema::Stage &stage = plan.getStage(number);
     std::vector<int64_t> launches(size_t(stage.kernels_size()), 0);
+    std::vector<std::set<std::string>> nodes(launches.size());
     for (const schema::Entry &entry : stage.entries())
       for (const schema::Specialisation &specialisation : entry.specialisations())
         walk(specialisation.body(), 1, "", [&](const Visit &visit) {
-          if (visit.step.has_launch())
-            launches[visit.step.launch().kernel()] += visit.times;
+          if (!visit.step.has_launch())
+            return;
+          uint32_t kernel = visit.step.launch().kernel();
+          launches[kernel] += visit.times;
+          nodes[kernel].insert(stage.origins(int(visit.step.origin())));
         });
     for (int k = 0; k < stage.kernels_size(); ++k) {
       const schema::Kernel &kernel = stage.kernels(k);
+      const std::set<std::string> &names = nodes[size_t(k)];
+      std::string first = names.empty() ? "" : *names.begin();
+      if (names.size() > 1)
+        first += " and " + std::to_string(names.size() - 1) + " more";
       document.addRow({number, kernel.symbol(), kernel.library(), kernel.skeleton(), kernel.rows(),
-                       kernel.grain(), kernel.num_pointers(), launches[size_t(k)]});
+                       kernel.grain(), kernel.registers(), bytesCell(kernel.spill_bytes()),
+                       kernel.num_pointers(), launches[size_t(k)], kernel.flops(),
+                       bytesCell(kernel.bytes()), first});
     }
   }
   return document;

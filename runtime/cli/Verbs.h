@@ -31,6 +31,8 @@ Verb addDevices(CLI::App &app);
 
 /// Whether `verb` is the compiler's: compile, check, doctor.
 bool isCompilerVerb(const std::string &verb);
+/// True for an inspect of an ONNX file, which takes the compiler too.
+bool inspectsModel(int argc, char **argv);
 /// Becomes gridloom-compile, which lies beside this program or on PATH. Throws Unavailable when it
 /// is not installed.
 [[noreturn]] void becomeCompiler(char **argv);
