@@ -205,6 +205,9 @@ FailureOr<Machine::Step> Machine::step(Rank &rank, BindArguments bind, TakeResul
     return failure();
   auto microbatches = rank.function->getAttrOfType<IntegerAttr>(dist::kMicrobatches);
   int64_t count = microbatches ? microbatches.getInt() : 1;
+  if (microbatches && count != mesh.getNumMicrobatches())
+    return rank.function->emitError()
+           << "runs " << count << " micro-batches; the mesh has " << mesh.getNumMicrobatches();
   if (++rank.place.micro < count) {
     if (failed(beginFunction(rank, bind)))
       return failure();

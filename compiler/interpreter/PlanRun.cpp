@@ -30,7 +30,9 @@ PlanRunResult gridloom::runPlan(const std::string &folder, const std::string &en
                                 const std::map<std::string, PlanTensor> &inputs) {
   PlanRunResult result;
   try {
-    rt::InProcessJob job(rt::Plan::load(folder));
+    rt::InProcessOptions options;
+    options.session.poisonPadding = true;
+    rt::InProcessJob job(rt::Plan::load(folder), std::move(options));
     result.ranks = job.getNumRanks();
     for (const auto &[name, tensor] : inputs)
       job.bind(name, makeArray(tensor, name));

@@ -20,13 +20,37 @@ struct VerifyCommunicatedPass
   using VerifyCommunicatedBase::VerifyCommunicatedBase;
 
   void runOnOperation() override {
-    WalkResult walk =
-        getOperation().walk([](Operation *op) -> WalkResult { return verifyOne(op); });
+    bool named = hasNodeNames(getOperation());
+    WalkResult walk = getOperation().walk([&](Operation *op) -> WalkResult {
+      return failed(verifyOne(op)) || (named && failed(verifyOrigin(op))) ? failure() : success();
+    });
     if (walk.wasInterrupted())
       signalPassFailure();
   }
 
 private:
+  /// True for a program that came from a model: some operation knows its node.
+  static bool hasNodeNames(func::FuncOp function) {
+    return function
+        .walk([&](Operation *op) {
+          bool named = op != function && !loom::getNodeName(op->getLoc()).empty();
+          return named ? WalkResult::interrupt() : WalkResult::advance();
+        })
+        .wasInterrupted();
+  }
+
+  /// What communicates names the ONNX node it is for, not the model or the function.
+  static LogicalResult verifyOrigin(Operation *op) { // C-G4
+    if (!isCommunication(op))
+      return success();
+    std::string node = loom::getNodeName(op->getLoc());
+    auto module = op->getParentOfType<ModuleOp>();
+    if (node.empty() || node == loom::getNodeName(module.getLoc()))
+      return op->emitOpError("has no ONNX node as its origin; the pass that made it must keep the "
+                             "location of the operation it serves");
+    return success();
+  }
+
   static LogicalResult verifyOne(Operation *op) {
     if (isCommunication(op) && !isa<StartOp>(op->getParentOp())) // C-G1
       return op->emitOpError("is not in a group");

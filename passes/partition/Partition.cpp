@@ -136,6 +136,10 @@ FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operat
   // A reshard belongs to the producer's stage: its group is one stage's devices.
   Operation *producer = global.getDefiningOp();
   Location loc = producer ? producer->getLoc() : user->getLoc();
+  // What goes from an input to an output as it is has no node; the input's name stands for one.
+  if (auto argument = dyn_cast<BlockArgument>(global); argument && isa<func::ReturnOp>(user))
+    if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName))
+      loc = NameLoc::get(name);
   Value local = emitReshard(builder, loc, source->local, steps, source->layout.reduction, mesh);
   annotate(mark, producer ? getStage(producer) : getStage(user));
   std::string because = ("'" + loom::getNodeName(user->getLoc()) + "' needs " + why + " as ").str();

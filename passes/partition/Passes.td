@@ -46,6 +46,7 @@ def VerifyPartitioned : Pass<"dist-verify-partitioned", "::mlir::ModuleOp"> {
     - P-G1: no `dist.reshard`; every operation is of a stage's function.
     - P-G2: a send has one receive: same channel, type, and each names the other's stage.
     - P-G3: arguments and results have names and shardings; their types are the shards' types.
+    - P-G4: every stage runs as many micro-batches as the mesh has.
   }];
 }
 

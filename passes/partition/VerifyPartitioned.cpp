@@ -48,6 +48,11 @@ static int64_t getFunctionStage(Operation *op) {
 LogicalResult VerifyPartitionedPass::verifyFunction(func::FuncOp func) {
   if (!func->hasAttr(kStage) || !func->hasAttr(kMicrobatches)) // P-G1
     return func.emitOpError("is not a stage: it lacks ") << kStage << " or " << kMicrobatches;
+  MeshOp mesh = getMesh(func->getParentOfType<ModuleOp>());
+  int64_t count = func->getAttrOfType<IntegerAttr>(kMicrobatches).getInt(),
+          expected = mesh ? mesh.getAxisSize(MeshOp::kMicroAxis) : 1;
+  if (count != expected) // P-G4
+    return func.emitOpError("runs ") << count << " micro-batches; the mesh has " << expected;
   for (unsigned i = 0; i < func.getNumArguments(); ++i) // P-G3
     if (!func.getArgAttr(i, loom::kName) || !func.getArgAttrOfType<ShardingAttr>(i, kSharding))
       return func.emitOpError("argument ") << i << " lacks a name or a sharding";

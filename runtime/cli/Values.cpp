@@ -135,11 +135,6 @@ static uint64_t mix(uint64_t x) {
 /// In [0, 1).
 static double toUnit(uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
 
-static bool isFloat(DataType type) {
-  return type == DataType::F32 || type == DataType::F64 || type == DataType::F16 ||
-         type == DataType::BF16;
-}
-
 /// The whole numbers a type holds, as far as doubles count exactly.
 static std::pair<double, double> getRange(DataType type) {
   if (type == DataType::Bool)

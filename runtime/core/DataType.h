@@ -39,6 +39,11 @@ constexpr size_t sizeOf(DataType type) {
   return 0;
 }
 
+constexpr bool isFloat(DataType type) {
+  return type == DataType::F32 || type == DataType::F64 || type == DataType::F16 ||
+         type == DataType::BF16;
+}
+
 /// The name used in manifests and messages: f32, i64, bool, ...
 std::string_view nameOf(DataType type);
 std::optional<DataType> parseDataType(std::string_view name);

@@ -297,6 +297,8 @@ void Session::Impl::fillInputs(LoadedProgram &loaded) {
     Memory &memory = *loaded.inputs[size_t(i)];
     Shard shard = getPlacement(loaded, binding, rank, /*output=*/false);
     bool whole = isShard || shard.isWhole();
+    // All ones are a NaN in every float type.
+    unsigned char fill = options.poisonPadding && isFloat(array.getType()) ? 0xff : 0;
     if (whole && !device.hasHostMemory()) {
       copyIn(memory.data, {array.getData(), memory.bytes});
     } else if (whole) {
@@ -304,10 +306,10 @@ void Session::Impl::fillInputs(LoadedProgram &loaded) {
         std::memcpy(memory.data, array.getData(), memory.bytes);
     } else if (device.hasHostMemory()) {
       cutShard(shard, sizeOf(array.getType()), array.getData(),
-               static_cast<std::byte *>(memory.data));
+               static_cast<std::byte *>(memory.data), 0, fill);
     } else {
       std::vector<std::byte> staging(memory.bytes);
-      cutShard(shard, sizeOf(array.getType()), array.getData(), staging.data());
+      cutShard(shard, sizeOf(array.getType()), array.getData(), staging.data(), 0, fill);
       copyIn(memory.data, staging);
     }
   }

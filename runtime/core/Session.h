@@ -32,6 +32,8 @@ struct SessionOptions {
   bool trace = false;
   /// Let communication overlap nothing: what overlap is measured against.
   bool serialize = false;
+  /// Fill the padding of float inputs with NaN instead of zeros: what reads it shows.
+  bool poisonPadding = false;
 };
 
 /// A part of an output: which rank has it, and where it lies in the whole.

@@ -123,12 +123,12 @@ static void forEachRun(const Shard &shard, int64_t localRow, Visit visit) {
 }
 
 void gridloom::rt::cutShard(const Shard &shard, size_t elementBytes, const std::byte *global,
-                            std::byte *out, int64_t rowPad) {
+                            std::byte *out, int64_t rowPad, unsigned char fill) {
   int64_t row = (shard.local.empty() ? 1 : shard.local.back()) + rowPad, rows = 1;
   for (size_t i = 0; i + 1 < shard.local.size(); ++i)
     rows *= shard.local[i];
   if (rowPad || shard.valid != shard.local)
-    std::memset(out, 0, size_t(rows * row) * elementBytes);
+    std::memset(out, fill, size_t(rows * row) * elementBytes);
   forEachRun(shard, row, [&](int64_t from, int64_t to, int64_t count) {
     std::memcpy(out + size_t(to) * elementBytes, global + size_t(from) * elementBytes,
                 size_t(count) * elementBytes);

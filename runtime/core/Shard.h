@@ -45,9 +45,9 @@ Shard getShard(const Mesh &mesh, int rank, const schema::Sharding &sharding,
                const std::vector<int64_t> &global, const std::vector<int64_t> &local);
 
 /// Copies the shard out of the whole tensor `global`. Rows of the last dimension lie
-/// local.back() + rowPad elements apart in `out`; padding is zeroed.
+/// local.back() + rowPad elements apart in `out`; the bytes of padding are `fill`.
 void cutShard(const Shard &shard, size_t elementBytes, const std::byte *global, std::byte *out,
-              int64_t rowPad = 0);
+              int64_t rowPad = 0, unsigned char fill = 0);
 /// Copies what is valid of the shard into its place in the whole tensor.
 void placeShard(const Shard &shard, size_t elementBytes, const std::byte *local, std::byte *global);
 

@@ -18,7 +18,10 @@ gridloom::testing::runEntries(const std::string &folder,
   std::map<std::string, PlanTensors> results;
   std::string current = "the plan";
   try {
-    rt::InProcessJob job(rt::Plan::load(folder));
+    rt::InProcessOptions options;
+    options.session.poisonPadding = true;
+    options.transport.deadline = std::chrono::seconds(60);
+    rt::InProcessJob job(rt::Plan::load(folder), std::move(options));
     for (const auto &[entry, inputs] : entries) {
       current = "entry '" + entry + "'";
       const rt::EntrySpecialisation &only = job.getPlan().getEntry(entry).specialisations.front();

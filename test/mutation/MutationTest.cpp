@@ -1,0 +1,366 @@
+//===- MutationTest.cpp - are planted faults noticed ----------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Faults are planted one at a time in programs after partition, communicate, fuse and allocate. A
+// fault is caught when a verifier of the dialects, the phase's verification, or a comparison with
+// the unsplit program notices it: in the interpreter's exact arithmetic before the schedule, of the
+// compiled plan after it. Survivors are printed. A sample runs by default; GRIDLOOM_EXHAUSTIVE=1
+// plants all, GRIDLOOM_MUTATION=TEXT those whose line has the text, with details.
+//
+//===----------------------------------------------------------------------===//
+#include "Mutations.h"
+#include "Specimens.h"
+
+#include "test/equivalence/PlanJobs.h"
+
+#include "compiler/driver/Phases.h"
+#include "compiler/driver/Registration.h"
+#include "compiler/emit/PlanWriter.h"
+#include "compiler/interpreter/Compare.h"
+#include "compiler/interpreter/Interpreter.h"
+#include "passes/allocate/Allocate.h"
+#include "passes/communicate/Communicate.h"
+#include "passes/fuse/Fuse.h"
+#include "passes/layout/Layout.h"
+#include "passes/partition/Partition.h"
+#include "passes/schedule/Schedule.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+
+#include "gmock/gmock.h"
+
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+using namespace gridloom;
+using namespace gridloom::testing;
+using loom::HostTensor;
+
+namespace {
+
+constexpr int64_t kWeightElements = 1024;
+/// Inputs that split and unsplit programs are compared on. Exact arithmetic is in a finite field:
+/// two programs that differ agree on a random input hardly ever.
+constexpr int kInputs = 3;
+constexpr Tolerance kTolerance{1e-4, 1e-5};
+const char *const kLevels[] = {"partition", "communicate", "fuse", "allocate"};
+
+/// A specimen, unsplit and after each phase, with what it must give.
+struct Subject {
+  const Specimen *specimen;
+  mlir::OwningOpRef<mlir::ModuleOp> unsplit, levels[std::size(kLevels)];
+  std::vector<NamedTensors> inputs, expectedExact, expected; // in exact arithmetic, and in floats
+};
+
+/// One fault: the n-th of a subject's level.
+struct Plant {
+  size_t subject;
+  int level;
+  size_t index;
+  std::string kind, where, equivalent;
+};
+
+class MutationTest : public ::testing::Test {
+protected:
+  MutationTest()
+      : folder(std::filesystem::temp_directory_path() /
+               ("gridloom-mutation-" + std::to_string(::getpid()))),
+        context(makeRegistry(), mlir::MLIRContext::Threading::DISABLED) {
+    std::filesystem::create_directories(folder);
+    context.loadAllAvailableDialects();
+    context.getDiagEngine().registerHandler([this](mlir::Diagnostic &diagnostic) {
+      if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error && error.empty())
+        error = diagnostic.str();
+    });
+    std::vector<float> values;
+    for (double value : makeUniform(3, kWeightElements))
+      values.push_back(static_cast<float>(2 * value - 1));
+    std::ofstream(folder / "weights", std::ios::binary)
+        .write(reinterpret_cast<const char *>(values.data()), values.size() * sizeof(float));
+  }
+  ~MutationTest() override { std::filesystem::remove_all(folder); }
+
+  static mlir::DialectRegistry makeRegistry() {
+    mlir::DialectRegistry registry;
+    registerDialects(registry);
+    return registry;
+  }
+
+  std::string makeText(const Specimen &specimen) const;
+  NamedTensors makeInputs(const Specimen &specimen, mlir::ModuleOp module, int seed) const;
+  bool prepare(const Specimen &specimen, Subject &subject);
+  llvm::FailureOr<NamedTensors> interpret(mlir::ModuleOp module, const NamedTensors &inputs,
+                                          bool exact);
+  bool verifies(mlir::ModuleOp module, int level);
+  std::string runPlan(const Subject &subject, mlir::ModuleOp module);
+  std::string findDefence(const Subject &subject, mlir::ModuleOp module, int level);
+
+  std::filesystem::path folder;
+  mlir::MLIRContext context;
+  std::string error;
+};
+
+std::string MutationTest::makeText(const Specimen &specimen) const {
+  std::string text = "module attributes {loom.model = {path = \"" + (folder / "weights").string() +
+                     "\", bytes = " + std::to_string(4 * kWeightElements) + " : i64, sha256 = \"" +
+                     std::string(64, '0') + "\"}, loom.folded = []} {\n";
+  for (auto [i, type] : llvm::enumerate(specimen.weights)) {
+    int64_t elements = 1;
+    llvm::SmallVector<llvm::StringRef> sizes;
+    llvm::StringRef(type).drop_front(7).split(sizes, 'x');
+    for (llvm::StringRef size : llvm::ArrayRef(sizes).drop_back()) {
+      int64_t value = 0;
+      size.getAsInteger(10, value);
+      elements *= value;
+    }
+    text += "loom.weight @w" + std::to_string(i) + " : " + type +
+            " from <\"\", offset = " + std::to_string(512 * i) +
+            ", bytes = " + std::to_string(4 * elements) + ">\n";
+  }
+  text += "func.func @main(";
+  for (auto [i, type] : llvm::enumerate(specimen.arguments)) {
+    std::string name(1, 'a' + i);
+    llvm::StringRef plain(type);
+    plain.consume_front("index ");
+    text += (i ? ", %" : "%") + name + ": " + plain.str() + " {loom.name = \"" + name + "\"}";
+  }
+  return text + ") -> (" + specimen.result +
+         " {loom.name = \"out\"}) attributes {loom.entry = \"main\", loom.dims = {}} {\n" +
+         specimen.body + "\nreturn %r : " + specimen.result + "\n}\n}\n";
+}
+
+NamedTensors MutationTest::makeInputs(const Specimen &specimen, mlir::ModuleOp module,
+                                      int seed) const {
+  NamedTensors inputs;
+  auto function = *module.getOps<mlir::func::FuncOp>().begin();
+  for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
+    auto tensor = llvm::cast<mlir::RankedTensorType>(type);
+    loom::ElementKind kind = *loom::getElementKind(tensor.getElementType());
+    std::vector<double> values = makeUniform(100 * seed + i, tensor.getNumElements());
+    // Of either sign, all negative, all positive: so that a wrong neutral element shows.
+    double low = seed == 2 ? 0.1 : -2, high = seed == 1 ? -0.1 : 2;
+    for (double &value : values)
+      value = loom::isFloatKind(kind) ? low + (high - low) * value : std::floor(7 * value);
+    inputs[std::string(1, 'a' + i)] = HostTensor::fromDoubles(kind, tensor.getShape(), values);
+  }
+  return inputs;
+}
+
+llvm::FailureOr<NamedTensors> MutationTest::interpret(mlir::ModuleOp module,
+                                                      const NamedTensors &inputs, bool exact) {
+  FileWeights weights((folder / "weights").string());
+  Interpreter interpreter(module, weights, {.exact = exact, .observer = {}});
+  auto specialisations = getSpecialisations(module);
+  if (specialisations.size() != 1)
+    return mlir::failure();
+  return interpreter.run(specialisations.front(), inputs);
+}
+
+/// Compiles the specimen and keeps the program after each level.
+bool MutationTest::prepare(const Specimen &specimen, Subject &subject) {
+  subject.specimen = &specimen;
+  subject.unsplit = mlir::parseSourceString<mlir::ModuleOp>(makeText(specimen), &context);
+  if (!subject.unsplit)
+    return false;
+  for (int i = 0; i < kInputs; ++i) {
+    subject.inputs.push_back(makeInputs(specimen, *subject.unsplit, i));
+    for (bool exact : {false, true}) {
+      auto outputs = interpret(*subject.unsplit, subject.inputs.back(), exact);
+      if (failed(outputs))
+        return false;
+      (exact ? subject.expectedExact : subject.expected).push_back(*std::move(outputs));
+    }
+  }
+  PhaseContext phases;
+  phases.shard.mesh = specimen.mesh;
+  phases.shard.shard.assign(specimen.shard.begin(), specimen.shard.end());
+  phases.shard.dp.assign(specimen.dp.begin(), specimen.dp.end());
+  phases.shard.microbatches = specimen.microbatches;
+  mlir::OwningOpRef<mlir::ModuleOp> module = subject.unsplit->clone();
+  for (const Phase &phase : getPhases()) {
+    if (!phase.addPasses || phase.name == "simplify")
+      continue;
+    mlir::PassManager manager(&context);
+    phase.addPasses(manager, phases);
+    if (failed(manager.run(*module)))
+      return false;
+    for (auto [level, name] : llvm::enumerate(kLevels))
+      if (phase.name == name)
+        subject.levels[level] = module->clone();
+  }
+  return true;
+}
+
+bool MutationTest::verifies(mlir::ModuleOp module, int level) {
+  mlir::PassManager manager(&context);
+  switch (level) {
+  case 0:
+    manager.addPass(createVerifyPartitioned());
+    break;
+  case 1:
+    manager.addNestedPass<mlir::func::FuncOp>(createVerifyCommunicated());
+    break;
+  case 2:
+    manager.addPass(createVerifyLayouts());
+    manager.addPass(createVerifyFused());
+    break;
+  default:
+    manager.addPass(createVerifyScheduled());
+    manager.addPass(createVerifyAllocated());
+  }
+  return succeeded(manager.run(module));
+}
+
+PlanTensor toPlanTensor(const HostTensor &tensor) {
+  return {loom::nameOf(tensor.getKind()).str(), std::vector<int64_t>(tensor.getShape()),
+          std::vector<char>(tensor.getData(), tensor.getData() + tensor.getNumBytes())};
+}
+
+/// Emits, loads and runs; returns what went wrong or differs, or an empty string.
+std::string MutationTest::runPlan(const Subject &subject, mlir::ModuleOp module) {
+  std::string plan = (folder / "mutant.plan").string();
+  EmitSummary summary;
+  auto files = emitPlan(module, plan, EmitOptions(), summary);
+  if (failed(files))
+    return "emit: " + error;
+  if (std::string failure = writePlan(*files, plan, /*force=*/true); !failure.empty())
+    return failure;
+  PlanTensors inputs;
+  for (const auto &entry : subject.inputs.front())
+    inputs[entry.first().str()] = toPlanTensor(entry.second);
+  std::string failure;
+  auto outputs = runEntries(plan, {{"main", inputs}}, 2, failure);
+  if (!failure.empty())
+    return "run: " + failure;
+  for (const auto &entry : subject.expected.front()) {
+    auto found = outputs["main"].find(entry.first().str());
+    if (found == outputs["main"].end())
+      return "no output";
+    HostTensor actual(entry.second.getKind(), found->second.shape);
+    if (actual.getNumBytes() != found->second.bytes.size())
+      return "an output of another size";
+    llvm::copy(found->second.bytes, actual.getMutableData());
+    if (!compare(entry.second, actual, kTolerance).equal)
+      return "compiled outputs differ";
+  }
+  return "";
+}
+
+/// What notices the fault: empty when nothing does.
+std::string MutationTest::findDefence(const Subject &subject, mlir::ModuleOp module, int level) {
+  error.clear();
+  if (failed(mlir::verify(module)))
+    return "dialect";
+  if (!verifies(module, level))
+    return "phase";
+  if (level == 3)
+    return error = runPlan(subject, module), error.empty() ? "" : "compiled";
+  for (bool exact : {true, false})
+    for (int i = 0; i < kInputs; ++i) {
+      auto outputs = interpret(module, subject.inputs[i], exact);
+      if (failed(outputs))
+        return "interpreter";
+      for (const auto &entry : (exact ? subject.expectedExact : subject.expected)[i]) {
+        auto found = outputs->find(entry.first());
+        if (found == outputs->end() ||
+            !compare(entry.second, found->second, exact ? Tolerance() : kTolerance).equal)
+          return exact ? "interpreter" : "floats";
+      }
+    }
+  return "";
+}
+
+/// At most `most` of each kind and level, spread over all subjects.
+std::vector<Plant> sample(const std::vector<Plant> &all, size_t most) {
+  std::map<std::pair<int, std::string>, std::vector<const Plant *>> kinds;
+  for (const Plant &plant : all)
+    kinds[{plant.level, plant.kind}].push_back(&plant);
+  std::vector<Plant> chosen;
+  for (auto &[key, plants] : kinds)
+    for (size_t i = 0, count = std::min(plants.size(), most); i < count; ++i)
+      chosen.push_back(*plants[i * plants.size() / count]);
+  return chosen;
+}
+
+std::string print(mlir::ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream);
+  return text;
+}
+
+TEST_F(MutationTest, FaultsAreNoticed) {
+  std::vector<Subject> subjects(std::size(kSpecimens));
+  std::vector<Plant> all;
+  int64_t equivalent = 0;
+  for (auto [i, specimen] : llvm::enumerate(kSpecimens)) {
+    ASSERT_TRUE(prepare(specimen, subjects[i])) << specimen.name << ": " << error;
+    for (int level = 0; level < static_cast<int>(std::size(kLevels)); ++level) {
+      mlir::ModuleOp module = *subjects[i].levels[level];
+      mlir::OwningOpRef<mlir::ModuleOp> whole = module.clone();
+      ASSERT_EQ(findDefence(subjects[i], *whole, level), "")
+          << specimen.name << " without a fault, after " << kLevels[level] << ": " << error;
+      auto found = level == 3 ? findPlanMutations(module) : findTensorMutations(module);
+      for (auto [index, mutation] : llvm::enumerate(found)) {
+        if (!mutation.equivalent.empty()) {
+          ++equivalent;
+          continue;
+        }
+        all.push_back(
+            {i, level, index, mutation.kind,
+             std::string(specimen.name) + " after " + kLevels[level] + ": " + mutation.where, ""});
+      }
+    }
+  }
+  const char *only = std::getenv("GRIDLOOM_MUTATION");
+  bool exhaustive = std::getenv("GRIDLOOM_EXHAUSTIVE") != nullptr || only;
+  std::vector<Plant> plants = exhaustive ? all : sample(all, 12);
+  std::map<std::string, std::pair<int, int>> counts; // planted, caught
+  std::map<std::string, int> defences;
+  std::vector<std::string> survivors;
+  for (const Plant &plant : plants) {
+    if (only && (plant.kind + ": " + plant.where).find(only) == std::string::npos)
+      continue;
+    const Subject &subject = subjects[plant.subject];
+    mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp(*subject.levels[plant.level]).clone();
+    auto found = plant.level == 3 ? findPlanMutations(*module) : findTensorMutations(*module);
+    ASSERT_EQ(found[plant.index].kind, plant.kind);
+    found[plant.index].plant();
+    std::string text = only ? print(*module) : "";
+    std::string defence = findDefence(subject, *module, plant.level);
+    auto &[planted, caught] = counts[plant.kind];
+    ++planted;
+    caught += !defence.empty();
+    ++defences[defence];
+    if (defence.empty())
+      survivors.push_back(plant.kind + ": " + plant.where);
+    if (only)
+      std::printf("%s: %s: %s %s\n%s\n", plant.kind.c_str(), plant.where.c_str(), defence.c_str(),
+                  error.c_str(), defence.empty() ? text.c_str() : "");
+  }
+  int planted = 0, caught = 0;
+  for (auto &[kind, count] : counts) {
+    std::printf("  %-26s %4d of %4d caught\n", kind.c_str(), count.second, count.first);
+    planted += count.first;
+    caught += count.second;
+  }
+  for (auto &[defence, count] : defences)
+    std::printf("  by %-12s %4d\n", defence.empty() ? "nothing" : defence.c_str(), count);
+  for (const std::string &survivor : survivors)
+    std::printf("  survives: %s\n", survivor.c_str());
+  std::printf(
+      "mutation: caught %d of %d; %lld more recognised as no faults; %zu could be planted\n",
+      caught, planted, static_cast<long long>(equivalent), all.size());
+  if (only)
+    return;
+  EXPECT_GE(planted, 100);
+  EXPECT_GE(caught * 100, planted * 95);
+}
+
+} // namespace
