@@ -113,6 +113,11 @@ LogicalResult Compilation::checkOptions() {
          options.startFrom + "; the program is split already");
     return failure();
   }
+  if (options.chunkMatmul && first > *findPhase("communicate")) {
+    fail("--chunk-matmul comes too late for --start-from " + options.startFrom +
+         "; communication is arranged already");
+    return failure();
+  }
   if (options.output.empty())
     options.output = fs::path(options.input).replace_extension(".plan").string();
   return success();
@@ -201,6 +206,8 @@ std::string Compilation::print(size_t phase) {
      << fs::path(options.output).filename().string();
   if (phase + 1 <= *findPhase("shard"))
     os << getShardFlags(options);
+  if (options.chunkMatmul && phase + 1 <= *findPhase("communicate"))
+    os << " --chunk-matmul " << options.chunkMatmul;
   if (options.target != "cpu")
     os << " --target " << options.target;
   os << "\n";
@@ -227,7 +234,7 @@ LogicalResult Compilation::runPhase(size_t index) {
     if (phase.name == "shard" && failed(choose()))
       return failure();
     PassManager pm(&context);
-    phase.addPasses(pm, {choice.options});
+    phase.addPasses(pm, {choice.options, {options.chunkMatmul}});
     if (failed(pm.run(*module))) {
       if (!hadError)
         fail("phase " + phase.name + " failed");

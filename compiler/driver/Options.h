@@ -25,6 +25,7 @@ struct CompileOptions {
   std::string mesh, devices, strategy = "auto";
   std::vector<std::string> shard;
   int64_t microbatches = 0;
+  int64_t chunkMatmul = 0; ///< chunks of a matmul beside a collective; 0: whole
   int64_t memoryLimit = 0; ///< bytes
   std::string target = "cpu";
   std::string cpuArch = "x86-64-v3";

@@ -34,7 +34,10 @@ static const Phase phases[] = {
      [](OpPassManager &pm, const PhaseContext &) { addPartitionPasses(pm); }},
     {"communicate",
      "form reduce-scatters, combine small collectives, make data contiguous, form groups",
-     "groups are legal", [](OpPassManager &pm, const PhaseContext &) { addCommunicatePasses(pm); }},
+     "groups are legal",
+     [](OpPassManager &pm, const PhaseContext &context) {
+       addCommunicatePasses(pm, context.communicate);
+     }},
     {"layout", "choose physical layouts", "every value has one",
      [](OpPassManager &pm, const PhaseContext &) { addLayoutPasses(pm); }},
     {"fuse", "group operations into kernels and library calls",

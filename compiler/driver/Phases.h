@@ -11,6 +11,7 @@
 #ifndef GRIDLOOM_COMPILER_DRIVER_PHASES_H
 #define GRIDLOOM_COMPILER_DRIVER_PHASES_H
 
+#include "passes/communicate/Communicate.h"
 #include "passes/shard/Shard.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -23,6 +24,7 @@ namespace gridloom {
 /// What the phases between import and emit need to know.
 struct PhaseContext {
   ShardOptions shard;
+  CommunicateOptions communicate;
 };
 
 struct Phase {

@@ -8,11 +8,6 @@
 using namespace mlir;
 using namespace gridloom::dist;
 
-/// Start of a collective, a multiply-add, and a byte of memory traffic, as bytes on a link. The
-/// rates are those of the planner's "cpu": 80 us, 35 Gflop/s and 8 GB/s beside 2 GB/s.
-static constexpr double kStepBytes = 160e3;
-static constexpr double kBytesPerMultiplyAdd = 2.0 / 17.5;
-static constexpr double kBytesPerMemoryByte = 0.25;
 /// What is cut in time cannot move.
 static constexpr double kImpossible = 1e18;
 

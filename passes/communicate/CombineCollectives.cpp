@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/communicate/Communicate.h"
 
+#include "dialects/dist/MoveCost.h"
+
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
@@ -15,22 +17,74 @@ namespace gridloom {
 } // namespace gridloom
 
 namespace {
+/// When a block's operations run if nothing waits: the time of the operations before them, as the
+/// bytes a link carries meanwhile.
+class Timeline {
+public:
+  explicit Timeline(Block &block) {
+    for (Operation &op : block) {
+      start[&op] = end;
+      if (auto cost = dyn_cast<loom::CostInterface>(op); cost && !isCommunication(&op))
+        end += static_cast<double>(cost.getFlops()) / 2 * kBytesPerMultiplyAdd +
+               static_cast<double>(cost.getMemoryBytes()) * kBytesPerMemoryByte;
+    }
+  }
+  /// When the operands are there; those of communication, when they were asked for.
+  double getReady(Operation *op) const {
+    double ready = 0;
+    for (Value operand : op->getOperands())
+      if (Operation *producer = operand.getDefiningOp())
+        ready = std::max(ready, getEnd(producer));
+    return ready;
+  }
+  /// When the first result is needed.
+  double getDeadline(Operation *op) const {
+    double deadline = end;
+    for (Operation *user : op->getUsers())
+      deadline = std::min(deadline, start.lookup(user));
+    return deadline;
+  }
+  void replace(Operation *op, Operation *by) { start[by] = start.lookup(op); }
+
+private:
+  double getEnd(Operation *op) const {
+    Operation *next = op->getNextNode();
+    return next && !isCommunication(op) ? start.lookup(next) : start.lookup(op);
+  }
+
+  llvm::DenseMap<Operation *, double> start;
+  double end = 0;
+};
+
 struct CombineCollectivesPass
     : public gridloom::impl::CombineCollectivesBase<CombineCollectivesPass> {
   using CombineCollectivesBase::CombineCollectivesBase;
 
   void runOnOperation() override {
     for (Block &block : getOperation().getBody()) {
-      AllReduceOp pending;
+      Timeline timeline(block);
+      SmallVector<AllReduceOp> pending; // one of each kind
       for (Operation &op : llvm::make_early_inc_range(block)) {
-        // A use of the pending result ends its wait for company.
-        if (pending && llvm::any_of(op.getOperands(),
-                                    [&](Value value) { return value.getDefiningOp() == pending; }))
-          pending = nullptr;
+        // A use of a pending result ends its wait for company.
+        llvm::erase_if(pending, [&](AllReduceOp waiting) {
+          return llvm::is_contained(waiting->getUsers(), &op);
+        });
         auto next = dyn_cast<AllReduceOp>(op);
-        if (!next)
+        if (!next || next->hasAttr(kChunk))
           continue;
-        pending = pending && canJoin(pending, next) ? join(pending, next) : next;
+        auto *first =
+            llvm::find_if(pending, [&](AllReduceOp waiting) { return isOfOneKind(waiting, next); });
+        if (first == pending.end()) {
+          pending.push_back(next);
+        } else if (!isWorthwhile(*first, next, timeline)) {
+          *first = next;
+        } else {
+          AllReduceOp joined = join(*first, next);
+          timeline.replace(next, joined);
+          first->erase();
+          next.erase();
+          *first = joined;
+        }
       }
     }
   }
@@ -43,12 +97,31 @@ private:
     return bytes;
   }
 
-  bool canJoin(AllReduceOp first, AllReduceOp second) {
+  static bool isOfOneKind(AllReduceOp first, AllReduceOp second) {
     auto elementOf = [](AllReduceOp op) {
       return cast<RankedTensorType>(op.getInputs()[0].getType()).getElementType();
     };
     return first.getAxes() == second.getAxes() && first.getReduction() == second.getReduction() &&
-           elementOf(first) == elementOf(second) && bytesOf(first) + bytesOf(second) <= threshold;
+           elementOf(first) == elementOf(second);
+  }
+
+  /// True when the values are small enough, and what waits for them waits no longer than if they
+  /// travelled apart: the first has to wait for the operands of the second.
+  bool isWorthwhile(AllReduceOp first, AllReduceOp second, const Timeline &timeline) {
+    int64_t firstBytes = bytesOf(first), secondBytes = bytesOf(second);
+    if (firstBytes + secondBytes > threshold)
+      return false;
+    auto travel = [](int64_t bytes) { return 2 * (kStepBytes + static_cast<double>(bytes)); };
+    double firstDue = timeline.getDeadline(first), secondDue = timeline.getDeadline(second);
+    double firstReady = timeline.getReady(first);
+    double bothReady = std::max(firstReady, timeline.getReady(second));
+    double firstThere = firstReady + travel(firstBytes);
+    double secondThere = std::max(bothReady, firstThere) + travel(secondBytes);
+    double firstWait = std::max(0.0, firstThere - firstDue);
+    double apart = firstWait + std::max(0.0, secondThere - (secondDue + firstWait));
+    double bothThere = bothReady + travel(firstBytes + secondBytes);
+    double together = std::max(0.0, bothThere - std::min(firstDue, secondDue));
+    return together <= apart;
   }
 
   static AllReduceOp join(AllReduceOp first, AllReduceOp second) {
@@ -72,8 +145,6 @@ private:
     llvm::append_range(old, second.getOutputs());
     for (auto [from, to] : llvm::zip_equal(old, joined.getOutputs()))
       from.replaceAllUsesWith(to);
-    first.erase();
-    second.erase();
     return joined;
   }
 };

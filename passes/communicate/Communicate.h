@@ -18,8 +18,15 @@ namespace gridloom {
 #define GEN_PASS_REGISTRATION
 #include "passes/communicate/Passes.h.inc"
 
-/// Reduce-scatters, contiguous data, combining, groups, verification.
-void addCommunicatePasses(mlir::OpPassManager &pm);
+/// On collectives that are one of several chunks: these travel one by one.
+inline constexpr llvm::StringLiteral kChunk = "dist.chunk";
+
+struct CommunicateOptions {
+  int64_t chunks = 0; ///< of a matmul beside a collective of its operand or result; 0 or 1: none
+};
+
+/// Joined sums, reduce-scatters, chunks, contiguous data, combining, groups, verification.
+void addCommunicatePasses(mlir::OpPassManager &pm, const CommunicateOptions &options = {});
 
 } // namespace gridloom
 

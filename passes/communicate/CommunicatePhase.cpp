@@ -10,9 +10,15 @@
 
 using namespace gridloom;
 
-void gridloom::addCommunicatePasses(mlir::OpPassManager &pm) {
+void gridloom::addCommunicatePasses(mlir::OpPassManager &pm, const CommunicateOptions &options) {
   auto &func = pm.nest<mlir::func::FuncOp>();
+  func.addPass(createJoinPartialSums());
   func.addPass(createFormReduceScatter());
+  if (options.chunks > 1) {
+    ChunkCollectiveMatmulOptions chunk;
+    chunk.chunks = options.chunks;
+    func.addPass(createChunkCollectiveMatmul(chunk));
+  }
   func.addPass(createContiguousCollectives());
   func.addPass(createLowerShardSlices());
   func.addPass(createCombineCollectives());

@@ -4,6 +4,21 @@
 
 include "mlir/Pass/PassBase.td"
 
+def JoinPartialSums : Pass<"dist-join-partial-sums", "::mlir::func::FuncOp"> {
+  let summary = "Adds partial sums before they are reduced, so that they are reduced once";
+  let description = [{
+    ```mlir
+    %0 = dist.all_reduce %a over ["model"] sum : tensor<8xf32>
+    %1 = dist.all_reduce %b over ["model"] sum : tensor<8xf32>
+    %2 = loom.add %0, %1 : tensor<8xf32>
+    // becomes, when %0 and %1 have no other use
+    %0 = loom.add %a, %b : tensor<8xf32>
+    %2 = dist.all_reduce %0 over ["model"] sum : tensor<8xf32>
+    ```
+  }];
+  let dependentDialects = ["::gridloom::dist::DistDialect"];
+}
+
 def FormReduceScatter : Pass<"dist-form-reduce-scatter", "::mlir::func::FuncOp"> {
   let summary = "Makes a reduce_scatter of an all_reduce of which only a part is kept";
   let description = [{
@@ -13,8 +28,33 @@ def FormReduceScatter : Pass<"dist-form-reduce-scatter", "::mlir::func::FuncOp">
     // becomes, when %0 has no other use
     %1 = dist.reduce_scatter %x over ["model"] dim = 0 sum : (tensor<8x16xf32>) -> tensor<4x16xf32>
     ```
+
+    Axes of the all_reduce that the slice is not over are reduced afterwards, on the part.
   }];
   let dependentDialects = ["::gridloom::dist::DistDialect"];
+}
+
+def ChunkCollectiveMatmul : Pass<"dist-chunk-collective-matmul", "::mlir::func::FuncOp"> {
+  let summary = "Cuts a matmul and the collective beside it into chunks that overlap";
+  let description = [{
+    While one chunk travels the next is computed. The matmul is cut along a free dimension: before an
+    all_reduce or reduce_scatter of its result, and after an all_gather of an operand. Where only the
+    dimension that is scattered or gathered is free, a chunk is a piece of every device's part.
+
+    ```mlir
+    %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<8x4xf32>, tensor<4x6xf32>) -> tensor<8x6xf32>
+    %1 = dist.all_reduce %0 over ["model"] sum : tensor<8x6xf32>
+    // becomes, with two chunks
+    %a = loom.slice %x [0, 0] to [4, 4] by [1, 1] : (tensor<8x4xf32>) -> tensor<4x4xf32>
+    %b = loom.dot_general %a, %w batch = [] x [] contract = [1] x [0] : (tensor<4x4xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+    %c = dist.all_reduce %b over ["model"] sum {dist.chunk} : tensor<4x6xf32>
+    ... // the same of rows 4 to 8: %d
+    %1 = loom.concatenate %c, %d dim = 0 : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<8x6xf32>
+    ```
+  }];
+  let options = [Option<"chunks", "chunks", "int64_t", "2", "chunks of each matmul">,
+    Option<"minBytes", "min-bytes", "int64_t", "65536", "collectives of fewer bytes a device stay whole">];
+  let dependentDialects = ["::gridloom::loom::LoomDialect", "::gridloom::dist::DistDialect"];
 }
 
 def LowerShardSlices : Pass<"dist-lower-shard-slices", "::mlir::func::FuncOp"> {
@@ -52,7 +92,8 @@ def CombineCollectives : Pass<"dist-combine-collectives", "::mlir::func::FuncOp"
   let summary = "Joins small independent all_reduces of one group into one";
   let description = [{
     Latency is paid once for values that travel together; above `threshold` bytes there is nothing to
-    gain.
+    gain. Values stay apart where the first would have to wait for the operands of the second longer
+    than joining saves: where its result is needed sooner.
 
     ```mlir
     %0 = dist.all_reduce %a over ["model"] sum : tensor<8xf32>
@@ -88,6 +129,7 @@ def VerifyCommunicated : Pass<"dist-verify-communicated", "::mlir::func::FuncOp"
     - C-G1: collectives and transfers are in `dist.start`; no `dist.shard_slice` is left.
     - C-G2: all_gather, reduce_scatter and all_to_all work on dimension 0.
     - C-G3: every future has one `dist.done`.
+    - C-G4: in a program whose operations name ONNX nodes, so does all communication.
   }];
 }
 

@@ -5,16 +5,12 @@
 //===----------------------------------------------------------------------===//
 #include "passes/partition/ReshardSearch.h"
 
-#include "dialects/loom/Loom.h"
+#include "dialects/dist/MoveCost.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::reshard;
-
-/// What a link carries while a message is on its way: a round of a collective costs this much more,
-/// and so does starting one.
-static constexpr int64_t kRoundBytes = 160'000;
 
 /// The tensor's layout by positions of axes. Axes of one device do nothing and are left out.
 static State getState(const dist::Layout &layout, RankedTensorType global, const dist::Mesh &mesh) {
@@ -103,7 +99,9 @@ int64_t Moves::getBytes(const State &state) const {
 }
 
 Cost Moves::getCost(int64_t bytes, int64_t rounds) const {
-  return {bytes + (rounds + 1) * kRoundBytes * numDevices, bytes, 1, 1};
+  // Starting one costs as much as a round.
+  auto waiting = static_cast<int64_t>(dist::kStepBytes) * (rounds + 1) * numDevices;
+  return {bytes + waiting, bytes, 1, 1};
 }
 
 bool Moves::isImpossible() const {

@@ -140,7 +140,7 @@ TEST_P(Equivalence, SplitIsUnsplit) {
       };
       check("partition", addPartitionPasses);
       if (!HasFatalFailure())
-        check("communicate", addCommunicatePasses);
+        check("communicate", [](mlir::OpPassManager &pm) { addCommunicatePasses(pm); });
       if (!HasFatalFailure())
         check("layout and fuse", [](mlir::OpPassManager &pm) {
           addLayoutPasses(pm, {});
