@@ -80,7 +80,7 @@ private:
     size_t x = pick(0, 2) ? last : pick(0, static_cast<int>(last));
     Shape shape = values[x];
     int rank = shape.size();
-    switch (pick(0, 11)) {
+    switch (pick(0, 13)) {
     case 0:
       add("tanh " + ref(x) + " : " + type(shape), shape);
       return;
@@ -119,6 +119,12 @@ private:
     case 11:
       if (rank > 0)
         addGather(x);
+      return;
+    case 12:
+      addPad(x);
+      return;
+    case 13:
+      addWindow(x);
       return;
     }
   }
@@ -236,6 +242,41 @@ private:
     body += "  " + name + " = loom.constant dense<[" + literal + "]> : " + type64 + "\n";
     add("gather " + ref(x) + ", " + name + " dim = " + std::to_string(dim) + " : (" +
             type(values[x]) + ", " + type64 + ") -> " + type(to),
+        to);
+  }
+
+  void addPad(size_t x) {
+    Shape low, high, interior, to;
+    for (int64_t size : values[x]) {
+      bool pads = count(values[x]) < 1000 && pick(0, 1);
+      low.push_back(pads ? pick(0, 3) : 0);
+      high.push_back(pads ? pick(0, 3) : 0);
+      interior.push_back(pads && pick(0, 2) == 0 ? pick(1, 2) : 0);
+      to.push_back(low.back() + size + (size - 1) * interior.back() + high.back());
+    }
+    add(move("pad " + ref(x) + " value = 0.25 : f32 low = [" + list(low, ", ") + "] high = [" +
+                 list(high, ", ") + "] interior = [" + list(interior, ", ") + "]",
+             x, to),
+        to);
+  }
+  void addWindow(size_t x) {
+    Shape dims, windows, strides, dilations, to = values[x];
+    for (size_t i = 0; i < values[x].size(); ++i) {
+      if (pick(0, 1) || count(values[x]) > 1000)
+        continue;
+      int64_t dilation = pick(1, 2);
+      int64_t most = std::min<int64_t>(3, (to[i] - 1) / dilation + 1);
+      dims.push_back(i);
+      windows.push_back(pick(1, static_cast<int>(most)));
+      dilations.push_back(dilation);
+      strides.push_back(pick(1, 3));
+      to[i] = (to[i] - (windows.back() - 1) * dilation - 1) / strides.back() + 1;
+    }
+    to.insert(to.end(), windows.begin(), windows.end());
+    add(move("window " + ref(x) + " dims = [" + list(dims, ", ") + "] sizes = [" +
+                 list(windows, ", ") + "] strides = [" + list(strides, ", ") + "] dilations = [" +
+                 list(dilations, ", ") + "]",
+             x, to),
         to);
   }
 
