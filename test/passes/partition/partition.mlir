@@ -153,3 +153,31 @@ func.func @attention(%x: tensor<8x6x32xf32> {loom.name = "x"}) -> (tensor<8x6x32
   %11 = loom.dot_general %10, %o batch = [] x [] contract = [2] x [0] : (tensor<8x6x32xf32>, tensor<32x32xf32>) -> tensor<8x6x32xf32>
   return %11 : tensor<8x6x32xf32>
 }
+
+// -----
+
+// Rows go from the devices along one axis to those along the other: half of them swap, none gathers.
+dist.mesh @mesh <["data" = 2, "model" = 2]>
+// CHECK-LABEL: func.func @permuted
+// CHECK: dist.permute %{{.*}} over ["data", "model"] [0, 2, 1, 3]
+// CHECK-NOT: = dist.
+func.func @permuted(%x: tensor<8x4xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>})
+    -> (tensor<8x4xf32> {loom.name = "y", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>}) {
+  return %x : tensor<8x4xf32>
+}
+
+// -----
+
+// The result is wanted in rows and the product is partial over both axes: one reduce_scatter, then
+// the rest of the sum on a quarter.
+dist.mesh @mesh <["data" = 4, "model" = 2]>
+// CHECK-LABEL: func.func @partial_over_two_axes
+// CHECK: dist.reduce_scatter %{{.*}} over ["data"] dim = 0 sum {{.*}}(tensor<8x4xf32>) -> tensor<2x4xf32>
+// CHECK-NEXT: dist.all_reduce %{{.*}} over ["model"] sum {{.*}}tensor<2x4xf32>
+// CHECK-NOT: = dist.
+func.func @partial_over_two_axes(%x: tensor<8x16xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{}, {"data", "model"}]>},
+                                 %w: tensor<16x4xf32> {loom.name = "w", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data", "model"}, {}]>})
+    -> (tensor<8x4xf32> {loom.name = "y", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>}) {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+  return %0 : tensor<8x4xf32>
+}
