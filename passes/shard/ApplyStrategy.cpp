@@ -56,17 +56,29 @@ LogicalResult ApplyStrategyPass::checkAxes(const Mesh &mesh) {
   return success();
 }
 
+/// The dimension called batch, or else the leading one.
+static int64_t getBatchDim(func::FuncOp func, BlockArgument argument) {
+  auto names = func.getArgAttrOfType<ArrayAttr>(argument.getArgNumber(), loom::kDimNames);
+  if (names)
+    for (auto [dim, name] : llvm::enumerate(names.getAsRange<StringAttr>()))
+      if (name.getValue().starts_with_insensitive("batch"))
+        return static_cast<int64_t>(dim);
+  return 0;
+}
+
 void ApplyStrategyPass::seedBatch(Propagation &state, func::FuncOp func, StringAttr axis,
                                   StringRef origin) {
   for (BlockArgument argument : func.getArguments()) {
     auto type = cast<RankedTensorType>(argument.getType());
     if (type.getRank() == 0)
       continue;
-    if (!state.addAxis(argument, 0, axis, origin) &&
+    int64_t dim = getBatchDim(func, argument);
+    if (!state.addAxis(argument, dim, axis, origin) &&
         !state.lookup(argument).layout.usesAxis(axis) && state.getMesh().getSize(axis) > 1)
       mlir::emitRemark(func.getLoc())
           << "input " << func.getArgAttr(argument.getArgNumber(), loom::kName)
-          << " is not split over " << axis << ": its leading dimension of " << type.getDimSize(0)
+          << " is not split over " << axis << ": its "
+          << (dim == 0 ? "leading dimension of " : "batch of ") << type.getDimSize(dim)
           << " has no part for each of the axis' " << state.getMesh().getSize(axis);
   }
   state.run();
@@ -124,14 +136,63 @@ static int64_t findGranule(const Propagation &state, Value value, int64_t dim) {
   return 1;
 }
 
+/// True when an operation computes along a dimension that its rule splits like any other: split
+/// over devices, it communicates.
+static bool isCoupledAlong(Operation *op, uint64_t dim) {
+  if (auto softmax = dyn_cast<loom::SoftmaxOp>(op))
+    return softmax.getDim() == dim;
+  if (auto cumulative = dyn_cast<loom::CumulativeOp>(op))
+    return cumulative.getDim() == dim;
+  return isa<loom::LayerNormOp>(op) &&
+         dim + 1 == cast<RankedTensorType>(op->getResult(0).getType()).getShape().size();
+}
+
+/// True when an operation gives its result over an axis piece by piece: nothing has to be reduced.
+static bool worksInPieces(const Propagation &state, Operation *op, StringAttr axis) {
+  const ShardingRule &rule = state.getRule(op);
+  FactorSplits splits =
+      mergeFactors(rule, state.getLayouts(op), getTensorTypes(op), state.getMesh());
+  for (auto [kind, list] : llvm::zip_equal(rule.kinds, splits.axes))
+    if (kind == FactorKind::Reduction && llvm::is_contained(list, axis))
+      return false;
+  for (Value result : op->getResults())
+    for (auto [dim, layout] : llvm::enumerate(state.lookup(result).layout.dims))
+      if (llvm::is_contained(layout.axes, axis) && isCoupledAlong(op, dim))
+        return false;
+  return true;
+}
+
+/// How far an axis cuts into a program's contractions, and how often that needs a reduction.
+struct AxisUse {
+  int64_t contractions = 0, reductions = 0;
+};
+
+static AxisUse countUses(const Propagation &state, StringAttr axis) {
+  AxisUse use;
+  for (Operation *op : state.getOperations()) {
+    const ShardingRule &rule = state.getRule(op);
+    bool contracts =
+        op->getNumOperands() > 1 && llvm::is_contained(rule.kinds, FactorKind::Reduction);
+    bool isSplit = llvm::any_of(state.getLayouts(op),
+                                [&](const Layout &layout) { return layout.usesAxis(axis); });
+    use.contractions += contracts && isSplit;
+    use.reductions += isSplit && !worksInPieces(state, op, axis);
+  }
+  return use;
+}
+
 void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, StringAttr axis) {
   int64_t reshards = state.countReshards();
-  // Results of the model that are split over the axis; seeds must not add any.
+  // Results of the model that are split over the axis; seeds must not add any. A state stays where
+  // it is.
   auto countReturned = [&] {
-    return llvm::count_if(func.front().getTerminator()->getOperands(),
-                          [&](Value value) { return state.lookup(value).layout.usesAxis(axis); });
+    return llvm::count_if(func.front().getTerminator()->getOpOperands(), [&](OpOperand &use) {
+      return !func.getResultAttr(use.getOperandNumber(), loom::kState) &&
+             state.lookup(use.get()).layout.usesAxis(axis);
+    });
   };
   int64_t returned = countReturned();
+  AxisUse before = countUses(state, axis);
   func.walk([&](ShardingRuleInterface op) {
     std::optional<Columns> columns = findColumns(op);
     if (!columns || state.lookup(columns->weight).layout.usesAxis(axis) ||
@@ -147,6 +208,12 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
       int64_t after = state.countReshards();
       if (after > reshards || countReturned() > returned)
         return false;
+      // A pair of contractions for a reduction is worth it. What every contraction has to reduce
+      // for, as the features of a residual stream, is not.
+      AxisUse use = countUses(state, axis);
+      if (2 * (use.reductions - before.reductions) > use.contractions - before.contractions + 1)
+        return false;
+      before = use;
       reshards = after;
       return true;
     };
@@ -182,6 +249,10 @@ void ApplyStrategyPass::seedSequence(Propagation &state, func::FuncOp func, Stri
 
 int64_t ApplyStrategyPass::chooseMicrobatches(const Mesh &mesh) {
   // The largest divisor of every specialisation's local batch that is at most the option.
+  for (auto func : getOperation().getOps<func::FuncOp>())
+    for (BlockArgument argument : func.getArguments())
+      if (getBatchDim(func, argument) != 0)
+        return 1; // micro-batches are cut along the leading dimension
   int64_t parts = mesh.getSize(toAttrs(dp)), best = 1;
   for (int64_t count = 1; count <= microbatches; ++count) {
     bool fits = true;
@@ -204,32 +275,6 @@ void ApplyStrategyPass::addMicroAxis(MeshOp meshOp, int64_t count) {
   meshOp.setAxesAttr(ArrayAttr::get(&getContext(), axes));
 }
 
-/// True when an operation computes along a dimension that its rule splits like any other: split
-/// over devices, it communicates.
-static bool isCoupledAlong(Operation *op, uint64_t dim) {
-  if (auto softmax = dyn_cast<loom::SoftmaxOp>(op))
-    return softmax.getDim() == dim;
-  if (auto cumulative = dyn_cast<loom::CumulativeOp>(op))
-    return cumulative.getDim() == dim;
-  return isa<loom::LayerNormOp>(op) &&
-         dim + 1 == cast<RankedTensorType>(op->getResult(0).getType()).getShape().size();
-}
-
-/// True when pieces of the batch, one after the other, give the operation's result piece by piece.
-static bool worksInTime(const Propagation &state, Operation *op, StringAttr micro) {
-  const ShardingRule &rule = state.getRule(op);
-  FactorSplits splits =
-      mergeFactors(rule, state.getLayouts(op), getTensorTypes(op), state.getMesh());
-  for (auto [kind, axes] : llvm::zip_equal(rule.kinds, splits.axes))
-    if (kind == FactorKind::Reduction && llvm::is_contained(axes, micro))
-      return false;
-  for (Value result : op->getResults())
-    for (auto [dim, layout] : llvm::enumerate(state.lookup(result).layout.dims))
-      if (llvm::is_contained(layout.axes, micro) && isCoupledAlong(op, dim))
-        return false;
-  return true;
-}
-
 /// The operation that needs the whole batch, or null when the program can run on a piece of it.
 static Operation *findMicrobatchObstacle(const Propagation &state, func::FuncOp func,
                                          StringAttr micro) {
@@ -241,7 +286,7 @@ static Operation *findMicrobatchObstacle(const Propagation &state, func::FuncOp 
     auto constant = dyn_cast<loom::ConstantOp>(op);
     bool positional =
         isa<loom::IotaOp, loom::GetWeightOp>(op) || (constant && !constant.getValue().isSplat());
-    if (loom::isControl(op) || !worksInTime(state, op, micro))
+    if (loom::isControl(op) || !worksInPieces(state, op, micro))
       return op;
     SmallVector<Layout> required = state.getRequired(op);
     for (auto [index, value] :
