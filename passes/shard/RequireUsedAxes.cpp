@@ -28,15 +28,20 @@ struct RequireUsedAxesPass : public gridloom::impl::RequireUsedAxesBase<RequireU
     Mesh mesh(meshOp);
     llvm::DenseSet<StringAttr> used;
     int64_t largest = 1;
-    auto visit = [&](Value value) {
-      for (int64_t size : cast<RankedTensorType>(value.getType()).getShape())
-        largest = std::max(largest, size);
-      if (ShardingAttr sharding = getSharding(value))
+    auto use = [&](ShardingAttr sharding) {
+      if (sharding)
         for (DimShardingAttr dim : sharding.getDims())
           used.insert_range(dim.getAxes());
     };
+    auto visit = [&](Value value) {
+      for (int64_t size : cast<RankedTensorType>(value.getType()).getShape())
+        largest = std::max(largest, size);
+      use(getSharding(value));
+    };
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       llvm::for_each(func.getArguments(), visit);
+      for (unsigned i = 0; i < func.getNumResults(); ++i)
+        use(func.getResultAttrOfType<ShardingAttr>(i, kSharding));
       func.walk([&](Operation *op) { llvm::for_each(op->getResults(), visit); });
     }
     for (const Mesh::Axis &axis : mesh.getAxes()) {
