@@ -270,6 +270,9 @@ static std::vector<char> getElementBytes(const onnx::TensorProto &tensor, loom::
     return take(tensor.double_data());
   case loom::ElementKind::I64:
     return take(tensor.int64_data());
+  case loom::ElementKind::U32:
+  case loom::ElementKind::U64:
+    return take(tensor.uint64_data());
   default:
     return take(tensor.int32_data());
   }

@@ -98,6 +98,8 @@ static std::optional<loom::HostTensor> decode(const onnx::TensorProto &tensor,
     take(tensor.double_data());
   } else if (kind == loom::ElementKind::I64) {
     take(tensor.int64_data());
+  } else if (kind == loom::ElementKind::U32 || kind == loom::ElementKind::U64) {
+    take(tensor.uint64_data());
   } else {
     take(tensor.int32_data());
   }

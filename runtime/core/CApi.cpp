@@ -277,8 +277,7 @@ void gridloom_session_destroy(gridloom_session *session) {
 static HostArray toArray(const gridloom_tensor *tensor) {
   require(tensor && tensor->rank >= 0 && tensor->rank <= 64 && (tensor->shape || !tensor->rank),
           "the tensor is NULL or has no shape");
-  require(tensor->type >= GRIDLOOM_F32 && tensor->type <= GRIDLOOM_U64,
-          "the tensor has an element type there is not");
+  require(isDataType(tensor->type), "the tensor has an element type there is not");
   std::vector<int64_t> shape;
   for (int32_t i = 0; i < tensor->rank; ++i)
     shape.push_back(tensor->shape[i]);

@@ -15,6 +15,11 @@ namespace gridloom::rt {
 /// Element types. The numbers are those of schema::DataType.
 enum class DataType { F32 = 1, F64, F16, BF16, I8, I16, I32, I64, U8, Bool, U16, U32, U64 };
 
+/// Whether a number in a file is that of an element type.
+constexpr bool isDataType(int number) {
+  return number >= int(DataType::F32) && number <= int(DataType::U64);
+}
+
 /// Bytes of one element.
 constexpr size_t sizeOf(DataType type) {
   switch (type) {

@@ -285,6 +285,9 @@ uint32_t getTypedField(DataType type) {
     return tensor::kDoubleData;
   case DataType::I64:
     return tensor::kInt64Data;
+  case DataType::U32:
+  case DataType::U64:
+    return tensor::kUint64Data;
   default:
     return tensor::kInt32Data;
   }

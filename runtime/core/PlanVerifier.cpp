@@ -39,7 +39,7 @@ private:
   void verifyBindings(const std::vector<Argument> &arguments, const Bindings &bindings,
                       const std::string &what);
   DataType getType(int type, const std::string &what) const {
-    if (type < int(DataType::F32) || type > int(DataType::Bool))
+    if (!isDataType(type))
       fail(what + " has element type " + std::to_string(type) + ", which there is not");
     return DataType(type);
   }

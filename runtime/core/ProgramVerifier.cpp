@@ -116,7 +116,7 @@ uint64_t ProgramVerifier::getSpaceBytes(const schema::Buffer &buffer, const std:
 
 void ProgramVerifier::verifyBuffer(const schema::Buffer &buffer, size_t index) {
   std::string name = "buffer " + std::to_string(index);
-  if (buffer.type() < int(DataType::F32) || buffer.type() > int(DataType::U64))
+  if (!isDataType(buffer.type()))
     fail(name + " has element type " + std::to_string(int(buffer.type())) + ", which there is not");
   size_t elementBytes = sizeOf(DataType(buffer.type()));
   std::vector<int64_t> shape(buffer.shape().begin(), buffer.shape().end());

@@ -24,9 +24,10 @@ using testing::HasSubstr;
 
 namespace {
 
-const DataType allTypes[] = {DataType::F32, DataType::F64, DataType::F16, DataType::BF16,
-                             DataType::I8,  DataType::I16, DataType::I32, DataType::I64,
-                             DataType::U8,  DataType::Bool};
+const DataType allTypes[] = {DataType::F32, DataType::F64,  DataType::F16, DataType::BF16,
+                             DataType::I8,  DataType::I16,  DataType::I32, DataType::I64,
+                             DataType::U8,  DataType::Bool, DataType::U16, DataType::U32,
+                             DataType::U64};
 const Reduction allReductions[] = {Reduction::Sum, Reduction::Max, Reduction::Min, Reduction::Prod};
 
 void store(DataType type, void *data, size_t i, double value) {
@@ -54,6 +55,12 @@ void store(DataType type, void *data, size_t i, double value) {
     return put(uint8_t(int64_t(value)));
   case DataType::Bool:
     return put(uint8_t(value != 0));
+  case DataType::U16:
+    return put(uint16_t(value));
+  case DataType::U32:
+    return put(uint32_t(value));
+  case DataType::U64:
+    return put(uint64_t(value));
   }
 }
 
@@ -64,7 +71,9 @@ double operand(DataType type, Reduction reduction, int rank, size_t i) {
   if (reduction == Reduction::Prod)
     return 1 + int(size_t(rank) + i) % 2;
   int value = int((size_t(rank) * 5 + i * 3) % 11);
-  return type == DataType::U8 ? value : value - 4;
+  bool isUnsigned = type == DataType::U8 || type == DataType::U16 || type == DataType::U32 ||
+                    type == DataType::U64;
+  return isUnsigned ? value : value - 4;
 }
 
 double reduceExactly(DataType type, Reduction reduction, int n, size_t i) {

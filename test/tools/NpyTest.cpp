@@ -19,9 +19,10 @@ using testing::HasSubstr;
 
 namespace {
 
-const DataType allTypes[] = {DataType::F32, DataType::F64, DataType::F16, DataType::BF16,
-                             DataType::I8,  DataType::I16, DataType::I32, DataType::I64,
-                             DataType::U8,  DataType::Bool};
+const DataType allTypes[] = {DataType::F32, DataType::F64,  DataType::F16, DataType::BF16,
+                             DataType::I8,  DataType::I16,  DataType::I32, DataType::I64,
+                             DataType::U8,  DataType::Bool, DataType::U16, DataType::U32,
+                             DataType::U64};
 
 /// A version-1 file as numpy writes it, with this header and so many bytes of data.
 std::string makeFile(const std::string &header, size_t bytes, char major = 1) {
