@@ -42,7 +42,7 @@ def test_oracles_need_a_plan(tools, minilm_plan):
     assert result.returncode == 1 and "give a plan" in result.stderr
 
 
-@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("exact", [False, pytest.param(True, marks=pytest.mark.full)])
 def test_bisect_finds_a_planted_fault(tools, minilm_plan, tmp_path, exact):
     """One all_reduce of the split program takes the maximum: its node is named, in one command."""
     plan = tmp_path / "faulty.plan"
