@@ -6,7 +6,7 @@
 #include "compiler/onnx/OpTable.h"
 #include "compiler/onnx/Windows.h"
 
-#include <cmath>
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -130,12 +130,11 @@ static std::vector<double> countElements(const WindowShape &window, size_t i, in
           end = size + (countPadding ? window.high[i] : 0);
   std::vector<double> counts;
   for (int64_t o = 0; o < window.positions(i, size); ++o) {
-    int64_t count = 0;
-    for (int64_t k = 0; k < window.sizes[i]; ++k) {
-      int64_t place = o * window.strides[i] + k * window.dilations[i] - window.low[i];
-      count += place >= begin && place < end;
-    }
-    counts.push_back(static_cast<double>(count));
+    // The window's elements from first to last lie between begin and end.
+    int64_t start = o * window.strides[i] - window.low[i], step = window.dilations[i];
+    int64_t first = std::max<int64_t>(llvm::divideCeilSigned(begin - start, step), 0),
+            last = std::min(llvm::divideFloorSigned(end - 1 - start, step), window.sizes[i] - 1);
+    counts.push_back(static_cast<double>(std::max<int64_t>(last - first + 1, 0)));
   }
   return counts;
 }

@@ -199,9 +199,11 @@ static Value resizeAxis(Node &node, Value x, const ResizeMode &mode, const AxisR
   } else {
     // A row is multiplied as it lies; elsewhere few taps cost less than a matrix full of zeros.
     constexpr size_t kMaxTaps = 4;
+    constexpr int64_t kMaxMatrix = int64_t(1) << 26;
     bool isLast = axis.dim + 1 == getTensorType(x).getRank();
-    bool multiplies =
-        getTensorType(x).getElementType().isF32() && (isLast || taps.places[0].size() > kMaxTaps);
+    bool multiplies = getTensorType(x).getElementType().isF32() &&
+                      axis.input * axis.output <= kMaxMatrix &&
+                      (isLast || taps.places[0].size() > kMaxTaps);
     result = multiplies ? resizeByMatrix(node, x, axis, taps) : resizeByTaps(node, x, axis, taps);
   }
   if (!result || llvm::none_of(taps.isOutside, [](bool outside) { return outside; }))
@@ -308,7 +310,9 @@ static LogicalResult resize(Node &node, Value x, const ResizeMode &mode,
   bool converts = mode.mode != "nearest" && !isa<FloatType>(element);
   Value result = converts ? node.convert(x, Float32Type::get(node.getContext())) : x;
   for (const AxisResize &axis : list) {
-    if (axis.input < 1 || axis.output < 1 || axis.output > (int64_t(1) << 31))
+    // Places and weights are computed here, for every element of the axis.
+    constexpr int64_t kLargest = int64_t(1) << 24;
+    if (axis.input < 1 || axis.output < 1 || std::max(axis.input, axis.output) > kLargest)
       return node.error() << "cannot resize a dimension of " << axis.input << " to " << axis.output;
     bool isWhole = axis.regionBegin == 0 && axis.regionEnd == 1;
     if (axis.input == axis.output && std::abs(axis.scale - 1) < 1e-9 && isWhole)

@@ -239,7 +239,9 @@ static LogicalResult importAffineGrid(Node &node) {
   if (!theta || !size)
     return failure();
   int64_t rank = static_cast<int64_t>(size->size()) - 2;
+  constexpr int64_t kLargest = int64_t(1) << 24;
   if (rank < 1 || !isReasonable(*size) || loom::countElements(*size) == 0 ||
+      *llvm::max_element(*size) > kLargest ||
       getShape(theta) != ArrayRef<int64_t>{(*size)[0], rank, rank + 1})
     return node.error() << "theta " << toString(getShape(theta)) << " does not fit size "
                         << toString(*size);
@@ -302,6 +304,55 @@ static AxisTaps findRoiTaps(Node &node, Value begin, Value length, int64_t bins,
           node.concatenate({column(rest), column(fraction)}, 2)};
 }
 
+namespace {
+struct RoiMode {
+  int64_t height, width, ratio; // bins, and samples per bin and dimension
+  bool isMax, isHalfPixel;
+  double scale;
+};
+} // namespace
+
+static std::optional<RoiMode> readRoiMode(Node &node) {
+  // Until version 15 there was no offset.
+  std::string transform = node.stringAttribute(
+      "coordinate_transformation_mode", node.getOpset() < 16 ? "output_half_pixel" : "half_pixel");
+  std::string mode = node.stringAttribute("mode", "avg");
+  RoiMode result{node.intAttribute("output_height", 1),
+                 node.intAttribute("output_width", 1),
+                 node.intAttribute("sampling_ratio", 0),
+                 mode == "max",
+                 transform == "half_pixel",
+                 node.floatAttribute("spatial_scale", 1)};
+  constexpr int64_t kLargest = int64_t(1) << 16;
+  if (mode != "avg" && mode != "max")
+    node.error() << "mode '" << mode << "' is not one of avg, max";
+  else if (result.ratio < 1)
+    node.error() << "sampling_ratio is " << result.ratio
+                 << ", which makes the number of samples depend on the regions; give it";
+  else if (result.height < 1 || result.width < 1 ||
+           std::max({result.height, result.width, result.ratio}) > kLargest)
+    node.error() << "cannot make outputs of " << result.height << " x " << result.width << " by "
+                 << result.ratio << " samples";
+  else
+    return result;
+  return std::nullopt;
+}
+
+/// What samples of regions, [r, 4], read of rows (`first` is 1) or columns (0).
+static AxisTaps findRegionTaps(Node &node, Value rois, const RoiMode &mode, int64_t first,
+                               int64_t bins, int64_t size) {
+  auto corner = [&](int64_t i) {
+    Value place = node.binary<loom::MultiplyOp>(
+        node.reshape(node.slice(rois, 1, i, i + 1), {getShape(rois)[0]}), mode.scale);
+    return mode.isHalfPixel ? node.binary<loom::SubtractOp>(place, 0.5) : place;
+  };
+  Value begin = corner(first);
+  Value length = node.binary<loom::SubtractOp>(corner(first + 2), begin);
+  if (!mode.isHalfPixel)
+    length = node.binary<loom::MaximumOp>(length, 1);
+  return findRoiTaps(node, begin, length, bins, mode.ratio, size);
+}
+
 static LogicalResult importRoiAlign(Node &node) {
   Value x = node.operand(0), rois = node.operand(1), batch = node.operand(2);
   if (failed(node.checkSameElementType(x, rois)) || !batch)
@@ -311,37 +362,15 @@ static LogicalResult importRoiAlign(Node &node) {
       getShape(batch) != ArrayRef<int64_t>{regions[0]})
     return node.error() << "cannot read " << toString(regions) << " regions of images "
                         << toString(getShape(batch)) << " from " << toString(shape);
-  int64_t height = node.intAttribute("output_height", 1),
-          width = node.intAttribute("output_width", 1),
-          ratio = node.intAttribute("sampling_ratio", 0);
-  if (ratio < 1)
-    return node.error() << "sampling_ratio is " << ratio
-                        << ", which makes the number of samples depend on the regions; give it";
-  std::string mode = node.stringAttribute("mode", "avg");
-  if (mode != "avg" && mode != "max")
-    return node.error() << "mode '" << mode << "' is not one of avg, max";
-  // Until version 15 there was no offset.
-  bool isHalfPixel = node.stringAttribute("coordinate_transformation_mode",
-                                          node.getOpset() < 16 ? "output_half_pixel"
-                                                               : "half_pixel") == "half_pixel";
-  double scale = node.floatAttribute("spatial_scale", 1);
-  auto corner = [&](int64_t i) {
-    Value place = node.binary<loom::MultiplyOp>(
-        node.reshape(node.slice(rois, 1, i, i + 1), {regions[0]}), scale);
-    return isHalfPixel ? node.binary<loom::SubtractOp>(place, 0.5) : place;
-  };
-  auto axis = [&](int64_t first, int64_t bins, int64_t count) {
-    Value begin = corner(first);
-    Value length = node.binary<loom::SubtractOp>(corner(first + 2), begin);
-    if (!isHalfPixel)
-      length = node.binary<loom::MaximumOp>(length, 1);
-    return findRoiTaps(node, begin, length, bins, ratio, count);
-  };
-  AxisTaps rows = axis(1, height, shape[2]), columns = axis(0, width, shape[3]);
+  auto mode = readRoiMode(node);
+  if (!mode)
+    return failure();
+  AxisTaps rows = findRegionTaps(node, rois, *mode, 1, mode->height, shape[2]),
+           columns = findRegionTaps(node, rois, *mode, 0, mode->width, shape[3]);
   if (!rows.places || !columns.places)
     return failure();
   // Every row with every column: [r, rows * columns, taps].
-  int64_t down = height * ratio, across = width * ratio;
+  int64_t ratio = mode->ratio, down = mode->height * ratio, across = mode->width * ratio;
   SmallVector<int64_t> grid{regions[0], down, across, 2}, samples{regions[0], down * across, 2};
   auto spread = [&](AxisTaps taps, int64_t dim) -> AxisTaps {
     return {node.reshape(node.broadcast(taps.places, grid, {0, dim, 3}), samples),
@@ -351,12 +380,11 @@ static LogicalResult importRoiAlign(Node &node) {
   Value pixels = readTaps(node, x, toIndex(node, batch), axes);
   if (!pixels)
     return failure();
-  // [r, height, ratio, width, ratio, 2, 2, c]
-  pixels = node.reshape(pixels, {regions[0], height, ratio, width, ratio, 2, 2, shape[1]});
-  bool isMax = mode == "max";
-  Value result = node.reduce(pixels, isMax ? ReductionKind::Max : ReductionKind::Sum, {2, 4, 5, 6},
-                             /*keepDims=*/false);
-  if (!isMax)
+  pixels =
+      node.reshape(pixels, {regions[0], mode->height, ratio, mode->width, ratio, 2, 2, shape[1]});
+  Value result = node.reduce(pixels, mode->isMax ? ReductionKind::Max : ReductionKind::Sum,
+                             {2, 4, 5, 6}, /*keepDims=*/false);
+  if (!mode->isMax)
     result = node.binary<loom::DivideOp>(result, static_cast<double>(ratio * ratio));
   return node.setResult(result ? node.transpose(result, {0, 3, 1, 2}) : result);
 }
@@ -398,6 +426,38 @@ static Value findRegularPlaces(Node &node, Type element, const WindowShape &wind
   return node.reshape(place, {1, loom::countElements(shape)});
 }
 
+/// What the windows read at their places moved by `offset`, weighted by the mask, operand 4:
+/// [n * parts, c / parts, window * positions]. Each part of the channels has offsets of its own.
+static Value readColumns(Node &node, Value x, Value offset, const WindowShape &window,
+                         ArrayRef<int64_t> positions, int64_t parts) {
+  SmallVector<int64_t> shape(getShape(x));
+  int64_t rank = window.rank(), taps = loom::countElements(window.sizes);
+  int64_t count = loom::countElements(positions), batch = shape[0] * parts;
+  Value split = node.reshape(offset, {batch, taps, rank, count});
+  SmallVector<AxisTaps> axes;
+  for (int64_t i = 0; i < rank; ++i) {
+    Value shift = node.reshape(node.slice(split, 2, i, i + 1), {batch, taps * count});
+    Value regular =
+        findRegularPlaces(node, getTensorType(x).getElementType(), window, i, positions);
+    axes.push_back(findBilinearTaps(node, node.binary<loom::AddOp>(shift, regular), shape[i + 2]));
+  }
+  SmallVector<int64_t> image{batch, shape[1] / parts};
+  llvm::append_range(image, ArrayRef(shape).drop_front(2));
+  Value columns = sample(node, node.reshape(x, image), {}, axes);
+  if (!columns || !node.hasOperand(4))
+    return columns;
+  Value mask = node.operand(4);
+  if (failed(node.checkSameElementType(x, mask)))
+    return {};
+  if (getTensorType(mask).getNumElements() != batch * taps * count) {
+    node.error() << "mask is " << toString(getShape(mask)) << " for " << batch * taps * count
+                 << " samples";
+    return {};
+  }
+  Value flat = node.reshape(mask, {batch, taps * count});
+  return node.binary<loom::MultiplyOp>(columns, node.broadcast(flat, getShape(columns), {0, 2}));
+}
+
 static LogicalResult importDeformConv(Node &node) {
   Value x = node.operand(0), weight = node.operand(1), offset = node.operand(2);
   if (failed(node.checkSameElementType(x, weight)) || failed(node.checkSameElementType(x, offset)))
@@ -411,43 +471,21 @@ static LogicalResult importDeformConv(Node &node) {
   auto window = readWindow(node, ArrayRef(shape).drop_front(2), ArrayRef(kernel).drop_front(2));
   if (!window)
     return failure();
-  int64_t rank = window->rank(), taps = loom::countElements(window->sizes);
+  int64_t taps = loom::countElements(window->sizes);
   SmallVector<int64_t> positions;
-  for (int64_t i = 0; i < rank; ++i)
+  for (size_t i = 0; i < window->rank(); ++i)
     positions.push_back(window->positions(i, shape[i + 2]));
-  SmallVector<int64_t> expected{shape[0], parts * taps * rank};
+  SmallVector<int64_t> expected{shape[0], parts * taps * static_cast<int64_t>(window->rank())};
   llvm::append_range(expected, positions);
   if (getShape(offset) != ArrayRef<int64_t>(expected))
     return node.error() << "offset is " << toString(getShape(offset)) << ", expected "
                         << toString(expected);
-  int64_t count = loom::countElements(positions), batch = shape[0] * parts;
-  Value split = node.reshape(offset, {batch, taps, rank, count});
-  SmallVector<AxisTaps> axes;
-  for (int64_t i = 0; i < rank; ++i) {
-    Value shift = node.reshape(node.slice(split, 2, i, i + 1), {batch, taps * count});
-    Value regular =
-        findRegularPlaces(node, getTensorType(x).getElementType(), *window, i, positions);
-    axes.push_back(findBilinearTaps(node, node.binary<loom::AddOp>(shift, regular), shape[i + 2]));
-  }
-  SmallVector<int64_t> image{batch, shape[1] / parts};
-  llvm::append_range(image, ArrayRef(shape).drop_front(2));
-  Value columns = sample(node, node.reshape(x, image), {}, axes); // [batch, c, taps * positions]
+  Value columns = readColumns(node, x, offset, *window, positions, parts);
   if (!columns)
     return failure();
-  if (node.hasOperand(4)) {
-    Value mask = node.operand(4);
-    if (failed(node.checkSameElementType(x, mask)))
-      return failure();
-    if (getTensorType(mask).getNumElements() != batch * taps * count)
-      return node.error() << "mask is " << toString(getShape(mask)) << " for "
-                          << batch * taps * count << " samples";
-    Value flat = node.reshape(mask, {batch, taps * count});
-    columns =
-        node.binary<loom::MultiplyOp>(columns, node.broadcast(flat, getShape(columns), {0, 2}));
-  }
   // [n, group, c / group * taps, positions] times [group, o / group, c / group * taps].
   int64_t depth = kernel[1] * taps, share = kernel[0] / groups;
-  columns = node.reshape(columns, {shape[0], groups, depth, count});
+  columns = node.reshape(columns, {shape[0], groups, depth, loom::countElements(positions)});
   Value product =
       node.dotGeneral(node.reshape(weight, {groups, share, depth}), columns, {0}, {1}, {2}, {2});
   if (!product)
@@ -477,6 +515,11 @@ static LogicalResult importCol2Im(Node &node) {
   if (!window)
     return failure();
   int64_t taps = loom::countElements(*block);
+  // Each is a few operations of the program.
+  constexpr int64_t kMostTaps = 4096;
+  if (taps > kMostTaps)
+    return node.error() << "blocks of " << taps << " elements are larger than the " << kMostTaps
+                        << " that can be compiled";
   SmallVector<int64_t> positions, padded;
   for (size_t i = 0; i < rank; ++i) {
     positions.push_back(window->positions(i, (*image)[i]));

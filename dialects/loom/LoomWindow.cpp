@@ -167,8 +167,8 @@ int64_t ConvolutionOp::getFlops() {
   RankedTensorType weight = tensor(getWeight());
   // Of each window only one element in product(input_dilations) is not a zero put in.
   int64_t zeros = computeProduct(getInputDilations());
-  return 2 * tensor(getOutput()).getNumElements() * weight.getNumElements() /
-         (weight.getDimSize(0) * zeros);
+  int64_t depth = computeProduct(weight.getShape().drop_front());
+  return 2 * tensor(getOutput()).getNumElements() * depth / zeros;
 }
 
 int64_t ReduceWindowOp::getFlops() {
