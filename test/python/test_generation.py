@@ -9,14 +9,23 @@ import pytest
 import gridloom
 from gridloom import zoo
 
-PROMPT, DECODED = 16, 64
+PROMPT, DECODED, LAYERS = 16, 64, 2
 TINY = zoo.Gpt2Config(layers=2, hidden=48, heads=4, vocabulary=97, positions=96, cache="static")
+LLAMA = zoo.LlamaConfig(
+    layers=2, hidden=32, heads=4, kv_heads=4, intermediate=64, vocabulary=53, positions=96, cache="static"
+)
 SMALL = zoo.Gpt2Config(positions=128, cache="static")  # 124M parameters
 
 
 def make_model(config, path):
-    zoo.save(zoo.gpt2(config, zoo.Random(seed=3, scale=0.2 if config is TINY else 0.02)), path)
+    make = zoo.llama if isinstance(config, zoo.LlamaConfig) else zoo.gpt2
+    zoo.save(make(config, zoo.Random(seed=3, scale=0.02 if config is SMALL else 0.2)), path)
     return path
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    return make_model(LLAMA, tmp_path_factory.mktemp("llama") / "tiny.onnx")
 
 
 @pytest.fixture(scope="module")
@@ -24,31 +33,31 @@ def tiny(tmp_path_factory):
     return make_model(TINY, tmp_path_factory.mktemp("gpt2") / "tiny.onnx")
 
 
-def prompt(config) -> np.ndarray:
-    return np.random.default_rng(7).integers(0, config.vocabulary, (1, PROMPT))
+def prompt(config, batch: int) -> np.ndarray:
+    return np.random.default_rng(7).integers(0, config.vocabulary, (batch, PROMPT))
 
 
-def generate(step, config, count: int) -> tuple[list[int], list[np.ndarray]]:
+def generate(step, config, count: int, batch: int = 1) -> tuple[list[list[int]], list[np.ndarray]]:
     """Reads the prompt, then feeds back the likeliest token that is not among the last eight: a model without training
     would repeat itself. Returns the tokens and the last position's logits."""
-    ids, position, tokens, logits = prompt(config), 0, [], []
-    recent = list(ids[0, -8:])
+    ids, position, tokens, logits = prompt(config, batch), 0, [], []
+    recent = ids
     for _ in range(count + 1):
-        last = step(ids, position)[0, -1]
+        last = step(ids, position)[:, -1]
         logits.append(last)
         allowed = last.copy()
-        allowed[recent[-8:]] = -np.inf
-        tokens.append(int(allowed.argmax()))
-        recent.append(tokens[-1])
+        np.put_along_axis(allowed, recent[:, -8:], -np.inf, axis=1)
         position += ids.shape[1]
-        ids = np.array([[tokens[-1]]])
+        ids = allowed.argmax(axis=1)[:, None]
+        tokens.append(ids[:, 0].tolist())
+        recent = np.concatenate([recent, ids], axis=1)
     return tokens, logits
 
 
-def reference(path, config):
+def reference(path, config, batch: int = 1):
     """A step of ONNX Runtime, which is given the cache and gives it back."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    shape = (1, config.heads, config.positions, config.hidden // config.heads)
+    shape = (batch, config.heads, config.positions, config.hidden // config.heads)
     pasts = [i.name for i in session.get_inputs() if i.name.startswith("past_")]
     names = [o.name for o in session.get_outputs()]
     cache = {name: np.zeros(shape, np.float32) for name in pasts}
@@ -61,30 +70,32 @@ def reference(path, config):
     return step
 
 
-def compiled(path, folder, mesh: str, strategy: str | None = None):
+def compiled(path, folder, mesh: str, strategy: str | None = None, batch: int = 1):
     options = {"strategy": strategy} if strategy else {}
     return gridloom.compile(
         path,
         folder,
-        dims={"batch": 1, "sequence": [PROMPT, 1]},
+        dims={"batch": batch, "sequence": [PROMPT, 1]},
         mesh=mesh,
         state={"past_*": "present_*"},
         **options,
     )
 
 
-def check(path, config, folder, mesh: str, strategy: str | None) -> None:
-    want, want_logits = generate(reference(path, config), config, DECODED)
-    assert len(set(want)) > DECODED // 4
-    with gridloom.load(compiled(path, folder, mesh, strategy)) as session:
+def check(path, config, folder, mesh: str, strategy: str | None, batch: int = 1) -> gridloom.Plan:
+    want, want_logits = generate(reference(path, config, batch), config, DECODED, batch)
+    assert len({row[0] for row in want}) > DECODED // 4
+    plan = compiled(path, folder, mesh, strategy, batch)
+    with gridloom.load(plan) as session:
 
         def step(ids, position):
             return session.run({"input_ids": ids, "position": np.array([position])})["logits"]
 
         for _ in range(2):  # a second prompt writes over the first
-            tokens, logits = generate(step, config, DECODED)
+            tokens, logits = generate(step, config, DECODED, batch)
             assert tokens == want
             np.testing.assert_allclose(logits, want_logits, rtol=2e-3, atol=2e-3)
+    return plan
 
 
 @pytest.mark.parametrize(
@@ -94,6 +105,19 @@ def check(path, config, folder, mesh: str, strategy: str | None) -> None:
 )
 def test_tiny_gpt2(tiny, tmp_path, mesh, strategy):
     check(tiny, TINY, tmp_path / "tiny.plan", mesh, strategy)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "strategy", "sharding"),
+    [("model=2", "tp", '[{}, {"model"}, {}, {}]'), ("data=2,model=2", "dp+tp", '[{"data"}, {"model"}, {}, {}]')],
+)
+def test_the_state_is_split(llama, tmp_path, mesh, strategy, sharding):
+    """Every device keeps its requests' and heads' part of the cache, in both specialisations."""
+    plan = check(llama, LLAMA, tmp_path / "llama.plan", mesh, strategy, batch=2)
+    program = next((plan.path / "ir").glob("*-schedule.mlir")).read_text()
+    states = [line for line in program.splitlines() if "plan.buffer  state" in line]
+    assert len(states) == 2 * 2 * LAYERS
+    assert all(sharding in line for line in states)
 
 
 @pytest.mark.full
