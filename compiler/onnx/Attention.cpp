@@ -364,7 +364,9 @@ Value onnx_import::rotate(Node &node, Value x, Value cosine, Value sine, bool in
     return {};
   ArrayRef<int64_t> shape = getShape(x), angles = getShape(cosine);
   int64_t half = angles.empty() ? 0 : angles.back(), rotated = 2 * half;
-  if (angles.size() != 3 || angles != getShape(sine) || rotated > shape[3] || half < 1) {
+  bool fits = angles.size() == 3 && angles == getShape(sine) && half >= 1 && rotated <= shape[3] &&
+              (angles[0] == 1 || angles[0] == shape[0]) && angles[1] == shape[2];
+  if (!fits) {
     node.error() << "cannot rotate " << toString(shape) << " by cosines " << toString(angles)
                  << " and sines " << toString(getShape(sine));
     return {};

@@ -149,6 +149,10 @@ Value Emitter::broadcast(Value x, ArrayRef<int64_t> shape, ArrayRef<int64_t> dim
 Value Emitter::reshape(Value x, ArrayRef<int64_t> shape) {
   if (!x || getShape(x) == shape)
     return x;
+  if (!isReasonable(shape) || loom::countElements(shape) != getTensorType(x).getNumElements()) {
+    error() << "cannot reshape " << toString(getShape(x)) << " to " << toString(shape);
+    return {};
+  }
   return emit<loom::ReshapeOp>(getTensorType(x).clone(shape), x);
 }
 
@@ -162,6 +166,11 @@ Value Emitter::transpose(Value x, ArrayRef<int64_t> permutation) {
 Value Emitter::slice(Value x, int64_t dim, int64_t start, int64_t limit, int64_t stride) {
   if (!x || (start == 0 && limit == getShape(x)[dim] && stride == 1))
     return x;
+  if (start < 0 || limit < start || limit > getShape(x)[dim]) {
+    error() << "elements " << start << " to " << limit << " are not in dimension " << dim << " of "
+            << toString(getShape(x));
+    return {};
+  }
   SmallVector<int64_t> shape(getShape(x)), limits(shape);
   SmallVector<int64_t> starts(shape.size(), 0), strides(shape.size(), 1);
   starts[dim] = start;

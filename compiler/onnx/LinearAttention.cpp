@@ -54,7 +54,8 @@ private:
       return failure();
     size = getShape(query)[3];
     if (getShape(query)[2] == 0 || getShape(key)[2] != getShape(query)[2] ||
-        getShape(value)[2] != getShape(query)[2] || getShape(key)[3] != size || size == 0)
+        getShape(value)[2] != getShape(query)[2] || getShape(key)[3] != size || size == 0 ||
+        getShape(key)[0] != getShape(query)[0] || getShape(value)[0] != getShape(query)[0])
       return node.error() << "query " << toString(getShape(query)) << ", key "
                           << toString(getShape(key)) << " and value " << toString(getShape(value))
                           << " do not fit together";
@@ -89,6 +90,13 @@ private:
         return node.error() << "beta " << toString(shape) << " has not one number for each of "
                             << kvHeads << " heads";
     }
+    Dims rows{getShape(key)[0], getShape(key)[2]};
+    for (unsigned index : {4u, 5u})
+      if (node.hasOperand(index) &&
+          getShape(node.operand(index)).take_front(2) != ArrayRef<int64_t>(rows))
+        return node.error() << "input " << index << " is "
+                            << toString(getShape(node.operand(index))) << " for " << rows[0]
+                            << " x " << rows[1] << " steps";
     if (gate && getShape(gate)[3] != 1 && getShape(gate)[3] != size)
       return node.error() << "decay has " << getShape(gate)[3]
                           << " numbers for each head, expected 1 or " << size;

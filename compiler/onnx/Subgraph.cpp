@@ -76,8 +76,12 @@ func::FuncOp GraphImporter::createBody(Location loc, StringRef suffix) {
 /// The values of a small tensor that the file's message still holds.
 static std::optional<loom::HostTensor> decode(const onnx::TensorProto &tensor,
                                               loom::ElementKind kind) {
-  loom::HostTensor result(
-      kind, llvm::to_vector(llvm::make_range(tensor.dims().begin(), tensor.dims().end())));
+  SmallVector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
+  // What the file's message holds is small; what it says need not be.
+  constexpr int64_t kMaxElements = 1 << 20;
+  if (!isReasonable(shape) || loom::countElements(shape) > kMaxElements)
+    return std::nullopt;
+  loom::HostTensor result(kind, shape);
   char *data = result.getMutableData();
   size_t count = result.getNumElements(), size = loom::sizeOf(kind);
   bool held = false;

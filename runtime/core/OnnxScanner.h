@@ -47,9 +47,9 @@ struct OnnxTensor {
 /// twice. External files are not opened.
 std::vector<OnnxTensor> scanOnnxInitializers(const std::filesystem::path &model);
 
-/// The bytes of `model` without the payload of every tensor above `threshold` bytes, so that a
-/// protobuf library parses a message of the graph's size. Throws Error when the file cannot be read
-/// or is malformed.
+/// The bytes of `model` without the payload of every tensor above `threshold` bytes (in subgraphs
+/// and functions at least 64 KiB), so that a protobuf library parses a message of the graph's size.
+/// Throws Error when the file cannot be read or is malformed.
 std::string readOnnxWithoutWeights(const std::filesystem::path &model, uint64_t threshold = 1024);
 
 /// The values of `tensor`: getSize() bytes, row-major, little-endian; Bool is a byte, 0 or 1.

@@ -187,3 +187,10 @@ def test_unsupported_operators_together(tmp_path):
 def test_too_many_inputs(tmp_path):
     what = model([call("Leaky", ["x", "x"], ["y"], name="c")], [LEAKY])
     assert "Leaky 'c': has 2 inputs and 1 outputs, but the function has 1 and 1" in refused(tmp_path, what)
+
+
+def test_impossible_constant(tmp_path):
+    huge = T(data_type=T.FLOAT, dims=[1 << 40, 1 << 20], raw_data=b"1234")
+    body = [node("Constant", [], ["c"], value=huge), node("Add", ["a", "c"], ["b"])]
+    what = model([call("F", ["x"], ["y"], name="f")], [function("F", ["a"], ["b"], body)])
+    assert "is too large for a tensor of a subgraph" in refused(tmp_path, what)

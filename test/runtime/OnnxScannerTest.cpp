@@ -238,16 +238,20 @@ TEST_F(OnnxScannerTest, FilesThatAreNoModels) {
 }
 
 TEST_F(OnnxScannerTest, WeightsAreCutOut) {
-  std::vector<float> big(1000, 1.5f), small(4, 2.5f);
-  Message subgraph = Message().message(5, tensor("inner", kF32, {1000}).bytes(9, raw(big)));
+  std::vector<float> big(1000, 1.5f), small(4, 2.5f), bigger(20000, 3.5f), nested(1000, 4.5f);
+  Message subgraph = Message()
+                         .message(5, tensor("inner", kF32, {20000}).bytes(9, raw(bigger)))
+                         .message(5, tensor("own", kF32, {1000}).bytes(9, raw(nested)));
   Message node = Message().bytes(2, "y").bytes(4, "If").message(
       5, Message().bytes(1, "then").message(6, subgraph));
   auto path = write(modelOf({tensor("big", kF32, {1000}).bytes(9, raw(big)),
                              tensor("small", kF32, {4}).bytes(9, raw(small))},
                             {node}));
   std::string text = readOnnxWithoutWeights(path);
-  EXPECT_LT(text.size(), 200u);
+  EXPECT_LT(text.size(), 4300u);
   EXPECT_THAT(text, HasSubstr(raw(small)));
+  // A subgraph's constants have nowhere else to be found: they stay up to 64 KiB.
+  EXPECT_THAT(text, HasSubstr(raw(nested)));
   EXPECT_THAT(text, HasSubstr("big"));
   EXPECT_THAT(text, HasSubstr("inner"));
   // With nothing to cut, the bytes are the file's.
