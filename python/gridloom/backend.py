@@ -212,28 +212,25 @@ class GridloomBackend(Backend):
 
     @classmethod
     def run_node(cls, node: onnx.NodeProto, inputs, device: str = "CPU", outputs_info=None, **options):
-        """Runs one node. `outputs_info` has the numpy type and shape of each output, needed where ONNX's shape inference
-        does not find them."""
+        """Runs one node. `outputs_info` has the numpy type and shape of each output, needed where ONNX's shape
+        inference does not find them."""
         arrays = [np.asarray(value) for value in inputs]
         names = [name for name in node.input if name]
         declared = [
             onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
             for n, a in zip(names, arrays)
         ]
-        outputs = [
-            onnx.helper.make_tensor_value_info(
-                name, *((onnx.helper.np_dtype_to_tensor_dtype(outputs_info[i][0]), outputs_info[i][1]) if outputs_info else (0, None))
-            )
-            for i, name in enumerate(node.output)
-        ]
+        outputs = [onnx.ValueInfoProto(name=name) for name in node.output]
+        if outputs_info:
+            outputs = [
+                onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(dtype), shape)
+                for name, (dtype, shape) in zip(node.output, outputs_info)
+            ]
         opset = options.pop("opset_version", onnx.defs.onnx_opset_version())
         graph = onnx.helper.make_graph([node], "node", declared, outputs)
         model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.domain, opset)])
         if not outputs_info:
-            del model.graph.output[:]
-            model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output)
-            inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
-            model = inferred
+            model = onnx.shape_inference.infer_shapes(model, strict_mode=True)
         return cls.run_model(model, arrays, device, **options)
 
     @classmethod

@@ -44,7 +44,7 @@ def draw(sentence: str, height: int, width: int) -> np.ndarray:
 
 
 def _normalised(pictures: list[np.ndarray], mean, deviation) -> np.ndarray:
-    pixels = (np.stack(pictures).astype(np.float32) / 255 - np.array(mean, np.float32)) / np.array(deviation, np.float32)
+    pixels = (np.stack(pictures) / 255 - np.array(mean)) / np.array(deviation)
     return np.ascontiguousarray(pixels.transpose(0, 3, 1, 2).astype(np.float32))
 
 

@@ -62,7 +62,8 @@ def test_run_node(mesh, strategy):
 
 
 def test_the_same_seed_gives_the_same_sharding():
-    model = make([helper.make_node("MatMul", ["a", "b"], ["y"])], [value("a", [4, 6]), value("b", [6, 8])], [value("y", [4, 8])])
+    inputs = [value("a", [4, 6]), value("b", [6, 8])]
+    model = make([helper.make_node("MatMul", ["a", "b"], ["y"])], inputs, [value("y", [4, 8])])
     a, b = np.ones((4, 6), np.float32), np.ones((6, 8), np.float32)
 
     def shardings(seed: int) -> list[str]:

@@ -29,7 +29,9 @@ class Gpt2Config:
             raise ValueError(f"hidden size {self.hidden} is not a multiple of {self.heads} heads")
 
 
-def gpt2(config: Gpt2Config, weights: Weights, name: str = "gpt2", store: ExternalFile | None = None) -> onnx.ModelProto:
+def gpt2(
+    config: Gpt2Config, weights: Weights, name: str = "gpt2", store: ExternalFile | None = None
+) -> onnx.ModelProto:
     """`input_ids` int64 [batch, sequence] to `logits` float32 [batch, sequence, vocabulary]; with a cache also past_*
     and present_* float32 [batch, heads, positions, size], and with a static one `position` int64 [1]."""
     c, net = config, Network(name, config.opset, weights, store)

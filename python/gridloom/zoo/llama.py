@@ -135,7 +135,9 @@ class _Llama(Network):
             return g.op("Add", x, y)
 
 
-def llama(config: LlamaConfig, weights: Weights, name: str = "llama", store: ExternalFile | None = None) -> onnx.ModelProto:
+def llama(
+    config: LlamaConfig, weights: Weights, name: str = "llama", store: ExternalFile | None = None
+) -> onnx.ModelProto:
     """`input_ids` int64 [batch, sequence] to `logits` float32 [batch, sequence, vocabulary], or `hidden_states` to
     `output` float32 [batch, sequence, hidden]; a cache adds what gpt2's does, with key-value heads."""
     c, net = config, _Llama(config, weights, name, store)

@@ -76,8 +76,8 @@ class _Vision(Network):
         )  # fmt: skip
 
     def batch_norm(self, x: str, name: str, size: int, gain: float = 1.0) -> str:
-        around_one = [("weight", 0.1 * gain, gain), ("bias", 0.02, 0.0), ("running_mean", 0.02, 0.0), ("running_var", 0.1, 1.0)]
-        operands = [self.parameter(f"{name}.{n}", size, scale=s, mean=m) for n, s, m in around_one]
+        kinds = [("weight", 0.1 * gain, gain), ("bias", 0.02, 0.0), ("running_mean", 0.02, 0.0), ("running_var", 0.1, 1.0)]
+        operands = [self.parameter(f"{name}.{kind}", size, scale=scale, mean=mean) for kind, scale, mean in kinds]
         return self.g.op("BatchNormalization", x, *operands, epsilon=1e-5)
 
     def bottleneck(self, x: str, name: str, inputs: int, width: int, stride: int) -> str:
