@@ -18,6 +18,13 @@ loom.weight @bias : tensor<8xf32> from <"", offset = 2048, bytes = 32>
 
 // The other specialisation has one of its own, and shares the product.
 // CHECK: loom.derived @"/embeddings/Slice_0" : tensor<32x8xf32> {
+
+// What depends on a derived tensor computes it anew, from weights.
+// CHECK: loom.derived @Factor : tensor<8xf32> {
+// CHECK: loom.derived @Offset : tensor<8xf32> {
+// CHECK-NEXT: loom.get_weight @bias
+// CHECK-NEXT: loom.sqrt
+// CHECK-NEXT: loom.negate
 // CHECK-NOT: loom.derived
 
 // CHECK-LABEL: func.func @main(
@@ -56,4 +63,18 @@ func.func @main_sequence32(%x: tensor<32x8xf32>) -> tensor<32x8xf32> {
   %r = loom.broadcast %m dims = [1] : (tensor<8xf32>) -> tensor<32x8xf32> loc("Add_1")
   %1 = loom.add %0, %r : tensor<32x8xf32> loc("Add_1")
   return %1 : tensor<32x8xf32>
+}
+
+// CHECK-LABEL: func.func @nested(
+// CHECK: loom.get_weight @Factor : tensor<8xf32>
+// CHECK: loom.get_weight @Offset : tensor<8xf32>
+func.func @nested(%x: tensor<16x8xf32>) -> tensor<16x8xf32> {
+  %b = loom.get_weight @bias : tensor<8xf32> loc("bias")
+  %f = loom.sqrt %b : tensor<8xf32> loc("Factor")
+  %o = loom.negate %f : tensor<8xf32> loc("Offset")
+  %fr = loom.broadcast %f dims = [1] : (tensor<8xf32>) -> tensor<16x8xf32> loc("Mul")
+  %0 = loom.multiply %x, %fr : tensor<16x8xf32> loc("Mul")
+  %or = loom.broadcast %o dims = [1] : (tensor<8xf32>) -> tensor<16x8xf32> loc("Add")
+  %1 = loom.add %0, %or : tensor<16x8xf32> loc("Add")
+  return %1 : tensor<16x8xf32>
 }
