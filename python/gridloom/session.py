@@ -94,6 +94,11 @@ class Session:
         with self._lock:
             self._open().update_weights(os.fspath(path))
 
+    def reset_states(self) -> None:
+        """Makes what the session keeps between calls (caches; see `compile`'s `state`) zero, as in a new session."""
+        with self._lock:
+            self._open().reset_states()
+
     def write_trace(self, path: str | os.PathLike) -> None:
         """Writes the last run for Perfetto; the session must have been loaded with `trace=True`."""
         with self._lock:

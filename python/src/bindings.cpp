@@ -158,6 +158,15 @@ public:
     check(status);
   }
 
+  void resetStates() {
+    gridloom_status status;
+    {
+      nb::gil_scoped_release release;
+      status = gridloom_session_reset_states(session.get());
+    }
+    check(status);
+  }
+
   std::map<std::string, double> stats() {
     gridloom_stats stats = {};
     check(gridloom_session_stats(session.get(), &stats));
@@ -211,6 +220,7 @@ NB_MODULE(_native, module) {
       .def("bind", &Session::bind)
       .def("run", &Session::run)
       .def("outputs", &Session::outputs)
+      .def("reset_states", &Session::resetStates)
       .def("update_weights", &Session::updateWeights)
       .def("stats", &Session::stats)
       .def("write_trace", &Session::writeTrace)

@@ -31,6 +31,7 @@ struct Runner {
   virtual RunStats run(const std::string &entry, const std::map<std::string, int64_t> &dims) = 0;
   virtual HostArray getOutput(const std::string &name) = 0;
   virtual void updateWeights(const std::string &path) = 0;
+  virtual void resetStates() = 0;
   virtual void writeTrace(const std::string &path) = 0;
 };
 
@@ -44,6 +45,7 @@ struct JobRunner : Runner {
   }
   HostArray getOutput(const std::string &name) override { return job.getOutput(name); }
   void updateWeights(const std::string &path) override { job.updateWeights(path); }
+  void resetStates() override { job.resetStates(); }
   void writeTrace(const std::string &path) override { job.writeTrace(path); }
   InProcessJob job;
 };
@@ -83,6 +85,7 @@ struct RankRunner : Runner {
   }
   HostArray getOutput(const std::string &name) override { return session->gatherOutput(name); }
   void updateWeights(const std::string &path) override { session->updateWeights(path); }
+  void resetStates() override { session->resetStates(); }
   void writeTrace(const std::string &path) override {
     if (!traced)
       throw Error(ErrorCode::InvalidArgument, "the session was created without options.trace");
@@ -399,6 +402,13 @@ gridloom_status gridloom_session_update_weights(gridloom_session *session, const
     requireIdle(session);
     require(path, "the path is NULL");
     session->runner->updateWeights(path);
+  });
+}
+
+gridloom_status gridloom_session_reset_states(gridloom_session *session) {
+  return guard([&] {
+    requireIdle(session);
+    session->runner->resetStates();
   });
 }
 

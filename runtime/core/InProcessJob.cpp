@@ -223,6 +223,10 @@ void InProcessJob::updateWeights(const std::filesystem::path &path) {
   impl->forAll([&](int rank) { impl->get(rank).updateWeights(path); });
 }
 
+void InProcessJob::resetStates() {
+  impl->forAll([&](int rank) { impl->get(rank).resetStates(); });
+}
+
 void InProcessJob::writeTrace(const std::filesystem::path &path) const {
   if (!impl->traced)
     throw Error(ErrorCode::InvalidArgument, "the job was made without tracing");

@@ -49,6 +49,8 @@ public:
   std::map<std::string, HostArray> getOutputs() const;
   HostArray getOutputShard(int rank, const std::string &name) const;
   void updateWeights(const std::filesystem::path &path);
+  /// Makes all states zero on every rank.
+  void resetStates();
   /// Writes the last run's trace; needs options.session.trace.
   void writeTrace(const std::filesystem::path &path) const;
   Session &getSession(int rank);

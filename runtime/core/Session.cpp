@@ -560,6 +560,14 @@ HostArray Session::getState(const std::string &name) const {
   return array;
 }
 
+void Session::resetStates() {
+  const schema::Stage &stage = impl->getStage();
+  for (int i = 0; i < stage.states_size(); ++i) {
+    std::vector<std::byte> zeros(stage.states(i).bytes());
+    impl->copyIn(impl->states[size_t(i)]->data, zeros);
+  }
+}
+
 void Session::setState(const std::string &name, const HostArray &local) {
   int index = impl->findState(name);
   const schema::State &state = impl->getStage().states(index);

@@ -100,6 +100,8 @@ public:
   /// A state's local value, and its replacement (the local shape).
   HostArray getState(const std::string &name) const;
   void setState(const std::string &name, const HostArray &local);
+  /// Makes all states of this rank zero, as they are in a new session.
+  void resetStates();
 
   /// Steps of the last run; empty unless options.trace.
   const std::vector<TraceEvent> &getTrace() const;

@@ -140,6 +140,16 @@ def test_the_state_is_needed(tiny, tmp_path):
     assert tokens[0] == want[0] and tokens != want
 
 
+def test_states_can_be_reset(tiny, tmp_path):
+    with gridloom.load(compiled(tiny, tmp_path / "tiny.plan", "model=2", "tp")) as session:
+        inputs = {"input_ids": np.array([[5]]), "position": np.array([3])}
+        first = session.run(inputs)["logits"]
+        session.run({"input_ids": prompt(TINY, 1), "position": np.array([0])})
+        assert not np.array_equal(session.run(inputs)["logits"], first)
+        session.reset_states()
+        np.testing.assert_array_equal(session.run(inputs)["logits"], first)
+
+
 def test_a_state_keeps_its_shape(tmp_path):
     path = make_model(
         zoo.Gpt2Config(layers=1, hidden=32, heads=2, vocabulary=29, positions=32, cache="concat"), tmp_path / "m.onnx"
