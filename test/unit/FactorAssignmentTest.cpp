@@ -203,6 +203,12 @@ TEST_P(FactorAssignment, SplitIsUnsplit) {
 INSTANTIATE_TEST_SUITE_P(Operations, FactorAssignment, ::testing::ValuesIn(kCases),
                          [](const auto &info) { return std::string(info.param.name); });
 
+/// Loops and branches have bodies, not factors: test/python/test_control_flow.py splits what they
+/// carry.
+bool hasBody(mlir::RegisteredOperationName name) {
+  return name.getStringRef() == "loom.while" || name.getStringRef() == "loom.if";
+}
+
 /// Every operation that has a rule is the last one of some case.
 TEST(FactorAssignmentCoverage, EveryOperationHasACase) {
   Context context;
@@ -211,7 +217,7 @@ TEST(FactorAssignmentCoverage, EveryOperationHasACase) {
     if (auto module = context.parse(makeText(test)))
       covered.insert(getSubject(*module)->getName().getStringRef().str());
   for (mlir::RegisteredOperationName name : context.get()->getRegisteredOperationsByDialect("loom"))
-    if (name.hasInterface<dist::ShardingRuleInterface>())
+    if (name.hasInterface<dist::ShardingRuleInterface>() && !hasBody(name))
       EXPECT_TRUE(covered.contains(name.getStringRef().str()))
           << name.getStringRef().str() << " is the last operation of no case";
 }
