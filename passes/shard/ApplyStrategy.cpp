@@ -92,19 +92,24 @@ struct Columns {
 };
 } // namespace
 
-/// The columns of a weight that is multiplied from the right, or the output channels of a
-/// convolution; nothing of other operations.
-static std::optional<Columns> findColumns(Operation *op) {
+/// The columns of a weight that is multiplied from the right, of experts the experts first; or the
+/// output channels of a convolution. Nothing of other operations.
+static SmallVector<Columns> findColumns(Operation *op) {
   if (auto dot = dyn_cast<loom::DotGeneralOp>(op)) {
+    if (!dot.getRhs().getDefiningOp<loom::GetWeightOp>())
+      return {};
     SmallVector<int64_t> free = dot.getRhsFreeDims();
-    int64_t last = cast<RankedTensorType>(dot.getType()).getRank() - 1;
-    if (free.size() == 1 && dot.getRhs().getDefiningOp<loom::GetWeightOp>())
-      return Columns{dot.getRhs(), free[0], last};
+    int64_t rank = cast<RankedTensorType>(dot.getType()).getRank();
+    auto first = rank - static_cast<int64_t>(free.size());
+    SmallVector<Columns> columns;
+    for (auto [i, dim] : llvm::enumerate(free))
+      columns.push_back({dot.getRhs(), dim, first + static_cast<int64_t>(i)});
+    return columns;
   }
   if (auto convolution = dyn_cast<loom::ConvolutionOp>(op))
     if (convolution.getGroups() == 1 && convolution.getWeight().getDefiningOp<loom::GetWeightOp>())
-      return Columns{convolution.getWeight(), 0, 1};
-  return std::nullopt;
+      return {{convolution.getWeight(), 0, 1}};
+  return {};
 }
 
 /// The number of elements a cut of `value`'s dimension has to be a multiple of so that the reshapes
@@ -194,14 +199,14 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
   int64_t returned = countReturned();
   AxisUse before = countUses(state, axis);
   func.walk([&](ShardingRuleInterface op) {
-    std::optional<Columns> columns = findColumns(op);
-    if (!columns || state.lookup(columns->weight).layout.usesAxis(axis) ||
+    SmallVector<Columns> candidates = findColumns(op);
+    if (candidates.empty() || state.lookup(candidates[0].weight).layout.usesAxis(axis) ||
         state.lookup(op->getOperand(0)).layout.usesAxis(axis))
       return;
     // Try it: the seed stays only if no value has to be gathered for it, that is, if a later
     // contraction takes the split dimension by row.
-    auto tryGranule = [&](int64_t granule) {
-      if (!state.addAxis(columns->weight, columns->column, axis,
+    auto tryGranule = [&](const Columns &columns, int64_t granule) {
+      if (!state.addAxis(columns.weight, columns.column, axis,
                          "strategy tp: column of " + loom::getNodeName(op->getLoc()), granule))
         return false;
       state.run();
@@ -217,10 +222,14 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
       reshards = after;
       return true;
     };
-    // Columns that do not come out even are cut between heads.
-    if (!state.attempt([&] { return tryGranule(1); }))
-      if (int64_t granule = findGranule(state, op->getResult(0), columns->made); granule > 1)
-        state.attempt([&] { return tryGranule(granule); });
+    for (const Columns &columns : candidates) {
+      if (state.attempt([&] { return tryGranule(columns, 1); }))
+        return;
+      // Columns that do not come out even are cut between heads.
+      int64_t granule = findGranule(state, op->getResult(0), columns.made);
+      if (granule > 1 && state.attempt([&] { return tryGranule(columns, granule); }))
+        return;
+    }
   });
 }
 
