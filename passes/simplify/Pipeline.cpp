@@ -20,6 +20,7 @@ void gridloom::addSimplifyPasses(mlir::OpPassManager &pm) {
   pm.addPass(createCanonicalize());
   pm.addPass(createFoldConstants());
   pm.addPass(createFoldScales());
+  pm.addPass(createFoldConstants()); // scales that are constants
   // Last, so that what is hoisted is in its final form.
   pm.addPass(createHoistPrologue());
   pm.addPass(createVerifySimplified());
