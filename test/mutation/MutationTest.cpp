@@ -276,6 +276,37 @@ std::string MutationTest::findDefence(const Subject &subject, mlir::ModuleOp mod
   return "";
 }
 
+/// Why a fault that nothing noticed is none, as far as is known.
+const char *explain(const Plant &plant) {
+  struct Reason {
+    const char *kind, *where, *why;
+  };
+  static const char *const kZero = "the other operand's padding is zero, and so is its product";
+  static const Reason kReasons[] = {
+      {"overlapping buffers", "after allocate", "the memory is free while the buffer is in use"},
+      {"dropped wait", "after allocate", "other events order all conflicting uses"},
+      {"wrong event", "after allocate", "the other event orders all conflicting uses as well"},
+      {"wrong order", "after allocate", "no conflicting uses lose their order"},
+      {"wrong reduction", "'softmax'", "a softmax is the same whatever is subtracted before exp"},
+      {"wrong neutral", "'softmax'", "a softmax is the same whatever is subtracted before exp"},
+      {"swapped operands", "embedding", "the two differ only at rows that are not selected"},
+      {"dropped collective", "'v'",
+       "each device reads its own columns of v: nothing need be gathered"},
+      {"missing mask", "perceptron", kZero},
+      {"off by one", "perceptron", kZero},
+      {"wrong neutral", "perceptron", kZero},
+      {"wrong neutral", "'dot'", kZero},
+      {"wrong neutral", "constant ''", kZero},
+      {"off by one", "pieces", "at the edge both sides hold the element, or it is masked"},
+      {"stale buffer", "pieces", "what differs is masked where it arrives"},
+  };
+  for (const Reason &reason : kReasons)
+    if (plant.kind.find(reason.kind) != std::string::npos &&
+        plant.where.find(reason.where) != std::string::npos)
+      return reason.why;
+  return "not explained";
+}
+
 /// At most `most` of each kind and level, spread over all subjects.
 std::vector<Plant> sample(const std::vector<Plant> &all, size_t most) {
   std::map<std::pair<int, std::string>, std::vector<const Plant *>> kinds;
@@ -339,7 +370,7 @@ TEST_F(MutationTest, FaultsAreNoticed) {
     caught += !defence.empty();
     ++defences[defence];
     if (defence.empty())
-      survivors.push_back(plant.kind + ": " + plant.where);
+      survivors.push_back(plant.kind + ": " + plant.where + ": " + explain(plant));
     if (only)
       std::printf("%s: %s: %s %s\n%s\n", plant.kind.c_str(), plant.where.c_str(), defence.c_str(),
                   error.c_str(), defence.empty() ? text.c_str() : "");
@@ -354,6 +385,11 @@ TEST_F(MutationTest, FaultsAreNoticed) {
     std::printf("  by %-12s %4d\n", defence.empty() ? "nothing" : defence.c_str(), count);
   for (const std::string &survivor : survivors)
     std::printf("  survives: %s\n", survivor.c_str());
+  for (auto &[kind, count] : counts) {
+    std::string name = kind;
+    std::replace(name.begin(), name.end(), ' ', '-');
+    std::printf("mutation: %s: %d cases\n", name.c_str(), count.first);
+  }
   std::printf(
       "mutation: caught %d of %d; %lld more recognised as no faults; %zu could be planted\n",
       caught, planted, static_cast<long long>(equivalent), all.size());
