@@ -45,11 +45,13 @@ static Value sliceDim(Node &node, Value x, int64_t dim, int64_t start, int64_t e
   }
   start = clamp(start, -1, size - 1);
   end = end < -size ? -1 : clamp(end, -1, size - 1);
-  Dims indices;
-  // The step may be the smallest integer, which has no negative.
-  for (int64_t i = start; i > end; i = i + step > i ? end : i + step)
-    indices.push_back(i);
-  return node.gather(x, node.ints(indices), dim);
+  if (start <= end)
+    return node.slice(x, dim, 0, 0);
+  // The same elements from the last one on, turned around.
+  int64_t stride = step < -size ? size : -step;
+  int64_t last = start - (start - end - 1) / stride * stride;
+  x = node.slice(x, dim, last, start + 1, stride);
+  return x ? node.emit<loom::ReverseOp>(x.getType(), x, dim) : x;
 }
 
 /// Bounds are attributes up to version 9, operands since 10.
