@@ -51,3 +51,53 @@ func.func @whole(%x: tensor<8x4xf32> {loom.name = "x"}) -> (tensor<8x4xf32> {loo
   %0 = loom.softmax %x dim = 0 : tensor<8x4xf32>
   return %0 : tensor<8x4xf32>
 }
+
+// -----
+
+// The batch is found by its name, where the sequence comes first.
+dist.mesh @mesh <["data" = 2, "model" = 1]>
+// CHECK-LABEL: func.func @named
+// CHECK-SAME: dist.sharding = #dist.sharding<@mesh, [{?}, {"data", ?}]>
+func.func @named(%x: tensor<6x4xf32> {loom.name = "x", loom.dim_names = ["sequence", "batch"]}) -> (tensor<6x4xf32> {loom.name = "y"}) {
+  %0 = loom.exp %x : tensor<6x4xf32>
+  return %0 : tensor<6x4xf32>
+}
+
+// -----
+
+// Experts are split among devices: two contractions share the reduction over the experts.
+dist.mesh @mesh <["data" = 1, "model" = 2]>
+loom.weight @up : tensor<4x16x32xf32> from <"", offset = 0, bytes = 8192>
+loom.weight @down : tensor<4x32x16xf32> from <"", offset = 0, bytes = 8192>
+// CHECK-LABEL: func.func @experts
+// CHECK: loom.get_weight @up {dist.origins = ["model: strategy tp: column of "], dist.shardings = [#dist.sharding<@mesh, [{"model", ?}, {?}, {?}]>]}
+// CHECK: loom.get_weight @down {{.*}}[{"model", ?}, {?}, {?}]
+func.func @experts(%x: tensor<8x16xf32> {loom.name = "x"}) -> (tensor<8x16xf32> {loom.name = "y"}) {
+  %up = loom.get_weight @up : tensor<4x16x32xf32>
+  %down = loom.get_weight @down : tensor<4x32x16xf32>
+  %0 = loom.dot_general %x, %up batch = [] x [] contract = [1] x [1] : (tensor<8x16xf32>, tensor<4x16x32xf32>) -> tensor<8x4x32xf32>
+  %1 = loom.gelu erf %0 : tensor<8x4x32xf32>
+  %2 = loom.dot_general %1, %down batch = [1] x [0] contract = [2] x [1] : (tensor<8x4x32xf32>, tensor<4x32x16xf32>) -> tensor<4x8x16xf32>
+  %3 = loom.reduce sum %2 dims = [0] : (tensor<4x8x16xf32>) -> tensor<8x16xf32>
+  return %3 : tensor<8x16xf32>
+}
+
+// -----
+
+// The features of a residual stream stay whole: every contraction that reads them would have to
+// reduce for it, and so would the norm.
+dist.mesh @mesh <["data" = 1, "model" = 2]>
+loom.weight @in : tensor<16x16xf32> from <"", offset = 0, bytes = 1024>
+loom.weight @s : tensor<16xf32> from <"", offset = 0, bytes = 64>
+loom.weight @out : tensor<16x16xf32> from <"", offset = 0, bytes = 1024>
+// CHECK-LABEL: func.func @residual
+// CHECK: loom.get_weight @in {{.*}}[{?}, {?}]
+func.func @residual(%x: tensor<8x16xf32> {loom.name = "x"}) -> (tensor<8x16xf32> {loom.name = "y"}) {
+  %in = loom.get_weight @in : tensor<16x16xf32>
+  %s = loom.get_weight @s : tensor<16xf32>
+  %out = loom.get_weight @out : tensor<16x16xf32>
+  %0 = loom.dot_general %x, %in batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
+  %1 = loom.layer_norm %0, %s epsilon = 1.0e-5 : (tensor<8x16xf32>, tensor<16xf32>) -> tensor<8x16xf32>
+  %2 = loom.dot_general %1, %out batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
+  return %2 : tensor<8x16xf32>
+}
