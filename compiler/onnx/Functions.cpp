@@ -153,10 +153,10 @@ LogicalResult GraphImporter::checkOperators() {
 
 GraphImporter::GraphImporter(GraphImporter &caller, const Function &function,
                              const onnx::NodeProto &call, Location loc)
-    : parent(&caller), seesOuter(false), callee(&function), prefix(loom::getNodeName(loc) + "/"), callPrefix(prefix),
-      model(caller.model), graph(*function.graph), pool(caller.pool), bindings(caller.bindings),
-      builder(caller.builder), function(caller.function), unroll(caller.unroll),
-      functions(caller.functions) {
+    : parent(&caller), seesOuter(false), callee(&function), prefix(loom::getNodeName(loc) + "/"),
+      callPrefix(prefix), model(caller.model), graph(*function.graph), pool(caller.pool),
+      bindings(caller.bindings), builder(caller.builder), function(caller.function),
+      unroll(caller.unroll), functions(caller.functions) {
   for (const onnx::AttributeProto &attribute : function.proto->attribute_proto())
     attributes[attribute.name()] = &attribute;
   for (const onnx::AttributeProto &attribute : call.attribute())
@@ -176,9 +176,9 @@ bool GraphImporter::isAbsent(StringRef name) const {
 FailureOr<SmallVector<Value>> GraphImporter::importCall(const Node &call) {
   if (static_cast<int>(call.getNumOperands()) > graph.input_size() ||
       static_cast<int>(call.getNumResults()) > graph.output_size())
-    return call.error() << "has " << call.getNumOperands() << " inputs and "
-                        << call.getNumResults() << " outputs, but the function has "
-                        << graph.input_size() << " and " << graph.output_size();
+    return call.error() << "has " << call.getNumOperands() << " inputs and " << call.getNumResults()
+                        << " outputs, but the function has " << graph.input_size() << " and "
+                        << graph.output_size();
   if (failed(sortNodes()))
     return failure();
   for (auto [i, input] : llvm::enumerate(graph.input())) {

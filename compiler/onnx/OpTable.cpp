@@ -16,11 +16,13 @@ static const Table &getTable() {
   static const Table table = [] {
     Table table;
     for (ArrayRef<OpRule> rules :
-         {getConstantRules(), getElementwiseRules(), getActivationRules(), getShapeRules(),
-          getSelectionRules(), getIndexingRules(), getReductionRules(), getContractionRules(),
-          getNormalizationRules(), getConvolutionRules(), getPoolingRules(), getResizeRules(),
-          getSamplingRules(), getAttentionRules(), getLinearAttentionRules(), getRecurrentRules(), getContribRules(),
-          getContribAttentionRules(), getQuantizationRules(), getControlRules()})
+         {getConstantRules(),     getElementwiseRules(), getActivationRules(),
+          getShapeRules(),        getSelectionRules(),   getIndexingRules(),
+          getReductionRules(),    getContractionRules(), getNormalizationRules(),
+          getConvolutionRules(),  getPoolingRules(),     getResizeRules(),
+          getSamplingRules(),     getAttentionRules(),   getLinearAttentionRules(),
+          getRecurrentRules(),    getContribRules(),     getContribAttentionRules(),
+          getQuantizationRules(), getControlRules()})
       for (const OpRule &rule : rules)
         table[getQualifiedName(rule.domain, rule.name)].push_back(&rule);
     return table;

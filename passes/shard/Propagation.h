@@ -87,7 +87,8 @@ private:
   /// What does not change; shared by the copies that are made for every seed that is tried.
   struct Program {
     llvm::SmallVector<mlir::Operation *> operations;
-    /// When each speaks: 0 for those that speak first, 1 for those before contractions, 2 for these.
+    /// When each speaks: 0 for those that speak first, 1 for those before contractions, 2 for
+    /// these.
     llvm::SmallVector<uint8_t> levels;
     llvm::DenseMap<mlir::Operation *, unsigned> indices;
     llvm::DenseMap<mlir::Operation *, dist::ShardingRule> rules;
