@@ -7,7 +7,7 @@ import onnx
 import pytest
 from conftest import onnxruntime_session
 
-from gridloom import backend, zoo
+from gridloom import CompileError, backend, zoo
 
 DECODER = {"layers": 2, "hidden": 32, "heads": 4, "vocabulary": 50, "positions": 16}
 LLAMA = {**DECODER, "kv_heads": 2, "intermediate": 64, "head": "logits"}
@@ -90,7 +90,12 @@ def small(tmp_path_factory):
 @pytest.mark.parametrize("mesh", MESHES)
 @pytest.mark.parametrize("name", SMALL)
 def test_small(small, name, mesh):
-    compare(*small(name), mesh, 2e-5).close()
+    if name == "lstm-both" and "model" in mesh:
+        # Both directions meet in every step's result: no weight can be split without gathering it again.
+        with pytest.raises(CompileError, match="axis 'model' of 2 devices splits nothing"):
+            compare(*small(name), mesh, 2e-5)
+    else:
+        compare(*small(name), mesh, 2e-5).close()
 
 
 @pytest.mark.full
