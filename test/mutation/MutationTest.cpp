@@ -63,8 +63,12 @@ struct Plant {
   size_t subject;
   int level;
   size_t index;
-  std::string kind, where, equivalent;
+  std::string kind, where;
 };
+
+std::vector<Mutation> findMutations(mlir::ModuleOp module, int level) {
+  return level == 3 ? findPlanMutations(module) : findTensorMutations(module);
+}
 
 class MutationTest : public ::testing::Test {
 protected:
@@ -100,6 +104,7 @@ protected:
   bool verifies(mlir::ModuleOp module, int level);
   std::string runPlan(const Subject &subject, mlir::ModuleOp module);
   std::string findDefence(const Subject &subject, mlir::ModuleOp module, int level);
+  std::vector<Plant> collect(std::vector<Subject> &subjects, size_t number, int64_t &equivalent);
 
   std::filesystem::path folder;
   mlir::MLIRContext context;
@@ -326,77 +331,93 @@ std::string print(mlir::ModuleOp module) {
   return text;
 }
 
+/// What became of the faults.
+struct Tally {
+  std::map<std::string, std::pair<int, int>> kinds; ///< planted, caught
+  std::map<std::string, int> defences;
+  std::vector<std::string> survivors;
+  int planted = 0, caught = 0;
+
+  void add(const Plant &plant, const std::string &defence) {
+    auto &[kindPlanted, kindCaught] = kinds[plant.kind];
+    ++kindPlanted, ++planted;
+    kindCaught += !defence.empty();
+    caught += !defence.empty();
+    ++defences[defence.empty() ? "nothing" : defence];
+    if (defence.empty())
+      survivors.push_back(plant.kind + ": " + plant.where + ": " + explain(plant));
+  }
+
+  void print() const {
+    for (const auto &[kind, count] : kinds)
+      std::printf("  %-26s %4d of %4d caught\n", kind.c_str(), count.second, count.first);
+    for (const auto &[defence, count] : defences)
+      std::printf("  by %-12s %4d\n", defence.c_str(), count);
+    for (const std::string &survivor : survivors)
+      std::printf("  survives: %s\n", survivor.c_str());
+    for (const auto &[kind, count] : kinds) {
+      std::string name = kind;
+      std::replace(name.begin(), name.end(), ' ', '-');
+      std::printf("mutation: %s: %d cases\n", name.c_str(), count.first);
+    }
+  }
+};
+
+/// All faults of a subject; `equivalent` counts those that are recognised as none.
+std::vector<Plant> MutationTest::collect(std::vector<Subject> &subjects, size_t number,
+                                         int64_t &equivalent) {
+  std::vector<Plant> plants;
+  for (int level = 0; level < static_cast<int>(std::size(kLevels)); ++level) {
+    mlir::ModuleOp module = *subjects[number].levels[level];
+    mlir::OwningOpRef<mlir::ModuleOp> whole = module.clone();
+    EXPECT_EQ(findDefence(subjects[number], *whole, level), "")
+        << kSpecimens[number].name << " without a fault, after " << kLevels[level] << ": " << error;
+    for (auto [index, mutation] : llvm::enumerate(findMutations(module, level))) {
+      if (mutation.equivalent.empty())
+        plants.push_back({number, level, index, mutation.kind,
+                          std::string(kSpecimens[number].name) + " after " + kLevels[level] + ": " +
+                              mutation.where});
+      else
+        ++equivalent;
+    }
+  }
+  return plants;
+}
+
 TEST_F(MutationTest, FaultsAreNoticed) {
   std::vector<Subject> subjects(std::size(kSpecimens));
   std::vector<Plant> all;
   int64_t equivalent = 0;
   for (auto [i, specimen] : llvm::enumerate(kSpecimens)) {
     ASSERT_TRUE(prepare(specimen, subjects[i])) << specimen.name << ": " << error;
-    for (int level = 0; level < static_cast<int>(std::size(kLevels)); ++level) {
-      mlir::ModuleOp module = *subjects[i].levels[level];
-      mlir::OwningOpRef<mlir::ModuleOp> whole = module.clone();
-      ASSERT_EQ(findDefence(subjects[i], *whole, level), "")
-          << specimen.name << " without a fault, after " << kLevels[level] << ": " << error;
-      auto found = level == 3 ? findPlanMutations(module) : findTensorMutations(module);
-      for (auto [index, mutation] : llvm::enumerate(found)) {
-        if (!mutation.equivalent.empty()) {
-          ++equivalent;
-          continue;
-        }
-        all.push_back(
-            {i, level, index, mutation.kind,
-             std::string(specimen.name) + " after " + kLevels[level] + ": " + mutation.where, ""});
-      }
-    }
+    llvm::append_range(all, collect(subjects, i, equivalent));
   }
   const char *only = std::getenv("GRIDLOOM_MUTATION");
   bool exhaustive = std::getenv("GRIDLOOM_EXHAUSTIVE") != nullptr || only;
-  std::vector<Plant> plants = exhaustive ? all : sample(all, 12);
-  std::map<std::string, std::pair<int, int>> counts; // planted, caught
-  std::map<std::string, int> defences;
-  std::vector<std::string> survivors;
-  for (const Plant &plant : plants) {
+  Tally tally;
+  for (const Plant &plant : exhaustive ? all : sample(all, 12)) {
     if (only && (plant.kind + ": " + plant.where).find(only) == std::string::npos)
       continue;
     const Subject &subject = subjects[plant.subject];
     mlir::OwningOpRef<mlir::ModuleOp> module = mlir::ModuleOp(*subject.levels[plant.level]).clone();
-    auto found = plant.level == 3 ? findPlanMutations(*module) : findTensorMutations(*module);
+    auto found = findMutations(*module, plant.level);
     ASSERT_EQ(found[plant.index].kind, plant.kind);
     found[plant.index].plant();
     std::string text = only ? print(*module) : "";
     std::string defence = findDefence(subject, *module, plant.level);
-    auto &[planted, caught] = counts[plant.kind];
-    ++planted;
-    caught += !defence.empty();
-    ++defences[defence];
-    if (defence.empty())
-      survivors.push_back(plant.kind + ": " + plant.where + ": " + explain(plant));
+    tally.add(plant, defence);
     if (only)
       std::printf("%s: %s: %s %s\n%s\n", plant.kind.c_str(), plant.where.c_str(), defence.c_str(),
                   error.c_str(), defence.empty() ? text.c_str() : "");
   }
-  int planted = 0, caught = 0;
-  for (auto &[kind, count] : counts) {
-    std::printf("  %-26s %4d of %4d caught\n", kind.c_str(), count.second, count.first);
-    planted += count.first;
-    caught += count.second;
-  }
-  for (auto &[defence, count] : defences)
-    std::printf("  by %-12s %4d\n", defence.empty() ? "nothing" : defence.c_str(), count);
-  for (const std::string &survivor : survivors)
-    std::printf("  survives: %s\n", survivor.c_str());
-  for (auto &[kind, count] : counts) {
-    std::string name = kind;
-    std::replace(name.begin(), name.end(), ' ', '-');
-    std::printf("mutation: %s: %d cases\n", name.c_str(), count.first);
-  }
+  tally.print();
   std::printf(
       "mutation: caught %d of %d; %lld more recognised as no faults; %zu could be planted\n",
-      caught, planted, static_cast<long long>(equivalent), all.size());
+      tally.caught, tally.planted, static_cast<long long>(equivalent), all.size());
   if (only)
     return;
-  EXPECT_GE(planted, 100);
-  EXPECT_GE(caught * 100, planted * 95);
+  EXPECT_GE(tally.planted, 100);
+  EXPECT_GE(tally.caught * 100, tally.planted * 95);
 }
 
 } // namespace
