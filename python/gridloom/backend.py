@@ -121,14 +121,14 @@ def specialise(model: onnx.ModelProto, values: Mapping[str, np.ndarray]) -> onnx
 class Program(BackendRep):
     """A model on a mesh. `plan` is the one that ran last, None before the first run."""
 
-    def __init__(self, model: onnx.ModelProto, mesh: str, strategy: str | None, threads: int, base: Path | None = None):
+    def __init__(self, model: onnx.ModelProto, options: dict, threads: int, base: Path | None = None):
         self.model = model
         self.plan: Plan | None = None
         initialised = {tensor.name for tensor in model.graph.initializer}
         self.inputs = [i.name for i in model.graph.input if i.name not in initialised]
         self.outputs = [o.name for o in model.graph.output]
         self._fixed = fixed_inputs(model)
-        self._options = {"mesh": mesh, "strategy": strategy}
+        self._options = options
         self._threads = threads
         self._compiled: dict[tuple, tuple[Plan, Session]] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="gridloom-backend-", dir=base)
@@ -189,18 +189,21 @@ class GridloomBackend(Backend):
         *,
         mesh: str = "",
         strategy: str | None = None,
+        shard: Mapping[str, str] | None = None,
         threads: int = 1,
         base: str | os.PathLike | None = None,
         **_,
     ) -> Program:
         """A program for `mesh`, e.g. "data=2,model=2" (empty: one device). `strategy` is the compiler's: auto, dp, tp,
-        ..., or random:SEED. `threads` are per rank, 0 for cores divided by ranks. `base` is the folder of a model whose
-        weights are in files of their own, loaded without them; it must be writable."""
+        ..., or random:SEED; `shard` says how single values are split, as for `gridloom.compile`. `threads` are per rank,
+        0 for cores divided by ranks. `base` is the folder of a model whose weights are in files of their own, loaded
+        without them; it must be writable."""
         if not cls.supports_device(device):
             raise ValueError(f"device {device!r} is not supported; CPU is")
         if base is None:
             onnx.checker.check_model(model)
-        return Program(model, mesh, strategy, threads, base and Path(base))
+        options = {"mesh": mesh, "strategy": strategy, "shard": shard}
+        return Program(model, options, threads, base and Path(base))
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs, device: str = "CPU", **options) -> tuple[np.ndarray, ...]:

@@ -50,7 +50,9 @@ def test_reference_makes_sense(reference, name):
 @pytest.mark.parametrize("name,mesh", CASES)
 def test_equals_onnxruntime(reference, name, mesh):
     inputs, expected, spread = reference(name)
-    program = backend.prepare(onnx.load(str(MODELS[name].path())), mesh=mesh, threads=0)
+    # The classifier has no pair of layers that a strategy would split: its last one is, by hand.
+    by_hand = {"jax2tf_get_logits_/Const_24:0": "[{model},{}]"} if name == "file-types" and "model" in mesh else None
+    program = backend.prepare(onnx.load(str(MODELS[name].path())), mesh=mesh, shard=by_hand, threads=0)
     outputs = program.run(inputs)
     for actual, want, own in zip(outputs, expected, spread, strict=True):
         assert actual.shape == want.shape and actual.dtype == want.dtype
