@@ -17,9 +17,9 @@
 namespace gridloom {
 
 struct CompileOptions {
-  std::string input;             ///< .onnx, or .mlir with startFrom
-  std::string output;            ///< plan folder; empty: <input>.plan
-  std::vector<std::string> dims; ///< NAME=SIZE[,SIZE]...
+  std::string input;               ///< .onnx, or .mlir with startFrom
+  std::string output;              ///< plan folder; empty: <input>.plan
+  std::vector<std::string> dims;   ///< NAME=SIZE[,SIZE]...
   std::vector<std::string> states; ///< INPUTS=OUTPUTS, each with one * at most
   int64_t unroll = 8;              ///< loops of at most this many iterations
   std::string mesh, devices, strategy = "auto";

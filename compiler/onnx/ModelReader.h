@@ -36,7 +36,8 @@ struct Model {
 
 /// Reads a model's graph; weights stay where they are. The error is one line; empty on success.
 std::string readModel(const std::filesystem::path &path, Model &model);
-/// The same without the digest, for a model that was read before; all of the file with `withWeights`.
+/// The same without the digest, for a model that was read before; all of the file with
+/// `withWeights`.
 std::string readGraph(const std::filesystem::path &path, Model &model, bool withWeights = false);
 /// Reads a tensor's values: row-major, little-endian. The error is one line; empty on success.
 std::string readTensor(const Model &model, const rt::OnnxTensor &tensor, std::vector<char> &data);
