@@ -11,8 +11,10 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
 
 #include <chrono>
@@ -41,19 +43,31 @@ Compilation::Compilation(CompileOptions givenOptions)
   });
 }
 
+/// A text that may hold names from a model, which may hold anything: one line of valid UTF-8 that
+/// does nothing to a terminal.
+static std::string makeOneLine(const std::string &text) {
+  std::string line;
+  for (char c : llvm::json::fixUTF8(text))
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      line += "\\x" + llvm::toHex(StringRef(&c, 1), /*LowerCase=*/true);
+    else
+      line += c;
+  return line;
+}
+
 /// Errors are one line, with the ONNX node where there is one; notes follow theirs. Remarks and
 /// warnings are kept for the report.
 void Compilation::handle(Diagnostic &diagnostic) {
   std::string node = loom::getNodeName(diagnostic.getLocation());
   if (node == options.input) // the model as a whole
     node.clear();
-  std::string text = (node.empty() ? "" : "node '" + node + "': ") + diagnostic.str();
+  std::string text = makeOneLine((node.empty() ? "" : "node '" + node + "': ") + diagnostic.str());
   switch (diagnostic.getSeverity()) {
   case DiagnosticSeverity::Error:
     hadError = true;
     std::cerr << "error: " << text << "\n";
     for (Diagnostic &note : diagnostic.getNotes())
-      std::cerr << "note: " << note.str() << "\n";
+      std::cerr << "note: " << makeOneLine(note.str()) << "\n";
     return;
   case DiagnosticSeverity::Warning:
     std::cerr << "warning: " << text << "\n";

@@ -84,7 +84,7 @@ def test_split_over_fake_gpus_equals_onnxruntime(tools, fake_gpus, model, inputs
 
 def test_without_a_driver_one_line_says_so(tools, model, inputs, tmp_path, monkeypatch):
     plan = tmp_path / "mini.plan"
-    tools.compile(model, plan, "--mesh", "model=2", "--target", "cuda:sm_90")
+    tools.compile(model, plan, "--mesh", "data=2", "--target", "cuda:sm_90")
     np.save(tmp_path / "x.npy", inputs["x"])
     monkeypatch.setenv("GRIDLOOM_CUDA_DRIVER", "libcuda_missing.so.1")
     result = tools.call("run", plan, "--input", f"x={tmp_path}/x.npy", "--in-process", check=False)
