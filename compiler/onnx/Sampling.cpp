@@ -365,18 +365,23 @@ static LogicalResult importRoiAlign(Node &node) {
   auto mode = readRoiMode(node);
   if (!mode)
     return failure();
-  AxisTaps rows = findRegionTaps(node, rois, *mode, 1, mode->height, shape[2]),
-           columns = findRegionTaps(node, rois, *mode, 0, mode->width, shape[3]);
-  if (!rows.places || !columns.places)
+  AxisTaps rows = findRegionTaps(node, rois, *mode, 1, mode->height, shape[2]);
+  if (!rows.places || !rows.weights)
+    return failure();
+  AxisTaps columns = findRegionTaps(node, rois, *mode, 0, mode->width, shape[3]);
+  if (!columns.places || !columns.weights)
     return failure();
   // Every row with every column: [r, rows * columns, taps].
   int64_t ratio = mode->ratio, down = mode->height * ratio, across = mode->width * ratio;
   SmallVector<int64_t> grid{regions[0], down, across, 2}, samples{regions[0], down * across, 2};
-  auto spread = [&](AxisTaps taps, int64_t dim) -> AxisTaps {
-    return {node.reshape(node.broadcast(taps.places, grid, {0, dim, 3}), samples),
-            node.reshape(node.broadcast(taps.weights, grid, {0, dim, 3}), samples)};
-  };
-  SmallVector<AxisTaps> axes{spread(rows, 1), spread(columns, 2)};
+  SmallVector<AxisTaps> axes;
+  for (auto [taps, dim] : {std::pair(rows, int64_t(1)), std::pair(columns, int64_t(2))}) {
+    Value places = node.reshape(node.broadcast(taps.places, grid, {0, dim, 3}), samples);
+    if (!places)
+      return failure();
+    Value weights = node.reshape(node.broadcast(taps.weights, grid, {0, dim, 3}), samples);
+    axes.push_back({places, weights});
+  }
   Value pixels = readTaps(node, x, toIndex(node, batch), axes);
   if (!pixels)
     return failure();
