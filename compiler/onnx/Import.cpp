@@ -10,6 +10,8 @@
 #include "compiler/onnx/OpTable.h"
 #include "compiler/onnx/States.h"
 
+#include "mlir/IR/Verifier.h"
+
 #include "onnx-ml.pb.h"
 
 using namespace mlir;
@@ -206,5 +208,9 @@ OwningOpRef<ModuleOp> gridloom::importOnnx(MLIRContext &context, const std::file
     emitError(UnknownLoc::get(&context)) << error;
     return {};
   }
-  return Importer(context, model, options).run();
+  OwningOpRef<ModuleOp> module = Importer(context, model, options).run();
+  // What an operator allows and its operation here does not, as a type, is the verifier's to say.
+  if (module && failed(verify(*module)))
+    return {};
+  return module;
 }
