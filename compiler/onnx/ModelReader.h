@@ -20,7 +20,7 @@
 
 namespace onnx {
 class ModelProto;
-}
+} // namespace onnx
 
 namespace gridloom::onnx_import {
 
