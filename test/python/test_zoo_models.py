@@ -9,21 +9,7 @@ from conftest import onnxruntime_session
 
 from gridloom import CompileError, backend, zoo
 
-DECODER = {"layers": 2, "hidden": 32, "heads": 4, "vocabulary": 50, "positions": 16}
-LLAMA = {**DECODER, "kv_heads": 2, "intermediate": 64, "head": "logits"}
-SMALL = {
-    "gpt2": ("gpt2", DECODER),
-    "gpt2-concat": ("gpt2", {**DECODER, "cache": "concat"}),
-    "gpt2-static": ("gpt2", {**DECODER, "cache": "static"}),
-    "llama": ("llama", LLAMA),
-    "llama-static": ("llama", {**LLAMA, "cache": "static"}),
-    "moe": ("moe", {**LLAMA, "experts": 4}),
-    "vit": ("vit", {"layers": 2, "hidden": 32, "heads": 4, "intermediate": 64, "image": 32, "patch": 8, "classes": 10}),
-    "resnet": ("resnet", {"blocks": (1, 2), "width": 8, "image": 32, "classes": 10}),
-    "unet": ("unet", {"depth": 2, "width": 4, "image": 16}),
-    "lstm": ("lstm", {"layers": 2, "hidden": 16, "vocabulary": 50}),
-    "lstm-both": ("lstm", {"layers": 1, "hidden": 16, "vocabulary": 50, "bidirectional": True}),
-}
+DECODER = zoo.SMALL["gpt2"][1]
 TRUE = {
     "bert-base": ("bert-base", {}),
     "gpt2": ("gpt2", {}),
@@ -46,18 +32,9 @@ MESHES = {
 DIMS = {"batch": 2, "sequence": 6, "past": 3}
 
 
-def make_inputs(session, vocabulary: int = 50, **dims: int) -> dict[str, np.ndarray]:
-    """Random arrays for a model's inputs."""
-    rng, inputs = np.random.default_rng(0), {}
-    for declared in session.get_inputs():
-        shape = [{**DIMS, **dims}.get(size, size) for size in declared.shape]
-        if declared.name == "position":
-            inputs[declared.name] = np.array([3])
-        elif declared.type == "tensor(int64)":
-            inputs[declared.name] = rng.integers(0, vocabulary, shape)
-        else:
-            inputs[declared.name] = rng.standard_normal(shape, dtype=np.float32)
-    return inputs
+def make_inputs(path, vocabulary: int = 50, **dims: int) -> dict[str, np.ndarray]:
+    graph = onnx.load(str(path), load_external_data=False).graph
+    return zoo.random_inputs(graph, {**DIMS, **dims}, vocabulary)
 
 
 def compare(path, inputs, expected, mesh: str, tolerance: float) -> backend.Program:
@@ -78,10 +55,10 @@ def small(tmp_path_factory):
 
     def make(name):
         if name not in made:
-            model, options = SMALL[name]
+            model, options = zoo.SMALL[name]
             path = zoo.MODELS[model].write(folder / f"{name}.onnx", **options)
             session = onnxruntime_session(path)
-            inputs = make_inputs(session)
+            inputs = make_inputs(path)
             made[name] = path, inputs, session.run(None, inputs)
         return made[name]
 
@@ -89,7 +66,7 @@ def small(tmp_path_factory):
 
 
 @pytest.mark.parametrize("mesh", MESHES)
-@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("name", zoo.SMALL)
 def test_small(small, name, mesh):
     if name.startswith("lstm") and "model" in mesh:
         # Every step reads all of the state before it: no weight can be split without gathering it again.
@@ -110,7 +87,7 @@ def test_true_size(tmp_path, name):
         path = zoo.MODELS[model].write(tmp_path / "model.onnx", external_data=True, **options)
         vocabulary = zoo.MODELS[model].options.get("vocabulary", 1)
     session = onnxruntime_session(path)
-    inputs = make_inputs(session, vocabulary, sequence=16)
+    inputs = make_inputs(path, vocabulary, sequence=16)
     expected = session.run(None, inputs)
     del session
     for mesh in MESHES:

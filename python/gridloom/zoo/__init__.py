@@ -14,6 +14,7 @@ import onnx
 from .bert import MINILM, BertConfig, bert
 from .gpt2 import Gpt2Config, gpt2
 from .graph import ExternalFile
+from .inputs import SMALL, random_inputs
 from .llama import LlamaConfig, llama
 from .lstm import lstm
 from .mlp import mlp
@@ -24,8 +25,8 @@ from .weights import Random, Safetensors, Weights
 
 __all__ = [
     "BERTS", "BertConfig", "ExternalFile", "Gpt2Config", "LlamaConfig", "MINILM", "MODELS", "Model", "Random", "SENTENCES",
-    "Safetensors", "VitConfig", "Weights", "bert", "encode", "gpt2", "llama", "lstm", "minilm", "minilm_file",
-    "minilm_folder", "mlp", "resnet", "save", "unet", "vit",
+    "SMALL", "Safetensors", "VitConfig", "Weights", "bert", "encode", "gpt2", "llama", "lstm", "minilm", "minilm_file",
+    "minilm_folder", "mlp", "random_inputs", "resnet", "save", "unet", "vit",
 ]  # fmt: skip
 
 # Encoders by name. All but `minilm` have random weights.

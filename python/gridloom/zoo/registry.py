@@ -14,7 +14,7 @@ from .graph import ExternalFile
 from .llama import LlamaConfig, llama
 from .lstm import lstm
 from .vision import VitConfig, resnet, unet, vit
-from .weights import Random
+from .weights import Random, Weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,12 +25,14 @@ class Model:
     options: dict
     _make: Callable
 
-    def make(self, seed: int = 0, store: ExternalFile | None = None, **options) -> onnx.ModelProto:
-        """The model with random weights; `options` replace defaults."""
+    def make(
+        self, seed: int = 0, store: ExternalFile | None = None, weights: Weights | None = None, **options
+    ) -> onnx.ModelProto:
+        """The model with random weights, or with `weights`; `options` replace defaults."""
         for name in options:
             if name not in self.options:
                 raise ValueError(f"unknown option {name!r}; known are {', '.join(self.options)}")
-        return self._make(Random(seed), store, {**self.options, **options})
+        return self._make(weights or Random(seed), store, {**self.options, **options})
 
     def write(self, path: str | Path, seed: int = 0, external_data: bool = False, **options) -> Path:
         """Writes the model to `path`. With `external_data` weights go to `<path>.data` one by one, so that memory holds
