@@ -111,6 +111,8 @@ struct Parameters {
 
 /// Operands 1 and 2 for x along the node's axis.
 static FailureOr<Parameters> readParameters(Node &node, Value x) {
+  if (!x)
+    return failure();
   ArrayRef<int64_t> shape = getShape(x);
   int64_t axis = node.intAttribute("axis", 1), block = node.intAttribute("block_size", 0);
   int64_t rank = shape.size();
@@ -131,8 +133,6 @@ static FailureOr<Parameters> readParameters(Node &node, Value x) {
 
 static LogicalResult importQuantizeLinear(Node &node) {
   Value x = node.operand(0);
-  if (!x)
-    return failure();
   FailureOr<Parameters> parameters = readParameters(node, x);
   if (failed(parameters))
     return failure();
@@ -150,8 +150,6 @@ static LogicalResult importQuantizeLinear(Node &node) {
 
 static LogicalResult importDequantizeLinear(Node &node) {
   Value x = node.operand(0);
-  if (!x)
-    return failure();
   FailureOr<Parameters> parameters = readParameters(node, x);
   if (failed(parameters))
     return failure();

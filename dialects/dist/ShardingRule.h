@@ -48,6 +48,9 @@ struct ShardingRule {
   bool isSeparable = false;
   /// Operands, then results.
   llvm::SmallVector<TensorFactors> tensors;
+  /// Factors along which positions depend on each other, as a softmax's: split over devices, the
+  /// operation communicates, so they cannot be split in time.
+  llvm::SmallVector<int64_t, 1> coupled;
   /// Dimensions, as (tensor, dimension), whose shards are not the shards of their one factor:
   /// what a device needs of them follows from its part of the factor, and `partition` fetches it
   /// from the devices that have it (see loom/Halo.h).

@@ -6,6 +6,7 @@
 #include "dialects/loom/Halo.h"
 
 #include "dialects/loom/Loom.h"
+#include "dialects/loom/Padding.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -13,10 +14,7 @@ using namespace gridloom;
 using namespace gridloom::loom;
 
 static RankedTensorType withDim(Value value, int64_t dim, int64_t size) {
-  auto type = cast<RankedTensorType>(value.getType());
-  SmallVector<int64_t> shape(type.getShape());
-  shape[dim] = size;
-  return RankedTensorType::get(shape, type.getElementType());
+  return loom::withDim(cast<RankedTensorType>(value.getType()), dim, size);
 }
 
 static int64_t sizeOf(Value value, int64_t dim) {
@@ -266,9 +264,9 @@ Value gridloom::loom::fetchWindow(OpBuilder &builder, Location loc, Value shard,
 }
 
 Value gridloom::loom::getShardStart(OpBuilder &builder, Location loc, ArrayRef<StringAttr> axes,
-                                    int64_t step, int64_t begin) {
+                                    int64_t step) {
   Emitter e{builder, loc};
-  return e.add(e.multiply(e.index(axes), step), begin);
+  return e.multiply(e.index(axes), step);
 }
 
 Value gridloom::loom::getPositions(OpBuilder &builder, Location loc, Value start, int64_t size) {
@@ -289,4 +287,12 @@ Value gridloom::loom::selectAlong(OpBuilder &builder, Location loc, int64_t dim,
   auto type = cast<RankedTensorType>(value.getType());
   return selectAlong(builder, loc, dim, row, value,
                      ConstantOp::create(builder, loc, DenseElementsAttr::get(type, other)));
+}
+
+void gridloom::loom::addWindowDim(dist::ShardingRule &rule, dist::TensorFactors &in,
+                                  dist::TensorFactors &out, int64_t size, bool isSame) {
+  if (!isSame)
+    rule.windows.push_back({0, static_cast<int64_t>(in.size())});
+  out.push_back({rule.addFactor(size)});
+  in.push_back(out.back());
 }

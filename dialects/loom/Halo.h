@@ -48,9 +48,9 @@ mlir::Value fetchWindow(mlir::OpBuilder &builder, mlir::Location loc, mlir::Valu
 /// Number of devices along the axes of the mesh that `builder` inserts under.
 int64_t getNumParts(mlir::OpBuilder &builder, llvm::ArrayRef<mlir::StringAttr> axes);
 
-/// This device's index along `axes` times `step`, plus `begin`: a scalar i64.
+/// This device's index along `axes` times `step`: a scalar i64.
 mlir::Value getShardStart(mlir::OpBuilder &builder, mlir::Location loc,
-                          llvm::ArrayRef<mlir::StringAttr> axes, int64_t step, int64_t begin = 0);
+                          llvm::ArrayRef<mlir::StringAttr> axes, int64_t step);
 
 /// `start` + 0, 1, ...: a tensor of `size` i64.
 mlir::Value getPositions(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value start,
@@ -62,6 +62,11 @@ mlir::Value selectAlong(mlir::OpBuilder &builder, mlir::Location loc, int64_t di
                         mlir::Value value, mlir::Value other);
 mlir::Value selectAlong(mlir::OpBuilder &builder, mlir::Location loc, int64_t dim, mlir::Value row,
                         mlir::Value value, mlir::Attribute other);
+
+/// Adds a dimension of an operation's one input and its output to a rule: one factor of the
+/// output's size, whose part of the input is fetched unless `isSame`.
+void addWindowDim(dist::ShardingRule &rule, dist::TensorFactors &in, dist::TensorFactors &out,
+                  int64_t size, bool isSame);
 
 } // namespace gridloom::loom
 

@@ -160,6 +160,7 @@ ShardingRule ScatterOp::getShardingRule() {
   TensorFactors indices = updates;
   if (takesSlices())
     indices = {updates[getDim()]};
+  rule.coupled = in[getDim()];
   rule.tensors = {in, indices, updates, in};
   return rule;
 }
@@ -180,7 +181,11 @@ SmallVector<Value> ScatterOp::partition(OpBuilder &builder, ValueRange operands,
 // Running values
 //===----------------------------------------------------------------------===//
 
-ShardingRule CumulativeOp::getShardingRule() { return dist::getElementwiseRule(*this); }
+ShardingRule CumulativeOp::getShardingRule() {
+  ShardingRule rule = dist::getElementwiseRule(*this);
+  rule.coupled = {static_cast<int64_t>(getDim())};
+  return rule;
+}
 
 /// With the dimension split: the running value of the own part, and on top of it the totals of the
 /// parts that come before.
@@ -231,6 +236,7 @@ ShardingRule ArgReduceOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in = addFactors(rule, shapeOf(getInput())), out = in;
   out.erase(out.begin() + getDim());
+  rule.coupled = in[getDim()];
   rule.tensors = {in, out};
   return rule;
 }
@@ -295,6 +301,7 @@ ShardingRule ArgsortOp::getShardingRule() {
     rule.kinds[in[getDim()][0]] = FactorKind::NeedReplication;
   else
     out[getDim()] = {rule.addFactor(taken, FactorKind::NeedReplication)};
+  rule.coupled = in[getDim()];
   rule.tensors = {in, out};
   return rule;
 }

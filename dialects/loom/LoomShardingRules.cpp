@@ -119,15 +119,9 @@ SmallVector<Value> IotaOp::partition(OpBuilder &builder, ValueRange, TypeRange t
   const AxisList &split = axes[getDim()];
   if (split.empty())
     return {local};
-  SmallVector<Attribute> names(split.begin(), split.end());
-  auto scalar = RankedTensorType::get({}, builder.getI64Type());
-  Value index = AxisIndexOp::create(builder, getLoc(), scalar, builder.getArrayAttr(names));
-  auto stride =
-      DenseElementsAttr::get(scalar, builder.getI64IntegerAttr(type.getDimSize(getDim())));
-  Value offset = MultiplyOp::create(builder, getLoc(), scalar, index,
-                                    ConstantOp::create(builder, getLoc(), stride).getResult());
+  Value offset = getShardStart(builder, getLoc(), split, type.getDimSize(getDim()));
   auto converted = RankedTensorType::get({}, type.getElementType());
-  if (converted != scalar)
+  if (converted != offset.getType())
     offset = ConvertOp::create(builder, getLoc(), converted, offset);
   Value spread = BroadcastOp::create(builder, getLoc(), type, offset, ArrayRef<int64_t>{});
   return {AddOp::create(builder, getLoc(), type, local, spread)};
@@ -242,12 +236,8 @@ bool TransposeOp::isLinear() { return true; }
 ShardingRule SliceOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in, out;
-  for (auto [dim, size] : enumerate(shapeOf(getOutput()))) {
-    out.push_back({rule.addFactor(size)});
-    in.push_back(out.back());
-    if (shapeOf(getInput())[dim] != size)
-      rule.windows.push_back({0, dim});
-  }
+  for (auto [from, to] : llvm::zip_equal(shapeOf(getInput()), shapeOf(getOutput())))
+    addWindowDim(rule, in, out, to, from == to);
   rule.tensors = {in, out};
   return rule;
 }
@@ -359,13 +349,10 @@ SmallVector<Value> GatherOp::partition(OpBuilder &builder, ValueRange operands, 
                          : Attribute(IntegerAttr::get(element, value));
     return ConstantOp::create(builder, loc, DenseElementsAttr::get(type, attr));
   };
-  auto scalar = RankedTensorType::get({}, builder.getI64Type());
-  SmallVector<Attribute> names(split.begin(), split.end());
   int64_t rows = shapeOf(operands[0])[getDim()];
-  Value position = AxisIndexOp::create(builder, loc, scalar, builder.getArrayAttr(names));
-  Value offset = MultiplyOp::create(builder, loc, scalar, position, splat(scalar, rows));
+  Value offset = getShardStart(builder, loc, split, rows);
   auto element = RankedTensorType::get({}, indexType.getElementType());
-  if (element != scalar)
+  if (element != offset.getType())
     offset = ConvertOp::create(builder, loc, element, offset);
   Value spread =
       gridloom::loom::BroadcastOp::create(builder, loc, indexType, offset, ArrayRef<int64_t>{});
@@ -424,13 +411,18 @@ ShardingRule ReduceOp::getShardingRule() {
   return rule;
 }
 
-ShardingRule SoftmaxOp::getShardingRule() { return getElementwiseRule(*this); }
+ShardingRule SoftmaxOp::getShardingRule() {
+  ShardingRule rule = getElementwiseRule(*this);
+  rule.coupled = {static_cast<int64_t>(getDim())};
+  return rule;
+}
 
 ShardingRule LayerNormOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors rows;
   for (int64_t size : shapeOf(getInput()))
     rows.push_back({rule.addFactor(size)});
+  rule.coupled = {rows.back().front()};
   TensorFactors parameter = {rows.back()};
   rule.tensors = {rows, parameter};
   if (getBias())

@@ -16,16 +16,6 @@ static ArrayRef<int64_t> shapeOf(Value value) {
   return cast<RankedTensorType>(value.getType()).getShape();
 }
 
-/// Adds a dimension of input and output to a rule: of one size on both sides, or one whose input a
-/// device fetches as its part of the output needs it.
-static void addDim(ShardingRule &rule, TensorFactors &in, TensorFactors &out, int64_t size,
-                   bool isSame) {
-  out.push_back({rule.addFactor(size)});
-  in.push_back(out.back());
-  if (!isSame)
-    rule.windows.push_back({0, static_cast<int64_t>(in.size()) - 1});
-}
-
 /// Fetches what a device's `part` positions of the output read of a dimension: `reach` elements of
 /// the padded input each, `stride` apart.
 static Value fetchDim(OpBuilder &builder, Location loc, Value shard, const CutDim &cut,
@@ -45,7 +35,8 @@ ShardingRule PadOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in, out;
   for (auto [i, size] : enumerate(shapeOf(getOutput())))
-    addDim(rule, in, out, size, getLow()[i] == 0 && getHigh()[i] == 0 && getInterior()[i] == 0);
+    addWindowDim(rule, in, out, size,
+                 getLow()[i] == 0 && getHigh()[i] == 0 && getInterior()[i] == 0);
   rule.tensors = {in, out};
   return rule;
 }
@@ -81,7 +72,7 @@ ShardingRule WindowOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in, out;
   for (int64_t i = 0; i < static_cast<int64_t>(shapeOf(getInput()).size()); ++i)
-    addDim(rule, in, out, shapeOf(getOutput())[i], !llvm::is_contained(getDims(), i));
+    addWindowDim(rule, in, out, shapeOf(getOutput())[i], !llvm::is_contained(getDims(), i));
   for (int64_t size : getSizes())
     out.push_back({rule.addFactor(size, FactorKind::NeedReplication)});
   rule.tensors = {in, out};
@@ -109,7 +100,7 @@ ShardingRule ReduceWindowOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in, out;
   for (int64_t i = 0; i < static_cast<int64_t>(shapeOf(getInput()).size()); ++i)
-    addDim(rule, in, out, shapeOf(getOutput())[i], !llvm::is_contained(getDims(), i));
+    addWindowDim(rule, in, out, shapeOf(getOutput())[i], !llvm::is_contained(getDims(), i));
   rule.tensors = {in, out};
   return rule;
 }
@@ -162,7 +153,7 @@ ShardingRule ConvolutionOp::getShardingRule() {
     in[1].push_back(depth);
   kernel[1].push_back(depth);
   for (size_t i = 2; i < input.size(); ++i) {
-    addDim(rule, in, out, output[i], /*isSame=*/false);
+    addWindowDim(rule, in, out, output[i], /*isSame=*/false);
     kernel.push_back({rule.addFactor(weight[i], FactorKind::NeedReplication)});
   }
   rule.tensors = {in, kernel, out};
@@ -193,5 +184,5 @@ SmallVector<Value> ConvolutionOp::partition(OpBuilder &builder, ValueRange opera
   if (groups > 1)
     groups = shapeOf(input)[1] / shapeOf(operands[1])[1];
   return {ConvolutionOp::create(builder, getLoc(), type, input, operands[1], getStrides(), low,
-                                high, spacing, getDilations(), groups)};
+                                high, spacing, getDilations(), groups, getTf32())};
 }

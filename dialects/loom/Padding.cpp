@@ -5,20 +5,21 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Padding.h"
 
+#include "dialects/loom/Halo.h"
 #include "dialects/loom/Loom.h"
 
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::loom;
 
-static RankedTensorType withDim(RankedTensorType type, int64_t dim, int64_t size) {
-  SmallVector<int64_t> shape(type.getShape());
-  shape[dim] = size;
-  return RankedTensorType::get(shape, type.getElementType());
-}
-
 static Value splat(OpBuilder &builder, Location loc, RankedTensorType type, Attribute element) {
   return ConstantOp::create(builder, loc, DenseElementsAttr::get(type, element));
+}
+
+RankedTensorType gridloom::loom::withDim(RankedTensorType type, int64_t dim, int64_t size) {
+  SmallVector<int64_t> shape(type.getShape());
+  shape[dim] = size;
+  return type.clone(shape);
 }
 
 Value gridloom::loom::padDim(OpBuilder &builder, Location loc, Value value, int64_t dim,
@@ -72,21 +73,12 @@ Value gridloom::loom::maskPadding(OpBuilder &builder, Location loc, Value shard,
                                   dist::ReductionKind reduction) {
   auto type = cast<RankedTensorType>(shard.getType());
   int64_t local = type.getDimSize(dim);
-  auto i64 = builder.getI64Type();
-  auto scalar = RankedTensorType::get({}, i64), row = RankedTensorType::get({local}, i64);
-  SmallVector<Attribute> names(axes.begin(), axes.end());
   // Element i of this shard is global element position * local + i.
-  Value position = dist::AxisIndexOp::create(builder, loc, scalar, builder.getArrayAttr(names));
-  Value start = MultiplyOp::create(builder, loc, scalar, position,
-                                   splat(builder, loc, scalar, builder.getI64IntegerAttr(local)));
-  Value index = AddOp::create(builder, loc, row, IotaOp::create(builder, loc, row, 0),
-                              BroadcastOp::create(builder, loc, row, start, ArrayRef<int64_t>{}));
+  Value index = getPositions(builder, loc, getShardStart(builder, loc, axes, local), local);
+  auto row = cast<RankedTensorType>(index.getType());
   Value inside =
-      CompareOp::create(builder, loc, RankedTensorType::get({local}, builder.getI1Type()), index,
+      CompareOp::create(builder, loc, row.clone(builder.getI1Type()), index,
                         splat(builder, loc, row, builder.getI64IntegerAttr(size)), Direction::LT);
-  Value mask =
-      BroadcastOp::create(builder, loc, RankedTensorType::get(type.getShape(), builder.getI1Type()),
-                          inside, ArrayRef<int64_t>{dim});
-  Value neutral = splat(builder, loc, type, getNeutralElement(type.getElementType(), reduction));
-  return SelectOp::create(builder, loc, type, mask, shard, neutral);
+  return selectAlong(builder, loc, dim, inside, shard,
+                     getNeutralElement(type.getElementType(), reduction));
 }

@@ -10,6 +10,9 @@
 
 namespace gridloom::loom {
 
+/// The type with another size of `dim`.
+mlir::RankedTensorType withDim(mlir::RankedTensorType type, int64_t dim, int64_t size);
+
 /// Zeros after the elements of `dim`, so that it has `size`; the value itself when it has.
 mlir::Value padDim(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value, int64_t dim,
                    int64_t size);

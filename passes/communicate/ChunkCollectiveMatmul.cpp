@@ -3,9 +3,8 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/loom/Padding.h"
 #include "passes/communicate/Communicate.h"
-
-#include "mlir/IR/IRMapping.h"
 
 #include "mlir/IR/IRMapping.h"
 
@@ -19,12 +18,6 @@ namespace gridloom {
 } // namespace gridloom
 
 static RankedTensorType getType(Value value) { return cast<RankedTensorType>(value.getType()); }
-
-static RankedTensorType withDim(RankedTensorType type, int64_t dim, int64_t size) {
-  SmallVector<int64_t> shape(type.getShape());
-  shape[dim] = size;
-  return RankedTensorType::get(shape, type.getElementType());
-}
 
 namespace {
 /// A dimension that is cut: of which operand, and where it is in the result.
@@ -54,7 +47,7 @@ struct Chunker {
 
   Value cut(Value value, int64_t dim, int64_t chunk, int64_t groups) const {
     int64_t size = getType(value).getDimSize(dim), at = dim;
-    RankedTensorType result = withDim(getType(value), dim, size / chunks);
+    RankedTensorType result = loom::withDim(getType(value), dim, size / chunks);
     if (groups > 1) {
       value = reshape(value, splitDim(value, dim, groups));
       ++at;
@@ -65,8 +58,8 @@ struct Chunker {
     SmallVector<int64_t> limits(type.getShape());
     starts[at] = chunk * step;
     limits[at] = starts[at] + step;
-    Value part = loom::SliceOp::create(builder, loc, withDim(type, at, step), value, starts, limits,
-                                       strides);
+    Value part = loom::SliceOp::create(builder, loc, loom::withDim(type, at, step), value, starts,
+                                       limits, strides);
     return reshape(part, result.getShape());
   }
 
@@ -81,7 +74,7 @@ struct Chunker {
     }
     RankedTensorType type = getType(parts[0]);
     Value whole = loom::ConcatenateOp::create(
-        builder, loc, withDim(type, at, type.getDimSize(at) * chunks), parts, at);
+        builder, loc, loom::withDim(type, at, type.getDimSize(at) * chunks), parts, at);
     return reshape(whole, shape);
   }
 };
@@ -121,7 +114,7 @@ private:
     auto part = cast<loom::DotGeneralOp>(builder.clone(*dot, map));
     part->removeAttr(kShardings);
     part.getResult().setType(
-        withDim(getType(dot), dim.resultDim, getType(operand).getDimSize(dim.operandDim)));
+        loom::withDim(getType(dot), dim.resultDim, getType(operand).getDimSize(dim.operandDim)));
     return part;
   }
 
@@ -184,7 +177,7 @@ private:
                          ? getType(dot).getDimSize(scattered) / after.getDimSize(scattered)
                          : 1;
     RankedTensorType type =
-        withDim(after, best->resultDim, after.getDimSize(best->resultDim) / chunks);
+        loom::withDim(after, best->resultDim, after.getDimSize(best->resultDim) / chunks);
     SmallVector<Value> parts;
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
       Value operand = chunker.cut(dot->getOperand(best->operand), best->operandDim, chunk, groups);
@@ -221,7 +214,7 @@ private:
               : 1;
       RankedTensorType whole = getType(gather.getOutput());
       RankedTensorType type =
-          withDim(whole, best->operandDim, whole.getDimSize(best->operandDim) / chunks);
+          loom::withDim(whole, best->operandDim, whole.getDimSize(best->operandDim) / chunks);
       SmallVector<Value> parts;
       for (int64_t chunk = 0; chunk < chunks; ++chunk) {
         Value piece = chunker.cut(gather.getInput(), best->operandDim, chunk, 1);

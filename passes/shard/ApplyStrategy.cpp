@@ -141,17 +141,6 @@ static int64_t findGranule(const Propagation &state, Value value, int64_t dim) {
   return 1;
 }
 
-/// True when an operation computes along a dimension that its rule splits like any other: split
-/// over devices, it communicates.
-static bool isCoupledAlong(Operation *op, uint64_t dim) {
-  if (auto softmax = dyn_cast<loom::SoftmaxOp>(op))
-    return softmax.getDim() == dim;
-  if (auto cumulative = dyn_cast<loom::CumulativeOp>(op))
-    return cumulative.getDim() == dim;
-  return isa<loom::LayerNormOp>(op) &&
-         dim + 1 == cast<RankedTensorType>(op->getResult(0).getType()).getShape().size();
-}
-
 /// True when an operation gives its result over an axis piece by piece: nothing has to be reduced.
 static bool worksInPieces(const Propagation &state, Operation *op, StringAttr axis) {
   const ShardingRule &rule = state.getRule(op);
@@ -160,10 +149,9 @@ static bool worksInPieces(const Propagation &state, Operation *op, StringAttr ax
   for (auto [kind, list] : llvm::zip_equal(rule.kinds, splits.axes))
     if (kind == FactorKind::Reduction && llvm::is_contained(list, axis))
       return false;
-  for (Value result : op->getResults())
-    for (auto [dim, layout] : llvm::enumerate(state.lookup(result).layout.dims))
-      if (llvm::is_contained(layout.axes, axis) && isCoupledAlong(op, dim))
-        return false;
+  for (int64_t factor : rule.coupled)
+    if (llvm::is_contained(splits.axes[factor], axis))
+      return false;
   return true;
 }
 

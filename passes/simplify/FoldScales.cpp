@@ -108,22 +108,35 @@ loom::AddOp getBiased(Value value) {
   return add && add->hasOneUse() && splitOperands(add, getConvolution) ? add : loom::AddOp();
 }
 
+/// (convolution + bias) and another number per channel, combined by an operation.
+struct Biased {
+  Value convolution, other;
+  loom::BroadcastOp bias, perChannel; // perChannel makes `other`
+};
+
+template <typename Op> std::optional<Biased> matchBiased(Op op) {
+  auto sides = splitOperands(op, getBiased);
+  loom::BroadcastOp perChannel = sides ? getPerChannel(sides->second) : nullptr;
+  auto terms = perChannel ? splitOperands(getBiased(sides->first), getConvolution) : std::nullopt;
+  loom::BroadcastOp bias = terms ? getPerChannel(terms->second) : nullptr;
+  if (!bias)
+    return std::nullopt;
+  return Biased{terms->first, sides->second, bias, perChannel};
+}
+
 /// (c + b) s = c s + b s.
 struct ScaleOfBias : OpRewritePattern<loom::MultiplyOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(loom::MultiplyOp op, PatternRewriter &rewriter) const override {
-    auto sides = splitOperands(op, getBiased);
-    loom::BroadcastOp scale = sides ? getPerChannel(sides->second) : nullptr;
-    auto terms = scale ? splitOperands(getBiased(sides->first), getConvolution) : std::nullopt;
-    loom::BroadcastOp bias = terms ? getPerChannel(terms->second) : nullptr;
-    if (!bias)
+    std::optional<Biased> match = matchBiased(op);
+    if (!match)
       return rewriter.notifyMatchFailure(op, "no convolution with bias times a number per channel");
     Location loc = op.getLoc();
     Value product =
-        loom::MultiplyOp::create(rewriter, loc, op.getType(), terms->first, sides->second);
-    Value numbers = getVector(bias, rewriter);
+        loom::MultiplyOp::create(rewriter, loc, op.getType(), match->convolution, match->other);
+    Value numbers = getVector(match->bias, rewriter);
     Value shift = loom::MultiplyOp::create(rewriter, loc, numbers.getType(), numbers,
-                                           getVector(scale, rewriter));
+                                           getVector(match->perChannel, rewriter));
     rewriter.replaceOpWithNewOp<loom::AddOp>(op, op.getType(), product,
                                              repeat(rewriter, loc, shift, op.getType(), 1));
     return success();
@@ -134,16 +147,13 @@ struct ScaleOfBias : OpRewritePattern<loom::MultiplyOp> {
 struct BiasOfBias : OpRewritePattern<loom::AddOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(loom::AddOp op, PatternRewriter &rewriter) const override {
-    auto sides = splitOperands(op, getBiased);
-    loom::BroadcastOp second = sides ? getPerChannel(sides->second) : nullptr;
-    auto terms = second ? splitOperands(getBiased(sides->first), getConvolution) : std::nullopt;
-    loom::BroadcastOp first = terms ? getPerChannel(terms->second) : nullptr;
-    if (!first)
+    std::optional<Biased> match = matchBiased(op);
+    if (!match)
       return rewriter.notifyMatchFailure(op, "no convolution with two numbers per channel");
-    Value numbers = getVector(first, rewriter);
+    Value numbers = getVector(match->bias, rewriter);
     Value sum = loom::AddOp::create(rewriter, op.getLoc(), numbers.getType(), numbers,
-                                    getVector(second, rewriter));
-    rewriter.replaceOpWithNewOp<loom::AddOp>(op, op.getType(), terms->first,
+                                    getVector(match->perChannel, rewriter));
+    rewriter.replaceOpWithNewOp<loom::AddOp>(op, op.getType(), match->convolution,
                                              repeat(rewriter, op.getLoc(), sum, op.getType(), 1));
     return success();
   }

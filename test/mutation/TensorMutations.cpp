@@ -60,6 +60,7 @@ private:
     return kind == dist::ReductionKind::Max || kind == dist::ReductionKind::Min;
   }
 
+  void addSwap(Operation *op, unsigned i, StringRef what);
   template <typename Op> void visitAxes(Op op);
   template <typename Op> void visitDropped(Op op);
   void visitReduction(Operation *op, dist::ReductionKind kind, StringRef name, bool single);
@@ -211,6 +212,18 @@ void Finder::visitReduction(Operation *op, dist::ReductionKind kind, StringRef n
   }
 }
 
+/// Operands i and i + 1 in each other's place.
+void Finder::addSwap(Operation *op, unsigned i, StringRef what) {
+  add(
+      "swapped operands", op, what + " " + Twine(i) + " and " + Twine(i + 1),
+      [op, i] {
+        Value first = op->getOperand(i);
+        op->setOperand(i, op->getOperand(i + 1));
+        op->setOperand(i + 1, first);
+      },
+      same(op->getOperand(i) == op->getOperand(i + 1), "one value twice"));
+}
+
 void Finder::visit(dist::AllReduceOp op) {
   bool single = getGroupSize(op.getAxes()) == 1;
   visitReduction(op, op.getReduction(), "reduction", single);
@@ -227,14 +240,7 @@ void Finder::visit(dist::AllReduceOp op) {
         same(isIdempotent(op.getReduction()) || single, "a maximum of equals, or one value"));
   for (unsigned i = 0; i + 1 < op->getNumOperands(); ++i)
     if (op.getInputs()[i].getType() == op.getInputs()[i + 1].getType())
-      add(
-          "swapped operands", op, "operands " + Twine(i) + " and " + Twine(i + 1),
-          [op, i]() mutable {
-            Value first = op->getOperand(i);
-            op->setOperand(i, op->getOperand(i + 1));
-            op->setOperand(i + 1, first);
-          },
-          same(op->getOperand(i) == op->getOperand(i + 1), "one value twice"));
+      addSwap(op, i, "operands");
 }
 
 void Finder::visit(dist::AllGatherOp op) {
@@ -459,14 +465,7 @@ void Finder::visit(loom::PadOp op) {
 
 void Finder::visit(loom::ConcatenateOp op) {
   for (unsigned i = 0; i + 1 < op->getNumOperands(); ++i)
-    add(
-        "swapped operands", op, "parts " + Twine(i) + " and " + Twine(i + 1),
-        [op, i]() mutable {
-          Value first = op->getOperand(i);
-          op->setOperand(i, op->getOperand(i + 1));
-          op->setOperand(i + 1, first);
-        },
-        same(op->getOperand(i) == op->getOperand(i + 1), "one value twice"));
+    addSwap(op, i, "parts");
 }
 
 void Finder::visit(loom::ReduceOp op) {

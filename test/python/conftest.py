@@ -20,21 +20,6 @@ from gridloom import zoo  # noqa: E402
 TOLERANCE = 1e-5  # max abs error of normalised embeddings against ONNX Runtime
 
 
-def pytest_addoption(parser):
-    parser.addoption("--full", action="store_true", help="also run the tests marked full")
-
-
-def pytest_configure(config):
-    config.addinivalue_line("markers", "full: slow; runs with --full only")
-
-
-def pytest_collection_modifyitems(config, items):
-    if not config.getoption("--full"):
-        for item in items:
-            if "full" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="slow; runs with --full"))
-
-
 class Tools:
     """The command line as a user has it. A command that fails fails the test with its output."""
 

@@ -1,4 +1,4 @@
-"""Options of the ONNX tests."""
+"""The option that all Python tests have."""
 
 from __future__ import annotations
 
