@@ -1,0 +1,274 @@
+"""scripts/gpu-check and scripts/cluster-check: their packs, their verdicts, and that a fault is told and the rest goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from hardware import recipes, world  # noqa: E402
+from hardware.cluster import axis_groups  # noqa: E402
+from hardware.programs import Reference  # noqa: E402
+from hardware.report import FAIL, PASS, Missing, Problem, Report, call  # noqa: E402
+
+from gridloom import zoo  # noqa: E402
+
+
+def start(*command, env=None, timeout=240) -> subprocess.CompletedProcess:
+    environment = {**os.environ, **(env or {})}
+    command = [sys.executable, *map(str, command)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=environment)
+
+
+def results(path: Path) -> tuple[dict, dict]:
+    """The document, and its checks by name."""
+    document = json.loads(path.read_text())
+    assert document["schema"] == 1
+    return document, {f"{c['section']}: {c['name']}": c for c in document["checks"]}
+
+
+def plant_wrong_reference(pack: Path, model: str) -> None:
+    path = pack / "references" / f"{model}.npz"
+    reference = Reference(path)
+    outputs = {n: reference.arrays[f"output:{n}"].reshape(reference.arrays[f"shape:{n}"]) + 1 for n in reference.outputs}
+    Reference.write(path, reference.inputs, outputs)
+
+
+# A report.
+
+
+def test_a_failing_check_is_one_line_and_the_others_go_on(tmp_path, capsys):
+    report = Report("test", limit=60)
+
+    def fail(error):
+        raise error
+
+    report.check("s", "passes", 5, lambda: "well")
+    report.check("s", "fails", 5, lambda: fail(Problem("two\nlines")))
+    report.check("s", "crashes", 5, lambda: fail(KeyError("x")))
+    report.check("s", "cannot", 5, lambda: fail(Missing("no tool")))
+    begin = time.monotonic()
+    report.check("s", "sleeps", 0.2, lambda: time.sleep(30))
+    report.check("s", "waits", 0.2, lambda: call(["sleep", "30"]).stdout)
+    assert time.monotonic() - begin < 10
+    assert report.finish(tmp_path / "r.json") == 1
+    document, checks = results(tmp_path / "r.json")
+    found = {name: (check["result"], check["text"]) for name, check in checks.items()}
+    assert found["s: passes"] == (PASS, "well")
+    assert found["s: fails"] == (FAIL, "two lines")
+    assert found["s: crashes"] == (FAIL, "KeyError: 'x'")
+    assert found["s: cannot"] == ("none", "no tool")
+    assert found["s: sleeps"] == found["s: waits"] == (FAIL, "not done after 0 s")
+    assert (document["passed"], document["failed"], document["not_here"]) == (1, 4, 1)
+    assert "1 passed, 0 measured, 4 failed, 1 not possible here" in capsys.readouterr().out
+
+
+def test_nothing_runs_after_the_deadline():
+    report = Report("test", limit=0, quiet=True)
+    assert not report.check("s", "late", 5, lambda: "well")
+    assert "not run: the time limit" in report.checks[0]["text"]
+
+
+# Weights made again.
+
+
+
+def test_weights_are_made_again_bit_for_bit(tmp_path):
+    path = tmp_path / "bert.onnx"
+    recorder = recipes.Recorder(zoo.Random(7), zoo.ExternalFile(path))
+    config = zoo.BertConfig(layers=1, hidden=32, heads=2, intermediate=32, vocabulary=40, positions=256)
+    zoo.bert(config, recorder, "bert", recorder)
+    kinds = [("kept" in t, t.get("transposed")) for t in recorder.tensors]
+    assert (True, None) in kinds and (False, True) in kinds and (False, False) in kinds  # positions, matrices, tables
+    document = recorder.finish(7, tmp_path / "bert.recipe.json")
+    data = tmp_path / document["file"]
+    before = data.read_bytes()
+    data.unlink()
+    generator = ROOT / "python/gridloom/zoo/weights.py"
+    assert recipes.make([tmp_path / "bert.recipe.json"], generator, workers=2) == len(before)
+    assert data.read_bytes() == before
+    assert recipes.make([tmp_path / "bert.recipe.json"], generator, workers=2) == 0  # they are there
+
+    recipe = json.loads((tmp_path / "bert.recipe.json").read_text())
+    (tmp_path / "bert.recipe.json").write_text(json.dumps({**recipe, "seed": 8}))
+    data.unlink()
+    with pytest.raises(ValueError, match="came out different"):
+        recipes.make([tmp_path / "bert.recipe.json"], generator, workers=2)
+    assert not data.exists()
+
+
+def test_a_reference_judges(tmp_path):
+    big = np.random.default_rng(0).standard_normal((300, 100)).astype(np.float32)
+    Reference.write(tmp_path / "r.npz", {"x": np.ones(3)}, {"a/b": big, "c": np.arange(4)})
+    reference = Reference(tmp_path / "r.npz")
+    assert reference.inputs["x"].shape == (3,)
+    assert reference.compare({"a_b": big, "c": np.arange(4)}, 0) == 0
+    bent = big.copy()
+    bent[0, 0] += 1e-3 * np.abs(big).max()
+    assert reference.compare({"a_b": bent, "c": np.arange(4)}, 2e-3) == pytest.approx(1e-3, rel=0.01)
+    for outputs, message in [
+        ({"a_b": bent, "c": np.arange(4)}, "output a/b differs by 1.0e-03"),
+        ({"a_b": big}, "output c is missing"),
+        ({"a_b": big.T, "c": np.arange(4)}, r"output a/b has shape \[100, 300\]"),
+        ({"a_b": np.full_like(big, np.nan), "c": np.arange(4)}, "output a/b is NaN in 4096 places"),
+    ]:
+        with pytest.raises(Problem, match=message):
+            reference.compare(outputs, 1e-5)
+
+
+# Ranks.
+
+
+@pytest.mark.parametrize(
+    "env,expected",
+    [
+        ({}, None),
+        ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, (3, 8, 1, 2)),
+        (
+            {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "2",
+             "OMPI_COMM_WORLD_LOCAL_SIZE": "4"},
+            (2, 4, 2, 4),
+        ),
+        (
+            {"SLURM_STEP_ID": "0", "SLURM_PROCID": "5", "SLURM_NTASKS": "6", "SLURM_LOCALID": "1",
+             "SLURM_STEP_TASKS_PER_NODE": "2(x3)"},
+            (5, 6, 1, 2),
+        ),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "6"}, None),
+    ],
+    ids=["alone", "torchrun", "Open MPI", "srun", "a batch script"],
+)  # fmt: skip
+def test_launchers_are_read(env, expected):
+    found = world.detect(env)
+    assert (found and (found.rank, found.size, found.local_rank, found.local_size)) == expected
+
+
+def test_half_a_launcher_is_refused():
+    with pytest.raises(ValueError, match="RANK is set but WORLD_SIZE is not"):
+        world.detect({"RANK": "1"})
+    with pytest.raises(ValueError, match="RANK=4 must be below WORLD_SIZE=4"):
+        world.detect({"RANK": "4", "WORLD_SIZE": "4"})
+
+
+def test_members_see_their_gpus_only(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "3")
+    env = world.environment([1, 3], 3, "job")
+    assert (env["RANK"], env["WORLD_SIZE"], env["LOCAL_RANK"], env["CUDA_VISIBLE_DEVICES"]) == ("1", "2", "1", "5,7")
+    assert "OMPI_COMM_WORLD_RANK" not in env
+
+
+def test_groups_of_an_axis():
+    mesh = {"data": 2, "model": 3}
+    assert axis_groups(mesh, "model") == [[0, 1, 2], [3, 4, 5]]
+    assert axis_groups(mesh, "data") == [[0, 3], [1, 4], [2, 5]]
+
+
+@pytest.fixture(scope="module")
+def cluster_pack(tools, tmp_path_factory):
+    pack = tmp_path_factory.mktemp("cluster") / "pack"
+    made = start(ROOT / "scripts/cluster-check", "--pack", pack, "-n", 2, "--device", "cpu", "--bin", tools.folder)
+    assert made.returncode == 0, made.stdout + made.stderr
+    return pack
+
+
+def test_cluster_check_on_two_ranks(cluster_pack, tmp_path):
+    """A wrong reference of one model is told and nothing else; every collective, strategy and a death are there."""
+    plant_wrong_reference(cluster_pack, "cnn")
+    result = start(cluster_pack / "cluster-check", "--json", tmp_path / "r.json")
+    assert result.returncode == 1, result.stdout + result.stderr
+    document, checks = results(tmp_path / "r.json")
+    failed = {name for name, check in checks.items() if check["result"] == FAIL}
+    assert failed == {"strategies against one rank: cnn, one rank"}, result.stdout
+    assert document["environment"]["ranks"] == "2, started by this program"
+    for kind in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv"):
+        rows = checks[f"collectives (busbw as in nccl-tests): {kind} over data of data=2"]["figures"]["rows"]
+        assert [row["bytes"] for row in rows] == [1 << 10, 1 << 14, 1 << 18, 1 << 22]
+        assert all(row["wrong"] == "0" and row["busbw"] >= 0 for row in rows)
+    for model in ("transformer", "cnn", "moe", "loop"):
+        for mesh in ("data=2", "model=2", "pipe=2"):
+            check = checks[f"strategies against one rank: {model}, {mesh}"]
+            assert check["result"] == ("none" if (model, mesh) == ("loop", "model=2") else PASS), check
+    death = next(check for name, check in checks.items() if name.startswith("a death"))
+    assert death["result"] == PASS and "rank 1" in death["text"] and death["figures"]["seconds"] < 3
+
+
+def test_cluster_check_refuses_what_cannot_be(cluster_pack):
+    for options, env, message in [
+        (["-n", 3], {}, "the pack is for 2 ranks of a machine, not 3; make another with --pack OUT -n 3"),
+        (["--device", "cuda:sm_90"], {}, "the pack is for cpu, not cuda:sm_90"),
+        (["--device", "tpu"], {}, "--device tpu is none of cpu, cuda:sm_80"),
+        ([], {"RANK": "0"}, "RANK is set but WORLD_SIZE is not"),
+    ]:
+        result = start(cluster_pack / "cluster-check", *options, env=env)
+        assert result.returncode == 2 and message in result.stderr, result.stderr
+
+
+# A GPU.
+
+
+@pytest.fixture(scope="module")
+def gpu_pack(tools, tmp_path_factory):
+    pack = tmp_path_factory.mktemp("gpu") / "pack"
+    options = ["--chip", "sm_90", "--models", "tiny", "--bin", tools.folder]
+    made = start(ROOT / "scripts/gpu-check", "--pack", pack, *options)
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "refused by the compiler" in made.stdout and "(0 refused" in made.stdout
+    return pack
+
+
+def test_gpu_check_without_a_gpu_says_so(gpu_pack, tmp_path):
+    result = start(gpu_pack / "gpu-check", env={"GRIDLOOM_CUDA_DRIVER": "libcuda_missing.so.1"})
+    assert result.returncode == 77
+    assert result.stdout.startswith("no GPU: ") and len(result.stdout.splitlines()) == 1 and not result.stderr
+
+
+def fakes(tools) -> dict[str, str]:
+    libraries = tools.folder.parent / "lib"
+    names = {"CUDA_DRIVER": "cuda", "CUBLASLT": "cublaslt", "NCCL": "nccl", "CUDNN": "cudnn"}
+    return {f"GRIDLOOM_{variable}": str(libraries / f"libfake_{name}.so") for variable, name in names.items()}
+
+
+def test_gpu_check_on_a_fake_gpu(tools, gpu_pack, tmp_path):
+    """Everything runs, a planted fault is found, and no time of an interpreter is told as a GPU's."""
+    plant_wrong_reference(gpu_pack, "mlp")
+    env = {**fakes(tools), "GRIDLOOM_FAKE_DEVICES": "2"}
+    result = start(gpu_pack / "gpu-check", "--json", tmp_path / "r.json", env=env)
+    assert result.returncode == 1, result.stdout + result.stderr
+    document, checks = results(tmp_path / "r.json")
+    failed = {name for name, check in checks.items() if check["result"] == FAIL}
+    assert failed == {"correctness: mlp, f32", "correctness: mlp, bf16"}, result.stdout
+    assert document["environment"]["fake"] is True
+    assert document["measured"] == 0 and not any("figures" in check for check in checks.values())
+    for name in (
+        "correctness: bert-tiny, f32", "correctness: bert-tiny, bf16", "CUDA graphs: bert-tiny", "NCCL: one rank",
+        "ranks that share this GPU (loopback) against one rank: transformer, model=2", "times: mlp f32, batch 4",
+    ):  # fmt: skip
+        assert checks[name]["result"] == PASS, (name, checks[name])
+    assert "TFLOP" not in result.stdout
+
+
+def test_gpu_check_needs_plans_for_the_chip(tools, gpu_pack, tmp_path):
+    document = json.loads((gpu_pack / "pack.json").read_text())
+    for plan in document["plans"]:
+        plan["target"] = "cuda:sm_80"
+    (tmp_path / "pack").mkdir()
+    for entry in gpu_pack.iterdir():
+        (tmp_path / "pack" / entry.name).symlink_to(entry)
+    (tmp_path / "pack" / "pack.json").unlink()
+    (tmp_path / "pack" / "gpu-check").unlink()
+    (tmp_path / "pack" / "gpu-check").write_bytes((gpu_pack / "gpu-check").read_bytes())
+    (tmp_path / "pack" / "pack.json").write_text(json.dumps(document))
+    env = {**fakes(tools), "GRIDLOOM_FAKE_DEVICES": "1"}
+    result = start(tmp_path / "pack" / "gpu-check", "--json", tmp_path / "r.json", env=env)
+    assert result.returncode == 1
+    assert "none for sm_90; the pack has cuda:sm_80: pack with --chip sm_90" in result.stdout
