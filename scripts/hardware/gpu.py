@@ -14,7 +14,7 @@ from . import recipes, steps
 from .driver import Gpu, driver_version, find_libraries
 from .models import TOLERANCES, dims_text
 from .programs import Gridloom, Reference, compare, need
-from .report import FAIL, MEASURED, PASS, Missing, Problem, Report, call, one_line
+from .report import FAIL, MEASURED, NONE, PASS, Missing, Problem, Report, call, one_line
 
 
 
@@ -41,6 +41,10 @@ class Check:
         if check is not None:
             chosen = [p for p in chosen if bool("reference" in self.model(p)) == check]
         return chosen
+
+    def compiled(self) -> list[dict]:
+        """Plans that are there; of the others correctness has told."""
+        return [plan for plan in self.plans() if "refused" not in plan]
 
     def model(self, plan: dict) -> dict:
         return self.document["models"][plan["model"]]
@@ -186,7 +190,7 @@ class Check:
     def times_section(self) -> list[dict]:
         """Times of the timed models; returns what was measured, for comparisons."""
         measured = []
-        for plan in self.plans():
+        for plan in self.compiled():
             for label, dims in self.model(plan)["timed"].items():
 
                 def bench(plan=plan, label=label, dims=dims) -> tuple[str, str, dict]:
@@ -201,7 +205,7 @@ class Check:
 
     def shares(self) -> None:
         """How near matrix products and fused kernels come to the ceilings."""
-        for plan in self.plans():
+        for plan in self.compiled():
             for label, dims in self.model(plan)["timed"].items():
 
                 def share(plan=plan, dims=dims) -> tuple[str, str, dict]:
@@ -235,7 +239,10 @@ class Check:
             self.report.check("compute-sanitizer", plan["model"], 90, lambda plan=plan: run(plan))
 
     def peers(self, measured: list[dict], compare_all: Callable[[Check, list[dict]], None]) -> None:
-        compare_all(self, measured)
+        if self.gpu.fake:
+            self.report.add("peers", "all", NONE, "a fake GPU compares with nothing")
+        else:
+            compare_all(self, measured)
 
 
 # Makes two processes look like two machines to NCCL, which refuses two ranks of one machine on one GPU.

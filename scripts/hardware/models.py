@@ -44,7 +44,7 @@ _PICTURES = {"blocks": (1, 2, 1, 1), "width": 16, "image": 64, "classes": 16}
 SPLIT = (
     Model("transformer", "zoo:bert", _ENCODER, {"batch": (8,), "sequence": (16,)}, vocabulary=2, precisions=("f32",)),
     Model("cnn", "zoo:resnet", _PICTURES, {"batch": (8,)}, precisions=("f32",)),
-    Model("moe", "zoo:moe", _EXPERTS, {"batch": (8,), "sequence": (8,)}, vocabulary=64, precisions=("f32",)),
+    Model("experts", "zoo:moe", _EXPERTS, {"batch": (8,), "sequence": (8,)}, vocabulary=64, precisions=("f32",)),
     Model("loop", "zoo:lstm", {"layers": 2, "hidden": 32, "vocabulary": 64}, {"batch": (8,), "sequence": (12,)}, vocabulary=64,
           precisions=("f32",)),
 )  # fmt: skip
@@ -55,7 +55,7 @@ def small_models(small: dict) -> list[Model]:
     sizes = {"batch": (2,), "sequence": (6,), "past": (3,)}
     precisions = ("f32", "tf32", "bf16", "f16")
     return [
-        Model(name, f"zoo:{model}", options, sizes, vocabulary=50, precisions=precisions)
+        Model(f"small-{name}", f"zoo:{model}", options, sizes, vocabulary=50, precisions=precisions)
         for name, (model, options) in small.items()
     ]
 

@@ -50,6 +50,8 @@ class Packer:
         """Writes the model, its recipe and its reference outputs, by ONNX Runtime at the sizes that are compared."""
         import onnx
 
+        if model.name in self.models:
+            raise ValueError(f"two models are called {model.name}")
         path = self.out / "models" / f"{model.name}.onnx"
         kind, name = model.source.split(":")
         inputs = None

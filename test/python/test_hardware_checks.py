@@ -194,7 +194,7 @@ def test_cluster_check_on_two_ranks(cluster_pack, tmp_path):
         rows = checks[f"collectives (busbw as in nccl-tests): {kind} over data of data=2"]["figures"]["rows"]
         assert [row["bytes"] for row in rows] == [1 << 10, 1 << 14, 1 << 18, 1 << 22]
         assert all(row["wrong"] == "0" and row["busbw"] >= 0 for row in rows)
-    for model in ("transformer", "cnn", "moe", "loop"):
+    for model in ("transformer", "cnn", "experts", "loop"):
         for mesh in ("data=2", "model=2", "pipe=2"):
             check = checks[f"strategies against one rank: {model}, {mesh}"]
             assert check["result"] == ("none" if (model, mesh) == ("loop", "model=2") else PASS), check
