@@ -241,16 +241,3 @@ TEST(CodegenLanes, NothingRunsBesideALaneOperation) {
   EXPECT_TRUE(mlir::failed(codegen::compileCpuKernels(*parse(text))));
   EXPECT_EQ(message, "kernel k: loom.cumulative has no kernel code; keep it out of kernels");
 }
-
-TEST(CodegenLanes, GpusRefuse) {
-  std::string message;
-  mlir::ScopedDiagnosticHandler handler(&getContext(), [&](mlir::Diagnostic &diagnostic) {
-    message += diagnostic.str();
-    return mlir::success();
-  });
-  codegen::GpuOptions options;
-  options.assemble = false;
-  std::string text = argsort("tensor<9xf32>", "tensor<9xi64>", "dim = 0");
-  EXPECT_TRUE(mlir::failed(codegen::compileGpuKernels(*parse(text), options)));
-  EXPECT_EQ(message, "loom.argsort is not available for target cuda: kernel k");
-}

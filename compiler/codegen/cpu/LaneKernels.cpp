@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/cpu/LaneKernels.h"
-#include "compiler/codegen/cpu/LaneBuilder.h"
+#include "compiler/codegen/LaneBuilder.h"
 #include "compiler/codegen/cpu/LaneSort.h"
 
 #include "dialects/loom/Padding.h"
@@ -14,22 +14,6 @@ using namespace gridloom;
 using namespace gridloom::codegen;
 
 namespace {
-
-int64_t product(ArrayRef<int64_t> sizes) {
-  int64_t result = 1;
-  for (int64_t size : sizes)
-    result *= size;
-  return result;
-}
-
-/// A tensor as [outer, size, inner] around one dimension.
-struct Lanes {
-  int64_t outer, size, inner;
-
-  Lanes(RankedTensorType type, int64_t dim)
-      : outer(product(type.getShape().take_front(dim))), size(type.getDimSize(dim)),
-        inner(product(type.getShape().drop_front(dim + 1))) {}
-};
 
 /// Pieces of `size` elements, the last one shorter.
 struct Pieces {
@@ -203,7 +187,7 @@ public:
         words{op.getInput().getType().getElementType(), op.getDescending()},
         selects(lanes.size > 64 && taken * 4 <= lanes.size) {}
 
-  int64_t getRows() const override { return lanes.outer * lanes.inner; }
+  int64_t getRows() const override { return lanes.count(); }
   double getCycles() override {
     auto sorted = static_cast<double>(selects ? taken : lanes.size);
     return 4 * static_cast<double>(lanes.size) + 10 * sorted * std::log2(sorted + 2);

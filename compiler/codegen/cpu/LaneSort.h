@@ -6,23 +6,9 @@
 #ifndef GRIDLOOM_COMPILER_CODEGEN_CPU_LANESORT_H
 #define GRIDLOOM_COMPILER_CODEGEN_CPU_LANESORT_H
 
-#include "compiler/codegen/cpu/LaneBuilder.h"
+#include "compiler/codegen/SortWords.h"
 
 namespace gridloom::codegen {
-
-/// An element and its place as one unsigned integer: the element's key above the place's bits. Keys
-/// order as elements do, NaN last and both zeros alike; places make words different, so that any
-/// sort of words is stable.
-struct SortWords {
-  mlir::Type element;
-  bool descending;
-
-  /// i64 for elements of up to 32 bits, i128 for others.
-  mlir::IntegerType getType() const;
-  mlir::Value make(LaneBuilder &b, mlir::Value element, mlir::Value place) const;
-  /// The place in a word, an i64.
-  mlir::Value getPlace(LaneBuilder &b, mlir::Value word) const;
-};
 
 /// Makes the first `count` words of `memory` a heap with the largest in front.
 void emitHeapify(LaneBuilder &b, mlir::Value memory, int64_t count);

@@ -3,7 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "compiler/codegen/cpu/LaneBuilder.h"
+#include "compiler/codegen/LaneBuilder.h"
 
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -16,6 +16,17 @@ Type gridloom::codegen::getWideType(Type element) {
   bool isNarrow = isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
   return isNarrow ? Float32Type::get(element.getContext()) : element;
 }
+
+static int64_t product(ArrayRef<int64_t> sizes) {
+  int64_t result = 1;
+  for (int64_t size : sizes)
+    result *= size;
+  return result;
+}
+
+Lanes::Lanes(RankedTensorType type, int64_t dim)
+    : outer(product(type.getShape().take_front(dim))), size(type.getDimSize(dim)),
+      inner(product(type.getShape().drop_front(dim + 1))) {}
 
 Value LaneBuilder::index(int64_t value) {
   return arith::ConstantIndexOp::create(builder, loc, value);
@@ -47,11 +58,34 @@ Value LaneBuilder::toIndex(Value value) {
   return arith::IndexCastOp::create(builder, loc, builder.getIndexType(), value);
 }
 
-void LaneBuilder::loop(Value begin, Value end, function_ref<void(Value)> body) {
-  auto op = scf::ForOp::create(builder, loc, begin, end, index(1));
+void LaneBuilder::loop(Value begin, Value end, function_ref<void(Value)> body, int64_t step) {
+  auto op = scf::ForOp::create(builder, loc, begin, end, index(step));
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(op.getBody()->getTerminator());
   body(op.getInductionVar());
+}
+
+SmallVector<Value> LaneBuilder::fold(Value begin, Value end, int64_t step, ValueRange inits,
+                                     function_ref<SmallVector<Value>(Value, ValueRange)> body) {
+  auto op = scf::ForOp::create(builder, loc, begin, end, index(step), inits);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(op.getBody());
+  scf::YieldOp::create(builder, loc, body(op.getInductionVar(), op.getRegionIterArgs()));
+  return llvm::to_vector_of<Value>(op.getResults());
+}
+
+SmallVector<Value> LaneBuilder::repeat(ValueRange inits, function_ref<Value(ValueRange)> condition,
+                                       function_ref<SmallVector<Value>(ValueRange)> body) {
+  auto op = scf::WhileOp::create(
+      builder, loc, inits.getTypes(), inits,
+      [&](OpBuilder &inside, Location, ValueRange values) {
+        Value goesOn = condition(values);
+        scf::ConditionOp::create(inside, loc, goesOn, values);
+      },
+      [&](OpBuilder &inside, Location, ValueRange values) {
+        scf::YieldOp::create(inside, loc, body(values));
+      });
+  return llvm::to_vector_of<Value>(op.getResults());
 }
 
 void LaneBuilder::when(Value condition, function_ref<void()> body) {
@@ -61,18 +95,24 @@ void LaneBuilder::when(Value condition, function_ref<void()> body) {
   body();
 }
 
-Value LaneBuilder::load(Value memory, Value at, Type element) {
-  Value value = memref::LoadOp::create(builder, loc, memory, at);
+Value LaneBuilder::fromMemory(Value value, Type element) {
   if (!element.isInteger(1))
     return value;
   Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(value.getType()));
   return compare(arith::CmpIPredicate::ne, value, zero);
 }
 
+Value LaneBuilder::toMemory(Value value) {
+  bool isBool = value.getType().isInteger(1);
+  return isBool ? arith::ExtUIOp::create(builder, loc, builder.getI8Type(), value) : value;
+}
+
+Value LaneBuilder::load(Value memory, Value at, Type element) {
+  return fromMemory(memref::LoadOp::create(builder, loc, memory, at), element);
+}
+
 void LaneBuilder::store(Value value, Value memory, Value at) {
-  if (value.getType().isInteger(1))
-    value = arith::ExtUIOp::create(builder, loc, builder.getI8Type(), value);
-  memref::StoreOp::create(builder, loc, value, memory, at);
+  memref::StoreOp::create(builder, loc, toMemory(value), memory, at);
 }
 
 Value LaneBuilder::widen(Value value) {

@@ -3,8 +3,8 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#ifndef GRIDLOOM_COMPILER_CODEGEN_CPU_LANEBUILDER_H
-#define GRIDLOOM_COMPILER_CODEGEN_CPU_LANEBUILDER_H
+#ifndef GRIDLOOM_COMPILER_CODEGEN_LANEBUILDER_H
+#define GRIDLOOM_COMPILER_CODEGEN_LANEBUILDER_H
 
 #include "compiler/codegen/BodyEmitter.h"
 
@@ -15,6 +15,14 @@ namespace gridloom::codegen {
 
 /// What sums of elements are kept in: f32 for narrower floats.
 mlir::Type getWideType(mlir::Type element);
+
+/// A tensor as [outer, size, inner] around one dimension.
+struct Lanes {
+  int64_t outer, size, inner;
+
+  Lanes(mlir::RankedTensorType type, int64_t dim);
+  int64_t count() const { return outer * inner; }
+};
 
 /// Shorthand for scf, memref and arith. Numbers are of type index unless said otherwise.
 struct LaneBuilder {
@@ -35,14 +43,25 @@ struct LaneBuilder {
   /// A signed integer as an index.
   mlir::Value toIndex(mlir::Value value);
 
-  /// for (i = begin; i < end; ++i)
-  void loop(mlir::Value begin, mlir::Value end, llvm::function_ref<void(mlir::Value)> body);
+  /// for (i = begin; i < end; i += step)
+  void loop(mlir::Value begin, mlir::Value end, llvm::function_ref<void(mlir::Value)> body,
+            int64_t step = 1);
+  /// The same with values that go from one iteration to the next: `body` returns them.
+  llvm::SmallVector<mlir::Value>
+  fold(mlir::Value begin, mlir::Value end, int64_t step, mlir::ValueRange inits,
+       llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::Value, mlir::ValueRange)> body);
+  /// Runs `body`, which returns the values' next ones, while `condition` of them holds.
+  llvm::SmallVector<mlir::Value>
+  repeat(mlir::ValueRange inits, llvm::function_ref<mlir::Value(mlir::ValueRange)> condition,
+         llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange)> body);
   void when(mlir::Value condition, llvm::function_ref<void()> body);
 
   /// Elements of the tensor's type `element`: i1 is a byte in memory, unsigned integers have no
   /// sign.
   mlir::Value load(mlir::Value memory, mlir::Value at, mlir::Type element);
   void store(mlir::Value value, mlir::Value memory, mlir::Value at);
+  mlir::Value fromMemory(mlir::Value value, mlir::Type element);
+  mlir::Value toMemory(mlir::Value value);
   mlir::Value widen(mlir::Value value);
   mlir::Value narrow(mlir::Value value, mlir::Type element);
   /// Combines two values of a tensor's type `element`.
@@ -56,4 +75,4 @@ struct LaneBuilder {
 
 } // namespace gridloom::codegen
 
-#endif // GRIDLOOM_COMPILER_CODEGEN_CPU_LANEBUILDER_H
+#endif // GRIDLOOM_COMPILER_CODEGEN_LANEBUILDER_H

@@ -1,0 +1,68 @@
+//===- GpuLanes.h - GPU kernels that walk a dimension -----------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The operations of cpu/LaneKernels.h on GPUs. Each kernel says how many blocks and threads it
+// wants and emits what one thread does. A new one derives from GpuLaneKernel and gets a line in
+// makeGpuLaneKernel.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_CODEGEN_GPU_GPULANES_H
+#define GRIDLOOM_COMPILER_CODEGEN_GPU_GPULANES_H
+
+#include "compiler/codegen/LaneBuilder.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+namespace gridloom::codegen {
+
+/// A thread of a kernel: numbers of type index.
+struct GpuThread {
+  mlir::gpu::GPUFuncOp function;
+  mlir::Value block, thread;
+};
+
+/// Emits one operation. Its operands and result are the function's memrefs of rank 1, in order.
+class GpuLaneKernel {
+public:
+  virtual ~GpuLaneKernel() = default;
+
+  virtual int64_t getBlocks() const = 0;
+  /// Of a block: a multiple of a warp, at most 1024.
+  virtual int64_t getThreads() const { return 256; }
+  /// Whether the output may be the memory of the first input.
+  virtual bool isInPlace() const { return false; }
+  virtual void emit(LaneBuilder &b, mlir::ValueRange memories, const GpuThread &self) = 0;
+};
+
+/// The emitter of the kernel's only operation; null for kernels that are computed by element.
+std::unique_ptr<GpuLaneKernel> makeGpuLaneKernel(plan::KernelOp kernel);
+std::unique_ptr<GpuLaneKernel> makeGpuScan(loom::CumulativeOp op);
+std::unique_ptr<GpuLaneKernel> makeGpuSort(loom::ArgsortOp op);
+
+/// Emits `kernel` as the body of `function`. Returns how many blocks it has.
+int64_t emitGpuLaneKernel(mlir::gpu::GPUFuncOp function, GpuLaneKernel &kernel);
+
+/// What the threads of a group have, combined in the threads' order.
+struct ThreadScan {
+  mlir::Value before; // of the threads with smaller numbers
+  mlir::Value all;
+};
+
+/// How two values become one, and the value that changes none.
+struct Combiner {
+  mlir::Value neutral;
+  std::function<mlir::Value(mlir::Value, mlir::Value)> combine;
+};
+
+/// Combines `value` over a group of `count` threads, a warp or a block, of which `lane` is this
+/// one's number. All of them have to be here. `places` is shared memory for a value per warp, null
+/// where the group is a warp; it may be used again at once.
+ThreadScan scanThreads(LaneBuilder &b, const Combiner &combiner, mlir::Value value,
+                       mlir::Value lane, int64_t count, mlir::Value places);
+
+} // namespace gridloom::codegen
+
+#endif // GRIDLOOM_COMPILER_CODEGEN_GPU_GPULANES_H
