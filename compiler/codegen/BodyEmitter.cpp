@@ -83,7 +83,8 @@ void BodyEmitter::enter(Context &context) {
 }
 
 Value BodyEmitter::constantIndex(int64_t value) {
-  return arith::ConstantIndexOp::create(builder, loc, value);
+  return arith::ConstantOp::create(builder, loc,
+                                   cast<TypedAttr>(builder.getIntegerAttr(indexType, value)));
 }
 
 SmallVector<Value> BodyEmitter::emitLoop(Context &context, const Loop &loop, Value begin, Value end,
@@ -129,6 +130,36 @@ int64_t BodyEmitter::widthFor(const Loop &loop) const {
         if (loop.contains(atom))
           return 1;
   return widest;
+}
+
+std::vector<std::unique_ptr<Context>> &BodyEmitter::getInLine(Context &at, const Loop &loop,
+                                                              int64_t width) {
+  std::vector<std::unique_ptr<Context>> &contexts = at.inLine[&loop];
+  if (!contexts.empty())
+    return contexts;
+  enter(at);
+  auto flags = arith::IntegerOverflowFlags::nsw | arith::IntegerOverflowFlags::nuw;
+  Value own = group.lane;
+  if (width > 1)
+    own = arith::MulIOp::create(builder, loc, own, constantIndex(width), flags);
+  for (int64_t begin = 0; begin < loop.extent; begin += width * group.count) {
+    auto context = std::make_unique<Context>();
+    context->parent = context->next = &at;
+    context->block = at.block;
+    context->width = width;
+    context->isSpread = true;
+    Value variable = own;
+    if (begin > 0)
+      variable = arith::AddIOp::create(builder, loc, own, constantIndex(begin), flags);
+    if (begin + width * group.count > loop.extent) {
+      context->isInside = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::ult, variable,
+                                                constantIndex(loop.extent));
+      variable = arith::MinUIOp::create(builder, loc, variable, constantIndex(loop.extent - width));
+    }
+    context->loops.emplace_back(&loop, variable);
+    contexts.push_back(std::move(context));
+  }
+  return contexts;
 }
 
 //===----------------------------------------------------------------------===//
@@ -227,12 +258,52 @@ int BodyEmitter::emitPasses(Context &context, const Loop *last) {
 void BodyEmitter::emitStores(Context &context) {
   for (const Store &target : body.stores) {
     Value value = emit(target.value, context);
-    Value index = emitIndex(target.index, context);
+    Value index = emitPlace(target.index, context);
     AtomSet free = body.atoms.freeAtoms(target.index);
     const Context *lanes = vectorContext(free, context);
     enter(context);
     store(lanes ? toVector(value, lanes->width) : value, memories[target.buffer], index);
   }
+}
+
+void BodyEmitter::emitIf(Context &context, Value condition,
+                         llvm::function_ref<void(Context &)> build) {
+  if (!condition)
+    return build(context);
+  enter(context);
+  auto branch = scf::IfOp::create(builder, loc, condition, /*withElseRegion=*/false);
+  Operation *outerAnchor = std::exchange(context.getAnchor(), branch);
+  Context inside;
+  inside.parent = &context;
+  inside.block = branch.thenBlock();
+  build(inside);
+  context.getAnchor() = outerAnchor;
+  enter(context);
+}
+
+void BodyEmitter::emitStoreLoop(Context &at, const Loop &loop, int pass, int64_t width,
+                                Value isInside) {
+  if (llvm::is_contained(group.inLine, &loop)) {
+    for (std::unique_ptr<Context> &context : getInLine(at, loop, width)) {
+      enter(at);
+      Value condition = context->isInside;
+      if (condition && isInside)
+        condition = arith::AndIOp::create(builder, loc, condition, isInside);
+      else if (isInside)
+        condition = isInside;
+      emitIf(*context, condition, [&](Context &inside) { emitStores(inside); });
+    }
+    return;
+  }
+  emitIf(at, isInside, [&](Context &outer) {
+    for (Segment segment : cutInSegments(loop.extent, width)) {
+      segment.isSpread = group.count > 1;
+      emitLoop(outer, loop, segment, pass, {}, [&](Context &inside, ValueRange) {
+        emitStores(inside);
+        return SmallVector<Value>();
+      });
+    }
+  });
 }
 
 //===----------------------------------------------------------------------===//
@@ -286,7 +357,7 @@ Value BodyEmitter::emitLoad(const Node &node, Context &at) {
   Value memory = memories[node.buffer];
   const Context *lanes = vectorContext(node.free, at);
   if (!lanes) {
-    Value index = emitIndex(node.index, at);
+    Value index = emitPlace(node.index, at);
     enter(at);
     return load(memory, index, 1, node.element);
   }
@@ -297,7 +368,7 @@ Value BodyEmitter::emitLoad(const Node &node, Context &at) {
            llvm::none_of(atom.free, [&](AtomId id) { return loop.contains(id); });
   });
   if (isAffine && node.index.coefficient(loop.atoms.back()) == 1) {
-    Value index = emitIndex(node.index, at);
+    Value index = emitPlace(node.index, at);
     enter(at);
     return load(memory, index, lanes->width, node.element);
   }
@@ -308,7 +379,7 @@ Value BodyEmitter::emitLoad(const Node &node, Context &at) {
   auto maskType = VectorType::get(lanes->width, builder.getI1Type());
   Value mask = arith::ConstantOp::create(builder, loc, DenseElementsAttr::get(maskType, true));
   Value rest = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type));
-  Value base = constantIndex(0);
+  Value base = arith::ConstantIndexOp::create(builder, loc, 0);
   Value value =
       vector::GatherOp::create(builder, loc, type, memory, base, indices, mask, rest).getResult();
   return fromMemory(value, node.element);
@@ -322,8 +393,16 @@ Value BodyEmitter::emitIota(const Node &node, Context &at) {
     return lanes ? Type(VectorType::get(lanes->width, element)) : element;
   };
   bool isInteger = isa<IntegerType>(node.element);
-  Type integer = isInteger ? node.element : builder.getI64Type();
-  Value number = arith::IndexCastOp::create(builder, loc, shaped(integer), index);
+  Type integer = isInteger               ? node.element
+                 : style.hasShortIndices ? indexType
+                                         : builder.getI64Type();
+  Value number = index;
+  if (!style.hasShortIndices)
+    number = arith::IndexCastOp::create(builder, loc, shaped(integer), index);
+  else if (integer.getIntOrFloatBitWidth() > 32)
+    number = arith::ExtUIOp::create(builder, loc, shaped(integer), index);
+  else if (integer.getIntOrFloatBitWidth() < 32)
+    number = arith::TruncIOp::create(builder, loc, shaped(integer), index);
   if (isInteger)
     return number;
   return arith::SIToFPOp::create(builder, loc, shaped(node.element), number);
@@ -375,296 +454,6 @@ Value BodyEmitter::emitChoose(const Node &node, Context &at, size_t from) {
 }
 
 //===----------------------------------------------------------------------===//
-// Reductions
-//===----------------------------------------------------------------------===//
-
-/// True if all threads of a group do the same at `at`.
-bool BodyEmitter::isShared(const Context &at) const {
-  for (const Context *place = &at; place; place = place->parent)
-    if (place->isSpread)
-      return false;
-  return group.count > 1;
-}
-
-Value BodyEmitter::emitReduce(NodeId id, Context &at) {
-  const Node &node = body.nodes[id];
-  SmallVector<const Loop *> loops;
-  for (AtomId atom : node.bound)
-    if (const Loop *loop = &nest.loopOf(atom); !llvm::is_contained(loops, loop))
-      loops.push_back(loop);
-
-  // Lanes of the surrounding loop accumulate side by side; else the last loop is made of vectors.
-  const Context *lanes = vectorContext(node.free, at);
-  SmallVector<Segment> segments{{0, loops.back()->extent, 1}};
-  if (!lanes && widthFor(*loops.back()) > 1)
-    segments = cutInSegments(loops.back()->extent, widest);
-
-  bool isSpread = !lanes && isShared(at);
-  for (Segment &segment : segments)
-    segment.isSpread = isSpread;
-
-  enter(at);
-  if (segments.empty())
-    return identity(node, node.element);
-  SmallVector<Value> accumulators;
-  for (const Segment &segment : segments) {
-    int64_t width = lanes ? lanes->width : segment.width;
-    accumulators.push_back(
-        identity(node, width > 1 ? Type(VectorType::get(width, node.element)) : node.element));
-  }
-  auto pass = at.passOf.find(id);
-  accumulators = emitReduceLoops(node, at, loops, pass == at.passOf.end() ? -1 : pass->second,
-                                 segments, accumulators);
-  enter(at);
-  if (lanes)
-    return accumulators[0];
-  Value result;
-  for (Value accumulator : accumulators) {
-    Value part = collapse(node, accumulator);
-    result = result ? combine(node, result, part) : part;
-  }
-  return isSpread ? group.join(node, result) : result;
-}
-
-SmallVector<Value> BodyEmitter::emitReduceLoops(const Node &node, Context &at,
-                                                ArrayRef<const Loop *> loops, int pass,
-                                                ArrayRef<Segment> segments,
-                                                ValueRange accumulators) {
-  if (loops.size() > 1)
-    return emitLoop(at, *loops[0], {0, loops[0]->extent, 1}, -1, accumulators,
-                    [&](Context &inside, ValueRange carried) {
-                      return emitReduceLoops(node, inside, loops.drop_front(), pass, segments,
-                                             carried);
-                    });
-  SmallVector<Value> results;
-  for (auto [segment, accumulator] : llvm::zip_equal(segments, accumulators))
-    results.append(emitLoop(at, *loops[0], segment, pass, accumulator,
-                            [&](Context &inside, ValueRange carried) -> SmallVector<Value> {
-                              Value value = emit(node.operands[0], inside);
-                              enter(inside);
-                              if (auto type = dyn_cast<VectorType>(carried[0].getType()))
-                                value = toVector(value, type.getNumElements());
-                              return {combine(node, carried[0], value)};
-                            }));
-  return results;
-}
-
-/// The kind of a reduction of `element`s as vector.reduction names it.
-static vector::CombiningKind combiningKind(const Node &node) {
-  using K = vector::CombiningKind;
-  bool isFloat = isa<FloatType>(node.element), isBool = node.element.isInteger(1);
-  switch (node.reduction) {
-  case dist::ReductionKind::Sum:
-    return isBool ? K::OR : K::ADD;
-  case dist::ReductionKind::Prod:
-    return isBool ? K::AND : K::MUL;
-  case dist::ReductionKind::Max:
-    if (isBool)
-      return K::OR;
-    if (!isFloat)
-      return node.isUnsigned ? K::MAXUI : K::MAXSI;
-    return node.ignoresNan ? K::MAXNUMF : K::MAXIMUMF;
-  case dist::ReductionKind::Min:
-    if (isBool)
-      return K::AND;
-    if (!isFloat)
-      return node.isUnsigned ? K::MINUI : K::MINSI;
-    return node.ignoresNan ? K::MINNUMF : K::MINIMUMF;
-  }
-  llvm_unreachable("all kinds are covered");
-}
-
-Value gridloom::codegen::combineScalars(OpBuilder &builder, Location loc, dist::ReductionKind kind,
-                                        Value lhs, Value rhs, Type element) {
-  bool isFloat = isa<FloatType>(element), isBool = element.isInteger(1);
-  bool isUnsigned = element.isUnsignedInteger();
-  auto make = [&](auto op) -> Value {
-    return decltype(op)::create(builder, loc, lhs, rhs).getResult();
-  };
-  switch (kind) {
-  case dist::ReductionKind::Sum:
-    return isFloat ? make(arith::AddFOp()) : isBool ? make(arith::OrIOp()) : make(arith::AddIOp());
-  case dist::ReductionKind::Prod:
-    return isFloat ? make(arith::MulFOp()) : isBool ? make(arith::AndIOp()) : make(arith::MulIOp());
-  case dist::ReductionKind::Max:
-    if (isFloat)
-      return make(arith::MaximumFOp());
-    if (isBool)
-      return make(arith::OrIOp());
-    return isUnsigned ? make(arith::MaxUIOp()) : make(arith::MaxSIOp());
-  case dist::ReductionKind::Min:
-    if (isFloat)
-      return make(arith::MinimumFOp());
-    if (isBool)
-      return make(arith::AndIOp());
-    return isUnsigned ? make(arith::MinUIOp()) : make(arith::MinSIOp());
-  }
-  llvm_unreachable("all kinds are covered");
-}
-
-Value BodyEmitter::combine(const Node &node, Value lhs, Value rhs) {
-  if (isa<FloatType>(node.element) && node.ignoresNan &&
-      (node.reduction == dist::ReductionKind::Max || node.reduction == dist::ReductionKind::Min)) {
-    // One instruction; of a NaN and a number it is the second.
-    auto predicate = node.reduction == dist::ReductionKind::Max ? arith::CmpFPredicate::OGT
-                                                                : arith::CmpFPredicate::OLT;
-    Value first = arith::CmpFOp::create(builder, loc, predicate, lhs, rhs);
-    return arith::SelectOp::create(builder, loc, first, lhs, rhs);
-  }
-  Type element = node.element;
-  if (node.isUnsigned)
-    element = IntegerType::get(element.getContext(), element.getIntOrFloatBitWidth(),
-                               IntegerType::Unsigned);
-  return combineScalars(builder, loc, node.reduction, lhs, rhs, element);
-}
-
-Value BodyEmitter::identity(const Node &node, Type type) {
-  bool isMax = node.reduction == dist::ReductionKind::Max;
-  bool isExtreme = isMax || node.reduction == dist::ReductionKind::Min;
-  bool isOne = node.reduction == dist::ReductionKind::Prod;
-  Attribute value;
-  if (auto floating = dyn_cast<FloatType>(node.element)) {
-    llvm::APFloat number(floating.getFloatSemantics(), isOne ? 1 : 0);
-    if (isExtreme)
-      number = llvm::APFloat::getInf(floating.getFloatSemantics(), /*Negative=*/isMax);
-    value = builder.getFloatAttr(floating, number);
-  } else if (node.element.isInteger(1)) {
-    value = builder.getBoolAttr(isOne || (isExtreme && !isMax));
-  } else {
-    unsigned bits = node.element.getIntOrFloatBitWidth();
-    llvm::APInt number(bits, isOne ? 1 : 0);
-    if (isExtreme && node.isUnsigned)
-      number = isMax ? llvm::APInt::getMinValue(bits) : llvm::APInt::getMaxValue(bits);
-    else if (isExtreme)
-      number = isMax ? llvm::APInt::getSignedMinValue(bits) : llvm::APInt::getSignedMaxValue(bits);
-    value = builder.getIntegerAttr(node.element, number);
-  }
-  return splat(type, value);
-}
-
-Value BodyEmitter::collapse(const Node &node, Value value) {
-  if (!isa<VectorType>(value.getType()))
-    return value;
-  return vector::ReductionOp::create(builder, loc, combiningKind(node), value);
-}
-
-//===----------------------------------------------------------------------===//
-// Indices
-//===----------------------------------------------------------------------===//
-
-Value BodyEmitter::emitIndex(const Linear &linear, Context &context) {
-  Context &at = home(body.atoms.freeAtoms(linear), context);
-  std::vector<int64_t> key;
-  linear.encode(key);
-  if (auto known = at.indices.find(key); known != at.indices.end())
-    return known->second;
-
-  // What does not change in this body comes from further out; a branch has no variable of its own.
-  Linear rest;
-  SmallVector<std::pair<AtomId, int64_t>> here;
-  for (auto [atom, coefficient] : linear.terms) {
-    bool isVariable = body.atoms[atom].kind == Atom::Kind::Loop;
-    if (isVariable ? !at.owns(atom) : &home(body.atoms[atom].free, at) != &at)
-      rest += Linear::atom(atom, coefficient);
-    else
-      here.emplace_back(atom, coefficient);
-  }
-  Value sum = rest.isConstant() ? Value() : emitIndex(rest, *at.parent);
-  auto add = [&](Value value, int64_t factor) {
-    enter(at);
-    if (factor != 1)
-      value = arith::MulIOp::create(builder, loc, value, constantIndex(factor));
-    sum = sum ? arith::AddIOp::create(builder, loc, sum, value).getResult() : value;
-  };
-  for (auto [loop, variable] : at.loops)
-    if (int64_t coefficient = linear.coefficient(loop->atoms.back()))
-      add(variable, coefficient);
-  for (auto [atom, coefficient] : here)
-    if (body.atoms[atom].kind != Atom::Kind::Loop)
-      add(emitAtom(atom, at), coefficient);
-  enter(at);
-  if (linear.offset != 0 || !sum) {
-    Value offset = constantIndex(linear.offset);
-    sum = sum ? arith::AddIOp::create(builder, loc, sum, offset).getResult() : offset;
-  }
-  return at.indices[key] = sum;
-}
-
-/// index into [0, size): memory stays safe whatever the data.
-static Value clamp(OpBuilder &builder, Location loc, Value index, Value zero, Value last) {
-  Value positive = arith::MaxSIOp::create(builder, loc, index, zero);
-  return arith::MinSIOp::create(builder, loc, positive, last);
-}
-
-Value BodyEmitter::emitAtom(AtomId id, Context &context) {
-  const Atom &atom = body.atoms[id];
-  if (atom.kind == Atom::Kind::Loaded) {
-    Value value = emit(atom.node, context);
-    enter(context);
-    Value index = arith::IndexCastOp::create(builder, loc, builder.getIndexType(), value);
-    return clamp(builder, loc, index, constantIndex(0), constantIndex(atom.size - 1));
-  }
-  Value argument = emitIndex(atom.argument, context);
-  enter(context);
-  Value divisor = constantIndex(atom.divisor);
-  if (atom.kind == Atom::Kind::Quotient)
-    return arith::DivUIOp::create(builder, loc, argument, divisor);
-  return arith::RemUIOp::create(builder, loc, argument, divisor);
-}
-
-Value BodyEmitter::emitIndexVector(const Linear &linear, Context &context, const Context &lanes) {
-  auto [loop, variable] = lanes.loops[0];
-  auto type = VectorType::get(lanes.width, builder.getIndexType());
-  auto vectorConstant = [&](int64_t value) -> Value {
-    return splat(type, builder.getIndexAttr(value));
-  };
-  auto varies = [&, loop = loop](AtomId atom) {
-    return body.atoms[atom].kind != Atom::Kind::Loop &&
-           llvm::any_of(body.atoms[atom].free, [&](AtomId id) { return loop->contains(id); });
-  };
-  // The linear part with the loop variable of the first lane, then what the lanes add.
-  Linear uniform(linear.offset);
-  for (auto [atom, coefficient] : linear.terms)
-    if (!varies(atom))
-      uniform += Linear::atom(atom, coefficient);
-  Value base = emitIndex(uniform, context);
-  enter(context);
-  Value sum = toVector(base, lanes.width);
-  if (int64_t stride = linear.coefficient(loop->atoms.back())) {
-    Value step = vector::StepOp::create(builder, loc, type);
-    step = arith::MulIOp::create(builder, loc, step, vectorConstant(stride));
-    sum = arith::AddIOp::create(builder, loc, sum, step);
-  }
-  for (auto [atom, coefficient] : linear.terms) {
-    if (!varies(atom))
-      continue;
-    Value value = emitAtomVector(atom, context, lanes);
-    enter(context);
-    value = arith::MulIOp::create(builder, loc, value, vectorConstant(coefficient));
-    sum = arith::AddIOp::create(builder, loc, sum, value);
-  }
-  return sum;
-}
-
-Value BodyEmitter::emitAtomVector(AtomId id, Context &context, const Context &lanes) {
-  const Atom &atom = body.atoms[id];
-  auto type = VectorType::get(lanes.width, builder.getIndexType());
-  if (atom.kind == Atom::Kind::Loaded) {
-    Value value = emit(atom.node, context);
-    enter(context);
-    Value index = arith::IndexCastOp::create(builder, loc, type, toVector(value, lanes.width));
-    return clamp(builder, loc, index, splat(type, builder.getIndexAttr(0)),
-                 splat(type, builder.getIndexAttr(atom.size - 1)));
-  }
-  Value argument = emitIndexVector(atom.argument, context, lanes);
-  enter(context);
-  Value divisor = splat(type, builder.getIndexAttr(atom.divisor));
-  if (atom.kind == Atom::Kind::Quotient)
-    return arith::DivUIOp::create(builder, loc, argument, divisor);
-  return arith::RemUIOp::create(builder, loc, argument, divisor);
-}
-
-//===----------------------------------------------------------------------===//
 // Values and memory
 //===----------------------------------------------------------------------===//
 
@@ -696,7 +485,15 @@ Value BodyEmitter::toMemory(Value value) {
   return arith::ExtUIOp::create(builder, loc, type, value);
 }
 
+/// An index as memory operations take it.
+static Value toPlace(OpBuilder &builder, Location loc, Value index) {
+  if (index.getType().isIndex())
+    return index;
+  return arith::IndexCastUIOp::create(builder, loc, builder.getIndexType(), index);
+}
+
 Value BodyEmitter::load(Value memory, Value index, int64_t width, Type element) {
+  index = toPlace(builder, loc, index);
   if (width == 1)
     return fromMemory(memref::LoadOp::create(builder, loc, memory, index), element);
   auto type = VectorType::get(width, memoryType(element));
@@ -705,6 +502,7 @@ Value BodyEmitter::load(Value memory, Value index, int64_t width, Type element) 
 
 void BodyEmitter::store(Value value, Value memory, Value index) {
   value = toMemory(value);
+  index = toPlace(builder, loc, index);
   if (isa<VectorType>(value.getType()))
     vector::StoreOp::create(builder, loc, value, memory, index);
   else

@@ -35,6 +35,13 @@ struct Context {
   int pass = -1;
   /// A loop body whose iterations the threads of a group share.
   bool isSpread = false;
+  /// Of an iteration in line: whether it is one of the loop's, null where it always is. Outside of
+  /// the loop its variable is that of the last iteration.
+  mlir::Value isInside;
+  /// Where the (only) loop's variable is the sum of a value that other contexts share and a number,
+  /// these two: places in memory are computed from the first, the second becomes their offset.
+  mlir::Value base;
+  int64_t offset = 0;
   /// The operation being built inside the block; what the block still needs goes before it.
   mlir::Operation *anchor = nullptr;
   /// The next context in the same block, if several share it; the last one's anchor counts.
@@ -45,6 +52,8 @@ struct Context {
   /// Of the loops right inside: which pass a reduction's is, and what is kept between passes.
   std::map<NodeId, int> passOf;
   std::map<NodeId, Scratch> scratch;
+  /// Of loops right inside: the iterations that are in line instead.
+  std::map<const Loop *, std::vector<std::unique_ptr<Context>>> inLine;
 
   bool owns(AtomId atom) const;
   mlir::Operation *&getAnchor() { return next ? next->getAnchor() : anchor; }
@@ -68,6 +77,17 @@ struct ThreadGroup {
   int64_t count = 1;
   /// Reduces the threads' values to one, which all of them get.
   std::function<mlir::Value(const Node &reduce, mlir::Value value)> join;
+  /// Loops of which a thread has so few iterations that they are in line, and what one pass over
+  /// the loop computes stays in registers for the next.
+  llvm::SmallVector<const Loop *, 2> inLine;
+};
+
+/// What suits one target and not another.
+struct TargetStyle {
+  /// Indices are of 32 bits: no place in the nest's memory needs more.
+  bool hasShortIndices = false;
+  /// The maximum that drops a NaN is one instruction.
+  bool hasMaxOfNumbers = false;
 };
 
 class BodyEmitter {
@@ -77,9 +97,11 @@ public:
   /// `memories` are memrefs of rank 1, one per buffer of the nest's body. `allocate` gives memory
   /// on the stack of the function.
   BodyEmitter(const Nest &nest, llvm::ArrayRef<mlir::Value> memories, mlir::OpBuilder &builder,
-              mlir::Location loc, int64_t widest, Allocate allocate)
+              mlir::Location loc, int64_t widest, Allocate allocate, TargetStyle style = {})
       : nest(nest), body(*nest.body), memories(memories), builder(builder), loc(loc),
-        widest(widest), allocate(std::move(allocate)) {}
+        widest(widest), allocate(std::move(allocate)), style(style),
+        indexType(style.hasShortIndices ? mlir::Type(builder.getI32Type())
+                                        : mlir::Type(builder.getIndexType())) {}
 
   /// Spreads the reductions that no spread loop surrounds over the threads of a group.
   void share(ThreadGroup threads) { group = std::move(threads); }
@@ -108,7 +130,21 @@ public:
                                           const Segment &segment, int pass, mlir::ValueRange inits,
                                           Build build);
 
+  /// The iterations that this thread has of a loop in line inside `at`; vectors of `width`
+  /// elements, which divides the extent.
+  std::vector<std::unique_ptr<Context>> &getInLine(Context &at, const Loop &loop, int64_t width);
+  /// Stores all outputs' elements of the iterations of `loop`, in line or not, where `isInside`
+  /// holds or is null; `pass` is what emitPasses returned.
+  void emitStoreLoop(Context &at, const Loop &loop, int pass, int64_t width,
+                     mlir::Value isInside = {});
+  /// Calls `build` for the body of a branch in `context`; without a condition there is no branch.
+  void emitIf(Context &context, mlir::Value condition,
+              llvm::function_ref<void(Context &inside)> build);
+
   mlir::Value constantIndex(int64_t value);
+
+  /// Emits a node that has no user in the body, in `context`, which has the loops it depends on.
+  mlir::Value emitNodeIn(Context &context, NodeId id) { return emit(id, context); }
 
   /// Elements in memory, `width` of them as a vector, from `index` on.
   mlir::Value load(mlir::Value memory, mlir::Value index, int64_t width, mlir::Type element);
@@ -117,6 +153,8 @@ public:
 
   /// One step of a reduction.
   mlir::Value combine(const Node &reduce, mlir::Value lhs, mlir::Value rhs);
+  /// A vector's elements reduced to one; scalars stay.
+  mlir::Value collapse(const Node &reduce, mlir::Value vector);
 
 private:
   Context &home(llvm::ArrayRef<AtomId> free, Context &context) const;
@@ -129,19 +167,22 @@ private:
   mlir::Value emitCompute(const Node &node, Context &at);
   mlir::Value emitChoose(const Node &node, Context &at, size_t from);
   mlir::Value emitReduce(NodeId id, Context &at);
+  mlir::Value emitReduceInLine(const Node &node, Context &at, const Loop &loop, int64_t width,
+                               const Context *lanes);
   bool isShared(const Context &at) const;
   llvm::SmallVector<mlir::Value> emitReduceLoops(const Node &node, Context &at,
                                                  llvm::ArrayRef<const Loop *> loops, int pass,
                                                  llvm::ArrayRef<Segment> segments,
                                                  mlir::ValueRange accumulators);
 
-  mlir::Value emitIndex(const Linear &linear, Context &context);
+  mlir::Value emitPlace(const Linear &linear, Context &context);
+  mlir::Value emitIndex(const Linear &linear, Context &context, bool isFromBase = false);
   mlir::Value emitAtom(AtomId id, Context &context);
+  mlir::Value clamp(mlir::Value value, int64_t last);
   mlir::Value emitIndexVector(const Linear &linear, Context &context, const Context &lanes);
   mlir::Value emitAtomVector(AtomId id, Context &context, const Context &lanes);
 
   mlir::Value identity(const Node &reduce, mlir::Type type);
-  mlir::Value collapse(const Node &reduce, mlir::Value vector);
   mlir::Value toVector(mlir::Value value, int64_t width);
   mlir::Value fromMemory(mlir::Value value, mlir::Type element);
   mlir::Value toMemory(mlir::Value value);
@@ -156,6 +197,8 @@ private:
   mlir::Location loc;
   int64_t widest;
   Allocate allocate; // null: nothing is kept between passes
+  TargetStyle style;
+  mlir::Type indexType;
   ThreadGroup group;
   int64_t scratchBytes = 0;
 };

@@ -24,7 +24,8 @@ namespace gridloom::codegen {
 struct KernelInfo {
   std::string symbol;
   unsigned numPointers = 0; // inputs, then outputs
-  /// The loop structure the kernel got: elementwise, row, transpose, gather, general or lanes.
+  /// The loop structure the kernel got: elementwise, row, column, transpose, gather, general or
+  /// lanes.
   std::string skeleton;
   int64_t rows = 0;  // CPU: extent of the row range [lo, hi)
   int64_t grain = 1; // CPU: least rows worth a thread
@@ -59,15 +60,24 @@ struct GpuOptions {
   std::string toolkit;
   /// Do not look for ptxas; the results then have PTX only.
   bool assemble = true;
+  /// How many kernels have PTX and cubin in common.
+  size_t kernelsPerLibrary = 8;
 };
 
 struct CompiledGpuKernel {
   KernelInfo info;
+  /// The name, without extension, of the library the kernel is in: kernels with the same one have
+  /// the same PTX and cubin.
+  std::string library;
   std::string ptx;
   std::string cubin; // empty without ptxas
   std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
-  uint32_t sharedBytes = 0;
+  uint32_t sharedBytes = 0; // static, as ptxas reports it: nothing a launch has to ask for
   int registers = -1, spillBytes = -1; // as ptxas reports them; -1 without it
+  /// What it took to make it: its part of what was done for several kernels at once.
+  struct {
+    double lowering = 0, ptx = 0, cubin = 0;
+  } milliseconds;
 };
 
 /// Compiles all plan.kernel operations of `module` for NVIDIA GPUs. The entry of a kernel has its

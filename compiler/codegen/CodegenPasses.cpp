@@ -67,12 +67,14 @@ struct PrintPtxPass : PassWrapper<PrintPtxPass, OperationPass<ModuleOp>> {
     options.chip = chip;
     options.toolkit = toolkit;
     options.assemble = false;
+    options.kernelsPerLibrary = 1;
     auto kernels = codegen::compileGpuKernels(getOperation(), options);
     if (failed(kernels))
       return signalPassFailure();
     for (const codegen::CompiledGpuKernel &kernel : *kernels)
-      llvm::outs() << "// kernel " << kernel.info.symbol << " grid " << kernel.grid[0] << " block "
-                   << kernel.block[0] << "\n"
+      llvm::outs() << "// kernel " << kernel.info.symbol << " grid " << kernel.grid[0] << " x "
+                   << kernel.grid[1] << " x " << kernel.grid[2] << " block " << kernel.block[0]
+                   << "\n"
                    << kernel.ptx;
   }
   Option<std::string> chip{*this, "chip", llvm::cl::init("sm_90"), llvm::cl::desc("architecture")};

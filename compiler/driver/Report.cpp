@@ -98,18 +98,30 @@ std::string Compilation::makeReport() const {
                                          {"op", estimate.operations[i].op},
                                          {"ms", toMs(estimate.operations[i].seconds)}});
   }
+  llvm::json::Array kernels;
+  for (const CompiledKernel &kernel : emitted.compiled)
+    kernels.push_back(llvm::json::Object{{"symbol", kernel.symbol},
+                                         {"skeleton", kernel.skeleton},
+                                         {"registers", kernel.registers},
+                                         {"spill_bytes", kernel.spillBytes},
+                                         {"shared_bytes", kernel.sharedBytes},
+                                         {"lowering_ms", kernel.loweringMs},
+                                         {"ptx_ms", kernel.ptxMs},
+                                         {"cubin_ms", kernel.cubinMs}});
   for (const auto &[name, ms] : times)
     phases.push_back(llvm::json::Object{{"name", name}, {"ms", ms}});
   llvm::json::Object report{{"model", options.input},
                             {"mesh", choice.options.mesh},
                             {"strategy", choice.name},
                             {"target", options.target},
+                            {"precision", getPrecision()},
                             {"candidates", std::move(candidates)},
                             {"memory", llvm::json::Object{{"weights_bytes", emitted.weightBytes},
                                                           {"arena_bytes", emitted.arenaBytes}}},
                             {"collectives", std::move(collectives)},
                             {"estimates", std::move(estimatesJson)},
                             {"costs", std::move(costs)},
+                            {"kernels", std::move(kernels)},
                             {"warnings", toJson(warnings)},
                             {"phases", std::move(phases)}};
   if (!estimates.empty())
@@ -153,7 +165,8 @@ static void printCollectives(llvm::raw_ostream &os, const Estimate &estimate) {
 
 void Compilation::printSummary() const {
   llvm::raw_ostream &os = llvm::outs();
-  os << options.output << ": " << options.input << " for " << options.target << "\n";
+  os << options.output << ": " << options.input << " for " << options.target
+     << (getPrecision() == "f32" ? "" : " in " + getPrecision()) << "\n";
   if (!choice.name.empty())
     os << "  strategy        " << choice.name
        << (choice.candidates.size() > 1 ? " (chosen by cost)" : "") << "\n";

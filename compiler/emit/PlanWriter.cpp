@@ -69,7 +69,8 @@ static LogicalResult emitCpuKernels(ModuleOp module, const EmitOptions &options,
 }
 
 static LogicalResult emitGpuKernels(ModuleOp module, StringRef chip, const EmitOptions &options,
-                                    PlanFiles &files, llvm::StringMap<schema::Kernel> &kernels) {
+                                    PlanFiles &files, llvm::StringMap<schema::Kernel> &kernels,
+                                    EmitSummary &summary) {
   codegen::GpuOptions gpu;
   gpu.chip = chip.str();
   gpu.toolkit = options.toolkit;
@@ -78,10 +79,10 @@ static LogicalResult emitGpuKernels(ModuleOp module, StringRef chip, const EmitO
   if (failed(compiled))
     return failure();
   for (codegen::CompiledGpuKernel &kernel : *compiled) {
-    const std::string &symbol = kernel.info.symbol;
+    const std::string &library = kernel.library;
     // The driver assembles PTX where no assembler was at hand.
     schema::Kernel &proto =
-        addKernel(kernel.info, symbol + (kernel.cubin.empty() ? ".ptx" : ".cubin"), kernels);
+        addKernel(kernel.info, library + (kernel.cubin.empty() ? ".ptx" : ".cubin"), kernels);
     if (kernel.registers > 0) {
       proto.set_registers(kernel.registers);
       proto.set_spill_bytes(kernel.spillBytes);
@@ -90,10 +91,13 @@ static LogicalResult emitGpuKernels(ModuleOp module, StringRef chip, const EmitO
       proto.add_grid(size);
     for (uint32_t size : kernel.block)
       proto.add_block(size);
-    proto.set_shared_bytes(kernel.sharedBytes);
-    files["kernels/" + symbol + ".ptx"] = std::move(kernel.ptx);
+    summary.compiled.push_back({kernel.info.symbol, kernel.info.skeleton, kernel.registers,
+                                kernel.spillBytes, static_cast<int64_t>(kernel.sharedBytes),
+                                kernel.milliseconds.lowering, kernel.milliseconds.ptx,
+                                kernel.milliseconds.cubin});
+    files["kernels/" + library + ".ptx"] = std::move(kernel.ptx);
     if (!kernel.cubin.empty())
-      files["kernels/" + symbol + ".cubin"] = std::move(kernel.cubin);
+      files["kernels/" + library + ".cubin"] = std::move(kernel.cubin);
   }
   return success();
 }
@@ -235,7 +239,28 @@ static llvm::json::Array describeRequirements(ModuleOp module, bool cuda) {
     list.push_back("collectives");
   if (pipeline)
     list.push_back("pipeline");
+  bool cudnn = false;
+  module.walk([&](plan::LibraryOp op) { cudnn |= !isa<plan::MatmulAttr>(op.getDescriptor()); });
+  if (cudnn)
+    list.push_back("cudnn");
   return list;
+}
+
+/// The CUDA version, 1000 * major + 10 * minor, whose driver first took the PTX of all kernels; 0
+/// without kernels.
+static int64_t findCudaVersion(const PlanFiles &files) {
+  int64_t newest = 0;
+  for (const auto &[name, contents] : files) {
+    auto [before, after] = StringRef(contents).split(".version ");
+    unsigned major, minor;
+    if (!StringRef(name).ends_with(".ptx") || after.consumeInteger(10, major) ||
+        !after.consume_front(".") || after.consumeInteger(10, minor))
+      continue;
+    // PTX 7, 8 and 9 came with CUDA 11, 12 and 13; CUDA 12.5 and 12.6 have the same.
+    int64_t release = major == 8 && minor > 5 ? minor + 1 : minor;
+    newest = std::max<int64_t>(newest, int64_t(major + 4) * 1000 + release * 10);
+  }
+  return newest;
 }
 
 FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::path &folder,
@@ -244,7 +269,7 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
   bool cuda = chip.consume_front("cuda:");
   PlanFiles files;
   llvm::StringMap<schema::Kernel> kernels;
-  if (failed(cuda ? emitGpuKernels(module, chip, options, files, kernels)
+  if (failed(cuda ? emitGpuKernels(module, chip, options, files, kernels, summary)
                   : emitCpuKernels(module, options, files, kernels)))
     return failure();
 
@@ -276,12 +301,17 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
   }
 
   dist::Mesh mesh(dist::getMesh(module));
+  auto precision = module->getAttrOfType<StringAttr>(loom::kPrecision);
+  llvm::json::Object target{{"kind", cuda ? "cuda" : "cpu"},
+                            {"arch", cuda ? chip.str() : options.cpuArch}};
+  if (int64_t version = findCudaVersion(files))
+    target["cuda"] = version;
   llvm::json::Object manifest{
       {"schema", llvm::json::Object{{"major", 1}, {"minor", 0}}},
       {"producer", "gridloom " GRIDLOOM_VERSION},
       {"requires", describeRequirements(module, cuda)},
-      {"target", llvm::json::Object{{"kind", cuda ? "cuda" : "cpu"},
-                                    {"arch", cuda ? chip.str() : options.cpuArch}}},
+      {"target", std::move(target)},
+      {"precision", precision ? precision.getValue() : "f32"},
       {"model", describeModel(module, folder)},
       {"mesh", describeMesh(module, mesh)},
       {"microbatches",

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace gridloom {
 
@@ -23,10 +24,18 @@ struct EmitOptions {
 /// A plan in memory: relative path to contents.
 using PlanFiles = std::map<std::string, std::string>;
 
+/// What the report says of a kernel for GPUs; -1 where no assembler was at hand.
+struct CompiledKernel {
+  std::string symbol, skeleton;
+  int64_t registers = -1, spillBytes = -1, sharedBytes = 0;
+  double loweringMs = 0, ptxMs = 0, cubinMs = 0;
+};
+
 /// What the summary and the report say of an emitted plan.
 struct EmitSummary {
   int64_t kernels = 0, kernelBytes = 0, programBytes = 0;
   int64_t arenaBytes = 0, weightBytes = 0; ///< most of any stage
+  std::vector<CompiledKernel> compiled;    ///< kernels for GPUs
 };
 
 /// Compiles the module's kernels and makes programs and manifest; `modelPath` in the manifest is

@@ -138,7 +138,8 @@ TOLERANCE = {"f": 2e-6, "e": 1e-3, "y": 8e-3}
 
 def main():
     text = open(sys.argv[1], encoding="utf-8").read()
-    grids = dict(re.findall(r"// kernel (\w+) grid (\d+) block 256", text))
+    launches = re.findall(r"// kernel (\w+) grid (\d+) x (\d+) x (\d+) block (\d+)", text)
+    grids = {name: (tuple(map(int, sizes[:3])), (int(sizes[3]), 1, 1)) for name, *sizes in launches}
     kernels = ptx_interpreter.parse(text)
     cases = {name[5:]: value for name, value in globals().items() if name.startswith("case_")}
     if set(kernels) != set(cases):
@@ -147,7 +148,7 @@ def main():
         inputs, outputs = case()
         memory = [pack(code, values) for code, values in inputs]
         memory += [bytearray(len(pack(code, values))) for code, values in outputs]
-        kernels[name].run((int(grids[name]), 1, 1), (256, 1, 1), memory)
+        kernels[name].run(*grids[name], memory)
         worst = 0.0
         for (code, expected), data in zip(outputs, memory[len(inputs) :]):
             for i, (value, wanted) in enumerate(zip(unpack(code, data), expected)):

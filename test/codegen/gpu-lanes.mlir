@@ -13,7 +13,7 @@
 // CHECK: gpu.shuffle idx
 // CHECK-NOT: gpu.barrier
 // CHECK: vector.store {{.*}} vector<4xf32>
-// PTX: // kernel warp_scan grid 2 block 256
+// PTX: // kernel warp_scan grid 2 x 1 x 1 block 256
 // PTX: ld.global{{.*}}.v4.b32
 // PTX-COUNT-6: shfl.sync.up.b32
 // PTX: st.global.v4.b32
@@ -29,7 +29,7 @@ plan.kernel @warp_scan general {
 // CHECK: gpu.barrier
 // CHECK: gpu.barrier
 // CHECK: arith.truncf {{.*}} : f32 to bf16
-// PTX: // kernel block_scan grid 3 block 256
+// PTX: // kernel block_scan grid 3 x 1 x 1 block 256
 plan.kernel @block_scan general {
 ^bb0(%x: tensor<3x5001xbf16>):
   %0 = loom.cumulative sum %x dim = 1 exclusive reverse : tensor<3x5001xbf16>
@@ -40,7 +40,7 @@ plan.kernel @block_scan general {
 // CHECK-LABEL: gpu.func @walk
 // CHECK-NOT: gpu.shuffle
 // CHECK: gpu.return
-// PTX: // kernel walk grid 64 block 256
+// PTX: // kernel walk grid 64 x 1 x 1 block 256
 plan.kernel @walk general {
 ^bb0(%x: tensor<4x100x4096xi32>):
   %0 = loom.cumulative max %x dim = 1 : tensor<4x100x4096xi32>
@@ -60,7 +60,7 @@ plan.kernel @walk general {
 // CHECK-COUNT-4: memref.load
 // CHECK-COUNT-4: memref.store
 // CHECK: scf.for
-// PTX: // kernel cache grid 4096 block 256
+// PTX: // kernel cache grid 4096 x 1 x 1 block 256
 plan.kernel @cache general {
 ^bb0(%x: tensor<1024x4096xf32>, %i: tensor<1xi64>, %u: tensor<1x4096xf32>):
   %0 = loom.scatter %x, %i, %u dim = 0
@@ -75,7 +75,7 @@ plan.kernel @cache general {
 // Eight lanes of 64 words to a block.
 // CHECK-LABEL: gpu.func @short_lanes
 // CHECK-SAME: workgroup({{.*}} : memref<512xi64, #gpu.address_space<workgroup>>
-// PTX: // kernel short_lanes grid 13 block 256
+// PTX: // kernel short_lanes grid 13 x 1 x 1 block 256
 plan.kernel @short_lanes general {
 ^bb0(%x: tensor<100x50xf16>):
   %0 = loom.argsort %x dim = 1 descending : (tensor<100x50xf16>) -> tensor<100x8xi64>
@@ -86,7 +86,7 @@ plan.kernel @short_lanes general {
 // CHECK-LABEL: gpu.func @vocabulary
 // CHECK-SAME: memref<2048xi64, #gpu.address_space<workgroup>>
 // CHECK-SAME: memref<32xi32, #gpu.address_space<workgroup>>
-// PTX: // kernel vocabulary grid 2 block 1024
+// PTX: // kernel vocabulary grid 2 x 1 x 1 block 1024
 plan.kernel @vocabulary general {
 ^bb0(%x: tensor<2x50257xf32>):
   %0 = loom.argsort %x dim = 1 descending : (tensor<2x50257xf32>) -> tensor<2x50xi64>
@@ -96,7 +96,7 @@ plan.kernel @vocabulary general {
 // All of a long lane: in place in the output.
 // CHECK-LABEL: gpu.func @whole
 // CHECK-SAME: workgroup({{.*}} : memref<4096xi64, #gpu.address_space<workgroup>>
-// PTX: // kernel whole grid 1 block 1024
+// PTX: // kernel whole grid 1 x 1 x 1 block 1024
 plan.kernel @whole general {
 ^bb0(%x: tensor<20000xf32>):
   %0 = loom.argsort %x dim = 0 : (tensor<20000xf32>) -> tensor<20000xi64>
@@ -106,7 +106,7 @@ plan.kernel @whole general {
 // 64 bits and a place make words of 128; places alone are kept in the output.
 // CHECK-LABEL: gpu.func @wide_words
 // CHECK-SAME: memref<2048xi128, #gpu.address_space<workgroup>>
-// PTX: // kernel wide_words grid 1 block 1024
+// PTX: // kernel wide_words grid 1 x 1 x 1 block 1024
 plan.kernel @wide_words general {
 ^bb0(%x: tensor<9000xf64>):
   %0 = loom.argsort %x dim = 0 : (tensor<9000xf64>) -> tensor<3000xi64>

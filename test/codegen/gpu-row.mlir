@@ -1,12 +1,16 @@
-// RUN: gridloom-opt %s --plan-emit-gpu | FileCheck %s
+// RUN: gridloom-opt %s --plan-emit-gpu --canonicalize --cse | FileCheck %s
 // RUN: gridloom-opt %s --plan-print-ptx -o /dev/null | FileCheck %s --check-prefix=PTX
 
-// A warp has a row: eight rows a block, two reductions by five shuffles each, no shared memory.
+// A warp has a row: two reductions by five shuffles each, no shared memory. The row stays in
+// registers: it is read once, 128 bits a thread.
 // CHECK-LABEL: gpu.func @warp
+// CHECK-NOT: scf.for
+// CHECK: vector.load {{.*}}vector<4xf32>
+// CHECK-NOT: vector.load
 // CHECK-COUNT-10: gpu.shuffle xor
 // CHECK-NOT: gpu.barrier
 // CHECK: gpu.return
-// PTX-LABEL: .entry warp
+// PTX-LABEL: kernel warp grid 40 x 1 x 1 block 32
 // PTX: ld.global.nc.v4.b32
 // PTX-COUNT-10: shfl.sync.bfly.b32
 // PTX: st.global.v4.b32
@@ -16,11 +20,15 @@ plan.kernel @warp row {
   loom.yield %0 : tensor<40x128xf32>
 }
 
-// A block has a long row; its warps meet in shared memory, once a reduction.
+// A block has a long row, three vectors a thread; its warps meet in shared memory, once a reduction.
 // CHECK-LABEL: gpu.func @block
-// CHECK-SAME: workgroup({{.*}} : memref<8xf32, #gpu.address_space<workgroup>>, {{.*}} : memref<8xf32, #gpu.address_space<workgroup>>)
+// CHECK-SAME: workgroup({{.*}} : memref<8xf32, #gpu.address_space<workgroup>> {llvm.align = 32 : i64}, {{.*}} : memref<8xf32, #gpu.address_space<workgroup>>
+// CHECK-NOT: scf.for
+// CHECK-COUNT-3: vector.load {{.*}} : memref<49152xf32>
+// CHECK-NOT: vector.load {{.*}} : memref<49152xf32>
 // CHECK-COUNT-5: gpu.shuffle xor
 // CHECK: gpu.barrier
+// CHECK-COUNT-2: vector.load {{.*}} #gpu.address_space<workgroup>
 // CHECK-COUNT-5: gpu.shuffle xor
 // CHECK: gpu.barrier
 // CHECK-NOT: gpu.barrier
@@ -29,6 +37,48 @@ plan.kernel @block row {
 ^bb0(%x: tensor<16x3072xf32>):
   %0 = loom.softmax %x dim = 1 : tensor<16x3072xf32>
   loom.yield %0 : tensor<16x3072xf32>
+}
+
+// As many threads as a row has vectors.
+// CHECK-LABEL: gpu.func @norm
+// PTX-LABEL: kernel norm grid 64 x 1 x 1 block 192
+plan.kernel @norm row {
+^bb0(%x: tensor<64x768xf32>, %s: tensor<768xf32>, %b: tensor<768xf32>):
+  %0 = loom.layer_norm %x, %s, %b epsilon = 1.0e-5 : (tensor<64x768xf32>, tensor<768xf32>, tensor<768xf32>) -> tensor<64x768xf32>
+  loom.yield %0 : tensor<64x768xf32>
+}
+
+// Rows of an odd length: one element at a time, the last ones masked.
+// CHECK-LABEL: gpu.func @odd
+// CHECK-NOT: vector.load
+// CHECK: arith.minui
+// CHECK: arith.select
+// CHECK: gpu.shuffle xor
+plan.kernel @odd row {
+^bb0(%x: tensor<8x127xf32>):
+  %0 = loom.softmax %x dim = 1 : tensor<8x127xf32>
+  loom.yield %0 : tensor<8x127xf32>
+}
+
+// Too long for registers: loops over the row, one per pass.
+// CHECK-LABEL: gpu.func @longest
+// CHECK-COUNT-3: scf.for
+// PTX-LABEL: kernel longest grid 2 x 1 x 1 block 1024
+plan.kernel @longest row {
+^bb0(%x: tensor<2x65536xf32>):
+  %0 = loom.softmax %x dim = 1 : tensor<2x65536xf32>
+  loom.yield %0 : tensor<2x65536xf32>
+}
+
+// 16 bits: eight elements a thread, computed in f32.
+// CHECK-LABEL: gpu.func @halves
+// CHECK: vector.load {{.*}}vector<8xf16>
+// CHECK: arith.extf {{.*}}vector<8xf32>
+// CHECK: vector.store {{.*}}vector<8xf16>
+plan.kernel @halves row {
+^bb0(%x: tensor<64x512xf16>):
+  %0 = loom.softmax %x dim = 1 : tensor<64x512xf16>
+  loom.yield %0 : tensor<64x512xf16>
 }
 
 // One output per row: the first thread of a warp stores it.
@@ -40,14 +90,4 @@ plan.kernel @sums row {
 ^bb0(%x: tensor<8x100xf32>):
   %0 = loom.reduce sum %x dims = [1] : (tensor<8x100xf32>) -> tensor<8xf32>
   loom.yield %0 : tensor<8xf32>
-}
-
-// Columns: a thread has neighbouring outputs, nothing is exchanged.
-// CHECK-LABEL: gpu.func @columns
-// CHECK-NOT: gpu.shuffle
-// CHECK: arith.maxsi {{.*}} : vector<4xi64>
-plan.kernel @columns row {
-^bb0(%x: tensor<8x100xi64>):
-  %0 = loom.reduce max %x dims = [0] : (tensor<8x100xi64>) -> tensor<100xi64>
-  loom.yield %0 : tensor<100xi64>
 }

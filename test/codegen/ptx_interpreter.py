@@ -297,6 +297,13 @@ class _Thread:
 
     def _cvt(self, opcode, operands, line):
         target, source = opcode[-2], opcode[-1]
+        if target.endswith("x2"):
+            # The first operand is the upper half.
+            for half, operand in zip("hl", operands[1:]):
+                self._cvt([*opcode[:-2], target[:-2], source], [half, operand], line)
+            upper, lower = self.registers.pop("h"), self.registers.pop("l")
+            self.registers[operands[0]] = upper << 16 | lower
+            return
         if target == "bf16":
             # Round to nearest even by adding half of the last place.
             bits = _float_to_bits(self.value(operands[-1], "f32"), "f32")

@@ -9,6 +9,7 @@
 
 using namespace gridloom;
 using namespace gridloom::testing;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -52,8 +53,8 @@ TEST(CodegenGpu, LaunchAndPtx) {
   EXPECT_EQ(kernel.info.symbol, "bias_gelu");
   EXPECT_EQ(kernel.info.numPointers, 3u);
   EXPECT_EQ(kernel.info.skeleton, "elementwise");
-  EXPECT_EQ(kernel.grid[0], 512 * 3072 / 4 / 256u);
-  EXPECT_EQ(kernel.block[0], 256u);
+  EXPECT_THAT(kernel.grid, ElementsAre(512, 3072 / 4 / 256, 1));
+  EXPECT_THAT(kernel.block, ElementsAre(256, 1, 1));
   EXPECT_THAT(kernel.ptx, HasSubstr(".entry bias_gelu"));
   EXPECT_THAT(kernel.ptx, HasSubstr("ld.global.v4.b32"));
   EXPECT_THAT(kernel.ptx, HasSubstr("st.global.v4.b32"));
@@ -101,19 +102,84 @@ TEST(CodegenGpu, EqualModulesGiveEqualBytes) {
   EXPECT_EQ(first.cubin, second.cubin);
 }
 
-TEST(CodegenGpu, ShortRowsHaveAWarpLongOnesABlock) {
-  auto softmax = [](int64_t rows, int64_t columns) {
-    std::string type = "tensor<" + std::to_string(rows) + "x" + std::to_string(columns) + "xf32>";
-    return compileOne(kernelText(
-        "%x: " + type, "  %0 = loom.softmax %x dim = 1 : " + type + "\n  loom.yield %0 : " + type,
-        "rows"));
+namespace {
+
+/// A kernel of one operation on %x.
+codegen::CompiledGpuKernel compileOp(const std::string &op, const std::string &input,
+                                     const std::string &output, bool named = true) {
+  std::string types = named ? "(" + input + ") -> " + output : input;
+  return compileOne(kernelText(
+      "%x: " + input, "  %0 = loom." + op + " : " + types + "\n  loom.yield %0 : " + output, "op"));
+}
+
+} // namespace
+
+TEST(CodegenGpu, LaunchesFollowShapes) {
+  struct Case {
+    std::string op, input, output, skeleton;
+    std::array<uint32_t, 3> grid;
+    uint32_t threads;
   };
-  codegen::CompiledGpuKernel warps = softmax(37, 128), blocks = softmax(37, 3072);
-  EXPECT_EQ(warps.info.skeleton, "row");
-  EXPECT_EQ(warps.grid[0], 5u);
-  EXPECT_EQ(blocks.grid[0], 37u);
-  EXPECT_THAT(blocks.ptx, HasSubstr("shfl.sync.bfly.b32"));
-  for (const codegen::CompiledGpuKernel *kernel : {&warps, &blocks})
-    if (!kernel->cubin.empty())
-      EXPECT_EQ(kernel->spillBytes, 0);
+  for (const Case &c : {
+           // A warp per short row, more of them in a block where there are many rows.
+           Case{"softmax %x dim = 1", "tensor<37x128xf32>", "", "row", {37, 1, 1}, 32},
+           Case{"softmax %x dim = 1", "tensor<4096x128xf32>", "", "row", {512, 1, 1}, 256},
+           // A block per long one, as large as the row, up to four vectors a thread.
+           Case{"softmax %x dim = 1", "tensor<37x768xf32>", "", "row", {37, 1, 1}, 192},
+           Case{"softmax %x dim = 1", "tensor<37x3072xf32>", "", "row", {37, 1, 1}, 256},
+           Case{"softmax %x dim = 1", "tensor<2x65536xf32>", "", "row", {2, 1, 1}, 1024},
+           // Few columns: all threads of a block split them. Many: none do.
+           Case{"reduce sum %x dims = [0]",
+                "tensor<1024x384xf32>",
+                "tensor<384xf32>",
+                "column",
+                {1, 12, 1},
+                256},
+           Case{"reduce sum %x dims = [0]",
+                "tensor<64x1048576xf32>",
+                "tensor<1048576xf32>",
+                "row",
+                {1024, 1, 1},
+                256},
+           Case{"transpose %x [1, 0]",
+                "tensor<512x3072xf32>",
+                "tensor<3072x512xf32>",
+                "transpose",
+                {16, 96, 1},
+                256},
+           Case{"transpose %x [0, 2, 1]",
+                "tensor<6x100x70xi8>",
+                "tensor<6x70x100xi8>",
+                "transpose",
+                {4, 3, 6},
+                256},
+       }) {
+    bool named = !c.output.empty();
+    codegen::CompiledGpuKernel kernel = compileOp(c.op, c.input, named ? c.output : c.input, named);
+    EXPECT_EQ(kernel.info.skeleton, c.skeleton) << c.op << " " << c.input;
+    EXPECT_EQ(kernel.grid, c.grid) << c.op << " " << c.input;
+    EXPECT_EQ(kernel.block[0], c.threads) << c.op << " " << c.input;
+    EXPECT_LE(kernel.spillBytes, 0) << c.op << " " << c.input;
+  }
+}
+
+TEST(CodegenGpu, EightKernelsHaveOneLibrary) {
+  std::string text;
+  for (int i = 0; i < 9; ++i)
+    text += kernelText("%x: tensor<" + std::to_string(i + 8) + "xf32>",
+                       "  %0 = loom.sine %x : tensor<" + std::to_string(i + 8) +
+                           "xf32>\n  loom.yield %0 : tensor<" + std::to_string(i + 8) + "xf32>",
+                       "k" + std::to_string(i));
+  mlir::OwningOpRef<mlir::ModuleOp> module = parse(text);
+  auto kernels = codegen::compileGpuKernels(*module);
+  ASSERT_TRUE(mlir::succeeded(kernels) && kernels->size() == 9);
+  for (int i = 0; i < 9; ++i) {
+    const codegen::CompiledGpuKernel &kernel = (*kernels)[i];
+    EXPECT_EQ(kernel.library, i < 8 ? "cuda0" : "cuda1");
+    EXPECT_EQ(kernel.ptx, (*kernels)[i < 8 ? 0 : 8].ptx);
+    EXPECT_THAT(kernel.ptx, HasSubstr(".entry k" + std::to_string(i)));
+    EXPECT_GT(kernel.milliseconds.ptx, 0);
+    if (!kernel.cubin.empty())
+      EXPECT_GT(kernel.registers, 8) << kernel.info.symbol;
+  }
 }

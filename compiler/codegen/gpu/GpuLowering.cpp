@@ -29,6 +29,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/ExecutionEngine/OptUtils.h"
+#include "mlir/IR/Threading.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
@@ -47,6 +48,8 @@
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
+
+#include <chrono>
 
 using namespace mlir;
 using namespace gridloom;
@@ -100,8 +103,20 @@ static LogicalResult expandMath(ModuleOp module) {
   return failure(result.wasInterrupted());
 }
 
+/// Gives shared memory the number of its space, which vector accesses are converted with.
+static void numberSpaces(ModuleOp module) {
+  Type type = IntegerType::get(module.getContext(), 64);
+  auto space = IntegerAttr::get(type, static_cast<int64_t>(NVVM::NVVMMemorySpace::Shared));
+  module.walk([&](gpu::GPUFuncOp function) {
+    for (BlockArgument memory : function.getWorkgroupAttributions())
+      memory.setType(MemRefType::Builder(cast<MemRefType>(memory.getType())).setMemorySpace(space));
+  });
+}
+
 LogicalResult gridloom::codegen::lowerToNvvm(ModuleOp module, bool hasLibdevice) {
   MLIRContext *context = module.getContext();
+  numberSpaces(module);
+  expandIntegerPowers(module);
   if (!hasLibdevice && failed(expandMath(module)))
     return failure();
   PassManager pm(context);
@@ -161,7 +176,7 @@ static LogicalResult linkLibdevice(Operation *op, llvm::Module &code,
                                    const std::string &libdevice) {
   llvm::SMDiagnostic diagnostic;
   std::unique_ptr<llvm::Module> library =
-      llvm::parseIRFile(libdevice, diagnostic, code.getContext());
+      llvm::getLazyIRFileModule(libdevice, diagnostic, code.getContext());
   if (!library)
     return op->emitError() << "cannot read " << libdevice << ": " << diagnostic.getMessage();
   library->setDataLayout(code.getDataLayout());
@@ -193,18 +208,39 @@ static void replaceSimpleMath(llvm::Module &code) {
       }
 }
 
-FailureOr<std::string> gridloom::codegen::translateToPtx(Operation *op, const std::string &chip,
+/// The code of all `modules` as one, without libdevice.
+static std::unique_ptr<llvm::Module> translate(ArrayRef<Operation *> modules,
+                                               const llvm::TargetMachine &machine,
+                                               llvm::LLVMContext &context) {
+  std::unique_ptr<llvm::Module> code;
+  for (Operation *op : modules) {
+    std::unique_ptr<llvm::Module> part = translateModuleToLLVMIR(op, context, "gridloom_kernels");
+    if (!part)
+      return nullptr;
+    part->setDataLayout(machine.createDataLayout());
+    part->setTargetTriple(machine.getTargetTriple());
+    if (!code) {
+      code = std::move(part);
+    } else if (llvm::Linker::linkModules(*code, std::move(part))) {
+      op->emitError() << "cannot link kernel";
+      return nullptr;
+    }
+  }
+  return code;
+}
+
+FailureOr<std::string> gridloom::codegen::translateToPtx(ArrayRef<Operation *> modules,
+                                                         const std::string &chip,
                                                          const std::string &libdevice) {
+  Operation *op = modules.front();
   std::string error;
   std::unique_ptr<llvm::TargetMachine> machine = makeTarget(chip, error);
   if (!machine)
     return op->emitError(error);
   llvm::LLVMContext llvmContext;
-  std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(op, llvmContext, "gridloom_kernel");
+  std::unique_ptr<llvm::Module> code = translate(modules, *machine, llvmContext);
   if (!code)
     return failure();
-  code->setDataLayout(machine->createDataLayout());
-  code->setTargetTriple(machine->getTargetTriple());
   bool needsMath = llvm::any_of(*code, [](const llvm::Function &function) {
     return function.isDeclaration() && function.getName().starts_with("__nv_");
   });
@@ -224,6 +260,64 @@ FailureOr<std::string> gridloom::codegen::translateToPtx(Operation *op, const st
   return std::string(text.begin(), text.end());
 }
 
+//===----------------------------------------------------------------------===//
+// Libraries of kernels
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Milliseconds since it was made.
+class Stopwatch {
+public:
+  double read() const {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+        .count();
+  }
+
+private:
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+};
+
+/// What makes machine code of nvvm modules.
+struct Toolchain {
+  std::string chip, libdevice, ptxas; // paths are empty where there is none
+
+  explicit Toolchain(const GpuOptions &options) : chip(options.chip) {
+    std::string toolkit = findToolkit(options);
+    if (toolkit.empty())
+      return;
+    libdevice = toolkit + "/nvvm/libdevice/libdevice.10.bc";
+    if (!llvm::sys::fs::exists(libdevice))
+      libdevice.clear();
+    ptxas = toolkit + "/bin/ptxas";
+    if (!options.assemble || !llvm::sys::fs::can_execute(ptxas))
+      ptxas.clear();
+  }
+
+  LogicalResult compile(ArrayRef<Operation *> modules,
+                        MutableArrayRef<CompiledGpuKernel> kernels) const {
+    auto share = static_cast<double>(kernels.size());
+    Stopwatch translation;
+    FailureOr<std::string> ptx = translateToPtx(modules, chip, libdevice);
+    if (failed(ptx))
+      return failure();
+    for (CompiledGpuKernel &kernel : kernels) {
+      kernel.ptx = *ptx;
+      kernel.milliseconds.ptx = translation.read() / share;
+    }
+    if (ptxas.empty())
+      return success();
+    Stopwatch assembly;
+    if (failed(assemblePtx(modules.front()->getLoc(), ptxas, chip, kernels)))
+      return failure();
+    for (CompiledGpuKernel &kernel : kernels)
+      kernel.milliseconds.cubin = assembly.read() / share;
+    return success();
+  }
+};
+
+} // namespace
+
 FailureOr<std::vector<CompiledGpuKernel>>
 gridloom::codegen::compileGpuKernels(ModuleOp module, const GpuOptions &options) {
   MLIRContext *context = module.getContext();
@@ -232,30 +326,31 @@ gridloom::codegen::compileGpuKernels(ModuleOp module, const GpuOptions &options)
   context->appendDialectRegistry(registry);
   for (StringRef name : registry.getDialectNames())
     context->getOrLoadDialect(name);
-  std::string toolkit = findToolkit(options), libdevice, ptxas;
-  if (!toolkit.empty()) {
-    libdevice = toolkit + "/nvvm/libdevice/libdevice.10.bc";
-    ptxas = toolkit + "/bin/ptxas";
-    if (!llvm::sys::fs::exists(libdevice))
-      libdevice.clear();
-    if (!llvm::sys::fs::can_execute(ptxas))
-      ptxas.clear();
-  }
+  Toolchain toolchain(options);
 
+  Stopwatch lowering;
   OwningOpRef<ModuleOp> work = ModuleOp::create(module.getLoc());
   for (auto kernel : module.getOps<plan::KernelOp>())
     work->push_back(kernel->clone());
   FailureOr<std::vector<CompiledGpuKernel>> kernels = emitGpuKernels(*work);
-  if (failed(kernels) || failed(lowerToNvvm(*work, !libdevice.empty())))
+  if (failed(kernels) || failed(lowerToNvvm(*work, !toolchain.libdevice.empty())))
     return failure();
-  for (auto [op, kernel] : llvm::zip_equal(work->getOps<gpu::GPUModuleOp>(), *kernels)) {
-    FailureOr<std::string> ptx = translateToPtx(op, options.chip, libdevice);
-    if (failed(ptx))
-      return failure();
-    kernel.ptx = std::move(*ptx);
-    if (options.assemble && !ptxas.empty() &&
-        failed(assemblePtx(op.getLoc(), ptxas, options.chip, kernel)))
-      return failure();
+  SmallVector<Operation *> modules;
+  for (auto op : work->getOps<gpu::GPUModuleOp>())
+    modules.push_back(op);
+  for (auto [i, kernel] : llvm::enumerate(*kernels)) {
+    kernel.milliseconds.lowering = lowering.read() / static_cast<double>(kernels->size());
+    kernel.library = "cuda" + std::to_string(i / options.kernelsPerLibrary);
   }
+  // The assembler's start is half of what one kernel costs: it gets several. Which are together
+  // does not depend on the machine, so that equal modules give equal bytes.
+  size_t libraries = llvm::divideCeil(modules.size(), options.kernelsPerLibrary);
+  if (failed(failableParallelForEachN(context, 0, libraries, [&](size_t library) {
+        size_t begin = library * options.kernelsPerLibrary;
+        size_t count = std::min(options.kernelsPerLibrary, modules.size() - begin);
+        return toolchain.compile(ArrayRef(modules).slice(begin, count),
+                                 MutableArrayRef(*kernels).slice(begin, count));
+      })))
+    return failure();
   return kernels;
 }

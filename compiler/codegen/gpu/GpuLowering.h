@@ -16,17 +16,22 @@ void registerGpuDialects(mlir::DialectRegistry &registry);
 /// `options.toolkit`, else $CUDA_HOME, else /usr/local/cuda if it is there, else empty.
 std::string findToolkit(const GpuOptions &options);
 
+/// Replaces integer powers, which GPUs have no instruction for, by loops.
+void expandIntegerPowers(mlir::ModuleOp module);
+
 /// Lowers every gpu.module of `module` to the nvvm dialect. Without libdevice, math functions of
 /// f32 become polynomials.
 mlir::LogicalResult lowerToNvvm(mlir::ModuleOp module, bool hasLibdevice);
 
-/// The PTX of a gpu.module of the nvvm dialect; `op` is it.
-mlir::FailureOr<std::string> translateToPtx(mlir::Operation *op, const std::string &chip,
-                                            const std::string &libdevice);
+/// The PTX of gpu.modules of the nvvm dialect, with the kernels of all of them.
+mlir::FailureOr<std::string> translateToPtx(llvm::ArrayRef<mlir::Operation *> modules,
+                                            const std::string &chip, const std::string &libdevice);
 
-/// Assembles a kernel's PTX with `ptxas`: fills cubin, registers, spillBytes and sharedBytes.
+/// Assembles the PTX that `kernels` have in common with `ptxas`: fills cubin, registers, spillBytes
+/// and sharedBytes.
 mlir::LogicalResult assemblePtx(mlir::Location loc, const std::string &ptxas,
-                                const std::string &chip, CompiledGpuKernel &kernel);
+                                const std::string &chip,
+                                llvm::MutableArrayRef<CompiledGpuKernel> kernels);
 
 } // namespace gridloom::codegen
 

@@ -27,33 +27,57 @@ static int numberBefore(StringRef report, StringRef unit) {
   return digits.getAsInteger(10, value) ? 0 : value;
 }
 
+/// The sum of such numbers.
+static int sumBefore(StringRef report, StringRef unit) {
+  int sum = 0;
+  while (report.contains(unit)) {
+    sum += numberBefore(report, unit);
+    report = report.drop_front(report.find(unit) + unit.size());
+  }
+  return sum;
+}
+
+/// Fills in what the report says of a kernel, and of functions that were not inlined in it.
+static void readReport(StringRef report, CompiledGpuKernel &kernel) {
+  const std::string title = "Compiling entry function '";
+  report = report.split(title + kernel.info.symbol + "'").second;
+  report = report.take_front(report.find(title));
+  kernel.registers = numberBefore(report, " registers");
+  kernel.spillBytes =
+      sumBefore(report, " bytes spill stores") + sumBefore(report, " bytes spill loads");
+  kernel.sharedBytes = numberBefore(report, " bytes smem");
+}
+
 LogicalResult gridloom::codegen::assemblePtx(Location loc, const std::string &ptxas,
-                                             const std::string &chip, CompiledGpuKernel &kernel) {
+                                             const std::string &chip,
+                                             MutableArrayRef<CompiledGpuKernel> kernels) {
   TemporaryFolder folder("gridloom-ptxas");
   if (folder.getError())
     return emitError(loc) << "cannot make a temporary folder: " << folder.getError().message();
-  std::string input = folder.file("kernel.ptx"), output = folder.file("kernel.cubin");
+  std::string input = folder.file("kernels.ptx"), output = folder.file("kernels.cubin");
   std::string log = folder.file("log");
-  if (failed(writeFile(loc, input, kernel.ptx)))
+  if (failed(writeFile(loc, input, kernels.front().ptx)))
     return failure();
   std::string architecture = "-arch=" + chip;
   SmallVector<StringRef> arguments{ptxas, architecture, "-v", "-O3", input, "-o", output};
   SmallVector<std::optional<StringRef>> redirects{StringRef(), StringRef(log), StringRef(log)};
   std::string error;
   int code = llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, redirects,
-                                       /*SecondsToWait=*/60, /*MemoryLimit=*/0, &error);
+                                       /*SecondsToWait=*/300, /*MemoryLimit=*/0, &error);
   auto report = llvm::MemoryBuffer::getFile(log);
   StringRef text = report ? (*report)->getBuffer().trim() : StringRef();
-  if (code != 0)
-    return emitError(loc) << "ptxas refuses kernel " << kernel.info.symbol << ": "
-                          << (error.empty() ? text : StringRef(error));
+  if (code != 0) {
+    InFlightDiagnostic diagnostic = emitError(loc) << "ptxas refuses a kernel among";
+    for (const CompiledGpuKernel &kernel : kernels)
+      diagnostic << " " << kernel.info.symbol;
+    return diagnostic << ": " << (error.empty() ? text : StringRef(error));
+  }
   auto cubin = llvm::MemoryBuffer::getFile(output);
   if (!cubin)
     return emitError(loc) << "cannot read " << output << ": " << cubin.getError().message();
-  kernel.cubin = (*cubin)->getBuffer().str();
-  kernel.registers = numberBefore(text, " registers");
-  kernel.spillBytes =
-      numberBefore(text, " bytes spill stores") + numberBefore(text, " bytes spill loads");
-  kernel.sharedBytes = numberBefore(text, " bytes smem");
+  for (CompiledGpuKernel &kernel : kernels) {
+    kernel.cubin = (*cubin)->getBuffer().str();
+    readReport(text, kernel);
+  }
   return success();
 }

@@ -6,20 +6,23 @@
 #include "compiler/codegen/gpu/ThreadGroups.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::codegen;
 
-/// The value of the thread whose number differs by `mask`. Registers of 32 bits are what a shuffle
-/// moves: smaller values are widened, larger ones go in two.
-static Value exchange(OpBuilder &builder, Location loc, Value value, int32_t mask) {
+/// Registers of 32 bits are what a shuffle moves: smaller values are widened, larger ones go in
+/// two.
+Value gridloom::codegen::exchange(OpBuilder &builder, Location loc, Value value, int32_t offset,
+                                  gpu::ShuffleMode mode) {
   Type type = value.getType(), word = builder.getI32Type();
   auto shuffle = [&](Value part) -> Value {
-    auto op = gpu::ShuffleOp::create(builder, loc, part, mask, kWarp, gpu::ShuffleMode::XOR);
+    auto op = gpu::ShuffleOp::create(builder, loc, part, offset, kWarp, mode);
     return op.getShuffleResult();
   };
   unsigned bits = type.getIntOrFloatBitWidth();
@@ -44,6 +47,17 @@ static Value exchange(OpBuilder &builder, Location loc, Value value, int32_t mas
   return type == integer ? raw : arith::BitcastOp::create(builder, loc, type, raw);
 }
 
+Value gridloom::codegen::addSharedMemory(gpu::GPUFuncOp function, Type element, int64_t count) {
+  auto space = gpu::AddressSpaceAttr::get(function.getContext(), gpu::AddressSpace::Workgroup);
+  auto type = MemRefType::get({count}, memoryType(element), MemRefLayoutAttrInterface(), space);
+  Value memory = function.addWorkgroupAttribution(type, function.getLoc());
+  // For vectors of four of any element.
+  function.setWorkgroupAttributionAttr(function.getNumWorkgroupAttributions() - 1,
+                                       LLVM::LLVMDialect::getAlignAttrName(),
+                                       OpBuilder(function).getI64IntegerAttr(32));
+  return memory;
+}
+
 /// True if the code at the insertion point may run more than once.
 static bool isInLoop(OpBuilder &builder) {
   return builder.getInsertionBlock()->getParentOp()->getParentOfType<scf::ForOp>() ||
@@ -55,23 +69,19 @@ Value gridloom::codegen::joinThreads(BodyEmitter &emitter, const Node &reduce, V
   OpBuilder &builder = emitter.getBuilder();
   Location loc = function.getLoc();
   for (int32_t mask = 1; mask < kWarp; mask *= 2)
-    value = emitter.combine(reduce, value, exchange(builder, loc, value, mask));
+    value =
+        emitter.combine(reduce, value, exchange(builder, loc, value, mask, gpu::ShuffleMode::XOR));
   if (count == kWarp)
     return value;
 
-  // A place per warp, then everyone reads all of them in the same order.
+  // A place per warp, then everyone reads all of them.
   int64_t warps = count / kWarp;
-  Type element = memoryType(value.getType());
-  auto space = gpu::AddressSpaceAttr::get(builder.getContext(), gpu::AddressSpace::Workgroup);
-  auto type = MemRefType::get({warps}, element, MemRefLayoutAttrInterface(), space);
-  Value places = function.addWorkgroupAttribution(type, loc);
-  auto constant = [&](int64_t number) -> Value {
-    return arith::ConstantIndexOp::create(builder, loc, number);
-  };
-  Value warp = arith::DivUIOp::create(builder, loc, lane, constant(kWarp));
-  Value number = arith::RemUIOp::create(builder, loc, lane, constant(kWarp));
-  Value isFirst =
-      arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, number, constant(0));
+  Value places = addSharedMemory(function, value.getType(), warps);
+  Value size = emitter.constantIndex(kWarp);
+  Value warp = arith::DivUIOp::create(builder, loc, lane, size);
+  Value number = arith::RemUIOp::create(builder, loc, lane, size);
+  Value isFirst = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, number,
+                                        emitter.constantIndex(0));
   auto branch = scf::IfOp::create(builder, loc, isFirst, /*withElseRegion=*/false);
   {
     OpBuilder::InsertionGuard guard(builder);
@@ -80,8 +90,47 @@ Value gridloom::codegen::joinThreads(BodyEmitter &emitter, const Node &reduce, V
   }
   gpu::BarrierOp::create(builder, loc);
   Value result;
-  for (int64_t i = 0; i < warps; ++i) {
-    Value part = emitter.load(places, constant(i), 1, value.getType());
+  if (warps > 8 && llvm::isPowerOf2_64(warps)) {
+    number = arith::RemUIOp::create(builder, loc, lane, emitter.constantIndex(warps));
+    result = emitter.load(places, number, 1, value.getType());
+    for (int32_t mask = 1; mask < warps; mask *= 2)
+      result = emitter.combine(reduce, result,
+                               exchange(builder, loc, result, mask, gpu::ShuffleMode::XOR));
+  } else {
+    for (int64_t i = 0, width = 4; i < warps; i += width) {
+      while (i + width > warps)
+        width /= 2;
+      Value part = emitter.load(places, emitter.constantIndex(i), width, value.getType());
+      part = emitter.collapse(reduce, part);
+      result = result ? emitter.combine(reduce, result, part) : part;
+    }
+  }
+  if (isInLoop(builder))
+    gpu::BarrierOp::create(builder, loc);
+  return result;
+}
+
+Value gridloom::codegen::joinColumns(BodyEmitter &emitter, const Node &reduce, Value value,
+                                     ThreadPlace across, ThreadPlace along,
+                                     gpu::GPUFuncOp function) {
+  OpBuilder &builder = emitter.getBuilder();
+  Location loc = function.getLoc();
+  auto vector = dyn_cast<VectorType>(value.getType());
+  int64_t width = vector ? vector.getNumElements() : 1, row = across.count * width;
+  Type element = getElementTypeOrSelf(value.getType());
+  Value places = addSharedMemory(function, element, along.count * row);
+  auto flags = arith::IntegerOverflowFlags::nsw | arith::IntegerOverflowFlags::nuw;
+  Value column =
+      arith::MulIOp::create(builder, loc, across.number, emitter.constantIndex(width), flags);
+  Value own = arith::MulIOp::create(builder, loc, along.number, emitter.constantIndex(row), flags);
+  own = arith::AddIOp::create(builder, loc, own, column, flags);
+  emitter.store(value, places, own);
+  gpu::BarrierOp::create(builder, loc);
+  Value result;
+  for (int64_t i = 0; i < along.count; ++i) {
+    Value place =
+        arith::AddIOp::create(builder, loc, column, emitter.constantIndex(i * row), flags);
+    Value part = emitter.load(places, place, width, element);
     result = result ? emitter.combine(reduce, result, part) : part;
   }
   if (isInLoop(builder))

@@ -1,0 +1,70 @@
+//===- NestEmitter.h - a nest as what one thread does -----------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_CODEGEN_GPU_NESTEMITTER_H
+#define GRIDLOOM_COMPILER_CODEGEN_GPU_NESTEMITTER_H
+
+#include "compiler/codegen/BodyEmitter.h"
+#include "compiler/codegen/gpu/ThreadPlan.h"
+
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+
+namespace gridloom::codegen {
+
+/// Emits one nest into a function. There is a method per kind of plan, each in a file of its own.
+class NestEmitter {
+public:
+  /// `firstBlock` is the nest's first in the grid of a kernel of several, `isOnly` says that it is
+  /// the only one. `memories` are the buffers of its body.
+  NestEmitter(mlir::gpu::GPUFuncOp function, const Nest &nest, const ThreadPlan &plan,
+              mlir::OpBuilder &builder, llvm::ArrayRef<mlir::Value> memories, int64_t firstBlock,
+              bool isOnly);
+  void emit();
+
+private:
+  void emitElements();
+  void emitVectors(Context &outer, mlir::Value vector);
+  void emitRow();
+  void emitColumn();
+  void emitTranspose();
+  struct TilePlace;
+  void fillTiles(Context &outer, const TilePlace &place, int64_t row,
+                 llvm::ArrayRef<mlir::Value> tiles);
+  void storeTiles(Context &outer, const TilePlace &place, int64_t row,
+                  llvm::ArrayRef<mlir::Value> tiles);
+  void setTileLoop(Context &context, const Loop &loop, mlir::Value base, int64_t offset,
+                   mlir::Value &isInside);
+
+  mlir::Value index(int64_t value) { return emitter.constantIndex(value); }
+  /// value * factor + offset, of numbers that are not negative.
+  mlir::Value scale(mlir::Value value, int64_t factor, mlir::Value offset = {});
+  mlir::Value isBelow(mlir::Value value, int64_t limit);
+  mlir::Value least(mlir::Value value, int64_t limit);
+  /// The number of the block along x, y or z, or of the thread in its block.
+  mlir::Value blockId(mlir::gpu::Dimension dimension);
+  mlir::Value threadId();
+  /// Takes the variable of a minor loop out of an item number; what is left of the major one.
+  mlir::Value takeMinor(mlir::Value &item, int64_t extent, bool isMajor);
+  /// Gives `context` the variables of `loops` that number `item` has.
+  void takeLoops(Context &context, llvm::ArrayRef<const Loop *> loops, mlir::Value item);
+  /// Loops over outputs but these two.
+  llvm::SmallVector<const Loop *> otherLoops(const Loop *first, const Loop *second) const;
+  /// Continues inside of a branch that is taken where `condition` holds.
+  void guard(mlir::Value condition);
+
+  mlir::gpu::GPUFuncOp function;
+  const Nest &nest;
+  const ThreadPlan &plan;
+  mlir::OpBuilder &builder;
+  mlir::Location loc;
+  int64_t firstBlock;
+  bool isOnly;
+  BodyEmitter emitter;
+  Context root;
+};
+
+} // namespace gridloom::codegen
+
+#endif // GRIDLOOM_COMPILER_CODEGEN_GPU_NESTEMITTER_H

@@ -1,0 +1,53 @@
+//===- ThreadPlan.h - who computes what on a GPU ----------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_CODEGEN_GPU_THREADPLAN_H
+#define GRIDLOOM_COMPILER_CODEGEN_GPU_THREADPLAN_H
+
+#include "compiler/codegen/Nest.h"
+
+namespace gridloom::codegen {
+
+/// How the threads of one nest's blocks share its work.
+struct ThreadPlan {
+  enum class Kind {
+    Elements,  // a thread has one vector of outputs
+    Row,       // a warp or a block has a row that it reduces
+    Column,    // neighbouring threads have neighbouring outputs, others split their reductions
+    Transpose, // a block moves a tile through shared memory
+  };
+  Kind kind = Kind::Elements;
+  int64_t width = 1;     // elements of a vector
+  int64_t threads = 256; // of a block
+  /// Blocks along x, y and z. What they count depends on the kind.
+  std::array<int64_t, 3> grid{1, 1, 1};
+  /// Elements: vectors, or where `isByRow` loops without the contiguous one, along x; then y has
+  /// the blocks of a row. Row: rows. Column: loops without the contiguous one, along x.
+  int64_t items = 1;
+  bool isByRow = false;
+  int64_t group = 1;            // Row: threads of a row. Column: threads that split a reduction
+  const Loop *spread = nullptr; // Row, Column: the loop over outputs that the group shares
+  llvm::SmallVector<const Loop *, 2> inLine; // Row, Column: loops without a loop
+  const Loop *read = nullptr;                // Transpose: the loop whose elements are neighbours in
+                                             // what is read
+  llvm::SmallVector<NodeId> tiled;           // Transpose: the loads that go through shared memory
+
+  int64_t blocks() const { return grid[0] * grid[1] * grid[2]; }
+};
+
+/// Threads of a block in a kernel of several nests.
+inline constexpr int64_t kThreads = 256;
+/// Rows of threads in a block that transposes.
+inline constexpr int64_t kTileRows = 8;
+
+/// The plan of a nest. The nests of a kernel of several have blocks of kThreads along x.
+ThreadPlan planThreads(const Nest &nest, bool isOnly);
+
+/// True if no index of the nest needs more than 31 bits.
+bool hasShortIndices(const Nest &nest);
+
+} // namespace gridloom::codegen
+
+#endif // GRIDLOOM_COMPILER_CODEGEN_GPU_THREADPLAN_H
