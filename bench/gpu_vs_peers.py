@@ -152,7 +152,7 @@ def compare_all(check, measured: list[dict], device: str = "cuda") -> None:
 
             def run(plan=plan, entry=entry, time_of=time_of) -> tuple[str, str, dict]:
                 theirs = time_of(check.pack, check.model(plan), entry["dims"], plan["precision"], device)
-                ours = entry.get("compute_ms")
+                ours = entry.get("device_ms")
                 if not ours:
                     return MEASURED, f"{theirs:.3f} ms", {"peer_ms": theirs}
                 return MEASURED, f"{theirs:.3f} ms; ours {ours:.3f} ms: {ours / theirs:.2f}", {"peer_ms": theirs, "ours_ms": ours}

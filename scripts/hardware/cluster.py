@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -20,7 +21,7 @@ import numpy as np
 from .models import TOLERANCES, dims_text
 from .programs import Gridloom, Reference, compare
 from .report import MEASURED, PASS, Missing, Problem, Report, one_line
-from .world import World, environment
+from .world import Place, World, environment
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "sendrecv")
 # A dead peer is noticed within a second; then a process needs time to end.
@@ -73,6 +74,33 @@ class Cluster:
         self.gridloom = Gridloom(pack / "bin" / "gridloom", work)
         self.on_gpu = self.document["target"] != "cpu"
         self.begin = time.time()
+        self.places: list[Place] = []
+
+    def meet(self, limit: float = 60.0) -> None:
+        """Tells the others where this rank is and learns where they are. Raises Problem naming those who do not come."""
+        mine = Place(socket.gethostname(), self.world.local_rank)
+        leave(self.work / f"place-{self.world.rank}.json", dataclasses.asdict(mine))
+        if self.threads:
+            self.places = [Place(mine.machine, rank) for rank in range(self.world.size)]
+            return
+        found: dict[int, Place] = {}
+        while len(found) < self.world.size:
+            missing = [rank for rank in range(self.world.size) if rank not in found]
+            if time.time() > self.begin + limit:
+                where = f"{self.work}; give --work, a folder that all machines share" if self.world.machines > 1 else self.work
+                raise Problem(f"ranks {missing} have not come to {where}")
+            for rank in missing:
+                if answer := self.read(f"place-{rank}"):
+                    found[rank] = Place(**answer)
+            time.sleep(0.01)
+        self.places = [found[rank] for rank in range(self.world.size)]
+
+    def read(self, name: str) -> dict | None:
+        """What a rank left, unless it is of an earlier job of the same name."""
+        path = self.work / f"{name}.json"
+        if path.exists() and path.stat().st_mtime > self.begin - 60:
+            return json.loads(path.read_text())
+        return None
 
     # Steps.
 
@@ -178,7 +206,8 @@ class Cluster:
     # Running.
 
     def run(self) -> None:
-        for step in self.steps():
+        for number, step in enumerate(self.steps()):
+            self.port = 29600 + number * 16 % 2000  # a port that was just used may not be free yet
             if self.world.rank == 0:
                 self.report.check(step.section, step.name, step.limit + 10, lambda step=step: step.judge(self.gather(step)))
             else:
@@ -191,10 +220,9 @@ class Cluster:
         if group is None:
             return None
         number = step.groups.index(group)
-        result = self.start(step, environment(group, rank, f"{self.world.job}-{step.key}-{number}"), [])
-        path = self.work / f"{step.key}-{rank}.json"
-        path.with_suffix(".part").write_text(json.dumps(dataclasses.asdict(result)))
-        path.with_suffix(".part").rename(path)
+        env = environment(self.places, group, rank, f"{self.world.job}-{step.key}-{number}", self.port + number % 16)
+        result = self.start(step, env, [])
+        leave(self.work / f"{step.key}-{rank}.json", dataclasses.asdict(result))
         return result
 
     def gather(self, step: Step) -> dict[int, Result]:
@@ -210,9 +238,8 @@ class Cluster:
         results = {self.world.rank: mine} if mine else {}
         while missing := [rank for rank in members if rank not in results]:
             for rank in missing:
-                path = self.work / f"{step.key}-{rank}.json"
-                if path.exists() and path.stat().st_mtime > self.begin - 60:
-                    results[rank] = Result(**json.loads(path.read_text()))
+                if answer := self.read(f"{step.key}-{rank}"):
+                    results[rank] = Result(**answer)
             time.sleep(0.01)
         return results
 
@@ -241,6 +268,12 @@ class Cluster:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         return Result(process.returncode, out, err, time.time(), killed_at)
+
+
+def leave(path: Path, document: dict) -> None:
+    """Writes a file that others see whole or not at all."""
+    path.with_suffix(".part").write_text(json.dumps(document))
+    path.with_suffix(".part").rename(path)
 
 
 def load(folder: Path) -> dict[str, np.ndarray]:

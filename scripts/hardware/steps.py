@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 import statistics
 import tempfile
 from pathlib import Path
 
+from .models import dims_text
 from .programs import Gridloom
 
 
@@ -24,46 +23,35 @@ def made_up_inputs(plan: Path, dims: dict[str, int]) -> list[str]:
 
 
 def measure(gridloom: Gridloom, plan: Path, dims: dict[str, int], repeat: int = 5) -> list[dict]:
-    """The compute steps of one run in order: name, node, ms (of one run after warm-ups), flops, bytes (None: unknown)."""
-    options = ["--dim", ",".join(f"{n}={s}" for n, s in dims.items())] if dims else []
+    """The compute steps of one run in order, launched one by one after warm-ups: name, node, ms, flops, bytes, and
+    whether it is a library's. Flops and bytes are None where the plan does not tell."""
+    options = ["--dim", dims_text(dims)] if dims else []
     with tempfile.TemporaryDirectory(dir=gridloom.work) as folder:
         trace = Path(folder, "trace.json")
-        gridloom.call("run", plan, *made_up_inputs(plan, dims), *options, "--repeat", repeat, "--trace", trace)
+        options += ["--no-graphs", "--repeat", repeat, "--trace", trace]
+        gridloom.call("run", plan, *made_up_inputs(plan, dims), *options)
         events = [e for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X" and e["cat"] == "compute"]
     events.sort(key=lambda event: event["ts"])
-    kernels = {k["symbol"]: k for k in gridloom.json("inspect", plan, "kernels")["kernels"]}
-    products = [
-        row["step"]
-        for row in gridloom.json("inspect", plan, "schedule")["schedule"]
-        if row["step"].startswith("matmul ") and _fits(row["dims"], dims)
-    ]
-    called = [event for event in events if event["name"].startswith("matmul")]
-    sizes = dict(zip(map(id, called), products)) if len(called) == len(products) else {}
+    tables = gridloom.json("inspect", plan, "kernels")
+    kernels = {row["symbol"]: row for row in tables["kernels"]}
+    calls = {row["call"]: row for row in tables["library_calls"]}
     steps = []
     for event in events:
-        kernel = kernels.get(event["name"], {})
-        flops, moved = kernel.get("flops"), kernel.get("bytes")
-        if step := re.match(r"matmul ([0-9x]+)", sizes.get(id(event), "")):
-            flops, moved = 2 * math.prod(map(int, step[1].split("x"))), None
-        steps.append({"name": event["name"], "node": event["args"]["onnx"], "ms": event["dur"] * 1e-3, "flops": flops, "bytes": moved})
-        steps[-1]["sizes"] = sizes.get(id(event), "")
+        known = kernels.get(event["name"]) or calls.get(event["name"]) or {}
+        step = {"name": event["name"], "node": event["args"]["onnx"], "ms": event["dur"] * 1e-3}
+        step.update(flops=known.get("flops"), bytes=known.get("bytes"), library=event["name"] in calls)
+        steps.append(step)
     return steps
 
 
-def _fits(text: str, dims: dict[str, int]) -> bool:
-    own = dict(part.split("=") for part in text.split(",") if part)
-    return all(int(own.get(name, -1)) == size for name, size in dims.items())
-
-
-def products_rate(steps: list[dict]) -> tuple[float, float]:
-    """TFLOP/s over the matrix products, and their share of the time."""
-    products = [s for s in steps if s["sizes"]]
-    total = sum(s["ms"] for s in steps)
-    spent = sum(s["ms"] for s in products)
-    return (sum(s["flops"] for s in products) / spent * 1e-9, spent / total) if spent and total else (0.0, 0.0)
+def library_rate(steps: list[dict]) -> tuple[float, float]:
+    """TFLOP/s over the library calls (matrix products, convolutions, attention), and their share of the time."""
+    calls = [step for step in steps if step["library"]]
+    total, spent = sum(step["ms"] for step in steps), sum(step["ms"] for step in calls)
+    return (sum(step["flops"] for step in calls) / spent * 1e-9, spent / total) if spent and total else (0.0, 0.0)
 
 
 def kernels_rate(steps: list[dict], least_bytes: int = 1 << 20) -> tuple[float, int]:
     """Median GB/s over the generated kernels that move at least `least_bytes`, and how many these are."""
-    rates = [s["bytes"] / s["ms"] * 1e-6 for s in steps if not s["sizes"] and (s["bytes"] or 0) >= least_bytes and s["ms"] > 0]
-    return (statistics.median(rates), len(rates)) if rates else (0.0, 0)
+    moving = [step for step in steps if not step["library"] and (step["bytes"] or 0) >= least_bytes and step["ms"] > 0]
+    return (statistics.median(step["bytes"] / step["ms"] * 1e-6 for step in moving), len(moving)) if moving else (0.0, 0)

@@ -30,6 +30,10 @@ class World:
     source: str
     job: str
 
+    @property
+    def machines(self) -> int:
+        return -(-self.size // self.local_size)
+
 
 def detect(env: Mapping[str, str] = os.environ) -> World | None:
     """What a launcher says; None without one. Raises ValueError naming variables that are incomplete."""
@@ -56,14 +60,26 @@ def detect(env: Mapping[str, str] = os.environ) -> World | None:
     return None
 
 
-def environment(members: list[int], rank: int, job: str) -> dict[str, str]:
-    """The environment of member `rank` of a job of its own that `members` of this machine form: torchrun's variables,
-    and those GPUs only."""
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a rank is: its machine, and which of the machine's ranks it is."""
+
+    machine: str
+    local_rank: int
+
+
+def environment(places: list[Place], members: list[int], rank: int, job: str, port: int) -> dict[str, str]:
+    """The environment of member `rank` of a job of its own that `members` form, which meet at `port` where they are on
+    several machines: torchrun's variables, and of this machine's GPUs those of the members."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
-    at = str(members.index(rank))
-    env.update(RANK=at, WORLD_SIZE=str(len(members)), LOCAL_RANK=at, LOCAL_WORLD_SIZE=str(len(members)))
-    env.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29500", TORCHELASTIC_RUN_ID=job)
+    here = [member for member in members if places[member].machine == places[rank].machine]
+    env.update(RANK=str(members.index(rank)), WORLD_SIZE=str(len(members)))
+    env.update(LOCAL_RANK=str(here.index(rank)), LOCAL_WORLD_SIZE=str(len(here)))
+    env.update(MASTER_ADDR=places[members[0]].machine, MASTER_PORT=str(port), TORCHELASTIC_RUN_ID=job)
+    gpus = [places[member].local_rank for member in here]
     visible = [gpu for gpu in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
-    if not visible or len(visible) > max(members):
-        env["CUDA_VISIBLE_DEVICES"] = ",".join(visible[m] if visible else str(m) for m in members)
+    if not visible or len(visible) > max(gpus):
+        env["CUDA_VISIBLE_DEVICES"] = ",".join(visible[gpu] if visible else str(gpu) for gpu in gpus)
+    elif len(visible) < len(here):
+        env["LOCAL_RANK"] = "0"  # the launcher shows each process its own GPU only
     return env

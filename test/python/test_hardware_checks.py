@@ -162,9 +162,16 @@ def test_half_a_launcher_is_refused():
 def test_members_see_their_gpus_only(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "3")
-    env = world.environment([1, 3], 3, "job")
+    places = [world.Place("a", rank) for rank in range(4)] + [world.Place("b", rank) for rank in range(4)]
+    env = world.environment(places, [1, 3], 3, "job", 29600)
     assert (env["RANK"], env["WORLD_SIZE"], env["LOCAL_RANK"], env["CUDA_VISIBLE_DEVICES"]) == ("1", "2", "1", "5,7")
     assert "OMPI_COMM_WORLD_RANK" not in env
+    env = world.environment(places, [2, 6], 6, "job", 29600)  # one on each machine
+    assert [env[name] for name in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")] == ["1", "0", "1", "a"]
+    assert env["CUDA_VISIBLE_DEVICES"] == "6"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")  # as srun --gpus-per-task 1 does
+    env = world.environment(places, [0, 1, 2], 2, "job", 29600)
+    assert (env["CUDA_VISIBLE_DEVICES"], env["LOCAL_RANK"]) == ("2", "0")
 
 
 def test_groups_of_an_axis():
@@ -204,7 +211,7 @@ def test_cluster_check_on_two_ranks(cluster_pack, tmp_path):
 
 def test_cluster_check_refuses_what_cannot_be(cluster_pack):
     for options, env, message in [
-        (["-n", 3], {}, "the pack is for 2 ranks of a machine, not 3; make another with --pack OUT -n 3"),
+        (["-n", 3], {}, "the pack is for 2 ranks, not 3; make another with --pack OUT -n 3"),
         (["--device", "cuda:sm_90"], {}, "the pack is for cpu, not cuda:sm_90"),
         (["--device", "tpu"], {}, "--device tpu is none of cpu, cuda:sm_80"),
         ([], {"RANK": "0"}, "RANK is set but WORLD_SIZE is not"),
