@@ -12,7 +12,9 @@ def Plan_MatmulAttr : AttrDef<PlanDialect, "Matmul"> {
   let description = [{
     `sizes` is [batch..., M, N, K]. Strides are in elements: `lhs` [batch..., M, K], `rhs`
     [batch..., K, N], `out` [batch..., M, N]; a batch stride of 0 repeats the operand. The result is
-    alpha * lhs * rhs, then the epilogue; `alpha` is 1 where absent.
+    alpha * lhs * rhs, then the epilogue; `alpha` is 1 where absent. Operands are f32, f16, bf16, summed
+    in f32; the result is of their type or f32. With `tf32` the library may round f32 operands to 10
+    digits.
 
     **Constraints:**
     - P-MM1: each stride list has as many entries as `sizes` less one.
@@ -21,14 +23,82 @@ def Plan_MatmulAttr : AttrDef<PlanDialect, "Matmul"> {
   let parameters = (ins ArrayRefParameter<"int64_t">:$sizes, ArrayRefParameter<"int64_t">:$lhs,
       ArrayRefParameter<"int64_t">:$rhs, ArrayRefParameter<"int64_t">:$out,
       OptionalParameter<"::mlir::FloatAttr">:$alpha,
-      DefaultValuedParameter<"::gridloom::plan::Epilogue", "::gridloom::plan::Epilogue::None">:$epilogue);
+      DefaultValuedParameter<"::gridloom::plan::Epilogue", "::gridloom::plan::Epilogue::None">:$epilogue,
+      DefaultValuedParameter<"bool", "false">:$tf32);
   let assemblyFormat = [{`<` `sizes` `=` `[` $sizes `]` `,` `lhs` `=` `[` $lhs `]` `,` `rhs` `=` `[` $rhs `]` `,`
-      `out` `=` `[` $out `]` (`alpha` `=` $alpha^)? (`epilogue` `=` $epilogue^)? `>`}];
+      `out` `=` `[` $out `]` (`alpha` `=` $alpha^)? (`epilogue` `=` $epilogue^)? (`tf32` `=` $tf32^)? `>`}];
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     double getAlphaValue() const { return getAlpha() ? getAlpha().getValueAsDouble() : 1.0; }
   }];
 }
+
+def Plan_ConvolutionAttr : AttrDef<PlanDialect, "Convolution"> {
+  let mnemonic = "convolution";
+  let summary = "A library convolution's descriptor";
+  let description = [{
+    `input` is [N, C, spatial...], `weight` [O, C / groups, window...], `output` [N, O, positions...],
+    each followed by its strides in elements. The input has low[i] and high[i] zeros around spatial
+    dimension i; the window is not mirrored. The result is the convolution, then, where present, plus
+    one `bias` per output channel, plus a `residual` that lies in memory as the output does, then
+    `relu`. With `tf32` the library may round f32 operands to 10 digits.
+
+    **Constraints:**
+    - P-CV1: the three sizes have one rank of at least 3, and strides as many entries.
+    - P-CV2: strides, low, high and dilations have one entry per spatial dimension; strides and
+      dilations are positive, padding is not negative.
+    - P-CV3: sizes fit together as those of loom.convolution do.
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t">:$input, ArrayRefParameter<"int64_t">:$inputStrides,
+      ArrayRefParameter<"int64_t">:$weight, ArrayRefParameter<"int64_t">:$weightStrides,
+      ArrayRefParameter<"int64_t">:$output, ArrayRefParameter<"int64_t">:$outputStrides,
+      ArrayRefParameter<"int64_t">:$strides, ArrayRefParameter<"int64_t">:$low,
+      ArrayRefParameter<"int64_t">:$high, ArrayRefParameter<"int64_t">:$dilations, "int64_t":$groups,
+      DefaultValuedParameter<"bool", "false">:$bias, DefaultValuedParameter<"bool", "false">:$residual,
+      DefaultValuedParameter<"bool", "false">:$relu, DefaultValuedParameter<"bool", "false">:$tf32);
+  let assemblyFormat = [{`<` `input` `=` `[` $input `]` `by` ` ` `[` $inputStrides `]` `,`
+      `weight` `=` `[` $weight `]` `by` ` ` `[` $weightStrides `]` `,`
+      `output` `=` `[` $output `]` `by` ` ` `[` $outputStrides `]` `,`
+      `strides` `=` `[` $strides `]` `,` `low` `=` `[` $low `]` `,` `high` `=` `[` $high `]` `,`
+      `dilations` `=` `[` $dilations `]` `,` `groups` `=` $groups
+      (`bias` `=` $bias^)? (`residual` `=` $residual^)? (`relu` `=` $relu^)? (`tf32` `=` $tf32^)? `>`}];
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Operations of one call; a multiply-add counts as two.
+    double getFlops() const;
+  }];
+}
+
+def Plan_AttentionAttr : AttrDef<PlanDialect, "Attention"> {
+  let mnemonic = "attention";
+  let summary = "A library attention's descriptor";
+  let description = [{
+    The result is softmax(scale * query * key^T + mask) * value, the softmax over keys. `sizes` is
+    [batch, heads, queries, keys, depth, value depth]. Strides are in elements: `query` [batch, heads,
+    queries, depth], `key` [batch, heads, keys, depth], `value` [batch, heads, keys, value depth],
+    `out` [batch, heads, queries, value depth], `mask` [batch, heads, queries, keys]; a stride of 0
+    repeats the operand. With `causal`, a query sees the keys up to its own index.
+
+    **Constraints:**
+    - P-AT1: six sizes, and four strides in each list but an absent mask's.
+    - P-AT2: the last stride of query, key, value and out is 1.
+  }];
+  let parameters = (ins ArrayRefParameter<"int64_t">:$sizes, ArrayRefParameter<"int64_t">:$query,
+      ArrayRefParameter<"int64_t">:$key, ArrayRefParameter<"int64_t">:$value,
+      ArrayRefParameter<"int64_t">:$out, OptionalArrayRefParameter<"int64_t">:$mask, "::mlir::FloatAttr":$scale,
+      DefaultValuedParameter<"bool", "false">:$causal);
+  let assemblyFormat = [{`<` `sizes` `=` `[` $sizes `]` `,` `query` `=` `[` $query `]` `,`
+      `key` `=` `[` $key `]` `,` `value` `=` `[` $value `]` `,` `out` `=` `[` $out `]` `,`
+      `scale` `=` $scale (`mask` `=` `[` $mask^ `]`)? (`causal` `=` $causal^)? `>`}];
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Operations of one call; a multiply-add counts as two.
+    double getFlops() const;
+  }];
+}
+
+def Plan_LibraryCallAttr : AnyAttrOf<[Plan_MatmulAttr, Plan_ConvolutionAttr, Plan_AttentionAttr],
+    "a library call's descriptor">;
 
 def Plan_BufferType : TypeDef<PlanDialect, "Buffer"> {
   let mnemonic = "buffer";

@@ -22,3 +22,16 @@ LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
     return emitOpError("results differ in type from what ") << getKernelAttr() << " yields";
   return success();
 }
+
+LogicalResult ConvolutionOp::verify() {
+  if ((getBias() != nullptr) != getDescriptor().getBias() ||
+      (getResidual() != nullptr) != getDescriptor().getResidual())
+    return emitOpError("has other operands than its descriptor says");
+  return success();
+}
+
+LogicalResult AttentionOp::verify() {
+  if ((getMask() != nullptr) == getDescriptor().getMask().empty())
+    return emitOpError("has other operands than its descriptor says");
+  return success();
+}

@@ -47,6 +47,43 @@ def Plan_MatmulOp : Plan_Op<"matmul", [Pure]> {
   let assemblyFormat = "$lhs `,` $rhs (`,` $bias^)? $descriptor attr-dict `:` functional-type(operands, results)";
 }
 
+def Plan_ConvolutionOp : Plan_Op<"convolution", [Pure, AttrSizedOperandSegments]> {
+  let summary = "A library convolution on tensors";
+  let description = [{
+    ```mlir
+    %y = plan.convolution %x, %w bias %b <input = [1, 3, 8, 8] by [192, 64, 8, 1], weight = [16, 3, 3, 3]
+        by [27, 9, 3, 1], output = [1, 16, 4, 4] by [256, 16, 4, 1], strides = [2, 2], low = [1, 1],
+        high = [1, 1], dilations = [1, 1], groups = 1 bias = true relu = true>
+        : (tensor<1x3x8x8xf32>, tensor<16x3x3x3xf32>, tensor<16xf32>) -> tensor<1x16x4x4xf32>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$input, AnyRankedTensor:$weight, Optional<AnyRankedTensor>:$bias,
+      Optional<AnyRankedTensor>:$residual, Plan_ConvolutionAttr:$descriptor);
+  let results = (outs AnyRankedTensor:$output);
+  let assemblyFormat = [{$input `,` $weight (`bias` $bias^)? (`residual` $residual^)? $descriptor attr-dict
+      `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
+def Plan_AttentionOp : Plan_Op<"attention", [Pure]> {
+  let summary = "A library attention on tensors";
+  let description = [{
+    ```mlir
+    %y = plan.attention %q, %k, %v mask %m <sizes = [2, 4, 8, 8, 16, 16], query = [512, 128, 16, 1],
+        key = [512, 128, 16, 1], value = [512, 128, 16, 1], out = [512, 128, 16, 1],
+        scale = 2.5e-01 : f64 mask = [8, 0, 0, 1]>
+        : (tensor<2x4x8x16xf16>, tensor<2x4x8x16xf16>, tensor<2x4x8x16xf16>, tensor<2x8xf16>)
+          -> tensor<2x4x8x16xf16>
+    ```
+  }];
+  let arguments = (ins AnyRankedTensor:$query, AnyRankedTensor:$key, AnyRankedTensor:$value,
+      Optional<AnyRankedTensor>:$mask, Plan_AttentionAttr:$descriptor);
+  let results = (outs AnyRankedTensor:$output);
+  let assemblyFormat = [{$query `,` $key `,` $value (`mask` $mask^)? $descriptor attr-dict
+      `:` functional-type(operands, results)}];
+  let hasVerifier = 1;
+}
+
 //===----------------------------------------------------------------------===//
 // Programs on buffers (schedule phase)
 //===----------------------------------------------------------------------===//
@@ -132,8 +169,9 @@ def Plan_LaunchOp : Plan_StepOp<"launch"> {
 }
 
 def Plan_LibraryOp : Plan_StepOp<"library"> {
-  let summary = "Calls the library's matrix multiplication on a stream";
-  let arguments = (ins Plan_MatmulAttr:$descriptor, Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, StrAttr:$stream);
+  let summary = "Calls a library on a stream: a matrix multiplication, a convolution, an attention";
+  let description = "`inputs` are the operands of plan.matmul, plan.convolution or plan.attention, absent ones left out.";
+  let arguments = (ins Plan_LibraryCallAttr:$descriptor, Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, StrAttr:$stream);
   let assemblyFormat = "$descriptor `ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $outputs `:` type($outputs) `)` `on` $stream attr-dict";
 }
 

@@ -191,7 +191,7 @@ void ProgramVerifier::verifyStep(const schema::Step &step, const std::string &nu
   case schema::Step::kLaunch:
     return verifyLaunch(step.launch(), name);
   case schema::Step::kLibrary:
-    return verifyMatmul(step.library(), name);
+    return verifyLibrary(step.library(), name);
   case schema::Step::kCopy:
     return verifyCopy(step.copy(), name);
   case schema::Step::kGroup:
@@ -314,13 +314,24 @@ void ProgramVerifier::verifyMatmul(const schema::Library &call, const std::strin
     extents.push_back(matmul.sizes(rank - 3 + second));
     return extents;
   };
-  for (uint32_t index : call.inputs())
-    if (getBuffer(index, name).type() != matmul.type())
-      fail(name + " multiplies " + std::string(nameOf(DataType(matmul.type()))) + " and reads " +
-           std::string(nameOf(DataType(getBuffer(index, name).type()))));
-  if (getWritable(call.outputs(0), name).type() != matmul.type())
-    fail(name + " multiplies " + std::string(nameOf(DataType(matmul.type()))) + " and writes " +
-         std::string(nameOf(DataType(getBuffer(call.outputs(0), name).type()))));
+  if (!isDataType(matmul.type()) || (matmul.out_type() && !isDataType(matmul.out_type())))
+    fail(name + " multiplies type " + std::to_string(int(matmul.type())) + " into " +
+         std::to_string(int(matmul.out_type())) + "; one of them there is not");
+  auto in = DataType(matmul.type()),
+       result = DataType(matmul.out_type() ? matmul.out_type() : matmul.type());
+  bool widens = result == DataType::F32 && (in == DataType::F16 || in == DataType::BF16);
+  if (result != in && !widens)
+    fail(name + " multiplies " + std::string(nameOf(in)) + " into " + std::string(nameOf(result)) +
+         "; only f16 and bf16 have a result of another type, f32");
+  for (int i = 0; i < call.inputs_size(); ++i) {
+    DataType type = DataType(getBuffer(call.inputs(i), name).type()), wanted = i < 2 ? in : result;
+    if (type != wanted)
+      fail(name + " multiplies " + std::string(nameOf(wanted)) + " and reads " +
+           std::string(nameOf(type)));
+  }
+  if (DataType type = DataType(getWritable(call.outputs(0), name).type()); type != result)
+    fail(name + " multiplies " + std::string(nameOf(result)) + " and writes " +
+         std::string(nameOf(type)));
   verifyOperand(with(0, 2), matmul.lhs(), call.inputs(0), name + " lhs");
   verifyOperand(with(2, 1), matmul.rhs(), call.inputs(1), name + " rhs");
   std::vector<int64_t> out = with(0, 1);

@@ -42,7 +42,17 @@ private:
   void verifyBlock(const schema::Block &block, bool repeated);
   void verifyStep(const schema::Step &step, const std::string &name, bool repeated);
   void verifyLaunch(const schema::Launch &launch, const std::string &name);
+  void verifyLibrary(const schema::Library &call, const std::string &name);
   void verifyMatmul(const schema::Library &call, const std::string &name);
+  void verifyConvolution(const schema::Library &call, const std::string &name);
+  void verifyAttention(const schema::Library &call, const std::string &name);
+  void verifyTypes(const schema::Library &call, schema::DataType type, const std::string &name);
+  void verifyWorkspace(uint64_t limit, const std::string &name);
+  void verifyWindow(const schema::Convolution &convolution, const std::string &name) const;
+  /// No two elements of an output share a place.
+  void verifyDistinct(const std::vector<int64_t> &sizes,
+                      const google::protobuf::RepeatedField<int64_t> &strides,
+                      const std::string &name) const;
   void verifyOperand(const std::vector<int64_t> &extents,
                      const google::protobuf::RepeatedField<int64_t> &strides, uint32_t buffer,
                      const std::string &name);

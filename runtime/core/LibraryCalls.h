@@ -1,0 +1,29 @@
+//===- LibraryCalls.h - a plan's library calls ------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CORE_LIBRARYCALLS_H
+#define GRIDLOOM_RUNTIME_CORE_LIBRARYCALLS_H
+
+#include "runtime/core/plan.pb.h"
+#include "runtime/device/Device.h"
+
+namespace gridloom::rt {
+
+/// What a device is asked for; refers to the message.
+ConvolutionProblem toProblem(const schema::Convolution &convolution);
+/// As above; the mask is of the attention's type.
+AttentionProblem toProblem(const schema::Attention &attention);
+
+/// "matmul 2x128x768x768 + bias", "convolution 1x3x8x8 with 16x3x3x3 + bias + relu",
+/// "attention 2x4x128x128x64x64 masked".
+std::string describe(const schema::Library &call);
+/// Operations of one call; a multiply-add counts as two.
+double getFlops(const schema::Library &call);
+/// Bytes of its operands and result, each once: elements that strides repeat count once.
+uint64_t getBytes(const schema::Library &call);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CORE_LIBRARYCALLS_H
