@@ -1,0 +1,302 @@
+//===- CuDnnGraph.cpp - operations that cuDNN computes as one -------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/device/cuda/CuDnnGraph.h"
+
+#include "runtime/core/Error.h"
+
+#include <algorithm>
+
+namespace gridloom::rt {
+
+using namespace cudnn;
+
+static CuDnnGraph::Dims getRowMajorStrides(const CuDnnGraph::Dims &sizes) {
+  CuDnnGraph::Dims strides(sizes.size(), 1);
+  for (size_t i = sizes.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * sizes[i];
+  return strides;
+}
+
+CuDnnGraph::CuDnnGraph(const CuDnn &library, std::string description, int64_t alignment)
+    : library(library), doing("describing " + std::move(description)), alignment(alignment) {}
+
+CuDnnDescriptor CuDnnGraph::make(Constant type) const {
+  return CuDnnDescriptor(library, type, doing);
+}
+
+//===----------------------------------------------------------------------===//
+// Tensors
+//===----------------------------------------------------------------------===//
+
+CuDnnGraph::Tensor CuDnnGraph::add(Constant type, const Dims &sizes, const Dims &strides,
+                                   bool isVirtual, bool byValue) {
+  auto number = static_cast<Tensor>(tensors.size());
+  CuDnnDescriptor &tensor = tensors.emplace_back(make(BACKEND_TENSOR_DESCRIPTOR));
+  tensor.setEnum(ATTR_TENSOR_DATA_TYPE, TYPE_DATA_TYPE, type);
+  tensor.set(ATTR_TENSOR_DIMENSIONS, sizes);
+  tensor.set(ATTR_TENSOR_STRIDES, strides);
+  tensor.set(ATTR_TENSOR_UNIQUE_ID, number + 1);
+  tensor.set(ATTR_TENSOR_BYTE_ALIGNMENT, isVirtual || byValue ? int64_t(4) : alignment);
+  tensor.set(ATTR_TENSOR_IS_VIRTUAL, isVirtual);
+  if (byValue)
+    tensor.set(ATTR_TENSOR_IS_BY_VALUE, true);
+  tensor.finalize();
+  if (!isVirtual)
+    bound.insert(byValue ? bound.end() : bound.end() - static_cast<std::ptrdiff_t>(numbers.size()),
+                 number + 1);
+  return number;
+}
+
+CuDnnGraph::Tensor CuDnnGraph::addOperand(Constant type, const Dims &sizes, const Dims &strides) {
+  return add(type, sizes, strides, /*isVirtual=*/false, /*byValue=*/false);
+}
+
+CuDnnGraph::Tensor CuDnnGraph::addVirtual(Constant type, const Dims &sizes) {
+  return addVirtual(type, sizes, getRowMajorStrides(sizes));
+}
+
+CuDnnGraph::Tensor CuDnnGraph::addVirtual(Constant type, const Dims &sizes, const Dims &strides) {
+  return add(type, sizes, strides, /*isVirtual=*/true, /*byValue=*/false);
+}
+
+CuDnnGraph::Tensor CuDnnGraph::addNumber(float value, size_t rank) {
+  Dims ones(rank, 1);
+  Tensor tensor = add(DATA_FLOAT, ones, ones, /*isVirtual=*/false, /*byValue=*/true);
+  numbers.push_back(value);
+  return tensor;
+}
+
+//===----------------------------------------------------------------------===//
+// Operations
+//===----------------------------------------------------------------------===//
+
+void CuDnnGraph::convolve(Tensor input, Tensor weight, Tensor output,
+                          const Convolution &convolution) {
+  CuDnnDescriptor &parameter = parameters.emplace_back(make(BACKEND_CONVOLUTION_DESCRIPTOR));
+  parameter.setEnum(ATTR_CONVOLUTION_COMP_TYPE, TYPE_DATA_TYPE, DATA_FLOAT);
+  parameter.setEnum(ATTR_CONVOLUTION_CONV_MODE, TYPE_CONVOLUTION_MODE, CROSS_CORRELATION);
+  parameter.set(ATTR_CONVOLUTION_SPATIAL_DIMS, static_cast<int64_t>(convolution.strides.size()));
+  parameter.set(ATTR_CONVOLUTION_DILATIONS, convolution.dilations);
+  parameter.set(ATTR_CONVOLUTION_FILTER_STRIDES, convolution.strides);
+  parameter.set(ATTR_CONVOLUTION_PRE_PADDINGS, convolution.low);
+  parameter.set(ATTR_CONVOLUTION_POST_PADDINGS, convolution.high);
+  parameter.finalize();
+  CuDnnDescriptor &operation =
+      operations.emplace_back(make(BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR));
+  operation.set(ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, parameter);
+  operation.set(ATTR_OPERATION_CONVOLUTION_FORWARD_X, tensors[size_t(input)]);
+  operation.set(ATTR_OPERATION_CONVOLUTION_FORWARD_W, tensors[size_t(weight)]);
+  operation.set(ATTR_OPERATION_CONVOLUTION_FORWARD_Y, tensors[size_t(output)]);
+  operation.set(ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 1.0f);
+  operation.set(ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 0.0f);
+  operation.finalize();
+}
+
+void CuDnnGraph::apply(Constant mode, Tensor x, Tensor b, Tensor output, Tensor select) {
+  CuDnnDescriptor &parameter = parameters.emplace_back(make(BACKEND_POINTWISE_DESCRIPTOR));
+  parameter.setEnum(ATTR_POINTWISE_MODE, TYPE_POINTWISE_MODE, mode);
+  parameter.setEnum(ATTR_POINTWISE_MATH_PREC, TYPE_DATA_TYPE, DATA_FLOAT);
+  parameter.finalize();
+  CuDnnDescriptor &operation =
+      operations.emplace_back(make(BACKEND_OPERATION_POINTWISE_DESCRIPTOR));
+  operation.set(ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, parameter);
+  operation.set(ATTR_OPERATION_POINTWISE_XDESC, tensors[size_t(x)]);
+  if (b != none)
+    operation.set(ATTR_OPERATION_POINTWISE_BDESC, tensors[size_t(b)]);
+  if (select != none)
+    operation.set(ATTR_OPERATION_POINTWISE_TDESC, tensors[size_t(select)]);
+  operation.set(ATTR_OPERATION_POINTWISE_YDESC, tensors[size_t(output)]);
+  operation.finalize();
+}
+
+void CuDnnGraph::generateIndex(int64_t axis, Tensor x, Tensor output) {
+  CuDnnDescriptor &parameter = parameters.emplace_back(make(BACKEND_POINTWISE_DESCRIPTOR));
+  parameter.setEnum(ATTR_POINTWISE_MODE, TYPE_POINTWISE_MODE, POINTWISE_GEN_INDEX);
+  parameter.setEnum(ATTR_POINTWISE_MATH_PREC, TYPE_DATA_TYPE, DATA_FLOAT);
+  parameter.set(ATTR_POINTWISE_AXIS, axis);
+  parameter.finalize();
+  CuDnnDescriptor &operation =
+      operations.emplace_back(make(BACKEND_OPERATION_POINTWISE_DESCRIPTOR));
+  operation.set(ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, parameter);
+  operation.set(ATTR_OPERATION_POINTWISE_XDESC, tensors[size_t(x)]);
+  operation.set(ATTR_OPERATION_POINTWISE_YDESC, tensors[size_t(output)]);
+  operation.finalize();
+}
+
+void CuDnnGraph::multiply(Tensor a, Tensor b, Tensor output) {
+  CuDnnDescriptor &parameter = parameters.emplace_back(make(BACKEND_MATMUL_DESCRIPTOR));
+  parameter.setEnum(ATTR_MATMUL_COMP_TYPE, TYPE_DATA_TYPE, DATA_FLOAT);
+  parameter.finalize();
+  CuDnnDescriptor &operation = operations.emplace_back(make(BACKEND_OPERATION_MATMUL_DESCRIPTOR));
+  operation.set(ATTR_OPERATION_MATMUL_DESC, parameter);
+  operation.set(ATTR_OPERATION_MATMUL_ADESC, tensors[size_t(a)]);
+  operation.set(ATTR_OPERATION_MATMUL_BDESC, tensors[size_t(b)]);
+  operation.set(ATTR_OPERATION_MATMUL_CDESC, tensors[size_t(output)]);
+  operation.finalize();
+}
+
+void CuDnnGraph::reduce(Constant kind, Tensor x, Tensor output) {
+  CuDnnDescriptor &parameter = parameters.emplace_back(make(BACKEND_REDUCTION_DESCRIPTOR));
+  parameter.setEnum(ATTR_REDUCTION_OPERATOR, TYPE_REDUCTION_OPERATOR_TYPE, kind);
+  parameter.setEnum(ATTR_REDUCTION_COMP_TYPE, TYPE_DATA_TYPE, DATA_FLOAT);
+  parameter.finalize();
+  CuDnnDescriptor &operation =
+      operations.emplace_back(make(BACKEND_OPERATION_REDUCTION_DESCRIPTOR));
+  operation.set(ATTR_OPERATION_REDUCTION_DESC, parameter);
+  operation.set(ATTR_OPERATION_REDUCTION_XDESC, tensors[size_t(x)]);
+  operation.set(ATTR_OPERATION_REDUCTION_YDESC, tensors[size_t(output)]);
+  operation.finalize();
+}
+
+//===----------------------------------------------------------------------===//
+// Engines
+//===----------------------------------------------------------------------===//
+
+std::shared_ptr<CuDnnDescriptor> CuDnnGraph::makeGraph() const {
+  auto graph = std::make_shared<CuDnnDescriptor>(make(BACKEND_OPERATIONGRAPH_DESCRIPTOR));
+  std::vector<Descriptor> handles;
+  handles.reserve(operations.size());
+  for (const CuDnnDescriptor &operation : operations)
+    handles.push_back(operation.getHandle());
+  graph->set(ATTR_OPERATIONGRAPH_OPS, handles);
+  if (library.getHandle())
+    graph->set(ATTR_OPERATIONGRAPH_HANDLE, library.getHandle());
+  graph->finalize();
+  return graph;
+}
+
+std::optional<CuDnnEngine> CuDnnGraph::tryEngine(CuDnnDescriptor &config, uint64_t workspaceLimit,
+                                                 std::span<const int> refused,
+                                                 std::string &reason) const {
+  constexpr size_t maxNotes = 32;
+  std::vector<CuDnnDescriptor> engine;
+  engine.push_back(make(BACKEND_ENGINE_DESCRIPTOR));
+  config.getDescriptors(ATTR_ENGINECFG_ENGINE, engine);
+  for (int note : engine[0].getEnums(ATTR_ENGINE_NUMERICAL_NOTE, TYPE_NUMERICAL_NOTE, maxNotes))
+    if (std::find(refused.begin(), refused.end(), note) != refused.end()) {
+      reason = "an engine was passed over for its precision";
+      return std::nullopt;
+    }
+  CuDnnDescriptor plan = make(BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  plan.set(ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+  if (library.getHandle())
+    plan.set(ATTR_EXECUTION_PLAN_HANDLE, library.getHandle());
+  else
+    plan.set(ATTR_EXECUTION_PLAN_DEVICEPROP, *library.getProperties());
+  if (!plan.tryFinalize(reason))
+    return std::nullopt;
+  int64_t bytes = plan.getNumber(ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+  if (bytes < 0 || static_cast<uint64_t>(bytes) > workspaceLimit) {
+    reason = "an engine wants " + std::to_string(bytes) + " bytes of workspace";
+    return std::nullopt;
+  }
+  return CuDnnEngine{nullptr, std::move(config), std::move(plan), static_cast<size_t>(bytes)};
+}
+
+std::optional<CuDnnEngine> CuDnnGraph::plan(uint64_t workspaceLimit, std::span<const int> refused,
+                                            std::string &reason) {
+  std::shared_ptr<CuDnnDescriptor> graph = makeGraph();
+  for (Constant mode : {HEUR_MODE_A, HEUR_MODE_FALLBACK}) {
+    CuDnnDescriptor heuristics = make(BACKEND_ENGINEHEUR_DESCRIPTOR);
+    heuristics.set(ATTR_ENGINEHEUR_OPERATION_GRAPH, *graph);
+    heuristics.setEnum(ATTR_ENGINEHEUR_MODE, TYPE_HEUR_MODE, mode);
+    if (!library.getHandle())
+      heuristics.set(ATTR_ENGINEHEUR_DEVICEPROP, *library.getProperties());
+    if (!heuristics.tryFinalize(reason))
+      continue;
+    size_t count = heuristics.getDescriptors(ATTR_ENGINEHEUR_RESULTS, {});
+    std::vector<CuDnnDescriptor> configs;
+    configs.reserve(count);
+    for (size_t i = 0; i < count; ++i)
+      configs.push_back(make(BACKEND_ENGINECFG_DESCRIPTOR));
+    count = std::min(count, heuristics.getDescriptors(ATTR_ENGINEHEUR_RESULTS, configs));
+    for (size_t i = 0; i < count; ++i)
+      if (auto engine = tryEngine(configs[i], workspaceLimit, refused, reason)) {
+        engine->graph = graph;
+        return engine;
+      }
+  }
+  return std::nullopt;
+}
+
+//===----------------------------------------------------------------------===//
+// Calls
+//===----------------------------------------------------------------------===//
+
+CuDnnCall::CuDnnCall(std::shared_ptr<const CuDnn> library, std::string description, Build build,
+                     size_t elementBytes, uint64_t workspaceLimit, std::vector<int> refused)
+    : library(std::move(library)), description(std::move(description)), build(std::move(build)),
+      elementBytes(elementBytes), workspaceLimit(workspaceLimit), refused(std::move(refused)) {
+  plan(largestAlignment);
+}
+
+CuDnnCall::Planned &CuDnnCall::plan(int64_t alignment) {
+  auto found = planned.find(alignment);
+  if (found != planned.end())
+    return found->second;
+  if (const CudaContext *context = library->getContext())
+    context->use();
+  auto graph = std::make_unique<CuDnnGraph>(*library, description, alignment);
+  build(*graph);
+  std::string reason = "it proposes none";
+  std::optional<CuDnnEngine> engine = graph->plan(workspaceLimit, refused, reason);
+  if (!engine)
+    throw Error(ErrorCode::InvalidPlan, "cuDNN " + std::to_string(library->getVersion()) +
+                                            " has no engine for " + description + " within " +
+                                            std::to_string(workspaceLimit) +
+                                            " bytes of workspace on " + library->getDeviceName() +
+                                            " (" + reason + "); compile the model with --no-cudnn");
+  std::vector<float> numbers = graph->getNumbers();
+  return planned
+      .emplace(alignment, Planned{std::move(graph), std::move(*engine), std::move(numbers)})
+      .first->second;
+}
+
+void CuDnnCall::run(CudaStream &stream, std::span<const void *const> operands) {
+  library->getContext()->use();
+  uintptr_t bits = 0;
+  for (const void *operand : operands)
+    bits |= reinterpret_cast<uintptr_t>(operand);
+  Planned &chosen =
+      plan(bits % largestAlignment == 0 ? largestAlignment : static_cast<int64_t>(elementBytes));
+  std::vector<void *> pointers;
+  for (const void *operand : operands)
+    pointers.push_back(const_cast<void *>(operand));
+  for (float &number : chosen.numbers)
+    pointers.push_back(&number);
+  void *workspace =
+      chosen.engine.workspaceBytes ? stream.getWorkspace(chosen.engine.workspaceBytes) : nullptr;
+
+  std::string doing = "running " + description + " on stream " + stream.getName();
+  CuDnnDescriptor pack(*library, BACKEND_VARIANT_PACK_DESCRIPTOR, doing);
+  pack.set(ATTR_VARIANT_PACK_UNIQUE_IDS, chosen.graph->getBound());
+  pack.setPointers(ATTR_VARIANT_PACK_DATA_POINTERS, pointers);
+  pack.setPointers(ATTR_VARIANT_PACK_WORKSPACE, std::span(&workspace, 1));
+  pack.finalize();
+  library->check(
+      library->setStream(library->getHandle(), static_cast<cuda::StreamHandle>(stream.getNative())),
+      "cudnnSetStream", doing);
+  library->check(
+      library->execute(library->getHandle(), chosen.engine.plan.getHandle(), pack.getHandle()),
+      "cudnnBackendExecute", doing);
+}
+
+Constant toCuDnnType(DataType type, const std::string &description) {
+  switch (type) {
+  case DataType::F32:
+    return DATA_FLOAT;
+  case DataType::F16:
+    return DATA_HALF;
+  case DataType::BF16:
+    return DATA_BFLOAT16;
+  default:
+    throw Error(ErrorCode::InvalidPlan, description + " of " + std::string(nameOf(type)) +
+                                            ": cuDNN computes f32, f16 and bf16 here");
+  }
+}
+
+} // namespace gridloom::rt

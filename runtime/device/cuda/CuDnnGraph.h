@@ -1,0 +1,138 @@
+//===- CuDnnGraph.h - operations that cuDNN computes as one -----*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// A graph says what is computed; cuDNN's heuristics propose engines for it, the first that accepts
+// the graph within the workspace limit is taken. The proposals come from cuDNN alone, so all of
+// this works for a GPU that is described and not here, up to running it.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDNNGRAPH_H
+#define GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDNNGRAPH_H
+
+#include "runtime/device/cuda/CuDnn.h"
+
+#include <deque>
+#include <map>
+#include <optional>
+
+namespace gridloom::rt {
+
+/// An execution plan, what it was made of, and the workspace it needs.
+struct CuDnnEngine {
+  std::shared_ptr<CuDnnDescriptor> graph;
+  CuDnnDescriptor config, plan;
+  size_t workspaceBytes = 0;
+};
+
+class CuDnnGraph {
+public:
+  using Dims = std::vector<int64_t>;
+  /// A tensor of the graph, by its number.
+  using Tensor = int64_t;
+  static constexpr Tensor none = -1;
+
+  /// `description` names the whole in errors. Operands' pointers will be multiples of `alignment`
+  /// bytes.
+  CuDnnGraph(const CuDnn &library, std::string description, int64_t alignment);
+
+  /// An operand in memory; operands are bound in the order they are added. Strides in elements.
+  Tensor addOperand(cudnn::Constant type, const Dims &sizes, const Dims &strides);
+  /// A row-major tensor between operations, which is in no memory.
+  Tensor addVirtual(cudnn::Constant type, const Dims &sizes);
+  /// As addVirtual, laid out as `strides` say.
+  Tensor addVirtual(cudnn::Constant type, const Dims &sizes, const Dims &strides);
+  /// One number, with as many dimensions as the tensors it is combined with.
+  Tensor addNumber(float value, size_t rank);
+
+  /// output = input convolved with weight, accumulated in f32.
+  struct Convolution {
+    Dims strides, low, high, dilations;
+  };
+  void convolve(Tensor input, Tensor weight, Tensor output, const Convolution &convolution);
+  /// output = mode(x, b), where `b` may be none; with `select`, b or x by that boolean tensor.
+  void apply(cudnn::Constant mode, Tensor x, Tensor b, Tensor output, Tensor select = none);
+  /// output = the index along `axis`; x gives the shape.
+  void generateIndex(int64_t axis, Tensor x, Tensor output);
+  /// Matrices in the last two dimensions.
+  void multiply(Tensor a, Tensor b, Tensor output);
+  /// Over the dimensions of which output has one element.
+  void reduce(cudnn::Constant operation, Tensor x, Tensor output);
+
+  /// The first engine that takes the graph within `workspaceLimit` bytes and has none of the
+  /// numerical notes in `refused`. None when there is no such engine; then `reason` says why the
+  /// last one did not take it.
+  std::optional<CuDnnEngine> plan(uint64_t workspaceLimit, std::span<const int> refused,
+                                  std::string &reason);
+
+  /// Operands' numbers in order, then those of `numbers`.
+  const std::vector<int64_t> &getBound() const { return bound; }
+  const std::vector<float> &getNumbers() const { return numbers; }
+
+private:
+  Tensor add(cudnn::Constant type, const Dims &sizes, const Dims &strides, bool isVirtual,
+             bool byValue);
+  CuDnnDescriptor make(cudnn::Constant type) const;
+  std::shared_ptr<CuDnnDescriptor> makeGraph() const;
+  std::optional<CuDnnEngine> tryEngine(CuDnnDescriptor &config, uint64_t workspaceLimit,
+                                       std::span<const int> refused, std::string &reason) const;
+
+  const CuDnn &library;
+  std::string doing;
+  int64_t alignment;
+  std::deque<CuDnnDescriptor> tensors;    // by number
+  std::deque<CuDnnDescriptor> parameters; // of operations
+  std::deque<CuDnnDescriptor> operations;
+  std::vector<int64_t> bound;
+  std::vector<float> numbers;
+};
+
+/// A call that was planned: the graph is made again, with another engine, where pointers are less
+/// aligned than at first.
+class CuDnnCall final : public LibraryPlan {
+public:
+  using Build = std::function<void(CuDnnGraph &graph)>;
+  /// Throws InvalidPlan, with the remedy, when no engine takes the graph.
+  CuDnnCall(std::shared_ptr<const CuDnn> library, std::string description, Build build,
+            size_t elementBytes, uint64_t workspaceLimit, std::vector<int> refused);
+
+  /// `operands` in the order the graph adds them. One thread at a time.
+  void run(CudaStream &stream, std::span<const void *const> operands);
+  /// Of the engine for aligned pointers.
+  size_t getWorkspaceBytes() const { return planned.begin()->second.engine.workspaceBytes; }
+
+private:
+  struct Planned {
+    std::unique_ptr<CuDnnGraph> graph;
+    CuDnnEngine engine;
+    std::vector<float> numbers;
+  };
+  Planned &plan(int64_t alignment);
+
+  static constexpr int64_t largestAlignment = 16;
+  std::shared_ptr<const CuDnn> library;
+  std::string description;
+  Build build;
+  size_t elementBytes;
+  uint64_t workspaceLimit;
+  std::vector<int> refused;
+  std::map<int64_t, Planned, std::greater<>> planned; // by alignment
+};
+
+/// f32, f16 and bf16 as cuDNN numbers them; throws InvalidPlan naming `description` for others.
+cudnn::Constant toCuDnnType(DataType type, const std::string &description);
+
+/// Resolves a convolution. Throws InvalidPlan when cuDNN has no engine for it within its workspace
+/// limit. Operands: input, weight, bias and residual where present, output.
+std::unique_ptr<CuDnnCall> createCuDnnConvolution(std::shared_ptr<const CuDnn> library,
+                                                  const ConvolutionProblem &problem);
+/// Resolves an attention of f16 or bf16. Throws as above. Operands: query, key, value, the mask
+/// where present, output.
+std::unique_ptr<CuDnnCall> createCuDnnAttention(std::shared_ptr<const CuDnn> library,
+                                                const AttentionProblem &problem);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDNNGRAPH_H

@@ -1,0 +1,69 @@
+//===- FakeCudnnGraph.h - what a graph of cuDNN means -----------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// A graph's tensors and operations, read from descriptors; which graphs engines take; and what they
+// compute, each operation by its definition.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_TEST_FAKE_FAKECUDNNGRAPH_H
+#define GRIDLOOM_TEST_FAKE_FAKECUDNNGRAPH_H
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace gridloom::fake {
+
+using Dims = std::vector<int64_t>;
+
+struct DnnTensor {
+  int type = 0; // cudnnDataType_t
+  Dims sizes, strides;
+  int64_t uid = 0, alignment = 0;
+  bool isVirtual = false, byValue = false;
+
+  size_t count() const;
+  size_t elementBytes() const;
+  /// Bytes from the first element to behind the last.
+  size_t extent() const;
+};
+
+struct DnnOperation {
+  int kind = 0; // cudnnBackendDescriptorType_t
+  int mode = 0; // of a pointwise operation or reduction
+  int64_t axis = -1;
+  Dims strides, low, high, dilations; // of a convolution
+  std::vector<int64_t> inputs;        // by unique id; absent ones are left out
+  int64_t output = 0;
+};
+
+struct DnnGraph {
+  std::map<int64_t, DnnTensor> tensors; // by unique id
+  std::vector<DnnOperation> operations;
+
+  /// Why cuDNN would propose no engine; empty when it does. It knows chains of a convolution, a
+  /// residual, a bias and a relu, and attention with the logarithm of its sums.
+  std::string findObstacle() const;
+  /// Shapes that do not fit, a tensor read before it is written: misuse, not lack of support.
+  std::string findFault() const;
+  /// Bytes of all virtual tensors: what the fast engine wants as workspace.
+  size_t countVirtualBytes() const;
+  bool hasF32Factors() const;
+
+  /// Computes what is bound by unique id; numbers given by value are read by the caller.
+  void run(const std::map<int64_t, void *> &memory, const std::map<int64_t, double> &numbers) const;
+
+private:
+  std::string findConvolutionObstacle() const;
+  std::string findAttentionObstacle() const;
+  bool writes(int64_t uid) const;
+};
+
+} // namespace gridloom::fake
+
+#endif // GRIDLOOM_TEST_FAKE_FAKECUDNNGRAPH_H
