@@ -5,8 +5,12 @@
 //===----------------------------------------------------------------------===//
 #include "passes/fuse/Fuse.h"
 
-void gridloom::addFusePasses(mlir::OpPassManager &pm, const FuseOptions &) {
+void gridloom::addFusePasses(mlir::OpPassManager &pm, const FuseOptions &options) {
   pm.addPass(createNormalizeViews());
+  if (options.attentionLibrary)
+    pm.addPass(createFormAttention());
+  pm.addPass(createFormConvolutions());
+  pm.addPass(createChannelsLast());
   pm.addPass(createExpandContractions());
   pm.addPass(createFormMatmuls());
   pm.addPass(createFormKernels());

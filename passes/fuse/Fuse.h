@@ -12,7 +12,10 @@
 
 namespace gridloom {
 
-struct FuseOptions {};
+struct FuseOptions {
+  /// The target has a library of attention in f16 and bf16.
+  bool attentionLibrary = false;
+};
 
 /// Groups operations into kernels and library calls; `pm` is a module's.
 void addFusePasses(mlir::OpPassManager &pm, const FuseOptions &options = {});

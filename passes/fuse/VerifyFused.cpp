@@ -16,7 +16,7 @@ namespace {
 
 LogicalResult verifyBody(Block &block) {
   for (Operation &op : block)
-    if (!isa<plan::CallOp, plan::MatmulOp, loom::GetWeightOp, loom::ConstantOp, loom::ReshapeOp,
+    if (!isa<plan::CallOp, plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp, loom::GetWeightOp, loom::ConstantOp, loom::ReshapeOp,
              loom::YieldOp, loom::WhileOp, loom::IfOp, dist::AxisIndexOp, dist::StartOp,
              dist::DoneOp, func::ReturnOp>(op))
       return op.emitError() << op.getName().getStringRef() << " at '"
@@ -41,12 +41,12 @@ int64_t getExtent(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides) {
   return last + 1;
 }
 
-LogicalResult verifyOperand(plan::MatmulOp matmul, StringRef name, Value value,
+LogicalResult verifyOperand(Operation *call, StringRef name, Value value,
                             ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(value.getType()).getShape();
   int64_t reached = getExtent(sizes, strides), held = getExtent(shape, getMemoryStrides(value));
   if (reached > held)
-    return matmul.emitError() << "strides of " << name << " reach element " << reached
+    return call->emitError() << "strides of " << name << " reach element " << reached
                               << " of a tensor that has " << held;
   return success();
 }
@@ -65,11 +65,58 @@ LogicalResult verifyMatmul(plan::MatmulOp matmul) {
       failed(verifyOperand(matmul, "rhs", matmul.getRhs(), with(k, n), descriptor.getRhs())) ||
       failed(verifyOperand(matmul, "out", matmul.getOutput(), with(m, n), descriptor.getOut())))
     return failure();
+  Type lhs = getElementTypeOrSelf(matmul.getLhs()), rhs = getElementTypeOrSelf(matmul.getRhs()),
+       out = getElementTypeOrSelf(matmul.getOutput());
+  bool isKnown = lhs == rhs && (lhs.isF32() || lhs.isF16() || lhs.isBF16());
+  if (!isKnown || (out != lhs && !out.isF32()))
+    return matmul.emitError() << "multiplies " << lhs << " and " << rhs << " into " << out
+                              << "; operands are both f32, f16 or bf16, the result is the same or f32";
+  if (Value bias = matmul.getBias(); bias && getElementTypeOrSelf(bias) != out)
+    return matmul.emitError() << "adds a bias of " << getElementTypeOrSelf(bias) << " to " << out;
   bool hasBias = descriptor.getEpilogue() == plan::Epilogue::Bias;
   if (hasBias != (matmul.getBias() != nullptr))
     return matmul.emitError() << "epilogue " << plan::stringifyEpilogue(descriptor.getEpilogue())
                               << " with " << (hasBias ? "no bias" : "a bias");
   return success();
+}
+
+LogicalResult verifyConvolution(plan::ConvolutionOp convolution) {
+  plan::ConvolutionAttr descriptor = convolution.getDescriptor();
+  if (failed(verifyOperand(convolution, "input", convolution.getInput(), descriptor.getInput(),
+                           descriptor.getInputStrides())) ||
+      failed(verifyOperand(convolution, "weight", convolution.getWeight(), descriptor.getWeight(),
+                           descriptor.getWeightStrides())) ||
+      failed(verifyOperand(convolution, "output", convolution.getOutput(), descriptor.getOutput(),
+                           descriptor.getOutputStrides())))
+    return failure();
+  if (Value bias = convolution.getBias();
+      bias && failed(verifyOperand(convolution, "bias", bias, descriptor.getWeight().front(), 1)))
+    return failure();
+  Value residual = convolution.getResidual();
+  return residual ? verifyOperand(convolution, "residual", residual, descriptor.getOutput(),
+                                  descriptor.getOutputStrides())
+                  : success();
+}
+
+LogicalResult verifyAttention(plan::AttentionOp attention) {
+  plan::AttentionAttr descriptor = attention.getDescriptor();
+  ArrayRef<int64_t> sizes = descriptor.getSizes();
+  auto with = [&](int64_t rows, int64_t columns) {
+    return SmallVector<int64_t>{sizes[0], sizes[1], rows, columns};
+  };
+  int64_t queries = sizes[2], keys = sizes[3], depth = sizes[4], values = sizes[5];
+  if (failed(verifyOperand(attention, "query", attention.getQuery(), with(queries, depth),
+                           descriptor.getQuery())) ||
+      failed(verifyOperand(attention, "key", attention.getKey(), with(keys, depth),
+                           descriptor.getKey())) ||
+      failed(verifyOperand(attention, "value", attention.getValue(), with(keys, values),
+                           descriptor.getValue())) ||
+      failed(verifyOperand(attention, "out", attention.getOutput(), with(queries, values),
+                           descriptor.getOut())))
+    return failure();
+  Value mask = attention.getMask();
+  return mask ? verifyOperand(attention, "mask", mask, with(queries, keys), descriptor.getMask())
+              : success();
 }
 
 LogicalResult verifyWeight(loom::GetWeightOp op) {
@@ -93,6 +140,8 @@ struct VerifyFused : impl::VerifyFusedBase<VerifyFused> {
       return llvm::TypeSwitch<Operation *, LogicalResult>(op)
           .Case([](plan::KernelOp kernel) { return verifyKernel(kernel); })
           .Case([](plan::MatmulOp matmul) { return verifyMatmul(matmul); })
+          .Case([](plan::ConvolutionOp convolution) { return verifyConvolution(convolution); })
+          .Case([](plan::AttentionOp attention) { return verifyAttention(attention); })
           .Case([](loom::GetWeightOp weight) { return verifyWeight(weight); })
           .Default([](Operation *) { return success(); });
     });

@@ -13,10 +13,27 @@ namespace gridloom {
 
 namespace {
 
+bool isInLibrary(loom::ConvolutionOp op) {
+  auto type = cast<RankedTensorType>(op.getOutput().getType());
+  Type element = type.getElementType();
+  auto isOne = [](int64_t dilation) { return dilation == 1; };
+  return op->getParentOfType<func::FuncOp>() &&
+         (element.isF32() || element.isF16() || element.isBF16()) && type.getRank() <= 5 &&
+         type.getNumElements() > 0 &&
+         cast<RankedTensorType>(op.getInput().getType()).getNumElements() > 0 &&
+         cast<RankedTensorType>(op.getWeight().getType()).getNumElements() > 0 &&
+         llvm::all_of(op.getInputDilations(), isOne);
+}
+
 struct DecomposeConvolutions : impl::DecomposeConvolutionsBase<DecomposeConvolutions> {
+  using DecomposeConvolutionsBase::DecomposeConvolutionsBase;
+
   void runOnOperation() override {
-    getOperation().walk([](loom::DecomposeInterface op) {
+    getOperation().walk([&](loom::DecomposeInterface op) {
       if (!isa<loom::ConvolutionOp, loom::ReduceWindowOp>(op))
+        return;
+      if (auto convolution = dyn_cast<loom::ConvolutionOp>(*op);
+          convolution && keepLibrary && isInLibrary(convolution))
         return;
       OpBuilder builder(op);
       op->replaceAllUsesWith(op.decompose(builder));

@@ -9,7 +9,9 @@ void gridloom::addLayoutPasses(mlir::OpPassManager &pm, const LayoutOptions &opt
   AssignLayoutsOptions assign;
   assign.padMultiple = options.padMultiple;
   assign.padElements = options.padElements;
-  pm.addPass(createDecomposeConvolutions());
+  DecomposeConvolutionsOptions decompose;
+  decompose.keepLibrary = options.convolutionLibrary;
+  pm.addPass(createDecomposeConvolutions(decompose));
   pm.addPass(createAssignLayouts(assign));
   pm.addPass(createVerifyLayouts());
 }

@@ -17,6 +17,8 @@ struct LayoutOptions {
   int64_t padMultiple = 256;
   /// Elements after each padded row.
   int64_t padElements = 16;
+  /// The target has a library of convolutions: they stay whole.
+  bool convolutionLibrary = false;
 };
 
 /// Chooses physical layouts; `pm` is a module's.

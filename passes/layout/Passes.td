@@ -10,7 +10,9 @@ def DecomposeConvolutions : Pass<"loom-decompose-convolutions", "::mlir::ModuleO
     A convolution becomes a padded input, its windows as the columns of a matrix, and a multiplication
     by the weights; one with a filter per channel the products and sums of its windows, which need no
     memory. A window of one element has no columns: the input is the matrix. `loom.reduce_window`
-    becomes a padded input and a reduction of its windows.
+    becomes a padded input and a reduction of its windows. With `keep-library`, convolutions that
+    cuDNN has stay as they are: of f32, f16 or bf16 over one to three dimensions, without zeros
+    between the input's elements, and not in the prologue, which has kernels only.
 
     Input:
 
@@ -29,6 +31,8 @@ def DecomposeConvolutions : Pass<"loom-decompose-convolutions", "::mlir::ModuleO
     %2 = loom.reduce max %1 dims = [3] : (tensor<1x4x4x3xf32>) -> tensor<1x4x4xf32>
     ```
   }];
+  let options = [Option<"keepLibrary", "keep-library", "bool", "false",
+                        "leave convolutions that cuDNN has">];
 }
 
 def AssignLayouts : Pass<"loom-assign-layouts", "::mlir::ModuleOp"> {

@@ -73,7 +73,8 @@ private:
     return isCutIntoMicrobatches(sharding) ? microbatches : 1;
   }
   bool isComputed(Value root) const {
-    return isa_and_nonnull<plan::CallOp, plan::MatmulOp>(root.getDefiningOp());
+    return isa_and_nonnull<plan::CallOp, plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp>(
+        root.getDefiningOp());
   }
 
   int64_t microbatches;
@@ -406,11 +407,11 @@ void ProgramBuilder::addBlockSteps(Block &block, bool overlap) {
           plan::LaunchOp::create(steps, call.getLoc(), call.getKernelAttr(), inputs, outputs,
                                  steps.getStringAttr(kCompute));
         })
-        .Case([&](plan::MatmulOp matmul) {
-          auto inputs = llvm::map_to_vector(matmul->getOperands(),
+        .Case<plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp>([&](auto call) {
+          auto inputs = llvm::map_to_vector(call->getOperands(),
                                             [&](Value value) { return getBuffer(value); });
-          plan::LibraryOp::create(steps, matmul.getLoc(), matmul.getDescriptor(), inputs,
-                                  declareResult(matmul.getOutput()), kCompute);
+          plan::LibraryOp::create(steps, call.getLoc(), call.getDescriptor(), inputs,
+                                  declareResult(call.getOutput()), kCompute);
         })
         .Case([&](loom::WhileOp loop) { addWhile(loop, overlap); })
         .Case([&](loom::IfOp branch) { addIf(branch, overlap); })

@@ -54,7 +54,8 @@ private:
   double estimate(Operation *op) const;
   /// True for what runs on the compute stream, or makes it wait.
   bool takesTime(const Node &node) const {
-    return isa<plan::CallOp, plan::MatmulOp, loom::WhileOp, loom::IfOp>(node.op) ||
+    return isa<plan::CallOp, plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp, loom::WhileOp,
+               loom::IfOp>(node.op) ||
            (!overlap && isa<dist::StartOp>(node.op));
   }
   void schedule(unsigned index);
@@ -72,11 +73,23 @@ private:
   llvm::StringMap<double> channelFree;
 };
 
+/// Of a library call; 0 for all else.
+static double getFlops(Operation *op) {
+  if (auto convolution = dyn_cast<plan::ConvolutionOp>(op))
+    return convolution.getDescriptor().getFlops();
+  if (auto attention = dyn_cast<plan::AttentionOp>(op))
+    return attention.getDescriptor().getFlops();
+  auto matmul = dyn_cast<plan::MatmulOp>(op);
+  if (!matmul)
+    return 0;
+  double flops = 2;
+  for (int64_t size : matmul.getDescriptor().getSizes())
+    flops *= size;
+  return flops;
+}
+
 double ListScheduler::estimate(Operation *op) const {
-  if (auto matmul = dyn_cast<plan::MatmulOp>(op)) {
-    double flops = 2;
-    for (int64_t size : matmul.getDescriptor().getSizes())
-      flops *= size;
+  if (double flops = getFlops(op)) {
     return std::max(flops / rates.flopsPerSecond,
                     (getBytes(op->getOperandTypes()) + getBytes(op->getResultTypes())) /
                         rates.bytesPerSecond) +

@@ -46,3 +46,19 @@ func.func @padded() -> tensor<8x16xf32> {
   %0 = plan.call @k(%w) : (tensor<8x16xf32>) -> tensor<8x16xf32>
   return %0 : tensor<8x16xf32>
 }
+
+// -----
+
+func.func @convolution(%x: tensor<1x4x8xf32>, %w: tensor<4x4x3xf32>) -> tensor<1x4x6xf32> {
+  // expected-error @+1 {{strides of weight reach element 111 of a tensor that has 48}}
+  %0 = plan.convolution %x, %w <input = [1, 4, 8] by [32, 8, 1], weight = [4, 4, 3] by [32, 4, 1], output = [1, 4, 6] by [24, 6, 1], strides = [1], low = [0], high = [0], dilations = [1], groups = 1> : (tensor<1x4x8xf32>, tensor<4x4x3xf32>) -> tensor<1x4x6xf32>
+  return %0 : tensor<1x4x6xf32>
+}
+
+// -----
+
+func.func @attention(%q: tensor<1x2x8x16xf16>, %m: tensor<8xf16>) -> tensor<1x2x8x16xf16> {
+  // expected-error @+1 {{strides of mask reach element 64 of a tensor that has 8}}
+  %0 = plan.attention %q, %q, %q mask %m <sizes = [1, 2, 8, 8, 16, 16], query = [256, 128, 16, 1], key = [256, 128, 16, 1], value = [256, 128, 16, 1], out = [256, 128, 16, 1], scale = 0.25 : f64 mask = [0, 0, 8, 1]> : (tensor<1x2x8x16xf16>, tensor<1x2x8x16xf16>, tensor<1x2x8x16xf16>, tensor<8xf16>) -> tensor<1x2x8x16xf16>
+  return %0 : tensor<1x2x8x16xf16>
+}

@@ -1,4 +1,5 @@
 // RUN: gridloom-opt --loom-decompose-convolutions %s | FileCheck %s
+// RUN: gridloom-opt --loom-decompose-convolutions=keep-library=true %s | FileCheck %s --check-prefix KEEP
 
 // Columns, multiplied by the weights; the result lies as it should.
 // CHECK-LABEL: func.func @general
@@ -68,4 +69,21 @@ func.func @pool(%x: tensor<1x4x8xf32>) -> tensor<1x4x4xf32> {
   %0 = loom.reduce_window max %x dims = [2] sizes = [3] strides = [2] low = [1] high = [0]
       dilations = [1] : (tensor<1x4x8xf32>) -> tensor<1x4x4xf32>
   return %0 : tensor<1x4x4xf32>
+}
+
+// What the library has stays; f64, and zeros between the input's elements, it has not.
+// KEEP-LABEL: func.func @kept
+// KEEP: loom.convolution {{.*}} -> tensor<1x4x6xbf16>
+// KEEP: loom.window {{.*}} -> tensor<1x4x6x3xf64>
+// KEEP: loom.pad {{.*}} interior = [0, 0, 1]
+// KEEP-NOT: loom.convolution
+func.func @kept(%x: tensor<1x4x8xbf16>, %w: tensor<4x4x3xbf16>, %y: tensor<1x4x8xf64>, %v: tensor<4x4x3xf64>, %z: tensor<1x4x8xf32>, %u: tensor<4x4x3xf32>)
+    -> (tensor<1x4x6xbf16>, tensor<1x4x6xf64>, tensor<1x4x13xf32>) {
+  %0 = loom.convolution %x, %w strides = [1] low = [0] high = [0] input_dilations = [1] dilations = [1] groups = 1
+      : (tensor<1x4x8xbf16>, tensor<4x4x3xbf16>) -> tensor<1x4x6xbf16>
+  %1 = loom.convolution %y, %v strides = [1] low = [0] high = [0] input_dilations = [1] dilations = [1] groups = 1
+      : (tensor<1x4x8xf64>, tensor<4x4x3xf64>) -> tensor<1x4x6xf64>
+  %2 = loom.convolution %z, %u strides = [1] low = [0] high = [0] input_dilations = [2] dilations = [1] groups = 1
+      : (tensor<1x4x8xf32>, tensor<4x4x3xf32>) -> tensor<1x4x13xf32>
+  return %0, %1, %2 : tensor<1x4x6xbf16>, tensor<1x4x6xf64>, tensor<1x4x13xf32>
 }

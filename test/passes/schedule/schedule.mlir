@@ -27,7 +27,7 @@ loom.weight @w : tensor<16x16xf32> from <"", offset = 0, bytes = 1024>
 // CHECK-NEXT: plan.wait [[E]] on "comm.data+model"
 // CHECK-NEXT: plan.group "all_reduce" over ["data", "model"] sequence 0 ins(%[[A]] : {{.*}}) outs(%[[R:.*]] : {{.*}}) on "comm.data+model" {reduction = "max"}
 // CHECK-NEXT: plan.record [[F:.*]] on "comm.data+model"
-// CHECK-NEXT: plan.library <sizes = [8, 16, 16], {{.*}}> ins(%[[X]], %[[W]] : {{.*}}) outs(%[[B:.*]] : {{.*}}) on "compute"
+// CHECK-NEXT: plan.library #plan.matmul<sizes = [8, 16, 16], {{.*}}> ins(%[[X]], %[[W]] : {{.*}}) outs(%[[B:.*]] : {{.*}}) on "compute"
 // CHECK-NEXT: plan.wait [[F]] on "compute"
 // CHECK-NEXT: plan.launch @add ins(%[[R]], %[[B]] : {{.*}}) outs(%[[Y]] : {{.*}}) on "compute"
 // CHECK-NEXT: }

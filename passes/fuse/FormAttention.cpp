@@ -1,0 +1,272 @@
+//===- FormAttention.cpp - products around a softmax to one call ----------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/fuse/Passes.h"
+#include "passes/fuse/StridedView.h"
+
+using namespace mlir;
+
+namespace gridloom {
+#define GEN_PASS_DEF_FORMATTENTION
+#include "passes/fuse/Passes.h.inc"
+
+namespace {
+
+RankedTensorType getType(Value value) { return cast<RankedTensorType>(value.getType()); }
+
+bool isHalf(Type element) { return element.isF16() || element.isBF16(); }
+
+/// An operand: memory, and strides of [batch, heads, rows, columns] in it.
+struct Operand {
+  Value base;
+  SmallVector<int64_t> strides;
+  double scale = 1;
+};
+
+/// softmax(scale * query * key^T + mask) * value, as it stands in the program.
+struct Attention {
+  loom::DotGeneralOp scores, product;
+  Value mask; // null: none
+  double scale = 1;
+  Operand query, key, value;
+  SmallVector<int64_t> sizes; // batch, heads, queries, keys, depth, value depth
+  /// What the call replaces, the strides of its result there, and the operations it makes idle.
+  Value result;
+  SmallVector<int64_t> out;
+  SmallVector<Operation *> path;
+};
+
+/// The value behind conversions that nothing else reads, adding them to `path`.
+Value skipConversions(Value value, SmallVector<Operation *> &path) {
+  while (auto convert = value.getDefiningOp<loom::ConvertOp>()) {
+    Type from = getType(convert.getInput()).getElementType();
+    if (!isHalf(from) && !from.isF32())
+      break;
+    path.push_back(convert);
+    value = convert.getInput();
+  }
+  return value;
+}
+
+/// What a product reads through conversions and factors, as strides over `element`, a 16-bit float:
+/// of the value's dimensions that are batch (at most two), rows and columns.
+std::optional<Operand> matchOperand(Value value, ArrayRef<int64_t> batch, int64_t rows,
+                                    int64_t columns, Type element) {
+  double scale = 1;
+  SmallVector<Operation *> path;
+  while (true) {
+    value = skipConversions(value, path);
+    Operation *op = value.getDefiningOp();
+    auto factor = op && value.hasOneUse() ? matchScale(op) : std::nullopt;
+    if (!factor || !std::isfinite(factor->second) || getType(value).getElementType() == element)
+      break;
+    scale *= factor->second;
+    value = factor->first;
+  }
+  for (const StridedView &view : traceViews(value)) {
+    if (getType(view.base).getElementType() != element)
+      continue;
+    auto shape = getType(value).getShape();
+    SmallVector<int64_t> strides(2 - batch.size(), 1);
+    bool fits = true;
+    auto add = [&](int64_t dim) {
+      // A dimension of one element has any stride; one of more must not repeat.
+      strides.push_back(shape[dim] == 1 ? 1 : view.strides[dim]);
+      fits &= strides.back() > 0;
+    };
+    for (int64_t dim : batch)
+      add(dim);
+    add(rows);
+    add(columns);
+    if (fits && strides.back() == 1)
+      return Operand{view.base, strides, scale * view.scale};
+  }
+  return std::nullopt;
+}
+
+/// The scores as a product of query and key: factors, and one mask that is added after them.
+bool matchScores(Value value, Attention &attention) {
+  while (value.hasOneUse()) {
+    value = skipConversions(value, attention.path);
+    Operation *op = value.getDefiningOp();
+    if (!op || !value.hasOneUse())
+      return false;
+    if (auto dot = dyn_cast<loom::DotGeneralOp>(op)) {
+      attention.scores = dot;
+      return true;
+    }
+    attention.path.push_back(op);
+    if (auto factor = matchScale(op); factor && std::isfinite(factor->second)) {
+      attention.scale *= factor->second;
+      value = factor->first;
+      continue;
+    }
+    auto add = dyn_cast<loom::AddOp>(op);
+    // A mask that a factor follows is scaled too.
+    if (!add || attention.mask || attention.scale != 1)
+      return false;
+    auto isProduct = [](Value side) {
+      SmallVector<Operation *> path;
+      Operation *from = skipConversions(side, path).getDefiningOp();
+      while (from && (matchScale(from) || isa<loom::ConvertOp>(from)))
+        from = (isa<loom::ConvertOp>(from) ? from->getOperand(0) : matchScale(from)->first)
+                   .getDefiningOp();
+      return isa_and_nonnull<loom::DotGeneralOp>(from);
+    };
+    bool left = isProduct(add.getLhs());
+    value = left ? add.getLhs() : add.getRhs();
+    attention.mask = left ? add.getRhs() : add.getLhs();
+  }
+  return false;
+}
+
+/// A result that is transposed afterwards is written that way.
+void matchResult(Attention &attention) {
+  Value result = attention.product.getOutput();
+  if (result.hasOneUse() && getType(result).getElementType().isF32())
+    if (auto convert = dyn_cast<loom::ConvertOp>(*result.getUsers().begin()))
+      result = convert.getOutput();
+  SmallVector<int64_t> strides = getMemoryStrides(result);
+  if (auto transpose = result.hasOneUse() ? dyn_cast<loom::TransposeOp>(*result.getUsers().begin())
+                                          : loom::TransposeOp();
+      transpose && transpose.getPermutation().back() == getType(result).getRank() - 1) {
+    SmallVector<int64_t> after = getMemoryStrides(transpose.getOutput());
+    for (auto [i, dim] : llvm::enumerate(transpose.getPermutation()))
+      strides[dim] = after[i];
+    result = transpose.getOutput();
+  }
+  attention.result = result;
+  attention.out.assign(4 - strides.size(), 1);
+  llvm::append_range(attention.out, strides);
+}
+
+std::optional<Attention> match(loom::DotGeneralOp product) {
+  Attention attention;
+  attention.product = product;
+  auto softmax = skipConversions(product.getLhs(), attention.path).getDefiningOp<loom::SoftmaxOp>();
+  int64_t rank = getType(product.getLhs()).getRank(), batch = rank - 2;
+  auto leading = llvm::to_vector(llvm::seq<int64_t>(0, batch));
+  auto isProduct = [&](loom::DotGeneralOp dot) {
+    return dot.getLhsBatch() == ArrayRef(leading) &&
+           dot.getLhsContract() == ArrayRef<int64_t>{rank - 1} &&
+           static_cast<int64_t>(dot.getRhsBatch().size()) == batch &&
+           dot.getRhsContract().size() == 1 && dot.getRhsFreeDims().size() == 1;
+  };
+  if (!softmax || rank < 2 || rank > 4 || !isProduct(product) ||
+      static_cast<int64_t>(softmax.getDim()) != rank - 1 || !softmax.getOutput().hasOneUse() ||
+      !matchScores(softmax.getInput(), attention) || !isProduct(attention.scores))
+    return std::nullopt;
+  for (Operation *op : attention.path)
+    if (!op->hasOneUse())
+      return std::nullopt;
+  matchResult(attention);
+  Type element = getType(attention.result).getElementType();
+  if (!isHalf(element))
+    return std::nullopt;
+
+  loom::DotGeneralOp scores = attention.scores;
+  auto query = matchOperand(scores.getLhs(), scores.getLhsBatch(), rank - 2, rank - 1, element);
+  auto key = matchOperand(scores.getRhs(), scores.getRhsBatch(), scores.getRhsFreeDims()[0],
+                          scores.getRhsContract()[0], element);
+  auto value = matchOperand(product.getRhs(), product.getRhsBatch(), product.getRhsContract()[0],
+                            product.getRhsFreeDims()[0], element);
+  if (!query || !key || !value || value->scale != 1)
+    return std::nullopt;
+  attention.query = *query;
+  attention.key = *key;
+  attention.value = *value;
+  attention.scale *= query->scale * key->scale;
+  ArrayRef<int64_t> shape = getType(softmax.getOutput()).getShape();
+  attention.sizes.assign(2 - batch, 1);
+  llvm::append_range(attention.sizes, shape);
+  attention.sizes.push_back(getType(scores.getLhs()).getShape().back());
+  attention.sizes.push_back(getType(product.getOutput()).getShape().back());
+  return attention;
+}
+
+/// What cuDNN's engines for sm_80 and newer take.
+bool isInLibrary(const Attention &attention) {
+  constexpr int64_t multiple = 8, most = 128;
+  for (int64_t depth : ArrayRef(attention.sizes).take_back(2))
+    if (depth % multiple || depth > most)
+      return false;
+  return llvm::all_of(attention.sizes, [](int64_t size) { return size > 0; });
+}
+
+/// The mask as 16-bit floats. What hides a key in f32 hides it there too, and stays finite: a row
+/// that sees nothing has weights either way.
+Value narrowMask(OpBuilder &builder, Value mask, Type element) {
+  RankedTensorType type = getType(mask);
+  if (type.getElementType() == element)
+    return mask;
+  const llvm::fltSemantics &semantics = cast<FloatType>(element).getFloatSemantics();
+  double least = APFloat::getLargest(semantics, /*Negative=*/true).convertToDouble();
+  auto splat = SplatElementsAttr::get(type, builder.getFloatAttr(type.getElementType(), least));
+  Value floor = loom::ConstantOp::create(builder, mask.getLoc(), type, splat);
+  Value raised = loom::MaximumOp::create(builder, mask.getLoc(), mask, floor);
+  return loom::ConvertOp::create(builder, mask.getLoc(), type.clone(element), raised);
+}
+
+struct FormAttention : impl::FormAttentionBase<FormAttention> {
+  void runOnOperation() override {
+    SmallVector<loom::DotGeneralOp> dots;
+    getOperation().walk([&](loom::DotGeneralOp dot) {
+      if (dot->getParentOfType<func::FuncOp>())
+        dots.push_back(dot);
+    });
+    llvm::SmallDenseSet<Operation *> taken;
+    for (loom::DotGeneralOp dot : dots) {
+      if (taken.contains(dot))
+        continue;
+      std::optional<Attention> attention = match(dot);
+      if (!attention || !isInLibrary(*attention))
+        continue;
+      taken.insert(attention->scores);
+      convert(*attention);
+    }
+    getOperation().walk([](func::FuncOp func) {
+      for (Operation &op : llvm::make_early_inc_range(llvm::reverse(func.front())))
+        if (isOpTriviallyDead(&op))
+          op.erase();
+    });
+  }
+
+  static void convert(Attention attention) {
+    OpBuilder builder(attention.result.getDefiningOp());
+    Type element = getType(attention.result).getElementType();
+    Value mask;
+    SmallVector<int64_t> maskStrides;
+    if (attention.mask) {
+      StridedView view = traceMask(attention.mask);
+      mask = narrowMask(builder, view.base, element);
+      maskStrides.assign(4 - view.strides.size(), 0);
+      llvm::append_range(maskStrides, view.strides);
+    }
+    auto descriptor =
+        plan::AttentionAttr::get(builder.getContext(), attention.sizes, attention.query.strides,
+                                 attention.key.strides, attention.value.strides, attention.out,
+                                 maskStrides, builder.getF64FloatAttr(attention.scale), false);
+    SmallVector<Location> locs{attention.scores.getLoc()};
+    for (Operation *op : llvm::reverse(attention.path))
+      locs.push_back(op->getLoc());
+    locs.push_back(attention.product.getLoc());
+    auto call = plan::AttentionOp::create(
+        builder, builder.getFusedLoc(locs), attention.result.getType(), attention.query.base,
+        attention.key.base, attention.value.base, mask, descriptor);
+    Value result = attention.result;
+    result.replaceAllUsesWith(call.getOutput());
+  }
+
+  /// The mask before it is repeated to the shape of the scores. Factors and conversions stay.
+  static StridedView traceMask(Value mask) {
+    for (const StridedView &view : traceViews(mask))
+      if (view.scale == 1 && isa<FloatType>(getType(view.base).getElementType()))
+        return view;
+    return traceViews(mask).back();
+  }
+};
+
+} // namespace
+} // namespace gridloom

@@ -1,0 +1,51 @@
+// RUN: gridloom-opt %s --plan-channels-last --mlir-print-local-scope | FileCheck %s
+
+// The weight is transposed at load, once for both calls; between the calls nothing is.
+// CHECK: loom.weight @w
+// CHECK: loom.derived @w.channels_last : tensor<4x3x4xf16> {
+// CHECK-NEXT: %[[W:.*]] = loom.get_weight @w {{.*}} : tensor<4x4x3xf16>
+// CHECK-NEXT: %[[T:.*]] = loom.transpose %[[W]] [0, 2, 1]
+// CHECK-NEXT: loom.yield %[[T]]
+loom.weight @w : tensor<4x4x3xf16> from <"", offset = 0, bytes = 96>
+
+// CHECK-LABEL: func.func @chain
+// CHECK-DAG: %[[X:.*]] = loom.transpose %arg0 [0, 2, 1] : (tensor<1x4x8xf16>) -> tensor<1x8x4xf16>
+// CHECK-DAG: %[[W1:.*]] = loom.get_weight @w.channels_last {{.*}} : tensor<4x3x4xf16>
+// CHECK: %[[A:.*]] = plan.convolution %[[X]], %[[W1]] <input = [1, 4, 8] by [32, 1, 4], weight = [4, 4, 3] by [12, 1, 4], output = [1, 4, 8] by [32, 1, 4],
+// CHECK-NOT: loom.transpose
+// CHECK: %[[B:.*]] = loom.broadcast %arg1 dims = [2] : (tensor<4xf16>) -> tensor<1x8x4xf16>
+// CHECK: %[[S:.*]] = loom.add %[[A]], %[[B]] : tensor<1x8x4xf16>
+// CHECK: %[[L:.*]] = loom.logistic %[[S]] : tensor<1x8x4xf16>
+// CHECK-NOT: loom.transpose
+// CHECK: %[[C:.*]] = plan.convolution %[[L]], %{{.*}} bias %arg1 residual %[[L]]
+// CHECK: %[[Y:.*]] = loom.transpose %[[C]] [0, 2, 1] : (tensor<1x8x4xf16>) -> tensor<1x4x8xf16>
+// CHECK: return %[[Y]]
+func.func @chain(%x: tensor<1x4x8xf16>, %b: tensor<4xf16>) -> tensor<1x4x8xf16> {
+  %w = loom.get_weight @w {layout = #loom.layout<[0, 1, 2]>} : tensor<4x4x3xf16>
+  %0 = plan.convolution %x, %w <input = [1, 4, 8] by [32, 8, 1], weight = [4, 4, 3] by [12, 3, 1], output = [1, 4, 8] by [32, 8, 1],
+      strides = [1], low = [1], high = [1], dilations = [1], groups = 1> : (tensor<1x4x8xf16>, tensor<4x4x3xf16>) -> tensor<1x4x8xf16>
+  %1 = loom.broadcast %b dims = [1] : (tensor<4xf16>) -> tensor<1x4x8xf16>
+  %2 = loom.add %0, %1 : tensor<1x4x8xf16>
+  %3 = loom.logistic %2 : tensor<1x4x8xf16>
+  %4 = plan.convolution %3, %w bias %b residual %3 <input = [1, 4, 8] by [32, 8, 1], weight = [4, 4, 3] by [12, 3, 1], output = [1, 4, 8] by [32, 8, 1],
+      strides = [1], low = [1], high = [1], dilations = [1], groups = 1 bias = true residual = true>
+      : (tensor<1x4x8xf16>, tensor<4x4x3xf16>, tensor<4xf16>, tensor<1x4x8xf16>) -> tensor<1x4x8xf16>
+  return %4 : tensor<1x4x8xf16>
+}
+
+// f32 that is not rounded stays; TF32 and computed weights do not. A shard's cuts move along.
+// CHECK-LABEL: func.func @types
+// CHECK: plan.convolution %arg0, %arg1 <input = [1, 4, 8, 8] by [256, 64, 8, 1]
+// CHECK: plan.convolution {{.*}} tf32 = true> : (tensor<1x8x8x4xf32>, tensor<2x1x1x4xf32>) -> tensor<1x8x8x2xf32>
+// CHECK: loom.get_weight @w.channels_last {{.*}}sharding = #dist.sharding<@mesh, [{"model"}, {}, {}]>{{.*}} : tensor<2x3x4xf16>
+dist.mesh @mesh [#dist.axis<"model" = 2>]
+func.func @types(%x: tensor<1x4x8x8xf32>, %v: tensor<2x4x1x1xf32>, %z: tensor<1x4x8xf16>) -> (tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>, tensor<1x2x8xf16>) {
+  %0 = plan.convolution %x, %v <input = [1, 4, 8, 8] by [256, 64, 8, 1], weight = [2, 4, 1, 1] by [4, 1, 1, 1], output = [1, 2, 8, 8] by [128, 64, 8, 1],
+      strides = [1, 1], low = [0, 0], high = [0, 0], dilations = [1, 1], groups = 1> : (tensor<1x4x8x8xf32>, tensor<2x4x1x1xf32>) -> tensor<1x2x8x8xf32>
+  %1 = plan.convolution %x, %v <input = [1, 4, 8, 8] by [256, 64, 8, 1], weight = [2, 4, 1, 1] by [4, 1, 1, 1], output = [1, 2, 8, 8] by [128, 64, 8, 1],
+      strides = [1, 1], low = [0, 0], high = [0, 0], dilations = [1, 1], groups = 1 tf32 = true> : (tensor<1x4x8x8xf32>, tensor<2x4x1x1xf32>) -> tensor<1x2x8x8xf32>
+  %w = loom.get_weight @w {layout = #loom.layout<[0, 1, 2]>, sharding = #dist.sharding<@mesh, [{"model"}, {}, {}]>} : tensor<2x4x3xf16>
+  %2 = plan.convolution %z, %w <input = [1, 4, 8] by [32, 8, 1], weight = [2, 4, 3] by [12, 3, 1], output = [1, 2, 8] by [16, 8, 1],
+      strides = [1], low = [1], high = [1], dilations = [1], groups = 1> : (tensor<1x4x8xf16>, tensor<2x4x3xf16>) -> tensor<1x2x8xf16>
+  return %0, %1, %2 : tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>, tensor<1x2x8xf16>
+}

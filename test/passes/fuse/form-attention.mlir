@@ -1,0 +1,76 @@
+// RUN: gridloom-opt %s --plan-form-attention --mlir-print-local-scope | FileCheck %s
+
+// Heads are strides, before and after; the scale goes along.
+// CHECK-LABEL: func.func @heads
+// CHECK-NEXT: %[[O:.*]] = plan.attention %arg0, %arg1, %arg2
+// CHECK-SAME: <sizes = [2, 4, 8, 8, 16, 16], query = [512, 16, 64, 1], key = [512, 16, 64, 1], value = [512, 16, 64, 1],
+// CHECK-SAME: out = [512, 16, 64, 1], scale = 2.500000e-01 : f64> : {{.*}} -> tensor<2x8x4x16xf16>
+// CHECK-NEXT: loom.reshape %[[O]]
+// CHECK-NEXT: return
+func.func @heads(%q: tensor<2x8x64xf16>, %k: tensor<2x8x64xf16>, %v: tensor<2x8x64xf16>) -> tensor<2x8x64xf16> {
+  %0 = loom.reshape %q : (tensor<2x8x64xf16>) -> tensor<2x8x4x16xf16>
+  %1 = loom.transpose %0 [0, 2, 1, 3] : (tensor<2x8x4x16xf16>) -> tensor<2x4x8x16xf16>
+  %2 = loom.reshape %k : (tensor<2x8x64xf16>) -> tensor<2x8x4x16xf16>
+  %3 = loom.transpose %2 [0, 2, 3, 1] : (tensor<2x8x4x16xf16>) -> tensor<2x4x16x8xf16>
+  %4 = loom.reshape %v : (tensor<2x8x64xf16>) -> tensor<2x8x4x16xf16>
+  %5 = loom.transpose %4 [0, 2, 1, 3] : (tensor<2x8x4x16xf16>) -> tensor<2x4x8x16xf16>
+  %scale = loom.constant dense<0.25> : tensor<2x4x8x8xf16>
+  %6 = loom.dot_general %1, %3 batch = [0, 1] x [0, 1] contract = [3] x [2] : (tensor<2x4x8x16xf16>, tensor<2x4x16x8xf16>) -> tensor<2x4x8x8xf16>
+  %7 = loom.multiply %6, %scale : tensor<2x4x8x8xf16>
+  %8 = loom.softmax %7 dim = 3 : tensor<2x4x8x8xf16>
+  %9 = loom.dot_general %8, %5 batch = [0, 1] x [0, 1] contract = [3] x [2] : (tensor<2x4x8x8xf16>, tensor<2x4x8x16xf16>) -> tensor<2x4x8x16xf16>
+  %10 = loom.transpose %9 [0, 2, 1, 3] : (tensor<2x4x8x16xf16>) -> tensor<2x8x4x16xf16>
+  %11 = loom.reshape %10 : (tensor<2x8x4x16xf16>) -> tensor<2x8x64xf16>
+  return %11 : tensor<2x8x64xf16>
+}
+
+// Scores and their softmax in f32; the mask repeats, and hides finitely in 16 bits.
+// CHECK-LABEL: func.func @mask
+// CHECK: %[[FLOOR:.*]] = loom.constant dense<-6.550400e+04> : tensor<2x8xf32>
+// CHECK: %[[RAISED:.*]] = loom.maximum %arg3, %[[FLOOR]]
+// CHECK: %[[MASK:.*]] = loom.convert %[[RAISED]] : (tensor<2x8xf32>) -> tensor<2x8xf16>
+// CHECK: plan.attention %arg0, %arg1, %arg2 mask %[[MASK]] <{{.*}} scale = 5.000000e-01 : f64 mask = [8, 0, 0, 1]>
+// CHECK-NEXT: return
+func.func @mask(%q: tensor<2x4x8x16xf16>, %k: tensor<2x4x8x16xf16>, %v: tensor<2x4x8x16xf16>, %m: tensor<2x8xf32>) -> tensor<2x4x8x16xf16> {
+  %two = loom.constant dense<2.0> : tensor<2x4x8x8xf32>
+  %0 = loom.dot_general %q, %k batch = [0, 1] x [0, 1] contract = [3] x [3] : (tensor<2x4x8x16xf16>, tensor<2x4x8x16xf16>) -> tensor<2x4x8x8xf32>
+  %1 = loom.divide %0, %two : tensor<2x4x8x8xf32>
+  %2 = loom.broadcast %m dims = [0, 3] : (tensor<2x8xf32>) -> tensor<2x4x8x8xf32>
+  %3 = loom.add %1, %2 : tensor<2x4x8x8xf32>
+  %4 = loom.softmax %3 dim = 3 : tensor<2x4x8x8xf32>
+  %5 = loom.convert %4 : (tensor<2x4x8x8xf32>) -> tensor<2x4x8x8xf16>
+  %6 = loom.dot_general %5, %v batch = [0, 1] x [0, 1] contract = [3] x [2] : (tensor<2x4x8x8xf16>, tensor<2x4x8x16xf16>) -> tensor<2x4x8x16xf16>
+  return %6 : tensor<2x4x8x16xf16>
+}
+
+// Operands made f32 for the products alone are what they were.
+// CHECK-LABEL: func.func @widened
+// CHECK-NEXT: plan.attention %arg0, %arg1, %arg2 <sizes = [1, 2, 8, 4, 16, 8], {{.*}} scale = 1.000000e+00 : f64> : {{.*}} -> tensor<2x8x8xbf16>
+// CHECK-NEXT: return
+func.func @widened(%q: tensor<2x8x16xbf16>, %k: tensor<2x4x16xbf16>, %v: tensor<2x4x8xbf16>) -> tensor<2x8x8xbf16> {
+  %0 = loom.convert %q : (tensor<2x8x16xbf16>) -> tensor<2x8x16xf32>
+  %1 = loom.convert %k : (tensor<2x4x16xbf16>) -> tensor<2x4x16xf32>
+  %2 = loom.convert %v : (tensor<2x4x8xbf16>) -> tensor<2x4x8xf32>
+  %3 = loom.dot_general %0, %1 batch = [0] x [0] contract = [2] x [2] : (tensor<2x8x16xf32>, tensor<2x4x16xf32>) -> tensor<2x8x4xf32>
+  %4 = loom.softmax %3 dim = 2 : tensor<2x8x4xf32>
+  %5 = loom.dot_general %4, %2 batch = [0] x [0] contract = [2] x [1] : (tensor<2x8x4xf32>, tensor<2x4x8xf32>) -> tensor<2x8x8xf32>
+  %6 = loom.convert %5 : (tensor<2x8x8xf32>) -> tensor<2x8x8xbf16>
+  return %6 : tensor<2x8x8xbf16>
+}
+
+// f32, a depth of 12, and scores that others read stay.
+// CHECK-LABEL: func.func @stay
+// CHECK-NOT: plan.attention
+// CHECK: return
+func.func @stay(%q: tensor<2x8x16xf32>, %h: tensor<2x8x12xf16>, %x: tensor<2x8x16xf16>) -> (tensor<2x8x16xf32>, tensor<2x8x12xf16>, tensor<2x8x16xf16>, tensor<2x8x8xf16>) {
+  %0 = loom.dot_general %q, %q batch = [0] x [0] contract = [2] x [2] : (tensor<2x8x16xf32>, tensor<2x8x16xf32>) -> tensor<2x8x8xf32>
+  %1 = loom.softmax %0 dim = 2 : tensor<2x8x8xf32>
+  %2 = loom.dot_general %1, %q batch = [0] x [0] contract = [2] x [1] : (tensor<2x8x8xf32>, tensor<2x8x16xf32>) -> tensor<2x8x16xf32>
+  %3 = loom.dot_general %h, %h batch = [0] x [0] contract = [2] x [2] : (tensor<2x8x12xf16>, tensor<2x8x12xf16>) -> tensor<2x8x8xf16>
+  %4 = loom.softmax %3 dim = 2 : tensor<2x8x8xf16>
+  %5 = loom.dot_general %4, %h batch = [0] x [0] contract = [2] x [1] : (tensor<2x8x8xf16>, tensor<2x8x12xf16>) -> tensor<2x8x12xf16>
+  %6 = loom.dot_general %x, %x batch = [0] x [0] contract = [2] x [2] : (tensor<2x8x16xf16>, tensor<2x8x16xf16>) -> tensor<2x8x8xf16>
+  %7 = loom.softmax %6 dim = 2 : tensor<2x8x8xf16>
+  %8 = loom.dot_general %7, %x batch = [0] x [0] contract = [2] x [1] : (tensor<2x8x8xf16>, tensor<2x8x16xf16>) -> tensor<2x8x16xf16>
+  return %2, %5, %8, %6 : tensor<2x8x16xf32>, tensor<2x8x12xf16>, tensor<2x8x16xf16>, tensor<2x8x8xf16>
+}
