@@ -115,10 +115,13 @@ LogicalResult Compilation::checkOptions() {
     fail("--emit-onnx writes what the shard phase decides; this compilation does not run it");
     return failure();
   }
-  if (options.target != "cpu" && !StringRef(options.target).starts_with("cuda:sm_")) {
-    fail("unknown --target '" + options.target + "'; write cpu or cuda:sm_90");
+  if (options.target != "cpu" && getCudaArchitecture().value_or(0) < 80) {
+    fail("unknown --target '" + options.target +
+         "'; write cpu, cuda:sm_80, cuda:sm_90 or cuda:sm_100");
     return failure();
   }
+  if (failed(checkPrecision()))
+    return failure();
   if (!options.startFrom.empty() && first > 1 &&
       (!options.mesh.empty() || !options.devices.empty() || !options.shard.empty() ||
        options.microbatches) &&
@@ -135,6 +138,31 @@ LogicalResult Compilation::checkOptions() {
   if (options.output.empty())
     options.output = fs::path(options.input).replace_extension(".plan").string();
   return success();
+}
+
+/// 90 of cuda:sm_90; none for other targets.
+std::optional<unsigned> Compilation::getCudaArchitecture() const {
+  StringRef chip = options.target;
+  unsigned architecture = 0;
+  if (!chip.consume_front("cuda:sm_") || chip.consumeInteger(10, architecture))
+    return std::nullopt;
+  return architecture;
+}
+
+/// What the target's processors have.
+LogicalResult Compilation::checkPrecision() {
+  const std::string &precision = options.precision;
+  if (precision == "f32")
+    return success();
+  std::optional<unsigned> architecture = getCudaArchitecture();
+  if (precision == "tf32" && !architecture)
+    fail("--precision tf32 is a format of NVIDIA's tensor cores; add --target cuda:sm_90, or use "
+         "--precision f32 or bf16 on the " +
+         options.target);
+  else if (first > *findPhase("simplify"))
+    fail("--precision comes too late for --start-from " + options.startFrom +
+         "; the simplify phase sets it");
+  return failure(hadError);
 }
 
 /// Imports the model, or parses a dump.
@@ -224,6 +252,10 @@ std::string Compilation::print(size_t phase) {
     os << " --chunk-matmul " << options.chunkMatmul;
   if (options.target != "cpu")
     os << " --target " << options.target;
+  if (!options.cudnn && phase + 1 <= *findPhase("fuse"))
+    os << " --no-cudnn";
+  if (options.precision != "f32" && phase + 1 <= *findPhase("simplify"))
+    os << " --precision " << options.precision;
   os << "\n";
   OpPrintingFlags flags;
   flags.enableDebugInfo(/*enable=*/true, /*prettyForm=*/false).printNameLocAsPrefix();
@@ -248,7 +280,11 @@ LogicalResult Compilation::runPhase(size_t index) {
     if (phase.name == "shard" && failed(choose()))
       return failure();
     PassManager pm(&context);
-    phase.addPasses(pm, {choice.options, {options.chunkMatmul}});
+    PhaseContext context{choice.options, {options.chunkMatmul}, {}, {options.precision}, {}};
+    std::optional<unsigned> architecture = getCudaArchitecture();
+    context.layout.convolutionLibrary = options.cudnn && architecture;
+    context.fuse.attentionLibrary = options.cudnn && architecture.value_or(0) >= 80;
+    phase.addPasses(pm, context);
     if (failed(pm.run(*module))) {
       if (!hadError)
         fail("phase " + phase.name + " failed");
@@ -283,6 +319,12 @@ LogicalResult Compilation::emit() {
     return failure();
   files = std::move(*plan);
   return success();
+}
+
+std::string Compilation::getPrecision() const {
+  ModuleOp program = *module;
+  auto precision = program->getAttrOfType<StringAttr>(loom::kPrecision);
+  return precision ? precision.str() : "f32";
 }
 
 std::string Compilation::getModelPath() const {

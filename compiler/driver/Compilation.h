@@ -27,6 +27,10 @@ public:
 
 private:
   mlir::LogicalResult checkOptions();
+  std::optional<unsigned> getCudaArchitecture() const;
+  mlir::LogicalResult checkPrecision();
+  /// The precision the program was compiled with, which a dump knows better than the options.
+  std::string getPrecision() const;
   mlir::LogicalResult load();
   mlir::LogicalResult choose();
   mlir::LogicalResult runPhase(size_t index);

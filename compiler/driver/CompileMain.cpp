@@ -25,6 +25,8 @@ Examples:
       say how one weight is to be split; the rest follows
   gridloom compile model.onnx --mesh model=4 --emit-onnx annotated.onnx
       write the shardings into the model; compiled again it needs no --mesh
+  gridloom compile model.onnx --target cuda:sm_90 --precision bf16
+      weights, activations and messages of 16 bits, sums in f32
   gridloom compile model.onnx --stop-after partition --dump-ir dumps
       read what the compiler does, phase by phase)";
 
@@ -78,6 +80,16 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
   verb->add_option("--target", options.target, "cpu, or cuda:sm_80, cuda:sm_90, cuda:sm_100")
       ->capture_default_str();
+  verb->add_option("--precision", options.precision,
+                   "what the model's f32 may become: f32 (nothing changes), tf32 (GPUs' matrix "
+                   "multiplications round their operands to 10 bits), bf16 or f16 (weights, "
+                   "activations and messages of 16 bits; sums, positions and the like stay f32, "
+                   "see --remarks)")
+      ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}))
+      ->capture_default_str();
+  verb->add_flag("!--no-cudnn", options.cudnn,
+                 "compute convolutions and attention on GPUs with matrix multiplications and "
+                 "kernels instead of cuDNN");
   verb->add_option("--cpu-arch", options.cpuArch, "CPU the kernels are for, as LLVM names it")
       ->capture_default_str();
   verb->add_option("--cuda-toolkit", options.toolkit,

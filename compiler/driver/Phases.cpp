@@ -8,11 +8,8 @@
 #include "compiler/driver/Options.h"
 #include "passes/allocate/Allocate.h"
 #include "passes/communicate/Communicate.h"
-#include "passes/fuse/Fuse.h"
-#include "passes/layout/Layout.h"
 #include "passes/partition/Partition.h"
 #include "passes/schedule/Schedule.h"
-#include "passes/simplify/Simplify.h"
 
 #include "llvm/Support/Format.h"
 
@@ -23,9 +20,12 @@ static const Phase phases[] = {
     {"import", "ONNX to loom; weights stay in their files",
      "only loom operations; shapes static; every operation is located at its ONNX node", nullptr},
     {"simplify",
-     "fold shapes and constants, recognise composites, move weight-only work to the prologue",
+     "fold shapes and constants, recognise composites, set the precision, move weight-only work to "
+     "the prologue",
      "nothing left that is computable now",
-     [](OpPassManager &pm, const PhaseContext &) { addSimplifyPasses(pm); }},
+     [](OpPassManager &pm, const PhaseContext &context) {
+       addSimplifyPasses(pm, context.simplify);
+     }},
     {"shard", "a sharding for every value and a stage for every operation",
      "total: every value has one, with an origin",
      [](OpPassManager &pm, const PhaseContext &context) { addShardPasses(pm, context.shard); }},
@@ -39,10 +39,10 @@ static const Phase phases[] = {
        addCommunicatePasses(pm, context.communicate);
      }},
     {"layout", "choose physical layouts", "every value has one",
-     [](OpPassManager &pm, const PhaseContext &) { addLayoutPasses(pm); }},
+     [](OpPassManager &pm, const PhaseContext &context) { addLayoutPasses(pm, context.layout); }},
     {"fuse", "group operations into kernels and library calls",
      "every operation is in exactly one kernel, library call or group",
-     [](OpPassManager &pm, const PhaseContext &) { addFusePasses(pm); }},
+     [](OpPassManager &pm, const PhaseContext &context) { addFusePasses(pm, context.fuse); }},
     {"schedule", "order work to hide communication; streams and events",
      "cross-stream uses are covered by events; communication cannot deadlock",
      [](OpPassManager &pm, const PhaseContext &) { addSchedulePasses(pm); }},

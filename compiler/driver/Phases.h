@@ -12,7 +12,10 @@
 #define GRIDLOOM_COMPILER_DRIVER_PHASES_H
 
 #include "passes/communicate/Communicate.h"
+#include "passes/fuse/Fuse.h"
+#include "passes/layout/Layout.h"
 #include "passes/shard/Shard.h"
+#include "passes/simplify/Simplify.h"
 
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/ArrayRef.h"
@@ -25,6 +28,9 @@ namespace gridloom {
 struct PhaseContext {
   ShardOptions shard;
   CommunicateOptions communicate;
+  LayoutOptions layout;
+  SimplifyOptions simplify;
+  FuseOptions fuse;
 };
 
 struct Phase {

@@ -8,6 +8,7 @@
 #include "dialects/dist/Sharding.h"
 
 #include "llvm/ADT/StringSwitch.h"
+#include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -406,7 +407,8 @@ LogicalResult StageBuilder::fillGroup(plan::GroupOp op, Scope &scope, schema::Gr
   return success();
 }
 
-static void fillMatmul(plan::MatmulAttr descriptor, Type element, schema::Matmul &matmul) {
+static void fillMatmul(plan::MatmulAttr descriptor, Type operand, Type result,
+                       schema::Matmul &matmul) {
   for (int64_t size : descriptor.getSizes())
     matmul.add_sizes(size);
   for (int64_t stride : descriptor.getLhs())
@@ -418,8 +420,64 @@ static void fillMatmul(plan::MatmulAttr descriptor, Type element, schema::Matmul
   matmul.set_alpha(descriptor.getAlphaValue());
   matmul.set_epilogue(descriptor.getEpilogue() == plan::Epilogue::Bias ? schema::Matmul::BIAS
                                                                        : schema::Matmul::NONE);
-  matmul.set_type(toSchemaType(element));
+  matmul.set_type(toSchemaType(operand));
+  matmul.set_out_type(toSchemaType(result));
+  matmul.set_tf32(descriptor.getTf32());
   matmul.set_workspace_limit(32ull << 20);
+}
+
+static void assign(google::protobuf::RepeatedField<int64_t> &field, ArrayRef<int64_t> values) {
+  field.Assign(values.begin(), values.end());
+}
+
+static void fillConvolution(plan::ConvolutionAttr descriptor, Type element,
+                            schema::Convolution &convolution) {
+  assign(*convolution.mutable_input(), descriptor.getInput());
+  assign(*convolution.mutable_input_strides(), descriptor.getInputStrides());
+  assign(*convolution.mutable_weight(), descriptor.getWeight());
+  assign(*convolution.mutable_weight_strides(), descriptor.getWeightStrides());
+  assign(*convolution.mutable_output(), descriptor.getOutput());
+  assign(*convolution.mutable_output_strides(), descriptor.getOutputStrides());
+  assign(*convolution.mutable_strides(), descriptor.getStrides());
+  assign(*convolution.mutable_low(), descriptor.getLow());
+  assign(*convolution.mutable_high(), descriptor.getHigh());
+  assign(*convolution.mutable_dilations(), descriptor.getDilations());
+  convolution.set_groups(descriptor.getGroups());
+  convolution.set_bias(descriptor.getBias());
+  convolution.set_residual(descriptor.getResidual());
+  convolution.set_relu(descriptor.getRelu());
+  convolution.set_tf32(descriptor.getTf32());
+  convolution.set_type(toSchemaType(element));
+  convolution.set_workspace_limit(256ull << 20);
+}
+
+static void fillAttention(plan::AttentionAttr descriptor, Type element,
+                          schema::Attention &attention) {
+  assign(*attention.mutable_sizes(), descriptor.getSizes());
+  assign(*attention.mutable_query(), descriptor.getQuery());
+  assign(*attention.mutable_key(), descriptor.getKey());
+  assign(*attention.mutable_value(), descriptor.getValue());
+  assign(*attention.mutable_out(), descriptor.getOut());
+  assign(*attention.mutable_mask(), descriptor.getMask());
+  attention.set_scale(descriptor.getScale().getValueAsDouble());
+  attention.set_causal(descriptor.getCausal());
+  attention.set_type(toSchemaType(element));
+  attention.set_workspace_limit(256ull << 20);
+}
+
+static void fillLibrary(plan::LibraryOp op, schema::Library &library) {
+  Type element = getTensor(op.getOutputs()[0]).getElementType();
+  llvm::TypeSwitch<Attribute>(op.getDescriptor())
+      .Case([&](plan::MatmulAttr attr) {
+        Type operand = getTensor(op.getInputs()[0]).getElementType();
+        fillMatmul(attr, operand, element, *library.mutable_matmul());
+      })
+      .Case([&](plan::ConvolutionAttr attr) {
+        fillConvolution(attr, element, *library.mutable_convolution());
+      })
+      .Case([&](plan::AttentionAttr attr) {
+        fillAttention(attr, element, *library.mutable_attention());
+      });
 }
 
 LogicalResult StageBuilder::addStep(Operation &op, Scope &scope, schema::Block &block) {
@@ -445,8 +503,7 @@ LogicalResult StageBuilder::addStep(Operation &op, Scope &scope, schema::Block &
     step.mutable_launch()->set_kernel(*kernel);
     fill(*step.mutable_launch(), launch.getInputs(), launch.getOutputs());
   } else if (auto library = dyn_cast<plan::LibraryOp>(op)) {
-    fillMatmul(library.getDescriptor(), getTensor(library.getOutputs()[0]).getElementType(),
-               *step.mutable_library()->mutable_matmul());
+    fillLibrary(library, *step.mutable_library());
     fill(*step.mutable_library(), library.getInputs(), library.getOutputs());
   } else if (auto copy = dyn_cast<plan::CopyOp>(op)) {
     step.mutable_copy()->set_input(scope.indices.lookup(copy.getInputs()[0]));

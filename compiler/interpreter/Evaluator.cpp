@@ -22,6 +22,10 @@ FailureOr<TensorList> Evaluator::evaluate(Operation *op, ArrayRef<HostTensor> op
     results = evaluateBlock(kernel.getBody().front(), operands);
   } else if (auto matmul = dyn_cast<plan::MatmulOp>(op)) {
     results = evaluateMatmul(matmul, operands);
+  } else if (auto convolution = dyn_cast<plan::ConvolutionOp>(op)) {
+    results = evaluateConvolution(convolution, operands);
+  } else if (auto attention = dyn_cast<plan::AttentionOp>(op)) {
+    results = evaluateAttention(attention, operands);
   } else if (auto gather = dyn_cast<loom::GatherOp>(op)) {
     FailureOr<HostTensor> result =
         loom::evaluateGather(gather, operands[0], operands[1], options.poisonOutside);
@@ -127,6 +131,21 @@ static int64_t getReach(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides) {
   return last + 1;
 }
 
+/// Puts the elements of `dense` where strides say in `out`, whose others are poison.
+static void scatterStrided(const HostTensor &dense, HostTensor &out, ArrayRef<int64_t> shape,
+                           ArrayRef<int64_t> strides) {
+  std::vector<int64_t> places(out.getNumElements());
+  for (auto [i, place] : llvm::enumerate(places))
+    place = i;
+  HostTensor memory = HostTensor::fromInts(ElementKind::I64, {out.getNumElements()}, places);
+  HostTensor targets = loom::gatherStrided(memory, shape, strides);
+  out.fillWithPoison();
+  size_t size = out.getElementSize();
+  char *data = out.getMutableData();
+  for (auto [i, target] : llvm::enumerate(targets.getValues<int64_t>()))
+    std::memcpy(data + target * size, dense.getData() + i * size, size);
+}
+
 /// A scale in exact mode. Where the model divides by an f32 the descriptor holds the reciprocal,
 /// rounded to f64; exactly it is one over that f32.
 static loom::Exact getExactScale(double alpha) {
@@ -159,7 +178,10 @@ FailureOr<TensorList> Evaluator::evaluateMatmul(plan::MatmulOp op, ArrayRef<Host
   HostTensor lhs = getPhysical(op.getLhs(), operands[0]),
              rhs = getPhysical(op.getRhs(), operands[1]);
   auto outType = cast<RankedTensorType>(op.getOutput().getType());
-  HostTensor out(options.exact ? ElementKind::Exact : operands[0].getKind(), outType.getShape());
+  std::optional<ElementKind> kind = loom::getElementKind(outType.getElementType());
+  if (!kind)
+    return op.emitOpError("has a result of type ") << outType;
+  HostTensor out(options.exact ? ElementKind::Exact : *kind, outType.getShape());
   if (getReach(view(m, k), descriptor.getLhs()) > lhs.getNumElements() ||
       getReach(view(k, n), descriptor.getRhs()) > rhs.getNumElements() ||
       getReach(view(m, n), descriptor.getOut()) > out.getNumElements())
@@ -181,16 +203,141 @@ FailureOr<TensorList> Evaluator::evaluateMatmul(plan::MatmulOp op, ArrayRef<Host
     applyEpilogue<double>(values, alpha, bias);
     product = HostTensor::fromDoubles(out.getKind(), product.getShape(), values);
   }
-  // Where each element of the product goes in the output's memory.
-  std::vector<int64_t> places(out.getNumElements());
-  for (auto [i, place] : llvm::enumerate(places))
-    place = i;
-  HostTensor memory = HostTensor::fromInts(ElementKind::I64, {out.getNumElements()}, places);
-  HostTensor targets = loom::gatherStrided(memory, view(m, n), descriptor.getOut());
-  out.fillWithPoison();
-  size_t size = out.getElementSize();
-  char *data = out.getMutableData();
-  for (auto [i, target] : llvm::enumerate(targets.getValues<int64_t>()))
-    std::memcpy(data + target * size, product.getData() + i * size, size);
+  scatterStrided(product, out, view(m, n), descriptor.getOut());
+  return TensorList{std::move(out)};
+}
+
+//===----------------------------------------------------------------------===//
+// plan.convolution and plan.attention
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A library call as loom operations on dense operands.
+class Expansion {
+public:
+  explicit Expansion(Operation *op) : op(op), builder(op->getContext()) {
+    builder.setInsertionPointToEnd(&block);
+  }
+
+  /// Operand `value` as a dense tensor of `shape`; null where strides reach beyond it.
+  Value read(Value value, ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
+    auto place = llvm::find(op->getOperands(), value);
+    HostTensor memory = getPhysical(value, given[std::distance(op->operand_begin(), place)]);
+    if (getReach(shape, strides) > memory.getNumElements())
+      return {};
+    dense.push_back(loom::gatherStrided(memory, shape, strides));
+    Type element = cast<RankedTensorType>(value.getType()).getElementType();
+    return block.addArgument(RankedTensorType::get(shape, element), op->getLoc());
+  }
+
+  template <typename Op, typename... Args> Op make(Args &&...args) {
+    return Op::create(builder, op->getLoc(), std::forward<Args>(args)...);
+  }
+  Value convert(Value value, Type element) {
+    return make<loom::ConvertOp>(cast<RankedTensorType>(value.getType()).clone(element), value);
+  }
+  Value splat(RankedTensorType type, double value) {
+    auto number = builder.getFloatAttr(type.getElementType(), value);
+    return make<loom::ConstantOp>(type, SplatElementsAttr::get(type, number));
+  }
+
+  Operation *op;
+  ArrayRef<HostTensor> given;
+  OpBuilder builder;
+  Block block;
+  SmallVector<HostTensor> dense;
+};
+
+} // namespace
+
+FailureOr<TensorList> Evaluator::evaluateConvolution(plan::ConvolutionOp op,
+                                                     ArrayRef<HostTensor> operands) {
+  plan::ConvolutionAttr descriptor = op.getDescriptor();
+  Expansion expansion(op);
+  expansion.given = operands;
+  ArrayRef<int64_t> shape = descriptor.getOutput();
+  Value input = expansion.read(op.getInput(), descriptor.getInput(), descriptor.getInputStrides());
+  Value weight =
+      expansion.read(op.getWeight(), descriptor.getWeight(), descriptor.getWeightStrides());
+  Value bias = op.getBias() ? expansion.read(op.getBias(), shape[1], 1) : Value();
+  Value residual = op.getResidual()
+                       ? expansion.read(op.getResidual(), shape, descriptor.getOutputStrides())
+                       : Value();
+  if (!input || !weight || (op.getBias() && !bias) || (op.getResidual() && !residual))
+    return op.emitOpError("has a descriptor that reaches beyond its operands");
+  auto outType = cast<RankedTensorType>(op.getOutput().getType());
+  auto type = RankedTensorType::get(shape, outType.getElementType());
+  SmallVector<int64_t> undilated(descriptor.getStrides().size(), 1);
+  Value result = expansion.make<loom::ConvolutionOp>(
+      type, input, weight, descriptor.getStrides(), descriptor.getLow(), descriptor.getHigh(),
+      undilated, descriptor.getDilations(), descriptor.getGroups());
+  if (bias)
+    result = expansion.make<loom::AddOp>(
+        result, expansion.make<loom::BroadcastOp>(type, bias, ArrayRef<int64_t>{1}));
+  if (residual)
+    result = expansion.make<loom::AddOp>(result, residual);
+  if (descriptor.getRelu())
+    result = expansion.make<loom::MaximumOp>(result, expansion.splat(type, 0));
+  expansion.make<loom::YieldOp>(result);
+  FailureOr<TensorList> results = evaluateBlock(expansion.block, expansion.dense);
+  if (failed(results))
+    return failure();
+  HostTensor out(results->front().getKind(), outType.getShape());
+  if (getReach(shape, descriptor.getOutputStrides()) > out.getNumElements())
+    return op.emitOpError("has a descriptor that reaches beyond its result");
+  scatterStrided(results->front(), out, shape, descriptor.getOutputStrides());
+  return TensorList{std::move(out)};
+}
+
+FailureOr<TensorList> Evaluator::evaluateAttention(plan::AttentionOp op,
+                                                   ArrayRef<HostTensor> operands) {
+  plan::AttentionAttr descriptor = op.getDescriptor();
+  ArrayRef<int64_t> sizes = descriptor.getSizes();
+  int64_t queries = sizes[2], keys = sizes[3], depth = sizes[4], depthOut = sizes[5];
+  auto with = [&](int64_t rows, int64_t columns) {
+    return SmallVector<int64_t>{sizes[0], sizes[1], rows, columns};
+  };
+  Expansion expansion(op);
+  expansion.given = operands;
+  Value query = expansion.read(op.getQuery(), with(queries, depth), descriptor.getQuery());
+  Value key = expansion.read(op.getKey(), with(keys, depth), descriptor.getKey());
+  Value value = expansion.read(op.getValue(), with(keys, depthOut), descriptor.getValue());
+  Value mask = op.getMask()
+                   ? expansion.read(op.getMask(), with(queries, keys), descriptor.getMask())
+                   : Value();
+  if (!query || !key || !value || (op.getMask() && !mask))
+    return op.emitOpError("has a descriptor that reaches beyond its operands");
+  auto outType = cast<RankedTensorType>(op.getOutput().getType());
+  Type f32 = expansion.builder.getF32Type(), i64 = expansion.builder.getI64Type();
+  auto type = RankedTensorType::get(with(queries, keys), f32);
+  auto multiply = [&](Value lhs, Value rhs, int64_t contract, ArrayRef<int64_t> shape) {
+    return expansion.make<loom::DotGeneralOp>(
+        RankedTensorType::get(shape, f32), expansion.convert(lhs, f32), expansion.convert(rhs, f32),
+        ArrayRef<int64_t>{0, 1}, ArrayRef<int64_t>{0, 1}, ArrayRef<int64_t>{3},
+        ArrayRef<int64_t>{contract});
+  };
+  Value scores = multiply(query, key, 3, type.getShape());
+  scores = expansion.make<loom::MultiplyOp>(
+      scores, expansion.splat(type, descriptor.getScale().getValueAsDouble()));
+  if (mask)
+    scores = expansion.make<loom::AddOp>(scores, expansion.convert(mask, f32));
+  if (descriptor.getCausal()) {
+    auto index = [&](int64_t dim) { return expansion.make<loom::IotaOp>(type.clone(i64), dim); };
+    Value hidden = expansion.splat(type, -std::numeric_limits<double>::infinity());
+    Value seen = expansion.make<loom::CompareOp>(type.clone(expansion.builder.getI1Type()),
+                                                 index(2), index(3), loom::Direction::GE);
+    scores = expansion.make<loom::SelectOp>(seen, scores, hidden);
+  }
+  Value weights = expansion.make<loom::SoftmaxOp>(type, scores, 3);
+  Value result = multiply(weights, value, 2, with(queries, depthOut));
+  expansion.make<loom::YieldOp>(expansion.convert(result, outType.getElementType()));
+  FailureOr<TensorList> results = evaluateBlock(expansion.block, expansion.dense);
+  if (failed(results))
+    return failure();
+  HostTensor out(results->front().getKind(), outType.getShape());
+  if (getReach(with(queries, depthOut), descriptor.getOut()) > out.getNumElements())
+    return op.emitOpError("has a descriptor that reaches beyond its result");
+  scatterStrided(results->front(), out, with(queries, depthOut), descriptor.getOut());
   return TensorList{std::move(out)};
 }

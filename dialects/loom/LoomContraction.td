@@ -8,7 +8,8 @@ include "dialects/loom/LoomBase.td"
 def Loom_DotGeneralOp : Loom_Op<"dot_general", [], [], ["getFlops"]> {
   let summary = "Batched contraction of two tensors";
   let description = [{
-    The output's dimensions are the batch dimensions, the lhs's others, the rhs's others.
+    The output's dimensions are the batch dimensions, the lhs's others, the rhs's others. Sums of 16-bit
+    floats are f32; the output may be f32 too. With `tf32` f32 operands may be rounded to 10 digits.
 
     ```mlir
     %y = loom.dot_general %x, %w batch = [] x [] contract = [2] x [0]
@@ -18,13 +19,14 @@ def Loom_DotGeneralOp : Loom_Op<"dot_general", [], [], ["getFlops"]> {
     **Constraints:**
     - L-DG1: paired batch and contracting dimensions have equal sizes.
     - L-DG2: no dimension is named twice.
+    - L-DG3: the operands are of one element type, the output too, or it is f32 of f16 or bf16.
   }];
   let arguments = (ins Loom_Tensor:$lhs, Loom_Tensor:$rhs,
       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$lhs_batch, DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$rhs_batch,
-      DenseI64ArrayAttr:$lhs_contract, DenseI64ArrayAttr:$rhs_contract);
+      DenseI64ArrayAttr:$lhs_contract, DenseI64ArrayAttr:$rhs_contract, UnitAttr:$tf32);
   let results = (outs Loom_Tensor:$output);
   let assemblyFormat = [{$lhs `,` $rhs `batch` `=` $lhs_batch `x` $rhs_batch `contract` `=` $lhs_contract `x`
-      $rhs_contract attr-dict `:` functional-type(operands, results)}];
+      $rhs_contract (`tf32` $tf32^)? attr-dict `:` functional-type(operands, results)}];
   let hasVerifier = 1;
   let extraClassDeclaration = [{
     /// Dimensions of a side that are neither batch nor contracting, in order.

@@ -60,11 +60,27 @@ SmallVector<Value> GeluOp::decompose(OpBuilder &builder) {
   return {e.binary<MultiplyOp>(e.binary<MultiplyOp>(x, half), e.binary<AddOp>(inner, one))};
 }
 
-static Value buildSoftmax(Expression e, Value input, int64_t dim) {
+static Value convert(Expression e, Value value, Type element) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (type.getElementType() == element)
+    return value;
+  return ConvertOp::create(e.builder, e.loc, type.clone(element), value);
+}
+
+/// f32 of 16-bit floats: sums over many elements need it.
+static Value widen(Expression e, Value value) {
+  Type element = cast<RankedTensorType>(value.getType()).getElementType();
+  bool isNarrow = element.isF16() || element.isBF16();
+  return isNarrow ? convert(e, value, e.builder.getF32Type()) : value;
+}
+
+static Value buildSoftmax(Expression e, Value given, int64_t dim) {
+  Value input = widen(e, given);
   Value peak = e.reduceAndRepeat(input, dist::ReductionKind::Max, dim);
   Value exponential = e.unary<ExpOp>(e.binary<SubtractOp>(input, peak));
   Value sum = e.reduceAndRepeat(exponential, dist::ReductionKind::Sum, dim);
-  return e.binary<DivideOp>(exponential, sum);
+  return convert(e, e.binary<DivideOp>(exponential, sum),
+                 cast<RankedTensorType>(given.getType()).getElementType());
 }
 
 SmallVector<Value> SoftmaxOp::decompose(OpBuilder &builder) {
@@ -83,7 +99,7 @@ SmallVector<Value> SoftmaxOp::partition(OpBuilder &builder, ValueRange operands,
 
 /// `operands`: input, scale and, where there is one, bias.
 static Value buildLayerNorm(Expression e, ValueRange operands, int64_t size, double epsilon) {
-  Value input = operands[0];
+  Value input = widen(e, operands[0]);
   auto type = cast<RankedTensorType>(input.getType());
   int64_t last = type.getRank() - 1;
   Value count = e.splat(input, static_cast<double>(size));
@@ -91,13 +107,17 @@ static Value buildLayerNorm(Expression e, ValueRange operands, int64_t size, dou
     return e.binary<DivideOp>(e.reduceAndRepeat(x, dist::ReductionKind::Sum, last), count);
   };
   auto repeat = [&](Value row) {
-    return BroadcastOp::create(e.builder, e.loc, type, row, ArrayRef<int64_t>{last}).getResult();
+    return BroadcastOp::create(e.builder, e.loc, type, convert(e, row, type.getElementType()),
+                               ArrayRef<int64_t>{last})
+        .getResult();
   };
   Value centred = e.binary<SubtractOp>(input, mean(input));
   Value variance = mean(e.binary<MultiplyOp>(centred, centred));
   Value deviation = e.unary<SqrtOp>(e.binary<AddOp>(variance, e.splat(input, epsilon)));
   Value result = e.binary<MultiplyOp>(e.binary<DivideOp>(centred, deviation), repeat(operands[1]));
-  return operands.size() < 3 ? result : e.binary<AddOp>(result, repeat(operands[2]));
+  if (operands.size() == 3)
+    result = e.binary<AddOp>(result, repeat(operands[2]));
+  return convert(e, result, cast<RankedTensorType>(operands[0].getType()).getElementType());
 }
 
 SmallVector<Value> LayerNormOp::decompose(OpBuilder &builder) {

@@ -24,6 +24,7 @@ def LoomDialect : Dialect {
     | `loom.body` | function | it is the body of a loop or branch, not of an entry |
     | `loom.state` | function argument, function result | the state it is before, or after, a call |
     | `loom.model` | module | path, size and digest of the model file |
+    | `loom.precision` | module | tf32, bf16 or f16 where the user allowed it |
     | `loom.folded` | module | initializers whose values were folded into the program |
     | `loom.grad_of` | any op | the operation it is a derivative of (training) |
     | `loom.recompute` | any op | recomputed rather than kept (training) |

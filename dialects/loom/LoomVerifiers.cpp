@@ -161,8 +161,11 @@ static LogicalResult verifyPairs(DotGeneralOp op, StringRef what, ArrayRef<int64
 LogicalResult DotGeneralOp::verify() {
   RankedTensorType left = tensor(getLhs()), right = tensor(getRhs());
   SmallVector<bool> lhsSeen(left.getRank(), false), rhsSeen(right.getRank(), false);
+  // L-DG3
+  bool widens = (left.getElementType().isF16() || left.getElementType().isBF16()) &&
+                tensor(getOutput()).getElementType().isF32();
   if (failed(expectSameElementType(*this, left, right)) ||
-      failed(expectSameElementType(*this, left, tensor(getOutput()))) ||
+      (!widens && failed(expectSameElementType(*this, left, tensor(getOutput())))) ||
       failed(verifyPairs(*this, "batch", getLhsBatch(), getRhsBatch(), lhsSeen, rhsSeen)) ||
       failed(verifyPairs(*this, "contract", getLhsContract(), getRhsContract(), lhsSeen, rhsSeen)))
     return failure();

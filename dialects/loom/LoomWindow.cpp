@@ -332,7 +332,7 @@ struct Convolution : WindowBuilder {
       Value weights = reshape(op.getWeight(), {outputs, depth});
       product = DotGeneralOp::create(builder, loc, withShape(columns, {outputs, batch, positions}),
                                      weights, columns, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
-                                     ArrayRef<int64_t>{1}, ArrayRef<int64_t>{1});
+                                     ArrayRef<int64_t>{1}, ArrayRef<int64_t>{1}, op.getTf32());
       product = transpose(product, {1, 0, 2});
     } else {
       int64_t share = outputs / groups;
@@ -340,7 +340,8 @@ struct Convolution : WindowBuilder {
       Value weights = reshape(op.getWeight(), {groups, share, depth});
       product = DotGeneralOp::create(
           builder, loc, withShape(columns, {groups, share, batch, positions}), weights, columns,
-          ArrayRef<int64_t>{0}, ArrayRef<int64_t>{1}, ArrayRef<int64_t>{2}, ArrayRef<int64_t>{2});
+          ArrayRef<int64_t>{0}, ArrayRef<int64_t>{1}, ArrayRef<int64_t>{2}, ArrayRef<int64_t>{2},
+          op.getTf32());
       product = transpose(product, {2, 0, 1, 3});
     }
     return reshape(product, tensor(op.getOutput()).getShape());

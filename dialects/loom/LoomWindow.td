@@ -63,7 +63,7 @@ def Loom_ConvolutionOp : Loom_Op<"convolution", [DeclareOpInterfaceMethods<Decom
     The input gets input_dilations[i] - 1 zeros between elements of spatial dimension i (a transposed
     convolution has some), then low[i] and high[i] zeros around it. Output position o is the sum over
     k of input o * stride + k * dilation times weight k: the window is not mirrored. Output channel o
-    reads the input channels of its group.
+    reads the input channels of its group. With `tf32` f32 operands may be rounded to 10 digits.
 
     ```mlir
     %y = loom.convolution %x, %w strides = [2, 2] low = [1, 1] high = [1, 1] input_dilations = [1, 1]
@@ -80,10 +80,10 @@ def Loom_ConvolutionOp : Loom_Op<"convolution", [DeclareOpInterfaceMethods<Decom
   }];
   let arguments = (ins Loom_Tensor:$input, Loom_Tensor:$weight, DenseI64ArrayAttr:$strides,
       DenseI64ArrayAttr:$low, DenseI64ArrayAttr:$high, DenseI64ArrayAttr:$input_dilations,
-      DenseI64ArrayAttr:$dilations, I64Attr:$groups);
+      DenseI64ArrayAttr:$dilations, I64Attr:$groups, UnitAttr:$tf32);
   let results = (outs Loom_Tensor:$output);
   let assemblyFormat = [{$input `,` $weight `strides` `=` $strides `low` `=` $low `high` `=` $high
-      `input_dilations` `=` $input_dilations `dilations` `=` $dilations `groups` `=` $groups attr-dict
+      `input_dilations` `=` $input_dilations `dilations` `=` $dilations `groups` `=` $groups (`tf32` $tf32^)? attr-dict
       `:` functional-type(operands, results)}];
   let hasVerifier = 1;
 }

@@ -41,7 +41,11 @@ void gridloom::expandContraction(loom::DotGeneralOp dot) {
   SmallVector<int64_t> shape(dot.getType().getShape());
   for (int64_t dim : dot.getLhsContract())
     shape.push_back(cast<RankedTensorType>(dot.getLhs().getType()).getDimSize(dim));
-  auto product = RankedTensorType::get(shape, dot.getType().getElementType());
+  // Sums of 16-bit floats are f32.
+  Type element = dot.getType().getElementType(), sum = element;
+  if (element.isF16() || element.isBF16())
+    sum = builder.getF32Type();
+  auto product = RankedTensorType::get(shape, sum);
 
   auto spread = [&](Value operand, ArrayRef<int64_t> batch, ArrayRef<int64_t> free,
                     ArrayRef<int64_t> contract, int64_t firstFree) -> Value {
@@ -61,13 +65,19 @@ void gridloom::expandContraction(loom::DotGeneralOp dot) {
   Value result = loom::MultiplyOp::create(builder, loc, left, right);
   if (numContract > 0)
     result = loom::ReduceOp::create(
-        builder, loc, dot.getType(), result, dist::ReductionKind::Sum,
+        builder, loc, dot.getType().clone(sum), result, dist::ReductionKind::Sum,
         llvm::to_vector(llvm::seq<int64_t>(numBatch + numLeft + numRight, product.getRank())));
-  dot.getOutput().replaceAllUsesWith(result);
+  dot.getOutput().replaceAllUsesWith(convertTo(builder, result, element));
   dot.erase();
 }
 
-/// The same contraction in f32, which the library has and f16 and bf16 sums need.
+bool gridloom::isInLibrary(loom::DotGeneralOp dot) {
+  Type lhs = dot.getLhs().getType().getElementType(), rhs = dot.getRhs().getType().getElementType(),
+       out = dot.getType().getElementType();
+  return lhs == rhs && (lhs.isF32() || lhs.isF16() || lhs.isBF16()) && (out == lhs || out.isF32());
+}
+
+/// The same contraction in f32, of operands that differ in type.
 static void widen(loom::DotGeneralOp dot) {
   OpBuilder builder(dot);
   Type f32 = builder.getF32Type();
@@ -86,13 +96,18 @@ struct ExpandContractions : gridloom::impl::ExpandContractionsBase<ExpandContrac
     SmallVector<loom::DotGeneralOp> dots;
     getOperation().walk([&](loom::DotGeneralOp dot) { dots.push_back(dot); });
     for (loom::DotGeneralOp dot : dots) {
-      Type element = dot.getType().getElementType();
+      auto isNarrow = [](Value value) {
+        Type element = cast<RankedTensorType>(value.getType()).getElementType();
+        return isa<FloatType>(element) && element.getIntOrFloatBitWidth() <= 32;
+      };
       // The prologue has kernels only.
       if (!dot->getParentOfType<func::FuncOp>())
         expandContraction(dot);
-      else if (element.isF16() || element.isBF16())
+      else if (isInLibrary(dot))
+        continue;
+      else if (isNarrow(dot.getLhs()) && isNarrow(dot.getRhs()) && isNarrow(dot.getOutput()))
         widen(dot);
-      else if (!element.isF32())
+      else
         expandContraction(dot);
     }
   }

@@ -14,6 +14,10 @@ namespace gridloom {
 /// without a matrix multiplication's reuse of what it loads.
 void expandContraction(loom::DotGeneralOp dot);
 
+/// Whether libraries have contractions of these element types: f32, or f16 or bf16 to the same type
+/// or to f32.
+bool isInLibrary(loom::DotGeneralOp dot);
+
 /// `value` with the listed dimensions in this order; itself when they are.
 mlir::Value transposeTo(mlir::OpBuilder &builder, mlir::Value value, llvm::ArrayRef<int64_t> order);
 

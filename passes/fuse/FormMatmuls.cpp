@@ -121,7 +121,8 @@ std::optional<Gemm> getGemm(const Loops &loops) {
   return best;
 }
 
-plan::MatmulAttr getDescriptor(MLIRContext *context, const Gemm &gemm, double alpha, bool bias) {
+plan::MatmulAttr getDescriptor(MLIRContext *context, const Gemm &gemm, double alpha, bool bias,
+                               bool tf32) {
   SmallVector<int64_t> sizes, lhs, rhs, out;
   for (const Loop &loop : gemm.batch) {
     sizes.push_back(loop.size);
@@ -135,7 +136,7 @@ plan::MatmulAttr getDescriptor(MLIRContext *context, const Gemm &gemm, double al
   out.append({gemm.m.out, gemm.n.out});
   FloatAttr scale = alpha == 1 ? FloatAttr() : FloatAttr::get(Float64Type::get(context), alpha);
   return plan::MatmulAttr::get(context, sizes, lhs, rhs, out, scale,
-                               bias ? plan::Epilogue::Bias : plan::Epilogue::None);
+                               bias ? plan::Epilogue::Bias : plan::Epilogue::None, tf32);
 }
 
 /// What follows a contraction and can be part of the call: scalar factors, reshapes, a transpose.
@@ -240,20 +241,11 @@ loom::DotGeneralOp makeCanonical(loom::DotGeneralOp dot) {
   auto rhsContract = llvm::to_vector(llvm::seq<int64_t>(numBatch, numBatch + numContract));
   auto canonical = loom::DotGeneralOp::create(
       builder, dot.getLoc(), dot.getType(), transposeTo(builder, dot.getLhs(), lhsOrder),
-      transposeTo(builder, dot.getRhs(), rhsOrder), batch, batch, lhsContract, rhsContract);
+      transposeTo(builder, dot.getRhs(), rhsOrder), batch, batch, lhsContract, rhsContract,
+      dot.getTf32());
   dot.getOutput().replaceAllUsesWith(canonical.getOutput());
   dot.erase();
   return canonical;
-}
-
-/// True when a kernel will read `value`, be it through reshapes, transposes or scalar factors.
-bool feedsKernel(Value value) {
-  return llvm::any_of(value.getUsers(), [](Operation *user) {
-    if (isa<loom::ReshapeOp, loom::TransposeOp>(user) || matchScale(user))
-      return feedsKernel(user->getResult(0));
-    return user->getDialect() && isa<loom::LoomDialect>(user->getDialect()) &&
-           !isa<loom::DotGeneralOp, loom::YieldOp>(user);
-  });
 }
 
 /// The addition of a bias per column that the call can do, and the bias.
@@ -286,9 +278,7 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
       // The prologue has kernels only.
       if (!dot->getParentOfType<func::FuncOp>())
         return;
-      if (dot.getLhs().getType().getElementType().isF32() &&
-          dot.getRhs().getType().getElementType().isF32() &&
-          dot.getType().getElementType().isF32() && dot.getType().getNumElements() > 0 &&
+      if (isInLibrary(dot) && dot.getType().getNumElements() > 0 &&
           dot.getLhs().getType().getNumElements() > 0)
         dots.push_back(dot);
     });
@@ -337,7 +327,7 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
     }
     double alpha = choice->lhs.scale * choice->rhs.scale * choice->tail.scale;
     plan::MatmulAttr descriptor =
-        getDescriptor(dot.getContext(), choice->gemm, alpha, bias != nullptr);
+        getDescriptor(dot.getContext(), choice->gemm, alpha, bias != nullptr, dot.getTf32());
     Value lhs = choice->lhs.base, rhs = choice->rhs.base;
     if (choice->gemm.swapped)
       std::swap(lhs, rhs);

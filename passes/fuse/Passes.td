@@ -27,11 +27,96 @@ def NormalizeViews : Pass<"plan-normalize-views", "::mlir::ModuleOp"> {
   }];
 }
 
+def FormConvolutions : Pass<"plan-form-convolutions", "::mlir::ModuleOp"> {
+  let summary = "Turns convolutions into library calls with what follows them";
+  let dependentDialects = ["::gridloom::plan::PlanDialect"];
+  let description = [{
+    A bias per channel, the sum with a tensor that lies in memory anyway (a residual connection) and a
+    relu join the call where nothing else reads what lies between; cuDNN has the latter two with a bias
+    only. A sum that goes on into a kernel stays with that kernel, which adds it for nothing.
+
+    Input:
+
+    ```mlir
+    %0 = loom.convolution %x, %w strides = [1] low = [1] high = [1] input_dilations = [1]
+        dilations = [1] groups = 1 : (tensor<1x4x8xf32>, tensor<4x4x3xf32>) -> tensor<1x4x8xf32>
+    %1 = loom.broadcast %b dims = [1] : (tensor<4xf32>) -> tensor<1x4x8xf32>
+    %2 = loom.add %0, %1 : tensor<1x4x8xf32>
+    %3 = loom.maximum %2, %zero : tensor<1x4x8xf32>
+    ```
+
+    Output:
+
+    ```mlir
+    %3 = plan.convolution %x, %w bias %b <input = [1, 4, 8] by [32, 8, 1], weight = [4, 4, 3] by [12, 3, 1],
+        output = [1, 4, 8] by [32, 8, 1], strides = [1], low = [1], high = [1], dilations = [1], groups = 1
+        bias = true relu = true> : (tensor<1x4x8xf32>, tensor<4x4x3xf32>, tensor<4xf32>) -> tensor<1x4x8xf32>
+    ```
+  }];
+}
+
+def ChannelsLast : Pass<"plan-channels-last", "::mlir::ModuleOp"> {
+  let summary = "Gives convolutions on tensor cores their channels last";
+  let dependentDialects = ["::gridloom::plan::PlanDialect"];
+  let description = [{
+    Convolutions of f16, bf16 and TF32 read and write [N, spatial..., C]; their weights are transposed by the
+    prologue. Transposes between two convolutions cancel, also across elementwise operations; what is
+    left stands before the first and after the last.
+
+    Input:
+
+    ```mlir
+    %y = plan.convolution %x, %w <input = [1, 4, 8] by [32, 8, 1], weight = [4, 4, 3] by [12, 3, 1],
+        output = [1, 4, 8] by [32, 8, 1], strides = [1], low = [1], high = [1], dilations = [1], groups = 1>
+        : (tensor<1x4x8xf16>, tensor<4x4x3xf16>) -> tensor<1x4x8xf16>
+    ```
+
+    Output:
+
+    ```mlir
+    %0 = loom.transpose %x [0, 2, 1] : (tensor<1x4x8xf16>) -> tensor<1x8x4xf16>
+    %1 = plan.convolution %0, %w1 <input = [1, 4, 8] by [32, 1, 4], weight = [4, 4, 3] by [12, 1, 4],
+        output = [1, 4, 8] by [32, 1, 4], strides = [1], low = [1], high = [1], dilations = [1], groups = 1>
+        : (tensor<1x8x4xf16>, tensor<4x3x4xf16>) -> tensor<1x8x4xf16>
+    %y = loom.transpose %1 [0, 2, 1] : (tensor<1x8x4xf16>) -> tensor<1x4x8xf16>
+    ```
+  }];
+}
+
+def FormAttention : Pass<"plan-form-attention", "::mlir::ModuleOp"> {
+  let summary = "Turns two products with a softmax between into one library call";
+  let dependentDialects = ["::gridloom::plan::PlanDialect"];
+  let description = [{
+    softmax(scale * query * key^T + mask) * value of f16 or bf16, where nothing else reads what lies
+    between; the scores are never in memory. Query, key, value and result may be transposed, the mask
+    repeated. What cuDNN has no engine for stays: f32, a depth that is no multiple of 8 or above 128.
+
+    Input:
+
+    ```mlir
+    %0 = loom.dot_general %q, %k batch = [0, 1] x [0, 1] contract = [3] x [3]
+        : (tensor<2x4x8x16xf16>, tensor<2x4x8x16xf16>) -> tensor<2x4x8x8xf16>
+    %1 = loom.multiply %0, %scale : tensor<2x4x8x8xf16>
+    %2 = loom.softmax %1 dim = 3 : tensor<2x4x8x8xf16>
+    %3 = loom.dot_general %2, %v batch = [0, 1] x [0, 1] contract = [3] x [2]
+        : (tensor<2x4x8x8xf16>, tensor<2x4x8x16xf16>) -> tensor<2x4x8x16xf16>
+    ```
+
+    Output:
+
+    ```mlir
+    %3 = plan.attention %q, %k, %v <sizes = [2, 4, 8, 8, 16, 16], query = [512, 128, 16, 1],
+        key = [512, 128, 16, 1], value = [512, 128, 16, 1], out = [512, 128, 16, 1], scale = 0.25 : f64>
+        : (tensor<2x4x8x16xf16>, tensor<2x4x8x16xf16>, tensor<2x4x8x16xf16>) -> tensor<2x4x8x16xf16>
+    ```
+  }];
+}
+
 def ExpandContractions : Pass<"plan-expand-contractions", "::mlir::ModuleOp"> {
   let summary = "Turns contractions that the library has not into ones it has, or into sums of products";
   let description = [{
-    Contractions of f16 and bf16 are computed in f32 and rounded. Contractions of f64 and integers, and all in
-    the prologue, become a product and a reduction, and so one kernel.
+    Contractions of operands that differ in type are computed in f32 and rounded. Contractions of f64 and
+    integers, and all in the prologue, become a product and a reduction, and so one kernel.
 
     Input:
 
@@ -53,7 +138,7 @@ def ExpandContractions : Pass<"plan-expand-contractions", "::mlir::ModuleOp"> {
 }
 
 def FormMatmuls : Pass<"plan-form-matmuls", "::mlir::ModuleOp"> {
-  let summary = "Turns f32 contractions into library matrix multiplications with strides";
+  let summary = "Turns contractions of f32, f16 and bf16 into library matrix multiplications with strides";
   let dependentDialects = ["::gridloom::plan::PlanDialect"];
   let description = [{
     Transposes, reshapes and broadcasts of the operands, and a transpose of the result, become strides
@@ -108,9 +193,9 @@ def VerifyFused : Pass<"plan-verify-fused", "::mlir::ModuleOp"> {
   let summary = "Checks that every operation is in exactly one kernel, library call or group";
   let description = [{
     Guarantees after the phase: stage functions and derived tensors hold only `plan.call`,
-    `plan.matmul`, `loom.get_weight`, `loom.constant`, `loom.reshape`, `dist.axis_index`, `dist.start`
+    `plan.matmul`, `plan.convolution`, `plan.attention`, `loom.get_weight`, `loom.constant`, `loom.reshape`, `dist.axis_index`, `dist.start`
     and `dist.done`; kernels hold only loom operations that compute; padded weights feed matrix
-    multiplications only; every matmul's descriptor stays inside its tensors.
+    multiplications only; every library call's descriptor stays inside its tensors.
 
     Input and output are the same.
 

@@ -150,9 +150,10 @@ LogicalResult ApplyAnnotationsPass::applyOne(StringRef text, const Mesh &mesh) {
           func.setResultAttr(i, kOrigin, StringAttr::get(&getContext(), "user"));
         });
     func.walk([&](ShardingRuleInterface op) {
+      // A weight's 16-bit copy is another tensor and goes by the weight's name.
       auto weight = dyn_cast<loom::GetWeightOp>(*op);
-      bool hit = weight ? weight.getName() == annotation.name
-                        : loom::getNodeName(op.getLoc()) == annotation.name;
+      bool hit = (weight && weight.getName() == annotation.name) ||
+                 loom::getNodeName(op.getLoc()) == annotation.name;
       if (hit && !failedOnce && op->getNumResults() == 1)
         place(cast<RankedTensorType>(op->getResult(0).getType()),
               [&](ShardingAttr sharding) { setSharding(op->getResult(0), sharding, "user"); });

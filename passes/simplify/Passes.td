@@ -92,6 +92,39 @@ def FoldScales : Pass<"loom-fold-scales", "::mlir::ModuleOp"> {
   }];
 }
 
+def SetPrecision : Pass<"loom-set-precision", "::mlir::ModuleOp"> {
+  let summary = "Stores what the model computes in f32 in 16 bits, or lets contractions round to tf32";
+  let description = [{
+    With bf16 and f16 weights, activations and what devices send each other are of that type;
+    contractions sum in f32, kernels compute in f32. What stays f32, and has a remark:
+
+    - inputs, outputs and states, which the caller binds; what a loop carries;
+    - integers of more than 8 bits and what is computed from them alone, as positions are;
+    - sums of 16 elements or more into one, and what is computed from them alone;
+    - what may be beyond 16 bits: of f16 exponentials and powers, of both what is computed with numbers
+      they lack (masks of -3.4e38), up to the next softmax, norm, tanh or the like;
+    - what is only read by outputs or by what magnifies errors: rounding, order, exponentials, angles.
+
+    Literals beyond the range become the largest number there is. With tf32 values stay f32;
+    contractions and convolutions that may round their operands are marked. f64 and integers are left
+    alone.
+
+    ```mlir
+    %w = loom.get_weight @w : tensor<16x32xf32>
+    %y = loom.dot_general %x, %w ... -> tensor<8x32xf32>
+    %z = loom.gelu erf %y : tensor<8x32xf32>
+    ```
+    becomes, with bf16,
+    ```mlir
+    %w = loom.get_weight @w : tensor<16x32xf32>
+    %v = loom.convert %w : (tensor<16x32xf32>) -> tensor<16x32xbf16>
+    %y = loom.dot_general %x, %v ... -> tensor<8x32xbf16>
+    %z = loom.gelu erf %y : tensor<8x32xbf16>
+    ```
+  }];
+  let options = [Option<"precision", "precision", "std::string", "\"f32\"", "f32, tf32, bf16 or f16">];
+}
+
 def HoistPrologue : Pass<"loom-hoist-prologue", "::mlir::ModuleOp"> {
   let summary = "Moves what depends on weights alone into tensors computed once, at load";
   let description = [{

@@ -11,7 +11,7 @@ using namespace gridloom;
 
 void gridloom::addImportVerify(mlir::OpPassManager &pm) { pm.addPass(createVerifyImported()); }
 
-void gridloom::addSimplifyPasses(mlir::OpPassManager &pm) {
+void gridloom::addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions &options) {
   pm.addPass(createFoldConstants());
   pm.addPass(createCanonicalize());
   pm.addPass(createFoldConstants());
@@ -21,6 +21,8 @@ void gridloom::addSimplifyPasses(mlir::OpPassManager &pm) {
   pm.addPass(createFoldConstants());
   pm.addPass(createFoldScales());
   pm.addPass(createFoldConstants()); // scales that are constants
+  // After composites, which compute in f32 inside; before weights are hoisted, with their conversion.
+  pm.addPass(createSetPrecision({options.precision}));
   // Last, so that what is hoisted is in its final form.
   pm.addPass(createHoistPrologue());
   pm.addPass(createVerifySimplified());

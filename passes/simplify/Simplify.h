@@ -19,8 +19,13 @@ namespace gridloom {
 
 /// Checks what the importer made.
 void addImportVerify(mlir::OpPassManager &pm);
-/// Folds, canonicalises, recognises composites, moves weight-only work to the prologue, verifies.
-void addSimplifyPasses(mlir::OpPassManager &pm);
+struct SimplifyOptions {
+  std::string precision = "f32"; ///< f32, tf32, bf16 or f16
+};
+
+/// Folds, canonicalises, recognises composites, sets the precision, moves weight-only work to the
+/// prologue, verifies.
+void addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions &options = {});
 
 /// I-G1 to I-G4 of loom-verify-imported. Fails with a diagnostic.
 llvm::LogicalResult verifyImported(mlir::ModuleOp module);

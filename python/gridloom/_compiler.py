@@ -27,6 +27,7 @@ def compile(
     state: Mapping[str, str] | None = None,
     unroll: int | None = None,
     target: str | None = None,
+    precision: str | None = None,
     dump_ir: str | os.PathLike | None = None,
     tools: str | os.PathLike | None = None,
 ) -> Plan:
@@ -37,6 +38,7 @@ def compile(
     `strategy` is auto, dp, tp, pp, dp+tp …; `shard` maps value names to shardings such as "[{data},{model}]".
     `state` maps inputs to the outputs that are their values in the next call, as {"past_*": "present_*"}: the session
     keeps them. Loops of at most `unroll` iterations become copies of their body.
+    `precision` is what the model's f32 may become: f32, tf32, bf16 or f16.
     `tools` is the folder of the compiler's program. What the compiler prints is in the plan's `log`. The plan keeps
     reading weights from the model file, so leave that in place. Raises CompileError with the compiler's message."""
     model = Path(model)
@@ -51,7 +53,8 @@ def compile(
         command += ["--shard", f"{name}={sharding}"]
     for inputs, outputs in (state or {}).items():
         command += ["--state", f"{inputs}={outputs}"]
-    options = {"unroll": unroll, "strategy": strategy, "microbatches": microbatches, "target": target, "dump-ir": dump_ir}
+    options = {"unroll": unroll, "strategy": strategy, "microbatches": microbatches, "target": target, "precision": precision}
+    options["dump-ir"] = dump_ir
     for flag, value in options.items():
         if value is not None:
             command += [f"--{flag}", value]

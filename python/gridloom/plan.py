@@ -78,6 +78,7 @@ class Plan:
     entries: tuple[Entry, ...]
     weights: tuple[Weight, ...]
     log: str = dataclasses.field(default="", repr=False)
+    precision: str = "f32"
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -111,6 +112,7 @@ class Plan:
                     Weight(w["name"], numpy_type(w["type"]), tuple(w["shape"]), w["bytes"]) for w in manifest["weights"]
                 ),
                 log=log,
+                precision=manifest.get("precision", "f32"),
             )
         except FileNotFoundError as error:
             raise ValueError(f"{path} is not a plan: it has no manifest.json") from error

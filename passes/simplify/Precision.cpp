@@ -1,0 +1,263 @@
+//===- Precision.cpp - which values need 32 bits --------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/simplify/Precision.h"
+
+#include "dialects/loom/Control.h"
+#include "passes/simplify/Folding.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace gridloom;
+
+bool gridloom::isF32Tensor(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && type.getElementType().isF32();
+}
+
+static bool isConstant(Value value) { return value.getDefiningOp<loom::ConstantOp>() != nullptr; }
+
+/// f32 operands but literals and weights, which are had in either type.
+static SmallVector<Value> getFloatOperands(Operation *op) {
+  return llvm::filter_to_vector(op->getOperands(), [](Value value) {
+    return isF32Tensor(value) && !isConstant(value) && !value.getDefiningOp<loom::GetWeightOp>();
+  });
+}
+
+static bool isSumOrProduct(dist::ReductionKind kind) {
+  return kind == dist::ReductionKind::Sum || kind == dist::ReductionKind::Prod;
+}
+
+/// Whether the result is in the narrow types' range whatever the operands are.
+static bool isBounded(Operation *op) {
+  return isa<loom::TanhOp, loom::ErfOp, loom::LogisticOp, loom::SoftmaxOp, loom::LayerNormOp,
+             loom::SineOp, loom::CosineOp, loom::AtanOp, loom::SignOp, loom::LogOp>(op);
+}
+
+/// Whether a small error of an operand can be a large one of the result, or the operand is summed.
+static bool amplifies(Operation *op) {
+  return isa<loom::ExpOp, loom::LogOp, loom::PowerOp, loom::SqrtOp, loom::RsqrtOp, loom::FloorOp,
+             loom::CeilOp, loom::RoundNearestEvenOp, loom::RemainderOp, loom::SineOp,
+             loom::CosineOp, loom::TanOp, loom::AsinOp, loom::AcosOp, loom::SinhOp, loom::CoshOp,
+             loom::AcoshOp, loom::AtanhOp, loom::ArgReduceOp, loom::ArgsortOp, loom::CumulativeOp,
+             loom::BitcastConvertOp>(op);
+}
+
+PrecisionAnalysis::PrecisionAnalysis(ModuleOp module, FloatType narrow) : narrow(narrow) {
+  for (auto function : module.getOps<func::FuncOp>())
+    if (!loom::isBody(function)) {
+      for (BlockArgument argument : function.getArguments())
+        if (isF32Tensor(argument))
+          facts[argument].wide = true; // what the caller binds
+      visitForward(function);
+    }
+  for (auto function : module.getOps<func::FuncOp>())
+    if (!loom::isBody(function))
+      visitBackward(function);
+}
+
+bool PrecisionAnalysis::isWide(Value value) const {
+  Facts own = lookup(value);
+  return own.wide || own.exact;
+}
+
+bool PrecisionAnalysis::computesWide(Operation *op) const {
+  // A norm's scale and bias are f32 beside 16-bit values.
+  size_t numOperands = isa<loom::LayerNormOp>(op) ? 1 : op->getNumOperands();
+  return llvm::any_of(op->getResults(), [&](Value value) { return isWide(value); }) ||
+         llvm::any_of(op->getOperands().take_front(numOperands), [&](Value value) {
+           return isF32Tensor(value) && (isConstant(value) ? isBeyondRange(value) : isWide(value));
+         });
+}
+
+void PrecisionAnalysis::note(Operation *op, StringRef reason) { reasons.emplace_back(op, reason); }
+
+//===----------------------------------------------------------------------===//
+// From operands to results
+//===----------------------------------------------------------------------===//
+
+/// Whether the narrow type would make infinity, or few digits, of a number. bf16 has f32's range
+/// but for the largest, which masks like to be made of.
+bool PrecisionAnalysis::isBeyondRange(Value constant) const {
+  auto op = constant.getDefiningOp<loom::ConstantOp>();
+  auto values = op ? dyn_cast<DenseFPElementsAttr>(op.getValue()) : DenseFPElementsAttr();
+  if (!values || !narrow || !isF32Tensor(constant))
+    return false;
+  double largest = narrow.isF16() ? 65504 : 0x1.fep127, smallest = narrow.isF16() ? 0x1p-14 : 0;
+  auto isBeyond = [&](const APFloat &number) {
+    double size = std::abs(number.convertToDouble());
+    return std::isfinite(size) && size != 0 && (size > largest || size < smallest);
+  };
+  if (values.isSplat())
+    return isBeyond(values.getSplatValue<APFloat>());
+  return llvm::any_of(values.getValues<APFloat>(), isBeyond);
+}
+
+/// A reduction of so many elements that it is a statistic of them, not another activation.
+bool PrecisionAnalysis::isSum(Operation *op) const {
+  if (auto reduce = dyn_cast<loom::ReduceOp>(op)) {
+    constexpr int64_t many = 16;
+    return isSumOrProduct(reduce.getKind()) &&
+           reduce.getInput().getType().getNumElements() >=
+               many * reduce.getOutput().getType().getNumElements();
+  }
+  if (auto cumulative = dyn_cast<loom::CumulativeOp>(op))
+    return isSumOrProduct(cumulative.getKind());
+  auto scatter = dyn_cast<loom::ScatterOp>(op);
+  return scatter && scatter.getReduction() && isSumOrProduct(*scatter.getReduction());
+}
+
+/// Whether a region of f32 begins at an operation whatever its operands are.
+bool PrecisionAnalysis::startsRegion(Operation *op, Facts &own) {
+  bool isHalf = narrow && narrow.isF16();
+  auto start = [&](StringRef reason, bool sticky, bool counted) {
+    own.wide = true;
+    own.sticky = sticky;
+    own.counted = counted;
+    own.large = isHalf;
+    note(op, reason);
+    return true;
+  };
+  if (auto convert = dyn_cast<loom::ConvertOp>(op)) {
+    // 8 bits fit into the digits of either type.
+    auto integer = dyn_cast<IntegerType>(convert.getInput().getType().getElementType());
+    return integer && integer.getWidth() > 8 &&
+           start("integers", /*sticky=*/true, /*counted=*/true);
+  }
+  if (isa<loom::IotaOp, loom::BitcastConvertOp>(op))
+    return start("integers", /*sticky=*/true, /*counted=*/true);
+  if (isSum(op))
+    return start("a sum of many elements", /*sticky=*/true, /*counted=*/false);
+  if (isHalf && isa<loom::ExpOp, loom::PowerOp, loom::SinhOp, loom::CoshOp, loom::TanOp>(op))
+    return start("numbers beyond 16 bits", /*sticky=*/false, /*counted=*/false);
+  return false;
+}
+
+PrecisionAnalysis::Facts PrecisionAnalysis::derive(Operation *op) {
+  Facts own;
+  if (startsRegion(op, own))
+    return own;
+  SmallVector<Value> operands = getFloatOperands(op);
+  auto isSticky = [&](Value value) { return lookup(value).sticky; };
+  auto isCounted = [&](Value value) { return lookup(value).counted; };
+  auto isLarge = [&](Value value) { return lookup(value).large; };
+  if (isa<loom::DotGeneralOp, loom::ConvolutionOp>(op)) {
+    if (llvm::any_of(operands, isCounted)) {
+      full.insert(op);
+      own.wide = own.sticky = own.counted = true;
+      note(op, "it multiplies integers");
+    }
+    return own;
+  }
+  own.sticky = !operands.empty() && !isBounded(op) && llvm::all_of(operands, isSticky);
+  own.counted = own.sticky && llvm::all_of(operands, isCounted);
+  bool usesLarge =
+      llvm::any_of(op->getOperands(), [&](Value value) { return isBeyondRange(value); });
+  own.large = (usesLarge || llvm::any_of(operands, isLarge)) && !isBounded(op);
+  // A ratio of large numbers, as in exp(x) / sum(exp(x)).
+  if (isa<loom::DivideOp>(op) && isLarge(op->getOperand(1)))
+    own.large = false;
+  own.wide = own.sticky || own.large;
+  if (usesLarge && own.large && llvm::none_of(operands, isLarge))
+    note(op, "numbers beyond 16 bits");
+  return own;
+}
+
+void PrecisionAnalysis::visitForward(Operation *op) {
+  if (loom::isControl(op))
+    return visitControl(op);
+  if (isa<loom::ConstantOp, loom::GetWeightOp>(op) || op->getNumResults() != 1 ||
+      !isF32Tensor(op->getResult(0)))
+    return;
+  facts[op->getResult(0)] = derive(op);
+}
+
+void PrecisionAnalysis::visitForward(func::FuncOp function) {
+  for (Operation &op : function.front().without_terminator())
+    visitForward(&op);
+}
+
+/// What a loop carries and what a branch gives stays f32: roundings would add up.
+void PrecisionAnalysis::visitControl(Operation *op) {
+  for (loom::BodyLink &link : loom::getBodies(op)) {
+    func::FuncOp body = link.body;
+    for (auto [argument, operand] : llvm::zip_equal(body.getArguments(), link.operands)) {
+      if (!isF32Tensor(argument))
+        continue;
+      Facts outside = lookup(op->getOperand(operand));
+      outside.exact = false;
+      outside.wide = outside.sticky || outside.large;
+      facts[argument] = outside;
+    }
+    // Arguments that a loop gives itself.
+    if (auto loop = dyn_cast<loom::WhileOp>(op))
+      for (BlockArgument argument : body.getArguments().take_front(loop.getInits().size()))
+        if (isF32Tensor(argument))
+          facts[argument].wide = true;
+    visitForward(body);
+  }
+  for (Value result : op->getResults())
+    if (isF32Tensor(result))
+      facts[result].wide = true;
+}
+
+//===----------------------------------------------------------------------===//
+// From readers to what they read
+//===----------------------------------------------------------------------===//
+
+bool PrecisionAnalysis::takesWide(OpOperand &use) const {
+  for (loom::BodyLink &link : loom::getBodies(use.getOwner()))
+    for (auto [argument, operand] : llvm::zip_equal(link.body.getArguments(), link.operands))
+      if (operand == use.getOperandNumber() && isWide(argument))
+        return true;
+  return false;
+}
+
+bool PrecisionAnalysis::wantsExact(OpOperand &use) const {
+  Operation *user = use.getOwner();
+  if (isa<func::ReturnOp>(user))
+    return true;
+  if (loom::isControl(user))
+    return takesWide(use);
+  if (amplifies(user) || isSum(user))
+    return true;
+  if (auto convert = dyn_cast<loom::ConvertOp>(user)) {
+    Type element = convert.getOutput().getType().getElementType();
+    return element.isF64() || (isa<IntegerType>(element) && !element.isInteger(1));
+  }
+  if (isa<loom::DotGeneralOp, loom::ConvolutionOp>(user))
+    return isFull(user);
+  // A norm's scale and bias are small, and it computes in f32.
+  if (isa<loom::LayerNormOp>(user) && use.getOperandNumber() > 0)
+    return true;
+  return user->getNumResults() == 1 && lookup(user->getResult(0)).exact;
+}
+
+void PrecisionAnalysis::visitBackward(func::FuncOp function) {
+  auto visit = [&](Value value) {
+    if (!isF32Tensor(value) || value.use_empty())
+      return;
+    if (!llvm::all_of(value.getUses(), [&](OpOperand &use) { return wantsExact(use); }))
+      return;
+    Facts &own = facts[value];
+    own.exact = true;
+    Operation *op = value.getDefiningOp();
+    if (op && !own.wide && llvm::any_of(value.getUsers(), amplifies))
+      note(op, "its reader magnifies errors");
+  };
+  // A state goes into the next call: it would be rounded again and again.
+  for (auto [i, value] : llvm::enumerate(function.front().getTerminator()->getOperands()))
+    if (isF32Tensor(value) && function.getResultAttr(i, loom::kState))
+      facts[value].wide = facts[value].exact = true;
+  for (Operation &op : llvm::reverse(function.front().without_terminator())) {
+    for (loom::BodyLink &link : loom::getBodies(&op))
+      visitBackward(link.body);
+    // A convolution's result is of its operands' type.
+    if (!isa<loom::ConvolutionOp, loom::ConstantOp>(op))
+      llvm::for_each(op.getResults(), visit);
+  }
+  llvm::for_each(function.getArguments(), visit);
+}

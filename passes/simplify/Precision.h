@@ -1,0 +1,75 @@
+//===- Precision.h - which values need 32 bits ------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// What a program computes in f32 is stored in 16 bits but where that would change more than the
+// last digits: integers held as floats and what is computed from them, sums over many elements,
+// numbers a type cannot hold, and whatever order, rounding or angles are taken of.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SIMPLIFY_PRECISION_H
+#define GRIDLOOM_PASSES_SIMPLIFY_PRECISION_H
+
+#include "dialects/loom/Loom.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace gridloom {
+
+/// Decides for the f32 values of a module whether they stay f32. Values the facts do not name are
+/// stored in the narrow type.
+class PrecisionAnalysis {
+public:
+  /// `narrow` is f16 or bf16; null where only contractions are asked about (tf32).
+  PrecisionAnalysis(mlir::ModuleOp module, mlir::FloatType narrow);
+
+  /// Whether the value stays f32.
+  bool isWide(mlir::Value value) const;
+  /// Whether a contraction or convolution works on integers held as floats, which needs all bits.
+  bool isFull(mlir::Operation *op) const { return full.contains(op); }
+  /// Whether an operation computes in f32: one of its operands or its result stays f32.
+  bool computesWide(mlir::Operation *op) const;
+
+  /// Whether a loop or branch takes an operand as f32.
+  bool takesWide(mlir::OpOperand &use) const;
+
+  /// Operations where a region of f32 begins, and why, in the order of the program.
+  llvm::ArrayRef<std::pair<mlir::Operation *, llvm::StringRef>> getReasons() const {
+    return reasons;
+  }
+
+private:
+  struct Facts {
+    bool wide = false;
+    bool sticky = false;  ///< stays f32 through what has only such operands, and weights
+    bool counted = false; ///< sticky because of integers
+    bool large = false;   ///< may be beyond the narrow type's range
+    bool exact = false;   ///< every reader wants it unrounded
+  };
+
+  void visitForward(mlir::func::FuncOp function);
+  void visitForward(mlir::Operation *op);
+  void visitControl(mlir::Operation *op);
+  void visitBackward(mlir::func::FuncOp function);
+  Facts derive(mlir::Operation *op);
+  bool startsRegion(mlir::Operation *op, Facts &facts);
+  void note(mlir::Operation *op, llvm::StringRef reason);
+  bool wantsExact(mlir::OpOperand &use) const;
+  bool isSum(mlir::Operation *op) const;
+  bool isBeyondRange(mlir::Value constant) const;
+  Facts lookup(mlir::Value value) const { return facts.lookup(value); }
+
+  mlir::FloatType narrow;
+  llvm::DenseMap<mlir::Value, Facts> facts;
+  llvm::DenseSet<mlir::Operation *> full;
+  llvm::SmallVector<std::pair<mlir::Operation *, llvm::StringRef>> reasons;
+};
+
+/// True for tensors of f32.
+bool isF32Tensor(mlir::Value value);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SIMPLIFY_PRECISION_H
