@@ -40,6 +40,9 @@ struct Nest {
 /// error and fails where an operation or type has no code.
 mlir::FailureOr<plan::KernelOp> prepareKernel(plan::KernelOp kernel);
 
+/// Has a kernel compute in f32 what its body computes of f16 and bf16, rounded where it is stored.
+void widenBody(plan::KernelOp kernel);
+
 /// The nests of a prepared kernel. Each output element is stored by exactly one.
 llvm::SmallVector<Nest> buildNests(plan::KernelOp kernel);
 

@@ -162,6 +162,7 @@ FailureOr<plan::KernelOp> gridloom::codegen::prepareKernel(plan::KernelOp kernel
       return failure();
   OpBuilder builder(kernel);
   auto copy = cast<plan::KernelOp>(builder.clone(*kernel));
+  widenBody(copy);
   for (Operation &op : llvm::make_early_inc_range(copy.getBody().front()))
     expand(&op);
   return copy;
