@@ -6,9 +6,9 @@
 #include "runtime/comm/Reduce.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/core/NarrowFloat.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
@@ -37,25 +37,6 @@ template <typename T> struct Plain {
   using Accumulator = T;
   static T load(T value) { return value; }
   static T store(T value) { return value; }
-};
-
-struct Half {
-  using Storage = _Float16;
-  using Accumulator = float;
-  static float load(_Float16 value) { return static_cast<float>(value); }
-  static _Float16 store(float value) { return static_cast<_Float16>(value); }
-};
-
-struct BFloat {
-  using Storage = uint16_t;
-  using Accumulator = float;
-  static float load(uint16_t value) { return std::bit_cast<float>(uint32_t(value) << 16); }
-  static uint16_t store(float value) {
-    uint32_t bits = std::bit_cast<uint32_t>(value);
-    if (std::isnan(value))
-      return uint16_t(bits >> 16) | 0x40; // stays a NaN when the low half held its only set bits
-    return uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-  }
 };
 
 struct Boolean {

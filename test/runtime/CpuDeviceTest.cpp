@@ -4,10 +4,12 @@
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/core/Error.h"
+#include "runtime/core/NarrowFloat.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/cpu/ThreadPool.h"
 
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -249,7 +251,17 @@ std::vector<int64_t> makeStrides(const std::vector<int64_t> &batch, int64_t rows
   return strides;
 }
 
-template <typename T> void check(const Problem &p, DataType type, unsigned threads) {
+/// A 16-bit float that is computed with in f32.
+template <typename Format> struct Narrow {
+  Narrow() = default;
+  explicit Narrow(float value) : bits(Format::store(value)) {}
+  explicit Narrow(int64_t value) : Narrow(float(value)) {}
+  operator float() const { return Format::load(bits); }
+  uint16_t bits = 0;
+};
+
+template <typename T, typename Out = T, typename Sum = T>
+void check(const Problem &p, DataType type, unsigned threads) {
   int64_t lhsCount, rhsCount, outCount, batches = 1;
   auto lhs = makeStrides(p.batch, p.m, p.k, p.lhsTransposed, p.pad, p.lhsShared, lhsCount);
   auto rhs = makeStrides(p.batch, p.k, p.n, p.rhsTransposed, p.pad, p.rhsShared, rhsCount);
@@ -258,19 +270,21 @@ template <typename T> void check(const Problem &p, DataType type, unsigned threa
   for (int64_t size : p.batch)
     batches *= size;
   sizes.insert(sizes.end(), {p.m, p.n, p.k});
-  std::vector<T> a(static_cast<size_t>(lhsCount)), b(static_cast<size_t>(rhsCount)),
-      bias(static_cast<size_t>(p.n));
-  std::vector<T> c(static_cast<size_t>(outCount), T(-77));
+  std::vector<T> a(static_cast<size_t>(lhsCount)), b(static_cast<size_t>(rhsCount));
+  std::vector<Out> bias(static_cast<size_t>(p.n)), c(static_cast<size_t>(outCount), Out(Sum(-77)));
   for (size_t i = 0; i < a.size(); ++i)
     a[i] = T(int64_t(i * 7 % 13) - 6);
   for (size_t i = 0; i < b.size(); ++i)
     b[i] = T(int64_t(i * 5 % 11) - 5);
   for (size_t i = 0; i < bias.size(); ++i)
-    bias[i] = T(int64_t(i % 9) - 4);
+    bias[i] = Out(Sum(int64_t(i % 9) - 4));
 
   auto device = createCpuDevice(threads);
   auto stream = device->createStream(StreamKind::Compute, "compute");
-  auto plan = device->createMatmul({type, sizes, lhs, rhs, out, p.alpha, p.bias, 0});
+  MatmulProblem problem{type, sizes, lhs, rhs, out, p.alpha, p.bias, 0};
+  if constexpr (!std::is_same_v<T, Out>)
+    problem.outType = DataType::F32;
+  auto plan = device->createMatmul(problem);
   device->matmul(*stream, *plan, a.data(), b.data(), p.bias ? bias.data() : nullptr, c.data());
   stream->synchronize();
 
@@ -285,11 +299,11 @@ template <typename T> void check(const Problem &p, DataType type, unsigned threa
     size_t r = p.batch.size();
     for (int64_t i = 0; i < p.m; ++i)
       for (int64_t j = 0; j < p.n; ++j) {
-        T sum = 0;
+        Sum sum = 0;
         for (int64_t q = 0; q < p.k; ++q)
-          sum += a[size_t(at[0] + i * lhs[r] + q * lhs[r + 1])] *
-                 b[size_t(at[1] + q * rhs[r] + j * rhs[r + 1])];
-        T expected = T(p.alpha) * sum + (p.bias ? bias[size_t(j)] : T(0));
+          sum += Sum(a[size_t(at[0] + i * lhs[r] + q * lhs[r + 1])]) *
+                 Sum(b[size_t(at[1] + q * rhs[r] + j * rhs[r + 1])]);
+        Out expected = Out(Sum(p.alpha) * sum + (p.bias ? Sum(bias[size_t(j)]) : Sum(0)));
         size_t place = size_t(at[2] + i * out[r] + j * out[r + 1]);
         written[place] = true;
         // Small integers: every order of summation is exact.
@@ -298,7 +312,7 @@ template <typename T> void check(const Problem &p, DataType type, unsigned threa
   }
   for (size_t i = 0; i < c.size(); ++i)
     if (!written[i])
-      ASSERT_EQ(c[i], T(-77)) << "padding at " << i << " was written";
+      ASSERT_EQ(c[i], Out(Sum(-77))) << "padding at " << i << " was written";
 }
 
 const Problem problems[] = {
@@ -334,6 +348,11 @@ TEST_P(CpuMatmulTest, EqualsTheLoop) {
   for (unsigned threads : {1u, 3u})
     check<float>(GetParam(), DataType::F32, threads);
   check<double>(GetParam(), DataType::F64, 2);
+  // 16-bit operands; the result is rounded to them, or f32.
+  check<Narrow<Half>, Narrow<Half>, float>(GetParam(), DataType::F16, 2);
+  check<Narrow<BFloat>, Narrow<BFloat>, float>(GetParam(), DataType::BF16, 2);
+  check<Narrow<Half>, float, float>(GetParam(), DataType::F16, 2);
+  check<Narrow<BFloat>, float, float>(GetParam(), DataType::BF16, 2);
   if (GetParam().alpha == std::floor(GetParam().alpha)) {
     check<int32_t>(GetParam(), DataType::I32, 2);
     check<int64_t>(GetParam(), DataType::I64, 2);
@@ -377,7 +396,41 @@ TEST(CpuMatmulTest, RefusesWhatBlasCannotRead) {
   };
   EXPECT_THAT(messageOf(DataType::F32, gaps), HasSubstr("lhs of 4 x 4 has strides 8, 2"));
   EXPECT_THAT(messageOf(DataType::F32, overlap), HasSubstr("lhs of 4 x 4 has strides 2, 1"));
-  EXPECT_THAT(messageOf(DataType::BF16, good), HasSubstr("bf16 is not available on the cpu"));
+  EXPECT_THAT(messageOf(DataType::BF16, gaps), HasSubstr("lhs of 4 x 4 has strides 8, 2"));
+  EXPECT_THAT(messageOf(DataType::U8, good), HasSubstr("u8 is not available on the cpu"));
+}
+
+TEST(NarrowFloatTest, EveryHalfIsKept) {
+  for (uint32_t bits = 0; bits <= 0xffff; ++bits) {
+    float value = Half::load(uint16_t(bits));
+    bool isNan = (bits & 0x7fff) > 0x7c00;
+    ASSERT_EQ(std::isnan(value), isNan) << bits;
+    if (isNan)
+      continue;
+    ASSERT_EQ(Half::store(value), bits);
+    // By definition: mantissa and exponent.
+    int exponent = int(bits >> 10 & 31), mantissa = int(bits & 1023);
+    double size = exponent == 31  ? INFINITY
+                  : exponent == 0 ? std::ldexp(mantissa, -24)
+                                  : std::ldexp(1024 + mantissa, exponent - 25);
+    ASSERT_EQ(double(value), bits >> 15 ? -size : size) << bits;
+  }
+}
+
+TEST(NarrowFloatTest, RoundsToNearestEven) {
+  EXPECT_EQ(Half::load(Half::store(2049)), 2048); // ties
+  EXPECT_EQ(Half::load(Half::store(2051)), 2052);
+  EXPECT_EQ(Half::load(Half::store(2049.01F)), 2050);
+  EXPECT_EQ(Half::load(Half::store(65519)), 65504);
+  EXPECT_EQ(Half::load(Half::store(65520)), INFINITY);
+  EXPECT_EQ(Half::load(Half::store(-1e30F)), -INFINITY);
+  EXPECT_EQ(Half::load(Half::store(0x1p-25F)), 0);
+  EXPECT_EQ(Half::load(Half::store(0x1.1p-25F)), 0x1p-24F);
+  EXPECT_TRUE(std::isnan(Half::load(Half::store(NAN))));
+  EXPECT_EQ(BFloat::load(BFloat::store(257)), 256);
+  EXPECT_EQ(BFloat::load(BFloat::store(259)), 260);
+  EXPECT_EQ(BFloat::load(BFloat::store(3.4e38F)), INFINITY);
+  EXPECT_TRUE(std::isnan(BFloat::load(BFloat::store(std::bit_cast<float>(0x7f800001)))));
 }
 
 } // namespace

@@ -109,8 +109,10 @@ void CpuDevice::launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
 void CpuDevice::matmul(Stream &stream, MatmulPlan &plan, const void *lhs, const void *rhs,
                        const void *bias, void *out) {
   auto &matmul = static_cast<CpuMatmul &>(plan);
-  stream.enqueueHost(
-      [this, &matmul, lhs, rhs, bias, out] { matmul.run(pool, lhs, rhs, bias, out); });
+  MatmulScratch &scratch = static_cast<CpuStream &>(stream).getScratch();
+  stream.enqueueHost([this, &matmul, &scratch, lhs, rhs, bias, out] {
+    matmul.run(pool, scratch, lhs, rhs, bias, out);
+  });
 }
 
 void CpuDevice::copy(Stream &stream, void *to, const void *from, size_t bytes) {

@@ -6,6 +6,7 @@
 #include "runtime/device/cpu/CpuMatmul.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/core/NarrowFloat.h"
 #include "runtime/device/cpu/ThreadPool.h"
 
 #include <algorithm>
@@ -64,7 +65,8 @@ static BlasOperand describeOrThrow(const char *name, int64_t rows, int64_t colum
                   std::to_string(strides[1]) + "; one of them must be 1 and no rows may overlap");
 }
 
-CpuMatmul::CpuMatmul(const MatmulProblem &problem) : type(problem.type), alpha(problem.alpha) {
+CpuMatmul::CpuMatmul(const MatmulProblem &problem)
+    : type(problem.type), outType(problem.getOutType()), alpha(problem.alpha) {
   size_t batchRank = problem.sizes.size() - 3;
   m = problem.sizes[batchRank];
   n = problem.sizes[batchRank + 1];
@@ -83,6 +85,8 @@ CpuMatmul::CpuMatmul(const MatmulProblem &problem) : type(problem.type), alpha(p
   }
   switch (type) {
   case DataType::F32:
+  case DataType::F16:
+  case DataType::BF16:
     lhsBlas = describeOrThrow("lhs", m, k, lhsStrides);
     rhsBlas = describeOrThrow("rhs", k, n, rhsStrides);
     outBlas = describeOrThrow("out", m, n, outStrides);
@@ -93,8 +97,7 @@ CpuMatmul::CpuMatmul(const MatmulProblem &problem) : type(problem.type), alpha(p
     break;
   default:
     throw Error(ErrorCode::Unavailable,
-                "matmul: " + std::string(nameOf(type)) +
-                    " is not available on the cpu; compile with --precision f32");
+                "matmul: " + std::string(nameOf(type)) + " is not available on the cpu");
   }
 }
 
@@ -194,8 +197,63 @@ void CpuMatmul::runLoops(ThreadPool &pool, const T *lhs, const T *rhs, const T *
   });
 }
 
-void CpuMatmul::run(ThreadPool &pool, const void *lhs, const void *rhs, const void *bias,
-                    void *out) const {
+void CpuMatmul::runFloats(ThreadPool &pool, const float *lhs, const float *rhs, const float *bias,
+                          float *out) const {
+  // BLAS leaves the result alone when there is nothing to sum.
+  if (k == 0)
+    runLoops<float>(pool, lhs, rhs, bias, out);
+  else
+    runSgemm(pool, lhs, rhs, bias, out);
+}
+
+int64_t CpuMatmul::getReach(const std::vector<int64_t> &batch, const int64_t *strides, int64_t rows,
+                            int64_t columns) const {
+  if (rows == 0 || columns == 0)
+    return 0;
+  int64_t last = (rows - 1) * strides[0] + (columns - 1) * strides[1];
+  for (size_t i = 0; i < batch.size(); ++i)
+    last += (batchSizes[i] - 1) * batch[i];
+  return last + 1;
+}
+
+/// Converts memory as it lies, with what may be between the elements.
+template <typename Narrow>
+static void widen(ThreadPool &pool, const uint16_t *from, int64_t count, std::vector<float> &to) {
+  constexpr int64_t block = 1 << 14;
+  if (int64_t(to.size()) < count)
+    to.resize(size_t(count));
+  pool.parallelFor((count + block - 1) / block, [&](int64_t task) {
+    int64_t end = std::min(count, (task + 1) * block);
+    for (int64_t i = task * block; i < end; ++i)
+      to[size_t(i)] = Narrow::load(from[i]);
+  });
+}
+
+template <typename Narrow>
+void CpuMatmul::runNarrow(ThreadPool &pool, MatmulScratch &scratch, const uint16_t *lhs,
+                          const uint16_t *rhs, const void *bias, void *out) const {
+  widen<Narrow>(pool, lhs, getReach(lhsBatch, lhsStrides, m, k), scratch.lhs);
+  widen<Narrow>(pool, rhs, getReach(rhsBatch, rhsStrides, k, n), scratch.rhs);
+  if (outType == DataType::F32)
+    return runFloats(pool, scratch.lhs.data(), scratch.rhs.data(), static_cast<const float *>(bias),
+                     static_cast<float *>(out));
+  if (bias)
+    widen<Narrow>(pool, static_cast<const uint16_t *>(bias), n, scratch.bias);
+  auto reach = size_t(getReach(outBatch, outStrides, m, n));
+  if (scratch.out.size() < reach)
+    scratch.out.resize(reach);
+  runFloats(pool, scratch.lhs.data(), scratch.rhs.data(), bias ? scratch.bias.data() : nullptr,
+            scratch.out.data());
+  auto *to = static_cast<uint16_t *>(out);
+  pool.parallelFor(numBatches * m, [&](int64_t task) {
+    int64_t row = getOffsets(task / m).out + task % m * outStrides[0];
+    for (int64_t j = 0; j < n; ++j)
+      to[row + j * outStrides[1]] = Narrow::store(scratch.out[size_t(row + j * outStrides[1])]);
+  });
+}
+
+void CpuMatmul::run(ThreadPool &pool, MatmulScratch &scratch, const void *lhs, const void *rhs,
+                    const void *bias, void *out) const {
   if (numBatches == 0 || m == 0 || n == 0)
     return;
   auto call = [&]<typename T>(T) {
@@ -204,11 +262,14 @@ void CpuMatmul::run(ThreadPool &pool, const void *lhs, const void *rhs, const vo
   };
   switch (type) {
   case DataType::F32:
-    // BLAS leaves the result alone when there is nothing to sum.
-    if (k == 0)
-      return call(float());
-    return runSgemm(pool, static_cast<const float *>(lhs), static_cast<const float *>(rhs),
-                    static_cast<const float *>(bias), static_cast<float *>(out));
+    return runFloats(pool, static_cast<const float *>(lhs), static_cast<const float *>(rhs),
+                     static_cast<const float *>(bias), static_cast<float *>(out));
+  case DataType::F16:
+    return runNarrow<Half>(pool, scratch, static_cast<const uint16_t *>(lhs),
+                           static_cast<const uint16_t *>(rhs), bias, out);
+  case DataType::BF16:
+    return runNarrow<BFloat>(pool, scratch, static_cast<const uint16_t *>(lhs),
+                             static_cast<const uint16_t *>(rhs), bias, out);
   case DataType::F64:
     return call(double());
   case DataType::I32:

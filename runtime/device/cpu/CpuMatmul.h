@@ -4,8 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// f32 goes to oneDNN's sgemm, called with one thread inside and split over the rank's pool by us;
-// f64 and integers to plain loops, which are exact and there to check with.
+// f32 goes to oneDNN's sgemm, called with one thread inside and split over the rank's pool by us.
+// f16 and bf16 are converted to f32 and go there too: they save memory, not time. f64 and integers
+// go to plain loops, which are exact and there to check with.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_DEVICE_CPU_CPUMATMUL_H
@@ -26,12 +27,17 @@ struct BlasOperand {
   int64_t ld = 1;
 };
 
+/// Matrices of 16-bit floats as f32; calls that run one after another share them.
+struct MatmulScratch {
+  std::vector<float> lhs, rhs, bias, out;
+};
+
 class CpuMatmul : public MatmulPlan {
 public:
-  /// Throws InvalidPlan when neither of an operand's last two strides is 1 or its rows overlap,
-  /// Unavailable for f16 and bf16.
+  /// Throws InvalidPlan when neither of an operand's last two strides is 1 or its rows overlap.
   explicit CpuMatmul(const MatmulProblem &problem);
-  void run(ThreadPool &pool, const void *lhs, const void *rhs, const void *bias, void *out) const;
+  void run(ThreadPool &pool, MatmulScratch &scratch, const void *lhs, const void *rhs,
+           const void *bias, void *out) const;
 
 private:
   struct Offsets {
@@ -42,10 +48,18 @@ private:
                 float *out) const;
   void runSgemmPart(const float *lhs, const float *rhs, const float *bias, float *out,
                     int64_t rowBegin, int64_t rowEnd, int64_t columnBegin, int64_t columnEnd) const;
+  template <typename Narrow>
+  void runNarrow(ThreadPool &pool, MatmulScratch &scratch, const uint16_t *lhs, const uint16_t *rhs,
+                 const void *bias, void *out) const;
+  void runFloats(ThreadPool &pool, const float *lhs, const float *rhs, const float *bias,
+                 float *out) const;
+  /// One past the last element that a matrix's strides reach.
+  int64_t getReach(const std::vector<int64_t> &batch, const int64_t *strides, int64_t rows,
+                   int64_t columns) const;
   template <typename T>
   void runLoops(ThreadPool &pool, const T *lhs, const T *rhs, const T *bias, T *out) const;
 
-  DataType type;
+  DataType type, outType;
   std::vector<int64_t> batchSizes, lhsBatch, rhsBatch, outBatch;
   int64_t numBatches = 1, m = 0, n = 0, k = 0;
   int64_t lhsStrides[2], rhsStrides[2], outStrides[2]; // rows, columns

@@ -7,6 +7,7 @@
 #define GRIDLOOM_RUNTIME_DEVICE_CPU_CPUSTREAM_H
 
 #include "runtime/device/Device.h"
+#include "runtime/device/cpu/CpuMatmul.h"
 
 #include <condition_variable>
 #include <deque>
@@ -48,6 +49,8 @@ public:
   void wait(Event &event) override;
   void enqueueHost(std::function<void()> work) override;
   void synchronize() override;
+  /// What only this stream's work uses.
+  MatmulScratch &getScratch() { return scratch; }
 
 private:
   struct Task {
@@ -60,6 +63,7 @@ private:
   void runTask(Task &task);
 
   std::string name;
+  MatmulScratch scratch;
   std::shared_ptr<CpuErrorSink> errors;
   std::mutex mutex;
   std::condition_variable wake, idle;
