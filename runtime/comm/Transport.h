@@ -18,13 +18,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace gridloom::rt {
 
+class Device;
 class Stream;
+struct Memory;
 
 enum class Reduction { Sum = 0, Max, Min, Prod };
 
@@ -65,7 +68,27 @@ public:
                     OpContext op) = 0;
   virtual void recv(Stream &stream, void *out, size_t count, DataType type, int peer,
                     OpContext op) = 0;
+  /// One step of a permutation: sends `in` to member `to` and receives `out` from member `from`,
+  /// which progress together. Of the ranks of each cycle exactly one says `receiveFirst`: it
+  /// matters where sends block.
+  virtual void sendRecv(Stream &stream, const void *in, int to, void *out, int from, size_t count,
+                        DataType type, bool receiveFirst, OpContext op);
   virtual void barrier(Stream &stream, OpContext op) = 0;
+
+  /// Tells that operands will lie in `memory`, which Transport::allocate made; it outlives the
+  /// communicator. Collective: each member gives as many bytes.
+  virtual void registerMemory(const Memory &memory) {}
+};
+
+/// Where ranks publish how far they came, so that an error can name the ranks that are missing.
+/// Calls come from several threads.
+class ProgressBoard {
+public:
+  virtual ~ProgressBoard() = default;
+  /// Rank `rank` has reached its operation number `count` (from 1) on `communicator`.
+  virtual void publish(int rank, const std::string &communicator, uint64_t count) = 0;
+  /// What `rank` published last; 0 when nothing.
+  virtual uint64_t read(int rank, const std::string &communicator) = 0;
 };
 
 struct TransportOptions {
@@ -87,8 +110,31 @@ public:
   /// its members, each of which asks for its communicators in the same order.
   virtual std::unique_ptr<Communicator> createCommunicator(std::span<const int> ranks,
                                                            const std::string &name) = 0;
+  /// The same, collective over all ranks of the job: at one time disjoint groups make theirs, and
+  /// ranks of none give no ranks and get null.
+  virtual std::unique_ptr<Communicator> split(std::span<const int> ranks, const std::string &name);
+  /// Memory of `device` that peers may read and write: where operands of collectives are best.
+  virtual std::unique_ptr<Memory> allocate(Device &device, size_t bytes);
   /// Makes every pending and later call on every rank fail with PeerFailed and this reason.
   virtual void abort(const std::string &reason) = 0;
+  /// Why calls cannot be captured with the work around them (Device::beginCapture); empty when they
+  /// can.
+  virtual std::string findGraphObstacle() const {
+    return getName() + " communication cannot be captured";
+  }
+
+  // What a transport between devices needs of the one between their hosts.
+
+  /// Gives every rank of `ranks` the bytes that ranks.front() has; collective over them.
+  virtual void share(std::span<std::byte> bytes, std::span<const int> ranks,
+                     const std::string &name);
+  /// Throws PeerFailed when the job has failed or a rank is gone, the latter within the time of
+  /// liveness. From any thread; cheap.
+  virtual void check() {}
+  /// The rank whose failure became the job's; nothing when none has, or nobody knows.
+  virtual std::optional<int> findCulprit() { return std::nullopt; }
+  /// Null where ranks cannot tell how far they are.
+  virtual std::shared_ptr<ProgressBoard> getProgressBoard() { return nullptr; }
 };
 
 } // namespace gridloom::rt

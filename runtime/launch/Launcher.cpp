@@ -6,7 +6,7 @@
 #include "runtime/launch/Launcher.h"
 
 #include "runtime/comm/local/LocalTransport.h"
-#include "runtime/comm/local/Rendezvous.h"
+#include "runtime/comm/tcp/TcpTransport.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -146,7 +146,7 @@ void Launch::beRank(int rank, pid_t launcher) {
   sigprocmask(SIG_SETMASK, &oldMask, nullptr);
   children.clear();
   int size = segment->getRanks();
-  World world{rank, size, rank, size, "gridloom", ""};
+  World world{rank, size, rank, size, "gridloom", "", ""};
   setEnvironment(world);
 
   std::unique_ptr<Transport> transport;
@@ -314,7 +314,7 @@ void gridloom::rt::runThreads(int ranks, const LaunchOptions &options, const Ran
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
-      World world{rank, ranks, rank, ranks, "gridloom", ""};
+      World world{rank, ranks, rank, ranks, "gridloom", "", ""};
       std::unique_ptr<Transport> transport;
       Report report =
           runMain(world, [&] { return std::move(transports[size_t(rank)]); }, main, transport);
@@ -332,25 +332,23 @@ void gridloom::rt::runThreads(int ranks, const LaunchOptions &options, const Ran
   throw Error(ErrorCode(cause.code), cause.text);
 }
 
+std::unique_ptr<Transport> gridloom::rt::joinJob(const World &world,
+                                                 const TransportOptions &options) {
+  if (world.localSize == world.size)
+    return joinLocalTransport(world.job, world.rank, world.size, options);
+  return joinTcpTransport(world.master, world.job, world.rank, world.size, options);
+}
+
 void gridloom::rt::runRank(const World &world, const LaunchOptions &options, const RankMain &main,
                            bool &isCause) {
   isCause = true;
-  if (world.localSize != world.size)
-    throw Error(ErrorCode::Unavailable, "the local transport joins ranks of one machine, but " +
-                                            world.source + " gives " +
-                                            std::to_string(world.localSize) + " of " +
-                                            std::to_string(world.size) + " ranks to this one");
-  std::shared_ptr<Segment> segment =
-      meetAtSocket(world.job, world.rank, world.size, options.transport.deadline);
-  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Transport> transport = joinJob(world, options.transport);
   try {
-    transport = createLocalTransport(segment, world.rank, options.transport);
     main(world, *transport);
   } catch (const std::exception &error) {
-    std::optional<Failure> failure = segment->getFailure();
-    isCause = !failure || failure->rank == world.rank;
-    if (transport)
-      transport->abort(error.what());
+    std::optional<int> culprit = transport->findCulprit();
+    isCause = !culprit || *culprit == world.rank;
+    transport->abort(error.what());
     throw;
   }
 }

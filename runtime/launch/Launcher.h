@@ -30,6 +30,10 @@ int launchRanks(int ranks, const LaunchOptions &options, const RankMain &main);
 /// isolation.
 void runThreads(int ranks, const LaunchOptions &options, const RankMain &main);
 
+/// Joins the ranks of a job that another launcher started: through shared memory where all are on
+/// this machine, else through TCP to where World::master says. Collective.
+std::unique_ptr<Transport> joinJob(const World &world, const TransportOptions &options);
+
 /// Runs this process's rank of a job that another launcher started. Throws its error; `isCause`
 /// tells whether this rank is the one to report it, so that N ranks do not print N times.
 void runRank(const World &world, const LaunchOptions &options, const RankMain &main, bool &isCause);

@@ -72,7 +72,7 @@ static std::optional<World> readWorld(const Environment &environment, const Name
                                                 (rank ? names.size : names.rank) +
                                                 " is not; set both or neither");
   checkBelow(names.rank, *rank, names.size, *size);
-  World world{*rank, *size, *rank, *size, "", ""};
+  World world{*rank, *size, *rank, *size, "", "", ""};
   if (auto localSize = names.localSize ? readNumber(environment, names.localSize) : std::nullopt)
     world.localSize = *localSize;
   if (auto localRank = readNumber(environment, names.localRank)) {
@@ -123,6 +123,17 @@ static std::optional<World> readSlurm(const Environment &environment) {
   return world;
 }
 
+/// MASTER_ADDR and MASTER_PORT, as torchrun sets them and users of others do. torchrun itself may
+/// listen there, and then says so: the next port is ours.
+static std::string readMaster(const Environment &environment) {
+  std::optional<std::string> address = environment("MASTER_ADDR");
+  std::optional<int> port = readNumber(environment, "MASTER_PORT");
+  if (!address || !port)
+    return "";
+  bool isTaken = environment("TORCHELASTIC_USE_AGENT_STORE") == std::optional<std::string>("True");
+  return *address + ":" + std::to_string(*port + (isTaken ? 1 : 0));
+}
+
 static void refuseContradiction(const World &first, const World &second) {
   if (first.rank == second.rank && first.size == second.size)
     return;
@@ -135,7 +146,7 @@ static void refuseContradiction(const World &first, const World &second) {
                   "; unset the variables of the launcher that did not start this process");
 }
 
-std::optional<World> gridloom::rt::detectWorld(const Environment &environment) {
+static std::optional<World> findWorld(const Environment &environment) {
   std::optional<World> found = readTorchrun(environment);
   // torchrun names its run; under mpirun or srun it then is one task per machine.
   if (found && environment("TORCHELASTIC_RUN_ID"))
@@ -153,4 +164,11 @@ std::optional<World> gridloom::rt::detectWorld(const Environment &environment) {
       found = other;
   }
   return found;
+}
+
+std::optional<World> gridloom::rt::detectWorld(const Environment &environment) {
+  std::optional<World> world = findWorld(environment);
+  if (world)
+    world->master = readMaster(environment);
+  return world;
 }

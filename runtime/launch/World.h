@@ -20,6 +20,8 @@ struct World {
   std::string source;
   /// Equal for the processes of one job, different for others: where they meet.
   std::string job;
+  /// HOST:PORT on rank 0's machine where ranks of several machines meet; empty: nobody said.
+  std::string master = {};
 };
 
 /// Looks up an environment variable.

@@ -43,6 +43,17 @@ std::string detectError(const Variables &variables) {
   return "no error";
 }
 
+TEST(DetectWorld, MastersPortIsTorchrunsOrTheNext) {
+  Variables variables{{"RANK", "2"},           {"WORLD_SIZE", "4"},
+                      {"LOCAL_RANK", "0"},     {"LOCAL_WORLD_SIZE", "2"},
+                      {"MASTER_ADDR", "host"}, {"MASTER_PORT", "29500"}};
+  EXPECT_EQ(detect(variables)->master, "host:29500");
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "True"; // torchrun listens there itself
+  EXPECT_EQ(detect(variables)->master, "host:29501");
+  variables.erase("MASTER_PORT");
+  EXPECT_EQ(detect(variables)->master, "");
+}
+
 const Variables torchrunOf4{{"RANK", "2"},           {"WORLD_SIZE", "4"},
                             {"LOCAL_RANK", "2"},     {"LOCAL_WORLD_SIZE", "4"},
                             {"MASTER_ADDR", "host"}, {"MASTER_PORT", "29500"}};
@@ -329,9 +340,9 @@ TEST(RunRank, DisagreementAboutSizeIsRefused) {
     EXPECT_THAT(text, HasSubstr("rank 1 believes in 3 ranks, rank 0 in 2"));
 }
 
-TEST(RunRank, OneMachineOnly) {
+TEST(RunRank, SeveralMachinesNeedAMeetingPlace) {
   World world = makeWorld(0, 4);
   world.localSize = 2;
   EXPECT_THAT(runRanks({world}, [](const World &, Transport &) {})[0],
-              HasSubstr("gives 2 of 4 ranks to this one"));
+              HasSubstr("need MASTER_ADDR and MASTER_PORT"));
 }

@@ -8,7 +8,7 @@
 // exact; one test uses random floats and asks for equal bits on all ranks instead.
 //
 //===----------------------------------------------------------------------===//
-#include "TransportHarness.h"
+#include "DeviceTransportHarness.h"
 
 #include <bit>
 #include <cmath>
@@ -91,15 +91,22 @@ double reduceExactly(DataType type, Reduction reduction, int n, size_t i) {
 /// A typed array whose end is guarded.
 class Array {
 public:
-  Array(DataType type, size_t count)
-      : type(type), count(count), bytes(count * sizeOf(type) + 64, 0x5a) {}
-  void set(size_t i, double value) { store(type, bytes.data(), i, value); }
-  void *data() { return bytes.data(); }
+  Array(DataType type, size_t count) : type(type), count(count), memory(count * sizeOf(type) + 64) {
+    std::fill(memory.getHost().begin(), memory.getHost().end(), std::byte{0x5a});
+  }
+  void set(size_t i, double value) { store(type, memory.getHost().data(), i, value); }
+  /// What was set, where the rank's operands lie.
+  void *data() {
+    memory.upload();
+    return memory.data();
+  }
   void expect(Array &other, const std::string &what) {
-    if (bytes == other.bytes)
+    memory.download();
+    const std::vector<std::byte> &bytes = memory.getHost(), &wanted = other.memory.getHost();
+    if (bytes == wanted)
       return;
-    size_t at = size_t(std::mismatch(bytes.begin(), bytes.end(), other.bytes.begin()).first -
-                       bytes.begin());
+    size_t at =
+        size_t(std::mismatch(bytes.begin(), bytes.end(), wanted.begin()).first - bytes.begin());
     throw std::runtime_error(what + " of " + std::to_string(count) + " " +
                              std::string(nameOf(type)) + " differs at element " +
                              std::to_string(at / sizeOf(type)));
@@ -108,7 +115,7 @@ public:
 private:
   DataType type;
   size_t count;
-  std::vector<uint8_t> bytes;
+  RankMemory memory;
 };
 
 template <typename Value> Array makeArray(DataType type, size_t count, const Value &value) {
@@ -128,10 +135,20 @@ std::unique_ptr<Communicator> makeWorld(Transport &transport, const std::string 
   return transport.createCommunicator(allRanks(transport), name);
 }
 
-/// 0, 1, odd, one chunk and a bit, many chunks and a bit.
-std::vector<size_t> getCounts(DataType type) {
+/// 0, 1, odd, one chunk and a bit, many chunks and a bit; or vectors and a tail.
+std::vector<size_t> getCounts(DataType type, const Kind &kind) {
   size_t chunk = 4096 / sizeOf(type);
+  if (kind.isSlow)
+    return {0, 1, 7, 261};
   return {0, 1, 7, chunk + 1, chunk * 9 + 13};
+}
+
+std::vector<DataType> getReducedTypes(const Kind &kind) {
+  std::vector<DataType> types(std::begin(allTypes), std::end(allTypes));
+  if (!kind.reducesShortIntegers)
+    std::erase_if(types,
+                  [](DataType type) { return type == DataType::I16 || type == DataType::U16; });
+  return types;
 }
 
 class TransportTest : public testing::TestWithParam<Kind> {
@@ -139,11 +156,16 @@ protected:
   std::vector<Outcome> run(int n, const Body &body, const JobOptions &options = {}) {
     return GetParam().run(n, options, body);
   }
-  void runAll(const Body &body, const std::vector<int> &sizes = {1, 2, 3, 4, 5, 7, 8}) {
+  void runAll(const Body &body, std::vector<int> sizes = {1, 2, 3, 4, 5, 7, 8}) {
+    if (GetParam().isSlow)
+      sizes = {2, 5};
     for (int n : sizes)
       EXPECT_THAT(run(n, body), Each(Outcome{})) << n << " ranks";
   }
 };
+
+/// What a transport that checks its members' calls does.
+class CheckingTransportTest : public TransportTest {};
 
 /// What only a process can suffer alone.
 class ProcessTransportTest : public TransportTest {};
@@ -151,14 +173,14 @@ class ProcessTransportTest : public TransportTest {};
 } // namespace
 
 TEST_P(TransportTest, AllReduce) {
-  runAll([](Transport &transport) {
+  runAll([kind = GetParam()](Transport &transport) {
     auto world = makeWorld(transport);
-    InlineStream stream;
+    RankStream stream;
     int n = world->getSize();
     uint32_t sequence = 0;
-    for (DataType type : allTypes)
+    for (DataType type : getReducedTypes(kind))
       for (Reduction reduction : allReductions)
-        for (size_t count : getCounts(type)) {
+        for (size_t count : getCounts(type, kind)) {
           Array in = makeArray(
               type, count, [&](size_t i) { return operand(type, reduction, world->getRank(), i); });
           Array expected = makeArray(
@@ -176,14 +198,14 @@ TEST_P(TransportTest, AllReduce) {
 }
 
 TEST_P(TransportTest, ReduceScatter) {
-  runAll([](Transport &transport) {
+  runAll([kind = GetParam()](Transport &transport) {
     auto world = makeWorld(transport);
-    InlineStream stream;
+    RankStream stream;
     int n = world->getSize();
     uint32_t sequence = 0;
-    for (DataType type : allTypes)
+    for (DataType type : getReducedTypes(kind))
       for (Reduction reduction : allReductions)
-        for (size_t count : getCounts(type)) {
+        for (size_t count : getCounts(type, kind)) {
           Array in = makeArray(type, count * size_t(n), [&](size_t i) {
             return operand(type, reduction, world->getRank(), i);
           });
@@ -200,16 +222,16 @@ TEST_P(TransportTest, ReduceScatter) {
 }
 
 TEST_P(TransportTest, AllGatherAllToAllBroadcast) {
-  runAll([](Transport &transport) {
+  runAll([kind = GetParam()](Transport &transport) {
     auto world = makeWorld(transport);
-    InlineStream stream;
+    RankStream stream;
     int n = world->getSize(), rank = world->getRank();
     uint32_t sequence = 0;
     auto value = [](DataType type, int from, int to, size_t i) {
       return operand(type, Reduction::Sum, from * 3 + to, i);
     };
     for (DataType type : allTypes)
-      for (size_t count : getCounts(type)) {
+      for (size_t count : getCounts(type, kind)) {
         size_t total = count * size_t(n);
         Array part = makeArray(type, count, [&](size_t i) { return value(type, rank, 0, i); });
         Array gathered = makeArray(
@@ -258,8 +280,9 @@ TEST_P(TransportTest, SendAndReceiveBothWaysAtOnce) {
           return operand(DataType::I32, Reduction::Sum, from, i + message);
         };
         std::string failure;
-        std::thread sender([&] {
-          InlineStream stream;
+        std::thread sender([&, device = rankDevice] {
+          rankDevice = device;
+          RankStream stream;
           for (size_t message = 0; message < std::size(counts); ++message) {
             Array in = makeArray(DataType::I32, counts[message],
                                  [&](size_t i) { return value(rank, message, i); });
@@ -273,7 +296,7 @@ TEST_P(TransportTest, SendAndReceiveBothWaysAtOnce) {
             }
           }
         });
-        InlineStream stream;
+        RankStream stream;
         for (size_t message = 0; message < std::size(counts); ++message) {
           Array expected = makeArray(DataType::I32, counts[message],
                                      [&](size_t i) { return value(previous, message, i); });
@@ -290,25 +313,52 @@ TEST_P(TransportTest, SendAndReceiveBothWaysAtOnce) {
       {2, 3, 4, 8});
 }
 
+TEST_P(TransportTest, StepsOfAPermutation) {
+  runAll(
+      [](Transport &transport) {
+        auto world = makeWorld(transport);
+        RankStream stream;
+        int n = world->getSize(), rank = world->getRank();
+        for (uint32_t step = 0; step < 3; ++step) {
+          auto value = [&](int from) {
+            return [from](size_t i) { return double(from * 5 + i % 9); };
+          };
+          Array in = makeArray(DataType::F32, 77, value(rank));
+          Array expected = makeArray(DataType::F32, 77, value((rank + n - 1) % n));
+          Array out(DataType::F32, 77);
+          world->sendRecv(stream, in.data(), (rank + 1) % n, out.data(), (rank + n - 1) % n, 77,
+                          DataType::F32, /*receiveFirst=*/rank == 0, {"permute", step, "/halo"});
+          stream.synchronize();
+          out.expect(expected, "permute");
+        }
+      },
+      {2, 3, 4, 8});
+}
+
 TEST_P(TransportTest, EveryRankGetsTheSameBits) {
   runAll(
       [](Transport &transport) {
         auto world = makeWorld(transport);
-        InlineStream stream;
+        RankStream stream;
         std::mt19937 random(unsigned(17 + transport.getRank()));
         std::normal_distribution<float> normal;
         for (size_t count : {3, 1000, 1027, 20011}) {
-          std::vector<float> in(count), out(count), all(count * size_t(world->getSize()));
-          for (float &x : in)
-            x = normal(random) * std::exp2(float(random() % 40) - 20);
+          RankMemory in(count * 4), out(count * 4), all(count * 4 * size_t(world->getSize()));
+          for (size_t i = 0; i < count; ++i) {
+            float x = normal(random) * std::exp2(float(random() % 40) - 20);
+            memcpy(in.getHost().data() + i * 4, &x, 4);
+          }
+          in.upload();
           world->allReduce(stream, in.data(), out.data(), count, DataType::F32, Reduction::Sum,
                            {"all_reduce", 1, ""});
           world->allGather(stream, out.data(), all.data(), count, DataType::F32,
                            {"all_gather", 2, ""});
           stream.synchronize();
-          for (size_t i = 0; i < all.size(); ++i)
-            if (std::bit_cast<uint32_t>(all[i]) != std::bit_cast<uint32_t>(out[i % count]))
-              throw std::runtime_error("the sum differs between ranks at " + std::to_string(i));
+          out.download();
+          all.download();
+          for (size_t i = 0; i < all.getHost().size(); ++i)
+            if (all.getHost()[i] != out.getHost()[i % (count * 4)])
+              throw std::runtime_error("the sum differs between ranks at " + std::to_string(i / 4));
         }
       },
       {2, 3, 5, 8});
@@ -328,18 +378,21 @@ TEST_P(TransportTest, CommunicatorsAreIndependent) {
             std::vector<std::string> failures(communicators.size());
             std::vector<std::thread> threads;
             for (size_t c = 0; c < communicators.size(); ++c)
-              threads.emplace_back([&, c] {
+              threads.emplace_back([&, c, device = rankDevice] {
+                rankDevice = device;
                 try {
-                  InlineStream stream;
+                  RankStream stream;
                   Communicator &comm = *communicators[c];
-                  std::vector<int64_t> in(700, rank), out(700);
+                  Array in = makeArray(DataType::I64, 700, [&](size_t) { return rank; });
+                  Array out(DataType::I64, 700);
                   int64_t expected = c == 1 ? row[0] + row[1] : c == 2 ? column[0] + column[1] : 6;
-                  for (uint32_t i = 0; i < 60; ++i) {
-                    comm.allReduce(stream, in.data(), out.data(), in.size(), DataType::I64,
+                  Array sum =
+                      makeArray(DataType::I64, 700, [&](size_t) { return double(expected); });
+                  for (uint32_t i = 0; i < 20; ++i) {
+                    comm.allReduce(stream, in.data(), out.data(), 700, DataType::I64,
                                    Reduction::Sum, {"all_reduce", i, "node"});
                     stream.synchronize();
-                    if (out != std::vector<int64_t>(700, expected))
-                      throw std::runtime_error("communicator " + std::to_string(c) + " mixed up");
+                    out.expect(sum, "communicator " + std::to_string(c));
                   }
                 } catch (const std::exception &error) {
                   failures[c] = error.what();
@@ -357,21 +410,23 @@ TEST_P(TransportTest, CommunicatorsAreIndependent) {
 TEST_P(TransportTest, CommunicatorsAreMadeAgain) {
   EXPECT_THAT(run(3,
                   [](Transport &transport) {
-                    InlineStream stream;
+                    RankStream stream;
                     for (int i = 0; i < 50; ++i) {
                       auto world = makeWorld(transport, "round " + std::to_string(i));
-                      int32_t value = transport.getRank();
-                      world->allReduce(stream, &value, &value, 1, DataType::I32, Reduction::Sum,
+                      Array value =
+                          makeArray(DataType::I32, 1, [&](size_t) { return transport.getRank(); });
+                      Array sum = makeArray(DataType::I32, 1, [](size_t) { return 3; });
+                      void *data = value.data();
+                      world->allReduce(stream, data, data, 1, DataType::I32, Reduction::Sum,
                                        {"all_reduce", 1, ""});
                       stream.synchronize();
-                      if (value != 3)
-                        throw std::runtime_error("sum is " + std::to_string(value));
+                      value.expect(sum, "all_reduce");
                     }
                   }),
               Each(Outcome{}));
 }
 
-TEST_P(TransportTest, GroupsAreChecked) {
+TEST_P(CheckingTransportTest, GroupsAreChecked) {
   EXPECT_THAT(run(2,
                   [](Transport &transport) {
                     std::vector<std::vector<int>> wrong{
@@ -384,12 +439,12 @@ TEST_P(TransportTest, GroupsAreChecked) {
                         if (error.getCode() != ErrorCode::InvalidArgument)
                           throw;
                       }
-                    InlineStream stream;
+                    RankStream stream;
                     auto world = makeWorld(transport);
-                    float x = 0;
+                    RankMemory x(4);
                     for (int peer : {-1, 2, transport.getRank()})
                       try {
-                        world->send(stream, &x, 1, DataType::F32, peer, {"send", 1, ""});
+                        world->send(stream, x.data(), 1, DataType::F32, peer, {"send", 1, ""});
                         throw std::runtime_error("a wrong peer was accepted");
                       } catch (const Error &) {
                       }
@@ -445,12 +500,12 @@ static std::vector<Disagreement> getDisagreements() {
   };
 }
 
-TEST_P(TransportTest, DisagreementNamesBothSides) {
+TEST_P(CheckingTransportTest, DisagreementNamesBothSides) {
   for (const Disagreement &disagreement : getDisagreements()) {
     std::vector<Outcome> outcomes = run(3, [&](Transport &transport) {
       auto world = makeWorld(transport);
-      std::vector<float> data(20000);
-      InlineStream stream;
+      RankMemory data(80000);
+      RankStream stream;
       (transport.getRank() == 0 ? disagreement.first : disagreement.second)(*world, stream,
                                                                             data.data());
       stream.synchronize();
@@ -466,14 +521,14 @@ TEST_P(TransportTest, DisagreementNamesBothSides) {
   }
 }
 
-TEST_P(TransportTest, TransfersOfDifferentSizesDisagree) {
+TEST_P(CheckingTransportTest, TransfersOfDifferentSizesDisagree) {
   // More than a channel holds: a smaller message may be on its way before its receiver looks.
   std::vector<Outcome> outcomes = run(2, [](Transport &transport) {
     auto world = makeWorld(transport);
-    std::vector<float> data(300000);
-    InlineStream stream;
+    RankMemory data(1200000);
+    RankStream stream;
     if (transport.getRank() == 0)
-      world->send(stream, data.data(), data.size(), DataType::F32, 1, {"send", 1, "/cut"});
+      world->send(stream, data.data(), 300000, DataType::F32, 1, {"send", 1, "/cut"});
     else
       world->recv(stream, data.data(), 8, DataType::F32, 0, {"recv", 2, "/cut"});
     stream.synchronize();
@@ -485,7 +540,7 @@ TEST_P(TransportTest, TransfersOfDifferentSizesDisagree) {
                       HasSubstr("300000 f32"), HasSubstr("8 f32")));
 }
 
-TEST_P(TransportTest, NamesOfCommunicatorsDisagree) {
+TEST_P(CheckingTransportTest, NamesOfCommunicatorsDisagree) {
   std::vector<Outcome> outcomes = run(2, [](Transport &transport) {
     makeWorld(transport, transport.getRank() == 0 ? "data" : "model");
   });
@@ -501,12 +556,12 @@ TEST_P(TransportTest, NamesOfCommunicatorsDisagree) {
 static Body reduceUntil(const std::function<void(Transport &)> &before) {
   return [before](Transport &transport) {
     auto world = makeWorld(transport);
-    InlineStream stream;
-    std::vector<float> data(3000);
+    RankStream stream;
+    RankMemory data(12000);
     for (uint32_t i = 1; i < 1000; ++i) {
       if (i == 5)
         before(transport);
-      world->allReduce(stream, data.data(), data.data(), data.size(), DataType::F32, Reduction::Sum,
+      world->allReduce(stream, data.data(), data.data(), 3000, DataType::F32, Reduction::Sum,
                        {"all_reduce", i, "/encoder/0/MatMul"});
       stream.synchronize();
     }
@@ -551,7 +606,7 @@ TEST_P(ProcessTransportTest, KilledPeerFailsTransfer) {
       run(3, timed(
                  [](Transport &transport) {
                    auto world = makeWorld(transport);
-                   InlineStream stream;
+                   RankStream stream;
                    std::vector<float> data(9000);
                    if (transport.getRank() == 0)
                      raise(SIGKILL);
@@ -587,7 +642,7 @@ TEST_P(ProcessTransportTest, StoppedRankMeetsTheDeadline) {
   }
 }
 
-TEST_P(TransportTest, SilentRankMeetsTheDeadline) {
+TEST_P(CheckingTransportTest, SilentRankMeetsTheDeadline) {
   JobOptions options;
   options.transport.deadline = std::chrono::milliseconds(300);
   std::vector<Outcome> outcomes =
@@ -604,7 +659,7 @@ TEST_P(TransportTest, SilentRankMeetsTheDeadline) {
   }
 }
 
-TEST_P(TransportTest, LeavingFailsThoseWhoWait) {
+TEST_P(CheckingTransportTest, LeavingFailsThoseWhoWait) {
   std::vector<Outcome> outcomes = run(3, timed(reduceUntil([](Transport &transport) {
                                                  if (transport.getRank() == 0)
                                                    throw std::invalid_argument("own trouble");
@@ -618,7 +673,7 @@ TEST_P(TransportTest, LeavingFailsThoseWhoWait) {
   }
 }
 
-TEST_P(TransportTest, AbortWakesEverybody) {
+TEST_P(CheckingTransportTest, AbortWakesEverybody) {
   std::vector<Outcome> outcomes =
       run(4, timed(reduceUntil([](Transport &transport) {
                      if (transport.getRank() == 3) {
@@ -633,7 +688,7 @@ TEST_P(TransportTest, AbortWakesEverybody) {
   }
 }
 
-TEST_P(TransportTest, AbsentRankFailsCreation) {
+TEST_P(CheckingTransportTest, AbsentRankFailsCreation) {
   JobOptions options;
   options.transport.deadline = std::chrono::milliseconds(300);
   std::vector<Outcome> outcomes = run(
@@ -656,5 +711,9 @@ static std::string getName(const testing::TestParamInfo<Kind> &info) { return in
 
 INSTANTIATE_TEST_SUITE_P(Local, TransportTest,
                          testing::Values(threadsKind, processesKind, strangersKind), getName);
+INSTANTIATE_TEST_SUITE_P(Gpu, TransportTest, testing::Values(loopbackKind, ncclKind), getName);
+INSTANTIATE_TEST_SUITE_P(Local, CheckingTransportTest,
+                         testing::Values(threadsKind, processesKind, strangersKind), getName);
+INSTANTIATE_TEST_SUITE_P(Gpu, CheckingTransportTest, testing::Values(loopbackKind), getName);
 INSTANTIATE_TEST_SUITE_P(Local, ProcessTransportTest, testing::Values(processesKind, strangersKind),
                          getName);

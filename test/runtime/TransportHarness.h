@@ -51,6 +51,57 @@ private:
   std::exception_ptr error;
 };
 
+/// The device that this rank's operands lie on; null: the host's memory.
+inline thread_local Device *rankDevice = nullptr;
+
+/// A stream of this rank.
+class RankStream {
+public:
+  RankStream() {
+    if (rankDevice)
+      stream = rankDevice->createStream(StreamKind::Communication, "test");
+    else
+      stream = std::make_unique<InlineStream>();
+  }
+  operator Stream &() { return *stream; }
+  void synchronize() { stream->synchronize(); }
+
+private:
+  std::unique_ptr<Stream> stream;
+};
+
+/// Memory of this rank with what the host holds.
+class RankMemory {
+public:
+  explicit RankMemory(size_t bytes) : host(bytes) {
+    if (rankDevice)
+      memory = rankDevice->allocate(bytes);
+    upload();
+  }
+  std::byte *data() { return memory ? static_cast<std::byte *>(memory->data) : host.data(); }
+  template <typename T> T *as() { return reinterpret_cast<T *>(data()); }
+  /// What the host sees, before upload and after download.
+  std::vector<std::byte> &getHost() { return host; }
+  void upload() {
+    if (!memory)
+      return;
+    RankStream stream;
+    rankDevice->copyIn(stream, memory->data, host.data(), host.size());
+    stream.synchronize();
+  }
+  void download() {
+    if (!memory)
+      return;
+    RankStream stream;
+    rankDevice->copyOut(stream, host.data(), memory->data, host.size());
+    stream.synchronize();
+  }
+
+private:
+  std::vector<std::byte> host;
+  std::unique_ptr<Memory> memory;
+};
+
 /// How a rank ended: code 0 and no text is success, -1 a signal.
 struct Outcome {
   int code = 0;
@@ -157,6 +208,9 @@ inline std::vector<Outcome> runStrangers(int n, const JobOptions &options, const
 struct Kind {
   const char *name;
   std::vector<Outcome> (*run)(int n, const JobOptions &options, const Body &body);
+  /// Kernels are interpreted: fewer and smaller operands.
+  bool isSlow = false;
+  bool reducesShortIntegers = true; // i16, u16
 };
 inline void PrintTo(const Kind &kind, std::ostream *os) { *os << kind.name; }
 

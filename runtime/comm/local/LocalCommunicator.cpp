@@ -20,18 +20,11 @@ static constexpr size_t alignTo(size_t bytes, size_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-static std::string describeGroup(const std::string &name, const std::vector<int> &ranks) {
-  std::string text = "group " + name + " {";
-  for (size_t i = 0; i < ranks.size(); ++i)
-    text += (i ? "," : "") + std::to_string(ranks[i]);
-  return text + "}";
-}
-
 LocalCommunicator::LocalCommunicator(std::shared_ptr<Membership> ofJob, std::vector<int> ranksOf,
                                      int index, uint32_t generation, std::string nameOf)
     : membership(std::move(ofJob)), ranks(std::move(ranksOf)), index(index),
       name(std::move(nameOf)), chunk(membership->getSegment().getChunkBytes()),
-      group(describeGroup(name, ranks)), channels(ranks.size()) {
+      group(describeGroup(ranks, name)), channels(ranks.size()) {
   if (ranks.size() == 1)
     return;
   for (int rank : ranks)
@@ -97,30 +90,6 @@ std::byte *LocalCommunicator::getChannelChunk(int from, int to, uint32_t number)
 // Calls
 //===----------------------------------------------------------------------===//
 
-std::string_view LocalCommunicator::nameOf(Kind kind) {
-  switch (kind) {
-  case Kind::Create:
-    return "create_communicator";
-  case Kind::AllReduce:
-    return "all_reduce";
-  case Kind::AllGather:
-    return "all_gather";
-  case Kind::ReduceScatter:
-    return "reduce_scatter";
-  case Kind::AllToAll:
-    return "all_to_all";
-  case Kind::Broadcast:
-    return "broadcast";
-  case Kind::Send:
-    return "send";
-  case Kind::Recv:
-    return "recv";
-  case Kind::Barrier:
-    return "barrier";
-  }
-  return "?";
-}
-
 void LocalCommunicator::allReduce(Stream &stream, const void *in, void *out, size_t count,
                                   DataType type, Reduction reduction, OpContext op) {
   enqueue(stream, {Kind::AllReduce, in, out, count, type, reduction}, op);
@@ -165,13 +134,7 @@ void LocalCommunicator::enqueue(Stream &stream, Call call, const OpContext &op) 
   call.operation.sequence = op.sequence;
   call.operation.origin = op.origin;
   call.operation.group = group;
-  bool isTransfer = call.kind == Kind::Send || call.kind == Kind::Recv;
-  if (call.root < 0 || call.root >= getSize() || (isTransfer && call.root == index))
-    throw Error(
-        ErrorCode::InvalidArgument,
-        call.operation.describe() + ": member " + std::to_string(call.root) +
-            (isTransfer ? " is no peer of member " + std::to_string(index) : " does not exist") +
-            " in a group of " + std::to_string(getSize()));
+  checkRoot(call.kind, call.root, index, getSize(), call.operation);
   stream.enqueueHost([this, call = std::move(call)] { run(call); });
 }
 
@@ -200,59 +163,28 @@ LocalCommunicator::Announcement LocalCommunicator::announce(const Call &call) co
   Announcement mine;
   mine.job = membership->getSegment().getJob();
   mine.epoch = membership->getEpoch();
-  mine.kind = call.kind;
-  mine.count = call.count;
-  mine.type = call.type;
-  mine.reduction = call.reduction;
-  mine.root = call.root;
-  mine.sequence = call.operation.sequence.value_or(0);
+  mine.terms = {call.kind, call.count,
+                call.type, call.reduction,
+                call.root, call.operation.sequence.value_or(0),
+                {}};
   const std::string &origin = call.kind == Kind::Create ? name : call.operation.origin;
   memcpy(mine.origin, origin.data(), std::min(origin.size(), sizeof mine.origin - 1));
   return mine;
 }
 
-std::string LocalCommunicator::describe(const Announcement &announcement) {
-  if (announcement.kind == Kind::Create)
-    return "makes a communicator named " + std::string(announcement.origin);
-  Operation operation{std::string(nameOf(announcement.kind)), announcement.sequence,
-                      announcement.origin, ""};
-  std::string text = "calls " + operation.describe();
-  if (announcement.kind == Kind::Barrier)
-    return text;
-  text += " with " + std::to_string(announcement.count) + " " +
-          std::string(gridloom::rt::nameOf(announcement.type));
-  if (announcement.kind == Kind::AllReduce || announcement.kind == Kind::ReduceScatter)
-    text += ", " + std::string(gridloom::rt::nameOf(announcement.reduction));
-  if (announcement.kind == Kind::Broadcast)
-    text += " from member " + std::to_string(announcement.root);
-  return text;
+CallTerms LocalCommunicator::Announcement::getTerms() const {
+  CallTerms result = terms;
+  result.origin = origin;
+  return result;
 }
 
 void LocalCommunicator::compareWith(const Call &call, const Announcement &theirs, int member) {
   Announcement mine = announce(call);
-  bool same = theirs.job == mine.job && theirs.epoch == mine.epoch && theirs.count == mine.count &&
-              theirs.type == mine.type;
-  bool isTransfer = call.kind == Kind::Send || call.kind == Kind::Recv;
-  // The two ends of a transfer stand in two stages' programs, each with its own numbers.
-  if (!isTransfer)
-    same = same && theirs.kind == mine.kind && theirs.sequence == mine.sequence &&
-           theirs.reduction == mine.reduction && theirs.root == mine.root;
-  if (call.kind == Kind::Create)
-    same = same && strcmp(theirs.origin, mine.origin) == 0;
-  if (!same)
-    reportMismatch(call, theirs, member);
-}
-
-void LocalCommunicator::reportMismatch(const Call &call, const Announcement &theirs, int member) {
-  std::string mine =
-      "rank " + std::to_string(ranks[size_t(index)]) + " " + describe(announce(call));
-  std::string other = "rank " + std::to_string(ranks[size_t(member)]) + " " + describe(theirs);
-  bool inOrder = index < member;
-  membership->fail(ErrorCode::InvalidArgument,
-                   "the members disagree: " + (inOrder ? mine : other) + ", " +
-                       (inOrder ? other : mine) +
-                       "; all must make the same calls in the same order",
-                   call.operation);
+  CallTerms own = mine.getTerms(), other = theirs.getTerms();
+  if (theirs.job != mine.job || theirs.epoch != mine.epoch || !own.agreesWith(other))
+    membership->fail(ErrorCode::InvalidArgument,
+                     describeDisagreement(ranks[size_t(index)], own, ranks[size_t(member)], other),
+                     call.operation);
 }
 
 void LocalCommunicator::open(const Call &call) {

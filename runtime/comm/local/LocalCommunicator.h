@@ -47,17 +47,7 @@ public:
   void barrier(Stream &stream, OpContext op) override;
 
 private:
-  enum class Kind : uint32_t {
-    Create = 1,
-    AllReduce,
-    AllGather,
-    ReduceScatter,
-    AllToAll,
-    Broadcast,
-    Send,
-    Recv,
-    Barrier
-  };
+  using Kind = CallKind;
 
   /// One call, as it waits in a stream.
   struct Call {
@@ -75,13 +65,9 @@ private:
   struct Announcement {
     uint64_t job = 0;
     uint32_t epoch = 0;
-    Kind kind = Kind::Create;
-    uint64_t count = 0;
-    DataType type = DataType::U8;
-    Reduction reduction = Reduction::Sum;
-    int32_t root = 0;
-    uint32_t sequence = 0;
-    char origin[160] = {}; // of Create: the communicator's name
+    CallTerms terms; // its origin is the text below: memory that others see holds no pointer
+    char origin[160] = {};
+    CallTerms getTerms() const;
   };
 
   /// What all see of a member.
@@ -99,8 +85,6 @@ private:
     uint32_t sent = 0, received = 0;
   };
 
-  static std::string_view nameOf(Kind kind);
-  static std::string describe(const Announcement &announcement);
   void enqueue(Stream &stream, Call call, const OpContext &op);
   void run(const Call &call);
   void runAlone(const Call &call);
@@ -121,7 +105,6 @@ private:
   /// Waits until all members have come here.
   void meet(const Call &call);
   void compareWith(const Call &call, const Announcement &theirs, int member);
-  [[noreturn]] void reportMismatch(const Call &call, const Announcement &theirs, int member);
 
   size_t getRegionBytes() const;
   MemberSlot &getMember(int member) const;

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/comm/local/LocalTransport.h"
 
+#include "runtime/comm/local/LocalBoard.h"
 #include "runtime/comm/local/LocalCommunicator.h"
 #include "runtime/comm/local/Rendezvous.h"
 
@@ -15,15 +16,8 @@ using namespace gridloom::rt;
 std::unique_ptr<Communicator> LocalTransport::createCommunicator(std::span<const int> ranks,
                                                                  const std::string &name) {
   std::vector<int> members(ranks.begin(), ranks.end());
-  auto mine = std::find(members.begin(), members.end(), getRank());
-  bool ascending =
-      std::adjacent_find(members.begin(), members.end(), std::greater_equal<>()) == members.end();
-  if (mine == members.end() || !ascending || members.front() < 0 || members.back() >= getSize())
-    throw Error(ErrorCode::InvalidArgument,
-                "group " + name + " of " + describeRanks(members) + " must ascend within 0.." +
-                    std::to_string(getSize() - 1) + " and hold this rank, " +
-                    std::to_string(getRank()));
-  int index = int(mine - members.begin());
+  checkGroup(ranks, getRank(), getSize(), name);
+  int index = int(std::find(members.begin(), members.end(), getRank()) - members.begin());
   uint32_t generation = generations[members]++;
   return std::make_unique<LocalCommunicator>(membership, std::move(members), index, generation,
                                              name);
@@ -32,6 +26,17 @@ std::unique_ptr<Communicator> LocalTransport::createCommunicator(std::span<const
 void LocalTransport::abort(const std::string &reason) {
   membership->getSegment().fail(ErrorCode::PeerFailed, getRank(),
                                 "rank " + std::to_string(getRank()) + " gave up: " + reason);
+}
+
+void LocalTransport::check() { membership->checkAll({"communication", {}, "", ""}); }
+
+std::optional<int> LocalTransport::findCulprit() {
+  std::optional<Failure> failure = membership->getSegment().getFailure();
+  return failure ? std::optional(failure->rank) : std::nullopt;
+}
+
+std::shared_ptr<ProgressBoard> LocalTransport::getProgressBoard() {
+  return std::make_shared<LocalBoard>(membership, generations[{}]++);
 }
 
 std::vector<std::unique_ptr<Transport>>

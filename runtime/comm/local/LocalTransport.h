@@ -26,6 +26,9 @@ public:
   std::unique_ptr<Communicator> createCommunicator(std::span<const int> ranks,
                                                    const std::string &name) override;
   void abort(const std::string &reason) override;
+  void check() override;
+  std::optional<int> findCulprit() override;
+  std::shared_ptr<ProgressBoard> getProgressBoard() override;
 
 private:
   std::shared_ptr<Membership> membership;

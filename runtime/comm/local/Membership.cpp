@@ -17,24 +17,6 @@ using std::chrono::steady_clock;
 static constexpr int sameProcess = -1;
 static constexpr int goneBeforeOpen = -2;
 
-std::string Operation::describe() const {
-  std::string text = kind;
-  if (sequence)
-    text += " #" + std::to_string(*sequence);
-  if (!origin.empty())
-    text += " (onnx node " + origin + ")";
-  if (!group.empty())
-    text += " of " + group;
-  return text;
-}
-
-std::string gridloom::rt::describeRanks(std::span<const int> ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (size_t i = 0; i < ranks.size(); ++i)
-    text += (i ? ", " : "") + std::to_string(ranks[i]);
-  return text;
-}
-
 Membership::Membership(std::shared_ptr<Segment> segmentOfJob, int rank, TransportOptions options)
     : segment(std::move(segmentOfJob)), rank(rank), options(options),
       patience(Patience::forRanks(segment->getRanks())) {
@@ -86,6 +68,11 @@ void Membership::check(const Operation &operation) {
   Failure failure = *segment->getFailure();
   std::string text = "rank " + std::to_string(rank) + " stopped in " + operation.describe();
   throw Error(failure.code, text + ": " + failure.text);
+}
+
+void Membership::checkAll(const Operation &operation) {
+  check(operation);
+  checkPeers(operation);
 }
 
 void Membership::fail(ErrorCode code, const std::string &text, const Operation &operation) {

@@ -11,25 +11,10 @@
 #ifndef GRIDLOOM_RUNTIME_COMM_LOCAL_MEMBERSHIP_H
 #define GRIDLOOM_RUNTIME_COMM_LOCAL_MEMBERSHIP_H
 
-#include "runtime/comm/Transport.h"
+#include "runtime/comm/Call.h"
 #include "runtime/comm/local/Segment.h"
 
 namespace gridloom::rt {
-
-/// An operation as errors name it.
-struct Operation {
-  std::string kind;
-  std::optional<uint32_t> sequence = {};
-  std::string origin;
-  /// "group data {0,2}", or empty.
-  std::string group;
-
-  /// "all_reduce #12 (onnx node /encoder/0/MatMul) of group data {0,2}"
-  std::string describe() const;
-};
-
-/// "rank 2" or "ranks 1, 2".
-std::string describeRanks(std::span<const int> ranks);
 
 class Membership {
 public:
@@ -60,6 +45,8 @@ public:
 
   /// Throws when the job has failed.
   void check(const Operation &operation);
+  /// Also when a rank's process is gone.
+  void checkAll(const Operation &operation);
   /// Records a failure of the whole job and throws it, or the one that stands.
   [[noreturn]] void fail(ErrorCode code, const std::string &text, const Operation &operation);
 

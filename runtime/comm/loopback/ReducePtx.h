@@ -1,0 +1,30 @@
+//===- ReducePtx.h - elementwise reduction as PTX ---------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_COMM_LOOPBACK_REDUCEPTX_H
+#define GRIDLOOM_RUNTIME_COMM_LOOPBACK_REDUCEPTX_H
+
+#include "runtime/comm/Transport.h"
+
+#include <string>
+
+namespace gridloom::rt {
+
+/// Bytes that a thread reads of each input at a time, and what vectors are aligned to.
+inline constexpr size_t reduceVectorBytes = 16;
+
+/// The name of the kernel: "gridloom_reduce_sum_f32_4".
+std::string getReduceName(DataType type, Reduction reduction, int inputs);
+
+/// PTX for sm_80 and later with one kernel that reduces `inputs` arrays as reduceOnHost does, bit
+/// by bit where numbers are finite. Its parameters of 8 bytes: the inputs' pointers, the output's,
+/// how many vectors of reduceVectorBytes lead the arrays, and how many elements they hold. Pointers
+/// are aligned to vectors unless there are none. Any one-dimensional grid will do. The output may
+/// be one of the inputs.
+std::string makeReducePtx(DataType type, Reduction reduction, int inputs);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_COMM_LOOPBACK_REDUCEPTX_H

@@ -1,0 +1,68 @@
+//===- TcpMessage.h - what ranks of several machines say --------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_COMM_TCP_TCPMESSAGE_H
+#define GRIDLOOM_RUNTIME_COMM_TCP_TCPMESSAGE_H
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+struct addrinfo;
+
+namespace gridloom::rt {
+
+struct TcpMessage {
+  enum Kind : uint32_t {
+    Hello = 1, // rank; number: ranks of the job; key: the job
+    Welcome,
+    Refused, // text
+    Put,     // key, text; number: how many will get it
+    Get,     // key; id: of the answer
+    Value,   // id, text
+    Fail,    // number: the error's code; rank: whose; text
+    Publish, // rank; key: the communicator; number: how far
+    Read,    // id, rank, key
+    Count,   // id, number
+    Bye,
+    Ping,
+  };
+  Kind kind = Ping;
+  int32_t rank = 0;
+  uint64_t id = 0, number = 0;
+  std::string key, text;
+};
+
+/// A connected socket and what was received of the next message.
+class TcpConnection {
+public:
+  /// Takes the socket; a peer's machine that answers nothing for `liveness` ends the connection.
+  TcpConnection(int fd, std::chrono::milliseconds liveness);
+  ~TcpConnection();
+  TcpConnection(const TcpConnection &) = delete;
+  TcpConnection &operator=(const TcpConnection &) = delete;
+
+  int getFd() const { return fd; }
+  /// False when the connection is gone.
+  bool send(const TcpMessage &message);
+  /// Takes what has arrived, without waiting; false when the connection is gone or the peer is no
+  /// rank of ours.
+  bool receive();
+  /// The next whole message that was received.
+  std::optional<TcpMessage> next();
+
+private:
+  int fd;
+  std::string received;
+};
+
+/// The address that HOST:PORT names. Throws InvalidArgument or Unavailable with one line.
+std::shared_ptr<addrinfo> resolve(const std::string &master);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_COMM_TCP_TCPMESSAGE_H

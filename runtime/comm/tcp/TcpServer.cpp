@@ -1,0 +1,193 @@
+//===- TcpServer.cpp - where ranks of several machines meet ---------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/comm/tcp/TcpServer.h"
+
+#include "runtime/core/Error.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utility>
+
+using namespace gridloom::rt;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+static int listenAt(const std::string &master) {
+  std::shared_ptr<addrinfo> address = resolve(master);
+  int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int yes = 1;
+  if (fd >= 0) {
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
+      return fd;
+  }
+  int reason = errno;
+  if (fd >= 0)
+    close(fd);
+  std::string advice = reason == EADDRNOTAVAIL ? "; MASTER_ADDR must be of rank 0's machine"
+                       : reason == EADDRINUSE  ? "; choose another MASTER_PORT"
+                                               : "";
+  throw Error(ErrorCode::Unavailable,
+              "rank 0 cannot listen at " + master + ": " + strerror(reason) + advice);
+}
+
+TcpServer::TcpServer(const std::string &master, std::string jobName, int size,
+                     TransportOptions options)
+    : job(std::move(jobName)), size(size), options(options), listener(listenAt(master)),
+      hasJoined(size_t(size), false), hasLeft(size_t(size), false) {
+  if (pipe2(wake, O_CLOEXEC) != 0) {
+    close(listener);
+    throw Error(ErrorCode::Unavailable, std::string("cannot make a pipe: ") + strerror(errno));
+  }
+  thread = std::thread([this] { run(); });
+}
+
+TcpServer::~TcpServer() {
+  close(wake[1]);
+  thread.join();
+  close(wake[0]);
+  close(listener);
+}
+
+bool TcpServer::isComplete() const {
+  return std::find(hasLeft.begin(), hasLeft.end(), false) == hasLeft.end();
+}
+
+void TcpServer::run() {
+  std::vector<pollfd> polls;
+  while (!isStopping || (!isComplete() && steady_clock::now() < stopTime)) {
+    polls.assign({{listener, POLLIN, 0}, {isStopping ? -1 : wake[0], POLLIN, 0}});
+    for (const Peer &peer : peers)
+      polls.push_back({peer.connection->getFd(), POLLIN, 0});
+    poll(polls.data(), polls.size(), 100);
+    if (polls[1].revents) { // the other end is closed
+      isStopping = true;
+      // After a failure the others need only hear of it.
+      stopTime = steady_clock::now() + (hasFailed ? milliseconds(2000) : options.deadline);
+    }
+    size_t index = 2;
+    for (Peer &peer : peers) {
+      if (polls[index++].revents == 0)
+        continue;
+      bool isOpen = peer.connection->receive();
+      while (std::optional<TcpMessage> message = peer.connection->next())
+        peer.rank < 0 ? greet(peer, *message) : handle(peer, *message);
+      if (!isOpen)
+        drop(peer);
+    }
+    std::erase_if(peers, [](const Peer &peer) { return peer.isGone; });
+    if (polls[0].revents)
+      accept();
+  }
+}
+
+void TcpServer::accept() {
+  int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+  if (fd >= 0)
+    peers.push_back({std::make_unique<TcpConnection>(fd, options.liveness)});
+}
+
+/// A stranger is turned away; the job goes on.
+void TcpServer::greet(Peer &peer, const TcpMessage &hello) {
+  std::string objection;
+  if (hello.kind != TcpMessage::Hello || hello.key != job)
+    objection = "this is the meeting place of another job";
+  else if (hello.number != uint64_t(size))
+    objection = "rank " + std::to_string(hello.rank) + " believes in " +
+                std::to_string(hello.number) + " ranks, rank 0 in " + std::to_string(size) +
+                "; start all ranks alike";
+  else if (hello.rank < 0 || hello.rank >= size)
+    objection = "rank " + std::to_string(hello.rank) + " is outside a job of " +
+                std::to_string(size) + " ranks";
+  else if (hasJoined[size_t(hello.rank)])
+    objection = "two processes call themselves rank " + std::to_string(hello.rank);
+  if (!objection.empty()) {
+    peer.connection->send({TcpMessage::Refused, 0, 0, 0, "", objection});
+    peer.isGone = true;
+    return;
+  }
+  peer.rank = hello.rank;
+  hasJoined[size_t(hello.rank)] = true;
+  peer.connection->send({TcpMessage::Welcome, 0, 0, 0, "", ""});
+  if (hasFailed)
+    peer.connection->send(failure);
+}
+
+void TcpServer::handle(Peer &peer, const TcpMessage &message) {
+  switch (message.kind) {
+  case TcpMessage::Put: {
+    Stored &stored = values[message.key];
+    stored = {message.text, message.number};
+    for (const Waiting &each : std::exchange(waiting[message.key], {}))
+      answer(stored, each);
+    waiting.erase(message.key);
+    if (stored.readers == 0)
+      values.erase(message.key);
+    break;
+  }
+  case TcpMessage::Get: {
+    auto found = values.find(message.key);
+    if (found == values.end()) {
+      waiting[message.key].push_back({&peer, message.id});
+      break;
+    }
+    answer(found->second, {&peer, message.id});
+    if (found->second.readers == 0)
+      values.erase(found);
+    break;
+  }
+  case TcpMessage::Fail:
+    fail(message.number, peer.rank, message.text);
+    break;
+  case TcpMessage::Publish:
+    progress[{peer.rank, message.key}] = message.number;
+    break;
+  case TcpMessage::Read: {
+    auto found = progress.find({message.rank, message.key});
+    uint64_t count = found == progress.end() ? 0 : found->second;
+    peer.connection->send({TcpMessage::Count, message.rank, message.id, count, "", ""});
+    break;
+  }
+  case TcpMessage::Bye:
+    hasLeft[size_t(peer.rank)] = true;
+    break;
+  default:
+    break;
+  }
+}
+
+void TcpServer::answer(Stored &stored, const Waiting &to) {
+  to.peer->connection->send({TcpMessage::Value, 0, to.id, 0, "", stored.text});
+  --stored.readers;
+}
+
+void TcpServer::fail(uint64_t code, int rank, const std::string &text) {
+  if (hasFailed)
+    return;
+  hasFailed = true;
+  failure = {TcpMessage::Fail, rank, 0, code, "", text};
+  for (Peer &peer : peers)
+    if (peer.rank >= 0 && !peer.isGone)
+      peer.connection->send(failure);
+}
+
+void TcpServer::drop(Peer &peer) {
+  peer.isGone = true;
+  for (auto &[key, list] : waiting)
+    std::erase_if(list, [&](const Waiting &each) { return each.peer == &peer; });
+  if (peer.rank < 0)
+    return;
+  if (!hasLeft[size_t(peer.rank)])
+    fail(uint64_t(ErrorCode::PeerFailed), /*rank=*/0, // who tells it, since the dead cannot
+         "rank " + std::to_string(peer.rank) + " died; gone: its connection");
+  hasLeft[size_t(peer.rank)] = true;
+}

@@ -1,0 +1,72 @@
+//===- TcpServer.h - where ranks of several machines meet -------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_COMM_TCP_TCPSERVER_H
+#define GRIDLOOM_RUNTIME_COMM_TCP_TCPSERVER_H
+
+#include "runtime/comm/Transport.h"
+#include "runtime/comm/tcp/TcpMessage.h"
+
+#include <list>
+#include <map>
+#include <thread>
+#include <vector>
+
+namespace gridloom::rt {
+
+/// Rank 0's: passes values between ranks, tells all when one fails or its connection ends, and
+/// keeps how far each is. A thread of its own.
+class TcpServer {
+public:
+  /// Listens on the address that `master` names and on no other. Throws Unavailable when it is not
+  /// this machine's, or the port is taken.
+  TcpServer(const std::string &master, std::string job, int size, TransportOptions options);
+  /// Returns when all ranks have left, or after the deadline.
+  ~TcpServer();
+
+private:
+  struct Peer {
+    std::unique_ptr<TcpConnection> connection;
+    int rank = -1; // before its hello
+    bool isGone = false;
+  };
+  struct Stored {
+    std::string text;
+    uint64_t readers = 0;
+  };
+  struct Waiting {
+    Peer *peer;
+    uint64_t id;
+  };
+
+  void run();
+  void accept();
+  void greet(Peer &peer, const TcpMessage &hello);
+  void handle(Peer &peer, const TcpMessage &message);
+  void answer(Stored &stored, const Waiting &waiting);
+  void fail(uint64_t code, int rank, const std::string &text);
+  void drop(Peer &peer);
+  bool isComplete() const;
+
+  std::string job;
+  int size;
+  TransportOptions options;
+  int listener = -1;
+  int wake[2] = {-1, -1};
+  std::list<Peer> peers;
+  std::vector<bool> hasJoined, hasLeft;
+  std::map<std::string, Stored> values;
+  std::map<std::string, std::vector<Waiting>> waiting;
+  std::map<std::pair<int, std::string>, uint64_t> progress;
+  bool hasFailed = false;
+  TcpMessage failure;
+  bool isStopping = false;
+  std::chrono::steady_clock::time_point stopTime;
+  std::thread thread;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_COMM_TCP_TCPSERVER_H

@@ -1,0 +1,320 @@
+//===- TcpTransport.cpp - ranks of several machines -----------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/comm/tcp/TcpTransport.h"
+
+#include "runtime/comm/Call.h"
+#include "runtime/comm/tcp/TcpServer.h"
+#include "runtime/core/Error.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <condition_variable>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+using namespace gridloom::rt;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+namespace {
+
+/// This rank's connection to rank 0's server: a thread receives, any sends.
+class Client {
+public:
+  Client(int fd, int rank, const TransportOptions &options)
+      : connection(fd, options.liveness), rank(rank), options(options) {}
+  ~Client();
+
+  /// Says hello and waits for the answer.
+  void join(const std::string &master, const std::string &job, int size);
+  void send(TcpMessage message);
+  /// Sends what asks for an answer and waits for that; nothing after `limit`. Throws when the job
+  /// fails meanwhile, unless `always`.
+  std::optional<TcpMessage> ask(TcpMessage message, milliseconds limit, bool always);
+  void check(const std::string &where);
+  void publish(const std::string &communicator, uint64_t count);
+  std::optional<int> findCulprit();
+  const TransportOptions &getOptions() const { return options; }
+  int getRank() const { return rank; }
+
+private:
+  void run();
+  void take(const TcpMessage &message);
+  void note(ErrorCode code, int culprit, const std::string &text);
+  void throwIfFailed(const std::string &where) const;
+
+  TcpConnection connection;
+  int rank;
+  TransportOptions options;
+  std::mutex sending;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<uint64_t, TcpMessage> answers;
+  std::map<std::string, uint64_t> unpublished;
+  uint64_t lastId = 0;
+  std::optional<Error> failure;
+  int culprit = -1;
+  bool isStopping = false;
+  std::thread thread;
+};
+
+class Board final : public ProgressBoard {
+public:
+  explicit Board(std::shared_ptr<Client> client) : client(std::move(client)) {}
+  void publish(int, const std::string &communicator, uint64_t count) override {
+    client->publish(communicator, count);
+  }
+  uint64_t read(int rank, const std::string &communicator) override {
+    auto answer = client->ask({TcpMessage::Read, rank, 0, 0, communicator, ""}, milliseconds(500),
+                              /*always=*/true);
+    return answer ? answer->number : 0;
+  }
+
+private:
+  std::shared_ptr<Client> client;
+};
+
+class TcpTransport final : public Transport {
+public:
+  TcpTransport(std::unique_ptr<TcpServer> server, std::shared_ptr<Client> client, int size)
+      : server(std::move(server)), client(std::move(client)), size(size) {}
+  ~TcpTransport() override { client->send({TcpMessage::Bye, getRank(), 0, 0, "", ""}); }
+
+  std::string getName() const override { return "tcp"; }
+  int getRank() const override { return client->getRank(); }
+  int getSize() const override { return size; }
+  std::unique_ptr<Communicator> createCommunicator(std::span<const int>,
+                                                   const std::string &) override {
+    throw Error(ErrorCode::Unavailable,
+                "CPU ranks are joined on one machine only; start all " + std::to_string(size) +
+                    " ranks on one, or compile with --target cuda:sm_90 for NCCL");
+  }
+  void abort(const std::string &reason) override {
+    client->send({TcpMessage::Fail, getRank(), 0, uint64_t(ErrorCode::PeerFailed), "",
+                  "rank " + std::to_string(getRank()) + " gave up: " + reason});
+  }
+  void share(std::span<std::byte> bytes, std::span<const int> ranks,
+             const std::string &name) override;
+  void check() override { client->check("communication"); }
+  std::optional<int> findCulprit() override { return client->findCulprit(); }
+  std::shared_ptr<ProgressBoard> getProgressBoard() override {
+    return std::make_shared<Board>(client);
+  }
+
+private:
+  std::unique_ptr<TcpServer> server; // rank 0's; outlives its client
+  std::shared_ptr<Client> client;
+  int size;
+  std::map<std::string, int> generations;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Client
+//===----------------------------------------------------------------------===//
+
+Client::~Client() {
+  {
+    std::lock_guard lock(mutex);
+    isStopping = true;
+  }
+  shutdown(connection.getFd(), SHUT_RDWR);
+  if (thread.joinable())
+    thread.join();
+}
+
+void Client::join(const std::string &master, const std::string &job, int size) {
+  connection.send({TcpMessage::Hello, rank, 0, uint64_t(size), job, ""});
+  auto end = steady_clock::now() + options.deadline;
+  while (true) {
+    pollfd entry{connection.getFd(), POLLIN, 0};
+    poll(&entry, 1, 100);
+    bool isOpen = entry.revents == 0 || connection.receive();
+    if (std::optional<TcpMessage> message = connection.next()) {
+      if (message->kind == TcpMessage::Welcome)
+        break;
+      throw Error(ErrorCode::InvalidArgument,
+                  "job " + job + " at " + master + ": " + message->text);
+    }
+    if (!isOpen || steady_clock::now() > end)
+      throw Error(ErrorCode::Unavailable, "what listens at " + master +
+                                              " is not rank 0 of this job; choose another "
+                                              "MASTER_PORT");
+  }
+  thread = std::thread([this] { run(); });
+}
+
+void Client::run() {
+  milliseconds tick = std::clamp(options.liveness / 4, milliseconds(10), milliseconds(250));
+  auto nextPing = steady_clock::now();
+  while (true) {
+    pollfd entry{connection.getFd(), POLLIN, 0};
+    poll(&entry, 1, int(tick.count()));
+    bool isOpen = entry.revents == 0 || connection.receive();
+    while (std::optional<TcpMessage> message = connection.next())
+      take(*message);
+    std::map<std::string, uint64_t> news;
+    {
+      std::lock_guard lock(mutex);
+      if (isStopping)
+        return;
+      if (!isOpen)
+        break;
+      news.swap(unpublished);
+    }
+    for (const auto &[name, count] : news)
+      send({TcpMessage::Publish, rank, 0, count, name, ""});
+    if (steady_clock::now() >= nextPing) {
+      send({TcpMessage::Ping, rank, 0, 0, "", ""});
+      nextPing = steady_clock::now() + tick;
+    }
+  }
+  note(ErrorCode::PeerFailed, rank, "rank 0 died; gone: its connection");
+}
+
+void Client::take(const TcpMessage &message) {
+  if (message.kind == TcpMessage::Fail)
+    return note(ErrorCode(message.number), message.rank, message.text);
+  std::lock_guard lock(mutex);
+  answers[message.id] = message;
+  changed.notify_all();
+}
+
+void Client::note(ErrorCode code, int whose, const std::string &text) {
+  std::lock_guard lock(mutex);
+  if (!failure) {
+    failure.emplace(code, text);
+    culprit = whose;
+  }
+  changed.notify_all();
+}
+
+void Client::throwIfFailed(const std::string &where) const {
+  if (failure)
+    throw Error(failure->getCode(),
+                "rank " + std::to_string(rank) + " stopped in " + where + ": " + failure->what());
+}
+
+void Client::check(const std::string &where) {
+  std::lock_guard lock(mutex);
+  throwIfFailed(where);
+}
+
+std::optional<int> Client::findCulprit() {
+  std::lock_guard lock(mutex);
+  return failure ? std::optional(culprit) : std::nullopt;
+}
+
+void Client::publish(const std::string &communicator, uint64_t count) {
+  std::lock_guard lock(mutex);
+  unpublished[communicator] = count;
+}
+
+void Client::send(TcpMessage message) {
+  std::lock_guard lock(sending);
+  connection.send(message);
+}
+
+std::optional<TcpMessage> Client::ask(TcpMessage message, milliseconds limit, bool always) {
+  const std::string where = "waiting for " + message.key;
+  {
+    std::lock_guard lock(mutex);
+    message.id = ++lastId;
+  }
+  uint64_t id = message.id;
+  send(std::move(message));
+  auto end = steady_clock::now() + limit;
+  std::unique_lock lock(mutex);
+  while (!answers.count(id)) {
+    if (!always)
+      throwIfFailed(where);
+    if (changed.wait_until(lock, end) == std::cv_status::timeout && !answers.count(id))
+      return std::nullopt;
+  }
+  TcpMessage answer = std::move(answers[id]);
+  answers.erase(id);
+  return answer;
+}
+
+//===----------------------------------------------------------------------===//
+// TcpTransport
+//===----------------------------------------------------------------------===//
+
+void TcpTransport::share(std::span<std::byte> bytes, std::span<const int> ranks,
+                         const std::string &name) {
+  std::string key = describeGroup(ranks, name);
+  key += " #" + std::to_string(generations[key]++);
+  if (ranks.front() == getRank()) {
+    std::string text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+    if (ranks.size() > 1)
+      client->send({TcpMessage::Put, getRank(), 0, ranks.size() - 1, key, text});
+    return;
+  }
+  milliseconds limit = client->getOptions().deadline;
+  auto answer = client->ask({TcpMessage::Get, getRank(), 0, 0, key, ""}, limit, /*always=*/false);
+  if (!answer) {
+    std::string text = "rank " + std::to_string(getRank()) + " waited " +
+                       std::to_string(limit.count()) + " ms for " + key + "; missing " +
+                       describeRanks(ranks.subspan(0, 1));
+    abort(text);
+    throw Error(ErrorCode::DeadlineExceeded, text);
+  }
+  if (answer->text.size() != bytes.size())
+    throw Error(ErrorCode::Internal, key + " has " + std::to_string(answer->text.size()) +
+                                         " bytes, not " + std::to_string(bytes.size()));
+  memcpy(bytes.data(), answer->text.data(), bytes.size());
+}
+
+static int connectTo(const std::string &master, const TransportOptions &options) {
+  std::shared_ptr<addrinfo> address = resolve(master);
+  auto end = steady_clock::now() + options.deadline;
+  while (true) {
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, address->ai_addr, address->ai_addrlen) == 0)
+      return fd;
+    int reason = errno;
+    if (fd >= 0)
+      close(fd);
+    if (steady_clock::now() > end)
+      throw Error(ErrorCode::DeadlineExceeded,
+                  "rank 0 was not to be reached at " + master + " within " +
+                      std::to_string(options.deadline.count()) + " ms: " + strerror(reason) +
+                      "; is MASTER_ADDR reachable, and its port open?");
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+}
+
+std::unique_ptr<Transport> gridloom::rt::joinTcpTransport(const std::string &master,
+                                                          const std::string &job, int rank,
+                                                          int size,
+                                                          const TransportOptions &options) {
+  if (rank < 0 || rank >= size)
+    throw Error(ErrorCode::InvalidArgument, "rank " + std::to_string(rank) +
+                                                " is outside a job of " + std::to_string(size) +
+                                                " ranks");
+  std::unique_ptr<TcpServer> server;
+  if (rank == 0)
+    server = std::make_unique<TcpServer>(master, job, size, options);
+  auto client = std::make_shared<Client>(connectTo(master, options), rank, options);
+  client->join(master, job, size);
+  auto transport = std::make_unique<TcpTransport>(std::move(server), std::move(client), size);
+  // All have come once each has heard from each.
+  for (int other = 0; other < size; ++other) {
+    std::vector<int> ranks = {other};
+    for (int reader = 0; reader < size; ++reader)
+      if (reader != other)
+        ranks.push_back(reader);
+    std::byte here{1};
+    transport->share({&here, 1}, ranks, "joining");
+  }
+  return transport;
+}

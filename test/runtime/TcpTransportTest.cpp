@@ -1,0 +1,266 @@
+//===- TcpTransportTest.cpp - ranks of several machines -------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The machines are processes that talk over 127.0.0.1. test/python/test_machines.py runs whole
+// plans this way, and between network namespaces.
+//
+//===----------------------------------------------------------------------===//
+#include "TransportHarness.h"
+
+#include "runtime/comm/tcp/TcpTransport.h"
+
+#include <arpa/inet.h>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <sstream>
+#include <sys/socket.h>
+
+using namespace gridloom::rt;
+using namespace gridloom::rt::test;
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::Each;
+using testing::HasSubstr;
+
+namespace {
+
+/// A port that was free a moment ago.
+int findPort() {
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  bind(fd, reinterpret_cast<sockaddr *>(&address), length);
+  getsockname(fd, reinterpret_cast<sockaddr *>(&address), &length);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+std::string makeMaster(int port) { return "127.0.0.1:" + std::to_string(port); }
+
+std::vector<Outcome> runJob(int n, const Body &body, const JobOptions &options = {},
+                            int port = findPort()) {
+  return runForked(n, options, body, [&](int rank) {
+    return joinTcpTransport(makeMaster(port), "job", rank, n, options.transport);
+  });
+}
+
+std::vector<int> getAll(const Transport &transport) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < transport.getSize(); ++rank)
+    ranks.push_back(rank);
+  return ranks;
+}
+
+void share(Transport &transport, std::span<const int> ranks, int round) {
+  std::string value = "of rank " + std::to_string(ranks.front()) + " in round " +
+                      std::to_string(round) + std::string(200, '.');
+  std::string bytes = transport.getRank() == ranks.front() ? value : std::string(value.size(), ' ');
+  transport.share(std::as_writable_bytes(std::span(bytes)), ranks, "id");
+  if (bytes != value)
+    throw std::runtime_error("got '" + bytes + "'");
+}
+
+/// Checks until something is found.
+void checkUntil(Transport &transport, std::chrono::milliseconds limit) {
+  auto end = std::chrono::steady_clock::now() + limit;
+  while (std::chrono::steady_clock::now() < end) {
+    transport.check();
+    std::this_thread::sleep_for(5ms);
+  }
+  throw std::runtime_error("nothing was noticed");
+}
+
+} // namespace
+
+TEST(TcpTransportTest, ValuesAreShared) {
+  EXPECT_THAT(runJob(5,
+                     [](Transport &transport) {
+                       for (int round = 0; round < 20; ++round)
+                         share(transport, getAll(transport), round);
+                       int low = transport.getRank() / 2 * 2;
+                       std::vector<int> pair = {low, low + 1};
+                       if (low < 4)
+                         share(transport, pair, 0);
+                     }),
+              Each(Outcome{}));
+}
+
+TEST(TcpTransportTest, KilledRankIsNoticedByAll) {
+  for (int victim : {0, 2}) {
+    auto begin = std::chrono::steady_clock::now();
+    std::vector<Outcome> outcomes = runJob(4, [&](Transport &transport) {
+      share(transport, getAll(transport), 0);
+      if (transport.getRank() == victim)
+        raise(SIGKILL);
+      checkUntil(transport, 5000ms);
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 3s);
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == victim)
+        continue;
+      EXPECT_EQ(outcomes[size_t(rank)].code, int(ErrorCode::PeerFailed));
+      EXPECT_THAT(outcomes[size_t(rank)].text,
+                  HasSubstr("rank " + std::to_string(victim) + " died"));
+    }
+  }
+}
+
+TEST(TcpTransportTest, AbortIsTold) {
+  std::vector<Outcome> outcomes = runJob(3, [](Transport &transport) {
+    share(transport, getAll(transport), 0);
+    if (transport.getRank() == 1)
+      transport.abort("all_reduce #7 (onnx node /MatMul) failed");
+    try {
+      checkUntil(transport, 5000ms);
+    } catch (const Error &) {
+      if (transport.findCulprit() != 1)
+        throw std::runtime_error("another culprit");
+      throw;
+    }
+  });
+  EXPECT_THAT(outcomes,
+              Each(testing::Field(&Outcome::text, AllOf(HasSubstr("rank 1 gave up: all_reduce #7"),
+                                                        HasSubstr("onnx node /MatMul")))));
+}
+
+TEST(TcpTransportTest, ProgressIsSeen) {
+  EXPECT_THAT(runJob(3,
+                     [](Transport &transport) {
+                       auto board = transport.getProgressBoard();
+                       int rank = transport.getRank();
+                       for (uint64_t count = 1; count <= 50; ++count)
+                         board->publish(rank, "world", count * 10 + uint64_t(rank));
+                       for (int peer = 0; peer < 3; ++peer) {
+                         uint64_t wanted = 500 + uint64_t(peer);
+                         for (int i = 0; i < 400 && board->read(peer, "world") != wanted; ++i)
+                           std::this_thread::sleep_for(5ms);
+                         if (board->read(peer, "world") != wanted)
+                           throw std::runtime_error("not seen");
+                         if (board->read(peer, "other") != 0)
+                           throw std::runtime_error("seen");
+                       }
+                       share(transport, getAll(transport), 0);
+                     }),
+              Each(Outcome{}));
+}
+
+TEST(TcpTransportTest, OnlyTheMastersAddressListens) {
+  int port = findPort();
+  EXPECT_THAT(
+      runJob(
+          2,
+          [&](Transport &transport) {
+            char hex[8];
+            snprintf(hex, sizeof hex, ":%04X", unsigned(port));
+            for (const char *name : {"/proc/net/tcp", "/proc/net/tcp6"}) {
+              std::ifstream file(name);
+              for (std::string line, number, local, peer, state; std::getline(file, line);) {
+                std::stringstream(line) >> number >> local >> peer >> state;
+                if (state == "0A" && local.ends_with(hex) && local != "0100007F" + std::string(hex))
+                  throw std::runtime_error("listens at " + local);
+              }
+            }
+            share(transport, getAll(transport), 0);
+          },
+          {}, port),
+      Each(Outcome{}));
+}
+
+TEST(TcpTransportTest, StrangersAreTurnedAway) {
+  int port = findPort();
+  JobOptions options;
+  options.beside = [&](const std::vector<pid_t> &) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(uint16_t(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    std::vector<int> sockets;
+    for (int i = 0; i < 40; ++i) {
+      int fd = socket(AF_INET, SOCK_STREAM, 0);
+      sockets.push_back(fd);
+      if (connect(fd, reinterpret_cast<sockaddr *>(&address), sizeof address) == 0) {
+        std::string noise(size_t(i) * 100, char('A' + i));
+        (void)send(fd, noise.data(), noise.size(), MSG_NOSIGNAL);
+      }
+      usleep(10000);
+    }
+    for (int fd : sockets)
+      close(fd);
+    try {
+      joinTcpTransport(makeMaster(port), "another job", 1, 3, {2000ms, 1000ms});
+      ADD_FAILURE() << "another job was let in";
+    } catch (const Error &error) {
+      EXPECT_THAT(error.what(), testing::AnyOf(HasSubstr("meeting place of another job"),
+                                               HasSubstr("was not to be reached")));
+    }
+  };
+  EXPECT_THAT(runJob(
+                  3,
+                  [](Transport &transport) {
+                    for (int round = 0; round < 50; ++round) {
+                      share(transport, getAll(transport), round);
+                      std::this_thread::sleep_for(10ms);
+                    }
+                  },
+                  options, port),
+              Each(Outcome{}));
+}
+
+TEST(TcpTransportTest, DisagreementAndAbsenceAreNamed) {
+  int port = findPort();
+  JobOptions options;
+  options.transport.deadline = 1000ms;
+  std::vector<Outcome> outcomes = runForked(
+      3, options, [](Transport &) {},
+      [&](int rank) -> std::unique_ptr<Transport> {
+        if (rank == 2)
+          throw std::runtime_error("does not come");
+        return joinTcpTransport(makeMaster(port), "job", rank, 3, options.transport);
+      });
+  for (int rank : {0, 1}) {
+    EXPECT_THAT(outcomes[size_t(rank)].text, HasSubstr("rank 2")) << rank;
+    EXPECT_NE(outcomes[size_t(rank)].code, 0);
+  }
+  port = findPort();
+  outcomes = runForked(
+      2, options, [](Transport &) {},
+      [&](int rank) {
+        return joinTcpTransport(makeMaster(port), "job", rank, 2 + rank, options.transport);
+      });
+  EXPECT_THAT(outcomes[1].text, HasSubstr("rank 1 believes in 3 ranks, rank 0 in 2"));
+}
+
+TEST(TcpTransportTest, WrongMastersAreOneLine) {
+  auto messageOf = [](const std::string &master) {
+    try {
+      joinTcpTransport(master, "job", 0, 2, {300ms, 100ms});
+    } catch (const Error &error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(messageOf(""), HasSubstr("need MASTER_ADDR and MASTER_PORT"));
+  EXPECT_THAT(messageOf("192.0.2.1:29500"), HasSubstr("MASTER_ADDR must be of rank 0's machine"));
+  int port = findPort();
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(uint16_t(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr *>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(fd, 1), 0);
+  EXPECT_THAT(messageOf(makeMaster(port)), HasSubstr("choose another MASTER_PORT"));
+  close(fd);
+}
+
+TEST(TcpTransportTest, CpuRanksAreRefusedWithTheRemedy) {
+  std::vector<Outcome> outcomes = runJob(
+      2, [](Transport &transport) { transport.createCommunicator(getAll(transport), "world"); });
+  EXPECT_THAT(outcomes[0].text, HasSubstr("CPU ranks are joined on one machine only"));
+}
