@@ -29,6 +29,7 @@ enum : int {
   InvalidHandle = 400,
   NotFound = 500,
   NotSupported = 801,
+  CapturedEvent = 907,
 };
 
 constexpr int leastPriority = 0;
@@ -70,6 +71,8 @@ int enter(const char *name, void *stream = nullptr, const std::string &detail = 
     machine().report(std::string(name) + " without a current context");
     return InvalidContext;
   }
+  if (int result = machine().checkCapture(name, static_cast<Stream *>(stream)))
+    return result;
   return machine().getSticky(context->device);
 }
 
@@ -103,22 +106,20 @@ int launchHost(Stream &stream, const Function &function, KernelFunction kernel, 
   return Success;
 }
 
-int launchPtx(Stream &stream, std::shared_ptr<const std::map<std::string, PtxKernel>> kernels,
-              const std::string &symbol, Launch launch, void **parameters) {
-  const PtxKernel &kernel = kernels->at(symbol);
+using PtxKernels = std::shared_ptr<const std::map<std::string, PtxKernel>>;
+
+/// One launch of a kernel of `kernels`, or one replay of it.
+Operation makePtxOperation(int device, const PtxKernels &kernels, const std::string &symbol,
+                           const Launch &launch) {
   std::vector<PtxBuffer> buffers;
-  for (size_t i = 0; i < kernel.parameters.size(); ++i) {
-    launch.pointers.push_back(*static_cast<void **>(parameters[i]));
-    auto [begin, end] = machine().findMemory(launch.pointers.back());
-    if (begin)
-      buffers.push_back({static_cast<std::byte *>(launch.pointers.back()), begin, end});
-  }
+  for (void *pointer : launch.pointers)
+    if (auto [begin, end] = machine().findMemory(pointer); begin)
+      buffers.push_back(
+          {static_cast<std::byte *>(pointer), begin, end, machine().findShadow(begin)});
   auto late = std::make_shared<std::vector<Access>>();
-  int device = stream.device;
-  auto run = [=, kernels = std::move(kernels), launch = std::move(launch),
-              &kernel]() mutable -> Step {
+  auto run = [=]() mutable -> Step {
     try {
-      runPtx(kernel, launch, buffers);
+      runPtx(kernels->at(symbol), launch, buffers);
     } catch (const PtxError &error) {
       machine().report(error.what());
       machine().breakDevice(device, 719);
@@ -129,7 +130,16 @@ int launchPtx(Stream &stream, std::shared_ptr<const std::map<std::string, PtxKer
     }
     return Step::Done;
   };
-  machine().submit(stream, {"kernel " + symbol, {}, std::move(run), late});
+  Operation operation{"kernel " + symbol, {}, std::move(run), late};
+  operation.renew = [=] { return makePtxOperation(device, kernels, symbol, launch); };
+  return operation;
+}
+
+int launchPtx(Stream &stream, const PtxKernels &kernels, const std::string &symbol, Launch launch,
+              void **parameters) {
+  for (size_t i = 0; i < kernels->at(symbol).parameters.size(); ++i)
+    launch.pointers.push_back(*static_cast<void **>(parameters[i]));
+  machine().submit(stream, makePtxOperation(stream.device, kernels, symbol, launch));
   return Success;
 }
 
@@ -269,6 +279,12 @@ EXPORT int cuGetErrorName(int error, const char **text) {
           : error == NotFound       ? "CUDA_ERROR_NOT_FOUND"
           : error == 700            ? "CUDA_ERROR_ILLEGAL_ADDRESS"
           : error == 719            ? "CUDA_ERROR_LAUNCH_FAILED"
+          : error == 46             ? "CUDA_ERROR_DEVICE_UNAVAILABLE"
+          : error == 214            ? "CUDA_ERROR_ECC_UNCORRECTABLE"
+          : error == 222            ? "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+          : error == 900            ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
+          : error == 901            ? "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
+          : error == 904            ? "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"
                                     : nullptr;
   return *text ? Success : InvalidValue;
 }
@@ -305,6 +321,13 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int) {
     return InvalidValue;
   *value = attribute == 75 ? architecture / 10 : architecture % 10;
   return machine().enter("cuDeviceGetAttribute");
+}
+
+EXPORT int cuDeviceGetUuid_v2(unsigned char *uuid, int device) {
+  std::memset(uuid, 0, 16);
+  // Two ordinals may name one GPU, as where CUDA_VISIBLE_DEVICES differs from rank to rank.
+  uuid[15] = static_cast<unsigned char>(machine().getOptions().oneGpu ? 1 : device + 1);
+  return machine().enter("cuDeviceGetUuid_v2");
 }
 
 EXPORT int cuDevicePrimaryCtxRetain(Context **context, int device) {
@@ -345,6 +368,11 @@ EXPORT int cuMemGetInfo_v2(size_t *free, size_t *total) {
   *total = machine().getOptions().memoryBytes;
   *free = machine().getFreeBytes(machine().getCurrentDevice());
   return enter("cuMemGetInfo_v2");
+}
+
+EXPORT int cuDeviceTotalMem_v2(size_t *bytes, int) {
+  *bytes = machine().getOptions().memoryBytes;
+  return machine().enter("cuDeviceTotalMem_v2"); // needs no context
 }
 
 static int allocate(DevicePointer *pointer, size_t bytes) {
@@ -411,6 +439,33 @@ EXPORT int cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t byt
               {toHost(to), bytes, true}, {toHost(from), bytes, false});
 }
 
+EXPORT int cuMemsetD8Async(DevicePointer to, unsigned char value, size_t bytes, void *handle) {
+  if (int result = enter("cuMemsetD8Async", handle, std::to_string(bytes)))
+    return result;
+  Stream *stream = machine().checkStream(handle, "cuMemsetD8Async");
+  if (!stream)
+    return InvalidHandle;
+  machine().submit(*stream, {"cuMemsetD8Async", {{toHost(to), bytes, true}}, [=] {
+                               std::memset(toHost(to), value, bytes);
+                               return Step::Done;
+                             }});
+  return Success;
+}
+
+EXPORT int cuStreamWriteValue32_v2(void *handle, DevicePointer to, uint32_t value, unsigned) {
+  if (int result = enter("cuStreamWriteValue32_v2", handle))
+    return result;
+  Stream *stream = machine().checkStream(handle, "cuStreamWriteValue32");
+  if (!stream)
+    return InvalidHandle;
+  machine().submit(*stream, {"value write", {}, [=] {
+                               __atomic_store_n(reinterpret_cast<uint32_t *>(toHost(to)), value,
+                                                __ATOMIC_RELEASE);
+                               return Step::Done;
+                             }});
+  return Success;
+}
+
 //===----------------------------------------------------------------------===//
 // Streams and events
 //===----------------------------------------------------------------------===//
@@ -435,8 +490,7 @@ EXPORT int cuStreamWaitEvent(void *handle, EventHandle *event, unsigned) {
   Stream *stream = machine().checkStream(handle, "cuStreamWaitEvent");
   if (!stream || !machine().isTracked(event, "cuStreamWaitEvent"))
     return InvalidHandle;
-  machine().wait(*stream, *event);
-  return Success;
+  return machine().wait(*stream, *event);
 }
 
 EXPORT int cuStreamSynchronize(void *handle) {
@@ -448,7 +502,10 @@ EXPORT int cuStreamSynchronize(void *handle) {
 
 EXPORT int cuStreamQuery(void *handle) {
   Stream *stream = machine().checkStream(handle, "cuStreamQuery");
-  return stream ? machine().query(*stream) : int(InvalidHandle);
+  if (!stream)
+    return InvalidHandle;
+  int result = machine().checkCapture("cuStreamQuery", stream);
+  return result ? result : machine().query(*stream);
 }
 
 EXPORT int cuLaunchHostFunc(void *handle, void (*function)(void *), void *data) {
@@ -494,7 +551,11 @@ EXPORT int cuEventRecord(EventHandle *event, void *handle) {
 }
 
 EXPORT int cuEventQuery(EventHandle *event) {
-  return machine().isTracked(event, "cuEventQuery") ? machine().query(**event) : int(InvalidHandle);
+  if (!machine().isTracked(event, "cuEventQuery"))
+    return InvalidHandle;
+  if (int result = machine().checkCapture("cuEventQuery", nullptr))
+    return result;
+  return (*event)->capture ? int(CapturedEvent) : machine().query(**event);
 }
 
 EXPORT int cuEventElapsedTime(float *milliseconds, EventHandle *begin, EventHandle *end) {
@@ -514,8 +575,9 @@ EXPORT int cuEventElapsedTime(float *milliseconds, EventHandle *begin, EventHand
 EXPORT int cuEventSynchronize(EventHandle *event) {
   if (int result = enter("cuEventSynchronize"))
     return result;
-  return machine().isTracked(event, "cuEventSynchronize") ? machine().synchronize(**event)
-                                                          : int(InvalidHandle);
+  if (!machine().isTracked(event, "cuEventSynchronize"))
+    return InvalidHandle;
+  return (*event)->capture ? int(CapturedEvent) : machine().synchronize(**event);
 }
 
 //===----------------------------------------------------------------------===//

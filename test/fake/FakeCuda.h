@@ -42,6 +42,14 @@ struct Options {
   int driverVersion = 13000;
   Schedule schedule = Schedule::Eager;
   uint64_t seed = 1;
+  /// All ordinals are one GPU, by their UUIDs.
+  bool oneGpu = false;
+  /// Device `device` breaks with `error` instead of running its kernel number `kernels` (from 0).
+  struct Fault {
+    int device = -1;
+    int kernels = 0;
+    int error = 719;
+  } fault = {};
   /// A wait that makes no progress for this long ends as an error and a finding.
   int hangMilliseconds = 20000;
 };

@@ -6,6 +6,8 @@
 
 #include "test/fake/FakeMachine.h"
 
+#include "test/fake/FakeCapture.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -37,14 +39,27 @@ Machine::Machine() {
     given.schedule = Schedule::Random;
     given.seed = static_cast<uint64_t>(std::atoll(seed));
   }
+  if (const char *architecture = std::getenv("GRIDLOOM_FAKE_ARCHITECTURE"))
+    given.architecture = std::atoi(architecture);
+  if (const char *version = std::getenv("GRIDLOOM_FAKE_DRIVER_VERSION"))
+    given.driverVersion = std::atoi(version);
+  if (const char *bytes = std::getenv("GRIDLOOM_FAKE_MEMORY"))
+    given.memoryBytes = static_cast<size_t>(std::atoll(bytes));
+  given.oneGpu = std::getenv("GRIDLOOM_FAKE_ONE_GPU") != nullptr;
+  // DEVICE:KERNELS:ERROR, and CALL:RESULT:SKIP.
+  if (const char *fault = std::getenv("GRIDLOOM_FAKE_FAULT"))
+    std::sscanf(fault, "%d:%d:%d", &given.fault.device, &given.fault.kernels, &given.fault.error);
   reset(given);
+  char call[64];
+  int result = 0, skip = 0;
+  if (const char *fail = std::getenv("GRIDLOOM_FAKE_FAIL"))
+    if (std::sscanf(fail, "%63[^:]:%d:%d", call, &result, &skip) == 3)
+      plant(call, result, skip);
 }
 
 Machine::~Machine() {
   if (!std::getenv("GRIDLOOM_FAKE_DEVICES"))
     return;
-  for (const std::string &finding : takeFindings())
-    std::fprintf(stderr, "fake GPU: %s\n", finding.c_str());
   for (const std::string &leak : findLeaks())
     std::fprintf(stderr, "fake GPU: leaked %s\n", leak.c_str());
 }
@@ -60,6 +75,7 @@ void Machine::reset(const Options &chosen) {
   memory.clear();
   usedBytes.clear();
   sticky.clear();
+  kernelsToFault = options.fault.kernels;
   contexts.clear();
   for (int device = 0; device < options.devices; ++device)
     contexts.push_back(std::make_unique<Context>(device));
@@ -68,6 +84,7 @@ void Machine::reset(const Options &chosen) {
   calls.clear();
   findings.clear();
   planted.clear();
+  captures.clear();
   current = nullptr;
 }
 
@@ -88,8 +105,12 @@ int Machine::enter(const char *name, int stream, const std::string &detail) {
 }
 
 void Machine::reportLocked(const std::string &finding) {
-  if (std::find(findings.begin(), findings.end(), finding) == findings.end())
-    findings.push_back(finding);
+  if (std::find(findings.begin(), findings.end(), finding) != findings.end())
+    return;
+  findings.push_back(finding);
+  // A program of its own, which nobody asks for findings, shows them beside what it was doing.
+  if (std::getenv("GRIDLOOM_FAKE_DEVICES"))
+    std::fprintf(stderr, "fake GPU: %s\n", finding.c_str());
 }
 
 void Machine::report(const std::string &finding) {
@@ -272,6 +293,8 @@ void Machine::enqueue(Stream &stream, Stream::Item item) {
 
 void Machine::submit(Stream &stream, Operation operation) {
   Lock lock(mutex);
+  if (captureLocked(stream, operation))
+    return;
   enqueue(stream, {std::move(operation), nullptr, 0});
   if (options.schedule == Schedule::Eager)
     while (runOne(lock))
@@ -281,6 +304,11 @@ void Machine::submit(Stream &stream, Operation operation) {
 
 void Machine::record(Stream &stream, const std::shared_ptr<Event> &event) {
   Lock lock(mutex);
+  event->capture = stream.capture;
+  if (stream.capture) {
+    event->captured = stream.capture->tails[&stream];
+    return;
+  }
   uint64_t number = ++event->issued;
   enqueue(stream, {{"event record",
                     {},
@@ -300,14 +328,17 @@ void Machine::record(Stream &stream, const std::shared_ptr<Event> &event) {
   changed.notify_all();
 }
 
-void Machine::wait(Stream &stream, const std::shared_ptr<Event> &event) {
+int Machine::wait(Stream &stream, const std::shared_ptr<Event> &event) {
   Lock lock(mutex);
+  if (stream.capture || event->capture)
+    return waitCaptured(stream, *event);
   enqueue(stream, {{"event wait", {}, [] { return Step::Done; }}, event, event->issued});
   learn(stream.clock, event->clock);
   if (options.schedule == Schedule::Eager)
     while (runOne(lock))
       ;
   changed.notify_all();
+  return Success;
 }
 
 //===----------------------------------------------------------------------===//
@@ -337,6 +368,33 @@ Stream *Machine::choose() {
   return nullptr;
 }
 
+/// Whether the device of `stream` is broken, or breaks now: what it was given does not run then.
+bool Machine::breaksAt(const Stream &stream, const Operation &operation) {
+  if (sticky.count(stream.device))
+    return true;
+  if (stream.device != options.fault.device || !operation.name.starts_with("kernel ") ||
+      kernelsToFault-- != 0)
+    return false;
+  sticky[stream.device] = options.fault.error;
+  return true;
+}
+
+/// Reads of bytes that nobody wrote are found once what is before them has run.
+void Machine::noteDone(const Stream &stream, const Operation &operation) {
+  for (const Access &access : operation.accesses) {
+    Allocation *allocation = find(access.data);
+    if (!allocation || access.bytes == 0)
+      continue;
+    auto begin = static_cast<size_t>(static_cast<const std::byte *>(access.data) - allocation->data);
+    size_t bytes = std::min(access.bytes, allocation->bytes - begin);
+    if (access.write)
+      allocation->shadow->markWritten(begin, bytes);
+    else if (!allocation->shadow->isWritten(begin, bytes))
+      reportLocked(operation.name + " on " + nameStream(stream.number) +
+                   " reads memory that was never written");
+  }
+}
+
 bool Machine::runOne(Lock &lock) {
   Stream *stream = choose();
   if (!stream)
@@ -344,17 +402,20 @@ bool Machine::runOne(Lock &lock) {
   stream->running = true;
   uint64_t before = progress;
   Operation &operation = stream->queue.front().operation;
+  bool broken = breaksAt(*stream, operation);
   lock.unlock();
   std::unique_lock running(execution, std::defer_lock);
   if (!operation.mayWait)
     running.lock();
-  Step step = operation.run();
+  Step step = broken && operation.name != "event record" ? Step::Done : operation.run();
   if (running)
     running.unlock();
   lock.lock();
   stream->running = false;
   if (step == Step::Done) {
     const Stream::Item &item = stream->queue.front();
+    if (!broken)
+      noteDone(*stream, item.operation);
     if (item.operation.late)
       for (const Access &access : *item.operation.late)
         touch(*stream, item.clock, access, item.operation.name, false);
@@ -420,6 +481,8 @@ int Machine::query(Stream &stream) {
   Lock lock(mutex);
   if (!stream.queue.empty())
     runOne(lock);
+  if (auto broken = sticky.find(stream.device); broken != sticky.end())
+    return broken->second;
   if (!stream.queue.empty())
     return NotReady;
   learn(threadClock(), stream.clock);
@@ -491,6 +554,7 @@ std::byte *Machine::allocate(size_t bytes) {
   allocation.data = allocation.storage.get() + (alignment - address % alignment) % alignment;
   allocation.bytes = bytes;
   allocation.device = device;
+  allocation.shadow = std::make_unique<PtxShadow>(bytes);
   std::memset(allocation.data, static_cast<int>(poisonByte), bytes);
   std::memset(allocation.data + bytes, static_cast<int>(guardByte), guardBytes);
   std::byte *data = allocation.data;
@@ -533,6 +597,12 @@ std::pair<std::byte *, std::byte *> Machine::findMemory(const void *data) {
   if (!allocation || allocation->freed || allocation->device != getCurrentDevice())
     return {};
   return {allocation->data, allocation->data + allocation->bytes};
+}
+
+PtxShadow *Machine::findShadow(const void *data) {
+  Lock lock(mutex);
+  Allocation *allocation = find(data);
+  return allocation ? allocation->shadow.get() : nullptr;
 }
 
 void Machine::breakDevice(int device, int error) {

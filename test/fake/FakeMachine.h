@@ -12,7 +12,7 @@
 #ifndef GRIDLOOM_TEST_FAKE_FAKEMACHINE_H
 #define GRIDLOOM_TEST_FAKE_FAKEMACHINE_H
 
-#include "test/fake/FakeCuda.h"
+#include "test/fake/PtxMemory.h"
 
 #include <atomic>
 #include <chrono>
@@ -33,6 +33,8 @@ using Clock = std::vector<uint64_t>;
 
 enum class Step { Done, Blocked };
 
+struct Capture;
+
 /// Work on a stream. `run` is asked again, after something else got on, while it is Blocked.
 struct Operation {
   std::string name;
@@ -42,6 +44,9 @@ struct Operation {
   std::shared_ptr<std::vector<Access>> late = nullptr;
   /// May wait for other threads, as a caller's host function may.
   bool mayWait = false;
+  /// Makes the operation that a replay of a graph runs, where a copy of this one will not do: what
+  /// has state of its own needs a new one each time.
+  std::function<Operation()> renew = nullptr;
 };
 
 struct Event {
@@ -50,6 +55,8 @@ struct Event {
   uint64_t done = 0;   // the last record that ran
   bool timed = false;
   std::chrono::steady_clock::time_point time; // of the last record that ran
+  std::shared_ptr<Capture> capture;           // where the last record was captured
+  std::vector<size_t> captured;               // the nodes it stands for
 };
 
 struct Context {
@@ -73,6 +80,7 @@ struct Stream {
   std::deque<Item> queue;
   bool running = false;
   uint64_t blockedAt = ~uint64_t(0); // progress when it was last found blocked
+  std::shared_ptr<Capture> capture;  // what is submitted now is recorded there
 };
 
 /// Device memory, kept after it is freed so that a later use is found.
@@ -91,13 +99,14 @@ struct Allocation {
     std::string name;
   };
   std::vector<Touch> touches;
+  std::unique_ptr<PtxShadow> shadow;
 };
 
 class GRIDLOOM_FAKE_EXPORT Machine {
 public:
   static Machine &get();
   Machine();
-  /// Prints findings and leaks where the environment asked for devices.
+  /// Prints leaks where the environment asked for devices.
   ~Machine();
 
   using Lock = std::unique_lock<std::mutex>;
@@ -125,7 +134,7 @@ public:
   Stream *checkStream(void *stream, const char *call);
   void submit(Stream &stream, Operation operation);
   void record(Stream &stream, const std::shared_ptr<Event> &event);
-  void wait(Stream &stream, const std::shared_ptr<Event> &event);
+  int wait(Stream &stream, const std::shared_ptr<Event> &event);
   int synchronize(Stream &stream);
   int query(Stream &stream);
   int synchronize(Event &event);
@@ -137,12 +146,25 @@ public:
   /// The error of device `device` that sticks, or 0.
   int getSticky(int device);
 
+  // Captures and graphs: FakeCapture.cpp.
+  int beginCapture(Stream &stream, int mode);
+  int endCapture(Stream &stream, std::shared_ptr<Capture> &capture);
+  /// The error that call `name` gets for a capture in progress, or 0. Calls that a capture forbids
+  /// end it.
+  int checkCapture(const char *name, Stream *stream);
+  /// Streams that the branches of a graph run on.
+  std::vector<Stream *> createBranches(const Capture &capture);
+  /// Submits all of a graph behind what `stream` holds.
+  void launch(const Capture &capture, const std::vector<Stream *> &branches, Stream &stream);
+
   // Memory.
   std::byte *allocate(size_t bytes);
   bool release(std::byte *data, Stream *stream, const char *call);
   size_t getFreeBytes(int device);
   /// The memory of the current device that `data` points into; empty where there is none.
   std::pair<std::byte *, std::byte *> findMemory(const void *data);
+  /// What is known of the memory that findMemory finds.
+  PtxShadow *findShadow(const void *data);
   /// Makes all later calls for `device` fail, as a kernel's fault does.
   void breakDevice(int device, int error);
 
@@ -158,10 +180,14 @@ public:
 private:
   void reportLocked(const std::string &finding);
   void enqueue(Stream &stream, Stream::Item item);
+  bool captureLocked(Stream &stream, Operation &operation);
+  int waitCaptured(Stream &stream, Event &event);
   /// Judges an access; false when it is not within one buffer.
   bool touch(const Stream &stream, const Clock &clock, const Access &access,
              const std::string &name, bool frees);
   Allocation *find(const void *data);
+  void noteDone(const Stream &stream, const Operation &operation);
+  bool breaksAt(const Stream &stream, const Operation &operation);
   Stream *choose();
   bool runOne(Lock &lock);
   template <typename Predicate> int drive(Lock &lock, Predicate finished);
@@ -181,6 +207,8 @@ private:
   std::map<const std::byte *, Allocation> memory; // by address
   std::map<int, size_t> usedBytes;
   std::map<int, int> sticky;
+  int kernelsToFault = 0;
+  std::vector<std::weak_ptr<Capture>> captures; // that have begun
   std::vector<std::unique_ptr<Context>> contexts;
   std::map<const void *, std::string> objects;
   std::map<std::string, KernelFunction> kernels;
