@@ -6,6 +6,7 @@
 #include "runtime/core/Program.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/core/LibraryCalls.h"
 
 #include <algorithm>
 #include <cstring>
@@ -111,12 +112,29 @@ void Program::prepareBody(const Body &body) {
     prepareBody(control.branch().otherwise());
     for (const schema::Step &step : control.block().steps()) {
       if (step.has_library())
-        prepareMatmul(step);
+        prepareLibrary(step);
       if (step.has_group())
         prepareGroup(step);
       if (step.has_wait())
         maxLag[step.wait().id()] = std::max(maxLag[step.wait().id()], step.wait().lag());
     }
+  }
+}
+
+void Program::prepareLibrary(const schema::Step &step) {
+  const schema::Library &call = step.library();
+  try {
+    if (call.has_convolution())
+      calls[&step] = context.device.createConvolution(toProblem(call.convolution()));
+    else if (call.has_attention())
+      calls[&step] = context.device.createAttention(toProblem(call.attention()));
+    else
+      prepareMatmul(step);
+  } catch (const Error &error) {
+    if (step.origin() >= uint32_t(context.stage.origins_size()))
+      throw;
+    throw Error(error.getCode(), std::string(error.what()) + " (onnx node " +
+                                     context.stage.origins(int(step.origin())) + ")");
   }
 }
 
@@ -127,6 +145,9 @@ void Program::prepareMatmul(const schema::Step &step) {
   };
   MatmulProblem problem;
   problem.type = DataType(matmul.type());
+  if (matmul.out_type())
+    problem.outType = DataType(matmul.out_type());
+  problem.tf32 = matmul.tf32();
   problem.sizes = span(matmul.sizes());
   problem.lhs = span(matmul.lhs());
   problem.rhs = span(matmul.rhs());
@@ -134,14 +155,7 @@ void Program::prepareMatmul(const schema::Step &step) {
   problem.alpha = matmul.alpha();
   problem.bias = matmul.epilogue() == schema::Matmul::BIAS;
   problem.workspaceLimit = matmul.workspace_limit();
-  try {
-    matmuls[&step] = context.device.createMatmul(problem);
-  } catch (const Error &error) {
-    if (step.origin() >= uint32_t(context.stage.origins_size()))
-      throw;
-    throw Error(error.getCode(), std::string(error.what()) + " (onnx node " +
-                                     context.stage.origins(int(step.origin())) + ")");
-  }
+  matmuls[&step] = context.device.createMatmul(problem);
 }
 
 void Program::prepareGroup(const schema::Step &step) {
@@ -232,9 +246,28 @@ uint64_t Program::getElements(uint32_t index) const {
 
 void Program::run(const ProgramMemory &memory, std::vector<TraceEvent> &trace) {
   timeline.clear();
+  span = {};
   resolveBuffers(memory);
-  runBody(program.body(), 0);
-  synchronize();
+  mode = isCaptured ? Mode::Replay : Mode::Plain;
+  if (mode == Mode::Replay && bases != capturedBases)
+    throw Error(ErrorCode::Internal, "memory has moved since the graphs were captured");
+  int64_t begin = 0, end = 0;
+  try {
+    if (mode == Mode::Replay)
+      getOrigin().recordTime(&begin);
+    runBody(program.body(), 0);
+    if (mode == Mode::Replay)
+      getOrigin().recordTime(&end);
+    synchronize();
+  } catch (const Error &error) {
+    explain(error);
+  }
+  for (const Timed &timed : timeline) {
+    begin = begin ? std::min(begin, timed.begin) : timed.begin;
+    end = std::max(end, timed.end);
+  }
+  span.begin = begin;
+  span.end = end;
   for (const Timed &timed : timeline) {
     TraceEvent event;
     event.name = describe(*timed.step);
@@ -280,27 +313,138 @@ static bool communicates(const google::protobuf::RepeatedPtrField<schema::Contro
   return false;
 }
 
+/// Whether nothing in `control` asks for a condition.
+static bool isStraight(const schema::Control &control) {
+  const auto &repeated = control.repeat().body();
+  return !control.has_loop() && !control.has_branch() &&
+         std::all_of(repeated.begin(), repeated.end(), isStraight);
+}
+
 void Program::runBody(const Body &body, int64_t iteration) {
-  for (const schema::Control &control : body) {
-    for (const schema::Step &step : control.block().steps())
-      submit(step, iteration);
-    if (control.has_repeat())
-      for (uint32_t i = 0; i < control.repeat().count(); ++i)
-        runBody(control.repeat().body(), i);
-    if (control.has_loop()) {
-      bool guards = communicates(control.loop().body());
-      while (readCondition(control.loop().condition(), guards, iteration))
-        runBody(control.loop().body(), iteration);
+  for (int i = 0; i < body.size();) {
+    int end = i;
+    while (end < body.size() && isStraight(body[end]))
+      ++end;
+    if (end == i) {
+      runGuarded(body[i++], iteration);
+      continue;
     }
-    if (control.has_branch()) {
-      const schema::If &branch = control.branch();
-      bool guards = communicates(branch.then()) || communicates(branch.otherwise());
-      runBody(readCondition(branch.condition(), guards, iteration) ? branch.then()
-                                                                   : branch.otherwise(),
-              iteration);
-    }
+    runSegment({body, i, end, iteration});
+    i = end;
   }
 }
+
+void Program::runGuarded(const schema::Control &control, int64_t iteration) {
+  if (control.has_repeat())
+    for (uint32_t i = 0; i < control.repeat().count(); ++i)
+      runBody(control.repeat().body(), i);
+  if (control.has_loop()) {
+    const schema::While &loop = control.loop();
+    if (mode == Mode::Capture)
+      return runBody(loop.body(), iteration);
+    bool guards = communicates(loop.body());
+    while (readCondition(loop.condition(), guards, iteration))
+      runBody(loop.body(), iteration);
+  }
+  if (control.has_branch()) {
+    const schema::If &branch = control.branch();
+    if (mode == Mode::Capture) {
+      runBody(branch.then(), iteration);
+      return runBody(branch.otherwise(), iteration);
+    }
+    bool guards = communicates(branch.then()) || communicates(branch.otherwise());
+    runBody(readCondition(branch.condition(), guards, iteration) ? branch.then()
+                                                                 : branch.otherwise(),
+            iteration);
+  }
+}
+
+/// Straight controls, repeats unrolled.
+void Program::submitAll(const Body &body, int begin, int end, int64_t iteration) {
+  for (int i = begin; i < end; ++i) {
+    for (const schema::Step &step : body[i].block().steps())
+      submit(step, iteration);
+    const schema::Repeat &repeat = body[i].repeat();
+    for (uint32_t turn = 0; turn < repeat.count(); ++turn)
+      submitAll(repeat.body(), 0, repeat.body_size(), turn);
+  }
+}
+
+void Program::runSegment(const Segment &segment) {
+  if (mode == Mode::Plain)
+    return submitAll(segment.body, segment.begin, segment.end, segment.iteration);
+  if (mode == Mode::Capture)
+    return captureSegment(segment);
+  auto known = graphs.find({&segment.body[segment.begin], segment.iteration});
+  if (known == graphs.end()) // nothing but events
+    return;
+  context.device.replay(getOrigin(), *known->second);
+  ++span.graphs;
+}
+
+//===----------------------------------------------------------------------===//
+// Graphs
+//===----------------------------------------------------------------------===//
+
+/// The streams that steps of `body` are on; whether any of the steps works.
+static bool findStreams(const google::protobuf::RepeatedPtrField<schema::Control> &body, int begin,
+                        int end, std::set<uint32_t> &streams) {
+  bool works = false;
+  for (int i = begin; i < end; ++i) {
+    for (const schema::Step &step : body[i].block().steps()) {
+      streams.insert(step.stream());
+      works |= !step.has_record() && !step.has_wait();
+    }
+    const auto &repeated = body[i].repeat().body();
+    works |= findStreams(repeated, 0, repeated.size(), streams);
+  }
+  return works;
+}
+
+/// The stream that all graphs are submitted to, so that each begins when the one before has ended.
+Stream &Program::getOrigin() const {
+  for (int i = 0; i < program.streams_size(); ++i)
+    if (program.streams(i).kind() == schema::Stream::COMPUTE)
+      return *streams[size_t(i)];
+  return *streams.front();
+}
+
+void Program::capture(const ProgramMemory &memory) {
+  dropGraphs();
+  resolveBuffers(memory);
+  mode = Mode::Capture;
+  try {
+    runBody(program.body(), 0);
+  } catch (...) {
+    graphs.clear();
+    throw;
+  }
+  capturedBases = bases;
+  isCaptured = true;
+}
+
+void Program::captureSegment(const Segment &segment) {
+  std::set<uint32_t> used;
+  if (!findStreams(segment.body, segment.begin, segment.end, used))
+    return;
+  std::vector<Stream *> captured = {&getOrigin()};
+  for (size_t i = 0; i < streams.size(); ++i) // to serialise is to have all of them meet
+    if ((context.serialize || used.count(uint32_t(i))) && streams[i] != captured.front())
+      captured.push_back(streams[i]);
+  recorded.clear();
+  try {
+    context.device.beginCapture(captured);
+    submitAll(segment.body, segment.begin, segment.end, segment.iteration);
+    graphs[{&segment.body[segment.begin], segment.iteration}] = context.device.endCapture();
+  } catch (...) {
+    context.device.cancelCapture();
+    throw;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
 
 /// What guards communication is decided by the stage's first rank, so that all agree even if their
 /// values differ in the last bit.
@@ -329,23 +473,80 @@ Event &Program::getEvent(uint32_t id, int64_t iteration) {
 
 void Program::submit(const schema::Step &step, int64_t iteration) {
   Stream &stream = *streams[step.stream()];
-  if (step.has_record())
-    return stream.record(getEvent(step.record().id(), iteration));
+  if (step.has_record()) {
+    Event &event = getEvent(step.record().id(), iteration);
+    recorded.insert(&event);
+    return stream.record(event);
+  }
   if (step.has_wait()) {
     int64_t from = iteration - int64_t(step.wait().lag());
-    if (from >= 0)
-      stream.wait(getEvent(step.wait().id(), from));
-    return;
+    if (from < 0)
+      return;
+    Event &event = getEvent(step.wait().id(), from);
+    // A graph begins when all before it is done.
+    if (mode == Mode::Capture && !recorded.count(&event))
+      return;
+    return stream.wait(event);
   }
   bool alone = context.serialize && step.has_group();
   if (alone)
     meet(stream, /*others=*/false);
-  Timed &timed = timeline.emplace_back(Timed{&step, iteration});
-  stream.recordTime(&timed.begin);
-  submitWork(step, stream, iteration);
-  stream.recordTime(&timed.end);
+  if (mode == Mode::Capture) {
+    submitWork(step, stream, iteration);
+  } else {
+    Timed &timed = timeline.emplace_back(Timed{&step, iteration});
+    stream.recordTime(&timed.begin);
+    submitNamed(step, stream, iteration);
+    stream.recordTime(&timed.end);
+    timed.mark = stream.mark();
+  }
   if (alone)
     meet(stream, /*others=*/true);
+}
+
+std::string Program::describeOrigin(const schema::Step &step) const {
+  std::string text = describe(step);
+  if (step.origin() < uint32_t(context.stage.origins_size()))
+    text += " (onnx node " + context.stage.origins(int(step.origin())) + ")";
+  return text;
+}
+
+/// Submits work and says of an error which step it is.
+void Program::submitNamed(const schema::Step &step, Stream &stream, int64_t iteration) {
+  try {
+    submitWork(step, stream, iteration);
+  } catch (const Error &error) {
+    if (step.has_group()) // says so itself
+      throw;
+    throw Error(error.getCode(), std::string(error.what()) + "; step " + describeOrigin(step) +
+                                     " of rank " + std::to_string(context.rank));
+  }
+}
+
+/// Adds to an error that streams reported late which steps were running then.
+[[noreturn]] void Program::explain(const Error &error) const {
+  bool isDevices =
+      error.getCode() == ErrorCode::Internal || error.getCode() == ErrorCode::Unavailable;
+  std::string text = error.what();
+  if (!isDevices || context.device.hasHostMemory() || text.find(" of rank ") != std::string::npos)
+    throw error;
+  text += ", on rank " + std::to_string(context.rank) + ", " + context.device.getName();
+  if (mode == Mode::Replay)
+    throw Error(error.getCode(), text + ", in a graph: run without graphs to see in which step");
+  std::string running;
+  bool isMarked = std::any_of(streams.begin(), streams.end(),
+                              [](Stream *stream) { return stream->readMark().has_value(); });
+  for (size_t i = 0; i < streams.size() && isMarked; ++i) {
+    uint32_t reached = streams[i]->readMark().value_or(0);
+    auto isNext = [&](const Timed &timed) {
+      // What failed while it was submitted has no mark yet.
+      return timed.step->stream() == i && (timed.mark == 0 || timed.mark > reached);
+    };
+    auto next = std::find_if(timeline.begin(), timeline.end(), isNext);
+    if (next != timeline.end())
+      running += (running.empty() ? ", in step " : " or ") + describeOrigin(*next->step);
+  }
+  throw Error(error.getCode(), text + running);
 }
 
 void Program::meet(Stream &stream, bool others) {
@@ -375,7 +576,7 @@ void Program::submitWork(const schema::Step &step, Stream &stream, int64_t itera
     return context.device.launch(stream, *context.kernels[step.launch().kernel()], shape, pointers);
   }
   case schema::Step::kLibrary:
-    return submitMatmul(step, stream, iteration);
+    return submitLibrary(step, stream, iteration);
   case schema::Step::kCopy: {
     uint32_t to = step.copy().output(), from = step.copy().input();
     size_t bytes = getElements(from) * sizeOf(DataType(program.buffers(int(from)).type()));
@@ -389,8 +590,15 @@ void Program::submitWork(const schema::Step &step, Stream &stream, int64_t itera
   }
 }
 
-void Program::submitMatmul(const schema::Step &step, Stream &stream, int64_t iteration) {
+void Program::submitLibrary(const schema::Step &step, Stream &stream, int64_t iteration) {
   const schema::Library &call = step.library();
+  if (!call.has_matmul()) {
+    std::vector<const void *> inputs;
+    for (uint32_t buffer : call.inputs())
+      inputs.push_back(getPointer(buffer, iteration));
+    return context.device.call(stream, *calls[&step], inputs,
+                               getPointer(call.outputs(0), iteration));
+  }
   const void *bias = call.inputs_size() > 2 ? getPointer(call.inputs(2), iteration) : nullptr;
   context.device.matmul(stream, *matmuls[&step], getPointer(call.inputs(0), iteration),
                         getPointer(call.inputs(1), iteration), bias,
@@ -474,8 +682,7 @@ void Program::submitCollective(const schema::Step &step, Stream &stream, const v
   }
 }
 
-/// The member at place i receives from the one at permutation[i]. Sends may wait for their
-/// receives, so in each cycle the lowest place receives first and all others send first.
+/// The member at place i receives from the one at permutation[i].
 void Program::submitPermute(const schema::Step &step, Stream &stream, const void *in, void *out,
                             uint64_t count, DataType type, OpContext op) {
   const auto &permutation = step.group().permutation();
@@ -489,27 +696,17 @@ void Program::submitPermute(const schema::Step &step, Stream &stream, const void
     lowest = std::min(lowest, place);
     target = place; // the last before `mine` receives from it
   }
-  bool receiveFirst = lowest == mine;
-  auto receive = [&] {
-    prepared.members->recv(stream, out, count, type, prepared.getMember(source), op);
-  };
-  if (receiveFirst)
-    receive();
-  prepared.members->send(stream, in, count, type, prepared.getMember(target), op);
-  if (!receiveFirst)
-    receive();
+  prepared.members->sendRecv(stream, in, prepared.getMember(target), out,
+                             prepared.getMember(source), count, type,
+                             /*receiveFirst=*/lowest == mine, op);
 }
 
 std::string Program::describe(const schema::Step &step) const {
   switch (step.kind_case()) {
   case schema::Step::kLaunch:
     return context.stage.kernels(int(step.launch().kernel())).symbol();
-  case schema::Step::kLibrary: {
-    std::string name = "matmul ";
-    for (int i = 0; i < step.library().matmul().sizes_size(); ++i)
-      name += (i ? "x" : "") + std::to_string(step.library().matmul().sizes(i));
-    return name;
-  }
+  case schema::Step::kLibrary:
+    return rt::describe(step.library());
   case schema::Step::kGroup:
     return std::string(getName(step.group().kind())) + " #" +
            std::to_string(step.group().sequence());

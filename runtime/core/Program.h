@@ -7,6 +7,7 @@
 #define GRIDLOOM_RUNTIME_CORE_PROGRAM_H
 
 #include "runtime/core/Communicators.h"
+#include "runtime/core/Error.h"
 #include "runtime/core/Plan.h"
 #include "runtime/core/plan.pb.h"
 #include "runtime/device/Device.h"
@@ -15,6 +16,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <set>
 
 namespace gridloom::rt {
 
@@ -55,6 +57,24 @@ public:
   void run(const ProgramMemory &memory, std::vector<TraceEvent> &events);
   /// Waits for all streams, whatever they throw.
   void drain();
+
+  /// Captures all steps as graphs, one for each stretch between conditions: run submits those from
+  /// now on. Nothing runs. Throws what the device or a communicator refuses; the program runs step
+  /// by step then, as before. Collective where a step is, as run is.
+  void capture(const ProgramMemory &memory);
+  /// Has run submit steps again: before what they read or write lies elsewhere.
+  void dropGraphs() {
+    graphs.clear();
+    isCaptured = false;
+  }
+  bool hasGraphs() const { return isCaptured; }
+
+  /// From the start of the last run's first step to the end of its last, as the device saw it.
+  struct Span {
+    int64_t begin = 0, end = 0; // ns of the monotonic clock
+    int64_t graphs = 0;         // that were launched; 0: the steps one by one
+  };
+  const Span &getSpan() const { return span; }
   const schema::Specialisation &getSchema() const { return program; }
 
 private:
@@ -64,6 +84,7 @@ private:
     const schema::Step *step;
     int64_t iteration;
     int64_t begin = 0, end = 0;
+    uint32_t mark = 0; // of the stream, once the step is done
   };
 
   /// The communicator of a group, whose members are in the order of their ranks. Where the group's
@@ -77,17 +98,32 @@ private:
 
   void prepareConstants();
   void prepareBody(const Body &body);
+  void prepareLibrary(const schema::Step &step);
   void prepareMatmul(const schema::Step &step);
   void prepareGroup(const schema::Step &step);
   void resolveBuffers(const ProgramMemory &memory);
   void *getPointer(uint32_t buffer, int64_t iteration) const;
   uint64_t getElements(uint32_t buffer) const;
 
+  enum class Mode { Plain, Capture, Replay };
+  struct Segment {
+    const Body &body;
+    int begin, end;
+    int64_t iteration;
+  };
   void runBody(const Body &body, int64_t iteration);
+  void runGuarded(const schema::Control &control, int64_t iteration);
+  void runSegment(const Segment &segment);
+  void submitAll(const Body &body, int begin, int end, int64_t iteration);
+  void captureSegment(const Segment &segment);
+  Stream &getOrigin() const;
+  [[noreturn]] void explain(const Error &error) const;
+  std::string describeOrigin(const schema::Step &step) const;
   bool readCondition(uint32_t buffer, bool communicates, int64_t iteration);
   void submit(const schema::Step &step, int64_t iteration);
+  void submitNamed(const schema::Step &step, Stream &stream, int64_t iteration);
   void submitWork(const schema::Step &step, Stream &stream, int64_t iteration);
-  void submitMatmul(const schema::Step &step, Stream &stream, int64_t iteration);
+  void submitLibrary(const schema::Step &step, Stream &stream, int64_t iteration);
   void submitGroup(const schema::Step &step, Stream &stream, int64_t iteration);
   void submitCollective(const schema::Step &step, Stream &stream, const void *in, void *out,
                         uint32_t index, OpContext op);
@@ -105,6 +141,7 @@ private:
   std::vector<std::unique_ptr<Memory>> constants; // by buffer
   std::vector<void *> bases;                      // by buffer
   std::map<const schema::Step *, std::unique_ptr<MatmulPlan>> matmuls;
+  std::map<const schema::Step *, std::unique_ptr<LibraryPlan>> calls; // to other libraries
   std::map<const schema::Step *, PreparedGroup> groups;
   std::vector<std::vector<std::unique_ptr<Event>>> events; // by id, as many as it may lag and one
   std::vector<uint32_t> maxLag;
@@ -112,6 +149,13 @@ private:
   std::unique_ptr<Memory> conditionScratch;
   std::unique_ptr<Stream> conditionStream;
   std::deque<Timed> timeline;
+  Mode mode = Mode::Plain;
+  /// By a segment's first control and its iteration; all are submitted to one stream.
+  std::map<std::pair<const schema::Control *, int64_t>, std::unique_ptr<WorkGraph>> graphs;
+  bool isCaptured = false;
+  std::vector<void *> capturedBases;
+  std::set<const Event *> recorded; // in the capture in progress
+  Span span;
 };
 
 } // namespace gridloom::rt

@@ -6,9 +6,11 @@
 #include "runtime/core/Session.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/core/MemoryNeeds.h"
 #include "runtime/core/SessionImpl.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <set>
 
@@ -50,9 +52,121 @@ void Session::Impl::start() {
     requireEqualPlans();
   }
   agree("loading the plan", [&] { load(); });
-  if (ranks > 1)
+  if (ranks > 1) {
     communicators = std::make_unique<Communicators>(*plan, rank, *transport);
+    communicators->registerMemory(*registered);
+  }
+  openTuning();
   agree("preparing the programs", [&] { prepare(); });
+  closeTuning();
+  agreeOnGraphs();
+}
+
+/// A text of each rank, in rank order, of at most so many characters.
+std::vector<std::string> Session::Impl::exchangeTexts(const std::string &mine) {
+  if (!control)
+    return {mine};
+  std::array<char, 256> padded = {};
+  mine.copy(padded.data(), padded.size() - 1);
+  std::vector<std::string> texts;
+  for (const std::vector<std::byte> &bytes :
+       control->allGather(std::as_bytes(std::span<const char>(padded))))
+    texts.emplace_back(reinterpret_cast<const char *>(bytes.data()));
+  return texts;
+}
+
+/// Measured choices are taken by all ranks or by none: replicas that different algorithms compute
+/// would differ in their last bits.
+void Session::Impl::openTuning() {
+  std::string name = device.getTuningName();
+  if (name.empty()) {
+    if (options.autotune)
+      warn("there is nothing to autotune on " + device.getName());
+    return;
+  }
+  tuning = std::make_shared<AutotuneCache>(plan->getFolder() / "autotune", name, options.autotune);
+  if (!tuning->getComplaint().empty())
+    warn(tuning->getComplaint());
+  std::vector<std::string> names = exchangeTexts(name), digests = exchangeTexts(tuning->getDigest());
+  auto findOther = [](const std::vector<std::string> &texts) {
+    return std::find_if(texts.begin(), texts.end(), [&](auto &text) { return text != texts[0]; }) -
+           texts.begin();
+  };
+  if (size_t other = size_t(findOther(names)); other < names.size()) {
+    tuning.reset();
+    if (options.autotune)
+      warn("nothing is measured: rank " + std::to_string(other) + " runs on " + names[other] +
+           ", rank 0 on " + names[0]);
+  } else if (other = size_t(findOther(digests)); other < digests.size()) {
+    tuning->clear();
+    warn("measured algorithms are not used: rank " + std::to_string(other) +
+         " has others than rank 0; give all ranks the same folder autotune in the plan");
+  }
+  device.setTuning(tuning);
+}
+
+/// What any rank measured goes into rank 0's file.
+void Session::Impl::closeTuning() {
+  if (!tuning || !options.autotune)
+    return;
+  std::vector<std::string> measured = gatherText(tuning->getMeasured());
+  if (rank != 0)
+    return;
+  for (size_t other = 1; other < measured.size(); ++other)
+    tuning->merge(measured[other]);
+  if (tuning->getNumMeasured() == 0)
+    return;
+  std::string problem = tuning->save();
+  if (!problem.empty())
+    warn(problem);
+  else
+    remark("measured " + std::to_string(tuning->getNumMeasured()) +
+           " library calls; the best algorithms are used from the next load on");
+}
+
+/// Ranks that launch graphs and ranks that launch steps could wait for each other in a circle, so
+/// all do the one or all the other.
+void Session::Impl::agreeOnGraphs() {
+  if (device.hasHostMemory())
+    return;
+  std::string obstacle;
+  if (!options.graphs)
+    obstacle = "they are turned off";
+  else if (options.trace)
+    obstacle = "a trace times every step";
+  else
+    obstacle = device.findGraphObstacle();
+  if (obstacle.empty() && control)
+    obstacle = transport->findGraphObstacle();
+  std::vector<std::string> obstacles = exchangeTexts(obstacle);
+  usesGraphs = true;
+  for (size_t other = 0; other < obstacles.size() && usesGraphs; ++other) {
+    usesGraphs = obstacles[other].empty();
+    if (!usesGraphs)
+      remark("no graphs: " + obstacles[other] +
+             (other == 0 ? "" : " (rank " + std::to_string(other) + ")"));
+  }
+}
+
+/// Captures a program that has run once, on all ranks or, where one cannot, on none.
+void Session::Impl::capture(LoadedProgram &loaded, const ProgramMemory &memory) {
+  std::string refusal;
+  try {
+    loaded.program->capture(memory);
+  } catch (const Error &error) {
+    // Communication that failed is no refusal: nothing goes on without it.
+    if (error.getCode() == ErrorCode::PeerFailed || error.getCode() == ErrorCode::DeadlineExceeded)
+      throw;
+    refusal = error.what();
+  }
+  std::vector<std::string> refusals = exchangeTexts(refusal);
+  for (size_t other = 0; other < refusals.size() && !loaded.refused; ++other)
+    if (!refusals[other].empty()) {
+      loaded.refused = true;
+      loaded.program->dropGraphs();
+      remark("no graphs for entry " + loaded.entry->name + ": rank " + std::to_string(other) +
+             " could not capture it: " + refusals[other]);
+    }
 }
 
 Session::Impl::~Impl() {
@@ -103,17 +217,32 @@ void Session::Impl::agree(const std::string &what, const std::function<void()> &
 
 std::unique_ptr<Memory> Session::Impl::allocateZeroed(size_t bytes) {
   std::unique_ptr<Memory> memory = device.allocate(bytes);
-  if (device.hasHostMemory()) {
-    std::memset(memory->data, 0, bytes);
-  } else if (bytes) {
-    std::vector<std::byte> zeros(bytes);
-    copyIn(memory->data, zeros);
-  }
+  zero(memory->data, bytes);
   return memory;
+}
+
+void Session::Impl::zero(void *to, size_t bytes) {
+  if (device.hasHostMemory()) {
+    std::memset(to, 0, bytes);
+    return;
+  }
+  device.zero(getHostStream(), to, bytes);
+  hostStream->synchronize();
+}
+
+/// Where copies between host and device are queued.
+Stream &Session::Impl::getHostStream() {
+  if (!hostStream)
+    hostStream = device.createStream(StreamKind::Copy, "host");
+  return *hostStream;
 }
 
 void Session::Impl::load() {
   const schema::Stage &stage = getStage();
+  if (std::string line = device.checkTarget(plan->getTargetArch(), plan->getCudaVersion());
+      !line.empty())
+    remark(line);
+  requireMemory(*plan, rank, computeNeeds(stage), device);
   std::shared_ptr<const WeightSource> source =
       WeightSource::open(*plan, options.weights, options.verifyModel);
   weights = WeightSet::load(*plan, rank, device, *source, options.cache.get());
@@ -127,7 +256,9 @@ void Session::Impl::load() {
       registeredBytes = std::max<uint64_t>(registeredBytes, program.registered_bytes());
     }
   arena = device.allocate(std::max<uint64_t>(arenaBytes, 1));
-  registered = device.allocate(std::max<uint64_t>(registeredBytes, 1));
+  registeredBytes = std::max<uint64_t>(registeredBytes, 1);
+  registered =
+      transport ? transport->allocate(device, registeredBytes) : device.allocate(registeredBytes);
 }
 
 void Session::Impl::prepare() {
@@ -146,10 +277,13 @@ void Session::Impl::prepare() {
     }
 }
 
+/// `from` has been read when this returns; the copy is done when hostStream is synchronised.
+void Session::Impl::submitCopyIn(void *to, std::span<const std::byte> from) {
+  device.copyIn(getHostStream(), to, from.data(), from.size());
+}
+
 void Session::Impl::copyIn(void *to, std::span<const std::byte> from) {
-  if (!hostStream)
-    hostStream = device.createStream(StreamKind::Copy, "host");
-  device.copyIn(*hostStream, to, from.data(), from.size());
+  submitCopyIn(to, from);
   hostStream->synchronize();
 }
 
@@ -159,9 +293,7 @@ void Session::Impl::copyOut(std::span<std::byte> to, const void *from) {
       std::memcpy(to.data(), from, to.size());
     return;
   }
-  if (!hostStream)
-    hostStream = device.createStream(StreamKind::Copy, "host");
-  device.copyOut(*hostStream, to.data(), from, to.size());
+  device.copyOut(getHostStream(), to.data(), from, to.size());
   hostStream->synchronize();
 }
 
@@ -300,7 +432,7 @@ void Session::Impl::fillInputs(LoadedProgram &loaded) {
     // All ones are a NaN in every float type.
     unsigned char fill = options.poisonPadding && isFloat(array.getType()) ? 0xff : 0;
     if (whole && !device.hasHostMemory()) {
-      copyIn(memory.data, {array.getData(), memory.bytes});
+      submitCopyIn(memory.data, {array.getData(), memory.bytes});
     } else if (whole) {
       if (memory.bytes)
         std::memcpy(memory.data, array.getData(), memory.bytes);
@@ -310,9 +442,11 @@ void Session::Impl::fillInputs(LoadedProgram &loaded) {
     } else {
       std::vector<std::byte> staging(memory.bytes);
       cutShard(shard, sizeOf(array.getType()), array.getData(), staging.data(), 0, fill);
-      copyIn(memory.data, staging);
+      submitCopyIn(memory.data, staging);
     }
   }
+  if (hostStream)
+    hostStream->synchronize();
 }
 
 /// One error for whatever went wrong, and no peer left waiting.
@@ -336,6 +470,18 @@ void Session::Impl::fillInputs(LoadedProgram &loaded) {
   throw Error(code, failure);
 }
 
+RunStats Session::Impl::summarize(LoadedProgram &loaded, int64_t begin, int64_t end) {
+  const Program::Span &span = loaded.program->getSpan();
+  if (span.graphs == 0)
+    loaded.stepped = computeStats(trace, begin, end, plan->getNumStages() > 1);
+  // Inside a graph nothing is timed: what its steps take is known from the run before.
+  RunStats result = loaded.stepped;
+  result.wall = double(end - begin) * 1e-6;
+  result.device = double(span.end - span.begin) * 1e-6;
+  result.graphs = double(span.graphs);
+  return result;
+}
+
 RunStats Session::Impl::run(LoadedProgram &loaded) {
   trace.clear();
   last = nullptr;
@@ -349,9 +495,12 @@ RunStats Session::Impl::run(LoadedProgram &loaded) {
     memory.state = [&](uint32_t index) { return states[index]->data; };
     memory.input = [&](uint32_t index) { return loaded.inputs[index]->data; };
     memory.output = [&](uint32_t index) { return loaded.outputs[index]->data; };
+    if (usesGraphs && loaded.warm && !loaded.refused && !loaded.program->hasGraphs())
+      capture(loaded, memory);
     int64_t begin = getMonotonicTime();
     loaded.program->run(memory, trace);
-    stats = computeStats(trace, begin, getMonotonicTime(), plan->getNumStages() > 1);
+    stats = summarize(loaded, begin, getMonotonicTime());
+    loaded.warm = true;
   } catch (...) {
     fail(std::current_exception(), &loaded);
   }
@@ -495,6 +644,9 @@ void Session::Impl::updateWeights(const std::filesystem::path &path) {
     std::shared_ptr<const WeightSource> source = WeightSource::open(*plan, path);
     updated = WeightSet::load(*plan, rank, device, *source, options.cache.get());
   });
+  // Graphs hold the old weights' addresses.
+  for (std::unique_ptr<LoadedProgram> &loaded : programs)
+    loaded->program->dropGraphs();
   weights = std::move(updated);
 }
 
@@ -562,10 +714,8 @@ HostArray Session::getState(const std::string &name) const {
 
 void Session::resetStates() {
   const schema::Stage &stage = impl->getStage();
-  for (int i = 0; i < stage.states_size(); ++i) {
-    std::vector<std::byte> zeros(stage.states(i).bytes());
-    impl->copyIn(impl->states[size_t(i)]->data, zeros);
-  }
+  for (int i = 0; i < stage.states_size(); ++i)
+    impl->zero(impl->states[size_t(i)]->data, stage.states(i).bytes());
 }
 
 void Session::setState(const std::string &name, const HostArray &local) {

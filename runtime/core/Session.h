@@ -14,6 +14,7 @@
 #include "runtime/device/Device.h"
 #include "runtime/trace/Trace.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -32,6 +33,17 @@ struct SessionOptions {
   bool trace = false;
   /// Let communication overlap nothing: what overlap is measured against.
   bool serialize = false;
+  /// Capture programs as graphs where the device and the transport can: from a program's second run
+  /// on, the first having made connections and loaded code. With `trace` there are none, since each
+  /// step is timed. The same on all ranks.
+  bool graphs = true;
+  /// Measure which algorithms of the device's libraries are fastest, as far as the plan's folder does
+  /// not tell, and write it there for later sessions. The same on all ranks.
+  bool autotune = false;
+  /// Gets what people should know, one line each. May be null.
+  std::function<void(const std::string &line)> warn;
+  /// Gets remarks for people who ask for them, one line each: why there are no graphs. May be null.
+  std::function<void(const std::string &line)> remark;
   /// Fill the padding of float inputs with NaN instead of zeros: what reads it shows.
   bool poisonPadding = false;
 };

@@ -9,6 +9,7 @@
 #include "runtime/core/Communicators.h"
 #include "runtime/core/Program.h"
 #include "runtime/core/Session.h"
+#include "runtime/device/AutotuneCache.h"
 
 namespace gridloom::rt {
 
@@ -21,6 +22,9 @@ public:
     int entryIndex = 0, index = 0;
     std::unique_ptr<Program> program;
     bool reserved = false; // inputs and outputs: at the first run
+    bool warm = false;     // has run
+    bool refused = false;  // some rank could not capture it
+    RunStats stepped;      // of its last run step by step
     std::vector<std::unique_ptr<Memory>> inputs, outputs;
   };
 
@@ -43,6 +47,9 @@ public:
   std::vector<std::string> gatherText(const std::string &text);
   void updateWeights(const std::filesystem::path &path);
   int findState(const std::string &name) const;
+  void zero(void *to, size_t bytes);
+  Stream &getHostStream();
+  void submitCopyIn(void *to, std::span<const std::byte> from);
   void copyIn(void *to, std::span<const std::byte> from);
   void copyOut(std::span<std::byte> to, const void *from);
 
@@ -52,6 +59,20 @@ private:
   void agree(const std::string &what, const std::function<void()> &work);
   void load();
   void prepare();
+  void agreeOnGraphs();
+  void openTuning();
+  void closeTuning();
+  std::vector<std::string> exchangeTexts(const std::string &mine);
+  void capture(LoadedProgram &loaded, const ProgramMemory &memory);
+  RunStats summarize(LoadedProgram &loaded, int64_t begin, int64_t end);
+  void remark(const std::string &line) const {
+    if (options.remark && rank == 0)
+      options.remark(line);
+  }
+  void warn(const std::string &line) const {
+    if (options.warn && rank == 0)
+      options.warn(line);
+  }
   std::unique_ptr<Memory> allocateZeroed(size_t bytes);
   std::string findMisfit(const LoadedProgram &loaded) const;
   void reserveBindings(LoadedProgram &loaded);
@@ -71,6 +92,7 @@ public:
   int rank = 0, stageNumber = 0;
   std::shared_ptr<const WeightSet> weights;
   std::vector<std::unique_ptr<Kernel>> kernels;
+  std::shared_ptr<AutotuneCache> tuning;
   std::unique_ptr<Memory> arena, registered;
   std::vector<std::unique_ptr<Memory>> states;
   std::unique_ptr<ControlChannel> control; // null: one rank
@@ -84,6 +106,7 @@ public:
   };
   std::map<std::string, Bound> bindings;
   const LoadedProgram *last = nullptr;
+  bool usesGraphs = false;
   std::vector<TraceEvent> trace;
   RunStats stats;
   std::string failure; // why the session is dead; empty: it is not

@@ -18,10 +18,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
 namespace gridloom::rt {
+
+class AutotuneCache;
 
 /// Device memory. The pointer is the device's; only CPU memory may be read through it.
 struct Memory {
@@ -51,8 +54,19 @@ public:
   /// Writes the monotonic clock, in nanoseconds, when the stream gets here; valid after
   /// synchronize.
   virtual void recordTime(int64_t *nanoseconds);
+  /// Has the device note how far the stream is, where a device fails so that nothing else tells;
+  /// returns the number that readMark gives from when the stream gets here, or 0.
+  virtual uint32_t mark() { return 0; }
+  /// The last mark that the stream got to, also after a failure; nothing where there are no marks.
+  virtual std::optional<uint32_t> readMark() const { return std::nullopt; }
   /// The native handle (cudaStream_t), or null.
   virtual void *getNative() { return nullptr; }
+};
+
+/// Work of several streams, captured once and submitted as a whole again and again.
+class WorkGraph {
+public:
+  virtual ~WorkGraph() = default;
 };
 
 /// A loaded kernel.
@@ -71,6 +85,8 @@ struct LaunchShape {
 };
 
 /// alpha * lhs * rhs, with strides in elements: batch..., M, K | batch..., K, N | batch..., M, N.
+/// f16 and bf16 are summed in f32; their result and bias may be f32. With `tf32`, f32 operands may
+/// be rounded to 10 bits of mantissa.
 struct MatmulProblem {
   DataType type = DataType::F32;
   std::span<const int64_t> sizes; // batch..., M, N, K
@@ -78,6 +94,10 @@ struct MatmulProblem {
   double alpha = 1;
   bool bias = false;
   uint64_t workspaceLimit = 0;
+  bool tf32 = false;
+  std::optional<DataType> outType = {}; // of the result and the bias; none: `type`
+
+  DataType getOutType() const { return outType.value_or(type); }
 };
 
 /// A matrix multiplication resolved at load: the algorithm is chosen, the workspace known.
@@ -86,10 +106,52 @@ public:
   virtual ~MatmulPlan() = default;
 };
 
+/// A convolution, with strides in elements: N, C, spatial... | O, C / groups, window... | N, O,
+/// positions.... Then a bias per output channel is added, a residual that lies as the output does,
+/// and what is negative becomes zero.
+struct ConvolutionProblem {
+  DataType type = DataType::F32;
+  std::span<const int64_t> input, inputStrides, weight, weightStrides, output, outputStrides;
+  std::span<const int64_t> strides, low, high, dilations; // by spatial dimension
+  int64_t groups = 1;
+  bool bias = false, residual = false, relu = false;
+  bool tf32 = false; // f32 factors may be rounded to TF32
+  uint64_t workspaceLimit = 0;
+};
+
+/// softmax(scale * query * key^T + mask) * value over batch, heads; strides in elements.
+struct AttentionProblem {
+  DataType type = DataType::F16;
+  DataType maskType = DataType::F16;
+  std::span<const int64_t> sizes;      // batch, heads, queries, keys, depth, value depth
+  std::span<const int64_t> query, key; // batch, heads, queries or keys, depth
+  std::span<const int64_t> value, out; // batch, heads, keys or queries, value depth
+  std::span<const int64_t> mask;       // batch, heads, queries, keys; empty: no mask
+  double scale = 1;
+  bool causal = false; // a query sees the keys up to its own index
+  uint64_t workspaceLimit = 0;
+};
+
+/// A convolution or attention resolved at load.
+class LibraryPlan {
+public:
+  virtual ~LibraryPlan() = default;
+};
+
+struct DeviceMemory {
+  uint64_t free = 0, total = 0; // bytes
+};
+
 class Device {
 public:
   virtual ~Device() = default;
   virtual std::string getName() const = 0;
+  /// Nothing where the device has no memory of its own.
+  virtual std::optional<DeviceMemory> getMemory() const { return std::nullopt; }
+  /// Throws when kernels compiled for `arch` ("sm_90") cannot run here, or need CUDA `version`
+  /// (12040 is 12.4; 0: not known) and the driver is older. Returns a remark for people, "" when
+  /// there is nothing to say: that the driver compiles them anew.
+  virtual std::string checkTarget(const std::string &arch, int version) const { return ""; }
   /// Whether the host may read and write this device's memory through its pointers.
   virtual bool hasHostMemory() const { return false; }
   /// `handler` is called once, from any thread, when submitted work fails: before synchronize says
@@ -106,17 +168,47 @@ public:
   virtual std::unique_ptr<Kernel> loadKernel(const std::string &library,
                                              std::span<const std::byte> code,
                                              const std::string &symbol) = 0;
+  /// Names this kind of device with its driver, for files of measured choices; empty where there is
+  /// nothing to choose.
+  virtual std::string getTuningName() const { return ""; }
+  /// Has libraries' plans made from now on use measured choices, and measure what is missing if
+  /// `cache` says so; null: libraries guess.
+  virtual void setTuning(std::shared_ptr<AutotuneCache> cache) {}
   virtual std::unique_ptr<MatmulPlan> createMatmul(const MatmulProblem &problem) = 0;
+  /// Devices without such a library throw Unavailable: plans for them have none of these calls.
+  virtual std::unique_ptr<LibraryPlan> createConvolution(const ConvolutionProblem &problem);
+  virtual std::unique_ptr<LibraryPlan> createAttention(const AttentionProblem &problem);
 
   /// Submits a kernel: pointers to inputs, then outputs.
   virtual void launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
                       std::span<void *const> pointers) = 0;
   virtual void matmul(Stream &stream, MatmulPlan &plan, const void *lhs, const void *rhs,
                       const void *bias, void *out) = 0;
+  /// Submits a convolution (input, weight, bias and residual where present) or an attention (query,
+  /// key, value, mask where present).
+  virtual void call(Stream &stream, LibraryPlan &plan, std::span<const void *const> inputs,
+                    void *out);
   /// Copies within the device; copyIn and copyOut are host to device and back.
   virtual void copy(Stream &stream, void *to, const void *from, size_t bytes) = 0;
   virtual void copyIn(Stream &stream, void *to, const void *from, size_t bytes) = 0;
   virtual void copyOut(Stream &stream, void *to, const void *from, size_t bytes) = 0;
+
+  /// Makes device memory zero.
+  virtual void zero(Stream &stream, void *to, size_t bytes);
+
+  /// Why work on this device cannot be captured; empty when it can.
+  virtual std::string findGraphObstacle() const { return getName() + " has no graphs"; }
+  /// Until endCapture or cancelCapture, what this thread submits to `streams` is captured instead
+  /// of run. It may wait only for events recorded since, and nothing may be waited for on the host.
+  virtual void beginCapture(std::span<Stream *const> streams);
+  /// What was captured, ready to be submitted to the first of the streams. Throws when the device
+  /// refuses any of it; nothing is being captured then.
+  virtual std::unique_ptr<WorkGraph> endCapture();
+  /// Drops what was captured. Never throws.
+  virtual void cancelCapture() noexcept {}
+  /// Submits all of `graph` in the order of `stream`: it runs after what the stream holds, and
+  /// before what it is given next. One replay of a graph follows the other.
+  virtual void replay(Stream &stream, WorkGraph &graph);
 };
 
 /// The monotonic clock in nanoseconds: what recordTime writes.

@@ -43,9 +43,13 @@ static int64_t measure(const std::vector<Interval> &intervals) {
 
 RunStats gridloom::rt::computeStats(std::span<const TraceEvent> events, int64_t begin, int64_t end,
                                     bool isPipeline) {
-  std::vector<Interval> compute, communication, both;
+  std::vector<Interval> compute, communication, both, all;
+  int64_t kernels = 0;
   for (const TraceEvent &event : events) {
     Interval interval{event.begin, event.end};
+    all.push_back(interval);
+    if (event.kind == StreamKind::Compute)
+      kernels += event.end - event.begin;
     if (event.kind == StreamKind::Compute)
       compute.push_back(interval);
     else if (event.kind == StreamKind::Communication && !event.isTransfer)
@@ -65,6 +69,10 @@ RunStats gridloom::rt::computeStats(std::span<const TraceEvent> events, int64_t 
   stats.exposed = double(busy - computing) * milliseconds;
   if (int64_t shorter = std::min(computing, communicating))
     stats.overlap = double(computing + communicating - busy) / double(shorter);
+  all = unite(std::move(all));
+  stats.busy = double(measure(all)) * milliseconds;
+  stats.kernels = double(kernels) * milliseconds;
+  stats.device = all.empty() ? 0 : double(all.back().second - all.front().first) * milliseconds;
   stats.isPipeline = isPipeline;
   if (isPipeline && end > begin)
     stats.bubble = std::max(0.0, 1.0 - double(busy) / double(end - begin));
@@ -80,6 +88,10 @@ RunStats gridloom::rt::combineStats(std::span<const RunStats> ranks) {
     sum.exposed += stats.exposed / double(ranks.size());
     sum.overlap += stats.overlap / double(ranks.size());
     sum.bubble += stats.bubble / double(ranks.size());
+    sum.device = std::max(sum.device, stats.device);
+    sum.busy += stats.busy / double(ranks.size());
+    sum.kernels += stats.kernels / double(ranks.size());
+    sum.graphs += stats.graphs / double(ranks.size());
     sum.isPipeline |= stats.isPipeline;
   }
   return sum;

@@ -44,6 +44,13 @@ struct RunStats {
   /// Share of the run with neither compute nor a collective, 0 to 1; 0 without a pipeline.
   double bubble = 0;
   bool isPipeline = false;
+  /// From the first step's start to the last one's end, on the device's clock.
+  double device = 0;
+  double busy = 0;    // of it: some stream was busy; the rest are gaps
+  double kernels = 0; // the sum of the compute steps' times
+  /// How many graphs the run launched. Where there were any only `wall` and `device` are the run's
+  /// own, and all else is of the program's last run step by step.
+  double graphs = 0;
 };
 
 RunStats computeStats(std::span<const TraceEvent> events, int64_t begin, int64_t end,

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// The runtime declares what it uses of CUDA, cuBLASLt and NCCL itself. Where their headers are
-// installed, this holds each constant, each structure and each entry point's parameters against
+// The runtime declares what it uses of CUDA, cuBLASLt, cuDNN and NCCL itself. Where their headers
+// are installed, this holds each constant, each structure and each entry point's parameters against
 // them.
 //
 //===----------------------------------------------------------------------===//
@@ -13,6 +13,7 @@
 #include "runtime/comm/nccl/NcclLibrary.h"
 #include "runtime/core/Error.h"
 #include "runtime/device/cuda/CuBlasLt.h"
+#include "runtime/device/cuda/CuDnn.h"
 
 #include <gtest/gtest.h>
 
@@ -26,6 +27,11 @@
 #define GRIDLOOM_HAS_NCCL_HEADER
 #endif
 
+#if __has_include(<cudnn.h>) && defined(GRIDLOOM_HAS_CUDA_HEADERS)
+#include <cudnn.h>
+#define GRIDLOOM_HAS_CUDNN_HEADER
+#endif
+
 using namespace gridloom::rt;
 
 namespace {
@@ -35,9 +41,12 @@ namespace {
 template <typename Ours, typename Theirs> constexpr bool passAlike() {
   constexpr bool ourNumber = std::is_arithmetic_v<Ours> || std::is_enum_v<Ours>;
   constexpr bool theirNumber = std::is_arithmetic_v<Theirs> || std::is_enum_v<Theirs>;
-  return std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> && ourNumber == theirNumber &&
-         std::is_floating_point_v<Ours> == std::is_floating_point_v<Theirs> &&
-         sizeof(Ours) == sizeof(Theirs);
+  if constexpr (std::is_void_v<Ours> || std::is_void_v<Theirs>)
+    return std::is_same_v<Ours, Theirs>;
+  else
+    return std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> && ourNumber == theirNumber &&
+           std::is_floating_point_v<Ours> == std::is_floating_point_v<Theirs> &&
+           sizeof(Ours) == sizeof(Theirs);
 }
 
 template <typename Ours, typename Theirs> struct CallAlike : std::false_type {};
@@ -78,6 +87,7 @@ GRIDLOOM_CHECK(memFreeHost, cuMemFreeHost);
 GRIDLOOM_CHECK(memcpyHtoDAsync, cuMemcpyHtoDAsync);
 GRIDLOOM_CHECK(memcpyDtoHAsync, cuMemcpyDtoHAsync);
 GRIDLOOM_CHECK(memcpyDtoDAsync, cuMemcpyDtoDAsync);
+GRIDLOOM_CHECK(memsetD8Async, cuMemsetD8Async);
 GRIDLOOM_CHECK(streamCreateWithPriority, cuStreamCreateWithPriority);
 GRIDLOOM_CHECK(streamDestroy, cuStreamDestroy);
 GRIDLOOM_CHECK(streamWaitEvent, cuStreamWaitEvent);
@@ -95,11 +105,25 @@ GRIDLOOM_CHECK(moduleUnload, cuModuleUnload);
 GRIDLOOM_CHECK(moduleGetFunction, cuModuleGetFunction);
 GRIDLOOM_CHECK(funcSetAttribute, cuFuncSetAttribute);
 GRIDLOOM_CHECK(launchKernel, cuLaunchKernel);
+GRIDLOOM_CHECK(streamBeginCapture, cuStreamBeginCapture);
+GRIDLOOM_CHECK(streamEndCapture, cuStreamEndCapture);
+GRIDLOOM_CHECK(threadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode);
+GRIDLOOM_CHECK(graphInstantiate, cuGraphInstantiateWithFlags);
+GRIDLOOM_CHECK(graphLaunch, cuGraphLaunch);
+GRIDLOOM_CHECK(graphExecDestroy, cuGraphExecDestroy);
+GRIDLOOM_CHECK(graphDestroy, cuGraphDestroy);
+GRIDLOOM_CHECK(deviceGetUuid, cuDeviceGetUuid);
+GRIDLOOM_CHECK(streamWriteValue32, cuStreamWriteValue32);
 #undef GRIDLOOM_CHECK
 
 TEST(CudaHeadersTest, DriverConstants) {
   EXPECT_EQ(cuda::ERROR_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY);
   EXPECT_EQ(cuda::ERROR_NO_DEVICE, CUDA_ERROR_NO_DEVICE);
+  EXPECT_EQ(cuda::ERROR_DEVICE_UNAVAILABLE, CUDA_ERROR_DEVICE_UNAVAILABLE);
+  EXPECT_EQ(cuda::ERROR_ECC_UNCORRECTABLE, CUDA_ERROR_ECC_UNCORRECTABLE);
+  EXPECT_EQ(int(cuda::STREAM_CAPTURE_MODE_THREAD_LOCAL), int(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  EXPECT_EQ(int(cuda::STREAM_CAPTURE_MODE_RELAXED), int(CU_STREAM_CAPTURE_MODE_RELAXED));
+  EXPECT_EQ(unsigned(cuda::STREAM_WRITE_VALUE_DEFAULT), unsigned(CU_STREAM_WRITE_VALUE_DEFAULT));
   EXPECT_EQ(cuda::ERROR_INVALID_DEVICE, CUDA_ERROR_INVALID_DEVICE);
   EXPECT_EQ(cuda::ERROR_INVALID_IMAGE, CUDA_ERROR_INVALID_IMAGE);
   EXPECT_EQ(cuda::ERROR_NO_BINARY_FOR_GPU, CUDA_ERROR_NO_BINARY_FOR_GPU);
@@ -138,6 +162,8 @@ GRIDLOOM_CHECK(preferenceCreate, cublasLtMatmulPreferenceCreate);
 GRIDLOOM_CHECK(preferenceDestroy, cublasLtMatmulPreferenceDestroy);
 GRIDLOOM_CHECK(preferenceSet, cublasLtMatmulPreferenceSetAttribute);
 GRIDLOOM_CHECK(getHeuristic, cublasLtMatmulAlgoGetHeuristic);
+GRIDLOOM_CHECK(getVersion, cublasLtGetVersion);
+GRIDLOOM_CHECK(checkAlgorithm, cublasLtMatmulAlgoCheck);
 GRIDLOOM_CHECK(matmul, cublasLtMatmul);
 #undef GRIDLOOM_CHECK
 static_assert(sizeof(cublas::Algorithm) == sizeof(cublasLtMatmulAlgo_t));
@@ -155,6 +181,7 @@ TEST(CudaHeadersTest, CuBlasLtConstants) {
   EXPECT_EQ(int(cublas::R_16BF), int(CUDA_R_16BF));
   EXPECT_EQ(int(cublas::COMPUTE_32F), int(CUBLAS_COMPUTE_32F));
   EXPECT_EQ(int(cublas::COMPUTE_64F), int(CUBLAS_COMPUTE_64F));
+  EXPECT_EQ(int(cublas::COMPUTE_32F_FAST_TF32), int(CUBLAS_COMPUTE_32F_FAST_TF32));
   EXPECT_EQ(int(cublas::OP_N), int(CUBLAS_OP_N));
   EXPECT_EQ(int(cublas::OP_T), int(CUBLAS_OP_T));
   EXPECT_EQ(unsigned(cublas::EPILOGUE_DEFAULT), unsigned(CUBLASLT_EPILOGUE_DEFAULT));
@@ -181,6 +208,42 @@ TEST(CudaHeadersTest, DriverConstants) {
 
 #endif
 
+#ifdef GRIDLOOM_HAS_CUDNN_HEADER
+
+#define GRIDLOOM_CHECK(member, theirs)                                                             \
+  static_assert(CallAlike<decltype(cudnn::EntryPoints::member), decltype(&theirs)>::value, #theirs)
+GRIDLOOM_CHECK(getVersion, cudnnGetVersion);
+GRIDLOOM_CHECK(getErrorString, cudnnGetErrorString);
+GRIDLOOM_CHECK(create, cudnnCreate);
+GRIDLOOM_CHECK(destroy, cudnnDestroy);
+GRIDLOOM_CHECK(setStream, cudnnSetStream);
+GRIDLOOM_CHECK(createDescriptor, cudnnBackendCreateDescriptor);
+GRIDLOOM_CHECK(destroyDescriptor, cudnnBackendDestroyDescriptor);
+GRIDLOOM_CHECK(finalize, cudnnBackendFinalize);
+GRIDLOOM_CHECK(setAttribute, cudnnBackendSetAttribute);
+GRIDLOOM_CHECK(getAttribute, cudnnBackendGetAttribute);
+GRIDLOOM_CHECK(execute, cudnnBackendExecute);
+#undef GRIDLOOM_CHECK
+static_assert(std::is_same_v<decltype(cudnn::EntryPoints::getLastErrorString),
+                             decltype(&cudnnGetLastErrorString)>);
+// Booleans are set by their address.
+static_assert(sizeof(bool) == 1);
+
+TEST(CudaHeadersTest, CuDnnConstants) {
+  static_assert(CUDNN_MAJOR >= 9);
+#define GRIDLOOM_COMPARE(name, value) EXPECT_EQ(int(cudnn::name), int(CUDNN_##name)) << #name;
+  GRIDLOOM_CUDNN_CONSTANTS(GRIDLOOM_COMPARE)
+#undef GRIDLOOM_COMPARE
+}
+
+#else
+
+TEST(CudaHeadersTest, CuDnnConstants) {
+  GTEST_SKIP() << "cudnn.h is not installed: nothing to compare with";
+}
+
+#endif
+
 #ifdef GRIDLOOM_HAS_NCCL_HEADER
 
 #define GRIDLOOM_CHECK(member, theirs)                                                             \
@@ -190,6 +253,7 @@ GRIDLOOM_CHECK(getUniqueId, ncclGetUniqueId);
 GRIDLOOM_CHECK(getErrorString, ncclGetErrorString);
 GRIDLOOM_CHECK(getLastError, ncclGetLastError);
 GRIDLOOM_CHECK(commInitRankConfig, ncclCommInitRankConfig);
+GRIDLOOM_CHECK(commSplit, ncclCommSplit);
 GRIDLOOM_CHECK(commGetAsyncError, ncclCommGetAsyncError);
 GRIDLOOM_CHECK(commFinalize, ncclCommFinalize);
 GRIDLOOM_CHECK(commDestroy, ncclCommDestroy);
@@ -204,6 +268,17 @@ GRIDLOOM_CHECK(send, ncclSend);
 GRIDLOOM_CHECK(recv, ncclRecv);
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 28, 0)
 GRIDLOOM_CHECK(allToAll, ncclAlltoAll);
+GRIDLOOM_CHECK(memAlloc, ncclMemAlloc);
+GRIDLOOM_CHECK(memFree, ncclMemFree);
+GRIDLOOM_CHECK(commRegister, ncclCommRegister);
+GRIDLOOM_CHECK(commDeregister, ncclCommDeregister);
+GRIDLOOM_CHECK(commWindowRegister, ncclCommWindowRegister);
+GRIDLOOM_CHECK(commWindowDeregister, ncclCommWindowDeregister);
+static_assert(offsetof(nccl::Config, CTAPolicy) == offsetof(ncclConfig_t, CTAPolicy));
+static_assert(sizeof(nccl::Config) == sizeof(ncclConfig_t));
+static_assert(nccl::WIN_COLL_SYMMETRIC == NCCL_WIN_COLL_SYMMETRIC);
+static_assert(nccl::CTA_POLICY_ZERO == NCCL_CTA_POLICY_ZERO);
+static_assert(nccl::SPLIT_NOCOLOR == NCCL_SPLIT_NOCOLOR);
 #endif
 #undef GRIDLOOM_CHECK
 static_assert(sizeof(nccl::UniqueId) == sizeof(ncclUniqueId));

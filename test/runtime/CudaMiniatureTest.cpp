@@ -40,13 +40,15 @@ struct Planting {
   bool waitAfterReduce = true;
   int architecture = 90;
   bool withPtx = false;
+  int specialisations = 1; // that differ only in the dimension "mode", from 1
+  bool withState = false;  // y goes to state "sum", and is added to what is there
 };
 
 //===----------------------------------------------------------------------===//
 // The plan
 //===----------------------------------------------------------------------===//
 
-enum Buffer : uint32_t { X, W, Partial, Sum, Bias, Out };
+enum Buffer : uint32_t { X, W, Partial, Sum, Bias, Out, Total };
 enum StreamIndex : uint32_t { Compute, Comm };
 
 void addBuffer(schema::Specialisation &program, schema::Space space, uint64_t offset,
@@ -105,6 +107,28 @@ void addReduce(schema::Block &block, const Planting &planting) {
   addStep(block, Comm, 0).mutable_record()->set_id(1);
   if (planting.waitAfterReduce)
     addStep(block, Compute, 1).mutable_wait()->set_id(1);
+}
+
+/// sum += y.
+void addState(schema::Stage &stage, schema::Specialisation &program) {
+  schema::State &state = *stage.add_states();
+  state.set_name("sum");
+  state.set_type(schema::F32);
+  for (int64_t size : {rows, columns}) {
+    state.add_shape(size);
+    state.mutable_sharding()->add_dims();
+  }
+  state.set_bytes(uint64_t(rows * columns) * sizeof(float));
+  schema::Kernel &kernel = *stage.add_kernels();
+  kernel = stage.kernels(0);
+  kernel.set_symbol("add_to");
+  kernel.set_num_pointers(2);
+  addBuffer(program, schema::STATE, 0, 0, {rows, columns});
+  schema::Launch &launch =
+      *addStep(*program.mutable_body(0)->mutable_block(), Compute, 1).mutable_launch();
+  launch.set_kernel(1);
+  launch.add_inputs(Out);
+  launch.add_outputs(Total);
 }
 
 schema::Stage makeStage(const Planting &planting) {
@@ -174,6 +198,10 @@ schema::Stage makeStage(const Planting &planting) {
   launch.add_inputs(Sum);
   launch.add_inputs(Bias);
   launch.add_outputs(Out);
+  if (planting.withState)
+    addState(stage, program);
+  for (int i = 1; i < planting.specialisations; ++i)
+    *entry.add_specialisations() = schema::Specialisation(entry.specialisations(0));
   return stage;
 }
 
@@ -195,7 +223,8 @@ void writePlan(const std::filesystem::path &folder, const std::vector<float> &we
   std::string stage = makeStage(planting).SerializeAsString();
   auto stageBytes = std::as_bytes(std::span(stage));
   files["stage0.pb"].assign(stageBytes.begin(), stageBytes.end());
-  files["kernels/gelu_bias.cubin"] = fake::makeCubin(planting.architecture, {"gelu_bias"});
+  files["kernels/gelu_bias.cubin"] =
+      fake::makeCubin(planting.architecture, {"gelu_bias", "add_to"});
   if (planting.withPtx) {
     std::string ptx = ".version 8.0\n.target sm_80\n.visible .entry gelu_bias() { ret; }\n";
     auto bytes = std::as_bytes(std::span(ptx));
@@ -214,12 +243,7 @@ void writePlan(const std::filesystem::path &folder, const std::vector<float> &we
       {"mesh", {{"axes", {{{"name", "model"}, {"size", ranks}}}}}},
       {"microbatches", 1},
       {"stages", {"stage0.pb"}},
-      {"entries",
-       {{{"name", "main"},
-         {"specialisations",
-          {{{"dims", json::object()},
-            {"inputs", {describeArgument("x", {rows, inner})}},
-            {"outputs", {describeArgument("y", {rows, columns})}}}}}}}},
+      {"entries", {{{"name", "main"}, {"specialisations", json::array()}}}},
       {"weights",
        {{{"name", "w"},
          {"type", "f32"},
@@ -234,6 +258,11 @@ void writePlan(const std::filesystem::path &folder, const std::vector<float> &we
          {"offset", weightBytes},
          {"bytes", columns * int64_t(sizeof(float))}}}},
       {"folded", json::array()}};
+  for (int mode = 1; mode <= planting.specialisations; ++mode)
+    manifest["entries"][0]["specialisations"].push_back(
+        {{"dims", planting.specialisations == 1 ? json::object() : json{{"mode", mode}}},
+         {"inputs", {describeArgument("x", {rows, inner})}},
+         {"outputs", {describeArgument("y", {rows, columns})}}});
   for (const auto &[name, bytes] : files) {
     write(folder / name, bytes);
     manifest["files"][name] = {{"bytes", bytes.size()}, {"sha256", sha256(bytes)}};
@@ -266,6 +295,21 @@ void registerGelu() {
                                      }});
 }
 
+void registerAdd() {
+  constexpr size_t count = size_t(rows * columns);
+  fake::registerKernel("add_to", {2,
+                                  [](const fake::Launch &launch) -> std::vector<fake::Access> {
+                                    return {{launch.pointers[0], count * 4, false},
+                                            {launch.pointers[1], count * 4, true}};
+                                  },
+                                  [](const fake::Launch &launch) {
+                                    auto *y = static_cast<const float *>(launch.pointers[0]);
+                                    auto *sum = static_cast<float *>(launch.pointers[1]);
+                                    for (size_t i = 0; i < count; ++i)
+                                      sum[i] += y[i];
+                                  }});
+}
+
 class CudaMiniatureTest : public FakeGpus {
 protected:
   void SetUp() override {
@@ -287,8 +331,11 @@ protected:
     options.schedule = schedule;
     options.seed = seed;
     fake::reset(options);
-    fake::resetNccl({22809, polls});
+    fake::NcclSettings settings;
+    settings.polls = polls;
+    fake::resetNccl(settings);
     registerGelu();
+    registerAdd();
   }
 
   /// What the unsplit model computes.
@@ -307,7 +354,18 @@ protected:
 
   /// Loads the plan on two ranks and runs it `runs` times; returns each rank's error and leaves
   /// rank i's last output in outputs[i].
-  std::vector<std::string> run(const Planting &planting = {}, int runs = 1) {
+  std::vector<std::string> run(const Planting &planting = {}, int runs = 1,
+                               const SessionOptions &options = {}) {
+    return with(planting, options, [&](Session &session) {
+      for (int i = 0; i < runs; ++i)
+        session.run();
+      keep(session);
+    });
+  }
+
+  /// Loads the plan on two ranks and calls `body` on each; returns each rank's error.
+  std::vector<std::string> with(const Planting &planting, const SessionOptions &options,
+                                const std::function<void(Session &)> &body) {
     writePlan(folder / "mini.plan", weights, planting);
     auto plan = Plan::load(folder / "mini.plan");
     ThreadExchange exchange;
@@ -315,13 +373,23 @@ protected:
     return runRanks(ranks, [&](int rank) {
       CudaDevice device(rank);
       auto transport = createNcclTransport(device, rank, ranks, exchange.makeOptions(rank));
-      Session session(plan, device, transport.get());
+      Session session(plan, device, transport.get(), options);
       session.bind("x", HostArray::borrow(DataType::F32, {rows, inner}, x.data()));
-      for (int i = 0; i < runs; ++i)
-        session.run();
-      HostArray y = session.getOutputShard("y");
-      outputs[size_t(rank)].assign(y.as<float>().begin(), y.as<float>().end());
+      body(session);
     });
+  }
+
+  /// Leaves the last output of a rank in `outputs`.
+  void keep(Session &session) {
+    HostArray y = session.getOutputShard("y");
+    outputs[size_t(session.getRank())].assign(y.as<float>().begin(), y.as<float>().end());
+  }
+
+  static size_t countCalls(const std::string &name, int device) {
+    size_t count = 0;
+    for (const fake::Call &call : fake::getCalls(name))
+      count += call.device == device;
+    return count;
   }
 
   std::filesystem::path folder;
@@ -364,9 +432,9 @@ TEST_F(CudaMiniatureTest, CallsAreThePlansInItsOrder) {
            call.name == "cuLaunchKernel" || call.name == "cuStreamWaitEvent"))
         order.push_back(call.name + (call.detail.empty() ? "" : " ") + call.detail);
     // 16x4: cuBLASLt's columns are our rows. 64 elements, type f32, sum.
-    EXPECT_THAT(order,
-                ElementsAre("cublasLtMatmul 16x4x1", "cuStreamWaitEvent", "ncclAllReduce 64 7 0",
-                            "cuStreamWaitEvent", "cuLaunchKernel gelu_bias"));
+    EXPECT_THAT(order, ElementsAre("cublasLtMatmul 16x4x1 by 0", "cuStreamWaitEvent",
+                                   "ncclAllReduce 64 7 0", "cuStreamWaitEvent",
+                                   "cuLaunchKernel gelu_bias"));
   }
 }
 
@@ -434,6 +502,229 @@ TEST_F(CudaMiniatureTest, FailureOfOneRankIsToldAndLeavesNothing) {
     EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
     EXPECT_THAT(fake::takeFindings(), IsEmpty());
     EXPECT_THAT(fake::findLeaks(), IsEmpty());
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Graphs
+//===----------------------------------------------------------------------===//
+
+TEST_F(CudaMiniatureTest, GraphsEqualStepsBitForBit) {
+  Planting planting;
+  planting.withState = true;
+  std::vector<std::vector<float>> states[2];
+  for (uint64_t seed = 1; seed <= 3; ++seed)
+    for (bool graphs : {false, true}) {
+      restart(fake::Schedule::Random, seed, int(seed % 2) * 2);
+      SessionOptions options;
+      options.graphs = graphs;
+      auto &state = states[graphs];
+      state.assign(ranks, {});
+      EXPECT_THAT(with(planting, options,
+                       [&](Session &session) {
+                         for (int i = 0; i < 4; ++i) {
+                           session.run();
+                           EXPECT_EQ(session.getLastStats().graphs, graphs && i ? 1 : 0);
+                         }
+                         keep(session);
+                         HostArray sum = session.getState("sum");
+                         state[size_t(session.getRank())].assign(sum.as<float>().begin(),
+                                                                 sum.as<float>().end());
+                       }),
+                  Each(""));
+      EXPECT_THAT(outputs[0], testing::Pointwise(testing::FloatNear(1e-5f), computeExpected()));
+      EXPECT_THAT(fake::takeFindings(), IsEmpty());
+      EXPECT_THAT(fake::findLeaks(), IsEmpty());
+      for (int device = 0; device < ranks; ++device) {
+        // One run and one capture of two kernels; then a launch a run.
+        EXPECT_EQ(countCalls("cuLaunchKernel", device), graphs ? 4u : 8u);
+        EXPECT_EQ(countCalls("cuGraphLaunch", device), graphs ? 3u : 0u);
+      }
+      EXPECT_EQ(states[graphs], states[0]);
+    }
+}
+
+TEST_F(CudaMiniatureTest, SpecialisationsHaveTheirOwnGraphs) {
+  restart(fake::Schedule::Random);
+  Planting planting;
+  planting.specialisations = 2;
+  EXPECT_THAT(with(planting, {},
+                   [&](Session &session) {
+                     for (int i = 0; i < 3; ++i)
+                       for (int64_t mode : {1, 2})
+                         session.run("main", {{"mode", mode}});
+                     keep(session);
+                   }),
+              Each(""));
+  EXPECT_THAT(outputs[1], testing::Pointwise(testing::FloatNear(1e-5f), computeExpected()));
+  for (int device = 0; device < ranks; ++device) {
+    EXPECT_EQ(countCalls("cuStreamBeginCapture", device), 2u);
+    EXPECT_EQ(countCalls("cuGraphLaunch", device), 4u);
+  }
+}
+
+TEST_F(CudaMiniatureTest, UpdatedWeightsAreUsedByLaterRuns) {
+  restart(fake::Schedule::Random);
+  std::vector<float> updated = weights;
+  for (float &value : updated)
+    value = 1 - value;
+  std::string header = json{{"w",
+                             {{"dtype", "F32"},
+                              {"shape", {inner, columns}},
+                              {"data_offsets", {0, inner * columns * 4}}}},
+                            {"b",
+                             {{"dtype", "F32"},
+                              {"shape", {columns}},
+                              {"data_offsets", {inner * columns * 4, (inner + 1) * columns * 4}}}}}
+                           .dump();
+  uint64_t length = header.size();
+  std::string file(reinterpret_cast<const char *>(&length), sizeof(length));
+  file += header + std::string(reinterpret_cast<const char *>(updated.data()), updated.size() * 4);
+  std::filesystem::path path = folder / "updated.safetensors";
+  write(path, std::as_bytes(std::span(file)));
+
+  EXPECT_THAT(with({}, {},
+                   [&](Session &session) {
+                     for (int i = 0; i < 3; ++i)
+                       session.run();
+                     session.updateWeights(path);
+                     for (int i = 0; i < 2; ++i)
+                       session.run();
+                     keep(session);
+                   }),
+              Each(""));
+  weights = updated;
+  EXPECT_THAT(outputs[0], testing::Pointwise(testing::FloatNear(1e-5f), computeExpected()));
+  EXPECT_EQ(countCalls("cuGraphLaunch", 0), 4u);
+  EXPECT_EQ(countCalls("cuStreamBeginCapture", 0), 2u);
+}
+
+TEST_F(CudaMiniatureTest, RefusedCaptureGoesOnStepByStep) {
+  for (const char *call :
+       {"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags"}) {
+    SCOPED_TRACE(call);
+    restart(fake::Schedule::Random);
+    fake::failCall(call, 900); // on one of the ranks
+    std::mutex mutex;
+    std::vector<std::string> remarks;
+    SessionOptions options;
+    options.remark = [&](const std::string &line) {
+      std::lock_guard lock(mutex);
+      remarks.push_back(line);
+    };
+    EXPECT_THAT(run({}, 4, options), Each(""));
+    EXPECT_THAT(outputs[0], testing::Pointwise(testing::FloatNear(1e-5f), computeExpected()));
+    EXPECT_THAT(fake::getCalls("cuGraphLaunch"), IsEmpty());
+    EXPECT_THAT(remarks,
+                ElementsAre(AllOf(StartsWith("no graphs for entry main: rank "),
+                                  HasSubstr("failed with CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"))));
+    EXPECT_THAT(fake::takeFindings(), IsEmpty());
+    EXPECT_THAT(fake::findLeaks(), IsEmpty());
+  }
+}
+
+TEST_F(CudaMiniatureTest, FailureInACaptureOrAReplayIsToldAndLeavesNothing) {
+  for (const char *call : {"ncclAllReduce", "cublasLtMatmul", "cuGraphLaunch", "cuEventRecord",
+                           "cuLaunchKernel", "cuStreamWaitEvent"}) {
+    SCOPED_TRACE(call);
+    restart(fake::Schedule::Random);
+    auto start = std::chrono::steady_clock::now();
+    std::vector<std::string> errors = with({}, {}, [&](Session &session) {
+      session.run();
+      if (session.getRank() == 0)
+        fake::failCall(call, 14);
+      for (int i = 0; i < 3; ++i)
+        session.run();
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+    for (const std::string &error : errors)
+      EXPECT_THAT(error, testing::Not(HasSubstr("\n")));
+    EXPECT_THAT(fake::takeFindings(), IsEmpty());
+    EXPECT_THAT(fake::findLeaks(), IsEmpty());
+  }
+}
+
+TEST_F(CudaMiniatureTest, WhyThereAreNoGraphsIsSaid) {
+  auto remark = [&](const fake::Options &machine, SessionOptions options) {
+    restart(fake::Schedule::Eager);
+    fake::reset(machine);
+    registerGelu();
+    std::string said;
+    options.remark = [&](const std::string &line) { said += line; };
+    EXPECT_THAT(run({}, 3, options), Each(""));
+    EXPECT_THAT(fake::getCalls("cuGraphLaunch"), IsEmpty());
+    return said;
+  };
+  fake::Options old;
+  old.driverVersion = 11030;
+  EXPECT_EQ(remark(old, {}), "no graphs: the driver supports CUDA 11.3, graphs need 11.4");
+  SessionOptions options;
+  options.graphs = false;
+  EXPECT_EQ(remark({}, options), "no graphs: they are turned off");
+  options.graphs = options.trace = true;
+  EXPECT_EQ(remark({}, options), "no graphs: a trace times every step");
+}
+
+TEST_F(CudaMiniatureTest, PlantedMissingWaitIsFoundInAGraphToo) {
+  restart(fake::Schedule::Eager);
+  Planting planting;
+  planting.waitAfterReduce = false;
+  run(planting, 1);
+  EXPECT_THAT(fake::takeFindings(), testing::SizeIs(testing::Ge(1u)));
+  restart(fake::Schedule::Eager);
+  with(planting, {}, [&](Session &session) {
+    session.run();
+    fake::takeFindings();
+    session.run();
+  });
+  EXPECT_THAT(fake::takeFindings(), Contains(AllOf(HasSubstr("race: kernel gelu_bias"),
+                                                   HasSubstr("reads what ncclAllReduce"))));
+}
+
+//===----------------------------------------------------------------------===//
+// A GPU that fails
+//===----------------------------------------------------------------------===//
+
+/// Runs until GPU 1 breaks instead of running its kernel number `kernels`.
+class CudaFaultTest : public CudaMiniatureTest {
+protected:
+  std::vector<std::string> runUntil(int kernels, int error, bool graphs) {
+    fake::Options machine;
+    machine.schedule = fake::Schedule::Random;
+    machine.fault = {1, kernels, error};
+    fake::reset(machine);
+    fake::resetNccl();
+    registerGelu();
+    registerAdd();
+    SessionOptions options;
+    options.graphs = graphs;
+    auto start = std::chrono::steady_clock::now();
+    std::vector<std::string> errors = run({}, 5, options);
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+    fake::takeFindings(); // memory is freed that lost work may use
+    EXPECT_THAT(fake::findLeaks(), IsEmpty());
+    return errors;
+  }
+};
+
+TEST_F(CudaFaultTest, LostGpuNamesStepNodeRankAndDevice) {
+  for (auto [error, name] :
+       {std::pair(700, "CUDA_ERROR_ILLEGAL_ADDRESS"), std::pair(719, "CUDA_ERROR_LAUNCH_FAILED"),
+        std::pair(214, "CUDA_ERROR_ECC_UNCORRECTABLE"),
+        std::pair(46, "CUDA_ERROR_DEVICE_UNAVAILABLE")}) {
+    std::vector<std::string> errors = runUntil(0, error, /*graphs=*/false);
+    EXPECT_THAT(errors[1], AllOf(HasSubstr(name), HasSubstr("on rank 1"), HasSubstr("cuda:1"),
+                                 HasSubstr("in step gelu_bias (onnx node /Gelu)")));
+    EXPECT_NE(errors[0], "");
+  }
+}
+
+TEST_F(CudaFaultTest, LostGpuInAGraphIsToldToAll) {
+  for (int kernels : {1, 2, 3}) {
+    std::vector<std::string> errors = runUntil(kernels, 700, /*graphs=*/true);
+    EXPECT_THAT(errors[1], AllOf(HasSubstr("CUDA_ERROR_ILLEGAL_ADDRESS"), HasSubstr("on rank 1")));
+    EXPECT_THAT(errors[1], HasSubstr("in a graph: run without graphs to see in which step"));
+    EXPECT_NE(errors[0], "");
   }
 }
 

@@ -7,9 +7,12 @@
 #include "runtime/device/cuda/CudaDevice.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/device/cuda/CuDnnGraph.h"
 
 #include <algorithm>
 #include <array>
+#include <cctype>
+#include <charconv>
 #include <cstring>
 
 namespace gridloom::rt {
@@ -130,7 +133,7 @@ static std::shared_ptr<CudaModule> loadModule(const std::shared_ptr<const CudaCo
 CudaDevice::CudaDevice(int ordinal, const CudaOptions &options)
     : context(std::make_shared<CudaContext>(
           std::make_shared<const cuda::Driver>(options.driverPath), ordinal)),
-      cublasLtPath(options.cublasLtPath) {}
+      cublasLtPath(options.cublasLtPath), cudnnPath(options.cudnnPath) {}
 
 CudaDevice::~CudaDevice() = default;
 
@@ -185,7 +188,41 @@ std::unique_ptr<Kernel> CudaDevice::loadKernel(const std::string &library,
 std::unique_ptr<MatmulPlan> CudaDevice::createMatmul(const MatmulProblem &problem) {
   if (!cublasLt)
     cublasLt = std::make_shared<const CuBlasLt>(context, cublasLtPath);
-  return createCuBlasLtMatmul(cublasLt, problem);
+  return createCuBlasLtMatmul(cublasLt, problem, tuning.get());
+}
+
+/// "NVIDIA-H200-sm_90-13000": without the number of the GPU, which others are alike.
+std::string CudaDevice::getTuningName() const {
+  std::string name = getName();
+  name.erase(0, name.find(' ') + 1);
+  std::string file;
+  for (char c : name + " " + std::to_string(context->use().getVersion()))
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.')
+      file += c;
+    else if (!file.empty() && file.back() != '-')
+      file += '-';
+  return file;
+}
+
+const std::shared_ptr<const CuDnn> &CudaDevice::getCuDnn() {
+  if (!cudnn)
+    cudnn = std::make_shared<const CuDnn>(context, cudnnPath);
+  return cudnn;
+}
+
+std::unique_ptr<LibraryPlan> CudaDevice::createConvolution(const ConvolutionProblem &problem) {
+  return createCuDnnConvolution(getCuDnn(), problem);
+}
+
+std::unique_ptr<LibraryPlan> CudaDevice::createAttention(const AttentionProblem &problem) {
+  return createCuDnnAttention(getCuDnn(), problem);
+}
+
+void CudaDevice::call(Stream &stream, LibraryPlan &plan, std::span<const void *const> inputs,
+                      void *out) {
+  std::vector<const void *> operands(inputs.begin(), inputs.end());
+  operands.push_back(out);
+  static_cast<CuDnnCall &>(plan).run(static_cast<CudaStream &>(stream), operands);
 }
 
 void CudaDevice::launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
@@ -233,12 +270,66 @@ void CudaDevice::copy(Stream &stream, void *to, const void *from, size_t bytes) 
                "cuMemcpyDtoDAsync", "on stream", static_cast<CudaStream &>(stream).getName());
 }
 
+void CudaDevice::zero(Stream &stream, void *to, size_t bytes) {
+  if (bytes == 0)
+    return;
+  const cuda::Driver &driver = context->use();
+  driver.check(driver.memsetD8Async(toDevice(to), 0, bytes,
+                                    static_cast<cuda::StreamHandle>(stream.getNative())),
+               "cuMemsetD8Async", "on stream", static_cast<CudaStream &>(stream).getName());
+}
+
 void CudaDevice::copyIn(Stream &stream, void *to, const void *from, size_t bytes) {
   static_cast<CudaStream &>(stream).copyIn(to, from, bytes);
 }
 
 void CudaDevice::copyOut(Stream &stream, void *to, const void *from, size_t bytes) {
   static_cast<CudaStream &>(stream).copyOut(to, from, bytes);
+}
+
+std::optional<DeviceMemory> CudaDevice::getMemory() const {
+  const cuda::Driver &driver = context->use();
+  size_t free = 0;
+  size_t total = 0;
+  driver.check(driver.memGetInfo(&free, &total), "cuMemGetInfo", "on", getName());
+  return DeviceMemory{free, total};
+}
+
+std::string CudaDevice::checkTarget(const std::string &arch, int version) const {
+  const std::string own = "sm_" + std::to_string(context->getArchitecture());
+  int wanted = 0;
+  size_t number = std::min<size_t>(arch.size(), 3); // behind "sm_"
+  std::from_chars(arch.data() + number, arch.data() + arch.size(), wanted);
+  int present = context->getArchitecture();
+  // "sm_90a" is for compute capability 9.0 alone.
+  bool isAlone = !arch.empty() && std::isalpha(static_cast<unsigned char>(arch.back()));
+  if (wanted > present || (isAlone && wanted != present))
+    throw Error(ErrorCode::InvalidPlan, "the plan is for " + arch + " GPUs, " + getName() +
+                                            " is not one; compile the model with --target cuda:" +
+                                            own);
+  const int driver = context->use().getVersion();
+  if (version > driver)
+    throw Error(ErrorCode::Unavailable,
+                "the plan's kernels need a driver for CUDA " + cuda::formatVersion(version) +
+                    ", the one of " + getName() + " is for CUDA " + cuda::formatVersion(driver) +
+                    "; install a newer NVIDIA driver");
+  if (wanted / 10 == present / 10)
+    return "";
+  return "kernels for " + arch + " are compiled anew for " + own +
+         " by the driver, which takes a while; --target cuda:" + own + " spares it";
+}
+
+void CudaDevice::beginCapture(std::span<Stream *const> streams) {
+  capture = std::make_unique<CudaCapture>(context, streams);
+}
+
+std::unique_ptr<WorkGraph> CudaDevice::endCapture() {
+  std::unique_ptr<CudaCapture> ending = std::move(capture);
+  return ending->end();
+}
+
+void CudaDevice::replay(Stream &stream, WorkGraph &graph) {
+  static_cast<CudaGraph &>(graph).launch(static_cast<CudaStream &>(stream));
 }
 
 std::unique_ptr<Device> createCudaDevice(int ordinal) {

@@ -8,7 +8,7 @@
 
 #include "runtime/device/Device.h"
 #include "runtime/device/cuda/CuBlasLt.h"
-#include "runtime/device/cuda/CudaStream.h"
+#include "runtime/device/cuda/CudaGraph.h"
 
 #include <map>
 
@@ -19,8 +19,11 @@ struct CudaOptions {
   std::string driverPath;
   /// Empty: environment variable GRIDLOOM_CUBLASLT, else libcublasLt.so.13, then .12.
   std::string cublasLtPath;
+  /// Empty: environment variable GRIDLOOM_CUDNN, else libcudnn.so.9.
+  std::string cudnnPath;
 };
 
+class CuDnn;
 class CudaModule;
 
 /// GPU `ordinal` through the driver's interface. Nothing it does synchronises the process: streams
@@ -36,6 +39,8 @@ public:
   ~CudaDevice() override;
 
   std::string getName() const override { return context->getName(); }
+  std::optional<DeviceMemory> getMemory() const override;
+  std::string checkTarget(const std::string &arch, int version) const override;
   std::unique_ptr<Memory> allocate(size_t bytes) override;
   std::unique_ptr<Stream> createStream(StreamKind kind, const std::string &name) override;
   std::unique_ptr<Event> createEvent() override;
@@ -43,23 +48,44 @@ public:
   /// it has no `symbol`.
   std::unique_ptr<Kernel> loadKernel(const std::string &library, std::span<const std::byte> code,
                                      const std::string &symbol) override;
-  /// f32 and f64. The output's rows or columns must be contiguous (stride 1), like each operand's.
+  std::string getTuningName() const override;
+  void setTuning(std::shared_ptr<AutotuneCache> cache) override { tuning = std::move(cache); }
+  /// f32, f64, f16 and bf16. The output's rows or columns must be contiguous (stride 1), like each
+  /// operand's.
   std::unique_ptr<MatmulPlan> createMatmul(const MatmulProblem &problem) override;
+  /// f32, f16 and bf16.
+  std::unique_ptr<LibraryPlan> createConvolution(const ConvolutionProblem &problem) override;
+  /// f16 and bf16, rows contiguous.
+  std::unique_ptr<LibraryPlan> createAttention(const AttentionProblem &problem) override;
   void launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
               std::span<void *const> pointers) override;
   void matmul(Stream &stream, MatmulPlan &plan, const void *lhs, const void *rhs, const void *bias,
               void *out) override;
+  void call(Stream &stream, LibraryPlan &plan, std::span<const void *const> inputs,
+            void *out) override;
   void copy(Stream &stream, void *to, const void *from, size_t bytes) override;
   void copyIn(Stream &stream, void *to, const void *from, size_t bytes) override;
   void copyOut(Stream &stream, void *to, const void *from, size_t bytes) override;
+  void zero(Stream &stream, void *to, size_t bytes) override;
+
+  std::string findGraphObstacle() const override { return context->use().findGraphObstacle(); }
+  void beginCapture(std::span<Stream *const> streams) override;
+  std::unique_ptr<WorkGraph> endCapture() override;
+  void cancelCapture() noexcept override { capture.reset(); }
+  void replay(Stream &stream, WorkGraph &graph) override;
 
   const std::shared_ptr<const CudaContext> &getContext() const { return context; }
 
 private:
   std::shared_ptr<const CudaContext> context;
-  std::string cublasLtPath;
+  const std::shared_ptr<const CuDnn> &getCuDnn();
+
+  std::string cublasLtPath, cudnnPath;
   std::shared_ptr<const CuBlasLt> cublasLt;
+  std::shared_ptr<AutotuneCache> tuning;
+  std::shared_ptr<const CuDnn> cudnn;
   std::map<std::string, std::weak_ptr<CudaModule>> modules;
+  std::unique_ptr<CudaCapture> capture;
 };
 
 } // namespace gridloom::rt

@@ -13,7 +13,10 @@ namespace gridloom::rt::cuda {
 // Stream-ordered memory and the versioned symbols above.
 constexpr int oldestVersion = 11020;
 
-static std::string formatVersion(int version) {
+// cuGraphInstantiateWithFlags.
+constexpr int oldestGraphVersion = 11040;
+
+std::string formatVersion(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
@@ -25,6 +28,9 @@ Driver::Driver(const std::string &path)
 #define GRIDLOOM_CUDA_LOAD(member, symbol, parameters) library.require(member, symbol, remedy);
   GRIDLOOM_CUDA_ENTRY_POINTS(GRIDLOOM_CUDA_LOAD)
 #undef GRIDLOOM_CUDA_LOAD
+#define GRIDLOOM_CUDA_FIND(member, symbol, parameters) library.find(member, symbol);
+  GRIDLOOM_CUDA_OPTIONAL_ENTRY_POINTS(GRIDLOOM_CUDA_FIND)
+#undef GRIDLOOM_CUDA_FIND
 
   Result result = init(0);
   if (result != SUCCESS)
@@ -37,6 +43,15 @@ Driver::Driver(const std::string &path)
     throw Error(ErrorCode::Unavailable,
                 "the NVIDIA driver supports CUDA " + formatVersion(version) + ", " +
                     formatVersion(oldestVersion) + " is needed; install a newer driver");
+}
+
+std::string Driver::findGraphObstacle() const {
+  bool complete = streamBeginCapture && streamEndCapture && threadExchangeStreamCaptureMode &&
+                  graphInstantiate && graphLaunch && graphExecDestroy && graphDestroy;
+  if (complete && version >= oldestGraphVersion)
+    return "";
+  return "the driver supports CUDA " + formatVersion(version) + ", graphs need " +
+         formatVersion(oldestGraphVersion);
 }
 
 std::string Driver::describe(Result result) const {
@@ -54,6 +69,11 @@ static bool isSticky(Result result) {
   return result == ERROR_ILLEGAL_ADDRESS || (result >= 710 && result <= 719);
 }
 
+/// Errors of the GPU itself.
+static bool isLoss(Result result) {
+  return result == ERROR_DEVICE_UNAVAILABLE || result == ERROR_ECC_UNCORRECTABLE;
+}
+
 void Driver::fail(Result result, const char *call, const char *doing,
                   std::string_view subject) const {
   std::string message = std::string(call) + " failed with " + describe(result) + " " + doing;
@@ -62,10 +82,12 @@ void Driver::fail(Result result, const char *call, const char *doing,
   if (isSticky(result))
     message += "; a kernel that ran earlier on this GPU may be the cause: run with "
                "CUDA_LAUNCH_BLOCKING=1 to find it";
+  if (isLoss(result))
+    message += "; the GPU is lost: see nvidia-smi and the kernel's log (dmesg) for its Xid error";
   ErrorCode code = ErrorCode::Internal;
   if (result == ERROR_OUT_OF_MEMORY)
     code = ErrorCode::OutOfMemory;
-  else if (result == ERROR_NO_DEVICE || result == ERROR_INVALID_DEVICE)
+  else if (result == ERROR_NO_DEVICE || result == ERROR_INVALID_DEVICE || isLoss(result))
     code = ErrorCode::Unavailable;
   throw Error(code, message);
 }

@@ -30,14 +30,18 @@ using EventHandle = struct EventTag *;
 using Module = struct ModuleTag *;
 using Function = struct FunctionTag *;
 using HostFunction = void (*)(void *);
+using Graph = struct GraphTag *;
+using GraphExec = struct GraphExecTag *;
 
 enum : Result {
   SUCCESS = 0,
   ERROR_OUT_OF_MEMORY = 2,
+  ERROR_DEVICE_UNAVAILABLE = 46,
   ERROR_NO_DEVICE = 100,
   ERROR_INVALID_DEVICE = 101,
   ERROR_INVALID_IMAGE = 200,
   ERROR_NO_BINARY_FOR_GPU = 209,
+  ERROR_ECC_UNCORRECTABLE = 214,
   ERROR_INVALID_PTX = 218,
   ERROR_UNSUPPORTED_PTX_VERSION = 222,
   ERROR_NOT_FOUND = 500,
@@ -50,11 +54,14 @@ enum : unsigned {
   EVENT_DEFAULT = 0,
   EVENT_DISABLE_TIMING = 2,
   MEMHOSTALLOC_PORTABLE = 1,
+  STREAM_WRITE_VALUE_DEFAULT = 0,
 };
 enum : int {
   DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
   DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
   FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8,
+  STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+  STREAM_CAPTURE_MODE_RELAXED = 2,
   JIT_ERROR_LOG_BUFFER = 5,
   JIT_ERROR_LOG_BUFFER_SIZE_BYTES = 6,
 };
@@ -69,6 +76,7 @@ enum : int {
   X(deviceGet, "cuDeviceGet", (DeviceNumber * device, int ordinal))                                \
   X(deviceGetName, "cuDeviceGetName", (char *name, int length, DeviceNumber device))               \
   X(deviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, DeviceNumber device))  \
+  X(deviceTotalMem, "cuDeviceTotalMem_v2", (size_t *bytes, DeviceNumber device))                   \
   X(devicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (Context * context, DeviceNumber device))  \
   X(devicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (DeviceNumber device))                \
   X(ctxSetCurrent, "cuCtxSetCurrent", (Context context))                                           \
@@ -87,6 +95,8 @@ enum : int {
     (void *to, DevicePointer from, size_t bytes, StreamHandle stream))                             \
   X(memcpyDtoDAsync, "cuMemcpyDtoDAsync_v2",                                                       \
     (DevicePointer to, DevicePointer from, size_t bytes, StreamHandle stream))                     \
+  X(memsetD8Async, "cuMemsetD8Async",                                                              \
+    (DevicePointer to, unsigned char value, size_t bytes, StreamHandle stream))                    \
   X(streamCreateWithPriority, "cuStreamCreateWithPriority",                                        \
     (StreamHandle * stream, unsigned flags, int priority))                                         \
   X(streamDestroy, "cuStreamDestroy_v2", (StreamHandle stream))                                    \
@@ -113,6 +123,21 @@ enum : int {
      unsigned blockY, unsigned blockZ, unsigned sharedBytes, StreamHandle stream,                  \
      void **parameters, void **extra))
 
+/// X(member, symbol, parameters) of what older drivers lack and the runtime can do without: null
+/// then. The first seven are graphs, of CUDA 11.4.
+#define GRIDLOOM_CUDA_OPTIONAL_ENTRY_POINTS(X)                                                     \
+  X(streamBeginCapture, "cuStreamBeginCapture_v2", (StreamHandle stream, int mode))                \
+  X(streamEndCapture, "cuStreamEndCapture", (StreamHandle stream, Graph * graph))                  \
+  X(threadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))             \
+  X(graphInstantiate, "cuGraphInstantiateWithFlags",                                               \
+    (GraphExec * executable, Graph graph, unsigned long long flags))                               \
+  X(graphLaunch, "cuGraphLaunch", (GraphExec executable, StreamHandle stream))                     \
+  X(graphExecDestroy, "cuGraphExecDestroy", (GraphExec executable))                                \
+  X(graphDestroy, "cuGraphDestroy", (Graph graph))                                                 \
+  X(deviceGetUuid, "cuDeviceGetUuid_v2", (unsigned char *uuid, DeviceNumber device))               \
+  X(streamWriteValue32, "cuStreamWriteValue32_v2",                                                 \
+    (StreamHandle stream, DevicePointer to, uint32_t value, unsigned flags))
+
 /// The driver, opened and initialised.
 class Driver {
 public:
@@ -123,6 +148,7 @@ public:
 // NOLINTBEGIN(bugprone-macro-parentheses)
 #define GRIDLOOM_CUDA_MEMBER(member, symbol, parameters) Result(*member) parameters = nullptr;
   GRIDLOOM_CUDA_ENTRY_POINTS(GRIDLOOM_CUDA_MEMBER)
+  GRIDLOOM_CUDA_OPTIONAL_ENTRY_POINTS(GRIDLOOM_CUDA_MEMBER)
 #undef GRIDLOOM_CUDA_MEMBER
   // NOLINTEND(bugprone-macro-parentheses)
 
@@ -140,12 +166,19 @@ public:
 
   /// 1000 * major + 10 * minor of the CUDA version the driver supports.
   int getVersion() const { return version; }
+  /// Why this driver cannot capture graphs: "" when it can.
+  std::string findGraphObstacle() const;
+  /// Whether streams can write values to memory without more ado: since CUDA 12.
+  bool canWriteValues() const { return streamWriteValue32 && version >= 12000; }
   const std::string &getPath() const { return library.getName(); }
 
 private:
   DynamicLibrary library;
   int version = 0;
 };
+
+/// "12.4" of 12040.
+std::string formatVersion(int version);
 
 } // namespace gridloom::rt::cuda
 

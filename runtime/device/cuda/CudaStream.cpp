@@ -7,8 +7,11 @@
 #include "runtime/device/cuda/CudaStream.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/device/cuda/CudaGraph.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -33,7 +36,8 @@ CudaContext::CudaContext(std::shared_ptr<const cuda::Driver> opened, int ordinal
   if (ordinal < 0 || ordinal >= count)
     throw Error(ErrorCode::Unavailable, "no GPU " + std::to_string(ordinal) +
                                             ": this machine has " + std::to_string(count) +
-                                            "; check CUDA_VISIBLE_DEVICES and the number of ranks");
+                                            "; check CUDA_VISIBLE_DEVICES and the number of ranks, "
+                                            "or put all ranks on one with --transport loopback");
   driver->check(driver->deviceGet(&device, ordinal), "cuDeviceGet", "opening the GPU");
 
   char text[128] = {};
@@ -48,8 +52,14 @@ CudaContext::CudaContext(std::shared_ptr<const cuda::Driver> opened, int ordinal
   readAttribute(major, cuda::DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
   readAttribute(minor, cuda::DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   architecture = 10 * major + minor;
+  model = text;
   name =
       "cuda:" + std::to_string(ordinal) + " " + text + " (sm_" + std::to_string(architecture) + ")";
+  std::array<unsigned char, 16> bytes = {};
+  if (driver->deviceGetUuid && driver->deviceGetUuid(bytes.data(), device) == cuda::SUCCESS)
+    for (unsigned char byte : bytes)
+      for (int half : {byte >> 4, byte & 15})
+        uuid += "0123456789abcdef"[half];
   driver->check(driver->devicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain",
                 "opening", name);
 }
@@ -146,9 +156,11 @@ CudaStream::CudaStream(std::shared_ptr<const CudaContext> owner, StreamKind kind
 
 CudaStream::~CudaStream() {
   const cuda::Driver &driver = context->useQuietly();
-  if (workspace)
+  for (DevicePointer workspace : workspaces)
     driver.memFreeAsync(workspace, handle);
   driver.streamSynchronize(handle);
+  if (reached)
+    driver.memFreeHost(reached);
   staging.reset();
   driver.streamDestroy(handle);
 }
@@ -231,19 +243,44 @@ void CudaStream::copyOut(void *to, const void *from, size_t bytes) {
   }
 }
 
+uint32_t CudaStream::mark() {
+  const cuda::Driver &driver = context->use();
+  if (!driver.canWriteValues())
+    return 0;
+  if (!reached) {
+    void *pinned = nullptr;
+    driver.check(driver.memHostAlloc(&pinned, sizeof(uint32_t), cuda::MEMHOSTALLOC_PORTABLE),
+                 "cuMemHostAlloc", "making marks of stream", name);
+    reached = new (pinned) uint32_t(0);
+  }
+  driver.check(driver.streamWriteValue32(handle, toDevice(reached), ++marks,
+                                         cuda::STREAM_WRITE_VALUE_DEFAULT),
+               "cuStreamWriteValue32", "on stream", name);
+  return marks;
+}
+
+std::optional<uint32_t> CudaStream::readMark() const {
+  if (!reached)
+    return std::nullopt;
+  return std::atomic_ref(*reached).load(std::memory_order_acquire);
+}
+
 void *CudaStream::getWorkspace(size_t bytes) {
   if (bytes > workspaceBytes) {
+    // Powers of two: all that were too small together are no larger than the one in use.
+    size_t larger = std::bit_ceil(bytes);
     const cuda::Driver &driver = context->use();
-    if (workspace)
-      driver.check(driver.memFreeAsync(workspace, handle), "cuMemFreeAsync", "on stream", name);
-    workspace = 0;
-    workspaceBytes = 0;
-    driver.check(driver.memAllocAsync(&workspace, bytes, handle), "cuMemAllocAsync",
-                 ("reserving " + std::to_string(bytes) + " bytes of workspace on stream").c_str(),
-                 name);
-    workspaceBytes = bytes;
+    DevicePointer workspace = 0;
+    if (capture)
+      workspace = capture->allocate(larger);
+    else
+      driver.check(
+          driver.memAllocAsync(&workspace, larger, handle), "cuMemAllocAsync",
+          ("reserving " + std::to_string(larger) + " bytes of workspace on stream").c_str(), name);
+    workspaces.push_back(workspace);
+    workspaceBytes = larger;
   }
-  return reinterpret_cast<void *>(static_cast<uintptr_t>(workspace));
+  return reinterpret_cast<void *>(static_cast<uintptr_t>(workspaces.back()));
 }
 
 void CudaStream::addMonitor(const std::shared_ptr<StreamMonitor> &monitor) {

@@ -36,7 +36,11 @@ public:
   }
   /// "cuda:0 NVIDIA H200 (sm_90)"
   const std::string &getName() const { return name; }
+  /// "NVIDIA H200"
+  const std::string &getModel() const { return model; }
   int getOrdinal() const { return ordinal; }
+  /// What tells this GPU, or part of one, from all others; "" where the driver cannot say.
+  const std::string &getUuid() const { return uuid; }
   /// 10 * major + minor of the compute capability.
   int getArchitecture() const { return architecture; }
 
@@ -46,7 +50,7 @@ private:
   cuda::DeviceNumber device = 0;
   int ordinal;
   int architecture = 0;
-  std::string name;
+  std::string name, model, uuid;
 };
 
 class CudaEvent final : public Event {
@@ -92,6 +96,8 @@ private:
   std::vector<std::unique_ptr<CudaEvent>> idleEvents;
 };
 
+class CudaCapture;
+
 /// Watches work that another library enqueued on a stream (NCCL), while and after a thread waits
 /// for the stream.
 class StreamMonitor {
@@ -115,16 +121,23 @@ public:
   void synchronize() override;
   /// Taken by the GPU, so that it holds up neither the stream nor the host.
   void recordTime(int64_t *nanoseconds) override;
+  uint32_t mark() override;
+  std::optional<uint32_t> readMark() const override;
   void *getNative() override { return handle; }
 
   /// Copies between host and device through pinned memory. copyIn has read `from` when it returns;
   /// copyOut has written `to` when the stream is synchronised.
   void copyIn(void *to, const void *from, size_t bytes);
   void copyOut(void *to, const void *from, size_t bytes);
-  /// At least `bytes` of device memory that calls on this stream may use one after another.
+  /// At least `bytes` of device memory that calls on this stream may use one after another. It
+  /// lasts as long as the stream: graphs hold its address.
   void *getWorkspace(size_t bytes);
   /// Has synchronize poll `monitor` from now on. Adding one again changes nothing.
   void addMonitor(const std::shared_ptr<StreamMonitor> &monitor);
+
+  /// The capture that takes what the stream is given now, or null.
+  CudaCapture *getCapture() const { return capture; }
+  void setCapture(CudaCapture *taker) { capture = taker; }
 
   const CudaContext &getContext() const { return *context; }
   const std::string &getName() const { return name; }
@@ -146,8 +159,11 @@ private:
   std::string name;
   cuda::StreamHandle handle = nullptr;
   std::unique_ptr<StagingRing> staging;
-  cuda::DevicePointer workspace = 0;
+  std::vector<cuda::DevicePointer> workspaces; // the last is the largest
   size_t workspaceBytes = 0;
+  CudaCapture *capture = nullptr;
+  uint32_t *reached = nullptr; // pinned: the GPU writes it
+  uint32_t marks = 0;
   std::vector<std::weak_ptr<StreamMonitor>> monitors;
   std::list<HostWork> hostWork;
   struct Time {

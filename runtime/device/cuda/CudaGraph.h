@@ -1,0 +1,91 @@
+//===- CudaGraph.h - work captured as a graph -------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// What several streams are given between two points becomes one CUDA graph, which the driver
+// submits at once: a step then costs the host one call, and the GPU no gaps between kernels.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDAGRAPH_H
+#define GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDAGRAPH_H
+
+#include "runtime/device/cuda/CudaStream.h"
+
+#include <map>
+
+namespace gridloom::rt {
+
+/// The driver's objects of one graph.
+class GraphHandles {
+public:
+  GraphHandles(std::shared_ptr<const CudaContext> context, cuda::Graph graph);
+  ~GraphHandles() { discard(); }
+  GraphHandles(const GraphHandles &) = delete;
+  GraphHandles &operator=(const GraphHandles &) = delete;
+
+  void launch(CudaStream &stream);
+  /// Gives the graph up, from any thread: a replay that runs goes on, and there are no more.
+  void discard() noexcept;
+
+private:
+  std::shared_ptr<const CudaContext> context;
+  std::mutex mutex;
+  cuda::Graph graph = nullptr;
+  cuda::GraphExec executable = nullptr;
+};
+
+/// A library with work in a graph that it must know about (NCCL).
+class GraphGuest {
+public:
+  virtual ~GraphGuest() = default;
+  /// The graph has been made of what was captured. Called once.
+  virtual void enter(const std::shared_ptr<GraphHandles> &graph) = 0;
+  /// Calls `submit`, which submits the graph to `stream`; throws instead when the library's part
+  /// cannot run any more.
+  virtual void launch(CudaStream &stream, const std::function<void()> &submit) = 0;
+};
+
+/// A capture in progress: it holds the streams it was begun on until it is ended or destroyed.
+class CudaCapture {
+public:
+  CudaCapture(const std::shared_ptr<const CudaContext> &context, std::span<Stream *const> streams);
+  ~CudaCapture();
+  CudaCapture(const CudaCapture &) = delete;
+  CudaCapture &operator=(const CudaCapture &) = delete;
+
+  std::unique_ptr<WorkGraph> end();
+  /// The guest of `owner`, made by `make` at its first call.
+  GraphGuest &getGuest(const void *owner, const std::function<std::shared_ptr<GraphGuest>()> &make);
+  /// Device memory that is there at once: what the captured streams would allocate becomes part of
+  /// the graph. Freed like memory of cuMemAllocAsync.
+  cuda::DevicePointer allocate(size_t bytes);
+
+private:
+  cuda::Graph stop() noexcept;
+
+  std::shared_ptr<const CudaContext> context;
+  std::vector<CudaStream *> streams;
+  CudaEvent meeting;
+  CudaStream allocations;
+  std::map<const void *, std::shared_ptr<GraphGuest>> guests;
+  cuda::Result ended = cuda::SUCCESS; // what cuStreamEndCapture returned
+  bool open = false;
+};
+
+class CudaGraph final : public WorkGraph {
+public:
+  CudaGraph(std::shared_ptr<GraphHandles> handles, std::vector<std::shared_ptr<GraphGuest>> guests)
+      : handles(std::move(handles)), guests(std::move(guests)) {}
+
+  void launch(CudaStream &stream);
+
+private:
+  std::shared_ptr<GraphHandles> handles;
+  std::vector<std::shared_ptr<GraphGuest>> guests;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDAGRAPH_H
