@@ -39,9 +39,8 @@ struct BenchSettings {
 
 /// The figures of `settings.iterations` runs; those of all ranks on rank 0.
 static std::vector<RunStats> measure(const Job &job, const BenchSettings &settings,
-                                     const World &world, Transport &transport, bool serialize) {
-  SessionOptions options;
-  options.serialize = serialize;
+                                     const World &world, Transport &transport,
+                                     const SessionOptions &options) {
   Job::Rank rank = job.start(world, transport, options);
   for (int i = 0; i < settings.warmup; ++i)
     job.run(*rank.session);
@@ -53,31 +52,58 @@ static std::vector<RunStats> measure(const Job &job, const BenchSettings &settin
   return runs;
 }
 
-static void tell(const Job &job, const BenchSettings &settings,
-                 const std::vector<RunStats> &together, const std::vector<RunStats> &apart) {
-  RunStats median = getMedian(together);
+namespace {
+/// Runs as they would be; with steps launched one by one, which alone are timed; and so with
+/// communication beside nothing (empty for one rank).
+struct Measured {
+  std::vector<RunStats> usual, stepped, apart;
+};
+} // namespace
+
+static void tellDevice(Document &document, const RunStats &usual, const RunStats &stepped) {
+  document.addField("graph_launches", numberCell(usual.graphs, 0));
+  document.addField("device_ms", numberCell(usual.device, 3));
+  document.addField("stepped_median_ms", numberCell(stepped.wall, 2));
+  document.addField("stepped_device_ms", numberCell(stepped.device, 3));
+  document.addField("stepped_busy_ms", numberCell(stepped.busy, 3));
+  document.addField("kernels_ms", numberCell(stepped.kernels, 3));
+  // What is left of a run when its steps, timed alone, are taken off.
+  auto share = [&](double span) { return span > 0 ? 100 * (span - stepped.busy) / span : 0; };
+  document.addField("stepped_gap_percent", numberCell(share(stepped.device), 1));
+  document.addField("gap_percent", numberCell(std::max(0.0, share(usual.device)), 1));
+}
+
+static void tell(const Job &job, const BenchSettings &settings, const Measured &measured) {
+  RunStats median = getMedian(measured.usual), stepped = getMedian(measured.stepped);
   auto byWall = [](const RunStats &a, const RunStats &b) { return a.wall < b.wall; };
-  auto [fastest, slowest] = std::minmax_element(together.begin(), together.end(), byWall);
+  auto [fastest, slowest] =
+      std::minmax_element(measured.usual.begin(), measured.usual.end(), byWall);
   Document document;
   document.addField("plan", job.getPlan().getFolder().string());
   document.addField("mesh", formatMesh(job.getPlan().getMesh()));
+  if (std::string loopback =
+          describeLoopback(job.getSettings(), job.getPlan().getMesh().getNumRanks());
+      !loopback.empty())
+    document.addField("transport", loopback);
   document.addField("runs", settings.iterations);
   document.addField("median_ms", numberCell(median.wall, 2));
   document.addField("fastest_ms", numberCell(fastest->wall, 2));
   document.addField("slowest_ms", numberCell(slowest->wall, 2));
-  document.addField("compute_ms", numberCell(median.compute, 2));
-  if (median.communication > 0) {
-    RunStats serial = getMedian(apart);
+  document.addField("compute_ms", numberCell(stepped.compute, 2));
+  if (stepped.communication > 0 && !measured.apart.empty()) {
+    RunStats serial = getMedian(measured.apart);
     double shorter = std::min(serial.compute, serial.communication);
     // Noise of a busy machine can exceed what there is to hide.
-    double hidden = shorter > 0 ? std::clamp((serial.wall - median.wall) / shorter, 0.0, 1.0) : 0;
-    document.addField("communication_ms", numberCell(median.communication, 2));
-    document.addField("exposed_ms", numberCell(median.exposed, 2));
+    double hidden = shorter > 0 ? std::clamp((serial.wall - stepped.wall) / shorter, 0.0, 1.0) : 0;
+    document.addField("communication_ms", numberCell(stepped.communication, 2));
+    document.addField("exposed_ms", numberCell(stepped.exposed, 2));
     document.addField("serial_median_ms", numberCell(serial.wall, 2));
     document.addField("hidden_percent", numberCell(100 * hidden, 0));
   }
-  if (median.isPipeline)
-    document.addField("bubble_percent", numberCell(100 * median.bubble, 0));
+  if (stepped.isPipeline)
+    document.addField("bubble_percent", numberCell(100 * stepped.bubble, 0));
+  if (job.getPlan().getTargetKind() == "cuda")
+    tellDevice(document, median, stepped);
   document.write(std::cout, settings.format == "json");
 }
 
@@ -87,12 +113,18 @@ static int benchPlan(const BenchSettings &settings) {
                 "bench takes a plan or a collective; see gridloom bench --help");
   Job job(settings.job, /*fillInputs=*/true);
   return job.launch([&](const World &world, Transport &transport) {
-    std::vector<RunStats> together = measure(job, settings, world, transport, false);
-    std::vector<RunStats> apart;
+    SessionOptions options;
+    Measured measured;
+    measured.usual = measured.stepped = measure(job, settings, world, transport, options);
+    bool hasGraphs = job.getPlan().getTargetKind() == "cuda" && !settings.job.noGraphs;
+    options.graphs = false;
+    if (hasGraphs)
+      measured.stepped = measure(job, settings, world, transport, options);
+    options.serialize = true;
     if (world.size > 1)
-      apart = measure(job, settings, world, transport, true);
+      measured.apart = measure(job, settings, world, transport, options);
     if (world.rank == 0)
-      tell(job, settings, together, apart);
+      tell(job, settings, measured);
   });
 }
 

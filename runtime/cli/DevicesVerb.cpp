@@ -6,13 +6,15 @@
 #include "runtime/cli/Verbs.h"
 
 #include "runtime/cli/Document.h"
+#include "runtime/comm/nccl/NcclLibrary.h"
 #include "runtime/core/Error.h"
-#include "runtime/device/Device.h"
 #include "runtime/device/cpu/ThreadPool.h"
+#include "runtime/device/cuda/CudaDevice.h"
 
 #include <CLI/CLI.hpp>
 
 #include <fstream>
+#include <functional>
 #include <iostream>
 #include <unistd.h>
 
@@ -42,21 +44,73 @@ static std::string getCpuLevel() {
 #endif
 }
 
+/// What a CUDA library here says its version is, or "missing".
+static std::string findLibrary(const char *variable, std::initializer_list<std::string> names,
+                               const std::function<std::string(const DynamicLibrary &)> &read) {
+  try {
+    if (std::string given = getEnvironment(variable, ""); !given.empty())
+      return read(DynamicLibrary({given}, "it is named by a variable"));
+    return read(DynamicLibrary(names, "it is optional"));
+  } catch (const Error &) {
+    return "missing";
+  }
+}
+
+/// `call` returns 10000 * major + 100 * minor + patch.
+static std::string readVersion(const DynamicLibrary &library, const char *call) {
+  size_t (*getVersion)() = nullptr;
+  if (!library.find(getVersion, call))
+    return "found";
+  size_t version = getVersion();
+  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
+         std::to_string(version % 100);
+}
+
+static std::string findNccl() {
+  try {
+    return formatNcclVersion(NcclLibrary().getVersionCode());
+  } catch (const Error &) {
+    return "missing";
+  }
+}
+
+static void addLibraries(Document &document) {
+  document.addField("nccl", findNccl());
+  document.addField("cublaslt",
+                    findLibrary("GRIDLOOM_CUBLASLT", {"libcublasLt.so.13", "libcublasLt.so.12"},
+                                [](const DynamicLibrary &library) {
+                                  return readVersion(library, "cublasLtGetVersion");
+                                }));
+  document.addField(
+      "cudnn", findLibrary("GRIDLOOM_CUDNN", {"libcudnn.so.9"}, [](const DynamicLibrary &library) {
+        return readVersion(library, "cudnnGetVersion");
+      }));
+}
+
 static int listDevices(bool asJson) {
   Document document;
-  document.addTable("devices", {"device", "name", "level", "cores", "memory"});
+  document.addTable("devices", {"device", "name", "level", "cores", "memory", "free"});
   uint64_t memory = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
-  document.addRow({"cpu", readCpuName(), getCpuLevel(), getNumUsableCores(), bytesCell(memory)});
-  std::string reason;
-  for (int ordinal = 0; reason.empty(); ++ordinal)
-    try {
-      auto gpu = createCudaDevice(ordinal);
-      document.addRow({"cuda:" + std::to_string(ordinal), gpu->getName(), "", nullptr, nullptr});
-    } catch (const Error &error) {
-      reason = error.what();
-      if (ordinal == 0)
-        document.addField("no_gpu", reason);
+  document.addRow(
+      {"cpu", readCpuName(), getCpuLevel(), getNumUsableCores(), bytesCell(memory), nullptr});
+  int driver = 0;
+  try {
+    for (int ordinal = 0;; ++ordinal) {
+      CudaDevice gpu(ordinal);
+      const CudaContext &context = *gpu.getContext();
+      DeviceMemory own = gpu.getMemory().value_or(DeviceMemory());
+      document.addRow({"cuda:" + std::to_string(ordinal), context.getModel(),
+                       "sm_" + std::to_string(context.getArchitecture()), nullptr,
+                       bytesCell(own.total), bytesCell(own.free)});
+      driver = context.use().getVersion();
     }
+  } catch (const Error &error) {
+    if (driver == 0)
+      document.addField("no_gpu", std::string(error.what()));
+  }
+  if (driver)
+    document.addField("driver", "CUDA " + cuda::formatVersion(driver));
+  addLibraries(document);
   document.write(std::cout, asJson);
   return 0;
 }

@@ -14,11 +14,12 @@ using namespace gridloom::rt;
 
 RunStats gridloom::rt::gatherStats(Session &session, const RunStats &mine) {
   nlohmann::json text = {mine.wall,    mine.compute, mine.communication, mine.exposed,
-                         mine.overlap, mine.bubble,  mine.isPipeline};
+                         mine.overlap, mine.bubble,  mine.isPipeline,    mine.device,
+                         mine.busy,    mine.kernels, mine.graphs};
   std::vector<RunStats> ranks;
   for (const std::string &other : session.gatherText(text.dump())) {
     auto v = nlohmann::json::parse(other);
-    ranks.push_back({v[0], v[1], v[2], v[3], v[4], v[5], v[6]});
+    ranks.push_back({v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7], v[8], v[9], v[10]});
   }
   return ranks.empty() ? mine : combineStats(ranks);
 }

@@ -7,9 +7,7 @@
 
 #include "runtime/cli/Npy.h"
 #include "runtime/cli/Values.h"
-#include "runtime/comm/nccl/NcclTransport.h"
 #include "runtime/core/Error.h"
-#include "runtime/device/cpu/ThreadPool.h"
 
 #include <CLI/CLI.hpp>
 
@@ -35,12 +33,21 @@ void gridloom::rt::addRankOptions(CLI::App &verb, JobSettings &settings) {
                   "seconds without progress after which a rank gives up")
       ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
+  verb.add_option("--transport", settings.placement.transport,
+                  "local (shared memory), nccl, or loopback (all ranks on one GPU, to check a "
+                  "split); default: by the target")
+      ->check(CLI::IsMember({"local", "nccl", "loopback"}));
+  verb.add_option("--device", settings.placement.gpu, "the GPU of all ranks; default: one each")
+      ->check(CLI::Range(0, 1023));
+  verb.add_flag("--copy-engines", settings.placement.copyEngines,
+                "have NCCL gather with copy engines, within one NVLink domain");
 }
 
 void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
   verb.add_option("plan", settings.plan, "folder that 'gridloom compile' wrote")->required();
   addRankOptions(verb, settings);
-  verb.add_option("--threads", settings.threads, "threads per rank; default: cores / ranks")
+  verb.add_option("--threads", settings.placement.threads,
+                  "threads per rank; default: cores / ranks")
       ->check(CLI::Range(1, 4096));
   verb.add_option("--input", settings.inputs,
                   "NAME=FILE.npy, or NAME= one of randn, ones, zeros, randint(LOW,HIGH), "
@@ -54,11 +61,14 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
       ->allow_extra_args(false);
   verb.add_option("--weights", settings.weights,
                   "weights of another .onnx or .safetensors file of the same model");
+  verb.add_flag("--autotune", settings.autotune,
+                "measure which of cuBLASLt's algorithms are fastest, keep them in PLAN/autotune; "
+                "they are used from the next load on");
+  verb.add_flag("--no-graphs", settings.noGraphs,
+                "submit steps one by one, not captured as CUDA graphs");
+  verb.add_flag("-v,--verbose", settings.verbose, "say what was decided, and why");
   verb.add_flag("--verify-model", settings.verifyModel,
                 "check the model file's SHA-256, not only its size");
-  verb.add_option("--transport", settings.transport,
-                  "local (shared memory) or nccl; default: by the plan's target")
-      ->check(CLI::IsMember({"local", "nccl"}));
 }
 
 //===----------------------------------------------------------------------===//
@@ -76,6 +86,20 @@ static std::optional<World> findWorld(const JobSettings &settings) {
     throw usage("--in-process runs all ranks in one process, but " + world->source + " started " +
                 std::to_string(world->size) + "; use one of the two");
   return world;
+}
+
+void gridloom::rt::preparePlacement(JobSettings &settings, const std::string &kind, int ranks,
+                                    const std::string &subject) {
+  settings.placement.limits.deadline = std::chrono::milliseconds(int64_t(settings.timeout * 1000));
+  std::optional<World> world = findWorld(settings);
+  settings.placement.prepare(kind, ranks, !world || world->size == 1, subject);
+  settings.inProcess |= settings.placement.transport == "loopback";
+}
+
+std::string gridloom::rt::describeLoopback(const JobSettings &settings, int ranks) {
+  if (settings.placement.transport != "loopback")
+    return "";
+  return "loopback: " + std::to_string(ranks) + " logical ranks on one GPU";
 }
 
 int gridloom::rt::getGivenRanks(const JobSettings &settings) {
@@ -141,13 +165,7 @@ Job::Job(JobSettings given, bool fillInputs) : settings(std::move(given)) {
                 std::to_string(given) +
                 "; compile it for that many, or start as many as it is for");
   }
-  bool onGpu = plan->getTargetKind() == "cuda";
-  if (settings.transport == "nccl" && !onGpu)
-    throw usage("--transport nccl joins GPUs, but " + settings.plan + " is for " +
-                plan->getTargetKind() + "; use --transport local");
-  if (settings.transport == "local" && onGpu && ranks > 1)
-    throw usage("--transport local joins CPU ranks, but " + settings.plan +
-                " is for GPUs; use --transport nccl");
+  preparePlacement(settings, plan->getTargetKind(), ranks, settings.plan);
   chooseSpecialisation(plan->getEntry(settings.entry));
   makeInputs(fillInputs);
 }
@@ -244,29 +262,20 @@ void Job::makeInputs(bool fillInputs) {
 
 Job::Rank Job::start(const World &world, Transport &transport, SessionOptions options) const {
   Rank rank;
-  bool onGpu = plan->getTargetKind() == "cuda";
-  Transport *used = plan->getMesh().getNumRanks() > 1 ? &transport : nullptr;
-  if (onGpu) {
-    auto gpu = std::make_unique<CudaDevice>(world.localRank);
-    if (used) {
-      rank.gpuTransport = createNcclTransport(
-          *gpu, world.rank, world.size,
-          makeNcclOptions(transport,
-                          {std::chrono::milliseconds(int64_t(settings.timeout * 1000))}));
-      used = rank.gpuTransport.get();
-    }
-    rank.device = std::move(gpu);
-  } else {
-    unsigned threads = settings.threads;
-    if (threads == 0)
-      threads = std::max(1u, getNumUsableCores() / unsigned(world.localSize));
-    rank.device = createCpuDevice(threads);
-  }
+  Transport *host = plan->getMesh().getNumRanks() > 1 ? &transport : nullptr;
+  rank.placement =
+      placeRank(settings.placement, world.rank, world.localRank, world.localSize, host);
+  Transport *used = rank.placement.deviceTransport ? rank.placement.deviceTransport.get() : host;
   options.weights = settings.weights;
   options.verifyModel = settings.verifyModel;
+  options.graphs &= !settings.noGraphs;
+  options.autotune = settings.autotune;
+  options.warn = [](const std::string &line) { fprintf(stderr, "warning: %s\n", line.c_str()); };
+  if (settings.verbose)
+    options.remark = [](const std::string &line) { fprintf(stderr, "note: %s\n", line.c_str()); };
   if (settings.inProcess)
     options.cache = cache;
-  rank.session = std::make_unique<Session>(plan, *rank.device, used, options);
+  rank.session = std::make_unique<Session>(plan, *rank.placement.device, used, options);
   for (const auto &[name, array] : inputs)
     rank.session->bind(name, array);
   return rank;

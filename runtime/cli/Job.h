@@ -11,6 +11,7 @@
 #ifndef GRIDLOOM_RUNTIME_CLI_JOB_H
 #define GRIDLOOM_RUNTIME_CLI_JOB_H
 
+#include "runtime/core/Placement.h"
 #include "runtime/core/Session.h"
 #include "runtime/launch/Launcher.h"
 
@@ -30,12 +31,15 @@ struct JobSettings {
   std::vector<std::string> dims; // NAME=SIZE
   std::string weights;
   bool verifyModel = false;
-  std::string transport; // "", local, nccl
-  unsigned threads = 0;
+  /// --transport, --device, --threads, --copy-engines.
+  PlacementOptions placement;
   double timeout = 300; // seconds
+  bool noGraphs = false;
+  bool autotune = false;
+  bool verbose = false;
 };
 
-/// Adds the options that say how ranks run: -n, --in-process, --timeout.
+/// Adds the options that say how ranks run: -n, --in-process, --timeout, --transport, --device.
 void addRankOptions(CLI::App &verb, JobSettings &settings);
 /// Adds the options that say what they run: --input, --dim, --weights, ...
 void addPlanOptions(CLI::App &verb, JobSettings &settings);
@@ -43,6 +47,12 @@ void addPlanOptions(CLI::App &verb, JobSettings &settings);
 /// Runs `main` on `ranks` ranks as the settings and the environment say: forked, as threads, or as
 /// the one rank that this process is under another launcher. Returns the exit code.
 int runRanks(const JobSettings &settings, int ranks, const RankMain &main);
+/// Makes `settings.placement` fit for `ranks` ranks on devices of `kind`; loopback's ranks are
+/// threads. Throws InvalidArgument when options contradict each other.
+void preparePlacement(JobSettings &settings, const std::string &kind, int ranks,
+                      const std::string &subject);
+/// "loopback: 4 logical ranks on one GPU", or nothing for other transports.
+std::string describeLoopback(const JobSettings &settings, int ranks);
 /// The number of ranks that -n or a launcher gives; 0 when neither does. Throws InvalidArgument
 /// when they contradict each other.
 int getGivenRanks(const JobSettings &settings);
@@ -54,11 +64,11 @@ public:
 
   const Plan &getPlan() const { return *plan; }
   const EntrySpecialisation &getSpecialisation() const { return *specialisation; }
+  const JobSettings &getSettings() const { return settings; }
 
   /// What one rank needs to run the plan, in the order of its destruction reversed.
   struct Rank {
-    std::unique_ptr<Device> device;
-    std::unique_ptr<Transport> gpuTransport;
+    Placement placement;
     std::unique_ptr<Session> session;
   };
   /// Collective. Loads the plan on this rank and binds the inputs.

@@ -239,7 +239,7 @@ void PlanReader::readHeader(const Node &root) {
   if (major != 1)
     fail("has schema version " + std::to_string(major) + ", this runtime reads 1; compile again");
   plan->producer = root.getString("producer");
-  static const std::set<std::string> known = {"cpu", "cuda", "collectives", "pipeline"};
+  static const std::set<std::string> known = {"cpu", "cuda", "cudnn", "collectives", "pipeline"};
   plan->features = root.getStrings("requires");
   for (const std::string &feature : plan->features)
     if (!known.count(feature))
@@ -247,6 +247,14 @@ void PlanReader::readHeader(const Node &root) {
   Node target = root.get("target");
   plan->targetKind = target.getString("kind");
   plan->targetArch = target.getString("arch");
+  if (root.has("precision"))
+    plan->precision = root.getString("precision");
+  if (target.has("cuda")) {
+    plan->cudaVersion = int(target.getSize("cuda"));
+    if (plan->cudaVersion < 1000 || plan->cudaVersion > 1000000)
+      fail("target.cuda is " + std::to_string(plan->cudaVersion) +
+           ", not 1000 times a major version and 10 times a minor one");
+  }
   if (plan->targetKind != "cpu" && plan->targetKind != "cuda")
     fail("target.kind is '" + plan->targetKind + "', neither cpu nor cuda");
   if (options.requireTarget && plan->targetKind == "cpu" && !hasCpuLevel(plan->targetArch))

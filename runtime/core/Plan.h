@@ -93,6 +93,11 @@ public:
   /// "cpu" or "cuda", and the level: "x86-64-v3", "sm_90".
   const std::string &getTargetKind() const { return targetKind; }
   const std::string &getTargetArch() const { return targetArch; }
+  /// The CUDA version that the driver must support, 1000 * major + 10 * minor; 0: the plan does not
+  /// say.
+  int getCudaVersion() const { return cudaVersion; }
+  /// What the compiler was allowed to make of the model's f32: "f32", "tf32", "bf16" or "f16".
+  const std::string &getPrecision() const { return precision; }
   const ModelInfo &getModel() const { return model; }
   const Mesh &getMesh() const { return mesh; }
   int64_t getMicrobatches() const { return microbatches; }
@@ -116,6 +121,8 @@ private:
 
   std::filesystem::path folder;
   std::string producer, targetKind, targetArch, digest;
+  std::string precision = "f32";
+  int cudaVersion = 0;
   std::vector<std::string> features;
   ModelInfo model;
   Mesh mesh;

@@ -13,7 +13,9 @@ import onnxruntime
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "test" / "fake")]
+
+import fakes  # noqa: E402
 
 from gridloom import zoo  # noqa: E402
 
@@ -72,6 +74,17 @@ class Run:
 @pytest.fixture(scope="session")
 def tools() -> Tools:
     return Tools(Path(os.environ.get("GRIDLOOM_BIN", ROOT / "build" / "dev" / "bin")))
+
+
+@pytest.fixture
+def fake_gpus(tools, monkeypatch):
+    """Makes this many fake GPUs the machine's, their streams' turns drawn from a seed."""
+
+    def install(devices: int, seed: int) -> None:
+        for variable, value in fakes.environment(devices, seed, tools.folder.parent / "lib").items():
+            monkeypatch.setenv(variable, value)
+
+    return install
 
 
 @pytest.fixture(scope="session")

@@ -42,23 +42,6 @@ def inputs():
     return {"x": np.random.default_rng(1).standard_normal((ROWS, INNER)).astype(np.float32)}
 
 
-@pytest.fixture
-def fake_gpus(tools, monkeypatch):
-    """Makes this many fake GPUs the machine's, their streams' turns drawn from a seed."""
-
-    def install(devices: int, seed: int) -> None:
-        libraries = tools.folder.parent / "lib"
-        for variable, name in [("CUDA_DRIVER", "cuda"), ("CUBLASLT", "cublaslt"), ("NCCL", "nccl")]:
-            library = libraries / f"libfake_{name}.so"
-            if not library.exists():
-                pytest.fail(f"{library} is not built; run scripts/build")
-            monkeypatch.setenv(f"GRIDLOOM_{variable}", str(library))
-        monkeypatch.setenv("GRIDLOOM_FAKE_DEVICES", str(devices))
-        monkeypatch.setenv("GRIDLOOM_FAKE_SEED", str(seed))
-
-    return install
-
-
 @pytest.mark.parametrize(
     "mesh,shard,groups",
     [
@@ -167,3 +150,22 @@ def test_rows_of_every_length_on_a_fake_gpu_equal_onnxruntime(tools, fake_gpus, 
     for name in names:
         np.testing.assert_allclose(result.outputs[name], expected[name], atol=1e-5, rtol=1e-6, err_msg=name)
     assert "fake GPU" not in result.text, result.text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("data=2",), ("model=2",), ("data=2,model=2",), ("pipe=2", "--microbatches", "2"), ("pipe=2,model=2",)],
+    ids=["batch", "tensors", "grid", "pipeline", "pipeline of tensors"],
+)
+def test_graphs_equal_steps_bit_for_bit(tools, fake_gpus, tmp_path, options):
+    path = zoo.save(zoo.mlp([16, 32, 16, 8], zoo.Random(0, scale=0.2)), tmp_path / "mlp.onnx")
+    plan = tmp_path / "mlp.plan"
+    tools.compile(path, plan, "--dim", "batch=4", "--mesh", *options, "--target", "cuda:sm_90")
+    inputs = {"x": np.random.default_rng(2).standard_normal((4, 16)).astype(np.float32)}
+    for seed in (1, 2, 3):
+        fake_gpus(4 if "," in options[0] else 2, seed)
+        steps = tools.run(plan, inputs, tmp_path / f"steps{seed}", "--in-process", "--no-graphs")
+        graphs = tools.run(plan, inputs, tmp_path / f"graphs{seed}", "--in-process", "--repeat", 4, "--verbose")
+        np.testing.assert_array_equal(graphs.outputs["y"], steps.outputs["y"])
+        for result in (steps, graphs):
+            assert "fake GPU" not in result.text and "no graphs" not in result.text, result.text

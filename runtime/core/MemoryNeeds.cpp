@@ -1,0 +1,111 @@
+//===- MemoryNeeds.cpp - what a plan takes of a device --------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/core/MemoryNeeds.h"
+
+#include "runtime/core/Error.h"
+#include "runtime/core/plan.pb.h"
+
+#include <algorithm>
+#include <cstdio>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+
+std::string gridloom::rt::formatBytes(uint64_t bytes) {
+  constexpr const char *units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+  double value = double(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(units); ++unit)
+    value /= 1024;
+  char text[32];
+  snprintf(text, sizeof text, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+  return text;
+}
+
+MemoryNeeds gridloom::rt::computeNeeds(const schema::Stage &stage) {
+  MemoryNeeds needs;
+  for (const schema::Weight &weight : stage.weights())
+    needs.weights += weight.bytes();
+  for (const schema::State &state : stage.states())
+    needs.states += state.bytes();
+  uint64_t arena = 0, registered = 0;
+  for (const schema::Entry &entry : stage.entries())
+    for (const schema::Specialisation &program : entry.specialisations()) {
+      arena = std::max<uint64_t>(arena, program.arena_bytes());
+      registered = std::max<uint64_t>(registered, program.registered_bytes());
+      for (const auto *bindings : {&program.inputs(), &program.outputs()})
+        for (const schema::Binding &binding : *bindings) {
+          uint64_t bytes = sizeOf(DataType(binding.type()));
+          for (int64_t size : binding.shape())
+            bytes *= uint64_t(size);
+          needs.bindings += bytes;
+        }
+    }
+  needs.activations = arena + registered;
+  return needs;
+}
+
+std::string gridloom::rt::describe(const MemoryNeeds &needs) {
+  std::string text = "weights " + formatBytes(needs.weights) + ", activations " +
+                     formatBytes(needs.activations);
+  if (needs.states)
+    text += ", states " + formatBytes(needs.states);
+  return text + ", inputs and outputs " + formatBytes(needs.bindings);
+}
+
+/// The first dimension that all inputs of the plan have in common, which micro-batches cut; 1 where
+/// there is none.
+static int64_t getBatch(const Plan &plan) {
+  int64_t batch = 0;
+  for (const Entry &entry : plan.getEntries())
+    for (const EntrySpecialisation &specialisation : entry.specialisations)
+      for (const Argument &input : specialisation.inputs) {
+        int64_t own = input.shape.empty() ? 1 : input.shape.front();
+        batch = batch == 0 || batch == own ? own : 1;
+      }
+  return std::max<int64_t>(batch, 1);
+}
+
+std::string gridloom::rt::findChangeThatFits(const Plan &plan, const MemoryNeeds &needs,
+                                             uint64_t bytes) {
+  constexpr uint64_t most = 1024;
+  uint64_t fixed = needs.weights + needs.states + needs.bindings;
+  auto tell = [](const std::string &option, uint64_t estimate) {
+    return option + " (about " + formatBytes(estimate) + ")";
+  };
+  for (uint64_t times = 2; times <= most; times *= 2) {
+    uint64_t count = uint64_t(plan.getMicrobatches()) * times;
+    uint64_t estimate = fixed + needs.activations / times;
+    if (estimate <= bytes && uint64_t(getBatch(plan)) % count == 0)
+      return tell("--microbatches " + std::to_string(count), estimate);
+  }
+  int64_t present = 1;
+  std::string others;
+  for (const Mesh::Axis &axis : plan.getMesh().getAxes())
+    if (axis.name == "model")
+      present = axis.size;
+    else
+      others += axis.name + "=" + std::to_string(axis.size) + ",";
+  for (uint64_t times = 2; times <= most; times *= 2)
+    if (uint64_t estimate = needs.getTotal() / times; estimate <= bytes)
+      return tell("--mesh " + others + "model=" + std::to_string(uint64_t(present) * times),
+                  estimate);
+  return "";
+}
+
+void gridloom::rt::requireMemory(const Plan &plan, int rank, const MemoryNeeds &needs,
+                                 const Device &device) {
+  std::optional<DeviceMemory> memory = device.getMemory();
+  if (!memory || needs.getTotal() <= memory->free)
+    return;
+  std::string change = findChangeThatFits(plan, needs, memory->free);
+  throw Error(ErrorCode::OutOfMemory,
+              device.getName() + " has " + formatBytes(memory->free) + " of " +
+                  formatBytes(memory->total) + " free, rank " + std::to_string(rank) + " needs " +
+                  formatBytes(needs.getTotal()) + ": " + describe(needs) +
+                  (change.empty() ? "; shard over more devices, or compile for a smaller batch"
+                                  : "; the smallest change that fits is to compile with " + change));
+}

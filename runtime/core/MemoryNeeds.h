@@ -1,0 +1,43 @@
+//===- MemoryNeeds.h - what a plan takes of a device ------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CORE_MEMORYNEEDS_H
+#define GRIDLOOM_RUNTIME_CORE_MEMORYNEEDS_H
+
+#include "runtime/core/Plan.h"
+#include "runtime/device/Device.h"
+
+namespace gridloom::rt {
+
+/// Bytes that one rank of a stage keeps on its device. Libraries' workspaces and the driver's own
+/// memory come on top.
+struct MemoryNeeds {
+  uint64_t weights = 0;
+  uint64_t activations = 0; // the arena and the registered space, of the largest program
+  uint64_t states = 0;
+  uint64_t bindings = 0; // inputs and outputs of all programs
+
+  uint64_t getTotal() const { return weights + activations + states + bindings; }
+};
+
+MemoryNeeds computeNeeds(const schema::Stage &stage);
+
+/// "weights 1.2 GiB, activations 300 MiB, ..."
+std::string describe(const MemoryNeeds &needs);
+
+/// The least change of a compilation that makes `needs` fit into `bytes`, by estimate: more
+/// micro-batches where activations alone are too large, else a larger mesh. `plan` says what there
+/// is now. "" when nothing up to 1024 times as much does.
+std::string findChangeThatFits(const Plan &plan, const MemoryNeeds &needs, uint64_t bytes);
+
+/// Throws OutOfMemory when `needs` of rank `rank` are more than `device` has free now.
+void requireMemory(const Plan &plan, int rank, const MemoryNeeds &needs, const Device &device);
+
+/// "1.5 GiB"
+std::string formatBytes(uint64_t bytes);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CORE_MEMORYNEEDS_H

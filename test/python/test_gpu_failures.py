@@ -1,0 +1,149 @@
+"""What a user gets when a GPU, its driver or its libraries are not what a plan needs: one line that says what is wrong
+and what to do, and exit code 1. On the fake driver and NCCL of test/fake, which environment variables set up."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from gridloom import zoo
+
+ROWS = 4
+
+
+@pytest.fixture(scope="module")
+def plans(tools, tmp_path_factory):
+    """Plans of one small model by mesh, compiled when first asked for."""
+    folder = tmp_path_factory.mktemp("gpu-failures")
+    model = zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0, scale=0.2)), folder / "mlp.onnx")
+    np.save(folder / "x.npy", np.random.default_rng(2).standard_normal((ROWS, 16)).astype(np.float32))
+    made = {}
+
+    def get(mesh: str, target: str = "sm_90"):
+        key = (mesh, target)
+        if key not in made:
+            made[key] = folder / f"{mesh.replace('=', '')}-{target}.plan"
+            tools.compile(model, made[key], "--dim", f"batch={ROWS}", "--mesh", mesh, "--target", f"cuda:{target}")
+        return made[key]
+
+    get.input = f"x={folder / 'x.npy'}"
+    return get
+
+
+@pytest.fixture
+def refuse(tools, plans, fake_gpus, monkeypatch):
+    """Runs a plan on a machine that environment variables describe; returns the one line it ends with."""
+
+    def run(plan, *options, devices: int = 2, **machine) -> str:
+        fake_gpus(devices, 1)
+        for name, value in machine.items():
+            monkeypatch.setenv(name, str(value))
+        result = tools.call("run", plan, "--input", plans.input, "--in-process", *options, check=False)
+        lines = result.stderr.splitlines()
+        if "GRIDLOOM_FAKE_FAULT" in machine:  # memory is freed that lost work may use
+            lines = [line for line in lines if not line.startswith("fake GPU: ") or "leaked" in line]
+        assert result.returncode == 1, result.stderr
+        assert len(lines) == 1, result.stderr
+        assert lines[0].startswith("error: ")
+        return lines[0]
+
+    return run
+
+
+def test_driver_too_old_for_the_kernels(plans, refuse):
+    plan = plans("data=2")
+    needed = json.loads((plan / "manifest.json").read_text())["target"]["cuda"]
+    assert needed >= 11000
+    line = refuse(plan, GRIDLOOM_FAKE_DRIVER_VERSION=needed - (10 if needed % 1000 else 200))
+    assert f"need a driver for CUDA {needed // 1000}.{needed % 1000 // 10}" in line
+    assert "install a newer NVIDIA driver" in line
+
+
+def test_driver_too_old_for_the_runtime(plans, refuse):
+    assert "supports CUDA 10.2, 11.2 is needed" in refuse(plans("data=2"), GRIDLOOM_FAKE_DRIVER_VERSION=10020)
+
+
+def test_plan_for_a_newer_gpu(plans, refuse):
+    line = refuse(plans("data=2"), GRIDLOOM_FAKE_ARCHITECTURE=80)
+    assert "the plan is for sm_90 GPUs" in line and "(sm_80) is not one" in line
+    assert line.endswith("compile the model with --target cuda:sm_80")
+
+
+def test_plan_for_an_older_gpu_is_compiled_anew_by_the_driver(tools, plans, fake_gpus, monkeypatch):
+    fake_gpus(2, 1)
+    monkeypatch.setenv("GRIDLOOM_FAKE_ARCHITECTURE", "100")
+    result = tools.call("run", plans("data=2"), "--input", plans.input, "--in-process", "--verbose")
+    assert "note: kernels for sm_90 are compiled anew for sm_100 by the driver" in result.stderr
+
+
+def test_too_little_memory_names_what_is_needed_and_what_would_fit(plans, refuse):
+    line = refuse(plans("data=2"), GRIDLOOM_FAKE_MEMORY=2000)
+    assert "of 2.0 KiB free, rank " in line and " needs 3." in line
+    assert "weights" in line and "activations" in line
+    assert "the smallest change that fits is to compile with --mesh data=2,model=" in line
+
+
+def test_fewer_gpus_than_ranks(plans, refuse):
+    line = refuse(plans("data=2"), devices=1)
+    assert "no GPU 1: this machine has 1" in line and "--transport loopback" in line
+
+
+def test_two_ranks_with_one_gpu(plans, refuse):
+    line = refuse(plans("data=2"), GRIDLOOM_FAKE_ONE_GPU=1)
+    assert "ranks 0 and 1 have the same GPU, cuda:0 and cuda:1 of " in line
+    assert "CUDA_VISIBLE_DEVICES" in line and "--transport loopback" in line
+
+
+def test_without_nccl(plans, refuse):
+    line = refuse(plans("data=2"), GRIDLOOM_NCCL="libnccl_missing.so.2")
+    assert "libnccl_missing.so.2 not found: NCCL, which connects GPUs, is not installed" in line
+
+
+def test_without_cublaslt(plans, refuse):
+    line = refuse(plans("data=2"), GRIDLOOM_CUBLASLT="libcublasLt_missing.so.13")
+    assert "libcublasLt_missing.so.13 not found" in line
+
+
+@pytest.mark.parametrize("error,name", [(46, "DEVICE_UNAVAILABLE"), (214, "ECC_UNCORRECTABLE"), (700, "ILLEGAL_ADDRESS")])
+@pytest.mark.parametrize("repeat,graphs", [(1, False), (4, True)], ids=["steps", "graphs"])
+def test_a_gpu_lost_in_a_run(plans, refuse, error, name, repeat, graphs):
+    kernels = 3 if graphs else 0
+    options = ["--repeat", repeat, "--timeout", 20]
+    line = refuse(plans("model=2"), *options, GRIDLOOM_FAKE_FAULT=f"1:{kernels}:{error}")
+    assert f"CUDA_ERROR_{name}" in line and "rank 1" in line
+
+
+def test_refused_graphs_are_said_when_asked(tools, plans, fake_gpus, monkeypatch):
+    fake_gpus(2, 1)
+    monkeypatch.setenv("GRIDLOOM_FAKE_FAIL", "cuGraphInstantiateWithFlags:900:0")
+    run = ["run", plans("model=2"), "--input", plans.input, "--in-process", "--repeat", 3]
+    result = tools.call(*run, "--verbose")
+    notes = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
+    assert len(notes) == 1 and notes[0].startswith("note: no graphs for entry main: rank ")
+    assert "fake GPU" not in result.stderr
+    monkeypatch.delenv("GRIDLOOM_FAKE_FAIL")
+    assert "note: no graphs: they are turned off" in tools.call(*run, "--verbose", "--no-graphs").stderr
+    assert tools.call(*run).stderr == ""
+
+
+def test_devices_shows_gpus_and_libraries(tools, fake_gpus, monkeypatch):
+    fake_gpus(2, 1)
+    found = json.loads(tools.call("devices", "--format", "json").stdout)
+    gpus = [row for row in found["devices"] if row["device"].startswith("cuda:")]
+    assert [row["device"] for row in gpus] == ["cuda:0", "cuda:1"]
+    assert all(row["level"] == "sm_90" and row["memory"] == row["free"] == 1 << 30 for row in gpus)
+    assert found["driver"] == "CUDA 13.0" and found["nccl"] == "2.28.9"
+    monkeypatch.setenv("GRIDLOOM_NCCL", "libnccl_missing.so.2")
+    assert json.loads(tools.call("devices", "--format", "json").stdout)["nccl"] == "missing"
+
+
+def test_bench_tells_what_a_launch_costs(tools, plans, fake_gpus):
+    fake_gpus(2, 1)
+    told = json.loads(
+        tools.call("bench", plans("model=2"), "--in-process", "--iters", 3, "--warmup", 2, "--format", "json").stdout
+    )
+    assert told["graph_launches"] == 1
+    assert told["device_ms"] > 0 and told["stepped_device_ms"] >= told["stepped_busy_ms"] > 0
+    assert told["kernels_ms"] > 0 and told["stepped_gap_percent"] >= 0
