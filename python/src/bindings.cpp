@@ -80,7 +80,8 @@ struct PlanDeleter {
 class Session {
 public:
   Session(const std::string &path, bool fromEnvironment, uint32_t threads,
-          const std::optional<std::string> &weights, bool trace, uint32_t deadlineMs) {
+          const std::optional<std::string> &weights, bool trace, uint32_t deadlineMs,
+          bool graphs) {
     gridloom_session_options options = {};
     options.size = sizeof(options);
     options.ranks = fromEnvironment ? GRIDLOOM_RANK_FROM_ENVIRONMENT : GRIDLOOM_RANKS_IN_PROCESS;
@@ -88,6 +89,7 @@ public:
     options.weights = weights ? weights->c_str() : nullptr;
     options.trace = trace;
     options.deadline_ms = deadlineMs;
+    options.no_graphs = !graphs;
     gridloom_plan *openedPlan = nullptr;
     gridloom_session *created = nullptr;
     gridloom_status status;
@@ -216,7 +218,7 @@ NB_MODULE(_native, module) {
   });
   nb::class_<Session>(module, "Session")
       .def(nb::init<const std::string &, bool, uint32_t, const std::optional<std::string> &, bool,
-                    uint32_t>())
+                    uint32_t, bool>())
       .def("bind", &Session::bind)
       .def("run", &Session::run)
       .def("outputs", &Session::outputs)

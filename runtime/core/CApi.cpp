@@ -9,7 +9,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/InProcessJob.h"
 #include "runtime/core/Placement.h"
-#include "runtime/launch/World.h"
+#include "runtime/launch/Launcher.h"
 
 #include <cstring>
 #include <future>
@@ -58,15 +58,12 @@ struct RankRunner : Runner {
       throw Error(
           ErrorCode::InvalidArgument,
           "the environment names no rank; start with gridloom run, torchrun, mpirun or srun");
-    if (world->localSize != world->size)
-      throw Error(ErrorCode::Unavailable, "the job has " + std::to_string(world->size) +
-                                              " ranks, this machine " +
-                                              std::to_string(world->localSize) +
-                                              "; jobs of several machines are not supported yet");
+    PlacementOptions placing = options.placement;
+    placing.prepare(plan->getTargetKind(), world->size, /*inProcess=*/world->size == 1,
+                    plan->getFolder().string());
     if (world->size > 1)
-      host = joinLocalTransport(world->job, world->rank, world->size, options.transport);
-    placement = placeRank(*plan, world->localRank, world->localSize, options.threads, host.get(),
-                          options.transport);
+      host = joinJob(*world, placing.limits);
+    placement = placeRank(placing, world->rank, world->localRank, world->localSize, host.get());
     Transport *transport = placement.deviceTransport ? placement.deviceTransport.get() : host.get();
     session = std::make_unique<Session>(plan, *placement.device, transport, options.session);
   }
@@ -254,13 +251,16 @@ gridloom_status gridloom_session_create(const gridloom_plan *plan,
       std::memcpy(&read, given, given->size);
     }
     InProcessOptions options;
-    options.threads = read.threads;
+    options.placement.threads = read.threads;
     options.session.weights = read.weights ? read.weights : "";
     options.session.verifyModel = read.verify_model;
     options.session.trace = read.trace;
     options.session.serialize = read.serialize;
+    options.session.graphs = !read.no_graphs;
+    options.session.autotune = read.autotune;
+    options.placement.transport = read.transport ? read.transport : "";
     if (read.deadline_ms)
-      options.transport.deadline = std::chrono::milliseconds(read.deadline_ms);
+      options.placement.limits.deadline = std::chrono::milliseconds(read.deadline_ms);
     auto made = std::make_unique<gridloom_session>();
     if (read.ranks == GRIDLOOM_RANK_FROM_ENVIRONMENT)
       made->runner = std::make_unique<RankRunner>(plan->plan, options);

@@ -131,7 +131,7 @@ GRIDLOOM_API gridloom_status gridloom_plan_output(const gridloom_plan *plan, int
 typedef enum gridloom_ranks {
   /* All ranks of the plan live in this process, a thread each. */
   GRIDLOOM_RANKS_IN_PROCESS = 0,
-  /* This process is one rank of a job on this machine: `gridloom run`, torchrun, mpirun or srun
+  /* This process is one rank of a job: `gridloom run`, torchrun, mpirun or srun
      says which, through the environment. Every rank makes the same calls in the same order. */
   GRIDLOOM_RANK_FROM_ENVIRONMENT = 1,
 } gridloom_ranks;
@@ -146,6 +146,14 @@ typedef struct gridloom_session_options {
   uint32_t trace;        /* not 0: keep times for gridloom_session_write_trace */
   uint32_t serialize;    /* not 0: let communication overlap nothing */
   uint32_t deadline_ms;  /* a peer without progress for so long is an error; 0: 300000 */
+  /* "local" (CPU), "nccl" (a GPU per rank) or "loopback" (all ranks on one GPU, to check a plan);
+     NULL: by the plan's target */
+  const char *transport;
+  /* not 0: measure which of cuBLASLt's algorithms are fastest and keep them in the plan's folder
+     autotune, for sessions made later */
+  uint32_t autotune;
+  /* not 0: submit steps one by one, not captured as CUDA graphs */
+  uint32_t no_graphs;
 } gridloom_session_options;
 
 /* Loads weights, kernels and communicators. `options` may be NULL. */
