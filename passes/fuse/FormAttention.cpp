@@ -147,14 +147,16 @@ std::optional<Attention> match(loom::DotGeneralOp product) {
   attention.product = product;
   auto softmax = skipConversions(product.getLhs(), attention.path).getDefiningOp<loom::SoftmaxOp>();
   int64_t rank = getType(product.getLhs()).getRank(), batch = rank - 2;
-  auto leading = llvm::to_vector(llvm::seq<int64_t>(0, batch));
+  // Its result is [batch..., rows, columns].
   auto isProduct = [&](loom::DotGeneralOp dot) {
-    return dot.getLhsBatch() == ArrayRef(leading) &&
-           dot.getLhsContract() == ArrayRef<int64_t>{rank - 1} &&
-           static_cast<int64_t>(dot.getRhsBatch().size()) == batch &&
-           dot.getRhsContract().size() == 1 && dot.getRhsFreeDims().size() == 1;
+    return static_cast<int64_t>(dot.getLhsBatch().size()) == batch &&
+           dot.getLhsFreeDims().size() == 1 && dot.getRhsFreeDims().size() == 1 &&
+           dot.getLhsContract().size() == 1;
   };
   if (!softmax || rank < 2 || rank > 4 || !isProduct(product) ||
+      !llvm::is_sorted(product.getLhsBatch()) ||
+      product.getLhsContract() != ArrayRef<int64_t>{rank - 1} ||
+      product.getLhsFreeDims()[0] != rank - 2 ||
       static_cast<int64_t>(softmax.getDim()) != rank - 1 || !softmax.getOutput().hasOneUse() ||
       !matchScores(softmax.getInput(), attention) || !isProduct(attention.scores))
     return std::nullopt;
@@ -167,7 +169,8 @@ std::optional<Attention> match(loom::DotGeneralOp product) {
     return std::nullopt;
 
   loom::DotGeneralOp scores = attention.scores;
-  auto query = matchOperand(scores.getLhs(), scores.getLhsBatch(), rank - 2, rank - 1, element);
+  auto query = matchOperand(scores.getLhs(), scores.getLhsBatch(), scores.getLhsFreeDims()[0],
+                            scores.getLhsContract()[0], element);
   auto key = matchOperand(scores.getRhs(), scores.getRhsBatch(), scores.getRhsFreeDims()[0],
                           scores.getRhsContract()[0], element);
   auto value = matchOperand(product.getRhs(), product.getRhsBatch(), product.getRhsContract()[0],
@@ -181,7 +184,7 @@ std::optional<Attention> match(loom::DotGeneralOp product) {
   ArrayRef<int64_t> shape = getType(softmax.getOutput()).getShape();
   attention.sizes.assign(2 - batch, 1);
   llvm::append_range(attention.sizes, shape);
-  attention.sizes.push_back(getType(scores.getLhs()).getShape().back());
+  attention.sizes.push_back(getType(scores.getLhs()).getDimSize(scores.getLhsContract()[0]));
   attention.sizes.push_back(getType(product.getOutput()).getShape().back());
   return attention;
 }

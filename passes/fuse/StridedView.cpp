@@ -89,6 +89,15 @@ std::optional<std::pair<Value, double>> matchScale(Operation *op) {
   return std::nullopt;
 }
 
+bool feedsKernel(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    if (isa<loom::ReshapeOp, loom::TransposeOp>(user) || matchScale(user))
+      return feedsKernel(user->getResult(0));
+    return user->getDialect() && isa<loom::LoomDialect>(user->getDialect()) &&
+           !isa<loom::DotGeneralOp, loom::ConvolutionOp, loom::YieldOp>(user);
+  });
+}
+
 /// The value that `op` only shows in another order or size, with its scalar factor; null when op
 /// computes something.
 static std::pair<Value, double> stepThrough(Operation *op) {

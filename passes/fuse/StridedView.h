@@ -41,6 +41,9 @@ std::optional<double> getFloatSplat(mlir::Value value);
 /// The operand and factor of a multiplication or division by a splat.
 std::optional<std::pair<mlir::Value, double>> matchScale(mlir::Operation *op);
 
+/// True when a kernel will read `value`, be it through reshapes, transposes or scalar factors.
+bool feedsKernel(mlir::Value value);
+
 } // namespace gridloom
 
 #endif // GRIDLOOM_PASSES_FUSE_STRIDEDVIEW_H

@@ -7,6 +7,7 @@
 
 #include "runtime/cli/Job.h"
 #include "runtime/core/HostArray.h"
+#include "runtime/core/LibraryCalls.h"
 #include "runtime/core/plan.pb.h"
 
 #include <algorithm>
@@ -118,7 +119,9 @@ const char *kindOf(const schema::Step &step) {
   if (step.has_launch())
     return "kernel";
   if (step.has_library())
-    return "matmul";
+    return step.library().has_convolution() ? "convolution"
+           : step.library().has_attention() ? "attention"
+                                            : "matmul";
   if (step.has_copy())
     return "copy";
   if (step.has_group())
@@ -210,6 +213,7 @@ Document gridloom::rt::makeSummary(const Plan &plan) {
   document.addField("producer", plan.getProducer());
   document.addField("model", plan.getModel().path.lexically_normal().string());
   document.addField("target", plan.getTargetKind() + " " + plan.getTargetArch());
+  document.addField("precision", plan.getPrecision());
   document.addField("mesh", formatMesh(plan.getMesh()));
   document.addField("ranks", plan.getMesh().getNumRanks());
   document.addField("stages", plan.getNumStages());
@@ -272,13 +276,8 @@ Document gridloom::rt::makeMemory(const Plan &plan) {
 static std::string describeStep(const schema::Stage &stage, const schema::Step &step) {
   if (step.has_launch())
     return stage.kernels(int(step.launch().kernel())).symbol();
-  if (step.has_library()) {
-    std::string sizes;
-    for (int64_t size : step.library().matmul().sizes())
-      sizes += (sizes.empty() ? "" : "x") + std::to_string(size);
-    bool bias = step.library().matmul().epilogue() == schema::Matmul::BIAS;
-    return "matmul " + sizes + (bias ? " + bias" : "");
-  }
+  if (step.has_library())
+    return describe(step.library());
   if (step.has_copy())
     return "copy";
   if (step.has_group()) {
@@ -357,6 +356,39 @@ Document gridloom::rt::makeSchedule(const Plan &plan) {
   return document;
 }
 
+static std::string nameNodes(const std::set<std::string> &nodes) {
+  if (nodes.empty())
+    return "";
+  std::string first = *nodes.begin();
+  return nodes.size() > 1 ? first + " and " + std::to_string(nodes.size() - 1) + " more" : first;
+}
+
+/// Equal calls of a stage are one row.
+static void addLibraryCalls(const Plan &plan, Document &document) {
+  struct Calls {
+    const schema::Library *call;
+    int64_t times = 0;
+    std::set<std::string> nodes;
+  };
+  std::map<std::pair<int, std::string>, Calls> found;
+  forEachPlace(plan, [&](const Place &place) {
+    const auto &[number, stage, entry, dims, specialisation] = place;
+    walk(specialisation.body(), 1, "", [&](const Visit &visit) {
+      if (!visit.step.has_library())
+        return;
+      const schema::Library &call = visit.step.library();
+      Calls &calls = found[{place.number, describe(call)}];
+      calls.call = &call;
+      calls.times += visit.times;
+      calls.nodes.insert(getOrigin(stage, visit.step));
+    });
+  });
+  document.addTable("library_calls", {"stage", "call", "calls", "flops", "bytes", "nodes"});
+  for (const auto &[key, calls] : found)
+    document.addRow({key.first, key.second, calls.times, int64_t(getFlops(*calls.call)),
+                     bytesCell(getBytes(*calls.call)), nameNodes(calls.nodes)});
+}
+
 Document gridloom::rt::makeKernels(const Plan &plan) {
   Document document;
   document.addTable("kernels",
@@ -377,16 +409,13 @@ Document gridloom::rt::makeKernels(const Plan &plan) {
         });
     for (int k = 0; k < stage.kernels_size(); ++k) {
       const schema::Kernel &kernel = stage.kernels(k);
-      const std::set<std::string> &names = nodes[size_t(k)];
-      std::string first = names.empty() ? "" : *names.begin();
-      if (names.size() > 1)
-        first += " and " + std::to_string(names.size() - 1) + " more";
       document.addRow({number, kernel.symbol(), kernel.library(), kernel.skeleton(), kernel.rows(),
                        kernel.grain(), kernel.registers(), bytesCell(kernel.spill_bytes()),
                        kernel.num_pointers(), launches[size_t(k)], kernel.flops(),
-                       bytesCell(kernel.bytes()), first});
+                       bytesCell(kernel.bytes()), nameNodes(nodes[size_t(k)])});
     }
   }
+  addLibraryCalls(plan, document);
   return document;
 }
 

@@ -27,6 +27,7 @@ protected:
   void SetUp() override {
     setenv("GRIDLOOM_CUDA_DRIVER", GRIDLOOM_FAKE_CUDA, 1);
     setenv("GRIDLOOM_CUBLASLT", GRIDLOOM_FAKE_CUBLASLT, 1);
+    setenv("GRIDLOOM_CUDNN", GRIDLOOM_FAKE_CUDNN, 1);
     setenv("GRIDLOOM_NCCL", GRIDLOOM_FAKE_NCCL, 1);
     fake::reset();
     fake::resetNccl();

@@ -221,6 +221,44 @@ TEST_F(CudaDnnTest, TakesTheFirstEngineThatFits) {
   EXPECT_EQ(getWorkspace(convolution), 0u);
 }
 
+TEST_F(CudaDnnTest, MeasuresEnginesOnceAndKeepsTheFastest) {
+  std::filesystem::path folder = testing::TempDir() + "/dnn-tuning";
+  std::filesystem::remove_all(folder);
+  Convolution convolution = plain;
+  convolution.bias = convolution.tf32 = true; // two engines
+  ConvolutionProblem problem = convolution.get();
+  auto open = [&](bool measures) {
+    return std::make_shared<AutotuneCache>(folder, "fake", measures);
+  };
+  auto getCalls = [] { return fake::getCalls("cudnnBackendExecute").size(); };
+  auto cache = open(true);
+  {
+    CudaDevice device(0);
+    device.setTuning(cache);
+    device.createConvolution(problem);
+  }
+  EXPECT_EQ(cache->getNumMeasured(), 1u);
+  EXPECT_EQ(getCalls(), 2u * (2 + 3 * 5));
+  EXPECT_EQ(cache->save(), "");
+  // From then on it is known: whichever it was, nothing runs to find it.
+  for (bool measures : {false, true}) {
+    auto again = open(measures);
+    EXPECT_EQ(again->getComplaint(), "");
+    CudaDevice device(0);
+    device.setTuning(again);
+    device.createConvolution(problem);
+    EXPECT_EQ(again->getNumMeasured(), 0u);
+    EXPECT_EQ(getCalls(), 2u * (2 + 3 * 5));
+  }
+  // A measurement is of one problem.
+  problem.relu = true;
+  auto other = open(true);
+  CudaDevice device(0);
+  device.setTuning(other);
+  device.createConvolution(problem);
+  EXPECT_EQ(other->getNumMeasured(), 1u);
+}
+
 TEST_F(CudaDnnTest, SaysWhatNoEngineTakes) {
   CudaDevice device(0);
   Dims sizes = {1, 2, 8, 8, 12, 12}, strides = {192, 96, 12, 1};

@@ -186,6 +186,12 @@ TEST(CudaHeadersTest, CuBlasLtConstants) {
   EXPECT_EQ(int(cublas::OP_T), int(CUBLAS_OP_T));
   EXPECT_EQ(unsigned(cublas::EPILOGUE_DEFAULT), unsigned(CUBLASLT_EPILOGUE_DEFAULT));
   EXPECT_EQ(unsigned(cublas::EPILOGUE_BIAS), unsigned(CUBLASLT_EPILOGUE_BIAS));
+  EXPECT_EQ(unsigned(cublas::EPILOGUE_RELU), unsigned(CUBLASLT_EPILOGUE_RELU));
+  EXPECT_EQ(unsigned(cublas::EPILOGUE_GELU), unsigned(CUBLASLT_EPILOGUE_GELU));
+  EXPECT_EQ(unsigned(cublas::EPILOGUE_RELU | cublas::EPILOGUE_BIAS),
+            unsigned(CUBLASLT_EPILOGUE_RELU_BIAS));
+  EXPECT_EQ(unsigned(cublas::EPILOGUE_GELU | cublas::EPILOGUE_BIAS),
+            unsigned(CUBLASLT_EPILOGUE_GELU_BIAS));
   EXPECT_EQ(int(cublas::DESC_TRANSA), int(CUBLASLT_MATMUL_DESC_TRANSA));
   EXPECT_EQ(int(cublas::DESC_TRANSB), int(CUBLASLT_MATMUL_DESC_TRANSB));
   EXPECT_EQ(int(cublas::DESC_EPILOGUE), int(CUBLASLT_MATMUL_DESC_EPILOGUE));

@@ -193,6 +193,7 @@ public:
   const CuDnnDescriptor *getProperties() const { return properties.get(); }
   /// Null when the GPU is not here.
   const CudaContext *getContext() const { return context.get(); }
+  const std::shared_ptr<const CudaContext> &shareContext() const { return context; }
   std::string getDeviceName() const;
 
 private:

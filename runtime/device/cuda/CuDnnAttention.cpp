@@ -119,15 +119,28 @@ struct Attention {
 } // namespace
 
 std::unique_ptr<CuDnnCall> createCuDnnAttention(std::shared_ptr<const CuDnn> library,
-                                                const AttentionProblem &problem) {
+                                                const AttentionProblem &problem,
+                                                std::shared_ptr<AutotuneCache> tuning) {
   std::string description = describe(problem);
   if (problem.type == DataType::F32)
     throw Error(ErrorCode::InvalidPlan, description + ": cuDNN's attention is of f16 and bf16");
+  std::string key = description;
+  for (std::span<const int64_t> strides :
+       {problem.query, problem.key, problem.value, problem.out, problem.mask}) {
+    key += " by";
+    for (int64_t stride : strides)
+      key += " " + std::to_string(stride);
+  }
   auto attention = std::make_shared<const Attention>(problem, description);
-  return std::make_unique<CuDnnCall>(
-      std::move(library), description, [attention](CuDnnGraph &graph) { attention->build(graph); },
-      sizeOf(problem.type), problem.workspaceLimit,
-      std::vector<int>{NUMERICAL_NOTE_NONDETERMINISTIC});
+  auto build = [attention](CuDnnGraph &graph) { attention->build(graph); };
+  return std::make_unique<CuDnnCall>(std::move(library),
+                                     CuDnnProblem{std::move(description),
+                                                  std::move(key),
+                                                  build,
+                                                  sizeOf(problem.type),
+                                                  problem.workspaceLimit,
+                                                  {NUMERICAL_NOTE_NONDETERMINISTIC}},
+                                     std::move(tuning));
 }
 
 } // namespace gridloom::rt

@@ -113,13 +113,19 @@ static std::vector<int> getRefusedNotes(const ConvolutionProblem &problem) {
 }
 
 std::unique_ptr<CuDnnCall> createCuDnnConvolution(std::shared_ptr<const CuDnn> library,
-                                                  const ConvolutionProblem &problem) {
+                                                  const ConvolutionProblem &problem,
+                                                  std::shared_ptr<AutotuneCache> tuning) {
   std::string description = describe(problem);
+  std::string key = description + " by " + format(problem.inputStrides) + " " +
+                    format(problem.weightStrides) + " " + format(problem.outputStrides) +
+                    (problem.tf32 ? " tf32" : "");
   auto convolution = std::make_shared<const Convolution>(problem, description);
-  return std::make_unique<CuDnnCall>(
-      std::move(library), description,
-      [convolution](CuDnnGraph &graph) { convolution->build(graph); }, sizeOf(problem.type),
-      problem.workspaceLimit, getRefusedNotes(problem));
+  auto build = [convolution](CuDnnGraph &graph) { convolution->build(graph); };
+  return std::make_unique<CuDnnCall>(std::move(library),
+                                     CuDnnProblem{std::move(description), std::move(key), build,
+                                                  sizeOf(problem.type), problem.workspaceLimit,
+                                                  getRefusedNotes(problem)},
+                                     std::move(tuning));
 }
 
 } // namespace gridloom::rt

@@ -7,6 +7,7 @@
 #include "runtime/device/cuda/CuDnnGraph.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/device/cuda/CudaMeasure.h"
 
 #include <algorithm>
 
@@ -52,6 +53,10 @@ CuDnnGraph::Tensor CuDnnGraph::add(Constant type, const Dims &sizes, const Dims 
 }
 
 CuDnnGraph::Tensor CuDnnGraph::addOperand(Constant type, const Dims &sizes, const Dims &strides) {
+  size_t last = 0;
+  for (size_t i = 0; i < sizes.size(); ++i)
+    last += static_cast<size_t>((sizes[i] - 1) * strides[i]);
+  operandBytes.push_back((last + 1) * (type == DATA_FLOAT ? 4 : 2));
   return add(type, sizes, strides, /*isVirtual=*/false, /*byValue=*/false);
 }
 
@@ -197,10 +202,13 @@ std::optional<CuDnnEngine> CuDnnGraph::tryEngine(CuDnnDescriptor &config, uint64
   return CuDnnEngine{nullptr, std::move(config), std::move(plan), static_cast<size_t>(bytes)};
 }
 
-std::optional<CuDnnEngine> CuDnnGraph::plan(uint64_t workspaceLimit, std::span<const int> refused,
-                                            std::string &reason) {
+std::vector<CuDnnEngine> CuDnnGraph::plan(uint64_t workspaceLimit, std::span<const int> refused,
+                                          size_t most, std::string &reason) {
+  std::vector<CuDnnEngine> engines;
   std::shared_ptr<CuDnnDescriptor> graph = makeGraph();
   for (Constant mode : {HEUR_MODE_A, HEUR_MODE_FALLBACK}) {
+    if (!engines.empty())
+      break;
     CuDnnDescriptor heuristics = make(BACKEND_ENGINEHEUR_DESCRIPTOR);
     heuristics.set(ATTR_ENGINEHEUR_OPERATION_GRAPH, *graph);
     heuristics.setEnum(ATTR_ENGINEHEUR_MODE, TYPE_HEUR_MODE, mode);
@@ -214,23 +222,22 @@ std::optional<CuDnnEngine> CuDnnGraph::plan(uint64_t workspaceLimit, std::span<c
     for (size_t i = 0; i < count; ++i)
       configs.push_back(make(BACKEND_ENGINECFG_DESCRIPTOR));
     count = std::min(count, heuristics.getDescriptors(ATTR_ENGINEHEUR_RESULTS, configs));
-    for (size_t i = 0; i < count; ++i)
+    for (size_t i = 0; i < count && engines.size() < most; ++i)
       if (auto engine = tryEngine(configs[i], workspaceLimit, refused, reason)) {
         engine->graph = graph;
-        return engine;
+        engines.push_back(std::move(*engine));
       }
   }
-  return std::nullopt;
+  return engines;
 }
 
 //===----------------------------------------------------------------------===//
 // Calls
 //===----------------------------------------------------------------------===//
 
-CuDnnCall::CuDnnCall(std::shared_ptr<const CuDnn> library, std::string description, Build build,
-                     size_t elementBytes, uint64_t workspaceLimit, std::vector<int> refused)
-    : library(std::move(library)), description(std::move(description)), build(std::move(build)),
-      elementBytes(elementBytes), workspaceLimit(workspaceLimit), refused(std::move(refused)) {
+CuDnnCall::CuDnnCall(std::shared_ptr<const CuDnn> library, CuDnnProblem problem,
+                     std::shared_ptr<AutotuneCache> tuning)
+    : library(std::move(library)), problem(std::move(problem)), tuning(std::move(tuning)) {
   plan(largestAlignment);
 }
 
@@ -238,22 +245,73 @@ CuDnnCall::Planned &CuDnnCall::plan(int64_t alignment) {
   auto found = planned.find(alignment);
   if (found != planned.end())
     return found->second;
-  if (const CudaContext *context = library->getContext())
-    context->use();
-  auto graph = std::make_unique<CuDnnGraph>(*library, description, alignment);
-  build(*graph);
-  std::string reason = "it proposes none";
-  std::optional<CuDnnEngine> engine = graph->plan(workspaceLimit, refused, reason);
-  if (!engine)
-    throw Error(ErrorCode::InvalidPlan, "cuDNN " + std::to_string(library->getVersion()) +
-                                            " has no engine for " + description + " within " +
-                                            std::to_string(workspaceLimit) +
-                                            " bytes of workspace on " + library->getDeviceName() +
-                                            " (" + reason + "); compile the model with --no-cudnn");
+  if (library->getContext())
+    library->getContext()->use();
+  auto graph = std::make_unique<CuDnnGraph>(*library, problem.description, alignment);
+  problem.build(*graph);
+  CuDnnEngine engine = choose(*graph, alignment);
   std::vector<float> numbers = graph->getNumbers();
   return planned
-      .emplace(alignment, Planned{std::move(graph), std::move(*engine), std::move(numbers)})
+      .emplace(alignment, Planned{std::move(graph), std::move(engine), std::move(numbers)})
       .first->second;
+}
+
+/// Engines are known again by their place in cuDNN's ranking, which its version and the GPU decide.
+CuDnnEngine CuDnnCall::choose(CuDnnGraph &graph, int64_t alignment) {
+  constexpr size_t most = 8;
+  std::string key = "cudnn " + std::to_string(library->getVersion()) + " " + problem.key +
+                    " alignment " + std::to_string(alignment) + " workspace " +
+                    std::to_string(problem.workspaceLimit);
+  std::optional<AutotuneCache::Choice> known = tuning ? tuning->find(key) : std::nullopt;
+  bool measures = tuning && library->getContext() && tuning->shouldMeasure(key);
+  size_t place = most;
+  if (known && known->algorithm.size() == 1)
+    place = static_cast<size_t>(known->algorithm[0] - '0');
+  size_t wanted = place < most ? place + 1 : measures ? most : 1;
+  std::string reason = "it proposes none";
+  std::vector<CuDnnEngine> engines =
+      graph.plan(problem.workspaceLimit, problem.refused, wanted, reason);
+  if (engines.empty())
+    throw Error(ErrorCode::InvalidPlan, "cuDNN " + std::to_string(library->getVersion()) +
+                                            " has no engine for " + problem.description +
+                                            " within " + std::to_string(problem.workspaceLimit) +
+                                            " bytes of workspace on " + library->getDeviceName() +
+                                            " (" + reason + "); compile the model with --no-cudnn");
+  if (known) {
+    if (place < engines.size())
+      return std::move(engines[place]);
+    tuning->reject(key);
+  } else if (measures) {
+    measure(graph, engines, key);
+  }
+  return std::move(engines.front());
+}
+
+/// Runs each engine some times and notes the one whose best time is least.
+void CuDnnCall::measure(const CuDnnGraph &graph, std::vector<CuDnnEngine> &engines,
+                        const std::string &key) {
+  const std::shared_ptr<const CudaContext> &context = library->shareContext();
+  CudaStream stream(context, StreamKind::Compute, "autotune");
+  std::deque<ScratchMemory> memory;
+  std::vector<const void *> operands;
+  for (size_t bytes : graph.getOperandBytes()) {
+    memory.emplace_back(stream, context, bytes);
+    operands.push_back(memory.back().get());
+  }
+  std::vector<float> numbers = graph.getNumbers();
+  AutotuneCache::Choice best;
+  for (size_t i = 0; i < engines.size(); ++i) {
+    double least = measureMicroseconds(stream, context, problem.description, [&] {
+      submit(stream, graph, engines[i], numbers, operands);
+    });
+    if (i == 0)
+      best.guessMicroseconds = least;
+    if (i > 0 && least >= best.microseconds)
+      continue;
+    best.microseconds = least;
+    best.algorithm = std::to_string(i);
+  }
+  tuning->add(key, std::move(best));
 }
 
 void CuDnnCall::run(CudaStream &stream, std::span<const void *const> operands) {
@@ -261,28 +319,31 @@ void CuDnnCall::run(CudaStream &stream, std::span<const void *const> operands) {
   uintptr_t bits = 0;
   for (const void *operand : operands)
     bits |= reinterpret_cast<uintptr_t>(operand);
-  Planned &chosen =
-      plan(bits % largestAlignment == 0 ? largestAlignment : static_cast<int64_t>(elementBytes));
+  Planned &chosen = plan(bits % largestAlignment == 0 ? largestAlignment
+                                                      : static_cast<int64_t>(problem.elementBytes));
+  submit(stream, *chosen.graph, chosen.engine, chosen.numbers, operands);
+}
+
+void CuDnnCall::submit(CudaStream &stream, const CuDnnGraph &graph, CuDnnEngine &engine,
+                       std::vector<float> &numbers, std::span<const void *const> operands) {
   std::vector<void *> pointers;
   for (const void *operand : operands)
     pointers.push_back(const_cast<void *>(operand));
-  for (float &number : chosen.numbers)
+  for (float &number : numbers)
     pointers.push_back(&number);
-  void *workspace =
-      chosen.engine.workspaceBytes ? stream.getWorkspace(chosen.engine.workspaceBytes) : nullptr;
+  void *workspace = engine.workspaceBytes ? stream.getWorkspace(engine.workspaceBytes) : nullptr;
 
-  std::string doing = "running " + description + " on stream " + stream.getName();
+  std::string doing = "running " + problem.description + " on stream " + stream.getName();
   CuDnnDescriptor pack(*library, BACKEND_VARIANT_PACK_DESCRIPTOR, doing);
-  pack.set(ATTR_VARIANT_PACK_UNIQUE_IDS, chosen.graph->getBound());
+  pack.set(ATTR_VARIANT_PACK_UNIQUE_IDS, graph.getBound());
   pack.setPointers(ATTR_VARIANT_PACK_DATA_POINTERS, pointers);
   pack.setPointers(ATTR_VARIANT_PACK_WORKSPACE, std::span(&workspace, 1));
   pack.finalize();
   library->check(
       library->setStream(library->getHandle(), static_cast<cuda::StreamHandle>(stream.getNative())),
       "cudnnSetStream", doing);
-  library->check(
-      library->execute(library->getHandle(), chosen.engine.plan.getHandle(), pack.getHandle()),
-      "cudnnBackendExecute", doing);
+  library->check(library->execute(library->getHandle(), engine.plan.getHandle(), pack.getHandle()),
+                 "cudnnBackendExecute", doing);
 }
 
 Constant toCuDnnType(DataType type, const std::string &description) {

@@ -12,6 +12,7 @@
 #ifndef GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDNNGRAPH_H
 #define GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDNNGRAPH_H
 
+#include "runtime/device/AutotuneCache.h"
 #include "runtime/device/cuda/CuDnn.h"
 
 #include <deque>
@@ -61,15 +62,17 @@ public:
   /// Over the dimensions of which output has one element.
   void reduce(cudnn::Constant operation, Tensor x, Tensor output);
 
-  /// The first engine that takes the graph within `workspaceLimit` bytes and has none of the
-  /// numerical notes in `refused`. None when there is no such engine; then `reason` says why the
-  /// last one did not take it.
-  std::optional<CuDnnEngine> plan(uint64_t workspaceLimit, std::span<const int> refused,
-                                  std::string &reason);
+  /// The first `most` engines, as cuDNN ranks them, that take the graph within `workspaceLimit`
+  /// bytes and have none of the numerical notes in `refused`. Where there is none `reason` says why
+  /// the last one did not take it.
+  std::vector<CuDnnEngine> plan(uint64_t workspaceLimit, std::span<const int> refused, size_t most,
+                                std::string &reason);
 
   /// Operands' numbers in order, then those of `numbers`.
   const std::vector<int64_t> &getBound() const { return bound; }
   const std::vector<float> &getNumbers() const { return numbers; }
+  /// Bytes from the first to behind the last element of each operand.
+  const std::vector<size_t> &getOperandBytes() const { return operandBytes; }
 
 private:
   Tensor add(cudnn::Constant type, const Dims &sizes, const Dims &strides, bool isVirtual,
@@ -87,16 +90,27 @@ private:
   std::deque<CuDnnDescriptor> operations;
   std::vector<int64_t> bound;
   std::vector<float> numbers;
+  std::vector<size_t> operandBytes;
+};
+
+/// What a call computes, and with what.
+struct CuDnnProblem {
+  std::string description;
+  std::string key; // the description and all else that an engine's speed depends on
+  std::function<void(CuDnnGraph &graph)> build;
+  size_t elementBytes;
+  uint64_t workspaceLimit;
+  std::vector<int> refused; // numerical notes of engines that are passed over
 };
 
 /// A call that was planned: the graph is made again, with another engine, where pointers are less
 /// aligned than at first.
 class CuDnnCall final : public LibraryPlan {
 public:
-  using Build = std::function<void(CuDnnGraph &graph)>;
-  /// Throws InvalidPlan, with the remedy, when no engine takes the graph.
-  CuDnnCall(std::shared_ptr<const CuDnn> library, std::string description, Build build,
-            size_t elementBytes, uint64_t workspaceLimit, std::vector<int> refused);
+  /// The engine is what `tuning` knows to be the fastest, else cuDNN's first. Throws InvalidPlan,
+  /// with the remedy, when no engine takes the graph.
+  CuDnnCall(std::shared_ptr<const CuDnn> library, CuDnnProblem problem,
+            std::shared_ptr<AutotuneCache> tuning);
 
   /// `operands` in the order the graph adds them. One thread at a time.
   void run(CudaStream &stream, std::span<const void *const> operands);
@@ -110,14 +124,15 @@ private:
     std::vector<float> numbers;
   };
   Planned &plan(int64_t alignment);
+  CuDnnEngine choose(CuDnnGraph &graph, int64_t alignment);
+  void measure(const CuDnnGraph &graph, std::vector<CuDnnEngine> &engines, const std::string &key);
+  void submit(CudaStream &stream, const CuDnnGraph &graph, CuDnnEngine &engine,
+              std::vector<float> &numbers, std::span<const void *const> operands);
 
   static constexpr int64_t largestAlignment = 16;
   std::shared_ptr<const CuDnn> library;
-  std::string description;
-  Build build;
-  size_t elementBytes;
-  uint64_t workspaceLimit;
-  std::vector<int> refused;
+  CuDnnProblem problem;
+  std::shared_ptr<AutotuneCache> tuning;
   std::map<int64_t, Planned, std::greater<>> planned; // by alignment
 };
 
@@ -127,11 +142,13 @@ cudnn::Constant toCuDnnType(DataType type, const std::string &description);
 /// Resolves a convolution. Throws InvalidPlan when cuDNN has no engine for it within its workspace
 /// limit. Operands: input, weight, bias and residual where present, output.
 std::unique_ptr<CuDnnCall> createCuDnnConvolution(std::shared_ptr<const CuDnn> library,
-                                                  const ConvolutionProblem &problem);
+                                                  const ConvolutionProblem &problem,
+                                                  std::shared_ptr<AutotuneCache> tuning = nullptr);
 /// Resolves an attention of f16 or bf16. Throws as above. Operands: query, key, value, the mask
 /// where present, output.
 std::unique_ptr<CuDnnCall> createCuDnnAttention(std::shared_ptr<const CuDnn> library,
-                                                const AttentionProblem &problem);
+                                                const AttentionProblem &problem,
+                                                std::shared_ptr<AutotuneCache> tuning = nullptr);
 
 } // namespace gridloom::rt
 

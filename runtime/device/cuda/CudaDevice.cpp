@@ -211,11 +211,11 @@ const std::shared_ptr<const CuDnn> &CudaDevice::getCuDnn() {
 }
 
 std::unique_ptr<LibraryPlan> CudaDevice::createConvolution(const ConvolutionProblem &problem) {
-  return createCuDnnConvolution(getCuDnn(), problem);
+  return createCuDnnConvolution(getCuDnn(), problem, tuning);
 }
 
 std::unique_ptr<LibraryPlan> CudaDevice::createAttention(const AttentionProblem &problem) {
-  return createCuDnnAttention(getCuDnn(), problem);
+  return createCuDnnAttention(getCuDnn(), problem, tuning);
 }
 
 void CudaDevice::call(Stream &stream, LibraryPlan &plan, std::span<const void *const> inputs,

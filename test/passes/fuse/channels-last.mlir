@@ -38,7 +38,7 @@ func.func @chain(%x: tensor<1x4x8xf16>, %b: tensor<4xf16>) -> tensor<1x4x8xf16> 
 // CHECK: plan.convolution %arg0, %arg1 <input = [1, 4, 8, 8] by [256, 64, 8, 1]
 // CHECK: plan.convolution {{.*}} tf32 = true> : (tensor<1x8x8x4xf32>, tensor<2x1x1x4xf32>) -> tensor<1x8x8x2xf32>
 // CHECK: loom.get_weight @w.channels_last {{.*}}sharding = #dist.sharding<@mesh, [{"model"}, {}, {}]>{{.*}} : tensor<2x3x4xf16>
-dist.mesh @mesh [#dist.axis<"model" = 2>]
+dist.mesh @mesh <["model" = 2]>
 func.func @types(%x: tensor<1x4x8x8xf32>, %v: tensor<2x4x1x1xf32>, %z: tensor<1x4x8xf16>) -> (tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>, tensor<1x2x8xf16>) {
   %0 = plan.convolution %x, %v <input = [1, 4, 8, 8] by [256, 64, 8, 1], weight = [2, 4, 1, 1] by [4, 1, 1, 1], output = [1, 2, 8, 8] by [128, 64, 8, 1],
       strides = [1, 1], low = [0, 0], high = [0, 0], dilations = [1, 1], groups = 1> : (tensor<1x4x8x8xf32>, tensor<2x4x1x1xf32>) -> tensor<1x2x8x8xf32>

@@ -24,6 +24,17 @@ func.func @heads(%q: tensor<2x8x64xf16>, %k: tensor<2x8x64xf16>, %v: tensor<2x8x
   return %11 : tensor<2x8x64xf16>
 }
 
+// Transposes that the products have taken in are strides too.
+// CHECK-LABEL: func.func @dims
+// CHECK: plan.attention %arg0, %arg1, %arg2 <sizes = [2, 4, 8, 6, 16, 16], query = [512, 16, 64, 1], key = [384, 16, 64, 1], value = [384, 16, 64, 1],
+// CHECK-SAME: out = [512, 128, 16, 1], scale = 1.000000e+00 : f64>
+func.func @dims(%q: tensor<2x8x4x16xf16>, %k: tensor<2x6x4x16xf16>, %v: tensor<2x6x4x16xf16>) -> tensor<2x4x8x16xf16> {
+  %0 = loom.dot_general %q, %k batch = [0, 2] x [0, 2] contract = [3] x [3] : (tensor<2x8x4x16xf16>, tensor<2x6x4x16xf16>) -> tensor<2x4x8x6xf16>
+  %1 = loom.softmax %0 dim = 3 : tensor<2x4x8x6xf16>
+  %2 = loom.dot_general %1, %v batch = [0, 1] x [0, 2] contract = [3] x [1] : (tensor<2x4x8x6xf16>, tensor<2x6x4x16xf16>) -> tensor<2x4x8x16xf16>
+  return %2 : tensor<2x4x8x16xf16>
+}
+
 // Scores and their softmax in f32; the mask repeats, and hides finitely in 16 bits.
 // CHECK-LABEL: func.func @mask
 // CHECK: %[[FLOOR:.*]] = loom.constant dense<-6.550400e+04> : tensor<2x8xf32>

@@ -1,0 +1,35 @@
+//===- CudaMeasure.h - how long work takes on a GPU -------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDAMEASURE_H
+#define GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDAMEASURE_H
+
+#include "runtime/device/cuda/CudaStream.h"
+
+namespace gridloom::rt {
+
+/// Device memory for the time of a measurement, filled with numbers between 0.005 and 2 whether it
+/// is read as f32, f16 or bf16.
+class ScratchMemory {
+public:
+  ScratchMemory(CudaStream &stream, std::shared_ptr<const CudaContext> context, size_t bytes);
+  ~ScratchMemory();
+  ScratchMemory(const ScratchMemory &) = delete;
+  ScratchMemory &operator=(const ScratchMemory &) = delete;
+  void *get() const { return reinterpret_cast<void *>(static_cast<uintptr_t>(pointer)); }
+
+private:
+  std::shared_ptr<const CudaContext> context;
+  cuda::DevicePointer pointer = 0;
+};
+
+/// The least time of `submit` on `stream` over some rounds, in microseconds; `what` is measured,
+/// for errors.
+double measureMicroseconds(CudaStream &stream, const std::shared_ptr<const CudaContext> &context,
+                           const std::string &what, const std::function<void()> &submit);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDAMEASURE_H
