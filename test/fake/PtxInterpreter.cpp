@@ -4,655 +4,531 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/fake/PtxModule.h"
+#include "test/fake/PtxBlock.h"
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <type_traits>
+#include <numeric>
 
 namespace gridloom::fake {
 
 namespace {
 
-constexpr size_t warpSize = 32;
+unsigned lowest(uint32_t set) { return static_cast<unsigned>(std::countr_zero(set)); }
+uint32_t bit(unsigned lane) { return uint32_t(1) << lane; }
 
-enum class State : uint8_t { Ready, AtBarrier, AtShuffle, Done };
-
-struct Thread {
-  uint32_t index[3] = {};
-  uint32_t pc = 0;
-  State state = State::Ready;
-  std::vector<uint64_t> registers;
-};
-
-template <typename T> T fromBits(uint64_t bits) {
-  if constexpr (sizeof(T) == 8)
-    return std::bit_cast<T>(bits);
-  else if constexpr (sizeof(T) == 4)
-    return std::bit_cast<T>(static_cast<uint32_t>(bits));
-  else if constexpr (sizeof(T) == 2)
-    return std::bit_cast<T>(static_cast<uint16_t>(bits));
-  else
-    return static_cast<T>(static_cast<uint8_t>(bits));
+uint32_t countThreads(const Launch &launch) {
+  return launch.block[0] * launch.block[1] * launch.block[2];
 }
 
-template <typename T> uint64_t toBits(T value) {
-  if constexpr (sizeof(T) == 8)
-    return std::bit_cast<uint64_t>(value);
-  else if constexpr (sizeof(T) == 4)
-    return std::bit_cast<uint32_t>(value);
-  else if constexpr (sizeof(T) == 2)
-    return std::bit_cast<uint16_t>(value);
-  else
-    return static_cast<uint8_t>(value);
+/// The variables of a block, the last of them as large as the launch asks for.
+std::vector<PtxVariable> layOutShared(const PtxKernel &kernel, const Launch &launch) {
+  std::vector<PtxVariable> variables = kernel.shared;
+  if (kernel.hasDynamicShared)
+    variables.back().end += launch.sharedBytes;
+  return variables;
 }
 
-template <typename T>
-constexpr bool isFloat = std::is_floating_point_v<T> || std::is_same_v<T, _Float16>;
-/// What a float type computes in: PTX rounds f16 results once.
-template <typename T> using Wide = std::conditional_t<std::is_same_v<T, _Float16>, float, T>;
-
-size_t getBytes(PtxType type) {
-  constexpr size_t bytes[] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 4, 8};
-  return bytes[static_cast<size_t>(type)];
+/// With what pads the last variable to its alignment.
+size_t endOf(const std::vector<PtxVariable> &variables) {
+  if (variables.empty())
+    return 0;
+  size_t alignment = variables.back().alignment;
+  return (variables.back().end + alignment - 1) / alignment * alignment;
 }
 
-/// Calls visit(T()) for the host's type of `type`.
-template <typename Visit> auto visitType(PtxType type, Visit visit) {
-  switch (type) {
-  case PtxType::Pred:
-  case PtxType::U8:
-    return visit(uint8_t());
-  case PtxType::U16:
-    return visit(uint16_t());
-  case PtxType::U32:
-    return visit(uint32_t());
-  case PtxType::U64:
-    return visit(uint64_t());
-  case PtxType::S8:
-    return visit(int8_t());
-  case PtxType::S16:
-    return visit(int16_t());
-  case PtxType::S32:
-    return visit(int32_t());
-  case PtxType::S64:
-    return visit(int64_t());
-  case PtxType::F16:
-    return visit(_Float16());
-  case PtxType::F32:
-    return visit(float());
-  case PtxType::F64:
-    return visit(double());
+uint32_t readSpecial(uint32_t special, uint32_t thread, const Launch &launch,
+                     const uint32_t *index) {
+  const uint32_t *size = launch.block;
+  uint32_t dim = special % 3;
+  switch (special / 3) {
+  case 0:
+    return dim == 0   ? thread % size[0]
+           : dim == 1 ? thread / size[0] % size[1]
+                      : thread / size[0] / size[1];
+  case 1:
+    return size[dim];
+  case 2:
+    return index[dim];
+  case 3:
+    return launch.grid[dim];
+  default:
+    return dim == 0   ? thread % ptxWarpSize
+           : dim == 1 ? thread / ptxWarpSize
+                      : (countThreads(launch) + ptxWarpSize - 1) / ptxWarpSize;
   }
-  throw PtxError("a type that is none");
 }
-
-template <typename T> T flush(T value) {
-  if constexpr (std::is_same_v<T, float>)
-    if (std::fpclassify(value) == FP_SUBNORMAL)
-      return std::copysign(0.0f, value);
-  return value;
-}
-
-//===----------------------------------------------------------------------===//
-// One block
-//===----------------------------------------------------------------------===//
-
-class Block {
-public:
-  Block(const PtxKernel &kernel, const Launch &launch, std::vector<PtxBuffer> &buffers,
-        const uint32_t *index)
-      : kernel(kernel), launch(launch), buffers(buffers), index(index),
-        shared(kernel.sharedBytes + launch.sharedBytes, std::byte{0xff}) {
-    for (uint32_t z = 0; z < launch.block[2]; ++z)
-      for (uint32_t y = 0; y < launch.block[1]; ++y)
-        for (uint32_t x = 0; x < launch.block[0]; ++x) {
-          Thread &thread = threads.emplace_back();
-          thread.index[0] = x;
-          thread.index[1] = y;
-          thread.index[2] = z;
-          thread.registers.resize(kernel.numRegisters);
-        }
-  }
-
-  void run() {
-    for (;;) {
-      for (Thread &thread : threads)
-        while (thread.state == State::Ready)
-          step(thread);
-      if (std::all_of(threads.begin(), threads.end(),
-                      [](const Thread &thread) { return thread.state == State::Done; }))
-        return;
-      if (!releaseWarps() && !releaseBarrier())
-        fail("has threads that wait for each other at different places");
-    }
-  }
-
-private:
-  [[noreturn]] void fail(const std::string &what) const {
-    throw PtxError("kernel " + kernel.name + " " + what);
-  }
-  [[noreturn]] void failUnknown(const PtxInstruction &instruction) const {
-    fail("has an instruction that is not understood: " + instruction.text);
-  }
-
-  //===--------------------------------------------------------------------===//
-  // Operands and memory
-  //===--------------------------------------------------------------------===//
-
-  uint64_t read(const Thread &thread, const PtxOperand &operand) const {
-    switch (operand.kind) {
-    case PtxOperand::Register:
-      return thread.registers[operand.index];
-    case PtxOperand::Immediate:
-      return operand.immediate;
-    case PtxOperand::Special:
-      return readSpecial(thread, operand.index);
-    default:
-      fail("reads an operand that is none");
-    }
-  }
-
-  uint64_t readSpecial(const Thread &thread, uint32_t special) const {
-    uint32_t dim = special % 3;
-    switch (special / 3) {
-    case 0:
-      return thread.index[dim];
-    case 1:
-      return launch.block[dim];
-    case 2:
-      return index[dim];
-    case 3:
-      return launch.grid[dim];
-    default:
-      return static_cast<size_t>(&thread - threads.data()) % warpSize;
-    }
-  }
-
-  template <typename T> T get(const Thread &thread, const PtxInstruction &i, size_t operand) const {
-    T value = fromBits<T>(read(thread, i.operands.at(operand)));
-    if constexpr (isFloat<T>)
-      if (i.flush)
-        value = flush(value);
-    return value;
-  }
-
-  template <typename T> void set(Thread &thread, const PtxInstruction &i, T value) {
-    if constexpr (isFloat<T>)
-      if (i.flush)
-        value = flush(value);
-    write(thread, i.operands[0], toBits(value));
-  }
-
-  static void write(Thread &thread, const PtxOperand &operand, uint64_t bits) {
-    if (operand.kind == PtxOperand::Register)
-      thread.registers[operand.index] = bits;
-  }
-
-  std::byte *locate(const Thread &thread, const PtxInstruction &i, size_t bytes, bool writes) {
-    uint64_t address = read(thread, i.base) + static_cast<uint64_t>(i.offset);
-    if (address % bytes)
-      fail("makes a misaligned access of " + std::to_string(bytes) + " bytes");
-    if (i.shared) {
-      if (address + bytes > shared.size())
-        fail("leaves its " + std::to_string(shared.size()) + " bytes of shared memory");
-      return shared.data() + address;
-    }
-    auto *pointer = reinterpret_cast<std::byte *>(address);
-    // Buffers lie sorted; the one that begins last before the address is the one that is meant.
-    for (size_t n = buffers.size(); n-- > 0;) {
-      PtxBuffer &buffer = buffers[n];
-      if (pointer < buffer.base || pointer + bytes > buffer.end)
-        continue;
-      std::byte *&begin = writes ? buffer.writeBegin : buffer.readBegin;
-      std::byte *&end = writes ? buffer.writeEnd : buffer.readEnd;
-      begin = begin ? std::min(begin, pointer) : pointer;
-      end = std::max(end, pointer + bytes);
-      return pointer;
-    }
-    fail(std::string(writes ? "writes" : "reads") + " outside of its buffers");
-  }
-
-  void load(Thread &thread, const PtxInstruction &i) {
-    size_t bytes = getBytes(i.type);
-    const std::byte *from = nullptr;
-    if (i.parameter) {
-      if (i.base.kind != PtxOperand::None ||
-          static_cast<size_t>(i.offset) + bytes > launch.pointers.size() * sizeof(void *))
-        fail("reads a parameter that it does not have");
-      from = reinterpret_cast<const std::byte *>(launch.pointers.data()) + i.offset;
-    } else {
-      from = locate(thread, i, bytes * static_cast<size_t>(i.vector), false);
-    }
-    for (int n = 0; n < i.vector; ++n) {
-      uint64_t bits = 0;
-      std::memcpy(&bits, from + static_cast<size_t>(n) * bytes, bytes);
-      if (i.type == PtxType::S8 || i.type == PtxType::S16 || i.type == PtxType::S32)
-        bits = extendSign(bits, bytes);
-      write(thread, i.operands.at(static_cast<size_t>(n)), bits);
-    }
-  }
-
-  static uint64_t extendSign(uint64_t bits, size_t bytes) {
-    unsigned shift = static_cast<unsigned>(64 - 8 * bytes);
-    return static_cast<uint64_t>(static_cast<int64_t>(bits << shift) >> shift);
-  }
-
-  void store(Thread &thread, const PtxInstruction &i) {
-    size_t bytes = getBytes(i.type);
-    std::byte *to = locate(thread, i, bytes * static_cast<size_t>(i.vector), true);
-    for (int n = 0; n < i.vector; ++n) {
-      uint64_t bits = read(thread, i.operands.at(static_cast<size_t>(n)));
-      std::memcpy(to + static_cast<size_t>(n) * bytes, &bits, bytes);
-    }
-  }
-
-  //===--------------------------------------------------------------------===//
-  // Meeting of threads
-  //===--------------------------------------------------------------------===//
-
-  bool releaseWarps() {
-    bool released = false;
-    for (size_t begin = 0; begin < threads.size(); begin += warpSize) {
-      size_t end = std::min(begin + warpSize, threads.size());
-      uint32_t pc = 0;
-      size_t waiting = 0;
-      size_t done = 0;
-      for (size_t n = begin; n < end; ++n) {
-        done += threads[n].state == State::Done;
-        if (threads[n].state == State::AtShuffle && (waiting == 0 || threads[n].pc == pc)) {
-          pc = threads[n].pc;
-          ++waiting;
-        }
-      }
-      if (waiting > 0 && waiting + done == end - begin) {
-        shuffle(begin, end, kernel.code[pc]);
-        released = true;
-      }
-    }
-    return released;
-  }
-
-  /// shfl.sync.MODE.b32 d, a, b, c, mask
-  void shuffle(size_t begin, size_t end, const PtxInstruction &i) {
-    std::vector<uint64_t> values;
-    for (size_t n = begin; n < end; ++n)
-      values.push_back(threads[n].state == State::Done ? 0 : read(threads[n], i.operands.at(1)));
-    for (size_t n = begin; n < end; ++n) {
-      Thread &thread = threads[n];
-      if (thread.state == State::Done)
-        continue;
-      auto lane = static_cast<int64_t>(n - begin);
-      auto by = static_cast<int64_t>(read(thread, i.operands.at(2)) & 31);
-      auto c = static_cast<int64_t>(read(thread, i.operands.at(3)));
-      int64_t segment = c >> 8 & 31;
-      int64_t clamp = c & 31;
-      int64_t highest = (lane & segment) | (clamp & ~segment);
-      int64_t source = i.mode == 'b'   ? lane ^ by
-                       : i.mode == 'd' ? lane + by
-                       : i.mode == 'u' ? lane - by
-                                       : (lane & segment) | (by & ~segment);
-      bool inRange = i.mode == 'u' ? source >= highest : source <= highest;
-      if (!inRange)
-        source = lane;
-      if (source < 0 || source >= static_cast<int64_t>(values.size()) ||
-          threads[begin + static_cast<size_t>(source)].state == State::Done)
-        fail("shuffles from a lane that is not there");
-      write(thread, i.operands[0], values[static_cast<size_t>(source)]);
-      write(thread, i.base, inRange);
-    }
-    for (size_t n = begin; n < end; ++n)
-      if (threads[n].state != State::Done) {
-        threads[n].state = State::Ready;
-        ++threads[n].pc;
-      }
-  }
-
-  bool releaseBarrier() {
-    bool all = std::all_of(threads.begin(), threads.end(), [](const Thread &thread) {
-      return thread.state == State::AtBarrier || thread.state == State::Done;
-    });
-    for (Thread &thread : threads)
-      if (all && thread.state == State::AtBarrier) {
-        thread.state = State::Ready;
-        ++thread.pc;
-      }
-    return all;
-  }
-
-  //===--------------------------------------------------------------------===//
-  // Instructions
-  //===--------------------------------------------------------------------===//
-
-  void step(Thread &thread) {
-    if (thread.pc >= kernel.code.size())
-      fail("runs past its end");
-    const PtxInstruction &i = kernel.code[thread.pc];
-    if (i.guard >= 0 && (thread.registers[static_cast<size_t>(i.guard)] != 0) == i.guardInverted) {
-      ++thread.pc;
-      return;
-    }
-    switch (i.name) {
-    case PtxName::Bra:
-      thread.pc = i.target;
-      return;
-    case PtxName::Exit:
-      thread.state = State::Done;
-      return;
-    case PtxName::Bar:
-      thread.state = i.warp ? State::Ready : State::AtBarrier;
-      thread.pc += i.warp;
-      return;
-    case PtxName::Shfl:
-      thread.state = State::AtShuffle;
-      return;
-    default:
-      execute(thread, i);
-      ++thread.pc;
-    }
-  }
-
-  void execute(Thread &thread, const PtxInstruction &i) {
-    switch (i.name) {
-    case PtxName::Ld:
-      return load(thread, i);
-    case PtxName::St:
-      return store(thread, i);
-    case PtxName::Mov:
-    case PtxName::Cvta:
-      return move(thread, i);
-    case PtxName::Cvt:
-      return convert(thread, i);
-    case PtxName::Selp:
-      return write(thread, i.operands[0],
-                   read(thread, i.operands.at(read(thread, i.operands.at(3)) ? 1 : 2)));
-    default:
-      visitType(i.type, [&](auto zero) {
-        using T = decltype(zero);
-        if (i.name == PtxName::Setp)
-          compare<T>(thread, i);
-        else if constexpr (isFloat<T>)
-          computeFloat<T>(thread, i);
-        else
-          computeInteger<T>(thread, i);
-      });
-    }
-  }
-
-  void move(Thread &thread, const PtxInstruction &i) {
-    if (i.operands.size() == 3) {
-      // mov.b64 %rd, {lo, hi} or mov.b64 {lo, hi}, %rd: the halves are of half the size.
-      unsigned half = static_cast<unsigned>(4 * getBytes(i.type));
-      uint64_t mask = (uint64_t(1) << half) - 1;
-      if (i.packs) {
-        uint64_t low = read(thread, i.operands[1]) & mask;
-        return write(thread, i.operands[0], low | read(thread, i.operands[2]) << half);
-      }
-      uint64_t bits = read(thread, i.operands[2]);
-      write(thread, i.operands[0], bits & mask);
-      return write(thread, i.operands[1], bits >> half & mask);
-    }
-    write(thread, i.operands.at(0), read(thread, i.operands.at(1)));
-  }
-
-  void convert(Thread &thread, const PtxInstruction &i) {
-    visitType(i.type, [&](auto source) {
-      visitType(i.to, [&](auto target) {
-        using S = decltype(source);
-        using D = decltype(target);
-        S value = get<S>(thread, i, 1);
-        if constexpr (isFloat<S>) {
-          Wide<S> rounded = round(static_cast<Wide<S>>(value), i);
-          if constexpr (isFloat<D>)
-            set<D>(thread, i, static_cast<D>(rounded));
-          else
-            write(thread, i.operands[0], toBits(saturate<D>(static_cast<double>(rounded))));
-        } else if constexpr (isFloat<D>) {
-          set<D>(thread, i, static_cast<D>(value));
-        } else {
-          D narrowed = static_cast<D>(value);
-          write(thread, i.operands[0],
-                std::is_signed_v<D> ? static_cast<uint64_t>(static_cast<int64_t>(narrowed))
-                                    : toBits(narrowed));
-        }
-      });
-    });
-  }
-
-  template <typename T> static T round(T value, const PtxInstruction &i) {
-    switch (i.round) {
-    case 'z':
-      return std::trunc(value);
-    case 'n':
-      return std::nearbyint(value);
-    case 'm':
-      return std::floor(value);
-    case 'p':
-      return std::ceil(value);
-    default:
-      return !i.saturate ? value : std::isnan(value) ? T(0) : std::clamp(value, T(0), T(1));
-    }
-  }
-
-  /// Float to integer clamps, and NaN is 0.
-  template <typename T> static T saturate(double value) {
-    if (std::isnan(value))
-      return 0;
-    constexpr auto low = static_cast<double>(std::numeric_limits<T>::min());
-    constexpr auto high = static_cast<double>(std::numeric_limits<T>::max());
-    if (value <= low)
-      return std::numeric_limits<T>::min();
-    return value >= high ? std::numeric_limits<T>::max() : static_cast<T>(value);
-  }
-
-  template <typename T> void compare(Thread &thread, const PtxInstruction &i) {
-    T x = get<T>(thread, i, 1);
-    T y = get<T>(thread, i, 2);
-    bool unordered = false;
-    if constexpr (isFloat<T>)
-      unordered = x != x || y != y;
-    bool result = false;
-    switch (i.compare) {
-    case PtxCompare::Eq:
-      result = x == y;
-      break;
-    case PtxCompare::Ne:
-      result = x != y && !unordered;
-      break;
-    case PtxCompare::Lt:
-      result = x < y;
-      break;
-    case PtxCompare::Le:
-      result = x <= y;
-      break;
-    case PtxCompare::Gt:
-      result = x > y;
-      break;
-    case PtxCompare::Ge:
-      result = x >= y;
-      break;
-    case PtxCompare::Num:
-      result = !unordered;
-      break;
-    case PtxCompare::Nan:
-      break;
-    }
-    result |= unordered && i.unordered;
-    if (i.operands.size() > 3) {
-      bool other = read(thread, i.operands[3]) != 0;
-      result = i.mode == 'a' ? result && other : i.mode == 'o' ? result || other : result != other;
-    }
-    write(thread, i.operands[0], result);
-  }
-
-  template <typename T> void computeFloat(Thread &thread, const PtxInstruction &i) {
-    using W = Wide<T>;
-    auto at = [&](size_t operand) { return static_cast<W>(get<T>(thread, i, operand)); };
-    W x = at(1);
-    set<T>(thread, i, static_cast<T>(i.operands.size() > 2 ? combine<W>(i, x, at) : map(i, x)));
-  }
-
-  template <typename W, typename At> W combine(const PtxInstruction &i, W x, At at) const {
-    switch (i.name) {
-    case PtxName::Add:
-      return x + at(2);
-    case PtxName::Sub:
-      return x - at(2);
-    case PtxName::Mul:
-      return x * at(2);
-    case PtxName::Div:
-      return x / at(2);
-    case PtxName::Fma:
-      if (i.round == 'm')
-        return fmaDown<W>(x, at(2), at(3));
-      return std::fma(x, at(2), at(3));
-    case PtxName::Mad:
-      return std::fma(x, at(2), at(3));
-    case PtxName::Min:
-    case PtxName::Max:
-      return selectExtreme(x, at(2), i.name == PtxName::Min, i.keepNan);
-    case PtxName::Copysign:
-      return std::copysign(at(2), x);
-    default:
-      failUnknown(i);
-    }
-  }
-
-  /// x * y + z, rounded towards minus infinity.
-  template <typename W> static W fmaDown(W x, W y, W z) {
-    W nearest = std::fma(x, y, z);
-    long double exact = static_cast<long double>(x) * y + z;
-    return nearest > exact ? std::nextafter(nearest, -std::numeric_limits<W>::infinity()) : nearest;
-  }
-
-  template <typename W> W map(const PtxInstruction &i, W x) const {
-    switch (i.name) {
-    case PtxName::Abs:
-      return std::fabs(x);
-    case PtxName::Neg:
-      return -x;
-    case PtxName::Sqrt:
-      return std::sqrt(x);
-    case PtxName::Rsqrt:
-      return static_cast<W>(1 / std::sqrt(static_cast<double>(x)));
-    case PtxName::Rcp:
-      return 1 / x;
-    case PtxName::Ex2:
-      return std::exp2(x);
-    case PtxName::Lg2:
-      return std::log2(x);
-    case PtxName::Sin:
-      return std::sin(x);
-    case PtxName::Cos:
-      return std::cos(x);
-    case PtxName::Tanh:
-      return std::tanh(x);
-    default:
-      failUnknown(i);
-    }
-  }
-
-  template <typename W> static W selectExtreme(W x, W y, bool least, bool keepNan) {
-    if (keepNan && (std::isnan(x) || std::isnan(y)))
-      return std::numeric_limits<W>::quiet_NaN();
-    return least ? std::fmin(x, y) : std::fmax(x, y);
-  }
-
-  template <typename T> void computeInteger(Thread &thread, const PtxInstruction &i) {
-    using U = std::make_unsigned_t<T>;
-    auto at = [&](size_t operand) { return get<T>(thread, i, operand); };
-    T x = at(1);
-    if (i.wide) {
-      using L = std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>;
-      auto wide = static_cast<uint64_t>(static_cast<L>(x) * static_cast<L>(at(2)));
-      if (i.name == PtxName::Mad)
-        wide += read(thread, i.operands.at(3));
-      return write(thread, i.operands[0], wide);
-    }
-    U result = 0;
-    switch (i.name) {
-    case PtxName::Add:
-      result = static_cast<U>(static_cast<U>(x) + static_cast<U>(at(2)));
-      break;
-    case PtxName::Sub:
-      result = static_cast<U>(static_cast<U>(x) - static_cast<U>(at(2)));
-      break;
-    case PtxName::Mul:
-      result = static_cast<U>(multiply<T>(x, at(2), i.high));
-      break;
-    case PtxName::Mad:
-      result =
-          static_cast<U>(static_cast<U>(multiply<T>(x, at(2), i.high)) + static_cast<U>(at(3)));
-      break;
-    case PtxName::Div:
-    case PtxName::Rem:
-      if (at(2) == 0)
-        fail("divides an integer by zero");
-      result = static_cast<U>(i.name == PtxName::Div ? x / at(2) : x % at(2));
-      break;
-    case PtxName::Min:
-      result = static_cast<U>(std::min(x, at(2)));
-      break;
-    case PtxName::Max:
-      result = static_cast<U>(std::max(x, at(2)));
-      break;
-    case PtxName::Abs:
-      result = static_cast<U>(std::max<T>(x, static_cast<T>(-x)));
-      break;
-    case PtxName::Neg:
-      result = static_cast<U>(-static_cast<U>(x));
-      break;
-    case PtxName::Not:
-      result = i.type == PtxType::Pred ? static_cast<U>(x == 0) : static_cast<U>(~x);
-      break;
-    case PtxName::And:
-      result = static_cast<U>(x & at(2));
-      break;
-    case PtxName::Or:
-      result = static_cast<U>(x | at(2));
-      break;
-    case PtxName::Xor:
-      result = static_cast<U>(x ^ at(2));
-      break;
-    case PtxName::Shl:
-    case PtxName::Shr:
-      result = static_cast<U>(
-          shift<T>(x, read(thread, i.operands.at(2)) & 0xffffffff, i.name == PtxName::Shl));
-      break;
-    default:
-      failUnknown(i);
-    }
-    write(thread, i.operands[0], toBits(result));
-  }
-
-  template <typename T> static T multiply(T x, T y, bool high) {
-    using L = std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>;
-    L product = static_cast<L>(x) * static_cast<L>(y);
-    return static_cast<T>(high ? product >> (8 * sizeof(T)) : product);
-  }
-
-  /// Shifts by more than the width give 0, or the sign.
-  template <typename T> static T shift(T x, uint64_t by, bool left) {
-    constexpr uint64_t bits = 8 * sizeof(T);
-    if (left)
-      return by < bits ? static_cast<T>(static_cast<std::make_unsigned_t<T>>(x) << by) : T(0);
-    return static_cast<T>(x >> std::min(by, bits - 1)) * T(by < bits || x < 0);
-  }
-
-  const PtxKernel &kernel;
-  const Launch &launch;
-  std::vector<PtxBuffer> &buffers;
-  const uint32_t *index;
-  std::vector<std::byte> shared;
-  std::vector<Thread> threads;
-};
 
 } // namespace
 
-void runPtx(const PtxKernel &kernel, const Launch &launch, std::vector<PtxBuffer> &buffers) {
+//===----------------------------------------------------------------------===//
+// Blocks
+//===----------------------------------------------------------------------===//
+
+PtxBlocks::PtxBlocks(const PtxKernel &kernel, const Launch &launch, std::vector<PtxBuffer> &buffers,
+                     const PtxOptions &options)
+    : kernel(kernel), launch(launch), buffers(buffers), options(options), random(options.seed),
+      sharedVariables(layOutShared(kernel, launch)), shared(endOf(sharedVariables)),
+      local(kernel.localBytes * countThreads(launch)), sharedShadow(shared.size()),
+      localShadow(local.size()), definedAtStart(kernel.numSlots),
+      instructionsLeft(options.maxInstructions ? options.maxInstructions : ~uint64_t(0)) {
+  uint32_t threads = countThreads(launch);
+  warps.resize((threads + ptxWarpSize - 1) / ptxWarpSize);
+  for (const auto &[slot, bits] : kernel.constants)
+    definedAtStart[slot] = ~uint32_t(0);
+  for (const auto &[slot, special] : kernel.specials)
+    definedAtStart[slot] = ~uint32_t(0);
+  for (uint32_t slot : kernel.parameters)
+    definedAtStart[slot] = ~uint32_t(0);
+  for (PtxWarp &warp : warps) {
+    warp.number = static_cast<uint32_t>(&warp - warps.data());
+    uint32_t here = std::min(ptxWarpSize, threads - warp.number * ptxWarpSize);
+    warp.exist = here == ptxWarpSize ? ~uint32_t(0) : bit(here) - 1;
+    warp.parts.resize(kernel.numSlots);
+    warp.file.resize(size_t(ptxWarpSize) * kernel.numSlots);
+    for (const auto &[slot, bits] : kernel.constants)
+      std::fill_n(warp.slot(slot), ptxWarpSize, bits);
+    for (size_t n = 0; n < kernel.parameters.size(); ++n)
+      std::fill_n(warp.slot(kernel.parameters[n]), ptxWarpSize,
+                  reinterpret_cast<uint64_t>(launch.pointers[n]));
+  }
+}
+
+void PtxBlocks::start(const uint32_t *index) {
+  clock = blockClock = 1;
+  std::fill(shared.begin(), shared.end(), std::byte{0xff});
+  sharedShadow.clear();
+  localShadow.clear();
+  for (PtxWarp &warp : warps) {
+    warp.done = warp.atBarrier = warp.atMeeting = 0;
+    warp.clock = clock;
+    warp.pc = {};
+    warp.defined = definedAtStart;
+    for (std::vector<uint8_t> &parts : warp.parts)
+      parts.clear();
+    for (const auto &[slot, special] : kernel.specials)
+      for (unsigned lane = 0; lane < ptxWarpSize; ++lane)
+        warp.slot(slot)[lane] =
+            readSpecial(special, warp.number * ptxWarpSize + lane, launch, index);
+  }
+}
+
+void PtxBlocks::run(const uint32_t *index, uint32_t number, uint32_t first) {
+  block = number;
+  firstBlock = first;
+  start(index);
+  std::vector<size_t> order(warps.size());
+  std::iota(order.begin(), order.end(), size_t(0));
+  for (;;) {
+    if (options.seed)
+      std::shuffle(order.begin(), order.end(), random);
+    bool moved = false;
+    for (size_t n : order)
+      if (warps[n].ready()) {
+        runWarp(warps[n]);
+        moved = true;
+      }
+    bool released = false;
+    for (PtxWarp &warp : warps)
+      if (warp.atMeeting && !warp.ready())
+        released |= releaseMeetings(warp);
+    if (moved || released)
+      continue;
+    if (std::all_of(warps.begin(), warps.end(),
+                    [](const PtxWarp &warp) { return warp.done == warp.exist; }))
+      return;
+    if (!releaseBarrier())
+      fail("has threads that wait for each other at different places");
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Warps
+//===----------------------------------------------------------------------===//
+
+/// Lets a warp run until all its threads wait or are done; under a seed, for a while.
+void PtxBlocks::runWarp(PtxWarp &warp) {
+  for (uint64_t turns = options.seed ? 1 + random() % 16 : ~uint64_t(0); turns > 0; --turns) {
+    uint32_t group = chooseGroup(warp);
+    if (!group)
+      return;
+    runGroup(warp, group, options.seed ? 1 + random() % 64 : ~uint64_t(0));
+  }
+}
+
+/// Threads at one place: those that are furthest behind, or under a seed those of any place.
+uint32_t PtxBlocks::chooseGroup(const PtxWarp &warp) {
+  uint32_t ready = warp.ready();
+  if (!ready)
+    return 0;
+  uint32_t pc = ~uint32_t(0);
+  if (options.seed) {
+    uint32_t rest = ready;
+    for (uint64_t skip = random() % static_cast<unsigned>(std::popcount(ready)); skip > 0; --skip)
+      rest &= rest - 1;
+    pc = warp.pc[lowest(rest)];
+  } else {
+    for (uint32_t rest = ready; rest; rest &= rest - 1)
+      pc = std::min(pc, warp.pc[lowest(rest)]);
+  }
+  uint32_t group = 0;
+  for (uint32_t rest = ready; rest; rest &= rest - 1)
+    if (warp.pc[lowest(rest)] == pc)
+      group |= bit(lowest(rest));
+  return group;
+}
+
+uint32_t PtxBlocks::applyGuard(PtxWarp &warp, const PtxInstruction &i, uint32_t group) {
+  if (i.guard < 0)
+    return group;
+  auto slot = static_cast<uint32_t>(i.guard);
+  if (uint32_t unknown = group & ~warp.defined[slot])
+    failAt(warp, lowest(unknown), i, "branches on what was never written");
+  const uint64_t *guards = warp.slot(slot);
+  uint32_t active = 0;
+  for (uint32_t rest = group; rest; rest &= rest - 1)
+    if ((guards[lowest(rest)] != 0) != i.guardInverted)
+      active |= bit(lowest(rest));
+  return active;
+}
+
+/// Runs the threads of `group`, which are at one place, until they part, wait, have used up the
+/// budget, or come to where others are.
+void PtxBlocks::runGroup(PtxWarp &warp, uint32_t group, uint64_t budget) {
+  uint32_t pc = warp.pc[lowest(group)];
+  uint32_t meeting = ~uint32_t(0); // the place of others that are ahead
+  for (uint32_t rest = warp.ready() & ~group; rest; rest &= rest - 1)
+    if (warp.pc[lowest(rest)] > pc)
+      meeting = std::min(meeting, warp.pc[lowest(rest)]);
+  auto leave = [&](uint32_t who, uint32_t place) {
+    for (; who; who &= who - 1)
+      warp.pc[lowest(who)] = place;
+  };
+  for (; budget > 0; --budget) {
+    if (pc >= kernel.code.size())
+      fail("runs past its end");
+    if (--instructionsLeft == 0)
+      fail("does not end within " + std::to_string(options.maxInstructions) + " instructions");
+    const PtxInstruction &i = kernel.code[pc];
+    uint32_t active = applyGuard(warp, i, group);
+    uint32_t next = pc + 1;
+    if (i.compute) {
+      if (active)
+        compute(warp, i, active);
+    } else {
+      switch (i.name) {
+      case PtxName::Bra:
+        if (active == group) {
+          next = i.target;
+        } else if (active) {
+          leave(active, i.target);
+          return leave(group & ~active, next);
+        }
+        break;
+      case PtxName::Exit:
+        warp.done |= active;
+        group &= ~active;
+        if (!group)
+          return;
+        break;
+      case PtxName::Ld:
+        load(warp, i, active);
+        break;
+      case PtxName::St:
+        store(warp, i, active);
+        break;
+      case PtxName::Atom:
+        modify(warp, i, active);
+        break;
+      case PtxName::Activemask:
+        std::fill_n(warp.slot(i.results[0]), ptxWarpSize, active);
+        warp.defined[i.results[0]] |= active;
+        break;
+      default:
+        (i.name == PtxName::Bar && !i.has("warp") ? warp.atBarrier : warp.atMeeting) |= active;
+        leave(active, pc);
+        group &= ~active;
+        if (!group)
+          return;
+      }
+    }
+    pc = next;
+    if (pc >= meeting)
+      break;
+  }
+  leave(group, pc);
+}
+
+void PtxBlocks::failAt(const PtxWarp &warp, unsigned lane, const PtxInstruction &i,
+                       const std::string &what) const {
+  fail(what + " (thread " + std::to_string(warp.number * ptxWarpSize + lane) + " of block " +
+       std::to_string(block - firstBlock) + " at '" + i.text + "')");
+}
+
+//===----------------------------------------------------------------------===//
+// Values that were never written
+//===----------------------------------------------------------------------===//
+
+void PtxWarp::setKnownBytes(uint32_t index, unsigned lane, uint8_t bytes) {
+  if (bytes == 0xff) {
+    defined[index] |= bit(lane);
+    return;
+  }
+  defined[index] &= ~bit(lane);
+  if (parts[index].empty())
+    parts[index].resize(ptxWarpSize);
+  parts[index][lane] = bytes;
+}
+
+void PtxBlocks::compute(PtxWarp &warp, const PtxInstruction &i, uint32_t active) {
+  uint32_t known = active;
+  for (unsigned n = 0; n < i.numSources; ++n)
+    known &= warp.defined[i.sources[n]];
+  if (known != active)
+    return computeUnknown(warp, i, active);
+  i.compute(i, warp.file.data(), active);
+  for (unsigned n = 0; n < i.numResults; ++n)
+    warp.defined[i.results[n]] |= active;
+}
+
+namespace {
+
+/// The lowest `count` bytes, as bits.
+uint8_t lowBytes(unsigned count) {
+  return static_cast<uint8_t>(count >= 8 ? 0xff : (1 << count) - 1);
+}
+
+/// The bytes of the first result of which the value is known. `sources` are the known bytes of the
+/// sources, `values` their values.
+uint8_t findKnown(const PtxInstruction &i, const uint8_t *sources, const uint64_t *values) {
+  unsigned size = getBytes(i.type);
+  uint8_t needed = lowBytes(size);
+  auto isKnown = [&](unsigned n) { return (sources[n] & needed) == needed; };
+  switch (i.name) {
+  case PtxName::Selp:
+    return sources[2] & 1 ? sources[values[2] & 1 ? 0 : 1] : 0;
+  case PtxName::Mov: {
+    if (i.numSources == 1)
+      return (sources[0] & needed) == needed ? 0xff : sources[0];
+    unsigned part = size / i.numSources, known = 0;
+    for (unsigned n = 0; n < i.numSources; ++n)
+      known |= unsigned(sources[n] & lowBytes(part)) << (n * part);
+    return known == needed ? 0xff : static_cast<uint8_t>(known);
+  }
+  case PtxName::Cvt: {
+    // Of what is cut off the rest does not count.
+    bool isInteger = i.round == 0 && !i.saturate && getBytes(i.to) < size;
+    uint8_t counts = isInteger ? lowBytes(getBytes(i.to)) : needed;
+    return i.numSources == 1 && (sources[0] & counts) == counts ? 0xff : 0;
+  }
+  case PtxName::Prmt: {
+    unsigned known = 0;
+    for (unsigned n = 0; n < 4 && (sources[2] & 3) == 3; ++n) {
+      unsigned choice = values[2] >> (4 * n) & 7;
+      known |= unsigned(sources[choice / 4] >> (choice % 4) & 1) << n;
+    }
+    return known == 15 ? 0xff : static_cast<uint8_t>(known);
+  }
+  case PtxName::And:
+  case PtxName::Or: {
+    // x and 0 is 0, x or 1 is 1.
+    uint64_t all = i.type == PtxType::Pred ? 1 : ~uint64_t(0) >> (64 - 8 * size);
+    for (unsigned n = 0; n < 2; ++n)
+      if (isKnown(n) && (values[n] & all) == (i.name == PtxName::And ? 0 : all))
+        return 0xff;
+    break;
+  }
+  default:
+    break;
+  }
+  for (unsigned n = 0; n < i.numSources; ++n)
+    if (!isKnown(n))
+      return 0;
+  return 0xff;
+}
+
+} // namespace
+
+/// As compute, where some operand was never written: its bytes may not count.
+void PtxBlocks::computeUnknown(PtxWarp &warp, const PtxInstruction &i, uint32_t active) {
+  std::array<std::array<uint8_t, ptxWarpSize>, 8> known = {};
+  for (uint32_t rest = active; rest; rest &= rest - 1) {
+    unsigned lane = lowest(rest);
+    uint8_t sources[8];
+    uint64_t values[8];
+    for (unsigned n = 0; n < i.numSources; ++n) {
+      sources[n] = warp.knownBytes(i.sources[n], lane);
+      values[n] = warp.slot(i.sources[n])[lane];
+    }
+    if (i.name == PtxName::Mov && i.numResults > 1) {
+      unsigned part = getBytes(i.type) / i.numResults;
+      for (unsigned n = 0; n < i.numResults; ++n) {
+        auto bytes = static_cast<uint8_t>(sources[0] >> (n * part) & lowBytes(part));
+        known[n][lane] = bytes == lowBytes(part) ? 0xff : bytes;
+      }
+      continue;
+    }
+    for (unsigned n = 0; n < i.numResults; ++n)
+      known[n][lane] = findKnown(i, sources, values);
+  }
+  i.compute(i, warp.file.data(), active);
+  for (unsigned n = 0; n < i.numResults; ++n)
+    for (uint32_t rest = active; rest; rest &= rest - 1)
+      warp.setKnownBytes(i.results[n], lowest(rest), known[n][lowest(rest)]);
+}
+
+//===----------------------------------------------------------------------===//
+// Meeting of threads
+//===----------------------------------------------------------------------===//
+
+/// Lets those go on who have all come to the same place.
+bool PtxBlocks::releaseMeetings(PtxWarp &warp) {
+  bool released = false;
+  for (uint32_t waiting = warp.atMeeting; waiting;) {
+    unsigned first = lowest(waiting);
+    uint32_t pc = warp.pc[first];
+    const PtxInstruction &i = kernel.code[pc];
+    uint32_t slot = i.sources[i.numSources - 1];
+    if (!(warp.defined[slot] & bit(first)))
+      failAt(warp, first, i, "has a mask of threads that was never written");
+    auto mask = static_cast<uint32_t>(warp.slot(slot)[first]);
+    uint32_t here = 0;
+    for (uint32_t rest = waiting; rest; rest &= rest - 1)
+      if (warp.pc[lowest(rest)] == pc &&
+          static_cast<uint32_t>(warp.slot(slot)[lowest(rest)]) == mask)
+        here |= bit(lowest(rest));
+    waiting &= ~here;
+    if (uint32_t strange = here & ~mask)
+      failAt(warp, lowest(strange), i, "is at an instruction whose mask lacks it");
+    if ((mask & warp.exist & ~warp.done) != here)
+      continue; // others are still to come
+    meet(warp, i, here, mask);
+    warp.atMeeting &= ~here;
+    for (uint32_t rest = here; rest; rest &= rest - 1)
+      warp.pc[lowest(rest)] = pc + 1;
+    released = true;
+  }
+  return released;
+}
+
+void PtxBlocks::meet(PtxWarp &warp, const PtxInstruction &i, uint32_t members, uint32_t mask) {
+  switch (i.name) {
+  case PtxName::Shfl:
+    return shuffle(warp, i, members, mask);
+  case PtxName::Vote:
+    return vote(warp, i, members);
+  case PtxName::Redux:
+    return reduce(warp, i, members);
+  default:
+    if (members != (warp.exist & ~warp.done))
+      fail("has a barrier of some threads of a warp, which is not understood");
+    warp.clock = ++clock;
+  }
+}
+
+/// shfl.sync.MODE.b32 d|p, a, b, c, mask
+void PtxBlocks::shuffle(PtxWarp &warp, const PtxInstruction &i, uint32_t members, uint32_t mask) {
+  std::array<uint64_t, ptxWarpSize> values;
+  std::copy_n(warp.slot(i.sources[0]), ptxWarpSize, values.begin());
+  uint32_t known = warp.defined[i.sources[0]];
+  for (uint32_t rest = members; rest; rest &= rest - 1) {
+    unsigned number = lowest(rest);
+    if (!(warp.defined[i.sources[1]] & warp.defined[i.sources[2]] & bit(number)))
+      failAt(warp, number, i, "shuffles from a lane whose number was never written");
+    auto lane = static_cast<int>(number);
+    auto by = static_cast<int>(warp.slot(i.sources[1])[number] & 31);
+    auto c = static_cast<int>(warp.slot(i.sources[2])[number]);
+    int segment = c >> 8 & 31;
+    int clamp = c & 31;
+    int limit = (lane & segment) | (clamp & ~segment);
+    int source = i.mode == 'b'   ? lane ^ by
+                 : i.mode == 'd' ? lane + by
+                 : i.mode == 'u' ? lane - by
+                                 : (lane & segment) | (by & ~segment);
+    bool inRange = i.mode == 'u' ? source >= limit : source <= limit;
+    if (!inRange)
+      source = lane;
+    if (source < 0 || source >= static_cast<int>(ptxWarpSize) ||
+        !(members & mask & bit(static_cast<unsigned>(source))))
+      failAt(warp, number, i, "shuffles from a lane that is not there");
+    auto from = static_cast<unsigned>(source);
+    warp.slot(i.results[0])[number] = static_cast<uint32_t>(values[from]);
+    warp.setKnownBytes(i.results[0], number, known & bit(from) ? 0xff : 0);
+    if (i.numResults > 1) {
+      warp.slot(i.results[1])[number] = inRange;
+      warp.defined[i.results[1]] |= bit(number);
+    }
+  }
+}
+
+void PtxBlocks::vote(PtxWarp &warp, const PtxInstruction &i, uint32_t members) {
+  if (uint32_t unknown = members & ~warp.defined[i.sources[0]])
+    failAt(warp, lowest(unknown), i, "votes on what was never written");
+  uint32_t ballot = 0;
+  for (uint32_t rest = members; rest; rest &= rest - 1)
+    if (warp.slot(i.sources[0])[lowest(rest)])
+      ballot |= bit(lowest(rest));
+  bool all = ballot == members;
+  uint64_t result = i.has("ballot") ? ballot
+                    : i.has("all")  ? all
+                    : i.has("any")  ? ballot != 0
+                                    : all || ballot == 0;
+  for (uint32_t rest = members; rest; rest &= rest - 1)
+    warp.slot(i.results[0])[lowest(rest)] = result;
+  warp.defined[i.results[0]] |= members;
+}
+
+void PtxBlocks::reduce(PtxWarp &warp, const PtxInstruction &i, uint32_t members) {
+  bool isSigned = i.type == PtxType::S32;
+  uint64_t result = warp.slot(i.sources[0])[lowest(members)] & 0xffffffff;
+  for (uint32_t rest = members & (members - 1); rest; rest &= rest - 1) {
+    uint64_t value = warp.slot(i.sources[0])[lowest(rest)] & 0xffffffff;
+    bool isLess =
+        isSigned ? static_cast<int32_t>(value) < static_cast<int32_t>(result) : value < result;
+    result = i.has("add")   ? result + value
+             : i.has("and") ? result & value
+             : i.has("or")  ? result | value
+             : i.has("xor") ? result ^ value
+             : i.has("min") ? (isLess ? value : result)
+                            : (isLess ? result : value);
+  }
+  bool known = (members & ~warp.defined[i.sources[0]]) == 0;
+  for (uint32_t rest = members; rest; rest &= rest - 1) {
+    warp.slot(i.results[0])[lowest(rest)] = result & 0xffffffff;
+    warp.setKnownBytes(i.results[0], lowest(rest), known ? 0xff : 0);
+  }
+}
+
+/// Lets a block go on whose threads have all come to the same barrier.
+bool PtxBlocks::releaseBarrier() {
+  uint32_t pc = ~uint32_t(0);
+  for (const PtxWarp &warp : warps) {
+    if (warp.atBarrier != warp.exist)
+      return false;
+    for (uint32_t rest = warp.exist; rest; rest &= rest - 1) {
+      if (pc == ~uint32_t(0))
+        pc = warp.pc[lowest(rest)];
+      if (warp.pc[lowest(rest)] != pc)
+        return false;
+    }
+  }
+  const PtxInstruction &i = kernel.code[pc];
+  if (warps[0].slot(i.sources[0])[0] != 0)
+    fail("waits at a barrier that is not number 0, which is not understood");
+  blockClock = ++clock;
+  for (PtxWarp &warp : warps) {
+    warp.atBarrier = 0;
+    warp.pc.fill(pc + 1);
+  }
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Launches
+//===----------------------------------------------------------------------===//
+
+void runPtx(const PtxKernel &kernel, const Launch &launch, std::vector<PtxBuffer> &buffers,
+            const PtxOptions &options) {
   for (int dim = 0; dim < 3; ++dim)
     if (kernel.maxThreads[0] && launch.block[dim] > kernel.maxThreads[dim])
       throw PtxError("kernel " + kernel.name + " is launched with " +
@@ -660,11 +536,20 @@ void runPtx(const PtxKernel &kernel, const Launch &launch, std::vector<PtxBuffer
                      std::to_string(kernel.maxThreads[dim]));
   std::sort(buffers.begin(), buffers.end(),
             [](const PtxBuffer &x, const PtxBuffer &y) { return x.base < y.base; });
-  uint32_t index[3];
-  for (index[2] = 0; index[2] < launch.grid[2]; ++index[2])
-    for (index[1] = 0; index[1] < launch.grid[1]; ++index[1])
-      for (index[0] = 0; index[0] < launch.grid[0]; ++index[0])
-        Block(kernel, launch, buffers, index).run();
+  uint32_t count = launch.grid[0] * launch.grid[1] * launch.grid[2];
+  uint32_t first = takePtxBlocks(count);
+  std::vector<uint32_t> order(count);
+  std::iota(order.begin(), order.end(), uint32_t(0));
+  if (options.seed) {
+    std::mt19937_64 random(options.seed);
+    std::shuffle(order.begin(), order.end(), random);
+  }
+  PtxBlocks blocks(kernel, launch, buffers, options);
+  for (uint32_t number : order) {
+    uint32_t index[3] = {number % launch.grid[0], number / launch.grid[0] % launch.grid[1],
+                         number / launch.grid[0] / launch.grid[1]};
+    blocks.run(index, first + number, first);
+  }
 }
 
 } // namespace gridloom::fake

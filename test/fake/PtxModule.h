@@ -4,19 +4,23 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Enough of PTX for the kernels our code generator makes through LLVM: integers, f32, f64 and f16,
-// shared memory, barriers and shuffles. What it does not know it refuses by name, so that no kernel
-// runs half understood.
+// PTX as it is after reading: calls are expanded, names are numbers, and each instruction that
+// computes knows its function. What is not known is refused by name when the text is read, so that
+// no kernel runs half understood.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_FAKE_PTXMODULE_H
 #define GRIDLOOM_TEST_FAKE_PTXMODULE_H
 
-#include "test/fake/FakeCuda.h"
+#include "test/fake/PtxMemory.h"
 
+#include <array>
 #include <map>
+#include <memory>
 #include <stdexcept>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace gridloom::fake {
 
@@ -25,14 +29,46 @@ struct PtxError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-enum class PtxType : uint8_t { Pred, U8, U16, U32, U64, S8, S16, S32, S64, F16, F32, F64 };
+enum class PtxType : uint8_t {
+  None,
+  Pred,
+  U8,
+  U16,
+  U32,
+  U64,
+  S8,
+  S16,
+  S32,
+  S64,
+  F16,
+  BF16,
+  F32,
+  F64,
+  U16x2,
+  S16x2,
+  F16x2,
+  BF16x2
+};
+
+/// The bytes of a value of `type` in memory.
+constexpr unsigned getBytes(PtxType type) {
+  constexpr unsigned bytes[] = {0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 4, 4, 4, 4};
+  return bytes[static_cast<size_t>(type)];
+}
 
 enum class PtxName : uint8_t {
   Abs,
+  Activemask,
   Add,
   And,
+  Atom,
   Bar,
+  Bfe,
+  Bfi,
+  Bmsk,
   Bra,
+  Clz,
+  Cnot,
   Copysign,
   Cos,
   Cvt,
@@ -43,6 +79,7 @@ enum class PtxName : uint8_t {
   Fma,
   Ld,
   Lg2,
+  Lop3,
   Mad,
   Max,
   Min,
@@ -51,11 +88,16 @@ enum class PtxName : uint8_t {
   Neg,
   Not,
   Or,
+  Popc,
+  Prmt,
   Rcp,
+  Redux,
   Rem,
   Rsqrt,
+  Sad,
   Selp,
   Setp,
+  Shf,
   Shfl,
   Shl,
   Shr,
@@ -63,69 +105,120 @@ enum class PtxName : uint8_t {
   Sqrt,
   St,
   Sub,
+  Szext,
   Tanh,
+  Testp,
+  Vote,
   Xor
 };
 
-enum class PtxCompare : uint8_t { Eq, Ne, Lt, Le, Gt, Ge, Num, Nan };
+enum class PtxSpace : uint8_t { Generic, Global, Shared, Local };
 
-struct PtxOperand {
-  enum Kind : uint8_t { None, Register, Immediate, Special, Discard } kind = None;
-  uint32_t index = 0;     // of a register or a special register
-  uint64_t immediate = 0; // bits, in the instruction's type
-};
+struct PtxInstruction;
 
-/// One instruction, e.g. "@!%p1 setp.lt.and.f32 %p2, %r1, 0f00000000, %p3".
+/// Computes an instruction for the lanes in `active`. `file` has 32 values per slot.
+using PtxCompute = void (*)(const PtxInstruction &instruction, uint64_t *file, uint32_t active);
+
+/// One instruction, e.g. "@!%p1 setp.lt.and.f32 %p2, %r1, 0f00000000, %p3". Operands are slots of
+/// the register file, which has constants and special registers too.
 struct PtxInstruction {
   std::string text;
+  std::vector<std::string> modifiers; // what stands between the name and the types
   PtxName name = PtxName::Exit;
-  PtxType type = PtxType::U32; // the last type named
-  PtxType to = PtxType::U32;   // cvt: the first
-  int vector = 1;
-  int guard = -1; // predicate register
+  PtxType type = PtxType::None; // the last type named
+  PtxType to = PtxType::None;   // the first
+  PtxSpace space = PtxSpace::Generic;
+  uint8_t vector = 1;
+  uint8_t numResults = 0, numSources = 0;
   bool guardInverted = false;
-  bool flush = false;     // ftz
-  bool wide = false;      // mul, mad: the product has twice the width
-  bool high = false;      // mul, mad: its upper half
-  bool keepNan = false;   // min, max
-  bool saturate = false;  // cvt: to 0 ... 1
-  bool packs = false;     // mov: of two halves into one register
-  bool shared = false;    // ld, st: shared memory
-  bool parameter = false; // ld: a parameter
-  bool warp = false;      // bar: of the warp
-  char round = 0;         // cvt to an integral value: z, n, m(inus), p(lus); fma: m(inus)
-  char mode = 0;          // shfl: b(fly), d(own), u(p), i(dx); setp: a(nd), o(r), x(or)
-  PtxCompare compare = PtxCompare::Eq;
-  bool unordered = false;           // setp: true of NaN
-  uint32_t target = 0;              // bra
-  std::vector<PtxOperand> operands; // of a load or store: the registers
-  PtxOperand base;                  // load, store: [base + offset]; shfl: the predicate
-  int64_t offset = 0;
+  bool flush = false;           // ftz
+  bool saturate = false;        // to 0 ... 1; of an integer to its range
+  bool approximate = false;     // approx, full
+  bool readOnly = false;        // ld.nc
+  bool carriesIn = false;       // addc, subc, madc
+  bool hasBase = false;         // the address is base + offset, else offset
+  char round = 0;               // n(earest), z(ero), m(inus), p(lus)
+  uint8_t compare = 0;          // setp: true of less (1), equal (2), greater (4), unordered (8)
+  char mode = 0;                // shfl: b(fly) d(own) u(p) i(dx); setp: a(nd) o(r) x(or)
+  int guard = -1;               // slot of a predicate
+  uint32_t target = 0;          // bra
+  uint32_t base = 0;            // load, store: the address's slot
+  int64_t offset = 0;           // load, store
+  PtxCompute compute = nullptr; // of one that only computes
+  std::array<uint32_t, 8> results = {}, sources = {};
+
+  bool has(std::string_view modifier) const {
+    for (const std::string &other : modifiers)
+      if (other == modifier)
+        return true;
+    return false;
+  }
+};
+
+/// The function of an instruction that computes; null where name, types and modifiers are not one.
+PtxCompute selectCompute(const PtxInstruction &instruction);
+PtxCompute selectInteger(const PtxInstruction &instruction);
+PtxCompute selectCarrying(const PtxInstruction &instruction);
+PtxCompute selectFloat(const PtxInstruction &instruction);
+PtxCompute selectConvert(const PtxInstruction &instruction);
+
+/// Generic addresses of shared and local memory begin here: above all of the host's.
+inline constexpr uint64_t ptxSharedWindow = uint64_t(1) << 60;
+inline constexpr uint64_t ptxLocalWindow = uint64_t(1) << 61;
+
+/// Special registers, in the order of PtxKernel::specials' numbers.
+inline constexpr std::string_view ptxSpecials[] = {
+    "%tid.x",   "%tid.y",    "%tid.z",    "%ntid.x",   "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y",
+    "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z", "%laneid", "%warpid", "%nwarpid"};
+
+struct PtxVariable {
+  size_t begin = 0, end = 0, alignment = 1;
 };
 
 struct PtxKernel {
   std::string name;
-  std::vector<std::string> parameters; // 8 bytes each: pointers
+  std::vector<uint32_t> parameters; // slots; 8 bytes each: pointers
   std::vector<PtxInstruction> code;
-  uint32_t numRegisters = 0;
-  uint32_t maxThreads[3] = {0, 0, 0}; // .maxntid; 0: not given
-  size_t sharedBytes = 0;             // static
+  uint32_t numSlots = 0;
+  std::vector<std::pair<uint32_t, uint64_t>> constants; // slot, bits
+  std::vector<std::pair<uint32_t, uint32_t>> specials;  // slot, which
+  uint32_t maxThreads[3] = {0, 0, 0};                   // .maxntid; 0: not given
+  /// Variables in shared memory; the bytes between them belong to nobody. The last one grows by
+  /// what a launch asks for where `hasDynamicShared`.
+  std::vector<PtxVariable> shared;
+  bool hasDynamicShared = false;
+  size_t localBytes = 0; // of a thread
+  /// Constants in global memory.
+  std::vector<std::shared_ptr<std::vector<uint64_t>>> data;
 };
 
 /// The kernels of a PTX text. Throws PtxError naming the line that is not understood.
 std::map<std::string, PtxKernel> parsePtx(const std::string &text);
 
-/// Where a kernel's pointers may lead, and what it touched there.
-struct PtxBuffer {
-  std::byte *base = nullptr;                  // the pointer
-  std::byte *begin = nullptr, *end = nullptr; // the memory it points into
-  std::byte *readBegin = nullptr, *readEnd = nullptr;
-  std::byte *writeBegin = nullptr, *writeEnd = nullptr;
+struct PtxOptions {
+  /// 0: warps run in turn, threads of a warp together where they can. Else the seed of an order of
+  /// blocks, warps and threads.
+  uint64_t seed = 0;
+  /// Loads of memory that nobody wrote are errors; else what is computed from it is as if never
+  /// written.
+  bool strict = true;
+  /// A launch that takes more instructions of warps than this does not end. 0: any number.
+  uint64_t maxInstructions = 0;
 };
 
 /// Runs all blocks of a launch, one after another; fills in what each buffer's part was touched.
-/// Throws PtxError when the kernel leaves its buffers or its threads diverge at a barrier.
-void runPtx(const PtxKernel &kernel, const Launch &launch, std::vector<PtxBuffer> &buffers);
+/// Throws PtxError when the kernel leaves its memory, races, or its threads diverge at a barrier.
+void runPtx(const PtxKernel &kernel, const Launch &launch, std::vector<PtxBuffer> &buffers,
+            const PtxOptions &options = {});
+
+/// While one lives, instructions of stated accuracy ("approx") err by up to what they may.
+class GRIDLOOM_FAKE_EXPORT PtxInaccuracy {
+public:
+  explicit PtxInaccuracy(uint64_t seed);
+  ~PtxInaccuracy();
+  PtxInaccuracy(const PtxInaccuracy &) = delete;
+  PtxInaccuracy &operator=(const PtxInaccuracy &) = delete;
+};
 
 } // namespace gridloom::fake
 

@@ -3,38 +3,30 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+//
+// A module is read in two passes: first its variables and the statements of its routines, then the
+// kernels. A call is replaced by the routine's statements, its parameters by slots.
+//
+//===----------------------------------------------------------------------===//
 
-#include "test/fake/PtxModule.h"
+#include "test/fake/PtxReader.h"
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cstring>
 #include <optional>
-#include <set>
 #include <sstream>
+#include <utility>
 
 namespace gridloom::fake {
 
 namespace {
 
-constexpr std::string_view specials[] = {
-    "%tid.x",   "%tid.y",   "%tid.z",    "%ntid.x",   "%ntid.y",   "%ntid.z", "%ctaid.x",
-    "%ctaid.y", "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z", "%laneid"};
-
-std::optional<PtxType> parseType(std::string_view text) {
-  static const std::map<std::string_view, PtxType> types = {
-      {"pred", PtxType::Pred}, {"u8", PtxType::U8},   {"b8", PtxType::U8},   {"u16", PtxType::U16},
-      {"b16", PtxType::U16},   {"u32", PtxType::U32}, {"b32", PtxType::U32}, {"u64", PtxType::U64},
-      {"b64", PtxType::U64},   {"s8", PtxType::S8},   {"s16", PtxType::S16}, {"s32", PtxType::S32},
-      {"s64", PtxType::S64},   {"f16", PtxType::F16}, {"f32", PtxType::F32}, {"f64", PtxType::F64}};
-  auto found = types.find(text);
-  if (found == types.end())
-    return std::nullopt;
-  return found->second;
-}
+bool isSpace(unsigned char c) { return std::isspace(c) != 0; }
+bool isDigit(unsigned char c) { return std::isdigit(c) != 0; }
 
 std::string trim(const std::string &text) {
-  auto isSpace = [](unsigned char c) { return std::isspace(c); };
   auto begin = std::find_if_not(text.begin(), text.end(), isSpace);
   auto end = std::find_if_not(text.rbegin(), std::make_reverse_iterator(begin), isSpace).base();
   return {begin, end};
@@ -48,12 +40,12 @@ std::vector<std::string> split(const std::string &text, char separator) {
   return parts;
 }
 
-/// Splits at commas outside of braces and brackets.
+/// Splits at commas outside of braces, brackets and parentheses.
 std::vector<std::string> splitOperands(const std::string &text) {
   std::vector<std::string> parts(1);
   int depth = 0;
   for (char c : text) {
-    depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+    depth += (std::strchr("{[(", c) != nullptr) - (std::strchr("}])", c) != nullptr);
     if (c == ',' && depth == 0)
       parts.emplace_back();
     else
@@ -66,295 +58,566 @@ std::vector<std::string> splitOperands(const std::string &text) {
   return parts;
 }
 
-class Parser {
-public:
-  explicit Parser(const std::string &text) : lines(split(text, '\n')) {
-    for (std::string &line : lines)
-      line = trim(line.substr(0, line.find("//")));
-  }
+std::string lastWord(const std::string &text) {
+  std::string word = trim(text);
+  return word.substr(word.find_last_of(" \t") + 1);
+}
 
-  std::map<std::string, PtxKernel> parse() {
-    std::map<std::string, PtxKernel> kernels;
-    while (next < lines.size()) {
-      const std::string &line = lines[next];
-      if (line.starts_with(".visible .entry") || line.starts_with(".entry")) {
-        PtxKernel kernel = parseKernel();
-        kernels[kernel.name] = std::move(kernel);
-      } else if (line.find(".shared ") != std::string::npos) {
-        addShared(line, moduleSharedBytes);
-        ++next;
-      } else if (line.empty() || line.starts_with(".version") || line.starts_with(".target") ||
-                 line.starts_with(".address_size")) {
-        ++next;
-      } else {
-        fail();
+/// What is between the brackets of `text`: "[a+4]", "{a, b}".
+std::string inside(const std::string &text) { return trim(text.substr(1, text.size() - 2)); }
+
+uint64_t parseInteger(std::string text) {
+  if (!text.empty() && (text.back() == 'U' || text.back() == 'u'))
+    text.pop_back();
+  size_t used = 0;
+  uint64_t value = text.front() == '-' ? static_cast<uint64_t>(std::stoll(text, &used, 0))
+                                       : std::stoull(text, &used, 0);
+  if (used != text.size())
+    throw std::invalid_argument(text);
+  return value;
+}
+
+//===----------------------------------------------------------------------===//
+// Modules
+//===----------------------------------------------------------------------===//
+
+struct Statement {
+  std::string text;
+  size_t line = 0;
+};
+
+/// A kernel or a function, as text.
+struct Routine {
+  std::string name;
+  std::vector<std::string> parameters, results;
+  uint32_t maxThreads[3] = {0, 0, 0};
+  std::vector<Statement> body;
+};
+
+[[noreturn]] void failAt(const Statement &statement) {
+  throw PtxError("line " + std::to_string(statement.line) +
+                 " of the PTX is not understood: " + statement.text);
+}
+
+/// Inline assembly has several on a line: "{ .reg .b32 t; mov.b64 {t, %r1}, %rd1; }".
+std::vector<std::string> splitStatements(std::string line) {
+  std::vector<std::string> statements;
+  if (line.size() > 1 && line.front() == '{') {
+    statements.emplace_back("{");
+    line = trim(line.substr(1));
+  }
+  for (size_t end; (end = line.find(';')) != std::string::npos; line = trim(line.substr(end + 1)))
+    statements.push_back(line.substr(0, end + 1));
+  if (!line.empty())
+    statements.push_back(line);
+  return statements;
+}
+
+class ModuleReader {
+public:
+  explicit ModuleReader(const std::string &text) {
+    std::stringstream stream(text);
+    size_t number = 0;
+    Statement open;
+    for (std::string line; std::getline(stream, line);) {
+      ++number;
+      for (const std::string &part : splitStatements(trim(line.substr(0, line.find("//"))))) {
+        if (open.text.empty())
+          open.line = number;
+        open.text += (open.text.empty() ? "" : " ") + part;
+        // What does not end here goes on in the next line.
+        bool ends = std::strchr(";:{}", part.back()) || open.text.starts_with(".version") ||
+                    open.text.starts_with(".target") || open.text.starts_with(".address_size");
+        if (ends) {
+          statements.push_back(open);
+          open = {};
+        }
       }
     }
-    return kernels;
+    if (!open.text.empty())
+      failAt(open);
   }
+
+  void read() {
+    for (next = 0; next < statements.size(); ++next) {
+      const std::string &text = statements[next].text;
+      if (text.starts_with(".visible .entry") || text.starts_with(".entry"))
+        kernels.push_back(readRoutine());
+      else if (text.starts_with(".func") || text.starts_with(".visible .func"))
+        readFunction();
+      else if (text.starts_with(".shared") || text.find(" .shared ") != std::string::npos)
+        shared.push_back(statements[next]);
+      else if (text.find(".global ") != std::string::npos)
+        readData();
+      else if (!text.starts_with(".version") && !text.starts_with(".target") &&
+               !text.starts_with(".address_size"))
+        failAt(statements[next]);
+    }
+  }
+
+  std::vector<Routine> kernels;
+  std::map<std::string, Routine> functions;
+  std::vector<Statement> shared; // declarations
+  std::map<std::string, std::shared_ptr<std::vector<uint64_t>>> data;
 
 private:
-  [[noreturn]] void fail() const {
-    throw PtxError("line " + std::to_string(next + 1) + " of the PTX is not understood: " +
-                   (next < lines.size() ? lines[next] : "the end"));
-  }
-
-  /// ".shared .align 16 .b8 name[1024];", also ".extern" without a size: the launch's.
-  void addShared(const std::string &line, size_t &used) {
-    size_t at = line.find(".align ");
-    size_t open = line.find('[');
-    if (at == std::string::npos || open == std::string::npos ||
-        line.find(".b8") == std::string::npos)
-      fail();
-    size_t alignment = std::stoul(line.substr(at + 7));
-    std::string name = line.substr(0, open);
-    name = trim(name.substr(name.rfind(' ')));
-    used = (used + alignment - 1) / alignment * alignment;
-    shared[name] = used;
-    if (line[open + 1] != ']')
-      used += std::stoul(line.substr(open + 1));
-  }
-
-  PtxKernel parseKernel() {
-    PtxKernel kernel;
-    std::string header;
-    while (lines[next] != "{") {
-      header += lines[next++] + "\n";
-      if (next == lines.size())
-        fail();
+  /// "NAME(parameters) .maxntid 256, 1, 1 {" and its body.
+  Routine readRoutine() {
+    Routine routine;
+    const Statement header = statements[next];
+    std::string text = header.text;
+    if (text.back() != '{')
+      failAt(header);
+    size_t close = text.rfind(')'), open = text.rfind('(', close);
+    if (open == std::string::npos || close == std::string::npos)
+      failAt(header);
+    routine.name = lastWord(text.substr(0, open));
+    for (const std::string &parameter : split(text.substr(open + 1, close - open - 1), ','))
+      routine.parameters.push_back(parameter);
+    // "(.param .b64 result) name"
+    size_t first = text.find('(');
+    if (first != open)
+      for (const std::string &result :
+           split(text.substr(first + 1, text.find(')') - first - 1), ','))
+        routine.results.push_back(result);
+    for (const char *directive : {".maxntid ", ".reqntid "})
+      if (size_t threads = text.find(directive); threads != std::string::npos) {
+        std::stringstream stream(text.substr(threads + std::strlen(directive)));
+        char comma;
+        for (uint32_t &most : routine.maxThreads)
+          if (!(stream >> most >> comma))
+            most = std::max(most, 1u);
+      }
+    int depth = 1;
+    for (++next; next < statements.size(); ++next) {
+      const std::string &line = statements[next].text;
+      depth += (line == "{") - (line == "}");
+      if (depth == 0)
+        return routine;
+      if (line != "{" && line != "}")
+        routine.body.push_back(statements[next]);
     }
-    ++next;
-    size_t open = header.find('(');
-    size_t close = header.find(')');
-    kernel.name = trim(header.substr(0, open));
-    kernel.name = kernel.name.substr(kernel.name.rfind(' ') + 1);
-    for (const std::string &parameter : split(header.substr(open + 1, close - open - 1), ',')) {
-      if (parameter.empty())
-        continue;
+    failAt(header);
+  }
+
+  void readFunction() {
+    if (statements[next].text.back() == ';')
+      return; // its body comes later
+    Routine routine = readRoutine();
+    functions[routine.name] = std::move(routine);
+  }
+
+  /// ".global .align 64 .b8 name[5] = {1, 2, 0, 1, 4};", also ".b32" and without values.
+  void readData() {
+    const Statement &statement = statements[next];
+    const std::string &text = statement.text;
+    size_t open = text.find('['), close = text.find(']'), equals = text.find('=');
+    size_t type = text.rfind(".b", open);
+    if (open == std::string::npos || type == std::string::npos || close == std::string::npos)
+      failAt(statement);
+    try {
+      size_t bytes = std::stoul(text.substr(type + 2)) / 8;
+      size_t count = std::stoul(text.substr(open + 1));
+      auto words = std::make_shared<std::vector<uint64_t>>((bytes * count + 7) / 8 + 8);
+      // Vectors are aligned to 16 bytes only; constants may be aligned to 64.
+      auto address = reinterpret_cast<uintptr_t>(words->data());
+      size_t skip = (64 - address % 64) % 64 / 8;
+      auto *to = reinterpret_cast<std::byte *>(words->data() + skip);
+      if (equals != std::string::npos)
+        for (const std::string &value :
+             split(inside(trim(text.substr(equals + 1, text.size() - equals - 2))), ',')) {
+          uint64_t bits = parseInteger(value);
+          std::memcpy(to, &bits, bytes);
+          to += bytes;
+        }
+      std::string name = lastWord(text.substr(0, open));
+      data[name] = std::move(words);
+    } catch (const std::logic_error &) {
+      failAt(statement);
+    }
+  }
+
+  std::vector<Statement> statements;
+  size_t next = 0;
+};
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+class KernelReader {
+public:
+  KernelReader(const ModuleReader &module, const Routine &routine)
+      : module(module), routine(routine) {}
+
+  PtxKernel read() {
+    kernel.name = routine.name;
+    std::copy(std::begin(routine.maxThreads), std::end(routine.maxThreads), kernel.maxThreads);
+    discard = addSlot();
+    carry = addSlot();
+    for (const auto &[name, words] : module.data) {
+      kernel.data.push_back(words);
+      auto address = reinterpret_cast<uintptr_t>(words->data());
+      symbols[name] = address + (64 - address % 64) % 64;
+    }
+    for (const Statement &statement : module.shared)
+      addShared(statement);
+    for (const std::string &parameter : routine.parameters) {
       if (parameter.find("64") == std::string::npos)
         throw PtxError("kernel " + kernel.name +
                        " has a parameter that is no pointer: " + parameter);
-      kernel.parameters.push_back(parameter.substr(parameter.rfind(' ') + 1));
+      uint32_t slot = addSlot();
+      kernel.parameters.push_back(slot);
+      variables[lastWord(parameter)] = slot;
     }
-    size_t threads = header.find(".maxntid ");
-    if (threads != std::string::npos) {
-      std::stringstream stream(header.substr(threads + 9));
-      char comma;
-      stream >> kernel.maxThreads[0] >> comma >> kernel.maxThreads[1] >> comma >>
-          kernel.maxThreads[2];
-    }
-    kernel.sharedBytes = moduleSharedBytes;
-    parseBody(kernel);
-    return kernel;
-  }
-
-  void parseBody(PtxKernel &kernel) {
-    registers.clear();
-    std::map<std::string, uint32_t> labels;
-    std::vector<std::pair<size_t, std::string>> branches;
-    for (; next < lines.size() && lines[next] != "}"; ++next) {
-      const std::string &line = lines[next];
-      if (line.empty() || line.starts_with(".reg") || line.starts_with(".loc") ||
-          line.starts_with(".pragma"))
-        continue;
-      if (line.starts_with(".shared")) {
-        addShared(line, kernel.sharedBytes);
-      } else if (line.back() == ':') {
-        labels[line.substr(0, line.size() - 1)] = static_cast<uint32_t>(kernel.code.size());
-      } else {
-        std::string target;
-        kernel.code.push_back(parseInstruction(kernel, line, target));
-        if (!target.empty())
-          branches.emplace_back(kernel.code.size() - 1, target);
-      }
-    }
-    if (next == lines.size())
-      fail();
-    ++next;
+    readBody(routine);
     for (const auto &[index, label] : branches) {
       auto found = labels.find(label);
       if (found == labels.end())
         throw PtxError("kernel " + kernel.name + " branches to " + label + ", which is nowhere");
       kernel.code[index].target = found->second;
     }
-    kernel.numRegisters = static_cast<uint32_t>(registers.size());
+    return std::move(kernel);
   }
 
-  PtxInstruction parseInstruction(const PtxKernel &kernel, std::string line, std::string &target) {
-    if (line.back() != ';')
-      fail();
-    line.pop_back();
-    PtxInstruction instruction;
-    if (line[0] == '@') {
-      size_t end = line.find_first_of(" \t");
-      instruction.guardInverted = line[1] == '!';
-      instruction.guard = static_cast<int>(getRegister(line.substr(
-          instruction.guardInverted ? 2 : 1, end - (instruction.guardInverted ? 2 : 1))));
-      line = trim(line.substr(end));
+private:
+  uint32_t addSlot() { return kernel.numSlots++; }
+  uint32_t here() const { return static_cast<uint32_t>(kernel.code.size()); }
+  [[noreturn]] void fail() const { failAt(*current); }
+
+  void readBody(const Routine &body) {
+    if (++depth > 8)
+      throw PtxError("kernel " + kernel.name + " calls " + body.name + ", which calls itself");
+    for (const Statement &statement : body.body) {
+      current = &statement;
+      const std::string &text = statement.text;
+      if (text.starts_with(".reg"))
+        declareRegisters(text);
+      else if (text.starts_with(".shared"))
+        addShared(statement);
+      else if (text.starts_with(".local"))
+        addLocal(statement);
+      else if (text.back() == ':')
+        labels[prefix + text.substr(0, text.size() - 1)] = here();
+      else if (!text.starts_with(".param") && !text.starts_with(".loc") &&
+               !text.starts_with(".pragma"))
+        readInstruction(text);
     }
-    size_t end = line.find_first_of(" \t");
-    std::vector<std::string> parts = split(line.substr(0, end), '.');
-    std::string rest = end == std::string::npos ? "" : trim(line.substr(end));
-    instruction.text = line;
-    instruction.name = parseName(parts.front());
-    parts.erase(parts.begin());
-    bool isFirstType = true;
+    --depth;
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Declarations
+  //===--------------------------------------------------------------------===//
+
+  /// ".reg .b32 %r<24>;" or ".reg .b64 %SP;"
+  void declareRegisters(const std::string &text) {
+    std::vector<std::string> parts = splitOperands(text.substr(4, text.size() - 5));
+    size_t at = parts.empty() ? std::string::npos : parts[0].find_first_of(" \t");
+    if (at == std::string::npos)
+      fail();
+    std::string type = parts[0].substr(0, at);
+    parts[0] = trim(parts[0].substr(at));
+    unsigned bits = 1;
+    if (type != ".pred") {
+      const char *end = type.data() + type.size();
+      if (type.size() < 3 || std::from_chars(type.data() + 2, end, bits).ptr != end)
+        fail();
+    }
     for (const std::string &part : parts)
-      if (auto type = parseType(part)) {
-        if (isFirstType)
-          instruction.to = *type;
-        instruction.type = *type;
-        isFirstType = false;
-      } else {
-        describe(instruction, part);
-      }
-    if (instruction.name == PtxName::Bra) {
-      target = rest;
-      return instruction;
-    }
-    for (const std::string &operand : splitOperands(rest))
-      addOperand(kernel, instruction, operand);
-    return instruction;
+      widths[prefix + part.substr(0, part.find('<'))] = bits;
   }
 
-  PtxName parseName(const std::string &text) const {
-    using enum PtxName;
-    static const std::map<std::string_view, PtxName> names = {
-        {"abs", Abs},   {"add", Add},           {"and", And},     {"bar", Bar},   {"barrier", Bar},
-        {"bra", Bra},   {"copysign", Copysign}, {"cos", Cos},     {"cvt", Cvt},   {"cvta", Cvta},
-        {"div", Div},   {"ex2", Ex2},           {"exit", Exit},   {"fma", Fma},   {"ld", Ld},
-        {"lg2", Lg2},   {"mad", Mad},           {"max", Max},     {"min", Min},   {"mov", Mov},
-        {"mul", Mul},   {"neg", Neg},           {"not", Not},     {"or", Or},     {"rcp", Rcp},
-        {"rem", Rem},   {"ret", Exit},          {"rsqrt", Rsqrt}, {"selp", Selp}, {"setp", Setp},
-        {"shfl", Shfl}, {"shl", Shl},           {"shr", Shr},     {"sin", Sin},   {"sqrt", Sqrt},
-        {"st", St},     {"sub", Sub},           {"tanh", Tanh},   {"xor", Xor}};
-    auto found = names.find(text);
-    if (found == names.end())
+  std::pair<size_t, std::string> readVariable(const Statement &statement) const {
+    const std::string &text = statement.text;
+    size_t at = text.find(".align "), open = text.find('[');
+    if (at == std::string::npos || open == std::string::npos ||
+        text.find(".b8") == std::string::npos)
+      failAt(statement);
+    return {std::stoul(text.substr(at + 7)), lastWord(text.substr(0, open))};
+  }
+
+  static size_t alignTo(size_t value, size_t alignment) {
+    return (value + alignment - 1) / alignment * alignment;
+  }
+
+  /// ".shared .align 16 .b8 name[1024];", also ".extern" without a size: the launch's.
+  void addShared(const Statement &statement) {
+    constexpr size_t gap = 64; // what belongs to nobody, so that an index out of range is seen
+    auto [alignment, name] = readVariable(statement);
+    size_t end = kernel.shared.empty() ? 0 : kernel.shared.back().end + gap;
+    size_t begin = alignTo(end, alignment);
+    std::string size = statement.text.substr(statement.text.find('[') + 1);
+    if (kernel.hasDynamicShared)
+      failAt(statement);
+    kernel.hasDynamicShared = size[0] == ']';
+    kernel.shared.push_back({begin, begin + (size[0] == ']' ? 0 : std::stoul(size)), alignment});
+    symbols[name] = begin;
+  }
+
+  void addLocal(const Statement &statement) {
+    auto [alignment, name] = readVariable(statement);
+    kernel.localBytes = alignTo(kernel.localBytes, std::max<size_t>(alignment, 16));
+    symbols[prefix + name] = kernel.localBytes;
+    kernel.localBytes += std::stoul(statement.text.substr(statement.text.find('[') + 1));
+  }
+
+  //===--------------------------------------------------------------------===//
+  // Instructions
+  //===--------------------------------------------------------------------===//
+
+  void readInstruction(std::string text) {
+    if (text.back() != ';')
       fail();
-    return found->second;
-  }
-
-  /// What stands between the name and the type. Parts that change nothing on one host are accepted;
-  /// others are refused.
-  void describe(PtxInstruction &instruction, const std::string &part) const {
-    static const std::map<std::string_view, PtxCompare> comparisons = {
-        {"eq", PtxCompare::Eq}, {"ne", PtxCompare::Ne},   {"lt", PtxCompare::Lt},
-        {"lo", PtxCompare::Lt}, {"le", PtxCompare::Le},   {"ls", PtxCompare::Le},
-        {"gt", PtxCompare::Gt}, {"hi", PtxCompare::Gt},   {"ge", PtxCompare::Ge},
-        {"hs", PtxCompare::Ge}, {"num", PtxCompare::Num}, {"nan", PtxCompare::Nan}};
-    static const std::set<std::string_view> neutral = {"rn",      "rz",   "lo",     "global", "nc",
-                                                       "to",      "sync", "approx", "full",   "uni",
-                                                       "aligned", "cta",  ""};
-    if (instruction.name == PtxName::Setp && !instruction.mode) {
-      bool unordered = part.size() == 3 && part.back() == 'u';
-      auto found = comparisons.find(std::string_view(part).substr(0, unordered ? 2 : 3));
-      if (found != comparisons.end()) {
-        instruction.compare = found->second;
-        instruction.unordered = unordered || part == "nan";
-        return;
-      }
+    text.pop_back();
+    PtxInstruction i;
+    i.text = text;
+    if (text[0] == '@') {
+      size_t end = text.find_first_of(" \t");
+      i.guardInverted = text[1] == '!';
+      size_t begin = i.guardInverted ? 2 : 1;
+      i.guard = static_cast<int>(getRegister(text.substr(begin, end - begin), 1));
+      text = trim(text.substr(end));
     }
-    if (part == "ftz")
-      instruction.flush = true;
-    else if (part == "wide")
-      instruction.wide = true;
-    else if (part == "hi")
-      instruction.high = true;
-    else if (part == "NaN")
-      instruction.keepNan = true;
-    else if (part == "sat")
-      instruction.saturate = true;
-    else if (part == "shared")
-      instruction.shared = true;
-    else if (part == "param")
-      instruction.parameter = true;
-    else if (part == "warp")
-      instruction.warp = true;
-    else if (part == "v2" || part == "v4" || part == "v8")
-      instruction.vector = part[1] - '0';
-    else if (part == "rm" && instruction.name == PtxName::Fma)
-      instruction.round = 'm';
-    else if (part == "rzi" || part == "rni" || part == "rmi" || part == "rpi")
-      instruction.round = part[1];
-    else if (part == "bfly" || part == "down" || part == "up" || part == "idx" || part == "and" ||
-             part == "or" || part == "xor")
-      instruction.mode = part[0];
-    else if (!neutral.count(part) && !std::all_of(part.begin(), part.end(),
-                                                  [](unsigned char c) { return std::isdigit(c); }))
+    size_t end = text.find_first_of(" \t");
+    std::vector<std::string> parts = split(text.substr(0, end), '.');
+    std::vector<std::string> operands =
+        splitOperands(end == std::string::npos ? "" : trim(text.substr(end)));
+    if (parts[0] == "call")
+      return call(operands);
+    if (parts[0] == "ret" && depth > 1) {
+      i.name = PtxName::Bra;
+      branches.emplace_back(here(), prefix + "$return");
+      kernel.code.push_back(std::move(i));
+      return;
+    }
+    if (!describePtx(i, parts))
       fail();
-  }
-
-  void addOperand(const PtxKernel &kernel, PtxInstruction &instruction, const std::string &text) {
-    if (text.front() == '[') {
-      addAddress(kernel, instruction, trim(text.substr(1, text.size() - 2)));
-    } else if (text.front() == '{') {
-      instruction.packs = !instruction.operands.empty();
-      for (const std::string &part : split(text.substr(1, text.size() - 2), ','))
-        instruction.operands.push_back(parseOperand(part));
-    } else if (size_t bar = text.find('|'); bar != std::string::npos) {
-      // "%r1|%p1": a shuffle's value and whether its source was in range.
-      instruction.operands.push_back(parseOperand(text.substr(0, bar)));
-      instruction.base = parseOperand(text.substr(bar + 1));
+    if (i.name == PtxName::Bra) {
+      if (operands.size() != 1)
+        fail();
+      branches.emplace_back(here(), prefix + operands[0]);
+    } else if (i.has("param")) {
+      return moveParameter(i, operands);
     } else {
-      instruction.operands.push_back(parseOperand(text));
+      addOperands(i, operands);
+      if (i.carriesIn)
+        i.sources[i.numSources++] = carry;
+      if (i.has("cc"))
+        i.results[i.numResults++] = carry;
+      if (!finishPtx(i))
+        fail();
+    }
+    kernel.code.push_back(std::move(i));
+  }
+
+  /// "(retval0), name, (param0, param1)": the routine's own statements, under names of their own.
+  void call(const std::vector<std::string> &operands) {
+    size_t at = operands.empty() || operands[0].front() != '(' ? 0 : 1;
+    if (operands.size() <= at || !module.functions.count(operands[at]))
+      fail();
+    const Routine &callee = module.functions.at(operands[at]);
+    auto bind = [&](const std::vector<std::string> &formals, const std::vector<std::string> &given,
+                    const std::string &inner) {
+      if (formals.size() != given.size())
+        fail();
+      for (size_t n = 0; n < given.size(); ++n)
+        variables[inner + lastWord(formals[n].substr(0, formals[n].find('[')))] =
+            findVariable(given[n]);
+    };
+    std::string inner = prefix + std::to_string(numCalls++) + ":";
+    bind(callee.results, at ? splitOperands(inside(operands[0])) : std::vector<std::string>(),
+         inner);
+    bind(callee.parameters,
+         operands.size() > at + 1 ? splitOperands(inside(operands[at + 1]))
+                                  : std::vector<std::string>(),
+         inner);
+    std::string outer = std::exchange(prefix, inner);
+    const Statement *caller = current;
+    readBody(callee);
+    labels[prefix + "$return"] = here();
+    prefix = outer;
+    current = caller;
+  }
+
+  /// ld.param and st.param: parameters are slots, by their place in the variable.
+  void moveParameter(PtxInstruction &i, std::vector<std::string> operands) {
+    if (operands.size() != 2 || i.vector != 1)
+      fail();
+    bool isLoad = i.name == PtxName::Ld;
+    std::string address = operands[isLoad ? 1 : 0];
+    if (address.front() != '[')
+      fail();
+    address = inside(address);
+    size_t plus = address.find('+');
+    uint32_t variable = findVariable(trim(address.substr(0, plus)));
+    uint64_t offset = plus == std::string::npos ? 0 : parseInteger(trim(address.substr(plus + 1)));
+    auto [place, isNew] = places.try_emplace({variable, offset}, 0);
+    if (isNew)
+      place->second = offset == 0 ? variable : addSlot();
+    i.name = PtxName::Mov;
+    i.modifiers.clear();
+    uint32_t slot = parseSlot(operands[isLoad ? 0 : 1], i.type, true);
+    i.results[0] = isLoad ? slot : place->second;
+    i.sources[0] = isLoad ? place->second : slot;
+    i.numResults = i.numSources = 1;
+    i.compute = selectCompute(i);
+    kernel.code.push_back(i);
+  }
+
+  void addOperands(PtxInstruction &i, const std::vector<std::string> &operands) {
+    bool hasResult = i.name != PtxName::St && i.name != PtxName::Bar && i.name != PtxName::Exit &&
+                     !(i.name == PtxName::Atom && i.has("red"));
+    for (size_t n = 0; n < operands.size(); ++n) {
+      const std::string &text = operands[n];
+      bool isResult = hasResult && n == 0;
+      bool mayBeWider = i.name == PtxName::Ld || i.name == PtxName::St || i.name == PtxName::Cvt;
+      if (text.front() == '[') {
+        addAddress(i, inside(text));
+      } else if (text.front() == '{') {
+        std::vector<std::string> parts = split(inside(text), ',');
+        if (i.vector == 1 && i.name != PtxName::Mov)
+          fail();
+        for (const std::string &part : parts)
+          addOperand(i, part, isResult, mayBeWider, parts.size());
+      } else if (size_t bar = text.find('|'); isResult && bar != std::string::npos) {
+        addOperand(i, trim(text.substr(0, bar)), true, mayBeWider, 1);
+        addOperand(i, trim(text.substr(bar + 1)), true, mayBeWider, 1);
+      } else {
+        addOperand(i, text, isResult, mayBeWider, 1);
+      }
     }
   }
 
-  void addAddress(const PtxKernel &kernel, PtxInstruction &instruction, const std::string &text) {
+  /// `parts`: how many registers make up one value of the instruction's type.
+  void addOperand(PtxInstruction &i, const std::string &text, bool isResult, bool mayBeWider,
+                  size_t parts) {
+    uint8_t &count = isResult ? i.numResults : i.numSources;
+    if (count == i.results.size())
+      fail();
+    unsigned bits = widthOfOperand(i, isResult, isResult ? i.numResults : i.numSources);
+    if (i.name == PtxName::Mov && parts > 1)
+      bits = static_cast<unsigned>(bits / parts);
+    (isResult ? i.results : i.sources)[count++] = parseSlot(text, i.type, mayBeWider, bits);
+  }
+
+  void addAddress(PtxInstruction &i, const std::string &text) {
     size_t plus = text.find('+');
     std::string base = trim(text.substr(0, plus));
     if (plus != std::string::npos)
-      instruction.offset = std::stoll(trim(text.substr(plus + 1)));
-    const auto &parameters = kernel.parameters;
-    auto parameter = std::find(parameters.begin(), parameters.end(), base);
-    if (parameter != parameters.end()) {
-      instruction.offset += 8 * (parameter - parameters.begin());
+      i.offset = static_cast<int64_t>(parseInteger(trim(text.substr(plus + 1))));
+    if (base.front() == '%') {
+      i.hasBase = true;
+      i.base = getRegister(base, 0);
     } else {
-      instruction.base = parseOperand(base);
+      i.offset += static_cast<int64_t>(parseImmediate(base));
     }
   }
 
-  PtxOperand parseOperand(const std::string &text) {
+  //===--------------------------------------------------------------------===//
+  // Operands
+  //===--------------------------------------------------------------------===//
+
+  /// A .param variable of the routine that is being read.
+  uint32_t findVariable(const std::string &name) {
+    auto [found, isNew] = variables.try_emplace(prefix + name, 0);
+    if (isNew)
+      found->second = addSlot();
+    return found->second;
+  }
+
+  uint32_t parseSlot(const std::string &text, PtxType type, bool mayBeWider, unsigned bits = 0) {
+    if (text.empty())
+      fail();
     if (text == "_")
-      return {PtxOperand::Discard};
-    auto special = std::find(std::begin(specials), std::end(specials), text);
-    if (special != std::end(specials))
-      return {PtxOperand::Special, static_cast<uint32_t>(special - std::begin(specials))};
-    if (text.front() == '%')
-      return {PtxOperand::Register, getRegister(text)};
-    if (auto symbol = shared.find(text); symbol != shared.end())
-      return {PtxOperand::Immediate, 0, symbol->second};
-    return {PtxOperand::Immediate, 0, parseImmediate(text)};
+      return discard;
+    auto special = std::find(std::begin(ptxSpecials), std::end(ptxSpecials), text);
+    if (special != std::end(ptxSpecials)) {
+      auto [slot, isNew] = specialSlots.try_emplace(text, 0);
+      if (isNew) {
+        slot->second = addSlot();
+        kernel.specials.emplace_back(slot->second,
+                                     static_cast<uint32_t>(special - std::begin(ptxSpecials)));
+      }
+      return slot->second;
+    }
+    if (text.front() == '%' || widths.count(prefix + text))
+      return getRegister(text, bits, mayBeWider);
+    uint64_t value = parseImmediate(text);
+    if (type == PtxType::Pred && value > 1)
+      value = 1; // -1 is true
+    auto [slot, isNew] = constantSlots.try_emplace(value, 0);
+    if (isNew) {
+      slot->second = addSlot();
+      kernel.constants.emplace_back(slot->second, value);
+    }
+    return slot->second;
   }
 
   uint64_t parseImmediate(const std::string &text) const {
+    if (auto symbol = symbols.find(prefix + text); symbol != symbols.end())
+      return symbol->second;
+    if (auto symbol = symbols.find(text); symbol != symbols.end())
+      return symbol->second;
     try {
-      if (text.starts_with("0f") || text.starts_with("0F") || text.starts_with("0d") ||
-          text.starts_with("0D"))
-        return std::stoull(text.substr(2), nullptr, 16);
-      if (text.front() == '-')
-        return static_cast<uint64_t>(std::stoll(text, nullptr, 0));
-      return std::stoull(text, nullptr, 0);
-    } catch (const std::exception &) {
+      if (text.size() > 2 && text[0] == '0' && std::strchr("fFdD", text[1])) {
+        size_t used = 0;
+        uint64_t value = std::stoull(text.substr(2), &used, 16);
+        if (used == text.size() - 2)
+          return value;
+        fail();
+      }
+      return parseInteger(text);
+    } catch (const std::logic_error &) {
       fail();
     }
   }
 
-  uint32_t getRegister(const std::string &name) {
-    if (name.size() < 3 || !std::isdigit(static_cast<unsigned char>(name.back())))
-      fail(); // a special register we do not know
-    return registers.try_emplace(name, static_cast<uint32_t>(registers.size())).first->second;
+  /// The slot of a register. Where it was declared, it has to have `bits`, or may have more.
+  uint32_t getRegister(const std::string &name, unsigned bits, bool mayBeWider = false) {
+    std::string stem = name;
+    while (!stem.empty() && isDigit(static_cast<unsigned char>(stem.back())))
+      stem.pop_back();
+    auto width = widths.find(prefix + stem);
+    if (width == widths.end())
+      width = widths.find(prefix + name);
+    if (width == widths.end() && (stem == name || stem.size() < 2 || !widths.empty()))
+      fail(); // not declared, or a special register that is not known
+    if (width != widths.end() && bits &&
+        !(width->second == bits || (mayBeWider && width->second > bits && bits > 1)))
+      fail();
+    auto [slot, isNew] = registers.try_emplace(prefix + name, 0);
+    if (isNew)
+      slot->second = addSlot();
+    return slot->second;
   }
 
-  std::vector<std::string> lines;
-  size_t next = 0;
-  size_t moduleSharedBytes = 0;
-  std::map<std::string, size_t> shared;
-  std::map<std::string, uint32_t> registers;
+  const ModuleReader &module;
+  const Routine &routine;
+  PtxKernel kernel;
+  const Statement *current = nullptr;
+  std::string prefix; // of names in the routine that is being read
+  int depth = 0;
+  int numCalls = 0;
+  uint32_t discard = 0, carry = 0;
+  std::map<std::string, uint64_t> symbols;
+  std::map<std::string, unsigned> widths; // bits of declared registers, by stem
+  std::map<std::string, uint32_t> registers, specialSlots, labels;
+  std::map<uint64_t, uint32_t> constantSlots;
+  std::map<std::string, uint32_t> variables;
+  std::map<std::pair<uint32_t, uint64_t>, uint32_t> places; // in variables
+  std::vector<std::pair<size_t, std::string>> branches;
 };
 
 } // namespace
 
-std::map<std::string, PtxKernel> parsePtx(const std::string &text) { return Parser(text).parse(); }
+std::map<std::string, PtxKernel> parsePtx(const std::string &text) {
+  ModuleReader module(text);
+  module.read();
+  std::map<std::string, PtxKernel> kernels;
+  for (const Routine &routine : module.kernels)
+    kernels[routine.name] = KernelReader(module, routine).read();
+  return kernels;
+}
 
 } // namespace gridloom::fake

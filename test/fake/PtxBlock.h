@@ -1,0 +1,116 @@
+//===- PtxBlock.h - one block of threads ------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Threads run by warps: an instruction is taken for all threads of a warp that are at it. Which
+// threads, warps and blocks come first is given by a seed.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_TEST_FAKE_PTXBLOCK_H
+#define GRIDLOOM_TEST_FAKE_PTXBLOCK_H
+
+#include "test/fake/PtxModule.h"
+
+#include <random>
+
+namespace gridloom::fake {
+
+inline constexpr unsigned ptxWarpSize = 32;
+
+/// The threads of a warp, as sets of 32 bits.
+struct PtxWarp {
+  uint32_t number = 0;
+  uint32_t exist = 0;
+  uint32_t done = 0;
+  uint32_t atBarrier = 0; // of the block
+  uint32_t atMeeting = 0; // of the warp: a shuffle, a vote, a barrier
+  uint32_t clock = 0;     // of the block at the last barrier of the warp
+  std::array<uint32_t, ptxWarpSize> pc = {};
+  std::vector<uint64_t> file;    // 32 values per slot
+  std::vector<uint32_t> defined; // per slot: threads whose value was written
+  /// Per slot, of threads whose value was not: which bytes were. Empty where none.
+  std::vector<std::vector<uint8_t>> parts;
+
+  uint32_t ready() const { return exist & ~(done | atBarrier | atMeeting); }
+  /// The bytes, as bits, that were written of a thread's value.
+  uint8_t knownBytes(uint32_t index, unsigned lane) const {
+    if (defined[index] >> lane & 1)
+      return 0xff;
+    return parts[index].empty() ? 0 : parts[index][lane];
+  }
+  void setKnownBytes(uint32_t index, unsigned lane, uint8_t bytes);
+  uint64_t *slot(uint32_t index) { return file.data() + size_t(ptxWarpSize) * index; }
+};
+
+/// Runs the blocks of a launch, one at a time.
+class PtxBlocks {
+public:
+  PtxBlocks(const PtxKernel &kernel, const Launch &launch, std::vector<PtxBuffer> &buffers,
+            const PtxOptions &options);
+
+  /// The block at `index`, whose number is `block` of those from `firstBlock` on.
+  void run(const uint32_t *index, uint32_t block, uint32_t firstBlock);
+
+private:
+  [[noreturn]] void fail(const std::string &what) const {
+    throw PtxError("kernel " + kernel.name + " " + what);
+  }
+  [[noreturn]] void failAt(const PtxWarp &warp, unsigned lane, const PtxInstruction &instruction,
+                           const std::string &what) const;
+
+  void start(const uint32_t *index);
+  void runWarp(PtxWarp &warp);
+  uint32_t chooseGroup(const PtxWarp &warp);
+  void runGroup(PtxWarp &warp, uint32_t group, uint64_t budget);
+  uint32_t applyGuard(PtxWarp &warp, const PtxInstruction &instruction, uint32_t group);
+  void compute(PtxWarp &warp, const PtxInstruction &instruction, uint32_t active);
+  void computeUnknown(PtxWarp &warp, const PtxInstruction &instruction, uint32_t active);
+
+  // Meeting of threads.
+  bool releaseMeetings(PtxWarp &warp);
+  void meet(PtxWarp &warp, const PtxInstruction &instruction, uint32_t members, uint32_t mask);
+  void shuffle(PtxWarp &warp, const PtxInstruction &instruction, uint32_t members, uint32_t mask);
+  void vote(PtxWarp &warp, const PtxInstruction &instruction, uint32_t members);
+  void reduce(PtxWarp &warp, const PtxInstruction &instruction, uint32_t members);
+  bool releaseBarrier();
+
+  // Memory.
+  struct Place {
+    std::byte *data = nullptr;
+    PtxShadow *shadow = nullptr; // null for constants
+    size_t offset = 0;           // in the shadow
+    bool isShared = false;
+    PtxBuffer *buffer = nullptr;
+  };
+  Place locate(PtxWarp &warp, const PtxInstruction &instruction, unsigned lane, size_t bytes,
+               bool writes);
+  Place locateGlobal(PtxWarp &warp, const PtxInstruction &instruction, unsigned lane,
+                     uint64_t address, size_t bytes, bool writes);
+  PtxMoment now(const PtxWarp &warp, unsigned lane, bool isShared) const;
+  void load(PtxWarp &warp, const PtxInstruction &instruction, uint32_t active);
+  void noteUnwritten(PtxWarp &warp, const PtxInstruction &instruction, unsigned lane,
+                     const Place &place);
+  void store(PtxWarp &warp, const PtxInstruction &instruction, uint32_t active);
+  void modify(PtxWarp &warp, const PtxInstruction &instruction, uint32_t active);
+
+  const PtxKernel &kernel;
+  const Launch &launch;
+  std::vector<PtxBuffer> &buffers;
+  PtxOptions options;
+  std::mt19937_64 random;
+  std::vector<PtxVariable> sharedVariables;
+  std::vector<std::byte> shared, local;
+  PtxShadow sharedShadow, localShadow;
+  std::vector<uint32_t> definedAtStart;
+  std::vector<PtxWarp> warps;
+  PtxBuffer *lastBuffer = nullptr;
+  uint32_t block = 0, firstBlock = 0;
+  uint32_t clock = 0, blockClock = 0;
+  uint64_t instructionsLeft;
+};
+
+} // namespace gridloom::fake
+
+#endif // GRIDLOOM_TEST_FAKE_PTXBLOCK_H
