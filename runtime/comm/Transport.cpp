@@ -7,6 +7,8 @@
 
 #include "runtime/device/Device.h"
 
+#include <numeric>
+
 using namespace gridloom::rt;
 
 void Communicator::sendRecv(Stream &stream, const void *in, int to, void *out, int from,
@@ -34,5 +36,16 @@ void Transport::share(std::span<std::byte> bytes, std::span<const int> ranks,
   std::unique_ptr<Stream> stream = host->createStream(StreamKind::Communication, "bootstrap");
   communicator->broadcast(*stream, bytes.data(), bytes.data(), bytes.size(), DataType::U8, 0,
                           {"share", 0, name});
+  stream->synchronize();
+}
+
+void Transport::gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  std::vector<int> ranks(static_cast<size_t>(getSize()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::unique_ptr<Communicator> communicator = createCommunicator(ranks, "bootstrap");
+  std::unique_ptr<Device> host = createCpuDevice(1);
+  std::unique_ptr<Stream> stream = host->createStream(StreamKind::Communication, "bootstrap");
+  communicator->allGather(*stream, mine.data(), all.data(), mine.size(), DataType::U8,
+                          {"gather", 0, ""});
   stream->synchronize();
 }

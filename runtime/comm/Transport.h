@@ -128,6 +128,9 @@ public:
   /// Gives every rank of `ranks` the bytes that ranks.front() has; collective over them.
   virtual void share(std::span<std::byte> bytes, std::span<const int> ranks,
                      const std::string &name);
+  /// Fills `all` with every rank's bytes, in the order of ranks; all give equally many. Collective
+  /// over the job.
+  virtual void gather(std::span<const std::byte> mine, std::span<std::byte> all);
   /// Throws PeerFailed when the job has failed or a rank is gone, the latter within the time of
   /// liveness. From any thread; cheap.
   virtual void check() {}

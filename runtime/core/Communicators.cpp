@@ -76,27 +76,36 @@ Communicators::Communicators(const Plan &plan, int rank, Transport &transport) {
   for (int number = 0; number < plan.getNumStages(); ++number) {
     StageNeeds needs = findNeeds(plan.getStage(number));
     edges.insert(needs.edges.begin(), needs.edges.end());
-    if (number != mine)
-      continue;
+    std::vector<int> stageRanks = mesh.getStageRanks(number);
     std::string prefix = "stage" + std::to_string(number) + ":";
-    for (auto &[key, axes] : needs.groups) {
-      std::vector<int> ranks = mesh.getGroup(rank, axes);
+    // Every rank takes part in every split, those of other stages with no group.
+    auto split = [&](std::vector<int> ranks, const std::string &name) {
       std::sort(ranks.begin(), ranks.end());
-      if (ranks.size() > 1)
-        groups[key] = transport.createCommunicator(ranks, prefix + key);
-    }
-    if (std::vector<int> ranks = mesh.getStageRanks(number); needs.condition && ranks.size() > 1)
-      stage = transport.createCommunicator(ranks, prefix + "control");
+      return transport.split(mine == number ? ranks : std::vector<int>(), name);
+    };
+    for (auto &[key, axes] : needs.groups)
+      if (mesh.getGroup(stageRanks.front(), axes).size() > 1)
+        if (auto group = split(mesh.getGroup(rank, axes), prefix + key))
+          groups[key] = std::move(group);
+    if (needs.condition && stageRanks.size() > 1)
+      if (auto all = split(stageRanks, prefix + "control"))
+        stage = std::move(all);
   }
   for (auto [from, to] : edges) {
-    if (mine != from && mine != to)
-      continue;
+    std::vector<int> ranks;
     int peerStage = mine == from ? to : from;
-    int ranks[] = {rank, mesh.getPeer(rank, peerStage)};
-    std::sort(std::begin(ranks), std::end(ranks));
-    pairs[{peerStage, mine == from}] = transport.createCommunicator(
-        ranks, "stage" + std::to_string(from) + ">" + std::to_string(to));
+    if (mine == from || mine == to)
+      ranks = {rank, mesh.getPeer(rank, peerStage)};
+    std::sort(ranks.begin(), ranks.end());
+    auto pair = transport.split(ranks, "stage" + std::to_string(from) + ">" + std::to_string(to));
+    if (pair)
+      pairs[{peerStage, mine == from}] = std::move(pair);
   }
+}
+
+void Communicators::registerMemory(const Memory &memory) const {
+  for (const auto &[key, group] : groups)
+    group->registerMemory(memory);
 }
 
 Communicator *Communicators::getGroup(const std::vector<std::string> &axes,

@@ -27,6 +27,8 @@ public:
   Communicator *getPair(int peerStage, bool send) const;
   /// All ranks of this rank's stage; null when it is alone or no condition guards communication.
   Communicator *getStage() const { return stage.get(); }
+  /// Tells the groups of operands in `memory`, which the transport allocated. Collective.
+  void registerMemory(const Memory &memory) const;
 
 private:
   std::map<std::string, std::unique_ptr<Communicator>> groups;
@@ -50,9 +52,9 @@ private:
   void finish(const void *from, std::span<std::byte> to);
 
   Device &device;
+  std::unique_ptr<Memory> scratch; // the stream's destructor waits for what uses it
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Communicator> world;
-  std::unique_ptr<Memory> scratch;
 };
 
 } // namespace gridloom::rt

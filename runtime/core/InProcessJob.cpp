@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -56,9 +57,11 @@ InProcessJob::Impl::Impl(std::shared_ptr<const Plan> givenPlan, InProcessOptions
   int count = plan->getMesh().getNumRanks();
   if (!options.session.cache)
     options.session.cache = std::make_shared<WeightCache>();
+  options.placement.prepare(plan->getTargetKind(), count, /*inProcess=*/true,
+                            plan->getFolder().string());
   ranks.resize(size_t(count));
   if (count > 1) {
-    auto transports = createInProcessTransports(count, options.transport);
+    auto transports = createInProcessTransports(count, options.placement.limits);
     for (size_t rank = 0; rank < ranks.size(); ++rank)
       ranks[rank].transport = std::move(transports[rank]);
   }
@@ -76,11 +79,8 @@ InProcessJob::Impl::Impl(std::shared_ptr<const Plan> givenPlan, InProcessOptions
 void InProcessJob::Impl::startRank(int rank, const InProcessOptions &options) {
   Rank &mine = ranks[size_t(rank)];
   try {
-    if (options.createDevice)
-      mine.placement.device = options.createDevice(rank);
-    else
-      mine.placement = placeRank(*plan, rank, int(ranks.size()), options.threads,
-                                 mine.transport.get(), options.transport);
+    mine.placement =
+        placeRank(options.placement, rank, rank, int(ranks.size()), mine.transport.get());
     Transport *transport = mine.placement.deviceTransport ? mine.placement.deviceTransport.get()
                                                           : mine.transport.get();
     mine.session =

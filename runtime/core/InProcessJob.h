@@ -11,19 +11,15 @@
 #ifndef GRIDLOOM_RUNTIME_CORE_INPROCESSJOB_H
 #define GRIDLOOM_RUNTIME_CORE_INPROCESSJOB_H
 
+#include "runtime/core/Placement.h"
 #include "runtime/core/Session.h"
-
-#include <functional>
 
 namespace gridloom::rt {
 
 struct InProcessOptions {
   SessionOptions session;
-  TransportOptions transport;
-  /// Intra-op threads of each rank on the CPU; 0: cores divided by ranks, at least 1.
-  unsigned threads = 0;
-  /// Makes rank i's device, for host transports; empty: the plan's kind, see placeRank.
-  std::function<std::unique_ptr<Device>(int rank)> createDevice;
+  /// What ranks run on and how they are connected.
+  PlacementOptions placement;
 };
 
 class InProcessJob {

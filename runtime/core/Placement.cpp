@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <unistd.h>
 
 using namespace gridloom::rt;
@@ -60,15 +59,8 @@ static void requireOwnGpus(const CudaDevice &device, Transport &host) {
   mine.ordinal = context.getOrdinal();
 
   int size = host.getSize(), rank = host.getRank();
-  std::vector<int> all(static_cast<size_t>(size));
-  std::iota(all.begin(), all.end(), 0);
-  std::vector<Place> places(all.size());
-  std::unique_ptr<Device> cpu = createCpuDevice(1);
-  std::unique_ptr<Stream> stream = cpu->createStream(StreamKind::Communication, "places");
-  std::unique_ptr<Communicator> world = host.createCommunicator(all, "places");
-  world->allGather(*stream, &mine, places.data(), sizeof(Place), DataType::U8,
-                   {"all_gather", 0, "places"});
-  stream->synchronize();
+  std::vector<Place> places(static_cast<size_t>(size));
+  host.gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(places)));
   for (int other = 0; other < size; ++other)
     for (int first = 0; first < other; ++first) {
       const Place &one = places[size_t(first)], &two = places[size_t(other)];
@@ -95,12 +87,13 @@ Placement gridloom::rt::placeRank(const PlacementOptions &options, int rank, int
     return placement;
   }
   auto device = std::make_unique<CudaDevice>(options.gpu >= 0 ? options.gpu : localRank);
-  if (host && host->getSize() > 1) {
+  if (host && (host->getSize() > 1 || options.connectsOne)) {
     if (options.hub) {
       placement.deviceTransport =
           createLoopbackTransport(*device, options.hub, rank, options.limits);
     } else {
-      requireOwnGpus(*device, *host);
+      if (!options.shareGpu)
+        requireOwnGpus(*device, *host);
       NcclOptions nccl = makeNcclOptions(*host, options.limits);
       nccl.copyEngines = options.copyEngines;
       placement.deviceTransport =

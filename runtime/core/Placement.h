@@ -28,6 +28,10 @@ struct PlacementOptions {
   TransportOptions limits;
   /// NCCL's: see NcclOptions.
   bool copyEngines = false;
+  /// Lets NCCL try with several ranks on one GPU.
+  bool shareGpu = false;
+  /// Connects a rank that is alone too: shows whether NCCL works here.
+  bool connectsOne = false;
   // Set by prepare.
   bool onGpu = false;
   std::shared_ptr<LoopbackHub> hub; // where loopback's ranks meet

@@ -20,7 +20,7 @@ gridloom::testing::runEntries(const std::string &folder,
   try {
     rt::InProcessOptions options;
     options.session.poisonPadding = true;
-    options.transport.deadline = std::chrono::seconds(60);
+    options.placement.limits.deadline = std::chrono::seconds(60);
     rt::InProcessJob job(rt::Plan::load(folder), std::move(options));
     for (const auto &[entry, inputs] : entries) {
       current = "entry '" + entry + "'";

@@ -1,111 +1,19 @@
-//===- FakeNccl.cpp - NCCL between threads of one process -----------------===//
+//===- FakeNccl.cpp - NCCL between ranks on fake GPUs ---------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 
-#include "test/fake/FakeNccl.h"
-
-#include "test/fake/FakeMachine.h"
+#include "test/fake/FakeNcclState.h"
 #include "test/fake/FakeReduce.h"
 
 #include <algorithm>
-#include <climits>
 #include <cstring>
 #include <utility>
 
 using namespace gridloom::fake;
 
 namespace {
-
-enum Result : int {
-  Success = 0,
-  InternalError = 3,
-  InvalidArgument = 4,
-  InvalidUsage = 5,
-  InProgress = 7,
-};
-
-enum class Kind { AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Send, Recv };
-constexpr const char *kindNames[] = {"ncclAllReduce", "ncclAllGather", "ncclReduceScatter",
-                                     "ncclAlltoAll",  "ncclBroadcast", "ncclSend",
-                                     "ncclRecv"};
-
-/// One call of one rank. `extra` is the reduction, the root or the peer.
-struct Request {
-  Kind kind;
-  const void *in;
-  void *out;
-  size_t count;
-  int type;
-  int extra;
-
-  std::string describe() const {
-    return std::string(kindNames[static_cast<int>(kind)]) + " of " + std::to_string(count) +
-           " elements of type " + std::to_string(type) + ", " + std::to_string(extra);
-  }
-};
-
-struct Comm;
-
-/// An operation that several ranks take part in: a collective, or a send and its receive.
-struct Node {
-  std::string name;
-  std::vector<std::optional<Request>> requests; // by rank; send, receive
-  size_t arrived = 0;
-  bool done = false;
-  bool poisoned = false;
-};
-
-struct Clique {
-  int number = 0;
-  int size = 0;
-  std::vector<Comm *> members;
-  std::vector<std::shared_ptr<Node>> collectives;
-  std::map<std::pair<int, int>, std::vector<std::shared_ptr<Node>>> transfers;
-};
-
-/// A rank's part in a node.
-struct Part {
-  Comm *comm;
-  std::shared_ptr<Node> node;
-  size_t slot;
-  bool arrived = false;
-};
-
-struct StreamLaunch {
-  Stream *stream;
-  Operation operation;
-};
-
-struct Comm {
-  std::shared_ptr<Clique> clique;
-  int rank = 0;
-  int device = 0;
-  int error = Success;
-  bool connected = false;
-  bool aborted = false;
-  bool finalized = false;
-  bool destroyed = false;
-  size_t pending = 0;
-  size_t numCollectives = 0;
-  std::map<std::pair<int, int>, size_t> numSends, numRecvs;
-  int pollsLeft = 0;
-  bool busy = false; // the last call is not on its stream yet
-  std::vector<StreamLaunch> staged;
-};
-
-struct State {
-  std::mutex mutex;
-  std::condition_variable joined;
-  NcclSettings settings;
-  int numIds = 0;
-  std::map<int, std::shared_ptr<Clique>> cliques;
-  std::vector<std::unique_ptr<Comm>> comms;
-  // Per device, what was launched in order; a launch is the nodes that progress together.
-  std::map<int, std::vector<std::vector<Node *>>> launches;
-  std::vector<std::shared_ptr<Node>> nodes;
-};
 
 struct Staged {
   Comm *comm;
@@ -114,12 +22,6 @@ struct Staged {
 };
 thread_local int groupDepth = 0;
 thread_local std::vector<Staged> group;
-
-State &state() {
-  static State instance;
-  return instance;
-}
-Machine &machine() { return Machine::get(); }
 
 //===----------------------------------------------------------------------===//
 // Matching and computing
@@ -145,6 +47,7 @@ void attachCollective(Part &part, Comm &comm, const Request &request) {
     clique.collectives.push_back(node);
   }
   part.node = clique.collectives[index];
+  part.index = index;
   part.slot = static_cast<size_t>(comm.rank);
   for (size_t other = 0; other < part.node->requests.size(); ++other) {
     const auto &known = part.node->requests[other];
@@ -177,6 +80,7 @@ void attachTransfer(Part &part, Comm &comm, const Request &request) {
     transfers.push_back(node);
   }
   part.node = transfers[index];
+  part.index = index;
   part.slot = sends ? 0 : 1;
   part.node->requests[part.slot] = request;
   const auto &other = part.node->requests[1 - part.slot];
@@ -186,7 +90,9 @@ void attachTransfer(Part &part, Comm &comm, const Request &request) {
                part.node->requests[1]->describe());
 }
 
-void compute(Node &node) {
+} // namespace
+
+void gridloom::fake::compute(const Node &node) {
   const Request &first = *node.requests[0];
   size_t bytes = first.count * getTypeBytes(first.type);
   size_t size = node.requests.size();
@@ -240,9 +146,16 @@ void compute(Node &node) {
   }
 }
 
+NcclState &gridloom::fake::state() {
+  static NcclState instance;
+  return instance;
+}
+
 //===----------------------------------------------------------------------===//
 // Launching
 //===----------------------------------------------------------------------===//
+
+namespace {
 
 /// Runs the parts of one launch: all of them arrive together, and it is done when all of them are.
 Step run(std::vector<Part> &parts) {
@@ -254,7 +167,14 @@ Step run(std::vector<Part> &parts) {
       if (part.comm->aborted)
         continue;
       Node &node = *part.node;
-      if (!part.arrived) {
+      if (node.requests[part.slot]->lost) {
+        finished = false;
+        continue;
+      }
+      if (!part.comm->clique->folder.empty()) {
+        if (!node.done && runShared(part))
+          node.done = progressed = true;
+      } else if (!part.arrived) {
         part.arrived = true;
         ++node.arrived;
         if (node.arrived == node.requests.size() && !node.poisoned) {
@@ -319,6 +239,46 @@ void checkOverlap(const std::vector<Access> &accesses, const std::string &name) 
     machine().report(name + " has buffers that overlap partially");
 }
 
+/// The operation that `calls`, of one device and stream, are together. With the state locked.
+Operation makeOperation(int device, const std::vector<Staged> &calls) {
+  auto parts = std::make_shared<std::vector<Part>>();
+  std::vector<Access> accesses;
+  std::vector<Node *> nodes;
+  for (const Staged &call : calls) {
+    Part part{call.comm, nullptr, 0, 0};
+    (call.request.isTransfer() ? attachTransfer : attachCollective)(part, *call.comm, call.request);
+    std::vector<Access> own;
+    addAccesses(own, *call.comm, call.request);
+    checkOverlap(own, part.node->name);
+    accesses.insert(accesses.end(), own.begin(), own.end());
+    nodes.push_back(part.node.get());
+    ++call.comm->pending;
+    state().log.push_back({call.comm->clique->number, call.comm->rank, call.request.isTransfer(),
+                           call.request.describe()});
+    parts->push_back(std::move(part));
+  }
+  state().launches[device].push_back(nodes);
+  std::string name = parts->front().node->name;
+  return {std::move(name), std::move(accesses), [parts] { return run(*parts); }};
+}
+
+/// What a capture takes: each replay is operations of its own.
+Operation makeCaptured(int device, const std::vector<Staged> &calls) {
+  Operation operation{
+      kindNames[static_cast<int>(calls.front().request.kind)], {}, [] { return Step::Done; }};
+  auto held = std::make_shared<int>();
+  for (const Staged &call : calls)
+    call.comm->graphs.push_back(held);
+  operation.renew = [=] {
+    std::lock_guard lock(state().mutex);
+    for (const Staged &call : calls)
+      isUsable(call.comm, "a graph with an NCCL operation");
+    (void)held;
+    return makeOperation(device, calls);
+  };
+  return operation;
+}
+
 /// Turns the calls of a group into one launch per stream. With the state locked.
 std::vector<StreamLaunch> makeLaunches(const std::vector<Staged> &staged) {
   std::vector<Stream *> streams;
@@ -327,27 +287,11 @@ std::vector<StreamLaunch> makeLaunches(const std::vector<Staged> &staged) {
       streams.push_back(call.stream);
   std::vector<StreamLaunch> launches;
   for (Stream *stream : streams) {
-    auto parts = std::make_shared<std::vector<Part>>();
-    std::vector<Access> accesses;
-    std::vector<Node *> nodes;
-    for (const Staged &call : staged) {
-      if (call.stream != stream)
-        continue;
-      Part part{call.comm, nullptr, 0};
-      bool transfer = call.request.kind == Kind::Send || call.request.kind == Kind::Recv;
-      (transfer ? attachTransfer : attachCollective)(part, *call.comm, call.request);
-      std::vector<Access> own;
-      addAccesses(own, *call.comm, call.request);
-      checkOverlap(own, part.node->name);
-      accesses.insert(accesses.end(), own.begin(), own.end());
-      nodes.push_back(part.node.get());
-      ++call.comm->pending;
-      parts->push_back(std::move(part));
-    }
-    state().launches[stream->device].push_back(nodes);
-    std::string name = parts->front().node->name;
+    std::vector<Staged> calls;
+    std::copy_if(staged.begin(), staged.end(), std::back_inserter(calls),
+                 [&](const Staged &call) { return call.stream == stream; });
     launches.push_back(
-        {stream, {std::move(name), std::move(accesses), [parts] { return run(*parts); }}});
+        {stream, (stream->capture ? makeCaptured : makeOperation)(stream->device, calls)});
   }
   return launches;
 }
@@ -370,19 +314,6 @@ int launch(std::vector<Staged> staged) {
   return Success;
 }
 
-bool isUsable(Comm *comm, const char *call) {
-  for (const auto &known : state().comms)
-    if (known.get() == comm) {
-      if (!comm->aborted && !comm->destroyed)
-        return true;
-      machine().report(std::string(call) + " after the communicator was " +
-                       (comm->aborted ? "aborted" : "destroyed"));
-      return false;
-    }
-  machine().report(std::string(call) + " with a communicator that does not exist");
-  return false;
-}
-
 int call(Comm *comm, void *streamHandle, const Request &request) {
   const char *name = kindNames[static_cast<int>(request.kind)];
   Stream *stream = machine().checkStream(streamHandle, name);
@@ -398,6 +329,8 @@ int call(Comm *comm, void *streamHandle, const Request &request) {
       machine().report(std::string(name) + " while the call before it is in progress");
     if (comm->finalized)
       machine().report(std::string(name) + " after ncclCommFinalize");
+    if (comm->splitting)
+      machine().report(std::string(name) + " while its communicator is split");
     if (stream->device != comm->device || machine().getCurrentDevice() != comm->device)
       machine().report(std::string(name) + " with a stream or context of another device");
     bool rooted =
@@ -405,242 +338,28 @@ int call(Comm *comm, void *streamHandle, const Request &request) {
     if (rooted && (request.extra < 0 || request.extra >= comm->clique->size))
       return InvalidArgument;
   }
-  if (int result =
-          machine().enter(name, stream->number,
-                          std::to_string(request.count) + " " + std::to_string(request.type) + " " +
-                              std::to_string(request.extra)))
+  Request staged = request;
+  if (int result = enterCall(name, stream->number,
+                             std::to_string(request.count) + " " + std::to_string(request.type) +
+                                 " " + std::to_string(request.extra),
+                             &staged.lost))
     return result;
   if (groupDepth > 0) {
-    group.push_back({comm, stream, request});
+    group.push_back({comm, stream, staged});
     return Success;
   }
-  return launch({{comm, stream, request}});
+  return launch({{comm, stream, staged}});
 }
 
 } // namespace
-
-//===----------------------------------------------------------------------===//
-// Tests' side
-//===----------------------------------------------------------------------===//
-
-#ifndef GRIDLOOM_FAKE_NCCL_OLD
-
-void gridloom::fake::resetNccl(const NcclSettings &settings) {
-  std::lock_guard lock(state().mutex);
-  state().settings = settings;
-  state().numIds = 0;
-  state().cliques.clear();
-  state().comms.clear();
-  state().launches.clear();
-  state().nodes.clear();
-}
-
-void gridloom::fake::setNcclError(int rank, int result) {
-  std::lock_guard lock(state().mutex);
-  for (const auto &comm : state().comms)
-    if (comm->rank == rank)
-      comm->error = result;
-}
-
-std::vector<std::string> gridloom::fake::findNcclCycles() {
-  std::lock_guard lock(state().mutex);
-  std::map<Node *, std::set<Node *>> next;
-  for (const auto &[device, launches] : state().launches)
-    for (size_t i = 0; i + 1 < launches.size(); ++i)
-      for (Node *from : launches[i])
-        next[from].insert(launches[i + 1].begin(), launches[i + 1].end());
-
-  std::vector<std::string> cycles;
-  std::map<Node *, int> mark; // 1: on the path, 2: finished
-  std::vector<Node *> path;
-  std::function<void(Node *)> visit = [&](Node *node) {
-    mark[node] = 1;
-    path.push_back(node);
-    for (Node *after : next[node]) {
-      if (mark[after] == 1) {
-        std::string text;
-        for (auto it = std::find(path.begin(), path.end(), after); it != path.end(); ++it)
-          text += (*it)->name + " -> ";
-        cycles.push_back(text + after->name);
-      } else if (mark[after] == 0) {
-        visit(after);
-      }
-    }
-    path.pop_back();
-    mark[node] = 2;
-  };
-  for (const auto &node : state().nodes)
-    if (mark[node.get()] == 0)
-      visit(node.get());
-  return cycles;
-}
-
-#endif
 
 //===----------------------------------------------------------------------===//
 // Entry points
 //===----------------------------------------------------------------------===//
 
-namespace {
-
-struct UniqueId {
-  char bytes[128];
-};
-
-struct Config {
-  size_t size;
-  unsigned magic, version;
-  int blocking;
-};
-
-constexpr const char *idText = "fake nccl id ";
-
-} // namespace
-
 extern "C" {
 
 #define EXPORT GRIDLOOM_FAKE_EXPORT
-
-EXPORT int ncclGetVersion(int *version) {
-#ifdef GRIDLOOM_FAKE_NCCL_OLD
-  *version = 22000;
-#else
-  *version = state().settings.version;
-#endif
-  return Success;
-}
-
-EXPORT int ncclGetUniqueId(UniqueId *id) {
-  std::lock_guard lock(state().mutex);
-  std::string text = idText + std::to_string(state().numIds++);
-  std::memset(id->bytes, 0, sizeof(id->bytes));
-  std::memcpy(id->bytes, text.data(), text.size());
-  return Success;
-}
-
-EXPORT const char *ncclGetErrorString(int result) {
-  switch (result) {
-  case InvalidArgument:
-    return "invalid argument";
-  case InvalidUsage:
-    return "invalid usage";
-  case 6:
-    return "remote process exited or there was a network error";
-  default:
-    return "error of the fake NCCL";
-  }
-}
-
-EXPORT const char *ncclGetLastError(Comm *) { return ""; }
-
-EXPORT int ncclCommInitRankConfig(Comm **made, int size, UniqueId id, int rank, Config *config) {
-  if (int result = machine().enter("ncclCommInitRankConfig", -1,
-                                   std::to_string(rank) + " of " + std::to_string(size)))
-    return result;
-  std::unique_lock lock(state().mutex);
-  std::string text(id.bytes, strnlen(id.bytes, sizeof(id.bytes)));
-  if (!text.starts_with(idText) || config->magic != 0xcafebeef || config->size < sizeof(Config) ||
-      rank < 0 || rank >= size) {
-    machine().report("ncclCommInitRankConfig with an id or a config that is not NCCL's");
-    return InvalidArgument;
-  }
-  int number = std::atoi(text.c_str() + std::strlen(idText));
-  auto &clique = state().cliques[number];
-  if (!clique) {
-    clique = std::make_shared<Clique>();
-    clique->number = number;
-    clique->size = size;
-    clique->members.resize(static_cast<size_t>(size));
-  }
-  if (clique->size != size || clique->members[static_cast<size_t>(rank)]) {
-    machine().report("two ranks " + std::to_string(rank) + ", or sizes that differ, of one id");
-    return InvalidArgument;
-  }
-  auto comm = std::make_unique<Comm>();
-  comm->clique = clique;
-  comm->rank = rank;
-  comm->device = machine().getCurrentDevice();
-  for (Comm *member : clique->members)
-    if (member && member->device == comm->device)
-      return InvalidUsage; // NCCL: "Duplicate GPU detected"
-  *made = comm.get();
-  clique->members[static_cast<size_t>(rank)] = comm.get();
-  state().comms.push_back(std::move(comm));
-  machine().track(*made, "nccl communicator of rank " + std::to_string(rank));
-  bool complete =
-      std::find(clique->members.begin(), clique->members.end(), nullptr) == clique->members.end();
-  if (complete)
-    for (Comm *member : clique->members)
-      member->connected = true;
-  state().joined.notify_all();
-  if (config->blocking == 0)
-    return InProgress;
-  Comm *self = *made;
-  state().joined.wait(lock, [&] { return self->connected; });
-  return Success;
-}
-
-EXPORT int ncclCommGetAsyncError(Comm *comm, int *error) {
-  std::unique_lock lock(state().mutex);
-  if (!isUsable(comm, "ncclCommGetAsyncError"))
-    return InvalidArgument;
-  if (comm->error != Success) {
-    *error = comm->error;
-    return Success;
-  }
-  if (comm->busy && comm->pollsLeft > 0 && --comm->pollsLeft == 0) {
-    std::vector<StreamLaunch> launches = std::move(comm->staged);
-    comm->staged.clear();
-    lock.unlock();
-    for (StreamLaunch &launch : launches)
-      machine().submit(*launch.stream, std::move(launch.operation));
-    lock.lock();
-    comm->busy = false;
-  }
-  bool closing = false;
-  if (comm->finalized)
-    for (Comm *member : comm->clique->members)
-      closing |= member && !member->aborted && (!member->finalized || member->pending > 0);
-  *error = comm->connected && !comm->busy && !closing ? Success : InProgress;
-  lock.unlock();
-  if (closing)
-    machine().step();
-  return Success;
-}
-
-EXPORT int ncclCommFinalize(Comm *comm) {
-  machine().enter("ncclCommFinalize");
-  std::lock_guard lock(state().mutex);
-  if (!isUsable(comm, "ncclCommFinalize"))
-    return InvalidArgument;
-  comm->finalized = true;
-  return InProgress;
-}
-
-EXPORT int ncclCommDestroy(Comm *comm) {
-  machine().enter("ncclCommDestroy");
-  std::lock_guard lock(state().mutex);
-  if (!isUsable(comm, "ncclCommDestroy"))
-    return InvalidArgument;
-  if (comm->pending > 0)
-    machine().report("ncclCommDestroy with operations in flight");
-  comm->destroyed = true;
-  machine().untrack(comm, "ncclCommDestroy");
-  return Success;
-}
-
-EXPORT int ncclCommAbort(Comm *comm) {
-  machine().enter("ncclCommAbort");
-  {
-    std::lock_guard lock(state().mutex);
-    if (!isUsable(comm, "ncclCommAbort"))
-      return InvalidArgument;
-    comm->aborted = true;
-    machine().untrack(comm, "ncclCommAbort");
-  }
-  machine().wakeUp();
-  return Success;
-}
 
 EXPORT int ncclGroupStart() {
   machine().enter("ncclGroupStart");

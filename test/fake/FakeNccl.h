@@ -30,6 +30,25 @@ GRIDLOOM_FAKE_EXPORT void resetNccl(const NcclSettings &settings = {});
 /// All communicators of rank `rank` report `result` as their asynchronous error.
 GRIDLOOM_FAKE_EXPORT void setNcclError(int rank, int result);
 
+/// A call of an operation, in the order of each rank's calls.
+struct NcclLogEntry {
+  int communicator = 0;
+  int rank = 0;
+  bool isTransfer = false;
+  std::string what;
+};
+GRIDLOOM_FAKE_EXPORT std::vector<NcclLogEntry> getNcclLog();
+
+enum class NcclFault {
+  Error, // the call returns an error
+  Lost,  // the operation is never done, as where a GPU or a network is stuck
+};
+/// Plants a fault in call number `number`, from 0, of those that device `device` makes to connect,
+/// to register memory and to communicate.
+GRIDLOOM_FAKE_EXPORT void failNcclCall(int device, int number, NcclFault fault);
+/// How many such calls a device has made.
+GRIDLOOM_FAKE_EXPORT int countNcclCalls(int device);
+
 /// Whether some order of execution of one kernel after the other on each device, in the order of
 /// the calls, would wait in a circle: what NCCL's documentation forbids for several communicators
 /// on a device. One line for each circle of two operations.

@@ -11,16 +11,12 @@ namespace gridloom::rt {
 NcclOptions makeNcclOptions(Transport &bootstrap, const TransportOptions &transport) {
   NcclOptions options;
   options.transport = transport;
-  std::shared_ptr<Device> host = createCpuDevice(1);
-  options.exchange = [&bootstrap, host](std::span<std::byte> bytes, std::span<const int> ranks,
-                                        const std::string &name) {
-    auto communicator = bootstrap.createCommunicator(ranks, "bootstrap." + name);
-    auto stream = host->createStream(StreamKind::Communication, "bootstrap");
-    communicator->broadcast(*stream, bytes.data(), bytes.data(), bytes.size(), DataType::U8, 0,
-                            {"nccl_id", 0, name});
-    stream->synchronize();
-  };
+  options.exchange = [&bootstrap](std::span<std::byte> bytes, std::span<const int> ranks,
+                                  const std::string &name) { bootstrap.share(bytes, ranks, name); };
   options.abortPeers = [&bootstrap](const std::string &reason) { bootstrap.abort(reason); };
+  options.checkPeers = [&bootstrap] { bootstrap.check(); };
+  options.progress = bootstrap.getProgressBoard();
+  options.registerBuffers = getEnvironment("GRIDLOOM_NCCL_REGISTER", "1") != "0";
   return options;
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/core/Error.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 namespace gridloom::rt {
 
@@ -16,10 +17,20 @@ using namespace nccl;
 
 // Communicators that are non-blocking from their creation, and can so be aborted at any time.
 static constexpr int oldestVersion = 21800;
+static constexpr int firstOrdered = 22600;
 
-static std::string formatVersion(int version) {
+std::string formatNcclVersion(int version) {
   return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
          std::to_string(version % 100);
+}
+
+/// NCCL reads its variables at its first use. What the user set stands.
+static bool askForOrder() {
+  static const bool isOrdered = [] {
+    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
+    return getEnvironment("NCCL_LAUNCH_ORDER_IMPLICIT", "0") == "1";
+  }();
+  return isOrdered;
 }
 
 NcclLibrary::NcclLibrary(const std::string &path)
@@ -31,13 +42,16 @@ NcclLibrary::NcclLibrary(const std::string &path)
   library.require(getVersion, "ncclGetVersion", remedy.c_str());
   if (getVersion(&version) != SUCCESS || version < oldestVersion)
     throw Error(ErrorCode::Unavailable,
-                library.getName() + " is NCCL " + formatVersion(version) +
+                library.getName() + " is NCCL " + formatNcclVersion(version) +
                     ", 2.18.0 or newer is needed; install a newer libnccl2, or set GRIDLOOM_NCCL");
 #define GRIDLOOM_NCCL_LOAD(member, symbol, result, parameters)                                     \
   library.require(member, symbol, remedy.c_str());
   GRIDLOOM_NCCL_ENTRY_POINTS(GRIDLOOM_NCCL_LOAD)
 #undef GRIDLOOM_NCCL_LOAD
-  library.find(allToAll, "ncclAlltoAll");
+#define GRIDLOOM_NCCL_FIND(member, symbol, result, parameters) library.find(member, symbol);
+  GRIDLOOM_NCCL_NEWER_ENTRY_POINTS(GRIDLOOM_NCCL_FIND)
+#undef GRIDLOOM_NCCL_FIND
+  ordered = version >= firstOrdered && askForOrder();
 }
 
 std::string NcclLibrary::describe(Result result, Comm comm) const {
@@ -83,9 +97,9 @@ NcclElements toNcclElements(DataType type, size_t count) {
 }
 
 NcclReduction toNcclReduction(DataType type, Reduction reduction) {
-  if (type == DataType::I16)
-    throw Error(ErrorCode::InvalidArgument,
-                "NCCL does not reduce i16; convert the value to i32 before it is reduced");
+  if (type == DataType::I16 || type == DataType::U16)
+    throw Error(ErrorCode::InvalidArgument, "NCCL does not reduce " + std::string(nameOf(type)) +
+                                                "; convert the value to i32 before it is reduced");
   enum { Sum, Prod, Max, Min };
   int operation = Sum;
   switch (reduction) {

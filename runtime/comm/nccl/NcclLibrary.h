@@ -28,9 +28,10 @@ struct UniqueId {
   char bytes[128];
 };
 
-/// ncclConfig_t as of 2.18: newer libraries read what an older caller knows.
+/// ncclConfig_t. Newer libraries read what an older caller knows, so this says 2.18 unless it uses
+/// what came later.
 struct Config {
-  size_t size = sizeof(Config);
+  size_t size = 48; // of what 2.18 knows: up to splitShare, with padding
   unsigned magic = 0xcafebeef;
   unsigned version = 21800;
   int blocking = 0;
@@ -39,8 +40,20 @@ struct Config {
   int maxCTAs = INT_MIN;
   const char *netName = nullptr;
   int splitShare = INT_MIN;
+  // Since 2.28, or a little before.
+  int trafficClass = INT_MIN;
+  const char *commName = nullptr;
+  int collnetEnable = INT_MIN;
+  int CTAPolicy = INT_MIN;
+  int shrinkShare = INT_MIN;
+  int nvlsCTAs = INT_MIN;
+  int nChannelsPerNetPeer = INT_MIN;
+  int nvlinkCentricSched = INT_MIN;
 };
 
+using Window = struct WindowTag *;
+
+enum : int { WIN_COLL_SYMMETRIC = 1, CTA_POLICY_ZERO = 2, SPLIT_NOCOLOR = -1 };
 enum : Result { SUCCESS = 0, INVALID_ARGUMENT = 4, REMOTE_ERROR = 6, IN_PROGRESS = 7 };
 
 } // namespace nccl
@@ -53,6 +66,8 @@ enum : Result { SUCCESS = 0, INVALID_ARGUMENT = 4, REMOTE_ERROR = 6, IN_PROGRESS
   X(getLastError, "ncclGetLastError", const char *, (Comm comm))                                   \
   X(commInitRankConfig, "ncclCommInitRankConfig", Result,                                          \
     (Comm * comm, int size, UniqueId id, int rank, Config *config))                                \
+  X(commSplit, "ncclCommSplit", Result,                                                            \
+    (Comm comm, int color, int key, Comm *made, Config *config))                                   \
   X(commGetAsyncError, "ncclCommGetAsyncError", Result, (Comm comm, Result * error))               \
   X(commFinalize, "ncclCommFinalize", Result, (Comm comm))                                         \
   X(commDestroy, "ncclCommDestroy", Result, (Comm comm))                                           \
@@ -72,6 +87,18 @@ enum : Result { SUCCESS = 0, INVALID_ARGUMENT = 4, REMOTE_ERROR = 6, IN_PROGRESS
   X(recv, "ncclRecv", Result,                                                                      \
     (void *out, size_t count, int type, int peer, Comm comm, NativeStream stream))
 
+#define GRIDLOOM_NCCL_NEWER_ENTRY_POINTS(X)                                                        \
+  X(memAlloc, "ncclMemAlloc", Result, (void **pointer, size_t bytes))                              \
+  X(memFree, "ncclMemFree", Result, (void *pointer))                                               \
+  X(commRegister, "ncclCommRegister", Result,                                                      \
+    (Comm comm, void *data, size_t bytes, void **handle))                                          \
+  X(commDeregister, "ncclCommDeregister", Result, (Comm comm, void *handle))                       \
+  X(commWindowRegister, "ncclCommWindowRegister", Result,                                          \
+    (Comm comm, void *data, size_t bytes, Window *window, int flags))                              \
+  X(commWindowDeregister, "ncclCommWindowDeregister", Result, (Comm comm, Window window))          \
+  X(allToAll, "ncclAlltoAll", Result,                                                              \
+    (const void *in, void *out, size_t count, int type, Comm comm, NativeStream stream))
+
 namespace nccl {
 struct EntryPoints {
 // NOLINTBEGIN(bugprone-macro-parentheses)
@@ -80,9 +107,13 @@ struct EntryPoints {
   GRIDLOOM_NCCL_ENTRY_POINTS(GRIDLOOM_NCCL_MEMBER)
 #undef GRIDLOOM_NCCL_MEMBER
   // NOLINTEND(bugprone-macro-parentheses)
-  /// Since 2.28; null before.
-  Result (*allToAll)(const void *in, void *out, size_t count, int type, Comm comm,
-                     NativeStream stream) = nullptr;
+  // What newer versions have; null before.
+  // NOLINTBEGIN(bugprone-macro-parentheses)
+#define GRIDLOOM_NCCL_MEMBER(member, symbol, result, parameters)                                   \
+  result(*member) parameters = nullptr;
+  GRIDLOOM_NCCL_NEWER_ENTRY_POINTS(GRIDLOOM_NCCL_MEMBER)
+#undef GRIDLOOM_NCCL_MEMBER
+  // NOLINTEND(bugprone-macro-parentheses)
 };
 } // namespace nccl
 
@@ -95,13 +126,20 @@ public:
 
   /// 10000 * major + 100 * minor + patch.
   int getVersionCode() const { return version; }
+  /// Whether NCCL itself keeps operations of several communicators on one GPU in the order of their
+  /// calls (NCCL_LAUNCH_ORDER_IMPLICIT, since 2.26). Where not, the caller orders them by events.
+  bool keepsOrder() const { return ordered; }
   /// "ncclInvalidUsage's text: the last error's text" of `comm`, which may be null.
   std::string describe(nccl::Result result, nccl::Comm comm) const;
 
 private:
   DynamicLibrary library;
   int version = 0;
+  bool ordered = false;
 };
+
+/// "2.28.9"
+std::string formatNcclVersion(int version);
 
 /// How `count` elements of `type` are named in a call that only moves them; the count is in those.
 struct NcclElements {

@@ -6,28 +6,56 @@
 
 #include "runtime/comm/nccl/NcclTransport.h"
 
+#include "runtime/comm/Call.h"
 #include "runtime/comm/nccl/NcclWatchdog.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace gridloom::rt {
 
 namespace {
 
+/// Memory that NCCL made.
+struct NcclMemory final : Memory {
+  NcclMemory(std::shared_ptr<const NcclLibrary> library, std::shared_ptr<const CudaContext> context,
+             void *pointer, size_t size)
+      : library(std::move(library)), context(std::move(context)) {
+    data = pointer;
+    bytes = size;
+  }
+  ~NcclMemory() override {
+    context->useQuietly();
+    library->memFree(data);
+  }
+
+  std::shared_ptr<const NcclLibrary> library;
+  std::shared_ptr<const CudaContext> context;
+};
+
+/// A member that is given up with its last owner.
+std::shared_ptr<NcclMember> makeMember(const std::shared_ptr<NcclWatchdog> &watchdog,
+                                       std::span<const int> ranks, const std::string &name) {
+  auto close = [watchdog](NcclMember *member) {
+    watchdog->close(*member);
+    delete member;
+  };
+  std::shared_ptr<NcclMember> member(new NcclMember, close);
+  member->name = name;
+  member->ranks.assign(ranks.begin(), ranks.end());
+  return member;
+}
+
 class NcclCommunicator final : public Communicator {
 public:
   NcclCommunicator(std::shared_ptr<NcclWatchdog> watchdog, CudaDevice &device,
-                   std::span<const int> ranks, const std::string &name)
-      : watchdog(std::move(watchdog)), device(device) {
-    member.name = name;
-    member.ranks.assign(ranks.begin(), ranks.end());
-    index = static_cast<int>(std::find(ranks.begin(), ranks.end(), this->watchdog->getRank()) -
-                             ranks.begin());
-  }
-  ~NcclCommunicator() override { watchdog->close(member); }
+                   std::shared_ptr<NcclMember> made)
+      : watchdog(std::move(watchdog)), device(device), member(std::move(made)),
+        index(int(std::find(member->ranks.begin(), member->ranks.end(), this->watchdog->getRank()) -
+                  member->ranks.begin())) {}
 
   int getRank() const override { return index; }
-  int getSize() const override { return static_cast<int>(member.ranks.size()); }
+  int getSize() const override { return static_cast<int>(member->ranks.size()); }
 
   void allReduce(Stream &stream, const void *in, void *out, size_t count, DataType type,
                  Reduction reduction, OpContext op) override {
@@ -88,12 +116,30 @@ public:
   }
 
   void barrier(Stream &stream, OpContext op) override {
-    if (!token)
+    if (!token) {
       token = device.allocate(sizeof(int32_t));
+      int32_t zero = 0;
+      device.copyIn(stream, token->data, &zero, sizeof(zero));
+    }
     allReduce(stream, token->data, token->data, 1, DataType::I32, Reduction::Max, op);
   }
 
-  NcclMember &getMember() { return member; }
+  void sendRecv(Stream &stream, const void *in, int to, void *out, int from, size_t count,
+                DataType type, bool, OpContext op) override {
+    NcclElements what = toNcclElements(type, count);
+    submit(stream, op, [&](nccl::Comm comm, nccl::NativeStream native) {
+      return runGroup([&] {
+        nccl::Result result = library().send(in, what.count, what.type, to, comm, native);
+        return isAccepted(result) ? library().recv(out, what.count, what.type, from, comm, native)
+                                  : result;
+      });
+    });
+  }
+
+  void registerMemory(const Memory &memory) override {
+    if (dynamic_cast<const NcclMemory *>(&memory))
+      watchdog->registerMemory(*member, memory);
+  }
 
 private:
   const NcclLibrary &library() const { return watchdog->getLibrary(); }
@@ -103,25 +149,34 @@ private:
     if (!cudaStream)
       throw Error(ErrorCode::InvalidArgument,
                   "NCCL needs a stream of a GPU; run this plan with --transport local");
-    watchdog->submit(member, *cudaStream, op, enqueue);
+    watchdog->submit(*member, *cudaStream, op, enqueue);
   }
 
-  /// All to all for NCCL before 2.28: in one group, since no send ends before its receive begins.
-  nccl::Result exchangeParts(const void *in, void *out, const NcclElements &part, size_t bytes,
-                             nccl::Comm comm, nccl::NativeStream native) const {
+  /// Has the calls of `body` progress together: no send ends before its receive begins.
+  template <typename Body> nccl::Result runGroup(Body body) const {
     nccl::Result result = library().groupStart();
     if (result != nccl::SUCCESS)
       return result;
-    for (int peer = 0; peer < getSize() && isAccepted(result); ++peer) {
-      size_t offset = static_cast<size_t>(peer) * bytes;
-      result = library().send(static_cast<const std::byte *>(in) + offset, part.count, part.type,
-                              peer, comm, native);
-      if (isAccepted(result))
-        result = library().recv(static_cast<std::byte *>(out) + offset, part.count, part.type, peer,
-                                comm, native);
-    }
+    result = body();
     nccl::Result end = library().groupEnd();
     return isAccepted(result) ? end : result;
+  }
+
+  /// All to all for NCCL before 2.28.
+  nccl::Result exchangeParts(const void *in, void *out, const NcclElements &part, size_t bytes,
+                             nccl::Comm comm, nccl::NativeStream native) const {
+    return runGroup([&] {
+      nccl::Result result = nccl::SUCCESS;
+      for (int peer = 0; peer < getSize() && isAccepted(result); ++peer) {
+        size_t offset = static_cast<size_t>(peer) * bytes;
+        result = library().send(static_cast<const std::byte *>(in) + offset, part.count, part.type,
+                                peer, comm, native);
+        if (isAccepted(result))
+          result = library().recv(static_cast<std::byte *>(out) + offset, part.count, part.type,
+                                  peer, comm, native);
+      }
+      return result;
+    });
   }
   static bool isAccepted(nccl::Result result) {
     return result == nccl::SUCCESS || result == nccl::IN_PROGRESS;
@@ -129,20 +184,27 @@ private:
 
   std::shared_ptr<NcclWatchdog> watchdog;
   CudaDevice &device;
+  std::shared_ptr<NcclMember> member;
   int index;
-  NcclMember member;
   std::unique_ptr<Memory> token;
 };
 
 class NcclTransport final : public Transport {
 public:
-  NcclTransport(CudaDevice &device, int rank, int size, NcclOptions options)
-      : device(device), size(size) {
-    auto library = std::make_shared<const NcclLibrary>(options.library);
-    watchdog = std::make_shared<NcclWatchdog>(std::move(library), device.getContext(), rank,
-                                              std::move(options));
+  NcclTransport(CudaDevice &device, int rank, int size, const NcclOptions &options)
+      : device(device), size(size), library(std::make_shared<const NcclLibrary>(options.library)),
+        watchdog(std::make_shared<NcclWatchdog>(library, device.getContext(), rank, options)) {
+    constexpr int firstCopyEngines = 22800;
+    if (options.copyEngines && library->getVersionCode() < firstCopyEngines)
+      throw Error(ErrorCode::Unavailable,
+                  "copy engines do collectives since NCCL 2.28.0, this is " +
+                      formatNcclVersion(library->getVersionCode()) +
+                      "; leave the option out or install a newer libnccl2");
   }
-  ~NcclTransport() override { watchdog->stop(); }
+  ~NcclTransport() override {
+    world.reset();
+    watchdog->stop();
+  }
 
   std::string getName() const override { return "nccl"; }
   int getRank() const override { return watchdog->getRank(); }
@@ -150,53 +212,117 @@ public:
 
   std::unique_ptr<Communicator> createCommunicator(std::span<const int> ranks,
                                                    const std::string &name) override;
+  std::unique_ptr<Communicator> split(std::span<const int> ranks, const std::string &name) override;
+  std::unique_ptr<Memory> allocate(Device &owner, size_t bytes) override;
+  // NCCL captures since 2.9, and 2.18 is needed anyway.
+  std::string findGraphObstacle() const override { return ""; }
   void abort(const std::string &reason) override {
     watchdog->abort(Error(ErrorCode::PeerFailed, reason));
   }
+  void check() override { watchdog->poll(); }
 
 private:
-  void checkRanks(std::span<const int> ranks, const std::string &name) const;
+  std::shared_ptr<NcclMember> connect(std::span<const int> ranks, const std::string &name);
+  nccl::Config makeConfig() const;
+  bool registers() const {
+    return watchdog->getOptions().registerBuffers && library->memAlloc && library->memFree &&
+           (library->commWindowRegister || library->commRegister);
+  }
 
   CudaDevice &device;
   int size;
+  std::shared_ptr<const NcclLibrary> library;
   std::shared_ptr<NcclWatchdog> watchdog;
+  /// The first communicator of all ranks: connected once, others are split from it.
+  std::shared_ptr<NcclMember> world;
 };
 
 } // namespace
 
-void NcclTransport::checkRanks(std::span<const int> ranks, const std::string &name) const {
-  bool ascending =
-      std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) == ranks.end();
-  bool inWorld = !ranks.empty() && ranks.front() >= 0 && ranks.back() < size;
-  if (!ascending || !inWorld || !std::binary_search(ranks.begin(), ranks.end(), getRank()))
-    throw Error(ErrorCode::InvalidArgument,
-                "communicator " + name + " must name ranks of 0 to " + std::to_string(size - 1) +
-                    " in ascending order, rank " + std::to_string(getRank()) + " among them");
+nccl::Config NcclTransport::makeConfig() const {
+  nccl::Config config;
+  if (watchdog->getOptions().copyEngines) {
+    config.size = sizeof(config);
+    config.version = 22800;
+    config.CTAPolicy = nccl::CTA_POLICY_ZERO;
+  }
+  return config;
+}
+
+std::shared_ptr<NcclMember> NcclTransport::connect(std::span<const int> ranks,
+                                                   const std::string &name) {
+  std::shared_ptr<NcclMember> member = makeMember(watchdog, ranks, name);
+  struct {
+    nccl::UniqueId id = {};
+    int version = 0;
+  } shared;
+  int own = library->getVersionCode();
+  if (ranks.front() == getRank()) {
+    shared.version = own;
+    nccl::Result result = library->getUniqueId(&shared.id);
+    if (result != nccl::SUCCESS)
+      throw Error(ErrorCode::Unavailable,
+                  "ncclGetUniqueId failed: " + library->describe(result, nullptr) +
+                      "; NCCL needs a network interface that is up");
+  }
+  watchdog->getOptions().exchange(std::as_writable_bytes(std::span(&shared, 1)), ranks, name);
+  if (shared.version != own)
+    throw Error(ErrorCode::Unavailable,
+                "rank " + std::to_string(getRank()) + " has NCCL " + formatNcclVersion(own) +
+                    ", rank " + std::to_string(ranks.front()) + " has NCCL " +
+                    formatNcclVersion(shared.version) + "; install the same version everywhere");
+  nccl::Config config = makeConfig();
+  int index = int(std::find(ranks.begin(), ranks.end(), getRank()) - ranks.begin());
+  watchdog->connect(*member, [&](nccl::Comm *handle) {
+    return library->commInitRankConfig(handle, int(ranks.size()), shared.id, index, &config);
+  });
+  return member;
 }
 
 std::unique_ptr<Communicator> NcclTransport::createCommunicator(std::span<const int> ranks,
                                                                 const std::string &name) {
-  checkRanks(ranks, name);
+  checkGroup(ranks, getRank(), size, name);
   watchdog->poll();
-  const NcclLibrary &library = watchdog->getLibrary();
-  auto communicator = std::make_unique<NcclCommunicator>(watchdog, device, ranks, name);
+  std::shared_ptr<NcclMember> member = connect(ranks, name);
+  if (int(ranks.size()) == size && !world)
+    world = member;
+  return std::make_unique<NcclCommunicator>(watchdog, device, std::move(member));
+}
 
-  nccl::UniqueId id = {};
-  if (communicator->getRank() == 0) {
-    nccl::Result result = library.getUniqueId(&id);
-    if (result != nccl::SUCCESS)
-      throw Error(ErrorCode::Unavailable,
-                  "ncclGetUniqueId failed: " + library.describe(result, nullptr) +
-                      "; NCCL needs a network interface that is up");
+std::unique_ptr<Communicator> NcclTransport::split(std::span<const int> ranks,
+                                                   const std::string &name) {
+  if (!ranks.empty())
+    checkGroup(ranks, getRank(), size, name);
+  watchdog->poll();
+  if (!world) {
+    std::vector<int> all(static_cast<size_t>(size));
+    std::iota(all.begin(), all.end(), 0);
+    world = connect(all, "world");
   }
-  watchdog->getOptions().exchange(std::as_writable_bytes(std::span(id.bytes)), ranks, name);
+  // Without shared resources: operations of several communicators run beside each other.
+  nccl::Config config = makeConfig();
+  std::shared_ptr<NcclMember> member = makeMember(watchdog, ranks, name);
+  watchdog->split(*world, *member, ranks.empty() ? int(nccl::SPLIT_NOCOLOR) : ranks.front(),
+                  config);
+  if (ranks.empty())
+    return nullptr;
+  return std::make_unique<NcclCommunicator>(watchdog, device, std::move(member));
+}
 
-  nccl::Config config;
-  watchdog->connect(communicator->getMember(), [&](nccl::Comm *handle) {
-    return library.commInitRankConfig(handle, communicator->getSize(), id, communicator->getRank(),
-                                      &config);
-  });
-  return communicator;
+std::unique_ptr<Memory> NcclTransport::allocate(Device &owner, size_t bytes) {
+  if (!registers())
+    return owner.allocate(bytes);
+  constexpr size_t windowAlignment = 4096;
+  bytes = (std::max<size_t>(bytes, 1) + windowAlignment - 1) / windowAlignment * windowAlignment;
+  device.getContext()->use();
+  void *data = nullptr;
+  nccl::Result result = library->memAlloc(&data, bytes);
+  if (result != nccl::SUCCESS)
+    throw Error(ErrorCode::OutOfMemory, "ncclMemAlloc of " + std::to_string(bytes) + " bytes on " +
+                                            device.getName() +
+                                            " failed: " + library->describe(result, nullptr) +
+                                            "; shard over more devices, or use more micro-batches");
+  return std::make_unique<NcclMemory>(library, device.getContext(), data, bytes);
 }
 
 std::unique_ptr<Transport> createNcclTransport(CudaDevice &device, int rank, int size,
@@ -204,7 +330,7 @@ std::unique_ptr<Transport> createNcclTransport(CudaDevice &device, int rank, int
   if (!options.exchange)
     throw Error(ErrorCode::InvalidArgument,
                 "NCCL needs a way to exchange its ids: give it a bootstrap transport");
-  return std::make_unique<NcclTransport>(device, rank, size, std::move(options));
+  return std::make_unique<NcclTransport>(device, rank, size, options);
 }
 
 } // namespace gridloom::rt

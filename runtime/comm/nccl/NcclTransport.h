@@ -11,17 +11,6 @@
 
 namespace gridloom::rt {
 
-/// Where ranks publish how far they came, so that an error can name the ranks that are missing.
-/// Calls come from several threads.
-class ProgressBoard {
-public:
-  virtual ~ProgressBoard() = default;
-  /// Rank `rank` has reached its operation number `count` (from 1) on `communicator`.
-  virtual void publish(int rank, const std::string &communicator, uint64_t count) = 0;
-  /// What `rank` published last; 0 when nothing.
-  virtual uint64_t read(int rank, const std::string &communicator) = 0;
-};
-
 struct NcclOptions {
   /// Empty: environment variable GRIDLOOM_NCCL, else libnccl.so.2.
   std::string library;
@@ -38,6 +27,13 @@ struct NcclOptions {
   std::function<void(const std::string &reason)> abortPeers;
   /// Optional.
   std::shared_ptr<ProgressBoard> progress;
+  /// Registers what Transport::allocate made, where NCCL can (2.19 and later; as symmetric windows
+  /// since 2.27). The same on all ranks.
+  bool registerBuffers = true;
+  /// Has the copy engines do all-gathers and all-to-alls of registered buffers (2.28 and later; the
+  /// same on all ranks): they then take no SMs from computation, within one NVLink domain. Off by
+  /// default: a copy starts later than a kernel, which costs more where messages are small.
+  bool copyEngines = false;
 };
 
 /// Connects rank `rank` of `size`, whose GPU is `device`, through NCCL. `device` outlives the
@@ -52,8 +48,8 @@ struct NcclOptions {
 std::unique_ptr<Transport> createNcclTransport(CudaDevice &device, int rank, int size,
                                                NcclOptions options);
 
-/// Options whose exchange, and abort, go through `bootstrap`, a transport between the same ranks
-/// that works on host memory. It outlives the NCCL transport.
+/// Options whose exchange, abort, progress and checks of peers go through `bootstrap`, a transport
+/// between the same ranks that works on host memory. It outlives the NCCL transport.
 NcclOptions makeNcclOptions(Transport &bootstrap, const TransportOptions &transport = {});
 
 } // namespace gridloom::rt

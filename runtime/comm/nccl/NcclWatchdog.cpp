@@ -6,6 +6,9 @@
 
 #include "runtime/comm/nccl/NcclWatchdog.h"
 
+#include "runtime/comm/Call.h"
+#include "runtime/device/cuda/CudaGraph.h"
+
 #include <algorithm>
 #include <exception>
 
@@ -13,18 +16,13 @@ namespace gridloom::rt {
 
 using namespace std::chrono;
 
-static std::string join(std::span<const int> ranks) {
-  std::string text;
-  for (int rank : ranks)
-    text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  return text;
+static std::string describe(const OpContext &op) {
+  return Operation{op.kind, op.sequence, std::string(op.origin), ""}.describe();
 }
 
-static std::string describe(const OpContext &op) {
-  std::string text = std::string(op.kind) + " #" + std::to_string(op.sequence);
-  if (!op.origin.empty())
-    text.append(" (onnx node ").append(op.origin).append(")");
-  return text;
+/// "communicator world of ranks 0, 1"
+static std::string describe(const NcclMember &member) {
+  return "communicator " + member.name + " of " + describeRanks(member.ranks);
 }
 
 NcclWatchdog::NcclWatchdog(std::shared_ptr<const NcclLibrary> opened,
@@ -74,9 +72,8 @@ void NcclWatchdog::settle(Lock &lock, NcclMember &member, nccl::Result result,
       break;
     if (steady_clock::now() - start > limit)
       throw Error(ErrorCode::DeadlineExceeded,
-                  what + " did not finish within " + std::to_string(limit.count()) +
-                      " ms on communicator " + member.name + " of ranks " + join(member.ranks) +
-                      describeMissing(member, member.issued));
+                  what + " did not finish within " + std::to_string(limit.count()) + " ms on " +
+                      describe(member) + describeMissing(member, member.issued));
     // The watchdog must get in to abort, and threads of this process may be the peers.
     lock.unlock();
     std::this_thread::sleep_for(microseconds(20));
@@ -84,8 +81,8 @@ void NcclWatchdog::settle(Lock &lock, NcclMember &member, nccl::Result result,
     throwIfFailed();
   }
   ErrorCode code = result == nccl::REMOTE_ERROR ? ErrorCode::PeerFailed : ErrorCode::Internal;
-  throw Error(code, what + " failed on communicator " + member.name + " of ranks " +
-                        join(member.ranks) + ": " + library->describe(result, member.handle));
+  throw Error(code, what + " failed on " + describe(member) + ": " +
+                        library->describe(result, member.handle));
 }
 
 void NcclWatchdog::connect(NcclMember &member,
@@ -95,20 +92,72 @@ void NcclWatchdog::connect(NcclMember &member,
   throwIfFailed();
   members.insert(&member);
   const std::string what = "connecting rank " + std::to_string(rank);
-  try {
+  failJobUnless(lock, [&] {
     nccl::Result result = start(&member.handle);
     if (result != nccl::SUCCESS && result != nccl::IN_PROGRESS)
-      throw Error(ErrorCode::Internal, what + " failed on communicator " + member.name +
-                                           " of ranks " + join(member.ranks) + ": " +
+      throw Error(ErrorCode::Internal, what + " failed on " + describe(member) + ": " +
                                            library->describe(result, nullptr));
     settle(lock, member, result, what, options.transport.deadline);
+  });
+}
+
+/// Of all NCCL errors only an invalid argument leaves communicators usable, and our arguments are
+/// the plan's: nothing can go on.
+template <typename Body> void NcclWatchdog::failJobUnless(Lock &lock, Body body) {
+  try {
+    body();
   } catch (const Error &error) {
     abortLocked(error);
-    members.erase(&member);
     lock.unlock();
     tellPeers();
     throw;
   }
+}
+
+void NcclWatchdog::split(NcclMember &parent, NcclMember &made, int color, nccl::Config &config) {
+  context->use();
+  Lock lock(mutex);
+  throwIfFailed();
+  members.insert(&made);
+  const std::string what = "connecting rank " + std::to_string(rank);
+  failJobUnless(lock, [&] {
+    nccl::Result result = library->commSplit(parent.handle, color, rank, &made.handle, &config);
+    settle(lock, parent, result, what, options.transport.deadline);
+    if (made.handle)
+      settle(lock, made, nccl::SUCCESS, what, options.transport.deadline);
+  });
+}
+
+void NcclWatchdog::registerMemory(NcclMember &member, const Memory &memory) {
+  context->use();
+  Lock lock(mutex);
+  throwIfFailed();
+  NcclRegistration &registration = member.registrations.emplace_back();
+  const std::string what = "registering " + std::to_string(memory.bytes) + " bytes";
+  failJobUnless(lock, [&] {
+    nccl::Result result =
+        library->commWindowRegister
+            ? library->commWindowRegister(member.handle, memory.data, memory.bytes,
+                                          &registration.window, nccl::WIN_COLL_SYMMETRIC)
+            : library->commRegister(member.handle, memory.data, memory.bytes, &registration.handle);
+    settle(lock, member, result, what, options.transport.deadline);
+  });
+}
+
+void NcclWatchdog::keepOrder(CudaStream &stream) {
+  bool follows = orderStream && orderStream != &stream && orderCapture == stream.getCapture();
+  if (!library->keepsOrder() && follows)
+    stream.wait(*orderEvent);
+}
+
+void NcclWatchdog::noteOrder(CudaStream &stream) {
+  if (library->keepsOrder())
+    return;
+  if (!orderEvent)
+    orderEvent = std::make_unique<CudaEvent>(context);
+  stream.record(*orderEvent);
+  orderStream = &stream;
+  orderCapture = stream.getCapture();
 }
 
 std::unique_ptr<CudaEvent> NcclWatchdog::takeEvent(NcclMember &member) {
@@ -122,6 +171,8 @@ std::unique_ptr<CudaEvent> NcclWatchdog::takeEvent(NcclMember &member) {
 void NcclWatchdog::submit(
     NcclMember &member, CudaStream &stream, const OpContext &op,
     const std::function<nccl::Result(nccl::Comm, nccl::NativeStream)> &enqueue) {
+  if (stream.getCapture())
+    return capture(member, stream, op, enqueue);
   stream.addMonitor(shared_from_this());
   context->use();
   Lock lock(mutex);
@@ -131,22 +182,146 @@ void NcclWatchdog::submit(
   operation.number = ++member.issued;
   operation.begin = takeEvent(member);
   operation.end = takeEvent(member);
+  keepOrder(stream);
   stream.record(*operation.begin);
-  try {
+  failJobUnless(lock, [&] {
     nccl::Result result = enqueue(member.handle, stream.getNative());
     settle(lock, member, result, operation.name, options.transport.deadline);
-  } catch (const Error &error) {
-    // Of all NCCL errors only an invalid argument leaves communicators usable, and our arguments
-    // are the plan's: nothing can go on.
-    abortLocked(error);
-    lock.unlock();
-    tellPeers();
-    throw;
-  }
+  });
+  noteOrder(stream);
   stream.record(*operation.end);
   operation.enqueued = true;
   lock.unlock();
   wake.notify_all();
+}
+
+//===----------------------------------------------------------------------===//
+// Graphs
+//===----------------------------------------------------------------------===//
+
+/// The operations of one graph. Events in a graph tell nothing before the graph has reached them,
+/// so what is watched is the graph: one operation of each communicator.
+class NcclGraph final : public GraphGuest {
+public:
+  explicit NcclGraph(std::shared_ptr<NcclWatchdog> watchdog) : watchdog(std::move(watchdog)) {}
+
+  /// With the watchdog locked.
+  void add(NcclMember &member, const OpContext &op) {
+    auto known = std::find_if(parts.begin(), parts.end(),
+                              [&](const Part &part) { return part.member == &member; });
+    if (known == parts.end())
+      known = parts.insert(known, {&member, describe(op), "", 0});
+    known->last = describe(op);
+    ++known->count;
+  }
+  bool has(const NcclMember *member) const {
+    return !member || std::any_of(parts.begin(), parts.end(),
+                                  [&](const Part &part) { return part.member == member; });
+  }
+  /// With the watchdog locked: NCCL gives no communicator up while a graph holds it.
+  void discard() {
+    discarded = true;
+    if (std::shared_ptr<GraphHandles> made = graph.lock())
+      made->discard();
+  }
+  /// Whether the capture is not over yet.
+  bool isOpen() const { return !entered; }
+
+  void enter(const std::shared_ptr<GraphHandles> &made) override {
+    std::lock_guard lock(watchdog->mutex);
+    graph = made;
+    entered = true;
+    if (discarded || watchdog->failure)
+      discard();
+  }
+  void launch(CudaStream &stream, const std::function<void()> &submit) override;
+
+private:
+  struct Part {
+    NcclMember *member;
+    std::string first, last;
+    uint64_t count;
+
+    std::string describeAll() const {
+      return count == 1 ? first + " in a graph"
+                        : first + " to " + last + ", " + std::to_string(count) +
+                              " operations in a graph (run without graphs to see which)";
+    }
+  };
+
+  std::shared_ptr<NcclWatchdog> watchdog;
+  std::weak_ptr<GraphHandles> graph;
+  std::vector<Part> parts;
+  bool entered = false, discarded = false;
+};
+
+void NcclGraph::launch(CudaStream &stream, const std::function<void()> &submit) {
+  stream.addMonitor(watchdog);
+  watchdog->context->use();
+  NcclWatchdog::Lock lock(watchdog->mutex);
+  watchdog->throwIfFailed();
+  if (discarded)
+    throw Error(ErrorCode::Internal, "a graph outlived its communicators");
+  std::vector<NcclOperation *> operations;
+  for (const Part &part : parts) {
+    NcclOperation &operation = part.member->pending.emplace_back();
+    operation.name = part.describeAll();
+    operation.number = part.member->issued += part.count;
+    operation.begin = watchdog->takeEvent(*part.member);
+    operation.end = watchdog->takeEvent(*part.member);
+    stream.record(*operation.begin);
+    operations.push_back(&operation);
+  }
+  try {
+    submit();
+  } catch (const Error &error) {
+    // The peers may have launched theirs.
+    watchdog->abortLocked(error);
+    lock.unlock();
+    watchdog->tellPeers();
+    throw;
+  }
+  for (NcclOperation *operation : operations) {
+    stream.record(*operation->end);
+    operation->enqueued = true;
+  }
+  lock.unlock();
+  watchdog->wake.notify_all();
+}
+
+/// As submit, where the call becomes part of a graph.
+void NcclWatchdog::capture(
+    NcclMember &member, CudaStream &stream, const OpContext &op,
+    const std::function<nccl::Result(nccl::Comm, nccl::NativeStream)> &enqueue) {
+  context->use();
+  Lock lock(mutex);
+  throwIfFailed();
+  GraphGuest &guest = stream.getCapture()->getGuest(this, [this] {
+    auto made = std::make_shared<NcclGraph>(shared_from_this());
+    std::erase_if(graphs, [](const auto &known) { return known.expired(); });
+    graphs.push_back(made);
+    orderStream = nullptr; // no event of before is in this capture
+    return made;
+  });
+  static_cast<NcclGraph &>(guest).add(member, op);
+  keepOrder(stream);
+  failJobUnless(lock, [&] {
+    nccl::Result result = enqueue(member.handle, stream.getNative());
+    settle(lock, member, result, describe(op) + " in a graph", options.transport.deadline);
+  });
+  noteOrder(stream);
+}
+
+/// With the lock held: gives up the graphs with operations of `member`, or all (null). Whether none
+/// is left that a capture in progress still holds.
+bool NcclWatchdog::discardGraphs(const NcclMember *member) {
+  bool all = true;
+  for (const std::weak_ptr<NcclGraph> &known : graphs)
+    if (std::shared_ptr<NcclGraph> graph = known.lock(); graph && graph->has(member)) {
+      graph->discard();
+      all &= !graph->isOpen();
+    }
+  return all;
 }
 
 /// Whether `member` could be given up in order: peers may still read from this rank's buffers, so
@@ -158,6 +333,12 @@ bool NcclWatchdog::closeOrderly(Lock &lock, NcclMember &member) {
     inspect(member);
     if (!member.pending.empty())
       return false;
+    for (const NcclRegistration &registration : member.registrations) {
+      if (registration.window)
+        library->commWindowDeregister(member.handle, registration.window);
+      if (registration.handle)
+        library->commDeregister(member.handle, registration.handle);
+    }
     nccl::Result result = library->commFinalize(member.handle);
     settle(lock, member, result, "closing", std::min(options.transport.deadline, 10000ms));
     library->commDestroy(member.handle);
@@ -171,6 +352,7 @@ bool NcclWatchdog::closeOrderly(Lock &lock, NcclMember &member) {
 void NcclWatchdog::close(NcclMember &member) noexcept {
   context->useQuietly();
   Lock lock(mutex);
+  discardGraphs(&member);
   if (!closeOrderly(lock, member) && member.handle)
     library->commAbort(member.handle);
   member.handle = nullptr;
@@ -184,6 +366,10 @@ void NcclWatchdog::abortLocked(const Error &error) {
   failure = error;
   failed.store(true, std::memory_order_release);
   context->useQuietly();
+  // The thread that captures would wait for this one, and this one in ncclCommAbort for it: it sees
+  // the failure at its next call, and the communicators are aborted when they are closed.
+  if (!discardGraphs(nullptr))
+    return;
   for (NcclMember *member : members) {
     if (member->handle)
       library->commAbort(member->handle);
@@ -223,10 +409,19 @@ std::string NcclWatchdog::describeMissing(const NcclMember &member, uint64_t num
       missing.push_back(peer);
   if (missing.empty())
     return "; all ranks have reached it, so the network or a GPU is stuck";
-  std::string text = missing.size() == 1 ? "rank " : "ranks ";
-  text += join(missing);
+  std::string text = describeRanks(missing);
   return options.progress ? "; missing: " + text
                           : "; rank " + std::to_string(rank) + " waits for " + text;
+}
+
+std::string NcclWatchdog::describePending() const {
+  const NcclOperation *waiting = nullptr;
+  for (const NcclMember *member : members)
+    if (!member->pending.empty() && (!waiting || member->pending.front().reached))
+      waiting = &member->pending.front();
+  if (waiting)
+    return waiting->name;
+  return lastDone.empty() ? "" : "after " + lastDone;
 }
 
 void NcclWatchdog::checkDeadline(const NcclMember &member, const NcclOperation &operation) const {
@@ -236,8 +431,7 @@ void NcclWatchdog::checkDeadline(const NcclMember &member, const NcclOperation &
   throw Error(ErrorCode::DeadlineExceeded,
               operation.name + " made no progress for " + std::to_string(waited.count()) +
                   " ms (deadline " + std::to_string(options.transport.deadline.count()) +
-                  " ms) on communicator " + member.name + " of ranks " + join(member.ranks) +
-                  describeMissing(member, operation.number));
+                  " ms) on " + describe(member) + describeMissing(member, operation.number));
 }
 
 /// Looks at the oldest operation; true when it is done and dropped.
@@ -253,6 +447,7 @@ bool NcclWatchdog::inspectFront(NcclMember &member) {
       checkDeadline(member, operation);
     return false;
   }
+  lastDone = std::move(operation.name);
   member.idleEvents.push_back(std::move(operation.begin));
   member.idleEvents.push_back(std::move(operation.end));
   member.pending.pop_front();
@@ -268,8 +463,7 @@ void NcclWatchdog::inspect(NcclMember &member) {
     result = state;
   if (result != nccl::SUCCESS && result != nccl::IN_PROGRESS) {
     const std::string what = member.pending.empty() ? "communication" : member.pending.front().name;
-    throw Error(ErrorCode::PeerFailed, what + " failed on communicator " + member.name +
-                                           " of ranks " + join(member.ranks) + ": " +
+    throw Error(ErrorCode::PeerFailed, what + " failed on " + describe(member) + ": " +
                                            library->describe(result, member.handle));
   }
   while (!member.pending.empty() && inspectFront(member))
@@ -284,13 +478,18 @@ void NcclWatchdog::run() {
     std::optional<Error> error;
     try {
       context->use();
-      if (options.checkPeers)
-        options.checkPeers();
       for (NcclMember *member : members)
         inspect(*member);
     } catch (const Error &caught) {
       error = caught;
     }
+    if (!error && options.checkPeers)
+      try {
+        options.checkPeers();
+      } catch (const Error &caught) {
+        std::string where = describePending();
+        error.emplace(caught.getCode(), (where.empty() ? "" : where + ": ") + caught.what());
+      }
     if (error) {
       lock.unlock();
       abort(*error);

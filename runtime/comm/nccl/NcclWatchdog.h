@@ -33,6 +33,12 @@ struct NcclOperation {
   std::optional<std::chrono::steady_clock::time_point> reached;
 };
 
+/// Memory that a communicator knows; one of the two is set, or none where NCCL has no use for it.
+struct NcclRegistration {
+  void *handle = nullptr;
+  nccl::Window window = nullptr;
+};
+
 /// A communicator as the watchdog sees it. Guarded by the watchdog's lock.
 struct NcclMember {
   std::string name;
@@ -41,7 +47,10 @@ struct NcclMember {
   uint64_t issued = 0;
   std::deque<NcclOperation> pending;
   std::vector<std::unique_ptr<CudaEvent>> idleEvents;
+  std::deque<NcclRegistration> registrations; // NCCL may write them late: they stay in place
 };
+
+class NcclGraph;
 
 class NcclWatchdog final : public StreamMonitor, public std::enable_shared_from_this<NcclWatchdog> {
 public:
@@ -59,6 +68,11 @@ public:
   /// Makes `member` known and connects it: `start` calls an ncclCommInit, which sets the handle.
   /// Waits until NCCL is connected.
   void connect(NcclMember &member, const std::function<nccl::Result(nccl::Comm *)> &start);
+  /// Splits `parent`, which has nothing in flight, with all its ranks: those of one `color` get one
+  /// communicator, `made`; those of SPLIT_NOCOLOR get none.
+  void split(NcclMember &parent, NcclMember &made, int color, nccl::Config &config);
+  /// Has `member` know memory of NCCL's. Collective over its ranks.
+  void registerMemory(NcclMember &member, const Memory &memory);
   /// Enqueues one operation of `member` on `stream`; `enqueue` makes the NCCL call.
   void submit(NcclMember &member, CudaStream &stream, const OpContext &op,
               const std::function<nccl::Result(nccl::Comm, nccl::NativeStream)> &enqueue);
@@ -72,9 +86,20 @@ public:
   int getRank() const { return rank; }
 
 private:
+  friend class NcclGraph;
+  void capture(NcclMember &member, CudaStream &stream, const OpContext &op,
+               const std::function<nccl::Result(nccl::Comm, nccl::NativeStream)> &enqueue);
+  bool discardGraphs(const NcclMember *member);
   void run();
   void inspect(NcclMember &member);
   bool inspectFront(NcclMember &member);
+  /// The operation that is in flight, or that was last, for an error that came from elsewhere.
+  std::string describePending() const;
+  /// Before and after a call on `stream`, where NCCL does not keep the order of communicators.
+  void keepOrder(CudaStream &stream);
+  void noteOrder(CudaStream &stream);
+  /// Has `body` fail the job when it throws. With the lock held.
+  template <typename Body> void failJobUnless(Lock &lock, Body body);
   void checkDeadline(const NcclMember &member, const NcclOperation &operation) const;
   std::string describeMissing(const NcclMember &member, uint64_t number) const;
   /// Waits until `member` is no longer busy with what returned `result`.
@@ -96,9 +121,15 @@ private:
   std::condition_variable wake;
   bool stopping = false;
   std::set<NcclMember *> members;
+  std::vector<std::weak_ptr<NcclGraph>> graphs;
   std::optional<Error> failure;
   std::atomic<bool> failed = false;
   bool told = false;
+  std::string lastDone; // the operation that ended last, for errors between operations
+  // The last call, where calls are ordered by events.
+  std::unique_ptr<CudaEvent> orderEvent;
+  const CudaStream *orderStream = nullptr;
+  const CudaCapture *orderCapture = nullptr;
   std::thread thread;
 };
 

@@ -72,7 +72,8 @@ void TcpServer::run() {
     if (polls[1].revents) { // the other end is closed
       isStopping = true;
       // After a failure the others need only hear of it.
-      stopTime = steady_clock::now() + (hasFailed ? milliseconds(2000) : options.deadline);
+      stopTime = steady_clock::now() +
+                 (hasFailed ? std::min(options.deadline, milliseconds(1000)) : options.deadline);
     }
     size_t index = 2;
     for (Peer &peer : peers) {

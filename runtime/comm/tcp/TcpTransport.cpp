@@ -103,6 +103,7 @@ public:
   }
   void share(std::span<std::byte> bytes, std::span<const int> ranks,
              const std::string &name) override;
+  void gather(std::span<const std::byte> mine, std::span<std::byte> all) override;
   void check() override { client->check("communication"); }
   std::optional<int> findCulprit() override { return client->findCulprit(); }
   std::shared_ptr<ProgressBoard> getProgressBoard() override {
@@ -274,6 +275,19 @@ void TcpTransport::share(std::span<std::byte> bytes, std::span<const int> ranks,
   memcpy(bytes.data(), answer->text.data(), bytes.size());
 }
 
+void TcpTransport::gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  for (int from = 0; from < size; ++from) {
+    std::vector<int> ranks = {from};
+    for (int rank = 0; rank < size; ++rank)
+      if (rank != from)
+        ranks.push_back(rank);
+    std::span<std::byte> part = all.subspan(size_t(from) * mine.size(), mine.size());
+    if (from == getRank())
+      std::copy(mine.begin(), mine.end(), part.begin());
+    share(part, ranks, "gather");
+  }
+}
+
 static int connectTo(const std::string &master, const TransportOptions &options) {
   std::shared_ptr<addrinfo> address = resolve(master);
   auto end = steady_clock::now() + options.deadline;
@@ -308,13 +322,8 @@ std::unique_ptr<Transport> gridloom::rt::joinTcpTransport(const std::string &mas
   client->join(master, job, size);
   auto transport = std::make_unique<TcpTransport>(std::move(server), std::move(client), size);
   // All have come once each has heard from each.
-  for (int other = 0; other < size; ++other) {
-    std::vector<int> ranks = {other};
-    for (int reader = 0; reader < size; ++reader)
-      if (reader != other)
-        ranks.push_back(reader);
-    std::byte here{1};
-    transport->share({&here, 1}, ranks, "joining");
-  }
+  std::byte here{1};
+  std::vector<std::byte> all(static_cast<size_t>(size));
+  transport->gather({&here, 1}, all);
   return transport;
 }
