@@ -19,7 +19,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <numeric>
+#include <unistd.h>
 
 using namespace gridloom::rt;
 
@@ -31,16 +34,39 @@ struct Settings {
   std::string type = "f32", reduction = "sum";
   int iterations = 20, warmup = 5;
   bool check = true;
+  bool shareGpu = false;
+};
+
+/// Operands on the host, and in the device's memory where that is elsewhere.
+struct Operand {
+  Operand(Device &device, DataType type, std::vector<int64_t> shape)
+      : device(device), host(HostArray::allocate(type, std::move(shape))) {
+    if (!device.hasHostMemory())
+      memory = device.allocate(host.getNumBytes());
+  }
+  void *get() { return memory ? memory->data : host.getMutableData(); }
+  void upload(Stream &stream) {
+    if (memory && memory->bytes)
+      device.copyIn(stream, memory->data, host.getData(), memory->bytes);
+  }
+  void download(Stream &stream) {
+    if (memory && memory->bytes)
+      device.copyOut(stream, host.getMutableData(), memory->data, memory->bytes);
+  }
+
+  Device &device;
+  HostArray host;
+  std::unique_ptr<Memory> memory;
 };
 
 /// What a collective is called with and should give.
 struct Setup {
   Communicator &world;
-  Stream &stream, &second;
+  Stream &stream;
   DataType type;
   Reduction reduction;
   size_t count; // per call
-  HostArray in, out;
+  Operand in, out;
 };
 
 struct Collective {
@@ -77,13 +103,13 @@ constexpr Collective collectives[] = {
     {"all_reduce", "Every rank gets the reduction of all ranks' operands", true, one, one,
      [](double n) { return 2 * (n - 1) / n; },
      [](Setup &s, uint32_t sequence) {
-       s.world.allReduce(s.stream, s.in.getData(), s.out.getMutableData(), s.count, s.type,
-                         s.reduction, {"all_reduce", sequence, ""});
+       s.world.allReduce(s.stream, s.in.get(), s.out.get(), s.count, s.type, s.reduction,
+                         {"all_reduce", sequence, ""});
      },
      reduceExactly},
     {"all_gather", "Every rank gets all ranks' operands", false, one, all, shared,
      [](Setup &s, uint32_t sequence) {
-       s.world.allGather(s.stream, s.in.getData(), s.out.getMutableData(), s.count, s.type,
+       s.world.allGather(s.stream, s.in.get(), s.out.get(), s.count, s.type,
                          {"all_gather", sequence, ""});
      },
      [](const Setup &s, int64_t i) {
@@ -91,15 +117,15 @@ constexpr Collective collectives[] = {
      }},
     {"reduce_scatter", "Every rank gets its part of the reduction", true, all, one, shared,
      [](Setup &s, uint32_t sequence) {
-       s.world.reduceScatter(s.stream, s.in.getData(), s.out.getMutableData(), s.count, s.type,
-                             s.reduction, {"reduce_scatter", sequence, ""});
+       s.world.reduceScatter(s.stream, s.in.get(), s.out.get(), s.count, s.type, s.reduction,
+                             {"reduce_scatter", sequence, ""});
      },
      [](const Setup &s, int64_t i) {
        return reduceExactly(s, s.world.getRank() * int64_t(s.count) + i);
      }},
     {"all_to_all", "Part j of rank i becomes part i of rank j", false, all, all, shared,
      [](Setup &s, uint32_t sequence) {
-       s.world.allToAll(s.stream, s.in.getData(), s.out.getMutableData(), s.count, s.type,
+       s.world.allToAll(s.stream, s.in.get(), s.out.get(), s.count, s.type,
                         {"all_to_all", sequence, ""});
      },
      [](const Setup &s, int64_t i) {
@@ -108,7 +134,7 @@ constexpr Collective collectives[] = {
      }},
     {"broadcast", "Every rank gets rank 0's operand", false, one, one, unit,
      [](Setup &s, uint32_t sequence) {
-       s.world.broadcast(s.stream, s.in.getData(), s.out.getMutableData(), s.count, s.type, 0,
+       s.world.broadcast(s.stream, s.in.get(), s.out.get(), s.count, s.type, 0,
                          {"broadcast", sequence, ""});
      },
      [](const Setup &, int64_t i) { return operand(0, i); }},
@@ -116,10 +142,8 @@ constexpr Collective collectives[] = {
      unit,
      [](Setup &s, uint32_t sequence) {
        int n = s.world.getSize(), rank = s.world.getRank();
-       s.world.send(s.stream, s.in.getData(), s.count, s.type, (rank + 1) % n,
-                    {"send", sequence, ""});
-       s.world.recv(s.second, s.out.getMutableData(), s.count, s.type, (rank + n - 1) % n,
-                    {"recv", sequence, ""});
+       s.world.sendRecv(s.stream, s.in.get(), (rank + 1) % n, s.out.get(), (rank + n - 1) % n,
+                        s.count, s.type, /*receiveFirst=*/rank == 0, {"sendrecv", sequence, ""});
      },
      [](const Setup &s, int64_t i) {
        int n = s.world.getSize();
@@ -129,6 +153,30 @@ constexpr Collective collectives[] = {
 
 } // namespace
 
+/// Seconds after which a rank on a shared GPU is killed: NCCL may wait where nothing can end it.
+static constexpr unsigned shareGpuSeconds = 60;
+
+static std::string describe(const Settings &settings, const Transport &transport) {
+  if (std::string text = describeLoopback(settings.job, transport.getSize()); !text.empty())
+    return text;
+  return std::to_string(transport.getSize()) + " ranks" + (settings.shareGpu ? " on one GPU" : "") +
+         ", transport " + transport.getName();
+}
+
+/// The reduction of a number of each rank.
+static double combine(Setup &setup, double number, Reduction reduction, uint32_t sequence,
+                      const char *what) {
+  Operand operand(setup.in.device, DataType::F64, {1});
+  memcpy(operand.host.getMutableData(), &number, sizeof number);
+  operand.upload(setup.stream);
+  setup.world.allReduce(setup.stream, operand.get(), operand.get(), 1, DataType::F64, reduction,
+                        {"all_reduce", sequence, what});
+  operand.download(setup.stream);
+  setup.stream.synchronize();
+  memcpy(&number, operand.host.getData(), sizeof number);
+  return number;
+}
+
 /// The slowest rank's microseconds per call.
 static double measure(const Collective &collective, Setup &setup, const Settings &settings,
                       uint32_t &sequence) {
@@ -136,7 +184,6 @@ static double measure(const Collective &collective, Setup &setup, const Settings
     for (int i = 0; i < times; ++i)
       collective.enqueue(setup, ++sequence);
     setup.stream.synchronize();
-    setup.second.synchronize();
   };
   run(settings.warmup);
   setup.world.barrier(setup.stream, {"barrier", ++sequence, ""});
@@ -145,28 +192,47 @@ static double measure(const Collective &collective, Setup &setup, const Settings
   run(settings.iterations);
   std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - begin;
   double time = passed.count() / settings.iterations;
-  setup.world.allReduce(setup.stream, &time, &time, 1, DataType::F64, Reduction::Max,
-                        {"all_reduce", ++sequence, "the slowest time"});
-  setup.stream.synchronize();
-  return time;
+  return combine(setup, time, Reduction::Max, ++sequence, "the slowest time");
 }
 
 /// Wrong elements on all ranks together.
 static int64_t countWrong(const Collective &collective, Setup &setup, uint32_t &sequence) {
-  int64_t wrong = 0;
-  for (int64_t i = 0; i < setup.out.getNumElements(); ++i)
-    wrong += getElement(setup.out, i) != collective.expected(setup, i);
-  setup.world.allReduce(setup.stream, &wrong, &wrong, 1, DataType::I64, Reduction::Sum,
-                        {"all_reduce", ++sequence, "wrong elements"});
+  setup.out.download(setup.stream);
   setup.stream.synchronize();
-  return wrong;
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < setup.out.host.getNumElements(); ++i)
+    wrong += getElement(setup.out.host, i) != collective.expected(setup, i);
+  return int64_t(combine(setup, double(wrong), Reduction::Sum, ++sequence, "wrong elements"));
 }
 
-static void benchOnRank(const Collective &collective, const Settings &settings,
-                        Transport &transport) {
-  auto device = createCpuDevice(1);
-  auto stream = device->createStream(StreamKind::Communication, "bench");
-  auto second = device->createStream(StreamKind::Communication, "bench.recv");
+/// Has NCCL take ranks on one GPU, which it refuses otherwise, for ranks on different machines that
+/// talk through sockets. Each rank is a process; NCCL reads its variables at its first use.
+static void shareGpu(int rank) {
+  constexpr std::pair<const char *, const char *> variables[] = {
+      {"NCCL_NET", "Socket"},    {"NCCL_SOCKET_IFNAME", "lo"}, {"NCCL_IB_DISABLE", "1"},
+      {"NCCL_MAX_CTAS", "1"},    {"NCCL_NVLS_ENABLE", "0"},    {"NCCL_CUMEM_ENABLE", "0"},
+      {"NCCL_P2P_DISABLE", "1"}, {"NCCL_SHM_DISABLE", "1"},    {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}};
+  std::string text = "NCCL_HOSTID=gridloom-rank-RANK";
+  setenv("NCCL_HOSTID", ("gridloom-rank-" + std::to_string(rank)).c_str(), 1);
+  for (const auto &[name, value] : variables) {
+    setenv(name, value, 1);
+    text += std::string(" ") + name + "=" + value;
+  }
+  if (rank == 0)
+    printf("# one GPU for all ranks, which no version of NCCL promises: %s\n", text.c_str());
+  fflush(stdout);
+  alarm(shareGpuSeconds);
+}
+
+static void benchOnRank(const Collective &collective, const Settings &settings, const World &place,
+                        Transport &host) {
+  if (settings.shareGpu)
+    shareGpu(place.rank);
+  Placement placement =
+      placeRank(settings.job.placement, place.rank, place.localRank, place.localSize, &host);
+  Device &device = *placement.device;
+  Transport &transport = placement.deviceTransport ? *placement.deviceTransport : host;
+  auto stream = device.createStream(StreamKind::Communication, "bench");
   int n = transport.getSize();
   std::vector<int> ranks(static_cast<size_t>(n));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -177,29 +243,29 @@ static void benchOnRank(const Collective &collective, const Settings &settings,
                                                       : Reduction::Min;
   const char *reductionName = collective.reduces ? settings.reduction.c_str() : "none";
   if (transport.getRank() == 0)
-    printf("# gridloom bench %s, %d ranks, transport %s\n"
+    printf("# gridloom bench %s, %s\n"
            "%14s %13s %6s %7s %11s %8s %8s %7s\n%14s %13s %6s %7s %11s %8s %8s\n",
-           collective.name, n, transport.getName().c_str(), "#         size", "count", "type",
-           "redop", "time", "algbw", "busbw", "#wrong", "#          (B)", "(elements)", "", "",
-           "(us)", "(GB/s)", "(GB/s)");
+           collective.name, describe(settings, transport).c_str(), "#         size", "count",
+           "type", "redop", "time", "algbw", "busbw", "#wrong", "#          (B)", "(elements)", "",
+           "", "(us)", "(GB/s)", "(GB/s)");
   int64_t inParts = collective.inParts(n), outParts = collective.outParts(n);
   uint32_t sequence = 0;
   for (uint64_t bytes = settings.begin; bytes <= settings.end; bytes *= settings.factor) {
     int64_t count = int64_t(bytes / sizeOf(type)) / std::max(inParts, outParts);
     Setup setup{*world,
                 *stream,
-                *second,
                 type,
                 reduction,
                 size_t(count),
-                HostArray::allocate(type, {count * inParts}),
-                HostArray::allocate(type, {count * outParts})};
-    for (int64_t i = 0; i < setup.in.getNumElements(); ++i)
-      setElement(setup.in, i, operand(transport.getRank(), i));
+                Operand(device, type, {count * inParts}),
+                Operand(device, type, {count * outParts})};
+    for (int64_t i = 0; i < setup.in.host.getNumElements(); ++i)
+      setElement(setup.in.host, i, operand(transport.getRank(), i));
+    setup.in.upload(*stream);
     double time = measure(collective, setup, settings, sequence);
     std::string wrong =
         settings.check ? std::to_string(countWrong(collective, setup, sequence)) : "N/A";
-    size_t size = std::max(setup.in.getNumBytes(), setup.out.getNumBytes());
+    size_t size = std::max(setup.in.host.getNumBytes(), setup.out.host.getNumBytes());
     double bandwidth = double(size) / time * 1e-3;
     if (transport.getRank() == 0)
       printf("%14zu %13lld %6s %7s %11.2f %8.3f %8.3f %7s\n", size, static_cast<long long>(count),
@@ -213,16 +279,32 @@ static void benchOnRank(const Collective &collective, const Settings &settings,
   }
 }
 
-static int bench(const Collective &collective, const Settings &settings) {
+static int bench(const Collective &collective, Settings settings) {
   if (settings.begin > settings.end)
     throw Error(ErrorCode::InvalidArgument, "-b " + std::to_string(settings.begin) +
                                                 " is above -e " + std::to_string(settings.end));
   int ranks = getGivenRanks(settings.job);
   ranks = ranks ? ranks : 2;
-  if (ranks < 2)
+  PlacementOptions &placement = settings.job.placement;
+  // One rank alone shows whether NCCL works here.
+  if (ranks < 2 && placement.transport != "nccl")
     throw Error(ErrorCode::InvalidArgument, "a collective needs at least 2 ranks, not 1");
-  return runRanks(settings.job, ranks, [&](const World &, Transport &transport) {
-    benchOnRank(collective, settings, transport);
+  if (settings.shareGpu) {
+    if (placement.transport != "nccl" || settings.job.inProcess || placement.gpu >= 0)
+      throw Error(ErrorCode::InvalidArgument,
+                  "--share-gpu is for --transport nccl, with a process for each rank and without "
+                  "--device");
+    settings.job.timeout = std::min<double>(settings.job.timeout, shareGpuSeconds - 10);
+  }
+  bool onGpu = placement.transport == "nccl" || placement.transport == "loopback";
+  placement.connectsOne = ranks == 1;
+  preparePlacement(settings.job, onGpu ? "cuda" : "cpu", ranks, "the benchmark");
+  if (settings.shareGpu) {
+    placement.gpu = 0;
+    placement.shareGpu = true;
+  }
+  return runRanks(settings.job, ranks, [&](const World &place, Transport &host) {
+    benchOnRank(collective, settings, place, host);
   });
 }
 
@@ -254,6 +336,8 @@ static Verb addCollective(CLI::App &app, const Collective &collective) {
       ->capture_default_str();
   verb->add_flag("!--no-check", settings->check, "do not check the results");
   addRankOptions(*verb, settings->job);
+  verb->add_flag("--share-gpu", settings->shareGpu,
+                 "try NCCL between processes on GPU 0, for at most 60 s");
   return {verb, [settings, &collective] { return bench(collective, *settings); }};
 }
 

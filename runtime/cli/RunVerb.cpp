@@ -29,6 +29,8 @@ Examples:
       twenty runs, and a file of the last that ui.perfetto.dev opens
   gridloom run model.plan --input x=x.npy --weights finetuned.onnx
       the weights of another file, without compiling again
+  gridloom run model.plan --input x=x.npy --transport loopback
+      all ranks of a plan for GPUs on one GPU: checks the split, says nothing of its speed
   torchrun --nproc-per-node 4 --no-python gridloom run model.plan --input x=x.npy
       under torchrun, mpirun or srun each process is one rank
 
@@ -104,7 +106,9 @@ static void runOnRank(const Job &job, const RunSettings &settings, const World &
     return;
   if (settings.repeat > 1)
     std::cout << formatSpread(runs) << "\n";
-  std::cout << formatStats(getMedian(runs)) << std::endl;
+  std::string loopback = describeLoopback(job.getSettings(), world.size);
+  std::cout << (loopback.empty() ? "" : loopback + " | ") << formatStats(getMedian(runs))
+            << std::endl;
 }
 
 Verb gridloom::rt::addRun(CLI::App &app) {
