@@ -248,7 +248,7 @@ def fakes(tools) -> dict[str, str]:
 def test_gpu_check_on_a_fake_gpu(tools, gpu_pack, tmp_path):
     """Everything runs, a planted fault is found, and no time of an interpreter is told as a GPU's."""
     plant_wrong_reference(gpu_pack, "mlp")
-    env = {**fakes(tools), "GRIDLOOM_FAKE_DEVICES": "2"}
+    env = {**fakes(tools), "GRIDLOOM_FAKE_DEVICES": "2", "GRIDLOOM_FAKE_NCCL_FOLDER": str(tmp_path / "nccl")}
     result = start(gpu_pack / "gpu-check", "--json", tmp_path / "r.json", env=env)
     assert result.returncode == 1, result.stdout + result.stderr
     document, checks = results(tmp_path / "r.json")
@@ -257,7 +257,7 @@ def test_gpu_check_on_a_fake_gpu(tools, gpu_pack, tmp_path):
     assert document["environment"]["fake"] is True
     assert document["measured"] == 0 and not any("figures" in check for check in checks.values())
     for name in (
-        "correctness: bert-tiny, f32", "correctness: bert-tiny, bf16", "CUDA graphs: bert-tiny", "NCCL: one rank",
+        "correctness: bert-tiny, f32", "correctness: bert-tiny, bf16", "CUDA graphs: bert-tiny", "NCCL: one rank", "NCCL: two processes on one GPU (an attempt)",
         "ranks that share this GPU (loopback) against one rank: transformer, model=2", "times: mlp f32, batch 4",
     ):  # fmt: skip
         assert checks[name]["result"] == PASS, (name, checks[name])
