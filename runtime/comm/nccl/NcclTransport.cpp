@@ -191,16 +191,10 @@ private:
 
 class NcclTransport final : public Transport {
 public:
-  NcclTransport(CudaDevice &device, int rank, int size, const NcclOptions &options)
-      : device(device), size(size), library(std::make_shared<const NcclLibrary>(options.library)),
-        watchdog(std::make_shared<NcclWatchdog>(library, device.getContext(), rank, options)) {
-    constexpr int firstCopyEngines = 22800;
-    if (options.copyEngines && library->getVersionCode() < firstCopyEngines)
-      throw Error(ErrorCode::Unavailable,
-                  "copy engines do collectives since NCCL 2.28.0, this is " +
-                      formatNcclVersion(library->getVersionCode()) +
-                      "; leave the option out or install a newer libnccl2");
-  }
+  NcclTransport(CudaDevice &device, int rank, int size, NcclOptions options)
+      : device(device), size(size), library(open(options)),
+        watchdog(std::make_shared<NcclWatchdog>(library, device.getContext(), rank,
+                                                std::move(options))) {}
   ~NcclTransport() override {
     world.reset();
     watchdog->stop();
@@ -222,6 +216,7 @@ public:
   void check() override { watchdog->poll(); }
 
 private:
+  static std::shared_ptr<const NcclLibrary> open(const NcclOptions &options);
   std::shared_ptr<NcclMember> connect(std::span<const int> ranks, const std::string &name);
   nccl::Config makeConfig() const;
   bool registers() const {
@@ -238,6 +233,16 @@ private:
 };
 
 } // namespace
+
+std::shared_ptr<const NcclLibrary> NcclTransport::open(const NcclOptions &options) {
+  constexpr int firstCopyEngines = 22800;
+  auto opened = std::make_shared<const NcclLibrary>(options.library);
+  if (options.copyEngines && opened->getVersionCode() < firstCopyEngines)
+    throw Error(ErrorCode::Unavailable, "copy engines do collectives since NCCL 2.28.0, this is " +
+                                            formatNcclVersion(opened->getVersionCode()) +
+                                            "; leave the option out or install a newer libnccl2");
+  return opened;
+}
 
 nccl::Config NcclTransport::makeConfig() const {
   nccl::Config config;
@@ -330,7 +335,7 @@ std::unique_ptr<Transport> createNcclTransport(CudaDevice &device, int rank, int
   if (!options.exchange)
     throw Error(ErrorCode::InvalidArgument,
                 "NCCL needs a way to exchange its ids: give it a bootstrap transport");
-  return std::make_unique<NcclTransport>(device, rank, size, options);
+  return std::make_unique<NcclTransport>(device, rank, size, std::move(options));
 }
 
 } // namespace gridloom::rt

@@ -43,7 +43,7 @@ TcpConnection::TcpConnection(int fd, std::chrono::milliseconds liveness) : fd(fd
   // Pings that a peer's machine does not acknowledge for so long end the connection. A stopped
   // process is not gone: its machine answers.
   setOption(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, limit);
-  timeval patience{limit / 1000, limit % 1000 * 1000};
+  timeval patience{limit / 1000, long(limit % 1000) * 1000};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
 }
 

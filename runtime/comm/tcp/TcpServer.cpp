@@ -62,13 +62,22 @@ bool TcpServer::isComplete() const {
   return std::find(hasLeft.begin(), hasLeft.end(), false) == hasLeft.end();
 }
 
+/// A machine that is cut off is noticed by what it does not acknowledge.
+void TcpServer::ping() {
+  for (Peer &peer : peers)
+    if (peer.rank >= 0 && !peer.connection->send({TcpMessage::Ping, 0, 0, 0, "", ""}))
+      drop(peer);
+}
+
 void TcpServer::run() {
   std::vector<pollfd> polls;
+  milliseconds tick = std::clamp(options.liveness / 4, milliseconds(10), milliseconds(250));
+  auto nextPing = steady_clock::now();
   while (!isStopping || (!isComplete() && steady_clock::now() < stopTime)) {
     polls.assign({{listener, POLLIN, 0}, {isStopping ? -1 : wake[0], POLLIN, 0}});
     for (const Peer &peer : peers)
       polls.push_back({peer.connection->getFd(), POLLIN, 0});
-    poll(polls.data(), polls.size(), 100);
+    poll(polls.data(), polls.size(), int(tick.count()));
     if (polls[1].revents) { // the other end is closed
       isStopping = true;
       // After a failure the others need only hear of it.
@@ -84,6 +93,10 @@ void TcpServer::run() {
         peer.rank < 0 ? greet(peer, *message) : handle(peer, *message);
       if (!isOpen)
         drop(peer);
+    }
+    if (steady_clock::now() >= nextPing) {
+      ping();
+      nextPing = steady_clock::now() + tick;
     }
     std::erase_if(peers, [](const Peer &peer) { return peer.isGone; });
     if (polls[0].revents)

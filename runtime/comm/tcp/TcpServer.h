@@ -47,6 +47,7 @@ private:
   void handle(Peer &peer, const TcpMessage &message);
   void answer(Stored &stored, const Waiting &waiting);
   void fail(uint64_t code, int rank, const std::string &text);
+  void ping();
   void drop(Peer &peer);
   bool isComplete() const;
 

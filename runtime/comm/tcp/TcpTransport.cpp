@@ -35,7 +35,7 @@ public:
 
   /// Says hello and waits for the answer.
   void join(const std::string &master, const std::string &job, int size);
-  void send(TcpMessage message);
+  void send(const TcpMessage &message);
   /// Sends what asks for an answer and waits for that; nothing after `limit`. Throws when the job
   /// fails meanwhile, unless `always`.
   std::optional<TcpMessage> ask(TcpMessage message, milliseconds limit, bool always);
@@ -185,6 +185,8 @@ void Client::run() {
 void Client::take(const TcpMessage &message) {
   if (message.kind == TcpMessage::Fail)
     return note(ErrorCode(message.number), message.rank, message.text);
+  if (message.kind == TcpMessage::Ping)
+    return;
   std::lock_guard lock(mutex);
   answers[message.id] = message;
   changed.notify_all();
@@ -220,7 +222,7 @@ void Client::publish(const std::string &communicator, uint64_t count) {
   unpublished[communicator] = count;
 }
 
-void Client::send(TcpMessage message) {
+void Client::send(const TcpMessage &message) {
   std::lock_guard lock(sending);
   connection.send(message);
 }
@@ -232,7 +234,7 @@ std::optional<TcpMessage> Client::ask(TcpMessage message, milliseconds limit, bo
     message.id = ++lastId;
   }
   uint64_t id = message.id;
-  send(std::move(message));
+  send(message);
   auto end = steady_clock::now() + limit;
   std::unique_lock lock(mutex);
   while (!answers.count(id)) {
