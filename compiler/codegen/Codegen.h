@@ -32,7 +32,8 @@ struct KernelInfo {
   int64_t flops = 0; // of one call; a multiply-add counts as two
   int64_t bytes = 0; // inputs and outputs, each once
   /// Pairs (output, input), counted from 0 each, whose buffers may be the same memory: every
-  /// element is read before the one place it is written to. Any other overlap is undefined.
+  /// element is read before the one place it is written to. An output may have several pairs, of
+  /// which a launch may use one. Any other overlap is undefined.
   std::vector<std::pair<unsigned, unsigned>> inPlace;
 };
 
@@ -74,7 +75,7 @@ struct CompiledGpuKernel {
   std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
   uint32_t sharedBytes = 0; // static, as ptxas reports it: nothing a launch has to ask for
   int registers = -1, spillBytes = -1; // as ptxas reports them; -1 without it
-  /// What it took to make it: its part of what was done for several kernels at once.
+  /// Processor time it took to make it: its part of what was done for several kernels at once.
   struct {
     double lowering = 0, ptx = 0, cubin = 0;
   } milliseconds;

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/Nest.h"
+#include "compiler/codegen/BodyEmitter.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -169,7 +170,8 @@ std::string gridloom::codegen::classify(ArrayRef<Nest> nests) {
 
 std::vector<std::pair<unsigned, unsigned>> gridloom::codegen::findInPlace(plan::KernelOp kernel,
                                                                           ArrayRef<Nest> nests) {
-  // With several nests an element may be read by a later one.
+  // With several nests an element may be read by a later one. With one output there is a choice of
+  // inputs, with several each has one of its own.
   std::vector<std::pair<unsigned, unsigned>> pairs;
   if (nests.size() != 1)
     return pairs;
@@ -182,8 +184,9 @@ std::vector<std::pair<unsigned, unsigned>> gridloom::codegen::findInPlace(plan::
     const Buffer &output = body.buffers[store.buffer];
     for (unsigned input = 0; input < block.getNumArguments(); ++input) {
       const Buffer &candidate = body.buffers[input];
+      unsigned width = memoryType(output.element).getIntOrFloatBitWidth();
       if (taken[input] || candidate.elements != output.elements ||
-          candidate.element != output.element)
+          memoryType(candidate.element).getIntOrFloatBitWidth() != width)
         continue;
       bool read = false, samePlace = true;
       for (const Node &node : body.nodes)
@@ -195,7 +198,8 @@ std::vector<std::pair<unsigned, unsigned>> gridloom::codegen::findInPlace(plan::
         continue;
       taken[input] = true;
       pairs.emplace_back(store.buffer - block.getNumArguments(), input);
-      break;
+      if (body.stores.size() > 1)
+        break;
     }
   }
   return pairs;
