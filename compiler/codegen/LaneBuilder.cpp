@@ -95,6 +95,16 @@ void LaneBuilder::when(Value condition, function_ref<void()> body) {
   body();
 }
 
+Value LaneBuilder::whenElse(Value condition, function_ref<Value()> body, Value other) {
+  auto op = scf::IfOp::create(builder, loc, other.getType(), condition, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(op.thenBlock());
+  scf::YieldOp::create(builder, loc, body());
+  builder.setInsertionPointToEnd(op.elseBlock());
+  scf::YieldOp::create(builder, loc, other);
+  return op.getResult(0);
+}
+
 Value LaneBuilder::fromMemory(Value value, Type element) {
   if (!element.isInteger(1))
     return value;

@@ -55,6 +55,9 @@ struct LaneBuilder {
   repeat(mlir::ValueRange inits, llvm::function_ref<mlir::Value(mlir::ValueRange)> condition,
          llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange)> body);
   void when(mlir::Value condition, llvm::function_ref<void()> body);
+  /// What `body` returns where `condition` holds, else `other`.
+  mlir::Value whenElse(mlir::Value condition, llvm::function_ref<mlir::Value()> body,
+                       mlir::Value other);
 
   /// Elements of the tensor's type `element`: i1 is a byte in memory, unsigned integers have no
   /// sign.

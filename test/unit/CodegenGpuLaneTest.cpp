@@ -31,15 +31,24 @@ public:
     add("%x: " + x, "argsort %x " + how, "(" + x + ") -> " + y, y);
   }
 
-  /// Runs all kernels, also in place where they may, on `inputs` by number or on random ones.
+  /// Runs all kernels, also in place where they may, on `inputs` by number or on random ones. They
+  /// have to be exact, or to be what the same kernels give on the CPU, to the bit.
   void check(const std::map<unsigned, HostTensor> &inputs = {}, const Exactness &exactness = {},
-             double low = -2, double high = 2) {
+             double low = -2, double high = 2, bool asOnCpu = false) {
     mlir::OwningOpRef<mlir::ModuleOp> module = parse(text);
     ASSERT_TRUE(module) << text;
     codegen::GpuOptions options;
     options.assemble = false;
     auto compiled = codegen::compileGpuKernels(*module, options);
     ASSERT_TRUE(mlir::succeeded(compiled)) << text;
+    std::unique_ptr<LoadedKernels> loaded;
+    std::vector<codegen::KernelInfo> onCpu;
+    if (asOnCpu) {
+      auto code = codegen::compileCpuKernels(*module);
+      ASSERT_TRUE(mlir::succeeded(code)) << text;
+      loaded = std::make_unique<LoadedKernels>(code->sharedObject);
+      onCpu = code->kernels;
+    }
     std::mt19937 random(5);
     size_t number = 0;
     for (auto kernel : module->getOps<plan::KernelOp>()) {
@@ -52,11 +61,23 @@ public:
                                            : randomTensor(mlir::cast<mlir::RankedTensorType>(type),
                                                           random, low, high));
       }
-      run(code, given, evaluate(kernel, given), exactness);
+      std::vector<HostTensor> expected = evaluate(kernel, given);
+      if (asOnCpu)
+        runOnCpu(*loaded, onCpu[number - 1], given, expected[0]);
+      run(code, given, expected, exactness);
     }
   }
 
 private:
+  static void runOnCpu(const LoadedKernels &loaded, const codegen::KernelInfo &info,
+                       const std::vector<HostTensor> &given, HostTensor &result) {
+    std::vector<void *> pointers;
+    for (const HostTensor &tensor : given)
+      pointers.push_back(const_cast<char *>(tensor.getData()));
+    pointers.push_back(result.getMutableData());
+    loaded.find(info.symbol)(pointers.data(), 0, info.rows);
+  }
+
   void run(const codegen::CompiledGpuKernel &kernel, const std::vector<HostTensor> &given,
            const std::vector<HostTensor> &expected, const Exactness &exactness) {
     fake::PtxProgram program(kernel.ptx);
@@ -71,7 +92,7 @@ private:
                            makeMemory(given, expected, kernel.info, inPlace), expected, exactness,
                            worst),
                 "")
-          << kernel.info.symbol << " of " << text;
+          << kernel.info.symbol << (inPlace ? " in place" : "") << " of " << text;
     }
   }
 
@@ -140,13 +161,13 @@ TEST(CodegenGpuLanes, ScatterOfEveryKindAndType) {
       slices.add("%x: " + x + ", %i: tensor<4xi32>, %u: " + u, "scatter %x, %i, %u dim = 0" + kind,
                  "(" + x + ", tensor<4xi32>, " + u + ") -> " + x, x);
     }
-    // Indices that repeat, and some beyond both ends. Updates apply in the same order, so that
-    // results are the same to the bit.
-    elements.check(
-        {{1, HostTensor::fromInts(ElementKind::I64, {2, 6, 3},
-                                  {0, 1, 2, 3, 4, 5,  6, -1, 7, 100, 2, 2, 2, 2, 2, 0, 0, 0,
-                                   1, 1, 1, 0, 6, -9, 6, 6,  6, 5,   4, 3, 2, 1, 0, 3, 3, 3})}});
-    slices.check({{1, HostTensor::fromInts(ElementKind::I32, {4}, {2, 29, -1, 2})}});
+    // Indices that repeat, and some beyond both ends. Updates apply in the order they do on CPUs.
+    HostTensor repeated = HostTensor::fromInts(
+        ElementKind::I64, {2, 6, 3}, {0, 1, 2, 3, 4, 5,  6, -1, 7, 100, 2, 2, 2, 2, 2, 0, 0, 0,
+                                      1, 1, 1, 0, 6, -9, 6, 6,  6, 5,   4, 3, 2, 1, 0, 3, 3, 3});
+    elements.check({{1, repeated}}, {}, -2, 2, /*asOnCpu=*/true);
+    slices.check({{1, HostTensor::fromInts(ElementKind::I32, {4}, {2, 29, -1, 2})}}, {}, -2, 2,
+                 /*asOnCpu=*/true);
   }
 }
 
@@ -160,7 +181,8 @@ TEST(CodegenGpuLanes, ScatterOfManyUpdates) {
                 "scatter %x, %i, %u dim = 0" + kind,
                 "(tensor<80xf32>, tensor<3000xi64>, tensor<3000xf32>) -> tensor<80xf32>",
                 "tensor<80xf32>");
-  kernels.check({{1, HostTensor::fromInts(ElementKind::I64, {3000}, indices)}});
+  kernels.check({{1, HostTensor::fromInts(ElementKind::I64, {3000}, indices)}}, {}, -2, 2,
+                /*asOnCpu=*/true);
 }
 
 TEST(CodegenGpuLanes, ArgsortOfEveryType) {

@@ -58,7 +58,7 @@ private:
     return b.add(b.mul(b.add(b.mul(lane.outer, lanes.size), place), lanes.inner), lane.inner);
   }
   bool hasVectors() const { return lanes.inner == 1 && lanes.size % kItems == 0; }
-  SmallVector<Value> loadItems(LaneBuilder &b, const Lane &lane, Value step);
+  SmallVector<Value> loadItems(LaneBuilder &b, const Lane &lane, Value step, Value neutral);
   void storeItems(LaneBuilder &b, const Lane &lane, Value step, ArrayRef<Value> values);
   Value emitSteps(LaneBuilder &b, const Lane &lane, Value first, int64_t count, Value running);
   void emitWalk(LaneBuilder &b, const Lane &lane, Value neutral);
@@ -126,24 +126,37 @@ void ScanKernel::emitWalk(LaneBuilder &b, const Lane &lane, Value neutral) {
 // A warp or a block per lane
 //===----------------------------------------------------------------------===//
 
-/// The elements from `step` on, all of which are there with vectors. Without, what is beyond the
-/// end is the last one.
-SmallVector<Value> ScanKernel::loadItems(LaneBuilder &b, const Lane &lane, Value step) {
+/// The elements from `step` on, widened. What is beyond the end is `neutral`: threads there read
+/// nothing, since the output that others write may be the same memory.
+SmallVector<Value> ScanKernel::loadItems(LaneBuilder &b, const Lane &lane, Value step,
+                                         Value neutral) {
+  bool isWhole = lanes.size % (group * kItems) == 0;
   SmallVector<Value> values;
   if (!hasVectors()) {
     for (int64_t i = 0; i < kItems; ++i) {
-      Value clamped = b.min(b.add(step, b.index(i)), b.index(lanes.size - 1));
-      values.push_back(b.load(lane.input, locate(b, lane, clamped), element));
+      Value place = b.add(step, b.index(i));
+      auto load = [&] { return b.widen(b.load(lane.input, locate(b, lane, place), element)); };
+      Value isInside = b.compare(P::ult, place, b.index(lanes.size));
+      values.push_back(isWhole ? load() : b.whenElse(isInside, load, neutral));
     }
     return values;
   }
   auto type = VectorType::get(kItems, memoryType(element));
-  Value last = op.getReverse() ? b.add(step, b.index(kItems - 1)) : step;
-  Value vector = vector::LoadOp::create(b.builder, b.loc, type, lane.input, locate(b, lane, last));
+  auto load = [&]() -> Value {
+    Value first = op.getReverse() ? b.add(step, b.index(kItems - 1)) : step;
+    return vector::LoadOp::create(b.builder, b.loc, type, lane.input, locate(b, lane, first));
+  };
+  Value isInside = b.compare(P::ult, step, b.index(lanes.size)), vector;
+  if (isWhole)
+    vector = load();
+  else
+    vector = b.whenElse(isInside, load,
+                        arith::ConstantOp::create(b.builder, b.loc, b.builder.getZeroAttr(type)));
   for (int64_t i = 0; i < kItems; ++i) {
     int64_t place = op.getReverse() ? kItems - 1 - i : i;
-    values.push_back(
-        b.fromMemory(vector::ExtractOp::create(b.builder, b.loc, vector, place), element));
+    Value value = vector::ExtractOp::create(b.builder, b.loc, vector, place);
+    value = b.widen(b.fromMemory(value, element));
+    values.push_back(isWhole ? value : b.select(isInside, value, neutral));
   }
   return values;
 }
@@ -173,16 +186,10 @@ Value ScanKernel::emitTile(LaneBuilder &b, const Lane &lane, Value first, Value 
                            const Combiner &combiner, Value thread, Value places) {
   bool isWhole = lanes.size % (group * kItems) == 0;
   Value step = b.add(first, b.mul(thread, kItems)), end = b.index(lanes.size);
-  // Threads beyond the end take part in what they share.
-  Value begin = isWhole ? step : b.min(step, b.index(std::max<int64_t>(lanes.size - kItems, 0)));
-  SmallVector<Value> values = loadItems(b, lane, hasVectors() ? begin : step);
-  Value total;
-  for (auto [i, value] : llvm::enumerate(values)) {
-    value = b.widen(value);
-    if (!isWhole)
-      value = b.select(b.compare(P::ult, b.add(step, b.index(i)), end), value, combiner.neutral);
-    total = total ? combine(b, total, value) : value;
-  }
+  SmallVector<Value> values = loadItems(b, lane, step, combiner.neutral);
+  Value total = values[0];
+  for (Value value : ArrayRef(values).drop_front())
+    total = combine(b, total, value);
   ThreadScan scan = scanThreads(b, combiner, total, thread, group, places);
   Value running = combine(b, carry, scan.before);
   SmallVector<Value> results;
