@@ -179,7 +179,7 @@ class Program(BackendRep):
 
 
 class GridloomBackend(Backend):
-    """Compiles with Gridloom for the CPU. All ranks live in this process, a thread each."""
+    """Compiles with Gridloom, for the CPU unless told otherwise. All ranks live in this process, a thread each."""
 
     @classmethod
     def prepare(
@@ -190,19 +190,20 @@ class GridloomBackend(Backend):
         mesh: str = "",
         strategy: str | None = None,
         shard: Mapping[str, str] | None = None,
+        target: str | None = None,
         threads: int = 1,
         base: str | os.PathLike | None = None,
         **_,
     ) -> Program:
         """A program for `mesh`, e.g. "data=2,model=2" (empty: one device). `strategy` is the compiler's: auto, dp, tp,
-        ..., or random:SEED; `shard` says how single values are split, as for `gridloom.compile`. `threads` are per rank,
-        0 for cores divided by ranks. `base` is the folder of a model whose weights are in files of their own, loaded
+        ..., or random:SEED; `shard` says how single values are split, as for `gridloom.compile`. `target` is cpu or
+        cuda:sm_90 or the like. `threads` are per rank, 0 for cores divided by ranks. `base` is the folder of a model whose weights are in files of their own, loaded
         without them; it must be writable."""
         if not cls.supports_device(device):
             raise ValueError(f"device {device!r} is not supported; CPU is")
         if base is None:
             onnx.checker.check_model(model)
-        options = {"mesh": mesh, "strategy": strategy, "shard": shard}
+        options = {"mesh": mesh, "strategy": strategy, "shard": shard, "target": target}
         return Program(model, options, threads, base and Path(base))
 
     @classmethod

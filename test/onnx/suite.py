@@ -2,7 +2,8 @@
 
 Each test is compiled by `gridloom.backend` once for 1, once for 2 and once for 4 ranks; on several ranks with the
 strategy random:SEED, a seed that depends on the test's name. Nothing here uses the interpreter. Worker processes take
-tests one by one, so that one that crashes or hangs costs itself only."""
+tests one by one, so that one that crashes or hangs costs itself only. With a target of cuda the ranks are fake GPUs, and
+what these complain about fails the test."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import queue
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -28,7 +30,9 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "test" / "fake")]
+
+import fakes  # noqa: E402
 
 from gridloom import backend  # noqa: E402
 
@@ -149,14 +153,14 @@ def mesh_for(test, ranks: int, seed: int) -> str:
     return {1: "", 2: "x=2", 4: "x=4" if wide and seed % 2 else "x=2,y=2"}[ranks]
 
 
-def run_test(name: str, ranks: int, seed: int) -> Result:
+def run_test(name: str, ranks: int, seed: int, target: str = "cpu") -> Result:
     result, begin = Result(name, ranks), time.monotonic()
     test = tests()[name]
     seed = zlib.crc32(f"{seed}/{name}".encode())
     strategy = f"random:{seed}" if ranks > 1 else None
     program = None
     try:
-        program = backend.prepare(test.model, mesh=mesh_for(test, ranks, seed), strategy=strategy)
+        program = backend.prepare(test.model, mesh=mesh_for(test, ranks, seed), strategy=strategy, target=target)
         for inputs, expected in test.data_sets:
             check(test, program.run([to_array(value) for value in inputs]), expected)
     except Exception as error:  # whatever goes wrong is the test's result
@@ -180,13 +184,23 @@ def run_test(name: str, ranks: int, seed: int) -> Result:
 class _Worker:
     """A process that runs tests; a crash or a timeout is the test's result, and a new process goes on."""
 
-    def __init__(self):
+    def __init__(self, target: str):
+        self.target = target
         self.process = None
+        self.errors = None
 
     def start(self) -> None:
-        command = [sys.executable, str(Path(__file__)), "--worker"]
+        command = [sys.executable, str(Path(__file__)), "--worker", "--target", self.target]
+        extra = fakes.environment(max(RANKS), seed=1) if self.target.startswith("cuda") else {}
+        written = tempfile.NamedTemporaryFile("w")
+        self.errors = open(written.name, errors="replace")  # reads at a place of its own
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=written,
+            text=True,
+            env={**os.environ, **extra},
         )
 
     def stop(self) -> None:
@@ -194,6 +208,10 @@ class _Worker:
             self.process.kill()
             self.process.communicate()
             self.process = None
+
+    def complaints(self) -> str:
+        """What the fake GPUs found wrong since the last call."""
+        return "; ".join(line.strip() for line in self.errors if line.startswith(fakes.COMPLAINT))
 
     def ask(self, name: str, ranks: int, seed: int) -> Result:
         if not self.process:
@@ -209,13 +227,24 @@ class _Worker:
         late = not timer.is_alive()
         timer.cancel()
         if line:
-            return Result(**json.loads(line))
+            result = Result(**json.loads(line))
+            complaints = self.complaints()
+            result.error = "; ".join(filter(None, [result.error, complaints]))
+            if complaints:
+                self.stop()  # the fakes say each thing once in a process
+            return result
         code = self.process.wait()
         self.process = None
         return Result(name, ranks, f"no answer within {SECONDS} s" if late else f"the process died with {code}")
 
 
-def run(names: Iterable[str], ranks: Iterable[int] = RANKS, seed: int = 0, workers: int | None = None) -> list[Result]:
+def run(
+    names: Iterable[str],
+    ranks: Iterable[int] = RANKS,
+    seed: int = 0,
+    workers: int | None = None,
+    target: str = "cpu",
+) -> list[Result]:
     """Results in the order of names, then ranks. A test that fails on one rank is not tried on more."""
     names, ranks = list(names), sorted(ranks)
     waiting: queue.SimpleQueue = queue.SimpleQueue()
@@ -224,7 +253,7 @@ def run(names: Iterable[str], ranks: Iterable[int] = RANKS, seed: int = 0, worke
     found: dict[int, list[Result]] = {}
 
     def work() -> None:
-        worker = _Worker()
+        worker = _Worker(target)
         try:
             while True:
                 index, name = waiting.get_nowait()
@@ -265,10 +294,10 @@ def summarise(results: list[Result], detailed: bool = True) -> str:
     return "\n".join(lines)
 
 
-def _serve() -> None:
+def _serve(target: str) -> None:
     for line in sys.stdin:
         name, ranks, seed = line.split()
-        print(json.dumps(dataclasses.asdict(run_test(name, int(ranks), int(seed)))), flush=True)
+        print(json.dumps(dataclasses.asdict(run_test(name, int(ranks), int(seed), target))), flush=True)
 
 
 def main() -> None:
@@ -278,15 +307,16 @@ def main() -> None:
     parser.add_argument("--class", dest="kind", default="", help="only tests of this class, e.g. core")
     parser.add_argument("--ranks", default="1,2,4")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--target", default="cpu", help="cpu, or cuda:sm_90 or the like for fake GPUs")
     parser.add_argument("--workers", type=int)
     parser.add_argument("--failures", action="store_true", help="print what failed, and why")
     parser.add_argument("--json", help="file for all results")
     options = parser.parse_args()
     if options.worker:
-        return _serve()
+        return _serve(options.target)
     chosen = [n for n, t in tests().items() if re.search(options.k, n) and options.kind in ("", classify(t))]
     begin = time.monotonic()
-    results = run(chosen, map(int, options.ranks.split(",")), options.seed, options.workers)
+    results = run(chosen, map(int, options.ranks.split(",")), options.seed, options.workers, options.target)
     if options.failures:
         for result in results:
             if result.error:

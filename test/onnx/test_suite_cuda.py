@@ -1,0 +1,55 @@
+"""ONNX's node tests compiled for GPUs and run on fake ones, which interpret the plan's PTX and complain about what a GPU
+would not forgive. A sample runs by default, with every test of the operators that walk a dimension; with --full all
+tests that pass on CPUs."""
+
+from __future__ import annotations
+
+import io
+import random
+import sys
+
+import pytest
+
+import suite
+
+sys.path.insert(0, str(suite.ROOT / "scripts"))
+import onnx_support  # noqa: E402
+
+TARGET = "cuda:sm_90"
+RANKS = (1, 2)
+SAMPLE = 70
+LANES = {"CumProd", "CumSum", "Scatter", "ScatterElements", "ScatterND", "TopK"}
+PASSING = onnx_support.read_passing()
+NAMES = sorted(
+    {name for name in PASSING if suite.operators(suite.tests()[name]) & LANES}.union(
+        random.Random(1).sample(PASSING, SAMPLE)
+    )
+)
+
+
+@pytest.fixture(scope="module")
+def sample() -> dict[tuple[str, int], suite.Result]:
+    return {(result.name, result.ranks): result for result in suite.run(NAMES, RANKS, target=TARGET)}
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("name", NAMES)
+def test_node_on_fake_gpus(sample, name, ranks):
+    result = sample.get((name, ranks))
+    assert result is not None, "it failed on one rank"
+    assert not result.error, result.error
+
+
+def test_a_complaint_of_a_fake_gpu_is_seen():
+    worker = suite._Worker(TARGET)
+    worker.errors = io.StringIO("fake GPU: race: k writes what l reads\nsomething else\n")
+    assert worker.complaints() == "fake GPU: race: k writes what l reads"
+    assert worker.complaints() == ""
+
+
+@pytest.mark.full
+def test_all_on_fake_gpus():
+    results = suite.run(PASSING, RANKS, target=TARGET)
+    print(suite.summarise(results))
+    assert not [f"{r.name} on {r.ranks}: {r.error}" for r in results if r.error]
+    assert len(results) == len(RANKS) * len(PASSING)
