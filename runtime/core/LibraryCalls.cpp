@@ -58,6 +58,18 @@ static std::string format(const Numbers &sizes) {
   return text;
 }
 
+bool gridloom::rt::hasBias(const schema::Matmul &matmul) {
+  return matmul.epilogue() == schema::Matmul::BIAS ||
+         matmul.epilogue() == schema::Matmul::BIAS_RELU ||
+         matmul.epilogue() == schema::Matmul::BIAS_GELU;
+}
+
+static std::string describeEpilogue(schema::Matmul::Epilogue epilogue) {
+  static constexpr const char *texts[] = {"",        " + bias", " + relu", " + bias + relu",
+                                          " + gelu", " + bias + gelu"};
+  return texts[epilogue];
+}
+
 std::string gridloom::rt::describe(const schema::Library &call) {
   if (call.has_convolution()) {
     const schema::Convolution &convolution = call.convolution();
@@ -70,7 +82,7 @@ std::string gridloom::rt::describe(const schema::Library &call) {
            (call.attention().mask_size() ? " masked" : "") +
            (call.attention().causal() ? " causal" : "");
   return "matmul " + format(call.matmul().sizes()) +
-         (call.matmul().epilogue() == schema::Matmul::BIAS ? " + bias" : "");
+         describeEpilogue(call.matmul().epilogue());
 }
 
 static double multiply(std::span<const int64_t> sizes) {
@@ -131,7 +143,7 @@ uint64_t gridloom::rt::getBytes(const schema::Library &call) {
   double operands = countDistinct({m, k}, batch, matmul.lhs()) +
                     countDistinct({k, n}, batch, matmul.rhs()),
          results = countDistinct({m, n}, batch, matmul.out()) +
-                   (matmul.epilogue() == schema::Matmul::BIAS ? double(n) : 0);
+                   (hasBias(matmul) ? double(n) : 0);
   auto result = DataType(matmul.out_type() ? matmul.out_type() : matmul.type());
   return uint64_t(operands) * sizeOf(DataType(matmul.type())) + uint64_t(results) * sizeOf(result);
 }

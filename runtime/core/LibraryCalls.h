@@ -11,6 +11,8 @@
 
 namespace gridloom::rt {
 
+/// Whether a multiplication's epilogue adds a bias.
+bool hasBias(const schema::Matmul &matmul);
 /// What a device is asked for; refers to the message.
 ConvolutionProblem toProblem(const schema::Convolution &convolution);
 /// As above; the mask is of the attention's type.

@@ -153,9 +153,24 @@ void Program::prepareMatmul(const schema::Step &step) {
   problem.rhs = span(matmul.rhs());
   problem.out = span(matmul.out());
   problem.alpha = matmul.alpha();
-  problem.bias = matmul.epilogue() == schema::Matmul::BIAS;
+  problem.bias = hasBias(matmul);
+  if (matmul.epilogue() == schema::Matmul::RELU || matmul.epilogue() == schema::Matmul::BIAS_RELU)
+    problem.activation = MatmulProblem::Activation::Relu;
+  if (matmul.epilogue() == schema::Matmul::GELU || matmul.epilogue() == schema::Matmul::BIAS_GELU)
+    problem.activation = MatmulProblem::Activation::Gelu;
   problem.workspaceLimit = matmul.workspace_limit();
-  matmuls[&step] = context.device.createMatmul(problem);
+  try {
+    matmuls[&step] = context.device.createMatmul(problem);
+  } catch (const Error &error) {
+    // A library may lack an algorithm with this epilogue; without any it says why.
+    if (problem.activation == MatmulProblem::Activation::None)
+      throw;
+    problem.activation = MatmulProblem::Activation::None;
+    problem.bias = false;
+    matmuls[&step] = context.device.createMatmul(problem);
+    products[&step] =
+        context.device.allocate(program.buffers(int(step.library().outputs(0))).bytes());
+  }
 }
 
 void Program::prepareGroup(const schema::Step &step) {
@@ -561,19 +576,12 @@ void Program::meet(Stream &stream, bool others) {
 void Program::submitWork(const schema::Step &step, Stream &stream, int64_t iteration) {
   switch (step.kind_case()) {
   case schema::Step::kLaunch: {
-    const schema::Kernel &kernel = context.stage.kernels(int(step.launch().kernel()));
-    LaunchShape shape;
-    shape.rows = kernel.rows();
-    shape.grain = kernel.grain();
-    std::copy(kernel.grid().begin(), kernel.grid().end(), shape.grid);
-    std::copy(kernel.block().begin(), kernel.block().end(), shape.block);
-    shape.sharedBytes = kernel.shared_bytes();
     std::vector<void *> pointers;
     for (uint32_t buffer : step.launch().inputs())
       pointers.push_back(getPointer(buffer, iteration));
     for (uint32_t buffer : step.launch().outputs())
       pointers.push_back(getPointer(buffer, iteration));
-    return context.device.launch(stream, *context.kernels[step.launch().kernel()], shape, pointers);
+    return launch(step.launch().kernel(), stream, pointers);
   }
   case schema::Step::kLibrary:
     return submitLibrary(step, stream, iteration);
@@ -590,6 +598,17 @@ void Program::submitWork(const schema::Step &step, Stream &stream, int64_t itera
   }
 }
 
+void Program::launch(uint32_t number, Stream &stream, std::span<void *const> pointers) {
+  const schema::Kernel &kernel = context.stage.kernels(int(number));
+  LaunchShape shape;
+  shape.rows = kernel.rows();
+  shape.grain = kernel.grain();
+  std::copy(kernel.grid().begin(), kernel.grid().end(), shape.grid);
+  std::copy(kernel.block().begin(), kernel.block().end(), shape.block);
+  shape.sharedBytes = kernel.shared_bytes();
+  context.device.launch(stream, *context.kernels[number], shape, pointers);
+}
+
 void Program::submitLibrary(const schema::Step &step, Stream &stream, int64_t iteration) {
   const schema::Library &call = step.library();
   if (!call.has_matmul()) {
@@ -599,7 +618,17 @@ void Program::submitLibrary(const schema::Step &step, Stream &stream, int64_t it
     return context.device.call(stream, *calls[&step], inputs,
                                getPointer(call.outputs(0), iteration));
   }
-  const void *bias = call.inputs_size() > 2 ? getPointer(call.inputs(2), iteration) : nullptr;
+  void *bias = call.inputs_size() > 2 ? getPointer(call.inputs(2), iteration) : nullptr;
+  if (auto product = products.find(&step); product != products.end()) {
+    void *between = product->second->data;
+    context.device.matmul(stream, *matmuls[&step], getPointer(call.inputs(0), iteration),
+                          getPointer(call.inputs(1), iteration), nullptr, between);
+    std::vector<void *> pointers{between};
+    if (bias)
+      pointers.push_back(bias);
+    pointers.push_back(getPointer(call.outputs(0), iteration));
+    return launch(call.fallback() - 1, stream, pointers);
+  }
   context.device.matmul(stream, *matmuls[&step], getPointer(call.inputs(0), iteration),
                         getPointer(call.inputs(1), iteration), bias,
                         getPointer(call.outputs(0), iteration));

@@ -100,6 +100,7 @@ private:
   void prepareBody(const Body &body);
   void prepareLibrary(const schema::Step &step);
   void prepareMatmul(const schema::Step &step);
+  void launch(uint32_t kernel, Stream &stream, std::span<void *const> pointers);
   void prepareGroup(const schema::Step &step);
   void resolveBuffers(const ProgramMemory &memory);
   void *getPointer(uint32_t buffer, int64_t iteration) const;
@@ -141,6 +142,8 @@ private:
   std::vector<std::unique_ptr<Memory>> constants; // by buffer
   std::vector<void *> bases;                      // by buffer
   std::map<const schema::Step *, std::unique_ptr<MatmulPlan>> matmuls;
+  /// Of matmuls whose epilogue the library has not: their products, of which a kernel makes the result.
+  std::map<const schema::Step *, std::unique_ptr<Memory>> products;
   std::map<const schema::Step *, std::unique_ptr<LibraryPlan>> calls; // to other libraries
   std::map<const schema::Step *, PreparedGroup> groups;
   std::vector<std::vector<std::unique_ptr<Event>>> events; // by id, as many as it may lag and one

@@ -7,6 +7,7 @@
 
 #include "runtime/core/Error.h"
 #include "runtime/core/HostArray.h"
+#include "runtime/core/LibraryCalls.h"
 #include "runtime/core/Plan.h"
 
 #include <algorithm>
@@ -302,9 +303,19 @@ void ProgramVerifier::verifyMatmul(const schema::Library &call, const std::strin
   for (int64_t size : matmul.sizes())
     if (size < 0 || __builtin_mul_overflow(work, std::max<int64_t>(size, 1), &work))
       fail(name + " multiplies over a size of " + std::to_string(size));
-  bool bias = matmul.epilogue() == schema::Matmul::BIAS;
-  if (!bias && matmul.epilogue() != schema::Matmul::NONE)
+  if (matmul.epilogue() < schema::Matmul::NONE || matmul.epilogue() > schema::Matmul::BIAS_GELU)
     fail(name + " has epilogue " + std::to_string(int(matmul.epilogue())) + ", which there is not");
+  bool bias = hasBias(matmul), activates = matmul.epilogue() > schema::Matmul::BIAS;
+  if (activates != (call.fallback() != 0) || call.fallback() > uint32_t(stage.kernels_size()))
+    fail(name + " falls back to kernel " + std::to_string(int64_t(call.fallback()) - 1) + " of " +
+         std::to_string(stage.kernels_size()) + " with epilogue " +
+         std::to_string(int(matmul.epilogue())));
+  if (activates) {
+    const schema::Kernel &kernel = stage.kernels(int(call.fallback()) - 1);
+    if (kernel.num_pointers() != (bias ? 3u : 2u))
+      fail(name + " falls back to kernel " + kernel.symbol() + ", which takes " +
+           std::to_string(kernel.num_pointers()) + " pointers, not " + (bias ? "3" : "2"));
+  }
   requireCount(call.inputs(), bias ? 3 : 2, name, "inputs");
   requireCount(call.outputs(), 1, name, "outputs");
   std::vector<int64_t> batch(matmul.sizes().begin(), matmul.sizes().end() - 3);

@@ -169,14 +169,20 @@ void Session::Impl::capture(LoadedProgram &loaded, const ProgramMemory &memory) 
     }
 }
 
+static void drain(Stream &stream) {
+  try {
+    stream.synchronize();
+  } catch (const std::exception &) {
+    return; // told by run
+  }
+}
+
 Session::Impl::~Impl() {
+  if (hostStream) // copies into the memory of programs
+    drain(*hostStream);
   programs.clear();
   for (auto &[name, stream] : streams)
-    try {
-      stream->synchronize();
-    } catch (const std::exception &) {
-      continue; // told by run
-    }
+    drain(*stream);
   if (control)
     device.setErrorHandler({});
 }

@@ -85,9 +85,10 @@ struct LaunchShape {
 };
 
 /// alpha * lhs * rhs, with strides in elements: batch..., M, K | batch..., K, N | batch..., M, N.
-/// f16 and bf16 are summed in f32; their result and bias may be f32. With `tf32`, f32 operands may
-/// be rounded to 10 bits of mantissa.
+/// Then a bias per column, then an activation. f16 and bf16 are summed in f32; their result and
+/// bias may be f32. With `tf32`, f32 operands may be rounded to 10 bits of mantissa.
 struct MatmulProblem {
+  enum class Activation { None, Relu, Gelu }; // gelu in the tanh form
   DataType type = DataType::F32;
   std::span<const int64_t> sizes; // batch..., M, N, K
   std::span<const int64_t> lhs, rhs, out;
@@ -96,6 +97,7 @@ struct MatmulProblem {
   uint64_t workspaceLimit = 0;
   bool tf32 = false;
   std::optional<DataType> outType = {}; // of the result and the bias; none: `type`
+  Activation activation = Activation::None;
 
   DataType getOutType() const { return outType.value_or(type); }
 };
@@ -173,7 +175,7 @@ public:
   virtual std::string getTuningName() const { return ""; }
   /// Has libraries' plans made from now on use measured choices, and measure what is missing if
   /// `cache` says so; null: libraries guess.
-  virtual void setTuning(std::shared_ptr<AutotuneCache> cache) {}
+  virtual void setTuning(const std::shared_ptr<AutotuneCache> &cache) {}
   virtual std::unique_ptr<MatmulPlan> createMatmul(const MatmulProblem &problem) = 0;
   /// Devices without such a library throw Unavailable: plans for them have none of these calls.
   virtual std::unique_ptr<LibraryPlan> createConvolution(const ConvolutionProblem &problem);

@@ -4,22 +4,65 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Multiplies f32 and f64 on the host, in the order of the stream. Descriptors are read when a call
-// is made, as cuBLASLt does. Chosen algorithms want workspace and alignment, and check both.
+// Multiplies on the host, in the order of the stream. With the TF32 type of sums, operands lose all
+// but 10 bits of mantissa. Descriptors are read when a call is made, as cuBLASLt does. There are
+// some algorithms for everything, which want workspace and alignment, and check both; the
+// environment variable GRIDLOOM_FAKE_CUBLASLT_TIMES says how many microseconds each takes:
+// "300,50,200".
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/core/NarrowFloat.h"
 #include "test/fake/FakeMachine.h"
 
 #include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <thread>
 
 using namespace gridloom::fake;
 
 namespace {
 
 enum : int { Success = 0, InvalidValue = 7, NotSupported = 15 };
+enum : int { F32 = 0, F64 = 1, F16 = 2, BF16 = 14 };
+constexpr int computeTf32 = 77;
 constexpr uint64_t algorithmMark = 0x6772696d6c6f6f6d;
+constexpr uint64_t numAlgorithms = 3;
+
+/// An element as a number, and back, rounded to nearest.
+double loadElement(int type, const void *data, uint64_t index) {
+  switch (type) {
+  case F64:
+    return static_cast<const double *>(data)[index];
+  case F16:
+    return gridloom::rt::Half::load(static_cast<const uint16_t *>(data)[index]);
+  case BF16:
+    return gridloom::rt::BFloat::load(static_cast<const uint16_t *>(data)[index]);
+  default:
+    return static_cast<const float *>(data)[index];
+  }
+}
+
+void storeElement(int type, void *data, uint64_t index, double value) {
+  auto single = static_cast<float>(value);
+  switch (type) {
+  case F64:
+    static_cast<double *>(data)[index] = value;
+    break;
+  case F16:
+    static_cast<uint16_t *>(data)[index] = gridloom::rt::Half::store(single);
+    break;
+  case BF16:
+    static_cast<uint16_t *>(data)[index] = gridloom::rt::BFloat::store(single);
+    break;
+  default:
+    static_cast<float *>(data)[index] = single;
+  }
+}
 
 struct Desc {
   int computeType, scaleType;
@@ -35,7 +78,7 @@ struct Layout {
   int32_t batch = 1;
   int64_t batchStride = 0;
 
-  size_t elementBytes() const { return type == 1 ? 8 : 4; }
+  size_t elementBytes() const { return type == F64 ? 8 : type == F32 ? 4 : 2; }
   Access access(const void *data, bool write) const {
     auto span = (rows - 1) + (columns - 1) * static_cast<uint64_t>(leading) +
                 static_cast<uint64_t>(batch - 1) * static_cast<uint64_t>(batchStride) + 1;
@@ -49,7 +92,7 @@ struct Preference {
 };
 
 struct Algorithm {
-  uint64_t mark, workspace, alignment[4], rest[2];
+  uint64_t mark, workspace, alignment[4], number, rest;
 };
 struct HeuristicResult {
   Algorithm algorithm;
@@ -89,32 +132,41 @@ struct Product {
   void *pointerD;
   double alpha;
 
-  template <typename T> void run() const {
+  void run() const {
     auto k = desc.transA ? a.rows : a.columns;
-    for (int64_t i = 0; i < d.batch; ++i) {
-      const T *left = static_cast<const T *>(pointerA) + i * a.batchStride;
-      const T *right = static_cast<const T *>(pointerB) + i * b.batchStride;
-      T *out = static_cast<T *>(pointerD) + i * d.batchStride;
+    for (int64_t i = 0; i < d.batch; ++i)
       for (uint64_t column = 0; column < d.columns; ++column)
         for (uint64_t row = 0; row < d.rows; ++row) {
           double sum = 0;
           for (uint64_t x = 0; x < k; ++x)
-            sum += double(at(left, a, desc.transA, row, x)) *
-                   double(at(right, b, desc.transB, x, column));
+            sum += at(pointerA, a, desc.transA, i, row, x) *
+                   at(pointerB, b, desc.transB, i, x, column);
           sum *= alpha;
           if (desc.epilogue & 4)
-            sum += double(static_cast<const T *>(desc.bias)[row]);
-          out[row + column * static_cast<uint64_t>(d.leading)] = static_cast<T>(sum);
+            sum += loadElement(d.type, desc.bias, row);
+          if (desc.epilogue & 2)
+            sum = std::max(sum, 0.0);
+          if (desc.epilogue & 32)
+            sum =
+                sum / 2 * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
+          storeElement(d.type, pointerD,
+                       static_cast<uint64_t>(i * d.batchStride) + row +
+                           column * static_cast<uint64_t>(d.leading),
+                       sum);
         }
-    }
   }
 
-  template <typename T>
-  static T at(const T *data, const Layout &layout, int32_t transposed, uint64_t row,
-              uint64_t column) {
+  double at(const void *data, const Layout &layout, int32_t transposed, int64_t batch, uint64_t row,
+            uint64_t column) const {
     if (transposed)
       std::swap(row, column);
-    return data[row + column * static_cast<uint64_t>(layout.leading)];
+    double value = loadElement(layout.type, data,
+                               static_cast<uint64_t>(batch * layout.batchStride) + row +
+                                   column * static_cast<uint64_t>(layout.leading));
+    if (desc.computeType != computeTf32)
+      return value;
+    uint32_t bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+    return std::bit_cast<float>(bits & ~0x1fffu);
   }
 
   const char *findFault() const {
@@ -132,13 +184,28 @@ struct Product {
     for (const Layout *layout : {&a, &b, &d})
       if (layout->leading < static_cast<int64_t>(layout->rows))
         return "a leading dimension smaller than the rows";
-    if (a.type != d.type || b.type != d.type || (d.type != 0 && d.type != 1))
-      return "types other than f32 or f64";
+    bool isNarrow = a.type == F16 || a.type == BF16;
+    if (a.type != b.type || (!isNarrow && a.type != F32 && a.type != F64) ||
+        (d.type != a.type && !(isNarrow && d.type == F32)))
+      return "types that it does not combine";
+    if (desc.computeType != (a.type == F64 ? 70 : 68) &&
+        !(a.type == F32 && desc.computeType == computeTf32))
+      return "sums of another type than its operands";
     if ((desc.epilogue & 4) && !desc.bias)
       return "a bias epilogue and no bias";
     return nullptr;
   }
 };
+
+/// What GRIDLOOM_FAKE_CUBLASLT_TIMES says of an algorithm.
+std::chrono::microseconds getDuration(uint64_t number) {
+  const char *times = std::getenv("GRIDLOOM_FAKE_CUBLASLT_TIMES");
+  for (; times && number > 0; --number) {
+    times = std::strchr(times, ',');
+    times = times ? times + 1 : nullptr;
+  }
+  return std::chrono::microseconds(times ? std::atoi(times) : 0);
+}
 
 } // namespace
 
@@ -223,15 +290,35 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(int *, Desc *desc, Layout *a, Layout *
     machine().report(std::string("cublasLtMatmulAlgoGetHeuristic with ") + fault);
     return NotSupported;
   }
-  // The fast algorithm wants a workspace that grows with the output.
+  if ((desc->epilogue & (2 | 32)) && std::getenv("GRIDLOOM_FAKE_CUBLASLT_PLAIN"))
+    return NotSupported;
+  // The fast algorithms want a workspace that grows with the output, the last one wants none.
   uint64_t wanted = 256 + d->rows * d->columns * d->elementBytes();
-  uint64_t workspace = wanted <= preference->workspace ? wanted : 0;
-  HeuristicResult result = {};
-  result.algorithm.mark = algorithmMark;
-  result.algorithm.workspace = result.workspaceBytes = workspace;
-  std::copy_n(preference->alignment, 4, result.algorithm.alignment);
-  if (asked > 0)
+  for (uint64_t number = 0; number < numAlgorithms && *found < asked; ++number) {
+    bool fits = wanted <= preference->workspace;
+    HeuristicResult result = {};
+    result.algorithm.mark = algorithmMark;
+    result.algorithm.number = number;
+    result.algorithm.workspace = result.workspaceBytes =
+        fits && number + 1 < numAlgorithms ? wanted : 0;
+    std::copy_n(preference->alignment, 4, result.algorithm.alignment);
     results[(*found)++] = result;
+  }
+  return Success;
+}
+
+EXPORT size_t cublasLtGetVersion() { return 130100; }
+
+EXPORT int cublasLtMatmulAlgoCheck(int *, Desc *desc, Layout *a, Layout *b, Layout *, Layout *d,
+                                   const Algorithm *algorithm, HeuristicResult *result) {
+  if (int failure = machine().enter("cublasLtMatmulAlgoCheck"))
+    return failure;
+  Product product{*desc, *a, *b, *d, nullptr, nullptr, nullptr, 1};
+  if (algorithm->mark != algorithmMark || algorithm->number >= numAlgorithms || product.findFault())
+    return NotSupported;
+  *result = {};
+  result->algorithm = *algorithm;
+  result->workspaceBytes = algorithm->workspace;
   return Success;
 }
 
@@ -248,10 +335,10 @@ EXPORT int cublasLtMatmul(int *handle, Desc *desc, const void *alpha, const void
   double keep = desc->scaleType == 1 ? *static_cast<const double *>(beta)
                                      : double(*static_cast<const float *>(beta));
   Product product{*desc, *layoutA, *layoutB, *layoutD, a, b, d, factor};
-  if (int result =
-          machine().enter("cublasLtMatmul", stream->number,
-                          std::to_string(layoutD->rows) + "x" + std::to_string(layoutD->columns) +
-                              "x" + std::to_string(layoutD->batch)))
+  if (int result = machine().enter(
+          "cublasLtMatmul", stream->number,
+          std::to_string(layoutD->rows) + "x" + std::to_string(layoutD->columns) + "x" +
+              std::to_string(layoutD->batch) + " by " + std::to_string(algorithm->number)))
     return result;
 
   const char *fault = product.findFault();
@@ -276,11 +363,11 @@ EXPORT int cublasLtMatmul(int *handle, Desc *desc, const void *alpha, const void
     accesses.push_back({desc->bias, layoutD->rows * layoutD->elementBytes(), false});
   if (algorithm->workspace)
     accesses.push_back({workspace, algorithm->workspace, true});
-  machine().submit(*stream, {"cublasLtMatmul", std::move(accesses), [product] {
-                               if (product.d.type == 1)
-                                 product.run<double>();
-                               else
-                                 product.run<float>();
+  machine().submit(*stream, {"cublasLtMatmul", std::move(accesses),
+                             [product, duration = getDuration(algorithm->number)] {
+                               if (duration.count())
+                                 std::this_thread::sleep_for(duration);
+                               product.run();
                                return Step::Done;
                              }});
   return Success;

@@ -4,9 +4,12 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/core/NarrowFloat.h"
 #include "runtime/device/cuda/MatmulLayout.h"
 #include "test/fake/GpuHarness.h"
 
+#include <cmath>
+#include <filesystem>
 #include <numeric>
 #include <random>
 
@@ -15,6 +18,7 @@ using namespace gridloom::rt;
 using namespace gridloom::rt::test;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
 
 namespace {
@@ -28,9 +32,12 @@ struct Problem {
   bool bias = false;
   uint64_t workspaceLimit = 0;
   DataType type = DataType::F32;
+  bool tf32 = false;
+  std::optional<DataType> outType;
+  MatmulProblem::Activation activation = MatmulProblem::Activation::None;
 
   operator MatmulProblem() const {
-    return {type, sizes, lhs, rhs, out, alpha, bias, workspaceLimit};
+    return {type, sizes, lhs, rhs, out, alpha, bias, workspaceLimit, tf32, outType, activation};
   }
 };
 
@@ -74,10 +81,20 @@ struct Extents {
   }
 };
 
+/// A 16-bit float.
+template <typename Format> struct Narrow {
+  Narrow() = default;
+  explicit Narrow(double value) : bits(Format::store(float(value))) {}
+  operator double() const { return double(Format::load(bits)); }
+  bool operator==(const Narrow &other) const { return bits == other.bits; }
+  uint16_t bits = 0;
+};
+
 /// What the problem means, by its definition.
-template <typename T>
-std::vector<T> multiply(const Problem &problem, const std::vector<T> &lhs,
-                        const std::vector<T> &rhs, const std::vector<T> &bias, std::vector<T> out) {
+template <typename T, typename Out = T>
+std::vector<Out> multiply(const Problem &problem, const std::vector<T> &lhs,
+                          const std::vector<T> &rhs, const std::vector<Out> &bias,
+                          std::vector<Out> out) {
   size_t batch = problem.sizes.size() - 3;
   int64_t m = problem.sizes[batch], n = problem.sizes[batch + 1], k = problem.sizes[batch + 2];
   int64_t count = std::accumulate(problem.sizes.begin(), problem.sizes.begin() + long(batch),
@@ -97,7 +114,11 @@ std::vector<T> multiply(const Problem &problem, const std::vector<T> &lhs,
           sum += double(lhs[size_t(l + row * problem.lhs[batch] + x * problem.lhs[batch + 1])]) *
                  double(rhs[size_t(r + x * problem.rhs[batch] + column * problem.rhs[batch + 1])]);
         sum = sum * problem.alpha + (problem.bias ? double(bias[size_t(column)]) : 0);
-        out[size_t(o + row * problem.out[batch] + column * problem.out[batch + 1])] = T(sum);
+        if (problem.activation == MatmulProblem::Activation::Relu)
+          sum = std::max(sum, 0.0);
+        if (problem.activation == MatmulProblem::Activation::Gelu)
+          sum = sum / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (sum + 0.044715 * sum * sum * sum)));
+        out[size_t(o + row * problem.out[batch] + column * problem.out[batch + 1])] = Out(sum);
       }
   }
   return out;
@@ -107,20 +128,20 @@ template <typename T> std::vector<T> makeValues(size_t count, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<T> values(count);
   for (T &value : values)
-    value = T(int(random() % 17) - 8);
+    value = T(double(random() % 17) - 8);
   return values;
 }
 
 /// Runs the problem on the device and by definition; all numbers are small integers, so equal.
-template <typename T = float> void check(const Problem &problem) {
+template <typename T = float, typename Out = T> void check(const Problem &problem) {
   SCOPED_TRACE(describeMatmul(problem));
   CudaDevice device(0);
   auto stream = device.createStream(StreamKind::Compute, "compute");
   Extents extents(problem);
   std::vector<T> lhs = makeValues<T>(getExtent(extents.lhs, problem.lhs), 1);
   std::vector<T> rhs = makeValues<T>(getExtent(extents.rhs, problem.rhs), 2);
-  std::vector<T> bias = makeValues<T>(size_t(extents.out.back()), 3);
-  std::vector<T> out = makeValues<T>(getExtent(extents.out, problem.out), 4);
+  std::vector<Out> bias = makeValues<Out>(size_t(extents.out.back()), 3);
+  std::vector<Out> out = makeValues<Out>(getExtent(extents.out, problem.out), 4);
   auto plan = device.createMatmul(problem);
   auto deviceLhs = upload(device, *stream, lhs);
   auto deviceRhs = upload(device, *stream, rhs);
@@ -129,8 +150,8 @@ template <typename T = float> void check(const Problem &problem) {
   device.matmul(*stream, *plan, deviceLhs->data, deviceRhs->data,
                 problem.bias ? deviceBias->data : nullptr, deviceOut->data);
   // Elements between the rows of the output stay what they were.
-  EXPECT_EQ(download<T>(device, *stream, deviceOut->data, out.size()),
-            multiply(problem, lhs, rhs, bias, out));
+  EXPECT_EQ(download<Out>(device, *stream, deviceOut->data, out.size()),
+            (multiply<T, Out>(problem, lhs, rhs, bias, out)));
 }
 
 TEST_F(CudaMatmulTest, RowMajor) { check(makeProblem({}, 5, 7, 3)); }
@@ -140,6 +161,141 @@ TEST_F(CudaMatmulTest, DoublePrecision) {
   problem.alpha = 0.5;
   check<double>(problem);
 }
+TEST_F(CudaMatmulTest, Activations) {
+  for (auto activation : {MatmulProblem::Activation::Relu, MatmulProblem::Activation::Gelu})
+    for (bool bias : {false, true}) {
+      Problem problem = makeProblem({2}, 4, 5, 6);
+      problem.alpha = 0.125;
+      problem.bias = bias;
+      problem.activation = activation;
+      check(problem);
+      problem.type = DataType::BF16;
+      check<Narrow<BFloat>>(problem);
+    }
+}
+
+TEST_F(CudaMatmulTest, SixteenBits) {
+  for (bool bias : {false, true}) {
+    Problem problem = makeProblem({2}, 5, 7, 30);
+    problem.bias = bias;
+    problem.alpha = 0.5;
+    problem.type = DataType::F16;
+    check<Narrow<Half>>(problem);
+    problem.type = DataType::BF16;
+    check<Narrow<BFloat>>(problem);
+    // Unrounded sums; the bias is of their type.
+    problem.outType = DataType::F32;
+    check<Narrow<BFloat>, float>(problem);
+    problem.type = DataType::F16;
+    check<Narrow<Half>, float>(problem);
+  }
+}
+
+TEST_F(CudaMatmulTest, SixteenBitMatricesMayStartAtOddElements) {
+  Problem problem = makeProblem({3}, 3, 5, 3); // matrices of 9, 15 and 15 elements
+  problem.type = DataType::BF16;
+  check<Narrow<BFloat>>(problem);
+  problem.outType = DataType::F32;
+  check<Narrow<BFloat>, float>(problem);
+}
+
+TEST_F(CudaMatmulTest, Tf32RoundsOperands) {
+  Problem problem = makeProblem({}, 1, 1, 1);
+  auto run = [&](float lhs) {
+    CudaDevice device(0);
+    auto stream = device.createStream(StreamKind::Compute, "compute");
+    auto plan = device.createMatmul(problem);
+    auto deviceLhs = upload(device, *stream, std::vector<float>{lhs});
+    auto deviceRhs = upload(device, *stream, std::vector<float>{1});
+    auto out = device.allocate(4);
+    device.matmul(*stream, *plan, deviceLhs->data, deviceRhs->data, nullptr, out->data);
+    return download<float>(device, *stream, out->data, 1)[0];
+  };
+  EXPECT_EQ(run(1 + 0x1p-20F), 1 + 0x1p-20F);
+  problem.tf32 = true;
+  EXPECT_EQ(run(1 + 0x1p-20F), 1);
+  EXPECT_EQ(run(1 + 0x1p-10F), 1 + 0x1p-10F);
+}
+
+/// Measures in a folder of its own; "300,50,200" microseconds: the second algorithm is best.
+struct CudaAutotuneTest : FakeGpus {
+  CudaAutotuneTest() {
+    std::string name = (std::filesystem::temp_directory_path() / "gridloom-tune-XXXXXX").string();
+    folder = mkdtemp(name.data());
+    setenv("GRIDLOOM_FAKE_CUBLASLT_TIMES", "600,50,400", 1);
+  }
+  ~CudaAutotuneTest() override {
+    unsetenv("GRIDLOOM_FAKE_CUBLASLT_TIMES");
+    std::filesystem::remove_all(folder);
+  }
+
+  std::shared_ptr<AutotuneCache> open(const Device &device, bool measures) const {
+    return std::make_shared<AutotuneCache>(folder, device.getTuningName(), measures);
+  }
+  /// The number of the algorithm that the problem is run with, and what is right.
+  static std::string run(CudaDevice &device, const Problem &problem) {
+    auto stream = device.createStream(StreamKind::Compute, "compute");
+    auto plan = device.createMatmul(problem);
+    auto memory = upload(device, *stream, makeValues<float>(256, 6));
+    auto out = device.allocate(1024);
+    size_t before = fake::getCalls("cublasLtMatmul").size();
+    device.matmul(*stream, *plan, memory->data, memory->data, nullptr, out->data);
+    stream->synchronize();
+    std::string call = fake::getCalls("cublasLtMatmul").at(before).detail;
+    return call.substr(call.rfind(' ') + 1);
+  }
+
+  std::filesystem::path folder;
+};
+
+TEST_F(CudaAutotuneTest, TheFastestIsUsedFromTheNextLoadOn) {
+  Problem problem = makeProblem({}, 16, 16, 4);
+  problem.workspaceLimit = 1 << 16;
+  CudaDevice device(0);
+  EXPECT_THAT(device.getTuningName(), HasSubstr("sm_90-"));
+  EXPECT_THAT(device.getTuningName(), Not(HasSubstr("/")));
+  EXPECT_EQ(run(device, problem), "0");
+  auto cache = open(device, /*measures=*/true);
+  device.setTuning(cache);
+  EXPECT_EQ(run(device, problem), "0") << "other ranks may have measured something else";
+  EXPECT_EQ(cache->getNumMeasured(), 1u);
+  run(device, problem);
+  EXPECT_EQ(cache->getNumMeasured(), 1u);
+  Problem other = makeProblem({}, 16, 8, 4);
+  run(device, other);
+  EXPECT_EQ(cache->getNumMeasured(), 2u);
+  EXPECT_THAT(cache->save(), IsEmpty());
+
+  CudaDevice next(0);
+  next.setTuning(open(next, /*measures=*/false));
+  EXPECT_EQ(run(next, problem), "1");
+  EXPECT_EQ(fake::getCalls("cublasLtMatmulAlgoCheck").size(), 1u);
+  // What nobody measured is guessed.
+  EXPECT_EQ(run(next, makeProblem({}, 4, 4, 4)), "0");
+  check(problem);
+}
+
+TEST_F(CudaAutotuneTest, WhatTheLibraryNoLongerTakesIsGuessedAndMeasuredAgain) {
+  Problem problem = makeProblem({}, 16, 16, 4);
+  CudaDevice device(0);
+  device.setTuning(open(device, true));
+  run(device, problem);
+  auto cache = open(device, true);
+  device.setTuning(cache);
+  run(device, problem);
+  cache->save();
+  fake::failCall("cublasLtMatmulAlgoCheck", 15);
+  CudaDevice next(0);
+  auto again = open(next, true);
+  next.setTuning(again);
+  EXPECT_EQ(run(next, problem), "0");
+  EXPECT_EQ(again->getNumMeasured(), 1u);
+  EXPECT_THAT(again->save(), IsEmpty());
+  CudaDevice last(0);
+  last.setTuning(open(last, false));
+  EXPECT_EQ(run(last, problem), "1");
+}
+
 TEST_F(CudaMatmulTest, Vectors) {
   check(makeProblem({}, 1, 7, 3));
   check(makeProblem({}, 5, 1, 3));

@@ -448,6 +448,21 @@ const Refusal stepRefusals[] = {
     {"MatmulType",
      [](PlanBuilder &p) { matmul(p).set_type(schema::F64); },
      {"multiplies f64", "reads f32"}},
+    {"MatmulOutType",
+     [](PlanBuilder &p) { matmul(p).set_out_type(schema::BF16); },
+     {"multiplies f32 into bf16"}},
+    {"MatmulOutTypeUnknown",
+     [](PlanBuilder &p) { matmul(p).set_out_type(static_cast<schema::DataType>(99)); },
+     {"into 99", "there is not"}},
+    {"MatmulFallback",
+     [](PlanBuilder &p) { matmul(p).set_epilogue(schema::Matmul::RELU); },
+     {"falls back to kernel -1 of"}},
+    {"MatmulFallbackKernel",
+     [](PlanBuilder &p) {
+       matmul(p).set_epilogue(schema::Matmul::RELU);
+       step(p, 0).mutable_library()->set_fallback(99);
+     },
+     {"falls back to kernel 98 of"}},
     {"MatmulInputs",
      [](PlanBuilder &p) { step(p, 0).mutable_library()->add_inputs(0); },
      {"3 inputs", "needs 2"}},

@@ -7,10 +7,12 @@
 #include "runtime/device/cuda/CuBlasLt.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/device/cuda/CudaMeasure.h"
 #include "runtime/device/cuda/MatmulLayout.h"
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <numeric>
 
 namespace gridloom::rt {
@@ -53,9 +55,9 @@ void CuBlasLt::check(Status status, const char *call, const std::string &doing) 
 
 namespace {
 
-/// The number types of one element type.
+/// The number types of one element type: of operands, result, sums and factors.
 struct NumberTypes {
-  int data, compute, scale;
+  int data, out, compute, scale;
 };
 
 /// An algorithm and what its pointers must be multiples of.
@@ -67,7 +69,8 @@ struct Choice {
 
 class CuBlasLtMatmul final : public MatmulPlan {
 public:
-  CuBlasLtMatmul(std::shared_ptr<const CuBlasLt> library, const MatmulProblem &problem);
+  CuBlasLtMatmul(std::shared_ptr<const CuBlasLt> library, const MatmulProblem &problem,
+                 AutotuneCache *tuning);
   ~CuBlasLtMatmul() override;
   CuBlasLtMatmul(const CuBlasLtMatmul &) = delete;
   CuBlasLtMatmul &operator=(const CuBlasLtMatmul &) = delete;
@@ -77,16 +80,24 @@ public:
 private:
   void release();
   void makeDescriptors();
-  Layout makeLayout(const ColumnMajor &matrix);
-  Choice choose(uint64_t workspaceLimit, uint32_t alignment);
+  Layout makeLayout(const ColumnMajor &matrix, int type);
+  Choice choose(uint32_t alignment, AutotuneCache *tuning);
+  std::vector<Choice> guess(uint32_t alignment);
+  std::string getKey(uint32_t alignment) const;
+  std::optional<Choice> recall(AutotuneCache &tuning, const std::string &key, uint32_t alignment);
+  void measure(AutotuneCache &tuning, const std::string &key, const std::vector<Choice> &choices);
+  void submit(CudaStream &stream, const Choice &choice, const void *lhs, const void *rhs,
+              const void *bias, void *out);
   void setBias(const void *bias);
 
   std::shared_ptr<const CuBlasLt> library;
   std::string description;
   MatmulLayout layout;
   NumberTypes types;
-  size_t elementBytes;
+  size_t elementBytes, outBytes;
+  uint64_t workspaceLimit;
   bool hasBias;
+  uint32_t epilogue;
   alignas(8) std::array<std::byte, 8> alpha = {}, beta = {};
   Desc desc = nullptr;
   Layout a = nullptr, b = nullptr, d = nullptr;
@@ -96,15 +107,16 @@ private:
 } // namespace
 
 static NumberTypes chooseTypes(const MatmulProblem &problem) {
+  DataType out = problem.getOutType();
   switch (problem.type) {
   case DataType::F32:
-    return {R_32F, COMPUTE_32F, R_32F};
+    return {R_32F, R_32F, problem.tf32 ? COMPUTE_32F_FAST_TF32 : COMPUTE_32F, R_32F};
   case DataType::F64:
-    return {R_64F, COMPUTE_64F, R_64F};
+    return {R_64F, R_64F, COMPUTE_64F, R_64F};
   case DataType::F16:
-    return {R_16F, COMPUTE_32F, R_32F};
+    return {R_16F, out == DataType::F32 ? R_32F : R_16F, COMPUTE_32F, R_32F};
   case DataType::BF16:
-    return {R_16BF, COMPUTE_32F, R_32F};
+    return {R_16BF, out == DataType::F32 ? R_32F : R_16BF, COMPUTE_32F, R_32F};
   default:
     throw Error(ErrorCode::InvalidPlan, describeMatmul(problem) + " of " +
                                             std::string(nameOf(problem.type)) +
@@ -112,36 +124,48 @@ static NumberTypes chooseTypes(const MatmulProblem &problem) {
   }
 }
 
+/// Epilogues are bits, but for having none.
+static uint32_t chooseEpilogue(const MatmulProblem &problem) {
+  uint32_t bits = problem.bias ? EPILOGUE_BIAS : 0;
+  if (problem.activation == MatmulProblem::Activation::Relu)
+    bits |= EPILOGUE_RELU;
+  if (problem.activation == MatmulProblem::Activation::Gelu)
+    bits |= EPILOGUE_GELU;
+  return bits ? bits : uint32_t(EPILOGUE_DEFAULT);
+}
+
 /// The largest power of two up to 16 bytes that all calls' matrices start at a multiple of, when
 /// the first ones do.
-static uint32_t findAlignment(const MatmulLayout &layout, size_t elementBytes) {
+static uint32_t findAlignment(const MatmulLayout &layout, size_t elementBytes, size_t outBytes) {
   int64_t common = 16;
-  auto add = [&](int64_t elements) {
-    common = std::gcd(common, elements * static_cast<int64_t>(elementBytes));
+  auto add = [&](int64_t elements, size_t bytes) {
+    common = std::gcd(common, elements * static_cast<int64_t>(bytes));
   };
   for (const MatmulLayout::Offset &call : layout.calls) {
-    add(call.lhs);
-    add(call.rhs);
-    add(call.out);
+    add(call.lhs, elementBytes);
+    add(call.rhs, elementBytes);
+    add(call.out, outBytes);
   }
   return static_cast<uint32_t>(common);
 }
 
-CuBlasLtMatmul::CuBlasLtMatmul(std::shared_ptr<const CuBlasLt> owner, const MatmulProblem &problem)
+CuBlasLtMatmul::CuBlasLtMatmul(std::shared_ptr<const CuBlasLt> owner, const MatmulProblem &problem,
+                               AutotuneCache *tuning)
     : library(std::move(owner)), description(describeMatmul(problem)),
       layout(layOutMatmul(problem)), types(chooseTypes(problem)),
-      elementBytes(sizeOf(problem.type)), hasBias(problem.bias) {
+      elementBytes(sizeOf(problem.type)), outBytes(sizeOf(problem.getOutType())),
+      workspaceLimit(problem.workspaceLimit), hasBias(problem.bias),
+      epilogue(chooseEpilogue(problem)) {
   if (types.scale == R_64F)
     new (alpha.data()) double(problem.alpha);
   else
     new (alpha.data()) float(static_cast<float>(problem.alpha));
   try {
     makeDescriptors();
-    uint32_t alignment = findAlignment(layout, elementBytes);
+    uint32_t alignment = findAlignment(layout, elementBytes, outBytes);
     auto elementAlignment = static_cast<uint32_t>(elementBytes);
-    aligned = choose(problem.workspaceLimit, std::max(alignment, elementAlignment));
-    unaligned =
-        alignment > elementAlignment ? choose(problem.workspaceLimit, elementAlignment) : aligned;
+    aligned = choose(std::max(alignment, elementAlignment), tuning);
+    unaligned = alignment > elementAlignment ? choose(elementAlignment, nullptr) : aligned;
   } catch (...) {
     release();
     throw;
@@ -168,16 +192,16 @@ void CuBlasLtMatmul::makeDescriptors() {
   };
   set(DESC_TRANSA, layout.a.transposed ? OP_T : OP_N);
   set(DESC_TRANSB, layout.b.transposed ? OP_T : OP_N);
-  set(DESC_EPILOGUE, hasBias ? EPILOGUE_BIAS : EPILOGUE_DEFAULT);
-  a = makeLayout(layout.a);
-  b = makeLayout(layout.b);
-  d = makeLayout(layout.d);
+  set(DESC_EPILOGUE, epilogue);
+  a = makeLayout(layout.a, types.data);
+  b = makeLayout(layout.b, types.data);
+  d = makeLayout(layout.d, types.out);
 }
 
-Layout CuBlasLtMatmul::makeLayout(const ColumnMajor &matrix) {
+Layout CuBlasLtMatmul::makeLayout(const ColumnMajor &matrix, int type) {
   const std::string doing = "describing " + description;
   Layout made = nullptr;
-  library->check(library->layoutCreate(&made, types.data, static_cast<uint64_t>(matrix.rows),
+  library->check(library->layoutCreate(&made, type, static_cast<uint64_t>(matrix.rows),
                                        static_cast<uint64_t>(matrix.columns), matrix.leading),
                  "cublasLtMatrixLayoutCreate", doing);
   auto count = static_cast<int32_t>(layout.batch);
@@ -197,7 +221,8 @@ void CuBlasLtMatmul::setBias(const void *bias) {
       "cublasLtMatmulDescSetAttribute", "setting the bias of " + description);
 }
 
-Choice CuBlasLtMatmul::choose(uint64_t workspaceLimit, uint32_t alignment) {
+/// The library's algorithms within the limits, what it holds for the fastest first.
+std::vector<Choice> CuBlasLtMatmul::guess(uint32_t alignment) {
   const std::string doing = "choosing an algorithm for " + description;
   // The heuristic reads the bias pointer's alignment, not the bias.
   if (hasBias)
@@ -222,31 +247,180 @@ Choice CuBlasLtMatmul::choose(uint64_t workspaceLimit, uint32_t alignment) {
                                         static_cast<int>(results.size()), results.data(), &found);
   if (status != STATUS_NOT_SUPPORTED)
     library->check(status, "cublasLtMatmulAlgoGetHeuristic", doing);
+  std::vector<Choice> choices;
   for (int i = 0; status == STATUS_SUCCESS && i < found; ++i)
     if (results[i].status == STATUS_SUCCESS && results[i].workspaceBytes <= workspaceLimit)
-      return {results[i].algorithm, results[i].workspaceBytes, alignment};
-  throw Error(ErrorCode::InvalidPlan, "cuBLASLt has no algorithm for " + description + " within " +
-                                          std::to_string(workspaceLimit) +
-                                          " bytes of workspace on " +
-                                          library->getContext().getName());
+      choices.push_back({results[i].algorithm, results[i].workspaceBytes, alignment});
+  return choices;
 }
+
+Choice CuBlasLtMatmul::choose(uint32_t alignment, AutotuneCache *tuning) {
+  std::string key = tuning ? getKey(alignment) : "";
+  if (std::optional<Choice> known = tuning ? recall(*tuning, key, alignment) : std::nullopt)
+    return *known;
+  std::vector<Choice> choices = guess(alignment);
+  if (choices.empty())
+    throw Error(ErrorCode::InvalidPlan, "cuBLASLt has no algorithm for " + description +
+                                            " within " + std::to_string(workspaceLimit) +
+                                            " bytes of workspace on " +
+                                            library->getContext().getName());
+  if (tuning && tuning->shouldMeasure(key))
+    measure(*tuning, key, choices);
+  return choices.front();
+}
+
+//===----------------------------------------------------------------------===//
+// Measured choices
+//===----------------------------------------------------------------------===//
+
+/// All that the speed of an algorithm depends on.
+std::string CuBlasLtMatmul::getKey(uint32_t alignment) const {
+  std::string key = "cublasLt " + std::to_string(library->getVersion()) + " " + description;
+  auto add = [&](const char *name, const auto &...values) {
+    key += std::string(" ") + name;
+    ((key += ' ' + std::to_string(values)), ...);
+  };
+  for (const ColumnMajor *matrix : {&layout.a, &layout.b, &layout.d})
+    add("matrix", matrix->rows, matrix->columns, matrix->leading, int(matrix->transposed),
+        matrix->batchStride);
+  add("calls", layout.batch, layout.calls.size());
+  add("types", types.data, types.out, types.compute);
+  add("epilogue", epilogue);
+  add("alignment", alignment);
+  add("workspace", workspaceLimit);
+  return key;
+}
+
+/// What was measured before, if this library says that it can still run it.
+std::optional<Choice> CuBlasLtMatmul::recall(AutotuneCache &tuning, const std::string &key,
+                                             uint32_t alignment) {
+  std::optional<AutotuneCache::Choice> known = tuning.find(key);
+  if (!known)
+    return std::nullopt;
+  Choice choice;
+  HeuristicResult result = {};
+  if (known->algorithm.size() == sizeof(Algorithm)) {
+    std::memcpy(&choice.algorithm, known->algorithm.data(), sizeof(Algorithm));
+    if (hasBias)
+      setBias(reinterpret_cast<const void *>(static_cast<uintptr_t>(alignment)));
+    if (library->checkAlgorithm(library->getHandle(), desc, a, b, d, d, &choice.algorithm,
+                                &result) == STATUS_SUCCESS &&
+        result.status == STATUS_SUCCESS && result.workspaceBytes <= workspaceLimit) {
+      choice.workspaceBytes = result.workspaceBytes;
+      choice.alignment = alignment;
+      return choice;
+    }
+  }
+  tuning.reject(key);
+  return std::nullopt;
+}
+
+/// Numbers between 1 and 2, of either sign, of one of the types: what they are is no matter to most
+/// algorithms, but a GPU that multiplies zeros runs faster than one at work.
+static std::vector<std::byte> makeNumbers(int type, size_t bytes) {
+  size_t width = type == R_64F ? 8 : type == R_32F ? 4 : 2;
+  unsigned exponentBits = type == R_64F ? 11 : type == R_16F ? 5 : 8;
+  uint64_t state = 1; // of Knuth's linear congruential generator
+  auto random = [&state] { return state = state * 6364136223846793005u + 1442695040888963407u; };
+  std::vector<std::byte> numbers(bytes / width * width);
+  for (size_t i = 0; i < numbers.size(); i += width) {
+    uint64_t sign = uint64_t(1) << (8 * width - 1), one = sign >> exponentBits;
+    uint64_t drawn = random() >> 11, mantissa = drawn % one;
+    // One has all bits of its exponent but the first.
+    uint64_t number = mantissa | (sign >> 1) - one | (drawn >> 52 ? sign : 0);
+    std::memcpy(&numbers[i], &number, width);
+  }
+  return numbers;
+}
+
+namespace {
+/// Device memory for the time of a measurement.
+struct DeviceNumbers {
+  DeviceNumbers(CudaStream &stream, int type, size_t bytes) : context(stream.getContext()) {
+    bytes = std::max<size_t>(bytes, 256);
+    context.use().check(context.use().memAlloc(&pointer, bytes), "cuMemAlloc",
+                        "measuring algorithms on", context.getName());
+    std::vector<std::byte> numbers = makeNumbers(type, std::min<size_t>(bytes, 1 << 20));
+    for (size_t begin = 0; begin < bytes; begin += numbers.size())
+      stream.copyIn(static_cast<std::byte *>(get()) + begin, numbers.data(),
+                    std::min(numbers.size(), bytes - begin));
+  }
+  ~DeviceNumbers() { context.useQuietly().memFree(pointer); }
+  DeviceNumbers(const DeviceNumbers &) = delete;
+  DeviceNumbers &operator=(const DeviceNumbers &) = delete;
+  void *get() const { return reinterpret_cast<void *>(static_cast<uintptr_t>(pointer)); }
+
+  const CudaContext &context;
+  cuda::DevicePointer pointer = 0;
+};
+} // namespace
+
+/// Bytes from the first to behind the last element of all calls' matrices.
+static size_t getExtent(const MatmulLayout &layout, const ColumnMajor &matrix,
+                        int64_t MatmulLayout::Offset::*offset, size_t elementBytes) {
+  int64_t last = matrix.rows - 1 + (matrix.columns - 1) * matrix.leading +
+                 (layout.batch - 1) * matrix.batchStride;
+  int64_t furthest = 0;
+  for (const MatmulLayout::Offset &call : layout.calls)
+    furthest = std::max(furthest, call.*offset);
+  return static_cast<size_t>(last + furthest + 1) * elementBytes;
+}
+
+/// Runs each algorithm some times and notes the one whose best time is least.
+void CuBlasLtMatmul::measure(AutotuneCache &tuning, const std::string &key,
+                             const std::vector<Choice> &choices) {
+  const std::shared_ptr<const CudaContext> &context = library->shareContext();
+  using Offset = MatmulLayout::Offset;
+  CudaStream stream(context, StreamKind::Compute, "autotune");
+  auto make = [&](const ColumnMajor &matrix, int64_t MatmulLayout::Offset::*offset, int type,
+                  size_t bytes) {
+    return DeviceNumbers(stream, type, getExtent(layout, matrix, offset, bytes));
+  };
+  DeviceNumbers lhs = make(layout.lhsFirst ? layout.a : layout.b, &Offset::lhs, types.data,
+                           elementBytes),
+                rhs = make(layout.lhsFirst ? layout.b : layout.a, &Offset::rhs, types.data,
+                           elementBytes),
+                out = make(layout.d, &Offset::out, types.out, outBytes),
+                bias(stream, types.out, static_cast<size_t>(layout.d.rows) * outBytes);
+  AutotuneCache::Choice best;
+  for (const Choice &choice : choices) {
+    double least = measureMicroseconds(stream, context, description, [&] {
+      submit(stream, choice, lhs.get(), rhs.get(), bias.get(), out.get());
+    });
+    if (&choice == &choices.front())
+      best.guessMicroseconds = least;
+    if (!best.algorithm.empty() && least >= best.microseconds)
+      continue;
+    best.microseconds = least;
+    best.algorithm.assign(reinterpret_cast<const char *>(&choice.algorithm), sizeof(Algorithm));
+  }
+  tuning.add(key, std::move(best));
+}
+
+//===----------------------------------------------------------------------===//
+// Running
+//===----------------------------------------------------------------------===//
 
 void CuBlasLtMatmul::run(CudaStream &stream, const void *lhs, const void *rhs, const void *bias,
                          void *out) {
+  uintptr_t bits = reinterpret_cast<uintptr_t>(lhs) | reinterpret_cast<uintptr_t>(rhs) |
+                   reinterpret_cast<uintptr_t>(bias) | reinterpret_cast<uintptr_t>(out);
+  submit(stream, bits % aligned.alignment == 0 ? aligned : unaligned, lhs, rhs, bias, out);
+}
+
+void CuBlasLtMatmul::submit(CudaStream &stream, const Choice &choice, const void *lhs,
+                            const void *rhs, const void *bias, void *out) {
   library->getContext().use();
   if (hasBias)
     setBias(bias);
-  uintptr_t bits = reinterpret_cast<uintptr_t>(lhs) | reinterpret_cast<uintptr_t>(rhs) |
-                   reinterpret_cast<uintptr_t>(bias) | reinterpret_cast<uintptr_t>(out);
-  const Choice &choice = bits % aligned.alignment == 0 ? aligned : unaligned;
   void *workspace = choice.workspaceBytes ? stream.getWorkspace(choice.workspaceBytes) : nullptr;
-  auto at = [&](const void *base, int64_t elements) {
-    return static_cast<const std::byte *>(base) + elements * static_cast<int64_t>(elementBytes);
+  auto at = [](const void *base, int64_t elements, size_t bytes) {
+    return static_cast<const std::byte *>(base) + elements * static_cast<int64_t>(bytes);
   };
   for (const MatmulLayout::Offset &call : layout.calls) {
-    const std::byte *left = at(lhs, call.lhs);
-    const std::byte *right = at(rhs, call.rhs);
-    auto *result = const_cast<std::byte *>(at(out, call.out));
+    const std::byte *left = at(lhs, call.lhs, elementBytes);
+    const std::byte *right = at(rhs, call.rhs, elementBytes);
+    auto *result = const_cast<std::byte *>(at(out, call.out, outBytes));
     Status status = library->matmul(
         library->getHandle(), desc, alpha.data(), layout.lhsFirst ? left : right, a,
         layout.lhsFirst ? right : left, b, beta.data(), result, d, result, d, &choice.algorithm,
@@ -258,8 +432,9 @@ void CuBlasLtMatmul::run(CudaStream &stream, const void *lhs, const void *rhs, c
 }
 
 std::unique_ptr<MatmulPlan> createCuBlasLtMatmul(std::shared_ptr<const CuBlasLt> library,
-                                                 const MatmulProblem &problem) {
-  return std::make_unique<CuBlasLtMatmul>(std::move(library), problem);
+                                                 const MatmulProblem &problem,
+                                                 AutotuneCache *tuning) {
+  return std::make_unique<CuBlasLtMatmul>(std::move(library), problem, tuning);
 }
 
 void runCuBlasLtMatmul(CudaStream &stream, MatmulPlan &plan, const void *lhs, const void *rhs,

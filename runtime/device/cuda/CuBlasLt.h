@@ -6,6 +6,7 @@
 #ifndef GRIDLOOM_RUNTIME_DEVICE_CUDA_CUBLASLT_H
 #define GRIDLOOM_RUNTIME_DEVICE_CUDA_CUBLASLT_H
 
+#include "runtime/device/AutotuneCache.h"
 #include "runtime/device/cuda/CudaStream.h"
 
 namespace gridloom::rt {
@@ -31,9 +32,9 @@ struct HeuristicResult {
 
 enum : Status { STATUS_SUCCESS = 0, STATUS_NOT_SUPPORTED = 15 };
 enum : int { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14 };
-enum : int { COMPUTE_32F = 68, COMPUTE_64F = 70 };
+enum : int { COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_FAST_TF32 = 77 };
 enum : int32_t { OP_N = 0, OP_T = 1 };
-enum : uint32_t { EPILOGUE_DEFAULT = 1, EPILOGUE_BIAS = 4 };
+enum : uint32_t { EPILOGUE_DEFAULT = 1, EPILOGUE_RELU = 2, EPILOGUE_BIAS = 4, EPILOGUE_GELU = 32 };
 enum : int { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 8 };
 enum : int { LAYOUT_BATCH_COUNT = 5, LAYOUT_STRIDED_BATCH_OFFSET = 6 };
 enum : int {
@@ -67,6 +68,10 @@ enum : int {
   X(getHeuristic, "cublasLtMatmulAlgoGetHeuristic", Status,                                        \
     (Handle handle, Desc desc, Layout a, Layout b, Layout c, Layout d, Preference preference,      \
      int asked, HeuristicResult *results, int *found))                                             \
+  X(getVersion, "cublasLtGetVersion", size_t, ())                                                  \
+  X(checkAlgorithm, "cublasLtMatmulAlgoCheck", Status,                                             \
+    (Handle handle, Desc desc, Layout a, Layout b, Layout c, Layout d, const Algorithm *algorithm, \
+     HeuristicResult *result))                                                                     \
   X(matmul, "cublasLtMatmul", Status,                                                              \
     (Handle handle, Desc desc, const void *alpha, const void *a, Layout aLayout, const void *b,    \
      Layout bLayout, const void *beta, const void *c, Layout cLayout, void *d, Layout dLayout,     \
@@ -100,6 +105,7 @@ public:
 
   cublas::Handle getHandle() const { return handle; }
   const CudaContext &getContext() const { return *context; }
+  const std::shared_ptr<const CudaContext> &shareContext() const { return context; }
 
 private:
   std::shared_ptr<const CudaContext> context;
@@ -108,10 +114,12 @@ private:
 };
 
 /// Resolves `problem` (f32, f64, f16 or bf16, accumulated in f32 or f64): descriptors are made and
-/// an algorithm within the workspace limit is chosen. Bias is a vector of N. Throws InvalidPlan
-/// when no operand layout or algorithm of cuBLASLt fits.
+/// an algorithm within the workspace limit is chosen: what `tuning` (which may be null) has
+/// measured, if the library still takes it, else the library's first guess. Bias is a vector of N.
+/// Throws InvalidPlan when no operand layout or algorithm of cuBLASLt fits.
 std::unique_ptr<MatmulPlan> createCuBlasLtMatmul(std::shared_ptr<const CuBlasLt> library,
-                                                 const MatmulProblem &problem);
+                                                 const MatmulProblem &problem,
+                                                 AutotuneCache *tuning = nullptr);
 
 /// Submits a plan made above; `bias` is null unless the problem has one. One thread at a time uses
 /// a plan.

@@ -49,7 +49,7 @@ public:
   std::unique_ptr<Kernel> loadKernel(const std::string &library, std::span<const std::byte> code,
                                      const std::string &symbol) override;
   std::string getTuningName() const override;
-  void setTuning(std::shared_ptr<AutotuneCache> cache) override { tuning = std::move(cache); }
+  void setTuning(const std::shared_ptr<AutotuneCache> &cache) override { tuning = cache; }
   /// f32, f64, f16 and bf16. The output's rows or columns must be contiguous (stride 1), like each
   /// operand's.
   std::unique_ptr<MatmulPlan> createMatmul(const MatmulProblem &problem) override;

@@ -1,0 +1,169 @@
+//===- AutotuneCache.cpp - measured choices among algorithms --------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/device/AutotuneCache.h"
+
+#include "runtime/core/Files.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <system_error>
+#include <unistd.h>
+
+using namespace gridloom::rt;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+static constexpr int format = 1;
+
+static std::string toHex(const std::string &bytes) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string text;
+  for (unsigned char byte : bytes) {
+    text += digits[byte >> 4];
+    text += digits[byte & 15];
+  }
+  return text;
+}
+
+/// Throws on what toHex does not write.
+static std::string fromHex(const std::string &text) {
+  std::string bytes;
+  if (text.size() % 2)
+    throw std::runtime_error("an odd number of hexadecimal digits");
+  for (size_t i = 0; i < text.size(); i += 2) {
+    size_t used = 0;
+    int byte = std::stoi(text.substr(i, 2), &used, 16);
+    if (used != 2)
+      throw std::runtime_error("no hexadecimal number");
+    bytes += static_cast<char>(byte);
+  }
+  return bytes;
+}
+
+static json toJson(const std::map<std::string, AutotuneCache::Choice> &choices) {
+  json object = json::object();
+  for (const auto &[problem, choice] : choices)
+    object[problem] = {{"algorithm", toHex(choice.algorithm)},
+                       {"microseconds", choice.microseconds},
+                       {"guess_microseconds", choice.guessMicroseconds}};
+  return object;
+}
+
+/// Throws on any other form than toJson's.
+static std::map<std::string, AutotuneCache::Choice> fromJson(const json &object) {
+  std::map<std::string, AutotuneCache::Choice> choices;
+  for (const auto &[problem, choice] : object.items())
+    choices[problem] = {fromHex(choice.at("algorithm").get<std::string>()),
+                        choice.at("microseconds").get<double>(),
+                        choice.at("guess_microseconds").get<double>()};
+  return choices;
+}
+
+AutotuneCache::AutotuneCache(fs::path folder, std::string device, bool measures)
+    : folder(std::move(folder)), device(std::move(device)), measures(measures) {
+  try {
+    read();
+  } catch (const std::exception &error) {
+    choices.clear();
+    complaint = getPath().string() + " is ignored: it is damaged; run with --autotune to write it "
+                                     "anew";
+  }
+}
+
+void AutotuneCache::read() {
+  constexpr uintmax_t largest = 64 << 20;
+  std::error_code error;
+  uintmax_t bytes = fs::file_size(getPath(), error);
+  if (error) // there is none
+    return;
+  if (bytes > largest)
+    throw std::runtime_error("too large");
+  std::ifstream stream(getPath(), std::ios::binary);
+  json file = json::parse(stream);
+  if (file.at("format").get<int>() != format)
+    complaint = getPath().string() + " is ignored: it has format " + file.at("format").dump() +
+                ", this version reads " + std::to_string(format);
+  else if (std::string other = file.at("device").get<std::string>(); other != device)
+    complaint =
+        getPath().string() + " is ignored: it was measured on " + other + ", this is " + device;
+  else
+    choices = fromJson(file.at("choices"));
+}
+
+std::optional<AutotuneCache::Choice> AutotuneCache::find(const std::string &problem) const {
+  std::lock_guard lock(mutex);
+  auto found = choices.find(problem);
+  return found == choices.end() ? std::nullopt : std::optional(found->second);
+}
+
+void AutotuneCache::reject(const std::string &problem) {
+  std::lock_guard lock(mutex);
+  choices.erase(problem);
+}
+
+bool AutotuneCache::shouldMeasure(const std::string &problem) const {
+  std::lock_guard lock(mutex);
+  return measures && !choices.count(problem) && !measured.count(problem);
+}
+
+void AutotuneCache::add(const std::string &problem, Choice choice) {
+  std::lock_guard lock(mutex);
+  measured[problem] = std::move(choice);
+}
+
+std::string AutotuneCache::getDigest() const {
+  std::lock_guard lock(mutex);
+  std::string text = toJson(choices).dump();
+  return sha256(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+void AutotuneCache::clear() {
+  std::lock_guard lock(mutex);
+  choices.clear();
+}
+
+size_t AutotuneCache::getNumMeasured() const {
+  std::lock_guard lock(mutex);
+  return measured.size();
+}
+
+std::string AutotuneCache::getMeasured() const {
+  std::lock_guard lock(mutex);
+  return toJson(measured).dump();
+}
+
+void AutotuneCache::merge(const std::string &text) {
+  std::lock_guard lock(mutex);
+  measured.merge(fromJson(json::parse(text)));
+}
+
+std::string AutotuneCache::save() const {
+  std::lock_guard lock(mutex);
+  std::map<std::string, Choice> all = measured;
+  all.insert(choices.begin(), choices.end());
+  std::ostringstream text;
+  text << json{{"format", format}, {"device", device}, {"choices", toJson(all)}}.dump(1) << "\n";
+  // Renamed into place: a reader sees the old file or the new one.
+  fs::path temporary = getPath().string() + ".tmp-" + std::to_string(::getpid());
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error) {
+    std::ofstream stream(temporary, std::ios::binary);
+    stream << text.str();
+    stream.close();
+    if (!stream)
+      error = std::make_error_code(std::errc::io_error);
+    else
+      fs::rename(temporary, getPath(), error);
+  }
+  if (!error)
+    return "";
+  std::error_code ignored;
+  fs::remove(temporary, ignored);
+  return getPath().string() + " cannot be written (" + error.message() +
+         "); what was measured is lost, make the plan's folder writable";
+}
