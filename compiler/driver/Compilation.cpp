@@ -284,6 +284,7 @@ LogicalResult Compilation::runPhase(size_t index) {
     std::optional<unsigned> architecture = getCudaArchitecture();
     context.layout.convolutionLibrary = options.cudnn && architecture;
     context.fuse.attentionLibrary = options.cudnn && architecture.value_or(0) >= 80;
+    context.fuse.activationEpilogues = architecture.has_value();
     phase.addPasses(pm, context);
     if (failed(pm.run(*module))) {
       if (!hadError)

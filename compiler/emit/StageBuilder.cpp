@@ -418,8 +418,8 @@ static void fillMatmul(plan::MatmulAttr descriptor, Type operand, Type result,
   for (int64_t stride : descriptor.getOut())
     matmul.add_out(stride);
   matmul.set_alpha(descriptor.getAlphaValue());
-  matmul.set_epilogue(descriptor.getEpilogue() == plan::Epilogue::Bias ? schema::Matmul::BIAS
-                                                                       : schema::Matmul::NONE);
+  // The same numbers.
+  matmul.set_epilogue(static_cast<schema::Matmul::Epilogue>(descriptor.getEpilogue()));
   matmul.set_type(toSchemaType(operand));
   matmul.set_out_type(toSchemaType(result));
   matmul.set_tf32(descriptor.getTf32());
@@ -504,6 +504,12 @@ LogicalResult StageBuilder::addStep(Operation &op, Scope &scope, schema::Block &
     fill(*step.mutable_launch(), launch.getInputs(), launch.getOutputs());
   } else if (auto library = dyn_cast<plan::LibraryOp>(op)) {
     fillLibrary(library, *step.mutable_library());
+    if (std::optional<StringRef> fallback = library.getFallback()) {
+      FailureOr<uint32_t> kernel = getKernel(&op, *fallback);
+      if (failed(kernel))
+        return failure();
+      step.mutable_library()->set_fallback(*kernel + 1);
+    }
     fill(*step.mutable_library(), library.getInputs(), library.getOutputs());
   } else if (auto copy = dyn_cast<plan::CopyOp>(op)) {
     step.mutable_copy()->set_input(scope.indices.lookup(copy.getInputs()[0]));

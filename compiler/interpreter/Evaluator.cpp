@@ -188,23 +188,33 @@ FailureOr<TensorList> Evaluator::evaluateMatmul(plan::MatmulOp op, ArrayRef<Host
     return op.emitOpError("has a descriptor that reaches beyond its operands");
   lhs = loom::gatherStrided(lhs, view(m, k), descriptor.getLhs()).reshaped({batches, m, k});
   rhs = loom::gatherStrided(rhs, view(k, n), descriptor.getRhs()).reshaped({batches, k, n});
+  // With a fallback, that kernel says what the epilogue is.
+  bool addsBias = op.getBias() && !op.getFallback();
   HostTensor product = loom::contract(lhs, rhs, ElementKind::F64);
   double alpha = descriptor.getAlphaValue();
   if (options.exact) {
     std::vector<loom::Exact> values = product.toExact(), bias;
-    if (op.getBias())
+    if (addsBias)
       bias = operands[2].toExact();
     applyEpilogue<loom::Exact>(values, getExactScale(alpha), bias);
     product = HostTensor::fromExact(product.getShape(), std::move(values));
   } else {
     std::vector<double> values = product.toDoubles(), bias;
-    if (op.getBias())
+    if (addsBias)
       bias = operands[2].toDoubles();
     applyEpilogue<double>(values, alpha, bias);
     product = HostTensor::fromDoubles(out.getKind(), product.getShape(), values);
   }
   scatterStrided(product, out, view(m, n), descriptor.getOut());
-  return TensorList{std::move(out)};
+  if (!op.getFallback())
+    return TensorList{std::move(out)};
+  auto kernel = symbols.lookup<plan::KernelOp>(*op.getFallback());
+  if (!kernel)
+    return op.emitOpError() << "falls back to kernel '" << *op.getFallback()
+                            << "', which the module has not";
+  TensorList arguments{std::move(out)};
+  llvm::append_range(arguments, operands.drop_front(2));
+  return evaluateBlock(kernel.getBody().front(), arguments);
 }
 
 //===----------------------------------------------------------------------===//

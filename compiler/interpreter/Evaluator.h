@@ -42,6 +42,10 @@ public:
 private:
   llvm::FailureOr<TensorList> evaluateMatmul(plan::MatmulOp op,
                                              llvm::ArrayRef<loom::HostTensor> operands);
+  llvm::FailureOr<TensorList> evaluateConvolution(plan::ConvolutionOp op,
+                                                  llvm::ArrayRef<loom::HostTensor> operands);
+  llvm::FailureOr<TensorList> evaluateAttention(plan::AttentionOp op,
+                                                llvm::ArrayRef<loom::HostTensor> operands);
 
   mlir::SymbolTable symbols;
   WeightProvider &weights;

@@ -12,7 +12,7 @@ def Plan_MatmulAttr : AttrDef<PlanDialect, "Matmul"> {
   let description = [{
     `sizes` is [batch..., M, N, K]. Strides are in elements: `lhs` [batch..., M, K], `rhs`
     [batch..., K, N], `out` [batch..., M, N]; a batch stride of 0 repeats the operand. The result is
-    alpha * lhs * rhs, then the epilogue; `alpha` is 1 where absent. Operands are f32, f16, bf16, summed
+    alpha * lhs * rhs, then the epilogue: a bias, then relu or gelu in the tanh form; `alpha` is 1 where absent. Operands are f32, f16, bf16, summed
     in f32; the result is of their type or f32. With `tf32` the library may round f32 operands to 10
     digits.
 
@@ -30,6 +30,11 @@ def Plan_MatmulAttr : AttrDef<PlanDialect, "Matmul"> {
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     double getAlphaValue() const { return getAlpha() ? getAlpha().getValueAsDouble() : 1.0; }
+    bool hasBias() const {
+      return getEpilogue() == Epilogue::Bias || getEpilogue() == Epilogue::BiasRelu ||
+             getEpilogue() == Epilogue::BiasGelu;
+    }
+    bool hasActivation() const { return getEpilogue() > Epilogue::Bias; }
   }];
 }
 

@@ -24,7 +24,9 @@ def SpaceEnum : Plan_Enum<"Space", "where a buffer lives", [
 def SpaceAttr : EnumAttr<PlanDialect, SpaceEnum, "space">;
 
 def EpilogueEnum : Plan_Enum<"Epilogue", "what a library call does to its result", [
-    I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Bias", 1, "bias">]>;
+    I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Bias", 1, "bias">,
+    I32EnumAttrCase<"Relu", 2, "relu">, I32EnumAttrCase<"BiasRelu", 3, "bias_relu">,
+    I32EnumAttrCase<"Gelu", 4, "gelu">, I32EnumAttrCase<"BiasGelu", 5, "bias_gelu">]>;
 def EpilogueAttr : EnumAttr<PlanDialect, EpilogueEnum, "epilogue">;
 
 #endif

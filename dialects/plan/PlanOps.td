@@ -42,9 +42,15 @@ def Plan_CallOp : Plan_Op<"call", [Pure, DeclareOpInterfaceMethods<SymbolUserOpI
 
 def Plan_MatmulOp : Plan_Op<"matmul", [Pure]> {
   let summary = "A library matrix multiplication on tensors";
-  let arguments = (ins AnyRankedTensor:$lhs, AnyRankedTensor:$rhs, Optional<AnyRankedTensor>:$bias, Plan_MatmulAttr:$descriptor);
+  let description = [{
+    An epilogue with an activation names the kernel that does it where the library cannot: it takes
+    the plain product and the bias, where there is one.
+  }];
+  let arguments = (ins AnyRankedTensor:$lhs, AnyRankedTensor:$rhs, Optional<AnyRankedTensor>:$bias, Plan_MatmulAttr:$descriptor,
+      OptionalAttr<FlatSymbolRefAttr>:$fallback);
   let results = (outs AnyRankedTensor:$output);
-  let assemblyFormat = "$lhs `,` $rhs (`,` $bias^)? $descriptor attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = [{$lhs `,` $rhs (`,` $bias^)? $descriptor (`else` $fallback^)? attr-dict
+      `:` functional-type(operands, results)}];
 }
 
 def Plan_ConvolutionOp : Plan_Op<"convolution", [Pure, AttrSizedOperandSegments]> {
@@ -170,9 +176,13 @@ def Plan_LaunchOp : Plan_StepOp<"launch"> {
 
 def Plan_LibraryOp : Plan_StepOp<"library"> {
   let summary = "Calls a library on a stream: a matrix multiplication, a convolution, an attention";
-  let description = "`inputs` are the operands of plan.matmul, plan.convolution or plan.attention, absent ones left out.";
-  let arguments = (ins Plan_LibraryCallAttr:$descriptor, Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, StrAttr:$stream);
-  let assemblyFormat = "$descriptor `ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $outputs `:` type($outputs) `)` `on` $stream attr-dict";
+  let description = [{
+    `inputs` are the operands of plan.matmul, plan.convolution or plan.attention, absent ones left out;
+    `fallback` is plan.matmul's.
+  }];
+  let arguments = (ins Plan_LibraryCallAttr:$descriptor, Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, StrAttr:$stream,
+      OptionalAttr<FlatSymbolRefAttr>:$fallback);
+  let assemblyFormat = "$descriptor `ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $outputs `:` type($outputs) `)` `on` $stream (`else` $fallback^)? attr-dict";
 }
 
 def Plan_CopyOp : Plan_StepOp<"copy"> {

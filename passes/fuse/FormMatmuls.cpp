@@ -121,8 +121,8 @@ std::optional<Gemm> getGemm(const Loops &loops) {
   return best;
 }
 
-plan::MatmulAttr getDescriptor(MLIRContext *context, const Gemm &gemm, double alpha, bool bias,
-                               bool tf32) {
+plan::MatmulAttr getDescriptor(MLIRContext *context, const Gemm &gemm, double alpha,
+                               plan::Epilogue epilogue, bool tf32) {
   SmallVector<int64_t> sizes, lhs, rhs, out;
   for (const Loop &loop : gemm.batch) {
     sizes.push_back(loop.size);
@@ -135,8 +135,7 @@ plan::MatmulAttr getDescriptor(MLIRContext *context, const Gemm &gemm, double al
   rhs.append({gemm.k.rhs, gemm.n.rhs});
   out.append({gemm.m.out, gemm.n.out});
   FloatAttr scale = alpha == 1 ? FloatAttr() : FloatAttr::get(Float64Type::get(context), alpha);
-  return plan::MatmulAttr::get(context, sizes, lhs, rhs, out, scale,
-                               bias ? plan::Epilogue::Bias : plan::Epilogue::None, tf32);
+  return plan::MatmulAttr::get(context, sizes, lhs, rhs, out, scale, epilogue, tf32);
 }
 
 /// What follows a contraction and can be part of the call: scalar factors, reshapes, a transpose.
@@ -239,13 +238,42 @@ loom::DotGeneralOp makeCanonical(loom::DotGeneralOp dot) {
   auto lhsContract =
       llvm::to_vector(llvm::seq<int64_t>(lhsOrder.size() - numContract, lhsOrder.size()));
   auto rhsContract = llvm::to_vector(llvm::seq<int64_t>(numBatch, numBatch + numContract));
-  auto canonical = loom::DotGeneralOp::create(
-      builder, dot.getLoc(), dot.getType(), transposeTo(builder, dot.getLhs(), lhsOrder),
-      transposeTo(builder, dot.getRhs(), rhsOrder), batch, batch, lhsContract, rhsContract,
-      dot.getTf32());
+  auto canonical = loom::DotGeneralOp::create(builder, dot.getLoc(), dot.getType(),
+                                              transposeTo(builder, dot.getLhs(), lhsOrder),
+                                              transposeTo(builder, dot.getRhs(), rhsOrder), batch,
+                                              batch, lhsContract, rhsContract, dot.getTf32());
   dot.getOutput().replaceAllUsesWith(canonical.getOutput());
   dot.erase();
   return canonical;
+}
+
+/// What a call does to its product.
+struct Ending {
+  loom::AddOp add; // of a bias per column; null: none
+  Value bias;
+  Operation *activation = nullptr;
+
+  plan::Epilogue getEpilogue() const {
+    using plan::Epilogue;
+    if (!activation)
+      return bias ? Epilogue::Bias : Epilogue::None;
+    if (isa<loom::GeluOp>(activation))
+      return bias ? Epilogue::BiasGelu : Epilogue::Gelu;
+    return bias ? Epilogue::BiasRelu : Epilogue::Relu;
+  }
+};
+
+/// Relu or the tanh form of gelu, if nothing else reads `value`.
+Operation *matchActivation(Value value) {
+  if (!value.hasOneUse())
+    return nullptr;
+  Operation *user = *value.getUsers().begin();
+  if (auto gelu = dyn_cast<loom::GeluOp>(user))
+    return gelu.getForm() == loom::GeluForm::Tanh ? user : nullptr;
+  if (!isa<loom::MaximumOp>(user))
+    return nullptr;
+  Value other = user->getOperand(user->getOperand(0) == value ? 1 : 0);
+  return getFloatSplat(other) == 0.0 ? user : nullptr;
 }
 
 /// The addition of a bias per column that the call can do, and the bias.
@@ -258,7 +286,7 @@ std::optional<std::pair<loom::AddOp, Value>> matchBias(loom::DotGeneralOp dot,
       choice.gemm.n.size != type.getShape().back())
     return std::nullopt;
   auto add = dyn_cast<loom::AddOp>(*result.getUsers().begin());
-  if (!add || add.getLhs() == add.getRhs() || feedsKernel(add.getOutput()))
+  if (!add || add.getLhs() == add.getRhs())
     return std::nullopt;
   Value other = add.getLhs() == result ? add.getRhs() : add.getLhs();
   auto broadcast = other.getDefiningOp<loom::BroadcastOp>();
@@ -271,8 +299,26 @@ std::optional<std::pair<loom::AddOp, Value>> matchBias(loom::DotGeneralOp dot,
   return std::pair(add, broadcast.getInput());
 }
 
+/// What the call does besides multiplying. What goes on into a kernel is left to that.
+Ending matchEnding(loom::DotGeneralOp dot, const Choice &choice, bool activations) {
+  Ending ending;
+  auto bias = matchBias(dot, choice);
+  Value result = bias ? Value(bias->first.getOutput()) : choice.tail.getResult(dot);
+  bool isInPlace = !choice.tail.movesElements() && !choice.gemm.swapped &&
+                   result.getType() == dot.getType() && dot.getRhsFreeDims().size() == 1;
+  if (Operation *found = activations && isInPlace ? matchActivation(result) : nullptr;
+      found && !feedsKernel(found->getResult(0)))
+    ending.activation = found;
+  if (bias && (ending.activation || !feedsKernel(result)))
+    std::tie(ending.add, ending.bias) = *bias;
+  return ending;
+}
+
 struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
+  using FormMatmulsBase::FormMatmulsBase;
+
   void runOnOperation() override {
+    fallbacks.clear();
     SmallVector<loom::DotGeneralOp> dots;
     getOperation().walk([&](loom::DotGeneralOp dot) {
       // The prologue has kernels only.
@@ -311,12 +357,13 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
         locs.push_back(op->getLoc());
     SmallVector<Operation *> absorbed{dot};
     llvm::append_range(absorbed, choice->tail.path);
-    Value bias;
-    if (auto match = matchBias(dot, *choice)) {
-      bias = match->second;
-      locs.push_back(match->first.getLoc());
-      absorbed.push_back(match->first);
-    }
+    Ending ending = matchEnding(dot, *choice, activations);
+    Value bias = ending.bias;
+    for (Operation *op : {ending.add.getOperation(), ending.activation})
+      if (op) {
+        locs.push_back(op->getLoc());
+        absorbed.push_back(op);
+      }
     Value replaced = absorbed.back()->getResult(0);
     OpBuilder builder(replaced.getDefiningOp());
     if (bias && cast<RankedTensorType>(bias.getType()).getRank() != 1) {
@@ -327,16 +374,52 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
     }
     double alpha = choice->lhs.scale * choice->rhs.scale * choice->tail.scale;
     plan::MatmulAttr descriptor =
-        getDescriptor(dot.getContext(), choice->gemm, alpha, bias != nullptr, dot.getTf32());
+        getDescriptor(dot.getContext(), choice->gemm, alpha, ending.getEpilogue(), dot.getTf32());
+    FlatSymbolRefAttr fallback = getFallback(ending, replaced.getType(), builder.getFusedLoc(locs));
     Value lhs = choice->lhs.base, rhs = choice->rhs.base;
     if (choice->gemm.swapped)
       std::swap(lhs, rhs);
     auto matmul = plan::MatmulOp::create(builder, builder.getFusedLoc(locs), replaced.getType(),
-                                         lhs, rhs, bias, descriptor);
+                                         lhs, rhs, bias, descriptor, fallback);
     replaced.replaceAllUsesWith(matmul.getOutput());
     for (Operation *op : llvm::reverse(absorbed))
       op->erase();
   }
+
+  /// The kernel that makes the ending's result of the plain product and the bias: one per type.
+  FlatSymbolRefAttr getFallback(const Ending &ending, Type result, Location loc) {
+    if (!ending.activation)
+      return {};
+    FlatSymbolRefAttr &known = fallbacks[{result, int(ending.getEpilogue())}];
+    if (known)
+      return known;
+    OpBuilder builder(&getContext());
+    auto type = cast<RankedTensorType>(result);
+    std::string name = ("k_else_" + plan::stringifyEpilogue(ending.getEpilogue())).str();
+    auto kernel = plan::KernelOp::create(builder, loc, name, plan::Skeleton::Elementwise);
+    Block &body = kernel.getBody().emplaceBlock();
+    builder.setInsertionPointToEnd(&body);
+    Value value = body.addArgument(type, loc);
+    if (ending.bias) {
+      int64_t last = type.getRank() - 1;
+      Value bias = body.addArgument(
+          RankedTensorType::get({type.getShape().back()}, type.getElementType()), loc);
+      bias = loom::BroadcastOp::create(builder, loc, type, bias, ArrayRef<int64_t>{last});
+      value = loom::AddOp::create(builder, loc, type, value, bias);
+    }
+    if (isa<loom::GeluOp>(ending.activation)) {
+      value = loom::GeluOp::create(builder, loc, type, value, loom::GeluForm::Tanh);
+    } else {
+      auto zero =
+          DenseElementsAttr::get(type, Attribute(builder.getZeroAttr(type.getElementType())));
+      value = loom::MaximumOp::create(builder, loc, type, value,
+                                      loom::ConstantOp::create(builder, loc, zero));
+    }
+    loom::YieldOp::create(builder, loc, value);
+    return known = FlatSymbolRefAttr::get(SymbolTable(getOperation()).insert(kernel));
+  }
+
+  llvm::DenseMap<std::pair<Type, int>, FlatSymbolRefAttr> fallbacks;
 };
 
 } // namespace

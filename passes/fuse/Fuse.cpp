@@ -12,7 +12,7 @@ void gridloom::addFusePasses(mlir::OpPassManager &pm, const FuseOptions &options
   pm.addPass(createFormConvolutions());
   pm.addPass(createChannelsLast());
   pm.addPass(createExpandContractions());
-  pm.addPass(createFormMatmuls());
+  pm.addPass(createFormMatmuls({options.activationEpilogues}));
   pm.addPass(createFormKernels());
   pm.addPass(createVerifyFused());
 }

@@ -15,6 +15,8 @@ namespace gridloom {
 struct FuseOptions {
   /// The target has a library of attention in f16 and bf16.
   bool attentionLibrary = false;
+  /// The target's library of matrix multiplications does activations.
+  bool activationEpilogues = false;
 };
 
 /// Groups operations into kernels and library calls; `pm` is a module's.

@@ -89,7 +89,8 @@ def FormAttention : Pass<"plan-form-attention", "::mlir::ModuleOp"> {
   let description = [{
     softmax(scale * query * key^T + mask) * value of f16 or bf16, where nothing else reads what lies
     between; the scores are never in memory. Query, key, value and result may be transposed, the mask
-    repeated. What cuDNN has no engine for stays: f32, a depth that is no multiple of 8 or above 128.
+    repeated. Scores may be hidden by a choice instead: one that leaves each query the keys up to its own
+    becomes `causal`, which computes half, others a mask. What cuDNN has no engine for stays: f32, a depth that is no multiple of 8 or above 128.
 
     Input:
 
@@ -144,7 +145,8 @@ def FormMatmuls : Pass<"plan-form-matmuls", "::mlir::ModuleOp"> {
     Transposes, reshapes and broadcasts of the operands, and a transpose of the result, become strides
     where the library can walk them; scalar factors become `alpha`; dimensions that lie one after
     another merge, so that a batch of rows is one multiplication. A bias joins the call unless the sum
-    goes on into a kernel, which adds it for nothing. Contractions that the library cannot walk become kernels.
+    goes on into a kernel, which adds it for nothing; so, with `activations`, does relu and gelu in the
+    tanh form, with a kernel to fall back to where the library has no algorithm for it. Contractions that the library cannot walk become kernels.
 
     Input:
 
@@ -161,6 +163,8 @@ def FormMatmuls : Pass<"plan-form-matmuls", "::mlir::ModuleOp"> {
         out = [256, 64, 8, 1]> : (tensor<2x4x8x16xf32>, tensor<2x8x4x16xf32>) -> tensor<2x4x8x8xf32>
     ```
   }];
+  let options = [Option<"activations", "activations", "bool", "false",
+                        "let calls do relu, and gelu in the tanh form">];
 }
 
 def FormKernels : Pass<"plan-form-kernels", "::mlir::ModuleOp"> {

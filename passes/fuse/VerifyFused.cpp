@@ -73,7 +73,11 @@ LogicalResult verifyMatmul(plan::MatmulOp matmul) {
                               << "; operands are both f32, f16 or bf16, the result is the same or f32";
   if (Value bias = matmul.getBias(); bias && getElementTypeOrSelf(bias) != out)
     return matmul.emitError() << "adds a bias of " << getElementTypeOrSelf(bias) << " to " << out;
-  bool hasBias = descriptor.getEpilogue() == plan::Epilogue::Bias;
+  bool hasBias = descriptor.hasBias();
+  if (descriptor.hasActivation() != matmul.getFallback().has_value())
+    return matmul.emitError() << "epilogue " << plan::stringifyEpilogue(descriptor.getEpilogue())
+                              << " with " << (matmul.getFallback() ? "a" : "no")
+                              << " kernel to fall back to";
   if (hasBias != (matmul.getBias() != nullptr))
     return matmul.emitError() << "epilogue " << plan::stringifyEpilogue(descriptor.getEpilogue())
                               << " with " << (hasBias ? "no bias" : "a bias");

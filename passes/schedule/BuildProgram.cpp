@@ -410,8 +410,10 @@ void ProgramBuilder::addBlockSteps(Block &block, bool overlap) {
         .Case<plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp>([&](auto call) {
           auto inputs = llvm::map_to_vector(call->getOperands(),
                                             [&](Value value) { return getBuffer(value); });
+          auto matmul = dyn_cast<plan::MatmulOp>(*call);
           plan::LibraryOp::create(steps, call.getLoc(), call.getDescriptor(), inputs,
-                                  declareResult(call.getOutput()), kCompute);
+                                  declareResult(call.getOutput()), kCompute,
+                                  matmul ? matmul.getFallbackAttr() : FlatSymbolRefAttr());
         })
         .Case([&](loom::WhileOp loop) { addWhile(loop, overlap); })
         .Case([&](loom::IfOp branch) { addIf(branch, overlap); })

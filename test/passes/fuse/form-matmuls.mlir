@@ -1,4 +1,5 @@
 // RUN: gridloom-opt %s --plan-form-matmuls --mlir-print-local-scope | FileCheck %s
+// RUN: gridloom-opt %s --plan-form-matmuls=activations=true --mlir-print-local-scope | FileCheck %s --check-prefix=ACTIVE
 
 // Rows of a batch are one multiplication, on padded weights, with the bias.
 loom.weight @w : tensor<16x32xf32> from <"", offset = 0, bytes = 2048>
@@ -125,3 +126,65 @@ func.func @integers(%x: tensor<4x16xi32>, %w: tensor<16x32xi32>) -> tensor<4x32x
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4x16xi32>, tensor<16x32xi32>) -> tensor<4x32xi32>
   return %0 : tensor<4x32xi32>
 }
+
+// Halves and bfloats are the library's too, to their type or to f32; what may round to TF32 says so.
+// CHECK-LABEL: func.func @narrow
+// CHECK-NEXT: plan.matmul {{.*}} : (tensor<4x16xbf16>, tensor<16x32xbf16>) -> tensor<4x32xbf16>
+// CHECK-NEXT: plan.matmul {{.*}} : (tensor<4x16xbf16>, tensor<16x32xbf16>) -> tensor<4x32xf32>
+// CHECK-NEXT: plan.matmul {{.*}} tf32 = true>
+func.func @narrow(%x: tensor<4x16xbf16>, %w: tensor<16x32xbf16>, %z: tensor<4x16xf32>, %v: tensor<16x32xf32>)
+    -> (tensor<4x32xbf16>, tensor<4x32xf32>, tensor<4x32xf32>) {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4x16xbf16>, tensor<16x32xbf16>) -> tensor<4x32xbf16>
+  %1 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4x16xbf16>, tensor<16x32xbf16>) -> tensor<4x32xf32>
+  %2 = loom.dot_general %z, %v batch = [] x [] contract = [1] x [0] tf32 : (tensor<4x16xf32>, tensor<16x32xf32>) -> tensor<4x32xf32>
+  return %0, %1, %2 : tensor<4x32xbf16>, tensor<4x32xf32>, tensor<4x32xf32>
+}
+
+// Activations join where libraries have them, and name the kernel to fall back to: one per type.
+// CHECK-LABEL: func.func @mlp
+// CHECK: loom.gelu
+// ACTIVE-LABEL: func.func @mlp
+// ACTIVE: %[[H:.*]] = plan.matmul %arg0, %arg1, %arg3 <{{.*}} epilogue = bias_gelu> else @k_else_bias_gelu
+// ACTIVE-NEXT: %[[G:.*]] = plan.matmul %[[H]], %arg1, %arg3 <{{.*}} epilogue = bias_gelu> else @k_else_bias_gelu
+// ACTIVE-NEXT: %[[R:.*]] = plan.matmul %[[G]], %arg1 <{{.*}} epilogue = relu> else @k_else_relu
+// ACTIVE-NEXT: plan.matmul %[[R]], %arg2
+// ACTIVE-NOT: epilogue
+// ACTIVE: return
+func.func @mlp(%x: tensor<4x16xf32>, %w: tensor<16x16xf32>, %v: tensor<16x8xf32>, %b: tensor<16xf32>) -> tensor<4x8xf32> {
+  %bb = loom.broadcast %b dims = [1] : (tensor<16xf32>) -> tensor<4x16xf32>
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
+  %1 = loom.add %0, %bb : tensor<4x16xf32>
+  %2 = loom.gelu tanh %1 : tensor<4x16xf32>
+  %bc = loom.broadcast %b dims = [1] : (tensor<16xf32>) -> tensor<4x16xf32>
+  %3 = loom.dot_general %2, %w batch = [] x [] contract = [1] x [0] : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
+  %4 = loom.add %3, %bc : tensor<4x16xf32>
+  %5 = loom.gelu tanh %4 : tensor<4x16xf32>
+  %6 = loom.dot_general %5, %w batch = [] x [] contract = [1] x [0] : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
+  %zero = loom.constant dense<0.0> : tensor<4x16xf32>
+  %7 = loom.maximum %6, %zero : tensor<4x16xf32>
+  %8 = loom.dot_general %7, %v batch = [] x [] contract = [1] x [0] : (tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
+  return %8 : tensor<4x8xf32>
+}
+
+// The other form of gelu is no library's, and what goes on into a kernel is left to that.
+// ACTIVE-LABEL: func.func @left
+// ACTIVE-NOT: epilogue = {{.*}}elu
+// ACTIVE: return
+func.func @left(%x: tensor<4x16xf32>, %w: tensor<16x16xf32>) -> (tensor<4x16xf32>, tensor<4xf32>) {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
+  %1 = loom.gelu erf %0 : tensor<4x16xf32>
+  %2 = loom.dot_general %1, %w batch = [] x [] contract = [1] x [0] : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
+  %3 = loom.gelu tanh %2 : tensor<4x16xf32>
+  %4 = loom.reduce sum %3 dims = [1] : (tensor<4x16xf32>) -> tensor<4xf32>
+  return %1, %4 : tensor<4x16xf32>, tensor<4xf32>
+}
+
+// ACTIVE: plan.kernel @k_else_bias_gelu elementwise
+// ACTIVE: ^bb0(%[[P:.*]]: tensor<4x16xf32>, %[[B:.*]]: tensor<16xf32>):
+// ACTIVE: %[[C:.*]] = loom.broadcast %[[B]] dims = [1]
+// ACTIVE: %[[S:.*]] = loom.add %[[P]], %[[C]]
+// ACTIVE: %[[T:.*]] = loom.gelu {{ *}}tanh %[[S]]
+// ACTIVE: loom.yield %[[T]]
+// ACTIVE: plan.kernel @k_else_relu elementwise
+// ACTIVE: loom.maximum
+// ACTIVE-NOT: plan.kernel

@@ -26,6 +26,22 @@ func.func @outside(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32
 
 // -----
 
+func.func @nothing_to_fall_back_to(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {
+  // expected-error @+1 {{epilogue relu with no kernel to fall back to}}
+  %0 = plan.matmul %x, %w <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] epilogue = relu> : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+  return %0 : tensor<4x16xf32>
+}
+
+// -----
+
+func.func @types(%x: tensor<4x8xbf16>, %w: tensor<8x16xbf16>) -> tensor<4x16xf16> {
+  // expected-error @+1 {{multiplies 'bf16' and 'bf16' into 'f16'; operands are both f32, f16 or bf16, the result is the same or f32}}
+  %0 = plan.matmul %x, %w <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1]> : (tensor<4x8xbf16>, tensor<8x16xbf16>) -> tensor<4x16xf16>
+  return %0 : tensor<4x16xf16>
+}
+
+// -----
+
 func.func @bias(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {
   // expected-error @+1 {{epilogue bias with no bias}}
   %0 = plan.matmul %x, %w <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] epilogue = bias> : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
