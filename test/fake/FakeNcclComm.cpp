@@ -318,7 +318,10 @@ EXPORT int ncclCommGetAsyncError(Comm *comm, int *error) {
     *error = comm->error;
     return Success;
   }
-  if (comm->busy && comm->pollsLeft > 0 && --comm->pollsLeft == 0) {
+  bool isLastPoll = comm->busy && comm->pollsLeft == 1;
+  if (comm->busy && comm->pollsLeft > 0)
+    --comm->pollsLeft;
+  if (isLastPoll) {
     std::vector<StreamLaunch> launches = std::move(comm->staged);
     comm->staged.clear();
     lock.unlock();

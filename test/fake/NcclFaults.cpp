@@ -175,7 +175,7 @@ int run(int argc, char **argv) {
     if (argument == "--every")
       every = true;
     else if (argument == "--faults" && i + 1 < argc)
-      faults = std::atoi(argv[++i]);
+      faults = int(std::strtol(argv[++i], nullptr, 10));
     else if (argument == "--seed" && i + 1 < argc)
       seed = std::strtoull(argv[++i], nullptr, 10);
     else

@@ -14,7 +14,7 @@ import pytest
 from gridloom import zoo
 
 EXHAUSTIVE = bool(os.environ.get("GRIDLOOM_EXHAUSTIVE"))
-SMALL = 4  # ranks up to which every call fails in turn
+SMALL = 8  # ranks up to which every call fails in turn
 MESHES = [
     "data=2", "model=2", "pipe=2", "data=2,model=2", "model=4", "data=2,pipe=2", "model=2,pipe=2", "data=4,model=2",
     "data=2,model=2,pipe=2", "model=8", "pipe=4,model=2", "data=4,model=4", "data=8,pipe=2", "data=2,model=4,pipe=2",
