@@ -248,7 +248,10 @@ void Session::Impl::load() {
   if (std::string line = device.checkTarget(plan->getTargetArch(), plan->getCudaVersion());
       !line.empty())
     remark(line);
-  requireMemory(*plan, rank, computeNeeds(stage), device);
+  MemoryNeeds needs = computeNeeds(stage);
+  if (options.cache && transport && transport->getName() == "loopback" && rank != 0)
+    needs.weights = 0; // the ranks of one GPU share those that are equal
+  requireMemory(*plan, rank, needs, device);
   std::shared_ptr<const WeightSource> source =
       WeightSource::open(*plan, options.weights, options.verifyModel);
   weights = WeightSet::load(*plan, rank, device, *source, options.cache.get());

@@ -123,12 +123,16 @@ int Machine::endCapture(Stream &stream, std::shared_ptr<Capture> &capture) {
       joined &= ended->isBefore(node, ended->tails[&stream]);
     other->capture = nullptr;
   }
-  ended->open = false;
-  if (!ended->valid)
+  // Events that were recorded in the capture go on knowing it; what it holds is the graph's.
+  auto graph = std::make_shared<Capture>(std::move(*ended));
+  ended->nodes.clear();
+  ended->tails.clear();
+  ended->open = graph->open = false;
+  if (!graph->valid)
     return CaptureInvalidated;
   if (!joined)
     return CaptureUnjoined;
-  capture = std::move(ended);
+  capture = std::move(graph);
   return Success;
 }
 

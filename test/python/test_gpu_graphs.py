@@ -35,13 +35,16 @@ np.savez(results, **kept)
 def run(fake_gpus, tmp_path):
     """Runs cases on a plan, with or without graphs; returns the outputs of each."""
 
-    def call(plan, cases: list[dict], devices: int, seed: int, graphs: bool) -> list[dict]:
+    def call(plan, cases: list[dict], devices: int, seed: int, graphs: bool, error: str = "") -> list[dict]:
         fake_gpus(devices, seed)
         np.savez(tmp_path / "cases.npz", **{f"{i}|{k}": v for i, case in enumerate(cases) for k, v in case.items()})
         arguments = [plan, tmp_path / "cases.npz", tmp_path / "results.npz", "graphs" if graphs else "steps"]
         result = subprocess.run(
             [sys.executable, "-c", RUN, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=ROOT / "python"
         )
+        if error:
+            assert result.returncode and error in result.stderr, result.stderr
+            return []
         assert result.returncode == 0 and not result.stderr, result.stderr
         kept = np.load(tmp_path / "results.npz")
         return [
@@ -51,8 +54,11 @@ def run(fake_gpus, tmp_path):
     return call
 
 
-def check_equal(run, plan, cases, devices):
+def check_equal(run, plan, cases, devices, monkeypatch):
     """Compares graphs with steps, for three orders of execution; returns the outputs."""
+    with monkeypatch.context() as patch:  # that there are graphs
+        patch.setenv("GRIDLOOM_FAKE_FAIL", "cuGraphLaunch:999:3")
+        run(plan, cases, devices, 1, True, error="cuGraphLaunch failed with error 999")
     for seed in (1, 2, 3):
         steps, graphs = (run(plan, cases, devices, seed, graphs) for graphs in (False, True))
         for one, other in zip(steps, graphs, strict=True):
@@ -62,7 +68,7 @@ def check_equal(run, plan, cases, devices):
 
 
 @pytest.mark.parametrize(("mesh", "strategy"), [("", None), ("model=2", "tp")], ids=["one GPU", "two GPUs"])
-def test_a_cache_lasts_through_replays(run, tmp_path, mesh, strategy):
+def test_a_cache_lasts_through_replays(run, tmp_path, monkeypatch, mesh, strategy):
     config = zoo.Gpt2Config(layers=2, hidden=32, heads=4, vocabulary=53, positions=32, cache="static")
     path = zoo.save(zoo.gpt2(config, zoo.Random(3, scale=0.2)), tmp_path / "gpt2.onnx")
     plan = gridloom.compile(
@@ -78,7 +84,7 @@ def test_a_cache_lasts_through_replays(run, tmp_path, mesh, strategy):
     # Two prompts of four tokens, each decoded one by one: two specialisations take turns.
     chunks = [(0, 4), (4, 5), (5, 6), (6, 7), (0, 4), (4, 5), (5, 6), (0, 4), (4, 5)]
     cases = [{"input_ids": tokens[:, a:b], "position": np.array([a])} for a, b in chunks]
-    outputs = check_equal(run, plan.path, cases, 2 if mesh else 1)
+    outputs = check_equal(run, plan.path, cases, 2 if mesh else 1, monkeypatch)
 
     session = onnxruntime_session(path)
     names = [output.name for output in session.get_outputs()]
@@ -92,7 +98,7 @@ def test_a_cache_lasts_through_replays(run, tmp_path, mesh, strategy):
 
 
 @pytest.mark.parametrize(("mesh", "strategy"), [("", None), ("model=2", "tp")], ids=["one GPU", "two GPUs"])
-def test_conditions_lie_between_graphs(run, mlp_loop, tmp_path, mesh, strategy):  # noqa: F811
+def test_conditions_lie_between_graphs(run, mlp_loop, tmp_path, monkeypatch, mesh, strategy):  # noqa: F811
     plan = gridloom.compile(
         mlp_loop,
         tmp_path / "loop.plan",
@@ -107,7 +113,7 @@ def test_conditions_lie_between_graphs(run, mlp_loop, tmp_path, mesh, strategy):
         {"x": x, "bias": bias, "limit": np.array(limit, np.float32), "trips": np.array(trips)}
         for limit, trips in [(1e9, 3), (1e9, 0), (1e9, 5), (0.9, 20), (1e9, 1)]
     ]
-    outputs = check_equal(run, plan.path, cases, 2 if mesh else 1)
+    outputs = check_equal(run, plan.path, cases, 2 if mesh else 1, monkeypatch)
     session = onnxruntime_session(mlp_loop)
     for case, output in zip(cases, outputs, strict=True):
         np.testing.assert_allclose(output["y"], session.run(["y"], case)[0], rtol=1e-4, atol=1e-5)

@@ -51,7 +51,7 @@ void GraphHandles::discard() noexcept {
 
 CudaCapture::CudaCapture(const std::shared_ptr<const CudaContext> &owner,
                          std::span<Stream *const> given)
-    : context(owner), meeting(owner), allocations(owner, StreamKind::Copy, "capture") {
+    : context(owner), meeting(owner) {
   for (Stream *stream : given)
     streams.push_back(static_cast<CudaStream *>(stream));
   CudaStream &origin = *streams.front();
@@ -119,11 +119,13 @@ GraphGuest &CudaCapture::getGuest(const void *owner,
 }
 
 cuda::DevicePointer CudaCapture::allocate(size_t bytes) {
+  if (!allocations)
+    allocations = std::make_unique<CudaStream>(context, StreamKind::Copy, "capture");
   const cuda::Driver &driver = context->use();
   int mode = cuda::STREAM_CAPTURE_MODE_RELAXED;
   driver.check(driver.threadExchangeStreamCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode",
                "on", context->getName());
-  auto stream = static_cast<cuda::StreamHandle>(allocations.getNative());
+  auto stream = static_cast<cuda::StreamHandle>(allocations->getNative());
   cuda::DevicePointer pointer = 0;
   cuda::Result result = driver.memAllocAsync(&pointer, bytes, stream);
   cuda::Result waited = result == cuda::SUCCESS ? driver.streamSynchronize(stream) : cuda::SUCCESS;

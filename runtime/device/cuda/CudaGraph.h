@@ -68,7 +68,7 @@ private:
   std::shared_ptr<const CudaContext> context;
   std::vector<CudaStream *> streams;
   CudaEvent meeting;
-  CudaStream allocations;
+  std::unique_ptr<CudaStream> allocations; // made at the first
   std::map<const void *, std::shared_ptr<GraphGuest>> guests;
   cuda::Result ended = cuda::SUCCESS; // what cuStreamEndCapture returned
   bool open = false;
