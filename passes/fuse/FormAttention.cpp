@@ -28,7 +28,10 @@ struct Operand {
 /// softmax(scale * query * key^T + mask) * value, as it stands in the program.
 struct Attention {
   loom::DotGeneralOp scores, product;
-  Value mask; // null: none
+  Value mask; // added to the scores; null: none
+  Value seen; // false where `fill` takes a score's place; null: everywhere true
+  double fill = 0;
+  bool causal = false; // and only keys up to the query's index are seen
   double scale = 1;
   Operand query, key, value;
   SmallVector<int64_t> sizes; // batch, heads, queries, keys, depth, value depth
@@ -86,7 +89,47 @@ std::optional<Operand> matchOperand(Value value, ArrayRef<int64_t> batch, int64_
   return std::nullopt;
 }
 
-/// The scores as a product of query and key: factors, and one mask that is added after them.
+/// Whether a constant of [..., queries, keys] says that each query sees all keys, or those up to
+/// its own index; none where it says something else.
+enum class Pattern { All, Causal };
+std::optional<Pattern> matchPattern(Value seen) {
+  auto constant = seen.getDefiningOp<loom::ConstantOp>();
+  auto values = constant ? dyn_cast<DenseElementsAttr>(constant.getValue()) : DenseElementsAttr();
+  if (!values || !getType(seen).getElementType().isInteger(1))
+    return std::nullopt;
+  ArrayRef<int64_t> shape = getType(seen).getShape();
+  int64_t queries = shape[shape.size() - 2], keys = shape.back();
+  bool isAll = true, isCausal = true;
+  for (auto [i, isSeen] : llvm::enumerate(values.getValues<bool>())) {
+    int64_t query = static_cast<int64_t>(i) / keys % queries, key = static_cast<int64_t>(i) % keys;
+    isAll &= isSeen;
+    isCausal &= isSeen == (key <= query);
+  }
+  if (isAll)
+    return Pattern::All;
+  return isCausal ? std::optional(Pattern::Causal) : std::nullopt;
+}
+
+/// A choice between the scores and a number that makes their weight vanish.
+bool matchHidden(loom::SelectOp select, Attention &attention) {
+  constexpr double vanishes = -1000;
+  std::optional<double> fill = getFloatSplat(select.getOnFalse());
+  if (!fill || !(*fill <= vanishes) || attention.scale != 1)
+    return false;
+  std::optional<Pattern> pattern = matchPattern(select.getPredicate());
+  if (pattern) {
+    attention.causal |= *pattern == Pattern::Causal;
+    return true;
+  }
+  if (attention.mask || attention.seen)
+    return false;
+  attention.seen = select.getPredicate();
+  attention.fill = *fill;
+  return true;
+}
+
+/// The scores as a product of query and key: factors, and after them one mask that is added, or
+/// hides.
 bool matchScores(Value value, Attention &attention) {
   while (value.hasOneUse()) {
     value = skipConversions(value, attention.path);
@@ -103,9 +146,15 @@ bool matchScores(Value value, Attention &attention) {
       value = factor->first;
       continue;
     }
+    if (auto select = dyn_cast<loom::SelectOp>(op)) {
+      if (!matchHidden(select, attention))
+        return false;
+      value = select.getOnTrue();
+      continue;
+    }
     auto add = dyn_cast<loom::AddOp>(op);
     // A mask that a factor follows is scaled too.
-    if (!add || attention.mask || attention.scale != 1)
+    if (!add || attention.mask || attention.seen || attention.scale != 1)
       return false;
     auto isProduct = [](Value side) {
       SmallVector<Operation *> path;
@@ -241,16 +290,17 @@ struct FormAttention : impl::FormAttentionBase<FormAttention> {
     Type element = getType(attention.result).getElementType();
     Value mask;
     SmallVector<int64_t> maskStrides;
-    if (attention.mask) {
-      StridedView view = traceMask(attention.mask);
-      mask = narrowMask(builder, view.base, element);
+    if (Value given = attention.mask ? attention.mask : attention.seen) {
+      StridedView view = traceMask(given);
+      Value numbers = attention.mask ? view.base : makeMask(builder, view.base, attention.fill);
+      mask = narrowMask(builder, numbers, element);
       maskStrides.assign(4 - view.strides.size(), 0);
       llvm::append_range(maskStrides, view.strides);
     }
-    auto descriptor =
-        plan::AttentionAttr::get(builder.getContext(), attention.sizes, attention.query.strides,
-                                 attention.key.strides, attention.value.strides, attention.out,
-                                 maskStrides, builder.getF64FloatAttr(attention.scale), false);
+    auto descriptor = plan::AttentionAttr::get(
+        builder.getContext(), attention.sizes, attention.query.strides, attention.key.strides,
+        attention.value.strides, attention.out, maskStrides,
+        builder.getF64FloatAttr(attention.scale), attention.causal);
     SmallVector<Location> locs{attention.scores.getLoc()};
     for (Operation *op : llvm::reverse(attention.path))
       locs.push_back(op->getLoc());
@@ -262,10 +312,20 @@ struct FormAttention : impl::FormAttentionBase<FormAttention> {
     result.replaceAllUsesWith(call.getOutput());
   }
 
+  /// 0 where `seen`, else `fill`.
+  static Value makeMask(OpBuilder &builder, Value seen, double fill) {
+    RankedTensorType type = getType(seen).clone(builder.getF32Type());
+    auto splat = [&](double value) {
+      auto attr = SplatElementsAttr::get(type, builder.getF32FloatAttr(static_cast<float>(value)));
+      return loom::ConstantOp::create(builder, seen.getLoc(), type, attr).getOutput();
+    };
+    return loom::SelectOp::create(builder, seen.getLoc(), type, seen, splat(0), splat(fill));
+  }
+
   /// The mask before it is repeated to the shape of the scores. Factors and conversions stay.
   static StridedView traceMask(Value mask) {
     for (const StridedView &view : traceViews(mask))
-      if (view.scale == 1 && isa<FloatType>(getType(view.base).getElementType()))
+      if (view.scale == 1)
         return view;
     return traceViews(mask).back();
   }

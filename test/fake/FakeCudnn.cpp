@@ -49,7 +49,8 @@ struct Object {
     auto found = attributes.find(name);
     std::vector<T> values(found == attributes.end() ? 0 : size_t(found->second.count));
     if (!values.empty())
-      std::memcpy(values.data(), found->second.bytes.data(), values.size() * sizeof(T));
+      std::memcpy(static_cast<void *>(values.data()), found->second.bytes.data(),
+                  values.size() * sizeof(T));
     return values;
   }
   template <typename T> T get(int name, T otherwise = T()) const {

@@ -178,3 +178,31 @@ def test_attention_of_f16_equals_onnxruntime(tools, fake_gpus, tmp_path, mesh, m
     options = ["--mesh", mesh, *shards]
     steps = check(tools, fake_gpus, model, tmp_path, inputs, options, int(mesh[-1]), tolerance=4e-3)
     assert steps["attention"] == 1
+
+
+def test_a_transformer_in_bf16_attends_through_cudnn(tools, fake_gpus, tmp_path):
+    sizes = {"hidden": 32, "heads": 2, "intermediate": 64, "vocabulary": 50, "positions": 32}
+    config = zoo.BertConfig(layers=1, head="embedding", **sizes)
+    model = zoo.save(zoo.bert(config, zoo.Random(0)), tmp_path / "bert.onnx")
+    random = np.random.default_rng(3)
+    mask = (random.random((2, 12)) > 0.2).astype(np.int64)
+    mask[:, 0] = 1
+    inputs = {"input_ids": random.integers(0, 50, (2, 12)), "attention_mask": mask, "token_type_ids": 0 * mask}
+    options = ["--dim", "batch=2", "--dim", "sequence=12", "--precision", "bf16", "--mesh", "model=2"]
+    steps = check(tools, fake_gpus, model, tmp_path, inputs, options, 2, tolerance=3e-2)
+    assert steps["attention"] == config.layers
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_causal_attention_in_bf16_is_cudnns(tools, fake_gpus, tmp_path, kind):
+    sizes = {"layers": 1, "hidden": 32, "heads": 2, "vocabulary": 50, "positions": 32}
+    if kind == "gpt2":
+        model = zoo.gpt2(zoo.Gpt2Config(**sizes), zoo.Random(0))
+    else:
+        model = zoo.llama(zoo.LlamaConfig(**sizes, kv_heads=1, intermediate=64), zoo.Random(0))
+    path = zoo.save(model, tmp_path / "model.onnx")
+    inputs = {"input_ids": np.random.default_rng(3).integers(0, 50, (2, 12))}
+    options = ["--dim", "batch=2", "--dim", "sequence=12", "--precision", "bf16"]
+    assert check(tools, fake_gpus, path, tmp_path, inputs, options, tolerance=3e-2)["attention"] == 1
+    schedule = tools.call("inspect", tmp_path / "plan", "schedule").stdout
+    assert "attention 2x2x12x12x16x16 causal" in schedule

@@ -147,11 +147,11 @@ namespace gridloom::rt {
 namespace cudnn {
 
 using Status = int;
-using Handle = struct ContextTag *;
+using Handle = struct DnnContextTag *;
 using Descriptor = void *;
 
 enum Constant : int {
-#define GRIDLOOM_CUDNN_CONSTANT(name, value) name = value,
+#define GRIDLOOM_CUDNN_CONSTANT(name, value) name = (value),
   GRIDLOOM_CUDNN_CONSTANTS(GRIDLOOM_CUDNN_CONSTANT)
 #undef GRIDLOOM_CUDNN_CONSTANT
 };

@@ -54,6 +54,35 @@ func.func @mask(%q: tensor<2x4x8x16xf16>, %k: tensor<2x4x8x16xf16>, %v: tensor<2
   return %6 : tensor<2x4x8x16xf16>
 }
 
+// A triangle needs no mask, nor does a choice that is always the same; other choices become one.
+// CHECK-LABEL: func.func @hidden
+// CHECK: plan.attention %arg0, %arg0, %arg0 <sizes = [1, 2, 3, 3, 8, 8], {{.*}} scale = 5.000000e-01 : f64 causal = true>
+// CHECK: plan.attention %arg0, %arg0, %arg0 <sizes = [1, 2, 3, 3, 8, 8], {{.*}} scale = 1.000000e+00 : f64>
+// CHECK: %[[HIDES:.*]] = loom.select %arg1, %{{.*}}, %{{.*}} : tensor<3x3xi1>, tensor<3x3xf32>
+// CHECK: %[[MASK:.*]] = loom.convert %{{.*}} : (tensor<3x3xf32>) -> tensor<3x3xf16>
+// CHECK: plan.attention %arg0, %arg0, %arg0 mask %[[MASK]] <{{.*}} scale = 1.000000e+00 : f64 mask = [0, 0, 3, 1]>
+func.func @hidden(%q: tensor<2x3x8xf16>, %seen: tensor<3x3xi1>) -> (tensor<2x3x8xf16>, tensor<2x3x8xf16>, tensor<2x3x8xf16>) {
+  %half = loom.constant dense<0.5> : tensor<2x3x3xf16>
+  %least = loom.constant dense<-6.550400e+04> : tensor<2x3x3xf16>
+  %triangle = loom.constant dense<[[[true, false, false], [true, true, false], [true, true, true]], [[true, false, false], [true, true, false], [true, true, true]]]> : tensor<2x3x3xi1>
+  %all = loom.constant dense<true> : tensor<2x3x3xi1>
+  %any = loom.broadcast %seen dims = [1, 2] : (tensor<3x3xi1>) -> tensor<2x3x3xi1>
+  %0 = loom.dot_general %q, %q batch = [0] x [0] contract = [2] x [2] : (tensor<2x3x8xf16>, tensor<2x3x8xf16>) -> tensor<2x3x3xf16>
+  %1 = loom.multiply %0, %half : tensor<2x3x3xf16>
+  %2 = loom.select %triangle, %1, %least : tensor<2x3x3xi1>, tensor<2x3x3xf16>
+  %3 = loom.softmax %2 dim = 2 : tensor<2x3x3xf16>
+  %4 = loom.dot_general %3, %q batch = [0] x [0] contract = [2] x [1] : (tensor<2x3x3xf16>, tensor<2x3x8xf16>) -> tensor<2x3x8xf16>
+  %5 = loom.dot_general %q, %q batch = [0] x [0] contract = [2] x [2] : (tensor<2x3x8xf16>, tensor<2x3x8xf16>) -> tensor<2x3x3xf16>
+  %6 = loom.select %all, %5, %least : tensor<2x3x3xi1>, tensor<2x3x3xf16>
+  %7 = loom.softmax %6 dim = 2 : tensor<2x3x3xf16>
+  %8 = loom.dot_general %7, %q batch = [0] x [0] contract = [2] x [1] : (tensor<2x3x3xf16>, tensor<2x3x8xf16>) -> tensor<2x3x8xf16>
+  %9 = loom.dot_general %q, %q batch = [0] x [0] contract = [2] x [2] : (tensor<2x3x8xf16>, tensor<2x3x8xf16>) -> tensor<2x3x3xf16>
+  %10 = loom.select %any, %9, %least : tensor<2x3x3xi1>, tensor<2x3x3xf16>
+  %11 = loom.softmax %10 dim = 2 : tensor<2x3x3xf16>
+  %12 = loom.dot_general %11, %q batch = [0] x [0] contract = [2] x [1] : (tensor<2x3x3xf16>, tensor<2x3x8xf16>) -> tensor<2x3x8xf16>
+  return %4, %8, %12 : tensor<2x3x8xf16>, tensor<2x3x8xf16>, tensor<2x3x8xf16>
+}
+
 // Operands made f32 for the products alone are what they were.
 // CHECK-LABEL: func.func @widened
 // CHECK-NEXT: plan.attention %arg0, %arg1, %arg2 <sizes = [1, 2, 8, 4, 16, 8], {{.*}} scale = 1.000000e+00 : f64> : {{.*}} -> tensor<2x8x8xbf16>
