@@ -92,11 +92,11 @@ def pack_gpu(options: argparse.Namespace) -> int:
     return build(options.pack, "gpu-check", tools, options.jobs, fill)
 
 
-def pack_cluster(out: Path, tools: Path | None, jobs: int, ranks: int, target: str) -> int:
+def pack_cluster(out: Path, tools: Path | None, jobs: int, ranks: int, target: str, names: list[str]) -> int:
     tools = find_tools(tools)
 
     def fill(packer: Packer) -> dict:
-        for model in models.SPLIT:
+        for model in [model for model in models.SPLIT if model.name in names]:
             packer.add_model(dataclasses.replace(model, generated=False))
             packer.add_plan(model, target)
             for mesh in models.meshes(ranks):

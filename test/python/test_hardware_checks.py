@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -218,6 +219,35 @@ def test_cluster_check_refuses_what_cannot_be(cluster_pack):
     ]:
         result = start(cluster_pack / "cluster-check", *options, env=env)
         assert result.returncode == 2 and message in result.stderr, result.stderr
+
+
+def test_cluster_check_on_fake_gpus(tools, tmp_path):
+    """Two processes, each with a fake GPU, and a fake NCCL between them; their times are not told."""
+    options = ["-n", 2, "--device", "cuda:sm_90", "--bin", tools.folder, "--model", "transformer"]
+    made = start(ROOT / "scripts/cluster-check", "--pack", tmp_path / "pack", *options)
+    assert made.returncode == 0, made.stdout + made.stderr
+    env = {**fakes(tools), "GRIDLOOM_FAKE_DEVICES": "2", "GRIDLOOM_FAKE_NCCL_FOLDER": str(tmp_path / "nccl")}
+    result = start(tmp_path / "pack/cluster-check", "--json", tmp_path / "r.json", env=env)
+    assert result.returncode == 0, result.stdout + result.stderr
+    document, checks = results(tmp_path / "r.json")
+    assert document["measured"] == 0 and "GB/s" not in result.stdout
+    for mesh in ("data=2", "model=2", "pipe=2"):
+        assert checks[f"strategies against one rank: transformer, {mesh}"]["result"] == PASS
+        assert checks[f"overlap: transformer, {mesh}"]["text"] == "fake GPUs: ran; their times mean nothing"
+    assert checks["a death: rank 1 of transformer, model=2, is killed"]["result"] == PASS
+
+
+def test_cluster_check_without_gpus_says_so(cluster_pack, tmp_path):
+    for entry in cluster_pack.iterdir():
+        if entry.name not in ("pack.json", "cluster-check", "hardware"):
+            (tmp_path / entry.name).symlink_to(entry)
+    shutil.copytree(cluster_pack / "hardware", tmp_path / "hardware")
+    shutil.copy(cluster_pack / "cluster-check", tmp_path)
+    document = json.loads((cluster_pack / "pack.json").read_text())
+    (tmp_path / "pack.json").write_text(json.dumps({**document, "target": "cuda:sm_90"}))
+    result = start(tmp_path / "cluster-check", env={"GRIDLOOM_CUDA_DRIVER": "libcuda_missing.so.1"})
+    assert result.returncode == 77
+    assert result.stdout.startswith("no GPU: ") and len(result.stdout.splitlines()) == 1 and not result.stderr
 
 
 # A GPU.
