@@ -35,10 +35,11 @@ public:
   void visit(Operation *op) {
     if (isa<loom::ConstantOp>(op) || loom::isLaneOp(op))
       return;
-    // A conversion reads what was computed, and rounds where it says so.
+    // A conversion reads what was computed, and rounds where it says so. One to f32 may have become
+    // none; until all operations are visited it tells those who read f32 from those who do not.
     if (auto change = dyn_cast<loom::ConvertOp>(op)) {
       if (change.getInput().getType() == change.getOutput().getType())
-        change.getOutput().replaceAllUsesWith(change.getInput());
+        identities.push_back(change);
       return;
     }
     bool isUniform = isa<loom::KernelBodyInterface, loom::ReduceOp, loom::SoftmaxOp,
@@ -61,6 +62,13 @@ public:
         narrowTypes[result] = type;
         result.setType(type.clone(wide));
       }
+  }
+
+  void eraseIdentities() {
+    for (loom::ConvertOp change : identities) {
+      change.getOutput().replaceAllUsesWith(change.getInput());
+      change.erase();
+    }
   }
 
   void setOperands(Operation *op, bool toWide) {
@@ -99,6 +107,7 @@ private:
   Type wide;
   llvm::DenseMap<Value, RankedTensorType> narrowTypes; // of values that are f32 now
   llvm::DenseMap<Value, Value> conversions;            // to the other type
+  SmallVector<loom::ConvertOp> identities;
 };
 
 } // namespace
@@ -109,4 +118,5 @@ void gridloom::codegen::widenBody(plan::KernelOp kernel) {
   for (Operation &op : llvm::make_early_inc_range(block.without_terminator()))
     widener.visit(&op);
   widener.setOperands(block.getTerminator(), /*toWide=*/false);
+  widener.eraseIdentities();
 }

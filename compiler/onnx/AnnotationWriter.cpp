@@ -135,9 +135,13 @@ void Collector::run() {
     if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName))
       add(name, argument, getStages(argument));
   // A weight is read by one operation per stage.
-  llvm::MapVector<StringRef, std::pair<Value, std::set<int64_t>>> weights;
+  llvm::MapVector<StringAttr, std::pair<Value, std::set<int64_t>>> weights;
   func.walk([&](loom::GetWeightOp op) {
-    auto &[value, stages] = weights[op.getName()];
+    // A weight's 16-bit copy is split as the weight is, whose name its location has.
+    StringAttr name = op.getNameAttr().getAttr();
+    if (!index.isWeight(name))
+      name = StringAttr::get(op.getContext(), loom::getNodeName(op.getLoc()));
+    auto &[value, stages] = weights[name];
     value = value ? value : Value(op.getResult());
     stages.insert(getStage(op));
   });

@@ -6,7 +6,6 @@
 #include "passes/simplify/Precision.h"
 
 #include "dialects/loom/Control.h"
-#include "passes/simplify/Folding.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 

@@ -1,0 +1,48 @@
+// RUN: gridloom-opt %s --plan-emit-cpu --canonicalize --cse | FileCheck %s
+
+// 16-bit floats are widened where they are loaded and rounded where they are stored, once.
+// CHECK-LABEL: func.func private @chain.rows
+// CHECK: vector.load {{.*}}vector<16xf16>
+// CHECK: arith.extf {{.*}} : vector<16xf16> to vector<16xf32>
+// CHECK: arith.addf {{.*}} : vector<16xf32>
+// CHECK-NOT: arith.truncf
+// CHECK: arith.mulf {{.*}} : vector<16xf32>
+// CHECK: %[[R:.*]] = arith.truncf {{.*}} : vector<16xf32> to vector<16xf16>
+// CHECK-NEXT: vector.store %[[R]]
+plan.kernel @chain elementwise {
+^bb0(%x: tensor<4096xf16>, %y: tensor<4096xf16>):
+  %0 = loom.add %x, %y : tensor<4096xf16>
+  %1 = loom.multiply %0, %x : tensor<4096xf16>
+  loom.yield %1 : tensor<4096xf16>
+}
+
+// What only moves stays as it is.
+// CHECK-LABEL: func.func private @moved.rows
+// CHECK-NOT: extf
+// CHECK: return
+plan.kernel @moved transpose {
+^bb0(%x: tensor<64x32xf16>):
+  %0 = loom.transpose %x [1, 0] : (tensor<64x32xf16>) -> tensor<32x64xf16>
+  loom.yield %0 : tensor<32x64xf16>
+}
+
+// A conversion to f32 gives what was computed, one to f16 rounds, and both may leave the kernel.
+// CHECK-LABEL: func.func private @conversions.rows
+// CHECK: %[[S:.*]] = arith.addf {{.*}} : vector<16xf32>
+// CHECK: vector.store %[[S]]
+// CHECK-LABEL: func.func private @rounded.rows
+// CHECK: %[[H:.*]] = arith.truncf {{.*}} : vector<16xf32> to vector<16xf16>
+// CHECK: %[[W:.*]] = arith.extf %[[H]]
+// CHECK: arith.mulf %[[W]], %[[W]] : vector<16xf32>
+plan.kernel @conversions elementwise {
+^bb0(%x: tensor<4096xf16>, %y: tensor<4096xf16>):
+  %0 = loom.add %x, %y : tensor<4096xf16>
+  %1 = loom.convert %0 : (tensor<4096xf16>) -> tensor<4096xf32>
+  loom.yield %1 : tensor<4096xf32>
+}
+plan.kernel @rounded elementwise {
+^bb0(%x: tensor<4096xf32>):
+  %0 = loom.convert %x : (tensor<4096xf32>) -> tensor<4096xf16>
+  %1 = loom.multiply %0, %0 : tensor<4096xf16>
+  loom.yield %1 : tensor<4096xf16>
+}
