@@ -49,7 +49,7 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 
-#include <chrono>
+#include <ctime>
 
 using namespace mlir;
 using namespace gridloom;
@@ -113,10 +113,25 @@ static void numberSpaces(ModuleOp module) {
   });
 }
 
+/// Absolute values of integers, which are converted for 32 bits only.
+static void expandIntegerAbs(ModuleOp module) {
+  module.walk([](math::AbsIOp op) {
+    OpBuilder builder(op);
+    Value value = op.getOperand();
+    Value zero =
+        arith::ConstantOp::create(builder, op.getLoc(), builder.getZeroAttr(value.getType()));
+    Value negative = arith::SubIOp::create(builder, op.getLoc(), zero, value);
+    op.replaceAllUsesWith(
+        arith::MaxSIOp::create(builder, op.getLoc(), value, negative).getResult());
+    op.erase();
+  });
+}
+
 LogicalResult gridloom::codegen::lowerToNvvm(ModuleOp module, bool hasLibdevice) {
   MLIRContext *context = module.getContext();
   numberSpaces(module);
   expandIntegerPowers(module);
+  expandIntegerAbs(module);
   if (!hasLibdevice && failed(expandMath(module)))
     return failure();
   PassManager pm(context);
@@ -241,12 +256,12 @@ FailureOr<std::string> gridloom::codegen::translateToPtx(ArrayRef<Operation *> m
   std::unique_ptr<llvm::Module> code = translate(modules, *machine, llvmContext);
   if (!code)
     return failure();
+  // Those of libdevice are less exact, or as exact and longer.
+  replaceSimpleMath(*code);
   bool needsMath = llvm::any_of(*code, [](const llvm::Function &function) {
     return function.isDeclaration() && function.getName().starts_with("__nv_");
   });
-  if (libdevice.empty())
-    replaceSimpleMath(*code);
-  else if (needsMath && failed(linkLibdevice(op, *code, libdevice)))
+  if (!libdevice.empty() && needsMath && failed(linkLibdevice(op, *code, libdevice)))
     return failure();
   auto optimise = makeOptimizingTransformer(3, 0, machine.get());
   if (llvm::Error failed = optimise(code.get()))
@@ -266,16 +281,21 @@ FailureOr<std::string> gridloom::codegen::translateToPtx(ArrayRef<Operation *> m
 
 namespace {
 
-/// Milliseconds since it was made.
+/// Milliseconds of processor time since it was made: of this thread, or of all.
 class Stopwatch {
 public:
-  double read() const {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-        .count();
-  }
+  explicit Stopwatch(clockid_t clock) : clock(clock), begin(now()) {}
+  double read() const { return now() - begin; }
 
 private:
-  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+  double now() const {
+    timespec time{};
+    clock_gettime(clock, &time);
+    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) * 1e-6;
+  }
+
+  clockid_t clock;
+  double begin;
 };
 
 /// What makes machine code of nvvm modules.
@@ -297,7 +317,7 @@ struct Toolchain {
   LogicalResult compile(ArrayRef<Operation *> modules,
                         MutableArrayRef<CompiledGpuKernel> kernels) const {
     auto share = static_cast<double>(kernels.size());
-    Stopwatch translation;
+    Stopwatch translation(CLOCK_THREAD_CPUTIME_ID);
     FailureOr<std::string> ptx = translateToPtx(modules, chip, libdevice);
     if (failed(ptx))
       return failure();
@@ -307,12 +327,7 @@ struct Toolchain {
     }
     if (ptxas.empty())
       return success();
-    Stopwatch assembly;
-    if (failed(assemblePtx(modules.front()->getLoc(), ptxas, chip, kernels)))
-      return failure();
-    for (CompiledGpuKernel &kernel : kernels)
-      kernel.milliseconds.cubin = assembly.read() / share;
-    return success();
+    return assemblePtx(modules.front()->getLoc(), ptxas, chip, kernels);
   }
 };
 
@@ -328,7 +343,7 @@ gridloom::codegen::compileGpuKernels(ModuleOp module, const GpuOptions &options)
     context->getOrLoadDialect(name);
   Toolchain toolchain(options);
 
-  Stopwatch lowering;
+  Stopwatch lowering(CLOCK_PROCESS_CPUTIME_ID);
   OwningOpRef<ModuleOp> work = ModuleOp::create(module.getLoc());
   for (auto kernel : module.getOps<plan::KernelOp>())
     work->push_back(kernel->clone());

@@ -12,8 +12,6 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::codegen;
 
-static constexpr auto kNoWrap = arith::IntegerOverflowFlags::nsw | arith::IntegerOverflowFlags::nuw;
-
 /// Reductions have vectors along their own loops only where a row's threads share them.
 static int64_t widthOfReductions(const ThreadPlan &plan) {
   return plan.kind == ThreadPlan::Kind::Row ? plan.width : 1;
@@ -45,9 +43,13 @@ void NestEmitter::emit() {
 }
 
 Value NestEmitter::scale(Value value, int64_t factor, Value offset) {
+  // Of blocks that are another nest's the number is negative.
+  auto flags = arith::IntegerOverflowFlags::none;
+  if (firstBlock == 0)
+    flags = arith::IntegerOverflowFlags::nsw | arith::IntegerOverflowFlags::nuw;
   if (factor != 1)
-    value = arith::MulIOp::create(builder, loc, value, index(factor), kNoWrap);
-  return offset ? arith::AddIOp::create(builder, loc, value, offset, kNoWrap).getResult() : value;
+    value = arith::MulIOp::create(builder, loc, value, index(factor), flags);
+  return offset ? arith::AddIOp::create(builder, loc, value, offset, flags).getResult() : value;
 }
 
 Value NestEmitter::isBelow(Value value, int64_t limit) {

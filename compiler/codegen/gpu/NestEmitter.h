@@ -38,7 +38,8 @@ private:
                    mlir::Value &isInside);
 
   mlir::Value index(int64_t value) { return emitter.constantIndex(value); }
-  /// value * factor + offset, of numbers that are not negative.
+  /// value * factor + offset, of numbers that are not negative but where the block is another
+  /// nest's.
   mlir::Value scale(mlir::Value value, int64_t factor, mlir::Value offset = {});
   mlir::Value isBelow(mlir::Value value, int64_t limit);
   mlir::Value least(mlir::Value value, int64_t limit);

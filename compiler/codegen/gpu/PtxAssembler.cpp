@@ -62,8 +62,10 @@ LogicalResult gridloom::codegen::assemblePtx(Location loc, const std::string &pt
   SmallVector<StringRef> arguments{ptxas, architecture, "-v", "-O3", input, "-o", output};
   SmallVector<std::optional<StringRef>> redirects{StringRef(), StringRef(log), StringRef(log)};
   std::string error;
+  std::optional<llvm::sys::ProcessStatistics> statistics;
   int code = llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, redirects,
-                                       /*SecondsToWait=*/300, /*MemoryLimit=*/0, &error);
+                                       /*SecondsToWait=*/300, /*MemoryLimit=*/0, &error,
+                                       /*ExecutionFailed=*/nullptr, &statistics);
   auto report = llvm::MemoryBuffer::getFile(log);
   StringRef text = report ? (*report)->getBuffer().trim() : StringRef();
   if (code != 0) {
@@ -78,6 +80,9 @@ LogicalResult gridloom::codegen::assemblePtx(Location loc, const std::string &pt
   for (CompiledGpuKernel &kernel : kernels) {
     kernel.cubin = (*cubin)->getBuffer().str();
     readReport(text, kernel);
+    if (statistics)
+      kernel.milliseconds.cubin = static_cast<double>(statistics->TotalTime.count()) * 1e-3 /
+                                  static_cast<double>(kernels.size());
   }
   return success();
 }

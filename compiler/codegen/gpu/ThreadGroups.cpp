@@ -47,14 +47,20 @@ Value gridloom::codegen::exchange(OpBuilder &builder, Location loc, Value value,
   return type == integer ? raw : arith::BitcastOp::create(builder, loc, type, raw);
 }
 
+/// Of vectors of four of any element.
+static constexpr int64_t kSharedAlignment = 32;
+
 Value gridloom::codegen::addSharedMemory(gpu::GPUFuncOp function, Type element, int64_t count) {
   auto space = gpu::AddressSpaceAttr::get(function.getContext(), gpu::AddressSpace::Workgroup);
-  auto type = MemRefType::get({count}, memoryType(element), MemRefLayoutAttrInterface(), space);
+  // The widest access may be wider than what is asked for.
+  Type stored = memoryType(element);
+  count = static_cast<int64_t>(
+      llvm::alignTo(count, kSharedAlignment * 8 / stored.getIntOrFloatBitWidth()));
+  auto type = MemRefType::get({count}, stored, MemRefLayoutAttrInterface(), space);
   Value memory = function.addWorkgroupAttribution(type, function.getLoc());
-  // For vectors of four of any element.
   function.setWorkgroupAttributionAttr(function.getNumWorkgroupAttributions() - 1,
                                        LLVM::LLVMDialect::getAlignAttrName(),
-                                       OpBuilder(function).getI64IntegerAttr(32));
+                                       OpBuilder(function).getI64IntegerAttr(kSharedAlignment));
   return memory;
 }
 
@@ -74,9 +80,23 @@ Value gridloom::codegen::joinThreads(BodyEmitter &emitter, const Node &reduce, V
   if (count == kWarp)
     return value;
 
-  // A place per warp, then everyone reads all of them.
+  // A place per warp, a word at least, so that no access has bytes of two; then everyone reads all
+  // of them.
   int64_t warps = count / kWarp;
-  Value places = addSharedMemory(function, value.getType(), warps);
+  Type type = value.getType(), element = type, word = builder.getI32Type();
+  bool isShort = isa<IntegerType>(type) && type.getIntOrFloatBitWidth() < 32;
+  if (isShort) {
+    element = word;
+    value = arith::ExtUIOp::create(builder, loc, word, value);
+  }
+  Value places = addSharedMemory(function, element, warps);
+  auto load = [&](Value place, int64_t width) -> Value {
+    Value part = emitter.load(places, place, width, element);
+    if (!isShort)
+      return part;
+    Type narrow = width == 1 ? type : VectorType::get(width, type);
+    return arith::TruncIOp::create(builder, loc, narrow, part);
+  };
   Value size = emitter.constantIndex(kWarp);
   Value warp = arith::DivUIOp::create(builder, loc, lane, size);
   Value number = arith::RemUIOp::create(builder, loc, lane, size);
@@ -92,7 +112,7 @@ Value gridloom::codegen::joinThreads(BodyEmitter &emitter, const Node &reduce, V
   Value result;
   if (warps > 8 && llvm::isPowerOf2_64(warps)) {
     number = arith::RemUIOp::create(builder, loc, lane, emitter.constantIndex(warps));
-    result = emitter.load(places, number, 1, value.getType());
+    result = load(number, 1);
     for (int32_t mask = 1; mask < warps; mask *= 2)
       result = emitter.combine(reduce, result,
                                exchange(builder, loc, result, mask, gpu::ShuffleMode::XOR));
@@ -100,8 +120,7 @@ Value gridloom::codegen::joinThreads(BodyEmitter &emitter, const Node &reduce, V
     for (int64_t i = 0, width = 4; i < warps; i += width) {
       while (i + width > warps)
         width /= 2;
-      Value part = emitter.load(places, emitter.constantIndex(i), width, value.getType());
-      part = emitter.collapse(reduce, part);
+      Value part = emitter.collapse(reduce, load(emitter.constantIndex(i), width));
       result = result ? emitter.combine(reduce, result, part) : part;
     }
   }

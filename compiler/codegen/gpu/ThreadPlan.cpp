@@ -451,8 +451,7 @@ bool gridloom::codegen::hasShortIndices(const Nest &nest) {
   for (AtomId id = 0; id < body.atoms.size(); ++id)
     if (!fits(body.atoms[id].argument) || body.atoms[id].size >= limit)
       return false;
-  // 32 threads may have a row, more have a block.
-  return elements < limit / kWarp &&
+  return elements < limit &&
          llvm::all_of(
              body.buffers, [&](const Buffer &buffer) { return buffer.elements < limit; }) &&
          llvm::all_of(
