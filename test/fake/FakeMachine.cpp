@@ -30,7 +30,13 @@ Machine &Machine::get() {
   return machine;
 }
 
-/// Tools that know nothing of the fake are given GPUs by environment variables.
+/// Tools that know nothing of the fake are given a machine by environment variables:
+///   GRIDLOOM_FAKE_DEVICES=2                 how many GPUs; findings and leaks are printed at the
+///   end GRIDLOOM_FAKE_SEED=1                    Schedule::Random GRIDLOOM_FAKE_ARCHITECTURE=100
+///   GRIDLOOM_FAKE_DRIVER_VERSION=12020 GRIDLOOM_FAKE_MEMORY=BYTES GRIDLOOM_FAKE_ONE_GPU=1
+///   GRIDLOOM_FAKE_NCCL_VERSION=21705
+///   GRIDLOOM_FAKE_FAULT=1:3:700             Options::fault: device, kernels, error
+///   GRIDLOOM_FAKE_FAIL=cuGraphLaunch:999:0  failCall: name, result, skip
 Machine::Machine() {
   Options given;
   if (const char *devices = std::getenv("GRIDLOOM_FAKE_DEVICES"))
@@ -46,7 +52,6 @@ Machine::Machine() {
   if (const char *bytes = std::getenv("GRIDLOOM_FAKE_MEMORY"))
     given.memoryBytes = static_cast<size_t>(std::atoll(bytes));
   given.oneGpu = std::getenv("GRIDLOOM_FAKE_ONE_GPU") != nullptr;
-  // DEVICE:KERNELS:ERROR, and CALL:RESULT:SKIP.
   if (const char *fault = std::getenv("GRIDLOOM_FAKE_FAULT"))
     std::sscanf(fault, "%d:%d:%d", &given.fault.device, &given.fault.kernels, &given.fault.error);
   reset(given);
@@ -385,7 +390,8 @@ void Machine::noteDone(const Stream &stream, const Operation &operation) {
     Allocation *allocation = find(access.data);
     if (!allocation || access.bytes == 0)
       continue;
-    auto begin = static_cast<size_t>(static_cast<const std::byte *>(access.data) - allocation->data);
+    auto begin =
+        static_cast<size_t>(static_cast<const std::byte *>(access.data) - allocation->data);
     size_t bytes = std::min(access.bytes, allocation->bytes - begin);
     if (access.write)
       allocation->shadow->markWritten(begin, bytes);

@@ -101,6 +101,11 @@ def test_without_nccl(plans, refuse):
     assert "libnccl_missing.so.2 not found: NCCL, which connects GPUs, is not installed" in line
 
 
+def test_nccl_too_old(plans, refuse):
+    line = refuse(plans("data=2"), GRIDLOOM_FAKE_NCCL_VERSION=21705)
+    assert "is NCCL 2.17.5, 2.18.0 or newer is needed; install a newer libnccl2" in line
+
+
 def test_without_cublaslt(plans, refuse):
     line = refuse(plans("data=2"), GRIDLOOM_CUBLASLT="libcublasLt_missing.so.13")
     assert "libcublasLt_missing.so.13 not found" in line

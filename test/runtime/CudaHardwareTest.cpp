@@ -159,6 +159,76 @@ TEST_F(CudaHardwareTest, NcclOfOneRank) {
   EXPECT_EQ(errors[0], "");
 }
 
+TEST_F(CudaHardwareTest, MarksHowFarAStreamIs) {
+  if (!device->getContext()->use().canWriteValues())
+    GTEST_SKIP() << "the driver is older than CUDA 12";
+  uint32_t last = 0;
+  for (int i = 0; i < 3; ++i)
+    last = stream->mark();
+  stream->synchronize();
+  EXPECT_EQ(stream->readMark(), std::optional<uint32_t>(last));
+}
+
+/// x = 4 x + 3, by two kernels on one stream and a collective of one rank on another between them;
+/// the last through memory that the capture itself has to reserve.
+TEST_F(CudaHardwareTest, ReplaysAGraphOfTwoStreamsAndACollective) {
+  if (std::string obstacle = device->findGraphObstacle(); !obstacle.empty())
+    GTEST_SKIP() << obstacle;
+  ThreadExchange exchange;
+  std::unique_ptr<Transport> transport;
+  try {
+    transport = createNcclTransport(*device, 0, 1, exchange.makeOptions(0));
+  } catch (const Error &error) {
+    GTEST_SKIP() << error.what();
+  }
+  auto comm = device->createStream(StreamKind::Communication, "comm");
+  int all[] = {0};
+  auto world = transport->createCommunicator(all, "world");
+  std::string_view ptx = scalePtx;
+  auto kernel = device->loadKernel("scale.ptx", std::as_bytes(std::span(ptx)), "scale");
+  constexpr size_t count = 1024;
+  std::vector<float> values(count);
+  std::iota(values.begin(), values.end(), 0.0f);
+  auto x = upload(*device, *stream, values), y = upload(*device, *stream, values),
+       z = upload(*device, *stream, values);
+  auto first = device->createEvent(), second = device->createEvent();
+  auto submit = [&](void *through) {
+    LaunchShape shape;
+    shape.grid[0] = 4;
+    shape.block[0] = 256;
+    void *there[] = {x->data, y->data}, *back[] = {z->data, x->data};
+    device->launch(*stream, *kernel, shape, there);
+    stream->record(*first);
+    comm->wait(*first);
+    world->allReduce(*comm, y->data, z->data, count, DataType::F32, Reduction::Sum,
+                     {"all_reduce", 0, "test"});
+    comm->record(*second);
+    stream->wait(*second);
+    device->copy(*stream, through, z->data, z->bytes);
+    device->copy(*stream, z->data, through, z->bytes);
+    device->launch(*stream, *kernel, shape, back);
+  };
+  auto other = device->allocate(z->bytes);
+  submit(other->data); // makes connections
+  stream->synchronize();
+  comm->synchronize();
+
+  Stream *streams[] = {stream.get(), comm.get()};
+  device->beginCapture(streams);
+  submit(static_cast<CudaStream &>(*stream).getWorkspace(z->bytes));
+  auto graph = device->endCapture();
+  for (int i = 0; i < 3; ++i)
+    device->replay(*stream, *graph);
+  std::vector<float> result = download<float>(*device, *stream, x->data, count);
+  for (size_t i = 0; i < count; ++i) {
+    float expected = values[i];
+    for (int run = 0; run < 4; ++run)
+      expected = 4 * expected + 3;
+    ASSERT_EQ(result[i], expected);
+  }
+  graph.reset(); // before the communicator that it holds
+}
+
 TEST_F(CudaHardwareTest, NcclOfAllGpus) {
   int count = 0;
   device->getContext()->use().deviceGetCount(&count);
