@@ -138,7 +138,7 @@ struct Emitter {
     } else {
       // sqrt(2 / pi) * (x + 0.044715 x^3)
       Value square = make<arith::MulFOp>(x, x);
-      Value poly = make<math::FmaOp>(square, constant(x.getType(), 0.03567740813636141),
+      Value poly = make<math::FmaOp>(square, constant(x.getType(), 0.035677408136300125),
                                      constant(x.getType(), 0.79788456080286536));
       inner = make<math::TanhOp>(make<arith::MulFOp>(x, poly));
     }

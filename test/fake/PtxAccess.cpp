@@ -68,8 +68,11 @@ PtxBlocks::Place PtxBlocks::locateGlobal(PtxWarp &warp, const PtxInstruction &i,
   auto holds = [&](const PtxBuffer &buffer) {
     return pointer >= buffer.base && pointer + bytes <= buffer.end;
   };
-  PtxBuffer *found = lastBuffer && holds(*lastBuffer) ? lastBuffer : nullptr;
   // Buffers lie sorted; the one that begins last before the address is the one that is meant.
+  auto isMeant = [&](PtxBuffer *buffer) {
+    return holds(*buffer) && (buffer == &buffers.back() || buffer[1].base > pointer);
+  };
+  PtxBuffer *found = lastBuffer && isMeant(lastBuffer) ? lastBuffer : nullptr;
   for (size_t n = buffers.size(); !found && n-- > 0;)
     if (holds(buffers[n]))
       found = &buffers[n];

@@ -231,6 +231,10 @@ void PtxBlocks::runGroup(PtxWarp &warp, uint32_t group, uint64_t budget) {
         if (!group)
           return;
         break;
+      case PtxName::Trap:
+        if (active)
+          failAt(warp, lowest(active), i, "traps");
+        break;
       case PtxName::Ld:
         load(warp, i, active);
         break;
@@ -316,10 +320,14 @@ uint8_t findKnown(const PtxInstruction &i, const uint8_t *sources, const uint64_
     return known == needed ? 0xff : static_cast<uint8_t>(known);
   }
   case PtxName::Cvt: {
-    // Of what is cut off the rest does not count.
-    bool isInteger = i.round == 0 && !i.saturate && getBytes(i.to) < size;
-    uint8_t counts = isInteger ? lowBytes(getBytes(i.to)) : needed;
-    return i.numSources == 1 && (sources[0] & counts) == counts ? 0xff : 0;
+    if (i.round != 0 || i.saturate || i.numSources != 1)
+      break;
+    // Of integers what is cut off does not count, and what is put before is known.
+    unsigned kept = sources[0] & lowBytes(std::min(size, getBytes(i.to)));
+    if (isKnown(0) || kept == lowBytes(getBytes(i.to)))
+      return 0xff;
+    bool isUnsigned = i.type == PtxType::U8 || i.type == PtxType::U16 || i.type == PtxType::U32;
+    return static_cast<uint8_t>(isUnsigned ? kept | (0xffU & ~unsigned(needed)) : kept);
   }
   case PtxName::Prmt: {
     unsigned known = 0;
@@ -331,12 +339,27 @@ uint8_t findKnown(const PtxInstruction &i, const uint8_t *sources, const uint64_
   }
   case PtxName::And:
   case PtxName::Or: {
-    // x and 0 is 0, x or 1 is 1.
-    uint64_t all = i.type == PtxType::Pred ? 1 : ~uint64_t(0) >> (64 - 8 * size);
+    // x and 0 is 0, x or 1 is 1, byte by byte.
+    unsigned known = sources[0] & sources[1];
     for (unsigned n = 0; n < 2; ++n)
-      if (isKnown(n) && (values[n] & all) == (i.name == PtxName::And ? 0 : all))
-        return 0xff;
-    break;
+      for (unsigned byte = 0; byte < size; ++byte) {
+        unsigned all = i.type == PtxType::Pred ? 1 : 0xff;
+        unsigned value = values[n] >> (8 * byte) & all;
+        if ((sources[n] >> byte & 1) && value == (i.name == PtxName::And ? 0 : all))
+          known |= 1U << byte;
+      }
+    return (known & needed) == needed ? 0xff : static_cast<uint8_t>(known);
+  }
+  case PtxName::Add:
+  case PtxName::Sub:
+  case PtxName::Mul: {
+    // The lower bytes of integers depend on lower bytes only.
+    bool isInteger = i.type >= PtxType::U8 && i.type <= PtxType::S64;
+    if (!isInteger || i.has("hi") || i.has("wide") || i.saturate || i.carriesIn || i.has("cc"))
+      break;
+    auto count =
+        static_cast<unsigned>(std::countr_one(static_cast<uint8_t>(sources[0] & sources[1])));
+    return count >= size ? 0xff : lowBytes(count);
   }
   default:
     break;

@@ -108,6 +108,7 @@ enum class PtxName : uint8_t {
   Szext,
   Tanh,
   Testp,
+  Trap,
   Vote,
   Xor
 };

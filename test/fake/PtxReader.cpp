@@ -57,7 +57,8 @@ static std::optional<PtxName> parseName(std::string_view text) {
       {"sqrt", Sqrt},   {"st", St},
       {"sub", Sub},     {"szext", Szext},
       {"tanh", Tanh},   {"testp", Testp},
-      {"vote", Vote},   {"xor", Xor}};
+      {"trap", Trap},   {"vote", Vote},
+      {"xor", Xor}};
   auto found = names.find(text);
   if (found == names.end())
     return std::nullopt;
@@ -286,6 +287,7 @@ bool finishPtx(PtxInstruction &i) {
   case Redux:
   case Activemask:
   case Exit:
+  case Trap:
     return isShaped(i);
   default:
     break;

@@ -11,8 +11,9 @@
 
 #include "test/fake/PtxRun.h"
 
+#include "gmock/gmock.h"
+
 #include <cstring>
-#include <gmock/gmock.h>
 #include <numeric>
 
 using namespace gridloom::fake;
@@ -22,7 +23,7 @@ using testing::HasSubstr;
 
 namespace {
 
-constexpr uint32_t threads = 64;
+constexpr size_t threads = 64;
 
 std::string makeKernel(const std::string &body, const std::string &before = "") {
   return ".version 7.8\n.target sm_90\n.address_size 64\n" + before +
@@ -40,7 +41,7 @@ std::string makeKernel(const std::string &body, const std::string &before = "") 
 
 /// What `body` makes of the numbers from 1, as 32-bit words; its findings in `finding`.
 std::vector<uint32_t> run(const std::string &ptx, std::string &finding, uint32_t blocks = 1,
-                          uint64_t seed = 0, uint32_t size = threads) {
+                          uint64_t seed = 0) {
   PtxProgram program(ptx);
   std::vector<uint32_t> words(threads);
   std::iota(words.begin(), words.end(), 1u);
@@ -51,7 +52,7 @@ std::vector<uint32_t> run(const std::string &ptx, std::string &finding, uint32_t
   tensors[0].isInput = true;
   PtxRun launch;
   launch.grid[0] = blocks;
-  launch.block[0] = size;
+  launch.block[0] = threads;
   launch.seed = seed;
   finding = program.run("k", launch, tensors);
   std::memcpy(words.data(), tensors[1].bytes.data(), threads * 4);
@@ -82,30 +83,30 @@ std::string addressIn(const std::string &variable, const std::string &offset) {
   return "mov.b32 %r10, " + variable + ";\nadd.s32 %r11, %r10, " + offset + ";\n";
 }
 
-const std::string put = addressIn("s", "%r3") + "st.shared.b32 [%r11], %r2;\n";
+std::string put() { return addressIn("s", "%r3") + "st.shared.b32 [%r11], %r2;\n"; }
 std::string take(const std::string &offset) {
   return addressIn("s", offset) + "ld.shared.b32 %r6, [%r11];\n";
 }
-const std::string give = "st.global.b32 [%rd2], %r6;\n";
+std::string give() { return "st.global.b32 [%rd2], %r6;\n"; }
 
 TEST(CudaPtxFaults, SharedMemoryWithoutBarrier) {
   // Neighbours of one warp, and threads of two warps.
   auto isRace = AnyOf(HasSubstr("no barrier orders them"), HasSubstr("never written"));
   for (const char *partner : {"%r4", "%r5"}) {
-    EXPECT_THAT(findingOf(put + take(partner) + give), isRace);
-    EXPECT_EQ(findingOf(put + "bar.sync 0;\n" + take(partner) + give), "");
+    EXPECT_THAT(findingOf(put() + take(partner) + give()), isRace);
+    EXPECT_EQ(findingOf(put() + "bar.sync 0;\n" + take(partner) + give()), "");
     // The next round may not write before everyone has read.
-    std::string round = put + "bar.sync 0;\n" + take(partner);
-    EXPECT_THAT(findingOf(round + put + give), HasSubstr("no barrier orders them"));
-    EXPECT_EQ(findingOf(round + "bar.sync 0;\n" + put + give), "");
+    std::string round = put() + "bar.sync 0;\n" + take(partner);
+    EXPECT_THAT(findingOf(round + put() + give()), HasSubstr("no barrier orders them"));
+    EXPECT_EQ(findingOf(round + "bar.sync 0;\n" + put() + give()), "");
   }
   // A barrier of the warp orders its own threads only; a shuffle none.
-  EXPECT_EQ(findingOf(put + "bar.warp.sync -1;\n" + take("%r4") + give), "");
-  EXPECT_EQ(
-      findingOf(put + "bar.warp.sync -1;\n" + take("%r4") + "bar.warp.sync -1;\n" + put + give),
-      "");
-  EXPECT_THAT(findingOf(put + "bar.warp.sync -1;\n" + take("%r5") + give), isRace);
-  EXPECT_THAT(findingOf(put + "shfl.sync.bfly.b32 %r7, %r2, 1, 31, -1;\n" + take("%r4") + give),
+  EXPECT_EQ(findingOf(put() + "bar.warp.sync -1;\n" + take("%r4") + give()), "");
+  EXPECT_EQ(findingOf(put() + "bar.warp.sync -1;\n" + take("%r4") + "bar.warp.sync -1;\n" + put() +
+                      give()),
+            "");
+  EXPECT_THAT(findingOf(put() + "bar.warp.sync -1;\n" + take("%r5") + give()), isRace);
+  EXPECT_THAT(findingOf(put() + "shfl.sync.bfly.b32 %r7, %r2, 1, 31, -1;\n" + take("%r4") + give()),
               HasSubstr("no barrier orders them"));
 }
 
@@ -114,18 +115,18 @@ TEST(CudaPtxFaults, OneWordOfSeveralThreads) {
               HasSubstr("writes what another thread writes"));
   EXPECT_EQ(findingOf("setp.eq.s32 %p1, %r1, 0;\n@%p1 st.shared.b32 [s], %r1;\nbar.sync 0;\n"
                       "ld.shared.b32 %r6, [s];\n" +
-                      give),
+                      give()),
             "");
   // Bytes of one word are not one place.
   EXPECT_EQ(findingOf(addressIn("s", "%r1") +
                       "cvt.u16.u32 %rs1, %r1;\nst.shared.b8 [%r11], %rs1;\n"
                       "bar.sync 0;\nld.shared.b32 %r6, [s+4];\n" +
-                      give),
+                      give()),
             "");
   EXPECT_THAT(findingOf(addressIn("s", "%r1") +
                         "cvt.u16.u32 %rs1, %r1;\nst.shared.b8 [%r11], %rs1;\n"
                         "ld.shared.b32 %r6, [s+4];\n" +
-                        give),
+                        give()),
               HasSubstr("no barrier orders them"));
 }
 
@@ -134,7 +135,7 @@ TEST(CudaPtxFaults, BlocksAreInNoOrder) {
                     "ld.param.b64 %rd4, [k_param_1];\nadd.s64 %rd5, %rd4, %rd5;\n"
                     "setp.eq.s32 %p1, %r1, 0;\n";
   EXPECT_EQ(findingOf("mov.b32 %r6, 7;\n" + own + "@%p1 st.global.b32 [%rd5], %r6;\n", 64), "");
-  EXPECT_THAT(findingOf("mov.b32 %r6, 7;\n" + give, 2), HasSubstr("what another block writes"));
+  EXPECT_THAT(findingOf("mov.b32 %r6, 7;\n" + give(), 2), HasSubstr("what another block writes"));
   // One block writes what the next reads, in whatever order they run.
   EXPECT_THAT(findingOf("mov.b32 %r6, 7;\n" + own +
                             "@%p1 st.global.b32 [%rd5], %r6;\n"
@@ -147,8 +148,8 @@ TEST(CudaPtxFaults, AtomicsAreTogether) {
   std::string zero = "setp.eq.s32 %p1, %r1, 0;\nmov.b32 %r6, 0;\n@%p1 st.shared.b32 [s], %r6;\n"
                      "bar.sync 0;\n";
   std::string add = "red.shared.add.u32 [s], %r2;\n";
-  EXPECT_EQ(findingOf(zero + add + "bar.sync 0;\nld.shared.b32 %r6, [s];\n" + give), "");
-  EXPECT_THAT(findingOf(zero + add + "ld.shared.b32 %r6, [s];\n" + give),
+  EXPECT_EQ(findingOf(zero + add + "bar.sync 0;\nld.shared.b32 %r6, [s];\n" + give()), "");
+  EXPECT_THAT(findingOf(zero + add + "ld.shared.b32 %r6, [s];\n" + give()),
               HasSubstr("no barrier orders them"));
   EXPECT_EQ(resultOf(zero + add + "bar.sync 0;\nld.shared.b32 %r9, [s];\n"), 64u * 65 / 2);
   EXPECT_EQ(resultOf(zero + "atom.shared.max.u32 %r8, [s], %r2;\nbar.sync 0;\n"
@@ -157,12 +158,12 @@ TEST(CudaPtxFaults, AtomicsAreTogether) {
 }
 
 TEST(CudaPtxFaults, WhatWasNeverWritten) {
-  EXPECT_THAT(findingOf("ld.shared.b32 %r6, [s];\n" + give),
+  EXPECT_THAT(findingOf("ld.shared.b32 %r6, [s];\n" + give()),
               HasSubstr("reads memory that was never written"));
-  EXPECT_THAT(findingOf("ld.global.b32 %r6, [%rd2];\n" + give),
+  EXPECT_THAT(findingOf("ld.global.b32 %r6, [%rd2];\n" + give()),
               HasSubstr("reads memory that was never written"));
-  EXPECT_THAT(findingOf("add.s32 %r6, %r20, 1;\n" + give), HasSubstr("unwritten"));
-  EXPECT_THAT(findingOf("setp.eq.s32 %p2, %r20, 1;\n@%p2 bra $E;\n" + give + "$E:"),
+  EXPECT_THAT(findingOf("add.s32 %r6, %r20, 1;\n" + give()), HasSubstr("unwritten"));
+  EXPECT_THAT(findingOf("setp.eq.s32 %p2, %r20, 1;\n@%p2 bra $E;\n" + give() + "$E:"),
               HasSubstr("branches on what was never written"));
   EXPECT_THAT(findingOf("st.global.b32 [%rd20], %r2;\n"),
               HasSubstr("writes at an address that was never written"));
@@ -170,46 +171,46 @@ TEST(CudaPtxFaults, WhatWasNeverWritten) {
       findingOf("setp.lt.s32 %p1, %r1, 63;\nmov.b32 %r6, 7;\n@%p1 st.global.b32 [%rd2], %r6;"),
       HasSubstr("leaves a part of pointer 1 unwritten"));
   // What is not chosen, or masked, may be anything.
-  EXPECT_EQ(findingOf("setp.ge.s32 %p1, %r1, 0;\nselp.b32 %r6, %r2, %r20, %p1;\n" + give), "");
-  EXPECT_EQ(findingOf("and.b32 %r6, %r20, 0;\n" + give), "");
+  EXPECT_EQ(findingOf("setp.ge.s32 %p1, %r1, 0;\nselp.b32 %r6, %r2, %r20, %p1;\n" + give()), "");
+  EXPECT_EQ(findingOf("and.b32 %r6, %r20, 0;\n" + give()), "");
 }
 
 TEST(CudaPtxFaults, ThreadsThatPart) {
   EXPECT_THAT(
       findingOf("setp.eq.s32 %p1, %r1, 3;\n@%p1 bra $E;\nbar.sync 0;\n$E:\nmov.b32 %r6, 1;\n" +
-                give),
+                give()),
       HasSubstr("wait for each other at different places"));
   EXPECT_THAT(findingOf("setp.lt.s32 %p1, %r1, 32;\n@%p1 bra $E;\nbar.sync 0;\nbra $F;\n$E:\n"
                         "bar.sync 0;\n$F:\nmov.b32 %r6, 1;\n" +
-                        give),
+                        give()),
               HasSubstr("wait for each other at different places"));
   EXPECT_THAT(findingOf("setp.eq.s32 %p1, %r1, 3;\nmov.b32 %r6, 1;\n@%p1 bra $E;\n"
                         "shfl.sync.bfly.b32 %r6, %r2, 1, 31, -1;\n$E:\nbar.sync 0;\n" +
-                        give),
+                        give()),
               HasSubstr("wait for each other at different places"));
   EXPECT_THAT(findingOf("setp.eq.s32 %p1, %r1, 3;\nmov.b32 %r6, 1;\n@%p1 bra $E;\n"
                         "shfl.sync.idx.b32 %r6, %r2, 2, 31, 0xfffffff7;\n$E:\n" +
-                        give),
+                        give()),
               HasSubstr("mask lacks it"));
   EXPECT_THAT(findingOf("and.b32 %r12, %r1, 31;\nsetp.eq.s32 %p1, %r12, 3;\nmov.b32 %r6, 1;\n"
                         "@%p1 bra $E;\nshfl.sync.idx.b32 %r6, %r2, 3, 31, 0xfffffff7;\n$E:\n" +
-                        give),
+                        give()),
               HasSubstr("shuffles from a lane that is not there"));
   EXPECT_THAT(findingOf("$E:\nsetp.eq.s32 %p1, %r1, 99;\n@%p1 bra $E;\nbar.sync 1;\n"),
               HasSubstr("is not number 0"));
 }
 
 TEST(CudaPtxFaults, Addresses) {
-  EXPECT_THAT(findingOf("ld.global.b32 %r6, [%rd1+4];\n" + give),
+  EXPECT_THAT(findingOf("ld.global.b32 %r6, [%rd1+4];\n" + give()),
               AllOf(HasSubstr("reads outside of its buffers"), HasSubstr("thread 63 of block 0")));
-  EXPECT_THAT(findingOf("ld.global.b32 %r6, [%rd1+-4];\n" + give),
+  EXPECT_THAT(findingOf("ld.global.b32 %r6, [%rd1+-4];\n" + give()),
               AllOf(HasSubstr("reads outside of its buffers"), HasSubstr("thread 0 of block 0")));
-  EXPECT_THAT(findingOf("ld.global.b32 %r6, [%rd1+2];\n" + give), HasSubstr("misaligned"));
-  EXPECT_THAT(findingOf("ld.global.v4.b32 {%r6, %r7, %r8, %r9}, [%rd1];\n" + give),
+  EXPECT_THAT(findingOf("ld.global.b32 %r6, [%rd1+2];\n" + give()), HasSubstr("misaligned"));
+  EXPECT_THAT(findingOf("ld.global.v4.b32 {%r6, %r7, %r8, %r9}, [%rd1];\n" + give()),
               HasSubstr("misaligned access of 16 bytes"));
-  EXPECT_THAT(findingOf("ld.shared.b32 %r6, [s+256];\n" + give),
+  EXPECT_THAT(findingOf("ld.shared.b32 %r6, [s+256];\n" + give()),
               HasSubstr("leaves its shared memory"));
-  EXPECT_THAT(findingOf("ld.shared.b32 %r6, [t+-4];\n" + give),
+  EXPECT_THAT(findingOf("ld.shared.b32 %r6, [t+-4];\n" + give()),
               HasSubstr("leaves its shared memory"));
   EXPECT_THAT(findingOf("ld.global.nc.b32 %r6, [%rd1];\nst.global.b32 [%rd1], %r6;\n"),
               HasSubstr("read-only cache"));
@@ -236,7 +237,7 @@ TEST(CudaPtxFaults, CallsConstantsAndMemoryOfThreads) {
       resultOf(".local .align 8 .b8 depot[16];\nmov.b64 %rd5, depot;\n"
                "cvta.local.u64 %rd6, %rd5;\nst.b32 [%rd6+4], %r2;\nld.local.b32 %r9, [%rd5+4];"),
       1u);
-  EXPECT_THAT(findingOf(".local .align 8 .b8 depot[16];\nld.local.b32 %r6, [depot];\n" + give),
+  EXPECT_THAT(findingOf(".local .align 8 .b8 depot[16];\nld.local.b32 %r6, [depot];\n" + give()),
               HasSubstr("never written"));
 }
 

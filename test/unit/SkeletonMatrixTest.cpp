@@ -1,0 +1,260 @@
+//===- SkeletonMatrixTest.cpp - every skeleton, type and tail -------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Each kernel runs twice: in the plain order, and in an order drawn from a seed while instructions
+// of stated accuracy err as far as they may. GRIDLOOM_EXHAUSTIVE=1 takes every size; otherwise each
+// row of the table takes some for every element type, others for the next.
+//
+//===----------------------------------------------------------------------===//
+#include "test/unit/SkeletonTable.h"
+
+#include "llvm/ADT/StringExtras.h"
+
+using namespace gridloom;
+using namespace gridloom::testing;
+
+namespace {
+
+bool isExhaustive() {
+  const char *value = std::getenv("GRIDLOOM_EXHAUSTIVE");
+  return value && std::string(value) != "0";
+}
+
+std::vector<std::string> words(llvm::StringRef text) {
+  llvm::SmallVector<llvm::StringRef> parts;
+  text.split(parts, ' ', -1, false);
+  return {parts.begin(), parts.end()};
+}
+
+/// `text` with $E, {N...} and T(...) filled in.
+std::string fillIn(llvm::StringRef text, const std::string &element, int64_t size) {
+  std::string result;
+  bool isTensor = false;
+  while (!text.empty()) {
+    if (text.consume_front("$E")) {
+      result += element;
+    } else if (text.consume_front("T(")) {
+      isTensor = true;
+      result += "tensor<";
+    } else if (isTensor && text.consume_front(")")) {
+      isTensor = false;
+      result += "x" + element + ">";
+    } else if (text.consume_front("{N")) {
+      int64_t value = size, operand = 0;
+      char op = text.front();
+      if (op != '}') {
+        text = text.drop_front();
+        text.consumeInteger(10, operand);
+        value = op == '*' ? size * operand : op == '+' ? size + operand : size - operand;
+      }
+      text.consume_front("}");
+      result += std::to_string(value);
+    } else {
+      result += text.front();
+      text = text.drop_front();
+    }
+  }
+  return result;
+}
+
+std::string makeText(const SkeletonRow &row, const std::string &element, int64_t size,
+                     const std::string &name) {
+  // A second result is %n.
+  std::string yielded = row.results.find(',') == std::string::npos ? "%r" : "%r, %n";
+  std::string body = row.body + "\n  loom.yield " + yielded + " : " + row.results;
+  return kernelText(fillIn(row.arguments, element, size), fillIn(body, element, size), name);
+}
+
+/// Values of an argument; `own` are the row's for it.
+HostTensor drawTensor(mlir::RankedTensorType type, const Values *own, bool hasSpecials,
+                      std::mt19937 &random) {
+  ElementKind kind = *loom::getElementKind(type.getElementType());
+  size_t count = type.getNumElements();
+  if (loom::isFloatKind(kind)) {
+    double low = own ? own->low : -2, high = own ? own->high : 2;
+    const double specials[] = {0.0,
+                               -0.0,
+                               std::numeric_limits<double>::infinity(),
+                               -std::numeric_limits<double>::infinity(),
+                               std::nan(""),
+                               unitInLastPlace(kind, 0) * 3};
+    std::uniform_real_distribution<double> real(low, high);
+    std::vector<double> values(count);
+    for (size_t i = 0; i < count; ++i)
+      values[i] = hasSpecials && random() % 6 == 0 ? specials[random() % 6] : real(random);
+    return HostTensor::fromDoubles(kind, type.getShape(), values);
+  }
+  bool isBounded = own && own->low == std::floor(own->low) && own->high == std::floor(own->high);
+  std::vector<int64_t> values(count);
+  for (int64_t &value : values) {
+    auto bits = static_cast<int64_t>(uint64_t(random()) << 32 | random());
+    if (isBounded)
+      bits = static_cast<int64_t>(own->low) +
+             static_cast<int64_t>(static_cast<uint64_t>(bits) %
+                                  static_cast<uint64_t>(own->high - own->low + 1));
+    value = kind == ElementKind::Bool ? bits & 1 : bits;
+  }
+  return HostTensor::fromInts(kind, type.getShape(), values);
+}
+
+/// A kernel of the table.
+struct Cell {
+  const SkeletonRow *row;
+  std::string element;
+  int64_t size;
+};
+
+class Matrix {
+public:
+  void run(const SkeletonRow &row, size_t number) {
+    std::vector<Cell> cells = chooseCells(row, number);
+    std::string text;
+    for (size_t i = 0; i < cells.size(); ++i)
+      text += makeText(row, cells[i].element, cells[i].size, "k" + std::to_string(i));
+    mlir::OwningOpRef<mlir::ModuleOp> module = parse(text);
+    if (!module)
+      return fail(row, "cannot be parsed: " + text);
+    codegen::GpuOptions options;
+    options.assemble = false;
+    auto compiled = codegen::compileGpuKernels(*module, options);
+    if (mlir::failed(compiled))
+      return fail(row, "cannot be compiled");
+    std::map<std::string, std::unique_ptr<fake::PtxProgram>> programs;
+    size_t i = 0;
+    for (auto kernel : module->getOps<plan::KernelOp>()) {
+      const codegen::CompiledGpuKernel &made = (*compiled)[i];
+      std::unique_ptr<fake::PtxProgram> &program = programs[made.library];
+      if (!program)
+        program = std::make_unique<fake::PtxProgram>(made.ptx);
+      check(cells[i++], kernel, made, *program);
+    }
+  }
+
+  void print() {
+    std::printf("%-12s", "");
+    for (const std::string &element : words(kAll))
+      std::printf("%6s", element.c_str());
+    std::printf("\n");
+    size_t total = 0;
+    for (const auto &[skeleton, counts] : counted) {
+      std::printf("%-12s", skeleton.c_str());
+      for (const std::string &element : words(kAll)) {
+        size_t count = counts.count(element) ? counts.at(element) : 0;
+        total += count;
+        std::printf("%6zu", count);
+      }
+      std::printf("\n");
+    }
+    std::printf(
+        "%zu kernels, %zu runs equal to the reference; largest errors, of those allowed, in "
+        "units in the last place:\n",
+        total, runs);
+    for (const auto &[name, errors] : worst)
+      std::printf("  %-34s %s\n", name.c_str(), errors.c_str());
+  }
+
+  size_t countKernels() const {
+    size_t total = 0;
+    for (const auto &[skeleton, counts] : counted)
+      for (const auto &[element, count] : counts)
+        total += count;
+    return total;
+  }
+
+private:
+  static std::vector<Cell> chooseCells(const SkeletonRow &row, size_t number) {
+    constexpr size_t taken = 2;
+    std::vector<std::string> sizes = words(row.sizes);
+    std::vector<Cell> cells;
+    size_t next = number;
+    for (const std::string &element : words(row.elements)) {
+      size_t count = isExhaustive() ? sizes.size() : std::min(taken, sizes.size());
+      for (size_t i = 0; i < count; ++i) {
+        size_t at = isExhaustive() ? i : next++ % sizes.size();
+        cells.push_back({&row, element, std::stoll(sizes[at])});
+      }
+    }
+    return cells;
+  }
+
+  void fail(const SkeletonRow &row, const std::string &what) {
+    ADD_FAILURE() << row.skeleton << ", " << row.name << ": " << what;
+  }
+
+  void check(const Cell &cell, plan::KernelOp kernel, const codegen::CompiledGpuKernel &made,
+             const fake::PtxProgram &program) {
+    const SkeletonRow &row = *cell.row;
+    std::mt19937 random(static_cast<unsigned>(cell.size));
+    std::vector<HostTensor> inputs;
+    for (auto [i, type] : llvm::enumerate(kernel.getBody().front().getArgumentTypes())) {
+      const Values *own = nullptr;
+      for (const Values &values : row.values)
+        if (values.argument == i)
+          own = &values;
+      inputs.push_back(
+          drawTensor(mlir::cast<mlir::RankedTensorType>(type), own, row.hasSpecials, random));
+    }
+    std::vector<HostTensor> expected = evaluate(kernel, inputs);
+    ElementKind kind = expected[0].getKind();
+    double ulps = kind == ElementKind::F32   ? row.single
+                  : kind == ElementKind::F64 ? row.full
+                                             : row.narrow;
+    Exactness exactness{ulps, row.floor, row.ignoresZeroSign};
+    double error = 0;
+    uint64_t last = isExhaustive() ? 4 : 1;
+    for (uint64_t seed = 0; seed <= last; ++seed)
+      for (bool inPlace : {false, true}) {
+        if (inPlace && made.info.inPlace.empty())
+          continue;
+        fake::PtxRun run = launchOf(made);
+        run.seed = run.inaccuracy = seed;
+        std::string wrong =
+            compareRun(program, made, run, makeMemory(inputs, expected, made.info, inPlace),
+                       expected, exactness, error);
+        if (!wrong.empty())
+          return fail(row, cell.element + ", size " + std::to_string(cell.size) + ", seed " +
+                               std::to_string(seed) + (inPlace ? ", in place" : "") + ": " + wrong);
+        ++runs;
+      }
+    if (row.skeleton == "in place" && made.info.inPlace.empty())
+      fail(row, cell.element + " is not computed in place");
+    ++counted[row.skeleton][cell.element];
+    if (ulps > 0)
+      note(row, cell.element, error, ulps);
+  }
+
+  void note(const SkeletonRow &row, const std::string &element, double error, double allowed) {
+    std::string name = row.skeleton + ", " + row.name;
+    double &most = errors[{name, element}];
+    most = std::max(most, error);
+    std::string text;
+    for (const std::string &other : words(kFloats))
+      if (auto known = errors.find({name, other}); known != errors.end()) {
+        char part[64];
+        std::snprintf(part, sizeof(part), "%s %.2f  ", other.c_str(), known->second);
+        text += part;
+      }
+    worst[name] = text;
+  }
+
+  std::map<std::string, std::map<std::string, size_t>> counted;
+  std::map<std::pair<std::string, std::string>, double> errors;
+  std::map<std::string, std::string> worst;
+  size_t runs = 0;
+};
+
+} // namespace
+
+TEST(SkeletonMatrix, EveryKernelEqualsTheReference) {
+  Matrix matrix;
+  size_t number = 0;
+  const char *filter = std::getenv("GRIDLOOM_SKELETON");
+  for (const SkeletonRow &row : allSkeletonRows())
+    if (!filter || (row.skeleton + ", " + row.name).find(filter) != std::string::npos)
+      matrix.run(row, number++);
+  matrix.print();
+  EXPECT_GT(matrix.countKernels(), filter ? 0 : 1000);
+}

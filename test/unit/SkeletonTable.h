@@ -1,0 +1,357 @@
+//===- SkeletonTable.h - kernels of every loop structure --------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// One row is one kernel for each of its element types and sizes. In its text $E is the element
+// type, {N}, {N*2}, {N+3} are computed from the size; T(5x{N}) is
+// tensor<5x{N}x$E>.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_TEST_UNIT_SKELETONTABLE_H
+#define GRIDLOOM_TEST_UNIT_SKELETONTABLE_H
+
+#include "test/unit/PtxTesting.h"
+
+namespace gridloom::testing {
+
+inline constexpr const char *kFloats = "f32 f64 f16 bf16";
+inline constexpr const char *kIntegers = "i8 ui8 i16 ui16 i32 ui32 i64 ui64";
+inline constexpr const char *kNumbers = "f32 f64 f16 bf16 i8 ui8 i16 ui16 i32 ui32 i64 ui64";
+inline constexpr const char *kAll = "f32 f64 f16 bf16 i8 ui8 i16 ui16 i32 ui32 i64 ui64 i1";
+
+/// Around vectors, warps, blocks, and more than one block.
+inline constexpr const char *kLengths = "1 3 4 7 31 32 33 127 128 255 256 257 1023 1025 4099";
+/// Around the tiles of a transpose.
+inline constexpr const char *kTiles = "7 31 32 33 63 64 65 96 100 129";
+/// Rows that a warp does, and rows that a block does.
+inline constexpr const char *kShortRows = "1 3 4 7 8 31 32 33 127 128 255 257 1023";
+inline constexpr const char *kLongRows = "2048 2049 2052 4096 4099";
+
+/// Values of an argument: floats in [low, high); integers from low to high where those are whole,
+/// else any.
+struct Values {
+  unsigned argument;
+  double low, high;
+};
+
+struct SkeletonRow {
+  std::string skeleton, name, elements, sizes;
+  std::string arguments; // "%x: T(5x{N}), %i: tensor<{N}xi64>"
+  std::string body;      // defines %r, and %n where there are two results
+  std::string results;
+  /// Units in the last place of f32, f64 and the 16-bit floats, and Exactness::floor; 0: exact.
+  double single = 0, full = 0, narrow = 0, floor = 0;
+  /// Of the arguments that are not named: floats in [-2, 2), any integers.
+  std::vector<Values> values = {};
+  /// Zeros of both signs, infinities, NaN and subnormal numbers are among the values.
+  bool hasSpecials = false;
+  /// The sign of a zero is not stated.
+  bool ignoresZeroSign = false;
+
+  SkeletonRow within(double ulpsOfF32, double ulpsOfF64, double ulpsOf16Bits, double least = 0) && {
+    single = ulpsOfF32;
+    full = ulpsOfF64;
+    narrow = ulpsOf16Bits;
+    floor = least;
+    return std::move(*this);
+  }
+  SkeletonRow draw(std::vector<Values> drawn) && {
+    values = std::move(drawn);
+    return std::move(*this);
+  }
+  SkeletonRow withSpecials(bool ignoresSign = false) && {
+    hasSpecials = true;
+    ignoresZeroSign = ignoresSign;
+    return std::move(*this);
+  }
+};
+
+using SkeletonRows = std::vector<SkeletonRow>;
+
+inline SkeletonRow unary(const std::string &op, const std::string &elements) {
+  return {"elementwise", op, elements, kLengths, "%x: T({N})", "%r = loom." + op + " %x : T({N})",
+          "T({N})"};
+}
+
+inline SkeletonRow binary(const std::string &op, const std::string &elements) {
+  return {"elementwise",
+          op,
+          elements,
+          kLengths,
+          "%x: T({N}), %y: T({N})",
+          "%r = loom." + op + " %x, %y : T({N})",
+          "T({N})"};
+}
+
+/// What one element of the output is made of, exactly.
+inline SkeletonRows elementwiseRows() {
+  SkeletonRows rows;
+  for (const char *op : {"negate", "abs"})
+    rows.push_back(unary(op, kNumbers).withSpecials());
+  rows.push_back(unary("sign", kNumbers).withSpecials(/*ignoresSign=*/true));
+  for (const char *op : {"floor", "ceil", "round_nearest_even"})
+    rows.push_back(unary(op, kFloats).draw({{0, -50, 50}}).withSpecials());
+  rows.push_back(unary("not", "i8 ui16 i32 i64 i1"));
+  for (const char *op : {"add", "subtract", "multiply"})
+    rows.push_back(binary(op, kNumbers).withSpecials());
+  for (const char *op : {"maximum", "minimum"})
+    rows.push_back(binary(op, kNumbers).withSpecials(/*ignoresSign=*/true));
+  for (const char *op : {"and", "or", "xor"})
+    rows.push_back(binary(op, "i8 ui16 i32 ui64 i1"));
+  for (const char *op : {"shift_left", "shift_right_logical"})
+    rows.push_back(binary(op, kIntegers).draw({{1, 0, 70}}));
+  for (const char *op : {"remainder", "divide"})
+    rows.push_back(binary(op, kIntegers).draw({{1, 1, 100}}));
+  return rows;
+}
+
+/// Functions that are rounded or approximated.
+inline SkeletonRows functionRows() {
+  SkeletonRows rows;
+  rows.push_back(binary("divide", kFloats).draw({{0, -9, 9}, {1, 0.5, 3}}).within(2, 1, 1));
+  rows.push_back(unary("sqrt", kFloats).draw({{0, 0, 30}}).within(2, 1, 1));
+  rows.push_back(unary("rsqrt", kFloats).draw({{0, 0.01, 30}}).within(5, 3, 1));
+  rows.push_back(unary("exp", kFloats).draw({{0, -9, 9}}).within(4, 2, 1));
+  rows.push_back(unary("log", kFloats).draw({{0, 0.01, 30}}).within(4, 2, 1));
+  rows.push_back(unary("logistic", kFloats).within(5, 3, 1));
+  rows.push_back(unary("gelu erf", kFloats).draw({{0, -1, 2}}).within(8, 6, 1));
+  rows.push_back(unary("gelu tanh", kFloats).draw({{0, -1, 2}}).within(12, 6, 1));
+  for (const char *op : {"tanh", "erf", "sine", "cosine", "tan", "atan", "sinh", "cosh", "asinh"})
+    rows.push_back(unary(op, kFloats).within(5, 3, 1));
+  for (const char *op : {"asin", "acos", "atanh"})
+    rows.push_back(unary(op, kFloats).draw({{0, -0.95, 0.95}}).within(5, 3, 1));
+  rows.push_back(unary("acosh", kFloats).draw({{0, 1.1, 9}}).within(5, 3, 1));
+  rows.push_back(binary("power", kFloats).draw({{0, 0.5, 3}, {1, -3, 3}}).within(9, 3, 1));
+  return rows;
+}
+
+/// Elements that are compared, repeated, or numbered.
+inline SkeletonRows mixedRows() {
+  SkeletonRows rows;
+  auto add = [&](SkeletonRow row) { rows.push_back(std::move(row)); };
+  std::string two = "%x: T({N}), %y: T({N})", mask = "tensor<{N}xi1>";
+  std::string compare = " %x, %y : (T({N}), T({N})) -> " + mask;
+  std::vector<Values> close = {{0, -2, 2}, {1, -2, 2}};
+  add(SkeletonRow{"elementwise", "compare", kNumbers, kLengths, two,
+                  "%r = loom.compare ge" + compare, mask}
+          .draw(close)
+          .withSpecials());
+  add(SkeletonRow{"elementwise", "compare and select", kNumbers, kLengths, two,
+                  "%p = loom.compare lt" + compare + "\n%r = loom.select %p, %x, %y : " + mask +
+                      ", T({N})",
+                  "T({N})"}
+          .draw(close)
+          .withSpecials());
+  add({"elementwise", "bias of columns", kNumbers, kLengths, "%x: T(5x{N}), %b: T({N})",
+       "%0 = loom.broadcast %b dims = [1] : (T({N})) -> T(5x{N})\n%r = loom.add %x, %0 : T(5x{N})",
+       "T(5x{N})"});
+  add({"elementwise", "bias of rows", kNumbers, kLengths, "%x: T({N}x6), %b: T({N})",
+       "%0 = loom.broadcast %b dims = [0] : (T({N})) -> T({N}x6)\n%r = loom.add %x, %0 : T({N}x6)",
+       "T({N}x6)"});
+  add({"elementwise", "iota", "i32 i64 f32", kLengths, "%x: T(3x{N})",
+       "%0 = loom.iota dim = 1 : T(3x{N})\n%r = loom.add %x, %0 : T(3x{N})", "T(3x{N})"});
+  add({"constants", "table", "f32 bf16 i8 i64", "7", "%x: T(3x{N})",
+       "%c = loom.constant dense<[1, 2, 3, 5, 7, 11, 13]> : tensor<{N}xi64>\n"
+       "%e = loom.convert %c : (tensor<{N}xi64>) -> T({N})\n"
+       "%b = loom.broadcast %e dims = [1] : (T({N})) -> T(3x{N})\n%r = loom.multiply %x, %b : "
+       "T(3x{N})",
+       "T(3x{N})"});
+  add({"in place", "add", kNumbers, kLengths, "%x: T({N}x4), %y: T({N}x4)",
+       "%r = loom.add %x, %y : T({N}x4)", "T({N}x4)"});
+  add({"in place", "negate and keep", kNumbers, kLengths, two,
+       "%n = loom.negate %y : T({N})\n%r = loom.maximum %x, %n : T({N})", "T({N})"});
+  return rows;
+}
+
+/// Elements that only move.
+inline SkeletonRows moveRows() {
+  SkeletonRows rows;
+  auto add = [&](SkeletonRow row) { rows.push_back(std::move(row)); };
+  auto transpose = [&](const char *name, const std::string &sizes, const std::string &from,
+                       const std::string &order, const std::string &to) {
+    add({"transpose", name, kAll, sizes, "%x: T(" + from + ")",
+         "%r = loom.transpose %x [" + order + "] : (T(" + from + ")) -> T(" + to + ")",
+         "T(" + to + ")"});
+  };
+  transpose("of few columns", kLengths, "{N}x5", "1, 0", "5x{N}");
+  transpose("of tiles", kTiles, "{N}x66", "1, 0", "66x{N}");
+  transpose("of tiles, batched", kTiles, "2x40x{N}", "0, 2, 1", "2x{N}x40");
+  transpose("of heads", kShortRows, "2x3x4x{N}", "0, 2, 1, 3", "2x4x3x{N}");
+  transpose("turned around", kTiles, "6x{N}x35", "2, 1, 0", "35x{N}x6");
+  add({"transpose", "and add", kNumbers, kTiles, "%x: T({N}x70), %y: T(70x{N})",
+       "%0 = loom.transpose %x [1, 0] : (T({N}x70)) -> T(70x{N})\n%r = loom.add %0, %y : T(70x{N})",
+       "T(70x{N})"});
+  add(SkeletonRow{"gather", "rows", kAll, kLengths, "%t: T(10x{N}), %i: tensor<2x3xi64>",
+                  "%r = loom.gather %t, %i dim = 0 : (T(10x{N}), tensor<2x3xi64>) -> T(2x3x{N})",
+                  "T(2x3x{N})"}
+          .draw({{1, 0, 9}}));
+  add(SkeletonRow{"gather", "columns", kAll, kLengths, "%t: T(4x11), %i: tensor<{N}xi32>",
+                  "%r = loom.gather %t, %i dim = 1 : (T(4x11), tensor<{N}xi32>) -> T(4x{N})",
+                  "T(4x{N})"}
+          .draw({{1, 0, 10}}));
+  add(SkeletonRow{"gather", "elements", kAll, kLengths, "%t: T(3x12), %i: tensor<3x{N}xi64>",
+                  "%r = loom.gather_elements %t, %i dim = 1 : (T(3x12), tensor<3x{N}xi64>) -> "
+                  "T(3x{N})",
+                  "T(3x{N})"}
+          .draw({{1, 0, 11}}));
+  add({"move", "concatenate rows", kAll, kLengths, "%x: T(3x{N}), %y: T(2x{N})",
+       "%r = loom.concatenate %x, %y dim = 0 : (T(3x{N}), T(2x{N})) -> T(5x{N})", "T(5x{N})"});
+  add({"move", "concatenate columns", kAll, kLengths, "%x: T(4x{N}), %y: T(4x5)",
+       "%r = loom.concatenate %x, %y dim = 1 : (T(4x{N}), T(4x5)) -> T(4x{N+5})", "T(4x{N+5})"});
+  std::string around = " low = [1, 2] high = [0, 3] interior = [0, 0] : (T(3x{N})) -> T(4x{N+5})";
+  add({"move", "pad", kFloats, kLengths, "%x: T(3x{N})",
+       "%r = loom.pad %x value = 0.5 : $E" + around, "T(4x{N+5})"});
+  add({"move", "pad with numbers", kIntegers, kLengths, "%x: T(3x{N})",
+       "%r = loom.pad %x value = 3 : $E" + around, "T(4x{N+5})"});
+  add({"move", "slice", kAll, kLengths, "%x: T(6x{N+4})",
+       "%r = loom.slice %x [1, 3] to [6, {N+3}] by [2, 1] : (T(6x{N+4})) -> T(3x{N})", "T(3x{N})"});
+  add({"move", "slice by two", kAll, kLengths, "%x: T(2x{N*2})",
+       "%r = loom.slice %x [0, 0] to [2, {N*2}] by [1, 2] : (T(2x{N*2})) -> T(2x{N})", "T(2x{N})"});
+  add({"move", "reverse", kAll, kLengths, "%x: T(3x{N})",
+       "%r = loom.reverse %x dims = [1] : T(3x{N})", "T(3x{N})"});
+  return rows;
+}
+
+/// Rows of 5, reduced or normalised by a warp or a block each. The reference rounds too: long sums
+/// of f64 differ in their last bits.
+inline SkeletonRows rowRows(const std::string &skeleton, const std::string &sizes) {
+  SkeletonRows rows;
+  std::string matrix = "%x: T(5x{N})", to = " dims = [1] : (T(5x{N})) -> T(5)";
+  auto add = [&](const char *name, const std::string &elements, const std::string &more,
+                 const std::string &body, const std::string &results) {
+    rows.push_back({skeleton, name, elements, sizes, matrix + more, body, results});
+    return std::move(rows.back());
+  };
+  auto keep = [&](SkeletonRow row) { rows.back() = std::move(row); };
+  keep(add("sum", kNumbers, "", "%r = loom.reduce sum %x" + to, "T(5)")
+           .draw({{0, 0.5, 1.5}})
+           .within(16, 64, 1));
+  keep(add("max", kNumbers, "", "%r = loom.reduce max %x" + to, "T(5)"));
+  keep(add("any", "i1", "", "%r = loom.reduce max %x" + to, "T(5)"));
+  keep(add("softmax", kFloats, "", "%r = loom.softmax %x dim = 1 : T(5x{N})", "T(5x{N})")
+           .within(16, 64, 1));
+  keep(add("layer norm", kFloats, ", %s: T({N}), %b: T({N})",
+           "%r = loom.layer_norm %x, %s, %b epsilon = 1.0e-5 : (T(5x{N}), T({N}), T({N})) -> "
+           "T(5x{N})",
+           "T(5x{N})")
+           .within(64, 64, 1.5, 1));
+  keep(add("rms norm", "f32 f64", ", %c: T(5)",
+           "%0 = loom.multiply %x, %x : T(5x{N})\n%1 = loom.reduce sum %0" + to +
+               "\n%2 = loom.add %1, %c : T(5)\n%3 = loom.rsqrt %2 : T(5)\n"
+               "%4 = loom.broadcast %3 dims = [0] : (T(5)) -> T(5x{N})\n"
+               "%r = loom.multiply %x, %4 : T(5x{N})",
+           "T(5x{N})")
+           .draw({{1, 0.5, 1}})
+           .within(16, 64, 1));
+  keep(add("arg max", kNumbers, "",
+           "%r = loom.arg_reduce max %x dim = 1 : (T(5x{N})) -> tensor<5xi64>", "tensor<5xi64>")
+           .draw({{0, 0, 3}}));
+  return rows;
+}
+
+/// Reductions of other dimensions than the last.
+inline SkeletonRows reductionRows() {
+  SkeletonRows rows;
+  auto column = [&](const char *name, const std::string &sizes, const std::string &from,
+                    const std::string &dims, const std::string &to) {
+    rows.push_back(SkeletonRow{"column", name, kNumbers, sizes, "%x: T(" + from + ")",
+                               "%r = loom.reduce sum %x dims = [" + dims + "] : (T(" + from +
+                                   ")) -> T(" + to + ")",
+                               "T(" + to + ")"}
+                       .draw({{0, 0.5, 1.5}})
+                       .within(16, 64, 1));
+  };
+  column("sum of the first dim", kLengths, "{N}x36", "0", "36");
+  column("sum of few", kLengths, "9x{N}", "0", "{N}");
+  column("sum of the middle", kShortRows, "3x{N}x10", "1", "3x10");
+  rows.push_back(SkeletonRow{"reduction", "product of all", kNumbers, kShortRows, "%x: T(3x{N})",
+                             "%r = loom.reduce prod %x dims = [0, 1] : (T(3x{N})) -> tensor<$E>",
+                             "tensor<$E>"}
+                     .draw({{0, 0.95, 1.05}})
+                     .within(64, 64, 1));
+  rows.push_back({"reduction", "min of the outer dims", kNumbers, kShortRows, "%x: T(4x3x{N})",
+                  "%r = loom.reduce min %x dims = [0, 2] : (T(4x3x{N})) -> T(3)", "T(3)"});
+  rows.push_back(SkeletonRow{"reduction", "softmax of columns", kFloats, kShortRows, "%x: T(7x{N})",
+                             "%r = loom.softmax %x dim = 0 : T(7x{N})", "T(7x{N})"}
+                     .within(16, 16, 1));
+  rows.push_back({"reduction", "windows", kNumbers, "7 31 32 33 127 257", "%x: T(3x{N})",
+                  "%0 = loom.window %x dims = [1] sizes = [3] strides = [1] dilations = [1] : "
+                  "(T(3x{N})) -> T(3x{N-2}x3)\n"
+                  "%r = loom.reduce max %0 dims = [2] : (T(3x{N-2}x3)) -> T(3x{N-2})",
+                  "T(3x{N-2})"});
+  rows.push_back({"nests", "outputs of two shapes", kNumbers, kShortRows, "%x: T(5x{N})",
+                  "%n = loom.negate %x : T(5x{N})\n"
+                  "%r = loom.reduce max %x dims = [1] : (T(5x{N})) -> T(5)",
+                  "T(5), T(5x{N})"});
+  return rows;
+}
+
+/// Operations that walk a dimension: running values, orders, elements by index. Sums of 16-bit
+/// floats into memory are rounded after each element, in another order than the reference's.
+inline SkeletonRows laneRows() {
+  SkeletonRows rows;
+  auto add = [&](SkeletonRow row) { rows.push_back(std::move(row)); };
+  add(SkeletonRow{"cumulative", "sum", kNumbers, kLengths, "%x: T(3x{N})",
+                  "%r = loom.cumulative sum %x dim = 1 : T(3x{N})", "T(3x{N})"}
+          .draw({{0, 0.5, 1.5}})
+          .within(16, 64, 1));
+  add({"cumulative", "max, reversed", kNumbers, kLengths, "%x: T(3x{N})",
+       "%r = loom.cumulative max %x dim = 1 exclusive reverse : T(3x{N})", "T(3x{N})"});
+  add(SkeletonRow{"cumulative", "sum of columns", kNumbers, kShortRows, "%x: T({N}x5)",
+                  "%r = loom.cumulative sum %x dim = 0 exclusive : T({N}x5)", "T({N}x5)"}
+          .draw({{0, 0.5, 1.5}})
+          .within(16, 64, 1));
+  add(SkeletonRow{"argsort", "rows", kNumbers, kLengths, "%x: T(3x{N})",
+                  "%r = loom.argsort %x dim = 1 : (T(3x{N})) -> tensor<3x{N}xi64>",
+                  "tensor<3x{N}xi64>"}
+          .draw({{0, 0, 9}})
+          .withSpecials());
+  add(SkeletonRow{
+      "argsort", "the first of columns", kNumbers, "4 7 31 32 33 127 257", "%x: T({N}x3)",
+      "%r = loom.argsort %x dim = 0 descending : (T({N}x3)) -> tensor<4x3xi64>", "tensor<4x3xi64>"}
+          .draw({{0, 0, 9}}));
+  add(SkeletonRow{"scatter", "slices", kAll, kLengths,
+                  "%x: T(9x{N}), %i: tensor<4xi64>, %u: T(4x{N})",
+                  "%r = loom.scatter %x, %i, %u dim = 0 : (T(9x{N}), tensor<4xi64>, T(4x{N})) -> "
+                  "T(9x{N})",
+                  "T(9x{N})"}
+          .draw({{1, 0, 8}}));
+  add(SkeletonRow{"scatter", "sum of elements", kNumbers, kLengths,
+                  "%x: T(3x12), %i: tensor<3x{N}xi64>, %u: T(3x{N})",
+                  "%r = loom.scatter %x, %i, %u dim = 1 reduce = sum : (T(3x12), "
+                  "tensor<3x{N}xi64>, T(3x{N})) -> T(3x12)",
+                  "T(3x12)"}
+          .draw({{0, 0.5, 1.5}, {1, 0, 11}, {2, 0.5, 1.5}})
+          .within(64, 64, 8));
+  return rows;
+}
+
+/// Every pair of element types, of values that all of them have: what is out of range has no stated
+/// result.
+inline SkeletonRows conversionRows() {
+  SkeletonRows rows;
+  llvm::SmallVector<llvm::StringRef> elements;
+  llvm::StringRef(kAll).split(elements, ' ');
+  for (llvm::StringRef to : elements) {
+    std::string type = "tensor<{N}x" + to.str() + ">";
+    rows.push_back(SkeletonRow{"convert", "to " + to.str(), kAll, kLengths, "%x: T({N})",
+                               "%r = loom.convert %x : (T({N})) -> " + type, type}
+                       .draw({{0, 0, 100}}));
+  }
+  return rows;
+}
+
+inline SkeletonRows allSkeletonRows() {
+  SkeletonRows rows;
+  for (const SkeletonRows &part :
+       {elementwiseRows(), functionRows(), mixedRows(), moveRows(), rowRows("row-warp", kShortRows),
+        rowRows("row-block", kLongRows), reductionRows(), laneRows(), conversionRows()})
+    rows.insert(rows.end(), part.begin(), part.end());
+  return rows;
+}
+
+} // namespace gridloom::testing
+
+#endif // GRIDLOOM_TEST_UNIT_SKELETONTABLE_H
