@@ -37,13 +37,16 @@ class Session:
     Calls from several threads take turns. Errors of the runtime are `gridloom.Error`; after one whose code is
     INVALID_ARGUMENT or INVALID_PLAN the session still works."""
 
-    def __init__(self, plan, *, ranks: str, threads: int, weights, trace: bool, deadline: float, graphs: bool = True):
+    def __init__(
+        self, plan, *, ranks: str, threads: int, weights, trace: bool, deadline: float, graphs: bool = True, transport=None
+    ):
         if ranks not in ("in-process", "environment"):
             raise ValueError(f"ranks {ranks!r} is not one of in-process, environment")
         weights = None if weights is None else os.fspath(weights)
         self._native = native().Session(
-            os.fspath(plan), ranks == "environment", threads, weights, trace, int(deadline * 1000), graphs
-        )
+            os.fspath(plan), ranks == "environment", threads, weights, trace, int(deadline * 1000), graphs,
+            *([] if transport is None else [transport]),
+        )  # fmt: skip
         self._lock = threading.RLock()
         self._executor: ThreadPoolExecutor | None = None
 
@@ -144,13 +147,16 @@ def load(
     trace: bool = False,
     deadline: float = 300.0,
     graphs: bool = True,
+    transport: str | None = None,
 ) -> Session:
     """Loads a plan (a folder, or what `gridloom.compile` returned) and returns a session.
 
     All ranks live in this process, a thread each, unless `ranks` is "environment": then this process is one rank of a
     job that `gridloom run`, torchrun, mpirun or srun started. `threads` are per rank, 0 for cores divided by ranks;
     `weights` is a file to use instead of the model's; `deadline` is how many seconds a rank may go without progress;
-    without `graphs` steps on GPUs are submitted one by one.
+    without `graphs` steps on GPUs are submitted one by one. `transport` is "local", "nccl" or "loopback" (all ranks of a
+    plan for GPUs on one GPU, to check it), by default what the plan's target needs.
 
     A plan holds native code: loading one is running a program."""
-    return Session(plan, ranks=ranks, threads=threads, weights=weights, trace=trace, deadline=deadline, graphs=graphs)
+    options = {"weights": weights, "trace": trace, "deadline": deadline, "graphs": graphs, "transport": transport}
+    return Session(plan, ranks=ranks, threads=threads, **options)

@@ -81,7 +81,7 @@ class Session {
 public:
   Session(const std::string &path, bool fromEnvironment, uint32_t threads,
           const std::optional<std::string> &weights, bool trace, uint32_t deadlineMs,
-          bool graphs) {
+          bool graphs, const std::string &transport = "") {
     gridloom_session_options options = {};
     options.size = sizeof(options);
     options.ranks = fromEnvironment ? GRIDLOOM_RANK_FROM_ENVIRONMENT : GRIDLOOM_RANKS_IN_PROCESS;
@@ -90,6 +90,7 @@ public:
     options.trace = trace;
     options.deadline_ms = deadlineMs;
     options.no_graphs = !graphs;
+    options.transport = transport.empty() ? nullptr : transport.c_str();
     gridloom_plan *openedPlan = nullptr;
     gridloom_session *created = nullptr;
     gridloom_status status;
@@ -219,6 +220,8 @@ NB_MODULE(_native, module) {
   nb::class_<Session>(module, "Session")
       .def(nb::init<const std::string &, bool, uint32_t, const std::optional<std::string> &, bool,
                     uint32_t, bool>())
+      .def(nb::init<const std::string &, bool, uint32_t, const std::optional<std::string> &, bool,
+                    uint32_t, bool, const std::string &>())
       .def("bind", &Session::bind)
       .def("run", &Session::run)
       .def("outputs", &Session::outputs)

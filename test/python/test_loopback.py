@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 
 import numpy as np
+import onnx
 import pytest
 from conftest import onnxruntime_session
 from onnx import TensorProto, helper
@@ -71,6 +75,25 @@ def test_a_transformer_on_one_gpu_equals_onnxruntime(tools, fake_gpus, transform
     np.testing.assert_allclose(outputs["embedding"], expected["embedding"], atol=1e-5, rtol=0)
 
 
+def test_a_python_session_takes_a_transport(tools, fake_gpus, mlp, tmp_path):
+    plan = tmp_path / "mlp.plan"
+    tools.compile(mlp, plan, "--dim", "batch=10", "--mesh", "data=2,model=2", "--target", "cuda:sm_90")
+    x = np.random.default_rng(2).standard_normal((10, 16)).astype(np.float32)
+    script = """
+import sys, numpy, gridloom
+with gridloom.load(sys.argv[1], transport="loopback") as session:
+    numpy.save(sys.argv[3], session.run({"x": numpy.load(sys.argv[2])})["y"])
+"""
+    np.save(tmp_path / "x.npy", x)
+    fake_gpus(1, 1)
+    command = [sys.executable, "-c", script, plan, tmp_path / "x.npy", tmp_path / "y.npy"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    result = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0 and "fake GPU" not in result.stderr, result.stderr
+    expected = onnxruntime_session(mlp).run(["y"], {"x": x})[0]
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), expected, atol=1e-5, rtol=0)
+
+
 def write_halving_loop(path):
     """x w is halved while its largest element is above 1: a loop whose body and condition need all parts."""
     f, b, i = TensorProto.FLOAT, TensorProto.BOOL, TensorProto.INT64
@@ -102,8 +125,6 @@ def write_halving_loop(path):
             helper.make_tensor("w", f, [8, 8], np.eye(8, dtype=np.float32).ravel()),
         ],
     )
-    import onnx
-
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
     return path
 

@@ -144,14 +144,21 @@ void NcclWatchdog::registerMemory(NcclMember &member, const Memory &memory) {
   });
 }
 
+/// NCCL keeps the order within a graph since CUDA 12.9.
+bool NcclWatchdog::isOrdered(const CudaStream &stream) const {
+  constexpr int firstInGraphs = 12090;
+  return library->keepsOrder() &&
+         (!stream.getCapture() || context->use().getVersion() >= firstInGraphs);
+}
+
 void NcclWatchdog::keepOrder(CudaStream &stream) {
   bool follows = orderStream && orderStream != &stream && orderCapture == stream.getCapture();
-  if (!library->keepsOrder() && follows)
+  if (!isOrdered(stream) && follows)
     stream.wait(*orderEvent);
 }
 
 void NcclWatchdog::noteOrder(CudaStream &stream) {
-  if (library->keepsOrder())
+  if (isOrdered(stream))
     return;
   if (!orderEvent)
     orderEvent = std::make_unique<CudaEvent>(context);
@@ -307,7 +314,8 @@ void NcclWatchdog::capture(
   keepOrder(stream);
   failJobUnless(lock, [&] {
     nccl::Result result = enqueue(member.handle, stream.getNative());
-    settle(lock, member, result, describe(op) + " in a graph", options.transport.deadline);
+    settle(lock, member, result, describe(op) + ", captured for a graph (see --no-graphs),",
+           options.transport.deadline);
   });
   noteOrder(stream);
 }

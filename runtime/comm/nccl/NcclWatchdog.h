@@ -96,6 +96,7 @@ private:
   /// The operation that is in flight, or that was last, for an error that came from elsewhere.
   std::string describePending() const;
   /// Before and after a call on `stream`, where NCCL does not keep the order of communicators.
+  bool isOrdered(const CudaStream &stream) const;
   void keepOrder(CudaStream &stream);
   void noteOrder(CudaStream &stream);
   /// Has `body` fail the job when it throws. With the lock held.
