@@ -224,6 +224,39 @@ def test_a_split_state_stays_split(tmp_path):
     assert "plan.while" in program and "plan.group" not in program
 
 
+def check_on_fake_gpus(tools, fake_gpus, path, cases, folder, options):
+    """Compiles once and runs every case in a process of its own, on fake GPUs that complain there."""
+    plan = folder / "cuda.plan"
+    tools.compile(path, plan, "--target", "cuda:sm_90", "--unroll", 0, *options)
+    fake_gpus(4, 1)
+    for number, inputs in enumerate(cases):
+        result = tools.run(plan, inputs, folder / f"case{number}", "--in-process")
+        (want,) = reference(path, inputs)
+        np.testing.assert_allclose(result.outputs["y"], want, rtol=1e-4, atol=1e-5)
+        assert "fake GPU" not in result.text, result.text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [(), ("--mesh", "model=2", "--strategy", "tp"), ("--mesh", "data=2,model=2", "--strategy", "dp+tp"), ("--mesh", "pipe=2")],
+    ids=["none", "model", "grid", "pipe"],
+)
+def test_a_loop_with_a_collective_on_fake_gpus(mlp_loop, tools, fake_gpus, tmp_path, options):
+    x, bias = (np.random.default_rng(1).standard_normal((2, 8, D)) * 0.1).astype(np.float32)
+    cases = [
+        {"x": x, "bias": bias, "limit": np.array(limit, np.float32), "trips": np.array(trips)}
+        for limit, trips in [(1e9, 0), (1e9, 3), (0.9, 100)]
+    ]
+    check_on_fake_gpus(tools, fake_gpus, mlp_loop, cases, tmp_path, [*options, "--dim", "batch=8"])
+
+
+@pytest.mark.parametrize("options", [(), ("--mesh", "a=2", "--strategy", "random:5")], ids=["none", "random"])
+def test_loops_and_branches_nest_on_fake_gpus(tmp_path, tools, fake_gpus, options):
+    x = np.random.default_rng(3).standard_normal((4, D)).astype(np.float32)
+    cases = [{"x": x, "edge": np.array(edge, np.float32)} for edge in (-1e9, 2, 1e9)]
+    check_on_fake_gpus(tools, fake_gpus, nested_loop(tmp_path / "m.onnx"), cases, tmp_path, options)
+
+
 @pytest.mark.parametrize(
     ("op", "attributes", "error"),
     [("Concat", {"axis": 0}, "what a loop carries must keep its shape"), ("Add", {}, "never ends")],
