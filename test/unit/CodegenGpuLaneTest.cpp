@@ -49,7 +49,7 @@ public:
       loaded = std::make_unique<LoadedKernels>(code->sharedObject);
       onCpu = code->kernels;
     }
-    std::mt19937 random(5);
+    std::mt19937 random(static_cast<unsigned>(text.size()));
     size_t number = 0;
     for (auto kernel : module->getOps<plan::KernelOp>()) {
       const codegen::CompiledGpuKernel &code = (*compiled)[number++];
@@ -102,7 +102,7 @@ private:
 
 /// Whole numbers in [-bound, bound], many of them more than once.
 std::vector<double> someIntegers(size_t count, int bound) {
-  std::mt19937 random(3);
+  std::mt19937 random(static_cast<unsigned>(count));
   std::uniform_int_distribution<int> draw(-bound, bound);
   std::vector<double> values(count);
   for (double &value : values)
@@ -116,17 +116,18 @@ Exactness exactnessOf(const std::string &element) { return {element == "bf16" ? 
 } // namespace
 
 TEST(CodegenGpuLanes, CumulativeOfEveryKindAndType) {
-  for (std::string element : kSomeElements)
+  for (const char *name : kSomeElements)
     for (std::string kind : {"sum", "prod", "max", "min"}) {
+      std::string element = name;
       LaneKernels kernels;
       // A thread a lane with and without a tail; a warp; a block with one tile and with several.
-      for (auto [shape, how] : {std::pair<std::string, std::string>{"7x3x5", "1 exclusive"},
-                                {"2x21x4200", "1 reverse"},
-                                {"9x130", "1 reverse"},
-                                {"5x128", "1 exclusive"},
-                                {"3x33x2", "1 exclusive reverse"},
-                                {"2x1500", "1"},
-                                {"1", "0 exclusive reverse"}}) {
+      for (const auto &[shape, how] : {std::pair<std::string, std::string>{"7x3x5", "1 exclusive"},
+                                       {"2x21x4200", "1 reverse"},
+                                       {"9x130", "1 reverse"},
+                                       {"5x128", "1 exclusive"},
+                                       {"3x33x2", "1 exclusive reverse"},
+                                       {"2x1500", "1"},
+                                       {"1", "0 exclusive reverse"}}) {
         if (element != "f32" && kind != "sum" && shape.size() == 9)
           continue;
         std::string type = "tensor<" + shape + "x" + element + ">";
@@ -149,7 +150,8 @@ TEST(CodegenGpuLanes, CumulativeOfNan) {
 }
 
 TEST(CodegenGpuLanes, ScatterOfEveryKindAndType) {
-  for (std::string element : kSomeElements) {
+  for (const char *name : kSomeElements) {
+    std::string element = name;
     LaneKernels elements, slices;
     for (std::string kind :
          {"", " reduce = sum", " reduce = prod", " reduce = max", " reduce = min"}) {
@@ -186,9 +188,9 @@ TEST(CodegenGpuLanes, ScatterOfManyUpdates) {
 }
 
 TEST(CodegenGpuLanes, ArgsortOfEveryType) {
-  for (std::string element : kElements) {
+  for (const char *element : kElements) {
     LaneKernels kernels;
-    for (auto [from, to, how] :
+    for (const auto &[from, to, how] :
          {std::tuple<std::string, std::string, std::string>{"5x37x3", "5x37x3", "dim = 1"},
           {"3x200", "3x7", "dim = 1 descending"},
           {"1", "1", "dim = 0"},
@@ -204,10 +206,10 @@ TEST(CodegenGpuLanes, ArgsortOrdersSpecialFloats) {
   double inf = INFINITY, nan = std::nan("");
   std::vector<double> values{0.0,  -0.0, 1,     nan,    -inf, inf,  -1,
                              -nan, 0.0,  1e-45, -1e-45, inf,  -0.0, 3e38};
-  for (auto [kind, element] : {std::pair<ElementKind, std::string>{ElementKind::F32, "f32"},
-                               {ElementKind::F64, "f64"},
-                               {ElementKind::F16, "f16"},
-                               {ElementKind::BF16, "bf16"}}) {
+  for (const auto &[kind, element] : {std::pair<ElementKind, std::string>{ElementKind::F32, "f32"},
+                                      {ElementKind::F64, "f64"},
+                                      {ElementKind::F16, "f16"},
+                                      {ElementKind::BF16, "bf16"}}) {
     LaneKernels kernels;
     for (std::string order : {"dim = 0", "dim = 0 descending"})
       for (std::string taken : {"3", "14"})
@@ -221,7 +223,7 @@ TEST(CodegenGpuLanes, ArgsortOfLongLanes) {
   std::vector<double> values = someIntegers(9000, 2000), rising(9000);
   for (auto [i, value] : llvm::enumerate(rising))
     value = static_cast<double>(i);
-  for (auto [kind, element] :
+  for (const auto &[kind, element] :
        {std::pair<ElementKind, std::string>{ElementKind::F32, "f32"}, {ElementKind::F64, "f64"}}) {
     LaneKernels few, all;
     few.addArgsort(element, "9000", "50", "dim = 0 descending");
