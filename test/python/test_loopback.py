@@ -157,6 +157,15 @@ def test_bench_says_what_it_ran_on(tools, fake_gpus):
         assert "fake GPU" not in result.stderr, result.stderr
 
 
+def test_bench_of_a_plan_has_one_session_after_another(tools, fake_gpus, mlp, tmp_path):
+    plan = tmp_path / "mlp.plan"
+    tools.compile(mlp, plan, "--dim", "batch=10", "--mesh", "data=2,model=2", "--target", "cuda:sm_90")
+    fake_gpus(1, 1)
+    result = tools.call("bench", plan, "--iters", "2", "--warmup", "1", "--transport", "loopback")
+    assert "loopback: 4 logical ranks on one GPU" in result.stdout and "serial" in result.stdout, result.stdout
+    assert "fake GPU" not in result.stderr, result.stderr
+
+
 @pytest.mark.parametrize("collective", ["all_reduce", "sendrecv"])
 def test_bench_of_nccl(tools, fake_gpus, collective):
     fake_gpus(4, 1)
