@@ -1,0 +1,71 @@
+//===- MemoryNeedsTest.cpp - what a plan takes of a device ----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+
+#include "runtime/core/MemoryNeeds.h"
+
+#include "PlanBuilder.h"
+
+#include <gtest/gtest.h>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+using namespace gridloom::test;
+
+namespace {
+
+/// y = x of [8, 4], with 768 + 256 bytes of activations, 64 of state, and the given mesh.
+std::shared_ptr<const Plan> load(const std::vector<std::pair<std::string, int>> &mesh) {
+  PlanBuilder builder;
+  for (const auto &[axis, size] : mesh)
+    builder.addAxis(axis, size);
+  builder.addEntry({PlanBuilder::argument("x", {8, 4})}, {PlanBuilder::argument("y", {8, 4})});
+  schema::State &state = *builder.stages[0].add_states();
+  state.set_name("s");
+  state.set_type(schema::F32);
+  state.add_shape(16);
+  state.set_bytes(64);
+  schema::Specialisation &program = builder.program();
+  program.set_arena_bytes(768);
+  program.set_registered_bytes(256);
+  PlanBuilder::fillBinding(*program.add_inputs(), "x", {8, 4});
+  PlanBuilder::fillBinding(*program.add_outputs(), "y", {8, 4});
+  PlanBuilder::addBuffer(program, schema::INPUT, {8, 4});
+  PlanBuilder::addBuffer(program, schema::OUTPUT, {8, 4});
+  PlanBuilder::addCopy(PlanBuilder::addBlock(program), 0, 1);
+  TemporaryFolder folder;
+  return Plan::load(builder.write(folder.path));
+}
+
+TEST(MemoryNeedsTest, AreThePlansBytes) {
+  MemoryNeeds needs = computeNeeds(load({})->getStage(0));
+  EXPECT_EQ(needs.activations, 1024u);
+  EXPECT_EQ(needs.states, 64u);
+  EXPECT_EQ(needs.bindings, 256u);
+  EXPECT_EQ(needs.getTotal(), 1344u);
+  EXPECT_EQ(describe(needs),
+            "weights 0 bytes, activations 1.0 KiB, states 64 bytes, inputs and outputs 256 bytes");
+}
+
+TEST(MemoryNeedsTest, TheLeastChangeThatFitsIsNamed) {
+  MemoryNeeds needs{.weights = 1000, .activations = 8000};
+  auto plan = load({});
+  EXPECT_EQ(findChangeThatFits(*plan, needs, 5500), "--microbatches 2 (about 4.9 KiB)");
+  EXPECT_EQ(findChangeThatFits(*plan, needs, 3500), "--microbatches 4 (about 2.9 KiB)");
+  // Sixteen do not divide a batch of eight, and the weights stay.
+  EXPECT_EQ(findChangeThatFits(*plan, needs, 1500), "--mesh model=8 (about 1.1 KiB)");
+  EXPECT_EQ(findChangeThatFits(*plan, needs, 5), "");
+  auto split = load({{"data", 2}, {"model", 2}});
+  EXPECT_EQ(findChangeThatFits(*split, needs, 1200), "--mesh data=2,model=16 (about 1.1 KiB)");
+}
+
+TEST(MemoryNeedsTest, BytesAreReadable) {
+  EXPECT_EQ(formatBytes(0), "0 bytes");
+  EXPECT_EQ(formatBytes(1023), "1023 bytes");
+  EXPECT_EQ(formatBytes(1536), "1.5 KiB");
+  EXPECT_EQ(formatBytes(uint64_t(3) << 30), "3.0 GiB");
+}
+
+} // namespace
