@@ -19,7 +19,7 @@ struct LoopbackHub::Meeting {
   bool isPerforming = false, isDone = false;
 };
 
-LoopbackHub::LoopbackHub(int size) : hasLeft(size_t(size), false) {}
+LoopbackHub::LoopbackHub(int size) : joined(size_t(size)), left(size_t(size)) {}
 
 std::shared_ptr<LoopbackHub::Meeting> LoopbackHub::post(const std::string &name,
                                                         std::span<const int> ranks, size_t slot,
@@ -83,14 +83,14 @@ void LoopbackHub::await(Meeting &meeting, const LoopbackCall &call,
   while (!meeting.isDone) {
     if (!meeting.isPerforming) {
       checkLocked(call.rank, call.operation);
-      std::vector<int> missing = findMissing(meeting), left;
+      std::vector<int> missing = findMissing(meeting), gone;
       for (int rank : missing)
-        if (hasLeft[size_t(rank)])
-          left.push_back(rank);
+        if (hasLeft(rank, call.rank))
+          gone.push_back(rank);
       std::string who = "rank " + std::to_string(call.rank) + " in " + call.operation.describe();
-      if (!left.empty())
-        failLocked(ErrorCode::PeerFailed, who + ": " + describeRanks(left) +
-                                              (left.size() == 1 ? " has" : " have") +
+      if (!gone.empty())
+        failLocked(ErrorCode::PeerFailed, who + ": " + describeRanks(gone) +
+                                              (gone.size() == 1 ? " has" : " have") +
                                               " left the job without taking part");
       else if (steady_clock::now() >= end)
         failLocked(ErrorCode::DeadlineExceeded,
@@ -126,10 +126,19 @@ void LoopbackHub::abort(ErrorCode code, const std::string &text) {
   failLocked(code, text);
 }
 
+void LoopbackHub::join(int rank) {
+  Lock lock(mutex);
+  ++joined[size_t(rank)];
+}
+
 void LoopbackHub::leave(int rank) {
   Lock lock(mutex);
-  hasLeft[size_t(rank)] = true;
+  ++left[size_t(rank)];
   changed.notify_all();
+}
+
+bool LoopbackHub::hasLeft(int other, int rank) const {
+  return left[size_t(other)] >= joined[size_t(rank)];
 }
 
 Kernel &LoopbackHub::getReduction(CudaDevice &device, DataType type, Reduction reduction,

@@ -39,7 +39,10 @@ class LoopbackHub {
 public:
   explicit LoopbackHub(int size);
 
-  int getSize() const { return int(hasLeft.size()); }
+  int getSize() const { return int(joined.size()); }
+
+  /// Rank `rank` takes part, perhaps again: sessions may follow one another in a job.
+  void join(int rank);
 
   /// A place where members meet once; each stays in it from `post` to `await`.
   struct Meeting;
@@ -55,7 +58,7 @@ public:
   void check(int rank, const Operation &operation);
   /// Records a failure of the whole job, unless one stands.
   void abort(ErrorCode code, const std::string &text);
-  /// Rank `rank` takes part in nothing any more.
+  /// Rank `rank` takes part in nothing any more until it joins again.
   void leave(int rank);
 
   /// The kernel that reduces `inputs` arrays, loaded once for all ranks.
@@ -67,11 +70,13 @@ private:
   void failLocked(ErrorCode code, const std::string &text);
   void checkLocked(int rank, const Operation &operation) const;
   std::vector<int> findMissing(const Meeting &meeting) const;
+  /// Whether `other` has left the session that `rank` is in; a later one it may not have joined.
+  bool hasLeft(int other, int rank) const;
 
   std::mutex mutex;
   std::condition_variable changed;
   std::map<std::string, std::shared_ptr<Meeting>> meetings;
-  std::vector<bool> hasLeft;
+  std::vector<int> joined, left; // how often each rank did
   std::optional<Error> failure;
   /// One thread enqueues at a time, whoever's streams it uses.
   std::mutex enqueuing;

@@ -244,7 +244,9 @@ class LoopbackTransport final : public Transport {
 public:
   LoopbackTransport(CudaDevice &device, std::shared_ptr<LoopbackHub> hub, int rank,
                     const TransportOptions &options)
-      : device(device), hub(std::move(hub)), rank(rank), options(options) {}
+      : device(device), hub(std::move(hub)), rank(rank), options(options) {
+    this->hub->join(rank);
+  }
   ~LoopbackTransport() override { hub->leave(rank); }
 
   std::string getName() const override { return "loopback"; }
