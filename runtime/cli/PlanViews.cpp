@@ -393,26 +393,29 @@ Document gridloom::rt::makeKernels(const Plan &plan) {
   Document document;
   document.addTable("kernels",
                     {"stage", "symbol", "library", "skeleton", "rows", "grain", "registers",
-                     "spill", "pointers", "launches", "flops", "bytes", "nodes"});
+                     "spill", "pointers", "launches", "fallbacks", "flops", "bytes", "nodes"});
   for (int number = 0; number < plan.getNumStages(); ++number) {
     const schema::Stage &stage = plan.getStage(number);
-    std::vector<int64_t> launches(size_t(stage.kernels_size()), 0);
+    // Fallbacks are launched where a library cannot do what follows a call.
+    std::vector<int64_t> launches(size_t(stage.kernels_size()), 0), fallbacks(launches);
     std::vector<std::set<std::string>> nodes(launches.size());
     for (const schema::Entry &entry : stage.entries())
       for (const schema::Specialisation &specialisation : entry.specialisations())
         walk(specialisation.body(), 1, "", [&](const Visit &visit) {
-          if (!visit.step.has_launch())
+          bool falls = visit.step.has_library() && visit.step.library().fallback();
+          if (!visit.step.has_launch() && !falls)
             return;
-          uint32_t kernel = visit.step.launch().kernel();
-          launches[kernel] += visit.times;
+          uint32_t kernel =
+              falls ? visit.step.library().fallback() - 1 : visit.step.launch().kernel();
+          (falls ? fallbacks : launches)[kernel] += visit.times;
           nodes[kernel].insert(stage.origins(int(visit.step.origin())));
         });
     for (int k = 0; k < stage.kernels_size(); ++k) {
       const schema::Kernel &kernel = stage.kernels(k);
       document.addRow({number, kernel.symbol(), kernel.library(), kernel.skeleton(), kernel.rows(),
                        kernel.grain(), kernel.registers(), bytesCell(kernel.spill_bytes()),
-                       kernel.num_pointers(), launches[size_t(k)], kernel.flops(),
-                       bytesCell(kernel.bytes()), nameNodes(nodes[size_t(k)])});
+                       kernel.num_pointers(), launches[size_t(k)], fallbacks[size_t(k)],
+                       kernel.flops(), bytesCell(kernel.bytes()), nameNodes(nodes[size_t(k)])});
     }
   }
   addLibraryCalls(plan, document);

@@ -28,6 +28,9 @@ void ProgramVerifier::verifyLibrary(const schema::Library &call, const std::stri
     fail(name + " calls a library; a prologue must not");
   if (int(call.has_matmul()) + int(call.has_convolution()) + int(call.has_attention()) != 1)
     fail(name + " is not one library call; a newer runtime may know it");
+  if (!call.has_matmul() && call.fallback())
+    fail(name + " falls back to kernel " + std::to_string(call.fallback() - 1) +
+         "; only a matrix multiplication does");
   if (call.has_convolution())
     return verifyConvolution(call, name);
   if (call.has_attention())
