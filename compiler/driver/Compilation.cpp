@@ -120,6 +120,11 @@ LogicalResult Compilation::checkOptions() {
          "'; write cpu, cuda:sm_80, cuda:sm_90 or cuda:sm_100");
     return failure();
   }
+  if (!options.toolkit.empty() && !fs::exists(fs::path(options.toolkit) / "bin" / "ptxas")) {
+    fail("--cuda-toolkit " + options.toolkit +
+         " has no bin/ptxas; without the option a plan may do without ptxas and keep its PTX");
+    return failure();
+  }
   if (failed(checkPrecision()))
     return failure();
   if (!options.startFrom.empty() && first > 1 &&
