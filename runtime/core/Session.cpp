@@ -87,7 +87,8 @@ void Session::Impl::openTuning() {
   tuning = std::make_shared<AutotuneCache>(plan->getFolder() / "autotune", name, options.autotune);
   if (!tuning->getComplaint().empty())
     warn(tuning->getComplaint());
-  std::vector<std::string> names = exchangeTexts(name), digests = exchangeTexts(tuning->getDigest());
+  std::vector<std::string> names = exchangeTexts(name),
+                           digests = exchangeTexts(tuning->getDigest());
   auto findOther = [](const std::vector<std::string> &texts) {
     return std::find_if(texts.begin(), texts.end(), [&](auto &text) { return text != texts[0]; }) -
            texts.begin();

@@ -37,8 +37,8 @@ struct SessionOptions {
   /// on, the first having made connections and loaded code. With `trace` there are none, since each
   /// step is timed. The same on all ranks.
   bool graphs = true;
-  /// Measure which algorithms of the device's libraries are fastest, as far as the plan's folder does
-  /// not tell, and write it there for later sessions. The same on all ranks.
+  /// Measure which algorithms of the device's libraries are fastest, as far as the plan's folder
+  /// does not tell, and write it there for later sessions. The same on all ranks.
   bool autotune = false;
   /// Gets what people should know, one line each. May be null.
   std::function<void(const std::string &line)> warn;

@@ -107,7 +107,7 @@ Machine &machine() { return Machine::get(); }
 template <typename Value> int set(Value &value, const void *from, size_t bytes) {
   if (bytes != sizeof(Value))
     return InvalidValue;
-  std::memcpy(&value, from, bytes);
+  std::memcpy(static_cast<void *>(&value), from, bytes);
   return Success;
 }
 
@@ -204,7 +204,7 @@ std::chrono::microseconds getDuration(uint64_t number) {
     times = std::strchr(times, ',');
     times = times ? times + 1 : nullptr;
   }
-  return std::chrono::microseconds(times ? std::atoi(times) : 0);
+  return std::chrono::microseconds(times ? std::strtol(times, nullptr, 10) : 0);
 }
 
 } // namespace

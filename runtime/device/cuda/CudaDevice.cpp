@@ -304,9 +304,9 @@ std::string CudaDevice::checkTarget(const std::string &arch, int version) const 
   // "sm_90a" is for compute capability 9.0 alone.
   bool isAlone = !arch.empty() && std::isalpha(static_cast<unsigned char>(arch.back()));
   if (wanted > present || (isAlone && wanted != present))
-    throw Error(ErrorCode::InvalidPlan, "the plan is for " + arch + " GPUs, " + getName() +
-                                            " is not one; compile the model with --target cuda:" +
-                                            own);
+    throw Error(ErrorCode::InvalidPlan,
+                "the plan is for " + arch + " GPUs, " + getName() +
+                    " is not one; compile the model with --target cuda:" + own);
   const int driver = context->use().getVersion();
   if (version > driver)
     throw Error(ErrorCode::Unavailable,
