@@ -93,7 +93,7 @@ def test_skip_layer_normalization(tmp_path, skip, bias):
     check(tmp_path, "SkipSimplifiedLayerNormalization", [x, rand(*skip, seed=4), gamma, *extra], sums, epsilon=1e-5)
 
 
-@pytest.mark.parametrize("segments, mask, positions", itertools.product([False, True], repeat=3))
+@pytest.mark.parametrize("segments, mask, positions", list(itertools.product([False, True], repeat=3)))
 def test_embed_layer_normalization(tmp_path, segments, mask, positions):
     ids = np.array([[1, 5, 9], [0, 2, 2]], np.int32)
     inputs = [ids, None, rand(10, 8), rand(6, 8, seed=1), None, rand(8, seed=2), rand(8, seed=3), None, None]
@@ -165,7 +165,7 @@ def test_attention_bias_and_sizes(tmp_path):
     check(tmp_path, "Attention", inputs, compiled=True, num_heads=2, qkv_hidden_sizes=[8, 8, 4], scale=0.3)
 
 
-@pytest.mark.parametrize("mask, bias, past", itertools.product(["none", "keys", "ends"], [False, True], [0, 3]))
+@pytest.mark.parametrize("mask, bias, past", list(itertools.product(["none", "keys", "ends"], [False, True], [0, 3])))
 def test_multi_head_attention(tmp_path, mask, bias, past):
     batch, queries, keys, heads, hidden = 2, 3, 5, 2, 8
     inputs = [rand(batch, queries, hidden), rand(batch, keys, hidden, seed=1), rand(batch, keys, hidden, seed=2)]
