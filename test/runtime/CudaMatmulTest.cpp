@@ -275,6 +275,21 @@ TEST_F(CudaAutotuneTest, TheFastestIsUsedFromTheNextLoadOn) {
   check(problem);
 }
 
+TEST_F(CudaAutotuneTest, WhatCannotBeMeasuredIsGuessed) {
+  Problem problem = makeProblem({}, 16, 16, 4);
+  CudaDevice device(0);
+  auto cache = open(device, true);
+  device.setTuning(cache);
+  // No memory for the operands.
+  fake::failCall("cuMemAlloc_v2", 2);
+  EXPECT_EQ(run(device, problem), "0");
+  EXPECT_EQ(cache->getNumMeasured(), 0u);
+  // The first algorithm is refused when it is called.
+  fake::failCall("cublasLtMatmul", 15);
+  device.createMatmul(problem);
+  EXPECT_EQ(cache->getNumMeasured(), 1u);
+}
+
 TEST_F(CudaAutotuneTest, WhatTheLibraryNoLongerTakesIsGuessedAndMeasuredAgain) {
   Problem problem = makeProblem({}, 16, 16, 4);
   CudaDevice device(0);

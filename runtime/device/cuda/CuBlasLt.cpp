@@ -264,8 +264,14 @@ Choice CuBlasLtMatmul::choose(uint32_t alignment, AutotuneCache *tuning) {
                                             " within " + std::to_string(workspaceLimit) +
                                             " bytes of workspace on " +
                                             library->getContext().getName());
-  if (tuning && tuning->shouldMeasure(key))
-    measure(*tuning, key, choices);
+  if (tuning && tuning->shouldMeasure(key)) {
+    try {
+      measure(*tuning, key, choices);
+    } catch (const Error &error) {
+      if (error.getCode() != ErrorCode::OutOfMemory) // beside a plan that fills the GPU
+        throw;
+    }
+  }
   return choices.front();
 }
 
@@ -315,46 +321,6 @@ std::optional<Choice> CuBlasLtMatmul::recall(AutotuneCache &tuning, const std::s
   return std::nullopt;
 }
 
-/// Numbers between 1 and 2, of either sign, of one of the types: what they are is no matter to most
-/// algorithms, but a GPU that multiplies zeros runs faster than one at work.
-static std::vector<std::byte> makeNumbers(int type, size_t bytes) {
-  size_t width = type == R_64F ? 8 : type == R_32F ? 4 : 2;
-  unsigned exponentBits = type == R_64F ? 11 : type == R_16F ? 5 : 8;
-  uint64_t state = 1; // of Knuth's linear congruential generator
-  auto random = [&state] { return state = state * 6364136223846793005u + 1442695040888963407u; };
-  std::vector<std::byte> numbers(bytes / width * width);
-  for (size_t i = 0; i < numbers.size(); i += width) {
-    uint64_t sign = uint64_t(1) << (8 * width - 1), one = sign >> exponentBits;
-    uint64_t drawn = random() >> 11, mantissa = drawn % one;
-    // One has all bits of its exponent but the first.
-    uint64_t number = mantissa | (sign >> 1) - one | (drawn >> 52 ? sign : 0);
-    std::memcpy(&numbers[i], &number, width);
-  }
-  return numbers;
-}
-
-namespace {
-/// Device memory for the time of a measurement.
-struct DeviceNumbers {
-  DeviceNumbers(CudaStream &stream, int type, size_t bytes) : context(stream.getContext()) {
-    bytes = std::max<size_t>(bytes, 256);
-    context.use().check(context.use().memAlloc(&pointer, bytes), "cuMemAlloc",
-                        "measuring algorithms on", context.getName());
-    std::vector<std::byte> numbers = makeNumbers(type, std::min<size_t>(bytes, 1 << 20));
-    for (size_t begin = 0; begin < bytes; begin += numbers.size())
-      stream.copyIn(static_cast<std::byte *>(get()) + begin, numbers.data(),
-                    std::min(numbers.size(), bytes - begin));
-  }
-  ~DeviceNumbers() { context.useQuietly().memFree(pointer); }
-  DeviceNumbers(const DeviceNumbers &) = delete;
-  DeviceNumbers &operator=(const DeviceNumbers &) = delete;
-  void *get() const { return reinterpret_cast<void *>(static_cast<uintptr_t>(pointer)); }
-
-  const CudaContext &context;
-  cuda::DevicePointer pointer = 0;
-};
-} // namespace
-
 /// Bytes from the first to behind the last element of all calls' matrices.
 static size_t getExtent(const MatmulLayout &layout, const ColumnMajor &matrix,
                         int64_t MatmulLayout::Offset::*offset, size_t elementBytes) {
@@ -372,29 +338,31 @@ void CuBlasLtMatmul::measure(AutotuneCache &tuning, const std::string &key,
   const std::shared_ptr<const CudaContext> &context = library->shareContext();
   using Offset = MatmulLayout::Offset;
   CudaStream stream(context, StreamKind::Compute, "autotune");
-  auto make = [&](const ColumnMajor &matrix, int64_t MatmulLayout::Offset::*offset, int type,
-                  size_t bytes) {
-    return DeviceNumbers(stream, type, getExtent(layout, matrix, offset, bytes));
+  auto make = [&](const ColumnMajor &matrix, int64_t MatmulLayout::Offset::*offset, size_t bytes) {
+    return ScratchMemory(stream, context, getExtent(layout, matrix, offset, bytes));
   };
-  DeviceNumbers lhs = make(layout.lhsFirst ? layout.a : layout.b, &Offset::lhs, types.data,
-                           elementBytes),
-                rhs = make(layout.lhsFirst ? layout.b : layout.a, &Offset::rhs, types.data,
-                           elementBytes),
-                out = make(layout.d, &Offset::out, types.out, outBytes),
-                bias(stream, types.out, static_cast<size_t>(layout.d.rows) * outBytes);
+  ScratchMemory lhs = make(layout.lhsFirst ? layout.a : layout.b, &Offset::lhs, elementBytes),
+                rhs = make(layout.lhsFirst ? layout.b : layout.a, &Offset::rhs, elementBytes),
+                out = make(layout.d, &Offset::out, outBytes),
+                bias(stream, context, static_cast<size_t>(layout.d.rows) * outBytes);
   AutotuneCache::Choice best;
   for (const Choice &choice : choices) {
-    double least = measureMicroseconds(stream, context, description, [&] {
-      submit(stream, choice, lhs.get(), rhs.get(), bias.get(), out.get());
-    });
-    if (&choice == &choices.front())
+    auto run = [&] { submit(stream, choice, lhs.get(), rhs.get(), bias.get(), out.get()); };
+    try {
+      run();
+    } catch (const Error &) { // the library refuses the call: nothing runs
+      continue;
+    }
+    double least = measureMicroseconds(stream, context, description, run);
+    if (best.algorithm.empty())
       best.guessMicroseconds = least;
-    if (!best.algorithm.empty() && least >= best.microseconds)
+    else if (least >= best.microseconds)
       continue;
     best.microseconds = least;
     best.algorithm.assign(reinterpret_cast<const char *>(&choice.algorithm), sizeof(Algorithm));
   }
-  tuning.add(key, std::move(best));
+  if (!best.algorithm.empty())
+    tuning.add(key, std::move(best));
 }
 
 //===----------------------------------------------------------------------===//
