@@ -58,15 +58,18 @@ Value skipConversions(Value value, SmallVector<Operation *> &path) {
 std::optional<Operand> matchOperand(Value value, ArrayRef<int64_t> batch, int64_t rows,
                                     int64_t columns, Type element) {
   double scale = 1;
-  SmallVector<Operation *> path;
-  while (true) {
-    value = skipConversions(value, path);
+  while (getType(value).getElementType() != element) {
     Operation *op = value.getDefiningOp();
     auto factor = op && value.hasOneUse() ? matchScale(op) : std::nullopt;
-    if (!factor || !std::isfinite(factor->second) || getType(value).getElementType() == element)
-      break;
-    scale *= factor->second;
-    value = factor->first;
+    if (factor && std::isfinite(factor->second)) {
+      scale *= factor->second;
+      value = factor->first;
+    } else if (auto convert = dyn_cast_or_null<loom::ConvertOp>(op);
+               convert && getType(convert.getInput()).getElementType() == element) {
+      value = convert.getInput();
+    } else {
+      return std::nullopt;
+    }
   }
   for (const StridedView &view : traceViews(value)) {
     if (getType(view.base).getElementType() != element)

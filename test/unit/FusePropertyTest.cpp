@@ -380,3 +380,95 @@ TEST(FuseProperty, FusedProgramsComputeTheSame) {
   EXPECT_GT(kernels, 1000);
   EXPECT_GT(padded, 30);
 }
+
+/// Runs `text` on small whole numbers before and after fusion for a GPU; both must agree bit by
+/// bit. Counts the calls of type Op after it.
+template <typename Op> int compareOnGpu(const std::string &text, const std::vector<Shape> &shapes) {
+  Context context;
+  auto before = context.parse(text), after = context.parse(text);
+  EXPECT_TRUE(before && after) << context.takeError();
+  PassManager pm(context.get());
+  LayoutOptions layout;
+  layout.convolutionLibrary = true;
+  FuseOptions fuse;
+  fuse.attentionLibrary = true;
+  addLayoutPasses(pm, layout);
+  addFusePasses(pm, fuse);
+  EXPECT_TRUE(succeeded(pm.run(*after))) << context.takeError();
+  NamedTensors inputs;
+  std::mt19937 random(7);
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    std::vector<double> numbers(count(shapes[i]));
+    for (double &number : numbers)
+      number = static_cast<double>(random() % 7) - 3;
+    inputs["x" + std::to_string(i)] = floats(shapes[i], numbers);
+  }
+  InterpreterOptions exact;
+  exact.exact = true;
+  auto expected = run(*before, inputs, exact), actual = run(*after, inputs, exact);
+  EXPECT_TRUE(succeeded(expected) && succeeded(actual)) << context.takeError();
+  std::string printed;
+  llvm::raw_string_ostream stream(printed);
+  after->print(stream);
+  if (succeeded(expected) && succeeded(actual))
+    for (auto &[name, tensor] : *expected)
+      EXPECT_TRUE(tensor.isBitwiseEqual((*actual)[name])) << name.str() << "\n" << printed;
+  int calls = 0;
+  after->walk([&](Op) { ++calls; });
+  return calls;
+}
+
+/// In NCHW, and with the channels last where TF32 allows tensor cores: bias, residual, groups,
+/// padding on one side, and a weight that the prologue transposes.
+TEST(FuseProperty, LibraryConvolutionsComputeTheSame) {
+  for (std::string tf32 : {"", " tf32"}) {
+    std::string text = R"(
+      func.func @main(%x: tensor<2x4x5x6xf32> {loom.name = "x0"}, %w: tensor<4x2x3x2xf32> {loom.name = "x1"},
+                      %b: tensor<4xf32> {loom.name = "x2"}, %v: tensor<4x4x1x1xf32> {loom.name = "x3"})
+          -> (tensor<2x4x5x6xf32> {loom.name = "out"}) attributes {loom.entry = "main", loom.dims = {}} {
+        %bias = loom.broadcast %b dims = [1] : (tensor<4xf32>) -> tensor<2x4x5x6xf32>
+        %0 = loom.convolution %x, %w strides = [1, 1] low = [2, 1] high = [0, 0] input_dilations = [1, 1] dilations = [1, 1]
+            groups = 2TF32 : (tensor<2x4x5x6xf32>, tensor<4x2x3x2xf32>) -> tensor<2x4x5x6xf32>
+        %1 = loom.add %0, %bias : tensor<2x4x5x6xf32>
+        %2 = loom.multiply %1, %1 : tensor<2x4x5x6xf32>
+        %3 = loom.convolution %2, %v strides = [1, 1] low = [0, 0] high = [0, 0] input_dilations = [1, 1] dilations = [1, 1]
+            groups = 1TF32 : (tensor<2x4x5x6xf32>, tensor<4x4x1x1xf32>) -> tensor<2x4x5x6xf32>
+        %4 = loom.add %3, %bias : tensor<2x4x5x6xf32>
+        %5 = loom.add %4, %x : tensor<2x4x5x6xf32>
+        return %5 : tensor<2x4x5x6xf32>
+      })";
+    for (size_t at; (at = text.find("TF32")) != std::string::npos;)
+      text.replace(at, 4, tf32);
+    EXPECT_EQ(
+        compareOnGpu<plan::ConvolutionOp>(text, {{2, 4, 5, 6}, {4, 2, 3, 2}, {4}, {4, 4, 1, 1}}), 2)
+        << "with" << tf32;
+  }
+}
+
+/// Transposed heads, a scale, a mask that repeats, and values narrower than keys.
+TEST(FuseProperty, LibraryAttentionComputesTheSame) {
+  std::string text = R"(
+    func.func @main(%q32: tensor<2x3x2x8xf32> {loom.name = "x0"}, %k32: tensor<2x5x2x8xf32> {loom.name = "x1"},
+                    %v32: tensor<2x5x2x16xf32> {loom.name = "x2"}, %m32: tensor<2x5xf32> {loom.name = "x3"})
+        -> (tensor<2x3x2x16xf32> {loom.name = "out"}) attributes {loom.entry = "main", loom.dims = {}} {
+      %q = loom.convert %q32 : (tensor<2x3x2x8xf32>) -> tensor<2x3x2x8xf16>
+      %k = loom.convert %k32 : (tensor<2x5x2x8xf32>) -> tensor<2x5x2x8xf16>
+      %v = loom.convert %v32 : (tensor<2x5x2x16xf32>) -> tensor<2x5x2x16xf16>
+      %m = loom.convert %m32 : (tensor<2x5xf32>) -> tensor<2x5xf16>
+      %half = loom.constant dense<0.5> : tensor<2x2x3x5xf16>
+      %0 = loom.dot_general %q, %k batch = [0, 2] x [0, 2] contract = [3] x [3]
+          : (tensor<2x3x2x8xf16>, tensor<2x5x2x8xf16>) -> tensor<2x2x3x5xf16>
+      %1 = loom.multiply %0, %half : tensor<2x2x3x5xf16>
+      %2 = loom.broadcast %m dims = [0, 3] : (tensor<2x5xf16>) -> tensor<2x2x3x5xf16>
+      %3 = loom.add %1, %2 : tensor<2x2x3x5xf16>
+      %4 = loom.softmax %3 dim = 3 : tensor<2x2x3x5xf16>
+      %5 = loom.dot_general %4, %v batch = [0, 1] x [0, 2] contract = [3] x [1]
+          : (tensor<2x2x3x5xf16>, tensor<2x5x2x16xf16>) -> tensor<2x2x3x16xf16>
+      %6 = loom.transpose %5 [0, 2, 1, 3] : (tensor<2x2x3x16xf16>) -> tensor<2x3x2x16xf16>
+      %7 = loom.convert %6 : (tensor<2x3x2x16xf16>) -> tensor<2x3x2x16xf32>
+      return %7 : tensor<2x3x2x16xf32>
+    })";
+  EXPECT_EQ(
+      compareOnGpu<plan::AttentionOp>(text, {{2, 3, 2, 8}, {2, 5, 2, 8}, {2, 5, 2, 16}, {2, 5}}),
+      1);
+}
