@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +47,13 @@ class Check:
     def compiled(self) -> list[dict]:
         """Plans that are there; of the others correctness has told."""
         return [plan for plan in self.plans() if "refused" not in plan]
+
+    def timed(self) -> Iterator[tuple[dict, str, dict[str, int]]]:
+        """What is timed: a plan, a name for the sizes, and the sizes."""
+        for plan in self.compiled():
+            if plan["precision"] in self.model(plan)["timed_in"]:
+                for label, dims in self.model(plan)["timed"].items():
+                    yield plan, label, dims
 
     def model(self, plan: dict) -> dict:
         return self.document["models"][plan["model"]]
@@ -96,11 +105,22 @@ class Check:
         if chosen:
             self.report.check("weights", "random weights, bit for bit", limit, make)
 
-    def correctness(self) -> None:
-        for plan in self.plans(check=True):
+    def run_all(self, plans: list[dict], *options) -> Iterator[tuple[dict, Callable[[], dict[str, np.ndarray]]]]:
+        """Each plan with a function that returns its outputs or raises what went wrong. Several run at a time: most of
+        a run is its start, and none of these is timed."""
+        workers = 1 if self.gpu.fake else max(1, min(4, (os.cpu_count() or 2) // 2))
+        with ThreadPoolExecutor(workers) as pool:
+            waiting = [(plan, pool.submit(self.run, plan, *options)) for plan in plans]
+            for plan, future in waiting:
+                yield plan, future.result
+                if self.report.left <= 0:
+                    pool.shutdown(wait=False, cancel_futures=True)
 
-            def run(plan=plan) -> str:
-                outputs = self.run(plan)
+    def correctness(self) -> None:
+        for plan, outputs_of in self.run_all(self.plans(check=True)):
+
+            def run(plan=plan, outputs_of=outputs_of) -> str:
+                outputs = outputs_of()
                 tolerance = TOLERANCES[plan["precision"]]
                 worst = Reference(self.pack / self.model(plan)["reference"]).compare(outputs, tolerance)
                 if plan["precision"] == "f32":
@@ -110,14 +130,14 @@ class Check:
             self.report.check("correctness", f"{plan['model']}, {plan['precision']}", 60, run)
 
     def loopback(self) -> None:
-        for plan in self.plans(mesh=True):
+        for plan, outputs_of in self.run_all(self.plans(mesh=True), "--transport", "loopback"):
             name = f"{plan['model']}, {dims_text(plan['mesh'])}"
 
-            def run(plan=plan) -> str:
+            def run(plan=plan, outputs_of=outputs_of) -> str:
                 if "refused" in plan:
                     raise Missing(f"not compiled: {plan['refused']}")
                 need(plan["model"] in self.outputs, "one rank gave nothing to compare with")
-                return self.against_one_rank(plan, self.run(plan, "--transport", "loopback"))
+                return self.against_one_rank(plan, outputs_of())
 
             self.report.check("ranks that share this GPU (loopback) against one rank", name, 60, run)
 
@@ -188,44 +208,42 @@ class Check:
     def times_section(self) -> list[dict]:
         """Times of the timed models; returns what was measured, for comparisons."""
         measured = []
-        for plan in self.compiled():
-            for label, dims in self.model(plan)["timed"].items():
+        for plan, label, dims in self.timed():
 
-                def time_it(plan=plan, label=label, dims=dims) -> tuple[str, str, dict]:
-                    options = ["--dim", dims_text(dims)] if dims else []
-                    bench = ["bench", self.folder(plan), *options, "--iters", 3 if self.gpu.fake else 50]
-                    plain = self.gridloom.json(*bench)
-                    # Measures the libraries' algorithms and keeps the fastest beside the plan.
-                    made_up = steps.made_up_inputs(self.folder(plan), dims)
-                    self.gridloom.call("run", self.folder(plan), *options, *made_up, "--autotune")
-                    tuned = self.gridloom.json(*bench)
-                    if not self.gpu.fake:
-                        measured.append({"plan": plan, "label": label, "dims": dims, **tuned})
-                    text = f"{describe_bench(tuned)}; before the libraries were tuned {plain['device_ms']:.3f} ms"
-                    return self.times(text, **tuned, untuned=plain)
+            def time_it(plan=plan, label=label, dims=dims) -> tuple[str, str, dict]:
+                options = ["--dim", dims_text(dims)] if dims else []
+                bench = ["bench", self.folder(plan), *options, "--iters", 3 if self.gpu.fake else 50]
+                plain = self.gridloom.json(*bench)
+                # Measures the libraries' algorithms and keeps the fastest beside the plan.
+                made_up = steps.made_up_inputs(self.folder(plan), dims)
+                self.gridloom.call("run", self.folder(plan), *options, *made_up, "--autotune")
+                tuned = self.gridloom.json(*bench)
+                if not self.gpu.fake:
+                    measured.append({"plan": plan, "label": label, "dims": dims, **tuned})
+                text = f"{describe_bench(tuned)}; before the libraries were tuned {plain['device_ms']:.3f} ms"
+                return self.times(text, **tuned, untuned=plain)
 
-                self.report.check("times", f"{plan['model']} {plan['precision']}, {label}", 90, time_it)
+            self.report.check("times", f"{plan['model']} {plan['precision']}, {label}", 90, time_it)
         return measured
 
     def shares(self) -> None:
         """How near matrix products and fused kernels come to the ceilings."""
-        for plan in self.compiled():
-            for label, dims in self.model(plan)["timed"].items():
+        for plan, label, dims in self.timed():
 
-                def share(plan=plan, dims=dims) -> tuple[str, str, dict]:
-                    took = steps.measure(self.gridloom, self.folder(plan), dims)
-                    rate, part = steps.library_rate(took)
-                    moved, kernels = steps.kernels_rate(took)
-                    best, copy = self.ceilings.get(plan["precision"]), self.ceilings.get("copy")
-                    text = [f"libraries {rate:.1f} TFLOP/s" + (f" = {rate / best:.0%} of the ceiling" if best else "")]
-                    text += [f"{part:.0%} of the time"]
-                    if kernels:
-                        text += [f"{kernels} kernels of 1 MiB and more: median {moved:.0f} GB/s" + (f" = {moved / copy:.0%}" if copy else "")]
-                    figures = {"tflops": rate, "ceiling_tflops": best, "library_share": part, "kernels": kernels}
-                    figures.update(kernels_gb_per_s=moved, copy_gb_per_s=copy)
-                    return self.times(", ".join(text), **figures)
+            def share(plan=plan, dims=dims) -> tuple[str, str, dict]:
+                took = steps.measure(self.gridloom, self.folder(plan), dims)
+                rate, part = steps.library_rate(took)
+                moved, kernels = steps.kernels_rate(took)
+                best, copy = self.ceilings.get(plan["precision"]), self.ceilings.get("copy")
+                text = [f"libraries {rate:.1f} TFLOP/s" + (f" = {rate / best:.0%} of the ceiling" if best else "")]
+                text += [f"{part:.0%} of the time"]
+                if kernels:
+                    text += [f"{kernels} kernels of 1 MiB and more: median {moved:.0f} GB/s" + (f" = {moved / copy:.0%}" if copy else "")]
+                figures = {"tflops": rate, "ceiling_tflops": best, "library_share": part, "kernels": kernels}
+                figures.update(kernels_gb_per_s=moved, copy_gb_per_s=copy)
+                return self.times(", ".join(text), **figures)
 
-                self.report.check("shares of the ceilings", f"{plan['model']} {plan['precision']}, {label}", 60, share)
+            self.report.check("shares of the ceilings", f"{plan['model']} {plan['precision']}, {label}", 60, share)
 
     def sanitizer(self) -> None:
         def run(plan: dict) -> str:

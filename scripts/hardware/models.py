@@ -25,6 +25,7 @@ class Model:
     state: str = ""
     vocabulary: int = 2
     precisions: tuple[str, ...] = ("f32", "bf16")
+    timed_in: tuple[str, ...] = ("bf16",)
     generated: bool = False  # weights are made again on the machine that is checked
     check: bool = True
 
@@ -65,7 +66,8 @@ REAL = tuple(Model(name, f"real:{name}", precisions=("f32",)) for name in ("ocr-
 _BATCH = {"batch": 1, "sequence": 128}
 TRUE = (
     Model("bert-base", "zoo:bert", {}, {"batch": (1, 8, 32), "sequence": (128,)}, _BATCH,
-          {f"batch {b}, 128 tokens": {"batch": b} for b in (1, 8, 32)}, precisions=("f32", "tf32", "bf16", "f16"), generated=True),
+          {f"batch {b}, 128 tokens": {"batch": b} for b in (1, 8, 32)}, precisions=("f32", "tf32", "bf16", "f16"),
+          timed_in=("f32", "bf16"), generated=True),
     Model("gpt2", "zoo:gpt2", {"cache": "static"}, {"batch": (1,), "sequence": (1, 512)}, {"batch": 1, "sequence": 512},
           {"prefill of 512": {"sequence": 512}, "decode": {"sequence": 1}}, state="past_*=present_*", vocabulary=50257,
           generated=True),
@@ -73,7 +75,7 @@ TRUE = (
           {"512 tokens": {"sequence": 512}}, generated=True),
     Model("vit-b-16", "zoo:vit", {}, {"batch": (1, 8)}, {"batch": 1}, {f"batch {b}": {"batch": b} for b in (1, 8)}, generated=True),
     Model("resnet-50", "zoo:resnet", {}, {"batch": (1, 8)}, {"batch": 1}, {f"batch {b}": {"batch": b} for b in (1, 8)},
-          generated=True),
+          timed_in=("f32", "bf16"), generated=True),
     Model("moe", "zoo:moe", {}, {"batch": (1,), "sequence": (64,)}, {"batch": 1, "sequence": 64}, vocabulary=32000,
           precisions=("f32",), generated=True),
     Model("unet", "zoo:unet", {}, {"batch": (1,)}, {"batch": 1}, precisions=("f32",), generated=True),
@@ -90,8 +92,9 @@ CEILINGS = (
 # For trying all of it where a GPU is only interpreted.
 TINY = (
     Model("bert-tiny", "zoo:bert", {"layers": 1, "hidden": 32, "heads": 2, "intermediate": 64, "vocabulary": 40, "positions": 16},
-          {"batch": (1, 2), "sequence": (8,)}, {"batch": 1}, {"batch 2": {"batch": 2}}, generated=True),
-    Model("mlp", "zoo:mlp", {"sizes": (16, 32, 8)}, {"batch": (4,)}, {}, {"batch 4": {}}),
+          {"batch": (1, 2), "sequence": (8,)}, {"batch": 1}, {"batch 2": {"batch": 2}},
+          timed_in=("f32", "bf16"), generated=True),
+    Model("mlp", "zoo:mlp", {"sizes": (16, 32, 8)}, {"batch": (4,)}, {}, {"batch 4": {}}, timed_in=("f32",)),
 )  # fmt: skip
 TINY_CEILINGS = (
     dataclasses.replace(CEILINGS[0], options={"size": 32}, precisions=("f32", "bf16")),

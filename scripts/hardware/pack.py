@@ -60,6 +60,7 @@ class Packer:
         else:
             self._write_zoo(kind, name, model, path)
         entry = {"onnx": f"models/{path.name}", "state": model.state, "timed": model.timed, "dims": model.dims}
+        entry["timed_in"] = model.timed_in
         entry["source"], entry["options"] = model.source, model.options
         graph = onnx.load(str(path), load_external_data=False).graph
         entry["inputs"] = {

@@ -26,7 +26,7 @@ class Gridloom:
 
     def call(self, *arguments, env: Mapping[str, str] | None = None) -> str:
         """What the command prints. A failure is a Problem with its last line; so is a finding of a fake GPU."""
-        result = call([self.program, *arguments], {**self.env, **(env or {})})
+        result = call([self.program, *arguments], {**self.env, **(env or {})}, timeout=120)
         lines = result.stderr.strip().splitlines()
         if result.returncode:
             raise Problem(one_line(lines[-1] if lines else f"exited with {result.returncode}"))

@@ -288,7 +288,7 @@ def test_gpu_check_on_a_fake_gpu(tools, gpu_pack, tmp_path):
     assert document["measured"] == 0 and not any("figures" in check for check in checks.values())
     for name in (
         "correctness: bert-tiny, f32", "correctness: bert-tiny, bf16", "CUDA graphs: bert-tiny", "NCCL: one rank", "NCCL: two processes on one GPU (an attempt)",
-        "ranks that share this GPU (loopback) against one rank: transformer, model=2", "times: mlp f32, batch 4",
+        "ranks that share this GPU (loopback) against one rank: transformer, model=2", "times: mlp f32, batch 4", "times: bert-tiny bf16, batch 2",
     ):  # fmt: skip
         assert checks[name]["result"] == PASS, (name, checks[name])
     assert "TFLOP" not in result.stdout
