@@ -462,6 +462,12 @@ TEST(CudaRealDnnTest, CompilesAttentionForAnH200) {
   std::string error =
       catchError(ErrorCode::InvalidPlan, [&] { createCuDnnAttention(library, problem); });
   EXPECT_THAT(error, HasSubstr("cuLibraryLoadData returned error  (34)"));
+  // Heads beside each other, as a product leaves them.
+  Dims together = {77 * 4 * 64, 64, 4 * 64, 1};
+  problem.query = problem.key = problem.value = problem.out = together;
+  problem.mask = {};
+  error = catchError(ErrorCode::InvalidPlan, [&] { createCuDnnAttention(library, problem); });
+  EXPECT_THAT(error, HasSubstr("cuLibraryLoadData returned error  (34)"));
   // A depth of 12 is refused before.
   attention.sizes = {2, 4, 77, 77, 12, 12};
   problem = attention.get();
