@@ -49,8 +49,8 @@ MemoryNeeds gridloom::rt::computeNeeds(const schema::Stage &stage) {
 }
 
 std::string gridloom::rt::describe(const MemoryNeeds &needs) {
-  std::string text = "weights " + formatBytes(needs.weights) + ", activations " +
-                     formatBytes(needs.activations);
+  std::string text =
+      "weights " + formatBytes(needs.weights) + ", activations " + formatBytes(needs.activations);
   if (needs.states)
     text += ", states " + formatBytes(needs.states);
   return text + ", inputs and outputs " + formatBytes(needs.bindings);
@@ -106,6 +106,7 @@ void gridloom::rt::requireMemory(const Plan &plan, int rank, const MemoryNeeds &
               device.getName() + " has " + formatBytes(memory->free) + " of " +
                   formatBytes(memory->total) + " free, rank " + std::to_string(rank) + " needs " +
                   formatBytes(needs.getTotal()) + ": " + describe(needs) +
-                  (change.empty() ? "; shard over more devices, or compile for a smaller batch"
-                                  : "; the smallest change that fits is to compile with " + change));
+                  (change.empty()
+                       ? "; shard over more devices, or compile for a smaller batch"
+                       : "; the smallest change that fits is to compile with " + change));
 }

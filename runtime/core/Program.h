@@ -142,7 +142,8 @@ private:
   std::vector<std::unique_ptr<Memory>> constants; // by buffer
   std::vector<void *> bases;                      // by buffer
   std::map<const schema::Step *, std::unique_ptr<MatmulPlan>> matmuls;
-  /// Of matmuls whose epilogue the library has not: their products, of which a kernel makes the result.
+  /// Of matmuls whose epilogue the library has not: their products, of which a kernel makes the
+  /// result.
   std::map<const schema::Step *, std::unique_ptr<Memory>> products;
   std::map<const schema::Step *, std::unique_ptr<LibraryPlan>> calls; // to other libraries
   std::map<const schema::Step *, PreparedGroup> groups;
