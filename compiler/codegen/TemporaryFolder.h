@@ -23,7 +23,7 @@ public:
       : error(llvm::sys::fs::createUniqueDirectory(prefix, path)) {}
   ~TemporaryFolder() {
     if (!error)
-      llvm::sys::fs::remove_directories(path);
+      error = llvm::sys::fs::remove_directories(path);
   }
   TemporaryFolder(const TemporaryFolder &) = delete;
   TemporaryFolder &operator=(const TemporaryFolder &) = delete;

@@ -306,21 +306,20 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
                             {"arch", cuda ? chip.str() : options.cpuArch}};
   if (int64_t version = findCudaVersion(files))
     target["cuda"] = version;
-  llvm::json::Object manifest{
-      {"schema", llvm::json::Object{{"major", 1}, {"minor", 0}}},
-      {"producer", "gridloom " GRIDLOOM_VERSION},
-      {"requires", describeRequirements(module, cuda)},
-      {"target", std::move(target)},
-      {"precision", precision ? precision.getValue() : "f32"},
-      {"model", describeModel(module, folder)},
-      {"mesh", describeMesh(module, mesh)},
-      {"microbatches",
-       mesh.getSize(StringAttr::get(module.getContext(), dist::MeshOp::kMicroAxis))},
-      {"stages", std::move(stages)},
-      {"entries", describeEntries(module, mesh)},
-      {"weights", describeWeights(module, sources)},
-      {"folded", describeFolded(module)},
-      {"files", std::move(digests)}};
+  llvm::json::Object manifest{{"schema", llvm::json::Object{{"major", 1}, {"minor", 0}}},
+                              {"producer", "gridloom " GRIDLOOM_VERSION},
+                              {"requires", describeRequirements(module, cuda)},
+                              {"target", std::move(target)},
+                              {"precision", precision ? precision.getValue() : "f32"},
+                              {"model", describeModel(module, folder)},
+                              {"mesh", describeMesh(module, mesh)},
+                              {"microbatches", mesh.getSize(StringAttr::get(
+                                                   module.getContext(), dist::MeshOp::kMicroAxis))},
+                              {"stages", std::move(stages)},
+                              {"entries", describeEntries(module, mesh)},
+                              {"weights", describeWeights(module, sources)},
+                              {"folded", describeFolded(module)},
+                              {"files", std::move(digests)}};
   llvm::raw_string_ostream(files["manifest.json"])
       << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(manifest)));
   return files;

@@ -27,8 +27,8 @@ mlir::LogicalResult lowerToNvvm(mlir::ModuleOp module, bool hasLibdevice);
 mlir::FailureOr<std::string> translateToPtx(llvm::ArrayRef<mlir::Operation *> modules,
                                             const std::string &chip, const std::string &libdevice);
 
-/// Assembles the PTX that `kernels` have in common with `ptxas`: fills cubin, registers, spillBytes,
-/// sharedBytes and the time that took.
+/// Assembles the PTX that `kernels` have in common with `ptxas`: fills cubin, registers,
+/// spillBytes, sharedBytes and the time that took.
 mlir::LogicalResult assemblePtx(mlir::Location loc, const std::string &ptxas,
                                 const std::string &chip,
                                 llvm::MutableArrayRef<CompiledGpuKernel> kernels);
