@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Gridloom's time over that of PyTorch (torch.compile), ONNX Runtime and TensorRT on this machine's GPU: the ratio table.
+"""Gridloom's time over that of PyTorch (torch.compile), ONNX Runtime and TensorRT on this GPU: the ratio table.
 
     python3 gpu_vs_peers.py PACK [--model bert-base] [--precision bf16]
 
@@ -25,7 +25,6 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "scripts")]  # in a pack, and in a checkout
 
 import numpy as np  # noqa: E402
-from hardware.models import dims_text  # noqa: E402
 from hardware.report import MEASURED, NONE, Missing, OutOfTime, Problem, Report, call, one_line, time_limit  # noqa: E402
 
 RUNS = 30
@@ -127,11 +126,19 @@ def tensorrt_ms(pack: Path, model: dict, dims: dict[str, int], precision: str, d
     chosen = sizes(model, dims)
     shapes = [f"{n}:{'x'.join(str(chosen.get(d, d)) for d in shape)}" for n, shape in manifest_inputs.items()]
     flags = {"f32": ["--noTF32"], "tf32": [], "bf16": ["--bf16"], "f16": ["--fp16"]}[precision]
-    command = [program, f"--onnx={pack / model['onnx']}", f"--shapes={','.join(shapes)}", f"--iterations={RUNS}", *flags]
+    command = [
+        program,
+        f"--onnx={pack / model['onnx']}",
+        f"--shapes={','.join(shapes)}",
+        f"--iterations={RUNS}",
+        *flags,
+    ]
     result = call([*command, "--noDataTransfers", "--useCudaGraph"])
     found = re.search(r"GPU Compute Time:.*?median = ([0-9.]+) ms", result.stdout)
     if not found:
-        raise Problem(one_line(result.stderr.strip().splitlines()[-1] if result.stderr.strip() else "trtexec printed no time"))
+        raise Problem(
+            one_line(result.stderr.strip().splitlines()[-1] if result.stderr.strip() else "trtexec printed no time")
+        )
     return float(found[1])
 
 
@@ -141,7 +148,11 @@ PEERS = {"PyTorch": torch_ms, "ONNX Runtime": onnxruntime_ms, "TensorRT": tensor
 def compare_all(check, measured: list[dict], device: str = "cuda") -> None:
     """One line per timed model and peer in `check.report`: our device time, theirs, and the ratio."""
     report: Report = check.report
-    section = "peers (their time on the device; ours over theirs)" if device == "cuda" else "peers on the CPU (compares nothing)"
+    section = (
+        "peers (their time on the device; ours over theirs)"
+        if device == "cuda"
+        else "peers on the CPU (compares nothing)"
+    )
     for peer, time_of in PEERS.items():
         absent = None
         for entry in measured:
@@ -155,7 +166,11 @@ def compare_all(check, measured: list[dict], device: str = "cuda") -> None:
                 ours = entry.get("device_ms")
                 if not ours:
                     return MEASURED, f"{theirs:.3f} ms", {"peer_ms": theirs}
-                return MEASURED, f"{theirs:.3f} ms; ours {ours:.3f} ms: {ours / theirs:.2f}", {"peer_ms": theirs, "ours_ms": ours}
+                return (
+                    MEASURED,
+                    f"{theirs:.3f} ms; ours {ours:.3f} ms: {ours / theirs:.2f}",
+                    {"peer_ms": theirs, "ours_ms": ours},
+                )
 
             # A peer's failure is not ours.
             try:

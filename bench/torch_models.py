@@ -21,7 +21,11 @@ class Attention(nn.Module):
         def split(y, heads):
             return y.unflatten(-1, (heads, self.size)).transpose(1, 2)
 
-        query, key, value = split(self.query(x), self.heads), split(self.key(x), self.kv_heads), split(self.value(x), self.kv_heads)
+        query, key, value = (
+            split(self.query(x), self.heads),
+            split(self.key(x), self.kv_heads),
+            split(self.value(x), self.kv_heads),
+        )
         if rotate:
             query, key = rotate(query), rotate(key)
         if past is not None:
@@ -75,7 +79,11 @@ class Gpt2(nn.Module):
 
     def __init__(self, layers=12, hidden=768, heads=12, vocabulary=50257, positions=1024, batch=1):
         super().__init__()
-        self.words, self.places, self.norm = nn.Embedding(vocabulary, hidden), nn.Embedding(positions, hidden), nn.LayerNorm(hidden)
+        self.words, self.places, self.norm = (
+            nn.Embedding(vocabulary, hidden),
+            nn.Embedding(positions, hidden),
+            nn.LayerNorm(hidden),
+        )
         self.layers = nn.ModuleList(Block(hidden, heads, 4 * hidden, before=True, tanh=True) for _ in range(layers))
         self.register_buffer("cache", torch.zeros(layers, 2, batch, heads, positions, hidden // heads))
 
@@ -182,5 +190,7 @@ def make(source: str, options: dict, dims: dict[str, int]) -> tuple[nn.Module, t
         return Vit(**options), (torch.randn(batch, 3, options.get("image", 224), options.get("image", 224)),)
     if name == "resnet":
         image = options.get("image", 224)
-        return resnet(**{key: value for key, value in options.items() if key != "image"}), (torch.randn(batch, 3, image, image),)
+        return resnet(**{key: value for key, value in options.items() if key != "image"}), (
+            torch.randn(batch, 3, image, image),
+        )
     return None

@@ -94,7 +94,11 @@ class Cluster:
         while len(found) < self.world.size:
             missing = [rank for rank in range(self.world.size) if rank not in found]
             if time.time() > self.begin + limit:
-                where = f"{self.work}; give --work, a folder that all machines share" if self.world.machines > 1 else self.work
+                where = (
+                    f"{self.work}; give --work, a folder that all machines share"
+                    if self.world.machines > 1
+                    else self.work
+                )
                 raise Problem(f"ranks {missing} have not come to {where}")
             for rank in missing:
                 if answer := self.read(f"place-{rank}"):
@@ -134,7 +138,16 @@ class Cluster:
                 for kind in COLLECTIVES:
                     command = ["bench", kind, "-b", "1K", "-f", 16, *sizes, *transport]
                     name = f"{kind} over {axis} of {dims_text(mesh)}"
-                    steps.append(Step(f"c{len(steps)}", "collectives (busbw as in nccl-tests)", name, groups, command, self.measured(judge_bandwidth)))
+                    steps.append(
+                        Step(
+                            f"c{len(steps)}",
+                            "collectives (busbw as in nccl-tests)",
+                            name,
+                            groups,
+                            command,
+                            self.measured(judge_bandwidth),
+                        )
+                    )
         return steps
 
     def measured(self, judge):
@@ -171,12 +184,18 @@ class Cluster:
                 worst = 0.0
                 got = load(folder)
                 for name, want in load(alone).items():
-                    worst = max(worst, compare(name, got[name], want, TOLERANCES["f32"], float(np.abs(want).max(initial=0))))
+                    worst = max(
+                        worst, compare(name, got[name], want, TOLERANCES["f32"], float(np.abs(want).max(initial=0)))
+                    )
                 return f"{worst:.1e} of the largest value from one rank's"
 
             if "refused" in plan:
                 groups = []
-            steps.append(Step(f"s{len(steps)}", "strategies against one rank", f"{plan['model']}, {mesh}", groups, command, judge))
+            steps.append(
+                Step(
+                    f"s{len(steps)}", "strategies against one rank", f"{plan['model']}, {mesh}", groups, command, judge
+                )
+            )
         return steps
 
     def overlap(self) -> list[Step]:
@@ -187,7 +206,16 @@ class Cluster:
             times = ["--iters", 1, "--warmup", 0] if self.fake else ["--iters", 10]
             command = ["bench", self.pack / plan["path"], *times, "--format", "json"]
             name = f"{plan['model']}, {dims_text(plan['mesh'])}"
-            steps.append(Step(f"o{len(steps)}", "overlap", name, [list(range(self.world.size))], command, self.measured(judge_overlap)))
+            steps.append(
+                Step(
+                    f"o{len(steps)}",
+                    "overlap",
+                    name,
+                    [list(range(self.world.size))],
+                    command,
+                    self.measured(judge_overlap),
+                )
+            )
         return steps
 
     def kill(self) -> Step:
@@ -216,7 +244,9 @@ class Cluster:
                 raise Problem(f"no other rank names rank {victim}; rank {min(took)}: {results[min(took)].last_line()}")
             if slowest > LIVENESS + SLACK:
                 raise Problem(f"it took {slowest:.1f} s; allowed {LIVENESS + SLACK:.0f} s")
-            text = f"all others ended after {slowest:.2f} s at most; rank {telling[0]}: {results[telling[0]].last_line()}"
+            text = (
+                f"all others ended after {slowest:.2f} s at most; rank {telling[0]}: {results[telling[0]].last_line()}"
+            )
             return PASS, text, {"seconds": slowest, "ranks_that_name_it": telling}
 
         return Step("k", "a death", name, [everyone], command, judge, limit=60, victim=victim)
@@ -227,7 +257,9 @@ class Cluster:
         for number, step in enumerate(self.steps()):
             self.port = 29600 + number * 16 % 2000  # a port that was just used may not be free yet
             if self.world.rank == 0:
-                self.report.check(step.section, step.name, step.limit + 10, lambda step=step: step.judge(self.gather(step)))
+                self.report.check(
+                    step.section, step.name, step.limit + 10, lambda step=step: step.judge(self.gather(step))
+                )
             else:
                 self.take_part(step)
 
@@ -321,7 +353,12 @@ def judge_bandwidth(results: dict[int, Result]) -> tuple[str, str, dict]:
         for line in result.out.splitlines():
             cells = line.split()
             if cells and re.fullmatch(r"\d+", cells[0]):
-                row = {"bytes": int(cells[0]), "us": float(cells[4]), "algbw": float(cells[5]), "busbw": float(cells[6])}
+                row = {
+                    "bytes": int(cells[0]),
+                    "us": float(cells[4]),
+                    "algbw": float(cells[5]),
+                    "busbw": float(cells[6]),
+                }
                 rows.setdefault(row["bytes"], []).append({**row, "wrong": cells[7]})
     if not rows:
         raise Problem("no rank printed a table")
@@ -339,7 +376,9 @@ def judge_overlap(results: dict[int, Result]) -> tuple[str, str, dict]:
     figures = json.loads(next(r.out for r in results.values() if r.out.strip()))
     text = f"median {figures['median_ms']:.2f} ms, compute {figures['compute_ms']:.2f}"
     if "communication_ms" in figures:
-        text += f", communication {figures['communication_ms']:.2f}, {figures['hidden_percent']:.0f}% of the shorter hidden"
+        text += (
+            f", communication {figures['communication_ms']:.2f}, {figures['hidden_percent']:.0f}% of the shorter hidden"
+        )
     else:
         text += ", no collective"
     if "bubble_percent" in figures:
@@ -356,5 +395,3 @@ def work_folder(job: str, given: Path | None) -> Path:
 
 def clean(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-
-

@@ -19,7 +19,6 @@ from .programs import Gridloom, Reference, compare, need
 from .report import FAIL, MEASURED, NONE, PASS, Missing, Problem, Report, call, one_line
 
 
-
 @dataclasses.dataclass
 class Check:
     """A run of gpu-check: the pack, what runs its plans, and where results go."""
@@ -39,7 +38,9 @@ class Check:
 
     def plans(self, mesh: bool = False, check: bool | None = None) -> list[dict]:
         """Plans for this GPU, over several ranks or for one."""
-        chosen = [p for p in self.document["plans"] if p["target"] == f"cuda:{self.gpu.chip}" and bool(p["mesh"]) == mesh]
+        chosen = [
+            p for p in self.document["plans"] if p["target"] == f"cuda:{self.gpu.chip}" and bool(p["mesh"]) == mesh
+        ]
         if check is not None:
             chosen = [p for p in chosen if bool("reference" in self.model(p)) == check]
         return chosen
@@ -88,15 +89,19 @@ class Check:
     def environment(self, versions: dict[str, str]) -> None:
         memory = f", {self.gpu.memory / 2**30:.0f} GiB" if self.gpu.memory else ""
         found = {
-            "GPU": f"{self.gpu.name}, {self.gpu.chip}{memory}", "driver": f"{driver_version()}, CUDA {self.gpu.cuda}", **versions,
+            "GPU": f"{self.gpu.name}, {self.gpu.chip}{memory}",
+            "driver": f"{driver_version()}, CUDA {self.gpu.cuda}",
+            **versions,
             "pack": f"{self.document['gridloom']} for {', '.join(self.document['chips'])}",
-        }  # fmt: skip
+        }
         self.report.environment.update(found, fake=self.gpu.fake)
         for name, text in found.items():
             self.report.add("environment", name, "", text)
 
     def weights(self, limit: float) -> None:
-        chosen = sorted({self.pack / m["recipe"] for p in self.plans() + self.plans(True) if "recipe" in (m := self.model(p))})
+        chosen = sorted(
+            {self.pack / m["recipe"] for p in self.plans() + self.plans(True) if "recipe" in (m := self.model(p))}
+        )
 
         def make() -> str:
             size = recipes.make(chosen, self.pack / "gridloom_weights.py")
@@ -172,7 +177,21 @@ class Check:
 
         def share() -> tuple[str, str, dict]:
             need(versions["NCCL"] != "not found", "NCCL is not installed")
-            command = ["bench", "all_reduce", "-n", 2, "--transport", "nccl", "--share-gpu", "-b", "1K", "-e", "1M", "-f", 32]
+            command = [
+                "bench",
+                "all_reduce",
+                "-n",
+                2,
+                "--transport",
+                "nccl",
+                "--share-gpu",
+                "-b",
+                "1K",
+                "-e",
+                "1M",
+                "-f",
+                32,
+            ]
             try:
                 self.gridloom.call(*command, "--iters", 3, "--timeout", 30)
             except Problem as problem:  # no version of NCCL promises it: either outcome is an answer
@@ -238,7 +257,10 @@ class Check:
                 text = [f"libraries {rate:.1f} TFLOP/s" + (f" = {rate / best:.0%} of the ceiling" if best else "")]
                 text += [f"{part:.0%} of the time"]
                 if kernels:
-                    text += [f"{kernels} kernels of 1 MiB and more: median {moved:.0f} GB/s" + (f" = {moved / copy:.0%}" if copy else "")]
+                    text += [
+                        f"{kernels} kernels of 1 MiB and more: median {moved:.0f} GB/s"
+                        + (f" = {moved / copy:.0%}" if copy else "")
+                    ]
                 figures = {"tflops": rate, "ceiling_tflops": best, "library_share": part, "kernels": kernels}
                 figures.update(kernels_gb_per_s=moved, copy_gb_per_s=copy)
                 return self.times(", ".join(text), **figures)
@@ -251,13 +273,17 @@ class Check:
             need(tool, "compute-sanitizer is not on PATH")
             need(not self.gpu.fake, "a fake GPU checks every access itself")
             command = [tool, "--error-exitcode", 9, self.gridloom.program, "run", self.folder(plan)]
-            result = call([*command, *steps.made_up_inputs(self.folder(plan), self.model(plan)["checked"])], self.gridloom.env)
+            result = call(
+                [*command, *steps.made_up_inputs(self.folder(plan), self.model(plan)["checked"])], self.gridloom.env
+            )
             if result.returncode:
                 lines = [line for line in (result.stdout + result.stderr).splitlines() if "=====" in line]
                 raise Problem(one_line(" ".join(lines[:3]) or f"exited with {result.returncode}"))
             return "no access out of bounds"
 
-        for plan in [p for p in self.plans(check=True) if p["precision"] == "f32" and "recipe" not in self.model(p)][:2]:
+        for plan in [p for p in self.plans(check=True) if p["precision"] == "f32" and "recipe" not in self.model(p)][
+            :2
+        ]:
             self.report.check("compute-sanitizer", plan["model"], 90, lambda plan=plan: run(plan))
 
     def peers(self, measured: list[dict], compare_all: Callable[[Check, list[dict]], None]) -> None:
@@ -284,15 +310,26 @@ def check_gpu(pack: Path, report: Report, work: Path, compare_all, sections: lis
     check.environment(versions)
     if not check.plans():
         chips = sorted({p["target"] for p in check.document["plans"]})
-        report.add("environment", "plans", FAIL, f"none for {gpu.chip}; the pack has {', '.join(chips)}: pack with --chip {gpu.chip}")
+        report.add(
+            "environment",
+            "plans",
+            FAIL,
+            f"none for {gpu.chip}; the pack has {', '.join(chips)}: pack with --chip {gpu.chip}",
+        )
         return
     check.weights(180)
     measured: list[dict] = []
     run = {
-        "correctness": check.correctness, "loopback": check.loopback, "graphs": check.graphs, "nccl": lambda: check.nccl(versions),
-        "ceilings": check.ceilings_section, "times": lambda: measured.extend(check.times_section()), "shares": check.shares,
-        "sanitizer": check.sanitizer, "peers": lambda: check.peers(measured, compare_all),
-    }  # fmt: skip
+        "correctness": check.correctness,
+        "loopback": check.loopback,
+        "graphs": check.graphs,
+        "nccl": lambda: check.nccl(versions),
+        "ceilings": check.ceilings_section,
+        "times": lambda: measured.extend(check.times_section()),
+        "shares": check.shares,
+        "sanitizer": check.sanitizer,
+        "peers": lambda: check.peers(measured, compare_all),
+    }
     for section, function in run.items():
         if section in sections:
             function()

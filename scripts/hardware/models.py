@@ -34,11 +34,26 @@ def dims_text(dims: dict) -> str:
     return ",".join(f"{name}={size}" for name, size in dims.items())
 
 
-_ENCODER = {"layers": 4, "hidden": 64, "heads": 8, "intermediate": 128, "vocabulary": 100, "positions": 64, "head": "embedding"}
+_ENCODER = {
+    "layers": 4,
+    "hidden": 64,
+    "heads": 8,
+    "intermediate": 128,
+    "vocabulary": 100,
+    "positions": 64,
+    "head": "embedding",
+}
 _EXPERTS = {
-    "layers": 4, "hidden": 64, "heads": 8, "kv_heads": 8, "intermediate": 64, "vocabulary": 64, "positions": 32,
-    "experts": 8, "head": "logits",
-}  # fmt: skip
+    "layers": 4,
+    "hidden": 64,
+    "heads": 8,
+    "kv_heads": 8,
+    "intermediate": 64,
+    "vocabulary": 64,
+    "positions": 32,
+    "experts": 8,
+    "head": "logits",
+}
 _PICTURES = {"blocks": (1, 2, 1, 1), "width": 16, "image": 64, "classes": 16}
 
 # Split over ranks: one of each kind of network. Eight heads, experts and pictures, so that eight ranks have work.
@@ -46,9 +61,15 @@ SPLIT = (
     Model("transformer", "zoo:bert", _ENCODER, {"batch": (8,), "sequence": (16,)}, vocabulary=2, precisions=("f32",)),
     Model("cnn", "zoo:resnet", _PICTURES, {"batch": (8,)}, precisions=("f32",)),
     Model("experts", "zoo:moe", _EXPERTS, {"batch": (8,), "sequence": (8,)}, vocabulary=64, precisions=("f32",)),
-    Model("loop", "zoo:lstm", {"layers": 2, "hidden": 32, "vocabulary": 64}, {"batch": (8,), "sequence": (12,)}, vocabulary=64,
-          precisions=("f32",)),
-)  # fmt: skip
+    Model(
+        "loop",
+        "zoo:lstm",
+        {"layers": 2, "hidden": 32, "vocabulary": 64},
+        {"batch": (8,), "sequence": (12,)},
+        vocabulary=64,
+        precisions=("f32",),
+    ),
+)
 
 
 def small_models(small: dict) -> list[Model]:
@@ -61,41 +82,113 @@ def small_models(small: dict) -> list[Model]:
     ]
 
 
-REAL = tuple(Model(name, f"real:{name}", precisions=("f32",)) for name in ("ocr-detector", "ocr-recogniser", "file-types", "notes", "voice"))
+REAL = tuple(
+    Model(name, f"real:{name}", precisions=("f32",))
+    for name in ("ocr-detector", "ocr-recogniser", "file-types", "notes", "voice")
+)
 
 _BATCH = {"batch": 1, "sequence": 128}
 TRUE = (
-    Model("bert-base", "zoo:bert", {}, {"batch": (1, 8, 32), "sequence": (128,)}, _BATCH,
-          {f"batch {b}, 128 tokens": {"batch": b} for b in (1, 8, 32)}, precisions=("f32", "tf32", "bf16", "f16"),
-          timed_in=("f32", "bf16"), generated=True),
-    Model("gpt2", "zoo:gpt2", {"cache": "static"}, {"batch": (1,), "sequence": (1, 512)}, {"batch": 1, "sequence": 512},
-          {"prefill of 512": {"sequence": 512}, "decode": {"sequence": 1}}, state="past_*=present_*", vocabulary=50257,
-          generated=True),
-    Model("llama-8b-layer", "zoo:llama", {}, {"batch": (1,), "sequence": (16, 512)}, {"batch": 1, "sequence": 16},
-          {"512 tokens": {"sequence": 512}}, generated=True),
-    Model("vit-b-16", "zoo:vit", {}, {"batch": (1, 8)}, {"batch": 1}, {f"batch {b}": {"batch": b} for b in (1, 8)}, generated=True),
-    Model("resnet-50", "zoo:resnet", {}, {"batch": (1, 8)}, {"batch": 1}, {f"batch {b}": {"batch": b} for b in (1, 8)},
-          timed_in=("f32", "bf16"), generated=True),
-    Model("moe", "zoo:moe", {}, {"batch": (1,), "sequence": (64,)}, {"batch": 1, "sequence": 64}, vocabulary=32000,
-          precisions=("f32",), generated=True),
+    Model(
+        "bert-base",
+        "zoo:bert",
+        {},
+        {"batch": (1, 8, 32), "sequence": (128,)},
+        _BATCH,
+        {f"batch {b}, 128 tokens": {"batch": b} for b in (1, 8, 32)},
+        precisions=("f32", "tf32", "bf16", "f16"),
+        timed_in=("f32", "bf16"),
+        generated=True,
+    ),
+    Model(
+        "gpt2",
+        "zoo:gpt2",
+        {"cache": "static"},
+        {"batch": (1,), "sequence": (1, 512)},
+        {"batch": 1, "sequence": 512},
+        {"prefill of 512": {"sequence": 512}, "decode": {"sequence": 1}},
+        state="past_*=present_*",
+        vocabulary=50257,
+        generated=True,
+    ),
+    Model(
+        "llama-8b-layer",
+        "zoo:llama",
+        {},
+        {"batch": (1,), "sequence": (16, 512)},
+        {"batch": 1, "sequence": 16},
+        {"512 tokens": {"sequence": 512}},
+        generated=True,
+    ),
+    Model(
+        "vit-b-16",
+        "zoo:vit",
+        {},
+        {"batch": (1, 8)},
+        {"batch": 1},
+        {f"batch {b}": {"batch": b} for b in (1, 8)},
+        generated=True,
+    ),
+    Model(
+        "resnet-50",
+        "zoo:resnet",
+        {},
+        {"batch": (1, 8)},
+        {"batch": 1},
+        {f"batch {b}": {"batch": b} for b in (1, 8)},
+        timed_in=("f32", "bf16"),
+        generated=True,
+    ),
+    Model(
+        "moe",
+        "zoo:moe",
+        {},
+        {"batch": (1,), "sequence": (64,)},
+        {"batch": 1, "sequence": 64},
+        vocabulary=32000,
+        precisions=("f32",),
+        generated=True,
+    ),
     Model("unet", "zoo:unet", {}, {"batch": (1,)}, {"batch": 1}, precisions=("f32",), generated=True),
-    Model("lstm", "zoo:lstm", {}, {"batch": (1,), "sequence": (16,)}, {"batch": 1, "sequence": 16}, vocabulary=10000,
-          precisions=("f32",), generated=True),
-)  # fmt: skip
+    Model(
+        "lstm",
+        "zoo:lstm",
+        {},
+        {"batch": (1,), "sequence": (16,)},
+        {"batch": 1, "sequence": 16},
+        vocabulary=10000,
+        precisions=("f32",),
+        generated=True,
+    ),
+)
 
 # What the machine can do at most: a chain of square matrix products, and a kernel that reads and writes a large state.
 CEILINGS = (
-    Model("ceiling-matmul", "made:matmul", {"size": 8192}, precisions=("f32", "tf32", "bf16", "f16"), generated=True, check=False),
+    Model(
+        "ceiling-matmul",
+        "made:matmul",
+        {"size": 8192},
+        precisions=("f32", "tf32", "bf16", "f16"),
+        generated=True,
+        check=False,
+    ),
     Model("ceiling-copy", "made:copy", {"size": 1 << 27}, state="state=next_state", precisions=("f32",), check=False),
 )
 
 # For trying all of it where a GPU is only interpreted.
 TINY = (
-    Model("bert-tiny", "zoo:bert", {"layers": 1, "hidden": 32, "heads": 2, "intermediate": 64, "vocabulary": 40, "positions": 16},
-          {"batch": (1, 2), "sequence": (8,)}, {"batch": 1}, {"batch 2": {"batch": 2}},
-          timed_in=("f32", "bf16"), generated=True),
+    Model(
+        "bert-tiny",
+        "zoo:bert",
+        {"layers": 1, "hidden": 32, "heads": 2, "intermediate": 64, "vocabulary": 40, "positions": 16},
+        {"batch": (1, 2), "sequence": (8,)},
+        {"batch": 1},
+        {"batch 2": {"batch": 2}},
+        timed_in=("f32", "bf16"),
+        generated=True,
+    ),
     Model("mlp", "zoo:mlp", {"sizes": (16, 32, 8)}, {"batch": (4,)}, {}, {"batch 4": {}}, timed_in=("f32",)),
-)  # fmt: skip
+)
 TINY_CEILINGS = (
     dataclasses.replace(CEILINGS[0], options={"size": 32}, precisions=("f32", "bf16")),
     dataclasses.replace(CEILINGS[1], options={"size": 1 << 12}),

@@ -120,7 +120,9 @@ class Packer:
         kept = model.state.split("=")[1].rstrip("*") if model.state else None
         names = [o.name for o in session.get_outputs() if not kept or not o.name.startswith(kept)]
         outputs = dict(zip(names, session.run(names, inputs)))
-        Reference.write(self.out / "references" / f"{model.name}.npz", {n: v for n, v in inputs.items() if n not in states}, outputs)
+        Reference.write(
+            self.out / "references" / f"{model.name}.npz", {n: v for n, v in inputs.items() if n not in states}, outputs
+        )
 
     # Plans.
 
@@ -128,8 +130,22 @@ class Packer:
         """Notes a plan to compile."""
         mesh = mesh or {}
         words = [model.name, precision, target.replace("cuda:", ""), *(f"{axis}{size}" for axis, size in mesh.items())]
-        plan = {"path": f"plans/{'-'.join(words)}.plan", "model": model.name, "target": target, "precision": precision, "mesh": mesh}
-        command = ["compile", self.out / self.models[model.name]["onnx"], "-o", self.out / plan["path"], "--target", target, "-q"]
+        plan = {
+            "path": f"plans/{'-'.join(words)}.plan",
+            "model": model.name,
+            "target": target,
+            "precision": precision,
+            "mesh": mesh,
+        }
+        command = [
+            "compile",
+            self.out / self.models[model.name]["onnx"],
+            "-o",
+            self.out / plan["path"],
+            "--target",
+            target,
+            "-q",
+        ]
         for name, sizes in model.dims.items():
             if any(name in shape for shape in self.models[model.name]["inputs"].values()):
                 command += ["--dim", f"{name}={','.join(map(str, sizes))}"]
@@ -154,7 +170,10 @@ class Packer:
             folder = self.out / plan["path"]
             shutil.rmtree(folder / "ir", ignore_errors=True)  # for people; half of the bytes
             for ptx in folder.glob("kernels/*.ptx"):
-                if ptx.with_suffix(".cubin").exists() and f"kernels/{ptx.name}" not in (folder / "manifest.json").read_text():
+                if (
+                    ptx.with_suffix(".cubin").exists()
+                    and f"kernels/{ptx.name}" not in (folder / "manifest.json").read_text()
+                ):
                     ptx.unlink()
             return plan
 
@@ -185,7 +204,12 @@ class Packer:
                 subprocess.run([strip, file], check=False)
         scripts = ROOT / "scripts"
         shutil.copy2(scripts / self.program, self.out / self.program)
-        shutil.copytree(scripts / "hardware", self.out / "hardware", ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+        shutil.copytree(
+            scripts / "hardware",
+            self.out / "hardware",
+            ignore=shutil.ignore_patterns("__pycache__"),
+            dirs_exist_ok=True,
+        )
         shutil.copy2(ROOT / "python/gridloom/zoo/weights.py", self.out / "gridloom_weights.py")
         for peer in ("gpu_vs_peers.py", "torch_models.py"):
             shutil.copy2(ROOT / "bench" / peer, self.out / peer)

@@ -57,7 +57,9 @@ def build(out: Path, program: str, tools: Path, jobs: int, fill) -> int:
         f"{len(packer.plans) - refused} plans ({refused} refused by the compiler), in {time.monotonic() - begin:.0f} s"
     )
     if packed > LIMIT:
-        print(f"error: {packed} bytes are more than {LIMIT}, the limit; choose one --chip, or an archive", file=sys.stderr)
+        print(
+            f"error: {packed} bytes are more than {LIMIT}, the limit; choose one --chip, or an archive", file=sys.stderr
+        )
         return 1
     return 0
 

@@ -105,7 +105,10 @@ class Reference:
             flat = got.reshape(-1)
             if f"at:{name}" in self.arrays:
                 flat = flat[self.arrays[f"at:{name}"]]
-            worst = max(worst, compare(name, flat, self.arrays[f"output:{name}"], tolerance, float(self.arrays[f"largest:{name}"])))
+            worst = max(
+                worst,
+                compare(name, flat, self.arrays[f"output:{name}"], tolerance, float(self.arrays[f"largest:{name}"])),
+            )
         return worst
 
 

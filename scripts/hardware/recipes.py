@@ -54,7 +54,12 @@ class Recorder:
 
     def finish(self, seed: int, recipe: Path) -> dict:
         """Writes `recipe` (and beside it what no generator gives), and takes the data file's digest."""
-        document = {"seed": seed, "file": self.path.name, "bytes": self.path.stat().st_size, "sha256": digest(self.path)}
+        document = {
+            "seed": seed,
+            "file": self.path.name,
+            "bytes": self.path.stat().st_size,
+            "sha256": digest(self.path),
+        }
         recipe.write_text(json.dumps({**document, "tensors": self.tensors}))
         if self.kept:
             np.savez_compressed(recipe.with_suffix(".npz"), *self.kept)

@@ -52,7 +52,9 @@ def time_limit(seconds: float):
         signal.signal(signal.SIGALRM, before)
 
 
-def call(command: Sequence, env: Mapping[str, str] | None = None, timeout: float | None = None) -> subprocess.CompletedProcess:
+def call(
+    command: Sequence, env: Mapping[str, str] | None = None, timeout: float | None = None
+) -> subprocess.CompletedProcess:
     """Runs a command with its output captured. Whatever ends the wait ends all its processes too."""
     process = subprocess.Popen(
         [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
@@ -88,8 +90,16 @@ class Report:
     def failures(self) -> int:
         return sum(check["result"] == FAIL for check in self.checks)
 
-    def add(self, section: str, name: str, result: str, text: str, seconds: float = 0.0, figures: dict | None = None) -> None:
-        check = {"section": section, "name": name, "result": result, "text": one_line(text), "seconds": round(seconds, 2)}
+    def add(
+        self, section: str, name: str, result: str, text: str, seconds: float = 0.0, figures: dict | None = None
+    ) -> None:
+        check = {
+            "section": section,
+            "name": name,
+            "result": result,
+            "text": one_line(text),
+            "seconds": round(seconds, 2),
+        }
         self.checks.append({**check, **({"figures": figures} if figures else {})})
         if self.quiet:
             return

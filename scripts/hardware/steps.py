@@ -17,7 +17,9 @@ def made_up_inputs(plan: Path, dims: dict[str, int]) -> list[str]:
     for specialisation in manifest["entries"][0]["specialisations"]:
         if all(specialisation["dims"].get(name) == size for name, size in dims.items()):
             kinds = {True: "randn", False: "ones"}
-            inputs = [f"{i['name']}={kinds[i['type'] in ('f32', 'f16', 'bf16', 'f64')]}" for i in specialisation["inputs"]]
+            inputs = [
+                f"{i['name']}={kinds[i['type'] in ('f32', 'f16', 'bf16', 'f64')]}" for i in specialisation["inputs"]
+            ]
             return [word for text in inputs for word in ("--input", text)]
     raise ValueError(f"{plan} has no specialisation of {dims}")
 
@@ -54,4 +56,6 @@ def library_rate(steps: list[dict]) -> tuple[float, float]:
 def kernels_rate(steps: list[dict], least_bytes: int = 1 << 20) -> tuple[float, int]:
     """Median GB/s over the generated kernels that move at least `least_bytes`, and how many these are."""
     moving = [step for step in steps if not step["library"] and (step["bytes"] or 0) >= least_bytes and step["ms"] > 0]
-    return (statistics.median(step["bytes"] / step["ms"] * 1e-6 for step in moving), len(moving)) if moving else (0.0, 0)
+    return (
+        (statistics.median(step["bytes"] / step["ms"] * 1e-6 for step in moving), len(moving)) if moving else (0.0, 0)
+    )

@@ -9,13 +9,28 @@ from collections.abc import Mapping
 
 # Launcher: rank, size, local rank, local size, and what names the job.
 _LAUNCHERS = {
-    "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")),
+    "torchrun": (
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"),
+    ),
     "Open MPI": (
-        "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
         ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
     ),
-    "Slurm": ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
-}  # fmt: skip
+    "Slurm": (
+        "SLURM_PROCID",
+        "SLURM_NTASKS",
+        "SLURM_LOCALID",
+        "SLURM_STEP_TASKS_PER_NODE",
+        ("SLURM_JOB_ID", "SLURM_STEP_ID"),
+    ),
+}
 _FOREIGN = ("OMPI_", "PMIX_", "PMI_", "SLURM_", "TORCHELASTIC_")
 
 
@@ -43,7 +58,9 @@ def detect(env: Mapping[str, str] = os.environ) -> World | None:
         if source == "Slurm" and "SLURM_STEP_ID" not in env:
             continue  # a batch script is no task
         if rank not in env or size not in env:
-            raise ValueError(f"{rank if rank in env else size} is set but {size if rank in env else rank} is not; set both or neither")
+            raise ValueError(
+                f"{rank if rank in env else size} is set but {size if rank in env else rank} is not; set both or neither"
+            )
         try:
             number, count = int(env[rank]), int(env[size])
             # Slurm writes "2(x3)": two tasks on each of three machines.
@@ -52,11 +69,20 @@ def detect(env: Mapping[str, str] = os.environ) -> World | None:
         except ValueError:
             raise ValueError(f"{rank}, {size}, {local_rank} and {local_size} must be numbers") from None
         if not 0 <= number < count or not 0 <= local < local_count:
-            raise ValueError(f"{rank}={number} must be below {size}={count}, and {local_rank}={local} below {local_count}")
+            raise ValueError(
+                f"{rank}={number} must be below {size}={count}, and {local_rank}={local} below {local_count}"
+            )
         if count == 1:
             continue
         name = "-".join([source, *(env.get(variable, "") for variable in job)])
-        return World(number, count, local, local_count, f"{source} ({rank}, {size})", hashlib.sha256(name.encode()).hexdigest()[:12])
+        return World(
+            number,
+            count,
+            local,
+            local_count,
+            f"{source} ({rank}, {size})",
+            hashlib.sha256(name.encode()).hexdigest()[:12],
+        )
     return None
 
 

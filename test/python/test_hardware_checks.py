@@ -1,4 +1,4 @@
-"""scripts/gpu-check and scripts/cluster-check: their packs, their verdicts, and that a fault is told and the rest goes on."""
+"""scripts/gpu-check and scripts/cluster-check: packs, verdicts, and that a fault is told and the rest goes on."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def results(path: Path) -> tuple[dict, dict]:
 def plant_wrong_reference(pack: Path, model: str) -> None:
     path = pack / "references" / f"{model}.npz"
     reference = Reference(path)
-    outputs = {n: reference.arrays[f"output:{n}"].reshape(reference.arrays[f"shape:{n}"]) + 1 for n in reference.outputs}
+    outputs = {
+        n: reference.arrays[f"output:{n}"].reshape(reference.arrays[f"shape:{n}"]) + 1 for n in reference.outputs
+    }
     Reference.write(path, reference.inputs, outputs)
 
 
@@ -80,7 +82,6 @@ def test_nothing_runs_after_the_deadline():
 
 
 # Weights made again.
-
 
 
 def test_weights_are_made_again_bit_for_bit(tmp_path):
@@ -135,19 +136,28 @@ def test_a_reference_judges(tmp_path):
         ({}, None),
         ({"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}, (3, 8, 1, 2)),
         (
-            {"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "2",
-             "OMPI_COMM_WORLD_LOCAL_SIZE": "4"},
+            {
+                "OMPI_COMM_WORLD_RANK": "2",
+                "OMPI_COMM_WORLD_SIZE": "4",
+                "OMPI_COMM_WORLD_LOCAL_RANK": "2",
+                "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
+            },
             (2, 4, 2, 4),
         ),
         (
-            {"SLURM_STEP_ID": "0", "SLURM_PROCID": "5", "SLURM_NTASKS": "6", "SLURM_LOCALID": "1",
-             "SLURM_STEP_TASKS_PER_NODE": "2(x3)"},
+            {
+                "SLURM_STEP_ID": "0",
+                "SLURM_PROCID": "5",
+                "SLURM_NTASKS": "6",
+                "SLURM_LOCALID": "1",
+                "SLURM_STEP_TASKS_PER_NODE": "2(x3)",
+            },
             (5, 6, 1, 2),
         ),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "6"}, None),
     ],
     ids=["alone", "torchrun", "Open MPI", "srun", "a batch script"],
-)  # fmt: skip
+)
 def test_launchers_are_read(env, expected):
     found = world.detect(env)
     assert (found and (found.rank, found.size, found.local_rank, found.local_size)) == expected
@@ -287,9 +297,15 @@ def test_gpu_check_on_a_fake_gpu(tools, gpu_pack, tmp_path):
     assert document["environment"]["fake"] is True
     assert document["measured"] == 0 and not any("figures" in check for check in checks.values())
     for name in (
-        "correctness: bert-tiny, f32", "correctness: bert-tiny, bf16", "CUDA graphs: bert-tiny", "NCCL: one rank", "NCCL: two processes on one GPU (an attempt)",
-        "ranks that share this GPU (loopback) against one rank: transformer, model=2", "times: mlp f32, batch 4", "times: bert-tiny bf16, batch 2",
-    ):  # fmt: skip
+        "correctness: bert-tiny, f32",
+        "correctness: bert-tiny, bf16",
+        "CUDA graphs: bert-tiny",
+        "NCCL: one rank",
+        "NCCL: two processes on one GPU (an attempt)",
+        "ranks that share this GPU (loopback) against one rank: transformer, model=2",
+        "times: mlp f32, batch 4",
+        "times: bert-tiny bf16, batch 2",
+    ):
         assert checks[name]["result"] == PASS, (name, checks[name])
     assert "TFLOP" not in result.stdout
 
