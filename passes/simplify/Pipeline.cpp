@@ -21,7 +21,8 @@ void gridloom::addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions 
   pm.addPass(createFoldConstants());
   pm.addPass(createFoldScales());
   pm.addPass(createFoldConstants()); // scales that are constants
-  // After composites, which compute in f32 inside; before weights are hoisted, with their conversion.
+  // After composites, which compute in f32 inside; before weights are hoisted, with their
+  // conversion.
   pm.addPass(createSetPrecision({options.precision}));
   // Last, so that what is hoisted is in its final form.
   pm.addPass(createHoistPrologue());
