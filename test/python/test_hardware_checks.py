@@ -220,6 +220,25 @@ def test_cluster_check_on_two_ranks(cluster_pack, tmp_path):
     assert death["result"] == PASS and "rank 1" in death["text"] and death["figures"]["seconds"] < 3
 
 
+def test_cluster_check_under_a_launcher(tools, tmp_path):
+    """Two processes with Open MPI's variables; rank 0 tells, the other is silent."""
+    options = ["-n", 2, "--model", "transformer", "--bin", tools.folder]
+    assert start(ROOT / "scripts/cluster-check", "--pack", tmp_path / "pack", *options).returncode == 0
+    command = [sys.executable, tmp_path / "pack/cluster-check", "--json", tmp_path / "r.json"]
+
+    def environment(rank: int) -> dict[str, str]:
+        prefix = "OMPI_COMM_WORLD_"
+        values = {"RANK": rank, "SIZE": 2, "LOCAL_RANK": rank, "LOCAL_SIZE": 2}
+        return {**os.environ, "PMIX_NAMESPACE": str(tmp_path), **{prefix + n: str(v) for n, v in values.items()}}
+
+    ranks = [subprocess.Popen(command, env=environment(r), stdout=subprocess.PIPE, text=True) for r in (0, 1)]
+    told = [process.communicate(timeout=120)[0] for process in ranks]
+    assert [process.returncode for process in ranks] == [0, 0], told[0]
+    document, checks = results(tmp_path / "r.json")
+    assert document["environment"]["ranks"].startswith("2, started by Open MPI") and not told[1]
+    assert checks["strategies against one rank: transformer, model=2"]["result"] == PASS
+
+
 def test_cluster_check_refuses_what_cannot_be(cluster_pack):
     for options, env, message in [
         (["-n", 3], {}, "the pack is for 2 ranks, not 3; make another with --pack OUT -n 3"),
