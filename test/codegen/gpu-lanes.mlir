@@ -106,7 +106,8 @@ plan.kernel @whole general {
 // 64 bits and a place make words of 128; places alone are kept in the output.
 // CHECK-LABEL: gpu.func @wide_words
 // CHECK-SAME: memref<2048xi128, #gpu.address_space<workgroup>>
-// PTX: // kernel wide_words grid 1 x 1 x 1 block 1024
+// PTX: // kernel wide_words grid 1 x 1 x 1 block 512
+// PTX: .minnctapersm 1
 plan.kernel @wide_words general {
 ^bb0(%x: tensor<9000xf64>):
   %0 = loom.argsort %x dim = 0 : (tensor<9000xf64>) -> tensor<3000xi64>

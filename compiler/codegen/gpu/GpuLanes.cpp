@@ -6,6 +6,8 @@
 #include "compiler/codegen/gpu/GpuLanes.h"
 #include "compiler/codegen/gpu/ThreadGroups.h"
 
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::codegen;
@@ -137,6 +139,9 @@ int64_t gridloom::codegen::emitGpuLaneKernel(gpu::GPUFuncOp function, GpuLaneKer
   if (blocks == 0)
     return blocks;
   OpBuilder builder(function.getBody().front().getTerminator());
+  // One block is as many as shared memory lets in: registers are better used than kept for others.
+  if (kernel.getThreads() > 256)
+    function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), builder.getI32IntegerAttr(1));
   LaneBuilder b{builder, function.getLoc()};
   GpuThread self{function, gpu::BlockIdOp::create(builder, b.loc, gpu::Dimension::x),
                  gpu::ThreadIdOp::create(builder, b.loc, gpu::Dimension::x)};

@@ -39,8 +39,12 @@ public:
 protected:
   /// Words that shared memory of 32 KiB holds.
   int64_t getRoom() const { return (32 << 10) * 8 / words.getType().getWidth(); }
-  /// Comparators of two words for each thread, up to a block's 1024.
-  static int64_t threadsFor(int64_t count) { return std::clamp<int64_t>(count / 2, 256, 1024); }
+  /// A comparator for each thread, up to a block's 1024; large words leave registers for half of
+  /// these.
+  int64_t threadsFor(int64_t count) const {
+    int64_t most = words.getType().getWidth() == 64 ? 1024 : 512;
+    return std::clamp<int64_t>(count / 2, 256, most);
+  }
 
   /// A lane and the thread that is at work on it.
   struct Lane {
