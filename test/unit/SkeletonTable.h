@@ -107,19 +107,20 @@ inline SkeletonRows elementwiseRows() {
   return rows;
 }
 
-/// Functions that are rounded or approximated.
+/// Functions that are rounded or approximated. Of f32, many are made of ex2.approx, of which PTX
+/// states an error of 2^-22: four units in the last place alone.
 inline SkeletonRows functionRows() {
   SkeletonRows rows;
   rows.push_back(binary("divide", kFloats).draw({{0, -9, 9}, {1, 0.5, 3}}).within(2, 1, 1));
   rows.push_back(unary("sqrt", kFloats).draw({{0, 0, 30}}).within(2, 1, 1));
   rows.push_back(unary("rsqrt", kFloats).draw({{0, 0.01, 30}}).within(5, 3, 1));
-  rows.push_back(unary("exp", kFloats).draw({{0, -9, 9}}).within(4, 2, 1));
+  rows.push_back(unary("exp", kFloats).draw({{0, -9, 9}}).within(6, 2, 1));
   rows.push_back(unary("log", kFloats).draw({{0, 0.01, 30}}).within(4, 2, 1));
-  rows.push_back(unary("logistic", kFloats).within(5, 3, 1));
+  rows.push_back(unary("logistic", kFloats).within(6, 3, 1));
   rows.push_back(unary("gelu erf", kFloats).draw({{0, -1, 2}}).within(8, 6, 1));
   rows.push_back(unary("gelu tanh", kFloats).draw({{0, -1, 2}}).within(12, 6, 1));
   for (const char *op : {"tanh", "erf", "sine", "cosine", "tan", "atan", "sinh", "cosh", "asinh"})
-    rows.push_back(unary(op, kFloats).within(5, 3, 1));
+    rows.push_back(unary(op, kFloats).within(6, 3, 1));
   for (const char *op : {"asin", "acos", "atanh"})
     rows.push_back(unary(op, kFloats).draw({{0, -0.95, 0.95}}).within(5, 3, 1));
   rows.push_back(unary("acosh", kFloats).draw({{0, 1.1, 9}}).within(5, 3, 1));

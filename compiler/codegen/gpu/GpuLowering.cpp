@@ -211,9 +211,10 @@ static LogicalResult linkLibdevice(Operation *op, llvm::Module &code,
 /// Calls of libdevice for what is one instruction become the intrinsics.
 static void replaceSimpleMath(llvm::Module &code) {
   static constexpr std::pair<StringLiteral, llvm::Intrinsic::ID> table[] = {
-      {"__nv_fabs", llvm::Intrinsic::fabs}, {"__nv_floor", llvm::Intrinsic::floor},
-      {"__nv_ceil", llvm::Intrinsic::ceil}, {"__nv_fma", llvm::Intrinsic::fma},
-      {"__nv_sqrt", llvm::Intrinsic::sqrt}, {"__nv_copysign", llvm::Intrinsic::copysign}};
+      {"__nv_fabs", llvm::Intrinsic::fabs},   {"__nv_floor", llvm::Intrinsic::floor},
+      {"__nv_ceil", llvm::Intrinsic::ceil},   {"__nv_fma", llvm::Intrinsic::fma},
+      {"__nv_sqrt", llvm::Intrinsic::sqrt},   {"__nv_copysign", llvm::Intrinsic::copysign},
+      {"__nv_fmax", llvm::Intrinsic::maxnum}, {"__nv_fmin", llvm::Intrinsic::minnum}};
   for (auto [name, intrinsic] : table)
     for (const char *suffix : {"", "f"})
       if (llvm::Function *function = code.getFunction((name + suffix).str())) {
