@@ -172,7 +172,34 @@ TEST_F(CudaPtxTest, PlantedAccessOutsideOfItsBuffersIsFound) {
   std::string ptx = makeKernel("far", "ld.param.b64 %rd1, [far_param_0];\n"
                                       "ld.global.b32 %r1, [%rd1+4096];");
   catchError(ErrorCode::Internal, [&] { (run<float, float>(ptx, "far", {1.0f}, 1, 1)); });
-  EXPECT_THAT(fake::takeFindings(), Contains(StartsWith("kernel far reads outside of its buffers")));
+  EXPECT_THAT(fake::takeFindings(),
+              Contains(StartsWith("kernel far reads outside of its buffers")));
+}
+
+TEST_F(CudaPtxTest, PlantedReadOfMemoryNobodyWroteIsFound) {
+  auto read = [](bool byKernel) {
+    CudaDevice device(0);
+    auto stream = device.createStream(StreamKind::Compute, "compute");
+    std::string ptx = makeKernel("move", "ld.param.b64 %rd1, [move_param_0];\n"
+                                         "ld.param.b64 %rd2, [move_param_1];\n"
+                                         "ld.global.b32 %r1, [%rd1];\nst.global.b32 [%rd2], %r1;");
+    auto kernel = device.loadKernel("move.ptx", std::as_bytes(std::span(ptx)), "move");
+    auto memory = device.allocate(2 * sizeof(float));
+    auto *values = static_cast<float *>(memory->data);
+    void *pointers[] = {values, values + 1};
+    if (byKernel)
+      device.launch(*stream, *kernel, {}, pointers);
+    float value = 0;
+    device.copyOut(*stream, &value, values + 1, sizeof(value));
+    stream->synchronize();
+  };
+  read(false);
+  EXPECT_THAT(fake::takeFindings(),
+              ElementsAre(AllOf(StartsWith("cuMemcpyDtoHAsync"),
+                                HasSubstr("reads memory that was never written"))));
+  catchError(ErrorCode::Internal, [&] { read(true); });
+  EXPECT_THAT(fake::takeFindings(),
+              Contains(StartsWith("kernel move reads memory that was never written")));
 }
 
 TEST_F(CudaPtxTest, PlantedDivergentBarrierIsFound) {
