@@ -77,8 +77,7 @@ extern "C" __global__ void __launch_bounds__(256)
   float4 *out = y + blockIdx.x * 768 + threadIdx.x;
 #pragma unroll
   for (int i = 0; i < 3; ++i)
-    out[i * 256] =
-        make_float4(v[i].x * factor, v[i].y * factor, v[i].z * factor, v[i].w * factor);
+    out[i * 256] = make_float4(v[i].x * factor, v[i].y * factor, v[i].z * factor, v[i].w * factor);
 }
 
 /// [12288, 128] along rows; a warp has a row.

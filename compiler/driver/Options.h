@@ -30,7 +30,7 @@ struct CompileOptions {
   std::string target = "cpu";
   bool cudnn = true; ///< convolutions and attention of GPUs are cuDNN's
   std::string cpuArch = "x86-64-v3";
-  std::string precision = "f32"; ///< f32, tf32, bf16 or f16
+  std::string precision = "f32";    ///< f32, tf32, bf16 or f16
   std::string stopAfter, startFrom; ///< phase names; empty: all
   std::string dumpIr;               ///< folder; empty: none beside the plan's own
   std::string emitOnnx;             ///< file for the model with its shardings; empty: none

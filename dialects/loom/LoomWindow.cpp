@@ -338,10 +338,10 @@ struct Convolution : WindowBuilder {
       int64_t share = outputs / groups;
       columns = reshape(columns, {batch, groups, depth, positions});
       Value weights = reshape(op.getWeight(), {groups, share, depth});
-      product = DotGeneralOp::create(
-          builder, loc, withShape(columns, {groups, share, batch, positions}), weights, columns,
-          ArrayRef<int64_t>{0}, ArrayRef<int64_t>{1}, ArrayRef<int64_t>{2}, ArrayRef<int64_t>{2},
-          op.getTf32());
+      product =
+          DotGeneralOp::create(builder, loc, withShape(columns, {groups, share, batch, positions}),
+                               weights, columns, ArrayRef<int64_t>{0}, ArrayRef<int64_t>{1},
+                               ArrayRef<int64_t>{2}, ArrayRef<int64_t>{2}, op.getTf32());
       product = transpose(product, {2, 0, 1, 3});
     }
     return reshape(product, tensor(op.getOutput()).getShape());

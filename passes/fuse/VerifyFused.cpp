@@ -16,9 +16,9 @@ namespace {
 
 LogicalResult verifyBody(Block &block) {
   for (Operation &op : block)
-    if (!isa<plan::CallOp, plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp, loom::GetWeightOp, loom::ConstantOp, loom::ReshapeOp,
-             loom::YieldOp, loom::WhileOp, loom::IfOp, dist::AxisIndexOp, dist::StartOp,
-             dist::DoneOp, func::ReturnOp>(op))
+    if (!isa<plan::CallOp, plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp,
+             loom::GetWeightOp, loom::ConstantOp, loom::ReshapeOp, loom::YieldOp, loom::WhileOp,
+             loom::IfOp, dist::AxisIndexOp, dist::StartOp, dist::DoneOp, func::ReturnOp>(op))
       return op.emitError() << op.getName().getStringRef() << " at '"
                             << loom::getNodeName(op.getLoc())
                             << "' is in no kernel, library call or group; run plan-form-kernels";
@@ -41,13 +41,13 @@ int64_t getExtent(ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides) {
   return last + 1;
 }
 
-LogicalResult verifyOperand(Operation *call, StringRef name, Value value,
-                            ArrayRef<int64_t> sizes, ArrayRef<int64_t> strides) {
+LogicalResult verifyOperand(Operation *call, StringRef name, Value value, ArrayRef<int64_t> sizes,
+                            ArrayRef<int64_t> strides) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(value.getType()).getShape();
   int64_t reached = getExtent(sizes, strides), held = getExtent(shape, getMemoryStrides(value));
   if (reached > held)
     return call->emitError() << "strides of " << name << " reach element " << reached
-                              << " of a tensor that has " << held;
+                             << " of a tensor that has " << held;
   return success();
 }
 
@@ -69,8 +69,9 @@ LogicalResult verifyMatmul(plan::MatmulOp matmul) {
        out = getElementTypeOrSelf(matmul.getOutput());
   bool isKnown = lhs == rhs && (lhs.isF32() || lhs.isF16() || lhs.isBF16());
   if (!isKnown || (out != lhs && !out.isF32()))
-    return matmul.emitError() << "multiplies " << lhs << " and " << rhs << " into " << out
-                              << "; operands are both f32, f16 or bf16, the result is the same or f32";
+    return matmul.emitError()
+           << "multiplies " << lhs << " and " << rhs << " into " << out
+           << "; operands are both f32, f16 or bf16, the result is the same or f32";
   if (Value bias = matmul.getBias(); bias && getElementTypeOrSelf(bias) != out)
     return matmul.emitError() << "adds a bias of " << getElementTypeOrSelf(bias) << " to " << out;
   bool hasBias = descriptor.hasBias();

@@ -80,8 +80,8 @@ struct PlanDeleter {
 class Session {
 public:
   Session(const std::string &path, bool fromEnvironment, uint32_t threads,
-          const std::optional<std::string> &weights, bool trace, uint32_t deadlineMs,
-          bool graphs, const std::string &transport = "") {
+          const std::optional<std::string> &weights, bool trace, uint32_t deadlineMs, bool graphs,
+          const std::string &transport = "") {
     gridloom_session_options options = {};
     options.size = sizeof(options);
     options.ranks = fromEnvironment ? GRIDLOOM_RANK_FROM_ENVIRONMENT : GRIDLOOM_RANKS_IN_PROCESS;

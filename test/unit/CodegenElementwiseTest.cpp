@@ -290,13 +290,13 @@ TEST(CodegenElementwise, FusedChainMayRunInPlace) {
 }
 
 TEST(CodegenElementwise, EitherInputMayBeWrittenOver) {
-  auto compiled = checkKernels(
-      kernelText("%x: tensor<40xf32>, %y: tensor<40xi32>, %z: tensor<40xf64>",
-                 "  %0 = loom.convert %y : (tensor<40xi32>) -> tensor<40xf32>\n"
-                 "  %1 = loom.convert %z : (tensor<40xf64>) -> tensor<40xf32>\n"
-                 "  %2 = loom.add %x, %0 : tensor<40xf32>\n"
-                 "  %3 = loom.add %2, %1 : tensor<40xf32>\n"
-                 "  loom.yield %3 : tensor<40xf32>"));
+  auto compiled =
+      checkKernels(kernelText("%x: tensor<40xf32>, %y: tensor<40xi32>, %z: tensor<40xf64>",
+                              "  %0 = loom.convert %y : (tensor<40xi32>) -> tensor<40xf32>\n"
+                              "  %1 = loom.convert %z : (tensor<40xf64>) -> tensor<40xf32>\n"
+                              "  %2 = loom.add %x, %0 : tensor<40xf32>\n"
+                              "  %3 = loom.add %2, %1 : tensor<40xf32>\n"
+                              "  loom.yield %3 : tensor<40xf32>"));
   std::vector<std::pair<unsigned, unsigned>> pairs{{0, 0}, {0, 1}};
   EXPECT_EQ(compiled.kernels[0].inPlace, pairs);
 }
