@@ -139,6 +139,15 @@ Value LaneBuilder::combine(dist::ReductionKind kind, Value x, Value y, Type elem
   return combineScalars(builder, loc, kind, x, y, element);
 }
 
+void LaneBuilder::update(std::optional<dist::ReductionKind> reduction, Value value, Value memory,
+                         Value at, Type element) {
+  if (reduction) {
+    Value old = widen(load(memory, at, element));
+    value = narrow(combine(*reduction, old, widen(value), getWideType(element)), element);
+  }
+  store(value, memory, at);
+}
+
 Value LaneBuilder::pointer(Value memory) {
   return memref::ExtractAlignedPointerAsIndexOp::create(builder, loc, memory);
 }

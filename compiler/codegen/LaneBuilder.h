@@ -69,6 +69,10 @@ struct LaneBuilder {
   mlir::Value narrow(mlir::Value value, mlir::Type element);
   /// Combines two values of a tensor's type `element`.
   mlir::Value combine(dist::ReductionKind kind, mlir::Value x, mlir::Value y, mlir::Type element);
+  /// Puts `value` of the tensor's type `element` into memory, combined with what is there if
+  /// there is a reduction.
+  void update(std::optional<dist::ReductionKind> reduction, mlir::Value value, mlir::Value memory,
+              mlir::Value at, mlir::Type element);
 
   mlir::Value pointer(mlir::Value memory);
   mlir::Value allocate(mlir::Type element, int64_t count);

@@ -8,6 +8,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "AllTypes.h"
 #include "runtime/comm/Reduce.h"
 #include "runtime/comm/loopback/LoopbackTransport.h"
 #include "runtime/comm/loopback/ReducePtx.h"
@@ -28,12 +29,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 namespace {
-
-const DataType allTypes[] = {DataType::F32, DataType::F64,  DataType::F16, DataType::BF16,
-                             DataType::I8,  DataType::I16,  DataType::I32, DataType::I64,
-                             DataType::U8,  DataType::Bool, DataType::U16, DataType::U32,
-                             DataType::U64};
-const Reduction allReductions[] = {Reduction::Sum, Reduction::Max, Reduction::Min, Reduction::Prod};
 
 /// Any bits for integers; numbers of some size, among them NaN and infinities, for floats.
 std::vector<std::byte> makeOperand(DataType type, size_t count, uint64_t seed) {

@@ -8,6 +8,7 @@
 // exact; one test uses random floats and asks for equal bits on all ranks instead.
 //
 //===----------------------------------------------------------------------===//
+#include "AllTypes.h"
 #include "DeviceTransportHarness.h"
 
 #include <bit>
@@ -23,12 +24,6 @@ using testing::Each;
 using testing::HasSubstr;
 
 namespace {
-
-const DataType allTypes[] = {DataType::F32, DataType::F64,  DataType::F16, DataType::BF16,
-                             DataType::I8,  DataType::I16,  DataType::I32, DataType::I64,
-                             DataType::U8,  DataType::Bool, DataType::U16, DataType::U32,
-                             DataType::U64};
-const Reduction allReductions[] = {Reduction::Sum, Reduction::Max, Reduction::Min, Reduction::Prod};
 
 void store(DataType type, void *data, size_t i, double value) {
   auto put = [&](auto number) {

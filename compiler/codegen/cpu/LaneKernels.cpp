@@ -150,12 +150,7 @@ void ScatterKernel::emitRow(OpBuilder &builder, ValueRange memories, Value row, 
   auto apply = [&](Value index, Value source, Value lane) {
     Value target = b.add(b.mul(b.add(b.mul(outer, to.size), index), to.inner), lane);
     Value value = b.load(memories[2], source, element);
-    if (op.getReduction()) {
-      Value old = b.widen(b.load(memories[3], target, element));
-      value = b.combine(*op.getReduction(), old, b.widen(value), getWideType(element));
-      value = b.narrow(value, element);
-    }
-    b.store(value, memories[3], target);
+    b.update(op.getReduction(), value, memories[3], target, element);
   };
   b.loop(b.index(0), b.index(updates), [&](Value number) {
     Value base = b.mul(b.add(b.mul(outer, updates), number), to.inner);

@@ -109,12 +109,7 @@ void ScatterKernel::apply(LaneBuilder &b, ValueRange memories, const Part &part)
     b.when(isMine, [&] {
       Value target = locate(b, part, index, to.size);
       Value value = b.load(memories[2], source, element);
-      if (op.getReduction()) {
-        Value old = b.widen(b.load(memories[3], target, element));
-        value = b.combine(*op.getReduction(), old, b.widen(value), getWideType(element));
-        value = b.narrow(value, element);
-      }
-      b.store(value, memories[3], target);
+      b.update(op.getReduction(), value, memories[3], target, element);
     });
   });
 }

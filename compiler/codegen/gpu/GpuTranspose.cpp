@@ -77,6 +77,14 @@ void NestEmitter::setTileLoop(Context &context, const Loop &loop, Value base, in
   context.loops.emplace_back(&loop, variable);
 }
 
+/// A line of a tile within `outer`, and the line's vectors within it.
+static void nestTile(Context &outer, Context &line, Context &lanes, int64_t width) {
+  line.parent = line.next = &outer;
+  lanes.parent = lanes.next = &line;
+  line.block = lanes.block = outer.block;
+  lanes.width = width;
+}
+
 /// Reads row `row` + across of the tiles along the loop that is contiguous in what is read.
 void NestEmitter::fillTiles(Context &outer, const TilePlace &place, int64_t row,
                             ArrayRef<Value> tiles) {
@@ -84,10 +92,7 @@ void NestEmitter::fillTiles(Context &outer, const TilePlace &place, int64_t row,
   const Loop &written = nest.outer[nest.contiguous];
   Value isInside;
   Context line, lanes;
-  line.parent = line.next = &outer;
-  lanes.parent = lanes.next = &line;
-  line.block = lanes.block = outer.block;
-  lanes.width = plan.width;
+  nestTile(outer, line, lanes, plan.width);
   setTileLoop(line, written, place.writtenAcross, row, isInside);
   setTileLoop(lanes, *plan.read, place.readAlong, 0, isInside);
   for (auto [id, tile] : llvm::zip_equal(plan.tiled, tiles)) {
@@ -105,10 +110,7 @@ void NestEmitter::storeTiles(Context &outer, const TilePlace &place, int64_t row
   const Loop &written = nest.outer[nest.contiguous];
   Value isInside;
   Context line, lanes;
-  line.parent = line.next = &outer;
-  lanes.parent = lanes.next = &line;
-  line.block = lanes.block = outer.block;
-  lanes.width = plan.width;
+  nestTile(outer, line, lanes, plan.width);
   setTileLoop(line, *plan.read, place.readAcross, row, isInside);
   setTileLoop(lanes, written, place.writtenAlong, 0, isInside);
   for (auto [id, tile] : llvm::zip_equal(plan.tiled, tiles)) {

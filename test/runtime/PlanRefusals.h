@@ -1,0 +1,46 @@
+//===- PlanRefusals.h - damaged plans and what refuses them -----*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_TEST_RUNTIME_PLANREFUSALS_H
+#define GRIDLOOM_TEST_RUNTIME_PLANREFUSALS_H
+
+#include "PlanBuilder.h"
+#include "runtime/core/Error.h"
+#include "runtime/core/Plan.h"
+
+#include <gmock/gmock.h>
+
+namespace gridloom::test {
+
+/// A way to damage a plan, and parts of the line that refuses it.
+struct Refusal {
+  const char *name;
+  std::function<void(PlanBuilder &)> damage;
+  std::vector<const char *> says;
+};
+
+inline void PrintTo(const Refusal &refusal, std::ostream *out) { *out << refusal.name; }
+
+/// Fails the test unless the plan, damaged, is refused with one line that names it and says that.
+inline void expectRefused(PlanBuilder builder, const Refusal &refusal) {
+  using testing::HasSubstr;
+  TemporaryFolder folder;
+  refusal.damage(builder);
+  std::filesystem::path path = builder.write(folder.path);
+  try {
+    rt::Plan::load(path);
+    FAIL() << "the plan was accepted";
+  } catch (const rt::Error &error) {
+    EXPECT_EQ(error.getCode(), rt::ErrorCode::InvalidPlan);
+    EXPECT_THAT(error.what(),
+                testing::AllOf(HasSubstr(path.string()), testing::Not(HasSubstr("\n"))));
+    for (const char *part : refusal.says)
+      EXPECT_THAT(error.what(), HasSubstr(part));
+  }
+}
+
+} // namespace gridloom::test
+
+#endif // GRIDLOOM_TEST_RUNTIME_PLANREFUSALS_H
