@@ -55,6 +55,9 @@ struct CompiledKernels {
 mlir::FailureOr<CompiledKernels> compileCpuKernels(mlir::ModuleOp module,
                                                    const CpuOptions &options = {});
 
+/// Whether there is code for a GPU architecture, as sm_90.
+bool isKnownGpu(llvm::StringRef chip);
+
 struct GpuOptions {
   std::string chip = "sm_90";
   /// The CUDA toolkit's folder, for libdevice and ptxas. Empty: $CUDA_HOME, else /usr/local/cuda.

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/Compilation.h"
 
+#include "compiler/codegen/Codegen.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/onnx/Import.h"
 #include "dialects/plan/Plan.h"
@@ -115,17 +116,7 @@ LogicalResult Compilation::checkOptions() {
     fail("--emit-onnx writes what the shard phase decides; this compilation does not run it");
     return failure();
   }
-  if (options.target != "cpu" && getCudaArchitecture().value_or(0) < 80) {
-    fail("unknown --target '" + options.target +
-         "'; write cpu, cuda:sm_80, cuda:sm_90 or cuda:sm_100");
-    return failure();
-  }
-  if (!options.toolkit.empty() && !fs::exists(fs::path(options.toolkit) / "bin" / "ptxas")) {
-    fail("--cuda-toolkit " + options.toolkit +
-         " has no bin/ptxas; without the option a plan may do without ptxas and keep its PTX");
-    return failure();
-  }
-  if (failed(checkPrecision()))
+  if (failed(checkTarget()) || failed(checkPrecision()))
     return failure();
   if (!options.startFrom.empty() && first > 1 &&
       (!options.mesh.empty() || !options.devices.empty() || !options.shard.empty() ||
@@ -152,6 +143,25 @@ std::optional<unsigned> Compilation::getCudaArchitecture() const {
   if (!chip.consume_front("cuda:sm_") || chip.consumeInteger(10, architecture))
     return std::nullopt;
   return architecture;
+}
+
+/// That the target is there, and the options that go with another one are not.
+LogicalResult Compilation::checkTarget() {
+  bool onGpu = options.target != "cpu";
+  if (onGpu && (getCudaArchitecture().value_or(0) < 80 ||
+                !codegen::isKnownGpu(StringRef(options.target).drop_front(strlen("cuda:")))))
+    fail("unknown --target '" + options.target +
+         "'; write cpu, cuda:sm_80, cuda:sm_90 or cuda:sm_100");
+  else if (onGpu && options.cpuArch != CompileOptions().cpuArch)
+    fail("--cpu-arch " + options.cpuArch + " does nothing for --target " + options.target);
+  else if (!onGpu && !options.toolkit.empty())
+    fail("--cuda-toolkit does nothing for --target cpu; add --target cuda:sm_90");
+  else if (!onGpu && !options.cudnn)
+    fail("--no-cudnn does nothing for --target cpu; add --target cuda:sm_90");
+  else if (!options.toolkit.empty() && !fs::exists(fs::path(options.toolkit) / "bin" / "ptxas"))
+    fail("--cuda-toolkit " + options.toolkit +
+         " has no bin/ptxas; without the option a plan may do without ptxas and keep its PTX");
+  return failure(hadError);
 }
 
 /// What the target's processors have.

@@ -28,6 +28,7 @@ public:
 private:
   mlir::LogicalResult checkOptions();
   std::optional<unsigned> getCudaArchitecture() const;
+  mlir::LogicalResult checkTarget();
   mlir::LogicalResult checkPrecision();
   /// The precision the program was compiled with, which a dump knows better than the options.
   std::string getPrecision() const;

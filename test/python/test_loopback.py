@@ -203,6 +203,7 @@ def test_contradictions_are_refused(tools, fake_gpus, mlp, tmp_path):
         assert f"--transport {transport} joins GPUs, but" in refuse(cpu, "--transport", transport)
     assert "--transport local joins CPU ranks" in refuse(gpu, "--transport", "local")
     assert "--device names a GPU" in refuse(cpu, "--device", "0")
+    assert "--threads is for CPU ranks" in refuse(gpu, "--threads", "2")
     assert "NCCL has one GPU for each rank" in refuse(gpu, "--device", "1")
     assert "--copy-engines is for --transport nccl" in refuse(gpu, "--transport", "loopback", "--copy-engines")
     launched = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}

@@ -40,11 +40,15 @@ def test_the_runtime_is_small(tools, tmp_path):
         (["--mesh", "data=2", "--dim", "batch=4", "--shard", "x=[{rows},{}]"], ["rows"]),
         (["--mesh", "data=2", "--dim", "batch=4", "--stop-after", "lunch"], ["lunch"]),
         (["--dim", "batch=4", "--target", "cuda:sm_70"], ["cuda:sm_70", "cuda:sm_80"]),
+        (["--dim", "batch=4", "--target", "cuda:sm_9000"], ["cuda:sm_9000", "cuda:sm_100"]),
         (["--dim", "batch=4", "--target", "cuda"], ["'cuda'", "cuda:sm_90"]),
+        (["--dim", "batch=4", "--target", "cuda:sm_90", "--cpu-arch", "x86-64-v4"], ["--cpu-arch", "cuda:sm_90"]),
+        (["--dim", "batch=4", "--no-cudnn"], ["--no-cudnn", "--target cpu"]),
+        (["--dim", "batch=4", "--cuda-toolkit", "/"], ["--cuda-toolkit", "--target cpu"]),
         (["--dim", "batch=4", "--target", "cuda:sm_90", "--cuda-toolkit", "/nowhere"], ["/nowhere", "ptxas"]),
     ],
     ids=["zero axis", "unknown flag", "unbound dim", "strategy", "unknown dim", "unknown value", "axis", "phase", "old GPU",
-         "no GPU's name", "no toolkit"],
+         "no GPU", "no GPU's name", "CPU of a GPU", "cuDNN of a CPU", "toolkit of a CPU", "no toolkit"],
 )  # fmt: skip
 def test_wrong_options_are_refused_with_their_name(tools, mlp, tmp_path, arguments, words):
     result = tools.call("compile", mlp, "-o", tmp_path / "m.plan", *arguments, check=False)

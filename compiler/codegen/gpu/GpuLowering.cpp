@@ -161,8 +161,7 @@ LogicalResult gridloom::codegen::lowerToNvvm(ModuleOp module, bool hasLibdevice)
 // PTX
 //===----------------------------------------------------------------------===//
 
-static std::unique_ptr<llvm::TargetMachine> makeTarget(const std::string &chip,
-                                                       std::string &error) {
+static const llvm::Target *findTarget(const llvm::Triple &triple, std::string &error) {
   static const bool isInitialised = [] {
     LLVMInitializeNVPTXTargetInfo();
     LLVMInitializeNVPTXTarget();
@@ -171,19 +170,35 @@ static std::unique_ptr<llvm::TargetMachine> makeTarget(const std::string &chip,
     return true;
   }();
   (void)isInitialised;
-  llvm::Triple triple("nvptx64-nvidia-cuda");
-  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
+  return llvm::TargetRegistry::lookupTarget(triple, error);
+}
+
+static bool hasChip(const llvm::Target &target, const llvm::Triple &triple, StringRef chip) {
+  std::unique_ptr<llvm::MCSubtargetInfo> chips(target.createMCSubtargetInfo(triple, "", ""));
+  return chips->isCPUStringValid(chip);
+}
+
+static llvm::Triple getTriple() { return llvm::Triple("nvptx64-nvidia-cuda"); }
+
+bool gridloom::codegen::isKnownGpu(StringRef chip) {
+  std::string error;
+  const llvm::Target *target = findTarget(getTriple(), error);
+  return target && hasChip(*target, getTriple(), chip);
+}
+
+static std::unique_ptr<llvm::TargetMachine> makeTarget(const std::string &chip,
+                                                       std::string &error) {
+  const llvm::Target *target = findTarget(getTriple(), error);
   if (!target)
     return nullptr;
-  std::unique_ptr<llvm::MCSubtargetInfo> chips(target->createMCSubtargetInfo(triple, "", ""));
-  if (!chips->isCPUStringValid(chip)) {
+  if (!hasChip(*target, getTriple(), chip)) {
     error = "unknown GPU architecture '" + chip + "'; use sm_80, sm_90 or the like";
     return nullptr;
   }
   llvm::TargetOptions options;
   options.AllowFPOpFusion = llvm::FPOpFusion::Fast;
   return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
-      triple, chip, "", options, {}, {}, llvm::CodeGenOptLevel::Aggressive));
+      getTriple(), chip, "", options, {}, {}, llvm::CodeGenOptLevel::Aggressive));
 }
 
 /// Adds the functions of libdevice that `code` calls.
