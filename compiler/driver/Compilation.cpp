@@ -225,6 +225,7 @@ LogicalResult Compilation::choose() {
   StrategyRequest request;
   request.mesh = options.mesh;
   request.devices = options.devices;
+  request.target = options.target;
   request.strategy = options.strategy;
   request.shard = options.shard;
   request.microbatches = options.microbatches;

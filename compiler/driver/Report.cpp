@@ -113,6 +113,7 @@ std::string Compilation::makeReport() const {
   llvm::json::Object report{{"model", options.input},
                             {"mesh", choice.options.mesh},
                             {"strategy", choice.name},
+                            {"machine", choice.machine.name},
                             {"target", options.target},
                             {"precision", getPrecision()},
                             {"candidates", std::move(candidates)},
@@ -185,15 +186,19 @@ void Compilation::printSummary() const {
   os << "  code            " << emitted.kernels << " kernels, " << formatBytes(emitted.kernelBytes)
      << "; programs " << formatBytes(emitted.programBytes) << "\n";
   for (const Estimate &estimate : llvm::ArrayRef(estimates).take_front(3)) {
-    os << llvm::format(
-        "  estimate        %s: %.1f ms (compute %.1f, comm %.1f, exposed %.1f, bubble %.0f%%)\n",
-        estimate.entry.c_str(), toMs(estimate.step), toMs(estimate.compute),
-        toMs(estimate.communication), toMs(estimate.exposed), 100 * estimate.bubble);
+    // A GPU's steps take fractions of a millisecond.
+    int digits = toMs(estimate.step) < 1 ? 3 : 1;
+    os << "  estimate        " << estimate.entry
+       << (options.target == "cpu" ? "" : " on " + choice.machine.name)
+       << llvm::format(": %.*f ms (compute %.*f, comm %.*f, exposed %.*f, bubble %.0f%%)\n", digits,
+                       toMs(estimate.step), digits, toMs(estimate.compute), digits,
+                       toMs(estimate.communication), digits, toMs(estimate.exposed),
+                       100 * estimate.bubble);
   }
   if (!estimates.empty()) {
     printCollectives(os, estimates.front());
     for (const OperationCost &cost : llvm::ArrayRef(estimates.front().operations).take_front(3))
-      os << llvm::format("  costly          %.2f ms  %s  %s\n", toMs(cost.seconds), cost.op.c_str(),
+      os << llvm::format("  costly          %.3g ms  %s  %s\n", toMs(cost.seconds), cost.op.c_str(),
                          cost.node.c_str());
   }
   if (!warnings.empty())

@@ -36,7 +36,8 @@ public:
   explicit Check(const CheckOptions &options);
   ~Check() {
     if (!unsplitFolder.empty())
-      llvm::sys::fs::remove_directories(unsplitFolder);
+      // At worst a temporary folder stays.
+      (void)llvm::sys::fs::remove_directories(unsplitFolder);
   }
   int run();
 
@@ -108,6 +109,9 @@ void Check::handle(Diagnostic &diagnostic) {
 }
 
 LogicalResult Check::loadDump(StringRef path, bool required) {
+  if (!llvm::sys::fs::exists(path))
+    return emitError(UnknownLoc::get(&context))
+           << "'" << path << "' is not there; check reads a plan folder or a dump of a phase";
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(path, &context);
   if (!module)
     return emitError(UnknownLoc::get(&context)) << "cannot read '" << path << "'";
@@ -252,7 +256,7 @@ void Check::compareOutputs(StringRef what, const NamedTensors &expected,
   std::map<std::string, const HostTensor *> sorted;
   for (const auto &entry : expected)
     sorted[entry.first().str()] = &entry.second;
-  for (auto [name, right] : sorted) {
+  for (const auto &[name, right] : sorted) {
     ++compared;
     llvm::outs() << "  " << what << ": output '" << name << "' " << describeType(*right) << ": ";
     auto found = actual.find(name);
@@ -408,7 +412,8 @@ LogicalResult Check::compileUnsplit() {
   if (auto model = program->getAttrOfType<DictionaryAttr>(loom::kModel)) {
     NamedAttrList list(model);
     SmallString<128> path(getModelPath(error));
-    llvm::sys::fs::make_absolute(path);
+    if (std::error_code code = llvm::sys::fs::make_absolute(path))
+      return fail("cannot tell the current folder: " + code.message());
     list.set("path", StringAttr::get(&context, path));
     program->setAttr(loom::kModel, list.getDictionary(&context));
   }

@@ -16,13 +16,14 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-/// Per name: contractions in f32, memory, link latency, link bandwidth, launch, memory size. The
-/// GPUs' rates are about 80 % of their published ones; NVLink's is per direction.
+/// Per name: contractions in f32, TF32 and 16 bits, memory, link latency, link bandwidth, launch,
+/// memory size. The GPUs' rates are about 80 % of their published ones; NVLink's is per direction.
 static const Machine machines[] = {
-    {"cpu", 35e9, 8e9, 80e-6, 2e9, 2e-6, 0},
-    {"A100-80GB", 125e12, 1.6e12, 12e-6, 240e9, 4e-6, 80LL << 30},
-    {"H100-80GB", 350e12, 2.7e12, 10e-6, 360e9, 3e-6, 80LL << 30},
-    {"H200-141GB", 350e12, 3.9e12, 10e-6, 360e9, 3e-6, 141LL << 30},
+    {"cpu", 35e9, 0, 0, 8e9, 80e-6, 2e9, 2e-6, 0},
+    {"A100-80GB", 15.6e12, 125e12, 250e12, 1.6e12, 12e-6, 240e9, 4e-6, 80LL << 30},
+    {"H100-80GB", 53e12, 395e12, 790e12, 2.7e12, 10e-6, 360e9, 3e-6, 80LL << 30},
+    {"H200-141GB", 53e12, 395e12, 790e12, 3.9e12, 10e-6, 360e9, 3e-6, 141LL << 30},
+    {"B200-180GB", 60e12, 900e12, 1800e12, 6.4e12, 10e-6, 720e9, 3e-6, 180LL << 30},
 };
 
 std::optional<Machine> Machine::find(StringRef name) {
@@ -30,6 +31,13 @@ std::optional<Machine> Machine::find(StringRef name) {
     if (name.equals_insensitive(machine.name))
       return machine;
   return std::nullopt;
+}
+
+Machine Machine::of(StringRef target) {
+  unsigned architecture = 0;
+  if (!target.consume_front("cuda:sm_") || target.consumeInteger(10, architecture))
+    return *find("cpu");
+  return *find(architecture < 90 ? "A100-80GB" : architecture < 100 ? "H100-80GB" : "B200-180GB");
 }
 
 std::string Machine::listNames() {
@@ -72,6 +80,19 @@ static CollectiveCost costCollective(Operation *op, const Mesh &mesh, const Mach
   return cost;
 }
 
+/// Of a contraction or anything else, as its operands' type allows.
+static double getFlopsPerSecond(Operation *op, const Machine &machine) {
+  double rate = 0;
+  Type element = getElementTypeOrSelf(op->getOperand(0).getType());
+  if (isa<loom::DotGeneralOp, loom::ConvolutionOp>(op)) {
+    if (element.isF16() || element.isBF16())
+      rate = machine.halfFlopsPerSecond;
+    else if (op->hasAttr("tf32"))
+      rate = machine.tf32FlopsPerSecond;
+  }
+  return rate > 0 ? rate : machine.flopsPerSecond;
+}
+
 /// Time of an operation alone. What fusion removes is left out: an elementwise operation or a move
 /// costs the bytes it writes, once.
 static double costOperation(Operation *op, const Machine &machine) {
@@ -84,8 +105,8 @@ static double costOperation(Operation *op, const Machine &machine) {
   else
     for (Type type : op->getResultTypes())
       bytes += loom::getByteSize(type);
-  return machine.launchSeconds +
-         std::max(costed.getFlops() / machine.flopsPerSecond, bytes / machine.bytesPerSecond);
+  return machine.launchSeconds + std::max(costed.getFlops() / getFlopsPerSecond(op, machine),
+                                          bytes / machine.bytesPerSecond);
 }
 
 namespace {

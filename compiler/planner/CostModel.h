@@ -18,7 +18,9 @@ namespace gridloom {
 /// One device and the links between devices. Rates are what programs reach, not data-sheet peaks.
 struct Machine {
   std::string name = "cpu";
-  double flopsPerSecond = 35e9;    ///< f32 contractions
+  double flopsPerSecond = 35e9;    ///< contractions of f32
+  double tf32FlopsPerSecond = 0;   ///< of f32 that may be rounded to TF32; 0: as f32
+  double halfFlopsPerSecond = 0;   ///< of f16 and bf16; 0: as f32
   double bytesPerSecond = 8e9;     ///< memory
   double linkSeconds = 80e-6;      ///< latency of one collective step (alpha)
   double linkBytesPerSecond = 2e9; ///< per device (1 / beta)
@@ -27,6 +29,8 @@ struct Machine {
 
   /// The machine of that name, e.g. "cpu" or "H100-80GB"; none when it is unknown.
   static std::optional<Machine> find(llvm::StringRef name);
+  /// The machine a target is usually part of: "cpu", "cuda:sm_90".
+  static Machine of(llvm::StringRef target);
   static std::string listNames();
 };
 

@@ -65,8 +65,9 @@ static FailureOr<MeshSpec> parseMesh(ModuleOp module, StringRef text) {
   return mesh;
 }
 
-/// "8xH100-80GB" or "4": count and machine.
-static FailureOr<std::pair<int64_t, Machine>> parseDevices(ModuleOp module, StringRef text) {
+/// "8xH100-80GB" or "4": count and machine, `usual` where it is not named.
+static FailureOr<std::pair<int64_t, Machine>> parseDevices(ModuleOp module, StringRef text,
+                                                           const Machine &usual) {
   auto [number, name] = text.split('x');
   int64_t count;
   if (number.getAsInteger(10, count) || count < 1 || count > 4096) {
@@ -74,7 +75,7 @@ static FailureOr<std::pair<int64_t, Machine>> parseDevices(ModuleOp module, Stri
         << text << "'; write COUNT or COUNTxNAME, e.g. 4 or 8xH100-80GB";
     return failure();
   }
-  std::optional<Machine> machine = Machine::find(name.empty() ? "cpu" : name);
+  std::optional<Machine> machine = name.empty() ? usual : Machine::find(name);
   if (!machine) {
     module.emitError("--devices names '") << name << "'; known are " << Machine::listNames();
     return failure();
@@ -291,10 +292,11 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
     return failure();
   const StrategyRequest &request = *followed;
   Choice choice;
-  choice.machine = *Machine::find("cpu");
+  choice.machine = Machine::of(request.target);
   std::vector<MeshSpec> meshes;
   if (!request.devices.empty()) {
-    FailureOr<std::pair<int64_t, Machine>> devices = parseDevices(module, request.devices);
+    FailureOr<std::pair<int64_t, Machine>> devices =
+        parseDevices(module, request.devices, choice.machine);
     if (failed(devices))
       return failure();
     choice.machine = devices->second;

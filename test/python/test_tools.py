@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 
 import pytest
@@ -78,3 +79,23 @@ def test_mlp_on_every_strategy(tools, mlp, tmp_path):
         tools.compile(mlp, plan, "--mesh", mesh, "--strategy", strategy, "--dim", "batch=8")
         run = tools.run(plan, {"x": x}, tmp_path / strategy)
         np.testing.assert_allclose(run.outputs["y"], expected, atol=1e-5, err_msg=strategy)
+
+
+def test_estimates_are_for_the_target_and_the_precision(tools, tmp_path):
+    path = zoo.save(zoo.mlp([2048, 2048], zoo.Random(0)), tmp_path / "wide.onnx")
+    steps = {}
+    for target, precision, machine in [
+        ("cpu", "f32", "cpu"),
+        ("cuda:sm_80", "f32", "A100-80GB"),
+        ("cuda:sm_90", "f32", "H100-80GB"),
+        ("cuda:sm_90", "tf32", "H100-80GB"),
+        ("cuda:sm_90", "bf16", "H100-80GB"),
+    ]:
+        plan = tmp_path / f"{target[-5:]}-{precision}.plan"
+        options = ["--target", target, "--precision", precision]
+        compiled = tools.compile(path, plan, "--dim", "batch=2048", *options)
+        report = json.loads((plan / "report.json").read_text())
+        assert report["machine"] == machine
+        assert (f"main on {machine}: " in compiled.stdout) == (target != "cpu")
+        steps[target, precision] = report["estimate"]["step_ms"]
+    assert list(steps.values()) == sorted(steps.values(), reverse=True), steps
