@@ -35,9 +35,10 @@ class Check {
 public:
   explicit Check(const CheckOptions &options);
   ~Check() {
-    if (!unsplitFolder.empty())
-      // At worst a temporary folder stays.
-      (void)llvm::sys::fs::remove_directories(unsplitFolder);
+    if (unsplitFolder.empty())
+      return;
+    if (std::error_code code = llvm::sys::fs::remove_directories(unsplitFolder))
+      llvm::errs() << "warning: cannot remove " << unsplitFolder << ": " << code.message() << "\n";
   }
   int run();
 
