@@ -8,6 +8,7 @@
 #include "test/fake/GpuHarness.h"
 
 #include <atomic>
+#include <latch>
 #include <numeric>
 
 using namespace gridloom;
@@ -684,6 +685,7 @@ TEST_F(NcclTransportTest, AbortFailsPendingAndLaterCallsAndTellsPeers) {
 
 TEST_F(NcclTransportTest, DeadPeerIsNoticedByTheCheck) {
   ThreadExchange exchange;
+  std::latch waits(1);
   std::atomic<bool> dead = false;
   auto errors = runRanks(2, [&](int number) {
     CudaDevice device(number);
@@ -697,12 +699,14 @@ TEST_F(NcclTransportTest, DeadPeerIsNoticedByTheCheck) {
     std::vector<int> ranks = {0, 1};
     auto world = transport->createCommunicator(ranks, "world");
     if (number == 1) {
+      waits.wait();
       dead = true;
       transport->abort("killed");
       return;
     }
     try {
       world->barrier(*stream, {"barrier", 0, ""});
+      waits.count_down();
       stream->synchronize();
     } catch (const Error &) {
       drain(*stream);
@@ -710,6 +714,21 @@ TEST_F(NcclTransportTest, DeadPeerIsNoticedByTheCheck) {
     }
   });
   EXPECT_THAT(errors[0], AllOf(HasSubstr("barrier #0"), HasSubstr("rank 1 is gone")));
+}
+
+TEST_F(NcclTransportTest, DeadPeerIsNoticedWhileConnecting) {
+  ThreadExchange exchange;
+  CudaDevice device(0);
+  NcclOptions options = exchange.makeOptions(0);
+  options.checkPeers = [] {
+    if (fake::countNcclCalls(0) > 0)
+      throw Error(ErrorCode::PeerFailed, "rank 1 is gone");
+  };
+  auto transport = createNcclTransport(device, 0, 2, std::move(options));
+  std::vector<int> ranks = {0, 1};
+  EXPECT_THAT(catchError(ErrorCode::PeerFailed,
+                         [&] { transport->createCommunicator(ranks, "world"); }),
+              StartsWith("connecting rank 0 on communicator world of ranks 0, 1: rank 1 is gone"));
 }
 
 TEST_F(NcclTransportTest, FailedComputationClosesWithoutWaitingForPeers) {

@@ -61,11 +61,14 @@ void NcclWatchdog::poll() {
 void NcclWatchdog::settle(Lock &lock, NcclMember &member, nccl::Result result,
                           const std::string &what, milliseconds limit) {
   auto start = steady_clock::now();
+  member.call = what;
   while (result == nccl::SUCCESS || result == nccl::IN_PROGRESS) {
     nccl::Result state = nccl::SUCCESS;
     result = library->commGetAsyncError(member.handle, &state);
-    if (result == nccl::SUCCESS && state == nccl::SUCCESS)
+    if (result == nccl::SUCCESS && state == nccl::SUCCESS) {
+      member.call.clear();
       return;
+    }
     if (state != nccl::SUCCESS)
       result = state;
     if (result != nccl::IN_PROGRESS)
@@ -429,6 +432,9 @@ std::string NcclWatchdog::describePending() const {
       waiting = &member->pending.front();
   if (waiting)
     return waiting->name;
+  for (const NcclMember *member : members)
+    if (!member->call.empty())
+      return member->call + " on " + describe(*member);
   return lastDone.empty() ? "" : "after " + lastDone;
 }
 

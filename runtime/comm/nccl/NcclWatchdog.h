@@ -44,6 +44,7 @@ struct NcclMember {
   std::string name;
   std::vector<int> ranks;
   nccl::Comm handle = nullptr; // null before init and after abort
+  std::string call;            // what NCCL is busy with besides operations: "connecting rank 0"
   uint64_t issued = 0;
   std::deque<NcclOperation> pending;
   std::vector<std::unique_ptr<CudaEvent>> idleEvents;
@@ -93,7 +94,8 @@ private:
   void run();
   void inspect(NcclMember &member);
   bool inspectFront(NcclMember &member);
-  /// The operation that is in flight, or that was last, for an error that came from elsewhere.
+  /// The operation or call that is in flight, or the operation that was last, for an error that came
+  /// from elsewhere.
   std::string describePending() const;
   /// Before and after a call on `stream`, where NCCL does not keep the order of communicators.
   bool isOrdered(const CudaStream &stream) const;
