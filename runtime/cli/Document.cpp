@@ -5,22 +5,15 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Document.h"
 
+#include "runtime/core/MemoryNeeds.h"
+
 #include <algorithm>
 #include <cstdio>
 
 using namespace gridloom::rt;
 using nlohmann::ordered_json;
 
-Cell gridloom::rt::bytesCell(uint64_t bytes) {
-  const char *units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double size = double(bytes);
-  size_t unit = 0;
-  for (; size >= 1024 && unit + 1 < std::size(units); ++unit)
-    size /= 1024;
-  char text[32];
-  snprintf(text, sizeof text, unit ? "%.1f %s" : "%.0f %s", size, units[unit]);
-  return {bytes, text};
-}
+Cell gridloom::rt::bytesCell(uint64_t bytes) { return {bytes, formatBytes(bytes, "B")}; }
 
 Cell gridloom::rt::numberCell(double value, int digits, const std::string &unit) {
   char text[64];

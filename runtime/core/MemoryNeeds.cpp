@@ -14,14 +14,14 @@
 using namespace gridloom;
 using namespace gridloom::rt;
 
-std::string gridloom::rt::formatBytes(uint64_t bytes) {
-  constexpr const char *units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+std::string gridloom::rt::formatBytes(uint64_t bytes, const char *unit) {
+  const char *units[] = {unit, "KiB", "MiB", "GiB", "TiB"};
   double value = double(bytes);
-  size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(units); ++unit)
+  size_t power = 0;
+  for (; value >= 1024 && power + 1 < std::size(units); ++power)
     value /= 1024;
   char text[32];
-  snprintf(text, sizeof text, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
+  snprintf(text, sizeof text, power ? "%.1f %s" : "%.0f %s", value, units[power]);
   return text;
 }
 
