@@ -79,9 +79,22 @@ CuDnnGraph::Tensor CuDnnGraph::addNumber(float value, size_t rank) {
 // Operations
 //===----------------------------------------------------------------------===//
 
+CuDnnDescriptor &
+CuDnnGraph::addOperation(Constant type, Constant parameterName, CuDnnDescriptor parameter,
+                         std::initializer_list<std::pair<Constant, Tensor>> operands) {
+  parameter.finalize();
+  parameters.push_back(std::move(parameter));
+  CuDnnDescriptor &operation = operations.emplace_back(make(type));
+  operation.set(parameterName, parameters.back());
+  for (auto [name, tensor] : operands)
+    if (tensor != none)
+      operation.set(name, tensors[size_t(tensor)]);
+  return operation;
+}
+
 void CuDnnGraph::convolve(Tensor input, Tensor weight, Tensor output,
                           const Convolution &convolution) {
-  CuDnnDescriptor &parameter = parameters.emplace_back(make(BACKEND_CONVOLUTION_DESCRIPTOR));
+  CuDnnDescriptor parameter = make(BACKEND_CONVOLUTION_DESCRIPTOR);
   parameter.setEnum(ATTR_CONVOLUTION_COMP_TYPE, TYPE_DATA_TYPE, DATA_FLOAT);
   parameter.setEnum(ATTR_CONVOLUTION_CONV_MODE, TYPE_CONVOLUTION_MODE, CROSS_CORRELATION);
   parameter.set(ATTR_CONVOLUTION_SPATIAL_DIMS, static_cast<int64_t>(convolution.strides.size()));
@@ -89,72 +102,62 @@ void CuDnnGraph::convolve(Tensor input, Tensor weight, Tensor output,
   parameter.set(ATTR_CONVOLUTION_FILTER_STRIDES, convolution.strides);
   parameter.set(ATTR_CONVOLUTION_PRE_PADDINGS, convolution.low);
   parameter.set(ATTR_CONVOLUTION_POST_PADDINGS, convolution.high);
-  parameter.finalize();
   CuDnnDescriptor &operation =
-      operations.emplace_back(make(BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR));
-  operation.set(ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, parameter);
-  operation.set(ATTR_OPERATION_CONVOLUTION_FORWARD_X, tensors[size_t(input)]);
-  operation.set(ATTR_OPERATION_CONVOLUTION_FORWARD_W, tensors[size_t(weight)]);
-  operation.set(ATTR_OPERATION_CONVOLUTION_FORWARD_Y, tensors[size_t(output)]);
+      addOperation(BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+                   ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, std::move(parameter),
+                   {{ATTR_OPERATION_CONVOLUTION_FORWARD_X, input},
+                    {ATTR_OPERATION_CONVOLUTION_FORWARD_W, weight},
+                    {ATTR_OPERATION_CONVOLUTION_FORWARD_Y, output}});
   operation.set(ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 1.0f);
   operation.set(ATTR_OPERATION_CONVOLUTION_FORWARD_BETA, 0.0f);
   operation.finalize();
 }
 
-void CuDnnGraph::apply(Constant mode, Tensor x, Tensor b, Tensor output, Tensor select) {
-  CuDnnDescriptor &parameter = parameters.emplace_back(make(BACKEND_POINTWISE_DESCRIPTOR));
+CuDnnDescriptor CuDnnGraph::makePointwise(Constant mode) const {
+  CuDnnDescriptor parameter = make(BACKEND_POINTWISE_DESCRIPTOR);
   parameter.setEnum(ATTR_POINTWISE_MODE, TYPE_POINTWISE_MODE, mode);
   parameter.setEnum(ATTR_POINTWISE_MATH_PREC, TYPE_DATA_TYPE, DATA_FLOAT);
-  parameter.finalize();
-  CuDnnDescriptor &operation =
-      operations.emplace_back(make(BACKEND_OPERATION_POINTWISE_DESCRIPTOR));
-  operation.set(ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, parameter);
-  operation.set(ATTR_OPERATION_POINTWISE_XDESC, tensors[size_t(x)]);
-  if (b != none)
-    operation.set(ATTR_OPERATION_POINTWISE_BDESC, tensors[size_t(b)]);
-  if (select != none)
-    operation.set(ATTR_OPERATION_POINTWISE_TDESC, tensors[size_t(select)]);
-  operation.set(ATTR_OPERATION_POINTWISE_YDESC, tensors[size_t(output)]);
-  operation.finalize();
+  return parameter;
+}
+
+void CuDnnGraph::apply(Constant mode, Tensor x, Tensor b, Tensor output, Tensor select) {
+  addOperation(BACKEND_OPERATION_POINTWISE_DESCRIPTOR, ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
+               makePointwise(mode),
+               {{ATTR_OPERATION_POINTWISE_XDESC, x},
+                {ATTR_OPERATION_POINTWISE_BDESC, b},
+                {ATTR_OPERATION_POINTWISE_TDESC, select},
+                {ATTR_OPERATION_POINTWISE_YDESC, output}})
+      .finalize();
 }
 
 void CuDnnGraph::generateIndex(int64_t axis, Tensor x, Tensor output) {
-  CuDnnDescriptor &parameter = parameters.emplace_back(make(BACKEND_POINTWISE_DESCRIPTOR));
-  parameter.setEnum(ATTR_POINTWISE_MODE, TYPE_POINTWISE_MODE, POINTWISE_GEN_INDEX);
-  parameter.setEnum(ATTR_POINTWISE_MATH_PREC, TYPE_DATA_TYPE, DATA_FLOAT);
+  CuDnnDescriptor parameter = makePointwise(POINTWISE_GEN_INDEX);
   parameter.set(ATTR_POINTWISE_AXIS, axis);
-  parameter.finalize();
-  CuDnnDescriptor &operation =
-      operations.emplace_back(make(BACKEND_OPERATION_POINTWISE_DESCRIPTOR));
-  operation.set(ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, parameter);
-  operation.set(ATTR_OPERATION_POINTWISE_XDESC, tensors[size_t(x)]);
-  operation.set(ATTR_OPERATION_POINTWISE_YDESC, tensors[size_t(output)]);
-  operation.finalize();
+  addOperation(BACKEND_OPERATION_POINTWISE_DESCRIPTOR, ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
+               std::move(parameter),
+               {{ATTR_OPERATION_POINTWISE_XDESC, x}, {ATTR_OPERATION_POINTWISE_YDESC, output}})
+      .finalize();
 }
 
 void CuDnnGraph::multiply(Tensor a, Tensor b, Tensor output) {
-  CuDnnDescriptor &parameter = parameters.emplace_back(make(BACKEND_MATMUL_DESCRIPTOR));
+  CuDnnDescriptor parameter = make(BACKEND_MATMUL_DESCRIPTOR);
   parameter.setEnum(ATTR_MATMUL_COMP_TYPE, TYPE_DATA_TYPE, DATA_FLOAT);
-  parameter.finalize();
-  CuDnnDescriptor &operation = operations.emplace_back(make(BACKEND_OPERATION_MATMUL_DESCRIPTOR));
-  operation.set(ATTR_OPERATION_MATMUL_DESC, parameter);
-  operation.set(ATTR_OPERATION_MATMUL_ADESC, tensors[size_t(a)]);
-  operation.set(ATTR_OPERATION_MATMUL_BDESC, tensors[size_t(b)]);
-  operation.set(ATTR_OPERATION_MATMUL_CDESC, tensors[size_t(output)]);
-  operation.finalize();
+  addOperation(BACKEND_OPERATION_MATMUL_DESCRIPTOR, ATTR_OPERATION_MATMUL_DESC,
+               std::move(parameter),
+               {{ATTR_OPERATION_MATMUL_ADESC, a},
+                {ATTR_OPERATION_MATMUL_BDESC, b},
+                {ATTR_OPERATION_MATMUL_CDESC, output}})
+      .finalize();
 }
 
 void CuDnnGraph::reduce(Constant kind, Tensor x, Tensor output) {
-  CuDnnDescriptor &parameter = parameters.emplace_back(make(BACKEND_REDUCTION_DESCRIPTOR));
+  CuDnnDescriptor parameter = make(BACKEND_REDUCTION_DESCRIPTOR);
   parameter.setEnum(ATTR_REDUCTION_OPERATOR, TYPE_REDUCTION_OPERATOR_TYPE, kind);
   parameter.setEnum(ATTR_REDUCTION_COMP_TYPE, TYPE_DATA_TYPE, DATA_FLOAT);
-  parameter.finalize();
-  CuDnnDescriptor &operation =
-      operations.emplace_back(make(BACKEND_OPERATION_REDUCTION_DESCRIPTOR));
-  operation.set(ATTR_OPERATION_REDUCTION_DESC, parameter);
-  operation.set(ATTR_OPERATION_REDUCTION_XDESC, tensors[size_t(x)]);
-  operation.set(ATTR_OPERATION_REDUCTION_YDESC, tensors[size_t(output)]);
-  operation.finalize();
+  addOperation(BACKEND_OPERATION_REDUCTION_DESCRIPTOR, ATTR_OPERATION_REDUCTION_DESC,
+               std::move(parameter),
+               {{ATTR_OPERATION_REDUCTION_XDESC, x}, {ATTR_OPERATION_REDUCTION_YDESC, output}})
+      .finalize();
 }
 
 //===----------------------------------------------------------------------===//

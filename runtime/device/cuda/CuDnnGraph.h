@@ -78,6 +78,12 @@ private:
   Tensor add(cudnn::Constant type, const Dims &sizes, const Dims &strides, bool isVirtual,
              bool byValue);
   CuDnnDescriptor make(cudnn::Constant type) const;
+  CuDnnDescriptor makePointwise(cudnn::Constant mode) const;
+  /// Adds an operation of `type`, to be finalized, with `parameter` and those operands that are not
+  /// none.
+  CuDnnDescriptor &addOperation(cudnn::Constant type, cudnn::Constant parameterName,
+                                CuDnnDescriptor parameter,
+                                std::initializer_list<std::pair<cudnn::Constant, Tensor>> operands);
   std::shared_ptr<CuDnnDescriptor> makeGraph() const;
   std::optional<CuDnnEngine> tryEngine(CuDnnDescriptor &config, uint64_t workspaceLimit,
                                        std::span<const int> refused, std::string &reason) const;
