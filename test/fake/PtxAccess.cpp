@@ -100,13 +100,16 @@ static bool isSigned(PtxType type) {
   return type == PtxType::S8 || type == PtxType::S16 || type == PtxType::S32;
 }
 
+void PtxBlocks::requireAddress(const PtxWarp &warp, const PtxInstruction &i, uint32_t active,
+                               const std::string &what) const {
+  if (uint32_t unknown = i.hasBase ? active & ~warp.defined[i.base] : 0)
+    failAt(warp, static_cast<unsigned>(std::countr_zero(unknown)), i, what);
+}
+
 void PtxBlocks::load(PtxWarp &warp, const PtxInstruction &i, uint32_t active) {
   size_t bytes = getBytes(i.type);
   size_t all = bytes * i.vector;
-  if (i.hasBase)
-    if (uint32_t unknown = active & ~warp.defined[i.base])
-      failAt(warp, static_cast<unsigned>(std::countr_zero(unknown)), i,
-             "reads at an address that was never written");
+  requireAddress(warp, i, active, "reads at an address that was never written");
   unsigned sign = isSigned(i.type) ? static_cast<unsigned>(64 - 8 * bytes) : 0;
   for (unsigned n = 0; n < i.vector; ++n)
     warp.defined[i.results[n]] |= active;
@@ -153,10 +156,7 @@ void PtxBlocks::noteUnwritten(PtxWarp &warp, const PtxInstruction &i, unsigned l
 void PtxBlocks::store(PtxWarp &warp, const PtxInstruction &i, uint32_t active) {
   size_t bytes = getBytes(i.type);
   size_t all = bytes * i.vector;
-  if (i.hasBase)
-    if (uint32_t unknown = active & ~warp.defined[i.base])
-      failAt(warp, static_cast<unsigned>(std::countr_zero(unknown)), i,
-             "writes at an address that was never written");
+  requireAddress(warp, i, active, "writes at an address that was never written");
   forLanes(active, [&](unsigned lane) {
     Place place = locate(warp, i, lane, all, true);
     if (const char *wrong = place.shadow->write(place.offset, all, now(warp, lane, place.isShared)))

@@ -89,6 +89,9 @@ private:
   Place locateGlobal(PtxWarp &warp, const PtxInstruction &instruction, unsigned lane,
                      uint64_t address, size_t bytes, bool writes);
   PtxMoment now(const PtxWarp &warp, unsigned lane, bool isShared) const;
+  /// Fails with `what` where a thread of `active` has not written its address.
+  void requireAddress(const PtxWarp &warp, const PtxInstruction &instruction, uint32_t active,
+                      const std::string &what) const;
   void load(PtxWarp &warp, const PtxInstruction &instruction, uint32_t active);
   void noteUnwritten(PtxWarp &warp, const PtxInstruction &instruction, unsigned lane,
                      const Place &place);
