@@ -14,6 +14,7 @@ import numpy as np
 
 from . import recipes, steps
 from .driver import Gpu, driver_version, find_libraries
+from .folding import unfold
 from .models import TOLERANCES, dims_text
 from .programs import Gridloom, Reference, compare, need
 from .report import FAIL, MEASURED, NONE, PASS, Missing, Problem, Report, call, one_line
@@ -31,6 +32,8 @@ class Check:
 
     def __post_init__(self):
         self.document = json.loads((self.pack / "pack.json").read_text())
+        for folder in {(self.pack / plan["path"]).parent for plan in self.plans() + self.plans(mesh=True)}:
+            unfold(folder)
         self.ceilings: dict[str, float] = {}
         self.outputs: dict[str, dict[str, np.ndarray]] = {}
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .folding import fold
 from .models import Model, dims_text
 from .programs import Reference
 from .recipes import Recorder
@@ -129,9 +130,9 @@ class Packer:
     def add_plan(self, model: Model, target: str, precision: str = "f32", mesh: dict[str, int] | None = None) -> None:
         """Notes a plan to compile."""
         mesh = mesh or {}
-        words = [model.name, precision, target.replace("cuda:", ""), *(f"{axis}{size}" for axis, size in mesh.items())]
+        words = [model.name, precision, *(f"{axis}{size}" for axis, size in mesh.items())]
         plan = {
-            "path": f"plans/{'-'.join(words)}.plan",
+            "path": f"plans/{target.replace('cuda:', '')}/{'-'.join(words)}.plan",
             "model": model.name,
             "target": target,
             "precision": precision,
@@ -168,7 +169,8 @@ class Packer:
                 errors = [line for line in lines if "error: " in line] or lines
                 return {**plan, "refused": one_line(errors[0].partition("error: ")[2] or errors[0], 160)}
             folder = self.out / plan["path"]
-            shutil.rmtree(folder / "ir", ignore_errors=True)  # for people; half of the bytes
+            shutil.rmtree(folder / "ir", ignore_errors=True)  # for people, as the report is: most of the bytes
+            (folder / "report.json").unlink()
             for ptx in folder.glob("kernels/*.ptx"):
                 if (
                     ptx.with_suffix(".cubin").exists()
@@ -213,6 +215,11 @@ class Packer:
         shutil.copy2(ROOT / "python/gridloom/zoo/weights.py", self.out / "gridloom_weights.py")
         for peer in ("gpu_vs_peers.py", "torch_models.py"):
             shutil.copy2(ROOT / "bench" / peer, self.out / peer)
+
+    def fold(self) -> None:
+        """Compresses what no machine reads as it travels: the program, and the plans of each target."""
+        for folder in (self.out / "bin", self.out / "lib", *sorted((self.out / "plans").iterdir())):
+            fold(folder)
 
     def finish(self, **more) -> None:
         """Writes pack.json, and removes weights that are made again."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .folding import unfold
 from .report import Missing, Problem, call, one_line
 
 
@@ -19,8 +20,11 @@ class Gridloom:
     def __init__(self, program: Path, work: Path, library_path: list[str] | None = None):
         self.program, self.work = program, work
         folders = list(library_path or [])
-        if (program.parent.parent / "pack.json").exists():
-            folders.insert(0, str(program.parent.parent / "lib"))
+        pack = program.parent.parent
+        if (pack / "pack.json").exists():
+            for folder in ("bin", "lib"):
+                unfold(pack / folder)
+            folders.insert(0, str(pack / "lib"))
         old = os.environ.get("LD_LIBRARY_PATH")
         self.env = {"LD_LIBRARY_PATH": ":".join([*folders, *([old] if old else [])])} if folders else {}
 
