@@ -331,6 +331,15 @@ def test_gpu_check_without_a_gpu_says_so(gpu_pack, tmp_path):
     assert result.stdout.startswith("no GPU: ") and len(result.stdout.splitlines()) == 1 and not result.stderr
 
 
+def test_gpu_check_says_what_its_python_lacks(gpu_pack, tmp_path):
+    bare = subprocess.run([sys.executable, "-S", gpu_pack / "gpu-check"], capture_output=True, text=True)
+    assert bare.returncode == 1
+    assert bare.stderr.startswith("gpu-check: this Python has no numpy; install it") and "\n" not in bare.stderr.strip()
+    (tmp_path / "lzma.py").write_text("import _not_there")
+    result = start(gpu_pack / "gpu-check", env={"PYTHONPATH": str(tmp_path)})
+    assert result.stderr == "gpu-check: this Python has no not_there; run another python3\n"
+
+
 def test_gpu_check_on_a_fake_gpu(tools, gpu_pack, tmp_path):
     """Everything runs, a planted fault is found, and no time of an interpreter is told as a GPU's."""
     plant_wrong_reference(gpu_pack, "mlp")
