@@ -225,10 +225,18 @@ struct Config {
 
 constexpr const char *idText = "fake nccl id ";
 
+int getVersion() {
+#ifdef GRIDLOOM_FAKE_NCCL_OLD
+  return 22000;
+#else
+  return state().settings.version;
+#endif
+}
+
 /// Whether a configuration is one that this version could be given.
 bool isConfig(const Config *config) {
   return config && config->magic == 0xcafebeef && config->size >= sizeof(Config) &&
-         int(config->version) <= state().settings.version;
+         int(config->version) <= getVersion();
 }
 
 } // namespace
@@ -238,11 +246,8 @@ extern "C" {
 #define EXPORT GRIDLOOM_FAKE_EXPORT
 
 EXPORT int ncclGetVersion(int *version) {
-#ifdef GRIDLOOM_FAKE_NCCL_OLD
-  state().settings.version = 22000;
-#endif
   const char *chosen = std::getenv("GRIDLOOM_FAKE_NCCL_VERSION");
-  *version = chosen ? std::atoi(chosen) : state().settings.version;
+  *version = chosen ? std::atoi(chosen) : getVersion();
   return Success;
 }
 

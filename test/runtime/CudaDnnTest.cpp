@@ -222,7 +222,8 @@ TEST_F(CudaDnnTest, TakesTheFirstEngineThatFits) {
 }
 
 TEST_F(CudaDnnTest, MeasuresEnginesOnceAndKeepsTheFastest) {
-  std::filesystem::path folder = testing::TempDir() + "/dnn-tuning";
+  std::filesystem::path folder = std::filesystem::path(testing::TempDir()) /
+                                 ("gridloom-dnn-tuning-" + std::to_string(getpid()));
   std::filesystem::remove_all(folder);
   Convolution convolution = plain;
   convolution.bias = convolution.tf32 = true; // two engines

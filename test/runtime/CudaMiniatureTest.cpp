@@ -501,7 +501,7 @@ TEST_F(CudaMiniatureTest, FailureOfOneRankIsToldAndLeavesNothing) {
     fake::failCall(call, 14);
     auto start = std::chrono::steady_clock::now();
     EXPECT_THAT(run(), Contains(testing::Ne("")));
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
     EXPECT_THAT(fake::takeFindings(), IsEmpty());
     EXPECT_THAT(fake::findLeaks(), IsEmpty());
   }
@@ -638,7 +638,7 @@ TEST_F(CudaMiniatureTest, FailureInACaptureOrAReplayIsToldAndLeavesNothing) {
       for (int i = 0; i < 3; ++i)
         session.run();
     });
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
     for (const std::string &error : errors)
       EXPECT_THAT(error, testing::Not(HasSubstr("\n")));
     EXPECT_THAT(fake::takeFindings(), IsEmpty());
@@ -648,13 +648,13 @@ TEST_F(CudaMiniatureTest, FailureInACaptureOrAReplayIsToldAndLeavesNothing) {
 
 TEST_F(CudaMiniatureTest, PeerThatLaunchesNoGraphIsNamedAtTheDeadline) {
   restart(fake::Schedule::Random);
-  deadline = std::chrono::milliseconds(300);
+  deadline = std::chrono::milliseconds(1500);
   auto start = std::chrono::steady_clock::now();
   std::vector<std::string> errors = with({}, {}, [&](Session &session) {
     for (int i = 0; i < (session.getRank() == 0 ? 3 : 2); ++i)
       session.run();
   });
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
   EXPECT_THAT(errors[0], AllOf(HasSubstr("all_reduce #0 (onnx node /MatMul) in a graph made no "
                                          "progress for"),
                                HasSubstr("rank 0 waits for rank 1")));
@@ -716,7 +716,7 @@ protected:
     options.graphs = graphs;
     auto start = std::chrono::steady_clock::now();
     std::vector<std::string> errors = run({}, 5, options);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(15));
     // Memory is freed that lost work may use; but nothing waits for what does not come.
     EXPECT_THAT(fake::takeFindings(), Each(testing::Not(HasSubstr("for ever"))));
     EXPECT_THAT(fake::findLeaks(), IsEmpty());

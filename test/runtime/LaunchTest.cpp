@@ -193,7 +193,7 @@ TEST(Launch, KilledRankStopsAll) {
     addUp(transport, 5);
   });
   EXPECT_THAT(text, HasSubstr("rank 1 was killed by signal 9"));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(3000));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30)); // of 300
 }
 
 TEST(Launch, SilentExitIsAnError) {
@@ -220,12 +220,12 @@ TEST(Launch, RankThatDoesNotStopIsKilled) {
       },
       options);
   EXPECT_EQ(text, "trouble");
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30)); // of 60
 }
 
 TEST(Launch, StoppedRankMeetsTheDeadline) {
   LaunchOptions options;
-  options.transport.deadline = std::chrono::milliseconds(400);
+  options.transport.deadline = shortDeadline;
   options.grace = std::chrono::milliseconds(200);
   EXPECT_THAT(launchError(
                   3,
@@ -235,7 +235,7 @@ TEST(Launch, StoppedRankMeetsTheDeadline) {
                     addUp(transport, 5);
                   },
                   options),
-              AllOf(HasSubstr("missing rank 2"), HasSubstr("400 ms")));
+              AllOf(HasSubstr("missing rank 2"), HasSubstr("1500 ms")));
 }
 
 /// Runs a launch of 3 sleeping ranks in a child, whose ranks write their number to a pipe when they
@@ -260,7 +260,7 @@ static void interruptLaunch(int signal, int expectedStatus) {
   kill(launcher, signal);
   auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(read(ends[0], &byte, 1), 0) << "until the last rank is gone";
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30)); // of 60
   close(ends[0]);
   int status = 0;
   waitpid(launcher, &status, 0);
@@ -284,7 +284,7 @@ static std::vector<std::string> runRanks(const std::vector<World> &worlds, const
     pid_t child = fork();
     if (child == 0) {
       LaunchOptions options;
-      options.transport.deadline = std::chrono::milliseconds(5000);
+      options.transport.deadline = std::chrono::seconds(20);
       bool isCause = false;
       std::string text;
       try {

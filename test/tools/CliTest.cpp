@@ -10,6 +10,7 @@
 #include "runtime/cli/Npy.h"
 #include "test/runtime/PlanBuilder.h"
 
+#include <algorithm>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -77,9 +78,30 @@ public:
     return {std::istream_iterator<pid_t>(file), {}};
   }
 
+  /// Its two ranks, once both are in their runs: they wait for each other thousands of times there,
+  /// and hardly before. What is there after a minute if they do not come to it.
+  std::vector<pid_t> awaitRuns() const {
+    std::vector<pid_t> ranks;
+    for (int i = 0; i < 6000; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      ranks = getChildren();
+      if (ranks.size() == 2 && std::min(countWaits(ranks[0]), countWaits(ranks[1])) > 1000)
+        break;
+    }
+    return ranks;
+  }
+
   pid_t pid;
 
 private:
+  /// How often a process has slept to wait.
+  static long countWaits(pid_t process) {
+    std::ifstream file("/proc/" + std::to_string(process) + "/status");
+    for (std::string line; std::getline(file, line);)
+      if (line.starts_with("voluntary_ctxt_switches:"))
+        return std::strtol(line.c_str() + line.find(':') + 1, nullptr, 10);
+    return 0;
+  }
   static std::string read(const fs::path &path) {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
@@ -311,13 +333,8 @@ TEST_F(Cli, ErrorOfOneRankIsPrintedOnce) {
 
 TEST_F(Cli, KilledRankStopsTheJob) {
   Process job(folder.path, {"run", plan, "--input", "x=ones", "--repeat", "1000000"});
-  std::vector<pid_t> ranks;
-  for (int i = 0; i < 500 && ranks.size() < 2; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    ranks = job.getChildren();
-  }
+  std::vector<pid_t> ranks = job.awaitRuns();
   ASSERT_EQ(ranks.size(), 2u);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
   kill(ranks[1], SIGKILL);
   Result result = job.wait();
   EXPECT_EQ(result.code, 1);
@@ -327,25 +344,19 @@ TEST_F(Cli, KilledRankStopsTheJob) {
 
 TEST_F(Cli, StoppedRankMeetsTheDeadline) {
   Process job(folder.path,
-              {"run", plan, "--input", "x=ones", "--repeat", "1000000", "--timeout", "0.5"});
-  std::vector<pid_t> ranks;
-  for (int i = 0; i < 500 && ranks.size() < 2; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    ranks = job.getChildren();
-  }
+              {"run", plan, "--input", "x=ones", "--repeat", "1000000", "--timeout", "1.5"});
+  std::vector<pid_t> ranks = job.awaitRuns();
   ASSERT_EQ(ranks.size(), 2u);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
   kill(ranks[1], SIGSTOP);
   Result result = job.wait();
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("all_reduce #1"), HasSubstr("/layer/MatMul"),
-                                HasSubstr("missing rank 1"), HasSubstr("500 ms")));
+                                HasSubstr("missing rank 1"), HasSubstr("1500 ms")));
 }
 
 TEST_F(Cli, InterruptEndsTheJob) {
   Process job(folder.path, {"run", plan, "--input", "x=ones", "--repeat", "1000000"});
-  for (int i = 0; i < 500 && job.getChildren().size() < 2; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  ASSERT_EQ(job.awaitRuns().size(), 2u);
   kill(job.pid, SIGINT);
   EXPECT_EQ(job.wait().code, 130);
 }

@@ -72,7 +72,8 @@ void Membership::check(const Operation &operation) {
 
 void Membership::checkAll(const Operation &operation) {
   check(operation);
-  checkPeers(operation);
+  if (std::vector<int> dead = findDead(); !dead.empty())
+    failOf(dead, operation);
 }
 
 void Membership::fail(ErrorCode code, const std::string &text, const Operation &operation) {
@@ -82,20 +83,22 @@ void Membership::fail(ErrorCode code, const std::string &text, const Operation &
   throw Error(code, full);
 }
 
-void Membership::checkPeers(const Operation &operation) {
+std::vector<int> Membership::findDead() const {
   std::vector<pollfd> polls;
   for (int peer : peers)
     polls.push_back({peer, POLLIN, 0}); // negative descriptors are passed over
-  if (polls.empty() || poll(polls.data(), polls.size(), 0) < 0)
-    return;
   std::vector<int> dead;
+  if (polls.empty() || poll(polls.data(), polls.size(), 0) < 0)
+    return dead;
   for (int other = 0; other < int(peers.size()); ++other) {
     bool gone = peers[size_t(other)] == goneBeforeOpen || polls[size_t(other)].revents != 0;
     if (gone && !segment->getRank(other).leaves.hasReached(epoch + 1))
       dead.push_back(other);
   }
-  if (dead.empty())
-    return;
+  return dead;
+}
+
+void Membership::failOf(const std::vector<int> &dead, const Operation &operation) {
   std::string text = describeRanks(dead) + " died; gone: process";
   for (int other : dead)
     text += " " + std::to_string(segment->getRank(other).pid.load());
@@ -118,15 +121,20 @@ void Membership::awaitSlowly(Counter &counter, uint32_t target, const Operation 
     waited += std::min<steady_clock::duration>(now - last, tick + milliseconds(200));
     last = now;
 
-    check(operation);
-    checkPeers(operation);
+    bool failed = segment->hasFailed();
+    std::vector<int> dead = findDead();
     std::vector<int> missing = getMissing();
     std::vector<int> left;
     for (int other : missing)
       if (segment->getRank(other).leaves.hasReached(epoch + 1))
         left.push_back(other);
-    if (counter.hasReached(target)) // it may have come just before it left
+    // It may have come just before it failed, died or left: then that is of a later operation.
+    if (counter.hasReached(target))
       return;
+    if (failed)
+      check(operation);
+    if (!dead.empty())
+      failOf(dead, operation);
     if (!left.empty())
       fail(ErrorCode::PeerFailed,
            describeRanks(left) + (left.size() == 1 ? " has" : " have") +

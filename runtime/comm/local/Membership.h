@@ -54,7 +54,9 @@ private:
   void awaitSlowly(Counter &counter, uint32_t target, const Operation &operation,
                    const std::function<std::vector<int>()> &getMissing);
   void openPeers();
-  void checkPeers(const Operation &operation);
+  /// The ranks whose processes are gone without having left.
+  std::vector<int> findDead() const;
+  [[noreturn]] void failOf(const std::vector<int> &dead, const Operation &operation);
 
   std::shared_ptr<Segment> segment;
   const int rank;

@@ -165,15 +165,15 @@ bool Segment::fail(ErrorCode code, int rank, const std::string &text) {
 }
 
 bool Segment::hasFailed() const {
-  return header->failureState.load(std::memory_order_relaxed) != NoFailure;
+  return header->failureState.load(std::memory_order_acquire) != NoFailure;
 }
 
 std::optional<Failure> Segment::getFailure() const {
   uint32_t state = header->failureState.load(std::memory_order_acquire);
   if (state == NoFailure)
     return std::nullopt;
-  // The writer is at most a copy away, unless it was killed in between.
-  for (int i = 0; state == WritingFailure && i < 100; ++i) {
+  // The writer is at most a copy away, unless it is not given a core or was killed in between.
+  for (int i = 0; state == WritingFailure && i < 1000; ++i) {
     usleep(1000);
     state = header->failureState.load(std::memory_order_acquire);
   }
