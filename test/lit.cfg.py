@@ -13,7 +13,6 @@ config.test_exec_root = config.gridloom_obj_root
 config.environment["PATH"] = os.pathsep.join(
     [config.gridloom_tools_dir, config.llvm_tools_dir, config.environment.get("PATH", "")]
 )
-config.environment["GRIDLOOM_BUILD"] = os.path.dirname(config.gridloom_obj_root)
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope --dump-input-filter=all"
 config.substitutions.append(("%python", config.python or "python3"))
 config.substitutions.append(("%src", config.gridloom_src_root))

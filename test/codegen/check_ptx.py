@@ -1,17 +1,13 @@
-"""Compares the kernels of gpu-numerics.mlir, run by the fake GPU, with plain Python."""
+"""Compares the kernels of gpu-numerics.mlir, run by run-ptx, with plain Python."""
 
-import ctypes
 import math
-import os
 import random
 import re
 import struct
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "fake"))
-
-import fakes  # noqa: E402
 
 random.seed(7)
 
@@ -32,45 +28,18 @@ def bf16_value(bits):
     return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
 
 
-class Gpu:
-    """The fake driver's GPU. It judges every access of a kernel, and tells on stderr what is wrong with one."""
-
-    def __init__(self):
-        os.environ.update(fakes.environment(1, 0))
-        self.driver = ctypes.CDLL(os.environ["GRIDLOOM_CUDA_DRIVER"])
-        self.call("cuInit", 0)
-        context, self.stream = ctypes.c_void_p(), ctypes.c_void_p()
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-        self.call("cuCtxSetCurrent", context)
-        self.call("cuStreamCreateWithPriority", ctypes.byref(self.stream), 1, 0)  # beside the default stream
-
-    def close(self):
-        self.call("cuStreamDestroy_v2", self.stream)
-        self.call("cuDevicePrimaryCtxRelease_v2", 0)
-
-    def call(self, name, *arguments):
-        if code := getattr(self.driver, name)(*arguments):
-            sys.exit(f"{name} returned {code}")
-
-    def run(self, text, kernel, grid, block, buffers):
-        """Runs a kernel of a PTX text on `buffers`, in the order of its parameters; they are written in place."""
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        image = ctypes.c_char_p(text.encode())
-        self.call("cuModuleLoadDataEx", ctypes.byref(module), image, 0, None, None)
-        self.call("cuModuleGetFunction", ctypes.byref(function), module, kernel.encode())
-        pointers = [ctypes.c_uint64() for _ in buffers]
-        views = [(ctypes.c_char * len(data)).from_buffer(data) for data in buffers]
-        for pointer, view in zip(pointers, views):
-            self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(len(view)))
-            self.call("cuMemcpyHtoDAsync_v2", pointer, view, ctypes.c_size_t(len(view)), self.stream)
-        parameters = (ctypes.c_void_p * len(buffers))(*map(ctypes.addressof, pointers))
-        self.call("cuLaunchKernel", function, *grid, *block, 0, self.stream, parameters, None)
-        for pointer, view in zip(pointers, views):
-            self.call("cuMemcpyDtoHAsync_v2", view, pointer, ctypes.c_size_t(len(view)), self.stream)
-        self.call("cuStreamSynchronize", self.stream)
-        for pointer in pointers:
-            self.call("cuMemFree_v2", pointer)
-        self.call("cuModuleUnload", module)
+def run(folder, code, name, grid, threads, inputs, outputs):
+    """The contents of `outputs`, by size, when kernel `name` of a PTX text has run. Leaving its memory, races and the
+    like end all."""
+    ptx = folder / "kernel.ptx"
+    ptx.write_text(code, encoding="utf-8")
+    files = [folder / f"tensor{number}" for number in range(len(inputs) + len(outputs))]
+    for file, content in zip(files, [*inputs, *map(bytes, outputs)]):
+        file.write_bytes(content)
+    command = ["run-ptx", ptx, name, *grid, threads, len(inputs), *files]
+    if subprocess.run(list(map(str, command))).returncode:
+        sys.exit(f"{name} does what it must not")
+    return [file.read_bytes() for file in files[len(inputs) :]]
 
 
 def pack(code, values):
@@ -189,22 +158,21 @@ def main():
     cases = {name[5:]: value for name, value in globals().items() if name.startswith("case_")}
     if set(kernels) != set(cases):
         sys.exit(f"kernels {sorted(kernels)} are not the cases {sorted(cases)}")
-    gpu = Gpu()
     for name, case in cases.items():
         inputs, outputs = case()
-        memory = [pack(code, values) for code, values in inputs]
-        memory += [bytearray(b"\xff" * len(pack(code, values))) for code, values in outputs]
-        code, x, y, z, threads = kernels[name]
-        gpu.run(code, name, (x, y, z), (threads, 1, 1), memory)
+        text, *grid, threads = kernels[name]
+        with tempfile.TemporaryDirectory() as folder:
+            given = [pack(code, values) for code, values in inputs]
+            sizes = [len(pack(code, values)) for code, values in outputs]
+            results = run(Path(folder), text, name, grid, threads, given, sizes)
         worst = 0.0
-        for (code, expected), data in zip(outputs, memory[len(inputs) :]):
+        for (code, expected), data in zip(outputs, results):
             for i, (value, wanted) in enumerate(zip(unpack(code, data), expected)):
                 error = abs(value - wanted) / max(1, abs(wanted))
                 if not error <= TOLERANCE.get(code, 0):
                     sys.exit(f"{name}: element {i} is {value}, not {wanted}")
                 worst = max(worst, error)
         print(f"{name}: largest error {worst:.1e}")
-    gpu.close()
 
 
 main()

@@ -1,4 +1,4 @@
-// Runs the PTX of every kernel on the fake GPU and compares with plain Python.
+// Runs the PTX of every kernel in the fake GPU's interpreter and compares with plain Python.
 // RUN: gridloom-opt %s --plan-print-ptx -o /dev/null > %t.ptx
 // RUN: %python %S/check_ptx.py %t.ptx
 // Without libdevice the math functions are polynomials.
