@@ -25,32 +25,33 @@ std::string gridloom::rt::formatBytes(uint64_t bytes, const char *unit) {
   return text;
 }
 
+uint64_t gridloom::rt::getBytes(const schema::Binding &binding) {
+  uint64_t bytes = sizeOf(DataType(binding.type()));
+  for (int64_t size : binding.shape())
+    bytes *= uint64_t(size);
+  return bytes;
+}
+
 MemoryNeeds gridloom::rt::computeNeeds(const schema::Stage &stage) {
   MemoryNeeds needs;
   for (const schema::Weight &weight : stage.weights())
     needs.weights += weight.bytes();
   for (const schema::State &state : stage.states())
     needs.states += state.bytes();
-  uint64_t arena = 0, registered = 0;
   for (const schema::Entry &entry : stage.entries())
     for (const schema::Specialisation &program : entry.specialisations()) {
-      arena = std::max<uint64_t>(arena, program.arena_bytes());
-      registered = std::max<uint64_t>(registered, program.registered_bytes());
+      needs.arena = std::max<uint64_t>(needs.arena, program.arena_bytes());
+      needs.registered = std::max<uint64_t>(needs.registered, program.registered_bytes());
       for (const auto *bindings : {&program.inputs(), &program.outputs()})
-        for (const schema::Binding &binding : *bindings) {
-          uint64_t bytes = sizeOf(DataType(binding.type()));
-          for (int64_t size : binding.shape())
-            bytes *= uint64_t(size);
-          needs.bindings += bytes;
-        }
+        for (const schema::Binding &binding : *bindings)
+          needs.bindings += getBytes(binding);
     }
-  needs.activations = arena + registered;
   return needs;
 }
 
 std::string gridloom::rt::describe(const MemoryNeeds &needs) {
-  std::string text =
-      "weights " + formatBytes(needs.weights) + ", activations " + formatBytes(needs.activations);
+  std::string text = "weights " + formatBytes(needs.weights) + ", activations " +
+                     formatBytes(needs.getActivations());
   if (needs.states)
     text += ", states " + formatBytes(needs.states);
   return text + ", inputs and outputs " + formatBytes(needs.bindings);
@@ -78,7 +79,7 @@ std::string gridloom::rt::findChangeThatFits(const Plan &plan, const MemoryNeeds
   };
   for (uint64_t times = 2; times <= most; times *= 2) {
     uint64_t count = uint64_t(plan.getMicrobatches()) * times;
-    uint64_t estimate = fixed + needs.activations / times;
+    uint64_t estimate = fixed + needs.getActivations() / times;
     if (estimate <= bytes && uint64_t(getBatch(plan)) % count == 0)
       return tell("--microbatches " + std::to_string(count), estimate);
   }

@@ -9,18 +9,26 @@
 #include "runtime/core/Plan.h"
 #include "runtime/device/Device.h"
 
+namespace gridloom::schema {
+class Binding;
+} // namespace gridloom::schema
+
 namespace gridloom::rt {
 
 /// Bytes that one rank of a stage keeps on its device. Libraries' workspaces and the driver's own
 /// memory come on top.
 struct MemoryNeeds {
   uint64_t weights = 0;
-  uint64_t activations = 0; // the arena and the registered space, of the largest program
+  uint64_t arena = 0, registered = 0; // of the largest program
   uint64_t states = 0;
   uint64_t bindings = 0; // inputs and outputs of all programs
 
-  uint64_t getTotal() const { return weights + activations + states + bindings; }
+  uint64_t getActivations() const { return arena + registered; }
+  uint64_t getTotal() const { return weights + getActivations() + states + bindings; }
 };
+
+/// Of an input or output on one rank.
+uint64_t getBytes(const schema::Binding &binding);
 
 MemoryNeeds computeNeeds(const schema::Stage &stage);
 

@@ -41,7 +41,7 @@ std::shared_ptr<const Plan> load(const std::vector<std::pair<std::string, int>> 
 
 TEST(MemoryNeedsTest, AreThePlansBytes) {
   MemoryNeeds needs = computeNeeds(load({})->getStage(0));
-  EXPECT_EQ(needs.activations, 1024u);
+  EXPECT_EQ(needs.getActivations(), 1024u);
   EXPECT_EQ(needs.states, 64u);
   EXPECT_EQ(needs.bindings, 256u);
   EXPECT_EQ(needs.getTotal(), 1344u);
@@ -50,7 +50,7 @@ TEST(MemoryNeedsTest, AreThePlansBytes) {
 }
 
 TEST(MemoryNeedsTest, TheLeastChangeThatFitsIsNamed) {
-  MemoryNeeds needs{.weights = 1000, .activations = 8000};
+  MemoryNeeds needs{.weights = 1000, .arena = 8000};
   auto plan = load({});
   EXPECT_EQ(findChangeThatFits(*plan, needs, 5500), "--microbatches 2 (about 4.9 KiB)");
   EXPECT_EQ(findChangeThatFits(*plan, needs, 3500), "--microbatches 4 (about 2.9 KiB)");

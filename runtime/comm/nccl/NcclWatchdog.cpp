@@ -220,7 +220,7 @@ public:
     auto known = std::find_if(parts.begin(), parts.end(),
                               [&](const Part &part) { return part.member == &member; });
     if (known == parts.end())
-      known = parts.insert(known, {&member, describe(op), "", 0});
+      known = parts.insert(known, {&member, describe(op), "", 0, ""});
     known->last = describe(op);
     ++known->count;
   }
@@ -241,6 +241,8 @@ public:
     std::lock_guard lock(watchdog->mutex);
     graph = made;
     entered = true;
+    for (Part &part : parts)
+      part.name = part.describeAll();
     if (discarded || watchdog->failure)
       discard();
   }
@@ -251,6 +253,7 @@ private:
     NcclMember *member;
     std::string first, last;
     uint64_t count;
+    std::string name; // of all, once the capture is over
 
     std::string describeAll() const {
       return count == 1 ? first + " in a graph"
@@ -275,7 +278,7 @@ void NcclGraph::launch(CudaStream &stream, const std::function<void()> &submit) 
   std::vector<NcclOperation *> operations;
   for (const Part &part : parts) {
     NcclOperation &operation = part.member->pending.emplace_back();
-    operation.name = part.describeAll();
+    operation.name = part.name;
     operation.number = part.member->issued += part.count;
     operation.begin = watchdog->takeEvent(*part.member);
     operation.end = watchdog->takeEvent(*part.member);
