@@ -76,7 +76,6 @@ enum : int {
   X(deviceGet, "cuDeviceGet", (DeviceNumber * device, int ordinal))                                \
   X(deviceGetName, "cuDeviceGetName", (char *name, int length, DeviceNumber device))               \
   X(deviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, DeviceNumber device))  \
-  X(deviceTotalMem, "cuDeviceTotalMem_v2", (size_t *bytes, DeviceNumber device))                   \
   X(devicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (Context * context, DeviceNumber device))  \
   X(devicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (DeviceNumber device))                \
   X(ctxSetCurrent, "cuCtxSetCurrent", (Context context))                                           \
