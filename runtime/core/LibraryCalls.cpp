@@ -81,7 +81,9 @@ std::string gridloom::rt::describe(const schema::Library &call) {
     return "attention " + format(call.attention().sizes()) +
            (call.attention().mask_size() ? " masked" : "") +
            (call.attention().causal() ? " causal" : "");
-  return "matmul " + format(call.matmul().sizes()) + describeEpilogue(call.matmul().epilogue());
+  return "matmul " + format(call.matmul().sizes()) +
+         (call.matmul().residual() ? " + residual" : "") +
+         describeEpilogue(call.matmul().epilogue());
 }
 
 static double multiply(std::span<const int64_t> sizes) {
@@ -141,7 +143,8 @@ uint64_t gridloom::rt::getBytes(const schema::Library &call) {
   int64_t m = sizes[batch.size()], n = sizes[batch.size() + 1], k = sizes[batch.size() + 2];
   double operands = countDistinct({m, k}, batch, matmul.lhs()) +
                     countDistinct({k, n}, batch, matmul.rhs()),
-         results = countDistinct({m, n}, batch, matmul.out()) + (hasBias(matmul) ? double(n) : 0);
+         results = countDistinct({m, n}, batch, matmul.out()) * (matmul.residual() ? 2 : 1) +
+                   (hasBias(matmul) ? double(n) : 0);
   auto result = DataType(matmul.out_type() ? matmul.out_type() : matmul.type());
   return uint64_t(operands) * sizeOf(DataType(matmul.type())) + uint64_t(results) * sizeOf(result);
 }

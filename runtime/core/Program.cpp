@@ -104,21 +104,28 @@ void Program::prepareConstants() {
   }
 }
 
-void Program::prepareBody(const Body &body) {
+/// Returns whether ranks communicate in `body`.
+bool Program::prepareBody(const Body &body) {
+  bool communicates = false;
   for (const schema::Control &control : body) {
-    prepareBody(control.repeat().body());
-    prepareBody(control.loop().body());
-    prepareBody(control.branch().then());
-    prepareBody(control.branch().otherwise());
+    bool inside = false;
+    for (const Body *inner : {&control.repeat().body(), &control.loop().body(),
+                              &control.branch().then(), &control.branch().otherwise()})
+      inside |= prepareBody(*inner);
+    if (inside)
+      guards.insert(&control);
+    communicates |= inside;
     for (const schema::Step &step : control.block().steps()) {
       if (step.has_library())
         prepareLibrary(step);
       if (step.has_group())
         prepareGroup(step);
+      communicates |= step.has_group();
       if (step.has_wait())
         maxLag[step.wait().id()] = std::max(maxLag[step.wait().id()], step.wait().lag());
     }
   }
+  return communicates;
 }
 
 void Program::prepareLibrary(const schema::Step &step) {
@@ -154,6 +161,7 @@ void Program::prepareMatmul(const schema::Step &step) {
   problem.out = span(matmul.out());
   problem.alpha = matmul.alpha();
   problem.bias = hasBias(matmul);
+  problem.residual = matmul.residual();
   if (matmul.epilogue() == schema::Matmul::RELU || matmul.epilogue() == schema::Matmul::BIAS_RELU)
     problem.activation = MatmulProblem::Activation::Relu;
   if (matmul.epilogue() == schema::Matmul::GELU || matmul.epilogue() == schema::Matmul::BIAS_GELU)
@@ -220,7 +228,6 @@ void Program::resolveBuffers(const ProgramMemory &memory) {
     auto at = [&](const void *space) {
       return const_cast<char *>(static_cast<const char *>(space)) + buffer.offset();
     };
-    auto whole = [](const void *start) { return const_cast<void *>(start); };
     switch (buffer.space()) {
     case schema::ARENA:
       bases[i] = at(memory.arena);
@@ -229,16 +236,16 @@ void Program::resolveBuffers(const ProgramMemory &memory) {
       bases[i] = at(memory.registered);
       break;
     case schema::WEIGHT:
-      bases[i] = whole(memory.weight(buffer.index()));
+      bases[i] = at(memory.weight(buffer.index()));
       break;
     case schema::STATE:
-      bases[i] = whole(memory.state(buffer.index()));
+      bases[i] = at(memory.state(buffer.index()));
       break;
     case schema::INPUT:
-      bases[i] = whole(memory.input(buffer.index()));
+      bases[i] = at(memory.input(buffer.index()));
       break;
     case schema::OUTPUT:
-      bases[i] = whole(memory.output(buffer.index()));
+      bases[i] = at(memory.output(buffer.index()));
       break;
     default:
       bases[i] = constants[size_t(i)]->data;
@@ -285,11 +292,13 @@ void Program::run(const ProgramMemory &memory, std::vector<TraceEvent> &trace) {
   span.end = end;
   for (const Timed &timed : timeline) {
     TraceEvent event;
-    event.name = describe(*timed.step);
-    if (timed.step->origin() < uint32_t(context.stage.origins_size()))
-      event.origin = context.stage.origins(int(timed.step->origin()));
     const schema::Stream &stream = program.streams(int(timed.step->stream()));
-    event.stream = stream.name();
+    if (context.named) {
+      event.name = describe(*timed.step);
+      if (timed.step->origin() < uint32_t(context.stage.origins_size()))
+        event.origin = context.stage.origins(int(timed.step->origin()));
+      event.stream = stream.name();
+    }
     event.kind = getKind(stream);
     event.isTransfer =
         timed.step->has_group() && (timed.step->group().kind() == schema::Group::SEND ||
@@ -314,18 +323,6 @@ void Program::drain() {
     } catch (const std::exception &) {
       continue; // thrown before, by run
     }
-}
-
-static bool communicates(const google::protobuf::RepeatedPtrField<schema::Control> &body) {
-  for (const schema::Control &control : body) {
-    for (const schema::Step &step : control.block().steps())
-      if (step.has_group())
-        return true;
-    if (communicates(control.repeat().body()) || communicates(control.loop().body()) ||
-        communicates(control.branch().then()) || communicates(control.branch().otherwise()))
-      return true;
-  }
-  return false;
 }
 
 /// Whether nothing in `control` asks for a condition.
@@ -357,8 +354,7 @@ void Program::runGuarded(const schema::Control &control, int64_t iteration) {
     const schema::While &loop = control.loop();
     if (mode == Mode::Capture)
       return runBody(loop.body(), iteration);
-    bool guards = communicates(loop.body());
-    while (readCondition(loop.condition(), guards, iteration))
+    while (readCondition(loop.condition(), guards.count(&control), iteration))
       runBody(loop.body(), iteration);
   }
   if (control.has_branch()) {
@@ -367,10 +363,8 @@ void Program::runGuarded(const schema::Control &control, int64_t iteration) {
       runBody(branch.then(), iteration);
       return runBody(branch.otherwise(), iteration);
     }
-    bool guards = communicates(branch.then()) || communicates(branch.otherwise());
-    runBody(readCondition(branch.condition(), guards, iteration) ? branch.then()
-                                                                 : branch.otherwise(),
-            iteration);
+    bool taken = readCondition(branch.condition(), guards.count(&control), iteration);
+    runBody(taken ? branch.then() : branch.otherwise(), iteration);
   }
 }
 
@@ -611,27 +605,29 @@ void Program::launch(uint32_t number, Stream &stream, std::span<void *const> poi
 
 void Program::submitLibrary(const schema::Step &step, Stream &stream, int64_t iteration) {
   const schema::Library &call = step.library();
-  if (!call.has_matmul()) {
-    std::vector<const void *> inputs;
-    for (uint32_t buffer : call.inputs())
-      inputs.push_back(getPointer(buffer, iteration));
-    return context.device.call(stream, *calls[&step], inputs,
-                               getPointer(call.outputs(0), iteration));
-  }
-  void *bias = call.inputs_size() > 2 ? getPointer(call.inputs(2), iteration) : nullptr;
-  if (auto product = products.find(&step); product != products.end()) {
-    void *between = product->second->data;
-    context.device.matmul(stream, *matmuls[&step], getPointer(call.inputs(0), iteration),
-                          getPointer(call.inputs(1), iteration), nullptr, between);
-    std::vector<void *> pointers{between};
-    if (bias)
-      pointers.push_back(bias);
-    pointers.push_back(getPointer(call.outputs(0), iteration));
-    return launch(call.fallback() - 1, stream, pointers);
-  }
-  context.device.matmul(stream, *matmuls[&step], getPointer(call.inputs(0), iteration),
-                        getPointer(call.inputs(1), iteration), bias,
-                        getPointer(call.outputs(0), iteration));
+  std::vector<void *> inputs;
+  for (uint32_t buffer : call.inputs())
+    inputs.push_back(getPointer(buffer, iteration));
+  void *out = getPointer(call.outputs(0), iteration);
+  if (!call.has_matmul())
+    return context.device.call(stream, *calls[&step], {inputs.data(), inputs.size()}, out);
+  MatmulOperands operands{inputs[0], inputs[1]};
+  size_t next = 2;
+  if (hasBias(call.matmul()))
+    operands.bias = inputs[next++];
+  if (call.matmul().residual())
+    operands.residual = inputs[next];
+  auto product = products.find(&step);
+  if (product == products.end())
+    return context.device.matmul(stream, *matmuls[&step], operands, out);
+  void *between = product->second->data;
+  context.device.matmul(stream, *matmuls[&step],
+                        {operands.lhs, operands.rhs, nullptr, operands.residual}, between);
+  std::vector<void *> pointers{between};
+  if (operands.bias)
+    pointers.push_back(inputs[2]);
+  pointers.push_back(out);
+  launch(call.fallback() - 1, stream, pointers);
 }
 
 static const char *getName(schema::Group::Kind kind) {

@@ -86,21 +86,21 @@ uint64_t ProgramVerifier::getSpaceBytes(const schema::Buffer &buffer, const std:
   case schema::REGISTERED:
     return withoutOffset(registeredBytes);
   case schema::INPUT:
-    return pickBound(inputs);
+    return withoutOffset(pickBound(inputs));
   case schema::OUTPUT:
-    return pickBound(outputs);
+    return withoutOffset(pickBound(outputs));
   case schema::WEIGHT:
     if (isDerived)
       fail(name + " is a weight; a prologue reads its sources");
-    return pick(size_t(stage.weights_size()),
-                [&](uint32_t i) { return stage.weights(int(i)).bytes(); });
+    return withoutOffset(pick(size_t(stage.weights_size()),
+                              [&](uint32_t i) { return stage.weights(int(i)).bytes(); }));
   case schema::STATE:
     if (isDerived)
       fail(name + " is a state; a prologue has none");
-    return pick(size_t(stage.states_size()),
-                [&](uint32_t i) { return stage.states(int(i)).bytes(); });
+    return withoutOffset(pick(size_t(stage.states_size()),
+                              [&](uint32_t i) { return stage.states(int(i)).bytes(); }));
   case schema::CONSTANT:
-    return buffer.value().size();
+    return withoutOffset(buffer.value().size());
   case schema::RANK_PARAM: {
     std::vector<std::string> axes(buffer.axes().begin(), buffer.axes().end());
     plan.getMesh().getSize(axes);
@@ -316,7 +316,7 @@ void ProgramVerifier::verifyMatmul(const schema::Library &call, const std::strin
       fail(name + " falls back to kernel " + kernel.symbol() + ", which takes " +
            std::to_string(kernel.num_pointers()) + " pointers, not " + (bias ? "3" : "2"));
   }
-  requireCount(call.inputs(), bias ? 3 : 2, name, "inputs");
+  requireCount(call.inputs(), 2 + int(bias) + int(matmul.residual()), name, "inputs");
   requireCount(call.outputs(), 1, name, "outputs");
   std::vector<int64_t> batch(matmul.sizes().begin(), matmul.sizes().end() - 3);
   auto with = [&](int first, int second) {
@@ -347,12 +347,12 @@ void ProgramVerifier::verifyMatmul(const schema::Library &call, const std::strin
   verifyOperand(with(2, 1), matmul.rhs(), call.inputs(1), name + " rhs");
   std::vector<int64_t> out = with(0, 1);
   verifyOperand(out, matmul.out(), call.outputs(0), name + " out");
-  for (size_t i = 0; i < out.size(); ++i)
-    if (out[i] > 1 && matmul.out(int(i)) == 0)
-      fail(name + " writes " + std::to_string(out[i]) + " elements to one place");
+  verifyDistinct(out, matmul.out(), name);
   if (bias && uint64_t(matmul.sizes(rank - 2)) > elements[call.inputs(2)])
     fail(name + " adds a bias of " + std::to_string(elements[call.inputs(2)]) + " elements to " +
          std::to_string(matmul.sizes(rank - 2)) + " columns");
+  if (matmul.residual())
+    verifyOperand(out, matmul.out(), call.inputs(bias ? 3 : 2), name + " residual");
 }
 
 void ProgramVerifier::verifyCopy(const schema::Copy &copy, const std::string &name) {
@@ -432,7 +432,13 @@ void ProgramVerifier::verifyCollective(const schema::Group &group, int64_t membe
     fail(name + " is a group of kind " + std::to_string(int(group.kind())) +
          ", which there is not");
   }
+  bool reduces =
+      group.kind() == schema::Group::ALL_REDUCE || group.kind() == schema::Group::REDUCE_SCATTER;
   for (int i = 0; i < group.inputs_size(); ++i) {
+    auto type = static_cast<DataType>(getBuffer(group.inputs(i), name).type());
+    if (reduces && isFloat8(type))
+      fail(name + " reduces " + std::string(nameOf(type)) +
+           ", of which nothing is computed; convert it to f32 before");
     uint64_t in = elements[group.inputs(i)], out = elements[group.outputs(i)], left, right;
     if (getBuffer(group.inputs(i), name).type() != getBuffer(group.outputs(i), name).type())
       fail(name + " takes and gives different element types");

@@ -85,21 +85,27 @@ struct LaunchShape {
 };
 
 /// alpha * lhs * rhs, with strides in elements: batch..., M, K | batch..., K, N | batch..., M, N.
-/// Then a bias per column, then an activation. f16 and bf16 are summed in f32; their result and
-/// bias may be f32. With `tf32`, f32 operands may be rounded to 10 bits of mantissa.
+/// Then a residual that lies as the result does, a bias per column, and an activation. f16 and bf16
+/// are summed in f32; their result, residual and bias may be f32. With `tf32`, f32 operands may be
+/// rounded to 10 bits of mantissa.
 struct MatmulProblem {
   enum class Activation { None, Relu, Gelu }; // gelu in the tanh form
   DataType type = DataType::F32;
   std::span<const int64_t> sizes; // batch..., M, N, K
   std::span<const int64_t> lhs, rhs, out;
   double alpha = 1;
-  bool bias = false;
+  bool bias = false, residual = false;
   uint64_t workspaceLimit = 0;
   bool tf32 = false;
-  std::optional<DataType> outType = {}; // of the result and the bias; none: `type`
+  std::optional<DataType> outType = {}; // of the result, residual and bias; none: `type`
   Activation activation = Activation::None;
 
   DataType getOutType() const { return outType.value_or(type); }
+};
+
+/// What a matrix multiplication reads: bias and residual are null unless its problem has them.
+struct MatmulOperands {
+  const void *lhs = nullptr, *rhs = nullptr, *bias = nullptr, *residual = nullptr;
 };
 
 /// A matrix multiplication resolved at load: the algorithm is chosen, the workspace known.
@@ -184,8 +190,8 @@ public:
   /// Submits a kernel: pointers to inputs, then outputs.
   virtual void launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
                       std::span<void *const> pointers) = 0;
-  virtual void matmul(Stream &stream, MatmulPlan &plan, const void *lhs, const void *rhs,
-                      const void *bias, void *out) = 0;
+  virtual void matmul(Stream &stream, MatmulPlan &plan, const MatmulOperands &operands,
+                      void *out) = 0;
   /// Submits a convolution (input, weight, bias and residual where present) or an attention (query,
   /// key, value, mask where present).
   virtual void call(Stream &stream, LibraryPlan &plan, std::span<const void *const> inputs,

@@ -4,11 +4,11 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Multiplies on the host, in the order of the stream. With the TF32 type of sums, operands lose all
-// but 10 bits of mantissa. Descriptors are read when a call is made, as cuBLASLt does. There are
-// some algorithms for everything, which want workspace and alignment, and check both; the
-// environment variable GRIDLOOM_FAKE_CUBLASLT_TIMES says how many microseconds each takes:
-// "300,50,200".
+// Multiplies on the host, in the order of the stream, and adds what beta = 1 asks for. With the
+// TF32 type of sums, operands lose all but 10 bits of mantissa. Descriptors are read when a call is
+// made, as cuBLASLt does. There are some algorithms for everything, which want workspace and
+// alignment, and check both; the environment variable GRIDLOOM_FAKE_CUBLASLT_TIMES says how many
+// microseconds each takes: "300,50,200".
 //
 //===----------------------------------------------------------------------===//
 
@@ -127,10 +127,10 @@ template <typename Object> int destroy(Object *object, const char *call) {
 /// One call, with all it needs copied.
 struct Product {
   Desc desc;
-  Layout a, b, d;
-  const void *pointerA, *pointerB;
-  void *pointerD;
-  double alpha;
+  Layout a, b, c, d;
+  const void *pointerA = nullptr, *pointerB = nullptr, *pointerC = nullptr;
+  void *pointerD = nullptr;
+  double alpha = 1, beta = 0;
 
   void run() const {
     auto k = desc.transA ? a.rows : a.columns;
@@ -142,6 +142,10 @@ struct Product {
             sum += at(pointerA, a, desc.transA, i, row, x) *
                    at(pointerB, b, desc.transB, i, x, column);
           sum *= alpha;
+          if (beta != 0)
+            sum += beta * loadElement(c.type, pointerC,
+                                      static_cast<uint64_t>(i * c.batchStride) + row +
+                                          column * static_cast<uint64_t>(c.leading));
           if (desc.epilogue & 4)
             sum += loadElement(d.type, desc.bias, row);
           if (desc.epilogue & 2)
@@ -179,9 +183,14 @@ struct Product {
     if (rows(a, desc.transA) != d.rows || columns(b, desc.transB) != d.columns ||
         columns(a, desc.transA) != rows(b, desc.transB))
       return "shapes that do not fit";
-    if (a.batch != d.batch || b.batch != d.batch)
+    if (c.rows != d.rows || c.columns != d.columns || c.type != d.type)
+      return "a C of another shape or type than D";
+    if (beta != 0 && pointerC == pointerD &&
+        (c.leading != d.leading || c.batchStride != d.batchStride))
+      return "a C in D's place that lies otherwise";
+    if (a.batch != d.batch || b.batch != d.batch || c.batch != d.batch)
       return "batches that differ";
-    for (const Layout *layout : {&a, &b, &d})
+    for (const Layout *layout : {&a, &b, &c, &d})
       if (layout->leading < static_cast<int64_t>(layout->rows))
         return "a leading dimension smaller than the rows";
     bool isNarrow = a.type == F16 || a.type == BF16;
@@ -279,13 +288,13 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(Preference *preference, int attr
   return InvalidValue;
 }
 
-EXPORT int cublasLtMatmulAlgoGetHeuristic(int *, Desc *desc, Layout *a, Layout *b, Layout *,
+EXPORT int cublasLtMatmulAlgoGetHeuristic(int *, Desc *desc, Layout *a, Layout *b, Layout *c,
                                           Layout *d, Preference *preference, int asked,
                                           HeuristicResult *results, int *found) {
   if (int result = machine().enter("cublasLtMatmulAlgoGetHeuristic"))
     return result;
   *found = 0;
-  Product product{*desc, *a, *b, *d, nullptr, nullptr, nullptr, 1};
+  Product product{*desc, *a, *b, *c, *d};
   if (const char *fault = product.findFault()) {
     machine().report(std::string("cublasLtMatmulAlgoGetHeuristic with ") + fault);
     return NotSupported;
@@ -309,11 +318,11 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(int *, Desc *desc, Layout *a, Layout *
 
 EXPORT size_t cublasLtGetVersion() { return 130100; }
 
-EXPORT int cublasLtMatmulAlgoCheck(int *, Desc *desc, Layout *a, Layout *b, Layout *, Layout *d,
+EXPORT int cublasLtMatmulAlgoCheck(int *, Desc *desc, Layout *a, Layout *b, Layout *c, Layout *d,
                                    const Algorithm *algorithm, HeuristicResult *result) {
   if (int failure = machine().enter("cublasLtMatmulAlgoCheck"))
     return failure;
-  Product product{*desc, *a, *b, *d, nullptr, nullptr, nullptr, 1};
+  Product product{*desc, *a, *b, *c, *d};
   if (algorithm->mark != algorithmMark || algorithm->number >= numAlgorithms || product.findFault())
     return NotSupported;
   *result = {};
@@ -324,7 +333,7 @@ EXPORT int cublasLtMatmulAlgoCheck(int *, Desc *desc, Layout *a, Layout *b, Layo
 
 EXPORT int cublasLtMatmul(int *handle, Desc *desc, const void *alpha, const void *a,
                           Layout *layoutA, const void *b, Layout *layoutB, const void *beta,
-                          const void *c, Layout *, void *d, Layout *layoutD,
+                          const void *c, Layout *layoutC, void *d, Layout *layoutD,
                           const Algorithm *algorithm, void *workspace, size_t workspaceBytes,
                           void *streamHandle) {
   Stream *stream = machine().checkStream(streamHandle, "cublasLtMatmul");
@@ -334,7 +343,7 @@ EXPORT int cublasLtMatmul(int *handle, Desc *desc, const void *alpha, const void
                                        : double(*static_cast<const float *>(alpha));
   double keep = desc->scaleType == 1 ? *static_cast<const double *>(beta)
                                      : double(*static_cast<const float *>(beta));
-  Product product{*desc, *layoutA, *layoutB, *layoutD, a, b, d, factor};
+  Product product{*desc, *layoutA, *layoutB, *layoutC, *layoutD, a, b, c, d, factor, keep};
   if (int result = machine().enter(
           "cublasLtMatmul", stream->number,
           std::to_string(layoutD->rows) + "x" + std::to_string(layoutD->columns) + "x" +
@@ -350,8 +359,6 @@ EXPORT int cublasLtMatmul(int *handle, Desc *desc, const void *alpha, const void
     fault = "an algorithm that no heuristic returned";
   if (!fault && (workspaceBytes < algorithm->workspace || (algorithm->workspace && !workspace)))
     fault = "less workspace than its algorithm needs";
-  if (!fault && keep != 0)
-    fault = "a beta, which the fake does not know";
   if (fault) {
     machine().report(std::string("cublasLtMatmul with ") + fault);
     return InvalidValue;
@@ -359,6 +366,8 @@ EXPORT int cublasLtMatmul(int *handle, Desc *desc, const void *alpha, const void
 
   std::vector<Access> accesses = {layoutA->access(a, false), layoutB->access(b, false),
                                   layoutD->access(d, true)};
+  if (keep != 0)
+    accesses.push_back(layoutC->access(c, false));
   if (desc->epilogue & 4)
     accesses.push_back({desc->bias, layoutD->rows * layoutD->elementBytes(), false});
   if (algorithm->workspace)

@@ -233,6 +233,7 @@ struct Problem {
   bool lhsShared = false, rhsShared = false; // batch stride 0
   bool bias = false;
   double alpha = 1;
+  bool residual = false;
 };
 
 std::vector<int64_t> makeStrides(const std::vector<int64_t> &batch, int64_t rows, int64_t columns,
@@ -278,14 +279,20 @@ void check(const Problem &p, DataType type, unsigned threads) {
     b[i] = T(int64_t(i * 5 % 11) - 5);
   for (size_t i = 0; i < bias.size(); ++i)
     bias[i] = Out(Sum(int64_t(i % 9) - 4));
+  std::vector<Out> residual(c.size());
+  for (size_t i = 0; i < residual.size(); ++i)
+    residual[i] = Out(Sum(int64_t(i % 5) - 2));
 
   auto device = createCpuDevice(threads);
   auto stream = device->createStream(StreamKind::Compute, "compute");
-  MatmulProblem problem{type, sizes, lhs, rhs, out, p.alpha, p.bias, 0};
+  MatmulProblem problem{type, sizes, lhs, rhs, out, p.alpha, p.bias, p.residual, 0};
   if constexpr (!std::is_same_v<T, Out>)
     problem.outType = DataType::F32;
   auto plan = device->createMatmul(problem);
-  device->matmul(*stream, *plan, a.data(), b.data(), p.bias ? bias.data() : nullptr, c.data());
+  device->matmul(
+      *stream, *plan,
+      {a.data(), b.data(), p.bias ? bias.data() : nullptr, p.residual ? residual.data() : nullptr},
+      c.data());
   stream->synchronize();
 
   std::vector<bool> written(c.size(), false);
@@ -303,8 +310,9 @@ void check(const Problem &p, DataType type, unsigned threads) {
         for (int64_t q = 0; q < p.k; ++q)
           sum += Sum(a[size_t(at[0] + i * lhs[r] + q * lhs[r + 1])]) *
                  Sum(b[size_t(at[1] + q * rhs[r] + j * rhs[r + 1])]);
-        Out expected = Out(Sum(p.alpha) * sum + (p.bias ? Sum(bias[size_t(j)]) : Sum(0)));
         size_t place = size_t(at[2] + i * out[r] + j * out[r + 1]);
+        Out expected = Out(Sum(p.alpha) * sum + (p.bias ? Sum(bias[size_t(j)]) : Sum(0)) +
+                           (p.residual ? Sum(residual[place]) : Sum(0)));
         written[place] = true;
         // Small integers: every order of summation is exact.
         ASSERT_EQ(c[place], expected) << batch << ", " << i << ", " << j;
@@ -341,6 +349,9 @@ const Problem problems[] = {
     {{}, 40, 30, 20, false, false, false, 0, false, false, true},
     {{2}, 40, 30, 20, false, false, false, 8, false, false, true, 0.5},
     {{}, 40, 30, 20, false, false, true, 0, false, false, true, 2},
+    {{2}, 40, 30, 20, false, false, false, 8, false, false, false, 0.5, true},
+    {{}, 40, 30, 20, false, false, true, 0, false, false, true, 2, true},
+    {{}, 3, 5, 0, false, false, false, 0, false, false, true, 1, true},
 };
 
 class CpuMatmulTest : public testing::TestWithParam<Problem> {};
@@ -371,7 +382,7 @@ TEST(CpuMatmulTest, BatchesMayInterleave) {
   auto device = createCpuDevice(2);
   auto stream = device->createStream(StreamKind::Compute, "compute");
   auto plan = device->createMatmul({DataType::F32, sizes, lhs, rhs, out, 1, false, 0});
-  device->matmul(*stream, *plan, q.data(), k.data(), nullptr, scores.data());
+  device->matmul(*stream, *plan, {q.data(), k.data()}, scores.data());
   stream->synchronize();
   for (int64_t h = 0; h < heads; ++h)
     for (int64_t i = 0; i < rows; ++i)

@@ -35,9 +35,11 @@ struct Problem {
   bool tf32 = false;
   std::optional<DataType> outType;
   MatmulProblem::Activation activation = MatmulProblem::Activation::None;
+  bool residual = false;
 
   operator MatmulProblem() const {
-    return {type, sizes, lhs, rhs, out, alpha, bias, workspaceLimit, tf32, outType, activation};
+    return {type,     sizes,          lhs,  rhs,     out,       alpha, bias,
+            residual, workspaceLimit, tf32, outType, activation};
   }
 };
 
@@ -94,7 +96,7 @@ template <typename Format> struct Narrow {
 template <typename T, typename Out = T>
 std::vector<Out> multiply(const Problem &problem, const std::vector<T> &lhs,
                           const std::vector<T> &rhs, const std::vector<Out> &bias,
-                          std::vector<Out> out) {
+                          const std::vector<Out> &residual, std::vector<Out> out) {
   size_t batch = problem.sizes.size() - 3;
   int64_t m = problem.sizes[batch], n = problem.sizes[batch + 1], k = problem.sizes[batch + 2];
   int64_t count = std::accumulate(problem.sizes.begin(), problem.sizes.begin() + long(batch),
@@ -113,12 +115,14 @@ std::vector<Out> multiply(const Problem &problem, const std::vector<T> &lhs,
         for (int64_t x = 0; x < k; ++x)
           sum += double(lhs[size_t(l + row * problem.lhs[batch] + x * problem.lhs[batch + 1])]) *
                  double(rhs[size_t(r + x * problem.rhs[batch] + column * problem.rhs[batch + 1])]);
-        sum = sum * problem.alpha + (problem.bias ? double(bias[size_t(column)]) : 0);
+        auto at = size_t(o + row * problem.out[batch] + column * problem.out[batch + 1]);
+        sum = sum * problem.alpha + (problem.bias ? double(bias[size_t(column)]) : 0) +
+              (problem.residual ? double(residual[at]) : 0);
         if (problem.activation == MatmulProblem::Activation::Relu)
           sum = std::max(sum, 0.0);
         if (problem.activation == MatmulProblem::Activation::Gelu)
           sum = sum / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (sum + 0.044715 * sum * sum * sum)));
-        out[size_t(o + row * problem.out[batch] + column * problem.out[batch + 1])] = Out(sum);
+        out[at] = Out(sum);
       }
   }
   return out;
@@ -142,16 +146,20 @@ template <typename T = float, typename Out = T> void check(const Problem &proble
   std::vector<T> rhs = makeValues<T>(getExtent(extents.rhs, problem.rhs), 2);
   std::vector<Out> bias = makeValues<Out>(size_t(extents.out.back()), 3);
   std::vector<Out> out = makeValues<Out>(getExtent(extents.out, problem.out), 4);
+  std::vector<Out> residual = makeValues<Out>(out.size(), 5);
   auto plan = device.createMatmul(problem);
   auto deviceLhs = upload(device, *stream, lhs);
   auto deviceRhs = upload(device, *stream, rhs);
+  auto deviceResidual = upload(device, *stream, residual);
   auto deviceBias = upload(device, *stream, bias);
   auto deviceOut = upload(device, *stream, out);
-  device.matmul(*stream, *plan, deviceLhs->data, deviceRhs->data,
-                problem.bias ? deviceBias->data : nullptr, deviceOut->data);
+  device.matmul(*stream, *plan,
+                {deviceLhs->data, deviceRhs->data, problem.bias ? deviceBias->data : nullptr,
+                 problem.residual ? deviceResidual->data : nullptr},
+                deviceOut->data);
   // Elements between the rows of the output stay what they were.
   EXPECT_EQ(download<Out>(device, *stream, deviceOut->data, out.size()),
-            (multiply<T, Out>(problem, lhs, rhs, bias, out)));
+            (multiply<T, Out>(problem, lhs, rhs, bias, residual, out)));
 }
 
 TEST_F(CudaMatmulTest, RowMajor) { check(makeProblem({}, 5, 7, 3)); }
@@ -172,6 +180,27 @@ TEST_F(CudaMatmulTest, Activations) {
       problem.type = DataType::BF16;
       check<Narrow<BFloat>>(problem);
     }
+}
+
+TEST_F(CudaMatmulTest, Residuals) {
+  for (bool bias : {false, true}) {
+    Problem problem = makeProblem({3, 2}, 4, 5, 6);
+    problem.alpha = 0.5;
+    problem.bias = bias;
+    problem.residual = true;
+    problem.activation = MatmulProblem::Activation::Relu;
+    check(problem);
+    problem.out = {7 * 8 * 5, 7 * 4, 7, 1}; // rows that lie apart
+    problem.activation = MatmulProblem::Activation::None;
+    check(problem);
+    problem.type = DataType::BF16;
+    check<Narrow<BFloat>>(problem);
+    problem.outType = DataType::F32;
+    check<Narrow<BFloat>, float>(problem);
+    problem.type = DataType::F64;
+    problem.outType.reset();
+    check<double>(problem);
+  }
 }
 
 TEST_F(CudaMatmulTest, SixteenBits) {
@@ -208,7 +237,7 @@ TEST_F(CudaMatmulTest, Tf32RoundsOperands) {
     auto deviceLhs = upload(device, *stream, std::vector<float>{lhs});
     auto deviceRhs = upload(device, *stream, std::vector<float>{1});
     auto out = device.allocate(4);
-    device.matmul(*stream, *plan, deviceLhs->data, deviceRhs->data, nullptr, out->data);
+    device.matmul(*stream, *plan, {deviceLhs->data, deviceRhs->data}, out->data);
     return download<float>(device, *stream, out->data, 1)[0];
   };
   EXPECT_EQ(run(1 + 0x1p-20F), 1 + 0x1p-20F);
@@ -239,7 +268,7 @@ struct CudaAutotuneTest : FakeGpus {
     auto memory = upload(device, *stream, makeValues<float>(256, 6));
     auto out = device.allocate(1024);
     size_t before = fake::getCalls("cublasLtMatmul").size();
-    device.matmul(*stream, *plan, memory->data, memory->data, nullptr, out->data);
+    device.matmul(*stream, *plan, {memory->data, memory->data}, out->data);
     stream->synchronize();
     std::string call = fake::getCalls("cublasLtMatmul").at(before).detail;
     return call.substr(call.rfind(' ') + 1);
@@ -430,10 +459,10 @@ TEST_F(CudaMatmulTest, PointersNeedNotBeAligned) {
   auto lhs = upload(device, *stream, values);
   auto rhs = upload(device, *stream, values);
   auto out = device.allocate(64);
-  device.matmul(*stream, *plan, static_cast<float *>(lhs->data) + 1, rhs->data, nullptr, out->data);
+  device.matmul(*stream, *plan, {static_cast<float *>(lhs->data) + 1, rhs->data}, out->data);
   std::vector<float> shifted(values.begin() + 1, values.end());
   EXPECT_EQ(download<float>(device, *stream, out->data, 16),
-            multiply(problem, shifted, values, {}, std::vector<float>(16)));
+            multiply(problem, shifted, values, {}, {}, std::vector<float>(16)));
 }
 
 TEST_F(CudaMatmulTest, WorkspaceIsOneStreams) {
@@ -448,10 +477,10 @@ TEST_F(CudaMatmulTest, WorkspaceIsOneStreams) {
   auto *results = static_cast<float *>(out->data);
   auto smallPlan = device.createMatmul(small);
   auto largePlan = device.createMatmul(large);
-  device.matmul(*first, *smallPlan, memory->data, memory->data, nullptr, results);
-  device.matmul(*second, *smallPlan, memory->data, memory->data, nullptr, results + 16);
-  device.matmul(*first, *largePlan, memory->data, memory->data, nullptr, results + 32);
-  device.matmul(*first, *smallPlan, memory->data, memory->data, nullptr, results);
+  device.matmul(*first, *smallPlan, {memory->data, memory->data}, results);
+  device.matmul(*second, *smallPlan, {memory->data, memory->data}, results + 16);
+  device.matmul(*first, *largePlan, {memory->data, memory->data}, results + 32);
+  device.matmul(*first, *smallPlan, {memory->data, memory->data}, results);
   first->synchronize();
   second->synchronize();
   EXPECT_EQ(fake::getCalls("cuMemAllocAsync").size(), 3u);

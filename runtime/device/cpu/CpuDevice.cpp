@@ -106,13 +106,12 @@ void CpuDevice::launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
   });
 }
 
-void CpuDevice::matmul(Stream &stream, MatmulPlan &plan, const void *lhs, const void *rhs,
-                       const void *bias, void *out) {
+void CpuDevice::matmul(Stream &stream, MatmulPlan &plan, const MatmulOperands &operands,
+                       void *out) {
   auto &matmul = static_cast<CpuMatmul &>(plan);
   MatmulScratch &scratch = static_cast<CpuStream &>(stream).getScratch();
-  stream.enqueueHost([this, &matmul, &scratch, lhs, rhs, bias, out] {
-    matmul.run(pool, scratch, lhs, rhs, bias, out);
-  });
+  stream.enqueueHost(
+      [this, &matmul, &scratch, operands, out] { matmul.run(pool, scratch, operands, out); });
 }
 
 void CpuDevice::copy(Stream &stream, void *to, const void *from, size_t bytes) {

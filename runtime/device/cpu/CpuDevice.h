@@ -31,8 +31,7 @@ public:
   std::unique_ptr<MatmulPlan> createMatmul(const MatmulProblem &problem) override;
   void launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
               std::span<void *const> pointers) override;
-  void matmul(Stream &stream, MatmulPlan &plan, const void *lhs, const void *rhs, const void *bias,
-              void *out) override;
+  void matmul(Stream &stream, MatmulPlan &plan, const MatmulOperands &operands, void *out) override;
   void copy(Stream &stream, void *to, const void *from, size_t bytes) override;
   void copyIn(Stream &stream, void *to, const void *from, size_t bytes) override;
   void copyOut(Stream &stream, void *to, const void *from, size_t bytes) override;

@@ -115,21 +115,22 @@ CpuMatmul::Offsets CpuMatmul::getOffsets(int64_t batch) const {
   return offsets;
 }
 
-void CpuMatmul::runSgemmPart(const float *lhs, const float *rhs, const float *bias, float *out,
-                             int64_t rowBegin, int64_t rowEnd, int64_t columnBegin,
-                             int64_t columnEnd) const {
+void CpuMatmul::runSgemmPart(MatmulPointers<float> pointers, int64_t rowBegin, int64_t rowEnd,
+                             int64_t columnBegin, int64_t columnEnd) const {
   int64_t rows = rowEnd - rowBegin, columns = columnEnd - columnBegin;
-  lhs += rowBegin * lhsStrides[0];
-  rhs += columnBegin * rhsStrides[1];
-  out += rowBegin * outStrides[0] + columnBegin * outStrides[1];
-  // The bias is laid down first and added to: one pass over the result less.
-  float beta = 0;
-  if (bias) {
-    beta = 1;
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; ++j)
-        out[i * outStrides[0] + j * outStrides[1]] = bias[columnBegin + j];
-  }
+  int64_t first = rowBegin * outStrides[0] + columnBegin * outStrides[1];
+  const float *lhs = pointers.lhs + rowBegin * lhsStrides[0];
+  const float *rhs = pointers.rhs + columnBegin * rhsStrides[1];
+  float *out = pointers.out + first;
+  // Bias and residual are laid down first and added to: one pass over the result less.
+  bool isAdded = pointers.bias || pointers.residual;
+  float beta = isAdded ? 1 : 0;
+  for (int64_t i = 0; isAdded && i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j) {
+      int64_t at = i * outStrides[0] + j * outStrides[1];
+      out[at] = (pointers.bias ? pointers.bias[columnBegin + j] : 0) +
+                (pointers.residual ? pointers.residual[first + at] : 0);
+    }
   char lhsFlag = lhsBlas.transposed ? 'T' : 'N', rhsFlag = rhsBlas.transposed ? 'T' : 'N';
   dnnl_status_t status;
   if (!outBlas.transposed)
@@ -145,8 +146,7 @@ void CpuMatmul::runSgemmPart(const float *lhs, const float *rhs, const float *bi
                                          " with status " + std::to_string(int(status)));
 }
 
-void CpuMatmul::runSgemm(ThreadPool &pool, const float *lhs, const float *rhs, const float *bias,
-                         float *out) const {
+void CpuMatmul::runSgemm(ThreadPool &pool, const MatmulPointers<float> &pointers) const {
   // Fewer batches than threads: split each along its longer side, in multiples of the registers'
   // tile so that no part wastes lanes.
   constexpr int64_t rowTile = 32, columnTile = 64;
@@ -163,7 +163,9 @@ void CpuMatmul::runSgemm(ThreadPool &pool, const float *lhs, const float *rhs, c
     Offsets offsets = getOffsets(task / parts);
     int64_t begin = task % parts * part, end = std::min(begin + part, extent);
     try {
-      runSgemmPart(lhs + offsets.lhs, rhs + offsets.rhs, bias, out + offsets.out,
+      runSgemmPart({pointers.lhs + offsets.lhs, pointers.rhs + offsets.rhs, pointers.bias,
+                    pointers.residual ? pointers.residual + offsets.out : nullptr,
+                    pointers.out + offsets.out},
                    byRows ? begin : 0, byRows ? end : m, byRows ? 0 : begin, byRows ? n : end);
     } catch (...) {
       std::lock_guard lock(mutex);
@@ -175,8 +177,7 @@ void CpuMatmul::runSgemm(ThreadPool &pool, const float *lhs, const float *rhs, c
 }
 
 template <typename T>
-void CpuMatmul::runLoops(ThreadPool &pool, const T *lhs, const T *rhs, const T *bias,
-                         T *out) const {
+void CpuMatmul::runLoops(ThreadPool &pool, const MatmulPointers<T> &pointers) const {
   // Integers wrap around, which only unsigned arithmetic is defined to do.
   using Sum =
       std::conditional_t<std::is_integral_v<T>,
@@ -186,26 +187,30 @@ void CpuMatmul::runLoops(ThreadPool &pool, const T *lhs, const T *rhs, const T *
     Offsets offsets = getOffsets(task / m);
     int64_t i = task % m;
     // With nothing to sum the operands may be null.
-    const T *lhsRow = k ? lhs + offsets.lhs + i * lhsStrides[0] : nullptr;
-    T *outRow = out + offsets.out + i * outStrides[0];
+    const T *lhsRow = k ? pointers.lhs + offsets.lhs + i * lhsStrides[0] : nullptr;
+    int64_t row = offsets.out + i * outStrides[0];
     for (int64_t j = 0; j < n; ++j) {
-      const T *column = k ? rhs + offsets.rhs + j * rhsStrides[1] : nullptr;
+      const T *column = k ? pointers.rhs + offsets.rhs + j * rhsStrides[1] : nullptr;
       Sum sum = 0;
       for (int64_t p = 0; p < k; ++p)
         sum += Sum(lhsRow[p * lhsStrides[1]]) * Sum(column[p * rhsStrides[0]]);
       sum = Sum(T(alpha)) * sum;
-      outRow[j * outStrides[1]] = T(bias ? Sum(sum + Sum(bias[j])) : sum);
+      int64_t at = row + j * outStrides[1];
+      if (pointers.residual)
+        sum = Sum(sum + Sum(pointers.residual[at]));
+      if (pointers.bias)
+        sum = Sum(sum + Sum(pointers.bias[j]));
+      pointers.out[at] = T(sum);
     }
   });
 }
 
-void CpuMatmul::runFloats(ThreadPool &pool, const float *lhs, const float *rhs, const float *bias,
-                          float *out) const {
+void CpuMatmul::runFloats(ThreadPool &pool, const MatmulPointers<float> &pointers) const {
   // BLAS leaves the result alone when there is nothing to sum.
   if (k == 0)
-    runLoops<float>(pool, lhs, rhs, bias, out);
+    runLoops<float>(pool, pointers);
   else
-    runSgemm(pool, lhs, rhs, bias, out);
+    runSgemm(pool, pointers);
 }
 
 int64_t CpuMatmul::getReach(const std::vector<int64_t> &batch, const int64_t *strides, int64_t rows,
@@ -232,20 +237,25 @@ static void widen(ThreadPool &pool, const uint16_t *from, int64_t count, std::ve
 }
 
 template <typename Narrow>
-void CpuMatmul::runNarrow(ThreadPool &pool, MatmulScratch &scratch, const uint16_t *lhs,
-                          const uint16_t *rhs, const void *bias, void *out) const {
-  widen<Narrow>(pool, lhs, getReach(lhsBatch, lhsStrides, m, k), scratch.lhs);
-  widen<Narrow>(pool, rhs, getReach(rhsBatch, rhsStrides, k, n), scratch.rhs);
+void CpuMatmul::runNarrow(ThreadPool &pool, MatmulScratch &scratch, const MatmulOperands &operands,
+                          void *out) const {
+  auto read = [&](const void *from, int64_t count, std::vector<float> &to) -> const float * {
+    if (!from)
+      return nullptr;
+    widen<Narrow>(pool, static_cast<const uint16_t *>(from), count, to);
+    return to.data();
+  };
+  const float *lhs = read(operands.lhs, getReach(lhsBatch, lhsStrides, m, k), scratch.lhs),
+              *rhs = read(operands.rhs, getReach(rhsBatch, rhsStrides, k, n), scratch.rhs);
   if (outType == DataType::F32)
-    return runFloats(pool, scratch.lhs.data(), scratch.rhs.data(), static_cast<const float *>(bias),
-                     static_cast<float *>(out));
-  if (bias)
-    widen<Narrow>(pool, static_cast<const uint16_t *>(bias), n, scratch.bias);
-  auto reach = size_t(getReach(outBatch, outStrides, m, n));
-  if (scratch.out.size() < reach)
-    scratch.out.resize(reach);
-  runFloats(pool, scratch.lhs.data(), scratch.rhs.data(), bias ? scratch.bias.data() : nullptr,
-            scratch.out.data());
+    return runFloats(pool,
+                     {lhs, rhs, static_cast<const float *>(operands.bias),
+                      static_cast<const float *>(operands.residual), static_cast<float *>(out)});
+  int64_t reach = getReach(outBatch, outStrides, m, n);
+  if (int64_t(scratch.out.size()) < reach)
+    scratch.out.resize(size_t(reach));
+  runFloats(pool, {lhs, rhs, read(operands.bias, n, scratch.bias),
+                   read(operands.residual, reach, scratch.residual), scratch.out.data()});
   auto *to = static_cast<uint16_t *>(out);
   pool.parallelFor(numBatches * m, [&](int64_t task) {
     int64_t row = getOffsets(task / m).out + task % m * outStrides[0];
@@ -254,29 +264,28 @@ void CpuMatmul::runNarrow(ThreadPool &pool, MatmulScratch &scratch, const uint16
   });
 }
 
-void CpuMatmul::run(ThreadPool &pool, MatmulScratch &scratch, const void *lhs, const void *rhs,
-                    const void *bias, void *out) const {
+void CpuMatmul::run(ThreadPool &pool, MatmulScratch &scratch, const MatmulOperands &operands,
+                    void *out) const {
   if (numBatches == 0 || m == 0 || n == 0)
     return;
-  auto call = [&]<typename T>(T) {
-    runLoops<T>(pool, static_cast<const T *>(lhs), static_cast<const T *>(rhs),
-                static_cast<const T *>(bias), static_cast<T *>(out));
+  auto as = [&]<typename T>(T) {
+    return MatmulPointers<T>{static_cast<const T *>(operands.lhs),
+                             static_cast<const T *>(operands.rhs),
+                             static_cast<const T *>(operands.bias),
+                             static_cast<const T *>(operands.residual), static_cast<T *>(out)};
   };
   switch (type) {
   case DataType::F32:
-    return runFloats(pool, static_cast<const float *>(lhs), static_cast<const float *>(rhs),
-                     static_cast<const float *>(bias), static_cast<float *>(out));
+    return runFloats(pool, as(float()));
   case DataType::F16:
-    return runNarrow<Half>(pool, scratch, static_cast<const uint16_t *>(lhs),
-                           static_cast<const uint16_t *>(rhs), bias, out);
+    return runNarrow<Half>(pool, scratch, operands, out);
   case DataType::BF16:
-    return runNarrow<BFloat>(pool, scratch, static_cast<const uint16_t *>(lhs),
-                             static_cast<const uint16_t *>(rhs), bias, out);
+    return runNarrow<BFloat>(pool, scratch, operands, out);
   case DataType::F64:
-    return call(double());
+    return runLoops(pool, as(double()));
   case DataType::I32:
-    return call(int32_t());
+    return runLoops(pool, as(int32_t()));
   default:
-    return call(int64_t());
+    return runLoops(pool, as(int64_t()));
   }
 }

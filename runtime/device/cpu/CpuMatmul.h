@@ -29,35 +29,38 @@ struct BlasOperand {
 
 /// Matrices of 16-bit floats as f32; calls that run one after another share them.
 struct MatmulScratch {
-  std::vector<float> lhs, rhs, bias, out;
+  std::vector<float> lhs, rhs, bias, residual, out;
+};
+
+/// The operands as elements of one type.
+template <typename T> struct MatmulPointers {
+  const T *lhs = nullptr, *rhs = nullptr, *bias = nullptr, *residual = nullptr;
+  T *out = nullptr;
 };
 
 class CpuMatmul : public MatmulPlan {
 public:
   /// Throws InvalidPlan when neither of an operand's last two strides is 1 or its rows overlap.
   explicit CpuMatmul(const MatmulProblem &problem);
-  void run(ThreadPool &pool, MatmulScratch &scratch, const void *lhs, const void *rhs,
-           const void *bias, void *out) const;
+  void run(ThreadPool &pool, MatmulScratch &scratch, const MatmulOperands &operands,
+           void *out) const;
 
 private:
   struct Offsets {
     int64_t lhs, rhs, out;
   };
   Offsets getOffsets(int64_t batch) const;
-  void runSgemm(ThreadPool &pool, const float *lhs, const float *rhs, const float *bias,
-                float *out) const;
-  void runSgemmPart(const float *lhs, const float *rhs, const float *bias, float *out,
-                    int64_t rowBegin, int64_t rowEnd, int64_t columnBegin, int64_t columnEnd) const;
+  void runSgemm(ThreadPool &pool, const MatmulPointers<float> &pointers) const;
+  void runSgemmPart(MatmulPointers<float> pointers, int64_t rowBegin, int64_t rowEnd,
+                    int64_t columnBegin, int64_t columnEnd) const;
   template <typename Narrow>
-  void runNarrow(ThreadPool &pool, MatmulScratch &scratch, const uint16_t *lhs, const uint16_t *rhs,
-                 const void *bias, void *out) const;
-  void runFloats(ThreadPool &pool, const float *lhs, const float *rhs, const float *bias,
-                 float *out) const;
+  void runNarrow(ThreadPool &pool, MatmulScratch &scratch, const MatmulOperands &operands,
+                 void *out) const;
+  void runFloats(ThreadPool &pool, const MatmulPointers<float> &pointers) const;
   /// One past the last element that a matrix's strides reach.
   int64_t getReach(const std::vector<int64_t> &batch, const int64_t *strides, int64_t rows,
                    int64_t columns) const;
-  template <typename T>
-  void runLoops(ThreadPool &pool, const T *lhs, const T *rhs, const T *bias, T *out) const;
+  template <typename T> void runLoops(ThreadPool &pool, const MatmulPointers<T> &pointers) const;
 
   DataType type, outType;
   std::vector<int64_t> batchSizes, lhsBatch, rhsBatch, outBatch;

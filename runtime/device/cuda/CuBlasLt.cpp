@@ -75,7 +75,7 @@ public:
   CuBlasLtMatmul(const CuBlasLtMatmul &) = delete;
   CuBlasLtMatmul &operator=(const CuBlasLtMatmul &) = delete;
 
-  void run(CudaStream &stream, const void *lhs, const void *rhs, const void *bias, void *out);
+  void run(CudaStream &stream, const MatmulOperands &operands, void *out);
 
 private:
   void release();
@@ -86,8 +86,7 @@ private:
   std::string getKey(uint32_t alignment) const;
   std::optional<Choice> recall(AutotuneCache &tuning, const std::string &key, uint32_t alignment);
   void measure(AutotuneCache &tuning, const std::string &key, const std::vector<Choice> &choices);
-  void submit(CudaStream &stream, const Choice &choice, const void *lhs, const void *rhs,
-              const void *bias, void *out);
+  void submit(CudaStream &stream, const Choice &choice, const MatmulOperands &operands, void *out);
   void setBias(const void *bias);
 
   std::shared_ptr<const CuBlasLt> library;
@@ -96,7 +95,7 @@ private:
   NumberTypes types;
   size_t elementBytes, outBytes;
   uint64_t workspaceLimit;
-  bool hasBias;
+  bool hasBias, hasResidual;
   uint32_t epilogue;
   alignas(8) std::array<std::byte, 8> alpha = {}, beta = {};
   Desc desc = nullptr;
@@ -154,12 +153,16 @@ CuBlasLtMatmul::CuBlasLtMatmul(std::shared_ptr<const CuBlasLt> owner, const Matm
     : library(std::move(owner)), description(describeMatmul(problem)),
       layout(layOutMatmul(problem)), types(chooseTypes(problem)),
       elementBytes(sizeOf(problem.type)), outBytes(sizeOf(problem.getOutType())),
-      workspaceLimit(problem.workspaceLimit), hasBias(problem.bias),
+      workspaceLimit(problem.workspaceLimit), hasBias(problem.bias), hasResidual(problem.residual),
       epilogue(chooseEpilogue(problem)) {
-  if (types.scale == R_64F)
+  // D = alpha A B + beta C: a residual is C.
+  if (types.scale == R_64F) {
     new (alpha.data()) double(problem.alpha);
-  else
+    new (beta.data()) double(hasResidual);
+  } else {
     new (alpha.data()) float(static_cast<float>(problem.alpha));
+    new (beta.data()) float(hasResidual);
+  }
   try {
     makeDescriptors();
     uint32_t alignment = findAlignment(layout, elementBytes, outBytes);
@@ -292,6 +295,8 @@ std::string CuBlasLtMatmul::getKey(uint32_t alignment) const {
   add("calls", layout.batch, layout.calls.size());
   add("types", types.data, types.out, types.compute);
   add("epilogue", epilogue);
+  if (hasResidual)
+    add("residual");
   add("alignment", alignment);
   add("workspace", workspaceLimit);
   return key;
@@ -344,10 +349,12 @@ void CuBlasLtMatmul::measure(AutotuneCache &tuning, const std::string &key,
   ScratchMemory lhs = make(layout.lhsFirst ? layout.a : layout.b, &Offset::lhs, elementBytes),
                 rhs = make(layout.lhsFirst ? layout.b : layout.a, &Offset::rhs, elementBytes),
                 out = make(layout.d, &Offset::out, outBytes),
-                bias(stream, context, static_cast<size_t>(layout.d.rows) * outBytes);
+                bias(stream, context, static_cast<size_t>(layout.d.rows) * outBytes),
+                residual = make(layout.d, &Offset::out, hasResidual ? outBytes : 0);
+  const MatmulOperands operands{lhs.get(), rhs.get(), bias.get(), residual.get()};
   AutotuneCache::Choice best;
   for (const Choice &choice : choices) {
-    auto run = [&] { submit(stream, choice, lhs.get(), rhs.get(), bias.get(), out.get()); };
+    auto run = [&] { submit(stream, choice, operands, out.get()); };
     try {
       run();
     } catch (const Error &) { // the library refuses the call: nothing runs
@@ -369,29 +376,30 @@ void CuBlasLtMatmul::measure(AutotuneCache &tuning, const std::string &key,
 // Running
 //===----------------------------------------------------------------------===//
 
-void CuBlasLtMatmul::run(CudaStream &stream, const void *lhs, const void *rhs, const void *bias,
-                         void *out) {
-  uintptr_t bits = reinterpret_cast<uintptr_t>(lhs) | reinterpret_cast<uintptr_t>(rhs) |
-                   reinterpret_cast<uintptr_t>(bias) | reinterpret_cast<uintptr_t>(out);
-  submit(stream, bits % aligned.alignment == 0 ? aligned : unaligned, lhs, rhs, bias, out);
+void CuBlasLtMatmul::run(CudaStream &stream, const MatmulOperands &operands, void *out) {
+  auto bits = reinterpret_cast<uintptr_t>(out);
+  for (const void *pointer : {operands.lhs, operands.rhs, operands.bias, operands.residual})
+    bits |= reinterpret_cast<uintptr_t>(pointer);
+  submit(stream, bits % aligned.alignment == 0 ? aligned : unaligned, operands, out);
 }
 
-void CuBlasLtMatmul::submit(CudaStream &stream, const Choice &choice, const void *lhs,
-                            const void *rhs, const void *bias, void *out) {
+void CuBlasLtMatmul::submit(CudaStream &stream, const Choice &choice,
+                            const MatmulOperands &operands, void *out) {
   library->getContext().use();
   if (hasBias)
-    setBias(bias);
+    setBias(operands.bias);
   void *workspace = choice.workspaceBytes ? stream.getWorkspace(choice.workspaceBytes) : nullptr;
   auto at = [](const void *base, int64_t elements, size_t bytes) {
     return static_cast<const std::byte *>(base) + elements * static_cast<int64_t>(bytes);
   };
   for (const MatmulLayout::Offset &call : layout.calls) {
-    const std::byte *left = at(lhs, call.lhs, elementBytes);
-    const std::byte *right = at(rhs, call.rhs, elementBytes);
+    const std::byte *left = at(operands.lhs, call.lhs, elementBytes);
+    const std::byte *right = at(operands.rhs, call.rhs, elementBytes);
     auto *result = const_cast<std::byte *>(at(out, call.out, outBytes));
+    const std::byte *residual = hasResidual ? at(operands.residual, call.out, outBytes) : result;
     Status status = library->matmul(
         library->getHandle(), desc, alpha.data(), layout.lhsFirst ? left : right, a,
-        layout.lhsFirst ? right : left, b, beta.data(), result, d, result, d, &choice.algorithm,
+        layout.lhsFirst ? right : left, b, beta.data(), residual, d, result, d, &choice.algorithm,
         workspace, choice.workspaceBytes, static_cast<cuda::StreamHandle>(stream.getNative()));
     if (status != STATUS_SUCCESS)
       library->check(status, "cublasLtMatmul",
@@ -405,9 +413,9 @@ std::unique_ptr<MatmulPlan> createCuBlasLtMatmul(std::shared_ptr<const CuBlasLt>
   return std::make_unique<CuBlasLtMatmul>(std::move(library), problem, tuning);
 }
 
-void runCuBlasLtMatmul(CudaStream &stream, MatmulPlan &plan, const void *lhs, const void *rhs,
-                       const void *bias, void *out) {
-  static_cast<CuBlasLtMatmul &>(plan).run(stream, lhs, rhs, bias, out);
+void runCuBlasLtMatmul(CudaStream &stream, MatmulPlan &plan, const MatmulOperands &operands,
+                       void *out) {
+  static_cast<CuBlasLtMatmul &>(plan).run(stream, operands, out);
 }
 
 } // namespace gridloom::rt

@@ -121,10 +121,9 @@ std::unique_ptr<MatmulPlan> createCuBlasLtMatmul(std::shared_ptr<const CuBlasLt>
                                                  const MatmulProblem &problem,
                                                  AutotuneCache *tuning = nullptr);
 
-/// Submits a plan made above; `bias` is null unless the problem has one. One thread at a time uses
-/// a plan.
-void runCuBlasLtMatmul(CudaStream &stream, MatmulPlan &plan, const void *lhs, const void *rhs,
-                       const void *bias, void *out);
+/// Submits a plan made above. One thread at a time uses a plan.
+void runCuBlasLtMatmul(CudaStream &stream, MatmulPlan &plan, const MatmulOperands &operands,
+                       void *out);
 
 } // namespace gridloom::rt
 

@@ -256,9 +256,9 @@ void CudaDevice::launch(Stream &stream, Kernel &kernel, const LaunchShape &shape
                "cuLaunchKernel", "launching kernel", cudaKernel.symbol);
 }
 
-void CudaDevice::matmul(Stream &stream, MatmulPlan &plan, const void *lhs, const void *rhs,
-                        const void *bias, void *out) {
-  runCuBlasLtMatmul(static_cast<CudaStream &>(stream), plan, lhs, rhs, bias, out);
+void CudaDevice::matmul(Stream &stream, MatmulPlan &plan, const MatmulOperands &operands,
+                        void *out) {
+  runCuBlasLtMatmul(static_cast<CudaStream &>(stream), plan, operands, out);
 }
 
 void CudaDevice::copy(Stream &stream, void *to, const void *from, size_t bytes) {

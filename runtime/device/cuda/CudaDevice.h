@@ -59,8 +59,7 @@ public:
   std::unique_ptr<LibraryPlan> createAttention(const AttentionProblem &problem) override;
   void launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
               std::span<void *const> pointers) override;
-  void matmul(Stream &stream, MatmulPlan &plan, const void *lhs, const void *rhs, const void *bias,
-              void *out) override;
+  void matmul(Stream &stream, MatmulPlan &plan, const MatmulOperands &operands, void *out) override;
   void call(Stream &stream, LibraryPlan &plan, std::span<const void *const> inputs,
             void *out) override;
   void copy(Stream &stream, void *to, const void *from, size_t bytes) override;
