@@ -37,6 +37,7 @@ struct ProgramContext {
   const Communicators *communicators; // null: no group in the program has two members
   StreamTable &streams;
   bool serialize = false;
+  bool named = false; // steps' times come with what the steps are called
 };
 
 /// Where the spaces of a program lie for one run.
@@ -97,7 +98,7 @@ private:
   };
 
   void prepareConstants();
-  void prepareBody(const Body &body);
+  bool prepareBody(const Body &body);
   void prepareLibrary(const schema::Step &step);
   void prepareMatmul(const schema::Step &step);
   void launch(uint32_t kernel, Stream &stream, std::span<void *const> pointers);
@@ -149,6 +150,7 @@ private:
   std::map<const schema::Step *, PreparedGroup> groups;
   std::vector<std::vector<std::unique_ptr<Event>>> events; // by id, as many as it may lag and one
   std::vector<uint32_t> maxLag;
+  std::set<const schema::Control *> guards;     // loops and branches with communication inside
   std::vector<std::unique_ptr<Event>> meetings; // by stream
   std::unique_ptr<Memory> conditionScratch;
   std::unique_ptr<Stream> conditionStream;

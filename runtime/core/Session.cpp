@@ -259,14 +259,8 @@ void Session::Impl::load() {
   kernels = loadKernels(*plan, stage, device);
   for (const schema::State &state : stage.states())
     states.push_back(allocateZeroed(state.bytes()));
-  uint64_t arenaBytes = 0, registeredBytes = 0;
-  for (const schema::Entry &entry : stage.entries())
-    for (const schema::Specialisation &program : entry.specialisations()) {
-      arenaBytes = std::max<uint64_t>(arenaBytes, program.arena_bytes());
-      registeredBytes = std::max<uint64_t>(registeredBytes, program.registered_bytes());
-    }
-  arena = device.allocate(std::max<uint64_t>(arenaBytes, 1));
-  registeredBytes = std::max<uint64_t>(registeredBytes, 1);
+  arena = device.allocate(std::max<uint64_t>(needs.arena, 1));
+  uint64_t registeredBytes = std::max<uint64_t>(needs.registered, 1);
   registered =
       transport ? transport->allocate(device, registeredBytes) : device.allocate(registeredBytes);
 }
@@ -274,7 +268,8 @@ void Session::Impl::load() {
 void Session::Impl::prepare() {
   const schema::Stage &stage = getStage();
   ProgramContext context{
-      *plan, stage, rank, device, kernels, communicators.get(), streams, options.serialize};
+      *plan,        stage, rank, device, kernels, communicators.get(), streams, options.serialize,
+      options.trace};
   for (int e = 0; e < stage.entries_size(); ++e)
     for (int s = 0; s < stage.entries(e).specialisations_size(); ++s) {
       auto loaded = std::make_unique<LoadedProgram>();
@@ -384,12 +379,11 @@ std::string Session::Impl::findMisfit(const LoadedProgram &loaded) const {
 Session::Impl::LoadedProgram &Session::Impl::select(const std::string &entryName,
                                                     const std::map<std::string, int64_t> &dims) {
   const Entry &entry = plan->getEntry(entryName);
-  std::string misfit, known;
+  std::string misfit;
   for (std::unique_ptr<LoadedProgram> &loaded : programs) {
     if (loaded->entry != &entry)
       continue;
     const std::map<std::string, int64_t> &own = loaded->global->dims;
-    known += (known.empty() ? "" : "; ") + formatDims(own);
     bool named = std::all_of(dims.begin(), dims.end(), [&](auto &dim) {
       auto found = own.find(dim.first);
       return found != own.end() && found->second == dim.second;
@@ -404,6 +398,9 @@ Session::Impl::LoadedProgram &Session::Impl::select(const std::string &entryName
   }
   if (misfit.empty())
     misfit = "no specialisation has " + formatDims(dims);
+  std::string known;
+  for (const EntrySpecialisation &specialisation : entry.specialisations)
+    known += (known.empty() ? "" : "; ") + formatDims(specialisation.dims);
   if (entry.specialisations.size() > 1)
     misfit += "; entry '" + entry.name + "' is compiled for: " + known;
   throw Error(ErrorCode::InvalidArgument, misfit);
@@ -417,13 +414,12 @@ void Session::Impl::reserveBindings(LoadedProgram &loaded) {
   if (loaded.reserved)
     return;
   auto reserve = [&](const auto &bindings, std::vector<std::unique_ptr<Memory>> &memory) {
-    for (const schema::Binding &binding : bindings) {
-      uint64_t bytes = sizeOf(DataType(binding.type()));
-      for (int64_t size : binding.shape())
-        bytes *= uint64_t(size);
-      memory.push_back(allocateZeroed(bytes));
-    }
+    for (const schema::Binding &binding : bindings)
+      memory.push_back(allocateZeroed(getBytes(binding)));
   };
+  loaded.placements.clear();
+  for (const schema::Binding &binding : loaded.program->getSchema().inputs())
+    loaded.placements.push_back(getPlacement(loaded, binding, rank, /*output=*/false));
   loaded.inputs.clear();
   loaded.outputs.clear();
   reserve(loaded.program->getSchema().inputs(), loaded.inputs);
@@ -437,10 +433,9 @@ void Session::Impl::fillInputs(LoadedProgram &loaded) {
     const schema::Binding &binding = program.inputs(i);
     auto &[array, isShard] = bindings.at(binding.name());
     Memory &memory = *loaded.inputs[size_t(i)];
-    Shard shard = getPlacement(loaded, binding, rank, /*output=*/false);
+    const Shard &shard = loaded.placements[size_t(i)];
     bool whole = isShard || shard.isWhole();
-    // All ones are a NaN in every float type.
-    unsigned char fill = options.poisonPadding && isFloat(array.getType()) ? 0xff : 0;
+    unsigned char fill = options.poisonPadding ? getPoisonByte(array.getType()) : 0;
     if (whole && !device.hasHostMemory()) {
       submitCopyIn(memory.data, {array.getData(), memory.bytes});
     } else if (whole) {

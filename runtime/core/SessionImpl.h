@@ -26,6 +26,7 @@ public:
     bool refused = false;  // some rank could not capture it
     RunStats stepped;      // of its last run step by step
     std::vector<std::unique_ptr<Memory>> inputs, outputs;
+    std::vector<Shard> placements; // of inputs
   };
 
   Impl(std::shared_ptr<const Plan> plan, Device &device, Transport *transport,
