@@ -142,6 +142,8 @@ public:
               llvm::function_ref<void(Context &inside)> build);
 
   mlir::Value constantIndex(int64_t value);
+  /// Takes the variable of a minor loop out of an item number; what is left of the major one.
+  mlir::Value takeMinor(mlir::Value &item, int64_t extent, bool isMajor);
 
   /// Emits a node that has no user in the body, in `context`, which has the loops it depends on.
   mlir::Value emitNodeIn(Context &context, NodeId id) { return emit(id, context); }

@@ -181,23 +181,15 @@ void NestEmitter::emitRows(Context &root, Value lo, Value hi) {
   row.block = rows.getBody();
   emitter.enter(row);
   Value index = rows.getInductionVar(), chunk;
-  auto takeMinor = [&](int64_t extent, bool isMajor) -> Value {
-    if (isMajor)
-      return index;
-    Value size = constantIndex(extent);
-    Value minor = arith::RemUIOp::create(builder, loc, index, size);
-    index = arith::DivUIOp::create(builder, loc, index, size);
-    return minor;
-  };
   if (plan.chunks > 1)
-    chunk = takeMinor(plan.chunks, plan.prefix == 0);
+    chunk = emitter.takeMinor(index, plan.chunks, plan.prefix == 0);
   for (size_t i = plan.prefix; i-- > 0;) {
     const Loop &loop = nest.outer[i];
     if (static_cast<int>(i) != plan.tiled) {
-      row.loops.emplace_back(&loop, takeMinor(loop.extent, i == 0));
+      row.loops.emplace_back(&loop, emitter.takeMinor(index, loop.extent, i == 0));
       continue;
     }
-    Value tile = takeMinor(llvm::divideCeil(loop.extent, kTile), i == 0);
+    Value tile = emitter.takeMinor(index, llvm::divideCeil(loop.extent, kTile), i == 0);
     tileBegin = arith::MulIOp::create(builder, loc, tile, constantIndex(kTile));
   }
   if (chunk)

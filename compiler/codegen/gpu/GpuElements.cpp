@@ -35,7 +35,7 @@ void NestEmitter::emitElements() {
     if (!isOnly || plan.items % plan.threads != 0)
       guard(isBelow(item, plan.items));
     if (contiguous)
-      vector = takeMinor(item, vectors, nest.outer.size() == 1);
+      vector = emitter.takeMinor(item, vectors, nest.outer.size() == 1);
   }
   Context outer;
   outer.parent = &root;
