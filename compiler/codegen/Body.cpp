@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/Body.h"
 
+#include "dialects/loom/Float8.h"
+
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -36,15 +38,15 @@ double operationCost(Operation *op) {
              .Case<loom::SqrtOp, loom::RsqrtOp>([](auto) { return 10; })
              .Case<loom::DivideOp>([&](auto) { return isFloat ? 6 : 100; })
              .Case<loom::PowerOp>([](auto) { return 100; })
+             .Case<loom::ConvertOp>([](loom::ConvertOp convert) {
+               Type from = convert.getInput().getType().getElementType();
+               Type to = convert.getOutput().getType().getElementType();
+               return loom::isFloat8(to) ? 12 : loom::isFloat8(from) ? 8 : 1;
+             })
              .Default([](auto) { return 1; });
 }
 
 } // namespace
-
-Type gridloom::codegen::signlessType(Type element) {
-  auto integer = dyn_cast<IntegerType>(element);
-  return integer ? IntegerType::get(integer.getContext(), integer.getWidth()) : element;
-}
 
 //===----------------------------------------------------------------------===//
 // Iteration space
@@ -73,7 +75,7 @@ Body::Body(plan::KernelOp kernel, ArrayRef<unsigned> outputs, NestSpec &spec) : 
   auto yield = cast<loom::YieldOp>(block.getTerminator());
   auto addBuffer = [&](Type type) {
     auto tensor = cast<RankedTensorType>(type);
-    buffers.push_back({signlessType(tensor.getElementType()), tensor.getNumElements(), {}});
+    buffers.push_back({loom::getKernelType(tensor.getElementType()), tensor.getNumElements(), {}});
   };
   llvm::for_each(block.getArgumentTypes(), addBuffer);
   llvm::for_each(yield.getOperandTypes(), addBuffer);
@@ -135,9 +137,12 @@ SmallVector<NestSpec> Body::improve(const NestSpec &spec) const {
 //===----------------------------------------------------------------------===//
 
 NodeId Body::intern(Node node) {
-  node.element = signlessType(node.element);
+  node.element = loom::getKernelType(node.element);
   if (auto integer = dyn_cast_if_present<IntegerAttr>(node.value))
     node.value = IntegerAttr::get(node.element, integer.getValue());
+  if (auto floating = dyn_cast_if_present<FloatAttr>(node.value))
+    if (node.element.isInteger())
+      node.value = IntegerAttr::get(node.element, floating.getValue().bitcastToAPInt());
   std::vector<int64_t> key{static_cast<int64_t>(node.kind), node.buffer,
                            reinterpret_cast<int64_t>(node.element.getAsOpaquePointer()),
                            reinterpret_cast<int64_t>(node.value.getAsOpaquePointer())};
@@ -273,7 +278,7 @@ NodeId Body::pullConstant(loom::ConstantOp op, ArrayRef<Linear> index) {
   }
   auto [place, isNew] = constants.try_emplace(op, buffers.size());
   if (isNew)
-    buffers.push_back({signlessType(value.getElementType()), value.getNumElements(), value});
+    buffers.push_back({loom::getKernelType(value.getElementType()), value.getNumElements(), value});
   return load(place->second, cast<RankedTensorType>(value.getType()), index);
 }
 

@@ -24,9 +24,6 @@ struct Buffer {
   mlir::DenseElementsAttr constant; // null for the kernel's inputs and outputs
 };
 
-/// The type of an element in code: integers have no sign there, operations know it.
-mlir::Type signlessType(mlir::Type element);
-
 /// A scalar computed from loop variables.
 struct Node {
   enum class Kind { Load, Splat, Iota, Compute, Reduce, Choose };

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/BodyEmitter.h"
 
+#include "dialects/loom/Float8.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -19,7 +21,8 @@ bool Context::owns(AtomId atom) const {
 }
 
 Type gridloom::codegen::memoryType(Type element) {
-  return element.isInteger(1) ? IntegerType::get(element.getContext(), 8) : signlessType(element);
+  return element.isInteger(1) ? IntegerType::get(element.getContext(), 8)
+                              : loom::getKernelType(element);
 }
 
 MemRefType gridloom::codegen::emitConstantGlobal(OpBuilder &builder, Location loc, StringRef name,
@@ -85,6 +88,15 @@ void BodyEmitter::enter(Context &context) {
 Value BodyEmitter::constantIndex(int64_t value) {
   return arith::ConstantOp::create(builder, loc,
                                    cast<TypedAttr>(builder.getIntegerAttr(indexType, value)));
+}
+
+Value BodyEmitter::takeMinor(Value &item, int64_t extent, bool isMajor) {
+  if (isMajor)
+    return item;
+  Value size = constantIndex(extent);
+  Value minor = arith::RemUIOp::create(builder, loc, item, size);
+  item = arith::DivUIOp::create(builder, loc, item, size);
+  return minor;
 }
 
 SmallVector<Value> BodyEmitter::emitLoop(Context &context, const Loop &loop, Value begin, Value end,

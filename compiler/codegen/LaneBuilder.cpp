@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/LaneBuilder.h"
 
+#include "dialects/loom/Float8.h"
+
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 
@@ -33,7 +35,10 @@ Value LaneBuilder::index(int64_t value) {
 }
 Value LaneBuilder::literal(TypedAttr value) {
   if (auto integer = dyn_cast<IntegerAttr>(value))
-    value = builder.getIntegerAttr(signlessType(integer.getType()), integer.getValue());
+    value = builder.getIntegerAttr(loom::getKernelType(integer.getType()), integer.getValue());
+  else if (auto number = dyn_cast<FloatAttr>(value); number && loom::isFloat8(number.getType()))
+    value = builder.getIntegerAttr(loom::getKernelType(number.getType()),
+                                   number.getValue().bitcastToAPInt());
   return arith::ConstantOp::create(builder, loc, value);
 }
 Value LaneBuilder::add(Value x, Value y) { return arith::AddIOp::create(builder, loc, x, y); }

@@ -1,11 +1,12 @@
-//===- WidenBody.cpp - 16-bit floats are for memory -----------------------===//
+//===- WidenBody.cpp - narrow floats are for memory -----------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// What a kernel computes of f16 and bf16 is f32 until it is stored: one rounding instead of one per
-// operation, and no conversions back and forth. A conversion that the program asks for stays one.
+// What a kernel computes of f16, bf16 and 8-bit floats is f32 until it is stored: one rounding
+// instead of one per operation, and no conversions back and forth. A conversion that the program
+// asks for stays one.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/Nest.h"
@@ -18,7 +19,8 @@ namespace {
 
 bool isNarrow(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type && (type.getElementType().isF16() || type.getElementType().isBF16());
+  auto element = type ? dyn_cast<FloatType>(type.getElementType()) : FloatType();
+  return element && element.getWidth() < 32;
 }
 
 /// Operations that pass elements on as they are: of narrow operands they stay narrow.
@@ -77,7 +79,7 @@ public:
   }
 
 private:
-  /// The value as f32, if it is a 16-bit float.
+  /// The value as f32, if it is a narrow float.
   Value getWide(Value value) {
     return isNarrow(value) ? convert(value, cast<RankedTensorType>(value.getType()).clone(wide))
                            : value;

@@ -45,6 +45,9 @@ static std::optional<ElementKind> getNumpyKind(StringRef type) {
       .Case("f2", ElementKind::F16)
       .Case("f4", ElementKind::F32)
       .Case("f8", ElementKind::F64)
+      // numpy's extensions: bf16, and 8-bit floats, of which the file does not tell them apart.
+      .Case("V2", ElementKind::BF16)
+      .Cases({"V1", "f1"}, ElementKind::U8)
       .Default(std::nullopt);
 }
 
@@ -159,6 +162,11 @@ static FailureOr<HostTensor> makeInput(func::FuncOp function, unsigned index, St
     FailureOr<HostTensor> tensor = readNumpy(*given, error);
     if (failed(tensor))
       return function.emitError() << "input '" << name << "': " << error;
+    if (tensor->getKind() == ElementKind::U8 && loom::isFloat8(type.getElementType())) {
+      HostTensor codes(*kind, tensor->getShape());
+      llvm::copy(tensor->getValues<uint8_t>(), codes.getMutableValues<uint8_t>().begin());
+      tensor = codes;
+    }
     if (tensor->getKind() != *kind || tensor->getShape() != type.getShape())
       return function.emitError() << "input '" << name << "': '" << *given << "' holds "
                                   << loom::nameOf(tensor->getKind()) << " of shape ["

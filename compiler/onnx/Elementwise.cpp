@@ -146,24 +146,35 @@ static LogicalResult importWhere(Node &node) {
   return node.setResult(node.select(node.operand(0), onTrue, onFalse));
 }
 
+static LogicalResult castTo(Node &node, Type type) {
+  bool saturate = node.intAttribute("saturate", 1) != 0;
+  return node.setResult(node.convert(node.operand(0), type, saturate));
+}
+
 static LogicalResult importCast(Node &node) {
   Type type = node.elementType(node.intAttribute("to", 0));
-  return type ? node.setResult(node.convert(node.operand(0), type)) : failure();
+  return type ? castTo(node, type) : failure();
 }
 
 static LogicalResult importCastLike(Node &node) {
   Value like = node.operand(1);
-  return like ? node.setResult(node.convert(node.operand(0), getTensorType(like).getElementType()))
-              : failure();
+  return like ? castTo(node, getTensorType(like).getElementType()) : failure();
+}
+
+/// The operand, an 8-bit float as f32.
+static Value comparableOperand(Node &node) {
+  Value x = node.operand(0);
+  bool isFloat8 = x && loom::isFloat8(getTensorType(x).getElementType());
+  return isFloat8 ? node.convert(x, Float32Type::get(node.getContext())) : x;
 }
 
 static LogicalResult importIsNaN(Node &node) {
-  Value x = node.operand(0);
+  Value x = comparableOperand(node);
   return node.setResult(node.compare(loom::Direction::NE, x, x));
 }
 
 static LogicalResult importIsInf(Node &node) {
-  Value x = node.operand(0);
+  Value x = comparableOperand(node);
   bool positive = node.intAttribute("detect_positive", 1);
   bool negative = node.intAttribute("detect_negative", 1);
   double infinity = std::numeric_limits<double>::infinity();

@@ -107,10 +107,11 @@ Value Emitter::select(Value predicate, Value onTrue, Value onFalse) {
   return emit<loom::SelectOp>(onTrue.getType(), predicate, onTrue, onFalse);
 }
 
-Value Emitter::convert(Value x, Type elementType) {
+Value Emitter::convert(Value x, Type elementType, bool saturate) {
   if (!x || getTensorType(x).getElementType() == elementType)
     return x;
-  return emit<loom::ConvertOp>(getTensorType(x).clone(elementType), x);
+  return emit<loom::ConvertOp>(getTensorType(x).clone(elementType), x,
+                               /*unsaturated=*/!saturate && loom::isFloat8(elementType));
 }
 
 //===----------------------------------------------------------------------===//

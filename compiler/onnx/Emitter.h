@@ -66,7 +66,8 @@ public:
   mlir::Value compare(loom::Direction direction, mlir::Value x, mlir::Value y);
   mlir::Value compare(loom::Direction direction, mlir::Value x, double number);
   mlir::Value select(mlir::Value predicate, mlir::Value onTrue, mlir::Value onFalse);
-  mlir::Value convert(mlir::Value x, mlir::Type elementType);
+  /// `saturate` counts for 8-bit floats: whether what is too large becomes their largest number.
+  mlir::Value convert(mlir::Value x, mlir::Type elementType, bool saturate = true);
 
   //===--------------------------------------------------------------------===//
   // Moves

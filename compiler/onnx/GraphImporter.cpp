@@ -286,6 +286,17 @@ LogicalResult GraphImporter::importInputs(ModuleOp module, StringRef symbol) {
   return success();
 }
 
+/// ONNX lets 8-bit floats be moved and converted only.
+static LogicalResult checkFloat8(const Node &node, const onnx::NodeProto &proto) {
+  if (takesFloat8(getQualifiedName(proto.domain(), proto.op_type())))
+    return success();
+  for (int i = 0; i < proto.input_size(); ++i)
+    if (node.hasOperand(i) && loom::isFloat8(getTensorType(node.operand(i)).getElementType()))
+      return node.error() << "nothing is computed of operand " << i << ", "
+                          << node.operand(i).getType() << "; convert it (Cast, DequantizeLinear)";
+  return success();
+}
+
 LogicalResult GraphImporter::importNode(int index) {
   const onnx::NodeProto &proto = graph.node(index);
   Node node(*this, proto, builder, getNodeLoc(index), getOpset(proto.domain()));
@@ -295,7 +306,7 @@ LogicalResult GraphImporter::importNode(int index) {
   if (failed(node.readOperands()))
     return failure();
   if (const OpRule *rule = getRule(proto)) {
-    if (failed(rule->import(node)) || node.hadBadAttribute())
+    if (failed(checkFloat8(node, proto)) || failed(rule->import(node)) || node.hadBadAttribute())
       return failure();
   } else {
     GraphImporter body(*this, *functions->find(proto), proto, node.getLoc());

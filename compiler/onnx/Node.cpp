@@ -27,6 +27,14 @@ Type onnx_import::getElementType(MLIRContext *context, int64_t onnxType) {
     return Float16Type::get(context);
   case onnx::TensorProto::BFLOAT16:
     return BFloat16Type::get(context);
+  case onnx::TensorProto::FLOAT8E4M3FN:
+    return Float8E4M3FNType::get(context);
+  case onnx::TensorProto::FLOAT8E5M2:
+    return Float8E5M2Type::get(context);
+  case onnx::TensorProto::FLOAT8E4M3FNUZ:
+    return Float8E4M3FNUZType::get(context);
+  case onnx::TensorProto::FLOAT8E5M2FNUZ:
+    return Float8E5M2FNUZType::get(context);
   case onnx::TensorProto::BOOL:
     return IntegerType::get(context, 1);
   case onnx::TensorProto::INT8:
@@ -67,6 +75,14 @@ loom::ElementKind onnx_import::getElementKind(rt::DataType type) {
     return loom::ElementKind::F16;
   case rt::DataType::BF16:
     return loom::ElementKind::BF16;
+  case rt::DataType::F8E4M3FN:
+    return loom::ElementKind::F8E4M3FN;
+  case rt::DataType::F8E5M2:
+    return loom::ElementKind::F8E5M2;
+  case rt::DataType::F8E4M3FNUZ:
+    return loom::ElementKind::F8E4M3FNUZ;
+  case rt::DataType::F8E5M2FNUZ:
+    return loom::ElementKind::F8E5M2FNUZ;
   case rt::DataType::I8:
     return loom::ElementKind::I8;
   case rt::DataType::I16:

@@ -6,6 +6,7 @@
 #include "compiler/onnx/OpTable.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSwitch.h"
 
 using namespace llvm;
 using namespace gridloom::onnx_import;
@@ -43,6 +44,18 @@ const OpRule *gridloom::onnx_import::findRule(StringRef name, int64_t opset) {
     if (rule->firstOpset <= opset && opset <= rule->lastOpset)
       return rule;
   return nullptr;
+}
+
+bool gridloom::onnx_import::takesFloat8(StringRef name) {
+  return StringSwitch<bool>(name)
+      .Cases({"Cast", "CastLike", "BitCast", "IsInf", "IsNaN"}, true)
+      .Cases({"QuantizeLinear", "DequantizeLinear"}, true)
+      .Cases({"com.microsoft.QuantizeLinear", "com.microsoft.DequantizeLinear"}, true)
+      .Cases({"Identity", "Dropout", "If", "Loop", "Scan", "Shape", "Size"}, true)
+      .Cases({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Tile"}, true)
+      .Cases({"Concat", "Split", "Slice", "Pad", "DepthToSpace", "SpaceToDepth"}, true)
+      .Cases({"Gather", "GatherElements", "GatherND", "TensorScatter", "Where"}, true)
+      .Default(false);
 }
 
 std::vector<StringRef> gridloom::onnx_import::getSupportedOperators() {

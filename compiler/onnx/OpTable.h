@@ -40,6 +40,9 @@ std::string getQualifiedName(llvm::StringRef domain, llvm::StringRef opType);
 
 /// The row of an operator, by its qualified name; null if there is none.
 const OpRule *findRule(llvm::StringRef name, int64_t opset);
+/// Whether an operator, by its qualified name, may have operands that are 8-bit floats: it converts
+/// them, or moves them only.
+bool takesFloat8(llvm::StringRef name);
 /// Qualified names of all operators with a row, sorted.
 std::vector<llvm::StringRef> getSupportedOperators();
 

@@ -1,11 +1,11 @@
-//===- Quantization.cpp - integers that stand for floats ------------------===//
+//===- Quantization.cpp - narrow numbers that stand for floats ------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// An integer q stands for (q - zero point) * scale. Bytes are widened to i32 or to floats before
-// anything is computed with them.
+// An integer or 8-bit float q stands for (q - zero point) * scale. Bytes are widened to i32 or to
+// floats before anything is computed with them.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/Quantization.h"
@@ -75,10 +75,14 @@ Value onnx_import::saturate(Node &node, Value x, Type type) {
 }
 
 Value onnx_import::quantize(Node &node, Value x, Value scale, Value zeroPoint, Type type) {
-  Value ratio = node.unary<loom::RoundNearestEvenOp>(node.binary<loom::DivideOp>(x, scale));
+  Value ratio = node.binary<loom::DivideOp>(x, scale);
+  if (!loom::isFloat8(type))
+    ratio = node.unary<loom::RoundNearestEvenOp>(ratio);
   if (zeroPoint && ratio)
     ratio = node.binary<loom::AddOp>(
         ratio, node.convert(zeroPoint, getTensorType(ratio).getElementType()));
+  if (loom::isFloat8(type))
+    return node.convert(ratio, type, node.intAttribute("saturate", 1) != 0);
   return ratio ? saturate(node, ratio, type) : ratio;
 }
 

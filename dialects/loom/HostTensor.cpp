@@ -23,6 +23,10 @@ size_t gridloom::loom::sizeOf(ElementKind kind) {
   case ElementKind::Bool:
   case ElementKind::I8:
   case ElementKind::U8:
+  case ElementKind::F8E4M3FN:
+  case ElementKind::F8E5M2:
+  case ElementKind::F8E4M3FNUZ:
+  case ElementKind::F8E5M2FNUZ:
     return 1;
   case ElementKind::I16:
   case ElementKind::U16:
@@ -43,13 +47,13 @@ size_t gridloom::loom::sizeOf(ElementKind kind) {
 }
 
 bool gridloom::loom::isFloatKind(ElementKind kind) {
-  return kind == ElementKind::F16 || kind == ElementKind::BF16 || kind == ElementKind::F32 ||
-         kind == ElementKind::F64;
+  return kind >= ElementKind::F8E4M3FN && kind <= ElementKind::F64;
 }
 
 StringRef gridloom::loom::nameOf(ElementKind kind) {
-  static constexpr StringLiteral names[] = {"bool", "i8",  "i16", "i32",  "i64", "u8",  "u16",
-                                            "u32",  "u64", "f16", "bf16", "f32", "f64", "exact"};
+  static constexpr StringLiteral names[] = {
+      "bool",     "i8",     "i16",        "i32",        "i64", "u8",   "u16", "u32", "u64",
+      "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "f16", "bf16", "f32", "f64", "exact"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -70,6 +74,14 @@ std::optional<ElementKind> gridloom::loom::getElementKind(Type type) {
       return std::nullopt;
     }
   }
+  if (isa<Float8E4M3FNType>(type))
+    return ElementKind::F8E4M3FN;
+  if (isa<Float8E5M2Type>(type))
+    return ElementKind::F8E5M2;
+  if (isa<Float8E4M3FNUZType>(type))
+    return ElementKind::F8E4M3FNUZ;
+  if (isa<Float8E5M2FNUZType>(type))
+    return ElementKind::F8E5M2FNUZ;
   if (type.isF16())
     return ElementKind::F16;
   if (type.isBF16())
@@ -95,6 +107,14 @@ Type gridloom::loom::getElementType(ElementKind kind, MLIRContext *context) {
   case ElementKind::U32:
   case ElementKind::U64:
     return IntegerType::get(context, 8 * sizeOf(kind), IntegerType::Unsigned);
+  case ElementKind::F8E4M3FN:
+    return Float8E4M3FNType::get(context);
+  case ElementKind::F8E5M2:
+    return Float8E5M2Type::get(context);
+  case ElementKind::F8E4M3FNUZ:
+    return Float8E4M3FNUZType::get(context);
+  case ElementKind::F8E5M2FNUZ:
+    return Float8E5M2FNUZType::get(context);
   case ElementKind::F16:
     return Float16Type::get(context);
   case ElementKind::BF16:
@@ -107,6 +127,46 @@ Type gridloom::loom::getElementType(ElementKind kind, MLIRContext *context) {
     return {};
   }
   return {};
+}
+
+bool gridloom::loom::isFloat8(Type element) {
+  return isa<Float8E4M3FNType, Float8E5M2Type, Float8E4M3FNUZType, Float8E5M2FNUZType>(element);
+}
+
+//===----------------------------------------------------------------------===//
+// 8-bit floats
+//===----------------------------------------------------------------------===//
+
+/// Null for what is no 8-bit float.
+static const llvm::fltSemantics *getFloat8(ElementKind kind) {
+  switch (kind) {
+  case ElementKind::F8E4M3FN:
+    return &APFloat::Float8E4M3FN();
+  case ElementKind::F8E5M2:
+    return &APFloat::Float8E5M2();
+  case ElementKind::F8E4M3FNUZ:
+    return &APFloat::Float8E4M3FNUZ();
+  case ElementKind::F8E5M2FNUZ:
+    return &APFloat::Float8E5M2FNUZ();
+  default:
+    return nullptr;
+  }
+}
+
+static double float8ToDouble(const llvm::fltSemantics &semantics, uint8_t code) {
+  return APFloat(semantics, APInt(8, code)).convertToDouble();
+}
+
+static uint8_t doubleToFloat8(const llvm::fltSemantics &semantics, double value, bool saturate) {
+  bool isNegative = std::signbit(value), losesInfo = false;
+  APFloat result(value);
+  if (result.isNaN())
+    result = APFloat::getNaN(semantics, isNegative);
+  else
+    result.convert(semantics, APFloat::rmNearestTiesToEven, &losesInfo);
+  if (saturate && !std::isnan(value) && !result.isFinite())
+    result = APFloat::getLargest(semantics, isNegative);
+  return static_cast<uint8_t>(result.bitcastToAPInt().getZExtValue());
 }
 
 //===----------------------------------------------------------------------===//
@@ -287,6 +347,13 @@ std::vector<double> HostTensor::toDoubles() const {
     for (auto [target, value] : llvm::zip_equal(result, getValues<decltype(sample)>()))
       target = function(value);
   };
+  if (const llvm::fltSemantics *semantics = getFloat8(kind)) {
+    std::array<double, 256> values;
+    for (unsigned code = 0; code < values.size(); ++code)
+      values[code] = float8ToDouble(*semantics, static_cast<uint8_t>(code));
+    convert(uint8_t(), [&](uint8_t code) { return values[code]; });
+    return result;
+  }
   switch (kind) {
   case ElementKind::F16:
     convert(uint16_t(), halfToFloat);
@@ -351,7 +418,7 @@ HostTensor HostTensor::toExactMode() const {
 }
 
 HostTensor HostTensor::fromDoubles(ElementKind kind, ArrayRef<int64_t> shape,
-                                   ArrayRef<double> values) {
+                                   ArrayRef<double> values, bool saturate) {
   HostTensor tensor(kind, shape);
   assert(static_cast<int64_t>(values.size()) == tensor.numElements && "one value per element");
   auto convert = [&](auto sample, auto function) {
@@ -359,6 +426,10 @@ HostTensor HostTensor::fromDoubles(ElementKind kind, ArrayRef<int64_t> shape,
          llvm::zip_equal(tensor.getMutableValues<decltype(sample)>(), values))
       target = function(value);
   };
+  if (const llvm::fltSemantics *semantics = getFloat8(kind)) {
+    convert(uint8_t(), [&](double value) { return doubleToFloat8(*semantics, value, saturate); });
+    return tensor;
+  }
   switch (kind) {
   case ElementKind::F16:
     convert(uint16_t(), [](double value) { return floatToHalf(static_cast<float>(value)); });
@@ -490,6 +561,8 @@ void HostTensor::insert(const HostTensor &source, ArrayRef<int64_t> starts) {
 }
 
 void HostTensor::fillWithPoison() {
+  if (const llvm::fltSemantics *semantics = getFloat8(kind))
+    return llvm::fill(getMutableValues<uint8_t>(), doubleToFloat8(*semantics, std::nan(""), true));
   switch (kind) {
   case ElementKind::F16:
     return llvm::fill(getMutableValues<uint16_t>(), 0x7e00);

@@ -25,7 +25,26 @@ namespace gridloom::loom {
 
 /// How an element lies in memory. `Bool` takes one byte, 0 or 1. `Exact` stands for any float type
 /// in exact mode and takes eight.
-enum class ElementKind { Bool, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64, Exact };
+enum class ElementKind {
+  Bool,
+  I8,
+  I16,
+  I32,
+  I64,
+  U8,
+  U16,
+  U32,
+  U64,
+  F8E4M3FN,
+  F8E5M2,
+  F8E4M3FNUZ,
+  F8E5M2FNUZ,
+  F16,
+  BF16,
+  F32,
+  F64,
+  Exact
+};
 
 /// Bytes of one element.
 size_t sizeOf(ElementKind kind);
@@ -36,6 +55,10 @@ llvm::StringRef nameOf(ElementKind kind);
 std::optional<ElementKind> getElementKind(mlir::Type type);
 /// The MLIR type of a kind; null for Exact, which stands for several.
 mlir::Type getElementType(ElementKind kind, mlir::MLIRContext *context);
+
+/// Whether elements are floats of 8 bits: they are moved and converted, nothing is computed of
+/// them.
+bool isFloat8(mlir::Type element);
 
 /// Conversions between 16-bit floats and f32, rounding to nearest even.
 float halfToFloat(uint16_t bits);
@@ -53,9 +76,10 @@ public:
   /// The value of an attribute of any storage (splat, dense, resource). Fails without a diagnostic
   /// when the element type is not an ElementKind or the attribute does not give out its values.
   static llvm::FailureOr<HostTensor> fromAttribute(mlir::ElementsAttr attribute);
-  /// Rounds or truncates `values` to `kind`. The lists hold shape's product of elements.
+  /// Rounds or truncates `values` to `kind`. The lists hold shape's product of elements. What is
+  /// too large for an 8-bit float becomes its largest number, or infinity or NaN if not `saturate`.
   static HostTensor fromDoubles(ElementKind kind, llvm::ArrayRef<int64_t> shape,
-                                llvm::ArrayRef<double> values);
+                                llvm::ArrayRef<double> values, bool saturate = true);
   static HostTensor fromInts(ElementKind kind, llvm::ArrayRef<int64_t> shape,
                              llvm::ArrayRef<int64_t> values);
   static HostTensor fromExact(llvm::ArrayRef<int64_t> shape, std::vector<Exact> values);

@@ -81,9 +81,13 @@ def Loom_SelectOp : Loom_ElementwiseOp<"select", [AllTypesMatch<["on_true", "on_
 
 def Loom_ConvertOp : Loom_ElementwiseOp<"convert"> {
   let summary = "Changes the element type; float to integer truncates, anything to i1 is x != 0";
-  let arguments = (ins Loom_Tensor:$input);
+  let description = [{
+    What rounds to more than the largest number of an 8-bit float becomes that number; if `unsaturated`
+    infinity, or NaN of a type that has none.
+  }];
+  let arguments = (ins Loom_Tensor:$input, UnitAttr:$unsaturated);
   let results = (outs Loom_Tensor:$output);
-  let assemblyFormat = "$input attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "(`unsaturated` $unsaturated^)? $input attr-dict `:` functional-type(operands, results)";
 }
 
 def Loom_BitcastConvertOp : Loom_ElementwiseOp<"bitcast_convert"> {

@@ -213,7 +213,7 @@ Results ConvertOp::evaluate(ArrayRef<HostTensor> operands) {
   }
   if (isFloatKind(kind) ||
       (isFloatKind(x.getKind()) && (kind == ElementKind::Bool || kind == ElementKind::U64)))
-    return one(HostTensor::fromDoubles(kind, x.getShape(), x.toDoubles()));
+    return one(HostTensor::fromDoubles(kind, x.getShape(), x.toDoubles(), !getUnsaturated()));
   return one(HostTensor::fromInts(kind, x.getShape(), x.toInts()));
 }
 

@@ -9,6 +9,7 @@
 // dimension's size. A factor that only operands have leaves the result whole on every device.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/loom/Float8.h"
 #include "dialects/loom/Halo.h"
 #include "dialects/loom/Loom.h"
 #include "dialects/loom/Padding.h"
@@ -128,7 +129,7 @@ ShardingRule GatherElementsOp::getShardingRule() {
   ShardingRule rule;
   rule.readsPadding = false; // indices are global and below the size
   TensorFactors in = addFactors(rule, shapeOf(getInput())), indices = in;
-  rule.kinds[in[getDim()][0]] = FactorKind::Reduction;
+  rule.kinds[in[getDim()][0]] = getLookupKind(getInput().getType().getElementType());
   indices[getDim()] = {rule.addFactor(shapeOf(getIndices())[getDim()])};
   rule.tensors = {in, indices, indices};
   return rule;

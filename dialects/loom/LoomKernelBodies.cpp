@@ -8,6 +8,7 @@
 // scalars or vectors. Floats of 16 bits are computed in f32 and rounded after each operation.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/loom/Float8.h"
 #include "dialects/loom/Loom.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -28,11 +29,6 @@ Type withElement(Type type, Type element) {
   return element;
 }
 
-/// Integers have no sign in arith and memory: the operation's own types tell unsigned ones.
-Type signless(Type element) {
-  auto integer = dyn_cast<IntegerType>(element);
-  return integer ? IntegerType::get(integer.getContext(), integer.getWidth()) : element;
-}
 bool isUnsigned(Type element) { return element.isInteger(1) || element.isUnsignedInteger(); }
 bool isUnsigned(Value tensor) { return isUnsigned(getElementTypeOrSelf(tensor.getType())); }
 
@@ -374,7 +370,8 @@ Value RoundNearestEvenOp::emitScalar(OpBuilder &builder, Location loc, ValueRang
 }
 
 Value BitcastConvertOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
-  Type to = withElement(operands[0].getType(), signless(getOutput().getType().getElementType()));
+  Type to =
+      withElement(operands[0].getType(), getKernelType(getOutput().getType().getElementType()));
   return to == operands[0].getType() ? operands[0]
                                      : arith::BitcastOp::create(builder, loc, to, operands[0]);
 }
@@ -386,9 +383,20 @@ Value GeluOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) 
 
 Value ConvertOp::emitScalar(OpBuilder &builder, Location loc, ValueRange operands) {
   Type from = getInput().getType().getElementType(), to = getOutput().getType().getElementType();
-  return Emitter{builder, loc}.convert(operands[0],
-                                       withElement(operands[0].getType(), signless(to)),
-                                       isUnsigned(from), isUnsigned(to));
+  Value value = operands[0];
+  Emitter e{builder, loc};
+  Type f32 = withElement(value.getType(), builder.getF32Type());
+  if (from == to)
+    return value;
+  if (isFloat8(from))
+    value = decodeFloat8(builder, loc, cast<FloatType>(from), value);
+  if (!isFloat8(to))
+    return e.convert(value, withElement(value.getType(), getKernelType(to)), isUnsigned(from),
+                     isUnsigned(to));
+  // An f64 is rounded once.
+  if (!getElementTypeOrSelf(value.getType()).isF64())
+    value = e.convert(value, f32, isUnsigned(from), /*toUnsigned=*/false);
+  return encodeFloat8(builder, loc, cast<FloatType>(to), value, !getUnsaturated());
 }
 
 //===----------------------------------------------------------------------===//

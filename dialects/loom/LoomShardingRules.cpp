@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Sharding.h"
+#include "dialects/loom/Float8.h"
 #include "dialects/loom/Halo.h"
 #include "dialects/loom/Loom.h"
 #include "dialects/loom/Padding.h"
@@ -320,9 +321,10 @@ ShardingRule GatherOp::getShardingRule() {
   rule.readsPadding = false; // indices are global and below the size
   TensorFactors in, indices, out;
   int64_t dim = getDim();
+  FactorKind looked = getLookupKind(getInput().getType().getElementType());
   for (auto [i, size] : enumerate(shapeOf(getInput())))
-    in.push_back({rule.addFactor(size, static_cast<int64_t>(i) == dim ? FactorKind::Reduction
-                                                                      : FactorKind::Parallel)});
+    in.push_back(
+        {rule.addFactor(size, static_cast<int64_t>(i) == dim ? looked : FactorKind::Parallel)});
   for (int64_t size : shapeOf(getIndices()))
     indices.push_back({rule.addFactor(size)});
   out.append(in.begin(), in.begin() + dim);

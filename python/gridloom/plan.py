@@ -9,23 +9,28 @@ from pathlib import Path
 
 import numpy as np
 
-# Element types as the manifest spells them. numpy has no bf16: its type is ml_dtypes' where that is installed,
-# else the bits.
+# Element types as the manifest spells them. numpy has neither bf16 nor 8-bit floats: their types are ml_dtypes' where
+# that is installed, else the bits.
 _NUMPY = {
     "f32": "float32", "f64": "float64", "f16": "float16", "i8": "int8", "i16": "int16", "i32": "int32",
     "i64": "int64", "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64", "bool": "bool",
+}  # fmt: skip
+_ML_DTYPES = {
+    "bf16": ("bfloat16", "uint16"), "f8e4m3fn": ("float8_e4m3fn", "uint8"), "f8e5m2": ("float8_e5m2", "uint8"),
+    "f8e4m3fnuz": ("float8_e4m3fnuz", "uint8"), "f8e5m2fnuz": ("float8_e5m2fnuz", "uint8"),
 }  # fmt: skip
 
 
 def numpy_type(name: str) -> np.dtype:
     """The numpy type of a manifest's element type."""
-    if name != "bf16":
+    if name in _NUMPY:
         return np.dtype(_NUMPY[name])
+    extension, bits = _ML_DTYPES[name]
     try:
         import ml_dtypes
     except ImportError:
-        return np.dtype([("bf16", "uint16")])
-    return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype([(name, bits)])
+    return np.dtype(getattr(ml_dtypes, extension))
 
 
 @dataclasses.dataclass(frozen=True)

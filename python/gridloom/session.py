@@ -15,7 +15,8 @@ from .errors import Error, ErrorCode
 from .plan import numpy_type
 
 # Element types in the C interface's numbering.
-_TYPES = ["", "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "bool", "u16", "u32", "u64"]
+_TYPES = ["", "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "bool", "u16", "u32", "u64",
+          "f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,14 +39,15 @@ class Session:
     INVALID_ARGUMENT or INVALID_PLAN the session still works."""
 
     def __init__(
-        self, plan, *, ranks: str, threads: int, weights, trace: bool, deadline: float, graphs: bool = True, transport=None
-    ):
+        self, plan, *, ranks: str, threads: int, weights, trace: bool, deadline: float, graphs: bool = True, transport=None,
+        autotune: bool = False,
+    ):  # fmt: skip
         if ranks not in ("in-process", "environment"):
             raise ValueError(f"ranks {ranks!r} is not one of in-process, environment")
         weights = None if weights is None else os.fspath(weights)
         self._native = native().Session(
-            os.fspath(plan), ranks == "environment", threads, weights, trace, int(deadline * 1000), graphs,
-            *([] if transport is None else [transport]),
+            os.fspath(plan), ranks == "environment", threads, weights, trace, int(deadline * 1000), graphs, transport or "",
+            autotune,
         )  # fmt: skip
         self._lock = threading.RLock()
         self._executor: ThreadPoolExecutor | None = None
@@ -77,6 +79,8 @@ class Session:
 
         The specialisation is the one `dims` names, else the one that the bound shapes fit. Under a launcher
         (`ranks="environment"`) rank 0 gets the arrays and the others None."""
+        if inputs is not None and not isinstance(inputs, Mapping):
+            raise TypeError(f"inputs are a mapping of names to arrays, not {type(inputs).__name__}")
         with self._lock:
             for name, array in (inputs or {}).items():
                 self.bind(name, array)
@@ -148,6 +152,7 @@ def load(
     deadline: float = 300.0,
     graphs: bool = True,
     transport: str | None = None,
+    autotune: bool = False,
 ) -> Session:
     """Loads a plan (a folder, or what `gridloom.compile` returned) and returns a session.
 
@@ -155,8 +160,10 @@ def load(
     job that `gridloom run`, torchrun, mpirun or srun started. `threads` are per rank, 0 for cores divided by ranks;
     `weights` is a file to use instead of the model's; `deadline` is how many seconds a rank may go without progress;
     without `graphs` steps on GPUs are submitted one by one. `transport` is "local", "nccl" or "loopback" (all ranks of a
-    plan for GPUs on one GPU, to check it), by default what the plan's target needs.
+    plan for GPUs on one GPU, to check it), by default what the plan's target needs. With `autotune` the session
+    measures which of cuBLASLt's and cuDNN's algorithms are fastest on this GPU and keeps them in the plan's folder; the
+    next session uses them.
 
     A plan holds native code: loading one is running a program."""
     options = {"weights": weights, "trace": trace, "deadline": deadline, "graphs": graphs, "transport": transport}
-    return Session(plan, ranks=ranks, threads=threads, **options)
+    return Session(plan, ranks=ranks, threads=threads, autotune=autotune, **options)

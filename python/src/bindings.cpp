@@ -60,6 +60,10 @@ size_t sizeOf(gridloom_type type) {
   case GRIDLOOM_I8:
   case GRIDLOOM_U8:
   case GRIDLOOM_BOOL:
+  case GRIDLOOM_F8E4M3FN:
+  case GRIDLOOM_F8E5M2:
+  case GRIDLOOM_F8E4M3FNUZ:
+  case GRIDLOOM_F8E5M2FNUZ:
     return 1;
   }
   throw Failure{GRIDLOOM_INTERNAL, "unknown element type " + std::to_string(int(type))};
@@ -81,7 +85,7 @@ class Session {
 public:
   Session(const std::string &path, bool fromEnvironment, uint32_t threads,
           const std::optional<std::string> &weights, bool trace, uint32_t deadlineMs, bool graphs,
-          const std::string &transport = "") {
+          const std::string &transport, bool autotune) {
     gridloom_session_options options = {};
     options.size = sizeof(options);
     options.ranks = fromEnvironment ? GRIDLOOM_RANK_FROM_ENVIRONMENT : GRIDLOOM_RANKS_IN_PROCESS;
@@ -90,6 +94,7 @@ public:
     options.trace = trace;
     options.deadline_ms = deadlineMs;
     options.no_graphs = !graphs;
+    options.autotune = autotune;
     options.transport = transport.empty() ? nullptr : transport.c_str();
     gridloom_plan *openedPlan = nullptr;
     gridloom_session *created = nullptr;
@@ -219,9 +224,7 @@ NB_MODULE(_native, module) {
   });
   nb::class_<Session>(module, "Session")
       .def(nb::init<const std::string &, bool, uint32_t, const std::optional<std::string> &, bool,
-                    uint32_t, bool>())
-      .def(nb::init<const std::string &, bool, uint32_t, const std::optional<std::string> &, bool,
-                    uint32_t, bool, const std::string &>())
+                    uint32_t, bool, const std::string &, bool>())
       .def("bind", &Session::bind)
       .def("run", &Session::run)
       .def("outputs", &Session::outputs)

@@ -237,10 +237,16 @@ void Job::makeInputs(bool fillInputs) {
     auto spec = specs.find(argument.name);
     Generator generator{Generator::Ones};
     if (auto file = inputs.find(argument.name); file != inputs.end()) {
+      if (file->second.getType() == DataType::U8 && isFloat8(argument.type))
+        file->second = HostArray::share(argument.type, file->second.getShape(),
+                                        file->second.getData(), file->second.getOwner());
       if (file->second.getType() != argument.type || file->second.getShape() != argument.shape)
         throw usage(spec->second + " holds " + std::string(nameOf(file->second.getType())) + " " +
                     formatShape(file->second.getShape()) + ", but the plan takes " +
-                    describe(argument));
+                    describe(argument) +
+                    (file->second.getType() != argument.type
+                         ? "; convert it with numpy's astype"
+                         : "; compile the model for this shape, with --dim if it is symbolic"));
       continue;
     }
     if (spec != specs.end()) {
@@ -248,8 +254,7 @@ void Job::makeInputs(bool fillInputs) {
     } else if (!fillInputs) {
       missing += (missing.empty() ? "" : ", ") + argument.name;
       continue;
-    } else if (argument.type == DataType::F32 || argument.type == DataType::F64 ||
-               argument.type == DataType::F16 || argument.type == DataType::BF16) {
+    } else if (isFloat(argument.type)) {
       generator.kind = Generator::Normal;
     } // ones are valid indices and masks
     isRandom |= generator.isRandom();

@@ -11,10 +11,12 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <unistd.h>
 #include <utility>
 
 using namespace gridloom::rt;
@@ -22,8 +24,9 @@ using namespace gridloom::rt;
 static constexpr std::string_view magic = "\x93NUMPY";
 static constexpr size_t maxDims = 32;
 
-/// numpy's letter and bytes of each type. numpy has no bf16; its extensions write it as V2.
-static constexpr std::array<std::pair<DataType, std::string_view>, 13> codes = {{
+/// numpy's letter and bytes of each type. numpy has neither bf16 nor 8-bit floats; its extensions
+/// write these as V2 and V1.
+static constexpr std::array<std::pair<DataType, std::string_view>, 17> codes = {{
     {DataType::F32, "f4"},
     {DataType::F64, "f8"},
     {DataType::F16, "f2"},
@@ -37,6 +40,10 @@ static constexpr std::array<std::pair<DataType, std::string_view>, 13> codes = {
     {DataType::U16, "u2"},
     {DataType::U32, "u4"},
     {DataType::U64, "u8"},
+    {DataType::F8E4M3FN, "V1"},
+    {DataType::F8E5M2, "V1"},
+    {DataType::F8E4M3FNUZ, "V1"},
+    {DataType::F8E5M2FNUZ, "V1"},
 }};
 
 namespace {
@@ -152,18 +159,27 @@ static DataType parseType(const std::string &code, const std::filesystem::path &
     throw Error(ErrorCode::InvalidArgument, path.string() +
                                                 ": its numbers are big-endian; save x.astype('<" +
                                                 code.substr(1) + "')");
+  // Which 8-bit float it is the file does not tell; numpy's extensions call one of them f1.
+  if (code == "|V1" || code == "<V1" || code == "<f1")
+    return DataType::U8;
   for (auto [type, name] : codes)
     if (code.size() == 3 && strchr("<=|>", code[0]) && code.substr(1) == name)
       return type;
-  throw Error(ErrorCode::InvalidArgument,
-              path.string() + ": element type '" + code +
-                  "' is not one of f32 f64 f16 bf16 i8 i16 i32 i64 u8 bool");
+  throw Error(
+      ErrorCode::InvalidArgument,
+      path.string() + ": element type '" + code +
+          "' is not one of f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool, or the bytes of "
+          "8-bit floats");
 }
 
 HostArray gridloom::rt::readNpy(const std::filesystem::path &path) {
   std::error_code missing;
   if (!std::filesystem::is_regular_file(path, missing))
-    throw Error(ErrorCode::InvalidArgument, path.string() + ": there is no such file");
+    throw Error(ErrorCode::InvalidArgument,
+                path.string() + (std::filesystem::exists(path, missing)
+                                     ? ": is not a file"
+                                     : ": there is no such file, and no generator of this name (see "
+                                       "--input in --help)"));
   auto file = MappedFile::open(path);
   std::span<const std::byte> bytes = file->getBytes();
   std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
@@ -218,12 +234,17 @@ void gridloom::rt::writeNpy(const std::filesystem::path &path, const HostArray &
   header.resize(total - 11, ' ');
   header += '\n';
 
-  std::ofstream file(path, std::ios::binary);
+  // Under another name until it is whole: nobody finds half an array.
+  std::filesystem::path temporary = path;
+  temporary += ".tmp-" + std::to_string(getpid());
+  std::ofstream file(temporary, std::ios::binary);
   file << magic << '\x01' << '\x00' << char(header.size() & 0xff) << char(header.size() >> 8)
        << header;
   file.write(reinterpret_cast<const char *>(array.getData()), std::streamsize(array.getNumBytes()));
   file.close();
-  if (!file)
-    throw Error(ErrorCode::InvalidArgument,
-                path.string() + " cannot be written: " + strerror(errno));
+  if (file && rename(temporary.c_str(), path.c_str()) == 0)
+    return;
+  std::string reason = strerror(errno);
+  remove(temporary.c_str());
+  throw Error(ErrorCode::InvalidArgument, path.string() + " cannot be written: " + reason);
 }

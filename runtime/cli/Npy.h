@@ -12,8 +12,9 @@
 
 namespace gridloom::rt {
 
-/// Maps an array of C order and little endian. bf16 is what numpy calls V2. Throws InvalidArgument
-/// naming the file when it is another format, order or type, or shorter or longer than it says.
+/// Maps an array of C order and little endian. bf16 is what numpy calls V2, 8-bit floats are V1 or
+/// u1: the file does not tell which, and both are read as u8. Throws InvalidArgument naming the
+/// file when it is another format, order or type, or shorter or longer than it says.
 HostArray readNpy(const std::filesystem::path &path);
 
 /// Writes `array`; throws InvalidArgument with the system's reason.

@@ -6,6 +6,7 @@
 #include "runtime/cli/Values.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/core/NarrowFloat.h"
 
 #include <algorithm>
 #include <bit>
@@ -27,6 +28,14 @@ double gridloom::rt::getElement(const HostArray &array, int64_t index) {
     return float(array.as<_Float16>()[i]);
   case DataType::BF16:
     return std::bit_cast<float>(uint32_t(array.as<uint16_t>()[i]) << 16);
+  case DataType::F8E4M3FN:
+    return Float8E4M3FN::load(array.as<uint8_t>()[i]);
+  case DataType::F8E5M2:
+    return Float8E5M2::load(array.as<uint8_t>()[i]);
+  case DataType::F8E4M3FNUZ:
+    return Float8E4M3FNUZ::load(array.as<uint8_t>()[i]);
+  case DataType::F8E5M2FNUZ:
+    return Float8E5M2FNUZ::load(array.as<uint8_t>()[i]);
   case DataType::I8:
     return array.as<int8_t>()[i];
   case DataType::I16:
@@ -62,6 +71,18 @@ void gridloom::rt::setElement(HostArray &array, int64_t index, double value) {
     return;
   case DataType::BF16:
     array.as<uint16_t>()[i] = uint16_t(std::bit_cast<uint32_t>(float(value)) >> 16);
+    return;
+  case DataType::F8E4M3FN:
+    array.as<uint8_t>()[i] = Float8E4M3FN::store(float(value));
+    return;
+  case DataType::F8E5M2:
+    array.as<uint8_t>()[i] = Float8E5M2::store(float(value));
+    return;
+  case DataType::F8E4M3FNUZ:
+    array.as<uint8_t>()[i] = Float8E4M3FNUZ::store(float(value));
+    return;
+  case DataType::F8E5M2FNUZ:
+    array.as<uint8_t>()[i] = Float8E5M2FNUZ::store(float(value));
     return;
   case DataType::I8:
     array.as<int8_t>()[i] = int8_t(value);

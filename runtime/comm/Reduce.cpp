@@ -141,6 +141,13 @@ void gridloom::rt::reduceOnHost(void *out, std::span<const void *const> inputs, 
     if (reduction == Reduction::Sum)
       reduction = Reduction::Max;
     return reduceBy<Boolean>(out, inputs, count, reduction);
+  case DataType::F8E4M3FN:
+  case DataType::F8E5M2:
+  case DataType::F8E4M3FNUZ:
+  case DataType::F8E5M2FNUZ:
+    throw Error(ErrorCode::InvalidArgument, "8-bit floats are not reduced (" +
+                                                std::string(nameOf(type)) +
+                                                "); convert them to f32 before");
   }
   throw Error(ErrorCode::InvalidArgument, "a reduction over an unknown element type");
 }

@@ -10,7 +10,7 @@
 
 using namespace gridloom::rt;
 
-static constexpr std::array<std::pair<DataType, std::string_view>, 13> names = {{
+static constexpr std::array<std::pair<DataType, std::string_view>, 17> names = {{
     {DataType::F32, "f32"},
     {DataType::F64, "f64"},
     {DataType::F16, "f16"},
@@ -24,6 +24,10 @@ static constexpr std::array<std::pair<DataType, std::string_view>, 13> names = {
     {DataType::U16, "u16"},
     {DataType::U32, "u32"},
     {DataType::U64, "u64"},
+    {DataType::F8E4M3FN, "f8e4m3fn"},
+    {DataType::F8E5M2, "f8e5m2"},
+    {DataType::F8E4M3FNUZ, "f8e4m3fnuz"},
+    {DataType::F8E5M2FNUZ, "f8e5m2fnuz"},
 }};
 
 std::string_view gridloom::rt::nameOf(DataType type) {

@@ -13,11 +13,29 @@
 namespace gridloom::rt {
 
 /// Element types. The numbers are those of schema::DataType.
-enum class DataType { F32 = 1, F64, F16, BF16, I8, I16, I32, I64, U8, Bool, U16, U32, U64 };
+enum class DataType {
+  F32 = 1,
+  F64,
+  F16,
+  BF16,
+  I8,
+  I16,
+  I32,
+  I64,
+  U8,
+  Bool,
+  U16,
+  U32,
+  U64,
+  F8E4M3FN,
+  F8E5M2,
+  F8E4M3FNUZ,
+  F8E5M2FNUZ
+};
 
 /// Whether a number in a file is that of an element type.
 constexpr bool isDataType(int number) {
-  return number >= int(DataType::F32) && number <= int(DataType::U64);
+  return number >= int(DataType::F32) && number <= int(DataType::F8E5M2FNUZ);
 }
 
 /// Bytes of one element.
@@ -26,6 +44,10 @@ constexpr size_t sizeOf(DataType type) {
   case DataType::I8:
   case DataType::U8:
   case DataType::Bool:
+  case DataType::F8E4M3FN:
+  case DataType::F8E5M2:
+  case DataType::F8E4M3FNUZ:
+  case DataType::F8E5M2FNUZ:
     return 1;
   case DataType::F16:
   case DataType::BF16:
@@ -44,9 +66,21 @@ constexpr size_t sizeOf(DataType type) {
   return 0;
 }
 
+/// A float of 8 bits: elements are moved and converted, nothing is computed of them.
+constexpr bool isFloat8(DataType type) {
+  return type >= DataType::F8E4M3FN && type <= DataType::F8E5M2FNUZ;
+}
+
 constexpr bool isFloat(DataType type) {
   return type == DataType::F32 || type == DataType::F64 || type == DataType::F16 ||
-         type == DataType::BF16;
+         type == DataType::BF16 || isFloat8(type);
+}
+
+/// The byte that makes a NaN when all bytes of an element have it; 0 of what has no NaN.
+constexpr unsigned char getPoisonByte(DataType type) {
+  if (type == DataType::F8E4M3FNUZ || type == DataType::F8E5M2FNUZ)
+    return 0x80;
+  return isFloat(type) ? 0xff : 0;
 }
 
 /// The name used in manifests and messages: f32, i64, bool, ...

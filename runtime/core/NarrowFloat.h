@@ -1,4 +1,4 @@
-//===- NarrowFloat.h - 16-bit floats on the host ----------------*- C++ -*-===//
+//===- NarrowFloat.h - 16- and 8-bit floats on the host ---------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -56,6 +56,53 @@ struct BFloat {
     return uint16_t((bits & 0x7fffffff) > 0x7f800000 ? (bits >> 16) | 0x40 : rounded);
   }
 };
+
+/// The floats of 8 bits: a sign, an exponent biased by `bias`, `digits` of mantissa. A
+/// `hasInfinity` one is IEEE's; else the code above the largest number is a NaN, or, of an
+/// `isUnsignedZero` one, the code that would be -0 is the only one.
+template <int digits, int bias, bool hasInfinity, bool isUnsignedZero> struct Float8 {
+  using Storage = uint8_t;
+  static constexpr uint32_t most = hasInfinity ? 0x7b : isUnsignedZero ? 0x7f : 0x7e;
+  static constexpr uint32_t nan = hasInfinity ? 0x7e : isUnsignedZero ? 0x80 : 0x7f;
+
+  static float load(uint8_t code) {
+    uint32_t magnitude = code & 0x7f, sign = uint32_t(code & 0x80) << 24;
+    float finite = std::bit_cast<float>(magnitude << (23 - digits)) * scale(127 - bias);
+    if (isUnsignedZero ? code == 0x80 : magnitude > most + hasInfinity)
+      return std::bit_cast<float>(sign | 0x7fc00000);
+    if (hasInfinity && magnitude == most + 1)
+      return std::bit_cast<float>(sign | 0x7f800000);
+    return std::bit_cast<float>(sign | std::bit_cast<uint32_t>(finite));
+  }
+
+  /// To nearest, ties to even; what rounds to more than the largest number becomes that number.
+  static uint8_t store(float value) {
+    uint32_t bits = std::bit_cast<uint32_t>(value), magnitude = bits & 0x7fffffff;
+    uint32_t sign = (bits >> 24) & 0x80;
+    if (magnitude > 0x7f800000)
+      return uint8_t(nan | sign);
+    // A number whose last place is that of the smallest element: adding it rounds there.
+    float step = scale(24 - bias - digits);
+    uint32_t tiny = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + step) -
+                    std::bit_cast<uint32_t>(step);
+    uint32_t half = (1u << (22 - digits)) - 1 + ((magnitude >> (23 - digits)) & 1);
+    uint32_t normal = (magnitude + half - (uint32_t(127 - bias) << 23)) >> (23 - digits);
+    uint32_t code = magnitude < uint32_t(128 - bias) << 23 ? tiny : normal;
+    code = code < most ? code : most;
+    return uint8_t(isUnsignedZero && code == 0 ? 0 : code | sign);
+  }
+
+private:
+  /// 2 to the `exponent`.
+  static constexpr float scale(int exponent) {
+    return std::bit_cast<float>(uint32_t(127 + exponent) << 23);
+  }
+};
+
+using Float8E4M3FN = Float8<3, 7, false, false>;
+using Float8E5M2 = Float8<2, 15, true, false>;
+using Float8E4M3FNUZ = Float8<3, 8, false, true>;
+using Float8E5M2FNUZ = Float8<2, 16, false, true>;
 
 } // namespace gridloom::rt
 

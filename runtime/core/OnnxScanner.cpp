@@ -271,6 +271,14 @@ std::optional<DataType> getDataType(uint64_t onnxType) {
     return DataType::U64;
   case 16:
     return DataType::BF16;
+  case 17:
+    return DataType::F8E4M3FN;
+  case 18:
+    return DataType::F8E4M3FNUZ;
+  case 19:
+    return DataType::F8E5M2;
+  case 20:
+    return DataType::F8E5M2FNUZ;
   default:
     return std::nullopt;
   }

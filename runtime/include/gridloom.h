@@ -75,6 +75,10 @@ typedef enum gridloom_type {
   GRIDLOOM_U16 = 11,
   GRIDLOOM_U32 = 12,
   GRIDLOOM_U64 = 13,
+  GRIDLOOM_F8E4M3FN = 14, /* 8-bit floats, as ONNX defines them */
+  GRIDLOOM_F8E5M2 = 15,
+  GRIDLOOM_F8E4M3FNUZ = 16,
+  GRIDLOOM_F8E5M2FNUZ = 17,
 } gridloom_type;
 
 /* A dense row-major tensor in host memory. */

@@ -136,6 +136,8 @@ def check(test, outputs, expected) -> None:
         assert actual.dtype == want.dtype, f"type {actual.dtype}, expected {want.dtype}"
         assert actual.shape == want.shape, f"shape {actual.shape}, expected {want.shape}"
         rtol = test.rtol
+        if want.dtype.name.startswith("float8"):
+            actual, want = actual.astype(np.float32), want.astype(np.float32)
         if want.dtype.name in ("bfloat16", "float16"):
             # Intermediate results round too: a few units in the last of 8 bits, two in the last of 11.
             rtol = max(rtol, 2**-6 if want.dtype.name == "bfloat16" else 2**-9)

@@ -121,6 +121,10 @@ REFUSALS = {
         "Add 'a': initializer 'w' has element type INT4, which is not supported",
     ),
     "cast type": (model([node("Cast", ["x"], name="c", to=T.STRING)]), "Cast 'c': element type STRING is not"),
+    "computing with 8-bit floats": (
+        model([node("Cast", ["x"], ["q"], name="c", to=T.FLOAT8E5M2), node("Add", ["q", "q"], name="a")]),
+        "Add 'a': nothing is computed of operand 0, 'tensor<4xf8E5M2>'; convert it (Cast, DequantizeLinear)",
+    ),
     "mixed types": (
         model([node("Add", ["x", "i"], name="a")], [("x", [4]), value("i", [4], T.INT64)]),
         "Add 'a': operands 'tensor<4xf32>' and 'tensor<4xi64>' differ in element type",

@@ -19,7 +19,7 @@ from suite import backend
 
 T = onnx.TensorProto
 TYPES = {T.FLOAT, T.DOUBLE, T.FLOAT16, T.BFLOAT16, T.BOOL, T.INT8, T.INT16, T.INT32, T.INT64, T.UINT8, T.UINT16}
-TYPES |= {T.UINT32, T.UINT64}
+TYPES |= {T.UINT32, T.UINT64, T.FLOAT8E4M3FN, T.FLOAT8E5M2, T.FLOAT8E4M3FNUZ, T.FLOAT8E5M2FNUZ}
 
 # Cases that must be refused, with a part of the error.
 REFUSED = {
@@ -114,6 +114,8 @@ def test_node(test, cases):
             if actual.dtype.name == "bfloat16":
                 # Intermediate results round too: a few units in the last of 8 bits.
                 actual, want, rtol = actual.astype(np.float32), want.astype(np.float32), 2**-6
+            elif actual.dtype.name.startswith("float8"):
+                actual, want = actual.astype(np.float32), want.astype(np.float32)
             elif actual.dtype == np.float16 and "expanded" in test.name:
                 # The same of 11 bits, where every node of a function's body rounds.
                 rtol = 2**-9

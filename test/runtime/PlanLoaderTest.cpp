@@ -350,6 +350,12 @@ const Refusal bufferRefusals[] = {
     {"BeyondInput",
      [](PlanBuilder &p) { buffer(p, 0).set_slots(2); },
      {"buffer 0", "64 bytes are left"}},
+    {"OffsetBeyondInput",
+     [](PlanBuilder &p) { buffer(p, 0).set_offset(68); },
+     {"buffer 0", "byte 68 of a space of 64"}},
+    {"PartBeyondWeight",
+     [](PlanBuilder &p) { buffer(p, 1).set_offset(4); },
+     {"64 bytes at 4", "60 bytes are left"}},
     {"InputIndex", [](PlanBuilder &p) { buffer(p, 0).set_index(1); }, {"number 1 of 1"}},
     {"InputType",
      [](PlanBuilder &p) { buffer(p, 0).set_type(schema::I32); },
@@ -505,6 +511,14 @@ const Refusal groupRefusals[] = {
        gather(p).set_outputs(0, 8);
      },
      {"different element types"}},
+    {"ReducesFloat8",
+     [](PlanBuilder &p) {
+       PlanBuilder::addBuffer(program(p), schema::ARENA, {8, 3}, 0, 0, schema::F8E4M3FN);
+       gather(p).set_kind(schema::Group::ALL_REDUCE);
+       gather(p).set_inputs(0, 8);
+       gather(p).set_outputs(0, 8);
+     },
+     {"reduces f8e4m3fn", "convert it to f32"}},
     {"Root",
      [](PlanBuilder &p) {
        gather(p).set_kind(schema::Group::BROADCAST);

@@ -68,6 +68,23 @@ TEST_F(Npy, WhatIsWrittenIsRead) {
     }
 }
 
+/// The files do not tell which 8-bit float it is: bytes come back.
+TEST_F(Npy, FloatsOf8BitsAreBytes) {
+  for (DataType type :
+       {DataType::F8E4M3FN, DataType::F8E5M2, DataType::F8E4M3FNUZ, DataType::F8E5M2FNUZ}) {
+    HostArray array = HostArray::allocate(type, {3});
+    for (int64_t i = 0; i < 3; ++i)
+      setElement(array, i, double(i) - 1.5);
+    EXPECT_EQ(getElement(array, 0), -1.5) << nameOf(type);
+    writeNpy(path, array);
+    HostArray read = readNpy(path);
+    EXPECT_EQ(read.getType(), DataType::U8);
+    EXPECT_EQ(memcmp(read.getData(), array.getData(), 3), 0);
+  }
+  writeFile(path, makeFile("{'descr': '<f1', 'fortran_order': False, 'shape': (2,)}", 2));
+  EXPECT_EQ(readNpy(path).getType(), DataType::U8);
+}
+
 TEST_F(Npy, OtherSpellingsOfTheHeader) {
   writeFile(path, makeFile("{\"shape\":(2,3),\"fortran_order\":False,\"descr\":\"=i4\"}", 24));
   EXPECT_EQ(readNpy(path).getShape(), (std::vector<int64_t>{2, 3}));

@@ -14,6 +14,7 @@
 #include "llvm/Support/raw_ostream.h"
 
 #include <cmath>
+#include <cstring>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <random>
@@ -112,9 +113,22 @@ inline void expectClose(const HostTensor &actual, const HostTensor &expected, do
   }
 }
 
+/// Expects equal bits, but for the bits of NaN.
+inline void expectSame(const HostTensor &actual, const HostTensor &expected,
+                       const std::string &what) {
+  std::vector<double> a = actual.toDoubles(), e = expected.toDoubles();
+  size_t bytes = actual.getElementSize();
+  for (size_t i = 0; i < a.size(); ++i) {
+    bool same = !std::memcmp(actual.getData() + i * bytes, expected.getData() + i * bytes, bytes);
+    ASSERT_TRUE(same || (std::isnan(a[i]) && std::isnan(e[i])))
+        << what << ": element " << i << " is " << a[i] << ", not " << e[i];
+  }
+}
+
 struct RunOptions {
   double low = -2, high = 2;
   double tolerance = 2e-6;
+  bool isExact = false;
   unsigned seed = 1;
   /// Inputs by number instead of random ones.
   std::map<unsigned, HostTensor> inputs;
@@ -172,8 +186,11 @@ inline codegen::CompiledKernels checkKernels(const std::string &text, RunOptions
     for (size_t i = 0; i < expected.size(); ++i) {
       HostTensor actual(expected[i].getKind(), expected[i].getShape());
       std::memcpy(actual.getMutableData(), memory[i].data() + kGuard, actual.getNumBytes());
-      expectClose(actual, expected[i], options.tolerance,
-                  info.symbol + " output " + std::to_string(i));
+      std::string what = info.symbol + " output " + std::to_string(i);
+      if (options.isExact)
+        expectSame(actual, expected[i], what);
+      else
+        expectClose(actual, expected[i], options.tolerance, what);
       for (size_t j = 0; j < kGuard; ++j)
         EXPECT_TRUE(memory[i][j] == '\x5a' && memory[i][memory[i].size() - 1 - j] == '\x5a')
             << info.symbol << " writes outside output " << i;

@@ -92,6 +92,11 @@ NcclElements toNcclElements(DataType type, size_t count) {
   case DataType::I16:
   case DataType::U16:
     break;
+  case DataType::F8E4M3FN:
+  case DataType::F8E5M2:
+  case DataType::F8E4M3FNUZ:
+  case DataType::F8E5M2FNUZ:
+    return {1, count}; // only moved
   }
   return {0, count * sizeOf(type)};
 }
@@ -100,6 +105,10 @@ NcclReduction toNcclReduction(DataType type, Reduction reduction) {
   if (type == DataType::I16 || type == DataType::U16)
     throw Error(ErrorCode::InvalidArgument, "NCCL does not reduce " + std::string(nameOf(type)) +
                                                 "; convert the value to i32 before it is reduced");
+  if (isFloat8(type))
+    throw Error(ErrorCode::InvalidArgument, "8-bit floats are not reduced (" +
+                                                std::string(nameOf(type)) +
+                                                "); convert them to f32 before");
   enum { Sum, Prod, Max, Min };
   int operation = Sum;
   switch (reduction) {

@@ -74,3 +74,15 @@ func.func @outside() -> tensor<1xi64> {
   %0 = loom.gather %c, %i dim = 0 : (tensor<2xi64>, tensor<1xi64>) -> tensor<1xi64>
   return %0 : tensor<1xi64>
 }
+
+// -----
+
+// What is too large for an 8-bit float becomes its largest number.
+// CHECK-LABEL: func.func @float8
+// CHECK-NEXT: %[[C:.*]] = loom.constant dense<[3.125000e-01, 4.480000e+02, -4.480000e+02]> : tensor<3xf8E4M3FN>
+// CHECK-NEXT: return %[[C]]
+func.func @float8() -> tensor<3xf8E4M3FN> {
+  %x = loom.constant dense<[0.3, 465.0, -1000.0]> : tensor<3xf32>
+  %y = loom.convert %x : (tensor<3xf32>) -> tensor<3xf8E4M3FN>
+  return %y : tensor<3xf8E4M3FN>
+}
