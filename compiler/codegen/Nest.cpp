@@ -205,6 +205,21 @@ std::vector<std::pair<unsigned, unsigned>> gridloom::codegen::findInPlace(plan::
   return pairs;
 }
 
+/// Elements of a buffer that the nests read: of a table some rows, of a tensor a part.
+static int64_t countRead(ArrayRef<Nest> nests, unsigned buffer) {
+  int64_t count = 0, whole = nests[0].body->buffers[buffer].elements;
+  for (const Nest &nest : nests)
+    for (const Node &node : nest.body->nodes) {
+      if (node.kind != Node::Kind::Load || node.buffer != buffer)
+        continue;
+      int64_t places = 1;
+      for (AtomId atom : node.free)
+        places = std::min(places * nest.body->atoms[atom].size, whole);
+      count = std::min(count + places, whole);
+    }
+  return count;
+}
+
 KernelInfo gridloom::codegen::describeKernel(plan::KernelOp kernel, ArrayRef<Nest> nests) {
   KernelInfo info;
   Block &block = kernel.getBody().front();
@@ -212,10 +227,17 @@ KernelInfo gridloom::codegen::describeKernel(plan::KernelOp kernel, ArrayRef<Nes
   info.symbol = kernel.getSymName().str();
   info.numPointers = block.getNumArguments() + yield->getNumOperands();
   info.skeleton = classify(nests);
-  for (Type type : block.getArgumentTypes())
-    info.bytes += loom::getByteSize(type);
+  for (auto [i, type] : llvm::enumerate(block.getArgumentTypes())) {
+    int64_t elements = cast<RankedTensorType>(type).getNumElements();
+    int64_t bytes = loom::getByteSize(type);
+    info.bytes += nests.empty() || elements == 0 ? bytes : bytes / elements * countRead(nests, i);
+  }
   for (Type type : yield->getOperandTypes())
     info.bytes += loom::getByteSize(type);
+  // In place a scatter reads and writes what it updates.
+  if (auto scatter = dyn_cast<loom::ScatterOp>(block.front()))
+    info.bytes = 2 * loom::getByteSize(scatter.getUpdates().getType()) +
+                 loom::getByteSize(scatter.getIndices().getType());
   block.walk([&](loom::CostInterface op) { info.flops += op.getFlops(); });
   info.inPlace = findInPlace(kernel, nests);
   return info;

@@ -25,6 +25,14 @@ schema::DataType gridloom::toSchemaType(Type element) {
     return schema::F16;
   if (element.isBF16())
     return schema::BF16;
+  if (isa<Float8E4M3FNType>(element))
+    return schema::F8E4M3FN;
+  if (isa<Float8E5M2Type>(element))
+    return schema::F8E5M2;
+  if (isa<Float8E4M3FNUZType>(element))
+    return schema::F8E4M3FNUZ;
+  if (isa<Float8E5M2FNUZType>(element))
+    return schema::F8E5M2FNUZ;
   if (element.isUnsignedInteger(8))
     return schema::U8;
   if (element.isUnsignedInteger(16))
@@ -61,6 +69,14 @@ StringRef gridloom::toManifestType(Type element) {
     return "f16";
   case schema::BF16:
     return "bf16";
+  case schema::F8E4M3FN:
+    return "f8e4m3fn";
+  case schema::F8E5M2:
+    return "f8e5m2";
+  case schema::F8E4M3FNUZ:
+    return "f8e4m3fnuz";
+  case schema::F8E5M2FNUZ:
+    return "f8e5m2fnuz";
   case schema::I8:
     return "i8";
   case schema::I16:
@@ -270,6 +286,25 @@ LogicalResult StageBuilder::addBuffer(plan::BufferOp op, Scope &scope) {
   }
 }
 
+/// A shape is the reader's matter; a part makes a buffer of its own, up to where its source ends.
+void StageBuilder::addAlias(plan::AliasOp op, Scope &scope) {
+  uint32_t source = scope.indices.lookup(op.getSource());
+  RankedTensorType type = getTensor(op.getBuffer());
+  bool isWhole = type.getNumElements() == getTensor(op.getSource()).getNumElements();
+  if (op.getOffset() == 0 && isWhole) {
+    scope.indices[op.getBuffer()] = source;
+    return;
+  }
+  uint64_t skipped = op.getOffset() * type.getElementTypeBitWidth() / 8;
+  schema::Buffer buffer = scope.buffers->Get(int(source));
+  buffer.set_offset(buffer.offset() + skipped);
+  buffer.set_bytes(buffer.bytes() - skipped);
+  buffer.clear_shape();
+  fillShape(type, *buffer.mutable_shape());
+  scope.indices[op.getBuffer()] = scope.buffers->size();
+  *scope.buffers->Add() = std::move(buffer);
+}
+
 //===----------------------------------------------------------------------===//
 // The prologue
 //===----------------------------------------------------------------------===//
@@ -423,6 +458,7 @@ static void fillMatmul(plan::MatmulAttr descriptor, Type operand, Type result,
   matmul.set_type(toSchemaType(operand));
   matmul.set_out_type(toSchemaType(result));
   matmul.set_tf32(descriptor.getTf32());
+  matmul.set_residual(descriptor.getResidual());
   matmul.set_workspace_limit(32ull << 20);
 }
 
@@ -481,9 +517,8 @@ static void fillLibrary(plan::LibraryOp op, schema::Library &library) {
 }
 
 LogicalResult StageBuilder::addStep(Operation &op, Scope &scope, schema::Block &block) {
-  if (isa<plan::AliasOp>(op)) {
-    auto alias = cast<plan::AliasOp>(op);
-    scope.indices[alias.getBuffer()] = scope.indices.lookup(alias.getSource());
+  if (auto alias = dyn_cast<plan::AliasOp>(op)) {
+    addAlias(alias, scope);
     return success();
   }
   schema::Step step;
@@ -538,7 +573,7 @@ LogicalResult StageBuilder::addControl(Block &block, Scope &scope,
       if (failed(addBuffer(buffer, scope)))
         return failure();
     } else if (auto alias = dyn_cast<plan::AliasOp>(op)) {
-      scope.indices[alias.getBuffer()] = scope.indices.lookup(alias.getSource());
+      addAlias(alias, scope);
     } else if (auto parameter = dyn_cast<plan::RankParamOp>(op)) {
       scope.indices[parameter.getBuffer()] = scope.buffers->size();
       schema::Buffer *buffer = scope.buffers->Add();

@@ -41,6 +41,7 @@ private:
   mlir::LogicalResult addBuffer(plan::BufferOp op, Scope &scope);
   mlir::FailureOr<uint32_t> addWeight(plan::BufferOp op);
   mlir::FailureOr<uint32_t> addState(plan::BufferOp op, const schema::Buffer &buffer);
+  void addAlias(plan::AliasOp op, Scope &scope);
   mlir::LogicalResult addDerived(loom::DerivedOp op);
   mlir::LogicalResult addDerivedStep(mlir::Operation &op, Scope &scope, schema::Derived &derived);
   uint32_t addDerivedBuffer(mlir::Value value, Scope &scope, schema::Derived &derived);

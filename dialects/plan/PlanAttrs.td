@@ -12,9 +12,10 @@ def Plan_MatmulAttr : AttrDef<PlanDialect, "Matmul"> {
   let description = [{
     `sizes` is [batch..., M, N, K]. Strides are in elements: `lhs` [batch..., M, K], `rhs`
     [batch..., K, N], `out` [batch..., M, N]; a batch stride of 0 repeats the operand. The result is
-    alpha * lhs * rhs, then the epilogue: a bias, then relu or gelu in the tanh form; `alpha` is 1 where absent. Operands are f32, f16, bf16, summed
-    in f32; the result is of their type or f32. With `tf32` the library may round f32 operands to 10
-    digits.
+    alpha * lhs * rhs, plus, with `residual`, a tensor that lies in memory as the result does, then the
+    epilogue: a bias, then relu or gelu in the tanh form; `alpha` is 1 where absent. Operands are f32,
+    f16, bf16, summed in f32; the result is of their type or f32. With `tf32` the library may round f32
+    operands to 10 digits.
 
     **Constraints:**
     - P-MM1: each stride list has as many entries as `sizes` less one.
@@ -24,9 +25,10 @@ def Plan_MatmulAttr : AttrDef<PlanDialect, "Matmul"> {
       ArrayRefParameter<"int64_t">:$rhs, ArrayRefParameter<"int64_t">:$out,
       OptionalParameter<"::mlir::FloatAttr">:$alpha,
       DefaultValuedParameter<"::gridloom::plan::Epilogue", "::gridloom::plan::Epilogue::None">:$epilogue,
-      DefaultValuedParameter<"bool", "false">:$tf32);
+      DefaultValuedParameter<"bool", "false">:$tf32, DefaultValuedParameter<"bool", "false">:$residual);
   let assemblyFormat = [{`<` `sizes` `=` `[` $sizes `]` `,` `lhs` `=` `[` $lhs `]` `,` `rhs` `=` `[` $rhs `]` `,`
-      `out` `=` `[` $out `]` (`alpha` `=` $alpha^)? (`epilogue` `=` $epilogue^)? (`tf32` `=` $tf32^)? `>`}];
+      `out` `=` `[` $out `]` (`alpha` `=` $alpha^)? (`epilogue` `=` $epilogue^)? (`tf32` `=` $tf32^)?
+      (`residual` `=` $residual^)? `>`}];
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     double getAlphaValue() const { return getAlpha() ? getAlpha().getValueAsDouble() : 1.0; }

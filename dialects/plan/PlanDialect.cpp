@@ -38,7 +38,7 @@ void PlanDialect::initialize() {
 LogicalResult MatmulAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<int64_t> sizes, ArrayRef<int64_t> lhs,
                                  ArrayRef<int64_t> rhs, ArrayRef<int64_t> out, FloatAttr, Epilogue,
-                                 bool) {
+                                 bool, bool) {
   if (sizes.size() < 3)
     return emitError() << "a matmul has at least M, N and K, not " << sizes.size() << " sizes";
   for (ArrayRef<int64_t> strides : {lhs, rhs, out}) {

@@ -40,16 +40,16 @@ def Plan_CallOp : Plan_Op<"call", [Pure, DeclareOpInterfaceMethods<SymbolUserOpI
   let assemblyFormat = "$kernel `(` $inputs `)` attr-dict `:` functional-type(operands, results)";
 }
 
-def Plan_MatmulOp : Plan_Op<"matmul", [Pure]> {
+def Plan_MatmulOp : Plan_Op<"matmul", [Pure, AttrSizedOperandSegments]> {
   let summary = "A library matrix multiplication on tensors";
   let description = [{
     An epilogue with an activation names the kernel that does it where the library cannot: it takes
     the plain product and the bias, where there is one.
   }];
-  let arguments = (ins AnyRankedTensor:$lhs, AnyRankedTensor:$rhs, Optional<AnyRankedTensor>:$bias, Plan_MatmulAttr:$descriptor,
-      OptionalAttr<FlatSymbolRefAttr>:$fallback);
+  let arguments = (ins AnyRankedTensor:$lhs, AnyRankedTensor:$rhs, Optional<AnyRankedTensor>:$bias,
+      Optional<AnyRankedTensor>:$residual, Plan_MatmulAttr:$descriptor, OptionalAttr<FlatSymbolRefAttr>:$fallback);
   let results = (outs AnyRankedTensor:$output);
-  let assemblyFormat = [{$lhs `,` $rhs (`,` $bias^)? $descriptor (`else` $fallback^)? attr-dict
+  let assemblyFormat = [{$lhs `,` $rhs (`,` $bias^)? (`residual` $residual^)? $descriptor (`else` $fallback^)? attr-dict
       `:` functional-type(operands, results)}];
 }
 
@@ -122,7 +122,8 @@ def Plan_BufferOp : Plan_Op<"buffer"> {
 
 def Plan_AliasOp : Plan_Op<"alias"> {
   let summary = "The same memory under another shape";
-  let arguments = (ins Plan_BufferType:$source);
+  let description = "With an `offset`, in elements, it is the memory from there on.";
+  let arguments = (ins Plan_BufferType:$source, DefaultValuedAttr<I64Attr, "0">:$offset);
   let results = (outs Plan_BufferType:$buffer);
   let assemblyFormat = "$source attr-dict `:` functional-type(operands, results)";
 }

@@ -5,32 +5,13 @@
 //===----------------------------------------------------------------------===//
 #include "passes/allocate/Interference.h"
 
+#include "passes/schedule/InPlace.h"
+
 using namespace mlir;
 
 namespace gridloom {
 
 using Access = ProgramTimeline::Access;
-
-static RankedTensorType getTensor(Value buffer) {
-  return cast<plan::BufferType>(buffer.getType()).getTensor();
-}
-
-/// True when all of the kernel computes elements of one shape, and `argument` is read only as such.
-static bool isElementForElement(plan::KernelOp kernel, BlockArgument argument) {
-  auto type = cast<RankedTensorType>(argument.getType());
-  for (Operation &op : kernel.getBody().front().without_terminator()) {
-    if (isa<loom::ConstantOp, loom::IotaOp>(op))
-      continue;
-    bool elementwise =
-        isa<loom::KernelBodyInterface>(op) &&
-        cast<RankedTensorType>(op.getResult(0).getType()).getShape() == type.getShape();
-    bool readsOther = isa<loom::BroadcastOp>(op) && isa<BlockArgument>(op.getOperand(0)) &&
-                      op.getOperand(0) != Value(argument);
-    if (!elementwise && !readsOther)
-      return false;
-  }
-  return true;
-}
 
 bool canWriteOver(Operation *step, Value from, Value to) {
   auto launch = dyn_cast<plan::LaunchOp>(step);
@@ -42,14 +23,8 @@ bool canWriteOver(Operation *step, Value from, Value to) {
       llvm::count_if(launch.getInputs(), isFrom) != 1)
     return false;
   auto kernel = SymbolTable::lookupNearestSymbolFrom<plan::KernelOp>(step, launch.getKernelAttr());
-  if (!kernel || kernel.getSkeleton() != plan::Skeleton::Elementwise)
-    return false;
-  unsigned index = llvm::find_if(launch.getInputs(), isFrom) - launch.getInputs().begin();
-  RankedTensorType input = getTensor(launch.getInputs()[index]),
-                   output = getTensor(launch.getOutputs()[0]);
-  return input.getShape() == output.getShape() &&
-         loom::getByteSize(input) == loom::getByteSize(output) &&
-         isElementForElement(kernel, kernel.getBody().getArgument(index));
+  return kernel && canRunInPlace(kernel, llvm::find_if(launch.getInputs(), isFrom) -
+                                             launch.getInputs().begin());
 }
 
 bool isOverBefore(const ProgramTimeline &timeline, ArrayRef<Access> from, ArrayRef<Access> to,

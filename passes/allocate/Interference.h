@@ -13,7 +13,7 @@ namespace gridloom {
 /// Iterations of a repeat in which all orders between uses of two buffers show.
 inline constexpr int64_t kInterferenceIterations = 4;
 
-/// True when `step` is an elementwise kernel that may write output `to` over input `from`: it reads
+/// True when `step` launches a kernel that may write its output `to` over input `from`: it reads
 /// each element before it writes the one in its place, and nothing else of `from`.
 bool canWriteOver(mlir::Operation *step, mlir::Value from, mlir::Value to);
 

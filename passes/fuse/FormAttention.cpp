@@ -18,10 +18,11 @@ RankedTensorType getType(Value value) { return cast<RankedTensorType>(value.getT
 
 bool isHalf(Type element) { return element.isF16() || element.isBF16(); }
 
-/// An operand: memory, and strides of [batch, heads, rows, columns] in it.
+/// An operand: memory, and strides of [batch, heads, rows, columns] in it from `offset` on.
 struct Operand {
   Value base;
   SmallVector<int64_t> strides;
+  int64_t offset = 0;
   double scale = 1;
 };
 
@@ -35,6 +36,8 @@ struct Attention {
   double scale = 1;
   Operand query, key, value;
   SmallVector<int64_t> sizes; // batch, heads, queries, keys, depth, value depth
+  /// Heads that read one key head, whose one query each is a query of the same head.
+  int64_t group = 1;
   /// What the call replaces, the strides of its result there, and the operations it makes idle.
   Value result;
   SmallVector<int64_t> out;
@@ -87,9 +90,27 @@ std::optional<Operand> matchOperand(Value value, ArrayRef<int64_t> batch, int64_
     add(rows);
     add(columns);
     if (fits && strides.back() == 1)
-      return Operand{view.base, strides, scale * view.scale};
+      return Operand{view.base, strides, view.offset, scale * view.scale};
   }
   return std::nullopt;
+}
+
+/// Keys or values [batch, heads, rows, columns] before each head was repeated `group` times; null
+/// where they were not.
+Value matchRepeated(Value value, int64_t &group) {
+  auto reshape = value.getDefiningOp<loom::ReshapeOp>();
+  auto broadcast =
+      reshape ? reshape.getInput().getDefiningOp<loom::BroadcastOp>() : loom::BroadcastOp();
+  if (!broadcast || broadcast.getDims() != ArrayRef<int64_t>{0, 1, 3, 4})
+    return {};
+  ArrayRef<int64_t> from = getType(broadcast.getInput()).getShape(),
+                    to = getType(broadcast.getOutput()).getShape(),
+                    shape = getType(value).getShape();
+  if (to.size() != 5 || shape.size() != 4 || shape[1] != to[1] * to[2] ||
+      from != ArrayRef<int64_t>{shape[0], to[1], shape[2], shape[3]} || shape[0] != to[0])
+    return {};
+  group = to[2];
+  return broadcast.getInput();
 }
 
 /// Whether a constant of [..., queries, keys] says that each query sees all keys, or those up to
@@ -194,6 +215,12 @@ void matchResult(Attention &attention) {
   llvm::append_range(attention.out, strides);
 }
 
+/// Strides of [batch, heads, 1, columns] as those of [batch, heads / group, group, columns].
+void groupHeads(MutableArrayRef<int64_t> strides, int64_t group) {
+  strides[2] = strides[1];
+  strides[1] *= group;
+}
+
 std::optional<Attention> match(loom::DotGeneralOp product) {
   Attention attention;
   attention.product = product;
@@ -223,9 +250,21 @@ std::optional<Attention> match(loom::DotGeneralOp product) {
   loom::DotGeneralOp scores = attention.scores;
   auto query = matchOperand(scores.getLhs(), scores.getLhsBatch(), scores.getLhsFreeDims()[0],
                             scores.getLhsContract()[0], element);
-  auto key = matchOperand(scores.getRhs(), scores.getRhsBatch(), scores.getRhsFreeDims()[0],
+  // One query of each head that shares keys: queries of one head, which reads its keys once.
+  Value keys = scores.getRhs(), values = product.getRhs();
+  int64_t group = 1, valueGroup = 1;
+  Value ownKeys = matchRepeated(keys, group), ownValues = matchRepeated(values, valueGroup);
+  auto isInOrder = [](ArrayRef<int64_t> dims) { return dims == ArrayRef<int64_t>{0, 1}; };
+  if (ownKeys && ownValues && group == valueGroup && !attention.causal &&
+      isInOrder(scores.getRhsBatch()) && isInOrder(product.getRhsBatch()) &&
+      getType(softmax.getOutput()).getDimSize(2) == 1) {
+    keys = ownKeys;
+    values = ownValues;
+    attention.group = group;
+  }
+  auto key = matchOperand(keys, scores.getRhsBatch(), scores.getRhsFreeDims()[0],
                           scores.getRhsContract()[0], element);
-  auto value = matchOperand(product.getRhs(), product.getRhsBatch(), product.getRhsContract()[0],
+  auto value = matchOperand(values, product.getRhsBatch(), product.getRhsContract()[0],
                             product.getRhsFreeDims()[0], element);
   if (!query || !key || !value || value->scale != 1)
     return std::nullopt;
@@ -238,6 +277,12 @@ std::optional<Attention> match(loom::DotGeneralOp product) {
   llvm::append_range(attention.sizes, shape);
   attention.sizes.push_back(getType(scores.getLhs()).getDimSize(scores.getLhsContract()[0]));
   attention.sizes.push_back(getType(product.getOutput()).getShape().back());
+  if (attention.group > 1) {
+    attention.sizes[1] /= attention.group;
+    attention.sizes[2] = attention.group;
+    groupHeads(attention.query.strides, attention.group);
+    groupHeads(attention.out, attention.group);
+  }
   return attention;
 }
 
@@ -299,6 +344,8 @@ struct FormAttention : impl::FormAttentionBase<FormAttention> {
       mask = narrowMask(builder, numbers, element);
       maskStrides.assign(4 - view.strides.size(), 0);
       llvm::append_range(maskStrides, view.strides);
+      if (attention.group > 1)
+        groupHeads(maskStrides, attention.group);
     }
     auto descriptor = plan::AttentionAttr::get(
         builder.getContext(), attention.sizes, attention.query.strides, attention.key.strides,
@@ -308,9 +355,12 @@ struct FormAttention : impl::FormAttentionBase<FormAttention> {
     for (Operation *op : llvm::reverse(attention.path))
       locs.push_back(op->getLoc());
     locs.push_back(attention.product.getLoc());
+    auto read = [&](const Operand &operand) {
+      return makeViewBase(builder, operand.base, operand.offset);
+    };
     auto call = plan::AttentionOp::create(
-        builder, builder.getFusedLoc(locs), attention.result.getType(), attention.query.base,
-        attention.key.base, attention.value.base, mask, descriptor);
+        builder, builder.getFusedLoc(locs), attention.result.getType(), read(attention.query),
+        read(attention.key), read(attention.value), mask, descriptor);
     Value result = attention.result;
     result.replaceAllUsesWith(call.getOutput());
   }
@@ -328,7 +378,7 @@ struct FormAttention : impl::FormAttentionBase<FormAttention> {
   /// The mask before it is repeated to the shape of the scores. Factors and conversions stay.
   static StridedView traceMask(Value mask) {
     for (const StridedView &view : traceViews(mask))
-      if (view.scale == 1)
+      if (view.scale == 1 && view.offset == 0)
         return view;
     return traceViews(mask).back();
   }

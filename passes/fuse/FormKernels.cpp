@@ -23,7 +23,7 @@ struct FormKernels : impl::FormKernelsBase<FormKernels> {
   }
 
   static void runOnBlock(Block &block, KernelOutliner &outliner) {
-    std::vector<FusionGroup> groups = formFusionGroups(block);
+    std::vector<FusionGroup> groups = formFusionGroups(block, /*hasProducts=*/true);
     // Consumers first: a group still sees the operations, not the calls, of generators it repeats.
     for (const FusionGroup &group : llvm::reverse(groups))
       outliner.outline(group);

@@ -4,7 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/fuse/ExpandContractions.h"
+#include "passes/fuse/FusionGroups.h"
 #include "passes/fuse/Passes.h"
+#include "passes/fuse/RowProducts.h"
 #include "passes/fuse/StridedView.h"
 
 using namespace mlir;
@@ -121,23 +123,6 @@ std::optional<Gemm> getGemm(const Loops &loops) {
   return best;
 }
 
-plan::MatmulAttr getDescriptor(MLIRContext *context, const Gemm &gemm, double alpha,
-                               plan::Epilogue epilogue, bool tf32) {
-  SmallVector<int64_t> sizes, lhs, rhs, out;
-  for (const Loop &loop : gemm.batch) {
-    sizes.push_back(loop.size);
-    lhs.push_back(loop.lhs);
-    rhs.push_back(loop.rhs);
-    out.push_back(loop.out);
-  }
-  sizes.append({gemm.m.size, gemm.n.size, gemm.k.size});
-  lhs.append({gemm.m.lhs, gemm.k.lhs});
-  rhs.append({gemm.k.rhs, gemm.n.rhs});
-  out.append({gemm.m.out, gemm.n.out});
-  FloatAttr scale = alpha == 1 ? FloatAttr() : FloatAttr::get(Float64Type::get(context), alpha);
-  return plan::MatmulAttr::get(context, sizes, lhs, rhs, out, scale, epilogue, tf32);
-}
-
 /// What follows a contraction and can be part of the call: scalar factors, reshapes, a transpose.
 struct Tail {
   SmallVector<Operation *> path; // from the contraction on
@@ -249,8 +234,8 @@ loom::DotGeneralOp makeCanonical(loom::DotGeneralOp dot) {
 
 /// What a call does to its product.
 struct Ending {
-  loom::AddOp add; // of a bias per column; null: none
-  Value bias;
+  SmallVector<Operation *> ops; // of the program, in order; what the call does besides multiplying
+  Value bias, residual;
   Operation *activation = nullptr;
 
   plan::Epilogue getEpilogue() const {
@@ -261,6 +246,65 @@ struct Ending {
       return bias ? Epilogue::BiasGelu : Epilogue::Gelu;
     return bias ? Epilogue::BiasRelu : Epilogue::Relu;
   }
+};
+
+plan::MatmulAttr getDescriptor(MLIRContext *context, const Gemm &gemm, double alpha,
+                               const Ending &ending, bool tf32) {
+  SmallVector<int64_t> sizes, lhs, rhs, out;
+  for (const Loop &loop : gemm.batch) {
+    sizes.push_back(loop.size);
+    lhs.push_back(loop.lhs);
+    rhs.push_back(loop.rhs);
+    out.push_back(loop.out);
+  }
+  sizes.append({gemm.m.size, gemm.n.size, gemm.k.size});
+  lhs.append({gemm.m.lhs, gemm.k.lhs});
+  rhs.append({gemm.k.rhs, gemm.n.rhs});
+  out.append({gemm.m.out, gemm.n.out});
+  FloatAttr scale = alpha == 1 ? FloatAttr() : FloatAttr::get(Float64Type::get(context), alpha);
+  return plan::MatmulAttr::get(context, sizes, lhs, rhs, out, scale, ending.getEpilogue(), tf32,
+                               ending.residual != nullptr);
+}
+
+/// Which operations will share a kernel, by their results. Asked while the program still has all of
+/// them.
+class KernelNeighbours {
+public:
+  explicit KernelNeighbours(ModuleOp module) {
+    module.walk([&](func::FuncOp func) {
+      for (Block &block : func.getBody())
+        for (const FusionGroup &group : formFusionGroups(block)) {
+          ++count;
+          for (Operation *op : group.ops) // several: it is repeated in each
+            if (auto [it, isNew] = groups.insert({op, count}); !isNew)
+              it->second = 0;
+        }
+    });
+  }
+
+  /// Before `op` goes: another may take its address.
+  void forget(Operation *op) { groups.erase(op); }
+
+  /// True when both are in one kernel.
+  bool share(Operation *a, Operation *b) const {
+    int group = groups.lookup(a);
+    return group != 0 && group == groups.lookup(b);
+  }
+
+  /// True when `value` goes on into the kernel that computes it: that exists anyway. Views that a
+  /// library walks are no kernel.
+  bool goesOn(Value value) const {
+    return llvm::any_of(value.getUsers(), [&](Operation *user) {
+      if (!share(value.getDefiningOp(), user))
+        return false;
+      bool isView = isa<loom::TransposeOp, loom::SliceOp>(user) || matchScale(user);
+      return !isView || goesOn(user->getResult(0));
+    });
+  }
+
+private:
+  llvm::DenseMap<Operation *, int> groups;
+  int count = 0;
 };
 
 /// Relu or the tanh form of gelu, if nothing else reads `value`.
@@ -276,42 +320,69 @@ Operation *matchActivation(Value value) {
   return getFloatSplat(other) == 0.0 ? user : nullptr;
 }
 
-/// The addition of a bias per column that the call can do, and the bias.
-std::optional<std::pair<loom::AddOp, Value>> matchBias(loom::DotGeneralOp dot,
-                                                       const Choice &choice) {
-  Value result = choice.tail.getResult(dot);
-  auto type = cast<RankedTensorType>(result.getType());
-  if (!result.hasOneUse() || choice.tail.movesElements() || choice.gemm.swapped ||
-      type.getRank() == 0 || dot.getRhsFreeDims().size() != 1 || type != dot.getType() ||
-      choice.gemm.n.size != type.getShape().back())
-    return std::nullopt;
-  auto add = dyn_cast<loom::AddOp>(*result.getUsers().begin());
-  if (!add || add.getLhs() == add.getRhs())
-    return std::nullopt;
-  Value other = add.getLhs() == result ? add.getRhs() : add.getLhs();
-  auto broadcast = other.getDefiningOp<loom::BroadcastOp>();
-  if (!broadcast || broadcast.getDims().empty() || broadcast.getDims().back() != type.getRank() - 1)
-    return std::nullopt;
-  auto inputType = cast<RankedTensorType>(broadcast.getInput().getType());
-  if (inputType.getNumElements() != type.getShape().back() ||
-      inputType.getShape().back() != type.getShape().back())
-    return std::nullopt;
-  return std::pair(add, broadcast.getInput());
+/// The vector with an element per column of `type` that `value` repeats along all rows. Of one row,
+/// a vector in memory is one as it is: known at load, it is a bias.
+Value matchBias(Value value, RankedTensorType type) {
+  int64_t columns = type.getShape().back();
+  Operation *op = value.getDefiningOp();
+  if (auto broadcast = dyn_cast_or_null<loom::BroadcastOp>(op)) {
+    auto shape = cast<RankedTensorType>(broadcast.getInput().getType()).getShape();
+    bool isVector = !shape.empty() && shape.back() == columns &&
+                    broadcast.getDims().back() == type.getRank() - 1 &&
+                    llvm::all_of(shape.drop_back(), [](int64_t size) { return size == 1; });
+    return isVector ? broadcast.getInput() : Value();
+  }
+  while (auto reshape = dyn_cast_or_null<loom::ReshapeOp>(op))
+    op = reshape.getInput().getDefiningOp();
+  return type.getNumElements() == columns && isa_and_nonnull<loom::GetWeightOp>(op) ? value
+                                                                                    : Value();
 }
 
-/// What the call does besides multiplying. What goes on into a kernel is left to that.
-Ending matchEnding(loom::DotGeneralOp dot, const Choice &choice, bool activations) {
-  Ending ending;
-  auto bias = matchBias(dot, choice);
-  Value result = bias ? Value(bias->first.getOutput()) : choice.tail.getResult(dot);
-  bool isInPlace = !choice.tail.movesElements() && !choice.gemm.swapped &&
-                   result.getType() == dot.getType() && dot.getRhsFreeDims().size() == 1;
-  if (Operation *found = activations && isInPlace ? matchActivation(result) : nullptr;
-      found && !feedsKernel(found->getResult(0)))
+/// True when `value` is a tensor that the library can add to its product: it lies in memory row by
+/// row, whatever becomes of `add`.
+bool matchResidual(Value value, Operation *add, const KernelNeighbours &neighbours) {
+  Operation *op = value.getDefiningOp();
+  if (op && (isa<loom::BroadcastOp, loom::ConstantOp>(op) || neighbours.share(op, add)))
+    return false;
+  auto type = cast<RankedTensorType>(value.getType());
+  return getMemoryStrides(value) == loom::getRowMajorStrides(type.getShape());
+}
+
+/// What the call does besides multiplying: a bias, then a residual or an activation. What goes on
+/// into a kernel is left to that.
+Ending matchEnding(loom::DotGeneralOp dot, const Choice &choice, const KernelNeighbours &neighbours,
+                   bool activations, bool residuals) {
+  Value result = choice.tail.getResult(dot);
+  auto type = cast<RankedTensorType>(result.getType());
+  Ending ending, longest;
+  if (choice.tail.movesElements() || choice.gemm.swapped || type.getRank() == 0 ||
+      type != dot.getType() || dot.getRhsFreeDims().size() != 1 ||
+      choice.gemm.n.size != type.getShape().back())
+    return longest;
+  auto take = [&](Operation *op) {
+    ending.ops.push_back(op);
+    result = op->getResult(0);
+    if (!neighbours.goesOn(result))
+      longest = ending;
+  };
+  while (result.hasOneUse() && !ending.residual) {
+    auto add = dyn_cast<loom::AddOp>(*result.getUsers().begin());
+    if (!add || add.getLhs() == add.getRhs())
+      break;
+    Value other = add.getLhs() == result ? add.getRhs() : add.getLhs();
+    if (Value bias = ending.bias ? Value() : matchBias(other, type))
+      ending.bias = bias;
+    else if (residuals && matchResidual(other, add, neighbours))
+      ending.residual = other;
+    else
+      break;
+    take(add);
+  }
+  if (Operation *found = activations && !ending.residual ? matchActivation(result) : nullptr) {
     ending.activation = found;
-  if (bias && (ending.activation || !feedsKernel(result)))
-    std::tie(ending.add, ending.bias) = *bias;
-  return ending;
+    take(found);
+  }
+  return longest;
 }
 
 struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
@@ -319,6 +390,7 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
 
   void runOnOperation() override {
     fallbacks.clear();
+    KernelNeighbours neighbours(getOperation());
     SmallVector<loom::DotGeneralOp> dots;
     getOperation().walk([&](loom::DotGeneralOp dot) {
       // The prologue has kernels only.
@@ -328,8 +400,12 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
           dot.getLhs().getType().getNumElements() > 0)
         dots.push_back(dot);
     });
-    for (loom::DotGeneralOp dot : dots)
-      convert(dot);
+    for (loom::DotGeneralOp dot : dots) {
+      if (keepRowProducts)
+        dot = mergeRepeats(dot);
+      if (!keepRowProducts || !isRowProduct(dot))
+        convert(dot, neighbours);
+    }
     getOperation().walk([](Operation *op) {
       if (isa<func::FuncOp, loom::DerivedOp>(op))
         for (Operation &inner : llvm::make_early_inc_range(llvm::reverse(op->getRegion(0).front())))
@@ -338,14 +414,16 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
     });
   }
 
-  void convert(loom::DotGeneralOp dot) {
+  void convert(loom::DotGeneralOp dot, KernelNeighbours &neighbours) {
     std::optional<Choice> choice = choose(dot, traceViews(dot.getLhs()), traceViews(dot.getRhs()));
     if (!choice) {
+      neighbours.forget(dot);
       dot = makeCanonical(dot);
       auto itself = [](Value value) { return traceViews(value).pop_back_val(); };
       choice = choose(dot, itself(dot.getLhs()), itself(dot.getRhs()));
     }
     if (!choice) {
+      neighbours.forget(dot);
       expandContraction(dot);
       return;
     }
@@ -357,13 +435,12 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
         locs.push_back(op->getLoc());
     SmallVector<Operation *> absorbed{dot};
     llvm::append_range(absorbed, choice->tail.path);
-    Ending ending = matchEnding(dot, *choice, activations);
+    Ending ending = matchEnding(dot, *choice, neighbours, activations, residuals);
     Value bias = ending.bias;
-    for (Operation *op : {ending.add.getOperation(), ending.activation})
-      if (op) {
-        locs.push_back(op->getLoc());
-        absorbed.push_back(op);
-      }
+    for (Operation *op : ending.ops) {
+      locs.push_back(op->getLoc());
+      absorbed.push_back(op);
+    }
     Value replaced = absorbed.back()->getResult(0);
     OpBuilder builder(replaced.getDefiningOp());
     if (bias && cast<RankedTensorType>(bias.getType()).getRank() != 1) {
@@ -374,16 +451,19 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
     }
     double alpha = choice->lhs.scale * choice->rhs.scale * choice->tail.scale;
     plan::MatmulAttr descriptor =
-        getDescriptor(dot.getContext(), choice->gemm, alpha, ending.getEpilogue(), dot.getTf32());
+        getDescriptor(dot.getContext(), choice->gemm, alpha, ending, dot.getTf32());
     FlatSymbolRefAttr fallback = getFallback(ending, replaced.getType(), builder.getFusedLoc(locs));
-    Value lhs = choice->lhs.base, rhs = choice->rhs.base;
+    Value lhs = makeViewBase(builder, choice->lhs.base, choice->lhs.offset);
+    Value rhs = makeViewBase(builder, choice->rhs.base, choice->rhs.offset);
     if (choice->gemm.swapped)
       std::swap(lhs, rhs);
     auto matmul = plan::MatmulOp::create(builder, builder.getFusedLoc(locs), replaced.getType(),
-                                         lhs, rhs, bias, descriptor, fallback);
+                                         lhs, rhs, bias, ending.residual, descriptor, fallback);
     replaced.replaceAllUsesWith(matmul.getOutput());
-    for (Operation *op : llvm::reverse(absorbed))
+    for (Operation *op : llvm::reverse(absorbed)) {
+      neighbours.forget(op);
       op->erase();
+    }
   }
 
   /// The kernel that makes the ending's result of the plain product and the bias: one per type.

@@ -5,14 +5,20 @@
 //===----------------------------------------------------------------------===//
 #include "passes/fuse/Fuse.h"
 
+#include "mlir/Transforms/Passes.h"
+
 void gridloom::addFusePasses(mlir::OpPassManager &pm, const FuseOptions &options) {
   pm.addPass(createNormalizeViews());
-  if (options.attentionLibrary)
+  if (options.attentionLibrary) {
     pm.addPass(createFormAttention());
+    // The layers' masks are prepared once.
+    pm.addPass(mlir::createCSEPass());
+  }
   pm.addPass(createFormConvolutions());
   pm.addPass(createChannelsLast());
   pm.addPass(createExpandContractions());
-  pm.addPass(createFormMatmuls({options.activationEpilogues}));
+  pm.addPass(createFormMatmuls(
+      {options.activationEpilogues, options.residualEpilogues, options.rowProducts}));
   pm.addPass(createFormKernels());
   pm.addPass(createVerifyFused());
 }

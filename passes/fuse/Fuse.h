@@ -17,6 +17,10 @@ struct FuseOptions {
   bool attentionLibrary = false;
   /// The target's library of matrix multiplications does activations.
   bool activationEpilogues = false;
+  /// It adds residuals, too.
+  bool residualEpilogues = false;
+  /// The target has kernels for products of few rows.
+  bool rowProducts = false;
 };
 
 /// Groups operations into kernels and library calls; `pm` is a module's.

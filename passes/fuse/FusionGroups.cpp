@@ -5,9 +5,14 @@
 //===----------------------------------------------------------------------===//
 #include "passes/fuse/FusionGroups.h"
 
+#include "passes/fuse/StridedView.h"
+
 using namespace mlir;
 
 namespace gridloom {
+
+/// Tensors that one kernel joins: each is a loop nest of its own.
+constexpr size_t kMaxPieces = 8;
 
 static RankedTensorType getTensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
@@ -58,6 +63,8 @@ static FusionKind getMoveKind(Operation *op) {
   }
   if (isa<loom::SliceOp>(op))
     return FusionKind::IndexMap;
+  if (auto concatenate = dyn_cast<loom::ConcatenateOp>(op))
+    return concatenate.getInputs().size() <= kMaxPieces ? FusionKind::Join : FusionKind::Opaque;
   if (auto reverse = dyn_cast<loom::ReverseOp>(op))
     return llvm::is_contained(reverse.getDims(), reverse.getType().getRank() - 1)
                ? FusionKind::Opaque
@@ -89,6 +96,8 @@ FusionKind getFusionKind(Operation *op) {
     return FusionKind::RowWise;
   if (auto reduce = dyn_cast<loom::ReduceOp>(op); reduce && isWindowed(reduce.getInput()))
     return FusionKind::Stencil;
+  if (isa<loom::DotGeneralOp>(op))
+    return FusionKind::Product;
   if (auto reduce = dyn_cast<loom::ReduceOp>(op))
     return reduce.getDims() == ArrayRef<int64_t>{rank - 1} ? FusionKind::RowReduce
                                                            : FusionKind::Opaque;
@@ -105,8 +114,10 @@ enum class Role {
   None,      // cannot be in it
   Full,      // one value per element the kernel walks
   RowScalar, // one value per row
+  Shifted,   // elements at the kernel's own indices plus constants
   Mapped,    // elements at indices other than the kernel's own
   Windowed,  // the elements of a window per element
+  Index,     // a place in a table
   Scalar,    // one value
 };
 
@@ -119,25 +130,41 @@ struct Candidate {
   bool computesMapped = false;
   bool gathers = false;
   bool hasStencil = false;
+  bool hasProduct = false;
+  size_t pieces = 1; // at most: what is computed depends on the place
   llvm::SmallDenseMap<Operation *, Role> roles;
 };
 
+/// True for operations that only move elements of values in memory, so that each reader may read
+/// these instead. What a kernel computes elsewhere it would compute for each reader anew.
+bool isMove(Operation *op) {
+  if (auto transpose = dyn_cast<loom::TransposeOp>(op))
+    return getFusionKind(op) == FusionKind::IndexMap && isInMemory(transpose.getInput());
+  if (isa<loom::SliceOp>(op))
+    return isReadWhole(op->getOperand(0)) && isInMemory(op->getOperand(0));
+  return getFusionKind(op) == FusionKind::Join && llvm::all_of(op->getOperands(), isInMemory);
+}
+
 class GroupFormer {
 public:
+  explicit GroupFormer(bool hasProducts) : hasProducts(hasProducts) {}
   std::vector<FusionGroup> run(Block &block);
 
 private:
   void visit(Operation *op);
   void visitGenerator(Operation *op);
+  void visitMove(Operation *op, FusionKind kind);
   void startGroup(Operation *op, FusionKind kind);
   /// Adds op to the group if a kernel can compute it in place.
   bool join(Operation *op, FusionKind kind, Candidate &candidate);
+  bool canMove(Operation *op, FusionKind kind, Role role, const Candidate &candidate) const;
   bool joinReduce(Operation *op, Role role, Candidate &candidate);
   Role getRole(Operation *op, Candidate &candidate);
   Role getRoleAt(OpOperand &use, Candidate &candidate);
   void add(Operation *op, Role role, Candidate &candidate);
   bool accepts(const Candidate &candidate, Operation *generator) const;
 
+  bool hasProducts;
   std::vector<std::unique_ptr<Candidate>> candidates;
   llvm::DenseMap<Operation *, SmallVector<Candidate *, 2>> memberships;
 };
@@ -148,6 +175,21 @@ void GroupFormer::add(Operation *op, Role role, Candidate &candidate) {
   memberships[op].push_back(&candidate);
 }
 
+/// Parts of the index space of which the operation makes each by other means.
+size_t countPieces(Operation *op) {
+  if (isa<loom::ConcatenateOp>(op))
+    return op->getNumOperands();
+  constexpr size_t perPad = 2;
+  return isa<loom::PadOp>(op) ? perPad : 1;
+}
+
+/// True for operations whose elements are their operands' at indices that differ by constants.
+bool isShift(Operation *op) {
+  auto slice = dyn_cast<loom::SliceOp>(op);
+  return isa<loom::ConcatenateOp>(op) ||
+         (slice && llvm::all_of(slice.getStrides(), [](int64_t stride) { return stride == 1; }));
+}
+
 void GroupFormer::startGroup(Operation *op, FusionKind kind) {
   Candidate &candidate = *candidates.emplace_back(std::make_unique<Candidate>());
   candidate.group.root = op;
@@ -155,6 +197,8 @@ void GroupFormer::startGroup(Operation *op, FusionKind kind) {
   candidate.isRow = kind == FusionKind::RowWise || kind == FusionKind::RowReduce;
   candidate.gathers = kind == FusionKind::Gather;
   candidate.hasStencil = kind == FusionKind::Stencil;
+  candidate.hasProduct = kind == FusionKind::Product;
+  candidate.pieces = countPieces(op);
   Value walked = kind == FusionKind::RowReduce ? op->getOperand(0) : op->getResult(0);
   candidate.domain.assign(getTensorType(walked).getShape().begin(),
                           getTensorType(walked).getShape().end());
@@ -204,8 +248,16 @@ Role GroupFormer::getRoleAt(OpOperand &use, Candidate &candidate) {
   case FusionKind::Stencil:
     return Role::Windowed;
   case FusionKind::IndexMap:
+  case FusionKind::Join: {
     // What a window reads again and again is computed once.
-    return isa<loom::WindowOp>(user) ? Role::None : Role::Mapped;
+    if (isa<loom::WindowOp>(user))
+      return Role::None;
+    Role role = candidate.roles.lookup(user);
+    return isShift(user) && (role == Role::Full || role == Role::Shifted) ? Role::Shifted
+                                                                          : Role::Mapped;
+  }
+  case FusionKind::Gather:
+    return use.getOperandNumber() == 1 ? Role::Index : Role::None;
   case FusionKind::Generator: {
     auto broadcast = dyn_cast<loom::BroadcastOp>(user);
     if (!broadcast)
@@ -214,29 +266,56 @@ Role GroupFormer::getRoleAt(OpOperand &use, Candidate &candidate) {
         shape == domain.drop_back() &&
         llvm::equal(broadcast.getDims(), llvm::seq<int64_t>(0, shape.size())))
       return Role::RowScalar;
-    return getTensorType(use.get()).getNumElements() == 1 && isCheap(op) ? Role::Scalar
-                                                                         : Role::None;
+    if (getTensorType(use.get()).getNumElements() == 1 && isCheap(op))
+      return Role::Scalar;
+    return isMove(op) && !candidate.isRow ? Role::Mapped : Role::None;
   }
   default:
     return Role::None;
   }
 }
 
-/// The one role all uses in the group agree on.
+/// The one role all uses in the group agree on. What lies in memory can also be read at several
+/// places.
 Role GroupFormer::getRole(Operation *op, Candidate &candidate) {
+  auto isRead = [](Role role) {
+    return role == Role::Full || role == Role::Shifted || role == Role::Mapped;
+  };
   std::optional<Role> role;
   for (OpOperand &use : op->getUses()) {
+    if (!candidate.group.ops.contains(use.getOwner()))
+      continue;
     Role here = getRoleAt(use, candidate);
-    if (role && *role != here)
+    if (!role || *role == here)
+      role = here;
+    else if (isMove(op) && isRead(*role) && isRead(here))
+      role = Role::Mapped;
+    else
       return Role::None;
-    role = here;
   }
   return role.value_or(Role::None);
 }
 
+/// Whether a kernel can read elsewhere instead of what `op` moves there.
+bool GroupFormer::canMove(Operation *op, FusionKind kind, Role role,
+                          const Candidate &candidate) const {
+  if (candidate.isOpaque)
+    return false;
+  if (kind == FusionKind::Join)
+    return (role == Role::Full || role == Role::Shifted) && !candidate.isRow &&
+           !candidate.hasStencil && !candidate.hasProduct &&
+           candidate.pieces * countPieces(op) <= kMaxPieces;
+  if (role == Role::Windowed && isa<loom::WindowOp>(op))
+    return true;
+  if (candidate.isRow)
+    return role == Role::Full && !isa<loom::PadOp>(op);
+  return role == Role::Full || role == Role::Shifted || role == Role::Mapped;
+}
+
 bool GroupFormer::joinReduce(Operation *op, Role role, Candidate &candidate) {
   ArrayRef<int64_t> shape = getTensorType(op->getOperand(0)).getShape();
-  if (role == Role::Full && !candidate.isRow && !candidate.gathers && !candidate.hasStencil) {
+  if (role == Role::Full && !candidate.isRow && !candidate.gathers && !candidate.hasStencil &&
+      !candidate.hasProduct) {
     // What was walked element by element is now one value per row.
     candidate.domain.assign(shape.begin(), shape.end());
     for (auto &entry : candidate.roles)
@@ -257,30 +336,38 @@ bool GroupFormer::join(Operation *op, FusionKind kind, Candidate &candidate) {
   if (role == Role::None)
     return false;
   switch (kind) {
-  case FusionKind::Elementwise:
-    if ((role == Role::Mapped && candidate.isRow) || (role == Role::Scalar && !isCheap(op)))
+  case FusionKind::Elementwise: {
+    bool isElsewhere = role == Role::Mapped || role == Role::Shifted;
+    if ((isElsewhere && candidate.isRow) ||
+        ((role == Role::Scalar || role == Role::Index) && !isCheap(op)))
       return false;
-    candidate.computesMapped |= role == Role::Mapped;
+    candidate.computesMapped |= isElsewhere;
     break;
+  }
   case FusionKind::RowWise:
-    if (role != Role::Full || candidate.computesMapped || candidate.hasStencil)
+    if (role != Role::Full || candidate.computesMapped || candidate.hasStencil ||
+        candidate.hasProduct || candidate.pieces > 1)
       return false;
     candidate.isRow = true;
     break;
   case FusionKind::RowReduce:
-    return !candidate.computesMapped && joinReduce(op, role, candidate);
+    return !candidate.computesMapped && candidate.pieces == 1 && joinReduce(op, role, candidate);
   case FusionKind::Stencil:
-    if (role != Role::Full || candidate.isRow || candidate.gathers)
+    if (role != Role::Full || candidate.isRow || candidate.gathers || candidate.hasProduct)
       return false;
     candidate.hasStencil = true;
     break;
+  case FusionKind::Product:
+    if (role != Role::Full || candidate.isRow || candidate.gathers || candidate.hasStencil ||
+        candidate.hasProduct || candidate.pieces > 1)
+      return false;
+    candidate.hasProduct = true;
+    break;
   case FusionKind::IndexMap:
-    if (role == Role::Windowed && isa<loom::WindowOp>(op))
-      break;
-    if (role != Role::Full && (role != Role::Mapped || candidate.isRow))
+  case FusionKind::Join:
+    if (!canMove(op, kind, role, candidate))
       return false;
-    if (candidate.isRow && isa<loom::PadOp>(op))
-      return false;
+    candidate.pieces *= countPieces(op);
     break;
   case FusionKind::Gather:
     if (role != Role::Full)
@@ -294,12 +381,38 @@ bool GroupFormer::join(Operation *op, FusionKind kind, Candidate &candidate) {
   return true;
 }
 
+/// A move of what lies in memory is part of all kernels that read it, if each can read elsewhere
+/// instead. Otherwise it is an address, if it can be, or a copy.
+void GroupFormer::visitMove(Operation *op, FusionKind kind) {
+  auto keep = [&] {
+    auto slice = dyn_cast<loom::SliceOp>(op);
+    if (!slice || !isMemoryView(slice))
+      startGroup(op, kind);
+  };
+  llvm::SmallSetVector<Candidate *, 4> readers;
+  for (Operation *user : op->getUsers()) {
+    auto it = memberships.find(user);
+    if (it == memberships.end())
+      return keep();
+    readers.insert(it->second.begin(), it->second.end());
+  }
+  for (Candidate *candidate : readers)
+    if (!canMove(op, kind, getRole(op, *candidate), *candidate))
+      return keep();
+  for (Candidate *candidate : readers)
+    join(op, kind, *candidate);
+}
+
 void GroupFormer::visit(Operation *op) {
   FusionKind kind = getFusionKind(op);
   if (kind == FusionKind::Boundary || op->use_empty())
     return;
+  if (kind == FusionKind::Product && !hasProducts)
+    kind = FusionKind::Opaque;
   if (kind == FusionKind::Generator)
     return visitGenerator(op);
+  if (isMove(op))
+    return visitMove(op, kind);
   Candidate *only = nullptr;
   for (Operation *user : op->getUsers()) {
     auto it = memberships.find(user);
@@ -317,7 +430,7 @@ plan::Skeleton getSkeleton(const Candidate &candidate) {
                                                         : plan::Skeleton::General;
   if (candidate.isRow)
     return plan::Skeleton::Row;
-  if (candidate.hasStencil)
+  if (candidate.hasStencil || candidate.hasProduct)
     return plan::Skeleton::General;
   return candidate.gathers ? plan::Skeleton::Gather : plan::Skeleton::Elementwise;
 }
@@ -335,6 +448,8 @@ std::vector<FusionGroup> GroupFormer::run(Block &block) {
 
 } // namespace
 
-std::vector<FusionGroup> formFusionGroups(Block &block) { return GroupFormer().run(block); }
+std::vector<FusionGroup> formFusionGroups(Block &block, bool hasProducts) {
+  return GroupFormer(hasProducts).run(block);
+}
 
 } // namespace gridloom

@@ -20,7 +20,9 @@ enum class FusionKind {
   RowWise,     // each row of the last dimension on its own
   RowReduce,   // reduces the last dimension
   Stencil,     // reduces the window of each element
+  Product,     // sums products of two tensors in memory for each element
   IndexMap,    // moves elements, keeping runs of the last dimension together
+  Join,        // joins a few tensors: each part of the kernel's loops reads one of them
   Gather,      // reads rows of a table
   Opaque,      // a kernel of its own
 };
@@ -28,7 +30,7 @@ enum class FusionKind {
 FusionKind getFusionKind(mlir::Operation *op);
 
 /// The operations of one kernel. `root` gives its only output. An operation can be in several
-/// groups only if it is a Generator.
+/// groups only if it is a Generator, or moves elements that lie in memory.
 struct FusionGroup {
   mlir::Operation *root;
   llvm::SmallSetVector<mlir::Operation *, 8> ops;
@@ -36,8 +38,9 @@ struct FusionGroup {
 };
 
 /// Groups all operations of `block` that compute, in the order of their roots. Operations nobody
-/// reads are in no group.
-std::vector<FusionGroup> formFusionGroups(mlir::Block &block);
+/// reads are in no group. Contractions are kernels, which what follows them joins, where
+/// `hasProducts` holds, else on their own.
+std::vector<FusionGroup> formFusionGroups(mlir::Block &block, bool hasProducts = false);
 
 } // namespace gridloom
 

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/fuse/Passes.h"
+#include "passes/fuse/StridedView.h"
 
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
@@ -203,13 +204,104 @@ struct HoistReshape : OpRewritePattern<loom::ReshapeOp> {
   }
 };
 
+/// A conversion of numbers into wider ones, which costs readers less than what it would write.
+bool isWidening(loom::ConvertOp op) {
+  Type from = getElementTypeOrSelf(op.getInput()), to = getElementTypeOrSelf(op.getOutput());
+  return isa<FloatType>(from) && isa<FloatType>(to) &&
+         from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
+}
+
+/// What is read as wider numbers too, and then repeated or cut, is converted by those who read it.
+struct MoveOfConvert : OpTraitRewritePattern<OpTrait::OneResult> {
+  using OpTraitRewritePattern::OpTraitRewritePattern;
+
+  LogicalResult matchAndRewrite(Operation *op, PatternRewriter &rewriter) const override {
+    if (!isa<loom::BroadcastOp, loom::SliceOp>(op) || feedsLibrary(op->getResult(0)))
+      return rewriter.notifyMatchFailure(op, "no view for kernels");
+    auto convert = op->getOperand(0).getDefiningOp<loom::ConvertOp>();
+    if (!convert || !isWidening(convert) || !isInMemory(convert.getInput()))
+      return rewriter.notifyMatchFailure(op, "not of a conversion of what lies in memory");
+    auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    Operation *moved = rewriter.clone(*op);
+    moved->setOperand(0, convert.getInput());
+    moved->getResult(0).setType(type.clone(getElementTypeOrSelf(convert.getInput())));
+    rewriter.replaceOpWithNewOp<loom::ConvertOp>(op, type, moved->getResult(0));
+    return success();
+  }
+};
+
+/// A reshape of a slice is a slice of a reshape, if it cuts the dimension into whole parts: then
+/// the slice stands where its readers are.
+struct ReshapeOfSlice : OpRewritePattern<loom::ReshapeOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(loom::ReshapeOp op, PatternRewriter &rewriter) const override {
+    auto slice = op.getInput().getDefiningOp<loom::SliceOp>();
+    if (!slice || !slice->hasOneUse() || !isReadWhole(slice.getInput()) ||
+        !isInMemory(slice.getInput()))
+      return rewriter.notifyMatchFailure(op, "not of a slice of what lies in memory");
+    ArrayRef<int64_t> whole = getShape(slice.getInput()), part = getShape(slice.getOutput());
+    std::optional<size_t> dim = findOnlyCut(whole, part, slice.getStrides());
+    if (!dim)
+      return rewriter.notifyMatchFailure(op, "cuts several dimensions, or leaves gaps");
+    ArrayRef<int64_t> to = getShape(op.getOutput());
+    std::optional<size_t> major = findMajor(part, *dim, to);
+    if (!major)
+      return rewriter.notifyMatchFailure(op, "merges the dimension that is cut");
+    int64_t parts = to[*major], step = part[*dim] / parts, start = slice.getStarts()[*dim];
+    if (start % step != 0 || whole[*dim] % step != 0)
+      return rewriter.notifyMatchFailure(op, "cuts through parts");
+    SmallVector<int64_t> shape(to), starts(to.size(), 0), limits(to), strides(to.size(), 1);
+    shape[*major] = whole[*dim] / step;
+    starts[*major] = start / step;
+    limits[*major] = start / step + parts;
+    Value input = loom::ReshapeOp::create(rewriter, op.getLoc(), withShape(slice.getInput(), shape),
+                                          slice.getInput());
+    rewriter.replaceOpWithNewOp<loom::SliceOp>(op, op.getType(), input, starts, limits, strides);
+    return success();
+  }
+
+  /// The dimension of which a slice without gaps leaves something out, if it is only one.
+  static std::optional<size_t> findOnlyCut(ArrayRef<int64_t> whole, ArrayRef<int64_t> part,
+                                           ArrayRef<int64_t> strides) {
+    std::optional<size_t> cut;
+    for (size_t i = 0; i < whole.size(); ++i) {
+      if (part[i] == 0 || strides[i] != 1 || (whole[i] != part[i] && cut))
+        return std::nullopt;
+      if (whole[i] != part[i])
+        cut = i;
+    }
+    return cut;
+  }
+
+  /// The first of the dimensions in `to` that dimension `dim` of `from` becomes; none where it
+  /// merges with others.
+  static std::optional<size_t> findMajor(ArrayRef<int64_t> from, size_t dim, ArrayRef<int64_t> to) {
+    int64_t before = 1, size = 1;
+    for (int64_t each : from.take_front(dim))
+      before *= each;
+    size_t i = 0;
+    for (int64_t passed = 1; i < to.size() && (passed < before || (to[i] == 1 && from[dim] > 1));
+         ++i) {
+      passed *= to[i];
+      if (passed > before)
+        return std::nullopt;
+    }
+    for (size_t j = i; j < to.size() && size < from[dim]; ++j)
+      size *= to[j];
+    // A dimension of one element is itself.
+    bool isFound = i < to.size() && size == from[dim] && (from[dim] > 1 || to[i] == 1);
+    return isFound ? std::optional(i) : std::nullopt;
+  }
+};
+
 struct NormalizeViews : impl::NormalizeViewsBase<NormalizeViews> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns
         .add<SqueezeBroadcast, MergeBroadcast, TransposeOfUnits, ReshapeOfGenerator, HoistReshape>(
             &getContext());
-    patterns.add<SplatOfView>(&getContext());
+    patterns.add<SplatOfView, MoveOfConvert, ReshapeOfSlice>(&getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

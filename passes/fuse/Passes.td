@@ -145,8 +145,10 @@ def FormMatmuls : Pass<"plan-form-matmuls", "::mlir::ModuleOp"> {
     Transposes, reshapes and broadcasts of the operands, and a transpose of the result, become strides
     where the library can walk them; scalar factors become `alpha`; dimensions that lie one after
     another merge, so that a batch of rows is one multiplication. A bias joins the call unless the sum
-    goes on into a kernel, which adds it for nothing; so, with `activations`, does relu and gelu in the
-    tanh form, with a kernel to fall back to where the library has no algorithm for it. Contractions that the library cannot walk become kernels.
+    goes on into a kernel that exists anyway, which adds it for nothing; so does, with `residuals`, the
+    sum with a tensor that lies in memory, and, with `activations`, relu and gelu in the tanh form, with
+    a kernel to fall back to where the library has no algorithm for it. Contractions that the library cannot walk become kernels.
+    With `keep-row-products`, so do products of at most four rows, whose cost is reading the matrix.
 
     Input:
 
@@ -164,7 +166,10 @@ def FormMatmuls : Pass<"plan-form-matmuls", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [Option<"activations", "activations", "bool", "false",
-                        "let calls do relu, and gelu in the tanh form">];
+                        "let calls do relu, and gelu in the tanh form">,
+                 Option<"residuals", "residuals", "bool", "false", "let calls add residuals">,
+                 Option<"keepRowProducts", "keep-row-products", "bool", "false",
+                        "leave products of at most four rows to kernels">];
 }
 
 def FormKernels : Pass<"plan-form-kernels", "::mlir::ModuleOp"> {
@@ -173,7 +178,8 @@ def FormKernels : Pass<"plan-form-kernels", "::mlir::ModuleOp"> {
   let description = [{
     Elementwise producers join their only consumer; operations along rows (softmax, layer_norm,
     reductions over the last dimension) join with elementwise neighbours on the same rows; broadcasts,
-    splats and index arithmetic are repeated inside every kernel that reads them. A kernel stands where
+    splats and index arithmetic are repeated inside every kernel that reads them. What follows a
+    contraction element by element joins it; its operands are in memory. A kernel stands where
     its last operation stood, so nothing that starts communication waits for more than it did. Kernels
     that compute the same are one symbol, whatever layer, stage or specialisation calls them.
 

@@ -89,8 +89,16 @@ std::optional<std::pair<Value, double>> matchScale(Operation *op) {
   return std::nullopt;
 }
 
-bool feedsKernel(Value value) {
+bool feedsLibrary(Value value) {
   return llvm::any_of(value.getUsers(), [](Operation *user) {
+    if (isa<loom::ReshapeOp, loom::TransposeOp, loom::SliceOp>(user))
+      return feedsLibrary(user->getResult(0));
+    return isa<loom::DotGeneralOp, plan::MatmulOp, plan::AttentionOp>(user);
+  });
+}
+
+bool feedsKernel(Value value) {
+  return !feedsLibrary(value) && llvm::any_of(value.getUsers(), [](Operation *user) {
     if (isa<loom::ReshapeOp, loom::TransposeOp>(user) || matchScale(user))
       return feedsKernel(user->getResult(0));
     return user->getDialect() && isa<loom::LoomDialect>(user->getDialect()) &&
@@ -98,10 +106,28 @@ bool feedsKernel(Value value) {
   });
 }
 
+bool isReadWhole(Value value) {
+  if (!isa_and_nonnull<loom::KernelBodyInterface, loom::BroadcastOp>(value.getDefiningOp()))
+    return true;
+  int64_t elements = 0;
+  for (Operation *user : value.getUsers()) {
+    if (!isa<loom::SliceOp>(user))
+      return true;
+    elements += cast<RankedTensorType>(user->getResult(0).getType()).getNumElements();
+  }
+  return elements >= cast<RankedTensorType>(value.getType()).getNumElements();
+}
+
+bool isInMemory(Value value) {
+  return !isa_and_nonnull<loom::KernelBodyInterface>(value.getDefiningOp()) || !value.hasOneUse();
+}
+
 /// The value that `op` only shows in another order or size, with its scalar factor; null when op
 /// computes something.
 static std::pair<Value, double> stepThrough(Operation *op) {
   if (isa<loom::TransposeOp, loom::ReshapeOp, loom::BroadcastOp>(op))
+    return {op->getOperand(0), 1};
+  if (isa<loom::SliceOp>(op) && isReadWhole(op->getOperand(0)))
     return {op->getOperand(0), 1};
   // A product that others read as well exists anyway.
   if (op->hasOneUse())
@@ -110,8 +136,9 @@ static std::pair<Value, double> stepThrough(Operation *op) {
   return {Value(), 1};
 }
 
-/// Strides of op's result, given those of its input.
-static std::optional<SmallVector<int64_t>> applyStep(Operation *op, ArrayRef<int64_t> strides) {
+/// Strides of op's result, given those of its input; moves `offset` to its first element.
+static std::optional<SmallVector<int64_t>> applyStep(Operation *op, ArrayRef<int64_t> strides,
+                                                     int64_t &offset) {
   if (auto transpose = dyn_cast<loom::TransposeOp>(op))
     return llvm::map_to_vector(transpose.getPermutation(),
                                [&](int64_t dim) { return strides[dim]; });
@@ -123,7 +150,29 @@ static std::optional<SmallVector<int64_t>> applyStep(Operation *op, ArrayRef<int
       result[dim] = getShape(broadcast.getInput())[i] == 1 ? 0 : strides[i];
     return result;
   }
-  return llvm::to_vector(strides);
+  SmallVector<int64_t> result(strides);
+  if (auto slice = dyn_cast<loom::SliceOp>(op))
+    for (auto [start, step, stride] :
+         llvm::zip_equal(slice.getStarts(), slice.getStrides(), result)) {
+      offset += start * stride;
+      stride *= step;
+    }
+  return result;
+}
+
+/// True for what a step computes: it is in the arena.
+static bool isComputed(Value value) {
+  Operation *op = value.getDefiningOp();
+  while (isa_and_nonnull<loom::ReshapeOp>(op))
+    op = op->getOperand(0).getDefiningOp();
+  return op && !isa<loom::GetWeightOp, loom::ConstantOp, dist::AxisIndexOp>(op);
+}
+
+/// Whether libraries and kernels read `base` from an element on as fast as from the first.
+static bool isAligned(Value base, int64_t offset) {
+  constexpr int64_t bytes = 16;
+  int64_t bits = cast<RankedTensorType>(base.getType()).getElementTypeBitWidth();
+  return offset * bits % (8 * bytes) == 0;
 }
 
 SmallVector<StridedView> traceViews(Value value) {
@@ -132,11 +181,12 @@ SmallVector<StridedView> traceViews(Value value) {
   double scale = 1;
   for (Value base = value; base;) {
     std::optional<SmallVector<int64_t>> strides = getMemoryStrides(base);
+    int64_t offset = 0;
     for (Operation *op : llvm::reverse(path))
       if (strides)
-        strides = applyStep(op, *strides);
-    if (strides)
-      views.push_back({base, *strides, scale, path});
+        strides = applyStep(op, *strides, offset);
+    if (strides && (offset == 0 || (isComputed(base) && isAligned(base, offset))))
+      views.push_back({base, *strides, offset, scale, path});
     Operation *op = base.getDefiningOp();
     if (!op)
       break;
@@ -147,6 +197,36 @@ SmallVector<StridedView> traceViews(Value value) {
   }
   std::reverse(views.begin(), views.end());
   return views;
+}
+
+Value makeViewBase(OpBuilder &builder, Value base, int64_t offset) {
+  if (offset == 0)
+    return base;
+  auto type = cast<RankedTensorType>(base.getType());
+  int64_t elements = type.getNumElements();
+  auto getVector = [&](int64_t size) { return RankedTensorType::get(size, type.getElementType()); };
+  if (type.getRank() != 1)
+    base = loom::ReshapeOp::create(builder, base.getLoc(), getVector(elements), base);
+  return loom::SliceOp::create(builder, base.getLoc(), getVector(elements - offset), base,
+                               ArrayRef<int64_t>{offset}, ArrayRef<int64_t>{elements},
+                               ArrayRef<int64_t>{1});
+}
+
+bool isMemoryView(loom::SliceOp slice) {
+  SmallVector<int64_t> strides = loom::getRowMajorStrides(getShape(slice.getInput()));
+  int64_t offset = 0;
+  bool isRun = true; // one element of each dimension so far
+  for (auto [start, step, stride, size, part] :
+       llvm::zip_equal(slice.getStarts(), slice.getStrides(), strides, getShape(slice.getInput()),
+                       slice.getType().getShape())) {
+    if (step != 1 || (part != size && !isRun))
+      return false;
+    isRun &= part == 1;
+    offset += start * stride;
+  }
+  // A prologue has kernels only.
+  return slice->getParentOfType<func::FuncOp>() && isComputed(slice.getInput()) &&
+         isAligned(slice.getInput(), offset);
 }
 
 } // namespace gridloom

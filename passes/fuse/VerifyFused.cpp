@@ -15,13 +15,16 @@ namespace gridloom {
 namespace {
 
 LogicalResult verifyBody(Block &block) {
-  for (Operation &op : block)
+  for (Operation &op : block) {
+    if (auto slice = dyn_cast<loom::SliceOp>(op); slice && isMemoryView(slice))
+      continue;
     if (!isa<plan::CallOp, plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp,
              loom::GetWeightOp, loom::ConstantOp, loom::ReshapeOp, loom::YieldOp, loom::WhileOp,
              loom::IfOp, dist::AxisIndexOp, dist::StartOp, dist::DoneOp, func::ReturnOp>(op))
       return op.emitError() << op.getName().getStringRef() << " at '"
                             << loom::getNodeName(op.getLoc())
                             << "' is in no kernel, library call or group; run plan-form-kernels";
+  }
   return success();
 }
 
@@ -74,6 +77,13 @@ LogicalResult verifyMatmul(plan::MatmulOp matmul) {
            << "; operands are both f32, f16 or bf16, the result is the same or f32";
   if (Value bias = matmul.getBias(); bias && getElementTypeOrSelf(bias) != out)
     return matmul.emitError() << "adds a bias of " << getElementTypeOrSelf(bias) << " to " << out;
+  Value residual = matmul.getResidual();
+  if ((residual != nullptr) != descriptor.getResidual())
+    return matmul.emitError() << "has " << (residual ? "a" : "no")
+                              << " residual and a descriptor with " << (residual ? "none" : "one");
+  if (residual && residual.getType() != matmul.getOutput().getType())
+    return matmul.emitError() << "adds a residual of " << residual.getType() << " to "
+                              << matmul.getOutput().getType();
   bool hasBias = descriptor.hasBias();
   if (descriptor.hasActivation() != matmul.getFallback().has_value())
     return matmul.emitError() << "epilogue " << plan::stringifyEpilogue(descriptor.getEpilogue())

@@ -6,6 +6,8 @@
 #include "passes/schedule/BuildProgram.h"
 
 #include "dialects/loom/Control.h"
+#include "passes/schedule/InPlace.h"
+#include "passes/schedule/ProgramTimeline.h"
 
 using namespace mlir;
 
@@ -13,13 +15,6 @@ namespace gridloom {
 namespace {
 
 constexpr llvm::StringLiteral kCompute = "compute";
-
-/// The value that holds the bytes `value` shows under another shape.
-Value getRootValue(Value value) {
-  while (auto reshape = value.getDefiningOp<loom::ReshapeOp>())
-    value = reshape.getInput();
-  return value;
-}
 
 bool isCutIntoMicrobatches(dist::ShardingAttr sharding) {
   return sharding && !sharding.getDims().empty() &&
@@ -38,13 +33,20 @@ public:
   /// Says where a result goes; before the steps that compute it.
   void addOutput(Value value, StringRef name, dist::ShardingAttr sharding,
                  ArrayRef<NamedAttribute> attributes);
+  /// Lets an update write into its state's memory, if nothing reads later what is there; before
+  /// outputs are added.
+  void updateInPlace(const StateUpdate &update);
   /// Adds the steps of all operations of `block`.
   void addSteps(Block &block, bool overlap);
   plan::ProgramOp finish();
 
 private:
-  struct Output {
-    Value value, buffer;
+  struct Copies {
+    SmallVector<Value> values, buffers;
+    void add(Value value, Value buffer) {
+      values.push_back(value);
+      buffers.push_back(buffer);
+    }
   };
 
   Value getBuffer(Value value);
@@ -52,7 +54,7 @@ private:
   Value declareState(Value value, StringAttr name, dist::ShardingAttr sharding);
   Value declareConstant(loom::ConstantOp op);
   Value declareWeight(loom::GetWeightOp op);
-  Value declareAlias(Location loc, Type type, Value source);
+  Value declareAlias(Location loc, Type type, Value source, int64_t offset = 0);
   Value declareResult(Value value);
   /// The operand in memory that peers may access.
   Value getRegistered(Value value);
@@ -61,6 +63,8 @@ private:
   void addCopy(Location loc, Value from, Value to) {
     plan::CopyOp::create(steps, loc, from, to, kCompute);
   }
+  /// Copies values to `targets`, of which some may hold what others get.
+  void addCopies(ValueRange values, ArrayRef<Value> targets);
   void addWhile(loom::WhileOp op, bool overlap);
   void addIf(loom::IfOp op, bool overlap);
   /// Adds a body's steps to `region`; its results go to `targets`.
@@ -83,10 +87,11 @@ private:
   llvm::DenseMap<Value, Value> buffers;
   llvm::DenseMap<Value, Value> registeredCopies;
   llvm::DenseMap<std::pair<Attribute, Attribute>, Value>
-      shared;                               // weights, constants, rank parameters
-  llvm::DenseSet<Value> communicated;       // roots
-  llvm::DenseMap<Value, Value> outputRoots; // roots computed right into an output
-  SmallVector<Output> copies;
+      shared;                                // weights, constants, rank parameters
+  llvm::DenseSet<Value> communicated;        // roots
+  llvm::DenseMap<Value, Value> outputRoots;  // roots computed right into an output or state
+  llvm::DenseMap<Value, StringAttr> updates; // roots computed right into the state of this name
+  Copies outputCopies, stateCopies;          // at the end
   int64_t sequence = 0, numEvents = 0;
 };
 
@@ -128,11 +133,11 @@ Value ProgramBuilder::declare(Location loc, Type type, plan::Space space, String
                                 loom::LayoutAttr());
 }
 
-Value ProgramBuilder::declareAlias(Location loc, Type type, Value source) {
+Value ProgramBuilder::declareAlias(Location loc, Type type, Value source, int64_t offset) {
   auto bufferType = plan::BufferType::get(decls.getContext(), cast<RankedTensorType>(type));
   return source.getType() == bufferType
              ? source
-             : plan::AliasOp::create(decls, loc, bufferType, source).getBuffer();
+             : plan::AliasOp::create(decls, loc, bufferType, source, offset).getBuffer();
 }
 
 static StringAttr getState(ArrayRef<NamedAttribute> attributes) {
@@ -142,7 +147,8 @@ static StringAttr getState(ArrayRef<NamedAttribute> attributes) {
   return {};
 }
 
-/// The one buffer of a state: an argument reads it, and in the end a result is copied into it.
+/// The one buffer of a state: an argument reads it, a result is computed right into it or copied
+/// there in the end.
 Value ProgramBuilder::declareState(Value value, StringAttr name, dist::ShardingAttr sharding) {
   Value &buffer = shared[{name, UnitAttr::get(name.getContext())}];
   if (!buffer) {
@@ -172,7 +178,11 @@ void ProgramBuilder::addInput(Value value, StringRef name, dist::ShardingAttr sh
 void ProgramBuilder::addOutput(Value value, StringRef name, dist::ShardingAttr sharding,
                                ArrayRef<NamedAttribute> attributes) {
   if (StringAttr state = getState(attributes)) {
-    copies.push_back({value, declareState(value, state, sharding)});
+    Value buffer = declareState(value, state, sharding), root = getRootValue(value);
+    if (updates.lookup(root) == state)
+      outputRoots[root] = buffer;
+    else
+      stateCopies.add(value, buffer);
     return;
   }
   Value buffer =
@@ -183,10 +193,22 @@ void ProgramBuilder::addOutput(Value value, StringRef name, dist::ShardingAttr s
   for (NamedAttribute attribute : attributes)
     op->setAttr(attribute.getName(), attribute.getValue());
   Value root = getRootValue(value);
-  if (isComputed(root) && !communicated.contains(root) && !outputRoots.contains(root))
+  // A view of an output with a slot per micro-batch would have no end.
+  bool isViewed = microbatches > 1 && llvm::any_of(root.getUsers(), [](Operation *user) {
+                    return isa<loom::ReshapeOp, loom::SliceOp>(user);
+                  });
+  if (isComputed(root) && !communicated.contains(root) && !outputRoots.contains(root) &&
+      !updates.contains(root) && !isViewed)
     outputRoots[root] = buffer;
   else
-    copies.push_back({value, buffer});
+    outputCopies.add(value, buffer);
+}
+
+void ProgramBuilder::updateInPlace(const StateUpdate &update) {
+  bool isLast = llvm::all_of(
+      update.readers, [&](Operation *reader) { return reader->isBeforeInBlock(update.writer); });
+  if (isLast && !communicated.contains(update.next))
+    updates.try_emplace(update.next, update.state);
 }
 
 Value ProgramBuilder::declareConstant(loom::ConstantOp op) {
@@ -230,6 +252,15 @@ Value ProgramBuilder::getBuffer(Value value) {
           .Case([&](loom::ConstantOp constant) { return declareConstant(constant); })
           .Case([&](loom::ReshapeOp reshape) {
             return declareAlias(reshape.getLoc(), reshape.getType(), getBuffer(reshape.getInput()));
+          })
+          .Case([&](loom::SliceOp slice) {
+            int64_t offset = 0;
+            for (auto [start, stride] :
+                 llvm::zip_equal(slice.getStarts(),
+                                 loom::getRowMajorStrides(slice.getInput().getType().getShape())))
+              offset += start * stride;
+            return declareAlias(slice.getLoc(), slice.getType(), getBuffer(slice.getInput()),
+                                offset);
           })
           .Case([&](dist::AxisIndexOp index) {
             Value &parameter = shared[{index.getAxes(), Attribute()}];
@@ -326,6 +357,23 @@ void ProgramBuilder::resumeAfter(Operation *control) {
   steps.setInsertionPointToEnd(&block.getBody().emplaceBlock());
 }
 
+/// A target may hold what is still to be copied to another one, as when two values change places.
+void ProgramBuilder::addCopies(ValueRange values, ArrayRef<Value> targets) {
+  SmallVector<Value> sources;
+  for (auto [value, target] : llvm::zip_equal(values, targets)) {
+    Value source = getBuffer(value), root = getRootBuffer(source);
+    if (root != target && llvm::is_contained(targets, root)) {
+      Value temporary = declare(value.getLoc(), value.getType(), plan::Space::Arena);
+      addCopy(value.getLoc(), source, temporary);
+      source = temporary;
+    }
+    sources.push_back(source);
+  }
+  for (auto [value, source, target] : llvm::zip_equal(values, sources, targets))
+    if (getRootBuffer(source) != target)
+      addCopy(value.getLoc(), source, target);
+}
+
 void ProgramBuilder::addBody(func::FuncOp body, Region &region, ArrayRef<Value> arguments,
                              ArrayRef<Value> targets, bool overlap) {
   steps.setInsertionPointToEnd(&region.emplaceBlock());
@@ -334,23 +382,7 @@ void ProgramBuilder::addBody(func::FuncOp body, Region &region, ArrayRef<Value> 
   for (auto [argument, buffer] : llvm::zip_equal(body.getArguments(), arguments))
     buffers[argument] = buffer;
   addBlockSteps(body.front(), overlap);
-  // A target may hold what is still to be copied to another one, as when two values change places.
-  SmallVector<Value> sources;
-  for (auto [value, target] :
-       llvm::zip_equal(body.front().getTerminator()->getOperands(), targets)) {
-    Value source = getBuffer(value), root = source;
-    while (auto alias = root.getDefiningOp<plan::AliasOp>())
-      root = alias.getSource();
-    if (root != target && llvm::is_contained(targets, root)) {
-      Value temporary = declare(body.getLoc(), value.getType(), plan::Space::Arena);
-      addCopy(body.getLoc(), source, temporary);
-      source = temporary;
-    }
-    sources.push_back(source);
-  }
-  for (auto [source, target] : llvm::zip_equal(sources, targets))
-    if (source != target)
-      addCopy(body.getLoc(), source, target);
+  addCopies(body.front().getTerminator()->getOperands(), targets);
 }
 
 void ProgramBuilder::addWhile(loom::WhileOp op, bool overlap) {
@@ -392,8 +424,9 @@ void ProgramBuilder::addIf(loom::IfOp op, bool overlap) {
 
 void ProgramBuilder::addSteps(Block &block, bool overlap) {
   addBlockSteps(block, overlap);
-  for (const Output &copy : copies)
-    addCopy(copy.value.getLoc(), getBuffer(copy.value), copy.buffer);
+  // Outputs may be what a state was.
+  for (const Copies &copies : {outputCopies, stateCopies})
+    addCopies(copies.values, copies.buffers);
 }
 
 void ProgramBuilder::addBlockSteps(Block &block, bool overlap) {
@@ -458,6 +491,8 @@ plan::ProgramOp buildProgram(func::FuncOp func, bool overlap) {
         func.getArgAttrOfType<dist::ShardingAttr>(argument.getArgNumber(), dist::kSharding),
         getOtherAttributes(attributes));
   }
+  for (const StateUpdate &update : findStateUpdates(func))
+    builder.updateInPlace(update);
   for (OpOperand &operand : func.getBody().front().getTerminator()->getOpOperands()) {
     unsigned index = operand.getOperandNumber();
     DictionaryAttr attributes = func.getResultAttrDict(index);

@@ -6,6 +6,7 @@
 #include "passes/schedule/ListSchedule.h"
 
 #include "dialects/loom/Control.h"
+#include "passes/schedule/InPlace.h"
 
 using namespace mlir;
 
@@ -51,6 +52,8 @@ private:
   void build();
   void addEdge(unsigned from, unsigned to);
   void orderTransfers();
+  void orderStateReaders();
+  bool reaches(unsigned from, unsigned to) const;
   double estimate(Operation *op) const;
   /// True for what runs on the compute stream, or makes it wait.
   bool takesTime(const Node &node) const {
@@ -165,6 +168,30 @@ void ListScheduler::orderTransfers() {
   }
 }
 
+bool ListScheduler::reaches(unsigned from, unsigned to) const {
+  SmallVector<unsigned> open{from};
+  llvm::DenseSet<unsigned> seen{from};
+  while (!open.empty()) {
+    unsigned node = open.pop_back_val();
+    if (node == to)
+      return true;
+    for (unsigned successor : nodes[node].successors)
+      if (seen.insert(successor).second)
+        open.push_back(successor);
+  }
+  return false;
+}
+
+/// Who reads what a state was comes before what replaces it, which can then lie in its place.
+void ListScheduler::orderStateReaders() {
+  for (const StateUpdate &update : findStateUpdates(cast<func::FuncOp>(block.getParentOp()))) {
+    unsigned writer = indices.lookup(update.writer);
+    for (Operation *reader : update.readers)
+      if (auto it = indices.find(reader); it != indices.end() && !reaches(writer, it->second))
+        addEdge(it->second, writer);
+  }
+}
+
 void ListScheduler::build() {
   for (Operation &op : block.without_terminator()) {
     indices[&op] = nodes.size();
@@ -179,6 +206,7 @@ void ListScheduler::build() {
             addEdge(it->second, i);
     });
   orderTransfers();
+  orderStateReaders();
   // Edges between transfers follow channels, which may go against program order: a few rounds.
   bool changed = true;
   for (unsigned round = 0; changed && round < 8; ++round) {

@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "passes/schedule/InPlace.h"
 #include "passes/schedule/Passes.h"
 #include "passes/schedule/ProgramTimeline.h"
 #include "passes/schedule/Rendezvous.h"
@@ -52,7 +53,41 @@ LogicalResult verifyWritten(const ProgramTimeline &timeline,
   return success();
 }
 
+/// True for a buffer that is all of its root.
+bool isWhole(Value buffer) {
+  auto getBytes = [](Value of) {
+    return loom::getByteSize(cast<plan::BufferType>(of.getType()).getTensor());
+  };
+  return getBytes(buffer) == getBytes(getRootBuffer(buffer));
+}
+
+/// A step that writes what it reads must be a kernel that may.
+LogicalResult verifyInPlace(Operation *step) {
+  for (Value output : getStepOutputs(step)) {
+    auto isSame = [&](Value input) { return getRootBuffer(input) == getRootBuffer(output); };
+    OperandRange inputs = getStepInputs(step);
+    int64_t count = llvm::count_if(inputs, isSame);
+    if (count == 0)
+      continue;
+    auto launch = dyn_cast<plan::LaunchOp>(step);
+    auto kernel =
+        launch ? SymbolTable::lookupNearestSymbolFrom<plan::KernelOp>(step, launch.getKernelAttr())
+               : plan::KernelOp();
+    auto input = llvm::find_if(inputs, isSame);
+    if (count > 1 || !kernel || !isWhole(*input) || !isWhole(output) ||
+        !canRunInPlace(kernel, input - inputs.begin()))
+      return step->emitError() << "writes a buffer that it reads, and cannot do that in place";
+  }
+  return success();
+}
+
 LogicalResult verifyOrder(plan::ProgramOp program) {
+  auto writes = program.walk([](Operation *op) {
+    return isStep(op) && failed(verifyInPlace(op)) ? WalkResult::interrupt()
+                                                   : WalkResult::advance();
+  });
+  if (writes.wasInterrupted())
+    return failure();
   ProgramTimeline timeline(program, 5);
   if (!timeline.getDanglingWaits().empty()) {
     plan::WaitOp wait = timeline.getDanglingWaits().front();

@@ -110,7 +110,7 @@ private:
   void addOperation() {
     Value x = pick();
     // One number can only be computed with or spread out.
-    switch (x.shape.empty() ? below(4) : below(14)) {
+    switch (x.shape.empty() ? below(4) : below(16)) {
     case 0: {
       std::string name = (const char *[]){"exp", "tanh", "negate", "rsqrt"}[below(4)];
       add("loom." + name + " " + x.name + " : " + type(x.shape), x.shape);
@@ -135,6 +135,10 @@ private:
       return addScale(x);
     case 11:
       return below(2) ? addGather(x) : addSlice(x);
+    case 12:
+      return addParts(x);
+    case 13:
+      return addJoin(x);
     default:
       return below(3) ? addDot(x) : addWeightDot(x);
     }
@@ -233,7 +237,19 @@ private:
     std::string indices, c = "%c" + std::to_string(next++);
     for (int64_t i = 0; i < rows; ++i)
       indices += (i ? ", " : "") + std::to_string(below(size));
-    body += "  " + c + " = loom.constant dense<[" + indices + "]> : " + type({rows}, "i64") + "\n";
+    std::string index = type({rows}, "i64");
+    body += "  " + c + " = loom.constant dense<[" + indices + "]> : " + index + "\n";
+    if (below(2)) {
+      // The same place, counted from the end.
+      body += "  " + c + "s = loom.constant dense<" + std::to_string(size) + "> : " + index + "\n";
+      body += "  " + c + "z = loom.constant dense<0> : " + index + "\n";
+      body += "  " + c + "n = loom.subtract " + c + ", " + c + "s : " + index + "\n";
+      body += "  " + c + "p = loom.compare lt " + c + "n, " + c + "z : (" + index + ", " + index +
+              ") -> " + type({rows}, "i1") + "\n";
+      body += "  " + c + "i = loom.select " + c + "p, " + c + ", " + c +
+              "n : " + type({rows}, "i1") + ", " + index + "\n";
+      c += "i";
+    }
     Shape result = x.shape;
     result[dim] = rows;
     add("loom.gather " + x.name + ", " + c + " dim = " + std::to_string(dim) + " : (" +
@@ -252,6 +268,43 @@ private:
     add("loom.slice " + x.name + " " + spell(starts) + " to " + spell(limits) + " by " +
             spell(strides) + " : " + function(x, result),
         result);
+  }
+
+  /// All parts of x along a dimension, of which products, kernels and reshapes may each take some.
+  void addParts(const Value &x) {
+    int64_t dim = below(x.shape.size()), size = x.shape[dim], at = 0;
+    while (at < size) {
+      Shape starts(x.shape.size(), 0), limits = x.shape, strides(x.shape.size(), 1);
+      starts[dim] = at;
+      limits[dim] = at += 1 + below(size - at);
+      Shape result = limits;
+      result[dim] -= starts[dim];
+      add("loom.slice " + x.name + " " + spell(starts) + " to " + spell(limits) + " by " +
+              spell(strides) + " : " + function(x, result),
+          result);
+    }
+  }
+
+  /// Joins x and values that differ from it in one dimension at most.
+  void addJoin(const Value &x) {
+    int64_t dim = below(x.shape.size());
+    std::string names = x.name, types = type(x.shape);
+    Shape result = x.shape;
+    for (int i = 0, pieces = 1 + below(3); i < pieces; ++i) {
+      Value y = pick();
+      Shape like = y.shape;
+      if (like.size() == x.shape.size())
+        like[dim] = x.shape[dim];
+      if (like != x.shape)
+        y = x;
+      names += ", " + y.name;
+      types += ", " + type(y.shape);
+      result[dim] += y.shape[dim];
+    }
+    if (count(result) <= 200)
+      add("loom.concatenate " + names + " dim = " + std::to_string(dim) + " : (" + types + ") -> " +
+              type(result),
+          result);
   }
 
   /// Contracts x with another value over dimensions whose sizes agree, in any order.

@@ -114,3 +114,54 @@ func.func @stay(%q: tensor<2x8x16xf32>, %h: tensor<2x8x12xf16>, %x: tensor<2x8x1
   %8 = loom.dot_general %7, %x batch = [0] x [0] contract = [2] x [1] : (tensor<2x8x8xf16>, tensor<2x8x16xf16>) -> tensor<2x8x16xf16>
   return %2, %5, %8, %6 : tensor<2x8x16xf32>, tensor<2x8x12xf16>, tensor<2x8x16xf16>, tensor<2x8x8xf16>
 }
+
+// Parts of one product, cut into heads, are read where they lie.
+// CHECK-LABEL: func.func @parts
+// CHECK-NEXT: %[[X:.*]] = loom.dot_general
+// CHECK-DAG: %[[K:.*]] = loom.slice %{{.*}} [16] to [192] by [1] : (tensor<192xbf16>) -> tensor<176xbf16>
+// CHECK-DAG: %[[V:.*]] = loom.slice %{{.*}} [32] to [192] by [1] : (tensor<192xbf16>) -> tensor<160xbf16>
+// CHECK: plan.attention %[[X]], %[[K]], %[[V]] <sizes = [1, 2, 4, 4, 8, 8], query = [1, 8, 48, 1], key = [1, 8, 48, 1], value = [1, 8, 48, 1], out = [1, 8, 16, 1]
+func.func @parts(%x: tensor<4x8xbf16>, %w: tensor<8x48xbf16>) -> tensor<4x2x8xbf16> {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4x8xbf16>, tensor<8x48xbf16>) -> tensor<4x48xbf16>
+  %1 = loom.slice %0 [0, 0] to [4, 16] by [1, 1] : (tensor<4x48xbf16>) -> tensor<4x16xbf16>
+  %2 = loom.slice %0 [0, 16] to [4, 32] by [1, 1] : (tensor<4x48xbf16>) -> tensor<4x16xbf16>
+  %3 = loom.slice %0 [0, 32] to [4, 48] by [1, 1] : (tensor<4x48xbf16>) -> tensor<4x16xbf16>
+  %4 = loom.reshape %1 : (tensor<4x16xbf16>) -> tensor<4x2x8xbf16>
+  %5 = loom.reshape %2 : (tensor<4x16xbf16>) -> tensor<4x2x8xbf16>
+  %6 = loom.reshape %3 : (tensor<4x16xbf16>) -> tensor<4x2x8xbf16>
+  %7 = loom.dot_general %4, %5 batch = [1] x [1] contract = [2] x [2] : (tensor<4x2x8xbf16>, tensor<4x2x8xbf16>) -> tensor<2x4x4xbf16>
+  %8 = loom.softmax %7 dim = 2 : tensor<2x4x4xbf16>
+  %9 = loom.dot_general %8, %6 batch = [0] x [1] contract = [2] x [0] : (tensor<2x4x4xbf16>, tensor<4x2x8xbf16>) -> tensor<2x4x8xbf16>
+  %10 = loom.transpose %9 [1, 0, 2] : (tensor<2x4x8xbf16>) -> tensor<4x2x8xbf16>
+  return %10 : tensor<4x2x8xbf16>
+}
+
+// Two heads that share keys, with a query each: two queries of one head, which reads its keys where the cache has them.
+// CHECK-LABEL: func.func @shared
+// CHECK-NOT: loom.broadcast
+// CHECK: plan.attention %arg0, %arg1, %arg2 mask %{{.*}} <sizes = [2, 3, 2, 8, 16, 16], query = [96, 32, 16, 1], key = [384, 128, 16, 1],
+// CHECK-SAME: value = [384, 128, 16, 1], out = [96, 32, 16, 1], scale = 1.000000e+00 : f64 mask = [8, 0, 0, 1]>
+// CHECK-SAME: -> tensor<2x1x6x16xf16>
+// CHECK-LABEL: func.func @more_queries
+// CHECK: plan.attention %arg0, %{{.*}}, %{{.*}} <sizes = [2, 6, 4, 8, 16, 16]
+func.func @shared(%q: tensor<2x6x1x16xf16>, %k: tensor<2x3x8x16xf16>, %v: tensor<2x3x8x16xf16>, %m: tensor<2x8xf16>) -> tensor<2x1x6x16xf16> {
+  %0 = loom.broadcast %k dims = [0, 1, 3, 4] : (tensor<2x3x8x16xf16>) -> tensor<2x3x2x8x16xf16>
+  %1 = loom.reshape %0 : (tensor<2x3x2x8x16xf16>) -> tensor<2x6x8x16xf16>
+  %2 = loom.broadcast %v dims = [0, 1, 3, 4] : (tensor<2x3x8x16xf16>) -> tensor<2x3x2x8x16xf16>
+  %3 = loom.reshape %2 : (tensor<2x3x2x8x16xf16>) -> tensor<2x6x8x16xf16>
+  %4 = loom.dot_general %q, %1 batch = [0, 1] x [0, 1] contract = [3] x [3] : (tensor<2x6x1x16xf16>, tensor<2x6x8x16xf16>) -> tensor<2x6x1x8xf16>
+  %5 = loom.broadcast %m dims = [0, 3] : (tensor<2x8xf16>) -> tensor<2x6x1x8xf16>
+  %6 = loom.add %4, %5 : tensor<2x6x1x8xf16>
+  %7 = loom.softmax %6 dim = 3 : tensor<2x6x1x8xf16>
+  %8 = loom.dot_general %7, %3 batch = [0, 1] x [0, 1] contract = [3] x [2] : (tensor<2x6x1x8xf16>, tensor<2x6x8x16xf16>) -> tensor<2x6x1x16xf16>
+  %9 = loom.transpose %8 [0, 2, 1, 3] : (tensor<2x6x1x16xf16>) -> tensor<2x1x6x16xf16>
+  return %9 : tensor<2x1x6x16xf16>
+}
+func.func @more_queries(%q: tensor<2x6x4x16xf16>, %k: tensor<2x3x8x16xf16>) -> tensor<2x6x4x16xf16> {
+  %0 = loom.broadcast %k dims = [0, 1, 3, 4] : (tensor<2x3x8x16xf16>) -> tensor<2x3x2x8x16xf16>
+  %1 = loom.reshape %0 : (tensor<2x3x2x8x16xf16>) -> tensor<2x6x8x16xf16>
+  %2 = loom.dot_general %q, %1 batch = [0, 1] x [0, 1] contract = [3] x [3] : (tensor<2x6x4x16xf16>, tensor<2x6x8x16xf16>) -> tensor<2x6x4x8xf16>
+  %3 = loom.softmax %2 dim = 3 : tensor<2x6x4x8xf16>
+  %4 = loom.dot_general %3, %1 batch = [0, 1] x [0, 1] contract = [3] x [2] : (tensor<2x6x4x8xf16>, tensor<2x6x8x16xf16>) -> tensor<2x6x4x16xf16>
+  return %4 : tensor<2x6x4x16xf16>
+}

@@ -141,7 +141,7 @@ func.func @gather(%t: tensor<10x4x16xf32>, %i: tensor<8xi64>, %x: tensor<8x4x16x
 // CHECK-NEXT: plan.call @k_concatenate_0
 // CHECK-DAG: plan.kernel @k_transpose_0 transpose
 // CHECK-DAG: plan.kernel @k_reduce_0 general
-// CHECK-DAG: plan.kernel @k_concatenate_0 general
+// CHECK-DAG: plan.kernel @k_concatenate_0 elementwise
 func.func @alone(%x: tensor<8x16xf32>) -> (tensor<16x8xf32>, tensor<16xf32>, tensor<16x16xf32>) {
   %0 = loom.exp %x : tensor<8x16xf32>
   %1 = loom.transpose %0 [1, 0] : (tensor<8x16xf32>) -> tensor<16x8xf32>
@@ -209,4 +209,99 @@ func.func @small(%x: tensor<4xf32>) -> tensor<4xf32> {
 func.func @large(%x: tensor<8xf32>) -> tensor<8xf32> {
   %0 = loom.exp %x : tensor<8xf32>
   return %0 : tensor<8xf32>
+}
+
+// -----
+
+// A rotary embedding is one kernel: it reads the halves, and the heads, where they lie.
+// CHECK-LABEL: func.func @rotary
+// CHECK-NEXT: plan.call @k_{{.*}}(%arg0, %arg1, %arg2)
+// CHECK-NEXT: return
+// CHECK: plan.kernel {{.*}} elementwise
+// CHECK-COUNT-2: loom.slice
+// CHECK: loom.concatenate
+func.func @rotary(%x: tensor<2x3x4x8xf32>, %cos: tensor<4x8xf32>, %sin: tensor<4x8xf32>) -> tensor<2x4x3x8xf32> {
+  %0 = loom.transpose %x [0, 2, 1, 3] : (tensor<2x3x4x8xf32>) -> tensor<2x4x3x8xf32>
+  %1 = loom.slice %0 [0, 0, 0, 0] to [2, 4, 3, 4] by [1, 1, 1, 1] : (tensor<2x4x3x8xf32>) -> tensor<2x4x3x4xf32>
+  %2 = loom.slice %0 [0, 0, 0, 4] to [2, 4, 3, 8] by [1, 1, 1, 1] : (tensor<2x4x3x8xf32>) -> tensor<2x4x3x4xf32>
+  %3 = loom.negate %2 : tensor<2x4x3x4xf32>
+  %4 = loom.concatenate %3, %1 dim = 3 : (tensor<2x4x3x4xf32>, tensor<2x4x3x4xf32>) -> tensor<2x4x3x8xf32>
+  %5 = loom.broadcast %cos dims = [1, 3] : (tensor<4x8xf32>) -> tensor<2x4x3x8xf32>
+  %6 = loom.broadcast %sin dims = [1, 3] : (tensor<4x8xf32>) -> tensor<2x4x3x8xf32>
+  %7 = loom.multiply %0, %5 : tensor<2x4x3x8xf32>
+  %8 = loom.multiply %4, %6 : tensor<2x4x3x8xf32>
+  %9 = loom.add %7, %8 : tensor<2x4x3x8xf32>
+  return %9 : tensor<2x4x3x8xf32>
+}
+
+// -----
+
+// Each kernel reads its part of a tensor in memory. Of what is read in part alone the rest is not
+// computed.
+// CHECK-LABEL: func.func @parts
+// CHECK-NEXT: %[[P:.*]] = plan.call @k_slice_exp_0(%arg0)
+// CHECK-NEXT: %[[Q:.*]] = plan.call @k_slice_tanh_0(%arg0)
+// CHECK-NEXT: %[[R:.*]] = plan.call @k_slice_layer_norm_0(%arg0, %arg1)
+// CHECK-NEXT: %[[S:.*]] = plan.call @k_exp_slice_negate_0(%arg0)
+// CHECK-NEXT: return %[[P]], %[[Q]], %[[R]], %[[S]]
+func.func @parts(%x: tensor<4x16xf32>, %g: tensor<8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<1x16xf32>) {
+  %0 = loom.slice %x [0, 8] to [4, 16] by [1, 1] : (tensor<4x16xf32>) -> tensor<4x8xf32>
+  %1 = loom.exp %0 : tensor<4x8xf32>
+  %2 = loom.tanh %0 : tensor<4x8xf32>
+  %3 = loom.layer_norm %0, %g epsilon = 1.0e-5 : (tensor<4x8xf32>, tensor<8xf32>) -> tensor<4x8xf32>
+  %4 = loom.exp %x : tensor<4x16xf32>
+  %5 = loom.slice %4 [3, 0] to [4, 16] by [1, 1] : (tensor<4x16xf32>) -> tensor<1x16xf32>
+  %6 = loom.negate %5 : tensor<1x16xf32>
+  return %1, %2, %3, %6 : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<1x16xf32>
+}
+
+// -----
+
+// For what no kernel can read elsewhere, a slice of elements one after another is an address, if
+// what it cuts is computed and it starts at a multiple of 16 bytes; others are copies.
+// CHECK-LABEL: func.func @address
+// CHECK-NEXT: %[[E:.*]] = plan.call @k_softmax_0(%arg0)
+// CHECK-NEXT: %[[V:.*]] = loom.slice %[[E]] [2, 4] to [3, 12]
+// CHECK-NEXT: plan.call @k_argsort_0(%[[V]])
+// CHECK-NEXT: %[[C:.*]] = plan.call @k_slice_0(%[[E]])
+// CHECK-NEXT: plan.call @k_argsort_0(%[[C]])
+func.func @address(%x: tensor<4x16xf32>) -> (tensor<1x8xi64>, tensor<1x8xi64>) {
+  %0 = loom.softmax %x dim = 1 : tensor<4x16xf32>
+  %1 = loom.slice %0 [2, 4] to [3, 12] by [1, 1] : (tensor<4x16xf32>) -> tensor<1x8xf32>
+  %2 = loom.argsort %1 dim = 1 : (tensor<1x8xf32>) -> tensor<1x8xi64>
+  %3 = loom.slice %0 [2, 3] to [3, 11] by [1, 1] : (tensor<4x16xf32>) -> tensor<1x8xf32>
+  %4 = loom.argsort %3 dim = 1 : (tensor<1x8xf32>) -> tensor<1x8xi64>
+  return %2, %4 : tensor<1x8xi64>, tensor<1x8xi64>
+}
+
+// -----
+
+// The threads of a row do the same: a norm of what is joined reads it from memory.
+// CHECK-LABEL: func.func @joined_rows
+// CHECK-NEXT: %[[J:.*]] = plan.call @k_tanh_concatenate_0(%arg0, %arg1)
+// CHECK-NEXT: plan.call @k_layer_norm_0(%[[J]], %arg2)
+// CHECK-NEXT: return
+func.func @joined_rows(%x: tensor<1x16xf32>, %y: tensor<3x16xf32>, %g: tensor<16xf32>) -> tensor<4x16xf32> {
+  %0 = loom.tanh %x : tensor<1x16xf32>
+  %1 = loom.concatenate %0, %y dim = 0 : (tensor<1x16xf32>, tensor<3x16xf32>) -> tensor<4x16xf32>
+  %2 = loom.layer_norm %1, %g epsilon = 1.0e-5 : (tensor<4x16xf32>, tensor<16xf32>) -> tensor<4x16xf32>
+  return %2 : tensor<4x16xf32>
+}
+
+// -----
+
+// Indices are computed where they are used.
+// CHECK-LABEL: func.func @lookup
+// CHECK-NEXT: plan.call @k_{{.*}}add_0(%{{.*}}, %{{.*}}, %arg2)
+// CHECK-NEXT: return
+// CHECK: plan.kernel {{.*}} gather
+func.func @lookup(%table: tensor<32x16xf32>, %ids: tensor<4xi64>, %y: tensor<4x16xf32>) -> tensor<4x16xf32> {
+  %zero = loom.constant dense<0> : tensor<4xi64>
+  %size = loom.constant dense<32> : tensor<4xi64>
+  %0 = loom.compare lt %ids, %zero : (tensor<4xi64>, tensor<4xi64>) -> tensor<4xi1>
+  %1 = loom.add %ids, %size : tensor<4xi64>
+  %2 = loom.select %0, %1, %ids : tensor<4xi1>, tensor<4xi64>
+  %3 = loom.gather %table, %2 dim = 0 : (tensor<32x16xf32>, tensor<4xi64>) -> tensor<4x16xf32>
+  %4 = loom.add %3, %y : tensor<4x16xf32>
+  return %4 : tensor<4x16xf32>
 }

@@ -188,3 +188,47 @@ func.func @left(%x: tensor<4x16xf32>, %w: tensor<16x16xf32>) -> (tensor<4x16xf32
 // ACTIVE: plan.kernel @k_else_relu elementwise
 // ACTIVE: loom.maximum
 // ACTIVE-NOT: plan.kernel
+
+// Parts of a tensor are operands where they lie; those that start at no multiple of 16 bytes are not.
+// CHECK-LABEL: func.func @parts
+// CHECK: %[[X:.*]] = loom.softmax %arg0
+// CHECK-NEXT: %[[U:.*]] = loom.slice %[[X]] [0, 17] to [4, 24] by [1, 1]
+// CHECK: %[[F:.*]] = loom.reshape %[[X]] : (tensor<4x24xf32>) -> tensor<96xf32>
+// CHECK-NEXT: %[[S:.*]] = loom.slice %[[F]] [8] to [96] by [1] : (tensor<96xf32>) -> tensor<88xf32>
+// CHECK-NEXT: plan.matmul %[[X]], %[[S]] <sizes = [4, 4, 8], lhs = [24, 1], rhs = [1, 24], out = [4, 1]>
+// CHECK-NEXT: plan.matmul %[[U]], %[[U]] <sizes = [4, 4, 7], lhs = [7, 1], rhs = [1, 7], out = [4, 1]>
+func.func @parts(%x: tensor<4x24xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  %0 = loom.softmax %x dim = 1 : tensor<4x24xf32>
+  %1 = loom.slice %0 [0, 0] to [4, 8] by [1, 1] : (tensor<4x24xf32>) -> tensor<4x8xf32>
+  %2 = loom.slice %0 [0, 8] to [4, 16] by [1, 1] : (tensor<4x24xf32>) -> tensor<4x8xf32>
+  %3 = loom.slice %0 [0, 17] to [4, 24] by [1, 1] : (tensor<4x24xf32>) -> tensor<4x7xf32>
+  %4 = loom.dot_general %1, %2 batch = [] x [] contract = [1] x [1] : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x4xf32>
+  %5 = loom.dot_general %3, %3 batch = [] x [] contract = [1] x [1] : (tensor<4x7xf32>, tensor<4x7xf32>) -> tensor<4x4xf32>
+  return %4, %5 : tensor<4x4xf32>, tensor<4x4xf32>
+}
+
+// A kernel may compute a part of what is read in part: then that is the operand.
+// CHECK-LABEL: func.func @computed_part
+// CHECK-NEXT: loom.exp
+// CHECK-NEXT: %[[S:.*]] = loom.slice
+// CHECK-NEXT: plan.matmul %[[S]], %arg1
+func.func @computed_part(%x: tensor<4x8xf32>, %w: tensor<8x4xf32>) -> tensor<1x4xf32> {
+  %0 = loom.exp %x : tensor<4x8xf32>
+  %1 = loom.slice %0 [3, 0] to [4, 8] by [1, 1] : (tensor<4x8xf32>) -> tensor<1x8xf32>
+  %2 = loom.dot_general %1, %w batch = [] x [] contract = [1] x [0] : (tensor<1x8xf32>, tensor<8x4xf32>) -> tensor<1x4xf32>
+  return %2 : tensor<1x4xf32>
+}
+
+// A bias that a product's parts need in memory joins the call, though a kernel reads a part, too.
+// CHECK-LABEL: func.func @bias_of_parts
+// CHECK-NEXT: plan.matmul %arg0, %arg1, %arg2 <{{.*}} epilogue = bias>
+func.func @bias_of_parts(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>, %b: tensor<16xf32>) -> (tensor<4x4xf32>, tensor<4x8xf32>) {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+  %1 = loom.broadcast %b dims = [1] : (tensor<16xf32>) -> tensor<4x16xf32>
+  %2 = loom.add %0, %1 : tensor<4x16xf32>
+  %3 = loom.slice %2 [0, 0] to [4, 8] by [1, 1] : (tensor<4x16xf32>) -> tensor<4x8xf32>
+  %4 = loom.slice %2 [0, 8] to [4, 16] by [1, 1] : (tensor<4x16xf32>) -> tensor<4x8xf32>
+  %5 = loom.dot_general %3, %3 batch = [] x [] contract = [1] x [1] : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x4xf32>
+  %6 = loom.exp %4 : tensor<4x8xf32>
+  return %5, %6 : tensor<4x4xf32>, tensor<4x8xf32>
+}

@@ -89,3 +89,40 @@ func.func @stays(%x: tensor<4x8xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>, tens
   %5 = loom.negate %4 : tensor<8x4xf32>
   return %2, %5, %3 : tensor<8x4xf32>, tensor<8x4xf32>, tensor<4x8xf32>
 }
+
+// A slice goes below the reshape of what it cuts, where its readers are; one through a part stays.
+// CHECK-LABEL: func.func @parts
+// CHECK-NEXT: %[[R:.*]] = loom.reshape %arg0 : (tensor<2x24xf32>) -> tensor<1x2x6x4xf32>
+// CHECK-NEXT: %[[S:.*]] = loom.slice %[[R]] [0, 0, 2, 0] to [1, 2, 4, 4] by [1, 1, 1, 1]
+// CHECK-NEXT: %[[U:.*]] = loom.slice %arg0 [0, 2] to [2, 10] by [1, 1]
+// CHECK-NEXT: %[[V:.*]] = loom.reshape %[[U]]
+// CHECK-NEXT: return %[[S]], %[[V]]
+func.func @parts(%x: tensor<2x24xf32>) -> (tensor<1x2x2x4xf32>, tensor<1x2x2x4xf32>) {
+  %0 = loom.slice %x [0, 8] to [2, 16] by [1, 1] : (tensor<2x24xf32>) -> tensor<2x8xf32>
+  %1 = loom.reshape %0 : (tensor<2x8xf32>) -> tensor<1x2x2x4xf32>
+  %2 = loom.slice %x [0, 2] to [2, 10] by [1, 1] : (tensor<2x24xf32>) -> tensor<2x8xf32>
+  %3 = loom.reshape %2 : (tensor<2x8xf32>) -> tensor<1x2x2x4xf32>
+  return %1, %3 : tensor<1x2x2x4xf32>, tensor<1x2x2x4xf32>
+}
+
+// Readers widen what they read: no copy in wider numbers is written. What a product reads is.
+// CHECK-LABEL: func.func @widened
+// CHECK-NEXT: %[[S:.*]] = loom.slice %arg0 [0, 4] to [2, 8] by [1, 1] : (tensor<2x8xbf16>) -> tensor<2x4xbf16>
+// CHECK-NEXT: %[[W:.*]] = loom.convert %[[S]] : (tensor<2x4xbf16>) -> tensor<2x4xf32>
+// CHECK-NEXT: %[[R:.*]] = loom.broadcast %arg2 dims = [1] : (tensor<4xbf16>) -> tensor<2x4xbf16>
+// CHECK-NEXT: %[[V:.*]] = loom.convert %[[R]] : (tensor<2x4xbf16>) -> tensor<2x4xf32>
+// CHECK-NEXT: loom.add %[[W]], %[[V]]
+// CHECK: %[[X:.*]] = loom.convert %arg0 : (tensor<2x8xbf16>) -> tensor<2x8xf32>
+// CHECK-NEXT: %[[P:.*]] = loom.slice %[[X]]
+// CHECK-NEXT: loom.dot_general %[[P]], %arg1
+func.func @widened(%x: tensor<2x8xbf16>, %w: tensor<4x3xf32>, %b: tensor<4xbf16>) -> (tensor<2x4xf32>, tensor<2x3xf32>) {
+  %0 = loom.convert %x : (tensor<2x8xbf16>) -> tensor<2x8xf32>
+  %1 = loom.slice %0 [0, 4] to [2, 8] by [1, 1] : (tensor<2x8xf32>) -> tensor<2x4xf32>
+  %2 = loom.convert %b : (tensor<4xbf16>) -> tensor<4xf32>
+  %3 = loom.broadcast %2 dims = [1] : (tensor<4xf32>) -> tensor<2x4xf32>
+  %4 = loom.add %1, %3 : tensor<2x4xf32>
+  %5 = loom.convert %x : (tensor<2x8xbf16>) -> tensor<2x8xf32>
+  %6 = loom.slice %5 [0, 0] to [2, 4] by [1, 1] : (tensor<2x8xf32>) -> tensor<2x4xf32>
+  %7 = loom.dot_general %6, %w batch = [] x [] contract = [1] x [0] : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
+  return %4, %7 : tensor<2x4xf32>, tensor<2x3xf32>
+}

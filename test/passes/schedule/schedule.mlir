@@ -198,3 +198,19 @@ func.func @receives() attributes {loom.entry = "main", loom.dims = {}, dist.stag
   %0, %1 = dist.done %f : !dist.future<tensor<8x16xf32>, tensor<8x16xf32>> -> tensor<8x16xf32>, tensor<8x16xf32>
   return
 }
+
+// -----
+
+// A slice of what lies one after another is the memory from there on.
+// CHECK-LABEL: plan.program @view
+// CHECK: %[[P:.*]] = plan.buffer arena : <tensor<4x16xf32>>
+// CHECK: %[[V:.*]] = plan.alias %[[P]] {offset = 36 : i64} : (!plan.buffer<tensor<4x16xf32>>) -> !plan.buffer<tensor<1x8xf32>>
+// CHECK: plan.library {{.*}} ins(%[[V]], %{{.*}} : {{.*}})
+func.func @view(%x: tensor<4x8xf32> {loom.name = "x"}, %y: tensor<8x16xf32> {loom.name = "y"})
+    -> (tensor<1x16xf32> {loom.name = "z"})
+    attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
+  %0 = plan.matmul %x, %y <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1]> : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+  %1 = loom.slice %0 [2, 4] to [3, 12] by [1, 1] : (tensor<4x16xf32>) -> tensor<1x8xf32>
+  %2 = plan.matmul %1, %y <sizes = [1, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1]> : (tensor<1x8xf32>, tensor<8x16xf32>) -> tensor<1x16xf32>
+  return %2 : tensor<1x16xf32>
+}

@@ -173,3 +173,36 @@ plan.program @unwritten {
     plan.copy ins(%0 : !plan.buffer<tensor<8xf32>>) outs(%1 : !plan.buffer<tensor<8xf32>>) on "compute"
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+// A transpose still reads what it has written over.
+plan.kernel @turn transpose {
+^bb0(%x: tensor<4x4xf32>):
+  %0 = loom.transpose %x [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  loom.yield %0 : tensor<4x4xf32>
+}
+plan.program @in_place {
+  %0 = plan.buffer state "s" : !plan.buffer<tensor<4x4xf32>>
+  plan.block {
+    // expected-error @+1 {{writes a buffer that it reads, and cannot do that in place}}
+    plan.launch @turn ins(%0 : !plan.buffer<tensor<4x4xf32>>) outs(%0 : !plan.buffer<tensor<4x4xf32>>) on "compute"
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+// The rows that a scatter writes must not lie in what it writes them into.
+plan.kernel @update general {
+^bb0(%x: tensor<8xf32>, %at: tensor<8xi64>):
+  %0 = loom.scatter %x, %at, %x dim = 0 : (tensor<8xf32>, tensor<8xi64>, tensor<8xf32>) -> tensor<8xf32>
+  loom.yield %0 : tensor<8xf32>
+}
+plan.program @rows {
+  %0 = plan.buffer state "s" : !plan.buffer<tensor<8xf32>>
+  %1 = plan.buffer input "at" : !plan.buffer<tensor<8xi64>>
+  plan.block {
+    // expected-error @+1 {{writes a buffer that it reads, and cannot do that in place}}
+    plan.launch @update ins(%0, %1 : !plan.buffer<tensor<8xf32>>, !plan.buffer<tensor<8xi64>>) outs(%0 : !plan.buffer<tensor<8xf32>>) on "compute"
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}

@@ -1,0 +1,91 @@
+//===- RowProducts.cpp - contractions that kernels do best ----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/fuse/RowProducts.h"
+
+using namespace mlir;
+using namespace gridloom;
+
+/// True where a value is not in memory as such: the library would see through to what it is made
+/// of, a kernel's reader would have to have it written first.
+static bool isView(Value value) {
+  while (auto reshape = value.getDefiningOp<loom::ReshapeOp>())
+    value = reshape.getInput();
+  Operation *op = value.getDefiningOp();
+  return isa_and_nonnull<loom::TransposeOp, loom::BroadcastOp>(op);
+}
+
+static int64_t countElements(Value value, ArrayRef<int64_t> dims) {
+  int64_t count = 1;
+  for (int64_t dim : dims)
+    count *= cast<RankedTensorType>(value.getType()).getDimSize(dim);
+  return count;
+}
+
+bool gridloom::isRowProduct(loom::DotGeneralOp dot) {
+  if (dot.getLhsContract().size() != 1 || isView(dot.getLhs()) || isView(dot.getRhs()))
+    return false;
+  auto weight = dot.getRhs().getDefiningOp<loom::GetWeightOp>();
+  bool isPadded = weight && weight.getLayoutAttr() && weight.getLayoutAttr().getPad() != 0;
+  int64_t rows = countElements(dot.getLhs(), dot.getLhsFreeDims());
+  int64_t columns = countElements(dot.getRhs(), dot.getRhsFreeDims());
+  int64_t depth = countElements(dot.getLhs(), dot.getLhsContract());
+  return !isPadded && rows >= 1 && rows <= kMaxProductRows && columns > 1 && depth > 1;
+}
+
+/// The dimension that a broadcast adds to those of its input, which stay in order and as long as
+/// they are; none where it does something else.
+static std::optional<int64_t> findRepeated(loom::BroadcastOp broadcast) {
+  ArrayRef<int64_t> from = broadcast.getInput().getType().getShape(),
+                    to = broadcast.getType().getShape(), dims = broadcast.getDims();
+  if (from.size() + 1 != to.size())
+    return std::nullopt;
+  for (auto [size, dim] : llvm::zip_equal(from, dims))
+    if (size != to[dim])
+      return std::nullopt;
+  for (int64_t dim = 0; dim < static_cast<int64_t>(to.size()); ++dim)
+    if (!llvm::is_contained(dims, dim))
+      return dim;
+  return std::nullopt;
+}
+
+loom::DotGeneralOp gridloom::mergeRepeats(loom::DotGeneralOp dot) {
+  auto reshape = dot.getRhs().getDefiningOp<loom::ReshapeOp>();
+  auto broadcast =
+      reshape ? reshape.getInput().getDefiningOp<loom::BroadcastOp>() : loom::BroadcastOp();
+  std::optional<int64_t> repeated = broadcast ? findRepeated(broadcast) : std::nullopt;
+  SmallVector<int64_t> free = dot.getLhsFreeDims();
+  if (!repeated || *repeated == 0 || free.size() != 1 || dot.getLhsBatch().empty())
+    return dot;
+  // The repeated dimension and the one before it are one dimension of the batch, the rows follow.
+  SmallVector<int64_t> merged(broadcast.getType().getShape());
+  int64_t times = merged[*repeated], outer = *repeated - 1;
+  merged[outer] *= times;
+  merged.erase(merged.begin() + *repeated);
+  int64_t heads = dot.getLhsBatch().back();
+  SmallVector<int64_t> left(dot.getLhs().getType().getShape());
+  if (reshape.getType().getShape() != ArrayRef<int64_t>(merged) ||
+      dot.getRhsBatch().back() != outer || free[0] != heads + 1 ||
+      times * left[free[0]] > kMaxProductRows)
+    return dot;
+  left[heads] /= times;
+  left[free[0]] *= times;
+  SmallVector<int64_t> result(dot.getType().getShape());
+  size_t last = dot.getLhsBatch().size() - 1;
+  result[last] /= times;
+  result[last + 1] *= times;
+  OpBuilder builder(dot);
+  Type element = dot.getLhs().getType().getElementType();
+  Value rows = loom::ReshapeOp::create(builder, dot.getLoc(), RankedTensorType::get(left, element),
+                                       dot.getLhs());
+  auto product = loom::DotGeneralOp::create(
+      builder, dot.getLoc(), RankedTensorType::get(result, dot.getType().getElementType()), rows,
+      broadcast.getInput(), dot.getLhsBatch(), dot.getRhsBatch(), dot.getLhsContract(),
+      dot.getRhsContract(), dot.getTf32());
+  Value back = loom::ReshapeOp::create(builder, dot.getLoc(), dot.getType(), product.getOutput());
+  dot.getOutput().replaceAllUsesWith(back);
+  dot.erase();
+  return product;
+}

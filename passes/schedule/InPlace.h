@@ -1,0 +1,37 @@
+//===- InPlace.h - results in the memory of what they replace ---*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SCHEDULE_INPLACE_H
+#define GRIDLOOM_PASSES_SCHEDULE_INPLACE_H
+
+#include "dialects/plan/Plan.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace gridloom {
+
+/// True when the kernel's one result may lie where its input `argument` lies: it reads each element
+/// of it before it writes the one in its place, and nothing else of it.
+bool canRunInPlace(plan::KernelOp kernel, unsigned argument);
+
+/// The value that holds the bytes `value` shows under another shape.
+mlir::Value getRootValue(mlir::Value value);
+
+/// A state whose next value an operation of the function computes.
+struct StateUpdate {
+  mlir::StringAttr state;
+  mlir::Value next;        ///< a result of `writer`, the state's next value under some shape
+  mlir::Operation *writer; ///< a kernel or library call
+  /// Operations of the block that read what the state was, but for a writer that may run in place;
+  /// the terminator where it gives that to someone.
+  llvm::SmallVector<mlir::Operation *> readers;
+};
+
+/// The updates of a stage's function, in the order of its results; none in bodies.
+llvm::SmallVector<StateUpdate> findStateUpdates(mlir::func::FuncOp func);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SCHEDULE_INPLACE_H

@@ -1,0 +1,116 @@
+// RUN: gridloom-opt %s --split-input-file --plan-form-matmuls="keep-row-products=true" --plan-form-kernels | FileCheck %s
+
+// The product of a row and a weight is a kernel, with what follows element by element.
+// CHECK-LABEL: func.func @decode
+// CHECK-NEXT: %[[Y:.*]] = plan.call @k_dot_general_bias_gelu_0(%arg0, %arg1, %arg2)
+// CHECK-NEXT: plan.call @k_dot_general_add_0(%[[Y]], %arg3, %arg0)
+// CHECK-NEXT: return
+// CHECK: plan.kernel @k_dot_general_bias_gelu_0 general
+// CHECK-NEXT: ^bb0
+// CHECK-NEXT: loom.dot_general
+// CHECK-NEXT: loom.broadcast
+// CHECK-NEXT: loom.add
+// CHECK-NEXT: loom.gelu
+// CHECK-NEXT: loom.yield
+func.func @decode(%x: tensor<1x1x16xf32>, %w: tensor<16x64xf32>, %b: tensor<64xf32>,
+                  %v: tensor<16x64xf32>) -> tensor<1x1x16xf32> {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [2] x [0]
+      : (tensor<1x1x16xf32>, tensor<16x64xf32>) -> tensor<1x1x64xf32>
+  %1 = loom.broadcast %b dims = [2] : (tensor<64xf32>) -> tensor<1x1x64xf32>
+  %2 = loom.add %0, %1 : tensor<1x1x64xf32>
+  %3 = loom.gelu tanh %2 : tensor<1x1x64xf32>
+  %4 = loom.dot_general %3, %v batch = [] x [] contract = [2] x [1]
+      : (tensor<1x1x64xf32>, tensor<16x64xf32>) -> tensor<1x1x16xf32>
+  %5 = loom.add %4, %x : tensor<1x1x16xf32>
+  return %5 : tensor<1x1x16xf32>
+}
+
+// -----
+
+// Five rows are the library's.
+// CHECK-LABEL: func.func @prefill
+// CHECK-NEXT: plan.matmul
+// CHECK-NEXT: return
+func.func @prefill(%x: tensor<5x16xbf16>, %w: tensor<16x64xbf16>) -> tensor<5x64xbf16> {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]
+      : (tensor<5x16xbf16>, tensor<16x64xbf16>) -> tensor<5x64xbf16>
+  return %0 : tensor<5x64xbf16>
+}
+
+// -----
+
+// Heads that are repeated for a group of queries are read once: the queries are rows.
+// CHECK-LABEL: func.func @repeated
+// CHECK-NEXT: %[[Q:.*]] = loom.reshape %arg0 : (tensor<4x1x16xf32>) -> tensor<2x2x16xf32>
+// CHECK-NEXT: %[[S:.*]] = plan.call @k_dot_general_0(%[[Q]], %arg1) {{.*}} -> tensor<2x2x8xf32>
+// CHECK-NEXT: %[[Y:.*]] = loom.reshape %[[S]] : (tensor<2x2x8xf32>) -> tensor<4x1x8xf32>
+// CHECK-NEXT: return %[[Y]]
+func.func @repeated(%q: tensor<4x1x16xf32>, %k: tensor<2x8x16xf32>) -> tensor<4x1x8xf32> {
+  %0 = loom.broadcast %k dims = [0, 2, 3] : (tensor<2x8x16xf32>) -> tensor<2x2x8x16xf32>
+  %1 = loom.reshape %0 : (tensor<2x2x8x16xf32>) -> tensor<4x8x16xf32>
+  %2 = loom.dot_general %q, %1 batch = [0] x [0] contract = [2] x [2]
+      : (tensor<4x1x16xf32>, tensor<4x8x16xf32>) -> tensor<4x1x8xf32>
+  return %2 : tensor<4x1x8xf32>
+}
+
+// -----
+
+// Rows that are too many are the library's.
+// CHECK-LABEL: func.func @often
+// CHECK: plan.matmul {{.*}}sizes = [16, 1, 8, 16]
+// CHECK-NEXT: return
+func.func @often(%q: tensor<16x1x16xf32>, %k: tensor<2x8x16xf32>) -> tensor<16x1x8xf32> {
+  %0 = loom.broadcast %k dims = [0, 2, 3] : (tensor<2x8x16xf32>) -> tensor<2x8x8x16xf32>
+  %1 = loom.reshape %0 : (tensor<2x8x8x16xf32>) -> tensor<16x8x16xf32>
+  %2 = loom.dot_general %q, %1 batch = [0] x [0] contract = [2] x [2]
+      : (tensor<16x1x16xf32>, tensor<16x8x16xf32>) -> tensor<16x1x8xf32>
+  return %2 : tensor<16x1x8xf32>
+}
+
+// -----
+
+// And a padded weight, which kernels do not read.
+loom.weight @w : tensor<16x64xf32> from <"", offset = 0, bytes = 4096>
+// CHECK-LABEL: func.func @padded
+// CHECK: plan.matmul
+// CHECK-NOT: plan.kernel
+func.func @padded(%x: tensor<1x16xf32>) -> tensor<1x64xf32> {
+  %w = loom.get_weight @w {layout = #loom.layout<[0, 1], pad = 16>} : tensor<16x64xf32>
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]
+      : (tensor<1x16xf32>, tensor<16x64xf32>) -> tensor<1x64xf32>
+  return %0 : tensor<1x64xf32>
+}
+
+// -----
+
+// Each kernel has one product: the other of a gate is in memory.
+// CHECK-LABEL: func.func @gate
+// CHECK-NEXT: %[[U:.*]] = plan.call @k_dot_general_0(%arg0, %arg2)
+// CHECK-NEXT: plan.call @k_dot_general_logistic_multiply_0(%arg0, %arg1, %[[U]])
+// CHECK-NEXT: return
+func.func @gate(%x: tensor<1x16xf32>, %g: tensor<16x64xf32>, %u: tensor<16x64xf32>) -> tensor<1x64xf32> {
+  %0 = loom.dot_general %x, %u batch = [] x [] contract = [1] x [0]
+      : (tensor<1x16xf32>, tensor<16x64xf32>) -> tensor<1x64xf32>
+  %1 = loom.dot_general %x, %g batch = [] x [] contract = [1] x [0]
+      : (tensor<1x16xf32>, tensor<16x64xf32>) -> tensor<1x64xf32>
+  %2 = loom.logistic %1 : tensor<1x64xf32>
+  %3 = loom.multiply %2, %0 : tensor<1x64xf32>
+  return %3 : tensor<1x64xf32>
+}
+
+// -----
+
+// What makes the row, and what normalises the result, has a kernel of its own.
+// CHECK-LABEL: func.func @apart
+// CHECK-NEXT: %[[X:.*]] = plan.call @k_exp_0(%arg0)
+// CHECK-NEXT: %[[Y:.*]] = plan.call @k_dot_general_0(%[[X]], %arg1)
+// CHECK-NEXT: plan.call @k_add_softmax_0(
+// CHECK-NEXT: return
+func.func @apart(%x: tensor<1x16xf32>, %w: tensor<16x64xf32>, %b: tensor<1x64xf32>) -> tensor<1x64xf32> {
+  %0 = loom.exp %x : tensor<1x16xf32>
+  %1 = loom.dot_general %0, %w batch = [] x [] contract = [1] x [0]
+      : (tensor<1x16xf32>, tensor<16x64xf32>) -> tensor<1x64xf32>
+  %2 = loom.add %1, %b : tensor<1x64xf32>
+  %3 = loom.softmax %2 dim = 1 : tensor<1x64xf32>
+  return %3 : tensor<1x64xf32>
+}
