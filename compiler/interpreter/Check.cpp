@@ -209,6 +209,22 @@ const Specialisation *Check::find(const Program &program, const Specialisation &
   return nullptr;
 }
 
+/// States are compared as the model declares them; a program may keep them in 16 bits.
+static void widenStates(const Specialisation &specialisation, NamedTensors &outputs) {
+  for (func::FuncOp stage : specialisation.stages)
+    for (unsigned i = 0; i < stage.getNumResults(); ++i) {
+      auto name = stage.getResultAttrOfType<StringAttr>(i, loom::kName);
+      auto found = name && stage.getResultAttr(i, loom::kState) ? outputs.find(name.getValue())
+                                                                : outputs.end();
+      if (found == outputs.end())
+        continue;
+      HostTensor &state = found->second;
+      if (state.getKind() == loom::ElementKind::F16 || state.getKind() == loom::ElementKind::BF16)
+        state =
+            HostTensor::fromDoubles(loom::ElementKind::F32, state.getShape(), state.toDoubles());
+    }
+}
+
 const NamedTensors *Check::evaluate(const Program &program, const Specialisation &specialisation,
                                     bool exact) {
   auto found = evaluated.find({&program, exact});
@@ -223,6 +239,7 @@ const NamedTensors *Check::evaluate(const Program &program, const Specialisation
   FailureOr<NamedTensors> outputs = interpreter.run(*own, inputs);
   if (failed(outputs))
     return nullptr;
+  widenStates(*own, *outputs);
   return &(evaluated[{&program, exact}] = *std::move(outputs));
 }
 

@@ -114,6 +114,12 @@ FailureOr<TensorList> Bindings::bind(func::FuncOp function, Place place) {
     if (found == inputs.end())
       return function.emitError() << "input '" << name.getValue() << "' has no value";
     HostTensor tensor = found->second;
+    // A state is given as the model declares it, and may be kept in 16 bits.
+    std::optional<loom::ElementKind> kind =
+        loom::getElementKind(cast<RankedTensorType>(type).getElementType());
+    if (function.getArgAttr(i, loom::kState) && tensor.getKind() == loom::ElementKind::F32 &&
+        (kind == loom::ElementKind::F16 || kind == loom::ElementKind::BF16))
+      tensor = HostTensor::fromDoubles(*kind, tensor.getShape(), tensor.toDoubles());
     auto sharding = function.getArgAttrOfType<dist::ShardingAttr>(i, dist::kSharding);
     auto tensorType = cast<RankedTensorType>(type);
     if (tensor.getRank() != tensorType.getRank() ||

@@ -184,10 +184,15 @@ static LogicalResult importScatterND(Node &node) {
   if (getShape(updates) != ArrayRef<int64_t>(expected))
     return node.error() << "updates are " << toString(getShape(updates)) << ", expected "
                         << toString(expected);
-  int64_t inner = countIn(ArrayRef(shape).drop_front(depth));
-  Value rows = node.reshape(x, {countIn(ArrayRef(shape).take_front(depth)), inner});
+  // What is not indexed keeps its dimensions: it may be split along them.
+  Dims whole{countIn(ArrayRef(shape).take_front(depth))}, part{count};
+  for (int64_t size : ArrayRef(shape).drop_front(depth)) {
+    whole.push_back(size);
+    part.push_back(size);
+  }
   Value indices = node.reshape(linearize(node, 1, shape, 0), {count});
-  Value result = scatter(node, rows, indices, node.reshape(updates, {count, inner}), 0, *kind);
+  Value result =
+      scatter(node, node.reshape(x, whole), indices, node.reshape(updates, part), 0, *kind);
   return node.setResult(node.reshape(result, shape));
 }
 
@@ -240,14 +245,16 @@ static LogicalResult importTensorScatter(Node &node) {
   std::string mode = node.stringAttribute("mode", "linear");
   if (mode != "linear" && mode != "circular")
     return node.error() << "mode '" << mode << "' is neither linear nor circular";
-  auto type = RankedTensorType::get(expected, getIndexType(node));
-  Value places = node.iota(type, *axis);
+  // One stretch for all is written by whole rows.
+  bool isOne = !node.hasOperand(2) || expected[0] == 1;
+  Dims placed = isOne ? Dims{expected[*axis]} : expected;
+  Value places = node.iota(RankedTensorType::get(placed, getIndexType(node)), isOne ? 0 : *axis);
   if (node.hasOperand(2)) {
     Value starts = node.convert(node.operand(2), getIndexType(node));
     if (getShape(starts) != ArrayRef<int64_t>{expected[0]})
       return node.error() << "write_indices are " << toString(getShape(starts)) << ", expected "
                           << toString({expected[0]});
-    places = node.binary<loom::AddOp>(places, node.broadcast(starts, expected, {0}));
+    places = node.binary<loom::AddOp>(places, node.broadcast(starts, placed, {0}));
   }
   if (mode == "circular")
     places = node.binary<loom::RemainderOp>(places, static_cast<double>(getShape(cache)[*axis]));

@@ -46,16 +46,120 @@ static bool amplifies(Operation *op) {
 }
 
 PrecisionAnalysis::PrecisionAnalysis(ModuleOp module, FloatType narrow) : narrow(narrow) {
+  if (narrow)
+    findNarrowStates(module);
+  // A state that some function reads or writes as f32 is f32 in all of them.
+  for (bool changed = true; changed;) {
+    analyse(module);
+    changed = false;
+    for (auto function : module.getOps<func::FuncOp>())
+      for (unsigned i = 0; i < function.getNumResults(); ++i)
+        if (auto state = function.getResultAttrOfType<StringAttr>(i, loom::kState))
+          changed |= keepsWide(function, i) && narrowStates.erase(state);
+  }
+}
+
+void PrecisionAnalysis::analyse(ModuleOp module) {
+  facts.clear();
+  full.clear();
+  reasons.clear();
   for (auto function : module.getOps<func::FuncOp>())
     if (!loom::isBody(function)) {
-      for (BlockArgument argument : function.getArguments())
-        if (isF32Tensor(argument))
+      for (auto [i, argument] : llvm::enumerate(function.getArguments())) {
+        auto state = function.getArgAttrOfType<StringAttr>(i, loom::kState);
+        if (isF32Tensor(argument) && !(state && isNarrowState(state)))
           facts[argument].wide = true; // what the caller binds
+      }
       visitForward(function);
     }
   for (auto function : module.getOps<func::FuncOp>())
     if (!loom::isBody(function))
       visitBackward(function);
+}
+
+//===----------------------------------------------------------------------===//
+// States
+//===----------------------------------------------------------------------===//
+
+/// The operands whose elements the result consists of, none of them changed; none if the operation
+/// computes.
+static SmallVector<Value> getMoved(Operation *op) {
+  if (isa<loom::ReshapeOp, loom::TransposeOp, loom::SliceOp, loom::ConcatenateOp, loom::ReverseOp,
+          loom::BroadcastOp>(op))
+    return op->getOperands();
+  if (isa<loom::GatherOp, loom::GatherElementsOp>(op))
+    return {op->getOperand(0)};
+  if (auto select = dyn_cast<loom::SelectOp>(op))
+    return {select.getOnTrue(), select.getOnFalse()};
+  if (auto scatter = dyn_cast<loom::ScatterOp>(op); scatter && !scatter.getReduction())
+    return {scatter.getInput(), scatter.getUpdates()};
+  return {};
+}
+
+static bool dependsOn(Value value, Value on, llvm::DenseSet<Value> &seen) {
+  if (value == on)
+    return true;
+  Operation *op = value.getDefiningOp();
+  return op && seen.insert(value).second && llvm::any_of(op->getOperands(), [&](Value operand) {
+           return dependsOn(operand, on, seen);
+         });
+}
+
+/// The operations that move elements into a state's next value, which consists of what the state
+/// was and of values that do not depend on that: each element is rounded once, when it is written.
+/// Nothing where it consists of anything else.
+static std::optional<SmallVector<Operation *>> findMoves(Value past, Value next) {
+  SmallVector<Operation *> moves;
+  SmallVector<Value> open{next};
+  llvm::DenseSet<Value> visited, seen;
+  while (!open.empty()) {
+    Value value = open.pop_back_val();
+    if (value == past || !visited.insert(value).second)
+      continue;
+    Operation *op = value.getDefiningOp();
+    SmallVector<Value> moved = op ? getMoved(op) : SmallVector<Value>();
+    if (moved.empty()) {
+      if (past && dependsOn(value, past, seen))
+        return std::nullopt;
+      continue;
+    }
+    moves.push_back(op);
+    open.append(moved);
+  }
+  return moves;
+}
+
+static Value getStateArgument(func::FuncOp function, StringAttr state) {
+  for (auto [i, argument] : llvm::enumerate(function.getArguments()))
+    if (function.getArgAttrOfType<StringAttr>(i, loom::kState) == state)
+      return argument;
+  return {};
+}
+
+void PrecisionAnalysis::findNarrowStates(ModuleOp module) {
+  llvm::DenseSet<StringAttr> computed;
+  for (auto function : module.getOps<func::FuncOp>())
+    for (auto [i, next] : llvm::enumerate(function.front().getTerminator()->getOperands())) {
+      auto state = function.getResultAttrOfType<StringAttr>(i, loom::kState);
+      if (!state || !isF32Tensor(next))
+        continue;
+      if (findMoves(getStateArgument(function, state), next))
+        narrowStates.insert(state);
+      else
+        computed.insert(state);
+    }
+  for (StringAttr state : computed)
+    narrowStates.erase(state);
+}
+
+/// Whether a function reads a state as f32, or moves what goes into it as f32.
+bool PrecisionAnalysis::keepsWide(func::FuncOp function, unsigned result) const {
+  auto state = function.getResultAttrOfType<StringAttr>(result, loom::kState);
+  Value past = getStateArgument(function, state);
+  Value next = function.front().getTerminator()->getOperand(result);
+  std::optional<SmallVector<Operation *>> moves = findMoves(past, next);
+  return !moves || isWide(next) || (past && isWide(past)) ||
+         llvm::any_of(*moves, [&](Operation *op) { return computesWide(op); });
 }
 
 bool PrecisionAnalysis::isWide(Value value) const {
@@ -217,8 +321,11 @@ bool PrecisionAnalysis::takesWide(OpOperand &use) const {
 
 bool PrecisionAnalysis::wantsExact(OpOperand &use) const {
   Operation *user = use.getOwner();
-  if (isa<func::ReturnOp>(user))
-    return true;
+  if (isa<func::ReturnOp>(user)) {
+    auto function = cast<func::FuncOp>(user->getParentOp());
+    auto state = function.getResultAttrOfType<StringAttr>(use.getOperandNumber(), loom::kState);
+    return !state || !isNarrowState(state);
+  }
   if (loom::isControl(user))
     return takesWide(use);
   if (amplifies(user) || isSum(user))
@@ -247,9 +354,10 @@ void PrecisionAnalysis::visitBackward(func::FuncOp function) {
     if (op && !own.wide && llvm::any_of(value.getUsers(), amplifies))
       note(op, "its reader magnifies errors");
   };
-  // A state goes into the next call: it would be rounded again and again.
+  // What is computed from a state goes into the next call: it would be rounded again and again.
   for (auto [i, value] : llvm::enumerate(function.front().getTerminator()->getOperands()))
-    if (isF32Tensor(value) && function.getResultAttr(i, loom::kState))
+    if (auto state = function.getResultAttrOfType<StringAttr>(i, loom::kState);
+        state && isF32Tensor(value) && !isNarrowState(state))
       facts[value].wide = facts[value].exact = true;
   for (Operation &op : llvm::reverse(function.front().without_terminator())) {
     for (loom::BodyLink &link : loom::getBodies(&op))

@@ -32,6 +32,9 @@ public:
   /// Whether an operation computes in f32: one of its operands or its result stays f32.
   bool computesWide(mlir::Operation *op) const;
 
+  /// Whether a state is kept in the narrow type.
+  bool isNarrowState(mlir::StringAttr state) const { return narrowStates.contains(state); }
+
   /// Whether a loop or branch takes an operand as f32.
   bool takesWide(mlir::OpOperand &use) const;
 
@@ -49,6 +52,9 @@ private:
     bool exact = false;   ///< every reader wants it unrounded
   };
 
+  void findNarrowStates(mlir::ModuleOp module);
+  void analyse(mlir::ModuleOp module);
+  bool keepsWide(mlir::func::FuncOp function, unsigned result) const;
   void visitForward(mlir::func::FuncOp function);
   void visitForward(mlir::Operation *op);
   void visitControl(mlir::Operation *op);
@@ -62,6 +68,7 @@ private:
   Facts lookup(mlir::Value value) const { return facts.lookup(value); }
 
   mlir::FloatType narrow;
+  llvm::DenseSet<mlir::StringAttr> narrowStates;
   llvm::DenseMap<mlir::Value, Facts> facts;
   llvm::DenseSet<mlir::Operation *> full;
   llvm::SmallVector<std::pair<mlir::Operation *, llvm::StringRef>> reasons;

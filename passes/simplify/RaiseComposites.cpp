@@ -54,6 +54,7 @@ struct RaiseCompositesPass : gridloom::impl::RaiseCompositesBase<RaiseComposites
     RewritePatternSet set(context);
     populateRaiseGeluPatterns(set);
     populateRaiseNormalizationPatterns(set);
+    populateRaiseUpdatePatterns(set);
     composites = FrozenRewritePatternSet(std::move(set));
     RewritePatternSet rest(context);
     rest.add<MultiplyByInverse>(context);

@@ -18,6 +18,7 @@ mlir::Location fuseLocations(mlir::OpBuilder &builder, mlir::Location root,
 
 void populateRaiseGeluPatterns(mlir::RewritePatternSet &patterns);
 void populateRaiseNormalizationPatterns(mlir::RewritePatternSet &patterns);
+void populateRaiseUpdatePatterns(mlir::RewritePatternSet &patterns);
 
 } // namespace gridloom
 

@@ -27,9 +27,12 @@ public:
     for (Operation &op : llvm::make_early_inc_range(function.front()))
       rewrite(&op);
   }
+  /// Gives the states a function reads their type, before it is rewritten.
+  void narrowStates(func::FuncOp function);
 
 private:
   void rewrite(Operation *op);
+  void rewriteReturn(func::ReturnOp op);
   void rewriteControl(Operation *op);
   void rewriteContraction(Operation *op);
   void rewriteUniform(Operation *op);
@@ -110,6 +113,29 @@ void Narrower::setOperands(Operation *op, Type element) {
       operand.set(get(operand.get(), element));
 }
 
+void Narrower::narrowStates(func::FuncOp function) {
+  for (auto [i, argument] : llvm::enumerate(function.getArguments())) {
+    auto state = function.getArgAttrOfType<StringAttr>(i, loom::kState);
+    if (!state || !analysis.isNarrowState(state))
+      continue;
+    setElement(argument, narrow);
+    narrowed.insert(argument);
+  }
+}
+
+/// What the caller gets is f32.
+void Narrower::rewriteReturn(func::ReturnOp op) {
+  auto function = op->getParentOfType<func::FuncOp>();
+  for (OpOperand &operand : op->getOpOperands()) {
+    auto state = function.getResultAttrOfType<StringAttr>(operand.getOperandNumber(), loom::kState);
+    bool isNarrow = state && analysis.isNarrowState(state);
+    if (isFloat(operand.get()))
+      operand.set(get(operand.get(), isNarrow ? narrow : wide));
+  }
+  function.setFunctionType(FunctionType::get(op.getContext(), function.front().getArgumentTypes(),
+                                             op.getOperandTypes()));
+}
+
 void Narrower::rewriteControl(Operation *op) {
   for (OpOperand &operand : op->getOpOperands())
     if (isFloat(operand.get()))
@@ -166,8 +192,8 @@ void Narrower::rewrite(Operation *op) {
                     llvm::any_of(op->getResults(), isF32Tensor);
   if (!isOfFloats || isa<loom::ConstantOp, loom::GetWeightOp>(op))
     return;
-  if (isa<func::ReturnOp>(op))
-    return setOperands(op, wide);
+  if (auto end = dyn_cast<func::ReturnOp>(op))
+    return rewriteReturn(end);
   if (loom::isControl(op))
     return rewriteControl(op);
   if (isa<loom::DotGeneralOp, loom::ConvolutionOp>(op))
@@ -211,8 +237,10 @@ struct SetPrecisionPass : gridloom::impl::SetPrecisionBase<SetPrecisionPass> {
       return markContractions(module, analysis);
     Narrower narrower(analysis, narrow);
     for (auto function : module.getOps<func::FuncOp>())
-      if (!loom::isBody(function))
+      if (!loom::isBody(function)) {
+        narrower.narrowStates(function);
         narrower.rewrite(function);
+      }
     eraseDead(module);
   }
 

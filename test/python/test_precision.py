@@ -115,7 +115,7 @@ def test_a_residual_network(tools, tmp_path, precision):
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
 @pytest.mark.parametrize("mesh", ["data=1", "model=2"])
 def test_gpt2_with_a_cache(tmp_path, precision, mesh):
-    """Sixteen tokens one by one: the cache is bound and kept in f32, and rounds nothing twice."""
+    """Sixteen tokens one by one: the cache is kept in 16 bits, and rounds nothing twice."""
     config = zoo.Gpt2Config(layers=2, hidden=48, heads=4, vocabulary=97, positions=32, cache="static")
     path = zoo.save(zoo.gpt2(config, zoo.Random(0)), tmp_path / "gpt2.onnx")
     plan = gridloom.compile(

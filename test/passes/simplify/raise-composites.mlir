@@ -179,3 +179,112 @@ func.func @divisions(%x: tensor<4xf32>, %i: tensor<4xi64>) -> (tensor<4xf32>, te
   %2 = loom.divide %i, %i8 : tensor<4xi64>
   return %0, %1, %2 : tensor<4xf32>, tensor<4xf32>, tensor<4xi64>
 }
+
+// A cache's new rows, chosen for every place: only they are written.
+// CHECK-LABEL: func.func @update(
+// CHECK-SAME: %[[PAST:[^:]*]]: tensor<2x8x4xf32>{{.*}}, %[[NEW:[^:]*]]: tensor<2x3x4xf32>{{.*}}, %[[AT:[^:]*]]: tensor<1xi64>
+// CHECK-DAG: %[[STEPS:.*]] = loom.constant dense<[0, 1, 2]> : tensor<3xi64>
+// CHECK-DAG: %[[START:.*]] = loom.broadcast %[[AT]] dims = [0] : (tensor<1xi64>) -> tensor<3xi64>
+// CHECK: %[[PLACES:.*]] = loom.add %{{.*}}, %{{.*}} : tensor<3xi64>
+// CHECK-NEXT: %[[R:.*]] = loom.scatter %[[PAST]], %[[PLACES]], %[[NEW]] dim = 1
+// CHECK-NEXT: return %[[R]]
+func.func @update(%past: tensor<2x8x4xf32>, %new: tensor<2x3x4xf32>, %at: tensor<1xi64>) -> tensor<2x8x4xf32> {
+  %slots = loom.constant dense<[0, 1, 2, 3, 4, 5, 6, 7]> : tensor<8xi64>
+  %begin = loom.broadcast %at dims = [0] : (tensor<1xi64>) -> tensor<8xi64>
+  %source = loom.subtract %slots, %begin : tensor<8xi64>
+  %zero = loom.constant dense<0> : tensor<8xi64>
+  %two = loom.constant dense<2> : tensor<8xi64>
+  %three = loom.constant dense<3> : tensor<8xi64>
+  %low = loom.compare ge %source, %zero : (tensor<8xi64>, tensor<8xi64>) -> tensor<8xi1>
+  %high = loom.compare lt %source, %three : (tensor<8xi64>, tensor<8xi64>) -> tensor<8xi1>
+  %fresh = loom.and %low, %high : tensor<8xi1>
+  %max = loom.maximum %source, %zero : tensor<8xi64>
+  %row = loom.minimum %max, %two : tensor<8xi64>
+  // The negative index of a Gather counts from the end.
+  %end = loom.add %row, %three : tensor<8xi64>
+  %negative = loom.compare lt %row, %zero : (tensor<8xi64>, tensor<8xi64>) -> tensor<8xi1>
+  %index = loom.select %negative, %end, %row : tensor<8xi1>, tensor<8xi64>
+  %taken = loom.gather %new, %index dim = 1 : (tensor<2x3x4xf32>, tensor<8xi64>) -> tensor<2x8x4xf32>
+  %where = loom.broadcast %fresh dims = [1] : (tensor<8xi1>) -> tensor<2x8x4xi1>
+  %r = loom.select %where, %taken, %past : tensor<2x8x4xi1>, tensor<2x8x4xf32>
+  return %r : tensor<2x8x4xf32>
+}
+
+// Bounds on the other side of the comparison, and one row for the place it is meant for.
+// CHECK-LABEL: func.func @one_row(
+// CHECK: %[[ROW:.*]] = loom.reshape %{{.*}} : (tensor<4xf32>) -> tensor<1x4xf32>
+// CHECK: loom.scatter %{{.*}}, %{{.*}}, %[[ROW]] dim = 0 : (tensor<8x4xf32>, tensor<1xi64>, tensor<1x4xf32>) -> tensor<8x4xf32>
+func.func @one_row(%past: tensor<8x4xf32>, %new: tensor<4xf32>, %at: tensor<i64>) -> tensor<8x4xf32> {
+  %slots = loom.iota dim = 0 : tensor<8xi64>
+  %begin = loom.broadcast %at dims = [] : (tensor<i64>) -> tensor<8xi64>
+  %fresh = loom.compare eq %begin, %slots : (tensor<8xi64>, tensor<8xi64>) -> tensor<8xi1>
+  %where = loom.broadcast %fresh dims = [0] : (tensor<8xi1>) -> tensor<8x4xi1>
+  %all = loom.broadcast %new dims = [1] : (tensor<4xf32>) -> tensor<8x4xf32>
+  %r = loom.select %where, %all, %past : tensor<8x4xi1>, tensor<8x4xf32>
+  return %r : tensor<8x4xf32>
+}
+
+// CHECK-LABEL: func.func @bounds_apart(
+// CHECK: loom.scatter {{.*}} dim = 0 : (tensor<8x4xf32>, tensor<2xi64>, tensor<2x4xf32>) -> tensor<8x4xf32>
+func.func @bounds_apart(%past: tensor<8x4xf32>, %new: tensor<2x4xf32>, %at: tensor<1xi64>) -> tensor<8x4xf32> {
+  %slots = loom.iota dim = 0 : tensor<8xi64>
+  %one = loom.constant dense<1> : tensor<1xi64>
+  %last = loom.add %at, %one : tensor<1xi64>
+  %begin = loom.broadcast %at dims = [0] : (tensor<1xi64>) -> tensor<8xi64>
+  %end = loom.broadcast %last dims = [0] : (tensor<1xi64>) -> tensor<8xi64>
+  %low = loom.compare le %begin, %slots : (tensor<8xi64>, tensor<8xi64>) -> tensor<8xi1>
+  %high = loom.compare le %slots, %end : (tensor<8xi64>, tensor<8xi64>) -> tensor<8xi1>
+  %fresh = loom.and %low, %high : tensor<8xi1>
+  %index = loom.subtract %slots, %begin : tensor<8xi64>
+  %taken = loom.gather %new, %index dim = 0 : (tensor<2x4xf32>, tensor<8xi64>) -> tensor<8x4xf32>
+  %where = loom.broadcast %fresh dims = [0] : (tensor<8xi1>) -> tensor<8x4xi1>
+  %r = loom.select %where, %taken, %past : tensor<8x4xi1>, tensor<8x4xf32>
+  return %r : tensor<8x4xf32>
+}
+
+// One place too many; rows in another order; a row that differs from place to place: none is an update of rows.
+// CHECK-LABEL: func.func @no_updates(
+// CHECK-NOT: loom.scatter
+// CHECK: return
+func.func @no_updates(%past: tensor<4x4xf32>, %new: tensor<2x4xf32>, %row: tensor<4xf32>, %at: tensor<1xi64>)
+    -> (tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>) {
+  %slots = loom.iota dim = 0 : tensor<4xi64>
+  %begin = loom.broadcast %at dims = [0] : (tensor<1xi64>) -> tensor<4xi64>
+  %source = loom.subtract %slots, %begin : tensor<4xi64>
+  %zero = loom.constant dense<0> : tensor<4xi64>
+  %one = loom.constant dense<1> : tensor<4xi64>
+  %two = loom.constant dense<2> : tensor<4xi64>
+  %low = loom.compare ge %source, %zero : (tensor<4xi64>, tensor<4xi64>) -> tensor<4xi1>
+  %most = loom.compare le %source, %two : (tensor<4xi64>, tensor<4xi64>) -> tensor<4xi1>
+  %three = loom.and %low, %most : tensor<4xi1>
+  %max = loom.maximum %source, %zero : tensor<4xi64>
+  %index = loom.minimum %max, %one : tensor<4xi64>
+  %taken = loom.gather %new, %index dim = 0 : (tensor<2x4xf32>, tensor<4xi64>) -> tensor<4x4xf32>
+  %where3 = loom.broadcast %three dims = [0] : (tensor<4xi1>) -> tensor<4x4xi1>
+  %a = loom.select %where3, %taken, %past : tensor<4x4xi1>, tensor<4x4xf32>
+
+  %high = loom.compare le %source, %one : (tensor<4xi64>, tensor<4xi64>) -> tensor<4xi1>
+  %pair = loom.and %low, %high : tensor<4xi1>
+  %back = loom.subtract %one, %index : tensor<4xi64>
+  %turned = loom.gather %new, %back dim = 0 : (tensor<2x4xf32>, tensor<4xi64>) -> tensor<4x4xf32>
+  %where2 = loom.broadcast %pair dims = [0] : (tensor<4xi1>) -> tensor<4x4xi1>
+  %b = loom.select %where2, %turned, %past : tensor<4x4xi1>, tensor<4x4xf32>
+
+  %here = loom.compare eq %source, %zero : (tensor<4xi64>, tensor<4xi64>) -> tensor<4xi1>
+  %where1 = loom.broadcast %here dims = [0] : (tensor<4xi1>) -> tensor<4x4xi1>
+  %column = loom.broadcast %row dims = [0] : (tensor<4xf32>) -> tensor<4x4xf32>
+  %c = loom.select %where1, %column, %past : tensor<4x4xi1>, tensor<4x4xf32>
+  return %a, %b, %c : tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>
+}
+
+// The third dimension's rows, written as those of the first: the tensor stays as it is.
+// CHECK-LABEL: func.func @turned(
+// CHECK-NEXT: %[[R:.*]] = loom.scatter %arg0, %arg2, %arg1 dim = 2 : (tensor<2x4x8x3xf32>, tensor<1xi64>, tensor<2x4x1x3xf32>)
+// CHECK-NEXT: return %[[R]]
+func.func @turned(%past: tensor<2x4x8x3xf32>, %new: tensor<2x4x1x3xf32>, %at: tensor<1xi64>) -> tensor<2x4x8x3xf32> {
+  %first = loom.transpose %past [2, 0, 1, 3] : (tensor<2x4x8x3xf32>) -> tensor<8x2x4x3xf32>
+  %rows = loom.transpose %new [2, 0, 1, 3] : (tensor<2x4x1x3xf32>) -> tensor<1x2x4x3xf32>
+  %s = loom.scatter %first, %at, %rows dim = 0 : (tensor<8x2x4x3xf32>, tensor<1xi64>, tensor<1x2x4x3xf32>) -> tensor<8x2x4x3xf32>
+  %r = loom.transpose %s [1, 2, 0, 3] : (tensor<8x2x4x3xf32>) -> tensor<2x4x8x3xf32>
+  return %r : tensor<2x4x8x3xf32>
+}

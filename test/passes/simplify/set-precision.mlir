@@ -137,22 +137,44 @@ func.func @rms(%ids: tensor<8xi64>) -> tensor<8x32xf32> {
   return %y : tensor<8x32xf32>
 }
 
-// A state is what the session keeps: it stays f32, and so does what goes into it.
+// A cache keeps elements that are rounded once: they are kept as they are read.
 // CHECK-LABEL: func.func @cache(
-// CHECK: %[[K:.*]] = loom.dot_general {{.*}} : (tensor<1x16x[[$T]]>, tensor<16x32x[[$T]]>) -> tensor<1x32xf32>
-// CHECK: %[[C:.*]] = loom.concatenate %{{.*}}, %[[K]] dim = 0 : (tensor<8x32xf32>, tensor<1x32xf32>) -> tensor<9x32xf32>
-// CHECK: %[[CN:.*]] = loom.convert %[[C]]
-// CHECK: loom.dot_general %{{.*}}, %[[CN]]
+// CHECK-SAME: %[[X:[^:]*]]: tensor<1x16xf32>, %[[PAST:[^:]*]]: tensor<8x32x[[$T]]> {loom.state = "k"}, %{{[^:]*}}: tensor<1xi64>)
+// CHECK-SAME: -> (tensor<16x8xf32>, tensor<8x32x[[$T]]> {loom.state = "k"})
+// CHECK: %[[K:.*]] = loom.dot_general {{.*}} : (tensor<1x16x[[$T]]>, tensor<16x32x[[$T]]>) -> tensor<1x32x[[$T]]>
+// CHECK: %[[C:.*]] = loom.scatter %[[PAST]], %{{.*}}, %[[K]] dim = 0 : (tensor<8x32x[[$T]]>, tensor<1xi64>, tensor<1x32x[[$T]]>) -> tensor<8x32x[[$T]]>
+// CHECK-NEXT: loom.dot_general %{{.*}}, %[[C]]
 // CHECK: return %{{.*}}, %[[C]]
-func.func @cache(%x: tensor<1x16xf32>, %past: tensor<8x32xf32> {loom.state = "k"})
-    -> (tensor<16x9xf32>, tensor<9x32xf32> {loom.state = "k"}) {
+// TF32-LABEL: func.func @cache(
+// TF32-SAME: tensor<8x32xf32> {loom.state = "k"}
+func.func @cache(%x: tensor<1x16xf32>, %past: tensor<8x32xf32> {loom.state = "k"}, %at: tensor<1xi64>)
+    -> (tensor<16x8xf32>, tensor<8x32xf32> {loom.state = "k"}) {
   %w = loom.get_weight @w : tensor<16x32xf32>
   %k = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]
       : (tensor<1x16xf32>, tensor<16x32xf32>) -> tensor<1x32xf32>
-  %c = loom.concatenate %past, %k dim = 0 : (tensor<8x32xf32>, tensor<1x32xf32>) -> tensor<9x32xf32>
+  %c = loom.scatter %past, %at, %k dim = 0 : (tensor<8x32xf32>, tensor<1xi64>, tensor<1x32xf32>) -> tensor<8x32xf32>
   %s = loom.dot_general %w, %c batch = [] x [] contract = [1] x [1]
-      : (tensor<16x32xf32>, tensor<9x32xf32>) -> tensor<16x9xf32>
-  return %s, %c : tensor<16x9xf32>, tensor<9x32xf32>
+      : (tensor<16x32xf32>, tensor<8x32xf32>) -> tensor<16x8xf32>
+  return %s, %c : tensor<16x8xf32>, tensor<8x32xf32>
+}
+
+// What is computed from what it was would be rounded in every call, and what is written as f32 is kept as f32; one
+// function that does so decides for all.
+// CHECK-LABEL: func.func @computed(
+// CHECK-SAME: %{{[^:]*}}: tensor<8x32xf32> {loom.state = "h"}, %{{[^:]*}}: tensor<8x32xf32> {loom.state = "given"}
+func.func @computed(%h: tensor<8x32xf32> {loom.state = "h"}, %given: tensor<8x32xf32> {loom.state = "given"},
+                    %row: tensor<1x32xf32>, %at: tensor<1xi64>)
+    -> (tensor<8x32xf32> {loom.state = "h"}, tensor<8x32xf32> {loom.state = "given"}) {
+  %half = loom.constant dense<0.5> : tensor<8x32xf32>
+  %next = loom.multiply %h, %half : tensor<8x32xf32>
+  %c = loom.scatter %given, %at, %row dim = 0 : (tensor<8x32xf32>, tensor<1xi64>, tensor<1x32xf32>) -> tensor<8x32xf32>
+  return %next, %c : tensor<8x32xf32>, tensor<8x32xf32>
+}
+// CHECK-LABEL: func.func @cleared()
+// CHECK-SAME: -> (tensor<8x32xf32> {loom.state = "h"})
+func.func @cleared() -> (tensor<8x32xf32> {loom.state = "h"}) {
+  %zero = loom.constant dense<0.0> : tensor<8x32xf32>
+  return %zero : tensor<8x32xf32>
 }
 
 // What a loop carries stays f32; what it only reads is converted once, outside.
