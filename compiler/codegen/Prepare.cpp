@@ -4,11 +4,12 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Rewrites softmax and layer_norm for speed rather than for readers: 16-bit floats are computed in
-// f32, divisions happen once per row.
+// Rewrites contractions, softmax and layer_norm for speed rather than for readers: 16-bit floats
+// are computed in f32, divisions happen once per row.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/Nest.h"
+#include "dialects/loom/Contraction.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -123,7 +124,8 @@ void expand(Operation *op) {
 
 bool hasCode(Type type) {
   Type element = getElementTypeOrSelf(type);
-  if (element.isF16() || element.isBF16() || element.isF32() || element.isF64())
+  if (loom::isFloat8(element) || element.isF16() || element.isBF16() || element.isF32() ||
+      element.isF64())
     return true;
   auto integer = dyn_cast<IntegerType>(element);
   return integer && !integer.isSigned() &&
@@ -140,7 +142,7 @@ LogicalResult verifyOp(plan::KernelOp kernel, Operation *op) {
   if (isa<loom::KernelBodyInterface, loom::YieldOp, loom::IotaOp, loom::BroadcastOp,
           loom::ReshapeOp, loom::TransposeOp, loom::SliceOp, loom::ConcatenateOp, loom::GatherOp,
           loom::ReduceOp, loom::SoftmaxOp, loom::LayerNormOp, loom::PadOp, loom::WindowOp,
-          loom::ReverseOp, loom::GatherElementsOp, loom::ArgReduceOp>(op))
+          loom::ReverseOp, loom::GatherElementsOp, loom::ArgReduceOp, loom::DotGeneralOp>(op))
     return success();
   if (loom::isLaneOp(op) && llvm::hasNItems(*op->getBlock(), 2))
     return success();
@@ -162,6 +164,10 @@ FailureOr<plan::KernelOp> gridloom::codegen::prepareKernel(plan::KernelOp kernel
       return failure();
   OpBuilder builder(kernel);
   auto copy = cast<plan::KernelOp>(builder.clone(*kernel));
+  // Sums of 16-bit floats are widened with all else: what follows reads them before they are
+  // rounded.
+  for (auto dot : llvm::make_early_inc_range(copy.getBody().front().getOps<loom::DotGeneralOp>()))
+    expandContraction(dot, dot.getType().getElementType());
   widenBody(copy);
   for (Operation &op : llvm::make_early_inc_range(copy.getBody().front()))
     expand(&op);

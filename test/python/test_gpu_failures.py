@@ -19,16 +19,17 @@ def plans(tools, tmp_path_factory):
     folder = tmp_path_factory.mktemp("gpu-failures")
     model = zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0, scale=0.2)), folder / "mlp.onnx")
     np.save(folder / "x.npy", np.random.default_rng(2).standard_normal((ROWS, 16)).astype(np.float32))
+    np.save(folder / "many.npy", np.zeros((4 * ROWS, 16), np.float32))
     made = {}
 
-    def get(mesh: str, target: str = "sm_90"):
-        key = (mesh, target)
+    def get(mesh: str, target: str = "sm_90", rows: int = ROWS):
+        key = (mesh, target, rows)
         if key not in made:
-            made[key] = folder / f"{mesh.replace('=', '')}-{target}.plan"
-            tools.compile(model, made[key], "--dim", f"batch={ROWS}", "--mesh", mesh, "--target", f"cuda:{target}")
+            made[key] = folder / f"{mesh.replace('=', '')}-{target}-{rows}.plan"
+            tools.compile(model, made[key], "--dim", f"batch={rows}", "--mesh", mesh, "--target", f"cuda:{target}")
         return made[key]
 
-    get.input = f"x={folder / 'x.npy'}"
+    get.input, get.many = f"x={folder / 'x.npy'}", f"x={folder / 'many.npy'}"
     return get
 
 
@@ -36,11 +37,11 @@ def plans(tools, tmp_path_factory):
 def refuse(tools, plans, fake_gpus, monkeypatch):
     """Runs a plan on a machine that environment variables describe; returns the one line it ends with."""
 
-    def run(plan, *options, devices: int = 2, **machine) -> str:
+    def run(plan, *options, devices: int = 2, given: str = plans.input, **machine) -> str:
         fake_gpus(devices, 1)
         for name, value in machine.items():
             monkeypatch.setenv(name, str(value))
-        result = tools.call("run", plan, "--input", plans.input, "--in-process", *options, check=False)
+        result = tools.call("run", plan, "--input", given, "--in-process", *options, check=False)
         lines = result.stderr.splitlines()
         if "GRIDLOOM_FAKE_FAULT" in machine:  # memory is freed that lost work may use
             lines = [line for line in lines if not line.startswith("fake GPU: ") or "leaked" in line]
@@ -107,7 +108,8 @@ def test_nccl_too_old(plans, refuse):
 
 
 def test_without_cublaslt(plans, refuse):
-    line = refuse(plans("data=2"), GRIDLOOM_CUBLASLT="libcublasLt_missing.so.13")
+    # Few rows need no library.
+    line = refuse(plans("data=2", rows=4 * ROWS), given=plans.many, GRIDLOOM_CUBLASLT="libcublasLt_missing.so.13")
     assert "libcublasLt_missing.so.13 not found" in line
 
 

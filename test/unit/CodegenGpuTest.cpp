@@ -163,6 +163,58 @@ TEST(CodegenGpu, LaunchesFollowShapes) {
   }
 }
 
+TEST(CodegenGpu, ProductsOfFewRows) {
+  struct Case {
+    std::string left, right, dims, output, element;
+    std::array<uint32_t, 3> grid;
+    uint32_t threads;
+    const char *load;
+  };
+  const char *kAcross = "batch = [] x [] contract = [1] x [0]",
+             *kAlong = "batch = [] x [] contract = [1] x [1]",
+             *kBatched = "batch = [0] x [0] contract = [2] x [2]";
+  for (const Case &c : {
+           // Two vectors side by side, 32 bytes, so that most multiprocessors have a block.
+           Case{"1x768", "768x768", kAcross, "1x768", "f32", {96, 1, 1}, 256, "v4.b32"},
+           Case{"1x768", "768x768", kAcross, "1x768", "bf16", {48, 1, 1}, 256, "v4.b32"},
+           // As wide as leaves enough blocks; long sums have as many threads as there may be.
+           Case{"1x3072", "3072x768", kAcross, "1x768", "f16", {48, 1, 1}, 512, "v4.b32"},
+           Case{"4x768", "768x3072", kAcross, "4x3072", "f32", {192, 1, 1}, 512, "v4.b32"},
+           Case{"4x768", "768x3072", kAcross, "4x3072", "bf16", {192, 1, 1}, 256, "v4.b32"},
+           // Rows of an odd length have no vectors.
+           Case{"1x768", "768x50257", kAcross, "1x50257", "f32", {1571, 1, 1}, 512, "b32"},
+           // A warp per column, several where few columns have long sums.
+           Case{"1x768", "50257x768", kAlong, "1x50257", "bf16", {6283, 1, 1}, 256, "v4.b32"},
+           Case{"4x768", "50257x768", kAlong, "4x50257", "f32", {6283, 1, 1}, 256, "v4.b32"},
+           Case{"1x8192", "64x8192", kAlong, "1x64", "f32", {64, 1, 1}, 256, "v4.b32"},
+           // Scores of attention: 16 threads per key.
+           Case{"12x1x64", "12x1024x64", kBatched, "12x1x1024", "f32", {64, 12, 1}, 256, "v4.b32"},
+       })
+    for (const char *chip : {"sm_80", "sm_90", "sm_100"}) {
+      auto type = [&](const std::string &shape) {
+        return "tensor<" + shape + "x" + c.element + ">";
+      };
+      std::string out = type(c.output);
+      codegen::GpuOptions options;
+      options.chip = chip;
+      codegen::CompiledGpuKernel kernel = compileOne(
+          kernelText("%x: " + type(c.left) + ", %w: " + type(c.right) + ", %b: " + out,
+                     "  %0 = loom.dot_general %x, %w " + c.dims + " : (" + type(c.left) + ", " +
+                         type(c.right) + ") -> " + out + "\n  %1 = loom.add %0, %b : " + out +
+                         "\n  %2 = loom.gelu tanh %1 : " + out + "\n  loom.yield %2 : " + out),
+          options);
+      SCOPED_TRACE(c.left + " by " + c.right + " of " + c.element + " on " + chip);
+      EXPECT_EQ(kernel.info.skeleton, "product");
+      EXPECT_EQ(kernel.grid, c.grid);
+      EXPECT_EQ(kernel.block[0], c.threads);
+      // Vectors of four words are two pairs where instructions on pairs exist.
+      EXPECT_TRUE(llvm::StringRef(kernel.ptx).contains(std::string("ld.global.nc.") + c.load) ||
+                  (chip == std::string("sm_100") &&
+                   kernel.ptx.find("ld.global.nc.v2.b64") != kernel.ptx.npos));
+      EXPECT_LE(kernel.spillBytes, 0);
+    }
+}
+
 TEST(CodegenGpu, EightKernelsHaveOneLibrary) {
   std::string text;
   for (int i = 0; i < 9; ++i)

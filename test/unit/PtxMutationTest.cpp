@@ -60,6 +60,18 @@ std::vector<Specimen> makeSpecimens() {
        one("%x: tensor<70x36xf32>",
            "reduce sum %x dims = [0] : (tensor<70x36xf32>) -> tensor<36xf32>", "tensor<36xf32>"),
        16, positive},
+      {"product along sums",
+       one("%x: tensor<2x522xf32>, %w: tensor<5x522xf32>",
+           "dot_general %x, %w batch = [] x [] contract = [1] x [1] : (tensor<2x522xf32>, "
+           "tensor<5x522xf32>) -> tensor<2x5xf32>",
+           "tensor<2x5xf32>"),
+       16, positive},
+      {"product across sums",
+       one("%x: tensor<2x70xf32>, %w: tensor<70x36xf32>",
+           "dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<2x70xf32>, "
+           "tensor<70x36xf32>) -> tensor<2x36xf32>",
+           "tensor<2x36xf32>"),
+       16, positive},
       {"transpose",
        one("%x: tensor<70x45xf32>",
            "transpose %x [1, 0] : (tensor<70x45xf32>) -> tensor<45x70xf32>", "tensor<45x70xf32>")},

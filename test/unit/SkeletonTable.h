@@ -20,6 +20,10 @@ inline constexpr const char *kFloats = "f32 f64 f16 bf16";
 inline constexpr const char *kIntegers = "i8 ui8 i16 ui16 i32 ui32 i64 ui64";
 inline constexpr const char *kNumbers = "f32 f64 f16 bf16 i8 ui8 i16 ui16 i32 ui32 i64 ui64";
 inline constexpr const char *kAll = "f32 f64 f16 bf16 i8 ui8 i16 ui16 i32 ui32 i64 ui64 i1";
+/// Moved and converted only.
+inline constexpr const char *kFloats8 = "f8E4M3FN f8E5M2 f8E4M3FNUZ f8E5M2FNUZ";
+inline constexpr const char *kMoved =
+    "f32 f64 f16 bf16 i8 ui8 i16 ui16 i32 ui32 i64 ui64 i1 f8E4M3FN";
 
 /// Around vectors, warps, blocks, and more than one block.
 inline constexpr const char *kLengths = "1 3 4 7 31 32 33 127 128 255 256 257 1023 1025 4099";
@@ -172,7 +176,7 @@ inline SkeletonRows moveRows() {
   auto add = [&](SkeletonRow row) { rows.push_back(std::move(row)); };
   auto transpose = [&](const char *name, const std::string &sizes, const std::string &from,
                        const std::string &order, const std::string &to) {
-    add({"transpose", name, kAll, sizes, "%x: T(" + from + ")",
+    add({"transpose", name, kMoved, sizes, "%x: T(" + from + ")",
          "%r = loom.transpose %x [" + order + "] : (T(" + from + ")) -> T(" + to + ")",
          "T(" + to + ")"});
   };
@@ -184,34 +188,69 @@ inline SkeletonRows moveRows() {
   add({"transpose", "and add", kNumbers, kTiles, "%x: T({N}x70), %y: T(70x{N})",
        "%0 = loom.transpose %x [1, 0] : (T({N}x70)) -> T(70x{N})\n%r = loom.add %0, %y : T(70x{N})",
        "T(70x{N})"});
-  add(SkeletonRow{"gather", "rows", kAll, kLengths, "%t: T(10x{N}), %i: tensor<2x3xi64>",
+  add(SkeletonRow{"gather", "rows", kMoved, kLengths, "%t: T(10x{N}), %i: tensor<2x3xi64>",
                   "%r = loom.gather %t, %i dim = 0 : (T(10x{N}), tensor<2x3xi64>) -> T(2x3x{N})",
                   "T(2x3x{N})"}
           .draw({{1, 0, 9}}));
-  add(SkeletonRow{"gather", "columns", kAll, kLengths, "%t: T(4x11), %i: tensor<{N}xi32>",
+  add(SkeletonRow{"gather", "columns", kMoved, kLengths, "%t: T(4x11), %i: tensor<{N}xi32>",
                   "%r = loom.gather %t, %i dim = 1 : (T(4x11), tensor<{N}xi32>) -> T(4x{N})",
                   "T(4x{N})"}
           .draw({{1, 0, 10}}));
-  add(SkeletonRow{"gather", "elements", kAll, kLengths, "%t: T(3x12), %i: tensor<3x{N}xi64>",
+  add(SkeletonRow{"gather", "elements", kMoved, kLengths, "%t: T(3x12), %i: tensor<3x{N}xi64>",
                   "%r = loom.gather_elements %t, %i dim = 1 : (T(3x12), tensor<3x{N}xi64>) -> "
                   "T(3x{N})",
                   "T(3x{N})"}
           .draw({{1, 0, 11}}));
-  add({"move", "concatenate rows", kAll, kLengths, "%x: T(3x{N}), %y: T(2x{N})",
+  add({"move", "concatenate rows", kMoved, kLengths, "%x: T(3x{N}), %y: T(2x{N})",
        "%r = loom.concatenate %x, %y dim = 0 : (T(3x{N}), T(2x{N})) -> T(5x{N})", "T(5x{N})"});
-  add({"move", "concatenate columns", kAll, kLengths, "%x: T(4x{N}), %y: T(4x5)",
+  add({"move", "concatenate columns", kMoved, kLengths, "%x: T(4x{N}), %y: T(4x5)",
        "%r = loom.concatenate %x, %y dim = 1 : (T(4x{N}), T(4x5)) -> T(4x{N+5})", "T(4x{N+5})"});
   std::string around = " low = [1, 2] high = [0, 3] interior = [0, 0] : (T(3x{N})) -> T(4x{N+5})";
-  add({"move", "pad", kFloats, kLengths, "%x: T(3x{N})",
+  add({"move", "pad", "f32 f64 f16 bf16 f8E4M3FN f8E5M2", kLengths, "%x: T(3x{N})",
        "%r = loom.pad %x value = 0.5 : $E" + around, "T(4x{N+5})"});
   add({"move", "pad with numbers", kIntegers, kLengths, "%x: T(3x{N})",
        "%r = loom.pad %x value = 3 : $E" + around, "T(4x{N+5})"});
-  add({"move", "slice", kAll, kLengths, "%x: T(6x{N+4})",
+  add({"move", "slice", kMoved, kLengths, "%x: T(6x{N+4})",
        "%r = loom.slice %x [1, 3] to [6, {N+3}] by [2, 1] : (T(6x{N+4})) -> T(3x{N})", "T(3x{N})"});
-  add({"move", "slice by two", kAll, kLengths, "%x: T(2x{N*2})",
+  add({"move", "slice by two", kMoved, kLengths, "%x: T(2x{N*2})",
        "%r = loom.slice %x [0, 0] to [2, {N*2}] by [1, 2] : (T(2x{N*2})) -> T(2x{N})", "T(2x{N})"});
-  add({"move", "reverse", kAll, kLengths, "%x: T(3x{N})",
+  add({"move", "reverse", kMoved, kLengths, "%x: T(3x{N})",
        "%r = loom.reverse %x dims = [1] : T(3x{N})", "T(3x{N})"});
+  return rows;
+}
+
+/// What a kernel computes of tensors that it reads at other places, in parts.
+inline SkeletonRows viewRows() {
+  SkeletonRows rows;
+  auto add = [&](SkeletonRow row) { rows.push_back(std::move(row)); };
+  std::string half = "T(2x3x{N})", whole = "T(2x3x{N*2})", cut = " by [1, 1, 1] : (" + whole;
+  std::string halves = "%l = loom.slice %x [0, 0, 0] to [2, 3, {N}]" + cut + ") -> " + half +
+                       "\n%h = loom.slice %x [0, 0, {N}] to [2, 3, {N*2}]" + cut + ") -> " + half;
+  add({"view", "rotary", kFloats, kLengths, "%x: " + whole + ", %c: T(3x{N*2}), %s: T(3x{N*2})",
+       halves + "\n%n = loom.negate %h : " + half + "\n%t = loom.concatenate %n, %l dim = 2 : (" +
+           half + ", " + half + ") -> " + whole +
+           "\n%0 = loom.broadcast %c dims = [1, 2] : (T(3x{N*2})) -> " + whole +
+           "\n%1 = loom.broadcast %s dims = [1, 2] : (T(3x{N*2})) -> " + whole +
+           "\n%2 = loom.multiply %x, %0 : " + whole + "\n%3 = loom.multiply %t, %1 : " + whole +
+           "\n%r = loom.add %2, %3 : " + whole,
+       whole});
+  rows.back() = std::move(rows.back()).within(1, 1, 1, 8);
+  add({"view", "maximum of halves", kNumbers, kLengths, "%x: " + whole,
+       halves + "\n%r = loom.maximum %l, %h : " + half, half});
+  add({"view", "pieces computed", kNumbers, kLengths, "%x: T(2x{N}), %y: T(2x5)",
+       "%0 = loom.negate %x : T(2x{N})\n%1 = loom.maximum %y, %y : T(2x5)\n"
+       "%2 = loom.concatenate %0, %1 dim = 1 : (T(2x{N}), T(2x5)) -> T(2x{N+5})\n"
+       "%r = loom.negate %2 : T(2x{N+5})",
+       "T(2x{N+5})"});
+  add(SkeletonRow{"view", "computed indices", kMoved, kLengths, "%t: T(9x{N}), %i: tensor<4xi64>",
+                  "%z = loom.constant dense<0> : tensor<4xi64>\n"
+                  "%m = loom.constant dense<9> : tensor<4xi64>\n"
+                  "%p = loom.compare lt %i, %z : (tensor<4xi64>, tensor<4xi64>) -> tensor<4xi1>\n"
+                  "%w = loom.add %i, %m : tensor<4xi64>\n"
+                  "%j = loom.select %p, %w, %i : tensor<4xi1>, tensor<4xi64>\n"
+                  "%r = loom.gather %t, %j dim = 0 : (T(9x{N}), tensor<4xi64>) -> T(4x{N})",
+                  "T(4x{N})"}
+          .draw({{1, -9, 8}}));
   return rows;
 }
 
@@ -289,6 +328,33 @@ inline SkeletonRows reductionRows() {
   return rows;
 }
 
+/// Few rows times matrices that lie along the sums, or across them. The reference sums in order;
+/// sums of whole numbers are exact in any.
+inline SkeletonRows productRows() {
+  SkeletonRows rows;
+  auto add = [&](const char *name, const std::string &sizes, const std::string &left,
+                 const std::string &right, const std::string &dims, const std::string &to) {
+    std::string arguments = "%x: T(" + left + "), %w: T(" + right + "), %b: T(" + to + ")";
+    std::string body = "%0 = loom.dot_general %x, %w " + dims + " : (T(" + left + "), T(" + right +
+                       ")) -> T(" + to + ")\n%r = loom.add %0, %b : T(" + to + ")";
+    SkeletonRow row{"product", name, kNumbers, sizes, arguments, body, "T(" + to + ")"};
+    rows.push_back(
+        std::move(row).draw({{0, 0.5, 1.5}, {1, 0.5, 1.5}, {2, 0.5, 1.5}}).within(16, 64, 1));
+  };
+  std::string along = "batch = [] x [] contract = [1] x [1]",
+              across = "batch = [] x [] contract = [1] x [0]",
+              batched = "batch = [0] x [0] contract = [2] x [1]";
+  add("along the sum", kLengths, "1x{N}", "5x{N}", along, "1x5");
+  add("of three rows along the sum", kLengths, "3x{N}", "6x{N}", along, "3x6");
+  add("of many columns along the sum", kLengths, "2x24", "{N}x24", along, "2x{N}");
+  add("across the sum", kLengths, "1x40", "40x{N}", across, "1x{N}");
+  add("of few columns across the sum", kLengths, "1x{N}", "{N}x24", across, "1x24");
+  add("of four rows across the sum", kLengths, "4x{N}", "{N}x40", across, "4x40");
+  add("of batches across the sum", kShortRows, "3x2x{N}", "3x{N}x20", batched, "3x2x20");
+  add("of more rows", kShortRows, "5x{N}", "{N}x24", across, "5x24");
+  return rows;
+}
+
 /// Operations that walk a dimension: running values, orders, elements by index. Sums of 16-bit
 /// floats into memory are rounded after each element, in another order than the reference's.
 inline SkeletonRows laneRows() {
@@ -313,7 +379,7 @@ inline SkeletonRows laneRows() {
       "argsort", "the first of columns", kNumbers, "4 7 31 32 33 127 257", "%x: T({N}x3)",
       "%r = loom.argsort %x dim = 0 descending : (T({N}x3)) -> tensor<4x3xi64>", "tensor<4x3xi64>"}
           .draw({{0, 0, 9}}));
-  add(SkeletonRow{"scatter", "slices", kAll, kLengths,
+  add(SkeletonRow{"scatter", "slices", kMoved, kLengths,
                   "%x: T(9x{N}), %i: tensor<4xi64>, %u: T(4x{N})",
                   "%r = loom.scatter %x, %i, %u dim = 0 : (T(9x{N}), tensor<4xi64>, T(4x{N})) -> "
                   "T(9x{N})",
@@ -344,11 +410,52 @@ inline SkeletonRows conversionRows() {
   return rows;
 }
 
+/// To and from 8-bit floats: everything near and beyond the ends of their ranges too.
+inline SkeletonRows float8Rows() {
+  SkeletonRows rows;
+  llvm::SmallVector<llvm::StringRef> elements, wide;
+  llvm::StringRef(kFloats8).split(elements, ' ');
+  llvm::StringRef("f32 f64 f16 bf16 i8 ui8 i32 i64 i1").split(wide, ' ');
+  for (llvm::StringRef to : wide) {
+    std::string type = "tensor<{N}x" + to.str() + ">";
+    rows.push_back(SkeletonRow{"float8", "to " + to.str(), kFloats8, kLengths, "%x: T({N})",
+                               "%r = loom.convert %x : (T({N})) -> " + type, type}
+                       .draw({{0, to.starts_with("f") ? -100.0 : 0.0, 100}}));
+    if (to.starts_with("f"))
+      rows.back() = std::move(rows.back()).withSpecials();
+  }
+  for (llvm::StringRef to : elements) {
+    std::string type = "tensor<{N}x" + to.str() + ">";
+    for (const char *form : {"", "unsaturated "})
+      for (double most : {0.03, 700.0, 64000.0}) {
+        std::string name = "to " + std::string(form) + to.str() + " below " + std::to_string(most);
+        rows.push_back(
+            SkeletonRow{"float8", name, kFloats, kLengths, "%x: T({N})",
+                        "%r = loom.convert " + std::string(form) + "%x : (T({N})) -> " + type, type}
+                .draw({{0, -most, most}})
+                .withSpecials());
+      }
+    rows.push_back({"float8", "numbers to " + to.str(), kIntegers, kLengths, "%x: T({N})",
+                    "%r = loom.convert %x : (T({N})) -> " + type, type});
+  }
+  rows.push_back(SkeletonRow{"float8", "select", kFloats8, kLengths, "%x: T({N}), %y: T({N})",
+                             "%0 = loom.convert %x : (T({N})) -> tensor<{N}xf32>\n"
+                             "%1 = loom.convert %y : (T({N})) -> tensor<{N}xf32>\n"
+                             "%p = loom.compare lt %0, %1 : (tensor<{N}xf32>, tensor<{N}xf32>) -> "
+                             "tensor<{N}xi1>\n%r = loom.select %p, %x, %y : tensor<{N}xi1>, T({N})",
+                             "T({N})"}
+                     .withSpecials());
+  rows.push_back({"float8", "bits", kFloats8, kLengths, "%x: T({N})",
+                  "%r = loom.bitcast_convert %x : (T({N})) -> tensor<{N}xui8>", "tensor<{N}xui8>"});
+  return rows;
+}
+
 inline SkeletonRows allSkeletonRows() {
   SkeletonRows rows;
   for (const SkeletonRows &part :
-       {elementwiseRows(), functionRows(), mixedRows(), moveRows(), rowRows("row-warp", kShortRows),
-        rowRows("row-block", kLongRows), reductionRows(), laneRows(), conversionRows()})
+       {elementwiseRows(), functionRows(), mixedRows(), moveRows(), viewRows(),
+        rowRows("row-warp", kShortRows), rowRows("row-block", kLongRows), reductionRows(),
+        productRows(), laneRows(), conversionRows(), float8Rows()})
     rows.insert(rows.end(), part.begin(), part.end());
   return rows;
 }

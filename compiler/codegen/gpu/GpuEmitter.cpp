@@ -105,8 +105,13 @@ FailureOr<std::vector<CompiledGpuKernel>> gridloom::codegen::emitGpuKernels(Modu
     SmallVector<ThreadPlan> plans;
     for (const Nest &nest : nests)
       plans.push_back(planThreads(nest, nests.size() == 1));
-    if (llvm::any_of(plans, [](const auto &plan) { return plan.kind == ThreadPlan::Kind::Column; }))
+    auto hasKind = [&](ThreadPlan::Kind kind) {
+      return llvm::any_of(plans, [=](const ThreadPlan &plan) { return plan.kind == kind; });
+    };
+    if (hasKind(ThreadPlan::Kind::Column))
       result.info.skeleton = "column";
+    else if (hasKind(ThreadPlan::Kind::Product))
+      result.info.skeleton = "product";
     int64_t threads = lanes ? lanes->getThreads() : plans.empty() ? kThreads : plans[0].threads;
     std::array<int64_t, 3> grid{0, 1, 1};
     if (plans.size() == 1)

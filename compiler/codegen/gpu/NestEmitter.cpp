@@ -38,6 +38,8 @@ void NestEmitter::emit() {
     return emitColumn();
   case ThreadPlan::Kind::Transpose:
     return emitTranspose();
+  case ThreadPlan::Kind::Product:
+    return emitProduct();
   }
   llvm_unreachable("all kinds are covered");
 }
@@ -80,18 +82,9 @@ Value NestEmitter::threadId() {
   return toType(builder, loc, thread, index(0).getType());
 }
 
-Value NestEmitter::takeMinor(Value &item, int64_t extent, bool isMajor) {
-  if (isMajor)
-    return item;
-  Value size = index(extent);
-  Value minor = arith::RemUIOp::create(builder, loc, item, size);
-  item = arith::DivUIOp::create(builder, loc, item, size);
-  return minor;
-}
-
 void NestEmitter::takeLoops(Context &context, ArrayRef<const Loop *> loops, Value item) {
   for (const Loop *loop : llvm::reverse(loops))
-    context.loops.emplace_back(loop, takeMinor(item, loop->extent, loop == loops.front()));
+    context.loops.emplace_back(loop, emitter.takeMinor(item, loop->extent, loop == loops.front()));
 }
 
 SmallVector<const Loop *> NestEmitter::otherLoops(const Loop *first, const Loop *second) const {

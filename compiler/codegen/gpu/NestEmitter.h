@@ -28,6 +28,14 @@ private:
   void emitVectors(Context &outer, mlir::Value vector);
   void emitRow();
   void emitColumn();
+  void emitProduct();
+  struct ProductPlace;
+  void addProducts(Context &at, mlir::Value base, int64_t offset, mlir::Value isInside,
+                   llvm::SmallVectorImpl<mlir::Value> &sums);
+  llvm::SmallVector<mlir::Value> sumProducts(Context &lanes, const ProductPlace &at);
+  mlir::Value addExchanged(mlir::Value value, int32_t mask);
+  std::function<mlir::Value()> shareSums(Context &lanes, const ProductPlace &at,
+                                         llvm::ArrayRef<mlir::Value> sums, int64_t parts);
   void emitTranspose();
   struct TilePlace;
   void fillTiles(Context &outer, const TilePlace &place, int64_t row,
@@ -46,8 +54,6 @@ private:
   /// The number of the block along x, y or z, or of the thread in its block.
   mlir::Value blockId(mlir::gpu::Dimension dimension);
   mlir::Value threadId();
-  /// Takes the variable of a minor loop out of an item number; what is left of the major one.
-  mlir::Value takeMinor(mlir::Value &item, int64_t extent, bool isMajor);
   /// Gives `context` the variables of `loops` that number `item` has.
   void takeLoops(Context &context, llvm::ArrayRef<const Loop *> loops, mlir::Value item);
   /// Loops over outputs but these two.

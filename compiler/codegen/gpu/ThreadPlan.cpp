@@ -4,10 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/gpu/ThreadPlan.h"
-#include "compiler/codegen/BodyEmitter.h"
 #include "compiler/codegen/gpu/ThreadGroups.h"
-
-#include "llvm/Support/MathExtras.h"
+#include "compiler/codegen/gpu/ThreadPlanning.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -15,12 +13,6 @@ using namespace gridloom::codegen;
 
 namespace {
 
-/// Bytes of the widest access of a thread.
-constexpr int64_t kAccess = 16;
-/// Multiprocessors of the GPUs we have in mind: work is cut finer until each has some.
-constexpr int64_t kProcessors = 132;
-/// Blocks along y or z.
-constexpr int64_t kMaxMinorGrid = 65535;
 /// Fewer elements than this a thread reduces alone.
 constexpr int64_t kWarpRow = 8;
 /// Words of a row that a thread keeps in registers, per value.
@@ -30,10 +22,6 @@ constexpr int64_t kLeastTileSide = 16;
 constexpr int64_t kSharedLimit = 48 << 10;
 
 using Kind = Node::Kind;
-
-bool dependsOn(const Node &node, const Loop &loop) {
-  return llvm::any_of(node.free, [&](AtomId atom) { return loop.contains(atom); });
-}
 
 /// True if vectors of `width` elements along `loop` start at multiples of it.
 bool isAligned(const Body &body, const Linear &index, const Loop &loop, int64_t width) {
@@ -51,18 +39,11 @@ bool isAligned(const Body &body, const Linear &index, const Loop &loop, int64_t 
          });
 }
 
-int64_t ceilDiv(int64_t count, int64_t size) {
-  return static_cast<int64_t>(llvm::divideCeil(count, size));
-}
-
-int64_t bytesOf(Type element) { return memoryType(element).getIntOrFloatBitWidth() / 8; }
-
 bool has(const Body &body, Kind kind) {
   return llvm::any_of(body.nodes, [&](const Node &node) { return node.kind == kind; });
 }
 
-/// The widest vectors along `loop` that all loads, and where it is one of outputs all stores,
-/// allow, whether or not they divide its extent.
+/// The widest vectors along `loop` that suit all loads, and where it is one of outputs all stores.
 int64_t findWidth(const Body &body, const Loop &loop, bool isOutput) {
   int64_t bytes = 1;
   for (const Node &node : body.nodes)
@@ -71,27 +52,9 @@ int64_t findWidth(const Body &body, const Loop &loop, bool isOutput) {
   if (isOutput)
     for (const Store &store : body.stores)
       bytes = std::max(bytes, bytesOf(body.buffers[store.buffer].element));
-  auto fits = [&](int64_t width) {
-    for (const Node &node : body.nodes)
-      if (node.kind == Kind::Choose || (node.kind == Kind::Load && dependsOn(node, loop) &&
-                                        !isAligned(body, node.index, loop, width)))
-        return false;
-    return !isOutput || llvm::all_of(body.stores, [&](const Store &store) {
-      return isAligned(body, store.index, loop, width);
-    });
-  };
   // Values are computed in registers of 32 bits: more than 8 of them are worth it only for moves.
   bool isCostly = llvm::any_of(body.nodes, [](const Node &node) { return node.own > 1; });
-  int64_t width = std::clamp<int64_t>(kAccess / bytes, 4, isCostly ? 8 : 16);
-  while (width > 1 && !fits(width))
-    width /= 2;
-  return width;
-}
-
-int64_t largestDividing(int64_t width, int64_t extent) {
-  while (extent % width != 0)
-    width /= 2;
-  return width;
+  return fitWidth(body, loop, isOutput, std::clamp<int64_t>(kAccess / bytes, 4, isCostly ? 8 : 16));
 }
 
 //===----------------------------------------------------------------------===//
@@ -423,7 +386,26 @@ std::optional<ThreadPlan> planTranspose(const Nest &nest) {
 
 } // namespace
 
+int64_t gridloom::codegen::fitWidth(const Body &body, const Loop &loop, bool isOutput,
+                                    int64_t width) {
+  auto fits = [&] {
+    for (const Node &node : body.nodes)
+      if (node.kind == Kind::Choose || (node.kind == Kind::Load && dependsOn(node, loop) &&
+                                        !isAligned(body, node.index, loop, width)))
+        return false;
+    return !isOutput || llvm::all_of(body.stores, [&](const Store &store) {
+      return isAligned(body, store.index, loop, width);
+    });
+  };
+  while (width > 1 && !fits())
+    width /= 2;
+  return width;
+}
+
 ThreadPlan gridloom::codegen::planThreads(const Nest &nest, bool isOnly) {
+  if (isOnly)
+    if (std::optional<ThreadPlan> product = planProduct(nest))
+      return *product;
   if (std::optional<ThreadPlan> row = planRow(nest, isOnly))
     return *row;
   if (isOnly) {

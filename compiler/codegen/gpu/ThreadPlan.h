@@ -17,6 +17,7 @@ struct ThreadPlan {
     Row,       // a warp or a block has a row that it reduces
     Column,    // neighbouring threads have neighbouring outputs, others split their reductions
     Transpose, // a block moves a tile through shared memory
+    Product,   // threads split sums of products of a few rows and a matrix
   };
   Kind kind = Kind::Elements;
   int64_t width = 1;     // elements of a vector
@@ -24,15 +25,24 @@ struct ThreadPlan {
   /// Blocks along x, y and z. What they count depends on the kind.
   std::array<int64_t, 3> grid{1, 1, 1};
   /// Elements: vectors, or where `isByRow` loops without the contiguous one, along x; then y has
-  /// the blocks of a row. Row: rows. Column: loops without the contiguous one, along x.
+  /// the blocks of a row. Row: rows. Column: loops without the contiguous one, along x. Product:
+  /// loops that are neither the contiguous one nor rows, along y; tiles of the contiguous one are
+  /// along x.
   int64_t items = 1;
   bool isByRow = false;
-  int64_t group = 1;            // Row: threads of a row. Column: threads that split a reduction
+  int64_t group = 1; // Row: threads of a row. Column, Product: threads that split a reduction
   const Loop *spread = nullptr; // Row, Column: the loop over outputs that the group shares
   llvm::SmallVector<const Loop *, 2> inLine; // Row, Column: loops without a loop
   const Loop *read = nullptr;                // Transpose: the loop whose elements are neighbours in
                                              // what is read
   llvm::SmallVector<NodeId> tiled;           // Transpose: the loads that go through shared memory
+  /// Product: the only reduction; loops over outputs that share what is read most, which every
+  /// thread has all of; whether vectors run along the sum or along neighbouring outputs; and how
+  /// many vectors of the sum a thread has under way.
+  NodeId sum = 0;
+  llvm::SmallVector<const Loop *, 2> rows;
+  bool isAlongSum = false;
+  int64_t batch = 1;
 
   int64_t blocks() const { return grid[0] * grid[1] * grid[2]; }
 };

@@ -1,0 +1,360 @@
+//===- GpuProduct.cpp - few rows times a matrix ---------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The matrix is read once, by vectors, and that is what the time goes to: each thread multiplies
+// what it reads by all rows. Where the matrix lies in memory along the sum, a group of threads has
+// an output and splits its sum; where it lies along neighbouring outputs, threads side by side have
+// these and others split the sums. Shuffles and shared memory join the parts; thread r of a group
+// then stores row r.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/codegen/gpu/NestEmitter.h"
+#include "compiler/codegen/gpu/ThreadGroups.h"
+#include "compiler/codegen/gpu/ThreadPlanning.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::codegen;
+
+//===----------------------------------------------------------------------===//
+// Plan
+//===----------------------------------------------------------------------===//
+
+/// Rows that a thread has sums of.
+static constexpr int64_t kMaxRows = 4;
+/// Vectors of the matrix that a thread has under way: of four rows fewer, whose sums need
+/// registers.
+static constexpr int64_t kBatch = 8, kBatchOfRows = 4;
+/// Threads of a block that split a sum across neighbouring outputs, times these outputs' vectors.
+static constexpr int64_t kMaxThreads = 512;
+/// What the memory system moves at once.
+static constexpr int64_t kSector = 32;
+
+/// The only reduction of a body, if that is a sum over one loop that sums can be joined of.
+static std::optional<NodeId> findSum(const Nest &nest) {
+  const Body &body = *nest.body;
+  std::optional<NodeId> found;
+  for (auto [id, node] : llvm::enumerate(body.nodes)) {
+    if (node.kind == Node::Kind::Choose)
+      return std::nullopt;
+    if (node.kind != Node::Kind::Reduce)
+      continue;
+    if (found || node.reduction != dist::ReductionKind::Sum || node.bound.empty() ||
+        node.element.getIntOrFloatBitWidth() < 32)
+      return std::nullopt;
+    found = id;
+  }
+  if (!found)
+    return std::nullopt;
+  const Node &sum = body.nodes[*found];
+  const Loop &depth = nest.loopOf(sum.bound.back());
+  bool isOneLoop = llvm::all_of(sum.bound, [&](AtomId atom) { return depth.contains(atom); });
+  bool isOfAll = llvm::all_of(nest.outer, [&](const Loop &loop) { return dependsOn(sum, loop); });
+  return isOneLoop && isOfAll ? found : std::nullopt;
+}
+
+/// A group of threads per column, of whose sums each has `vectors`.
+static void planAlongSum(ThreadPlan &plan, int64_t vectors, int64_t columns, int64_t rows) {
+  constexpr int64_t kFew = kProcessors * kThreads;
+  while (plan.group < kWarp && (plan.group < vectors || plan.group < rows))
+    plan.group *= 2;
+  auto isFew = [&] { return plan.items * columns * plan.group < kFew; };
+  while (plan.group < kThreads &&
+         (vectors > kBatch * plan.group || (isFew() && vectors > 2 * plan.group)))
+    plan.group *= 2;
+  plan.threads = std::max(plan.group, isFew() ? kThreads / 2 : kThreads);
+  while (plan.threads > std::max(kWarp, plan.group) && plan.threads / plan.group / 2 >= columns)
+    plan.threads /= 2;
+}
+
+/// Tiles of neighbouring outputs, `vectors` of `bytes`: narrower ones until each multiprocessor has
+/// one, and so many threads that each has its part of the sum under way at once.
+static void planAcrossSum(ThreadPlan &plan, int64_t vectors, int64_t bytes, int64_t depth,
+                          int64_t rows) {
+  int64_t across = kWarp;
+  while (across > 1 && across / 2 >= vectors)
+    across /= 2;
+  while (across > 1 && across * bytes > kSector &&
+         plan.items * ceilDiv(vectors, across) < kProcessors)
+    across /= 2;
+  plan.group = std::max<int64_t>(kWarp / across, llvm::PowerOf2Ceil(rows));
+  while (across * plan.group < kMaxThreads && depth > kBatch * plan.group)
+    plan.group *= 2;
+  plan.threads = across * plan.group;
+}
+
+std::optional<ThreadPlan> gridloom::codegen::planProduct(const Nest &nest) {
+  std::optional<NodeId> sum = findSum(nest);
+  if (!sum || nest.contiguous < 0)
+    return std::nullopt;
+  const Body &body = *nest.body;
+  const Loop &columns = nest.outer[nest.contiguous];
+  const Loop &depth = nest.loopOf(body.nodes[*sum].bound.back());
+  ThreadPlan plan;
+  plan.kind = ThreadPlan::Kind::Product;
+  plan.sum = *sum;
+  SmallVector<const Node *> matrix;
+  bool hasRow = false;
+  for (const Node &node : body.nodes) {
+    if (node.kind != Node::Kind::Load || !dependsOn(node, depth))
+      continue;
+    if (dependsOn(node, columns))
+      matrix.push_back(&node);
+    else
+      hasRow = true;
+  }
+  auto runsAlong = [&](const Loop &loop) {
+    return llvm::all_of(
+        matrix, [&](const Node *load) { return load->index.coefficient(loop.atoms.back()) == 1; });
+  };
+  plan.isAlongSum = runsAlong(depth);
+  if (matrix.empty() || !hasRow || !(plan.isAlongSum || runsAlong(columns)))
+    return std::nullopt;
+  int64_t rows = 1, bytes = 1;
+  for (const Node *load : matrix)
+    bytes = std::max(bytes, bytesOf(load->element));
+  for (const Loop &loop : nest.outer) {
+    if (&loop == &columns)
+      continue;
+    if (llvm::any_of(matrix, [&](const Node *load) { return dependsOn(*load, loop); })) {
+      plan.items *= loop.extent;
+    } else {
+      plan.rows.push_back(&loop);
+      rows *= loop.extent;
+    }
+  }
+  if (rows > kMaxRows || plan.items > kMaxMinorGrid)
+    return std::nullopt;
+  plan.batch = rows == 1 ? kBatch : kBatchOfRows;
+
+  const Loop &along = plan.isAlongSum ? depth : columns;
+  plan.width = fitWidth(body, along, /*isOutput=*/!plan.isAlongSum, kAccess / bytes);
+  plan.width = largestDividing(plan.width, along.extent);
+  int64_t vectors = along.extent / plan.width, tiles = columns.extent;
+  if (plan.isAlongSum) {
+    planAlongSum(plan, vectors, columns.extent, rows);
+  } else {
+    tiles = vectors;
+    planAcrossSum(plan, vectors, plan.width * bytes, depth.extent, rows);
+  }
+  plan.grid = {ceilDiv(tiles, plan.threads / plan.group), plan.items, 1};
+  return plan;
+}
+
+//===----------------------------------------------------------------------===//
+// Code
+//===----------------------------------------------------------------------===//
+
+/// A thread's place: number `lane` of those that split its sums, number `place` of the block's
+/// groups of them.
+struct NestEmitter::ProductPlace {
+  Value thread, lane, place;
+  int64_t across, rows;
+};
+
+/// Adds to `sums`, one per row, the products of the vector at `base` + `offset` of the sum, where
+/// `isInside` holds or is null.
+void NestEmitter::addProducts(Context &at, Value base, int64_t offset, Value isInside,
+                              SmallVectorImpl<Value> &sums) {
+  const Node &sum = nest.body->nodes[plan.sum];
+  emitter.enter(at);
+  Context step;
+  step.parent = step.next = &at;
+  step.block = at.block;
+  step.width = plan.isAlongSum ? plan.width : 1;
+  step.base = base;
+  step.offset = offset;
+  step.loops.emplace_back(&nest.loopOf(sum.bound.back()),
+                          scale(base, 1, offset ? index(offset) : Value()));
+  for (auto [row, value] : llvm::enumerate(sums)) {
+    Context one;
+    one.parent = one.next = &step;
+    one.block = at.block;
+    emitter.enter(at);
+    takeLoops(one, plan.rows, index(static_cast<int64_t>(row)));
+    Value product = emitter.emitNodeIn(one, sum.operands[0]);
+    emitter.enter(at);
+    if (isInside) {
+      Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(product.getType()));
+      product = arith::SelectOp::create(builder, loc, isInside, product, zero);
+    }
+    value = emitter.combine(sum, value, product);
+  }
+}
+
+/// This thread's part of the sums of all rows.
+SmallVector<Value> NestEmitter::sumProducts(Context &lanes, const ProductPlace &at) {
+  const Node &sum = nest.body->nodes[plan.sum];
+  const Loop &depth = nest.loopOf(sum.bound.back());
+  int64_t width = plan.isAlongSum ? plan.width : 1;
+  int64_t stride = plan.group * width, vectors = depth.extent / width;
+  Type type = plan.width > 1 ? Type(VectorType::get(plan.width, sum.element)) : sum.element;
+  emitter.enter(lanes);
+  Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(type));
+  SmallVector<Value> sums(at.rows, zero);
+  Value own = scale(at.lane, width);
+  int64_t begin = vectors / (plan.group * plan.batch) * plan.batch * stride;
+  if (begin > 0) {
+    auto loop =
+        scf::ForOp::create(builder, loc, index(0), index(begin), index(plan.batch * stride), sums);
+    Operation *outerAnchor = std::exchange(lanes.getAnchor(), loop);
+    Context inside;
+    inside.parent = &lanes;
+    inside.block = loop.getBody();
+    emitter.enter(inside);
+    Value base = scale(loop.getInductionVar(), 1, own);
+    SmallVector<Value> carried(loop.getRegionIterArgs());
+    for (int64_t i = 0; i < plan.batch; ++i)
+      addProducts(inside, base, i * stride, {}, carried);
+    builder.setInsertionPointToEnd(loop.getBody());
+    scf::YieldOp::create(builder, loc, carried);
+    lanes.getAnchor() = outerAnchor;
+    sums.assign(loop.getResults().begin(), loop.getResults().end());
+  }
+  for (; begin < depth.extent; begin += stride) {
+    if (begin + stride <= depth.extent) {
+      addProducts(lanes, own, begin, {}, sums);
+      continue;
+    }
+    // Threads outside of the sum add nothing of its last vector.
+    emitter.enter(lanes);
+    Value variable = scale(own, 1, index(begin));
+    Value isInside = isBelow(variable, depth.extent);
+    addProducts(lanes, least(variable, depth.extent - width), 0, isInside, sums);
+  }
+  emitter.enter(lanes);
+  if (plan.isAlongSum)
+    for (Value &value : sums)
+      value = emitter.collapse(sum, value);
+  return sums;
+}
+
+/// The sum of `value`, scalar or vector, and that of the thread of the warp at distance `mask`.
+Value NestEmitter::addExchanged(Value value, int32_t mask) {
+  const Node &sum = nest.body->nodes[plan.sum];
+  auto take = [&](Value scalar) {
+    return exchange(builder, loc, scalar, mask, gpu::ShuffleMode::XOR);
+  };
+  auto type = dyn_cast<VectorType>(value.getType());
+  if (!type)
+    return emitter.combine(sum, value, take(value));
+  SmallVector<Value> others;
+  for (int64_t i = 0; i < type.getNumElements(); ++i)
+    others.push_back(take(vector::ExtractOp::create(builder, loc, value, i)));
+  Value other = vector::FromElementsOp::create(builder, loc, type, others);
+  return emitter.combine(sum, value, other);
+}
+
+void NestEmitter::emitProduct() {
+  const Loop &columns = nest.outer[nest.contiguous];
+  ProductPlace at;
+  at.across = plan.threads / plan.group;
+  at.rows = 1;
+  for (const Loop *loop : plan.rows)
+    at.rows *= loop->extent;
+  at.thread = threadId();
+  Value minor = index(plan.isAlongSum ? plan.group : at.across);
+  at.lane = arith::DivUIOp::create(builder, loc, at.thread, minor);
+  at.place = arith::RemUIOp::create(builder, loc, at.thread, minor);
+  if (plan.isAlongSum)
+    std::swap(at.lane, at.place);
+  Value item = blockId(gpu::Dimension::y);
+  Value column = scale(blockId(gpu::Dimension::x), at.across, at.place);
+  // All threads of a block meet at its barrier: those outside repeat the last column.
+  int64_t width = plan.isAlongSum ? 1 : plan.width, tiles = columns.extent / width;
+  Value isStored = isBelow(at.lane, at.rows);
+  if (tiles % at.across != 0) {
+    isStored = arith::AndIOp::create(builder, loc, isStored, isBelow(column, tiles));
+    column = least(column, tiles - 1);
+  }
+
+  Context outer, lanes;
+  outer.parent = &root;
+  outer.block = lanes.block = root.block;
+  root.next = &outer;
+  SmallVector<const Loop *> others;
+  for (const Loop *loop : otherLoops(&columns, nullptr))
+    if (!llvm::is_contained(plan.rows, loop))
+      others.push_back(loop);
+  takeLoops(outer, others, item);
+  outer.next = &lanes;
+  lanes.parent = &outer;
+  lanes.width = width;
+  lanes.loops.emplace_back(&columns, scale(column, width));
+  SmallVector<Value> sums = sumProducts(lanes, at);
+
+  // Threads of a warp with the same outputs are neighbours, or `across` apart.
+  int64_t first = plan.isAlongSum ? 1 : at.across;
+  int64_t last = plan.isAlongSum ? std::min(plan.group, kWarp) : kWarp;
+  for (int64_t mask = first; mask < last; mask *= 2)
+    for (Value &value : sums)
+      value = addExchanged(value, static_cast<int32_t>(mask));
+  int64_t parts = std::max<int64_t>((plan.isAlongSum ? plan.group : plan.threads) / kWarp, 1);
+  std::function<Value()> join = [&] {
+    Value value = sums[0];
+    for (int64_t row = 1; row < at.rows; ++row) {
+      Value isRow =
+          arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::eq, at.lane, index(row));
+      value = arith::SelectOp::create(builder, loc, isRow, sums[row], value);
+    }
+    return value;
+  };
+  if (parts > 1)
+    join = shareSums(lanes, at, sums, parts);
+  emitter.emitIf(lanes, isStored, [&](Context &inside) {
+    emitter.enter(inside);
+    Value value = join();
+    // What follows is computed by those who store: the branch has columns of its own.
+    Context outputs, row;
+    outputs.parent = outputs.next = &inside;
+    row.parent = row.next = &outputs;
+    outputs.block = row.block = inside.block;
+    outputs.width = lanes.width;
+    outputs.loops = lanes.loops;
+    takeLoops(row, plan.rows, at.lane);
+    (plan.rows.empty() ? outputs : row).values[plan.sum] = value;
+    emitter.emitStores(row);
+  });
+}
+
+/// Puts the sums of each warp in shared memory; what is returned joins those of the thread's
+/// outputs, `parts` of them, in the row that its lane says.
+std::function<Value()> NestEmitter::shareSums(Context &lanes, const ProductPlace &at,
+                                              ArrayRef<Value> sums, int64_t parts) {
+  const Node &sum = nest.body->nodes[plan.sum];
+  int64_t width = plan.isAlongSum ? 1 : plan.width;
+  int64_t tile = plan.isAlongSum ? 1 : at.across * width;
+  Value places = addSharedMemory(function, sum.element, plan.threads / kWarp * at.rows * tile);
+  emitter.enter(lanes);
+  Value warpSize = index(kWarp);
+  Value warp = arith::DivUIOp::create(builder, loc, at.thread, warpSize);
+  Value number = arith::RemUIOp::create(builder, loc, at.thread, warpSize);
+  Value column = plan.isAlongSum ? index(0) : scale(at.place, width);
+  Value own = scale(warp, at.rows * tile, column);
+  emitter.emitIf(lanes, isBelow(number, plan.isAlongSum ? 1 : at.across), [&](Context &inside) {
+    emitter.enter(inside);
+    for (auto [row, value] : llvm::enumerate(sums))
+      emitter.store(value, places, scale(own, 1, index(static_cast<int64_t>(row) * tile)));
+  });
+  emitter.enter(lanes);
+  gpu::BarrierOp::create(builder, loc);
+  return [=, this, &sum] {
+    Value from = scale(at.lane, tile, column);
+    if (plan.isAlongSum)
+      from = scale(at.place, parts * at.rows, from);
+    Value result;
+    for (int64_t part = 0; part < parts; ++part) {
+      Value place = scale(from, 1, index(part * at.rows * tile));
+      Value value = emitter.load(places, place, width, sum.element);
+      result = result ? emitter.combine(sum, result, value) : value;
+    }
+    return result;
+  };
+}
