@@ -169,3 +169,32 @@ def test_graphs_equal_steps_bit_for_bit(tools, fake_gpus, tmp_path, options):
         np.testing.assert_array_equal(graphs.outputs["y"], steps.outputs["y"])
         for result in (steps, graphs):
             assert "fake GPU" not in result.text and "no graphs" not in result.text, result.text
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+@pytest.mark.parametrize("mesh,batch", [("model=1", 1), ("model=1", 3), ("model=2", 1)])
+def test_decoding_over_fake_gpus_equals_onnxruntime(tools, fake_gpus, tmp_path, name, mesh, batch):
+    """One token per sequence: all products are kernels, attention's and those of heads that share keys included."""
+    sizes = {"layers": 1, "hidden": 64, "heads": 4, "positions": 40, "vocabulary": 97, "cache": "static"}
+    config = zoo.Gpt2Config(**sizes) if name == "gpt2" else zoo.LlamaConfig(kv_heads=2, intermediate=96, **sizes)
+    model = getattr(zoo, name)(config, zoo.Random(3, scale=0.2))
+    path, plan = zoo.save(model, tmp_path / "model.onnx"), tmp_path / "model.plan"
+    dims = "--dim", f"batch={batch}", "--dim", "sequence=1"
+    tools.compile(path, plan, *dims, "--mesh", mesh, "--target", "cuda:sm_90", "--no-cudnn")
+    assert "product" in tools.call("inspect", plan, "kernels").stdout
+    assert "matmul" not in tools.call("inspect", plan, "schedule").stdout
+    random = np.random.default_rng(4)
+    inputs = {"input_ids": random.integers(0, 97, (batch, 1)), "position": np.array([21])}
+    for value in model.graph.input:
+        if value.name.startswith("past_"):
+            shape = [batch, *(dim.dim_value for dim in value.type.tensor_type.shape.dim[1:])]
+            inputs[value.name] = random.standard_normal(shape).astype(np.float32)
+    session = onnxruntime_session(path)
+    expected = dict(zip([output.name for output in session.get_outputs()], session.run(None, inputs), strict=True))
+    fake_gpus(int(mesh[-1]), 1)
+    result = tools.run(plan, inputs, tmp_path / "run", "--in-process")
+    assert "fake GPU" not in result.text, result.text
+    for output, value in expected.items():
+        scale = max(1.0, float(np.abs(value).max()))
+        np.testing.assert_allclose(result.outputs[output] / scale, value / scale, atol=1e-5, rtol=0)
+    assert "PASS" in tools.call("check", plan, "--exact", "--no-run").stdout
