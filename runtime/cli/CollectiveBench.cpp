@@ -280,6 +280,8 @@ static void benchOnRank(const Collective &collective, const Settings &settings, 
 }
 
 static int bench(const Collective &collective, Settings settings) {
+  if (settings.begin == 0)
+    throw Error(ErrorCode::InvalidArgument, "-b 0 grows to nothing; begin with 1 byte or more");
   if (settings.begin > settings.end)
     throw Error(ErrorCode::InvalidArgument, "-b " + std::to_string(settings.begin) +
                                                 " is above -e " + std::to_string(settings.end));
@@ -312,7 +314,11 @@ static Verb addCollective(CLI::App &app, const Collective &collective) {
   auto settings = std::make_shared<Settings>();
   CLI::App *verb = app.add_subcommand(collective.name, collective.summary);
   auto toBytes = CLI::AsSizeValue(/*kb_is_1000=*/false);
-  verb->add_option("-b,--min-bytes", settings->begin, "smallest size")
+  verb->footer("\nExamples:\n  gridloom bench " + std::string(collective.name) +
+               " -b 1K -e 64M -n 4\n      between four CPU ranks\n  gridloom bench " +
+               collective.name +
+               " -n 8 --transport nccl\n      between eight GPUs, as nccl-tests does");
+  verb->add_option("-b,--min-bytes", settings->begin, "smallest size, at least 1")
       ->transform(toBytes)
       ->capture_default_str();
   verb->add_option("-e,--max-bytes", settings->end, "largest size")
@@ -339,6 +345,13 @@ static Verb addCollective(CLI::App &app, const Collective &collective) {
   verb->add_flag("--share-gpu", settings->shareGpu,
                  "try NCCL between processes on GPU 0, for at most 60 s");
   return {verb, [settings, &collective] { return bench(collective, *settings); }};
+}
+
+std::vector<std::string> gridloom::rt::getCollectiveNames() {
+  std::vector<std::string> names;
+  for (const Collective &collective : collectives)
+    names.push_back(collective.name);
+  return names;
 }
 
 std::vector<Verb> gridloom::rt::addCollectives(CLI::App &app) {

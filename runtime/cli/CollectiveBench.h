@@ -8,12 +8,15 @@
 
 #include "runtime/cli/Verbs.h"
 
+#include <string>
 #include <vector>
 
 namespace gridloom::rt {
 
 /// Adds a verb per collective to `bench`.
 std::vector<Verb> addCollectives(CLI::App &bench);
+/// Their names: all_reduce, ...
+std::vector<std::string> getCollectiveNames();
 
 } // namespace gridloom::rt
 

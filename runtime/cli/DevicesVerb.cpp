@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Verbs.h"
 
-#include "runtime/cli/Document.h"
+#include "runtime/cli/OutputFormat.h"
 #include "runtime/comm/nccl/NcclLibrary.h"
 #include "runtime/core/Error.h"
 #include "runtime/device/cpu/ThreadPool.h"
@@ -19,6 +19,15 @@
 #include <unistd.h>
 
 using namespace gridloom::rt;
+
+static const char *const examples = R"(
+Examples:
+  gridloom devices
+      the CPU and its level (compile --cpu-arch), each GPU and its chip (compile --target
+      cuda:sm_90), the driver and libraries that plans for GPUs open; see docs/gpu.md
+  GRIDLOOM_NCCL=/opt/nccl/lib/libnccl.so.2 gridloom devices
+      with a library from elsewhere: GRIDLOOM_CUDA_DRIVER, GRIDLOOM_CUBLASLT, GRIDLOOM_CUDNN and
+      GRIDLOOM_NCCL name files)";
 
 static std::string readCpuName() {
   std::ifstream file("/proc/cpuinfo");
@@ -87,7 +96,7 @@ static void addLibraries(Document &document) {
       }));
 }
 
-static int listDevices(bool asJson) {
+static int listDevices(const OutputFormat &format) {
   Document document;
   document.addTable("devices", {"device", "name", "level", "cores", "memory", "free"});
   uint64_t memory = uint64_t(sysconf(_SC_PHYS_PAGES)) * uint64_t(sysconf(_SC_PAGESIZE));
@@ -111,15 +120,14 @@ static int listDevices(bool asJson) {
   if (driver)
     document.addField("driver", "CUDA " + cuda::formatVersion(driver));
   addLibraries(document);
-  document.write(std::cout, asJson);
+  format.write(document);
   return 0;
 }
 
 Verb gridloom::rt::addDevices(CLI::App &app) {
-  auto format = std::make_shared<std::string>("text");
+  auto format = std::make_shared<OutputFormat>();
   CLI::App *verb = app.add_subcommand("devices", "List the devices of this machine");
-  verb->add_option("--format", *format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
-  return {verb, [format] { return listDevices(*format == "json"); }};
+  verb->footer(examples);
+  format->addOptions(*verb);
+  return {verb, [format] { return listDevices(*format); }};
 }

@@ -5,6 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Document.h"
 
+#include "runtime/cli/FitTable.h"
+#include "runtime/cli/Usage.h"
+
 #include "runtime/core/MemoryNeeds.h"
 
 #include <algorithm>
@@ -14,6 +17,28 @@ using namespace gridloom::rt;
 using nlohmann::ordered_json;
 
 Cell gridloom::rt::bytesCell(uint64_t bytes) { return {bytes, formatBytes(bytes, "B")}; }
+
+Cell gridloom::rt::countCell(int64_t count) {
+  const char *units[] = {"", " k", " M", " G", " T", " P"};
+  double size = double(count);
+  size_t unit = 0;
+  for (; size >= 1000 && unit + 1 < std::size(units); ++unit)
+    size /= 1000;
+  char text[32];
+  snprintf(text, sizeof text, "%.*f%s", unit ? 1 : 0, size, units[unit]);
+  return {count, text};
+}
+
+Cell gridloom::rt::listCell(const std::vector<std::string> &names) {
+  std::string value, text;
+  for (const std::string &name : names) {
+    value += (value.empty() ? "" : " ") + name;
+    text += (text.empty() ? "" : ", ") + makePrintable(name);
+  }
+  Cell cell(value, text);
+  cell.isList = true;
+  return cell;
+}
 
 Cell gridloom::rt::numberCell(double value, int digits, const std::string &unit) {
   char text[64];
@@ -25,7 +50,7 @@ static std::string toText(const Cell &cell) {
   if (!cell.text.empty())
     return cell.text;
   if (cell.value.is_string())
-    return cell.value.get<std::string>();
+    return makePrintable(cell.value.get<std::string>());
   if (!cell.value.is_array())
     return cell.value.is_null() ? "" : cell.value.dump();
   std::string text;
@@ -49,35 +74,41 @@ static std::string toHeading(std::string name) {
   return name;
 }
 
-void Document::writeTable(std::ostream &out, const Table &table) const {
+bool Document::writeTable(std::ostream &out, const Table &table, size_t width) const {
   size_t numColumns = table.columns.size();
-  std::vector<size_t> widths(numColumns);
-  std::vector<bool> isRight(numColumns, true); // columns of numbers
-  std::vector<std::vector<std::string>> lines{{}};
-  for (size_t c = 0; c < numColumns; ++c)
-    lines[0].push_back(toHeading(table.columns[c]));
+  TextTable text{{{}}, std::vector<bool>(numColumns, true), std::vector<bool>(numColumns)};
+  for (const std::string &column : table.columns)
+    text.lines[0].push_back(toHeading(column));
   for (const std::vector<Cell> &row : table.rows) {
-    lines.emplace_back();
+    text.lines.emplace_back();
     for (size_t c = 0; c < numColumns; ++c) {
-      lines.back().push_back(toText(row[c]));
-      isRight[c] = isRight[c] && (row[c].value.is_number() || row[c].value.is_null());
+      text.lines.back().push_back(toText(row[c]));
+      text.isRight[c] = text.isRight[c] && (row[c].value.is_number() || row[c].value.is_null());
+      text.isList[c] = text.isList[c] || row[c].isList || row[c].value.is_array();
     }
   }
-  for (const std::vector<std::string> &line : lines)
-    for (size_t c = 0; c < numColumns; ++c)
-      widths[c] = std::max(widths[c], line[c].size());
-  for (const std::vector<std::string> &line : lines) {
-    std::string text = " ";
-    for (size_t c = 0; c < numColumns; ++c) {
-      std::string pad(widths[c] - line[c].size(), ' ');
-      text += " " + (isRight[c] ? pad + line[c] : line[c] + pad) + " ";
+  bool isTooWide = width != 0 && getTableWidth(text) > width;
+  if (isTooWide)
+    if (std::string alike = fitTable(text, width); !alike.empty())
+      out << "  in every row: " << alike << "\n";
+
+  std::vector<size_t> widths(text.isRight.size());
+  for (const std::vector<std::string> &line : text.lines)
+    for (size_t c = 0; c < widths.size(); ++c)
+      widths[c] = std::max(widths[c], getTextWidth(line[c]));
+  for (const std::vector<std::string> &line : text.lines) {
+    std::string padded;
+    for (size_t c = 0; c < widths.size(); ++c) {
+      std::string pad(widths[c] - getTextWidth(line[c]), ' ');
+      padded += "  " + (text.isRight[c] ? pad + line[c] : line[c] + pad);
     }
-    text.erase(text.find_last_not_of(' ') + 1);
-    out << text << "\n";
+    padded.erase(padded.find_last_not_of(' ') + 1);
+    out << padded << "\n";
   }
+  return isTooWide;
 }
 
-void Document::write(std::ostream &out, bool asJson) const {
+void Document::write(std::ostream &out, bool asJson, size_t columns) const {
   if (asJson) {
     ordered_json object = ordered_json::object();
     for (const auto &[name, cell] : fields)
@@ -95,11 +126,16 @@ void Document::write(std::ostream &out, bool asJson) const {
     out << object.dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
     return;
   }
+  writeText(out, columns);
+}
+
+void Document::writeText(std::ostream &out, size_t columns) const {
   size_t width = 0;
   for (const auto &[name, cell] : fields)
     width = std::max(width, name.size());
   for (const auto &[name, cell] : fields)
     out << toHeading(name) << std::string(width + 2 - name.size(), ' ') << toText(cell) << "\n";
+  bool wasTooWide = false;
   for (size_t t = 0; t < tables.size(); ++t) {
     bool isAlone = fields.empty() && tables.size() == 1;
     if (!isAlone)
@@ -108,6 +144,8 @@ void Document::write(std::ostream &out, bool asJson) const {
     else if (tables[t].rows.empty())
       out << "no " << toHeading(tables[t].name) << "\n";
     if (!tables[t].rows.empty())
-      writeTable(out, tables[t]);
+      wasTooWide |= writeTable(out, tables[t], columns);
   }
+  if (wasTooWide)
+    out << "\nmade to fit " << columns << " columns; all of it: --wide or --json\n";
 }

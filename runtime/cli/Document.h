@@ -17,14 +17,19 @@ namespace gridloom::rt {
 /// A value for tools, and how people read it where that differs.
 struct Cell {
   nlohmann::ordered_json value;
-  std::string text; // empty: the value's own
-  template <typename T> Cell(T value) : value(std::move(value)) {}
+  std::string text;    // empty: the value's own
+  bool isList = false; // its text may be shortened to the first elements
+  template <typename T> Cell(const T &value) : value(value) {}
   Cell(nlohmann::ordered_json value, std::string text)
       : value(std::move(value)), text(std::move(text)) {}
 };
 
 /// 34225920 as "32.6 MiB".
 Cell bytesCell(uint64_t bytes);
+/// 23440896 as "23.4 M".
+Cell countCell(int64_t count);
+/// Names: for tools as "a b", for people as "a, b".
+Cell listCell(const std::vector<std::string> &names);
 /// A number with `digits` after the point, and a unit.
 Cell numberCell(double value, int digits, const std::string &unit = "");
 
@@ -36,7 +41,8 @@ public:
   /// Starts a table; rows have as many cells as `columns`.
   void addTable(const std::string &name, std::vector<std::string> columns);
   void addRow(std::vector<Cell> cells);
-  void write(std::ostream &out, bool asJson) const;
+  /// Tables of text are made to fit `columns` of a terminal; 0 leaves them as they are.
+  void write(std::ostream &out, bool asJson, size_t columns = 0) const;
 
 private:
   struct Table {
@@ -44,7 +50,9 @@ private:
     std::vector<std::string> columns;
     std::vector<std::vector<Cell>> rows;
   };
-  void writeTable(std::ostream &out, const Table &table) const;
+  void writeText(std::ostream &out, size_t width) const;
+  /// Returns whether the table had to be made narrower.
+  bool writeTable(std::ostream &out, const Table &table, size_t width) const;
 
   std::vector<std::pair<std::string, Cell>> fields;
   std::vector<Table> tables;

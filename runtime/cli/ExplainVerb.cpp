@@ -10,7 +10,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Verbs.h"
 
-#include "runtime/cli/Document.h"
+#include "runtime/cli/OutputFormat.h"
 #include "runtime/core/Error.h"
 
 #include <CLI/CLI.hpp>
@@ -33,8 +33,9 @@ Examples:
 namespace {
 
 struct Settings {
-  std::string plan, value, format = "text";
+  std::string plan, value;
   int64_t collective = -1;
+  OutputFormat format;
 };
 
 /// A JSON object whose fields may be absent or of another type.
@@ -235,7 +236,7 @@ static int explain(const Settings &settings) {
   Document document = !settings.value.empty()    ? explainValue(report, settings.value)
                       : settings.collective >= 0 ? explainCollective(report, settings.collective)
                                                  : explainPlan(report);
-  document.write(std::cout, settings.format == "json");
+  settings.format.write(document);
   return 0;
 }
 
@@ -246,10 +247,8 @@ Verb gridloom::rt::addExplain(CLI::App &app) {
   verb->add_option("plan", settings->plan, "folder that 'gridloom compile' wrote")->required();
   auto *value = verb->add_option("--value", settings->value, "an ONNX node, weight or input");
   verb->add_option("--collective", settings->collective, "the id of a collective")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1 << 30))
       ->excludes(value);
-  verb->add_option("--format", settings->format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  settings->format.addOptions(*verb);
   return {verb, [settings] { return explain(*settings); }};
 }

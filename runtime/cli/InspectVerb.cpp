@@ -5,7 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Verbs.h"
 
+#include "runtime/cli/OutputFormat.h"
 #include "runtime/cli/PlanViews.h"
+#include "runtime/cli/Usage.h"
 #include "runtime/core/Error.h"
 
 #include <CLI/CLI.hpp>
@@ -22,27 +24,38 @@ Views:
   summary       what the plan is, takes, gives and communicates (default)
   collectives   every collective and transfer, in order, with its ONNX node
   memory        bytes of a rank per stage
-  schedule      every step on its stream
-  kernels       generated code
+  schedule      every step on its stream; a+N is the arena from byte N, r+N the memory that is
+                registered for communication
+  kernels       generated code and calls of libraries, the costly first: bytes moved and
+                operations (flops) of one launch, registers and spilled bytes of a thread
   weights       every weight and how it is cut
   ir            the program after each phase: lists the dumps, or prints one with --phase
 
 Examples:
   gridloom inspect model.plan
-  gridloom inspect model.plan collectives --format json
+  gridloom inspect model.plan kernels
+  gridloom inspect model.plan collectives --json
   gridloom inspect model.plan ir --phase partition
   gridloom inspect model.onnx
       inputs, outputs, operators and weights of a model (needs the compiler)
 
-Nothing of the plan is run.)";
+On a terminal tables are made to fit: '+3' stands for three more, '…' for the middle of a name;
+--wide and --json show everything. Nothing of the plan is run.)";
 
 namespace {
 
 struct Settings {
-  std::string plan, view = "summary", format = "text", phase;
+  std::string plan, view = "summary", phase;
+  OutputFormat format;
 };
 
 } // namespace
+
+static const std::vector<std::string> &getViewNames() {
+  static const std::vector<std::string> names{"summary", "collectives", "memory", "schedule",
+                                              "kernels", "weights",     "ir"};
+  return names;
+}
 
 /// Dumps are named "03-shard.mlir".
 static std::vector<fs::path> listDumps(const fs::path &folder) {
@@ -68,7 +81,7 @@ static int showIr(const Settings &settings) {
     document.addTable("phases", {"phase", "file", "bytes"});
     for (const fs::path &dump : dumps)
       document.addRow({getPhase(dump), dump.string(), bytesCell(fs::file_size(dump))});
-    document.write(std::cout, settings.format == "json");
+    settings.format.write(document);
     return 0;
   }
   std::string known;
@@ -94,8 +107,30 @@ static int inspect(const Settings &settings) {
   static const std::map<std::string, Document (*)(const Plan &)> views{
       {"summary", makeSummary},   {"collectives", makeCollectives}, {"memory", makeMemory},
       {"schedule", makeSchedule}, {"kernels", makeKernels},         {"weights", makeWeights}};
-  views.at(settings.view)(*plan).write(std::cout, settings.format == "json");
+  settings.format.write(views.at(settings.view)(*plan));
   return 0;
+}
+
+static bool isView(const std::string &name) {
+  return std::find(getViewNames().begin(), getViewNames().end(), name) != getViewNames().end();
+}
+
+/// People write `inspect kernels model.plan` too.
+static void sortArguments(Settings &settings, bool hasView) {
+  bool isFolder = fs::exists(settings.plan);
+  if (isView(settings.plan) && hasView && !isView(settings.view))
+    std::swap(settings.plan, settings.view);
+  else if (isView(settings.plan) && !hasView && !isFolder)
+    throw CLI::ValidationError(settings.plan + " is a view: write gridloom inspect PLAN " +
+                               settings.plan);
+  if (isView(settings.view))
+    return;
+  std::string names;
+  for (const std::string &name : getViewNames())
+    names += (names.empty() ? "" : ", ") + name;
+  std::string nearest = suggest(settings.view, getViewNames());
+  throw CLI::ValidationError("there is no view '" + settings.view + "'" +
+                             (nearest.empty() ? "; the views are " + names : nearest));
 }
 
 Verb gridloom::rt::addInspect(CLI::App &app) {
@@ -103,13 +138,10 @@ Verb gridloom::rt::addInspect(CLI::App &app) {
   CLI::App *verb = app.add_subcommand("inspect", "Show what a plan holds");
   verb->footer(examples);
   verb->add_option("plan", settings->plan, "folder that 'gridloom compile' wrote")->required();
-  verb->add_option("view", settings->view, "what to show")
-      ->check(CLI::IsMember(
-          {"summary", "collectives", "memory", "schedule", "kernels", "weights", "ir"}))
-      ->capture_default_str();
-  verb->add_option("--format", settings->format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  auto *view =
+      verb->add_option("view", settings->view, "what to show; see below")->capture_default_str();
+  settings->format.addOptions(*verb);
   verb->add_option("--phase", settings->phase, "print the program after this phase (view ir)");
+  verb->parse_complete_callback([settings, view] { sortArguments(*settings, view->count() != 0); });
   return {verb, [settings] { return inspect(*settings); }};
 }

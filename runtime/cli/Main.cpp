@@ -5,12 +5,13 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Verbs.h"
 
+#include "runtime/cli/OutputFormat.h"
+#include "runtime/cli/Usage.h"
 #include "runtime/core/Error.h"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <cctype>
 #include <iostream>
 
 using namespace gridloom::rt;
@@ -30,11 +31,7 @@ Every verb has --help. Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 
 /// An error is one line, whatever made it.
 static int report(const std::string &text, int code) {
-  std::string line = text.substr(0, text.find_last_not_of("\n ") + 1);
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  if (line.size() > 1 && islower(line[1])) // CLI11 begins sentences
-    line[0] = char(tolower(line[0]));
-  std::cerr << "error: " << line << "\n";
+  std::cerr << "error: " << makePrintable(text) << "\n";
   return code;
 }
 
@@ -47,8 +44,15 @@ static int runVerb(int argc, char **argv) {
                           addDiff(app), addExplain(app), addDevices(app)};
   auto isVerb = [&](const Verb &verb) { return verb.app->check_name(argv[1]); };
   if (argc < 2 || (argv[1][0] != '-' && std::none_of(verbs.begin(), verbs.end(), isVerb))) {
-    std::string problem = argc < 2 ? "no verb" : "there is no verb '" + std::string(argv[1]) + "'";
-    return report(problem + "; see gridloom --help", 2);
+    if (argc < 2)
+      return report("no verb; see gridloom --help", 2);
+    std::vector<std::string> names{"compile", "check", "doctor"};
+    for (const Verb &verb : verbs)
+      names.push_back(verb.app->get_name());
+    std::string nearest = suggest(argv[1], names);
+    return report("there is no verb '" + std::string(argv[1]) + "'" +
+                      (nearest.empty() ? ";" : nearest) + " see gridloom --help",
+                  2);
   }
   try {
     app.parse(argc, argv);
@@ -57,15 +61,14 @@ static int runVerb(int argc, char **argv) {
   } catch (const CLI::Success &done) {
     return app.exit(done);
   } catch (const CLI::ParseError &error) {
-    std::string verb;
-    for (const Verb &candidate : verbs)
-      if (candidate.app->parsed())
-        verb = " " + candidate.app->get_name();
-    return report(std::string(error.what()) + "; see gridloom" + verb + " --help", 2);
+    return report(describeUsageError(app, error), 2);
   }
   for (const Verb &verb : verbs)
-    if (verb.app->parsed())
-      return verb.run();
+    if (verb.app->parsed()) {
+      int code = verb.run();
+      flushOutput();
+      return code;
+    }
   return 2;
 }
 

@@ -342,10 +342,10 @@ Document gridloom::rt::makeSchedule(const Plan &plan) {
     walk(specialisation.body(), 1, "", [&](const Visit &visit) {
       auto [reads, writes] = getBuffers(visit.step);
       auto names = [&](const std::vector<uint32_t> &buffers) {
-        std::string text;
+        std::vector<std::string> list;
         for (uint32_t buffer : buffers)
-          text += (text.empty() ? "" : " ") + describeBuffer(stage, specialisation, buffer);
-        return text;
+          list.push_back(describeBuffer(stage, specialisation, buffer));
+        return listCell(list);
       };
       document.addRow({number, entry, dims, visit.control,
                        specialisation.streams(int(visit.step.stream())).name(),
@@ -361,6 +361,17 @@ static std::string nameNodes(const std::set<std::string> &nodes) {
     return "";
   std::string first = *nodes.begin();
   return nodes.size() > 1 ? first + " and " + std::to_string(nodes.size() - 1) + " more" : first;
+}
+
+/// Rows of a table with what they cost in all.
+using Rows = std::vector<std::pair<double, std::vector<Cell>>>;
+
+/// The costly rows first: they are what a reader looks for.
+static void addByCost(Document &document, Rows rows) {
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto &a, const auto &b) { return a.first > b.first; });
+  for (auto &[cost, cells] : rows)
+    document.addRow(std::move(cells));
 }
 
 /// Equal calls of a stage are one row.
@@ -384,9 +395,12 @@ static void addLibraryCalls(const Plan &plan, Document &document) {
     });
   });
   document.addTable("library_calls", {"stage", "call", "calls", "flops", "bytes", "nodes"});
+  Rows rows;
   for (const auto &[key, calls] : found)
-    document.addRow({key.first, key.second, calls.times, int64_t(getFlops(*calls.call)),
-                     bytesCell(getBytes(*calls.call)), nameNodes(calls.nodes)});
+    rows.push_back({double(getFlops(*calls.call)) * double(calls.times),
+                    {key.first, key.second, calls.times, countCell(int64_t(getFlops(*calls.call))),
+                     bytesCell(getBytes(*calls.call)), nameNodes(calls.nodes)}});
+  addByCost(document, std::move(rows));
 }
 
 Document gridloom::rt::makeKernels(const Plan &plan) {
@@ -394,6 +408,7 @@ Document gridloom::rt::makeKernels(const Plan &plan) {
   document.addTable("kernels",
                     {"stage", "symbol", "library", "skeleton", "rows", "grain", "registers",
                      "spill", "pointers", "launches", "fallbacks", "flops", "bytes", "nodes"});
+  Rows rows;
   for (int number = 0; number < plan.getNumStages(); ++number) {
     const schema::Stage &stage = plan.getStage(number);
     // Fallbacks are launched where a library cannot do what follows a call.
@@ -412,12 +427,15 @@ Document gridloom::rt::makeKernels(const Plan &plan) {
         });
     for (int k = 0; k < stage.kernels_size(); ++k) {
       const schema::Kernel &kernel = stage.kernels(k);
-      document.addRow({number, kernel.symbol(), kernel.library(), kernel.skeleton(), kernel.rows(),
+      rows.push_back({double(kernel.bytes()) * double(launches[size_t(k)]),
+                      {number, kernel.symbol(), kernel.library(), kernel.skeleton(), kernel.rows(),
                        kernel.grain(), kernel.registers(), bytesCell(kernel.spill_bytes()),
                        kernel.num_pointers(), launches[size_t(k)], fallbacks[size_t(k)],
-                       kernel.flops(), bytesCell(kernel.bytes()), nameNodes(nodes[size_t(k)])});
+                       countCell(int64_t(kernel.flops())), bytesCell(kernel.bytes()),
+                       nameNodes(nodes[size_t(k)])}});
     }
   }
+  addByCost(document, std::move(rows));
   addLibraryCalls(plan, document);
   return document;
 }

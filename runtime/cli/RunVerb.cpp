@@ -8,6 +8,7 @@
 #include "runtime/cli/Figures.h"
 #include "runtime/cli/Job.h"
 #include "runtime/cli/Npy.h"
+#include "runtime/cli/OutputFormat.h"
 #include "runtime/cli/Values.h"
 #include "runtime/core/Error.h"
 
@@ -75,6 +76,17 @@ static void prepareOutput(const RunSettings &settings, const EntrySpecialisation
   }
 }
 
+/// A long run should not end in a trace that cannot be written.
+static void checkTrace(const std::string &trace) {
+  fs::path folder = fs::absolute(trace).parent_path();
+  std::error_code error;
+  if (fs::is_directory(trace, error))
+    throw Error(ErrorCode::InvalidArgument, "--trace " + trace + " is a folder; name a file");
+  if (!fs::is_directory(folder, error))
+    throw Error(ErrorCode::InvalidArgument,
+                "--trace " + trace + ": there is no folder " + folder.string());
+}
+
 static void runOnRank(const Job &job, const RunSettings &settings, const World &world,
                       Transport &transport) {
   SessionOptions options;
@@ -107,8 +119,8 @@ static void runOnRank(const Job &job, const RunSettings &settings, const World &
   if (settings.repeat > 1)
     std::cout << formatSpread(runs) << "\n";
   std::string loopback = describeLoopback(job.getSettings(), world.size);
-  std::cout << (loopback.empty() ? "" : loopback + " | ") << formatStats(getMedian(runs))
-            << std::endl;
+  std::cout << (loopback.empty() ? "" : loopback + " | ") << formatStats(getMedian(runs)) << "\n";
+  flushOutput(); // here, where what goes wrong is told
 }
 
 Verb gridloom::rt::addRun(CLI::App &app) {
@@ -127,6 +139,8 @@ Verb gridloom::rt::addRun(CLI::App &app) {
             Job job(settings->job, /*fillInputs=*/false);
             if (!settings->output.empty())
               prepareOutput(*settings, job.getSpecialisation());
+            if (!settings->trace.empty())
+              checkTrace(settings->trace);
             return job.launch([&](const World &world, Transport &transport) {
               runOnRank(job, *settings, world, transport);
             });

@@ -1,0 +1,38 @@
+//===- FitTable.h - tables no wider than a terminal -------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CLI_FITTABLE_H
+#define GRIDLOOM_RUNTIME_CLI_FITTABLE_H
+
+#include <string>
+#include <vector>
+
+namespace gridloom::rt {
+
+/// A table as text: the first line holds the headings.
+struct TextTable {
+  std::vector<std::vector<std::string>> lines;
+  std::vector<bool> isRight; ///< columns of numbers
+  std::vector<bool> isList;  ///< columns of lists, "a, b"; others hold names, "a" or "a + b"
+};
+
+/// How many columns of a terminal `text` takes, one for each character of UTF-8.
+size_t getTextWidth(const std::string &text);
+
+/// How many columns the table takes, with two between its columns.
+size_t getTableWidth(const TextTable &table);
+
+/// `text` in `room` columns: of several parts the first and how many more there are ("a +1"), of
+/// one its two ends ("/enc…/MatMul").
+std::string shorten(const std::string &text, const std::string &separator, size_t room);
+
+/// Makes a table that is too wide fit `width` columns, if it can: columns that say the same in all
+/// rows leave it, then texts are shortened, the widest column first. Returns what the columns that
+/// left said, e.g. "stage 0, entry main"; those that said nothing are not mentioned.
+std::string fitTable(TextTable &table, size_t width);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CLI_FITTABLE_H

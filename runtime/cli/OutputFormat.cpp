@@ -1,0 +1,46 @@
+//===- OutputFormat.cpp - how a verb shows a document ---------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/cli/OutputFormat.h"
+
+#include "runtime/core/Error.h"
+
+#include <CLI/CLI.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+using namespace gridloom::rt;
+
+void gridloom::rt::flushOutput() {
+  std::cout.flush();
+  if (!std::cout || fflush(stdout) != 0 || ferror(stdout))
+    throw Error(ErrorCode::Unavailable,
+                std::string("standard output cannot be written: ") + strerror(errno));
+}
+
+/// Columns of the terminal that standard output is; 0 where it is none.
+static size_t getTerminalWidth() {
+  winsize size{};
+  if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0)
+    return 0;
+  return size.ws_col;
+}
+
+void OutputFormat::addOptions(CLI::App &verb) {
+  auto *format = verb.add_option("--format", name, "text or json")
+                     ->check(CLI::IsMember({"text", "json"}))
+                     ->capture_default_str();
+  verb.add_flag("--json", asJson, "the same as --format json")->excludes(format);
+  verb.add_flag("--wide", isWide, "do not make tables fit the terminal");
+}
+
+void OutputFormat::write(const Document &document) const {
+  document.write(std::cout, asJson || name == "json", isWide ? 0 : getTerminalWidth());
+}

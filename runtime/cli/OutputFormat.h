@@ -1,0 +1,36 @@
+//===- OutputFormat.h - how a verb shows a document -------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CLI_OUTPUTFORMAT_H
+#define GRIDLOOM_RUNTIME_CLI_OUTPUTFORMAT_H
+
+#include "runtime/cli/Document.h"
+
+namespace CLI {
+class App;
+} // namespace CLI
+
+namespace gridloom::rt {
+
+/// Standard output may be buffered, and go to a full disk. Throws Unavailable with the system's
+/// reason when it cannot be written.
+void flushOutput();
+
+/// The options --format text|json, --json and --wide, and what they mean. A terminal gets tables
+/// that fit it; a pipe or a file gets all of them.
+class OutputFormat {
+public:
+  void addOptions(CLI::App &verb);
+  /// To standard output.
+  void write(const Document &document) const;
+
+private:
+  std::string name = "text";
+  bool asJson = false, isWide = false;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CLI_OUTPUTFORMAT_H

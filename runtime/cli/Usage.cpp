@@ -1,0 +1,96 @@
+//===- Usage.cpp - command lines that cannot be understood ----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/cli/Usage.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cctype>
+#include <numeric>
+
+using namespace gridloom::rt;
+
+std::string gridloom::rt::makePrintable(const std::string &text) {
+  static const char *const digits = "0123456789abcdef";
+  std::string line;
+  for (char c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      line += "\\x";
+      line += digits[c >> 4];
+      line += digits[c & 15];
+    } else {
+      line += c;
+    }
+  return line;
+}
+
+/// Letters to insert, delete or replace (Wagner and Fischer 1974).
+static size_t getDistance(const std::string &a, const std::string &b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row.back();
+}
+
+std::string gridloom::rt::suggest(const std::string &name, std::span<const std::string> known) {
+  const std::string *best = nullptr;
+  size_t least = std::max<size_t>(1, name.size() / 3) + 1;
+  for (const std::string &candidate : known) {
+    // "sched" is the beginning of "schedule".
+    bool begins = name.size() >= 3 && candidate.starts_with(name);
+    size_t distance = begins ? 1 : getDistance(name, candidate);
+    if (distance < least) {
+      least = distance;
+      best = &candidate;
+    }
+  }
+  return best ? "; did you mean '" + *best + "'?" : "";
+}
+
+/// The innermost verb that the command line names, and how it is called.
+static std::pair<const CLI::App *, std::string> findVerb(const CLI::App &app) {
+  const CLI::App *verb = &app;
+  std::string call = "gridloom";
+  while (!verb->get_subcommands().empty()) {
+    verb = verb->get_subcommands().back();
+    call += " " + verb->get_name();
+  }
+  return {verb, call};
+}
+
+/// What CLI11 has no use for: an option of another name, or one argument too many.
+static std::string describeExtra(const CLI::App &verb) {
+  std::vector<std::string> extras = verb.remaining();
+  auto option = std::find_if(extras.begin(), extras.end(), [](const std::string &text) {
+    return text.size() > 1 && text.starts_with('-');
+  });
+  if (option == extras.end())
+    return "'" + (extras.empty() ? "" : extras.front()) + "' is one argument too many";
+  std::string name = option->substr(0, option->find('='));
+  std::vector<std::string> known;
+  for (const CLI::Option *candidate : verb.get_options())
+    for (const std::string &spelled : candidate->get_lnames())
+      known.push_back("--" + spelled);
+  return "there is no option " + name + suggest(name, known);
+}
+
+std::string gridloom::rt::describeUsageError(const CLI::App &app, const CLI::ParseError &error) {
+  auto [verb, call] = findVerb(app);
+  bool isExtra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+  std::string line = isExtra ? describeExtra(*verb) : error.what();
+  line.resize(line.find_last_not_of("\n ") + 1);
+  if (line.size() > 1 && islower(static_cast<unsigned char>(line[1]))) // CLI11 begins sentences
+    line[0] = static_cast<char>(tolower(line[0]));
+  return makePrintable(line) + (line.ends_with('?') ? " see " : "; see ") + call + " --help";
+}

@@ -1,0 +1,33 @@
+//===- Usage.h - command lines that cannot be understood --------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CLI_USAGE_H
+#define GRIDLOOM_RUNTIME_CLI_USAGE_H
+
+#include <span>
+#include <string>
+
+namespace CLI {
+class App;
+class ParseError;
+} // namespace CLI
+
+namespace gridloom::rt {
+
+/// The text as one line that does nothing to a terminal: names of a model may hold anything.
+/// Control characters become "\x1b"; bytes of UTF-8 stay.
+std::string makePrintable(const std::string &text);
+
+/// "; did you mean 'schedule'?" for a name that is one or two slips away from one of `known`, else
+/// empty.
+std::string suggest(const std::string &name, std::span<const std::string> known);
+
+/// One line that says what is wrong with a command line, what may have been meant, and which
+/// --help tells more. `app` has parsed as far as it could.
+std::string describeUsageError(const CLI::App &app, const CLI::ParseError &error);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CLI_USAGE_H

@@ -1,0 +1,102 @@
+//===- FitTableTest.cpp - tables no wider than a terminal -----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/cli/FitTable.h"
+#include "runtime/cli/Document.h"
+#include "runtime/cli/Usage.h"
+
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+using namespace gridloom::rt;
+using testing::HasSubstr;
+
+TEST(Shorten, ListsKeepTheirFirstPartsAndTellHowManyMore) {
+  EXPECT_EQ(shorten("a, b, c", ", ", 7), "a, b, c");
+  EXPECT_EQ(shorten("aa, bb, cc, dd", ", ", 9), "aa, bb +2");
+  EXPECT_EQ(shorten("aa, bb, cc, dd", ", ", 8), "aa +3");
+  EXPECT_EQ(shorten("/x/MatMul + /x/Add", " + ", 13), "/x/MatMul +1");
+}
+
+TEST(Shorten, NamesKeepTheirEnds) {
+  EXPECT_EQ(shorten("/encoder/layer.0/attention/MatMul", " + ", 13), "/enc…n/MatMul");
+  EXPECT_EQ(shorten("/encoder/layer.0/MatMul + /b", " + ", 13), "/en…MatMul +1");
+  EXPECT_EQ(shorten("ääääääää", ", ", 5), "ää…ää"); // characters, not bytes
+  for (size_t room = 3; room < 40; ++room)
+    EXPECT_LE(getTextWidth(shorten("/encoder/layer.0/MatMul + /b + /c", " + ", room)), room);
+}
+
+static Document makeDocument() {
+  Document document;
+  document.addTable("steps", {"stage", "step", "reads", "bytes", "control", "node"});
+  for (int i = 0; i < 3; ++i)
+    document.addRow({0, "kernel_" + std::to_string(i),
+                     listCell({"a+0", "weight.of.some.layer", "r+24576", "bias"}), 1000 + i, "",
+                     "/encoder/layer." + std::to_string(i) + "/query/MatMul + /query/Add"});
+  return document;
+}
+
+static std::vector<std::string> getLines(size_t width) {
+  std::ostringstream out;
+  makeDocument().write(out, /*asJson=*/false, width);
+  std::vector<std::string> lines;
+  std::istringstream in(out.str());
+  for (std::string line; std::getline(in, line);)
+    lines.push_back(line);
+  return lines;
+}
+
+TEST(FitTable, TheWidthIsKeptAndWhatIsAlikeSaidOnce) {
+  for (size_t width : {60, 70, 80, 100}) {
+    std::vector<std::string> lines = getLines(width);
+    ASSERT_EQ(lines.size(), 7u); // one that says what is alike, headings, three rows, "", a hint
+    EXPECT_EQ(lines[0], "  in every row: stage 0, reads a+0, weight.of.some.layer, r+24576, bias");
+    for (size_t i = 1; i < 5; ++i)
+      EXPECT_LE(getTextWidth(lines[i]), width) << lines[i];
+    EXPECT_THAT(lines[3], HasSubstr("kernel_1"));
+    EXPECT_THAT(lines[6], HasSubstr("--wide"));
+  }
+}
+
+TEST(FitTable, NothingIsLostWhereThereIsRoom) {
+  for (size_t width : {0, 200}) {
+    std::vector<std::string> lines = getLines(width);
+    ASSERT_EQ(lines.size(), 4u);
+    EXPECT_THAT(lines[2], HasSubstr("a+0, weight.of.some.layer, r+24576, bias"));
+    EXPECT_THAT(lines[2], HasSubstr("/encoder/layer.1/query/MatMul + /query/Add"));
+  }
+}
+
+TEST(FitTable, JsonIsTheSameAtEveryWidth) {
+  std::ostringstream narrow, wide;
+  makeDocument().write(narrow, /*asJson=*/true, 40);
+  makeDocument().write(wide, /*asJson=*/true);
+  EXPECT_EQ(narrow.str(), wide.str());
+  EXPECT_THAT(wide.str(), HasSubstr("\"a+0 weight.of.some.layer r+24576 bias\""));
+}
+
+TEST(Document, NamesDoNothingToATerminal) {
+  Document document;
+  document.addField("name", "a\x1b[2Jb\nc");
+  std::ostringstream out;
+  document.write(out, /*asJson=*/false);
+  EXPECT_EQ(out.str(), "name  a\\x1b[2Jb\\x0ac\n");
+}
+
+TEST(Document, CountsAreReadWithUnits) {
+  EXPECT_EQ(countCell(999).text, "999");
+  EXPECT_EQ(countCell(23440896).text, "23.4 M");
+  EXPECT_EQ(countCell(23440896).value, 23440896);
+}
+
+TEST(Suggest, NearNamesOnly) {
+  std::vector<std::string> known{"summary", "schedule", "kernels", "ir"};
+  EXPECT_EQ(suggest("kernel", known), "; did you mean 'kernels'?");
+  EXPECT_EQ(suggest("sched", known), "; did you mean 'schedule'?");
+  EXPECT_EQ(suggest("shcedule", known), "; did you mean 'schedule'?");
+  EXPECT_EQ(suggest("weather", known), "");
+  EXPECT_EQ(suggest("", known), "");
+}
