@@ -24,6 +24,8 @@ void PlacementOptions::prepare(const std::string &kind, int ranks, bool inProces
   onGpu = kind != "cpu";
   if (transport.empty())
     transport = onGpu ? "nccl" : "local";
+  if (transport != "local" && transport != "nccl" && transport != "loopback")
+    throw refuse("there is no transport '" + transport + "'; there are local, nccl and loopback");
   if (!onGpu && transport != "local")
     throw refuse("--transport " + transport + " joins GPUs, but " + subject + " is for " + kind +
                  "; use --transport local");

@@ -191,7 +191,13 @@ std::shared_ptr<const Plan> Plan::load(const std::filesystem::path &folder,
 std::shared_ptr<const Plan> PlanReader::read() {
   std::error_code error;
   if (!std::filesystem::is_directory(plan->folder, error))
-    throw Error(ErrorCode::InvalidPlan, plan->folder.string() + ": is not a plan folder");
+    throw Error(ErrorCode::InvalidPlan,
+                plan->folder.string() + ": is not a plan folder; " +
+                    (std::filesystem::exists(plan->folder, error) ? "make one with gridloom compile"
+                                                                  : "nothing has this name"));
+  if (!std::filesystem::exists(manifest, error))
+    throw Error(ErrorCode::InvalidPlan,
+                plan->folder.string() + ": is not a plan folder: it has no manifest.json");
   uint64_t bytes = std::filesystem::file_size(manifest, error);
   if (error)
     fail("cannot be read: " + error.message());

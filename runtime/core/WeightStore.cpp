@@ -39,6 +39,12 @@ static HostArray viewTensor(const std::shared_ptr<const MappedFile> &file, uint6
 std::shared_ptr<const WeightSource> WeightSource::openModel(const Plan &plan, bool verifyDigest) {
   const ModelInfo &model = plan.getModel();
   auto source = std::make_shared<WeightSource>();
+  std::error_code error;
+  if (!std::filesystem::exists(model.path, error))
+    throw Error(ErrorCode::InvalidPlan,
+                model.path.lexically_normal().string() +
+                    ": the model whose weights the plan uses is not there; put it back, compile "
+                    "again, or give a file with --weights");
   std::shared_ptr<const MappedFile> main = MappedFile::open(model.path);
   if (main->getBytes().size() != model.bytes)
     throw Error(ErrorCode::InvalidPlan,

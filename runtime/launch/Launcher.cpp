@@ -170,7 +170,8 @@ int Launch::run() {
   start();
   supervise();
   if (interrupt != 0) {
-    fprintf(stderr, "error: interrupted by signal %d (%s)\n", interrupt, strsignal(interrupt));
+    if (interrupt != SIGPIPE)
+      fprintf(stderr, "error: interrupted by signal %d (%s)\n", interrupt, strsignal(interrupt));
     return 128 + interrupt;
   }
   if (!death.empty() || !received.empty())
@@ -248,6 +249,9 @@ void Launch::noteEnd(int rank, int status) {
   // A terminal sends its interrupt to the ranks too, perhaps sooner.
   if (signal == SIGINT)
     interruptBy(SIGINT);
+  // Rank 0 prints, and who reads that may have seen enough, as `head` has: nothing to complain of.
+  if (signal == SIGPIPE && rank == 0)
+    interruptBy(SIGPIPE);
   readReports(); // it may have said why
   bool hasReported = std::any_of(received.begin(), received.end(),
                                  [&](const Report &report) { return report.rank == rank; });

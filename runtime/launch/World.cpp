@@ -130,6 +130,11 @@ static std::string readMaster(const Environment &environment) {
   std::optional<int> port = readNumber(environment, "MASTER_PORT");
   if (!address || !port)
     return "";
+  constexpr int lastPort = 65535;
+  if (*port < 1 || *port > lastPort)
+    throw Error(ErrorCode::InvalidArgument,
+                "environment variable MASTER_PORT=" + std::to_string(*port) + " is not from 1 to " +
+                    std::to_string(lastPort));
   bool isTaken = environment("TORCHELASTIC_USE_AGENT_STORE") == std::optional<std::string>("True");
   return *address + ":" + std::to_string(*port + (isTaken ? 1 : 0));
 }

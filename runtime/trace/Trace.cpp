@@ -8,7 +8,10 @@
 #include "runtime/core/Error.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -163,6 +166,12 @@ void gridloom::rt::writeChromeTrace(const std::filesystem::path &path,
   }
   file << "\n]}\n";
   file.close();
-  if (!file)
-    throw Error(ErrorCode::InvalidArgument, path.string() + ": the trace cannot be written");
+  if (file)
+    return;
+  std::string reason = strerror(errno);
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error)) // rather no trace than half of one
+    std::filesystem::remove(path, error);
+  throw Error(ErrorCode::InvalidArgument,
+              path.string() + ": the trace cannot be written: " + reason);
 }

@@ -157,7 +157,8 @@ TEST_F(CApi, RunsAsynchronously) {
 
 TEST_F(CApi, ErrorsAreOneLineAndOfTheThread) {
   EXPECT_EQ(gridloom_plan_open("/nowhere/model.plan", &plan), GRIDLOOM_INVALID_PLAN);
-  EXPECT_STREQ(gridloom_last_error(), "/nowhere/model.plan: is not a plan folder");
+  EXPECT_STREQ(gridloom_last_error(),
+               "/nowhere/model.plan: is not a plan folder; nothing has this name");
   std::thread([] { EXPECT_STREQ(gridloom_last_error(), ""); }).join();
   EXPECT_EQ(gridloom_plan_open(nullptr, &plan), GRIDLOOM_INVALID_ARGUMENT);
   EXPECT_EQ(gridloom_session_create(nullptr, nullptr, &session), GRIDLOOM_INVALID_ARGUMENT);
