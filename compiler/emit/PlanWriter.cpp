@@ -14,6 +14,7 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/SHA256.h"
 
+#include <csignal>
 #include <fstream>
 #include <unistd.h>
 
@@ -325,9 +326,30 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
   return files;
 }
 
+namespace {
+/// Signals that end a program wait: there is a whole plan or none, and no files of neither.
+class SignalPause {
+public:
+  SignalPause() {
+    sigset_t mask;
+    sigemptyset(&mask);
+    for (int signal : {SIGINT, SIGTERM, SIGHUP})
+      sigaddset(&mask, signal);
+    sigprocmask(SIG_BLOCK, &mask, &old);
+  }
+  SignalPause(const SignalPause &) = delete;
+  SignalPause &operator=(const SignalPause &) = delete;
+  ~SignalPause() { sigprocmask(SIG_SETMASK, &old, nullptr); }
+
+private:
+  sigset_t old;
+};
+} // namespace
+
 std::string gridloom::writePlan(const PlanFiles &files, const std::filesystem::path &folder,
                                 bool force) {
   namespace fs = std::filesystem;
+  SignalPause pause;
   std::error_code error;
   if (fs::exists(folder, error) && !force && !fs::exists(folder / "manifest.json", error) &&
       !(fs::is_directory(folder, error) && fs::is_empty(folder, error)))
@@ -338,8 +360,11 @@ std::string gridloom::writePlan(const PlanFiles &files, const std::filesystem::p
   for (const auto &[name, contents] : files) {
     fs::path path = temporary / name;
     fs::create_directories(path.parent_path(), error);
-    if (error)
-      return "cannot make folder '" + path.parent_path().string() + "': " + error.message();
+    if (error) {
+      std::string reason = error.message();
+      fs::remove_all(temporary, error);
+      return "cannot make a folder beside '" + folder.string() + "': " + reason;
+    }
     std::ofstream stream(path, std::ios::binary);
     stream.write(contents.data(), static_cast<std::streamsize>(contents.size()));
     stream.close();

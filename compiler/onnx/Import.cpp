@@ -124,11 +124,20 @@ private:
     auto isBound = [&](StringRef name) {
       return llvm::any_of(options.dims, [&](const auto &dim) { return dim.first == name; });
     };
+    std::string open, remedy;
     for (const auto &[name, input] : dims)
-      if (!isBound(name))
-        result = emitError(loc) << "dimension '" << name.getValue() << "' of input '" << input
-                                << "' has no size; give it one with --dim " << name.getValue()
-                                << "=SIZE";
+      if (!isBound(name)) {
+        open +=
+            (Twine(open.empty() ? "" : ", ") + "'" + name.getValue() + "' of input '" + input + "'")
+                .str();
+        remedy += (" --dim " + name.getValue() + "=SIZE").str();
+      }
+    bool isOne = StringRef(remedy).count(" --dim ") == 1;
+    if (!open.empty())
+      result = emitError(loc) << (isOne ? "dimension " : "dimensions ") << open
+                              << (isOne ? " has no size; give it one with"
+                                        : " have no size; give each one with")
+                              << remedy;
     for (const auto &[name, sizes] : options.dims)
       if (!dims.contains(builder.getStringAttr(name)))
         result = emitError(loc) << "no input has a dimension '" << name

@@ -8,6 +8,7 @@
 #include "passes/communicate/Communicate.h"
 #include "passes/partition/Partition.h"
 #include "passes/shard/DeviceConfiguration.h"
+#include "runtime/core/MemoryNeeds.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
@@ -15,6 +16,9 @@
 
 using namespace mlir;
 using namespace gridloom;
+
+/// Of one axis, and of the meshes that the planner tries.
+static constexpr int64_t kMostDevices = 1 << 20, kMostPlanned = 4096;
 
 namespace {
 enum class Use { Data, Tensor, Pipeline, Random, Any };
@@ -51,9 +55,14 @@ static FailureOr<MeshSpec> parseMesh(ModuleOp module, StringRef text) {
       continue;
     auto [name, number] = part.split('=');
     int64_t size;
-    if (name.empty() || number.getAsInteger(10, size) || size < 1 || size > (1 << 20)) {
+    if (name.empty() || number.getAsInteger(10, size) || size < 1) {
       module.emitError("cannot read '")
           << part << "' in --mesh; write name=size, e.g. data=2,model=2";
+      return failure();
+    }
+    if (size > kMostDevices) {
+      module.emitError("--mesh has an axis '")
+          << name << "' of " << size << " devices; the most are " << kMostDevices;
       return failure();
     }
     if (llvm::any_of(mesh, [&](const AxisSpec &axis) { return axis.name == name; })) {
@@ -70,9 +79,14 @@ static FailureOr<std::pair<int64_t, Machine>> parseDevices(ModuleOp module, Stri
                                                            const Machine &usual) {
   auto [number, name] = text.split('x');
   int64_t count;
-  if (number.getAsInteger(10, count) || count < 1 || count > 4096) {
+  if (number.getAsInteger(10, count) || count < 1) {
     module.emitError("cannot read --devices '")
         << text << "'; write COUNT or COUNTxNAME, e.g. 4 or 8xH100-80GB";
+    return failure();
+  }
+  if (count > kMostPlanned) {
+    module.emitError("--devices ")
+        << count << " are more than the planner tries, " << kMostPlanned << "; give a --mesh";
     return failure();
   }
   std::optional<Machine> machine = name.empty() ? usual : Machine::find(name);
@@ -256,13 +270,17 @@ static LogicalResult pick(ModuleOp module, std::vector<Candidate> &candidates,
     if (!candidate.verdict.empty())
       continue;
     if (limit && candidate.memoryBytes > limit) {
-      candidate.verdict = "needs " + std::to_string(candidate.memoryBytes >> 20) +
-                          " MiB per device, the limit is " + std::to_string(limit >> 20) + " MiB";
+      candidate.verdict = "needs " + rt::formatBytes(uint64_t(candidate.memoryBytes), "B") +
+                          " per device, the limit is " + rt::formatBytes(uint64_t(limit), "B");
       continue;
     }
     if (!best || candidate.step < best->step)
       best = &candidate;
   }
+  if (!best && candidates.size() == 1)
+    return module.emitError(candidates.front().name)
+           << ": " << candidates.front().verdict
+           << "; split over more devices, or raise --memory-limit";
   if (!best)
     return module.emitError("no way to use the devices works; the last one tried, ")
            << candidates.back().name << ": " << candidates.back().verdict;
@@ -315,7 +333,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
       return failure();
     llvm::append_range(choice.candidates, *uses);
   }
-  if (choice.candidates.size() == 1) {
+  if (choice.candidates.size() == 1 && !request.memoryLimit) {
     choice.options = choice.candidates.front().options;
     choice.name = choice.candidates.front().name;
     choice.candidates.front().verdict = "chosen";
