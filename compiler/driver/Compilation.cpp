@@ -9,10 +9,10 @@
 #include "compiler/driver/Registration.h"
 #include "compiler/onnx/Import.h"
 #include "dialects/plan/Plan.h"
+#include "runtime/cli/Usage.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
-#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
@@ -44,16 +44,9 @@ Compilation::Compilation(CompileOptions givenOptions)
   });
 }
 
-/// A text that may hold names from a model, which may hold anything: one line of valid UTF-8 that
-/// does nothing to a terminal.
+/// A text that may hold names from a model, which may hold anything, as a line.
 static std::string makeOneLine(const std::string &text) {
-  std::string line;
-  for (char c : llvm::json::fixUTF8(text))
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-      line += "\\x" + llvm::toHex(StringRef(&c, 1), /*LowerCase=*/true);
-    else
-      line += c;
-  return line;
+  return rt::makePrintable(llvm::json::fixUTF8(text));
 }
 
 /// Errors are one line, with the ONNX node where there is one; notes follow theirs. Remarks and
@@ -221,6 +214,24 @@ LogicalResult Compilation::load() {
   return success();
 }
 
+/// What the choice makes of options that name machines and pipelines.
+LogicalResult Compilation::checkChoice() {
+  bool onGpu = options.target != "cpu";
+  const std::string &machine = choice.machine.name;
+  if (!options.devices.empty() && onGpu == (machine == "cpu"))
+    emitWarning(module->getLoc()) << "--devices " << options.devices << " estimates for " << machine
+                                  << " but the plan is for --target " << options.target
+                                  << (onGpu ? "; name GPUs, e.g. 8xH100-80GB"
+                                            : "; to run on GPUs add --target cuda:sm_90");
+  bool hasPipeline =
+      ("," + choice.options.mesh).find("," + choice.options.stageAxis + "=") != std::string::npos;
+  if (options.microbatches > 1 && !hasPipeline)
+    emitWarning(module->getLoc()) << "--microbatches " << options.microbatches
+                                  << " does nothing: the plan has no pipeline; add an axis pipe to "
+                                     "--mesh, e.g. pipe=2";
+  return success();
+}
+
 LogicalResult Compilation::choose() {
   StrategyRequest request;
   request.mesh = options.mesh;
@@ -234,7 +245,7 @@ LogicalResult Compilation::choose() {
   if (failed(chosen))
     return failure();
   choice = std::move(*chosen);
-  return success();
+  return checkChoice();
 }
 
 /// The options a resumed compilation has to be told again: the program does not hold them yet.
@@ -300,7 +311,12 @@ LogicalResult Compilation::runPhase(size_t index) {
     std::optional<unsigned> architecture = getCudaArchitecture();
     context.layout.convolutionLibrary = options.cudnn && architecture;
     context.fuse.attentionLibrary = options.cudnn && architecture.value_or(0) >= 80;
-    context.fuse.activationEpilogues = architecture.has_value();
+    context.fuse.activationEpilogues = context.fuse.residualEpilogues = architecture.has_value();
+    context.fuse.rowProducts = architecture.has_value();
+    // Caches of GPUs have no sets that rows of a power of two would share, and kernels read weights
+    // that are dense.
+    if (architecture)
+      context.layout.padMultiple = 0;
     phase.addPasses(pm, context);
     if (failed(pm.run(*module))) {
       if (!hadError)
@@ -422,18 +438,3 @@ int Compilation::run() {
 }
 
 int gridloom::runCompile(const CompileOptions &options) { return Compilation(options).run(); }
-
-int gridloom::runDoctor(const CompileOptions &options) {
-  CompileOptions trial = options;
-  trial.stopAfter = "simplify";
-  trial.dumpIr = "";
-  trial.quiet = true;
-  // Nothing is to be printed but the verdict.
-  std::ostream silent(nullptr);
-  std::streambuf *old = std::cout.rdbuf(silent.rdbuf());
-  int code = runCompile(trial);
-  std::cout.rdbuf(old);
-  if (code == 0)
-    std::cout << "'" << options.input << "' can be compiled\n";
-  return code;
-}

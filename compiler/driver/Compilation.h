@@ -34,6 +34,7 @@ private:
   std::string getPrecision() const;
   mlir::LogicalResult load();
   mlir::LogicalResult choose();
+  mlir::LogicalResult checkChoice();
   mlir::LogicalResult runPhase(size_t index);
   mlir::LogicalResult emit();
   mlir::LogicalResult finishEarly();

@@ -6,6 +6,8 @@
 #include "compiler/driver/Options.h"
 #include "compiler/interpreter/CheckOptions.h"
 #include "compiler/onnx/ModelSummary.h"
+#include "runtime/cli/OutputFormat.h"
+#include "runtime/cli/Usage.h"
 
 #include <CLI/CLI.hpp>
 
@@ -29,6 +31,14 @@ Examples:
       weights, activations and messages of 16 bits, sums in f32
   gridloom compile model.onnx --stop-after partition --dump-ir dumps
       read what the compiler does, phase by phase)";
+
+static const char *const doctorExamples = R"(
+Examples:
+  gridloom doctor model.onnx
+      the model's inputs; sizes that it leaves open are tried with 1 or 16; what cannot be
+      compiled, node by node, or the command that compiles it
+  gridloom doctor model.onnx --dim batch=8 --dim sequence=128
+      the same with these sizes)";
 
 static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
   verb.add_option(
@@ -57,8 +67,10 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
       ->capture_default_str();
   auto *mesh = verb->add_option("--mesh", options.mesh,
                                 "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
-  verb->add_option("--devices", options.devices,
-                   "how many devices of what kind, e.g. 4 or 8xH100-80GB")
+  verb->add_option(
+          "--devices", options.devices,
+          "how many devices of what kind, e.g. 4 or 8xH100-80GB; the kind is what times are "
+          "estimated for, --target what code is made for")
       ->excludes(mesh);
   verb->add_option("--strategy", options.strategy,
                    "auto, or dp (data), tp (tensor), sp (sequence, with tp) and pp (pipeline) "
@@ -118,7 +130,8 @@ static CLI::App *addCheck(CLI::App &app, CheckOptions &options) {
 
 int main(int argc, char **argv) {
   CLI::App app("Gridloom's compiler");
-  app.name("gridloom-compile");
+  // `gridloom VERB` becomes this program, and users know it by that name.
+  app.name(argc > 1 && argv[1][0] != '-' ? "gridloom" : "gridloom-compile");
   app.require_subcommand(0, 1);
   bool phases = false;
   app.add_flag("--list-phases", phases, "list the compiler's phases");
@@ -127,20 +140,20 @@ int main(int argc, char **argv) {
   CLI::App *compileVerb = addCompile(app, compile);
   CLI::App *checkVerb = addCheck(app, check);
   CLI::App *doctorVerb = app.add_subcommand("doctor", "Say what would stop a model from compiling");
+  doctorVerb->footer(doctorExamples);
   doctorVerb->add_option("model", doctor.input, "the model (.onnx)")->required();
   addTargetOptions(*doctorVerb, doctor);
-  std::string inspected, format = "text";
+  std::string inspected;
+  rt::OutputFormat format;
   CLI::App *inspectVerb = app.add_subcommand("inspect", "Show what an ONNX model holds");
   inspectVerb->add_option("model", inspected, "the model (.onnx)")->required();
-  inspectVerb->add_option("--format", format, "text or json")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->capture_default_str();
+  format.addOptions(*inspectVerb);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
     if (error.get_exit_code() == 0)
       return app.exit(error);
-    std::cerr << "error: " << error.what() << "\n";
+    std::cerr << "error: " << rt::describeUsageError(app, error) << "\n";
     return 2;
   }
   if (phases) {
@@ -162,11 +175,13 @@ int main(int argc, char **argv) {
   if (*doctorVerb)
     return runDoctor(doctor);
   if (*inspectVerb) {
-    std::string error = onnx_import::writeModelSummary(inspected, format == "json", std::cout);
-    if (error.empty())
-      return 0;
-    std::cerr << "error: " << error << "\n";
-    return 1;
+    rt::Document document;
+    if (std::string error = onnx_import::summarizeModel(inspected, document); !error.empty()) {
+      std::cerr << "error: " << error << "\n";
+      return 1;
+    }
+    format.write(document);
+    return 0;
   }
   std::cout << app.help();
   return 2;

@@ -7,6 +7,7 @@
 
 #include "dialects/dist/Sharding.h"
 #include "dialects/plan/Plan.h"
+#include "runtime/core/MemoryNeeds.h"
 
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
@@ -136,18 +137,6 @@ std::string Compilation::makeReport() const {
   return text;
 }
 
-static std::string formatBytes(double bytes) {
-  std::string text;
-  llvm::raw_string_ostream os(text);
-  if (bytes >= 1 << 30)
-    os << llvm::format("%.2f GiB", bytes / (1 << 30));
-  else if (bytes >= 1 << 20)
-    os << llvm::format("%.1f MiB", bytes / (1 << 20));
-  else
-    os << llvm::format("%.1f KiB", bytes / (1 << 10));
-  return text;
-}
-
 /// "all_reduce over model: 13 calls, 4.9 MiB" per kind and axes.
 static void printCollectives(llvm::raw_ostream &os, const Estimate &estimate) {
   std::map<std::pair<std::string, std::string>, std::pair<int64_t, int64_t>> kinds;
@@ -161,7 +150,7 @@ static void printCollectives(llvm::raw_ostream &os, const Estimate &estimate) {
     os << "  communication   none\n";
   for (auto &[key, value] : kinds)
     os << "  communication   " << key.first << " " << key.second << ": " << value.first
-       << " calls, " << formatBytes(value.second) << " sent per device\n";
+       << " calls, " << rt::formatBytes(uint64_t(value.second), "B") << " sent per device\n";
 }
 
 void Compilation::printSummary() const {
@@ -178,18 +167,19 @@ void Compilation::printSummary() const {
          << (candidate.verdict == "slower" ? llvm::formatv("{0:F1} ms", toMs(candidate.step)).str()
                                            : candidate.verdict)
          << "\n";
-  os << "  memory          " << formatBytes(emitted.weightBytes) << " weights + "
-     << formatBytes(emitted.arenaBytes) << " activations per device";
+  os << "  memory          " << rt::formatBytes(uint64_t(emitted.weightBytes), "B") << " weights + "
+     << rt::formatBytes(uint64_t(emitted.arenaBytes), "B") << " activations per device";
   if (options.memoryLimit)
-    os << ", limit " << formatBytes(options.memoryLimit);
+    os << ", limit " << rt::formatBytes(uint64_t(options.memoryLimit), "B");
   os << "\n";
-  os << "  code            " << emitted.kernels << " kernels, " << formatBytes(emitted.kernelBytes)
-     << "; programs " << formatBytes(emitted.programBytes) << "\n";
+  os << "  code            " << emitted.kernels << " kernels, "
+     << rt::formatBytes(uint64_t(emitted.kernelBytes), "B") << "; programs "
+     << rt::formatBytes(uint64_t(emitted.programBytes), "B") << "\n";
   for (const Estimate &estimate : llvm::ArrayRef(estimates).take_front(3)) {
     // A GPU's steps take fractions of a millisecond.
     int digits = toMs(estimate.step) < 1 ? 3 : 1;
     os << "  estimate        " << estimate.entry
-       << (options.target == "cpu" ? "" : " on " + choice.machine.name)
+       << (choice.machine.name == "cpu" ? "" : " on " + choice.machine.name)
        << llvm::format(": %.*f ms (compute %.*f, comm %.*f, exposed %.*f, bubble %.0f%%)\n", digits,
                        toMs(estimate.step), digits, toMs(estimate.compute), digits,
                        toMs(estimate.communication), digits, toMs(estimate.exposed),
@@ -211,4 +201,9 @@ void Compilation::printSummary() const {
                      options.output.c_str());
   os << "  run it          gridloom run " << options.output << "\n";
   os.flush();
+  if (!llvm::outs().has_error())
+    return;
+  std::cerr << "warning: the plan is complete, but standard output cannot be written: "
+            << llvm::outs().error().message() << "\n";
+  llvm::outs().clear_error();
 }

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <map>
-#include <ostream>
 
 using namespace gridloom;
 using namespace gridloom::onnx_import;
@@ -31,7 +30,7 @@ static std::string formatShape(const onnx::TensorShapeProto &shape) {
   return "[" + text + "]";
 }
 
-static std::string formatType(int type) {
+std::string gridloom::onnx_import::formatElementType(int type) {
   std::string name = onnx::TensorProto::DataType_Name(onnx::TensorProto::DataType(type));
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return tolower(c); });
@@ -48,7 +47,7 @@ static void addValues(rt::Document &document, const std::string &title,
     const onnx::TypeProto &type = value.type();
     bool isTensor = type.has_tensor_type();
     document.addRow({value.name(),
-                     isTensor ? formatType(type.tensor_type().elem_type()) : "no tensor",
+                     isTensor ? formatElementType(type.tensor_type().elem_type()) : "no tensor",
                      isTensor ? formatShape(type.tensor_type().shape()) : ""});
   }
 }
@@ -80,13 +79,11 @@ static void addWeights(rt::Document &document, std::vector<rt::OnnxTensor> tenso
   }
 }
 
-std::string gridloom::onnx_import::writeModelSummary(const std::string &path, bool asJson,
-                                                     std::ostream &out) {
+std::string gridloom::onnx_import::summarizeModel(const std::string &path, rt::Document &document) {
   Model model;
   if (std::string error = readGraph(path, model); !error.empty())
     return error;
   const onnx::ModelProto &proto = *model.proto;
-  rt::Document document;
   document.addField("model", path);
   document.addField("file", rt::bytesCell(std::filesystem::file_size(path)));
   document.addField("ir_version", proto.ir_version());
@@ -122,6 +119,5 @@ std::string gridloom::onnx_import::writeModelSummary(const std::string &path, bo
   for (const auto &[name, count] : counts)
     document.addRow({name, count});
   addWeights(document, model.tensors);
-  document.write(out, asJson);
   return "";
 }

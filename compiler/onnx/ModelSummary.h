@@ -6,14 +6,20 @@
 #ifndef GRIDLOOM_COMPILER_ONNX_MODELSUMMARY_H
 #define GRIDLOOM_COMPILER_ONNX_MODELSUMMARY_H
 
-#include <iosfwd>
 #include <string>
+
+namespace gridloom::rt {
+class Document;
+} // namespace gridloom::rt
 
 namespace gridloom::onnx_import {
 
-/// Writes what a model takes, gives, computes and weighs, as text or JSON. Reads no weights. The
-/// error is one line; empty on success.
-std::string writeModelSummary(const std::string &path, bool asJson, std::ostream &out);
+/// Says what a model takes, gives, computes and weighs. Reads no weights. The error is one line;
+/// empty on success.
+std::string summarizeModel(const std::string &path, rt::Document &document);
+
+/// "float" for 1, ...
+std::string formatElementType(int type);
 
 } // namespace gridloom::onnx_import
 

@@ -19,7 +19,8 @@ def compile(
     model: str | os.PathLike,
     output: str | os.PathLike | None = None,
     *,
-    mesh: str | Mapping[str, int],
+    mesh: str | Mapping[str, int] | None = None,
+    devices: int | str | None = None,
     dims: Mapping[str, int | Sequence[int]] | None = None,
     strategy: str | None = None,
     shard: Mapping[str, str] | None = None,
@@ -28,24 +29,35 @@ def compile(
     unroll: int | None = None,
     target: str | None = None,
     precision: str | None = None,
+    cudnn: bool = True,
+    memory_limit: str | int | None = None,
+    chunk_matmul: int | None = None,
     dump_ir: str | os.PathLike | None = None,
     tools: str | os.PathLike | None = None,
 ) -> Plan:
     """Compiles the ONNX file `model` for a mesh of devices and returns the plan, a folder at `output`.
 
-    `output` is `model` with the suffix .plan unless given. `mesh` is "data=2,model=2" or the same as a mapping.
+    `output` is `model` with the suffix .plan unless given. `mesh` is "data=2,model=2" or the same as a mapping;
+    `devices` instead of it, 4 or "8xH100-80GB", has the planner choose a mesh; without both the plan is for one device.
     `dims` binds the model's symbolic dimensions: one size each, or several for several specialisations.
     `strategy` is auto, dp, tp, pp, dp+tp …; `shard` maps value names to shardings such as "[{data},{model}]".
     `state` maps inputs to the outputs that are their values in the next call, as {"past_*": "present_*"}: the session
     keeps them. Loops of at most `unroll` iterations become copies of their body.
-    `precision` is what the model's f32 may become: f32, tf32, bf16 or f16.
+    `target` is cpu, the default, or a GPU: cuda:sm_80, cuda:sm_90, cuda:sm_100; without `cudnn` convolutions and
+    attention on GPUs become matrix multiplications and kernels. `precision` is what the model's f32 may become: f32,
+    tf32, bf16 or f16. `memory_limit` is per device, as "16GiB"; `chunk_matmul` cuts matmuls beside a collective.
     `tools` is the folder of the compiler's program. What the compiler prints is in the plan's `log`. The plan keeps
     reading weights from the model file, so leave that in place. Raises CompileError with the compiler's message."""
     model = Path(model)
     output = Path(output) if output is not None else model.with_suffix(".plan")
-    if not isinstance(mesh, str):
+    for name, value in [("dims", dims), ("shard", shard), ("state", state)]:
+        if value is not None and not isinstance(value, Mapping):
+            raise TypeError(f"{name} is a mapping, as dims={{'batch': 8}}, not {value!r}")
+    command = [find_tool("gridloom-compile", tools), "compile", model, "-o", output]
+    if isinstance(mesh, Mapping):
         mesh = ",".join(f"{axis}={size}" for axis, size in mesh.items())
-    command = [find_tool("gridloom-compile", tools), "compile", model, "-o", output, "--mesh", mesh]
+    if mesh is not None:
+        command += ["--mesh", mesh]
     for name, sizes in (dims or {}).items():
         sizes = [sizes] if isinstance(sizes, int) else sizes
         command += ["--dim", f"{name}={','.join(map(str, sizes))}"]
@@ -54,10 +66,12 @@ def compile(
     for inputs, outputs in (state or {}).items():
         command += ["--state", f"{inputs}={outputs}"]
     options = {"unroll": unroll, "strategy": strategy, "microbatches": microbatches, "target": target, "precision": precision}
-    options["dump-ir"] = dump_ir
+    options |= {"devices": devices, "memory-limit": memory_limit, "chunk-matmul": chunk_matmul, "dump-ir": dump_ir}
     for flag, value in options.items():
         if value is not None:
             command += [f"--{flag}", value]
+    if not cudnn:
+        command.append("--no-cudnn")
     result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if result.returncode:
         raise CompileError(result.stderr.strip() or f"gridloom-compile exited with {result.returncode}")
