@@ -32,6 +32,14 @@ struct Exactness {
 /// The bits of a float's significand, and the exponent of its smallest number.
 inline std::pair<int, int> formatOf(ElementKind kind) {
   switch (kind) {
+  case ElementKind::F8E4M3FN:
+    return {4, -9};
+  case ElementKind::F8E5M2:
+    return {3, -16};
+  case ElementKind::F8E4M3FNUZ:
+    return {4, -10};
+  case ElementKind::F8E5M2FNUZ:
+    return {3, -17};
   case ElementKind::F16:
     return {11, -24};
   case ElementKind::BF16:

@@ -153,13 +153,14 @@ public:
 
   void print() {
     std::printf("%-12s", "");
-    for (const std::string &element : words(kAll))
+    std::vector<std::string> elements = words(std::string(kAll) + " " + kFloats8);
+    for (const std::string &element : elements)
       std::printf("%6s", element.c_str());
     std::printf("\n");
     size_t total = 0;
     for (const auto &[skeleton, counts] : counted) {
       std::printf("%-12s", skeleton.c_str());
-      for (const std::string &element : words(kAll)) {
+      for (const std::string &element : elements) {
         size_t count = counts.count(element) ? counts.at(element) : 0;
         total += count;
         std::printf("%6zu", count);
