@@ -74,6 +74,21 @@ static std::string toHeading(std::string name) {
   return name;
 }
 
+/// "  in every row: stage 0, entry main", in lines of at most `width` columns.
+static void writeAlike(std::ostream &out, const std::vector<std::string> &alike, size_t width) {
+  std::string line = "  in every row:";
+  for (size_t i = 0; i < alike.size(); ++i) {
+    std::string item = shorten(alike[i], ", ", width - 5) + (i + 1 < alike.size() ? "," : "");
+    if (getTextWidth(line) + 1 + getTextWidth(item) > width) {
+      out << line << "\n";
+      line = "   ";
+    }
+    line += " " + item;
+  }
+  if (!alike.empty())
+    out << line << "\n";
+}
+
 bool Document::writeTable(std::ostream &out, const Table &table, size_t width) const {
   size_t numColumns = table.columns.size();
   TextTable text{{{}}, std::vector<bool>(numColumns, true), std::vector<bool>(numColumns)};
@@ -89,8 +104,7 @@ bool Document::writeTable(std::ostream &out, const Table &table, size_t width) c
   }
   bool isTooWide = width != 0 && getTableWidth(text) > width;
   if (isTooWide)
-    if (std::string alike = fitTable(text, width); !alike.empty())
-      out << "  in every row: " << alike << "\n";
+    writeAlike(out, fitTable(text, width), width);
 
   std::vector<size_t> widths(text.isRight.size());
   for (const std::vector<std::string> &line : text.lines)

@@ -70,8 +70,8 @@ size_t gridloom::rt::getTableWidth(const TextTable &table) {
 }
 
 /// Takes the columns out that are alike in every row; returns what they said.
-static std::string removeConstants(TextTable &table) {
-  std::string said;
+static std::vector<std::string> removeConstants(TextTable &table) {
+  std::vector<std::string> said;
   if (table.lines.size() < 3)
     return said;
   for (size_t c = table.isRight.size(); c-- > 0;) {
@@ -80,7 +80,7 @@ static std::string removeConstants(TextTable &table) {
                      [&](const auto &line) { return line[c] == value; }))
       continue;
     if (!value.empty())
-      said = table.lines[0][c] + " " + value + (said.empty() ? "" : ", ") + said;
+      said.insert(said.begin(), table.lines[0][c] + " " + value);
     for (std::vector<std::string> &line : table.lines)
       line.erase(line.begin() + static_cast<std::ptrdiff_t>(c));
     table.isRight.erase(table.isRight.begin() + static_cast<std::ptrdiff_t>(c));
@@ -89,8 +89,8 @@ static std::string removeConstants(TextTable &table) {
   return said;
 }
 
-std::string gridloom::rt::fitTable(TextTable &table, size_t width) {
-  std::string said = removeConstants(table);
+std::vector<std::string> gridloom::rt::fitTable(TextTable &table, size_t width) {
+  std::vector<std::string> said = removeConstants(table);
   std::vector<size_t> widths;
   for (size_t c = 0; c < table.isRight.size(); ++c)
     widths.push_back(getColumnWidth(table, c));

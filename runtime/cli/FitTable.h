@@ -30,8 +30,8 @@ std::string shorten(const std::string &text, const std::string &separator, size_
 
 /// Makes a table that is too wide fit `width` columns, if it can: columns that say the same in all
 /// rows leave it, then texts are shortened, the widest column first. Returns what the columns that
-/// left said, e.g. "stage 0, entry main"; those that said nothing are not mentioned.
-std::string fitTable(TextTable &table, size_t width);
+/// left said, e.g. "stage 0" and "entry main"; those that said nothing are not mentioned.
+std::vector<std::string> fitTable(TextTable &table, size_t width);
 
 } // namespace gridloom::rt
 

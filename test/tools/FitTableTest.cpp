@@ -52,12 +52,11 @@ static std::vector<std::string> getLines(size_t width) {
 TEST(FitTable, TheWidthIsKeptAndWhatIsAlikeSaidOnce) {
   for (size_t width : {60, 70, 80, 100}) {
     std::vector<std::string> lines = getLines(width);
-    ASSERT_EQ(lines.size(), 7u); // one that says what is alike, headings, three rows, "", a hint
-    EXPECT_EQ(lines[0], "  in every row: stage 0, reads a+0, weight.of.some.layer, r+24576, bias");
-    for (size_t i = 1; i < 5; ++i)
-      EXPECT_LE(getTextWidth(lines[i]), width) << lines[i];
-    EXPECT_THAT(lines[3], HasSubstr("kernel_1"));
-    EXPECT_THAT(lines[6], HasSubstr("--wide"));
+    for (const std::string &line : lines)
+      EXPECT_LE(getTextWidth(line), width) << line;
+    EXPECT_THAT(lines[0], testing::StartsWith("  in every row: stage 0,"));
+    EXPECT_THAT(lines[lines.size() - 4], HasSubstr("kernel_1"));
+    EXPECT_THAT(lines.back(), HasSubstr("--wide"));
   }
 }
 
