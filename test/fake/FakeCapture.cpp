@@ -17,19 +17,10 @@
 
 namespace gridloom::fake {
 
+using namespace driver;
+
 namespace {
 
-enum : int {
-  Success = 0,
-  CaptureUnsupported = 900,
-  CaptureInvalidated = 901,
-  CaptureMerge = 902,
-  CaptureUnmatched = 903,
-  CaptureUnjoined = 904,
-  CaptureIsolation = 905,
-  CapturedEvent = 907,
-  CaptureWrongThread = 908,
-};
 enum : int { GlobalMode = 0, ThreadLocalMode = 1, RelaxedMode = 2 };
 
 /// What cuThreadExchangeStreamCaptureMode sets.
@@ -231,9 +222,6 @@ struct Executable {
   Graph graph;
   std::vector<Stream *> branches;
 };
-
-constexpr int InvalidValue = 1;
-constexpr int InvalidHandle = 400;
 
 Machine &machine() { return Machine::get(); }
 

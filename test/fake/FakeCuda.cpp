@@ -13,24 +13,9 @@
 #include <cstring>
 
 using namespace gridloom::fake;
+using namespace gridloom::fake::driver;
 
 namespace {
-
-enum : int {
-  Success = 0,
-  InvalidValue = 1,
-  OutOfMemory = 2,
-  NotInitialized = 3,
-  InvalidDevice = 101,
-  InvalidImage = 200,
-  InvalidContext = 201,
-  NoBinaryForGpu = 209,
-  InvalidPtx = 218,
-  InvalidHandle = 400,
-  NotFound = 500,
-  NotSupported = 801,
-  CapturedEvent = 907,
-};
 
 constexpr int leastPriority = 0;
 constexpr int greatestPriority = -5;
@@ -122,7 +107,7 @@ Operation makePtxOperation(int device, const PtxKernels &kernels, const std::str
       runPtx(kernels->at(symbol), launch, buffers);
     } catch (const PtxError &error) {
       machine().report(error.what());
-      machine().breakDevice(device, 719);
+      machine().breakDevice(device, LaunchFailed);
     }
     for (const PtxBuffer &buffer : buffers) {
       late->push_back({buffer.readBegin, size_t(buffer.readEnd - buffer.readBegin), false});
@@ -222,7 +207,8 @@ int loadText(const char *text, std::string &code) {
   size_t target = code.find(".target sm_");
   if (code.find(".version") == std::string::npos || target == std::string::npos)
     return InvalidImage;
-  int wanted = std::atoi(code.c_str() + target + std::strlen(".target sm_"));
+  int wanted = static_cast<int>(
+      std::strtol(code.c_str() + target + std::strlen(".target sm_"), nullptr, 10));
   return wanted > machine().getOptions().architecture ? NoBinaryForGpu : Success;
 }
 
@@ -269,31 +255,31 @@ EXPORT int cuDriverGetVersion(int *version) {
 }
 
 EXPORT int cuGetErrorName(int error, const char **text) {
-  *text = error == Success          ? "CUDA_SUCCESS"
-          : error == InvalidValue   ? "CUDA_ERROR_INVALID_VALUE"
-          : error == OutOfMemory    ? "CUDA_ERROR_OUT_OF_MEMORY"
-          : error == 100            ? "CUDA_ERROR_NO_DEVICE"
-          : error == NoBinaryForGpu ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
-          : error == InvalidImage   ? "CUDA_ERROR_INVALID_IMAGE"
-          : error == InvalidPtx     ? "CUDA_ERROR_INVALID_PTX"
-          : error == NotFound       ? "CUDA_ERROR_NOT_FOUND"
-          : error == 700            ? "CUDA_ERROR_ILLEGAL_ADDRESS"
-          : error == 719            ? "CUDA_ERROR_LAUNCH_FAILED"
-          : error == 46             ? "CUDA_ERROR_DEVICE_UNAVAILABLE"
-          : error == 214            ? "CUDA_ERROR_ECC_UNCORRECTABLE"
-          : error == 222            ? "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
-          : error == 900            ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
-          : error == 901            ? "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
-          : error == 904            ? "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"
-                                    : nullptr;
+  *text = error == Success                 ? "CUDA_SUCCESS"
+          : error == InvalidValue          ? "CUDA_ERROR_INVALID_VALUE"
+          : error == OutOfMemory           ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : error == NoDevice              ? "CUDA_ERROR_NO_DEVICE"
+          : error == NoBinaryForGpu        ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
+          : error == InvalidImage          ? "CUDA_ERROR_INVALID_IMAGE"
+          : error == InvalidPtx            ? "CUDA_ERROR_INVALID_PTX"
+          : error == NotFound              ? "CUDA_ERROR_NOT_FOUND"
+          : error == IllegalAddress        ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+          : error == LaunchFailed          ? "CUDA_ERROR_LAUNCH_FAILED"
+          : error == DeviceUnavailable     ? "CUDA_ERROR_DEVICE_UNAVAILABLE"
+          : error == EccUncorrectable      ? "CUDA_ERROR_ECC_UNCORRECTABLE"
+          : error == UnsupportedPtxVersion ? "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"
+          : error == CaptureUnsupported    ? "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"
+          : error == CaptureInvalidated    ? "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"
+          : error == CaptureUnjoined       ? "CUDA_ERROR_STREAM_CAPTURE_UNJOINED"
+                                           : nullptr;
   return *text ? Success : InvalidValue;
 }
 
 EXPORT int cuGetErrorString(int error, const char **text) {
   *text = error == OutOfMemory      ? "out of memory"
-          : error == 100            ? "no CUDA-capable device is detected"
-          : error == 700            ? "an illegal memory access was encountered"
-          : error == 719            ? "unspecified launch failure"
+          : error == NoDevice       ? "no CUDA-capable device is detected"
+          : error == IllegalAddress ? "an illegal memory access was encountered"
+          : error == LaunchFailed   ? "unspecified launch failure"
           : error == NoBinaryForGpu ? "no kernel image is available for execution on the device"
                                     : "error of the fake driver";
   return Success;

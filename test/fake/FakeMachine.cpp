@@ -16,7 +16,7 @@
 
 namespace gridloom::fake {
 
-enum : int { Success = 0, InvalidValue = 1, NotReady = 600, IllegalAddress = 700, Timeout = 702 };
+using namespace driver;
 
 static constexpr size_t alignment = 256;
 static constexpr size_t guardBytes = 256;
@@ -30,6 +30,24 @@ Machine &Machine::get() {
   return machine;
 }
 
+/// The numbers of a text such as "1:3:700".
+static std::vector<int64_t> readNumbers(const char *text) {
+  std::vector<int64_t> numbers;
+  for (const char *at = text; *at; at += *at != 0) {
+    char *end = nullptr;
+    numbers.push_back(std::strtoll(at, &end, 10));
+    at = end;
+  }
+  return numbers;
+}
+
+/// The number in an environment variable.
+static std::optional<int64_t> readNumber(const char *variable) {
+  const char *text = std::getenv(variable);
+  std::vector<int64_t> numbers = readNumbers(text ? text : "");
+  return numbers.empty() ? std::nullopt : std::optional(numbers.front());
+}
+
 /// Tools that know nothing of the fake are given a machine by environment variables:
 ///   GRIDLOOM_FAKE_DEVICES=2                 how many GPUs; findings and leaks are printed at the
 ///   end GRIDLOOM_FAKE_SEED=1                    Schedule::Random GRIDLOOM_FAKE_ARCHITECTURE=100
@@ -37,29 +55,37 @@ Machine &Machine::get() {
 ///   GRIDLOOM_FAKE_NCCL_VERSION=21705
 ///   GRIDLOOM_FAKE_FAULT=1:3:700             Options::fault: device, kernels, error
 ///   GRIDLOOM_FAKE_FAIL=cuGraphLaunch:999:0  failCall: name, result, skip
+// NOLINTNEXTLINE(bugprone-random-generator-seed): reset seeds it
 Machine::Machine() {
   Options given;
-  if (const char *devices = std::getenv("GRIDLOOM_FAKE_DEVICES"))
-    given.devices = std::atoi(devices);
-  if (const char *seed = std::getenv("GRIDLOOM_FAKE_SEED")) {
+  if (auto devices = readNumber("GRIDLOOM_FAKE_DEVICES"))
+    given.devices = static_cast<int>(*devices);
+  if (auto seed = readNumber("GRIDLOOM_FAKE_SEED")) {
     given.schedule = Schedule::Random;
-    given.seed = static_cast<uint64_t>(std::atoll(seed));
+    given.seed = static_cast<uint64_t>(*seed);
   }
-  if (const char *architecture = std::getenv("GRIDLOOM_FAKE_ARCHITECTURE"))
-    given.architecture = std::atoi(architecture);
-  if (const char *version = std::getenv("GRIDLOOM_FAKE_DRIVER_VERSION"))
-    given.driverVersion = std::atoi(version);
-  if (const char *bytes = std::getenv("GRIDLOOM_FAKE_MEMORY"))
-    given.memoryBytes = static_cast<size_t>(std::atoll(bytes));
+  if (auto architecture = readNumber("GRIDLOOM_FAKE_ARCHITECTURE"))
+    given.architecture = static_cast<int>(*architecture);
+  if (auto version = readNumber("GRIDLOOM_FAKE_DRIVER_VERSION"))
+    given.driverVersion = static_cast<int>(*version);
+  if (auto bytes = readNumber("GRIDLOOM_FAKE_MEMORY"))
+    given.memoryBytes = static_cast<size_t>(*bytes);
   given.oneGpu = std::getenv("GRIDLOOM_FAKE_ONE_GPU") != nullptr;
-  if (const char *fault = std::getenv("GRIDLOOM_FAKE_FAULT"))
-    std::sscanf(fault, "%d:%d:%d", &given.fault.device, &given.fault.kernels, &given.fault.error);
+  if (const char *fault = std::getenv("GRIDLOOM_FAKE_FAULT")) {
+    std::vector<int64_t> numbers = readNumbers(fault);
+    numbers.resize(3);
+    given.fault = {static_cast<int>(numbers[0]), static_cast<int>(numbers[1]),
+                   static_cast<int>(numbers[2])};
+  }
   reset(given);
-  char call[64];
-  int result = 0, skip = 0;
-  if (const char *fail = std::getenv("GRIDLOOM_FAKE_FAIL"))
-    if (std::sscanf(fail, "%63[^:]:%d:%d", call, &result, &skip) == 3)
-      plant(call, result, skip);
+  if (const char *fail = std::getenv("GRIDLOOM_FAKE_FAIL")) {
+    std::string_view call = fail;
+    size_t end = std::min(call.find(':'), call.size());
+    std::vector<int64_t> numbers = readNumbers(fail + std::min(end + 1, call.size()));
+    if (numbers.size() == 2)
+      plant(std::string(call.substr(0, end)), static_cast<int>(numbers[0]),
+            static_cast<int>(numbers[1]));
+  }
 }
 
 Machine::~Machine() {

@@ -28,6 +28,39 @@
 
 namespace gridloom::fake {
 
+/// What calls of the driver return.
+namespace driver {
+enum Result : int {
+  Success = 0,
+  InvalidValue = 1,
+  OutOfMemory = 2,
+  DeviceUnavailable = 46,
+  NoDevice = 100,
+  InvalidDevice = 101,
+  InvalidImage = 200,
+  InvalidContext = 201,
+  NoBinaryForGpu = 209,
+  EccUncorrectable = 214,
+  InvalidPtx = 218,
+  UnsupportedPtxVersion = 222,
+  InvalidHandle = 400,
+  NotFound = 500,
+  NotReady = 600,
+  IllegalAddress = 700,
+  Timeout = 702,
+  LaunchFailed = 719,
+  NotSupported = 801,
+  CaptureUnsupported = 900,
+  CaptureInvalidated = 901,
+  CaptureMerge = 902,
+  CaptureUnmatched = 903,
+  CaptureUnjoined = 904,
+  CaptureIsolation = 905,
+  CapturedEvent = 907,
+  CaptureWrongThread = 908,
+};
+} // namespace driver
+
 /// How many operations of each stream are known to be before a point.
 using Clock = std::vector<uint64_t>;
 
