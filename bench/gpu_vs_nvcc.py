@@ -151,13 +151,11 @@ def compile_by_hand(nvcc: Path, folder: Path) -> tuple[dict[str, Code], dict[str
 
 
 def compile_ours(name: str, folder: Path, options) -> tuple[Code, list[str]]:
-    """The model's kernel. A gather's numbers are counted from the front by a small kernel of their own, which is not
-    compared."""
+    """The model's kernel."""
     model, plan = folder / f"{name}.onnx", folder / f"{name}.plan"
     onnx.save(KERNELS[name](), model)
     gridloom.compile(model, plan, mesh="model=1", target=f"cuda:{CHIP}", tools=options.bin)
     kernels = json.loads((plan / "report.json").read_text())["kernels"]
-    kernels = [kernel for kernel in kernels if kernel["skeleton"] == "gather"] or kernels
     if len(kernels) != 1:
         raise SystemExit(f"{name} has {len(kernels)} kernels, not one: {[kernel['symbol'] for kernel in kernels]}")
     (cubin,) = (plan / "kernels").glob("*.cubin")

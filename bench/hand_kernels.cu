@@ -125,13 +125,15 @@ extern "C" __global__ void __launch_bounds__(256)
     y[(column + across + i) * 512 + row + along] = tile[along][across + i];
 }
 
-/// Rows of [30522, 768] by 1024 numbers; a block has a row. A number outside gives the nearest row,
-/// so that no data reads foreign memory.
+/// Rows of [30522, 768] by 1024 numbers; a block has a row. Negative numbers count from the end; one
+/// outside gives the nearest row, so that no data reads foreign memory.
 extern "C" __global__ void __launch_bounds__(192)
     gather_768(const float4 *__restrict__ table, const long long *__restrict__ numbers,
                float4 *__restrict__ y) {
   constexpr long long kRows = 30522;
   long long number = numbers[blockIdx.x];
+  if (number < 0)
+    number += kRows;
   int row = int(min(max(number, 0ll), kRows - 1));
   y[blockIdx.x * 192 + threadIdx.x] = table[row * 192 + threadIdx.x];
 }

@@ -295,7 +295,8 @@ void StageBuilder::addAlias(plan::AliasOp op, Scope &scope) {
     scope.indices[op.getBuffer()] = source;
     return;
   }
-  uint64_t skipped = op.getOffset() * type.getElementTypeBitWidth() / 8;
+  uint64_t skipped =
+      op.getOffset() * loom::getByteSize(RankedTensorType::get({}, type.getElementType()));
   schema::Buffer buffer = scope.buffers->Get(int(source));
   buffer.set_offset(buffer.offset() + skipped);
   buffer.set_bytes(buffer.bytes() - skipped);

@@ -10,7 +10,8 @@ def NormalizeViews : Pass<"plan-normalize-views", "::mlir::ModuleOp"> {
     A broadcast of a reshape that only adds or removes unit dimensions reads the reshape's input; a
     broadcast or reshape of a splat is a splat; a transpose that only moves unit dimensions is a
     reshape; a reshape between elementwise operations moves above them, to values in memory, where it
-    is another name for the same bytes.
+    is another name for the same bytes, and above a slice that cuts a dimension into whole parts.
+    Conversions to wider numbers go below slices and broadcasts that kernels read.
 
     Input:
 
@@ -142,8 +143,8 @@ def FormMatmuls : Pass<"plan-form-matmuls", "::mlir::ModuleOp"> {
   let summary = "Turns contractions of f32, f16 and bf16 into library matrix multiplications with strides";
   let dependentDialects = ["::gridloom::plan::PlanDialect"];
   let description = [{
-    Transposes, reshapes and broadcasts of the operands, and a transpose of the result, become strides
-    where the library can walk them; scalar factors become `alpha`; dimensions that lie one after
+    Transposes, reshapes, broadcasts and slices of the operands, and a transpose of the result, become
+    strides, and an offset, where the library can walk them; scalar factors become `alpha`; dimensions that lie one after
     another merge, so that a batch of rows is one multiplication. A bias joins the call unless the sum
     goes on into a kernel that exists anyway, which adds it for nothing; so does, with `residuals`, the
     sum with a tensor that lies in memory, and, with `activations`, relu and gelu in the tanh form, with
@@ -178,7 +179,10 @@ def FormKernels : Pass<"plan-form-kernels", "::mlir::ModuleOp"> {
   let description = [{
     Elementwise producers join their only consumer; operations along rows (softmax, layer_norm,
     reductions over the last dimension) join with elementwise neighbours on the same rows; broadcasts,
-    splats and index arithmetic are repeated inside every kernel that reads them. What follows a
+    splats and index arithmetic are repeated inside every kernel that reads them, and so are slices,
+    concatenations and transposes of rows of what lies in memory anyway; a slice that no kernel can read
+    elsewhere is an address where its elements lie one after another. Concatenations join elementwise
+    operations, cheap indices the lookups that they are for. What follows a
     contraction element by element joins it; its operands are in memory. A kernel stands where
     its last operation stood, so nothing that starts communication waits for more than it did. Kernels
     that compute the same are one symbol, whatever layer, stage or specialisation calls them.
@@ -204,7 +208,7 @@ def VerifyFused : Pass<"plan-verify-fused", "::mlir::ModuleOp"> {
   let description = [{
     Guarantees after the phase: stage functions and derived tensors hold only `plan.call`,
     `plan.matmul`, `plan.convolution`, `plan.attention`, `loom.get_weight`, `loom.constant`, `loom.reshape`, `dist.axis_index`, `dist.start`
-    and `dist.done`; kernels hold only loom operations that compute; padded weights feed matrix
+    and `dist.done`, and `loom.slice` where it is an address; kernels hold only loom operations that compute; padded weights feed matrix
     multiplications only; every library call's descriptor stays inside its tensors.
 
     Input and output are the same.

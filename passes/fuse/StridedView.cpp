@@ -171,8 +171,8 @@ static bool isComputed(Value value) {
 /// Whether libraries and kernels read `base` from an element on as fast as from the first.
 static bool isAligned(Value base, int64_t offset) {
   constexpr int64_t bytes = 16;
-  int64_t bits = cast<RankedTensorType>(base.getType()).getElementTypeBitWidth();
-  return offset * bits % (8 * bytes) == 0;
+  auto type = cast<RankedTensorType>(base.getType());
+  return offset * loom::getByteSize(RankedTensorType::get({}, type.getElementType())) % bytes == 0;
 }
 
 SmallVector<StridedView> traceViews(Value value) {

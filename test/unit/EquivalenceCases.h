@@ -154,6 +154,25 @@ inline const Case kCases[] = {
      {"tensor<7x24xf32>"},
      "%r = loom.slice %a [6, 0] to [7, 24] by [1, 5] : (tensor<7x24xf32>) -> tensor<1x5xf32>",
      "tensor<1x5xf32>"},
+    {"slice_of_product",
+     {"tensor<12x24xf32>", "tensor<24x24xf32>"},
+     "%p = loom.dot_general %a, %b batch = [] x [] contract = [1] x [0] : (tensor<12x24xf32>, "
+     "tensor<24x24xf32>) -> tensor<12x24xf32>\n"
+     "%q = loom.slice %p [0, 0] to [12, 8] by [1, 1] : (tensor<12x24xf32>) -> tensor<12x8xf32>\n"
+     "%k = loom.slice %p [0, 8] to [12, 16] by [1, 1] : (tensor<12x24xf32>) -> tensor<12x8xf32>\n"
+     "%v = loom.slice %p [0, 16] to [12, 24] by [1, 1] : (tensor<12x24xf32>) -> tensor<12x8xf32>\n"
+     "%s = loom.dot_general %q, %k batch = [] x [] contract = [1] x [1] : (tensor<12x8xf32>, "
+     "tensor<12x8xf32>) -> tensor<12x12xf32>\n"
+     "%r = loom.dot_general %s, %v batch = [] x [] contract = [1] x [0] : (tensor<12x12xf32>, "
+     "tensor<12x8xf32>) -> tensor<12x8xf32>",
+     "tensor<12x8xf32>"},
+    {"slice_of_truths",
+     {"tensor<12x24xf32>", "tensor<12x24xf32>", "index tensor<4xi64>"},
+     "%p = loom.compare lt %a, %b : (tensor<12x24xf32>, tensor<12x24xf32>) -> tensor<12x24xi1>\n"
+     "%u = loom.slice %p [6, 0] to [10, 24] by [1, 1] : (tensor<12x24xi1>) -> tensor<4x24xi1>\n"
+     "%r = loom.scatter %p, %c, %u dim = 0 : (tensor<12x24xi1>, tensor<4xi64>, tensor<4x24xi1>) "
+     "-> tensor<12x24xi1>",
+     "tensor<12x24xi1>"},
     {"concatenate_many",
      {"tensor<7x5xf32>", "tensor<1x5xf32>", "tensor<4x5xf32>", "tensor<2x5xf32>"},
      "%r = loom.concatenate %a, %b, %c, %d dim = 0 : (tensor<7x5xf32>, tensor<1x5xf32>, "

@@ -1,5 +1,6 @@
 // RUN: gridloom-opt %s --plan-form-matmuls --mlir-print-local-scope | FileCheck %s
 // RUN: gridloom-opt %s --plan-form-matmuls=activations=true --mlir-print-local-scope | FileCheck %s --check-prefix=ACTIVE
+// RUN: gridloom-opt %s --plan-form-matmuls=residuals=true --mlir-print-local-scope | FileCheck %s --check-prefix=RESIDUAL
 
 // Rows of a batch are one multiplication, on padded weights, with the bias.
 loom.weight @w : tensor<16x32xf32> from <"", offset = 0, bytes = 2048>
@@ -188,6 +189,41 @@ func.func @left(%x: tensor<4x16xf32>, %w: tensor<16x16xf32>) -> (tensor<4x16xf32
 // ACTIVE: plan.kernel @k_else_relu elementwise
 // ACTIVE: loom.maximum
 // ACTIVE-NOT: plan.kernel
+
+// A bias stays out of a kernel that exists anyway, and joins where several read the sum: that is in
+// memory. So does a tensor that is added, where libraries add one. Of one row, a vector is a bias.
+loom.weight @b : tensor<16xf32> from <"", offset = 2048, bytes = 64>
+// CHECK-LABEL: func.func @residual
+// CHECK: plan.matmul %arg0, %arg2 <sizes = [4, 16, 16], lhs = [16, 1], rhs = [16, 1], out = [16, 1]>
+// CHECK: plan.matmul {{.*}} epilogue = bias>
+// RESIDUAL-LABEL: func.func @residual
+// RESIDUAL: %[[S:.*]] = plan.matmul %arg0, %arg2, %arg3 residual %arg1 <{{.*}} epilogue = bias residual = true>
+// RESIDUAL-NEXT: %[[N:.*]] = loom.softmax %[[S]]
+// RESIDUAL-NEXT: %[[T:.*]] = plan.matmul %[[N]], %arg2 residual %[[S]] <{{.*}} residual = true>
+// RESIDUAL: %[[L:.*]] = plan.matmul %arg0, %arg2 <{{.*}}out = [16, 1]>
+// RESIDUAL: loom.add %[[L]], %{{.*}}
+// RESIDUAL: loom.softmax
+// RESIDUAL: %[[W:.*]] = loom.get_weight @b
+// RESIDUAL: plan.matmul %{{.*}}, %arg2, %{{.*}} <{{.*}} epilogue = bias>
+func.func @residual(%x: tensor<4x16xf32>, %r: tensor<4x16xf32>, %w: tensor<16x16xf32>, %b: tensor<16xf32>)
+    -> (tensor<4x16xf32>, tensor<4x16xf32>, tensor<1x16xf32>) {
+  %bb = loom.broadcast %b dims = [1] : (tensor<16xf32>) -> tensor<4x16xf32>
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
+  %1 = loom.add %0, %bb : tensor<4x16xf32>
+  %2 = loom.add %r, %1 : tensor<4x16xf32>
+  %3 = loom.softmax %2 dim = 1 : tensor<4x16xf32>
+  %4 = loom.dot_general %3, %w batch = [] x [] contract = [1] x [0] : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
+  %5 = loom.add %4, %2 : tensor<4x16xf32>
+  %6 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4x16xf32>, tensor<16x16xf32>) -> tensor<4x16xf32>
+  %7 = loom.add %6, %r : tensor<4x16xf32>
+  %8 = loom.softmax %7 dim = 1 : tensor<4x16xf32>
+  %9 = loom.slice %5 [0, 0] to [1, 16] by [1, 1] : (tensor<4x16xf32>) -> tensor<1x16xf32>
+  %v = loom.get_weight @b : tensor<16xf32>
+  %10 = loom.reshape %v : (tensor<16xf32>) -> tensor<1x16xf32>
+  %11 = loom.dot_general %9, %w batch = [] x [] contract = [1] x [0] : (tensor<1x16xf32>, tensor<16x16xf32>) -> tensor<1x16xf32>
+  %12 = loom.add %11, %10 : tensor<1x16xf32>
+  return %5, %8, %12 : tensor<4x16xf32>, tensor<4x16xf32>, tensor<1x16xf32>
+}
 
 // Parts of a tensor are operands where they lie; those that start at no multiple of 16 bytes are not.
 // CHECK-LABEL: func.func @parts

@@ -126,3 +126,14 @@ func.func @widened(%x: tensor<2x8xbf16>, %w: tensor<4x3xf32>, %b: tensor<4xbf16>
   %7 = loom.dot_general %6, %w batch = [] x [] contract = [1] x [0] : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
   return %4, %7 : tensor<2x4xf32>, tensor<2x3xf32>
 }
+
+// A lookup at one known place is a slice.
+// CHECK-LABEL: func.func @known_place
+// CHECK-NEXT: %[[S:.*]] = loom.slice %arg0 [0, 2, 0] to [2, 3, 4] by [1, 1, 1] : (tensor<2x3x4xf32>) -> tensor<2x1x4xf32>
+// CHECK-NEXT: %[[R:.*]] = loom.reshape %[[S]] : (tensor<2x1x4xf32>) -> tensor<2x4xf32>
+// CHECK-NEXT: return %[[R]]
+func.func @known_place(%x: tensor<2x3x4xf32>) -> tensor<2x4xf32> {
+  %i = loom.constant dense<2> : tensor<i64>
+  %0 = loom.gather %x, %i dim = 1 : (tensor<2x3x4xf32>, tensor<i64>) -> tensor<2x4xf32>
+  return %0 : tensor<2x4xf32>
+}

@@ -78,3 +78,16 @@ func.func @attention(%q: tensor<1x2x8x16xf16>, %m: tensor<8xf16>) -> tensor<1x2x
   %0 = plan.attention %q, %q, %q mask %m <sizes = [1, 2, 8, 8, 16, 16], query = [256, 128, 16, 1], key = [256, 128, 16, 1], value = [256, 128, 16, 1], out = [256, 128, 16, 1], scale = 0.25 : f64 mask = [0, 0, 8, 1]> : (tensor<1x2x8x16xf16>, tensor<1x2x8x16xf16>, tensor<1x2x8x16xf16>, tensor<8xf16>) -> tensor<1x2x8x16xf16>
   return %0 : tensor<1x2x8x16xf16>
 }
+
+// -----
+
+// A slice is an address of what is computed, from a multiple of 16 bytes on.
+func.func @address(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<1x16xf32> {
+  %0 = plan.matmul %x, %w <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1]> : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+  %1 = loom.slice %0 [2, 4] to [3, 12] by [1, 1] : (tensor<4x16xf32>) -> tensor<1x8xf32>
+  // expected-error-re @+1 {{loom.slice at '{{.*}}' is in no kernel, library call or group; run plan-form-kernels}}
+  %2 = loom.slice %0 [2, 3] to [3, 11] by [1, 1] : (tensor<4x16xf32>) -> tensor<1x8xf32>
+  %3 = plan.matmul %1, %w <sizes = [1, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1]> : (tensor<1x8xf32>, tensor<8x16xf32>) -> tensor<1x16xf32>
+  %4 = plan.matmul %2, %w <sizes = [1, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1]> : (tensor<1x8xf32>, tensor<8x16xf32>) -> tensor<1x16xf32>
+  return %4 : tensor<1x16xf32>
+}
