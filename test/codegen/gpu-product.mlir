@@ -3,8 +3,10 @@
 
 // The matrix lies across the sum: two threads side by side have vectors of four columns, 32 bytes;
 // of the other 128 each has six rows, all of them under way at once. Shuffles join those of a warp,
-// shared memory the warps. What follows is computed by those who store.
+// shared memory the warps. What follows is computed by those who store. One block on a multiprocessor
+// is enough: registers are for loads under way.
 // CHECK-LABEL: gpu.func @across
+// CHECK-SAME: nvvm.minctasm = 1
 // CHECK-NOT: scf.for
 // CHECK-COUNT-6: vector.load {{.*}} : memref<589824xf32>, vector<4xf32>
 // CHECK-NOT: memref<589824xf32>, vector

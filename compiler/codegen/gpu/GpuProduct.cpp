@@ -16,6 +16,7 @@
 #include "compiler/codegen/gpu/ThreadPlanning.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -159,34 +160,60 @@ struct NestEmitter::ProductPlace {
   int64_t across, rows;
 };
 
-/// Adds to `sums`, one per row, the products of the vector at `base` + `offset` of the sum, where
-/// `isInside` holds or is null.
-void NestEmitter::addProducts(Context &at, Value base, int64_t offset, Value isInside,
-                              SmallVectorImpl<Value> &sums) {
-  const Node &sum = nest.body->nodes[plan.sum];
-  emitter.enter(at);
-  Context step;
-  step.parent = step.next = &at;
-  step.block = at.block;
-  step.width = plan.isAlongSum ? plan.width : 1;
-  step.base = base;
-  step.offset = offset;
-  step.loops.emplace_back(&nest.loopOf(sum.bound.back()),
-                          scale(base, 1, offset ? index(offset) : Value()));
-  for (auto [row, value] : llvm::enumerate(sums)) {
-    Context one;
-    one.parent = one.next = &step;
-    one.block = at.block;
-    emitter.enter(at);
-    takeLoops(one, plan.rows, index(static_cast<int64_t>(row)));
-    Value product = emitter.emitNodeIn(one, sum.operands[0]);
-    emitter.enter(at);
-    if (isInside) {
-      Value zero = arith::ConstantOp::create(builder, loc, builder.getZeroAttr(product.getType()));
-      product = arith::SelectOp::create(builder, loc, isInside, product, zero);
-    }
-    value = emitter.combine(sum, value, product);
+/// A vector of the sum: its place, and that of each row there. Where `isInside` is not null and
+/// does not hold, the thread adds nothing.
+struct NestEmitter::ProductStep {
+  Context at;
+  SmallVector<std::unique_ptr<Context>, kMaxRows> rows;
+  Value isInside;
+};
+
+/// The vector at `base` + `offset` of the sum, of `rows` rows.
+std::unique_ptr<NestEmitter::ProductStep> NestEmitter::openStep(Context &outer, Value base,
+                                                                int64_t offset, int64_t rows) {
+  auto step = std::make_unique<ProductStep>();
+  emitter.enter(outer);
+  step->at.parent = step->at.next = &outer;
+  step->at.block = outer.block;
+  step->at.width = plan.isAlongSum ? plan.width : 1;
+  step->at.base = base;
+  step->at.offset = offset;
+  const Loop &depth = nest.loopOf(nest.body->nodes[plan.sum].bound.back());
+  step->at.loops.emplace_back(&depth, scale(base, 1, offset ? index(offset) : Value()));
+  for (int64_t row = 0; row < rows; ++row) {
+    Context &one = *step->rows.emplace_back(std::make_unique<Context>());
+    one.parent = one.next = &step->at;
+    one.block = outer.block;
+    takeLoops(one, plan.rows, index(row));
   }
+  return step;
+}
+
+/// Adds the products of `steps` to `sums`, one per row. All loads come first, those of the matrix
+/// before all others, so that they are under way at once.
+void NestEmitter::addProducts(Context &outer, ArrayRef<std::unique_ptr<ProductStep>> steps,
+                              SmallVectorImpl<Value> &sums) {
+  const Body &body = *nest.body;
+  const Node &sum = body.nodes[plan.sum];
+  const Loop &depth = nest.loopOf(sum.bound.back()), &columns = nest.outer[nest.contiguous];
+  for (bool isMatrix : {true, false})
+    for (const std::unique_ptr<ProductStep> &step : steps)
+      for (auto [id, node] : llvm::enumerate(body.nodes))
+        if (node.kind == Node::Kind::Load && dependsOn(node, depth) &&
+            dependsOn(node, columns) == isMatrix)
+          for (const std::unique_ptr<Context> &row : step->rows)
+            emitter.emitNodeIn(*row, id);
+  for (const std::unique_ptr<ProductStep> &step : steps)
+    for (auto [row, value] : llvm::zip_equal(step->rows, sums)) {
+      Value product = emitter.emitNodeIn(*row, sum.operands[0]);
+      emitter.enter(outer);
+      if (step->isInside) {
+        Value zero =
+            arith::ConstantOp::create(builder, loc, builder.getZeroAttr(product.getType()));
+        product = arith::SelectOp::create(builder, loc, step->isInside, product, zero);
+      }
+      value = emitter.combine(sum, value, product);
+    }
 }
 
 /// This thread's part of the sums of all rows.
@@ -211,24 +238,29 @@ SmallVector<Value> NestEmitter::sumProducts(Context &lanes, const ProductPlace &
     emitter.enter(inside);
     Value base = scale(loop.getInductionVar(), 1, own);
     SmallVector<Value> carried(loop.getRegionIterArgs());
+    SmallVector<std::unique_ptr<ProductStep>> steps;
     for (int64_t i = 0; i < plan.batch; ++i)
-      addProducts(inside, base, i * stride, {}, carried);
+      steps.push_back(openStep(inside, base, i * stride, at.rows));
+    addProducts(inside, steps, carried);
     builder.setInsertionPointToEnd(loop.getBody());
     scf::YieldOp::create(builder, loc, carried);
     lanes.getAnchor() = outerAnchor;
     sums.assign(loop.getResults().begin(), loop.getResults().end());
   }
+  SmallVector<std::unique_ptr<ProductStep>> rest;
   for (; begin < depth.extent; begin += stride) {
     if (begin + stride <= depth.extent) {
-      addProducts(lanes, own, begin, {}, sums);
+      rest.push_back(openStep(lanes, own, begin, at.rows));
       continue;
     }
     // Threads outside of the sum add nothing of its last vector.
     emitter.enter(lanes);
     Value variable = scale(own, 1, index(begin));
     Value isInside = isBelow(variable, depth.extent);
-    addProducts(lanes, least(variable, depth.extent - width), 0, isInside, sums);
+    rest.push_back(openStep(lanes, least(variable, depth.extent - width), 0, at.rows));
+    rest.back()->isInside = isInside;
   }
+  addProducts(lanes, rest, sums);
   emitter.enter(lanes);
   if (plan.isAlongSum)
     for (Value &value : sums)
@@ -253,6 +285,8 @@ Value NestEmitter::addExchanged(Value value, int32_t mask) {
 }
 
 void NestEmitter::emitProduct() {
+  // Registers are better used for loads under way than kept for other blocks.
+  function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(), builder.getI32IntegerAttr(1));
   const Loop &columns = nest.outer[nest.contiguous];
   ProductPlace at;
   at.across = plan.threads / plan.group;

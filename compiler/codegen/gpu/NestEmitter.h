@@ -30,7 +30,10 @@ private:
   void emitColumn();
   void emitProduct();
   struct ProductPlace;
-  void addProducts(Context &at, mlir::Value base, int64_t offset, mlir::Value isInside,
+  struct ProductStep;
+  std::unique_ptr<ProductStep> openStep(Context &outer, mlir::Value base, int64_t offset,
+                                        int64_t rows);
+  void addProducts(Context &outer, llvm::ArrayRef<std::unique_ptr<ProductStep>> steps,
                    llvm::SmallVectorImpl<mlir::Value> &sums);
   llvm::SmallVector<mlir::Value> sumProducts(Context &lanes, const ProductPlace &at);
   mlir::Value addExchanged(mlir::Value value, int32_t mask);
