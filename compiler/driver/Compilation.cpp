@@ -310,6 +310,7 @@ LogicalResult Compilation::runPhase(size_t index) {
     PhaseContext context{choice.options, {options.chunkMatmul}, {}, {options.precision}, {}};
     std::optional<unsigned> architecture = getCudaArchitecture();
     context.layout.convolutionLibrary = options.cudnn && architecture;
+    context.layout.mergeMatmuls = architecture.has_value();
     context.fuse.attentionLibrary = options.cudnn && architecture.value_or(0) >= 80;
     context.fuse.activationEpilogues = context.fuse.residualEpilogues = architecture.has_value();
     context.fuse.rowProducts = architecture.has_value();

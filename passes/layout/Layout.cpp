@@ -12,6 +12,8 @@ void gridloom::addLayoutPasses(mlir::OpPassManager &pm, const LayoutOptions &opt
   DecomposeConvolutionsOptions decompose;
   decompose.keepLibrary = options.convolutionLibrary;
   pm.addPass(createDecomposeConvolutions(decompose));
+  if (options.mergeMatmuls)
+    pm.addPass(createMergeMatmuls());
   pm.addPass(createAssignLayouts(assign));
   pm.addPass(createVerifyLayouts());
 }

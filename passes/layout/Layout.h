@@ -19,6 +19,8 @@ struct LayoutOptions {
   int64_t padElements = 16;
   /// The target has a library of convolutions: they stay whole.
   bool convolutionLibrary = false;
+  /// Products of one left operand and several weights become one.
+  bool mergeMatmuls = false;
 };
 
 /// Chooses physical layouts; `pm` is a module's.

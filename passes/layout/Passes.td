@@ -35,6 +35,35 @@ def DecomposeConvolutions : Pass<"loom-decompose-convolutions", "::mlir::ModuleO
                         "leave convolutions that cuDNN has">];
 }
 
+def MergeMatmuls : Pass<"loom-merge-matmuls", "::mlir::ModuleOp"> {
+  let summary = "Multiplies by weights that share a left operand at once";
+  let description = [{
+    Query, key and value, or gate and up: the prologue joins the columns of their weights and biases,
+    each device's own, and their readers read slices of the one product, which products and kernels
+    do where it lies. That is one call instead of several, which reads the left operand once and fills
+    the machine better. Products stay apart where a reader would need a copy, where something else
+    reads a weight, which would be in memory twice, and where one is needed much later than the other,
+    whose result would take memory until then.
+
+    Input:
+
+    ```mlir
+    %q = loom.dot_general %x, %wq batch = [] x [] contract = [1] x [0] : ... -> tensor<8x16xf32>
+    %k = loom.dot_general %x, %wk batch = [] x [] contract = [1] x [0] : ... -> tensor<8x16xf32>
+    ```
+
+    Output:
+
+    ```mlir
+    loom.derived @"{q,k}" : tensor<16x32xf32> { ... }
+    %w = loom.get_weight @"{q,k}" : tensor<16x32xf32>
+    %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : ... -> tensor<8x32xf32>
+    %q = loom.slice %0 [0, 0] to [8, 16] by [1, 1] : (tensor<8x32xf32>) -> tensor<8x16xf32>
+    %k = loom.slice %0 [0, 16] to [8, 32] by [1, 1] : (tensor<8x32xf32>) -> tensor<8x16xf32>
+    ```
+  }];
+}
+
 def AssignLayouts : Pass<"loom-assign-layouts", "::mlir::ModuleOp"> {
   let summary = "Gives every weight a physical layout";
   let description = [{

@@ -3,6 +3,8 @@ every access against the events that order it, and complain on stderr."""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnx
 import pytest
@@ -112,6 +114,11 @@ def test_a_transformer_over_fake_gpus_equals_onnxruntime(tools, fake_gpus, tmp_p
     result = tools.run(plan, inputs, tmp_path / "run", "--in-process")
     np.testing.assert_allclose(result.outputs["embedding"], expected, atol=1e-5, rtol=0)
     assert "fake GPU" not in result.text, result.text
+    # Query, key and value are one call of each layer, of each device's own heads.
+    schedule = tools.call("inspect", plan, "schedule").stdout
+    merged = re.findall(r"matmul (\S+) \+ bias .*\.(\{query,key,value\}\.weight)", schedule)
+    columns = 3 * 64 // int(dict(axis.split("=") for axis in mesh.split(",")).get("model", 1))
+    assert [shape.split("x")[1] for shape, _ in merged] == [str(columns)] * 2, schedule
 
 
 def test_rows_of_every_length_on_a_fake_gpu_equal_onnxruntime(tools, fake_gpus, tmp_path):
