@@ -1,9 +1,10 @@
 // RUN: gridloom-opt %s --plan-emit-cpu --split-input-file --verify-diagnostics
 
-// expected-error@+1 {{kernel k (ONNX nodes /layer/MatMul): loom.dot_general has no kernel code; keep it out of kernels}}
+// expected-error@+1 {{kernel k (ONNX nodes /layer/CumSum): loom.cumulative has no kernel code; keep it out of kernels}}
 plan.kernel @k general {
 ^bb0(%x: tensor<4x4xf32>):
-  %0 = loom.dot_general %x, %x batch = [] x [] contract = [1] x [0] : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32> loc("/layer/MatMul")
+  %y = loom.add %x, %x : tensor<4x4xf32>
+  %0 = loom.cumulative sum %y dim = 1 : tensor<4x4xf32> loc("/layer/CumSum")
   loom.yield %0 : tensor<4x4xf32>
 }
 

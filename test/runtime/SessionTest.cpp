@@ -594,7 +594,7 @@ TEST_F(Job, AMissingModelFailsAllRanks) {
   auto loaded = Plan::load(plan.write(folder.path));
   std::filesystem::remove(folder.path / "model.onnx");
   EXPECT_THAT(messageOf([&] { InProcessJob job(loaded); }),
-              HasSubstr("model.onnx: cannot be read"));
+              HasSubstr("model.onnx: the model whose weights the plan uses is not there"));
 }
 
 } // namespace
