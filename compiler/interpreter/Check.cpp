@@ -256,17 +256,34 @@ static double getPrecisionError(const Program &program) {
       .Default(0);
 }
 
+/// How far numbers of a narrow type may be that were equal before they were rounded, almost: one
+/// rounding to 16 bits is 2^-11 or 2^-8, and neighbours of 8 bits are 2^-3 or 2^-2 apart.
+static Tolerance getRounding(loom::ElementKind kind) {
+  switch (kind) {
+  case loom::ElementKind::F16:
+    return {0x1p-10, 0x1p-10};
+  case loom::ElementKind::BF16:
+    return {0x1p-7, 0x1p-7};
+  case loom::ElementKind::F8E4M3FN:
+  case loom::ElementKind::F8E4M3FNUZ:
+    return {0x1p-3, 0x1p-9};
+  case loom::ElementKind::F8E5M2:
+  case loom::ElementKind::F8E5M2FNUZ:
+    return {0x1p-2, 0x1p-16};
+  default:
+    return {0, 0};
+  }
+}
+
 Tolerance Check::getTolerance(const HostTensor &tensor) const {
-  // One rounding to 16 bits is 2^-11 or 2^-8.
-  double rounding = tensor.getKind() == loom::ElementKind::F16    ? 0x1p-10
-                    : tensor.getKind() == loom::ElementKind::BF16 ? 0x1p-7
-                                                                  : 0;
+  Tolerance rounding = getRounding(tensor.getKind());
   double largest = 0;
   if (precisionError > 0 && loom::isFloatKind(tensor.getKind()))
     for (double value : tensor.toDoubles())
       if (std::isfinite(value))
         largest = std::max(largest, std::abs(value));
-  return {options.rtol + rounding, options.atol + rounding + precisionError * largest};
+  return {options.rtol + rounding.relative,
+          options.atol + rounding.absolute + precisionError * largest};
 }
 
 void Check::compareOutputs(StringRef what, const NamedTensors &expected,
