@@ -321,13 +321,13 @@ TEST(CodegenElementwise, ErrorsNameTheNodes) {
   });
   std::string text =
       "plan.kernel @k general {\n^bb0(%x: tensor<4x4xf32>):\n"
-      "  %0 = loom.dot_general %x, %x batch = [] x [] contract = [1] x [0] : (tensor<4x4xf32>, "
-      "tensor<4x4xf32>) -> tensor<4x4xf32> loc(\"/layer/MatMul\")\n"
+      "  %y = loom.add %x, %x : tensor<4x4xf32>\n"
+      "  %0 = loom.cumulative sum %y dim = 1 : tensor<4x4xf32> loc(\"/layer/CumSum\")\n"
       "  loom.yield %0 : tensor<4x4xf32>\n}\n";
   EXPECT_TRUE(mlir::failed(codegen::compileCpuKernels(*parse(text))));
   EXPECT_EQ(message,
-            "kernel k (ONNX nodes /layer/MatMul): loom.dot_general has no kernel code; keep "
-            "it out of kernels");
+            "kernel k (ONNX nodes /layer/CumSum): loom.cumulative has no kernel code; keep it out "
+            "of kernels");
 }
 
 TEST(CodegenElementwise, UnknownProcessor) {
