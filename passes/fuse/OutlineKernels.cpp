@@ -95,12 +95,16 @@ void KernelOutliner::outline(const FusionGroup &group) {
   SmallVector<Location> locs;
   builder.setInsertionPointToEnd(&body);
   for (Operation *op : order) {
+    // A lane's kernel, which is alone, has a memory for each operand, be two of them one value.
+    bool isLane = loom::isLaneOp(op);
     for (Value operand : op->getOperands())
-      if (!map.contains(operand)) {
+      if (isLane || !map.contains(operand)) {
         map.map(operand, body.addArgument(operand.getType(), unknown));
         inputs.push_back(operand);
       }
     Operation *copy = builder.clone(*op, map);
+    if (isLane)
+      copy->setOperands(body.getArguments());
     copy->setDiscardableAttrs(DictionaryAttr::get(module.getContext()));
     if (!isa<loom::ConstantOp>(op))
       locs.push_back(op->getLoc());

@@ -17,7 +17,7 @@
 namespace gridloom {
 
 /// The largest result that is computed at compile time.
-inline constexpr int64_t kMaxFoldedBytes = 64 * 1024;
+inline constexpr int64_t kMaxFoldedBytes = int64_t{64} * 1024;
 
 /// The constant that `value` is; null if it is none.
 mlir::DenseElementsAttr getConstant(mlir::Value value);

@@ -252,3 +252,28 @@ def test_gpt2_in_16_bits_on_fake_gpus(run, tmp_path, mesh, strategy):  # noqa: F
         cache = {name: expected[name.replace("past_", "present_")] for name in cache}
         off = np.abs(output["logits"] - expected["logits"]).max() / np.abs(expected["logits"]).max()
         assert 1e-6 < off < 1.5e-2
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda:sm_90"])
+def test_rows_of_the_state_itself(run, tmp_path, target):  # noqa: F811
+    """What is written is read from where it is written to: that needs a second memory."""
+    nodes = [
+        helper.make_node("Add", ["past", "x"], ["sum"], name="/Add"),
+        helper.make_node("ScatterElements", ["sum", "rows", "sum"], ["present"], name="/ScatterElements", axis=0),
+        helper.make_node("Identity", ["present"], ["y"], name="/Identity"),
+    ]
+    value = helper.make_tensor_value_info
+    inputs = [value("past", TensorProto.FLOAT, [4, 3]), value("x", TensorProto.FLOAT, [4, 3])]
+    outputs = [value("y", TensorProto.FLOAT, [4, 3]), value("present", TensorProto.FLOAT, [4, 3])]
+    graph = helper.make_graph(nodes, "itself", [*inputs, value("rows", TensorProto.INT64, [4, 3])], outputs)
+    path = tmp_path / "itself.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+    plan = gridloom.compile(path, tmp_path / "itself.plan", mesh="", state={"past": "present"}, target=target)
+    rows = np.array([[3, 2, 1], [0, 1, 2], [1, 0, 3], [2, 3, 0]])
+    given = [{"x": np.random.default_rng(i).standard_normal((4, 3)).astype(np.float32), "rows": rows} for i in range(3)]
+    past = np.zeros((4, 3), np.float32)
+    for case, result in zip(given, run(plan.path, given, 1, 1, True), strict=True):
+        total = past + case["x"]
+        past = total.copy()
+        np.put_along_axis(past, rows, total, 0)
+        np.testing.assert_array_equal(result["y"], past)

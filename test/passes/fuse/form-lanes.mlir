@@ -44,3 +44,15 @@ func.func @arg_max(%x: tensor<4x50xf32>) -> tensor<4xi64> {
   %1 = loom.arg_reduce max %0 dim = 1 : (tensor<4x50xf32>) -> tensor<4xi64>
   return %1 : tensor<4xi64>
 }
+
+// -----
+
+// A lane's kernel has a memory for each operand.
+// CHECK-LABEL: func.func @into_itself
+// CHECK-NEXT: plan.call @k_scatter_0(%arg0, %arg1, %arg0)
+// CHECK: ^bb0(%[[X:.*]]: tensor<4x3xf32>, %[[I:.*]]: tensor<4x3xi64>, %[[U:.*]]: tensor<4x3xf32>):
+// CHECK-NEXT: loom.scatter %[[X]], %[[I]], %[[U]]
+func.func @into_itself(%x: tensor<4x3xf32>, %i: tensor<4x3xi64>) -> tensor<4x3xf32> {
+  %0 = loom.scatter %x, %i, %x dim = 0 : (tensor<4x3xf32>, tensor<4x3xi64>, tensor<4x3xf32>) -> tensor<4x3xf32>
+  return %0 : tensor<4x3xf32>
+}
