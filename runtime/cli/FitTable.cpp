@@ -94,13 +94,16 @@ std::vector<std::string> gridloom::rt::fitTable(TextTable &table, size_t width) 
   std::vector<size_t> widths;
   for (size_t c = 0; c < table.isRight.size(); ++c)
     widths.push_back(getColumnWidth(table, c));
+  // The first text names the row: it is shortened when nothing else can be.
+  size_t name =
+      size_t(std::find(table.isRight.begin(), table.isRight.end(), false) - table.isRight.begin());
   for (size_t total = getTableWidth(table); total > width; --total) {
-    size_t widest = widths.size();
-    for (size_t c = 0; c < widths.size(); ++c)
+    size_t widest = name;
+    for (size_t c = name + 1; c < widths.size(); ++c)
       if (!table.isRight[c] && widths[c] > kNarrowest &&
-          (widest == widths.size() || widths[c] > widths[widest]))
+          (widest == name || widths[c] > widths[widest]))
         widest = c;
-    if (widest == widths.size())
+    if (widest == widths.size() || widths[widest] <= kNarrowest)
       break;
     --widths[widest];
   }

@@ -29,8 +29,9 @@ size_t getTableWidth(const TextTable &table);
 std::string shorten(const std::string &text, const std::string &separator, size_t room);
 
 /// Makes a table that is too wide fit `width` columns, if it can: columns that say the same in all
-/// rows leave it, then texts are shortened, the widest column first. Returns what the columns that
-/// left said, e.g. "stage 0" and "entry main"; those that said nothing are not mentioned.
+/// rows leave it, then texts are shortened, the widest column first and the first of the table,
+/// which names its rows, last. Returns what the columns that left said, e.g. "stage 0" and "entry
+/// main"; those that said nothing are not mentioned.
 std::vector<std::string> fitTable(TextTable &table, size_t width);
 
 } // namespace gridloom::rt

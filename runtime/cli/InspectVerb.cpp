@@ -27,7 +27,8 @@ Views:
   schedule      every step on its stream; a+N is the arena from byte N, r+N the memory that is
                 registered for communication
   kernels       generated code and calls of libraries, the costly first: bytes moved and
-                operations (flops) of one launch, registers and spilled bytes of a thread
+                operations (flops) of one launch, registers and spilled bytes of a thread; what
+                has no launches computes derived weights, once, when a plan is loaded
   weights       every weight and how it is cut
   ir            the program after each phase: lists the dumps, or prints one with --phase
 

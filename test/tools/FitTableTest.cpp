@@ -60,6 +60,22 @@ TEST(FitTable, TheWidthIsKeptAndWhatIsAlikeSaidOnce) {
   }
 }
 
+TEST(FitTable, NamesOfRowsAreShortenedLast) {
+  const TextTable whole{{{"symbol", "library", "nodes"},
+                         {"a_kernel_of_a_long_name", "cuda0.cubin", "/encoder/layer.0/MatMul"},
+                         {"another_kernel", "cuda17.cubin", "/encoder/layer.1/MatMul"}},
+                        {false, false, false},
+                        {false, false, false}};
+  TextTable table = whole;
+  fitTable(table, 50);
+  EXPECT_EQ(table.lines[1][0], "a_kernel_of_a_long_name");
+  EXPECT_LE(getTableWidth(table), 50u);
+  table = whole;
+  fitTable(table, 40);
+  EXPECT_EQ(getTextWidth(table.lines[1][0]), 14u);
+  EXPECT_EQ(getTableWidth(table), 40u);
+}
+
 TEST(FitTable, NothingIsLostWhereThereIsRoom) {
   for (size_t width : {0, 200}) {
     std::vector<std::string> lines = getLines(width);
