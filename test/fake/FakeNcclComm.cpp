@@ -247,7 +247,7 @@ extern "C" {
 
 EXPORT int ncclGetVersion(int *version) {
   const char *chosen = std::getenv("GRIDLOOM_FAKE_NCCL_VERSION");
-  *version = chosen ? std::atoi(chosen) : getVersion();
+  *version = chosen ? int(std::strtol(chosen, nullptr, 10)) : getVersion();
   return Success;
 }
 

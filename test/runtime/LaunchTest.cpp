@@ -11,8 +11,9 @@
 
 #include "runtime/launch/Launcher.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
+
+#include <fcntl.h>
 #include <map>
 #include <sys/mman.h>
 

@@ -12,10 +12,11 @@
 
 #include "runtime/comm/tcp/TcpTransport.h"
 
+#include <gmock/gmock.h>
+
 #include <arpa/inet.h>
 #include <atomic>
 #include <fstream>
-#include <gmock/gmock.h>
 #include <netinet/in.h>
 #include <new>
 #include <sstream>
@@ -38,8 +39,9 @@ int findPort() {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t length = sizeof address;
-  bind(fd, reinterpret_cast<sockaddr *>(&address), length);
-  getsockname(fd, reinterpret_cast<sockaddr *>(&address), &length);
+  if (bind(fd, reinterpret_cast<sockaddr *>(&address), length) != 0 ||
+      getsockname(fd, reinterpret_cast<sockaddr *>(&address), &length) != 0)
+    throw std::runtime_error("no free port");
   close(fd);
   return ntohs(address.sin_port);
 }

@@ -11,9 +11,10 @@
 #include "AllTypes.h"
 #include "DeviceTransportHarness.h"
 
+#include <gmock/gmock.h>
+
 #include <bit>
 #include <cmath>
-#include <gmock/gmock.h>
 #include <numeric>
 #include <random>
 

@@ -200,8 +200,8 @@ runForked(int n, const JobOptions &options, const Body &body,
     if (WIFSIGNALED(status))
       outcomes.push_back({-1, strsignal(WTERMSIG(status))});
     else
-      outcomes.push_back(
-          {atoi(text.c_str()), text.substr(std::min(text.size(), text.find(' ') + 1))});
+      outcomes.push_back({int(strtol(text.c_str(), nullptr, 10)),
+                          text.substr(std::min(text.size(), text.find(' ') + 1))});
   }
   return outcomes;
 }

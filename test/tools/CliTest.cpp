@@ -10,9 +10,10 @@
 #include "runtime/cli/Npy.h"
 #include "test/runtime/PlanBuilder.h"
 
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <fcntl.h>
-#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>
 #include <thread>
