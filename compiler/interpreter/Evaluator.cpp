@@ -155,10 +155,14 @@ static loom::Exact getExactScale(double alpha) {
   return loom::Exact::fromDouble(alpha);
 }
 
-/// The product as alpha times it, plus a bias along the last dimension, rounded once.
-template <typename T> static void applyEpilogue(std::vector<T> &values, T alpha, ArrayRef<T> bias) {
+/// The product as alpha times it, plus a residual and a bias along the last dimension, rounded
+/// once.
+template <typename T>
+static void applyEpilogue(std::vector<T> &values, T alpha, ArrayRef<T> residual, ArrayRef<T> bias) {
   for (auto [i, value] : llvm::enumerate(values)) {
     value = value * alpha;
+    if (!residual.empty())
+      value = value + residual[i];
     if (!bias.empty())
       value = value + bias[i % bias.size()];
   }
@@ -190,19 +194,26 @@ FailureOr<TensorList> Evaluator::evaluateMatmul(plan::MatmulOp op, ArrayRef<Host
   rhs = loom::gatherStrided(rhs, view(k, n), descriptor.getRhs()).reshaped({batches, k, n});
   // With a fallback, that kernel says what the epilogue is.
   bool addsBias = op.getBias() && !op.getFallback();
+  HostTensor residual;
+  if (op.getResidual())
+    residual = loom::gatherStrided(operands.back(), view(m, n), descriptor.getOut());
   HostTensor product = loom::contract(lhs, rhs, ElementKind::F64);
   double alpha = descriptor.getAlphaValue();
   if (options.exact) {
-    std::vector<loom::Exact> values = product.toExact(), bias;
+    std::vector<loom::Exact> values = product.toExact(), added, bias;
+    if (op.getResidual())
+      added = residual.toExact();
     if (addsBias)
       bias = operands[2].toExact();
-    applyEpilogue<loom::Exact>(values, getExactScale(alpha), bias);
+    applyEpilogue<loom::Exact>(values, getExactScale(alpha), added, bias);
     product = HostTensor::fromExact(product.getShape(), std::move(values));
   } else {
-    std::vector<double> values = product.toDoubles(), bias;
+    std::vector<double> values = product.toDoubles(), added, bias;
+    if (op.getResidual())
+      added = residual.toDoubles();
     if (addsBias)
       bias = operands[2].toDoubles();
-    applyEpilogue<double>(values, alpha, bias);
+    applyEpilogue<double>(values, alpha, added, bias);
     product = HostTensor::fromDoubles(out.getKind(), product.getShape(), values);
   }
   scatterStrided(product, out, view(m, n), descriptor.getOut());
@@ -213,7 +224,7 @@ FailureOr<TensorList> Evaluator::evaluateMatmul(plan::MatmulOp op, ArrayRef<Host
     return op.emitOpError() << "falls back to kernel '" << *op.getFallback()
                             << "', which the module has not";
   TensorList arguments{std::move(out)};
-  llvm::append_range(arguments, operands.drop_front(2));
+  llvm::append_range(arguments, operands.slice(2, op.getBias() ? 1 : 0));
   return evaluateBlock(kernel.getBody().front(), arguments);
 }
 
