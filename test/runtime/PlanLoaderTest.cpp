@@ -452,6 +452,15 @@ const Refusal stepRefusals[] = {
        step(p, 0).mutable_library()->add_inputs(4);
      },
      {"bias of 2 elements to 3 columns"}},
+    {"MatmulResidualMissing",
+     [](PlanBuilder &p) { matmul(p).set_residual(true); },
+     {"2 inputs", "needs 3"}},
+    {"MatmulResidual",
+     [](PlanBuilder &p) {
+       matmul(p).set_residual(true);
+       step(p, 0).mutable_library()->add_inputs(4);
+     },
+     {"residual reaches element", "buffer 4, which has 2"}},
     {"CopySize",
      [](PlanBuilder &p) {
        p.program(1).mutable_body(0)->mutable_block()->mutable_steps(1)->mutable_copy()->set_output(

@@ -42,6 +42,22 @@ func.func @types(%x: tensor<4x8xbf16>, %w: tensor<8x16xbf16>) -> tensor<4x16xf16
 
 // -----
 
+func.func @residual(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {
+  // expected-error @+1 {{has no residual and a descriptor with one}}
+  %0 = plan.matmul %x, %w <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] residual = true> : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+  return %0 : tensor<4x16xf32>
+}
+
+// -----
+
+func.func @residual_type(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>, %r: tensor<16xf32>) -> tensor<4x16xf32> {
+  // expected-error @+1 {{adds a residual of 'tensor<16xf32>' to 'tensor<4x16xf32>'}}
+  %0 = plan.matmul %x, %w residual %r <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] residual = true> : (tensor<4x8xf32>, tensor<8x16xf32>, tensor<16xf32>) -> tensor<4x16xf32>
+  return %0 : tensor<4x16xf32>
+}
+
+// -----
+
 func.func @bias(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {
   // expected-error @+1 {{epilogue bias with no bias}}
   %0 = plan.matmul %x, %w <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] epilogue = bias> : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
