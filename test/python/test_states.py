@@ -1,5 +1,5 @@
-"""States where they lie: caches in every form a model writes them are updated row by row, in the type they are read in, and
-split as they are: a step moves no whole cache but for attention's own reading."""
+"""States where they lie: caches in every form a model writes them are updated row by row, in the type they are read in,
+and split as they are: a step moves no whole cache but for attention's own reading."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def test_every_form_of_cache_is_updated_in_place(tools, tmp_path, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("mesh", ["", "data=2", "model=2", "data=2,model=2"])
+@pytest.mark.parametrize("mesh", ["", "model=2", "data=2,model=2"])
 def test_split_caches(tmp_path, form, mesh):
     """Split over requests and heads: each device updates its own part, and nothing is communicated."""
     path, weight = attention(form, tmp_path / "model.onnx")
@@ -218,20 +218,37 @@ def test_forms_on_fake_gpus(run, tmp_path, form):  # noqa: F811
     shard = {name: "[{},{model},{},{}]" for name in ("past", "x", "q")}
     plan = compiled(path, tmp_path / "model.plan", form, "model=2", shard=shard, target="cuda:sm_90")
     given = cases(form)
-    for output, expected in zip(run(plan.path, given, 2, 1, True), reference(weight, given, "circular" in form), strict=True):
+    wanted = reference(weight, given, "circular" in form)
+    for output, expected in zip(run(plan.path, given, 2, 1, True), wanted, strict=True):
         np.testing.assert_allclose(output["y"], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("mesh", "strategy"), [("", None), ("data=2", "dp"), ("pipe=2", None), ("data=2,model=2", "dp+tp")], ids=str
+GPT2 = zoo.Gpt2Config(layers=2, hidden=32, heads=4, vocabulary=53, positions=32, cache="static")
+# Two heads share keys and values.
+LLAMA = zoo.LlamaConfig(
+    layers=2, hidden=32, heads=4, kv_heads=2, intermediate=64, vocabulary=53, positions=32, cache="static"
 )
-def test_gpt2_in_16_bits_on_fake_gpus(run, tmp_path, mesh, strategy):  # noqa: F811
+
+
+@pytest.mark.parametrize(
+    ("config", "mesh", "strategy"),
+    [
+        (GPT2, "", None),
+        (GPT2, "data=2", "dp"),
+        (GPT2, "pipe=2", None),
+        (GPT2, "data=2,model=2", "dp+tp"),
+        (LLAMA, "", None),
+        (LLAMA, "model=2", "tp"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, (zoo.Gpt2Config, zoo.LlamaConfig)) else str(value),
+)
+def test_decoding_in_16_bits_on_fake_gpus(run, tools, tmp_path, config, mesh, strategy):  # noqa: F811
     """A prompt, then tokens one by one, as CUDA graphs: what ONNX Runtime gives, within what 16 bits cost."""
-    config = zoo.Gpt2Config(layers=2, hidden=32, heads=4, vocabulary=53, positions=32, cache="static")
-    path = zoo.save(zoo.gpt2(config, zoo.Random(3, scale=0.2)), tmp_path / "gpt2.onnx")
+    make = zoo.gpt2 if config is GPT2 else zoo.llama
+    path = zoo.save(make(config, zoo.Random(3, scale=0.2)), tmp_path / "model.onnx")
     plan = gridloom.compile(
         path,
-        tmp_path / "gpt2.plan",
+        tmp_path / "model.plan",
         dims={"batch": 2, "sequence": [4, 1]},
         mesh=mesh,
         state={"past_*": "present_*"},
@@ -239,16 +256,21 @@ def test_gpt2_in_16_bits_on_fake_gpus(run, tmp_path, mesh, strategy):  # noqa: F
         precision="bf16",
         **({"strategy": strategy} if strategy else {}),
     )
+    decoding = [s for s in inspect(tools, plan.path, "schedule", "schedule") if "sequence=1" in s["dims"].split(",")]
+    reads = any(s["step"].startswith("attention") and "past_key_0" in names(s["reads"]) for s in decoding)
+    # A device with one key head repeats it.
+    assert reads == (config is GPT2 or not mesh)
     tokens = np.random.default_rng(1).integers(0, config.vocabulary, (2, 8))
     chunks = [(0, 4), (4, 5), (5, 6), (6, 7)]
     given = [{"input_ids": tokens[:, a:b], "position": np.array([a])} for a, b in chunks]
     outputs = run(plan.path, given, plan.ranks, 1, True)
     session = onnxruntime_session(path)
-    names = [output.name for output in session.get_outputs()]
-    shape = (2, config.heads, config.positions, config.hidden // config.heads)
+    results = [output.name for output in session.get_outputs()]
+    heads = config.heads if config is GPT2 else config.kv_heads
+    shape = (2, heads, config.positions, config.hidden // config.heads)
     cache = {i.name: np.zeros(shape, np.float32) for i in session.get_inputs() if i.name.startswith("past_")}
     for case, output in zip(given, outputs, strict=True):
-        expected = dict(zip(names, session.run(None, {**case, **cache}), strict=True))
+        expected = dict(zip(results, session.run(None, {**case, **cache}), strict=True))
         cache = {name: expected[name.replace("past_", "present_")] for name in cache}
         off = np.abs(output["logits"] - expected["logits"]).max() / np.abs(expected["logits"]).max()
         assert 1e-6 < off < 1.5e-2
