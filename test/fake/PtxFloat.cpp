@@ -275,6 +275,13 @@ PtxCompute selectSingle(const PtxInstruction &i) {
   }
 }
 
+/// Pairs of f32 have no more than this.
+PtxCompute selectPaired(const PtxInstruction &i) {
+  using enum PtxName;
+  bool exists = i.name == Add || i.name == Sub || i.name == Mul || i.name == Fma;
+  return exists ? selectBasic<Pair<float>>(i) : nullptr;
+}
+
 /// f64's rough approximations are of the upper half: the lower 32 bits neither count nor are
 /// computed.
 double keepUpper(double x) {
@@ -340,6 +347,8 @@ PtxCompute selectFloat(const PtxInstruction &i) {
     return selectNarrow<Pair<Brain>>(i);
   case PtxType::F32:
     return selectSingle(i);
+  case PtxType::F32x2:
+    return selectPaired(i);
   case PtxType::F64:
     return selectDouble(i);
   default:

@@ -47,12 +47,13 @@ enum class PtxType : uint8_t {
   U16x2,
   S16x2,
   F16x2,
-  BF16x2
+  BF16x2,
+  F32x2
 };
 
 /// The bytes of a value of `type` in memory.
 constexpr unsigned getBytes(PtxType type) {
-  constexpr unsigned bytes[] = {0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 4, 4, 4, 4};
+  constexpr unsigned bytes[] = {0, 1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 4, 4, 4, 4, 8};
   return bytes[static_cast<size_t>(type)];
 }
 

@@ -20,7 +20,8 @@ static std::optional<PtxType> parseType(std::string_view text) {
       {"s8", PtxType::S8},       {"s16", PtxType::S16},     {"s32", PtxType::S32},
       {"s64", PtxType::S64},     {"f16", PtxType::F16},     {"bf16", PtxType::BF16},
       {"f32", PtxType::F32},     {"f64", PtxType::F64},     {"u16x2", PtxType::U16x2},
-      {"s16x2", PtxType::S16x2}, {"f16x2", PtxType::F16x2}, {"bf16x2", PtxType::BF16x2}};
+      {"s16x2", PtxType::S16x2}, {"f16x2", PtxType::F16x2}, {"bf16x2", PtxType::BF16x2},
+      {"f32x2", PtxType::F32x2}};
   auto found = types.find(text);
   if (found == types.end())
     return std::nullopt;

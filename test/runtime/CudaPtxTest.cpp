@@ -131,6 +131,10 @@ TEST_F(CudaPtxTest, ReducesABlockByShufflesAndSharedMemory) {
 TEST_F(CudaPtxTest, ComputesAsPtxDefines) {
   EXPECT_EQ((compute<float, float>(3, "mul.f32 %r2, %r1, 0f40000000;")), 6);
   EXPECT_EQ((compute<float, float>(3, "fma.rn.f32 %r2, %r1, %r1, 0fBF800000;")), 8);
+  EXPECT_EQ((compute<float, float>(3, "mov.b64 %rd3, {%r1, 0f40A00000};\n"
+                                      "fma.rn.f32x2 %rd3, %rd3, %rd3, %rd3;\n"
+                                      "mov.b64 {%r1, %r2}, %rd3;\nsub.f32 %r2, %r2, %r1;")),
+            18);
   EXPECT_EQ((compute<float, float>(4, "rsqrt.approx.f32 %r2, %r1;")), 0.5f);
   EXPECT_EQ((compute<float, float>(-2, "copysign.f32 %r2, %r1, 0f40400000;")), -3);
   EXPECT_EQ((compute<float, float>(1e-40f, "mul.ftz.f32 %r2, %r1, 0f40000000;")), 0);
