@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/core/NarrowFloat.h"
+#include "test/fake/FakeClock.h"
 #include "test/fake/FakeMachine.h"
 
 #include <algorithm>
@@ -21,7 +22,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
 using namespace gridloom::fake;
 
@@ -372,13 +372,13 @@ EXPORT int cublasLtMatmul(int *handle, Desc *desc, const void *alpha, const void
     accesses.push_back({desc->bias, layoutD->rows * layoutD->elementBytes(), false});
   if (algorithm->workspace)
     accesses.push_back({workspace, algorithm->workspace, true});
-  machine().submit(*stream, {"cublasLtMatmul", std::move(accesses),
-                             [product, duration = getDuration(algorithm->number)] {
-                               if (duration.count())
-                                 std::this_thread::sleep_for(duration);
-                               product.run();
-                               return Step::Done;
-                             }});
+  machine().submit(*stream,
+                   {"cublasLtMatmul", std::move(accesses),
+                    [product, device = stream->device, duration = getDuration(algorithm->number)] {
+                      spend(device, duration);
+                      product.run();
+                      return Step::Done;
+                    }});
   return Success;
 }
 

@@ -7,8 +7,10 @@
 #include "test/fake/FakeMachine.h"
 
 #include "test/fake/FakeCapture.h"
+#include "test/fake/FakeClock.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +26,19 @@ static constexpr std::byte guardByte{0xa5};
 static constexpr std::byte poisonByte{0xff}; // NaN in every float type
 
 static thread_local Context *current = nullptr;
+
+static std::atomic<int64_t> &getSpentMicroseconds(int device) {
+  static std::array<std::atomic<int64_t>, 64> spent = {};
+  return spent[static_cast<size_t>(device) % spent.size()];
+}
+
+void spend(int device, std::chrono::microseconds duration) {
+  getSpentMicroseconds(device) += duration.count();
+}
+
+std::chrono::steady_clock::time_point readClock(int device) {
+  return std::chrono::steady_clock::now() + std::chrono::microseconds(getSpentMicroseconds(device));
+}
 
 Machine &Machine::get() {
   static Machine machine;
@@ -343,10 +358,10 @@ void Machine::record(Stream &stream, const std::shared_ptr<Event> &event) {
   uint64_t number = ++event->issued;
   enqueue(stream, {{"event record",
                     {},
-                    [this, event, number] {
+                    [this, event, number, device = stream.device] {
                       Lock inner(mutex);
                       event->done = std::max(event->done, number);
-                      event->time = std::chrono::steady_clock::now();
+                      event->time = readClock(device);
                       return Step::Done;
                     }},
                    nullptr,

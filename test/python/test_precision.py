@@ -198,7 +198,7 @@ def test_measured_algorithms_are_kept(tools, fake_gpus, bert, tmp_path, monkeypa
     dims = "--dim", "batch=4", "--dim", "sequence=8"
     tools.compile(path, plan, *dims, "--mesh", "model=2", "--target", "cuda:sm_90")
     fake_gpus(2, 1)
-    monkeypatch.setenv("GRIDLOOM_FAKE_CUBLASLT_TIMES", "600,40,400")
+    monkeypatch.setenv("GRIDLOOM_FAKE_CUBLASLT_TIMES", "6000000,40,4000000")
     tools.run(plan, inputs, tmp_path / "measured", "--in-process", "--autotune")
     (file,) = (plan / "autotune").glob("*.json")
     choices = json.loads(file.read_text())["choices"]
