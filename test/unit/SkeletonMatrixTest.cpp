@@ -39,6 +39,10 @@ bool needsLibdevice(const SkeletonRow &row, const std::string &element) {
   return isFunction || (isExp && element == "f64");
 }
 
+int columnWidth(const std::string &element) {
+  return std::max(6, static_cast<int>(element.size()) + 1);
+}
+
 std::vector<std::string> words(llvm::StringRef text) {
   llvm::SmallVector<llvm::StringRef> parts;
   text.split(parts, ' ', -1, false);
@@ -155,7 +159,7 @@ public:
     std::printf("%-12s", "");
     std::vector<std::string> elements = words(std::string(kAll) + " " + kFloats8);
     for (const std::string &element : elements)
-      std::printf("%6s", element.c_str());
+      std::printf("%*s", columnWidth(element), element.c_str());
     std::printf("\n");
     size_t total = 0;
     for (const auto &[skeleton, counts] : counted) {
@@ -163,7 +167,7 @@ public:
       for (const std::string &element : elements) {
         size_t count = counts.count(element) ? counts.at(element) : 0;
         total += count;
-        std::printf("%6zu", count);
+        std::printf("%*zu", columnWidth(element), count);
       }
       std::printf("\n");
     }
