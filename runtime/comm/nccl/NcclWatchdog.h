@@ -94,8 +94,8 @@ private:
   void run();
   void inspect(NcclMember &member);
   bool inspectFront(NcclMember &member);
-  /// The operation or call that is in flight, or the operation that was last, for an error that came
-  /// from elsewhere.
+  /// The operation or call that is in flight, or the operation that was last, for an error that
+  /// came from elsewhere.
   std::string describePending() const;
   /// Before and after a call on `stream`, where NCCL does not keep the order of communicators.
   bool isOrdered(const CudaStream &stream) const;
