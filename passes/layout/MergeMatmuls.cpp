@@ -48,10 +48,11 @@ WeightKey getKey(loom::GetWeightOp op) {
   return {op.getNameAttr().getAttr(), op.getShardingAttr()};
 }
 
-/// What is joined into one weight, in order; groups that join the same share it.
+/// What is joined into one weight, in order and along which dimension; groups that join the same
+/// share it.
 ArrayAttr getSignature(Group &group) {
   MLIRContext *context = group.front().dot.getContext();
-  SmallVector<Attribute> list;
+  SmallVector<Attribute> list{Builder(context).getI64IntegerAttr(group.front().getColumnDim())};
   for (Part &part : group)
     for (loom::GetWeightOp op : {part.weight, part.bias}) {
       auto [name, sharding] = op ? getKey(op) : WeightKey();

@@ -97,12 +97,9 @@ func.func @decode(%x: tensor<1x16xbf16>) -> tensor<1x16xbf16> {
 
 // -----
 
-// What a caller wants whole, what is read elsewhere too, and what begins between multiples of 16 bytes
-// stays apart; so do shards of different sizes.
-dist.mesh @mesh <["model" = 2]>
+// What a caller wants whole stays apart.
 loom.weight @a : tensor<16x16xf32> from <"", offset = 0, bytes = 1024>
 loom.weight @b : tensor<16x16xf32> from <"", offset = 1024, bytes = 1024>
-loom.weight @odd : tensor<16x3xf32> from <"", offset = 2048, bytes = 192>
 // CHECK-NOT: loom.derived
 // CHECK-LABEL: func.func @result
 func.func @result(%x: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) {
@@ -113,6 +110,13 @@ func.func @result(%x: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<8x16xf32>) 
   %2 = loom.negate %0 : tensor<8x16xf32>
   return %2, %1 : tensor<8x16xf32>, tensor<8x16xf32>
 }
+
+// -----
+
+// So does what is read elsewhere too.
+loom.weight @a : tensor<16x16xf32> from <"", offset = 0, bytes = 1024>
+loom.weight @b : tensor<16x16xf32> from <"", offset = 1024, bytes = 1024>
+// CHECK-NOT: loom.derived
 // CHECK-LABEL: func.func @tied
 func.func @tied(%x: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<16x16xf32>) {
   %wa = loom.get_weight @a : tensor<16x16xf32>
@@ -123,15 +127,57 @@ func.func @tied(%x: tensor<8x16xf32>) -> (tensor<8x16xf32>, tensor<16x16xf32>) {
   %3 = loom.negate %wb : tensor<16x16xf32>
   return %2, %3 : tensor<8x16xf32>, tensor<16x16xf32>
 }
+
+// -----
+
+// What is read both as it is and transposed would be joined along two dimensions, and kept twice.
+loom.weight @a : tensor<16x32xf32> from <"", offset = 0, bytes = 2048>
+loom.weight @b : tensor<16x32xf32> from <"", offset = 2048, bytes = 2048>
+// CHECK-NOT: loom.derived
+// CHECK-LABEL: func.func @there_and_back
+func.func @there_and_back(%x: tensor<8x16xf32>, %y: tensor<8x32xf32>) -> (tensor<8x32xf32>, tensor<8x16xf32>) {
+  %wa = loom.get_weight @a : tensor<16x32xf32>
+  %wb = loom.get_weight @b : tensor<16x32xf32>
+  %0 = loom.dot_general %x, %wa batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x32xf32>) -> tensor<8x32xf32>
+  %1 = loom.dot_general %x, %wb batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x32xf32>) -> tensor<8x32xf32>
+  %2 = loom.multiply %0, %1 : tensor<8x32xf32>
+  %3 = loom.dot_general %y, %wa batch = [] x [] contract = [1] x [1] : (tensor<8x32xf32>, tensor<16x32xf32>) -> tensor<8x16xf32>
+  %4 = loom.dot_general %y, %wb batch = [] x [] contract = [1] x [1] : (tensor<8x32xf32>, tensor<16x32xf32>) -> tensor<8x16xf32>
+  %5 = loom.multiply %3, %4 : tensor<8x16xf32>
+  return %2, %5 : tensor<8x32xf32>, tensor<8x16xf32>
+}
+
+// -----
+
+// What begins between multiples of 16 bytes stays apart.
+loom.weight @a : tensor<16x3xf32> from <"", offset = 0, bytes = 192>
+loom.weight @b : tensor<16x3xf32> from <"", offset = 192, bytes = 192>
+// CHECK-NOT: loom.derived
 // CHECK-LABEL: func.func @unaligned
 func.func @unaligned(%x: tensor<8x16xf32>) -> tensor<8x3xf32> {
-  %wa = loom.get_weight @odd : tensor<16x3xf32>
-  %wb = loom.get_weight @odd {sharding = #dist.sharding<@mesh, [{}, {"model"}]>} : tensor<16x2xf32>
+  %wa = loom.get_weight @a : tensor<16x3xf32>
+  %wb = loom.get_weight @b : tensor<16x3xf32>
   %0 = loom.dot_general %x, %wa batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x3xf32>) -> tensor<8x3xf32>
-  %1 = loom.dot_general %x, %wb batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x2xf32>) -> tensor<8x2xf32>
-  %2 = loom.negate %0 : tensor<8x3xf32>
-  %3 = loom.negate %1 : tensor<8x2xf32>
+  %1 = loom.dot_general %x, %wb batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x3xf32>) -> tensor<8x3xf32>
+  %2 = loom.multiply %0, %1 : tensor<8x3xf32>
   return %2 : tensor<8x3xf32>
+}
+
+// -----
+
+// So do shards of different sizes.
+dist.mesh @mesh <["model" = 2]>
+loom.weight @a : tensor<16x7xf32> from <"", offset = 0, bytes = 448>
+loom.weight @b : tensor<16x7xf32> from <"", offset = 448, bytes = 448>
+// CHECK-NOT: loom.derived
+// CHECK-LABEL: func.func @uneven
+func.func @uneven(%x: tensor<8x16xf32>) -> tensor<8x4xf32> {
+  %wa = loom.get_weight @a {sharding = #dist.sharding<@mesh, [{}, {"model"}]>} : tensor<16x4xf32>
+  %wb = loom.get_weight @b {sharding = #dist.sharding<@mesh, [{}, {"model"}]>} : tensor<16x4xf32>
+  %0 = loom.dot_general %x, %wa batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+  %1 = loom.dot_general %x, %wb batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+  %2 = loom.multiply %0, %1 : tensor<8x4xf32>
+  return %2 : tensor<8x4xf32>
 }
 
 // -----
