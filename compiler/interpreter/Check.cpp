@@ -522,8 +522,11 @@ int Check::run() {
     llvm::outs() << "PASS: " << compared << " outputs agree\n";
     return 0;
   }
-  llvm::outs() << "FAIL: " << different << " of " << compared << " outputs differ"
-               << (broken ? ", and not everything could be checked" : "") << "\n";
+  if (compared == 0)
+    llvm::outs() << "FAIL: nothing could be checked\n";
+  else
+    llvm::outs() << "FAIL: " << different << " of " << compared << " outputs differ"
+                 << (broken ? ", and not everything could be checked" : "") << "\n";
   return 1;
 }
 
@@ -538,5 +541,10 @@ int gridloom::runCheck(const CheckOptions &options) {
   }
   int code = Check(options).run();
   llvm::outs().flush();
-  return code;
+  if (!llvm::outs().has_error())
+    return code;
+  llvm::errs() << "error: standard output cannot be written: " << llvm::outs().error().message()
+               << "\n";
+  llvm::outs().clear_error();
+  return 1;
 }

@@ -80,6 +80,11 @@ uint64_t ProgramVerifier::getSpaceBytes(const schema::Buffer &buffer, const std:
            std::to_string(space));
     return space - buffer.offset();
   };
+  auto refusePart = [&](const char *of) {
+    if (buffer.offset() != 0)
+      fail(name + " starts at byte " + std::to_string(buffer.offset()) + " of a " + of +
+           ", which has no parts");
+  };
   switch (buffer.space()) {
   case schema::ARENA:
     return withoutOffset(arenaBytes);
@@ -100,8 +105,10 @@ uint64_t ProgramVerifier::getSpaceBytes(const schema::Buffer &buffer, const std:
     return withoutOffset(pick(size_t(stage.states_size()),
                               [&](uint32_t i) { return stage.states(int(i)).bytes(); }));
   case schema::CONSTANT:
-    return withoutOffset(buffer.value().size());
+    refusePart("constant");
+    return buffer.value().size();
   case schema::RANK_PARAM: {
+    refusePart("rank parameter");
     std::vector<std::string> axes(buffer.axes().begin(), buffer.axes().end());
     plan.getMesh().getSize(axes);
     if (isDerived)
@@ -130,6 +137,11 @@ void ProgramVerifier::verifyBuffer(const schema::Buffer &buffer, size_t index) {
     fail(name + " at byte " + std::to_string(buffer.offset()) + " of " +
          std::to_string(buffer.bytes()) + " bytes splits elements of " +
          std::to_string(elementBytes));
+  // Memory that the compiler places may begin anywhere; of other memory a part has no slots.
+  bool isPlaced = buffer.space() == schema::ARENA || buffer.space() == schema::REGISTERED;
+  if (getSlots(buffer) > 1 && buffer.offset() && !isPlaced)
+    fail(name + " is a part from byte " + std::to_string(buffer.offset()) + " on and has " +
+         std::to_string(getSlots(buffer)) + " slots; only a whole buffer has several");
   uint64_t room = getSpaceBytes(buffer, name), needed;
   if (__builtin_mul_overflow(buffer.bytes(), getSlots(buffer), &needed) || needed > room)
     fail(name + " needs " + std::to_string(getSlots(buffer)) + " slots of " +

@@ -353,6 +353,14 @@ const Refusal bufferRefusals[] = {
     {"OffsetBeyondInput",
      [](PlanBuilder &p) { buffer(p, 0).set_offset(68); },
      {"buffer 0", "byte 68 of a space of 64"}},
+    {"PartWithSlots",
+     [](PlanBuilder &p) {
+       buffer(p, 0).set_shape(0, 1);
+       buffer(p, 0).set_bytes(16);
+       buffer(p, 0).set_offset(16);
+       buffer(p, 0).set_slots(2);
+     },
+     {"buffer 0", "a part from byte 16 on and has 2 slots"}},
     {"PartBeyondWeight",
      [](PlanBuilder &p) { buffer(p, 1).set_offset(4); },
      {"64 bytes at 4", "60 bytes are left"}},
@@ -366,6 +374,12 @@ const Refusal bufferRefusals[] = {
     {"Constant",
      [](PlanBuilder &p) { buffer(p, 5).set_value(""); },
      {"buffer 5", "0 bytes are left"}},
+    {"PartOfConstant",
+     [](PlanBuilder &p) { buffer(p, 5).set_offset(1); },
+     {"buffer 5 starts at byte 1 of a constant, which has no parts"}},
+    {"PartOfRankParam",
+     [](PlanBuilder &p) { buffer(p, 6).set_offset(8); },
+     {"buffer 6 starts at byte 8 of a rank parameter, which has no parts"}},
     {"RankParamAxis", [](PlanBuilder &p) { buffer(p, 6).set_axes(0, "expert"); }, {"'expert'"}},
     {"RankParamType",
      [](PlanBuilder &p) {
