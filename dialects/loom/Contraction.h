@@ -10,6 +10,9 @@
 
 namespace gridloom::loom {
 
+/// Rows that a kernel multiplies while it reads a matrix once: its threads have sums of all.
+inline constexpr int64_t kMaxProductRows = 4;
+
 /// Replaces `dot` by a sum of products, which becomes one kernel: right for every type and shape,
 /// without a matrix multiplication's reuse of what it loads. Products and sums are of elements
 /// `sum`; null: of the result's, or f32 where these are 16-bit floats.

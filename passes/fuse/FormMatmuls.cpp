@@ -401,8 +401,10 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
         dots.push_back(dot);
     });
     for (loom::DotGeneralOp dot : dots) {
-      if (keepRowProducts)
+      if (keepRowProducts) {
+        neighbours.forget(dot);
         dot = mergeRepeats(dot);
+      }
       if (!keepRowProducts || !isRowProduct(dot))
         convert(dot, neighbours);
     }

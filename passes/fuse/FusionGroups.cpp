@@ -131,7 +131,8 @@ struct Candidate {
   bool gathers = false;
   bool hasStencil = false;
   bool hasProduct = false;
-  size_t pieces = 1; // at most: what is computed depends on the place
+  bool readsUneven = false; // vectors of what it walks are not vectors of all it reads
+  size_t pieces = 1;        // at most: what is computed depends on the place
   llvm::SmallDenseMap<Operation *, Role> roles;
 };
 
@@ -188,6 +189,23 @@ bool isShift(Operation *op) {
   auto slice = dyn_cast<loom::SliceOp>(op);
   return isa<loom::ConcatenateOp>(op) ||
          (slice && llvm::all_of(slice.getStrides(), [](int64_t stride) { return stride == 1; }));
+}
+
+/// True for moves of which vectors of the result are vectors of the operand: they keep the last
+/// dimension, or a part of it that starts at such a vector.
+bool keepsVectors(Operation *op) {
+  constexpr int64_t widest = 16; // elements
+  if (isa<loom::PadOp, loom::WindowOp>(op))
+    return false;
+  auto slice = dyn_cast<loom::SliceOp>(op);
+  if (!slice || slice.getType().getRank() == 0)
+    return true;
+  RankedTensorType input = getTensorType(slice.getInput());
+  int64_t row = input.getShape().back();
+  if (slice.getType().getShape().back() == row)
+    return true;
+  return slice.getStrides().back() == 1 && slice.getStarts().back() % widest == 0 &&
+         (row % widest == 0 || input.getNumElements() == row);
 }
 
 void GroupFormer::startGroup(Operation *op, FusionKind kind) {
@@ -305,6 +323,9 @@ bool GroupFormer::canMove(Operation *op, FusionKind kind, Role role,
     return (role == Role::Full || role == Role::Shifted) && !candidate.isRow &&
            !candidate.hasStencil && !candidate.hasProduct &&
            candidate.pieces * countPieces(op) <= kMaxPieces;
+  // A product reads its matrix by vectors, as wide as all reads and writes of its columns allow.
+  if (candidate.hasProduct && !keepsVectors(op))
+    return false;
   if (role == Role::Windowed && isa<loom::WindowOp>(op))
     return true;
   if (candidate.isRow)
@@ -321,7 +342,8 @@ bool GroupFormer::joinReduce(Operation *op, Role role, Candidate &candidate) {
     for (auto &entry : candidate.roles)
       if (entry.second == Role::Full)
         entry.second = Role::RowScalar;
-  } else if (role != Role::RowScalar || shape != ArrayRef<int64_t>(candidate.domain)) {
+  } else if (candidate.hasProduct || role != Role::RowScalar ||
+             shape != ArrayRef<int64_t>(candidate.domain)) {
     return false;
   }
   candidate.isRow = true;
@@ -359,7 +381,7 @@ bool GroupFormer::join(Operation *op, FusionKind kind, Candidate &candidate) {
     break;
   case FusionKind::Product:
     if (role != Role::Full || candidate.isRow || candidate.gathers || candidate.hasStencil ||
-        candidate.hasProduct || candidate.pieces > 1)
+        candidate.hasProduct || candidate.readsUneven || candidate.pieces > 1)
       return false;
     candidate.hasProduct = true;
     break;
@@ -367,6 +389,7 @@ bool GroupFormer::join(Operation *op, FusionKind kind, Candidate &candidate) {
   case FusionKind::Join:
     if (!canMove(op, kind, role, candidate))
       return false;
+    candidate.readsUneven |= kind == FusionKind::IndexMap && !keepsVectors(op);
     candidate.pieces *= countPieces(op);
     break;
   case FusionKind::Gather:

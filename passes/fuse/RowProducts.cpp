@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/fuse/RowProducts.h"
 
+#include "passes/fuse/StridedView.h"
+
 using namespace mlir;
 using namespace gridloom;
 
@@ -17,6 +19,14 @@ static bool isView(Value value) {
   return isa_and_nonnull<loom::TransposeOp, loom::BroadcastOp>(op);
 }
 
+/// True for slices that the library reads where they are, while a kernel's reader needs a copy.
+static bool isStridedSlice(Value value) {
+  while (auto reshape = value.getDefiningOp<loom::ReshapeOp>())
+    value = reshape.getInput();
+  auto slice = value.getDefiningOp<loom::SliceOp>();
+  return slice && !isMemoryView(slice) && traceViews(value).size() > 1;
+}
+
 static int64_t countElements(Value value, ArrayRef<int64_t> dims) {
   int64_t count = 1;
   for (int64_t dim : dims)
@@ -25,14 +35,15 @@ static int64_t countElements(Value value, ArrayRef<int64_t> dims) {
 }
 
 bool gridloom::isRowProduct(loom::DotGeneralOp dot) {
-  if (dot.getLhsContract().size() != 1 || isView(dot.getLhs()) || isView(dot.getRhs()))
+  if (dot.getLhsContract().size() != 1 || isView(dot.getLhs()) || isView(dot.getRhs()) ||
+      isStridedSlice(dot.getRhs()))
     return false;
   auto weight = dot.getRhs().getDefiningOp<loom::GetWeightOp>();
   bool isPadded = weight && weight.getLayoutAttr() && weight.getLayoutAttr().getPad() != 0;
   int64_t rows = countElements(dot.getLhs(), dot.getLhsFreeDims());
   int64_t columns = countElements(dot.getRhs(), dot.getRhsFreeDims());
   int64_t depth = countElements(dot.getLhs(), dot.getLhsContract());
-  return !isPadded && rows >= 1 && rows <= kMaxProductRows && columns > 1 && depth > 1;
+  return !isPadded && rows >= 1 && rows <= loom::kMaxProductRows && columns > 1 && depth > 1;
 }
 
 /// The dimension that a broadcast adds to those of its input, which stay in order and as long as
@@ -68,7 +79,7 @@ loom::DotGeneralOp gridloom::mergeRepeats(loom::DotGeneralOp dot) {
   SmallVector<int64_t> left(dot.getLhs().getType().getShape());
   if (reshape.getType().getShape() != ArrayRef<int64_t>(merged) ||
       dot.getRhsBatch().back() != outer || free[0] != heads + 1 ||
-      times * left[free[0]] > kMaxProductRows)
+      times * left[free[0]] > loom::kMaxProductRows)
     return dot;
   left[heads] /= times;
   left[free[0]] *= times;

@@ -6,21 +6,18 @@
 #ifndef GRIDLOOM_PASSES_FUSE_ROWPRODUCTS_H
 #define GRIDLOOM_PASSES_FUSE_ROWPRODUCTS_H
 
-#include "dialects/loom/Loom.h"
+#include "dialects/loom/Contraction.h"
 
 namespace gridloom {
 
-/// Rows that a kernel multiplies while it reads a matrix once.
-inline constexpr int64_t kMaxProductRows = 4;
-
-/// Whether `dot` is the product of a few rows and matrices, one row at least and kMaxProductRows at
-/// most, whose operands lie in memory as they are read: reading the matrices is what it costs, and
-/// a kernel that does so also does what follows.
+/// Whether `dot` is the product of a few rows and matrices, one row at least and
+/// loom::kMaxProductRows at most, whose operands lie in memory as they are read: reading the
+/// matrices is what it costs, and a kernel that does so also does what follows.
 bool isRowProduct(loom::DotGeneralOp dot);
 
 /// Where matrices are repeated for the rows of several batches, as keys are for the queries of a
-/// group of heads: the product of all these rows and the matrix, if they are kMaxProductRows at
-/// most. Else `dot` itself.
+/// group of heads: the product of all these rows and the matrix, if they are loom::kMaxProductRows
+/// at most. Else `dot` itself.
 loom::DotGeneralOp mergeRepeats(loom::DotGeneralOp dot);
 
 } // namespace gridloom

@@ -19,7 +19,6 @@ namespace {
 
 constexpr int leastPriority = 0;
 constexpr int greatestPriority = -5;
-constexpr unsigned defaultSharedBytes = 48 * 1024;
 constexpr unsigned largestSharedBytes = 227 * 1024;
 
 using DevicePointer = unsigned long long;
@@ -30,7 +29,7 @@ struct Module;
 struct Function {
   std::string symbol;
   Module *module;
-  unsigned sharedBytes = defaultSharedBytes;
+  unsigned sharedBytes = ptxSharedBytes;
 };
 
 struct Module {

@@ -557,6 +557,13 @@ void runPtx(const PtxKernel &kernel, const Launch &launch, std::vector<PtxBuffer
       throw PtxError("kernel " + kernel.name + " is launched with " +
                      std::to_string(launch.block[dim]) + " threads along a dimension, it allows " +
                      std::to_string(kernel.maxThreads[dim]));
+  size_t shared = 0;
+  for (const PtxVariable &variable : kernel.shared)
+    shared += variable.end - variable.begin;
+  if (shared > ptxSharedBytes)
+    throw PtxError("kernel " + kernel.name + " has " + std::to_string(shared) +
+                   " bytes of static shared memory, more than the " +
+                   std::to_string(ptxSharedBytes) + " that there may be");
   std::sort(buffers.begin(), buffers.end(),
             [](const PtxBuffer &x, const PtxBuffer &y) { return x.base < y.base; });
   uint32_t count = launch.grid[0] * launch.grid[1] * launch.grid[2];

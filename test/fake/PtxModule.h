@@ -173,6 +173,9 @@ inline constexpr std::string_view ptxSpecials[] = {
     "%tid.x",   "%tid.y",    "%tid.z",    "%ntid.x",   "%ntid.y", "%ntid.z", "%ctaid.x", "%ctaid.y",
     "%ctaid.z", "%nctaid.x", "%nctaid.y", "%nctaid.z", "%laneid", "%warpid", "%nwarpid"};
 
+/// Bytes of shared memory that a kernel may declare, and a launch ask for without permission.
+inline constexpr unsigned ptxSharedBytes = 48 * 1024;
+
 struct PtxVariable {
   size_t begin = 0, end = 0, alignment = 1;
 };

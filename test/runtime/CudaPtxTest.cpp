@@ -20,6 +20,7 @@ using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::StartsWith;
 
 namespace {
@@ -178,6 +179,21 @@ TEST_F(CudaPtxTest, PlantedAccessOutsideOfItsBuffersIsFound) {
   catchError(ErrorCode::Internal, [&] { (run<float, float>(ptx, "far", {1.0f}, 1, 1)); });
   EXPECT_THAT(fake::takeFindings(),
               Contains(StartsWith("kernel far reads outside of its buffers")));
+}
+
+TEST_F(CudaPtxTest, PlantedStaticSharedMemoryBeyondABlocksIsFound) {
+  auto launch = [&](const std::string &bytes) {
+    std::string ptx = makeKernel("large", ".shared .align 16 .b8 half[24576];\n"
+                                          ".shared .align 16 .b8 rest[" +
+                                              bytes + "];\nmov.b32 %r1, rest;");
+    run<float, float>(ptx, "large", {1.0f}, 1, 1);
+  };
+  launch("24576");
+  EXPECT_THAT(fake::takeFindings(), IsEmpty());
+  catchError(ErrorCode::Internal, [&] { launch("24577"); });
+  EXPECT_THAT(fake::takeFindings(),
+              Contains("kernel large has 49153 bytes of static shared memory, more than the 49152 "
+                       "that there may be"));
 }
 
 TEST_F(CudaPtxTest, PlantedReadOfMemoryNobodyWroteIsFound) {

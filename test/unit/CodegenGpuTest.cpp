@@ -181,6 +181,8 @@ TEST(CodegenGpu, ProductsOfFewRows) {
            Case{"1x3072", "3072x768", kAcross, "1x768", "f16", {48, 1, 1}, 512, "v4.b32"},
            Case{"4x768", "768x3072", kAcross, "4x3072", "f32", {192, 1, 1}, 512, "v4.b32"},
            Case{"4x768", "768x3072", kAcross, "4x3072", "bf16", {192, 1, 1}, 256, "v4.b32"},
+           // Their sums fit in shared memory.
+           Case{"4x128", "128x33792", kAcross, "4x33792", "f16", {264, 1, 1}, 256, "v4.b32"},
            // Rows of an odd length have no vectors.
            Case{"1x768", "768x50257", kAcross, "1x50257", "f32", {1571, 1, 1}, 512, "b32"},
            // A warp per column, several where few columns have long sums.

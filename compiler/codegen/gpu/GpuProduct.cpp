@@ -14,6 +14,7 @@
 #include "compiler/codegen/gpu/NestEmitter.h"
 #include "compiler/codegen/gpu/ThreadGroups.h"
 #include "compiler/codegen/gpu/ThreadPlanning.h"
+#include "dialects/loom/Contraction.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -28,8 +29,6 @@ using namespace gridloom::codegen;
 // Plan
 //===----------------------------------------------------------------------===//
 
-/// Rows that a thread has sums of.
-static constexpr int64_t kMaxRows = 4;
 /// Vectors of the matrix that a thread has under way: of four rows fewer, whose sums need
 /// registers.
 static constexpr int64_t kBatch = 8, kBatchOfRows = 4;
@@ -75,12 +74,14 @@ static void planAlongSum(ThreadPlan &plan, int64_t vectors, int64_t columns, int
     plan.threads /= 2;
 }
 
-/// Tiles of neighbouring outputs, `vectors` of `bytes`: narrower ones until each multiprocessor has
-/// one, and so many threads that each has its part of the sum under way at once.
-static void planAcrossSum(ThreadPlan &plan, int64_t vectors, int64_t bytes, int64_t depth,
-                          int64_t rows) {
+/// Tiles of neighbouring outputs, `vectors` of `bytes` whose sums have `sumBytes`: narrower ones
+/// until each multiprocessor has one, and so many threads that each has its part of the sum under
+/// way at once. Each warp's sums have to fit in shared memory.
+static void planAcrossSum(ThreadPlan &plan, int64_t vectors, int64_t bytes, int64_t sumBytes,
+                          int64_t depth, int64_t rows) {
   int64_t across = kWarp;
-  while (across > 1 && across / 2 >= vectors)
+  auto shared = [&] { return kMaxThreads / kWarp * rows * across * sumBytes; };
+  while (across > 1 && (across / 2 >= vectors || shared() > kSharedLimit))
     across /= 2;
   while (across > 1 && across * bytes > kSector &&
          plan.items * ceilDiv(vectors, across) < kProcessors)
@@ -131,7 +132,7 @@ std::optional<ThreadPlan> gridloom::codegen::planProduct(const Nest &nest) {
       rows *= loop.extent;
     }
   }
-  if (rows > kMaxRows || plan.items > kMaxMinorGrid)
+  if (rows > loom::kMaxProductRows || plan.items > kMaxMinorGrid)
     return std::nullopt;
   plan.batch = rows == 1 ? kBatch : kBatchOfRows;
 
@@ -143,7 +144,8 @@ std::optional<ThreadPlan> gridloom::codegen::planProduct(const Nest &nest) {
     planAlongSum(plan, vectors, columns.extent, rows);
   } else {
     tiles = vectors;
-    planAcrossSum(plan, vectors, plan.width * bytes, depth.extent, rows);
+    int64_t sumBytes = plan.width * bytesOf(body.nodes[*sum].element);
+    planAcrossSum(plan, vectors, plan.width * bytes, sumBytes, depth.extent, rows);
   }
   plan.grid = {ceilDiv(tiles, plan.threads / plan.group), plan.items, 1};
   return plan;
@@ -164,7 +166,7 @@ struct NestEmitter::ProductPlace {
 /// does not hold, the thread adds nothing.
 struct NestEmitter::ProductStep {
   Context at;
-  SmallVector<std::unique_ptr<Context>, kMaxRows> rows;
+  SmallVector<std::unique_ptr<Context>, loom::kMaxProductRows> rows;
   Value isInside;
 };
 

@@ -19,7 +19,6 @@ constexpr int64_t kWarpRow = 8;
 constexpr int64_t kKeptWords = 16;
 /// A shorter side of a tile would leave most of its threads without work.
 constexpr int64_t kLeastTileSide = 16;
-constexpr int64_t kSharedLimit = 48 << 10;
 
 using Kind = Node::Kind;
 

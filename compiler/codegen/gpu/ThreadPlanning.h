@@ -20,6 +20,9 @@ inline constexpr int64_t kProcessors = 132;
 /// Blocks along y or z.
 inline constexpr int64_t kMaxMinorGrid = 65535;
 
+/// Bytes of shared memory that every block may have.
+inline constexpr int64_t kSharedLimit = 48 << 10;
+
 inline bool dependsOn(const Node &node, const Loop &loop) {
   return llvm::any_of(node.free, [&](AtomId atom) { return loop.contains(atom); });
 }

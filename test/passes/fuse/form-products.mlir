@@ -114,3 +114,98 @@ func.func @apart(%x: tensor<1x16xf32>, %w: tensor<16x64xf32>, %b: tensor<1x64xf3
   %3 = loom.softmax %2 dim = 1 : tensor<1x64xf32>
   return %3 : tensor<1x64xf32>
 }
+
+// -----
+
+// A row's sum is not part of what multiplies it.
+// CHECK-LABEL: func.func @norm
+// CHECK-NEXT: %[[S:.*]] = plan.call @k_multiply_reduce_0(%arg0)
+// CHECK-NEXT: plan.call @k_dot_general_multiply_0(%arg0, %arg1, %[[S]])
+// CHECK-NEXT: return
+func.func @norm(%x: tensor<4x64xf32>, %w: tensor<64x64xf32>) -> tensor<4x64xf32> {
+  %0 = loom.multiply %x, %x : tensor<4x64xf32>
+  %1 = loom.reduce sum %0 dims = [1] : (tensor<4x64xf32>) -> tensor<4xf32>
+  %2 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]
+      : (tensor<4x64xf32>, tensor<64x64xf32>) -> tensor<4x64xf32>
+  %3 = loom.broadcast %1 dims = [0] : (tensor<4xf32>) -> tensor<4x64xf32>
+  %4 = loom.multiply %2, %3 : tensor<4x64xf32>
+  return %4 : tensor<4x64xf32>
+}
+
+// -----
+
+// Nor is what is made in pieces.
+// CHECK-LABEL: func.func @pieces
+// CHECK-NEXT: %[[P:.*]] = plan.call @k_pad_0(%arg2)
+// CHECK-NEXT: plan.call @k_dot_general_add_0(%arg0, %arg1, %[[P]])
+// CHECK-NEXT: return
+func.func @pieces(%x: tensor<1x64xf32>, %w: tensor<64x64xf32>, %z: tensor<1x62xf32>) -> tensor<1x64xf32> {
+  %0 = loom.pad %z value = 0.0 : f32 low = [0, 2] high = [0, 0] interior = [0, 0]
+      : (tensor<1x62xf32>) -> tensor<1x64xf32>
+  %1 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]
+      : (tensor<1x64xf32>, tensor<64x64xf32>) -> tensor<1x64xf32>
+  %2 = loom.add %1, %0 : tensor<1x64xf32>
+  return %2 : tensor<1x64xf32>
+}
+
+// -----
+
+// Vectors of the matrix are vectors of what a kernel adds: a slice of them can be part of it.
+// CHECK-LABEL: func.func @even
+// CHECK-NEXT: plan.call @k_dot_general_slice_add_0(
+// CHECK-NEXT: return
+func.func @even(%x: tensor<2x64xf16>, %w: tensor<64x64xf16>, %z: tensor<2x96xf16>) -> tensor<2x64xf16> {
+  %0 = loom.slice %z [0, 16] to [2, 80] by [1, 1] : (tensor<2x96xf16>) -> tensor<2x64xf16>
+  %1 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]
+      : (tensor<2x64xf16>, tensor<64x64xf16>) -> tensor<2x64xf16>
+  %2 = loom.add %1, %0 : tensor<2x64xf16>
+  return %2 : tensor<2x64xf16>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @odd_start
+// CHECK-NEXT: %[[S:.*]] = plan.call @k_slice_0(%arg2)
+// CHECK-NEXT: plan.call @k_dot_general_add_0(%arg0, %arg1, %[[S]])
+// CHECK-NEXT: return
+func.func @odd_start(%x: tensor<1x64xf16>, %w: tensor<64x64xf16>, %z: tensor<1x65xf16>) -> tensor<1x64xf16> {
+  %0 = loom.slice %z [0, 1] to [1, 65] by [1, 1] : (tensor<1x65xf16>) -> tensor<1x64xf16>
+  %1 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]
+      : (tensor<1x64xf16>, tensor<64x64xf16>) -> tensor<1x64xf16>
+  %2 = loom.add %1, %0 : tensor<1x64xf16>
+  return %2 : tensor<1x64xf16>
+}
+
+// -----
+
+// The rows after the first start anywhere.
+// CHECK-LABEL: func.func @odd_rows
+// CHECK-NEXT: %[[Y:.*]] = plan.call @k_dot_general_0(%arg0, %arg1)
+// CHECK-NEXT: plan.call @k_slice_add_0(%arg2, %[[Y]])
+// CHECK-NEXT: return
+func.func @odd_rows(%x: tensor<2x64xf16>, %w: tensor<64x64xf16>, %z: tensor<2x65xf16>) -> tensor<2x64xf16> {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]
+      : (tensor<2x64xf16>, tensor<64x64xf16>) -> tensor<2x64xf16>
+  %1 = loom.slice %z [0, 0] to [2, 64] by [1, 1] : (tensor<2x65xf16>) -> tensor<2x64xf16>
+  %2 = loom.add %0, %1 : tensor<2x64xf16>
+  return %2 : tensor<2x64xf16>
+}
+
+// -----
+
+// A part of each matrix of a batch, which a library walks and a kernel would have copied.
+// CHECK-LABEL: func.func @part
+// CHECK-NEXT: %[[W:.*]] = plan.call @k_concatenate_0(%arg1, %arg2)
+// CHECK-NOT: plan.call
+// CHECK: plan.matmul {{.*}}sizes = [8, 1, 8, 16]
+// CHECK-NEXT: return
+func.func @part(%x: tensor<8x1x16xf32>, %p: tensor<8x31x16xf32>, %q: tensor<8x1x16xf32>)
+    -> (tensor<8x1x8xf32>, tensor<8x32x16xf32>) {
+  %0 = loom.concatenate %p, %q dim = 1
+      : (tensor<8x31x16xf32>, tensor<8x1x16xf32>) -> tensor<8x32x16xf32>
+  %1 = loom.slice %0 [0, 24, 0] to [8, 32, 16] by [1, 1, 1]
+      : (tensor<8x32x16xf32>) -> tensor<8x8x16xf32>
+  %2 = loom.dot_general %x, %1 batch = [0] x [0] contract = [2] x [2]
+      : (tensor<8x1x16xf32>, tensor<8x8x16xf32>) -> tensor<8x1x8xf32>
+  return %2, %0 : tensor<8x1x8xf32>, tensor<8x32x16xf32>
+}
