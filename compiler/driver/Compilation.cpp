@@ -126,6 +126,12 @@ LogicalResult Compilation::checkOptions() {
   }
   if (options.output.empty())
     options.output = fs::path(options.input).replace_extension(".plan").string();
+  // A shell completes "m.plan/", and the plan is made beside the folder that it becomes.
+  fs::path folder = options.output;
+  while (folder.has_relative_path() && folder.has_parent_path() &&
+         (!folder.has_filename() || folder.filename() == "."))
+    folder = folder.parent_path();
+  options.output = folder.string();
   return success();
 }
 
@@ -253,7 +259,7 @@ static std::string getShardFlags(const CompileOptions &options) {
   std::string flags;
   auto add = [&](const std::string &flag, const std::string &value) {
     if (!value.empty())
-      flags += " --" + flag + " '" + value + "'";
+      flags += " --" + flag + " " + rt::quoteForShell(value);
   };
   add("mesh", options.mesh);
   add("devices", options.devices);
@@ -263,27 +269,40 @@ static std::string getShardFlags(const CompileOptions &options) {
     add("shard", shard);
   if (options.microbatches)
     add("microbatches", std::to_string(options.microbatches));
+  if (options.memoryLimit)
+    add("memory-limit", std::to_string(options.memoryLimit));
   return flags;
 }
 
-std::string Compilation::print(size_t phase) {
+/// The command that goes on from the dump of a phase.
+std::string Compilation::describeResumption(size_t phase) const {
   std::string text;
   llvm::raw_string_ostream os(text);
-  os << "// gridloom compile --start-from "
+  os << "gridloom compile --start-from "
      << getPhases()[std::min(phase + 1, getPhases().size() - 1)].name << " "
      << llvm::format("%02zu-", phase + 1) << getPhases()[phase].name << ".mlir -o "
-     << fs::path(options.output).filename().string();
+     << rt::quoteForShell(fs::path(options.output).filename().string());
   if (phase + 1 <= *findPhase("shard"))
     os << getShardFlags(options);
   if (options.chunkMatmul && phase + 1 <= *findPhase("communicate"))
     os << " --chunk-matmul " << options.chunkMatmul;
   if (options.target != "cpu")
     os << " --target " << options.target;
+  if (options.cpuArch != CompileOptions().cpuArch)
+    os << " --cpu-arch " << rt::quoteForShell(options.cpuArch);
+  if (!options.toolkit.empty())
+    os << " --cuda-toolkit " << rt::quoteForShell(options.toolkit);
   if (!options.cudnn && phase + 1 <= *findPhase("fuse"))
     os << " --no-cudnn";
   if (options.precision != "f32" && phase + 1 <= *findPhase("simplify"))
     os << " --precision " << options.precision;
-  os << "\n";
+  return makeOneLine(text);
+}
+
+std::string Compilation::print(size_t phase) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  os << "// " << describeResumption(phase) << "\n";
   OpPrintingFlags flags;
   flags.enableDebugInfo(/*enable=*/true, /*prettyForm=*/false).printNameLocAsPrefix();
   module->print(os, flags);

@@ -44,6 +44,7 @@ private:
   mlir::LogicalResult emitAnnotated();
   void handle(mlir::Diagnostic &diagnostic);
   void fail(const llvm::Twine &message);
+  std::string describeResumption(size_t phase) const;
   std::string print(size_t phase);
   /// Keeps the shardings for the report; later phases drop them.
   void recordValues();

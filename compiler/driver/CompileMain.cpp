@@ -128,7 +128,7 @@ static CLI::App *addCheck(CLI::App &app, CheckOptions &options) {
   return verb;
 }
 
-int main(int argc, char **argv) {
+static int runVerb(int argc, char **argv) {
   CLI::App app("Gridloom's compiler");
   // `gridloom VERB` becomes this program, and users know it by that name.
   app.name(argc > 1 && argv[1][0] != '-' ? "gridloom" : "gridloom-compile");
@@ -185,4 +185,17 @@ int main(int argc, char **argv) {
   }
   std::cout << app.help();
   return 2;
+}
+
+int main(int argc, char **argv) {
+  rt::openStandardFiles();
+  int code = runVerb(argc, argv);
+  if (code != 0)
+    return code;
+  // What was asked for may be what is printed. A plan's summary is not, and has been warned of.
+  if (std::string error = rt::tryFlushOutput(); !error.empty()) {
+    std::cerr << "error: " << error << "\n";
+    return 1;
+  }
+  return 0;
 }

@@ -5,43 +5,64 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/Options.h"
 #include "compiler/onnx/ModelBrief.h"
+#include "runtime/cli/OutputFormat.h"
 #include "runtime/cli/Usage.h"
 
 #include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
 
+#include <functional>
 #include <iostream>
+#include <optional>
 
 using namespace gridloom;
 
 /// A size that most models take where the user has given none.
-static std::string getTrialSize(llvm::StringRef dim) {
-  return dim.contains_insensitive("batch") ? "1" : "16";
+static int64_t getTrialSize(llvm::StringRef dim) {
+  return dim.contains_insensitive("batch") ? 1 : 16;
+}
+
+/// The size of a dimension `past + sequence`, as exporters name one of several parts, or `past + 1`
+/// where the sizes of its parts are known.
+static std::optional<int64_t> addParts(const std::string &dim,
+                                       const llvm::StringMap<int64_t> &sizes) {
+  int64_t sum = 0;
+  for (llvm::StringRef part : llvm::split(dim, " + ")) {
+    int64_t size = 0;
+    if (auto known = sizes.find(part); known != sizes.end())
+      size = known->second;
+    else if (part.getAsInteger(10, size))
+      return std::nullopt;
+    sum += size;
+  }
+  return sum;
 }
 
 /// The sizes to try: those given, and one for each dimension that has none.
 static std::vector<std::string> completeDims(const ModelBrief &brief,
                                              const std::vector<std::string> &given) {
-  std::vector<std::string> dims = given;
-  for (const std::string &name : brief.dims)
-    if (llvm::none_of(given, [&](const std::string &dim) {
-          return llvm::StringRef(dim).rsplit('=').first == name;
-        }))
-      dims.push_back(name + "=" + getTrialSize(name));
+  std::vector<std::string> dims = given, open;
+  llvm::StringMap<int64_t> sizes;
+  auto isGiven = [&](const std::string &name) {
+    return llvm::any_of(given, [&](llvm::StringRef dim) { return dim.rsplit('=').first == name; });
+  };
+  for (llvm::StringRef dim : given)
+    if (int64_t size = 0; !dim.rsplit('=').second.getAsInteger(10, size))
+      sizes[dim.rsplit('=').first] = size;
+  llvm::copy_if(brief.dims, std::back_inserter(open), std::not_fn(isGiven));
+  for (const std::string &name : open)
+    if (!llvm::StringRef(name).contains(" + "))
+      sizes[name] = getTrialSize(name);
+  for (const std::string &name : open)
+    dims.push_back(name + "=" + std::to_string(addParts(name, sizes).value_or(getTrialSize(name))));
   return dims;
-}
-
-/// In quotes where a shell needs them.
-static std::string quote(const std::string &text) {
-  const char *plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%";
-  return !text.empty() && text.find_first_not_of(plain) == std::string::npos ? text
-                                                                             : "'" + text + "'";
 }
 
 int gridloom::runDoctor(const CompileOptions &options) {
   CompileOptions trial = options;
   ModelBrief brief;
-  std::string call = "gridloom compile " + quote(options.input);
+  std::string call = "gridloom compile " + rt::quoteForShell(options.input);
   // What cannot be read the compilation refuses, in its own words.
   if (readBrief(options.input, brief).empty()) {
     trial.dims = completeDims(brief, options.dims);
@@ -51,10 +72,13 @@ int gridloom::runDoctor(const CompileOptions &options) {
     for (size_t i = options.dims.size(); i < trial.dims.size(); ++i)
       std::cout << "  size   " << rt::makePrintable(trial.dims[i])
                 << " is tried; the model leaves it open\n";
-    std::cout.flush();
+    if (std::string error = rt::tryFlushOutput(); !error.empty()) {
+      std::cerr << "error: " << error << "\n";
+      return 1;
+    }
   }
   for (const std::string &dim : trial.dims)
-    call += " --dim " + quote(dim);
+    call += " --dim " + rt::quoteForShell(dim);
   trial.stopAfter = "simplify";
   trial.dumpIr = "";
   trial.quiet = true;
@@ -63,6 +87,8 @@ int gridloom::runDoctor(const CompileOptions &options) {
   std::streambuf *old = std::cout.rdbuf(silent.rdbuf());
   int code = runCompile(trial);
   std::cout.rdbuf(old);
+  if (code != 0 && trial.dims.size() > options.dims.size())
+    std::cerr << "note: sizes that were tried may be what does not fit; give them with --dim\n";
   if (code == 0)
     std::cout << "'" << rt::makePrintable(options.input)
               << "' can be compiled: " << rt::makePrintable(call) << "\n";

@@ -7,6 +7,7 @@
 
 #include "dialects/dist/Sharding.h"
 #include "dialects/plan/Plan.h"
+#include "runtime/cli/Usage.h"
 #include "runtime/core/MemoryNeeds.h"
 
 #include "llvm/Support/Format.h"
@@ -126,6 +127,8 @@ std::string Compilation::makeReport() const {
                             {"kernels", std::move(kernels)},
                             {"warnings", toJson(warnings)},
                             {"phases", std::move(phases)}};
+  if (options.memoryLimit)
+    (*report.getObject("memory"))["limit_bytes"] = options.memoryLimit;
   if (!estimates.empty())
     report["estimate"] = (*report.getArray("estimates"))[0];
   if (llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(values))
@@ -199,7 +202,7 @@ void Compilation::printSummary() const {
     total += ms;
   os << llvm::format("  compiled in     %.1f s; report: %s/report.json\n", total / 1e3,
                      options.output.c_str());
-  os << "  run it          gridloom run " << options.output << "\n";
+  os << "  run it          gridloom run " << rt::quoteForShell(options.output) << "\n";
   os.flush();
   if (!llvm::outs().has_error())
     return;

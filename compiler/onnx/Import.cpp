@@ -9,6 +9,7 @@
 #include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/OpTable.h"
 #include "compiler/onnx/States.h"
+#include "runtime/cli/Usage.h"
 
 #include "mlir/IR/Verifier.h"
 
@@ -130,7 +131,7 @@ private:
         open +=
             (Twine(open.empty() ? "" : ", ") + "'" + name.getValue() + "' of input '" + input + "'")
                 .str();
-        remedy += (" --dim " + name.getValue() + "=SIZE").str();
+        remedy += " --dim " + rt::quoteForShell(name.str() + "=SIZE");
       }
     bool isOne = StringRef(remedy).count(" --dim ") == 1;
     if (!open.empty())

@@ -12,6 +12,7 @@
 #include "runtime/cli/CollectiveBench.h"
 
 #include "runtime/cli/Job.h"
+#include "runtime/cli/OutputFormat.h"
 #include "runtime/cli/Values.h"
 #include "runtime/core/Error.h"
 
@@ -267,11 +268,12 @@ static void benchOnRank(const Collective &collective, const Settings &settings, 
         settings.check ? std::to_string(countWrong(collective, setup, sequence)) : "N/A";
     size_t size = std::max(setup.in.host.getNumBytes(), setup.out.host.getNumBytes());
     double bandwidth = double(size) / time * 1e-3;
-    if (transport.getRank() == 0)
+    if (transport.getRank() == 0) {
       printf("%14zu %13lld %6s %7s %11.2f %8.3f %8.3f %7s\n", size, static_cast<long long>(count),
              settings.type.c_str(), reductionName, time, bandwidth,
              bandwidth * collective.busFactor(n), wrong.c_str());
-    fflush(stdout);
+      flushOutput();
+    }
     if (settings.check && wrong != "0")
       throw Error(ErrorCode::Internal, std::string(collective.name) + " of " +
                                            std::to_string(count) + " elements gave " + wrong +

@@ -77,8 +77,9 @@ static std::string toHeading(std::string name) {
 /// "  in every row: stage 0, entry main", in lines of at most `width` columns.
 static void writeAlike(std::ostream &out, const std::vector<std::string> &alike, size_t width) {
   std::string line = "  in every row:";
+  size_t room = std::max<size_t>(width, 8) - 5;
   for (size_t i = 0; i < alike.size(); ++i) {
-    std::string item = shorten(alike[i], ", ", width - 5) + (i + 1 < alike.size() ? "," : "");
+    std::string item = shorten(alike[i], ", ", room) + (i + 1 < alike.size() ? "," : "");
     if (getTextWidth(line) + 1 + getTextWidth(item) > width) {
       out << line << "\n";
       line = "   ";

@@ -135,7 +135,7 @@ static Document explainPlan(const Lenient &report) {
   Document document;
   for (const char *name : {"model", "mesh", "target", "strategy"})
     addText(document, name, report.text(name));
-  for (const char *name : {"weights_bytes", "arena_bytes", "total_bytes", "limit_bytes"})
+  for (const char *name : {"weights_bytes", "arena_bytes", "limit_bytes"})
     if (Lenient memory(report.get("memory")); memory.has(name))
       document.addField(name, bytesCell(uint64_t(memory.number(name))));
 

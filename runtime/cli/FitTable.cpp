@@ -69,12 +69,12 @@ size_t gridloom::rt::getTableWidth(const TextTable &table) {
   return width;
 }
 
-/// Takes the columns out that are alike in every row; returns what they said.
+/// Takes the columns out that are alike in every row, but never all; returns what they said.
 static std::vector<std::string> removeConstants(TextTable &table) {
   std::vector<std::string> said;
   if (table.lines.size() < 3)
     return said;
-  for (size_t c = table.isRight.size(); c-- > 0;) {
+  for (size_t c = table.isRight.size(); c-- > 0 && table.isRight.size() > 1;) {
     const std::string value = table.lines[1][c];
     if (!std::all_of(table.lines.begin() + 1, table.lines.end(),
                      [&](const auto &line) { return line[c] == value; }))

@@ -56,10 +56,10 @@ static int runVerb(int argc, char **argv) {
   }
   try {
     app.parse(argc, argv);
-  } catch (const CLI::CallForHelp &help) {
-    return app.exit(help);
-  } catch (const CLI::Success &done) {
-    return app.exit(done);
+  } catch (const CLI::Success &done) { // help, or the version
+    int code = app.exit(done);
+    flushOutput();
+    return code;
   } catch (const CLI::ParseError &error) {
     return report(describeUsageError(app, error), 2);
   }
@@ -73,6 +73,7 @@ static int runVerb(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
+  openStandardFiles();
   try {
     if (argc > 1 && (isCompilerVerb(argv[1]) || inspectsModel(argc, argv)))
       becomeCompiler(argv);

@@ -12,17 +12,35 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <iostream>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 using namespace gridloom::rt;
 
-void gridloom::rt::flushOutput() {
+void gridloom::rt::openStandardFiles() {
+  int file = 0;
+  do
+    file = open("/dev/null", O_RDONLY);
+  while (file >= 0 && file <= STDERR_FILENO);
+  if (file >= 0)
+    close(file);
+}
+
+std::string gridloom::rt::tryFlushOutput() {
+  errno = 0;
   std::cout.flush();
-  if (!std::cout || fflush(stdout) != 0 || ferror(stdout))
-    throw Error(ErrorCode::Unavailable,
-                std::string("standard output cannot be written: ") + strerror(errno));
+  bool failed = fflush(stdout) != 0 || ferror(stdout);
+  if (!failed && std::cout)
+    return "";
+  std::string line = "standard output cannot be written";
+  return errno ? line + ": " + strerror(errno) : line;
+}
+
+void gridloom::rt::flushOutput() {
+  if (std::string error = tryFlushOutput(); !error.empty())
+    throw Error(ErrorCode::Unavailable, error);
 }
 
 /// Columns of the terminal that standard output is; 0 where it is none.

@@ -14,8 +14,16 @@ class App;
 
 namespace gridloom::rt {
 
-/// Standard output may be buffered, and go to a full disk. Throws Unavailable with the system's
-/// reason when it cannot be written.
+/// A program may be started with its standard files closed. The next file it opens, or the memory
+/// that ranks share, would take their place and be printed into: this has /dev/null take it, not to
+/// be written, so that printing fails. The first thing a program does.
+void openStandardFiles();
+
+/// Standard output may be buffered, and go to a full disk. What is wrong with it, with the system's
+/// reason, as one line; empty when all that was printed is written.
+std::string tryFlushOutput();
+
+/// Throws Unavailable when standard output cannot be written.
 void flushOutput();
 
 /// The options --format text|json, --json and --wide, and what they mean. A terminal gets tables

@@ -27,6 +27,17 @@ std::string gridloom::rt::makePrintable(const std::string &text) {
   return line;
 }
 
+std::string gridloom::rt::quoteForShell(const std::string &text) {
+  static const char *const plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos)
+    return text;
+  std::string quoted = "'";
+  for (char c : text)
+    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
 /// Letters to insert, delete or replace (Wagner and Fischer 1974).
 static size_t getDistance(const std::string &a, const std::string &b) {
   std::vector<size_t> row(b.size() + 1);

@@ -20,6 +20,9 @@ namespace gridloom::rt {
 /// Control characters become "\x1b"; bytes of UTF-8 stay.
 std::string makePrintable(const std::string &text);
 
+/// The text as a shell reads it back as one word: in quotes where it needs them.
+std::string quoteForShell(const std::string &text);
+
 /// "; did you mean 'schedule'?" for a name that is one or two slips away from one of `known`, else
 /// empty.
 std::string suggest(const std::string &name, std::span<const std::string> known);

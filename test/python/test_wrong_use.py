@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import shlex
 import signal
 import struct
 import subprocess
@@ -34,6 +35,13 @@ def bert(tmp_path_factory):
 def plan(tools, model):
     tools.compile(model, model.parent / "mlp.plan", "--dim", "batch=4")
     return model.parent / "mlp.plan"
+
+
+@pytest.fixture(scope="module")
+def split(tools, model):
+    """The plan for two ranks."""
+    tools.compile(model, model.parent / "split.plan", "--dim", "batch=4", "--mesh", "data=2")
+    return model.parent / "split.plan"
 
 
 def refused(tools, *arguments, code: int = 1) -> str:
@@ -118,6 +126,58 @@ def test_the_doctor_tells_what_cannot_be_compiled(tools, tmp_path):
     assert "'u'" in result.stderr and "Unique" in result.stderr
 
 
+def with_cache(path, total: str):
+    """A model that appends to a cache, as exporters write it: `past` and `seq` rows are `total` rows."""
+    from onnx import TensorProto, helper
+
+    value = lambda name, size: helper.make_tensor_value_info(name, TensorProto.FLOAT, [size, 4])  # noqa: E731
+    nodes = [helper.make_node("Concat", ["p", "x"], ["y"], axis=0), helper.make_node("Add", ["y", "m"], ["o"])]
+    inputs = [value("m", total), value("p", "past"), value("x", "seq")]
+    return zoo.save(helper.make_model(helper.make_graph(nodes, "g", inputs, [value("o", "all")])), path)
+
+
+def test_the_doctor_tries_sizes_that_fit_or_says_that_it_guessed(tools, tmp_path):
+    cache = with_cache(tmp_path / "a.onnx", "past + seq")
+    assert tools.call("doctor", cache).stdout.endswith(" --dim 'past + seq=32' --dim past=16 --dim seq=16\n")
+    told = tools.call("doctor", cache, "--dim", "past=3").stdout
+    assert told.endswith(" --dim past=3 --dim 'past + seq=19' --dim seq=16\n")
+    assert refused(tools, "compile", cache).endswith(" --dim 'past + seq=SIZE' --dim past=SIZE --dim seq=SIZE")
+    cache = with_cache(tmp_path / "b.onnx", "total")
+    error, note = tools.call("doctor", cache, check=False).stderr.splitlines()
+    assert "do not broadcast" in error and note == "note: sizes that were tried may be what does not fit; give them with --dim"
+    assert "can be compiled" in tools.call("doctor", cache, "--dim", "total=32").stdout
+    sizes = ["--dim", "total=3", "--dim", "past=1", "--dim", "seq=1"]
+    assert "do not broadcast" in refused(tools, "doctor", cache, *sizes)  # nothing was guessed
+
+
+def test_commands_that_are_told_can_be_typed(tools, tmp_path, monkeypatch):
+    """Whatever the names in them: one folder has a quote and a space."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "it's mine"
+    folder.mkdir()
+    model = zoo.save(zoo.mlp([4, 4], zoo.Random(0)), folder / "a model.onnx")
+    command = shlex.split(tools.call("doctor", model).stdout.split("can be compiled: ")[1])
+    assert command[:3] == ["gridloom", "compile", str(model)]
+    limits = ["--cpu-arch", "x86-64-v2", "--memory-limit", "1MiB"]
+    told = tools.call(*command[1:], "-o", "it's mine/a plan", "--dump-ir", folder, *limits).stdout
+    (command,) = [shlex.split(line)[2:] for line in told.splitlines() if line.startswith("  run it ")]
+    tools.call(*command[1:], "--input", "x=ones")
+    monkeypatch.chdir(folder)
+    (first,) = [next(dump.open()) for dump in folder.glob("02-*.mlir")]
+    command = shlex.split(first.removeprefix("// "))
+    assert command[command.index("--memory-limit") + 1] == "1048576"
+    tools.call(*command[1:])
+    manifest = json.loads((folder / "a plan" / "manifest.json").read_text())
+    assert "x86-64-v2" in json.dumps(manifest["target"])
+
+
+def test_a_folder_whose_name_a_shell_has_completed(tools, model, tmp_path):
+    for name in ("m.plan/", "m.plan//", "m.plan/."):
+        compiled = tools.compile(model, f"{tmp_path}/{name}", "--dim", "batch=4")
+        assert f"run it          gridloom run {tmp_path}/m.plan\n" in compiled.stdout
+        assert [path.name for path in tmp_path.iterdir()] == ["m.plan"]
+
+
 # Options that do nothing, or cannot be
 
 
@@ -141,6 +201,7 @@ def test_too_little_memory(tools, model, tmp_path):
     line = refused(tools, *options, "1KiB", "--mesh", "data=2")
     assert "data=2" in line and "the limit is 1.0 KiB; split over more devices, or raise --memory-limit" in line
     tools.call(*options, "1MiB", "--mesh", "data=2")
+    assert json.loads(tools.call("explain", tmp_path / "m.plan", "--json").stdout)["limit_bytes"] == 1 << 20
 
 
 def test_too_many_devices(tools, model, tmp_path):
@@ -192,11 +253,42 @@ def test_an_output_that_is_full(tools, plan, arguments):
     assert result.returncode == 1 and "standard output cannot be written: No space left" in result.stderr
 
 
-def test_a_reader_that_has_seen_enough(tools, model, tmp_path):
-    tools.compile(model, tmp_path / "m.plan", "--dim", "batch=4", "--mesh", "data=2")
+PRINTING = [
+    ["compile", "MODEL", "--dim", "batch=4", "--stop-after", "import"],
+    ["inspect", "MODEL"],
+    ["doctor", "MODEL"],
+    ["check", "PLAN"],
+    ["run", "PLAN", "--input", "x=ones"],
+    ["bench", "all_reduce", "-n", "2", "-b", "4", "-e", "4", "--iters", "1"],
+    ["run", "--help"],
+]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full to write to")
+@pytest.mark.parametrize("to,reason", [("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")])
+@pytest.mark.parametrize("arguments", PRINTING, ids=lambda a: f"{a[0]} {a[1]}")
+def test_what_cannot_be_printed_is_told(tools, model, split, arguments, to, reason):
+    """Also by ranks, for whom memory that they share must not become standard output."""
+    command = [{"MODEL": model, "PLAN": split}.get(argument, argument) for argument in arguments]
+    shell = ["sh", "-c", f'exec "$0" "$@" >{to}', tools.path("gridloom"), *command]
+    result = subprocess.run(shell, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert result.returncode == 1
+    assert result.stderr == f"error: standard output cannot be written: {reason}\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full to write to")
+def test_a_plan_is_complete_without_its_summary(tools, model, tmp_path):
+    command = [tools.path("gridloom"), "compile", model, "-o", tmp_path / "m.plan", "--dim", "batch=4"]
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 0 and result.stderr.startswith("warning: the plan is complete, but standard output")
+    tools.call("run", tmp_path / "m.plan", "--input", "x=ones")
+
+
+def test_a_reader_that_has_seen_enough(tools, split):
     read, write = os.pipe()
     os.close(read)
-    command = [tools.path("gridloom"), "run", tmp_path / "m.plan", "--input", "x=ones"]
+    command = [tools.path("gridloom"), "run", split, "--input", "x=ones"]
     result = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True)
     os.close(write)
     assert result.returncode == 128 + signal.SIGPIPE and not result.stderr

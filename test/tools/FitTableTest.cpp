@@ -13,6 +13,7 @@
 
 using namespace gridloom::rt;
 using testing::HasSubstr;
+using testing::Not;
 
 TEST(Shorten, ListsKeepTheirFirstPartsAndTellHowManyMore) {
   EXPECT_EQ(shorten("a, b, c", ", ", 7), "a, b, c");
@@ -85,6 +86,29 @@ TEST(FitTable, NothingIsLostWhereThereIsRoom) {
   }
 }
 
+TEST(FitTable, RowsThatAreAlikeKeepAColumn) {
+  TextTable table{
+      {{"entry", "step"}, {"main", "kernel"}, {"main", "kernel"}}, {false, false}, {false, false}};
+  EXPECT_THAT(fitTable(table, 8), testing::ElementsAre("step kernel"));
+  EXPECT_THAT(table.lines,
+              testing::ElementsAre(testing::ElementsAre("entry"), testing::ElementsAre("main"),
+                                   testing::ElementsAre("main")));
+}
+
+TEST(FitTable, TerminalsOfNoUseStopNothing) {
+  std::string list(100, 'a');
+  for (size_t width = 1; width < 8; ++width) {
+    Document document;
+    document.addTable("steps", {"step", "reads"});
+    for (const char *step : {"first", "second"})
+      document.addRow({step, listCell({list, list})});
+    std::ostringstream out;
+    document.write(out, /*asJson=*/false, width);
+    EXPECT_THAT(out.str(), HasSubstr("in every row"));
+    EXPECT_THAT(out.str(), Not(HasSubstr(list + ", " + list))) << width;
+  }
+}
+
 TEST(FitTable, JsonIsTheSameAtEveryWidth) {
   std::ostringstream narrow, wide;
   makeDocument().write(narrow, /*asJson=*/true, 40);
@@ -105,6 +129,13 @@ TEST(Document, CountsAreReadWithUnits) {
   EXPECT_EQ(countCell(999).text, "999");
   EXPECT_EQ(countCell(23440896).text, "23.4 M");
   EXPECT_EQ(countCell(23440896).value, 23440896);
+}
+
+TEST(QuoteForShell, WhereAShellNeedsIt) {
+  EXPECT_EQ(quoteForShell("/a/b-1.plan,data=2"), "/a/b-1.plan,data=2");
+  EXPECT_EQ(quoteForShell("past + seq=4"), "'past + seq=4'");
+  EXPECT_EQ(quoteForShell("it's $HOME"), "'it'\\''s $HOME'");
+  EXPECT_EQ(quoteForShell(""), "''");
 }
 
 TEST(Suggest, NearNamesOnly) {
