@@ -298,6 +298,7 @@ void StageBuilder::addAlias(plan::AliasOp op, Scope &scope) {
   uint64_t skipped =
       op.getOffset() * loom::getByteSize(RankedTensorType::get({}, type.getElementType()));
   schema::Buffer buffer = scope.buffers->Get(int(source));
+  assert((buffer.slots() <= 1 || skipped == 0) && "slots are as far apart as a buffer is long");
   buffer.set_offset(buffer.offset() + skipped);
   buffer.set_bytes(buffer.bytes() - skipped);
   buffer.clear_shape();

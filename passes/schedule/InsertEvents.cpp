@@ -107,6 +107,15 @@ bool isReused(plan::BufferOp buffer) {
   return shared && !buffer.use_empty();
 }
 
+/// Whether a step uses the buffer from some place after its first element on. Of such a part nobody
+/// could tell how far its slots are apart.
+bool hasParts(Value buffer) {
+  return llvm::any_of(buffer.getUsers(), [](Operation *user) {
+    auto alias = dyn_cast<plan::AliasOp>(user);
+    return alias && (alias.getOffset() != 0 || hasParts(alias.getBuffer()));
+  });
+}
+
 /// Two runs, `slots` iterations apart, of which the first may still use the buffer when the second
 /// comes back to it: the latest first run, and the earliest second one.
 std::optional<std::pair<unsigned, unsigned>> findOverrun(const ProgramTimeline &timeline,
@@ -130,7 +139,8 @@ void orderAcrossIterations(plan::ProgramOp program, Events &events) {
     if (!isReused(buffer))
       continue;
     while (auto overrun = findOverrun(*timeline, buffer)) {
-      if (buffer.getSlots() == 1 && buffer.getSpace() != plan::Space::Output) {
+      if (buffer.getSlots() == 1 && buffer.getSpace() != plan::Space::Output &&
+          !hasParts(buffer.getBuffer())) {
         buffer.setSlots(kSlots);
         continue;
       }

@@ -13,7 +13,7 @@ namespace gridloom {
 /// Adds the records and waits that make every step start after those whose buffers it reads or
 /// overwrites: in the same iteration, and in those before where a repeat comes back to a buffer.
 /// Leaves out what existing events imply. Buffers that would stall the next iteration's
-/// communication get two slots.
+/// communication get two slots, but for those that are read in part.
 void insertEvents(plan::ProgramOp program);
 
 } // namespace gridloom

@@ -17,7 +17,8 @@ def ScheduleStages : Pass<"plan-schedule", "::mlir::ModuleOp"> {
     `compute`, collectives on `comm.<axes joined by +>`, transfers on `send.<stage>` and `recv.<stage>`.
     Where a value crosses streams an event orders the two; events that others imply are left out. With
     micro-batches the steps repeat; a buffer that a transfer may still use in the next iteration gets two
-    slots, and its writer waits, with lag 2, for its last reader.
+    slots, and its writer waits, with lag 2, for its last reader; one that is read in part keeps one slot,
+    with lag 1.
 
     Input:
 

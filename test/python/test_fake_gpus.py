@@ -98,6 +98,58 @@ def test_an_mlp_over_fake_gpus_equals_onnxruntime(tools, fake_gpus, tmp_path, op
         assert "fake GPU" not in result.text, result.text
 
 
+def write_halves(path, layers: int = 4, width: int = 16):
+    """Layers that multiply both halves of their input, and all of it, and add it: x + x[:w/2] A + x[w/2:] B + x C."""
+    random = np.random.default_rng(0)
+    nodes, weights = [], {"zero": np.array([0]), "middle": np.array([width // 2]), "end": np.array([width])}
+    weights["axis"] = np.array([2])
+    x = "x"
+    for i in range(layers):
+        nodes += [
+            helper.make_node("Slice", [x, "zero", "middle", "axis"], [f"low{i}"]),
+            helper.make_node("Slice", [x, "middle", "end", "axis"], [f"high{i}"]),
+        ]
+        for part, rows in (f"low{i}", width // 2), (f"high{i}", width // 2), (x, width):
+            weights[f"w_{part}"] = random.standard_normal((rows, width)).astype(np.float32) / 4
+            nodes.append(helper.make_node("MatMul", [part, f"w_{part}"], [f"{part}_w"]))
+        nodes += [
+            helper.make_node("Add", [f"low{i}_w", f"high{i}_w"], [f"halves{i}"]),
+            helper.make_node("Add", [f"halves{i}", f"{x}_w"], [f"all{i}"]),
+            helper.make_node("Add", [f"all{i}", x], [f"sum{i}"]),
+            helper.make_node("Tanh", [f"sum{i}"], [f"x{i}" if i + 1 < layers else "y"]),
+        ]
+        x = f"x{i}"
+    for i, node in enumerate(nodes):
+        node.name = f"/{node.op_type}_{i}"
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [6, 8, width]) for name in "xy"]
+    tensors = [numpy_helper.from_array(value, name) for name, value in weights.items()]
+    graph = helper.make_graph(nodes, "halves", ends[:1], ends[1:], tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+
+
+@pytest.mark.parametrize("target", ["cpu", "cuda:sm_90"])
+def test_a_stage_reads_parts_of_what_every_microbatch_sends(tools, fake_gpus, tmp_path, target):
+    path = tmp_path / "halves.onnx"
+    write_halves(path)
+    inputs = {"x": np.random.default_rng(1).standard_normal((6, 8, 16)).astype(np.float32)}
+    expected = onnxruntime_session(path).run(["y"], inputs)[0]
+    outputs = []
+    for mesh in ("data=1",), ("pipe=2", "--microbatches", "3"):
+        plan = tmp_path / f"{mesh[0]}.plan"
+        tools.compile(path, plan, "--mesh", *mesh, "--target", target)
+        for seed in (1, 2, 3):
+            fake_gpus(2, seed)
+            result = tools.run(plan, inputs, tmp_path / f"{mesh[0]} {seed}", "--in-process", "--repeat", 3)
+            assert "fake GPU" not in result.text, result.text
+            np.testing.assert_allclose(result.outputs["y"], expected, atol=1e-5, rtol=0)
+            outputs.append(result.outputs["y"])
+    program = next((plan / "ir").glob("*-schedule.mlir")).read_text()
+    registered = re.findall(r"plan\.buffer\s+registered (\{slots = 2 : i64\} )?:", program)
+    assert sorted(registered) == ["", "{slots = 2 : i64} "], "what is sent, and what is received and read in part"
+    for output in outputs:
+        np.testing.assert_allclose(output, outputs[0], atol=1e-6, rtol=0)
+
+
 @pytest.mark.parametrize("mesh", ["data=1", "data=2", "model=2", "model=4", "pipe=2", "data=2,model=2"])
 def test_a_transformer_over_fake_gpus_equals_onnxruntime(tools, fake_gpus, tmp_path, mesh):
     config = zoo.BertConfig(layers=2, hidden=64, heads=4, intermediate=128, vocabulary=50, positions=32, head="embedding")

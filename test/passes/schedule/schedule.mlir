@@ -169,6 +169,61 @@ plan.kernel @exp elementwise {
   loom.yield %0 : tensor<8x16xf32>
 }
 
+dist.mesh @mesh <["pipe" = 2, "micro" = 4]>
+
+// A buffer that is read in part has one slot: its writer waits for the last iteration's readers.
+// CHECK-LABEL: plan.program @parts_stage0
+// CHECK: %[[S:.*]] = plan.buffer registered : <tensor<8x16xf32>>
+// CHECK-NEXT: %[[V:.*]] = plan.alias %[[S]]
+// CHECK-NEXT: %[[P:.*]] = plan.alias %[[V]] {offset = 64 : i64}
+// CHECK: plan.repeat 4 {
+// CHECK-NEXT: plan.block {
+// CHECK-NEXT: plan.wait [[SENT:.*]] on "compute" {lag = 1 : i64}
+// CHECK-NEXT: plan.launch @exp {{.*}} outs(%[[S]] : {{.*}})
+// CHECK-NEXT: plan.record [[DONE:.*]] on "compute"
+// CHECK-NEXT: plan.wait [[DONE]] on "send.1"
+// CHECK-NEXT: plan.group "send" {{.*}} ins(%[[S]] : {{.*}}
+// CHECK-NEXT: plan.record [[SENT]] on "send.1"
+// CHECK-NEXT: plan.launch @half ins(%[[P]] : {{.*}})
+plan.kernel @half elementwise {
+^bb0(%x: tensor<64xf32>):
+  %0 = loom.negate %x : tensor<64xf32>
+  loom.yield %0 : tensor<64xf32>
+}
+func.func @parts_stage0(%x: tensor<8x16xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{"micro"}, {}]>})
+    -> (tensor<64xf32> {loom.name = "y", dist.sharding = #dist.sharding<@mesh, [{"micro"}]>})
+    attributes {loom.entry = "parts", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 4 : i64} {
+  %0 = plan.call @exp(%x) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  %f = dist.start {
+    dist.send %0 to 1 channel 0 : tensor<8x16xf32>
+    dist.yield
+  } : !dist.future<>
+  %1 = loom.reshape %0 : (tensor<8x16xf32>) -> tensor<128xf32>
+  %2 = loom.slice %1 [64] to [128] by [1] : (tensor<128xf32>) -> tensor<64xf32>
+  %3 = plan.call @half(%2) : (tensor<64xf32>) -> tensor<64xf32>
+  dist.done %f : !dist.future<>
+  return %3 : tensor<64xf32>
+}
+
+func.func @parts_stage1() -> (tensor<8x16xf32> {loom.name = "z", dist.sharding = #dist.sharding<@mesh, [{"micro"}, {}]>})
+    attributes {loom.entry = "parts", loom.dims = {}, dist.stage = 1 : i64, dist.microbatches = 4 : i64} {
+  %f = dist.start {
+    %r = dist.recv from 0 channel 0 : tensor<8x16xf32>
+    dist.yield %r : tensor<8x16xf32>
+  } : !dist.future<tensor<8x16xf32>>
+  %0 = dist.done %f : !dist.future<tensor<8x16xf32>> -> tensor<8x16xf32>
+  %1 = plan.call @exp(%0) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+  return %1 : tensor<8x16xf32>
+}
+
+// -----
+
+plan.kernel @exp elementwise {
+^bb0(%x: tensor<8x16xf32>):
+  %0 = loom.exp %x : tensor<8x16xf32>
+  loom.yield %0 : tensor<8x16xf32>
+}
+
 // Transfers with one peer keep the order of their channels, whichever operand is ready first.
 // CHECK-LABEL: plan.program @channels
 // CHECK: plan.group "send" {{.*}}channel = 3
