@@ -22,9 +22,10 @@ bool canWriteOver(Operation *step, Value from, Value to) {
   if (launch.getOutputs().size() != 1 || !isTo(launch.getOutputs()[0]) ||
       llvm::count_if(launch.getInputs(), isFrom) != 1)
     return false;
+  auto input = llvm::find_if(launch.getInputs(), isFrom);
   auto kernel = SymbolTable::lookupNearestSymbolFrom<plan::KernelOp>(step, launch.getKernelAttr());
-  return kernel && canRunInPlace(kernel, llvm::find_if(launch.getInputs(), isFrom) -
-                                             launch.getInputs().begin());
+  return kernel && isWholeBuffer(*input) && isWholeBuffer(launch.getOutputs()[0]) &&
+         canRunInPlace(kernel, input - launch.getInputs().begin());
 }
 
 bool isOverBefore(const ProgramTimeline &timeline, ArrayRef<Access> from, ArrayRef<Access> to,

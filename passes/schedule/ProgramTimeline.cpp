@@ -35,6 +35,13 @@ Value getRootBuffer(Value buffer) {
   return buffer;
 }
 
+bool isWholeBuffer(Value buffer) {
+  auto getBytes = [](Value of) {
+    return loom::getByteSize(cast<plan::BufferType>(of.getType()).getTensor());
+  };
+  return getBytes(buffer) == getBytes(getRootBuffer(buffer));
+}
+
 int64_t getRepeatCount(Operation *op) {
   auto repeat = op->getParentOfType<plan::RepeatOp>();
   return repeat ? repeat.getCount() : 1;

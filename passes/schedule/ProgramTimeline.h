@@ -25,6 +25,9 @@ mlir::OperandRange getStepOutputs(mlir::Operation *step);
 llvm::StringRef getStepStream(mlir::Operation *op);
 /// The buffer or rank parameter under any aliases.
 mlir::Value getRootBuffer(mlir::Value buffer);
+
+/// True for a buffer that is all of its root, if under another shape.
+bool isWholeBuffer(mlir::Value buffer);
 /// Repetitions of the control op around `op`; 1 outside of any repeat.
 int64_t getRepeatCount(mlir::Operation *op);
 

@@ -53,14 +53,6 @@ LogicalResult verifyWritten(const ProgramTimeline &timeline,
   return success();
 }
 
-/// True for a buffer that is all of its root.
-bool isWhole(Value buffer) {
-  auto getBytes = [](Value of) {
-    return loom::getByteSize(cast<plan::BufferType>(of.getType()).getTensor());
-  };
-  return getBytes(buffer) == getBytes(getRootBuffer(buffer));
-}
-
 /// A step that writes what it reads must be a kernel that may.
 LogicalResult verifyInPlace(Operation *step) {
   for (Value output : getStepOutputs(step)) {
@@ -74,7 +66,7 @@ LogicalResult verifyInPlace(Operation *step) {
         launch ? SymbolTable::lookupNearestSymbolFrom<plan::KernelOp>(step, launch.getKernelAttr())
                : plan::KernelOp();
     auto input = llvm::find_if(inputs, isSame);
-    if (count > 1 || !kernel || !isWhole(*input) || !isWhole(output) ||
+    if (count > 1 || !kernel || !isWholeBuffer(*input) || !isWholeBuffer(output) ||
         !canRunInPlace(kernel, input - inputs.begin()))
       return step->emitError() << "writes a buffer that it reads, and cannot do that in place";
   }

@@ -45,6 +45,34 @@ plan.kernel @exp elementwise {
   loom.yield %0 : tensor<32xf32>
 }
 
+// What reads a part of a buffer, or writes one, does not write over it.
+// CHECK-LABEL: plan.program @parts
+// CHECK: plan.buffer arena {bytes = 256 : i64, offset = [[A:[0-9]+]] : i64}
+// CHECK-NEXT: plan.alias {{.*}} {offset = 32 : i64}
+// CHECK-NOT: offset = [[A]] : i64
+// CHECK: arena_bytes = 512
+plan.program @parts {
+  %x = plan.buffer input "x" : !plan.buffer<tensor<64xf32>>
+  %y = plan.buffer output "y" : !plan.buffer<tensor<64xf32>>
+  %0 = plan.buffer arena : !plan.buffer<tensor<64xf32>>
+  %1 = plan.alias %0 {offset = 32 : i64} : (!plan.buffer<tensor<64xf32>>) -> !plan.buffer<tensor<32xf32>>
+  %2 = plan.buffer arena : !plan.buffer<tensor<64xf32>>
+  %3 = plan.alias %2 : (!plan.buffer<tensor<64xf32>>) -> !plan.buffer<tensor<32xf32>>
+  plan.block {
+    plan.copy ins(%x : !plan.buffer<tensor<64xf32>>) outs(%0 : !plan.buffer<tensor<64xf32>>) on "compute"
+    plan.launch @exp ins(%1 : !plan.buffer<tensor<32xf32>>) outs(%3 : !plan.buffer<tensor<32xf32>>) on "compute"
+    plan.copy ins(%2 : !plan.buffer<tensor<64xf32>>) outs(%y : !plan.buffer<tensor<64xf32>>) on "compute"
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+plan.kernel @exp elementwise {
+^bb0(%x: tensor<32xf32>):
+  %0 = loom.exp %x : tensor<32xf32>
+  loom.yield %0 : tensor<32xf32>
+}
+
 // What a group reads is in use until an event says that it is done, however early the group was started.
 // CHECK-LABEL: plan.program @asynchronous
 // CHECK: plan.buffer registered {bytes = 128 : i64, offset = [[READ:[0-9]+]] : i64}
