@@ -44,18 +44,25 @@ public:
   /// Narrows `bounds` to where the condition holds; false if it says anything else.
   bool readBounds(Value condition, Bounds &bounds);
   /// The value of an expression where place - base is `difference`.
-  std::optional<int64_t> evaluate(Value value, const Bounds &bounds, int64_t difference,
-                                  unsigned depth = 0);
+  std::optional<int64_t> evaluate(Value value, const Bounds &bounds, int64_t difference) {
+    evaluated.clear();
+    return evaluate(value, bounds, difference, /*depth=*/0);
+  }
 
 private:
-  static constexpr unsigned kMaxDepth = 16;
+  static constexpr unsigned kMaxDepth = 64;
   /// Beyond this sums could overflow.
   static constexpr int64_t kLargest = int64_t(1) << 40;
 
   std::optional<Linear> compute(Value value);
+  std::optional<int64_t> evaluate(Value value, const Bounds &bounds, int64_t difference,
+                                  unsigned depth);
+  std::optional<int64_t> compute(Operation *op, const Bounds &bounds, int64_t difference,
+                                 unsigned depth);
   static bool countsPlaces(Value value);
 
   llvm::DenseMap<Value, std::optional<Linear>> known;
+  llvm::DenseMap<Value, std::optional<int64_t>> evaluated; ///< at one difference
 };
 
 /// Whether the elements of a one-dimensional tensor are 0, 1, ...
@@ -74,14 +81,15 @@ std::optional<Linear> PlaceReader::read(Value value) {
   if (auto it = known.find(value); it != known.end())
     return it->second;
   std::optional<Linear> result = compute(value);
-  if (result && std::abs(result->offset) > kLargest)
+  if (result && std::max(std::abs(result->offset), std::abs(result->place)) > kLargest)
     result.reset();
   return known[value] = result;
 }
 
 std::optional<Linear> PlaceReader::compute(Value value) {
   RankedTensorType type = getTensorType(value);
-  if (!type.getElementType().isSignlessInteger() || type.getElementType().isInteger(1))
+  // Narrower ones are no positions of a scatter.
+  if (!type.getElementType().isSignlessInteger() || type.getElementTypeBitWidth() < 32)
     return std::nullopt;
   Linear result;
   if (std::optional<double> splat = getSplat(value)) {
@@ -167,6 +175,16 @@ std::optional<int64_t> PlaceReader::evaluate(Value value, const Bounds &bounds, 
   Operation *op = value.getDefiningOp();
   if (!op || depth == kMaxDepth)
     return std::nullopt;
+  if (auto it = evaluated.find(value); it != evaluated.end())
+    return it->second;
+  std::optional<int64_t> result = compute(op, bounds, difference, depth);
+  if (result && std::abs(*result) > kLargest)
+    result.reset();
+  return evaluated[value] = result;
+}
+
+std::optional<int64_t> PlaceReader::compute(Operation *op, const Bounds &bounds, int64_t difference,
+                                            unsigned depth) {
   if (auto select = dyn_cast<loom::SelectOp>(op)) {
     auto compare = select.getPredicate().getDefiningOp<loom::CompareOp>();
     std::optional<int64_t> a, b;
@@ -261,7 +279,13 @@ private:
   static bool hasCount(const PlaceReader::Bounds &bounds, int64_t count) {
     return count > 0 && bounds.first > std::numeric_limits<int64_t>::min() &&
            bounds.last < std::numeric_limits<int64_t>::max() &&
-           bounds.last - bounds.first + 1 == count;
+           bounds.last - bounds.first + 1 == count && fits(bounds, bounds.first) &&
+           fits(bounds, bounds.last);
+  }
+
+  /// Whether a difference is a number of the places' type.
+  static bool fits(const PlaceReader::Bounds &bounds, int64_t difference) {
+    return llvm::isIntN(getTensorType(bounds.base).getElementTypeBitWidth(), difference);
   }
 
   /// base + first, base + first + 1, ...

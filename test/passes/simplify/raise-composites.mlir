@@ -242,6 +242,130 @@ func.func @bounds_apart(%past: tensor<8x4xf32>, %new: tensor<2x4xf32>, %at: tens
   return %r : tensor<8x4xf32>
 }
 
+// Positions of 16 bits are none a scatter takes; a place that 32 bits do not hold is none they could name.
+// CHECK-LABEL: func.func @narrow_positions(
+// CHECK-NOT: loom.scatter
+// CHECK: return
+func.func @narrow_positions(%past: tensor<8x4xf32>, %new: tensor<4xf32>, %at: tensor<i16>, %from: tensor<i32>)
+    -> (tensor<8x4xf32>, tensor<8x4xf32>) {
+  %slots = loom.iota dim = 0 : tensor<8xi16>
+  %begin = loom.broadcast %at dims = [] : (tensor<i16>) -> tensor<8xi16>
+  %fresh = loom.compare eq %begin, %slots : (tensor<8xi16>, tensor<8xi16>) -> tensor<8xi1>
+  %where = loom.broadcast %fresh dims = [0] : (tensor<8xi1>) -> tensor<8x4xi1>
+  %all = loom.broadcast %new dims = [1] : (tensor<4xf32>) -> tensor<8x4xf32>
+  %r = loom.select %where, %all, %past : tensor<8x4xi1>, tensor<8x4xf32>
+
+  %places = loom.iota dim = 0 : tensor<8xi32>
+  %start = loom.broadcast %from dims = [] : (tensor<i32>) -> tensor<8xi32>
+  %most = loom.constant dense<2147483647> : tensor<8xi32>
+  %far = loom.add %start, %most : tensor<8xi32>
+  %farther = loom.add %far, %most : tensor<8xi32>
+  %there = loom.compare eq %farther, %places : (tensor<8xi32>, tensor<8xi32>) -> tensor<8xi1>
+  %at_there = loom.broadcast %there dims = [0] : (tensor<8xi1>) -> tensor<8x4xi1>
+  %s = loom.select %at_there, %all, %past : tensor<8x4xi1>, tensor<8x4xf32>
+  return %r, %s : tensor<8x4xf32>, tensor<8x4xf32>
+}
+
+// An index of 2^40 paths is one of 80 values.
+// CHECK-LABEL: func.func @shared_values(
+// CHECK: loom.scatter {{.*}} dim = 0 : (tensor<8x4xf32>, tensor<2xi64>, tensor<2x4xf32>) -> tensor<8x4xf32>
+func.func @shared_values(%past: tensor<8x4xf32>, %new: tensor<2x4xf32>, %at: tensor<1xi64>) -> tensor<8x4xf32> {
+  %slots = loom.iota dim = 0 : tensor<8xi64>
+  %begin = loom.broadcast %at dims = [0] : (tensor<1xi64>) -> tensor<8xi64>
+  %source = loom.subtract %slots, %begin : tensor<8xi64>
+  %zero = loom.constant dense<0> : tensor<8xi64>
+  %one = loom.constant dense<1> : tensor<8xi64>
+  %low = loom.compare ge %source, %zero : (tensor<8xi64>, tensor<8xi64>) -> tensor<8xi1>
+  %high = loom.compare le %source, %one : (tensor<8xi64>, tensor<8xi64>) -> tensor<8xi1>
+  %fresh = loom.and %low, %high : tensor<8xi1>
+  %m0 = loom.maximum %source, %zero : tensor<8xi64>
+  %n0 = loom.minimum %source, %zero : tensor<8xi64>
+  %m1 = loom.maximum %m0, %n0 : tensor<8xi64>
+  %n1 = loom.minimum %m0, %n0 : tensor<8xi64>
+  %m2 = loom.maximum %m1, %n1 : tensor<8xi64>
+  %n2 = loom.minimum %m1, %n1 : tensor<8xi64>
+  %m3 = loom.maximum %m2, %n2 : tensor<8xi64>
+  %n3 = loom.minimum %m2, %n2 : tensor<8xi64>
+  %m4 = loom.maximum %m3, %n3 : tensor<8xi64>
+  %n4 = loom.minimum %m3, %n3 : tensor<8xi64>
+  %m5 = loom.maximum %m4, %n4 : tensor<8xi64>
+  %n5 = loom.minimum %m4, %n4 : tensor<8xi64>
+  %m6 = loom.maximum %m5, %n5 : tensor<8xi64>
+  %n6 = loom.minimum %m5, %n5 : tensor<8xi64>
+  %m7 = loom.maximum %m6, %n6 : tensor<8xi64>
+  %n7 = loom.minimum %m6, %n6 : tensor<8xi64>
+  %m8 = loom.maximum %m7, %n7 : tensor<8xi64>
+  %n8 = loom.minimum %m7, %n7 : tensor<8xi64>
+  %m9 = loom.maximum %m8, %n8 : tensor<8xi64>
+  %n9 = loom.minimum %m8, %n8 : tensor<8xi64>
+  %m10 = loom.maximum %m9, %n9 : tensor<8xi64>
+  %n10 = loom.minimum %m9, %n9 : tensor<8xi64>
+  %m11 = loom.maximum %m10, %n10 : tensor<8xi64>
+  %n11 = loom.minimum %m10, %n10 : tensor<8xi64>
+  %m12 = loom.maximum %m11, %n11 : tensor<8xi64>
+  %n12 = loom.minimum %m11, %n11 : tensor<8xi64>
+  %m13 = loom.maximum %m12, %n12 : tensor<8xi64>
+  %n13 = loom.minimum %m12, %n12 : tensor<8xi64>
+  %m14 = loom.maximum %m13, %n13 : tensor<8xi64>
+  %n14 = loom.minimum %m13, %n13 : tensor<8xi64>
+  %m15 = loom.maximum %m14, %n14 : tensor<8xi64>
+  %n15 = loom.minimum %m14, %n14 : tensor<8xi64>
+  %m16 = loom.maximum %m15, %n15 : tensor<8xi64>
+  %n16 = loom.minimum %m15, %n15 : tensor<8xi64>
+  %m17 = loom.maximum %m16, %n16 : tensor<8xi64>
+  %n17 = loom.minimum %m16, %n16 : tensor<8xi64>
+  %m18 = loom.maximum %m17, %n17 : tensor<8xi64>
+  %n18 = loom.minimum %m17, %n17 : tensor<8xi64>
+  %m19 = loom.maximum %m18, %n18 : tensor<8xi64>
+  %n19 = loom.minimum %m18, %n18 : tensor<8xi64>
+  %m20 = loom.maximum %m19, %n19 : tensor<8xi64>
+  %n20 = loom.minimum %m19, %n19 : tensor<8xi64>
+  %m21 = loom.maximum %m20, %n20 : tensor<8xi64>
+  %n21 = loom.minimum %m20, %n20 : tensor<8xi64>
+  %m22 = loom.maximum %m21, %n21 : tensor<8xi64>
+  %n22 = loom.minimum %m21, %n21 : tensor<8xi64>
+  %m23 = loom.maximum %m22, %n22 : tensor<8xi64>
+  %n23 = loom.minimum %m22, %n22 : tensor<8xi64>
+  %m24 = loom.maximum %m23, %n23 : tensor<8xi64>
+  %n24 = loom.minimum %m23, %n23 : tensor<8xi64>
+  %m25 = loom.maximum %m24, %n24 : tensor<8xi64>
+  %n25 = loom.minimum %m24, %n24 : tensor<8xi64>
+  %m26 = loom.maximum %m25, %n25 : tensor<8xi64>
+  %n26 = loom.minimum %m25, %n25 : tensor<8xi64>
+  %m27 = loom.maximum %m26, %n26 : tensor<8xi64>
+  %n27 = loom.minimum %m26, %n26 : tensor<8xi64>
+  %m28 = loom.maximum %m27, %n27 : tensor<8xi64>
+  %n28 = loom.minimum %m27, %n27 : tensor<8xi64>
+  %m29 = loom.maximum %m28, %n28 : tensor<8xi64>
+  %n29 = loom.minimum %m28, %n28 : tensor<8xi64>
+  %m30 = loom.maximum %m29, %n29 : tensor<8xi64>
+  %n30 = loom.minimum %m29, %n29 : tensor<8xi64>
+  %m31 = loom.maximum %m30, %n30 : tensor<8xi64>
+  %n31 = loom.minimum %m30, %n30 : tensor<8xi64>
+  %m32 = loom.maximum %m31, %n31 : tensor<8xi64>
+  %n32 = loom.minimum %m31, %n31 : tensor<8xi64>
+  %m33 = loom.maximum %m32, %n32 : tensor<8xi64>
+  %n33 = loom.minimum %m32, %n32 : tensor<8xi64>
+  %m34 = loom.maximum %m33, %n33 : tensor<8xi64>
+  %n34 = loom.minimum %m33, %n33 : tensor<8xi64>
+  %m35 = loom.maximum %m34, %n34 : tensor<8xi64>
+  %n35 = loom.minimum %m34, %n34 : tensor<8xi64>
+  %m36 = loom.maximum %m35, %n35 : tensor<8xi64>
+  %n36 = loom.minimum %m35, %n35 : tensor<8xi64>
+  %m37 = loom.maximum %m36, %n36 : tensor<8xi64>
+  %n37 = loom.minimum %m36, %n36 : tensor<8xi64>
+  %m38 = loom.maximum %m37, %n37 : tensor<8xi64>
+  %n38 = loom.minimum %m37, %n37 : tensor<8xi64>
+  %m39 = loom.maximum %m38, %n38 : tensor<8xi64>
+  %n39 = loom.minimum %m38, %n38 : tensor<8xi64>
+  %m40 = loom.maximum %m39, %n39 : tensor<8xi64>
+  %n40 = loom.minimum %m39, %n39 : tensor<8xi64>
+  %taken = loom.gather %new, %m40 dim = 0 : (tensor<2x4xf32>, tensor<8xi64>) -> tensor<8x4xf32>
+  %where = loom.broadcast %fresh dims = [0] : (tensor<8xi1>) -> tensor<8x4xi1>
+  %r = loom.select %where, %taken, %past : tensor<8x4xi1>, tensor<8x4xf32>
+  return %r : tensor<8x4xf32>
+}
+
 // One place too many; rows in another order; a row that differs from place to place: none is an update of rows.
 // CHECK-LABEL: func.func @no_updates(
 // CHECK-NOT: loom.scatter
