@@ -7,6 +7,7 @@
 
 #include "dialects/loom/Control.h"
 
+#include "llvm/ADT/SetOperations.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -96,37 +97,30 @@ static SmallVector<Value> getMoved(Operation *op) {
   return {};
 }
 
-static bool dependsOn(Value value, Value on, llvm::DenseSet<Value> &seen) {
-  if (value == on)
-    return true;
-  Operation *op = value.getDefiningOp();
-  return op && seen.insert(value).second && llvm::any_of(op->getOperands(), [&](Value operand) {
-           return dependsOn(operand, on, seen);
-         });
-}
-
-/// The operations that move elements into a state's next value, which consists of what the state
-/// was and of values that do not depend on that: each element is rounded once, when it is written.
-/// Nothing where it consists of anything else.
-static std::optional<SmallVector<Operation *>> findMoves(Value past, Value next) {
+/// What a state's next value consists of, and the operations that move its elements there.
+struct StateParts {
   SmallVector<Operation *> moves;
+  SmallVector<Value> leaves; ///< moved by no operation: computed, or arguments
+};
+
+static StateParts findParts(Value next) {
+  StateParts parts;
   SmallVector<Value> open{next};
-  llvm::DenseSet<Value> visited, seen;
+  llvm::DenseSet<Value> visited;
   while (!open.empty()) {
     Value value = open.pop_back_val();
-    if (value == past || !visited.insert(value).second)
+    if (!visited.insert(value).second)
       continue;
     Operation *op = value.getDefiningOp();
     SmallVector<Value> moved = op ? getMoved(op) : SmallVector<Value>();
     if (moved.empty()) {
-      if (past && dependsOn(value, past, seen))
-        return std::nullopt;
+      parts.leaves.push_back(value);
       continue;
     }
-    moves.push_back(op);
+    parts.moves.push_back(op);
     open.append(moved);
   }
-  return moves;
+  return parts;
 }
 
 static Value getStateArgument(func::FuncOp function, StringAttr state) {
@@ -136,20 +130,92 @@ static Value getStateArgument(func::FuncOp function, StringAttr state) {
   return {};
 }
 
-void PrecisionAnalysis::findNarrowStates(ModuleOp module) {
+namespace {
+
+/// Which states' pasts the next values of states are made from, over all functions. A value that
+/// goes round from call to call is rounded once where it is only moved; where it is computed on its
+/// way, in every round.
+class StateFlow {
+public:
+  void add(func::FuncOp function);
+  /// The states on a round on which something is computed.
+  llvm::DenseSet<StringAttr> findComputed();
+
+private:
+  using Sources = llvm::DenseMap<StringAttr, llvm::DenseSet<StringAttr>>;
+
+  /// The states of floats whose past `leaves` depend on.
+  static llvm::DenseSet<StringAttr> getSources(func::FuncOp function, SmallVector<Value> leaves);
+  void close();
+
+  Sources computedFrom, from; ///< of each state; `from` also those that are moved into it
+};
+
+} // namespace
+
+llvm::DenseSet<StringAttr> StateFlow::getSources(func::FuncOp function, SmallVector<Value> leaves) {
+  llvm::DenseSet<StringAttr> sources;
+  llvm::DenseSet<Value> seen;
+  while (!leaves.empty()) {
+    Value value = leaves.pop_back_val();
+    if (!seen.insert(value).second)
+      continue;
+    if (Operation *op = value.getDefiningOp())
+      leaves.append(op->operand_begin(), op->operand_end());
+    else if (isa<FloatType>(getElementTypeOrSelf(value.getType())))
+      if (auto state = function.getArgAttrOfType<StringAttr>(
+              cast<BlockArgument>(value).getArgNumber(), loom::kState))
+        sources.insert(state);
+  }
+  return sources;
+}
+
+void StateFlow::add(func::FuncOp function) {
+  for (auto [i, next] : llvm::enumerate(function.front().getTerminator()->getOperands())) {
+    auto state = function.getResultAttrOfType<StringAttr>(i, loom::kState);
+    if (!state)
+      continue;
+    SmallVector<Value> leaves = findParts(next).leaves;
+    set_union(from[state], getSources(function, leaves));
+    llvm::erase_if(leaves, [](Value leaf) { return isa<BlockArgument>(leaf); });
+    set_union(computedFrom[state], getSources(function, std::move(leaves)));
+  }
+}
+
+/// Adds to each state's sources their sources, and so on.
+void StateFlow::close() {
+  SmallVector<StringAttr> states = llvm::to_vector(llvm::make_first_range(from));
+  for (StringAttr through : states)
+    for (StringAttr state : states)
+      if (state != through && from[state].contains(through))
+        set_union(from[state], from[through]);
+}
+
+llvm::DenseSet<StringAttr> StateFlow::findComputed() {
+  close();
+  auto shareRound = [&](StringAttr a, StringAttr b) {
+    return a == b || (from[a].contains(b) && from[b].contains(a));
+  };
+  SmallVector<StringAttr> states = llvm::to_vector(llvm::make_first_range(from));
   llvm::DenseSet<StringAttr> computed;
+  for (StringAttr state : states)
+    if (llvm::any_of(computedFrom[state],
+                     [&](StringAttr source) { return shareRound(source, state); }))
+      computed.insert_range(
+          llvm::make_filter_range(states, [&](StringAttr o) { return shareRound(o, state); }));
+  return computed;
+}
+
+void PrecisionAnalysis::findNarrowStates(ModuleOp module) {
+  StateFlow flow;
   for (auto function : module.getOps<func::FuncOp>())
-    for (auto [i, next] : llvm::enumerate(function.front().getTerminator()->getOperands())) {
-      auto state = function.getResultAttrOfType<StringAttr>(i, loom::kState);
-      if (!state || !isF32Tensor(next))
-        continue;
-      if (findMoves(getStateArgument(function, state), next))
+    flow.add(function);
+  llvm::DenseSet<StringAttr> computed = flow.findComputed();
+  for (auto function : module.getOps<func::FuncOp>())
+    for (auto [i, next] : llvm::enumerate(function.front().getTerminator()->getOperands()))
+      if (auto state = function.getResultAttrOfType<StringAttr>(i, loom::kState);
+          state && isF32Tensor(next) && !computed.contains(state))
         narrowStates.insert(state);
-      else
-        computed.insert(state);
-    }
-  for (StringAttr state : computed)
-    narrowStates.erase(state);
 }
 
 /// Whether a function reads a state as f32, or moves what goes into it as f32.
@@ -157,9 +223,8 @@ bool PrecisionAnalysis::keepsWide(func::FuncOp function, unsigned result) const 
   auto state = function.getResultAttrOfType<StringAttr>(result, loom::kState);
   Value past = getStateArgument(function, state);
   Value next = function.front().getTerminator()->getOperand(result);
-  std::optional<SmallVector<Operation *>> moves = findMoves(past, next);
-  return !moves || isWide(next) || (past && isWide(past)) ||
-         llvm::any_of(*moves, [&](Operation *op) { return computesWide(op); });
+  return isWide(next) || (past && isWide(past)) ||
+         llvm::any_of(findParts(next).moves, [&](Operation *op) { return computesWide(op); });
 }
 
 bool PrecisionAnalysis::isWide(Value value) const {
@@ -332,7 +397,8 @@ bool PrecisionAnalysis::wantsExact(OpOperand &use) const {
     return true;
   if (auto convert = dyn_cast<loom::ConvertOp>(user)) {
     Type element = convert.getOutput().getType().getElementType();
-    return element.isF64() || (isa<IntegerType>(element) && !element.isInteger(1));
+    return element.isF64() || loom::isFloat8(element) ||
+           (isa<IntegerType>(element) && !element.isInteger(1));
   }
   if (isa<loom::DotGeneralOp, loom::ConvolutionOp>(user))
     return isFull(user);

@@ -177,6 +177,29 @@ func.func @cleared() -> (tensor<8x32xf32> {loom.state = "h"}) {
   return %zero : tensor<8x32xf32>
 }
 
+// Two states that are computed from each other, though neither from what it was itself, and what is only moved from
+// them; a pair that changes places, and one computed from a past that does not come back, are rounded once.
+// CHECK-LABEL: func.func @by_way_of(
+// CHECK-SAME: tensor<4x4xf32> {loom.state = "a"}, %{{[^:]*}}: tensor<4x4xf32> {loom.state = "b"}
+// CHECK-SAME: tensor<4x4x[[$T]]> {loom.state = "p"}, %{{[^:]*}}: tensor<4x4x[[$T]]> {loom.state = "q"}
+// CHECK-SAME: tensor<4x4x[[$T]]> {loom.state = "r"}
+func.func @by_way_of(%a: tensor<4x4xf32> {loom.state = "a"}, %b: tensor<4x4xf32> {loom.state = "b"},
+                     %p: tensor<4x4xf32> {loom.state = "p"}, %q: tensor<4x4xf32> {loom.state = "q"},
+                     %r: tensor<4x4xf32> {loom.state = "r"}, %x: tensor<4x4xf32>)
+    -> (tensor<4x4xf32> {loom.state = "a"}, tensor<4x4xf32> {loom.state = "b"},
+        tensor<4x4xf32> {loom.state = "p"}, tensor<4x4xf32> {loom.state = "q"},
+        tensor<4x4xf32> {loom.state = "r"}, tensor<4x4xf32>) {
+  %half = loom.constant dense<0.5> : tensor<4x4xf32>
+  %t = loom.multiply %b, %half : tensor<4x4xf32>
+  %an = loom.add %t, %x : tensor<4x4xf32>
+  %s = loom.dot_general %p, %x batch = [] x [] contract = [1] x [0]
+      : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %y = loom.dot_general %r, %q batch = [] x [] contract = [1] x [0]
+      : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %an, %a, %q, %p, %s, %y : tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf32>,
+      tensor<4x4xf32>, tensor<4x4xf32>
+}
+
 // What a loop carries stays f32; what it only reads is converted once, outside.
 // CHECK-LABEL: func.func @loop(
 // CHECK: %[[W:.*]] = loom.get_weight @w
@@ -228,4 +251,15 @@ func.func @others(%a: tensor<4xf64>, %b: tensor<4xi32>, %c: tensor<4xf16>) -> (t
   %1 = loom.add %b, %b : tensor<4xi32>
   %2 = loom.add %c, %c : tensor<4xf16>
   return %0, %1, %2 : tensor<4xf64>, tensor<4xi32>, tensor<4xf16>
+}
+
+// What becomes a float of 8 bits is rounded once.
+// CHECK-LABEL: func.func @eighths(
+// CHECK: %[[Y:.*]] = loom.dot_general {{.*}} -> tensor<8x4xf32>
+// CHECK: loom.convert %[[Y]] : (tensor<8x4xf32>) -> tensor<8x4xf8E4M3FN>
+func.func @eighths(%x: tensor<8x16xf32>, %w: tensor<16x4xf32>) -> tensor<8x4xf8E4M3FN> {
+  %y = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]
+      : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
+  %z = loom.convert %y : (tensor<8x4xf32>) -> tensor<8x4xf8E4M3FN>
+  return %z : tensor<8x4xf8E4M3FN>
 }
