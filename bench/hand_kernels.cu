@@ -125,8 +125,8 @@ extern "C" __global__ void __launch_bounds__(256)
     y[(column + across + i) * 512 + row + along] = tile[along][across + i];
 }
 
-/// Rows of [30522, 768] by 1024 numbers; a block has a row. Negative numbers count from the end; one
-/// outside gives the nearest row, so that no data reads foreign memory.
+/// Rows of [30522, 768] by 1024 numbers; a block has a row. Negative numbers count from the end;
+/// one outside gives the nearest row, so that no data reads foreign memory.
 extern "C" __global__ void __launch_bounds__(192)
     gather_768(const float4 *__restrict__ table, const long long *__restrict__ numbers,
                float4 *__restrict__ y) {

@@ -176,10 +176,11 @@ HostArray gridloom::rt::readNpy(const std::filesystem::path &path) {
   std::error_code missing;
   if (!std::filesystem::is_regular_file(path, missing))
     throw Error(ErrorCode::InvalidArgument,
-                path.string() + (std::filesystem::exists(path, missing)
-                                     ? ": is not a file"
-                                     : ": there is no such file, and no generator of this name (see "
-                                       "--input in --help)"));
+                path.string() +
+                    (std::filesystem::exists(path, missing)
+                         ? ": is not a file"
+                         : ": there is no such file, and no generator of this name (see "
+                           "--input in --help)"));
   auto file = MappedFile::open(path);
   std::span<const std::byte> bytes = file->getBytes();
   std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());

@@ -11,9 +11,10 @@
 #include "test/fake/FakeCuda.h"
 #include "test/fake/FakeNccl.h"
 
+#include <gmock/gmock.h>
+
 #include <condition_variable>
 #include <cstdlib>
-#include <gmock/gmock.h>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -137,8 +138,7 @@ private:
 inline void drain(Stream &stream) {
   try {
     stream.synchronize();
-  } catch (const Error &) {
-    // The cause was thrown before.
+  } catch (const Error &) { // NOLINT(bugprone-empty-catch): the cause was thrown before
   }
 }
 
