@@ -71,7 +71,7 @@ int gridloom::runDoctor(const CompileOptions &options) {
       std::cout << "  input  " << rt::makePrintable(input) << "\n";
     for (size_t i = options.dims.size(); i < trial.dims.size(); ++i)
       std::cout << "  size   " << rt::makePrintable(trial.dims[i])
-                << " is tried; the model leaves it open\n";
+                << " is tried; the model leaves it open, --dim chooses another\n";
     if (std::string error = rt::tryFlushOutput(); !error.empty()) {
       std::cerr << "error: " << error << "\n";
       return 1;
@@ -87,8 +87,6 @@ int gridloom::runDoctor(const CompileOptions &options) {
   std::streambuf *old = std::cout.rdbuf(silent.rdbuf());
   int code = runCompile(trial);
   std::cout.rdbuf(old);
-  if (code != 0 && trial.dims.size() > options.dims.size())
-    std::cerr << "note: sizes that were tried may be what does not fit; give them with --dim\n";
   if (code == 0)
     std::cout << "'" << rt::makePrintable(options.input)
               << "' can be compiled: " << rt::makePrintable(call) << "\n";
