@@ -22,28 +22,12 @@ SmallVector<int64_t> rowMajorStrides(ArrayRef<int64_t> shape) {
   return strides;
 }
 
-/// Cycles of an operation on a vector of 16 f32, by measurement of some and likeness of the rest.
+/// Cycles of an operation on a vector of 16 elements.
 double operationCost(Operation *op) {
-  Type element = getElementTypeOrSelf(op->getResult(0).getType());
-  double wide = element.getIntOrFloatBitWidth() > 32 ? 2 : 1;
-  bool isFloat = isa<FloatType>(element);
-  return wide *
-         TypeSwitch<Operation *, double>(op)
-             .Case<loom::ExpOp, loom::LogisticOp, loom::TanhOp>([](auto) { return 12; })
-             .Case<loom::LogOp, loom::SineOp, loom::CosineOp, loom::AtanOp>([](auto) { return 16; })
-             .Case<loom::TanOp, loom::AsinOp, loom::AcosOp, loom::SinhOp, loom::CoshOp,
-                   loom::AsinhOp, loom::AcoshOp, loom::AtanhOp, loom::RemainderOp>(
-                 [](auto) { return 100; })
-             .Case<loom::ErfOp, loom::GeluOp>([](auto) { return 20; })
-             .Case<loom::SqrtOp, loom::RsqrtOp>([](auto) { return 10; })
-             .Case<loom::DivideOp>([&](auto) { return isFloat ? 6 : 100; })
-             .Case<loom::PowerOp>([](auto) { return 100; })
-             .Case<loom::ConvertOp>([](loom::ConvertOp convert) {
-               Type from = convert.getInput().getType().getElementType();
-               Type to = convert.getOutput().getType().getElementType();
-               return loom::isFloat8(to) ? 12 : loom::isFloat8(from) ? 8 : 1;
-             })
-             .Default([](auto) { return 1; });
+  auto body = dyn_cast<loom::KernelBodyInterface>(op);
+  double wide =
+      getElementTypeOrSelf(op->getResult(0).getType()).getIntOrFloatBitWidth() > 32 ? 2 : 1;
+  return body ? wide * static_cast<double>(body.getScalarCycles()) : wide;
 }
 
 } // namespace

@@ -417,7 +417,10 @@ Value BodyEmitter::emitIota(const Node &node, Context &at) {
     number = arith::TruncIOp::create(builder, loc, shaped(integer), index);
   if (isInteger)
     return number;
-  return arith::SIToFPOp::create(builder, loc, shaped(node.element), number);
+  bool isNarrow = node.element.getIntOrFloatBitWidth() < 32;
+  Type wide = isNarrow ? builder.getF32Type() : node.element;
+  number = arith::SIToFPOp::create(builder, loc, shaped(wide), number);
+  return isNarrow ? arith::TruncFOp::create(builder, loc, shaped(node.element), number) : number;
 }
 
 Value BodyEmitter::emitCompute(const Node &node, Context &at) {

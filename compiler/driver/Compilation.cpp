@@ -6,10 +6,13 @@
 #include "compiler/driver/Compilation.h"
 
 #include "compiler/codegen/Codegen.h"
+#include "compiler/driver/DumpChecks.h"
+#include "compiler/driver/ReadableNames.h"
 #include "compiler/driver/Registration.h"
-#include "compiler/onnx/Import.h"
+#include "dialects/dist/Sharding.h"
 #include "dialects/plan/Plan.h"
 #include "runtime/cli/Usage.h"
+#include "runtime/core/plan.pb.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
@@ -179,6 +182,18 @@ LogicalResult Compilation::checkPrecision() {
   return failure(hadError);
 }
 
+std::string Compilation::fillImportOptions(ImportOptions &import,
+                                           const std::vector<std::string> &dims) const {
+  for (const std::string &dim : dims)
+    if (std::string error = import.addDim(dim); !error.empty())
+      return error;
+  import.unroll = options.unroll;
+  for (const std::string &state : options.states)
+    if (std::string error = import.addState(state); !error.empty())
+      return error;
+  return "";
+}
+
 /// Imports the model, or parses a dump.
 LogicalResult Compilation::load() {
   if (first == 0) {
@@ -187,17 +202,10 @@ LogicalResult Compilation::load() {
       return failure();
     }
     ImportOptions import;
-    for (const std::string &dim : options.dims)
-      if (std::string error = import.addDim(dim); !error.empty()) {
-        fail(error);
-        return failure();
-      }
-    import.unroll = options.unroll;
-    for (const std::string &state : options.states)
-      if (std::string error = import.addState(state); !error.empty()) {
-        fail(error);
-        return failure();
-      }
+    if (std::string error = fillImportOptions(import, options.dims); !error.empty()) {
+      fail(error);
+      return failure();
+    }
     module = importOnnx(context, options.input, import);
   } else {
     if (!options.states.empty()) {
@@ -211,6 +219,8 @@ LogicalResult Compilation::load() {
       return failure();
     }
     module = parseSourceFile<ModuleOp>(options.input, &context);
+    if (module && failed(checkDump(*module)))
+      return failure();
   }
   if (!module) {
     if (!hadError)
@@ -229,6 +239,13 @@ LogicalResult Compilation::checkChoice() {
                                   << " but the plan is for --target " << options.target
                                   << (onGpu ? "; name GPUs, e.g. 8xH100-80GB"
                                             : "; to run on GPUs add --target cuda:sm_90");
+  unsigned named = choice.machine.architecture, made = getCudaArchitecture().value_or(0) / 10 * 10;
+  if (!options.devices.empty() && named && made && named != made)
+    emitWarning(module->getLoc()) << "--devices " << options.devices << " are sm_" << named
+                                  << " but --target " << options.target
+                                  << (made > named ? " does not run on them"
+                                                   : " is for an older generation")
+                                  << "; add --target cuda:sm_" << named;
   bool hasPipeline =
       ("," + choice.options.mesh).find("," + choice.options.stageAxis + "=") != std::string::npos;
   if (options.microbatches > 1 && !hasPipeline)
@@ -238,7 +255,7 @@ LogicalResult Compilation::checkChoice() {
   return success();
 }
 
-LogicalResult Compilation::choose() {
+StrategyRequest Compilation::makeRequest() const {
   StrategyRequest request;
   request.mesh = options.mesh;
   request.devices = options.devices;
@@ -247,6 +264,17 @@ LogicalResult Compilation::choose() {
   request.shard = options.shard;
   request.microbatches = options.microbatches;
   request.memoryLimit = options.memoryLimit;
+  return request;
+}
+
+LogicalResult Compilation::choose() {
+  StrategyRequest request = makeRequest();
+  if (options.memoryLimit || !options.devices.empty() || options.target != "cpu")
+    simplified = module->clone();
+  request.allocate = [&](const ShardOptions &shard) { return tryAllocate(*module, shard); };
+  request.suggest = [&](const ShardOptions &shard, const rt::MemoryNeeds &needs, int64_t limit) {
+    return suggestFit(shard, needs, limit);
+  };
   FailureOr<Choice> chosen = chooseStrategy(*module, request);
   if (failed(chosen))
     return failure();
@@ -305,9 +333,26 @@ std::string Compilation::print(size_t phase) {
   os << "// " << describeResumption(phase) << "\n";
   OpPrintingFlags flags;
   flags.enableDebugInfo(/*enable=*/true, /*prettyForm=*/false).printNameLocAsPrefix();
-  module->print(os, flags);
-  os << "\n";
+  std::string program;
+  llvm::raw_string_ostream stream(program);
+  module->print(stream, flags);
+  os << makeNamesReadable(program) << "\n";
   return text;
+}
+
+PhaseContext Compilation::makePhaseContext(const ShardOptions &shard) const {
+  PhaseContext phases{shard, {options.chunkMatmul}, {}, {options.precision}, {}};
+  std::optional<unsigned> architecture = getCudaArchitecture();
+  phases.layout.convolutionLibrary = options.cudnn && architecture;
+  phases.layout.mergeMatmuls = architecture.has_value();
+  phases.fuse.attentionLibrary = options.cudnn && architecture.value_or(0) >= 80;
+  phases.fuse.activationEpilogues = phases.fuse.residualEpilogues = architecture.has_value();
+  phases.fuse.rowProducts = architecture.has_value();
+  // Caches of GPUs have no sets that rows of a power of two would share, and kernels read weights
+  // that are dense.
+  if (architecture)
+    phases.layout.padMultiple = 0;
+  return phases;
 }
 
 LogicalResult Compilation::runPhase(size_t index) {
@@ -326,18 +371,7 @@ LogicalResult Compilation::runPhase(size_t index) {
     if (phase.name == "shard" && failed(choose()))
       return failure();
     PassManager pm(&context);
-    PhaseContext context{choice.options, {options.chunkMatmul}, {}, {options.precision}, {}};
-    std::optional<unsigned> architecture = getCudaArchitecture();
-    context.layout.convolutionLibrary = options.cudnn && architecture;
-    context.layout.mergeMatmuls = architecture.has_value();
-    context.fuse.attentionLibrary = options.cudnn && architecture.value_or(0) >= 80;
-    context.fuse.activationEpilogues = context.fuse.residualEpilogues = architecture.has_value();
-    context.fuse.rowProducts = architecture.has_value();
-    // Caches of GPUs have no sets that rows of a power of two would share, and kernels read weights
-    // that are dense.
-    if (architecture)
-      context.layout.padMultiple = 0;
-    phase.addPasses(pm, context);
+    phase.addPasses(pm, makePhaseContext(choice.options));
     if (failed(pm.run(*module))) {
       if (!hadError)
         fail("phase " + phase.name + " failed");
@@ -351,6 +385,8 @@ LogicalResult Compilation::runPhase(size_t index) {
   }
   if (phase.name == "communicate")
     estimates = estimate(*module, choice.machine);
+  if (phase.name == "allocate" && failed(checkMemory()))
+    return failure();
   times.push_back({phase.name.str(), std::chrono::duration<double, std::milli>(
                                          std::chrono::steady_clock::now() - begin)
                                          .count()});
@@ -371,6 +407,50 @@ LogicalResult Compilation::emit() {
   if (failed(plan))
     return failure();
   files = std::move(*plan);
+  return readPlan();
+}
+
+/// The summary and the report tell of the plan as it is, by the reader that `inspect` uses.
+LogicalResult Compilation::readPlan() {
+  memory = findLargest(computeMemory(*module));
+  std::map<int64_t, schema::Stage> stages;
+  for (const auto &[name, contents] : files) {
+    schema::Stage stage;
+    if (!StringRef(name).ends_with(".pb") || !stage.ParseFromString(contents))
+      continue;
+    if (stage.stage() == memory.stage &&
+        rt::computeNeeds(stage).getAllocated() != memory.needs.getAllocated()) {
+      fail("the plan's " + name + " takes " +
+           std::to_string(rt::computeNeeds(stage).getAllocated()) + " bytes of a device, " +
+           std::to_string(memory.needs.getAllocated()) +
+           " were allocated; this is a fault of the compiler");
+      return failure();
+    }
+    stages[stage.stage()] = std::move(stage);
+  }
+  dist::Mesh mesh(dist::getMesh(*module));
+  auto groupOf = [&](const std::vector<std::string> &axes) {
+    int64_t size = 1;
+    for (const std::string &axis : axes)
+      size *= mesh.getSize(StringAttr::get(&context, axis));
+    return size;
+  };
+  // Programs know no sizes of dimensions; a stage has its specialisations in the module's order.
+  std::map<std::string, std::vector<std::string>> dims;
+  for (auto program : module->getOps<plan::ProgramOp>()) {
+    if (static_cast<int64_t>(program.getStage()) != stages.begin()->first)
+      continue;
+    std::map<std::string, int64_t> sizes;
+    for (NamedAttribute dim : program.getDims())
+      sizes[dim.getName().str()] = cast<IntegerAttr>(dim.getValue()).getInt();
+    dims[program.getEntry().str()].push_back(rt::formatDims(sizes));
+  }
+  auto dimsOf = [&](const std::string &entry, int specialisation) {
+    return dims[entry].at(static_cast<size_t>(specialisation));
+  };
+  collectives.clear();
+  for (const auto &[number, stage] : stages)
+    rt::addCollectives(static_cast<int>(number), stage, groupOf, dimsOf, collectives);
   return success();
 }
 
@@ -448,7 +528,8 @@ int Compilation::run() {
   for (const auto &[name, text] : dumps)
     files["ir/" + name] = text;
   files["report.json"] = makeReport();
-  if (std::string error = writePlan(files, options.output, options.force); !error.empty()) {
+  if (std::string error = writePlan(files, options.output, options.force, /*durable=*/true);
+      !error.empty()) {
     fail(error);
     return 1;
   }

@@ -10,9 +10,12 @@
 #include "compiler/driver/Phases.h"
 #include "compiler/emit/PlanWriter.h"
 #include "compiler/onnx/AnnotationWriter.h"
+#include "compiler/onnx/Import.h"
 #include "compiler/planner/Strategy.h"
+#include "runtime/cli/PlanViews.h"
 
 #include "mlir/IR/MLIRContext.h"
+#include "llvm/Support/JSON.h"
 
 #include <map>
 
@@ -33,10 +36,29 @@ private:
   /// The precision the program was compiled with, which a dump knows better than the options.
   std::string getPrecision() const;
   mlir::LogicalResult load();
+  StrategyRequest makeRequest() const;
   mlir::LogicalResult choose();
   mlir::LogicalResult checkChoice();
+  /// Sets what the import needs to know of dimensions and states. Returns the error, or "".
+  std::string fillImportOptions(ImportOptions &import, const std::vector<std::string> &dims) const;
+  PhaseContext makePhaseContext(const ShardOptions &shard) const;
+
+  // MemoryFit.cpp
+  struct Change;
+  /// Compiles a copy of the simplified program up to allocation: what a device of the stage that
+  /// takes most keeps. None when it cannot be compiled.
+  std::optional<rt::MemoryNeeds> tryAllocate(mlir::ModuleOp simplified, const ShardOptions &shard);
+  /// After allocation: fails if a device keeps more than the limit.
+  mlir::LogicalResult checkMemory();
+  uint64_t getMemoryLimit() const; ///< bytes; 0: none
+  std::vector<Change> listChanges(const ShardOptions &shard, const rt::MemoryNeeds &needs,
+                                  int64_t times) const;
+  std::optional<rt::MemoryNeeds> tryChange(const Change &change, int64_t limit);
+  /// "; the smallest change that fits is ...", found by compiling with it; else what takes most.
+  std::string suggestFit(const ShardOptions &shard, const rt::MemoryNeeds &needs, int64_t limit);
   mlir::LogicalResult runPhase(size_t index);
   mlir::LogicalResult emit();
+  mlir::LogicalResult readPlan();
   mlir::LogicalResult finishEarly();
   /// The model file the program comes from.
   std::string getModelPath() const;
@@ -49,6 +71,9 @@ private:
   /// Keeps the shardings for the report; later phases drop them.
   void recordValues();
   std::string makeReport() const;
+  llvm::json::Object describeMemory() const;
+  void printCollectives(llvm::raw_ostream &os, const Estimate &estimate) const;
+  void printEstimates(llvm::raw_ostream &os) const;
   void printSummary() const;
 
   CompileOptions options;
@@ -57,6 +82,10 @@ private:
   size_t first = 0, last = 0; ///< phases to run
   Choice choice;
   ModelShardings shardings; ///< for --emit-onnx
+  /// Before the shard phase, for suggestions; kept where there is a memory limit.
+  mlir::OwningOpRef<mlir::ModuleOp> simplified;
+  StageMemory memory;                             ///< as allocated, of the stage that takes most
+  std::vector<rt::PlannedCollective> collectives; ///< of the plan, numbered as `inspect` does
   std::vector<Estimate> estimates;
   EmitSummary emitted;
   PlanFiles files;

@@ -35,17 +35,41 @@ Examples:
 static const char *const doctorExamples = R"(
 Examples:
   gridloom doctor model.onnx
-      the model's inputs; sizes that it leaves open are tried with 1 or 16; what cannot be
-      compiled, node by node, or the command that compiles it
+      the model's inputs; sizes that compile where it leaves them open, which of them go
+      together and which the exporter has fixed; what cannot be compiled, node by node, or the
+      command that compiles it
   gridloom doctor model.onnx --dim batch=8 --dim sequence=128
-      the same with these sizes)";
+      the same with these sizes
+  gridloom doctor model.onnx --devices 4 --state 'past_*=present_*'
+      the same for four devices, with a cache that the session keeps)";
 
+/// What a model is compiled for: options that `compile` and `doctor` share.
 static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
   verb.add_option(
           "--dim", options.dims,
           "bind a named dimension: NAME=SIZE, or NAME=SIZE,SIZE for one specialisation each")
       ->type_name("NAME=SIZE[,SIZE]")
       ->allow_extra_args(false);
+  verb.add_option("--state", options.states,
+                  "inputs that are outputs of the call before, kept by the session: "
+                  "'past_*=present_*'")
+      ->type_name("INPUT=OUTPUT")
+      ->allow_extra_args(false);
+  auto *mesh = verb.add_option("--mesh", options.mesh,
+                               "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
+  verb.add_option("--devices", options.devices,
+                  "how many devices of what kind, e.g. 4 or 8xH100-80GB; the kind is what times "
+                  "are estimated for, --target what code is made for")
+      ->excludes(mesh);
+  verb.add_option("--target", options.target, "cpu, or cuda:sm_80, cuda:sm_90, cuda:sm_100")
+      ->capture_default_str();
+  verb.add_option("--precision", options.precision,
+                  "what the model's f32 may become: f32 (nothing changes), tf32 (GPUs' matrix "
+                  "multiplications round their operands to 10 bits), bf16 or f16 (weights, "
+                  "activations and messages of 16 bits; sums, positions and the like stay f32, "
+                  "see --remarks)")
+      ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}))
+      ->capture_default_str();
 }
 
 static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
@@ -56,22 +80,10 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
   verb->add_option("-o,--output", options.output,
                    "folder to write; default: the model's name with .plan");
   addTargetOptions(*verb, options);
-  verb->add_option("--state", options.states,
-                   "inputs that are outputs of the call before, kept by the session: "
-                   "'past_*=present_*'")
-      ->type_name("INPUT=OUTPUT")
-      ->allow_extra_args(false);
   verb->add_option("--unroll", options.unroll,
                    "most iterations of a loop that becomes copies of its body")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  auto *mesh = verb->add_option("--mesh", options.mesh,
-                                "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
-  verb->add_option(
-          "--devices", options.devices,
-          "how many devices of what kind, e.g. 4 or 8xH100-80GB; the kind is what times are "
-          "estimated for, --target what code is made for")
-      ->excludes(mesh);
   verb->add_option("--strategy", options.strategy,
                    "auto, or dp (data), tp (tensor), sp (sequence, with tp) and pp (pipeline) "
                    "joined by '+'; "
@@ -88,17 +100,10 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
                    "cut matmuls beside a collective into so many chunks, so that one travels while "
                    "the next is computed; where sizes divide")
       ->check(CLI::Range(2, 1024));
-  verb->add_option("--memory-limit", options.memoryLimit, "memory per device, e.g. 16GiB")
+  verb->add_option("--memory-limit", options.memoryLimit,
+                   "memory per device, e.g. 16GiB, for all a plan keeps there: weights, states, "
+                   "activations, inputs and outputs")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
-  verb->add_option("--target", options.target, "cpu, or cuda:sm_80, cuda:sm_90, cuda:sm_100")
-      ->capture_default_str();
-  verb->add_option("--precision", options.precision,
-                   "what the model's f32 may become: f32 (nothing changes), tf32 (GPUs' matrix "
-                   "multiplications round their operands to 10 bits), bf16 or f16 (weights, "
-                   "activations and messages of 16 bits; sums, positions and the like stay f32, "
-                   "see --remarks)")
-      ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}))
-      ->capture_default_str();
   verb->add_flag("!--no-cudnn", options.cudnn,
                  "compute convolutions and attention on GPUs with matrix multiplications and "
                  "kernels instead of cuDNN");

@@ -4,91 +4,202 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/Options.h"
+#include "compiler/driver/TrialSizes.h"
 #include "compiler/onnx/ModelBrief.h"
 #include "runtime/cli/OutputFormat.h"
 #include "runtime/cli/Usage.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
-#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
-#include <functional>
+#include <filesystem>
 #include <iostream>
-#include <optional>
+#include <sstream>
 
 using namespace gridloom;
 
-/// A size that most models take where the user has given none.
-static int64_t getTrialSize(llvm::StringRef dim) {
-  return dim.contains_insensitive("batch") ? 1 : 16;
+namespace fs = std::filesystem;
+
+namespace {
+/// While it lives, a stream's output goes elsewhere.
+class Redirection {
+public:
+  Redirection(std::ostream &stream, std::streambuf *to) : stream(stream), old(stream.rdbuf(to)) {}
+  Redirection(const Redirection &) = delete;
+  Redirection &operator=(const Redirection &) = delete;
+  ~Redirection() { stream.rdbuf(old); }
+
+private:
+  std::ostream &stream;
+  std::streambuf *old;
+};
+} // namespace
+
+/// Compiles as far as sizes matter; the errors, one a line.
+static std::string tryCompile(CompileOptions options, const Sizes &sizes) {
+  options.dims.clear();
+  for (const auto &[name, size] : sizes)
+    options.dims.push_back(name + "=" + std::to_string(size));
+  options.mesh = options.devices = "";
+  options.stopAfter = "simplify";
+  options.quiet = true;
+  std::ostringstream errors;
+  Redirection program(std::cout, nullptr), messages(std::cerr, errors.rdbuf());
+  if (runCompile(options) == 0)
+    return "";
+  return errors.str().empty() ? "error: the compilation failed" : errors.str();
 }
 
-/// The size of a dimension `past + sequence`, as exporters name one of several parts, or `past + 1`
-/// where the sizes of its parts are known.
-static std::optional<int64_t> addParts(const std::string &dim,
-                                       const llvm::StringMap<int64_t> &sizes) {
-  int64_t sum = 0;
-  for (llvm::StringRef part : llvm::split(dim, " + ")) {
-    int64_t size = 0;
-    if (auto known = sizes.find(part); known != sizes.end())
-      size = known->second;
-    else if (part.getAsInteger(10, size))
-      return std::nullopt;
-    sum += size;
+/// Compiles to the end into a folder that goes away again: the command that is printed is to work.
+/// Returns the exit code.
+static int compileWhole(CompileOptions options) {
+  std::error_code error;
+  std::string folder = (fs::temp_directory_path(error) / "gridloom-doctor-XXXXXX").string();
+  if (error || !::mkdtemp(folder.data())) {
+    std::cerr << "error: no folder can be made in " << fs::temp_directory_path(error).string()
+              << " to compile into\n";
+    return 1;
   }
-  return sum;
-}
-
-/// The sizes to try: those given, and one for each dimension that has none.
-static std::vector<std::string> completeDims(const ModelBrief &brief,
-                                             const std::vector<std::string> &given) {
-  std::vector<std::string> dims = given, open;
-  llvm::StringMap<int64_t> sizes;
-  auto isGiven = [&](const std::string &name) {
-    return llvm::any_of(given, [&](llvm::StringRef dim) { return dim.rsplit('=').first == name; });
-  };
-  for (llvm::StringRef dim : given)
-    if (int64_t size = 0; !dim.rsplit('=').second.getAsInteger(10, size))
-      sizes[dim.rsplit('=').first] = size;
-  llvm::copy_if(brief.dims, std::back_inserter(open), std::not_fn(isGiven));
-  for (const std::string &name : open)
-    if (!llvm::StringRef(name).contains(" + "))
-      sizes[name] = getTrialSize(name);
-  for (const std::string &name : open)
-    dims.push_back(name + "=" + std::to_string(addParts(name, sizes).value_or(getTrialSize(name))));
-  return dims;
-}
-
-int gridloom::runDoctor(const CompileOptions &options) {
-  CompileOptions trial = options;
-  ModelBrief brief;
-  std::string call = "gridloom compile " + rt::quoteForShell(options.input);
-  // What cannot be read the compilation refuses, in its own words.
-  if (readBrief(options.input, brief).empty()) {
-    trial.dims = completeDims(brief, options.dims);
-    std::cout << rt::makePrintable(options.input) << ": " << brief.size << "\n";
-    for (const std::string &input : brief.inputs)
-      std::cout << "  input  " << rt::makePrintable(input) << "\n";
-    for (size_t i = options.dims.size(); i < trial.dims.size(); ++i)
-      std::cout << "  size   " << rt::makePrintable(trial.dims[i])
-                << " is tried; the model leaves it open, --dim chooses another\n";
-    if (std::string error = rt::tryFlushOutput(); !error.empty()) {
-      std::cerr << "error: " << error << "\n";
-      return 1;
-    }
-  }
-  for (const std::string &dim : trial.dims)
-    call += " --dim " + rt::quoteForShell(dim);
-  trial.stopAfter = "simplify";
-  trial.dumpIr = "";
-  trial.quiet = true;
-  // The program itself is not to be printed.
-  std::ostream silent(nullptr);
-  std::streambuf *old = std::cout.rdbuf(silent.rdbuf());
-  int code = runCompile(trial);
-  std::cout.rdbuf(old);
-  if (code == 0)
-    std::cout << "'" << rt::makePrintable(options.input)
-              << "' can be compiled: " << rt::makePrintable(call) << "\n";
+  options.output = folder + "/trial.plan";
+  options.quiet = true;
+  int code = runCompile(options);
+  fs::remove_all(folder, error);
   return code;
+}
+
+/// How many devices the options ask for; 1 without a mesh.
+static int64_t countDevices(const CompileOptions &options) {
+  int64_t count = 1, size = 0;
+  llvm::SmallVector<llvm::StringRef> axes;
+  llvm::StringRef(options.mesh).split(axes, ',');
+  for (llvm::StringRef axis : axes)
+    if (!axis.rsplit('=').second.getAsInteger(10, size) && size > 0 && size <= 4096)
+      count *= size;
+  llvm::StringRef devices = options.devices;
+  if (!devices.consumeInteger(10, size) && size > 0 && size <= 4096)
+    count = size;
+  return std::min<int64_t>(count, 4096);
+}
+
+/// The sizes that --dim gives, of dimensions that have one; of several, the first.
+static Sizes getGivenSizes(const std::vector<std::string> &dims) {
+  Sizes sizes;
+  for (llvm::StringRef dim : dims) {
+    auto [name, list] = dim.rsplit('=');
+    int64_t size = 0;
+    sizes[name.str()] = list.split(',').first.getAsInteger(10, size) ? 0 : size;
+  }
+  return sizes;
+}
+
+/// "past_*" of "past_key_0" for the word "past", and the same with the other word.
+static std::string findPattern(llvm::StringRef name, llvm::StringRef word, llvm::StringRef other,
+                               std::string &output) {
+  size_t at = name.find(word);
+  if (at == llvm::StringRef::npos)
+    return "";
+  std::string before = name.take_front(at).str(), after;
+  if (llvm::StringRef rest = name.drop_front(at + word.size()); !rest.empty())
+    if (!llvm::isAlnum(rest.front()))
+      after = rest.front();
+  output = before + other.str() + after + "*";
+  return before + word.str() + after + "*";
+}
+
+/// Inputs that are outputs of the call before, as a cache of keys and values, and are not declared
+/// as states.
+static void suggestStates(const ModelBrief &brief, const CompileOptions &options) {
+  if (!options.states.empty())
+    return;
+  std::map<std::string, const BriefValue *> outputs;
+  for (const BriefValue &output : brief.outputs)
+    outputs[output.name] = &output;
+  std::map<std::string, std::pair<int, bool>> patterns; // how many inputs, and all keep their shape
+  for (const BriefValue &input : brief.inputs)
+    for (auto [word, other] : {std::pair("past_key_values", "present"), {"past", "present"}}) {
+      std::string given, made;
+      given = findPattern(input.name, word, other, made);
+      if (given.empty())
+        continue;
+      llvm::StringRef prefix = llvm::StringRef(made).drop_back();
+      auto output =
+          outputs.find((prefix + llvm::StringRef(input.name).drop_front(given.size() - 1)).str());
+      if (output == outputs.end())
+        continue;
+      auto [entry, isNew] = patterns.try_emplace(given + "=" + made, 0, true);
+      ++entry->second.first;
+      entry->second.second &= output->second->dims == input.dims;
+      break;
+    }
+  for (const auto &[pattern, found] : patterns)
+    std::cout << "  state  " << rt::makePrintable(pattern) << ": " << found.first << " inputs are "
+              << (found.second
+                      ? "outputs of the call before; to keep them in the session: --state " +
+                            rt::quoteForShell(pattern)
+                      : "outputs of the call before that grow; to keep them in the session "
+                        "with --state, export the model with a cache of fixed size")
+              << "\n";
+}
+
+/// The options of the compilation as a shell takes them.
+static std::string describeCall(const CompileOptions &options) {
+  std::string call = "gridloom compile " + rt::quoteForShell(options.input);
+  auto add = [&](const std::string &flag, const std::string &value) {
+    if (!value.empty())
+      call += " " + flag + " " + rt::quoteForShell(value);
+  };
+  add("--mesh", options.mesh);
+  add("--devices", options.devices);
+  for (const std::string &state : options.states)
+    add("--state", state);
+  if (options.target != CompileOptions().target)
+    add("--target", options.target);
+  if (options.precision != CompileOptions().precision)
+    add("--precision", options.precision);
+  for (const std::string &dim : options.dims)
+    add("--dim", dim);
+  return call;
+}
+
+/// Prints what the model takes, and finds sizes for `options`. Returns the exit code.
+static int chooseSizes(const ModelBrief &brief, CompileOptions &options) {
+  std::cout << rt::makePrintable(options.input) << ": " << brief.size << "\n";
+  for (const BriefValue &input : brief.inputs)
+    std::cout << "  input  " << rt::makePrintable(describe(input)) << "\n";
+  suggestStates(brief, options);
+  if (std::string error = rt::tryFlushOutput(); !error.empty()) {
+    std::cerr << "error: " << error << "\n";
+    return 1;
+  }
+  TrialResult found = findSizes(brief, getGivenSizes(options.dims), countDevices(options),
+                                [&](const Sizes &sizes) { return tryCompile(options, sizes); });
+  for (const std::string &remark : found.remarks)
+    std::cout << "  size   " << rt::makePrintable(remark) << "\n";
+  std::string tried;
+  for (const std::string &name : brief.dims)
+    if (auto size = found.sizes.find(name); size != found.sizes.end()) {
+      options.dims.push_back(name + "=" + std::to_string(size->second));
+      tried += (tried.empty() ? "" : ", ") + options.dims.back();
+    }
+  if (found.errors.empty())
+    return 0;
+  std::cerr << found.errors;
+  if (!tried.empty())
+    std::cout << "  size   " << rt::makePrintable(tried) << " and "
+              << "others were tried, " << found.trials << " in all; --dim chooses others\n";
+  return 1;
+}
+
+int gridloom::runDoctor(const CompileOptions &given) {
+  CompileOptions options = given;
+  ModelBrief brief;
+  // What cannot be read the compilation refuses, in its own words.
+  if (readBrief(options.input, brief).empty() && chooseSizes(brief, options))
+    return 1;
+  if (int code = compileWhole(options))
+    return code;
+  std::cout << "'" << rt::makePrintable(options.input)
+            << "' can be compiled: " << rt::makePrintable(describeCall(options)) << "\n";
+  return 0;
 }

@@ -27,17 +27,34 @@ static llvm::json::Array toJson(const std::vector<std::string> &list) {
   return array;
 }
 
-static llvm::json::Object toJson(const CollectiveCost &cost, size_t id) {
+static CollectiveCost costPlanned(const rt::PlannedCollective &collective, const Machine &machine) {
+  return costCollective(collective.kind,
+                        static_cast<int64_t>(std::max(collective.bytes, collective.resultBytes)),
+                        collective.group, machine);
+}
+
+static llvm::json::Object toJson(const rt::PlannedCollective &collective, size_t id,
+                                 const Machine &machine) {
+  CollectiveCost cost = costPlanned(collective, machine);
   return llvm::json::Object{{"id", static_cast<int64_t>(id)},
-                            {"kind", cost.kind},
-                            {"axes", toJson(cost.axes)},
-                            {"bytes", cost.bytes},
-                            {"group", cost.group},
-                            {"stage", cost.stage},
-                            {"entry", cost.entry},
-                            {"origin", cost.origin},
-                            {"because", cost.because},
+                            {"kind", collective.kind},
+                            {"axes", toJson(collective.axes)},
+                            {"bytes", static_cast<int64_t>(collective.bytes)},
+                            {"sent_bytes", cost.sentBytes},
+                            {"times", collective.times},
+                            {"group", collective.group},
+                            {"stage", collective.stage},
+                            {"entry", collective.entry},
+                            {"dims", collective.dims},
+                            {"sequence", static_cast<int64_t>(collective.sequence)},
+                            {"origin", collective.origin},
+                            {"because", collective.because},
                             {"estimate_us", cost.seconds * 1e6}};
+}
+
+/// "main", "main batch=8,sequence=32"
+static std::string nameProgram(const std::string &entry, const std::string &dims) {
+  return dims.empty() ? entry : entry + " " + dims;
 }
 
 /// Shardings of all values, read off the dump of the shard phase's module while it is there.
@@ -78,17 +95,33 @@ void Compilation::recordValues() {
   values = std::move(text);
 }
 
+/// Of a device of the stage that takes most, as `inspect memory` has it.
+llvm::json::Object Compilation::describeMemory() const {
+  auto number = [](uint64_t bytes) { return static_cast<int64_t>(bytes); };
+  llvm::json::Object object{{"stage", memory.stage},
+                            {"weights_bytes", number(memory.needs.weights)},
+                            {"states_bytes", number(memory.needs.states)},
+                            {"arena_bytes", number(memory.needs.arena)},
+                            {"registered_bytes", number(memory.needs.registered)},
+                            {"inputs_and_outputs_bytes", number(memory.needs.bindings)},
+                            {"total_bytes", number(memory.needs.getAllocated())}};
+  if (uint64_t limit = getMemoryLimit())
+    object["limit_bytes"] = number(limit);
+  return object;
+}
+
 std::string Compilation::makeReport() const {
-  llvm::json::Array candidates, collectives, estimatesJson, costs, phases;
+  llvm::json::Array candidates, communication, estimatesJson, costs, phases;
   for (const Candidate &candidate : choice.candidates)
     candidates.push_back(llvm::json::Object{{"strategy", candidate.name},
                                             {"step_ms", toMs(candidate.step)},
                                             {"memory_bytes", candidate.memoryBytes},
                                             {"reason", candidate.verdict}});
+  for (const rt::PlannedCollective &collective : collectives)
+    communication.push_back(toJson(collective, communication.size(), choice.machine));
   for (const Estimate &estimate : estimates) {
-    for (const CollectiveCost &cost : estimate.collectives)
-      collectives.push_back(toJson(cost, collectives.size()));
     estimatesJson.push_back(llvm::json::Object{{"entry", estimate.entry},
+                                               {"dims", estimate.dims},
                                                {"compute_ms", toMs(estimate.compute)},
                                                {"comm_ms", toMs(estimate.communication)},
                                                {"exposed_ms", toMs(estimate.exposed)},
@@ -96,6 +129,7 @@ std::string Compilation::makeReport() const {
                                                {"bubble", estimate.bubble}});
     for (size_t i = 0; i < std::min<size_t>(20, estimate.operations.size()); ++i)
       costs.push_back(llvm::json::Object{{"entry", estimate.entry},
+                                         {"dims", estimate.dims},
                                          {"node", estimate.operations[i].node},
                                          {"op", estimate.operations[i].op},
                                          {"ms", toMs(estimate.operations[i].seconds)}});
@@ -119,16 +153,13 @@ std::string Compilation::makeReport() const {
                             {"target", options.target},
                             {"precision", getPrecision()},
                             {"candidates", std::move(candidates)},
-                            {"memory", llvm::json::Object{{"weights_bytes", emitted.weightBytes},
-                                                          {"arena_bytes", emitted.arenaBytes}}},
-                            {"collectives", std::move(collectives)},
+                            {"memory", describeMemory()},
+                            {"collectives", std::move(communication)},
                             {"estimates", std::move(estimatesJson)},
                             {"costs", std::move(costs)},
                             {"kernels", std::move(kernels)},
                             {"warnings", toJson(warnings)},
                             {"phases", std::move(phases)}};
-  if (options.memoryLimit)
-    (*report.getObject("memory"))["limit_bytes"] = options.memoryLimit;
   if (!estimates.empty())
     report["estimate"] = (*report.getArray("estimates"))[0];
   if (llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(values))
@@ -140,20 +171,62 @@ std::string Compilation::makeReport() const {
   return text;
 }
 
-/// "all_reduce over model: 13 calls, 4.9 MiB" per kind and axes.
-static void printCollectives(llvm::raw_ostream &os, const Estimate &estimate) {
-  std::map<std::pair<std::string, std::string>, std::pair<int64_t, int64_t>> kinds;
-  for (const CollectiveCost &cost : estimate.collectives) {
-    std::string axes = cost.axes.empty() ? "between stages" : "over " + llvm::join(cost.axes, "+");
-    auto &[calls, bytes] = kinds[{cost.kind, axes}];
-    ++calls;
-    bytes += cost.bytes;
+/// "all_reduce over model: 13 calls, 4.9 MiB" per kind and axes, of one program; the largest of any
+/// stage.
+void Compilation::printCollectives(llvm::raw_ostream &os, const Estimate &estimate) const {
+  struct Sum {
+    int64_t calls = 0, bytes = 0;
+  };
+  std::map<std::pair<std::string, std::string>, std::map<int, Sum>> kinds;
+  for (const rt::PlannedCollective &collective : collectives) {
+    if (collective.entry != estimate.entry || collective.dims != estimate.dims ||
+        collective.kind == "recv") // its send is listed
+      continue;
+    std::string axes =
+        collective.kind == "send" ? "between stages" : "over " + llvm::join(collective.axes, "+");
+    Sum &sum = kinds[{collective.kind, axes}][collective.stage];
+    sum.calls += collective.times;
+    sum.bytes += collective.times * costPlanned(collective, choice.machine).sentBytes;
   }
   if (kinds.empty())
     os << "  communication   none\n";
-  for (auto &[key, value] : kinds)
-    os << "  communication   " << key.first << " " << key.second << ": " << value.first
-       << " calls, " << rt::formatBytes(uint64_t(value.second), "B") << " sent per device\n";
+  for (auto &[key, stages] : kinds) {
+    Sum most;
+    for (auto &[stage, sum] : stages)
+      if (sum.bytes >= most.bytes)
+        most = sum;
+    os << "  communication   " << key.first << " " << key.second << ": " << most.calls << " calls, "
+       << rt::formatBytes(static_cast<uint64_t>(most.bytes), "B") << " sent per device\n";
+  }
+}
+
+/// A line for each of the first programs; with several also their sum, by which strategies are
+/// compared.
+void Compilation::printEstimates(llvm::raw_ostream &os) const {
+  constexpr size_t most = 3;
+  double all = 0;
+  for (const Estimate &estimate : estimates)
+    all += estimate.step;
+  // A GPU's steps take fractions of a millisecond.
+  int digits = all < 1e-3 * static_cast<double>(estimates.size()) ? 3 : 1;
+  std::string machine = choice.machine.name == "cpu" ? "" : " on " + choice.machine.name;
+  for (const Estimate &estimate : llvm::ArrayRef(estimates).take_front(most)) {
+    std::string dims = estimates.size() > 1 ? estimate.dims : "";
+    os << "  estimate        " << nameProgram(estimate.entry, dims) << machine
+       << llvm::format(": %.*f ms (compute %.*f, comm %.*f, exposed %.*f, bubble %.0f%%)\n", digits,
+                       toMs(estimate.step), digits, toMs(estimate.compute), digits,
+                       toMs(estimate.communication), digits, toMs(estimate.exposed),
+                       100 * estimate.bubble);
+    if (&estimate != &estimates.front())
+      continue;
+    printCollectives(os, estimate);
+    for (const OperationCost &cost : llvm::ArrayRef(estimate.operations).take_front(3))
+      os << llvm::format("  costly          %.3g ms  %s  %s\n", toMs(cost.seconds), cost.op.c_str(),
+                         cost.node.c_str());
+  }
+  if (estimates.size() > 1)
+    os << "  estimate        all " << estimates.size() << " specialisations" << machine
+       << llvm::format(": %.*f ms\n", digits, toMs(all));
 }
 
 void Compilation::printSummary() const {
@@ -170,30 +243,15 @@ void Compilation::printSummary() const {
          << (candidate.verdict == "slower" ? llvm::formatv("{0:F1} ms", toMs(candidate.step)).str()
                                            : candidate.verdict)
          << "\n";
-  os << "  memory          " << rt::formatBytes(uint64_t(emitted.weightBytes), "B") << " weights + "
-     << rt::formatBytes(uint64_t(emitted.arenaBytes), "B") << " activations per device";
-  if (options.memoryLimit)
-    os << ", limit " << rt::formatBytes(uint64_t(options.memoryLimit), "B");
+  os << "  memory          " << rt::formatBytes(memory.needs.getAllocated())
+     << " per device: " << rt::describe(memory.needs);
+  if (uint64_t limit = getMemoryLimit())
+    os << "; limit " << rt::formatBytes(limit);
   os << "\n";
   os << "  code            " << emitted.kernels << " kernels, "
      << rt::formatBytes(uint64_t(emitted.kernelBytes), "B") << "; programs "
      << rt::formatBytes(uint64_t(emitted.programBytes), "B") << "\n";
-  for (const Estimate &estimate : llvm::ArrayRef(estimates).take_front(3)) {
-    // A GPU's steps take fractions of a millisecond.
-    int digits = toMs(estimate.step) < 1 ? 3 : 1;
-    os << "  estimate        " << estimate.entry
-       << (choice.machine.name == "cpu" ? "" : " on " + choice.machine.name)
-       << llvm::format(": %.*f ms (compute %.*f, comm %.*f, exposed %.*f, bubble %.0f%%)\n", digits,
-                       toMs(estimate.step), digits, toMs(estimate.compute), digits,
-                       toMs(estimate.communication), digits, toMs(estimate.exposed),
-                       100 * estimate.bubble);
-  }
-  if (!estimates.empty()) {
-    printCollectives(os, estimates.front());
-    for (const OperationCost &cost : llvm::ArrayRef(estimates.front().operations).take_front(3))
-      os << llvm::format("  costly          %.3g ms  %s  %s\n", toMs(cost.seconds), cost.op.c_str(),
-                         cost.node.c_str());
-  }
+  printEstimates(os);
   if (!warnings.empty())
     os << "  remarks         " << warnings.size()
        << " (see report.json or --remarks); the first: " << warnings.front() << "\n";

@@ -14,10 +14,6 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/SHA256.h"
 
-#include <csignal>
-#include <fstream>
-#include <unistd.h>
-
 using namespace mlir;
 using namespace gridloom;
 
@@ -113,6 +109,7 @@ struct GlobalBinding {
   std::string name;
   RankedTensorType type;
   llvm::json::Array dimNames, stages;
+  DictionaryAttr indices; ///< loom.indices, or null
 };
 
 struct GlobalEntry {
@@ -134,6 +131,7 @@ static void addBindings(plan::ProgramOp program, const dist::Mesh &mesh, GlobalE
       if (auto names = buffer->getAttrOfType<ArrayAttr>(loom::kDimNames))
         for (auto name : names.getAsRange<StringAttr>())
           binding.dimNames.push_back(name.str());
+      binding.indices = buffer->getAttrOfType<DictionaryAttr>(loom::kIndices);
       while (static_cast<int64_t>(binding.dimNames.size()) < binding.type.getRank())
         binding.dimNames.push_back("");
     }
@@ -143,12 +141,19 @@ static void addBindings(plan::ProgramOp program, const dist::Mesh &mesh, GlobalE
 
 static llvm::json::Array toJson(llvm::MapVector<StringRef, GlobalBinding> &bindings) {
   llvm::json::Array list;
-  for (auto &[name, binding] : bindings)
+  for (auto &[name, binding] : bindings) {
     list.push_back(llvm::json::Object{{"name", binding.name},
                                       {"type", toManifestType(binding.type.getElementType())},
                                       {"shape", llvm::json::Array(binding.type.getShape())},
                                       {"dim_names", std::move(binding.dimNames)},
                                       {"stages", std::move(binding.stages)}});
+    if (!binding.indices)
+      continue;
+    llvm::json::Object indices{{"node", binding.indices.getAs<StringAttr>("node").str()}};
+    for (const char *number : {"size", "first", "last"})
+      indices[number] = binding.indices.getAs<IntegerAttr>(number).getInt();
+    (*list.back().getAsObject())["indices"] = std::move(indices);
+  }
   return list;
 }
 
@@ -187,9 +192,16 @@ static llvm::json::Object describeModel(ModuleOp module, const std::filesystem::
                           std::filesystem::absolute(folder), error));
   if (!error && !relative.empty())
     path = relative;
-  return llvm::json::Object{{"path", path.string()},
+  llvm::json::Object object{{"path", path.string()},
                             {"bytes", model.getAs<IntegerAttr>("bytes").getInt()},
                             {"sha256", model.getAs<StringAttr>("sha256").str()}};
+  if (auto files = model.getAs<DictionaryAttr>("data")) {
+    llvm::json::Object data;
+    for (NamedAttribute file : files)
+      data[file.getName().str()] = cast<StringAttr>(file.getValue()).str();
+    object["data"] = std::move(data);
+  }
+  return object;
 }
 
 static llvm::json::Object describeMesh(ModuleOp module, const dist::Mesh &mesh) {
@@ -279,14 +291,11 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
     auto [it, inserted] = builders.try_emplace(program.getStage(), module, kernels);
     if (failed(it->second.add(program)))
       return failure();
-    summary.arenaBytes = std::max<int64_t>(summary.arenaBytes,
-                                           program.getArenaBytes() + program.getRegisteredBytes());
   }
   llvm::json::Array stages;
   std::set<std::string> sources;
   for (auto &[stage, builder] : builders) {
     sources.insert(builder.getSources().begin(), builder.getSources().end());
-    summary.weightBytes = std::max(summary.weightBytes, builder.getWeightBytes());
     std::string name = "stage" + std::to_string(stage) + ".pb";
     files[name] = serialize(builder.take());
     summary.programBytes += files[name].size();
@@ -324,68 +333,4 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
   llvm::raw_string_ostream(files["manifest.json"])
       << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(manifest)));
   return files;
-}
-
-namespace {
-/// Signals that end a program wait: there is a whole plan or none, and no files of neither.
-class SignalPause {
-public:
-  SignalPause() {
-    sigset_t mask;
-    sigemptyset(&mask);
-    for (int signal : {SIGINT, SIGTERM, SIGHUP})
-      sigaddset(&mask, signal);
-    sigprocmask(SIG_BLOCK, &mask, &old);
-  }
-  SignalPause(const SignalPause &) = delete;
-  SignalPause &operator=(const SignalPause &) = delete;
-  ~SignalPause() { sigprocmask(SIG_SETMASK, &old, nullptr); }
-
-private:
-  sigset_t old;
-};
-} // namespace
-
-std::string gridloom::writePlan(const PlanFiles &files, const std::filesystem::path &folder,
-                                bool force) {
-  namespace fs = std::filesystem;
-  SignalPause pause;
-  std::error_code error;
-  if (fs::exists(folder, error) && !force && !fs::exists(folder / "manifest.json", error) &&
-      !(fs::is_directory(folder, error) && fs::is_empty(folder, error)))
-    return "'" + folder.string() +
-           "' exists and is not a plan; choose another --output, or --force to replace it";
-  fs::path temporary = folder.string() + ".tmp-" + std::to_string(::getpid());
-  fs::remove_all(temporary, error);
-  for (const auto &[name, contents] : files) {
-    fs::path path = temporary / name;
-    fs::create_directories(path.parent_path(), error);
-    if (error) {
-      std::string reason = error.message();
-      fs::remove_all(temporary, error);
-      return "cannot make a folder beside '" + folder.string() + "': " + reason;
-    }
-    std::ofstream stream(path, std::ios::binary);
-    stream.write(contents.data(), static_cast<std::streamsize>(contents.size()));
-    stream.close();
-    if (!stream) {
-      fs::remove_all(temporary, error);
-      return "cannot write '" + path.string() + "'; is the disk full?";
-    }
-  }
-  fs::path old = folder.string() + ".old-" + std::to_string(::getpid());
-  bool had = fs::exists(folder, error);
-  if (had)
-    fs::rename(folder, old, error);
-  if (!error)
-    fs::rename(temporary, folder, error);
-  if (error) {
-    std::string message = "cannot move the plan to '" + folder.string() + "': " + error.message();
-    fs::remove_all(temporary, error);
-    if (had && !fs::exists(folder, error))
-      fs::rename(old, folder, error);
-    return message;
-  }
-  fs::remove_all(old, error);
-  return "";
 }

@@ -34,8 +34,7 @@ struct CompiledKernel {
 /// What the summary and the report say of an emitted plan.
 struct EmitSummary {
   int64_t kernels = 0, kernelBytes = 0, programBytes = 0;
-  int64_t arenaBytes = 0, weightBytes = 0; ///< most of any stage
-  std::vector<CompiledKernel> compiled;    ///< kernels for GPUs
+  std::vector<CompiledKernel> compiled; ///< kernels for GPUs
 };
 
 /// Compiles the module's kernels and makes programs and manifest; `modelPath` in the manifest is
@@ -44,10 +43,12 @@ struct EmitSummary {
 mlir::FailureOr<PlanFiles> emitPlan(mlir::ModuleOp module, const std::filesystem::path &folder,
                                     const EmitOptions &options, EmitSummary &summary);
 
-/// Writes the files into a new folder beside `folder` and renames it into place, so that a plan is
-/// there whole or not at all. An existing plan is replaced; any other existing path is an error
-/// unless `force`. Returns the error, or an empty string.
-std::string writePlan(const PlanFiles &files, const std::filesystem::path &folder, bool force);
+/// Writes the files into a new folder beside `folder` and exchanges the two, so that the old plan
+/// or the new one is there, whole; `durable` waits until the disk has it. Signals that end the
+/// program take effect afterwards. An existing plan is replaced; any other existing path is an
+/// error unless `force`. Returns the error, or an empty string.
+std::string writePlan(const PlanFiles &files, const std::filesystem::path &folder, bool force,
+                      bool durable = false);
 
 } // namespace gridloom
 

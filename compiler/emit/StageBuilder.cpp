@@ -131,13 +131,6 @@ static std::string getRawBytes(ElementsAttr value) {
 StageBuilder::StageBuilder(ModuleOp module, const llvm::StringMap<schema::Kernel> &kernels)
     : module(module), kernels(kernels) {}
 
-int64_t StageBuilder::getWeightBytes() const {
-  int64_t bytes = 0;
-  for (const schema::Weight &weight : stage.weights())
-    bytes += weight.bytes();
-  return bytes;
-}
-
 FailureOr<uint32_t> StageBuilder::getKernel(Operation *op, StringRef name) {
   auto [it, inserted] = kernelIndex.insert({name.str(), stage.kernels_size()});
   if (inserted) {
@@ -428,6 +421,12 @@ LogicalResult StageBuilder::fillGroup(plan::GroupOp op, Scope &scope, schema::Gr
                             .Case("prod", schema::Group::PROD)
                             .Default(schema::Group::SUM));
   group.set_sequence(op.getSequence());
+  if (auto because = op->getAttrOfType<StringAttr>(dist::kBecause)) {
+    auto [it, inserted] = causeIndex.insert({because.str(), stage.causes_size() + 1});
+    if (inserted)
+      stage.add_causes(because.str());
+    group.set_cause(it->second);
+  }
   if (op.getStage())
     group.set_peer_stage(*op.getStage());
   if (op.getChannel())

@@ -26,7 +26,6 @@ public:
   schema::Stage take() { return std::move(stage); }
   /// Names of the model's weights the stage needs, prologue included.
   const std::set<std::string> &getSources() const { return sources; }
-  int64_t getWeightBytes() const;
 
 private:
   /// What is needed while one program, or one prologue, is translated.
@@ -56,7 +55,7 @@ private:
   mlir::ModuleOp module;
   const llvm::StringMap<schema::Kernel> &kernels;
   schema::Stage stage;
-  std::map<std::string, uint32_t> kernelIndex, originIndex;
+  std::map<std::string, uint32_t> kernelIndex, originIndex, causeIndex;
   llvm::DenseMap<mlir::Attribute, uint32_t> weightIndex;
   std::set<std::string> derivedNames, sources;
 };

@@ -53,11 +53,17 @@ private:
   LogicalResult checkProgram(const Program &base, const Program &program,
                              const Specialisation &specialisation, bool exact);
   LogicalResult checkPlan(const Specialisation &specialisation);
+  LogicalResult checkCalls();
+  FailureOr<std::vector<NamedTensors>> interpretCalls(const Program &program);
+  FailureOr<std::vector<NamedTensors>> runCalls(const std::string &plan);
+  FailureOr<std::vector<NamedTensors>> askOracleForCalls(std::string &name);
+  void compareCalls(StringRef what, const std::vector<NamedTensors> &expected,
+                    const std::vector<NamedTensors> &actual);
   /// What --oracle gives for the plan's outputs; `name` is what it is called.
   FailureOr<NamedTensors> askOracle(const Specialisation &specialisation,
                                     const std::map<std::string, PlanTensor> &given,
                                     const std::map<std::string, int64_t> &dims, std::string &name);
-  LogicalResult compileUnsplit();
+  FailureOr<std::string> compileUnsplit();
   void explainPlan(const Specialisation &specialisation);
   std::string getModelPath(std::string &error) const;
   /// Interprets and keeps the outputs.
@@ -76,6 +82,8 @@ private:
   std::unique_ptr<WeightProvider> weights;
   NamedTensors inputs; // of the specialisation being checked
   std::map<std::pair<const Program *, bool>, NamedTensors> evaluated;
+  /// Runs of one session, by the specialisation of the first program.
+  std::vector<std::pair<const Specialisation *, NamedTensors>> calls;
   int64_t compared = 0, different = 0;
   std::set<std::string> reported;
   double precisionError = 0;   // of the outputs being compared, of the largest
@@ -367,14 +375,28 @@ static FailureOr<NamedTensors> convert(const std::map<std::string, PlanTensor> &
   return tensors;
 }
 
-LogicalResult Check::checkPlan(const Specialisation &specialisation) {
-  std::map<std::string, PlanTensor> given;
+/// A run of the specialisation as plain data.
+static PlanCall makeCall(const Specialisation &specialisation, const NamedTensors &inputs) {
+  PlanCall call;
+  call.entry = specialisation.entry;
   for (const auto &entry : inputs)
-    given[entry.first().str()] = toPlanTensor(entry.second);
-  std::map<std::string, int64_t> dims;
+    call.inputs[entry.first().str()] = toPlanTensor(entry.second);
   if (specialisation.dims)
     for (NamedAttribute dim : specialisation.dims)
-      dims[dim.getName().str()] = cast<IntegerAttr>(dim.getValue()).getInt();
+      call.dims[dim.getName().str()] = cast<IntegerAttr>(dim.getValue()).getInt();
+  return call;
+}
+
+/// A plan keeps its states to itself.
+static void dropStates(const Specialisation &specialisation, NamedTensors &outputs) {
+  for (func::FuncOp program : specialisation.stages)
+    for (unsigned i = 0; i < program.getNumResults(); ++i)
+      if (program.getResultAttr(i, loom::kState))
+        outputs.erase(program.getResultAttrOfType<StringAttr>(i, loom::kName).getValue());
+}
+
+LogicalResult Check::checkPlan(const Specialisation &specialisation) {
+  auto [entry, dims, given, states] = makeCall(specialisation, inputs);
   PlanRunResult result = runPlan(planFolder, specialisation.entry, dims, given);
   if (!result.error.empty())
     return emitError(UnknownLoc::get(&context)) << "the plan does not run: " << result.error;
@@ -383,11 +405,7 @@ LogicalResult Check::checkPlan(const Specialisation &specialisation) {
   FailureOr<NamedTensors> expected = askOracle(specialisation, given, dims, name);
   if (failed(actual) || failed(expected))
     return failure();
-  // A plan keeps its states to itself.
-  func::FuncOp program = specialisation.stages.front();
-  for (unsigned i = 0; i < program.getNumResults(); ++i)
-    if (program.getResultAttr(i, loom::kState))
-      expected->erase(program.getResultAttrOfType<StringAttr>(i, loom::kName).getValue());
+  dropStates(specialisation, *expected);
   int64_t before = different;
   precisionError = getPrecisionError(programs.back());
   compareOutputs("compiled, " + std::to_string(result.ranks) + " ranks, against " + name, *expected,
@@ -395,6 +413,21 @@ LogicalResult Check::checkPlan(const Specialisation &specialisation) {
   if (options.bisect && different > before)
     explainPlan(specialisation);
   return success();
+}
+
+/// Adds the states that are not in `feeds`, zeros as in a new session: to others than the plan they
+/// are inputs.
+static void addStates(const Specialisation &specialisation,
+                      std::map<std::string, PlanTensor> &feeds) {
+  func::FuncOp program = specialisation.stages.front();
+  for (BlockArgument argument : program.getArguments()) {
+    unsigned index = argument.getArgNumber();
+    auto name = program.getArgAttrOfType<StringAttr>(index, loom::kName);
+    auto type = cast<RankedTensorType>(argument.getType());
+    std::optional<loom::ElementKind> kind = loom::getElementKind(type.getElementType());
+    if (name && kind && program.getArgAttr(index, loom::kState))
+      feeds.try_emplace(name.str(), toPlanTensor(HostTensor(*kind, type.getShape())));
+  }
 }
 
 FailureOr<NamedTensors> Check::askOracle(const Specialisation &specialisation,
@@ -411,16 +444,17 @@ FailureOr<NamedTensors> Check::askOracle(const Specialisation &specialisation,
   PlanRunResult result;
   if (options.oracle == "1rank") {
     name = "1 rank";
-    if (failed(compileUnsplit()))
+    FailureOr<std::string> plan = compileUnsplit();
+    if (failed(plan))
       return failure();
-    SmallString<128> plan(unsplitFolder);
-    llvm::sys::path::append(plan, "unsplit.plan");
-    result = runPlan(plan.str().str(), specialisation.entry, dims, given);
+    result = runPlan(*plan, specialisation.entry, dims, given);
   } else {
     name = "ONNX Runtime";
     std::string model = getModelPath(result.error);
+    std::map<std::string, PlanTensor> feeds = given;
+    addStates(specialisation, feeds);
     if (result.error.empty())
-      result = runOnnxRuntime(model, given);
+      result = runOnnxRuntime(model, feeds);
   }
   if (!result.error.empty())
     return emitError(UnknownLoc::get(&context))
@@ -428,10 +462,15 @@ FailureOr<NamedTensors> Check::askOracle(const Specialisation &specialisation,
   return convert(result.outputs, &context);
 }
 
-/// Compiles the last program that is not split for one device, once.
-LogicalResult Check::compileUnsplit() {
+/// Compiles the last program that is not split for one device, once; the plan's folder.
+FailureOr<std::string> Check::compileUnsplit() {
+  auto inFolder = [&](StringRef name) {
+    SmallString<128> path(unsplitFolder);
+    llvm::sys::path::append(path, name);
+    return path.str().str();
+  };
   if (!unsplitFolder.empty())
-    return success();
+    return inFolder("unsplit.plan");
   auto fail = [&](const Twine &message) { return emitError(UnknownLoc::get(&context)) << message; };
   auto simplified = llvm::find_if(programs, [](const Program &program) {
     return StringRef(program.name).ends_with("simplify");
@@ -457,14 +496,12 @@ LogicalResult Check::compileUnsplit() {
   flags.enableDebugInfo(/*enable=*/true, /*prettyForm=*/false);
   llvm::raw_string_ostream stream(text);
   program.print(stream, flags);
-  SmallString<128> dump(unsplitFolder), plan(unsplitFolder);
-  llvm::sys::path::append(dump, "simplify.mlir");
-  llvm::sys::path::append(plan, "unsplit.plan");
+  std::string dump = inFolder("simplify.mlir"), plan = inFolder("unsplit.plan");
   std::error_code code;
   llvm::raw_fd_ostream(dump, code) << text;
-  if (code || !options.compileUnsplit(dump.str().str(), plan.str().str()))
+  if (code || !options.compileUnsplit(dump, plan))
     return fail("oracle 1rank: the unsplit program cannot be compiled");
-  return success();
+  return plan;
 }
 
 /// Looks for the difference in the programs; if they agree, it is below them.
@@ -508,6 +545,165 @@ LogicalResult Check::checkSpecialisation(const Specialisation &specialisation) {
   return success(ok);
 }
 
+//===----------------------------------------------------------------------===//
+// Calls of one session
+//===----------------------------------------------------------------------===//
+
+/// The states that several specialisations have.
+static bool shareStates(ArrayRef<Specialisation> specialisations) {
+  std::set<StringRef> known;
+  for (const Specialisation &specialisation : specialisations) {
+    std::set<StringRef> own;
+    for (func::FuncOp function : specialisation.stages)
+      for (unsigned i = 0; i < function.getNumArguments(); ++i)
+        if (auto state = function.getArgAttrOfType<StringAttr>(i, loom::kState))
+          own.insert(state.getValue());
+    for (StringRef state : own)
+      if (!known.insert(state).second)
+        return true;
+  }
+  return false;
+}
+
+/// The calls' outputs, states among them, by a program's own states.
+FailureOr<std::vector<NamedTensors>> Check::interpretCalls(const Program &program) {
+  StateStore states;
+  std::vector<NamedTensors> results;
+  for (const auto &[specialisation, given] : calls) {
+    const Specialisation *own = find(program, *specialisation);
+    if (!own)
+      return failure();
+    InterpreterOptions interpreterOptions;
+    interpreterOptions.states = &states;
+    Interpreter interpreter(*program.module, *weights, std::move(interpreterOptions));
+    FailureOr<NamedTensors> outputs = interpreter.run(*own, given);
+    if (failed(outputs))
+      return failure();
+    results.push_back(*std::move(outputs));
+    widenStates(*own, results.back());
+  }
+  return results;
+}
+
+/// The calls' outputs by one session of a compiled plan.
+FailureOr<std::vector<NamedTensors>> Check::runCalls(const std::string &plan) {
+  std::vector<PlanCall> plain;
+  for (const auto &[specialisation, given] : calls) {
+    plain.push_back(makeCall(*specialisation, given));
+    func::FuncOp function = specialisation->stages.front();
+    for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
+      if (auto state = function.getResultAttrOfType<StringAttr>(i, loom::kState))
+        plain.back().states[state.str()] = {
+            function.getResultAttrOfType<StringAttr>(i, loom::kName).str(),
+            std::vector<int64_t>(cast<RankedTensorType>(type).getShape())};
+  }
+  std::vector<NamedTensors> results;
+  for (const PlanRunResult &result : runPlanCalls(plan, plain)) {
+    if (!result.error.empty())
+      return emitError(UnknownLoc::get(&context)) << "the plan does not run: " << result.error;
+    FailureOr<NamedTensors> outputs = convert(result.outputs, &context);
+    if (failed(outputs))
+      return failure();
+    widenStates(*calls[results.size()].first, *outputs);
+    results.push_back(*std::move(outputs));
+  }
+  return results;
+}
+
+/// Gives a model the states that the call before made, by the names it has for them.
+static void passStates(const Specialisation &specialisation, const PlanRunResult &result,
+                       std::map<std::string, PlanTensor> &states) {
+  func::FuncOp function = specialisation.stages.front();
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    for (unsigned k = 0; k < function.getNumResults(); ++k)
+      if (Attribute state = function.getArgAttr(i, loom::kState);
+          state && function.getResultAttr(k, loom::kState) == state)
+        states[function.getArgAttrOfType<StringAttr>(i, loom::kName).str()] =
+            result.outputs.at(function.getResultAttrOfType<StringAttr>(k, loom::kName).str());
+}
+
+/// What --oracle gives for the calls, and what it is called.
+FailureOr<std::vector<NamedTensors>> Check::askOracleForCalls(std::string &name) {
+  if (options.oracle == "interpreter") {
+    name = programs.front().name;
+    return interpretCalls(programs.front());
+  }
+  if (options.oracle == "1rank") {
+    name = "1 rank";
+    FailureOr<std::string> plan = compileUnsplit();
+    if (failed(plan))
+      return failure();
+    return runCalls(*plan);
+  }
+  name = "ONNX Runtime";
+  std::vector<NamedTensors> results;
+  std::map<std::string, PlanTensor> states;
+  for (const auto &[specialisation, given] : calls) {
+    PlanCall call = makeCall(*specialisation, given);
+    call.inputs.insert(states.begin(), states.end());
+    addStates(*specialisation, call.inputs);
+    PlanRunResult result;
+    std::string model = getModelPath(result.error);
+    if (result.error.empty())
+      result = runOnnxRuntime(model, call.inputs);
+    if (!result.error.empty())
+      return emitError(UnknownLoc::get(&context)) << "oracle ort: " << result.error;
+    passStates(*specialisation, result, states);
+    FailureOr<NamedTensors> outputs = convert(result.outputs, &context);
+    if (failed(outputs))
+      return failure();
+    results.push_back(*std::move(outputs));
+  }
+  return results;
+}
+
+void Check::compareCalls(StringRef what, const std::vector<NamedTensors> &expected,
+                         const std::vector<NamedTensors> &actual) {
+  for (size_t i = 0; i < calls.size(); ++i)
+    compareOutputs("call " + std::to_string(i + 1) + ": " + what.str(), expected[i], actual[i]);
+}
+
+/// Specialisations that share states are run in one session, each after the others: a state that
+/// one of them keeps elsewhere than the next looks for it shows only so.
+LogicalResult Check::checkCalls() {
+  const Program &base = programs.front();
+  if (!shareStates(base.specialisations))
+    return success();
+  calls.clear();
+  for (size_t i = 0; i <= base.specialisations.size(); ++i) {
+    const Specialisation &specialisation = base.specialisations[i % base.specialisations.size()];
+    FailureOr<NamedTensors> made =
+        makeInputs(specialisation.stages.front(), options.inputs, options.seed + 1 + i);
+    if (failed(made))
+      return failure();
+    calls.emplace_back(&specialisation, *std::move(made));
+  }
+  llvm::outs() << calls.size() << " calls of one session, which share states\n";
+  std::string oracle;
+  FailureOr<std::vector<NamedTensors>> expected = askOracleForCalls(oracle);
+  if (failed(expected))
+    return failure();
+  bool ok = true;
+  std::vector<const Program *> chosen;
+  if (options.oracle == "interpreter")
+    chosen = choosePrograms();
+  for (const Program *program : chosen) {
+    FailureOr<std::vector<NamedTensors>> actual = interpretCalls(*program);
+    ok &= succeeded(actual);
+    precisionError = getPrecisionError(*program);
+    if (succeeded(actual))
+      compareCalls(program->name + " against " + oracle, *expected, *actual);
+  }
+  if (planFolder.empty() || options.noRun)
+    return success(ok);
+  FailureOr<std::vector<NamedTensors>> actual = runCalls(planFolder);
+  if (failed(actual))
+    return failure();
+  precisionError = getPrecisionError(programs.back());
+  compareCalls("compiled against " + oracle, *expected, *actual);
+  return success(ok);
+}
+
 int Check::run() {
   if (failed(load()) || failed(openWeights()))
     return 1;
@@ -518,6 +714,7 @@ int Check::run() {
   }
   for (const Specialisation &specialisation : programs.front().specialisations)
     broken |= failed(checkSpecialisation(specialisation));
+  broken |= failed(checkCalls());
   if (!broken && different == 0 && compared > 0) {
     llvm::outs() << "PASS: " << compared << " outputs agree\n";
     return 0;

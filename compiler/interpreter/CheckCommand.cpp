@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/interpreter/CheckOptions.h"
 
+#include "runtime/cli/Generator.h"
+
 #include <CLI/CLI.hpp>
 
 void gridloom::addCheckOptions(CLI::App &verb, CheckOptions &options) {
@@ -27,12 +29,11 @@ Examples:
   verb.add_option(
           "--oracle", options.oracle,
           "what is right: interpreter, 1rank (the program compiled for one device), or ort (ONNX "
-          "Runtime, by GRIDLOOM_PYTHON or python3)")
+          "Runtime, by the Python of GRIDLOOM_PYTHON, of the build, or python3)")
       ->check(CLI::IsMember({"interpreter", "1rank", "ort"}))
       ->capture_default_str();
   verb.add_option("--input", options.inputs,
-                  "value of an input: NAME=randint(LOW,HIGH), uniform(LOW,HIGH), "
-                  "normal(MEAN,DEVIATION), a number, or FILE.npy")
+                  std::string("value of an input: ") + rt::kInputGrammar + "; default: random")
       ->allow_extra_args(false)
       ->type_name("NAME=VALUE");
   verb.add_option("--model", options.model, "model file with the weights; default: the plan's");

@@ -16,9 +16,6 @@ namespace gridloom {
 llvm::FailureOr<NamedTensors> makeInputs(mlir::func::FuncOp function,
                                          llvm::ArrayRef<std::string> given, uint64_t seed);
 
-/// Reads a NumPy .npy file; `error` says what is wrong with it.
-llvm::FailureOr<loom::HostTensor> readNumpy(llvm::StringRef path, std::string &error);
-
 } // namespace gridloom
 
 #endif // GRIDLOOM_COMPILER_INTERPRETER_CHECKINPUTS_H

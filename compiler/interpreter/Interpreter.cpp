@@ -80,6 +80,8 @@ public:
   }
 
 private:
+  /// The state an argument is, as earlier runs left it; null where there is none.
+  const HostTensor *findState(func::FuncOp function, unsigned argument);
   ShardBox getBox(dist::ShardingAttr sharding, ArrayRef<int64_t> shape, Place place) {
     return getShardBox(mesh, partitioned ? sharding : dist::ShardingAttr(), shape, place);
   }
@@ -95,6 +97,19 @@ private:
   llvm::StringMap<Assembly> assemblies;
 };
 
+static int64_t getStage(func::FuncOp function) {
+  auto stage = function->getAttrOfType<IntegerAttr>(dist::kStage);
+  return stage ? stage.getInt() : 0;
+}
+
+const HostTensor *Bindings::findState(func::FuncOp function, unsigned argument) {
+  auto state = function.getArgAttrOfType<StringAttr>(argument, loom::kState);
+  if (!state || !options.states)
+    return nullptr;
+  auto found = options.states->find({getStage(function), state.str()});
+  return found == options.states->end() ? nullptr : &found->second;
+}
+
 FailureOr<TensorList> Bindings::bind(func::FuncOp function, Place place) {
   TensorList arguments;
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
@@ -102,7 +117,8 @@ FailureOr<TensorList> Bindings::bind(func::FuncOp function, Place place) {
     if (!name)
       return function.emitError() << "argument " << i << " has no name";
     auto found = inputs.find(name.getValue());
-    if (found == inputs.end() && function.getArgAttr(i, loom::kState)) {
+    const HostTensor *state = findState(function, i);
+    if (!state && found == inputs.end() && function.getArgAttr(i, loom::kState)) {
       // A state before its first call.
       auto tensorType = cast<RankedTensorType>(type);
       arguments.push_back(
@@ -111,9 +127,9 @@ FailureOr<TensorList> Bindings::bind(func::FuncOp function, Place place) {
         arguments.back() = arguments.back().toExactMode();
       continue;
     }
-    if (found == inputs.end())
+    if (!state && found == inputs.end())
       return function.emitError() << "input '" << name.getValue() << "' has no value";
-    HostTensor tensor = found->second;
+    HostTensor tensor = state ? *state : found->second;
     // A state is given as the model declares it, and may be kept in 16 bits.
     std::optional<loom::ElementKind> kind =
         loom::getElementKind(cast<RankedTensorType>(type).getElementType());
@@ -246,5 +262,11 @@ FailureOr<NamedTensors> Interpreter::run(const Specialisation &specialisation,
   };
   if (failed(machine.run(specialisation.stages, partitioned, bind, take)))
     return failure();
-  return bindings.finish();
+  NamedTensors outputs = bindings.finish();
+  for (func::FuncOp function : specialisation.stages)
+    for (unsigned i = 0; options.states && i < function.getNumResults(); ++i)
+      if (auto state = function.getResultAttrOfType<StringAttr>(i, loom::kState))
+        (*options.states)[{getStage(function), state.str()}] =
+            outputs[function.getResultAttrOfType<StringAttr>(i, loom::kName).getValue()];
+  return outputs;
 }

@@ -18,6 +18,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <functional>
+#include <map>
 
 namespace gridloom {
 
@@ -36,6 +37,9 @@ struct Specialisation {
 /// The specialisations of a module, in order.
 llvm::SmallVector<Specialisation> getSpecialisations(mlir::ModuleOp module);
 
+/// What a session keeps from call to call: whole states by the stage that has them and their name.
+using StateStore = std::map<std::pair<int64_t, std::string>, loom::HostTensor>;
+
 struct InterpreterOptions {
   /// Floats are elements of a finite field, so that splitting a program changes no bit
   /// (ExactField.h).
@@ -43,6 +47,9 @@ struct InterpreterOptions {
   /// Called with the results of every operation of the functions, transfers and kernels' insides
   /// excepted.
   std::function<void(mlir::Operation *, Place, llvm::ArrayRef<loom::HostTensor>)> observer;
+  /// Where states are read from and written to, each stage its own; what is not there yet is zeros.
+  /// Null: a run has the states that `inputs` give it, and zeros for others.
+  StateStore *states = nullptr;
 };
 
 class Interpreter {

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/interpreter/PlanRun.h"
 
+#include <algorithm>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
@@ -25,7 +26,8 @@ import json, sys
 try:
     import numpy, onnxruntime
 except ImportError as error:
-    sys.exit(f"{error.name} is not installed for {sys.executable}; install it, or set GRIDLOOM_PYTHON to a Python that has it")
+    print(error.name)
+    sys.exit(3)
 names = dict(f16="float16", f32="float32", f64="float64", bool="bool", i1="bool")
 for bits in (8, 16, 32, 64):
     names[f"i{bits}"], names[f"u{bits}"], names[f"ui{bits}"] = f"int{bits}", f"uint{bits}", f"uint{bits}"
@@ -77,11 +79,42 @@ static std::string readFile(const fs::path &path) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-/// Runs the script; the error is what it says last.
-static std::string runScript(const std::string &model, const fs::path &folder) {
-  const char *given = std::getenv("GRIDLOOM_PYTHON");
-  std::string python = given ? given : "python3", path = folder.string();
-  std::string log = (folder / "log").string();
+/// Pythons that may have ONNX Runtime, the likeliest first: what the user names; else that of the
+/// checkout or the environment that this program lies in, the one it was built with, and PATH's.
+static std::vector<std::string> findPythons() {
+  if (const char *given = std::getenv("GRIDLOOM_PYTHON"))
+    return {given};
+  std::vector<std::string> pythons;
+  auto add = [&](const fs::path &python) {
+    std::error_code error;
+    if (fs::exists(python, error) && !std::count(pythons.begin(), pythons.end(), python.string()))
+      pythons.push_back(python.string());
+  };
+  std::error_code error;
+  fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  for (; folder.has_relative_path(); folder = folder.parent_path()) {
+    add(folder / ".venv/bin/python");
+    add(folder / "bin/python3");
+  }
+  add(GRIDLOOM_BUILD_PYTHON);
+  pythons.push_back("python3");
+  return pythons;
+}
+
+/// The last line of what a script has said.
+static std::string readLastLine(const fs::path &log) {
+  std::string said = readFile(log);
+  while (!said.empty() && said.back() == '\n')
+    said.pop_back();
+  size_t line = said.rfind('\n');
+  return line == std::string::npos ? said : said.substr(line + 1);
+}
+
+/// Runs the script; the error is what it says last. True in `isMissing`: this Python lacks the
+/// package that is named instead.
+static std::string runScript(std::string python, const std::string &model, const fs::path &folder,
+                             bool &isMissing) {
+  std::string path = folder.string(), log = (folder / "log").string();
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   for (int stream : {STDOUT_FILENO, STDERR_FILENO})
@@ -98,12 +131,24 @@ static std::string runScript(const std::string &model, const fs::path &folder) {
   ::waitpid(child, &status, 0);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
     return "";
-  std::string said = readFile(log);
-  while (!said.empty() && said.back() == '\n')
-    said.pop_back();
-  size_t line = said.rfind('\n');
-  said = line == std::string::npos ? said : said.substr(line + 1);
+  isMissing = WIFEXITED(status) && WEXITSTATUS(status) == 3;
+  std::string said = readLastLine(log);
   return said.empty() ? "ONNX Runtime ended without a word" : said;
+}
+
+/// Runs the script by the first Python that has what it needs.
+static std::string runScript(const std::string &model, const fs::path &folder) {
+  std::string tried, package;
+  for (const std::string &python : findPythons()) {
+    bool isMissing = false;
+    std::string error = runScript(python, model, folder, isMissing);
+    if (!isMissing)
+      return error;
+    package = error;
+    tried += (tried.empty() ? "" : ", ") + python;
+  }
+  return package + " is not installed for " + tried +
+         "; install it, or set GRIDLOOM_PYTHON to a Python that has it";
 }
 
 PlanRunResult gridloom::runOnnxRuntime(const std::string &model,

@@ -5,8 +5,11 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/interpreter/PlanRun.h"
 
+#include "runtime/cli/Generator.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/InProcessJob.h"
+#include "runtime/core/Shard.h"
+#include "runtime/core/plan.pb.h"
 
 #include <cstring>
 
@@ -25,27 +28,85 @@ static rt::HostArray makeArray(const PlanTensor &tensor, const std::string &name
   return array;
 }
 
-PlanRunResult gridloom::runPlan(const std::string &folder, const std::string &entry,
-                                const std::map<std::string, int64_t> &dims,
-                                const std::map<std::string, PlanTensor> &inputs) {
-  PlanRunResult result;
+static PlanTensor toPlanTensor(const rt::HostArray &array) {
+  const char *data = reinterpret_cast<const char *>(array.getData());
+  return {std::string(rt::nameOf(array.getType())), array.getShape(),
+          std::vector<char>(data, data + array.getNumBytes())};
+}
+
+PlanTensor gridloom::makeInputTensor(const std::string &name, const std::string &text,
+                                     const std::string &typeName, const std::vector<int64_t> &shape,
+                                     uint64_t seed, std::string &error) {
+  try {
+    std::optional<rt::DataType> type = rt::parseDataType(typeName);
+    if (!type)
+      throw rt::Error(rt::ErrorCode::InvalidArgument,
+                      "elements of type " + typeName + " have no values on the command line");
+    if (std::optional<rt::Generator> generator = rt::Generator::parse(text))
+      return toPlanTensor(rt::generate(*generator, name, *type, shape, seed));
+    return toPlanTensor(rt::adaptInput(rt::readInput(text), text, name, *type, shape));
+  } catch (const std::exception &exception) {
+    error = exception.what();
+    return {};
+  }
+}
+
+/// A state as its ranks have it. Throws when two stages have one of that name.
+static PlanTensor gatherState(rt::InProcessJob &job, const std::string &name,
+                              const std::vector<int64_t> &shape) {
+  const rt::Plan &plan = job.getPlan();
+  std::vector<std::pair<int, const schema::State *>> owners;
+  for (int stage = 0; stage < plan.getNumStages(); ++stage)
+    for (const schema::State &state : plan.getStage(stage).states())
+      if (state.name() == name)
+        owners.emplace_back(stage, &state);
+  if (owners.size() != 1)
+    throw rt::Error(rt::ErrorCode::InvalidPlan,
+                    "state '" + name + "' lies in " +
+                        (owners.empty() ? "no stage"
+                                        : "stage " + std::to_string(owners[0].first) +
+                                              " and in stage " + std::to_string(owners[1].first)));
+  auto [stage, state] = owners.front();
+  auto type = static_cast<rt::DataType>(state->type());
+  rt::HostArray whole = rt::HostArray::allocate(type, shape);
+  for (int rank : plan.getMesh().getStageRanks(stage))
+    rt::placeShard(rt::getShard(plan.getMesh(), rank, state->sharding(), shape), rt::sizeOf(type),
+                   job.getSession(rank).getState(name).getData(), whole.getMutableData());
+  return toPlanTensor(whole);
+}
+
+static void runCall(rt::InProcessJob &job, const PlanCall &call, PlanRunResult &result) {
+  result.ranks = job.getNumRanks();
+  for (const auto &[name, tensor] : call.inputs)
+    job.bind(name, makeArray(tensor, name));
+  job.run(call.entry, call.dims);
+  for (const auto &[name, array] : job.getOutputs())
+    result.outputs[name] = toPlanTensor(array);
+  for (const auto &[name, state] : call.states)
+    result.outputs[state.output] = gatherState(job, name, state.shape);
+}
+
+std::vector<PlanRunResult> gridloom::runPlanCalls(const std::string &folder,
+                                                  const std::vector<PlanCall> &calls) {
+  std::vector<PlanRunResult> results(1);
   try {
     rt::InProcessOptions options;
     options.session.poisonPadding = true;
     rt::InProcessJob job(rt::Plan::load(folder), std::move(options));
-    result.ranks = job.getNumRanks();
-    for (const auto &[name, tensor] : inputs)
-      job.bind(name, makeArray(tensor, name));
-    job.run(entry, dims);
-    for (const auto &[name, array] : job.getOutputs()) {
-      const char *data = reinterpret_cast<const char *>(array.getData());
-      result.outputs[name] = {std::string(rt::nameOf(array.getType())), array.getShape(),
-                              std::vector<char>(data, data + array.getNumBytes())};
+    for (size_t i = 0; i < calls.size(); ++i) {
+      results.resize(i + 1);
+      runCall(job, calls[i], results.back());
     }
   } catch (const std::exception &error) {
-    result.error = error.what();
+    results.back().error = error.what();
   }
-  return result;
+  return results;
+}
+
+PlanRunResult gridloom::runPlan(const std::string &folder, const std::string &entry,
+                                const std::map<std::string, int64_t> &dims,
+                                const std::map<std::string, PlanTensor> &inputs) {
+  return runPlanCalls(folder, {{entry, dims, inputs, {}}}).front();
 }
 
 std::string gridloom::findModel(const std::string &folder, std::string &error) {

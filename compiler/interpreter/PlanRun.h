@@ -24,6 +24,12 @@ struct PlanTensor {
   std::vector<char> bytes; ///< row-major
 };
 
+/// The value of the input `name` that `text`, the rest of `--input NAME=`, gives
+/// (runtime/cli/Generator.h); `error` says what is wrong with it.
+PlanTensor makeInputTensor(const std::string &name, const std::string &text,
+                           const std::string &type, const std::vector<int64_t> &shape,
+                           uint64_t seed, std::string &error);
+
 struct PlanRunResult {
   std::string error; ///< empty when all went well
   int ranks = 0;
@@ -35,8 +41,27 @@ PlanRunResult runPlan(const std::string &folder, const std::string &entry,
                       const std::map<std::string, int64_t> &dims,
                       const std::map<std::string, PlanTensor> &inputs);
 
-/// Runs a model in ONNX Runtime, by a Python that has it: GRIDLOOM_PYTHON, else python3. Inputs the
-/// model has not are left out.
+/// A state to be read after a run.
+struct PlanState {
+  std::string output;         ///< what it is called among the results
+  std::vector<int64_t> shape; ///< global
+};
+
+/// One run of an entry.
+struct PlanCall {
+  std::string entry;
+  std::map<std::string, int64_t> dims;
+  std::map<std::string, PlanTensor> inputs;
+  std::map<std::string, PlanState> states; ///< by the state's name
+};
+
+/// Runs the calls one after another in one session, which keeps its states. One result a call;
+/// after one with an error there are no more.
+std::vector<PlanRunResult> runPlanCalls(const std::string &folder,
+                                        const std::vector<PlanCall> &calls);
+
+/// Runs a model in ONNX Runtime, by a Python that has it: GRIDLOOM_PYTHON, else the one of the
+/// checkout, of the build, or of PATH. Inputs that the model does not take are left out.
 PlanRunResult runOnnxRuntime(const std::string &model,
                              const std::map<std::string, PlanTensor> &inputs);
 

@@ -134,8 +134,10 @@ void Collector::run() {
   for (BlockArgument argument : func.getArguments())
     if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName))
       add(name, argument, getStages(argument));
-  // A weight is read by one operation per stage.
+  // A weight is read by one operation per stage, a small one by several; what they do not agree on
+  // is theirs to find again.
   llvm::MapVector<StringAttr, std::pair<Value, std::set<int64_t>>> weights;
+  llvm::DenseSet<StringAttr> disputed;
   func.walk([&](loom::GetWeightOp op) {
     // A weight's 16-bit copy is split as the weight is, whose name its location has.
     StringAttr name = op.getNameAttr().getAttr();
@@ -143,10 +145,12 @@ void Collector::run() {
       name = StringAttr::get(op.getContext(), loom::getNodeName(op.getLoc()));
     auto &[value, stages] = weights[name];
     value = value ? value : Value(op.getResult());
+    if (dist::getSharding(value) != dist::getSharding(op.getResult()))
+      disputed.insert(name);
     stages.insert(getStage(op));
   });
   for (auto &[name, weight] : weights)
-    if (index.isWeight(name))
+    if (index.isWeight(name) && !disputed.contains(name))
       add(name, weight.first, weight.second);
   for (int node = 0; node < graph.node_size(); ++node) {
     std::string name = GraphIndex::getNodeName(graph, node);

@@ -119,8 +119,10 @@ static LogicalResult importIf(Node &node) {
   }
   SmallVector<Type> types[2];
   FailureOr<Body> yes = importBranch(node, *graphs[0], "then", types[0]);
+  if (failed(yes))
+    return failure();
   FailureOr<Body> no = importBranch(node, *graphs[1], "else", types[1]);
-  if (failed(yes) || failed(no))
+  if (failed(no))
     return failure();
   if (types[0] != types[1])
     return node.error() << "its branches give " << TypeRange(types[0]) << " and "
@@ -146,8 +148,8 @@ static LogicalResult importIf(Node &node) {
 
 ArrayRef<OpRule> onnx_import::getControlRules() {
   static constexpr OpRule rules[] = {
-      {"If", 7, 28, importIf},
-      {"Loop", 7, 28, importLoop},
+      {"If", 1, 28, importIf},
+      {"Loop", 1, 28, importLoop},
       {"Scan", 8, 8, importBatchedScan},
       {"Scan", 9, 28, importScan},
   };

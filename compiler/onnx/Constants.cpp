@@ -130,10 +130,10 @@ static LogicalResult importEyeLike(Node &node) {
 
 ArrayRef<OpRule> onnx_import::getConstantRules() {
   static constexpr OpRule rules[] = {
-      {"Constant", 7, 28, importConstant}, {"ConstantOfShape", 9, 28, importConstantOfShape},
+      {"Constant", 1, 28, importConstant}, {"ConstantOfShape", 9, 28, importConstantOfShape},
       {"Dropout", 7, 28, importDropout},   {"EyeLike", 9, 28, importEyeLike},
-      {"Identity", 7, 28, importIdentity}, {"Range", 11, 28, importRange},
-      {"Shape", 7, 28, importShape},       {"Size", 7, 28, importSize},
+      {"Identity", 1, 28, importIdentity}, {"Range", 11, 28, importRange},
+      {"Shape", 1, 28, importShape},       {"Size", 1, 28, importSize},
   };
   return rules;
 }

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Parts.h"
 
 #include <map>
 
@@ -18,37 +19,42 @@ static LogicalResult importMatMul(Node &node) {
   return node.setResult(node.matmul(x, y));
 }
 
-/// alpha * x * y + beta * c, where x and y may be transposed.
-static LogicalResult importGemm(Node &node) {
+Value onnx_import::gemm(Node &node) {
   Value x = node.operand(0), y = node.operand(1);
   if (failed(node.checkSameElementType(x, y)))
-    return failure();
+    return {};
   int64_t xContract = node.intAttribute("transA", 0) ? 0 : 1;
   int64_t yContract = node.intAttribute("transB", 0) ? 1 : 0;
   if (getShape(x).size() != 2 || getShape(y).size() != 2 ||
-      getShape(x)[xContract] != getShape(y)[yContract])
-    return node.error() << "operands " << toString(getShape(x)) << " and " << toString(getShape(y))
-                        << " cannot be multiplied with transA = " << 1 - xContract
-                        << ", transB = " << yContract;
+      getShape(x)[xContract] != getShape(y)[yContract]) {
+    node.error() << "operands " << toString(getShape(x)) << " and " << toString(getShape(y))
+                 << " cannot be multiplied with transA = " << 1 - xContract
+                 << ", transB = " << yContract;
+    return {};
+  }
   Value result = node.dotGeneral(x, y, {}, {}, {xContract}, {yContract});
   if (double alpha = node.floatAttribute("alpha", 1); alpha != 1)
     result = node.binary<loom::MultiplyOp>(result, alpha);
   double beta = node.floatAttribute("beta", 1);
   if (!node.hasOperand(2) || beta == 0)
-    return node.setResult(result);
+    return result;
   Value bias = node.operand(2);
   if (failed(node.checkSameElementType(result, bias)))
-    return failure();
+    return {};
   if (beta != 1)
     bias = node.binary<loom::MultiplyOp>(bias, beta);
   auto shape = node.broadcastShapes(getShape(result), getShape(bias));
   if (!shape)
-    return failure();
-  if (ArrayRef<int64_t>(*shape) != getShape(result))
-    return node.error() << "operand " << toString(getShape(bias)) << " does not broadcast to "
-                        << toString(getShape(result));
-  return node.setResult(node.binary<loom::AddOp>(result, bias));
+    return {};
+  if (ArrayRef<int64_t>(*shape) != getShape(result)) {
+    node.error() << "operand " << toString(getShape(bias)) << " does not broadcast to "
+                 << toString(getShape(result));
+    return {};
+  }
+  return node.binary<loom::AddOp>(result, bias);
 }
+
+static LogicalResult importGemm(Node &node) { return node.setResult(gemm(node)); }
 
 //===----------------------------------------------------------------------===//
 // Einsum
@@ -264,7 +270,7 @@ ArrayRef<OpRule> onnx_import::getContractionRules() {
       {"Det", 11, 28, importDet},
       {"Einsum", 12, 28, importEinsum},
       {"Gemm", 7, 28, importGemm},
-      {"MatMul", 7, 28, importMatMul},
+      {"MatMul", 1, 28, importMatMul},
   };
   return rules;
 }

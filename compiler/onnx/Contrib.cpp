@@ -8,7 +8,11 @@
 // Runtime's CPU kernels compute. Attention is in ContribAttention.cpp.
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/onnx/Narrow.h"
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Parts.h"
+#include "compiler/onnx/Quantization.h"
+#include "compiler/onnx/Recurrent.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -124,41 +128,96 @@ static LogicalResult importSkipSimplifiedLayerNormalization(Node &node) {
   return failure(failed(node.setResult(0, result)) || failed(node.setResult(3, sum)));
 }
 
-/// Word, position and, if there are segments, segment embeddings, normalised.
-static LogicalResult importEmbedLayerNormalization(Node &node) {
-  Value ids = node.operand(0), words = node.operand(2), positions = node.operand(3);
-  if (!ids || !words || !positions)
-    return failure();
-  ArrayRef<int64_t> shape = getShape(ids);
-  if (shape.size() != 2 || getShape(words).size() != 2 || getShape(positions).size() != 2)
-    return node.error() << "input_ids " << toString(shape) << ", word_embedding "
-                        << toString(getShape(words)) << " and position_embedding "
-                        << toString(getShape(positions)) << " have not 2 dimensions";
-  Value sum = node.gather(words, ids, 0);
-  if (node.hasOperand(8)) {
-    sum = node.binary<loom::AddOp>(sum, node.gather(positions, node.operand(8), 0));
-  } else {
-    if (shape[1] > getShape(positions)[0])
-      return node.error() << "a sequence of " << shape[1] << " for " << getShape(positions)[0]
-                          << " positions";
-    sum = node.binary<loom::AddOp>(sum, node.slice(positions, 0, 0, shape[1]));
+namespace {
+
+/// Word, position and, if there are segments, segment embeddings, normalised. If `isQuantized`,
+/// operands 2 to 6 are bytes, whose scales are six operands later and zero points eleven.
+class EmbeddingImport {
+public:
+  EmbeddingImport(Node &node, bool isQuantized) : node(node), isQuantized(isQuantized) {}
+
+  LogicalResult run() {
+    Value sum = addEmbeddings();
+    Value result = sum ? normalize(sum) : sum;
+    if (!result || failed(node.setResult(0, result)) ||
+        (!isQuantized && failed(node.setResult(2, sum))))
+      return failure();
+    return node.hasResult(1) ? countTokens() : success();
   }
-  if (node.hasOperand(1) != node.hasOperand(4))
-    return node.error() << "has one of segment_ids and segment_embedding; it needs both or none";
-  if (node.hasOperand(1))
-    sum = node.binary<loom::AddOp>(sum, node.gather(node.operand(4), node.operand(1), 0));
-  Value result = layerNorm(node, sum, 5, 6, node.floatAttribute("epsilon", 1e-12f));
-  if (failed(node.setResult(0, result)) || failed(node.setResult(2, sum)))
-    return failure();
-  if (!node.hasResult(1))
-    return success();
-  // The number of tokens that the mask admits.
-  Type i32 = IntegerType::get(node.getContext(), 32);
-  Value count = node.hasOperand(7)
-                    ? node.reduce(node.convert(node.operand(7), i32), dist::ReductionKind::Sum, {1},
-                                  /*keepDims=*/false)
-                    : node.splat(RankedTensorType::get({shape[0]}, i32), 0);
-  return node.setResult(1, count);
+
+private:
+  /// What numbers of operand `index` stand for.
+  Value real(unsigned index, Value x) const {
+    return isQuantized ? dequantize(node, x, node.operand(index + 6), node.operand(index + 11)) : x;
+  }
+  /// Rows of table `index`.
+  Value rows(unsigned index, Value ids) const {
+    return real(index, node.gather(node.operand(index), ids, 0));
+  }
+
+  Value addEmbeddings() const {
+    Value ids = node.operand(0), words = node.operand(2), positions = node.operand(3);
+    if (!ids || !words || !positions)
+      return {};
+    ArrayRef<int64_t> shape = getShape(ids);
+    if (shape.size() != 2 || getShape(words).size() != 2 || getShape(positions).size() != 2) {
+      node.error() << "input_ids " << toString(shape) << ", word_embedding "
+                   << toString(getShape(words)) << " and position_embedding "
+                   << toString(getShape(positions)) << " have not 2 dimensions";
+      return {};
+    }
+    if (node.hasOperand(1) != node.hasOperand(4)) {
+      node.error() << "has one of segment_ids and segment_embedding; it needs both or none";
+      return {};
+    }
+    Value sum = rows(2, ids);
+    if (!isQuantized && node.hasOperand(8)) {
+      sum = node.binary<loom::AddOp>(sum, rows(3, node.operand(8)));
+    } else if (shape[1] > getShape(positions)[0]) {
+      node.error() << "a sequence of " << shape[1] << " for " << getShape(positions)[0]
+                   << " positions";
+      return {};
+    } else {
+      sum = node.binary<loom::AddOp>(sum, real(3, node.slice(positions, 0, 0, shape[1])));
+    }
+    return node.hasOperand(1) ? node.binary<loom::AddOp>(sum, rows(4, node.operand(1))) : sum;
+  }
+
+  Value normalize(Value sum) const {
+    for (unsigned index : {5u, 6u})
+      if (!node.operand(index) || getShape(node.operand(index)) != getShape(sum).take_back()) {
+        node.error() << "input " << index << " is "
+                     << (node.hasOperand(index) ? toString(getShape(node.operand(index)))
+                                                : "absent")
+                     << " for " << toString(getShape(sum));
+        return {};
+      }
+    Value scale = real(5, node.operand(5)), bias = real(6, node.operand(6));
+    if (!scale || !bias)
+      return {};
+    return node.emit<loom::LayerNormOp>(sum.getType(), sum, scale, bias,
+                                        llvm::APFloat(node.floatAttribute("epsilon", 1e-12f)));
+  }
+
+  /// The number of tokens that the mask admits.
+  LogicalResult countTokens() const {
+    Type i32 = IntegerType::get(node.getContext(), 32);
+    int64_t batch = getShape(node.operand(0))[0];
+    Value count = node.hasOperand(7)
+                      ? node.reduce(node.convert(node.operand(7), i32), dist::ReductionKind::Sum,
+                                    {1}, /*keepDims=*/false)
+                      : node.splat(RankedTensorType::get({batch}, i32), 0);
+    return node.setResult(1, count);
+  }
+
+  Node &node;
+  bool isQuantized;
+};
+
+} // namespace
+
+template <bool isQuantized> static LogicalResult importEmbedLayerNormalization(Node &node) {
+  return EmbeddingImport(node, isQuantized).run();
 }
 
 //===----------------------------------------------------------------------===//
@@ -189,22 +248,38 @@ static LogicalResult importFusedMatMul(Node &node) {
   return node.setResult(alpha == 1 ? product : node.binary<loom::MultiplyOp>(product, alpha));
 }
 
-/// Bytes, [..., n], as the numbers of `bits` they hold, [..., n * 8 / bits]: the lowest bits first.
-static Value unpack(Node &node, Value packed, int64_t bits) {
-  Value bytes = node.convert(packed, IntegerType::get(node.getContext(), 32));
-  if (!bytes || bits == 8)
-    return bytes;
-  Dims single(getShape(bytes)), whole(getShape(bytes));
-  single.push_back(1);
-  whole.back() *= 8 / bits;
-  bytes = node.reshape(bytes, single);
-  SmallVector<Value> parts;
-  for (int64_t shift = 0; shift < 8; shift += bits) {
-    Value shifted =
-        shift ? node.binary<loom::DivideOp>(bytes, static_cast<double>(1 << shift)) : bytes;
-    parts.push_back(node.binary<loom::AndOp>(shifted, static_cast<double>((1 << bits) - 1)));
-  }
-  return node.reshape(node.concatenate(parts, single.size() - 1), whole);
+/// x after the function that attribute `activation` names.
+static Value activated(Node &node, Value x, std::optional<double> alpha,
+                       std::optional<double> beta) {
+  std::string name = node.stringAttribute("activation", "");
+  if (name.empty())
+    return x;
+  if (name != "Clip")
+    return activateByName(node, name, alpha, beta, x);
+  if (alpha)
+    x = node.binary<loom::MaximumOp>(x, *alpha);
+  return beta ? node.binary<loom::MinimumOp>(x, *beta) : x;
+}
+
+/// A convolution, plus operand 3, then an activation.
+static LogicalResult importFusedConv(Node &node) {
+  Value sum = convolution(node);
+  if (node.hasOperand(3))
+    sum = node.binary<loom::AddOp>(sum, node.operand(3));
+  std::vector<double> parameters =
+      node.floatsAttribute("activation_params").value_or(std::vector<double>());
+  auto parameter = [&](size_t i) {
+    return i < parameters.size() ? std::optional(parameters[i]) : std::nullopt;
+  };
+  return node.setResult(activated(node, sum, parameter(0), parameter(1)));
+}
+
+static LogicalResult importFusedGemm(Node &node) {
+  auto parameter = [&](StringRef name) {
+    return node.hasAttribute(name) ? std::optional(node.floatAttribute(name, 0)) : std::nullopt;
+  };
+  return node.setResult(
+      activated(node, gemm(node), parameter("activation_alpha"), parameter("activation_beta")));
 }
 
 namespace {
@@ -232,7 +307,7 @@ static FailureOr<Value> getZeroPoints(Node &node, const Blocks &blocks, Type typ
   if (getTensorType(points).getNumElements() != blocks.columns * bytes)
     return node.error() << "zero_points is " << toString(getShape(points)) << ", expected ["
                         << blocks.columns << ", " << bytes << "]";
-  Value all = unpack(node, node.reshape(points, {blocks.columns, bytes}), blocks.bits);
+  Value all = unpackBits(node, node.reshape(points, {blocks.columns, bytes}), blocks.bits);
   all = all ? node.slice(all, 1, 0, blocks.count()) : all;
   return node.reshape(node.convert(all, type), shape);
 }
@@ -255,7 +330,7 @@ static Value dequantizeBlocks(Node &node, const Blocks &blocks) {
   if (failed(points))
     return {};
   Value numbers =
-      unpack(node, node.reshape(packed, {blocks.columns, blocks.count(), blob}), blocks.bits);
+      unpackBits(node, node.reshape(packed, {blocks.columns, blocks.count(), blob}), blocks.bits);
   numbers = node.convert(numbers, type);
   Value centred =
       *points ? node.binary<loom::SubtractOp>(numbers, *points)
@@ -301,8 +376,11 @@ ArrayRef<OpRule> onnx_import::getContribRules() {
   static constexpr StringLiteral ms = "com.microsoft";
   static constexpr OpRule rules[] = {
       {"BiasGelu", 1, 1, importGelu<loom::GeluForm::Erf>, ms},
-      {"EmbedLayerNormalization", 1, 1, importEmbedLayerNormalization, ms},
+      {"EmbedLayerNormalization", 1, 1, importEmbedLayerNormalization<false>, ms},
+      {"QEmbedLayerNormalization", 1, 1, importEmbedLayerNormalization<true>, ms},
       {"FastGelu", 1, 1, importGelu<loom::GeluForm::Tanh>, ms},
+      {"FusedConv", 1, 1, importFusedConv, ms},
+      {"FusedGemm", 1, 1, importFusedGemm, ms},
       {"FusedMatMul", 1, 1, importFusedMatMul, ms},
       {"Gelu", 1, 1, importGelu<loom::GeluForm::Erf>, ms},
       {"MatMulNBits", 1, 1, importMatMulNBits, ms},

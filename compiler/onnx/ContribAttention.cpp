@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/Attention.h"
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Quantization.h"
 #include "passes/simplify/Folding.h"
 
 #include <cmath>
@@ -123,19 +124,16 @@ private:
 
 } // namespace
 
-/// com.microsoft Attention: query, key and value are one product of the input.
-static LogicalResult importAttention(Node &node) {
-  Value x = node.operand(0), weights = node.operand(1);
-  if (failed(node.checkSameElementType(x, weights)))
-    return failure();
-  if (node.intAttribute("do_rotary", 0) || node.intAttribute("past_present_share_buffer", 0) ||
-      node.hasOperand(6))
-    return node.error() << "do_rotary and past_present_share_buffer are not supported";
-  Value all = node.matmul(x, weights);
-  if (node.hasOperand(2))
-    all = node.binary<loom::AddOp>(all, node.operand(2));
+/// The index of an operand that an operator does not have.
+static constexpr unsigned kNoOperand = ~0u;
+
+/// Attention of query, key and value that are one product of the input, `all`.
+static LogicalResult attendToProduct(Node &node, Value all, unsigned maskIndex, unsigned pastIndex,
+                                     unsigned biasIndex) {
   if (!all)
     return failure();
+  if (node.intAttribute("do_rotary", 0) || node.intAttribute("past_present_share_buffer", 0))
+    return node.error() << "do_rotary and past_present_share_buffer are not supported";
   int64_t width = getShape(all).back(), heads = node.intAttribute("num_heads", 0);
   Dims sizes = node.intsAttribute("qkv_hidden_sizes").value_or(Dims());
   if (sizes.empty() && width % 3 == 0)
@@ -153,8 +151,8 @@ static LogicalResult importAttention(Node &node) {
       !(attention.value = part(sizes[0] + sizes[1], sizes[2])))
     return failure();
   int64_t past = 0;
-  if (node.hasOperand(4)) {
-    Value both = node.operand(4);
+  if (node.hasOperand(pastIndex)) {
+    Value both = node.operand(pastIndex);
     ArrayRef<int64_t> shape = getShape(both);
     if (shape.size() != 5 || shape[0] != 2)
       return node.error() << "past is " << toString(shape) << ", expected [2, batch, heads, ...]";
@@ -174,13 +172,40 @@ static LogicalResult importAttention(Node &node) {
                                                   0))))
       return node.error() << "present needs keys and values of one size";
   }
-  Value mask = node.hasOperand(3) ? node.operand(3) : Value();
-  Value bias = node.hasOperand(5) ? node.operand(5) : Value();
+  Value mask = node.hasOperand(maskIndex) ? node.operand(maskIndex) : Value();
+  Value bias = node.hasOperand(biasIndex) ? node.operand(biasIndex) : Value();
   if (failed(attention.addMask(mask)) ||
       (node.intAttribute("unidirectional", 0) && failed(attention.addCausal(past))) ||
       failed(attention.addBias(bias)))
     return failure();
   return node.setResult(0, attention.attend());
+}
+
+/// com.microsoft Attention.
+static LogicalResult importAttention(Node &node) {
+  Value x = node.operand(0), weights = node.operand(1);
+  if (failed(node.checkSameElementType(x, weights)))
+    return failure();
+  if (node.hasOperand(6))
+    return node.error() << "do_rotary and past_present_share_buffer are not supported";
+  Value all = node.matmul(x, weights);
+  if (node.hasOperand(2))
+    all = node.binary<loom::AddOp>(all, node.operand(2));
+  return attendToProduct(node, all, 3, 4, 5);
+}
+
+/// The same of bytes: operands are input, weights, bias, the first two's scales, mask, their zero
+/// points, past.
+static LogicalResult importQuantizedAttention(Node &node) {
+  Type i32 = IntegerType::get(node.getContext(), 32), f32 = Float32Type::get(node.getContext());
+  Value product = node.matmul(centre(node, 0, 6, 2, i32), centre(node, 1, 7, 1, i32));
+  if (!product || !node.operand(2))
+    return failure();
+  Value xScale = spread(node, node.operand(3), getShape(product), std::nullopt, 0),
+        wScale = spread(node, node.operand(4), getShape(product), std::nullopt, 0);
+  Value real = node.binary<loom::MultiplyOp>(node.convert(product, f32),
+                                             node.binary<loom::MultiplyOp>(xScale, wScale));
+  return attendToProduct(node, node.binary<loom::AddOp>(real, node.operand(2)), 5, 8, kNoOperand);
 }
 
 static LogicalResult importMultiHeadAttention(Node &node) {
@@ -500,6 +525,7 @@ ArrayRef<OpRule> onnx_import::getContribAttentionRules() {
       {"Attention", 1, 1, importAttention, ms},
       {"GroupQueryAttention", 1, 1, importGroupQueryAttention, ms},
       {"MultiHeadAttention", 1, 1, importMultiHeadAttention, ms},
+      {"QAttention", 1, 1, importQuantizedAttention, ms},
       {"RotaryEmbedding", 1, 1, importRotaryEmbedding, ms},
   };
   return rules;

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Parts.h"
 #include "compiler/onnx/Windows.h"
 
 using namespace mlir;
@@ -26,17 +27,31 @@ static LogicalResult checkChannels(Node &node, Value x, Value weight, int64_t gr
   return success();
 }
 
-static LogicalResult importConv(Node &node) {
+Value onnx_import::convolution(Node &node) {
   Value x = node.operand(0), weight = node.operand(1);
   int64_t groups = node.intAttribute("group", 1);
   if (failed(checkChannels(node, x, weight, groups, /*isTransposed=*/false)))
-    return failure();
+    return {};
   auto window = readWindow(node, getShape(x).drop_front(2), getShape(weight).drop_front(2));
   if (!window)
-    return failure();
+    return {};
   Dims dense(window->rank(), 1);
-  return node.setResult(addBias(node, convolve(node, x, weight, *window, dense, groups), 2));
+  return addBias(node, convolve(node, x, weight, *window, dense, groups), 2);
 }
+
+Value onnx_import::moveChannels(Node &node, Value x, bool toFront) {
+  int64_t rank = x ? getTensorType(x).getRank() : 0;
+  if (rank < 3)
+    return x;
+  Dims order = llvm::to_vector<6>(llvm::seq<int64_t>(0, rank));
+  if (toFront)
+    std::rotate(order.begin() + 1, order.end() - 1, order.end());
+  else
+    std::rotate(order.begin() + 1, order.begin() + 2, order.end());
+  return node.transpose(x, order);
+}
+
+static LogicalResult importConv(Node &node) { return node.setResult(convolution(node)); }
 
 //===----------------------------------------------------------------------===//
 // ConvTranspose
@@ -205,8 +220,8 @@ static LogicalResult importCausalConvWithState(Node &node) {
 ArrayRef<OpRule> onnx_import::getConvolutionRules() {
   static constexpr OpRule rules[] = {
       {"CausalConvWithState", 27, 28, importCausalConvWithState},
-      {"Conv", 7, 28, importConv},
-      {"ConvTranspose", 7, 28, importConvTranspose},
+      {"Conv", 1, 28, importConv},
+      {"ConvTranspose", 1, 28, importConvTranspose},
   };
   return rules;
 }

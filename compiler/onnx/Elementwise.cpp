@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/onnx/Narrow.h"
 #include "compiler/onnx/OpTable.h"
 
 using namespace mlir;
@@ -147,18 +148,19 @@ static LogicalResult importWhere(Node &node) {
 }
 
 static LogicalResult castTo(Node &node, Type type) {
+  if (isNarrow(type))
+    return node.setResult(0, convertToNarrow(node, node.operand(0), type), type);
   bool saturate = node.intAttribute("saturate", 1) != 0;
   return node.setResult(node.convert(node.operand(0), type, saturate));
 }
 
 static LogicalResult importCast(Node &node) {
-  Type type = node.elementType(node.intAttribute("to", 0));
+  Type type = node.convertedType(node.intAttribute("to", 0));
   return type ? castTo(node, type) : failure();
 }
 
 static LogicalResult importCastLike(Node &node) {
-  Value like = node.operand(1);
-  return like ? castTo(node, getTensorType(like).getElementType()) : failure();
+  return node.operand(1) ? castTo(node, node.getElement(1)) : failure();
 }
 
 /// The operand, an 8-bit float as f32.
@@ -205,7 +207,7 @@ static LogicalResult importClip(Node &node) {
 ArrayRef<OpRule> onnx_import::getElementwiseRules() {
   using loom::Direction;
   static constexpr OpRule rules[] = {
-      {"Abs", 7, 28, importUnary<loom::AbsOp>},
+      {"Abs", 6, 28, importUnary<loom::AbsOp>},
       {"Acos", 7, 28, importUnary<loom::AcosOp>},
       {"Acosh", 9, 28, importUnary<loom::AcoshOp>},
       {"Add", 7, 28, importBinary<loom::AddOp>},
@@ -220,41 +222,41 @@ ArrayRef<OpRule> onnx_import::getElementwiseRules() {
       {"BitwiseNot", 18, 28, importUnary<loom::NotOp>},
       {"BitwiseOr", 18, 28, importBinary<loom::OrOp>},
       {"BitwiseXor", 18, 28, importBinary<loom::XorOp>},
-      {"Cast", 7, 28, importCast},
+      {"Cast", 6, 28, importCast},
       {"CastLike", 15, 28, importCastLike},
-      {"Ceil", 7, 28, importUnary<loom::CeilOp>},
-      {"Clip", 7, 28, importClip},
+      {"Ceil", 6, 28, importUnary<loom::CeilOp>},
+      {"Clip", 6, 28, importClip},
       {"Cos", 7, 28, importUnary<loom::CosineOp>},
       {"Cosh", 9, 28, importUnary<loom::CoshOp>},
       {"Div", 7, 28, importBinary<loom::DivideOp>},
       {"Equal", 7, 28, importCompare<Direction::EQ>},
       {"Erf", 9, 28, importUnary<loom::ErfOp>},
-      {"Exp", 7, 28, importUnary<loom::ExpOp>},
-      {"Floor", 7, 28, importUnary<loom::FloorOp>},
+      {"Exp", 6, 28, importUnary<loom::ExpOp>},
+      {"Floor", 6, 28, importUnary<loom::FloorOp>},
       {"Greater", 7, 28, importCompare<Direction::GT>},
       {"GreaterOrEqual", 12, 28, importCompare<Direction::GE>},
       {"IsInf", 10, 28, importIsInf},
       {"IsNaN", 9, 28, importIsNaN},
       {"Less", 7, 28, importCompare<Direction::LT>},
       {"LessOrEqual", 12, 28, importCompare<Direction::LE>},
-      {"Log", 7, 28, importUnary<loom::LogOp>},
-      {"Max", 7, 28, importVariadic<loom::MaximumOp>},
-      {"Mean", 7, 28, importMean},
-      {"Min", 7, 28, importVariadic<loom::MinimumOp>},
+      {"Log", 6, 28, importUnary<loom::LogOp>},
+      {"Max", 6, 28, importVariadic<loom::MaximumOp>},
+      {"Mean", 6, 28, importMean},
+      {"Min", 6, 28, importVariadic<loom::MinimumOp>},
       {"Mod", 10, 28, importMod},
       {"Mul", 7, 28, importBinary<loom::MultiplyOp>},
-      {"Neg", 7, 28, importUnary<loom::NegateOp>},
-      {"Not", 7, 28, importUnary<loom::NotOp>},
+      {"Neg", 6, 28, importUnary<loom::NegateOp>},
+      {"Not", 1, 28, importUnary<loom::NotOp>},
       {"Or", 7, 28, importBinary<loom::OrOp>},
       {"Pow", 7, 28, importPow},
-      {"Reciprocal", 7, 28, importReciprocal},
+      {"Reciprocal", 6, 28, importReciprocal},
       {"Round", 11, 28, importUnary<loom::RoundNearestEvenOp>},
       {"Sign", 9, 28, importUnary<loom::SignOp>},
       {"Sin", 7, 28, importUnary<loom::SineOp>},
       {"Sinh", 9, 28, importUnary<loom::SinhOp>},
-      {"Sqrt", 7, 28, importUnary<loom::SqrtOp>},
+      {"Sqrt", 6, 28, importUnary<loom::SqrtOp>},
       {"Sub", 7, 28, importBinary<loom::SubtractOp>},
-      {"Sum", 7, 28, importVariadic<loom::AddOp>},
+      {"Sum", 6, 28, importVariadic<loom::AddOp>},
       {"Tan", 7, 28, importUnary<loom::TanOp>},
       {"Where", 9, 28, importWhere},
       {"Xor", 7, 28, importCompare<Direction::NE>},

@@ -322,3 +322,9 @@ Value Emitter::reduceLike(Value x, dist::ReductionKind kind, ArrayRef<int64_t> d
       kept.push_back(dim);
   return broadcast(reduce(x, kind, dims, /*keepDims=*/false), getShape(x), kept);
 }
+
+Value Emitter::logSoftmax(Value x, int64_t dim) {
+  Value shifted = binary<loom::SubtractOp>(x, reduceLike(x, dist::ReductionKind::Max, {dim}));
+  Value sum = reduceLike(unary<loom::ExpOp>(shifted), dist::ReductionKind::Sum, {dim});
+  return binary<loom::SubtractOp>(shifted, unary<loom::LogOp>(sum));
+}

@@ -106,6 +106,9 @@ public:
   /// reduce, then repeated over x's shape.
   mlir::Value reduceLike(mlir::Value x, dist::ReductionKind kind, llvm::ArrayRef<int64_t> dims);
 
+  /// x - max - log(sum(exp(x - max))) along `dim`.
+  mlir::Value logSoftmax(mlir::Value x, int64_t dim);
+
   /// Creates an operation; its value is a constant where that can be computed.
   template <typename OpT, typename... Args> mlir::Value emit(mlir::Type type, Args &&...args) {
     if (!checkSize(type))

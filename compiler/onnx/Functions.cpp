@@ -133,8 +133,11 @@ LogicalResult GraphImporter::checkOperators() {
   constexpr size_t kNamed = 3;
   size_t count = found.unsupported.size();
   InFlightDiagnostic error = emitError(NameLoc::get(builder.getStringAttr(model.path.string())));
-  error << count << (count == 1 ? " operator is" : " operators are") << " not supported at opset "
-        << getOpset("") << ": ";
+  int64_t opset = getOpset("");
+  error << count << (count == 1 ? " operator is" : " operators are") << " not supported";
+  if (opset > 0)
+    error << " at opset " << opset;
+  error << ": ";
   llvm::interleaveComma(found.unsupported, error, [&](auto &entry) {
     ArrayRef<std::string> nodes = entry.second;
     error << entry.first.getValue() << " (" << nodes.size()
@@ -144,6 +147,14 @@ LogicalResult GraphImporter::checkOperators() {
       error << " and " << nodes.size() - kNamed << " more";
     error << ")";
   });
+  if (opset > 0 && opset < kFirstWholeOpset)
+    error << "; convert the model to opset " << kFirstWholeOpset
+          << " or newer with onnx.version_converter";
+  if (llvm::any_of(found.unsupported, [](const auto &entry) {
+        return entry.first.getValue().starts_with("com.microsoft.nchwc.");
+      }))
+    error << "; nchwc is ONNX Runtime's layout for one processor: save the model optimized to "
+             "ORT_ENABLE_EXTENDED, not ORT_ENABLE_ALL";
   return error;
 }
 
@@ -183,7 +194,7 @@ FailureOr<SmallVector<Value>> GraphImporter::importCall(const Node &call) {
     return failure();
   for (auto [i, input] : llvm::enumerate(graph.input())) {
     if (call.hasOperand(i))
-      values[input.name()] = call.operand(i);
+      setValue(input.name(), call.operand(i), call.getNarrow(i));
     else
       absent.insert(input.name());
   }

@@ -39,7 +39,8 @@ public:
 
   /// The function a node calls; null if there is none.
   const Function *find(const onnx::NodeProto &node) const;
-  /// Counts a node that a call becomes. False if they are too many: a small file can ask for 2^64.
+  /// Counts a node of a function's or loop's body each time it is imported. False if they are too
+  /// many: a small file whose loops or calls nest can ask for 2^64.
   bool countExpanded();
 
   static constexpr int64_t kMaxExpanded = int64_t(1) << 20;

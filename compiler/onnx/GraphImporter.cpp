@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/GraphImporter.h"
 
+#include "compiler/onnx/Narrow.h"
 #include "compiler/onnx/OpTable.h"
 #include "passes/simplify/Folding.h"
 
@@ -47,6 +48,11 @@ static bool isConstant(const rt::OnnxTensor &tensor) {
   if (tensor.getSize() > static_cast<uint64_t>(kMaxFoldedBytes))
     return false;
   return !tensor.isInitializer || !loom::isFloatKind(getElementKind(tensor.type));
+}
+
+const rt::PackedNumbers *TensorPool::getPacked(StringRef name) const {
+  auto place = tensors.find(name);
+  return place != tensors.end() && place->second->packed ? &*place->second->packed : nullptr;
 }
 
 Value TensorPool::materialize(StringRef name, OpBuilder &builder) {
@@ -228,6 +234,10 @@ RankedTensorType GraphImporter::getInputType(const onnx::ValueInfoProto &input) 
   }
   const auto &tensor = input.type().tensor_type();
   Type element = getElementType(builder.getContext(), tensor.elem_type());
+  if (Type narrow = getNarrowType(builder.getContext(), tensor.elem_type())) {
+    narrowTypes[input.name()] = narrow;
+    element = getCarrier(narrow);
+  }
   if (!element) {
     emitError(loc) << "input '" << input.name() << "' has element type "
                    << getTypeName(tensor.elem_type()) << ", which is not supported";
@@ -286,27 +296,68 @@ LogicalResult GraphImporter::importInputs(ModuleOp module, StringRef symbol) {
   return success();
 }
 
-/// ONNX lets 8-bit floats be moved and converted only.
-static LogicalResult checkFloat8(const Node &node, const onnx::NodeProto &proto) {
-  if (takesFloat8(getQualifiedName(proto.domain(), proto.op_type())))
-    return success();
-  for (int i = 0; i < proto.input_size(); ++i)
-    if (node.hasOperand(i) && loom::isFloat8(getTensorType(node.operand(i)).getElementType()))
+/// ONNX lets 8-bit floats and narrower numbers be moved and converted only.
+static LogicalResult checkConvertible(const Node &node, const OpRule &rule) {
+  std::string name = getQualifiedName(rule.domain, rule.name);
+  for (unsigned i = 0; i < node.getNumOperands(); ++i) {
+    if (!node.hasOperand(i))
+      continue;
+    Type element = node.getElement(i);
+    if ((isNarrow(element) && !takesNarrow(name)) ||
+        (loom::isFloat8(element) && !takesFloat8(name)))
       return node.error() << "nothing is computed of operand " << i << ", "
-                          << node.operand(i).getType() << "; convert it (Cast, DequantizeLinear)";
+                          << RankedTensorType::get(getShape(node.operand(i)), element)
+                          << "; convert it (Cast, DequantizeLinear)";
+  }
+  return success();
+}
+
+/// The one narrow type among the operands whose elements are moved; null if there is none. Fails if
+/// others are of its carrier.
+static FailureOr<Type> getMovedNarrow(const Node &node) {
+  SmallVector<unsigned> indices;
+  for (unsigned i = 0; i < node.getNumOperands(); ++i)
+    if (node.hasOperand(i))
+      indices.push_back(i);
+  const auto *first =
+      llvm::find_if(indices, [&](unsigned i) { return isNarrow(node.getElement(i)); });
+  if (first == indices.end())
+    return Type();
+  Type narrow = node.getElement(*first);
+  for (unsigned i : indices)
+    if (node.getElement(i) != narrow &&
+        getTensorType(node.operand(i)).getElementType() == getCarrier(narrow))
+      return node.error() << "operands " << i << " and " << *first << " are of "
+                          << node.getElement(i) << " and " << narrow << "; convert one (Cast)";
+  return narrow;
+}
+
+LogicalResult GraphImporter::importOperator(Node &node, const OpRule &rule,
+                                            const onnx::NodeProto &proto) {
+  if (failed(checkConvertible(node, rule)))
+    return failure();
+  FailureOr<Type> narrow = movesElements(getQualifiedName(rule.domain, rule.name))
+                               ? getMovedNarrow(node)
+                               : FailureOr<Type>(Type());
+  if (failed(narrow) || failed(rule.import(node)) || node.hadBadAttribute())
+    return failure();
+  for (const std::string &output : proto.output())
+    if (Value value = *narrow ? values.lookup(output) : Value())
+      if (getTensorType(value).getElementType() == getCarrier(*narrow))
+        narrowTypes[output] = *narrow;
   return success();
 }
 
 LogicalResult GraphImporter::importNode(int index) {
   const onnx::NodeProto &proto = graph.node(index);
   Node node(*this, proto, builder, getNodeLoc(index), getOpset(proto.domain()));
-  if (callee && !functions->countExpanded())
-    return node.error() << "the model's functions expand to more than "
-                        << FunctionTable::kMaxExpanded << " nodes";
+  if ((callee || parent) && !functions->countExpanded())
+    return node.error() << "the model's functions, and its loops with --unroll " << unroll
+                        << ", expand to more than " << FunctionTable::kMaxExpanded << " nodes";
   if (failed(node.readOperands()))
     return failure();
   if (const OpRule *rule = getRule(proto)) {
-    if (failed(checkFloat8(node, proto)) || failed(rule->import(node)) || node.hadBadAttribute())
+    if (failed(importOperator(node, *rule, proto)))
       return failure();
   } else {
     GraphImporter body(*this, *functions->find(proto), proto, node.getLoc());
@@ -314,7 +365,7 @@ LogicalResult GraphImporter::importNode(int index) {
     if (failed(results))
       return failure();
     for (auto [i, result] : llvm::enumerate(*results))
-      if (failed(node.setResult(i, result)))
+      if (failed(node.setResult(i, result, body.getNarrow(body.graph.output(i).name()))))
         return failure();
   }
   for (auto [i, output] : llvm::enumerate(proto.output()))
@@ -326,8 +377,15 @@ LogicalResult GraphImporter::importNode(int index) {
 Value GraphImporter::getTensor(StringRef name, const Emitter &reader) {
   if (parent)
     return getSubgraphTensor(name, reader);
-  if (pool.contains(name))
-    return pool.materialize(name, builder);
+  if (pool.contains(name)) {
+    Value value = pool.materialize(name, builder);
+    const rt::PackedNumbers *packed = pool.getPacked(name);
+    if (!value || !packed)
+      return value;
+    narrowTypes[name] = getNarrowType(builder.getContext(), packed->onnxType);
+    Emitter emitter(builder, value.getLoc(), "tensor '" + name.str() + "'");
+    return unpack(emitter, value, *packed);
+  }
   for (const onnx::TensorProto &tensor : graph.initializer())
     if (tensor.name() == name) {
       reader.error() << "initializer '" << name << "' has element type "
@@ -336,6 +394,13 @@ Value GraphImporter::getTensor(StringRef name, const Emitter &reader) {
     }
   reader.error() << "the type of the constant '" << name << "' is not supported";
   return {};
+}
+
+Type GraphImporter::getNarrow(StringRef name) const {
+  auto place = narrowTypes.find(name);
+  if (place != narrowTypes.end())
+    return place->second;
+  return parent && seesOuter && !producers.contains(name) ? parent->getNarrow(name) : Type();
 }
 
 Value GraphImporter::getValue(StringRef name, const Emitter &reader) {
@@ -360,11 +425,14 @@ LogicalResult GraphImporter::importOutputs() {
     if (!value)
       return failure();
     const auto &declared = output.type().tensor_type();
-    Type element = getElementType(builder.getContext(), declared.elem_type());
-    if (declared.elem_type() != 0 && element != getTensorType(value).getElementType())
+    Type narrow = getNarrowType(builder.getContext(), declared.elem_type());
+    Type element = narrow ? narrow : getElementType(builder.getContext(), declared.elem_type());
+    Type computed = getNarrow(output.name());
+    computed = computed ? computed : getTensorType(value).getElementType();
+    if (declared.elem_type() != 0 && element != computed)
       return emitError(loc) << "output '" << output.name() << "' is declared as "
                             << getTypeName(declared.elem_type()) << ", but computed as "
-                            << value.getType();
+                            << RankedTensorType::get(getShape(value), computed);
     results.push_back(value);
     attributes.push_back(describe(output, getShape(value)));
   }

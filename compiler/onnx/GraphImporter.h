@@ -37,6 +37,8 @@ public:
 
   mlir::MLIRContext *getContext() { return module.getContext(); }
   bool contains(llvm::StringRef name) const { return tensors.contains(name); }
+  /// What the bytes of a packed tensor hold; null of any other.
+  const rt::PackedNumbers *getPacked(llvm::StringRef name) const;
   /// The tensor's value, built at the builder's place. Null, with an error, if it cannot be read.
   mlir::Value materialize(llvm::StringRef name, mlir::OpBuilder &builder);
   /// The constant that a tensor of at most kMaxFoldedBytes is, even one of floats; null otherwise.
@@ -88,7 +90,14 @@ public:
 
   /// The value called `name`, which `reader` reads. Null, with an error, if there is none.
   mlir::Value getValue(llvm::StringRef name, const Emitter &reader);
-  void setValue(llvm::StringRef name, mlir::Value value) { values[name] = value; }
+  /// Gives `name` a value, whose elements stand for those of a narrow type if that is not null.
+  void setValue(llvm::StringRef name, mlir::Value value, mlir::Type narrow = {}) {
+    values[name] = value;
+    if (narrow)
+      narrowTypes[name] = narrow;
+  }
+  /// The narrow type of a value that was asked for before; null of any other.
+  mlir::Type getNarrow(llvm::StringRef name) const;
   bool isUsed(llvm::StringRef name) const { return used.contains(name); }
   /// Whether `name` is an optional input that the call of the current function does not give.
   bool isAbsent(llvm::StringRef name) const;
@@ -117,6 +126,8 @@ private:
   mlir::DictionaryAttr describe(const onnx::ValueInfoProto &value, llvm::ArrayRef<int64_t> shape);
   mlir::Location getNodeLoc(int index);
   mlir::Value getSubgraphTensor(llvm::StringRef name, const Emitter &reader);
+  /// Runs the operator's function; what elements are moved keeps its narrow type.
+  llvm::LogicalResult importOperator(Node &node, const OpRule &rule, const onnx::NodeProto &proto);
 
   GraphImporter *parent = nullptr;
   /// Whether the parent's values can be read: in a subgraph, not in a function.
@@ -142,6 +153,7 @@ private:
   llvm::StringMap<int> producers;
   llvm::StringSet<> used, initializers;
   llvm::StringMap<mlir::Value> values;
+  llvm::StringMap<mlir::Type> narrowTypes;
 };
 
 /// Erases what nothing uses from a function's body.

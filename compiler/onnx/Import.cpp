@@ -85,6 +85,12 @@ private:
     if (ir < kFirstIr || ir > kLastIr)
       return emitError(loc) << "IR version " << ir << " is not one of " << kFirstIr << " to "
                             << kLastIr << "; convert the model with onnx.version_converter";
+    // One without standard operators needs none.
+    bool isStandard = llvm::any_of(model.proto->graph().node(), [](const onnx::NodeProto &node) {
+      return normalizeDomain(node.domain()).empty();
+    });
+    if (opset == 0 && !isStandard)
+      return success();
     if (opset == 0)
       return emitError(loc) << "the model imports no version of the standard operator set";
     if (opset < kFirstOpset || opset > kLastOpset)
@@ -125,20 +131,22 @@ private:
     auto isBound = [&](StringRef name) {
       return llvm::any_of(options.dims, [&](const auto &dim) { return dim.first == name; });
     };
+    // Exporters name what is one of several parts: `past + sequence`, `past + 1`.
+    auto isSum = [&](StringRef name) {
+      return name.contains(" + ") && llvm::all_of(llvm::split(name, " + "), [&](StringRef part) {
+               return isBound(part) || llvm::all_of(part, llvm::isDigit);
+             });
+    };
     std::string open, remedy;
     for (const auto &[name, input] : dims)
-      if (!isBound(name)) {
-        open +=
-            (Twine(open.empty() ? "" : ", ") + "'" + name.getValue() + "' of input '" + input + "'")
-                .str();
+      if (isSum(name) && !isBound(name)) {
+        sums.push_back(name.str());
+      } else if (!isBound(name)) {
+        open += (open.empty() ? "" : " and ") + name.str();
         remedy += " --dim " + rt::quoteForShell(name.str() + "=SIZE");
       }
-    bool isOne = StringRef(remedy).count(" --dim ") == 1;
     if (!open.empty())
-      result = emitError(loc) << (isOne ? "dimension " : "dimensions ") << open
-                              << (isOne ? " has no size; give it one with"
-                                        : " have no size; give each one with")
-                              << remedy;
+      result = emitError(loc) << "give " << open << " a size:" << remedy;
     for (const auto &[name, sizes] : options.dims)
       if (!dims.contains(builder.getStringAttr(name)))
         result = emitError(loc) << "no input has a dimension '" << name
@@ -157,6 +165,13 @@ private:
         }
       result = std::move(extended);
     }
+    for (Bindings &bindings : result)
+      for (const std::string &sum : sums) {
+        int64_t size = 0, number = 0;
+        for (StringRef part : llvm::split(sum, " + "))
+          size += part.getAsInteger(10, number) ? bindings.lookup(part) : number;
+        bindings[sum] = size;
+      }
     return result;
   }
 
@@ -196,15 +211,23 @@ private:
   }
 
   DictionaryAttr describeModel() {
-    return builder.getDictionaryAttr(
-        {builder.getNamedAttr("path", builder.getStringAttr(model.path.string())),
-         builder.getNamedAttr("bytes", builder.getI64IntegerAttr(model.bytes)),
-         builder.getNamedAttr("sha256", builder.getStringAttr(model.sha256))});
+    SmallVector<NamedAttribute> attributes{
+        builder.getNamedAttr("path", builder.getStringAttr(model.path.string())),
+        builder.getNamedAttr("bytes", builder.getI64IntegerAttr(model.bytes)),
+        builder.getNamedAttr("sha256", builder.getStringAttr(model.sha256))};
+    SmallVector<NamedAttribute> data;
+    for (const auto &[file, fingerprint] : model.data)
+      data.push_back(builder.getNamedAttr(file, builder.getStringAttr(fingerprint)));
+    if (!data.empty())
+      attributes.push_back(builder.getNamedAttr("data", builder.getDictionaryAttr(data)));
+    return builder.getDictionaryAttr(attributes);
   }
 
   Builder builder;
   const Model &model;
   const ImportOptions &options;
+  /// Dimensions whose sizes are sums of others.
+  std::vector<std::string> sums;
   Location loc;
 };
 

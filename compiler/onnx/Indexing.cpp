@@ -472,22 +472,22 @@ template <ReductionKind kind> static LogicalResult importCumulative(Node &node) 
 
 ArrayRef<OpRule> onnx_import::getIndexingRules() {
   static constexpr OpRule rules[] = {
-      {"ArgMax", 7, 28, importArgReduce<ReductionKind::Max>},
-      {"ArgMin", 7, 28, importArgReduce<ReductionKind::Min>},
+      {"ArgMax", 1, 28, importArgReduce<ReductionKind::Max>},
+      {"ArgMin", 1, 28, importArgReduce<ReductionKind::Min>},
       {"CenterCropPad", 18, 28, importCenterCropPad},
       {"Compress", 9, 28, importCompress},
       {"CumProd", 26, 28, importCumulative<ReductionKind::Prod>},
       {"CumSum", 11, 28, importCumulative<ReductionKind::Sum>},
       {"GatherElements", 11, 28, importGatherElements},
       {"GatherND", 11, 28, importGatherND},
-      {"Hardmax", 7, 28, importHardmax},
+      {"Hardmax", 1, 28, importHardmax},
       {"NonZero", 9, 28, importNonZero},
       {"ReverseSequence", 10, 28, importReverseSequence},
       {"Scatter", 9, 10, importScatterElements},
       {"ScatterElements", 11, 28, importScatterElements},
       {"ScatterND", 11, 28, importScatterND},
       {"TensorScatter", 24, 28, importTensorScatter},
-      {"TopK", 7, 28, importTopK},
+      {"TopK", 1, 28, importTopK},
   };
   return rules;
 }

@@ -421,6 +421,10 @@ LogicalResult onnx_import::importBatchedScan(Node &node) {
   int64_t batch = getShape(node.operand(1)).empty() ? 0 : getShape(node.operand(1))[0];
   if (batch < 1)
     return node.error() << "has no batch to scan";
+  // Each of the batch is scanned by a loop of its own.
+  if (batch > kMostUnrolled)
+    return node.error() << "scans a batch of " << batch << "; opset 8 batches of at most "
+                        << kMostUnrolled << " are supported; convert the model to opset 9";
   SmallVector<SmallVector<Value>> parts;
   for (int64_t b = 0; b < batch; ++b) {
     SmallVector<Value> values;

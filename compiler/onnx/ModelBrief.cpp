@@ -16,6 +16,21 @@
 using namespace gridloom;
 using namespace gridloom::onnx_import;
 
+std::string gridloom::describe(const BriefValue &value) {
+  std::string shape;
+  for (const BriefDim &dim : value.dims)
+    shape += (shape.empty() ? "" : ", ") + (dim.isOpen() ? dim.name : std::to_string(dim.size));
+  return value.name + " " + value.type + " [" + shape + "]";
+}
+
+static BriefValue describeValue(const onnx::ValueInfoProto &value) {
+  const onnx::TypeProto_Tensor &type = value.type().tensor_type();
+  BriefValue brief{value.name(), formatElementType(type.elem_type()), {}};
+  for (int i = 0; i < type.shape().dim_size(); ++i)
+    brief.dims.push_back({getDimName(value, i), type.shape().dim(i).dim_value()});
+  return brief;
+}
+
 std::string gridloom::readBrief(const std::string &path, ModelBrief &brief) {
   Model model;
   if (std::string error = readGraph(path, model); !error.empty())
@@ -29,20 +44,14 @@ std::string gridloom::readBrief(const std::string &path, ModelBrief &brief) {
   const onnx::GraphProto &graph = model.proto->graph();
   brief.size =
       std::to_string(graph.node_size()) + " nodes, " + rt::bytesCell(bytes).text + " of weights";
-  for (const onnx::ValueInfoProto &input : graph.input()) {
-    if (weights.contains(input.name()))
-      continue;
-    const onnx::TypeProto_Tensor &type = input.type().tensor_type();
-    std::string shape;
-    for (int i = 0; i < type.shape().dim_size(); ++i) {
-      std::string name = getDimName(input, i);
-      shape +=
-          (i ? ", " : "") + (name.empty() ? std::to_string(type.shape().dim(i).dim_value()) : name);
-      if (!name.empty() && !llvm::is_contained(brief.dims, name))
-        brief.dims.push_back(name);
-    }
-    brief.inputs.push_back(input.name() + " " + formatElementType(type.elem_type()) + " [" + shape +
-                           "]");
-  }
+  for (const onnx::ValueInfoProto &input : graph.input())
+    if (!weights.contains(input.name()))
+      brief.inputs.push_back(describeValue(input));
+  for (const onnx::ValueInfoProto &output : graph.output())
+    brief.outputs.push_back(describeValue(output));
+  for (const BriefValue &input : brief.inputs)
+    for (const BriefDim &dim : input.dims)
+      if (dim.isOpen() && !llvm::is_contained(brief.dims, dim.name))
+        brief.dims.push_back(dim.name);
   return "";
 }

@@ -6,16 +6,34 @@
 #ifndef GRIDLOOM_COMPILER_ONNX_MODELBRIEF_H
 #define GRIDLOOM_COMPILER_ONNX_MODELBRIEF_H
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace gridloom {
 
-struct ModelBrief {
-  std::string size;                ///< "201 nodes, 145.0 MiB of weights"
-  std::vector<std::string> inputs; ///< "x float [batch, 16]"
-  std::vector<std::string> dims;   ///< what --dim calls the inputs' symbolic dimensions, each once
+/// A dimension that has a size, or what --dim calls it.
+struct BriefDim {
+  std::string name;
+  int64_t size = 0;
+  bool isOpen() const { return !name.empty(); }
+  bool operator==(const BriefDim &) const = default;
 };
+
+/// An input or output of the model.
+struct BriefValue {
+  std::string name, type; ///< "x", "float"
+  std::vector<BriefDim> dims;
+};
+
+struct ModelBrief {
+  std::string size; ///< "201 nodes, 145.0 MiB of weights"
+  std::vector<BriefValue> inputs, outputs;
+  std::vector<std::string> dims; ///< open dimensions of the inputs, each once
+};
+
+/// "x float [batch, 16]"
+std::string describe(const BriefValue &value);
 
 /// Reads no weights. The error is one line; empty on success.
 std::string readBrief(const std::string &path, ModelBrief &brief);

@@ -9,7 +9,6 @@
 
 #include "onnx-ml.pb.h"
 
-#include <fstream>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <openssl/evp.h>
@@ -43,29 +42,16 @@ private:
   std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX *)> context;
 };
 
-void digestFile(Model &model) {
-  std::ifstream file(model.path, std::ios::binary);
-  std::vector<char> buffer(1 << 20);
-  Digest digest;
-  while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())), file.gcount() > 0) {
-    digest.add(buffer.data(), static_cast<size_t>(file.gcount()));
-    model.bytes += static_cast<uint64_t>(file.gcount());
-  }
-  if (file.bad())
-    throw rt::Error(rt::ErrorCode::InvalidArgument, "cannot read " + model.path.string());
-  model.sha256 = digest.finish();
-}
-
-std::shared_ptr<const onnx::ModelProto> parse(const std::filesystem::path &path,
-                                              uint64_t threshold = 1024) {
-  std::string bytes = rt::readOnnxWithoutWeights(path, threshold);
+std::shared_ptr<const onnx::ModelProto> parse(const rt::OnnxFile &file, uint64_t threshold = 1024) {
+  std::string bytes = file.readWithoutWeights(threshold);
   google::protobuf::io::ArrayInputStream array(bytes.data(), static_cast<int>(bytes.size()));
   google::protobuf::io::CodedInputStream stream(&array);
   stream.SetRecursionLimit(256);
   auto proto = std::make_shared<onnx::ModelProto>();
   if (bytes.size() > (1u << 30) || !proto->ParseFromCodedStream(&stream) ||
       !stream.ConsumedEntireMessage())
-    throw rt::Error(rt::ErrorCode::InvalidArgument, path.string() + " is not a valid ONNX file");
+    throw rt::Error(rt::ErrorCode::InvalidArgument,
+                    file.getFile().getPath().string() + " is not a valid ONNX file");
   return proto;
 }
 
@@ -83,31 +69,47 @@ template <typename ActionT> std::string guard(ActionT action) {
 
 } // namespace
 
+/// Opens the file; all that is read of it later is of what was opened.
+static void open(const std::filesystem::path &path, Model &model) {
+  model.path = path;
+  model.file = std::make_shared<rt::OnnxFile>(path);
+  model.tensors = model.file->scan();
+}
+
 std::string onnx_import::readModel(const std::filesystem::path &path, Model &model) {
   return guard([&] {
-    model.path = path;
-    model.tensors = rt::scanOnnxInitializers(path);
-    model.proto = parse(path);
-    digestFile(model);
+    open(path, model);
+    model.proto = parse(*model.file);
+    std::span<const std::byte> bytes = model.file->getFile().getBytes();
+    model.bytes = bytes.size();
+    model.sha256 = rt::sha256(bytes);
+    for (const rt::OnnxTensor &tensor : model.tensors)
+      if (!tensor.file.empty() && !model.data.count(tensor.file))
+        try {
+          model.data[tensor.file] = rt::fingerprint(model.file->open(tensor)->getBytes());
+        } catch (const rt::Error &) {
+          continue; // an error where the tensor is used, and none where it is not
+        }
+    model.file->getFile().requireUnchanged();
   });
 }
 
 std::string onnx_import::readGraph(const std::filesystem::path &path, Model &model,
                                    bool withWeights) {
   return guard([&] {
-    model.path = path;
-    model.tensors = rt::scanOnnxInitializers(path);
-    model.proto = withWeights ? parse(path, std::numeric_limits<uint64_t>::max()) : parse(path);
+    open(path, model);
+    model.proto =
+        withWeights ? parse(*model.file, std::numeric_limits<uint64_t>::max()) : parse(*model.file);
   });
 }
 
 std::string onnx_import::readTensor(const Model &model, const rt::OnnxTensor &tensor,
                                     std::vector<char> &data) {
-  return guard([&] { data = rt::readOnnxTensor(model.path, tensor); });
+  return guard([&] { data = model.file->read(tensor); });
 }
 
 std::string onnx_import::checkTensor(const Model &model, const rt::OnnxTensor &tensor) {
-  return guard([&] { rt::resolveOnnxFile(model.path, tensor); });
+  return guard([&] { model.file->open(tensor); });
 }
 
 std::string onnx_import::getSha256(const char *data, size_t bytes) {

@@ -14,6 +14,7 @@
 #include "runtime/core/OnnxScanner.h"
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,10 @@ struct Model {
   std::filesystem::path path;
   uint64_t bytes = 0;
   std::string sha256;
+  /// Fingerprints of the files with external data, by their names in the model.
+  std::map<std::string, std::string> data;
+  /// The open file.
+  std::shared_ptr<const rt::OnnxFile> file;
   /// Without the payload of large tensors.
   std::shared_ptr<const onnx::ModelProto> proto;
   /// Every tensor of the main graph, with where its values are.

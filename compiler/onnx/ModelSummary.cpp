@@ -72,9 +72,9 @@ static void addWeights(rt::Document &document, std::vector<rt::OnnxTensor> tenso
   document.addTable("largest_weights", {"name", "type", "shape", "bytes", "file"});
   for (const rt::OnnxTensor &tensor : tensors) {
     std::string shape;
-    for (int64_t size : tensor.shape)
+    for (int64_t size : tensor.getNumberShape())
       shape += (shape.empty() ? "" : ", ") + std::to_string(size);
-    document.addRow({tensor.name, std::string(rt::nameOf(tensor.type)), "[" + shape + "]",
+    document.addRow({tensor.name, std::string(tensor.getTypeName()), "[" + shape + "]",
                      rt::bytesCell(tensor.getSize()), tensor.file.empty() ? "model" : tensor.file});
   }
 }
@@ -103,7 +103,7 @@ std::string gridloom::onnx_import::summarizeModel(const std::string &path, rt::D
     weights[tensor.name] = true;
     bytes += tensor.getSize();
     int64_t elements = 1;
-    for (int64_t size : tensor.shape)
+    for (int64_t size : tensor.getNumberShape())
       elements *= size;
     parameters += elements;
   }

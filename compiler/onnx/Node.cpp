@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/GraphImporter.h"
+#include "compiler/onnx/Narrow.h"
 
 #include "passes/simplify/Folding.h"
 
@@ -120,6 +121,7 @@ LogicalResult Node::readOperands() {
     operands.push_back(isGiven ? importer.getValue(name, *this) : Value());
     if (isGiven && !operands.back())
       return failure();
+    narrowTypes.push_back(isGiven ? importer.getNarrow(name) : Type());
   }
   return success();
 }
@@ -133,13 +135,22 @@ Value Node::operand(unsigned index) const {
   return {};
 }
 
+Type Node::getNarrow(unsigned index) const {
+  return index < narrowTypes.size() ? narrowTypes[index] : Type();
+}
+
+Type Node::getElement(unsigned index) const {
+  Type narrow = getNarrow(index);
+  return narrow ? narrow : getTensorType(operands[index]).getElementType();
+}
+
 std::optional<loom::HostTensor> Node::constantOperand(unsigned index) const {
   if (!hasOperand(index))
     return std::nullopt;
-  DenseElementsAttr value = getConstant(operands[index]);
-  if (!value || loom::getByteSize(value.getType()) > kMaxFoldedBytes)
+  FailureOr<DenseElementsAttr> value = evaluateConstant(operands[index]);
+  if (failed(value) || !*value || loom::getByteSize(value->getType()) > kMaxFoldedBytes)
     return std::nullopt;
-  FailureOr<loom::HostTensor> tensor = loom::HostTensor::fromAttribute(value);
+  FailureOr<loom::HostTensor> tensor = loom::HostTensor::fromAttribute(*value);
   return failed(tensor) ? std::nullopt : std::optional(*tensor);
 }
 
@@ -184,11 +195,11 @@ bool Node::hasResult(unsigned index) const {
   return index < getNumResults() && importer.isUsed(proto.output(index));
 }
 
-LogicalResult Node::setResult(unsigned index, Value value) {
+LogicalResult Node::setResult(unsigned index, Value value, Type narrow) {
   if (!value)
     return failure();
   if (index < getNumResults() && !proto.output(index).empty())
-    importer.setValue(proto.output(index), value);
+    importer.setValue(proto.output(index), value, narrow);
   return success();
 }
 
@@ -369,4 +380,9 @@ Type Node::elementType(int64_t onnxType) const {
   if (!type)
     error() << "element type " << getTypeName(onnxType) << " is not supported";
   return type;
+}
+
+Type Node::convertedType(int64_t onnxType) const {
+  Type narrow = getNarrowType(getContext(), onnxType);
+  return narrow ? narrow : elementType(onnxType);
 }

@@ -43,6 +43,10 @@ public:
   bool hasOperand(unsigned index) const { return index < operands.size() && operands[index]; }
   /// The operand; null, with an error, if it is absent.
   mlir::Value operand(unsigned index) const;
+  /// The narrow type that an operand's elements stand for; null if they are what they seem.
+  mlir::Type getNarrow(unsigned index) const;
+  /// The type of a given operand's elements, which may be narrow.
+  mlir::Type getElement(unsigned index) const;
   /// The value of an operand known at compile time; null if it is not known or absent.
   std::optional<loom::HostTensor> constantOperand(unsigned index) const;
   /// The same, also of a small initializer of floats, which then is part of the program.
@@ -57,8 +61,8 @@ public:
   unsigned getNumResults() const;
   /// Whether something reads the result.
   bool hasResult(unsigned index) const;
-  /// Fails if the value is null.
-  llvm::LogicalResult setResult(unsigned index, mlir::Value value);
+  /// Fails if the value is null. Its elements stand for those of `narrow`, if given.
+  llvm::LogicalResult setResult(unsigned index, mlir::Value value, mlir::Type narrow = {});
   llvm::LogicalResult setResult(mlir::Value value) { return setResult(0, value); }
 
   //===--------------------------------------------------------------------===//
@@ -98,6 +102,8 @@ public:
   llvm::LogicalResult checkSameElementType(mlir::Value x, mlir::Value y) const;
   /// The MLIR type of a TensorProto.DataType; null, with an error, if there is none.
   mlir::Type elementType(int64_t onnxType) const;
+  /// The same, or a narrow type: of what an operator converts to.
+  mlir::Type convertedType(int64_t onnxType) const;
 
 private:
   const onnx::AttributeProto *findAttribute(llvm::StringRef name) const;
@@ -108,6 +114,7 @@ private:
   const onnx::NodeProto &proto;
   int64_t opset;
   llvm::SmallVector<mlir::Value> operands;
+  llvm::SmallVector<mlir::Type> narrowTypes;
   mutable bool hasBadAttribute = false;
 };
 

@@ -17,13 +17,7 @@ static Value softmax(Node &node, Value x, int64_t dim) {
   return node.emit<loom::SoftmaxOp>(x.getType(), x, dim);
 }
 
-/// x - max - log(sum(exp(x - max))).
-static Value logSoftmax(Node &node, Value x, int64_t dim) {
-  Value shifted =
-      node.binary<loom::SubtractOp>(x, node.reduceLike(x, dist::ReductionKind::Max, {dim}));
-  Value sum = node.reduceLike(node.unary<loom::ExpOp>(shifted), dist::ReductionKind::Sum, {dim});
-  return node.binary<loom::SubtractOp>(shifted, node.unary<loom::LogOp>(sum));
-}
+static Value logSoftmax(Node &node, Value x, int64_t dim) { return node.logSoftmax(x, dim); }
 
 using AlongDim = Value (*)(Node &node, Value x, int64_t dim);
 
@@ -137,7 +131,10 @@ static Value perChannel(Node &node, Value vector, ArrayRef<int64_t> shape) {
   return node.broadcast(vector, shape, {1});
 }
 
-static LogicalResult checkChannels(Node &node, unsigned first, unsigned last) {
+/// Fails unless operand 0 has channels and operands `first` to `last` one number for each of them
+/// or, if given, of the groups.
+static LogicalResult checkChannels(Node &node, unsigned first, unsigned last,
+                                   std::optional<int64_t> groups = std::nullopt) {
   Value x = node.operand(0);
   if (!x)
     return failure();
@@ -146,9 +143,10 @@ static LogicalResult checkChannels(Node &node, unsigned first, unsigned last) {
   for (unsigned i = first; i <= last; ++i) {
     if (!node.operand(i))
       return failure();
-    if (getShape(node.operand(i)) != ArrayRef<int64_t>{getShape(x)[1]})
+    int64_t count = groups.value_or(getShape(x)[1]);
+    if (getShape(node.operand(i)) != ArrayRef<int64_t>{count})
       return node.error() << "input " << i << " is " << toString(getShape(node.operand(i)))
-                          << " for " << getShape(x)[1] << " channels";
+                          << " for " << count << (groups ? " groups" : " channels");
   }
   return success();
 }
@@ -194,20 +192,32 @@ static LogicalResult importInstanceNormalization(Node &node) {
   return node.setResult(node.binary<loom::AddOp>(scaled, perChannel(node, node.operand(2), shape)));
 }
 
+/// One number per group as one per channel.
+static Value repeatGroups(Node &node, Value vector, int64_t channels) {
+  int64_t groups = getShape(vector)[0];
+  return node.reshape(node.broadcast(vector, {groups, channels / groups}, {0}), {channels});
+}
+
+/// Up to version 20 scale and bias are per group, from 21 on per channel.
 static LogicalResult importGroupNormalization(Node &node) {
-  if (failed(checkChannels(node, 1, 2)))
+  int64_t groups = node.intAttribute("num_groups", 0);
+  bool isPerGroup = node.getOpset() < 21;
+  if (failed(checkChannels(node, 1, 2, isPerGroup ? std::optional(groups) : std::nullopt)))
     return failure();
   Value x = node.operand(0);
   ArrayRef<int64_t> shape = getShape(x);
-  int64_t groups = node.intAttribute("num_groups", 0);
   if (groups < 1 || shape[1] % groups)
     return node.error() << "cannot put " << shape[1] << " channels in " << groups << " groups";
   Dims grouped{shape[0], groups, loom::countElements(shape.drop_front(1)) / groups};
   Value normal =
       normalize(node, node.reshape(x, grouped), {2}, node.floatAttribute("epsilon", 1e-5f));
   normal = node.reshape(normal, shape);
-  Value scaled = node.binary<loom::MultiplyOp>(normal, perChannel(node, node.operand(1), shape));
-  return node.setResult(node.binary<loom::AddOp>(scaled, perChannel(node, node.operand(2), shape)));
+  auto parameter = [&](unsigned index) {
+    Value vector = node.operand(index);
+    return perChannel(node, isPerGroup ? repeatGroups(node, vector, shape[1]) : vector, shape);
+  };
+  Value scaled = node.binary<loom::MultiplyOp>(normal, parameter(1));
+  return node.setResult(node.binary<loom::AddOp>(scaled, parameter(2)));
 }
 
 static LogicalResult importMeanVarianceNormalization(Node &node) {
@@ -279,17 +289,16 @@ static LogicalResult importLrn(Node &node) {
 ArrayRef<OpRule> onnx_import::getNormalizationRules() {
   static constexpr OpRule rules[] = {
       {"BatchNormalization", 7, 28, importBatchNormalization},
-      // Version 18 gave scale and bias per group.
-      {"GroupNormalization", 21, 28, importGroupNormalization},
-      {"InstanceNormalization", 7, 28, importInstanceNormalization},
-      {"LRN", 7, 28, importLrn},
+      {"GroupNormalization", 18, 28, importGroupNormalization},
+      {"InstanceNormalization", 6, 28, importInstanceNormalization},
+      {"LRN", 1, 28, importLrn},
       {"LayerNormalization", 17, 28, importLayerNormalization},
-      {"LogSoftmax", 7, 12, importOfMatrix<logSoftmax>},
+      {"LogSoftmax", 1, 12, importOfMatrix<logSoftmax>},
       {"LogSoftmax", 13, 28, importAlongAxis<logSoftmax>},
-      {"LpNormalization", 7, 28, importLpNormalization},
+      {"LpNormalization", 1, 28, importLpNormalization},
       {"MeanVarianceNormalization", 9, 28, importMeanVarianceNormalization},
       {"RMSNormalization", 23, 28, importRmsNormalization},
-      {"Softmax", 7, 12, importOfMatrix<softmax>},
+      {"Softmax", 1, 12, importOfMatrix<softmax>},
       {"Softmax", 13, 28, importAlongAxis<softmax>},
   };
   return rules;

@@ -16,14 +16,18 @@ using Table = StringMap<SmallVector<const OpRule *, 1>>;
 static const Table &getTable() {
   static const Table table = [] {
     Table table;
-    for (ArrayRef<OpRule> rules :
-         {getConstantRules(),     getElementwiseRules(), getActivationRules(),
-          getShapeRules(),        getSelectionRules(),   getIndexingRules(),
-          getReductionRules(),    getContractionRules(), getNormalizationRules(),
-          getConvolutionRules(),  getPoolingRules(),     getResizeRules(),
-          getSamplingRules(),     getAttentionRules(),   getLinearAttentionRules(),
-          getRecurrentRules(),    getContribRules(),     getContribAttentionRules(),
-          getQuantizationRules(), getControlRules()})
+    for (ArrayRef<OpRule> rules : {getConstantRules(),        getElementwiseRules(),
+                                   getActivationRules(),      getShapeRules(),
+                                   getSelectionRules(),       getIndexingRules(),
+                                   getReductionRules(),       getContractionRules(),
+                                   getNormalizationRules(),   getConvolutionRules(),
+                                   getPoolingRules(),         getResizeRules(),
+                                   getSamplingRules(),        getAttentionRules(),
+                                   getLinearAttentionRules(), getRecurrentRules(),
+                                   getContribRules(),         getContribAttentionRules(),
+                                   getQuantizationRules(),    getLossRules(),
+                                   getControlRules(),         getContribQuantizedRules(),
+                                   getSignalRules()})
       for (const OpRule &rule : rules)
         table[getQualifiedName(rule.domain, rule.name)].push_back(&rule);
     return table;
@@ -46,16 +50,30 @@ const OpRule *gridloom::onnx_import::findRule(StringRef name, int64_t opset) {
   return nullptr;
 }
 
-bool gridloom::onnx_import::takesFloat8(StringRef name) {
+bool gridloom::onnx_import::movesElements(StringRef name) {
   return StringSwitch<bool>(name)
-      .Cases({"Cast", "CastLike", "BitCast", "IsInf", "IsNaN"}, true)
-      .Cases({"QuantizeLinear", "DequantizeLinear"}, true)
-      .Cases({"com.microsoft.QuantizeLinear", "com.microsoft.DequantizeLinear"}, true)
-      .Cases({"Identity", "Dropout", "If", "Loop", "Scan", "Shape", "Size"}, true)
-      .Cases({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand", "Tile"}, true)
-      .Cases({"Concat", "Split", "Slice", "Pad", "DepthToSpace", "SpaceToDepth"}, true)
-      .Cases({"Gather", "GatherElements", "GatherND", "TensorScatter", "Where"}, true)
+      .Cases({"Constant", "Identity", "Dropout", "Expand", "Tile", "Transpose", "Where"}, true)
+      .Cases({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Concat", "Split", "Slice", "Pad"},
+             true)
+      .Cases({"DepthToSpace", "SpaceToDepth"}, true)
+      .Cases({"Gather", "GatherElements", "GatherND", "TensorScatter"}, true)
       .Default(false);
+}
+
+bool gridloom::onnx_import::takesNarrow(StringRef name) {
+  return movesElements(name) ||
+         StringSwitch<bool>(name)
+             .Cases({"Cast", "CastLike", "QuantizeLinear", "DequantizeLinear"}, true)
+             .Cases({"com.microsoft.QuantizeLinear", "com.microsoft.DequantizeLinear"}, true)
+             .Cases({"Shape", "Size"}, true)
+             .Default(false);
+}
+
+bool gridloom::onnx_import::takesFloat8(StringRef name) {
+  return takesNarrow(name) || StringSwitch<bool>(name)
+                                  .Cases({"BitCast", "IsInf", "IsNaN"}, true)
+                                  .Cases({"If", "Loop", "Scan"}, true)
+                                  .Default(false);
 }
 
 std::vector<StringRef> gridloom::onnx_import::getSupportedOperators() {

@@ -15,9 +15,12 @@
 
 namespace gridloom::onnx_import {
 
-/// Operator sets of the standard domain that can be imported. Before 7, broadcasting was an
-/// attribute; after 28, operators may have changed in ways unknown here.
-inline constexpr int64_t kFirstOpset = 7, kLastOpset = 28;
+/// Operator sets of the standard domain that can be imported. After 28, operators may have changed
+/// in ways unknown here.
+inline constexpr int64_t kFirstOpset = 1, kLastOpset = 28;
+/// From here on operators have rows; before, only those that were the same already. Until then
+/// broadcasting was an attribute.
+inline constexpr int64_t kFirstWholeOpset = 7;
 
 /// Builds what a node becomes and sets its results. Fails with a diagnostic.
 using ImportFunction = llvm::LogicalResult (*)(Node &node);
@@ -40,8 +43,12 @@ std::string getQualifiedName(llvm::StringRef domain, llvm::StringRef opType);
 
 /// The row of an operator, by its qualified name; null if there is none.
 const OpRule *findRule(llvm::StringRef name, int64_t opset);
-/// Whether an operator, by its qualified name, may have operands that are 8-bit floats: it converts
-/// them, or moves them only.
+/// Whether an operator, by its qualified name, gives elements of its operands as they are.
+bool movesElements(llvm::StringRef name);
+/// Whether it may have operands of fewer than 8 bits an element: it converts them, or moves them
+/// only.
+bool takesNarrow(llvm::StringRef name);
+/// The same of 8-bit floats.
 bool takesFloat8(llvm::StringRef name);
 /// Qualified names of all operators with a row, sorted.
 std::vector<llvm::StringRef> getSupportedOperators();
@@ -57,16 +64,19 @@ llvm::ArrayRef<OpRule> getSelectionRules();
 llvm::ArrayRef<OpRule> getReductionRules();
 llvm::ArrayRef<OpRule> getContractionRules();
 llvm::ArrayRef<OpRule> getNormalizationRules();
+llvm::ArrayRef<OpRule> getLossRules();
 llvm::ArrayRef<OpRule> getAttentionRules();
 llvm::ArrayRef<OpRule> getLinearAttentionRules();
 llvm::ArrayRef<OpRule> getContribRules();
 llvm::ArrayRef<OpRule> getQuantizationRules();
 llvm::ArrayRef<OpRule> getContribAttentionRules();
+llvm::ArrayRef<OpRule> getContribQuantizedRules();
 llvm::ArrayRef<OpRule> getRecurrentRules();
 llvm::ArrayRef<OpRule> getConvolutionRules();
 llvm::ArrayRef<OpRule> getPoolingRules();
 llvm::ArrayRef<OpRule> getResizeRules();
 llvm::ArrayRef<OpRule> getSamplingRules();
+llvm::ArrayRef<OpRule> getSignalRules();
 
 } // namespace gridloom::onnx_import
 

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Parts.h"
 #include "compiler/onnx/Windows.h"
 
 #include "llvm/Support/MathExtras.h"
@@ -13,8 +14,7 @@ using namespace gridloom;
 using namespace gridloom::onnx_import;
 using dist::ReductionKind;
 
-/// The window of a pooling operator on x, [n, c, spatial...].
-static std::optional<WindowShape> readPool(Node &node, Value x) {
+std::optional<WindowShape> onnx_import::readPool(Node &node, Value x) {
   if (!x)
     return std::nullopt;
   if (getTensorType(x).getRank() < 3) {
@@ -139,14 +139,13 @@ static std::vector<double> countElements(const WindowShape &window, size_t i, in
   return counts;
 }
 
-static LogicalResult importAveragePool(Node &node) {
-  Value x = node.operand(0);
+Value onnx_import::averagePool(Node &node, Value x) {
   auto window = readPool(node, x);
   if (!window)
-    return failure();
+    return {};
   Value sum = reduceWindows(node, x, ReductionKind::Sum, *window);
   if (!sum)
-    return failure();
+    return {};
   bool countPadding = node.intAttribute("count_include_pad", 0);
   loom::ElementKind kind = *loom::getElementKind(getTensorType(x).getElementType());
   double uniform = 1;
@@ -163,10 +162,14 @@ static LogicalResult importAveragePool(Node &node) {
     counts = counts ? node.binary<loom::MultiplyOp>(counts, spread) : spread;
   }
   if (!counts)
-    return node.setResult(uniform == 1 ? sum : node.binary<loom::DivideOp>(sum, uniform));
+    return uniform == 1 ? sum : node.binary<loom::DivideOp>(sum, uniform);
   if (uniform != 1)
     counts = node.binary<loom::MultiplyOp>(counts, uniform);
-  return node.setResult(node.binary<loom::DivideOp>(sum, counts));
+  return node.binary<loom::DivideOp>(sum, counts);
+}
+
+static LogicalResult importAveragePool(Node &node) {
+  return node.setResult(averagePool(node, node.operand(0)));
 }
 
 //===----------------------------------------------------------------------===//
@@ -221,9 +224,9 @@ static LogicalResult importGlobalLpPool(Node &node) {
 ArrayRef<OpRule> onnx_import::getPoolingRules() {
   static constexpr OpRule rules[] = {
       {"AveragePool", 7, 28, importAveragePool},
-      {"GlobalLpPool", 7, 28, importGlobalLpPool},
-      {"LpPool", 7, 28, importLpPool},
-      {"MaxPool", 7, 28, importMaxPool},
+      {"GlobalLpPool", 2, 28, importGlobalLpPool},
+      {"LpPool", 2, 28, importLpPool},
+      {"MaxPool", 1, 28, importMaxPool},
   };
   return rules;
 }

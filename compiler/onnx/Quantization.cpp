@@ -10,7 +10,9 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/Quantization.h"
 
+#include "compiler/onnx/Narrow.h"
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Parts.h"
 #include "compiler/onnx/Windows.h"
 
 #include <cmath>
@@ -23,10 +25,8 @@ using namespace gridloom::onnx_import;
 // Scales and zero points
 //===----------------------------------------------------------------------===//
 
-/// A scale or zero point as something that broadcasts with `shape`: one number, one for each
-/// element of `axis` (not given: of the last dimension), or one for each block of `block` along it.
-static Value spread(Node &node, Value parameter, ArrayRef<int64_t> shape,
-                    std::optional<int64_t> axis, int64_t block) {
+Value onnx_import::spread(Node &node, Value parameter, ArrayRef<int64_t> shape,
+                          std::optional<int64_t> axis, int64_t block) {
   if (!parameter)
     return parameter;
   ArrayRef<int64_t> given = getShape(parameter);
@@ -56,7 +56,7 @@ static Value spread(Node &node, Value parameter, ArrayRef<int64_t> shape,
 /// The smallest and largest number of an integer type.
 static std::optional<std::pair<double, double>> getRange(Type type) {
   auto integer = dyn_cast<IntegerType>(type);
-  if (!integer || integer.getWidth() > 32 || integer.getWidth() < 8)
+  if (!integer || integer.getWidth() > 32 || integer.getWidth() < 2)
     return std::nullopt;
   double half = std::ldexp(1.0, integer.getWidth() - 1);
   if (integer.isUnsigned())
@@ -71,17 +71,20 @@ Value onnx_import::saturate(Node &node, Value x, Type type) {
     return {};
   }
   Value low = node.binary<loom::MaximumOp>(x, range->first);
-  return node.convert(node.binary<loom::MinimumOp>(low, range->second), type);
+  return node.convert(node.binary<loom::MinimumOp>(low, range->second), getCarrier(type));
 }
 
 Value onnx_import::quantize(Node &node, Value x, Value scale, Value zeroPoint, Type type) {
   Value ratio = node.binary<loom::DivideOp>(x, scale);
-  if (!loom::isFloat8(type))
+  bool isFloat = isa<FloatType>(type);
+  if (!isFloat)
     ratio = node.unary<loom::RoundNearestEvenOp>(ratio);
   if (zeroPoint && ratio)
     ratio = node.binary<loom::AddOp>(
         ratio, node.convert(zeroPoint, getTensorType(ratio).getElementType()));
-  if (loom::isFloat8(type))
+  if (isFloat && isNarrow(type))
+    return convertToNarrow(node, ratio, type);
+  if (isFloat)
     return node.convert(ratio, type, node.intAttribute("saturate", 1) != 0);
   return ratio ? saturate(node, ratio, type) : ratio;
 }
@@ -142,14 +145,16 @@ static LogicalResult importQuantizeLinear(Node &node) {
     return failure();
   Type type = IntegerType::get(node.getContext(), 8, IntegerType::Unsigned);
   if (node.intAttribute("output_dtype", 0) != 0)
-    type = node.elementType(node.intAttribute("output_dtype", 0));
+    type = node.convertedType(node.intAttribute("output_dtype", 0));
   if (node.hasOperand(2))
-    type = getTensorType(node.operand(2)).getElementType();
+    type = node.getElement(2);
   Type wide = Float32Type::get(node.getContext());
   if (!type)
     return failure();
-  return node.setResult(quantize(node, node.convert(x, wide), node.convert(parameters->scale, wide),
-                                 parameters->zeroPoint, type));
+  return node.setResult(0,
+                        quantize(node, node.convert(x, wide), node.convert(parameters->scale, wide),
+                                 parameters->zeroPoint, type),
+                        isNarrow(type) ? type : Type());
 }
 
 static LogicalResult importDequantizeLinear(Node &node) {
@@ -167,9 +172,12 @@ static LogicalResult importDequantizeLinear(Node &node) {
   return node.setResult(result);
 }
 
-/// Scale and zero point come from the range of x, which includes zero.
-static LogicalResult importDynamicQuantizeLinear(Node &node) {
-  Value x = node.operand(0);
+Value Quantized::centred(Node &node) const {
+  Type i32 = IntegerType::get(node.getContext(), 32);
+  return node.binary<loom::SubtractOp>(node.convert(values, i32), node.convert(zeroPoint, i32));
+}
+
+FailureOr<Quantized> onnx_import::quantizeByRange(Node &node, Value x) {
   if (!x)
     return failure();
   if (getTensorType(x).getNumElements() == 0)
@@ -182,26 +190,34 @@ static LogicalResult importDynamicQuantizeLinear(Node &node) {
   Value low = node.binary<loom::MinimumOp>(extreme(dist::ReductionKind::Min), 0.0);
   Value range = node.binary<loom::SubtractOp>(high, low);
   Value scale = node.binary<loom::DivideOp>(range, 255.0);
-  // Zeros alone: any scale does.
-  Value divisor =
+  // Zeros alone: any scale but 0 does; ONNX Runtime's is 1.
+  scale =
       node.select(node.compare(loom::Direction::EQ, range, 0.0), node.splatLike(scale, 1), scale);
   Type byte = IntegerType::get(node.getContext(), 8, IntegerType::Unsigned);
   Value zero = node.unary<loom::RoundNearestEvenOp>(
-      node.binary<loom::DivideOp>(node.unary<loom::NegateOp>(low), divisor));
-  Value zeroPoint = zero ? saturate(node, zero, byte) : zero;
-  Value result = quantize(node, x, divisor, zeroPoint, byte);
-  return failure(failed(node.setResult(0, result)) || failed(node.setResult(1, scale)) ||
-                 failed(node.setResult(2, zeroPoint)));
+      node.binary<loom::DivideOp>(node.unary<loom::NegateOp>(low), scale));
+  Quantized result;
+  result.scale = scale;
+  result.zeroPoint = zero ? saturate(node, zero, byte) : zero;
+  result.values = quantize(node, x, scale, result.zeroPoint, byte);
+  if (!result.values)
+    return failure();
+  return result;
+}
+
+static LogicalResult importDynamicQuantizeLinear(Node &node) {
+  FailureOr<Quantized> result = quantizeByRange(node, node.operand(0));
+  return failure(failed(result) || failed(node.setResult(0, result->values)) ||
+                 failed(node.setResult(1, result->scale)) ||
+                 failed(node.setResult(2, result->zeroPoint)));
 }
 
 //===----------------------------------------------------------------------===//
 // Products
 //===----------------------------------------------------------------------===//
 
-/// Operand `index` minus its zero point, in `type`. A zero point of one dimension is one for each
-/// element of `axis`, counted from the end.
-static Value centre(Node &node, unsigned index, unsigned zeroPoint, int64_t axisFromEnd,
-                    Type type) {
+Value onnx_import::centre(Node &node, unsigned index, unsigned zeroPoint, int64_t axisFromEnd,
+                          Type type) {
   Value x = node.operand(index);
   Value wide = x ? node.convert(x, type) : x;
   if (!wide || !node.hasOperand(zeroPoint))
@@ -273,8 +289,10 @@ static LogicalResult importConvInteger(Node &node) {
 
 static LogicalResult importQLinearConv(Node &node) {
   Type i32 = IntegerType::get(node.getContext(), 32), f32 = Float32Type::get(node.getContext());
-  Value product =
-      convolveIntegers(node, centreChannels(node, 0, 2, i32), centreChannels(node, 3, 5, i32));
+  bool areLast = node.intAttribute("channels_last", 0) != 0;
+  Value x = centreChannels(node, 0, 2, i32);
+  Value product = convolveIntegers(node, areLast ? moveChannels(node, x, /*toFront=*/true) : x,
+                                   centreChannels(node, 3, 5, i32));
   if (product && node.hasOperand(8))
     product = addBias(node, product, 8);
   if (!product || !node.operand(1) || !node.operand(4) || !node.operand(6) || !node.operand(7))
@@ -287,46 +305,10 @@ static LogicalResult importQLinearConv(Node &node) {
     return failure();
   Value factor = node.binary<loom::DivideOp>(node.binary<loom::MultiplyOp>(xScale, wScale), scale);
   Value real = node.binary<loom::MultiplyOp>(node.convert(product, f32), factor);
-  return node.setResult(quantize(node, real, node.splat(RankedTensorType::get({}, f32), 1),
-                                 spread(node, node.operand(7), getShape(product), 1, 0),
-                                 getTensorType(node.operand(7)).getElementType()));
-}
-
-//===----------------------------------------------------------------------===//
-// com.microsoft
-//===----------------------------------------------------------------------===//
-
-/// (a - zero point) times (b - zero point), scaled, plus the bias: operands a, b, their scales,
-/// their zero points, bias.
-static LogicalResult importMatMulIntegerToFloat(Node &node) {
-  Type i32 = IntegerType::get(node.getContext(), 32), f32 = Float32Type::get(node.getContext());
-  Value product = node.matmul(centre(node, 0, 4, 2, i32), centre(node, 1, 5, 1, i32));
-  Value result = node.convert(product, f32);
-  if (!result)
-    return failure();
-  for (unsigned index : {2u, 3u}) {
-    Value scale = spread(node, node.operand(index), getShape(product), std::nullopt, 0);
-    if (!scale)
-      return failure();
-    result = node.binary<loom::MultiplyOp>(result, scale);
-  }
-  if (node.hasOperand(6))
-    result = node.binary<loom::AddOp>(result, node.operand(6));
-  return node.setResult(result);
-}
-
-/// a and b, each with scale and zero point, and those of the result.
-template <typename OpT> static LogicalResult importQLinearBinary(Node &node) {
-  auto real = [&](unsigned index) {
-    Value point = node.hasOperand(index + 2) ? node.operand(index + 2) : Value();
-    return dequantize(node, node.operand(index), node.operand(index + 1), point);
-  };
-  Value a = real(0), b = real(3);
-  if (!a || !b)
-    return failure();
-  Value point = node.hasOperand(7) ? node.operand(7) : Value();
-  return node.setResult(quantize(node, node.binary<OpT>(a, b), node.operand(6), point,
-                                 getTensorType(node.operand(0)).getElementType()));
+  Value result = quantize(node, real, node.splat(RankedTensorType::get({}, f32), 1),
+                          spread(node, node.operand(7), getShape(product), 1, 0),
+                          getTensorType(node.operand(7)).getElementType());
+  return node.setResult(areLast ? moveChannels(node, result, /*toFront=*/false) : result);
 }
 
 ArrayRef<OpRule> onnx_import::getQuantizationRules() {
@@ -337,11 +319,9 @@ ArrayRef<OpRule> onnx_import::getQuantizationRules() {
       {"DequantizeLinear", 1, 1, importDequantizeLinear, ms},
       {"DynamicQuantizeLinear", 11, 28, importDynamicQuantizeLinear},
       {"MatMulInteger", 10, 28, importMatMulInteger},
-      {"MatMulIntegerToFloat", 1, 1, importMatMulIntegerToFloat, ms},
-      {"QLinearAdd", 1, 1, importQLinearBinary<loom::AddOp>, ms},
       {"QLinearConv", 10, 28, importQLinearConv},
+      {"QLinearConv", 1, 1, importQLinearConv, ms},
       {"QLinearMatMul", 10, 28, importQLinearMatMul},
-      {"QLinearMul", 1, 1, importQLinearBinary<loom::MultiplyOp>, ms},
       {"QuantizeLinear", 10, 28, importQuantizeLinear},
       {"QuantizeLinear", 1, 1, importQuantizeLinear, ms},
   };

@@ -10,14 +10,32 @@
 
 namespace gridloom::onnx_import {
 
-/// x, whole numbers, as integers of `type`: what is too large or small becomes the nearest there
-/// is. Null, with an error, if `type` is no integer of 8 to 32 bits.
+/// x, whole numbers, as integers of `type`, in its carrier: what is too large or small becomes the
+/// nearest there is. Null, with an error, if `type` is no integer of 2 to 32 bits.
 mlir::Value saturate(Node &node, mlir::Value x, mlir::Type type);
 /// x / scale, rounded, halves to even, plus the zero point (none if null), saturated to `type`. To
-/// an 8-bit float only the sum is rounded, and the node's `saturate` tells what too large numbers
-/// become.
+/// a float only the sum is rounded, and the node's `saturate` tells what too large numbers
+/// become. `type` may be narrow.
 mlir::Value quantize(Node &node, mlir::Value x, mlir::Value scale, mlir::Value zeroPoint,
                      mlir::Type type);
+/// A scale or zero point as something that broadcasts with `shape`: one number, one for each
+/// element of `axis` (not given: of the last dimension), or one for each block of `block` along it.
+mlir::Value spread(Node &node, mlir::Value parameter, llvm::ArrayRef<int64_t> shape,
+                   std::optional<int64_t> axis, int64_t block);
+/// Operand `index` minus its zero point, operand `zeroPoint`, in `type`. A zero point of one
+/// dimension is one for each element of `axis`, counted from the end.
+mlir::Value centre(Node &node, unsigned index, unsigned zeroPoint, int64_t axisFromEnd,
+                   mlir::Type type);
+
+/// Floats as unsigned bytes: one scale and zero point, from the range of all of them.
+struct Quantized {
+  mlir::Value values, scale, zeroPoint;
+  /// The values minus the zero point, as i32.
+  mlir::Value centred(Node &node) const;
+};
+/// The range includes zero. Fails, with an error, if x has no elements.
+llvm::FailureOr<Quantized> quantizeByRange(Node &node, mlir::Value x);
+
 /// (x - zero point) * scale, in the scale's type; computed in f32.
 mlir::Value dequantize(Node &node, mlir::Value x, mlir::Value scale, mlir::Value zeroPoint);
 

@@ -11,6 +11,7 @@
 #include "compiler/onnx/Recurrent.h"
 
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Quantization.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -129,9 +130,31 @@ Value activate(Node &node, const Activation &activation, Value x) {
   return leaky(node, x, times(plus(low, -1), alpha));
 }
 
+const ActivationKind *findActivation(Node &node, StringRef name) {
+  const auto *kind = llvm::find_if(
+      kActivations, [&](const ActivationKind &kind) { return kind.name.equals_insensitive(name); });
+  if (kind != std::end(kActivations))
+    return kind;
+  node.error() << "activation '" << name << "' is not supported";
+  return nullptr;
+}
+
+} // namespace
+
+Value onnx_import::activateByName(Node &node, StringRef name, std::optional<double> alpha,
+                                  std::optional<double> beta, Value x) {
+  const ActivationKind *kind = x ? findActivation(node, name) : nullptr;
+  return kind ? activate(node,
+                         {kind->name.str(), alpha.value_or(kind->alpha), beta.value_or(kind->beta)},
+                         x)
+              : Value();
+}
+
 //===----------------------------------------------------------------------===//
 // Operands
 //===----------------------------------------------------------------------===//
+
+namespace {
 
 /// What RNN, GRU and LSTM have in common: `gates` rows of weights per hidden number.
 class RecurrentImport {
@@ -176,6 +199,41 @@ protected:
   Value project(Value x, Value weight) const {
     return node.dotGeneral(x, weight, {}, {}, {1}, {1});
   }
+  /// Fails unless W and R, operands 1 and 2, have the shapes they need. Sets `size`.
+  virtual LogicalResult readWeightShapes() {
+    ArrayRef<int64_t> weight = getShape(node.operand(2));
+    size = weight.empty() ? 0 : weight.back();
+    return failure(failed(checkHiddenSize()) ||
+                   failed(checkShape(1, {directions, gates * size, getShape(x)[2]})) ||
+                   failed(checkShape(2, {directions, gates * size, size})));
+  }
+  /// Reads the current direction's R; x times its W, [steps, batch, gates * size].
+  virtual Value readWeights() {
+    recurrence = takeDirection(node.operand(2), {gates * size, size});
+    Value weight = takeDirection(node.operand(1), {gates * size, getShape(x)[2]});
+    return node.dotGeneral(x, weight, {}, {}, {2}, {1});
+  }
+
+  LogicalResult checkHiddenSize() {
+    if (size >= 1 && size <= (int64_t(1) << 32) && node.intAttribute("hidden_size", size) == size)
+      return success();
+    return node.error() << "hidden_size " << node.intAttribute("hidden_size", size) << " and R of "
+                        << toString(getShape(node.operand(2))) << " do not fit together";
+  }
+
+  LogicalResult checkShape(unsigned index, ArrayRef<int64_t> wanted, bool isSameType = true) {
+    if (!node.hasOperand(index))
+      return success();
+    ArrayRef<int64_t> shape = getShape(node.operand(index));
+    if (shape != wanted)
+      return node.error() << "input " << index << " is " << toString(shape) << ", expected "
+                          << toString(wanted);
+    return isSameType ? node.checkSameElementType(x, node.operand(index)) : success();
+  }
+
+  Value takeDirection(Value all, ArrayRef<int64_t> shape) const {
+    return node.reshape(node.slice(all, 0, direction, direction + 1), shape);
+  }
   /// Function `index` of this direction, after clipping.
   Value apply(unsigned index, Value x) const {
     if (clip > 0)
@@ -191,6 +249,7 @@ protected:
   bool hasCellState;
   ArrayRef<StringRef> defaults;
   int64_t steps = 0, batch = 0, size = 0, directions = 1, direction = 0;
+  Value x; // [steps, batch, inputs]
   /// Of the current direction: [gates * size, size], [gates * size], [3 * size].
   Value recurrence, recurrenceBias, peephole;
   /// Whether the step adds the recurrence's bias, or it is in the input's already.
@@ -214,32 +273,15 @@ private:
     if (isBatchFirst)
       x = node.transpose(x, {1, 0, 2});
     steps = getShape(x)[0], batch = getShape(x)[1];
-    ArrayRef<int64_t> weight = getShape(node.operand(2));
-    size = weight.empty() ? 0 : weight.back();
-    if (steps == 0 || size < 1 || size > (int64_t(1) << 32) ||
-        node.intAttribute("hidden_size", size) != size)
-      return node.error() << "hidden_size " << node.intAttribute("hidden_size", size) << ", "
-                          << steps << " steps and R of " << toString(weight)
-                          << " do not fit together";
-    return checkOperands();
-  }
-
-  LogicalResult checkShape(unsigned index, ArrayRef<int64_t> wanted) {
-    if (!node.hasOperand(index))
-      return success();
-    ArrayRef<int64_t> shape = getShape(node.operand(index));
-    if (shape != wanted)
-      return node.error() << "input " << index << " is " << toString(shape) << ", expected "
-                          << toString(wanted);
-    return node.checkSameElementType(x, node.operand(index));
+    if (steps == 0)
+      return node.error() << "input " << toString(getShape(node.operand(0))) << " has no steps";
+    return failure(failed(readWeightShapes()) || failed(checkOperands()));
   }
 
   LogicalResult checkOperands() {
     int64_t rows = gates * size;
     Dims state = isBatchFirst ? Dims{batch, directions, size} : Dims{directions, batch, size};
-    return failure(failed(checkShape(1, {directions, rows, getShape(x)[2]})) ||
-                   failed(checkShape(2, {directions, rows, size})) ||
-                   failed(checkShape(3, {directions, 2 * rows})) || failed(checkShape(5, state)) ||
+    return failure(failed(checkShape(3, {directions, 2 * rows})) || failed(checkShape(5, state)) ||
                    (hasCellState && (failed(checkShape(6, state)) ||
                                      failed(checkShape(7, {directions, 3 * size})))));
   }
@@ -263,11 +305,9 @@ private:
         node.floatsAttribute("activation_beta").value_or(std::vector<double>());
     size_t alpha = 0, beta = 0;
     for (const std::string &name : names) {
-      const auto *kind = llvm::find_if(kActivations, [&](const ActivationKind &kind) {
-        return kind.name.equals_insensitive(name);
-      });
-      if (kind == std::end(kActivations))
-        return node.error() << "activation '" << name << "' is not supported";
+      const ActivationKind *kind = findActivation(node, name);
+      if (!kind)
+        return failure();
       Activation activation{kind->name.str(), kind->alpha, kind->beta};
       if (kind->hasAlpha && alpha < alphas.size())
         activation.alpha = alphas[alpha++];
@@ -292,10 +332,6 @@ private:
     return success(bool(lengths));
   }
 
-  Value takeDirection(Value all, ArrayRef<int64_t> shape) const {
-    return node.reshape(node.slice(all, 0, direction, direction + 1), shape);
-  }
-
   Value takeState(unsigned index) const {
     Type element = getTensorType(x).getElementType();
     if (!node.hasOperand(index))
@@ -305,10 +341,8 @@ private:
   }
 
   LogicalResult readDirection(SmallVector<Value> &state) {
-    int64_t rows = gates * size, inputs = getShape(x)[2];
-    Value weight = takeDirection(node.operand(1), {rows, inputs});
-    recurrence = takeDirection(node.operand(2), {rows, size});
-    input = node.dotGeneral(x, weight, {}, {}, {2}, {1});
+    int64_t rows = gates * size;
+    input = readWeights();
     recurrenceBias = {};
     if (node.hasOperand(3)) {
       Value both = takeDirection(node.operand(3), {2 * rows});
@@ -323,7 +357,7 @@ private:
     state.push_back(takeState(5));
     if (hasCellState)
       state.push_back(takeState(6));
-    return success(input && recurrence && llvm::all_of(state, [](Value v) { return bool(v); }));
+    return success(input && llvm::all_of(state, [](Value v) { return bool(v); }));
   }
 
   LogicalResult setResults(ArrayRef<Value> outputs, ArrayRef<Value> hidden, ArrayRef<Value> cells) {
@@ -340,7 +374,7 @@ private:
     return node.setResult(2, isBatchFirst ? node.transpose(cell, {1, 0, 2}) : cell);
   }
 
-  Value x, input, lengths;
+  Value input, lengths;
   bool startsReversed = false, isBatchFirst = false;
   double clip = 0;
   std::vector<Activation> activations;
@@ -394,15 +428,19 @@ private:
 };
 
 /// Gates are input, output, forget, cell: c = f * c + i * g(...), h = o * h(c).
-class LstmImport final : public RecurrentImport {
+class LstmImport : public RecurrentImport {
 public:
   explicit LstmImport(Node &node)
       : RecurrentImport(node, 4, true, kDefaults),
         isCoupled(node.intAttribute("input_forget", 0) != 0) {}
 
+protected:
+  /// The state times R, [batch, gates * size].
+  virtual Value projectState(Value state) { return project(state, recurrence); }
+
 private:
   Value step(Value gate, MutableArrayRef<Value> state) override {
-    Value all = add(gate, project(state[0], recurrence));
+    Value all = add(gate, projectState(state[0]));
     // Peepholes are of input, output, forget, in that order.
     auto peek = [&](int64_t index, Value cell) -> Value {
       Value value = getGate(all, index);
@@ -424,6 +462,69 @@ private:
   bool isCoupled;
 };
 
+/// The same with W and R of bytes, [directions, inputs or size, gates * size], whose scales and
+/// zero points, one for each direction or column, are operands 8 to 11. The input, and the state of
+/// each step, are quantized by their range.
+class QuantizedLstmImport final : public LstmImport {
+public:
+  using LstmImport::LstmImport;
+
+private:
+  struct Matrix {
+    Value centred, scale;
+  };
+
+  LogicalResult readWeightShapes() override {
+    ArrayRef<int64_t> weight = getShape(node.operand(2));
+    size = weight.size() == 3 ? weight[1] : 0;
+    return failure(
+        failed(checkHiddenSize()) ||
+        failed(checkShape(1, {directions, getShape(x)[2], gates * size}, /*isSameType=*/false)) ||
+        failed(checkShape(2, {directions, size, gates * size}, /*isSameType=*/false)));
+  }
+
+  Value readWeights() override {
+    recurrent = readMatrix(2, 10);
+    FailureOr<Quantized> bytes = quantizeByRange(node, x);
+    return failed(bytes) ? Value() : multiply(*bytes, readMatrix(1, 8));
+  }
+
+  Value projectState(Value state) override {
+    FailureOr<Quantized> bytes = quantizeByRange(node, state);
+    return failed(bytes) ? Value() : multiply(*bytes, recurrent);
+  }
+
+  /// A scale or zero point of the current direction: one number, or one for each column.
+  Value takeParameter(unsigned index) const {
+    Value all = node.operand(index);
+    if (!all)
+      return {};
+    if (getShape(all) == ArrayRef<int64_t>{directions})
+      return takeDirection(all, {});
+    if (getShape(all) == ArrayRef<int64_t>{directions, gates * size})
+      return takeDirection(all, {gates * size});
+    node.error() << "input " << index << " is " << toString(getShape(all)) << ", expected "
+                 << toString({directions}) << " or " << toString({directions, gates * size});
+    return {};
+  }
+
+  Matrix readMatrix(unsigned index, unsigned scale) const {
+    Type i32 = IntegerType::get(node.getContext(), 32);
+    Value factor = takeParameter(scale), point = factor ? takeParameter(scale + 1) : Value();
+    Value weight = takeDirection(node.operand(index), getShape(node.operand(index)).drop_front());
+    return {node.binary<loom::SubtractOp>(node.convert(weight, i32), node.convert(point, i32)),
+            factor};
+  }
+
+  Value multiply(const Quantized &bytes, const Matrix &matrix) const {
+    Value product = node.matmul(bytes.centred(node), matrix.centred);
+    return node.binary<loom::MultiplyOp>(node.convert(product, Float32Type::get(node.getContext())),
+                                         node.binary<loom::MultiplyOp>(bytes.scale, matrix.scale));
+  }
+
+  Matrix recurrent;
+};
+
 } // namespace
 
 template <typename ImportT> static LogicalResult importRecurrent(Node &node) {
@@ -434,6 +535,7 @@ ArrayRef<OpRule> onnx_import::getRecurrentRules() {
   static constexpr OpRule rules[] = {
       {"GRU", 7, 28, importRecurrent<GruImport>},
       {"LSTM", 7, 28, importRecurrent<LstmImport>},
+      {"DynamicQuantizeLSTM", 1, 1, importRecurrent<QuantizedLstmImport>, "com.microsoft"},
       {"RNN", 7, 28, importRecurrent<RnnImport>},
   };
   return rules;

@@ -13,6 +13,11 @@ namespace gridloom::onnx_import {
 /// Fails, with an error, if a sequence of `steps` is too long to be unrolled.
 llvm::LogicalResult checkUnrolled(Node &node, int64_t steps);
 
+/// A function by ONNX's name for it, in any case, e.g. "LeakyRelu"; parameters that are not given
+/// are its own. Null, with an error, if there is none.
+mlir::Value activateByName(Node &node, llvm::StringRef name, std::optional<double> alpha,
+                           std::optional<double> beta, mlir::Value x);
+
 /// One step of a recurrent operator: takes the input of the step and the state before it, puts the
 /// state after it in its place and returns the output.
 using RecurrentCell =

@@ -148,18 +148,18 @@ static LogicalResult importGlobalMaxPool(Node &node) {
 ArrayRef<OpRule> onnx_import::getReductionRules() {
   using dist::ReductionKind;
   static constexpr OpRule rules[] = {
-      {"GlobalAveragePool", 7, 28, importGlobalAveragePool},
-      {"GlobalMaxPool", 7, 28, importGlobalMaxPool},
-      {"ReduceL1", 7, 28, importReduceL1},
-      {"ReduceL2", 7, 28, importReduceL2},
-      {"ReduceLogSum", 7, 28, importReduceLogSum},
-      {"ReduceLogSumExp", 7, 28, importReduceLogSumExp},
-      {"ReduceMax", 7, 28, importReduce<ReductionKind::Max>},
-      {"ReduceMean", 7, 28, importReduceMean},
-      {"ReduceMin", 7, 28, importReduce<ReductionKind::Min>},
-      {"ReduceProd", 7, 28, importReduce<ReductionKind::Prod>},
-      {"ReduceSum", 7, 28, importReduce<ReductionKind::Sum>},
-      {"ReduceSumSquare", 7, 28, importReduceSumSquare},
+      {"GlobalAveragePool", 1, 28, importGlobalAveragePool},
+      {"GlobalMaxPool", 1, 28, importGlobalMaxPool},
+      {"ReduceL1", 1, 28, importReduceL1},
+      {"ReduceL2", 1, 28, importReduceL2},
+      {"ReduceLogSum", 1, 28, importReduceLogSum},
+      {"ReduceLogSumExp", 1, 28, importReduceLogSumExp},
+      {"ReduceMax", 1, 28, importReduce<ReductionKind::Max>},
+      {"ReduceMean", 1, 28, importReduceMean},
+      {"ReduceMin", 1, 28, importReduce<ReductionKind::Min>},
+      {"ReduceProd", 1, 28, importReduce<ReductionKind::Prod>},
+      {"ReduceSum", 1, 28, importReduce<ReductionKind::Sum>},
+      {"ReduceSumSquare", 1, 28, importReduceSumSquare},
   };
   return rules;
 }

@@ -58,8 +58,9 @@ static double findSource(const ResizeMode &mode, const AxisResize &axis, int64_t
     double inside = output == 1 ? region / 2 : position * region / (output - 1);
     return inside + axis.regionBegin * (input - 1);
   }
+  // Its length is that of the result, a whole number.
   if (mode.transform == "pytorch_half_pixel")
-    return output == 1 ? 0 : centre;
+    return axis.output == 1 ? 0 : centre;
   if (mode.transform == "half_pixel_symmetric")
     return input / 2 * (1 - static_cast<double>(axis.output) / output) + centre;
   return centre;
@@ -83,15 +84,28 @@ static double weigh(const ResizeMode &mode, double distance) {
   return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 }
 
+/// By how much wider a kernel a reduced image is filtered with antialias, inverted.
+static double getShrink(const ResizeMode &mode, const AxisResize &axis) {
+  return mode.antialias ? std::min(axis.scale, 1.0) : 1;
+}
+
+/// The first tap, relative to the position; the last is 1 - first.
+static int64_t findFirstTap(const ResizeMode &mode, const AxisResize &axis) {
+  double radius = mode.mode == "linear" ? 1 : 2;
+  return static_cast<int64_t>(std::floor(-radius / getShrink(mode, axis))) + 1;
+}
+
+static int64_t countTaps(const ResizeMode &mode, const AxisResize &axis) {
+  return mode.mode == "nearest" ? 1 : 2 - 2 * findFirstTap(mode, axis);
+}
+
 static Taps findTaps(const ResizeMode &mode, const AxisResize &axis) {
   Taps taps;
   auto clamp = [&](double place) {
     return std::clamp<int64_t>(static_cast<int64_t>(place), 0, axis.input - 1);
   };
-  // With antialias a reduced image is filtered by as much wider a kernel.
-  double shrink = mode.antialias ? std::min(axis.scale, 1.0) : 1;
-  double radius = mode.mode == "linear" ? 1 : 2;
-  auto first = static_cast<int64_t>(std::floor(-radius / shrink)) + 1;
+  double shrink = getShrink(mode, axis);
+  int64_t first = findFirstTap(mode, axis);
   for (int64_t y = 0; y < axis.output; ++y) {
     double x = findSource(mode, axis, y), base = std::floor(x);
     bool isOutside = mode.transform == "tf_crop_and_resize" &&
@@ -314,6 +328,12 @@ static LogicalResult resize(Node &node, Value x, const ResizeMode &mode,
     constexpr int64_t kLargest = int64_t(1) << 24;
     if (axis.input < 1 || axis.output < 1 || std::max(axis.input, axis.output) > kLargest)
       return node.error() << "cannot resize a dimension of " << axis.input << " to " << axis.output;
+    constexpr int64_t kMostTaps = int64_t(1) << 23;
+    int64_t taps = 0;
+    if (llvm::MulOverflow(countTaps(mode, axis), axis.output, taps) || taps > kMostTaps)
+      return node.error() << "cannot resize a dimension of " << axis.input << " to " << axis.output
+                          << ": its table would have " << countTaps(mode, axis) << " times "
+                          << axis.output << " entries, of at most " << kMostTaps;
     bool isWhole = axis.regionBegin == 0 && axis.regionEnd == 1;
     if (axis.input == axis.output && std::abs(axis.scale - 1) < 1e-9 && isWhole)
       continue;

@@ -15,6 +15,70 @@ static Value makePositive(Node &node, Value indices, int64_t size) {
   return node.select(node.compare(loom::Direction::LT, indices, 0.0), wrapped, indices);
 }
 
+/// The least and the largest of values that are known or count up; none of others.
+static std::optional<std::pair<int64_t, int64_t>> getKnownRange(Value value) {
+  while (isa_and_nonnull<loom::ReshapeOp, loom::BroadcastOp, loom::ConvertOp, loom::TransposeOp>(
+      value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  if (auto iota = value.getDefiningOp<loom::IotaOp>())
+    return std::pair<int64_t, int64_t>(
+        0, cast<RankedTensorType>(iota.getType()).getDimSize(iota.getDim()) - 1);
+  auto constant = value.getDefiningOp<loom::ConstantOp>();
+  if (!constant)
+    return std::nullopt;
+  FailureOr<loom::HostTensor> tensor =
+      loom::HostTensor::fromAttribute(cast<ElementsAttr>(constant.getValue()));
+  if (failed(tensor) || tensor->getNumElements() == 0)
+    return std::nullopt;
+  std::vector<int64_t> values = tensor->toInts();
+  auto [least, most] = std::minmax_element(values.begin(), values.end());
+  return std::pair(*least, *most);
+}
+
+/// Writes on the input that `indices` are, or are counted from, that it indexes a dimension of
+/// `size`: what --check-indices checks. Other indices are computed by the program.
+static void declareIndices(Node &node, Value indices, int64_t size) {
+  int64_t first = 0, last = 0;
+  while (Operation *op = indices.getDefiningOp()) {
+    if (isa<loom::ReshapeOp, loom::BroadcastOp, loom::ConvertOp, loom::TransposeOp, loom::SliceOp>(
+            op)) {
+      indices = op->getOperand(0);
+      continue;
+    }
+    if (!isa<loom::AddOp>(op))
+      return;
+    auto left = getKnownRange(op->getOperand(0)), right = getKnownRange(op->getOperand(1));
+    std::optional<std::pair<int64_t, int64_t>> added = left ? left : right;
+    if (!added || added->first < 0)
+      return;
+    first += added->first;
+    last += added->second;
+    indices = op->getOperand(left ? 1 : 0);
+  }
+  auto argument = cast<BlockArgument>(indices);
+  auto function = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+  if (!function || !function.getArgAttr(argument.getArgNumber(), loom::kName))
+    return;
+  if (last >= size)
+    emitWarning(node.getLoc())
+        << "the table has " << size << " rows, fewer than the " << last + 1
+        << " positions that are counted from 0; ONNX Runtime refuses such sizes";
+  Builder builder(node.getContext());
+  unsigned number = argument.getArgNumber();
+  auto known = function.getArgAttrOfType<DictionaryAttr>(number, loom::kIndices);
+  auto get = [&](StringRef name) { return known.getAs<IntegerAttr>(name).getInt(); };
+  if (known && get("size") - get("last") <= size - last)
+    return;
+  function.setArgAttr(
+      number, loom::kIndices,
+      builder.getDictionaryAttr({
+          builder.getNamedAttr("first", builder.getI64IntegerAttr(first)),
+          builder.getNamedAttr("last", builder.getI64IntegerAttr(last)),
+          builder.getNamedAttr("node", builder.getStringAttr(loom::getNodeName(node.getLoc()))),
+          builder.getNamedAttr("size", builder.getI64IntegerAttr(size)),
+      }));
+}
+
 static LogicalResult importGather(Node &node) {
   Value x = node.operand(0), indices = node.operand(1);
   if (!x || !indices)
@@ -28,6 +92,7 @@ static LogicalResult importGather(Node &node) {
       if (index < -size || index >= size)
         return node.error() << "index " << index << " is outside of dimension " << *axis << " of "
                             << toString(getShape(x));
+  declareIndices(node, indices, size);
   return node.setResult(node.gather(x, makePositive(node, indices, size), *axis));
 }
 
@@ -210,8 +275,8 @@ static LogicalResult importPad(Node &node) {
 
 ArrayRef<OpRule> onnx_import::getSelectionRules() {
   static constexpr OpRule rules[] = {
-      {"Gather", 7, 28, importGather}, {"OneHot", 9, 28, importOneHot}, {"Pad", 7, 28, importPad},
-      {"Slice", 7, 28, importSlice},   {"Trilu", 14, 28, importTrilu},
+      {"Gather", 1, 28, importGather}, {"OneHot", 9, 28, importOneHot}, {"Pad", 2, 28, importPad},
+      {"Slice", 1, 28, importSlice},   {"Trilu", 14, 28, importTrilu},
   };
   return rules;
 }

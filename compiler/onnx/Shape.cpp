@@ -275,12 +275,12 @@ static LogicalResult importDepthToSpace(Node &node) {
 
 ArrayRef<OpRule> onnx_import::getShapeRules() {
   static constexpr OpRule rules[] = {
-      {"Concat", 7, 28, importConcat},       {"DepthToSpace", 7, 28, importDepthToSpace},
-      {"Expand", 8, 28, importExpand},       {"Flatten", 7, 28, importFlatten},
-      {"Reshape", 7, 28, importReshape},     {"SpaceToDepth", 7, 28, importSpaceToDepth},
-      {"Split", 7, 28, importSplit},         {"Squeeze", 7, 28, importSqueeze},
-      {"Tile", 7, 28, importTile},           {"Transpose", 7, 28, importTranspose},
-      {"Unsqueeze", 7, 28, importUnsqueeze},
+      {"Concat", 4, 28, importConcat},       {"DepthToSpace", 1, 28, importDepthToSpace},
+      {"Expand", 8, 28, importExpand},       {"Flatten", 1, 28, importFlatten},
+      {"Reshape", 5, 28, importReshape},     {"SpaceToDepth", 1, 28, importSpaceToDepth},
+      {"Split", 2, 28, importSplit},         {"Squeeze", 1, 28, importSqueeze},
+      {"Tile", 6, 28, importTile},           {"Transpose", 1, 28, importTranspose},
+      {"Unsqueeze", 1, 28, importUnsqueeze},
   };
   return rules;
 }

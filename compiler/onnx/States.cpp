@@ -50,6 +50,17 @@ static LogicalResult declareState(func::FuncOp function, unsigned argument, Stri
   return emitError(loc) << "state '" << name.getValue() << "' has no output '" << output << "'";
 }
 
+/// The inputs' names; of many, the first ones.
+static std::string listInputs(func::FuncOp function) {
+  constexpr unsigned most = 8;
+  std::string names;
+  for (unsigned i = 0; i < std::min(function.getNumArguments(), most); ++i)
+    names += (i ? ", " : "") + function.getArgAttrOfType<StringAttr>(i, loom::kName).str();
+  if (function.getNumArguments() > most)
+    names += " and " + std::to_string(function.getNumArguments() - most) + " more";
+  return names;
+}
+
 LogicalResult onnx_import::declareStates(func::FuncOp function, const ImportOptions &options) {
   for (const auto &[input, output] : options.states) {
     bool found = false;
@@ -63,8 +74,9 @@ LogicalResult onnx_import::declareStates(func::FuncOp function, const ImportOpti
         return failure();
     }
     if (!found)
-      return emitError(function.getLoc()) << "--state " << input << "=" << output
-                                          << ": the model has no input '" << input << "'";
+      return emitError(function.getLoc())
+             << "--state " << input << "=" << output << ": the model has no input '" << input
+             << "'; its inputs are " << listInputs(function);
   }
   return success();
 }

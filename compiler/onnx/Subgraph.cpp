@@ -160,6 +160,9 @@ FailureOr<SmallVector<Value>> GraphImporter::importSubgraph(ValueRange inputs) {
         getValue(output.name(), Emitter(builder, loc, "output '" + output.name() + "'")));
     if (!outputs.back())
       return failure();
+    if (Type narrow = getNarrow(output.name()))
+      return emitError(loc) << "output '" << output.name() << "' of a subgraph is of " << narrow
+                            << ", which is not supported; convert it (Cast)";
   }
   return outputs;
 }

@@ -44,6 +44,10 @@ mlir::Value convolve(Node &node, mlir::Value x, mlir::Value weight, const Window
 /// an error, if there are not as many.
 mlir::Value addBias(Node &node, mlir::Value x, unsigned index);
 
+/// The window of a pooling operator on x, [n, c, spatial...]. Nothing, with an error, if it does
+/// not fit.
+std::optional<WindowShape> readPool(Node &node, mlir::Value x);
+
 /// Reduces the windows of all dimensions of x, [n, c, spatial...], but the first two.
 mlir::Value reduceWindows(Node &node, mlir::Value x, dist::ReductionKind kind,
                           const WindowShape &window);

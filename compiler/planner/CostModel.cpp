@@ -17,13 +17,14 @@ using namespace gridloom;
 using namespace gridloom::dist;
 
 /// Per name: contractions in f32, TF32 and 16 bits, memory, link latency, link bandwidth, launch,
-/// memory size. The GPUs' rates are about 80 % of their published ones; NVLink's is per direction.
+/// memory size, architecture. The GPUs' rates are about 80 % of their published ones; NVLink's is
+/// per direction.
 static const Machine machines[] = {
-    {"cpu", 35e9, 0, 0, 8e9, 80e-6, 2e9, 2e-6, 0},
-    {"A100-80GB", 15.6e12, 125e12, 250e12, 1.6e12, 12e-6, 240e9, 4e-6, 80LL << 30},
-    {"H100-80GB", 53e12, 395e12, 790e12, 2.7e12, 10e-6, 360e9, 3e-6, 80LL << 30},
-    {"H200-141GB", 53e12, 395e12, 790e12, 3.9e12, 10e-6, 360e9, 3e-6, 141LL << 30},
-    {"B200-180GB", 60e12, 900e12, 1800e12, 6.4e12, 10e-6, 720e9, 3e-6, 180LL << 30},
+    {"cpu", 35e9, 0, 0, 8e9, 80e-6, 2e9, 2e-6, 0, 0},
+    {"A100-80GB", 15.6e12, 125e12, 250e12, 1.6e12, 12e-6, 240e9, 4e-6, 80LL << 30, 80},
+    {"H100-80GB", 53e12, 395e12, 790e12, 2.7e12, 10e-6, 360e9, 3e-6, 80LL << 30, 90},
+    {"H200-141GB", 53e12, 395e12, 790e12, 3.9e12, 10e-6, 360e9, 3e-6, 141LL << 30, 90},
+    {"B200-180GB", 60e12, 900e12, 1800e12, 6.4e12, 10e-6, 720e9, 3e-6, 180LL << 30, 100},
 };
 
 std::optional<Machine> Machine::find(StringRef name) {
@@ -45,39 +46,29 @@ std::string Machine::listNames() {
                     ", ");
 }
 
-/// Steps and bytes a device sends, by ring algorithms, for `bytes` of the larger of operand and
-/// result.
-static std::pair<double, double> getRingCost(Operation *op, int64_t bytes, int64_t group) {
-  double share = static_cast<double>(group - 1) / static_cast<double>(group);
-  if (isa<AllReduceOp>(op))
-    return {2.0 * (group - 1), 2 * share * bytes};
-  if (isa<SendOp, RecvOp>(op))
-    return {1, static_cast<double>(bytes)};
-  return {static_cast<double>(group - 1), share * bytes};
+CollectiveCost gridloom::costCollective(StringRef kind, int64_t bytes, int64_t group,
+                                        const Machine &machine) {
+  bool isTransfer = kind == "send" || kind == "recv";
+  double times = kind == "all_reduce" ? 2 : 1; // a reduce_scatter and an all_gather
+  double steps = isTransfer ? 1 : times * static_cast<double>(group - 1);
+  double sent = static_cast<double>(bytes);
+  if (!isTransfer)
+    sent *= times * static_cast<double>(group - 1) / static_cast<double>(group);
+  return {kind == "recv" ? 0 : static_cast<int64_t>(sent),
+          steps * machine.linkSeconds + sent / machine.linkBytesPerSecond};
 }
 
-static CollectiveCost costCollective(Operation *op, const Mesh &mesh, const Machine &machine,
-                                     int64_t stage) {
-  CollectiveCost cost;
-  cost.kind = op->getName().stripDialect();
-  cost.stage = stage;
-  cost.origin = loom::getNodeName(op->getLoc());
-  if (auto because = op->getAttrOfType<StringAttr>("dist.because"))
-    cost.because = because.str();
+static double costCollective(Operation *op, const Mesh &mesh, const Machine &machine) {
+  int64_t group = 1;
   if (auto axes = op->getAttrOfType<ArrayAttr>("axes"))
-    for (auto axis : axes.getAsRange<StringAttr>()) {
-      cost.axes.push_back(axis.str());
-      cost.group *= mesh.getSize(axis);
-    }
+    for (auto axis : axes.getAsRange<StringAttr>())
+      group *= mesh.getSize(axis);
   int64_t in = 0, out = 0;
   for (Type type : op->getOperandTypes())
     in += loom::getByteSize(type);
   for (Type type : op->getResultTypes())
     out += loom::getByteSize(type);
-  auto [steps, bytes] = getRingCost(op, std::max(in, out), cost.group);
-  cost.bytes = static_cast<int64_t>(bytes);
-  cost.seconds = steps * machine.linkSeconds + bytes / machine.linkBytesPerSecond;
-  return cost;
+  return costCollective(op->getName().stripDialect(), std::max(in, out), group, machine).seconds;
 }
 
 /// Of a contraction or anything else, as its operands' type allows.
@@ -112,15 +103,34 @@ static double costOperation(Operation *op, const Machine &machine) {
 namespace {
 struct StageCost {
   double compute = 0, communication = 0;
-  int64_t weightBytes = 0, activationBytes = 0;
+  int64_t leastBytes = 0;
 };
 } // namespace
+
+/// Of inputs and outputs, all micro-batches together; of a state once.
+static int64_t getBindingBytes(func::FuncOp func) {
+  auto count = func->getAttrOfType<IntegerAttr>(kMicrobatches);
+  auto isCut = [](ShardingAttr sharding) {
+    return sharding && !sharding.getDims().empty() &&
+           llvm::any_of(sharding.getDims()[0].getAxes(),
+                        [](StringAttr axis) { return axis.getValue() == MeshOp::kMicroAxis; });
+  };
+  auto bytesOf = [&](Type type, ShardingAttr sharding) {
+    return loom::getByteSize(type) * (count && isCut(sharding) ? count.getInt() : 1);
+  };
+  int64_t bytes = 0;
+  for (auto [i, type] : llvm::enumerate(func.getArgumentTypes()))
+    bytes += bytesOf(type, func.getArgAttrOfType<ShardingAttr>(i, kSharding));
+  for (auto [i, type] : llvm::enumerate(func.getResultTypes()))
+    if (!func.getResultAttr(i, loom::kState))
+      bytes += bytesOf(type, func.getResultAttrOfType<ShardingAttr>(i, kSharding));
+  return bytes;
+}
 
 static StageCost costStage(func::FuncOp func, const Mesh &mesh, const Machine &machine,
                            Estimate &estimate) {
   StageCost cost;
-  auto stageAttr = func->getAttrOfType<IntegerAttr>(kStage);
-  int64_t stage = stageAttr ? stageAttr.getInt() : 0;
+  cost.leastBytes = getBindingBytes(func);
   llvm::DenseSet<std::pair<Attribute, Attribute>> weights;
   // How often a function runs: a loop's body once per iteration.
   llvm::DenseMap<Operation *, double> runs = {{func, 1}};
@@ -135,25 +145,17 @@ static StageCost costStage(func::FuncOp func, const Mesh &mesh, const Machine &m
     if (loom::isControl(op))
       return;
     if (isCommunication(op)) {
-      CollectiveCost collective = costCollective(op, mesh, machine, stage);
-      collective.seconds *= times;
-      cost.communication += collective.seconds;
-      collective.entry = estimate.entry;
-      if (!isa<RecvOp>(op)) // its send is listed
-        estimate.collectives.push_back(std::move(collective));
+      cost.communication += times * costCollective(op, mesh, machine);
       return;
     }
     if (auto weight = dyn_cast<loom::GetWeightOp>(op)) {
       Attribute sharding = weight.getSharding() ? *weight.getSharding() : Attribute();
       if (weights.insert({weight.getNameAttr(), sharding}).second)
-        cost.weightBytes += loom::getByteSize(weight.getType());
+        cost.leastBytes += loom::getByteSize(weight.getType());
       return;
     }
     double seconds = times * costOperation(op, machine);
     cost.compute += seconds;
-    for (Type type : op->getResultTypes())
-      if (isa<RankedTensorType>(type))
-        cost.activationBytes = std::max(cost.activationBytes, 3 * loom::getByteSize(type));
     if (seconds > 0)
       estimate.operations.push_back(
           {loom::getNodeName(op->getLoc()), op->getName().stripDialect().str(), seconds});
@@ -174,7 +176,12 @@ std::vector<Estimate> gridloom::estimate(ModuleOp module, const Machine &machine
   std::vector<Estimate> estimates;
   for (auto &[key, stages] : specialisations) {
     Estimate result;
-    result.entry = stages.front().getSymName().rsplit("_stage").first;
+    if (auto entry = dyn_cast_or_null<StringAttr>(key.first))
+      result.entry = entry.str();
+    if (auto dims = dyn_cast_or_null<DictionaryAttr>(key.second))
+      for (NamedAttribute dim : dims)
+        result.dims += (result.dims.empty() ? "" : ",") + dim.getName().str() + "=" +
+                       std::to_string(cast<IntegerAttr>(dim.getValue()).getInt());
     double sum = 0, slowest = 0, micro = 1;
     for (func::FuncOp func : stages) {
       StageCost cost = costStage(func, mesh, machine, result);
@@ -185,8 +192,7 @@ std::vector<Estimate> gridloom::estimate(ModuleOp module, const Machine &machine
       slowest = std::max(slowest, time);
       result.compute = std::max(result.compute, micro * cost.compute);
       result.communication = std::max(result.communication, micro * cost.communication);
-      result.weightBytes = std::max(result.weightBytes, cost.weightBytes);
-      result.activationBytes = std::max(result.activationBytes, cost.activationBytes);
+      result.leastBytes = std::max(result.leastBytes, cost.leastBytes);
     }
     result.step = sum + (micro - 1) * slowest;
     result.exposed = result.communication;

@@ -26,6 +26,7 @@ struct Machine {
   double linkBytesPerSecond = 2e9; ///< per device (1 / beta)
   double launchSeconds = 2e-6;     ///< per kernel
   int64_t memoryBytes = 0;         ///< 0: no limit is known
+  unsigned architecture = 0;       ///< 90 of sm_90; 0: no GPU
 
   /// The machine of that name, e.g. "cpu" or "H100-80GB"; none when it is unknown.
   static std::optional<Machine> find(llvm::StringRef name);
@@ -34,13 +35,16 @@ struct Machine {
   static std::string listNames();
 };
 
-/// A collective or transfer of the program, for reports.
+/// What a collective or transfer costs a device.
 struct CollectiveCost {
-  std::string kind, entry, origin, because;
-  std::vector<std::string> axes;
-  int64_t stage = 0, bytes = 0, group = 1; ///< bytes one device sends
+  int64_t sentBytes = 0;
   double seconds = 0;
 };
+
+/// By the alpha-beta model of ring algorithms (Thakur, Rabenseifner and Gropp 2005). `kind` is
+/// spelled as in dist and in plans; `bytes` are those of the larger of operands and results.
+CollectiveCost costCollective(llvm::StringRef kind, int64_t bytes, int64_t group,
+                              const Machine &machine);
 
 /// One operation that takes time, for reports.
 struct OperationCost {
@@ -50,17 +54,15 @@ struct OperationCost {
 
 /// What one specialisation is predicted to cost per step, times in seconds per device.
 struct Estimate {
-  std::string entry;
+  std::string entry, dims; ///< "main", "batch=8,sequence=32"
   double compute = 0, communication = 0, exposed = 0, step = 0;
-  double bubble = 0;       ///< share of the step the slowest stage waits
-  int64_t weightBytes = 0; ///< most on any device
-  int64_t activationBytes = 0;
-  std::vector<CollectiveCost> collectives;
+  double bubble = 0; ///< share of the step the slowest stage waits
+  /// What a device keeps at least, the most on any: weights, states, inputs and outputs.
+  int64_t leastBytes = 0;
   std::vector<OperationCost> operations; ///< most expensive first
 };
 
-/// Estimates every specialisation of a partitioned module: collectives by the alpha-beta model of
-/// ring algorithms (Thakur, Rabenseifner and Gropp 2005), operations by the larger of arithmetic
+/// Estimates every specialisation of a partitioned module: operations by the larger of arithmetic
 /// and memory time, pipelines by (m + p - 1) steps of the slowest stage.
 std::vector<Estimate> estimate(mlir::ModuleOp module, const Machine &machine);
 

@@ -13,12 +13,15 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/xxhash.h"
 
 using namespace mlir;
 using namespace gridloom;
 
-/// Of one axis, and of the meshes that the planner tries.
-static constexpr int64_t kMostDevices = 1 << 20, kMostPlanned = 4096;
+/// Of the meshes that the planner tries.
+static constexpr int64_t kMostPlanned = 4096;
+/// Ways to use a mesh that are all tried.
+static constexpr size_t kMostCandidates = 64;
 
 namespace {
 enum class Use { Data, Tensor, Pipeline, Random, Any };
@@ -50,6 +53,7 @@ static std::string print(const MeshSpec &mesh) {
 
 static FailureOr<MeshSpec> parseMesh(ModuleOp module, StringRef text) {
   MeshSpec mesh;
+  int64_t devices = 1;
   for (StringRef part : llvm::split(text, ',')) {
     if (part.empty())
       continue;
@@ -60,9 +64,14 @@ static FailureOr<MeshSpec> parseMesh(ModuleOp module, StringRef text) {
           << part << "' in --mesh; write name=size, e.g. data=2,model=2";
       return failure();
     }
-    if (size > kMostDevices) {
+    if (size > dist::kMostDevices) {
       module.emitError("--mesh has an axis '")
-          << name << "' of " << size << " devices; the most are " << kMostDevices;
+          << name << "' of " << size << " devices; the most are " << dist::kMostDevices;
+      return failure();
+    }
+    if (name == dist::MeshOp::kMicroAxis) {
+      module.emitError("--mesh names axis '")
+          << name << "', which is reserved for micro-batches; give the axis another name";
       return failure();
     }
     if (llvm::any_of(mesh, [&](const AxisSpec &axis) { return axis.name == name; })) {
@@ -70,6 +79,12 @@ static FailureOr<MeshSpec> parseMesh(ModuleOp module, StringRef text) {
       return failure();
     }
     mesh.push_back({name.str(), size});
+    devices *= size;
+    if (devices > dist::kMostDevices) {
+      module.emitError("--mesh ") << text << " has " << devices << " devices or more; the most are "
+                                  << dist::kMostDevices;
+      return failure();
+    }
   }
   return mesh;
 }
@@ -97,8 +112,11 @@ static FailureOr<std::pair<int64_t, Machine>> parseDevices(ModuleOp module, Stri
   return std::make_pair(count, *machine);
 }
 
-/// All meshes of `count` devices over data, model and pipe.
-static std::vector<MeshSpec> enumerateMeshes(int64_t count) {
+/// All meshes of `count` devices over data, model and pipe. Tensor parallelism also takes two axes:
+/// 16 devices cut 8 key-value heads as 8 by 2, the queries over both and the keys over the first.
+static std::vector<MeshSpec> enumerateMeshes(int64_t count, StringRef strategy) {
+  // A strategy of one kind uses every axis for it as it is.
+  bool twoAxes = strategy == "auto" || (strategy.contains("tp") && strategy.contains('+'));
   std::vector<MeshSpec> meshes;
   for (int64_t data = 1; data <= count; ++data) {
     if (count % data)
@@ -106,12 +124,17 @@ static std::vector<MeshSpec> enumerateMeshes(int64_t count) {
     for (int64_t model = 1; model <= count / data; ++model) {
       if (count / data % model)
         continue;
-      MeshSpec mesh;
-      for (auto [name, size] : {std::pair("data", data), std::pair("model", model),
-                                std::pair("pipe", count / data / model)})
-        if (size > 1)
-          mesh.push_back({name, size});
-      meshes.push_back(mesh);
+      for (int64_t second : {1, 2, 4}) {
+        if (model % second || (second > 1 && (!twoAxes || model / second < second)))
+          continue;
+        MeshSpec mesh;
+        for (auto [name, size] :
+             {std::pair("data", data), std::pair("model", model / second),
+              std::pair("tensor", second), std::pair("pipe", count / data / model)})
+          if (size > 1)
+            mesh.push_back({name, size});
+        meshes.push_back(mesh);
+      }
     }
   }
   return meshes;
@@ -123,6 +146,7 @@ static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses,
   ShardOptions &options = candidate.options;
   options.mesh = print(mesh);
   options.shard = request.shard;
+  options.stageAxis.clear();
   int64_t stages = 1;
   std::vector<std::string> words;
   for (auto [axis, use] : llvm::zip_equal(mesh, uses)) {
@@ -148,7 +172,19 @@ static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses,
   return candidate;
 }
 
-/// "random:SEED", for tests: every axis but those named for pipelines splits at random.
+/// True for the axes of a mesh with micro-batches that a seed gives to the batch: a random split
+/// leaves alone what is cut in time.
+static bool splitsBatch(const AxisSpec &axis, uint64_t seed) {
+  return llvm::xxh3_64bits(std::to_string(seed) + "/batch/" + axis.name) % 3 == 0;
+}
+
+/// The use an axis is named for.
+static Use getUse(const AxisSpec &axis, const StrategyRequest &request) {
+  return axis.name == request.stageAxis ? Use::Pipeline : getUse(axis.name);
+}
+
+/// "random:SEED", for tests: every axis but those named for pipelines splits at random, and beside
+/// a pipeline some split the batch.
 static FailureOr<std::vector<Candidate>> makeRandom(ModuleOp module, const MeshSpec &mesh,
                                                     const StrategyRequest &request) {
   StringRef number = request.strategy;
@@ -158,30 +194,37 @@ static FailureOr<std::vector<Candidate>> makeRandom(ModuleOp module, const MeshS
         << request.strategy << "'; write random:SEED with a whole number, e.g. random:1";
     return failure();
   }
-  SmallVector<Use> uses = llvm::map_to_vector(mesh, [](const AxisSpec &axis) {
-    return getUse(axis.name) == Use::Pipeline ? Use::Pipeline : Use::Random;
+  auto isStages = [&](const AxisSpec &axis) { return getUse(axis, request) == Use::Pipeline; };
+  bool hasStages = llvm::any_of(mesh, isStages);
+  SmallVector<Use> uses = llvm::map_to_vector(mesh, [&](const AxisSpec &axis) {
+    return isStages(axis)                         ? Use::Pipeline
+           : hasStages && splitsBatch(axis, seed) ? Use::Data
+                                                  : Use::Random;
   });
   std::vector<Candidate> candidates{makeCandidate(mesh, uses, request)};
   candidates.front().options.seed = seed;
   return candidates;
 }
 
-/// Every use the request allows for each axis, combined.
-static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const MeshSpec &mesh,
-                                                       const StrategyRequest &request) {
-  StringRef strategy = request.strategy;
-  if (strategy.starts_with("random"))
-    return makeRandom(module, mesh, request);
+namespace {
+/// The kinds of parallelism that --strategy allows; none means all.
+struct Allowed {
+  bool dp = false, tp = false, pp = false, sp = false;
+  size_t count = 0;
+};
+} // namespace
+
+static FailureOr<Allowed> parseStrategy(ModuleOp module, StringRef strategy) {
+  Allowed allowed;
   SmallVector<StringRef> words;
   if (strategy != "auto")
     strategy.split(words, '+');
-  bool dp = false, tp = false, pp = false, sp = false;
   for (StringRef word : words) {
     bool *flag = llvm::StringSwitch<bool *>(word)
-                     .Case("dp", &dp)
-                     .Case("tp", &tp)
-                     .Case("pp", &pp)
-                     .Case("sp", &sp)
+                     .Case("dp", &allowed.dp)
+                     .Case("tp", &allowed.tp)
+                     .Case("pp", &allowed.pp)
+                     .Case("sp", &allowed.sp)
                      .Default(nullptr);
     if (!flag) {
       module.emitError("unknown --strategy '")
@@ -190,42 +233,94 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
     }
     *flag = true;
   }
-  std::vector<SmallVector<Use>> combinations = {{}};
-  for (const AxisSpec &axis : mesh) {
-    SmallVector<Use> choices;
-    Use named = axis.name == request.stageAxis ? Use::Pipeline : getUse(axis.name);
-    if (words.empty()) {
-      choices =
-          named == Use::Any ? SmallVector<Use>{Use::Data, Use::Tensor} : SmallVector<Use>{named};
-    } else if (words.size() == 1 || (words.size() == 2 && tp && sp)) {
-      // One strategy takes every axis but those named for pipelines.
-      choices = {dp ? Use::Data : pp ? Use::Pipeline : Use::Tensor};
-      if (named == Use::Pipeline)
-        choices = {Use::Pipeline};
-    } else {
-      bool allowed = (named == Use::Data && dp) || (named == Use::Tensor && tp) ||
-                     (named == Use::Pipeline && pp);
-      if (allowed)
-        choices = {named};
-      else
-        for (auto [wanted, use] :
-             {std::pair(dp, Use::Data), std::pair(tp, Use::Tensor), std::pair(pp, Use::Pipeline)})
-          if (wanted)
-            choices.push_back(use);
+  allowed.count = words.size();
+  return allowed;
+}
+
+/// What an axis may be used for, which is one thing if it has one device.
+static SmallVector<Use> getChoices(const AxisSpec &axis, const Allowed &allowed,
+                                   const StrategyRequest &request) {
+  Use named = getUse(axis, request);
+  SmallVector<Use> choices;
+  if (allowed.count == 0) {
+    choices =
+        named == Use::Any ? SmallVector<Use>{Use::Data, Use::Tensor} : SmallVector<Use>{named};
+  } else if (allowed.count == 1 || (allowed.count == 2 && allowed.tp && allowed.sp)) {
+    // One strategy takes every axis but those named for pipelines.
+    choices = {allowed.dp ? Use::Data : allowed.pp ? Use::Pipeline : Use::Tensor};
+    if (named == Use::Pipeline)
+      choices = {Use::Pipeline};
+  } else if ((named == Use::Data && allowed.dp) || (named == Use::Tensor && allowed.tp) ||
+             (named == Use::Pipeline && allowed.pp)) {
+    choices = {named};
+  } else {
+    for (auto [wanted, use] : {std::pair(allowed.dp, Use::Data), std::pair(allowed.tp, Use::Tensor),
+                               std::pair(allowed.pp, Use::Pipeline)})
+      if (wanted)
+        choices.push_back(use);
+  }
+  if (axis.size == 1)
+    choices.truncate(1);
+  return choices;
+}
+
+/// One use per axis, at most one of them a pipeline's. Where these are more than are tried, axes
+/// that have a choice are used in order: data first, then tensor, then pipeline.
+static std::vector<SmallVector<Use>> combine(ModuleOp module, const MeshSpec &mesh,
+                                             ArrayRef<SmallVector<Use>> choices) {
+  size_t ways = 1;
+  std::string names;
+  for (auto [axis, uses] : llvm::zip_equal(mesh, choices))
+    if (uses.size() > 1) {
+      ways *= uses.size();
+      names += (names.empty() ? "'" : ", '") + axis.name + "'";
     }
-    std::vector<SmallVector<Use>> next;
-    for (const auto &combination : combinations)
-      for (Use use : choices)
-        if (use != Use::Pipeline || !llvm::is_contained(combination, Use::Pipeline)) {
-          next.push_back(combination);
-          next.back().push_back(use);
-        }
+  bool inOrder = ways > kMostCandidates;
+  struct Combination {
+    SmallVector<Use> uses;
+    Use last = Use::Data; ///< of the axes that had a choice
+  };
+  std::vector<Combination> combinations(1);
+  for (const SmallVector<Use> &uses : choices) {
+    std::vector<Combination> next;
+    for (const Combination &combination : combinations)
+      for (Use use : uses) {
+        bool hasChoice = uses.size() > 1;
+        if ((use == Use::Pipeline && llvm::is_contained(combination.uses, use)) ||
+            (inOrder && hasChoice && use < combination.last))
+          continue;
+        next.push_back(combination);
+        next.back().uses.push_back(use);
+        next.back().last = hasChoice ? use : combination.last;
+      }
     combinations = std::move(next);
   }
+  if (inOrder)
+    module.emitRemark("axes ")
+        << names << " may be used in more than " << kMostCandidates << " ways; of these "
+        << combinations.size()
+        << " are tried, where the first axes split the batch; name axes data or model to choose";
+  std::vector<SmallVector<Use>> result;
+  for (Combination &combination : combinations)
+    result.push_back(std::move(combination.uses));
+  return result;
+}
+
+/// Every use the request allows for each axis, combined.
+static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const MeshSpec &mesh,
+                                                       const StrategyRequest &request) {
+  if (StringRef(request.strategy).starts_with("random"))
+    return makeRandom(module, mesh, request);
+  FailureOr<Allowed> allowed = parseStrategy(module, request.strategy);
+  if (failed(allowed))
+    return failure();
+  SmallVector<SmallVector<Use>> choices;
+  for (const AxisSpec &axis : mesh)
+    choices.push_back(getChoices(axis, *allowed, request));
   std::vector<Candidate> candidates;
-  for (const auto &uses : combinations) {
+  for (const auto &uses : combine(module, mesh, choices)) {
     candidates.push_back(makeCandidate(mesh, uses, request));
-    candidates.back().options.sequence = sp;
+    candidates.back().options.sequence = allowed->sp;
   }
   if (candidates.empty()) {
     module.emitError("the strategy '") << request.strategy << "' has no use for mesh '"
@@ -257,38 +352,78 @@ static void evaluate(ModuleOp module, Candidate &candidate, const Machine &machi
   }
   for (const Estimate &estimate : estimate(*copy, machine)) {
     candidate.step += estimate.step;
-    candidate.memoryBytes =
-        std::max(candidate.memoryBytes, estimate.weightBytes + estimate.activationBytes);
+    candidate.leastBytes = std::max(candidate.leastBytes, estimate.leastBytes);
   }
 }
 
-static LogicalResult pick(ModuleOp module, std::vector<Candidate> &candidates,
-                          const Machine &machine, int64_t limit, Choice &choice) {
-  Candidate *best = nullptr;
-  for (Candidate &candidate : candidates) {
-    evaluate(module, candidate, machine);
-    if (!candidate.verdict.empty())
-      continue;
-    if (limit && candidate.memoryBytes > limit) {
-      candidate.verdict = "needs " + rt::formatBytes(uint64_t(candidate.memoryBytes), "B") +
-                          " per device, the limit is " + rt::formatBytes(uint64_t(limit), "B");
-      continue;
+/// Whether the candidate fits into the limit; what it takes becomes the verdict where it does not.
+/// An estimate knows no arena: only what is larger without one is refused unseen.
+static bool fits(Candidate &candidate, const StrategyRequest &request, int64_t limit) {
+  if (!limit || !request.allocate)
+    return true;
+  if (candidate.leastBytes <= limit) {
+    std::optional<rt::MemoryNeeds> needs = request.allocate(candidate.options);
+    if (!needs) {
+      candidate.verdict = "cannot be compiled";
+      return false;
     }
-    if (!best || candidate.step < best->step)
-      best = &candidate;
+    candidate.memoryBytes = static_cast<int64_t>(needs->getAllocated());
+    if (candidate.memoryBytes <= limit)
+      return true;
+    candidate.verdict = "a device " + describeExcess(candidate.memoryBytes, limit);
+    return false;
   }
-  if (!best && candidates.size() == 1)
-    return module.emitError(candidates.front().name)
-           << ": " << candidates.front().verdict
-           << "; split over more devices, or raise --memory-limit";
-  if (!best)
-    return module.emitError("no way to use the devices works; the last one tried, ")
-           << candidates.back().name << ": " << candidates.back().verdict;
+  candidate.verdict = "a device needs at least " +
+                      rt::formatBytes(static_cast<uint64_t>(candidate.leastBytes)) +
+                      ", the limit is " + rt::formatBytes(static_cast<uint64_t>(limit));
+  return false;
+}
+
+/// That no candidate is left, with the one that needs least.
+static LogicalResult refuseAll(ModuleOp module, std::vector<Candidate> &candidates,
+                               const StrategyRequest &request, int64_t limit) {
+  const Candidate *least = nullptr;
+  for (const Candidate &candidate : candidates) {
+    auto bytesOf = [](const Candidate &c) { return std::max(c.leastBytes, c.memoryBytes); };
+    if (bytesOf(candidate) > limit && (!least || bytesOf(candidate) < bytesOf(*least)))
+      least = &candidate;
+  }
+  if (!least || !limit) {
+    InFlightDiagnostic error = module.emitError("no way to use the devices works; ")
+                               << candidates.front().name << ": " << candidates.front().verdict;
+    for (const Candidate &other : llvm::ArrayRef(candidates).slice(1).take_front(7))
+      error.attachNote() << other.name << ": " << other.verdict;
+    return error;
+  }
+  std::optional<rt::MemoryNeeds> needs = request.allocate(least->options);
+  InFlightDiagnostic error = module.emitError("no way to use the devices fits; least needs ")
+                             << least->name << ": " << least->verdict;
+  if (needs)
+    error << ": " << rt::describe(*needs);
+  if (needs && request.suggest)
+    error << request.suggest(least->options, *needs, limit);
+  return error;
+}
+
+/// Takes the fastest candidate that fits.
+static LogicalResult pick(ModuleOp module, std::vector<Candidate> &candidates,
+                          const StrategyRequest &request, Choice &choice) {
+  for (Candidate &candidate : candidates)
+    evaluate(module, candidate, choice.machine);
+  std::vector<Candidate *> byStep;
   for (Candidate &candidate : candidates)
     if (candidate.verdict.empty())
-      candidate.verdict = &candidate == best ? "chosen" : "slower";
-  choice.options = best->options;
-  choice.name = best->name;
+      byStep.push_back(&candidate);
+  llvm::stable_sort(byStep, [](Candidate *a, Candidate *b) { return a->step < b->step; });
+  auto best =
+      llvm::find_if(byStep, [&](Candidate *c) { return fits(*c, request, choice.memoryLimit); });
+  if (best == byStep.end())
+    return refuseAll(module, candidates, request, choice.memoryLimit);
+  for (Candidate &candidate : candidates)
+    if (candidate.verdict.empty())
+      candidate.verdict = &candidate == *best ? "chosen" : "slower";
+  choice.options = (*best)->options;
+  choice.name = (*best)->name;
   return success();
 }
 
@@ -319,7 +454,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
       return failure();
     choice.machine = devices->second;
     if (request.mesh.empty())
-      meshes = enumerateMeshes(devices->first);
+      meshes = enumerateMeshes(devices->first, request.strategy);
   }
   if (meshes.empty()) {
     FailureOr<MeshSpec> mesh = parseMesh(module, request.mesh);
@@ -333,14 +468,16 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
       return failure();
     llvm::append_range(choice.candidates, *uses);
   }
-  if (choice.candidates.size() == 1 && !request.memoryLimit) {
+  choice.memoryLimit = request.memoryLimit;
+  if (!choice.memoryLimit && (!request.devices.empty() || choice.candidates.size() > 1))
+    choice.memoryLimit = choice.machine.memoryBytes;
+  if (choice.candidates.size() == 1) {
     choice.options = choice.candidates.front().options;
     choice.name = choice.candidates.front().name;
     choice.candidates.front().verdict = "chosen";
     return choice;
   }
-  int64_t limit = request.memoryLimit ? request.memoryLimit : choice.machine.memoryBytes;
-  if (failed(pick(module, choice.candidates, choice.machine, limit, choice)))
+  if (failed(pick(module, choice.candidates, request, choice)))
     return failure();
   return choice;
 }

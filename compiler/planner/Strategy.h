@@ -6,8 +6,11 @@
 #ifndef GRIDLOOM_COMPILER_PLANNER_STRATEGY_H
 #define GRIDLOOM_COMPILER_PLANNER_STRATEGY_H
 
+#include "compiler/planner/AllocatedMemory.h"
 #include "compiler/planner/CostModel.h"
 #include "passes/shard/Shard.h"
+
+#include <functional>
 
 namespace gridloom {
 
@@ -21,6 +24,12 @@ struct StrategyRequest {
   std::vector<std::string> shard;
   int64_t microbatches = 0; ///< 0: twice the number of stages
   int64_t memoryLimit = 0;  ///< bytes per device; 0: the machine's
+  /// What a device keeps if the program is split as the options say and compiled up to its
+  /// allocation, on the stage that takes most; none when it cannot be. May be null.
+  std::function<std::optional<rt::MemoryNeeds>(const ShardOptions &)> allocate;
+  /// What of the request to change, and how, so that a plan fits into so many bytes where one with
+  /// these options does not: "; the smallest change that fits is ...". May be null.
+  std::function<std::string(const ShardOptions &, const rt::MemoryNeeds &, int64_t limit)> suggest;
 };
 
 /// One way to use the devices.
@@ -28,9 +37,10 @@ struct Candidate {
   std::string name; ///< "data=2,model=2: dp over data, tp over model"
   ShardOptions options;
   // Filled by choose:
-  double step = 0; ///< seconds, all specialisations together
-  int64_t memoryBytes = 0;
-  std::string verdict; ///< "chosen", or why not
+  double step = 0;         ///< seconds, all specialisations together
+  int64_t leastBytes = 0;  ///< a device keeps at least so much
+  int64_t memoryBytes = 0; ///< a device keeps so much, as allocated; 0 where that was not tried
+  std::string verdict;     ///< "chosen", or why not
 };
 
 struct Choice {
@@ -38,12 +48,14 @@ struct Choice {
   Machine machine;
   std::string name;
   std::vector<Candidate> candidates;
+  int64_t memoryLimit = 0; ///< of the request, or of the devices it names; 0: none
 };
 
 /// Chooses by running the shard, partition and communicate phases on a copy of the program for each
-/// candidate and estimating the result; one candidate is taken as it is. Axes called data (or
-/// batch), model (or tensor) and pipe (or stage) say what they are for; the others may serve any
-/// purpose. Errors are emitted on the module and name the candidate's remedy.
+/// candidate and estimating the result; one candidate is taken as it is. Among several the fastest
+/// that fits into the memory limit is taken; estimates only rule out what cannot fit. Axes called
+/// data (or batch), model (or tensor) and pipe (or stage) say what they are for; the others may
+/// serve any purpose. Errors are emitted on the module and name the candidate's remedy.
 mlir::FailureOr<Choice> chooseStrategy(mlir::ModuleOp module, const StrategyRequest &given);
 
 } // namespace gridloom

@@ -36,17 +36,29 @@ namespace gridloom::dist {
 /// Attribute names; the dialect's description says what they mean.
 inline constexpr llvm::StringLiteral kShardings = "dist.shardings";
 inline constexpr llvm::StringLiteral kOrigins = "dist.origins";
+/// On a weight that a strategy would have split, while shardings are chosen: the axis, and the
+/// operation or result that stood in the way.
+inline constexpr llvm::StringLiteral kObstacle = "dist.obstacle";
+/// On an operation that computes a part of what its ONNX node does: its result is not the node's.
+inline constexpr llvm::StringLiteral kPart = "dist.part";
 inline constexpr llvm::StringLiteral kSharding = "dist.sharding";
 inline constexpr llvm::StringLiteral kOrigin = "dist.origin";
 inline constexpr llvm::StringLiteral kStage = "dist.stage";
 inline constexpr llvm::StringLiteral kMicrobatches = "dist.microbatches";
 inline constexpr llvm::StringLiteral kStageAxis = "dist.stage_axis";
+inline constexpr llvm::StringLiteral kBecause = "dist.because";
 
 /// The module's mesh, or null.
 MeshOp getMesh(mlir::ModuleOp module);
 
 /// True for collectives, sends and receives.
 bool isCommunication(mlir::Operation *op);
+
+/// Why a collective or transfer is there, for reports: who needs what of it. Empty when nobody
+/// said.
+llvm::StringRef getCause(mlir::Operation *op);
+/// Adds a cause to those the operation has; one that it has is not repeated.
+void addCause(mlir::Operation *op, llvm::StringRef because);
 
 } // namespace gridloom::dist
 

@@ -20,7 +20,8 @@ def DistDialect : Dialect {
     | `dist.shardings` | any op of the program | one `#dist.sharding` per result |
     | `dist.origins` | same | one string per result: who asked for the sharding |
     | `dist.sharding`, `dist.origin` | function argument, function result | the same for an entry's inputs and outputs |
-    | `dist.stage` | any op, function | pipeline stage, counted from 0 |
+    | `dist.stage` | any op, function, argument that is a state | pipeline stage, counted from 0; of a state the one that keeps it |
+    | `dist.because` | collectives and transfers | who needs what is communicated: a sentence with the ONNX node |
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;

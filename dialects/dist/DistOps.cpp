@@ -23,6 +23,19 @@ bool gridloom::dist::isCommunication(Operation *op) {
              RecvOp>(op);
 }
 
+StringRef gridloom::dist::getCause(Operation *op) {
+  auto because = op->getAttrOfType<StringAttr>(kBecause);
+  return because ? because.getValue() : StringRef();
+}
+
+void gridloom::dist::addCause(Operation *op, StringRef because) {
+  StringRef known = getCause(op);
+  if (because.empty() || known.contains(because))
+    return;
+  std::string both = known.empty() ? because.str() : (known + "; " + because).str();
+  op->setAttr(kBecause, StringAttr::get(op->getContext(), both));
+}
+
 //===----------------------------------------------------------------------===//
 // MeshOp: @mesh <["data" = 2, "model" = 4]>
 //===----------------------------------------------------------------------===//

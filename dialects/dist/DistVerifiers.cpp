@@ -12,6 +12,7 @@ using namespace gridloom::dist;
 
 LogicalResult MeshOp::verify() {
   llvm::StringSet<> seen;
+  int64_t devices = 1;
   for (auto axis : getAxes().getAsRange<AxisAttr>()) {
     if (axis.getName().empty())
       return emitOpError("has an axis without a name");
@@ -20,6 +21,10 @@ LogicalResult MeshOp::verify() {
              << axis.getName() << "' has size " << axis.getSize() << "; sizes are at least 1";
     if (!seen.insert(axis.getName()).second)
       return emitOpError("axis '") << axis.getName() << "' is named twice";
+    if (axis.getName() != kMicroAxis)
+      devices *= std::min(axis.getSize(), kMostDevices + 1);
+    if (devices > kMostDevices)
+      return emitOpError("has more than ") << kMostDevices << " devices";
   }
   return success();
 }

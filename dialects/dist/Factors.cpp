@@ -82,7 +82,7 @@ static void dropWindowsInTime(const ShardingRule &rule, FactorSplits &chosen) {
     for (int64_t factor : rule.tensors[tensor][dim]) {
       AxisList &axes = chosen.axes[factor];
       for (size_t i = 0; i < axes.size(); ++i)
-        if (axes[i].getValue() == MeshOp::kMicroAxis)
+        if (isMicroAxis(axes[i]))
           axes.truncate(i);
     }
 }
@@ -149,7 +149,8 @@ static SmallVector<Request> rankRequests(ArrayRef<Request> requests) {
 }
 
 /// Leaves whole what no sharding could say, in any tensor's dimension: a factor under a major one
-/// that is not cut down to single elements, and an uneven one under any major one.
+/// that is not cut down to single elements, an uneven one under any major one, and one under what
+/// is cut in time, which is minor to all else.
 static void dropMinorCuts(const ShardingRule &rule, const Mesh &mesh, FactorSplits &chosen) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -164,7 +165,8 @@ static void dropMinorCuts(const ShardingRule &rule, const Mesh &mesh, FactorSpli
             changed = true;
           }
           whole &= mesh.getSize(chosen.axes[factor]) == rule.sizes[factor] &&
-                   !chosen.isPadded(rule, factor, mesh);
+                   !chosen.isPadded(rule, factor, mesh) &&
+                   llvm::none_of(chosen.axes[factor], isMicroAxis);
           first &= rule.sizes[factor] == 1;
         }
       }

@@ -34,7 +34,7 @@ MoveCost gridloom::dist::getMoveCost(RankedTensorType type, const Layout &from, 
     size_t common = getCommonAxes(have, want);
     for (StringAttr axis : ArrayRef(have.axes).drop_front(common)) {
       (to.usesAxis(axis) ? moved : gathered) *= mesh.getSize(axis);
-      cost.rest += axis.getValue() == MeshOp::kMicroAxis ? kImpossible : 0;
+      cost.rest += isMicroAxis(axis) ? kImpossible : 0;
     }
     if (common == have.axes.size())
       for (StringAttr axis : ArrayRef(want.axes).drop_front(common))

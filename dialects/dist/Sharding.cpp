@@ -63,6 +63,20 @@ bool Layout::usesAxis(StringAttr axis) const {
          llvm::any_of(dims, [&](const Dim &dim) { return llvm::is_contained(dim.axes, axis); });
 }
 
+int64_t Layout::getMicroDim() const {
+  for (auto [number, dim] : llvm::enumerate(dims))
+    if (llvm::any_of(dim.axes, isMicroAxis))
+      return static_cast<int64_t>(number);
+  return -1;
+}
+
+bool gridloom::dist::isMicroAxis(StringAttr axis) { return axis.getValue() == MeshOp::kMicroAxis; }
+
+bool gridloom::dist::areCutAlikeInTime(const Layout &a, const Layout &b) {
+  int64_t dim = a.getMicroDim();
+  return dim == b.getMicroDim() && (dim < 0 || a.dims[dim].axes == b.dims[dim].axes);
+}
+
 bool Layout::operator==(const Layout &other) const {
   return dims == other.dims && unreduced == other.unreduced &&
          (unreduced.empty() || reduction == other.reduction);

@@ -10,6 +10,9 @@
 
 namespace gridloom::dist {
 
+/// The most devices of a mesh.
+inline constexpr int64_t kMostDevices = 1 << 20;
+
 /// A mesh as plain data.
 class Mesh {
 public:
@@ -55,10 +58,20 @@ struct Layout {
 
   ShardingAttr getAttr(const Mesh &mesh) const;
   bool usesAxis(mlir::StringAttr axis) const;
+  /// The dimension that is cut over the micro-batch axis; -1 when none is.
+  int64_t getMicroDim() const;
   /// Same placement; openness does not count.
   bool operator==(const Layout &other) const;
   bool operator!=(const Layout &other) const { return !(*this == other); }
 };
+
+/// True for the axis that counts micro-batches.
+bool isMicroAxis(mlir::StringAttr axis);
+
+/// True when each micro-batch of a device holds the same elements in both layouts, up to device
+/// axes that cut other dimensions: nothing turns one layout into the other otherwise, since what is
+/// cut in time does not communicate. Both layouts are of one tensor.
+bool areCutAlikeInTime(const Layout &a, const Layout &b);
 
 /// Local size of a dimension of `size` over `parts` devices: ceil(size / (granule * parts)) *
 /// granule.

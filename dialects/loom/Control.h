@@ -9,6 +9,7 @@
 #include "dialects/loom/Loom.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
 
 namespace gridloom::loom {
 
@@ -31,6 +32,9 @@ llvm::SmallVector<BodyLink, 2> getBodies(mlir::Operation *op);
 /// Calls `visit` for the functions `function` runs, the outer before the inner.
 void forEachBody(mlir::func::FuncOp function,
                  llvm::function_ref<void(mlir::Operation *, mlir::func::FuncOp)> visit);
+
+/// The bodies that no entry runs, also through other bodies.
+llvm::SmallVector<mlir::func::FuncOp> getUnusedBodies(mlir::ModuleOp module);
 
 } // namespace gridloom::loom
 

@@ -21,6 +21,20 @@ int64_t operandAndResultBytes(mlir::Operation *op);
 /// Bytes of a tensor in memory; i1 takes a byte an element.
 int64_t getByteSize(mlir::Type tensor);
 
+/// An elementwise operation of at most so many cycles may be computed twice rather than stored
+/// (KernelBodyInterface::getScalarCycles).
+inline constexpr int64_t kCheapCycles = 4;
+/// Cycles of a loom.convert on a vector of 16 f32: the 8-bit floats are converted by integer
+/// arithmetic.
+int64_t getConversionCycles(mlir::Value input, mlir::Value output);
+bool isFloatTensor(mlir::Value value);
+
+/// How rounding to 16 bits harms an operation (LoomBase.td says what each trait promises).
+template <typename OpT> class Bounded : public mlir::OpTrait::TraitBase<OpT, Bounded> {};
+template <typename OpT>
+class AmplifiesError : public mlir::OpTrait::TraitBase<OpT, AmplifiesError> {};
+template <typename OpT> class ExceedsHalf : public mlir::OpTrait::TraitBase<OpT, ExceedsHalf> {};
+
 /// True for operations that step along a dimension in order, scatter or move everything: each is a
 /// kernel of its own.
 bool isLaneOp(mlir::Operation *op);
@@ -30,6 +44,9 @@ inline constexpr llvm::StringLiteral kEntry = "loom.entry";
 inline constexpr llvm::StringLiteral kDims = "loom.dims";
 inline constexpr llvm::StringLiteral kName = "loom.name";
 inline constexpr llvm::StringLiteral kDimNames = "loom.dim_names";
+/// Of an input that is used as indices: {node, size, first, last}: `first` to `last` is added to
+/// it, and the sum indexes a dimension of `size`.
+inline constexpr llvm::StringLiteral kIndices = "loom.indices";
 inline constexpr llvm::StringLiteral kGlobalType = "loom.global_type";
 inline constexpr llvm::StringLiteral kModel = "loom.model";
 inline constexpr llvm::StringLiteral kPrecision = "loom.precision";

@@ -16,11 +16,22 @@ def Loom_FloatTensor : StaticShapeTensorOf<[AnyFloat]>;
 def Loom_BoolTensor : StaticShapeTensorOf<[I1]>;
 def Loom_IntTensor : StaticShapeTensorOf<[I32, I64]>;
 
+// How rounding to 16 bits harms an operation; read by `--precision` (passes/simplify/Precision.cpp).
+class Loom_NumericTrait<string name> : NativeOpTrait<name> { let cppNamespace = "::gridloom::loom"; }
+/// The result fits f16 and bf16 whatever the operands are.
+def Loom_Bounded : Loom_NumericTrait<"Bounded">;
+/// A small error of an operand can be a large error of the result.
+def Loom_AmplifiesError : Loom_NumericTrait<"AmplifiesError">;
+/// The result can leave the range of f16 although the operand is in it.
+def Loom_ExceedsHalf : Loom_NumericTrait<"ExceedsHalf">;
+
 // Every tensor operation: free of side effects, has a sharding rule, a cost and a reference evaluation.
-// `linear` and `costed` name interface methods the operation itself overrides.
-class Loom_Op<string mnemonic, list<Trait> traits = [], list<string> rule = [], list<string> cost = []>
+// `rule` and `cost` name the methods of the two interfaces that the operation itself defines; `sharding` is for
+// classes that define the rule of all their operations at once.
+class Loom_Op<string mnemonic, list<Trait> traits = [], list<string> rule = [], list<string> cost = [],
+              Trait sharding = DeclareOpInterfaceMethods<ShardingRuleInterface, !listconcat(["getShardingRule"], rule)>>
     : Op<LoomDialect, mnemonic, !listconcat(traits, [Pure,
-        DeclareOpInterfaceMethods<ShardingRuleInterface, !listconcat(["getShardingRule"], rule)>,
+        sharding,
         DeclareOpInterfaceMethods<CostInterface, cost>,
         DeclareOpInterfaceMethods<EvaluateInterface>])>;
 

@@ -48,7 +48,7 @@ def Loom_ReduceOp : Loom_Op<"reduce"> {
   let hasVerifier = 1;
 }
 
-def Loom_SoftmaxOp : Loom_Op<"softmax", [SameOperandsAndResultType, DeclareOpInterfaceMethods<DecomposeInterface>], ["partition"], ["getFlops"]> {
+def Loom_SoftmaxOp : Loom_Op<"softmax", [Loom_Bounded, SameOperandsAndResultType, DeclareOpInterfaceMethods<DecomposeInterface>], ["partition"], ["getFlops"]> {
   let summary = "exp(x - max) / sum along `dim`";
   let arguments = (ins Loom_FloatTensor:$input, I64Attr:$dim);
   let results = (outs Loom_FloatTensor:$output);
@@ -56,7 +56,7 @@ def Loom_SoftmaxOp : Loom_Op<"softmax", [SameOperandsAndResultType, DeclareOpInt
   let hasVerifier = 1;
 }
 
-def Loom_LayerNormOp : Loom_Op<"layer_norm", [AllTypesMatch<["input", "output"]>, DeclareOpInterfaceMethods<DecomposeInterface>], ["partition"], ["getFlops"]> {
+def Loom_LayerNormOp : Loom_Op<"layer_norm", [Loom_Bounded, AllTypesMatch<["input", "output"]>, DeclareOpInterfaceMethods<DecomposeInterface>], ["partition"], ["getFlops"]> {
   let summary = "(x - mean) / sqrt(variance + epsilon) * scale + bias over the last dimension";
   let arguments = (ins Loom_FloatTensor:$input, Loom_FloatTensor:$scale, Optional<Loom_FloatTensor>:$bias, F64Attr:$epsilon);
   let results = (outs Loom_FloatTensor:$output);

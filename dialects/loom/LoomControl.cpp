@@ -51,6 +51,16 @@ void gridloom::loom::forEachBody(func::FuncOp function,
     }
 }
 
+SmallVector<func::FuncOp> gridloom::loom::getUnusedBodies(ModuleOp module) {
+  llvm::DenseSet<func::FuncOp> used;
+  for (auto function : module.getOps<func::FuncOp>())
+    if (!isBody(function))
+      forEachBody(function, [&](Operation *, func::FuncOp body) { used.insert(body); });
+  return llvm::filter_to_vector(module.getOps<func::FuncOp>(), [&](func::FuncOp function) {
+    return isBody(function) && !used.contains(function);
+  });
+}
+
 //===----------------------------------------------------------------------===//
 // Verifiers
 //===----------------------------------------------------------------------===//

@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/loom/Float8.h"
 #include "dialects/loom/Loom.h"
 
 using namespace mlir;
@@ -34,6 +35,16 @@ int64_t gridloom::loom::operandAndResultBytes(Operation *op) {
   for (Type type : op->getResultTypes())
     bytes += getByteSize(type);
   return bytes;
+}
+
+bool gridloom::loom::isFloatTensor(Value value) {
+  return isa<FloatType>(getElementTypeOrSelf(value));
+}
+
+int64_t gridloom::loom::getConversionCycles(Value input, Value output) {
+  return isFloat8(getElementTypeOrSelf(output))  ? 12
+         : isFloat8(getElementTypeOrSelf(input)) ? 8
+                                                 : 1;
 }
 
 int64_t ConstantOp::getFlops() { return 0; }

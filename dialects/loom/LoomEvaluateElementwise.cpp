@@ -53,22 +53,22 @@ UNARY(
     },
     [](EXACT x) { return !x.isNaN() && x.word < 0 ? -x : x; })
 UNARY(ExpOp, [](FLOAT x) { return std::exp(x); }, [](EXACT x) { return exactExp(x); })
-UNARY(LogOp, [](FLOAT x) { return std::log(x); }, [](EXACT x) { return hashed(ExactLog, x); })
-UNARY(SqrtOp, [](FLOAT x) { return std::sqrt(x); }, [](EXACT x) { return hashed(ExactSqrt, x); })
+UNARY(LogOp, [](FLOAT x) { return std::log(x); }, [](EXACT x) { return hashed("log", x); })
+UNARY(SqrtOp, [](FLOAT x) { return std::sqrt(x); }, [](EXACT x) { return hashed("sqrt", x); })
 UNARY(
     RsqrtOp, [](FLOAT x) { return 1.0 / std::sqrt(x); },
-    [](EXACT x) { return hashed(ExactSqrt, x).inverse(); })
-UNARY(TanhOp, [](FLOAT x) { return std::tanh(x); }, [](EXACT x) { return hashed(ExactTanh, x); })
-UNARY(ErfOp, [](FLOAT x) { return std::erf(x); }, [](EXACT x) { return hashed(ExactErf, x); })
+    [](EXACT x) { return hashed("sqrt", x).inverse(); })
+UNARY(TanhOp, [](FLOAT x) { return std::tanh(x); }, [](EXACT x) { return hashed("tanh", x); })
+UNARY(ErfOp, [](FLOAT x) { return std::erf(x); }, [](EXACT x) { return hashed("erf", x); })
 UNARY(
     LogisticOp, [](FLOAT x) { return 1.0 / (1.0 + std::exp(-x)); },
     [](EXACT x) { return (Exact{1} + exactExp(-x)).inverse(); })
 UNARY(
     FloorOp, [](FLOAT x) { return std::floor(x); }, [](INT x) { return x; },
-    [](EXACT x) { return exactRound(ExactFloor, x); })
+    [](EXACT x) { return exactRound("floor", x); })
 UNARY(
     CeilOp, [](FLOAT x) { return std::ceil(x); }, [](INT x) { return x; },
-    [](EXACT x) { return exactRound(ExactCeil, x); })
+    [](EXACT x) { return exactRound("ceil", x); })
 UNARY(
     SignOp,
     [](FLOAT x) {
@@ -81,18 +81,18 @@ UNARY(
     [](EXACT x) { return x.isNaN() ? x : Exact{(x.word > 0) - (x.word < 0)}; })
 UNARY(
     RoundNearestEvenOp, [](FLOAT x) { return std::nearbyint(x); }, [](INT x) { return x; },
-    [](EXACT x) { return exactRound(ExactRoundEven, x); })
-UNARY(SineOp, [](FLOAT x) { return std::sin(x); }, [](EXACT x) { return hashed(ExactSine, x); })
-UNARY(CosineOp, [](FLOAT x) { return std::cos(x); }, [](EXACT x) { return hashed(ExactCosine, x); })
-UNARY(TanOp, [](FLOAT x) { return std::tan(x); }, [](EXACT x) { return hashed(ExactTan, x); })
-UNARY(AsinOp, [](FLOAT x) { return std::asin(x); }, [](EXACT x) { return hashed(ExactAsin, x); })
-UNARY(AcosOp, [](FLOAT x) { return std::acos(x); }, [](EXACT x) { return hashed(ExactAcos, x); })
-UNARY(AtanOp, [](FLOAT x) { return std::atan(x); }, [](EXACT x) { return hashed(ExactAtan, x); })
-UNARY(SinhOp, [](FLOAT x) { return std::sinh(x); }, [](EXACT x) { return hashed(ExactSinh, x); })
-UNARY(CoshOp, [](FLOAT x) { return std::cosh(x); }, [](EXACT x) { return hashed(ExactCosh, x); })
-UNARY(AsinhOp, [](FLOAT x) { return std::asinh(x); }, [](EXACT x) { return hashed(ExactAsinh, x); })
-UNARY(AcoshOp, [](FLOAT x) { return std::acosh(x); }, [](EXACT x) { return hashed(ExactAcosh, x); })
-UNARY(AtanhOp, [](FLOAT x) { return std::atanh(x); }, [](EXACT x) { return hashed(ExactAtanh, x); })
+    [](EXACT x) { return exactRound("round_nearest_even", x); })
+UNARY(SineOp, [](FLOAT x) { return std::sin(x); }, [](EXACT x) { return hashed("sine", x); })
+UNARY(CosineOp, [](FLOAT x) { return std::cos(x); }, [](EXACT x) { return hashed("cosine", x); })
+UNARY(TanOp, [](FLOAT x) { return std::tan(x); }, [](EXACT x) { return hashed("tan", x); })
+UNARY(AsinOp, [](FLOAT x) { return std::asin(x); }, [](EXACT x) { return hashed("asin", x); })
+UNARY(AcosOp, [](FLOAT x) { return std::acos(x); }, [](EXACT x) { return hashed("acos", x); })
+UNARY(AtanOp, [](FLOAT x) { return std::atan(x); }, [](EXACT x) { return hashed("atan", x); })
+UNARY(SinhOp, [](FLOAT x) { return std::sinh(x); }, [](EXACT x) { return hashed("sinh", x); })
+UNARY(CoshOp, [](FLOAT x) { return std::cosh(x); }, [](EXACT x) { return hashed("cosh", x); })
+UNARY(AsinhOp, [](FLOAT x) { return std::asinh(x); }, [](EXACT x) { return hashed("asinh", x); })
+UNARY(AcoshOp, [](FLOAT x) { return std::acosh(x); }, [](EXACT x) { return hashed("acosh", x); })
+UNARY(AtanhOp, [](FLOAT x) { return std::atanh(x); }, [](EXACT x) { return hashed("atanh", x); })
 
 BINARY(AddOp, [](auto x, auto y) { return add(x, y); })
 BINARY(
@@ -116,7 +116,7 @@ BINARY(
     [](INT x, INT y) {
       return y == 0 ? x : static_cast<decltype(x)>(x - divideIntegers(x, y) * y);
     },
-    [](EXACT x, EXACT y) { return hashed(ExactRemainder, x, y); })
+    [](EXACT x, EXACT y) { return hashed("remainder", x, y); })
 
 Results DivideOp::evaluate(ArrayRef<HostTensor> operands) {
   ElementKind kind = operands[1].getKind();
@@ -223,7 +223,7 @@ Results BitcastConvertOp::evaluate(ArrayRef<HostTensor> operands) {
   if (x.getKind() == ElementKind::Exact) {
     std::vector<Exact> values = x.toExact();
     for (Exact &value : values)
-      value = hashed(ExactBits, value);
+      value = hashed("bitcast_convert", value);
     if (isFloatKind(kind))
       return one(HostTensor::fromExact(x.getShape(), std::move(values)));
     std::vector<int64_t> words;

@@ -63,7 +63,7 @@ def Loom_ScatterOp : Loom_IndexingOp<"scatter", [AllTypesMatch<["input", "output
   }];
 }
 
-def Loom_CumulativeOp : Loom_IndexingOp<"cumulative", [SameOperandsAndResultType]> {
+def Loom_CumulativeOp : Loom_IndexingOp<"cumulative", [Loom_AmplifiesError, SameOperandsAndResultType]> {
   let summary = "Running sum, product, maximum or minimum along `dim`";
   let description = [{
     `exclusive` leaves the element itself out, so that the first result is the neutral element;
@@ -75,7 +75,7 @@ def Loom_CumulativeOp : Loom_IndexingOp<"cumulative", [SameOperandsAndResultType
       `:` type($output)}];
 }
 
-def Loom_ArgReduceOp : Loom_IndexingOp<"arg_reduce", [DeclareOpInterfaceMethods<DecomposeInterface>]> {
+def Loom_ArgReduceOp : Loom_IndexingOp<"arg_reduce", [Loom_AmplifiesError, DeclareOpInterfaceMethods<DecomposeInterface>]> {
   let summary = "Where along `dim`, which disappears, the largest or smallest element is";
   let description = [{
     The first of several, or with `last` the last. NaN counts as both the largest and the smallest.
@@ -89,7 +89,7 @@ def Loom_ArgReduceOp : Loom_IndexingOp<"arg_reduce", [DeclareOpInterfaceMethods<
   let assemblyFormat = "$kind $input `dim` `=` $dim (`last` $last^)? attr-dict `:` functional-type(operands, results)";
 }
 
-def Loom_ArgsortOp : Loom_IndexingOp<"argsort"> {
+def Loom_ArgsortOp : Loom_IndexingOp<"argsort", [Loom_AmplifiesError]> {
   let summary = "The first elements' places along `dim` when it is sorted";
   let description = [{
     The output has as many as its size of `dim` says: with all of them it sorts, with few of them it

@@ -180,6 +180,7 @@ struct Emitter {
       return value;
     bool fromFloat = isa<FloatType>(from), toFloat = isa<FloatType>(element);
     if (element.isInteger(1)) {
+      value = widen(value);
       Value zero = constant(value.getType(), 0);
       return fromFloat ? make<arith::CmpFOp>(arith::CmpFPredicate::UNE, value, zero)
                        : make<arith::CmpIOp>(arith::CmpIPredicate::ne, value, zero);

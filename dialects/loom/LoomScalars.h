@@ -14,6 +14,7 @@
 #include "dialects/loom/Loom.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/xxhash.h"
 
 #include <cmath>
 #include <concepts>
@@ -33,49 +34,23 @@ template <typename... Functions> struct Overload : Functions... {
 inline int64_t wrap(uint64_t value) { return static_cast<int64_t>(value); }
 inline uint64_t bits(int64_t value) { return static_cast<uint64_t>(value); }
 
-/// Numbers of the hashed functions of exact mode.
-enum ExactFunction : uint64_t {
-  ExactExp = 1,
-  ExactLog,
-  ExactSqrt,
-  ExactTanh,
-  ExactErf,
-  ExactFloor,
-  ExactCeil,
-  ExactPower,
-  ExactRoundEven,
-  ExactSine,
-  ExactCosine,
-  ExactTan,
-  ExactAsin,
-  ExactAcos,
-  ExactAtan,
-  ExactSinh,
-  ExactCosh,
-  ExactAsinh,
-  ExactAcosh,
-  ExactAtanh,
-  ExactRemainder,
-  ExactBits
-};
-
 /// A 64-bit integer that elements are computed as.
 template <typename T>
 concept Integer64 = std::same_as<T, int64_t> || std::same_as<T, uint64_t>;
 
-/// A hashed function: NaN stays NaN.
-inline Exact hashed(ExactFunction function, Exact x, Exact y = {0}) {
-  return x.isNaN() || y.isNaN() ? Exact::nan() : Exact::hash(function, x, y);
+/// The fixed hash that stands for the function of this name in exact mode; NaN stays NaN.
+inline Exact hashed(llvm::StringRef function, Exact x, Exact y = {0}) {
+  return x.isNaN() || y.isNaN() ? Exact::nan() : Exact::hash(llvm::xxh3_64bits(function), x, y);
 }
 
 inline Exact exactExp(Exact x) {
   if (x.word == Exact::kNegativeInfinity)
     return {0};
-  return x.word == 0 ? Exact{1} : hashed(ExactExp, x);
+  return x.word == 0 ? Exact{1} : hashed("exp", x);
 }
 
 /// Small integers keep their value; of other elements nobody knows which rationals they were.
-inline Exact exactRound(ExactFunction function, Exact x) {
+inline Exact exactRound(llvm::StringRef function, Exact x) {
   bool small = x.isFinite() && std::abs(x.word) < (int64_t(1) << 31);
   return small ? x : hashed(function, x);
 }
@@ -86,8 +61,8 @@ inline Exact exactPower(Exact x, Exact y) {
     return y.word < 0 ? result.inverse() : result;
   }
   if (y == Exact{2}.inverse())
-    return hashed(ExactSqrt, x);
-  return hashed(ExactPower, x, y);
+    return hashed("sqrt", x);
+  return hashed("power", x, y);
 }
 
 template <Integer64 T> T integerPower(T x, T y) {

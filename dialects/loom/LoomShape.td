@@ -77,6 +77,7 @@ def Loom_GatherOp : Loom_MoveOp<"gather", ["partition"]> {
   let arguments = (ins Loom_Tensor:$input, Loom_IntTensor:$indices, I64Attr:$dim);
   let results = (outs Loom_Tensor:$output);
   let assemblyFormat = "$input `,` $indices `dim` `=` $dim attr-dict `:` functional-type(operands, results)";
+  let hasCanonicalizer = 1;
 }
 
 #endif

@@ -19,62 +19,7 @@ static ArrayRef<int64_t> shapeOf(Value value) {
 }
 
 //===----------------------------------------------------------------------===//
-// Elementwise
-//===----------------------------------------------------------------------===//
-
-#define ELEMENTWISE_RULE(OP)                                                                       \
-  ShardingRule OP::getShardingRule() { return getElementwiseRule(*this); }
-ELEMENTWISE_RULE(NegateOp)
-ELEMENTWISE_RULE(AbsOp)
-ELEMENTWISE_RULE(ExpOp)
-ELEMENTWISE_RULE(LogOp)
-ELEMENTWISE_RULE(SqrtOp)
-ELEMENTWISE_RULE(RsqrtOp)
-ELEMENTWISE_RULE(TanhOp)
-ELEMENTWISE_RULE(ErfOp)
-ELEMENTWISE_RULE(LogisticOp)
-ELEMENTWISE_RULE(FloorOp)
-ELEMENTWISE_RULE(CeilOp)
-ELEMENTWISE_RULE(SignOp)
-ELEMENTWISE_RULE(NotOp)
-ELEMENTWISE_RULE(AddOp)
-ELEMENTWISE_RULE(SubtractOp)
-ELEMENTWISE_RULE(MultiplyOp)
-ELEMENTWISE_RULE(DivideOp)
-ELEMENTWISE_RULE(MaximumOp)
-ELEMENTWISE_RULE(MinimumOp)
-ELEMENTWISE_RULE(PowerOp)
-ELEMENTWISE_RULE(AndOp)
-ELEMENTWISE_RULE(OrOp)
-ELEMENTWISE_RULE(CompareOp)
-ELEMENTWISE_RULE(SelectOp)
-ELEMENTWISE_RULE(ConvertOp)
-ELEMENTWISE_RULE(GeluOp)
-ELEMENTWISE_RULE(RoundNearestEvenOp)
-ELEMENTWISE_RULE(SineOp)
-ELEMENTWISE_RULE(CosineOp)
-ELEMENTWISE_RULE(TanOp)
-ELEMENTWISE_RULE(AsinOp)
-ELEMENTWISE_RULE(AcosOp)
-ELEMENTWISE_RULE(AtanOp)
-ELEMENTWISE_RULE(SinhOp)
-ELEMENTWISE_RULE(CoshOp)
-ELEMENTWISE_RULE(AsinhOp)
-ELEMENTWISE_RULE(AcoshOp)
-ELEMENTWISE_RULE(AtanhOp)
-ELEMENTWISE_RULE(XorOp)
-ELEMENTWISE_RULE(RemainderOp)
-ELEMENTWISE_RULE(ShiftLeftOp)
-ELEMENTWISE_RULE(ShiftRightLogicalOp)
-ELEMENTWISE_RULE(BitcastConvertOp)
-#undef ELEMENTWISE_RULE
-
-bool NegateOp::isLinear() { return true; }
-bool AddOp::isLinear() { return true; }
-bool SubtractOp::isLinear() { return true; }
-
-//===----------------------------------------------------------------------===//
-// Values from nowhere
+// Operations without operands
 //===----------------------------------------------------------------------===//
 
 ShardingRule IotaOp::getShardingRule() { return getElementwiseRule(*this); }

@@ -131,7 +131,8 @@ private:
     SmallVector<StringAttr> axes(first.getAxes().getAsRange<StringAttr>());
     Location loc = builder.getFusedLoc({first.getLoc(), second.getLoc()});
     auto joined = AllReduceOp::create(builder, loc, inputs, axes, first.getReduction());
-    joined->setDiscardableAttrs(second->getDiscardableAttrDictionary());
+    joined->setDiscardableAttrs(first->getDiscardableAttrDictionary());
+    addCause(joined, getCause(second));
     for (StringRef name : {kShardings, kOrigins}) {
       auto left = first->getAttrOfType<ArrayAttr>(name),
            right = second->getAttrOfType<ArrayAttr>(name);

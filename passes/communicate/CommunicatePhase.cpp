@@ -24,7 +24,7 @@ void gridloom::addCommunicatePasses(mlir::OpPassManager &pm, const CommunicateOp
   func.addPass(createCombineCollectives());
   // Rearranging leaves reshapes that fold; dead receives and slices go too.
   func.addPass(mlir::createCanonicalizerPass());
-  func.addPass(mlir::createCSEPass());
+  func.addPass(createMergeEqual());
   func.addPass(createFormGroups());
   func.addPass(createVerifyCommunicated());
 }

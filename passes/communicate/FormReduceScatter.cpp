@@ -46,8 +46,10 @@ private:
     if (!rest.empty())
       last = AllReduceOp::create(builder, reduce.getLoc(), ValueRange(scatter.getOutput()), rest,
                                  reduce.getReduction());
-    for (Operation *op : {scatter.getOperation(), last})
+    for (Operation *op : {scatter.getOperation(), last}) {
       op->setDiscardableAttrs(slice->getDiscardableAttrDictionary());
+      addCause(op, getCause(reduce));
+    }
     if (last != scatter)
       scatter->removeAttr(kShardings); // still partial
     slice.replaceAllUsesWith(last->getResult(0));

@@ -48,6 +48,7 @@ private:
     auto joined = AllReduceOp::create(builder, builder.getFusedLoc({left.getLoc(), right.getLoc()}),
                                       ValueRange(sum->getResult(0)), axes, ReductionKind::Sum);
     joined->setDiscardableAttrs(left->getDiscardableAttrDictionary());
+    addCause(joined, getCause(right));
     for (StringRef name : {kShardings, kOrigins})
       if (Attribute attr = sum->getAttr(name))
         joined->setAttr(name, attr);

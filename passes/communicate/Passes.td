@@ -106,6 +106,21 @@ def CombineCollectives : Pass<"dist-combine-collectives", "::mlir::func::FuncOp"
   let dependentDialects = ["::gridloom::dist::DistDialect"];
 }
 
+def MergeEqual : Pass<"dist-merge-equal", "::mlir::func::FuncOp"> {
+  let summary = "Makes one operation of several that compute the same";
+  let description = [{
+    Common subexpression elimination in which collectives that differ in their cause alone are equal;
+    the one that stays has all causes.
+
+    ```mlir
+    %0 = dist.all_reduce %a over ["model"] sum {dist.because = "'x' needs the whole"} : tensor<8xf32>
+    %1 = dist.all_reduce %a over ["model"] sum {dist.because = "'y' needs the whole"} : tensor<8xf32>
+    // becomes
+    %0 = dist.all_reduce %a over ["model"] sum {dist.because = "'x' needs the whole; 'y' needs the whole"} : tensor<8xf32>
+    ```
+  }];
+}
+
 def FormGroups : Pass<"dist-form-groups", "::mlir::func::FuncOp"> {
   let summary = "Puts every collective and transfer into an asynchronous group";
   let description = [{
@@ -130,6 +145,7 @@ def VerifyCommunicated : Pass<"dist-verify-communicated", "::mlir::func::FuncOp"
     - C-G2: all_gather, reduce_scatter and all_to_all work on dimension 0.
     - C-G3: every future has one `dist.done`.
     - C-G4: in a program whose operations name ONNX nodes, so does all communication.
+    - C-G5: in such a program all communication has a cause.
   }];
 }
 

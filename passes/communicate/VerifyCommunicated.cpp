@@ -48,6 +48,9 @@ private:
     if (node.empty() || node == loom::getNodeName(module.getLoc()))
       return op->emitOpError("has no ONNX node as its origin; the pass that made it must keep the "
                              "location of the operation it serves");
+    if (getCause(op).empty()) // C-G5
+      return op->emitOpError("has no cause; the pass that made it must say who needs it in ")
+             << kBecause;
     return success();
   }
 

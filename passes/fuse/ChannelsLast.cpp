@@ -176,11 +176,12 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
   /// Moves a transpose that puts channels first below an elementwise operation, to meet one that
   /// puts them last.
   void sinkTransposes(Operation *op) {
-    if (op->getNumResults() != 1)
+    // What communicates gives a future, not a tensor.
+    auto result = op->getNumResults() == 1 ? dyn_cast<RankedTensorType>(op->getResult(0).getType())
+                                           : RankedTensorType();
+    if (!result || result.getRank() < 3)
       return;
-    int64_t rank = getType(op->getResult(0)).getRank();
-    if (rank < 3)
-      return;
+    int64_t rank = result.getRank();
     SmallVector<int64_t> first = getFirstOrder(rank), last = getLastOrder(rank);
     if (isa<loom::TransposeOp>(op)) {
       Value inner = matchTranspose(op->getResult(0), last);

@@ -20,11 +20,8 @@ static RankedTensorType getTensorType(Value value) {
 
 /// True for elementwise operations that cost about as much as reading their result would.
 static bool isCheap(Operation *op) {
-  return isa<loom::KernelBodyInterface>(op) &&
-         !isa<loom::ExpOp, loom::LogOp, loom::SqrtOp, loom::RsqrtOp, loom::TanhOp, loom::ErfOp,
-              loom::LogisticOp, loom::PowerOp, loom::DivideOp, loom::GeluOp, loom::SineOp,
-              loom::CosineOp, loom::TanOp, loom::AsinOp, loom::AcosOp, loom::AtanOp, loom::SinhOp,
-              loom::CoshOp, loom::AsinhOp, loom::AcoshOp, loom::AtanhOp, loom::RemainderOp>(op);
+  auto body = dyn_cast<loom::KernelBodyInterface>(op);
+  return body && body.getScalarCycles() <= loom::kCheapCycles;
 }
 
 /// True when `value` is a function of the index, literals and the device's place in the mesh alone,

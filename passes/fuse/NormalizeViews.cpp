@@ -193,6 +193,8 @@ struct HoistReshape : OpRewritePattern<loom::ReshapeOp> {
     if (auto softmax = dyn_cast<loom::SoftmaxOp>(moved))
       softmax.setDim(to.size() - 1);
     rewriter.replaceOp(op, moved);
+    // While it is there, what it reads has two readers, and the reshape would wait a whole round.
+    rewriter.eraseOp(producer);
     return success();
   }
 
@@ -295,38 +297,14 @@ struct ReshapeOfSlice : OpRewritePattern<loom::ReshapeOp> {
   }
 };
 
-/// A lookup at one place that is known is a slice: the first token's row, for one.
-struct GatherOfConstant : OpRewritePattern<loom::GatherOp> {
-  using OpRewritePattern::OpRewritePattern;
-
-  LogicalResult matchAndRewrite(loom::GatherOp op, PatternRewriter &rewriter) const override {
-    auto constant = op.getIndices().getDefiningOp<loom::ConstantOp>();
-    auto places = constant ? dyn_cast<DenseIntElementsAttr>(constant.getValue()) : nullptr;
-    if (!places || places.getNumElements() != 1)
-      return rewriter.notifyMatchFailure(op, "not at one known place");
-    ArrayRef<int64_t> shape = getShape(op.getInput());
-    int64_t dim = op.getDim(), place = (*places.getValues<APInt>().begin()).getSExtValue();
-    if (place < 0 || place >= shape[dim])
-      return rewriter.notifyMatchFailure(op, "outside");
-    SmallVector<int64_t> starts(shape.size(), 0), limits(shape), strides(shape.size(), 1);
-    SmallVector<int64_t> part(shape);
-    starts[dim] = place;
-    limits[dim] = place + 1;
-    part[dim] = 1;
-    Value slice = loom::SliceOp::create(rewriter, op.getLoc(), withShape(op.getInput(), part),
-                                        op.getInput(), starts, limits, strides);
-    rewriter.replaceOpWithNewOp<loom::ReshapeOp>(op, op.getType(), slice);
-    return success();
-  }
-};
-
 struct NormalizeViews : impl::NormalizeViewsBase<NormalizeViews> {
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns
         .add<SqueezeBroadcast, MergeBroadcast, TransposeOfUnits, ReshapeOfGenerator, HoistReshape>(
             &getContext());
-    patterns.add<SplatOfView, MoveOfConvert, ReshapeOfSlice, GatherOfConstant>(&getContext());
+    patterns.add<SplatOfView, MoveOfConvert, ReshapeOfSlice>(&getContext());
+    loom::GatherOp::getCanonicalizationPatterns(patterns, &getContext());
     if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       signalPassFailure();
   }

@@ -62,23 +62,69 @@ static std::optional<int64_t> findRepeated(loom::BroadcastOp broadcast) {
   return std::nullopt;
 }
 
-loom::DotGeneralOp gridloom::mergeRepeats(loom::DotGeneralOp dot) {
-  auto reshape = dot.getRhs().getDefiningOp<loom::ReshapeOp>();
+namespace {
+/// What `value` repeats: dimension `dim` of `source`, seen as `shape`, `times` times as one
+/// dimension.
+struct Repeats {
+  Value source;
+  SmallVector<int64_t> shape;
+  int64_t dim, times;
+};
+} // namespace
+
+/// The repeats of [.., 1, ..] or [.., ..] as [.., times, ..].
+static std::optional<Repeats> matchRepeatedWhole(loom::BroadcastOp broadcast) {
+  SmallVector<int64_t> shape(broadcast.getType().getShape());
+  SmallVector<bool> isKept(shape.size(), false);
+  for (auto [size, dim] :
+       llvm::zip_equal(broadcast.getInput().getType().getShape(), broadcast.getDims()))
+    isKept[dim] = size == shape[dim];
+  Repeats repeats{broadcast.getInput(), {}, -1, 1};
+  for (auto [dim, size] : llvm::enumerate(shape)) {
+    if (isKept[dim] || size == 1)
+      continue;
+    if (repeats.dim >= 0)
+      return std::nullopt;
+    repeats.dim = static_cast<int64_t>(dim);
+    repeats.times = size;
+  }
+  if (repeats.dim < 0)
+    return std::nullopt;
+  shape[repeats.dim] = 1;
+  repeats.shape = std::move(shape);
+  return repeats;
+}
+
+/// As matchRepeatedWhole, or the repeats of [.., n, ..] as [.., n * times, ..].
+static std::optional<Repeats> matchRepeats(Value value) {
+  if (auto broadcast = value.getDefiningOp<loom::BroadcastOp>())
+    return matchRepeatedWhole(broadcast);
+  auto reshape = value.getDefiningOp<loom::ReshapeOp>();
   auto broadcast =
       reshape ? reshape.getInput().getDefiningOp<loom::BroadcastOp>() : loom::BroadcastOp();
   std::optional<int64_t> repeated = broadcast ? findRepeated(broadcast) : std::nullopt;
-  SmallVector<int64_t> free = dot.getLhsFreeDims();
-  if (!repeated || *repeated == 0 || free.size() != 1 || dot.getLhsBatch().empty())
-    return dot;
-  // The repeated dimension and the one before it are one dimension of the batch, the rows follow.
+  if (!repeated || *repeated == 0)
+    return std::nullopt;
+  // The repeated dimension and the one before it are one.
   SmallVector<int64_t> merged(broadcast.getType().getShape());
-  int64_t times = merged[*repeated], outer = *repeated - 1;
-  merged[outer] *= times;
+  int64_t times = merged[*repeated], dim = *repeated - 1;
+  merged[dim] *= times;
   merged.erase(merged.begin() + *repeated);
-  int64_t heads = dot.getLhsBatch().back();
+  if (reshape.getType().getShape() != ArrayRef<int64_t>(merged))
+    return std::nullopt;
+  return Repeats{broadcast.getInput(),
+                 SmallVector<int64_t>(broadcast.getInput().getType().getShape()), dim, times};
+}
+
+loom::DotGeneralOp gridloom::mergeRepeats(loom::DotGeneralOp dot) {
+  std::optional<Repeats> repeats = matchRepeats(dot.getRhs());
+  SmallVector<int64_t> free = dot.getLhsFreeDims();
+  if (!repeats || free.size() != 1 || dot.getLhsBatch().empty())
+    return dot;
+  // Heads that share their matrix become rows of one product: the rows follow the batch.
+  int64_t times = repeats->times, heads = dot.getLhsBatch().back();
   SmallVector<int64_t> left(dot.getLhs().getType().getShape());
-  if (reshape.getType().getShape() != ArrayRef<int64_t>(merged) ||
-      dot.getRhsBatch().back() != outer || free[0] != heads + 1 ||
+  if (dot.getRhsBatch().back() != repeats->dim || free[0] != heads + 1 ||
       times * left[free[0]] > loom::kMaxProductRows)
     return dot;
   left[heads] /= times;
@@ -91,10 +137,14 @@ loom::DotGeneralOp gridloom::mergeRepeats(loom::DotGeneralOp dot) {
   Type element = dot.getLhs().getType().getElementType();
   Value rows = loom::ReshapeOp::create(builder, dot.getLoc(), RankedTensorType::get(left, element),
                                        dot.getLhs());
+  Value matrices = repeats->source;
+  if (cast<RankedTensorType>(matrices.getType()).getShape() != ArrayRef<int64_t>(repeats->shape))
+    matrices = loom::ReshapeOp::create(builder, dot.getLoc(),
+                                       RankedTensorType::get(repeats->shape, element), matrices);
   auto product = loom::DotGeneralOp::create(
       builder, dot.getLoc(), RankedTensorType::get(result, dot.getType().getElementType()), rows,
-      broadcast.getInput(), dot.getLhsBatch(), dot.getRhsBatch(), dot.getLhsContract(),
-      dot.getRhsContract(), dot.getTf32());
+      matrices, dot.getLhsBatch(), dot.getRhsBatch(), dot.getLhsContract(), dot.getRhsContract(),
+      dot.getTf32());
   Value back = loom::ReshapeOp::create(builder, dot.getLoc(), dot.getType(), product.getOutput());
   dot.getOutput().replaceAllUsesWith(back);
   dot.erase();

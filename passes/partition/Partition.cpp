@@ -19,9 +19,6 @@ namespace gridloom {
 #include "passes/partition/Passes.h.inc"
 } // namespace gridloom
 
-/// Why a collective is there, for reports: put on the operations a reshard makes.
-static constexpr llvm::StringLiteral kBecause = "dist.because";
-
 namespace {
 /// Partitions one function into a new one.
 class Partitioner {
@@ -35,6 +32,7 @@ private:
   struct Version {
     Layout layout;
     Value local;
+    int64_t stage; ///< the first that may read it
   };
 
   /// Makes the function that replaces this one; `block` is its body.
@@ -47,6 +45,8 @@ private:
   LogicalResult partitionReturn(func::ReturnOp op);
   /// Puts stage, sharding and origin on what was built after `mark`.
   void annotate(Operation *mark, IntegerAttr stage);
+  /// Says why the communication that was built after `mark` is there.
+  void explain(Operation *mark, llvm::function_ref<std::string(Operation *)> describe);
 
   func::FuncOp func;
   const Mesh &mesh;
@@ -98,7 +98,7 @@ void Partitioner::createLocalFunction() {
     local.setResultAttr(i, loom::kGlobalType, TypeAttr::get(type));
   block = local.addEntryBlock();
   for (auto [global, argument] : llvm::zip_equal(func.getArguments(), block->getArguments()))
-    versions[global].push_back({Layout(getSharding(global)), argument});
+    versions[global].push_back({Layout(getSharding(global)), argument, 0});
 }
 
 void Partitioner::annotate(Operation *mark, IntegerAttr stage) {
@@ -107,14 +107,68 @@ void Partitioner::annotate(Operation *mark, IntegerAttr stage) {
     op.setAttr(kStage, stage);
 }
 
+void Partitioner::explain(Operation *mark, llvm::function_ref<std::string(Operation *)> describe) {
+  auto begin = mark ? std::next(Block::iterator(mark)) : block->begin();
+  for (Operation &op : llvm::make_range(begin, block->end()))
+    if (isCommunication(&op))
+      addCause(&op, describe(&op));
+}
+
+/// "'model'", "'data' and 'model'"
+static std::string quote(ArrayRef<StringAttr> axes) {
+  return llvm::join(llvm::map_range(axes, [](StringAttr a) { return "'" + a.str() + "'"; }),
+                    " and ");
+}
+
+/// Why a value is moved from one layout to another for `user`.
+static std::string describeNeed(const std::string &user, const Layout &from, const Layout &to,
+                                const Mesh &mesh) {
+  if (!from.unreduced.empty() && to.unreduced.empty()) {
+    bool isSum = from.reduction == ReductionKind::Sum;
+    return "each device of " + quote(from.unreduced) + " has a partial " +
+           (isSum ? "sum" : stringifyReductionKind(from.reduction).str()) + "; " + user +
+           " needs the whole";
+  }
+  AxisList gone;
+  for (const Layout::Dim &dim : from.dims)
+    for (StringAttr axis : dim.axes)
+      if (!to.usesAxis(axis))
+        gone.push_back(axis);
+  if (!gone.empty())
+    return user + " needs whole what " + quote(gone) + " splits";
+  std::string text = user + " needs it as ";
+  llvm::raw_string_ostream(text) << to.getAttr(mesh);
+  return text;
+}
+
+/// Why an operation's own partition communicates.
+static std::string describePart(Operation *user, Operation *part) {
+  std::string axes, node = "'" + loom::getNodeName(user->getLoc()) + "'";
+  if (auto list = part->getAttrOfType<ArrayAttr>("axes"))
+    axes = quote(llvm::to_vector(list.getAsRange<StringAttr>()));
+  if (isa<PermuteOp>(part))
+    return node + " reads what its neighbours along " + axes + " have";
+  if (auto reduce = dyn_cast<AllReduceOp>(part))
+    return node + " takes the " + stringifyReductionKind(reduce.getReduction()).str() +
+           " over what " + axes + " splits";
+  return node + " reads what all devices of " + axes + " have";
+}
+
 FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operation *user,
                                       Twine why) {
   SmallVector<Version, 2> &available = versions[global];
-  // The cheapest version to start from; one that is right costs nothing.
+  // A reshard belongs to the producer's stage: its group is one stage's devices. Inputs are there
+  // in all stages.
+  Operation *producer = global.getDefiningOp();
+  IntegerAttr stage = producer ? getStage(producer) : getStage(user);
+  // The cheapest version to start from; one that is right costs nothing. Values flow to later
+  // stages only.
   const Version *source = nullptr;
   SmallVector<ReshardStep> steps;
   double least = std::numeric_limits<double>::infinity();
   for (const Version &version : available) {
+    if (version.stage > stage.getInt())
+      continue;
     FailureOr<SmallVector<ReshardStep>> plan =
         planReshard(version.layout, layout, cast<RankedTensorType>(global.getType()), mesh);
     if (failed(plan))
@@ -133,31 +187,30 @@ FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operat
   if (steps.empty())
     return source->local;
   Operation *mark = block->empty() ? nullptr : &block->back();
-  // A reshard belongs to the producer's stage: its group is one stage's devices.
-  Operation *producer = global.getDefiningOp();
   Location loc = producer ? producer->getLoc() : user->getLoc();
   // What goes from an input to an output as it is has no node; the input's name stands for one.
   if (auto argument = dyn_cast<BlockArgument>(global); argument && isa<func::ReturnOp>(user))
     if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName))
       loc = NameLoc::get(name);
   Value local = emitReshard(builder, loc, source->local, steps, source->layout.reduction, mesh);
-  annotate(mark, producer ? getStage(producer) : getStage(user));
-  std::string because = ("'" + loom::getNodeName(user->getLoc()) + "' needs " + why + " as ").str();
-  llvm::raw_string_ostream(because) << layout.getAttr(mesh);
-  for (Operation &op :
-       llvm::make_range(mark ? std::next(Block::iterator(mark)) : block->begin(), block->end()))
-    op.setAttr(kBecause, builder.getStringAttr(because));
+  annotate(mark, stage);
+  std::string name = isa<func::ReturnOp>(user)
+                         ? why.str() + ", made by '" + loom::getNodeName(loc) + "',"
+                         : "'" + loom::getNodeName(user->getLoc()) + "'";
+  std::string because = describeNeed(name, source->layout, layout, mesh);
+  explain(mark, [&](Operation *) { return because; });
   setSharding(local, layout.getAttr(mesh), getOrigin(global));
-  available.push_back({layout, local});
+  available.push_back({layout, local, stage.getInt()});
   return local;
 }
 
 /// Axes over which all operands are partial sums that may stay so through a linear operation: only
-/// when it makes nothing bigger, since what is reduced later is then no more than what came in.
+/// when it makes nothing bigger, since what is reduced later is then no more than what came in. Of
+/// what several read, slices would be reduced one by one.
 AxisList Partitioner::getPassedUnreduced(Operation *op, ArrayRef<AxisList> axes,
                                          ArrayRef<Layout> required) {
   if (!cast<ShardingRuleInterface>(op).isLinear() || op->getNumOperands() == 0 ||
-      op->getNumResults() != 1)
+      op->getNumResults() != 1 || (isa<loom::SliceOp>(op) && !op->getOperand(0).hasOneUse()))
     return {};
   const Layout &first = versions[op->getOperand(0)].front().layout;
   if (first.unreduced.empty() || first.reduction != ReductionKind::Sum ||
@@ -243,11 +296,12 @@ LogicalResult Partitioner::partition(Operation *op) {
   }
   SmallVector<Value> locals = ruled.partition(builder, operands, types, axes);
   annotate(mark, getStage(op));
+  explain(mark, [&](Operation *part) { return describePart(op, part); });
   for (auto [result, local, layout] : llvm::zip_equal(op->getResults(), locals, produced)) {
     setSharding(local, layout.getAttr(mesh), getOrigin(result));
     if (auto weight = local.getDefiningOp<loom::GetWeightOp>())
       weight.setShardingAttr(layout.getAttr(mesh));
-    versions[result].push_back({layout, local});
+    versions[result].push_back({layout, local, getStage(op).getInt()});
   }
   return success();
 }
@@ -255,9 +309,10 @@ LogicalResult Partitioner::partition(Operation *op) {
 LogicalResult Partitioner::partitionReturn(func::ReturnOp op) {
   SmallVector<Value> locals;
   for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
+    auto name = func.getResultAttrOfType<StringAttr>(i, loom::kName);
+    std::string what = name ? "output '" + name.str() + "'" : "result " + std::to_string(i);
     FailureOr<Value> local =
-        request(operand, Layout(func.getResultAttrOfType<ShardingAttr>(i, kSharding)), op,
-                "result " + Twine(i));
+        request(operand, Layout(func.getResultAttrOfType<ShardingAttr>(i, kSharding)), op, what);
     if (failed(local))
       return failure();
     locals.push_back(*local);

@@ -24,7 +24,8 @@ def SplitStages : Pass<"dist-split-stages", "::mlir::ModuleOp"> {
   let summary = "Makes a function of each pipeline stage, with transfers between them";
   let description = [{
     A stage's function takes the entry's inputs it reads and returns the entry's outputs it makes.
-    What another stage made arrives by `dist.recv`; channels number the transfers in program order.
+    What another stage made arrives by `dist.recv`; channels number the transfers stage by stage, a
+    stage's in program order.
 
     ```mlir
     func.func @main_stage0(%x: tensor<4x8xf32> {loom.name = "x"}) {
@@ -44,9 +45,13 @@ def VerifyPartitioned : Pass<"dist-verify-partitioned", "::mlir::ModuleOp"> {
   let description = [{
     **Guarantees:**
     - P-G1: no `dist.reshard`; every operation is of a stage's function.
-    - P-G2: a send has one receive: same channel, type, and each names the other's stage.
+    - P-G2: a send has one receive: same channel, type, and each names the other's stage; it is in
+      an earlier stage than the receive.
     - P-G3: arguments and results have names and shardings; their types are the shards' types.
     - P-G4: every stage runs as many micro-batches as the mesh has.
+    - P-G5: nothing communicates over the axis of the stages but transfers.
+    - P-G6: a state is in the functions of one stage only.
+    - P-G7: collectives and transfers of a program that came from a model have a cause that names a node.
   }];
 }
 

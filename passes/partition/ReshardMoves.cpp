@@ -12,11 +12,20 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::reshard;
 
-/// The tensor's layout by positions of axes. Axes of one device do nothing and are left out.
-static State getState(const dist::Layout &layout, RankedTensorType global, const dist::Mesh &mesh) {
+using MeshAxes = ArrayRef<dist::Mesh::Axis>;
+
+/// Axes of one device do nothing and are left out.
+static SmallVector<dist::Mesh::Axis> getAxes(const dist::Mesh &mesh) {
+  return SmallVector<dist::Mesh::Axis>(llvm::make_filter_range(
+      mesh.getAxes(), [](const dist::Mesh::Axis &axis) { return axis.size > 1; }));
+}
+
+/// The tensor's layout by positions of axes.
+static State getState(const dist::Layout &layout, RankedTensorType global, const dist::Mesh &mesh,
+                      MeshAxes meshAxes) {
   auto find = [&](StringAttr name) -> int {
-    for (auto [i, axis] : llvm::enumerate(mesh.getAxes()))
-      if (axis.name == name && axis.size > 1)
+    for (auto [i, axis] : llvm::enumerate(meshAxes))
+      if (axis.name == name)
         return static_cast<int>(i);
     return -1;
   };
@@ -37,12 +46,13 @@ static State getState(const dist::Layout &layout, RankedTensorType global, const
 
 Moves::Moves(const dist::Layout &from, const dist::Layout &to, RankedTensorType global,
              const dist::Mesh &mesh)
-    : mesh(mesh), sizes(global.getShape()),
+    : meshAxes(getAxes(mesh)), sizes(global.getShape()),
       elementBytes(std::max<int64_t>(1, global.getElementTypeBitWidth() / 8)),
-      start(getState(from, global, mesh)), goal(getState(to, global, mesh)) {
-  for (auto [i, axis] : llvm::enumerate(mesh.getAxes())) {
+      start(getState(from, global, mesh, meshAxes)), goal(getState(to, global, mesh, meshAxes)) {
+  assert(meshAxes.size() <= sizeof(AxisMask) * 8 && "more axes than a mask has bits");
+  for (auto [i, axis] : llvm::enumerate(meshAxes)) {
     numDevices *= axis.size;
-    if (axis.name.getValue() == dist::MeshOp::kMicroAxis && axis.size > 1)
+    if (dist::isMicroAxis(axis.name))
       micro |= 1U << i;
   }
 }
@@ -50,7 +60,7 @@ Moves::Moves(const dist::Layout &from, const dist::Layout &to, RankedTensorType 
 int64_t Moves::getParts(ArrayRef<uint8_t> axes) const {
   int64_t parts = 1;
   for (uint8_t axis : axes)
-    parts *= mesh.getAxes()[axis].size;
+    parts *= meshAxes[axis].size;
   return parts;
 }
 
@@ -178,7 +188,7 @@ std::optional<Move> Moves::cut(ReshardStep::Kind kind, const State &state, size_
 
 Move Moves::reduce(const State &state, AxisMask axes) const {
   Move move{ReshardStep::AllReduce, {}, 0, 0, 0, 0, {}, state};
-  for (uint8_t axis = 0; axis < mesh.getAxes().size(); ++axis)
+  for (uint8_t axis = 0; axis < meshAxes.size(); ++axis)
     if (axes >> axis & 1)
       move.axes.push_back(axis);
   move.after.unreduced &= ~axes;
@@ -295,7 +305,7 @@ Cost Moves::getBound(const State &state) const {
     wanted *= std::min(goal.dims[dim].local, sizes[dim]);
     split *= getParts(state.dims[dim].axes);
   }
-  for (auto [i, axis] : llvm::enumerate(mesh.getAxes())) {
+  for (auto [i, axis] : llvm::enumerate(meshAxes)) {
     if (getPending(state) >> i & 1)
       pending *= axis.size;
     else if (!(used >> i & 1))
@@ -377,7 +387,7 @@ std::optional<Move> Moves::permute(const State &state, const State &after) const
   if (mask & micro)
     return std::nullopt;
   Move move{ReshardStep::Permute, {}, 0, 0, 0, 0, getCost(getBytes(state) * numDevices, 1), after};
-  for (uint8_t axis = 0; axis < mesh.getAxes().size(); ++axis)
+  for (uint8_t axis = 0; axis < meshAxes.size(); ++axis)
     if (mask >> axis & 1)
       move.axes.push_back(axis);
   return move;
@@ -389,15 +399,15 @@ SmallVector<int64_t> Moves::getPermutation(const State &before, const State &aft
                                            ArrayRef<uint8_t> axes) const {
   int64_t size = getParts(axes);
   auto getBlock = [&](const State &state, int64_t member) {
-    SmallVector<int64_t, 8> coordinates(mesh.getAxes().size(), 0);
+    SmallVector<int64_t, 8> coordinates(meshAxes.size(), 0);
     for (uint8_t axis : llvm::reverse(axes)) {
-      coordinates[axis] = member % mesh.getAxes()[axis].size;
-      member /= mesh.getAxes()[axis].size;
+      coordinates[axis] = member % meshAxes[axis].size;
+      member /= meshAxes[axis].size;
     }
     int64_t block = 0;
     for (const State::Dim &dim : state.dims) // axes outside the group are the same in both
       for (uint8_t axis : dim.axes)
-        block = block * mesh.getAxes()[axis].size + coordinates[axis];
+        block = block * meshAxes[axis].size + coordinates[axis];
     return block;
   };
   SmallVector<int64_t> permutation(size, -1);
@@ -485,7 +495,7 @@ std::vector<Move> Moves::planGreedily() const {
 ReshardStep Moves::getStep(const Move &move, const State &before) const {
   ReshardStep step{move.kind, {}, move.dim, move.splitDim, move.padTo, move.trimTo, {}};
   for (uint8_t axis : move.axes)
-    step.axes.push_back(mesh.getAxes()[axis].name);
+    step.axes.push_back(meshAxes[axis].name);
   if (move.kind == ReshardStep::Permute)
     step.permutation = getPermutation(before, move.after, move.axes);
   return step;

@@ -14,7 +14,8 @@
 
 namespace gridloom::reshard {
 
-/// Mesh axes by their position in the mesh.
+/// Mesh axes of more than one device by their position among these: as a mesh has at most 2^20
+/// devices, 20 of them, and the axis of micro-batches.
 using Axes = llvm::SmallVector<uint8_t, 4>;
 using AxisMask = uint32_t;
 
@@ -108,7 +109,7 @@ private:
   llvm::SmallVector<int64_t> getPermutation(const State &before, const State &after,
                                             llvm::ArrayRef<uint8_t> axes) const;
 
-  const dist::Mesh &mesh;
+  llvm::SmallVector<dist::Mesh::Axis> meshAxes; ///< of more than one device, and micro
   llvm::SmallVector<int64_t> sizes;
   int64_t elementBytes, numDevices = 1;
   AxisMask micro = 0;

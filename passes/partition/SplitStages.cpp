@@ -38,8 +38,13 @@ private:
   void findTransfers();
   LogicalResult checkStates();
   void buildStage(int64_t stage);
+  /// Where a result is made; a state that is only passed on stays where it is.
   int64_t getResultStage(Value value) {
-    return value.getDefiningOp() ? getStage(value.getDefiningOp()) : stages - 1;
+    if (value.getDefiningOp())
+      return getStage(value.getDefiningOp());
+    auto owner =
+        func.getArgAttrOfType<IntegerAttr>(cast<BlockArgument>(value).getArgNumber(), kStage);
+    return owner ? owner.getInt() : stages - 1;
   }
 
   func::FuncOp func;
@@ -106,9 +111,28 @@ void Splitter::findTransfers() {
           readers.push_back(getStage(user));
       llvm::sort(readers);
       for (int64_t reader : readers)
-        transfers.push_back(
-            {result, getStage(&op), reader, static_cast<int64_t>(transfers.size())});
+        transfers.push_back({result, getStage(&op), reader, 0});
     }
+  // Values flow to later stages only. With the transfers of earlier stages before those of later
+  // ones, all stages have theirs in one order, whatever the order of operations.
+  llvm::stable_sort(transfers,
+                    [](const Transfer &a, const Transfer &b) { return a.from < b.from; });
+  for (auto [i, transfer] : llvm::enumerate(transfers))
+    transfer.channel = static_cast<int64_t>(i);
+}
+
+/// Who reads a value in another stage.
+static std::string describeReaders(const Transfer &transfer) {
+  std::vector<std::string> names;
+  auto users = llvm::to_vector(transfer.value.getUsers());
+  for (Operation *user : llvm::reverse(users))
+    if (!isa<func::ReturnOp>(user) && getStage(user) == transfer.to)
+      if (std::string name = loom::getNodeName(user->getLoc());
+          !name.empty() && !llvm::is_contained(names, "'" + name + "'"))
+        names.push_back("'" + name + "'");
+  return llvm::join(names, ", ") + (names.empty() ? "stage " : " of stage ") +
+         std::to_string(transfer.to) + (names.size() > 1 ? " read" : " reads") + " what stage " +
+         std::to_string(transfer.from) + " makes";
 }
 
 void Splitter::buildStage(int64_t stage) {
@@ -117,7 +141,7 @@ void Splitter::buildStage(int64_t stage) {
   Operation *terminator = func.front().getTerminator();
   for (BlockArgument argument : func.getArguments()) {
     bool read = llvm::any_of(argument.getUsers(), [&](Operation *user) {
-      return user == terminator ? stage == stages - 1 : getStage(user) == stage;
+      return (user == terminator ? getResultStage(argument) : getStage(user)) == stage;
     });
     if (read)
       inputs.push_back(argument.getArgNumber());
@@ -160,6 +184,7 @@ void Splitter::buildStage(int64_t stage) {
         for (StringRef name : {kShardings, kOrigins})
           if (Attribute attr = producer->getAttr(name))
             recv->setAttr(name, attr);
+      addCause(recv, describeReaders(transfer));
       mapping.map(transfer.value, recv.getOutput());
     }
   for (Operation &op : func.front().without_terminator()) {
@@ -168,9 +193,10 @@ void Splitter::buildStage(int64_t stage) {
     builder.clone(op, mapping)->removeAttr(kStage);
     for (const Transfer &transfer : transfers)
       if (transfer.from == stage && transfer.value.getDefiningOp() == &op)
-        SendOp::create(builder, op.getLoc(), mapping.lookup(transfer.value),
-                       builder.getI64IntegerAttr(transfer.to),
-                       builder.getI64IntegerAttr(transfer.channel));
+        addCause(SendOp::create(builder, op.getLoc(), mapping.lookup(transfer.value),
+                                builder.getI64IntegerAttr(transfer.to),
+                                builder.getI64IntegerAttr(transfer.channel)),
+                 describeReaders(transfer));
   }
   SmallVector<Value> results;
   for (unsigned i : outputs)

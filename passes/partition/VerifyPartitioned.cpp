@@ -31,13 +31,14 @@ struct VerifyPartitionedPass : public gridloom::impl::VerifyPartitionedBase<Veri
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (failed(verifyFunction(func)))
         return signalPassFailure();
-    if (failed(verifyTransfers()))
+    if (failed(verifyTransfers()) || failed(verifyStates()))
       return signalPassFailure();
   }
 
 private:
   LogicalResult verifyFunction(func::FuncOp func);
   LogicalResult verifyTransfers();
+  LogicalResult verifyStates();
 };
 } // namespace
 
@@ -60,11 +61,24 @@ LogicalResult VerifyPartitionedPass::verifyFunction(func::FuncOp func) {
     if (!func.getResultAttr(i, loom::kName) ||
         !func.getResultAttrOfType<ShardingAttr>(i, kSharding))
       return func.emitOpError("result ") << i << " lacks a name or a sharding";
-  WalkResult walk = func.walk([](Operation *op) -> WalkResult {
+  auto stageAxis = func->getParentOfType<ModuleOp>()->getAttrOfType<StringAttr>(kStageAxis);
+  bool named = func.walk([&](Operation *op) {
+                     bool known = op != func && !loom::getNodeName(op->getLoc()).empty();
+                     return known ? WalkResult::interrupt() : WalkResult::advance();
+                   })
+                   .wasInterrupted();
+  WalkResult walk = func.walk([&](Operation *op) -> WalkResult {
+    if (named && isCommunication(op) && !getCause(op).contains('\'')) // P-G7
+      return op->emitOpError("has no cause that names a node; the pass that made it must say in ")
+             << kBecause << " who needs it";
     if (isa<ReshardOp>(op)) // P-G1
       return op->emitOpError("is left after partitioning");
     if (auto weight = dyn_cast<loom::GetWeightOp>(op); weight && !weight.getSharding()) // P-G3
       return op->emitOpError("has no sharding");
+    auto axes = isCommunication(op) ? op->getAttrOfType<ArrayAttr>("axes") : ArrayAttr();
+    if (axes && stageAxis && llvm::is_contained(axes, stageAxis)) // P-G5
+      return op->emitOpError("communicates over ")
+             << stageAxis << ", the axis of the pipeline's stages";
     return WalkResult::advance();
   });
   return failure(walk.wasInterrupted());
@@ -100,6 +114,34 @@ LogicalResult VerifyPartitionedPass::verifyTransfers() { // P-G2
     if (static_cast<int64_t>(send.getStage()) != getFunctionStage(recv) ||
         static_cast<int64_t>(recv.getStage()) != getFunctionStage(send))
       return recv.emitOpError("and its send do not name each other's stages");
+    if (getFunctionStage(send) >= getFunctionStage(recv))
+      return recv.emitOpError("of stage ")
+             << getFunctionStage(recv) << " waits for stage " << getFunctionStage(send)
+             << "; values flow to later stages only";
+  }
+  return success();
+}
+
+/// P-G6: a session of each stage keeps its own states.
+LogicalResult VerifyPartitionedPass::verifyStates() {
+  llvm::DenseMap<StringAttr, func::FuncOp> owners;
+  for (auto func : getOperation().getOps<func::FuncOp>()) {
+    SmallVector<StringAttr> states;
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      states.push_back(func.getArgAttrOfType<StringAttr>(i, loom::kState));
+    for (unsigned i = 0; i < func.getNumResults(); ++i)
+      states.push_back(func.getResultAttrOfType<StringAttr>(i, loom::kState));
+    for (StringAttr state : states) {
+      if (!state)
+        continue;
+      func::FuncOp owner = owners.try_emplace(state, func).first->second;
+      int64_t stage = func->getAttrOfType<IntegerAttr>(kStage).getInt(),
+              other = owner->getAttrOfType<IntegerAttr>(kStage).getInt();
+      if (stage != other)
+        return func.emitOpError("of stage ")
+               << stage << " has state '" << state.getValue() << "', which @" << owner.getSymName()
+               << " has in stage " << other << "; a state lies in one stage";
+    }
   }
   return success();
 }

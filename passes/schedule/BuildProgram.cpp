@@ -309,6 +309,8 @@ void ProgramBuilder::addGroup(Operation *op) {
                                      axes ? axes : ArrayAttr::get(context, {}), sequence++,
                                      StringAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(),
                                      DenseI64ArrayAttr(), inputs, outputs, stream);
+  if (Attribute because = op->getAttr(dist::kBecause))
+    group->setAttr(dist::kBecause, because);
   if (auto reduction = op->getAttrOfType<dist::ReductionKindAttr>("reduction"))
     group.setReduction(dist::stringifyReductionKind(reduction.getValue()));
   llvm::TypeSwitch<Operation *>(op)

@@ -16,17 +16,20 @@ bool isStep(Operation *op) {
 OperandRange getStepInputs(Operation *step) {
   return llvm::TypeSwitch<Operation *, OperandRange>(step)
       .Case<plan::LaunchOp, plan::LibraryOp, plan::CopyOp, plan::GroupOp>(
-          [](auto op) { return op.getInputs(); });
+          [](auto op) { return op.getInputs(); })
+      .Case<plan::WhileOp, plan::IfOp>([](auto op) { return op->getOperands(); });
 }
 
 OperandRange getStepOutputs(Operation *step) {
   return llvm::TypeSwitch<Operation *, OperandRange>(step)
       .Case<plan::LaunchOp, plan::LibraryOp, plan::CopyOp, plan::GroupOp>(
-          [](auto op) { return op.getOutputs(); });
+          [](auto op) { return op.getOutputs(); })
+      .Case<plan::WhileOp, plan::IfOp>([](auto op) { return op->getOperands().take_front(0); });
 }
 
 StringRef getStepStream(Operation *op) {
-  return op->getAttrOfType<StringAttr>("stream").getValue();
+  auto stream = op->getAttrOfType<StringAttr>("stream");
+  return stream ? stream.getValue() : StringRef("control");
 }
 
 Value getRootBuffer(Value buffer) {
@@ -82,13 +85,13 @@ void ProgramTimeline::visit(Block &block, int64_t iteration, bool repeated) {
            ++i)
         visit(repeat.getBody().front(), i, true);
     } else if (auto loop = dyn_cast<plan::WhileOp>(op)) {
-      meet();
+      visitCondition(&op, iteration, repeated);
       if (!llvm::is_contained(loops, &op))
         loops.push_back(&op);
       visit(loop.getBody().front(), iteration, repeated);
-      meet();
+      visitCondition(&op, iteration, repeated);
     } else if (auto branch = dyn_cast<plan::IfOp>(op)) {
-      meet();
+      visitCondition(&op, iteration, repeated);
       for (Region *region : {&branch.getThenBody(), &branch.getElseBody()}) {
         visit(region->front(), iteration, repeated);
         meet();
@@ -98,7 +101,7 @@ void ProgramTimeline::visit(Block &block, int64_t iteration, bool repeated) {
     } else if (auto wait = dyn_cast<plan::WaitOp>(op)) {
       visitWait(wait, iteration);
     } else if (isStep(&op)) {
-      visitStep(&op, iteration, repeated);
+      visitStep(&op, getStream(getStepStream(&op)), iteration, repeated);
     }
   }
 }
@@ -106,6 +109,16 @@ void ProgramTimeline::visit(Block &block, int64_t iteration, bool repeated) {
 void ProgramTimeline::meet() {
   for (SmallVector<unsigned> &stream : done)
     join(stream, lengths);
+}
+
+void ProgramTimeline::visitCondition(Operation *op, int64_t iteration, bool repeated) {
+  // Any stream's place will do: all have finished before the host reads, and none goes on until it
+  // has.
+  if (streams.empty())
+    getStream("control");
+  meet();
+  visitStep(op, 0, iteration, repeated);
+  meet();
 }
 
 bool ProgramTimeline::livesThroughLoopOf(Value a, Value b) const {
@@ -136,8 +149,7 @@ void ProgramTimeline::visitWait(plan::WaitOp op, int64_t iteration) {
     danglingWaits.push_back(op);
 }
 
-void ProgramTimeline::visitStep(Operation *op, int64_t iteration, bool repeated) {
-  unsigned stream = getStream(getStepStream(op));
+void ProgramTimeline::visitStep(Operation *op, unsigned stream, int64_t iteration, bool repeated) {
   unsigned index = runs.size();
   runs.push_back({op, iteration, stream, ++lengths[stream], done[stream]});
   join(done[stream], SmallVector<unsigned>(stream + 1, 0));

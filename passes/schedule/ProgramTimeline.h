@@ -19,7 +19,8 @@ namespace gridloom {
 
 /// True for launches, library calls, copies and groups.
 bool isStep(mlir::Operation *op);
-/// Buffers a step reads and writes, and the stream of a step, record or wait.
+/// Buffers a step reads and writes, and the stream of a step, record or wait. A loop or branch
+/// reads its condition on no stream: "control".
 mlir::OperandRange getStepInputs(mlir::Operation *step);
 mlir::OperandRange getStepOutputs(mlir::Operation *step);
 llvm::StringRef getStepStream(mlir::Operation *op);
@@ -33,7 +34,7 @@ int64_t getRepeatCount(mlir::Operation *op);
 
 class ProgramTimeline {
 public:
-  /// One run of a step in one iteration.
+  /// One run of a step in one iteration, or one reading of a loop's or branch's condition.
   struct Run {
     mlir::Operation *op;
     int64_t iteration;
@@ -68,7 +69,9 @@ public:
 
 private:
   void visit(mlir::Block &block, int64_t iteration, bool repeated);
-  void visitStep(mlir::Operation *op, int64_t iteration, bool repeated);
+  void visitStep(mlir::Operation *op, unsigned stream, int64_t iteration, bool repeated);
+  /// The host reads the condition of a loop or branch between what is before and what follows.
+  void visitCondition(mlir::Operation *op, int64_t iteration, bool repeated);
   void visitWait(plan::WaitOp op, int64_t iteration);
   /// All streams have finished.
   void meet();

@@ -20,10 +20,42 @@ namespace gridloom {
 } // namespace gridloom
 
 namespace {
-/// One --shard: the name and, per dimension, the axes.
+/// One --shard: its text, the name and, per dimension, the axes.
 struct Annotation {
-  StringRef name;
+  StringRef text, name;
   SmallVector<SmallVector<StringRef>> dims;
+};
+
+/// Where a sharding is kept: with a value, or with a result of a function.
+struct Spot {
+  Value value;
+  func::FuncOp func = nullptr;
+  unsigned result = 0;
+
+  RankedTensorType getType() const {
+    return cast<RankedTensorType>(value ? value.getType()
+                                        : func::FuncOp(func).getResultTypes()[result]);
+  }
+  ShardingAttr get() const {
+    return value ? getSharding(value)
+                 : func::FuncOp(func).getResultAttrOfType<ShardingAttr>(result, kSharding);
+  }
+  StringRef getOrigin() const {
+    if (value)
+      return gridloom::dist::getOrigin(value);
+    auto origin = func::FuncOp(func).getResultAttrOfType<StringAttr>(result, kOrigin);
+    return origin ? origin.getValue() : StringRef();
+  }
+  void set(ShardingAttr sharding) const {
+    if (value)
+      return setSharding(value, sharding, "user");
+    func::FuncOp target = func;
+    target.setResultAttr(result, kSharding, sharding);
+    target.setResultAttr(result, kOrigin, StringAttr::get(target.getContext(), "user"));
+  }
+  std::pair<const void *, unsigned> getKey() const {
+    return {value ? value.getAsOpaquePointer() : func.getAsOpaquePointer(), result};
+  }
 };
 
 struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyAnnotationsPass> {
@@ -31,8 +63,8 @@ struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyA
 
   void runOnOperation() override {
     MeshOp meshOp = getMesh(getOperation());
-    // The model's own come first: what the command line says of a value replaces them.
-    if (failed(applyAnnotations(getOperation())))
+    // The model's own come first: what the command line says may add to them.
+    if (failed(applyAnnotations(getOperation(), stageAxis)))
       return signalPassFailure();
     if (shard.empty())
       return;
@@ -52,10 +84,36 @@ private:
   FailureOr<ShardingAttr> makeSharding(const Annotation &annotation, RankedTensorType type,
                                        const Mesh &mesh);
   LogicalResult applyOne(StringRef text, const Mesh &mesh);
+  LogicalResult place(const Annotation &annotation, const Mesh &mesh, Spot spot);
+
+  /// The --shard that was placed at a spot.
+  llvm::DenseMap<std::pair<const void *, unsigned>, StringRef> texts;
 };
 } // namespace
 
+/// Whether `name` is `pattern`, in which a star stands for any text. A name that has a star itself
+/// is a pattern that matches it.
+static bool matches(StringRef pattern, StringRef name) {
+  auto [first, rest] = pattern.split('*');
+  if (first.size() == pattern.size())
+    return pattern == name;
+  if (!name.consume_front(first))
+    return false;
+  SmallVector<StringRef> parts;
+  rest.split(parts, '*');
+  StringRef last = parts.pop_back_val();
+  // The earliest place of each part leaves the most to those after it.
+  for (StringRef part : parts) {
+    size_t at = name.find(part);
+    if (at == StringRef::npos)
+      return false;
+    name = name.drop_front(at + part.size());
+  }
+  return name.ends_with(last);
+}
+
 LogicalResult ApplyAnnotationsPass::parse(StringRef text, Annotation &annotation) {
+  annotation.text = text;
   // The name may hold '='; the sharding starts at the last "=[".
   size_t split = text.rfind("=[");
   auto malformed = [&] {
@@ -99,6 +157,10 @@ LogicalResult ApplyAnnotationsPass::check(const Annotation &annotation, const Me
       if (!seen.insert(axis).second)
         return getOperation().emitError("--shard '")
                << annotation.name << "' names axis '" << axis << "' twice";
+      if (axis == stageAxis && mesh.getSize(StringAttr::get(&getContext(), axis)) > 1)
+        return getOperation().emitError("--shard '")
+               << annotation.name << "' names axis '" << axis
+               << "', along which devices run different pipeline stages; use another axis";
     }
   return success();
 }
@@ -121,46 +183,57 @@ FailureOr<ShardingAttr> ApplyAnnotationsPass::makeSharding(const Annotation &ann
   return layout.getAttr(mesh);
 }
 
+LogicalResult ApplyAnnotationsPass::place(const Annotation &annotation, const Mesh &mesh,
+                                          Spot spot) {
+  FailureOr<ShardingAttr> sharding = makeSharding(annotation, spot.getType(), mesh);
+  if (failed(sharding))
+    return failure();
+  StringRef &text = texts[spot.getKey()];
+  if (ShardingAttr before = spot.get(); before && before != *sharding) {
+    InFlightDiagnostic error = getOperation().emitError("--shard '")
+                               << annotation.text << "' contradicts ";
+    if (text.empty())
+      error << "the " << spot.getOrigin() << ", which says " << before;
+    else
+      error << "--shard '" << text << "'";
+    return error << "; keep one of them";
+  }
+  text = annotation.text;
+  spot.set(*sharding);
+  return success();
+}
+
 LogicalResult ApplyAnnotationsPass::applyOne(StringRef text, const Mesh &mesh) {
   Annotation annotation;
   if (failed(parse(text, annotation)) || failed(check(annotation, mesh)))
     return failure();
-  bool found = false, failedOnce = false;
-  auto place = [&](RankedTensorType type, llvm::function_ref<void(ShardingAttr)> set) {
-    FailureOr<ShardingAttr> sharding = makeSharding(annotation, type, mesh);
-    found = true;
-    if (failed(sharding))
-      failedOnce = true;
-    else
-      set(*sharding);
-  };
+  SmallVector<Spot> spots;
   auto named = [&](DictionaryAttr attrs) {
     auto name = attrs ? attrs.getAs<StringAttr>(loom::kName) : StringAttr();
-    return name && name.getValue() == annotation.name;
+    return name && matches(annotation.name, name.getValue());
   };
   for (auto func : getOperation().getOps<func::FuncOp>()) {
     for (BlockArgument argument : func.getArguments())
-      if (!failedOnce && named(func.getArgAttrDict(argument.getArgNumber())))
-        place(cast<RankedTensorType>(argument.getType()),
-              [&](ShardingAttr sharding) { setSharding(argument, sharding, "user"); });
+      if (named(func.getArgAttrDict(argument.getArgNumber())))
+        spots.push_back({argument});
     for (unsigned i = 0; i < func.getNumResults(); ++i)
-      if (!failedOnce && named(func.getResultAttrDict(i)))
-        place(cast<RankedTensorType>(func.getResultTypes()[i]), [&](ShardingAttr sharding) {
-          func.setResultAttr(i, kSharding, sharding);
-          func.setResultAttr(i, kOrigin, StringAttr::get(&getContext(), "user"));
-        });
+      if (named(func.getResultAttrDict(i)))
+        spots.push_back({Value(), func, i});
     func.walk([&](ShardingRuleInterface op) {
       // A weight's 16-bit copy is another tensor and goes by the weight's name.
       auto weight = dyn_cast<loom::GetWeightOp>(*op);
-      bool hit = (weight && weight.getName() == annotation.name) ||
-                 loom::getNodeName(op.getLoc()) == annotation.name;
-      if (hit && !failedOnce && op->getNumResults() == 1)
-        place(cast<RankedTensorType>(op->getResult(0).getType()),
-              [&](ShardingAttr sharding) { setSharding(op->getResult(0), sharding, "user"); });
+      bool hit = (weight && matches(annotation.name, weight.getName())) ||
+                 matches(annotation.name, loom::getNodeName(op.getLoc()));
+      if (hit && op->getNumResults() == 1)
+        spots.push_back({op->getResult(0)});
     });
   }
-  if (!found)
+  if (spots.empty())
     return getOperation().emitError("--shard names '")
-           << annotation.name << "', which is no input, output, weight or node of the model";
-  return failure(failedOnce);
+           << annotation.name << "', which " << (annotation.name.contains('*') ? "matches" : "is")
+           << " no input, output, weight or node of the model";
+  for (const Spot &spot : spots)
+    if (failed(place(annotation, mesh, spot)))
+      return failure();
+  return success();
 }

@@ -37,7 +37,7 @@ private:
   void seedColumns(Propagation &state, func::FuncOp func, StringAttr axis);
   void seedTables(Propagation &state, func::FuncOp func, StringAttr axis);
   void seedSequence(Propagation &state, func::FuncOp func, StringAttr axis);
-  int64_t chooseMicrobatches(const Mesh &mesh);
+  int64_t chooseMicrobatches(const Mesh &mesh, int64_t most);
   void addMicroAxis(MeshOp meshOp, int64_t count);
 };
 } // namespace
@@ -73,8 +73,9 @@ void ApplyStrategyPass::seedBatch(Propagation &state, func::FuncOp func, StringA
     if (type.getRank() == 0)
       continue;
     int64_t dim = getBatchDim(func, argument);
-    if (!state.addAxis(argument, dim, axis, origin) &&
-        !state.lookup(argument).layout.usesAxis(axis) && state.getMesh().getSize(axis) > 1)
+    const Layout &layout = state.lookup(argument).layout;
+    if (!state.addAxis(argument, dim, axis, origin) && !isMicroAxis(axis) &&
+        layout.dims[dim].open && !layout.usesAxis(axis) && state.getMesh().getSize(axis) > 1)
       mlir::emitRemark(func.getLoc())
           << "input " << func.getArgAttr(argument.getArgNumber(), loom::kName)
           << " is not split over " << axis << ": its "
@@ -92,18 +93,28 @@ struct Columns {
 };
 } // namespace
 
-/// The columns of a weight that is multiplied from the right, of experts the experts first; or the
-/// output channels of a convolution. Nothing of other operations.
+/// Whether a value is a weight, or each token's of a table of them: an expert's.
+static bool isWeight(Value value) {
+  if (auto gather = value.getDefiningOp<loom::GatherOp>())
+    value = cast<RankedTensorType>(gather.getInput().getType()).getRank() > 2 ? gather.getInput()
+                                                                              : Value();
+  return value && value.getDefiningOp<loom::GetWeightOp>();
+}
+
+/// The columns of a weight that is multiplied, of experts the experts first; or the output channels
+/// of a convolution. Nothing of other operations.
 static SmallVector<Columns> findColumns(Operation *op) {
   if (auto dot = dyn_cast<loom::DotGeneralOp>(op)) {
-    if (!dot.getRhs().getDefiningOp<loom::GetWeightOp>())
+    bool isRight = isWeight(dot.getRhs());
+    if (!isRight && !isWeight(dot.getLhs()))
       return {};
-    SmallVector<int64_t> free = dot.getRhsFreeDims();
+    SmallVector<int64_t> free = isRight ? dot.getRhsFreeDims() : dot.getLhsFreeDims();
     int64_t rank = cast<RankedTensorType>(dot.getType()).getRank();
-    auto first = rank - static_cast<int64_t>(free.size());
+    int64_t first = isRight ? rank - static_cast<int64_t>(free.size()) : dot.getLhsBatch().size();
     SmallVector<Columns> columns;
     for (auto [i, dim] : llvm::enumerate(free))
-      columns.push_back({dot.getRhs(), dim, first + static_cast<int64_t>(i)});
+      columns.push_back(
+          {isRight ? dot.getRhs() : dot.getLhs(), dim, first + static_cast<int64_t>(i)});
     return columns;
   }
   if (auto convolution = dyn_cast<loom::ConvolutionOp>(op))
@@ -155,6 +166,20 @@ static bool worksInPieces(const Propagation &state, Operation *op, StringAttr ax
   return true;
 }
 
+/// True for what is an input with rows added or replaced, as the next key-value cache is of the
+/// last.
+static bool extendsInput(Value value) {
+  auto isInput = [](Value part) {
+    auto type = cast<RankedTensorType>(part.getType());
+    return isa<BlockArgument>(part) && type.getRank() > 2 && isa<FloatType>(type.getElementType());
+  };
+  Operation *op = value.getDefiningOp();
+  if (auto join = dyn_cast_or_null<loom::ConcatenateOp>(op))
+    return llvm::any_of(join.getInputs(), isInput);
+  auto scatter = dyn_cast_or_null<loom::ScatterOp>(op);
+  return scatter && isInput(scatter.getInput());
+}
+
 /// How far an axis cuts into a program's contractions, and how often that needs a reduction.
 struct AxisUse {
   int64_t contractions = 0, reductions = 0;
@@ -174,22 +199,40 @@ static AxisUse countUses(const Propagation &state, StringAttr axis) {
   return use;
 }
 
+/// Notes on a weight why its columns are not split, for those who explain and remark.
+static void noteObstacle(Value weight, StringAttr axis, const Twine &reason) {
+  if (auto get = weight.getDefiningOp<loom::GetWeightOp>())
+    get->setAttr(kObstacle,
+                 StringAttr::get(weight.getContext(),
+                                 "split by columns over '" + axis.getValue() + "', " + reason));
+}
+
+/// The first operation for which values would have to be gathered that were not `before`.
+static Operation *findGathering(const Propagation &state, ArrayRef<int64_t> before) {
+  for (auto [op, was, now] : llvm::zip_equal(state.getOperations(), before, state.getReshards()))
+    if (now > was)
+      return op;
+  return nullptr;
+}
+
 void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, StringAttr axis) {
   int64_t reshards = state.countReshards();
+  SmallVector<int64_t> reshardsOf(state.getReshards());
   // Results of the model that are split over the axis; seeds must not add any. A state stays where
-  // it is.
+  // it is, and so does a cache that goes round outside.
   auto countReturned = [&] {
     return llvm::count_if(func.front().getTerminator()->getOpOperands(), [&](OpOperand &use) {
       return !func.getResultAttr(use.getOperandNumber(), loom::kState) &&
-             state.lookup(use.get()).layout.usesAxis(axis);
+             !extendsInput(use.get()) && state.lookup(use.get()).layout.usesAxis(axis);
     });
   };
   int64_t returned = countReturned();
   AxisUse before = countUses(state, axis);
   func.walk([&](ShardingRuleInterface op) {
     SmallVector<Columns> candidates = findColumns(op);
-    if (candidates.empty() || state.lookup(candidates[0].weight).layout.usesAxis(axis) ||
-        state.lookup(op->getOperand(0)).layout.usesAxis(axis))
+    if (candidates.empty() || llvm::any_of(op->getOperands().take_front(2), [&](Value operand) {
+          return state.lookup(operand).layout.usesAxis(axis);
+        }))
       return;
     // Try it: the seed stays only if no value has to be gathered for it, that is, if a later
     // contraction takes the split dimension by row.
@@ -199,15 +242,27 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
         return false;
       state.run();
       int64_t after = state.countReshards();
-      if (after > reshards || countReturned() > returned)
+      if (after > reshards) {
+        if (Operation *op = findGathering(state, reshardsOf))
+          noteObstacle(columns.weight, axis,
+                       "its product would have to be gathered for '" +
+                           loom::getNodeName(op->getLoc()) + "'");
         return false;
+      }
+      if (countReturned() > returned) {
+        noteObstacle(columns.weight, axis, "a result of the model would be split");
+        return false;
+      }
       // A pair of contractions for a reduction is worth it. What every contraction has to reduce
       // for, as the features of a residual stream, is not.
       AxisUse use = countUses(state, axis);
-      if (2 * (use.reductions - before.reductions) > use.contractions - before.contractions + 1)
+      if (2 * (use.reductions - before.reductions) > use.contractions - before.contractions + 1) {
+        noteObstacle(columns.weight, axis, "nearly every product after it would need a reduction");
         return false;
+      }
       before = use;
       reshards = after;
+      reshardsOf.assign(state.getReshards().begin(), state.getReshards().end());
       return true;
     };
     for (const Columns &columns : candidates) {
@@ -244,19 +299,28 @@ void ApplyStrategyPass::seedSequence(Propagation &state, func::FuncOp func, Stri
   state.run();
 }
 
-int64_t ApplyStrategyPass::chooseMicrobatches(const Mesh &mesh) {
-  // The largest divisor of every specialisation's local batch that is at most the option.
+int64_t ApplyStrategyPass::chooseMicrobatches(const Mesh &mesh, int64_t most) {
+  // The largest divisor of every specialisation's local batch that is at most `most`.
   for (auto func : getOperation().getOps<func::FuncOp>())
     for (BlockArgument argument : func.getArguments())
       if (getBatchDim(func, argument) != 0)
         return 1; // micro-batches are cut along the leading dimension
-  int64_t parts = mesh.getSize(toAttrs(dp)), best = 1;
-  for (int64_t count = 1; count <= microbatches; ++count) {
+  // What a user says of an input is not for the strategy to change.
+  auto countParts = [&](BlockArgument argument) {
+    ShardingAttr sharding = getSharding(argument);
+    if (!sharding || sharding.getDims()[0].getOpen())
+      return mesh.getSize(toAttrs(dp));
+    DimShardingAttr dim = sharding.getDims()[0];
+    return mesh.getSize(dim.getAxes()) * dim.getGranule();
+  };
+  int64_t best = 1;
+  for (int64_t count = 1; count <= most; ++count) {
     bool fits = true;
     for (auto func : getOperation().getOps<func::FuncOp>())
-      for (Type type : func.getArgumentTypes()) {
-        auto tensor = cast<RankedTensorType>(type);
-        fits &= tensor.getRank() > 0 && tensor.getDimSize(0) % (parts * count) == 0;
+      for (BlockArgument argument : func.getArguments()) {
+        auto tensor = cast<RankedTensorType>(argument.getType());
+        fits = fits && tensor.getRank() > 0 &&
+               tensor.getDimSize(0) % (countParts(argument) * count) == 0;
       }
     best = fits ? count : best;
   }
@@ -265,6 +329,7 @@ int64_t ApplyStrategyPass::chooseMicrobatches(const Mesh &mesh) {
 
 void ApplyStrategyPass::addMicroAxis(MeshOp meshOp, int64_t count) {
   SmallVector<Attribute> axes(meshOp.getAxes().getValue());
+  // Of an attempt before; a user's axis has another name.
   llvm::erase_if(
       axes, [](Attribute axis) { return cast<AxisAttr>(axis).getName() == MeshOp::kMicroAxis; });
   if (count > 1)
@@ -272,34 +337,97 @@ void ApplyStrategyPass::addMicroAxis(MeshOp meshOp, int64_t count) {
   meshOp.setAxesAttr(ArrayAttr::get(&getContext(), axes));
 }
 
-/// The operation that needs the whole batch, or null when the program can run on a piece of it.
-static Operation *findMicrobatchObstacle(const Propagation &state, func::FuncOp func,
-                                         StringAttr micro) {
-  // A state is one thing, not one for every piece.
-  for (unsigned i = 0; i < func.getNumArguments(); ++i)
+namespace {
+/// Why a program cannot run on one micro-batch after the other.
+struct Obstacle {
+  Location loc;
+  std::string reason;
+  bool isSize = false; ///< fewer micro-batches may do
+};
+} // namespace
+
+static std::string getNode(Location loc) { return "'" + loom::getNodeName(loc) + "'"; }
+
+/// The leading dimension is cut over micro-batches, minor to the axes of devices.
+static bool isCutInTime(const Layout &layout) { return layout.getMicroDim() == 0; }
+
+/// A result's layout, as the user asks for it, with each device's part cut into micro-batches.
+static Layout cutInTime(ShardingAttr pinned, StringAttr micro) {
+  Layout layout(pinned);
+  if (!layout.dims.empty())
+    layout.dims[0].axes.push_back(micro);
+  return layout;
+}
+
+static std::string quote(Attribute name) {
+  return "'" + (name ? cast<StringAttr>(name).str() : std::string()) + "'";
+}
+
+static std::optional<Obstacle> findInputObstacle(const Propagation &state, func::FuncOp func) {
+  for (BlockArgument argument : func.getArguments()) {
+    unsigned i = argument.getArgNumber();
+    // A state is one thing, not one for every piece.
     if (func.getArgAttr(i, loom::kState))
-      return func;
+      return Obstacle{func.getLoc(), getNode(func.getLoc()) + " needs all of it"};
+    if (!isCutInTime(state.lookup(argument).layout))
+      return Obstacle{func.getLoc(),
+                      "a device's part of input " + quote(func.getArgAttr(i, loom::kName)) +
+                          " cannot be cut along its leading dimension",
+                      /*isSize=*/true};
+  }
+  return std::nullopt;
+}
+
+static std::optional<Obstacle> findResultObstacle(const Propagation &state, func::FuncOp func,
+                                                  StringAttr micro) {
+  for (auto [i, value] : llvm::enumerate(func.front().getTerminator()->getOperands())) {
+    const Layout &layout = state.lookup(value).layout;
+    Location loc = value.getDefiningOp() ? value.getLoc() : func.getLoc();
+    if (!isCutInTime(layout))
+      return Obstacle{loc, getNode(loc) + " needs all of it"};
+    auto pinned = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
+    if (pinned && !areCutAlikeInTime(cutInTime(pinned, micro), layout))
+      return Obstacle{loc, "output " + quote(func.getResultAttr(i, loom::kName)) +
+                               " is asked for with another split of the batch than it is computed "
+                               "with"};
+  }
+  return std::nullopt;
+}
+
+/// What needs the whole batch; none when the program can run on a piece of it.
+static std::optional<Obstacle> findMicrobatchObstacle(const Propagation &state, func::FuncOp func,
+                                                      StringAttr micro) {
+  if (std::optional<Obstacle> obstacle = findInputObstacle(state, func))
+    return obstacle;
   for (Operation *op : state.getOperations()) {
     auto constant = dyn_cast<loom::ConstantOp>(op);
     bool positional =
         isa<loom::IotaOp, loom::GetWeightOp>(op) || (constant && !constant.getValue().isSplat());
+    Obstacle whole = {op->getLoc(), getNode(op->getLoc()) + " needs all of it"};
     if (loom::isControl(op) || !worksInPieces(state, op, micro))
-      return op;
+      return whole;
     SmallVector<Layout> required = state.getRequired(op);
     for (auto [index, value] :
          llvm::enumerate(llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
                                                    llvm::to_vector_of<Value>(op->getResults())))) {
-      bool has = state.lookup(value).layout.usesAxis(micro);
+      const Layout &layout = state.lookup(value).layout;
+      bool has = layout.usesAxis(micro);
       if (has != required[index].usesAxis(micro) || (has && positional))
-        return op;
+        return whole;
+      if (!areCutAlikeInTime(layout, required[index]))
+        return Obstacle{op->getLoc(),
+                        getNode(op->getLoc()) +
+                            " reads or makes values whose batch is split differently"};
     }
   }
-  for (Value value : func.front().getTerminator()->getOperands()) {
-    const Layout &layout = state.lookup(value).layout;
-    if (layout.dims.empty() || layout.dims[0].axes.empty() || layout.dims[0].axes.back() != micro)
-      return value.getDefiningOp() ? value.getDefiningOp() : func.getOperation();
-  }
-  return nullptr;
+  return findResultObstacle(state, func, micro);
+}
+
+/// Cuts into micro-batches what a user asks for of results.
+static void cutPinnedResults(func::FuncOp func, const Mesh &mesh, StringAttr micro) {
+  for (unsigned i = 0; i < func.getNumResults(); ++i)
+    if (auto pinned = func.getResultAttrOfType<ShardingAttr>(i, kSharding))
+      func.setResultAttr(i, kSharding, cutInTime(pinned, micro).getAttr(mesh));
 }
 
 void ApplyStrategyPass::runOnOperation() {
@@ -308,13 +436,13 @@ void ApplyStrategyPass::runOnOperation() {
     return;
   if (failed(checkAxes(Mesh(meshOp))))
     return signalPassFailure();
-  int64_t count = microbatches > 1 ? chooseMicrobatches(Mesh(meshOp)) : 1;
+  int64_t count = chooseMicrobatches(Mesh(meshOp), microbatches);
   auto micro = StringAttr::get(&getContext(), MeshOp::kMicroAxis);
   while (true) {
     addMicroAxis(meshOp, count);
     Mesh mesh(meshOp);
     std::vector<Propagation> states;
-    Operation *obstacle = nullptr;
+    std::optional<Obstacle> obstacle;
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       if (loom::isBody(func))
         continue;
@@ -344,10 +472,14 @@ void ApplyStrategyPass::runOnOperation() {
     if (!obstacle) {
       for (const Propagation &state : states)
         state.commit(/*close=*/false);
+      if (count > 1)
+        for (auto func : getOperation().getOps<func::FuncOp>())
+          cutPinnedResults(func, mesh, micro);
       return;
     }
-    obstacle->emitRemark("the batch is not cut into micro-batches: '")
-        << loom::getNodeName(obstacle->getLoc()) << "' needs all of it";
-    count = 1;
+    count = obstacle->isSize ? chooseMicrobatches(Mesh(meshOp), count - 1) : 1;
+    if (count == 1)
+      mlir::emitRemark(obstacle->loc)
+          << "the batch is not cut into micro-batches: " << obstacle->reason;
   }
 }

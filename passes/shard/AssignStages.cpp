@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/shard/Shard.h"
+#include "passes/shard/StageCuts.h"
 
 #include "dialects/loom/Control.h"
 
@@ -16,117 +17,45 @@ namespace gridloom {
 #include "passes/shard/Passes.h.inc"
 } // namespace gridloom
 
-/// Work is counted in floating-point operations; a byte of memory traffic and a byte sent to
-/// another stage stand for about this many.
-static constexpr double kFlopsPerByte = 2;
-static constexpr double kFlopsPerSentByte = 25;
-
-/// Operations that belong to whoever reads them: repeating them in every stage is cheaper than
-/// sending what they make.
-static bool isFloating(Operation *op) {
-  return op->getNumOperands() == 0 || isa<loom::BroadcastOp>(op);
-}
-
 namespace {
-/// One function's operations by position, with work and what crosses each position.
-struct Profile {
-  SmallVector<Operation *> anchored;
-  SmallVector<double> work;     // prefix sums
-  SmallVector<double> crossing; // bytes alive just before position i
-
-  explicit Profile(func::FuncOp func);
-  double between(size_t from, size_t to) const { return work[to] - work[from]; }
-};
-
 struct AssignStagesPass : public gridloom::impl::AssignStagesBase<AssignStagesPass> {
   using AssignStagesBase::AssignStagesBase;
 
   void runOnOperation() override {
     MeshOp mesh = getMesh(getOperation());
-    int64_t stages = mesh ? mesh.getAxisSize(axis) : 1;
+    stages = mesh ? mesh.getAxisSize(axis) : 1;
     if (stages > 1)
       getOperation()->setAttr(kStageAxis, StringAttr::get(&getContext(), axis));
-    for (auto func : getOperation().getOps<func::FuncOp>()) {
-      if (loom::isBody(func))
-        continue;
-      if (failed(assign(func, stages)))
-        return signalPassFailure();
+    SmallVector<func::FuncOp> functions;
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      if (!loom::isBody(func))
+        functions.push_back(func);
+    if (failed(assign(functions)))
+      return signalPassFailure();
+    for (func::FuncOp func : functions) {
+      settle(func);
       // A loop or branch is in one stage.
       loom::forEachBody(func, [](Operation *op, func::FuncOp body) {
         for (Operation &inner : body.front())
           inner.setAttr(kStage, op->getAttr(kStage));
       });
     }
+    if (stages > 1)
+      placeStates(functions);
   }
 
 private:
-  LogicalResult assign(func::FuncOp func, int64_t stages);
+  LogicalResult assign(ArrayRef<func::FuncOp> functions);
+  LogicalResult cut(ArrayRef<StageProfile> profiles);
+  void settle(func::FuncOp func);
+  void placeStates(ArrayRef<func::FuncOp> functions);
+  void setStage(Operation *op, int64_t stage) {
+    op->setAttr(kStage, Builder(op->getContext()).getI64IntegerAttr(stage));
+  }
+
+  int64_t stages = 1;
 };
 } // namespace
-
-/// The last position that reads `value`, through floating operations.
-static int64_t getLastUse(Value value, const llvm::DenseMap<Operation *, int64_t> &position) {
-  int64_t last = -1;
-  for (Operation *user : value.getUsers()) {
-    if (auto it = position.find(user); it != position.end())
-      last = std::max(last, it->second);
-    else if (isFloating(user))
-      last = std::max(last, getLastUse(user->getResult(0), position));
-  }
-  return last;
-}
-
-Profile::Profile(func::FuncOp func) {
-  llvm::DenseMap<Operation *, int64_t> position;
-  work.push_back(0);
-  for (Operation &op : func.front().without_terminator()) {
-    if (isFloating(&op))
-      continue;
-    position[&op] = anchored.size();
-    anchored.push_back(&op);
-    double cost = 0;
-    if (auto costed = dyn_cast<loom::CostInterface>(op))
-      cost = costed.getFlops() + kFlopsPerByte * costed.getMemoryBytes();
-    work.push_back(work.back() + cost);
-  }
-  SmallVector<double> change(anchored.size() + 1, 0);
-  for (auto [i, op] : llvm::enumerate(anchored))
-    for (Value result : op->getResults())
-      if (int64_t last = getLastUse(result, position); last > static_cast<int64_t>(i)) {
-        change[i + 1] += loom::getByteSize(result.getType());
-        change[last + 1] -= loom::getByteSize(result.getType());
-      }
-  double alive = 0;
-  for (double delta : change)
-    crossing.push_back(alive += delta);
-}
-
-/// Cut positions 0 = c0 < c1 < ... < c_stages = n that minimise the slowest stage, then the bytes
-/// sent. Returns the starts of the stages.
-static SmallVector<size_t> chooseCuts(const Profile &profile, size_t stages) {
-  size_t n = profile.anchored.size();
-  using Cost = std::pair<double, double>;
-  constexpr double infinite = std::numeric_limits<double>::infinity();
-  std::vector<std::vector<Cost>> best(stages + 1, std::vector<Cost>(n + 1, {infinite, infinite}));
-  std::vector<std::vector<size_t>> from(stages + 1, std::vector<size_t>(n + 1, 0));
-  best[0][0] = {0, 0};
-  for (size_t stage = 1; stage <= stages; ++stage)
-    for (size_t end = stage; end <= n; ++end)
-      for (size_t start = stage - 1; start < end; ++start) {
-        const Cost &before = best[stage - 1][start];
-        double sent = start ? kFlopsPerSentByte * profile.crossing[start] : 0;
-        double slowest = std::max(before.first, profile.between(start, end) + sent);
-        Cost cost = {slowest, before.second + sent};
-        if (cost < best[stage][end]) {
-          best[stage][end] = cost;
-          from[stage][end] = start;
-        }
-      }
-  SmallVector<size_t> starts(stages);
-  for (size_t stage = stages, end = n; stage > 0; --stage)
-    starts[stage - 1] = end = from[stage][end];
-  return starts;
-}
 
 /// The latest stage that makes something the operation reads, through floating operations.
 static int64_t getEarliestStage(Operation *op) {
@@ -162,29 +91,81 @@ static LogicalResult followAnnotations(ArrayRef<Operation *> anchored, int64_t s
   return success();
 }
 
-LogicalResult AssignStagesPass::assign(func::FuncOp func, int64_t stages) {
-  Profile profile(func);
-  if (stages > 1 && static_cast<int64_t>(profile.anchored.size()) < stages)
-    return func.emitError("cannot cut ") << profile.anchored.size() << " operations into " << stages
-                                         << " stages; use a smaller '" << axis << "' axis";
-  OpBuilder builder(&getContext());
-  auto setStage = [&](Operation *op, int64_t stage) {
-    op->setAttr(kStage, builder.getI64IntegerAttr(stage));
-  };
-  bool annotated = stages > 1 && llvm::any_of(profile.anchored,
-                                              [](Operation *op) { return op->hasAttr(kStage); });
-  if (annotated) {
-    if (failed(followAnnotations(profile.anchored, stages)))
-      return failure();
-  } else {
-    SmallVector<size_t> starts = stages > 1 ? chooseCuts(profile, stages) : SmallVector<size_t>{0};
-    for (auto [i, op] : llvm::enumerate(profile.anchored))
-      setStage(op, std::distance(starts.begin(), llvm::upper_bound(starts, i)) - 1);
-  }
-  setStage(func.front().getTerminator(), stages - 1);
+/// Refuses a function with fewer operations than stages.
+static LogicalResult requireOperations(func::FuncOp func, const StageProfile &profile,
+                                       int64_t stages, StringRef axis) {
+  if (static_cast<int64_t>(profile.anchored.size()) >= stages)
+    return success();
+  // Of the model, not of a node: the function's location is the graph's name.
+  InFlightDiagnostic error = emitError(func->getParentOfType<ModuleOp>().getLoc())
+                             << "the model cannot be cut into " << stages << " stages: it has "
+                             << profile.anchored.size() << " operation"
+                             << (profile.anchored.size() == 1 ? "" : "s");
+  for (auto [i, op] : llvm::enumerate(profile.anchored))
+    error << (i ? ", " : ": ") << "'" << loom::getNodeName(op->getLoc()) << "'";
+  return error << "; use a smaller '" << axis << "' axis";
+}
 
-  // Floating operations go where they are read, one copy per stage; later ones first, since a
-  // floating operation may read another.
+/// Cuts all functions at once, since what they share lies in one stage.
+LogicalResult AssignStagesPass::cut(ArrayRef<StageProfile> profiles) {
+  if (profiles.empty())
+    return success();
+  std::optional<StageStarts> starts = chooseCuts(profiles, stages);
+  if (!starts) {
+    // The state that spans most of its function is what stands in the way.
+    std::pair<StringAttr, StageProfile::Span> widest;
+    const StageProfile *where = nullptr;
+    double most = 0;
+    for (const StageProfile &profile : profiles)
+      for (const auto &state : profile.states) {
+        double share = double(state.second.last - state.second.first + 1) / profile.anchored.size();
+        if (share > most) {
+          most = share;
+          widest = state;
+          where = &profile;
+        }
+      }
+    if (!where)
+      return emitError(getOperation().getLoc())
+             << "the specialisations have no common cut into " << stages
+             << " stages; use a smaller '" << axis << "' axis";
+    auto nameOf = [&](size_t at) { return loom::getNodeName(where->anchored[at]->getLoc()); };
+    return emitError(getOperation().getLoc())
+           << "no cut into " << stages << " stages leaves every state in one stage; state '"
+           << widest.first.getValue() << "' is used from '" << nameOf(widest.second.first)
+           << "' to '" << nameOf(widest.second.last) << "'; use a smaller '" << axis << "' axis";
+  }
+  for (auto [profile, list] : llvm::zip_equal(profiles, *starts))
+    for (auto [i, op] : llvm::enumerate(profile.anchored))
+      setStage(op, std::distance(list.begin(), llvm::upper_bound(list, i)) - 1);
+  return success();
+}
+
+LogicalResult AssignStagesPass::assign(ArrayRef<func::FuncOp> functions) {
+  std::vector<StageProfile> open;
+  for (func::FuncOp func : functions) {
+    StageProfile profile(func);
+    if (stages == 1) {
+      for (Operation *op : profile.anchored)
+        setStage(op, 0);
+      continue;
+    }
+    if (failed(requireOperations(func, profile, stages, axis)))
+      return failure();
+    bool annotated =
+        llvm::any_of(profile.anchored, [](Operation *op) { return op->hasAttr(kStage); });
+    if (!annotated)
+      open.push_back(std::move(profile));
+    else if (failed(followAnnotations(profile.anchored, stages)))
+      return failure();
+  }
+  return cut(open);
+}
+
+/// Floating operations go where they are read, one copy per stage; later ones first, since a
+/// floating operation may read another.
+void AssignStagesPass::settle(func::FuncOp func) {
+  setStage(func.front().getTerminator(), stages - 1);
   SmallVector<Operation *> floating;
   for (Operation &op : func.front().without_terminator())
     if (isFloating(&op))
@@ -202,5 +183,17 @@ LogicalResult AssignStagesPass::assign(func::FuncOp func, int64_t stages) {
         use->set(copy->getResult(0));
     }
   }
-  return success();
+}
+
+/// Writes down which stage keeps each state. A function that only passes a state on has no say.
+void AssignStagesPass::placeStates(ArrayRef<func::FuncOp> functions) {
+  llvm::DenseMap<StringAttr, Attribute> owners;
+  for (func::FuncOp func : functions)
+    for (const StateUse &use : getStateUses(func))
+      owners.try_emplace(use.state, use.op->getAttr(kStage));
+  for (func::FuncOp func : functions)
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      if (auto state = func.getArgAttrOfType<StringAttr>(i, loom::kState))
+        if (Attribute owner = owners.lookup(state))
+          func.setArgAttr(i, kStage, owner);
 }

@@ -17,10 +17,20 @@ namespace gridloom {
 #include "passes/shard/Passes.h.inc"
 } // namespace gridloom
 
-/// True of what every device can make from nothing, whatever its part.
+/// True for biases and scales, of which a device may hold several shards.
+static bool isSmallVector(loom::GetWeightOp weight) {
+  constexpr int64_t kSmallBytes = int64_t{64} << 10;
+  auto type = cast<RankedTensorType>(weight.getType());
+  return loom::getByteSize(type) <= kSmallBytes &&
+         llvm::count_if(type.getShape(), [](int64_t size) { return size != 1; }) <= 1;
+}
+
+/// True of what every device can make at no cost, whatever its part.
 static bool isFromNothing(Operation *op) {
   if (isa<loom::IotaOp>(op))
     return true;
+  if (auto weight = dyn_cast<loom::GetWeightOp>(op))
+    return isSmallVector(weight);
   if (auto constant = dyn_cast<loom::ConstantOp>(op))
     return isa<SplatElementsAttr>(constant.getValue());
   if (!isa<loom::BroadcastOp, loom::ReshapeOp, loom::ConvertOp>(op))

@@ -310,12 +310,13 @@ namespace {
 class Applier {
 public:
   /// Without a mesh the annotations are only checked.
-  Applier(ModuleOp module, MeshOp meshOp)
-      : module(module), annotations(getAnnotations(module)), meshOp(meshOp) {}
+  Applier(ModuleOp module, MeshOp meshOp, StringRef stageAxis)
+      : module(module), annotations(getAnnotations(module)), meshOp(meshOp), stageAxis(stageAxis) {}
   LogicalResult run();
 
 private:
   LogicalResult applyValues(func::FuncOp func, bool isFirst);
+  LogicalResult applyValue(const Annotation &annotation, Value value, const Layout &layout);
   void applyStages(func::FuncOp func);
   SmallVector<Value> findValues(const Annotation &annotation, func::FuncOp func,
                                 const NodeValues &nodes) const;
@@ -323,6 +324,7 @@ private:
   ModuleOp module;
   DictionaryAttr annotations;
   MeshOp meshOp;
+  StringRef stageAxis;
   Shape shape;
 };
 } // namespace
@@ -346,6 +348,28 @@ SmallVector<Value> Applier::findValues(const Annotation &annotation, func::FuncO
   return found;
 }
 
+LogicalResult Applier::applyValue(const Annotation &annotation, Value value, const Layout &layout) {
+  Mesh mesh(meshOp);
+  Location loc = annotation.getLoc(module.getContext());
+  auto axis = StringAttr::get(module.getContext(), stageAxis);
+  if (mesh.getSize(axis) > 1 && layout.usesAxis(axis))
+    return emitError(loc) << "the annotation of '" << annotation.name << "' cuts over axis '"
+                          << stageAxis
+                          << "', along which devices run different pipeline stages; give the axis "
+                             "another name";
+  ShardingAttr sharding = layout.getAttr(mesh);
+  // Simplification makes one value of tensors that are equal.
+  if (ShardingAttr before = getSharding(value)) {
+    if (before != sharding)
+      mlir::emitRemark(loc) << "the annotation of '" << annotation.name
+                            << "' is not used: its value is " << before << " by the "
+                            << getOrigin(value);
+    return success();
+  }
+  setSharding(value, sharding, "annotation of node '" + annotation.result.node + "'");
+  return success();
+}
+
 LogicalResult Applier::applyValues(func::FuncOp func, bool isFirst) {
   NodeValues nodes(func);
   for (const Annotation &annotation : getValues(annotations)) {
@@ -359,9 +383,8 @@ LogicalResult Applier::applyValues(func::FuncOp func, bool isFirst) {
           makeLayout(annotation, shape, cast<RankedTensorType>(value.getType()));
       if (failed(layout))
         return failure();
-      if (meshOp)
-        setSharding(value, layout->getAttr(Mesh(meshOp)),
-                    "annotation of node '" + annotation.result.node + "'");
+      if (meshOp && failed(applyValue(annotation, value, *layout)))
+        return failure();
     }
   }
   return success();
@@ -430,16 +453,16 @@ LogicalResult gridloom::resolveMesh(ModuleOp module, StringRef mesh) {
   if (shape.stageAxis >= 0)
     list.set("stage_axis", builder.getStringAttr(shape.axes[shape.stageAxis].name));
   module->setAttr(kAnnotations, list.getDictionary(module.getContext()));
-  return Applier(module, MeshOp()).run();
+  return Applier(module, MeshOp(), "").run();
 }
 
-LogicalResult gridloom::applyAnnotations(ModuleOp module) {
+LogicalResult gridloom::applyAnnotations(ModuleOp module, StringRef stageAxis) {
   MeshOp meshOp = getMesh(module);
   if (!getAnnotations(module))
     return success();
   if (failed(resolveMesh(module, "")) || !meshOp)
     return failure();
-  LogicalResult result = Applier(module, meshOp).run();
+  LogicalResult result = Applier(module, meshOp, stageAxis).run();
   module->removeAttr(kAnnotations);
   return result;
 }

@@ -61,8 +61,8 @@ llvm::LogicalResult resolveMesh(mlir::ModuleOp module, llvm::StringRef mesh);
 
 /// Puts the annotations on values and operations: shardings with their origin, closed, and stages;
 /// removes them from the module. What names a value that simplification removed gives a remark;
-/// what cannot be is an error.
-llvm::LogicalResult applyAnnotations(mlir::ModuleOp module);
+/// what cannot be, as a split over `stageAxis`, is an error.
+llvm::LogicalResult applyAnnotations(mlir::ModuleOp module, llvm::StringRef stageAxis);
 
 } // namespace gridloom
 

@@ -35,6 +35,11 @@ struct InsertMeshPass : public gridloom::impl::InsertMeshBase<InsertMeshPass> {
             << part << "'; write name=size with a size of at least 1";
         return signalPassFailure();
       }
+      if (name == MeshOp::kMicroAxis) {
+        module.emitError("mesh axis '")
+            << name << "' is reserved for micro-batches; give the axis another name";
+        return signalPassFailure();
+      }
       list.push_back(AxisAttr::get(&getContext(), name, size));
     }
     OpBuilder builder = OpBuilder::atBlockBegin(module.getBody());

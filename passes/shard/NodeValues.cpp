@@ -18,9 +18,12 @@ static SmallVector<std::string> getNodes(Operation *op) {
 }
 
 NodeValues::NodeValues(func::FuncOp func) {
-  for (Operation &op : func.front().without_terminator())
+  for (Operation &op : func.front().without_terminator()) {
+    if (op.hasAttr(dist::kPart))
+      continue;
     for (const std::string &node : getNodes(&op))
       byNode[node].push_back(&op);
+  }
 }
 
 ArrayRef<Operation *> NodeValues::getOperations(StringRef node) const {

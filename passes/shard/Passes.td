@@ -21,11 +21,31 @@ def CloneConstants : Pass<"dist-clone-constants", "::mlir::ModuleOp"> {
   let summary = "Gives each user of a constant its own, so that shardings do not spread through it";
   let description = [{
     Constants of one value, `loom.iota`, and what is broadcast or reshaped from them cost nothing to
-    make again:
+    make again; small vectors among the weights, which exporters merge where they are equal, cost little:
 
     ```mlir
     %0 = loom.maximum %x, %zero : tensor<4x8xf32>
     %1 = loom.maximum %y, %zero_copy : tensor<4x8xf32>
+    ```
+  }];
+}
+
+def UnpackWeights : Pass<"dist-unpack-weights", "::mlir::ModuleOp"> {
+  let summary = "Takes apart weights that hold several, as query, key and value in one";
+  let description = [{
+    Where a product with a weight is only read in slices of its columns, also after a bias, a reshape or a
+    transpose, each slice becomes a product with its part of the weight: a device's share of heads is
+    a stretch of each part, not of the whole. What a user pinned stays whole.
+
+    ```mlir
+    %0 = loom.dot_general %x, %w ... : (tensor<8x16xf32>, tensor<16x96xf32>) -> tensor<8x96xf32>
+    %1 = loom.slice %0 [0, 0] to [8, 64] by [1, 1] : (tensor<8x96xf32>) -> tensor<8x64xf32>
+    %2 = loom.slice %0 [0, 64] to [8, 96] by [1, 1] : (tensor<8x96xf32>) -> tensor<8x32xf32>
+    ```
+    becomes, after loom-hoist-prologue,
+    ```mlir
+    %1 = loom.dot_general %x, %"w[0:64]" ... : (tensor<8x16xf32>, tensor<16x64xf32>) -> tensor<8x64xf32>
+    %2 = loom.dot_general %x, %"w[64:96]" ... : (tensor<8x16xf32>, tensor<16x32xf32>) -> tensor<8x32xf32>
     ```
   }];
 }
@@ -39,9 +59,13 @@ def ApplyAnnotations : Pass<"dist-apply-annotations", "::mlir::ModuleOp"> {
     %w = loom.get_weight @w {dist.shardings = [#dist.sharding<@mesh, [{}, {"model"} ]>], ...}
     ```
 
-    A name that is nowhere in the program, an axis the mesh has not and an axis named twice are errors.
+    A name that is nowhere in the program, an axis that is not in the mesh or is the pipeline's, an
+    axis named twice, and two shardings for one value, the model's own included, are errors.
   }];
-  let options = [ListOption<"shard", "shard", "std::string", "NAME=[{axis,...},...]">];
+  let options = [
+    ListOption<"shard", "shard", "std::string", "NAME=[{axis,...},...]">,
+    Option<"stageAxis", "stage-axis", "std::string", "\"pipe\"", "The mesh axis of stages">
+  ];
 }
 
 def ApplyStrategy : Pass<"dist-apply-strategy", "::mlir::ModuleOp"> {
@@ -106,6 +130,14 @@ def AssignStages : Pass<"dist-assign-stages", "::mlir::ModuleOp"> {
     Chooses cuts of the operation order that make the slowest stage fastest, transfers included, by
     dynamic programming over all positions; sets `dist.stage` on every operation. Constants and
     weights go to the stages that read them.
+
+    All functions are cut together: what reads or writes a state is in one stage, the same in every
+    function, and a weight is read in the same stages by all functions where such cuts exist. The
+    stage that keeps a state stands on the argument:
+
+    ```mlir
+    func.func @main(%past: tensor<1x4x96x12xf32> {dist.stage = 1 : i64, loom.state = "past_key_3", ...})
+    ```
   }];
   let options = [Option<"axis", "axis", "std::string", "\"pipe\"", "mesh axis whose coordinate is the stage">];
 }
@@ -124,10 +156,12 @@ def VerifySharded : Pass<"dist-verify-sharded", "::mlir::ModuleOp"> {
   let description = [{
     **Guarantees:**
     - S-G1: every value has a closed sharding over the module's mesh, of the value's rank, that uses
-      no axis twice and leaves nothing unreduced.
+      no axis twice, nor the one of the pipeline's stages, and leaves nothing unreduced.
     - S-G2: every sharding has an origin.
     - S-G3: every operation has a stage, and no value flows to an earlier one.
-    - S-G4: the axis `micro` splits leading dimensions of inputs and outputs, all or none.
+    - S-G4: the axis `micro` is minor to all axes of its dimension, and splits the leading dimension
+      of all inputs and outputs, or of none.
+    - S-G6: what reads or writes a state is in one stage, the same in all functions.
   }];
 }
 

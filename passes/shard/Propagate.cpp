@@ -62,6 +62,8 @@ struct PropagatePass : public gridloom::impl::PropagateBase<PropagatePass> {
     state.run();
     growThroughBodies(state, func);
     auto reasons = explainReplicated(state);
+    for (Operation *op : state.getOperations())
+      op->removeAttr(kObstacle);
     state.commit(/*close=*/true, reasons);
     remarkConflicts(state);
     remarkReplicated(state, reasons);

@@ -107,10 +107,17 @@ bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef o
                           int64_t granule) {
   Entry &entry = entries[value];
   Layout::Dim &target = entry.layout.dims[dim];
-  auto isMicro = [](StringAttr name) { return name.getValue() == MeshOp::kMicroAxis; };
-  // Closing a dimension says on which devices its parts are, not when.
-  if ((!target.open && !isMicro(axis)) || entry.layout.usesAxis(axis) ||
+  bool inTime = isMicroAxis(axis);
+  // Micro-batches take their granule from what they cut. Closing a dimension says on which devices
+  // its parts are, not when.
+  if (inTime)
+    granule = target.granule;
+  if ((!target.open && !inTime) || entry.layout.usesAxis(axis) ||
       (!target.axes.empty() && target.granule != granule))
+    return false;
+  // Micro-batches are minor to all axes of their dimension, and one more major axis would change
+  // which elements they hold, here and not elsewhere.
+  if (llvm::any_of(target.axes, isMicroAxis))
     return false;
   // Shards need not be equal, but there is to be something for everyone; what is cut in time has no
   // room for padding.
@@ -119,8 +126,7 @@ bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef o
     return false; // nothing to split
   int64_t size = type.getDimSize(dim);
   int64_t parts = mesh.getSize(target.axes) * mesh.getSize(axis);
-  bool even = isMicro(axis) || llvm::any_of(target.axes, isMicro);
-  if (even ? size % parts != 0 : size < parts * granule)
+  if (inTime ? size % (parts * granule) != 0 : size < parts * granule)
     return false;
   if (journal)
     journal->emplace_back(value, entry);

@@ -34,7 +34,9 @@ public:
   Propagation(mlir::func::FuncOp func, const dist::Mesh &mesh);
 
   /// Adds `axis` as the minor axis of a dimension cut on multiples of `granule`, when the dimension
-  /// is open and large enough and the value does not use the axis. Returns whether it did.
+  /// is open and large enough, is not cut into micro-batches, and the value does not use the axis.
+  /// The axis of micro-batches divides a dimension evenly, a closed one too. Returns whether it
+  /// did.
   bool addAxis(mlir::Value value, int64_t dim, mlir::StringAttr axis, llvm::StringRef origin,
                int64_t granule = 1);
 
@@ -60,6 +62,8 @@ public:
 
   /// How many operands would have to move between devices other than by reducing partial sums.
   int64_t countReshards();
+  /// The same per operation, in their order, as it was counted last.
+  llvm::ArrayRef<int64_t> getReshards() const { return reshards; }
 
   /// Runs `trial`, and takes back what it changed here unless it returns true; returns what it did.
   bool attempt(llvm::function_ref<bool()> trial);

@@ -147,7 +147,7 @@ Explainer::Reason Explainer::explainFactors(Operation *op, int64_t index,
   if (!needed.empty() && (!hasOther || cut.empty()))
     return {4, "$ needs all of its dimension " + llvm::join(needed, ", ")};
   if (!cut.empty())
-    return {5, "$ is split over '" + toString(cut) + "' along dimensions it has not"};
+    return {5, "it has no dimension that $ cuts over '" + toString(cut) + "'"};
   return {6, "$ gathers what it reads"};
 }
 
@@ -185,6 +185,11 @@ Propagation::Reason Explainer::explain(Value value) const {
     reason = "asked for by " + given;
   if (!reason.empty())
     return {prefix + reason, prefix + reason};
+  // A strategy tried: what stopped it tells more than what lies next to the value.
+  if (Operation *op = value.getDefiningOp())
+    if (auto obstacle = op->getAttrOfType<StringAttr>(kObstacle))
+      // Every layer has such a node: they are of one kind.
+      return {prefix + obstacle.str(), (prefix + obstacle.getValue().split(" for '").first).str()};
   Reason best = {kNoReason, ""};
   std::string node;
   auto consider = [&](Operation *op, int64_t index) {
@@ -215,8 +220,10 @@ static void spreadReasons(const Propagation &state, Propagation::Reasons &reason
   SmallVector<std::pair<Value, Value>> queue; // value, and the one its reason is from
   state.forEachValue([&](Value value) {
     auto reason = reasons.find(value);
-    if (reason != reasons.end() && reason->second.text != kNothingAsks &&
-        StringRef(reason->second.kind).contains("its node"))
+    bool isOperations =
+        reason != reasons.end() && (StringRef(reason->second.kind).contains("its node") ||
+                                    StringRef(reason->second.kind).contains("split by columns"));
+    if (isOperations && reason->second.text != kNothingAsks)
       queue.push_back({value, value});
   });
   for (size_t next = 0; next < queue.size(); ++next) {
@@ -234,10 +241,11 @@ static void spreadReasons(const Propagation &state, Propagation::Reasons &reason
           continue;
         StringRef why = reasons.find(source)->second.text;
         why.consume_front("replicated: ");
+        std::string kind = reasons.find(source)->second.kind;
         reason->second = {
             ("replicated: like '" + getValueName(source) + "', computed from or with it: " + why)
                 .str(),
-            "replicated: like what is computed from or with it"};
+            "replicated: like what is computed from or with it: " + kind};
         queue.push_back({other, source});
       }
     }
@@ -270,7 +278,14 @@ void gridloom::remarkReplicated(const Propagation &state, const Propagation::Rea
     std::string text = "'" + llvm::join(ArrayRef(names).take_front(kNamed), "', '") + "'";
     if (names.size() > kNamed)
       text += " and " + std::to_string(names.size() - kNamed) + " more";
-    mlir::emitRemark(state.getLoc()) << text << ": " << reason;
+    // The first one's reason names the operation that stops it.
+    StringRef first = reasons.find(values.front())->second.text;
+    bool isNamed = reason.starts_with("replicated: like ") ||
+                   reason.starts_with("replicated: split by columns");
+    bool isOnly = llvm::all_of(
+        values, [&](Value value) { return reasons.find(value)->second.text == first; });
+    mlir::emitRemark(state.getLoc()) << text << ": " << (isNamed ? first : reason)
+                                     << (isNamed && !isOnly ? "; the others likewise" : "");
   }
 }
 

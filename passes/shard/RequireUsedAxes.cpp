@@ -17,6 +17,20 @@ namespace gridloom {
 #include "passes/shard/Passes.h.inc"
 } // namespace gridloom
 
+/// What stood in the way of the first weight that was tried, in parentheses; empty for none.
+static std::string getObstacle(ModuleOp module, StringAttr axis) {
+  std::string text;
+  module.walk([&](loom::GetWeightOp weight) {
+    StringRef origin = gridloom::dist::getOrigin(weight.getOutput());
+    if (!origin.consume_front("replicated: ") ||
+        !origin.starts_with(("split by columns over '" + axis.getValue() + "'").str()))
+      return WalkResult::advance();
+    text = (" (weight '" + weight.getName() + "': " + origin + ")").str();
+    return WalkResult::interrupt();
+  });
+  return text;
+}
+
 namespace {
 struct RequireUsedAxesPass : public gridloom::impl::RequireUsedAxesBase<RequireUsedAxesPass> {
   using RequireUsedAxesBase::RequireUsedAxesBase;
@@ -55,7 +69,8 @@ struct RequireUsedAxesPass : public gridloom::impl::RequireUsedAxesBase<RequireU
         error << "its longest dimension has " << largest << " elements; use a smaller axis";
       else
         error << "no input or weight has a dimension that the strategy can cut in " << axis.size
-              << " without gathering it again; use a smaller or another axis, or --shard";
+              << " without gathering it again" << getObstacle(getOperation(), axis.name)
+              << "; use a smaller or another axis, or --shard";
       return signalPassFailure();
     }
   }

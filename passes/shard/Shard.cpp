@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/shard/Shard.h"
+#include "passes/simplify/Simplify.h"
 
 #include "mlir/Pass/PassManager.h"
 
@@ -13,7 +14,12 @@ void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &optio
   pm.addPass(createInsertMesh({options.mesh}));
   pm.addPass(createCloneConstants());
   // Closed before the strategy looks: what users say is not for a strategy to change.
-  pm.addPass(createApplyAnnotations({{options.shard.begin(), options.shard.end()}}));
+  pm.addPass(
+      createApplyAnnotations({{options.shard.begin(), options.shard.end()}, options.stageAxis}));
+  if (!options.tp.empty()) {
+    pm.addPass(createUnpackWeights());
+    pm.addPass(createHoistPrologue()); // the parts of weights
+  }
   pm.addPass(createApplyStrategy({{options.dp.begin(), options.dp.end()},
                                   {options.tp.begin(), options.tp.end()},
                                   options.vocab,

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Sharding.h"
 #include "passes/shard/Shard.h"
+#include "passes/shard/StageCuts.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseSet.h"
@@ -29,20 +30,28 @@ struct VerifyShardedPass : public gridloom::impl::VerifyShardedBase<VerifySharde
       return signalPassFailure();
     }
     Mesh mesh(meshOp);
+    auto axis = getOperation()->getAttrOfType<StringAttr>(kStageAxis);
+    stageAxis = axis && mesh.getSize(axis) > 1 ? axis : StringAttr();
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (failed(verifyFunction(func, mesh)))
         return signalPassFailure();
+    if (failed(verifyStates()))
+      return signalPassFailure();
   }
 
 private:
   LogicalResult verifySharding(Operation *where, Twine what, RankedTensorType type,
                                ShardingAttr sharding, StringRef origin, const Mesh &mesh);
   LogicalResult verifyFunction(func::FuncOp func, const Mesh &mesh);
+  LogicalResult verifyCutInTime(func::FuncOp func, Twine what, ShardingAttr sharding);
   LogicalResult verifyStage(Operation *op);
+  LogicalResult verifyStates();
+
+  StringAttr stageAxis; ///< null when there is one stage
 };
 } // namespace
 
-/// S-G1, S-G2
+/// S-G1, S-G2, S-G4
 LogicalResult VerifyShardedPass::verifySharding(Operation *where, Twine what, RankedTensorType type,
                                                 ShardingAttr sharding, StringRef origin,
                                                 const Mesh &mesh) {
@@ -63,17 +72,33 @@ LogicalResult VerifyShardedPass::verifySharding(Operation *where, Twine what, Ra
       return where->emitOpError() << what << " has an open dimension";
     if (dim.getGranule() < 1) // D-C4
       return where->emitOpError() << what << " has a granule of " << dim.getGranule();
-    for (StringAttr axis : dim.getAxes()) {
+    ArrayRef<StringAttr> axes = dim.getAxes();
+    for (auto [i, axis] : llvm::enumerate(axes)) {
       if (llvm::none_of(mesh.getAxes(),
                         [&](const Mesh::Axis &known) { return known.name == axis; })) // D-C2
-        return where->emitOpError() << what << " uses axis " << axis << ", which the mesh has not";
+        return where->emitOpError()
+               << what << " uses axis " << axis << ", which is not in the mesh";
       if (!seen.insert(axis).second) // D-C3
         return where->emitOpError() << what << " uses axis " << axis << " twice";
+      if (axis == stageAxis)
+        return where->emitOpError()
+               << what << " is split over " << axis << ", the axis of the pipeline's stages";
+      if (isMicroAxis(axis) && i + 1 != axes.size())
+        return where->emitOpError() << what << " is cut over " << axes[i + 1] << " within " << axis
+                                    << "; micro-batches are minor to all axes of a dimension";
     }
   }
   if (origin.empty())
     return where->emitOpError() << what << " has a sharding without an origin";
   return success();
+}
+
+/// S-G4
+LogicalResult VerifyShardedPass::verifyCutInTime(func::FuncOp func, Twine what,
+                                                 ShardingAttr sharding) {
+  if (Layout(sharding).getMicroDim() == 0)
+    return success();
+  return func.emitOpError() << what << " is not cut into micro-batches";
 }
 
 /// S-G3
@@ -90,22 +115,46 @@ LogicalResult VerifyShardedPass::verifyStage(Operation *op) {
   return success();
 }
 
+/// S-G6
+LogicalResult VerifyShardedPass::verifyStates() {
+  llvm::DenseMap<StringAttr, Operation *> known;
+  auto nameOf = [](Operation *op) { return op->getParentOfType<func::FuncOp>().getSymName(); };
+  auto stageOf = [](Operation *op) { return op->getAttrOfType<IntegerAttr>(kStage).getInt(); };
+  for (auto func : getOperation().getOps<func::FuncOp>()) {
+    for (const StateUse &use : getStateUses(func)) {
+      Operation *first = known.try_emplace(use.state, use.op).first->second;
+      if (stageOf(first) != stageOf(use.op))
+        return use.op->emitOpError("of @")
+               << nameOf(use.op) << " uses state '" << use.state.getValue() << "' in stage "
+               << stageOf(use.op) << ", but '" << loom::getNodeName(first->getLoc()) << "' of @"
+               << nameOf(first) << " uses it in stage " << stageOf(first)
+               << "; a state lies in one stage";
+    }
+    for (unsigned i = 0; i < func.getNumArguments(); ++i) {
+      auto owner = func.getArgAttrOfType<IntegerAttr>(i, kStage);
+      auto use = known.find(func.getArgAttrOfType<StringAttr>(i, loom::kState));
+      if (owner && use != known.end() && owner.getInt() != stageOf(use->second))
+        return func.emitOpError("keeps state '")
+               << use->first.getValue() << "' in stage " << owner.getInt() << ", but '"
+               << loom::getNodeName(use->second->getLoc()) << "' uses it in stage "
+               << stageOf(use->second);
+    }
+  }
+  return success();
+}
+
 LogicalResult VerifyShardedPass::verifyFunction(func::FuncOp func, const Mesh &mesh) {
   auto micro = StringAttr::get(&getContext(), MeshOp::kMicroAxis);
   bool cut = mesh.getSize(micro) > 1;
-  auto hasMicro = [&](ShardingAttr sharding) {
-    return !sharding.getDims().empty() &&
-           llvm::is_contained(sharding.getDims()[0].getAxes(), micro);
-  };
   for (BlockArgument argument : func.getArguments()) {
     ShardingAttr sharding = getSharding(argument);
     if (failed(verifySharding(func, "argument " + Twine(argument.getArgNumber()),
                               cast<RankedTensorType>(argument.getType()), sharding,
                               getOrigin(argument), mesh)))
       return failure();
-    if (cut && !hasMicro(sharding)) // S-G4
-      return func.emitOpError("argument ")
-             << argument.getArgNumber() << " is not cut into micro-batches";
+    if (cut &&
+        failed(verifyCutInTime(func, "argument " + Twine(argument.getArgNumber()), sharding)))
+      return failure();
   }
   for (unsigned i = 0; i < func.getNumResults(); ++i) {
     auto sharding = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
@@ -114,8 +163,8 @@ LogicalResult VerifyShardedPass::verifyFunction(func::FuncOp func, const Mesh &m
                               cast<RankedTensorType>(func.getResultTypes()[i]), sharding,
                               origin ? origin.getValue() : StringRef(), mesh)))
       return failure();
-    if (cut && !hasMicro(sharding)) // S-G4
-      return func.emitOpError("result ") << i << " is not cut into micro-batches";
+    if (cut && failed(verifyCutInTime(func, "result " + Twine(i), sharding)))
+      return failure();
   }
   for (Operation &op : func.front().without_terminator()) {
     for (auto [i, result] : llvm::enumerate(op.getResults()))

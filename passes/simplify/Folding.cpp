@@ -93,17 +93,69 @@ static FailureOr<DenseElementsAttr> foldSplats(Operation *op,
   return result->resizeSplat(type);
 }
 
+/// The values of all operands; none where one is not known.
+static FailureOr<SmallVector<DenseElementsAttr>> evaluateOperands(Operation *op, int depth);
+
+/// As evaluateConstant, of an expression at most `depth` operations deep.
+static FailureOr<DenseElementsAttr> evaluateConstant(Value value, int depth) {
+  if (DenseElementsAttr constant = getConstant(value))
+    return constant;
+  Operation *op = value.getDefiningOp();
+  if (!op || depth == 0 || op->getNumResults() != 1 || !isa<loom::EvaluateInterface>(op) ||
+      loom::getByteSize(value.getType()) > kMaxFoldedBytes)
+    return DenseElementsAttr();
+  // Of operations without operands a counter has a value at compile time, a weight has not.
+  if (op->getNumOperands() == 0 && !isa<loom::IotaOp>(op))
+    return DenseElementsAttr();
+  FailureOr<SmallVector<DenseElementsAttr>> operands = evaluateOperands(op, depth - 1);
+  if (failed(operands))
+    return failure();
+  if (operands->size() != op->getNumOperands())
+    return DenseElementsAttr();
+  return evaluate(op, *operands);
+}
+
+static FailureOr<SmallVector<DenseElementsAttr>> evaluateOperands(Operation *op, int depth) {
+  SmallVector<DenseElementsAttr> operands;
+  for (Value operand : op->getOperands()) {
+    FailureOr<DenseElementsAttr> value = evaluateConstant(operand, depth);
+    if (failed(value))
+      return failure();
+    if (!*value)
+      return SmallVector<DenseElementsAttr>();
+    operands.push_back(*value);
+  }
+  return operands;
+}
+
+/// Deep enough for what one ONNX node becomes, and what computes its operands from counters.
+static constexpr int kDeepest = 16;
+
+FailureOr<DenseElementsAttr> gridloom::evaluateConstant(Value value) {
+  return ::evaluateConstant(value, kDeepest);
+}
+
 FailureOr<DenseElementsAttr> gridloom::foldOperation(Operation *op) {
   if (op->getNumResults() != 1 || op->getNumOperands() == 0 || !isa<loom::EvaluateInterface>(op))
     return DenseElementsAttr();
   // Without elements there is nothing to compute, whatever the operands are.
   if (auto empty = cast<RankedTensorType>(op->getResult(0).getType()); empty.getNumElements() == 0)
     return DenseElementsAttr::get(empty, ArrayRef<Attribute>());
-  SmallVector<DenseElementsAttr> operands;
-  for (Value operand : op->getOperands()) {
-    operands.push_back(getConstant(operand));
-    if (!operands.back())
+  SmallVector<DenseElementsAttr> operands = llvm::map_to_vector(op->getOperands(), getConstant);
+  bool isConstant = llvm::all_of(operands, [](DenseElementsAttr value) { return bool(value); });
+  // Counters are cheaper than a table where kernels read them; what is computed from a table is
+  // one.
+  if (!isConstant) {
+    auto isTable = [](DenseElementsAttr value) { return value && !value.isSplat(); };
+    if (llvm::none_of(operands, isTable) ||
+        loom::getByteSize(op->getResult(0).getType()) > kMaxFoldedBytes)
       return DenseElementsAttr();
+    FailureOr<SmallVector<DenseElementsAttr>> known = evaluateOperands(op, kDeepest);
+    if (failed(known))
+      return failure();
+    if (known->empty())
+      return DenseElementsAttr();
+    operands = std::move(*known);
   }
   auto type = cast<RankedTensorType>(op->getResult(0).getType());
   if (type.getNumElements() > 0) {

@@ -29,9 +29,15 @@ bool isSplatNear(mlir::Value value, double number);
 mlir::Value createSplat(mlir::OpBuilder &builder, mlir::Location loc, mlir::RankedTensorType type,
                         double number);
 
-/// The value of an operation with one result whose operands are all constants. Null when an operand
-/// is none, or the result is larger than kMaxFoldedBytes and not a splat. Fails, with a diagnostic
-/// on `op`, when the operation cannot be computed.
+/// The value of an expression of constants and counters, such as a triangle, whose parts are all of
+/// at most kMaxFoldedBytes. Null when it reads anything else. Fails, with a diagnostic, when an
+/// operation cannot be computed.
+llvm::FailureOr<mlir::DenseElementsAttr> evaluateConstant(mlir::Value value);
+
+/// The value of an operation with one result whose operands are all constants, or one of them a
+/// constant that is no splat and the others known, as evaluateConstant finds. Null when an operand
+/// is not known, or the result is larger than kMaxFoldedBytes and not a splat. Fails, with a
+/// diagnostic on `op`, when the operation cannot be computed.
 llvm::FailureOr<mlir::DenseElementsAttr> foldOperation(mlir::Operation *op);
 
 } // namespace gridloom

@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/loom/Control.h"
 #include "passes/simplify/Prologue.h"
 #include "passes/simplify/Simplify.h"
 
@@ -20,6 +21,13 @@ namespace gridloom {
 using namespace gridloom;
 
 namespace {
+
+static Type getElementType(Operation *symbol) {
+  if (auto weight = dyn_cast<loom::WeightOp>(symbol))
+    return weight.getTensorType().getElementType();
+  auto derived = dyn_cast<loom::DerivedOp>(symbol);
+  return derived ? getElementTypeOrSelf(derived.getType()) : Type();
+}
 
 /// Makes derived tensors of a module, one per distinct computation.
 class DerivedTensors {
@@ -43,6 +51,13 @@ public:
         derived.erase();
         return other;
       }
+    // A copy of a weight with other elements says which: `w.bf16` rather than `w_1`.
+    Type element = getElementTypeOrSelf(derived.getType());
+    std::string name = derived.getSymName().str();
+    if (Operation *taken = symbols.lookup(name); taken && getElementType(taken) != element) {
+      llvm::raw_string_ostream(name += '.') << element;
+      derived.setSymName(name);
+    }
     symbols.insert(derived, builder.getInsertionPoint());
     builder.setInsertionPointAfter(derived);
     all.push_back(derived);
@@ -51,7 +66,7 @@ public:
 
 private:
   /// A detached derived tensor with copies of `root` and all it depends on.
-  static loom::DerivedOp build(Operation *root) {
+  loom::DerivedOp build(Operation *root) const {
     SetVector<Operation *> needed;
     SmallVector<Operation *> pending{root};
     while (!pending.empty()) {
@@ -69,8 +84,20 @@ private:
                                            cast<RankedTensorType>(root->getResult(0).getType()));
     builder.createBlock(&derived.getBody());
     IRMapping mapping;
-    for (Operation *op : ordered)
-      builder.clone(*op, mapping);
+    for (Operation *op : ordered) {
+      auto weight = dyn_cast<loom::GetWeightOp>(op);
+      auto source = weight ? symbols.lookup<loom::DerivedOp>(weight.getName()) : loom::DerivedOp();
+      if (!source) {
+        builder.clone(*op, mapping);
+        continue;
+      }
+      // A derived tensor is made of weights alone.
+      IRMapping inner;
+      Block &body = source.getBody().front();
+      for (Operation &each : body.without_terminator())
+        builder.clone(each, inner);
+      mapping.map(weight.getOutput(), inner.lookup(body.getTerminator()->getOperand(0)));
+    }
     loom::YieldOp::create(builder, root->getLoc(), mapping.lookup(root->getResult(0)));
     return derived;
   }
@@ -100,6 +127,9 @@ struct HoistProloguePass : gridloom::impl::HoistPrologueBase<HoistProloguePass> 
         if (isOpTriviallyDead(&op))
           op.erase();
     }
+    // Of branches and loops that were folded away.
+    for (func::FuncOp body : loom::getUnusedBodies(module))
+      body.erase();
     eraseUnusedWeights(module);
   }
 };

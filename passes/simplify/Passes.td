@@ -34,10 +34,31 @@ def Canonicalize : Pass<"loom-canonicalize", "::mlir::ModuleOp"> {
   }];
 }
 
+def SeparateDims : Pass<"loom-separate-dims", "::mlir::ModuleOp"> {
+  let summary = "Takes apart dimensions that the model merges and splits again";
+  let description = [{
+    Exporters merge batch and heads for a transpose or a product, and rows for a Gemm, and split the
+    result. A merged dimension can be cut over devices along its major part only. Where everything
+    between the two reshapes can be computed with the parts as dimensions of their own, it is.
+
+    ```mlir
+    %0 = loom.reshape %k : (tensor<2x4x8x16xf32>) -> tensor<8x8x16xf32>
+    %1 = loom.transpose %0 [0, 2, 1] : (tensor<8x8x16xf32>) -> tensor<8x16x8xf32>
+    %2 = loom.reshape %1 : (tensor<8x16x8xf32>) -> tensor<2x4x16x8xf32>
+    ```
+    becomes
+    ```mlir
+    %2 = loom.transpose %k [0, 1, 3, 2] : (tensor<2x4x8x16xf32>) -> tensor<2x4x16x8xf32>
+    ```
+  }];
+}
+
 def FoldConstants : Pass<"loom-fold-constants", "::mlir::ModuleOp"> {
   let summary = "Computes operations whose operands are constants";
   let description = [{
     Results above 64 KiB are left alone unless all their elements are equal.
+    A counter counts as a constant beside a table of numbers; counters alone stay, as kernels compute
+    them.
 
     ```mlir
     %0 = loom.constant dense<2.0> : tensor<f32>
@@ -129,6 +150,7 @@ def HoistPrologue : Pass<"loom-hoist-prologue", "::mlir::ModuleOp"> {
   let summary = "Moves what depends on weights alone into tensors computed once, at load";
   let description = [{
     What only repeats or reshapes a weight stays where it is. Specialisations share equal tensors.
+    Bodies of loops and branches that were folded away go, and with them the weights that they read.
 
     ```mlir
     %w = loom.get_weight @table : tensor<512x8xf32>
@@ -154,6 +176,7 @@ def VerifySimplified : Pass<"loom-verify-simplified", "::mlir::ModuleOp"> {
     - F-G1: no operation with a result of at most 64 KiB has constant operands only.
     - F-G2: no operation but repeating or reshaping depends on weights alone.
     - F-G3: every weight and derived tensor is used.
+    - F-G4: every body is that of a loop or branch which an entry runs.
   }];
 }
 

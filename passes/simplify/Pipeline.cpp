@@ -13,6 +13,7 @@ void gridloom::addImportVerify(mlir::OpPassManager &pm) { pm.addPass(createVerif
 
 void gridloom::addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions &options) {
   pm.addPass(createFoldConstants());
+  pm.addPass(createSeparateDims());
   pm.addPass(createCanonicalize());
   pm.addPass(createFoldConstants());
   // Composites are matched in canonical form, and leave parts behind that nothing uses.
@@ -24,6 +25,7 @@ void gridloom::addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions 
   // After composites, which compute in f32 inside; before weights are hoisted, with their
   // conversion.
   pm.addPass(createSetPrecision({options.precision}));
+  pm.addPass(createFoldConstants()); // what is small enough in 16 bits
   // Last, so that what is hoisted is in its final form.
   pm.addPass(createHoistPrologue());
   pm.addPass(createVerifySimplified());

@@ -31,21 +31,6 @@ static bool isSumOrProduct(dist::ReductionKind kind) {
   return kind == dist::ReductionKind::Sum || kind == dist::ReductionKind::Prod;
 }
 
-/// Whether the result is in the narrow types' range whatever the operands are.
-static bool isBounded(Operation *op) {
-  return isa<loom::TanhOp, loom::ErfOp, loom::LogisticOp, loom::SoftmaxOp, loom::LayerNormOp,
-             loom::SineOp, loom::CosineOp, loom::AtanOp, loom::SignOp, loom::LogOp>(op);
-}
-
-/// Whether a small error of an operand can be a large one of the result, or the operand is summed.
-static bool amplifies(Operation *op) {
-  return isa<loom::ExpOp, loom::LogOp, loom::PowerOp, loom::SqrtOp, loom::RsqrtOp, loom::FloorOp,
-             loom::CeilOp, loom::RoundNearestEvenOp, loom::RemainderOp, loom::SineOp,
-             loom::CosineOp, loom::TanOp, loom::AsinOp, loom::AcosOp, loom::SinhOp, loom::CoshOp,
-             loom::AcoshOp, loom::AtanhOp, loom::ArgReduceOp, loom::ArgsortOp, loom::CumulativeOp,
-             loom::BitcastConvertOp>(op);
-}
-
 PrecisionAnalysis::PrecisionAnalysis(ModuleOp module, FloatType narrow) : narrow(narrow) {
   if (narrow)
     findNarrowStates(module);
@@ -299,7 +284,7 @@ bool PrecisionAnalysis::startsRegion(Operation *op, Facts &own) {
     return start("integers", /*sticky=*/true, /*counted=*/true);
   if (isSum(op))
     return start("a sum of many elements", /*sticky=*/true, /*counted=*/false);
-  if (isHalf && isa<loom::ExpOp, loom::PowerOp, loom::SinhOp, loom::CoshOp, loom::TanOp>(op))
+  if (isHalf && op->hasTrait<loom::ExceedsHalf>())
     return start("numbers beyond 16 bits", /*sticky=*/false, /*counted=*/false);
   return false;
 }
@@ -320,11 +305,12 @@ PrecisionAnalysis::Facts PrecisionAnalysis::derive(Operation *op) {
     }
     return own;
   }
-  own.sticky = !operands.empty() && !isBounded(op) && llvm::all_of(operands, isSticky);
+  own.sticky =
+      !operands.empty() && !op->hasTrait<loom::Bounded>() && llvm::all_of(operands, isSticky);
   own.counted = own.sticky && llvm::all_of(operands, isCounted);
   bool usesLarge =
       llvm::any_of(op->getOperands(), [&](Value value) { return isBeyondRange(value); });
-  own.large = (usesLarge || llvm::any_of(operands, isLarge)) && !isBounded(op);
+  own.large = (usesLarge || llvm::any_of(operands, isLarge)) && !op->hasTrait<loom::Bounded>();
   // A ratio of large numbers, as in exp(x) / sum(exp(x)).
   if (isa<loom::DivideOp>(op) && isLarge(op->getOperand(1)))
     own.large = false;
@@ -393,7 +379,7 @@ bool PrecisionAnalysis::wantsExact(OpOperand &use) const {
   }
   if (loom::isControl(user))
     return takesWide(use);
-  if (amplifies(user) || isSum(user))
+  if (user->hasTrait<loom::AmplifiesError>() || isSum(user))
     return true;
   if (auto convert = dyn_cast<loom::ConvertOp>(user)) {
     Type element = convert.getOutput().getType().getElementType();
@@ -417,7 +403,9 @@ void PrecisionAnalysis::visitBackward(func::FuncOp function) {
     Facts &own = facts[value];
     own.exact = true;
     Operation *op = value.getDefiningOp();
-    if (op && !own.wide && llvm::any_of(value.getUsers(), amplifies))
+    if (op && !own.wide && llvm::any_of(value.getUsers(), [](Operation *user) {
+          return user->hasTrait<loom::AmplifiesError>();
+        }))
       note(op, "its reader magnifies errors");
   };
   // What is computed from a state goes into the next call: it would be rounded again and again.

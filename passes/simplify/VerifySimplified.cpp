@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/loom/Control.h"
 #include "passes/simplify/Folding.h"
 #include "passes/simplify/Prologue.h"
 #include "passes/simplify/Simplify.h"
@@ -50,6 +51,8 @@ struct VerifySimplifiedPass : gridloom::impl::VerifySimplifiedBase<VerifySimplif
     }
     for (Operation *op : getUnusedWeights(module)) // F-G3
       return op->emitOpError("is not used");
+    for (func::FuncOp body : loom::getUnusedBodies(module)) // F-G4
+      return body.emitOpError("is the body of nothing");
     return success();
   }
 };

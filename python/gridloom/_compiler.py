@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,8 +34,10 @@ def compile(
     memory_limit: str | int | None = None,
     chunk_matmul: int | None = None,
     dump_ir: str | os.PathLike | None = None,
+    emit_onnx: str | os.PathLike | None = None,
+    stop_after: str | None = None,
     tools: str | os.PathLike | None = None,
-) -> Plan:
+) -> Plan | str:
     """Compiles the ONNX file `model` for a mesh of devices and returns the plan, a folder at `output`.
 
     `output` is `model` with the suffix .plan unless given. `mesh` is "data=2,model=2" or the same as a mapping;
@@ -46,6 +49,8 @@ def compile(
     `target` is cpu, the default, or a GPU: cuda:sm_80, cuda:sm_90, cuda:sm_100; without `cudnn` convolutions and
     attention on GPUs become matrix multiplications and kernels. `precision` is what the model's f32 may become: f32,
     tf32, bf16 or f16. `memory_limit` is per device, as "16GiB"; `chunk_matmul` cuts matmuls beside a collective.
+    `dump_ir` is a folder for the program after each phase, `emit_onnx` a file for the model with its shardings; with
+    `stop_after`, a phase's name, no plan is made and the result is the program after that phase, empty with `dump_ir`.
     `tools` is the folder of the compiler's program. What the compiler prints is in the plan's `log`. The plan keeps
     reading weights from the model file, so leave that in place. Raises CompileError with the compiler's message."""
     model = Path(model)
@@ -67,6 +72,7 @@ def compile(
         command += ["--state", f"{inputs}={outputs}"]
     options = {"unroll": unroll, "strategy": strategy, "microbatches": microbatches, "target": target, "precision": precision}
     options |= {"devices": devices, "memory-limit": memory_limit, "chunk-matmul": chunk_matmul, "dump-ir": dump_ir}
+    options |= {"emit-onnx": emit_onnx, "stop-after": stop_after}
     for flag, value in options.items():
         if value is not None:
             command += [f"--{flag}", value]
@@ -74,5 +80,15 @@ def compile(
         command.append("--no-cudnn")
     result = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if result.returncode:
-        raise CompileError(result.stderr.strip() or f"gridloom-compile exited with {result.returncode}")
+        raise CompileError(_for_python(result.stderr.strip()) or f"gridloom-compile exited with {result.returncode}")
+    if stop_after is not None:
+        return result.stdout
     return Plan.read(output, log=result.stdout)
+
+
+def _for_python(message: str) -> str:
+    """`message` with the sizes it asks for as `compile` takes them."""
+    if not (names := re.findall(r"--dim (?:'([^'=]+)|([^\s=]+))=SIZE", message)):
+        return message
+    sizes = ", ".join(f"{quoted or plain!r}: SIZE" for quoted, plain in names)
+    return f"{message} (in Python dims={{{sizes}}})"

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import numpy_helper
@@ -60,6 +61,15 @@ CONSTANT_OPERANDS = {
     "Trilu": [1],
     "Unsqueeze": [1],
     "Upsample": [1],
+}
+
+# Numbers of fewer than 8 bits, which programs take and give as these.
+_CARRIERS = {
+    "int2": np.int8,
+    "int4": np.int8,
+    "uint2": np.uint8,
+    "uint4": np.uint8,
+    "float4_e2m1fn": ml_dtypes.float8_e4m3fn,
 }
 
 # Operators whose result depends on the shape of their operand alone.
@@ -118,6 +128,18 @@ def specialise(model: onnx.ModelProto, values: Mapping[str, np.ndarray]) -> onnx
     return copy
 
 
+def _carry(value: np.ndarray) -> np.ndarray:
+    """`value` as a program takes it."""
+    return value.astype(_CARRIERS.get(value.dtype.name, value.dtype))
+
+
+def _uncarry(value: np.ndarray, declared: onnx.ValueInfoProto) -> np.ndarray:
+    """An output of a program in the type that its model declares."""
+    kind = declared.type.tensor_type.elem_type
+    wanted = onnx.helper.tensor_dtype_to_np_dtype(kind) if kind else value.dtype
+    return value.astype(wanted) if wanted.name in _CARRIERS else value
+
+
 class Program(BackendRep):
     """A model on a mesh. `plan` is the one that ran last, None before the first run."""
 
@@ -126,7 +148,7 @@ class Program(BackendRep):
         self.plan: Plan | None = None
         initialised = {tensor.name for tensor in model.graph.initializer}
         self.inputs = [i.name for i in model.graph.input if i.name not in initialised]
-        self.outputs = [o.name for o in model.graph.output]
+        self.outputs = list(model.graph.output)
         self._fixed = fixed_inputs(model)
         self._options = options
         self._threads = threads
@@ -163,12 +185,15 @@ class Program(BackendRep):
             if len(inputs) > len(self.inputs):
                 raise ValueError(f"{len(inputs)} inputs for a model that has {len(self.inputs)}")
             inputs = dict(zip(self.inputs, inputs))
+        for name, value in inputs.items():
+            if value is None or isinstance(value, list) and any(isinstance(v, np.ndarray) for v in value):
+                raise ValueError(f"input {name!r} is a sequence or absent; only tensors can be given")
         values = {name: np.asarray(value) for name, value in inputs.items()}
         session = self.compile(values)
         # An input that nothing reads is not in the plan.
         read = {binding.name for binding in self.plan.entries[0].specialisations[0].inputs}
-        results = session.run({name: value for name, value in values.items() if name in read})
-        return tuple(results[name] for name in self.outputs)
+        results = session.run({name: _carry(value) for name, value in values.items() if name in read})
+        return tuple(_uncarry(results[output.name], output) for output in self.outputs)
 
     def close(self) -> None:
         """Frees sessions and plans."""

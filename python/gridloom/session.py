@@ -36,20 +36,25 @@ class Session:
     """A plan, loaded on all its ranks. Make one with `gridloom.load`.
 
     Calls from several threads take turns. Errors of the runtime are `gridloom.Error`; after one whose code is
-    INVALID_ARGUMENT or INVALID_PLAN the session still works."""
+    INVALID_ARGUMENT or INVALID_PLAN the session still works. Under a launcher (`ranks="environment"`) a `run` that one
+    rank refuses ends the job on all, since the others wait for it. A process forked after `load` cannot use the session."""
 
     def __init__(
         self, plan, *, ranks: str, threads: int, weights, trace: bool, deadline: float, graphs: bool = True, transport=None,
-        autotune: bool = False,
+        autotune: bool = False, check_indices: bool = False,
     ):  # fmt: skip
         if ranks not in ("in-process", "environment"):
             raise ValueError(f"ranks {ranks!r} is not one of in-process, environment")
         weights = None if weights is None else os.fspath(weights)
         self._native = native().Session(
             os.fspath(plan), ranks == "environment", threads, weights, trace, int(deadline * 1000), graphs, transport or "",
-            autotune,
+            autotune, check_indices,
         )  # fmt: skip
+        self._process = os.getpid()
+        self._tells_peers = ranks == "environment"
         self._lock = threading.RLock()
+        # Apart from the lock that a run holds: whoever submits the next does not wait for this one.
+        self._submitting = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
 
     @property
@@ -60,7 +65,7 @@ class Session:
     @property
     def stats(self) -> Stats:
         """Figures of the last run."""
-        with self._lock:
+        with self._taken():
             return Stats(**self._open().stats())
 
     def bind(self, name: str, array) -> None:
@@ -71,7 +76,7 @@ class Session:
         shape = array.shape
         type_number = _type_number(name, array.dtype)
         flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        with self._lock:
+        with self._taken():
             self._open().bind(name, type_number, list(shape), flat)
 
     def run(self, inputs: Mapping | None = None, *, entry: str = "main", dims: Mapping[str, int] | None = None):
@@ -79,18 +84,25 @@ class Session:
 
         The specialisation is the one `dims` names, else the one that the bound shapes fit. Under a launcher
         (`ranks="environment"`) rank 0 gets the arrays and the others None."""
-        if inputs is not None and not isinstance(inputs, Mapping):
-            raise TypeError(f"inputs are a mapping of names to arrays, not {type(inputs).__name__}")
-        with self._lock:
-            for name, array in (inputs or {}).items():
-                self.bind(name, array)
+        with self._taken():
+            try:
+                if inputs is not None and not isinstance(inputs, Mapping):
+                    raise TypeError(f"inputs are a mapping of names to arrays, not {type(inputs).__name__}")
+                for name, array in (inputs or {}).items():
+                    self.bind(name, array)
+            except Exception as error:
+                # The other ranks may have taken theirs, and would wait for this one.
+                if self._tells_peers:
+                    self.abort(str(error))
+                raise
             self._open().run(entry, dict(dims or {}))
             return {name: value and _array(*value) for name, value in self._native.outputs().items()}
 
     def run_async(self, inputs: Mapping | None = None, **options) -> Future:
-        """Like `run`, on a thread of its own; the future's result is what `run` returns."""
-        with self._lock:
-            self._open()
+        """Like `run`, on a thread of its own; the future's result is what `run` returns. Returns at once: runs that were
+        submitted before come first."""
+        self._open()
+        with self._submitting:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(1, thread_name_prefix="gridloom")
             return self._executor.submit(self.run, inputs, **options)
@@ -98,21 +110,28 @@ class Session:
     def update_weights(self, path: str | os.PathLike) -> None:
         """Replaces all weights by those of an .onnx or .safetensors file of the same architecture: on every rank, or
         on error on none."""
-        with self._lock:
+        with self._taken():
             self._open().update_weights(os.fspath(path))
 
     def reset_states(self) -> None:
         """Makes what the session keeps between calls (caches; see `compile`'s `state`) zero, as in a new session."""
-        with self._lock:
+        with self._taken():
             self._open().reset_states()
 
     def write_trace(self, path: str | os.PathLike) -> None:
         """Writes the last run for Perfetto; the session must have been loaded with `trace=True`."""
-        with self._lock:
+        with self._taken():
             self._open().write_trace(os.fspath(path))
 
+    def abort(self, reason: str) -> None:
+        """Ends the job on all ranks, which then fail with `reason`: for a rank that will not make the calls that the
+        others wait for. Any thread may call it, also while another's run is in progress."""
+        self._open().abort(reason)
+
     def close(self) -> None:
-        """Waits for runs in progress and frees everything. Closing twice is fine."""
+        """Waits for runs in progress and frees everything. Closing twice is fine. In a forked process it does nothing."""
+        if self._process != os.getpid():
+            return
         if self._executor:
             self._executor.shutdown()
         with self._lock:
@@ -127,7 +146,18 @@ class Session:
     def _open(self):
         if self._native is None:
             raise ValueError("the session is closed")
+        if self._process != os.getpid():
+            message = (
+                f"the session was made in process {self._process} and cannot be used in process {os.getpid()}, forked "
+                "from it; make one there, or start the process with spawn"
+            )
+            raise Error(message, ErrorCode.INVALID_ARGUMENT)
         return self._native
+
+    def _taken(self):
+        """The lock of an open session: in a forked process nobody may be there to release it."""
+        self._open()
+        return self._lock
 
 
 def _type_number(name: str, dtype: np.dtype) -> int:
@@ -153,6 +183,7 @@ def load(
     graphs: bool = True,
     transport: str | None = None,
     autotune: bool = False,
+    check_indices: bool = False,
 ) -> Session:
     """Loads a plan (a folder, or what `gridloom.compile` returned) and returns a session.
 
@@ -162,8 +193,9 @@ def load(
     without `graphs` steps on GPUs are submitted one by one. `transport` is "local", "nccl" or "loopback" (all ranks of a
     plan for GPUs on one GPU, to check it), by default what the plan's target needs. With `autotune` the session
     measures which of cuBLASLt's and cuDNN's algorithms are fastest on this GPU and keeps them in the plan's folder; the
-    next session uses them.
+    next session uses them. With `check_indices` a run whose inputs hold indices out of range raises ONNX's error; else such
+    an index takes the nearest one, or zeros where the table is split.
 
     A plan holds native code: loading one is running a program."""
     options = {"weights": weights, "trace": trace, "deadline": deadline, "graphs": graphs, "transport": transport}
-    return Session(plan, ranks=ranks, threads=threads, autotune=autotune, **options)
+    return Session(plan, ranks=ranks, threads=threads, autotune=autotune, check_indices=check_indices, **options)

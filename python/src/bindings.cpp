@@ -42,6 +42,25 @@ void check(gridloom_status status) {
     throw Failure{status, gridloom_last_error()};
 }
 
+/// Makes a call of the C interface without the interpreter's lock. Throws what its signal handlers
+/// raised meanwhile, KeyboardInterrupt above all, or the call's failure.
+template <typename Call> void callUnlocked(Call call) {
+  gridloom_status status;
+  {
+    nb::gil_scoped_release release;
+    status = call();
+  }
+  if (PyErr_Occurred())
+    throw nb::python_error();
+  check(status);
+}
+
+/// Runs Python's signal handlers, which only its main thread does.
+int isInterrupted(void *) {
+  nb::gil_scoped_acquire acquire;
+  return PyErr_CheckSignals();
+}
+
 size_t sizeOf(gridloom_type type) {
   switch (type) {
   case GRIDLOOM_F64:
@@ -85,7 +104,7 @@ class Session {
 public:
   Session(const std::string &path, bool fromEnvironment, uint32_t threads,
           const std::optional<std::string> &weights, bool trace, uint32_t deadlineMs, bool graphs,
-          const std::string &transport, bool autotune) {
+          const std::string &transport, bool autotune, bool checkIndices) {
     gridloom_session_options options = {};
     options.size = sizeof(options);
     options.ranks = fromEnvironment ? GRIDLOOM_RANK_FROM_ENVIRONMENT : GRIDLOOM_RANKS_IN_PROCESS;
@@ -95,18 +114,23 @@ public:
     options.deadline_ms = deadlineMs;
     options.no_graphs = !graphs;
     options.autotune = autotune;
+    options.check_indices = checkIndices;
     options.transport = transport.empty() ? nullptr : transport.c_str();
+    options.is_interrupted = &isInterrupted;
     gridloom_plan *openedPlan = nullptr;
     gridloom_session *created = nullptr;
-    gridloom_status status;
-    {
-      nb::gil_scoped_release release;
-      status = gridloom_plan_open(path.c_str(), &openedPlan);
-      if (status == GRIDLOOM_OK)
-        status = gridloom_session_create(openedPlan, &options, &created);
-    }
-    plan.reset(openedPlan);
-    check(status);
+    auto create = [&] {
+      gridloom_status status = gridloom_plan_open(path.c_str(), &openedPlan);
+      if (status != GRIDLOOM_OK) {
+        std::string reason = gridloom_last_error();
+        if (fromEnvironment)
+          gridloom_job_abort(reason.c_str()); // the other ranks may have the plan
+        throw Failure{status, reason};
+      }
+      plan.reset(openedPlan);
+      return gridloom_session_create(openedPlan, &options, &created);
+    };
+    callUnlocked(create);
     session.reset(created);
   }
 
@@ -128,13 +152,10 @@ public:
       names.push_back(name.c_str());
       values.push_back(value);
     }
-    gridloom_status status;
-    {
-      nb::gil_scoped_release release;
-      status = gridloom_session_run(session.get(), entry.c_str(), names.data(), values.data(),
-                                    int32_t(names.size()));
-    }
-    check(status);
+    callUnlocked([&] {
+      return gridloom_session_run(session.get(), entry.c_str(), names.data(), values.data(),
+                                  int32_t(names.size()));
+    });
   }
 
   /// The last run's outputs as (type, shape, bytes), copied; None where another process has it.
@@ -143,12 +164,7 @@ public:
     for (int32_t i = 0; i < gridloom_session_num_outputs(session.get()); ++i) {
       const char *name = gridloom_session_output_name(session.get(), i);
       gridloom_tensor tensor = {};
-      gridloom_status status;
-      {
-        nb::gil_scoped_release release;
-        status = gridloom_session_output(session.get(), name, &tensor);
-      }
-      check(status);
+      callUnlocked([&] { return gridloom_session_output(session.get(), name, &tensor); });
       if (!tensor.data)
         result[name] = nb::none();
       else
@@ -158,21 +174,11 @@ public:
   }
 
   void updateWeights(const std::string &path) {
-    gridloom_status status;
-    {
-      nb::gil_scoped_release release;
-      status = gridloom_session_update_weights(session.get(), path.c_str());
-    }
-    check(status);
+    callUnlocked([&] { return gridloom_session_update_weights(session.get(), path.c_str()); });
   }
 
   void resetStates() {
-    gridloom_status status;
-    {
-      nb::gil_scoped_release release;
-      status = gridloom_session_reset_states(session.get());
-    }
-    check(status);
+    callUnlocked([&] { return gridloom_session_reset_states(session.get()); });
   }
 
   std::map<std::string, double> stats() {
@@ -184,7 +190,11 @@ public:
   }
 
   void writeTrace(const std::string &path) {
-    check(gridloom_session_write_trace(session.get(), path.c_str()));
+    callUnlocked([&] { return gridloom_session_write_trace(session.get(), path.c_str()); });
+  }
+
+  void abort(const std::string &reason) {
+    callUnlocked([&] { return gridloom_session_abort(session.get(), reason.c_str()); });
   }
 
   int numRanks() { return gridloom_plan_num_ranks(plan.get()); }
@@ -224,13 +234,14 @@ NB_MODULE(_native, module) {
   });
   nb::class_<Session>(module, "Session")
       .def(nb::init<const std::string &, bool, uint32_t, const std::optional<std::string> &, bool,
-                    uint32_t, bool, const std::string &, bool>())
+                    uint32_t, bool, const std::string &, bool, bool>())
       .def("bind", &Session::bind)
       .def("run", &Session::run)
       .def("outputs", &Session::outputs)
       .def("reset_states", &Session::resetStates)
       .def("update_weights", &Session::updateWeights)
       .def("stats", &Session::stats)
+      .def("abort", &Session::abort)
       .def("write_trace", &Session::writeTrace)
       .def("num_ranks", &Session::numRanks);
 }

@@ -48,7 +48,7 @@ struct BenchSettings {
 static std::vector<RunStats> measure(const Job &job, const BenchSettings &settings,
                                      const World &world, Transport &transport,
                                      const SessionOptions &options) {
-  Job::Rank rank = job.start(world, transport, options);
+  JobRank rank = job.start(world, transport, options);
   for (int i = 0; i < settings.warmup; ++i)
     job.run(*rank.session);
   std::vector<RunStats> runs;

@@ -290,19 +290,19 @@ static int bench(const Collective &collective, Settings settings) {
   int ranks = getGivenRanks(settings.job);
   ranks = ranks ? ranks : 2;
   PlacementOptions &placement = settings.job.placement;
-  // One rank alone shows whether NCCL works here.
-  if (ranks < 2 && placement.transport != "nccl")
+  const TransportKind *kind =
+      placement.transport.empty() ? nullptr : &findTransportKind(placement.transport);
+  if (ranks < 2 && !(kind && kind->connectsOne()))
     throw Error(ErrorCode::InvalidArgument, "a collective needs at least 2 ranks, not 1");
   if (settings.shareGpu) {
-    if (placement.transport != "nccl" || settings.job.inProcess || placement.gpu >= 0)
+    if (!kind || !kind->needsOwnDevices() || settings.job.inProcess || placement.gpu >= 0)
       throw Error(ErrorCode::InvalidArgument,
                   "--share-gpu is for --transport nccl, with a process for each rank and without "
                   "--device");
     settings.job.timeout = std::min<double>(settings.job.timeout, shareGpuSeconds - 10);
   }
-  bool onGpu = placement.transport == "nccl" || placement.transport == "loopback";
   placement.connectsOne = ranks == 1;
-  preparePlacement(settings.job, onGpu ? "cuda" : "cpu", ranks, "the benchmark");
+  preparePlacement(settings.job, kind ? kind->getDeviceKind() : "cpu", ranks, "the benchmark");
   if (settings.shareGpu) {
     placement.gpu = 0;
     placement.shareGpu = true;

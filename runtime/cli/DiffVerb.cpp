@@ -8,11 +8,14 @@
 #include "runtime/cli/Job.h"
 #include "runtime/cli/PlanViews.h"
 #include "runtime/core/HostArray.h"
+#include "runtime/core/MemoryNeeds.h"
 #include "runtime/core/plan.pb.h"
 
 #include <CLI/CLI.hpp>
 
+#include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <set>
 
 using namespace gridloom;
@@ -32,6 +35,34 @@ using Facts = std::map<std::string, std::string>;
 
 } // namespace
 
+/// The compiler's estimates, from the report; a plan may be without one.
+static void addTimes(const Plan &plan, Facts &facts) {
+  std::ifstream file(plan.getFolder() / "report.json");
+  nlohmann::json report = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!report.is_object() || !report.contains("estimates") || !report["estimates"].is_array())
+    return;
+  for (const nlohmann::json &estimate : report["estimates"]) {
+    if (!estimate.is_object() || !estimate.contains("entry") || !estimate["entry"].is_string())
+      continue;
+    std::string text;
+    for (auto [key, name] : {std::pair("step_ms", "step"),
+                             {"compute_ms", "compute"},
+                             {"comm_ms", "comm"},
+                             {"exposed_ms", "exposed"}}) {
+      auto number = estimate.find(key);
+      if (number == estimate.end() || !number->is_number())
+        continue;
+      text += (text.empty() ? "" : ", ") + std::string(name) + " " +
+              numberCell(number->get<double>(), 3).text + " ms";
+    }
+    auto found = estimate.find("dims");
+    bool hasDims = found != estimate.end() && found->is_string();
+    std::string dims = hasDims ? found->get<std::string>() : "";
+    facts["2 estimate of " + estimate["entry"].get<std::string>() +
+          (dims.empty() ? "" : " (" + dims + ")")] = text;
+  }
+}
+
 static Facts getFacts(const Plan &plan) {
   Facts facts{{"0 model", plan.getModel().sha256.substr(0, 12) + " (" +
                               std::to_string(plan.getModel().bytes) + " bytes)"},
@@ -48,10 +79,14 @@ static Facts getFacts(const Plan &plan) {
               std::string(nameOf(argument.type)) + " " + formatShape(argument.shape);
   for (const PlannedMemory &memory : findMemory(plan))
     facts["2 memory of stage " + std::to_string(memory.stage) + " " + memory.entry + " (" +
-          memory.dims + ")"] = "weights " + bytesCell(memory.weights).text + ", arena " +
-                               bytesCell(memory.arena).text + ", states " +
-                               bytesCell(memory.states).text + ", total " +
-                               bytesCell(memory.getTotal()).text;
+          memory.dims + ")"] = "arena " + bytesCell(memory.arena).text + ", registered " +
+                               bytesCell(memory.registered).text;
+  for (int number = 0; number < plan.getNumStages(); ++number) {
+    MemoryNeeds needs = computeNeeds(plan.getStage(number));
+    facts["2 memory of stage " + std::to_string(number)] =
+        "total " + formatBytes(needs.getAllocated()) + ": " + describe(needs);
+  }
+  addTimes(plan, facts);
   for (const auto &[kind, count] : countSteps(plan))
     facts["3 " + kind + " steps"] = std::to_string(count);
   std::map<std::string, std::pair<int64_t, uint64_t>> sums;

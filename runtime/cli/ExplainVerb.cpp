@@ -95,19 +95,23 @@ static void addText(Document &document, const char *name, const std::string &tex
 }
 
 static void addEstimate(Document &document, const Lenient &report) {
-  document.addTable("estimate",
-                    {"entry", "compute_ms", "comm_ms", "exposed_ms", "step_ms", "bubble_percent"});
+  document.addTable("estimate", {"entry", "dims", "compute_ms", "comm_ms", "exposed_ms", "step_ms",
+                                 "bubble_percent"});
   std::vector<json> estimates = report.list("estimates");
   if (estimates.empty() && report.has("estimate"))
     estimates.push_back(report.get("estimate"));
+  double all = 0;
   for (const json &element : estimates) {
     Lenient estimate(element);
-    document.addRow({estimate.text("entry"), numberCell(estimate.number("compute_ms"), 2),
-                     numberCell(estimate.number("comm_ms"), 2),
-                     numberCell(estimate.number("exposed_ms"), 2),
-                     numberCell(estimate.number("step_ms"), 2),
-                     numberCell(100 * estimate.number("bubble"), 0)});
+    all += estimate.number("step_ms");
+    document.addRow(
+        {estimate.text("entry"), estimate.text("dims"),
+         numberCell(estimate.number("compute_ms"), 2), numberCell(estimate.number("comm_ms"), 2),
+         numberCell(estimate.number("exposed_ms"), 2), numberCell(estimate.number("step_ms"), 2),
+         numberCell(100 * estimate.number("bubble"), 0)});
   }
+  if (estimates.size() > 1) // what candidates are compared by
+    document.addField("step_ms_of_all", numberCell(all, 2));
 }
 
 /// The slowest kinds of collectives, summed: single ones are `inspect collectives`.
@@ -121,9 +125,10 @@ static void addCommunication(Document &document, const Lenient &report) {
   for (const json &element : report.list("collectives")) {
     Lenient collective(element);
     Sum &sum = sums[{collective.text("kind"), collective.text("axes")}];
-    ++sum.count;
-    sum.bytes += uint64_t(collective.number("bytes"));
-    sum.time += collective.number("estimate_us");
+    int64_t times = std::max<int64_t>(1, int64_t(collective.number("times")));
+    sum.count += times;
+    sum.bytes += uint64_t(collective.number("bytes")) * uint64_t(times);
+    sum.time += collective.number("estimate_us") * double(times);
   }
   document.addTable("communication", {"kind", "over", "count", "bytes", "estimate_us"});
   for (const auto &[key, sum] : sums)
@@ -135,12 +140,13 @@ static Document explainPlan(const Lenient &report) {
   Document document;
   for (const char *name : {"model", "mesh", "target", "strategy"})
     addText(document, name, report.text(name));
-  for (const char *name : {"weights_bytes", "arena_bytes", "limit_bytes"})
+  for (const char *name : {"total_bytes", "weights_bytes", "states_bytes", "arena_bytes",
+                           "registered_bytes", "inputs_and_outputs_bytes", "limit_bytes"})
     if (Lenient memory(report.get("memory")); memory.has(name))
       document.addField(name, bytesCell(uint64_t(memory.number(name))));
 
   addEstimate(document, report);
-  document.addTable("candidates", {"strategy", "step_ms", "memory", "verdict"});
+  document.addTable("candidates", {"strategy", "step_ms_of_all", "memory", "verdict"});
   for (const json &element : report.list("candidates")) {
     Lenient candidate(element);
     bool isKnown = candidate.number("step_ms") > 0; // a given mesh is not estimated
@@ -161,8 +167,11 @@ static Document explainPlan(const Lenient &report) {
   }
   if (!report.list("warnings").empty()) {
     document.addTable("warnings", {"warning"});
+    std::set<std::string> told; // each specialisation may have its own
     for (const json &warning : report.list("warnings"))
-      document.addRow({warning.is_string() ? warning.get<std::string>() : warning.dump()});
+      if (std::string text = warning.is_string() ? warning.get<std::string>() : warning.dump();
+          told.insert(text).second)
+        document.addRow({text});
   }
   return document;
 }
@@ -218,16 +227,22 @@ static Document explainCollective(const Lenient &report, int64_t id) {
     addText(document, "over", collective.text("axes"));
     document.addField("ranks", int64_t(collective.number("group")));
     document.addField("bytes", bytesCell(uint64_t(collective.number("bytes"))));
+    if (collective.has("times"))
+      document.addField("times", int64_t(collective.number("times")));
     addText(document, "entry", collective.text("entry"));
+    addText(document, "dims", collective.text("dims"));
     addText(document, "stage", collective.text("stage"));
     addText(document, "onnx_node", collective.text("origin"));
     addText(document, "because", collective.text("because"));
     document.addField("estimate", numberCell(collective.number("estimate_us"), 1, "us"));
     return document;
   }
-  throw Error(ErrorCode::InvalidArgument, "the report has no collective " + std::to_string(id) +
-                                              "; it has " + std::to_string(collectives.size()) +
-                                              ", see gridloom inspect PLAN collectives");
+  if (collectives.empty())
+    throw Error(ErrorCode::InvalidArgument, "the plan has no collectives");
+  throw Error(ErrorCode::InvalidArgument, "there is no collective " + std::to_string(id) +
+                                              ": collectives are numbered 0 to " +
+                                              std::to_string(collectives.size() - 1) +
+                                              "; see gridloom inspect PLAN collectives");
 }
 
 static int explain(const Settings &settings) {

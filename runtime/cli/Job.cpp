@@ -5,8 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Job.h"
 
-#include "runtime/cli/Npy.h"
-#include "runtime/cli/Values.h"
+#include "runtime/cli/Generator.h"
 #include "runtime/core/Error.h"
 
 #include <CLI/CLI.hpp>
@@ -33,10 +32,16 @@ void gridloom::rt::addRankOptions(CLI::App &verb, JobSettings &settings) {
                   "seconds without progress after which a rank gives up")
       ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
+  std::vector<std::string> transports;
+  std::string summaries;
+  for (const TransportKind *kind : getTransportKinds()) {
+    transports.push_back(kind->getName());
+    summaries +=
+        (summaries.empty() ? "" : ", ") + kind->getName() + " (" + kind->getSummary() + ")";
+  }
   verb.add_option("--transport", settings.placement.transport,
-                  "local (shared memory), nccl, or loopback (all ranks on one GPU, to check a "
-                  "split); default: by the target")
-      ->check(CLI::IsMember({"local", "nccl", "loopback"}));
+                  summaries + "; default: by the target")
+      ->check(CLI::IsMember(transports));
   verb.add_option("--device", settings.placement.gpu, "the GPU of all ranks; default: one each")
       ->check(CLI::Range(0, 1023));
   verb.add_flag("--copy-engines", settings.placement.copyEngines,
@@ -49,9 +54,8 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
   verb.add_option("--threads", settings.placement.threads,
                   "threads per rank; default: cores / ranks")
       ->check(CLI::Range(1, 4096));
-  verb.add_option("--input", settings.inputs,
-                  "NAME=FILE.npy, or NAME= one of randn, ones, zeros, randint(LOW,HIGH), "
-                  "uniform(LOW,HIGH)")
+  verb.add_option("--input", settings.inputs, std::string("value of an input: ") + kInputGrammar)
+      ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
   verb.add_option("--seed", settings.seed, "seed of the random inputs")->capture_default_str();
   verb.add_option("--entry", settings.entry, "entry of the plan")->capture_default_str();
@@ -64,11 +68,14 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
   verb.add_flag("--autotune", settings.autotune,
                 "measure which of cuBLASLt's algorithms are fastest, keep them in PLAN/autotune; "
                 "they are used from the next load on");
+  verb.add_flag("--check-indices", settings.checkIndices,
+                "refuse inputs with indices out of range, as ONNX does; default: such an index "
+                "takes the nearest one, or zeros where the table is split");
   verb.add_flag("--no-graphs", settings.noGraphs,
                 "submit steps one by one, not captured as CUDA graphs");
   verb.add_flag("-v,--verbose", settings.verbose, "say what was decided, and why");
   verb.add_flag("--verify-model", settings.verifyModel,
-                "check the model file's SHA-256, not only its size");
+                "check the model file's SHA-256 also where it is large and older than the plan");
 }
 
 //===----------------------------------------------------------------------===//
@@ -95,13 +102,13 @@ void gridloom::rt::preparePlacement(JobSettings &settings, const std::string &ki
     throw usage("--threads is for CPU ranks, but " + subject + " is for GPUs");
   std::optional<World> world = findWorld(settings);
   settings.placement.prepare(kind, ranks, !world || world->size == 1, subject);
-  settings.inProcess |= settings.placement.transport == "loopback";
+  settings.inProcess |= settings.placement.kind->sharesDevice();
 }
 
 std::string gridloom::rt::describeLoopback(const JobSettings &settings, int ranks) {
-  if (settings.placement.transport != "loopback")
+  if (!settings.placement.kind->sharesDevice())
     return "";
-  return "loopback: " + std::to_string(ranks) + " logical ranks on one GPU";
+  return settings.placement.transport + ": " + std::to_string(ranks) + " logical ranks on one GPU";
 }
 
 int gridloom::rt::getGivenRanks(const JobSettings &settings) {
@@ -144,13 +151,20 @@ splitAtEquals(const std::string &text, const std::string &option, const std::str
   return {text.substr(0, at), text.substr(at + 1)};
 }
 
-Job::Job(JobSettings given, bool fillInputs) : settings(std::move(given)) {
-  for (const std::string &text : settings.inputs) {
-    auto [name, value] = splitAtEquals(text, "--input", "NAME=FILE.npy or NAME=GENERATOR");
+std::map<std::string, std::string>
+gridloom::rt::readInputs(const std::vector<std::string> &inputs) {
+  std::map<std::string, std::string> specs;
+  for (const std::string &text : inputs) {
+    auto [name, value] = splitAtEquals(text, "--input", "NAME=VALUE");
     if (!specs.emplace(name, value).second)
       throw usage("input " + name + " is given twice");
   }
-  for (const std::string &text : settings.dims) {
+  return specs;
+}
+
+std::map<std::string, int64_t> gridloom::rt::readDims(const std::vector<std::string> &given) {
+  std::map<std::string, int64_t> dims;
+  for (const std::string &text : given) {
     auto [name, value] = splitAtEquals(text, "--dim", "NAME=SIZE");
     int64_t size = 0;
     auto [end, problem] = std::from_chars(value.data(), value.data() + value.size(), size);
@@ -158,7 +172,11 @@ Job::Job(JobSettings given, bool fillInputs) : settings(std::move(given)) {
       throw usage("--dim '" + text + "' is not NAME=SIZE");
     dims[name] = size;
   }
-  plan = Plan::load(settings.plan);
+  return dims;
+}
+
+std::shared_ptr<const Plan> gridloom::rt::loadPlan(JobSettings &settings) {
+  std::shared_ptr<const Plan> plan = Plan::load(settings.plan);
   int ranks = plan->getMesh().getNumRanks();
   if (int given = getGivenRanks(settings); given != 0 && given != ranks) {
     std::optional<World> world = findWorld(settings);
@@ -168,6 +186,13 @@ Job::Job(JobSettings given, bool fillInputs) : settings(std::move(given)) {
                 "; compile it for that many, or start as many as it is for");
   }
   preparePlacement(settings, plan->getTargetKind(), ranks, settings.plan);
+  return plan;
+}
+
+Job::Job(JobSettings given, bool fillInputs)
+    : settings(std::move(given)), dims(readDims(settings.dims)),
+      specs(readInputs(settings.inputs)) {
+  plan = loadPlan(settings);
   chooseSpecialisation(plan->getEntry(settings.entry));
   makeInputs(fillInputs);
 }
@@ -179,13 +204,43 @@ static std::string formatDims(const std::map<std::string, int64_t> &dims) {
   return text.empty() ? "no named dimensions" : text;
 }
 
+static std::string describe(const Argument &argument) {
+  return argument.name + " " + std::string(nameOf(argument.type)) + " " +
+         formatShape(argument.shape);
+}
+
+/// A name that is no input's says nothing of which specialisation is meant.
+void Job::requireKnown(const Entry &entry) const {
+  for (const auto &[name, spec] : specs) {
+    std::string wanted;
+    bool isKnown = false;
+    for (const EntrySpecialisation &candidate : entry.specialisations)
+      isKnown |= candidate.findInput(name) != nullptr;
+    if (isKnown)
+      continue;
+    if (plan->hasState(name))
+      throw usage("'" + name +
+                  "' is a state, which the plan keeps from call to call, and no input");
+    for (const Argument &argument : entry.specialisations.front().inputs)
+      wanted += (wanted.empty() ? "" : ", ") + describe(argument);
+    throw usage("there is no input " + name + "; the plan takes " + wanted);
+  }
+}
+
+/// The input that fits no specialisation, by a dimension that has one size in all.
+std::string Job::findMisfit(const Entry &entry) const {
+  for (const auto &[name, array] : inputs)
+    if (std::string misfit = entry.findMisfit(name, array.getShape()); !misfit.empty())
+      return misfit;
+  return "";
+}
+
 void Job::chooseSpecialisation(const Entry &entry) {
   for (const auto &[name, spec] : specs) {
-    Generator generator;
     bool known = std::any_of(entry.specialisations.begin(), entry.specialisations.end(),
                              [&](const auto &s) { return s.findInput(name); });
-    if (known && !Generator::parse(spec, generator))
-      inputs[name] = readNpy(spec);
+    if (known && !Generator::parse(spec))
+      inputs[name] = readInput(spec);
   }
   auto fits = [&](const EntrySpecialisation &candidate) {
     for (const auto &[name, size] : dims)
@@ -197,6 +252,7 @@ void Job::chooseSpecialisation(const Entry &entry) {
         return false;
     return true;
   };
+  requireKnown(entry);
   std::vector<const EntrySpecialisation *> fitting;
   std::string all;
   for (const EntrySpecialisation &candidate : entry.specialisations) {
@@ -209,6 +265,8 @@ void Job::chooseSpecialisation(const Entry &entry) {
                 "; choose with --dim");
   if (fitting.empty() && entry.specialisations.size() == 1 && dims.empty())
     specialisation = &entry.specialisations.front(); // makeInputs tells which shape differs
+  else if (std::string misfit = fitting.empty() ? findMisfit(entry) : ""; !misfit.empty())
+    throw usage(misfit);
   else if (fitting.empty())
     throw usage("no specialisation of entry " + entry.name + " fits" +
                 (dims.empty() ? "" : " --dim " + formatDims(dims)) +
@@ -217,11 +275,6 @@ void Job::chooseSpecialisation(const Entry &entry) {
   else
     specialisation = fitting.front();
   dims = specialisation->dims;
-}
-
-static std::string describe(const Argument &argument) {
-  return argument.name + " " + std::string(nameOf(argument.type)) + " " +
-         formatShape(argument.shape);
 }
 
 void Job::makeInputs(bool fillInputs) {
@@ -235,27 +288,19 @@ void Job::makeInputs(bool fillInputs) {
   bool isRandom = false;
   for (const Argument &argument : specialisation->inputs) {
     auto spec = specs.find(argument.name);
-    Generator generator{Generator::Ones};
+    Generator generator{Generator::Constant, 1, 0};
     if (auto file = inputs.find(argument.name); file != inputs.end()) {
-      if (file->second.getType() == DataType::U8 && isFloat8(argument.type))
-        file->second = HostArray::share(argument.type, file->second.getShape(),
-                                        file->second.getData(), file->second.getOwner());
-      if (file->second.getType() != argument.type || file->second.getShape() != argument.shape)
-        throw usage(spec->second + " holds " + std::string(nameOf(file->second.getType())) + " " +
-                    formatShape(file->second.getShape()) + ", but the plan takes " +
-                    describe(argument) +
-                    (file->second.getType() != argument.type
-                         ? "; convert it with numpy's astype"
-                         : "; compile the model for this shape, with --dim if it is symbolic"));
+      file->second =
+          adaptInput(file->second, spec->second, argument.name, argument.type, argument.shape);
       continue;
     }
     if (spec != specs.end()) {
-      Generator::parse(spec->second, generator);
+      generator = *Generator::parse(spec->second);
     } else if (!fillInputs) {
       missing += (missing.empty() ? "" : ", ") + argument.name;
       continue;
     } else if (isFloat(argument.type)) {
-      generator.kind = Generator::Normal;
+      generator = {Generator::Normal, 0, 1};
     } // ones are valid indices and masks
     isRandom |= generator.isRandom();
     inputs[argument.name] =
@@ -267,8 +312,11 @@ void Job::makeInputs(bool fillInputs) {
     throw usage("--seed has no effect: no input is random");
 }
 
-Job::Rank Job::start(const World &world, Transport &transport, SessionOptions options) const {
-  Rank rank;
+JobRank gridloom::rt::startRank(const JobSettings &settings,
+                                const std::shared_ptr<const Plan> &plan,
+                                const std::shared_ptr<WeightCache> &cache, const World &world,
+                                Transport &transport, SessionOptions options) {
+  JobRank rank;
   Transport *host = plan->getMesh().getNumRanks() > 1 ? &transport : nullptr;
   rank.placement =
       placeRank(settings.placement, world.rank, world.localRank, world.localSize, host);
@@ -276,13 +324,20 @@ Job::Rank Job::start(const World &world, Transport &transport, SessionOptions op
   options.weights = settings.weights;
   options.verifyModel = settings.verifyModel;
   options.graphs &= !settings.noGraphs;
+  options.inProcess = settings.inProcess;
   options.autotune = settings.autotune;
+  options.checkIndices = settings.checkIndices;
   options.warn = [](const std::string &line) { fprintf(stderr, "warning: %s\n", line.c_str()); };
   if (settings.verbose)
     options.remark = [](const std::string &line) { fprintf(stderr, "note: %s\n", line.c_str()); };
   if (settings.inProcess)
     options.cache = cache;
   rank.session = std::make_unique<Session>(plan, *rank.placement.device, used, options);
+  return rank;
+}
+
+JobRank Job::start(const World &world, Transport &transport, SessionOptions options) const {
+  JobRank rank = startRank(settings, plan, cache, world, transport, std::move(options));
   for (const auto &[name, array] : inputs)
     rank.session->bind(name, array);
   return rank;

@@ -25,7 +25,7 @@ struct JobSettings {
   std::string plan;
   int ranks = 0; // 0: the plan's
   bool inProcess = false;
-  std::vector<std::string> inputs; // NAME=FILE.npy or NAME=GENERATOR
+  std::vector<std::string> inputs; // NAME=VALUE, see Generator.h
   uint64_t seed = 0;
   std::string entry = "main";
   std::vector<std::string> dims; // NAME=SIZE
@@ -36,6 +36,7 @@ struct JobSettings {
   double timeout = 300; // seconds
   bool noGraphs = false;
   bool autotune = false;
+  bool checkIndices = false;
   bool verbose = false;
 };
 
@@ -57,6 +58,26 @@ std::string describeLoopback(const JobSettings &settings, int ranks);
 /// when they contradict each other.
 int getGivenRanks(const JobSettings &settings);
 
+/// Loads the plan that the settings name and makes the settings fit it. Throws InvalidArgument when
+/// -n or a launcher gives another number of ranks.
+std::shared_ptr<const Plan> loadPlan(JobSettings &settings);
+
+/// What one rank needs to run a plan, in the order of its destruction reversed.
+struct JobRank {
+  Placement placement;
+  std::unique_ptr<Session> session;
+};
+/// Collective. Loads the plan on this rank, as the settings say. `cache` is for the ranks of one
+/// process.
+JobRank startRank(const JobSettings &settings, const std::shared_ptr<const Plan> &plan,
+                  const std::shared_ptr<WeightCache> &cache, const World &world,
+                  Transport &transport, SessionOptions options);
+
+/// "NAME=SIZE" of --dim, each. Throws InvalidArgument when one is not.
+std::map<std::string, int64_t> readDims(const std::vector<std::string> &dims);
+/// "NAME=VALUE" of --input, each. Throws InvalidArgument when one is not, or a name comes twice.
+std::map<std::string, std::string> readInputs(const std::vector<std::string> &inputs);
+
 class Job {
 public:
   /// Loads the plan and the inputs. With `fillInputs`, inputs that are not given are made up.
@@ -66,18 +87,15 @@ public:
   const EntrySpecialisation &getSpecialisation() const { return *specialisation; }
   const JobSettings &getSettings() const { return settings; }
 
-  /// What one rank needs to run the plan, in the order of its destruction reversed.
-  struct Rank {
-    Placement placement;
-    std::unique_ptr<Session> session;
-  };
   /// Collective. Loads the plan on this rank and binds the inputs.
-  Rank start(const World &world, Transport &transport, SessionOptions options) const;
+  JobRank start(const World &world, Transport &transport, SessionOptions options) const;
   RunStats run(Session &session) const;
   /// Runs `main` on every rank; returns the exit code.
   int launch(const RankMain &main) const;
 
 private:
+  void requireKnown(const Entry &entry) const;
+  std::string findMisfit(const Entry &entry) const;
   void chooseSpecialisation(const Entry &entry);
   void makeInputs(bool fillInputs);
 

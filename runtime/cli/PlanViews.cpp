@@ -8,6 +8,7 @@
 #include "runtime/cli/Job.h"
 #include "runtime/core/HostArray.h"
 #include "runtime/core/LibraryCalls.h"
+#include "runtime/core/MemoryNeeds.h"
 #include "runtime/core/plan.pb.h"
 
 #include <algorithm>
@@ -131,37 +132,59 @@ const char *kindOf(const schema::Step &step) {
 
 } // namespace
 
+static PlannedCollective
+describeGroup(const schema::Stage &stage, const schema::Specialisation &specialisation,
+              const Visit &visit,
+              const std::function<int64_t(const std::vector<std::string> &)> &groupOf) {
+  const schema::Group &group = visit.step.group();
+  PlannedCollective collective;
+  collective.kind = lower(schema::Group::Kind_Name(group.kind()));
+  collective.axes.assign(group.axes().begin(), group.axes().end());
+  collective.sequence = group.sequence();
+  collective.origin = getOrigin(stage, visit.step);
+  if (group.cause() > 0 && int(group.cause()) <= stage.causes_size())
+    collective.because = stage.causes(int(group.cause()) - 1);
+  collective.times = visit.times;
+  bool isTransfer = group.kind() == schema::Group::SEND || group.kind() == schema::Group::RECV;
+  collective.group = isTransfer ? 2 : groupOf(collective.axes);
+  if (isTransfer)
+    collective.axes = {"to stage " + std::to_string(group.peer_stage())};
+  if (group.kind() == schema::Group::RECV)
+    collective.axes = {"from stage " + std::to_string(group.peer_stage())};
+  if (group.kind() == schema::Group::ALL_REDUCE || group.kind() == schema::Group::REDUCE_SCATTER)
+    collective.reduction = lower(schema::Group::Reduction_Name(group.reduction()));
+  for (uint32_t buffer : group.inputs_size() ? group.inputs() : group.outputs())
+    collective.bytes += specialisation.buffers(int(buffer)).bytes();
+  for (uint32_t buffer : group.outputs())
+    collective.resultBytes += specialisation.buffers(int(buffer)).bytes();
+  return collective;
+}
+
+void gridloom::rt::addCollectives(
+    int number, const schema::Stage &stage,
+    const std::function<int64_t(const std::vector<std::string> &)> &groupOf,
+    const std::function<std::string(const std::string &, int)> &dimsOf,
+    std::vector<PlannedCollective> &found) {
+  for (const schema::Entry &entry : stage.entries())
+    for (int i = 0; i < entry.specialisations_size(); ++i)
+      walk(entry.specialisations(i).body(), 1, "", [&](const Visit &visit) {
+        if (!visit.step.has_group())
+          return;
+        found.push_back(describeGroup(stage, entry.specialisations(i), visit, groupOf));
+        found.back().stage = number;
+        found.back().entry = entry.name();
+        found.back().dims = dimsOf(entry.name(), i);
+      });
+}
+
 std::vector<PlannedCollective> gridloom::rt::findCollectives(const Plan &plan) {
   std::vector<PlannedCollective> found;
-  forEachPlace(plan, [&](const Place &place) {
-    const auto &[number, stage, entry, dims, specialisation] = place;
-    walk(specialisation.body(), 1, "", [&](const Visit &visit) {
-      if (!visit.step.has_group())
-        return;
-      const schema::Group &group = visit.step.group();
-      PlannedCollective collective;
-      collective.stage = place.number;
-      collective.entry = place.entry;
-      collective.dims = place.dims;
-      collective.kind = lower(schema::Group::Kind_Name(group.kind()));
-      collective.axes.assign(group.axes().begin(), group.axes().end());
-      collective.sequence = group.sequence();
-      collective.origin = getOrigin(stage, visit.step);
-      collective.times = visit.times;
-      bool isTransfer = group.kind() == schema::Group::SEND || group.kind() == schema::Group::RECV;
-      collective.group = isTransfer ? 2 : plan.getMesh().getSize(collective.axes);
-      if (isTransfer)
-        collective.axes = {"to stage " + std::to_string(group.peer_stage())};
-      if (group.kind() == schema::Group::RECV)
-        collective.axes = {"from stage " + std::to_string(group.peer_stage())};
-      if (group.kind() == schema::Group::ALL_REDUCE ||
-          group.kind() == schema::Group::REDUCE_SCATTER)
-        collective.reduction = lower(schema::Group::Reduction_Name(group.reduction()));
-      for (uint32_t buffer : group.inputs_size() ? group.inputs() : group.outputs())
-        collective.bytes += specialisation.buffers(int(buffer)).bytes();
-      found.push_back(std::move(collective));
-    });
-  });
+  auto groupOf = [&](const std::vector<std::string> &axes) { return plan.getMesh().getSize(axes); };
+  auto dimsOf = [&](const std::string &entry, int i) {
+    return formatDims(plan.getEntry(entry).specialisations[size_t(i)].dims);
+  };
+  for (int number = 0; number < plan.getNumStages(); ++number)
+    addCollectives(number, plan.getStage(number), groupOf, dimsOf, found);
   return found;
 }
 
@@ -181,10 +204,6 @@ std::vector<PlannedMemory> gridloom::rt::findMemory(const Plan &plan) {
     memory.stage = place.number;
     memory.entry = place.entry;
     memory.dims = place.dims;
-    for (const schema::Weight &weight : stage.weights())
-      memory.weights += weight.bytes();
-    for (const schema::State &state : stage.states())
-      memory.states += state.bytes();
     memory.arena = specialisation.arena_bytes();
     memory.registered = specialisation.registered_bytes();
     memory.inputs = bindingBytes(specialisation.inputs());
@@ -253,22 +272,38 @@ Document gridloom::rt::makeSummary(const Plan &plan) {
 
 Document gridloom::rt::makeCollectives(const Plan &plan) {
   Document document;
-  document.addTable("collectives", {"stage", "entry", "dims", "sequence", "kind", "reduction",
-                                    "over", "ranks", "bytes", "times", "onnx_node"});
+  document.addTable("collectives", {"id", "stage", "entry", "dims", "sequence", "kind", "reduction",
+                                    "over", "ranks", "bytes", "times", "onnx_node", "because"});
+  int64_t id = 0;
   for (const PlannedCollective &c : findCollectives(plan))
-    document.addRow({c.stage, c.entry, c.dims, c.sequence, c.kind, c.reduction, joinAll(c.axes),
-                     c.group, bytesCell(c.bytes), c.times, c.origin});
+    document.addRow({id++, c.stage, c.entry, c.dims, c.sequence, c.kind, c.reduction,
+                     joinAll(c.axes), c.group, bytesCell(c.bytes), c.times, c.origin, c.because});
   return document;
 }
 
 Document gridloom::rt::makeMemory(const Plan &plan) {
   Document document;
-  document.addTable("memory_of_a_rank", {"stage", "entry", "dims", "weights", "states", "arena",
-                                         "registered", "inputs", "outputs", "total"});
-  for (const PlannedMemory &m : findMemory(plan))
-    document.addRow({m.stage, m.entry, m.dims, bytesCell(m.weights), bytesCell(m.states),
-                     bytesCell(m.arena), bytesCell(m.registered), bytesCell(m.inputs),
-                     bytesCell(m.outputs), bytesCell(m.getTotal())});
+  // What a session allocates: the largest program's activations, everyone's inputs and outputs.
+  std::vector<PlannedMemory> programs = findMemory(plan);
+  document.addTable("memory_of_a_rank", {"stage", "weights", "states", "arena", "registered",
+                                         "inputs", "outputs", "total"});
+  for (int number = 0; number < plan.getNumStages(); ++number) {
+    MemoryNeeds needs = computeNeeds(plan.getStage(number));
+    uint64_t inputs = 0, outputs = 0;
+    for (const PlannedMemory &m : programs)
+      if (m.stage == number) {
+        inputs += m.inputs;
+        outputs += m.outputs;
+      }
+    document.addRow({number, bytesCell(needs.weights), bytesCell(needs.states),
+                     bytesCell(needs.arena), bytesCell(needs.registered), bytesCell(inputs),
+                     bytesCell(outputs), bytesCell(needs.getAllocated())});
+  }
+  document.addTable("memory_of_programs",
+                    {"stage", "entry", "dims", "arena", "registered", "inputs", "outputs"});
+  for (const PlannedMemory &m : programs)
+    document.addRow({m.stage, m.entry, m.dims, bytesCell(m.arena), bytesCell(m.registered),
+                     bytesCell(m.inputs), bytesCell(m.outputs)});
   return document;
 }
 

@@ -15,6 +15,9 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 #include <iostream>
 
 using namespace gridloom::rt;
@@ -85,13 +88,21 @@ static void checkTrace(const std::string &trace) {
   if (!fs::is_directory(folder, error))
     throw Error(ErrorCode::InvalidArgument,
                 "--trace " + trace + ": there is no folder " + folder.string());
+  bool existed = fs::exists(trace, error);
+  std::ofstream file(trace, std::ios::app); // what is there stays until the trace is written
+  if (!file)
+    throw Error(ErrorCode::InvalidArgument,
+                "--trace " + trace + " cannot be written: " + strerror(errno));
+  file.close();
+  if (!existed)
+    fs::remove(trace, error);
 }
 
 static void runOnRank(const Job &job, const RunSettings &settings, const World &world,
                       Transport &transport) {
   SessionOptions options;
   options.trace = !settings.trace.empty();
-  Job::Rank rank = job.start(world, transport, options);
+  JobRank rank = job.start(world, transport, options);
   Session &session = *rank.session;
 
   std::vector<RunStats> runs;

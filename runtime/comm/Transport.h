@@ -49,7 +49,8 @@ public:
   virtual int getRank() const = 0;
   virtual int getSize() const = 0;
 
-  /// Every member gets the same bits: the reduction order is fixed by the element's position.
+  /// Every member gets the same bits: the reduction order is fixed by the element's position. Max
+  /// and min of floats are NaN where one of the operands is.
   virtual void allReduce(Stream &stream, const void *in, void *out, size_t count, DataType type,
                          Reduction reduction, OpContext op) = 0;
   /// out holds size * count elements, member i's at i * count.
@@ -87,8 +88,9 @@ public:
   virtual ~ProgressBoard() = default;
   /// Rank `rank` has reached its operation number `count` (from 1) on `communicator`.
   virtual void publish(int rank, const std::string &communicator, uint64_t count) = 0;
-  /// What `rank` published last; 0 when nothing.
-  virtual uint64_t read(int rank, const std::string &communicator) = 0;
+  /// What `rank` published last, 0 when nothing; null where that cannot be told: the board is full,
+  /// or whoever keeps it does not answer.
+  virtual std::optional<uint64_t> read(int rank, const std::string &communicator) = 0;
 };
 
 struct TransportOptions {
@@ -115,6 +117,11 @@ public:
   virtual std::unique_ptr<Communicator> split(std::span<const int> ranks, const std::string &name);
   /// Memory of `device` that peers may read and write: where operands of collectives are best.
   virtual std::unique_ptr<Memory> allocate(Device &device, size_t bytes);
+  /// Device memory that the transport takes for each communicator, beside the plan's buffers: an
+  /// estimate, in bytes.
+  virtual uint64_t getCommunicatorBytes() const { return 0; }
+  /// Whether all ranks use one device.
+  virtual bool sharesDevice() const { return false; }
   /// Makes every pending and later call on every rank fail with PeerFailed and this reason.
   virtual void abort(const std::string &reason) = 0;
   /// Why calls cannot be captured with the work around them (Device::beginCapture); empty when they
@@ -134,6 +141,9 @@ public:
   /// Throws PeerFailed when the job has failed or a rank is gone, the latter within the time of
   /// liveness. From any thread; cheap.
   virtual void check() {}
+  /// The same for a rank that waits for what `ranks` do: throws also when one of them has left in
+  /// order, since it takes part in nothing more.
+  virtual void checkAwaited(std::span<const int>) { check(); }
   /// The rank whose failure became the job's; nothing when none has, or nobody knows.
   virtual std::optional<int> findCulprit() { return std::nullopt; }
   /// Null where ranks cannot tell how far they are.

@@ -9,6 +9,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/InProcessJob.h"
 #include "runtime/core/Placement.h"
+#include "runtime/device/cuda/CallerContext.h"
 #include "runtime/launch/Launcher.h"
 
 #include <cstring>
@@ -33,6 +34,7 @@ struct Runner {
   virtual void updateWeights(const std::string &path) = 0;
   virtual void resetStates() = 0;
   virtual void writeTrace(const std::string &path) = 0;
+  virtual void abort(const std::string &reason) = 0;
 };
 
 struct JobRunner : Runner {
@@ -47,25 +49,47 @@ struct JobRunner : Runner {
   void updateWeights(const std::string &path) override { job.updateWeights(path); }
   void resetStates() override { job.resetStates(); }
   void writeTrace(const std::string &path) override { job.writeTrace(path); }
+  void abort(const std::string &reason) override { job.abort(reason); }
   InProcessJob job;
 };
 
 struct RankRunner : Runner {
   RankRunner(const std::shared_ptr<const Plan> &plan, const InProcessOptions &options)
-      : traced(options.session.trace) {
+      : traced(options.session.trace), isInterrupted(options.isInterrupted),
+        patience(options.patience) {
     std::optional<World> world = detectWorld(getProcessEnvironment());
     if (!world)
       throw Error(
           ErrorCode::InvalidArgument,
           "the environment names no rank; start with gridloom run, torchrun, mpirun or srun");
-    PlacementOptions placing = options.placement;
-    placing.prepare(plan->getTargetKind(), world->size, /*inProcess=*/world->size == 1,
-                    plan->getFolder().string());
+    if (int ranks = plan->getMesh().getNumRanks(); world->size != ranks)
+      throw Error(ErrorCode::InvalidArgument,
+                  plan->getFolder().string() + " is for " + std::to_string(ranks) + " ranks but " +
+                      world->source + " says " + std::to_string(world->size) +
+                      "; compile it for that many, or start as many as it is for");
     if (world->size > 1)
-      host = joinJob(*world, placing.limits);
-    placement = placeRank(placing, world->rank, world->localRank, world->localSize, host.get());
-    Transport *transport = placement.deviceTransport ? placement.deviceTransport.get() : host.get();
-    session = std::make_unique<Session>(plan, *placement.device, transport, options.session);
+      host = joinJob(*world, options.placement.limits);
+    try {
+      start(plan, *world, options);
+    } catch (const std::exception &error) {
+      // The others wait for this rank, which will not come.
+      if (host)
+        host->abort(error.what());
+      throw;
+    }
+  }
+  /// What may wait for other ranks: on a thread of its own where this one is to see interrupts.
+  template <typename Work> auto call(Work work) {
+    if (!isInterrupted)
+      return work();
+    auto result = std::async(std::launch::async, work);
+    Interruption(isInterrupted, patience)
+        .await(
+            [&](std::chrono::milliseconds limit) {
+              return result.wait_for(limit) == std::future_status::ready;
+            },
+            [&] { session->abort("the run was interrupted"); });
+    return result.get();
   }
   void bind(const std::string &name, const HostArray &array) override {
     session->bind(name, array);
@@ -78,20 +102,39 @@ struct RankRunner : Runner {
     return *session;
   }
   RunStats run(const std::string &entry, const std::map<std::string, int64_t> &dims) override {
-    return session->run(entry, dims);
+    return call([&] { return session->run(entry, dims); });
   }
-  HostArray getOutput(const std::string &name) override { return session->gatherOutput(name); }
-  void updateWeights(const std::string &path) override { session->updateWeights(path); }
+  HostArray getOutput(const std::string &name) override {
+    return call([&] { return session->gatherOutput(name); });
+  }
+  void updateWeights(const std::string &path) override {
+    call([&] { session->updateWeights(path); });
+  }
   void resetStates() override { session->resetStates(); }
   void writeTrace(const std::string &path) override {
     if (!traced)
       throw Error(ErrorCode::InvalidArgument, "the session was created without options.trace");
-    std::vector<std::string> ranks =
-        session->gatherText(toChromeEvents(session->getTrace(), session->getRank()));
+    std::vector<std::string> ranks = call([&] {
+      return session->gatherText(toChromeEvents(session->getTrace(), session->getRank()));
+    });
     if (session->getRank() == 0)
       writeChromeTrace(path, ranks);
   }
+  void abort(const std::string &reason) override { session->abort(reason); }
+
+private:
+  void start(const std::shared_ptr<const Plan> &plan, const World &world,
+             const InProcessOptions &options) {
+    PlacementOptions placing = options.placement;
+    placing.prepare(plan->getTargetKind(), world.size, /*inProcess=*/world.size == 1,
+                    plan->getFolder().string());
+    placement = placeRank(placing, world.rank, world.localRank, world.localSize, host.get());
+    Transport *transport = placement.deviceTransport ? placement.deviceTransport.get() : host.get();
+    session = std::make_unique<Session>(plan, *placement.device, transport, options.session);
+  }
   bool traced;
+  std::function<bool()> isInterrupted;
+  std::chrono::milliseconds patience;
   std::unique_ptr<Transport> host;
   Placement placement;
   std::unique_ptr<Session> session;
@@ -100,6 +143,7 @@ struct RankRunner : Runner {
 } // namespace
 
 struct gridloom_session {
+  ForkGuard origin;
   std::unique_ptr<Runner> runner;
   RunStats stats;
   const EntrySpecialisation *last = nullptr;
@@ -115,19 +159,34 @@ struct gridloom_session {
 // Errors
 //===----------------------------------------------------------------------===//
 
-static std::string &lastError() {
-  static thread_local std::string message;
-  return message;
+namespace {
+/// The last error of a thread. `isLost`: there was no memory to keep its text.
+struct LastError {
+  std::string text;
+  bool isLost = false;
+};
+} // namespace
+
+static LastError &lastError() {
+  static thread_local LastError error;
+  return error;
 }
 
-static gridloom_status report(gridloom_status status, const std::string &message) {
-  lastError() = message;
+static gridloom_status report(gridloom_status status, const char *message) noexcept {
+  LastError &error = lastError();
+  try {
+    error.text = message;
+    error.isLost = false;
+  } catch (const std::bad_alloc &) {
+    error.isLost = true;
+  }
   return status;
 }
 
 /// Runs `work` and turns what it throws into a status. Nothing thrown crosses the interface.
-template <typename Work> static gridloom_status guard(Work work) {
+template <typename Work> static gridloom_status guard(Work work) noexcept {
   try {
+    CallerContext context;
     work();
     return GRIDLOOM_OK;
   } catch (const Error &error) {
@@ -136,6 +195,8 @@ template <typename Work> static gridloom_status guard(Work work) {
     return report(GRIDLOOM_OUT_OF_MEMORY, "out of host memory");
   } catch (const std::exception &error) {
     return report(GRIDLOOM_INTERNAL, error.what());
+  } catch (...) {
+    return report(GRIDLOOM_INTERNAL, "something was thrown that is no std::exception");
   }
 }
 
@@ -146,11 +207,15 @@ static void require(bool condition, const char *message) {
 
 static void requireIdle(const gridloom_session *session) {
   require(session, "the session is NULL");
+  session->origin.check("the session");
   require(!session->pending.valid(), "a run is in progress; call gridloom_session_wait first");
 }
 
 const char *gridloom_version(void) { return GRIDLOOM_VERSION; }
-const char *gridloom_last_error(void) { return lastError().c_str(); }
+const char *gridloom_last_error(void) {
+  const LastError &error = lastError();
+  return error.isLost ? "out of host memory" : error.text.c_str();
+}
 
 //===----------------------------------------------------------------------===//
 // Plans
@@ -258,7 +323,12 @@ gridloom_status gridloom_session_create(const gridloom_plan *plan,
     options.session.serialize = read.serialize;
     options.session.graphs = !read.no_graphs;
     options.session.autotune = read.autotune;
+    options.session.checkIndices = read.check_indices;
     options.placement.transport = read.transport ? read.transport : "";
+    if (read.is_interrupted)
+      options.isInterrupted = [ask = read.is_interrupted, data = read.interrupt_data] {
+        return ask(data) != 0;
+      };
     if (read.deadline_ms)
       options.placement.limits.deadline = std::chrono::milliseconds(read.deadline_ms);
     auto made = std::make_unique<gridloom_session>();
@@ -270,9 +340,28 @@ gridloom_status gridloom_session_create(const gridloom_plan *plan,
   });
 }
 
+gridloom_status gridloom_job_abort(const char *reason) {
+  return guard([&] {
+    require(reason, "the reason is NULL");
+    if (std::optional<World> world = detectWorld(getProcessEnvironment()))
+      abortJob(*world, reason);
+  });
+}
+
+gridloom_status gridloom_session_abort(gridloom_session *session, const char *reason) {
+  return guard([&] {
+    require(session && reason, "the session or the reason is NULL");
+    session->origin.check("the session");
+    session->runner->abort(reason);
+  });
+}
+
 void gridloom_session_destroy(gridloom_session *session) {
+  if (session && session->origin.isForked())
+    return; // what it waits for and frees is the other process's
   if (session && session->pending.valid())
     session->pending.wait();
+  CallerContext context;
   delete session;
 }
 
@@ -345,7 +434,7 @@ gridloom_status gridloom_session_run_async(gridloom_session *session, const char
                    [session, entry = std::string(entry ? entry : "main"),
                     dims = readDims(dims, values, count)]() -> gridloom_session::Outcome {
                      gridloom_status status = guard([&] { run(session, entry, dims); });
-                     return {status, status == GRIDLOOM_OK ? "" : lastError()};
+                     return {status, status == GRIDLOOM_OK ? "" : gridloom_last_error()};
                    });
   });
 }
@@ -353,10 +442,16 @@ gridloom_status gridloom_session_run_async(gridloom_session *session, const char
 gridloom_status gridloom_session_wait(gridloom_session *session) {
   if (!session)
     return report(GRIDLOOM_INVALID_ARGUMENT, "the session is NULL");
-  if (!session->pending.valid())
-    return GRIDLOOM_OK;
-  gridloom_session::Outcome outcome = session->pending.get();
-  return outcome.status == GRIDLOOM_OK ? GRIDLOOM_OK : report(outcome.status, outcome.message);
+  gridloom_status status = GRIDLOOM_OK;
+  gridloom_status waited = guard([&] {
+    session->origin.check("the session");
+    if (!session->pending.valid())
+      return;
+    gridloom_session::Outcome outcome = session->pending.get();
+    status = outcome.status == GRIDLOOM_OK ? GRIDLOOM_OK
+                                           : report(outcome.status, outcome.message.c_str());
+  });
+  return waited == GRIDLOOM_OK ? status : waited;
 }
 
 int32_t gridloom_session_num_outputs(const gridloom_session *session) {

@@ -126,15 +126,31 @@ static std::vector<int> getAllRanks(const Plan &plan) {
   return ranks;
 }
 
+size_t gridloom::rt::countCommunicators(const Plan &plan, int rank) {
+  const Mesh &mesh = plan.getMesh();
+  int mine = mesh.getStage(rank);
+  size_t count = plan.getMesh().getNumRanks() > 1;
+  StageNeeds needs = findNeeds(plan.getStage(mine));
+  for (auto &[key, axes] : needs.groups)
+    count += mesh.getGroup(rank, axes).size() > 1;
+  count += needs.condition && mesh.getStageRanks(mine).size() > 1;
+  std::set<std::pair<int, int>> edges;
+  for (int number = 0; number < plan.getNumStages(); ++number)
+    for (auto edge : findNeeds(plan.getStage(number)).edges)
+      if (edge.first == mine || edge.second == mine)
+        edges.insert(edge);
+  return count + edges.size();
+}
+
 ControlChannel::ControlChannel(const Plan &plan, Device &device, Transport &transport)
-    : device(device), stream(device.createStream(StreamKind::Communication, "control")),
+    : device(device),
+      room(std::max<size_t>(size_t(1) << 20, 512 * (size_t(plan.getMesh().getNumRanks()) + 1))),
+      scratch(device.allocate(room)),
+      stream(device.createStream(StreamKind::Communication, "control")),
       world(transport.createCommunicator(getAllRanks(plan), "world")) {}
 
-/// Puts `bytes` into device memory with room for `room`.
-void *ControlChannel::stage(std::span<const std::byte> bytes, size_t room) {
-  room = std::max<size_t>(room, 64);
-  if (!scratch || scratch->bytes < room)
-    scratch = device.allocate(room);
+/// Puts `bytes`, of which there is room for, into device memory.
+void *ControlChannel::stage(std::span<const std::byte> bytes) {
   if (!bytes.empty())
     device.copyIn(*stream, scratch->data, bytes.data(), bytes.size());
   return scratch->data;
@@ -146,34 +162,52 @@ void ControlChannel::finish(const void *from, std::span<std::byte> to) {
   stream->synchronize();
 }
 
+/// Calls pass(part) for parts of `bytes` of at most `room`; for an empty one where there are none.
+template <typename Byte, typename Pass>
+static void forEachPart(std::span<Byte> bytes, size_t room, Pass pass) {
+  do {
+    std::span<Byte> part = bytes.first(std::min(bytes.size(), room));
+    pass(part);
+    bytes = bytes.subspan(part.size());
+  } while (!bytes.empty());
+}
+
 std::vector<std::vector<std::byte>> ControlChannel::allGather(std::span<const std::byte> mine) {
-  size_t each = mine.size(), members = size_t(world->getSize());
-  auto *in = static_cast<std::byte *>(stage(mine, each * (members + 1)));
-  world->allGather(*stream, in, in + each, each, DataType::U8, {"all_gather", 0, "control"});
-  std::vector<std::byte> all(each * members);
-  finish(in + each, all);
-  std::vector<std::vector<std::byte>> result;
-  for (size_t i = 0; i < members; ++i)
-    result.emplace_back(all.begin() + i * each, all.begin() + (i + 1) * each);
+  size_t members = size_t(world->getSize());
+  std::vector<std::vector<std::byte>> result(members);
+  forEachPart(mine, room / (members + 1), [&](std::span<const std::byte> part) {
+    size_t each = part.size();
+    auto *in = static_cast<std::byte *>(stage(part));
+    world->allGather(*stream, in, in + each, each, DataType::U8, {"all_gather", 0, "control"});
+    std::vector<std::byte> all(each * members);
+    finish(in + each, all);
+    for (size_t i = 0; i < members; ++i)
+      result[i].insert(result[i].end(), all.begin() + ptrdiff_t(i * each),
+                       all.begin() + ptrdiff_t((i + 1) * each));
+  });
   return result;
 }
 
 void ControlChannel::broadcast(std::span<std::byte> bytes, int root) {
   bool isRoot = world->getRank() == root;
-  void *memory = stage(isRoot ? bytes : std::span<std::byte>(), bytes.size());
-  world->broadcast(*stream, memory, memory, bytes.size(), DataType::U8, root,
-                   {"broadcast", 0, "control"});
-  finish(memory, isRoot ? std::span<std::byte>() : bytes);
+  forEachPart(bytes, room, [&](std::span<std::byte> part) {
+    void *memory = stage(isRoot ? part : std::span<std::byte>());
+    world->broadcast(*stream, memory, memory, part.size(), DataType::U8, root,
+                     {"broadcast", 0, "control"});
+    finish(memory, isRoot ? std::span<std::byte>() : part);
+  });
 }
 
 void ControlChannel::send(std::span<const std::byte> bytes, int to) {
-  world->send(*stream, stage(bytes, bytes.size()), bytes.size(), DataType::U8, to,
-              {"send", 0, "control"});
-  stream->synchronize();
+  forEachPart(bytes, room, [&](std::span<const std::byte> part) {
+    world->send(*stream, stage(part), part.size(), DataType::U8, to, {"send", 0, "control"});
+    stream->synchronize();
+  });
 }
 
 void ControlChannel::receive(std::span<std::byte> bytes, int from) {
-  void *memory = stage({}, bytes.size());
-  world->recv(*stream, memory, bytes.size(), DataType::U8, from, {"recv", 0, "control"});
-  finish(memory, bytes);
+  forEachPart(bytes, room, [&](std::span<std::byte> part) {
+    world->recv(*stream, scratch->data, part.size(), DataType::U8, from, {"recv", 0, "control"});
+    finish(scratch->data, part);
+  });
 }

@@ -36,6 +36,9 @@ private:
   std::unique_ptr<Communicator> stage;
 };
 
+/// How many communicators of several ranks, with the control channel's, `rank` is a member of.
+size_t countCommunicators(const Plan &plan, int rank);
+
 /// Talk between all ranks beside the program: bytes in host memory, blocking.
 class ControlChannel {
 public:
@@ -48,10 +51,13 @@ public:
   void receive(std::span<std::byte> bytes, int from);
 
 private:
-  void *stage(std::span<const std::byte> bytes, size_t room);
+  void *stage(std::span<const std::byte> bytes);
   void finish(const void *from, std::span<std::byte> to);
 
   Device &device;
+  /// What passes at once. More would be allocated where peers may be communicating, which the
+  /// driver stops for.
+  size_t room;
   std::unique_ptr<Memory> scratch; // the stream's destructor waits for what uses it
   std::unique_ptr<Stream> stream;
   std::unique_ptr<Communicator> world;

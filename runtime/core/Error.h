@@ -26,10 +26,24 @@ enum class ErrorCode {
   Internal = 7,
 };
 
+/// `message` with control characters as \xNN: names in a plan may hold any byte.
+inline std::string asOneLine(const std::string &message) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string line;
+  for (unsigned char c : message) {
+    if (c >= ' ' && c != 0x7f)
+      line += char(c);
+    else
+      line += std::string("\\x") + digits[c / 16] + digits[c % 16];
+  }
+  return line;
+}
+
 /// An error with a one-line message: lower case, names the thing, both numbers, and the remedy.
 class Error : public std::runtime_error {
 public:
-  Error(ErrorCode code, const std::string &message) : std::runtime_error(message), code(code) {}
+  Error(ErrorCode code, const std::string &message)
+      : std::runtime_error(asOneLine(message)), code(code) {}
   ErrorCode getCode() const { return code; }
 
 private:

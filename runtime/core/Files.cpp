@@ -5,27 +5,17 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/core/Files.h"
 
+#include "runtime/core/Descriptor.h"
 #include "runtime/core/Error.h"
 
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <openssl/evp.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 using namespace gridloom::rt;
-
-namespace {
-struct Descriptor {
-  int number;
-  ~Descriptor() {
-    if (number >= 0)
-      close(number);
-  }
-};
-} // namespace
 
 [[noreturn]] static void failRead(const std::filesystem::path &path, const std::string &reason) {
   throw Error(ErrorCode::InvalidPlan, path.string() + ": cannot be read: " + reason);
@@ -41,29 +31,6 @@ static int openRegular(const std::filesystem::path &path, struct stat &status) {
     failRead(path, "it is not a regular file");
   }
   return file;
-}
-
-std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path &path) {
-  struct stat status;
-  Descriptor file{openRegular(path, status)};
-  std::shared_ptr<MappedFile> mapped(new MappedFile);
-  mapped->path = path;
-  mapped->identity = std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino) + ":" +
-                     std::to_string(status.st_size) + ":" + std::to_string(status.st_mtim.tv_sec) +
-                     "." + std::to_string(status.st_mtim.tv_nsec);
-  if (status.st_size == 0)
-    return mapped;
-  void *data = mmap(nullptr, size_t(status.st_size), PROT_READ, MAP_PRIVATE, file.number, 0);
-  if (data == MAP_FAILED)
-    failRead(path, strerror(errno));
-  mapped->data = static_cast<const std::byte *>(data);
-  mapped->size = size_t(status.st_size);
-  return mapped;
-}
-
-MappedFile::~MappedFile() {
-  if (data)
-    munmap(const_cast<std::byte *>(data), size);
 }
 
 std::vector<std::byte> gridloom::rt::readFile(const std::filesystem::path &path, uint64_t bytes) {
@@ -99,6 +66,19 @@ std::string gridloom::rt::sha256(std::span<const std::byte> bytes) {
     text += "0123456789abcdef"[byte & 15];
   }
   return text;
+}
+
+std::string gridloom::rt::fingerprint(std::span<const std::byte> bytes) {
+  constexpr size_t blocks = 256, block = 4096;
+  if (bytes.size() <= fingerprintedWhole)
+    return sha256(bytes);
+  std::vector<std::byte> sample(sizeof(uint64_t) + blocks * block);
+  uint64_t size = bytes.size();
+  memcpy(sample.data(), &size, sizeof size);
+  for (size_t i = 0; i < blocks; ++i)
+    memcpy(sample.data() + sizeof size + i * block,
+           bytes.data() + (bytes.size() - block) / (blocks - 1) * i, block);
+  return sha256(sample);
 }
 
 bool gridloom::rt::isInnerPath(const std::string &text) {

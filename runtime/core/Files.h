@@ -16,11 +16,15 @@
 
 namespace gridloom::rt {
 
-/// A file mapped for reading.
+/// A file mapped for reading. Should it shrink or become unreadable while it is mapped, readers get
+/// zeros instead of SIGBUS, and requireUnchanged throws.
 class MappedFile {
 public:
   /// Throws InvalidPlan naming the file and the system's reason.
   static std::shared_ptr<const MappedFile> open(const std::filesystem::path &path);
+  /// The file `relative` inside the model's `folder`; `..` and links that lead out are refused.
+  static std::shared_ptr<const MappedFile> openBeneath(const std::filesystem::path &folder,
+                                                       const std::filesystem::path &relative);
   ~MappedFile();
   MappedFile(const MappedFile &) = delete;
   MappedFile &operator=(const MappedFile &) = delete;
@@ -29,14 +33,35 @@ public:
   const std::filesystem::path &getPath() const { return path; }
   /// Tells this version of the file from every other without reading it.
   const std::string &getIdentity() const { return identity; }
+  /// When the contents were written last, in nanoseconds since 1970.
+  int64_t getTime() const { return time; }
+  /// Whether the system should read ahead: not where most is passed over.
+  void readAhead(bool enable) const;
+  /// Throws Unavailable naming the file when it was written to, cut or lost since it was opened. A
+  /// file that another one replaced by rename stays what it was. Takes a microsecond.
+  void requireUnchanged() const;
 
 private:
   MappedFile() = default;
-  std::filesystem::path path;
+  void map(int file);
+
+  std::filesystem::path path, absolute;
   std::string identity;
   const std::byte *data = nullptr;
   size_t size = 0;
+  int64_t time = 0;
+  uint64_t device = 0, inode = 0;
+  int guard = -1;
 };
+
+/// Opens the regular file `relative` inside a model's `folder` for reading, following no link out
+/// of it. Throws InvalidPlan naming the file and the reason.
+int openBeneath(const std::filesystem::path &folder, const std::filesystem::path &relative);
+
+/// A SHA-256 that tells files apart in little time: of all bytes up to 32 MiB, else of the size and
+/// of 256 evenly spaced blocks of 4 KiB.
+std::string fingerprint(std::span<const std::byte> bytes);
+inline constexpr size_t fingerprintedWhole = size_t(32) << 20;
 
 /// Reads a whole file of exactly `bytes`; throws InvalidPlan with both numbers otherwise.
 std::vector<std::byte> readFile(const std::filesystem::path &path, uint64_t bytes);

@@ -13,9 +13,47 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <unistd.h>
 
 using namespace gridloom::rt;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+ForkGuard::ForkGuard() : process(getpid()) {}
+bool ForkGuard::isForked() const { return process != getpid(); }
+void ForkGuard::check(const char *what) const {
+  if (isForked())
+    throw Error(ErrorCode::InvalidArgument,
+                std::string(what) + " was made in process " + std::to_string(process) +
+                    " and cannot be used in process " + std::to_string(getpid()) +
+                    ", forked from it; make one there, or start the process with spawn");
+}
+
+void Interruption::await(const std::function<bool(milliseconds)> &waitFor,
+                         const std::function<void()> &end) const {
+  std::exception_ptr thrown;
+  std::optional<steady_clock::time_point> since;
+  bool hasEnded = false;
+  while (!waitFor(ask ? milliseconds(50) : milliseconds(3600000))) {
+    if (!ask || hasEnded)
+      continue;
+    try {
+      if (!since && ask())
+        since = steady_clock::now();
+    } catch (...) {
+      thrown = std::current_exception();
+      since = steady_clock::now();
+    }
+    if (since && steady_clock::now() - *since >= patience) {
+      hasEnded = true;
+      end();
+    }
+  }
+  if (thrown)
+    std::rethrow_exception(thrown);
+}
 
 /// One thread per rank, which all calls of that rank's session are made on.
 class InProcessJob::Impl {
@@ -26,7 +64,9 @@ public:
   /// Calls work(rank) on all ranks' threads and waits; throws the cause when any fails.
   void forAll(const std::function<void(int)> &work);
   Session &get(int rank) const;
+  void abort(const std::string &reason);
 
+  ForkGuard origin;
   std::shared_ptr<const Plan> plan;
   bool traced;
 
@@ -49,16 +89,20 @@ private:
   const std::function<void(int)> *current = nullptr;
   uint64_t generation = 0;
   size_t pending = 0;
-  bool stopping = false;
+  bool stopping = false, isStarted = false;
+  std::function<bool()> isInterrupted;
+  milliseconds patience;
 };
 
 InProcessJob::Impl::Impl(std::shared_ptr<const Plan> givenPlan, InProcessOptions options)
-    : plan(std::move(givenPlan)), traced(options.session.trace) {
+    : plan(std::move(givenPlan)), traced(options.session.trace),
+      isInterrupted(std::move(options.isInterrupted)), patience(options.patience) {
   int count = plan->getMesh().getNumRanks();
   if (!options.session.cache)
     options.session.cache = std::make_shared<WeightCache>();
   options.placement.prepare(plan->getTargetKind(), count, /*inProcess=*/true,
                             plan->getFolder().string());
+  options.session.inProcess = count > 1;
   ranks.resize(size_t(count));
   if (count > 1) {
     auto transports = createInProcessTransports(count, options.placement.limits);
@@ -69,6 +113,7 @@ InProcessJob::Impl::Impl(std::shared_ptr<const Plan> givenPlan, InProcessOptions
     for (int rank = 0; rank < count; ++rank)
       ranks[size_t(rank)].thread = std::thread([this, rank] { loop(rank); });
     forAll([&](int rank) { startRank(rank, options); });
+    isStarted = true;
   } catch (...) {
     stop();
     throw;
@@ -151,16 +196,37 @@ void InProcessJob::Impl::throwCause() {
 }
 
 void InProcessJob::Impl::forAll(const std::function<void(int)> &work) {
-  std::unique_lock lock(mutex);
-  current = &work;
-  pending = ranks.size();
-  ++generation;
+  origin.check("the session");
+  {
+    std::lock_guard lock(mutex);
+    current = &work;
+    pending = ranks.size();
+    ++generation;
+  }
   wake.notify_all();
-  finished.wait(lock, [&] { return pending == 0; });
+  Interruption(isInterrupted, patience)
+      .await(
+          [&](milliseconds limit) {
+            std::unique_lock lock(mutex);
+            return finished.wait_for(lock, limit, [&] { return pending == 0; });
+          },
+          [&] { abort("the run was interrupted"); });
   throwCause();
 }
 
+/// Transports take this from any thread; those of the host stay until the ranks' threads end, those
+/// of devices come while ranks start.
+void InProcessJob::Impl::abort(const std::string &reason) {
+  for (Rank &rank : ranks) {
+    if (isStarted && rank.placement.deviceTransport)
+      rank.placement.deviceTransport->abort(reason);
+    if (rank.transport)
+      rank.transport->abort(reason);
+  }
+}
+
 Session &InProcessJob::Impl::get(int rank) const {
+  origin.check("the session");
   if (rank < 0 || size_t(rank) >= ranks.size())
     throw Error(ErrorCode::InvalidArgument,
                 "rank " + std::to_string(rank) + " is not one of " + std::to_string(ranks.size()));
@@ -169,7 +235,10 @@ Session &InProcessJob::Impl::get(int rank) const {
 
 InProcessJob::InProcessJob(std::shared_ptr<const Plan> plan, InProcessOptions options)
     : impl(std::make_unique<Impl>(std::move(plan), std::move(options))) {}
-InProcessJob::~InProcessJob() = default;
+InProcessJob::~InProcessJob() {
+  if (impl->origin.isForked())
+    (void)impl.release(); // its threads are not here to be joined
+}
 
 const Plan &InProcessJob::getPlan() const { return *impl->plan; }
 int InProcessJob::getNumRanks() const { return impl->plan->getMesh().getNumRanks(); }
@@ -222,6 +291,8 @@ HostArray InProcessJob::getOutputShard(int rank, const std::string &name) const 
 void InProcessJob::updateWeights(const std::filesystem::path &path) {
   impl->forAll([&](int rank) { impl->get(rank).updateWeights(path); });
 }
+
+void InProcessJob::abort(const std::string &reason) { impl->abort(reason); }
 
 void InProcessJob::resetStates() {
   impl->forAll([&](int rank) { impl->get(rank).resetStates(); });

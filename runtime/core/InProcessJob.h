@@ -20,6 +20,37 @@ struct InProcessOptions {
   SessionOptions session;
   /// What ranks run on and how they are connected.
   PlacementOptions placement;
+  /// Asked now and then, on the caller's thread, while that waits for the ranks; what it throws is
+  /// thrown when they have ended. When it has returned true and the ranks go on for longer than
+  /// `patience`, the job is ended. May be null.
+  std::function<bool()> isInterrupted;
+  std::chrono::milliseconds patience{2000};
+};
+
+/// Waits for what other threads do, as InProcessOptions::isInterrupted says.
+class Interruption {
+public:
+  Interruption(const std::function<bool()> &ask, std::chrono::milliseconds patience)
+      : ask(ask), patience(patience) {}
+  /// Calls `waitFor` until that returns true, and `end` once if it takes too long.
+  void await(const std::function<bool(std::chrono::milliseconds)> &waitFor,
+             const std::function<void()> &end) const;
+
+private:
+  const std::function<bool()> &ask;
+  std::chrono::milliseconds patience;
+};
+
+/// Objects with threads do not outlive a fork: the child has none of them.
+class ForkGuard {
+public:
+  ForkGuard();
+  bool isForked() const;
+  /// Throws InvalidArgument naming `what` and both processes in a child.
+  void check(const char *what) const;
+
+private:
+  int process;
 };
 
 class InProcessJob {
@@ -45,6 +76,8 @@ public:
   std::map<std::string, HostArray> getOutputs() const;
   HostArray getOutputShard(int rank, const std::string &name) const;
   void updateWeights(const std::filesystem::path &path);
+  /// Ends the job on all ranks with this reason. From any thread.
+  void abort(const std::string &reason);
   /// Makes all states zero on every rank.
   void resetStates();
   /// Writes the last run's trace; needs options.session.trace.

@@ -9,7 +9,9 @@
 #include "runtime/core/plan.pb.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
+#include <map>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -32,20 +34,52 @@ uint64_t gridloom::rt::getBytes(const schema::Binding &binding) {
   return bytes;
 }
 
+using Body = google::protobuf::RepeatedPtrField<schema::Control>;
+
+/// The largest workspace that calls of `body` may ask for, by stream.
+static void findWorkspaces(const schema::Specialisation &program, const Body &body,
+                           std::map<std::string, uint64_t> &largest) {
+  for (const schema::Control &control : body) {
+    for (const schema::Step &step : control.block().steps()) {
+      if (!step.has_library())
+        continue;
+      const schema::Library &call = step.library();
+      uint64_t limit = call.has_convolution() ? call.convolution().workspace_limit()
+                       : call.has_attention() ? call.attention().workspace_limit()
+                                              : call.matmul().workspace_limit();
+      uint64_t &known = largest[program.streams(int(step.stream())).name()];
+      known = std::max(known, limit);
+    }
+    for (const Body *inner : {&control.repeat().body(), &control.loop().body(),
+                              &control.branch().then(), &control.branch().otherwise()})
+      findWorkspaces(program, *inner, largest);
+  }
+}
+
 MemoryNeeds gridloom::rt::computeNeeds(const schema::Stage &stage) {
   MemoryNeeds needs;
   for (const schema::Weight &weight : stage.weights())
     needs.weights += weight.bytes();
   for (const schema::State &state : stage.states())
     needs.states += state.bytes();
+  for (const schema::Derived &tensor : stage.derived()) {
+    uint64_t bytes = sizeOf(DataType(tensor.type()));
+    for (int64_t size : tensor.shape())
+      bytes *= uint64_t(size);
+    needs.prologue = std::max<uint64_t>(needs.prologue, tensor.arena_bytes() + bytes);
+  }
+  std::map<std::string, uint64_t> workspaces;
   for (const schema::Entry &entry : stage.entries())
     for (const schema::Specialisation &program : entry.specialisations()) {
+      findWorkspaces(program, program.body(), workspaces);
       needs.arena = std::max<uint64_t>(needs.arena, program.arena_bytes());
       needs.registered = std::max<uint64_t>(needs.registered, program.registered_bytes());
       for (const auto *bindings : {&program.inputs(), &program.outputs()})
         for (const schema::Binding &binding : *bindings)
           needs.bindings += getBytes(binding);
     }
+  for (const auto &[stream, bytes] : workspaces)
+    needs.workspaces += std::bit_ceil(bytes); // as CudaStream makes them
   return needs;
 }
 
@@ -54,7 +88,15 @@ std::string gridloom::rt::describe(const MemoryNeeds &needs) {
                      formatBytes(needs.getActivations());
   if (needs.states)
     text += ", states " + formatBytes(needs.states);
-  return text + ", inputs and outputs " + formatBytes(needs.bindings);
+  text += ", inputs and outputs " + formatBytes(needs.bindings);
+  if (needs.workspaces)
+    text += ", workspaces up to " + formatBytes(needs.workspaces);
+  if (needs.communication)
+    text += ", NCCL about " + formatBytes(needs.communication);
+  if (needs.weights + needs.communication + needs.prologue >
+      needs.getFixed() + needs.getActivations())
+    text += ", and " + formatBytes(needs.prologue) + " while weights are prepared";
+  return text;
 }
 
 /// The first dimension that all inputs of the plan have in common, which micro-batches cut; 1 where
@@ -73,7 +115,7 @@ static int64_t getBatch(const Plan &plan) {
 std::string gridloom::rt::findChangeThatFits(const Plan &plan, const MemoryNeeds &needs,
                                              uint64_t bytes) {
   constexpr uint64_t most = 1024;
-  uint64_t fixed = needs.weights + needs.states + needs.bindings;
+  uint64_t fixed = needs.getFixed();
   auto tell = [](const std::string &option, uint64_t estimate) {
     return option + " (about " + formatBytes(estimate) + ")";
   };
@@ -91,7 +133,8 @@ std::string gridloom::rt::findChangeThatFits(const Plan &plan, const MemoryNeeds
     else
       others += axis.name + "=" + std::to_string(axis.size) + ",";
   for (uint64_t times = 2; times <= most; times *= 2)
-    if (uint64_t estimate = needs.getTotal() / times; estimate <= bytes)
+    if (uint64_t estimate = needs.communication + (needs.getTotal() - needs.communication) / times;
+        estimate <= bytes)
       return tell("--mesh " + others + "model=" + std::to_string(uint64_t(present) * times),
                   estimate);
   return "";

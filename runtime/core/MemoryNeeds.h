@@ -9,22 +9,33 @@
 #include "runtime/core/Plan.h"
 #include "runtime/device/Device.h"
 
+#include <algorithm>
+
 namespace gridloom::schema {
 class Binding;
 } // namespace gridloom::schema
 
 namespace gridloom::rt {
 
-/// Bytes that one rank of a stage keeps on its device. Libraries' workspaces and the driver's own
-/// memory come on top.
+/// Bytes that one rank of a stage takes on its device. The driver's own memory comes on top.
 struct MemoryNeeds {
   uint64_t weights = 0;
   uint64_t arena = 0, registered = 0; // of the largest program
   uint64_t states = 0;
-  uint64_t bindings = 0; // inputs and outputs of all programs
+  uint64_t bindings = 0;      // inputs and outputs of all programs
+  uint64_t workspaces = 0;    // of library calls, one for each stream
+  uint64_t communication = 0; // NCCL's, by estimate
+  uint64_t prologue = 0;      // while weights are loaded, and before the rest but them
 
   uint64_t getActivations() const { return arena + registered; }
-  uint64_t getTotal() const { return weights + getActivations() + states + bindings; }
+  /// What the plan itself places: known when it is compiled, whatever the device and its libraries
+  /// take beside it.
+  uint64_t getAllocated() const { return weights + states + bindings + getActivations(); }
+  /// What stays the same whatever the batch.
+  uint64_t getFixed() const { return weights + states + bindings + workspaces + communication; }
+  uint64_t getTotal() const {
+    return std::max(getFixed() + getActivations(), weights + communication + prologue);
+  }
 };
 
 /// Of an input or output on one rank.

@@ -9,15 +9,10 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fcntl.h>
 #include <optional>
 #include <string_view>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <unordered_set>
 
 static_assert(std::endian::native == std::endian::little,
@@ -30,78 +25,6 @@ namespace {
 [[noreturn]] void fail(const std::string &message) {
   throw Error(ErrorCode::InvalidArgument, message);
 }
-
-//===----------------------------------------------------------------------===//
-// Files
-//===----------------------------------------------------------------------===//
-
-/// An open regular file.
-class File {
-public:
-  explicit File(const std::filesystem::path &path) : path(path) {
-    descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor < 0)
-      fail("cannot open " + path.string() + ": " + std::strerror(errno));
-    struct stat info;
-    if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
-      close(descriptor);
-      fail(path.string() + " is not a regular file");
-    }
-    size = static_cast<uint64_t>(info.st_size);
-  }
-  File(const File &) = delete;
-  File &operator=(const File &) = delete;
-  ~File() { close(descriptor); }
-
-  uint64_t getSize() const { return size; }
-  int getDescriptor() const { return descriptor; }
-  const std::filesystem::path &getPath() const { return path; }
-
-  std::vector<char> read(uint64_t offset, uint64_t bytes) const {
-    std::vector<char> data(bytes);
-    for (uint64_t done = 0; done < bytes;) {
-      ssize_t count =
-          pread(descriptor, data.data() + done, bytes - done, static_cast<off_t>(offset + done));
-      if (count < 0 && errno == EINTR)
-        continue;
-      if (count <= 0)
-        fail("cannot read " + std::to_string(bytes) + " bytes at " + std::to_string(offset) +
-             " of " + path.string() +
-             (count < 0 ? ": " + std::string(std::strerror(errno)) : ": the file ends before"));
-      done += static_cast<uint64_t>(count);
-    }
-    return data;
-  }
-
-private:
-  std::filesystem::path path;
-  int descriptor = -1;
-  uint64_t size = 0;
-};
-
-/// A file's bytes, mapped read-only.
-class MappedFile {
-public:
-  explicit MappedFile(const std::filesystem::path &path) : file(path) {
-    if (file.getSize() == 0)
-      fail(path.string() + " is empty");
-    address = mmap(nullptr, file.getSize(), PROT_READ, MAP_PRIVATE, file.getDescriptor(), 0);
-    if (address == MAP_FAILED)
-      fail("cannot map " + path.string() + ": " + std::strerror(errno));
-    // Weights are skipped, so reading ahead would bring in what nobody looks at.
-    madvise(address, file.getSize(), MADV_RANDOM);
-  }
-  MappedFile(const MappedFile &) = delete;
-  MappedFile &operator=(const MappedFile &) = delete;
-  ~MappedFile() { munmap(address, file.getSize()); }
-
-  std::string_view getBytes() const { return {static_cast<const char *>(address), file.getSize()}; }
-  std::string getName() const { return file.getPath().string(); }
-
-private:
-  File file;
-  void *address = nullptr;
-};
 
 //===----------------------------------------------------------------------===//
 // Wire format
@@ -284,6 +207,24 @@ std::optional<DataType> getDataType(uint64_t onnxType) {
   }
 }
 
+/// The packed numbers of a TensorProto.DataType.
+std::optional<PackedNumbers> getPackedNumbers(uint64_t onnxType) {
+  switch (onnxType) {
+  case 21:
+    return PackedNumbers{"u4", 4, 21, {}};
+  case 22:
+    return PackedNumbers{"i4", 4, 22, {}};
+  case 23:
+    return PackedNumbers{"f4e2m1", 4, 23, {}};
+  case 25:
+    return PackedNumbers{"u2", 2, 25, {}};
+  case 26:
+    return PackedNumbers{"i2", 2, 26, {}};
+  default:
+    return std::nullopt;
+  }
+}
+
 /// The typed field in which a TensorProto without raw_data keeps values of `type`.
 uint32_t getTypedField(DataType type) {
   switch (type) {
@@ -324,10 +265,18 @@ uint64_t countElements(const std::vector<int64_t> &shape) {
 
 class Scanner {
 public:
-  explicit Scanner(const std::filesystem::path &path) : file(path), name(file.getName()) {}
+  explicit Scanner(std::shared_ptr<const MappedFile> mapped)
+      : file(std::move(mapped)), name(file->getPath().string()) {
+    if (getBytes().empty())
+      fail(name + " is empty");
+    file->readAhead(false); // weights are passed over
+  }
+  Scanner(const Scanner &) = delete;
+  Scanner &operator=(const Scanner &) = delete;
+  ~Scanner() { file->readAhead(true); }
 
   std::vector<OnnxTensor> scan() {
-    MessageReader reader = read(file.getBytes());
+    MessageReader reader = read(getBytes());
     bool hasGraph = false;
     while (auto field = reader.next()) {
       if (field->number == model::kGraph && field->type == WireType::Bytes) {
@@ -341,7 +290,7 @@ public:
   }
 
   std::vector<char> decode(const OnnxTensor &tensor) {
-    std::string_view bytes = file.getBytes();
+    std::string_view bytes = getBytes();
     if (tensor.offset > bytes.size() || tensor.bytes > bytes.size() - tensor.offset)
       fail("'" + tensor.name + "' lies past the end of " + name + ", which has " +
            std::to_string(bytes.size()) + " bytes");
@@ -351,13 +300,14 @@ public:
   std::string withoutWeights(uint64_t limit) {
     threshold = limit;
     std::string out;
-    copyModel(file.getBytes(), out);
+    copyModel(getBytes(), out);
     return out;
   }
 
 private:
-  MessageReader read(std::string_view message) const {
-    return {message, file.getBytes().data(), name};
+  MessageReader read(std::string_view message) const { return {message, getBytes().data(), name}; }
+  std::string_view getBytes() const {
+    return {reinterpret_cast<const char *>(file->getBytes().data()), file->getBytes().size()};
   }
 
   void scanGraph(std::string_view message) {
@@ -494,13 +444,16 @@ private:
                                        std::optional<std::string> rename = {}) {
     RawTensor raw = parseTensor(message);
     std::optional<DataType> type = getDataType(raw.type);
-    if (!type)
-      return std::nullopt;
     OnnxTensor tensor;
+    tensor.packed = getPackedNumbers(raw.type);
+    if (!type && !tensor.packed)
+      return std::nullopt;
     tensor.name = rename ? *rename : std::string(raw.name);
-    tensor.type = *type;
+    tensor.type = type.value_or(DataType::U8);
     tensor.shape = std::move(raw.shape);
     uint64_t size = checkedSize(tensor);
+    if (tensor.packed)
+      size = pack(tensor, size);
     if (raw.isExternal) {
       if (raw.location.empty())
         fail(name + ": external data of '" + tensor.name + "' names no file");
@@ -517,9 +470,21 @@ private:
     }
     if (tensor.bytes != size)
       fail(name + ": '" + tensor.name + "' has " + std::to_string(tensor.bytes) +
-           " bytes of data, but its shape " + shapeToString(tensor.shape) + " of " +
-           std::string(nameOf(*type)) + " takes " + std::to_string(size));
+           " bytes of data, but its shape " + shapeToString(tensor.getNumberShape()) + " of " +
+           std::string(tensor.getTypeName()) + " takes " + std::to_string(size));
     return tensor;
+  }
+
+  /// Gives a tensor of `count` packed numbers the shape of its bytes; returns how many there are.
+  static uint64_t pack(OnnxTensor &tensor, uint64_t count) {
+    tensor.packed->shape = tensor.shape;
+    int64_t perByte = 8 / tensor.packed->bits;
+    uint64_t bytes = count / perByte + (count % perByte != 0);
+    if (!tensor.shape.empty() && tensor.shape.back() % perByte == 0)
+      tensor.shape.back() /= perByte;
+    else
+      tensor.shape = {static_cast<int64_t>(bytes)};
+    return bytes;
   }
 
   /// Places the values of a tensor that has them in its typed field.
@@ -563,7 +528,7 @@ private:
   }
 
   uint64_t offsetOf(std::string_view part) const {
-    return part.data() ? static_cast<uint64_t>(part.data() - file.getBytes().data()) : 0;
+    return part.data() ? static_cast<uint64_t>(part.data() - getBytes().data()) : 0;
   }
 
   //===--------------------------------------------------------------------===//
@@ -601,8 +566,8 @@ private:
     }
     if (data.size() != count * width)
       fail(name + ": '" + tensor.name + "' has " + std::to_string(data.size() / width) +
-           " values, but its shape " + shapeToString(tensor.shape) + " takes " +
-           std::to_string(count));
+           " values, but its shape " + shapeToString(tensor.shape) +
+           (tensor.packed ? " in bytes" : "") + " takes " + std::to_string(count));
     return data;
   }
 
@@ -710,7 +675,7 @@ private:
         out.append(field->whole);
   }
 
-  MappedFile file;
+  std::shared_ptr<const MappedFile> file;
   std::string name;
   std::vector<OnnxTensor> tensors;
   std::unordered_set<std::string> names;
@@ -727,17 +692,37 @@ private:
 
 uint64_t OnnxTensor::getSize() const { return countElements(shape) * sizeOf(type); }
 
-std::vector<OnnxTensor> scanOnnxInitializers(const std::filesystem::path &model) {
-  return Scanner(model).scan();
+OnnxFile::OnnxFile(const std::filesystem::path &path) {
+  try {
+    file = MappedFile::open(path);
+  } catch (const Error &error) {
+    fail(error.what()); // the caller named it, no plan
+  }
+}
+OnnxFile::OnnxFile(std::shared_ptr<const MappedFile> file) : file(std::move(file)) {}
+
+/// What was read, or is wrong, is worth nothing if the file changed meanwhile.
+template <typename Work> static auto whileUnchanged(const MappedFile &file, Work work) {
+  try {
+    auto result = work();
+    file.requireUnchanged();
+    return result;
+  } catch (const Error &) {
+    file.requireUnchanged();
+    throw;
+  }
 }
 
-std::string readOnnxWithoutWeights(const std::filesystem::path &model, uint64_t threshold) {
-  return Scanner(model).withoutWeights(threshold);
+std::vector<OnnxTensor> OnnxFile::scan() const {
+  return whileUnchanged(*file, [&] { return Scanner(file).scan(); });
 }
 
-std::filesystem::path resolveOnnxFile(const std::filesystem::path &model,
-                                      const OnnxTensor &tensor) {
-  std::filesystem::path path = model;
+std::string OnnxFile::readWithoutWeights(uint64_t threshold) const {
+  return whileUnchanged(*file, [&] { return Scanner(file).withoutWeights(threshold); });
+}
+
+std::shared_ptr<const MappedFile> OnnxFile::open(const OnnxTensor &tensor) const {
+  std::shared_ptr<const MappedFile> holder = file;
   if (!tensor.file.empty()) {
     std::string what = "external data of '" + tensor.name + "' is in '" + tensor.file + "'";
     std::filesystem::path relative = tensor.file;
@@ -747,30 +732,33 @@ std::filesystem::path resolveOnnxFile(const std::filesystem::path &model,
     for (const std::filesystem::path &part : relative)
       if (part == "..")
         fail(what + ", which leads out of the model's folder");
+    std::filesystem::path folder = file->getPath().parent_path();
     std::error_code error;
-    std::filesystem::path folder =
-        std::filesystem::canonical(std::filesystem::absolute(model).parent_path(), error);
-    if (!error)
-      path = std::filesystem::canonical(folder / relative, error);
-    if (error)
-      fail(what + ", which cannot be found beside " + model.string() + ": " + error.message());
-    auto [folderEnd, pathEnd] =
-        std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
-    if (folderEnd != folder.end())
-      fail(what + ", a link that leads out of the model's folder");
+    if (!std::filesystem::exists(folder / relative, error))
+      fail(what + ", which cannot be found beside " + file->getPath().string());
+    try {
+      holder = MappedFile::openBeneath(folder, relative);
+    } catch (const Error &error) {
+      fail("external data of '" + tensor.name + "': " + error.what());
+    }
   }
-  uint64_t size = File(path).getSize();
+  uint64_t size = holder->getBytes().size();
   if (tensor.offset > size || tensor.bytes > size - tensor.offset)
     fail("'" + tensor.name + "' takes " + std::to_string(tensor.bytes) + " bytes at " +
-         std::to_string(tensor.offset) + " of " + path.string() + ", which has only " +
+         std::to_string(tensor.offset) + " of " + holder->getPath().string() + ", which has only " +
          std::to_string(size));
-  return path;
+  return holder;
 }
 
-std::vector<char> readOnnxTensor(const std::filesystem::path &model, const OnnxTensor &tensor) {
+std::vector<char> OnnxFile::read(const OnnxTensor &tensor) const {
   if (!tensor.inPlace)
-    return Scanner(model).decode(tensor);
-  return File(resolveOnnxFile(model, tensor)).read(tensor.offset, tensor.bytes);
+    return whileUnchanged(*file, [&] { return Scanner(file).decode(tensor); });
+  std::shared_ptr<const MappedFile> holder = open(tensor);
+  auto bytes = holder->getBytes().subspan(tensor.offset, tensor.bytes);
+  const char *begin = reinterpret_cast<const char *>(bytes.data());
+  std::vector<char> values(begin, begin + bytes.size());
+  holder->requireUnchanged();
+  return values;
 }
 
 } // namespace gridloom::rt

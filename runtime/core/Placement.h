@@ -6,7 +6,7 @@
 #ifndef GRIDLOOM_RUNTIME_CORE_PLACEMENT_H
 #define GRIDLOOM_RUNTIME_CORE_PLACEMENT_H
 
-#include "runtime/comm/Transport.h"
+#include "runtime/comm/Registry.h"
 #include "runtime/core/Plan.h"
 #include "runtime/device/Device.h"
 
@@ -14,32 +14,32 @@
 
 namespace gridloom::rt {
 
-class LoopbackHub;
-
 /// How ranks are placed and connected, the same for all ranks of a job.
 struct PlacementOptions {
-  /// local (CPU ranks), nccl (a GPU per rank) or loopback (logical ranks on one GPU, threads of one
-  /// process); empty: by the target.
+  /// A name of runtime/comm/Transports.def; empty: the first that joins the target's devices.
   std::string transport;
-  /// The GPU of all ranks; negative: local rank i has GPU i.
+  /// The GPU of all ranks; negative: local rank i has GPU i of those that its process sees, counted
+  /// on from the first where it sees fewer.
   int gpu = -1;
   /// Intra-op threads of a CPU rank; 0: cores divided by local ranks.
   unsigned threads = 0;
   TransportOptions limits;
-  /// NCCL's: see NcclOptions.
+  /// See NcclOptions.
   bool copyEngines = false;
-  /// Lets NCCL try with several ranks on one GPU.
+  /// Lets a transport that needs a GPU for each rank try with one for several.
   bool shareGpu = false;
   /// Connects a rank that is alone too: shows whether NCCL works here.
   bool connectsOne = false;
   // Set by prepare.
   bool onGpu = false;
-  std::shared_ptr<LoopbackHub> hub; // where loopback's ranks meet
+  const TransportKind *kind = nullptr;
+  std::shared_ptr<void> shared; // what TransportKind::prepare made
 
-  /// Chooses the transport for ranks on devices of `kind` ("cpu", "cuda") and makes what they
+  /// Chooses the transport for ranks on devices of `deviceKind` ("cpu", "cuda") and makes what they
   /// share. `subject` is what is to run, for errors. Throws InvalidArgument when the options
   /// contradict each other or do not fit.
-  void prepare(const std::string &kind, int ranks, bool inProcess, const std::string &subject);
+  void prepare(const std::string &deviceKind, int ranks, bool inProcess,
+               const std::string &subject);
 };
 
 /// What one rank runs on: a device, and the transport between such devices.

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 using nlohmann::json;
 
@@ -36,6 +37,29 @@ const Argument *EntrySpecialisation::findOutput(const std::string &name) const {
   return findArgument(outputs, name);
 }
 
+std::string Entry::findMisfit(const std::string &name, const std::vector<int64_t> &shape) const {
+  const Argument *first = nullptr;
+  std::vector<bool> isFixed(shape.size(), true);
+  for (const EntrySpecialisation &specialisation : specialisations) {
+    const Argument *input = specialisation.findInput(name);
+    if (!input)
+      continue;
+    if (!first)
+      first = input;
+    if (input->shape.size() != shape.size())
+      return "input '" + name + "' has shape " + formatShape(shape) + ", the plan takes " +
+             std::to_string(input->shape.size()) + " dimensions: " + formatShape(input->shape);
+    for (size_t i = 0; i < shape.size(); ++i)
+      isFixed[i] = isFixed[i] && input->shape[i] == first->shape[i];
+  }
+  for (size_t i = 0; first && i < shape.size(); ++i)
+    if (isFixed[i] && shape[i] != first->shape[i])
+      return "input '" + name + "' has " + std::to_string(shape[i]) + " in dimension " +
+             std::to_string(i) + ", the plan takes " + std::to_string(first->shape[i]) +
+             " there in all specialisations";
+  return "";
+}
+
 const Entry &Plan::getEntry(const std::string &name) const {
   std::string known;
   for (const Entry &entry : entries) {
@@ -50,6 +74,14 @@ const Entry &Plan::getEntry(const std::string &name) const {
 const WeightInfo *Plan::findWeight(const std::string &name) const {
   auto found = weightIndex.find(name);
   return found == weightIndex.end() ? nullptr : &weights[found->second];
+}
+
+bool Plan::hasState(const std::string &name) const {
+  for (const auto &stage : stages)
+    for (const schema::State &state : stage->states())
+      if (state.name() == name)
+        return true;
+  return false;
 }
 
 std::span<const std::byte> Plan::getKernelCode(const std::string &library) const {
@@ -132,11 +164,11 @@ public:
       node.fail("is '" + node.asString() + "', which is no element type");
     return *type;
   }
-  std::string getDigest(const char *key) const {
-    Node node = get(key);
-    std::string digest = node.asString();
+  std::string getDigest(const char *key) const { return get(key).asDigest(); }
+  std::string asDigest() const {
+    std::string digest = asString();
     if (digest.size() != 64 || digest.find_first_not_of("0123456789abcdef") != std::string::npos)
-      node.fail("is no SHA-256: 64 hexadecimal digits");
+      fail("is no SHA-256: 64 hexadecimal digits");
     return digest;
   }
 
@@ -206,6 +238,7 @@ std::shared_ptr<const Plan> PlanReader::read() {
     fail("has " + std::to_string(bytes) + " bytes, more than " + std::to_string(maxManifest));
   std::vector<std::byte> text = readFile(manifest, bytes);
   plan->digest = sha256(text);
+  plan->time = MappedFile::open(manifest)->getTime();
   json parsed = json::parse(reinterpret_cast<const char *>(text.data()),
                             reinterpret_cast<const char *>(text.data()) + text.size(), nullptr,
                             /*allow_exceptions=*/false);
@@ -274,6 +307,9 @@ void PlanReader::readModel(const Node &root) {
   plan->model.path = path.is_absolute() ? path : plan->folder / path;
   plan->model.bytes = uint64_t(model.getSize("bytes"));
   plan->model.sha256 = model.getDigest("sha256");
+  if (model.has("data"))
+    for (auto &[name, node] : model.getMembers("data"))
+      plan->model.data[name] = node.asDigest();
 }
 
 void PlanReader::readMesh(const Node &root) {
@@ -311,6 +347,11 @@ Argument PlanReader::readArgument(const Node &node) {
   if (node.has("dim_names"))
     argument.dimNames = node.getStrings("dim_names");
   argument.dimNames.resize(argument.shape.size());
+  if (node.has("indices")) {
+    Node use = node.get("indices");
+    argument.indices = IndexUse{use.getString("node"), use.getSize("size"), use.getSize("first"),
+                                use.getSize("last")};
+  }
   for (const Node &stage : node.getList("stages")) {
     int64_t number = stage.asSize();
     if (number >= plan->mesh.getNumStages())

@@ -31,6 +31,13 @@ class Specialisation;
 
 namespace gridloom::rt {
 
+/// What an input indexes: `first` to `last` is added to it, and the sums index a dimension of
+/// `size` at an ONNX node.
+struct IndexUse {
+  std::string node;
+  int64_t size = 0, first = 0, last = 0;
+};
+
 /// An entry's input or output, with its global shape.
 struct Argument {
   std::string name;
@@ -38,6 +45,7 @@ struct Argument {
   std::vector<int64_t> shape;
   std::vector<std::string> dimNames; // "" where a dimension has no name
   std::vector<int> stages;           // that take it (inputs) or make it (outputs)
+  std::optional<IndexUse> indices;   // of an input that is used as indices
 };
 
 /// One binding of an entry's symbolic dimensions.
@@ -51,6 +59,9 @@ struct EntrySpecialisation {
 struct Entry {
   std::string name;
   std::vector<EntrySpecialisation> specialisations;
+  /// Why no specialisation takes an input of this shape, by a dimension that has one size in all;
+  /// empty where each dimension has its size in some.
+  std::string findMisfit(const std::string &input, const std::vector<int64_t> &shape) const;
 };
 
 /// A tensor of the model that some stage reads. `file` is relative to the model's folder; empty is
@@ -71,6 +82,8 @@ struct ModelInfo {
   std::filesystem::path path; // resolved against the plan's folder
   uint64_t bytes = 0;
   std::string sha256;
+  /// Fingerprints (see Files.h) of the files with external data, by name; older plans have none.
+  std::map<std::string, std::string> data;
 };
 
 struct PlanOptions {
@@ -108,12 +121,16 @@ public:
   const Entry &getEntry(const std::string &name) const;
   const std::vector<WeightInfo> &getWeights() const { return weights; }
   const WeightInfo *findWeight(const std::string &name) const;
+  /// Whether some stage keeps a state of this name from call to call.
+  bool hasState(const std::string &name) const;
   const std::vector<FoldedInfo> &getFolded() const { return folded; }
   /// The bytes of kernels/<library>, as checked.
   std::span<const std::byte> getKernelCode(const std::string &library) const;
   /// SHA-256 of the manifest, which holds the other files' checksums: two ranks with equal digests
   /// run the same plan.
   const std::string &getDigest() const { return digest; }
+  /// When the manifest was written, in nanoseconds since 1970.
+  int64_t getTime() const { return time; }
 
 private:
   friend class PlanReader;
@@ -123,6 +140,7 @@ private:
   std::string producer, targetKind, targetArch, digest;
   std::string precision = "f32";
   int cudaVersion = 0;
+  int64_t time = 0;
   std::vector<std::string> features;
   ModelInfo model;
   Mesh mesh;

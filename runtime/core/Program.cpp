@@ -303,6 +303,11 @@ void Program::run(const ProgramMemory &memory, std::vector<TraceEvent> &trace) {
     event.isTransfer =
         timed.step->has_group() && (timed.step->group().kind() == schema::Group::SEND ||
                                     timed.step->group().kind() == schema::Group::RECV);
+    if (timed.step->has_group()) {
+      const schema::Group &group = timed.step->group();
+      for (uint32_t buffer : group.inputs_size() ? group.inputs() : group.outputs())
+        event.bytes += program.buffers(int(buffer)).bytes();
+    }
     event.rank = context.rank;
     event.iteration = timed.iteration;
     event.begin = timed.begin;
@@ -365,6 +370,8 @@ void Program::runGuarded(const schema::Control &control, int64_t iteration) {
     }
     bool taken = readCondition(branch.condition(), guards.count(&control), iteration);
     runBody(taken ? branch.then() : branch.otherwise(), iteration);
+    // No event orders what follows after streams that only one of the bodies uses.
+    synchronize();
   }
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/MemoryNeeds.h"
 #include "runtime/core/SessionImpl.h"
+#include "runtime/device/cuda/DynamicLibrary.h"
 
 #include <algorithm>
 #include <array>
@@ -51,7 +52,7 @@ void Session::Impl::start() {
         [peers = transport](const std::string &reason) { peers->abort(reason); });
     requireEqualPlans();
   }
-  agree("loading the plan", [&] { load(); });
+  agreeOnWeights("loading the plan", [&] { return load(); });
   if (ranks > 1) {
     communicators = std::make_unique<Communicators>(*plan, rank, *transport);
     communicators->registerMemory(*registered);
@@ -59,6 +60,7 @@ void Session::Impl::start() {
   openTuning();
   agree("preparing the programs", [&] { prepare(); });
   closeTuning();
+  requireEqualLibraries();
   agreeOnGraphs();
 }
 
@@ -135,6 +137,10 @@ void Session::Impl::agreeOnGraphs() {
     obstacle = "they are turned off";
   else if (options.trace)
     obstacle = "a trace times every step";
+  else if (options.inProcess && transport && transport->getName() == "nccl" &&
+           getEnvironment("GRIDLOOM_IN_PROCESS_GRAPHS", "0") != "1")
+    obstacle = "NCCL may deadlock in graphs of several GPUs of one process; start a process for "
+               "each rank";
   else
     obstacle = device.findGraphObstacle();
   if (obstacle.empty() && control)
@@ -205,21 +211,36 @@ void Session::Impl::requireEqualPlans() {
 
 /// Does something that may fail on this rank alone, and fails on all ranks if it fails on any.
 void Session::Impl::agree(const std::string &what, const std::function<void()> &work) {
-  std::exception_ptr failure;
-  try {
+  agreeOnWeights(what, [&] {
     work();
+    return std::string();
+  });
+}
+
+/// The same, where `work` returns the fingerprint of the weights it used: all ranks' must be equal.
+void Session::Impl::agreeOnWeights(const std::string &what,
+                                   const std::function<std::string()> &work) {
+  std::exception_ptr failure;
+  std::array<char, 65> mine = {}; // whether it went well, and a SHA-256
+  try {
+    work().copy(mine.data() + 1, mine.size() - 1);
+    mine[0] = 1;
   } catch (...) {
     failure = std::current_exception();
   }
-  std::byte ok{failure ? uint8_t(0) : uint8_t(1)};
   std::vector<std::vector<std::byte>> all;
   if (control)
-    all = control->allGather({&ok, 1});
+    all = control->allGather(std::as_bytes(std::span<const char>(mine)));
   if (failure)
     std::rethrow_exception(failure);
   for (size_t other = 0; other < all.size(); ++other)
     if (all[other][0] != std::byte(1))
       throw Error(ErrorCode::PeerFailed, what + " failed on rank " + std::to_string(other));
+  for (size_t other = 1; other < all.size(); ++other)
+    if (all[other] != all[0])
+      throw Error(ErrorCode::InvalidArgument,
+                  what + ": rank " + std::to_string(other) +
+                      " read other weights than rank 0; give all ranks files with equal contents");
 }
 
 std::unique_ptr<Memory> Session::Impl::allocateZeroed(size_t bytes) {
@@ -244,13 +265,16 @@ Stream &Session::Impl::getHostStream() {
   return *hostStream;
 }
 
-void Session::Impl::load() {
+/// Returns the fingerprint of the weights.
+std::string Session::Impl::load() {
   const schema::Stage &stage = getStage();
   if (std::string line = device.checkTarget(plan->getTargetArch(), plan->getCudaVersion());
       !line.empty())
     remark(line);
   MemoryNeeds needs = computeNeeds(stage);
-  if (options.cache && transport && transport->getName() == "loopback" && rank != 0)
+  if (transport)
+    needs.communication = countCommunicators(*plan, rank) * transport->getCommunicatorBytes();
+  if (options.cache && transport && transport->sharesDevice() && rank != 0)
     needs.weights = 0; // the ranks of one GPU share those that are equal
   requireMemory(*plan, rank, needs, device);
   std::shared_ptr<const WeightSource> source =
@@ -263,6 +287,7 @@ void Session::Impl::load() {
   uint64_t registeredBytes = std::max<uint64_t>(needs.registered, 1);
   registered =
       transport ? transport->allocate(device, registeredBytes) : device.allocate(registeredBytes);
+  return source->getFingerprint();
 }
 
 void Session::Impl::prepare() {
@@ -278,6 +303,9 @@ void Session::Impl::prepare() {
       loaded->entryIndex = e;
       loaded->index = s;
       loaded->program = std::make_unique<Program>(context, stage.entries(e).specialisations(s));
+      // At a first run the driver would stop for it while peers' communication may wait already.
+      if (!device.hasHostMemory())
+        reserveBindings(*loaded);
       programs.push_back(std::move(loaded));
     }
 }
@@ -311,99 +339,6 @@ const Session::Impl::LoadedProgram &Session::Impl::getLast() const {
   if (!last)
     throw Error(ErrorCode::InvalidArgument, "nothing has run yet");
   return *last;
-}
-
-//===----------------------------------------------------------------------===//
-// Binding
-//===----------------------------------------------------------------------===//
-
-void Session::Impl::bind(const std::string &name, const HostArray &array, bool isShard) {
-  requireUsable();
-  if (array.isNull() && array.getNumElements())
-    throw Error(ErrorCode::InvalidArgument, "input '" + name + "' has no data");
-  std::set<std::string> known;
-  for (const Entry &entry : plan->getEntries())
-    for (const EntrySpecialisation &specialisation : entry.specialisations)
-      for (const Argument &input : specialisation.inputs) {
-        known.insert(input.name);
-        if (input.name != name)
-          continue;
-        if (input.type != array.getType())
-          throw Error(ErrorCode::InvalidArgument,
-                      "input '" + name + "' is " + std::string(nameOf(array.getType())) +
-                          ", the plan takes " + std::string(nameOf(input.type)));
-        bindings[name] = {array, isShard};
-        return;
-      }
-  std::string names;
-  for (const std::string &each : known)
-    names += (names.empty() ? "" : ", ") + each;
-  throw Error(ErrorCode::InvalidArgument,
-              "the plan has no input '" + name + "'; its inputs are: " + names);
-}
-
-static std::string formatDims(const std::map<std::string, int64_t> &dims) {
-  std::string text;
-  for (auto &[name, value] : dims)
-    text += (text.empty() ? "" : ",") + name + "=" + std::to_string(value);
-  return text.empty() ? "(none)" : text;
-}
-
-/// Why the bound inputs do not fit, or an empty text.
-std::string Session::Impl::findMisfit(const LoadedProgram &loaded) const {
-  const schema::Specialisation &program = loaded.program->getSchema();
-  for (const Argument &input : loaded.global->inputs) {
-    auto bound = bindings.find(input.name);
-    const schema::Binding *local = nullptr;
-    for (const schema::Binding &binding : program.inputs())
-      if (binding.name() == input.name)
-        local = &binding;
-    if (bound == bindings.end()) {
-      if (local)
-        return "input '" + input.name + "' is not bound";
-      continue;
-    }
-    auto [array, isShard] = bound->second;
-    if (isShard && !local)
-      continue;
-    std::vector<int64_t> wanted =
-        isShard ? std::vector<int64_t>(local->shape().begin(), local->shape().end()) : input.shape;
-    if (array.getShape() != wanted)
-      return std::string(isShard ? "the shard of input '" : "input '") + input.name +
-             "' has shape " + formatShape(array.getShape()) + ", the plan takes " +
-             formatShape(wanted);
-  }
-  return "";
-}
-
-Session::Impl::LoadedProgram &Session::Impl::select(const std::string &entryName,
-                                                    const std::map<std::string, int64_t> &dims) {
-  const Entry &entry = plan->getEntry(entryName);
-  std::string misfit;
-  for (std::unique_ptr<LoadedProgram> &loaded : programs) {
-    if (loaded->entry != &entry)
-      continue;
-    const std::map<std::string, int64_t> &own = loaded->global->dims;
-    bool named = std::all_of(dims.begin(), dims.end(), [&](auto &dim) {
-      auto found = own.find(dim.first);
-      return found != own.end() && found->second == dim.second;
-    });
-    if (!named)
-      continue;
-    std::string reason = findMisfit(*loaded);
-    if (reason.empty())
-      return *loaded;
-    if (misfit.empty())
-      misfit = reason;
-  }
-  if (misfit.empty())
-    misfit = "no specialisation has " + formatDims(dims);
-  std::string known;
-  for (const EntrySpecialisation &specialisation : entry.specialisations)
-    known += (known.empty() ? "" : "; ") + formatDims(specialisation.dims);
-  if (entry.specialisations.size() > 1)
-    misfit += "; entry '" + entry.name + "' is compiled for: " + known;
-  throw Error(ErrorCode::InvalidArgument, misfit);
 }
 
 //===----------------------------------------------------------------------===//
@@ -469,7 +404,7 @@ void Session::Impl::fillInputs(LoadedProgram &loaded) {
     failure = error.what();
   }
   if (transport)
-    transport->abort("rank " + std::to_string(rank) + ": " + failure);
+    transport->abort(failure);
   if (loaded)
     loaded->program->drain();
   throw Error(code, failure);
@@ -491,6 +426,7 @@ RunStats Session::Impl::run(LoadedProgram &loaded) {
   trace.clear();
   last = nullptr;
   try {
+    weights->requireUnchanged();
     reserveBindings(loaded);
     fillInputs(loaded);
     ProgramMemory memory;
@@ -504,6 +440,7 @@ RunStats Session::Impl::run(LoadedProgram &loaded) {
       capture(loaded, memory);
     int64_t begin = getMonotonicTime();
     loaded.program->run(memory, trace);
+    weights->requireUnchanged(); // or the outputs may be of two versions
     stats = summarize(loaded, begin, getMonotonicTime());
     loaded.warm = true;
   } catch (...) {
@@ -645,9 +582,10 @@ std::vector<std::string> Session::Impl::gatherText(const std::string &text) {
 void Session::Impl::updateWeights(const std::filesystem::path &path) {
   requireUsable();
   std::shared_ptr<const WeightSet> updated;
-  agree("updating the weights", [&] {
+  agreeOnWeights("updating the weights", [&] {
     std::shared_ptr<const WeightSource> source = WeightSource::open(*plan, path);
     updated = WeightSet::load(*plan, rank, device, *source, options.cache.get());
+    return source->getFingerprint();
   });
   // Graphs hold the old weights' addresses.
   for (std::unique_ptr<LoadedProgram> &loaded : programs)
@@ -691,7 +629,12 @@ void Session::checkRun(const std::string &entry, const std::map<std::string, int
 
 RunStats Session::run(const std::string &entry, const std::map<std::string, int64_t> &dims) {
   impl->requireUsable();
-  return impl->run(impl->select(entry, dims));
+  return impl->run(impl->selectOrFail(entry, dims));
+}
+
+void Session::abort(const std::string &reason) {
+  if (impl->transport)
+    impl->transport->abort(reason);
 }
 
 const EntrySpecialisation &Session::getLastSpecialisation() const {

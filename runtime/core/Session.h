@@ -25,7 +25,7 @@ namespace gridloom::rt {
 struct SessionOptions {
   /// Weights to use instead of the model's (.onnx or .safetensors); empty: the model's.
   std::filesystem::path weights;
-  /// Check the model file's SHA-256, not only its size.
+  /// Check the model file's SHA-256 also where it is large and older than the plan.
   bool verifyModel = false;
   /// Shared between the sessions of one process; may be null.
   std::shared_ptr<WeightCache> cache;
@@ -37,6 +37,9 @@ struct SessionOptions {
   /// on, the first having made connections and loaded code. With `trace` there are none, since each
   /// step is timed. The same on all ranks.
   bool graphs = true;
+  /// The ranks are threads of one process. NCCL says that graphs of several GPUs of one process may
+  /// deadlock, so there are none unless the environment variable GRIDLOOM_IN_PROCESS_GRAPHS is 1.
+  bool inProcess = false;
   /// Measure which algorithms of the device's libraries are fastest, as far as the plan's folder
   /// does not tell, and write it there for later sessions. The same on all ranks.
   bool autotune = false;
@@ -44,6 +47,10 @@ struct SessionOptions {
   std::function<void(const std::string &line)> warn;
   /// Gets remarks for people who ask for them, one line each: why there are no graphs. May be null.
   std::function<void(const std::string &line)> remark;
+  /// Refuse a run whose inputs hold indices that are out of range. Without it such an index takes
+  /// what lies at the nearest one, or zeros. Inputs that are bound as shards are not looked at, nor
+  /// are indices that the program computes. The same on all ranks.
+  bool checkIndices = false;
   /// Fill the padding of float inputs with NaN instead of zeros: what reads it shows.
   bool poisonPadding = false;
 };
@@ -88,8 +95,12 @@ public:
   /// Collective. Runs `entry` in the specialisation whose dims equal `dims` where given (a subset
   /// is enough if it names one), else the one that the bound inputs' shapes fit. Returns when the
   /// outputs are complete. Throws InvalidArgument listing the specialisations there are when none
-  /// fits.
+  /// fits; with several ranks that ends the job, since the others may be running already.
   RunStats run(const std::string &entry = "main", const std::map<std::string, int64_t> &dims = {});
+
+  /// Ends the job on all ranks: what they wait for now or later throws PeerFailed with `reason`.
+  /// From any thread.
+  void abort(const std::string &reason);
 
   /// The specialisation of the last run: its outputs and their global shapes.
   const EntrySpecialisation &getLastSpecialisation() const;

@@ -38,7 +38,10 @@ public:
   const LoadedProgram &getLast() const;
 
   void bind(const std::string &name, const HostArray &array, bool isShard);
+  /// With options.checkIndices: throws when an input holds an index out of range.
+  void checkIndices(const LoadedProgram &loaded) const;
   LoadedProgram &select(const std::string &entry, const std::map<std::string, int64_t> &dims);
+  LoadedProgram &selectOrFail(const std::string &entry, const std::map<std::string, int64_t> &dims);
   RunStats run(LoadedProgram &loaded);
 
   const Argument &getOutput(const std::string &name) const;
@@ -57,8 +60,10 @@ public:
 private:
   void start();
   void requireEqualPlans();
+  void requireEqualLibraries();
   void agree(const std::string &what, const std::function<void()> &work);
-  void load();
+  void agreeOnWeights(const std::string &what, const std::function<std::string()> &work);
+  std::string load();
   void prepare();
   void agreeOnGraphs();
   void openTuning();

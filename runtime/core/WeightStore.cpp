@@ -36,6 +36,39 @@ static HostArray viewTensor(const std::shared_ptr<const MappedFile> &file, uint6
   return HostArray::share(type, shape, data, file);
 }
 
+/// Refuses a model that is not the one the plan was compiled from. The digest of a large file takes
+/// seconds, so an older file than the plan is believed. Returns the file's fingerprint.
+static std::string requireCompiled(const Plan &plan, const MappedFile &file, bool verifyDigest) {
+  const ModelInfo &model = plan.getModel();
+  size_t bytes = file.getBytes().size();
+  if (bytes != model.bytes)
+    throw Error(ErrorCode::InvalidPlan, model.path.string() + ": has " + std::to_string(bytes) +
+                                            " bytes, the plan was compiled from " +
+                                            std::to_string(model.bytes) +
+                                            "; compile again, or give the file with --weights");
+  bool isSmall = bytes <= fingerprintedWhole;
+  if (!verifyDigest && !isSmall && file.getTime() < plan.getTime())
+    return fingerprint(file.getBytes());
+  if (std::string digest = sha256(file.getBytes()); digest != model.sha256)
+    throw Error(ErrorCode::InvalidPlan, model.path.string() + ": has SHA-256 " + digest +
+                                            ", the plan was compiled from " + model.sha256 +
+                                            "; compile again, or give the file with --weights");
+  return isSmall ? model.sha256 : fingerprint(file.getBytes());
+}
+
+/// The same for a file with external data.
+static std::string requireCompiledData(const ModelInfo &model, const std::string &name,
+                                       const MappedFile &file) {
+  std::string found = fingerprint(file.getBytes());
+  // Plans of before say nothing.
+  if (auto known = model.data.find(name); known != model.data.end() && found != known->second)
+    throw Error(ErrorCode::InvalidPlan,
+                file.getPath().string() +
+                    ": has other contents than when the plan was compiled; compile again, or give "
+                    "the model with --weights");
+  return found;
+}
+
 std::shared_ptr<const WeightSource> WeightSource::openModel(const Plan &plan, bool verifyDigest) {
   const ModelInfo &model = plan.getModel();
   auto source = std::make_shared<WeightSource>();
@@ -46,27 +79,40 @@ std::shared_ptr<const WeightSource> WeightSource::openModel(const Plan &plan, bo
                     ": the model whose weights the plan uses is not there; put it back, compile "
                     "again, or give a file with --weights");
   std::shared_ptr<const MappedFile> main = MappedFile::open(model.path);
-  if (main->getBytes().size() != model.bytes)
-    throw Error(ErrorCode::InvalidPlan,
-                model.path.string() + ": has " + std::to_string(main->getBytes().size()) +
-                    " bytes, the plan was compiled from " + std::to_string(model.bytes) +
-                    "; compile again, or give the file with --weights");
-  if (verifyDigest)
-    if (std::string digest = sha256(main->getBytes()); digest != model.sha256)
-      throw Error(ErrorCode::InvalidPlan, model.path.string() + ": has SHA-256 " + digest +
-                                              ", the plan was compiled from " + model.sha256);
-  source->identity = main->getIdentity();
+  source->add(main, requireCompiled(plan, *main, verifyDigest));
   std::map<std::string, std::shared_ptr<const MappedFile>> files = {{"", main}};
   for (const WeightInfo &weight : plan.getWeights()) {
     std::shared_ptr<const MappedFile> &file = files[weight.file];
     if (!file) {
-      file = MappedFile::open(model.path.parent_path() / weight.file);
-      source->identity += "+" + file->getIdentity();
+      file = MappedFile::openBeneath(model.path.parent_path(), weight.file);
+      source->add(file, requireCompiledData(model, weight.file, *file));
     }
     source->tensors[weight.name] =
         viewTensor(file, weight.offset, weight.bytes, weight.type, weight.shape, weight.name);
   }
   return source;
+}
+
+void WeightSource::add(const std::shared_ptr<const MappedFile> &file,
+                       const std::string &fingerprintOfFile) {
+  files.push_back(file);
+  identity += (identity.empty() ? "" : "+") + file->getIdentity();
+  std::string all = fingerprint + fingerprintOfFile;
+  fingerprint = sha256(std::as_bytes(std::span(all)));
+}
+
+std::shared_ptr<const MappedFile> WeightSource::findFile(const std::byte *data) const {
+  for (const std::shared_ptr<const MappedFile> &file : files) {
+    std::span<const std::byte> bytes = file->getBytes();
+    if (!bytes.empty() && data >= bytes.data() && data < bytes.data() + bytes.size())
+      return file;
+  }
+  return nullptr;
+}
+
+void WeightSource::requireUnchanged() const {
+  for (const std::shared_ptr<const MappedFile> &file : files)
+    file->requireUnchanged();
 }
 
 namespace {
@@ -75,13 +121,13 @@ namespace {
 class Replacement {
 public:
   explicit Replacement(const std::filesystem::path &path)
-      : path(path), file(MappedFile::open(path)) {
-    identity = file->getIdentity();
+      : path(path), file(MappedFile::open(path)), files{file} {
     if (path.extension() == ".safetensors") {
       for (const SafeTensor &tensor : readSafeTensors(file->getBytes(), path.string()))
         safeTensors[tensor.name] = tensor;
     } else {
-      for (OnnxTensor &tensor : scanOnnxInitializers(path))
+      model = std::make_unique<OnnxFile>(file);
+      for (OnnxTensor &tensor : model->scan())
         onnxTensors[tensor.name] = std::move(tensor);
     }
   }
@@ -95,23 +141,25 @@ public:
     }
     const OnnxTensor &tensor = onnxTensors.at(name);
     if (!tensor.inPlace) {
-      auto values = std::make_shared<std::vector<char>>(readOnnxTensor(path, tensor));
+      auto values = std::make_shared<std::vector<char>>(model->read(tensor));
       return HostArray::share(tensor.type, tensor.shape, values->empty() ? "" : values->data(),
                               values);
     }
     std::shared_ptr<const MappedFile> &holder = external[tensor.file];
     if (!holder) {
-      holder = tensor.file.empty() ? file : MappedFile::open(resolveOnnxFile(path, tensor));
+      holder = model->open(tensor);
       if (!tensor.file.empty())
-        identity += "+" + holder->getIdentity();
+        files.push_back(holder);
     }
     return viewTensor(holder, tensor.offset, tensor.getSize(), tensor.type, tensor.shape, name);
   }
-  std::string identity;
+  std::vector<std::shared_ptr<const MappedFile>> takeFiles() { return std::move(files); }
 
 private:
   std::filesystem::path path;
   std::shared_ptr<const MappedFile> file;
+  std::vector<std::shared_ptr<const MappedFile>> files;
+  std::unique_ptr<OnnxFile> model;
   std::map<std::string, std::shared_ptr<const MappedFile>> external;
   std::unordered_map<std::string, SafeTensor> safeTensors;
   std::unordered_map<std::string, OnnxTensor> onnxTensors;
@@ -152,7 +200,8 @@ WeightSource::openReplacement(const Plan &plan, const std::filesystem::path &pat
           path.string() + ": initializer '" + folded.name +
               "' differs from the value compiled into the plan; compile this model instead");
   }
-  source->identity = replacement.identity;
+  for (const std::shared_ptr<const MappedFile> &file : replacement.takeFiles())
+    source->add(file, rt::fingerprint(file->getBytes()));
   return source;
 }
 
@@ -177,7 +226,7 @@ SharedMemory WeightCache::get(const std::string &key, const std::function<Shared
   while (true) {
     Slot &slot = slots[key];
     if (std::shared_ptr<const void> owner = slot.owner.lock())
-      return {slot.data, std::move(owner)};
+      return {slot.data, std::move(owner), slot.file.lock()};
     if (!slot.busy)
       break;
     changed.wait(lock);
@@ -197,7 +246,7 @@ SharedMemory WeightCache::get(const std::string &key, const std::function<Shared
   // Sessions come and go with other weights; entries nobody uses would pile up.
   std::erase_if(slots,
                 [](auto &entry) { return !entry.second.busy && entry.second.owner.expired(); });
-  slots[key] = {false, made.data, made.owner};
+  slots[key] = {false, made.data, made.owner, made.file};
   changed.notify_all();
   return made;
 }
@@ -255,8 +304,16 @@ std::shared_ptr<const WeightSet> WeightLoader::load() {
   for (const schema::Weight &weight : stage.weights()) {
     set->weights.push_back(loadWeight(weight));
     set->numBytes += weight.bytes();
+    if (set->weights.back().file)
+      set->files.insert(set->weights.back().file);
   }
+  source.requireUnchanged(); // or parts of two versions may have been read
   return set;
+}
+
+void WeightSet::requireUnchanged() const {
+  for (const std::shared_ptr<const MappedFile> &file : files)
+    file->requireUnchanged();
 }
 
 static constexpr size_t alignment = 64;
@@ -297,7 +354,7 @@ SharedMemory WeightLoader::loadWeight(const schema::Weight &weight) {
     HostArray whole = readWhole(weight.name());
     std::optional<size_t> offset = findInPlace(shard, elementBytes, weight.row_pad());
     if (device.hasHostMemory() && offset && isAligned(whole.getData() + *offset))
-      return {whole.getData() + *offset, whole.getOwner()};
+      return {whole.getData() + *offset, whole.getOwner(), source.findFile(whole.getData())};
     return toDevice(weight.bytes(), [&](std::byte *out) {
       cutShard(shard, elementBytes, whole.getData(), out, weight.row_pad());
     });

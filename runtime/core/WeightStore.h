@@ -12,6 +12,7 @@
 #ifndef GRIDLOOM_RUNTIME_CORE_WEIGHTSTORE_H
 #define GRIDLOOM_RUNTIME_CORE_WEIGHTSTORE_H
 
+#include "runtime/core/Files.h"
 #include "runtime/core/HostArray.h"
 #include "runtime/core/Plan.h"
 #include "runtime/device/Device.h"
@@ -19,6 +20,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 
 namespace gridloom::rt {
@@ -26,8 +28,10 @@ namespace gridloom::rt {
 /// The tensors of one model file or of one replacement for it, by name. Files are mapped once.
 class WeightSource {
 public:
-  /// The model the plan was compiled from. Its size must be the plan's; with `verifyDigest` its
-  /// SHA-256 too. Throws InvalidPlan naming the file and both numbers.
+  /// The model the plan was compiled from. Its size must be the plan's, and so must its SHA-256
+  /// with `verifyDigest`, where it is newer than the plan or up to 32 MiB large. Of files with
+  /// external data the fingerprints must be the plan's. Throws InvalidPlan naming the file and both
+  /// values.
   static std::shared_ptr<const WeightSource> openModel(const Plan &plan, bool verifyDigest = false);
   /// Another .onnx or .safetensors file with the same weights: every one must be there with the
   /// plan's type and shape, and folded initializers must have the plan's values.
@@ -39,18 +43,29 @@ public:
 
   /// The whole tensor, in the mapped file; throws InvalidPlan when there is none of this name.
   HostArray read(const std::string &name) const;
-  /// Names the contents: equal for equal files.
+  /// Names the files on this machine: equal for equal files.
   const std::string &getIdentity() const { return identity; }
+  /// Names the contents of all files, the same on all machines.
+  const std::string &getFingerprint() const { return fingerprint; }
+  /// The file that `data` lies in; null when in none.
+  std::shared_ptr<const MappedFile> findFile(const std::byte *data) const;
+  /// See MappedFile.
+  void requireUnchanged() const;
 
 private:
+  void add(const std::shared_ptr<const MappedFile> &file, const std::string &fingerprintOfFile);
+
   std::unordered_map<std::string, HostArray> tensors;
-  std::string identity;
+  std::vector<std::shared_ptr<const MappedFile>> files;
+  std::string identity, fingerprint;
 };
 
-/// Device memory that ranks share: whatever keeps it alive, and where it is.
+/// Device memory that ranks share: whatever keeps it alive, where it is, and the file it is a part
+/// of where it was not copied.
 struct SharedMemory {
   const void *data = nullptr;
   std::shared_ptr<const void> owner;
+  std::shared_ptr<const MappedFile> file = nullptr;
 };
 
 /// Shares loaded weights between the sessions that are given the same cache. Entries live as long
@@ -66,6 +81,7 @@ private:
     bool busy = false;
     const void *data = nullptr;
     std::weak_ptr<const void> owner;
+    std::weak_ptr<const MappedFile> file;
   };
   std::mutex mutex;
   std::condition_variable changed;
@@ -81,10 +97,14 @@ public:
   const void *getData(size_t index) const { return weights[index].data; }
   size_t getNumWeights() const { return weights.size(); }
   uint64_t getNumBytes() const { return numBytes; }
+  /// Throws Unavailable when a file that is used where it lies has changed since it was opened: see
+  /// MappedFile.
+  void requireUnchanged() const;
 
 private:
   friend class WeightLoader;
   std::vector<SharedMemory> weights;
+  std::set<std::shared_ptr<const MappedFile>> files; // that weights are parts of
   uint64_t numBytes = 0;
 };
 

@@ -87,7 +87,7 @@ struct LaunchShape {
 /// alpha * lhs * rhs, with strides in elements: batch..., M, K | batch..., K, N | batch..., M, N.
 /// Then a residual that lies as the result does, a bias per column, and an activation. f16 and bf16
 /// are summed in f32; their result, residual and bias may be f32. With `tf32`, f32 operands may be
-/// rounded to 10 bits of mantissa.
+/// rounded to 10 bits of mantissa. Relu of NaN is NaN.
 struct MatmulProblem {
   enum class Activation { None, Relu, Gelu }; // gelu in the tanh form
   DataType type = DataType::F32;
@@ -116,7 +116,7 @@ public:
 
 /// A convolution, with strides in elements: N, C, spatial... | O, C / groups, window... | N, O,
 /// positions.... Then a bias per output channel is added, a residual that lies as the output does,
-/// and what is negative becomes zero.
+/// and what is negative becomes zero; NaN stays.
 struct ConvolutionProblem {
   DataType type = DataType::F32;
   std::span<const int64_t> input, inputStrides, weight, weightStrides, output, outputStrides;
@@ -179,6 +179,8 @@ public:
   /// Names this kind of device with its driver, for files of measured choices; empty where there is
   /// nothing to choose.
   virtual std::string getTuningName() const { return ""; }
+  /// The libraries that plans made so far use, each a name and a version: "cuBLASLt 130100".
+  virtual std::string getLibraryVersions() const { return ""; }
   /// Has libraries' plans made from now on use measured choices, and measure what is missing if
   /// `cache` says so; null: libraries guess.
   virtual void setTuning(const std::shared_ptr<AutotuneCache> &cache) {}

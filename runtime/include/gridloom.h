@@ -146,11 +146,11 @@ typedef struct gridloom_session_options {
   gridloom_ranks ranks;
   uint32_t threads;    /* per rank on the CPU; 0: cores divided by ranks */
   const char *weights; /* .onnx or .safetensors to use instead of the model's; NULL: the model's */
-  uint32_t verify_model; /* not 0: check the model file's SHA-256, not only its size */
+  uint32_t verify_model; /* not 0: check the model file's SHA-256 also if large and old */
   uint32_t trace;        /* not 0: keep times for gridloom_session_write_trace */
   uint32_t serialize;    /* not 0: let communication overlap nothing */
   uint32_t deadline_ms;  /* a peer without progress for so long is an error; 0: 300000 */
-  /* "local" (CPU), "nccl" (a GPU per rank) or "loopback" (all ranks on one GPU, to check a plan);
+  /* a name of `gridloom run --transport`: "local", "nccl", "loopback" (see its --help);
      NULL: by the plan's target */
   const char *transport;
   /* not 0: measure which of cuBLASLt's algorithms are fastest and keep them in the plan's folder
@@ -158,14 +158,31 @@ typedef struct gridloom_session_options {
   uint32_t autotune;
   /* not 0: submit steps one by one, not captured as CUDA graphs */
   uint32_t no_graphs;
+  /* called with interrupt_data about 20 times a second, on the caller's thread, while a call waits
+     for ranks; once it has returned not 0, a call that goes on for two more seconds ends the job;
+     NULL: never */
+  int (*is_interrupted)(void *interrupt_data);
+  void *interrupt_data;
+  /* not 0: a run whose inputs hold indices out of range fails with GRIDLOOM_INVALID_ARGUMENT; else
+     such an index takes the nearest one, or zeros where the table is split */
+  uint32_t check_indices;
 } gridloom_session_options;
 
 /* Loads weights, kernels and communicators. `options` may be NULL. */
 GRIDLOOM_API gridloom_status gridloom_session_create(const gridloom_plan *plan,
                                                      const gridloom_session_options *options,
                                                      gridloom_session **session);
-/* Waits for a run in progress. */
+/* Waits for a run in progress. In a process forked from the session's it frees nothing; other calls
+   are refused there. */
 GRIDLOOM_API void gridloom_session_destroy(gridloom_session *session);
+
+/* Ends the job on all ranks, which then fail with `reason`: for a rank that will not make the calls
+   that the others wait for. From any thread. The session is then only good for destruction. */
+GRIDLOOM_API gridloom_status gridloom_session_abort(gridloom_session *session, const char *reason);
+/* The same for a rank of a job from the environment that cannot create a session. Returns when the
+   others have heard of it, or have not come within 10 seconds; does nothing where no launcher
+   started this process. */
+GRIDLOOM_API gridloom_status gridloom_job_abort(const char *reason);
 
 /* Gives input `name` its whole value; each rank cuts its part. `tensor` itself may go at once; its
    data is read by each run until the input is bound again, and must stay. */
@@ -178,7 +195,9 @@ GRIDLOOM_API gridloom_status gridloom_session_bind_shard(gridloom_session *sessi
                                                          const gridloom_tensor *tensor);
 
 /* Runs `entry` (NULL: "main") and returns when its outputs are complete. `dims` and `values` name
-   the specialisation, `num_dims` of them; with none it is the one that the bound shapes fit. */
+   the specialisation, `num_dims` of them; with none it is the one that the bound shapes fit. Inputs
+   that do not fit fail this call alone; with ranks from the environment they end the job, since the
+   other ranks may be running. */
 GRIDLOOM_API gridloom_status gridloom_session_run(gridloom_session *session, const char *entry,
                                                   const char *const *dims, const int64_t *values,
                                                   int32_t num_dims);

@@ -9,13 +9,17 @@
 #include "runtime/comm/tcp/TcpTransport.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
+#include <fstream>
 #include <mutex>
 #include <poll.h>
+#include <span>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -117,6 +121,8 @@ static void setEnvironment(const World &world) {
   set("LOCAL_WORLD_SIZE", std::to_string(world.localSize));
   setenv("MASTER_ADDR", "127.0.0.1", 0);
   setenv("MASTER_PORT", "29500", 0);
+  // Spares events between NCCL's communicators. This process has one thread, and no NCCL yet.
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
 }
 
 /// Runs `main` on the transport that `connect` makes; a code of 0 is success.
@@ -336,14 +342,60 @@ void gridloom::rt::runThreads(int ranks, const LaunchOptions &options, const Ran
   throw Error(ErrorCode(cause.code), cause.text);
 }
 
-std::unique_ptr<Transport> gridloom::rt::joinJob(const World &world,
-                                                 const TransportOptions &options) {
+/// What the processes of one machine have in common and others do not: the system that was booted,
+/// and, for containers that share it, the namespaces through which processes meet.
+static std::string describeMachine() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  for (const char *name : {"/proc/self/ns/net", "/proc/self/ns/pid"}) {
+    std::error_code error;
+    boot += " " + std::filesystem::read_symlink(name, error).string();
+  }
+  return boot;
+}
+
+/// Asks all ranks which machine they are on.
+static void findPlace(World &world, Transport &transport) {
+  using Machine = std::array<char, 128>;
+  Machine mine = {};
+  describeMachine().copy(mine.data(), mine.size() - 1);
+  std::vector<Machine> machines(static_cast<size_t>(world.size));
+  transport.gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(machines)));
+  world.localRank = int(std::count(machines.begin(), machines.begin() + world.rank, mine));
+  world.localSize = int(std::count(machines.begin(), machines.end(), mine));
+  world.isPlaced = true;
+}
+
+std::unique_ptr<Transport> gridloom::rt::joinJob(World &world, const TransportOptions &options) {
+  std::unique_ptr<Transport> transport;
+  if (!world.isPlaced) {
+    if (world.master.empty())
+      throw Error(ErrorCode::InvalidArgument,
+                  world.source + " does not tell which ranks share a machine; set LOCAL_RANK and "
+                                 "LOCAL_WORLD_SIZE, or MASTER_ADDR and MASTER_PORT where the ranks "
+                                 "can ask each other");
+    transport = joinTcpTransport(world.master, world.job, world.rank, world.size, options);
+    findPlace(world, *transport);
+  }
   if (world.localSize == world.size)
     return joinLocalTransport(world.job, world.rank, world.size, options);
+  if (transport)
+    return transport;
   return joinTcpTransport(world.master, world.job, world.rank, world.size, options);
 }
 
-void gridloom::rt::runRank(const World &world, const LaunchOptions &options, const RankMain &main,
+void gridloom::rt::abortJob(World world, const std::string &reason, milliseconds patience) noexcept
+    try {
+  if (world.size == 1)
+    return;
+  TransportOptions options;
+  options.deadline = std::min(options.deadline, patience);
+  joinJob(world, options)->abort(reason);
+} catch (const std::exception &) {
+  return; // the others did not come, or have heard of a failure
+}
+
+void gridloom::rt::runRank(World world, const LaunchOptions &options, const RankMain &main,
                            bool &isCause) {
   isCause = true;
   std::unique_ptr<Transport> transport = joinJob(world, options.transport);

@@ -31,12 +31,19 @@ int launchRanks(int ranks, const LaunchOptions &options, const RankMain &main);
 void runThreads(int ranks, const LaunchOptions &options, const RankMain &main);
 
 /// Joins the ranks of a job that another launcher started: through shared memory where all are on
-/// this machine, else through TCP to where World::master says. Collective.
-std::unique_ptr<Transport> joinJob(const World &world, const TransportOptions &options);
+/// this machine, else through TCP to where World::master says. Collective. Fills in the place of a
+/// rank whose launcher did not tell which ranks share a machine, from what the ranks say of theirs;
+/// without a master it throws InvalidArgument naming the variables that would tell.
+std::unique_ptr<Transport> joinJob(World &world, const TransportOptions &options);
+
+/// For a rank that cannot take part in the job at all: joins it to fail it, so that the others hear
+/// `reason` at once. Waits no longer than `patience` for them, and throws nothing.
+void abortJob(World world, const std::string &reason,
+              std::chrono::milliseconds patience = std::chrono::seconds(10)) noexcept;
 
 /// Runs this process's rank of a job that another launcher started. Throws its error; `isCause`
 /// tells whether this rank is the one to report it, so that N ranks do not print N times.
-void runRank(const World &world, const LaunchOptions &options, const RankMain &main, bool &isCause);
+void runRank(World world, const LaunchOptions &options, const RankMain &main, bool &isCause);
 
 } // namespace gridloom::rt
 

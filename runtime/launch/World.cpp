@@ -9,6 +9,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <string_view>
 #include <unistd.h>
 
 using namespace gridloom::rt;
@@ -43,6 +44,7 @@ constexpr Names torchrun{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_
 constexpr Names openMpi{"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
                         "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr Names slurm{"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr};
+constexpr Names mpich{"MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 
 } // namespace
 
@@ -72,13 +74,15 @@ static std::optional<World> readWorld(const Environment &environment, const Name
                                                 (rank ? names.size : names.rank) +
                                                 " is not; set both or neither");
   checkBelow(names.rank, *rank, names.size, *size);
-  World world{*rank, *size, *rank, *size, "", "", ""};
-  if (auto localSize = names.localSize ? readNumber(environment, names.localSize) : std::nullopt)
-    world.localSize = *localSize;
-  if (auto localRank = readNumber(environment, names.localRank)) {
+  World world{*rank, *size, *rank, *size, "", "", "", /*isPlaced=*/*size == 1};
+  auto localRank = readNumber(environment, names.localRank);
+  auto localSize = names.localSize ? readNumber(environment, names.localSize) : std::nullopt;
+  if (localRank && names.localSize)
+    checkBelow(names.localRank, *localRank, names.localSize, localSize.value_or(*size));
+  if (localRank && localSize) {
     world.localRank = *localRank;
-    if (names.localSize)
-      checkBelow(names.localRank, *localRank, names.localSize, world.localSize);
+    world.localSize = *localSize;
+    world.isPlaced = true;
   }
   world.source = std::string(names.launcher) + " (" + names.rank + ", " + names.size + ")";
   return world;
@@ -105,6 +109,34 @@ static std::optional<World> readOpenMpi(const Environment &environment) {
   return world;
 }
 
+/// The tasks of node number `node` in "4(x2),2": four on each of the first two nodes, two on the
+/// third. Nothing where the text does not tell: the number may be left out where all are equal.
+static std::optional<int> findTasksOfNode(const std::string &text, std::optional<int> node) {
+  const char *at = text.data(), *end = at + text.size();
+  auto read = [&](int &value) {
+    auto [next, problem] = std::from_chars(at, end, value);
+    at = next;
+    return problem == std::errc() && value > 0;
+  };
+  auto skip = [&](std::string_view part) {
+    bool isNext = std::string_view(at, size_t(end - at)).starts_with(part);
+    at += isNext ? part.size() : 0;
+    return isNext;
+  };
+  for (int first = 0; at != end;) {
+    int tasks = 0, nodes = 1;
+    if (!read(tasks) || (skip("(x") && (!read(nodes) || !skip(")"))))
+      return std::nullopt;
+    bool isLast = at == end;
+    if (node ? *node < first + nodes : first == 0 && isLast)
+      return tasks;
+    if (!isLast && !skip(","))
+      return std::nullopt;
+    first += nodes;
+  }
+  return std::nullopt;
+}
+
 /// A batch script has SLURM_PROCID=0 without being a task; only srun sets a step.
 static std::optional<World> readSlurm(const Environment &environment) {
   if (!environment("SLURM_STEP_ID"))
@@ -116,10 +148,43 @@ static std::optional<World> readSlurm(const Environment &environment) {
     throw Error(ErrorCode::InvalidArgument,
                 "SLURM_NTASKS=" + std::to_string(world->size) + " but SLURM_STEP_NUM_TASKS=" +
                     std::to_string(*tasks) + "; give srun the number of tasks");
-  // "2(x3)": two tasks on each of three nodes.
-  if (auto perNode = environment("SLURM_STEP_TASKS_PER_NODE"))
-    world->localSize = int(strtol(perNode->c_str(), nullptr, 10));
+  std::optional<int> localRank = readNumber(environment, "SLURM_LOCALID");
+  auto perNode = environment("SLURM_STEP_TASKS_PER_NODE");
+  std::optional<int> localSize =
+      perNode ? findTasksOfNode(*perNode, readNumber(environment, "SLURM_NODEID")) : std::nullopt;
+  if (localRank && localSize) {
+    checkBelow("SLURM_LOCALID", *localRank, "the node's share of SLURM_STEP_TASKS_PER_NODE",
+               *localSize);
+    world->localRank = *localRank;
+    world->localSize = *localSize;
+    world->isPlaced = true;
+  }
   world->job = join({"slurm", environment("SLURM_JOB_ID"), environment("SLURM_STEP_ID")});
+  return world;
+}
+
+/// MPICH's Hydra and what descends from it: Intel MPI, MVAPICH, HPE PALS.
+static std::optional<World> readMpich(const Environment &environment) {
+  std::optional<World> world = readWorld(environment, mpich);
+  if (!world) {
+    // Known by its process manager's variable alone it would start a whole job in each process.
+    if (auto rank = environment("PMIX_RANK"))
+      throw Error(ErrorCode::InvalidArgument,
+                  "PMIX_RANK=" + *rank +
+                      " says that a launcher started this process, but not how many there are; "
+                      "set RANK and WORLD_SIZE, or unset PMIX_RANK to start a job of its own");
+    return world;
+  }
+  for (const char *name : {"PMI_JOBID", "I_MPI_HYDRA_UUID", "PALS_APID", "PMIX_NAMESPACE"})
+    if (auto job = environment(name)) {
+      world->job = join({"mpich", job});
+      return world;
+    }
+  // The launcher's proxy is the parent of all ranks of a machine; machines have one each.
+  bool isOneMachine = world->isPlaced && world->localSize == world->size;
+  world->job = isOneMachine
+                   ? join({"mpich", std::to_string(getppid())})
+                   : join({"mpich", environment("MASTER_ADDR"), environment("MASTER_PORT")});
   return world;
 }
 
@@ -156,7 +221,10 @@ static std::optional<World> findWorld(const Environment &environment) {
   // torchrun names its run; under mpirun or srun it then is one task per machine.
   if (found && environment("TORCHELASTIC_RUN_ID"))
     return found;
-  for (auto read : {readOpenMpi, readSlurm}) {
+  for (auto read : {readOpenMpi, readSlurm, readMpich}) {
+    // PMIX_RANK beside another launcher's variables is its own.
+    if (found && read == readMpich && !environment("PMI_RANK"))
+      continue;
     std::optional<World> other = read(environment);
     if (!other)
       continue;

@@ -22,16 +22,20 @@ struct World {
   std::string job;
   /// HOST:PORT on rank 0's machine where ranks of several machines meet; empty: nobody said.
   std::string master = {};
+  /// Whether localRank and localSize are known. Where a launcher does not tell, the ranks ask each
+  /// other: see joinJob.
+  bool isPlaced = true;
 };
 
 /// Looks up an environment variable.
 using Environment = std::function<std::optional<std::string>(const std::string &name)>;
 Environment getProcessEnvironment();
 
-/// What the environment says: RANK and WORLD_SIZE (torchrun and others), else Open MPI's, else
-/// Slurm's variables; nothing when none are set. Throws InvalidArgument naming the variables when
-/// they are incomplete, out of range, or contradict each other. A launcher nested in another
-/// (torchrun under srun) is not a contradiction: TORCHELASTIC_RUN_ID tells.
+/// What the environment says: RANK and WORLD_SIZE (torchrun and others), else the variables of Open
+/// MPI, Slurm, or MPICH and its kin (Intel MPI, PALS); nothing when none are set. Throws
+/// InvalidArgument naming the variables when they are incomplete, out of range, or contradict each
+/// other. A launcher nested in another (torchrun under srun) is not a contradiction:
+/// TORCHELASTIC_RUN_ID tells.
 std::optional<World> detectWorld(const Environment &environment);
 
 } // namespace gridloom::rt

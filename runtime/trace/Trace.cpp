@@ -140,6 +140,9 @@ std::string gridloom::rt::toChromeEvents(std::span<const TraceEvent> events, int
     const char *category = event.kind == StreamKind::Compute         ? "compute"
                            : event.kind == StreamKind::Communication ? "communication"
                                                                      : "copy";
+    json args = {{"onnx", event.origin}, {"iteration", event.iteration}};
+    if (event.kind == StreamKind::Communication)
+      args["bytes"] = event.bytes;
     // Perfetto's times are microseconds.
     add({{"ph", "X"},
          {"name", event.name},
@@ -148,7 +151,7 @@ std::string gridloom::rt::toChromeEvents(std::span<const TraceEvent> events, int
          {"tid", stream->second},
          {"ts", double(event.begin) * 1e-3},
          {"dur", double(event.end - event.begin) * 1e-3},
-         {"args", {{"onnx", event.origin}, {"iteration", event.iteration}}}});
+         {"args", args}});
   }
   return text;
 }

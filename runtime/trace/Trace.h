@@ -27,6 +27,7 @@ struct TraceEvent {
   std::string stream;
   StreamKind kind = StreamKind::Compute;
   bool isTransfer = false; // a send or receive between stages
+  uint64_t bytes = 0;      // of communication: what it reads or, of a receive, writes on this rank
   int rank = 0;
   int64_t iteration = 0;      // of the enclosing repeat: the micro-batch
   int64_t begin = 0, end = 0; // ns

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -322,8 +323,11 @@ class Cluster:
 
 def leave(path: Path, document: dict) -> None:
     """Writes a file that others see whole or not at all."""
-    path.with_suffix(".part").write_text(json.dumps(document))
-    path.with_suffix(".part").rename(path)
+    part = path.with_suffix(".part")
+    part.unlink(missing_ok=True)  # of a job that was killed; a link goes, what it leads to stays
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
+        file.write(json.dumps(document))
+    part.rename(path)
 
 
 def load(folder: Path) -> dict[str, np.ndarray]:
@@ -387,9 +391,16 @@ def judge_overlap(results: dict[int, Result]) -> tuple[str, str, dict]:
 
 
 def work_folder(job: str, given: Path | None) -> Path:
-    """A folder that the ranks of this machine share."""
-    folder = given or Path(tempfile.gettempdir(), f"gridloom-cluster-check-{os.getuid()}-{job}")
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    """A folder that the ranks of this machine share. Its name can be guessed, so one that somebody else made, or may
+    write to, is refused."""
+    if given:
+        given.mkdir(parents=True, exist_ok=True)
+        return given
+    folder = Path(tempfile.gettempdir(), f"gridloom-cluster-check-{os.getuid()}-{job}")
+    folder.mkdir(exist_ok=True, mode=0o700)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise Problem(f"{folder} is not a folder of this user's alone; remove it, or give another with --work")
     return folder
 
 

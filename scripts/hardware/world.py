@@ -30,8 +30,16 @@ _LAUNCHERS = {
         "SLURM_STEP_TASKS_PER_NODE",
         ("SLURM_JOB_ID", "SLURM_STEP_ID"),
     ),
+    # And what descends from it: Intel MPI, HPE PALS.
+    "MPICH": (
+        "PMI_RANK",
+        "PMI_SIZE",
+        "MPI_LOCALRANKID",
+        "MPI_LOCALNRANKS",
+        ("PMI_JOBID", "I_MPI_HYDRA_UUID", "PALS_APID"),
+    ),
 }
-_FOREIGN = ("OMPI_", "PMIX_", "PMI_", "SLURM_", "TORCHELASTIC_")
+_FOREIGN = ("OMPI_", "PMIX_", "PMI_", "MPI_LOCAL", "SLURM_", "TORCHELASTIC_")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +114,4 @@ def environment(places: list[Place], members: list[int], rank: int, job: str, po
     visible = [gpu for gpu in env.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
     if not visible or len(visible) > max(gpus):
         env["CUDA_VISIBLE_DEVICES"] = ",".join(visible[gpu] if visible else str(gpu) for gpu in gpus)
-    elif len(visible) < len(here):
-        env["LOCAL_RANK"] = "0"  # the launcher shows each process its own GPU only
     return env

@@ -5,11 +5,16 @@
 //===----------------------------------------------------------------------===//
 #include "PlanJobs.h"
 
+#include "runtime/core/Files.h"
 #include "runtime/core/InProcessJob.h"
 
 #include <cstring>
 
 using namespace gridloom;
+
+std::string gridloom::testing::getDigest(const std::vector<char> &bytes) {
+  return rt::sha256(std::as_bytes(std::span(bytes)));
+}
 
 std::map<std::string, gridloom::testing::PlanTensors>
 gridloom::testing::runEntries(const std::string &folder,

@@ -17,6 +17,9 @@ namespace gridloom::testing {
 /// Inputs, or outputs, by name.
 using PlanTensors = std::map<std::string, PlanTensor>;
 
+/// The SHA-256 of a file of the bytes, as plans name it.
+std::string getDigest(const std::vector<char> &bytes);
+
 /// Loads a plan and runs the given entries, all ranks in this process, `repeats` times each.
 /// Returns the outputs by entry; `error` names the entry that failed, and is empty when none did.
 std::map<std::string, PlanTensors> runEntries(const std::string &folder,

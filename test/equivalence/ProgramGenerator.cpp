@@ -57,8 +57,8 @@ std::vector<int64_t> range(int64_t from, int64_t to) {
 
 } // namespace
 
-ProgramGenerator::ProgramGenerator(std::string name, uint64_t seed, bool batched)
-    : random(seed * 2654435761u + 12345), prefix(std::move(name)), batched(batched) {
+ProgramGenerator::ProgramGenerator(std::string name, uint64_t seed, int64_t rows)
+    : random(seed * 2654435761u + 12345), prefix(std::move(name)), batched(rows > 0), rows(rows) {
   state.program.name = prefix;
 }
 
@@ -721,7 +721,7 @@ bool ProgramGenerator::addStep() {
 }
 
 RandomProgram ProgramGenerator::generate() {
-  batch = batched ? 4 * pick(1, 3) : -1;
+  batch = batched ? rows * pick(1, 3) : -1;
   state.values.push_back(addInput("f32", pickShape(pick(1, 3)), -3, 3));
   int64_t steps = pick(3, 12);
   for (int64_t done = 0, tries = 0; done < steps && tries < 100; ++tries) {

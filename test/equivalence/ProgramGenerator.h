@@ -41,11 +41,11 @@ struct RandomProgram {
 };
 
 /// Writes a program of 3 to 12 steps, some of which are several operations, on tensors of at most
-/// 4096 elements. With `batched`, all inputs and outputs have the same leading dimension and no
-/// step mixes what differs in it, so that the program can run on micro-batches.
+/// 4096 elements. With `rows`, all inputs and outputs have one leading dimension, a multiple of it,
+/// and no step mixes what differs in it, so that the program can run on micro-batches.
 class ProgramGenerator {
 public:
-  ProgramGenerator(std::string name, uint64_t seed, bool batched);
+  ProgramGenerator(std::string name, uint64_t seed, int64_t rows);
   RandomProgram generate();
 
 private:
@@ -113,7 +113,7 @@ private:
   std::mt19937_64 random;
   std::string prefix;
   bool batched;
-  int64_t batch = 0;
+  int64_t rows, batch = 0;
   struct State {
     int64_t next = 0;
     RandomProgram program;

@@ -33,12 +33,21 @@ using namespace gridloom::testing;
 
 namespace {
 
+/// What a mesh's programs are about, beside being split.
+enum class Subject {
+  Splits,
+  Micro,  ///< micro-batches with axes of every use, a user's shardings, and programs that mix rows
+  Stages, ///< stages as annotations may have them: in no order of operations but what they read
+  Chunks, ///< matmuls in chunks that overlap communication
+};
+
 /// A mesh and how its axes may be used.
 struct MeshCase {
   const char *name, *mesh;
   std::vector<const char *> axes; ///< that split tensors
-  bool pipeline = false;
-  int64_t microbatches = 1;
+  int64_t stages = 1, microbatches = 1;
+  Subject subject = Subject::Splits;
+  int64_t rows = 4; ///< of a batch, or a multiple: two or more for every device
 };
 
 std::ostream &operator<<(std::ostream &stream, const MeshCase &mesh) { return stream << mesh.mesh; }
@@ -48,14 +57,21 @@ const MeshCase kMeshes[] = {
     {"x3", "x=3", {"x"}},
     {"x4", "x=4", {"x"}},
     {"x2y2", "x=2,y=2", {"x", "y"}},
-    {"pipe2", "pipe=2", {}, true},
-    {"x2pipe2micro4", "x=2,pipe=2", {"x"}, true, 4},
+    {"pipe2", "pipe=2", {}, 2},
+    {"x2pipe2micro4", "x=2,pipe=2", {"x"}, 2, 4},
     {"x2y3", "x=2,y=3", {"x", "y"}},
-    {"x2pipe3micro2", "x=2,pipe=3", {"x"}, true, 2},
+    {"x2pipe3micro2", "x=2,pipe=3", {"x"}, 3, 2},
     {"x8", "x=8", {"x"}},
     {"x4y2", "x=4,y=2", {"x", "y"}},
     {"x2y2z2", "x=2,y=2,z=2", {"x", "y", "z"}},
-    {"x2y2pipe2micro4", "x=2,y=2,pipe=2", {"x", "y"}, true, 4},
+    {"x2y2pipe2micro4", "x=2,y=2,pipe=2", {"x", "y"}, 2, 4, Subject::Splits, 8},
+    {"x2pipe2micro2mixed", "x=2,pipe=2", {"x"}, 2, 2, Subject::Micro},
+    {"x2y2pipe2micro4mixed", "x=2,pipe=2,y=2", {"x", "y"}, 2, 4, Subject::Micro, 8},
+    {"x3y2pipe2micro3mixed", "pipe=2,x=3,y=2", {"x", "y"}, 2, 3, Subject::Micro, 18},
+    {"x2pipe3stages", "x=2,pipe=3", {"x"}, 3, 1, Subject::Stages},
+    {"x2y2pipe2micro2stages", "x=2,y=2,pipe=2", {"x", "y"}, 2, 2, Subject::Stages, 8},
+    {"x3pipe2chunks", "x=3,pipe=2", {"x"}, 2, 1, Subject::Chunks},
+    {"x2y2pipe2micro2chunks", "x=2,y=2,pipe=2", {"x", "y"}, 2, 2, Subject::Chunks, 8},
 };
 /// Programs of one compilation: most of the time goes into what each compilation needs once.
 constexpr int kBatch = 6;
@@ -85,8 +101,11 @@ protected:
     std::vector<float> weights;
     for (int64_t i = 0; i < kNumWeightElements; ++i)
       weights.push_back(static_cast<float>(int(random() % 5) - 2));
+    const char *data = reinterpret_cast<const char *>(weights.data());
+    std::vector<char> bytes(data, data + weights.size() * sizeof(float));
+    digest = getDigest(bytes);
     std::ofstream(folder / "weights", std::ios::binary)
-        .write(reinterpret_cast<const char *>(weights.data()), weights.size() * sizeof(float));
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
   ~RandomPrograms() override { std::filesystem::remove_all(folder); }
 
@@ -114,22 +133,71 @@ protected:
 
   std::filesystem::path folder;
   mlir::MLIRContext context;
-  std::string error;
-  int64_t outputs = 0, exact = 0, operations = 0, refused = 0;
+  std::string digest, error; ///< of the weights; of the compiler
+  int64_t outputs = 0, exact = 0, operations = 0, refused = 0, cutInTime = 0;
 };
 
 /// A third of the programs are simplified first.
 bool isSimplified(int64_t number) { return number / kBatch % 3 == 1; }
 
+/// In which programs rows may be mixed although there are to be micro-batches: they are compiled
+/// one by one, as one that needs the whole batch keeps all others whole.
+bool mixesRows(const MeshCase &mesh, int64_t number) {
+  return mesh.subject == Subject::Micro && number / kBatch % 2 == 1;
+}
+
+/// Puts operations into stages at random, each no earlier than what it reads; leaves some open.
+/// Returns whether every stage has one.
+bool drawStages(mlir::func::FuncOp function, int64_t stages, std::mt19937_64 &random) {
+  std::vector<int64_t> count(stages, 0);
+  llvm::DenseMap<mlir::Value, int64_t> made;
+  for (mlir::Operation &op : function.front().without_terminator()) {
+    int64_t earliest = 0;
+    for (mlir::Value operand : op.getOperands())
+      earliest = std::max(earliest, made.lookup(operand));
+    bool floats = op.getNumOperands() == 0 || mlir::isa<loom::BroadcastOp>(op);
+    int64_t stage = earliest;
+    op.removeAttr(dist::kStage);
+    if (!floats && random() % 2) {
+      stage += static_cast<int64_t>(random() % (stages - earliest));
+      op.setAttr(dist::kStage, mlir::Builder(op.getContext()).getI64IntegerAttr(stage));
+    }
+    count[stage] += !floats;
+    for (mlir::Value result : op.getResults())
+      made[result] = stage;
+  }
+  return std::find(count.begin(), count.end(), 0) == count.end();
+}
+
+/// Annotates every function with stages, which depend on its name alone; one that is too small for
+/// them, with none.
+void annotateStages(mlir::ModuleOp module, int64_t stages) {
+  for (auto function : module.getOps<mlir::func::FuncOp>()) {
+    std::string name = function.getSymName().str();
+    std::seed_seq seed(name.begin(), name.end());
+    std::mt19937_64 random(seed);
+    bool found = false;
+    for (int tries = 0; tries < 20 && !found; ++tries)
+      found = drawStages(function, stages, random);
+    for (mlir::Operation &op : function.front())
+      if (!found)
+        op.removeAttr(dist::kStage);
+  }
+}
+
 /// The program of this number, with the shardings that a user asks for in three of four programs.
 Trial RandomPrograms::makeTrial(int64_t number) const {
   const MeshCase &mesh = GetParam();
   std::string name = "p" + std::to_string(number);
-  ProgramGenerator generator(name, number, mesh.microbatches > 1 || number % 5 == 4);
+  bool mixes = mixesRows(mesh, number);
+  bool batched = (mesh.microbatches > 1 && !mixes) || number % 5 == 4;
+  ProgramGenerator generator(name, number, batched ? mesh.rows : 0);
   Trial trial{number, generator.generate(), {}};
   std::mt19937_64 random(number);
-  // Micro-batches come in on the leading dimension, which a user's sharding would close.
-  if (mesh.axes.empty() || mesh.microbatches > 1 || number % 4 == 0)
+  // What a user says of one program may keep all others whole that are compiled with it.
+  bool hasShardings =
+      mesh.subject == Subject::Micro ? mixes || number / kBatch % 4 == 2 : mesh.microbatches == 1;
+  if (mesh.axes.empty() || !hasShardings || number % 4 == 0)
     return trial;
   for (const auto &[value, rank] : trial.program.values) {
     // Simplification may do away with a weight.
@@ -160,12 +228,16 @@ ShardOptions RandomPrograms::getOptions(const std::vector<Trial> &trials) const 
   int64_t batch = trials.front().number / kBatch;
   bool strategy = batch % 3 == 0;
   for (const char *axis : mesh.axes) {
-    if (mesh.microbatches > 1 || (strategy && axis == std::string("x")))
+    if (mesh.subject == Subject::Micro) {
+      std::vector<std::string> *uses[] = {&options.dp, &options.tp, &options.random};
+      uses[std::mt19937_64(batch * 31 + axis[0])() % 3]->push_back(axis);
+    } else if (mesh.microbatches > 1 || (strategy && axis == std::string("x"))) {
       options.dp.push_back(axis);
-    else if (strategy && batch % 2 == 0)
+    } else if (strategy && batch % 2 == 0) {
       options.tp.push_back(axis);
-    else
+    } else {
       options.random.push_back(axis);
+    }
   }
   return options;
 }
@@ -174,22 +246,30 @@ bool RandomPrograms::compile(const std::vector<Trial> &trials, const ShardOption
                              const std::string &plan) {
   std::string text = "module attributes {loom.model = {path = \"" + (folder / "weights").string() +
                      "\", bytes = " + std::to_string(kNumWeightElements * 4) +
-                     " : i64, sha256 = \"" + std::string(64, '0') + "\"}, loom.folded = []} {\n";
+                     " : i64, sha256 = \"" + digest + "\"}, loom.folded = []} {\n";
   for (const Trial &trial : trials)
     text += trial.program.text;
   auto module = mlir::parseSourceString<mlir::ModuleOp>(text + "}\n", &context);
   if (!module)
     return false;
+  const MeshCase &mesh = GetParam();
+  bool split = !options.mesh.empty();
   PhaseContext phases;
   phases.shard = options;
+  if (split && mesh.subject == Subject::Chunks)
+    phases.communicate.chunks = 2 + trials.front().number / kBatch % 2;
   bool simplify = isSimplified(trials.front().number);
   for (const Phase &phase : getPhases()) {
     if (!phase.addPasses || (phase.name == "simplify" && !simplify))
       continue;
+    if (split && mesh.subject == Subject::Stages && phase.name == "shard")
+      annotateStages(*module, mesh.stages);
     mlir::PassManager manager(&context);
     phase.addPasses(manager, phases);
     if (failed(manager.run(*module)))
       return error = "phase " + phase.name.str() + ": " + error, false;
+    if (phase.name == "shard" && dist::getMesh(*module).hasAxis(dist::MeshOp::kMicroAxis))
+      cutInTime += static_cast<int64_t>(trials.size());
   }
   EmitSummary summary;
   auto files = emitPlan(*module, plan, EmitOptions(), summary);
@@ -279,8 +359,7 @@ void RandomPrograms::runBatch(const std::vector<Trial> &trials) {
     for (const Trial &trial : trials) {
       // The program may be too small for the mesh, or have no tensor fit for a strategy.
       bool tooSmall = failure.find("splits nothing of the model") != std::string::npos ||
-                      (failure.find("cannot cut") != std::string::npos &&
-                       failure.find("stages; use a smaller") != std::string::npos);
+                      failure.find("the model cannot be cut into") != std::string::npos;
       if (trials.size() == 1 && tooSmall)
         ++refused;
       else if (trials.size() == 1)
@@ -316,15 +395,25 @@ TEST_P(RandomPrograms, SplitIsUnsplit) {
     std::vector<Trial> trials;
     for (int64_t i = 0; i < kBatch; ++i)
       trials.push_back(makeTrial(mesh * kPrograms + run + i));
-    runBatch(trials);
+    if (!mixesRows(GetParam(), trials.front().number))
+      runBatch(trials);
+    else
+      for (const Trial &trial : trials)
+        runBatch({trial});
   }
   static_assert(kNumMeshes * 96 > 1000);
   std::printf("compiled: %s: %lld cases, %lld operations, %lld of %lld outputs bit by bit; "
-              "%lld refused: too small for the mesh\n",
+              "%lld in micro-batches; %lld refused: too small for the mesh\n",
               GetParam().name, static_cast<long long>(run - refused),
               static_cast<long long>(operations), static_cast<long long>(exact),
-              static_cast<long long>(outputs), static_cast<long long>(refused));
-  EXPECT_LT(refused, run / 4);
+              static_cast<long long>(outputs), static_cast<long long>(cutInTime),
+              static_cast<long long>(refused));
+  // Compiled one by one, more are.
+  EXPECT_LT(refused, GetParam().subject == Subject::Micro ? run / 2 : run / 4);
+  // Of programs that mix no rows most can be cut. One that cannot, as by a user's shardings, keeps
+  // those whole that are compiled with it.
+  if (GetParam().microbatches > 1)
+    EXPECT_GE(cutInTime, GetParam().subject == Subject::Micro ? kBatch : run / 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, RandomPrograms, ::testing::ValuesIn(kMeshes),

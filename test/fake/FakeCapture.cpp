@@ -225,6 +225,16 @@ struct Executable {
 
 Machine &machine() { return Machine::get(); }
 
+/// Without its flag, all nodes of a graph run at the priority of the stream it is launched on.
+std::string findLostPriority(const Capture &graph) {
+  for (const Capture::Node &node : graph.nodes)
+    if (node.stream->priority != graph.origin->priority)
+      return "cuGraphInstantiateWithFlags without USE_NODE_PRIORITY: " + node.operation.name +
+             " was captured with priority " + std::to_string(node.stream->priority) +
+             " and runs with " + std::to_string(graph.origin->priority);
+  return "";
+}
+
 /// As for every call: logged, with its planted error, the device's, or the capture's.
 int enter(const char *name, Stream *stream, const std::string &detail = "") {
   if (int result = machine().enter(name, stream ? stream->number : -1, detail))
@@ -271,11 +281,18 @@ EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {
   return 0;
 }
 
-EXPORT int cuGraphInstantiateWithFlags(Executable **made, Graph *graph, unsigned long long) {
+EXPORT int cuGraphInstantiateWithFlags(Executable **made, Graph *graph, unsigned long long flags) {
+  constexpr unsigned long long useNodePriority = 8;
+  constexpr int firstNodePriority = 11070;
   if (!machine().isTracked(graph, "cuGraphInstantiateWithFlags"))
     return InvalidHandle;
-  if (int result = enter("cuGraphInstantiateWithFlags", nullptr))
+  if (int result = enter("cuGraphInstantiateWithFlags", nullptr, std::to_string(flags)))
     return result;
+  bool isKnown = machine().getOptions().driverVersion >= firstNodePriority;
+  if (flags & ~(isKnown ? useNodePriority : 0))
+    return InvalidValue;
+  if (std::string fault = findLostPriority(**graph); isKnown && !flags && !fault.empty())
+    machine().report(fault);
   *made = new Executable{*graph, machine().createBranches(**graph)};
   machine().track(*made, "executable graph");
   return 0;

@@ -22,6 +22,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 using namespace gridloom::fake;
 
@@ -88,12 +89,14 @@ struct Layout {
 
 struct Preference {
   uint64_t workspace = 0;
+  uint32_t reductions = 7; // schemes that are allowed
   uint32_t alignment[4] = {256, 256, 256, 256};
 };
 
 struct Algorithm {
-  uint64_t mark, workspace, alignment[4], number, rest;
+  uint64_t mark, workspace, alignment[4], number, reduction;
 };
+constexpr uint32_t reducesInOutputType = 1 | 4;
 struct HeuristicResult {
   Algorithm algorithm;
   size_t workspaceBytes;
@@ -131,17 +134,27 @@ struct Product {
   const void *pointerA = nullptr, *pointerB = nullptr, *pointerC = nullptr;
   void *pointerD = nullptr;
   double alpha = 1, beta = 0;
+  bool splits = false; // adds two partial sums that have the type of the output
+
+  double round(double value) const {
+    double stored = 0; // room for any element
+    storeElement(d.type, &stored, 0, value);
+    return loadElement(d.type, &stored, 0);
+  }
 
   void run() const {
     auto k = desc.transA ? a.rows : a.columns;
     for (int64_t i = 0; i < d.batch; ++i)
       for (uint64_t column = 0; column < d.columns; ++column)
         for (uint64_t row = 0; row < d.rows; ++row) {
-          double sum = 0;
-          for (uint64_t x = 0; x < k; ++x)
+          double sum = 0, before = 0; // of the first half, where halves are summed by themselves
+          for (uint64_t x = 0; x < k; ++x) {
+            if (splits && x == k / 2)
+              before = std::exchange(sum, 0);
             sum += at(pointerA, a, desc.transA, i, row, x) *
                    at(pointerB, b, desc.transB, i, x, column);
-          sum *= alpha;
+          }
+          sum = splits ? round(round(before * alpha) + round(sum * alpha)) : sum * alpha;
           if (beta != 0)
             sum += beta * loadElement(c.type, pointerC,
                                       static_cast<uint64_t>(i * c.batchStride) + row +
@@ -149,7 +162,7 @@ struct Product {
           if (desc.epilogue & 4)
             sum += loadElement(d.type, desc.bias, row);
           if (desc.epilogue & 2)
-            sum = std::max(sum, 0.0);
+            sum = sum > 0 ? sum : 0.0; // NaN too
           if (desc.epilogue & 32)
             sum =
                 sum / 2 * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
@@ -283,6 +296,8 @@ EXPORT int cublasLtMatmulPreferenceSetAttribute(Preference *preference, int attr
                                                 const void *value, size_t bytes) {
   if (attribute == 1)
     return set(preference->workspace, value, bytes);
+  if (attribute == 3)
+    return set(preference->reductions, value, bytes);
   if (attribute >= 5 && attribute <= 8)
     return set(preference->alignment[attribute - 5], value, bytes);
   return InvalidValue;
@@ -301,6 +316,8 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(int *, Desc *desc, Layout *a, Layout *
   }
   if ((desc->epilogue & (2 | 32)) && std::getenv("GRIDLOOM_FAKE_CUBLASLT_PLAIN"))
     return NotSupported;
+  if (d->type == F64 && desc->epilogue != 1)
+    return NotSupported;
   // The fast algorithms want a workspace that grows with the output, the last one wants none.
   uint64_t wanted = 256 + d->rows * d->columns * d->elementBytes();
   for (uint64_t number = 0; number < numAlgorithms && *found < asked; ++number) {
@@ -308,6 +325,8 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(int *, Desc *desc, Layout *a, Layout *
     HeuristicResult result = {};
     result.algorithm.mark = algorithmMark;
     result.algorithm.number = number;
+    // The first splits the sum in two, as many do where there is much to sum and little to compute.
+    result.algorithm.reduction = number == 0 ? preference->reductions & reducesInOutputType : 0;
     result.algorithm.workspace = result.workspaceBytes =
         fits && number + 1 < numAlgorithms ? wanted : 0;
     std::copy_n(preference->alignment, 4, result.algorithm.alignment);
@@ -316,7 +335,15 @@ EXPORT int cublasLtMatmulAlgoGetHeuristic(int *, Desc *desc, Layout *a, Layout *
   return Success;
 }
 
-EXPORT size_t cublasLtGetVersion() { return 130100; }
+/// GRIDLOOM_FAKE_CUBLASLT_VERSIONS names one for each device, as where machines differ.
+EXPORT size_t cublasLtGetVersion() {
+  const char *versions = std::getenv("GRIDLOOM_FAKE_CUBLASLT_VERSIONS");
+  for (int device = machine().getCurrentDevice(); versions && device > 0; --device) {
+    versions = std::strchr(versions, ',');
+    versions = versions ? versions + 1 : nullptr;
+  }
+  return versions ? std::strtoul(versions, nullptr, 10) : 130100;
+}
 
 EXPORT int cublasLtMatmulAlgoCheck(int *, Desc *desc, Layout *a, Layout *b, Layout *c, Layout *d,
                                    const Algorithm *algorithm, HeuristicResult *result) {
@@ -344,6 +371,7 @@ EXPORT int cublasLtMatmul(int *handle, Desc *desc, const void *alpha, const void
   double keep = desc->scaleType == 1 ? *static_cast<const double *>(beta)
                                      : double(*static_cast<const float *>(beta));
   Product product{*desc, *layoutA, *layoutB, *layoutC, *layoutD, a, b, c, d, factor, keep};
+  product.splits = algorithm->reduction && product.d.elementBytes() == 2;
   if (int result = machine().enter(
           "cublasLtMatmul", stream->number,
           std::to_string(layoutD->rows) + "x" + std::to_string(layoutD->columns) + "x" +

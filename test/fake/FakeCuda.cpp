@@ -342,6 +342,11 @@ EXPORT int cuCtxSetCurrent(Context *context) {
   return Success;
 }
 
+EXPORT int cuCtxGetCurrent(Context **context) {
+  *context = machine().getCurrent();
+  return Success;
+}
+
 EXPORT int cuCtxGetStreamPriorityRange(int *least, int *greatest) {
   *least = leastPriority;
   *greatest = greatestPriority;

@@ -37,7 +37,7 @@ enum class Schedule {
 
 struct Options {
   int devices = 2;
-  size_t memoryBytes = size_t(1) << 30; // of each device
+  size_t memoryBytes = size_t(64) << 30; // of each device
   int architecture = 90;
   int driverVersion = 13000;
   Schedule schedule = Schedule::Eager;

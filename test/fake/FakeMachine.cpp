@@ -502,6 +502,11 @@ void Machine::step() {
   runOne(lock);
 }
 
+void Machine::await(int device, const std::function<bool()> &finished) {
+  Lock lock(mutex);
+  drive(lock, [&] { return sticky.count(device) || finished(); });
+}
+
 void Machine::wakeUp() {
   Lock lock(mutex);
   ++progress;

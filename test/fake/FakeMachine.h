@@ -174,6 +174,8 @@ public:
   int query(Event &event);
   /// Runs one thing that can run.
   void step();
+  /// Runs what can run until `finished`, which is called with the lock held, or `device` is broken.
+  void await(int device, const std::function<bool()> &finished);
   /// Has blocked work asked again.
   void wakeUp();
   /// The error of device `device` that sticks, or 0.

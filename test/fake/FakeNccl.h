@@ -22,10 +22,15 @@ struct NcclSettings {
   /// How many polls of ncclCommGetAsyncError it takes until a call is on its stream, as when NCCL
   /// still connects. What a caller does before that happens before the operation.
   int polls = 0;
+  /// ncclCommAbort does not return before releaseNcclAborts, as where a kernel never sees its flag.
+  bool holdsAborts = false;
 };
 
 /// Forgets all communicators.
 GRIDLOOM_FAKE_EXPORT void resetNccl(const NcclSettings &settings = {});
+
+/// Lets aborts go that NcclSettings::holdsAborts holds.
+GRIDLOOM_FAKE_EXPORT void releaseNcclAborts();
 
 /// All communicators of rank `rank` report `result` as their asynchronous error.
 GRIDLOOM_FAKE_EXPORT void setNcclError(int rank, int result);

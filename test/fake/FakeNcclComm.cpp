@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <unistd.h>
+#include <utility>
 
 using namespace gridloom::fake;
 
@@ -134,7 +135,21 @@ bool gridloom::fake::completeSplit(Comm &comm) {
 // Tests' side
 //===----------------------------------------------------------------------===//
 
+void gridloom::fake::awaitKernels(Comm &comm) {
+  {
+    std::unique_lock lock(state().mutex);
+    state().joined.wait(lock, [] { return !state().settings.holdsAborts; });
+  }
+  machine().await(comm.device, [&] { return comm.pending == 0; });
+}
+
 #ifndef GRIDLOOM_FAKE_NCCL_OLD
+
+void gridloom::fake::releaseNcclAborts() {
+  std::lock_guard lock(state().mutex);
+  state().settings.holdsAborts = false;
+  state().joined.notify_all();
+}
 
 void gridloom::fake::resetNccl(const NcclSettings &settings) {
   std::lock_guard lock(state().mutex);
@@ -330,6 +345,7 @@ EXPORT int ncclCommGetAsyncError(Comm *comm, int *error) {
   if (isLastPoll) {
     std::vector<StreamLaunch> launches = std::move(comm->staged);
     comm->staged.clear();
+    comm->numStaged = 0;
     lock.unlock();
     for (StreamLaunch &launch : launches)
       machine().submit(*launch.stream, std::move(launch.operation));
@@ -386,10 +402,16 @@ EXPORT int ncclCommAbort(Comm *comm) {
     if (comm->isInGraph())
       machine().report("ncclCommAbort waits for ever for a graph that is not destroyed");
     comm->aborted = true;
+    comm->pending -= std::exchange(comm->numStaged, 0); // never launched
+    comm->staged.clear();
     leaveShared(*comm);
     machine().untrack(comm, "ncclCommAbort");
   }
   machine().wakeUp();
+  if (std::vector<Comm *> *grouped = getGroupAborts())
+    grouped->push_back(comm);
+  else
+    awaitKernels(*comm);
   return Success;
 }
 

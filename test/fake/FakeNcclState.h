@@ -99,12 +99,13 @@ struct Comm {
   bool aborted = false;
   bool finalized = false;
   bool destroyed = false;
-  size_t pending = 0;
+  std::atomic<size_t> pending = 0; // operations submitted and not done
   size_t numCollectives = 0;
   std::map<std::pair<int, int>, size_t> numSends, numRecvs;
   int pollsLeft = 0;
   bool busy = false; // the last call is not on its stream yet
   std::vector<StreamLaunch> staged;
+  size_t numStaged = 0; // operations of them
   size_t numSplits = 0, numWindows = 0;
   std::shared_ptr<Split> splitting;
   Comm **split = nullptr; // where the child is written
@@ -140,6 +141,11 @@ inline Machine &machine() { return Machine::get(); }
 int enterCall(const char *name, int stream, const std::string &detail, bool *lost = nullptr);
 /// Whether `comm` is alive; reports it when not. With the state locked.
 bool isUsable(Comm *comm, const char *call);
+/// The communicators that the calling thread aborts within a group; null outside of one.
+std::vector<Comm *> *getGroupAborts();
+/// Waits, as ncclCommAbort does, until what was submitted before an abort has ended: for work that
+/// stands behind a communicator whose abort flag is not set, in vain.
+void awaitKernels(Comm &comm);
 /// Makes rank `rank` of `size` of the communicator `id`. With the state locked.
 int join(Comm **made, const std::string &id, int rank, int size, int device);
 /// Completes what `comm` splits once all its ranks have chosen; false before. With the state

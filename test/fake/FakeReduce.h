@@ -34,8 +34,13 @@ inline size_t getTypeBytes(int type) {
   return type >= 0 && type < 10 ? bytes[type] : 0;
 }
 
-/// ncclRedOp_t `operation` of two values.
+/// ncclRedOp_t `operation` of two values. Of a number and NaN, the number is the larger and the
+/// smaller, as with NCCL's fmaxf and fminf.
 template <typename T> T reduceTwo(T x, T y, int operation) {
+  if (operation >= 2 && x != x)
+    return y;
+  if (operation >= 2 && y != y)
+    return x;
   switch (operation) {
   case 0:
     return static_cast<T>(x + y);

@@ -124,7 +124,7 @@ public:
     std::lock_guard lock(mutex);
     counts[{communicator, rank}] = count;
   }
-  uint64_t read(int rank, const std::string &communicator) override {
+  std::optional<uint64_t> read(int rank, const std::string &communicator) override {
     std::lock_guard lock(mutex);
     return counts[{communicator, rank}];
   }

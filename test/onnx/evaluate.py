@@ -33,6 +33,20 @@ DTYPES = {
 }
 
 
+# Numbers of fewer than 8 bits, and what programs hold them as.
+CARRIERS = {
+    "int2": np.int8,
+    "int4": np.int8,
+    "uint2": np.uint8,
+    "uint4": np.uint8,
+    "float4_e2m1fn": ml_dtypes.float8_e4m3fn,
+}
+
+
+def carry(value: np.ndarray) -> np.ndarray:
+    return value.astype(CARRIERS.get(value.dtype.name, value.dtype))
+
+
 def tool() -> str:
     return os.environ.get("GRIDLOOM_EVALUATE_ONNX", str(ROOT / "build/dev/bin/evaluate-onnx"))
 
@@ -64,7 +78,7 @@ class Case:
         if unroll is not None:
             (folder / "unroll").write_text(str(unroll))
         for i, value in enumerate(inputs):
-            (folder / f"input_{i}.bin").write_bytes(np.ascontiguousarray(value).tobytes())
+            (folder / f"input_{i}.bin").write_bytes(np.ascontiguousarray(carry(value)).tobytes())
 
     def read(self, prefix: str, types: list[str]) -> list[np.ndarray]:
         arrays = []

@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import worker_process
 from onnx import TensorProto, numpy_helper
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +47,7 @@ _QUANTISED = {
     "ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QLinearConv", "QLinearMatMul",
     "QuantizeLinear",
 }  # fmt: skip
+NARROW = {"int2", "int4", "uint2", "uint4", "float4_e2m1fn"}
 _LOW = {v for k, v in TensorProto.DataType.items() if re.match(r"FLOAT[48]|U?INT[24]$", k)}
 
 
@@ -125,7 +127,9 @@ class Result:
     seconds: float = 0.0
 
 
-def to_array(value) -> np.ndarray:
+def to_array(value) -> np.ndarray | list | None:
+    if value is None or isinstance(value, list):
+        return value  # a sequence, or an optional without a value
     return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
 
 
@@ -136,7 +140,7 @@ def check(test, outputs, expected) -> None:
         assert actual.dtype == want.dtype, f"type {actual.dtype}, expected {want.dtype}"
         assert actual.shape == want.shape, f"shape {actual.shape}, expected {want.shape}"
         rtol = test.rtol
-        if want.dtype.name.startswith("float8"):
+        if want.dtype.name in NARROW or want.dtype.name.startswith("float8"):
             actual, want = actual.astype(np.float32), want.astype(np.float32)
         if want.dtype.name in ("bfloat16", "float16"):
             # Intermediate results round too: a few units in the last of 8 bits, two in the last of 11.
@@ -218,16 +222,7 @@ class _Worker:
     def ask(self, name: str, ranks: int, seed: int) -> Result:
         if not self.process:
             self.start()
-        timer = threading.Timer(SECONDS, self.process.kill)
-        timer.start()
-        try:
-            self.process.stdin.write(f"{name} {ranks} {seed}\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        late = not timer.is_alive()
-        timer.cancel()
+        line, error = worker_process.ask(self.process, f"{name} {ranks} {seed}", SECONDS)
         if line:
             result = Result(**json.loads(line))
             complaints = self.complaints()
@@ -235,9 +230,8 @@ class _Worker:
             if complaints:
                 self.stop()  # the fakes say each thing once in a process
             return result
-        code = self.process.wait()
         self.process = None
-        return Result(name, ranks, f"no answer within {SECONDS} s" if late else f"the process died with {code}")
+        return Result(name, ranks, error)
 
 
 def run(

@@ -295,11 +295,58 @@ def test_mesh_that_does_not_fit(tmp_path):
     assert "node 'first': the annotation of 'w1' puts its shards where the mesh model=4 cannot" in result.stderr
     result = compile_text(model, tmp_path, "--mesh", "model=2")
     assert "the mesh model=2 has 2 devices; the model's device configuration has 4" in result.stderr
-    # The command line goes first where it speaks of the same value.
-    result = compile_text(model, tmp_path, "--mesh", "data=2,model=2", "--shard", "w1=[{model},{}]")
+
+
+def test_command_line_and_annotation_of_one_value(tmp_path):
+    model = annotate(configure(mlp(), 4), 0, "w1", [(1, [(32, 2)])], [-1, -2], {-1: [0, 2], -2: [1, 3]})
+    result = compile_text(model, tmp_path, "--mesh", "data=2,model=2", "--shard", "w1=[{},{model}]")
     assert result.returncode == 0, result.stderr
-    values = {v["name"]: v["sharding"] for v in report(tmp_path / "model.plan")["values"]}
-    assert values["w1"] == '#dist.sharding<@mesh, [{"model"}, {}]>'
+    result = compile_text(model, tmp_path, "--mesh", "data=2,model=2", "--shard", "w1=[{model},{}]")
+    assert result.returncode == 1
+    assert result.stderr.splitlines() == [
+        "error: --shard 'w1=[{model},{}]' contradicts the annotation of node 'first', which says "
+        '#dist.sharding<@mesh, [{}, {"model"}]>; keep one of them'
+    ]
+
+
+def test_annotated_split_over_the_stages(tmp_path):
+    # Devices 0 and 1 have a shard of x each, and run one pipeline stage each.
+    model = annotate(configure(mlp()), 0, "x", [(0, [(8, 2)])], [0, 1])
+    result = compile_text(model, tmp_path, "--mesh", "pipe=2")
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert "the annotation of 'x' cuts over axis 'pipe', along which devices run different pipeline stages" in line
+    assert compile_text(model, tmp_path, "--mesh", "data=2").returncode == 0
+
+
+def test_stages_out_of_order(tmp_path):
+    # The node that comes first is in the later stage. Both need all of x, which is split over data.
+    nodes = [
+        helper.make_node("Reshape", ["x", "shape"], ["a"], name="late"),
+        helper.make_node("Reshape", ["x", "other"], ["b"], name="early"),
+        helper.make_node("Exp", ["b"], ["c"], name="exp"),
+        helper.make_node("ReduceMax", ["c"], ["d"], name="max"),
+        helper.make_node("Sub", ["a", "d"], ["y"], name="sub"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "stages",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 9])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [6, 6])],
+        [numpy_helper.from_array(np.array(s), name) for name, s in (("shape", [6, 6]), ("other", [3, 12]))],
+    )
+    model = configure(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=11), 4)
+    annotate(model, 1, "x", [(0, [(4, 2)])], [-1, -2], {-1: [0, 1], -2: [2, 3]})
+    for node, stage in enumerate((1, 0, 0, 0, 1)):
+        annotate(model, node, None, stage=stage)
+    result = compile_text(model, tmp_path, "--mesh", "data=2,pipe=2")
+    assert result.returncode == 0, result.stderr
+    sends = [c for c in report(tmp_path / "model.plan")["collectives"] if c["kind"] == "send"]
+    assert [c["origin"] for c in sends] == ["max"]
+    check = subprocess.run(
+        [str(BIN / "gridloom-compile"), "check", str(tmp_path / "model.plan"), "--exact"], capture_output=True, text=True
+    )
+    assert check.returncode == 0 and "PASS" in check.stdout, check.stdout + check.stderr
 
 
 #

@@ -270,7 +270,125 @@ def test_matmul_integer_to_float(tmp_path, axis):
     check(tmp_path, "MatMulIntegerToFloat", inputs, known=[1, 3, 5])
 
 
+def scaled(x, scale=0.02, point=3):
+    """x with a scale and a zero point."""
+    return [x, np.array(scale, np.float32), np.array(point, x.dtype)]
+
+
+@pytest.mark.parametrize("op", ["QLinearSigmoid", "QLinearLeakyRelu"])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_qlinear_unary(tmp_path, op, dtype):
+    flags = {"alpha": 0.2} if op == "QLinearLeakyRelu" else {}
+    inputs = scaled(quantized(2, 3, 4, dtype=dtype)) + scaled(quantized(1, dtype=dtype), 0.01, 5)[1:]
+    check(tmp_path, op, inputs, known=[1, 2, 3, 4], atol=1, **flags)
+
+
+@pytest.mark.parametrize("opset, axis", [(11, 1), (13, 1), (13, -1)])
+def test_qlinear_softmax(tmp_path, opset, axis):
+    inputs = scaled(quantized(2, 3, 4)) + scaled(quantized(1), 1 / 256, 0)[1:]
+    check(tmp_path, "QLinearSoftmax", inputs, known=[1, 2, 3, 4], atol=1, opset=opset, axis=axis)
+
+
+@pytest.mark.parametrize("last", [0, 1])
+@pytest.mark.parametrize("op", ["QLinearAveragePool", "QLinearGlobalAveragePool"])
+def test_qlinear_pools(tmp_path, op, last):
+    shape = (2, 5, 6, 3) if last else (2, 3, 5, 6)
+    flags = {} if "Global" in op else dict(kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1])
+    inputs = scaled(quantized(*shape)) + scaled(quantized(1), 0.015, 9)[1:]
+    check(tmp_path, op, inputs, known=[1, 2, 3, 4], atol=1, channels_last=last, **flags)
+
+
+def test_nhwc_max_pool(tmp_path):
+    x = quantized(2, 5, 6, 3)
+    check(tmp_path, "NhwcMaxPool", [x], kernel_shape=[3, 2], strides=[2, 1], pads=[1, 0, 1, 1])
+
+
+@pytest.mark.parametrize("last", [0, 1])
+def test_qlinear_conv_channels_last(tmp_path, last):
+    x = quantized(2, 5, 6, 4) if last else quantized(2, 4, 5, 6)
+    inputs = scaled(x) + scaled(quantized(6, 2, 3, 3, dtype=np.int8, seed=1), 0.03, 0) + scaled(quantized(1), 0.5, 8)[1:]
+    inputs.append(np.arange(6, dtype=np.int32) * 50)
+    check(tmp_path, "QLinearConv", inputs, known=range(1, 9), atol=1, channels_last=last, group=2, pads=[1, 1, 1, 1])
+
+
+def test_qlinear_concat_and_where(tmp_path):
+    x, y = quantized(2, 3, 4), quantized(2, 5, 4, seed=1)
+    result = scaled(x, 0.03, 7)[1:]
+    check(tmp_path, "QLinearConcat", result + scaled(x) + scaled(y, 0.04, 1), known=[0, 1, 3, 4, 6, 7], atol=1, axis=1)
+    choice = np.random.default_rng(3).integers(0, 2, (3, 1)).astype(bool)
+    inputs = [choice, *scaled(x), *scaled(quantized(2, 3, 4, seed=2), 0.04, 1), *result]
+    check(tmp_path, "QLinearWhere", inputs, known=[2, 3, 5, 6, 7, 8], atol=1)
+
+
+@pytest.mark.parametrize("a, b, flags", [(0, 0, {}), (0, 1, {"alpha": 0.5}), (1, 0, {})])
+@pytest.mark.parametrize("real", [False, True])
+def test_qgemm(tmp_path, a, b, flags, real):
+    x, y = quantized(*((5, 3) if a else (3, 5))), quantized(*((4, 5) if b else (5, 4)), dtype=np.int8, seed=1)
+    inputs = scaled(x) + scaled(y, 0.03, 0) + [np.array([100, -50, 3, 0], np.int32)]
+    inputs += [] if real else scaled(x, 0.1, 100)[1:]
+    known = [i for i in range(1, len(inputs)) if i != 3]
+    check(tmp_path, "QGemm", inputs, known=known, atol=1e-5 if real else 1, transA=a, transB=b, **flags)
+
+
+@pytest.mark.parametrize("per_column", [False, True])
+def test_dynamic_quantize_matmul(tmp_path, per_column):
+    columns = (5,) if per_column else (1,)
+    inputs = [rand(2, 3, 8), quantized(8, 5, dtype=np.int8, seed=1), np.full(columns, 0.02, np.float32), np.zeros(columns, np.int8)]
+    check(tmp_path, "DynamicQuantizeMatMul", inputs + [rand(5)], known=[1, 2, 3, 4], atol=1e-4)
+    check(tmp_path, "DynamicQuantizeMatMul", inputs, known=[1, 2, 3], atol=1e-4, compiled=True)
+
+
+@pytest.mark.parametrize("direction, per_column", [("forward", True), ("reverse", False), ("bidirectional", False)])
+def test_dynamic_quantize_lstm(tmp_path, direction, per_column):
+    steps, batch, size, width = 4, 3, 6, 5
+    both = 2 if direction == "bidirectional" else 1
+    columns = (both, 4 * size) if per_column else (both,)
+    weights = [quantized(both, n, 4 * size, dtype=np.int8, seed=n) for n in (width, size)]
+    scales = [np.full(columns, 0.004, np.float32), np.zeros(columns, np.int8)]
+    inputs = [rand(steps, batch, width), *weights, rand(both, 8 * size, seed=3), np.array([4, 2, 3], np.int32)]
+    inputs += [rand(both, batch, size, seed=4), rand(both, batch, size, seed=5), rand(both, 3 * size, seed=6), *scales, *scales]
+    known = [1, 2, 3, 7, 8, 9, 10, 11]
+    # A state at a rounding's edge moves by a 255th.
+    check(tmp_path, "DynamicQuantizeLSTM", inputs, 3, known=known, atol=5e-3, compiled=True, hidden_size=size, direction=direction)
+
+
+@pytest.mark.parametrize("past", [0, 3])
+@pytest.mark.parametrize("causal", [0, 1])
+def test_q_attention(tmp_path, past, causal):
+    batch, sequence, heads, size = 2, 4, 2, 4
+    hidden = heads * size
+    inputs = [quantized(batch, sequence, 6), quantized(6, 3 * hidden, dtype=np.int8, seed=1), rand(3 * hidden, seed=2)]
+    inputs += [np.array(0.02, np.float32), np.array(0.01, np.float32), np.array([sequence + past, 3], np.int32)]
+    inputs += [np.array(120, np.uint8), np.array(0, np.int8)]
+    inputs += [rand(2, batch, heads, past, size, seed=3)] if past else []
+    check(tmp_path, "QAttention", inputs, 2, known=[1, 2], num_heads=heads, unidirectional=causal)
+
+
+def test_fused_conv_and_gemm(tmp_path):
+    x, w, bias = rand(2, 4, 5, 6), rand(6, 2, 3, 3, seed=1), rand(6, seed=2)
+    flags = dict(group=2, pads=[1, 1, 1, 1])
+    for activation, parameters in [("Relu", []), ("Clip", [-0.5, 1.5]), ("LeakyRelu", [0.3]), ("HardSigmoid", [0.3, 0.4])]:
+        more = {"activation_params": parameters} if parameters else {}
+        check(tmp_path, "FusedConv", [x, w, bias], activation=activation, **more, **flags)
+    check(tmp_path, "FusedConv", [x, w, bias, rand(2, 6, 5, 6, seed=3)], activation="Relu", **flags)
+    a, b, c = rand(3, 5), rand(4, 5, seed=1), rand(4, seed=2)
+    for activation, more in [("Relu", {}), ("LeakyRelu", {"activation_alpha": 0.3}), ("Tanh", {})]:
+        check(tmp_path, "FusedGemm", [a, b, c], activation=activation, transB=1, alpha=0.5, **more)
+
+
 REFUSALS = {
+    "DynamicQuantizeLSTM": (
+        [rand(2, 1, 4), np.zeros((1, 4, 8), np.int8), np.zeros((1, 2, 8), np.int8), *[None] * 5]
+        + [np.ones(1, np.float32), np.zeros(1, np.int8), np.ones(3, np.float32), np.zeros(3, np.int8)],
+        dict(hidden_size=2),
+        "input 10 is [3], expected [1] or [1, 8]",
+    ),
+    "QLinearConcat": (
+        [*scaled(quantized(1))[1:], *scaled(quantized(2, 3)), *scaled(quantized(3, 3))],
+        dict(axis=1),
+        "cannot concatenate [2, 3] and [3, 3] along axis 1",
+    ),
+    "FusedGemm": ([rand(2, 3), rand(3, 4)], dict(activation="Swim"), "activation 'Swim' is not supported"),
     "MatMulNBits": (
         [rand(2, 32), np.zeros((3, 1, 16), np.uint8), rand(4)],
         dict(K=32, N=3, bits=4, block_size=32),

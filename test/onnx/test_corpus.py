@@ -1,7 +1,7 @@
 """Files a fuzzer made of the zoo's smallest models: each is a model, or is refused by errors of one line.
 
 `test/fuzz/corpus` holds what reached new code of the importer; a fuzzer run starts from it:
-`OnnxImportFuzz NEW test/fuzz/corpus`. A file that once crashed belongs there too."""
+`OnnxImportFuzz NEW test/fuzz/corpus`, as ctest does. A file that once crashed belongs there too."""
 
 from __future__ import annotations
 

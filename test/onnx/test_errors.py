@@ -43,6 +43,26 @@ def external(name, shape, location, **entries):
 
 
 RELU = node("Relu", ["x"], name="r")
+
+
+def nested_loops(depth: int):
+    """Loops of 8 iterations in each other: 8 ** depth additions from a file of a few kilobytes."""
+    body = [node("Add", ["c0", "c0"], ["o0"])]
+    for level in range(depth):
+        inputs = [value(f"i{level}", [], T.INT64), value(f"t{level}", [], T.BOOL), value(f"c{level}", [4])]
+        outputs = [value(f"t{level}", [], T.BOOL), value(f"o{level}", [4])]
+        graph = helper.make_graph(body, f"b{level}", inputs, outputs)
+        body = [node("Loop", ["trips", "", f"c{level + 1}"], [f"o{level + 1}"], name=f"l{level}", body=graph)]
+    body[0].input[2], body[0].output[0] = "x", "y"
+    return model(body, initializers=[ints("trips", 8)])
+
+
+def batched_scan(batch: int):
+    graph = helper.make_graph([node("Neg", ["a"], ["b"])], "body", [value("a", [4])], [value("b", [4])])
+    scan = node("Scan", ["", "x"], ["y"], name="s", num_scan_inputs=1, body=graph)
+    return model([scan], [("x", [batch, 2, 4])], opset=8)
+
+
 REFUSALS = {
     "unsupported operators together": (
         model(
@@ -90,11 +110,11 @@ REFUSALS = {
     ),
     "unbound dimension": (
         model([RELU], [("x", ["batch", 4])]),
-        "dimension 'batch' of input 'x' has no size; give it one with --dim batch=SIZE",
+        "give batch a size: --dim batch=SIZE",
     ),
     "nameless dimension": (
         model([RELU], [("x", [None, 4])]),
-        "dimension 'x.0' of input 'x' has no size; give it one with --dim x.0=SIZE",
+        "give x.0 a size: --dim x.0=SIZE",
     ),
     "no shape": (model([RELU], [value("x", None)]), "input 'x' has no shape"),
     "cycle": (
@@ -107,8 +127,36 @@ REFUSALS = {
         "Add 'a': reads 'q', which no input, initializer or node provides",
     ),
     "no such output": (model([RELU], outputs=["z"]), "reads 'z', which no input, initializer or node provides"),
-    "opset too new": (model([RELU], opset=99), "opset 99 is not one of 7 to 28"),
-    "opset too old": (model([RELU], opset=6), "opset 6 is not one of 7 to 28"),
+    "opset too new": (model([RELU], opset=99), "opset 99 is not one of 1 to 28"),
+    "operator of an old opset": (
+        model([node("Add", ["x", "x"], name="a")], opset=6),
+        "1 operator is not supported at opset 6: Add (1 node: 'a'); convert the model to opset 7 or newer",
+    ),
+    "layout of one processor": (
+        model([helper.make_node("Conv", ["x", "x"], ["y"], name="c", domain="com.microsoft.nchwc")]),
+        "com.microsoft.nchwc.Conv (1 node: 'c'); nchwc is ONNX Runtime's layout for one processor: save the model",
+    ),
+    "computing with 4-bit integers": (
+        model([node("Neg", ["x"], name="n")], [value("x", [4], T.INT4)], opset=21),
+        "Neg 'n': nothing is computed of operand 0, 'tensor<4xi4>'; convert it (Cast, DequantizeLinear)",
+    ),
+    "4-bit and 8-bit integers": (
+        model([node("Concat", ["x", "b"], name="c", axis=0)], [value("x", [4], T.INT4), value("b", [4], T.INT8)], opset=21),
+        "Concat 'c': operands 1 and 0 are of 'i8' and 'i4'; convert one (Cast)",
+    ),
+    "4-bit integers as others": (
+        model([node("Identity", ["x"], name="i")], [value("x", [4], T.INT4)], opset=21),
+        "output 'y' is declared as FLOAT, but computed as 'tensor<4xi4>'",
+    ),
+    "packed bytes": (
+        model(
+            [node("DequantizeLinear", ["w", "x"], name="d")],
+            [("x", [])],
+            [T(name="w", data_type=T.INT4, dims=[3, 5], raw_data=b"1234567")],
+            opset=21,
+        ),
+        "'w' has 7 bytes of data, but its shape [3, 5] of i4 takes 8",
+    ),
     "no opset": (model([RELU], opset=0), "imports no version of the standard operator set"),
     "IR version": (model([RELU], ir=99), "IR version 99 is not one of 3 to "),
     "operator before its time": (
@@ -117,8 +165,8 @@ REFUSALS = {
     ),
     "input type": (model([RELU], [value("x", [4], T.STRING)]), "input 'x' has element type STRING"),
     "initializer type": (
-        model([node("Add", ["x", "w"], name="a")], initializers=[helper.make_tensor("w", T.INT4, [2], [1, 2])]),
-        "Add 'a': initializer 'w' has element type INT4, which is not supported",
+        model([node("Add", ["x", "w"], name="a")], initializers=[helper.make_tensor("w", T.COMPLEX64, [2], [1j, 2j])]),
+        "Add 'a': initializer 'w' has element type COMPLEX64, which is not supported",
     ),
     "cast type": (model([node("Cast", ["x"], name="c", to=T.STRING)]), "Cast 'c': element type STRING is not"),
     "computing with 8-bit floats": (
@@ -164,9 +212,40 @@ REFUSALS = {
         ),
         "Slice 's': step of axis 0 is 0",
     ),
+    "targets of a loss": (
+        model(
+            [node("NegativeLogLikelihoodLoss", ["x", "t"], name="l")],
+            [value("x", [3, 5, 2]), value("t", [3, 5], T.INT64)],
+        ),
+        "NegativeLogLikelihoodLoss 'l': targets are [3, 5], expected [3, 2]",
+    ),
+    "weights of a loss": (
+        model(
+            [node("SoftmaxCrossEntropyLoss", ["x", "t", "w"], name="l")],
+            [value("x", [3, 5]), value("t", [3], T.INT64), value("w", [3])],
+        ),
+        "SoftmaxCrossEntropyLoss 'l': weights are [3] for 5 classes",
+    ),
+    "reduction of a loss": (
+        model(
+            [node("SoftmaxCrossEntropyLoss", ["x", "t"], name="l", reduction="max")],
+            [value("x", [3, 5]), value("t", [3], T.INT64)],
+        ),
+        "SoftmaxCrossEntropyLoss 'l': reduction 'max' is not one of none, sum, mean",
+    ),
     "huge": (
         model([node("Expand", ["x", "s"], name="e")], initializers=[ints("s", [1 << 40, 1 << 40, 4])]),
         "the result would have the impossible shape",
+    ),
+    "nested loops": (nested_loops(9), "and its loops with --unroll 8, expand to more than 1048576 nodes"),
+    "batched scan": (batched_scan(5000), "Scan 's': scans a batch of 5000; opset 8 batches of at most 1024"),
+    "resize table": (
+        model(
+            [node("Resize", ["x", "", "k"], name="r", mode="cubic")],
+            [("x", [1 << 22])],
+            initializers=[helper.make_tensor("k", T.FLOAT, [1], [2.0])],
+        ),
+        "Resize 'r': cannot resize a dimension of 4194304 to 8388608: its table would have 4 times 8388608 entries",
     ),
     "escape": (model([node("Add", ["x", "w"])], initializers=[external("w", [4], "../w")]), "leads out of the model's folder"),
     "absolute": (model([node("Add", ["x", "w"])], initializers=[external("w", [4], "/etc/passwd")]), "not a path inside the"),

@@ -1,7 +1,8 @@
 """ONNX's node tests, compiled and run on 1, 2 and 4 ranks under a random sharding; never the interpreter.
 
-The tests that pass are listed in passing.txt, which scripts/onnx_support.py writes together with docs/onnx-support.md. A
-sample of them runs by default; with --full all tests run, and the list and the page must be what the run gives."""
+The tests that fail are listed in failing.txt, each with its reason; scripts/onnx_support.py writes it together with
+docs/onnx-support.md. A sample of both kinds runs by default; with --full all tests run, and the list and the page must be what the
+run gives."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ sys.path.insert(0, str(suite.ROOT / "scripts"))
 import onnx_support  # noqa: E402
 
 SAMPLE = 150
-NAMES = sorted(random.Random(0).sample(onnx_support.read_passing(), SAMPLE))
+NAMES = sorted(random.Random(0).sample(onnx_support.passing_names(), SAMPLE))
+FAILING = sorted(random.Random(0).sample(sorted(onnx_support.read_failing()), 30))
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +35,25 @@ def test_node_on_ranks(sample, name, ranks):
     result = sample.get((name, ranks))
     assert result is not None, "it failed on one rank"
     assert not result.error, result.error
+
+
+def test_listed_failures_fail():
+    assert onnx_support.list_differences(suite.run(FAILING)) == []
+
+
+def test_the_list_names_tests():
+    assert set(onnx_support.read_failing()) <= suite.tests().keys()
+
+
+def test_a_difference_from_the_list_is_seen(monkeypatch):
+    monkeypatch.setattr(onnx_support, "read_failing", lambda: {"a": "why", "b": "why", "c": "why"})
+    results = [suite.Result("a", 1), suite.Result("b", 1, "CompileError: else"), suite.Result("d", 1)]
+    results += [suite.Result("d", 2, "ValueError: wrong"), suite.Result("e", 1), suite.Result("c", 1, "CompileError: why")]
+    assert onnx_support.list_differences(results) == [
+        "a passes and is listed in failing.txt with: why",
+        "b fails with: else; listed with: why",
+        "d fails and is not listed: wrong (on 2 ranks)",
+    ]
 
 
 @pytest.mark.parametrize("ranks", suite.RANKS[1:])

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -81,6 +89,141 @@ def test_run_async_overlaps_with_python(mlp, session):
     assert future.done()
     np.testing.assert_allclose(result, mlp[2](x), atol=1e-5)
     assert future.result()["y"] is result
+
+
+def test_run_async_returns_while_a_run_is_in_progress(mlp, session):
+    x, futures = rows(8), []
+
+    def submit():
+        futures.extend(session.run_async({"x": x}) for _ in range(2))
+
+    with session._lock:  # as a run holds it
+        thread = threading.Thread(target=submit)
+        thread.start()
+        thread.join(timeout=30)
+        assert not thread.is_alive() and not any(future.done() for future in futures)
+    for future in futures:
+        np.testing.assert_allclose(future.result(timeout=60)["y"], mlp[2](x), atol=1e-5)
+
+
+def test_a_forked_process_is_refused(session):
+    """Its parent's ranks are threads that it lacks."""
+    session.run({"x": rows(4)})
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        signal.alarm(30)
+        try:
+            session.run({"x": rows(4)})
+        except gridloom.Error as error:
+            os.write(write, str(error).encode())
+        session.close()
+        os._exit(0)
+    os.close(write)
+    with open(read) as file:
+        message = file.read()
+    assert os.waitpid(child, 0)[1] == 0
+    assert f"the session was made in process {os.getpid()} and cannot be used in process {child}" in message
+    assert session.run({"x": rows(4)})["y"].shape == (4, 8)
+
+
+# Ranks of their own
+
+
+@pytest.fixture(scope="module")
+def pair(tools, mlp, tmp_path_factory):
+    """The perceptron for two ranks."""
+    plan = tmp_path_factory.mktemp("pair") / "mlp.plan"
+    return gridloom.compile(mlp[1], plan, mesh={"model": 2}, dims={"batch": 4}, tools=tools.folder)
+
+
+RANK = """
+import os, sys, threading, time
+import numpy as np
+import gridloom
+rank, x = int(os.environ["RANK"]), np.ones((4, 16), np.float32)
+def load(path=sys.argv[1], **options):
+    return gridloom.load(path, ranks="environment", deadline=60, **options)
+"""
+
+
+def start_ranks(plan, script: str, size: int = 2) -> list[subprocess.Popen]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    processes = []
+    for rank in range(size):
+        names = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1"}
+        environment = {**os.environ, **{name: str(value) for name, value in names.items()}, "MASTER_PORT": str(port)}
+        command = [sys.executable, "-c", RANK + textwrap.dedent(script), os.fspath(plan)]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        processes.append(subprocess.Popen(command, env=environment, text=True, **pipes))
+    return processes
+
+
+def finish(processes, timeout=50) -> list[tuple[int, str]]:
+    """Codes, and what was said. The deadline of the ranks is longer: nobody may wait for it."""
+    results = [process.communicate(timeout=timeout) for process in processes]
+    return [(process.returncode, out + err) for process, (out, err) in zip(processes, results, strict=True)]
+
+
+def test_the_number_of_ranks_must_be_the_plans(pair):
+    for code, text in finish(start_ranks(pair, "load()", size=3)):
+        assert code == 1 and re.search(r"mlp.plan is for 2 ranks but torchrun \(RANK, WORLD_SIZE\) says 3", text), text
+
+
+def test_a_rank_without_the_plan_tells_the_others(pair, tmp_path):
+    script = f"load({str(tmp_path)!r} if rank == 1 else sys.argv[1])"
+    first, second = finish(start_ranks(pair, script))
+    assert second[0] == 1 and "has no manifest.json" in second[1]
+    assert first[0] == 1 and re.search("rank 1 gave up: .*has no manifest.json", first[1]), first[1]
+
+
+@pytest.mark.parametrize("inputs,words", [("[:3]", r"\[3, 16\]"), (".astype(np.float64)", "f64")])
+def test_a_wrong_input_of_one_rank_ends_the_job(pair, inputs, words):
+    first, second = finish(start_ranks(pair, f"load().run({{'x': x{inputs} if rank == 1 else x}})"))
+    assert second[0] == 1 and re.search(words, second[1]), second[1]
+    assert first[0] == 1 and re.search("rank 1 gave up: .*" + words, first[1]), first[1]
+
+
+def test_a_waiting_run_sees_an_interrupt(pair):
+    script = """
+    session = load()
+    print("ready", flush=True)
+    if rank == 1:
+        time.sleep(10)
+        os._exit(0)
+    session.run({"x": x})
+    """
+    ranks = start_ranks(pair, script)
+    assert ranks[0].stdout.readline() == "ready\n"
+    time.sleep(1)
+    begin = time.monotonic()
+    ranks[0].send_signal(signal.SIGINT)
+    _, err = ranks[0].communicate(timeout=50)
+    assert time.monotonic() - begin < 8 and "KeyboardInterrupt" in err, err
+    ranks[1].communicate()
+
+
+def test_other_threads_run_while_a_trace_is_gathered(pair, tmp_path):
+    script = f"""
+    session = load(trace=True)
+    session.run({{"x": x}})
+    if rank == 1:
+        time.sleep(2)
+    begun, ticks = threading.Event(), []
+    def tick():
+        while not begun.wait(0.05):
+            ticks.append(1)
+    thread = threading.Thread(target=tick)
+    thread.start()
+    session.write_trace({str(tmp_path / "trace.json")!r})
+    begun.set()
+    if rank == 0:
+        assert len(ticks) > 10, len(ticks)
+    """
+    for code, text in finish(start_ranks(pair, script)):
+        assert code == 0, text
+    assert (tmp_path / "trace.json").exists()
 
 
 def test_other_threads_run_while_a_session_does(mlp, session):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import sys
 
 import numpy as np
 import onnx
@@ -24,7 +23,7 @@ def minilm_plan(tools, minilm_path, tmp_path_factory):
 
 @pytest.mark.parametrize("oracle", ["interpreter", "1rank", "ort"])
 def test_oracles_agree(tools, minilm_plan, oracle):
-    result = tools.call("check", minilm_plan, "--oracle", oracle, *INPUTS, env={"GRIDLOOM_PYTHON": sys.executable})
+    result = tools.call("check", minilm_plan, "--oracle", oracle, *INPUTS)
     name = {"interpreter": "01-import", "1rank": "1 rank", "ort": "ONNX Runtime"}[oracle]
     assert f"compiled, 4 ranks, against {name}: output 'embedding' f32[2, 384]: max abs" in result.stdout
     assert "PASS" in result.stdout
@@ -34,6 +33,40 @@ def test_ort_says_what_is_missing(tools, minilm_plan):
     result = tools.call("check", minilm_plan, "--oracle", "ort", *INPUTS, env={"GRIDLOOM_PYTHON": "no-python"}, check=False)
     assert result.returncode == 1
     assert "oracle ort: 'no-python' cannot be started; set GRIDLOOM_PYTHON" in result.stderr
+
+
+def test_ort_is_found_without_settings(tools, minilm_plan, tmp_path, monkeypatch):
+    """The Python that the build made has it, whatever `python3` is on PATH."""
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 9\n")
+    (tmp_path / "python3").chmod(0o755)
+    monkeypatch.delenv("GRIDLOOM_PYTHON", raising=False)
+    result = tools.call("check", minilm_plan, "--oracle", "ort", *INPUTS, env={"PATH": str(tmp_path)})
+    assert "PASS" in result.stdout
+
+
+def test_ort_is_given_the_states(tools, tmp_path):
+    """A plan keeps its caches; the model takes them as inputs, zeros in a new session."""
+    sizes = {"layers": 1, "hidden": 32, "heads": 4, "vocabulary": 29, "positions": 32}
+    model = zoo.save(zoo.gpt2(zoo.Gpt2Config(cache="static", **sizes), zoo.Random(1)), tmp_path / "m.onnx")
+    state = ["--state", "past_*=present_*", "--mesh", "model=2"]
+    tools.compile(model, tmp_path / "m.plan", "--dim", "batch=1", "--dim", "sequence=4,1", *state)
+    inputs = ["--input", "input_ids=randint(0,29)", "--input", "position=0"]
+    result = tools.call("check", tmp_path / "m.plan", "--oracle", "ort", *inputs)
+    assert result.stdout.count("against ONNX Runtime: output 'logits'") >= 2 and "PASS" in result.stdout
+
+
+def test_made_up_inputs_are_those_of_run(tools, tmp_path):
+    """One grammar and one generator: `run` and `check` take the same words."""
+    model = zoo.save(zoo.mlp((16, 32, 8), zoo.Random(0)), tmp_path / "mlp.onnx")
+    tools.compile(model, tmp_path / "mlp.plan", "--dim", "batch=4")
+    for value in ("randn", "normal(0,2)", "uniform(-1,1)", "randint(0,9)", "ones", "zeros", "0.5"):
+        assert "PASS" in tools.call("check", tmp_path / "mlp.plan", "--input", f"x={value}").stdout
+        assert "f32 [4, 8]" in tools.call("run", tmp_path / "mlp.plan", "--input", f"x={value}").stdout
+    for verb in ("run", "check", "bench"):
+        result = tools.call(verb, tmp_path / "mlp.plan", "--input", "x=normal(1)", check=False)
+        assert result.returncode == 1 and "'normal(1)' is not normal(MEAN,DEVIATION)" in result.stderr
+        listed = "FILE.npy, a number, ones, zeros, randn, normal(MEAN,DEVIATION), uniform(LOW,HIGH) or"
+        assert listed in " ".join(tools.call(verb, "--help").stdout.split())
 
 
 def test_oracles_need_a_plan(tools, minilm_plan):

@@ -3,12 +3,15 @@ every access against the events that order it, and complain on stderr."""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import onnx
 import pytest
-from conftest import onnxruntime_session
+from conftest import ROOT, onnxruntime_session
 from onnx import TensorProto, helper, numpy_helper
 
 from gridloom import zoo
@@ -228,6 +231,53 @@ def test_graphs_equal_steps_bit_for_bit(tools, fake_gpus, tmp_path, options):
         np.testing.assert_array_equal(graphs.outputs["y"], steps.outputs["y"])
         for result in (steps, graphs):
             assert "fake GPU" not in result.text and "no graphs" not in result.text, result.text
+
+
+def test_ranks_of_one_process_have_no_graphs(tools, fake_gpus, tmp_path, monkeypatch):
+    path = zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0, scale=0.2)), tmp_path / "mlp.onnx")
+    plan = tmp_path / "mlp.plan"
+    tools.compile(path, plan, "--dim", "batch=4", "--mesh", "model=2", "--target", "cuda:sm_90")
+    inputs = {"x": np.zeros((4, 16), np.float32)}
+    fake_gpus(2, 1)
+    monkeypatch.delenv("GRIDLOOM_IN_PROCESS_GRAPHS")
+    result = tools.run(plan, inputs, tmp_path / "out", "--in-process", "--repeat", 3, "--verbose")
+    assert "note: no graphs: NCCL may deadlock in graphs of several GPUs of one process" in result.text
+
+
+# Uses GPU 1 itself, as PyTorch would, and a session on GPU 0.
+CALLER = """
+import ctypes, os, sys
+import numpy as np
+import gridloom
+
+driver = ctypes.CDLL(os.environ["GRIDLOOM_CUDA_DRIVER"])
+mine, now = ctypes.c_void_p(), ctypes.c_void_p()
+assert driver.cuInit(0) == 0 and driver.cuDevicePrimaryCtxRetain(ctypes.byref(mine), 1) == 0
+driver.cuCtxSetCurrent(mine)
+
+def check():
+    driver.cuCtxGetCurrent(ctypes.byref(now))
+    assert now.value == mine.value
+
+with gridloom.load(sys.argv[1], ranks="environment") as session:
+    check()
+    session.run({"x": np.zeros((4, 16), np.float32)})
+    check()
+check()
+driver.cuDevicePrimaryCtxRelease_v2(1)
+"""
+
+
+def test_callers_context_stays_current(tools, fake_gpus, tmp_path):
+    path = zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0, scale=0.2)), tmp_path / "mlp.onnx")
+    tools.compile(path, tmp_path / "mlp.plan", "--dim", "batch=4", "--target", "cuda:sm_90")
+    fake_gpus(2, 1)
+    world = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    result = subprocess.run(
+        [sys.executable, "-c", CALLER, tmp_path / "mlp.plan"],
+        capture_output=True, text=True, timeout=120, cwd=ROOT / "python", env={**os.environ, **world},
+    )  # fmt: skip
+    assert result.returncode == 0 and not result.stderr, result.stderr
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -14,6 +16,8 @@ TINY = zoo.Gpt2Config(layers=2, hidden=48, heads=4, vocabulary=97, positions=96,
 LLAMA = zoo.LlamaConfig(
     layers=2, hidden=32, heads=4, kv_heads=4, intermediate=64, vocabulary=53, positions=96, cache="static"
 )
+# With this much vocabulary a prompt's work lies elsewhere than a token's, and so would its pipeline stages.
+LARGE_HEAD = zoo.Gpt2Config(layers=6, hidden=48, heads=4, vocabulary=4000, positions=96, cache="static")
 SMALL = zoo.Gpt2Config(positions=128, cache="static")  # 124M parameters
 
 
@@ -118,6 +122,21 @@ def test_the_state_is_split(llama, tmp_path, mesh, strategy, sharding):
     states = [line for line in program.splitlines() if "plan.buffer  state" in line]
     assert len(states) == 2 * 2 * LAYERS
     assert all(sharding in line for line in states)
+
+
+def test_prompt_and_token_keep_states_in_one_stage(tools, tmp_path):
+    """Both specialisations are cut alike, or the token would look for the prompt's cache where it is not."""
+    path = make_model(LARGE_HEAD, tmp_path / "gpt2.onnx")
+    plan = check(path, LARGE_HEAD, tmp_path / "gpt2.plan", "pipe=2", None)
+    owners: dict[str, set[str]] = {}
+    for program in next((plan.path / "ir").glob("*-schedule.mlir")).read_text().split("plan.program @")[1:]:
+        stage = re.match(r"\w+_stage(\d)", program).group(1)
+        for state in re.findall(r'plan.buffer  state "(\w+)"', program):
+            owners.setdefault(state, set()).add(stage)
+    assert len(owners) == 2 * LARGE_HEAD.layers and all(len(stages) == 1 for stages in owners.values()), owners
+    assert {"0"} in owners.values() and {"1"} in owners.values()
+    told = tools.call("check", plan.path, "--input", "position=0").stdout
+    assert "3 calls of one session, which share states" in told and "PASS" in told
 
 
 @pytest.mark.full

@@ -80,26 +80,34 @@ def test_plan_for_an_older_gpu_is_compiled_anew_by_the_driver(tools, plans, fake
 
 
 def test_too_little_memory_names_what_is_needed_and_what_would_fit(plans, refuse):
-    line = refuse(plans("data=2"), GRIDLOOM_FAKE_MEMORY=2000)
-    assert "of 2.0 KiB free, rank " in line and " needs 3." in line
-    assert "weights" in line and "activations" in line
+    # What ranks talk with takes 1 MiB before the plan is loaded, and NCCL 128 MiB by estimate.
+    line = refuse(plans("data=2"), GRIDLOOM_FAKE_MEMORY=(129 << 20) + 2000)
+    assert "128.0 MiB of 129.0 MiB free, rank " in line and " needs 128.0 MiB" in line
+    assert "weights" in line and "activations" in line and "NCCL about 128.0 MiB" in line
     assert "the smallest change that fits is to compile with --mesh data=2,model=" in line
 
 
 def test_fewer_gpus_than_ranks(plans, refuse):
     line = refuse(plans("data=2"), devices=1)
-    assert "no GPU 1: this machine has 1" in line and "--transport loopback" in line
+    assert "ranks 0 and 1 have the same GPU, cuda:0 of 1 and cuda:0 of 1 that they see on " in line
+    assert "--transport loopback" in line
 
 
 def test_two_ranks_with_one_gpu(plans, refuse):
     line = refuse(plans("data=2"), GRIDLOOM_FAKE_ONE_GPU=1)
-    assert "ranks 0 and 1 have the same GPU, cuda:0 and cuda:1 of " in line
+    assert "ranks 0 and 1 have the same GPU, cuda:0 of 2 and cuda:1 of 2 that they see on " in line
     assert "CUDA_VISIBLE_DEVICES" in line and "--transport loopback" in line
 
 
 def test_without_nccl(plans, refuse):
     line = refuse(plans("data=2"), GRIDLOOM_NCCL="libnccl_missing.so.2")
     assert "libnccl_missing.so.2 not found: NCCL, which connects GPUs, is not installed" in line
+
+
+def test_ranks_with_different_libraries(plans, refuse):
+    versions = {"GRIDLOOM_FAKE_CUBLASLT_VERSIONS": "130100,120800"}
+    line = refuse(plans("data=2", rows=4 * ROWS), given=plans.many, **versions)
+    assert "rank 1 has cuBLASLt 120800, rank 0 has cuBLASLt 130100; install the same version everywhere" in line
 
 
 def test_nccl_too_old(plans, refuse):
@@ -140,7 +148,7 @@ def test_devices_shows_gpus_and_libraries(tools, fake_gpus, monkeypatch):
     found = json.loads(tools.call("devices", "--format", "json").stdout)
     gpus = [row for row in found["devices"] if row["device"].startswith("cuda:")]
     assert [row["device"] for row in gpus] == ["cuda:0", "cuda:1"]
-    assert all(row["level"] == "sm_90" and row["memory"] == row["free"] == 1 << 30 for row in gpus)
+    assert all(row["level"] == "sm_90" and row["memory"] == row["free"] == 64 << 30 for row in gpus)
     assert found["driver"] == "CUDA 13.0" and found["nccl"] == "2.28.9"
     monkeypatch.setenv("GRIDLOOM_NCCL", "libnccl_missing.so.2")
     assert json.loads(tools.call("devices", "--format", "json").stdout)["nccl"] == "missing"

@@ -20,7 +20,7 @@ from conftest import ROOT
 sys.path.insert(0, str(ROOT / "scripts"))
 
 from hardware import folding, packs, recipes, world  # noqa: E402
-from hardware.cluster import axis_groups  # noqa: E402
+from hardware.cluster import axis_groups, leave, work_folder  # noqa: E402
 from hardware.programs import Reference  # noqa: E402
 from hardware.report import FAIL, PASS, Missing, Problem, Report, call  # noqa: E402
 
@@ -158,8 +158,9 @@ def test_a_reference_judges(tmp_path):
             (5, 6, 1, 2),
         ),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "6"}, None),
+        ({"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}, (3, 4, 1, 2)),
     ],
-    ids=["alone", "torchrun", "Open MPI", "srun", "a batch script"],
+    ids=["alone", "torchrun", "Open MPI", "srun", "a batch script", "MPICH"],
 )
 def test_launchers_are_read(env, expected):
     found = world.detect(env)
@@ -185,7 +186,7 @@ def test_members_see_their_gpus_only(monkeypatch):
     assert env["CUDA_VISIBLE_DEVICES"] == "6"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")  # as srun --gpus-per-task 1 does
     env = world.environment(places, [0, 1, 2], 2, "job", 29600)
-    assert (env["CUDA_VISIBLE_DEVICES"], env["LOCAL_RANK"]) == ("2", "0")
+    assert (env["CUDA_VISIBLE_DEVICES"], env["LOCAL_RANK"]) == ("2", "2")  # the runtime counts on from the first
 
 
 def test_groups_of_an_axis():
@@ -251,6 +252,28 @@ def test_cluster_check_refuses_what_cannot_be(cluster_pack):
     ]:
         result = start(cluster_pack / "cluster-check", *options, env=env)
         assert result.returncode == 2 and message in result.stderr, result.stderr
+
+
+def test_the_folder_of_a_job_is_the_users_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    folder = work_folder("job", None)
+    assert folder.stat().st_mode & 0o777 == 0o700 and work_folder("job", None) == folder
+    folder.chmod(0o777)
+    with pytest.raises(Problem, match="is not a folder of this user's alone"):
+        work_folder("job", None)
+    folder.rmdir()
+    (tmp_path / "elsewhere").mkdir()
+    folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(Problem, match="is not a folder of this user's alone"):
+        work_folder("job", None)
+
+
+def test_a_planted_link_is_not_followed(tmp_path):
+    (tmp_path / "precious").write_text("kept")
+    (tmp_path / "place-0.part").symlink_to(tmp_path / "precious")
+    leave(tmp_path / "place-0.json", {"rank": 0})
+    assert (tmp_path / "precious").read_text() == "kept"
+    assert json.loads((tmp_path / "place-0.json").read_text()) == {"rank": 0}
 
 
 def test_cluster_check_on_fake_gpus(tools, tmp_path):

@@ -185,7 +185,7 @@ def test_nccl_may_be_tried_on_one_gpu(tools, fake_gpus, tmp_path, monkeypatch):
     assert "2 ranks on one GPU, transport nccl" in result.stdout
     monkeypatch.setenv("GRIDLOOM_FAKE_DEVICES", "1")
     refused = tools.call(*command, check=False)
-    assert refused.returncode == 1 and "no GPU 1" in refused.stderr
+    assert refused.returncode == 1 and "ranks 0 and 1 have the same GPU" in refused.stderr
 
 
 def test_contradictions_are_refused(tools, fake_gpus, mlp, tmp_path):
@@ -204,7 +204,7 @@ def test_contradictions_are_refused(tools, fake_gpus, mlp, tmp_path):
     assert "--transport local joins CPU ranks" in refuse(gpu, "--transport", "local")
     assert "--device names a GPU" in refuse(cpu, "--device", "0")
     assert "--threads is for CPU ranks" in refuse(gpu, "--threads", "2")
-    assert "NCCL has one GPU for each rank" in refuse(gpu, "--device", "1")
+    assert "--transport nccl has one GPU for each rank" in refuse(gpu, "--device", "1")
     assert "--copy-engines is for --transport nccl" in refuse(gpu, "--transport", "loopback", "--copy-engines")
     launched = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
     assert "threads of one process" in refuse(gpu, "--transport", "loopback", env=launched)

@@ -44,8 +44,9 @@ def find_port() -> int:
         return probe.getsockname()[1]
 
 
-def start_ranks(command, address, port, machines=2, size=4, prefix=lambda machine: []):
-    """Starts each rank as torchrun would, `size / machines` of them on each machine."""
+def start_ranks(command, address, port, machines=2, size=4, prefix=lambda machine: [], own=False):
+    """Starts each rank as torchrun would, `size / machines` of them on each machine. With `own`, each process sees one GPU,
+    its own, as under srun --gpus-per-task 1."""
     local = size // machines
     processes = []
     for rank in range(size):
@@ -54,6 +55,9 @@ def start_ranks(command, address, port, machines=2, size=4, prefix=lambda machin
             "MASTER_ADDR": address, "MASTER_PORT": port, "NCCL_HOSTID": f"machine{rank // local}",
             "GRIDLOOM_FAKE_MACHINE": f"machine{rank // local}",
         }  # fmt: skip
+        if own:
+            gpu = f"gpu{rank}"
+            variables.update(GRIDLOOM_FAKE_DEVICES=1, GRIDLOOM_FAKE_MACHINE=gpu, NCCL_HOSTID=gpu)
         environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
         arguments = [*prefix(rank // local), *map(str, command)]
         processes.append(
@@ -84,6 +88,13 @@ def test_two_machines_meet_through_tcp(tools, job, tmp_path):
     plan, x, expected = job
     command = [tools.path("gridloom"), "run", plan, "--input", f"x={x}", "--output", tmp_path / "out", "--timeout", 60]
     results = finish(start_ranks(command, "127.0.0.1", find_port()))
+    check_outputs(results, tmp_path / "out", expected)
+
+
+def test_processes_that_see_their_own_gpu_only(tools, job, tmp_path):
+    plan, x, expected = job
+    command = [tools.path("gridloom"), "run", plan, "--input", f"x={x}", "--output", tmp_path / "out", "--timeout", 60]
+    results = finish(start_ranks(command, "127.0.0.1", find_port(), own=True))
     check_outputs(results, tmp_path / "out", expected)
 
 

@@ -1,8 +1,9 @@
-"""Every collective of a plan says which node of the ONNX file it is for."""
+"""Every collective of a plan says which node of the ONNX file it is for, and who needs it."""
 
 from __future__ import annotations
 
 import json
+import re
 
 import onnx
 import pytest
@@ -28,14 +29,53 @@ def gpt2(path):
     return zoo.save(model, path), [part for d in sorted(used) for part in ("--dim", f"{d}={dims[d]}")]
 
 
+def show_collectives(tools, plan):
+    return json.loads(tools.call("inspect", plan, "collectives", "--format", "json").stdout)["collectives"]
+
+
+def check_causes(path, collectives):
+    """A cause quotes the node that needs what is communicated, or the output."""
+    graph = onnx.load(path, load_external_data=False).graph
+    names = {node.name for node in graph.node} | {output.name for output in graph.output}
+    assert collectives, "nothing is communicated"
+    for collective in collectives:
+        quoted = re.findall(r"'([^']*)'", collective["because"])
+        nodes = [part for name in quoted for part in name.split(" + ")]
+        assert names & set(nodes), f"{collective['kind']} for {collective['onnx_node']}: '{collective['because']}'"
+
+
+MODELS = "gpt2", "llama", "moe", "resnet", "unet", "vit"
+CAUSED = [(name, mesh) for name in MODELS for mesh in ("data=2,model=2", "pipe=2", "model=3")]
+
+
+@pytest.mark.parametrize(("name", "mesh"), [*CAUSED, ("lstm", "pipe=2")])
+def test_collectives_have_causes(tools, tmp_path, name, mesh):
+    model, options = zoo.SMALL[name]
+    path = zoo.MODELS[model].write(tmp_path / "model.onnx", **options)
+    used = {d.dim_param for i in onnx.load(path).graph.input for d in i.type.tensor_type.shape.dim if d.dim_param}
+    dims = [part for d in sorted(used) for part in ("--dim", f"{d}={dict(batch=6, sequence=6, past=3)[d]}")]
+    tools.compile(path, tmp_path / "model.plan", "--mesh", mesh, *dims)
+    check_causes(path, show_collectives(tools, tmp_path / "model.plan"))
+
+
+def test_a_halo_has_a_cause(tools, tmp_path):
+    """A picture that is cut into strips: convolutions read their neighbours' rows."""
+    path = zoo.save(zoo.unet(zoo.Random(0), depth=2, width=8, image=32), tmp_path / "unet.onnx")
+    split = ["--mesh", "x=4", "--shard", "pixels=[{},{},{x},{}]", "--strategy", "dp"]
+    tools.compile(path, tmp_path / "m.plan", "--dim", "batch=1", *split)
+    collectives = show_collectives(tools, tmp_path / "m.plan")
+    check_causes(path, collectives)
+    permutes = [c["because"] for c in collectives if c["kind"] == "permute"]
+    assert permutes and any("reads what its neighbours along 'x' have" in because for because in permutes)
+
+
 @pytest.mark.parametrize("mesh", ["model=2", "data=2,model=2", "pipe=2", "model=3"])
 @pytest.mark.parametrize("make", [bert, mlp, gpt2])
 def test_collectives_name_nodes(tools, tmp_path, make, mesh):
     path, options = make(tmp_path / "model.onnx")
     tools.compile(path, tmp_path / "model.plan", "--mesh", mesh, *options)
-    shown = tools.call("inspect", tmp_path / "model.plan", "collectives", "--format", "json").stdout
     nodes = {node.name for node in onnx.load(path).graph.node}
-    origins = [c["onnx_node"] for c in json.loads(shown)["collectives"]]
+    origins = [c["onnx_node"] for c in show_collectives(tools, tmp_path / "model.plan")]
     assert origins, "nothing is communicated"
     for origin in origins:
         parts = [part for part in origin.split(" + ") if part]

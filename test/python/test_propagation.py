@@ -33,9 +33,10 @@ REASONS = [
     r"the split over '.+' that '.+' asks for gives way at '.+'$",
     r"it is the sum of what the devices of '.+' have at '.+'$",
     r"'.+' needs all of its dimension [\d, ]+$",
-    r"'.+' is split over '.+' along dimensions it has not$",
+    r"it has no dimension that '.+' cuts over '.+'$",
     r"'.+' gathers what it reads$",
     r"like '.+', computed from or with it: .+$",
+    r"split by columns over '.+', (its product would have to be gathered for '.+'|a result of the model would be split|.+)$",
     r"nothing asks for a split$",
 ]
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from conftest import ROOT
@@ -48,6 +51,52 @@ def test_runners_are_summed_and_skips_explained(tmp_path):
 def test_the_exit_code_says_whether_all_is_well(tmp_path, results, code, last):
     result = summarise(tmp_path, **results)
     assert (result.returncode, result.stdout.splitlines()[-1]) == (code, last)
+
+
+CRASH = """
+#include <string.h>
+__attribute__((noinline)) void stumble(char *place) { strcpy(place, "far out"); }
+int main(int count, char **words) { stumble((char *)(long)count); return words[0][0]; }
+"""
+
+
+def test_a_crash_shows_where_it_was(tmp_path):
+    """Or says who has the dump: the pattern is the whole machine's."""
+    (tmp_path / "begin").touch()
+    (tmp_path / "crash.c").write_text(CRASH)
+    subprocess.run(["clang-22", "-g", "-O0", "-fno-builtin", "crash.c", "-o", "crash"], cwd=tmp_path, check=True)
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    shell = 'ulimit -c "$(ulimit -H -c)"; ulimit -c; ../crash'
+    crashed = subprocess.run(["bash", "-c", shell], cwd=inner, capture_output=True, text=True)
+    assert crashed.returncode in (-11, 128 + 11)
+    command = [sys.executable, ROOT / "scripts/cores.py", tmp_path / "begin", tmp_path / "kept", tmp_path]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
+    if pattern.startswith("|"):
+        assert f"this system gives core dumps to '{pattern[1:].strip()}'" in shown
+    elif crashed.stdout.strip() == "0":
+        assert shown == ""  # the hard limit forbids dumps
+    else:
+        assert (tmp_path / "kept" / "core-0").exists() and not any(inner.iterdir())
+        assert "core-0" in shown and ("stumble" in shown or not shutil.which("gdb"))
+
+
+@pytest.mark.parametrize(
+    "pattern,name,fits",
+    [
+        ("core", "core", True),
+        ("core", "core.17", True),
+        ("core", "core.cpp", False),
+        ("%e-%p.core%%", "crash-17.core%", True),
+        ("core.%e.%p", "core.17", False),
+    ],
+)
+def test_names_of_dumps(pattern, name, fits):
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import cores
+
+    assert bool(re.fullmatch(cores.to_expression(pattern), name)) == fits
 
 
 def test_bootstrap_has_nothing_to_do_here():

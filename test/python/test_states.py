@@ -134,6 +134,21 @@ def compiled(path, folder, form: str = "where", mesh: str = "", **options):
     )
 
 
+def test_a_state_that_is_no_input_lists_the_inputs(tools, tmp_path):
+    model, _ = attention("where", tmp_path / "m.onnx")
+    arguments = ["compile", model, "-o", tmp_path / "m.plan", "--dim", "n=1", "--state", "pst=present"]
+    error = tools.call(*arguments, check=False).stderr
+    assert "--state pst=present: the model has no input 'pst'; its inputs are x, q, at, past" in error
+
+
+def test_a_state_is_no_input(tmp_path):
+    model, _ = attention("where", tmp_path / "m.onnx")
+    with gridloom.load(compiled(model, tmp_path / "m.plan")) as session:
+        given = {**cases("where")[0], "past": np.zeros((BATCH, HEADS, CAPACITY, SIZE), np.float32)}
+        with pytest.raises(gridloom.Error, match="'past' is a state, which the session keeps from call to call"):
+            session.run(given)
+
+
 def inspect(tools, plan, view: str, table: str) -> list[dict]:
     document = json.loads(tools.call("inspect", plan, view, "--format", "json").stdout)
     return document[table]

@@ -211,3 +211,21 @@ def test_command_lists_the_models_and_refuses_wrong_ones(tmp_path):
     result = zoo_command("bert-tiny", "-o", tmp_path / "x.onnx", "--hidden", 130, "--heads", 4)
     assert result.returncode == 1
     assert result.stderr == "error: hidden size 130 is not a multiple of 4 heads\n"
+
+
+def test_shapes_alone_take_no_space(tmp_path):
+    """A layer of Llama-3-8B: 0.9 GB of weights of which no byte is on disk, and the constants are right."""
+    result = zoo_command("llama", "-o", tmp_path / "big.onnx", "--shapes-only")
+    assert result.returncode == 0, result.stderr
+    data = tmp_path / "big.onnx.data"
+    assert data.stat().st_size > 800_000_000 and data.stat().st_blocks * 512 < 1_000_000
+    small = zoo_command("llama", "-o", tmp_path / "small.onnx", "--shapes-only", "--hidden", 64, "--heads", 4, "--kv-heads", 2)
+    assert small.returncode == 0, small.stderr
+    weights = {t.name: onnx.numpy_helper.to_array(t) for t in onnx.load(str(tmp_path / "small.onnx")).graph.initializer}
+    assert not weights["layers.0.self_attn.q_proj.weight"].any() and weights["inv_freq"].all()
+
+
+def test_a_vocabulary_needs_logits(tmp_path):
+    result = zoo_command("llama", "-o", tmp_path / "x.onnx", "--vocabulary", 512)
+    assert result.returncode == 1
+    assert result.stderr == "error: vocabulary 512 has no use without embedding and logits: choose head logits\n"

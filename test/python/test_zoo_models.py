@@ -104,7 +104,7 @@ def test_static_cache_equals_no_cache(tmp_path):
     state = {name: np.zeros((2, 4, 16, 8), np.float32) for name in program.inputs if name.startswith("past_")}
     for begin in range(0, 12, 3):
         feed = {"input_ids": ids[:, begin : begin + 3], "position": np.array([begin]), **state}
-        outputs = dict(zip(program.outputs, program.run(feed)))
+        outputs = dict(zip([output.name for output in program.outputs], program.run(feed)))
         state = {name: outputs[name.replace("past", "present")] for name in state}
         np.testing.assert_allclose(outputs["logits"], expected[:, begin : begin + 3], atol=2e-4)
     program.close()

@@ -11,6 +11,8 @@
 
 #include "PlanBuilder.h"
 
+#include <chrono>
+#include <functional>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <thread>
@@ -187,45 +189,168 @@ TEST_F(CApi, ThePlanMayGoFirst) {
   EXPECT_THAT(getOutput(), ElementsAreArray(x));
 }
 
-TEST_F(CApi, AProcessPerRank) {
-  PlanBuilder builder = makePlan(2);
-  std::string path = builder.write(folder.path);
+/// What each rank of a job of processes on this machine returns.
+std::vector<std::string> runRanks(int ranks, const std::function<std::string(int)> &body) {
   std::vector<pid_t> children;
-  for (int rank = 0; rank < 2; ++rank) {
+  std::vector<int> pipes;
+  for (int rank = 0; rank < ranks; ++rank) {
+    int ends[2];
+    if (pipe(ends) != 0)
+      throw std::runtime_error("no pipe");
     pid_t child = fork();
     if (child == 0) {
-      setenv("RANK", std::to_string(rank).c_str(), 1);
-      setenv("WORLD_SIZE", "2", 1);
-      setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);
-      setenv("LOCAL_WORLD_SIZE", "2", 1);
-      setenv("MASTER_ADDR", "localhost", 1);
-      setenv("MASTER_PORT", std::to_string(20000 + getppid() % 20000).c_str(), 1);
-      gridloom_session_options options = {};
-      options.size = sizeof(options);
-      options.ranks = GRIDLOOM_RANK_FROM_ENVIRONMENT;
-      options.deadline_ms = 20000;
-      bool ok = gridloom_plan_open(path.c_str(), &plan) == GRIDLOOM_OK &&
-                gridloom_session_create(plan, &options, &session) == GRIDLOOM_OK &&
-                bind() == GRIDLOOM_OK &&
-                gridloom_session_run(session, nullptr, nullptr, nullptr, 0) == GRIDLOOM_OK;
-      gridloom_tensor out = {};
-      ok = ok && gridloom_session_output(session, "y", &out) == GRIDLOOM_OK;
-      if (ok && rank == 0)
-        ok = out.shape[0] == 4 && static_cast<float *>(out.data)[3] == 6;
-      else if (ok)
-        ok = out.data == nullptr;
-      if (!ok)
-        fprintf(stderr, "rank %d: %s\n", rank, gridloom_last_error());
-      gridloom_session_destroy(session);
-      _exit(ok ? 0 : 1);
+      alarm(60);
+      auto set = [](const char *name, const std::string &value) { setenv(name, value.c_str(), 1); };
+      set("RANK", std::to_string(rank));
+      set("WORLD_SIZE", std::to_string(ranks));
+      set("LOCAL_RANK", std::to_string(rank));
+      set("LOCAL_WORLD_SIZE", std::to_string(ranks));
+      set("MASTER_ADDR", "localhost");
+      set("MASTER_PORT", std::to_string(20000 + getppid() % 20000));
+      std::string text = body(rank);
+      (void)!write(ends[1], text.data(), text.size());
+      _exit(0);
     }
+    close(ends[1]);
     children.push_back(child);
+    pipes.push_back(ends[0]);
   }
-  for (pid_t child : children) {
+  std::vector<std::string> texts;
+  for (size_t i = 0; i < children.size(); ++i) {
+    char buffer[4096];
+    ssize_t got = read(pipes[i], buffer, sizeof buffer);
+    close(pipes[i]);
+    texts.emplace_back(buffer, size_t(std::max<ssize_t>(got, 0)));
     int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
+    waitpid(children[i], &status, 0);
+    EXPECT_EQ(status, 0) << "rank " << i;
   }
+  return texts;
+}
+
+/// One process per rank, each with the same plan.
+class CApiRanks : public CApi {
+protected:
+  void SetUp() override {
+    path = makePlan(2).write(folder.path);
+    options.size = sizeof(options);
+    options.ranks = GRIDLOOM_RANK_FROM_ENVIRONMENT;
+    options.deadline_ms = 40000;
+  }
+  gridloom_status create() {
+    if (gridloom_status status = gridloom_plan_open(path.c_str(), &plan); status != GRIDLOOM_OK)
+      return status;
+    return gridloom_session_create(plan, &options, &session);
+  }
+  gridloom_status run() { return gridloom_session_run(session, nullptr, nullptr, nullptr, 0); }
+  /// The last error, or where it should have been one.
+  static std::string tell(gridloom_status status, gridloom_status expected) {
+    if (status != expected)
+      return "status " + std::to_string(status) + ": " + gridloom_last_error();
+    return status == GRIDLOOM_OK ? "" : gridloom_last_error();
+  }
+
+  std::string path;
+  gridloom_session_options options = {};
+};
+
+TEST_F(CApiRanks, RunAndGather) {
+  std::vector<std::string> texts = runRanks(2, [&](int rank) -> std::string {
+    gridloom_tensor out = {};
+    if (create() || bind() || run() || gridloom_session_output(session, "y", &out))
+      return gridloom_last_error();
+    if (rank == 0 && (out.shape[0] != 4 || static_cast<float *>(out.data)[3] != 6))
+      return "wrong output";
+    gridloom_session_destroy(session);
+    return rank != 0 && out.data ? "has an output" : "";
+  });
+  EXPECT_THAT(texts, ElementsAre("", ""));
+}
+
+/// A rank that fails before it has a session tells those that wait for it, at once.
+TEST_F(CApiRanks, AFailureToStartIsEverybodys) {
+  auto begin = std::chrono::steady_clock::now();
+  std::vector<std::string> texts = runRanks(2, [&](int rank) {
+    if (rank == 1)
+      options.transport = "nccl";
+    return tell(create(), rank == 1 ? GRIDLOOM_INVALID_ARGUMENT : GRIDLOOM_PEER_FAILED);
+  });
+  EXPECT_THAT(texts[1], HasSubstr("--transport nccl joins GPUs"));
+  EXPECT_THAT(texts[0], HasSubstr("rank 1 gave up: --transport nccl joins GPUs"));
+  texts = runRanks(2, [&](int rank) -> std::string {
+    if (rank == 1)
+      return tell(gridloom_job_abort("my disk is empty"), GRIDLOOM_OK);
+    return tell(create(), GRIDLOOM_PEER_FAILED);
+  });
+  EXPECT_THAT(texts, ElementsAre(HasSubstr("rank 1 gave up: my disk is empty"), ""));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
+TEST_F(CApiRanks, AWrongInputOfOneRankIsEverybodys) {
+  auto begin = std::chrono::steady_clock::now();
+  std::vector<std::string> texts = runRanks(2, [&](int rank) {
+    if (create() || bind({rank == 1 ? 3 : 4}))
+      return std::string(gridloom_last_error());
+    return tell(run(), rank == 1 ? GRIDLOOM_INVALID_ARGUMENT : GRIDLOOM_PEER_FAILED);
+  });
+  EXPECT_EQ(texts[1], "input 'x' has shape [3], the plan takes [4]");
+  EXPECT_THAT(texts[0], HasSubstr("rank 1 gave up: input 'x' has shape [3], the plan takes [4]"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
+TEST_F(CApiRanks, TheNumberOfRanksMustBeThePlans) {
+  std::vector<std::string> texts =
+      runRanks(3, [&](int) { return tell(create(), GRIDLOOM_INVALID_ARGUMENT); });
+  for (const std::string &text : texts)
+    EXPECT_THAT(text, HasSubstr("is for 2 ranks but torchrun (RANK, WORLD_SIZE) says 3"));
+}
+
+/// Rank 1 never runs; who waits for it can be interrupted.
+TEST_F(CApiRanks, AWaitingRunCanBeInterrupted) {
+  auto begin = std::chrono::steady_clock::now();
+  for (bool throws : {false, true}) {
+    std::vector<std::string> texts = runRanks(2, [&](int rank) -> std::string {
+      if (rank == 0)
+        options.is_interrupted = throws ? [](void *) -> int { throw 7; }
+                                        : [](void *data) { return int(data == nullptr); };
+      if (create() || bind())
+        return gridloom_last_error();
+      if (rank == 0)
+        return tell(run(), throws ? GRIDLOOM_INTERNAL : GRIDLOOM_PEER_FAILED);
+      std::this_thread::sleep_for(std::chrono::seconds(4));
+      return "";
+    });
+    EXPECT_THAT(texts[0], HasSubstr(throws ? "something was thrown that is no std::exception"
+                                           : "the run was interrupted"));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+}
+
+TEST_F(CApiRanks, AnyThreadMayAbort) {
+  std::vector<std::string> texts = runRanks(2, [&](int rank) -> std::string {
+    if (create() || bind())
+      return gridloom_last_error();
+    if (rank == 1)
+      return tell(gridloom_session_abort(session, "no more requests"), GRIDLOOM_OK);
+    return tell(run(), GRIDLOOM_PEER_FAILED);
+  });
+  EXPECT_THAT(texts, ElementsAre(HasSubstr("rank 1 gave up: no more requests"), ""));
+}
+
+/// The threads of a session are not in a forked process.
+TEST_F(CApi, AForkedProcessIsRefusedAndDoesNotHang) {
+  open(makePlan(2));
+  ASSERT_EQ(bind(), GRIDLOOM_OK);
+  std::string text = runRanks(1, [&](int) {
+    gridloom_status status = gridloom_session_run(session, nullptr, nullptr, nullptr, 0);
+    std::string error = gridloom_last_error();
+    gridloom_session_wait(session);
+    gridloom_session_destroy(session);
+    return std::to_string(status) + " " + error;
+  })[0];
+  EXPECT_THAT(text, HasSubstr("1 the session was made in process " + std::to_string(getpid()) +
+                              " and cannot be used in process"));
+  EXPECT_EQ(gridloom_session_run(session, nullptr, nullptr, nullptr, 0), GRIDLOOM_OK);
 }
 
 } // namespace

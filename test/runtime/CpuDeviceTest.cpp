@@ -13,7 +13,10 @@
 #include <cmath>
 #include <fstream>
 #include <gmock/gmock.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace gridloom::rt;
 using testing::HasSubstr;
@@ -40,6 +43,29 @@ std::vector<std::byte> readKernels() {
 //===----------------------------------------------------------------------===//
 // Threads
 //===----------------------------------------------------------------------===//
+
+#if !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer)
+/// With room for a few more stacks; sanitizers' threads take more than that and end the process.
+TEST(ThreadPoolTest, AThreadThatCannotStartIsAnError) {
+  pid_t child = fork();
+  if (child == 0) {
+    uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    rlimit limit{pages * 4096 + (uint64_t(64) << 20), RLIM_INFINITY};
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      ThreadPool pool(200, [] {});
+    } catch (const Error &error) {
+      _exit(std::string(error.what()).starts_with("cannot start thread ") ? 0 : 2);
+    }
+    _exit(1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+#endif
 
 TEST(ThreadPoolTest, RunsEveryTaskOnce) {
   for (unsigned threads : {1u, 2u, 5u}) {

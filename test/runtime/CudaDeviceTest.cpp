@@ -4,10 +4,13 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/device/cuda/CallerContext.h"
 #include "test/fake/GpuHarness.h"
 
 #include <dlfcn.h>
+#include <latch>
 #include <numeric>
+#include <thread>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -471,10 +474,85 @@ TEST_F(CudaDeviceTest, EveryFailingCallIsAnErrorThatNamesIt) {
     EXPECT_THAT(catchError(ErrorCode::Internal, program),
                 AllOf(StartsWith(name + " failed with CUDA_ERROR_LAUNCH_FAILED (unspecified launch "
                                         "failure)"),
-                      HasSubstr("CUDA_LAUNCH_BLOCKING")));
+                      HasSubstr("CUDA_LAUNCH_BLOCKING"), HasSubstr("restart it")));
     EXPECT_THAT(fake::findLeaks(), IsEmpty()) << call;
     fake::takeFindings(); // memory freed while a stream that failed may use it
   }
+}
+
+TEST_F(CudaDeviceTest, CallersContextIsLeftAsItWas) {
+  CudaDevice callers(1);
+  const cuda::Driver &driver = callers.getContext()->use();
+  {
+    CallerContext keep;
+    CudaDevice device(0);
+    device.createStream(StreamKind::Compute, "compute")->synchronize();
+  }
+  // Memory shows which GPU is current: the fake driver notes its device.
+  cuda::DevicePointer pointer = 0;
+  EXPECT_EQ(driver.memAlloc(&pointer, 64), cuda::SUCCESS);
+  EXPECT_EQ(fake::getCalls("cuMemAlloc_v2").back().device, 1);
+  driver.memFree(pointer);
+  driver.ctxSetCurrent(nullptr);
+  {
+    CallerContext keep;
+    CudaDevice device(0);
+    device.allocate(64);
+  }
+  EXPECT_NE(driver.memAlloc(&pointer, 64), cuda::SUCCESS);
+  EXPECT_THAT(fake::takeFindings(), ElementsAre("cuMemAlloc_v2 without a current context"));
+}
+
+TEST_F(CudaDeviceTest, LostGpuIsToldAsSuch) {
+  for (int error : {46, 214, 220, 226}) {
+    fake::reset();
+    fake::failCall("cuStreamSynchronize", error);
+    EXPECT_THAT(catchError(ErrorCode::Unavailable,
+                           [] {
+                             CudaDevice device(0);
+                             device.createStream(StreamKind::Compute, "compute")->synchronize();
+                           }),
+                AllOf(HasSubstr("the GPU is lost"), HasSubstr("restart the process")))
+        << error;
+  }
+}
+
+/// A stream does not end after its communication failed: what it would still copy goes nowhere, as
+/// whoever asked for it may be gone.
+TEST_F(CudaDeviceTest, CopiesOfAGivenUpStreamWriteNothing) {
+  fake::Options options;
+  options.schedule = fake::Schedule::OldestFirst;
+  fake::reset(options);
+  struct Failure : StreamMonitor {
+    void poll() override { throw Error(ErrorCode::PeerFailed, "a peer is gone"); }
+  };
+  CudaDevice device(0);
+  auto stream = device.createStream(StreamKind::Compute, "compute");
+  auto memory = upload(device, *stream, std::vector<float>{1, 2, 3});
+  std::latch reached(1), released(1);
+  auto event = device.createEvent();
+  std::thread blocker([&] {
+    auto other = device.createStream(StreamKind::Compute, "other");
+    other->enqueueHost([&] {
+      reached.count_down();
+      released.wait();
+    });
+    other->record(*event);
+    other->synchronize();
+  });
+  reached.wait();
+  std::vector<float> target(3, -1);
+  auto failure = std::make_shared<Failure>();
+  auto &cudaStream = static_cast<CudaStream &>(*stream);
+  stream->wait(*event);
+  device.copyOut(*stream, target.data(), memory->data, 12);
+  cudaStream.addMonitor(failure);
+  catchError(ErrorCode::PeerFailed, [&] { stream->synchronize(); });
+  released.count_down();
+  blocker.join();
+  failure.reset();
+  stream->synchronize();
+  EXPECT_EQ(target, std::vector<float>(3, -1));
 }
 
 } // namespace

@@ -14,6 +14,7 @@
 
 #include <cmath>
 #include <dlfcn.h>
+#include <limits>
 #include <random>
 
 using namespace gridloom;
@@ -195,6 +196,26 @@ TEST_F(CudaDnnTest, ConvolvesWhatTheDefinitionDoes) {
     }
 }
 
+/// Relu of NaN is NaN; cuDNN's would say 0.
+TEST_F(CudaDnnTest, NanPassesThroughRelu) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  Convolution convolution{{1, 1, 1, 4}, {1, 1, 1, 1}, {1, 1}, {0, 0}, {0, 0}, {1, 1}};
+  convolution.bias = convolution.relu = true;
+  ConvolutionProblem problem = convolution.get();
+  CudaDevice device(0);
+  std::unique_ptr<LibraryPlan> plan = device.createConvolution(problem);
+  auto stream = device.createStream(StreamKind::Compute, "compute");
+  auto x = upload(device, *stream, std::vector<float>{nan, -3, 3, -INFINITY}),
+       w = upload(device, *stream, std::vector<float>{1}),
+       b = upload(device, *stream, std::vector<float>{1});
+  auto out = device.allocate(4 * sizeof(float));
+  const void *inputs[] = {x->data, w->data, b->data};
+  device.call(*stream, *plan, inputs, out->data);
+  std::vector<float> result = download<float>(device, *stream, out->data, 4);
+  EXPECT_TRUE(std::isnan(result[0]));
+  EXPECT_EQ(std::vector<float>(result.begin() + 1, result.end()), (std::vector<float>{0, 4, 0}));
+}
+
 TEST_F(CudaDnnTest, PlansAgainForPointersThatAreLessAligned) {
   Convolution convolution = plain;
   convolution.bias = true;
@@ -205,7 +226,8 @@ TEST_F(CudaDnnTest, PlansAgainForPointersThatAreLessAligned) {
 size_t getWorkspace(Convolution convolution) {
   CudaDevice device(0);
   ConvolutionProblem problem = convolution.get();
-  return static_cast<CuDnnCall &>(*device.createConvolution(problem)).getWorkspaceBytes();
+  return createCuDnnConvolution(std::make_shared<const CuDnn>(device.getContext(), ""), problem)
+      ->getWorkspaceBytes();
 }
 
 TEST_F(CudaDnnTest, TakesTheFirstEngineThatFits) {
@@ -252,7 +274,7 @@ TEST_F(CudaDnnTest, MeasuresEnginesOnceAndKeepsTheFastest) {
     EXPECT_EQ(getCalls(), 2u * (2 + 3 * 5));
   }
   // A measurement is of one problem.
-  problem.relu = true;
+  problem.residual = true;
   auto other = open(true);
   CudaDevice device(0);
   device.setTuning(other);

@@ -15,6 +15,7 @@ using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
 
 namespace {
@@ -170,6 +171,39 @@ TEST_F(CudaGraphTest, CancelledCaptureLeavesStreamsAsTheyWere) {
   fork.device.cancelCapture();
   fork.submit();
   EXPECT_EQ(fork.read(), Fork::expect(1));
+}
+
+/// A wait step by step for an event that a refused capture recorded last: it means the record of
+/// the steps before.
+TEST_F(CudaGraphTest, EventOfACancelledCaptureMeansItsRecordBefore) {
+  restart(fake::Schedule::OldestFirst);
+  Fork fork;
+  fork.submit();
+  Stream *streams[] = {fork.first.get(), fork.second.get()};
+  fork.device.beginCapture(streams);
+  fork.submit();
+  fork.device.cancelCapture();
+  auto late = fork.device.createStream(StreamKind::Copy, "late");
+  late->wait(*fork.done);
+  fork.launch(*late, *fork.more, *fork.b, *fork.b); // behind what `done` stands for
+  late->synchronize();
+  fork.first->synchronize();
+  fork.second->synchronize();
+  auto findings = fake::takeFindings(); // but not behind the first stream's copies
+  EXPECT_THAT(findings, Not(Contains(HasSubstr("kernel more on stream 1"))));
+}
+
+TEST_F(CudaGraphTest, NodesKeepTheirStreamsPriorities) {
+  for (auto [version, flags] : {std::pair(13000, "8"), {11070, "8"}, {11060, "0"}}) {
+    fake::Options options;
+    options.driverVersion = version;
+    fake::reset(options);
+    Fork fork;
+    auto graph = fork.capture();
+    auto calls = fake::getCalls("cuGraphInstantiateWithFlags");
+    ASSERT_EQ(calls.size(), 1u);
+    EXPECT_EQ(calls[0].detail, flags) << version;
+  }
 }
 
 TEST_F(CudaGraphTest, WorkspaceGrowsWhileCapturing) {

@@ -10,6 +10,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -182,6 +183,59 @@ TEST_F(CudaMatmulTest, Activations) {
     }
 }
 
+/// Relu of NaN is NaN; cuBLASLt's epilogue would say 0.
+TEST_F(CudaMatmulTest, NanPassesThroughRelu) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  for (bool bias : {false, true}) {
+    Problem problem = makeProblem({}, 2, 3, 1);
+    problem.activation = MatmulProblem::Activation::Relu;
+    problem.bias = bias;
+    CudaDevice device(0);
+    auto stream = device.createStream(StreamKind::Compute, "compute");
+    auto plan = device.createMatmul(problem);
+    auto lhs = upload(device, *stream, std::vector<float>{nan, -1});
+    auto rhs = upload(device, *stream, std::vector<float>{2, 0, -INFINITY});
+    auto biases = upload(device, *stream, std::vector<float>{0, 1, 0});
+    auto out = device.allocate(6 * sizeof(float));
+    device.matmul(*stream, *plan, {lhs->data, rhs->data, bias ? biases->data : nullptr}, out->data);
+    std::vector<float> result = download<float>(device, *stream, out->data, 6);
+    for (int i = 0; i < 3; ++i)
+      EXPECT_TRUE(std::isnan(result[size_t(i)])) << i;
+    EXPECT_EQ(std::vector<float>(result.begin() + 3, result.end()),
+              (std::vector<float>{0, bias ? 1.0f : 0.0f, INFINITY}));
+  }
+}
+
+TEST_F(CudaMatmulTest, DoublesTakeABias) {
+  // cuBLASLt has no epilogues for them.
+  for (bool residual : {false, true})
+    for (auto activation : {MatmulProblem::Activation::None, MatmulProblem::Activation::Relu}) {
+      Problem problem = makeProblem({2}, 5, 7, 3);
+      problem.type = DataType::F64;
+      problem.bias = true;
+      problem.residual = residual;
+      problem.activation = activation;
+      check<double>(problem);
+    }
+}
+
+TEST_F(CudaMatmulTest, PartialSumsAreNotRounded) {
+  // 256 + 1 is 256 in bf16, and so it would be with the second 1.
+  Problem problem = makeProblem({}, 1, 1, 4);
+  problem.type = DataType::BF16;
+  problem.workspaceLimit = 4096;
+  CudaDevice device(0);
+  auto stream = device.createStream(StreamKind::Compute, "compute");
+  auto plan = device.createMatmul(problem);
+  using Number = Narrow<BFloat>;
+  auto lhs = upload(device, *stream, std::vector<Number>(4, Number(1)));
+  auto rhs =
+      upload(device, *stream, std::vector<Number>{Number(256), Number(1), Number(1), Number(0)});
+  auto out = device.allocate(sizeof(Number));
+  device.matmul(*stream, *plan, {lhs->data, rhs->data}, out->data);
+  EXPECT_EQ(double(download<Number>(device, *stream, out->data, 1)[0]), 258);
+}
+
 TEST_F(CudaMatmulTest, Residuals) {
   for (bool bias : {false, true}) {
     Problem problem = makeProblem({3, 2}, 4, 5, 6);
@@ -199,6 +253,7 @@ TEST_F(CudaMatmulTest, Residuals) {
     check<Narrow<BFloat>, float>(problem);
     problem.type = DataType::F64;
     problem.outType.reset();
+    problem.bias = false; // DoublesTakeABias: of a dense result
     check<double>(problem);
   }
 }

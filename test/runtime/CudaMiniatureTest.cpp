@@ -433,9 +433,10 @@ TEST_F(CudaMiniatureTest, CallsAreThePlansInItsOrder) {
           (call.name == "cublasLtMatmul" || call.name == "ncclAllReduce" ||
            call.name == "cuLaunchKernel" || call.name == "cuStreamWaitEvent"))
         order.push_back(call.name + (call.detail.empty() ? "" : " ") + call.detail);
-    // 16x4: cuBLASLt's columns are our rows. 64 elements, type f32, sum.
+    // 16x4: cuBLASLt's columns are our rows. 64 elements, type f32, sum. The all_reduce waits for
+    // the product, and for the operation before it on another communicator, the ranks' meeting.
     EXPECT_THAT(order, ElementsAre("cublasLtMatmul 16x4x1 by 0", "cuStreamWaitEvent",
-                                   "ncclAllReduce 64 7 0", "cuStreamWaitEvent",
+                                   "cuStreamWaitEvent", "ncclAllReduce 64 7 0", "cuStreamWaitEvent",
                                    "cuLaunchKernel gelu_bias"));
   }
 }

@@ -66,6 +66,43 @@ inline std::vector<Outcome> runNccl(int n, const JobOptions &options, const Body
   return runOnGpus("nccl", n, options, body);
 }
 
+/// Threads whose CPU devices are joined by `transport`.
+inline std::vector<Outcome> runOnCpus(const std::string &transport, int n,
+                                      const JobOptions &options, const Body &body) {
+  PlacementOptions placing;
+  placing.transport = transport;
+  placing.threads = 1;
+  placing.limits = options.transport;
+  placing.prepare("cpu", n, /*inProcess=*/true, "the test");
+  auto hosts = createInProcessTransports(n, options.transport, options.chunkBytes);
+  std::vector<Outcome> outcomes(static_cast<size_t>(n));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < n; ++rank)
+    threads.emplace_back([&, rank] {
+      std::unique_ptr<Transport> host = std::move(hosts[size_t(rank)]);
+      Placement placement;
+      outcomes[size_t(rank)] = runBody(body, [&] {
+        placement = placeRank(placing, rank, rank, n, host.get());
+        return placement.deviceTransport ? std::move(placement.deviceTransport) : std::move(host);
+      });
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  return outcomes;
+}
+
+/// Every registered transport between CPU ranks.
+inline std::vector<Kind> getRegisteredCpuKinds() {
+  std::vector<Kind> kinds;
+  for (const TransportKind *kind : getTransportKinds())
+    if (kind->getDeviceKind() == "cpu")
+      kinds.push_back({kind->getName(), [name = kind->getName()](int n, const JobOptions &options,
+                                                                 const Body &body) {
+                         return runOnCpus(name, n, options, body);
+                       }});
+  return kinds;
+}
+
 inline const Kind loopbackKind{"Loopback", runLoopback, /*isSlow=*/true};
 inline const Kind ncclKind{"Nccl", runNccl, /*isSlow=*/true, /*reducesShortIntegers=*/false};
 

@@ -14,8 +14,13 @@
 #include <gmock/gmock.h>
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <map>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 using namespace gridloom::rt;
 using namespace gridloom::rt::test;
@@ -133,6 +138,62 @@ TEST(World, Slurm) {
   EXPECT_EQ(world->size, 6);
   EXPECT_EQ(world->localSize, 2);
   EXPECT_THAT(world->source, HasSubstr("Slurm"));
+}
+
+/// Tasks are not spread evenly: each node has its own number.
+TEST(World, SlurmNodesDiffer) {
+  auto getLocalSize = [](const std::string &perNode, const char *node, const char *local = "0") {
+    Variables variables = srunOf6 + Variables{{"SLURM_STEP_TASKS_PER_NODE", perNode},
+                                              {"SLURM_NODEID", node},
+                                              {"SLURM_LOCALID", local}};
+    std::optional<World> world = detect(variables);
+    return world->isPlaced ? world->localSize : -1;
+  };
+  EXPECT_EQ(getLocalSize("2(x2),1(x2)", "0"), 2);
+  EXPECT_EQ(getLocalSize("2(x2),1(x2)", "1", "1"), 2);
+  EXPECT_EQ(getLocalSize("2(x2),1(x2)", "2"), 1);
+  EXPECT_EQ(getLocalSize("1,5", "1", "4"), 5);
+  EXPECT_EQ(getLocalSize("6", "0", "5"), 6);
+  for (const char *text : {"2(x3", "a", "2;3", "2(x0)", ""})
+    EXPECT_EQ(getLocalSize(text, "4"), -1) << text;
+  EXPECT_THAT(detectError(srunOf6 + Variables{{"SLURM_STEP_TASKS_PER_NODE", "2(x2),1(x2)"},
+                                              {"SLURM_NODEID", "3"}}),
+              HasSubstr("SLURM_LOCALID=1 must be below the node's share of "
+                        "SLURM_STEP_TASKS_PER_NODE=1"));
+}
+
+TEST(World, MpichAndItsKin) {
+  Variables variables{{"PMI_RANK", "3"},
+                      {"PMI_SIZE", "4"},
+                      {"MPI_LOCALRANKID", "1"},
+                      {"MPI_LOCALNRANKS", "2"},
+                      {"PMI_FD", "7"}};
+  std::optional<World> world = detect(variables);
+  ASSERT_TRUE(world);
+  EXPECT_EQ(world->rank, 3);
+  EXPECT_EQ(world->size, 4);
+  EXPECT_EQ(world->localRank, 1);
+  EXPECT_EQ(world->localSize, 2);
+  EXPECT_TRUE(world->isPlaced);
+  EXPECT_THAT(world->source, HasSubstr("MPICH"));
+  variables.erase("MPI_LOCALRANKID");
+  EXPECT_FALSE(detect(variables)->isPlaced);
+  // Slurm's own PMI says what Slurm says.
+  EXPECT_THAT(detect(srunOf6 + Variables{{"PMI_RANK", "5"}, {"PMI_SIZE", "6"}})->source,
+              HasSubstr("Slurm"));
+  EXPECT_THAT(detectError(srunOf6 + Variables{{"PMI_RANK", "4"}, {"PMI_SIZE", "6"}}),
+              HasSubstr("unset the variables"));
+  // What does not tell the size would start a job in each process.
+  EXPECT_THAT(detectError({{"PMIX_RANK", "1"}}),
+              HasSubstr("PMIX_RANK=1 says that a launcher started this process, but not how many"));
+  EXPECT_EQ(detect(mpirunOf4 + Variables{{"PMIX_RANK", "3"}})->rank, 3);
+}
+
+TEST(World, WhoSharesAMachineMayBeUnknown) {
+  EXPECT_FALSE(detect({{"RANK", "1"}, {"WORLD_SIZE", "2"}})->isPlaced);
+  EXPECT_FALSE(detect({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}})->isPlaced);
+  EXPECT_TRUE(detect({{"RANK", "0"}, {"WORLD_SIZE", "1"}})->isPlaced);
+  EXPECT_TRUE(detect(torchrunOf4)->isPlaced);
 }
 
 TEST(World, BatchScriptIsNoTask) {
@@ -321,6 +382,64 @@ TEST(RunRank, StrangersMeet) {
   EXPECT_THAT(runRanks(worlds, main), testing::Each("")) << "again under the same name";
 }
 
+/// Signals that a program handles end no waiting.
+TEST(RunRank, SignalsDoNotDisturbTheMeeting) {
+  std::vector<World> worlds{makeWorld(0, 2), makeWorld(1, 2)};
+  JobOptions options;
+  std::vector<Outcome> outcomes = runForked(
+      2, options, [](Transport &transport) { addUp(transport, 5); },
+      [&](int rank) {
+        struct sigaction action = {};
+        action.sa_handler = [](int) {}; // without SA_RESTART
+        sigaction(SIGUSR1, &action, nullptr);
+        std::thread([thread = pthread_self()] {
+          while (true) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            pthread_kill(thread, SIGUSR1);
+          }
+        }).detach();
+        if (rank == 1)
+          std::this_thread::sleep_for(std::chrono::milliseconds(500));
+        return joinJob(worlds[size_t(rank)], options.transport);
+      });
+  EXPECT_THAT(outcomes, testing::Each(Outcome{}));
+}
+
+/// Makes this process's pidfd_open fail, as sandboxes and older systems do.
+static void forbidPidDescriptors() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  sock_fprog program{std::size(filter), filter};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    throw std::runtime_error("no filter of system calls");
+}
+
+TEST(RunRank, ADeathIsSeenWithoutDescriptors) {
+  std::shared_ptr<Segment> segment = Segment::create(2);
+  JobOptions options;
+  options.transport.deadline = std::chrono::seconds(30);
+  auto begin = std::chrono::steady_clock::now();
+  std::vector<Outcome> outcomes = runForked(
+      2, options,
+      [](Transport &transport) {
+        addUp(transport, 1);
+        if (transport.getRank() == 1)
+          raise(SIGKILL);
+        addUp(transport, 1);
+      },
+      [&](int rank) {
+        forbidPidDescriptors();
+        return createLocalTransport(segment, rank, options.transport);
+      });
+  EXPECT_THAT(outcomes[0].text, HasSubstr("rank 1 died"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
 TEST(RunRank, OneRankReportsTheCause) {
   auto main = [](const World &world, Transport &transport) {
     if (world.rank == 1)
@@ -339,6 +458,48 @@ TEST(RunRank, DisagreementAboutSizeIsRefused) {
   std::vector<std::string> texts = runRanks({makeWorld(0, 2), makeWorld(1, 3)}, main);
   for (const std::string &text : texts)
     EXPECT_THAT(text, HasSubstr("rank 1 believes in 3 ranks, rank 0 in 2"));
+}
+
+/// As Kubeflow starts them: the ranks tell each other which machine they are on.
+TEST(RunRank, RanksFindOutWhoSharesAMachine) {
+  std::vector<World> worlds{makeWorld(0, 3), makeWorld(1, 3), makeWorld(2, 3)};
+  for (World &world : worlds) {
+    world.isPlaced = false;
+    world.localRank = world.localSize = -1;
+  }
+  auto main = [](const World &world, Transport &transport) {
+    if (world.localRank != world.rank || world.localSize != 3 || transport.getName() != "local")
+      throw Error(ErrorCode::Internal, "local rank " + std::to_string(world.localRank) + " of " +
+                                           std::to_string(world.localSize) + " on " +
+                                           transport.getName());
+    addUp(transport, 3);
+  };
+  for (const std::string &text : runRanks(worlds, main))
+    EXPECT_THAT(text, HasSubstr("set LOCAL_RANK and LOCAL_WORLD_SIZE, or MASTER_ADDR"));
+  for (World &world : worlds)
+    world.master = "127.0.0.1:" + std::to_string(20000 + getpid() % 30000);
+  EXPECT_THAT(runRanks(worlds, main), testing::Each(""));
+}
+
+TEST(RunRank, ARankThatCannotTakePartSaysSo) {
+  pid_t child = fork();
+  if (child == 0) {
+    World world = makeWorld(1, 2);
+    world.job = "launch-test-" + std::to_string(getppid());
+    abortJob(world, "there is no plan here");
+    _exit(0);
+  }
+  auto begin = std::chrono::steady_clock::now();
+  auto says = [](const World &, Transport &transport) {
+    while (true) {
+      transport.check();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  };
+  EXPECT_THAT(runRanks({makeWorld(0, 2)}, says)[0],
+              HasSubstr("rank 1 gave up: there is no plan here"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  waitpid(child, nullptr, 0);
 }
 
 TEST(RunRank, SeveralMachinesNeedAMeetingPlace) {

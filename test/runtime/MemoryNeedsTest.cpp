@@ -49,6 +49,36 @@ TEST(MemoryNeedsTest, AreThePlansBytes) {
             "weights 0 bytes, activations 1.0 KiB, states 64 bytes, inputs and outputs 256 bytes");
 }
 
+TEST(MemoryNeedsTest, WorkspacesTheProloguesMemoryAndNcclAreCounted) {
+  PlanBuilder builder;
+  schema::Stage &stage = builder.stages[0];
+  schema::Specialisation &program = *stage.add_entries()->add_specialisations();
+  for (const char *name : {"compute", "comm"})
+    program.add_streams()->set_name(name);
+  auto call = [&](auto &body, uint32_t stream, uint64_t limit) {
+    schema::Step &step = *body.mutable_block()->add_steps();
+    step.set_stream(stream);
+    step.mutable_library()->mutable_matmul()->set_workspace_limit(limit);
+  };
+  call(*program.add_body(), 0, 3000);
+  schema::Control &repeat = *program.add_body();
+  call(*repeat.mutable_repeat()->add_body(), 0, 1000);
+  call(*repeat.mutable_repeat()->add_body(), 1, 100);
+  schema::Derived &derived = *stage.add_derived();
+  derived.set_type(schema::F32);
+  derived.add_shape(1000);
+  derived.set_arena_bytes(500);
+  MemoryNeeds needs = computeNeeds(stage);
+  EXPECT_EQ(needs.workspaces, 4096u + 128u); // powers of two, one for each stream
+  EXPECT_EQ(needs.prologue, 4500u);
+  EXPECT_EQ(needs.getTotal(), 4500u);
+  needs.communication = 1024;
+  needs.arena = 1024;
+  EXPECT_EQ(needs.getTotal(), 4224u + 2048u);
+  EXPECT_EQ(describe(needs), "weights 0 bytes, activations 1.0 KiB, inputs and outputs 0 bytes, "
+                             "workspaces up to 4.1 KiB, NCCL about 1.0 KiB");
+}
+
 TEST(MemoryNeedsTest, TheLeastChangeThatFitsIsNamed) {
   MemoryNeeds needs{.weights = 1000, .arena = 8000};
   auto plan = load({});

@@ -62,25 +62,28 @@ TEST_F(NcclFailureTest, PlantedSwappedCommunicatorsAreACycle) {
   // Each communicator sees equal calls, but the GPU that runs one kernel after the other waits.
   auto run = [&](bool swapped) {
     restart({});
-    runJob(2, [&](Rank &rank) {
-      auto other = rank.transport.createCommunicator(makeRanks(2), "other");
-      auto stream = rank.device.createStream(StreamKind::Communication, "other");
-      auto first = upload(rank.device, *rank.stream, std::vector<float>(16, 1.0f));
-      auto second = upload(rank.device, *rank.stream, std::vector<float>(16, 1.0f));
-      auto onWorld = [&] {
-        rank.world->allReduce(*rank.stream, first->data, first->data, 16, DataType::F32,
-                              Reduction::Sum, context);
-      };
-      auto onOther = [&] {
-        other->allReduce(*stream, second->data, second->data, 16, DataType::F32, Reduction::Sum,
-                         context);
-      };
-      bool otherFirst = swapped && rank.number == 1;
-      otherFirst ? onOther() : onWorld();
-      otherFirst ? onWorld() : onOther();
-      rank.stream->synchronize();
-      stream->synchronize();
-    });
+    runJob(
+        2,
+        [&](Rank &rank) {
+          auto other = rank.transport.createCommunicator(makeRanks(2), "other");
+          auto stream = rank.device.createStream(StreamKind::Communication, "other");
+          auto first = upload(rank.device, *rank.stream, std::vector<float>(16, 1.0f));
+          auto second = upload(rank.device, *rank.stream, std::vector<float>(16, 1.0f));
+          auto onWorld = [&] {
+            rank.world->allReduce(*rank.stream, first->data, first->data, 16, DataType::F32,
+                                  Reduction::Sum, context);
+          };
+          auto onOther = [&] {
+            other->allReduce(*stream, second->data, second->data, 16, DataType::F32, Reduction::Sum,
+                             context);
+          };
+          bool otherFirst = swapped && rank.number == 1;
+          otherFirst ? onOther() : onWorld();
+          otherFirst ? onWorld() : onOther();
+          drain(*rank.stream); // swapped, they wait for each other until the deadline
+          drain(*stream);
+        },
+        patience);
     return fake::findNcclCycles();
   };
   EXPECT_THAT(run(false), IsEmpty());
@@ -238,6 +241,44 @@ TEST_F(NcclFailureTest, DeadPeerIsNoticedByTheCheck) {
   EXPECT_THAT(errors[0], AllOf(HasSubstr("barrier #0"), HasSubstr("rank 1 is gone")));
 }
 
+/// A peer that leaves in order is no death, but who waits for it waits no longer.
+TEST_F(NcclFailureTest, PeerThatLeftIsNotWaitedFor) {
+  ThreadExchange exchange;
+  std::atomic<bool> left = false;
+  auto begin = std::chrono::steady_clock::now();
+  auto errors = runRanks(2, [&](int number) {
+    CudaDevice device(number);
+    NcclOptions options = exchange.makeOptions(number);
+    options.transport.liveness = 200ms;
+    options.checkPeers = [] {};
+    options.checkAwaited = [&, number](std::span<const int> ranks) {
+      if (ranks.size() == 1 && ranks[0] == 1 - number)
+        left = true;
+      throw Error(ErrorCode::PeerFailed, "rank 1 has left the job without taking part");
+    };
+    auto transport = createNcclTransport(device, number, 2, std::move(options));
+    auto stream = device.createStream(StreamKind::Communication, "comm");
+    std::vector<int> ranks = {0, 1};
+    auto world = transport->createCommunicator(ranks, "world");
+    std::this_thread::sleep_for(500ms); // idle: a peer may leave
+    if (number == 1) {
+      while (!left)
+        std::this_thread::yield();
+      transport->abort("left");
+      return;
+    }
+    try {
+      world->barrier(*stream, {"barrier", 0, ""});
+      stream->synchronize();
+    } catch (const Error &) {
+      drain(*stream);
+      throw;
+    }
+  });
+  EXPECT_THAT(errors[0], AllOf(HasSubstr("barrier #0"), HasSubstr("rank 1 has left the job")));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 15s);
+}
+
 TEST_F(NcclFailureTest, DeadPeerIsNoticedWhileConnecting) {
   ThreadExchange exchange;
   CudaDevice device(0);
@@ -283,6 +324,195 @@ TEST_F(NcclFailureTest, FailedComputationClosesWithoutWaitingForPeers) {
   });
   EXPECT_THAT(errors, ElementsAre("planted", ""));
   EXPECT_TRUE(soon) << "it waited for its peer";
+}
+
+/// A kernel of one communicator stands behind one of another that waits for a rank in vain.
+/// ncclCommAbort of the former alone would wait for ever.
+TEST_F(NcclFailureTest, AbortEndsKernelsBehindThoseOfOtherCommunicators) {
+  for (int version : {22809, 22105})
+    for (bool otherFirst : {false, true}) {
+      fake::Options options;
+      options.devices = 2;
+      options.hangMilliseconds = 3000;
+      fake::reset(options);
+      fake::resetNccl({version});
+      std::latch submitted(1);
+      auto start = std::chrono::steady_clock::now();
+      auto errors = runJob(2, [&](Rank &rank) {
+        auto other = rank.transport.createCommunicator(makeRanks(2), "other");
+        auto memory = upload(rank.device, *rank.stream, std::vector<float>(16, 1.0f));
+        if (rank.number == 1) {
+          submitted.wait();
+          rank.transport.abort("out of ideas");
+          return;
+        }
+        Communicator *first = rank.world.get(), *second = other.get();
+        if (otherFirst)
+          std::swap(first, second);
+        for (Communicator *each : {first, second})
+          each->allReduce(*rank.stream, memory->data, memory->data, 16, DataType::F32,
+                          Reduction::Sum, context);
+        submitted.count_down();
+        rank.stream->synchronize();
+      });
+      EXPECT_THAT(errors[0], HasSubstr("rank 1 failed: out of ideas"));
+      EXPECT_LT(std::chrono::steady_clock::now() - start, 2500ms);
+      EXPECT_THAT(fake::takeFindings(), IsEmpty()) << version << otherFirst;
+    }
+}
+
+TEST_F(NcclFailureTest, FailureIsSeenWhileAnAbortHangs) {
+  fake::NcclSettings settings;
+  settings.holdsAborts = true;
+  restart(settings);
+  ThreadExchange exchange;
+  CudaDevice device(0);
+  auto transport = createNcclTransport(device, 0, 1, exchange.makeOptions(0));
+  std::vector<int> ranks = {0};
+  auto world = transport->createCommunicator(ranks, "world");
+  std::thread rescue([] { // or a check that waits for the abort would never end
+    std::this_thread::sleep_for(3s);
+    fake::releaseNcclAborts();
+  });
+  auto start = std::chrono::steady_clock::now();
+  transport->abort("out of ideas");
+  while (fake::getCalls("ncclCommAbort").empty())
+    std::this_thread::sleep_for(1ms);
+  catchError(ErrorCode::PeerFailed, [&] { transport->check(); });
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
+  rescue.join();
+}
+
+/// Fails a rank whose abort does not end.
+void hangInAbort() {
+  fake::NcclSettings settings;
+  settings.holdsAborts = true;
+  fake::resetNccl(settings);
+  ThreadExchange exchange;
+  CudaDevice device(0);
+  NcclOptions options = exchange.makeOptions(0);
+  options.abortLimit = 200ms;
+  auto transport = createNcclTransport(device, 0, 1, std::move(options));
+  std::vector<int> ranks = {0};
+  auto world = transport->createCommunicator(ranks, "world");
+  transport->abort("out of ideas");
+}
+
+TEST_F(NcclFailureTest, AbortThatHangsEndsTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(hangInAbort(), testing::ExitedWithCode(70),
+              "^error: rank 0: out of ideas; aborting NCCL took longer than 200 ms, so the process "
+              "ends\n$");
+}
+
+/// Rank 1 stays away from something that all ranks set up; the others say so.
+void expectCulprit(const std::function<void(Rank &)> &setup) {
+  auto board = std::make_shared<ThreadBoard>();
+  std::atomic<int> failed = 0;
+  auto errors = runJob(
+      3,
+      [&](Rank &rank) {
+        if (rank.number == 1) {
+          while (failed < 1)
+            std::this_thread::sleep_for(1ms);
+          return;
+        }
+        try {
+          setup(rank);
+        } catch (...) {
+          ++failed;
+          throw;
+        }
+      },
+      patience, board);
+  EXPECT_THAT(errors, Contains(AllOf(HasSubstr("did not finish within 1500 ms"),
+                                     HasSubstr("; missing: rank 1"))));
+  fake::takeFindings(); // split and registration that were given up
+}
+
+TEST_F(NcclFailureTest, MissingRankOfASplitIsNamed) {
+  expectCulprit([](Rank &rank) {
+    std::vector<int> some = {0, 2};
+    rank.transport.split(some, "some");
+  });
+}
+
+TEST_F(NcclFailureTest, MissingRankOfALaterCommunicatorIsNamed) {
+  // A board that goes on counting where a communicator of this name left off would say "reached".
+  auto board = std::make_shared<ThreadBoard>();
+  std::atomic<bool> over = false;
+  auto errors = runJob(
+      2,
+      [&](Rank &rank) {
+        auto memory = upload(rank.device, *rank.stream, std::vector<float>(16, 1.0f));
+        for (int round = 0; round < 2; ++round) {
+          auto group = rank.transport.createCommunicator(makeRanks(2), "group");
+          for (int i = 0; i < 3 && !(round == 1 && rank.number == 1); ++i) {
+            group->barrier(*rank.stream, {"barrier", uint32_t(i), ""});
+            try {
+              rank.stream->synchronize();
+            } catch (...) {
+              over = true;
+              throw;
+            }
+          }
+          while (round == 1 && !over)
+            std::this_thread::sleep_for(1ms);
+        }
+      },
+      patience, board);
+  EXPECT_THAT(errors[0],
+              AllOf(HasSubstr("barrier #0 made no progress"), HasSubstr("; missing: rank 1")));
+}
+
+/// The board does not answer: who is missing is not known, and is asked once, without the lock that
+/// calls need.
+TEST_F(NcclFailureTest, SlowBoardHoldsUpNobody) {
+  struct SlowBoard : ProgressBoard {
+    void publish(int, const std::string &, uint64_t) override {}
+    std::optional<uint64_t> read(int, const std::string &) override {
+      ++reads;
+      reading = true;
+      for (int i = 0; i < 3000 && !seen; ++i)
+        std::this_thread::sleep_for(1ms);
+      return std::nullopt;
+    }
+    std::atomic<int> reads = 0;
+    std::atomic<bool> reading = false, seen = false;
+  };
+  auto board = std::make_shared<SlowBoard>();
+  std::atomic<bool> over = false;
+  auto errors = runJob(
+      3,
+      [&](Rank &rank) {
+        auto memory = upload(rank.device, *rank.stream, std::vector<float>(16, 1.0f));
+        if (rank.number != 0) {
+          while (!over)
+            std::this_thread::sleep_for(1ms);
+          return;
+        }
+        auto reduce = [&] {
+          rank.world->allReduce(*rank.stream, memory->data, memory->data, 16, DataType::F32,
+                                Reduction::Sum, context);
+        };
+        reduce();
+        while (!board->reading)
+          std::this_thread::sleep_for(1ms);
+        auto start = std::chrono::steady_clock::now();
+        reduce();
+        EXPECT_LT(std::chrono::steady_clock::now() - start, 1s);
+        board->seen = true;
+        try {
+          rank.stream->synchronize();
+        } catch (...) {
+          over = true;
+          throw;
+        }
+      },
+      patience, board);
+  EXPECT_THAT(errors[0],
+              AllOf(HasSubstr("made no progress"), HasSubstr("; rank 0 waits for ranks 1, 2")));
+  EXPECT_EQ(board->reads, 1);
 }
 
 TEST_F(NcclFailureTest, ConnectingEndsAtTheDeadline) {

@@ -4,9 +4,18 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/comm/Reduce.h"
+#include "runtime/core/NarrowFloat.h"
 #include "test/runtime/NcclHarness.h"
 
+#include <atomic>
+#include <cmath>
+#include <dlfcn.h>
+#include <filesystem>
 #include <latch>
+#include <limits>
+#include <sys/resource.h>
+#include <unistd.h>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -21,6 +30,20 @@ using testing::IsEmpty;
 using testing::StartsWith;
 
 namespace {
+
+/// A copy of a library, which the loader takes for another one.
+struct TemporaryCopy {
+  explicit TemporaryCopy(const char *library) {
+    static int count = 0;
+    path = testing::TempDir() + "gridloom-" + std::to_string(getpid()) + "-" +
+           std::to_string(count++) + ".so";
+    std::filesystem::copy_file(library, path);
+  }
+  TemporaryCopy(const TemporaryCopy &) = delete;
+  TemporaryCopy &operator=(const TemporaryCopy &) = delete;
+  ~TemporaryCopy() { std::filesystem::remove(path); }
+  std::string path;
+};
 
 //===----------------------------------------------------------------------===//
 // Opening
@@ -147,6 +170,65 @@ void checkAllToAll(Rank &rank, int size) {
   auto to = rank.device.allocate(from->bytes);
   rank.world->allToAll(*rank.stream, from->data, to->data, 3, DataType::I16, context);
   EXPECT_EQ(download<int16_t>(rank.device, *rank.stream, to->data, in.size()), expected);
+}
+
+/// Elements of a type as floats, and back.
+template <typename T> float widen(T value) { return float(value); }
+template <typename T> T narrow(float value) { return T(value); }
+template <typename Format> struct Narrow {
+  Narrow() = default;
+  explicit Narrow(float value) : bits(Format::store(value)) {}
+  explicit operator float() const { return Format::load(bits); }
+  uint16_t bits = 0;
+};
+
+/// Max and min over all ranks with NaN, infinities and zeros of both signs among the operands,
+/// against the host's: NaN stays, as on every transport.
+template <typename T> void checkNan(Rank &rank, int size, DataType type, bool inPlace) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN(), infinity = INFINITY;
+  const float numbers[] = {0.0f, -1.0f, 2.5f, -nan, infinity, nan, -infinity, 0.0f, -7.0f};
+  constexpr size_t each = 9;
+  std::vector<std::vector<T>> all(static_cast<size_t>(size));
+  for (int other = 0; other < size; ++other)
+    for (size_t i = 0; i < each * size_t(size); ++i)
+      all[size_t(other)].push_back(narrow<T>(numbers[(i * 5 + size_t(other) * 7) % each]));
+  std::vector<const void *> inputs;
+  for (const std::vector<T> &values : all)
+    inputs.push_back(values.data());
+  auto expect = [](const std::vector<T> &got, const T *wanted) {
+    for (size_t i = 0; i < got.size(); ++i) {
+      float one = widen(got[i]), other = widen(wanted[i]);
+      EXPECT_TRUE(one == other || (std::isnan(one) && std::isnan(other)))
+          << i << ": " << one << ", not " << other;
+    }
+  };
+  for (Reduction reduction : {Reduction::Max, Reduction::Min}) {
+    SCOPED_TRACE(std::string(nameOf(type)) + (reduction == Reduction::Max ? " max" : " min"));
+    const std::vector<T> &mine = all[size_t(rank.number)];
+    std::vector<T> wanted(mine.size());
+    reduceOnHost(wanted.data(), inputs, wanted.size(), type, reduction);
+    auto in = upload(rank.device, *rank.stream, mine);
+    auto made = rank.device.allocate(in->bytes);
+    void *out = inPlace ? in->data : made->data;
+    rank.world->allReduce(*rank.stream, in->data, out, mine.size(), type, reduction, context);
+    expect(download<T>(rank.device, *rank.stream, out, mine.size()), wanted.data());
+
+    in = upload(rank.device, *rank.stream, mine);
+    size_t begin = each * size_t(rank.number);
+    out = inPlace ? static_cast<T *>(in->data) + begin : made->data;
+    rank.world->reduceScatter(*rank.stream, in->data, out, each, type, reduction, context);
+    expect(download<T>(rank.device, *rank.stream, out, each), wanted.data() + begin);
+  }
+}
+
+TEST_P(NcclOperationTest, NanPassesThroughMaxAndMin) {
+  for (bool inPlace : {false, true})
+    run([&](Rank &rank) {
+      checkNan<float>(rank, getSize(), DataType::F32, inPlace);
+      checkNan<double>(rank, getSize(), DataType::F64, inPlace);
+      checkNan<Narrow<Half>>(rank, getSize(), DataType::F16, inPlace);
+      checkNan<Narrow<BFloat>>(rank, getSize(), DataType::BF16, inPlace);
+    });
 }
 
 TEST_P(NcclOperationTest, AllToAll) {
@@ -302,7 +384,7 @@ TEST_F(NcclTransportTest, PlantedMemoryThatGoesBeforeItsGroupIsFound) {
 
 /// Operations of two communicators on two streams: an older NCCL needs events between them, a newer
 /// one orders them itself.
-TEST_F(NcclTransportTest, OrderOfCommunicatorsIsKeptForOlderLibraries) {
+TEST_F(NcclTransportTest, OrderOfCommunicatorsIsKeptUnlessNcclIsKnownToKeepIt) {
   auto countWaits = [&] {
     EXPECT_THAT(runJob(2,
                        [&](Rank &rank) {
@@ -322,10 +404,85 @@ TEST_F(NcclTransportTest, OrderOfCommunicatorsIsKeptForOlderLibraries) {
                 Each(""));
     return fake::getCalls("cuStreamWaitEvent").size();
   };
-  EXPECT_EQ(countWaits(), 0u);
-  EXPECT_STREQ(getenv("NCCL_LAUNCH_ORDER_IMPLICIT"), "1");
-  restart({22502});
+  // This test has loaded the library, as PyTorch may have: what it read then is not known.
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
   EXPECT_EQ(countWaits(), 10u);
+  // A copy that nobody has loaded reads the variable at its first use.
+  TemporaryCopy own(GRIDLOOM_FAKE_NCCL), old(GRIDLOOM_FAKE_NCCL), late(GRIDLOOM_FAKE_NCCL);
+  restart({});
+  setenv("GRIDLOOM_NCCL", own.path.c_str(), 1);
+  EXPECT_EQ(countWaits(), 0u);
+  restart({});
+  setenv("GRIDLOOM_NCCL", old.path.c_str(), 1);
+  setenv("GRIDLOOM_FAKE_NCCL_VERSION", "22502", 1);
+  EXPECT_EQ(countWaits(), 10u);
+  unsetenv("GRIDLOOM_FAKE_NCCL_VERSION");
+  restart({});
+  setenv("GRIDLOOM_NCCL", own.path.c_str(), 1);
+  unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT"); // too late to change anything
+  EXPECT_EQ(countWaits(), 0u);
+  restart({});
+  setenv("GRIDLOOM_NCCL", late.path.c_str(), 1);
+  EXPECT_EQ(countWaits(), 10u);
+  restart({});
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+  EXPECT_EQ(countWaits(), 10u);
+  unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+}
+
+/// Another thread may be reading the environment: setenv moves it away under its eyes.
+TEST_F(NcclTransportTest, EnvironmentIsLeftAlone) {
+  std::vector<std::string> before, after;
+  for (char **entry = environ; *entry; ++entry)
+    before.emplace_back(*entry);
+  EXPECT_THAT(runJob(2, [](Rank &) {}), Each(""));
+  for (char **entry = environ; *entry; ++entry)
+    after.emplace_back(*entry);
+  EXPECT_EQ(before, after);
+}
+
+/// The library stays: its threads and exit handlers outlive a session.
+TEST_F(NcclTransportTest, LibraryIsNeverUnloaded) {
+  TemporaryCopy copy(GRIDLOOM_FAKE_NCCL);
+  {
+    NcclLibrary library(copy.path);
+  }
+  EXPECT_NE(dlopen(copy.path.c_str(), RTLD_NOW | RTLD_NOLOAD), nullptr);
+}
+
+TEST_F(NcclTransportTest, CallsNeitherSleepNorWakeTheWatchdog) {
+  constexpr int calls = 200;
+  restart({22809, 4});
+  ThreadExchange exchange;
+  CudaDevice device(0);
+  NcclOptions options = exchange.makeOptions(0);
+  std::atomic<int> looks = 0;
+  options.checkPeers = [&] { ++looks; };
+  auto transport = createNcclTransport(device, 0, 1, std::move(options));
+  auto stream = device.createStream(StreamKind::Communication, "comm");
+  auto world = transport->createCommunicator(makeRanks(1), "world");
+  auto memory = upload(device, *stream, std::vector<float>(16, 1.0f));
+  long fewest = std::numeric_limits<long>::max();    // switches of a call
+  int fewestLooks = std::numeric_limits<int>::max(); // of ten calls in a row
+  for (int i = 0; i < calls / 10; ++i) {
+    looks = 0;
+    for (int call = 0; call < 10; ++call) {
+      rusage before = {}, after = {};
+      getrusage(RUSAGE_THREAD, &before);
+      world->allReduce(*stream, memory->data, memory->data, 16, DataType::F32, Reduction::Sum,
+                       context);
+      getrusage(RUSAGE_THREAD, &after);
+      fewest = std::min(fewest, after.ru_nvcsw - before.ru_nvcsw);
+    }
+    fewestLooks = std::min(fewestLooks, looks.load());
+  }
+  // A sleep is a voluntary switch: three for each call where every poll is one. A busy machine
+  // costs most calls some, too.
+  EXPECT_EQ(fewest, 0);
+  // It looks every 10 ms, and when there is something to look at again: with each call only where
+  // the stream is done before the next.
+  EXPECT_LE(fewestLooks, 5);
+  stream->synchronize();
 }
 
 TEST_F(NcclTransportTest, CopyEnginesNeedANewLibrary) {

@@ -55,7 +55,8 @@ public:
   std::string text;
 };
 
-constexpr unsigned kF32 = 1, kI64 = 7, kBool = 9, kF16 = 10, kString = 8;
+constexpr unsigned kF32 = 1, kI64 = 7, kBool = 9, kF16 = 10, kString = 8, kUint4 = 21, kInt4 = 22,
+                   kInt2 = 26;
 
 Message tensor(const std::string &name, unsigned type, const std::vector<int64_t> &shape) {
   Message message;
@@ -111,6 +112,7 @@ protected:
 
   std::filesystem::path write(const std::string &text, const std::string &name = "m.onnx") {
     std::filesystem::path path = folder / "model" / name;
+    std::filesystem::remove(path); // file systems flush what is cut to nothing and written again
     std::ofstream(path, std::ios::binary) << text;
     return path;
   }
@@ -125,7 +127,7 @@ protected:
     return "no error";
   }
   std::string scanError(const Message &message) {
-    return errorOf([&] { scanOnnxInitializers(write(message)); });
+    return errorOf([&] { OnnxFile(write(message)).scan(); });
   }
 
   std::filesystem::path folder;
@@ -134,7 +136,7 @@ protected:
 TEST_F(OnnxScannerTest, RawDataIsFoundInPlace) {
   auto path = write(modelOf({tensor("a", kF32, {2, 3}).bytes(9, raw({1, 2, 3, 4, 5, 6})),
                              tensor("s", kF32, {}).bytes(9, raw({7}))}));
-  auto tensors = scanOnnxInitializers(path);
+  auto tensors = OnnxFile(path).scan();
   ASSERT_EQ(tensors.size(), 2u);
   EXPECT_EQ(tensors[0].name, "a");
   EXPECT_THAT(tensors[0].shape, ElementsAre(2, 3));
@@ -144,7 +146,7 @@ TEST_F(OnnxScannerTest, RawDataIsFoundInPlace) {
   std::vector<char> data(24);
   file.seekg(static_cast<std::streamoff>(tensors[0].offset)).read(data.data(), 24);
   EXPECT_THAT(asFloats(data), ElementsAre(1, 2, 3, 4, 5, 6));
-  EXPECT_THAT(asFloats(readOnnxTensor(path, tensors[1])), ElementsAre(7));
+  EXPECT_THAT(asFloats(OnnxFile(path).read(tensors[1])), ElementsAre(7));
   EXPECT_TRUE(tensors[1].shape.empty());
 }
 
@@ -155,17 +157,40 @@ TEST_F(OnnxScannerTest, PackedFloatsAreInPlaceAndVarintsAreDecoded) {
   auto path = write(modelOf({tensor("f", kF32, {2}).floats(4, {8, 9}),
                              tensor("i", kI64, {3}).packed(7, {1, static_cast<uint64_t>(-1), 300}),
                              halves, bools, unpacked}));
-  auto tensors = scanOnnxInitializers(path);
+  auto tensors = OnnxFile(path).scan();
   ASSERT_EQ(tensors.size(), 5u);
   EXPECT_TRUE(tensors[0].inPlace);
-  EXPECT_THAT(asFloats(readOnnxTensor(path, tensors[0])), ElementsAre(8, 9));
+  EXPECT_THAT(asFloats(OnnxFile(path).read(tensors[0])), ElementsAre(8, 9));
   EXPECT_FALSE(tensors[1].inPlace);
   EXPECT_EQ(tensors[1].getSize(), 24u);
-  EXPECT_THAT(asInts(readOnnxTensor(path, tensors[1])), ElementsAre(1, -1, 300));
-  EXPECT_THAT(readOnnxTensor(path, tensors[2]),
+  EXPECT_THAT(asInts(OnnxFile(path).read(tensors[1])), ElementsAre(1, -1, 300));
+  EXPECT_THAT(OnnxFile(path).read(tensors[2]),
               ElementsAre(0x00, 0x3c, 0x00, static_cast<char>(0xc0)));
-  EXPECT_THAT(readOnnxTensor(path, tensors[3]), ElementsAre(0, 1, 1));
-  EXPECT_THAT(asInts(readOnnxTensor(path, tensors[4])), ElementsAre(5, -6));
+  EXPECT_THAT(OnnxFile(path).read(tensors[3]), ElementsAre(0, 1, 1));
+  EXPECT_THAT(asInts(OnnxFile(path).read(tensors[4])), ElementsAre(5, -6));
+}
+
+TEST_F(OnnxScannerTest, NumbersBelowABytePack) {
+  // Rows of whole bytes keep their shape; others are one row of bytes, whose last has room left.
+  auto path =
+      write(modelOf({tensor("rows", kInt4, {2, 4}).bytes(9, "abcd"),
+                     tensor("all", kUint4, {3, 3}).packed(5, {0x21, 0x43, 0x65, 0x87, 0x09}),
+                     tensor("one", kInt2, {}).bytes(9, "a")}));
+  auto tensors = OnnxFile(path).scan();
+  ASSERT_EQ(tensors.size(), 3u);
+  EXPECT_EQ(tensors[0].type, DataType::U8);
+  EXPECT_THAT(tensors[0].shape, ElementsAre(2, 2));
+  EXPECT_THAT(tensors[0].getNumberShape(), ElementsAre(2, 4));
+  EXPECT_EQ(tensors[0].getTypeName(), "i4");
+  EXPECT_EQ(tensors[0].packed->bits, 4u);
+  EXPECT_THAT(tensors[1].shape, ElementsAre(5));
+  EXPECT_THAT(tensors[1].getNumberShape(), ElementsAre(3, 3));
+  EXPECT_THAT(OnnxFile(path).read(tensors[1]),
+              ElementsAre(0x21, 0x43, 0x65, static_cast<char>(0x87), 0x09));
+  EXPECT_THAT(tensors[2].shape, ElementsAre(1));
+  EXPECT_EQ(tensors[2].getTypeName(), "i2");
+  EXPECT_THAT(scanError(modelOf({tensor("w", kInt4, {3, 5}).bytes(9, "1234567")})),
+              HasSubstr("'w' has 7 bytes of data, but its shape [3, 5] of i4 takes 8"));
 }
 
 TEST_F(OnnxScannerTest, ConstantNodesCountAndOtherTypesDoNot) {
@@ -173,8 +198,8 @@ TEST_F(OnnxScannerTest, ConstantNodesCountAndOtherTypesDoNot) {
       Message().bytes(1, "value").message(5, tensor("ignored", kF32, {1}).bytes(9, raw({3})));
   Message constant = Message().bytes(2, "c").bytes(4, "Constant").message(5, value);
   Message other = Message().bytes(2, "d").bytes(4, "ConstantOfShape").message(5, value);
-  auto tensors = scanOnnxInitializers(
-      write(modelOf({tensor("text", kString, {1}).bytes(6, "hello")}, {constant, other})));
+  auto path = write(modelOf({tensor("text", kString, {1}).bytes(6, "hello")}, {constant, other}));
+  auto tensors = OnnxFile(path).scan();
   ASSERT_EQ(tensors.size(), 1u);
   EXPECT_EQ(tensors[0].name, "c");
   EXPECT_FALSE(tensors[0].isInitializer);
@@ -183,11 +208,11 @@ TEST_F(OnnxScannerTest, ConstantNodesCountAndOtherTypesDoNot) {
 TEST_F(OnnxScannerTest, ExternalDataIsFollowed) {
   write("abcd" + raw({1, 2}), "weights.bin");
   auto path = write(modelOf({external(tensor("w", kF32, {2}), "weights.bin", "4", "8")}));
-  auto tensors = scanOnnxInitializers(path);
+  auto tensors = OnnxFile(path).scan();
   ASSERT_EQ(tensors.size(), 1u);
   EXPECT_EQ(tensors[0].file, "weights.bin");
   EXPECT_EQ(tensors[0].offset, 4u);
-  EXPECT_THAT(asFloats(readOnnxTensor(path, tensors[0])), ElementsAre(1, 2));
+  EXPECT_THAT(asFloats(OnnxFile(path).read(tensors[0])), ElementsAre(1, 2));
 }
 
 TEST_F(OnnxScannerTest, ExternalDataStaysInTheFolder) {
@@ -195,7 +220,7 @@ TEST_F(OnnxScannerTest, ExternalDataStaysInTheFolder) {
   std::filesystem::create_symlink(folder / "secret", folder / "model" / "link");
   auto refusal = [&](const std::string &location) {
     auto path = write(modelOf({external(tensor("w", kF32, {2}), location)}));
-    return errorOf([&] { readOnnxTensor(path, scanOnnxInitializers(path).at(0)); });
+    return errorOf([&] { OnnxFile(path).read(OnnxFile(path).scan().at(0)); });
   };
   EXPECT_THAT(refusal("../secret"),
               HasSubstr("'w' is in '../secret', which leads out of the model's folder"));
@@ -221,19 +246,18 @@ TEST_F(OnnxScannerTest, SizesMustMatchShapes) {
   EXPECT_THAT(scanError(modelOf({tensor("w", kF32, {0}), tensor("w", kF32, {0})})),
               HasSubstr("two tensors are called 'w'"));
   auto path = write(modelOf({tensor("w", kI64, {3}).packed(7, {1, 2})}));
-  EXPECT_THAT(errorOf([&] { readOnnxTensor(path, scanOnnxInitializers(path).at(0)); }),
+  EXPECT_THAT(errorOf([&] { OnnxFile(path).read(OnnxFile(path).scan().at(0)); }),
               HasSubstr("'w' has 2 values, but its shape [3] takes 3"));
 }
 
 TEST_F(OnnxScannerTest, FilesThatAreNoModels) {
-  EXPECT_THAT(errorOf([&] { scanOnnxInitializers(folder / "none.onnx"); }),
-              HasSubstr("cannot open"));
-  EXPECT_THAT(errorOf([&] { scanOnnxInitializers(folder); }), HasSubstr("is not a regular file"));
-  EXPECT_THAT(errorOf([&] { scanOnnxInitializers(write("", "empty.onnx")); }),
-              HasSubstr("is empty"));
+  EXPECT_THAT(errorOf([&] { OnnxFile(folder / "none.onnx").scan(); }),
+              HasSubstr("none.onnx: cannot be read: No such file"));
+  EXPECT_THAT(errorOf([&] { OnnxFile file(folder); }), HasSubstr("is not a regular file"));
+  EXPECT_THAT(errorOf([&] { OnnxFile(write("", "empty.onnx")).scan(); }), HasSubstr("is empty"));
   EXPECT_THAT(scanError(Message().varint(1, 8)),
               HasSubstr("is not an ONNX model: it has no graph"));
-  EXPECT_THAT(errorOf([&] { scanOnnxInitializers(write(std::string("\x3b\x3c", 2))); }),
+  EXPECT_THAT(errorOf([&] { OnnxFile(write(std::string("\x3b\x3c", 2))).scan(); }),
               HasSubstr("wire type 3 is not used by ONNX"));
 }
 
@@ -247,7 +271,7 @@ TEST_F(OnnxScannerTest, WeightsAreCutOut) {
   auto path = write(modelOf({tensor("big", kF32, {1000}).bytes(9, raw(big)),
                              tensor("small", kF32, {4}).bytes(9, raw(small))},
                             {node}));
-  std::string text = readOnnxWithoutWeights(path);
+  std::string text = OnnxFile(path).readWithoutWeights();
   EXPECT_LT(text.size(), 4300u);
   EXPECT_THAT(text, HasSubstr(raw(small)));
   // A subgraph's constants have nowhere else to be found: they stay up to 64 KiB.
@@ -257,7 +281,7 @@ TEST_F(OnnxScannerTest, WeightsAreCutOut) {
   // With nothing to cut, the bytes are the file's.
   std::ifstream file(path, std::ios::binary);
   std::string all((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  EXPECT_EQ(readOnnxWithoutWeights(path, 1 << 20), all);
+  EXPECT_EQ(OnnxFile(path).readWithoutWeights(1 << 20), all);
 }
 
 TEST_F(OnnxScannerTest, DeepNestingIsRefused) {
@@ -266,8 +290,23 @@ TEST_F(OnnxScannerTest, DeepNestingIsRefused) {
     graph = Message().message(
         1, Message().bytes(4, "If").message(5, Message().bytes(1, "then").message(6, graph)));
   auto path = write(Message().message(7, graph));
-  EXPECT_THAT(errorOf([&] { readOnnxWithoutWeights(path); }),
+  EXPECT_THAT(errorOf([&] { OnnxFile(path).readWithoutWeights(); }),
               HasSubstr("nests subgraphs too deeply"));
+}
+
+/// What is found in a file and what is read of it later are of one version.
+TEST_F(OnnxScannerTest, AFileIsOpenedOnce) {
+  auto path = write(modelOf({tensor("w", kF32, {2}).bytes(9, raw({1, 2}))}));
+  OnnxFile file(path);
+  auto tensors = file.scan();
+  std::filesystem::rename(
+      write(modelOf({tensor("v", kF32, {2}).bytes(9, raw({3, 4}))}).text, "new"), path);
+  EXPECT_THAT(asFloats(file.read(tensors.at(0))), ElementsAre(1, 2));
+  EXPECT_THAT(file.readWithoutWeights(), HasSubstr("w"));
+  std::filesystem::resize_file(path, 10);
+  OnnxFile second(path);
+  std::filesystem::resize_file(path, 0);
+  EXPECT_THAT(errorOf([&] { second.readWithoutWeights(); }), HasSubstr("while it is in use"));
 }
 
 /// Every answer on a damaged file is an Error or tensors that can be read or refused; a sanitizer
@@ -283,9 +322,10 @@ TEST_F(OnnxScannerTest, DamagedFilesGiveErrors) {
   auto attempt = [&](const std::string &text) {
     auto path = write(text);
     try {
-      for (const OnnxTensor &tensor : scanOnnxInitializers(path))
-        readOnnxTensor(path, tensor);
-      readOnnxWithoutWeights(path);
+      OnnxFile file(path);
+      for (const OnnxTensor &tensor : file.scan())
+        file.read(tensor);
+      file.readWithoutWeights();
       ++scans;
     } catch (const Error &error) {
       EXPECT_STRNE(error.what(), "");

@@ -355,6 +355,36 @@ TEST_F(Job, ConditionsAreRead) {
   }
 }
 
+/// What follows a branch starts when all streams of the branch are done, without an event.
+TEST_F(Job, BranchesEndOnAllStreams) {
+  constexpr int64_t n = 1 << 16;
+  PlanBuilder plan;
+  plan.addAxis("data", 2);
+  plan.addEntry({PlanBuilder::argument("x", {2, n})}, {PlanBuilder::argument("y", {2, n})});
+  schema::Specialisation &program = plan.program();
+  program.set_registered_bytes(n * 4);
+  PlanBuilder::fillBinding(*program.add_inputs(), "x", {1, n}, {{"data"}, {}});
+  PlanBuilder::fillBinding(*program.add_outputs(), "y", {1, n}, {{"data"}, {}});
+  uint32_t x = PlanBuilder::addBuffer(program, schema::INPUT, {1, n});
+  uint32_t y = PlanBuilder::addBuffer(program, schema::OUTPUT, {1, n});
+  uint32_t sum = PlanBuilder::addBuffer(program, schema::REGISTERED, {1, n});
+  uint32_t flag = PlanBuilder::addBuffer(program, schema::CONSTANT, {1}, 0, 0, schema::BOOL);
+  PlanBuilder::addConstant(program, std::string(1, 1));
+  schema::If *branch = program.add_body()->mutable_branch();
+  branch->set_condition(flag);
+  PlanBuilder::addGroup(*branch->add_then()->mutable_block(), schema::Group::ALL_REDUCE, {"data"},
+                        {x}, {sum});
+  PlanBuilder::addCopy(*branch->add_otherwise()->mutable_block(), x, sum);
+  PlanBuilder::addCopy(PlanBuilder::addBlock(program), sum, y);
+  auto job = start(plan);
+  for (int run = 1; run <= 20; ++run) {
+    std::vector<float> values(size_t(2 * n), float(run));
+    job->bind("x", view(values, {2, n}));
+    job->run();
+    EXPECT_EQ(toVector(job->getOutput("y")), std::vector<float>(size_t(2 * n), float(2 * run)));
+  }
+}
+
 /// A counter that a while loop drives to its end: state lives on between runs.
 TEST_F(Job, StateOutlivesARun) {
   PlanBuilder plan;
@@ -387,6 +417,9 @@ TEST_F(Job, StateOutlivesARun) {
   session.run();
   EXPECT_THAT(toVector(session.getOutputShard("y")), ElementsAreArray(third));
   EXPECT_THROW(session.getState("none"), Error);
+  EXPECT_THAT([&] { session.bind("last", view(first, {2})); },
+              testing::ThrowsMessage<Error>(
+                  testing::HasSubstr("'last' is a state, which the session keeps")));
 }
 
 /// Sums over ranks through the session's own collective calls.
@@ -532,6 +565,23 @@ TEST_F(Job, PicksTheSpecialisation) {
   job->bind("x", view(values, {3}));
   EXPECT_THAT(messageOf([&] { job->run(); }),
               HasSubstr("entry 'main' is compiled for: batch=2; batch=5"));
+  std::vector<int64_t> shape = {2, 1};
+  job->bind("x", view(values, shape));
+  EXPECT_THAT(messageOf([&] { job->run(); }),
+              HasSubstr("input 'x' has shape [2, 1], the plan takes 1 dimensions: [2]"));
+}
+
+/// A wrong size of a dimension that is the same in all specialisations is no question of which.
+TEST(EntryTest, NamesTheFixedDimensionThatDiffers) {
+  Entry entry{"main", {}};
+  for (int64_t batch : {2, 5})
+    entry.specialisations.push_back(
+        {{{"batch", batch}}, {{"x", DataType::F32, {batch, 16}, {"batch", ""}, {0}, {}}}, {}});
+  EXPECT_EQ(entry.findMisfit("x", {2, 16}), "");
+  EXPECT_EQ(entry.findMisfit("x", {3, 16}), ""); // that is one
+  EXPECT_EQ(entry.findMisfit("x", {3, 8}),
+            "input 'x' has 8 in dimension 1, the plan takes 16 there in all specialisations");
+  EXPECT_EQ(entry.findMisfit("other", {1}), "");
 }
 
 /// A rank that leaves ends the others' run with one error, soon; the sessions then say why.

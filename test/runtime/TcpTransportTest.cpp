@@ -284,6 +284,99 @@ TEST(TcpTransportTest, WrongMastersAreOneLine) {
   close(fd);
 }
 
+/// A rank that leaves in order while others need it ends their waiting, whenever they ask.
+TEST(TcpTransportTest, ARankThatLeftIsNotWaitedFor) {
+  for (auto pause : {0ms, 500ms}) {
+    auto begin = std::chrono::steady_clock::now();
+    std::vector<Outcome> outcomes = runJob(3, [&](Transport &transport) {
+      share(transport, getAll(transport), 0);
+      if (transport.getRank() == 1)
+        return;
+      std::this_thread::sleep_for(pause); // before or after it has left
+      std::vector<int> ranks = {1, 0, 2};
+      share(transport, ranks, 1);
+    });
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+    EXPECT_EQ(outcomes[1], Outcome{});
+    for (int rank : {0, 2})
+      EXPECT_THAT(outcomes[size_t(rank)].text,
+                  HasSubstr("rank 1 has left the job without taking part in"));
+  }
+}
+
+TEST(TcpTransportTest, WhoWaitsForARankHearsThatItLeft) {
+  std::vector<Outcome> outcomes = runJob(2, [](Transport &transport) {
+    share(transport, getAll(transport), 0);
+    if (transport.getRank() == 1)
+      return;
+    std::vector<int> other = {1}, none;
+    auto end = std::chrono::steady_clock::now() + 10s;
+    while (std::chrono::steady_clock::now() < end) {
+      transport.check(); // of itself no failure
+      transport.checkAwaited(none);
+      transport.checkAwaited(other);
+      std::this_thread::sleep_for(5ms);
+    }
+  });
+  EXPECT_THAT(outcomes[0].text, HasSubstr("rank 1 has left the job without taking part"));
+}
+
+/// A listener whose queue is full drops who calls, as a firewall does: connect alone would try for
+/// two minutes.
+TEST(TcpTransportTest, ConnectingMeetsTheDeadline) {
+  int port = findPort();
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(uint16_t(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::vector<int> sockets = {socket(AF_INET, SOCK_STREAM, 0)};
+  ASSERT_EQ(bind(sockets[0], reinterpret_cast<sockaddr *>(&address), sizeof address), 0);
+  ASSERT_EQ(listen(sockets[0], 0), 0);
+  for (int i = 0; i < 4; ++i) {
+    sockets.push_back(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
+    (void)connect(sockets.back(), reinterpret_cast<sockaddr *>(&address), sizeof address);
+  }
+  std::this_thread::sleep_for(100ms);
+  auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(joinTcpTransport(makeMaster(port), "job", 1, 2, {700ms, 100ms}), Error);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
+  for (int fd : sockets)
+    close(fd);
+}
+
+/// The name of a service may come into being after the first who asks for it.
+TEST(TcpTransportTest, ANameIsAskedForUntilTheDeadline) {
+  auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(joinTcpTransport("no-such-host.invalid:29500", "job", 1, 2, {700ms, 100ms}), Error);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 700ms);
+}
+
+TEST(TcpTransportTest, RankZeroLeavesWithoutAStoppedRank) {
+  JobOptions options;
+  options.transport.deadline = 60000ms;
+  SharedFlag isStopped;
+  options.beside = [&](const std::vector<pid_t> &pids) {
+    int status = 0;
+    waitpid(pids[1], &status, WUNTRACED);
+    isStopped.raise();
+    siginfo_t info;
+    waitid(P_PID, id_t(pids[0]), &info, WEXITED | WNOWAIT);
+    kill(pids[1], SIGCONT);
+  };
+  auto begin = std::chrono::steady_clock::now();
+  runJob(
+      2,
+      [&](Transport &transport) {
+        share(transport, getAll(transport), 0);
+        if (transport.getRank() == 1)
+          raise(SIGSTOP);
+        else
+          isStopped.await();
+      },
+      options);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 40s);
+}
+
 TEST(TcpTransportTest, CpuRanksAreRefusedWithTheRemedy) {
   std::vector<Outcome> outcomes = runJob(
       2, [](Transport &transport) { transport.createCommunicator(getAll(transport), "world"); });

@@ -223,8 +223,8 @@ inline std::vector<Outcome> runStrangers(int n, const JobOptions &options, const
 
 /// A kind of transport under test.
 struct Kind {
-  const char *name;
-  std::vector<Outcome> (*run)(int n, const JobOptions &options, const Body &body);
+  std::string name;
+  std::function<std::vector<Outcome>(int n, const JobOptions &options, const Body &body)> run;
   /// Kernels are interpreted: fewer and smaller operands.
   bool isSlow = false;
   bool reducesShortIntegers = true; // i16, u16

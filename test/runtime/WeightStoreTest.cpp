@@ -6,12 +6,18 @@
 #include "runtime/core/WeightStore.h"
 
 #include "PlanBuilder.h"
+#include "runtime/comm/local/LocalTransport.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/InProcessJob.h"
 #include "runtime/core/Shard.h"
 
 #include <gmock/gmock.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <numeric>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <thread>
 
 using namespace gridloom;
@@ -268,9 +274,8 @@ TEST_F(Weights, TheModelMustBeTheCompiledOne) {
   auto loaded = Plan::load(plan.write(folder.path));
   std::string other = plan.model;
   other[5] ^= 1;
-  write("model.onnx", other);
-  WeightSource::openModel(*loaded); // the size is right
-  EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded, /*verifyDigest=*/true); }),
+  write("model.onnx", other); // the size is right
+  EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded); }),
               HasSubstr("the plan was compiled from " + loaded->getModel().sha256));
   write("model.onnx", plan.model + "x");
   EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded); }),
@@ -278,6 +283,112 @@ TEST_F(Weights, TheModelMustBeTheCompiledOne) {
   std::filesystem::remove(folder.path / "model.onnx");
   EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded); }),
               HasSubstr("model.onnx: the model whose weights the plan uses is not there"));
+}
+
+/// A file of 33 MiB is too large to be read whole at each load.
+TEST_F(Weights, ALargeModelIsReadWhereItIsNewerThanThePlan) {
+  namespace fs = std::filesystem;
+  PlanBuilder plan = makePlan(1);
+  plan.model.resize(size_t(33) << 20);
+  fs::path folderOfPlan = plan.write(folder.path), model = folder.path / "model.onnx";
+  auto loaded = Plan::load(folderOfPlan);
+  auto written = fs::last_write_time(folderOfPlan / "manifest.json");
+  WeightSource::openModel(*loaded);
+  std::fstream(model, std::ios::binary | std::ios::in | std::ios::out) << 'x';
+  fs::last_write_time(model, written + std::chrono::seconds(1));
+  EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded); }),
+              HasSubstr("; compile again, or give the file with --weights"));
+  fs::last_write_time(model, written - std::chrono::seconds(1));
+  WeightSource::openModel(*loaded);
+  EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded, /*verifyDigest=*/true); }),
+              HasSubstr("the plan was compiled from " + loaded->getModel().sha256));
+}
+
+/// On a CPU aligned weights are used where the file is mapped.
+class MappedWeights : public Weights {
+protected:
+  /// A job whose weight 'w' is not copied.
+  std::unique_ptr<InProcessJob> load() {
+    model = plan.model;
+    auto job = std::make_unique<InProcessJob>(Plan::load(plan.write(folder.path)));
+    expect(*job, w);
+    return job;
+  }
+  PlanBuilder plan = makePlan(2);
+  std::string model;
+};
+
+TEST_F(MappedWeights, ChangedInPlaceTheyEndTheRun) {
+  std::unique_ptr<InProcessJob> job = load();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20)); // clocks of files are coarse
+  std::string other = model;
+  other[5] ^= 1;
+  write("model.onnx", other);
+  EXPECT_THAT(messageOf([&] { job->run(); }),
+              HasSubstr("model.onnx: was written to while it is in use; load it again"));
+}
+
+TEST_F(MappedWeights, CutOffTheyEndTheRunAndNotTheProcess) {
+  std::unique_ptr<InProcessJob> job = load();
+  write("model.onnx", "");
+  EXPECT_THAT(messageOf([&] { job->run(); }),
+              HasSubstr("model.onnx: was changed while it is in use: it had 48 bytes and has 0"));
+}
+
+TEST_F(MappedWeights, ReplacedByRenameTheyStayWhatTheyWere) {
+  std::unique_ptr<InProcessJob> job = load();
+  std::filesystem::rename(write("new.onnx", std::string(model.size(), 'x')),
+                          folder.path / "model.onnx");
+  expect(*job, w);
+}
+
+/// Where the system lacks openat2, links that lead out are refused too.
+TEST(MappedFileTest, StaysInTheFolderWithoutOpenat2) {
+  TemporaryFolder folder;
+  writeFile(folder.path / "secret", "x");
+  writeFile(folder.path / "model/data", "y");
+  std::filesystem::create_symlink("../secret", folder.path / "model/out");
+  std::filesystem::create_symlink("data", folder.path / "model/in");
+  pid_t child = fork();
+  if (child == 0) {
+    sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    sock_fprog program{std::size(filter), filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+      _exit(2);
+    bool isRefused = messageOf([&] {
+                       MappedFile::openBeneath(folder.path / "model", "out");
+                     }).ends_with("it is a link that leads out of the model's folder");
+    bool isFound = MappedFile::openBeneath(folder.path / "model", "in")->getBytes().size() == 1;
+    _exit(isRefused && isFound ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(MappedFileTest, ReadsZerosWhereTheFileEnded) {
+  TemporaryFolder folder;
+  std::filesystem::path path = folder.path / "file";
+  writeFile(path, std::string(3 * 4096, 'x'));
+  auto file = MappedFile::open(path);
+  auto getSum = [&] {
+    size_t sum = 0;
+    for (std::byte byte : file->getBytes())
+      sum += size_t(byte);
+    return sum;
+  };
+  EXPECT_EQ(getSum(), size_t(3 * 4096 * 'x'));
+  std::filesystem::resize_file(path, 4096);
+  EXPECT_EQ(getSum(), size_t(4096 * 'x'));
+  std::filesystem::remove(path); // nothing tells its size any more
+  EXPECT_THAT(messageOf([&] { file->requireUnchanged(); }),
+              HasSubstr("file: could not be read while it is in use"));
 }
 
 TEST_F(Weights, ExternalFilesAreChecked) {
@@ -292,6 +403,73 @@ TEST_F(Weights, ExternalFilesAreChecked) {
   write("data/w.bin", std::string(16, 0) + toBytes(w2));
   InProcessJob job(loaded);
   expect(job, w2);
+  // A plan that knows their contents refuses others.
+  plan.editManifest = [&](nlohmann::json &manifest) {
+    std::string data = std::string(16, 0) + toBytes(w);
+    manifest["model"]["data"]["data/w.bin"] = sha256(std::as_bytes(std::span(data)));
+  };
+  loaded = Plan::load(plan.write(folder.path));
+  EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded); }),
+              HasSubstr("data/w.bin: has other contents than when the plan was compiled"));
+  write("data/w.bin", std::string(16, 0) + toBytes(w));
+  WeightSource::openModel(*loaded);
+}
+
+TEST_F(Weights, ExternalFilesAreNotFoundThroughLinksThatLeadOut) {
+  PlanBuilder plan = makePlan(1);
+  plan.manifest["weights"][0]["file"] = "data/w.bin";
+  std::filesystem::path inner = folder.path / "inner";
+  auto loaded = Plan::load(plan.write(inner));
+  write("w.bin", toBytes(w));
+  std::filesystem::create_directory(inner / "data");
+  std::filesystem::create_symlink("../../w.bin", inner / "data/w.bin");
+  EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded); }),
+              HasSubstr("data/w.bin: cannot be read: it is a link that leads out of the model's "
+                        "folder"));
+  // Those that stay inside are followed, absolute ones too.
+  write("inner/there.bin", toBytes(w));
+  std::filesystem::remove(inner / "data/w.bin");
+  std::filesystem::create_symlink(inner / "there.bin", inner / "data/w.bin");
+  WeightSource::openModel(*loaded);
+}
+
+/// Ranks may find files of one name with other contents, as on machines with disks of their own.
+TEST_F(Weights, RanksMustReadTheSame) {
+  PlanBuilder plan = makePlan(2);
+  auto loaded = Plan::load(plan.write(folder.path));
+  std::filesystem::path files[] = {write("a.safetensors", makeSafeTensors({{"w", {{4, 3}, w}}})),
+                                   write("b.safetensors", makeSafeTensors({{"w", {{4, 3}, w2}}}))};
+  auto onBoth = [](const std::function<void(int)> &work) {
+    std::thread other([&] { work(1); });
+    work(0);
+    other.join();
+  };
+  std::string loads[2], updates[2], runs[2];
+  auto transports = createInProcessTransports(2);
+  onBoth([&](int rank) {
+    auto device = createCpuDevice(1);
+    SessionOptions options;
+    options.weights = files[rank];
+    loads[rank] =
+        messageOf([&] { Session(loaded, *device, transports[size_t(rank)].get(), options); });
+  });
+  transports = createInProcessTransports(2);
+  onBoth([&](int rank) {
+    auto device = createCpuDevice(1);
+    Session session(loaded, *device, transports[size_t(rank)].get());
+    updates[rank] = messageOf([&] { session.updateWeights(files[rank]); });
+    runs[rank] = messageOf([&] {
+      session.run(); // with the weights of before
+      HostArray z = session.gatherOutputToAll("z");
+      EXPECT_THAT(z.as<float>(), ElementsAreArray(w));
+    });
+  });
+  for (int rank : {0, 1}) {
+    EXPECT_EQ(loads[rank], "loading the plan: rank 1 read other weights than rank 0; give all "
+                           "ranks files with equal contents");
+    EXPECT_THAT(updates[rank], HasSubstr("updating the weights: rank 1 read other weights"));
+    EXPECT_EQ(runs[rank], "nothing was thrown");
+  }
 }
 
 TEST_F(Weights, EqualShardsAreShared) {

@@ -282,11 +282,12 @@ TEST_F(Cli, WrongInputs) {
   expectError({"run", plan}, 1, AllOf(HasSubstr("missing --input x"), HasSubstr("x f32 [4, 4]")));
   expectError({"run", plan, "--input", "z=" + x}, 1,
               AllOf(HasSubstr("no input z"), HasSubstr("x f32 [4, 4]")));
-  expectError({"run", plan, "--input", "x"}, 1, HasSubstr("NAME=FILE.npy"));
+  expectError({"run", plan, "--input", "x"}, 1, HasSubstr("NAME=VALUE"));
   expectError({"run", plan, "--input", "x=" + x, "--input", "x=ones"}, 1, HasSubstr("twice"));
   expectError({"run", plan, "--input", "x=gone.npy"}, 1, HasSubstr("gone.npy: there is no such"));
   expectError({"run", plan, "--input", "x=" GRIDLOOM_BINARY}, 1, HasSubstr("is not a .npy"));
   expectError({"run", plan, "--input", "x=randint(1)"}, 1, HasSubstr("randint(LOW,HIGH)"));
+  expectError({"run", plan, "--input", "x=nomal(0,1)"}, 1, HasSubstr("normal(MEAN,DEVIATION)"));
   expectError({"run", plan, "--input", "x=ones", "--seed", "3"}, 1, HasSubstr("--seed"));
   HostArray wrong = HostArray::allocate(DataType::I64, {4, 5});
   writeNpy(folder.path / "wrong.npy", wrong);

@@ -163,53 +163,6 @@ TEST_F(Npy, MissingFile) {
   EXPECT_THROW(readNpy(folder.path), Error);
 }
 
-Generator parse(const std::string &text) {
-  Generator generator;
-  EXPECT_TRUE(Generator::parse(text, generator)) << text;
-  return generator;
-}
-
-TEST(Generator, DependsOnSeedNameAndPlaceOnly) {
-  Generator normal = parse("randn");
-  HostArray first = generate(normal, "x", DataType::F32, {1000}, 7);
-  HostArray longer = generate(normal, "x", DataType::F32, {4000}, 7);
-  EXPECT_EQ(memcmp(first.getData(), longer.getData(), first.getNumBytes()), 0);
-  auto differs = [&](const HostArray &other) {
-    return memcmp(first.getData(), other.getData(), first.getNumBytes()) != 0;
-  };
-  EXPECT_TRUE(differs(generate(normal, "y", DataType::F32, {1000}, 7)));
-  EXPECT_TRUE(differs(generate(normal, "x", DataType::F32, {1000}, 8)));
-}
-
-TEST(Generator, HasItsDistribution) {
-  HostArray normal = generate(parse("randn"), "x", DataType::F64, {20000}, 1);
-  double sum = 0, squares = 0;
-  for (double value : normal.as<double>()) {
-    sum += value;
-    squares += value * value;
-  }
-  EXPECT_NEAR(sum / 20000, 0, 0.03);
-  EXPECT_NEAR(squares / 20000, 1, 0.05);
-  HostArray whole = generate(parse("randint(-2, 3)"), "x", DataType::I8, {2000}, 1);
-  std::set<int> seen(whole.as<int8_t>().begin(), whole.as<int8_t>().end());
-  EXPECT_THAT(seen, testing::ElementsAre(-2, -1, 0, 1, 2));
-  HostArray uniform = generate(parse("uniform(1,2)"), "x", DataType::F32, {2000}, 1);
-  for (float value : uniform.as<float>())
-    EXPECT_TRUE(value >= 1 && value <= 2);
-}
-
-TEST(Generator, IsRefusedWhereItCannotBe) {
-  Generator generator;
-  EXPECT_FALSE(Generator::parse("ids.npy", generator));
-  EXPECT_FALSE(Generator::parse("randint.npy", generator));
-  for (const char *text : {"randint(3)", "randint(3,3)", "randint(5,3)", "randint(0.5,3)",
-                           "randint(0,1", "uniform(a,b)", "randint(0,1e300)"})
-    EXPECT_THROW(Generator::parse(text, generator), Error) << text;
-  EXPECT_THROW(generate(parse("randn"), "x", DataType::I64, {1}, 0), Error);
-  EXPECT_THROW(generate(parse("randint(0,300)"), "x", DataType::U8, {1}, 0), Error);
-  EXPECT_THROW(generate(parse("randint(-1,2)"), "x", DataType::Bool, {1}, 0), Error);
-}
-
 TEST(Summary, TellsOfNaN) {
   HostArray array = HostArray::allocate(DataType::F32, {3});
   array.as<float>()[0] = NAN;

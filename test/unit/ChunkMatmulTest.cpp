@@ -170,7 +170,7 @@ TEST(ChunkMatmulCompiled, AgreesWithTheInterpreter) {
       "tensor<128x256xf32>"};
   std::ofstream(folder / "source.mlir")
       << "module attributes {loom.model = {path = \"" << (folder / "weights").string()
-      << "\", bytes = 1152 : i64, sha256 = \"" << std::string(64, '0')
+      << "\", bytes = 1152 : i64, sha256 = \"" << getDigest(folder / "weights")
       << "\"}, loom.folded = []} {\n"
       << makeText(test) << "\n}\n";
   CompileOptions compile;

@@ -337,6 +337,34 @@ TEST(CodegenShape, RotateHalf) {
       "  loom.yield %2 : tensor<2x3x5x32xf32>"));
 }
 
+/// A class token before patches: its row lives on from one iteration to the next.
+TEST(CodegenShape, TokenBeforePatches) {
+  for (auto [element, tolerance] : {std::pair<std::string, double>{"f16", 2e-3}, {"bf16", 2e-2}}) {
+    auto tensor = [&, e = element](const char *shape) { return "tensor<" + (shape + e) + ">"; };
+    std::string out = tensor("4x17x64x"), first = tensor("4x1x64x"), rest = tensor("4x16x64x"),
+                token = tensor("1x64x"), places = tensor("17x64x");
+    RunOptions options;
+    options.tolerance = tolerance;
+    checkKernels(kernelText("%t: " + token + ", %x: " + rest + ", %p: " + places,
+                            "  %0 = loom.broadcast %t dims = [1, 2] : (" + token + ") -> " + first +
+                                "\n  %1 = loom.concatenate %0, %x dim = 1 : (" + first + ", " +
+                                rest + ") -> " + out +
+                                "\n  %2 = loom.broadcast %p dims = [1, 2] : (" + places + ") -> " +
+                                out + "\n  %3 = loom.add %1, %2 : " + out +
+                                "\n  loom.yield %3 : " + out),
+                 options);
+  }
+}
+
+TEST(CodegenShape, HalfIota) {
+  for (std::string element : {"f16", "bf16"}) {
+    std::string type = "tensor<3x37x" + element + ">";
+    checkKernels(kernelText("%x: " + type, "  %0 = loom.iota dim = 1 : " + type +
+                                               "\n  %1 = loom.maximum %0, %x : " + type +
+                                               "\n  loom.yield %1 : " + type));
+  }
+}
+
 TEST(CodegenShape, ConstantsAndIota) {
   checkKernels(kernelText(
       "%x: tensor<3x5xf32>",

@@ -7,16 +7,23 @@
 #define GRIDLOOM_TEST_UNIT_EQUIVALENCECASES_H
 
 #include "InterpreterTesting.h"
+#include "UnaryFunctions.h"
+
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SHA256.h"
+
+#include <filesystem>
 
 namespace gridloom::testing {
 
 struct Case {
-  const char *name;
+  std::string name;
   /// Types of the arguments %a, %b, ...; `index ` before one for indices below 12.
-  std::vector<const char *> arguments;
+  std::vector<std::string> arguments;
   /// Makes %r.
-  const char *body;
-  const char *result;
+  std::string body;
+  std::string result;
 };
 
 inline std::ostream &operator<<(std::ostream &stream, const Case &test) {
@@ -25,16 +32,19 @@ inline std::ostream &operator<<(std::ostream &stream, const Case &test) {
 
 inline constexpr const char *kFloats = "tensor<12x24xf32>";
 
-inline const Case kCases[] = {
+/// `cases`, and one for each row of kUnaryFunctions.
+inline std::vector<Case> withUnaryFunctions(std::vector<Case> cases) {
+  for (const UnaryFunction &function : kUnaryFunctions)
+    cases.push_back({function.name,
+                     {kFloats},
+                     std::string("%r = loom.") + function.name + " %a : " + kFloats,
+                     kFloats});
+  return cases;
+}
+
+inline const std::vector<Case> kCases = withUnaryFunctions({
     {"negate", {kFloats}, "%r = loom.negate %a : tensor<12x24xf32>", kFloats},
     {"abs", {kFloats}, "%r = loom.abs %a : tensor<12x24xf32>", kFloats},
-    {"exp", {kFloats}, "%r = loom.exp %a : tensor<12x24xf32>", kFloats},
-    {"log", {kFloats}, "%r = loom.log %a : tensor<12x24xf32>", kFloats},
-    {"sqrt", {kFloats}, "%r = loom.sqrt %a : tensor<12x24xf32>", kFloats},
-    {"rsqrt", {kFloats}, "%r = loom.rsqrt %a : tensor<12x24xf32>", kFloats},
-    {"tanh", {kFloats}, "%r = loom.tanh %a : tensor<12x24xf32>", kFloats},
-    {"erf", {kFloats}, "%r = loom.erf %a : tensor<12x24xf32>", kFloats},
-    {"logistic", {kFloats}, "%r = loom.logistic %a : tensor<12x24xf32>", kFloats},
     {"floor", {kFloats}, "%r = loom.floor %a : tensor<12x24xf32>", kFloats},
     {"ceil", {kFloats}, "%r = loom.ceil %a : tensor<12x24xf32>", kFloats},
     {"sign", {kFloats}, "%r = loom.sign %a : tensor<12x24xf32>", kFloats},
@@ -199,17 +209,6 @@ inline const Case kCases[] = {
      {kFloats},
      "%r = loom.round_nearest_even %a : tensor<12x24xf32>",
      kFloats},
-    {"sine", {kFloats}, "%r = loom.sine %a : tensor<12x24xf32>", kFloats},
-    {"cosine", {kFloats}, "%r = loom.cosine %a : tensor<12x24xf32>", kFloats},
-    {"tan", {kFloats}, "%r = loom.tan %a : tensor<12x24xf32>", kFloats},
-    {"asin", {kFloats}, "%r = loom.asin %a : tensor<12x24xf32>", kFloats},
-    {"acos", {kFloats}, "%r = loom.acos %a : tensor<12x24xf32>", kFloats},
-    {"atan", {kFloats}, "%r = loom.atan %a : tensor<12x24xf32>", kFloats},
-    {"sinh", {kFloats}, "%r = loom.sinh %a : tensor<12x24xf32>", kFloats},
-    {"cosh", {kFloats}, "%r = loom.cosh %a : tensor<12x24xf32>", kFloats},
-    {"asinh", {kFloats}, "%r = loom.asinh %a : tensor<12x24xf32>", kFloats},
-    {"acosh", {kFloats}, "%r = loom.acosh %a : tensor<12x24xf32>", kFloats},
-    {"atanh", {kFloats}, "%r = loom.atanh %a : tensor<12x24xf32>", kFloats},
     {"xor",
      {"tensor<12x24xi64>", "tensor<12x24xi64>"},
      "%r = loom.xor %a, %b : tensor<12x24xi64>",
@@ -484,7 +483,16 @@ inline const Case kCases[] = {
      "%3 = loom.add %1, %2 : tensor<4x6x12xf32>\n"
      "%r = loom.gelu erf %3 : tensor<4x6x12xf32>",
      "tensor<4x6x12xf32>"},
-};
+});
+
+/// The SHA-256 of a file, as plans name it; empty when it cannot be read.
+inline std::string getDigest(const std::filesystem::path &file) {
+  auto buffer = llvm::MemoryBuffer::getFile(file.string());
+  if (!buffer)
+    return "";
+  auto hash = llvm::SHA256::hash(llvm::arrayRefFromStringRef((*buffer)->getBuffer()));
+  return llvm::toHex(hash, /*LowerCase=*/true);
+}
 
 /// A module of one function `main` with arguments a, b, ... and result `out`.
 inline std::string makeText(const Case &test) {

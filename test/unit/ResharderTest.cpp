@@ -389,6 +389,40 @@ TEST(ResharderLimitsTest, MicroBatchesAreNotCommunicatedOver) {
   EXPECT_GT(impossible, 20);
 }
 
+/// Axes of one device take no part in the search, however many there are.
+TEST(ResharderLimitsTest, AxesOfOneDeviceDoNotCount) {
+  Context context;
+  OpBuilder builder(context.get());
+  OwningOpRef<ModuleOp> module = ModuleOp::create(builder.getUnknownLoc());
+  builder.setInsertionPointToStart(module->getBody());
+  SmallVector<Attribute> axes;
+  SmallVector<StringAttr> names;
+  for (int i = 0; i < 34; ++i) {
+    bool isLarge = i == 0 || i == 32 || i == 33;
+    axes.push_back(AxisAttr::get(context.get(), "a" + std::to_string(i), isLarge ? 2 : 1));
+    names.push_back(builder.getStringAttr("a" + std::to_string(i)));
+  }
+  Mesh mesh(MeshOp::create(builder, builder.getUnknownLoc(), "mesh", builder.getArrayAttr(axes)));
+  auto whole = RankedTensorType::get({8, 8}, builder.getF32Type());
+  ReshardSimulator simulator(mesh, whole.getShape());
+  std::vector<Layout> layouts;
+  enumerateLayouts({names[0], names[32], names[33], names[5]}, Layout::replicated(2), layouts);
+  int64_t pairs = 0;
+  for (size_t i = 0; i < layouts.size(); i += 29)
+    for (size_t j = 1; j < layouts.size(); j += 17) {
+      const Layout &from = layouts[i], &to = layouts[j];
+      if (!to.unreduced.empty())
+        continue;
+      FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, mesh);
+      ASSERT_TRUE(succeeded(steps)) << print(from, mesh) << " to " << print(to, mesh);
+      std::vector<Shard> shards = simulator.run(*steps, simulator.make(from), from.reduction);
+      ASSERT_EQ(simulator.findWrong(shards, from, to), -1)
+          << print(from, mesh) << " to " << print(to, mesh) << print(*steps);
+      ++pairs;
+    }
+  EXPECT_GT(pairs, 30);
+}
+
 /// Large meshes are planned in bounded time, and no dearer than by gathering.
 TEST(ResharderLimitsTest, LargeMeshesArePlannedSoon) {
   Fixture fixture({4, 8, 2, 4, 3});

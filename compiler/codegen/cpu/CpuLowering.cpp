@@ -46,6 +46,32 @@ static LogicalResult expandMath(ModuleOp module) {
   return applyPatternsGreedily(module, std::move(patterns));
 }
 
+/// Makes bf16, which by now is only moved, 16-bit integers: x86 has no registers for vectors of it,
+/// and LLVM converts those that live on in another block element by element, with a library call.
+static void moveAsIntegers(ModuleOp module) {
+  Type integer = IntegerType::get(module.getContext(), 16);
+  AttrTypeReplacer replacer;
+  replacer.addReplacement([&](BFloat16Type) { return integer; });
+  replacer.addReplacement([&](FloatAttr number) -> std::optional<Attribute> {
+    if (!number.getType().isBF16())
+      return std::nullopt;
+    return IntegerAttr::get(integer, number.getValue().bitcastToAPInt());
+  });
+  replacer.addReplacement([&](DenseElementsAttr numbers) -> std::optional<Attribute> {
+    if (!numbers.getElementType().isBF16())
+      return std::nullopt;
+    return numbers.bitcast(integer);
+  });
+  replacer.recursivelyReplaceElementsIn(module, /*replaceAttrs=*/true, /*replaceLocs=*/false,
+                                        /*replaceTypes=*/true);
+  module.walk([](arith::BitcastOp op) {
+    if (op.getIn().getType() != op.getType())
+      return;
+    op.replaceAllUsesWith(op.getIn());
+    op.erase();
+  });
+}
+
 /// `extern "C" void NAME(void *const *pointers, int64_t lo, int64_t hi)` around NAME.rows.
 static void addWrapper(LLVM::LLVMFuncOp rows) {
   OpBuilder builder(rows);
@@ -74,6 +100,7 @@ LogicalResult gridloom::codegen::lowerToLlvmDialect(ModuleOp module) {
   MLIRContext *context = module.getContext();
   if (failed(expandMath(module)))
     return module.emitError("math operations cannot be expanded");
+  moveAsIntegers(module);
   PassManager pm(context);
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

@@ -21,11 +21,11 @@ from .mlp import mlp
 from .registry import MODELS, Model
 from .text import SENTENCES, encode, minilm_folder
 from .vision import VitConfig, resnet, unet, vit
-from .weights import Random, Safetensors, Weights
+from .weights import Random, Safetensors, Weights, Zeros
 
 __all__ = [
     "BERTS", "BertConfig", "ExternalFile", "Gpt2Config", "LlamaConfig", "MINILM", "MODELS", "Model", "Random", "SENTENCES",
-    "SMALL", "Safetensors", "VitConfig", "Weights", "bert", "encode", "gpt2", "llama", "lstm", "minilm", "minilm_file",
+    "SMALL", "Safetensors", "VitConfig", "Weights", "Zeros", "bert", "encode", "gpt2", "llama", "lstm", "minilm", "minilm_file",
     "minilm_folder", "mlp", "random_inputs", "resnet", "save", "unet", "vit",
 ]  # fmt: skip
 

@@ -6,14 +6,15 @@ import dataclasses
 
 import onnx
 
-from .graph import FLOAT, INT64, ExternalFile, gelu
+from .graph import BOOL, FLOAT, INT64, ExternalFile, gelu
 from .network import Cache, Network
 from .weights import Weights
 
 
 @dataclasses.dataclass(frozen=True)
 class Gpt2Config:
-    """GPT-2 small unless told otherwise. `cache` is "", "concat" or "static" (see network.Cache)."""
+    """GPT-2 small unless told otherwise. `cache` is "", "concat" or "static" (see network.Cache). With `mask` positions and
+    what may be looked at are inputs, as transformers exports them: `position_ids` and `attention_mask`."""
 
     layers: int = 12
     hidden: int = 768
@@ -22,6 +23,7 @@ class Gpt2Config:
     positions: int = 1024
     epsilon: float = 1e-5
     cache: str = ""
+    mask: bool = False
     opset: int = 17
 
     def __post_init__(self):
@@ -33,15 +35,21 @@ def gpt2(
     config: Gpt2Config, weights: Weights, name: str = "gpt2", store: ExternalFile | None = None
 ) -> onnx.ModelProto:
     """`input_ids` int64 [batch, sequence] to `logits` float32 [batch, sequence, vocabulary]; with a cache also past_*
-    and present_* float32 [batch, heads, positions, size], and with a static one `position` int64 [1]."""
+    and present_* float32 [batch, heads, positions, size], and with a static one `position` int64 [1]. With `mask` there is
+    no `position`, but `position_ids` int64 [batch, sequence] and `attention_mask` int64 [batch, keys]."""
     c, net = config, Network(name, config.opset, weights, store)
     g, size = net.g, config.hidden // config.heads
     ids = g.input("input_ids", INT64, ["batch", "sequence"])
-    cache = Cache(net, c.cache, c.layers, c.heads, size, c.positions)
+    spelled = mask = None
+    if c.mask:
+        spelled = g.input("position_ids", INT64, ["batch", "sequence"])
+        keys = {"": "sequence", "concat": "past + sequence", "static": c.positions}[c.cache]
+        mask = g.input("attention_mask", INT64, ["batch", keys])
+    cache = Cache(net, c.cache, c.layers, c.heads, size, c.positions, spelled)
     queries = net.positions(ids, cache.begin)
     table = net.parameter("wte.weight", c.vocabulary, c.hidden, scale=0.5)
     x = g.op("Gather", table, ids)
-    x = g.op("Add", x, g.op("Gather", net.parameter("wpe.weight", c.positions, c.hidden, scale=0.1), queries))
+    x = g.op("Add", x, g.op("Gather", net.parameter("wpe.weight", c.positions, c.hidden, scale=0.1), spelled or queries))
     kept = None
     for number in range(c.layers):
         prefix = f"h.{number}"
@@ -54,7 +62,11 @@ def gpt2(
                     net.heads(part, c.heads, size) for part in g.ops("Split", joined, sizes, outputs=3, axis=2)
                 )
                 key, value = cache.extend(number, key, value)
-                kept = kept or net.causal(queries, cache.key_positions(key))
+                if not kept:
+                    kept = net.causal(queries, cache.key_positions(key))
+                    if mask:  # [batch, 1, 1, keys]
+                        seen = g.unsqueeze(g.unsqueeze(g.op("Cast", mask, to=BOOL), 1), 1)
+                        kept = g.op("And", kept, seen)
                 y = net.attend(query, key, value, size, kept)
                 y = net.dense(y, f"{prefix}.attn.c_proj", c.hidden, c.hidden)
             x = g.op("Add", y, x)

@@ -33,8 +33,11 @@ class ExternalFile:
         with self.path.open("r+b") as file:
             offset = -(-file.seek(0, 2) // self.ALIGNMENT) * self.ALIGNMENT
             file.truncate(offset)
-            file.seek(offset)
-            np.ascontiguousarray(array).tofile(file)
+            if array.size and not any(array.strides):  # one zero for all: a hole in the file
+                file.truncate(offset + array.nbytes)
+            else:
+                file.seek(offset)
+                np.ascontiguousarray(array).tofile(file)
         tensor = TensorProto(name=name, dims=array.shape, data_type=helper.np_dtype_to_tensor_dtype(array.dtype))
         tensor.data_location = TensorProto.EXTERNAL
         for key, value in [("location", self.path.name), ("offset", offset), ("length", array.nbytes)]:
@@ -138,6 +141,7 @@ class GraphBuilder:
 
 FLOAT = TensorProto.FLOAT
 INT64 = TensorProto.INT64
+BOOL = TensorProto.BOOL
 
 
 def layer_norm(g: GraphBuilder, x: str, weight: str, bias: str, epsilon: float, fused: bool) -> str:

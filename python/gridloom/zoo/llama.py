@@ -39,6 +39,8 @@ class LlamaConfig:
             raise ValueError(f"{self.heads} heads are not a multiple of {self.kv_heads} key-value heads")
         if self.head not in ("logits", "hidden"):
             raise ValueError(f"head {self.head!r} is not one of logits, hidden")
+        if self.head == "hidden" and self.vocabulary != type(self).vocabulary:
+            raise ValueError(f"vocabulary {self.vocabulary} has no use without embedding and logits: choose head logits")
         if self.experts and not 0 < self.chosen <= self.experts:
             raise ValueError(f"{self.chosen} experts cannot be chosen among {self.experts}")
 

@@ -65,9 +65,12 @@ class Network:
 
 class Cache:
     """Keys and values of earlier positions. `form` is "" (none), "concat" (past_* grow by concatenation, as exporters
-    write it) or "static" (buffers of `capacity` positions, into which new ones are written at `position`)."""
+    write it) or "static" (buffers of `capacity` positions, into which new ones are written at `position`, or where the
+    `positions` of the new ones, [batch, sequence], begin)."""
 
-    def __init__(self, network: Network, form: str, layers: int, heads: int, size: int, capacity: int):
+    def __init__(
+        self, network: Network, form: str, layers: int, heads: int, size: int, capacity: int, positions: str | None = None
+    ):
         if form not in ("", "concat", "static"):
             raise ValueError(f"cache form {form!r} is not one of '', concat, static")
         self.network, self.g, self.form = network, network.g, form
@@ -81,6 +84,9 @@ class Cache:
             self.past.append([self.g.input(name, float_type, self.shape) for name in names])
         if form == "concat":
             self.begin = self.g.unsqueeze(self.g.dim(self.past[0][0], 2), 0)
+        elif form == "static" and positions:
+            first = self.g.op("Slice", positions, *(self.g.constant([n, n], int) for n in (0, 1)))
+            self.begin = self.g.reshape(first, 1)
         elif form == "static":
             self.begin = self.g.input("position", onnx.TensorProto.INT64, [1])
         self._present: list[tuple[str, str]] = []

@@ -14,7 +14,7 @@ from .graph import ExternalFile
 from .llama import LlamaConfig, llama
 from .lstm import lstm
 from .vision import VitConfig, resnet, unet, vit
-from .weights import Random, Weights
+from .weights import Random, Weights, Zeros
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,12 +34,15 @@ class Model:
                 raise ValueError(f"unknown option {name!r}; known are {', '.join(self.options)}")
         return self._make(weights or Random(seed), store, {**self.options, **options})
 
-    def write(self, path: str | Path, seed: int = 0, external_data: bool = False, **options) -> Path:
+    def write(
+        self, path: str | Path, seed: int = 0, external_data: bool = False, shapes_only: bool = False, **options
+    ) -> Path:
         """Writes the model to `path`. With `external_data` weights go to `<path>.data` one by one, so that memory holds
-        one at a time."""
+        one at a time. With `shapes_only` they are zeros in a file of holes, which takes no space whatever its size."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        model = self.make(seed, ExternalFile(path) if external_data else None, **options)
+        store = ExternalFile(path) if external_data or shapes_only else None
+        model = self.make(seed, store, Zeros() if shapes_only else None, **options)
         onnx.save_model(model, str(path))
         return path
 

@@ -7,7 +7,7 @@
 
 using namespace gridloom::rt;
 
-static constexpr size_t entriesPerRank = 64;
+static constexpr size_t entriesPerRank = 256;
 
 LocalBoard::LocalBoard(std::shared_ptr<Membership> ofJob, uint32_t generation)
     : membership(std::move(ofJob)) {
@@ -26,29 +26,36 @@ LocalBoard::~LocalBoard() {
   membership->getSegment().releaseRegion(key);
 }
 
-LocalBoard::Entry *LocalBoard::find(int rank, const std::string &communicator, bool make) {
-  uint64_t name = std::hash<std::string>()(communicator) | 1;
+static uint64_t hash(const std::string &communicator) {
+  return std::hash<std::string>()(communicator) | 1;
+}
+
+LocalBoard::Entry *LocalBoard::find(int rank, uint64_t name) {
   Entry *entries = reinterpret_cast<Entry *>(region->getData()) + size_t(rank) * entriesPerRank;
   for (size_t i = 0; i < entriesPerRank; ++i) {
     Entry &entry = entries[(name + i) % entriesPerRank];
     uint64_t known = entry.name.load(std::memory_order_acquire);
-    // Only the rank's own process writes its part.
-    if (known == 0 && make)
-      entry.name.store(name, std::memory_order_release);
-    if (known == name || (known == 0 && make))
+    if (known == 0 || known == name)
       return &entry;
-    if (known == 0)
-      return nullptr;
   }
   return nullptr;
 }
 
 void LocalBoard::publish(int rank, const std::string &communicator, uint64_t count) {
-  if (Entry *entry = find(rank, communicator, /*make=*/true))
-    entry->count.store(count, std::memory_order_release);
+  uint64_t name = hash(communicator);
+  Entry *entry = find(rank, name);
+  if (!entry)
+    return;
+  // Only the rank's own process writes its part. A name without its count reads as 0.
+  entry->name.store(name, std::memory_order_release);
+  entry->count.store(count, std::memory_order_release);
 }
 
-uint64_t LocalBoard::read(int rank, const std::string &communicator) {
-  Entry *entry = find(rank, communicator, /*make=*/false);
-  return entry ? entry->count.load(std::memory_order_acquire) : 0;
+std::optional<uint64_t> LocalBoard::read(int rank, const std::string &communicator) {
+  Entry *entry = find(rank, hash(communicator));
+  if (!entry)
+    return std::nullopt;
+  if (entry->name.load(std::memory_order_acquire) != hash(communicator))
+    return 0;
+  return entry->count.load(std::memory_order_acquire);
 }

@@ -17,15 +17,16 @@ public:
   LocalBoard(std::shared_ptr<Membership> membership, uint32_t generation);
   ~LocalBoard() override;
   void publish(int rank, const std::string &communicator, uint64_t count) override;
-  uint64_t read(int rank, const std::string &communicator) override;
+  std::optional<uint64_t> read(int rank, const std::string &communicator) override;
 
 private:
   struct Entry {
     std::atomic<uint64_t> name; // hash; 0: free
     std::atomic<uint64_t> count;
   };
-  /// The entry of a rank's communicator; null when the table has none, or is full with `make`.
-  Entry *find(int rank, const std::string &communicator, bool make);
+  /// The entry of a rank's communicator, or the free one where it belongs; null when the table is
+  /// full of others.
+  Entry *find(int rank, uint64_t name);
 
   std::shared_ptr<Membership> membership;
   RegionKey key;

@@ -30,6 +30,11 @@ void LocalTransport::abort(const std::string &reason) {
 
 void LocalTransport::check() { membership->checkAll({"communication", {}, "", ""}); }
 
+void LocalTransport::checkAwaited(std::span<const int> ranks) {
+  membership->checkAll({"communication", {}, "", ""});
+  membership->checkLeft(ranks, {"communication", {}, "", ""});
+}
+
 std::optional<int> LocalTransport::findCulprit() {
   std::optional<Failure> failure = membership->getSegment().getFailure();
   return failure ? std::optional(failure->rank) : std::nullopt;

@@ -27,6 +27,7 @@ public:
                                                    const std::string &name) override;
   void abort(const std::string &reason) override;
   void check() override;
+  void checkAwaited(std::span<const int> ranks) override;
   std::optional<int> findCulprit() override;
   std::shared_ptr<ProgressBoard> getProgressBoard() override;
 

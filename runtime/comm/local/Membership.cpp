@@ -6,6 +6,10 @@
 #include "runtime/comm/local/Membership.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <iterator>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -16,6 +20,17 @@ using std::chrono::steady_clock;
 
 static constexpr int sameProcess = -1;
 static constexpr int goneBeforeOpen = -2;
+static constexpr int withoutDescriptor = -3;
+
+/// Whether a process is gone, zombies included: for when the system gives no descriptor of it.
+static bool hasEnded(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  size_t name = text.rfind(')'); // it may hold anything
+  if (!file.is_open() || name == std::string::npos || name + 2 >= text.size())
+    return kill(pid, 0) != 0 && errno == ESRCH;
+  return text[name + 2] == 'Z' || text[name + 2] == 'X';
+}
 
 Membership::Membership(std::shared_ptr<Segment> segmentOfJob, int rank, TransportOptions options)
     : segment(std::move(segmentOfJob)), rank(rank), options(options),
@@ -58,7 +73,7 @@ void Membership::openPeers() {
     if (pid == getpid())
       continue;
     int fd = int(syscall(SYS_pidfd_open, pid, 0));
-    peers[size_t(other)] = fd >= 0 ? fd : errno == ESRCH ? goneBeforeOpen : sameProcess;
+    peers[size_t(other)] = fd >= 0 ? fd : errno == ESRCH ? goneBeforeOpen : withoutDescriptor;
   }
 }
 
@@ -91,7 +106,9 @@ std::vector<int> Membership::findDead() const {
   if (polls.empty() || poll(polls.data(), polls.size(), 0) < 0)
     return dead;
   for (int other = 0; other < int(peers.size()); ++other) {
-    bool gone = peers[size_t(other)] == goneBeforeOpen || polls[size_t(other)].revents != 0;
+    int peer = peers[size_t(other)];
+    bool gone = peer == goneBeforeOpen || polls[size_t(other)].revents != 0 ||
+                (peer == withoutDescriptor && hasEnded(segment->getRank(other).pid.load()));
     if (gone && !segment->getRank(other).leaves.hasReached(epoch + 1))
       dead.push_back(other);
   }
@@ -103,6 +120,26 @@ void Membership::failOf(const std::vector<int> &dead, const Operation &operation
   for (int other : dead)
     text += " " + std::to_string(segment->getRank(other).pid.load());
   fail(ErrorCode::PeerFailed, text, operation);
+}
+
+std::vector<int> Membership::findLeft(std::span<const int> ranks) const {
+  std::vector<int> left;
+  for (int other : ranks)
+    if (other != rank && segment->getRank(other).leaves.hasReached(epoch + 1))
+      left.push_back(other);
+  return left;
+}
+
+void Membership::failOfLeft(const std::vector<int> &left, const Operation &operation) {
+  fail(ErrorCode::PeerFailed,
+       describeRanks(left) + (left.size() == 1 ? " has" : " have") +
+           " left the job without taking part",
+       operation);
+}
+
+void Membership::checkLeft(std::span<const int> ranks, const Operation &operation) {
+  if (std::vector<int> left = findLeft(ranks); !left.empty())
+    failOfLeft(left, operation);
 }
 
 void Membership::awaitSlowly(Counter &counter, uint32_t target, const Operation &operation,
@@ -124,10 +161,7 @@ void Membership::awaitSlowly(Counter &counter, uint32_t target, const Operation 
     bool failed = segment->hasFailed();
     std::vector<int> dead = findDead();
     std::vector<int> missing = getMissing();
-    std::vector<int> left;
-    for (int other : missing)
-      if (segment->getRank(other).leaves.hasReached(epoch + 1))
-        left.push_back(other);
+    std::vector<int> left = findLeft(missing);
     // It may have come just before it failed, died or left: then that is of a later operation.
     if (counter.hasReached(target))
       return;
@@ -136,10 +170,7 @@ void Membership::awaitSlowly(Counter &counter, uint32_t target, const Operation 
     if (!dead.empty())
       failOf(dead, operation);
     if (!left.empty())
-      fail(ErrorCode::PeerFailed,
-           describeRanks(left) + (left.size() == 1 ? " has" : " have") +
-               " left the job without taking part",
-           operation);
+      failOfLeft(left, operation);
     if (waited >= options.deadline)
       fail(ErrorCode::DeadlineExceeded,
            "no progress for " + std::to_string(options.deadline.count()) + " ms; missing " +

@@ -47,6 +47,8 @@ public:
   void check(const Operation &operation);
   /// Also when a rank's process is gone.
   void checkAll(const Operation &operation);
+  /// Fails the job when one of `ranks` has left it: for a rank that waits for them.
+  void checkLeft(std::span<const int> ranks, const Operation &operation);
   /// Records a failure of the whole job and throws it, or the one that stands.
   [[noreturn]] void fail(ErrorCode code, const std::string &text, const Operation &operation);
 
@@ -56,6 +58,9 @@ private:
   void openPeers();
   /// The ranks whose processes are gone without having left.
   std::vector<int> findDead() const;
+  /// Those of `ranks` that have left in order.
+  std::vector<int> findLeft(std::span<const int> ranks) const;
+  [[noreturn]] void failOfLeft(const std::vector<int> &left, const Operation &operation);
   [[noreturn]] void failOf(const std::vector<int> &dead, const Operation &operation);
 
   std::shared_ptr<Segment> segment;
@@ -64,7 +69,8 @@ private:
   const Patience patience;
   uint32_t epoch = 0;
   /// A descriptor per rank that becomes readable when its process ends; -1 for threads of this
-  /// process, goneBeforeOpen for a process that ended before we looked.
+  /// process; goneBeforeOpen for a process that ended before we looked, withoutDescriptor where the
+  /// system gave none.
   std::vector<int> peers;
 };
 

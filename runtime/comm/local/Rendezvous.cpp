@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -22,11 +23,12 @@ using std::chrono::steady_clock;
 
 namespace {
 
-constexpr uint64_t helloMagic = 0x31646c6f6c677267;
+constexpr uint64_t helloMagic = 0x32646c6f6c677267;
 
 struct Hello {
   uint64_t magic;
   int32_t rank, size;
+  int32_t pid, padding;
 };
 
 /// Comes with the descriptor when `text` is empty.
@@ -66,10 +68,26 @@ struct Address {
 
 static int openSocket() { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); }
 
-static bool isSameUser(int fd) {
+/// Who is at the other end, in numbers of this process's namespaces; nothing for another user.
+static std::optional<ucred> getSameUser(int fd) {
   ucred peer{};
   socklen_t length = sizeof peer;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == getuid();
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.uid != getuid())
+    return std::nullopt;
+  return peer;
+}
+
+/// Reads exactly so many bytes; false when the peer closes, or the socket's patience ends.
+static bool receiveAll(int fd, void *to, size_t bytes) {
+  for (size_t done = 0; done < bytes;) {
+    ssize_t got = recv(fd, static_cast<char *>(to) + done, bytes - done, 0);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got <= 0)
+      return false;
+    done += size_t(got);
+  }
+  return true;
 }
 
 static void sendAnswer(int to, const std::string &text, int passedFd) {
@@ -89,7 +107,8 @@ static void sendAnswer(int to, const std::string &text, int passedFd) {
     header->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(header), &passedFd, sizeof(int));
   }
-  (void)sendmsg(to, &message, MSG_NOSIGNAL); // a peer that left is missed when the ranks join
+  while (sendmsg(to, &message, MSG_NOSIGNAL) < 0 && errno == EINTR)
+    ; // any other failure: a peer that left is missed when the ranks join
 }
 
 static int receiveAnswer(int from, std::string &text) {
@@ -102,7 +121,13 @@ static int receiveAnswer(int from, std::string &text) {
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   int fd = -1;
-  if (recvmsg(from, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL) != sizeof answer) {
+  ssize_t got = 0;
+  do {
+    got = recvmsg(from, &message, MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  auto taken = size_t(std::max<ssize_t>(got, 0));
+  if (got <= 0 ||
+      !receiveAll(from, reinterpret_cast<char *>(&answer) + taken, sizeof answer - taken)) {
     text = "rank 0 closed the connection";
     return fd;
   }
@@ -115,7 +140,8 @@ static int receiveAnswer(int from, std::string &text) {
 }
 
 /// What is wrong with a peer that says hello; empty when nothing is.
-static std::string judge(const Hello &hello, int size, const std::vector<bool> &seen) {
+static std::string judge(const Hello &hello, const ucred &caller, int size,
+                         const std::vector<bool> &seen) {
   if (hello.magic != helloMagic)
     return "another version of gridloom called; start all ranks with the same one";
   if (hello.size != size)
@@ -126,6 +152,11 @@ static std::string judge(const Hello &hello, int size, const std::vector<bool> &
            " ranks";
   if (seen[size_t(hello.rank)])
     return "two processes call themselves rank " + std::to_string(hello.rank);
+  // Liveness goes by process numbers, which mean nothing in another namespace.
+  if (hello.pid != caller.pid)
+    return "rank " + std::to_string(hello.rank) + " is in another pid namespace: its process " +
+           std::to_string(hello.pid) + " is " + std::to_string(caller.pid) +
+           " to rank 0; start all ranks in one container, or share its process namespace";
   return "";
 }
 
@@ -149,7 +180,10 @@ static std::shared_ptr<Segment> serve(const Address &address, const std::string 
   while (std::count(seen.begin(), seen.end(), false) != 0) {
     auto left = std::chrono::duration_cast<milliseconds>(until - steady_clock::now()).count();
     pollfd entry{listener.fd, POLLIN, 0};
-    if (left <= 0 || poll(&entry, 1, int(std::min<int64_t>(left, 1000))) < 0) {
+    int ready = left > 0 ? poll(&entry, 1, int(std::min<int64_t>(left, 1000))) : 0;
+    if (ready < 0 && errno == EINTR)
+      continue;
+    if (left <= 0 || ready < 0) {
       std::vector<int> missing;
       for (int rank = 0; rank < size; ++rank)
         if (!seen[size_t(rank)])
@@ -167,10 +201,10 @@ static std::shared_ptr<Segment> serve(const Address &address, const std::string 
     timeval patience{2, 0};
     setsockopt(peer.fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     Hello hello{};
-    if (!isSameUser(peer.fd) ||
-        recv(peer.fd, &hello, sizeof hello, MSG_WAITALL) != ssize_t(sizeof hello))
+    std::optional<ucred> caller = getSameUser(peer.fd);
+    if (!caller || !receiveAll(peer.fd, &hello, sizeof hello))
       continue;
-    std::string objection = judge(hello, size, seen);
+    std::string objection = judge(hello, *caller, size, seen);
     sendAnswer(peer.fd, objection, segment->getFd());
     if (!objection.empty())
       throw Error(ErrorCode::InvalidArgument, "job " + job + ": " + objection);
@@ -199,10 +233,10 @@ static std::shared_ptr<Segment> call(const Address &address, const std::string &
     auto left = std::chrono::duration_cast<milliseconds>(until - steady_clock::now()).count();
     timeval patience{time_t(std::max<int64_t>(left, 0) / 1000 + 1), 0};
     setsockopt(socket.fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    Hello hello{helloMagic, rank, size};
+    Hello hello{helloMagic, rank, size, getpid(), 0};
     std::string objection;
     int fd = -1;
-    if (!isSameUser(socket.fd))
+    if (!getSameUser(socket.fd))
       objection = "the meeting place belongs to another user";
     else if (::send(socket.fd, &hello, sizeof hello, MSG_NOSIGNAL) != ssize_t(sizeof hello))
       objection = "rank 0 closed the connection";

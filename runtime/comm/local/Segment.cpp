@@ -91,7 +91,12 @@ Mapping::Mapping(int fd, uint64_t offset, size_t bytes) : bytes(bytes) {
 Mapping::~Mapping() { munmap(data, bytes); }
 
 Segment::Segment(int fd) : fd(fd) {
-  headerMapping = std::make_unique<Mapping>(fd, 0, sizeof(Header));
+  try {
+    headerMapping = std::make_unique<Mapping>(fd, 0, sizeof(Header));
+  } catch (...) {
+    close(fd);
+    throw;
+  }
   header = reinterpret_cast<Header *>(headerMapping->getData());
 }
 

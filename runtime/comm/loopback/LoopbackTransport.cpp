@@ -250,6 +250,7 @@ public:
   ~LoopbackTransport() override { hub->leave(rank); }
 
   std::string getName() const override { return "loopback"; }
+  bool sharesDevice() const override { return true; }
   int getRank() const override { return rank; }
   int getSize() const override { return hub->getSize(); }
   std::unique_ptr<Communicator> createCommunicator(std::span<const int> ranks,

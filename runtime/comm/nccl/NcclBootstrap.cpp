@@ -15,6 +15,9 @@ NcclOptions makeNcclOptions(Transport &bootstrap, const TransportOptions &transp
                                   const std::string &name) { bootstrap.share(bytes, ranks, name); };
   options.abortPeers = [&bootstrap](const std::string &reason) { bootstrap.abort(reason); };
   options.checkPeers = [&bootstrap] { bootstrap.check(); };
+  options.checkAwaited = [&bootstrap](std::span<const int> ranks) {
+    bootstrap.checkAwaited(ranks);
+  };
   options.progress = bootstrap.getProgressBoard();
   options.registerBuffers = getEnvironment("GRIDLOOM_NCCL_REGISTER", "1") != "0";
   return options;

@@ -9,7 +9,8 @@
 #include "runtime/core/Error.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <map>
+#include <mutex>
 
 namespace gridloom::rt {
 
@@ -24,13 +25,15 @@ std::string formatNcclVersion(int version) {
          std::to_string(version % 100);
 }
 
-/// NCCL reads its variables at its first use. What the user set stands.
-static bool askForOrder() {
-  static const bool isOrdered = [] {
-    setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
-    return getEnvironment("NCCL_LAUNCH_ORDER_IMPLICIT", "0") == "1";
-  }();
-  return isOrdered;
+/// Decided at the first opening: NCCL reads its variables at its first use, and no later.
+static bool isOrderProven(const DynamicLibrary &library) {
+  static std::mutex mutex;
+  static std::map<const void *, bool> known;
+  std::lock_guard lock(mutex);
+  auto [entry, isNew] = known.try_emplace(library.getHandle());
+  if (isNew)
+    entry->second = library.isFirst() && getEnvironment("NCCL_LAUNCH_ORDER_IMPLICIT", "0") == "1";
+  return entry->second;
 }
 
 NcclLibrary::NcclLibrary(const std::string &path)
@@ -51,7 +54,7 @@ NcclLibrary::NcclLibrary(const std::string &path)
 #define GRIDLOOM_NCCL_FIND(member, symbol, result, parameters) library.find(member, symbol);
   GRIDLOOM_NCCL_NEWER_ENTRY_POINTS(GRIDLOOM_NCCL_FIND)
 #undef GRIDLOOM_NCCL_FIND
-  ordered = version >= firstOrdered && askForOrder();
+  ordered = version >= firstOrdered && isOrderProven(library);
 }
 
 std::string NcclLibrary::describe(Result result, Comm comm) const {

@@ -126,8 +126,10 @@ public:
 
   /// 10000 * major + 100 * minor + patch.
   int getVersionCode() const { return version; }
-  /// Whether NCCL itself keeps operations of several communicators on one GPU in the order of their
-  /// calls (NCCL_LAUNCH_ORDER_IMPLICIT, since 2.26). Where not, the caller orders them by events.
+  /// Whether NCCL itself is known to keep operations of several communicators on one GPU in the
+  /// order of their calls: since 2.26, where NCCL_LAUNCH_ORDER_IMPLICIT was 1 before NCCL came into
+  /// the process. NCCL reads the variable once, so where another library (PyTorch) brought NCCL, or
+  /// the variable is not set, nobody knows: the caller then orders operations by events.
   bool keepsOrder() const { return ordered; }
   /// "ncclInvalidUsage's text: the last error's text" of `comm`, which may be null.
   std::string describe(nccl::Result result, nccl::Comm comm) const;

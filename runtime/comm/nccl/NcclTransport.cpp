@@ -16,6 +16,9 @@ namespace gridloom::rt {
 
 namespace {
 
+/// About what NCCL takes of a GPU for a communicator: buffers of its channels to some peers.
+constexpr uint64_t communicatorBytes = uint64_t(128) << 20;
+
 /// Memory that NCCL made.
 struct NcclMemory final : Memory {
   NcclMemory(std::shared_ptr<const NcclLibrary> library, std::shared_ptr<const CudaContext> context,
@@ -46,6 +49,37 @@ std::shared_ptr<NcclMember> makeMember(const std::shared_ptr<NcclWatchdog> &watc
   return member;
 }
 
+/// NCCL's max and min of floats drop NaN, ours keep it: they are taken of integers in the order of
+/// the floats, with NaN at the winning end.
+class OrderedFloats {
+public:
+  OrderedFloats(CudaDevice &device, DataType type, Reduction reduction)
+      : bytes(sizeOf(type) == 8 ? 8 : 4),
+        ncclType(toNcclElements(bytes == 8 ? DataType::I64 : DataType::I32, 1).type),
+        device(device), type(type), reduction(reduction) {}
+
+  bool isNeeded() const {
+    return isFloat(type) && (reduction == Reduction::Max || reduction == Reduction::Min);
+  }
+  bool widens() const { return bytes > sizeOf(type); }
+  void enter(CudaStream &stream, const void *in, void *out, size_t count) const {
+    bool isMax = reduction == Reduction::Max;
+    device.map(stream, isMax ? MapKind::OrderNanLast : MapKind::OrderNanFirst, type, in, out,
+               count);
+  }
+  void leave(CudaStream &stream, const void *in, void *out, size_t count) const {
+    device.map(stream, MapKind::Unorder, type, in, out, count);
+  }
+
+  const size_t bytes; // of an integer
+  const int ncclType; // of it
+
+private:
+  CudaDevice &device;
+  DataType type;
+  Reduction reduction;
+};
+
 class NcclCommunicator final : public Communicator {
 public:
   NcclCommunicator(std::shared_ptr<NcclWatchdog> watchdog, CudaDevice &device,
@@ -60,15 +94,27 @@ public:
   void allReduce(Stream &stream, const void *in, void *out, size_t count, DataType type,
                  Reduction reduction, OpContext op) override {
     NcclReduction how = toNcclReduction(type, reduction);
-    submit(stream, op, [&](nccl::Comm comm, nccl::NativeStream native) {
-      return library().allReduce(in, out, count, how.type, how.operation, comm, native);
+    OrderedFloats ordered(device, type, reduction);
+    void *result = out;
+    if (ordered.isNeeded()) {
+      // 16 bits become 32, which do not fit in place.
+      if (ordered.widens())
+        result = toCuda(stream).getWorkspace(count * ordered.bytes);
+      ordered.enter(toCuda(stream), in, result, count);
+      in = result;
+      how.type = ordered.ncclType;
+    }
+    submit(stream, op, {}, [&](nccl::Comm comm, nccl::NativeStream native) {
+      return library().allReduce(in, result, count, how.type, how.operation, comm, native);
     });
+    if (ordered.isNeeded())
+      ordered.leave(toCuda(stream), result, out, count);
   }
 
   void allGather(Stream &stream, const void *in, void *out, size_t count, DataType type,
                  OpContext op) override {
     NcclElements what = toNcclElements(type, count);
-    submit(stream, op, [&](nccl::Comm comm, nccl::NativeStream native) {
+    submit(stream, op, {}, [&](nccl::Comm comm, nccl::NativeStream native) {
       return library().allGather(in, out, what.count, what.type, comm, native);
     });
   }
@@ -76,15 +122,28 @@ public:
   void reduceScatter(Stream &stream, const void *in, void *out, size_t count, DataType type,
                      Reduction reduction, OpContext op) override {
     NcclReduction how = toNcclReduction(type, reduction);
-    submit(stream, op, [&](nccl::Comm comm, nccl::NativeStream native) {
-      return library().reduceScatter(in, out, count, how.type, how.operation, comm, native);
+    OrderedFloats ordered(device, type, reduction);
+    void *result = out;
+    if (ordered.isNeeded()) {
+      size_t all = count * size_t(getSize()), room = all + (ordered.widens() ? count : 0);
+      auto *mapped = static_cast<std::byte *>(toCuda(stream).getWorkspace(room * ordered.bytes));
+      ordered.enter(toCuda(stream), in, mapped, all);
+      in = mapped;
+      if (ordered.widens())
+        result = mapped + all * ordered.bytes;
+      how.type = ordered.ncclType;
+    }
+    submit(stream, op, {}, [&](nccl::Comm comm, nccl::NativeStream native) {
+      return library().reduceScatter(in, result, count, how.type, how.operation, comm, native);
     });
+    if (ordered.isNeeded())
+      ordered.leave(toCuda(stream), result, out, count);
   }
 
   void allToAll(Stream &stream, const void *in, void *out, size_t count, DataType type,
                 OpContext op) override {
     NcclElements what = toNcclElements(type, count);
-    submit(stream, op, [&](nccl::Comm comm, nccl::NativeStream native) {
+    submit(stream, op, {}, [&](nccl::Comm comm, nccl::NativeStream native) {
       if (library().allToAll)
         return library().allToAll(in, out, what.count, what.type, comm, native);
       return exchangeParts(in, out, what, count * sizeOf(type), comm, native);
@@ -94,7 +153,7 @@ public:
   void broadcast(Stream &stream, const void *in, void *out, size_t count, DataType type, int root,
                  OpContext op) override {
     NcclElements what = toNcclElements(type, count);
-    submit(stream, op, [&](nccl::Comm comm, nccl::NativeStream native) {
+    submit(stream, op, {}, [&](nccl::Comm comm, nccl::NativeStream native) {
       return library().broadcast(in, out, what.count, what.type, root, comm, native);
     });
   }
@@ -102,7 +161,7 @@ public:
   void send(Stream &stream, const void *in, size_t count, DataType type, int peer,
             OpContext op) override {
     NcclElements what = toNcclElements(type, count);
-    submit(stream, op, [&](nccl::Comm comm, nccl::NativeStream native) {
+    submit(stream, op, {peer}, [&](nccl::Comm comm, nccl::NativeStream native) {
       return library().send(in, what.count, what.type, peer, comm, native);
     });
   }
@@ -110,7 +169,7 @@ public:
   void recv(Stream &stream, void *out, size_t count, DataType type, int peer,
             OpContext op) override {
     NcclElements what = toNcclElements(type, count);
-    submit(stream, op, [&](nccl::Comm comm, nccl::NativeStream native) {
+    submit(stream, op, {peer}, [&](nccl::Comm comm, nccl::NativeStream native) {
       return library().recv(out, what.count, what.type, peer, comm, native);
     });
   }
@@ -127,7 +186,7 @@ public:
   void sendRecv(Stream &stream, const void *in, int to, void *out, int from, size_t count,
                 DataType type, bool, OpContext op) override {
     NcclElements what = toNcclElements(type, count);
-    submit(stream, op, [&](nccl::Comm comm, nccl::NativeStream native) {
+    submit(stream, op, {to, from}, [&](nccl::Comm comm, nccl::NativeStream native) {
       return runGroup([&] {
         nccl::Result result = library().send(in, what.count, what.type, to, comm, native);
         return isAccepted(result) ? library().recv(out, what.count, what.type, from, comm, native)
@@ -144,12 +203,22 @@ public:
 private:
   const NcclLibrary &library() const { return watchdog->getLibrary(); }
 
-  template <typename Enqueue> void submit(Stream &stream, const OpContext &op, Enqueue enqueue) {
-    auto *cudaStream = dynamic_cast<CudaStream *>(&stream);
-    if (!cudaStream)
-      throw Error(ErrorCode::InvalidArgument,
-                  "NCCL needs a stream of a GPU; run this plan with --transport local");
-    watchdog->submit(*member, *cudaStream, op, enqueue);
+  static CudaStream &toCuda(Stream &stream) {
+    if (auto *cudaStream = dynamic_cast<CudaStream *>(&stream))
+      return *cudaStream;
+    throw Error(ErrorCode::InvalidArgument,
+                "NCCL needs a stream of a GPU; run this plan with --transport local");
+  }
+
+  /// `partners`: the other ends of a transfer, as members.
+  template <typename Enqueue>
+  void submit(Stream &stream, const OpContext &op, std::initializer_list<int> partners,
+              Enqueue enqueue) {
+    std::vector<int> peers;
+    for (int partner : partners)
+      if (partner >= 0 && partner < getSize())
+        peers.push_back(member->ranks[size_t(partner)]);
+    watchdog->submit(*member, toCuda(stream), op, peers, enqueue);
   }
 
   /// Has the calls of `body` progress together: no send ends before its receive begins.
@@ -201,6 +270,7 @@ public:
   }
 
   std::string getName() const override { return "nccl"; }
+  uint64_t getCommunicatorBytes() const override { return communicatorBytes; }
   int getRank() const override { return watchdog->getRank(); }
   int getSize() const override { return size; }
 

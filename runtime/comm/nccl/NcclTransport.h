@@ -23,10 +23,15 @@ struct NcclOptions {
   /// Called often by the watchdog; throws PeerFailed when a peer is gone. Optional: without it a
   /// death that NCCL does not notice ends at the deadline.
   std::function<void()> checkPeers;
+  /// Called instead while an operation with `ranks` lasts longer than the time of liveness; throws
+  /// also when one of them has left in order. Optional.
+  std::function<void(std::span<const int> ranks)> checkAwaited;
   /// Tells the other ranks that this one gave up. Optional.
   std::function<void(const std::string &reason)> abortPeers;
   /// Optional.
   std::shared_ptr<ProgressBoard> progress;
+  /// An abort of the communicators that takes longer ends the process (see abortTogether).
+  std::chrono::milliseconds abortLimit{60000};
   /// Registers what Transport::allocate made, where NCCL can (2.19 and later; as symmetric windows
   /// since 2.27). The same on all ranks.
   bool registerBuffers = true;

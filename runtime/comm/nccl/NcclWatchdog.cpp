@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 namespace gridloom::rt {
 
@@ -43,23 +44,44 @@ void NcclWatchdog::stop() {
 }
 
 void NcclWatchdog::throwIfFailed() const {
-  if (failure)
-    throw Error(*failure);
-}
-
-void NcclWatchdog::poll() {
   if (!failed.load(std::memory_order_acquire))
     return;
-  std::lock_guard lock(mutex);
-  throwIfFailed();
+  std::lock_guard lock(failureMutex);
+  throw Error(*failure);
+}
+
+void NcclWatchdog::poll() { throwIfFailed(); }
+
+void NcclWatchdog::fail(const Error &error) {
+  std::lock_guard lock(failureMutex);
+  if (failure)
+    return;
+  failure = error;
+  failed.store(true, std::memory_order_release);
 }
 
 //===----------------------------------------------------------------------===//
 // Calls
 //===----------------------------------------------------------------------===//
 
+/// Makes `member` known, under a key that its ranks agree on and that no communicator had before.
+void NcclWatchdog::add(NcclMember &member) {
+  members.insert(&member);
+  int generation = generations[member.name]++;
+  member.key = member.name + (generation ? "#" + std::to_string(generation) : "");
+}
+
+NcclLateness NcclWatchdog::beginSetup(NcclMember &member) {
+  NcclLateness late{"", member.key + " setup", member.ranks, ++member.setups};
+  if (options.progress)
+    options.progress->publish(rank, late.key, late.number);
+  return late;
+}
+
 void NcclWatchdog::settle(Lock &lock, NcclMember &member, nccl::Result result,
-                          const std::string &what, milliseconds limit) {
+                          const std::string &what, milliseconds limit, NcclLateness late) {
+  // Most calls are over after some microseconds; a sleep takes ten times as long.
+  constexpr auto quick = microseconds(100);
   auto start = steady_clock::now();
   member.call = what;
   while (result == nccl::SUCCESS || result == nccl::IN_PROGRESS) {
@@ -73,13 +95,20 @@ void NcclWatchdog::settle(Lock &lock, NcclMember &member, nccl::Result result,
       result = state;
     if (result != nccl::IN_PROGRESS)
       break;
-    if (steady_clock::now() - start > limit)
-      throw Error(ErrorCode::DeadlineExceeded,
-                  what + " did not finish within " + std::to_string(limit.count()) + " ms on " +
-                      describe(member) + describeMissing(member, member.issued));
+    auto waited = steady_clock::now() - start;
     // The watchdog must get in to abort, and threads of this process may be the peers.
     lock.unlock();
-    std::this_thread::sleep_for(microseconds(20));
+    if (waited > limit) {
+      late.text = what + " did not finish within " + std::to_string(limit.count()) + " ms on " +
+                  describe(member);
+      Error error = explain(late);
+      lock.lock();
+      throw error;
+    }
+    if (waited < quick)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(microseconds(20));
     lock.lock();
     throwIfFailed();
   }
@@ -93,14 +122,15 @@ void NcclWatchdog::connect(NcclMember &member,
   context->use();
   Lock lock(mutex);
   throwIfFailed();
-  members.insert(&member);
+  add(member);
   const std::string what = "connecting rank " + std::to_string(rank);
   failJobUnless(lock, [&] {
+    NcclLateness late = beginSetup(member);
     nccl::Result result = start(&member.handle);
     if (result != nccl::SUCCESS && result != nccl::IN_PROGRESS)
       throw Error(ErrorCode::Internal, what + " failed on " + describe(member) + ": " +
                                            library->describe(result, nullptr));
-    settle(lock, member, result, what, options.transport.deadline);
+    settle(lock, member, result, what, options.transport.deadline, std::move(late));
   });
 }
 
@@ -110,9 +140,8 @@ template <typename Body> void NcclWatchdog::failJobUnless(Lock &lock, Body body)
   try {
     body();
   } catch (const Error &error) {
-    abortLocked(error);
     lock.unlock();
-    tellPeers();
+    abort(error);
     throw;
   }
 }
@@ -121,13 +150,15 @@ void NcclWatchdog::split(NcclMember &parent, NcclMember &made, int color, nccl::
   context->use();
   Lock lock(mutex);
   throwIfFailed();
-  members.insert(&made);
+  add(made);
   const std::string what = "connecting rank " + std::to_string(rank);
   failJobUnless(lock, [&] {
+    NcclLateness late = beginSetup(parent);
     nccl::Result result = library->commSplit(parent.handle, color, rank, &made.handle, &config);
-    settle(lock, parent, result, what, options.transport.deadline);
+    settle(lock, parent, result, what, options.transport.deadline, late);
+    late.ranks = made.ranks;
     if (made.handle)
-      settle(lock, made, nccl::SUCCESS, what, options.transport.deadline);
+      settle(lock, made, nccl::SUCCESS, what, options.transport.deadline, std::move(late));
   });
 }
 
@@ -138,12 +169,13 @@ void NcclWatchdog::registerMemory(NcclMember &member, const Memory &memory) {
   NcclRegistration &registration = member.registrations.emplace_back();
   const std::string what = "registering " + std::to_string(memory.bytes) + " bytes";
   failJobUnless(lock, [&] {
+    NcclLateness late = beginSetup(member);
     nccl::Result result =
         library->commWindowRegister
             ? library->commWindowRegister(member.handle, memory.data, memory.bytes,
                                           &registration.window, nccl::WIN_COLL_SYMMETRIC)
             : library->commRegister(member.handle, memory.data, memory.bytes, &registration.handle);
-    settle(lock, member, result, what, options.transport.deadline);
+    settle(lock, member, result, what, options.transport.deadline, std::move(late));
   });
 }
 
@@ -178,31 +210,40 @@ std::unique_ptr<CudaEvent> NcclWatchdog::takeEvent(NcclMember &member) {
   return event;
 }
 
+bool NcclWatchdog::isIdle() const {
+  return std::all_of(members.begin(), members.end(),
+                     [](const NcclMember *member) { return member->pending.empty(); });
+}
+
 void NcclWatchdog::submit(
-    NcclMember &member, CudaStream &stream, const OpContext &op,
+    NcclMember &member, CudaStream &stream, const OpContext &op, const std::vector<int> &peers,
     const std::function<nccl::Result(nccl::Comm, nccl::NativeStream)> &enqueue) {
   if (stream.getCapture())
-    return capture(member, stream, op, enqueue);
+    return capture(member, stream, op, peers, enqueue);
   stream.addMonitor(shared_from_this());
   context->use();
   Lock lock(mutex);
   throwIfFailed();
+  bool wasIdle = isIdle();
   NcclOperation &operation = member.pending.emplace_back();
   operation.name = describe(op);
-  operation.number = ++member.issued;
+  operation.number = member.issued += peers.empty();
+  operation.peers = peers;
   operation.begin = takeEvent(member);
   operation.end = takeEvent(member);
   keepOrder(stream);
   stream.record(*operation.begin);
   failJobUnless(lock, [&] {
     nccl::Result result = enqueue(member.handle, stream.getNative());
-    settle(lock, member, result, operation.name, options.transport.deadline);
+    settle(lock, member, result, operation.name, options.transport.deadline,
+           {"", member.key, member.ranks, operation.number, peers});
   });
   noteOrder(stream);
   stream.record(*operation.end);
   operation.enqueued = true;
   lock.unlock();
-  wake.notify_all();
+  if (wasIdle) // else it looks often anyway
+    wake.notify_all();
 }
 
 //===----------------------------------------------------------------------===//
@@ -216,13 +257,15 @@ public:
   explicit NcclGraph(std::shared_ptr<NcclWatchdog> watchdog) : watchdog(std::move(watchdog)) {}
 
   /// With the watchdog locked.
-  void add(NcclMember &member, const OpContext &op) {
+  void add(NcclMember &member, const OpContext &op, const std::vector<int> &peers) {
     auto known = std::find_if(parts.begin(), parts.end(),
                               [&](const Part &part) { return part.member == &member; });
     if (known == parts.end())
-      known = parts.insert(known, {&member, describe(op), "", 0, ""});
+      known = parts.insert(known, {&member, describe(op), "", 0, 0, {}, ""});
     known->last = describe(op);
     ++known->count;
+    known->collectives += peers.empty();
+    known->peers.insert(peers.begin(), peers.end());
   }
   bool has(const NcclMember *member) const {
     return !member || std::any_of(parts.begin(), parts.end(),
@@ -243,7 +286,7 @@ public:
     entered = true;
     for (Part &part : parts)
       part.name = part.describeAll();
-    if (discarded || watchdog->failure)
+    if (discarded || watchdog->failed)
       discard();
   }
   void launch(CudaStream &stream, const std::function<void()> &submit) override;
@@ -252,8 +295,9 @@ private:
   struct Part {
     NcclMember *member;
     std::string first, last;
-    uint64_t count;
-    std::string name; // of all, once the capture is over
+    uint64_t count, collectives;
+    std::set<int> peers; // of transfers
+    std::string name;    // of all, once the capture is over
 
     std::string describeAll() const {
       return count == 1 ? first + " in a graph"
@@ -275,11 +319,14 @@ void NcclGraph::launch(CudaStream &stream, const std::function<void()> &submit) 
   watchdog->throwIfFailed();
   if (discarded)
     throw Error(ErrorCode::Internal, "a graph outlived its communicators");
+  bool wasIdle = watchdog->isIdle();
   std::vector<NcclOperation *> operations;
   for (const Part &part : parts) {
     NcclOperation &operation = part.member->pending.emplace_back();
     operation.name = part.name;
-    operation.number = part.member->issued += part.count;
+    operation.number = part.member->issued += part.collectives;
+    if (part.collectives == 0)
+      operation.peers.assign(part.peers.begin(), part.peers.end());
     operation.begin = watchdog->takeEvent(*part.member);
     operation.end = watchdog->takeEvent(*part.member);
     stream.record(*operation.begin);
@@ -289,9 +336,8 @@ void NcclGraph::launch(CudaStream &stream, const std::function<void()> &submit) 
     submit();
   } catch (const Error &error) {
     // The peers may have launched theirs.
-    watchdog->abortLocked(error);
     lock.unlock();
-    watchdog->tellPeers();
+    watchdog->abort(error);
     throw;
   }
   for (NcclOperation *operation : operations) {
@@ -299,12 +345,13 @@ void NcclGraph::launch(CudaStream &stream, const std::function<void()> &submit) 
     operation->enqueued = true;
   }
   lock.unlock();
-  watchdog->wake.notify_all();
+  if (wasIdle)
+    watchdog->wake.notify_all();
 }
 
 /// As submit, where the call becomes part of a graph.
 void NcclWatchdog::capture(
-    NcclMember &member, CudaStream &stream, const OpContext &op,
+    NcclMember &member, CudaStream &stream, const OpContext &op, const std::vector<int> &peers,
     const std::function<nccl::Result(nccl::Comm, nccl::NativeStream)> &enqueue) {
   context->use();
   Lock lock(mutex);
@@ -316,12 +363,12 @@ void NcclWatchdog::capture(
     orderStream = nullptr; // no event of before is in this capture
     return made;
   });
-  static_cast<NcclGraph &>(guest).add(member, op);
+  static_cast<NcclGraph &>(guest).add(member, op, peers);
   keepOrder(stream);
   failJobUnless(lock, [&] {
     nccl::Result result = enqueue(member.handle, stream.getNative());
     settle(lock, member, result, describe(op) + ", captured for a graph (see --no-graphs),",
-           options.transport.deadline);
+           options.transport.deadline, {"", member.key, member.ranks, 0, peers});
   });
   noteOrder(stream);
 }
@@ -341,7 +388,7 @@ bool NcclWatchdog::discardGraphs(const NcclMember *member) {
 /// Whether `member` could be given up in order: peers may still read from this rank's buffers, so
 /// they close with it.
 bool NcclWatchdog::closeOrderly(Lock &lock, NcclMember &member) {
-  if (!member.handle || failure || std::uncaught_exceptions() > 0)
+  if (!member.handle || failed || std::uncaught_exceptions() > 0)
     return false;
   try {
     inspect(member);
@@ -354,61 +401,76 @@ bool NcclWatchdog::closeOrderly(Lock &lock, NcclMember &member) {
         library->commDeregister(member.handle, registration.handle);
     }
     nccl::Result result = library->commFinalize(member.handle);
-    settle(lock, member, result, "closing", std::min(options.transport.deadline, 10000ms));
+    settle(lock, member, result, "closing", std::min(options.transport.deadline, 10000ms),
+           {"", member.key, member.ranks, 0});
     library->commDestroy(member.handle);
     member.handle = nullptr;
     return true;
   } catch (const Error &) {
     return false;
+  } catch (const NcclLateness &) {
+    return false;
   }
+}
+
+/// After fail.
+AbortLimit NcclWatchdog::makeLimit() const {
+  return {options.abortLimit, "rank " + std::to_string(rank) + ": " + failure->what()};
 }
 
 void NcclWatchdog::close(NcclMember &member) noexcept {
   context->useQuietly();
   Lock lock(mutex);
   discardGraphs(&member);
-  if (!closeOrderly(lock, member) && member.handle)
-    library->commAbort(member.handle);
-  member.handle = nullptr;
+  if (!closeOrderly(lock, member) && (member.handle || failed)) {
+    // Aborted alone, it would wait for kernels that stand behind those of another communicator.
+    fail(Error(ErrorCode::PeerFailed,
+               describe(member) + " was given up before its operations were done"));
+    abortAll(lock);
+    // A capture holds another one still.
+    if (nccl::Comm handle = std::exchange(member.handle, nullptr))
+      abortTogether(*library, *context, {&handle, 1}, makeLimit());
+  }
   member.pending.clear();
   members.erase(&member);
 }
 
-void NcclWatchdog::abortLocked(const Error &error) {
-  if (failure)
-    return;
-  failure = error;
-  failed.store(true, std::memory_order_release);
+bool NcclWatchdog::abortAll(Lock &lock) {
+  aborted.wait(lock, [&] { return !aborting; });
   context->useQuietly();
   // The thread that captures would wait for this one, and this one in ncclCommAbort for it: it sees
-  // the failure at its next call, and the communicators are aborted when they are closed.
+  // the failure at its next call.
   if (!discardGraphs(nullptr))
-    return;
-  for (NcclMember *member : members) {
-    if (member->handle)
-      library->commAbort(member->handle);
-    member->handle = nullptr;
-  }
+    return false;
+  std::vector<nccl::Comm> handles;
+  for (NcclMember *member : members)
+    if (nccl::Comm handle = std::exchange(member->handle, nullptr))
+      handles.push_back(handle);
+  if (handles.empty())
+    return true;
+  aborting = true;
+  lock.unlock();
+  abortTogether(*library, *context, handles, makeLimit());
+  lock.lock();
+  aborting = false;
+  aborted.notify_all();
+  return true;
 }
 
 void NcclWatchdog::tellPeers() {
-  std::string reason;
   {
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(failureMutex);
     if (told)
       return;
     told = true;
-    reason = failure->what();
   }
   if (options.abortPeers)
-    options.abortPeers(reason);
+    options.abortPeers(failure->what());
 }
 
 void NcclWatchdog::abort(const Error &error) {
-  {
-    std::lock_guard lock(mutex);
-    abortLocked(error);
-  }
+  fail(error);
+  wake.notify_all();
   tellPeers();
 }
 
@@ -416,16 +478,30 @@ void NcclWatchdog::abort(const Error &error) {
 // The watchdog thread
 //===----------------------------------------------------------------------===//
 
-std::string NcclWatchdog::describeMissing(const NcclMember &member, uint64_t number) const {
-  std::vector<int> missing;
-  for (int peer : member.ranks)
-    if (peer != rank && (!options.progress || options.progress->read(peer, member.name) < number))
+Error NcclWatchdog::explain(const NcclLateness &late) const {
+  std::vector<int> missing, unknown;
+  for (int peer : late.peers.empty() ? late.ranks : late.peers) {
+    if (peer == rank)
+      continue;
+    // One that could not be asked takes its time; the others would too.
+    std::optional<uint64_t> reached;
+    bool isAsked = options.progress && late.number > 0 && late.peers.empty() && unknown.empty();
+    if (isAsked)
+      reached = options.progress->read(peer, late.key);
+    if (!reached)
+      unknown.push_back(peer);
+    else if (*reached < late.number)
       missing.push_back(peer);
-  if (missing.empty())
-    return "; all ranks have reached it, so the network or a GPU is stuck";
-  std::string text = describeRanks(missing);
-  return options.progress ? "; missing: " + text
-                          : "; rank " + std::to_string(rank) + " waits for " + text;
+  }
+  std::string text = late.text;
+  if (missing.empty() && unknown.empty())
+    text += "; all ranks have reached it, so the network or a GPU is stuck";
+  if (!missing.empty())
+    text += "; missing: " + describeRanks(missing);
+  if (!unknown.empty())
+    text += "; rank " + std::to_string(rank) + " waits for " + describeRanks(unknown) +
+            (missing.empty() ? "" : " too");
+  return Error(ErrorCode::DeadlineExceeded, text);
 }
 
 std::string NcclWatchdog::describePending() const {
@@ -445,10 +521,10 @@ void NcclWatchdog::checkDeadline(const NcclMember &member, const NcclOperation &
   auto waited = duration_cast<milliseconds>(steady_clock::now() - *operation.reached);
   if (waited < options.transport.deadline)
     return;
-  throw Error(ErrorCode::DeadlineExceeded,
-              operation.name + " made no progress for " + std::to_string(waited.count()) +
-                  " ms (deadline " + std::to_string(options.transport.deadline.count()) +
-                  " ms) on " + describe(member) + describeMissing(member, operation.number));
+  throw NcclLateness{operation.name + " made no progress for " + std::to_string(waited.count()) +
+                         " ms (deadline " + std::to_string(options.transport.deadline.count()) +
+                         " ms) on " + describe(member),
+                     member.key, member.ranks, operation.number, operation.peers};
 }
 
 /// Looks at the oldest operation; true when it is done and dropped.
@@ -456,8 +532,8 @@ bool NcclWatchdog::inspectFront(NcclMember &member) {
   NcclOperation &operation = member.pending.front();
   if (!operation.reached && operation.begin->isDone()) {
     operation.reached = steady_clock::now();
-    if (options.progress)
-      options.progress->publish(rank, member.name, operation.number);
+    if (options.progress && operation.peers.empty())
+      options.progress->publish(rank, member.key, operation.number);
   }
   if (!operation.enqueued || !operation.end->isDone()) {
     if (operation.reached)
@@ -487,30 +563,68 @@ void NcclWatchdog::inspect(NcclMember &member) {
     ;
 }
 
+/// The peers of operations that last. One that has done its part may leave before this rank is
+/// done, so an operation gets the time of liveness first.
+std::vector<int> NcclWatchdog::findAwaited() const {
+  std::set<int> ranks;
+  for (const NcclMember *member : members)
+    if (!member->pending.empty() && member->pending.front().reached &&
+        steady_clock::now() - *member->pending.front().reached > options.transport.liveness)
+      ranks.insert(member->ranks.begin(), member->ranks.end());
+  ranks.erase(rank);
+  return {ranks.begin(), ranks.end()};
+}
+
+void NcclWatchdog::checkPeers(std::span<const int> awaited) const {
+  if (!awaited.empty() && options.checkAwaited)
+    options.checkAwaited(awaited);
+  else if (options.checkPeers)
+    options.checkPeers();
+}
+
+/// Looks at everything, the peers without the lock; what failed.
+std::optional<Error> NcclWatchdog::inspectAll(Lock &lock) {
+  std::optional<NcclLateness> late;
+  try {
+    context->use();
+    for (NcclMember *member : members)
+      inspect(*member);
+  } catch (const Error &error) {
+    return error;
+  } catch (const NcclLateness &found) {
+    late = found;
+  }
+  std::vector<int> awaited = findAwaited();
+  lock.unlock();
+  std::optional<Error> error;
+  if (late)
+    error = explain(*late);
+  else
+    try {
+      checkPeers(awaited);
+    } catch (const Error &caught) {
+      error = caught;
+    }
+  lock.lock();
+  if (late || !error)
+    return error;
+  std::string where = describePending();
+  return Error(error->getCode(), (where.empty() ? "" : where + ": ") + error->what());
+}
+
 void NcclWatchdog::run() {
   const TransportOptions &limits = options.transport;
   auto interval = std::clamp(std::min(limits.liveness, limits.deadline) / 20, 1ms, 10ms);
   Lock lock(mutex);
-  while (!stopping && !failure) {
-    std::optional<Error> error;
-    try {
-      context->use();
-      for (NcclMember *member : members)
-        inspect(*member);
-    } catch (const Error &caught) {
-      error = caught;
-    }
-    if (!error && options.checkPeers)
-      try {
-        options.checkPeers();
-      } catch (const Error &caught) {
-        std::string where = describePending();
-        error.emplace(caught.getCode(), (where.empty() ? "" : where + ": ") + caught.what());
-      }
-    if (error) {
+  while (!stopping) {
+    if (failed) {
+      if (abortAll(lock))
+        return;
+    } else if (std::optional<Error> error = inspectAll(lock)) {
       lock.unlock();
       abort(*error);
-      return;
+      lock.lock();
+      continue;
     }
     wake.wait_for(lock, interval);
   }

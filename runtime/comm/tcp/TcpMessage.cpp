@@ -13,6 +13,7 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace gridloom::rt;
@@ -103,7 +104,8 @@ std::optional<TcpMessage> TcpConnection::next() {
   return message;
 }
 
-std::shared_ptr<addrinfo> gridloom::rt::resolve(const std::string &master) {
+std::shared_ptr<addrinfo> gridloom::rt::resolve(const std::string &master,
+                                                std::chrono::steady_clock::time_point end) {
   size_t colon = master.rfind(':');
   std::string host = master.substr(0, colon);
   if (host.empty() || colon == std::string::npos)
@@ -115,7 +117,15 @@ std::shared_ptr<addrinfo> gridloom::rt::resolve(const std::string &master) {
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo *found = nullptr;
-  int problem = getaddrinfo(host.c_str(), master.c_str() + colon + 1, &hints, &found);
+  int problem = 0;
+  while (true) {
+    problem = getaddrinfo(host.c_str(), master.c_str() + colon + 1, &hints, &found);
+    // A name of a service or pod may come into being after its first user.
+    bool mayCome = problem == EAI_AGAIN || problem == EAI_NONAME || problem == EAI_NODATA;
+    if (!mayCome || std::chrono::steady_clock::now() >= end)
+      break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
   if (problem != 0)
     throw Error(ErrorCode::Unavailable, "MASTER_ADDR=" + host +
                                             " is no address: " + gai_strerror(problem) +

@@ -22,7 +22,7 @@ struct TcpMessage {
     Welcome,
     Refused, // text
     Put,     // key, text; number: how many will get it
-    Get,     // key; id: of the answer
+    Get,     // key; id: of the answer; number: the rank that puts it
     Value,   // id, text
     Fail,    // number: the error's code; rank: whose; text
     Publish, // rank; key: the communicator; number: how far
@@ -30,6 +30,7 @@ struct TcpMessage {
     Count,   // id, number
     Bye,
     Ping,
+    Left, // rank: has said Bye
   };
   Kind kind = Ping;
   int32_t rank = 0;
@@ -60,8 +61,10 @@ private:
   std::string received;
 };
 
-/// The address that HOST:PORT names. Throws InvalidArgument or Unavailable with one line.
-std::shared_ptr<addrinfo> resolve(const std::string &master);
+/// The address that HOST:PORT names. A name that is not known yet is asked for until `end`. Throws
+/// InvalidArgument or Unavailable with one line.
+std::shared_ptr<addrinfo> resolve(const std::string &master,
+                                  std::chrono::steady_clock::time_point end);
 
 } // namespace gridloom::rt
 

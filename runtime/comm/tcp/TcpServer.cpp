@@ -21,8 +21,8 @@ using namespace gridloom::rt;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-static int listenAt(const std::string &master) {
-  std::shared_ptr<addrinfo> address = resolve(master);
+static int listenAt(const std::string &master, milliseconds deadline) {
+  std::shared_ptr<addrinfo> address = resolve(master, steady_clock::now() + deadline);
   int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   int yes = 1;
   if (fd >= 0) {
@@ -42,8 +42,9 @@ static int listenAt(const std::string &master) {
 
 TcpServer::TcpServer(const std::string &master, std::string jobName, int size,
                      TransportOptions options)
-    : job(std::move(jobName)), size(size), options(options), listener(listenAt(master)),
-      hasJoined(size_t(size), false), hasLeft(size_t(size), false) {
+    : job(std::move(jobName)), size(size), options(options),
+      listener(listenAt(master, options.deadline)), hasJoined(size_t(size), false),
+      hasLeft(size_t(size), false) {
   if (pipe2(wake, O_CLOEXEC) != 0) {
     close(listener);
     throw Error(ErrorCode::Unavailable, std::string("cannot make a pipe: ") + strerror(errno));
@@ -58,8 +59,18 @@ TcpServer::~TcpServer() {
   close(listener);
 }
 
+/// Whether nobody needs the server any more: a rank that has left, or that did not join in time.
+/// One that is silent is stopped or cut off; rank 0 does not wait for it.
 bool TcpServer::isComplete() const {
-  return std::find(hasLeft.begin(), hasLeft.end(), false) == hasLeft.end();
+  constexpr milliseconds silence(5000);
+  auto now = steady_clock::now();
+  bool mayJoin = now < stopBegin + std::min(options.deadline, milliseconds(1000));
+  for (int rank = 0; rank < size; ++rank)
+    if (!hasLeft[size_t(rank)] && !hasJoined[size_t(rank)] && mayJoin)
+      return false;
+  return std::none_of(peers.begin(), peers.end(), [&](const Peer &peer) {
+    return peer.rank >= 0 && !hasLeft[size_t(peer.rank)] && now - peer.heard < silence;
+  });
 }
 
 /// A machine that is cut off is noticed by what it does not acknowledge.
@@ -73,22 +84,25 @@ void TcpServer::run() {
   std::vector<pollfd> polls;
   milliseconds tick = std::clamp(options.liveness / 4, milliseconds(10), milliseconds(250));
   auto nextPing = steady_clock::now();
-  while (!isStopping || (!isComplete() && steady_clock::now() < stopTime)) {
+  // After a failure the others need only hear of it.
+  auto getPatience = [&] {
+    return hasFailed ? std::min(options.deadline, milliseconds(1000)) : options.deadline;
+  };
+  while (!isStopping || (!isComplete() && steady_clock::now() < stopBegin + getPatience())) {
     polls.assign({{listener, POLLIN, 0}, {isStopping ? -1 : wake[0], POLLIN, 0}});
     for (const Peer &peer : peers)
       polls.push_back({peer.connection->getFd(), POLLIN, 0});
     poll(polls.data(), polls.size(), int(tick.count()));
     if (polls[1].revents) { // the other end is closed
       isStopping = true;
-      // After a failure the others need only hear of it.
-      stopTime = steady_clock::now() +
-                 (hasFailed ? std::min(options.deadline, milliseconds(1000)) : options.deadline);
+      stopBegin = steady_clock::now();
     }
     size_t index = 2;
     for (Peer &peer : peers) {
       if (polls[index++].revents == 0)
         continue;
       bool isOpen = peer.connection->receive();
+      peer.heard = steady_clock::now();
       while (std::optional<TcpMessage> message = peer.connection->next())
         peer.rank < 0 ? greet(peer, *message) : handle(peer, *message);
       if (!isOpen)
@@ -151,10 +165,12 @@ void TcpServer::handle(Peer &peer, const TcpMessage &message) {
   case TcpMessage::Get: {
     auto found = values.find(message.key);
     if (found == values.end()) {
-      waiting[message.key].push_back({&peer, message.id});
+      int owner = int(message.number);
+      waiting[message.key].push_back({&peer, message.id, owner});
+      failIfLeft(owner);
       break;
     }
-    answer(found->second, {&peer, message.id});
+    answer(found->second, {&peer, message.id, 0});
     if (found->second.readers == 0)
       values.erase(found);
     break;
@@ -173,6 +189,10 @@ void TcpServer::handle(Peer &peer, const TcpMessage &message) {
   }
   case TcpMessage::Bye:
     hasLeft[size_t(peer.rank)] = true;
+    for (Peer &other : peers)
+      if (other.rank >= 0 && &other != &peer && !other.isGone)
+        other.connection->send({TcpMessage::Left, peer.rank, 0, 0, "", ""});
+    failIfLeft(peer.rank);
     break;
   default:
     break;
@@ -182,6 +202,18 @@ void TcpServer::handle(Peer &peer, const TcpMessage &message) {
 void TcpServer::answer(Stored &stored, const Waiting &to) {
   to.peer->connection->send({TcpMessage::Value, 0, to.id, 0, "", stored.text});
   --stored.readers;
+}
+
+/// A rank that has left puts nothing any more: whoever waits for it would wait for ever.
+void TcpServer::failIfLeft(int owner) {
+  if (owner < 0 || owner >= size || !hasLeft[size_t(owner)])
+    return;
+  for (const auto &[key, list] : waiting)
+    for (const Waiting &each : list)
+      if (each.owner == owner)
+        return fail(uint64_t(ErrorCode::PeerFailed), /*rank=*/0,
+                    "rank " + std::to_string(owner) + " has left the job without taking part in " +
+                        key);
 }
 
 void TcpServer::fail(uint64_t code, int rank, const std::string &text) {

@@ -23,7 +23,7 @@ public:
   /// Listens on the address that `master` names and on no other. Throws Unavailable when it is not
   /// this machine's, or the port is taken.
   TcpServer(const std::string &master, std::string job, int size, TransportOptions options);
-  /// Returns when all ranks have left, or after the deadline.
+  /// Returns when all ranks have left or are silent, at the latest after the deadline.
   ~TcpServer();
 
 private:
@@ -31,6 +31,7 @@ private:
     std::unique_ptr<TcpConnection> connection;
     int rank = -1; // before its hello
     bool isGone = false;
+    std::chrono::steady_clock::time_point heard = std::chrono::steady_clock::now();
   };
   struct Stored {
     std::string text;
@@ -39,6 +40,7 @@ private:
   struct Waiting {
     Peer *peer;
     uint64_t id;
+    int owner; // who puts the value
   };
 
   void run();
@@ -46,6 +48,7 @@ private:
   void greet(Peer &peer, const TcpMessage &hello);
   void handle(Peer &peer, const TcpMessage &message);
   void answer(Stored &stored, const Waiting &waiting);
+  void failIfLeft(int owner);
   void fail(uint64_t code, int rank, const std::string &text);
   void ping();
   void drop(Peer &peer);
@@ -64,7 +67,7 @@ private:
   bool hasFailed = false;
   TcpMessage failure;
   bool isStopping = false;
-  std::chrono::steady_clock::time_point stopTime;
+  std::chrono::steady_clock::time_point stopBegin;
   std::thread thread;
 };
 

@@ -13,10 +13,12 @@
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
+#include <fcntl.h>
 #include <map>
 #include <mutex>
 #include <netdb.h>
 #include <poll.h>
+#include <set>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -40,6 +42,7 @@ public:
   /// fails meanwhile, unless `always`.
   std::optional<TcpMessage> ask(TcpMessage message, milliseconds limit, bool always);
   void check(const std::string &where);
+  void checkAwaited(std::span<const int> ranks, const std::string &where);
   void publish(const std::string &communicator, uint64_t count);
   std::optional<int> findCulprit();
   const TransportOptions &getOptions() const { return options; }
@@ -62,6 +65,7 @@ private:
   uint64_t lastId = 0;
   std::optional<Error> failure;
   int culprit = -1;
+  std::set<int> left; // in order
   bool isStopping = false;
   std::thread thread;
 };
@@ -72,10 +76,10 @@ public:
   void publish(int, const std::string &communicator, uint64_t count) override {
     client->publish(communicator, count);
   }
-  uint64_t read(int rank, const std::string &communicator) override {
+  std::optional<uint64_t> read(int rank, const std::string &communicator) override {
     auto answer = client->ask({TcpMessage::Read, rank, 0, 0, communicator, ""}, milliseconds(500),
                               /*always=*/true);
-    return answer ? answer->number : 0;
+    return answer ? std::optional(answer->number) : std::nullopt;
   }
 
 private:
@@ -105,6 +109,9 @@ public:
              const std::string &name) override;
   void gather(std::span<const std::byte> mine, std::span<std::byte> all) override;
   void check() override { client->check("communication"); }
+  void checkAwaited(std::span<const int> ranks) override {
+    client->checkAwaited(ranks, "communication");
+  }
   std::optional<int> findCulprit() override { return client->findCulprit(); }
   std::shared_ptr<ProgressBoard> getProgressBoard() override {
     return std::make_shared<Board>(client);
@@ -188,6 +195,10 @@ void Client::take(const TcpMessage &message) {
   if (message.kind == TcpMessage::Ping)
     return;
   std::lock_guard lock(mutex);
+  if (message.kind == TcpMessage::Left) {
+    left.insert(message.rank);
+    return;
+  }
   answers[message.id] = message;
   changed.notify_all();
 }
@@ -210,6 +221,16 @@ void Client::throwIfFailed(const std::string &where) const {
 void Client::check(const std::string &where) {
   std::lock_guard lock(mutex);
   throwIfFailed(where);
+}
+
+void Client::checkAwaited(std::span<const int> ranks, const std::string &where) {
+  std::lock_guard lock(mutex);
+  throwIfFailed(where);
+  for (int other : ranks)
+    if (left.count(other))
+      throw Error(ErrorCode::PeerFailed, "rank " + std::to_string(rank) + " stopped in " + where +
+                                             ": rank " + std::to_string(other) +
+                                             " has left the job without taking part");
 }
 
 std::optional<int> Client::findCulprit() {
@@ -263,7 +284,9 @@ void TcpTransport::share(std::span<std::byte> bytes, std::span<const int> ranks,
     return;
   }
   milliseconds limit = client->getOptions().deadline;
-  auto answer = client->ask({TcpMessage::Get, getRank(), 0, 0, key, ""}, limit, /*always=*/false);
+  auto answer =
+      client->ask({TcpMessage::Get, getRank(), 0, uint64_t(ranks.front()), key, ""}, limit,
+                  /*always=*/false);
   if (!answer) {
     std::string text = "rank " + std::to_string(getRank()) + " waited " +
                        std::to_string(limit.count()) + " ms for " + key + "; missing " +
@@ -290,16 +313,40 @@ void TcpTransport::gather(std::span<const std::byte> mine, std::span<std::byte> 
   }
 }
 
+/// A connected, blocking socket, or -1 and the reason in errno. Waits no longer than until `end`:
+/// connect itself would take minutes where packets are dropped.
+static int tryConnect(const addrinfo &address, steady_clock::time_point end) {
+  int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0)
+    return -1;
+  int problem = connect(fd, address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
+  while (problem == EINPROGRESS || problem == EINTR) {
+    auto left = std::chrono::ceil<milliseconds>(end - steady_clock::now()).count();
+    pollfd entry{fd, POLLOUT, 0};
+    int ready = left > 0 ? poll(&entry, 1, int(std::min<int64_t>(left, 1000))) : 0;
+    if (left <= 0)
+      problem = ETIMEDOUT;
+    else if (ready > 0) {
+      socklen_t size = sizeof problem;
+      getsockopt(fd, SOL_SOCKET, SO_ERROR, &problem, &size);
+      break;
+    }
+  }
+  if (problem == 0 && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK) == 0)
+    return fd;
+  close(fd);
+  errno = problem;
+  return -1;
+}
+
 static int connectTo(const std::string &master, const TransportOptions &options) {
-  std::shared_ptr<addrinfo> address = resolve(master);
   auto end = steady_clock::now() + options.deadline;
+  std::shared_ptr<addrinfo> address = resolve(master, end);
   while (true) {
-    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && connect(fd, address->ai_addr, address->ai_addrlen) == 0)
+    int fd = tryConnect(*address, end);
+    if (fd >= 0)
       return fd;
     int reason = errno;
-    if (fd >= 0)
-      close(fd);
     if (steady_clock::now() > end)
       throw Error(ErrorCode::DeadlineExceeded,
                   "rank 0 was not to be reached at " + master + " within " +

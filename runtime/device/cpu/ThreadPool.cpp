@@ -5,8 +5,11 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/device/cpu/ThreadPool.h"
 
+#include "runtime/core/Error.h"
+
 #include <algorithm>
 #include <sched.h>
+#include <system_error>
 
 using namespace gridloom::rt;
 
@@ -25,11 +28,21 @@ unsigned gridloom::rt::getNumUsableCores() {
 
 ThreadPool::ThreadPool(unsigned threads, std::function<void()> prepare)
     : prepare(std::move(prepare)) {
-  for (unsigned i = 1; i < threads; ++i)
-    workers.emplace_back([this] { work(); });
+  try {
+    for (unsigned i = 1; i < threads; ++i)
+      workers.emplace_back([this] { work(); });
+  } catch (const std::system_error &error) {
+    stop();
+    throw Error(ErrorCode::Unavailable,
+                "cannot start thread " + std::to_string(workers.size() + 1) + " of " +
+                    std::to_string(threads) + ": " + error.code().message() +
+                    "; give fewer with --threads, or raise the limit");
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   {
     std::lock_guard lock(mutex);
     stopping = true;

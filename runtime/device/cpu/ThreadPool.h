@@ -20,7 +20,8 @@ namespace gridloom::rt {
 /// thread starts none.
 class ThreadPool {
 public:
-  /// `prepare` runs first on each thread the pool starts.
+  /// `prepare` runs first on each thread the pool starts. Throws Unavailable when the system starts
+  /// no more.
   ThreadPool(unsigned threads, std::function<void()> prepare);
   ~ThreadPool();
   ThreadPool(const ThreadPool &) = delete;
@@ -33,6 +34,7 @@ public:
   void parallelFor(int64_t count, const std::function<void(int64_t)> &task);
 
 private:
+  void stop();
   void work();
   void runTasks(const std::function<void(int64_t)> &task, int64_t count);
 

@@ -123,11 +123,9 @@ static NumberTypes chooseTypes(const MatmulProblem &problem) {
   }
 }
 
-/// Epilogues are bits, but for having none.
+/// Epilogues are bits, but for having none. Relu is none of them: cuBLASLt's makes NaN zero.
 static uint32_t chooseEpilogue(const MatmulProblem &problem) {
   uint32_t bits = problem.bias ? EPILOGUE_BIAS : 0;
-  if (problem.activation == MatmulProblem::Activation::Relu)
-    bits |= EPILOGUE_RELU;
   if (problem.activation == MatmulProblem::Activation::Gelu)
     bits |= EPILOGUE_GELU;
   return bits ? bits : uint32_t(EPILOGUE_DEFAULT);
@@ -240,6 +238,9 @@ std::vector<Choice> CuBlasLtMatmul::guess(uint32_t alignment) {
                    "cublasLtMatmulPreferenceSetAttribute", doing);
   };
   set(PREF_MAX_WORKSPACE_BYTES, workspaceLimit);
+  // The other schemes add partial sums in the type of the output.
+  if (outBytes == 2)
+    set(PREF_REDUCTION_SCHEME_MASK, uint32_t(REDUCTION_SCHEME_COMPUTE_TYPE));
   for (int attribute : {PREF_MIN_ALIGNMENT_A_BYTES, PREF_MIN_ALIGNMENT_B_BYTES,
                         PREF_MIN_ALIGNMENT_C_BYTES, PREF_MIN_ALIGNMENT_D_BYTES})
     set(attribute, alignment);
@@ -299,6 +300,8 @@ std::string CuBlasLtMatmul::getKey(uint32_t alignment) const {
     add("residual");
   add("alignment", alignment);
   add("workspace", workspaceLimit);
+  if (outBytes == 2)
+    add("reductions", int(REDUCTION_SCHEME_COMPUTE_TYPE));
   return key;
 }
 

@@ -34,11 +34,13 @@ enum : Status { STATUS_SUCCESS = 0, STATUS_NOT_SUPPORTED = 15 };
 enum : int { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14 };
 enum : int { COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_FAST_TF32 = 77 };
 enum : int32_t { OP_N = 0, OP_T = 1 };
-enum : uint32_t { EPILOGUE_DEFAULT = 1, EPILOGUE_RELU = 2, EPILOGUE_BIAS = 4, EPILOGUE_GELU = 32 };
+enum : uint32_t { EPILOGUE_DEFAULT = 1, EPILOGUE_BIAS = 4, EPILOGUE_GELU = 32 };
+enum : uint32_t { REDUCTION_SCHEME_COMPUTE_TYPE = 2 };
 enum : int { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 8 };
 enum : int { LAYOUT_BATCH_COUNT = 5, LAYOUT_STRIDED_BATCH_OFFSET = 6 };
 enum : int {
   PREF_MAX_WORKSPACE_BYTES = 1,
+  PREF_REDUCTION_SCHEME_MASK = 3,
   PREF_MIN_ALIGNMENT_A_BYTES = 5,
   PREF_MIN_ALIGNMENT_B_BYTES = 6,
   PREF_MIN_ALIGNMENT_C_BYTES = 7,
@@ -115,8 +117,9 @@ private:
 
 /// Resolves `problem` (f32, f64, f16 or bf16, accumulated in f32 or f64): descriptors are made and
 /// an algorithm within the workspace limit is chosen: what `tuning` (which may be null) has
-/// measured, if the library still takes it, else the library's first guess. Bias is a vector of N.
-/// Throws InvalidPlan when no operand layout or algorithm of cuBLASLt fits.
+/// measured, if the library still takes it, else the library's first guess. Bias is a vector of N;
+/// the activation is none or gelu, and both are none for f64. Throws InvalidPlan when no operand
+/// layout or algorithm of cuBLASLt fits.
 std::unique_ptr<MatmulPlan> createCuBlasLtMatmul(std::shared_ptr<const CuBlasLt> library,
                                                  const MatmulProblem &problem,
                                                  AutotuneCache *tuning = nullptr);

@@ -185,10 +185,119 @@ std::unique_ptr<Kernel> CudaDevice::loadKernel(const std::string &library,
   return std::make_unique<CudaKernel>(std::move(module), function, symbol);
 }
 
+//===----------------------------------------------------------------------===//
+// Libraries
+//===----------------------------------------------------------------------===//
+
+Kernel &CudaDevice::getMap(MapKind kind, DataType type) {
+  std::unique_ptr<Kernel> &kernel = maps[getMapName(kind, type)];
+  if (kernel)
+    return *kernel;
+  // A capture of this thread forbids to load code, but for this mode.
+  const cuda::Driver &driver = context->use();
+  int mode = cuda::STREAM_CAPTURE_MODE_RELAXED;
+  if (capture)
+    driver.check(driver.threadExchangeStreamCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode",
+                 "on", getName());
+  std::string code = makeMapPtx(kind, type);
+  try {
+    kernel = loadKernel("map.ptx", std::as_bytes(std::span(code)), getMapName(kind, type));
+  } catch (...) {
+    if (capture)
+      driver.threadExchangeStreamCaptureMode(&mode);
+    throw;
+  }
+  if (capture)
+    driver.threadExchangeStreamCaptureMode(&mode);
+  return *kernel;
+}
+
+void CudaDevice::map(CudaStream &stream, MapKind kind, DataType type, const void *in, void *out,
+                     size_t count, size_t columns) {
+  if (count == 0)
+    return;
+  constexpr size_t threads = 256, mostBlocks = 4096;
+  LaunchShape shape;
+  shape.grid[0] = uint32_t(std::min(mostBlocks, (count + threads - 1) / threads));
+  shape.block[0] = threads;
+  // Kernels take parameters of 8 bytes; the last two are numbers.
+  void *parameters[] = {const_cast<void *>(in), out, reinterpret_cast<void *>(count),
+                        reinterpret_cast<void *>(columns)};
+  size_t used = kind == MapKind::AddBias ? 4 : 3;
+  launch(stream, getMap(kind, type), shape, std::span<void *const>(parameters).first(used));
+}
+
+namespace {
+
+/// A library's product, and what kernels do to it.
+struct CudaMatmul final : MatmulPlan {
+  std::unique_ptr<MatmulPlan> product;
+  DataType type = DataType::F32;
+  size_t count = 0, columns = 0; // of the result
+  bool bias = false, relu = false;
+};
+
+struct CudaCall final : LibraryPlan {
+  std::unique_ptr<CuDnnCall> call;
+  DataType type = DataType::F32;
+  size_t count = 0;
+  bool relu = false;
+};
+
+} // namespace
+
+/// The elements of a tensor without gaps, in any order of its dimensions; nothing where it has
+/// some.
+static std::optional<size_t> countDense(std::span<const int64_t> sizes,
+                                        std::span<const int64_t> strides) {
+  std::vector<std::pair<int64_t, int64_t>> dims; // stride, size
+  for (size_t i = 0; i < strides.size(); ++i)
+    if (sizes[i] != 1)
+      dims.emplace_back(strides[i], sizes[i]);
+  std::sort(dims.begin(), dims.end());
+  int64_t count = 1;
+  for (auto [stride, size] : dims) {
+    if (stride != count)
+      return std::nullopt;
+    count *= size;
+  }
+  return static_cast<size_t>(count);
+}
+
+static size_t requireDense(std::span<const int64_t> sizes, std::span<const int64_t> strides,
+                           const char *what) {
+  if (std::optional<size_t> count = countDense(sizes, strides))
+    return *count;
+  throw Error(ErrorCode::InvalidPlan, std::string(what) + " is computed on dense results only; "
+                                                          "compile the model again");
+}
+
 std::unique_ptr<MatmulPlan> CudaDevice::createMatmul(const MatmulProblem &problem) {
   if (!cublasLt)
     cublasLt = std::make_shared<const CuBlasLt>(context, cublasLtPath);
-  return createCuBlasLtMatmul(cublasLt, problem, tuning.get());
+  auto made = std::make_unique<CudaMatmul>();
+  MatmulProblem rest = problem;
+  made->type = problem.getOutType();
+  // cuBLASLt has no epilogue for f64.
+  made->bias = problem.bias && problem.type == DataType::F64;
+  made->relu = problem.activation == MatmulProblem::Activation::Relu;
+  rest.bias = problem.bias && !made->bias;
+  if (made->relu)
+    rest.activation = MatmulProblem::Activation::None;
+  if (made->bias || made->relu) {
+    std::span<const int64_t> sizes = problem.sizes.first(problem.sizes.size() - 1);
+    made->count = requireDense(sizes, problem.out, made->relu ? "relu" : "a bias in f64");
+    made->columns = static_cast<size_t>(sizes.back());
+    if (made->bias && sizes.back() != 1 && problem.out.back() != 1)
+      throw Error(ErrorCode::InvalidPlan,
+                  "a bias in f64 is computed on rows only; compile the model again");
+  }
+  made->product = createCuBlasLtMatmul(cublasLt, rest, tuning.get());
+  if (made->bias)
+    prepareMap(MapKind::AddBias, made->type);
+  if (made->relu)
+    prepareMap(MapKind::Relu, made->type);
+  return made;
 }
 
 /// "NVIDIA-H200-sm_90-13000": without the number of the GPU, which others are alike.
@@ -204,6 +313,16 @@ std::string CudaDevice::getTuningName() const {
   return file;
 }
 
+std::string CudaDevice::getLibraryVersions() const {
+  context->use();
+  std::string text;
+  if (cublasLt)
+    text += "cuBLASLt " + std::to_string(cublasLt->getVersion()) + " ";
+  if (cudnn)
+    text += "cuDNN " + std::to_string(cudnn->getVersion());
+  return text;
+}
+
 const std::shared_ptr<const CuDnn> &CudaDevice::getCuDnn() {
   if (!cudnn)
     cudnn = std::make_shared<const CuDnn>(context, cudnnPath);
@@ -211,18 +330,34 @@ const std::shared_ptr<const CuDnn> &CudaDevice::getCuDnn() {
 }
 
 std::unique_ptr<LibraryPlan> CudaDevice::createConvolution(const ConvolutionProblem &problem) {
-  return createCuDnnConvolution(getCuDnn(), problem, tuning);
+  auto made = std::make_unique<CudaCall>();
+  ConvolutionProblem rest = problem;
+  rest.relu = false;
+  made->type = problem.type;
+  made->relu = problem.relu;
+  if (made->relu) {
+    made->count = requireDense(problem.output, problem.outputStrides, "relu");
+    prepareMap(MapKind::Relu, made->type);
+  }
+  made->call = createCuDnnConvolution(getCuDnn(), rest, tuning);
+  return made;
 }
 
 std::unique_ptr<LibraryPlan> CudaDevice::createAttention(const AttentionProblem &problem) {
-  return createCuDnnAttention(getCuDnn(), problem, tuning);
+  auto made = std::make_unique<CudaCall>();
+  made->call = createCuDnnAttention(getCuDnn(), problem, tuning);
+  return made;
 }
 
 void CudaDevice::call(Stream &stream, LibraryPlan &plan, std::span<const void *const> inputs,
                       void *out) {
   std::vector<const void *> operands(inputs.begin(), inputs.end());
   operands.push_back(out);
-  static_cast<CuDnnCall &>(plan).run(static_cast<CudaStream &>(stream), operands);
+  auto &made = static_cast<CudaCall &>(plan);
+  auto &cudaStream = static_cast<CudaStream &>(stream);
+  made.call->run(cudaStream, operands);
+  if (made.relu)
+    map(cudaStream, MapKind::Relu, made.type, out, out, made.count);
 }
 
 void CudaDevice::launch(Stream &stream, Kernel &kernel, const LaunchShape &shape,
@@ -258,7 +393,13 @@ void CudaDevice::launch(Stream &stream, Kernel &kernel, const LaunchShape &shape
 
 void CudaDevice::matmul(Stream &stream, MatmulPlan &plan, const MatmulOperands &operands,
                         void *out) {
-  runCuBlasLtMatmul(static_cast<CudaStream &>(stream), plan, operands, out);
+  auto &made = static_cast<CudaMatmul &>(plan);
+  auto &cudaStream = static_cast<CudaStream &>(stream);
+  runCuBlasLtMatmul(cudaStream, *made.product, operands, out);
+  if (made.bias)
+    map(cudaStream, MapKind::AddBias, made.type, operands.bias, out, made.count, made.columns);
+  if (made.relu)
+    map(cudaStream, MapKind::Relu, made.type, out, out, made.count);
 }
 
 void CudaDevice::copy(Stream &stream, void *to, const void *from, size_t bytes) {
@@ -330,6 +471,13 @@ std::unique_ptr<WorkGraph> CudaDevice::endCapture() {
 
 void CudaDevice::replay(Stream &stream, WorkGraph &graph) {
   static_cast<CudaGraph &>(graph).launch(static_cast<CudaStream &>(stream));
+}
+
+int countCudaDevices(const CudaOptions &options) {
+  cuda::Driver driver(options.driverPath);
+  int count = 0;
+  driver.check(driver.deviceGetCount(&count), "cuDeviceGetCount", "counting the GPUs");
+  return count;
 }
 
 std::unique_ptr<Device> createCudaDevice(int ordinal) {

@@ -9,6 +9,7 @@
 #include "runtime/device/Device.h"
 #include "runtime/device/cuda/CuBlasLt.h"
 #include "runtime/device/cuda/CudaGraph.h"
+#include "runtime/device/cuda/MapPtx.h"
 
 #include <map>
 
@@ -49,9 +50,11 @@ public:
   std::unique_ptr<Kernel> loadKernel(const std::string &library, std::span<const std::byte> code,
                                      const std::string &symbol) override;
   std::string getTuningName() const override;
+  std::string getLibraryVersions() const override;
   void setTuning(const std::shared_ptr<AutotuneCache> &cache) override { tuning = cache; }
   /// f32, f64, f16 and bf16. The output's rows or columns must be contiguous (stride 1), like each
-  /// operand's.
+  /// operand's. What cuBLASLt does otherwise than MatmulProblem says (relu makes NaN zero) or not
+  /// at all (f64 with a bias), kernels of the runtime do after it; the output must be dense then.
   std::unique_ptr<MatmulPlan> createMatmul(const MatmulProblem &problem) override;
   /// f32, f16 and bf16.
   std::unique_ptr<LibraryPlan> createConvolution(const ConvolutionProblem &problem) override;
@@ -73,9 +76,17 @@ public:
   void cancelCapture() noexcept override { capture.reset(); }
   void replay(Stream &stream, WorkGraph &graph) override;
 
+  /// Has `stream` compute out[i] = map(in[i]) of `count` elements of `type`; `columns`: AddBias's.
+  /// Its code is loaded at the first call, or by prepareMap.
+  void map(CudaStream &stream, MapKind kind, DataType type, const void *in, void *out, size_t count,
+           size_t columns = 0);
+  void prepareMap(MapKind kind, DataType type) { getMap(kind, type); }
+
   const std::shared_ptr<const CudaContext> &getContext() const { return context; }
 
 private:
+  Kernel &getMap(MapKind kind, DataType type);
+
   std::shared_ptr<const CudaContext> context;
   const std::shared_ptr<const CuDnn> &getCuDnn();
 
@@ -84,8 +95,12 @@ private:
   std::shared_ptr<AutotuneCache> tuning;
   std::shared_ptr<const CuDnn> cudnn;
   std::map<std::string, std::weak_ptr<CudaModule>> modules;
+  std::map<std::string, std::unique_ptr<Kernel>> maps; // by name
   std::unique_ptr<CudaCapture> capture;
 };
+
+/// How many GPUs this process sees. Throws Unavailable with one line when there is no driver.
+int countCudaDevices(const CudaOptions &options = {});
 
 } // namespace gridloom::rt
 

@@ -54,6 +54,11 @@ std::string Driver::findGraphObstacle() const {
          formatVersion(oldestGraphVersion);
 }
 
+unsigned long long Driver::getGraphFlags() const {
+  constexpr int oldestPriorityVersion = 11070;
+  return version >= oldestPriorityVersion ? GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY : 0;
+}
+
 std::string Driver::describe(Result result) const {
   const char *name = nullptr;
   const char *text = nullptr;
@@ -64,14 +69,17 @@ std::string Driver::describe(Result result) const {
   return std::string(name) + " (" + text + ")";
 }
 
-/// Errors of earlier kernels, which later calls report.
+/// Errors of earlier kernels, which every later call of this process reports too.
 static bool isSticky(Result result) {
-  return result == ERROR_ILLEGAL_ADDRESS || (result >= 710 && result <= 719);
+  return result == ERROR_ILLEGAL_ADDRESS || result == ERROR_LAUNCH_TIMEOUT ||
+         result == ERROR_ASSERT ||
+         (result >= ERROR_HARDWARE_STACK_ERROR && result <= ERROR_LAUNCH_FAILED);
 }
 
-/// Errors of the GPU itself.
+/// Errors of the GPU itself. After most of them, too, the process can use it no more.
 static bool isLoss(Result result) {
-  return result == ERROR_DEVICE_UNAVAILABLE || result == ERROR_ECC_UNCORRECTABLE;
+  return result == ERROR_DEVICE_UNAVAILABLE || result == ERROR_ECC_UNCORRECTABLE ||
+         result == ERROR_NVLINK_UNCORRECTABLE || result == ERROR_CONTAINED;
 }
 
 void Driver::fail(Result result, const char *call, const char *doing,
@@ -80,10 +88,12 @@ void Driver::fail(Result result, const char *call, const char *doing,
   if (!subject.empty())
     message.append(" ").append(subject);
   if (isSticky(result))
-    message += "; a kernel that ran earlier on this GPU may be the cause: run with "
-               "CUDA_LAUNCH_BLOCKING=1 to find it";
+    message +=
+        "; a kernel that ran earlier on this GPU may be the cause: run with "
+        "CUDA_LAUNCH_BLOCKING=1 to find it; this process cannot use the GPU any more, restart it";
   if (isLoss(result))
-    message += "; the GPU is lost: see nvidia-smi and the kernel's log (dmesg) for its Xid error";
+    message += "; the GPU is lost: see nvidia-smi and the kernel's log (dmesg) for its Xid error, "
+               "then restart the process";
   ErrorCode code = ErrorCode::Internal;
   if (result == ERROR_OUT_OF_MEMORY)
     code = ErrorCode::OutOfMemory;

@@ -43,10 +43,15 @@ enum : Result {
   ERROR_NO_BINARY_FOR_GPU = 209,
   ERROR_ECC_UNCORRECTABLE = 214,
   ERROR_INVALID_PTX = 218,
+  ERROR_NVLINK_UNCORRECTABLE = 220,
   ERROR_UNSUPPORTED_PTX_VERSION = 222,
+  ERROR_CONTAINED = 226,
   ERROR_NOT_FOUND = 500,
   ERROR_NOT_READY = 600,
   ERROR_ILLEGAL_ADDRESS = 700,
+  ERROR_LAUNCH_TIMEOUT = 702,
+  ERROR_ASSERT = 710,
+  ERROR_HARDWARE_STACK_ERROR = 714,
   ERROR_LAUNCH_FAILED = 719,
 };
 enum : unsigned {
@@ -55,6 +60,7 @@ enum : unsigned {
   EVENT_DISABLE_TIMING = 2,
   MEMHOSTALLOC_PORTABLE = 1,
   STREAM_WRITE_VALUE_DEFAULT = 0,
+  GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8,
 };
 enum : int {
   DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
@@ -167,6 +173,9 @@ public:
   int getVersion() const { return version; }
   /// Why this driver cannot capture graphs: "" when it can.
   std::string findGraphObstacle() const;
+  /// What cuGraphInstantiateWithFlags is given: that nodes keep the priorities of the streams they
+  /// were captured on, where the driver knows that (since CUDA 11.7).
+  unsigned long long getGraphFlags() const;
   /// Whether streams can write values to memory without more ado: since CUDA 12.
   bool canWriteValues() const { return streamWriteValue32 && version >= 12000; }
   const std::string &getPath() const { return library.getName(); }

@@ -19,7 +19,7 @@ namespace gridloom::rt {
 GraphHandles::GraphHandles(std::shared_ptr<const CudaContext> owner, cuda::Graph captured)
     : context(std::move(owner)), graph(captured) {
   const cuda::Driver &driver = context->use();
-  cuda::Result result = driver.graphInstantiate(&executable, graph, 0);
+  cuda::Result result = driver.graphInstantiate(&executable, graph, driver.getGraphFlags());
   if (result == cuda::SUCCESS)
     return;
   executable = nullptr;
@@ -83,6 +83,7 @@ CudaCapture::~CudaCapture() {
 cuda::Graph CudaCapture::stop() noexcept {
   for (CudaStream *stream : streams)
     stream->setCapture(nullptr);
+  token = nullptr;
   if (!std::exchange(open, false))
     return nullptr;
   cuda::Graph graph = nullptr;

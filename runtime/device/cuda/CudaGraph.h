@@ -56,6 +56,8 @@ public:
   CudaCapture &operator=(const CudaCapture &) = delete;
 
   std::unique_ptr<WorkGraph> end();
+  /// Lives while the capture goes on.
+  const std::shared_ptr<const int> &getToken() const { return token; }
   /// The guest of `owner`, made by `make` at its first call.
   GraphGuest &getGuest(const void *owner, const std::function<std::shared_ptr<GraphGuest>()> &make);
   /// Device memory that is there at once: what the captured streams would allocate becomes part of
@@ -72,6 +74,7 @@ private:
   std::map<const void *, std::shared_ptr<GraphGuest>> guests;
   cuda::Result ended = cuda::SUCCESS; // what cuStreamEndCapture returned
   bool open = false;
+  std::shared_ptr<const int> token = std::make_shared<const int>(0);
 };
 
 class CudaGraph final : public WorkGraph {

@@ -79,7 +79,28 @@ CudaEvent::CudaEvent(std::shared_ptr<const CudaContext> owner, bool timed)
                context->getName());
 }
 
-CudaEvent::~CudaEvent() { context->useQuietly().eventDestroy(handle); }
+CudaEvent::~CudaEvent() {
+  const cuda::Driver &driver = context->useQuietly();
+  driver.eventDestroy(handle);
+  if (captureHandle)
+    driver.eventDestroy(captureHandle);
+}
+
+cuda::EventHandle CudaEvent::selectForRecord(const CudaCapture *taker) {
+  wasCaptured = taker != nullptr;
+  if (!taker)
+    return handle;
+  capture = taker->getToken();
+  const cuda::Driver &driver = context->use();
+  if (!captureHandle)
+    driver.check(driver.eventCreate(&captureHandle, cuda::EVENT_DISABLE_TIMING), "cuEventCreate",
+                 "making an event on", context->getName());
+  return captureHandle;
+}
+
+cuda::EventHandle CudaEvent::selectForWait(const CudaCapture *taker) const {
+  return wasCaptured && (taker || !capture.expired()) ? captureHandle : handle;
+}
 
 bool CudaEvent::isDone() const {
   const cuda::Driver &driver = context->use();
@@ -167,24 +188,29 @@ CudaStream::~CudaStream() {
 
 void CudaStream::record(Event &event) {
   const cuda::Driver &driver = context->use();
-  driver.check(driver.eventRecord(static_cast<CudaEvent &>(event).getHandle(), handle),
+  driver.check(driver.eventRecord(static_cast<CudaEvent &>(event).selectForRecord(capture), handle),
                "cuEventRecord", "on stream", name);
 }
 
 void CudaStream::wait(Event &event) {
   const cuda::Driver &driver = context->use();
-  driver.check(driver.streamWaitEvent(handle, static_cast<CudaEvent &>(event).getHandle(), 0),
-               "cuStreamWaitEvent", "on stream", name);
+  driver.check(
+      driver.streamWaitEvent(handle, static_cast<CudaEvent &>(event).selectForWait(capture), 0),
+      "cuStreamWaitEvent", "on stream", name);
 }
 
 void CudaStream::runHostWork(void *data) {
   auto *work = static_cast<HostWork *>(data);
-  try {
-    work->run();
-  } catch (...) {
-    std::lock_guard lock(work->stream->errorMutex);
-    if (!work->stream->firstError)
-      work->stream->firstError = std::current_exception();
+  {
+    std::lock_guard running(work->mutex);
+    try {
+      if (work->run)
+        work->run();
+    } catch (...) {
+      std::lock_guard lock(work->stream->errorMutex);
+      if (!work->stream->firstError)
+        work->stream->firstError = std::current_exception();
+    }
   }
   work->done.store(true, std::memory_order_release);
 }
@@ -193,6 +219,14 @@ void CudaStream::dropFinishedHostWork() {
   // The driver drops host functions when the GPU has failed, so the list owns them, not the call.
   while (!hostWork.empty() && hostWork.front().done.load(std::memory_order_acquire))
     hostWork.pop_front();
+}
+
+/// What has not begun never will: whoever asked for it may be gone by then.
+void CudaStream::abandonHostWork() {
+  for (HostWork &work : hostWork) {
+    std::lock_guard lock(work.mutex);
+    work.run = nullptr;
+  }
 }
 
 void CudaStream::enqueueHost(std::function<void()> work) {
@@ -266,6 +300,7 @@ std::optional<uint32_t> CudaStream::readMark() const {
 }
 
 void *CudaStream::getWorkspace(size_t bytes) {
+  bytes = std::max<size_t>(bytes, 1);
   if (bytes > workspaceBytes) {
     // Powers of two: all that were too small together are no larger than the one in use.
     size_t larger = std::bit_ceil(bytes);
@@ -325,8 +360,10 @@ void CudaStream::waitForHandle() {
     else
       std::this_thread::sleep_for(microseconds(50));
   }
-  if (failure)
+  if (failure) {
+    abandonHostWork();
     std::rethrow_exception(failure);
+  }
   driver.check(driver.streamSynchronize(handle), "cuStreamSynchronize", "waiting for stream", name);
 }
 

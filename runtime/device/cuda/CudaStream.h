@@ -53,19 +53,29 @@ private:
   std::string name, model, uuid;
 };
 
+class CudaCapture;
+
 class CudaEvent final : public Event {
 public:
   /// With `timed`, the GPU notes the time of a record, which costs it a little.
   explicit CudaEvent(std::shared_ptr<const CudaContext> context, bool timed = false);
   ~CudaEvent() override;
 
-  /// Whether the work before the last record is done; true when it was never recorded.
+  /// Whether the work before the last record outside of captures is done; true when there was none.
   bool isDone() const;
   cuda::EventHandle getHandle() const { return handle; }
+  /// The event to record on a stream that `capture` takes, or none (null) does.
+  cuda::EventHandle selectForRecord(const CudaCapture *capture);
+  /// The event to wait for on such a stream. The driver refuses waits for an event that was last
+  /// recorded in a capture, and a step by step run may meet one that a refused capture recorded:
+  /// outside of captures it means its last record outside.
+  cuda::EventHandle selectForWait(const CudaCapture *capture) const;
 
 private:
   std::shared_ptr<const CudaContext> context;
-  cuda::EventHandle handle = nullptr;
+  cuda::EventHandle handle = nullptr, captureHandle = nullptr;
+  bool wasCaptured = false;         // the last record
+  std::weak_ptr<const int> capture; // that has it, while it goes on
 };
 
 /// Pinned host memory that copies pass through, reused in the order of its stream.
@@ -95,8 +105,6 @@ private:
   std::deque<Segment> inFlight;
   std::vector<std::unique_ptr<CudaEvent>> idleEvents;
 };
-
-class CudaCapture;
 
 /// Watches work that another library enqueued on a stream (NCCL), while and after a thread waits
 /// for the stream.
@@ -145,7 +153,8 @@ public:
 private:
   struct HostWork {
     CudaStream *stream;
-    std::function<void()> run;
+    std::function<void()> run; // empty once given up
+    std::mutex mutex = {};     // of `run`
     std::atomic<bool> done = false;
   };
   static void runHostWork(void *data);
@@ -153,6 +162,7 @@ private:
   std::exception_ptr pollMonitors();
   void writeTimes();
   void dropFinishedHostWork();
+  void abandonHostWork();
   StagingRing &getStaging();
 
   std::shared_ptr<const CudaContext> context;

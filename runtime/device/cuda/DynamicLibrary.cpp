@@ -11,13 +11,18 @@
 #include <algorithm>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <mutex>
 
 namespace gridloom::rt {
 
 DynamicLibrary::DynamicLibrary(std::initializer_list<std::string> names,
                                const std::string &advice) {
   std::string reason;
+  // One at a time, so that of several threads one is the first.
+  static std::mutex opening;
+  std::lock_guard lock(opening);
   for (const std::string &candidate : names) {
+    first = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD) == nullptr;
     handle = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle) {
       name = candidate;
@@ -30,8 +35,6 @@ DynamicLibrary::DynamicLibrary(std::initializer_list<std::string> names,
   throw Error(ErrorCode::Unavailable,
               *names.begin() + " not found: " + advice + " (" + reason + ")");
 }
-
-DynamicLibrary::~DynamicLibrary() { dlclose(handle); }
 
 void *DynamicLibrary::lookup(const char *symbol) const { return dlsym(handle, symbol); }
 

@@ -11,16 +11,14 @@
 
 namespace gridloom::rt {
 
-/// A shared library, closed with this object. One binary runs with and without CUDA because the
-/// CUDA libraries are opened this way and never linked.
+/// A shared library, opened once and for the rest of the process: CUDA's have threads and exit
+/// handlers that outlive a session. One binary runs with and without CUDA because the CUDA
+/// libraries are opened this way and never linked.
 class DynamicLibrary {
 public:
   /// Opens the first of `names` that the loader finds. When it finds none, throws Unavailable:
   /// "<first name> not found: <advice> (<the loader's reason>)".
   DynamicLibrary(std::initializer_list<std::string> names, const std::string &advice);
-  ~DynamicLibrary();
-  DynamicLibrary(const DynamicLibrary &) = delete;
-  DynamicLibrary &operator=(const DynamicLibrary &) = delete;
 
   /// Sets `entry` to `symbol`; false when the library lacks it.
   template <typename Function> bool find(Function *&entry, const char *symbol) const {
@@ -36,6 +34,10 @@ public:
   }
 
   const std::string &getName() const { return name; }
+  /// The loader's, the same for all that open this library.
+  const void *getHandle() const { return handle; }
+  /// Whether this object brought the library into the process. Otherwise somebody may have used it.
+  bool isFirst() const { return first; }
 
 private:
   void *lookup(const char *symbol) const;
@@ -43,6 +45,7 @@ private:
 
   std::string name;
   void *handle = nullptr;
+  bool first = false;
 };
 
 /// The value of environment variable `variable`, or `otherwise` when it is unset or empty.

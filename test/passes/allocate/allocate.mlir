@@ -125,3 +125,31 @@ plan.program @repeated {
     }
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+// A branch reads its condition when all before it is done: the condition lives until then.
+// CHECK-LABEL: plan.program @condition
+// CHECK: plan.buffer arena {bytes = 1 : i64, offset = [[C:[0-9]+]] : i64}
+// CHECK-NOT: offset = [[C]] : i64
+// CHECK: plan.block
+plan.program @condition {
+  %p = plan.buffer input "p" : !plan.buffer<tensor<i1>>
+  %x = plan.buffer input "x" : !plan.buffer<tensor<32xf32>>
+  %y = plan.buffer output "y" : !plan.buffer<tensor<32xf32>>
+  %c = plan.buffer arena : !plan.buffer<tensor<i1>>
+  %0 = plan.buffer arena : !plan.buffer<tensor<32xf32>>
+  plan.block {
+    plan.copy ins(%p : !plan.buffer<tensor<i1>>) outs(%c : !plan.buffer<tensor<i1>>) on "compute"
+    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on "compute"
+  }
+  plan.if %c : !plan.buffer<tensor<i1>> then {
+    plan.block {
+      plan.copy ins(%0 : !plan.buffer<tensor<32xf32>>) outs(%y : !plan.buffer<tensor<32xf32>>) on "compute"
+    }
+  } else {
+    plan.block {
+      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%y : !plan.buffer<tensor<32xf32>>) on "compute"
+    }
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}

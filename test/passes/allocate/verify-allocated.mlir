@@ -60,3 +60,47 @@ plan.program @next_iteration {
     }
   }
 } {entry = "main", dims = {}, stage = 0 : i64, registered_bytes = 128 : i64}
+
+// -----
+
+// %0 is used before the repeat, %1 in it: iterations cannot be told apart.
+plan.program @outside_the_repeat {
+  %x = plan.buffer input "x" {bytes = 128 : i64} : !plan.buffer<tensor<32xf32>>
+  %0 = plan.buffer arena {bytes = 128 : i64, offset = 0 : i64} : !plan.buffer<tensor<32xf32>>
+  // expected-error @+1 {{overlaps a buffer that is used outside the repeat}}
+  %1 = plan.buffer arena {bytes = 128 : i64, offset = 64 : i64} : !plan.buffer<tensor<32xf32>>
+  plan.block {
+    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on "compute"
+  }
+  plan.repeat 3 {
+    plan.block {
+      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on "compute"
+    }
+  }
+} {entry = "main", dims = {}, stage = 0 : i64, arena_bytes = 256 : i64}
+
+// -----
+
+// The branch reads its condition after the second copy.
+plan.program @condition {
+  %p = plan.buffer input "p" {bytes = 1 : i64} : !plan.buffer<tensor<i1>>
+  %x = plan.buffer input "x" {bytes = 128 : i64} : !plan.buffer<tensor<32xf32>>
+  %y = plan.buffer output "y" {bytes = 128 : i64} : !plan.buffer<tensor<32xf32>>
+  // expected-note @+1 {{the other buffer}}
+  %c = plan.buffer arena {bytes = 1 : i64, offset = 0 : i64} : !plan.buffer<tensor<i1>>
+  // expected-error @+1 {{at 0 in iteration 0 overlaps a buffer at 0 in iteration 0 that may be in use at the same time}}
+  %0 = plan.buffer arena {bytes = 128 : i64, offset = 0 : i64} : !plan.buffer<tensor<32xf32>>
+  plan.block {
+    plan.copy ins(%p : !plan.buffer<tensor<i1>>) outs(%c : !plan.buffer<tensor<i1>>) on "compute"
+    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on "compute"
+  }
+  plan.if %c : !plan.buffer<tensor<i1>> then {
+    plan.block {
+      plan.copy ins(%0 : !plan.buffer<tensor<32xf32>>) outs(%y : !plan.buffer<tensor<32xf32>>) on "compute"
+    }
+  } else {
+    plan.block {
+      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%y : !plan.buffer<tensor<32xf32>>) on "compute"
+    }
+  }
+} {entry = "main", dims = {}, stage = 0 : i64, arena_bytes = 128 : i64}

@@ -70,3 +70,12 @@ func.func @chunks(%a: tensor<8xf32>, %b: tensor<8xf32>) -> (tensor<8xf32>, tenso
   %1 = dist.all_reduce %b over ["model"] sum {dist.chunk} : tensor<8xf32>
   return %0, %1 : tensor<8xf32>, tensor<8xf32>
 }
+
+// What travels together has the causes of all.
+// CHECK-LABEL: func.func @causes
+// CHECK: dist.all_reduce %{{.*}}, %{{.*}} over ["model"] sum {dist.because = "'p' needs the whole; 'q' needs the whole"}
+func.func @causes(%a: tensor<8xf32>, %b: tensor<4xf32>) -> (tensor<8xf32>, tensor<4xf32>) {
+  %0 = dist.all_reduce %a over ["model"] sum {dist.because = "'p' needs the whole"} : tensor<8xf32>
+  %1 = dist.all_reduce %b over ["model"] sum {dist.because = "'q' needs the whole"} : tensor<4xf32>
+  return %0, %1 : tensor<8xf32>, tensor<4xf32>
+}

@@ -49,3 +49,20 @@ func.func @types(%x: tensor<1x4x8x8xf32>, %v: tensor<2x4x1x1xf32>, %z: tensor<1x
       strides = [1], low = [1], high = [1], dilations = [1], groups = 1> : (tensor<1x4x8xf16>, tensor<2x4x3xf16>) -> tensor<1x2x8xf16>
   return %0, %1, %2 : tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>, tensor<1x2x8xf16>
 }
+
+// What communicates gives no tensor; nothing moves across it.
+// CHECK-LABEL: func.func @gathered
+// CHECK: plan.convolution {{.*}} -> tensor<1x8x4xf16>
+// CHECK: dist.start
+// CHECK: dist.all_gather {{.*}} -> tensor<2x4x8xf16>
+func.func @gathered(%x: tensor<1x4x8xf16>) -> tensor<2x4x8xf16> {
+  %w = loom.get_weight @w {layout = #loom.layout<[0, 1, 2]>} : tensor<4x4x3xf16>
+  %0 = plan.convolution %x, %w <input = [1, 4, 8] by [32, 8, 1], weight = [4, 4, 3] by [12, 3, 1], output = [1, 4, 8] by [32, 8, 1],
+      strides = [1], low = [1], high = [1], dilations = [1], groups = 1> : (tensor<1x4x8xf16>, tensor<4x4x3xf16>) -> tensor<1x4x8xf16>
+  %f = dist.start {
+    %1 = dist.all_gather %0 over ["model"] dim = 0 : (tensor<1x4x8xf16>) -> tensor<2x4x8xf16>
+    dist.yield %1 : tensor<2x4x8xf16>
+  } : !dist.future<tensor<2x4x8xf16>>
+  %2 = dist.done %f : !dist.future<tensor<2x4x8xf16>> -> tensor<2x4x8xf16>
+  return %2 : tensor<2x4x8xf16>
+}

@@ -55,6 +55,32 @@ func.func @repeated(%q: tensor<4x1x16xf32>, %k: tensor<2x8x16xf32>) -> tensor<4x
 
 // -----
 
+// All heads of a device share one key head.
+// CHECK-LABEL: func.func @only_head
+// CHECK: plan.call @k_dot_general_0(%{{.*}}, %{{.*}}) {{.*}} -> tensor<1x1x4x8xf32>
+func.func @only_head(%q: tensor<1x4x1x16xf32>, %k: tensor<8x16xf32>) -> tensor<1x4x1x8xf32> {
+  %0 = loom.broadcast %k dims = [2, 3] : (tensor<8x16xf32>) -> tensor<1x4x8x16xf32>
+  %1 = loom.dot_general %q, %0 batch = [0, 1] x [0, 1] contract = [3] x [3]
+      : (tensor<1x4x1x16xf32>, tensor<1x4x8x16xf32>) -> tensor<1x4x1x8xf32>
+  return %1 : tensor<1x4x1x8xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @shared
+// CHECK-NEXT: %[[Q:.*]] = loom.reshape %arg0 : (tensor<4x1x16xf32>) -> tensor<1x4x16xf32>
+// CHECK-NEXT: %[[S:.*]] = plan.call @k_dot_general_0(%[[Q]], %arg1) {{.*}} -> tensor<1x4x8xf32>
+// CHECK-NEXT: %[[Y:.*]] = loom.reshape %[[S]] : (tensor<1x4x8xf32>) -> tensor<4x1x8xf32>
+// CHECK-NEXT: return %[[Y]]
+func.func @shared(%q: tensor<4x1x16xf32>, %k: tensor<1x8x16xf32>) -> tensor<4x1x8xf32> {
+  %0 = loom.broadcast %k dims = [0, 1, 2] : (tensor<1x8x16xf32>) -> tensor<4x8x16xf32>
+  %1 = loom.dot_general %q, %0 batch = [0] x [0] contract = [2] x [2]
+      : (tensor<4x1x16xf32>, tensor<4x8x16xf32>) -> tensor<4x1x8xf32>
+  return %1 : tensor<4x1x8xf32>
+}
+
+// -----
+
 // Rows that are too many are the library's.
 // CHECK-LABEL: func.func @often
 // CHECK: plan.matmul {{.*}}sizes = [16, 1, 8, 16]

@@ -137,3 +137,28 @@ func.func @known_place(%x: tensor<2x3x4xf32>) -> tensor<2x4xf32> {
   %0 = loom.gather %x, %i dim = 1 : (tensor<2x3x4xf32>, tensor<i64>) -> tensor<2x4xf32>
   return %0 : tensor<2x4xf32>
 }
+
+// A reshape passes any number of operations.
+
+// CHECK-LABEL: func.func @long_chain
+// CHECK-NEXT: loom.reshape %arg0 : (tensor<4x6xf32>) -> tensor<24xf32>
+// CHECK-NOT: loom.reshape
+func.func @long_chain(%x: tensor<4x6xf32>) -> tensor<24xf32> {
+  %0 = loom.negate %x : tensor<4x6xf32>
+  %1 = loom.negate %0 : tensor<4x6xf32>
+  %2 = loom.negate %1 : tensor<4x6xf32>
+  %3 = loom.negate %2 : tensor<4x6xf32>
+  %4 = loom.negate %3 : tensor<4x6xf32>
+  %5 = loom.negate %4 : tensor<4x6xf32>
+  %6 = loom.negate %5 : tensor<4x6xf32>
+  %7 = loom.negate %6 : tensor<4x6xf32>
+  %8 = loom.negate %7 : tensor<4x6xf32>
+  %9 = loom.negate %8 : tensor<4x6xf32>
+  %10 = loom.negate %9 : tensor<4x6xf32>
+  %11 = loom.negate %10 : tensor<4x6xf32>
+  %12 = loom.negate %11 : tensor<4x6xf32>
+  %13 = loom.negate %12 : tensor<4x6xf32>
+  %flat = loom.reshape %13 : (tensor<4x6xf32>) -> tensor<24xf32>
+  %y = loom.exp %flat : tensor<24xf32>
+  return %y : tensor<24xf32>
+}

@@ -107,3 +107,11 @@ func.func @address(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<1x16xf32
   %4 = plan.matmul %2, %w <sizes = [1, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1]> : (tensor<1x8xf32>, tensor<8x16xf32>) -> tensor<1x16xf32>
   return %4 : tensor<1x16xf32>
 }
+
+// -----
+
+func.func @bias_type(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>, %b: tensor<16xf16>) -> tensor<4x16xf32> {
+  // expected-error @+1 {{adds a bias of 'f16' to 'f32'}}
+  %0 = plan.matmul %x, %w, %b <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] epilogue = bias> : (tensor<4x8xf32>, tensor<8x16xf32>, tensor<16xf16>) -> tensor<4x16xf32>
+  return %0 : tensor<4x16xf32>
+}

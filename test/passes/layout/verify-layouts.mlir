@@ -40,3 +40,12 @@ func.func @other(%x: tensor<2x8xf32>) -> tensor<2x16xf32> {
   %1 = loom.dot_general %x, %0 batch = [] x [] contract = [1] x [0] : (tensor<2x8xf32>, tensor<8x16xf32>) -> tensor<2x16xf32>
   return %1 : tensor<2x16xf32>
 }
+
+// -----
+
+loom.weight @w : tensor<8x16xf32> from <"", offset = 0, bytes = 512>
+func.func @negative() -> tensor<8x16xf32> {
+  // expected-error @+1 {{layout #loom.layout<[0, 1], pad = -16> of weight @w has a negative pad}}
+  %0 = loom.get_weight @w {layout = #loom.layout<[0, 1], pad = -16>} : tensor<8x16xf32>
+  return %0 : tensor<8x16xf32>
+}

@@ -181,3 +181,24 @@ func.func @partial_over_two_axes(%x: tensor<8x16xf32> {loom.name = "x", dist.ori
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
   return %0 : tensor<8x4xf32>
 }
+
+// -----
+
+// Rows read one by one, as a scan's steps do: the sum is reduced once, not for each.
+dist.mesh @mesh <["data" = 1, "model" = 2]>
+loom.weight @w : tensor<8x4xf32> from <"", offset = 0, bytes = 128>
+// CHECK-LABEL: func.func @rows
+// CHECK: %[[P:.*]] = loom.dot_general
+// CHECK-NEXT: %[[R:.*]] = dist.all_reduce %[[P]] over ["model"] sum
+// CHECK-NOT: dist.all_reduce
+// CHECK: return
+func.func @rows(%x: tensor<2x8xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>})
+    -> (tensor<1x4xf32> {loom.name = "a"}, tensor<1x4xf32> {loom.name = "b"}) {
+  %w = loom.get_weight @w : tensor<8x4xf32>
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<2x8xf32>, tensor<8x4xf32>) -> tensor<2x4xf32>
+  %1 = loom.slice %0 [0, 0] to [1, 4] by [1, 1] : (tensor<2x4xf32>) -> tensor<1x4xf32>
+  %2 = loom.slice %0 [1, 0] to [2, 4] by [1, 1] : (tensor<2x4xf32>) -> tensor<1x4xf32>
+  %3 = loom.exp %1 : tensor<1x4xf32>
+  %4 = loom.exp %2 : tensor<1x4xf32>
+  return %3, %4 : tensor<1x4xf32>, tensor<1x4xf32>
+}

@@ -1,15 +1,27 @@
 // RUN: gridloom-opt %s --dist-apply-annotations="shard=w=[{},{model}] shard=x=[{data},{}]" | FileCheck %s
+// RUN: gridloom-opt %s --dist-apply-annotations="shard=layers.*.w*t=[{model},{}]" | FileCheck %s --check-prefix=WILD
+// RUN: not gridloom-opt %s --dist-apply-annotations="shard=layers.*.wt.*=[{},{model}]" 2>&1 | FileCheck %s --check-prefix=UNMATCHED
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=nothing=[{},{model}]" 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=w=[{},{rows}]" 2>&1 | FileCheck %s --check-prefix=AXIS
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=w=[{model},{model}]" 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=w=[{model}]" 2>&1 | FileCheck %s --check-prefix=RANK
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=w" 2>&1 | FileCheck %s --check-prefix=SYNTAX
+// RUN: not gridloom-opt %s --dist-apply-annotations="shard=x=[{odd},{}] stage-axis=odd" 2>&1 | FileCheck %s --check-prefix=STAGES
+// RUN: gridloom-opt %s --dist-apply-annotations="shard=w=[{},{model}] shard=x=[{data},{}] shard=w=[{},{\"model\"}]" | FileCheck %s
+// RUN: not gridloom-opt %s --dist-apply-annotations="shard=w=[{},{model}] shard=w=[{model},{}]" 2>&1 | FileCheck %s --check-prefix=WEIGHT
+// RUN: not gridloom-opt %s --dist-apply-annotations="shard=x=[{data},{}] shard=x=[{},{}]" 2>&1 | FileCheck %s --check-prefix=INPUT
+// RUN: not gridloom-opt %s --dist-apply-annotations="shard=y=[{data},{}] shard=y=[{},{data}]" 2>&1 | FileCheck %s --check-prefix=OUTPUT
 
 // UNKNOWN: error: --shard names 'nothing', which is no input, output, weight or node of the model
+// UNMATCHED: error: --shard names 'layers.*.wt.*', which matches no input, output, weight or node of the model
 // AXIS: error: --shard 'w' names axis 'rows'; the mesh has data, model, odd
 // TWICE: error: --shard 'w' names axis 'model' twice
 // RANK: error: --shard 'w' has 1 dimensions; the value is 'tensor<16x64xf32>'
 // SYNTAX: error: cannot read --shard 'w'; write NAME=[{axis,...},{},...]
+// STAGES: error: --shard 'x' names axis 'odd', along which devices run different pipeline stages; use another axis
+// WEIGHT: error: --shard 'w=[{model},{}]' contradicts --shard 'w=[{},{model}]'; keep one of them
+// INPUT: error: --shard 'x=[{},{}]' contradicts --shard 'x=[{data},{}]'; keep one of them
+// OUTPUT: error: --shard 'y=[{},{data}]' contradicts --shard 'y=[{data},{}]'; keep one of them
 
 dist.mesh @mesh <["data" = 2, "model" = 2, "odd" = 3]>
 loom.weight @w : tensor<16x64xf32> from <"", offset = 0, bytes = 4096>
@@ -19,4 +31,19 @@ func.func @main(%x: tensor<8x16xf32> {loom.name = "x"}) -> (tensor<8x64xf32> {lo
   %w = loom.get_weight @w : tensor<16x64xf32>
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x64xf32>) -> tensor<8x64xf32>
   return %0 : tensor<8x64xf32>
+}
+
+// A star in the name stands for any text.
+loom.weight @layers.0.weight : tensor<16x64xf32> from <"", offset = 0, bytes = 4096>
+loom.weight @layers.10.weight : tensor<16x64xf32> from <"", offset = 4096, bytes = 4096>
+loom.weight @layers.0.weights : tensor<16x64xf32> from <"", offset = 8192, bytes = 4096>
+// WILD-LABEL: func.func @layers(
+func.func @layers() {
+  // WILD: loom.get_weight @layers.0.weight {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{"model"}, {}]>]}
+  %0 = loom.get_weight @layers.0.weight : tensor<16x64xf32>
+  // WILD: loom.get_weight @layers.10.weight {dist.origins = ["user"]
+  %1 = loom.get_weight @layers.10.weight : tensor<16x64xf32>
+  // WILD: loom.get_weight @layers.0.weights :
+  %2 = loom.get_weight @layers.0.weights : tensor<16x64xf32>
+  return
 }

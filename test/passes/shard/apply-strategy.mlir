@@ -101,3 +101,60 @@ func.func @residual(%x: tensor<8x16xf32> {loom.name = "x"}) -> (tensor<8x16xf32>
   %2 = loom.dot_general %1, %out batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x16xf32>) -> tensor<8x16xf32>
   return %2 : tensor<8x16xf32>
 }
+
+// -----
+
+// A cache that is an input, and an output with a row more, is split by heads like the rest; the
+// result of the last product is nobody's cache and stays whole.
+dist.mesh @mesh <["data" = 1, "model" = 2]>
+loom.weight @q : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
+loom.weight @k : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
+loom.weight @o : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
+loom.weight @head : tensor<32x64xf32> from <"", offset = 0, bytes = 8192>
+// CHECK-LABEL: func.func @cache
+// CHECK-SAME: %arg1: tensor<2x4x5x8xf32> {dist.origin = "{{.*}}model: strategy tp: column of ", dist.sharding = #dist.sharding<@mesh, [{"data", "micro", ?}, {"model", ?}, {?}, {?}]>
+// CHECK: loom.get_weight @q {{.*}}[{?}, {"model", ?}]
+// CHECK: loom.get_weight @k {{.*}}[{?}, {"model", ?}]
+// CHECK: loom.get_weight @o {{.*}}[{"model", ?}, {?}]
+// CHECK: loom.get_weight @head {{.*}}[{?}, {?}]
+func.func @cache(%x: tensor<2x1x32xf32> {loom.name = "x"}, %past: tensor<2x4x5x8xf32> {loom.name = "past"})
+    -> (tensor<2x1x64xf32> {loom.name = "y"}, tensor<2x4x6x8xf32> {loom.name = "present"}) {
+  %q = loom.get_weight @q : tensor<32x32xf32>
+  %k = loom.get_weight @k : tensor<32x32xf32>
+  %o = loom.get_weight @o : tensor<32x32xf32>
+  %head = loom.get_weight @head : tensor<32x64xf32>
+  %0 = loom.dot_general %x, %q batch = [] x [] contract = [2] x [0] : (tensor<2x1x32xf32>, tensor<32x32xf32>) -> tensor<2x1x32xf32>
+  %1 = loom.dot_general %x, %k batch = [] x [] contract = [2] x [0] : (tensor<2x1x32xf32>, tensor<32x32xf32>) -> tensor<2x1x32xf32>
+  %2 = loom.reshape %0 : (tensor<2x1x32xf32>) -> tensor<2x1x4x8xf32>
+  %3 = loom.reshape %1 : (tensor<2x1x32xf32>) -> tensor<2x1x4x8xf32>
+  %4 = loom.transpose %3 [0, 2, 1, 3] : (tensor<2x1x4x8xf32>) -> tensor<2x4x1x8xf32>
+  %5 = loom.concatenate %past, %4 dim = 2 : (tensor<2x4x5x8xf32>, tensor<2x4x1x8xf32>) -> tensor<2x4x6x8xf32>
+  %6 = loom.dot_general %2, %5 batch = [0, 2] x [0, 1] contract = [3] x [3] : (tensor<2x1x4x8xf32>, tensor<2x4x6x8xf32>) -> tensor<2x4x1x6xf32>
+  %7 = loom.softmax %6 dim = 3 : tensor<2x4x1x6xf32>
+  %8 = loom.dot_general %7, %5 batch = [0, 1] x [0, 1] contract = [3] x [2] : (tensor<2x4x1x6xf32>, tensor<2x4x6x8xf32>) -> tensor<2x4x1x8xf32>
+  %9 = loom.transpose %8 [0, 2, 1, 3] : (tensor<2x4x1x8xf32>) -> tensor<2x1x4x8xf32>
+  %10 = loom.reshape %9 : (tensor<2x1x4x8xf32>) -> tensor<2x1x32xf32>
+  %11 = loom.dot_general %10, %o batch = [] x [] contract = [2] x [0] : (tensor<2x1x32xf32>, tensor<32x32xf32>) -> tensor<2x1x32xf32>
+  %12 = loom.dot_general %11, %head batch = [] x [] contract = [2] x [0] : (tensor<2x1x32xf32>, tensor<32x64xf32>) -> tensor<2x1x64xf32>
+  return %12, %5 : tensor<2x1x64xf32>, tensor<2x4x6x8xf32>
+}
+
+// -----
+
+// What stops a split is noted on the weight: here rows that are normalised, and a result.
+dist.mesh @mesh <["data" = 1, "model" = 2]>
+loom.weight @w : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
+loom.weight @head : tensor<32x64xf32> from <"", offset = 0, bytes = 8192>
+// CHECK-LABEL: func.func @obstacles
+// CHECK: loom.get_weight @w {dist.obstacle = "split by columns over 'model', its product would have to be gathered for 'flatten'"
+// CHECK: loom.get_weight @head {dist.obstacle = "split by columns over 'model', a result of the model would be split"
+func.func @obstacles(%x: tensor<5x32xf32> {loom.name = "x"}) -> (tensor<3x160xf32> {loom.name = "y"}, tensor<5x64xf32> {loom.name = "z"}) {
+  %w = loom.get_weight @w : tensor<32x32xf32>
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<5x32xf32>, tensor<32x32xf32>) -> tensor<5x32xf32> loc("project")
+  %1 = loom.reshape %0 : (tensor<5x32xf32>) -> tensor<160xf32> loc("flatten")
+  %2 = loom.broadcast %1 dims = [1] : (tensor<160xf32>) -> tensor<3x160xf32> loc("repeat")
+  %3 = loom.softmax %2 dim = 1 : tensor<3x160xf32> loc("norm")
+  %head = loom.get_weight @head : tensor<32x64xf32>
+  %4 = loom.dot_general %x, %head batch = [] x [] contract = [1] x [0] : (tensor<5x32xf32>, tensor<32x64xf32>) -> tensor<5x64xf32> loc("head")
+  return %3, %4 : tensor<3x160xf32>, tensor<5x64xf32>
+}

@@ -30,3 +30,26 @@ func.func @chain(%x: tensor<4x3xi64>, %y: tensor<3xf32>) -> (tensor<4x3xi64>, te
   %3 = loom.multiply %y, %table : tensor<3xf32>
   return %0, %1, %2, %3 : tensor<4x3xi64>, tensor<4x3xi64>, tensor<3xf32>, tensor<3xf32>
 }
+
+// Exporters merge equal biases: a small vector goes with each user, a matrix is one.
+// CHECK-LABEL: func.func @biases
+// CHECK-DAG: %[[A:.*]] = loom.get_weight @b : tensor<8xf32>
+// CHECK-DAG: %[[B:.*]] = loom.get_weight @b : tensor<8xf32>
+// CHECK-DAG: loom.broadcast %[[A]]
+// CHECK-DAG: loom.broadcast %[[B]]
+// CHECK: loom.get_weight @w
+// CHECK-NOT: loom.get_weight
+// CHECK: return
+loom.weight @b : tensor<8xf32> from <"", offset = 0, bytes = 32>
+loom.weight @w : tensor<4x8xf32> from <"", offset = 32, bytes = 128>
+func.func @biases(%x: tensor<4x8xf32>, %y: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
+  %b = loom.get_weight @b : tensor<8xf32>
+  %0 = loom.broadcast %b dims = [1] : (tensor<8xf32>) -> tensor<4x8xf32>
+  %1 = loom.broadcast %b dims = [1] : (tensor<8xf32>) -> tensor<4x8xf32>
+  %w = loom.get_weight @w : tensor<4x8xf32>
+  %2 = loom.add %x, %0 : tensor<4x8xf32>
+  %3 = loom.add %y, %1 : tensor<4x8xf32>
+  %4 = loom.multiply %2, %w : tensor<4x8xf32>
+  %5 = loom.multiply %3, %w : tensor<4x8xf32>
+  return %4, %5 : tensor<4x8xf32>, tensor<4x8xf32>
+}

@@ -50,7 +50,7 @@ dist.mesh @mesh <["x" = 4]>
 loom.weight @w : tensor<64x16xf32> from <"", offset = 0, bytes = 4096>
 // REMARK: remark: 'few': replicated: its largest dimension has 3 elements, which is no part for each of the 4 of 'x'
 // CHECK-LABEL: func.func @more_reasons
-// CHECK: loom.get_weight @w {dist.origins = ["replicated: 'product' is split over 'x' along dimensions it has not"]
+// CHECK: loom.get_weight @w {dist.origins = ["replicated: it has no dimension that 'product' cuts over 'x'"]
 // CHECK: loom.reduce {{.*}}dist.origins = ["replicated: it is the sum of what the devices of 'x' have at 'total'"]
 func.func @more_reasons(%a: tensor<8x64xf32> {loom.name = "a", dist.sharding = #dist.sharding<@mesh, [{"x"}, {}]>, dist.origin = "user"},
     %f: tensor<3x2xf32> {loom.name = "few"}) -> (tensor<16xf32> {loom.name = "r"}) {

@@ -18,6 +18,19 @@ module {
 
 // -----
 
+// What stood in a weight's way is said.
+// expected-error@below {{without gathering it again (weight 'w': split by columns over 'model', its product would have to be gathered for 'view'); use a smaller}}
+module {
+  dist.mesh @mesh <["model" = 2]>
+  loom.weight @w : tensor<4x8xf32> from <"", offset = 0, bytes = 128>
+  func.func @tried() -> tensor<4x8xf32> {
+    %w = loom.get_weight @w {dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.origins = ["replicated: split by columns over 'model', its product would have to be gathered for 'view'"]} : tensor<4x8xf32>
+    return %w : tensor<4x8xf32>
+  }
+}
+
+// -----
+
 // expected-error@below {{axis 'model' of 2 devices splits nothing of the model: no input or weight has a dimension that the strategy can cut in 2 without gathering it again; use a smaller or another axis, or --shard}}
 module {
   dist.mesh @mesh <["model" = 2]>

@@ -26,3 +26,14 @@ func.func @scalar(%a: tensor<f32> {loom.name = "a"}) -> (tensor<2xf32> {loom.nam
   %0 = loom.broadcast %a dims = [] : (tensor<f32>) -> tensor<2xf32>
   return %0 : tensor<2xf32>
 }
+
+// -----
+
+// A dimension that is cut in time is left alone.
+dist.mesh @mesh <["x" = 2, "y" = 3, "micro" = 2]>
+// CHECK-LABEL: func.func @in_time
+// CHECK-SAME: dist.sharding = #dist.sharding<@mesh, [{"micro", ?}, {"x", "y", ?}]>
+func.func @in_time(%a: tensor<12x6xf32> {loom.name = "a", dist.origin = "micro: micro-batches", dist.sharding = #dist.sharding<@mesh, [{"micro", ?}, {?}]>}) -> (tensor<12x6xf32> {loom.name = "y"}) {
+  %0 = loom.exp %a : tensor<12x6xf32>
+  return %0 : tensor<12x6xf32>
+}

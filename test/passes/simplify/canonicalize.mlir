@@ -171,3 +171,22 @@ func.func @empty_parts(%x: tensor<4x2xf32>, %none: tensor<4x0xf32>) -> tensor<4x
   %0 = loom.concatenate %x, %none, %x dim = 1 : (tensor<4x2xf32>, tensor<4x0xf32>, tensor<4x2xf32>) -> tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
 }
+
+// Lookups at known places in order are slices; of everything, nothing.
+// CHECK-LABEL: func.func @known_places
+// CHECK-DAG: %[[K:.*]] = loom.slice %arg0 [1, 0] to [2, 4] by [1, 1] : (tensor<3x4xf32>) -> tensor<1x4xf32>
+// CHECK-DAG: %[[R:.*]] = loom.reshape %[[K]] : (tensor<1x4xf32>) -> tensor<4xf32>
+// CHECK-DAG: %[[E:.*]] = loom.slice %arg0 [0, 1] to [3, 4] by [1, 2] : (tensor<3x4xf32>) -> tensor<3x2xf32>
+// CHECK-DAG: %[[B:.*]] = loom.gather %arg0, %{{.*}} dim = 1 : (tensor<3x4xf32>, tensor<2xi64>) -> tensor<3x2xf32>
+// CHECK: return %[[R]], %[[E]], %arg0, %[[B]]
+func.func @known_places(%x: tensor<3x4xf32>) -> (tensor<4xf32>, tensor<3x2xf32>, tensor<3x4xf32>, tensor<3x2xf32>) {
+  %one = loom.constant dense<1> : tensor<i64>
+  %odd = loom.constant dense<[1, 3]> : tensor<2xi64>
+  %all = loom.constant dense<[0, 1, 2]> : tensor<3xi32>
+  %back = loom.constant dense<[3, 1]> : tensor<2xi64>
+  %0 = loom.gather %x, %one dim = 0 : (tensor<3x4xf32>, tensor<i64>) -> tensor<4xf32>
+  %1 = loom.gather %x, %odd dim = 1 : (tensor<3x4xf32>, tensor<2xi64>) -> tensor<3x2xf32>
+  %2 = loom.gather %x, %all dim = 0 : (tensor<3x4xf32>, tensor<3xi32>) -> tensor<3x4xf32>
+  %3 = loom.gather %x, %back dim = 1 : (tensor<3x4xf32>, tensor<2xi64>) -> tensor<3x2xf32>
+  return %0, %1, %2, %3 : tensor<4xf32>, tensor<3x2xf32>, tensor<3x4xf32>, tensor<3x2xf32>
+}

@@ -86,3 +86,24 @@ func.func @float8() -> tensor<3xf8E4M3FN> {
   %y = loom.convert %x : (tensor<3xf32>) -> tensor<3xf8E4M3FN>
   return %y : tensor<3xf8E4M3FN>
 }
+
+// -----
+
+// A table compared with a counter is a table, as is a triangle of one; two counters stay cheap.
+// CHECK-LABEL: func.func @counters
+// CHECK-DAG: %[[H:.*]] = loom.constant dense<{{\[\[}}false, true, false], [true, false, false]]> : tensor<2x3xi1>
+// CHECK-DAG: %[[T:.*]] = loom.constant dense<{{\[\[}}7, 0], [5, 4]]> : tensor<2x2xi64>
+// CHECK-DAG: %[[C:.*]] = loom.compare ge
+// CHECK: return %[[H]], %[[T]], %[[C]]
+func.func @counters() -> (tensor<2x3xi1>, tensor<2x2xi64>, tensor<2x2xi1>) {
+  %at = loom.constant dense<[[1, 1, 1], [0, 0, 0]]> : tensor<2x3xi64>
+  %count = loom.iota dim = 1 : tensor<2x3xi64>
+  %hot = loom.compare eq %at, %count : (tensor<2x3xi64>, tensor<2x3xi64>) -> tensor<2x3xi1>
+  %row = loom.iota dim = 0 : tensor<2x2xi64>
+  %column = loom.iota dim = 1 : tensor<2x2xi64>
+  %low = loom.compare ge %row, %column : (tensor<2x2xi64>, tensor<2x2xi64>) -> tensor<2x2xi1>
+  %table = loom.constant dense<[[7, 6], [5, 4]]> : tensor<2x2xi64>
+  %zero = loom.constant dense<0> : tensor<2x2xi64>
+  %triangle = loom.select %low, %table, %zero : tensor<2x2xi1>, tensor<2x2xi64>
+  return %hot, %triangle, %low : tensor<2x3xi1>, tensor<2x2xi64>, tensor<2x2xi1>
+}

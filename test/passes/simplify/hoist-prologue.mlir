@@ -78,3 +78,27 @@ func.func @nested(%x: tensor<16x8xf32>) -> tensor<16x8xf32> {
   %1 = loom.add %0, %or : tensor<16x8xf32> loc("Add")
   return %1 : tensor<16x8xf32>
 }
+
+// The branch that ran them is gone: its bodies and what they read go too.
+// CHECK-NOT: @orphan
+func.func @orphan(%x: tensor<8xf32>) -> tensor<8xf32> attributes {loom.body} {
+  %w = loom.get_weight @unused : tensor<64x8xf32> loc("unused")
+  %s = loom.slice %w [0, 0] to [1, 8] by [1, 1] : (tensor<64x8xf32>) -> tensor<1x8xf32> loc("Slice")
+  %r = loom.reshape %s : (tensor<1x8xf32>) -> tensor<8xf32> loc("Reshape")
+  %0 = loom.add %x, %r : tensor<8xf32> loc("Add")
+  return %0 : tensor<8xf32>
+}
+func.func @orphan_inner(%x: tensor<8xf32>) -> tensor<8xf32> attributes {loom.body} {
+  return %x : tensor<8xf32>
+}
+
+// CHECK-LABEL: func.func @branch(
+// CHECK: func.func @used(
+func.func @branch(%c: tensor<i1>, %x: tensor<8xf32>) -> tensor<8xf32> {
+  %0 = loom.if %c then @used else @used read %x : (tensor<i1>, tensor<8xf32>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+func.func @used(%x: tensor<8xf32>) -> tensor<8xf32> attributes {loom.body} {
+  %0 = loom.exp %x : tensor<8xf32> loc("Exp")
+  return %0 : tensor<8xf32>
+}

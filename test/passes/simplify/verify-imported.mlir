@@ -10,6 +10,7 @@ module attributes {loom.model = {path = "m.onnx"}, loom.folded = []} {
 
 // -----
 
+// I-G1
 // expected-error @below {{does not say which model it comes from}}
 module {
 }
@@ -53,7 +54,8 @@ module attributes {loom.model = {path = "m.onnx"}, loom.folded = []} {
 module attributes {loom.model = {path = "m.onnx"}, loom.folded = []} {
   func.func @main(%x: tensor<4xf32> {loom.name = "x", loom.dim_names = [""]}) -> (tensor<4xf32> {loom.name = "y", loom.dim_names = [""]})
       attributes {loom.entry = "main", loom.dims = {}} {
-    // expected-error @below {{has no ONNX node in its location}}
+    // I-G3
+    // expected-error @below {{has no ONNX node in its location: loc(}}
     %0 = loom.exp %x : tensor<4xf32>
     return %0 : tensor<4xf32>
   }
@@ -64,4 +66,28 @@ module attributes {loom.model = {path = "m.onnx"}, loom.folded = []} {
 module attributes {loom.model = {path = "m.onnx"}, loom.folded = []} {
   // expected-error @below {{has 0 blocks}}
   func.func private @other(tensor<4xf32>) -> tensor<4xf32>
+}
+
+// -----
+
+module attributes {loom.model = {path = "m.onnx"}, loom.folded = []} {
+  func.func @main(%x: tensor<4xf32> {loom.name = "x", loom.dim_names = [""]}) -> (tensor<4xf32> {loom.name = "y", loom.dim_names = [""]})
+      attributes {loom.entry = "main", loom.dims = {}} {
+    // I-G2
+    // expected-error @below {{is not a loom operation}}
+    %0 = builtin.unrealized_conversion_cast %x : tensor<4xf32> to tensor<4xf32>
+    return %x : tensor<4xf32>
+  }
+}
+
+// -----
+
+module attributes {loom.model = {path = "m.onnx"}, loom.folded = []} {
+  func.func @main(%x: tensor<4xf32> {loom.name = "x", loom.dim_names = [""]}) -> (tensor<4xf32> {loom.name = "y", loom.dim_names = [""]})
+      attributes {loom.entry = "main", loom.dims = {}} {
+    // I-G4
+    // expected-error @unknown {{gives 'tensor<4xi3>', not a tensor of static shape}}
+    %0 = loom.convert %x : (tensor<4xf32>) -> tensor<4xi3> loc("Cast")
+    return %x : tensor<4xf32>
+  }
 }

@@ -1,0 +1,67 @@
+//===- DumpChecks.cpp - what a dump may say that is not so ------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/driver/DumpChecks.h"
+
+#include "dialects/dist/Sharding.h"
+
+#include "mlir/IR/AttrTypeSubElements.h"
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/Support/FileSystem.h"
+
+using namespace mlir;
+using namespace gridloom;
+
+/// Every axis in a sharding, and in an attribute that is called axes.
+static LogicalResult checkAxes(ModuleOp module, dist::MeshOp meshOp) {
+  dist::Mesh mesh(meshOp);
+  StringAttr unknown;
+  auto check = [&](StringAttr axis) {
+    if (!unknown &&
+        llvm::none_of(mesh.getAxes(), [&](const auto &known) { return known.name == axis; }))
+      unknown = axis;
+  };
+  AttrTypeWalker walker;
+  walker.addWalk([&](dist::ShardingAttr sharding) {
+    dist::Layout layout(sharding);
+    for (const dist::Layout::Dim &dim : layout.dims)
+      llvm::for_each(dim.axes, check);
+    llvm::for_each(layout.unreduced, check);
+  });
+  WalkResult walk = module.walk([&](Operation *op) {
+    walker.walk(op->getAttrDictionary());
+    if (auto axes = op->getAttrOfType<ArrayAttr>("axes"); axes && op != meshOp.getOperation())
+      for (auto axis : axes.getAsRange<StringAttr>())
+        check(axis);
+    if (!unknown)
+      return WalkResult::advance();
+    std::string names;
+    for (const dist::Mesh::Axis &axis : mesh.getAxes())
+      names += (names.empty() ? "" : ", ") + axis.name.str();
+    op->emitError() << "axis '" << unknown.getValue() << "' is not in the mesh (axes: " << names
+                    << ")";
+    return WalkResult::interrupt();
+  });
+  return failure(walk.wasInterrupted());
+}
+
+static LogicalResult checkModel(ModuleOp module) {
+  auto model = module->getAttrOfType<DictionaryAttr>(loom::kModel);
+  auto path = model ? model.getAs<StringAttr>("path") : StringAttr();
+  if (!path || path.empty() || module.getOps<loom::WeightOp>().empty() ||
+      llvm::sys::fs::exists(path.getValue()))
+    return success();
+  return module.emitError("the weights are in '")
+         << path.getValue()
+         << "', which is not there; go on in the folder in which the model was compiled, or bring "
+            "the model here";
+}
+
+LogicalResult gridloom::checkDump(ModuleOp module) {
+  dist::MeshOp mesh = dist::getMesh(module);
+  if (mesh && failed(checkAxes(module, mesh)))
+    return failure();
+  return checkModel(module);
+}

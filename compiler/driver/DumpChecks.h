@@ -1,0 +1,20 @@
+//===- DumpChecks.h - what a dump may say that is not so --------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_DRIVER_DUMPCHECKS_H
+#define GRIDLOOM_COMPILER_DRIVER_DUMPCHECKS_H
+
+#include "dialects/loom/Loom.h"
+
+namespace gridloom {
+
+/// Checks a program that people may have edited or carried elsewhere: that the mesh has every axis
+/// it names, and that the model file with its weights is there. Fails with a diagnostic that names
+/// the operation, or the file.
+llvm::LogicalResult checkDump(mlir::ModuleOp module);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_DRIVER_DUMPCHECKS_H

@@ -1,0 +1,192 @@
+//===- MemoryFit.cpp - plans that do not fit, and changes that do ----------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/driver/Compilation.h"
+#include "dialects/plan/Plan.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace gridloom;
+
+/// How much more of something is tried.
+static constexpr int64_t kMostTimes = 16;
+
+//===----------------------------------------------------------------------===//
+// What a program takes
+//===----------------------------------------------------------------------===//
+
+std::optional<rt::MemoryNeeds> Compilation::tryAllocate(ModuleOp simplified,
+                                                        const ShardOptions &shard) {
+  OwningOpRef<ModuleOp> copy = simplified.clone();
+  ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
+  PhaseContext phases = makePhaseContext(shard);
+  for (size_t i = *findPhase("shard"); i <= *findPhase("allocate"); ++i) {
+    PassManager pm(&context);
+    getPhases()[i].addPasses(pm, phases);
+    if (failed(pm.run(*copy)))
+      return std::nullopt;
+  }
+  return findLargest(computeMemory(*copy)).needs;
+}
+
+LogicalResult Compilation::checkMemory() {
+  memory = findLargest(computeMemory(*module));
+  uint64_t bytes = memory.needs.getAllocated(), limit = getMemoryLimit();
+  for (Candidate &candidate : choice.candidates)
+    if (candidate.verdict == "chosen")
+      candidate.memoryBytes = static_cast<int64_t>(bytes);
+  if (!limit || bytes <= limit)
+    return success();
+  std::string stage = memory.stage ? " of stage " + std::to_string(memory.stage) : "";
+  fail((choice.name.empty() ? "" : choice.name + ": ") + "a device" + stage + " " +
+       describeExcess(bytes, limit) + ": " + rt::describe(memory.needs) +
+       suggestFit(choice.options, memory.needs, static_cast<int64_t>(limit)));
+  return failure();
+}
+
+uint64_t Compilation::getMemoryLimit() const {
+  return static_cast<uint64_t>(options.memoryLimit ? options.memoryLimit : choice.memoryLimit);
+}
+
+//===----------------------------------------------------------------------===//
+// A change that fits
+//===----------------------------------------------------------------------===//
+
+/// What an option would have to be, and the program with it.
+struct Compilation::Change {
+  std::string flag; ///< "--mesh data=4"
+  StrategyRequest request;
+  std::vector<std::string> dims; ///< as options.dims, where they change
+  uint64_t fixed = 0;            ///< bytes that stay as they are
+};
+
+/// "data=2,pipe=2" with `axis` so many times as large; with it where it is not there.
+static std::string growAxis(const std::string &mesh, StringRef axis, int64_t times) {
+  std::vector<std::string> parts;
+  bool found = false;
+  for (StringRef part : llvm::split(mesh, ',')) {
+    auto [name, number] = part.split('=');
+    int64_t size = 1;
+    if (part.empty() || number.getAsInteger(10, size))
+      continue;
+    found |= name == axis;
+    parts.push_back((name + "=" + Twine(name == axis ? size * times : size)).str());
+  }
+  if (!found)
+    parts.push_back((axis + "=" + Twine(times)).str());
+  return llvm::join(parts, ",");
+}
+
+/// "4xH100-80GB" for so many times as many devices.
+static std::string growDevices(StringRef devices, int64_t times) {
+  auto [number, kind] = devices.split('x');
+  int64_t count = 1;
+  number.getAsInteger(10, count);
+  return std::to_string(count * times) + (kind.empty() ? "" : "x" + kind.str());
+}
+
+/// "batch=1,8" with its sizes cut, the least 1; "" where nothing changes.
+static std::string shrinkDim(StringRef dim, int64_t times) {
+  auto [name, numbers] = dim.split('=');
+  std::vector<std::string> sizes;
+  bool changed = false;
+  for (StringRef number : llvm::split(numbers, ',')) {
+    int64_t size = 1;
+    if (number.getAsInteger(10, size))
+      return "";
+    int64_t smaller = size % times == 0 ? size / times : size;
+    changed |= smaller != size;
+    std::string text = std::to_string(smaller);
+    if (!llvm::is_contained(sizes, text))
+      sizes.push_back(text);
+  }
+  return changed ? name.str() + "=" + llvm::join(sizes, ",") : "";
+}
+
+/// Ways to take so many times less of something: time, then devices, then the model's sizes.
+std::vector<Compilation::Change> Compilation::listChanges(const ShardOptions &shard,
+                                                          const rt::MemoryNeeds &needs,
+                                                          int64_t times) const {
+  std::vector<Change> changes;
+  StrategyRequest request = makeRequest();
+  bool piped = ("," + shard.mesh).find("," + shard.stageAxis + "=") != std::string::npos;
+  if (piped) {
+    Change change{"", request, {}, needs.getAllocated() - needs.getActivations()};
+    change.request.microbatches = shard.microbatches * times;
+    change.flag = "--microbatches " + std::to_string(change.request.microbatches);
+    changes.push_back(std::move(change));
+  }
+  std::vector<std::string> axes;
+  for (StringRef part : llvm::split(shard.mesh, ','))
+    if (!part.empty())
+      axes.push_back(part.split('=').first.str());
+  for (const char *axis : {"data", "model", "pipe"})
+    if (!llvm::is_contained(axes, axis))
+      axes.emplace_back(axis);
+  for (const std::string &axis : axes) {
+    Change change{"", request, {}, 0};
+    change.request.mesh = growAxis(shard.mesh, axis, times);
+    change.request.devices.clear();
+    change.flag = options.devices.empty() ? "--mesh " + change.request.mesh
+                                          : "--devices " + growDevices(options.devices, times);
+    changes.push_back(std::move(change));
+  }
+  for (size_t i = 0; first == 0 && i < options.dims.size(); ++i)
+    if (std::string dim = shrinkDim(options.dims[i], times); !dim.empty()) {
+      Change change{"--dim " + dim, request, options.dims, needs.weights};
+      change.dims[i] = dim;
+      changes.push_back(std::move(change));
+    }
+  return changes;
+}
+
+/// What the program takes with a change; none where it cannot be compiled.
+std::optional<rt::MemoryNeeds> Compilation::tryChange(const Change &change, int64_t limit) {
+  ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
+  OwningOpRef<ModuleOp> imported;
+  ModuleOp program = *simplified;
+  if (!change.dims.empty()) {
+    ImportOptions import;
+    if (!fillImportOptions(import, change.dims).empty())
+      return std::nullopt;
+    imported = importOnnx(context, options.input, import);
+    PassManager pm(&context);
+    getPhases()[*findPhase("simplify")].addPasses(pm, makePhaseContext({}));
+    if (!imported || failed(pm.run(*imported)))
+      return std::nullopt;
+    program = *imported;
+  }
+  StrategyRequest request = change.request;
+  request.memoryLimit = limit;
+  request.allocate = [&](const ShardOptions &shard) { return tryAllocate(program, shard); };
+  FailureOr<Choice> chosen = chooseStrategy(program, request);
+  return succeeded(chosen) ? tryAllocate(program, chosen->options) : std::nullopt;
+}
+
+std::string Compilation::suggestFit(const ShardOptions &shard, const rt::MemoryNeeds &needs,
+                                    int64_t limit) {
+  auto allowed = static_cast<uint64_t>(limit);
+  for (int64_t times = 2; simplified && times <= kMostTimes; times *= 2) {
+    for (const Change &change : listChanges(shard, needs, times)) {
+      // Even if all that changes were so many times smaller.
+      if (change.fixed + (needs.getAllocated() - change.fixed) / static_cast<uint64_t>(times) >
+          allowed)
+        continue;
+      std::optional<rt::MemoryNeeds> changed = tryChange(change, limit);
+      if (changed && changed->getAllocated() <= allowed)
+        return "; the smallest change that fits is " + change.flag + " (" +
+               rt::formatBytes(changed->getAllocated()) + ")";
+    }
+  }
+  std::pair<uint64_t, const char *> terms[] = {
+      {needs.weights, "weights: split them over more devices, or use --precision bf16"},
+      {needs.states, "states: split them over more devices, or keep fewer positions"},
+      {needs.getActivations(), "activations: bind smaller dimensions with --dim"},
+      {needs.bindings, "inputs and outputs: bind smaller dimensions with --dim"}};
+  return std::string("; the most are ") + llvm::max_element(terms)->second +
+         ", or raise --memory-limit";
+}

@@ -1,0 +1,48 @@
+//===- TrialSizes.h - sizes that a model compiles with ----------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// A model says which dimensions are open, not which sizes it takes: pictures must divide by 32,
+// a cache's mask is as long as the cache and the new tokens together, and an exporter may have
+// baked in the size it traced with. `doctor` finds out by compiling as far as sizes matter.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_DRIVER_TRIALSIZES_H
+#define GRIDLOOM_COMPILER_DRIVER_TRIALSIZES_H
+
+#include "compiler/onnx/ModelBrief.h"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace gridloom {
+
+/// Sizes by the name of the dimension.
+using Sizes = std::map<std::string, int64_t>;
+
+/// Compiles with these sizes; returns the errors, one a line, empty when there are none.
+using Trial = std::function<std::string(const Sizes &)>;
+
+struct TrialResult {
+  /// Open dimensions' sizes that work; those tried first where none was found.
+  Sizes sizes;
+  /// Of the sizes tried first; empty when some work.
+  std::string errors;
+  /// What is known of each open dimension, a line each: what else it may be, what it goes with.
+  std::vector<std::string> remarks;
+  int trials = 0;
+};
+
+/// Finds sizes for the dimensions of `brief` that `given` has no size for, and what each may be.
+/// Batches are tried with `batch`.
+TrialResult findSizes(const ModelBrief &brief, const Sizes &given, int64_t batch,
+                      const Trial &trial);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_DRIVER_TRIALSIZES_H

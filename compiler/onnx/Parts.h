@@ -1,0 +1,30 @@
+//===- Parts.h - operators that others are made of --------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// What fused and quantized operators have in common with those they were made from. A null value
+// means that an error was reported.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_ONNX_PARTS_H
+#define GRIDLOOM_COMPILER_ONNX_PARTS_H
+
+#include "compiler/onnx/Node.h"
+
+namespace gridloom::onnx_import {
+
+/// The convolution of operands 0 and 1, [n, c, spatial...] and [m, c / group, window...], with the
+/// bias that operand 2 may be.
+mlir::Value convolution(Node &node);
+/// alpha * x * y + beta * c of operands 0 to 2, of which c may be absent.
+mlir::Value gemm(Node &node);
+/// AveragePool of x, [n, c, spatial...].
+mlir::Value averagePool(Node &node, mlir::Value x);
+/// [n, spatial..., c] as [n, c, spatial...] or, if not `toFront`, the other way round.
+mlir::Value moveChannels(Node &node, mlir::Value x, bool toFront);
+
+} // namespace gridloom::onnx_import
+
+#endif // GRIDLOOM_COMPILER_ONNX_PARTS_H

@@ -1,0 +1,70 @@
+//===- Registry.h - the transports by name ----------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// A transport is a folder and one line of Transports.def. The folder defines the transport's kind;
+// nothing else names the transport.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_COMM_REGISTRY_H
+#define GRIDLOOM_RUNTIME_COMM_REGISTRY_H
+
+#include "runtime/comm/Transport.h"
+
+namespace gridloom::rt {
+
+/// What a rank connects its device with.
+struct ConnectContext {
+  Device &device;
+  /// Between all ranks, on host memory; it outlives what is made.
+  Transport &host;
+  int rank;
+  /// What TransportKind::prepare made for the ranks of this process.
+  std::shared_ptr<void> shared;
+  TransportOptions limits;
+  bool copyEngines = false;
+  bool shareDevice = false;
+};
+
+/// A way to connect ranks, chosen by `--transport NAME`.
+class TransportKind {
+public:
+  virtual ~TransportKind() = default;
+  virtual std::string getName() const = 0;
+  /// Kind of the devices whose ranks it connects: "cpu" or "cuda".
+  virtual std::string getDeviceKind() const = 0;
+  /// A few words for --help.
+  virtual std::string getSummary() const = 0;
+
+  /// The ranks are threads of one process, and all use one device.
+  virtual bool sharesDevice() const { return false; }
+  /// Each rank needs a device of its own.
+  virtual bool needsOwnDevices() const { return false; }
+  /// It can gather with a GPU's copy engines.
+  virtual bool hasCopyEngines() const { return false; }
+  /// It can connect a rank that is alone: that shows whether it works on a machine.
+  virtual bool connectsOne() const { return false; }
+
+  /// Makes what the ranks of one process share; null where they share nothing.
+  virtual std::shared_ptr<void> prepare(int ranks) const { return nullptr; }
+  /// Connects one rank's device; collective over the ranks. Null where `context.host` serves the
+  /// device, too.
+  virtual std::unique_ptr<Transport> connect(const ConnectContext &context) const {
+    return nullptr;
+  }
+};
+
+/// All kinds, in the order of Transports.def: the first for a kind of device is its default.
+std::span<const TransportKind *const> getTransportKinds();
+
+/// Throws InvalidArgument with the known names.
+const TransportKind &findTransportKind(const std::string &name);
+
+/// The names of the kinds that `accepts` takes, as in "nccl or loopback".
+std::string listTransports(const std::function<bool(const TransportKind &)> &accepts);
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_COMM_REGISTRY_H

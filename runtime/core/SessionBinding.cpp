@@ -1,0 +1,136 @@
+//===- SessionBinding.cpp - which inputs a run gets -----------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/core/Error.h"
+#include "runtime/core/IndexCheck.h"
+#include "runtime/core/SessionImpl.h"
+#include "runtime/core/plan.pb.h"
+
+#include <algorithm>
+#include <set>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+
+void Session::Impl::bind(const std::string &name, const HostArray &array, bool isShard) {
+  requireUsable();
+  if (array.isNull() && array.getNumElements())
+    throw Error(ErrorCode::InvalidArgument, "input '" + name + "' has no data");
+  std::set<std::string> known;
+  for (const Entry &entry : plan->getEntries())
+    for (const EntrySpecialisation &specialisation : entry.specialisations)
+      for (const Argument &input : specialisation.inputs) {
+        known.insert(input.name);
+        if (input.name != name)
+          continue;
+        if (input.type != array.getType())
+          throw Error(ErrorCode::InvalidArgument,
+                      "input '" + name + "' is " + std::string(nameOf(array.getType())) +
+                          ", the plan takes " + std::string(nameOf(input.type)));
+        bindings[name] = {array, isShard};
+        return;
+      }
+  if (plan->hasState(name))
+    throw Error(ErrorCode::InvalidArgument,
+                "'" + name +
+                    "' is a state, which the session keeps from call to call, and no input "
+                    "of the plan");
+  std::string names;
+  for (const std::string &each : known)
+    names += (names.empty() ? "" : ", ") + each;
+  throw Error(ErrorCode::InvalidArgument,
+              "the plan has no input '" + name + "'; its inputs are: " + names);
+}
+
+static std::string formatDims(const std::map<std::string, int64_t> &dims) {
+  std::string text;
+  for (auto &[name, value] : dims)
+    text += (text.empty() ? "" : ",") + name + "=" + std::to_string(value);
+  return text.empty() ? "(none)" : text;
+}
+
+/// Why the bound inputs do not fit, or an empty text.
+std::string Session::Impl::findMisfit(const LoadedProgram &loaded) const {
+  const schema::Specialisation &program = loaded.program->getSchema();
+  for (const Argument &input : loaded.global->inputs) {
+    auto bound = bindings.find(input.name);
+    const schema::Binding *local = nullptr;
+    for (const schema::Binding &binding : program.inputs())
+      if (binding.name() == input.name)
+        local = &binding;
+    if (bound == bindings.end()) {
+      if (local)
+        return "input '" + input.name + "' is not bound";
+      continue;
+    }
+    auto [array, isShard] = bound->second;
+    if (isShard && !local)
+      continue;
+    std::vector<int64_t> wanted =
+        isShard ? std::vector<int64_t>(local->shape().begin(), local->shape().end()) : input.shape;
+    if (array.getShape() != wanted)
+      return std::string(isShard ? "the shard of input '" : "input '") + input.name +
+             "' has shape " + formatShape(array.getShape()) + ", the plan takes " +
+             formatShape(wanted);
+  }
+  return "";
+}
+
+/// With options.checkIndices: throws when an input holds an index out of range.
+void Session::Impl::checkIndices(const LoadedProgram &loaded) const {
+  for (const Argument &input : loaded.global->inputs)
+    if (auto bound = bindings.find(input.name);
+        options.checkIndices && bound != bindings.end() && !bound->second.isShard)
+      rt::checkIndices(input, bound->second.array);
+}
+
+Session::Impl::LoadedProgram &Session::Impl::select(const std::string &entryName,
+                                                    const std::map<std::string, int64_t> &dims) {
+  const Entry &entry = plan->getEntry(entryName);
+  std::string misfit;
+  for (std::unique_ptr<LoadedProgram> &loaded : programs) {
+    if (loaded->entry != &entry)
+      continue;
+    const std::map<std::string, int64_t> &own = loaded->global->dims;
+    bool named = std::all_of(dims.begin(), dims.end(), [&](auto &dim) {
+      auto found = own.find(dim.first);
+      return found != own.end() && found->second == dim.second;
+    });
+    if (!named)
+      continue;
+    std::string reason = findMisfit(*loaded);
+    if (reason.empty()) {
+      checkIndices(*loaded);
+      return *loaded;
+    }
+    if (misfit.empty())
+      misfit = reason;
+  }
+  if (misfit.empty())
+    misfit = "no specialisation has " + formatDims(dims);
+  // What no specialisation takes is the cause, whatever the first says.
+  for (const auto &[name, bound] : bindings)
+    if (entry.specialisations.size() > 1 && !bound.isShard)
+      if (std::string cause = entry.findMisfit(name, bound.array.getShape()); !cause.empty())
+        throw Error(ErrorCode::InvalidArgument, cause);
+  std::string known;
+  for (const EntrySpecialisation &specialisation : entry.specialisations)
+    known += (known.empty() ? "" : "; ") + formatDims(specialisation.dims);
+  if (entry.specialisations.size() > 1)
+    misfit += "; entry '" + entry.name + "' is compiled for: " + known;
+  throw Error(ErrorCode::InvalidArgument, misfit);
+}
+
+/// Where there are peers they may be in this run already, and would wait for this rank.
+Session::Impl::LoadedProgram &
+Session::Impl::selectOrFail(const std::string &entry, const std::map<std::string, int64_t> &dims) {
+  try {
+    return select(entry, dims);
+  } catch (const Error &) {
+    if (!control)
+      throw;
+    fail(std::current_exception(), nullptr);
+  }
+}

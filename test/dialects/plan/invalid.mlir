@@ -1,0 +1,70 @@
+// RUN: gridloom-opt %s --split-input-file --verify-diagnostics
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @below {{names no kernel: @missing}}
+  %0 = plan.call @missing(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+plan.kernel @k elementwise {
+^bb0(%a: tensor<4xf32>):
+  %0 = loom.abs %a : tensor<4xf32>
+  loom.yield %0 : tensor<4xf32>
+}
+func.func @f(%x: tensor<5xf32>) {
+  // expected-error @below {{operands differ in type from the arguments of @k}}
+  %0 = plan.call @k(%x) : (tensor<5xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+plan.kernel @k elementwise {
+^bb0(%a: tensor<4xf32>):
+  %0 = loom.abs %a : tensor<4xf32>
+  loom.yield %0 : tensor<4xf32>
+}
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @below {{results differ in type from what @k yields}}
+  %0 = plan.call @k(%x) : (tensor<4xf32>) -> tensor<4xf64>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>, %y: tensor<4xf32>) {
+  // expected-error @below {{a matmul has at least M, N and K, not 2 sizes}}
+  %0 = plan.matmul %x, %y <sizes = [4, 4], lhs = [1], rhs = [1], out = [1]> : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) {
+  // P-MM1
+  // expected-error @below {{1 strides for 3 sizes; expected 2}}
+  %0 = plan.matmul %x, %y <sizes = [2, 4, 3], lhs = [3], rhs = [4, 1], out = [4, 1]> : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x3xf32>, %y: tensor<3x4xf32>) {
+  // P-MM2
+  // expected-error @below {{neither of the strides 6 and 2 is 1}}
+  %0 = plan.matmul %x, %y <sizes = [2, 4, 3], lhs = [6, 2], rhs = [4, 1], out = [4, 1]> : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf16>) {
+  // P-AT1
+  // expected-error @below {{an attention has operands of 4 strides, not 3}}
+  %0 = plan.attention %q, %q, %q <sizes = [2, 4, 8, 8, 16, 16], query = [512, 128, 1], key = [512, 128, 16, 1],
+      value = [512, 128, 16, 1], out = [512, 128, 16, 1], scale = 0.25 : f64>
+      : (tensor<2x4x8x16xf16>, tensor<2x4x8x16xf16>, tensor<2x4x8x16xf16>) -> tensor<2x4x8x16xf16>
+  return
+}

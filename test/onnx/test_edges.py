@@ -1,0 +1,60 @@
+"""Single nodes at the edges of what an operator takes, against ONNX Runtime, imported and compiled; each was wrong once."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import helper, numpy_helper
+
+import evaluate
+from suite import backend
+
+X = np.arange(48, dtype=np.float32).reshape(1, 2, 3, 8)
+
+
+def fixed(*values) -> tuple:
+    """An operand that is an initializer."""
+    return (np.float32(values[0] if len(values) == 1 else values),)
+
+
+# name: opset, operator, operands (arrays are inputs), attributes, number of results
+EDGES = {
+    "quantize-zeros": (13, "DynamicQuantizeLinear", [np.zeros((1, 2), np.float32)], {}, 3),
+    "resize-to-one": (
+        13, "Resize", [X, None, fixed(1, 1, 0.5, 2)],
+        {"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"}, 1,
+    ),
+    "power-of-two": (13, "Pow", [fixed(2), np.float32([0.5, -3, 7])], {}, 1),
+    "power-of-ten": (13, "Pow", [fixed(10), np.float32([0.5, -3, 2])], {}, 1),
+}  # fmt: skip
+
+
+def make_model(opset, op, operands, attributes, results):
+    inputs = {f"x{i}": a for i, a in enumerate(operands) if isinstance(a, np.ndarray)}
+    weights = {f"c{i}": np.asarray(a[0]) for i, a in enumerate(operands) if isinstance(a, tuple)}
+    types = {name: helper.np_dtype_to_tensor_dtype(a.dtype) for name, a in inputs.items()}
+    given = [helper.make_tensor_value_info(name, types[name], a.shape) for name, a in inputs.items()]
+    names = [next((n for n in (f"x{i}", f"c{i}") if n in inputs | weights), "") for i in range(len(operands))]
+    node = helper.make_node(op, names, [f"y{i}" for i in range(results)], **attributes)
+    outputs = [helper.make_empty_tensor_value_info(name) for name in node.output]
+    fixed = [numpy_helper.from_array(a, name) for name, a in weights.items()]
+    graph = helper.make_graph([node], "g", given, outputs, fixed)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    expected = [np.asarray(a) for a in session.run(None, inputs)]
+    for output, array in zip(model.graph.output, expected):
+        kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+        output.CopyFrom(helper.make_tensor_value_info(output.name, kind, array.shape))
+    return list(inputs.values()), model, expected
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_edge(name, tmp_path):
+    inputs, model, expected = make_model(*EDGES[name])
+    case = evaluate.Case(tmp_path, model, inputs)
+    evaluate.run([case])
+    assert case.error is None, case.error
+    for actual in (case.imported, case.simplified, backend.run_model(model, inputs)):
+        for want, got in zip(expected, actual, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)

@@ -1,0 +1,25 @@
+"""Questions to a worker process that may crash or hang."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+
+
+def ask(process: subprocess.Popen, question: str, seconds: float) -> tuple[str, str]:
+    """Sends a line and returns the answer's line and no error, or no answer and why. A process that does not answer
+    within `seconds` is killed; one that gave no answer has ended."""
+    timer = threading.Timer(seconds, process.kill)
+    timer.start()
+    try:
+        process.stdin.write(f"{question}\n")
+        process.stdin.flush()
+        line = process.stdout.readline()
+    except BrokenPipeError:
+        line = ""
+    late = not timer.is_alive()
+    timer.cancel()
+    if line:
+        return line, ""
+    code = process.wait()
+    return "", f"no answer within {seconds} s" if late else f"the process died with {code}"

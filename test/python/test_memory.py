@@ -1,0 +1,148 @@
+"""What a plan takes of a device: one number everywhere, and a limit that holds."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import onnx
+import pytest
+
+from gridloom import zoo
+
+MESHES = ["", "data=2", "model=2", "pipe=2"]
+STATIC = zoo.Gpt2Config(layers=6, hidden=48, heads=4, vocabulary=50, positions=2048, cache="static")
+
+
+def write(name, folder):
+    """A model, and the options that bind its dimensions."""
+    if name == "gpt2-states":
+        config = zoo.Gpt2Config(layers=2, hidden=32, heads=4, vocabulary=50, positions=32, cache="static")
+        path = zoo.save(zoo.gpt2(config, zoo.Random(0)), folder / "model.onnx")
+        return path, ["--dim", "batch=2", "--dim", "sequence=8,1", "--state", "past_*=present_*"]
+    model, options = zoo.SMALL[name]
+    path = zoo.MODELS[model].write(folder / "model.onnx", **options)
+    used = {d.dim_param for i in onnx.load(path).graph.input for d in i.type.tensor_type.shape.dim if d.dim_param}
+    return path, [part for d in sorted(used) for part in ("--dim", f"{d}={dict(batch=4, sequence=6, past=3)[d]}")]
+
+
+def inspect(tools, plan) -> dict:
+    return json.loads(tools.call("inspect", plan, "memory", "--format", "json").stdout)
+
+
+@pytest.mark.parametrize("mesh", MESHES, ids=lambda mesh: mesh or "one")
+@pytest.mark.parametrize("name", ["gpt2", "gpt2-states", "llama", "moe", "resnet", "unet", "vit"])
+def test_a_limit_holds(tools, tmp_path, name, mesh):
+    """A plan is made if and only if what is allocated on each device is within the limit."""
+    path, options = write(name, tmp_path)
+    command = ["compile", path, "-o", tmp_path / "m.plan", *options, *(["--mesh", mesh] if mesh else [])]
+    compiled = tools.call(*command).stdout
+    ranks = inspect(tools, tmp_path / "m.plan")["memory_of_a_rank"]
+    most = max(ranks, key=lambda rank: rank["total"])
+    # Summary, report and view have one number.
+    report = json.loads((tmp_path / "m.plan" / "report.json").read_text())
+    assert report["memory"]["total_bytes"] == most["total"]
+    assert report["candidates"][0]["memory_bytes"] == most["total"]
+    explained = json.loads(tools.call("explain", tmp_path / "m.plan", "--format", "json").stdout)
+    assert explained["total_bytes"] == most["total"] and explained["states_bytes"] == most["states"]
+    (line,) = [line for line in compiled.splitlines() if line.startswith("  memory  ")]
+    number, unit = re.search(r"([\d.]+) (\w+) per device", line).groups()
+    scale = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20}[unit]
+    assert abs(float(number) * scale - most["total"]) <= 0.051 * scale
+
+    early = ["--stop-after", "allocate", "--dump-ir", tmp_path / "ir"]
+    tools.call(*command, *early, "--memory-limit", most["total"])
+    refused = tools.call(*command, *early, "--memory-limit", most["total"] - 1, check=False)
+    (error,) = refused.stderr.strip().splitlines()
+    assert refused.returncode == 1
+    assert f"needs {most['total']} bytes, the limit is {most['total'] - 1}: weights " in error
+
+
+def told_change(tools, path, *options):
+    """The change that an error suggests, as options."""
+    refused = tools.call("compile", path, *options, check=False)
+    assert refused.returncode == 1
+    (error,) = refused.stderr.strip().splitlines()
+    told = re.search(r"the smallest change that fits is (--\S+) (\S+) \(", error)
+    assert told, error
+    return error, told.group(1), told.group(2)
+
+
+@pytest.mark.parametrize(
+    ("limit", "given"),
+    [("64MiB", []), ("20MiB", ["--mesh", "data=2"]), ("24MiB", ["--devices", "2"]), ("30MiB", ["--mesh", "pipe=2"])],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value) or "one",
+)
+def test_states_count(tools, tmp_path, limit, given):
+    """The caches are most of it. What is suggested does fit."""
+    path = zoo.save(zoo.gpt2(STATIC, zoo.Random(0)), tmp_path / "gpt2.onnx")
+    options = ["-o", tmp_path / "m.plan", "--dim", "batch=16", "--dim", "sequence=1", "--memory-limit", limit]
+    options += ["--state", "past_*=present_*"]
+    error, flag, value = told_change(tools, path, *options, *given)
+    assert "states" in error and not (tmp_path / "m.plan").exists()
+    kept = [] if flag in ("--mesh", "--devices") else given
+    if flag == "--dim":
+        name = value.split("=")[0]
+        at = next(i for i, option in enumerate(options) if str(option).startswith(f"{name}="))
+        options[at] = value
+        tools.call("compile", path, *options, *kept)
+    else:
+        tools.call("compile", path, *options, *kept, flag, value)
+    allowed = int(limit.removesuffix("MiB")) << 20
+    assert all(rank["total"] <= allowed for rank in inspect(tools, tmp_path / "m.plan")["memory_of_a_rank"])
+
+
+def test_what_no_change_helps(tools, tmp_path):
+    path = zoo.save(zoo.mlp([64, 64, 64], zoo.Random(0)), tmp_path / "m.onnx")
+    options = ["-o", tmp_path / "m.plan", "--dim", "batch=1", "--memory-limit", "512"]
+    refused = tools.call("compile", path, *options, check=False)
+    assert refused.returncode == 1
+    assert "the most are weights: split them over more devices" in refused.stderr
+
+
+def test_an_estimate_refuses_nothing_that_fits(tools, tmp_path):
+    """Scores of attention are never stored on a GPU; what they would take does not count."""
+    config = zoo.Gpt2Config(layers=2, hidden=256, heads=16, vocabulary=50, positions=1024)
+    path = zoo.save(zoo.gpt2(config, zoo.Random(0)), tmp_path / "gpt2.onnx")
+    options = ["--dim", "batch=2", "--dim", "sequence=1024", "--target", "cuda:sm_90", "--precision", "bf16"]
+    options += ["--devices", "2"]
+    scores = 16 * 1024 * 1024 * 2  # of one request in 16 bits; three times that was the least that was accepted
+    tools.compile(path, tmp_path / "m.plan", *options, "--memory-limit", 2 * scores)
+    (rank, *_) = inspect(tools, tmp_path / "m.plan")["memory_of_a_rank"]
+    assert rank["total"] <= 2 * scores
+
+
+def test_numbers_agree(tools, tmp_path):
+    """Collectives are counted and numbered alike by inspect and explain, and times of candidates sum up."""
+    config = zoo.Gpt2Config(layers=2, hidden=32, heads=4, vocabulary=50, positions=32, cache="static")
+    path = zoo.save(zoo.gpt2(config, zoo.Random(0)), tmp_path / "gpt2.onnx")
+    options = ["--dim", "batch=2", "--dim", "sequence=8,1", "--state", "past_*=present_*"]
+    told = tools.compile(path, tmp_path / "m.plan", *options, "--mesh", "model=2,pipe=2").stdout
+    shown = tools.call("inspect", tmp_path / "m.plan", "collectives", "--format", "json").stdout
+    collectives = json.loads(shown)["collectives"]
+    assert [c["id"] for c in collectives] == list(range(len(collectives)))
+    for collective in collectives:
+        call = ["explain", tmp_path / "m.plan", "--collective", collective["id"], "--format", "json"]
+        explained = json.loads(tools.call(*call).stdout)
+        for mine, other in (("kind", "kind"), ("bytes", "bytes"), ("times", "times"), ("ranks", "ranks"), ("dims", "dims"),
+                            ("entry", "entry"), ("onnx_node", "onnx_node"), ("because", "because")):  # fmt: skip
+            assert explained[mine] == collective[other], (mine, explained, collective)
+    over = tools.call("explain", tmp_path / "m.plan", "--collective", len(collectives), check=False)
+    assert f"numbered 0 to {len(collectives) - 1}" in over.stderr
+    summary = json.loads(tools.call("explain", tmp_path / "m.plan", "--format", "json").stdout)
+    assert sum(row["count"] for row in summary["communication"]) == sum(c["times"] for c in collectives)
+    assert {row["entry"] for row in summary["estimate"]} == {"main"}
+    assert sorted(row["dims"] for row in summary["estimate"]) == ["batch=2,sequence=1", "batch=2,sequence=8"]
+    all_steps = sum(row["step_ms"] for row in summary["estimate"])
+    assert abs(summary["step_ms_of_all"] - all_steps) < 0.02
+    assert "estimate        main batch=2,sequence=8: " in told and "estimate        all 2 specialisations: " in told
+    assert "main_sequence" not in told
+
+
+def test_too_few_operations_for_a_pipeline(tools, tmp_path):
+    """The model as a whole is at fault, not a node of its graph's name."""
+    path = zoo.save(zoo.mlp([4, 4], zoo.Random(0)), tmp_path / "m.onnx")
+    options = ["-o", tmp_path / "m.plan", "--dim", "batch=4", "--mesh", "pipe=8"]
+    refused = tools.call("compile", path, *options, check=False)
+    assert refused.returncode == 1 and "node" not in refused.stderr
+    assert "cannot be cut into 8 stages: it has" in refused.stderr and "use a smaller 'pipe' axis" in refused.stderr

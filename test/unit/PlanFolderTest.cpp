@@ -1,0 +1,95 @@
+//===- PlanFolderTest.cpp - plans are there whole or not at all -----------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/emit/PlanWriter.h"
+
+#include "gmock/gmock.h"
+
+#include <csignal>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace gridloom;
+namespace fs = std::filesystem;
+
+namespace {
+
+class PlanFolderTest : public testing::Test {
+protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "gridloom-plan-XXXXXX").string();
+    folder = mkdtemp(pattern.data());
+  }
+  void TearDown() override { fs::remove_all(folder); }
+  static PlanFiles makeFiles(int count, const std::string &contents) {
+    PlanFiles files;
+    for (int i = 0; i < count; ++i)
+      files["kernels/" + std::to_string(i)] = contents;
+    files["manifest.json"] = contents;
+    return files;
+  }
+  std::vector<std::string> list() const {
+    std::vector<std::string> names;
+    for (const fs::directory_entry &entry : fs::directory_iterator(folder))
+      names.push_back(entry.path().filename().string());
+    return names;
+  }
+  fs::path folder;
+};
+
+/// A signal to a process is taken by any of its threads that does not block it.
+TEST_F(PlanFolderTest, ASignalWaitsForTheWholePlan) {
+  pid_t child = fork();
+  if (child == 0) {
+    std::thread([] {
+      while (true)
+        pause();
+    }).detach();
+    std::string error = writePlan(makeFiles(1000, std::string(20000, 'x')), folder / "m.plan",
+                                  /*force=*/false);
+    _exit(error.empty() ? 3 : 4);
+  }
+  while (list().empty())
+    std::this_thread::yield();
+  kill(child, SIGINT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
+  EXPECT_THAT(list(), testing::ElementsAre("m.plan"));
+  EXPECT_TRUE(fs::exists(folder / "m.plan/manifest.json"));
+}
+
+TEST_F(PlanFolderTest, ThereIsAPlanWhileItIsReplaced) {
+  fs::path plan = folder / "m.plan";
+  ASSERT_EQ(writePlan(makeFiles(1, "0"), plan, /*force=*/false), "");
+  pid_t child = fork();
+  if (child == 0) {
+    for (int i = 0; i < 200; ++i)
+      if (!writePlan(makeFiles(1, std::to_string(i)), plan, /*force=*/false).empty())
+        _exit(1);
+    _exit(0);
+  }
+  int status = 0, missing = 0;
+  while (waitpid(child, &status, WNOHANG) == 0)
+    missing += !fs::exists(plan / "manifest.json");
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(missing, 0);
+  EXPECT_THAT(list(), testing::ElementsAre("m.plan"));
+}
+
+TEST_F(PlanFolderTest, WhatCannotBeWrittenLeavesNothing) {
+  PlanFiles files = makeFiles(2, "x");
+  files["manifest.json/below"] = "a file is in the way";
+  EXPECT_THAT(writePlan(files, folder / "m.plan", /*force=*/false, /*durable=*/true),
+              testing::HasSubstr("cannot make the folder '"));
+  EXPECT_TRUE(list().empty());
+  EXPECT_EQ(writePlan(makeFiles(2, "x"), (folder / "m.plan").string() + "/", /*force=*/false,
+                      /*durable=*/true),
+            "");
+  EXPECT_THAT(list(), testing::ElementsAre("m.plan"));
+}
+
+} // namespace
