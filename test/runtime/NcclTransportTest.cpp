@@ -15,6 +15,7 @@
 #include <latch>
 #include <limits>
 #include <sys/resource.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace gridloom;
@@ -427,6 +428,29 @@ TEST_F(NcclTransportTest, OrderOfCommunicatorsIsKeptUnlessNcclIsKnownToKeepIt) {
   restart({});
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
   EXPECT_EQ(countWaits(), 10u);
+  unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+}
+
+/// Ranks that are threads open the library at once; the one that comes second must not take it for
+/// somebody else's.
+TEST_F(NcclTransportTest, OrderIsKnownWhicheverRankOpensFirst) {
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 1);
+  for (int i = 0; i < 20; ++i) {
+    TemporaryCopy copy(GRIDLOOM_FAKE_NCCL);
+    constexpr int numRanks = 8;
+    std::latch start(numRanks);
+    std::atomic<int> numOrdered = 0;
+    std::vector<std::thread> ranks;
+    for (int rank = 0; rank < numRanks; ++rank)
+      ranks.emplace_back([&] {
+        start.arrive_and_wait();
+        NcclLibrary library(copy.path);
+        numOrdered += library.keepsOrder() ? 1 : 0;
+      });
+    for (std::thread &rank : ranks)
+      rank.join();
+    EXPECT_EQ(numOrdered, numRanks);
+  }
   unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
 }
 

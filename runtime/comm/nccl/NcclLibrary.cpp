@@ -25,21 +25,41 @@ std::string formatNcclVersion(int version) {
          std::to_string(version % 100);
 }
 
-/// Decided at the first opening: NCCL reads its variables at its first use, and no later.
+namespace {
+struct Openings {
+  std::mutex mutex;
+  /// By handle: whether NCCL was told to keep the order before it came into the process.
+  std::map<const void *, bool> keepsOrder;
+};
+} // namespace
+
+static Openings &getOpenings() {
+  static Openings openings;
+  return openings;
+}
+
+/// NCCL reads its variables at its first use, and no later. Opening and note are one step: of ranks
+/// that are threads, one that comes second must not note the library as somebody else's.
+static DynamicLibrary open(const std::string &name) {
+  Openings &openings = getOpenings();
+  std::lock_guard lock(openings.mutex);
+  DynamicLibrary library({name},
+                         "NCCL, which connects GPUs, is not installed; install libnccl2, or set "
+                         "GRIDLOOM_NCCL to its libnccl.so.2");
+  openings.keepsOrder.try_emplace(library.getHandle(),
+                                  library.isFirst() &&
+                                      getEnvironment("NCCL_LAUNCH_ORDER_IMPLICIT", "0") == "1");
+  return library;
+}
+
 static bool isOrderProven(const DynamicLibrary &library) {
-  static std::mutex mutex;
-  static std::map<const void *, bool> known;
-  std::lock_guard lock(mutex);
-  auto [entry, isNew] = known.try_emplace(library.getHandle());
-  if (isNew)
-    entry->second = library.isFirst() && getEnvironment("NCCL_LAUNCH_ORDER_IMPLICIT", "0") == "1";
-  return entry->second;
+  Openings &openings = getOpenings();
+  std::lock_guard lock(openings.mutex);
+  return openings.keepsOrder.at(library.getHandle());
 }
 
 NcclLibrary::NcclLibrary(const std::string &path)
-    : library({path.empty() ? getEnvironment("GRIDLOOM_NCCL", "libnccl.so.2") : path},
-              "NCCL, which connects GPUs, is not installed; install libnccl2, or set GRIDLOOM_NCCL "
-              "to its libnccl.so.2") {
+    : library(open(path.empty() ? getEnvironment("GRIDLOOM_NCCL", "libnccl.so.2") : path)) {
   const std::string remedy = "it is older than NCCL 2.18; install a newer libnccl2";
   // The version decides, where a missing entry point only hints.
   library.require(getVersion, "ncclGetVersion", remedy.c_str());
