@@ -244,10 +244,7 @@ static llvm::json::Array describeFolded(ModuleOp module) {
 static llvm::json::Array describeRequirements(ModuleOp module, bool cuda) {
   llvm::json::Array list{cuda ? "cuda" : "cpu"};
   bool collectives = false, pipeline = false;
-  module.walk([&](plan::GroupOp group) {
-    bool transfer = group.getKind() == "send" || group.getKind() == "recv";
-    (transfer ? pipeline : collectives) = true;
-  });
+  module.walk([&](plan::GroupOp group) { (group.getStage() ? pipeline : collectives) = true; });
   if (collectives)
     list.push_back("collectives");
   if (pipeline)

@@ -7,7 +7,6 @@
 
 #include "dialects/dist/Sharding.h"
 
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -144,12 +143,13 @@ FailureOr<uint32_t> StageBuilder::getKernel(Operation *op, StringRef name) {
   return it->second;
 }
 
-uint32_t StageBuilder::getStream(StringRef name, Scope &scope) {
-  auto [it, inserted] = scope.streams.insert({name.str(), scope.streams.size()});
+uint32_t StageBuilder::getStream(plan::StreamAttr stream, Scope &scope) {
+  auto [it, inserted] = scope.streams.try_emplace(stream, scope.streams.size());
   if (inserted) {
-    schema::Stream *stream = scope.specialisation->add_streams();
-    stream->set_name(name.str());
-    stream->set_kind(name == "compute" ? schema::Stream::COMPUTE : schema::Stream::COMMUNICATION);
+    schema::Stream *proto = scope.specialisation->add_streams();
+    proto->set_name(stream.getName());
+    proto->set_kind(stream.getKind() == plan::StreamKind::Compute ? schema::Stream::COMPUTE
+                                                                  : schema::Stream::COMMUNICATION);
   }
   return it->second;
 }
@@ -398,28 +398,48 @@ LogicalResult StageBuilder::addDerived(loom::DerivedOp op) {
 // Programs
 //===----------------------------------------------------------------------===//
 
-LogicalResult StageBuilder::fillGroup(plan::GroupOp op, Scope &scope, schema::Group &group) {
-  auto kind = llvm::StringSwitch<int>(op.getKind())
-                  .Case("all_reduce", schema::Group::ALL_REDUCE)
-                  .Case("all_gather", schema::Group::ALL_GATHER)
-                  .Case("reduce_scatter", schema::Group::REDUCE_SCATTER)
-                  .Case("all_to_all", schema::Group::ALL_TO_ALL)
-                  .Case("broadcast", schema::Group::BROADCAST)
-                  .Case("permute", schema::Group::PERMUTE)
-                  .Case("send", schema::Group::SEND)
-                  .Case("recv", schema::Group::RECV)
-                  .Default(-1);
-  if (kind < 0)
-    return op.emitOpError("has kind '") << op.getKind() << "', which plans do not have";
-  group.set_kind(static_cast<schema::Group::Kind>(kind));
+static schema::Group::Kind toSchemaKind(plan::GroupKind kind) {
+  switch (kind) {
+  case plan::GroupKind::AllReduce:
+    return schema::Group::ALL_REDUCE;
+  case plan::GroupKind::AllGather:
+    return schema::Group::ALL_GATHER;
+  case plan::GroupKind::ReduceScatter:
+    return schema::Group::REDUCE_SCATTER;
+  case plan::GroupKind::AllToAll:
+    return schema::Group::ALL_TO_ALL;
+  case plan::GroupKind::Broadcast:
+    return schema::Group::BROADCAST;
+  case plan::GroupKind::Permute:
+    return schema::Group::PERMUTE;
+  case plan::GroupKind::Send:
+    return schema::Group::SEND;
+  case plan::GroupKind::Recv:
+    return schema::Group::RECV;
+  }
+  llvm_unreachable("a group of no kind");
+}
+
+static schema::Group::Reduction toSchemaReduction(dist::ReductionKind reduction) {
+  switch (reduction) {
+  case dist::ReductionKind::Sum:
+    return schema::Group::SUM;
+  case dist::ReductionKind::Max:
+    return schema::Group::MAX;
+  case dist::ReductionKind::Min:
+    return schema::Group::MIN;
+  case dist::ReductionKind::Prod:
+    return schema::Group::PROD;
+  }
+  llvm_unreachable("a reduction of no kind");
+}
+
+void StageBuilder::fillGroup(plan::GroupOp op, Scope &scope, schema::Group &group) {
+  group.set_kind(toSchemaKind(op.getKind()));
   for (auto axis : op.getAxes().getAsRange<StringAttr>())
     group.add_axes(axis.str());
   if (op.getReduction())
-    group.set_reduction(llvm::StringSwitch<schema::Group::Reduction>(*op.getReduction())
-                            .Case("max", schema::Group::MAX)
-                            .Case("min", schema::Group::MIN)
-                            .Case("prod", schema::Group::PROD)
-                            .Default(schema::Group::SUM));
+    group.set_reduction(toSchemaReduction(*op.getReduction()));
   group.set_sequence(op.getSequence());
   if (auto because = op->getAttrOfType<StringAttr>(dist::kBecause)) {
     auto [it, inserted] = causeIndex.insert({because.str(), stage.causes_size() + 1});
@@ -440,7 +460,6 @@ LogicalResult StageBuilder::fillGroup(plan::GroupOp op, Scope &scope, schema::Gr
     group.add_inputs(scope.indices.lookup(input));
   for (Value output : op.getOutputs())
     group.add_outputs(scope.indices.lookup(output));
-  return success();
 }
 
 static void fillMatmul(plan::MatmulAttr descriptor, Type operand, Type result,
@@ -524,8 +543,8 @@ LogicalResult StageBuilder::addStep(Operation &op, Scope &scope, schema::Block &
   }
   schema::Step step;
   step.set_origin(getOrigin(op.getLoc()));
-  if (auto stream = op.getAttrOfType<StringAttr>("stream"))
-    step.set_stream(getStream(stream.getValue(), scope));
+  if (auto stream = op.getAttrOfType<plan::StreamAttr>("stream"))
+    step.set_stream(getStream(stream, scope));
   auto fill = [&](auto &proto, auto inputs, auto outputs) {
     for (Value input : inputs)
       proto.add_inputs(scope.indices.lookup(input));
@@ -551,8 +570,7 @@ LogicalResult StageBuilder::addStep(Operation &op, Scope &scope, schema::Block &
     step.mutable_copy()->set_input(scope.indices.lookup(copy.getInputs()[0]));
     step.mutable_copy()->set_output(scope.indices.lookup(copy.getOutputs()[0]));
   } else if (auto group = dyn_cast<plan::GroupOp>(op)) {
-    if (failed(fillGroup(group, scope, *step.mutable_group())))
-      return failure();
+    fillGroup(group, scope, *step.mutable_group());
   } else if (auto record = dyn_cast<plan::RecordOp>(op)) {
     step.mutable_record()->set_id(record.getEvent());
     scope.numEvents = std::max<uint32_t>(scope.numEvents, record.getEvent() + 1);
@@ -628,7 +646,7 @@ LogicalResult StageBuilder::add(plan::ProgramOp program) {
   Scope scope;
   scope.specialisation = &specialisation;
   scope.buffers = specialisation.mutable_buffers();
-  getStream("compute", scope); // stream 0
+  getStream(plan::StreamAttr::getCompute(program.getContext()), scope); // stream 0
   if (failed(addControl(program.getBody().front(), scope, *specialisation.mutable_body())))
     return failure();
   specialisation.set_num_events(scope.numEvents);

@@ -33,7 +33,7 @@ private:
     schema::Specialisation *specialisation = nullptr;
     google::protobuf::RepeatedPtrField<schema::Buffer> *buffers = nullptr;
     llvm::DenseMap<mlir::Value, uint32_t> indices;
-    std::map<std::string, uint32_t> streams;
+    llvm::DenseMap<plan::StreamAttr, uint32_t> streams;
     uint32_t numEvents = 0;
   };
 
@@ -47,9 +47,9 @@ private:
   mlir::LogicalResult addControl(mlir::Block &block, Scope &scope,
                                  google::protobuf::RepeatedPtrField<schema::Control> &body);
   mlir::LogicalResult addStep(mlir::Operation &op, Scope &scope, schema::Block &block);
-  mlir::LogicalResult fillGroup(plan::GroupOp op, Scope &scope, schema::Group &group);
+  void fillGroup(plan::GroupOp op, Scope &scope, schema::Group &group);
   mlir::FailureOr<uint32_t> getKernel(mlir::Operation *op, llvm::StringRef name);
-  uint32_t getStream(llvm::StringRef name, Scope &scope);
+  uint32_t getStream(plan::StreamAttr stream, Scope &scope);
   uint32_t getOrigin(mlir::Location loc);
 
   mlir::ModuleOp module;

@@ -107,6 +107,35 @@ def Plan_AttentionAttr : AttrDef<PlanDialect, "Attention"> {
 def Plan_LibraryCallAttr : AnyAttrOf<[Plan_MatmulAttr, Plan_ConvolutionAttr, Plan_AttentionAttr],
     "a library call's descriptor">;
 
+def Plan_StreamAttr : AttrDef<PlanDialect, "Stream"> {
+  let mnemonic = "stream";
+  let summary = "The stream a step is submitted to";
+  let description = [{
+    A stage has one stream for compute, one for the collectives over each list of axes, and one for
+    the transfers to or from each other stage:
+
+    ```mlir
+    compute
+    collective over ["data", "model"]
+    send stage 1
+    ```
+
+    **Constraints:**
+    - P-ST1: a collective stream has axes, a send or recv stream has a stage; no stream has anything else.
+  }];
+  let parameters = (ins "::gridloom::plan::StreamKind":$kind, OptionalParameter<"::mlir::ArrayAttr">:$axes,
+      DefaultValuedParameter<"int64_t", "-1">:$stage);
+  let assemblyFormat = "$kind (`over` $axes^)? (`stage` $stage^)?";
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    static StreamAttr getCompute(::mlir::MLIRContext *context);
+    /// The stream of a group: `axes` of a collective, `stage` of a transfer's peer.
+    static StreamAttr getOf(::gridloom::plan::GroupKind kind, ::mlir::ArrayAttr axes, int64_t stage);
+    /// How plans and messages name it: compute, comm.data+model, send.1.
+    std::string getName() const;
+  }];
+}
+
 def Plan_BufferType : TypeDef<PlanDialect, "Buffer"> {
   let mnemonic = "buffer";
   let summary = "Memory that holds a tensor";

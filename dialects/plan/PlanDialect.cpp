@@ -6,6 +6,7 @@
 #include "dialects/plan/Plan.h"
 
 #include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -49,6 +50,44 @@ LogicalResult MatmulAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitEr
       return emitError() << "neither of the strides " << strides.drop_back().back() << " and "
                          << strides.back() << " is 1";
   }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// stream
+//===----------------------------------------------------------------------===//
+
+StreamAttr StreamAttr::getCompute(MLIRContext *context) {
+  return get(context, StreamKind::Compute, ArrayAttr(), -1);
+}
+
+StreamAttr StreamAttr::getOf(GroupKind kind, ArrayAttr axes, int64_t stage) {
+  MLIRContext *context = axes.getContext();
+  switch (kind) {
+  case GroupKind::Send:
+    return get(context, StreamKind::Send, ArrayAttr(), stage);
+  case GroupKind::Recv:
+    return get(context, StreamKind::Recv, ArrayAttr(), stage);
+  default:
+    return get(context, StreamKind::Collective, axes, -1);
+  }
+}
+
+std::string StreamAttr::getName() const {
+  std::string name = stringifyStreamKind(getKind()).str();
+  if (getKind() == StreamKind::Collective)
+    name = "comm." + llvm::join(getAxes().getAsValueRange<StringAttr>(), "+");
+  return getStage() < 0 ? name : name + "." + std::to_string(getStage());
+}
+
+LogicalResult StreamAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
+                                 StreamKind kind, ArrayAttr axes, int64_t stage) {
+  bool isTransfer = kind == StreamKind::Send || kind == StreamKind::Recv;
+  bool hasAxes = axes && llvm::all_of(axes, llvm::IsaPred<StringAttr>);
+  if (isTransfer != (stage >= 0) || (kind == StreamKind::Collective) != hasAxes ||
+      (axes && !hasAxes)) // P-ST1
+    return emitError() << "a " << stringifyStreamKind(kind)
+                       << " stream has other axes or another stage than its kind needs";
   return success();
 }
 

@@ -23,6 +23,17 @@ def SpaceEnum : Plan_Enum<"Space", "where a buffer lives", [
     I32EnumAttrCase<"Constant", 6, "constant">]>;
 def SpaceAttr : EnumAttr<PlanDialect, SpaceEnum, "space">;
 
+def GroupKindEnum : Plan_Enum<"GroupKind", "what a group of ranks does with its buffers", [
+    I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"AllGather", 1, "all_gather">,
+    I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">,
+    I32EnumAttrCase<"Broadcast", 4, "broadcast">, I32EnumAttrCase<"Permute", 5, "permute">,
+    I32EnumAttrCase<"Send", 6, "send">, I32EnumAttrCase<"Recv", 7, "recv">]>;
+def GroupKindAttr : EnumAttr<PlanDialect, GroupKindEnum, "group_kind">;
+
+def StreamKindEnum : Plan_Enum<"StreamKind", "what a stream's steps do", [
+    I32EnumAttrCase<"Compute", 0, "compute">, I32EnumAttrCase<"Collective", 1, "collective">,
+    I32EnumAttrCase<"Send", 2, "send">, I32EnumAttrCase<"Recv", 3, "recv">]>;
+
 def EpilogueEnum : Plan_Enum<"Epilogue", "what a library call does to its result", [
     I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Bias", 1, "bias">,
     I32EnumAttrCase<"Relu", 2, "relu">, I32EnumAttrCase<"BiasRelu", 3, "bias_relu">,

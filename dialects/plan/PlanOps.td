@@ -170,7 +170,7 @@ class Plan_StepOp<string mnemonic> : Plan_Op<mnemonic, [AttrSizedOperandSegments
 
 def Plan_LaunchOp : Plan_StepOp<"launch"> {
   let summary = "Launches a kernel on a stream";
-  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, StrAttr:$stream);
+  let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, Plan_StreamAttr:$stream);
   let assemblyFormat = [{$kernel `ins` `(` $inputs (`:` type($inputs)^)? `)` `outs` `(` $outputs `:` type($outputs) `)`
       `on` $stream attr-dict}];
 }
@@ -181,41 +181,53 @@ def Plan_LibraryOp : Plan_StepOp<"library"> {
     `inputs` are the operands of plan.matmul, plan.convolution or plan.attention, absent ones left out;
     `fallback` is plan.matmul's.
   }];
-  let arguments = (ins Plan_LibraryCallAttr:$descriptor, Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, StrAttr:$stream,
+  let arguments = (ins Plan_LibraryCallAttr:$descriptor, Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, Plan_StreamAttr:$stream,
       OptionalAttr<FlatSymbolRefAttr>:$fallback);
   let assemblyFormat = "$descriptor `ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $outputs `:` type($outputs) `)` `on` $stream (`else` $fallback^)? attr-dict";
 }
 
 def Plan_CopyOp : Plan_StepOp<"copy"> {
   let summary = "Copies a buffer";
-  let arguments = (ins Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, StrAttr:$stream);
+  let arguments = (ins Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, Plan_StreamAttr:$stream);
   let assemblyFormat = "`ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $outputs `:` type($outputs) `)` `on` $stream attr-dict";
 }
 
 def Plan_GroupOp : Plan_StepOp<"group"> {
   let summary = "One collective, or one transfer, on a communication stream";
   let description = [{
-    `kind` is the dist operation's name. `sequence` numbers the program's communication in the one
-    order all ranks keep. For send and recv `stage` is the peer's.
+    `sequence` numbers the program's communication in the one order all ranks keep. For send and recv
+    `stage` is the peer's.
+
+    ```mlir
+    plan.group all_reduce over ["model"] by sum sequence 0 ins(%0 : ...) outs(%1 : ...) on collective over ["model"]
+    plan.group send over [] sequence 1 ins(%1 : ...) outs() on send stage 1 {stage = 1 : i64, channel = 0 : i64}
+    ```
+
+    **Constraints:**
+    - P-GR1: all_reduce and reduce_scatter have a reduction, other kinds have none.
+    - P-GR2: send and recv have a stage and a channel, other kinds have neither.
+    - P-GR3: broadcast has a root and permute a permutation, other kinds have neither.
+    - P-GR4: the stream is that of the collective's axes, or of the transfer's stage.
   }];
-  let arguments = (ins StrAttr:$kind, TypedArrayAttrBase<StrAttr, "mesh axes">:$axes, I64Attr:$sequence,
-      OptionalAttr<StrAttr>:$reduction, OptionalAttr<I64Attr>:$stage, OptionalAttr<I64Attr>:$channel,
+  let arguments = (ins GroupKindAttr:$kind, TypedArrayAttrBase<StrAttr, "mesh axes">:$axes, I64Attr:$sequence,
+      OptionalAttr<ReductionKindAttr>:$reduction, OptionalAttr<I64Attr>:$stage, OptionalAttr<I64Attr>:$channel,
       OptionalAttr<I64Attr>:$root, OptionalAttr<DenseI64ArrayAttr>:$permutation,
-      Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, StrAttr:$stream);
-  let assemblyFormat = [{$kind `over` $axes `sequence` $sequence `ins` `(` $inputs (`:` type($inputs)^)? `)` `outs` `(`
+      Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, Plan_StreamAttr:$stream);
+  let assemblyFormat = [{$kind `over` $axes (`by` $reduction^)? `sequence` $sequence `ins` `(` $inputs (`:` type($inputs)^)? `)` `outs` `(`
       $outputs (`:` type($outputs)^)? `)` `on` $stream attr-dict}];
+  let hasVerifier = 1;
 }
 
 def Plan_RecordOp : Plan_Op<"record"> {
   let summary = "Records an event when the stream gets here";
-  let arguments = (ins I64Attr:$event, StrAttr:$stream);
+  let arguments = (ins I64Attr:$event, Plan_StreamAttr:$stream);
   let assemblyFormat = "$event `on` $stream attr-dict";
 }
 
 def Plan_WaitOp : Plan_Op<"wait"> {
   let summary = "The stream waits for an event";
   let description = "With `lag` n it is the event's recording n iterations of the repeat ago; before the n-th, no wait.";
-  let arguments = (ins I64Attr:$event, StrAttr:$stream, DefaultValuedAttr<I64Attr, "0">:$lag);
+  let arguments = (ins I64Attr:$event, Plan_StreamAttr:$stream, DefaultValuedAttr<I64Attr, "0">:$lag);
   let assemblyFormat = "$event `on` $stream attr-dict";
 }
 

@@ -14,12 +14,29 @@ using namespace mlir;
 namespace gridloom {
 namespace {
 
-constexpr llvm::StringLiteral kCompute = "compute";
-
 bool isCutIntoMicrobatches(dist::ShardingAttr sharding) {
   return sharding && !sharding.getDims().empty() &&
          llvm::any_of(sharding.getDims()[0].getAxes(),
                       [](StringAttr axis) { return axis.getValue() == dist::MeshOp::kMicroAxis; });
+}
+
+plan::GroupKind getGroupKind(Operation *communication) {
+  using plan::GroupKind;
+  return llvm::TypeSwitch<Operation *, GroupKind>(communication)
+      .Case([](dist::AllReduceOp) { return GroupKind::AllReduce; })
+      .Case([](dist::AllGatherOp) { return GroupKind::AllGather; })
+      .Case([](dist::ReduceScatterOp) { return GroupKind::ReduceScatter; })
+      .Case([](dist::AllToAllOp) { return GroupKind::AllToAll; })
+      .Case([](dist::BroadcastOp) { return GroupKind::Broadcast; })
+      .Case([](dist::PermuteOp) { return GroupKind::Permute; })
+      .Case([](dist::SendOp) { return GroupKind::Send; })
+      .Case([](dist::RecvOp) { return GroupKind::Recv; });
+}
+
+/// None of a transfer.
+ArrayAttr getGroupAxes(Operation *communication) {
+  auto axes = communication->getAttrOfType<ArrayAttr>("axes");
+  return axes ? axes : ArrayAttr::get(communication->getContext(), {});
 }
 
 class ProgramBuilder {
@@ -61,7 +78,7 @@ private:
   void addGroup(Operation *op);
   void addStart(dist::StartOp start, bool overlap);
   void addCopy(Location loc, Value from, Value to) {
-    plan::CopyOp::create(steps, loc, from, to, kCompute);
+    plan::CopyOp::create(steps, loc, from, to, compute);
   }
   /// Copies values to `targets`, of which some may hold what others get.
   void addCopies(ValueRange values, ArrayRef<Value> targets);
@@ -82,6 +99,7 @@ private:
   }
 
   int64_t microbatches;
+  plan::StreamAttr compute;
   plan::ProgramOp program;
   OpBuilder decls, steps;
   llvm::DenseMap<Value, Value> buffers;
@@ -97,7 +115,8 @@ private:
 
 ProgramBuilder::ProgramBuilder(Operation *source, StringRef name, StringRef entry,
                                DictionaryAttr dims, int64_t stage, int64_t microbatches)
-    : microbatches(microbatches), decls(source->getContext()), steps(source->getContext()) {
+    : microbatches(microbatches), compute(plan::StreamAttr::getCompute(source->getContext())),
+      decls(source->getContext()), steps(source->getContext()) {
   Location loc = source->getLoc();
   decls.setInsertionPoint(source);
   program = plan::ProgramOp::create(decls, loc, name, entry, dims, stage);
@@ -285,19 +304,12 @@ Value ProgramBuilder::getRegistered(Value value) {
   Value &copy = registeredCopies[value];
   if (!copy) {
     copy = declare(value.getLoc(), value.getType(), plan::Space::Registered);
-    plan::CopyOp::create(steps, value.getLoc(), buffer, copy, kCompute);
+    plan::CopyOp::create(steps, value.getLoc(), buffer, copy, compute);
   }
   return copy;
 }
 
 void ProgramBuilder::addGroup(Operation *op) {
-  MLIRContext *context = op->getContext();
-  auto axes = op->getAttrOfType<ArrayAttr>("axes");
-  std::string stream;
-  if (axes)
-    stream = "comm." + llvm::join(llvm::map_range(axes.getAsValueRange<StringAttr>(),
-                                                  [](StringRef s) { return s; }),
-                                  "+");
   SmallVector<Value> inputs, outputs;
   for (Value operand : op->getOperands())
     inputs.push_back(getRegistered(operand));
@@ -305,24 +317,18 @@ void ProgramBuilder::addGroup(Operation *op) {
     outputs.push_back(declare(op->getLoc(), result.getType(), plan::Space::Registered));
     buffers[result] = outputs.back();
   }
-  auto group = plan::GroupOp::create(steps, op->getLoc(), op->getName().stripDialect(),
-                                     axes ? axes : ArrayAttr::get(context, {}), sequence++,
-                                     StringAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(),
-                                     DenseI64ArrayAttr(), inputs, outputs, stream);
+  auto group =
+      plan::GroupOp::create(steps, op->getLoc(), getGroupKind(op), getGroupAxes(op), sequence++,
+                            dist::ReductionKindAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(),
+                            DenseI64ArrayAttr(), inputs, outputs, getStream(op));
   if (Attribute because = op->getAttr(dist::kBecause))
     group->setAttr(dist::kBecause, because);
-  if (auto reduction = op->getAttrOfType<dist::ReductionKindAttr>("reduction"))
-    group.setReduction(dist::stringifyReductionKind(reduction.getValue()));
   llvm::TypeSwitch<Operation *>(op)
-      .Case([&](dist::SendOp send) {
-        group.setStage(send.getStage());
-        group.setChannel(send.getChannel());
-        group.setStream(("send." + Twine(send.getStage())).str());
-      })
-      .Case([&](dist::RecvOp recv) {
-        group.setStage(recv.getStage());
-        group.setChannel(recv.getChannel());
-        group.setStream(("recv." + Twine(recv.getStage())).str());
+      .Case<dist::AllReduceOp, dist::ReduceScatterOp>(
+          [&](auto reduce) { group.setReduction(reduce.getReduction()); })
+      .Case<dist::SendOp, dist::RecvOp>([&](auto transfer) {
+        group.setStage(transfer.getStage());
+        group.setChannel(transfer.getChannel());
       })
       .Case([&](dist::BroadcastOp broadcast) { group.setRoot(broadcast.getRoot()); })
       .Case([&](dist::PermuteOp permute) { group.setPermutation(permute.getPermutation()); });
@@ -344,7 +350,7 @@ void ProgramBuilder::addStart(dist::StartOp start, bool overlap) {
     if (!group)
       break;
     plan::RecordOp::create(steps, start.getLoc(), numEvents, group.getStream());
-    plan::WaitOp::create(steps, start.getLoc(), numEvents++, kCompute);
+    plan::WaitOp::create(steps, start.getLoc(), numEvents++, compute);
   }
 }
 
@@ -440,14 +446,14 @@ void ProgramBuilder::addBlockSteps(Block &block, bool overlap) {
           auto outputs = llvm::map_to_vector(call.getOutputs(),
                                              [&](Value value) { return declareResult(value); });
           plan::LaunchOp::create(steps, call.getLoc(), call.getKernelAttr(), inputs, outputs,
-                                 steps.getStringAttr(kCompute));
+                                 compute);
         })
         .Case<plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp>([&](auto call) {
           auto inputs = llvm::map_to_vector(call->getOperands(),
                                             [&](Value value) { return getBuffer(value); });
           auto matmul = dyn_cast<plan::MatmulOp>(*call);
           plan::LibraryOp::create(steps, call.getLoc(), call.getDescriptor(), inputs,
-                                  declareResult(call.getOutput()), kCompute,
+                                  declareResult(call.getOutput()), compute,
                                   matmul ? matmul.getFallbackAttr() : FlatSymbolRefAttr());
         })
         .Case([&](loom::WhileOp loop) { addWhile(loop, overlap); })
@@ -474,6 +480,14 @@ StringRef getNameIn(DictionaryAttr attributes) {
 }
 
 } // namespace
+
+plan::StreamAttr getStream(Operation *communication) {
+  int64_t stage = llvm::TypeSwitch<Operation *, int64_t>(communication)
+                      .Case<dist::SendOp, dist::RecvOp>(
+                          [](auto transfer) { return static_cast<int64_t>(transfer.getStage()); })
+                      .Default(int64_t(-1));
+  return plan::StreamAttr::getOf(getGroupKind(communication), getGroupAxes(communication), stage);
+}
 
 plan::ProgramOp buildProgram(func::FuncOp func, bool overlap) {
   MLIRContext *context = func.getContext();

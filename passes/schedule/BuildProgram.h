@@ -12,6 +12,9 @@
 
 namespace gridloom {
 
+/// The stream a collective or transfer of a `dist.start` runs on.
+plan::StreamAttr getStream(mlir::Operation *communication);
+
 /// Replaces a scheduled stage function by a plan.program of its name, without events between
 /// streams. Without `overlap` the compute stream waits for each group as it is started.
 plan::ProgramOp buildProgram(mlir::func::FuncOp func, bool overlap);

@@ -6,6 +6,7 @@
 #include "passes/schedule/ListSchedule.h"
 
 #include "dialects/loom/Control.h"
+#include "passes/schedule/BuildProgram.h"
 #include "passes/schedule/InPlace.h"
 
 using namespace mlir;
@@ -19,17 +20,6 @@ double getBytes(TypeRange types) {
     if (isa<RankedTensorType>(type))
       bytes += loom::getByteSize(type);
   return bytes;
-}
-
-/// What groups wait for each other on: the stream they run on.
-std::string getChannel(dist::StartOp start) {
-  Operation &first = start.getBody().front().front();
-  std::string channel = "transfer";
-  if (auto axes = first.getAttrOfType<ArrayAttr>("axes"))
-    channel = llvm::join(axes.getAsValueRange<StringAttr>(), "+");
-  if (auto stage = first.getAttrOfType<IntegerAttr>("stage"))
-    channel = (first.getName().getStringRef() + "." + Twine(stage.getInt())).str();
-  return channel;
 }
 
 /// One operation of the block.
@@ -72,8 +62,8 @@ private:
   llvm::DenseMap<Operation *, unsigned> indices;
   std::vector<bool> isScheduled;
   SmallVector<Operation *> order;
-  double now = 0; // of the compute stream
-  llvm::StringMap<double> channelFree;
+  double now = 0;                                      // of the compute stream
+  llvm::DenseMap<plan::StreamAttr, double> streamFree; // when what is submitted to it is over
 };
 
 /// Of a library call; 0 for all else.
@@ -230,8 +220,7 @@ void ListScheduler::schedule(unsigned index) {
   if (takesTime(node)) {
     end = now = std::max(now, node.earliest) + node.seconds;
   } else if (auto start = dyn_cast<dist::StartOp>(node.op)) {
-    std::string channel = getChannel(start);
-    double &free = channelFree[channel];
+    double &free = streamFree[getStream(&start.getBody().front().front())];
     end = free = std::max({now, node.earliest, free}) + node.seconds;
   }
   for (unsigned successor : node.successors) {

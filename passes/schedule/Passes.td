@@ -37,7 +37,7 @@ def ScheduleStages : Pass<"plan-schedule", "::mlir::ModuleOp"> {
       %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
       %1 = plan.buffer output "y" : !plan.buffer<tensor<8xf32>>
       plan.block {
-        plan.launch @k_gelu_0 ins(%0 : ...) outs(%1 : ...) on "compute"
+        plan.launch @k_gelu_0 ins(%0 : ...) outs(%1 : ...) on compute
       }
     } {dims = {}, entry = "main", stage = 0 : i64}
     ```
@@ -58,7 +58,7 @@ def VerifyScheduled : Pass<"plan-verify-scheduled", "::mlir::ModuleOp"> {
     Input and output are the same.
 
     ```mlir
-    plan.group "send" over [] sequence 0 ins(%0 : ...) outs() on "send.1" {stage = 1 : i64, channel = 0 : i64}
+    plan.group send over [] sequence 0 ins(%0 : ...) outs() on send stage 1 {stage = 1 : i64, channel = 0 : i64}
     ```
   }];
 }

@@ -27,9 +27,8 @@ OperandRange getStepOutputs(Operation *step) {
       .Case<plan::WhileOp, plan::IfOp>([](auto op) { return op->getOperands().take_front(0); });
 }
 
-StringRef getStepStream(Operation *op) {
-  auto stream = op->getAttrOfType<StringAttr>("stream");
-  return stream ? stream.getValue() : StringRef("control");
+plan::StreamAttr getStepStream(Operation *op) {
+  return op->getAttrOfType<plan::StreamAttr>("stream");
 }
 
 Value getRootBuffer(Value buffer) {
@@ -59,11 +58,11 @@ ProgramTimeline::ProgramTimeline(plan::ProgramOp program, int64_t iterations)
   visit(program.getBody().front(), 0, false);
 }
 
-unsigned ProgramTimeline::getStream(StringRef name) {
-  auto it = llvm::find(streams, name);
+unsigned ProgramTimeline::getStream(plan::StreamAttr stream) {
+  auto it = llvm::find(streams, stream);
   if (it != streams.end())
     return it - streams.begin();
-  streams.push_back(name.str());
+  streams.push_back(stream);
   lengths.push_back(0);
   done.emplace_back();
   return streams.size() - 1;
@@ -115,7 +114,7 @@ void ProgramTimeline::visitCondition(Operation *op, int64_t iteration, bool repe
   // Any stream's place will do: all have finished before the host reads, and none goes on until it
   // has.
   if (streams.empty())
-    getStream("control");
+    getStream(plan::StreamAttr());
   meet();
   visitStep(op, 0, iteration, repeated);
   meet();

@@ -19,11 +19,12 @@ namespace gridloom {
 
 /// True for launches, library calls, copies and groups.
 bool isStep(mlir::Operation *op);
-/// Buffers a step reads and writes, and the stream of a step, record or wait. A loop or branch
-/// reads its condition on no stream: "control".
+/// Buffers a step reads and writes.
 mlir::OperandRange getStepInputs(mlir::Operation *step);
 mlir::OperandRange getStepOutputs(mlir::Operation *step);
-llvm::StringRef getStepStream(mlir::Operation *op);
+/// The stream of a step, record or wait; null for a loop or branch, which reads its condition on no
+/// stream.
+plan::StreamAttr getStepStream(mlir::Operation *op);
 /// The buffer or rank parameter under any aliases.
 mlir::Value getRootBuffer(mlir::Value buffer);
 
@@ -53,7 +54,7 @@ public:
   explicit ProgramTimeline(plan::ProgramOp program, int64_t iterations = 3);
 
   llvm::ArrayRef<Run> getRuns() const { return runs; }
-  llvm::ArrayRef<std::string> getStreams() const { return streams; }
+  llvm::ArrayRef<plan::StreamAttr> getStreams() const { return streams; }
   /// True when run `a` is done before run `b` starts, whatever the streams' speed.
   bool isBefore(unsigned a, unsigned b) const;
   /// Runs that touch a root buffer in each iteration, in program order. Buffers used outside
@@ -75,10 +76,10 @@ private:
   void visitWait(plan::WaitOp op, int64_t iteration);
   /// All streams have finished.
   void meet();
-  unsigned getStream(llvm::StringRef name);
+  unsigned getStream(plan::StreamAttr stream);
 
   int64_t minIterations;
-  std::vector<std::string> streams;
+  std::vector<plan::StreamAttr> streams; // null: of conditions
   std::vector<Run> runs;
   std::vector<llvm::SmallVector<unsigned>> done; // per stream, of its next run
   std::vector<unsigned> lengths;                 // runs per stream so far

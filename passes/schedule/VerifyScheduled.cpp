@@ -18,6 +18,12 @@ namespace {
 
 using Access = ProgramTimeline::Access;
 
+/// For messages; a condition is read on no stream.
+std::string getStreamName(Operation *step) {
+  plan::StreamAttr stream = getStepStream(step);
+  return stream ? stream.getName() : "control";
+}
+
 /// Every two accesses of which one writes must be ordered as submitted.
 LogicalResult verifyOrdered(const ProgramTimeline &timeline, ArrayRef<Access> first,
                             ArrayRef<Access> second) {
@@ -28,8 +34,8 @@ LogicalResult verifyOrdered(const ProgramTimeline &timeline, ArrayRef<Access> fi
       const ProgramTimeline::Run &before = timeline.getRuns()[a.run],
                                  &after = timeline.getRuns()[b.run];
       return after.op->emitError()
-             << "on stream '" << getStepStream(after.op) << "' in iteration " << after.iteration
-             << (b.writes ? " writes" : " reads") << " a buffer that '" << getStepStream(before.op)
+             << "on stream '" << getStreamName(after.op) << "' in iteration " << after.iteration
+             << (b.writes ? " writes" : " reads") << " a buffer that '" << getStreamName(before.op)
              << "' may still be " << (a.writes ? "writing" : "reading") << " in iteration "
              << before.iteration << "; an event must order them";
     }
@@ -127,15 +133,15 @@ LogicalResult verifyGroups(plan::ProgramOp program, dist::MeshOp mesh) {
 StageTrace getTrace(plan::ProgramOp program) {
   StageTrace trace;
   trace.stage = program.getStage();
-  auto getStream = [&](StringRef name) -> std::vector<StageTrace::Item> & {
+  auto getStream = [&](const std::string &name) -> std::vector<StageTrace::Item> & {
     for (StageTrace::Stream &stream : trace.streams)
       if (stream.name == name)
         return stream.items;
-    return trace.streams.emplace_back(StageTrace::Stream{name.str(), {}}).items;
+    return trace.streams.emplace_back(StageTrace::Stream{name, {}}).items;
   };
   auto add = [&](Operation *op, StageTrace::Item item) {
     item.node = loom::getNodeName(op->getLoc());
-    getStream(getStepStream(op)).push_back(std::move(item));
+    getStream(getStreamName(op)).push_back(std::move(item));
   };
   int64_t numEvents = 1;
   program.walk([&](plan::RecordOp record) {
@@ -162,8 +168,8 @@ StageTrace getTrace(plan::ProgramOp program) {
           .Case([&](plan::GroupOp group) {
             // All ranks of a stage come to a collective in the same state: it always meets.
             if (group.getStage())
-              add(group, {.kind = group.getKind() == "send" ? StageTrace::Kind::Send
-                                                            : StageTrace::Kind::Recv,
+              add(group, {.kind = group.getKind() == plan::GroupKind::Send ? StageTrace::Kind::Send
+                                                                           : StageTrace::Kind::Recv,
                           .peer = static_cast<int64_t>(*group.getStage()),
                           .channel = static_cast<int64_t>(*group.getChannel()),
                           .iteration = iteration});
@@ -181,7 +187,8 @@ struct Transfers {
 
 plan::BufferType getPayload(plan::GroupOp group) {
   return cast<plan::BufferType>(
-      (group.getKind() == "send" ? group.getInputs() : group.getOutputs())[0].getType());
+      (group.getKind() == plan::GroupKind::Send ? group.getInputs() : group.getOutputs())[0]
+          .getType());
 }
 
 /// Sends and receives of each pair of stages agree one by one.
@@ -192,7 +199,7 @@ LogicalResult verifyPairs(ArrayRef<plan::ProgramOp> stages) {
       if (!group.getStage())
         return;
       int64_t own = stage.getStage(), peer = *group.getStage();
-      if (group.getKind() == "send")
+      if (group.getKind() == plan::GroupKind::Send)
         pairs[{own, peer}].sends.push_back(group);
       else
         pairs[{peer, own}].recvs.push_back(group);

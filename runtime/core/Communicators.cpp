@@ -16,12 +16,12 @@ using namespace gridloom::rt;
 
 using Body = google::protobuf::RepeatedPtrField<schema::Control>;
 
-/// Calls visit(group, stream index, whether a condition guards it) for each group step, in order.
+/// Calls visit(group, whether a condition guards it) for each group step, in order.
 template <typename Visit> static void forEachGroup(const Body &body, bool guarded, Visit &visit) {
   for (const schema::Control &control : body) {
     for (const schema::Step &step : control.block().steps())
       if (step.has_group())
-        visit(step.group(), step.stream(), guarded);
+        visit(step.group(), guarded);
     forEachGroup(control.repeat().body(), guarded, visit);
     forEachGroup(control.loop().body(), true, visit);
     forEachGroup(control.branch().then(), true, visit);
@@ -29,17 +29,18 @@ template <typename Visit> static void forEachGroup(const Body &body, bool guarde
   }
 }
 
-static std::string makeKey(const std::vector<std::string> &axes, const std::string &stream) {
-  std::string key = stream;
+/// What transports call the group over `axes`: data+model.
+static std::string getName(const std::vector<std::string> &axes) {
+  std::string name;
   for (const std::string &axis : axes)
-    key += "/" + axis;
-  return key;
+    name += (name.empty() ? "" : "+") + axis;
+  return name;
 }
 
 namespace {
 /// What the programs of one stage need.
 struct StageNeeds {
-  std::vector<std::pair<std::string, std::vector<std::string>>> groups; // key, axes: in order
+  std::vector<std::vector<std::string>> groups; // axes, in order of first use
   bool condition = false;
   std::set<std::pair<int, int>> edges; // from, to
 };
@@ -47,10 +48,10 @@ struct StageNeeds {
 
 static StageNeeds findNeeds(const schema::Stage &stage) {
   StageNeeds needs;
-  std::set<std::string> seen;
+  std::set<std::vector<std::string>> seen;
   for (const schema::Entry &entry : stage.entries())
     for (const schema::Specialisation &program : entry.specialisations()) {
-      auto visit = [&](const schema::Group &group, uint32_t stream, bool guarded) {
+      auto visit = [&](const schema::Group &group, bool guarded) {
         needs.condition |= guarded;
         int mine = int(stage.stage()), peer = int(group.peer_stage());
         if (group.kind() == schema::Group::SEND)
@@ -59,9 +60,8 @@ static StageNeeds findNeeds(const schema::Stage &stage) {
           needs.edges.insert({peer, mine});
         else {
           std::vector<std::string> axes(group.axes().begin(), group.axes().end());
-          std::string key = makeKey(axes, program.streams(int(stream)).name());
-          if (seen.insert(key).second)
-            needs.groups.emplace_back(key, axes);
+          if (seen.insert(axes).second)
+            needs.groups.push_back(axes);
         }
       };
       forEachGroup(program.body(), false, visit);
@@ -83,10 +83,10 @@ Communicators::Communicators(const Plan &plan, int rank, Transport &transport) {
       std::sort(ranks.begin(), ranks.end());
       return transport.split(mine == number ? ranks : std::vector<int>(), name);
     };
-    for (auto &[key, axes] : needs.groups)
+    for (const std::vector<std::string> &axes : needs.groups)
       if (mesh.getGroup(stageRanks.front(), axes).size() > 1)
-        if (auto group = split(mesh.getGroup(rank, axes), prefix + key))
-          groups[key] = std::move(group);
+        if (auto group = split(mesh.getGroup(rank, axes), prefix + getName(axes)))
+          groups[axes] = std::move(group);
     if (needs.condition && stageRanks.size() > 1)
       if (auto all = split(stageRanks, prefix + "control"))
         stage = std::move(all);
@@ -104,13 +104,12 @@ Communicators::Communicators(const Plan &plan, int rank, Transport &transport) {
 }
 
 void Communicators::registerMemory(const Memory &memory) const {
-  for (const auto &[key, group] : groups)
+  for (const auto &[axes, group] : groups)
     group->registerMemory(memory);
 }
 
-Communicator *Communicators::getGroup(const std::vector<std::string> &axes,
-                                      const std::string &stream) const {
-  auto found = groups.find(makeKey(axes, stream));
+Communicator *Communicators::getGroup(const std::vector<std::string> &axes) const {
+  auto found = groups.find(axes);
   return found == groups.end() ? nullptr : found->second.get();
 }
 
@@ -131,7 +130,7 @@ size_t gridloom::rt::countCommunicators(const Plan &plan, int rank) {
   int mine = mesh.getStage(rank);
   size_t count = plan.getMesh().getNumRanks() > 1;
   StageNeeds needs = findNeeds(plan.getStage(mine));
-  for (auto &[key, axes] : needs.groups)
+  for (const std::vector<std::string> &axes : needs.groups)
     count += mesh.getGroup(rank, axes).size() > 1;
   count += needs.condition && mesh.getStageRanks(mine).size() > 1;
   std::set<std::pair<int, int>> edges;

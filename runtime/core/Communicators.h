@@ -20,9 +20,8 @@ class Communicators {
 public:
   Communicators(const Plan &plan, int rank, Transport &transport);
 
-  /// The group over `axes` for calls on the stream of this name, its members ascending by rank;
-  /// null where it is this rank alone.
-  Communicator *getGroup(const std::vector<std::string> &axes, const std::string &stream) const;
+  /// The group over `axes`, its members ascending by rank; null where it is this rank alone.
+  Communicator *getGroup(const std::vector<std::string> &axes) const;
   /// The pair with the same coordinates' rank of `peerStage`, in one direction.
   Communicator *getPair(int peerStage, bool send) const;
   /// All ranks of this rank's stage; null when it is alone or no condition guards communication.
@@ -31,7 +30,7 @@ public:
   void registerMemory(const Memory &memory) const;
 
 private:
-  std::map<std::string, std::unique_ptr<Communicator>> groups;
+  std::map<std::vector<std::string>, std::unique_ptr<Communicator>> groups; // by axes
   std::map<std::pair<int, bool>, std::unique_ptr<Communicator>> pairs;
   std::unique_ptr<Communicator> stage;
 };

@@ -191,8 +191,7 @@ void Program::prepareGroup(const schema::Step &step) {
   }
   std::vector<std::string> axes(group.axes().begin(), group.axes().end());
   if (context.communicators)
-    prepared.members =
-        context.communicators->getGroup(axes, program.streams(int(step.stream())).name());
+    prepared.members = context.communicators->getGroup(axes);
   if (!prepared.members || group.kind() == schema::Group::ALL_REDUCE)
     return;
   std::vector<int> byPlace = context.plan.getMesh().getGroup(context.rank, axes), byRank = byPlace;

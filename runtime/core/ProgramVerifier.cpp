@@ -213,7 +213,8 @@ void ProgramVerifier::verifyStep(const schema::Step &step, const std::string &nu
     if (streams[step.stream()] != schema::Stream::COMMUNICATION)
       fail(name + " communicates on stream " + std::to_string(step.stream()) +
            ", which is no communication stream");
-    return verifyGroup(step.group(), name);
+    verifyGroup(step.group(), name);
+    return verifyGroupStream(step, name);
   case schema::Step::kRecord:
   case schema::Step::kWait: {
     const schema::Event &event = step.has_record() ? step.record() : step.wait();
@@ -408,6 +409,19 @@ void ProgramVerifier::verifyGroup(const schema::Group &group, const std::string 
       fail(name + " is a group over axis '" + axis + "' twice");
   }
   verifyCollective(group, plan.getMesh().getSize(axes), name);
+}
+
+/// Ranks agree on the order of a communicator's calls because one stream has them all.
+void ProgramVerifier::verifyGroupStream(const schema::Step &step, const std::string &name) {
+  const schema::Group &group = step.group();
+  bool transfers = group.kind() == schema::Group::SEND || group.kind() == schema::Group::RECV;
+  std::vector<std::string> axes(group.axes().begin(), group.axes().end());
+  auto key = transfers ? std::tuple(int(group.kind()), group.peer_stage(), decltype(axes)())
+                       : std::tuple(-1, 0u, axes);
+  uint32_t known = groupStreams.try_emplace(key, step.stream()).first->second;
+  if (known != step.stream())
+    fail(name + " is on stream " + std::to_string(step.stream()) +
+         "; an earlier step of the same group is on stream " + std::to_string(known));
 }
 
 void ProgramVerifier::verifyCollective(const schema::Group &group, int64_t members,

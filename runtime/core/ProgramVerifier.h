@@ -9,8 +9,10 @@
 #include "runtime/core/DataType.h"
 #include "runtime/core/plan.pb.h"
 
+#include <map>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 namespace gridloom::rt {
@@ -58,6 +60,7 @@ private:
                      const std::string &name);
   void verifyCopy(const schema::Copy &copy, const std::string &name);
   void verifyGroup(const schema::Group &group, const std::string &name);
+  void verifyGroupStream(const schema::Step &step, const std::string &name);
   void verifyCollective(const schema::Group &group, int64_t members, const std::string &name);
   const schema::Buffer &getBuffer(uint32_t index, const std::string &name) const;
   const schema::Buffer &getWritable(uint32_t index, const std::string &name) const;
@@ -78,6 +81,9 @@ private:
   std::vector<uint64_t> elements; // of each buffer's shape
   uint64_t arenaBytes = 0, registeredBytes = 0;
   std::vector<schema::Stream::Kind> streams;
+  /// Which stream each communicator is used on: by kind and peer stage of transfers, axes of
+  /// others.
+  std::map<std::tuple<int, uint32_t, std::vector<std::string>>, uint32_t> groupStreams;
   uint32_t numEvents = 0;
   bool isDerived = false;
   std::set<uint32_t> recorded, recordedAnywhere, waitedLater;

@@ -166,7 +166,10 @@ void Finder::visitGroup(plan::GroupOp op) {
   if (op.getReduction())
     add(
         "wrong reduction", op, "max for sum, or sum",
-        [op]() mutable { op.setReduction(*op.getReduction() == "sum" ? "max" : "sum"); },
+        [op]() mutable {
+          bool isSum = *op.getReduction() == dist::ReductionKind::Sum;
+          op.setReduction(isSum ? dist::ReductionKind::Max : dist::ReductionKind::Sum);
+        },
         size == 1 ? "a group of one" : "");
   if (op.getRoot())
     add("wrong peer", op, "from the next member",
@@ -183,7 +186,7 @@ void Finder::visitGroup(plan::GroupOp op) {
     add("wrong peer", op, "another stage", [op]() mutable { op.setStage(*op.getStage() + 1); });
     add("wrong channel", op, "another channel",
         [op]() mutable { op.setChannel(*op.getChannel() + 1); });
-    bool sends = op.getKind() == "send";
+    bool sends = op.getKind() == plan::GroupKind::Send;
     auto program = op->getParentOfType<plan::ProgramOp>();
     // The other end's order stays: one stage alone has its transfers in another.
     bool swapped = false;
@@ -208,7 +211,8 @@ void Finder::visitGroup(plan::GroupOp op) {
             [op, other]() mutable { op.setAxesAttr(other); });
     }
   }
-  add("wrong stream", op, "on the compute stream", [op]() mutable { op.setStream("compute"); });
+  add("wrong stream", op, "on the compute stream",
+      [op]() mutable { op.setStreamAttr(plan::StreamAttr::getCompute(op.getContext())); });
   add("wrong sequence", op, "numbered one more",
       [op]() mutable { op.setSequence(op.getSequence() + 1); });
   add("doubled collective", op, "runs twice", [op]() mutable {

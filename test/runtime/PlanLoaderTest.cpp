@@ -568,6 +568,14 @@ const Refusal groupRefusals[] = {
        gather(p).set_outputs(0, 8);
      },
      {"splits 3 elements among 2"}},
+    {"TwoStreams",
+     [](PlanBuilder &p) {
+       PlanBuilder::addStream(program(p), "other", schema::Stream::COMMUNICATION);
+       schema::Step again = step(p, 3);
+       again.set_stream(2);
+       *program(p).add_body()->mutable_block()->add_steps() = again;
+     },
+     {"is on stream 2; an earlier step of the same group is on stream 1"}},
     {"Peer",
      [](PlanBuilder &p) { step(p, 5).mutable_group()->set_peer_stage(4); },
      {"peer stage 4", "of 2"}},

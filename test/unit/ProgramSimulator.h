@@ -64,7 +64,7 @@ private:
     int64_t iteration;
   };
   struct Stream {
-    std::string name;
+    plan::StreamAttr stream;
     std::vector<Item> items;
     size_t head = 0;
     bool running = false;
@@ -92,12 +92,12 @@ private:
       } else if (auto repeat = llvm::dyn_cast<plan::RepeatOp>(op)) {
         for (int64_t i = 0; i < static_cast<int64_t>(repeat.getCount()); ++i)
           submit(repeat.getBody().front(), i, stage);
-      } else if (auto name = op.getAttrOfType<mlir::StringAttr>("stream")) {
-        auto it = llvm::find_if(stage.streams,
-                                [&](Stream &stream) { return stream.name == name.getValue(); });
+      } else if (auto attr = op.getAttrOfType<plan::StreamAttr>("stream")) {
+        auto it =
+            llvm::find_if(stage.streams, [&](Stream &stream) { return stream.stream == attr; });
         if (it == stage.streams.end()) {
           Stream stream;
-          stream.name = name.str();
+          stream.stream = attr;
           it = stage.streams.insert(stage.streams.end(), stream);
         }
         it->items.push_back({&op, iteration});

@@ -68,3 +68,76 @@ func.func @f(%q: tensor<2x4x8x16xf16>) {
       : (tensor<2x4x8x16xf16>, tensor<2x4x8x16xf16>, tensor<2x4x8x16xf16>) -> tensor<2x4x8x16xf16>
   return
 }
+
+// -----
+
+plan.program @p {
+  plan.block {
+    // P-ST1
+    // expected-error @+1 {{a send stream has other axes or another stage than its kind needs}}
+    plan.wait 0 on send over ["model"]
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+plan.program @p {
+  plan.block {
+    // expected-error @+1 {{expected ::gridloom::plan::StreamKind to be one of: compute, collective, send, recv}}
+    plan.wait 0 on elsewhere
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+plan.program @p {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    // P-GR1
+    // expected-error @+1 {{needs a reduction; its kind is reduce_scatter}}
+    plan.group reduce_scatter over ["model"] sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on collective over ["model"]
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+plan.program @p {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    // expected-error @+1 {{has a reduction; its kind is all_gather}}
+    plan.group all_gather over ["model"] by sum sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on collective over ["model"]
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+plan.program @p {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    // P-GR2
+    // expected-error @+1 {{needs a stage and a channel; its kind is recv}}
+    plan.group recv over [] sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on recv stage 0 {stage = 0 : i64}
+  }
+} {entry = "main", dims = {}, stage = 1 : i64}
+
+// -----
+
+plan.program @p {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    // P-GR3
+    // expected-error @+1 {{has another root or permutation than its kind needs, permute}}
+    plan.group permute over ["model"] sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on collective over ["model"]
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+plan.program @p {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    // P-GR4
+    // expected-error @+1 {{is on stream 'comm.data'; its ranks meet on 'comm.model'}}
+    plan.group all_reduce over ["model"] by sum sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on collective over ["data"]
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}

@@ -30,10 +30,10 @@ plan.program @in_place {
   %2 = plan.alias %1 : (!plan.buffer<tensor<32xf32>>) -> !plan.buffer<tensor<4x8xf32>>
   %3 = plan.buffer arena : !plan.buffer<tensor<8x4xf32>>
   plan.block {
-    plan.launch @exp ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on "compute"
-    plan.launch @exp ins(%0 : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on "compute"
-    plan.launch @flip ins(%2 : !plan.buffer<tensor<4x8xf32>>) outs(%3 : !plan.buffer<tensor<8x4xf32>>) on "compute"
-    plan.copy ins(%3 : !plan.buffer<tensor<8x4xf32>>) outs(%y : !plan.buffer<tensor<8x4xf32>>) on "compute"
+    plan.launch @exp ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on compute
+    plan.launch @exp ins(%0 : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on compute
+    plan.launch @flip ins(%2 : !plan.buffer<tensor<4x8xf32>>) outs(%3 : !plan.buffer<tensor<8x4xf32>>) on compute
+    plan.copy ins(%3 : !plan.buffer<tensor<8x4xf32>>) outs(%y : !plan.buffer<tensor<8x4xf32>>) on compute
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 
@@ -59,9 +59,9 @@ plan.program @parts {
   %2 = plan.buffer arena : !plan.buffer<tensor<64xf32>>
   %3 = plan.alias %2 : (!plan.buffer<tensor<64xf32>>) -> !plan.buffer<tensor<32xf32>>
   plan.block {
-    plan.copy ins(%x : !plan.buffer<tensor<64xf32>>) outs(%0 : !plan.buffer<tensor<64xf32>>) on "compute"
-    plan.launch @exp ins(%1 : !plan.buffer<tensor<32xf32>>) outs(%3 : !plan.buffer<tensor<32xf32>>) on "compute"
-    plan.copy ins(%2 : !plan.buffer<tensor<64xf32>>) outs(%y : !plan.buffer<tensor<64xf32>>) on "compute"
+    plan.copy ins(%x : !plan.buffer<tensor<64xf32>>) outs(%0 : !plan.buffer<tensor<64xf32>>) on compute
+    plan.launch @exp ins(%1 : !plan.buffer<tensor<32xf32>>) outs(%3 : !plan.buffer<tensor<32xf32>>) on compute
+    plan.copy ins(%2 : !plan.buffer<tensor<64xf32>>) outs(%y : !plan.buffer<tensor<64xf32>>) on compute
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 
@@ -87,16 +87,16 @@ plan.program @asynchronous {
   %2 = plan.buffer registered : !plan.buffer<tensor<32xf32>>
   %3 = plan.buffer registered : !plan.buffer<tensor<32xf32>>
   plan.block {
-    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on "compute"
-    plan.record 0 on "compute"
-    plan.wait 0 on "comm.model"
-    plan.group "all_reduce" over ["model"] sequence 0 ins(%0 : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on "comm.model" {reduction = "sum"}
-    plan.record 1 on "comm.model"
-    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%2 : !plan.buffer<tensor<32xf32>>) on "compute"
-    plan.wait 1 on "compute"
-    plan.copy ins(%1 : !plan.buffer<tensor<32xf32>>) outs(%3 : !plan.buffer<tensor<32xf32>>) on "compute"
-    plan.copy ins(%2 : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on "compute"
-    plan.copy ins(%3 : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on "compute"
+    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on compute
+    plan.record 0 on compute
+    plan.wait 0 on collective over ["model"]
+    plan.group all_reduce over ["model"] by sum sequence 0 ins(%0 : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on collective over ["model"]
+    plan.record 1 on collective over ["model"]
+    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%2 : !plan.buffer<tensor<32xf32>>) on compute
+    plan.wait 1 on compute
+    plan.copy ins(%1 : !plan.buffer<tensor<32xf32>>) outs(%3 : !plan.buffer<tensor<32xf32>>) on compute
+    plan.copy ins(%2 : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on compute
+    plan.copy ins(%3 : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on compute
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 
@@ -115,13 +115,13 @@ plan.program @repeated {
   %1 = plan.buffer registered : !plan.buffer<tensor<16xf32>>
   plan.repeat 4 {
     plan.block {
-      plan.copy ins(%z : !plan.buffer<tensor<16xf32>>) outs(%1 : !plan.buffer<tensor<16xf32>>) on "compute"
-      plan.wait 1 on "compute" {lag = 2 : i64}
-      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on "compute"
-      plan.record 0 on "compute"
-      plan.wait 0 on "send.1"
-      plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<32xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
-      plan.record 1 on "send.1"
+      plan.copy ins(%z : !plan.buffer<tensor<16xf32>>) outs(%1 : !plan.buffer<tensor<16xf32>>) on compute
+      plan.wait 1 on compute {lag = 2 : i64}
+      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on compute
+      plan.record 0 on compute
+      plan.wait 0 on send stage 1
+      plan.group send over [] sequence 0 ins(%0 : !plan.buffer<tensor<32xf32>>) outs() on send stage 1 {channel = 0 : i64, stage = 1 : i64}
+      plan.record 1 on send stage 1
     }
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
@@ -140,16 +140,16 @@ plan.program @condition {
   %c = plan.buffer arena : !plan.buffer<tensor<i1>>
   %0 = plan.buffer arena : !plan.buffer<tensor<32xf32>>
   plan.block {
-    plan.copy ins(%p : !plan.buffer<tensor<i1>>) outs(%c : !plan.buffer<tensor<i1>>) on "compute"
-    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on "compute"
+    plan.copy ins(%p : !plan.buffer<tensor<i1>>) outs(%c : !plan.buffer<tensor<i1>>) on compute
+    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on compute
   }
   plan.if %c : !plan.buffer<tensor<i1>> then {
     plan.block {
-      plan.copy ins(%0 : !plan.buffer<tensor<32xf32>>) outs(%y : !plan.buffer<tensor<32xf32>>) on "compute"
+      plan.copy ins(%0 : !plan.buffer<tensor<32xf32>>) outs(%y : !plan.buffer<tensor<32xf32>>) on compute
     }
   } else {
     plan.block {
-      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%y : !plan.buffer<tensor<32xf32>>) on "compute"
+      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%y : !plan.buffer<tensor<32xf32>>) on compute
     }
   }
 } {entry = "main", dims = {}, stage = 0 : i64}

@@ -29,9 +29,9 @@ plan.program @overlap {
   // expected-error @+1 {{at 64 in iteration 0 overlaps a buffer at 0 in iteration 0 that may be in use at the same time}}
   %1 = plan.buffer arena {bytes = 128 : i64, offset = 64 : i64} : !plan.buffer<tensor<32xf32>>
   plan.block {
-    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on "compute"
-    plan.copy ins(%0 : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on "compute"
-    plan.copy ins(%1 : !plan.buffer<tensor<32xf32>>) outs(%y : !plan.buffer<tensor<32xf32>>) on "compute"
+    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on compute
+    plan.copy ins(%0 : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on compute
+    plan.copy ins(%1 : !plan.buffer<tensor<32xf32>>) outs(%y : !plan.buffer<tensor<32xf32>>) on compute
   }
 } {entry = "main", dims = {}, stage = 0 : i64, arena_bytes = 192 : i64}
 
@@ -47,16 +47,16 @@ plan.program @next_iteration {
   %1 = plan.buffer registered {bytes = 128 : i64, offset = 0 : i64} : !plan.buffer<tensor<32xf32>>
   plan.repeat 3 {
     plan.block {
-      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on "compute"
-      plan.record 0 on "compute"
-      plan.wait 0 on "send.1"
-      plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<32xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
-      plan.record 1 on "send.1"
-      plan.wait 1 on "compute"
-      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on "compute"
-      plan.record 2 on "compute"
-      plan.wait 2 on "send.1"
-      plan.group "send" over [] sequence 1 ins(%1 : !plan.buffer<tensor<32xf32>>) outs() on "send.1" {channel = 1 : i64, stage = 1 : i64}
+      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on compute
+      plan.record 0 on compute
+      plan.wait 0 on send stage 1
+      plan.group send over [] sequence 0 ins(%0 : !plan.buffer<tensor<32xf32>>) outs() on send stage 1 {channel = 0 : i64, stage = 1 : i64}
+      plan.record 1 on send stage 1
+      plan.wait 1 on compute
+      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on compute
+      plan.record 2 on compute
+      plan.wait 2 on send stage 1
+      plan.group send over [] sequence 1 ins(%1 : !plan.buffer<tensor<32xf32>>) outs() on send stage 1 {channel = 1 : i64, stage = 1 : i64}
     }
   }
 } {entry = "main", dims = {}, stage = 0 : i64, registered_bytes = 128 : i64}
@@ -70,11 +70,11 @@ plan.program @outside_the_repeat {
   // expected-error @+1 {{overlaps a buffer that is used outside the repeat}}
   %1 = plan.buffer arena {bytes = 128 : i64, offset = 64 : i64} : !plan.buffer<tensor<32xf32>>
   plan.block {
-    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on "compute"
+    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on compute
   }
   plan.repeat 3 {
     plan.block {
-      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on "compute"
+      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%1 : !plan.buffer<tensor<32xf32>>) on compute
     }
   }
 } {entry = "main", dims = {}, stage = 0 : i64, arena_bytes = 256 : i64}
@@ -91,16 +91,16 @@ plan.program @condition {
   // expected-error @+1 {{at 0 in iteration 0 overlaps a buffer at 0 in iteration 0 that may be in use at the same time}}
   %0 = plan.buffer arena {bytes = 128 : i64, offset = 0 : i64} : !plan.buffer<tensor<32xf32>>
   plan.block {
-    plan.copy ins(%p : !plan.buffer<tensor<i1>>) outs(%c : !plan.buffer<tensor<i1>>) on "compute"
-    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on "compute"
+    plan.copy ins(%p : !plan.buffer<tensor<i1>>) outs(%c : !plan.buffer<tensor<i1>>) on compute
+    plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%0 : !plan.buffer<tensor<32xf32>>) on compute
   }
   plan.if %c : !plan.buffer<tensor<i1>> then {
     plan.block {
-      plan.copy ins(%0 : !plan.buffer<tensor<32xf32>>) outs(%y : !plan.buffer<tensor<32xf32>>) on "compute"
+      plan.copy ins(%0 : !plan.buffer<tensor<32xf32>>) outs(%y : !plan.buffer<tensor<32xf32>>) on compute
     }
   } else {
     plan.block {
-      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%y : !plan.buffer<tensor<32xf32>>) on "compute"
+      plan.copy ins(%x : !plan.buffer<tensor<32xf32>>) outs(%y : !plan.buffer<tensor<32xf32>>) on compute
     }
   }
 } {entry = "main", dims = {}, stage = 0 : i64, arena_bytes = 128 : i64}

@@ -22,20 +22,20 @@ loom.weight @w : tensor<16x16xf32> from <"", offset = 0, bytes = 1024>
 // CHECK-DAG: %[[A:.*]] = plan.buffer registered :
 // CHECK-DAG: %[[W:.*]] = plan.buffer weight "w" {layout = #loom.layout<[0, 1], pad = 16>, sharding = #dist.sharding<@mesh, [{"model"}, {}]>}
 // CHECK: plan.block {
-// CHECK-NEXT: plan.launch @exp ins(%[[X]] : {{.*}}) outs(%[[A]] : {{.*}}) on "compute"
-// CHECK-NEXT: plan.record [[E:.*]] on "compute"
-// CHECK-NEXT: plan.wait [[E]] on "comm.data+model"
-// CHECK-NEXT: plan.group "all_reduce" over ["data", "model"] sequence 0 ins(%[[A]] : {{.*}}) outs(%[[R:.*]] : {{.*}}) on "comm.data+model" {reduction = "max"}
-// CHECK-NEXT: plan.record [[F:.*]] on "comm.data+model"
-// CHECK-NEXT: plan.library #plan.matmul<sizes = [8, 16, 16], {{.*}}> ins(%[[X]], %[[W]] : {{.*}}) outs(%[[B:.*]] : {{.*}}) on "compute"
-// CHECK-NEXT: plan.wait [[F]] on "compute"
-// CHECK-NEXT: plan.launch @add ins(%[[R]], %[[B]] : {{.*}}) outs(%[[Y]] : {{.*}}) on "compute"
+// CHECK-NEXT: plan.launch @exp ins(%[[X]] : {{.*}}) outs(%[[A]] : {{.*}}) on compute
+// CHECK-NEXT: plan.record [[E:.*]] on compute
+// CHECK-NEXT: plan.wait [[E]] on collective over ["data", "model"]
+// CHECK-NEXT: plan.group all_reduce over ["data", "model"] by max sequence 0 ins(%[[A]] : {{.*}}) outs(%[[R:.*]] : {{.*}}) on collective over ["data", "model"]
+// CHECK-NEXT: plan.record [[F:.*]] on collective over ["data", "model"]
+// CHECK-NEXT: plan.library #plan.matmul<sizes = [8, 16, 16], {{.*}}> ins(%[[X]], %[[W]] : {{.*}}) outs(%[[B:.*]] : {{.*}}) on compute
+// CHECK-NEXT: plan.wait [[F]] on compute
+// CHECK-NEXT: plan.launch @add ins(%[[R]], %[[B]] : {{.*}}) outs(%[[Y]] : {{.*}}) on compute
 // CHECK-NEXT: }
 // CHECK-NEXT: } {dims = {batch = 16 : i64}, {{.*}}entry = "main", stage = 0 : i64}
 // SERIAL-LABEL: plan.program @overlap
-// SERIAL: plan.group "all_reduce"
-// SERIAL-NEXT: plan.record [[E:.*]] on "comm.data+model"
-// SERIAL-NEXT: plan.wait [[E]] on "compute"
+// SERIAL: plan.group all_reduce
+// SERIAL-NEXT: plan.record [[E:.*]] on collective over ["data", "model"]
+// SERIAL-NEXT: plan.wait [[E]] on compute
 // SERIAL-NEXT: plan.library
 // SERIAL-NEXT: plan.launch @add
 func.func @overlap(%x: tensor<8x16xf32> {loom.name = "x", loom.dim_names = ["batch", ""], dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>})
@@ -75,12 +75,12 @@ dist.mesh @mesh <["model" = 2]>
 // CHECK-DAG: plan.buffer constant {value = dense<[1, 2]> : tensor<2xi64>}
 // CHECK-DAG: %[[V:.*]] = plan.alias %[[Y]] : (!plan.buffer<tensor<128xf32>>) -> !plan.buffer<tensor<8x16xf32>>
 // CHECK: plan.block {
-// CHECK: plan.copy ins(%[[X]] : {{.*}}) outs(%[[S]] : {{.*}}) on "compute"
-// CHECK: plan.group "broadcast" over ["model"] sequence 0 ins(%[[S]] {{.*}}root = 1
-// CHECK: plan.group "permute" over ["model"] sequence 1 {{.*}}permutation = array<i64: 1, 0>
-// CHECK-DAG: plan.launch @exp ins(%{{.*}}) outs(%[[V]] : {{.*}}) on "compute"
+// CHECK: plan.copy ins(%[[X]] : {{.*}}) outs(%[[S]] : {{.*}}) on compute
+// CHECK: plan.group broadcast over ["model"] sequence 0 ins(%[[S]] {{.*}}root = 1
+// CHECK: plan.group permute over ["model"] sequence 1 {{.*}}permutation = array<i64: 1, 0>
+// CHECK-DAG: plan.launch @exp ins(%{{.*}}) outs(%[[V]] : {{.*}}) on compute
 // CHECK-DAG: plan.launch @pick ins(%{{.*}}, %[[P]] : {{.*}}) outs(%[[Z]]
-// CHECK-DAG: plan.copy ins(%[[X]] : {{.*}}) outs(%[[SAME]] : {{.*}}) on "compute"
+// CHECK-DAG: plan.copy ins(%[[X]] : {{.*}}) outs(%[[SAME]] : {{.*}}) on compute
 plan.kernel @pick general {
 ^bb0(%x: tensor<2xi64>, %i: tensor<i64>):
   %0 = loom.gather %x, %i dim = 0 : (tensor<2xi64>, tensor<i64>) -> tensor<i64>
@@ -123,12 +123,12 @@ dist.mesh @mesh <["pipe" = 2, "micro" = 4]>
 // CHECK-DAG: %[[S:.*]] = plan.buffer registered {slots = 2 : i64}
 // CHECK: plan.repeat 4 {
 // CHECK-NEXT: plan.block {
-// CHECK-NEXT: plan.wait [[SENT:.*]] on "compute" {lag = 2 : i64}
+// CHECK-NEXT: plan.wait [[SENT:.*]] on compute {lag = 2 : i64}
 // CHECK-NEXT: plan.launch @exp ins(%[[X]] : {{.*}}) outs(%[[S]] : {{.*}})
-// CHECK-NEXT: plan.record [[DONE:.*]] on "compute"
-// CHECK-NEXT: plan.wait [[DONE]] on "send.1"
-// CHECK-NEXT: plan.group "send" over [] sequence 0 ins(%[[S]] : {{.*}}) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
-// CHECK-NEXT: plan.record [[SENT]] on "send.1"
+// CHECK-NEXT: plan.record [[DONE:.*]] on compute
+// CHECK-NEXT: plan.wait [[DONE]] on send stage 1
+// CHECK-NEXT: plan.group send over [] sequence 0 ins(%[[S]] : {{.*}}) outs() on send stage 1 {channel = 0 : i64, stage = 1 : i64}
+// CHECK-NEXT: plan.record [[SENT]] on send stage 1
 // CHECK-NEXT: }
 func.func @main_stage0(%x: tensor<8x16xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{"micro"}, {}]>})
     attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 4 : i64} {
@@ -144,12 +144,12 @@ func.func @main_stage0(%x: tensor<8x16xf32> {loom.name = "x", dist.sharding = #d
 // CHECK-LABEL: plan.program @main_stage1
 // CHECK-DAG: %[[Y:.*]] = plan.buffer output "y" {{.*}}slots = 4
 // CHECK-DAG: %[[R:.*]] = plan.buffer registered {slots = 2 : i64}
-// CHECK: plan.wait [[READ:.*]] on "recv.0" {lag = 2 : i64}
-// CHECK-NEXT: plan.group "recv" over [] sequence 0 ins() outs(%[[R]] : {{.*}}) on "recv.0" {channel = 0 : i64, stage = 0 : i64}
-// CHECK-NEXT: plan.record [[CAME:.*]] on "recv.0"
-// CHECK-NEXT: plan.wait [[CAME]] on "compute"
+// CHECK: plan.wait [[READ:.*]] on recv stage 0 {lag = 2 : i64}
+// CHECK-NEXT: plan.group recv over [] sequence 0 ins() outs(%[[R]] : {{.*}}) on recv stage 0 {channel = 0 : i64, stage = 0 : i64}
+// CHECK-NEXT: plan.record [[CAME:.*]] on recv stage 0
+// CHECK-NEXT: plan.wait [[CAME]] on compute
 // CHECK-NEXT: plan.launch @exp ins(%[[R]] : {{.*}}) outs(%[[Y]] : {{.*}})
-// CHECK-NEXT: plan.record [[READ]] on "compute"
+// CHECK-NEXT: plan.record [[READ]] on compute
 func.func @main_stage1() -> (tensor<8x16xf32> {loom.name = "y", dist.sharding = #dist.sharding<@mesh, [{"micro"}, {}]>})
     attributes {loom.entry = "main", loom.dims = {}, dist.stage = 1 : i64, dist.microbatches = 4 : i64} {
   %f = dist.start {
@@ -178,12 +178,12 @@ dist.mesh @mesh <["pipe" = 2, "micro" = 4]>
 // CHECK-NEXT: %[[P:.*]] = plan.alias %[[V]] {offset = 64 : i64}
 // CHECK: plan.repeat 4 {
 // CHECK-NEXT: plan.block {
-// CHECK-NEXT: plan.wait [[SENT:.*]] on "compute" {lag = 1 : i64}
+// CHECK-NEXT: plan.wait [[SENT:.*]] on compute {lag = 1 : i64}
 // CHECK-NEXT: plan.launch @exp {{.*}} outs(%[[S]] : {{.*}})
-// CHECK-NEXT: plan.record [[DONE:.*]] on "compute"
-// CHECK-NEXT: plan.wait [[DONE]] on "send.1"
-// CHECK-NEXT: plan.group "send" {{.*}} ins(%[[S]] : {{.*}}
-// CHECK-NEXT: plan.record [[SENT]] on "send.1"
+// CHECK-NEXT: plan.record [[DONE:.*]] on compute
+// CHECK-NEXT: plan.wait [[DONE]] on send stage 1
+// CHECK-NEXT: plan.group send {{.*}} ins(%[[S]] : {{.*}}
+// CHECK-NEXT: plan.record [[SENT]] on send stage 1
 // CHECK-NEXT: plan.launch @half ins(%[[P]] : {{.*}})
 plan.kernel @half elementwise {
 ^bb0(%x: tensor<64xf32>):
@@ -226,8 +226,8 @@ plan.kernel @exp elementwise {
 
 // Transfers with one peer keep the order of their channels, whichever operand is ready first.
 // CHECK-LABEL: plan.program @channels
-// CHECK: plan.group "send" {{.*}}channel = 3
-// CHECK: plan.group "send" {{.*}}channel = 7
+// CHECK: plan.group send {{.*}}channel = 3
+// CHECK: plan.group send {{.*}}channel = 7
 func.func @channels(%x: tensor<8x16xf32> {loom.name = "x"})
     attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
   %0 = plan.call @exp(%x) : (tensor<8x16xf32>) -> tensor<8x16xf32>

@@ -112,7 +112,7 @@ plan.kernel @exp elementwise {
 // CHECK-LABEL: plan.program @sent
 // CHECK-DAG: %[[S:.*]] = plan.buffer state "cache"
 // CHECK: plan.launch @exp ins(%[[S]] : {{.*}}) outs(%[[N:.*]] :
-// CHECK: plan.group "all_reduce" {{.*}} ins(%[[N]]
+// CHECK: plan.group all_reduce {{.*}} ins(%[[N]]
 // CHECK: plan.copy ins(%[[N]] : {{.*}}) outs(%[[S]]
 func.func @sent(%past: tensor<8x16xf32> {loom.name = "past", loom.state = "cache"})
     -> (tensor<8x16xf32> {loom.name = "y"}, tensor<8x16xf32> {loom.name = "present", loom.state = "cache"})

@@ -7,9 +7,9 @@ plan.program @unordered {
   %1 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   %2 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   plan.block {
-    plan.copy ins(%0 : !plan.buffer<tensor<8xf32>>) outs(%1 : !plan.buffer<tensor<8xf32>>) on "compute"
+    plan.copy ins(%0 : !plan.buffer<tensor<8xf32>>) outs(%1 : !plan.buffer<tensor<8xf32>>) on compute
     // expected-error @+1 {{on stream 'comm.model' in iteration 0 reads a buffer that 'compute' may still be writing in iteration 0; an event must order them}}
-    plan.group "all_reduce" over ["model"] sequence 0 ins(%1 : !plan.buffer<tensor<8xf32>>) outs(%2 : !plan.buffer<tensor<8xf32>>) on "comm.model" {reduction = "sum"}
+    plan.group all_reduce over ["model"] by sum sequence 0 ins(%1 : !plan.buffer<tensor<8xf32>>) outs(%2 : !plan.buffer<tensor<8xf32>>) on collective over ["model"]
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 
@@ -23,10 +23,10 @@ plan.program @overrun {
   plan.repeat 4 {
     plan.block {
       // expected-error @+1 {{on stream 'compute' in iteration 1 writes a buffer that 'send.1' may still be reading in iteration 0; an event must order them}}
-      plan.copy ins(%0 : !plan.buffer<tensor<8xf32>>) outs(%1 : !plan.buffer<tensor<8xf32>>) on "compute"
-      plan.record 0 on "compute"
-      plan.wait 0 on "send.1"
-      plan.group "send" over [] sequence 0 ins(%2 : !plan.buffer<tensor<2x4xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
+      plan.copy ins(%0 : !plan.buffer<tensor<8xf32>>) outs(%1 : !plan.buffer<tensor<8xf32>>) on compute
+      plan.record 0 on compute
+      plan.wait 0 on send stage 1
+      plan.group send over [] sequence 0 ins(%2 : !plan.buffer<tensor<2x4xf32>>) outs() on send stage 1 {channel = 0 : i64, stage = 1 : i64}
     }
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
@@ -36,8 +36,8 @@ plan.program @overrun {
 plan.program @dangling {
   plan.block {
     // expected-error @+1 {{waits for event 3, which nothing before it records}}
-    plan.wait 3 on "compute"
-    plan.record 3 on "compute"
+    plan.wait 3 on compute
+    plan.record 3 on compute
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 
@@ -48,7 +48,7 @@ plan.program @sequence {
   %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   plan.block {
     // expected-error @+1 {{has sequence number 1; expected 0}}
-    plan.group "all_reduce" over ["model"] sequence 1 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on "comm.model" {reduction = "sum"}
+    plan.group all_reduce over ["model"] by sum sequence 1 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on collective over ["model"]
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 
@@ -59,7 +59,7 @@ plan.program @axis {
   %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   plan.block {
     // expected-error @+1 {{spans axis 'data', which the mesh has not}}
-    plan.group "all_reduce" over ["data"] sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on "comm.data" {reduction = "sum"}
+    plan.group all_reduce over ["data"] by sum sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on collective over ["data"]
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 
@@ -71,7 +71,7 @@ module attributes {dist.stage_axis = "pipe"} {
     %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
     plan.block {
       // expected-error @+1 {{spans axis 'pipe', over which devices run different programs or times}}
-      plan.group "all_reduce" over ["pipe"] sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on "comm.pipe" {reduction = "sum"}
+      plan.group all_reduce over ["pipe"] by sum sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on collective over ["pipe"]
     }
   } {entry = "main", dims = {}, stage = 0 : i64}
 }
@@ -82,13 +82,13 @@ plan.program @sends {
   %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
   plan.block {
     // expected-error @+1 {{sends channel 0 to stage 1 where that receives channel 1}}
-    plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
+    plan.group send over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on send stage 1 {channel = 0 : i64, stage = 1 : i64}
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 plan.program @receives {
   %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   plan.block {
-    plan.group "recv" over [] sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on "recv.0" {channel = 1 : i64, stage = 0 : i64}
+    plan.group recv over [] sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on recv stage 0 {channel = 1 : i64, stage = 0 : i64}
   }
 } {entry = "main", dims = {}, stage = 1 : i64}
 
@@ -98,13 +98,13 @@ plan.program @sends {
   %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
   plan.block {
     // expected-error @+1 {{sends 'tensor<8xf32>' on channel 0; stage 1 receives 'tensor<4xf32>'}}
-    plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
+    plan.group send over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on send stage 1 {channel = 0 : i64, stage = 1 : i64}
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 plan.program @receives {
   %0 = plan.buffer registered : !plan.buffer<tensor<4xf32>>
   plan.block {
-    plan.group "recv" over [] sequence 0 ins() outs(%0 : !plan.buffer<tensor<4xf32>>) on "recv.0" {channel = 0 : i64, stage = 0 : i64}
+    plan.group recv over [] sequence 0 ins() outs(%0 : !plan.buffer<tensor<4xf32>>) on recv stage 0 {channel = 0 : i64, stage = 0 : i64}
   }
 } {entry = "main", dims = {}, stage = 1 : i64}
 
@@ -114,7 +114,7 @@ plan.program @sends {
   %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
   plan.block {
     // expected-error @+1 {{sends channel 0, which stage 1 does not receive}}
-    plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
+    plan.group send over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on send stage 1 {channel = 0 : i64, stage = 1 : i64}
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 plan.program @receives {
@@ -127,14 +127,14 @@ plan.program @sends {
   plan.repeat 2 {
     plan.block {
       // expected-error @+1 {{repeats 2 times; stage 1 receives 1 times}}
-      plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64}
+      plan.group send over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on send stage 1 {channel = 0 : i64, stage = 1 : i64}
     }
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 plan.program @receives {
   %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   plan.block {
-    plan.group "recv" over [] sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on "recv.0" {channel = 0 : i64, stage = 0 : i64}
+    plan.group recv over [] sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on recv stage 0 {channel = 0 : i64, stage = 0 : i64}
   }
 } {entry = "main", dims = {}, stage = 1 : i64}
 
@@ -146,20 +146,20 @@ plan.program @first {
   %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
   %1 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   plan.block {
-    plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.1" {channel = 0 : i64, stage = 1 : i64} loc("left/out")
-    plan.record 0 on "send.1"
-    plan.wait 0 on "recv.1" loc("left/in")
-    plan.group "recv" over [] sequence 1 ins() outs(%1 : !plan.buffer<tensor<8xf32>>) on "recv.1" {channel = 1 : i64, stage = 1 : i64} loc("left/in")
+    plan.group send over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on send stage 1 {channel = 0 : i64, stage = 1 : i64} loc("left/out")
+    plan.record 0 on send stage 1
+    plan.wait 0 on recv stage 1 loc("left/in")
+    plan.group recv over [] sequence 1 ins() outs(%1 : !plan.buffer<tensor<8xf32>>) on recv stage 1 {channel = 1 : i64, stage = 1 : i64} loc("left/in")
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 plan.program @second {
   %0 = plan.buffer input "x" : !plan.buffer<tensor<8xf32>>
   %1 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   plan.block {
-    plan.group "send" over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on "send.0" {channel = 1 : i64, stage = 0 : i64} loc("right/out")
-    plan.record 0 on "send.0"
-    plan.wait 0 on "recv.0" loc("right/in")
-    plan.group "recv" over [] sequence 1 ins() outs(%1 : !plan.buffer<tensor<8xf32>>) on "recv.0" {channel = 0 : i64, stage = 0 : i64} loc("right/in")
+    plan.group send over [] sequence 0 ins(%0 : !plan.buffer<tensor<8xf32>>) outs() on send stage 0 {channel = 1 : i64, stage = 0 : i64} loc("right/out")
+    plan.record 0 on send stage 0
+    plan.wait 0 on recv stage 0 loc("right/in")
+    plan.group recv over [] sequence 1 ins() outs(%1 : !plan.buffer<tensor<8xf32>>) on recv stage 0 {channel = 0 : i64, stage = 0 : i64} loc("right/in")
   }
 } {entry = "main", dims = {}, stage = 1 : i64}
 
@@ -170,7 +170,7 @@ plan.program @unwritten {
   %1 = plan.buffer output "y" : !plan.buffer<tensor<8xf32>>
   plan.block {
     // expected-error @+1 {{reads a buffer that nothing has written before}}
-    plan.copy ins(%0 : !plan.buffer<tensor<8xf32>>) outs(%1 : !plan.buffer<tensor<8xf32>>) on "compute"
+    plan.copy ins(%0 : !plan.buffer<tensor<8xf32>>) outs(%1 : !plan.buffer<tensor<8xf32>>) on compute
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 
@@ -186,7 +186,7 @@ plan.program @in_place {
   %0 = plan.buffer state "s" : !plan.buffer<tensor<4x4xf32>>
   plan.block {
     // expected-error @+1 {{writes a buffer that it reads, and cannot do that in place}}
-    plan.launch @turn ins(%0 : !plan.buffer<tensor<4x4xf32>>) outs(%0 : !plan.buffer<tensor<4x4xf32>>) on "compute"
+    plan.launch @turn ins(%0 : !plan.buffer<tensor<4x4xf32>>) outs(%0 : !plan.buffer<tensor<4x4xf32>>) on compute
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
 
@@ -203,6 +203,6 @@ plan.program @rows {
   %1 = plan.buffer input "at" : !plan.buffer<tensor<8xi64>>
   plan.block {
     // expected-error @+1 {{writes a buffer that it reads, and cannot do that in place}}
-    plan.launch @update ins(%0, %1 : !plan.buffer<tensor<8xf32>>, !plan.buffer<tensor<8xi64>>) outs(%0 : !plan.buffer<tensor<8xf32>>) on "compute"
+    plan.launch @update ins(%0, %1 : !plan.buffer<tensor<8xf32>>, !plan.buffer<tensor<8xi64>>) outs(%0 : !plan.buffer<tensor<8xf32>>) on compute
   }
 } {entry = "main", dims = {}, stage = 0 : i64}
