@@ -97,6 +97,35 @@ static void sumOut(Node &node, Labelled &x, StringRef keep) {
   x.labels = left;
 }
 
+/// Takes the diagonal of the dimensions of a label that a term repeats, until it has none.
+static void takeDiagonals(Node &node, Labelled &x) {
+  auto findRepeated = [&](size_t &first, size_t &second) {
+    for (first = 0; first < x.labels.size(); ++first)
+      if ((second = x.labels.find(x.labels[first], first + 1)) != std::string::npos)
+        return true;
+    return false;
+  };
+  size_t first = 0, second = 0;
+  while (findRepeated(first, second) && x.value) {
+    // Elements of the diagonal are size + 1 apart where both dimensions are one.
+    int64_t rank = x.labels.size(), size = getShape(x.value)[first];
+    Dims order, joined;
+    std::string left;
+    for (int64_t i = 0; i < rank; ++i)
+      if (i != static_cast<int64_t>(first) && i != static_cast<int64_t>(second)) {
+        order.push_back(i);
+        joined.push_back(getShape(x.value)[i]);
+        left.push_back(x.labels[i]);
+      }
+    order.append({static_cast<int64_t>(first), static_cast<int64_t>(second)});
+    joined.push_back(size * size);
+    left.push_back(x.labels[first]);
+    x.value = node.reshape(node.transpose(x.value, order), joined);
+    x.value = node.slice(x.value, rank - 2, 0, size * size, size + 1);
+    x.labels = left;
+  }
+}
+
 /// The product over common labels, summing those that `keep` does not have.
 static Labelled contract(Node &node, Labelled x, Labelled y, StringRef keep) {
   sumOut(node, x, keep.str() + y.labels);
@@ -123,8 +152,9 @@ static Labelled contract(Node &node, Labelled x, Labelled y, StringRef keep) {
           batch + xFree + yFree};
 }
 
-/// The output's labels: given, or all that appear once, in alphabetical order.
-static std::string getOutputLabels(ArrayRef<Labelled> terms, bool isGiven, StringRef given,
+/// The output's labels: given, or all that the terms, `written` one after another, have once, in
+/// alphabetical order.
+static std::string getOutputLabels(StringRef written, bool isGiven, StringRef given,
                                    int64_t hidden) {
   std::string ellipsis;
   for (int64_t i = hidden; i-- > 0;)
@@ -136,9 +166,8 @@ static std::string getOutputLabels(ArrayRef<Labelled> terms, bool isGiven, Strin
                : (given.take_front(dots) + ellipsis + given.drop_front(dots + 3)).str();
   }
   std::map<char, int> counts;
-  for (const Labelled &term : terms)
-    for (char label : term.labels)
-      ++counts[label];
+  for (char label : written)
+    ++counts[label];
   std::string labels = ellipsis;
   for (auto [label, count] : counts)
     if (count == 1 && !llvm::isDigit(label))
@@ -159,6 +188,7 @@ static LogicalResult importEinsum(Node &node) {
     return malformed("does not have " + Twine(node.getNumOperands()) + " terms");
   SmallVector<Labelled> terms;
   llvm::StringMap<int64_t> sizes;
+  std::string written;
   int64_t hidden = 0;
   for (auto [i, name] : llvm::enumerate(names)) {
     Value value = node.operand(i);
@@ -171,8 +201,6 @@ static LogicalResult importEinsum(Node &node) {
     for (auto [at, label] : llvm::enumerate(*labels)) {
       if (!llvm::isAlpha(label) && !llvm::isDigit(label))
         return malformed("has the label '" + Twine(label) + "'");
-      if (labels->find(label) != at)
-        return malformed("repeats '" + Twine(label) + "' in a term, which is not supported");
       if (llvm::isDigit(label))
         hidden = std::max<int64_t>(hidden, label - '0' + 1);
       int64_t &size = sizes.try_emplace(StringRef(&label, 1), shape[at]).first->second;
@@ -180,10 +208,14 @@ static LogicalResult importEinsum(Node &node) {
         return malformed("gives '" + Twine(label) + "' sizes " + Twine(size) + " and " +
                          Twine(shape[at]));
     }
+    written += *labels;
     terms.push_back({value, *labels});
+    takeDiagonals(node, terms.back());
+    if (!terms.back().value)
+      return failure();
   }
   bool isGiven = StringRef(equation).contains("->");
-  std::string wanted = getOutputLabels(terms, isGiven, output, hidden);
+  std::string wanted = getOutputLabels(written, isGiven, output, hidden);
   for (auto [at, label] : llvm::enumerate(wanted))
     if (!sizes.contains(StringRef(&label, 1)) || wanted.find(label) != at)
       return malformed("has the output label '" + Twine(label) + "' twice or nowhere else");

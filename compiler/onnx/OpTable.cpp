@@ -27,7 +27,7 @@ static const Table &getTable() {
                                    getContribRules(),         getContribAttentionRules(),
                                    getQuantizationRules(),    getLossRules(),
                                    getControlRules(),         getContribQuantizedRules(),
-                                   getSignalRules()})
+                                   getSignalRules(),          getFourierRules()})
       for (const OpRule &rule : rules)
         table[getQualifiedName(rule.domain, rule.name)].push_back(&rule);
     return table;

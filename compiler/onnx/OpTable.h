@@ -77,6 +77,7 @@ llvm::ArrayRef<OpRule> getPoolingRules();
 llvm::ArrayRef<OpRule> getResizeRules();
 llvm::ArrayRef<OpRule> getSamplingRules();
 llvm::ArrayRef<OpRule> getSignalRules();
+llvm::ArrayRef<OpRule> getFourierRules();
 
 } // namespace gridloom::onnx_import
 

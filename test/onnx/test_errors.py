@@ -237,6 +237,50 @@ REFUSALS = {
         model([node("Expand", ["x", "s"], name="e")], initializers=[ints("s", [1 << 40, 1 << 40, 4])]),
         "the result would have the impossible shape",
     ),
+    "sizes of a diagonal": (
+        model([node("Einsum", ["x"], name="e", equation="ii->i")], [("x", [3, 4])]),
+        "Einsum 'e': equation 'ii->i' gives 'i' sizes 3 and 4",
+    ),
+    "axis of a transform": (
+        model([node("DFT", ["x", "", "a"], name="d")], [("x", [2, 8, 1])], [ints("a", -1)], opset=20),
+        "DFT 'd': axis -1 is not a dimension of a tensor of rank 3 before its last",
+    ),
+    "attribute of a transform": (
+        model([node("DFT", ["x"], name="d", axis=-4)], [("x", [2, 8, 1])]),
+        "DFT 'd': axis -4 is not a dimension of a tensor of rank 3 before its last",
+    ),
+    "length of a transform": (
+        model([node("DFT", ["x", "n"], name="d")], [("x", [2, 8, 1])], [ints("n", 1 << 62)], opset=20),
+        "DFT 'd': dft_length is 4611686018427387904, expected 1 to 1048576",
+    ),
+    "negative length of a transform": (
+        model([node("DFT", ["x", "n"], name="d")], [("x", [2, 8, 1])], [ints("n", -8)], opset=20),
+        "DFT 'd': dft_length is -8, expected 1 to 1048576",
+    ),
+    "prime length of a transform": (
+        model([node("DFT", ["x", "n"], name="d")], [("x", [2, 8, 1])], [ints("n", 16381)], opset=20),
+        "DFT 'd': a transform of 16381 points cannot be cut into shorter ones and needs a matrix of 536674322 elements",
+    ),
+    "input of a transform": (
+        model([node("DFT", ["x"], name="d")], [("x", [2, 8, 3])]),
+        "is not of real or complex floats, [..., 1] or [..., 2]",
+    ),
+    "half of a complex spectrum": (
+        model([node("DFT", ["x"], name="d", onesided=1)], [("x", [2, 8, 2])]),
+        "DFT 'd': onesided is of a real input, or of a complex one that is transformed back, not of [2, 8, 2]",
+    ),
+    "step of frames": (
+        model([node("STFT", ["x", "s"], name="d")], [("x", [2, 8, 1])], [ints("s", 0)]),
+        "STFT 'd': frame_step is 0",
+    ),
+    "length of frames": (
+        model([node("STFT", ["x", "s", "", "n"], name="d")], [("x", [2, 8, 1])], [ints("s", 2), ints("n", 9)]),
+        "STFT 'd': frames of 9 samples do not fit a signal of 8",
+    ),
+    "window of frames": (
+        model([node("STFT", ["x", "s", "w", "n"], name="d")], [("x", [2, 8, 1]), ("w", [5])], [ints("s", 2), ints("n", 4)]),
+        "STFT 'd': frames of 4 samples do not fit a window of 5",
+    ),
     "nested loops": (nested_loops(9), "and its loops with --unroll 8, expand to more than 1048576 nodes"),
     "batched scan": (batched_scan(5000), "Scan 's': scans a batch of 5000; opset 8 batches of at most 1024"),
     "resize table": (

@@ -26,7 +26,6 @@ TYPES |= {T.INT4, T.UINT4, T.INT2, T.UINT2, T.FLOAT4E2M1}
 REFUSED = {
     "test_batchnorm_example_training_mode": "only inference can be compiled",
     "test_batchnorm_epsilon_training_mode": "only inference can be compiled",
-    "test_einsum_batch_diagonal": "repeats 'i' in a term, which is not supported",
     "test_training_dropout": "only inference can be compiled",
     "test_training_dropout_default": "only inference can be compiled",
     "test_training_dropout_default_mask": "only inference can be compiled",

@@ -41,10 +41,10 @@ COARSE = {"Attention", "Erf", "Gelu", "HardSwish"}
 
 # Whose small results come from numbers near 1 or of the operands' size that cancel.
 CANCELLING = {
-    "Asinh", "Atanh", "Attention", "BatchNormalization", "BiasGelu", "Celu", "Elu", "Erf", "FastGelu", "GRU", "Gelu",
+    "Asinh", "Atanh", "Attention", "BatchNormalization", "BiasGelu", "Celu", "DFT", "Elu", "Erf", "FastGelu", "GRU", "Gelu",
     "GroupNormalization", "GridSample", "If", "InstanceNormalization", "LSTM", "LayerNormalization", "Log", "LogSoftmax", "Loop",
     "BlackmanWindow", "HammingWindow", "HannWindow", "MeanVarianceNormalization", "MelWeightMatrix", "Mish", "QuickGelu",
-    "RNN", "ReduceLogSumExp", "Resize", "Scan", "Selu", "Sinh", "SkipLayerNormalization", "Softplus", "Swish", "Tanh",
+    "RNN", "ReduceLogSumExp", "Resize", "STFT", "Scan", "Selu", "Sinh", "SkipLayerNormalization", "Softplus", "Swish", "Tanh",
 }  # fmt: skip
 
 

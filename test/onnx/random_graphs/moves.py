@@ -554,6 +554,11 @@ def einsum(g: Graph):
         "ij,jk,kl->il",
         "bsd,hde->bhse",
         "bij,bij->bi",
+        "ii->i",
+        "ii",
+        "...ii->...i",
+        "bii,bij->bj",
+        "iji->ij",
     ]
     form = g.random.choice(forms)
     x = None

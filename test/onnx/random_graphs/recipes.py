@@ -330,3 +330,24 @@ def window(g: Graph, op):
 def mel_weight_matrix(g: Graph):
     bounds = [g.constant(v, np.float32) for v in (g.random.choice([0, 100]), 4000)]
     return g.add("MelWeightMatrix", [g.constant(g.random.randint(2, 6)), g.constant(16), g.constant(8192), *bounds])
+
+
+@recipe("DFT", since=17, weight=0.5)
+def dft(g: Graph):
+    length, outer = g.random.choice([4, 6, 8, 9, 12, 16]), g.size() or 1
+    onesided = g.random.choice([0, 1])
+    x = g.source(g.dtype((F32, F64)), (outer, length, 1 if onesided else g.random.choice([1, 2])))
+    options = {"onesided": onesided, "inverse": 0 if onesided else g.random.choice([0, 1])}
+    given = g.constant(g.random.choice([4, 8, 16])) if g.random.random() < 0.4 else None
+    if g.opset < 20:
+        return g.add("DFT", [x, given], axis=1, **options)
+    return g.add("DFT", [x, given, g.constant(g.random.choice([1, -2]))], **options)
+
+
+@recipe("STFT", since=17, weight=0.4)
+def stft(g: Graph):
+    length = g.random.choice([4, 8, 16])
+    x = g.source(F32, (g.size() or 1, length * g.random.randint(1, 4) + g.random.randint(0, 3), 1))
+    window = g.source(F32, (length,), 0.1, 1.0) if g.random.random() < 0.5 else None
+    steps = g.constant(g.random.randint(1, length))
+    return g.add("STFT", [x, steps, window, g.constant(length)], onesided=g.random.choice([0, 1]))
