@@ -21,6 +21,7 @@
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <iostream>
@@ -135,7 +136,28 @@ LogicalResult Compilation::checkOptions() {
          (!folder.has_filename() || folder.filename() == "."))
     folder = folder.parent_path();
   options.output = folder.string();
-  return success();
+  return checkOutput();
+}
+
+/// Whether `path` lies in `folder`, whatever links lead there.
+static bool isWithin(const fs::path &path, const fs::path &folder) {
+  std::error_code error;
+  fs::path inner = fs::weakly_canonical(path, error), outer = fs::weakly_canonical(folder, error);
+  return std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end()).first == outer.end();
+}
+
+/// That the plan may be written, before the time is spent. The model is needed for its weights.
+LogicalResult Compilation::checkOutput() {
+  if (getPhases()[last].name != "emit")
+    return success();
+  std::string obstacle = findPlanObstacle(options.output, options.force);
+  if (obstacle.empty() && options.startFrom.empty() && isWithin(options.input, options.output))
+    obstacle = "'" + options.output + "' holds the model '" + options.input +
+               "', which a plan there would replace; choose another --output";
+  if (obstacle.empty())
+    return success();
+  fail(obstacle);
+  return failure();
 }
 
 /// 90 of cuda:sm_90; none for other targets.

@@ -30,6 +30,7 @@ public:
 
 private:
   mlir::LogicalResult checkOptions();
+  mlir::LogicalResult checkOutput();
   std::optional<unsigned> getCudaArchitecture() const;
   mlir::LogicalResult checkTarget();
   mlir::LogicalResult checkPrecision();

@@ -103,7 +103,8 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
   verb->add_option("--memory-limit", options.memoryLimit,
                    "memory per device, e.g. 16GiB, for all a plan keeps there: weights, states, "
                    "activations, inputs and outputs")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false));
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->check(CLI::PositiveNumber);
   verb->add_flag("!--no-cudnn", options.cudnn,
                  "compute convolutions and attention on GPUs with matrix multiplications and "
                  "kernels instead of cuDNN");

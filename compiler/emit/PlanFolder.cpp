@@ -15,6 +15,8 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -127,14 +129,45 @@ static std::string exchange(const fs::path &fresh, const fs::path &folder, const
   return message;
 }
 
+/// Whether a manifest is a plan's: other programs' files have this name too.
+static bool isPlanManifest(const fs::path &path) {
+  std::ifstream file(path);
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  return text.find("\"producer\": \"gridloom") != std::string::npos;
+}
+
+/// What a folder holds that no plan has: the first by name, or nothing.
+static std::string findForeign(const fs::path &folder) {
+  static const std::set<std::string> own = {"autotune", "ir", "kernels", "manifest.json",
+                                            "report.json"};
+  std::set<std::string> foreign;
+  std::error_code error;
+  for (const fs::directory_entry &entry : fs::directory_iterator(folder, error))
+    if (std::string name = entry.path().filename().string();
+        !own.count(name) && !(name.starts_with("stage") && name.ends_with(".pb")))
+      foreign.insert(name);
+  return foreign.empty() ? "" : *foreign.begin();
+}
+
+std::string gridloom::findPlanObstacle(const fs::path &folder, bool force) {
+  std::error_code error;
+  if (force || !fs::exists(folder, error) ||
+      (fs::is_directory(folder, error) && fs::is_empty(folder, error)))
+    return "";
+  const char *remedy = "; choose another --output, or --force to replace it";
+  if (!isPlanManifest(folder / "manifest.json"))
+    return "'" + folder.string() + "' exists and is not a plan" + remedy;
+  if (std::string foreign = findForeign(folder); !foreign.empty())
+    return "'" + folder.string() + "' holds '" + foreign + "' beside a plan" + remedy;
+  return "";
+}
+
 std::string gridloom::writePlan(const PlanFiles &files, const fs::path &folder, bool force,
                                 bool durable) {
   SignalPause pause;
   std::error_code error;
-  if (fs::exists(folder, error) && !force && !fs::exists(folder / "manifest.json", error) &&
-      !(fs::is_directory(folder, error) && fs::is_empty(folder, error)))
-    return "'" + folder.string() +
-           "' exists and is not a plan; choose another --output, or --force to replace it";
+  if (std::string obstacle = findPlanObstacle(folder, force); !obstacle.empty())
+    return obstacle;
   fs::path plain = folder.has_filename() ? folder : folder.parent_path(); // "m.plan/"
   fs::path fresh = plain.string() + ".tmp-" + std::to_string(::getpid());
   fs::path old = plain.string() + ".old-" + std::to_string(::getpid());

@@ -43,10 +43,14 @@ struct EmitSummary {
 mlir::FailureOr<PlanFiles> emitPlan(mlir::ModuleOp module, const std::filesystem::path &folder,
                                     const EmitOptions &options, EmitSummary &summary);
 
+/// Why no plan may be written to `folder`, in a line, or an empty string. A plan is replaced; any
+/// other path, and a plan's folder that holds something else too, only with `force`.
+std::string findPlanObstacle(const std::filesystem::path &folder, bool force);
+
 /// Writes the files into a new folder beside `folder` and exchanges the two, so that the old plan
 /// or the new one is there, whole; `durable` waits until the disk has it. Signals that end the
-/// program take effect afterwards. An existing plan is replaced; any other existing path is an
-/// error unless `force`. Returns the error, or an empty string.
+/// program take effect afterwards. What findPlanObstacle names is an error. Returns the error, or
+/// an empty string.
 std::string writePlan(const PlanFiles &files, const std::filesystem::path &folder, bool force,
                       bool durable = false);
 

@@ -356,6 +356,10 @@ std::string gridloom::writeAnnotated(const fs::path &path, const ModelShardings 
   bool copies = fs::file_size(path, error) <= kMaxCopiedBytes;
   if (std::string text = readGraph(path, model, /*withWeights=*/copies); !text.empty())
     return text;
+  for (const rt::OnnxTensor &tensor : model.tensors)
+    if (!tensor.file.empty() && fs::equivalent(path.parent_path() / tensor.file, output, error))
+      return "--emit-onnx would write over '" + output.string() + "', which holds weights of '" +
+             path.string() + "'";
   onnx::ModelProto annotated = *model.proto;
   if (!copies)
     if (std::string text = referToOriginal(model, *annotated.mutable_graph()); !text.empty())

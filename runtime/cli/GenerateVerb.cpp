@@ -9,6 +9,7 @@
 #include "runtime/cli/Job.h"
 #include "runtime/cli/OutputFormat.h"
 #include "runtime/cli/Sampler.h"
+#include "runtime/cli/Usage.h"
 #include "runtime/core/Error.h"
 
 #include <CLI/CLI.hpp>
@@ -200,7 +201,7 @@ Verb gridloom::rt::addGenerate(CLI::App &app) {
       ->check(CLI::Range(int64_t(1), int64_t(1) << 32));
   verb->add_option("--temperature", settings->sampling.temperature,
                    "draw by softmax(logits / T); default: the likeliest token, with --top-k 1.0")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(numberWithin(0, 1e6));
   verb->add_option("--stop", settings->stop, "token that ends a prompt's output; may be repeated")
       ->allow_extra_args(false);
   verb->add_option("--ids", settings->decoder.ids, "the input that takes token ids");

@@ -6,6 +6,7 @@
 #include "runtime/cli/Job.h"
 
 #include "runtime/cli/Generator.h"
+#include "runtime/cli/Usage.h"
 #include "runtime/core/Error.h"
 
 #include <CLI/CLI.hpp>
@@ -30,7 +31,7 @@ void gridloom::rt::addRankOptions(CLI::App &verb, JobSettings &settings) {
   verb.add_flag("--in-process", settings.inProcess, "ranks are threads of this process");
   verb.add_option("--timeout", settings.timeout,
                   "seconds without progress after which a rank gives up")
-      ->check(CLI::Range(0.001, 1e6))
+      ->check(numberWithin(0.001, 1e6))
       ->capture_default_str();
   std::vector<std::string> transports;
   std::string summaries;

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <numeric>
 
 using namespace gridloom::rt;
@@ -94,6 +95,16 @@ static std::string describeExtra(const CLI::App &verb) {
     for (const std::string &spelled : candidate->get_lnames())
       known.push_back("--" + spelled);
   return "there is no option " + name + suggest(name, known);
+}
+
+CLI::Validator gridloom::rt::numberWithin(double least, double most) {
+  CLI::Validator range = CLI::Range(least, most);
+  auto check = [range](std::string &text) {
+    double number = 0;
+    bool isNaN = CLI::detail::lexical_cast(text, number) && std::isnan(number);
+    return isNaN ? "Value " + text + " is not a number" : range(text);
+  };
+  return CLI::Validator(check, range.get_description());
 }
 
 std::string gridloom::rt::describeUsageError(const CLI::App &app, const CLI::ParseError &error) {

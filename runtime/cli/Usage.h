@@ -12,6 +12,7 @@
 namespace CLI {
 class App;
 class ParseError;
+class Validator;
 } // namespace CLI
 
 namespace gridloom::rt {
@@ -26,6 +27,9 @@ std::string quoteForShell(const std::string &text);
 /// "; did you mean 'schedule'?" for a name that is one or two slips away from one of `known`, else
 /// empty.
 std::string suggest(const std::string &name, std::span<const std::string> known);
+
+/// Accepts numbers from `least` to `most`. CLI::Range accepts NaN, which is in no order.
+CLI::Validator numberWithin(double least, double most);
 
 /// One line that says what is wrong with a command line, what may have been meant, and which
 /// --help tells more. `app` has parsed as far as it could.

@@ -374,6 +374,12 @@ def test_external_data_stays(tmp_path):
         folder / "m.onnx", tmp_path / "b.plan", *options, "--emit-onnx", str(folder / "m.onnx"), check=False
     )
     assert over.returncode == 1 and "would write over the model" in over.stderr
+    weights = (folder / "m.data").read_bytes()
+    over = compile_model(
+        folder / "m.onnx", tmp_path / "b.plan", *options, "--emit-onnx", str(folder / "m.data"), check=False
+    )
+    assert over.returncode == 1 and "m.data', which holds weights of '" in over.stderr
+    assert (folder / "m.data").read_bytes() == weights
 
 
 def varint(value):

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import shlex
+import shutil
 import signal
 import struct
 import subprocess
@@ -67,6 +68,9 @@ def refused(tools, *arguments, code: int = 1) -> str:
         (["inspect", "m.plan", "all"], "no view 'all'; the views are summary, collectives, "),
         (["inspect", "kernels"], "kernels is a view: write gridloom inspect PLAN kernels; see gridloom inspect --help"),
         (["bench", "all_reduce", "--iter=2"], "no option --iter; did you mean '--iters'? see gridloom bench all_reduce --help"),
+        (["run", "m.plan", "--timeout", "nan"], "--timeout: Value nan is not a number; see gridloom run --help"),
+        (["generate", "m.plan", "--tokens=1", "--temperature=-nan"], "--temperature: Value -nan is not a number; see"),
+        (["compile", "m.onnx", "--memory-limit=-1GiB"], "--memory-limit: Number less or equal to 0:"),
         (["explain", "m.plan", "--collective", "x"], "--collective: Value x not in range 0 to 1073741824; see"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -245,6 +249,19 @@ def test_commands_that_are_told_can_be_typed(tools, tmp_path, monkeypatch):
     tools.call(*command[1:])
     manifest = json.loads((folder / "a plan" / "manifest.json").read_text())
     assert "x86-64-v2" in json.dumps(manifest["target"])
+
+
+def test_no_plan_replaces_its_model_or_other_files(tools, model, tmp_path):
+    folder = tmp_path / "m"
+    folder.mkdir()
+    own = shutil.copy(model, folder / "mlp.onnx")
+    refusal = "exists and is not a plan; choose another --output"
+    assert refusal in refused(tools, "compile", own, "--dim", "batch=2", "-o", folder)
+    line = refused(tools, "compile", own, "--dim", "batch=2", "-o", folder, "--force")
+    assert f"'{folder}' holds the model '{own}', which a plan there would replace" in line
+    (folder / "manifest.json").write_text('{"name": "a page"}')
+    assert refusal in refused(tools, "compile", model, "--dim", "batch=2", "-o", folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["manifest.json", "mlp.onnx"]
 
 
 def test_a_folder_whose_name_a_shell_has_completed(tools, model, tmp_path):

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 
 #include <csignal>
+#include <fstream>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -28,7 +29,7 @@ protected:
     PlanFiles files;
     for (int i = 0; i < count; ++i)
       files["kernels/" + std::to_string(i)] = contents;
-    files["manifest.json"] = contents;
+    files["manifest.json"] = R"({"producer": "gridloom 1", "contents": ")" + contents + "\"}";
     return files;
   }
   std::vector<std::string> list() const {
@@ -90,6 +91,32 @@ TEST_F(PlanFolderTest, WhatCannotBeWrittenLeavesNothing) {
                       /*durable=*/true),
             "");
   EXPECT_THAT(list(), testing::ElementsAre("m.plan"));
+}
+
+TEST_F(PlanFolderTest, OnlyAPlanIsReplacedUnasked) {
+  auto write = [](const fs::path &path, const std::string &text) {
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  };
+  PlanFiles files = makeFiles(1, "x");
+  // Other programs have manifests too.
+  write(folder / "page/manifest.json", R"({"name": "page"})");
+  EXPECT_THAT(writePlan(files, folder / "page", /*force=*/false),
+              testing::EndsWith("page' exists and is not a plan; choose another --output, or "
+                                "--force to replace it"));
+  EXPECT_TRUE(fs::exists(folder / "page/manifest.json"));
+  // So may a plan's folder hold what is no plan's.
+  fs::path plan = folder / "m.plan";
+  ASSERT_EQ(writePlan(files, plan, /*force=*/false), "");
+  write(plan / "autotune/gpu.json", "");
+  write(plan / "stage0.pb", "");
+  EXPECT_EQ(writePlan(files, plan, /*force=*/false), "");
+  write(plan / "results/y.npy", "");
+  EXPECT_THAT(writePlan(files, plan, /*force=*/false),
+              testing::HasSubstr("m.plan' holds 'results' beside a plan; choose another"));
+  EXPECT_TRUE(fs::exists(plan / "results/y.npy"));
+  EXPECT_EQ(writePlan(files, plan, /*force=*/true), "");
+  EXPECT_FALSE(fs::exists(plan / "results"));
 }
 
 } // namespace
