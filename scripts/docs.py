@@ -1,18 +1,20 @@
-"""Writes docs/phases.md from the compiler's phase table and the pass definitions: docs.py [--check] COMPILER.
+"""Writes docs/phases.md from the compiler's phase table and the pass definitions, and docs/dialects/*.md from the
+dialects' definitions: docs.py [--check] COMPILER.
 
---check writes nothing and exits 1 when the file is not what it would be."""
+--check writes nothing and exits 1 when a page is not up to date."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FILE = ROOT / "docs" / "phases.md"
+LLVM = Path("/usr/lib/llvm-22")
 
-HEADER = """\
+PHASES_HEADER = """\
 # Phases
 
 *Written by `scripts/docs.py` from the phase table in `compiler/driver/Phases.cpp` and the passes' definitions.*
@@ -32,8 +34,9 @@ def passes(phase: str) -> list[tuple[str, str]]:
     return re.findall(r'^def \w+ : Pass<"([^"]+)".*?let summary = "([^"]+)";', file.read_text(), re.M | re.S)
 
 
-def render(listed: str) -> str:
-    text = HEADER
+def phases_page(listed: str) -> str:
+    """docs/phases.md, given what `gridloom-compile --list-phases` prints."""
+    text = PHASES_HEADER
     for line in listed.splitlines():
         name, rest = line.split(maxsplit=1)
         summary, guarantee = rest.split("; after it: ", 1)
@@ -44,18 +47,37 @@ def render(listed: str) -> str:
     return text
 
 
+def dialect_page(name: str) -> str:
+    """docs/dialects/NAME.md: mlir-tblgen's page with a table of the operations, and without what only repeats C++."""
+    tblgen = shutil.which("mlir-tblgen-22") or LLVM / "bin" / "mlir-tblgen"
+    definitions = ROOT / "dialects" / name / f"{name.capitalize()}Ops.td"
+    includes = ["-I", ROOT, "-I", LLVM / "include"]
+    command = [tblgen, "-gen-dialect-doc", f"-dialect={name}", *includes, definitions]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    text = re.sub(r"^<!--.*-->\n+", "", text)
+    text = text.replace(f"# '{name}' Dialect\n", f"# The {name} dialect\n\n*Written by `scripts/docs.py` from `dialects/{name}/*.td`.*\n", 1)
+    text = re.sub(r"^(### `[\w.]+`) \(::gridloom.*\)$", r"\1", text, flags=re.M)
+    text = re.sub(r"^(Traits|Interfaces|Effects): .*\n\n", "", text, flags=re.M)
+    operations = re.findall(r"^### `([\w.]+)`\n\n_(.*)_$", text, re.M)
+    rows = "".join(f"| [`{op}`](#{op.replace('.', '')}) | {summary} |\n" for op, summary in operations)
+    text = text.replace("[TOC]\n", f"| operation | |\n|---|---|\n{rows}", 1)
+    return re.sub(r"\n{3,}", "\n\n", re.sub(r"[ \t]+$", "", text, flags=re.M)).rstrip() + "\n"
+
+
 def main(arguments: list[str]) -> int:
     check = "--check" in arguments
     (compiler,) = [a for a in arguments if a != "--check"]
     listed = subprocess.run([compiler, "--list-phases"], capture_output=True, text=True, check=True).stdout
-    text = render(listed)
-    if not check:
-        FILE.write_text(text)
-        return 0
-    if FILE.exists() and FILE.read_text() == text:
-        return 0
-    print(f"{FILE.relative_to(ROOT)} is not up to date; run .venv/bin/python scripts/docs.py {compiler}")
-    return 1
+    pages = {ROOT / "docs" / "phases.md": phases_page(listed)}
+    pages |= {ROOT / "docs" / "dialects" / f"{name}.md": dialect_page(name) for name in ("loom", "dist", "plan")}
+    stale = [file for file, text in pages.items() if not file.exists() or file.read_text() != text]
+    for file in stale:
+        if check:
+            print(f"{file.relative_to(ROOT)} is not up to date; run scripts/build dev gridloom-docs")
+        else:
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(pages[file])
+    return 1 if check and stale else 0
 
 
 if __name__ == "__main__":

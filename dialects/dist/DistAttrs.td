@@ -12,6 +12,11 @@ class DistAttr<string name, string attrMnemonic> : AttrDef<DistDialect, name> {
 
 def Dist_AxisAttr : DistAttr<"Axis", "axis"> {
   let summary = "A named mesh axis and its size";
+  let description = [{
+    ```mlir
+    #dist.axis<"data" = 2>
+    ```
+  }];
   let parameters = (ins StringRefParameter<>:$name, "int64_t":$size);
   let assemblyFormat = "`<` $name `=` $size `>`";
 }
@@ -20,8 +25,8 @@ def Dist_DimShardingAttr : DistAttr<"DimSharding", "dim"> {
   let summary = "How one tensor dimension is split";
   let description = [{
     `axes` lists mesh axes from major to minor: the dimension is cut over the first axis, each piece
-    over the second, and so on. An open dimension may gain more axes in propagation; a closed one may
-    not. Cuts fall only on multiples of `granule` elements (a head of 64 columns is a granule of 64).
+    over the second, and so on. Propagation may add axes to an open dimension, not to a closed one.
+    Cuts fall only on multiples of `granule` elements (a head of 64 columns is a granule of 64).
   }];
   let parameters = (ins OptionalArrayRefParameter<"::mlir::StringAttr">:$axes,
       DefaultValuedParameter<"bool", "false">:$open, DefaultValuedParameter<"int64_t", "1">:$granule);
@@ -29,16 +34,16 @@ def Dist_DimShardingAttr : DistAttr<"DimSharding", "dim"> {
 }
 
 def Dist_ShardingAttr : DistAttr<"Sharding", "sharding"> {
-  let summary = "How a tensor is laid over a mesh";
+  let summary = "How a tensor is split or replicated over a mesh";
   let description = [{
-    Example:
+    One entry per dimension lists the axes that split it; `?` leaves it open and `* n` sets its granule.
 
     ```mlir
     #dist.sharding<@mesh, [{"data"}, {}, {"model", ?} ], unreduced = {"pipe" = sum}>
     #dist.sharding<@mesh, [{"data"}, {"model"} * 64 ]>
     ```
 
-    Axes named nowhere replicate the tensor. Over an `unreduced` axis every device holds a partial
+    The tensor is replicated over axes that the sharding does not name. Over an `unreduced` axis every device holds a partial
     value; the tensor is their reduction.
 
     **Constraints:**

@@ -9,7 +9,7 @@ def DistDialect : Dialect {
   let cppNamespace = "::gridloom::dist";
   let summary = "Meshes, shardings, collectives and pipeline transfers";
   let description = [{
-    `dist` says how tensors are laid over a mesh of devices and what the devices say to each other.
+    `dist` describes how tensors are split over a mesh of devices, and how the devices communicate.
     Before partitioning, values are global and carry `#dist.sharding`; afterwards every value is one
     device's local shard and all communication is an operation of this dialect.
 
@@ -18,10 +18,10 @@ def DistDialect : Dialect {
     | name | on | meaning |
     |---|---|---|
     | `dist.shardings` | any op of the program | one `#dist.sharding` per result |
-    | `dist.origins` | same | one string per result: who asked for the sharding |
+    | `dist.origins` | same | one string per result: where the sharding comes from |
     | `dist.sharding`, `dist.origin` | function argument, function result | the same for an entry's inputs and outputs |
-    | `dist.stage` | any op, function, argument that is a state | pipeline stage, counted from 0; of a state the one that keeps it |
-    | `dist.because` | collectives and transfers | who needs what is communicated: a sentence with the ONNX node |
+    | `dist.stage` | any op, function, argument that is a state | pipeline stage, counted from 0; for a state, the stage that keeps it |
+    | `dist.because` | collectives and transfers | why the communication happens: a sentence that names the ONNX node |
   }];
   let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;

@@ -20,8 +20,8 @@ def Dist_AxesAttr : TypedArrayAttrBase<StrAttr, "mesh axes, major to minor">;
 def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
   let summary = "A mesh of devices with named axes";
   let description = [{
-    Ranks are numbered row-major over the axes in the order given. The axis `micro` is special: it
-    counts micro-batches, is walked in time by every device and never communicates over.
+    Ranks are numbered row-major over the axes in the order given. The axis `micro` is special: it counts
+    micro-batches, which every device runs one after another; no collective may use it.
 
     ```mlir
     dist.mesh @mesh <["data" = 2, "model" = 4]>
@@ -58,7 +58,11 @@ def Dist_ReshardOp : Dist_Op<"reshard", [Pure, SameOperandsAndResultType]> {
 def Dist_AxisIndexOp : Dist_Op<"axis_index", [Pure]> {
   let summary = "This device's position along mesh axes, a scalar";
   let description = [{
-    The row-major index over `axes`, from 0. A per-rank parameter: programs are equal on all ranks.
+    The row-major index over `axes`, from 0. The program is the same on all ranks; the runtime supplies the value.
+
+    ```mlir
+    %i = dist.axis_index ["data", "model"] : tensor<i64>
+    ```
   }];
   let arguments = (ins Dist_AxesAttr:$axes);
   let results = (outs RankedTensorOf<[I64]>:$output);
@@ -77,7 +81,11 @@ class Dist_CollectiveOp<string mnemonic, list<Trait> traits = []> : Dist_Op<mnem
 def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce", [DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
   let summary = "Reduces values over a group; every member gets identical bits";
   let description = [{
-    Variadic: values of one all_reduce travel together.
+    All values of one all_reduce are reduced in one message.
+
+    ```mlir
+    %y:2 = dist.all_reduce %a, %b over ["model"] sum : tensor<8x16xf32>, tensor<4xf32>
+    ```
 
     **Constraints:**
     - D-AR1: results have the operands' types.
@@ -96,35 +104,85 @@ class Dist_OneCollectiveOp<string mnemonic, dag extraArguments> : Dist_Collectiv
 
 def Dist_AllGatherOp : Dist_OneCollectiveOp<"all_gather", (ins I64Attr:$dim)> {
   let summary = "Concatenates the group's shards along `dim`";
-  let description = "**Constraints:** D-AG1: output dim = input dim * group size, others are equal.";
+  let description = [{
+    Every member receives all shards, in the group's row-major order.
+
+    ```mlir
+    %y = dist.all_gather %x over ["model"] dim = 1 : (tensor<8x4xf32>) -> tensor<8x16xf32>
+    ```
+
+    **Constraints:**
+    - D-AG1: output dim = input dim * group size, other dimensions are equal.
+  }];
   let assemblyFormat = "$input `over` $axes `dim` `=` $dim attr-dict `:` functional-type($input, $output)";
 }
 
 def Dist_ReduceScatterOp : Dist_OneCollectiveOp<"reduce_scatter", (ins I64Attr:$dim, ReductionKindAttr:$reduction)> {
   let summary = "Reduces over the group and leaves each member its part of `dim`";
-  let description = "**Constraints:** D-RS1: input dim = output dim * group size, others are equal.";
+  let description = [{
+    Member i receives the i-th part of the reduced value.
+
+    ```mlir
+    %y = dist.reduce_scatter %x over ["model"] dim = 1 sum : (tensor<8x16xf32>) -> tensor<8x4xf32>
+    ```
+
+    **Constraints:**
+    - D-RS1: input dim = output dim * group size, other dimensions are equal.
+  }];
   let assemblyFormat = "$input `over` $axes `dim` `=` $dim $reduction attr-dict `:` functional-type($input, $output)";
 }
 
 def Dist_AllToAllOp : Dist_OneCollectiveOp<"all_to_all", (ins I64Attr:$split_dim, I64Attr:$concat_dim)> {
   let summary = "Splits `split_dim` over the group and concatenates along `concat_dim`";
-  let description = "**Constraints:** D-AA1: split dim shrinks and concat dim grows by the group size; they may be one.";
+  let description = [{
+    Member i sends its j-th part to member j: the split moves from `concat_dim` to `split_dim`.
+
+    ```mlir
+    %y = dist.all_to_all %x over ["model"] split = 0 concat = 1 : (tensor<8x4xf32>) -> tensor<2x16xf32>
+    ```
+
+    **Constraints:**
+    - D-AA1: the split dim shrinks and the concat dim grows by the group size; they may be the same dimension.
+  }];
   let assemblyFormat = "$input `over` $axes `split` `=` $split_dim `concat` `=` $concat_dim attr-dict `:` functional-type($input, $output)";
 }
 
 def Dist_BroadcastOp : Dist_OneCollectiveOp<"broadcast", (ins I64Attr:$root)> {
   let summary = "Gives every member the value of member `root`";
+  let description = [{
+    `root` is an index into the group, row-major over `axes`.
+
+    ```mlir
+    %y = dist.broadcast %x over ["model"] root = 0 : (tensor<8xf32>) -> tensor<8xf32>
+    ```
+  }];
   let assemblyFormat = "$input `over` $axes `root` `=` $root attr-dict `:` functional-type($input, $output)";
 }
 
 def Dist_PermuteOp : Dist_OneCollectiveOp<"permute", (ins DenseI64ArrayAttr:$permutation)> {
   let summary = "Member i receives the value of member permutation[i]";
+  let description = [{
+    Every member sends to exactly one member and receives from exactly one, possibly itself.
+
+    ```mlir
+    %y = dist.permute %x over ["data"] [1, 0] : (tensor<8xf32>) -> tensor<8xf32>
+    ```
+  }];
   let assemblyFormat = "$input `over` $axes $permutation attr-dict `:` functional-type($input, $output)";
 }
 
 def Dist_ShardSliceOp : Dist_OneCollectiveOp<"shard_slice", (ins I64Attr:$dim)> {
   let summary = "Keeps this device's part of `dim`; no communication";
-  let description = "**Constraints:** D-SS1: input dim = output dim * group size, others are equal.";
+  let description = [{
+    The inverse of an all_gather: a replicated value becomes split over `axes`.
+
+    ```mlir
+    %y = dist.shard_slice %x over ["model"] dim = 1 : (tensor<8x16xf32>) -> tensor<8x4xf32>
+    ```
+
+    **Constraints:**
+    - D-SS1: input dim = output dim * group size, other dimensions are equal.
+  }];
   let assemblyFormat = "$input `over` $axes `dim` `=` $dim attr-dict `:` functional-type($input, $output)";
 }
 
@@ -134,13 +192,26 @@ def Dist_ShardSliceOp : Dist_OneCollectiveOp<"shard_slice", (ins I64Attr:$dim)> 
 
 def Dist_SendOp : Dist_Op<"send"> {
   let summary = "Sends to the device of `stage` with the same other coordinates";
-  let description = "`channel` orders all transfers of a program and pairs a send with its recv.";
+  let description = [{
+    `channel` numbers the transfers of a program in one order and pairs a send with its recv.
+
+    ```mlir
+    dist.send %x to 1 channel 0 : tensor<8x16xf32>
+    ```
+  }];
   let arguments = (ins AnyRankedTensor:$input, I64Attr:$stage, I64Attr:$channel);
   let assemblyFormat = "$input `to` $stage `channel` $channel attr-dict `:` type($input)";
 }
 
 def Dist_RecvOp : Dist_Op<"recv"> {
   let summary = "Receives from the device of `stage` with the same other coordinates";
+  let description = [{
+    The peer's send has the same `channel` and type.
+
+    ```mlir
+    %x = dist.recv from 0 channel 0 : tensor<8x16xf32>
+    ```
+  }];
   let arguments = (ins I64Attr:$stage, I64Attr:$channel);
   let results = (outs AnyRankedTensor:$output);
   let assemblyFormat = "`from` $stage `channel` $channel attr-dict `:` type($output)";
@@ -152,7 +223,14 @@ def Dist_RecvOp : Dist_Op<"recv"> {
 
 def Dist_FutureType : TypeDef<DistDialect, "Future"> {
   let mnemonic = "future";
-  let summary = "The results of communication under way";
+  let summary = "The results of communication in flight";
+  let description = [{
+    `dist.start` returns it; `dist.done` waits for it and returns the tensors.
+
+    ```mlir
+    !dist.future<tensor<8xf32>, tensor<4xf32>>
+    ```
+  }];
   let parameters = (ins OptionalArrayRefParameter<"::mlir::Type">:$types);
   let assemblyFormat = "`<` (`>`) : ($types^ `>`)?";
 }
@@ -182,14 +260,36 @@ def Dist_StartOp : Dist_Op<"start", [SingleBlockImplicitTerminator<"YieldOp">]> 
 }
 
 def Dist_DoneOp : Dist_Op<"done"> {
-  let summary = "The results are usable, and no peer still reads the operands";
+  let summary = "Waits for a group; then the results are usable and no peer reads the operands";
+  let description = [{
+    A group without results, such as a send, is waited for in the same way.
+
+    ```mlir
+    %f = dist.start {
+      %0 = dist.all_reduce %x over ["model"] sum : tensor<8xf32>
+      dist.yield %0 : tensor<8xf32>
+    } : !dist.future<tensor<8xf32>>
+    %y = dist.done %f : !dist.future<tensor<8xf32>> -> tensor<8xf32>
+    ```
+  }];
   let arguments = (ins Dist_FutureType:$future);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let assemblyFormat = "$future attr-dict `:` type($future) (`->` type($outputs)^)?";
 }
 
 def Dist_YieldOp : Dist_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["StartOp"]>]> {
-  let summary = "Ends a group";
+  let summary = "Ends the body of a group";
+  let description = [{
+    Its operands are the group's results; a group of sends yields nothing.
+
+    ```mlir
+    %f = dist.start {
+      %0 = dist.all_reduce %x over ["model"] sum : tensor<8xf32>
+      dist.yield %0 : tensor<8xf32>
+    } : !dist.future<tensor<8xf32>>
+    %y = dist.done %f : !dist.future<tensor<8xf32>> -> tensor<8xf32>
+    ```
+  }];
   let arguments = (ins Variadic<AnyRankedTensor>:$results);
   let builders = [OpBuilder<(ins), [{ build($_builder, $_state, ::mlir::ValueRange()); }]>];
   let assemblyFormat = "($results^ `:` type($results))? attr-dict";

@@ -24,7 +24,13 @@ def Loom_LayoutAttr : AttrDef<LoomDialect, "Layout"> {
 def Loom_SourceAttr : AttrDef<LoomDialect, "Source"> {
   let mnemonic = "source";
   let summary = "Where a weight's bytes are";
-  let description = "`file` is relative to the model's folder; empty for the model file itself.";
+  let description = [{
+    `file` is relative to the model's folder; an empty name is the model file itself.
+
+    ```mlir
+    #loom.source<"weights.bin", offset = 1024, bytes = 589824>
+    ```
+  }];
   let parameters = (ins StringRefParameter<>:$file, "uint64_t":$offset, "uint64_t":$bytes);
   let assemblyFormat = "`<` $file `,` `offset` `=` $offset `,` `bytes` `=` $bytes `>`";
 }

@@ -8,8 +8,8 @@ include "dialects/loom/LoomBase.td"
 def Loom_DotGeneralOp : Loom_Op<"dot_general", [], [], ["getFlops"]> {
   let summary = "Batched contraction of two tensors";
   let description = [{
-    The output's dimensions are the batch dimensions, the lhs's others, the rhs's others. Sums of 16-bit
-    floats are f32; the output may be f32 too. With `tf32` f32 operands may be rounded to 10 digits.
+    The output's dimensions are the batch dimensions, then the free dimensions of lhs, then those of rhs. 16-bit
+    floats are summed in f32; the output may be f32 too. With `tf32`, f32 operands may be rounded to TF32.
 
     ```mlir
     %y = loom.dot_general %x, %w batch = [] x [] contract = [2] x [0]
@@ -19,7 +19,7 @@ def Loom_DotGeneralOp : Loom_Op<"dot_general", [], [], ["getFlops"]> {
     **Constraints:**
     - L-DG1: paired batch and contracting dimensions have equal sizes.
     - L-DG2: no dimension is named twice.
-    - L-DG3: the operands are of one element type, the output too, or it is f32 of f16 or bf16.
+    - L-DG3: both operands have one element type; the output has it too, or is f32 for f16 or bf16 operands.
   }];
   let arguments = (ins Loom_Tensor:$lhs, Loom_Tensor:$rhs,
       DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$lhs_batch, DefaultValuedAttr<DenseI64ArrayAttr, "{}">:$rhs_batch,
@@ -38,6 +38,12 @@ def Loom_DotGeneralOp : Loom_Op<"dot_general", [], [], ["getFlops"]> {
 def Loom_ReduceOp : Loom_Op<"reduce"> {
   let summary = "Reduces over `dims`, which disappear";
   let description = [{
+    The kind is sum, prod, max or min. 16-bit floats are summed in f32.
+
+    ```mlir
+    %y = loom.reduce sum %x dims = [1] : (tensor<4x6xf32>) -> tensor<4xf32>
+    ```
+
     **Constraints:**
     - L-RD1: `dims` are dimensions of the input, increasing strictly.
     - L-RD2: the output's shape is the input's without them.
@@ -50,6 +56,13 @@ def Loom_ReduceOp : Loom_Op<"reduce"> {
 
 def Loom_SoftmaxOp : Loom_Op<"softmax", [Loom_Bounded, SameOperandsAndResultType, DeclareOpInterfaceMethods<DecomposeInterface>], ["partition"], ["getFlops"]> {
   let summary = "exp(x - max) / sum along `dim`";
+  let description = [{
+    The maximum and the sum are taken along `dim`, which need not be the last dimension.
+
+    ```mlir
+    %y = loom.softmax %x dim = 1 : tensor<4x6xf32>
+    ```
+  }];
   let arguments = (ins Loom_FloatTensor:$input, I64Attr:$dim);
   let results = (outs Loom_FloatTensor:$output);
   let assemblyFormat = "$input `dim` `=` $dim attr-dict `:` type($output)";
@@ -58,6 +71,14 @@ def Loom_SoftmaxOp : Loom_Op<"softmax", [Loom_Bounded, SameOperandsAndResultType
 
 def Loom_LayerNormOp : Loom_Op<"layer_norm", [Loom_Bounded, AllTypesMatch<["input", "output"]>, DeclareOpInterfaceMethods<DecomposeInterface>], ["partition"], ["getFlops"]> {
   let summary = "(x - mean) / sqrt(variance + epsilon) * scale + bias over the last dimension";
+  let description = [{
+    Mean and variance (divided by n) are those of each row of the last dimension; `scale` and `bias` have its size.
+
+    ```mlir
+    %y = loom.layer_norm %x, %scale, %bias epsilon = 1.0e-05
+        : (tensor<4x6xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<4x6xf32>
+    ```
+  }];
   let arguments = (ins Loom_FloatTensor:$input, Loom_FloatTensor:$scale, Optional<Loom_FloatTensor>:$bias, F64Attr:$epsilon);
   let results = (outs Loom_FloatTensor:$output);
   let assemblyFormat = "$input `,` $scale (`,` $bias^)? `epsilon` `=` $epsilon attr-dict `:` functional-type(operands, results)";

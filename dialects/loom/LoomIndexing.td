@@ -1,4 +1,4 @@
-//===- LoomIndexing.td - order, running values, elements by index -*- tablegen -*-===//
+//===- LoomIndexing.td - sorting, scans, gather and scatter -*- tablegen -*-===//
 #ifndef GRIDLOOM_LOOM_INDEXING
 #define GRIDLOOM_LOOM_INDEXING
 
@@ -15,6 +15,12 @@ class Loom_IndexingOp<string mnemonic, list<Trait> traits = [], list<string> rul
 def Loom_ReverseOp : Loom_IndexingOp<"reverse", [SameOperandsAndResultType], ["isLinear", "partition"]> {
   let summary = "The elements along `dims` in the opposite order";
   let description = [{
+    Element i of a reversed dimension of size n is the input's element n - 1 - i.
+
+    ```mlir
+    %y = loom.reverse %x dims = [0, 1] : tensor<4x6xf32>
+    ```
+
     **Constraints:**
     - L-RV1: `dims` are dimensions of the input, increasing strictly.
   }];
@@ -24,12 +30,16 @@ def Loom_ReverseOp : Loom_IndexingOp<"reverse", [SameOperandsAndResultType], ["i
 }
 
 def Loom_GatherElementsOp : Loom_IndexingOp<"gather_elements"> {
-  let summary = "For each index, the element of `input` there along `dim` and at the index's own place in the others";
+  let summary = "Picks one element of `input` along `dim` for each index";
   let description = [{
-    output[i][j] = input[indices[i][j]][j] for dim = 0. Indices are in [0, input dim).
+    For dim = 0, output[i][j] = input[indices[i][j]][j]. Indices are in [0, input dim).
+
+    ```mlir
+    %y = loom.gather_elements %x, %indices dim = 1 : (tensor<4x6xf32>, tensor<4x3xi64>) -> tensor<4x3xf32>
+    ```
 
     **Constraints:**
-    - L-GE1: input and indices are of equal shape but for `dim`.
+    - L-GE1: input and indices have equal shapes except in `dim`.
     - L-GE2: the output has the indices' shape and the input's element type.
   }];
   let arguments = (ins Loom_Tensor:$input, Loom_IntTensor:$indices, I64Attr:$dim);
@@ -40,8 +50,8 @@ def Loom_GatherElementsOp : Loom_IndexingOp<"gather_elements"> {
 def Loom_ScatterOp : Loom_IndexingOp<"scatter", [AllTypesMatch<["input", "output"]>]> {
   let summary = "A copy of `input` with updates written, or reduced, into it along `dim`";
   let description = [{
-    Indices either have the updates' shape, one per element, or are one-dimensional, one per slice of
-    `dim`. Updates apply in row-major order; those whose index is not in [0, input dim) do not apply.
+    Indices either have the updates' shape, one index per element, or one dimension, one index per slice of `dim`.
+    Updates apply in row-major order; an update whose index is not in [0, input dim) is ignored.
 
     ```mlir
     %y = loom.scatter %x, %indices, %updates dim = 0 reduce = sum
@@ -49,8 +59,8 @@ def Loom_ScatterOp : Loom_IndexingOp<"scatter", [AllTypesMatch<["input", "output
     ```
 
     **Constraints:**
-    - L-SC1: updates and input are of one element type, and of equal shape but for `dim`.
-    - L-SC2: indices have the updates' shape or as many elements, in one dimension, as `dim` of the updates.
+    - L-SC1: updates and input have one element type, and equal shapes except in `dim`.
+    - L-SC2: indices have the updates' shape, or one dimension of the size that `dim` has in the updates.
   }];
   let arguments = (ins Loom_Tensor:$input, Loom_IntTensor:$indices, Loom_Tensor:$updates, I64Attr:$dim,
       OptionalAttr<ReductionKindAttr>:$reduction);
@@ -66,8 +76,12 @@ def Loom_ScatterOp : Loom_IndexingOp<"scatter", [AllTypesMatch<["input", "output
 def Loom_CumulativeOp : Loom_IndexingOp<"cumulative", [Loom_AmplifiesError, SameOperandsAndResultType]> {
   let summary = "Running sum, product, maximum or minimum along `dim`";
   let description = [{
-    `exclusive` leaves the element itself out, so that the first result is the neutral element;
-    `reverse` runs from the end.
+    `exclusive` leaves out the element itself, so that the first result is the neutral element; `reverse` runs from
+    the end.
+
+    ```mlir
+    %y = loom.cumulative sum %x dim = 1 exclusive reverse : tensor<4x6xf32>
+    ```
   }];
   let arguments = (ins Loom_Tensor:$input, ReductionKindAttr:$kind, I64Attr:$dim, UnitAttr:$exclusive, UnitAttr:$reverse);
   let results = (outs Loom_Tensor:$output);
@@ -76,9 +90,13 @@ def Loom_CumulativeOp : Loom_IndexingOp<"cumulative", [Loom_AmplifiesError, Same
 }
 
 def Loom_ArgReduceOp : Loom_IndexingOp<"arg_reduce", [Loom_AmplifiesError, DeclareOpInterfaceMethods<DecomposeInterface>]> {
-  let summary = "Where along `dim`, which disappears, the largest or smallest element is";
+  let summary = "Index of the largest or smallest element along `dim`, which disappears";
   let description = [{
-    The first of several, or with `last` the last. NaN counts as both the largest and the smallest.
+    Of equal elements the first counts, with `last` the last. NaN is both the largest and the smallest.
+
+    ```mlir
+    %i = loom.arg_reduce max %x dim = 1 last : (tensor<4x6xf32>) -> tensor<4xi64>
+    ```
 
     **Constraints:**
     - L-AR1: `kind` is max or min.
@@ -90,14 +108,18 @@ def Loom_ArgReduceOp : Loom_IndexingOp<"arg_reduce", [Loom_AmplifiesError, Decla
 }
 
 def Loom_ArgsortOp : Loom_IndexingOp<"argsort", [Loom_AmplifiesError]> {
-  let summary = "The first elements' places along `dim` when it is sorted";
+  let summary = "Indices of the first elements along `dim` in sorted order";
   let description = [{
-    The output has as many as its size of `dim` says: with all of them it sorts, with few of them it
-    selects. Equal elements keep their order. NaN is greater than every number, and equal to NaN.
-    The elements themselves are a `gather_elements` away.
+    The output's size of `dim` is the number of elements to select: the input's size sorts, fewer is a top-k. Equal
+    elements keep their order. NaN is greater than every number and equal to NaN. `loom.gather_elements` turns the
+    indices into the elements.
+
+    ```mlir
+    %i = loom.argsort %x dim = 0 descending : (tensor<4x6xf32>) -> tensor<2x6xi64>
+    ```
 
     **Constraints:**
-    - L-AS1: the output is of the input's shape but for `dim`, which is at most the input's.
+    - L-AS1: the output has the input's shape except in `dim`, where it is at most as large.
   }];
   let arguments = (ins Loom_Tensor:$input, I64Attr:$dim, UnitAttr:$descending);
   let results = (outs Loom_I64Tensor:$output);

@@ -1,4 +1,4 @@
-//===- LoomInterfaces.td - what an operation knows of itself -*- tablegen -*-===//
+//===- LoomInterfaces.td - interfaces of tensor operations -*- tablegen -*-===//
 #ifndef GRIDLOOM_LOOM_INTERFACES
 #define GRIDLOOM_LOOM_INTERFACES
 

@@ -1,4 +1,4 @@
-//===- LoomWindow.td - sliding windows and what uses them ---*- tablegen -*-===//
+//===- LoomWindow.td - padding, windows, convolutions -------*- tablegen -*-===//
 #ifndef GRIDLOOM_LOOM_WINDOW
 #define GRIDLOOM_LOOM_WINDOW
 
@@ -31,11 +31,11 @@ def Loom_PadOp : Loom_Op<"pad", [], ["isLinear", "partition"], ["getFlops"]> {
 }
 
 def Loom_WindowOp : Loom_Op<"window", [], ["isLinear", "partition"], ["getFlops"]> {
-  let summary = "All windows of some dimensions: positions in place, the windows' dimensions at the end";
+  let summary = "All windows over some dimensions, as extra dimensions at the end";
   let description = [{
     Dimension dims[i] becomes the positions of a window of sizes[i] elements, dilations[i] apart, that
     advances by strides[i]; the windows' dimensions follow all others in the order of `dims`. Element
-    (o, k) is the input's o * stride + k * dilation. A reduction that reads it never makes it.
+    (o, k) is the input's o * stride + k * dilation. Reductions read windows in place: no copy is made.
 
     ```mlir
     %y = loom.window %x dims = [2] sizes = [3] strides = [2] dilations = [1]
@@ -43,8 +43,8 @@ def Loom_WindowOp : Loom_Op<"window", [], ["isLinear", "partition"], ["getFlops"
     ```
 
     **Constraints:**
-    - L-WN1: `dims` are dimensions of the input, increasing strictly; the other lists are as long and
-      positive.
+    - L-WN1: `dims` are dimensions of the input, increasing strictly; the other lists have as many entries,
+      all positive.
     - L-WN2: a window fits: (size - 1) * dilation + 1 <= n.
     - L-WN3: positions are (n - (size - 1) * dilation - 1) / stride + 1.
   }];
@@ -60,10 +60,10 @@ def Loom_ConvolutionOp : Loom_Op<"convolution", [DeclareOpInterfaceMethods<Decom
     ["partition"], ["getFlops"]> {
   let summary = "Convolution of [N, C, spatial...] with weights [O, C / groups, window...]";
   let description = [{
-    The input gets input_dilations[i] - 1 zeros between elements of spatial dimension i (a transposed
-    convolution has some), then low[i] and high[i] zeros around it. Output position o is the sum over
-    k of input o * stride + k * dilation times weight k: the window is not mirrored. Output channel o
-    reads the input channels of its group. With `tf32` f32 operands may be rounded to 10 digits.
+    The input gets input_dilations[i] - 1 zeros between elements of spatial dimension i (in a transposed
+    convolution), then low[i] and high[i] zeros around it. Output position o is the sum over k of
+    input[o * stride + k * dilation] * weight[k]: the window is not mirrored. Each output channel reads the
+    input channels of its group. With `tf32`, f32 operands may be rounded to TF32.
 
     ```mlir
     %y = loom.convolution %x, %w strides = [2, 2] low = [1, 1] high = [1, 1] input_dilations = [1, 1]
@@ -72,8 +72,8 @@ def Loom_ConvolutionOp : Loom_Op<"convolution", [DeclareOpInterfaceMethods<Decom
     ```
 
     **Constraints:**
-    - L-CV1: input and weight have one rank of 3 or more and one element type, the output's too.
-    - L-CV2: lists have one number per spatial dimension; strides and dilations are positive, padding
+    - L-CV1: input, weight and output have the same element type and the same rank, at least 3.
+    - L-CV2: lists have one entry per spatial dimension; strides and dilations are positive, padding
       is not negative.
     - L-CV3: `groups` divides both numbers of channels, and the weight's dimension 1 is C / groups.
     - L-CV4: a window fits into the padded input; the output's shape is that of its positions.
@@ -92,8 +92,8 @@ def Loom_ReduceWindowOp : Loom_Op<"reduce_window", [DeclareOpInterfaceMethods<De
     ["isLinear", "partition"], ["getFlops"]> {
   let summary = "Reduces every window of some dimensions";
   let description = [{
-    A pad by the reduction's neutral element, `loom.window`, and a reduction of the windows'
-    dimensions. `low` and `high` pad the dimensions in `dims`.
+    Equals a `loom.pad` with the reduction's neutral element, a `loom.window`, and a `loom.reduce` over the
+    windows' dimensions. `low` and `high` pad the dimensions in `dims`.
 
     ```mlir
     %y = loom.reduce_window max %x dims = [2, 3] sizes = [3, 3] strides = [2, 2] low = [1, 1]
@@ -101,8 +101,8 @@ def Loom_ReduceWindowOp : Loom_Op<"reduce_window", [DeclareOpInterfaceMethods<De
     ```
 
     **Constraints:**
-    - L-RW1: `dims` are dimensions of the input, increasing strictly; the other lists are as long;
-      sizes, strides and dilations are positive, padding is not negative.
+    - L-RW1: `dims` are dimensions of the input, increasing strictly; the other lists have as many
+      entries; sizes, strides and dilations are positive, padding is not negative.
     - L-RW2: a window fits into the padded input; the output's shape is that of its positions.
   }];
   let arguments = (ins Loom_Tensor:$input, ReductionKindAttr:$kind, DenseI64ArrayAttr:$dims,

@@ -12,14 +12,17 @@ def Plan_MatmulAttr : AttrDef<PlanDialect, "Matmul"> {
   let description = [{
     `sizes` is [batch..., M, N, K]. Strides are in elements: `lhs` [batch..., M, K], `rhs`
     [batch..., K, N], `out` [batch..., M, N]; a batch stride of 0 repeats the operand. The result is
-    alpha * lhs * rhs, plus, with `residual`, a tensor that lies in memory as the result does, then the
-    epilogue: a bias, then relu or gelu in the tanh form; `alpha` is 1 where absent. Operands are f32,
-    f16, bf16, summed in f32; the result is of their type or f32. With `tf32` the library may round f32
-    operands to 10 digits.
+    alpha * lhs * rhs, plus, with `residual`, a tensor with the result's memory layout, then the epilogue: a
+    bias, then relu or gelu in the tanh form; `alpha` is 1 where absent. Operands are f32, f16 or bf16, summed
+    in f32; the result has their type or f32. With `tf32` the library may round f32 operands to TF32.
+
+    ```mlir
+    #plan.matmul<sizes = [8, 32, 16], lhs = [16, 1], rhs = [32, 1], out = [32, 1] epilogue = bias>
+    ```
 
     **Constraints:**
     - P-MM1: each stride list has as many entries as `sizes` less one.
-    - P-MM2: of the last two strides of each list one is 1.
+    - P-MM2: one of the last two strides of each list is 1.
   }];
   let parameters = (ins ArrayRefParameter<"int64_t">:$sizes, ArrayRefParameter<"int64_t">:$lhs,
       ArrayRefParameter<"int64_t">:$rhs, ArrayRefParameter<"int64_t">:$out,
@@ -46,15 +49,15 @@ def Plan_ConvolutionAttr : AttrDef<PlanDialect, "Convolution"> {
   let description = [{
     `input` is [N, C, spatial...], `weight` [O, C / groups, window...], `output` [N, O, positions...],
     each followed by its strides in elements. The input has low[i] and high[i] zeros around spatial
-    dimension i; the window is not mirrored. The result is the convolution, then, where present, plus
-    one `bias` per output channel, plus a `residual` that lies in memory as the output does, then
-    `relu`. With `tf32` the library may round f32 operands to 10 digits.
+    dimension i; the window is not mirrored. The result is the convolution, then, where present, plus one `bias`
+    per output channel, plus a `residual` with the output's memory layout, then `relu`. With `tf32` the library
+    may round f32 operands to TF32.
 
     **Constraints:**
-    - P-CV1: the three sizes have one rank of at least 3, and strides as many entries.
+    - P-CV1: the three sizes have the same rank, at least 3, and as many strides.
     - P-CV2: strides, low, high and dilations have one entry per spatial dimension; strides and
       dilations are positive, padding is not negative.
-    - P-CV3: sizes fit together as those of loom.convolution do.
+    - P-CV3: sizes match as in loom.convolution.
   }];
   let parameters = (ins ArrayRefParameter<"int64_t">:$input, ArrayRefParameter<"int64_t">:$inputStrides,
       ArrayRefParameter<"int64_t">:$weight, ArrayRefParameter<"int64_t">:$weightStrides,
@@ -87,7 +90,7 @@ def Plan_AttentionAttr : AttrDef<PlanDialect, "Attention"> {
     repeats the operand. With `causal`, a query sees the keys up to its own index.
 
     **Constraints:**
-    - P-AT1: six sizes, and four strides in each list but an absent mask's.
+    - P-AT1: six sizes, and four strides in each list; an absent mask has none.
     - P-AT2: the last stride of query, key, value and out is 1.
   }];
   let parameters = (ins ArrayRefParameter<"int64_t">:$sizes, ArrayRefParameter<"int64_t">:$query,
@@ -139,6 +142,13 @@ def Plan_StreamAttr : AttrDef<PlanDialect, "Stream"> {
 def Plan_BufferType : TypeDef<PlanDialect, "Buffer"> {
   let mnemonic = "buffer";
   let summary = "Memory that holds a tensor";
+  let description = [{
+    `plan.buffer`, `plan.alias` and `plan.rank_param` create buffers; steps read and write them.
+
+    ```mlir
+    !plan.buffer<tensor<8x16xf32>>
+    ```
+  }];
   let parameters = (ins "::mlir::RankedTensorType":$tensor);
   let assemblyFormat = "`<` $tensor `>`";
 }

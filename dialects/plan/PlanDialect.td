@@ -9,9 +9,9 @@ def PlanDialect : Dialect {
   let cppNamespace = "::gridloom::plan";
   let summary = "What a pipeline stage executes";
   let description = [{
-    First `plan.kernel`, `plan.call` and `plan.matmul` group the tensor program into kernels and
-    library calls; then `plan.program` holds the same work on buffers, with streams and events. The
-    plan file's programs are these operations, one to one.
+    The fuse phase groups the tensor program into kernels (`plan.kernel`, `plan.call`) and library calls
+    (`plan.matmul`, `plan.convolution`, `plan.attention`). The schedule phase turns them into a `plan.program`:
+    steps on buffers, with streams and events. The plan file stores these operations one to one.
   }];
   let dependentDialects = ["::gridloom::loom::LoomDialect"];
   let useDefaultAttributePrinterParser = 1;

@@ -17,8 +17,7 @@ class Plan_Op<string mnemonic, list<Trait> traits = []> : Op<PlanDialect, mnemon
 def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> {
   let summary = "A kernel: the loom operations it fuses";
   let description = [{
-    Block arguments are the inputs, `loom.yield` gives the outputs. Kernels that compute the same are
-    one symbol.
+    Block arguments are the inputs, `loom.yield` gives the outputs. Equal kernels share one symbol.
 
     ```mlir
     plan.kernel @k0 row {
@@ -35,6 +34,18 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> 
 
 def Plan_CallOp : Plan_Op<"call", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "Runs a kernel on tensors";
+  let description = [{
+    Operands and results have the types of the kernel's block arguments and yielded values.
+
+    ```mlir
+    plan.kernel @negate elementwise {
+    ^bb0(%a: tensor<8x16xf32>):
+      %0 = loom.negate %a : tensor<8x16xf32>
+      loom.yield %0 : tensor<8x16xf32>
+    }
+    %y = plan.call @negate(%x) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+    ```
+  }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<AnyRankedTensor>:$inputs);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
   let assemblyFormat = "$kernel `(` $inputs `)` attr-dict `:` functional-type(operands, results)";
@@ -43,8 +54,13 @@ def Plan_CallOp : Plan_Op<"call", [Pure, DeclareOpInterfaceMethods<SymbolUserOpI
 def Plan_MatmulOp : Plan_Op<"matmul", [Pure, AttrSizedOperandSegments]> {
   let summary = "A library matrix multiplication on tensors";
   let description = [{
-    An epilogue with an activation names the kernel that does it where the library cannot: it takes
-    the plain product and the bias, where there is one.
+    An epilogue with an activation names a fallback kernel for libraries that cannot compute it: the kernel reads
+    the plain product and the bias, if any.
+
+    ```mlir
+    %y = plan.matmul %x, %w, %b <sizes = [8, 32, 16], lhs = [16, 1], rhs = [32, 1], out = [32, 1] epilogue = bias>
+        : (tensor<8x16xf32>, tensor<16x32xf32>, tensor<32xf32>) -> tensor<8x32xf32>
+    ```
   }];
   let arguments = (ins AnyRankedTensor:$lhs, AnyRankedTensor:$rhs, Optional<AnyRankedTensor>:$bias,
       Optional<AnyRankedTensor>:$residual, Plan_MatmulAttr:$descriptor, OptionalAttr<FlatSymbolRefAttr>:$fallback);
@@ -56,6 +72,8 @@ def Plan_MatmulOp : Plan_Op<"matmul", [Pure, AttrSizedOperandSegments]> {
 def Plan_ConvolutionOp : Plan_Op<"convolution", [Pure, AttrSizedOperandSegments]> {
   let summary = "A library convolution on tensors";
   let description = [{
+    The descriptor states sizes, strides and what follows the convolution; bias and residual are operands.
+
     ```mlir
     %y = plan.convolution %x, %w bias %b <input = [1, 3, 8, 8] by [192, 64, 8, 1], weight = [16, 3, 3, 3]
         by [27, 9, 3, 1], output = [1, 16, 4, 4] by [256, 16, 4, 1], strides = [2, 2], low = [1, 1],
@@ -74,6 +92,8 @@ def Plan_ConvolutionOp : Plan_Op<"convolution", [Pure, AttrSizedOperandSegments]
 def Plan_AttentionOp : Plan_Op<"attention", [Pure]> {
   let summary = "A library attention on tensors";
   let description = [{
+    The descriptor states sizes and strides; a stride of 0 repeats the mask over that dimension.
+
     ```mlir
     %y = plan.attention %q, %k, %v mask %m <sizes = [2, 4, 8, 8, 16, 16], query = [512, 128, 16, 1],
         key = [512, 128, 16, 1], value = [512, 128, 16, 1], out = [512, 128, 16, 1],
@@ -97,8 +117,23 @@ def Plan_AttentionOp : Plan_Op<"attention", [Pure]> {
 def Plan_ProgramOp : Plan_Op<"program", [Symbol, SingleBlock, NoTerminator]> {
   let summary = "What one stage runs for one specialisation of one entry";
   let description = [{
-    `dims` are the symbolic dimensions the specialisation binds. Buffers first, then control: blocks,
-    repeats, whiles and ifs, in order.
+    `dims` are the symbolic dimensions the specialisation binds. Buffers come first, then control in order: blocks,
+    repeats, whiles and ifs.
+
+    ```mlir
+    plan.kernel @negate elementwise {
+    ^bb0(%a: tensor<8x16xf32>):
+      %0 = loom.negate %a : tensor<8x16xf32>
+      loom.yield %0 : tensor<8x16xf32>
+    }
+    plan.program @main_stage0 {
+      %x = plan.buffer input "x" : <tensor<8x16xf32>>
+      %y = plan.buffer output "y" : <tensor<8x16xf32>>
+      plan.block {
+        plan.launch @negate ins(%x : !plan.buffer<tensor<8x16xf32>>) outs(%y : !plan.buffer<tensor<8x16xf32>>) on compute
+      }
+    } {entry = "main", dims = {batch = 8 : i64}, stage = 0 : i64}
+    ```
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, StrAttr:$entry, DictionaryAttr:$dims, I64Attr:$stage,
       DefaultValuedAttr<I64Attr, "0">:$arena_bytes, DefaultValuedAttr<I64Attr, "0">:$registered_bytes);
@@ -109,9 +144,14 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, SingleBlock, NoTerminator]> {
 def Plan_BufferOp : Plan_Op<"buffer"> {
   let summary = "Declares a buffer";
   let description = [{
-    `name` is the weight, input or output it holds. `offset` and `bytes` are set by allocation.
-    A buffer with several `slots` holds one tensor per micro-batch: in iteration i of the
-    enclosing repeat its users see slot i modulo slots, `bytes` apart.
+    `name` is the weight, input or output it holds. Allocation sets `offset` and `bytes`. A buffer with several
+    `slots` holds one tensor per micro-batch: in iteration i of the enclosing repeat its users see slot i modulo
+    slots; slots are `bytes` apart.
+
+    ```mlir
+    %w = plan.buffer weight "w" {layout = #loom.layout<[0, 1], pad = 16>} : <tensor<16x16xf32>>
+    %t = plan.buffer arena {offset = 0 : i64, bytes = 512 : i64, slots = 2 : i64} : <tensor<8x16xf32>>
+    ```
   }];
   let arguments = (ins SpaceAttr:$space, OptionalAttr<StrAttr>:$name, DefaultValuedAttr<I64Attr, "1">:$slots,
       OptionalAttr<I64Attr>:$offset, OptionalAttr<I64Attr>:$bytes, OptionalAttr<ElementsAttr>:$value,
@@ -122,7 +162,13 @@ def Plan_BufferOp : Plan_Op<"buffer"> {
 
 def Plan_AliasOp : Plan_Op<"alias"> {
   let summary = "The same memory under another shape";
-  let description = "With an `offset`, in elements, it is the memory from there on.";
+  let description = [{
+    With an `offset`, counted in elements, the alias begins there.
+
+    ```mlir
+    %row = plan.alias %x {offset = 16 : i64} : (!plan.buffer<tensor<8x16xf32>>) -> !plan.buffer<tensor<1x16xf32>>
+    ```
+  }];
   let arguments = (ins Plan_BufferType:$source, DefaultValuedAttr<I64Attr, "0">:$offset);
   let results = (outs Plan_BufferType:$buffer);
   let assemblyFormat = "$source attr-dict `:` functional-type(operands, results)";
@@ -130,7 +176,13 @@ def Plan_AliasOp : Plan_Op<"alias"> {
 
 def Plan_RankParamOp : Plan_Op<"rank_param"> {
   let summary = "A scalar that differs per rank: the index along mesh axes";
-  let description = "A one-element buffer whose value the runtime computes from the mesh at load.";
+  let description = [{
+    A one-element buffer; the runtime computes its value from the mesh when it loads the plan.
+
+    ```mlir
+    %i = plan.rank_param ["model"] : <tensor<i64>>
+    ```
+  }];
   let arguments = (ins TypedArrayAttrBase<StrAttr, "mesh axes">:$axes);
   let results = (outs Plan_BufferType:$buffer);
   let assemblyFormat = "$axes attr-dict `:` type($buffer)";
@@ -138,12 +190,32 @@ def Plan_RankParamOp : Plan_Op<"rank_param"> {
 
 def Plan_BlockOp : Plan_Op<"block", [SingleBlock, NoTerminator]> {
   let summary = "Steps submitted to streams in this order";
+  let description = [{
+    Steps on one stream run in order; across streams only events order them.
+
+    ```mlir
+    plan.block {
+      plan.copy ins(%x : !plan.buffer<tensor<8xf32>>) outs(%y : !plan.buffer<tensor<8xf32>>) on compute
+    }
+    ```
+  }];
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$body attr-dict";
 }
 
 def Plan_RepeatOp : Plan_Op<"repeat", [SingleBlock, NoTerminator]> {
-  let summary = "Runs the body `count` times: micro-batches, decode steps";
+  let summary = "Runs the body `count` times, once per micro-batch";
+  let description = [{
+    Iterations overlap where events allow it; buffers with several slots keep them apart.
+
+    ```mlir
+    plan.repeat 4 {
+      plan.block {
+        plan.copy ins(%x : !plan.buffer<tensor<8xf32>>) outs(%y : !plan.buffer<tensor<8xf32>>) on compute
+      }
+    }
+    ```
+  }];
   let arguments = (ins I64Attr:$count);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$count $body attr-dict";
@@ -152,7 +224,15 @@ def Plan_RepeatOp : Plan_Op<"repeat", [SingleBlock, NoTerminator]> {
 def Plan_WhileOp : Plan_Op<"while", [SingleBlock, NoTerminator]> {
   let summary = "Runs the body while the condition's buffer holds true";
   let description = [{
-    All streams have finished before the condition is read, the first time and after each run.
+    All streams finish before the condition is read, before the first iteration and after each one.
+
+    ```mlir
+    plan.while %more : <tensor<i1>> {
+      plan.block {
+        plan.launch @body ins(%i : !plan.buffer<tensor<i64>>) outs(%more : !plan.buffer<tensor<i1>>) on compute
+      }
+    }
+    ```
   }];
   let arguments = (ins Plan_BufferType:$condition);
   let regions = (region SizedRegion<1>:$body);
@@ -160,7 +240,19 @@ def Plan_WhileOp : Plan_Op<"while", [SingleBlock, NoTerminator]> {
 }
 
 def Plan_IfOp : Plan_Op<"if", [SingleBlock, NoTerminator]> {
-  let summary = "Runs one of two bodies as the condition's buffer says, when all streams have finished";
+  let summary = "Runs one of two bodies, depending on the condition's buffer";
+  let description = [{
+    All streams finish before the condition is read. Either body may be empty.
+
+    ```mlir
+    plan.if %c : <tensor<i1>> then {
+      plan.block {
+        plan.copy ins(%x : !plan.buffer<tensor<8xf32>>) outs(%y : !plan.buffer<tensor<8xf32>>) on compute
+      }
+    } else {
+    }
+    ```
+  }];
   let arguments = (ins Plan_BufferType:$condition);
   let regions = (region SizedRegion<1>:$then_body, SizedRegion<1>:$else_body);
   let assemblyFormat = "$condition `:` type($condition) `then` $then_body `else` $else_body attr-dict";
@@ -170,6 +262,13 @@ class Plan_StepOp<string mnemonic> : Plan_Op<mnemonic, [AttrSizedOperandSegments
 
 def Plan_LaunchOp : Plan_StepOp<"launch"> {
   let summary = "Launches a kernel on a stream";
+  let description = [{
+    `inputs` and `outputs` are the kernel's block arguments and yielded values, in order.
+
+    ```mlir
+    plan.launch @negate ins(%x : !plan.buffer<tensor<8x16xf32>>) outs(%y : !plan.buffer<tensor<8x16xf32>>) on compute
+    ```
+  }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, Plan_StreamAttr:$stream);
   let assemblyFormat = [{$kernel `ins` `(` $inputs (`:` type($inputs)^)? `)` `outs` `(` $outputs `:` type($outputs) `)`
       `on` $stream attr-dict}];
@@ -178,8 +277,14 @@ def Plan_LaunchOp : Plan_StepOp<"launch"> {
 def Plan_LibraryOp : Plan_StepOp<"library"> {
   let summary = "Calls a library on a stream: a matrix multiplication, a convolution, an attention";
   let description = [{
-    `inputs` are the operands of plan.matmul, plan.convolution or plan.attention, absent ones left out;
+    `inputs` are the operands of plan.matmul, plan.convolution or plan.attention without the absent ones;
     `fallback` is plan.matmul's.
+
+    ```mlir
+    plan.library #plan.matmul<sizes = [8, 32, 16], lhs = [16, 1], rhs = [32, 1], out = [32, 1]>
+        ins(%x, %w : !plan.buffer<tensor<8x16xf32>>, !plan.buffer<tensor<16x32xf32>>)
+        outs(%y : !plan.buffer<tensor<8x32xf32>>) on compute
+    ```
   }];
   let arguments = (ins Plan_LibraryCallAttr:$descriptor, Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, Plan_StreamAttr:$stream,
       OptionalAttr<FlatSymbolRefAttr>:$fallback);
@@ -188,6 +293,13 @@ def Plan_LibraryOp : Plan_StepOp<"library"> {
 
 def Plan_CopyOp : Plan_StepOp<"copy"> {
   let summary = "Copies a buffer";
+  let description = [{
+    Both buffers have the same number of bytes.
+
+    ```mlir
+    plan.copy ins(%x : !plan.buffer<tensor<8xf32>>) outs(%y : !plan.buffer<tensor<8xf32>>) on compute
+    ```
+  }];
   let arguments = (ins Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, Plan_StreamAttr:$stream);
   let assemblyFormat = "`ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $outputs `:` type($outputs) `)` `on` $stream attr-dict";
 }
@@ -195,12 +307,14 @@ def Plan_CopyOp : Plan_StepOp<"copy"> {
 def Plan_GroupOp : Plan_StepOp<"group"> {
   let summary = "One collective, or one transfer, on a communication stream";
   let description = [{
-    `sequence` numbers the program's communication in the one order all ranks keep. For send and recv
-    `stage` is the peer's.
+    `sequence` numbers the program's communication in the one order all ranks keep. For send and recv, `stage` is
+    the peer's.
 
     ```mlir
-    plan.group all_reduce over ["model"] by sum sequence 0 ins(%0 : ...) outs(%1 : ...) on collective over ["model"]
-    plan.group send over [] sequence 1 ins(%1 : ...) outs() on send stage 1 {stage = 1 : i64, channel = 0 : i64}
+    plan.group all_reduce over ["model"] by sum sequence 0 ins(%x : !plan.buffer<tensor<8xf32>>)
+        outs(%y : !plan.buffer<tensor<8xf32>>) on collective over ["model"]
+    plan.group send over [] sequence 1 ins(%y : !plan.buffer<tensor<8xf32>>) outs() on send stage 1
+        {stage = 1 : i64, channel = 0 : i64}
     ```
 
     **Constraints:**
@@ -220,13 +334,27 @@ def Plan_GroupOp : Plan_StepOp<"group"> {
 
 def Plan_RecordOp : Plan_Op<"record"> {
   let summary = "Records an event when the stream gets here";
+  let description = [{
+    A `plan.wait` for the same event on another stream returns once the steps before the record are done.
+
+    ```mlir
+    plan.record 0 on compute
+    ```
+  }];
   let arguments = (ins I64Attr:$event, Plan_StreamAttr:$stream);
   let assemblyFormat = "$event `on` $stream attr-dict";
 }
 
 def Plan_WaitOp : Plan_Op<"wait"> {
   let summary = "The stream waits for an event";
-  let description = "With `lag` n it is the event's recording n iterations of the repeat ago; before the n-th, no wait.";
+  let description = [{
+    With `lag` n it waits for the event's recording n iterations of the repeat ago; the first n iterations do not
+    wait.
+
+    ```mlir
+    plan.wait 0 on collective over ["model"] {lag = 1 : i64}
+    ```
+  }];
   let arguments = (ins I64Attr:$event, Plan_StreamAttr:$stream, DefaultValuedAttr<I64Attr, "0">:$lag);
   let assemblyFormat = "$event `on` $stream attr-dict";
 }

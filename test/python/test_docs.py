@@ -25,3 +25,52 @@ def test_the_example_in_c(tools, minilm_path, tmp_path):
     result = subprocess.run([tmp_path / "main"], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert re.fullmatch(r"-?0\.\d+\n", result.stdout) and abs(float(result.stdout)) < 1
+
+
+def examples(dialect: str) -> dict[str, list[str]]:
+    """The ```mlir blocks of each operation of docs/dialects/DIALECT.md."""
+    text = (ROOT / "docs" / "dialects" / f"{dialect}.md").read_text()
+    operations = text.split("\n## Operations\n")[1].split("\n## ")[0]
+    sections = re.split(rf"^### `({dialect}\.\w+)`$", operations, flags=re.M)[1:]
+    return {name: re.findall(r"```mlir\n(.*?)```", body, re.S) for name, body in zip(sections[::2], sections[1::2])}
+
+
+def parse(opt: Path, program: str) -> str:
+    """What gridloom-opt says against an example, whose values may come from nowhere.
+
+    At the top level of a module a value may be defined after its use. Each value that the example does not define gets a
+    definition of type none, and the parser answers with the type that the example uses it with."""
+    defined = set()
+    for names in re.findall(r"^\s*(%\w+(?::\d+)?(?:, %\w+)*) =", program, re.M):
+        defined |= set(re.findall(r"%\w+", names))
+    defined |= set(re.findall(r"(%\w+): ", program))
+    types = {name: "none" for name in re.findall(r"%\w+", program) if name not in defined}
+    while True:
+        values = "".join(f'{name} = "test.value"() : () -> {type}\n' for name, type in types.items())
+        command = [opt, "--allow-unregistered-dialect", "-o", "/dev/null"]
+        result = subprocess.run(command, input=program + values, capture_output=True, text=True)
+        mismatch = re.search(r"definition of SSA value '(%\w+)#0' has type 'none'.*previously used here with type '(.*?)'\n", result.stderr, re.S)
+        if not mismatch:
+            return result.stderr
+        types[mismatch[1]] = mismatch[2]
+
+
+@pytest.mark.parametrize("dialect", ["loom", "dist", "plan"])
+def test_every_operation_has_an_example_that_parses(tools, dialect):
+    mesh = 'dist.mesh @mesh <["data" = 2, "model" = 4]>\n'
+    failures = []
+    for name, programs in examples(dialect).items():
+        if not any(name in program for program in programs):
+            failures.append(f"{name} has no example")
+        for program in programs:
+            message = parse(tools.path("gridloom-opt"), program if "dist.mesh" in program else mesh + program)
+            if message:
+                failures.append(f"{name}: {message}")
+    assert not failures, "\n".join(failures)
+
+
+def test_an_example_that_does_not_parse_is_reported(tools):
+    opt = tools.path("gridloom-opt")
+    assert not parse(opt, "%z = loom.add %x, %y : tensor<2x3xf32>\n")
+    assert "input has 6 elements, output 8" in parse(opt, "%y = loom.reshape %x : (tensor<2x3xf32>) -> tensor<8xf32>\n")
+    assert "expected ':'" in parse(opt, "%y = loom.abs %x, %x : tensor<2x3xf32>\n")

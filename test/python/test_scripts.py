@@ -113,7 +113,7 @@ def test_scripts_parse_and_run_from_anywhere(script):
     assert 'cd "$(dirname "${BASH_SOURCE[0]}")/.."' in path.read_text()
 
 
-def test_the_page_on_phases_is_up_to_date(tools):
+def test_the_generated_pages_are_up_to_date(tools):
     command = [sys.executable, ROOT / "scripts" / "docs.py", "--check", tools.path("gridloom-compile")]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
