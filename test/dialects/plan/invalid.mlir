@@ -83,7 +83,8 @@ plan.program @p {
 
 plan.program @p {
   plan.block {
-    // expected-error @+1 {{expected ::gridloom::plan::StreamKind to be one of: compute, collective, send, recv}}
+    // expected-error @+2 {{expected one of [compute, collective, send, recv] for what a stream's steps do, got: elsewhere}}
+    // expected-error @+2 {{failed to parse Plan_StreamAttr parameter 'kind'}}
     plan.wait 0 on elsewhere
   }
 } {entry = "main", dims = {}, stage = 0 : i64}

@@ -32,7 +32,7 @@ dist.mesh @mesh <["model" = 2]>
 // CHECK: plan.copy ins(%[[S]] : {{.*}}) outs(%[[B:.*]] : !plan.buffer<tensor<8x16xf32>>)
 // CHECK: plan.while %[[C]] : <tensor<i1>> {
 // CHECK: plan.launch @exp ins(%[[A]]
-// CHECK: plan.group all_reduce over ["model"] sequence 0
+// CHECK: plan.group all_reduce over ["model"] by sum sequence 0
 // CHECK: plan.launch @step ins(%[[I]]
 // CHECK: plan.copy ins(%[[B]] : {{.*}}) outs(%[[T:.*]] : !plan.buffer<tensor<8x16xf32>>)
 // CHECK: plan.copy ins(%{{.*}}) outs(%[[C]] : !plan.buffer<tensor<i1>>)
