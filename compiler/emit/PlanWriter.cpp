@@ -313,7 +313,7 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
                             {"arch", cuda ? chip.str() : options.cpuArch}};
   if (int64_t version = findCudaVersion(files))
     target["cuda"] = version;
-  llvm::json::Object manifest{{"schema", llvm::json::Object{{"major", 1}, {"minor", 0}}},
+  llvm::json::Object manifest{{"schema", llvm::json::Object{{"major", 2}, {"minor", 0}}},
                               {"producer", "gridloom " GRIDLOOM_VERSION},
                               {"requires", describeRequirements(module, cuda)},
                               {"target", std::move(target)},

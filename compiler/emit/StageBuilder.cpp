@@ -462,6 +462,24 @@ void StageBuilder::fillGroup(plan::GroupOp op, Scope &scope, schema::Group &grou
     group.add_outputs(scope.indices.lookup(output));
 }
 
+static schema::Epilogue::Activation toSchemaActivation(plan::Activation activation) {
+  switch (activation) {
+  case plan::Activation::None:
+    return schema::Epilogue::NONE;
+  case plan::Activation::Relu:
+    return schema::Epilogue::RELU;
+  case plan::Activation::Gelu:
+    return schema::Epilogue::GELU;
+  }
+  llvm_unreachable("an activation of no kind");
+}
+
+static void fillEpilogue(plan::EpilogueAttr attr, schema::Epilogue &epilogue) {
+  epilogue.set_bias(attr.getBias());
+  epilogue.set_residual(attr.getResidual());
+  epilogue.set_activation(toSchemaActivation(attr.getActivation()));
+}
+
 static void fillMatmul(plan::MatmulAttr descriptor, Type operand, Type result,
                        schema::Matmul &matmul) {
   for (int64_t size : descriptor.getSizes())
@@ -473,12 +491,10 @@ static void fillMatmul(plan::MatmulAttr descriptor, Type operand, Type result,
   for (int64_t stride : descriptor.getOut())
     matmul.add_out(stride);
   matmul.set_alpha(descriptor.getAlphaValue());
-  // The same numbers.
-  matmul.set_epilogue(static_cast<schema::Matmul::Epilogue>(descriptor.getEpilogue()));
+  fillEpilogue(descriptor.getEpilogue(), *matmul.mutable_epilogue());
   matmul.set_type(toSchemaType(operand));
   matmul.set_out_type(toSchemaType(result));
   matmul.set_tf32(descriptor.getTf32());
-  matmul.set_residual(descriptor.getResidual());
   matmul.set_workspace_limit(32ull << 20);
 }
 
@@ -499,9 +515,7 @@ static void fillConvolution(plan::ConvolutionAttr descriptor, Type element,
   assign(*convolution.mutable_high(), descriptor.getHigh());
   assign(*convolution.mutable_dilations(), descriptor.getDilations());
   convolution.set_groups(descriptor.getGroups());
-  convolution.set_bias(descriptor.getBias());
-  convolution.set_residual(descriptor.getResidual());
-  convolution.set_relu(descriptor.getRelu());
+  fillEpilogue(descriptor.getEpilogue(), *convolution.mutable_epilogue());
   convolution.set_tf32(descriptor.getTf32());
   convolution.set_type(toSchemaType(element));
   convolution.set_workspace_limit(256ull << 20);

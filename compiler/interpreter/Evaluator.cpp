@@ -298,7 +298,7 @@ FailureOr<TensorList> Evaluator::evaluateConvolution(plan::ConvolutionOp op,
         result, expansion.make<loom::BroadcastOp>(type, bias, ArrayRef<int64_t>{1}));
   if (residual)
     result = expansion.make<loom::AddOp>(result, residual);
-  if (descriptor.getRelu())
+  if (descriptor.getEpilogue().getActivation() == plan::Activation::Relu)
     result = expansion.make<loom::MaximumOp>(result, expansion.splat(type, 0));
   expansion.make<loom::YieldOp>(result);
   FailureOr<TensorList> results = evaluateBlock(expansion.block, expansion.dense);

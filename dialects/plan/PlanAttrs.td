@@ -6,18 +6,38 @@ include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
 include "dialects/plan/PlanEnums.td"
 
+def Plan_EpilogueAttr : AttrDef<PlanDialect, "Epilogue"> {
+  let mnemonic = "epilogue";
+  let summary = "What a library call does to its product";
+  let description = [{
+    A `bias`, one element per column or channel, and a `residual`, a tensor that lies in memory as the
+    result does, are added; the `activation` is last.
+
+    ```mlir
+    <bias = true, activation = relu>
+    ```
+  }];
+  let parameters = (ins DefaultValuedParameter<"bool", "false">:$bias,
+      DefaultValuedParameter<"bool", "false">:$residual,
+      DefaultValuedParameter<"::gridloom::plan::Activation", "::gridloom::plan::Activation::None">:$activation);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
+/// Without one, that of no bias, no residual and no activation.
+def Plan_EpilogueParameter : DefaultValuedParameter<"::gridloom::plan::EpilogueAttr",
+    "::gridloom::plan::EpilogueAttr::get($_ctxt, false, false, ::gridloom::plan::Activation::None)">;
+
 def Plan_MatmulAttr : AttrDef<PlanDialect, "Matmul"> {
   let mnemonic = "matmul";
   let summary = "A library matrix multiplication's descriptor";
   let description = [{
     `sizes` is [batch..., M, N, K]. Strides are in elements: `lhs` [batch..., M, K], `rhs`
     [batch..., K, N], `out` [batch..., M, N]; a batch stride of 0 repeats the operand. The result is
-    alpha * lhs * rhs, plus, with `residual`, a tensor with the result's memory layout, then the epilogue: a
-    bias, then relu or gelu in the tanh form; `alpha` is 1 where absent. Operands are f32, f16 or bf16, summed
-    in f32; the result has their type or f32. With `tf32` the library may round f32 operands to TF32.
+    alpha * lhs * rhs, then the epilogue; `alpha` is 1 where absent. Operands are f32, f16 or bf16, summed in
+    f32; the result has their type or f32. With `tf32` the library may round f32 operands to TF32.
 
     ```mlir
-    #plan.matmul<sizes = [8, 32, 16], lhs = [16, 1], rhs = [32, 1], out = [32, 1] epilogue = bias>
+    #plan.matmul<sizes = [8, 32, 16], lhs = [16, 1], rhs = [32, 1], out = [32, 1] epilogue = <bias = true>>
     ```
 
     **Constraints:**
@@ -27,19 +47,12 @@ def Plan_MatmulAttr : AttrDef<PlanDialect, "Matmul"> {
   let parameters = (ins ArrayRefParameter<"int64_t">:$sizes, ArrayRefParameter<"int64_t">:$lhs,
       ArrayRefParameter<"int64_t">:$rhs, ArrayRefParameter<"int64_t">:$out,
       OptionalParameter<"::mlir::FloatAttr">:$alpha,
-      DefaultValuedParameter<"::gridloom::plan::Epilogue", "::gridloom::plan::Epilogue::None">:$epilogue,
-      DefaultValuedParameter<"bool", "false">:$tf32, DefaultValuedParameter<"bool", "false">:$residual);
+      Plan_EpilogueParameter:$epilogue, DefaultValuedParameter<"bool", "false">:$tf32);
   let assemblyFormat = [{`<` `sizes` `=` `[` $sizes `]` `,` `lhs` `=` `[` $lhs `]` `,` `rhs` `=` `[` $rhs `]` `,`
-      `out` `=` `[` $out `]` (`alpha` `=` $alpha^)? (`epilogue` `=` $epilogue^)? (`tf32` `=` $tf32^)?
-      (`residual` `=` $residual^)? `>`}];
+      `out` `=` `[` $out `]` (`alpha` `=` $alpha^)? (`epilogue` `=` $epilogue^)? (`tf32` `=` $tf32^)? `>`}];
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     double getAlphaValue() const { return getAlpha() ? getAlpha().getValueAsDouble() : 1.0; }
-    bool hasBias() const {
-      return getEpilogue() == Epilogue::Bias || getEpilogue() == Epilogue::BiasRelu ||
-             getEpilogue() == Epilogue::BiasGelu;
-    }
-    bool hasActivation() const { return getEpilogue() > Epilogue::Bias; }
   }];
 }
 
@@ -49,29 +62,28 @@ def Plan_ConvolutionAttr : AttrDef<PlanDialect, "Convolution"> {
   let description = [{
     `input` is [N, C, spatial...], `weight` [O, C / groups, window...], `output` [N, O, positions...],
     each followed by its strides in elements. The input has low[i] and high[i] zeros around spatial
-    dimension i; the window is not mirrored. The result is the convolution, then, where present, plus one `bias`
-    per output channel, plus a `residual` with the output's memory layout, then `relu`. With `tf32` the library
-    may round f32 operands to TF32.
+    dimension i; the window is not mirrored. The result is the convolution, then the epilogue. With `tf32` the
+    library may round f32 operands to TF32.
 
     **Constraints:**
     - P-CV1: the three sizes have the same rank, at least 3, and as many strides.
     - P-CV2: strides, low, high and dilations have one entry per spatial dimension; strides and
       dilations are positive, padding is not negative.
     - P-CV3: sizes match as in loom.convolution.
+    - P-CV4: the epilogue's activation is none or relu.
   }];
   let parameters = (ins ArrayRefParameter<"int64_t">:$input, ArrayRefParameter<"int64_t">:$inputStrides,
       ArrayRefParameter<"int64_t">:$weight, ArrayRefParameter<"int64_t">:$weightStrides,
       ArrayRefParameter<"int64_t">:$output, ArrayRefParameter<"int64_t">:$outputStrides,
       ArrayRefParameter<"int64_t">:$strides, ArrayRefParameter<"int64_t">:$low,
       ArrayRefParameter<"int64_t">:$high, ArrayRefParameter<"int64_t">:$dilations, "int64_t":$groups,
-      DefaultValuedParameter<"bool", "false">:$bias, DefaultValuedParameter<"bool", "false">:$residual,
-      DefaultValuedParameter<"bool", "false">:$relu, DefaultValuedParameter<"bool", "false">:$tf32);
+      Plan_EpilogueParameter:$epilogue, DefaultValuedParameter<"bool", "false">:$tf32);
   let assemblyFormat = [{`<` `input` `=` `[` $input `]` `by` ` ` `[` $inputStrides `]` `,`
       `weight` `=` `[` $weight `]` `by` ` ` `[` $weightStrides `]` `,`
       `output` `=` `[` $output `]` `by` ` ` `[` $outputStrides `]` `,`
       `strides` `=` `[` $strides `]` `,` `low` `=` `[` $low `]` `,` `high` `=` `[` $high `]` `,`
       `dilations` `=` `[` $dilations `]` `,` `groups` `=` $groups
-      (`bias` `=` $bias^)? (`residual` `=` $residual^)? (`relu` `=` $relu^)? (`tf32` `=` $tf32^)? `>`}];
+      (`epilogue` `=` $epilogue^)? (`tf32` `=` $tf32^)? `>`}];
   let genVerifyDecl = 1;
   let extraClassDeclaration = [{
     /// Operations of one call; a multiply-add counts as two.

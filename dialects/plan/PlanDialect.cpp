@@ -38,8 +38,8 @@ void PlanDialect::initialize() {
 
 LogicalResult MatmulAttr::verify(llvm::function_ref<InFlightDiagnostic()> emitError,
                                  ArrayRef<int64_t> sizes, ArrayRef<int64_t> lhs,
-                                 ArrayRef<int64_t> rhs, ArrayRef<int64_t> out, FloatAttr, Epilogue,
-                                 bool, bool) {
+                                 ArrayRef<int64_t> rhs, ArrayRef<int64_t> out, FloatAttr,
+                                 EpilogueAttr, bool) {
   if (sizes.size() < 3)
     return emitError() << "a matmul has at least M, N and K, not " << sizes.size() << " sizes";
   for (ArrayRef<int64_t> strides : {lhs, rhs, out}) {
@@ -108,7 +108,7 @@ LogicalResult ConvolutionAttr::verify(llvm::function_ref<InFlightDiagnostic()> e
                                       ArrayRef<int64_t> output, ArrayRef<int64_t> outputStrides,
                                       ArrayRef<int64_t> strides, ArrayRef<int64_t> low,
                                       ArrayRef<int64_t> high, ArrayRef<int64_t> dilations,
-                                      int64_t groups, bool, bool, bool, bool) {
+                                      int64_t groups, EpilogueAttr epilogue, bool) {
   size_t rank = input.size();
   for (ArrayRef<int64_t> list : {inputStrides, weight, weightStrides, output, outputStrides})
     if (rank < 3 || list.size() != rank) // P-CV1
@@ -133,6 +133,8 @@ LogicalResult ConvolutionAttr::verify(llvm::function_ref<InFlightDiagnostic()> e
                          << input[i + 2] << " elements; expected "
                          << (room < 0 ? 0 : room / strides[i] + 1);
   }
+  if (epilogue.getActivation() == Activation::Gelu) // P-CV4
+    return emitError() << "a convolution ends with relu or no activation, not gelu";
   return success();
 }
 

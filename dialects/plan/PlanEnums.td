@@ -34,10 +34,8 @@ def StreamKindEnum : Plan_Enum<"StreamKind", "what a stream's steps do", [
     I32EnumAttrCase<"Compute", 0, "compute">, I32EnumAttrCase<"Collective", 1, "collective">,
     I32EnumAttrCase<"Send", 2, "send">, I32EnumAttrCase<"Recv", 3, "recv">]>;
 
-def EpilogueEnum : Plan_Enum<"Epilogue", "what a library call does to its result", [
-    I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Bias", 1, "bias">,
-    I32EnumAttrCase<"Relu", 2, "relu">, I32EnumAttrCase<"BiasRelu", 3, "bias_relu">,
-    I32EnumAttrCase<"Gelu", 4, "gelu">, I32EnumAttrCase<"BiasGelu", 5, "bias_gelu">]>;
-def EpilogueAttr : EnumAttr<PlanDialect, EpilogueEnum, "epilogue">;
+def ActivationEnum : Plan_Enum<"Activation", "the last thing a library call does to its result; gelu is the tanh form", [
+    I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Relu", 1, "relu">,
+    I32EnumAttrCase<"Gelu", 2, "gelu">]>;
 
 #endif

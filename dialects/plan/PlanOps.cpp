@@ -24,8 +24,9 @@ LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
 }
 
 LogicalResult ConvolutionOp::verify() {
-  if ((getBias() != nullptr) != getDescriptor().getBias() ||
-      (getResidual() != nullptr) != getDescriptor().getResidual())
+  EpilogueAttr epilogue = getDescriptor().getEpilogue();
+  if ((getBias() != nullptr) != epilogue.getBias() ||
+      (getResidual() != nullptr) != epilogue.getResidual())
     return emitOpError("has other operands than its descriptor says");
   return success();
 }

@@ -58,7 +58,7 @@ def Plan_MatmulOp : Plan_Op<"matmul", [Pure, AttrSizedOperandSegments]> {
     the plain product and the bias, if any.
 
     ```mlir
-    %y = plan.matmul %x, %w, %b <sizes = [8, 32, 16], lhs = [16, 1], rhs = [32, 1], out = [32, 1] epilogue = bias>
+    %y = plan.matmul %x, %w, %b <sizes = [8, 32, 16], lhs = [16, 1], rhs = [32, 1], out = [32, 1] epilogue = <bias = true>>
         : (tensor<8x16xf32>, tensor<16x32xf32>, tensor<32xf32>) -> tensor<8x32xf32>
     ```
   }];
@@ -77,7 +77,7 @@ def Plan_ConvolutionOp : Plan_Op<"convolution", [Pure, AttrSizedOperandSegments]
     ```mlir
     %y = plan.convolution %x, %w bias %b <input = [1, 3, 8, 8] by [192, 64, 8, 1], weight = [16, 3, 3, 3]
         by [27, 9, 3, 1], output = [1, 16, 4, 4] by [256, 16, 4, 1], strides = [2, 2], low = [1, 1],
-        high = [1, 1], dilations = [1, 1], groups = 1 bias = true relu = true>
+        high = [1, 1], dilations = [1, 1], groups = 1 epilogue = <bias = true, activation = relu>>
         : (tensor<1x3x8x8xf32>, tensor<16x3x3x3xf32>, tensor<16xf32>) -> tensor<1x16x4x4xf32>
     ```
   }];

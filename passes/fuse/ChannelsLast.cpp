@@ -83,7 +83,7 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
         op.getContext(), old.getInput(), getLastStrides(old.getInput()), old.getWeight(),
         getLastStrides(old.getWeight()), old.getOutput(), getLastStrides(old.getOutput()),
         old.getStrides(), old.getLow(), old.getHigh(), old.getDilations(), old.getGroups(),
-        old.getBias(), old.getResidual(), old.getRelu(), old.getTf32());
+        old.getEpilogue(), old.getTf32());
     auto type = getType(op.getOutput());
     auto lastType =
         RankedTensorType::get(reorder(type.getShape(), getLastOrder(rank)), type.getElementType());

@@ -116,8 +116,10 @@ struct FormConvolutions : impl::FormConvolutionsBase<FormConvolutions> {
         op.getContext(), getShape(op.getInput()), getMemoryStrides(op.getInput()),
         getShape(op.getWeight()), getMemoryStrides(op.getWeight()), getShape(op.getOutput()),
         getMemoryStrides(op.getOutput()), op.getStrides(), op.getLow(), op.getHigh(),
-        op.getDilations(), op.getGroups(), call.bias != nullptr, call.residual != nullptr,
-        call.relu, op.getTf32());
+        op.getDilations(), op.getGroups(),
+        plan::EpilogueAttr::get(op.getContext(), call.bias != nullptr, call.residual != nullptr,
+                                call.relu ? plan::Activation::Relu : plan::Activation::None),
+        op.getTf32());
     auto locs = llvm::map_to_vector(call.absorbed, [](Operation *each) { return each->getLoc(); });
     auto made =
         plan::ConvolutionOp::create(builder, builder.getFusedLoc(locs), op.getType(), op.getInput(),

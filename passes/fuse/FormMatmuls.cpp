@@ -238,13 +238,10 @@ struct Ending {
   Value bias, residual;
   Operation *activation = nullptr;
 
-  plan::Epilogue getEpilogue() const {
-    using plan::Epilogue;
+  plan::Activation getActivation() const {
     if (!activation)
-      return bias ? Epilogue::Bias : Epilogue::None;
-    if (isa<loom::GeluOp>(activation))
-      return bias ? Epilogue::BiasGelu : Epilogue::Gelu;
-    return bias ? Epilogue::BiasRelu : Epilogue::Relu;
+      return plan::Activation::None;
+    return isa<loom::GeluOp>(activation) ? plan::Activation::Gelu : plan::Activation::Relu;
   }
 };
 
@@ -262,8 +259,11 @@ plan::MatmulAttr getDescriptor(MLIRContext *context, const Gemm &gemm, double al
   rhs.append({gemm.k.rhs, gemm.n.rhs});
   out.append({gemm.m.out, gemm.n.out});
   FloatAttr scale = alpha == 1 ? FloatAttr() : FloatAttr::get(Float64Type::get(context), alpha);
-  return plan::MatmulAttr::get(context, sizes, lhs, rhs, out, scale, ending.getEpilogue(), tf32,
-                               ending.residual != nullptr);
+  return plan::MatmulAttr::get(context, sizes, lhs, rhs, out, scale,
+                               plan::EpilogueAttr::get(context, ending.bias != nullptr,
+                                                       ending.residual != nullptr,
+                                                       ending.getActivation()),
+                               tf32);
 }
 
 /// Which operations will share a kernel, by their results. Asked while the program still has all of
@@ -472,17 +472,22 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
   FlatSymbolRefAttr getFallback(const Ending &ending, Type result, Location loc) {
     if (!ending.activation)
       return {};
-    FlatSymbolRefAttr &known = fallbacks[{result, int(ending.getEpilogue())}];
+    bool hasBias = ending.bias != nullptr;
+    auto made =
+        plan::EpilogueAttr::get(&getContext(), hasBias, /*residual=*/false, ending.getActivation());
+    FlatSymbolRefAttr &known = fallbacks[{result, made}];
     if (known)
       return known;
     OpBuilder builder(&getContext());
     auto type = cast<RankedTensorType>(result);
-    std::string name = ("k_else_" + plan::stringifyEpilogue(ending.getEpilogue())).str();
+    std::string name = (Twine("k_else_") + (hasBias ? "bias_" : "") +
+                        plan::stringifyActivation(ending.getActivation()))
+                           .str();
     auto kernel = plan::KernelOp::create(builder, loc, name, plan::Skeleton::Elementwise);
     Block &body = kernel.getBody().emplaceBlock();
     builder.setInsertionPointToEnd(&body);
     Value value = body.addArgument(type, loc);
-    if (ending.bias) {
+    if (hasBias) {
       int64_t last = type.getRank() - 1;
       Value bias = body.addArgument(
           RankedTensorType::get({type.getShape().back()}, type.getElementType()), loc);
@@ -501,7 +506,7 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
     return known = FlatSymbolRefAttr::get(SymbolTable(getOperation()).insert(kernel));
   }
 
-  llvm::DenseMap<std::pair<Type, int>, FlatSymbolRefAttr> fallbacks;
+  llvm::DenseMap<std::pair<Type, Attribute>, FlatSymbolRefAttr> fallbacks;
 };
 
 } // namespace

@@ -77,21 +77,23 @@ LogicalResult verifyMatmul(plan::MatmulOp matmul) {
            << "; operands are both f32, f16 or bf16, the result is the same or f32";
   if (Value bias = matmul.getBias(); bias && getElementTypeOrSelf(bias) != out)
     return matmul.emitError() << "adds a bias of " << getElementTypeOrSelf(bias) << " to " << out;
+  plan::EpilogueAttr epilogue = descriptor.getEpilogue();
   Value residual = matmul.getResidual();
-  if ((residual != nullptr) != descriptor.getResidual())
+  if ((residual != nullptr) != epilogue.getResidual())
     return matmul.emitError() << "has " << (residual ? "a" : "no")
-                              << " residual and a descriptor with " << (residual ? "none" : "one");
+                              << " residual and an epilogue with " << (residual ? "none" : "one");
   if (residual && residual.getType() != matmul.getOutput().getType())
     return matmul.emitError() << "adds a residual of " << residual.getType() << " to "
                               << matmul.getOutput().getType();
-  bool hasBias = descriptor.hasBias();
-  if (descriptor.hasActivation() != matmul.getFallback().has_value())
-    return matmul.emitError() << "epilogue " << plan::stringifyEpilogue(descriptor.getEpilogue())
-                              << " with " << (matmul.getFallback() ? "a" : "no")
-                              << " kernel to fall back to";
-  if (hasBias != (matmul.getBias() != nullptr))
-    return matmul.emitError() << "epilogue " << plan::stringifyEpilogue(descriptor.getEpilogue())
-                              << " with " << (hasBias ? "no bias" : "a bias");
+  bool activates = epilogue.getActivation() != plan::Activation::None;
+  if (activates != matmul.getFallback().has_value())
+    return matmul.emitError() << "activation "
+                              << plan::stringifyActivation(epilogue.getActivation()) << " with "
+                              << (matmul.getFallback() ? "a" : "no") << " kernel to fall back to";
+  bool hasBias = matmul.getBias() != nullptr;
+  if (hasBias != epilogue.getBias())
+    return matmul.emitError() << "has " << (hasBias ? "a" : "no") << " bias and an epilogue with "
+                              << (hasBias ? "none" : "one");
   return success();
 }
 

@@ -104,8 +104,8 @@ class Plan:
         path = Path(path)
         try:
             manifest = json.loads((path / "manifest.json").read_text())
-            if manifest["schema"]["major"] != 1:
-                raise ValueError(f"{path} has plan schema {manifest['schema']['major']}, this package reads 1")
+            if manifest["schema"]["major"] != 2:
+                raise ValueError(f"{path} has plan schema {manifest['schema']['major']}, this package reads 2")
             return cls(
                 path=path,
                 mesh={axis["name"]: axis["size"] for axis in manifest["mesh"]["axes"]},

@@ -14,6 +14,29 @@ static std::span<const int64_t> toSpan(const Numbers &numbers) {
   return {numbers.data(), size_t(numbers.size())};
 }
 
+static Epilogue toEpilogue(const schema::Epilogue &epilogue) {
+  static_assert(int(Activation::None) == schema::Epilogue::NONE &&
+                int(Activation::Relu) == schema::Epilogue::RELU &&
+                int(Activation::Gelu) == schema::Epilogue::GELU);
+  return {epilogue.bias(), epilogue.residual(), Activation(epilogue.activation())};
+}
+
+MatmulProblem gridloom::rt::toProblem(const schema::Matmul &matmul) {
+  MatmulProblem problem;
+  problem.type = DataType(matmul.type());
+  if (matmul.out_type())
+    problem.outType = DataType(matmul.out_type());
+  problem.tf32 = matmul.tf32();
+  problem.sizes = toSpan(matmul.sizes());
+  problem.lhs = toSpan(matmul.lhs());
+  problem.rhs = toSpan(matmul.rhs());
+  problem.out = toSpan(matmul.out());
+  problem.alpha = matmul.alpha();
+  problem.epilogue = toEpilogue(matmul.epilogue());
+  problem.workspaceLimit = matmul.workspace_limit();
+  return problem;
+}
+
 ConvolutionProblem gridloom::rt::toProblem(const schema::Convolution &convolution) {
   ConvolutionProblem problem;
   problem.type = DataType(convolution.type());
@@ -28,9 +51,7 @@ ConvolutionProblem gridloom::rt::toProblem(const schema::Convolution &convolutio
   problem.high = toSpan(convolution.high());
   problem.dilations = toSpan(convolution.dilations());
   problem.groups = convolution.groups();
-  problem.bias = convolution.bias();
-  problem.residual = convolution.residual();
-  problem.relu = convolution.relu();
+  problem.epilogue = toEpilogue(convolution.epilogue());
   problem.tf32 = convolution.tf32();
   problem.workspaceLimit = convolution.workspace_limit();
   return problem;
@@ -58,32 +79,26 @@ static std::string format(const Numbers &sizes) {
   return text;
 }
 
-bool gridloom::rt::hasBias(const schema::Matmul &matmul) {
-  return matmul.epilogue() == schema::Matmul::BIAS ||
-         matmul.epilogue() == schema::Matmul::BIAS_RELU ||
-         matmul.epilogue() == schema::Matmul::BIAS_GELU;
-}
-
-static std::string describeEpilogue(schema::Matmul::Epilogue epilogue) {
-  static constexpr const char *texts[] = {"",        " + bias",       " + relu", " + bias + relu",
-                                          " + gelu", " + bias + gelu"};
-  return texts[epilogue];
+static const char *describeActivation(schema::Epilogue::Activation activation) {
+  static constexpr const char *texts[] = {"", " + relu", " + gelu"};
+  return texts[activation];
 }
 
 std::string gridloom::rt::describe(const schema::Library &call) {
-  if (call.has_convolution()) {
-    const schema::Convolution &convolution = call.convolution();
-    return "convolution " + format(convolution.input()) + " with " + format(convolution.weight()) +
-           (convolution.bias() ? " + bias" : "") + (convolution.residual() ? " + residual" : "") +
-           (convolution.relu() ? " + relu" : "");
-  }
+  const schema::Epilogue &epilogue =
+      call.has_convolution() ? call.convolution().epilogue() : call.matmul().epilogue();
+  std::string bias = epilogue.bias() ? " + bias" : "",
+              residual = epilogue.residual() ? " + residual" : "";
+  if (call.has_convolution())
+    return "convolution " + format(call.convolution().input()) + " with " +
+           format(call.convolution().weight()) + bias + residual +
+           describeActivation(epilogue.activation());
   if (call.has_attention())
     return "attention " + format(call.attention().sizes()) +
            (call.attention().mask_size() ? " masked" : "") +
            (call.attention().causal() ? " causal" : "");
-  return "matmul " + format(call.matmul().sizes()) +
-         (call.matmul().residual() ? " + residual" : "") +
-         describeEpilogue(call.matmul().epilogue());
+  return "matmul " + format(call.matmul().sizes()) + residual + bias +
+         describeActivation(epilogue.activation());
 }
 
 static double multiply(std::span<const int64_t> sizes) {
@@ -123,8 +138,8 @@ uint64_t gridloom::rt::getBytes(const schema::Library &call) {
     double output = multiply(toSpan(convolution.output()));
     double elements = multiply(toSpan(convolution.input())) +
                       multiply(toSpan(convolution.weight())) + output +
-                      (convolution.bias() ? double(convolution.output(1)) : 0) +
-                      (convolution.residual() ? output : 0);
+                      (convolution.epilogue().bias() ? double(convolution.output(1)) : 0) +
+                      (convolution.epilogue().residual() ? output : 0);
     return uint64_t(elements) * sizeOf(DataType(convolution.type()));
   }
   if (call.has_attention()) {
@@ -143,8 +158,9 @@ uint64_t gridloom::rt::getBytes(const schema::Library &call) {
   int64_t m = sizes[batch.size()], n = sizes[batch.size() + 1], k = sizes[batch.size() + 2];
   double operands = countDistinct({m, k}, batch, matmul.lhs()) +
                     countDistinct({k, n}, batch, matmul.rhs()),
-         results = countDistinct({m, n}, batch, matmul.out()) * (matmul.residual() ? 2 : 1) +
-                   (hasBias(matmul) ? double(n) : 0);
+         results =
+             countDistinct({m, n}, batch, matmul.out()) * (matmul.epilogue().residual() ? 2 : 1) +
+             (matmul.epilogue().bias() ? double(n) : 0);
   auto result = DataType(matmul.out_type() ? matmul.out_type() : matmul.type());
   return uint64_t(operands) * sizeOf(DataType(matmul.type())) + uint64_t(results) * sizeOf(result);
 }

@@ -11,9 +11,9 @@
 
 namespace gridloom::rt {
 
-/// Whether a multiplication's epilogue adds a bias.
-bool hasBias(const schema::Matmul &matmul);
 /// What a device is asked for; refers to the message.
+MatmulProblem toProblem(const schema::Matmul &matmul);
+/// As above.
 ConvolutionProblem toProblem(const schema::Convolution &convolution);
 /// As above; the mask is of the attention's type.
 AttentionProblem toProblem(const schema::Attention &attention);

@@ -113,8 +113,12 @@ void ProgramVerifier::verifyWindow(const schema::Convolution &convolution,
 void ProgramVerifier::verifyConvolution(const schema::Library &call, const std::string &name) {
   const schema::Convolution &convolution = call.convolution();
   verifyWindow(convolution, name);
-  requireCount(call.inputs(), 2 + int(convolution.bias()) + int(convolution.residual()), name,
-               "inputs");
+  const schema::Epilogue &epilogue = convolution.epilogue();
+  requireCount(call.inputs(), 2 + int(epilogue.bias()) + int(epilogue.residual()), name, "inputs");
+  if (epilogue.activation() != schema::Epilogue::NONE &&
+      epilogue.activation() != schema::Epilogue::RELU)
+    fail(name + " has activation " + std::to_string(int(epilogue.activation())) +
+         "; a convolution has none or relu");
   requireCount(call.outputs(), 1, name, "outputs");
   verifyTypes(call, convolution.type(), name);
   verifyWorkspace(convolution.workspace_limit(), name);
@@ -126,13 +130,13 @@ void ProgramVerifier::verifyConvolution(const schema::Library &call, const std::
   verifyOperand(out, convolution.output_strides(), call.outputs(0), name + " output");
   verifyDistinct(out, convolution.output_strides(), name);
   int next = 2;
-  if (convolution.bias()) {
+  if (epilogue.bias()) {
     uint64_t given = elements[call.inputs(next++)];
     if (given < uint64_t(out[1]))
       fail(name + " adds a bias of " + std::to_string(given) + " elements to " +
            std::to_string(out[1]) + " channels");
   }
-  if (convolution.residual())
+  if (epilogue.residual())
     verifyOperand(out, convolution.output_strides(), call.inputs(next), name + " residual");
 }
 

@@ -273,10 +273,14 @@ static bool hasCpuLevel(const std::string &arch) {
 #endif
 }
 
+/// Of the manifest and stage programs; the compiler writes it.
+static constexpr int64_t kMajorVersion = 2;
+
 void PlanReader::readHeader(const Node &root) {
   int64_t major = root.get("schema").getSize("major");
-  if (major != 1)
-    fail("has schema version " + std::to_string(major) + ", this runtime reads 1; compile again");
+  if (major != kMajorVersion)
+    fail("has schema version " + std::to_string(major) + ", this runtime reads " +
+         std::to_string(kMajorVersion) + "; compile again");
   plan->producer = root.getString("producer");
   static const std::set<std::string> known = {"cpu", "cuda", "cudnn", "collectives", "pipeline"};
   plan->features = root.getStrings("requires");

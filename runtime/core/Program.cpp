@@ -146,35 +146,15 @@ void Program::prepareLibrary(const schema::Step &step) {
 }
 
 void Program::prepareMatmul(const schema::Step &step) {
-  const schema::Matmul &matmul = step.library().matmul();
-  auto span = [](const google::protobuf::RepeatedField<int64_t> &values) {
-    return std::span<const int64_t>(values.data(), size_t(values.size()));
-  };
-  MatmulProblem problem;
-  problem.type = DataType(matmul.type());
-  if (matmul.out_type())
-    problem.outType = DataType(matmul.out_type());
-  problem.tf32 = matmul.tf32();
-  problem.sizes = span(matmul.sizes());
-  problem.lhs = span(matmul.lhs());
-  problem.rhs = span(matmul.rhs());
-  problem.out = span(matmul.out());
-  problem.alpha = matmul.alpha();
-  problem.bias = hasBias(matmul);
-  problem.residual = matmul.residual();
-  if (matmul.epilogue() == schema::Matmul::RELU || matmul.epilogue() == schema::Matmul::BIAS_RELU)
-    problem.activation = MatmulProblem::Activation::Relu;
-  if (matmul.epilogue() == schema::Matmul::GELU || matmul.epilogue() == schema::Matmul::BIAS_GELU)
-    problem.activation = MatmulProblem::Activation::Gelu;
-  problem.workspaceLimit = matmul.workspace_limit();
+  MatmulProblem problem = toProblem(step.library().matmul());
   try {
     matmuls[&step] = context.device.createMatmul(problem);
   } catch (const Error &error) {
     // A library may lack an algorithm with this epilogue; without any it says why.
-    if (problem.activation == MatmulProblem::Activation::None)
+    if (problem.epilogue.activation == Activation::None)
       throw;
-    problem.activation = MatmulProblem::Activation::None;
-    problem.bias = false;
+    problem.epilogue.activation = Activation::None;
+    problem.epilogue.bias = false;
     matmuls[&step] = context.device.createMatmul(problem);
     products[&step] =
         context.device.allocate(program.buffers(int(step.library().outputs(0))).bytes());
@@ -619,9 +599,9 @@ void Program::submitLibrary(const schema::Step &step, Stream &stream, int64_t it
     return context.device.call(stream, *calls[&step], {inputs.data(), inputs.size()}, out);
   MatmulOperands operands{inputs[0], inputs[1]};
   size_t next = 2;
-  if (hasBias(call.matmul()))
+  if (call.matmul().epilogue().bias())
     operands.bias = inputs[next++];
-  if (call.matmul().residual())
+  if (call.matmul().epilogue().residual())
     operands.residual = inputs[next];
   auto product = products.find(&step);
   if (product == products.end())
@@ -668,6 +648,21 @@ void Program::submitGroup(const schema::Step &step, Stream &stream, int64_t iter
                      getPointer(group.outputs(i), iteration), group.inputs(i), op);
 }
 
+static Reduction toReduction(schema::Group::Reduction reduction) {
+  switch (reduction) {
+  case schema::Group::SUM:
+    return Reduction::Sum;
+  case schema::Group::MAX:
+    return Reduction::Max;
+  case schema::Group::MIN:
+    return Reduction::Min;
+  case schema::Group::PROD:
+    return Reduction::Prod;
+  default:
+    throw Error(ErrorCode::InvalidPlan, "a group reduces by " + std::to_string(int(reduction)));
+  }
+}
+
 void Program::submitCollective(const schema::Step &step, Stream &stream, const void *in, void *out,
                                uint32_t buffer, OpContext op) {
   const schema::Group &group = step.group();
@@ -675,7 +670,6 @@ void Program::submitCollective(const schema::Step &step, Stream &stream, const v
   Communicator *members = prepared.members;
   uint64_t count = getElements(buffer);
   DataType type = DataType(program.buffers(int(buffer)).type());
-  Reduction reduction = Reduction(group.reduction());
   // A group of one has nothing to say to itself.
   if (!members)
     return context.device.copy(stream, out, in, count * sizeOf(type));
@@ -695,13 +689,14 @@ void Program::submitCollective(const schema::Step &step, Stream &stream, const v
   void *received = ordered ? out : prepared.received->data;
   switch (group.kind()) {
   case schema::Group::ALL_REDUCE:
-    return members->allReduce(stream, in, out, count, type, reduction, op);
+    return members->allReduce(stream, in, out, count, type, toReduction(group.reduction()), op);
   case schema::Group::ALL_GATHER:
     members->allGather(stream, in, received, count, type, op);
     return reorder(out, received, /*toMembers=*/false, count);
   case schema::Group::REDUCE_SCATTER:
     reorder(sent, in, /*toMembers=*/true, part);
-    return members->reduceScatter(stream, ordered ? in : sent, out, part, type, reduction, op);
+    return members->reduceScatter(stream, ordered ? in : sent, out, part, type,
+                                  toReduction(group.reduction()), op);
   case schema::Group::ALL_TO_ALL:
     reorder(sent, in, /*toMembers=*/true, part);
     members->allToAll(stream, ordered ? in : sent, received, part, type, op);

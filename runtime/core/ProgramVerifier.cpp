@@ -316,20 +316,21 @@ void ProgramVerifier::verifyMatmul(const schema::Library &call, const std::strin
   for (int64_t size : matmul.sizes())
     if (size < 0 || __builtin_mul_overflow(work, std::max<int64_t>(size, 1), &work))
       fail(name + " multiplies over a size of " + std::to_string(size));
-  if (matmul.epilogue() < schema::Matmul::NONE || matmul.epilogue() > schema::Matmul::BIAS_GELU)
-    fail(name + " has epilogue " + std::to_string(int(matmul.epilogue())) + ", which there is not");
-  bool bias = hasBias(matmul), activates = matmul.epilogue() > schema::Matmul::BIAS;
+  const schema::Epilogue &epilogue = matmul.epilogue();
+  if (!schema::Epilogue::Activation_IsValid(epilogue.activation()))
+    fail(name + " has unknown activation " + std::to_string(int(epilogue.activation())));
+  bool bias = epilogue.bias(), activates = epilogue.activation() != schema::Epilogue::NONE;
   if (activates != (call.fallback() != 0) || call.fallback() > uint32_t(stage.kernels_size()))
     fail(name + " falls back to kernel " + std::to_string(int64_t(call.fallback()) - 1) + " of " +
-         std::to_string(stage.kernels_size()) + " with epilogue " +
-         std::to_string(int(matmul.epilogue())));
+         std::to_string(stage.kernels_size()) + " with activation " +
+         schema::Epilogue::Activation_Name(epilogue.activation()));
   if (activates) {
     const schema::Kernel &kernel = stage.kernels(int(call.fallback()) - 1);
     if (kernel.num_pointers() != (bias ? 3u : 2u))
       fail(name + " falls back to kernel " + kernel.symbol() + ", which takes " +
            std::to_string(kernel.num_pointers()) + " pointers, not " + (bias ? "3" : "2"));
   }
-  requireCount(call.inputs(), 2 + int(bias) + int(matmul.residual()), name, "inputs");
+  requireCount(call.inputs(), 2 + int(bias) + int(epilogue.residual()), name, "inputs");
   requireCount(call.outputs(), 1, name, "outputs");
   std::vector<int64_t> batch(matmul.sizes().begin(), matmul.sizes().end() - 3);
   auto with = [&](int first, int second) {
@@ -364,7 +365,7 @@ void ProgramVerifier::verifyMatmul(const schema::Library &call, const std::strin
   if (bias && uint64_t(matmul.sizes(rank - 2)) > elements[call.inputs(2)])
     fail(name + " adds a bias of " + std::to_string(elements[call.inputs(2)]) + " elements to " +
          std::to_string(matmul.sizes(rank - 2)) + " columns");
-  if (matmul.residual())
+  if (epilogue.residual())
     verifyOperand(out, matmul.out(), call.inputs(bias ? 3 : 2), name + " residual");
 }
 
@@ -426,9 +427,12 @@ void ProgramVerifier::verifyGroupStream(const schema::Step &step, const std::str
 
 void ProgramVerifier::verifyCollective(const schema::Group &group, int64_t members,
                                        const std::string &name) {
-  if (group.reduction() < schema::Group::SUM || group.reduction() > schema::Group::PROD)
-    fail(name + " has reduction " + std::to_string(int(group.reduction())) +
-         ", which there is not");
+  bool reduces =
+      group.kind() == schema::Group::ALL_REDUCE || group.kind() == schema::Group::REDUCE_SCATTER;
+  if (!schema::Group::Reduction_IsValid(group.reduction()) ||
+      reduces != (group.reduction() != schema::Group::NO_REDUCTION))
+    fail(name + " is a group of kind " + std::to_string(int(group.kind())) + " with reduction " +
+         std::to_string(int(group.reduction())) + (reduces ? "; it needs one" : "; it has none"));
   if (group.kind() == schema::Group::BROADCAST && group.root() >= uint64_t(members))
     fail(name + " has root " + std::to_string(group.root()) + " of " + std::to_string(members));
   if (group.kind() == schema::Group::PERMUTE) {
@@ -458,8 +462,6 @@ void ProgramVerifier::verifyCollective(const schema::Group &group, int64_t membe
     fail(name + " is a group of kind " + std::to_string(int(group.kind())) +
          ", which there is not");
   }
-  bool reduces =
-      group.kind() == schema::Group::ALL_REDUCE || group.kind() == schema::Group::REDUCE_SCATTER;
   for (int i = 0; i < group.inputs_size(); ++i) {
     auto type = static_cast<DataType>(getBuffer(group.inputs(i), name).type());
     if (reduces && isFloat8(type))

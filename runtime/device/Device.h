@@ -84,26 +84,34 @@ struct LaunchShape {
   uint32_t sharedBytes = 0;
 };
 
+/// Gelu is the tanh form; relu of NaN is NaN.
+enum class Activation { None, Relu, Gelu };
+
+/// What a library call does to its product: a bias, of one element per column or output channel,
+/// and a residual, which lies in memory as the result does, are added, and the activation is last.
+struct Epilogue {
+  bool bias = false, residual = false;
+  Activation activation = Activation::None;
+};
+
 /// alpha * lhs * rhs, with strides in elements: batch..., M, K | batch..., K, N | batch..., M, N.
 /// Then a residual that lies as the result does, a bias per column, and an activation. f16 and bf16
 /// are summed in f32; their result, residual and bias may be f32. With `tf32`, f32 operands may be
 /// rounded to 10 bits of mantissa. Relu of NaN is NaN.
 struct MatmulProblem {
-  enum class Activation { None, Relu, Gelu }; // gelu in the tanh form
   DataType type = DataType::F32;
   std::span<const int64_t> sizes; // batch..., M, N, K
   std::span<const int64_t> lhs, rhs, out;
   double alpha = 1;
-  bool bias = false, residual = false;
+  Epilogue epilogue = {};
   uint64_t workspaceLimit = 0;
   bool tf32 = false;
   std::optional<DataType> outType = {}; // of the result, residual and bias; none: `type`
-  Activation activation = Activation::None;
 
   DataType getOutType() const { return outType.value_or(type); }
 };
 
-/// What a matrix multiplication reads: bias and residual are null unless its problem has them.
+/// What a matrix multiplication reads: bias and residual are null unless its epilogue has them.
 struct MatmulOperands {
   const void *lhs = nullptr, *rhs = nullptr, *bias = nullptr, *residual = nullptr;
 };
@@ -115,14 +123,13 @@ public:
 };
 
 /// A convolution, with strides in elements: N, C, spatial... | O, C / groups, window... | N, O,
-/// positions.... Then a bias per output channel is added, a residual that lies as the output does,
-/// and what is negative becomes zero; NaN stays.
+/// positions...; then the epilogue, whose activation is none or relu.
 struct ConvolutionProblem {
   DataType type = DataType::F32;
   std::span<const int64_t> input, inputStrides, weight, weightStrides, output, outputStrides;
   std::span<const int64_t> strides, low, high, dilations; // by spatial dimension
   int64_t groups = 1;
-  bool bias = false, residual = false, relu = false;
+  Epilogue epilogue = {};
   bool tf32 = false; // f32 factors may be rounded to TF32
   uint64_t workspaceLimit = 0;
 };

@@ -541,9 +541,8 @@ void Finder::visit(plan::MatmulOp op) {
   plan::MatmulAttr own = op.getDescriptor();
   auto with = [&](const char *what, ArrayRef<int64_t> sizes, ArrayRef<int64_t> lhs,
                   ArrayRef<int64_t> rhs) {
-    auto other =
-        plan::MatmulAttr::get(op.getContext(), sizes, lhs, rhs, own.getOut(), own.getAlpha(),
-                              own.getEpilogue(), own.getTf32(), own.getResidual());
+    auto other = plan::MatmulAttr::get(op.getContext(), sizes, lhs, rhs, own.getOut(),
+                                       own.getAlpha(), own.getEpilogue(), own.getTf32());
     if (other != own)
       add("wrong library call", op, what, [op, other]() mutable { op.setDescriptorAttr(other); });
   };

@@ -12,7 +12,7 @@ import gridloom
 from gridloom import _tools
 
 MANIFEST = {
-    "schema": {"major": 1, "minor": 0},
+    "schema": {"major": 2, "minor": 0},
     "producer": "gridloom 0.1.0",
     "requires": ["cpu"],
     "target": {"kind": "cpu", "arch": "x86-64-v3"},
@@ -62,8 +62,8 @@ def test_a_plan_is_plain_objects(tmp_path):
 def test_what_is_no_plan_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is not a plan: it has no manifest.json"):
         gridloom.Plan.read(tmp_path)
-    with pytest.raises(ValueError, match="has plan schema 2, this package reads 1"):
-        gridloom.Plan.read(write(tmp_path, schema={"major": 2, "minor": 0}))
+    with pytest.raises(ValueError, match="has plan schema 3, this package reads 2"):
+        gridloom.Plan.read(write(tmp_path, schema={"major": 3, "minor": 0}))
     (tmp_path / "manifest.json").write_text('{"schema": ')
     with pytest.raises(ValueError, match="damaged"):
         gridloom.Plan.read(tmp_path)

@@ -311,7 +311,7 @@ void check(const Problem &p, DataType type, unsigned threads) {
 
   auto device = createCpuDevice(threads);
   auto stream = device->createStream(StreamKind::Compute, "compute");
-  MatmulProblem problem{type, sizes, lhs, rhs, out, p.alpha, p.bias, p.residual, 0};
+  MatmulProblem problem{type, sizes, lhs, rhs, out, p.alpha, {p.bias, p.residual}};
   if constexpr (!std::is_same_v<T, Out>)
     problem.outType = DataType::F32;
   auto plan = device->createMatmul(problem);
@@ -407,7 +407,7 @@ TEST(CpuMatmulTest, BatchesMayInterleave) {
   int64_t lhs[] = {size, row, 1}, rhs[] = {size, 1, row}, out[] = {rows * rows, rows, 1};
   auto device = createCpuDevice(2);
   auto stream = device->createStream(StreamKind::Compute, "compute");
-  auto plan = device->createMatmul({DataType::F32, sizes, lhs, rhs, out, 1, false, 0});
+  auto plan = device->createMatmul({DataType::F32, sizes, lhs, rhs, out});
   device->matmul(*stream, *plan, {q.data(), k.data()}, scores.data());
   stream->synchronize();
   for (int64_t h = 0; h < heads; ++h)
@@ -425,7 +425,7 @@ TEST(CpuMatmulTest, RefusesWhatBlasCannotRead) {
   int64_t sizes[] = {4, 4, 4}, good[] = {4, 1}, gaps[] = {8, 2}, overlap[] = {2, 1};
   auto messageOf = [&](DataType type, std::span<const int64_t> lhs) -> std::string {
     try {
-      device->createMatmul({type, sizes, lhs, good, good, 1, false, 0});
+      device->createMatmul({type, sizes, lhs, good, good});
     } catch (const Error &error) {
       return error.what();
     }

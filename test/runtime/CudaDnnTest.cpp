@@ -90,9 +90,9 @@ struct Convolution {
     inputStrides = layOut(input);
     weightStrides = layOut(weight);
     outputStrides = layOut(output);
-    return {type,          input,    inputStrides, weight, weightStrides, output,
-            outputStrides, strides,  low,          high,   dilations,     groups,
-            bias,          residual, relu,         tf32,   workspaceLimit};
+    Epilogue epilogue{bias, residual, relu ? Activation::Relu : Activation::None};
+    return {type, input, inputStrides, weight, weightStrides, output, outputStrides, strides,
+            low,  high,  dilations,    groups, epilogue,      tf32,   workspaceLimit};
   }
 
   /// By definition.
@@ -274,7 +274,7 @@ TEST_F(CudaDnnTest, MeasuresEnginesOnceAndKeepsTheFastest) {
     EXPECT_EQ(getCalls(), 2u * (2 + 3 * 5));
   }
   // A measurement is of one problem.
-  problem.residual = true;
+  problem.epilogue.residual = true;
   auto other = open(true);
   CudaDevice device(0);
   device.setTuning(other);

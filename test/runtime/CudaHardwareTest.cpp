@@ -105,7 +105,7 @@ TEST_F(CudaHardwareTest, MultipliesAsDefined) {
   problem.lhs = lhs;
   problem.rhs = rhs;
   problem.out = out;
-  problem.bias = true;
+  problem.epilogue.bias = true;
   problem.alpha = 0.5;
   problem.workspaceLimit = 32 << 20;
   auto make = [](size_t count, int seed) {

@@ -35,12 +35,12 @@ struct Problem {
   DataType type = DataType::F32;
   bool tf32 = false;
   std::optional<DataType> outType;
-  MatmulProblem::Activation activation = MatmulProblem::Activation::None;
+  Activation activation = Activation::None;
   bool residual = false;
 
   operator MatmulProblem() const {
-    return {type,     sizes,          lhs,  rhs,     out,       alpha, bias,
-            residual, workspaceLimit, tf32, outType, activation};
+    return {type,           sizes, lhs,    rhs, out, alpha, {bias, residual, activation},
+            workspaceLimit, tf32,  outType};
   }
 };
 
@@ -119,9 +119,9 @@ std::vector<Out> multiply(const Problem &problem, const std::vector<T> &lhs,
         auto at = size_t(o + row * problem.out[batch] + column * problem.out[batch + 1]);
         sum = sum * problem.alpha + (problem.bias ? double(bias[size_t(column)]) : 0) +
               (problem.residual ? double(residual[at]) : 0);
-        if (problem.activation == MatmulProblem::Activation::Relu)
+        if (problem.activation == Activation::Relu)
           sum = std::max(sum, 0.0);
-        if (problem.activation == MatmulProblem::Activation::Gelu)
+        if (problem.activation == Activation::Gelu)
           sum = sum / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (sum + 0.044715 * sum * sum * sum)));
         out[at] = Out(sum);
       }
@@ -171,7 +171,7 @@ TEST_F(CudaMatmulTest, DoublePrecision) {
   check<double>(problem);
 }
 TEST_F(CudaMatmulTest, Activations) {
-  for (auto activation : {MatmulProblem::Activation::Relu, MatmulProblem::Activation::Gelu})
+  for (auto activation : {Activation::Relu, Activation::Gelu})
     for (bool bias : {false, true}) {
       Problem problem = makeProblem({2}, 4, 5, 6);
       problem.alpha = 0.125;
@@ -188,7 +188,7 @@ TEST_F(CudaMatmulTest, NanPassesThroughRelu) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
   for (bool bias : {false, true}) {
     Problem problem = makeProblem({}, 2, 3, 1);
-    problem.activation = MatmulProblem::Activation::Relu;
+    problem.activation = Activation::Relu;
     problem.bias = bias;
     CudaDevice device(0);
     auto stream = device.createStream(StreamKind::Compute, "compute");
@@ -209,7 +209,7 @@ TEST_F(CudaMatmulTest, NanPassesThroughRelu) {
 TEST_F(CudaMatmulTest, DoublesTakeABias) {
   // cuBLASLt has no epilogues for them.
   for (bool residual : {false, true})
-    for (auto activation : {MatmulProblem::Activation::None, MatmulProblem::Activation::Relu}) {
+    for (auto activation : {Activation::None, Activation::Relu}) {
       Problem problem = makeProblem({2}, 5, 7, 3);
       problem.type = DataType::F64;
       problem.bias = true;
@@ -242,10 +242,10 @@ TEST_F(CudaMatmulTest, Residuals) {
     problem.alpha = 0.5;
     problem.bias = bias;
     problem.residual = true;
-    problem.activation = MatmulProblem::Activation::Relu;
+    problem.activation = Activation::Relu;
     check(problem);
     problem.out = {7 * 8 * 5, 7 * 4, 7, 1}; // rows that lie apart
-    problem.activation = MatmulProblem::Activation::None;
+    problem.activation = Activation::None;
     check(problem);
     problem.type = DataType::BF16;
     check<Narrow<BFloat>>(problem);

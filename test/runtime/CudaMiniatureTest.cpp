@@ -235,7 +235,7 @@ void writePlan(const std::filesystem::path &folder, const std::vector<float> &we
 
   uint64_t weightBytes = uint64_t(inner * columns) * sizeof(float);
   json manifest = {
-      {"schema", {{"major", 1}, {"minor", 0}}},
+      {"schema", {{"major", 2}, {"minor", 0}}},
       {"producer", "gridloom test"},
       {"requires", {"cuda", "collectives"}},
       {"target", {{"kind", "cuda"}, {"arch", "sm_90"}}},

@@ -62,9 +62,9 @@ PlanBuilder makePlan() {
   assign(convolution.mutable_high(), {0});
   assign(convolution.mutable_dilations(), {1});
   convolution.set_groups(1);
-  convolution.set_bias(true);
-  convolution.set_residual(true);
-  convolution.set_relu(true);
+  convolution.mutable_epilogue()->set_bias(true);
+  convolution.mutable_epilogue()->set_residual(true);
+  convolution.mutable_epilogue()->set_activation(schema::Epilogue::RELU);
   convolution.set_type(schema::F32);
   convolution.set_workspace_limit(1 << 20);
   for (uint32_t input : {0, 1, 2, 3})
@@ -139,8 +139,13 @@ const Refusal refusals[] = {
      [](PlanBuilder &p) { convolution(p).set_high(0, 1); },
      {"6 positions of a window of 3 in 8"}},
     {"ConvolutionInputs",
-     [](PlanBuilder &p) { convolution(p).set_bias(false); },
+     [](PlanBuilder &p) { convolution(p).mutable_epilogue()->set_bias(false); },
      {"4 inputs, needs 3"}},
+    {"ConvolutionActivation",
+     [](PlanBuilder &p) {
+       convolution(p).mutable_epilogue()->set_activation(schema::Epilogue::GELU);
+     },
+     {"has activation 2; a convolution has none or relu"}},
     {"ConvolutionType",
      [](PlanBuilder &p) { convolution(p).set_type(schema::F16); },
      {"computes f16 and reads f32"}},

@@ -51,7 +51,7 @@ class PlanBuilder {
 public:
   explicit PlanBuilder(int numStages = 1) : stages(size_t(numStages)) {
     using nlohmann::json;
-    manifest = {{"schema", {{"major", 1}, {"minor", 0}}},
+    manifest = {{"schema", {{"major", 2}, {"minor", 0}}},
                 {"producer", "test"},
                 {"requires", {"cpu"}},
                 {"target", {{"kind", "cpu"}, {"arch", "x86-64"}}},
@@ -195,6 +195,8 @@ public:
                                  const std::vector<uint32_t> &outputs, uint32_t stream = 1) {
     schema::Group *group = addStep(block, stream).mutable_group();
     group->set_kind(kind);
+    if (kind == schema::Group::ALL_REDUCE || kind == schema::Group::REDUCE_SCATTER)
+      group->set_reduction(schema::Group::SUM);
     for (const std::string &axis : axes)
       group->add_axes(axis);
     group->mutable_inputs()->Assign(inputs.begin(), inputs.end());

@@ -123,8 +123,8 @@ TEST_P(PlanLoader, Refuses) { expectRefused(makePlan(), GetParam()); }
 
 const Refusal manifestRefusals[] = {
     {"MajorVersion",
-     [](PlanBuilder &p) { p.manifest["schema"]["major"] = 2; },
-     {"schema version 2", "reads 1"}},
+     [](PlanBuilder &p) { p.manifest["schema"]["major"] = 1; },
+     {"schema version 1", "reads 2"}},
     {"Feature",
      [](PlanBuilder &p) { p.manifest["requires"].push_back("teleport"); },
      {"'teleport'"}},
@@ -452,29 +452,34 @@ const Refusal stepRefusals[] = {
      [](PlanBuilder &p) { matmul(p).set_out_type(static_cast<schema::DataType>(99)); },
      {"into 99", "there is not"}},
     {"MatmulFallback",
-     [](PlanBuilder &p) { matmul(p).set_epilogue(schema::Matmul::RELU); },
-     {"falls back to kernel -1 of"}},
+     [](PlanBuilder &p) { matmul(p).mutable_epilogue()->set_activation(schema::Epilogue::RELU); },
+     {"falls back to kernel -1 of", "with activation RELU"}},
     {"MatmulFallbackKernel",
      [](PlanBuilder &p) {
-       matmul(p).set_epilogue(schema::Matmul::RELU);
+       matmul(p).mutable_epilogue()->set_activation(schema::Epilogue::RELU);
        step(p, 0).mutable_library()->set_fallback(99);
      },
      {"falls back to kernel 98 of"}},
+    {"MatmulActivation",
+     [](PlanBuilder &p) {
+       matmul(p).mutable_epilogue()->set_activation(schema::Epilogue::Activation(7));
+     },
+     {"has unknown activation 7"}},
     {"MatmulInputs",
      [](PlanBuilder &p) { step(p, 0).mutable_library()->add_inputs(0); },
      {"3 inputs", "needs 2"}},
     {"MatmulBias",
      [](PlanBuilder &p) {
-       matmul(p).set_epilogue(schema::Matmul::BIAS);
+       matmul(p).mutable_epilogue()->set_bias(true);
        step(p, 0).mutable_library()->add_inputs(4);
      },
      {"bias of 2 elements to 3 columns"}},
     {"MatmulResidualMissing",
-     [](PlanBuilder &p) { matmul(p).set_residual(true); },
+     [](PlanBuilder &p) { matmul(p).mutable_epilogue()->set_residual(true); },
      {"2 inputs", "needs 3"}},
     {"MatmulResidual",
      [](PlanBuilder &p) {
-       matmul(p).set_residual(true);
+       matmul(p).mutable_epilogue()->set_residual(true);
        step(p, 0).mutable_library()->add_inputs(4);
      },
      {"residual reaches element", "buffer 4, which has 2"}},
@@ -537,10 +542,26 @@ const Refusal groupRefusals[] = {
        gather(p).set_outputs(0, 8);
      },
      {"different element types"}},
+    {"ReductionMissing",
+     [](PlanBuilder &p) {
+       gather(p).set_kind(schema::Group::ALL_REDUCE);
+       gather(p).set_outputs(0, 2);
+     },
+     {"kind 0 with reduction 0; it needs one"}},
+    {"ReductionUnknown",
+     [](PlanBuilder &p) {
+       gather(p).set_kind(schema::Group::ALL_REDUCE);
+       gather(p).set_reduction(schema::Group::Reduction(9));
+     },
+     {"kind 0 with reduction 9; it needs one"}},
+    {"ReductionOfNone",
+     [](PlanBuilder &p) { gather(p).set_reduction(schema::Group::SUM); },
+     {"kind 1 with reduction 1; it has none"}},
     {"ReducesFloat8",
      [](PlanBuilder &p) {
        PlanBuilder::addBuffer(program(p), schema::ARENA, {8, 3}, 0, 0, schema::F8E4M3FN);
        gather(p).set_kind(schema::Group::ALL_REDUCE);
+       gather(p).set_reduction(schema::Group::SUM);
        gather(p).set_inputs(0, 8);
        gather(p).set_outputs(0, 8);
      },

@@ -294,7 +294,7 @@ TEST_F(InterpreterMachine, KernelsAndMatmulsComputeWhatTheyFuse) {
         attributes {loom.entry = "main", loom.dims = {}} {
       %w = loom.get_weight @w {layout = #loom.layout<[0, 1], pad = 5>} : tensor<3x2xf32>
       %bias = loom.constant dense<[0.25, -0.5]> : tensor<2xf32>
-      %p = plan.matmul %x, %w, %bias <sizes = [2, 2, 3], lhs = [3, 1], rhs = [7, 1], out = [2, 1] alpha = 2.0 : f64 epilogue = bias>
+      %p = plan.matmul %x, %w, %bias <sizes = [2, 2, 3], lhs = [3, 1], rhs = [7, 1], out = [2, 1] alpha = 2.0 : f64 epilogue = <bias = true>>
           : (tensor<2x3xf32>, tensor<3x2xf32>, tensor<2xf32>) -> tensor<2x2xf32>
       %w2 = loom.get_weight @w : tensor<3x2xf32>
       %two = loom.constant dense<2.0> : tensor<2x2xf32>

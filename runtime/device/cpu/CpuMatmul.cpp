@@ -67,7 +67,7 @@ static BlasOperand describeOrThrow(const char *name, int64_t rows, int64_t colum
 
 CpuMatmul::CpuMatmul(const MatmulProblem &problem)
     : type(problem.type), outType(problem.getOutType()), alpha(problem.alpha) {
-  if (problem.activation != MatmulProblem::Activation::None)
+  if (problem.epilogue.activation != Activation::None)
     throw Error(ErrorCode::Unavailable, "matmul: activations are not available on the cpu");
   size_t batchRank = problem.sizes.size() - 3;
   m = problem.sizes[batchRank];

@@ -125,8 +125,8 @@ static NumberTypes chooseTypes(const MatmulProblem &problem) {
 
 /// Epilogues are bits, but for having none. Relu is none of them: cuBLASLt's makes NaN zero.
 static uint32_t chooseEpilogue(const MatmulProblem &problem) {
-  uint32_t bits = problem.bias ? EPILOGUE_BIAS : 0;
-  if (problem.activation == MatmulProblem::Activation::Gelu)
+  uint32_t bits = problem.epilogue.bias ? EPILOGUE_BIAS : 0;
+  if (problem.epilogue.activation == Activation::Gelu)
     bits |= EPILOGUE_GELU;
   return bits ? bits : uint32_t(EPILOGUE_DEFAULT);
 }
@@ -151,8 +151,8 @@ CuBlasLtMatmul::CuBlasLtMatmul(std::shared_ptr<const CuBlasLt> owner, const Matm
     : library(std::move(owner)), description(describeMatmul(problem)),
       layout(layOutMatmul(problem)), types(chooseTypes(problem)),
       elementBytes(sizeOf(problem.type)), outBytes(sizeOf(problem.getOutType())),
-      workspaceLimit(problem.workspaceLimit), hasBias(problem.bias), hasResidual(problem.residual),
-      epilogue(chooseEpilogue(problem)) {
+      workspaceLimit(problem.workspaceLimit), hasBias(problem.epilogue.bias),
+      hasResidual(problem.epilogue.residual), epilogue(chooseEpilogue(problem)) {
   // D = alpha A B + beta C: a residual is C.
   if (types.scale == R_64F) {
     new (alpha.data()) double(problem.alpha);

@@ -28,9 +28,10 @@ static std::string describe(const ConvolutionProblem &problem) {
                      ", padding " + format(problem.low) + " and " + format(problem.high) +
                      ", dilations " + format(problem.dilations) + ", " +
                      std::to_string(problem.groups) + " groups";
+  const Epilogue &epilogue = problem.epilogue;
   for (auto [has, name] :
-       {std::pair(problem.bias, " + bias"), std::pair(problem.residual, " + residual"),
-        std::pair(problem.relu, " + relu")})
+       {std::pair(epilogue.bias, " + bias"), std::pair(epilogue.residual, " + residual"),
+        std::pair(epilogue.activation == Activation::Relu, " + relu")})
     text += has ? name : "";
   return text;
 }
@@ -46,7 +47,8 @@ struct Convolution {
         outputStrides(copy(problem.outputStrides)),
         window{copy(problem.strides), copy(problem.low), copy(problem.high),
                copy(problem.dilations)},
-        bias(problem.bias), residual(problem.residual), relu(problem.relu) {
+        bias(problem.epilogue.bias), residual(problem.epilogue.residual),
+        relu(problem.epilogue.activation == Activation::Relu) {
     if (input.size() != 3)
       return;
     for (auto [sizes, strides] :

@@ -279,11 +279,11 @@ std::unique_ptr<MatmulPlan> CudaDevice::createMatmul(const MatmulProblem &proble
   MatmulProblem rest = problem;
   made->type = problem.getOutType();
   // cuBLASLt has no epilogue for f64.
-  made->bias = problem.bias && problem.type == DataType::F64;
-  made->relu = problem.activation == MatmulProblem::Activation::Relu;
-  rest.bias = problem.bias && !made->bias;
+  made->bias = problem.epilogue.bias && problem.type == DataType::F64;
+  made->relu = problem.epilogue.activation == Activation::Relu;
+  rest.epilogue.bias = problem.epilogue.bias && !made->bias;
   if (made->relu)
-    rest.activation = MatmulProblem::Activation::None;
+    rest.epilogue.activation = Activation::None;
   if (made->bias || made->relu) {
     std::span<const int64_t> sizes = problem.sizes.first(problem.sizes.size() - 1);
     made->count = requireDense(sizes, problem.out, made->relu ? "relu" : "a bias in f64");
@@ -332,9 +332,9 @@ const std::shared_ptr<const CuDnn> &CudaDevice::getCuDnn() {
 std::unique_ptr<LibraryPlan> CudaDevice::createConvolution(const ConvolutionProblem &problem) {
   auto made = std::make_unique<CudaCall>();
   ConvolutionProblem rest = problem;
-  rest.relu = false;
+  rest.epilogue.activation = Activation::None;
   made->type = problem.type;
-  made->relu = problem.relu;
+  made->relu = problem.epilogue.activation == Activation::Relu;
   if (made->relu) {
     made->count = requireDense(problem.output, problem.outputStrides, "relu");
     prepareMap(MapKind::Relu, made->type);

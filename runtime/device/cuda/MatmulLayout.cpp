@@ -134,7 +134,7 @@ MatmulLayout layOutMatmul(const MatmulProblem &problem) {
     // Not described: an output is never transposed, also where a single row or column could be.
     layout.d = {n, m, m == 1 ? std::max(n, outer(problem.out)) : outer(problem.out), false, 0};
   } else {
-    if (problem.bias)
+    if (problem.epilogue.bias)
       throw makeError(problem, "has a bias and an output whose columns are contiguous: cuBLASLt "
                                "adds a bias to rows");
     layout.a = describeOperand(problem, "lhs", problem.lhs, false, m, k);

@@ -41,9 +41,19 @@ func.func @f(%x: tensor<1x4x8xf32>, %w: tensor<4x4x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<1x4x8xf32>, %w: tensor<4x4x3xf32>) {
+  // P-CV4
+  // expected-error @below {{a convolution ends with relu or no activation, not gelu}}
+  %0 = plan.convolution %x, %w <input = [1, 4, 8] by [32, 8, 1], weight = [4, 4, 3] by [12, 3, 1], output = [1, 4, 6] by [24, 6, 1],
+      strides = [1], low = [0], high = [0], dilations = [1], groups = 1 epilogue = <activation = gelu>> : (tensor<1x4x8xf32>, tensor<4x4x3xf32>) -> tensor<1x4x6xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x4x8xf32>, %w: tensor<4x4x3xf32>) {
   // expected-error @below {{has other operands than its descriptor says}}
   %0 = plan.convolution %x, %w <input = [1, 4, 8] by [32, 8, 1], weight = [4, 4, 3] by [12, 3, 1], output = [1, 4, 6] by [24, 6, 1],
-      strides = [1], low = [0], high = [0], dilations = [1], groups = 1 bias = true> : (tensor<1x4x8xf32>, tensor<4x4x3xf32>) -> tensor<1x4x6xf32>
+      strides = [1], low = [0], high = [0], dilations = [1], groups = 1 epilogue = <bias = true>> : (tensor<1x4x8xf32>, tensor<4x4x3xf32>) -> tensor<1x4x6xf32>
   return
 }
 

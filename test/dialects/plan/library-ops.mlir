@@ -2,10 +2,10 @@
 
 // CHECK-LABEL: func.func @convolution
 func.func @convolution(%x: tensor<1x3x8x8xf32>, %w: tensor<16x3x3x3xf32>, %b: tensor<16xf32>, %r: tensor<1x16x4x4xf32>) -> tensor<1x16x4x4xf32> {
-  // CHECK: plan.convolution %arg0, %arg1 bias %arg2 residual %arg3 <input = [1, 3, 8, 8] by [192, 64, 8, 1], weight = [16, 3, 3, 3] by [27, 9, 3, 1], output = [1, 16, 4, 4] by [256, 16, 4, 1], strides = [2, 2], low = [1, 1], high = [1, 1], dilations = [1, 1], groups = 1 bias = true residual = true relu = true tf32 = true>
+  // CHECK: plan.convolution %arg0, %arg1 bias %arg2 residual %arg3 <input = [1, 3, 8, 8] by [192, 64, 8, 1], weight = [16, 3, 3, 3] by [27, 9, 3, 1], output = [1, 16, 4, 4] by [256, 16, 4, 1], strides = [2, 2], low = [1, 1], high = [1, 1], dilations = [1, 1], groups = 1 epilogue = <bias = true, residual = true, activation = relu> tf32 = true>
   %0 = plan.convolution %x, %w bias %b residual %r <input = [1, 3, 8, 8] by [192, 64, 8, 1],
       weight = [16, 3, 3, 3] by [27, 9, 3, 1], output = [1, 16, 4, 4] by [256, 16, 4, 1], strides = [2, 2],
-      low = [1, 1], high = [1, 1], dilations = [1, 1], groups = 1 bias = true residual = true relu = true tf32 = true>
+      low = [1, 1], high = [1, 1], dilations = [1, 1], groups = 1 epilogue = <bias = true, residual = true, activation = relu> tf32 = true>
       : (tensor<1x3x8x8xf32>, tensor<16x3x3x3xf32>, tensor<16xf32>, tensor<1x16x4x4xf32>) -> tensor<1x16x4x4xf32>
   return %0 : tensor<1x16x4x4xf32>
 }

@@ -28,7 +28,7 @@ func.func @chain(%x: tensor<1x4x8xf16>, %b: tensor<4xf16>) -> tensor<1x4x8xf16> 
   %2 = loom.add %0, %1 : tensor<1x4x8xf16>
   %3 = loom.logistic %2 : tensor<1x4x8xf16>
   %4 = plan.convolution %3, %w bias %b residual %3 <input = [1, 4, 8] by [32, 8, 1], weight = [4, 4, 3] by [12, 3, 1], output = [1, 4, 8] by [32, 8, 1],
-      strides = [1], low = [1], high = [1], dilations = [1], groups = 1 bias = true residual = true>
+      strides = [1], low = [1], high = [1], dilations = [1], groups = 1 epilogue = <bias = true, residual = true>>
       : (tensor<1x4x8xf16>, tensor<4x4x3xf16>, tensor<4xf16>, tensor<1x4x8xf16>) -> tensor<1x4x8xf16>
   return %4 : tensor<1x4x8xf16>
 }

@@ -4,7 +4,7 @@
 // CHECK-LABEL: func.func @bias_relu
 // CHECK: %[[Y:.*]] = plan.convolution %arg0, %arg1 bias %arg2
 // CHECK-SAME: <input = [1, 3, 8, 8] by [192, 64, 8, 1], weight = [4, 3, 3, 3] by [27, 9, 3, 1], output = [1, 4, 4, 4] by [64, 16, 4, 1],
-// CHECK-SAME: strides = [2, 2], low = [1, 0], high = [1, 1], dilations = [1, 1], groups = 1 bias = true relu = true>
+// CHECK-SAME: strides = [2, 2], low = [1, 0], high = [1, 1], dilations = [1, 1], groups = 1 epilogue = <bias = true, activation = relu>>
 // CHECK-SAME: (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>, tensor<4xf32>) -> tensor<1x4x4x4xf32>
 // CHECK-NEXT: return %[[Y]]
 func.func @bias_relu(%x: tensor<1x3x8x8xf32>, %w: tensor<4x3x3x3xf32>, %b: tensor<4xf32>) -> tensor<1x4x4x4xf32> {
@@ -19,8 +19,8 @@ func.func @bias_relu(%x: tensor<1x3x8x8xf32>, %w: tensor<4x3x3x3xf32>, %b: tenso
 
 // Of two convolutions that are added one is the other's residual.
 // CHECK-LABEL: func.func @residual
-// CHECK: %[[B:.*]] = plan.convolution %arg1, %arg2 bias %arg3 {{.*}} bias = true> :
-// CHECK: %[[A:.*]] = plan.convolution %arg0, %arg2 bias %arg3 residual %[[B]] {{.*}} bias = true residual = true relu = true>
+// CHECK: %[[B:.*]] = plan.convolution %arg1, %arg2 bias %arg3 {{.*}} epilogue = <bias = true>> :
+// CHECK: %[[A:.*]] = plan.convolution %arg0, %arg2 bias %arg3 residual %[[B]] {{.*}} epilogue = <bias = true, residual = true, activation = relu>>
 // CHECK: return %[[A]]
 func.func @residual(%x: tensor<2x4x8xf32>, %y: tensor<2x4x8xf32>, %w: tensor<4x4x1xf32>, %b: tensor<4xf32>) -> tensor<2x4x8xf32> {
   %zero = loom.constant dense<0.0> : tensor<2x4x8xf32>

@@ -6,7 +6,7 @@
 loom.weight @w : tensor<16x32xf32> from <"", offset = 0, bytes = 2048>
 // CHECK-LABEL: func.func @rows
 // CHECK: %[[W:.*]] = loom.get_weight
-// CHECK-NEXT: plan.matmul %arg0, %[[W]], %arg1 <sizes = [12, 32, 16], lhs = [16, 1], rhs = [48, 1], out = [32, 1] epilogue = bias>
+// CHECK-NEXT: plan.matmul %arg0, %[[W]], %arg1 <sizes = [12, 32, 16], lhs = [16, 1], rhs = [48, 1], out = [32, 1] epilogue = <bias = true>>
 // CHECK-NEXT: return
 func.func @rows(%x: tensor<3x4x16xf32>, %b: tensor<32xf32>) -> tensor<3x4x32xf32> {
   %w = loom.get_weight @w {layout = #loom.layout<[0, 1], pad = 16>} : tensor<16x32xf32>
@@ -145,9 +145,9 @@ func.func @narrow(%x: tensor<4x16xbf16>, %w: tensor<16x32xbf16>, %z: tensor<4x16
 // CHECK-LABEL: func.func @mlp
 // CHECK: loom.gelu
 // ACTIVE-LABEL: func.func @mlp
-// ACTIVE: %[[H:.*]] = plan.matmul %arg0, %arg1, %arg3 <{{.*}} epilogue = bias_gelu> else @k_else_bias_gelu
-// ACTIVE-NEXT: %[[G:.*]] = plan.matmul %[[H]], %arg1, %arg3 <{{.*}} epilogue = bias_gelu> else @k_else_bias_gelu
-// ACTIVE-NEXT: %[[R:.*]] = plan.matmul %[[G]], %arg1 <{{.*}} epilogue = relu> else @k_else_relu
+// ACTIVE: %[[H:.*]] = plan.matmul %arg0, %arg1, %arg3 <{{.*}} epilogue = <bias = true, activation = gelu>> else @k_else_bias_gelu
+// ACTIVE-NEXT: %[[G:.*]] = plan.matmul %[[H]], %arg1, %arg3 <{{.*}} epilogue = <bias = true, activation = gelu>> else @k_else_bias_gelu
+// ACTIVE-NEXT: %[[R:.*]] = plan.matmul %[[G]], %arg1 <{{.*}} epilogue = <activation = relu>> else @k_else_relu
 // ACTIVE-NEXT: plan.matmul %[[R]], %arg2
 // ACTIVE-NOT: epilogue
 // ACTIVE: return
@@ -195,16 +195,16 @@ func.func @left(%x: tensor<4x16xf32>, %w: tensor<16x16xf32>) -> (tensor<4x16xf32
 loom.weight @b : tensor<16xf32> from <"", offset = 2048, bytes = 64>
 // CHECK-LABEL: func.func @residual
 // CHECK: plan.matmul %arg0, %arg2 <sizes = [4, 16, 16], lhs = [16, 1], rhs = [16, 1], out = [16, 1]>
-// CHECK: plan.matmul {{.*}} epilogue = bias>
+// CHECK: plan.matmul {{.*}} epilogue = <bias = true>>
 // RESIDUAL-LABEL: func.func @residual
-// RESIDUAL: %[[S:.*]] = plan.matmul %arg0, %arg2, %arg3 residual %arg1 <{{.*}} epilogue = bias residual = true>
+// RESIDUAL: %[[S:.*]] = plan.matmul %arg0, %arg2, %arg3 residual %arg1 <{{.*}} epilogue = <bias = true, residual = true>>
 // RESIDUAL-NEXT: %[[N:.*]] = loom.softmax %[[S]]
-// RESIDUAL-NEXT: %[[T:.*]] = plan.matmul %[[N]], %arg2 residual %[[S]] <{{.*}} residual = true>
+// RESIDUAL-NEXT: %[[T:.*]] = plan.matmul %[[N]], %arg2 residual %[[S]] <{{.*}} epilogue = <residual = true>>
 // RESIDUAL: %[[L:.*]] = plan.matmul %arg0, %arg2 <{{.*}}out = [16, 1]>
 // RESIDUAL: loom.add %[[L]], %{{.*}}
 // RESIDUAL: loom.softmax
 // RESIDUAL: %[[W:.*]] = loom.get_weight @b
-// RESIDUAL: plan.matmul %{{.*}}, %arg2, %{{.*}} <{{.*}} epilogue = bias>
+// RESIDUAL: plan.matmul %{{.*}}, %arg2, %{{.*}} <{{.*}} epilogue = <bias = true>>
 func.func @residual(%x: tensor<4x16xf32>, %r: tensor<4x16xf32>, %w: tensor<16x16xf32>, %b: tensor<16xf32>)
     -> (tensor<4x16xf32>, tensor<4x16xf32>, tensor<1x16xf32>) {
   %bb = loom.broadcast %b dims = [1] : (tensor<16xf32>) -> tensor<4x16xf32>
@@ -257,7 +257,7 @@ func.func @computed_part(%x: tensor<4x8xf32>, %w: tensor<8x4xf32>) -> tensor<1x4
 
 // A bias that a product's parts need in memory joins the call, though a kernel reads a part, too.
 // CHECK-LABEL: func.func @bias_of_parts
-// CHECK-NEXT: plan.matmul %arg0, %arg1, %arg2 <{{.*}} epilogue = bias>
+// CHECK-NEXT: plan.matmul %arg0, %arg1, %arg2 <{{.*}} epilogue = <bias = true>>
 func.func @bias_of_parts(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>, %b: tensor<16xf32>) -> (tensor<4x4xf32>, tensor<4x8xf32>) {
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
   %1 = loom.broadcast %b dims = [1] : (tensor<16xf32>) -> tensor<4x16xf32>

@@ -27,8 +27,8 @@ func.func @outside(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32
 // -----
 
 func.func @nothing_to_fall_back_to(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {
-  // expected-error @+1 {{epilogue relu with no kernel to fall back to}}
-  %0 = plan.matmul %x, %w <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] epilogue = relu> : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+  // expected-error @+1 {{activation relu with no kernel to fall back to}}
+  %0 = plan.matmul %x, %w <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] epilogue = <activation = relu>> : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
   return %0 : tensor<4x16xf32>
 }
 
@@ -43,8 +43,8 @@ func.func @types(%x: tensor<4x8xbf16>, %w: tensor<8x16xbf16>) -> tensor<4x16xf16
 // -----
 
 func.func @residual(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {
-  // expected-error @+1 {{has no residual and a descriptor with one}}
-  %0 = plan.matmul %x, %w <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] residual = true> : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+  // expected-error @+1 {{has no residual and an epilogue with one}}
+  %0 = plan.matmul %x, %w <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] epilogue = <residual = true>> : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
   return %0 : tensor<4x16xf32>
 }
 
@@ -52,15 +52,15 @@ func.func @residual(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf3
 
 func.func @residual_type(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>, %r: tensor<16xf32>) -> tensor<4x16xf32> {
   // expected-error @+1 {{adds a residual of 'tensor<16xf32>' to 'tensor<4x16xf32>'}}
-  %0 = plan.matmul %x, %w residual %r <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] residual = true> : (tensor<4x8xf32>, tensor<8x16xf32>, tensor<16xf32>) -> tensor<4x16xf32>
+  %0 = plan.matmul %x, %w residual %r <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] epilogue = <residual = true>> : (tensor<4x8xf32>, tensor<8x16xf32>, tensor<16xf32>) -> tensor<4x16xf32>
   return %0 : tensor<4x16xf32>
 }
 
 // -----
 
 func.func @bias(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {
-  // expected-error @+1 {{epilogue bias with no bias}}
-  %0 = plan.matmul %x, %w <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] epilogue = bias> : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
+  // expected-error @+1 {{has no bias and an epilogue with one}}
+  %0 = plan.matmul %x, %w <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] epilogue = <bias = true>> : (tensor<4x8xf32>, tensor<8x16xf32>) -> tensor<4x16xf32>
   return %0 : tensor<4x16xf32>
 }
 
@@ -112,6 +112,6 @@ func.func @address(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<1x16xf32
 
 func.func @bias_type(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>, %b: tensor<16xf16>) -> tensor<4x16xf32> {
   // expected-error @+1 {{adds a bias of 'f16' to 'f32'}}
-  %0 = plan.matmul %x, %w, %b <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] epilogue = bias> : (tensor<4x8xf32>, tensor<8x16xf32>, tensor<16xf16>) -> tensor<4x16xf32>
+  %0 = plan.matmul %x, %w, %b <sizes = [4, 16, 8], lhs = [8, 1], rhs = [16, 1], out = [16, 1] epilogue = <bias = true>> : (tensor<4x8xf32>, tensor<8x16xf32>, tensor<16xf16>) -> tensor<4x16xf32>
   return %0 : tensor<4x16xf32>
 }
