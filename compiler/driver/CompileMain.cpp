@@ -12,6 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include <iostream>
+#include <limits>
 
 using namespace gridloom;
 
@@ -104,7 +105,7 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
                    "memory per device, e.g. 16GiB, for all a plan keeps there: weights, states, "
                    "activations, inputs and outputs")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t(1), std::numeric_limits<int64_t>::max()).description(""));
   verb->add_flag("!--no-cudnn", options.cudnn,
                  "compute convolutions and attention on GPUs with matrix multiplications and "
                  "kernels instead of cuDNN");
