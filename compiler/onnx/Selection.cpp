@@ -35,13 +35,38 @@ static std::optional<std::pair<int64_t, int64_t>> getKnownRange(Value value) {
   return std::pair(*least, *most);
 }
 
+/// Dimensions along which the elements of a value may differ.
+static llvm::SmallDenseSet<int64_t> getVaryingDims(Value value) {
+  llvm::SmallDenseSet<int64_t> dims;
+  if (auto broadcast = value.getDefiningOp<loom::BroadcastOp>()) {
+    for (int64_t dim : getVaryingDims(broadcast.getInput()))
+      dims.insert(broadcast.getDims()[dim]);
+    return dims;
+  }
+  if (auto iota = value.getDefiningOp<loom::IotaOp>()) {
+    dims.insert(iota.getDim());
+    return dims;
+  }
+  for (auto [dim, size] : llvm::enumerate(getShape(value)))
+    if (size > 1)
+      dims.insert(dim);
+  return dims;
+}
+
+/// Whether a sum has every element of one side with every element of the other.
+static bool addsEachToEach(loom::AddOp op) {
+  llvm::SmallDenseSet<int64_t> left = getVaryingDims(op.getLhs());
+  return llvm::none_of(getVaryingDims(op.getRhs()),
+                       [&](int64_t dim) { return left.contains(dim); });
+}
+
 /// Writes on the input that `indices` are, or are counted from, that it indexes a dimension of
-/// `size`: what --check-indices checks. Other indices are computed by the program.
+/// `size`: what --check-indices checks. Indices that are otherwise computed, or only some of the
+/// input's elements, are not: what no lookup reads may be anything.
 static void declareIndices(Node &node, Value indices, int64_t size) {
   int64_t first = 0, last = 0;
   while (Operation *op = indices.getDefiningOp()) {
-    if (isa<loom::ReshapeOp, loom::BroadcastOp, loom::ConvertOp, loom::TransposeOp, loom::SliceOp>(
-            op)) {
+    if (isa<loom::ReshapeOp, loom::BroadcastOp, loom::ConvertOp, loom::TransposeOp>(op)) {
       indices = op->getOperand(0);
       continue;
     }
@@ -49,7 +74,8 @@ static void declareIndices(Node &node, Value indices, int64_t size) {
       return;
     auto left = getKnownRange(op->getOperand(0)), right = getKnownRange(op->getOperand(1));
     std::optional<std::pair<int64_t, int64_t>> added = left ? left : right;
-    if (!added || added->first < 0)
+    if (!added || added->first < 0 ||
+        (added->first != added->second && !addsEachToEach(cast<loom::AddOp>(op))))
       return;
     first += added->first;
     last += added->second;

@@ -53,3 +53,28 @@ def test_sizes_beyond_the_table_warn(tools, plans, tmp_path):
     options = ["--dim", "batch=1", "--dim", "sequence=20", "--stop-after", "import", "--dump-ir", tmp_path]
     warned = tools.compile(plans / "m.onnx", tmp_path / "m.plan", *options).stderr
     assert "the table has 16 rows, fewer than the 20 positions that are counted from 0" in warned
+
+
+def test_what_no_lookup_reads_may_be_anything(tools, tmp_path):
+    """A column that is not looked up, and columns each of which counts from an offset of its own."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    arrays = {
+        "offsets": np.array([100, 0]),
+        "all": np.zeros((110, 4), np.float32),
+        "few": np.zeros((5, 4), np.float32),
+        **{name: np.array([value]) for name, value in (("begin", 0), ("end", 1), ("axis", 1))},
+    }
+    nodes = [
+        helper.make_node("Add", ["ids", "offsets"], ["places"]),
+        helper.make_node("Gather", ["all", "places"], ["y"]),
+        helper.make_node("Slice", ["ids", "begin", "end", "axis"], ["first"]),
+        helper.make_node("Gather", ["few", "first"], ["z"]),
+    ]
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [2, 2])
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "yz"]
+    constants = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    model = zoo.save(helper.make_model(helper.make_graph(nodes, "g", [ids], outputs, constants)), tmp_path / "m.onnx")
+    tools.compile(model, tmp_path / "m.plan")
+    np.save(tmp_path / "ids.npy", np.array([[0, 99], [4, 50]]))
+    tools.call("run", tmp_path / "m.plan", "--input", f"ids={tmp_path}/ids.npy", "--check-indices")
