@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/ControlFlow.h"
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Sequences.h"
 #include "passes/simplify/Folding.h"
 
 #include "onnx-ml.pb.h"
@@ -59,7 +60,7 @@ void Body::setCaptures(unsigned carried, ArrayRef<Value> all) {
 Value onnx_import::toScalar(Emitter &emitter, Value value, StringRef name) {
   if (!value)
     return {};
-  if (getTensorType(value).getNumElements() != 1) {
+  if (isSequence(value) || getTensorType(value).getNumElements() != 1) {
     emitter.error() << "'" << name << "' is " << value.getType() << ", expected one element";
     return {};
   }
@@ -98,9 +99,9 @@ static FailureOr<Body> importBranch(Node &node, const onnx::GraphProto &graph, S
   if (failed(outputs))
     return failure();
   SmallVector<std::string> names;
-  for (const onnx::ValueInfoProto &output : graph.output())
-    names.push_back(output.name());
-  body.finish(*outputs, {}, names);
+  for (auto [output, value] : llvm::zip_equal(graph.output(), *outputs))
+    names.append(isSequence(value) ? getElements(value).size() : 1, output.name());
+  body.finish(flattenSequences(*outputs), {}, names);
   types = llvm::to_vector(ValueRange(*outputs).getTypes());
   return body;
 }
@@ -140,10 +141,12 @@ static LogicalResult importIf(Node &node) {
         node.getContext(), ValueRange(all.getArrayRef()).getTypes(), function.getResultTypes()));
     function.setAllArgAttrs(nameAll(node.getContext(), all.size(), {}));
   }
-  auto branch = loom::IfOp::create(
-      node.getBuilder(), node.getLoc(), types[0], FlatSymbolRefAttr::get(yes->function),
-      FlatSymbolRefAttr::get(no->function), condition, all.getArrayRef());
-  return setResults(node, branch.getResults());
+  auto branch =
+      loom::IfOp::create(node.getBuilder(), node.getLoc(), yes->function.getResultTypes(),
+                         FlatSymbolRefAttr::get(yes->function),
+                         FlatSymbolRefAttr::get(no->function), condition, all.getArrayRef());
+  return setResults(
+      node, regroupSequences(node.getBuilder(), node.getLoc(), branch.getResults(), types[0]));
 }
 
 ArrayRef<OpRule> onnx_import::getControlRules() {

@@ -7,6 +7,7 @@
 
 #include "compiler/onnx/Narrow.h"
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Sequences.h"
 #include "passes/simplify/Folding.h"
 
 #include "onnx-ml.pb.h"
@@ -229,7 +230,11 @@ func::FuncOp GraphImporter::import(ModuleOp module, StringRef symbol) {
 RankedTensorType GraphImporter::getInputType(const onnx::ValueInfoProto &input) {
   Location loc = NameLoc::get(builder.getStringAttr(input.name()));
   if (!input.type().has_tensor_type()) {
-    emitError(loc) << "input '" << input.name() << "' is not a tensor";
+    emitError(loc) << "input '" << input.name() << "' is "
+                   << (input.type().has_sequence_type()   ? "a sequence"
+                       : input.type().has_optional_type() ? "optional"
+                                                          : "no tensor")
+                   << "; only tensors can be given";
     return {};
   }
   const auto &tensor = input.type().tensor_type();
@@ -296,12 +301,18 @@ LogicalResult GraphImporter::importInputs(ModuleOp module, StringRef symbol) {
   return success();
 }
 
-/// ONNX lets 8-bit floats and narrower numbers be moved and converted only.
-static LogicalResult checkConvertible(const Node &node, const OpRule &rule) {
+/// ONNX lets 8-bit floats and narrower numbers be moved and converted only, and few operators take
+/// sequences.
+static LogicalResult checkOperands(const Node &node, const OpRule &rule) {
   std::string name = getQualifiedName(rule.domain, rule.name);
   for (unsigned i = 0; i < node.getNumOperands(); ++i) {
     if (!node.hasOperand(i))
       continue;
+    if (isSequence(node.operand(i)) && takesSequences(name))
+      continue;
+    if (isSequence(node.operand(i)))
+      return node.error() << "operand " << i << " is a sequence; take a tensor of it (SequenceAt) "
+                          << "or join them (ConcatFromSequence)";
     Type element = node.getElement(i);
     if ((isNarrow(element) && !takesNarrow(name)) ||
         (loom::isFloat8(element) && !takesFloat8(name)))
@@ -317,7 +328,7 @@ static LogicalResult checkConvertible(const Node &node, const OpRule &rule) {
 static FailureOr<Type> getMovedNarrow(const Node &node) {
   SmallVector<unsigned> indices;
   for (unsigned i = 0; i < node.getNumOperands(); ++i)
-    if (node.hasOperand(i))
+    if (node.hasOperand(i) && !isSequence(node.operand(i)))
       indices.push_back(i);
   const auto *first =
       llvm::find_if(indices, [&](unsigned i) { return isNarrow(node.getElement(i)); });
@@ -334,7 +345,7 @@ static FailureOr<Type> getMovedNarrow(const Node &node) {
 
 LogicalResult GraphImporter::importOperator(Node &node, const OpRule &rule,
                                             const onnx::NodeProto &proto) {
-  if (failed(checkConvertible(node, rule)))
+  if (failed(checkOperands(node, rule)))
     return failure();
   FailureOr<Type> narrow = movesElements(getQualifiedName(rule.domain, rule.name))
                                ? getMovedNarrow(node)
@@ -424,6 +435,10 @@ LogicalResult GraphImporter::importOutputs() {
     Value value = getValue(output.name(), Emitter(builder, loc, "output '" + output.name() + "'"));
     if (!value)
       return failure();
+    if (isSequence(value))
+      return emitError(loc) << "output '" << output.name() << "' is a sequence; only tensors can "
+                            << "be given: take each of it (SequenceAt) or join them "
+                            << "(ConcatFromSequence)";
     const auto &declared = output.type().tensor_type();
     Type narrow = getNarrowType(builder.getContext(), declared.elem_type());
     Type element = narrow ? narrow : getElementType(builder.getContext(), declared.elem_type());

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/ControlFlow.h"
 #include "compiler/onnx/OpTable.h"
+#include "compiler/onnx/Sequences.h"
 
 #include "onnx-ml.pb.h"
 
@@ -171,6 +172,8 @@ FailureOr<std::optional<SmallVector<Value>>> LoopImporter::unroll() {
       break;
   }
   for (auto [list, place] : llvm::zip_equal(stacked, outputs)) {
+    if (llvm::any_of(list, isSequence))
+      return node.error() << "stacks sequences; only tensors can be stacked";
     if (list.empty())
       return node.error() << "stacks the results of no iteration";
     if (llvm::any_of(list, [&](Value value) { return value.getType() != list[0].getType(); }))
@@ -216,6 +219,8 @@ LogicalResult LoopImporter::fillBody(Body &body, SmallVector<Value> &starts) {
   SmallVector<Value> results{continues(emit, importer, next, iteration->condition), next};
   llvm::append_range(results, iteration->carried);
   for (auto [slice, place] : llvm::zip_equal(iteration->stacked, outputs)) {
+    if (isSequence(slice))
+      return node.error() << "stacks sequences; only tensors can be stacked";
     if (!trips)
       return node.error() << "stacks a result for every iteration, but how many there are at "
                              "most is known at run time only; make the trip count a constant";
@@ -248,6 +253,10 @@ LogicalResult LoopImporter::fillBody(Body &body, SmallVector<Value> &starts) {
 }
 
 FailureOr<SmallVector<Value>> LoopImporter::build() {
+  if (llvm::any_of(inits, isSequence))
+    return node.error() << "carries a sequence, but is no loop that can be unrolled: one of a "
+                        << "constant number of iterations, at most " << kMostUnrolled
+                        << ", without a condition that is computed at run time";
   Body body{node.getImporter().createBody(node.getLoc(), isScan ? "scan" : "loop"), {}};
   SmallVector<Value> starts{node.reshape(node.ints({0}), {})};
   llvm::append_range(starts, inits);

@@ -27,7 +27,8 @@ static const Table &getTable() {
                                    getContribRules(),         getContribAttentionRules(),
                                    getQuantizationRules(),    getLossRules(),
                                    getControlRules(),         getContribQuantizedRules(),
-                                   getSignalRules(),          getFourierRules()})
+                                   getSignalRules(),          getFourierRules(),
+                                   getSequenceRules()})
       for (const OpRule &rule : rules)
         table[getQualifiedName(rule.domain, rule.name)].push_back(&rule);
     return table;
@@ -74,6 +75,14 @@ bool gridloom::onnx_import::takesFloat8(StringRef name) {
                                   .Cases({"BitCast", "IsInf", "IsNaN"}, true)
                                   .Cases({"If", "Loop", "Scan"}, true)
                                   .Default(false);
+}
+
+bool gridloom::onnx_import::takesSequences(StringRef name) {
+  return name.starts_with("Sequence") ||
+         StringSwitch<bool>(name)
+             .Cases({"ConcatFromSequence", "SplitToSequence", "Identity", "Loop"}, true)
+             .Cases({"OptionalGetElement", "OptionalHasElement"}, true)
+             .Default(false);
 }
 
 std::vector<StringRef> gridloom::onnx_import::getSupportedOperators() {

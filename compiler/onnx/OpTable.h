@@ -50,6 +50,8 @@ bool movesElements(llvm::StringRef name);
 bool takesNarrow(llvm::StringRef name);
 /// The same of 8-bit floats.
 bool takesFloat8(llvm::StringRef name);
+/// Whether it may have operands that are sequences.
+bool takesSequences(llvm::StringRef name);
 /// Qualified names of all operators with a row, sorted.
 std::vector<llvm::StringRef> getSupportedOperators();
 
@@ -78,6 +80,7 @@ llvm::ArrayRef<OpRule> getResizeRules();
 llvm::ArrayRef<OpRule> getSamplingRules();
 llvm::ArrayRef<OpRule> getSignalRules();
 llvm::ArrayRef<OpRule> getFourierRules();
+llvm::ArrayRef<OpRule> getSequenceRules();
 
 } // namespace gridloom::onnx_import
 

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/GraphImporter.h"
+#include "compiler/onnx/Sequences.h"
 
 #include "onnx-ml.pb.h"
 
@@ -54,6 +55,11 @@ Value GraphImporter::read(Value outer) {
   if (Operation *op = outer.getDefiningOp();
       isa_and_nonnull<loom::ConstantOp, loom::GetWeightOp>(op))
     return builder.clone(*op)->getResult(0);
+  if (isSequence(outer)) {
+    SmallVector<Value> elements =
+        llvm::map_to_vector(getElements(outer), [&](Value element) { return read(element); });
+    return makeSequence(builder, outer.getLoc(), elements);
+  }
   Value &argument = (*captures)[outer];
   if (!argument)
     argument = builder.getInsertionBlock()->addArgument(outer.getType(), outer.getLoc());

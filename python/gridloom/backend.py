@@ -53,8 +53,12 @@ CONSTANT_OPERANDS = {
     "Reshape": [1],
     "Resize": [1, 2, 3],
     "STFT": [1, 3],
+    "SequenceAt": [1],
+    "SequenceErase": [1],
+    "SequenceInsert": [2],
     "Slice": [1, 2, 3, 4],
     "Split": [1],
+    "SplitToSequence": [1],
     "Squeeze": [1],
     "Tile": [1],
     "TopK": [1],
@@ -121,7 +125,9 @@ def specialise(model: onnx.ModelProto, values: Mapping[str, np.ndarray]) -> onnx
             continue
         added = copy.graph.input.add()
         added.CopyFrom(declared)
-        if declared.name in values and declared.type.HasField("tensor_type"):
+        if declared.type.HasField("optional_type") and declared.name in values:  # it is given
+            added.type.CopyFrom(declared.type.optional_type.elem_type)
+        if declared.name in values and added.type.HasField("tensor_type"):
             del added.type.tensor_type.shape.dim[:]
             for size in values[declared.name].shape:
                 added.type.tensor_type.shape.dim.add().dim_value = size

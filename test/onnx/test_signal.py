@@ -14,13 +14,13 @@ from suite import backend
 MESHES = {1: "", 2: "x=2", 4: "x=2,y=2"}
 
 
-def make_model(op, opset, x, constants, **attributes):
-    """One node on `x` and on `constants`, some of which may be None."""
+def make_model(op, opset, x, constants, rank, **attributes):
+    """One node on `x` and on `constants`, some of which may be None, with a result of `rank` dimensions."""
     declared = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
     names = ["" if c is None else f"c{i}" for i, c in enumerate(constants)]
     fixed = [numpy_helper.from_array(np.asarray(c), n) for n, c in zip(names, constants) if n]
     node = helper.make_node(op, ["x", *names], ["y"], **attributes)
-    result = helper.make_tensor_value_info("y", helper.np_dtype_to_tensor_dtype(x.dtype), None)
+    result = helper.make_tensor_value_info("y", helper.np_dtype_to_tensor_dtype(x.dtype), [None] * rank)
     graph = helper.make_graph([node], "g", [declared], [result], fixed)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
 
@@ -62,7 +62,7 @@ def test_dft(name, opset, ranks):
     x = np.random.default_rng(len(name)).standard_normal(shape).astype(dtype)
     given = {"inverse": inverse, "onesided": onesided} | ({"axis": axis} if opset < 20 else {})
     constants = [None if length is None else np.int64(length)] + ([np.int64(axis)] if opset >= 20 else [])
-    (actual,) = run(make_model("DFT", opset, x, constants, **given), [x], ranks)
+    (actual,) = run(make_model("DFT", opset, x, constants, x.ndim, **given), [x], ranks)
     wide = x.astype(np.float64)
     signal, axis = wide[..., 0] + 1j * wide[..., -1] * (shape[-1] == 2), axis % len(shape)
     if inverse and onesided:
@@ -92,7 +92,7 @@ def test_stft(shape, step, window, length, onesided, ranks):
     random = np.random.default_rng(step)
     x = random.standard_normal(shape).astype(np.float32)
     weights = None if window is None else random.uniform(0.1, 1, window).astype(np.float32)
-    model = make_model("STFT", 17, x, [np.int64(step), weights, length and np.int64(length)], onesided=onesided)
+    model = make_model("STFT", 17, x, [np.int64(step), weights, length and np.int64(length)], 4, onesided=onesided)
     (actual,) = run(model, [x], ranks)
     n = length or window or shape[1]
     signal = x[..., 0] + 1j * x[..., -1] * (shape[-1] == 2)
@@ -104,24 +104,24 @@ def test_stft(shape, step, window, length, onesided, ranks):
 
 @pytest.mark.parametrize("ranks", MESHES)
 @pytest.mark.parametrize(
-    "equation, shapes",
+    "equation, shapes, rank",
     [
-        ("ii->i", [(6, 6)]),
-        ("ii", [(7, 7)]),
-        ("...ii->...i", [(2, 3, 5, 5)]),
-        ("bii,bij->bj", [(4, 6, 6), (4, 6, 3)]),
-        ("iii->i", [(5, 5, 5)]),
-        ("iji->ji", [(4, 3, 4)]),
-        ("ijij->ij", [(4, 3, 4, 3)]),
-        ("ii,jj->ij", [(4, 4), (3, 3)]),
+        ("ii->i", [(6, 6)], 1),
+        ("ii", [(7, 7)], 0),
+        ("...ii->...i", [(2, 3, 5, 5)], 3),
+        ("bii,bij->bj", [(4, 6, 6), (4, 6, 3)], 2),
+        ("iii->i", [(5, 5, 5)], 1),
+        ("iji->ji", [(4, 3, 4)], 2),
+        ("ijij->ij", [(4, 3, 4, 3)], 2),
+        ("ii,jj->ij", [(4, 4), (3, 3)], 2),
     ],
 )
-def test_diagonals(equation, shapes, ranks):
+def test_diagonals(equation, shapes, rank, ranks):
     random = np.random.default_rng(len(equation))
     arrays = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
     declared = [helper.make_tensor_value_info(f"x{i}", 1, a.shape) for i, a in enumerate(arrays)]
     node = helper.make_node("Einsum", [d.name for d in declared], ["y"], equation=equation)
-    graph = helper.make_graph([node], "g", declared, [helper.make_tensor_value_info("y", 1, None)])
+    graph = helper.make_graph([node], "g", declared, [helper.make_tensor_value_info("y", 1, [None] * rank)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     (want,) = session.run(None, {d.name: a for d, a in zip(declared, arrays)})
