@@ -5,7 +5,6 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/Compilation.h"
 
-#include "compiler/codegen/Codegen.h"
 #include "compiler/driver/DumpChecks.h"
 #include "compiler/driver/ReadableNames.h"
 #include "compiler/driver/Registration.h"
@@ -160,32 +159,13 @@ LogicalResult Compilation::checkOutput() {
   return failure();
 }
 
-/// 90 of cuda:sm_90; none for other targets.
-std::optional<unsigned> Compilation::getCudaArchitecture() const {
-  StringRef chip = options.target;
-  unsigned architecture = 0;
-  if (!chip.consume_front("cuda:sm_") || chip.consumeInteger(10, architecture))
-    return std::nullopt;
-  return architecture;
-}
-
 /// That the target is there, and the options that go with another one are not.
 LogicalResult Compilation::checkTarget() {
-  bool onGpu = options.target != "cpu";
-  if (onGpu && (getCudaArchitecture().value_or(0) < 80 ||
-                !codegen::isKnownGpu(StringRef(options.target).drop_front(strlen("cuda:")))))
-    fail("unknown --target '" + options.target +
-         "'; write cpu, cuda:sm_80, cuda:sm_90 or cuda:sm_100");
-  else if (onGpu && options.cpuArch != CompileOptions().cpuArch)
-    fail("--cpu-arch " + options.cpuArch + " does nothing for --target " + options.target);
-  else if (!onGpu && !options.toolkit.empty())
-    fail("--cuda-toolkit does nothing for --target cpu; add --target cuda:sm_90");
-  else if (!onGpu && !options.cudnn)
-    fail("--no-cudnn does nothing for --target cpu; add --target cuda:sm_90");
-  else if (!options.toolkit.empty() && !fs::exists(fs::path(options.toolkit) / "bin" / "ptxas"))
-    fail("--cuda-toolkit " + options.toolkit +
-         " has no bin/ptxas; without the option a plan may do without ptxas and keep its PTX");
-  return failure(hadError);
+  std::string error;
+  target = parseTarget(options.target, error);
+  if (!target)
+    fail(error);
+  return success(target != nullptr);
 }
 
 /// What the target's processors have.
@@ -193,11 +173,8 @@ LogicalResult Compilation::checkPrecision() {
   const std::string &precision = options.precision;
   if (precision == "f32")
     return success();
-  std::optional<unsigned> architecture = getCudaArchitecture();
-  if (precision == "tf32" && !architecture)
-    fail("--precision tf32 is a format of NVIDIA's tensor cores; add --target cuda:sm_90, or use "
-         "--precision f32 or bf16 on the " +
-         options.target);
+  if (std::string obstacle = target->findPrecisionObstacle(precision); !obstacle.empty())
+    fail(obstacle);
   else if (first > *findPhase("simplify"))
     fail("--precision comes too late for --start-from " + options.startFrom +
          "; the simplify phase sets it");
@@ -252,22 +229,33 @@ LogicalResult Compilation::load() {
   return success();
 }
 
+/// Warns where --devices names other devices than the plan is for.
+void Compilation::checkDevices() {
+  if (options.devices.empty())
+    return;
+  std::string error;
+  const Machine &machine = choice.machine;
+  TargetOptions usual;
+  usual.name = machine.target;
+  std::unique_ptr<Target> named = parseTarget(usual, error);
+  const TargetTraits &traits = target->getTraits(), &of = named->getTraits();
+  if (of.kind != traits.kind)
+    emitWarning(module->getLoc()) << "--devices " << options.devices << " estimates for "
+                                  << machine.name << " but the plan is for --target "
+                                  << target->getName() << "; to run on them add --target "
+                                  << named->getName();
+  else if (of.generation != traits.generation)
+    emitWarning(module->getLoc()) << "--devices " << options.devices << " are " << of.arch
+                                  << " but --target " << target->getName()
+                                  << (traits.generation > of.generation
+                                          ? " does not run on them"
+                                          : " is for an older generation")
+                                  << "; add --target " << named->getName();
+}
+
 /// What the choice makes of options that name machines and pipelines.
 LogicalResult Compilation::checkChoice() {
-  bool onGpu = options.target != "cpu";
-  const std::string &machine = choice.machine.name;
-  if (!options.devices.empty() && onGpu == (machine == "cpu"))
-    emitWarning(module->getLoc()) << "--devices " << options.devices << " estimates for " << machine
-                                  << " but the plan is for --target " << options.target
-                                  << (onGpu ? "; name GPUs, e.g. 8xH100-80GB"
-                                            : "; to run on GPUs add --target cuda:sm_90");
-  unsigned named = choice.machine.architecture, made = getCudaArchitecture().value_or(0) / 10 * 10;
-  if (!options.devices.empty() && named && made && named != made)
-    emitWarning(module->getLoc()) << "--devices " << options.devices << " are sm_" << named
-                                  << " but --target " << options.target
-                                  << (made > named ? " does not run on them"
-                                                   : " is for an older generation")
-                                  << "; add --target cuda:sm_" << named;
+  checkDevices();
   bool hasPipeline =
       ("," + choice.options.mesh).find("," + choice.options.stageAxis + "=") != std::string::npos;
   if (options.microbatches > 1 && !hasPipeline)
@@ -281,7 +269,7 @@ StrategyRequest Compilation::makeRequest() const {
   StrategyRequest request;
   request.mesh = options.mesh;
   request.devices = options.devices;
-  request.target = options.target;
+  request.machine = *Machine::find(target->getTraits().machine);
   request.strategy = options.strategy;
   request.shard = options.shard;
   request.microbatches = options.microbatches;
@@ -291,7 +279,7 @@ StrategyRequest Compilation::makeRequest() const {
 
 LogicalResult Compilation::choose() {
   StrategyRequest request = makeRequest();
-  if (options.memoryLimit || !options.devices.empty() || options.target != "cpu")
+  if (options.memoryLimit || !options.devices.empty() || request.machine.memoryBytes)
     simplified = module->clone();
   request.allocate = [&](const ShardOptions &shard) { return tryAllocate(*module, shard); };
   request.suggest = [&](const ShardOptions &shard, const rt::MemoryNeeds &needs, int64_t limit) {
@@ -336,13 +324,14 @@ std::string Compilation::describeResumption(size_t phase) const {
     os << getShardFlags(options);
   if (options.chunkMatmul && phase + 1 <= *findPhase("communicate"))
     os << " --chunk-matmul " << options.chunkMatmul;
-  if (options.target != "cpu")
-    os << " --target " << options.target;
-  if (options.cpuArch != CompileOptions().cpuArch)
-    os << " --cpu-arch " << rt::quoteForShell(options.cpuArch);
-  if (!options.toolkit.empty())
-    os << " --cuda-toolkit " << rt::quoteForShell(options.toolkit);
-  if (!options.cudnn && phase + 1 <= *findPhase("fuse"))
+  const TargetOptions usual;
+  if (options.target.name != usual.name)
+    os << " --target " << options.target.name;
+  if (options.target.cpuArch != usual.cpuArch)
+    os << " --cpu-arch " << rt::quoteForShell(options.target.cpuArch);
+  if (!options.target.toolkit.empty())
+    os << " --cuda-toolkit " << rt::quoteForShell(options.target.toolkit);
+  if (!options.target.cudnn && phase + 1 <= *findPhase("fuse"))
     os << " --no-cudnn";
   if (options.precision != "f32" && phase + 1 <= *findPhase("simplify"))
     os << " --precision " << options.precision;
@@ -363,18 +352,8 @@ std::string Compilation::print(size_t phase) {
 }
 
 PhaseContext Compilation::makePhaseContext(const ShardOptions &shard) const {
-  PhaseContext phases{shard, {options.chunkMatmul}, {}, {options.precision}, {}};
-  std::optional<unsigned> architecture = getCudaArchitecture();
-  phases.layout.convolutionLibrary = options.cudnn && architecture;
-  phases.layout.mergeMatmuls = architecture.has_value();
-  phases.fuse.attentionLibrary = options.cudnn && architecture.value_or(0) >= 80;
-  phases.fuse.activationEpilogues = phases.fuse.residualEpilogues = architecture.has_value();
-  phases.fuse.rowProducts = architecture.has_value();
-  // Caches of GPUs have no sets that rows of a power of two would share, and kernels read weights
-  // that are dense.
-  if (architecture)
-    phases.layout.padMultiple = 0;
-  return phases;
+  const TargetTraits &traits = target->getTraits();
+  return {shard, {options.chunkMatmul}, traits.layout, {options.precision}, traits.fuse};
 }
 
 LogicalResult Compilation::runPhase(size_t index) {
@@ -421,11 +400,7 @@ LogicalResult Compilation::runPhase(size_t index) {
 }
 
 LogicalResult Compilation::emit() {
-  EmitOptions emit;
-  emit.target = options.target;
-  emit.cpuArch = options.cpuArch;
-  emit.toolkit = options.toolkit;
-  FailureOr<PlanFiles> plan = emitPlan(*module, options.output, emit, emitted);
+  FailureOr<PlanFiles> plan = emitPlan(*module, options.output, *target, emitted);
   if (failed(plan))
     return failure();
   files = std::move(*plan);

@@ -12,6 +12,7 @@
 #include "compiler/onnx/AnnotationWriter.h"
 #include "compiler/onnx/Import.h"
 #include "compiler/planner/Strategy.h"
+#include "compiler/target/Target.h"
 #include "runtime/cli/PlanViews.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -31,7 +32,6 @@ public:
 private:
   mlir::LogicalResult checkOptions();
   mlir::LogicalResult checkOutput();
-  std::optional<unsigned> getCudaArchitecture() const;
   mlir::LogicalResult checkTarget();
   mlir::LogicalResult checkPrecision();
   /// The precision the program was compiled with, which a dump knows better than the options.
@@ -39,6 +39,7 @@ private:
   mlir::LogicalResult load();
   StrategyRequest makeRequest() const;
   mlir::LogicalResult choose();
+  void checkDevices();
   mlir::LogicalResult checkChoice();
   /// Sets what the import needs to know of dimensions and states. Returns the error, or "".
   std::string fillImportOptions(ImportOptions &import, const std::vector<std::string> &dims) const;
@@ -78,6 +79,7 @@ private:
   void printSummary() const;
 
   CompileOptions options;
+  std::unique_ptr<Target> target;
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   size_t first = 0, last = 0; ///< phases to run

@@ -62,8 +62,7 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
                   "how many devices of what kind, e.g. 4 or 8xH100-80GB; the kind is what times "
                   "are estimated for, --target what code is made for")
       ->excludes(mesh);
-  verb.add_option("--target", options.target, "cpu, or cuda:sm_80, cuda:sm_90, cuda:sm_100")
-      ->capture_default_str();
+  verb.add_option("--target", options.target.name, listTargets())->capture_default_str();
   verb.add_option("--precision", options.precision,
                   "what the model's f32 may become: f32 (nothing changes), tf32 (GPUs' matrix "
                   "multiplications round their operands to 10 bits), bf16 or f16 (weights, "
@@ -106,12 +105,13 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
                    "activations, inputs and outputs")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->check(CLI::Range(int64_t(1), std::numeric_limits<int64_t>::max()).description(""));
-  verb->add_flag("!--no-cudnn", options.cudnn,
+  verb->add_flag("!--no-cudnn", options.target.cudnn,
                  "compute convolutions and attention on GPUs with matrix multiplications and "
                  "kernels instead of cuDNN");
-  verb->add_option("--cpu-arch", options.cpuArch, "CPU the kernels are for, as LLVM names it")
+  verb->add_option("--cpu-arch", options.target.cpuArch,
+                   "CPU the kernels are for, as LLVM names it")
       ->capture_default_str();
-  verb->add_option("--cuda-toolkit", options.toolkit,
+  verb->add_option("--cuda-toolkit", options.target.toolkit,
                    "CUDA toolkit folder; default: $CUDA_HOME, else /usr/local/cuda");
   verb->add_option("--stop-after", options.stopAfter,
                    "phase to stop after: the program goes to --dump-ir or standard output");

@@ -153,8 +153,8 @@ static std::string describeCall(const CompileOptions &options) {
   add("--devices", options.devices);
   for (const std::string &state : options.states)
     add("--state", state);
-  if (options.target != CompileOptions().target)
-    add("--target", options.target);
+  if (options.target.name != TargetOptions().name)
+    add("--target", options.target.name);
   if (options.precision != CompileOptions().precision)
     add("--precision", options.precision);
   for (const std::string &dim : options.dims)

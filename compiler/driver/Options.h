@@ -10,6 +10,8 @@
 #ifndef GRIDLOOM_COMPILER_DRIVER_OPTIONS_H
 #define GRIDLOOM_COMPILER_DRIVER_OPTIONS_H
 
+#include "compiler/target/TargetOptions.h"
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -27,14 +29,11 @@ struct CompileOptions {
   int64_t microbatches = 0;
   int64_t chunkMatmul = 0; ///< chunks of a matmul beside a collective; 0: whole
   int64_t memoryLimit = 0; ///< bytes
-  std::string target = "cpu";
-  bool cudnn = true; ///< convolutions and attention of GPUs are cuDNN's
-  std::string cpuArch = "x86-64-v3";
+  TargetOptions target;
   std::string precision = "f32";    ///< f32, tf32, bf16 or f16
   std::string stopAfter, startFrom; ///< phase names; empty: all
   std::string dumpIr;               ///< folder; empty: none beside the plan's own
   std::string emitOnnx;             ///< file for the model with its shardings; empty: none
-  std::string toolkit;              ///< CUDA toolkit folder
   bool remarks = false;
   bool quiet = false;
   bool force = false;

@@ -10,6 +10,7 @@
 #include "runtime/cli/Usage.h"
 #include "runtime/core/MemoryNeeds.h"
 
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/JSON.h"
 
@@ -150,7 +151,7 @@ std::string Compilation::makeReport() const {
                             {"mesh", choice.options.mesh},
                             {"strategy", choice.name},
                             {"machine", choice.machine.name},
-                            {"target", options.target},
+                            {"target", target->getName()},
                             {"precision", getPrecision()},
                             {"candidates", std::move(candidates)},
                             {"memory", describeMemory()},
@@ -209,7 +210,7 @@ void Compilation::printEstimates(llvm::raw_ostream &os) const {
     all += estimate.step;
   // A GPU's steps take fractions of a millisecond.
   int digits = all < 1e-3 * static_cast<double>(estimates.size()) ? 3 : 1;
-  std::string machine = choice.machine.name == "cpu" ? "" : " on " + choice.machine.name;
+  std::string machine = choice.machine.name == Machine().name ? "" : " on " + choice.machine.name;
   for (const Estimate &estimate : llvm::ArrayRef(estimates).take_front(most)) {
     std::string dims = estimates.size() > 1 ? estimate.dims : "";
     os << "  estimate        " << nameProgram(estimate.entry, dims) << machine
@@ -231,7 +232,7 @@ void Compilation::printEstimates(llvm::raw_ostream &os) const {
 
 void Compilation::printSummary() const {
   llvm::raw_ostream &os = llvm::outs();
-  os << options.output << ": " << options.input << " for " << options.target
+  os << options.output << ": " << options.input << " for " << target->getName()
      << (getPrecision() == "f32" ? "" : " in " + getPrecision()) << "\n";
   if (!choice.name.empty())
     os << "  strategy        " << choice.name

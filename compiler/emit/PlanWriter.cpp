@@ -6,6 +6,7 @@
 #include "compiler/emit/PlanWriter.h"
 
 #include "compiler/emit/StageBuilder.h"
+#include "compiler/target/Target.h"
 #include "dialects/dist/Sharding.h"
 
 #include "google/protobuf/io/coded_stream.h"
@@ -30,73 +31,6 @@ static std::string serialize(const schema::Stage &stage) {
     stage.SerializeToCodedStream(&coded);
   }
   return bytes;
-}
-
-//===----------------------------------------------------------------------===//
-// Kernels
-//===----------------------------------------------------------------------===//
-
-/// What the kernels of all targets have in common.
-static schema::Kernel &addKernel(const codegen::KernelInfo &info, Twine library,
-                                 llvm::StringMap<schema::Kernel> &kernels) {
-  schema::Kernel &proto = kernels[info.symbol];
-  proto.set_symbol(info.symbol);
-  proto.set_library(library.str());
-  proto.set_num_pointers(info.numPointers);
-  proto.set_skeleton(info.skeleton);
-  proto.set_flops(info.flops);
-  proto.set_bytes(info.bytes);
-  return proto;
-}
-
-static LogicalResult emitCpuKernels(ModuleOp module, const EmitOptions &options, PlanFiles &files,
-                                    llvm::StringMap<schema::Kernel> &kernels) {
-  FailureOr<codegen::CompiledKernels> compiled =
-      codegen::compileCpuKernels(module, {options.cpuArch});
-  if (failed(compiled))
-    return failure();
-  for (const codegen::KernelInfo &info : compiled->kernels) {
-    schema::Kernel &proto = addKernel(info, "cpu.so", kernels);
-    proto.set_rows(info.rows);
-    proto.set_grain(info.grain);
-  }
-  if (!compiled->kernels.empty())
-    files["kernels/cpu.so"] = std::move(compiled->sharedObject);
-  return success();
-}
-
-static LogicalResult emitGpuKernels(ModuleOp module, StringRef chip, const EmitOptions &options,
-                                    PlanFiles &files, llvm::StringMap<schema::Kernel> &kernels,
-                                    EmitSummary &summary) {
-  codegen::GpuOptions gpu;
-  gpu.chip = chip.str();
-  gpu.toolkit = options.toolkit;
-  FailureOr<std::vector<codegen::CompiledGpuKernel>> compiled =
-      codegen::compileGpuKernels(module, gpu);
-  if (failed(compiled))
-    return failure();
-  for (codegen::CompiledGpuKernel &kernel : *compiled) {
-    const std::string &library = kernel.library;
-    // The driver assembles PTX where no assembler was at hand.
-    schema::Kernel &proto =
-        addKernel(kernel.info, library + (kernel.cubin.empty() ? ".ptx" : ".cubin"), kernels);
-    if (kernel.registers > 0) {
-      proto.set_registers(kernel.registers);
-      proto.set_spill_bytes(kernel.spillBytes);
-    }
-    for (uint32_t size : kernel.grid)
-      proto.add_grid(size);
-    for (uint32_t size : kernel.block)
-      proto.add_block(size);
-    summary.compiled.push_back({kernel.info.symbol, kernel.info.skeleton, kernel.registers,
-                                kernel.spillBytes, static_cast<int64_t>(kernel.sharedBytes),
-                                kernel.milliseconds.lowering, kernel.milliseconds.ptx,
-                                kernel.milliseconds.cubin});
-    files["kernels/" + library + ".ptx"] = std::move(kernel.ptx);
-    if (!kernel.cubin.empty())
-      files["kernels/" + library + ".cubin"] = std::move(kernel.cubin);
-  }
-  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -241,51 +175,34 @@ static llvm::json::Array describeFolded(ModuleOp module) {
   return list;
 }
 
-static llvm::json::Array describeRequirements(ModuleOp module, bool cuda) {
-  llvm::json::Array list{cuda ? "cuda" : "cpu"};
+static llvm::json::Array describeRequirements(ModuleOp module, const TargetTraits &traits) {
+  llvm::json::Array list{traits.kind};
   bool collectives = false, pipeline = false;
   module.walk([&](plan::GroupOp group) { (group.getStage() ? pipeline : collectives) = true; });
   if (collectives)
     list.push_back("collectives");
   if (pipeline)
     list.push_back("pipeline");
-  bool cudnn = false;
-  module.walk([&](plan::LibraryOp op) { cudnn |= !isa<plan::MatmulAttr>(op.getDescriptor()); });
-  if (cudnn)
-    list.push_back("cudnn");
+  bool callsNeural = false;
+  module.walk(
+      [&](plan::LibraryOp op) { callsNeural |= !isa<plan::MatmulAttr>(op.getDescriptor()); });
+  if (callsNeural)
+    list.push_back(traits.neuralLibrary);
   return list;
 }
 
-/// The CUDA version, 1000 * major + 10 * minor, whose driver first took the PTX of all kernels; 0
-/// without kernels.
-static int64_t findCudaVersion(const PlanFiles &files) {
-  int64_t newest = 0;
-  for (const auto &[name, contents] : files) {
-    auto [before, after] = StringRef(contents).split(".version ");
-    unsigned major, minor;
-    if (!StringRef(name).ends_with(".ptx") || after.consumeInteger(10, major) ||
-        !after.consume_front(".") || after.consumeInteger(10, minor))
-      continue;
-    // PTX 7, 8 and 9 came with CUDA 11, 12 and 13; CUDA 12.5 and 12.6 have the same.
-    int64_t release = major == 8 && minor > 5 ? minor + 1 : minor;
-    newest = std::max<int64_t>(newest, int64_t(major + 4) * 1000 + release * 10);
-  }
-  return newest;
-}
-
 FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::path &folder,
-                                        const EmitOptions &options, EmitSummary &summary) {
-  StringRef chip = options.target;
-  bool cuda = chip.consume_front("cuda:");
-  PlanFiles files;
-  llvm::StringMap<schema::Kernel> kernels;
-  if (failed(cuda ? emitGpuKernels(module, chip, options, files, kernels, summary)
-                  : emitCpuKernels(module, options, files, kernels)))
+                                        const Target &target, EmitSummary &summary) {
+  KernelFiles kernels;
+  if (failed(target.emitKernels(module, kernels)))
     return failure();
+  llvm::json::Object described = target.describe(kernels);
+  PlanFiles files = std::move(kernels.files);
+  summary.compiled = std::move(kernels.compiled);
 
   std::map<int64_t, StageBuilder> builders;
   for (auto program : module.getOps<plan::ProgramOp>()) {
-    auto [it, inserted] = builders.try_emplace(program.getStage(), module, kernels);
+    auto [it, inserted] = builders.try_emplace(program.getStage(), module, kernels.kernels);
     if (failed(it->second.add(program)))
       return failure();
   }
@@ -298,7 +215,7 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
     summary.programBytes += files[name].size();
     stages.push_back(name);
   }
-  summary.kernels = kernels.size();
+  summary.kernels = kernels.kernels.size();
   llvm::json::Object digests;
   for (const auto &[name, contents] : files) {
     digests[name] = llvm::json::Object{{"bytes", static_cast<int64_t>(contents.size())},
@@ -309,14 +226,10 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
 
   dist::Mesh mesh(dist::getMesh(module));
   auto precision = module->getAttrOfType<StringAttr>(loom::kPrecision);
-  llvm::json::Object target{{"kind", cuda ? "cuda" : "cpu"},
-                            {"arch", cuda ? chip.str() : options.cpuArch}};
-  if (int64_t version = findCudaVersion(files))
-    target["cuda"] = version;
   llvm::json::Object manifest{{"schema", llvm::json::Object{{"major", 2}, {"minor", 0}}},
                               {"producer", "gridloom " GRIDLOOM_VERSION},
-                              {"requires", describeRequirements(module, cuda)},
-                              {"target", std::move(target)},
+                              {"requires", describeRequirements(module, target.getTraits())},
+                              {"target", std::move(described)},
                               {"precision", precision ? precision.getValue() : "f32"},
                               {"model", describeModel(module, folder)},
                               {"mesh", describeMesh(module, mesh)},

@@ -6,6 +6,8 @@
 #ifndef GRIDLOOM_COMPILER_EMIT_PLANWRITER_H
 #define GRIDLOOM_COMPILER_EMIT_PLANWRITER_H
 
+#include "compiler/target/KernelFiles.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 #include <filesystem>
@@ -15,21 +17,10 @@
 
 namespace gridloom {
 
-struct EmitOptions {
-  std::string target = "cpu"; ///< or cuda:sm_90
-  std::string cpuArch = "x86-64-v3";
-  std::string toolkit;
-};
+class Target;
 
 /// A plan in memory: relative path to contents.
 using PlanFiles = std::map<std::string, std::string>;
-
-/// What the report says of a kernel for GPUs; -1 where no assembler was at hand.
-struct CompiledKernel {
-  std::string symbol, skeleton;
-  int64_t registers = -1, spillBytes = -1, sharedBytes = 0;
-  double loweringMs = 0, ptxMs = 0, cubinMs = 0;
-};
 
 /// What the summary and the report say of an emitted plan.
 struct EmitSummary {
@@ -37,11 +28,11 @@ struct EmitSummary {
   std::vector<CompiledKernel> compiled; ///< kernels for GPUs
 };
 
-/// Compiles the module's kernels and makes programs and manifest; `modelPath` in the manifest is
-/// relative to `folder` where it can be. Emits an error and fails when a kernel cannot be compiled
-/// or the program has something plans cannot hold.
+/// Compiles the module's kernels for `target` and makes programs and manifest; `modelPath` in the
+/// manifest is relative to `folder` where it can be. Emits an error and fails when a kernel cannot
+/// be compiled or the program has something plans cannot hold.
 mlir::FailureOr<PlanFiles> emitPlan(mlir::ModuleOp module, const std::filesystem::path &folder,
-                                    const EmitOptions &options, EmitSummary &summary);
+                                    const Target &target, EmitSummary &summary);
 
 /// Why no plan may be written to `folder`, in a line, or an empty string. A plan is replaced; any
 /// other path, and a plan's folder that holds something else too, only with `force`.

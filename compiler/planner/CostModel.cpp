@@ -17,14 +17,14 @@ using namespace gridloom;
 using namespace gridloom::dist;
 
 /// Per name: contractions in f32, TF32 and 16 bits, memory, link latency, link bandwidth, launch,
-/// memory size, architecture. The GPUs' rates are about 80 % of their published ones; NVLink's is
+/// memory size, target. The GPUs' rates are about 80 % of their published ones; NVLink's is
 /// per direction.
 static const Machine machines[] = {
-    {"cpu", 35e9, 0, 0, 8e9, 80e-6, 2e9, 2e-6, 0, 0},
-    {"A100-80GB", 15.6e12, 125e12, 250e12, 1.6e12, 12e-6, 240e9, 4e-6, 80LL << 30, 80},
-    {"H100-80GB", 53e12, 395e12, 790e12, 2.7e12, 10e-6, 360e9, 3e-6, 80LL << 30, 90},
-    {"H200-141GB", 53e12, 395e12, 790e12, 3.9e12, 10e-6, 360e9, 3e-6, 141LL << 30, 90},
-    {"B200-180GB", 60e12, 900e12, 1800e12, 6.4e12, 10e-6, 720e9, 3e-6, 180LL << 30, 100},
+    {"cpu", 35e9, 0, 0, 8e9, 80e-6, 2e9, 2e-6, 0, "cpu"},
+    {"A100-80GB", 15.6e12, 125e12, 250e12, 1.6e12, 12e-6, 240e9, 4e-6, 80LL << 30, "cuda:sm_80"},
+    {"H100-80GB", 53e12, 395e12, 790e12, 2.7e12, 10e-6, 360e9, 3e-6, 80LL << 30, "cuda:sm_90"},
+    {"H200-141GB", 53e12, 395e12, 790e12, 3.9e12, 10e-6, 360e9, 3e-6, 141LL << 30, "cuda:sm_90"},
+    {"B200-180GB", 60e12, 900e12, 1800e12, 6.4e12, 10e-6, 720e9, 3e-6, 180LL << 30, "cuda:sm_100"},
 };
 
 std::optional<Machine> Machine::find(StringRef name) {
@@ -32,13 +32,6 @@ std::optional<Machine> Machine::find(StringRef name) {
     if (name.equals_insensitive(machine.name))
       return machine;
   return std::nullopt;
-}
-
-Machine Machine::of(StringRef target) {
-  unsigned architecture = 0;
-  if (!target.consume_front("cuda:sm_") || target.consumeInteger(10, architecture))
-    return *find("cpu");
-  return *find(architecture < 90 ? "A100-80GB" : architecture < 100 ? "H100-80GB" : "B200-180GB");
 }
 
 std::string Machine::listNames() {

@@ -26,12 +26,10 @@ struct Machine {
   double linkBytesPerSecond = 2e9; ///< per device (1 / beta)
   double launchSeconds = 2e-6;     ///< per kernel
   int64_t memoryBytes = 0;         ///< 0: no limit is known
-  unsigned architecture = 0;       ///< 90 of sm_90; 0: no GPU
+  std::string target = "cpu";      ///< the --target whose plans it runs: cuda:sm_90
 
   /// The machine of that name, e.g. "cpu" or "H100-80GB"; none when it is unknown.
   static std::optional<Machine> find(llvm::StringRef name);
-  /// The machine a target is usually part of: "cpu", "cuda:sm_90".
-  static Machine of(llvm::StringRef target);
   static std::string listNames();
 };
 

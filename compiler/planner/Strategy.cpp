@@ -445,7 +445,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
     return failure();
   const StrategyRequest &request = *followed;
   Choice choice;
-  choice.machine = Machine::of(request.target);
+  choice.machine = request.machine;
   std::vector<MeshSpec> meshes;
   if (!request.devices.empty()) {
     FailureOr<std::pair<int64_t, Machine>> devices =

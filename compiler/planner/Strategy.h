@@ -18,7 +18,7 @@ namespace gridloom {
 struct StrategyRequest {
   std::string mesh;    ///< "data=2,model=2"; empty when devices are given or there is one device
   std::string devices; ///< "4", "8xH100-80GB"; empty when a mesh is given
-  std::string target = "cpu"; ///< says which machine, where `devices` does not
+  Machine machine;     ///< where `devices` names none
   std::string strategy = "auto";
   std::string stageAxis; ///< of pipelines, whatever it is called; empty: by name
   std::vector<std::string> shard;

@@ -17,6 +17,7 @@
 #include "compiler/driver/Phases.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/emit/PlanWriter.h"
+#include "compiler/target/Target.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
@@ -272,7 +273,7 @@ bool RandomPrograms::compile(const std::vector<Trial> &trials, const ShardOption
       cutInTime += static_cast<int64_t>(trials.size());
   }
   EmitSummary summary;
-  auto files = emitPlan(*module, plan, EmitOptions(), summary);
+  auto files = emitPlan(*module, plan, *parseTarget({}, error), summary);
   if (failed(files))
     return false;
   error = writePlan(*files, plan, /*force=*/true);

@@ -23,6 +23,7 @@
 #include "compiler/emit/PlanWriter.h"
 #include "compiler/interpreter/Compare.h"
 #include "compiler/interpreter/Interpreter.h"
+#include "compiler/target/Target.h"
 #include "passes/allocate/Allocate.h"
 #include "passes/communicate/Communicate.h"
 #include "passes/fuse/Fuse.h"
@@ -241,7 +242,7 @@ PlanTensor toPlanTensor(const HostTensor &tensor) {
 std::string MutationTest::runPlan(const Subject &subject, mlir::ModuleOp module) {
   std::string plan = (folder / "mutant.plan").string();
   EmitSummary summary;
-  auto files = emitPlan(module, plan, EmitOptions(), summary);
+  auto files = emitPlan(module, plan, *parseTarget({}, error), summary);
   if (failed(files))
     return "emit: " + error;
   if (std::string failure = writePlan(*files, plan, /*force=*/true); !failure.empty())

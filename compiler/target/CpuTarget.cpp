@@ -1,0 +1,62 @@
+//===- CpuTarget.cpp - plans for CPUs ---------------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Matrix multiplications are oneDNN's, all else is a kernel.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/target/KernelFiles.h"
+#include "compiler/target/Target.h"
+
+using namespace mlir;
+using namespace gridloom;
+
+namespace gridloom {
+const TargetKind &cpuTargets();
+} // namespace gridloom
+
+namespace {
+
+class CpuTarget final : public Target {
+public:
+  using Target::Target;
+  LogicalResult emitKernels(ModuleOp module, KernelFiles &kernels) const override;
+};
+
+} // namespace
+
+LogicalResult CpuTarget::emitKernels(ModuleOp module, KernelFiles &kernels) const {
+  FailureOr<codegen::CompiledKernels> compiled =
+      codegen::compileCpuKernels(module, {getTraits().arch});
+  if (failed(compiled))
+    return failure();
+  for (const codegen::KernelInfo &info : compiled->kernels) {
+    schema::Kernel &proto = kernels.add(info, "cpu.so");
+    proto.set_rows(info.rows);
+    proto.set_grain(info.grain);
+  }
+  if (!compiled->kernels.empty())
+    kernels.files["kernels/cpu.so"] = std::move(compiled->sharedObject);
+  return success();
+}
+
+static std::unique_ptr<Target> makeCpuTarget(const TargetOptions &options, std::string &) {
+  if (options.name != "cpu")
+    return nullptr;
+  TargetTraits traits;
+  traits.kind = "cpu";
+  traits.arch = options.cpuArch;
+  traits.machine = "cpu";
+  return std::make_unique<CpuTarget>(options.name, std::move(traits));
+}
+
+const TargetKind &gridloom::cpuTargets() {
+  static constexpr StringRef spellings[] = {"cpu"};
+  static const TargetFlag flags[] = {{"--cpu-arch", [](const TargetOptions &options) {
+                                        return options.cpuArch != TargetOptions().cpuArch;
+                                      }}};
+  static const TargetKind kind{"cpu", spellings, "cpu", flags, makeCpuTarget};
+  return kind;
+}

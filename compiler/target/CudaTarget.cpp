@@ -1,0 +1,153 @@
+//===- CudaTarget.cpp - plans for NVIDIA's GPUs -----------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Matrix multiplications are cuBLASLt's, convolutions and attention cuDNN's, all else is a kernel.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/target/KernelFiles.h"
+#include "compiler/target/Target.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FileSystem.h"
+
+using namespace mlir;
+using namespace gridloom;
+
+namespace gridloom {
+const TargetKind &cudaTargets();
+} // namespace gridloom
+
+namespace {
+
+/// GPUs from an architecture on, up to the next line's.
+struct Generation {
+  unsigned architecture; ///< 90 of sm_90
+  StringLiteral machine; ///< the one that is most common
+};
+
+class CudaTarget final : public Target {
+public:
+  CudaTarget(std::string name, TargetTraits traits, std::string toolkit)
+      : Target(std::move(name), std::move(traits)), toolkit(std::move(toolkit)) {}
+  LogicalResult emitKernels(ModuleOp module, KernelFiles &kernels) const override;
+  llvm::json::Object describe(const KernelFiles &kernels) const override;
+
+private:
+  std::string toolkit;
+};
+
+} // namespace
+
+static constexpr Generation generations[] = {
+    {80, "A100-80GB"}, {90, "H100-80GB"}, {100, "B200-180GB"}};
+
+LogicalResult CudaTarget::emitKernels(ModuleOp module, KernelFiles &kernels) const {
+  codegen::GpuOptions options;
+  options.chip = getTraits().arch;
+  options.toolkit = toolkit;
+  FailureOr<std::vector<codegen::CompiledGpuKernel>> compiled =
+      codegen::compileGpuKernels(module, options);
+  if (failed(compiled))
+    return failure();
+  for (codegen::CompiledGpuKernel &kernel : *compiled) {
+    const std::string &library = kernel.library;
+    // The driver assembles PTX where no assembler was at hand.
+    schema::Kernel &proto =
+        kernels.add(kernel.info, library + (kernel.cubin.empty() ? ".ptx" : ".cubin"));
+    if (kernel.registers > 0) {
+      proto.set_registers(kernel.registers);
+      proto.set_spill_bytes(kernel.spillBytes);
+    }
+    for (uint32_t size : kernel.grid)
+      proto.add_grid(size);
+    for (uint32_t size : kernel.block)
+      proto.add_block(size);
+    kernels.compiled.push_back({kernel.info.symbol, kernel.info.skeleton, kernel.registers,
+                                kernel.spillBytes, static_cast<int64_t>(kernel.sharedBytes),
+                                kernel.milliseconds.lowering, kernel.milliseconds.ptx,
+                                kernel.milliseconds.cubin});
+    kernels.files["kernels/" + library + ".ptx"] = std::move(kernel.ptx);
+    if (!kernel.cubin.empty())
+      kernels.files["kernels/" + library + ".cubin"] = std::move(kernel.cubin);
+  }
+  return success();
+}
+
+/// The CUDA version, 1000 * major + 10 * minor, whose driver first took the PTX of all kernels; 0
+/// without kernels.
+static int64_t findCudaVersion(const KernelFiles &kernels) {
+  int64_t newest = 0;
+  for (const auto &[name, contents] : kernels.files) {
+    auto [before, after] = StringRef(contents).split(".version ");
+    unsigned major, minor;
+    if (!StringRef(name).ends_with(".ptx") || after.consumeInteger(10, major) ||
+        !after.consume_front(".") || after.consumeInteger(10, minor))
+      continue;
+    // PTX 7, 8 and 9 came with CUDA 11, 12 and 13; CUDA 12.5 and 12.6 have the same.
+    int64_t release = major == 8 && minor > 5 ? minor + 1 : minor;
+    newest = std::max<int64_t>(newest, int64_t(major + 4) * 1000 + release * 10);
+  }
+  return newest;
+}
+
+llvm::json::Object CudaTarget::describe(const KernelFiles &kernels) const {
+  llvm::json::Object object = Target::describe(kernels);
+  if (int64_t version = findCudaVersion(kernels))
+    object["cuda"] = version;
+  return object;
+}
+
+/// 90 of cuda:sm_90 and cuda:sm_90a; 0 where there is no code for it.
+static unsigned findArchitecture(StringRef name) {
+  unsigned architecture = 0;
+  if (!name.consume_front("cuda:") || !codegen::isKnownGpu(name) || !name.consume_front("sm_") ||
+      name.consumeInteger(10, architecture) || architecture < generations[0].architecture)
+    return 0;
+  return architecture;
+}
+
+static TargetTraits makeTraits(StringRef chip, unsigned architecture, bool cudnn) {
+  TargetTraits traits;
+  traits.kind = "cuda";
+  traits.arch = chip.str();
+  for (const Generation &generation : generations)
+    if (architecture >= generation.architecture)
+      traits.machine = generation.machine;
+  traits.generation = architecture / 10 * 10;
+  traits.tf32 = true;
+  traits.neuralLibrary = "cudnn";
+  traits.layout.convolutionLibrary = traits.fuse.attentionLibrary = cudnn;
+  traits.layout.mergeMatmuls = true;
+  // Caches of GPUs have no sets that rows of a power of two would share, and kernels read weights
+  // that are dense.
+  traits.layout.padMultiple = 0;
+  traits.fuse.activationEpilogues = traits.fuse.residualEpilogues = true;
+  traits.fuse.rowProducts = true;
+  return traits;
+}
+
+static std::unique_ptr<Target> makeCudaTarget(const TargetOptions &options, std::string &error) {
+  unsigned architecture = findArchitecture(options.name);
+  if (!architecture)
+    return nullptr;
+  if (!options.toolkit.empty() && !llvm::sys::fs::exists(options.toolkit + "/bin/ptxas")) {
+    error = "--cuda-toolkit " + options.toolkit +
+            " has no bin/ptxas; without the option a plan may do without ptxas and keep its PTX";
+    return nullptr;
+  }
+  StringRef chip = StringRef(options.name).split(':').second;
+  return std::make_unique<CudaTarget>(options.name, makeTraits(chip, architecture, options.cudnn),
+                                      options.toolkit);
+}
+
+const TargetKind &gridloom::cudaTargets() {
+  static constexpr StringRef spellings[] = {"cuda:sm_80", "cuda:sm_90", "cuda:sm_100"};
+  static const TargetFlag flags[] = {
+      {"--cuda-toolkit", [](const TargetOptions &options) { return !options.toolkit.empty(); }},
+      {"--no-cudnn", [](const TargetOptions &options) { return !options.cudnn; }}};
+  static const TargetKind kind{"cuda", spellings, "cuda:sm_90", flags, makeCudaTarget};
+  return kind;
+}

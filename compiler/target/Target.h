@@ -1,0 +1,100 @@
+//===- Target.h - what a plan is compiled for -------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The one place that knows how targets differ: which libraries the passes may call, which layouts
+// they choose, what emits the kernels, what the manifest says. All else asks a Target.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_TARGET_TARGET_H
+#define GRIDLOOM_COMPILER_TARGET_TARGET_H
+
+#include "compiler/target/TargetOptions.h"
+#include "passes/fuse/Fuse.h"
+#include "passes/layout/Layout.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/JSON.h"
+
+#include <memory>
+
+namespace gridloom {
+
+struct KernelFiles;
+
+/// What a target has.
+struct TargetTraits {
+  /// The kind of device that runs its plans, as in runtime/device: cpu or cuda.
+  llvm::StringRef kind;
+  /// The level of that device, as the manifest has it: x86-64-v3, sm_90.
+  std::string arch;
+  /// The machine it is usually part of, as the planner names it.
+  llvm::StringRef machine;
+  /// Code runs on devices of its generation only; 0: there are none. 90 of sm_90 and sm_90a.
+  unsigned generation = 0;
+  /// Its matrix multiplications can round f32 to TF32.
+  bool tf32 = false;
+  /// What manifests call the library of convolutions and attention; empty: there is none.
+  llvm::StringRef neuralLibrary;
+  /// Which weights are padded, which products merged, which operations stay whole for a library.
+  LayoutOptions layout;
+  /// Which libraries and kernels there are, and what their calls do beside.
+  FuseOptions fuse;
+};
+
+class Target {
+public:
+  Target(std::string name, TargetTraits traits)
+      : name(std::move(name)), traits(std::move(traits)) {}
+  virtual ~Target() = default;
+  Target(const Target &) = delete;
+  Target &operator=(const Target &) = delete;
+
+  /// As the command line spells it: cuda:sm_90.
+  const std::string &getName() const { return name; }
+  const TargetTraits &getTraits() const { return traits; }
+
+  /// Why --precision cannot be `precision`; empty where it can.
+  std::string findPrecisionObstacle(llvm::StringRef precision) const;
+
+  /// Compiles all plan.kernel operations of `module`. Emits an error and fails where one cannot be
+  /// compiled.
+  virtual mlir::LogicalResult emitKernels(mlir::ModuleOp module, KernelFiles &kernels) const = 0;
+  /// The manifest's `target`, of a plan with these kernels.
+  virtual llvm::json::Object describe(const KernelFiles &kernels) const;
+
+private:
+  std::string name;
+  TargetTraits traits;
+};
+
+/// An option of the command line that only one kind of target has a use for.
+struct TargetFlag {
+  llvm::StringRef name; ///< --cuda-toolkit
+  bool (*isGiven)(const TargetOptions &options);
+};
+
+/// Targets that differ in their architecture only.
+struct TargetKind {
+  llvm::StringRef name; ///< TargetTraits::kind
+  /// Names that help and errors list; `make` may know more. Errors suggest `example`.
+  llvm::ArrayRef<llvm::StringRef> spellings;
+  llvm::StringRef example;
+  llvm::ArrayRef<TargetFlag> flags;
+  /// The target `options.name`. Null with `error` set where the options cannot be met, null alone
+  /// where the name is none of this kind.
+  std::unique_ptr<Target> (*make)(const TargetOptions &options, std::string &error);
+};
+
+/// All kinds, in the order of Targets.def.
+llvm::ArrayRef<const TargetKind *> getTargetKinds();
+
+/// The target that the options name. Null, with one line in `error`, where there is none such or an
+/// option does nothing for it.
+std::unique_ptr<Target> parseTarget(const TargetOptions &options, std::string &error);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_TARGET_TARGET_H
