@@ -109,7 +109,7 @@ static void tell(const Job &job, const BenchSettings &settings, const Measured &
   }
   if (stepped.isPipeline)
     document.addField("bubble_percent", numberCell(100 * stepped.bubble, 0));
-  if (job.getPlan().getTargetKind() == "cuda")
+  if (job.getPlan().getDeviceKind().hasGraphs())
     tellDevice(document, median, stepped);
   settings.format.write(document);
   flushOutput();
@@ -128,7 +128,7 @@ static int benchPlan(const BenchSettings &settings) {
     SessionOptions options;
     Measured measured;
     measured.usual = measured.stepped = measure(job, settings, world, transport, options);
-    bool hasGraphs = job.getPlan().getTargetKind() == "cuda" && !settings.job.noGraphs;
+    bool hasGraphs = job.getPlan().getDeviceKind().hasGraphs() && !settings.job.noGraphs;
     options.graphs = false;
     if (hasGraphs)
       measured.stepped = measure(job, settings, world, transport, options);

@@ -302,7 +302,8 @@ static int bench(const Collective &collective, Settings settings) {
     settings.job.timeout = std::min<double>(settings.job.timeout, shareGpuSeconds - 10);
   }
   placement.connectsOne = ranks == 1;
-  preparePlacement(settings.job, kind ? kind->getDeviceKind() : "cpu", ranks, "the benchmark");
+  preparePlacement(settings.job, kind ? kind->getDeviceKind() : getDeviceKinds().front()->getName(),
+                   ranks, "the benchmark");
   if (settings.shareGpu) {
     placement.gpu = 0;
     placement.shareGpu = true;

@@ -99,8 +99,9 @@ static std::optional<World> findWorld(const JobSettings &settings) {
 void gridloom::rt::preparePlacement(JobSettings &settings, const std::string &kind, int ranks,
                                     const std::string &subject) {
   settings.placement.limits.deadline = std::chrono::milliseconds(int64_t(settings.timeout * 1000));
-  if (settings.placement.threads && kind != "cpu")
-    throw usage("--threads is for CPU ranks, but " + subject + " is for GPUs");
+  const DeviceKind *device = findDeviceKind(kind);
+  if (settings.placement.threads && device && !device->hasThreads())
+    throw usage("--threads is for CPU ranks, but " + subject + " is for " + device->getPlural());
   std::optional<World> world = findWorld(settings);
   settings.placement.prepare(kind, ranks, !world || world->size == 1, subject);
   settings.inProcess |= settings.placement.kind->sharesDevice();

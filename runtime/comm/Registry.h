@@ -33,10 +33,13 @@ class TransportKind {
 public:
   virtual ~TransportKind() = default;
   virtual std::string getName() const = 0;
-  /// Kind of the devices whose ranks it connects: "cpu" or "cuda".
+  /// Kind of the devices whose ranks it connects: a name of runtime/device/Devices.def.
   virtual std::string getDeviceKind() const = 0;
   /// A few words for --help.
   virtual std::string getSummary() const = 0;
+
+  /// The version of the library it opens at run time, "missing", or empty where it opens none.
+  virtual std::string findLibrary() const { return ""; }
 
   /// The ranks are threads of one process, and all use one device.
   virtual bool sharesDevice() const { return false; }

@@ -6,8 +6,6 @@
 #include "runtime/core/Placement.h"
 
 #include "runtime/core/Error.h"
-#include "runtime/device/cpu/ThreadPool.h"
-#include "runtime/device/cuda/CudaDevice.h"
 
 #include <algorithm>
 #include <ranges>
@@ -18,7 +16,10 @@ static Error refuse(const std::string &text) { return {ErrorCode::InvalidArgumen
 
 void PlacementOptions::prepare(const std::string &deviceKind, int ranks, bool inProcess,
                                const std::string &subject) {
-  onGpu = deviceKind != "cpu";
+  device = findDeviceKind(deviceKind);
+  if (!device)
+    throw refuse("unknown kind of device '" + deviceKind + "'; this runtime knows " +
+                 listDeviceKinds());
   auto isForDevice = [&](const TransportKind &candidate) {
     return candidate.getDeviceKind() == deviceKind;
   };
@@ -27,12 +28,12 @@ void PlacementOptions::prepare(const std::string &deviceKind, int ranks, bool in
       if (isForDevice(*candidate))
         transport = candidate->getName();
   kind = &findTransportKind(transport);
-  if (!isForDevice(*kind) && (ranks > 1 || !onGpu))
+  if (!isForDevice(*kind) && (ranks > 1 || !device->isNumbered()))
     throw refuse("--transport " + transport + " joins " +
-                 (kind->getDeviceKind() == "cpu" ? "CPU ranks" : "GPUs") + ", but " + subject +
-                 " is for " + (onGpu ? "GPUs" : "CPU ranks") + "; use --transport " +
+                 findDeviceKind(kind->getDeviceKind())->getPlural() + ", but " + subject +
+                 " is for " + device->getPlural() + "; use --transport " +
                  listTransports(isForDevice));
-  if (!onGpu && gpu >= 0)
+  if (!device->isNumbered() && gpu >= 0)
     throw refuse("--device names a GPU, but " + subject + " is for " + deviceKind);
   auto sharesDevice = [&](const TransportKind &candidate) { return candidate.sharesDevice(); };
   if (gpu >= 0 && ranks > 1 && kind->needsOwnDevices())
@@ -61,14 +62,7 @@ void PlacementOptions::prepare(const std::string &deviceKind, int ranks, bool in
 Placement gridloom::rt::placeRank(const PlacementOptions &options, int rank, int localRank,
                                   int localSize, Transport *host) {
   Placement placement;
-  if (options.onGpu) {
-    // A launcher may show each process its own GPU only; NCCL's kind finds ranks that share one.
-    int gpu = options.gpu >= 0 ? options.gpu : localRank % std::max(1, countCudaDevices());
-    placement.device = std::make_unique<CudaDevice>(gpu);
-  } else {
-    unsigned share = std::max(1u, getNumUsableCores() / unsigned(std::max(1, localSize)));
-    placement.device = createCpuDevice(options.threads ? options.threads : share);
-  }
+  placement.device = options.device->create({options.gpu, localRank, localSize, options.threads});
   if (host && options.kind && (host->getSize() > 1 || options.connectsOne))
     placement.deviceTransport =
         options.kind->connect({*placement.device, *host, rank, options.shared, options.limits,

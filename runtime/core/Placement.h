@@ -8,7 +8,7 @@
 
 #include "runtime/comm/Registry.h"
 #include "runtime/core/Plan.h"
-#include "runtime/device/Device.h"
+#include "runtime/device/Registry.h"
 
 #include <memory>
 
@@ -31,13 +31,13 @@ struct PlacementOptions {
   /// Connects a rank that is alone too: shows whether NCCL works here.
   bool connectsOne = false;
   // Set by prepare.
-  bool onGpu = false;
+  const DeviceKind *device = nullptr;
   const TransportKind *kind = nullptr;
   std::shared_ptr<void> shared; // what TransportKind::prepare made
 
-  /// Chooses the transport for ranks on devices of `deviceKind` ("cpu", "cuda") and makes what they
-  /// share. `subject` is what is to run, for errors. Throws InvalidArgument when the options
-  /// contradict each other or do not fit.
+  /// Chooses the transport for ranks on devices of `deviceKind`, a name of Devices.def, and makes
+  /// what they share. `subject` is what is to run, for errors. Throws InvalidArgument when the
+  /// options contradict each other or do not fit.
   void prepare(const std::string &deviceKind, int ranks, bool inProcess,
                const std::string &subject);
 };

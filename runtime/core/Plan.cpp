@@ -10,6 +10,7 @@
 #include "runtime/core/HostArray.h"
 #include "runtime/core/PlanVerifier.h"
 #include "runtime/core/plan.pb.h"
+#include "runtime/device/Registry.h"
 
 #include <algorithm>
 #include <google/protobuf/stubs/logging.h>
@@ -255,22 +256,15 @@ std::shared_ptr<const Plan> PlanReader::read() {
   return plan;
 }
 
-static bool hasCpuLevel(const std::string &arch) {
-#ifdef __x86_64__
-  if (arch == "x86-64")
-    return true;
-  if (arch == "x86-64-v2")
-    return __builtin_cpu_supports("x86-64-v2");
-  if (arch == "x86-64-v3")
-    return __builtin_cpu_supports("x86-64-v3");
-  if (arch == "x86-64-v4")
-    return __builtin_cpu_supports("x86-64-v4");
-  return false;
-#elif defined(__aarch64__)
-  return arch == "aarch64" || arch == "armv8-a";
-#else
-  return false;
-#endif
+/// What `requires` may name.
+static std::set<std::string> getKnownFeatures() {
+  std::set<std::string> known = {"collectives", "pipeline"};
+  for (const DeviceKind *kind : getDeviceKinds()) {
+    known.insert(kind->getName());
+    for (const std::string &feature : kind->getFeatures())
+      known.insert(feature);
+  }
+  return known;
 }
 
 /// Of the manifest and stage programs; the compiler writes it.
@@ -282,7 +276,7 @@ void PlanReader::readHeader(const Node &root) {
     fail("has schema version " + std::to_string(major) + ", this runtime reads " +
          std::to_string(kMajorVersion) + "; compile again");
   plan->producer = root.getString("producer");
-  static const std::set<std::string> known = {"cpu", "cuda", "cudnn", "collectives", "pipeline"};
+  static const std::set<std::string> known = getKnownFeatures();
   plan->features = root.getStrings("requires");
   for (const std::string &feature : plan->features)
     if (!known.count(feature))
@@ -298,11 +292,12 @@ void PlanReader::readHeader(const Node &root) {
       fail("target.cuda is " + std::to_string(plan->cudaVersion) +
            ", not 1000 times a major version and 10 times a minor one");
   }
-  if (plan->targetKind != "cpu" && plan->targetKind != "cuda")
-    fail("target.kind is '" + plan->targetKind + "', neither cpu nor cuda");
-  if (options.requireTarget && plan->targetKind == "cpu" && !hasCpuLevel(plan->targetArch))
-    fail("is for cpu level " + plan->targetArch +
-         ", which this machine lacks; compile with another --target");
+  plan->deviceKind = findDeviceKind(plan->targetKind);
+  if (!plan->deviceKind)
+    fail("target.kind is '" + plan->targetKind + "'; this runtime knows " + listDeviceKinds());
+  if (std::string obstacle = plan->deviceKind->findObstacle(plan->targetArch);
+      options.requireTarget && !obstacle.empty())
+    fail("is for " + obstacle + "; compile with another --target");
 }
 
 void PlanReader::readModel(const Node &root) {

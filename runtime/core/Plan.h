@@ -31,6 +31,8 @@ class Specialisation;
 
 namespace gridloom::rt {
 
+class DeviceKind;
+
 /// What an input indexes: `first` to `last` is added to it, and the sums index a dimension of
 /// `size` at an ONNX node.
 struct IndexUse {
@@ -106,6 +108,8 @@ public:
   /// "cpu" or "cuda", and the level: "x86-64-v3", "sm_90".
   const std::string &getTargetKind() const { return targetKind; }
   const std::string &getTargetArch() const { return targetArch; }
+  /// The kind of devices that its ranks run on.
+  const DeviceKind &getDeviceKind() const { return *deviceKind; }
   /// The CUDA version that the driver must support, 1000 * major + 10 * minor; 0: the plan does not
   /// say.
   int getCudaVersion() const { return cudaVersion; }
@@ -139,6 +143,7 @@ private:
   std::filesystem::path folder;
   std::string producer, targetKind, targetArch, digest;
   std::string precision = "f32";
+  const DeviceKind *deviceKind = nullptr;
   int cudaVersion = 0;
   int64_t time = 0;
   std::vector<std::string> features;

@@ -31,7 +31,7 @@ Session::Impl::Impl(std::shared_ptr<const Plan> givenPlan, Device &device, Trans
     throw Error(ErrorCode::InvalidArgument, "the plan is for " + std::to_string(ranks) +
                                                 " ranks, the job has " + std::to_string(size) +
                                                 "; run it with -n " + std::to_string(ranks));
-  if ((plan->getTargetKind() == "cpu") != device.hasHostMemory())
+  if (plan->getTargetKind() != device.getKind())
     throw Error(ErrorCode::InvalidArgument,
                 "the plan is for " + plan->getTargetKind() + ", the device is " + device.getName());
   rank = transport ? transport->getRank() : 0;

@@ -161,6 +161,8 @@ class Device {
 public:
   virtual ~Device() = default;
   virtual std::string getName() const = 0;
+  /// What kind of device it is, as DeviceKind::getName.
+  virtual std::string getKind() const = 0;
   /// Nothing where the device has no memory of its own.
   virtual std::optional<DeviceMemory> getMemory() const { return std::nullopt; }
   /// Throws when kernels compiled for `arch` ("sm_90") cannot run here, or need CUDA `version`

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "runtime/device/Registry.h"
 #include "runtime/device/cuda/CallerContext.h"
 #include "test/fake/GpuHarness.h"
 
@@ -107,6 +108,25 @@ TEST_F(CudaDeviceTest, GpuThatIsNotThereNamesBothNumbers) {
 
 TEST_F(CudaDeviceTest, NameSaysOrdinalAndArchitecture) {
   EXPECT_EQ(createCudaDevice(1)->getName(), "cuda:1 Fake GPU (sm_90)");
+}
+
+TEST_F(CudaDeviceTest, RanksGetTheGpusInTurnUnlessOneIsNamed) {
+  const DeviceKind &kind = *findDeviceKind("cuda");
+  auto nameOf = [&](const DeviceRequest &request) { return kind.create(request)->getName(); };
+  EXPECT_THAT(nameOf({.localRank = 1, .localSize = 4}), StartsWith("cuda:1 "));
+  EXPECT_THAT(nameOf({.localRank = 2, .localSize = 4}), StartsWith("cuda:0 "));
+  EXPECT_THAT(nameOf({.number = 1, .localRank = 2, .localSize = 4}), StartsWith("cuda:1 "));
+  EXPECT_EQ(kind.create({})->getKind(), kind.getName());
+}
+
+TEST_F(CudaDeviceTest, InventoryHasEveryGpuAndTheDriver) {
+  DeviceInventory inventory = findDeviceKind("cuda")->takeInventory();
+  ASSERT_EQ(inventory.devices.size(), 2u);
+  EXPECT_EQ(inventory.devices[1].device, "cuda:1");
+  EXPECT_EQ(inventory.devices[1].level, "sm_90");
+  EXPECT_TRUE(inventory.devices[1].freeBytes);
+  ASSERT_FALSE(inventory.fields.empty());
+  EXPECT_EQ(inventory.fields[0].first, "driver");
 }
 
 //===----------------------------------------------------------------------===//

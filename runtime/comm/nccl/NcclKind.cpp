@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/comm/Registry.h"
+#include "runtime/comm/nccl/NcclLibrary.h"
 #include "runtime/comm/nccl/NcclTransport.h"
 #include "runtime/core/Error.h"
 
@@ -58,6 +59,13 @@ public:
   std::string getName() const override { return "nccl"; }
   std::string getDeviceKind() const override { return "cuda"; }
   std::string getSummary() const override { return "a GPU for each rank"; }
+  std::string findLibrary() const override {
+    try {
+      return formatNcclVersion(NcclLibrary().getVersionCode());
+    } catch (const Error &) {
+      return "missing";
+    }
+  }
   bool needsOwnDevices() const override { return true; }
   bool hasCopyEngines() const override { return true; }
   bool connectsOne() const override { return true; }

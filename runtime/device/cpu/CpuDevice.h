@@ -21,6 +21,7 @@ public:
   explicit CpuDevice(unsigned threads);
 
   std::string getName() const override { return "cpu"; }
+  std::string getKind() const override { return "cpu"; }
   bool hasHostMemory() const override { return true; }
   void setErrorHandler(const std::function<void(const std::string &)> &handler) override;
   std::unique_ptr<Memory> allocate(size_t bytes) override;

@@ -40,6 +40,7 @@ public:
   ~CudaDevice() override;
 
   std::string getName() const override { return context->getName(); }
+  std::string getKind() const override { return "cuda"; }
   std::optional<DeviceMemory> getMemory() const override;
   std::string checkTarget(const std::string &arch, int version) const override;
   std::unique_ptr<Memory> allocate(size_t bytes) override;
