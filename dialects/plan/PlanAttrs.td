@@ -119,6 +119,14 @@ def Plan_AttentionAttr : AttrDef<PlanDialect, "Attention"> {
   }];
 }
 
+def Plan_InPlaceAttr : AttrDef<PlanDialect, "InPlace"> {
+  let mnemonic = "in_place";
+  let summary = "An output of a kernel that may take the memory of one of its inputs";
+  let description = "Outputs and inputs are numbered from 0.";
+  let parameters = (ins "unsigned":$output, "unsigned":$input);
+  let assemblyFormat = "`<` struct(params) `>`";
+}
+
 def Plan_LibraryCallAttr : AnyAttrOf<[Plan_MatmulAttr, Plan_ConvolutionAttr, Plan_AttentionAttr],
     "a library call's descriptor">;
 

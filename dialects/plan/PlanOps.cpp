@@ -6,10 +6,106 @@
 #include "dialects/plan/Plan.h"
 
 using namespace mlir;
+using namespace gridloom;
 using namespace gridloom::plan;
 
 #define GET_OP_CLASSES
 #include "dialects/plan/PlanOps.cpp.inc"
+
+//===----------------------------------------------------------------------===//
+// kernel
+//===----------------------------------------------------------------------===//
+
+/// True for operations of which an element of the result needs the operand's element in its place,
+/// in row-major order, and no other.
+static bool readsInPlace(Operation *op, OpOperand &operand) {
+  // Updates go into the copy, and running values over the elements, one place after another.
+  if (isa<loom::ScatterOp, loom::CumulativeOp>(op))
+    return operand.getOperandNumber() == 0;
+  auto countElements = [](Value value) {
+    return cast<RankedTensorType>(value.getType()).getNumElements();
+  };
+  return isa<loom::KernelBodyInterface, loom::BroadcastOp, loom::ReshapeOp>(op) &&
+         countElements(operand.get()) == countElements(op->getResult(0));
+}
+
+/// True for operations of kernels that compute one element of the output after another. What
+/// combines or moves elements makes a kernel read ahead.
+static bool isElementByElement(Operation *op) {
+  return isa<loom::KernelBodyInterface, loom::ConstantOp, loom::IotaOp, loom::BroadcastOp,
+             loom::ReshapeOp, loom::ScatterOp, loom::CumulativeOp>(op);
+}
+
+/// True when of argument `input` the body reads for an element of the output the one in its place,
+/// and nothing else.
+static bool isReadInPlace(Block &body, unsigned output, unsigned input) {
+  llvm::DenseSet<Value> inPlace, elsewhere;
+  for (OpOperand &result : body.getTerminator()->getOpOperands())
+    (result.getOperandNumber() == output ? inPlace : elsewhere).insert(result.get());
+  for (Operation &op : llvm::drop_begin(llvm::reverse(body))) {
+    if (!isElementByElement(&op))
+      return false;
+    bool isHere = llvm::any_of(op.getResults(), [&](Value each) { return inPlace.contains(each); });
+    bool isThere =
+        llvm::any_of(op.getResults(), [&](Value each) { return elsewhere.contains(each); });
+    for (OpOperand &operand : op.getOpOperands()) {
+      if (isHere)
+        (readsInPlace(&op, operand) ? inPlace : elsewhere).insert(operand.get());
+      if (isThere)
+        elsewhere.insert(operand.get());
+    }
+  }
+  Value argument = body.getArgument(input);
+  return inPlace.contains(argument) && !elsewhere.contains(argument);
+}
+
+void KernelOp::recordInPlace() {
+  Block &block = getBody().front();
+  SmallVector<Attribute> pairs;
+  for (auto [output, result] : llvm::enumerate(block.getTerminator()->getOperandTypes()))
+    for (auto [input, type] : llvm::enumerate(block.getArgumentTypes()))
+      if (loom::getByteSize(type) == loom::getByteSize(result) &&
+          isReadInPlace(block, output, input))
+        pairs.push_back(InPlaceAttr::get(getContext(), output, input));
+  setInPlaceAttr(pairs.empty() ? ArrayAttr() : ArrayAttr::get(getContext(), pairs));
+}
+
+bool KernelOp::canRunInPlace(unsigned output, unsigned input) {
+  return getInPlace() &&
+         llvm::is_contained(*getInPlace(), InPlaceAttr::get(getContext(), output, input));
+}
+
+LogicalResult KernelOp::verifyRegions() {
+  if (!getInPlace())
+    return success();
+  Block &block = getBody().front();
+  bool hasYield = !block.empty() && isa<loom::YieldOp>(block.back());
+  TypeRange outputs = hasYield ? TypeRange(block.back().getOperandTypes()) : TypeRange();
+  for (auto pair : getInPlace()->getAsRange<InPlaceAttr>()) {
+    unsigned output = pair.getOutput(), input = pair.getInput();
+    if (output >= outputs.size()) // P-IP1
+      return emitOpError("in_place names output ")
+             << output << "; outputs are numbered from 0 and number " << outputs.size();
+    if (input >= block.getNumArguments())
+      return emitOpError("in_place names input ")
+             << input << "; inputs are numbered from 0 and number " << block.getNumArguments();
+    int64_t written = loom::getByteSize(outputs[output]);
+    int64_t read = loom::getByteSize(block.getArgument(input).getType());
+    if (written != read) // P-IP2
+      return emitOpError("in_place gives output ")
+             << output << " of " << written << " bytes the memory of input " << input << " of "
+             << read << " bytes";
+    if (!isReadInPlace(block, output, input)) // P-IP3
+      return emitOpError("in_place gives output ")
+             << output << " the memory of input " << input
+             << ", of which the body does not read exactly the elements in their places";
+  }
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Calls
+//===----------------------------------------------------------------------===//
 
 LogicalResult CallOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto kernel = symbols.lookupNearestSymbolFrom<KernelOp>(*this, getKernelAttr());

@@ -18,18 +18,34 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> 
   let summary = "A kernel: the loom operations it fuses";
   let description = [{
     Block arguments are the inputs, `loom.yield` gives the outputs. Equal kernels share one symbol.
+    `in_place` lists the outputs that may be the same memory as an input; of several inputs of one
+    output a launch uses one. All other memory of a launch is apart, and its code relies on that.
 
     ```mlir
-    plan.kernel @k0 row {
+    plan.kernel @k0 elementwise in_place = [#plan.in_place<output = 0, input = 0>] {
     ^bb0(%x: tensor<8x16xf32>):
-      %0 = loom.softmax %x dim = 1 : tensor<8x16xf32>
+      %0 = loom.exp %x : tensor<8x16xf32>
       loom.yield %0 : tensor<8x16xf32>
     }
     ```
+
+    **Constraints:**
+    - P-IP1: `in_place` numbers outputs and inputs that the kernel has.
+    - P-IP2: an output takes the memory of an input of as many bytes.
+    - P-IP3: of that input, the body reads for an element of the output only the one in its place,
+      and nothing for other outputs.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, SkeletonAttr:$skeleton);
+  let arguments = (ins SymbolNameAttr:$sym_name, SkeletonAttr:$skeleton,
+      OptionalAttr<TypedArrayAttrBase<Plan_InPlaceAttr, "pairs of an output and an input">>:$in_place);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$sym_name $skeleton $body attr-dict";
+  let assemblyFormat = "$sym_name $skeleton (`in_place` `=` $in_place^)? $body attr-dict";
+  let hasRegionVerifier = 1;
+  let extraClassDeclaration = [{
+    /// Sets `in_place` to all pairs that the body allows.
+    void recordInPlace();
+    /// True where `in_place` lets the output take the memory of the input.
+    bool canRunInPlace(unsigned output, unsigned input);
+  }];
 }
 
 def Plan_CallOp : Plan_Op<"call", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {

@@ -483,7 +483,8 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
     std::string name = (Twine("k_else_") + (hasBias ? "bias_" : "") +
                         plan::stringifyActivation(ending.getActivation()))
                            .str();
-    auto kernel = plan::KernelOp::create(builder, loc, name, plan::Skeleton::Elementwise);
+    auto kernel = plan::KernelOp::create(builder, loc, name, plan::Skeleton::Elementwise,
+                                         /*in_place=*/ArrayAttr());
     Block &body = kernel.getBody().emplaceBlock();
     builder.setInsertionPointToEnd(&body);
     Value value = body.addArgument(type, loc);
@@ -503,6 +504,7 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
                                       loom::ConstantOp::create(builder, loc, zero));
     }
     loom::YieldOp::create(builder, loc, value);
+    kernel.recordInPlace();
     return known = FlatSymbolRefAttr::get(SymbolTable(getOperation()).insert(kernel));
   }
 

@@ -77,6 +77,8 @@ plan::KernelOp KernelOutliner::getOrCreate(OwningOpRef<plan::KernelOp> kernel, S
   for (unsigned number = 0; symbol.empty() || !symbols.insert(symbol).second; ++number)
     symbol = (name + "_" + Twine(number)).str();
   kernel->setSymName(symbol);
+  // The body is all that decides it; what is scheduled, placed and emitted later reads it there.
+  kernel->recordInPlace();
   module.push_back(kernel.release());
   return it->second;
 }
@@ -88,7 +90,7 @@ void KernelOutliner::outline(const FusionGroup &group) {
   OpBuilder builder(module.getContext());
   Location unknown = builder.getUnknownLoc();
   OwningOpRef<plan::KernelOp> kernel =
-      plan::KernelOp::create(builder, unknown, "k", group.skeleton);
+      plan::KernelOp::create(builder, unknown, "k", group.skeleton, /*in_place=*/ArrayAttr());
   Block &body = kernel->getBody().emplaceBlock();
   IRMapping map;
   SmallVector<Value> inputs;

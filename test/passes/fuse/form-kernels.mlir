@@ -4,7 +4,7 @@
 // CHECK-LABEL: func.func @bias_gelu
 // CHECK-NEXT: %[[C:.*]] = plan.call @k_bias_gelu_0(%arg1, %arg0) : (tensor<16xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
 // CHECK-NEXT: return %[[C]]
-// CHECK: plan.kernel @k_bias_gelu_0 elementwise
+// CHECK: plan.kernel @k_bias_gelu_0 elementwise in_place = [#plan.in_place<output = 0, input = 1>] {
 // CHECK-NEXT: ^bb0(%[[B:.*]]: tensor<16xf32>, %[[X:.*]]: tensor<8x16xf32>):
 // CHECK-NEXT: %[[R:.*]] = loom.broadcast %[[B]]
 // CHECK-NEXT: %[[S:.*]] = loom.add %[[X]], %[[R]]
