@@ -31,9 +31,9 @@ struct KernelInfo {
   int64_t grain = 1; // CPU: least rows worth a thread
   int64_t flops = 0; // of one call; a multiply-add counts as two
   int64_t bytes = 0; // inputs and outputs, each once
-  /// Pairs (output, input), counted from 0 each, whose buffers may be the same memory: every
-  /// element is read before the one place it is written to. An output may have several pairs, of
-  /// which a launch may use one. Any other overlap is undefined.
+  /// Pairs (output, input), counted from 0 each, whose buffers may be the same memory, as the
+  /// kernel's `in_place` lists them. An output may have several pairs, of which a launch may use
+  /// one. Any other overlap is undefined.
   std::vector<std::pair<unsigned, unsigned>> inPlace;
 };
 

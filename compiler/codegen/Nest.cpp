@@ -168,43 +168,6 @@ std::string gridloom::codegen::classify(ArrayRef<Nest> nests) {
   return transposes ? "transpose" : "elementwise";
 }
 
-std::vector<std::pair<unsigned, unsigned>> gridloom::codegen::findInPlace(plan::KernelOp kernel,
-                                                                          ArrayRef<Nest> nests) {
-  // With several nests an element may be read by a later one. With one output there is a choice of
-  // inputs, with several each has one of its own.
-  std::vector<std::pair<unsigned, unsigned>> pairs;
-  if (nests.size() != 1)
-    return pairs;
-  Block &block = kernel.getBody().front();
-  const Body &body = *nests[0].body;
-  if (llvm::any_of(body.nodes, [](const Node &node) { return node.kind == Node::Kind::Reduce; }))
-    return pairs;
-  SmallVector<bool> taken(block.getNumArguments(), false);
-  for (const Store &store : body.stores) {
-    const Buffer &output = body.buffers[store.buffer];
-    for (unsigned input = 0; input < block.getNumArguments(); ++input) {
-      const Buffer &candidate = body.buffers[input];
-      unsigned width = memoryType(output.element).getIntOrFloatBitWidth();
-      if (taken[input] || candidate.elements != output.elements ||
-          memoryType(candidate.element).getIntOrFloatBitWidth() != width)
-        continue;
-      bool read = false, samePlace = true;
-      for (const Node &node : body.nodes)
-        if (node.kind == Node::Kind::Load && node.buffer == input) {
-          read = true;
-          samePlace &= node.index == store.index;
-        }
-      if (!read || !samePlace)
-        continue;
-      taken[input] = true;
-      pairs.emplace_back(store.buffer - block.getNumArguments(), input);
-      if (body.stores.size() > 1)
-        break;
-    }
-  }
-  return pairs;
-}
-
 /// Elements of a buffer that the nests read: of a table some rows, of a tensor a part.
 static int64_t countRead(ArrayRef<Nest> nests, unsigned buffer) {
   int64_t count = 0, whole = nests[0].body->buffers[buffer].elements;
@@ -239,7 +202,9 @@ KernelInfo gridloom::codegen::describeKernel(plan::KernelOp kernel, ArrayRef<Nes
     info.bytes = 2 * loom::getByteSize(scatter.getUpdates().getType()) +
                  loom::getByteSize(scatter.getIndices().getType());
   block.walk([&](loom::CostInterface op) { info.flops += op.getFlops(); });
-  info.inPlace = findInPlace(kernel, nests);
+  if (kernel.getInPlace())
+    for (auto pair : kernel.getInPlace()->getAsRange<plan::InPlaceAttr>())
+      info.inPlace.emplace_back(pair.getOutput(), pair.getInput());
   return info;
 }
 

@@ -49,12 +49,8 @@ llvm::SmallVector<Nest> buildNests(plan::KernelOp kernel);
 /// What the loops look like, as KernelInfo::skeleton names it.
 std::string classify(llvm::ArrayRef<Nest> nests);
 
-/// Fills symbol, numPointers, flops, bytes and skeleton.
+/// Fills symbol, numPointers, flops, bytes, inPlace and skeleton.
 KernelInfo describeKernel(plan::KernelOp kernel, llvm::ArrayRef<Nest> nests);
-
-/// Output-input pairs that may share memory.
-std::vector<std::pair<unsigned, unsigned>> findInPlace(plan::KernelOp kernel,
-                                                       llvm::ArrayRef<Nest> nests);
 
 /// "kernel NAME (ONNX nodes a, b)" for messages.
 std::string kernelTitle(plan::KernelOp kernel);

@@ -5,8 +5,6 @@
 //===----------------------------------------------------------------------===//
 #include "passes/allocate/Interference.h"
 
-#include "passes/schedule/InPlace.h"
-
 using namespace mlir;
 
 namespace gridloom {
@@ -25,7 +23,7 @@ bool canWriteOver(Operation *step, Value from, Value to) {
   auto input = llvm::find_if(launch.getInputs(), isFrom);
   auto kernel = SymbolTable::lookupNearestSymbolFrom<plan::KernelOp>(step, launch.getKernelAttr());
   return kernel && isWholeBuffer(*input) && isWholeBuffer(launch.getOutputs()[0]) &&
-         canRunInPlace(kernel, input - launch.getInputs().begin());
+         kernel.canRunInPlace(/*output=*/0, input - launch.getInputs().begin());
 }
 
 bool isOverBefore(const ProgramTimeline &timeline, ArrayRef<Access> from, ArrayRef<Access> to,

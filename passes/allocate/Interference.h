@@ -13,8 +13,8 @@ namespace gridloom {
 /// Iterations of a repeat in which all orders between uses of two buffers show.
 inline constexpr int64_t kInterferenceIterations = 4;
 
-/// True when `step` launches a kernel that may write its output `to` over input `from`: it reads
-/// each element before it writes the one in its place, and nothing else of `from`.
+/// True when `step` launches a kernel that may write its output `to` over input `from`, and reads
+/// nothing else of `from`.
 bool canWriteOver(mlir::Operation *step, mlir::Value from, mlir::Value to);
 
 /// True when all accesses `from` are over before the first of `to` begins. With `inPlace`, a step

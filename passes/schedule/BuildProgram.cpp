@@ -6,8 +6,8 @@
 #include "passes/schedule/BuildProgram.h"
 
 #include "dialects/loom/Control.h"
-#include "passes/schedule/InPlace.h"
 #include "passes/schedule/ProgramTimeline.h"
+#include "passes/schedule/StateUpdates.h"
 
 using namespace mlir;
 

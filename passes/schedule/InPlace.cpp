@@ -1,48 +1,15 @@
-//===- InPlace.cpp - results in the memory of what they replace -----------===//
+//===- StateUpdates.cpp - what becomes of states --------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "passes/schedule/InPlace.h"
+#include "passes/schedule/StateUpdates.h"
 
 #include "dialects/loom/Control.h"
 
 using namespace mlir;
 
 namespace gridloom {
-
-/// True when all of the kernel computes elements of one shape, and `argument` is read only as such.
-static bool isElementForElement(plan::KernelOp kernel, BlockArgument argument) {
-  auto type = cast<RankedTensorType>(argument.getType());
-  for (Operation &op : kernel.getBody().front().without_terminator()) {
-    if (isa<loom::ConstantOp, loom::IotaOp>(op))
-      continue;
-    bool elementwise =
-        isa<loom::KernelBodyInterface>(op) &&
-        cast<RankedTensorType>(op.getResult(0).getType()).getShape() == type.getShape();
-    bool readsOther = isa<loom::BroadcastOp>(op) && isa<BlockArgument>(op.getOperand(0)) &&
-                      op.getOperand(0) != Value(argument);
-    if (!elementwise && !readsOther)
-      return false;
-  }
-  return true;
-}
-
-bool canRunInPlace(plan::KernelOp kernel, unsigned argument) {
-  Block &body = kernel.getBody().front();
-  Operation *yield = body.getTerminator();
-  if (yield->getNumOperands() != 1)
-    return false;
-  BlockArgument from = body.getArgument(argument);
-  // Updates go into the copy, and running values over the elements, one place after another.
-  if (isa<loom::ScatterOp, loom::CumulativeOp>(body.front()))
-    return from.hasOneUse() && from.use_begin()->getOperandNumber() == 0;
-  auto input = cast<RankedTensorType>(from.getType()),
-       output = cast<RankedTensorType>(yield->getOperand(0).getType());
-  return kernel.getSkeleton() == plan::Skeleton::Elementwise &&
-         input.getShape() == output.getShape() &&
-         loom::getByteSize(input) == loom::getByteSize(output) && isElementForElement(kernel, from);
-}
 
 Value getRootValue(Value value) {
   while (auto reshape = value.getDefiningOp<loom::ReshapeOp>())
@@ -61,9 +28,9 @@ static void collectReaders(Value value, Block &block, SmallVectorImpl<Operation 
   }
 }
 
-/// True when `writer` reads all of `past` as one input, over which it may write.
-static bool mayWriteOver(Operation *writer, Value past) {
-  auto call = dyn_cast<plan::CallOp>(writer);
+/// True when the writer of `next` reads all of `past` as one input, over which it may write.
+static bool mayWriteOver(OpResult next, Value past) {
+  auto call = dyn_cast<plan::CallOp>(next.getOwner());
   auto isPast = [&](Value input) { return getRootValue(input) == past; };
   auto isPart = [&](Value input) {
     while (isa_and_nonnull<loom::ReshapeOp, loom::SliceOp>(input.getDefiningOp()))
@@ -75,7 +42,7 @@ static bool mayWriteOver(Operation *writer, Value past) {
     return false;
   auto kernel = SymbolTable::lookupNearestSymbolFrom<plan::KernelOp>(call, call.getKernelAttr());
   unsigned argument = llvm::find_if(call.getInputs(), isPast) - call.getInputs().begin();
-  return kernel && canRunInPlace(kernel, argument);
+  return kernel && kernel.canRunInPlace(next.getResultNumber(), argument);
 }
 
 SmallVector<StateUpdate> findStateUpdates(func::FuncOp func) {
@@ -96,7 +63,7 @@ SmallVector<StateUpdate> findStateUpdates(func::FuncOp func) {
       if (func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState) != state)
         continue;
       collectReaders(argument, block, update.readers);
-      if (mayWriteOver(writer, argument))
+      if (mayWriteOver(cast<OpResult>(next), argument))
         llvm::erase(update.readers, writer);
     }
     updates.push_back(std::move(update));

@@ -1,20 +1,16 @@
-//===- InPlace.h - results in the memory of what they replace ---*- C++ -*-===//
+//===- StateUpdates.h - what becomes of states ------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#ifndef GRIDLOOM_PASSES_SCHEDULE_INPLACE_H
-#define GRIDLOOM_PASSES_SCHEDULE_INPLACE_H
+#ifndef GRIDLOOM_PASSES_SCHEDULE_STATEUPDATES_H
+#define GRIDLOOM_PASSES_SCHEDULE_STATEUPDATES_H
 
 #include "dialects/plan/Plan.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace gridloom {
-
-/// True when the kernel's one result may lie where its input `argument` lies: it reads each element
-/// of it before it writes the one in its place, and nothing else of it.
-bool canRunInPlace(plan::KernelOp kernel, unsigned argument);
 
 /// The value that holds the bytes `value` shows under another shape.
 mlir::Value getRootValue(mlir::Value value);
@@ -34,4 +30,4 @@ llvm::SmallVector<StateUpdate> findStateUpdates(mlir::func::FuncOp func);
 
 } // namespace gridloom
 
-#endif // GRIDLOOM_PASSES_SCHEDULE_INPLACE_H
+#endif // GRIDLOOM_PASSES_SCHEDULE_STATEUPDATES_H

@@ -7,7 +7,7 @@
 
 #include "dialects/loom/Control.h"
 #include "passes/schedule/BuildProgram.h"
-#include "passes/schedule/InPlace.h"
+#include "passes/schedule/StateUpdates.h"
 
 using namespace mlir;
 

@@ -3,7 +3,6 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "passes/schedule/InPlace.h"
 #include "passes/schedule/Passes.h"
 #include "passes/schedule/ProgramTimeline.h"
 #include "passes/schedule/Rendezvous.h"
@@ -61,8 +60,9 @@ LogicalResult verifyWritten(const ProgramTimeline &timeline,
 
 /// A step that writes what it reads must be a kernel that may.
 LogicalResult verifyInPlace(Operation *step) {
-  for (Value output : getStepOutputs(step)) {
-    auto isSame = [&](Value input) { return getRootBuffer(input) == getRootBuffer(output); };
+  for (auto [number, output] : llvm::enumerate(getStepOutputs(step))) {
+    Value root = getRootBuffer(output);
+    auto isSame = [&](Value input) { return getRootBuffer(input) == root; };
     OperandRange inputs = getStepInputs(step);
     int64_t count = llvm::count_if(inputs, isSame);
     if (count == 0)
@@ -73,7 +73,7 @@ LogicalResult verifyInPlace(Operation *step) {
                : plan::KernelOp();
     auto input = llvm::find_if(inputs, isSame);
     if (count > 1 || !kernel || !isWholeBuffer(*input) || !isWholeBuffer(output) ||
-        !canRunInPlace(kernel, input - inputs.begin()))
+        !kernel.canRunInPlace(number, input - inputs.begin()))
       return step->emitError() << "writes a buffer that it reads, and cannot do that in place";
   }
   return success();

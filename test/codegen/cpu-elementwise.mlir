@@ -13,7 +13,7 @@
 // CHECK: vector.store %{{.*}}, %[[Y]][%[[AT]]]
 // CHECK: vector.load %[[X]]{{.*}} vector<8xf32>
 // CHECK-NOT: memref.load
-plan.kernel @bias_gelu elementwise {
+plan.kernel @bias_gelu elementwise in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%x: tensor<8x40xf32>, %b: tensor<40xf32>):
   %0 = loom.broadcast %b dims = [1] : (tensor<40xf32>) -> tensor<8x40xf32>
   %1 = loom.add %x, %0 : tensor<8x40xf32>

@@ -19,7 +19,7 @@
 // PTX: ld.global.v4.b32
 // PTX: ld.global.nc.v4.b32
 // PTX: st.global.v4.b32
-plan.kernel @bias_gelu elementwise {
+plan.kernel @bias_gelu elementwise in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%x: tensor<8x40xf32>, %b: tensor<40xf32>):
   %0 = loom.broadcast %b dims = [1] : (tensor<40xf32>) -> tensor<8x40xf32>
   %1 = loom.add %x, %0 : tensor<8x40xf32>

@@ -38,9 +38,13 @@ inline mlir::MLIRContext &getContext() {
   return *context;
 }
 
-/// Parses `text`, where each line of `body` is in a kernel @k.
+/// Parses `text`; its kernels run in place where they can, like those that the compiler forms.
 inline mlir::OwningOpRef<mlir::ModuleOp> parse(const std::string &text) {
-  return mlir::parseSourceString<mlir::ModuleOp>(text, &getContext());
+  auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &getContext());
+  if (module)
+    for (auto kernel : module->getOps<plan::KernelOp>())
+      kernel.recordInPlace();
+  return module;
 }
 
 /// A loaded shared object.

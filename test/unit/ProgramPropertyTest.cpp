@@ -142,16 +142,19 @@ private:
   std::string finish() {
     std::string text = "module {\ndist.mesh @mesh <[\"a\" = 2, \"b\" = 2, \"micro\" = " +
                        std::to_string(microbatches) + "]>\n";
+    std::string first = "#plan.in_place<output = 0, input = 0>",
+                second = "#plan.in_place<output = 0, input = 1>";
     for (int size : {16, 32, 40, 128}) {
-      auto kernel = [&](std::string name, std::string skeleton, std::string arguments,
+      auto kernel = [&](std::string name, std::string inPlace, std::string arguments,
                         std::string op) {
-        text += "plan.kernel @" + name + std::to_string(size) + " " + skeleton + " {\n^bb0(" +
-                arguments + "):\n  %0 = " + op + " : " + type(size) +
+        text += "plan.kernel @" + name + std::to_string(size) + " elementwise " + inPlace +
+                " {\n^bb0(" + arguments + "):\n  %0 = " + op + " : " + type(size) +
                 "\n  loom.yield %0 : " + type(size) + "\n}\n";
       };
-      kernel("exp", "elementwise", "%x: " + type(size), "loom.exp %x");
-      kernel("mix", "general", "%x: " + type(size), "loom.negate %x");
-      kernel("add", "elementwise", "%x: " + type(size) + ", %y: " + type(size), "loom.add %x, %y");
+      kernel("exp", "in_place = [" + first + "]", "%x: " + type(size), "loom.exp %x");
+      kernel("mix", "", "%x: " + type(size), "loom.negate %x");
+      kernel("add", "in_place = [" + first + ", " + second + "]",
+             "%x: " + type(size) + ", %y: " + type(size), "loom.add %x, %y");
     }
     for (size_t i = 0; i < stages.size(); ++i) {
       Stage &stage = stages[i];

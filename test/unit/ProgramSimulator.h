@@ -128,18 +128,16 @@ private:
         .Case<plan::LaunchOp, plan::LibraryOp, plan::CopyOp, plan::GroupOp>(pick);
   }
 
-  /// True when the step may write this input's memory: an elementwise kernel, or one that updates a
-  /// copy of its first input, over the whole input.
+  /// True when the step may write this input's memory: a kernel that runs in place, over the whole
+  /// input.
   bool isInPlace(mlir::Operation *op, mlir::Value input, int64_t iteration) {
     auto launch = llvm::dyn_cast<plan::LaunchOp>(op);
     if (!launch)
       return false;
     auto kernel =
         mlir::SymbolTable::lookupNearestSymbolFrom<plan::KernelOp>(op, launch.getKernelAttr());
-    bool updates =
-        llvm::isa<loom::ScatterOp, loom::CumulativeOp>(kernel.getBody().front().front()) &&
-        input == launch.getInputs()[0];
-    return (updates || kernel.getSkeleton() == plan::Skeleton::Elementwise) &&
+    auto number = llvm::find(launch.getInputs(), input) - launch.getInputs().begin();
+    return kernel.canRunInPlace(/*output=*/0, number) &&
            getPieces(input, iteration) == getPieces(launch.getOutputs()[0], iteration);
   }
 

@@ -346,11 +346,8 @@ FailureOr<std::vector<KernelInfo>> gridloom::codegen::emitCpuKernels(ModuleOp mo
     if (!lanes)
       nests = buildNests(*prepared);
     KernelInfo info = describeKernel(kernel, nests);
-    if (lanes) {
+    if (lanes)
       info.skeleton = "lanes";
-      if (lanes->isInPlace())
-        info.inPlace.emplace_back(0, 0);
-    }
     func::FuncOp function = createFunction(kernel, info);
     if (lanes)
       emitLaneKernel(function, *lanes, info);

@@ -41,7 +41,6 @@ public:
   double getCycles() override {
     return static_cast<double>(lanes.size * llvm::divideCeil(pieces.piece, 4) * 4);
   }
-  bool isInPlace() const override { return true; }
   std::pair<Type, int64_t> getScratch() override {
     return {getWideType(op.getInput().getType().getElementType()), pieces.piece};
   }
@@ -102,7 +101,6 @@ public:
     return static_cast<double>(inner.piece * blocks.piece) / 4 +
            static_cast<double>(updates * (op.takesSlices() ? 4 + inner.piece : 4 * inner.piece));
   }
-  bool isInPlace() const override { return true; }
   void emitRow(OpBuilder &builder, ValueRange memories, Value row, Value scratch) override;
 
 private:

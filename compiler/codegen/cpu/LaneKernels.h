@@ -19,7 +19,8 @@
 
 namespace gridloom::codegen {
 
-/// Emits one operation. Its operands and result are the function's memrefs of rank 1, in order.
+/// Emits one operation. Its operands and result are the function's memrefs of rank 1, in order. The
+/// result of a cumulative or scatter may be the memory of its first operand.
 class LaneKernel {
 public:
   virtual ~LaneKernel() = default;
@@ -28,8 +29,6 @@ public:
   virtual int64_t getRows() const = 0;
   /// Of one row, roughly.
   virtual double getCycles() = 0;
-  /// Whether the output may be the memory of the first input.
-  virtual bool isInPlace() const { return false; }
   /// Memory all rows of a call share in turn: an element type and a count; none by default.
   virtual std::pair<mlir::Type, int64_t> getScratch() { return {}; }
   /// Emits the work of row number `row`. `scratch` is null where there is none.

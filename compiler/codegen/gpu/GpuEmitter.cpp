@@ -97,11 +97,8 @@ FailureOr<std::vector<CompiledGpuKernel>> gridloom::codegen::emitGpuKernels(Modu
       nests = buildNests(*prepared);
     CompiledGpuKernel result;
     result.info = describeKernel(kernel, nests);
-    if (lanes) {
+    if (lanes)
       result.info.skeleton = "lanes";
-      if (lanes->isInPlace())
-        result.info.inPlace.emplace_back(0, 0);
-    }
     SmallVector<ThreadPlan> plans;
     for (const Nest &nest : nests)
       plans.push_back(planThreads(nest, nests.size() == 1));

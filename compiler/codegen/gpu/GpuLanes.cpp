@@ -39,7 +39,6 @@ public:
   }
 
   int64_t getBlocks() const override { return llvm::divideCeil(getItems(), getThreads()); }
-  bool isInPlace() const override { return true; }
   void emit(LaneBuilder &b, ValueRange memories, const GpuThread &self) override;
 
 private:

@@ -24,7 +24,8 @@ struct GpuThread {
   mlir::Value block, thread;
 };
 
-/// Emits one operation. Its operands and result are the function's memrefs of rank 1, in order.
+/// Emits one operation. Its operands and result are the function's memrefs of rank 1, in order. The
+/// result of a cumulative or scatter may be the memory of its first operand.
 class GpuLaneKernel {
 public:
   virtual ~GpuLaneKernel() = default;
@@ -32,8 +33,6 @@ public:
   virtual int64_t getBlocks() const = 0;
   /// Of a block: a multiple of a warp, at most 1024.
   virtual int64_t getThreads() const { return 256; }
-  /// Whether the output may be the memory of the first input.
-  virtual bool isInPlace() const { return false; }
   virtual void emit(LaneBuilder &b, mlir::ValueRange memories, const GpuThread &self) = 0;
 };
 

@@ -37,7 +37,6 @@ public:
   int64_t getBlocks() const override {
     return lanes.size == 0 ? 0 : llvm::divideCeil(lanes.count(), getThreads() / group);
   }
-  bool isInPlace() const override { return true; }
   void emit(LaneBuilder &b, ValueRange memories, const GpuThread &self) override;
 
 private:
