@@ -137,8 +137,14 @@ void Decoder::addCall(const EntrySpecialisation &specialisation) {
   calls.push_back(call);
 }
 
+/// How many characters two names end alike in.
+static std::ptrdiff_t countSharedEnd(const std::string &a, const std::string &b) {
+  return std::mismatch(a.rbegin(), a.rend(), b.rbegin(), b.rend()).first - a.rbegin();
+}
+
 /// Pairs floats of four dimensions that go in with those that come out longer by the call's tokens
-/// along one, in the order of both. They serve where a mask hides what is not filled and positions
+/// along one: by the ends of their names, as of past.0.key and present.0.key, else in the order of
+/// both. They serve where a mask hides what is not filled and positions
 /// are told; elsewhere checkInputs refuses them.
 void Decoder::findCaches(DecoderCall &call) const {
   const std::vector<Argument> &inputs = call.specialisation->inputs;
@@ -157,13 +163,21 @@ void Decoder::findCaches(DecoderCall &call) const {
   };
   std::set<const Argument *> used;
   std::vector<GrowingCache> pairs;
-  for (const Argument &past : inputs)
+  for (const Argument &past : inputs) {
+    GrowingCache cache{&past, nullptr, 0};
+    std::ptrdiff_t shared = -1;
     for (const Argument &present : call.specialisation->outputs)
-      if (std::optional<size_t> dim = find(past, present); dim && !used.count(&present)) {
-        used.insert(&present);
-        pairs.push_back({&past, &present, *dim});
-        break;
+      if (std::optional<size_t> dim = find(past, present);
+          dim && !used.count(&present) && countSharedEnd(past.name, present.name) > shared) {
+        shared = countSharedEnd(past.name, present.name);
+        cache.present = &present;
+        cache.dim = *dim;
       }
+    if (!cache.present)
+      continue;
+    used.insert(cache.present);
+    pairs.push_back(cache);
+  }
   if (pairs.empty())
     return;
   int64_t window = pairs.front().past->shape[pairs.front().dim];

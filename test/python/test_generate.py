@@ -109,6 +109,18 @@ def test_position_ids_and_masks_as_transformers_exports_them(tools, model, tmp_p
         assert "3 tokens and 31 more are too many: the cache holds 32" in line
 
 
+def test_caches_are_paired_by_name(tools, model, tmp_path):
+    """Where inputs are keys and values by turns, and outputs all keys before all values."""
+    grows = zoo.gpt2(zoo.Gpt2Config(cache="concat", mask=True, **SIZES), Lively(4))
+    outputs = sorted(grows.graph.output, key=lambda output: ("key" not in output.name, "value" not in output.name))
+    assert [output.name for output in outputs[:2]] == ["present_key_0", "present_key_1"]
+    del grows.graph.output[:]
+    grows.graph.output.extend(outputs)
+    options = ("--dim", "batch=1", "--dim", "sequence=4,1", "--dim", "past=32")
+    tools.compile(zoo.save(grows, tmp_path / "m.onnx"), tmp_path / "m.plan", *options)
+    assert generate(tools, tmp_path / "m.plan", "--max-tokens", "12") == reference(model, [PROMPT], 12)
+
+
 def test_without_a_cache_the_whole_sequence_is_computed(tools, model, tmp_path):
     bare = zoo.save(zoo.gpt2(zoo.Gpt2Config(**SIZES), Lively(4)), tmp_path / "bare.onnx")
     tools.compile(bare, tmp_path / "m.plan", "--dim", "batch=1", "--dim", "sequence=12,20", "--mesh", "model=2")
