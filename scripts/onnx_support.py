@@ -55,6 +55,22 @@ packed; elsewhere, inputs and outputs of programs included, each number is a byt
 |---|---|---|---|---|---|
 {operators}
 
+## Lengths that depend on data
+
+Shapes are fixed when a model is compiled. Where the length of a dimension depends on data (NonMaxSuppression, NonZero, Unique,
+Compress), the tensor has room for as many elements as there can be: all there are in the operand, or of boxes batches times classes
+times `max_output_boxes_per_class`, which must be a constant. The first elements are ONNX's; what follows is padding, of which
+nothing is promised but that indices are those of some element. For every such dimension D of an output NAME the program has one more
+output, `NAME.dimD`: how many elements count, as one int64. `gridloom.backend` trims by it, and so do the tests counted here.
+
+Elementwise operators carry such a length on, and so do those that leave the dimension as it is: Gather and GatherND by these indices,
+Transpose, Reshape, Squeeze, Unsqueeze, Concat, Slice, reductions and products along other dimensions; Shape and Size give the true
+length. Whatever needs to know the length (a reduction along it, TopK, a branch or loop that reads it) is refused with the operator's
+name: end the model before it and do the rest outside.
+
+Sequences and what is optional must be known when the model is imported: positions are constants, loops that carry a sequence can be
+unrolled. Inputs and outputs are tensors.
+
 ## com.microsoft
 
 What ONNX Runtime's optimizers and quantizers write, besides ONNX's own operators: {contrib}.

@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/OpTable.h"
 
 #include <cmath>
@@ -81,15 +82,37 @@ static LogicalResult importShape(Node &node) {
     return std::clamp<int64_t>(index < 0 ? index + rank : index, 0, rank);
   };
   int64_t start = clamp(node.intAttribute("start", 0)), end = clamp(node.intAttribute("end", rank));
-  return node.setResult(node.ints(getShape(input).slice(start, std::max<int64_t>(end - start, 0))));
+  ArrayRef<int64_t> shape = getShape(input).slice(start, std::max<int64_t>(end - start, 0));
+  auto counted = getCountedDims(node, input);
+  if (failed(counted))
+    return failure();
+  auto isAsked = [&](const DataExtent::Dim &dim) { return start <= dim.dim && dim.dim < end; };
+  if (llvm::none_of(*counted, isAsked))
+    return node.setResult(node.ints(shape));
+  SmallVector<Value> sizes;
+  for (int64_t size : shape)
+    sizes.push_back(node.ints({size}));
+  for (const DataExtent::Dim &dim : *counted)
+    if (isAsked(dim))
+      sizes[dim.dim - start] = node.reshape(dim.count, {1});
+  return node.setResult(node.concatenate(sizes, 0));
 }
 
 static LogicalResult importSize(Node &node) {
   Value input = node.operand(0);
   if (!input)
     return failure();
-  return node.setResult(node.constant(loom::HostTensor::fromInts(
-      loom::ElementKind::I64, {}, {getTensorType(input).getNumElements()})));
+  auto counted = getCountedDims(node, input);
+  if (failed(counted))
+    return failure();
+  Dims shape(getShape(input));
+  Value counts;
+  for (const DataExtent::Dim &dim : *counted) {
+    shape[dim.dim] = 1;
+    counts = counts ? node.binary<loom::MultiplyOp>(counts, dim.count) : dim.count;
+  }
+  Value size = node.reshape(node.ints({loom::countElements(shape)}), {});
+  return node.setResult(counts ? node.binary<loom::MultiplyOp>(counts, size) : size);
 }
 
 static LogicalResult importIdentity(Node &node) { return node.setResult(node.operand(0)); }

@@ -134,7 +134,8 @@ GraphImporter::GraphImporter(const Model &model, TensorPool &pool, const Binding
                              int64_t unroll)
     : model(model), graph(model.proto->graph()), pool(pool), bindings(bindings),
       builder(pool.getContext()), unroll(unroll),
-      functions(std::make_shared<FunctionTable>(*model.proto)) {}
+      functions(std::make_shared<FunctionTable>(*model.proto)),
+      lengths(std::make_shared<DataLengths>()) {}
 
 Location GraphImporter::getNodeLoc(int index) {
   const onnx::NodeProto &node = graph.node(index);
@@ -427,6 +428,32 @@ Value GraphImporter::getValue(StringRef name, const Emitter &reader) {
   return {};
 }
 
+LogicalResult GraphImporter::addLengths(SmallVectorImpl<Value> &results,
+                                        SmallVectorImpl<DictionaryAttr> &attributes) {
+  lengths->propagate(function.front());
+  for (size_t i = 0, count = results.size(); i < count; ++i) {
+    const DataExtent *extent = lengths->lookup(results[i]);
+    if (extent && extent->lostAt)
+      return refuseLost(*extent);
+    if (!extent)
+      continue;
+    StringRef name = attributes[i].getAs<StringAttr>(loom::kName).getValue();
+    for (const DataExtent::Dim &dim : extent->dims) {
+      StringAttr added = builder.getStringAttr(name + ".dim" + Twine(dim.dim));
+      if (llvm::any_of(attributes, [&](DictionaryAttr other) {
+            return other.getAs<StringAttr>(loom::kName) == added;
+          }))
+        return emitError(function.getLoc()) << "output " << added << " has the name of the length "
+                                            << "of '" << name << "'; rename it";
+      results.push_back(dim.count);
+      attributes.push_back(builder.getDictionaryAttr(
+          {builder.getNamedAttr(loom::kName, added),
+           builder.getNamedAttr(loom::kDimNames, builder.getArrayAttr({}))}));
+    }
+  }
+  return success();
+}
+
 LogicalResult GraphImporter::importOutputs() {
   SmallVector<Value> results;
   SmallVector<DictionaryAttr> attributes;
@@ -453,6 +480,8 @@ LogicalResult GraphImporter::importOutputs() {
   }
   if (results.empty())
     return emitError(function.getLoc()) << "the model has no outputs";
+  if (failed(addLengths(results, attributes)))
+    return failure();
   func::ReturnOp::create(builder, function.getLoc(), results);
   function.setFunctionType(
       builder.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));

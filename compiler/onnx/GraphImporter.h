@@ -6,6 +6,7 @@
 #ifndef GRIDLOOM_COMPILER_ONNX_GRAPHIMPORTER_H
 #define GRIDLOOM_COMPILER_ONNX_GRAPHIMPORTER_H
 
+#include "compiler/onnx/DataLengths.h"
 #include "compiler/onnx/Functions.h"
 #include "compiler/onnx/ModelReader.h"
 #include "compiler/onnx/Node.h"
@@ -87,6 +88,7 @@ public:
   /// The most iterations for which a loop is unrolled where it need not be.
   int64_t getUnrolled() const { return unroll; }
   TensorPool &getPool() { return pool; }
+  DataLengths &getLengths() { return *lengths; }
 
   /// The value called `name`, which `reader` reads. Null, with an error, if there is none.
   mlir::Value getValue(llvm::StringRef name, const Emitter &reader);
@@ -122,6 +124,10 @@ private:
   llvm::LogicalResult importInputs(mlir::ModuleOp module, llvm::StringRef symbol);
   llvm::LogicalResult importNode(int index);
   llvm::LogicalResult importOutputs();
+  /// Adds an output NAME.dimD for dimension D of output NAME whose length depends on data. Fails,
+  /// with an error, where an output depends on such a length in another way.
+  llvm::LogicalResult addLengths(llvm::SmallVectorImpl<mlir::Value> &results,
+                                 llvm::SmallVectorImpl<mlir::DictionaryAttr> &attributes);
   mlir::RankedTensorType getInputType(const onnx::ValueInfoProto &input);
   mlir::DictionaryAttr describe(const onnx::ValueInfoProto &value, llvm::ArrayRef<int64_t> shape);
   mlir::Location getNodeLoc(int index);
@@ -146,6 +152,7 @@ private:
   int64_t unroll = 0;
   bool isSorted = false;
   std::shared_ptr<FunctionTable> functions;
+  std::shared_ptr<DataLengths> lengths;
   llvm::StringMap<const onnx::AttributeProto *> attributes;
   llvm::StringSet<> absent;
   /// Nodes that the outputs need, each after those it reads.

@@ -265,52 +265,6 @@ static LogicalResult importTensorScatter(Node &node) {
 // Known positions
 //===----------------------------------------------------------------------===//
 
-/// The condition decides the result's shape, so it must be known.
-static LogicalResult importCompress(Node &node) {
-  Value x = node.operand(0);
-  std::optional<Dims> condition = node.intsOperand(1, "condition");
-  if (!x || !condition)
-    return failure();
-  int64_t dim = 0;
-  if (node.hasAttribute("axis")) {
-    auto axis = getAxis(node, x, 0);
-    if (!axis)
-      return failure();
-    dim = *axis;
-  } else {
-    x = node.reshape(x, {getTensorType(x).getNumElements()});
-  }
-  Dims taken;
-  for (auto [i, takes] : llvm::enumerate(*condition))
-    if (takes && static_cast<int64_t>(i) < getShape(x)[dim])
-      taken.push_back(i);
-  return node.setResult(node.gather(x, node.ints(taken), dim));
-}
-
-/// Known at compile time only: how many there are is the result's shape.
-static LogicalResult importNonZero(Node &node) {
-  Value x = node.operand(0);
-  if (!x)
-    return failure();
-  std::optional<loom::HostTensor> known = node.constantOperand(0);
-  if (!known)
-    return node.error() << "its result's shape depends on values computed at run time, as "
-                        << x.getType() << "; a static bound cannot be given for it";
-  ArrayRef<int64_t> shape = getShape(x);
-  std::vector<Dims> places(shape.size());
-  SmallVector<int64_t> strides = loom::getRowMajorStrides(shape);
-  for (auto [i, value] : llvm::enumerate(known->toDoubles()))
-    if (value != 0)
-      for (size_t dim = 0; dim < shape.size(); ++dim)
-        places[dim].push_back(static_cast<int64_t>(i) / strides[dim] % shape[dim]);
-  std::vector<int64_t> rows;
-  for (const Dims &row : places)
-    llvm::append_range(rows, row);
-  int64_t rank = shape.size(), count = rank == 0 ? 0 : rows.size() / rank;
-  return node.setResult(
-      node.constant(loom::HostTensor::fromInts(loom::ElementKind::I64, {rank, count}, rows)));
-}
-
 /// Cuts or pads each axis alike on both sides; of an odd number the end gets one more.
 static LogicalResult importCenterCropPad(Node &node) {
   Value x = node.operand(0);
@@ -475,13 +429,11 @@ ArrayRef<OpRule> onnx_import::getIndexingRules() {
       {"ArgMax", 1, 28, importArgReduce<ReductionKind::Max>},
       {"ArgMin", 1, 28, importArgReduce<ReductionKind::Min>},
       {"CenterCropPad", 18, 28, importCenterCropPad},
-      {"Compress", 9, 28, importCompress},
       {"CumProd", 26, 28, importCumulative<ReductionKind::Prod>},
       {"CumSum", 11, 28, importCumulative<ReductionKind::Sum>},
       {"GatherElements", 11, 28, importGatherElements},
       {"GatherND", 11, 28, importGatherND},
       {"Hardmax", 1, 28, importHardmax},
-      {"NonZero", 9, 28, importNonZero},
       {"ReverseSequence", 10, 28, importReverseSequence},
       {"Scatter", 9, 10, importScatterElements},
       {"ScatterElements", 11, 28, importScatterElements},

@@ -28,7 +28,7 @@ static const Table &getTable() {
                                    getQuantizationRules(),    getLossRules(),
                                    getControlRules(),         getContribQuantizedRules(),
                                    getSignalRules(),          getFourierRules(),
-                                   getSequenceRules()})
+                                   getSequenceRules(),        getDataSelectionRules()})
       for (const OpRule &rule : rules)
         table[getQualifiedName(rule.domain, rule.name)].push_back(&rule);
     return table;

@@ -81,6 +81,7 @@ llvm::ArrayRef<OpRule> getSamplingRules();
 llvm::ArrayRef<OpRule> getSignalRules();
 llvm::ArrayRef<OpRule> getFourierRules();
 llvm::ArrayRef<OpRule> getSequenceRules();
+llvm::ArrayRef<OpRule> getDataSelectionRules();
 
 } // namespace gridloom::onnx_import
 

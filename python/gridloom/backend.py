@@ -31,9 +31,7 @@ CONSTANT_OPERANDS = {
     "AffineGrid": [1],
     "BlackmanWindow": [0],
     "CenterCropPad": [1],
-    "Compress": [1],
     "Col2Im": [1, 2],
-    "Compress": [1],
     "ConstantOfShape": [0],
     "CumProd": [1],
     "CumSum": [1],
@@ -46,7 +44,6 @@ CONSTANT_OPERANDS = {
     "MaxUnpool": [2],
     "MelWeightMatrix": [0, 1, 2, 3, 4],
     "NonMaxSuppression": [2],
-    "NonZero": [0],
     "OneHot": [1],
     "Pad": [1, 3],
     "Range": [0, 1, 2],
@@ -146,6 +143,20 @@ def _uncarry(value: np.ndarray, declared: onnx.ValueInfoProto) -> np.ndarray:
     return value.astype(wanted) if wanted.name in _CARRIERS else value
 
 
+def trim(results: Mapping[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
+    """The outputs called `names` without padding. Where the length of dimension D of output NAME depends on data, a program
+    gives as many elements as there can be, and how many count as output NAME.dimD."""
+    names, trimmed = list(names), {}
+    for name in names:
+        value = results[name]
+        for dim in range(value.ndim):
+            length = f"{name}.dim{dim}"
+            if length in results and length not in names:
+                value = value[(slice(None),) * dim + (slice(int(results[length])),)]
+        trimmed[name] = value
+    return trimmed
+
+
 class Program(BackendRep):
     """A model on a mesh. `plan` is the one that ran last, None before the first run."""
 
@@ -199,6 +210,7 @@ class Program(BackendRep):
         # An input that nothing reads is not in the plan.
         read = {binding.name for binding in self.plan.entries[0].specialisations[0].inputs}
         results = session.run({name: _carry(value) for name, value in values.items() if name in read})
+        results = trim(results, [output.name for output in self.outputs])
         return tuple(_uncarry(results[output.name], output) for output in self.outputs)
 
     def close(self) -> None:

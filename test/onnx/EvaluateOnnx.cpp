@@ -7,7 +7,7 @@
 // Each argument is a folder with model.onnx, dims (what --dim takes, one a line) and input_I.bin,
 // the bytes of the I-th input. Writes imported_I.bin and simplified_I.bin, the outputs before and
 // after the simplify phase, with their types in the same order on the first line of what is
-// printed:
+// printed, and the outputs' names into the file outputs, one a line:
 //
 //   ok FOLDER 2x3xf32 4xi64
 //   error FOLDER: MESSAGE
@@ -72,9 +72,14 @@ static FailureOr<std::string> evaluate(ModuleOp module, const std::string &folde
   FailureOr<NamedTensors> outputs = interpreter.run(specialisation, *inputs);
   if (failed(outputs))
     return failure();
+  std::error_code error;
+  llvm::raw_fd_ostream names(folder + "/outputs", error);
+  if (error)
+    return function.emitError("cannot write into ") << folder;
   std::string types;
   for (unsigned i = 0; i < function.getNumResults(); ++i) {
     auto name = function.getResultAttrOfType<StringAttr>(i, loom::kName);
+    names << name.getValue() << "\n";
     const loom::HostTensor &tensor = outputs->at(name.getValue());
     for (int64_t dim : tensor.getShape())
       types += std::to_string(dim) + "x";

@@ -71,6 +71,7 @@ class Case:
         self.error: str | None = None
         self.imported: list[np.ndarray] = []
         self.simplified: list[np.ndarray] = []
+        self.names: list[str] = []  # of the outputs
         folder.mkdir(parents=True, exist_ok=True)
         data = model if isinstance(model, bytes) else model.SerializeToString()
         (folder / "model.onnx").write_bytes(data)
@@ -103,6 +104,7 @@ def run(cases: list[Case], memory: int | None = None) -> None:
                 case = waiting.pop(folder)
                 case.imported = case.read("imported", types)
                 case.simplified = case.read("simplified", types)
+                case.names = (case.folder / "outputs").read_text().splitlines()
             else:
                 folder, error = rest.split(": ", 1)
                 waiting.pop(folder).error = error

@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 
 import gridloom
+from gridloom import backend
 
 from . import contrib, layers, moves  # noqa: F401  (they fill the table)
 from .graph import EPSILON, Graph, Skip, Value, make_model
@@ -166,11 +167,12 @@ def make(seed: int, only: list[str] | None = None) -> Case:
     r = graph.random
     made = {name for node in graph.nodes for name in node.output if name}
     outputs = [v for v in graph.values if v.name in made and (r.random() < 0.95 if v.uses == 0 else r.random() < 0.15)]
+    outputs += graph.last
     if not outputs:
         outputs = [[v for v in graph.values if v.name in made][-1]]
     graph.prune()
     setup = draw_setup(r, graph, outputs)
-    values = {v.name: v for v in [*graph.values, *graph.initializers]}
+    values = {v.name: v for v in [*graph.values, *graph.last, *graph.initializers]}
     return Case(
         seed,
         graph.opset,
@@ -278,6 +280,7 @@ def check(case: Case, folder: Path) -> Result:
             read = {b.name for b in compiled.entries[0].specialisations[0].inputs}
             first = session.run({v.name: v.array for v in case.inputs if v.name in read})
             second = session.run()
+            first, second = (backend.trim(r, [v.name for v in case.outputs]) for r in (first, second))
     except Exception as error:  # whatever goes wrong is the result
         result.error = f"{type(error).__name__}: {error}"
         return result

@@ -157,6 +157,7 @@ class Graph:
         self.nodes: list[onnx.NodeProto] = []
         self.initializers: list[Value] = []
         self.inputs: list[Value] = []
+        self.last: list[Value] = []  # outputs that no other node may read
         self.by_reference = 0
         self._names = 0
 
@@ -408,6 +409,12 @@ class Graph:
             return made[0]
         by_name = {v.name: v for v in made}
         return [by_name.get(n) for n in names]
+
+    def end(self, values: Sequence[Value | None]) -> None:
+        """Makes results outputs that nothing reads: those whose length depends on data."""
+        for value in filter(None, values):
+            self.values.remove(value)
+            self.last.append(value)
 
     def check(self, value: Value) -> None:
         """Large and infinite values are rare: they hide what is beside them."""

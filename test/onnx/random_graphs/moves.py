@@ -394,6 +394,33 @@ def non_zero(g: Graph):
     return g.add("NonZero", [g.constant(g.numbers.random(g.shape((1, 2))) < 0.5, dtype)], exact=True)
 
 
+@recipe("NonZeroOfData", "CompressOfData", "Unique", weight=0.4)
+def selected_by_data(g: Graph, op):
+    """Of values computed at run time: a result whose length depends on them, as the model's last."""
+    if op == "NonZeroOfData":
+        return g.end([g.add("NonZero", [g.pick((I64, BOOL), range(1, 4), lambda v: v.kind != "initializer")], exact=True)])
+    if op == "CompressOfData":
+        x = g.pick(ALL, range(1, 4), lambda v: v.array.size > 0)
+        axis = g.axis(x.rank)
+        condition = g.source(BOOL, (x.shape[axis],), kind="input")
+        return g.end([g.add("Compress", [x, condition], exact=True, axis=axis)])
+    x = g.source(g.random.choice((I64, F32)), (g.size() or 1,), -2, 2, kind="input")
+    return g.end(g.add("Unique", [x], 4, exact=True, sorted=g.random.choice([0, 1])))
+
+
+@recipe("NonMaxSuppression", weight=0.3)
+def non_max_suppression(g: Graph):
+    batch, classes, n = g.random.randint(1, 2), g.random.randint(1, 3), g.random.randint(1, 12)
+    corner, size = g.numbers.uniform(0, 4, (batch, n, 2)), g.numbers.uniform(0.5, 3, (batch, n, 2))
+    boxes = g.source(F32, (batch, n, 4), kind="input", array=np.concatenate([corner, corner + size], -1).astype(F32))
+    # Scores far from each other and from the threshold, whatever rounds.
+    ranks = g.numbers.permutation(batch * classes * n).reshape(batch, classes, n)
+    scores = g.source(F32, ranks.shape, kind="input", array=((ranks + 0.5) / ranks.size).astype(F32))
+    given = [g.constant(g.random.randint(1, n)), g.constant(0.4, np.float32)]
+    given += [g.constant(g.random.choice([0.25, 0.5]), np.float32)] if g.random.random() < 0.5 else []
+    return g.end([g.add("NonMaxSuppression", [boxes, scores, *given], exact=True, center_point_box=g.random.choice([0, 1]))])
+
+
 @recipe("ReverseSequence")
 def reverse_sequence(g: Graph):
     x = g.pick(FLOATS + WIDE, range(2, 5), lambda v: v.array.size > 0)
