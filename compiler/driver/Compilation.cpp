@@ -256,9 +256,7 @@ void Compilation::checkDevices() {
 /// What the choice makes of options that name machines and pipelines.
 LogicalResult Compilation::checkChoice() {
   checkDevices();
-  bool hasPipeline =
-      ("," + choice.options.mesh).find("," + choice.options.stageAxis + "=") != std::string::npos;
-  if (options.microbatches > 1 && !hasPipeline)
+  if (options.microbatches > 1 && !choice.options.hasPipeline())
     emitWarning(module->getLoc()) << "--microbatches " << options.microbatches
                                   << " does nothing: the plan has no pipeline; add an axis pipe to "
                                      "--mesh, e.g. pipe=2";

@@ -37,7 +37,7 @@ LogicalResult Compilation::checkMemory() {
   memory = findLargest(computeMemory(*module));
   uint64_t bytes = memory.needs.getAllocated(), limit = getMemoryLimit();
   for (Candidate &candidate : choice.candidates)
-    if (candidate.verdict == "chosen")
+    if (candidate.verdict == Verdict::Chosen)
       candidate.memoryBytes = static_cast<int64_t>(bytes);
   if (!limit || bytes <= limit)
     return success();
@@ -113,8 +113,7 @@ std::vector<Compilation::Change> Compilation::listChanges(const ShardOptions &sh
                                                           int64_t times) const {
   std::vector<Change> changes;
   StrategyRequest request = makeRequest();
-  bool piped = ("," + shard.mesh).find("," + shard.stageAxis + "=") != std::string::npos;
-  if (piped) {
+  if (shard.hasPipeline()) {
     Change change{"", request, {}, needs.getAllocated() - needs.getActivations()};
     change.request.microbatches = shard.microbatches * times;
     change.flag = "--microbatches " + std::to_string(change.request.microbatches);

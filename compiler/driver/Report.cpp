@@ -117,7 +117,7 @@ std::string Compilation::makeReport() const {
     candidates.push_back(llvm::json::Object{{"strategy", candidate.name},
                                             {"step_ms", toMs(candidate.step)},
                                             {"memory_bytes", candidate.memoryBytes},
-                                            {"reason", candidate.verdict}});
+                                            {"reason", candidate.describe()}});
   for (const rt::PlannedCollective &collective : collectives)
     communication.push_back(toJson(collective, communication.size(), choice.machine));
   for (const Estimate &estimate : estimates) {
@@ -239,10 +239,10 @@ void Compilation::printSummary() const {
        << (choice.candidates.size() > 1 ? " (chosen by cost)" : "") << "\n";
   for (const Candidate &candidate : choice.candidates)
     if (choice.candidates.size() > 1 && choice.candidates.size() <= 8 &&
-        candidate.verdict != "chosen")
+        candidate.verdict != Verdict::Chosen)
       os << "    not           " << candidate.name << ": "
-         << (candidate.verdict == "slower" ? llvm::formatv("{0:F1} ms", toMs(candidate.step)).str()
-                                           : candidate.verdict)
+         << (candidate.verdict == Verdict::Slower ? llvm::formatv("{0:F1} ms", toMs(candidate.step)).str()
+                                           : candidate.describe())
          << "\n";
   os << "  memory          " << rt::formatBytes(memory.needs.getAllocated())
      << " per device: " << rt::describe(memory.needs);

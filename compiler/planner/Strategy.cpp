@@ -140,6 +140,20 @@ static std::vector<MeshSpec> enumerateMeshes(int64_t count, StringRef strategy) 
   return meshes;
 }
 
+std::string Candidate::describe() const {
+  switch (verdict) {
+  case Verdict::Open:
+    return "";
+  case Verdict::Chosen:
+    return "chosen";
+  case Verdict::Slower:
+    return "slower";
+  case Verdict::Refused:
+    return refusal;
+  }
+  llvm_unreachable("a candidate without a verdict");
+}
+
 static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses,
                                const StrategyRequest &request) {
   Candidate candidate;
@@ -330,7 +344,7 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
   return candidates;
 }
 
-/// Runs the candidate's phases on a copy and estimates it. Its diagnostics become the verdict.
+/// Runs the candidate's phases on a copy and estimates it. Its first error refuses it.
 static void evaluate(ModuleOp module, Candidate &candidate, const Machine &machine) {
   OwningOpRef<ModuleOp> copy = module.clone();
   std::string firstError;
@@ -347,7 +361,7 @@ static void evaluate(ModuleOp module, Candidate &candidate, const Machine &machi
   addPartitionPasses(pm);
   addCommunicatePasses(pm);
   if (failed(pm.run(*copy))) {
-    candidate.verdict = firstError.empty() ? "cannot be compiled" : firstError;
+    candidate.refuse(firstError.empty() ? "cannot be compiled" : firstError);
     return;
   }
   for (const Estimate &estimate : estimate(*copy, machine)) {
@@ -356,7 +370,7 @@ static void evaluate(ModuleOp module, Candidate &candidate, const Machine &machi
   }
 }
 
-/// Whether the candidate fits into the limit; what it takes becomes the verdict where it does not.
+/// Whether the candidate fits into the limit; where it does not, what it takes refuses it.
 /// An estimate knows no arena: only what is larger without one is refused unseen.
 static bool fits(Candidate &candidate, const StrategyRequest &request, int64_t limit) {
   if (!limit || !request.allocate)
@@ -364,18 +378,18 @@ static bool fits(Candidate &candidate, const StrategyRequest &request, int64_t l
   if (candidate.leastBytes <= limit) {
     std::optional<rt::MemoryNeeds> needs = request.allocate(candidate.options);
     if (!needs) {
-      candidate.verdict = "cannot be compiled";
+      candidate.refuse("cannot be compiled");
       return false;
     }
     candidate.memoryBytes = static_cast<int64_t>(needs->getAllocated());
     if (candidate.memoryBytes <= limit)
       return true;
-    candidate.verdict = "a device " + describeExcess(candidate.memoryBytes, limit);
+    candidate.refuse("a device " + describeExcess(candidate.memoryBytes, limit));
     return false;
   }
-  candidate.verdict = "a device needs at least " +
-                      rt::formatBytes(static_cast<uint64_t>(candidate.leastBytes)) +
-                      ", the limit is " + rt::formatBytes(static_cast<uint64_t>(limit));
+  candidate.refuse("a device needs at least " +
+                   rt::formatBytes(static_cast<uint64_t>(candidate.leastBytes)) +
+                   ", the limit is " + rt::formatBytes(static_cast<uint64_t>(limit)));
   return false;
 }
 
@@ -390,14 +404,14 @@ static LogicalResult refuseAll(ModuleOp module, std::vector<Candidate> &candidat
   }
   if (!least || !limit) {
     InFlightDiagnostic error = module.emitError("no way to use the devices works; ")
-                               << candidates.front().name << ": " << candidates.front().verdict;
+                               << candidates.front().name << ": " << candidates.front().describe();
     for (const Candidate &other : llvm::ArrayRef(candidates).slice(1).take_front(7))
-      error.attachNote() << other.name << ": " << other.verdict;
+      error.attachNote() << other.name << ": " << other.describe();
     return error;
   }
   std::optional<rt::MemoryNeeds> needs = request.allocate(least->options);
   InFlightDiagnostic error = module.emitError("no way to use the devices fits; least needs ")
-                             << least->name << ": " << least->verdict;
+                             << least->name << ": " << least->describe();
   if (needs)
     error << ": " << rt::describe(*needs);
   if (needs && request.suggest)
@@ -412,7 +426,7 @@ static LogicalResult pick(ModuleOp module, std::vector<Candidate> &candidates,
     evaluate(module, candidate, choice.machine);
   std::vector<Candidate *> byStep;
   for (Candidate &candidate : candidates)
-    if (candidate.verdict.empty())
+    if (candidate.verdict == Verdict::Open)
       byStep.push_back(&candidate);
   llvm::stable_sort(byStep, [](Candidate *a, Candidate *b) { return a->step < b->step; });
   auto best =
@@ -420,8 +434,8 @@ static LogicalResult pick(ModuleOp module, std::vector<Candidate> &candidates,
   if (best == byStep.end())
     return refuseAll(module, candidates, request, choice.memoryLimit);
   for (Candidate &candidate : candidates)
-    if (candidate.verdict.empty())
-      candidate.verdict = &candidate == *best ? "chosen" : "slower";
+    if (candidate.verdict == Verdict::Open)
+      candidate.verdict = &candidate == *best ? Verdict::Chosen : Verdict::Slower;
   choice.options = (*best)->options;
   choice.name = (*best)->name;
   return success();
@@ -474,7 +488,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   if (choice.candidates.size() == 1) {
     choice.options = choice.candidates.front().options;
     choice.name = choice.candidates.front().name;
-    choice.candidates.front().verdict = "chosen";
+    choice.candidates.front().verdict = Verdict::Chosen;
     return choice;
   }
   if (failed(pick(module, choice.candidates, request, choice)))

@@ -32,6 +32,9 @@ struct StrategyRequest {
   std::function<std::string(const ShardOptions &, const rt::MemoryNeeds &, int64_t limit)> suggest;
 };
 
+/// What became of a way to use the devices.
+enum class Verdict { Open, Chosen, Slower, Refused };
+
 /// One way to use the devices.
 struct Candidate {
   std::string name; ///< "data=2,model=2: dp over data, tp over model"
@@ -40,7 +43,15 @@ struct Candidate {
   double step = 0;         ///< seconds, all specialisations together
   int64_t leastBytes = 0;  ///< a device keeps at least so much
   int64_t memoryBytes = 0; ///< a device keeps so much, as allocated; 0 where that was not tried
-  std::string verdict;     ///< "chosen", or why not
+  Verdict verdict = Verdict::Open;
+  std::string refusal; ///< why, of a refused one
+
+  void refuse(std::string why) {
+    verdict = Verdict::Refused;
+    refusal = std::move(why);
+  }
+  /// "chosen", "slower", or why it was refused.
+  std::string describe() const;
 };
 
 struct Choice {

@@ -18,7 +18,7 @@ namespace gridloom {
 } // namespace gridloom
 
 namespace {
-/// Both ends of a transfer, keyed by entry function and channel.
+/// Both ends of a transfer.
 struct Ends {
   SendOp send;
   RecvOp recv;
@@ -85,10 +85,13 @@ LogicalResult VerifyPartitionedPass::verifyFunction(func::FuncOp func) {
 }
 
 LogicalResult VerifyPartitionedPass::verifyTransfers() { // P-G2
-  llvm::MapVector<std::pair<StringRef, int64_t>, Ends> channels;
-  auto keyOf = [](Operation *op, uint64_t channel) {
+  // By entry and bound dimensions, which the stages of a specialisation share, and channel.
+  using Key = std::pair<std::pair<Attribute, Attribute>, int64_t>;
+  llvm::MapVector<Key, Ends> channels;
+  auto keyOf = [](Operation *op, uint64_t channel) -> Key {
     auto func = op->getParentOfType<func::FuncOp>();
-    return std::make_pair(func.getSymName().rsplit("_stage").first, static_cast<int64_t>(channel));
+    return {{func->getAttr(loom::kEntry), func->getAttr(loom::kDims)},
+            static_cast<int64_t>(channel)};
   };
   WalkResult walk = getOperation().walk([&](Operation *op) -> WalkResult {
     if (auto send = dyn_cast<SendOp>(op)) {

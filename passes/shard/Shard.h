@@ -25,12 +25,14 @@ struct ShardOptions {
   std::string mesh;                ///< "data=2,model=2"; empty for one device
   std::vector<std::string> shard;  ///< NAME=[{axis},...]
   std::vector<std::string> dp, tp; ///< axes by use
-  std::string stageAxis = "pipe";
+  std::string stageAxis = "pipe";  ///< empty for no pipeline
   std::vector<std::string> random; ///< axes for random shardings, from
   uint64_t seed = 0;
   bool vocab = true;
   bool sequence = false;
   int64_t microbatches = 1;
+
+  bool hasPipeline() const { return !stageAxis.empty(); }
 };
 
 /// mesh, annotations, strategy, stages, propagation, verification.

@@ -146,13 +146,40 @@ func.func @main_stage0(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist
 // -----
 
 // Channels are numbered per entry: the other entry's receive is not this send's.
-func.func @a_stage0(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>})
-    attributes {dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
+func.func @first(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>})
+    attributes {loom.entry = "a", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
   // expected-error @below {{has no receive on channel 0}}
   dist.send %x to 1 channel 0 : tensor<4xf32>
   return
 }
-func.func @b_stage1() attributes {dist.stage = 1 : i64, dist.microbatches = 1 : i64} {
+func.func @second() attributes {loom.entry = "b", loom.dims = {}, dist.stage = 1 : i64, dist.microbatches = 1 : i64} {
+  %0 = dist.recv from 0 channel 0 : tensor<4xf32>
+  return
+}
+
+// -----
+
+// Nor another specialisation's.
+func.func @short(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>})
+    attributes {loom.entry = "a", loom.dims = {n = 4}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
+  // expected-error @below {{has no receive on channel 0}}
+  dist.send %x to 1 channel 0 : tensor<4xf32>
+  return
+}
+func.func @long() attributes {loom.entry = "a", loom.dims = {n = 8}, dist.stage = 1 : i64, dist.microbatches = 1 : i64} {
+  %0 = dist.recv from 0 channel 0 : tensor<4xf32>
+  return
+}
+
+// -----
+
+// What functions are called says nothing of their stage.
+func.func @one(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>})
+    attributes {loom.entry = "a", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
+  dist.send %x to 1 channel 0 : tensor<4xf32>
+  return
+}
+func.func @two() attributes {loom.entry = "a", loom.dims = {}, dist.stage = 1 : i64, dist.microbatches = 1 : i64} {
   %0 = dist.recv from 0 channel 0 : tensor<4xf32>
   return
 }
