@@ -74,7 +74,8 @@ struct CompiledGpuKernel {
   /// the same PTX and cubin.
   std::string library;
   std::string ptx;
-  std::string cubin; // empty without ptxas
+  int64_t cudaVersion = 0; // 1000 * major + 10 * minor, whose driver first took the PTX
+  std::string cubin;       // empty without ptxas
   std::array<uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
   uint32_t sharedBytes = 0; // static, as ptxas reports it: nothing a launch has to ask for
   int registers = -1, spillBytes = -1; // as ptxas reports them; -1 without it

@@ -69,6 +69,7 @@ LogicalResult CudaTarget::emitKernels(ModuleOp module, KernelFiles &kernels) con
                                 kernel.spillBytes, static_cast<int64_t>(kernel.sharedBytes),
                                 kernel.milliseconds.lowering, kernel.milliseconds.ptx,
                                 kernel.milliseconds.cubin});
+    kernels.cudaVersion = std::max(kernels.cudaVersion, kernel.cudaVersion);
     kernels.files["kernels/" + library + ".ptx"] = std::move(kernel.ptx);
     if (!kernel.cubin.empty())
       kernels.files["kernels/" + library + ".cubin"] = std::move(kernel.cubin);
@@ -76,27 +77,10 @@ LogicalResult CudaTarget::emitKernels(ModuleOp module, KernelFiles &kernels) con
   return success();
 }
 
-/// The CUDA version, 1000 * major + 10 * minor, whose driver first took the PTX of all kernels; 0
-/// without kernels.
-static int64_t findCudaVersion(const KernelFiles &kernels) {
-  int64_t newest = 0;
-  for (const auto &[name, contents] : kernels.files) {
-    auto [before, after] = StringRef(contents).split(".version ");
-    unsigned major, minor;
-    if (!StringRef(name).ends_with(".ptx") || after.consumeInteger(10, major) ||
-        !after.consume_front(".") || after.consumeInteger(10, minor))
-      continue;
-    // PTX 7, 8 and 9 came with CUDA 11, 12 and 13; CUDA 12.5 and 12.6 have the same.
-    int64_t release = major == 8 && minor > 5 ? minor + 1 : minor;
-    newest = std::max<int64_t>(newest, int64_t(major + 4) * 1000 + release * 10);
-  }
-  return newest;
-}
-
 llvm::json::Object CudaTarget::describe(const KernelFiles &kernels) const {
   llvm::json::Object object = Target::describe(kernels);
-  if (int64_t version = findCudaVersion(kernels))
-    object["cuda"] = version;
+  if (kernels.cudaVersion)
+    object["cuda"] = kernels.cudaVersion;
   return object;
 }
 

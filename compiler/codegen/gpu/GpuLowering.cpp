@@ -314,6 +314,19 @@ private:
   double begin;
 };
 
+/// The CUDA version, 1000 * major + 10 * minor, whose driver first took `ptx`. LLVM chooses the PTX
+/// version by the chip and says it in the text alone.
+FailureOr<int64_t> findCudaVersion(Operation *op, StringRef ptx) {
+  StringRef version = ptx.split(".version ").second;
+  unsigned major, minor;
+  if (version.consumeInteger(10, major) || !version.consume_front(".") ||
+      version.consumeInteger(10, minor))
+    return op->emitError("LLVM wrote PTX without a version");
+  // PTX 7, 8 and 9 came with CUDA 11, 12 and 13; CUDA 12.5 and 12.6 have the same.
+  int64_t release = major == 8 && minor > 5 ? minor + 1 : minor;
+  return int64_t(major + 4) * 1000 + release * 10;
+}
+
 /// What makes machine code of nvvm modules.
 struct Toolchain {
   std::string chip, libdevice, ptxas; // paths are empty where there is none
@@ -337,8 +350,12 @@ struct Toolchain {
     FailureOr<std::string> ptx = translateToPtx(modules, chip, libdevice);
     if (failed(ptx))
       return failure();
+    FailureOr<int64_t> version = findCudaVersion(modules.front(), *ptx);
+    if (failed(version))
+      return failure();
     for (CompiledGpuKernel &kernel : kernels) {
       kernel.ptx = *ptx;
+      kernel.cudaVersion = *version;
       kernel.milliseconds.ptx = translation.read() / share;
     }
     if (ptxas.empty())
