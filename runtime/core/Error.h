@@ -10,6 +10,7 @@
 #ifndef GRIDLOOM_RUNTIME_CORE_ERROR_H
 #define GRIDLOOM_RUNTIME_CORE_ERROR_H
 
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -39,15 +40,44 @@ inline std::string asOneLine(const std::string &message) {
   return line;
 }
 
+/// A step of a rank's program, and the ONNX node it computes; the node may be empty.
+struct ErrorPlace {
+  int rank;
+  std::string step, node;
+
+  /// "step all_reduce #3 (onnx node /MatMul) of rank 1"
+  std::string describe() const {
+    return "step " + step + (node.empty() ? "" : " (onnx node " + node + ")") + " of rank " +
+           std::to_string(rank);
+  }
+};
+
 /// An error with a one-line message: lower case, names the thing, both numbers, and the remedy.
 class Error : public std::runtime_error {
 public:
   Error(ErrorCode code, const std::string &message)
       : std::runtime_error(asOneLine(message)), code(code) {}
+  /// "MESSAGE; step all_reduce #3 (onnx node /MatMul) of rank 1"
+  Error(ErrorCode code, const std::string &message, ErrorPlace place)
+      : Error(code, message + "; " + place.describe()) {
+    this->place = std::move(place);
+  }
+  /// What `cause` brings about elsewhere: "WHERE: CAUSE", with the cause's code.
+  Error(const std::string &where, const Error &cause)
+      : Error(cause.code, where + ": " + cause.what()) {
+    this->where = asOneLine(where) + (cause.where.empty() ? "" : ": " + cause.where);
+  }
+
   ErrorCode getCode() const { return code; }
+  /// The step that failed, where that is known.
+  const std::optional<ErrorPlace> &getPlace() const { return place; }
+  /// Of an error with a cause: all that the message says before the first cause. Else empty.
+  const std::string &getWhere() const { return where; }
 
 private:
   ErrorCode code;
+  std::optional<ErrorPlace> place;
+  std::string where;
 };
 
 } // namespace gridloom::rt

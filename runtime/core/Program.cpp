@@ -499,11 +499,15 @@ void Program::submit(const schema::Step &step, int64_t iteration) {
     meet(stream, /*others=*/true);
 }
 
+/// The ONNX node that a step computes, or empty.
+std::string Program::getNode(const schema::Step &step) const {
+  bool isKnown = step.origin() < uint32_t(context.stage.origins_size());
+  return isKnown ? context.stage.origins(int(step.origin())) : "";
+}
+
 std::string Program::describeOrigin(const schema::Step &step) const {
-  std::string text = describe(step);
-  if (step.origin() < uint32_t(context.stage.origins_size()))
-    text += " (onnx node " + context.stage.origins(int(step.origin())) + ")";
-  return text;
+  std::string node = getNode(step);
+  return describe(step) + (node.empty() ? "" : " (onnx node " + node + ")");
 }
 
 /// Submits work and says of an error which step it is.
@@ -513,8 +517,7 @@ void Program::submitNamed(const schema::Step &step, Stream &stream, int64_t iter
   } catch (const Error &error) {
     if (step.has_group()) // says so itself
       throw;
-    throw Error(error.getCode(), std::string(error.what()) + "; step " + describeOrigin(step) +
-                                     " of rank " + std::to_string(context.rank));
+    throw Error(error.getCode(), error.what(), {context.rank, describe(step), getNode(step)});
   }
 }
 
@@ -523,7 +526,7 @@ void Program::submitNamed(const schema::Step &step, Stream &stream, int64_t iter
   bool isDevices =
       error.getCode() == ErrorCode::Internal || error.getCode() == ErrorCode::Unavailable;
   std::string text = error.what();
-  if (!isDevices || context.device.hasHostMemory() || text.find(" of rank ") != std::string::npos)
+  if (!isDevices || context.device.hasHostMemory() || error.getPlace())
     throw error;
   text += ", on rank " + std::to_string(context.rank) + ", " + context.device.getName();
   if (mode == Mode::Replay)

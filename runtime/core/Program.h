@@ -120,6 +120,7 @@ private:
   void captureSegment(const Segment &segment);
   Stream &getOrigin() const;
   [[noreturn]] void explain(const Error &error) const;
+  std::string getNode(const schema::Step &step) const;
   std::string describeOrigin(const schema::Step &step) const;
   bool readCondition(uint32_t buffer, bool communicates, int64_t iteration);
   void submit(const schema::Step &step, int64_t iteration);

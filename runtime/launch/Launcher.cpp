@@ -36,7 +36,8 @@ namespace {
 struct Report {
   int32_t rank;
   int32_t code;
-  char text[2040];
+  uint32_t where; // characters of the text before its cause, as Error::getWhere says
+  char text[2036];
 };
 
 class Launch {
@@ -129,18 +130,19 @@ static void setEnvironment(const World &world) {
 static Report runMain(const World &world,
                       const std::function<std::unique_ptr<Transport>()> &connect,
                       const RankMain &main, std::unique_ptr<Transport> &transport) {
-  Report report{world.rank, 0, {}};
-  auto note = [&](ErrorCode code, const char *text) {
+  Report report{world.rank, 0, 0, {}};
+  auto note = [&](ErrorCode code, const char *text, size_t where) {
     report.code = int32_t(code);
+    report.where = uint32_t(where);
     strncpy(report.text, text, sizeof report.text - 1);
   };
   try {
     transport = connect();
     main(world, *transport);
   } catch (const Error &error) {
-    note(error.getCode(), error.what());
+    note(error.getCode(), error.what(), error.getWhere().size());
   } catch (const std::exception &error) {
-    note(ErrorCode::Internal, error.what());
+    note(ErrorCode::Internal, error.what(), 0);
   }
   return report;
 }
@@ -307,9 +309,12 @@ Error Launch::findCause() const {
   }
   if (received.empty())
     return {ErrorCode::PeerFailed, death};
-  std::string witness = findOwn(received).text;
-  if (size_t repeated = witness.find(": " + death); repeated != std::string::npos)
-    witness.resize(repeated);
+  const Report &report = findOwn(received);
+  std::string witness = report.text;
+  // Its cause is the death.
+  if (report.where && report.where < witness.size() &&
+      witness.compare(report.where, std::string::npos, ": " + death) == 0)
+    witness.resize(report.where);
   return {ErrorCode::PeerFailed, death + "; " + witness};
 }
 

@@ -238,6 +238,23 @@ TEST(Launch, RanksGetTheirNamesAndMeet) {
             "");
 }
 
+TEST(Error, SaysWhatIsBeforeItsFirstCause) {
+  Error death(ErrorCode::PeerFailed, "rank 2 was killed by signal 9 (Killed)");
+  EXPECT_EQ(death.getWhere(), "");
+  Error stopped("rank 1 stopped in barrier", death), again("all_reduce #3\n", stopped);
+  EXPECT_EQ(stopped.getWhere(), "rank 1 stopped in barrier");
+  EXPECT_EQ(again.getCode(), ErrorCode::PeerFailed);
+  EXPECT_EQ(again.getWhere() + ": " + death.what(), again.what());
+}
+
+TEST(Error, NamesItsStep) {
+  Error error(ErrorCode::Internal, "cannot", {1, "copy", "/Add"});
+  EXPECT_STREQ(error.what(), "cannot; step copy (onnx node /Add) of rank 1");
+  ASSERT_TRUE(error.getPlace());
+  EXPECT_EQ(error.getPlace()->step, "copy");
+  EXPECT_FALSE(Error(ErrorCode::Internal, "of rank 1").getPlace());
+}
+
 TEST(Launch, OneErrorIsReported) {
   std::string text = launchError(4, [](const World &world, Transport &transport) {
     if (world.rank == 2)
@@ -255,6 +272,8 @@ TEST(Launch, KilledRankStopsAll) {
     addUp(transport, 5);
   });
   EXPECT_THAT(text, HasSubstr("rank 1 was killed by signal 9"));
+  EXPECT_EQ(text.find("was killed"),
+            text.rfind("was killed")); // what stopped the others is not said again
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30)); // of 300
 }
 

@@ -82,7 +82,7 @@ void Membership::check(const Operation &operation) {
     return;
   Failure failure = *segment->getFailure();
   std::string text = "rank " + std::to_string(rank) + " stopped in " + operation.describe();
-  throw Error(failure.code, text + ": " + failure.text);
+  throw Error(text, Error(failure.code, failure.text));
 }
 
 void Membership::checkAll(const Operation &operation) {

@@ -106,8 +106,7 @@ void LoopbackHub::await(Meeting &meeting, const LoopbackCall &call,
 
 void LoopbackHub::checkLocked(int rank, const Operation &operation) const {
   if (failure)
-    throw Error(failure->getCode(), "rank " + std::to_string(rank) + " stopped in " +
-                                        operation.describe() + ": " + failure->what());
+    throw Error("rank " + std::to_string(rank) + " stopped in " + operation.describe(), *failure);
 }
 
 void LoopbackHub::check(int rank, const Operation &operation) {

@@ -609,7 +609,7 @@ std::optional<Error> NcclWatchdog::inspectAll(Lock &lock) {
   if (late || !error)
     return error;
   std::string where = describePending();
-  return Error(error->getCode(), (where.empty() ? "" : where + ": ") + error->what());
+  return where.empty() ? *error : Error(where, *error);
 }
 
 void NcclWatchdog::run() {

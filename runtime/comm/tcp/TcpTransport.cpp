@@ -214,8 +214,7 @@ void Client::note(ErrorCode code, int whose, const std::string &text) {
 
 void Client::throwIfFailed(const std::string &where) const {
   if (failure)
-    throw Error(failure->getCode(),
-                "rank " + std::to_string(rank) + " stopped in " + where + ": " + failure->what());
+    throw Error("rank " + std::to_string(rank) + " stopped in " + where, *failure);
 }
 
 void Client::check(const std::string &where) {
