@@ -197,7 +197,7 @@ std::string Compilation::fillImportOptions(ImportOptions &import,
 LogicalResult Compilation::load() {
   if (first == 0) {
     if (StringRef(options.input).ends_with(".mlir")) {
-      fail("'" + options.input + "' is a dump; say which phase comes next with --start-from");
+      fail("'" + options.input + "' is a dump; name the phase that comes next with --start-from");
       return failure();
     }
     ImportOptions import;

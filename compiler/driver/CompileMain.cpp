@@ -52,22 +52,22 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
       ->type_name("NAME=SIZE[,SIZE]")
       ->allow_extra_args(false);
   verb.add_option("--state", options.states,
-                  "inputs that are outputs of the call before, kept by the session: "
+                  "inputs that are outputs of the previous call, kept by the session: "
                   "'past_*=present_*'")
       ->type_name("INPUT=OUTPUT")
       ->allow_extra_args(false);
   auto *mesh = verb.add_option("--mesh", options.mesh,
                                "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
   verb.add_option("--devices", options.devices,
-                  "how many devices of what kind, e.g. 4 or 8xH100-80GB; the kind is what times "
-                  "are estimated for, --target what code is made for")
+                  "number and kind of devices, e.g. 4 or 8xH100-80GB; times are estimated for the "
+                  "kind, code is generated for --target")
       ->excludes(mesh);
   verb.add_option("--target", options.target.name, listTargets())->capture_default_str();
-  verb.add_option("--precision", options.precision,
-                  "what the model's f32 may become: f32 (nothing changes), tf32 (GPUs' matrix "
-                  "multiplications round their operands to 10 bits), bf16 or f16 (weights, "
-                  "activations and messages of 16 bits; sums, positions and the like stay f32, "
-                  "see --remarks)")
+  verb.add_option(
+          "--precision", options.precision,
+          "precision of the model's f32 values: f32 (unchanged), tf32 (matrix multiplications "
+          "on GPUs round their operands to 10 bits), bf16 or f16 (16-bit weights, "
+          "activations and messages; sums, positions and the like stay f32, see --remarks)")
       ->check(CLI::IsMember({"f32", "tf32", "bf16", "f16"}))
       ->capture_default_str();
 }
@@ -80,8 +80,7 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
   verb->add_option("-o,--output", options.output,
                    "folder to write; default: the model's name with .plan");
   addTargetOptions(*verb, options);
-  verb->add_option("--unroll", options.unroll,
-                   "most iterations of a loop that becomes copies of its body")
+  verb->add_option("--unroll", options.unroll, "unroll loops of at most this many iterations")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   verb->add_option("--strategy", options.strategy,
@@ -94,22 +93,23 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
       ->allow_extra_args(false);
   verb->add_option(
           "--microbatches", options.microbatches,
-          "most micro-batches of a pipeline; the largest divisor of the batch up to it is used")
+          "maximum number of micro-batches; the largest divisor of the batch up to it is used")
       ->check(CLI::Range(1, 1 << 20));
-  verb->add_option("--chunk-matmul", options.chunkMatmul,
-                   "cut matmuls beside a collective into so many chunks, so that one travels while "
-                   "the next is computed; where sizes divide")
+  verb->add_option(
+          "--chunk-matmul", options.chunkMatmul,
+          "cut matmuls beside a collective into this many chunks, so that one is sent while "
+          "the next is computed; only where sizes divide")
       ->check(CLI::Range(2, 1024));
   verb->add_option("--memory-limit", options.memoryLimit,
-                   "memory per device, e.g. 16GiB, for all a plan keeps there: weights, states, "
-                   "activations, inputs and outputs")
+                   "memory per device, e.g. 16GiB, for weights, states, activations, inputs and "
+                   "outputs")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->check(CLI::Range(int64_t(1), std::numeric_limits<int64_t>::max()).description(""));
   verb->add_flag("!--no-cudnn", options.target.cudnn,
                  "compute convolutions and attention on GPUs with matrix multiplications and "
                  "kernels instead of cuDNN");
   verb->add_option("--cpu-arch", options.target.cpuArch,
-                   "CPU the kernels are for, as LLVM names it")
+                   "CPU to generate kernels for, by LLVM's name")
       ->capture_default_str();
   verb->add_option("--cuda-toolkit", options.target.toolkit,
                    "CUDA toolkit folder; default: $CUDA_HOME, else /usr/local/cuda");
@@ -146,13 +146,15 @@ static int runVerb(int argc, char **argv) {
   CheckOptions check;
   CLI::App *compileVerb = addCompile(app, compile);
   CLI::App *checkVerb = addCheck(app, check);
-  CLI::App *doctorVerb = app.add_subcommand("doctor", "Say what would stop a model from compiling");
+  CLI::App *doctorVerb =
+      app.add_subcommand("doctor", "Report whatever would stop a model from compiling");
   doctorVerb->footer(doctorExamples);
   doctorVerb->add_option("model", doctor.input, "the model (.onnx)")->required();
   addTargetOptions(*doctorVerb, doctor);
   std::string inspected;
   rt::OutputFormat format;
-  CLI::App *inspectVerb = app.add_subcommand("inspect", "Show what an ONNX model holds");
+  CLI::App *inspectVerb =
+      app.add_subcommand("inspect", "Show an ONNX model's inputs, outputs, operators and weights");
   inspectVerb->add_option("model", inspected, "the model (.onnx)")->required();
   format.addOptions(*inspectVerb);
   try {

@@ -55,7 +55,7 @@ static LogicalResult checkModel(ModuleOp module) {
     return success();
   return module.emitError("the weights are in '")
          << path.getValue()
-         << "', which is not there; go on in the folder in which the model was compiled, or bring "
+         << "', which does not exist; continue in the folder where the model was compiled, or copy "
             "the model here";
 }
 

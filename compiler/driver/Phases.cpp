@@ -22,23 +22,23 @@ static const Phase phases[] = {
     {"simplify",
      "fold shapes and constants, recognise composites, set the precision, move weight-only work to "
      "the prologue",
-     "nothing left that is computable now",
+     "nothing is left that can be computed at compile time",
      [](OpPassManager &pm, const PhaseContext &context) {
        addSimplifyPasses(pm, context.simplify);
      }},
     {"shard", "a sharding for every value and a stage for every operation",
-     "total: every value has one, with an origin",
+     "every value has a sharding with an origin",
      [](OpPassManager &pm, const PhaseContext &context) { addShardPasses(pm, context.shard); }},
     {"partition", "global to local shapes; reshards become collectives, stages become functions",
      "only local shapes; no implicit communication",
      [](OpPassManager &pm, const PhaseContext &) { addPartitionPasses(pm); }},
     {"communicate",
      "form reduce-scatters, combine small collectives, make data contiguous, form groups",
-     "groups are legal",
+     "all communication is in groups on contiguous data",
      [](OpPassManager &pm, const PhaseContext &context) {
        addCommunicatePasses(pm, context.communicate);
      }},
-    {"layout", "choose physical layouts", "every value has one",
+    {"layout", "choose physical layouts", "every weight has a layout",
      [](OpPassManager &pm, const PhaseContext &context) { addLayoutPasses(pm, context.layout); }},
     {"fuse", "group operations into kernels and library calls",
      "every operation is in exactly one kernel, library call or group",

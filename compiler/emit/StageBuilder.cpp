@@ -196,7 +196,7 @@ FailureOr<uint32_t> StageBuilder::addWeight(plan::BufferOp op) {
     if (derivedNames.insert(name).second && failed(addDerived(derived)))
       return failure();
   } else {
-    op.emitOpError("reads '") << name << "', which is no weight";
+    op.emitOpError("reads '") << name << "', which is not a weight";
     return failure();
   }
   return it->second;
@@ -593,7 +593,7 @@ LogicalResult StageBuilder::addStep(Operation &op, Scope &scope, schema::Block &
     step.mutable_wait()->set_lag(wait.getLag());
     scope.numEvents = std::max<uint32_t>(scope.numEvents, wait.getEvent() + 1);
   } else {
-    return op.emitOpError("is no step of a plan");
+    return op.emitOpError("is not a step of a plan");
   }
   *block.add_steps() = std::move(step);
   return success();

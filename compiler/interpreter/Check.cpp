@@ -487,7 +487,7 @@ FailureOr<std::string> Check::compileUnsplit() {
     NamedAttrList list(model);
     SmallString<128> path(getModelPath(error));
     if (std::error_code code = llvm::sys::fs::make_absolute(path))
-      return fail("cannot tell the current folder: " + code.message());
+      return fail("cannot find the current folder: " + code.message());
     list.set("path", StringAttr::get(&context, path));
     program->setAttr(loom::kModel, list.getDictionary(&context));
   }

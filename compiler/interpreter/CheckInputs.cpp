@@ -72,7 +72,7 @@ FailureOr<NamedTensors> gridloom::makeInputs(func::FuncOp function, ArrayRef<std
   for (StringRef text : given) {
     auto [name, value] = text.split('=');
     if (value.empty())
-      return function.emitError() << "'" << text << "' is no NAME=VALUE";
+      return function.emitError() << "'" << text << "' is not NAME=VALUE";
     specs[name] = value;
   }
   NamedTensors inputs;

@@ -76,10 +76,10 @@ FailureOr<SmallVector<TensorList>> gridloom::evaluateCollective(Operation *op,
       ArrayRef<int64_t> permutation = permute.getPermutation();
       if (static_cast<int64_t>(permutation.size()) != count || permutation[member] < 0 ||
           permutation[member] >= count)
-        return op->emitOpError() << "has no permutation of its group of " << count;
+        return op->emitOpError() << "does not permute its group of " << count;
       list.push_back(column[permutation[member]]);
     } else {
-      return op->emitOpError("is no collective the interpreter knows");
+      return op->emitOpError("is not a collective that the interpreter knows");
     }
   }
   return results;

@@ -18,7 +18,7 @@ FailureOr<TensorList> Evaluator::evaluate(Operation *op, ArrayRef<HostTensor> op
     auto kernel = symbols.lookup<plan::KernelOp>(call.getKernel());
     if (!kernel)
       return op->emitOpError() << "calls kernel '" << call.getKernel()
-                               << "', which the module has not";
+                               << "', which is not in the module";
     results = evaluateBlock(kernel.getBody().front(), operands);
   } else if (auto matmul = dyn_cast<plan::MatmulOp>(op)) {
     results = evaluateMatmul(matmul, operands);
@@ -99,7 +99,8 @@ FailureOr<HostTensor> Evaluator::getGlobalWeight(loom::GetWeightOp op) {
     if (succeeded(results))
       tensor = results->front();
   } else {
-    return op.emitOpError() << "names '" << op.getName() << "', which is no weight of the module";
+    return op.emitOpError() << "names '" << op.getName()
+                            << "', which is not a weight of the module";
   }
   if (failed(tensor))
     return failure();
@@ -222,7 +223,7 @@ FailureOr<TensorList> Evaluator::evaluateMatmul(plan::MatmulOp op, ArrayRef<Host
   auto kernel = symbols.lookup<plan::KernelOp>(*op.getFallback());
   if (!kernel)
     return op.emitOpError() << "falls back to kernel '" << *op.getFallback()
-                            << "', which the module has not";
+                            << "', which is not in the module";
   TensorList arguments{std::move(out)};
   llvm::append_range(arguments, operands.slice(2, op.getBias() ? 1 : 0));
   return evaluateBlock(kernel.getBody().front(), arguments);

@@ -241,7 +241,7 @@ LogicalResult Machine::enterControl(Rank &rank, Operation *op) {
   if (isa<loom::WhileOp>(op) && !holds)
     return finish(rank, op, inits);
   if (bodies.size() != (carried || isa<loom::WhileOp>(op) ? 1 : 2))
-    return op->emitOpError("names a body that the module has not");
+    return op->emitOpError("names a body that is not in the module");
   func::FuncOp body = bodies[isa<loom::IfOp>(op) && !holds ? 1 : 0].body;
   rank.frames.push_back({op, body, TensorList(ArrayRef(operands).drop_front(1 + carried))});
   enterBody(rank, rank.frames.back(), std::move(inits));
@@ -343,7 +343,7 @@ FailureOr<Machine::CompletionRef> Machine::postCollective(Rank &rank, Operation 
   for (StringAttr name : names) {
     if (!mesh.hasAxis(name) || name == dist::MeshOp::kMicroAxis)
       return op->emitOpError() << "communicates over axis '" << name.getValue()
-                               << "', which is no device axis of the mesh";
+                               << "', which is not a device axis of the mesh";
     key += name.str() + ",";
   }
   SmallVector<int64_t> members = mesh.getGroup(rank.place.rank, names);
@@ -393,7 +393,7 @@ FailureOr<Machine::CompletionRef> Machine::postTransfer(Rank &rank, Operation *o
   int64_t peer = mesh.getPeer(rank.place.rank, stage);
   if (peer < 0 || peer == rank.place.rank)
     return op->emitOpError() << "of rank " << rank.place.rank << " names stage " << stage
-                             << ", which is no other stage of the mesh";
+                             << ", which is not another stage of the mesh";
   auto completion = std::make_shared<Completion>();
   Posting posting{op, rank.place.rank, getOperands(rank, op), completion};
   Channel &channel =

@@ -38,7 +38,7 @@ model, folder = sys.argv[1:]
 feeds = {}
 for i, entry in enumerate(json.load(open(folder + "/inputs.json"))):
     if entry["type"] not in names:
-        sys.exit(f"input '{entry['name']}' has type {entry['type']}, which numpy has not")
+        sys.exit(f"input '{entry['name']}' has type {entry['type']}, which numpy lacks")
     data = numpy.fromfile(f"{folder}/input{i}", names[entry["type"]])
     feeds[entry["name"]] = data.reshape(entry["shape"])
 options = onnxruntime.SessionOptions()

@@ -41,7 +41,7 @@ PlanTensor gridloom::makeInputTensor(const std::string &name, const std::string 
     std::optional<rt::DataType> type = rt::parseDataType(typeName);
     if (!type)
       throw rt::Error(rt::ErrorCode::InvalidArgument,
-                      "elements of type " + typeName + " have no values on the command line");
+                      "elements of type " + typeName + " cannot be given on the command line");
     if (std::optional<rt::Generator> generator = rt::Generator::parse(text))
       return toPlanTensor(rt::generate(*generator, name, *type, shape, seed));
     return toPlanTensor(rt::adaptInput(rt::readInput(text), text, name, *type, shape));

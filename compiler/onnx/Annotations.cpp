@@ -116,7 +116,7 @@ FailureOr<ArrayAttr> AnnotationReader::readDims(int node, const onnx::ShardingSp
         return fail() << "cuts axis " << dim.axis() << " into " << count
                       << " shards; the configuration has " << devices << " devices";
       if (length < 0 || (length == 0 && dim.simple_sharding_size() > 1))
-        return fail() << "does not say the sizes axis " << dim.axis() << " is made of";
+        return fail() << "does not give the sizes of axis " << dim.axis();
       if (count > 1 && isPartial)
         return fail() << "cuts axis " << dim.axis()
                       << " inside of what an outer factor leaves together";

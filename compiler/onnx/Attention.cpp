@@ -201,7 +201,7 @@ private:
     }
     for (Value x : {query, key, value})
       if (getShape(x).size() != 4)
-        return node.error() << "input " << toString(getShape(x)) << " has not 4 dimensions";
+        return node.error() << "expected an input of rank 4, got " << toString(getShape(x));
     return success();
   }
 
@@ -321,7 +321,7 @@ static LogicalResult importFlexAttention(Node &node) {
     return failure();
   for (Value x : {query, key, value})
     if (getShape(x).size() != 4)
-      return node.error() << "input " << toString(getShape(x)) << " has not 4 dimensions";
+      return node.error() << "expected an input of rank 4, got " << toString(getShape(x));
   Type element = getTensorType(query).getElementType();
   Type precision = element.isF64() ? element : Float32Type::get(node.getContext());
   if (node.hasAttribute("softmax_precision") &&
@@ -403,12 +403,12 @@ static LogicalResult importRotaryEmbedding(Node &node) {
     return failure();
   bool isPacked = getShape(x).size() == 3;
   if (!isPacked && getShape(x).size() != 4)
-    return node.error() << "input " << toString(getShape(x)) << " has not 3 or 4 dimensions";
+    return node.error() << "expected an input of rank 3 or 4, got " << toString(getShape(x));
   Value heads = isPacked ? splitHeads(node, x, node.intAttribute("num_heads", 0)) : x;
   if (node.hasOperand(3)) {
     if (getShape(cosine).size() != 2 || getShape(sine).size() != 2)
-      return node.error() << "caches " << toString(getShape(cosine)) << " and "
-                          << toString(getShape(sine)) << " have not 2 dimensions";
+      return node.error() << "expected caches of rank 2, got " << toString(getShape(cosine))
+                          << " and " << toString(getShape(sine));
     cosine = node.gather(cosine, node.operand(3), 0);
     sine = node.gather(sine, node.operand(3), 0);
   }

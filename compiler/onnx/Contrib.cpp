@@ -161,9 +161,9 @@ private:
       return {};
     ArrayRef<int64_t> shape = getShape(ids);
     if (shape.size() != 2 || getShape(words).size() != 2 || getShape(positions).size() != 2) {
-      node.error() << "input_ids " << toString(shape) << ", word_embedding "
+      node.error() << "expected rank 2, got input_ids " << toString(shape) << ", word_embedding "
                    << toString(getShape(words)) << " and position_embedding "
-                   << toString(getShape(positions)) << " have not 2 dimensions";
+                   << toString(getShape(positions));
       return {};
     }
     if (node.hasOperand(1) != node.hasOperand(4)) {

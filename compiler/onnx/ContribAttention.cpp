@@ -281,8 +281,8 @@ static Value rotateAt(Node &node, Value x, Value cosine, Value sine, Value posit
   if (!x || !positions || !cosine || !sine)
     return {};
   if (getShape(cosine).size() != 2 || getShape(sine).size() != 2) {
-    node.error() << "caches " << toString(getShape(cosine)) << " and " << toString(getShape(sine))
-                 << " have not 2 dimensions";
+    node.error() << "expected caches of rank 2, got " << toString(getShape(cosine)) << " and "
+                 << toString(getShape(sine));
     return {};
   }
   return rotate(node, x, node.gather(cosine, positions, 0), node.gather(sine, positions, 0),
@@ -296,8 +296,8 @@ static LogicalResult importRotaryEmbedding(Node &node) {
     return failure();
   bool isPacked = getShape(x).size() == 3;
   if ((!isPacked && getShape(x).size() != 4) || getShape(cosine).size() != 2)
-    return node.error() << "input " << toString(getShape(x)) << " and cos_cache "
-                        << toString(getShape(cosine)) << " have not 3 or 4 and 2 dimensions";
+    return node.error() << "expected an input of rank 3 or 4 and a cos_cache of rank 2, got "
+                        << toString(getShape(x)) << " and " << toString(getShape(cosine));
   int64_t heads = node.intAttribute("num_heads", 0);
   int64_t size = std::max<int64_t>(2 * getShape(cosine)[1], 1);
   if (heads == 0 && isPacked)

@@ -135,8 +135,7 @@ static LogicalResult importBitCast(Node &node) {
                                        : node.emit<loom::BitcastConvertOp>(from.clone(type), x));
   }
   if (from.getElementTypeBitWidth() != type.getIntOrFloatBitWidth())
-    return node.error() << "cannot read " << from << " as " << type
-                        << ", which is not of its width";
+    return node.error() << "cannot read " << from << " as " << type << "; their widths differ";
   return node.setResult(node.emit<loom::BitcastConvertOp>(from.clone(type), x));
 }
 

@@ -155,7 +155,7 @@ static LogicalResult checkTuples(Node &node, unsigned operand, ArrayRef<int64_t>
     return failure();
   int64_t rank = shape.size();
   if (getShape(tuples).empty() || getShape(tuples).back() + first > rank)
-    return node.error() << "indices " << toString(getShape(tuples)) << " are no tuples into "
+    return node.error() << "indices " << toString(getShape(tuples)) << " do not index "
                         << toString(shape) << " from dimension " << first << " on";
   std::optional<loom::HostTensor> known = node.constantOperand(operand);
   if (!known)

@@ -87,8 +87,8 @@ private:
       if (!rate)
         return failure();
       if (getShape(rate)[3] != 1)
-        return node.error() << "beta " << toString(shape) << " has not one number for each of "
-                            << kvHeads << " heads";
+        return node.error() << "beta " << toString(shape)
+                            << " does not have one number for each of " << kvHeads << " heads";
     }
     Dims rows{getShape(key)[0], getShape(key)[2]};
     for (unsigned index : {4u, 5u})

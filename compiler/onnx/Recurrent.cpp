@@ -269,7 +269,7 @@ private:
     isBatchFirst = node.intAttribute("layout", 0) != 0;
     clip = node.floatAttribute("clip", 0);
     if (getShape(x).size() != 3)
-      return node.error() << "input " << toString(getShape(x)) << " has not 3 dimensions";
+      return node.error() << "expected an input of rank 3, got " << toString(getShape(x));
     if (isBatchFirst)
       x = node.transpose(x, {1, 0, 2});
     steps = getShape(x)[0], batch = getShape(x)[1];

@@ -531,7 +531,7 @@ static LogicalResult importCol2Im(Node &node) {
     padded.push_back((*image)[i] + window->low[i] + window->high[i]);
   }
   if (shape[1] % taps || shape[2] != loom::countElements(positions))
-    return node.error() << "input " << toString(shape) << " has not " << taps << " rows of "
+    return node.error() << "input " << toString(shape) << " does not have " << taps << " rows of "
                         << loom::countElements(positions) << " blocks per channel";
   int64_t channels = shape[1] / taps;
   SmallVector<int64_t> single{shape[0], channels}, whole(single);

@@ -175,7 +175,7 @@ static LogicalResult importConcat(Node &node) {
       fits = static_cast<int64_t>(dim) == *axis || shape[dim] == getShape(values[0])[dim];
     if (!fits)
       return node.error() << "input " << i << " is " << toString(shape) << " and input 0 "
-                          << toString(getShape(values[0])) << "; they must agree but for axis "
+                          << toString(getShape(values[0])) << "; they must agree except in axis "
                           << *axis;
     if (!values.empty() &&
         getTensorType(value).getElementType() != getTensorType(values[0]).getElementType())

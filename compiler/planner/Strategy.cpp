@@ -337,8 +337,8 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
     candidates.back().options.sequence = allowed->sp;
   }
   if (candidates.empty()) {
-    module.emitError("the strategy '") << request.strategy << "' has no use for mesh '"
-                                       << print(mesh) << "'; a plan has one pipeline axis";
+    module.emitError("the strategy '") << request.strategy << "' cannot use mesh '" << print(mesh)
+                                       << "'; a plan has one pipeline axis";
     return failure();
   }
   return candidates;

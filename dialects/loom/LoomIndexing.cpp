@@ -43,7 +43,7 @@ LogicalResult BitcastConvertOp::verify() {
   Type from = getInput().getType().getElementType(), to = getOutput().getType().getElementType();
   if (from.isInteger(1) || to.isInteger(1) ||
       from.getIntOrFloatBitWidth() != to.getIntOrFloatBitWidth()) // L-BT1
-    return emitOpError("reads ") << from << " as " << to << ", which is not of its width";
+    return emitOpError("reads ") << from << " as " << to << "; their widths differ";
   return success();
 }
 

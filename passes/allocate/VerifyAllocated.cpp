@@ -32,8 +32,8 @@ LogicalResult verifyPlace(plan::BufferOp buffer, plan::ProgramOp program) {
     return buffer.emitError() << "has no offset; run plan-allocate";
   int64_t end = *buffer.getOffset() + *buffer.getBytes() * buffer.getSlots();
   if (*buffer.getOffset() % kBufferAlignment != 0)
-    return buffer.emitError() << "starts at " << *buffer.getOffset() << ", which is no multiple of "
-                              << kBufferAlignment;
+    return buffer.emitError() << "starts at " << *buffer.getOffset()
+                              << ", which is not a multiple of " << kBufferAlignment;
   if (end > space)
     return buffer.emitError() << "ends at " << end << " in a space of " << space << " bytes";
   return success();

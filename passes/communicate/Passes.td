@@ -20,7 +20,7 @@ def JoinPartialSums : Pass<"dist-join-partial-sums", "::mlir::func::FuncOp"> {
 }
 
 def FormReduceScatter : Pass<"dist-form-reduce-scatter", "::mlir::func::FuncOp"> {
-  let summary = "Makes a reduce_scatter of an all_reduce of which only a part is kept";
+  let summary = "Turns an all_reduce whose result is sliced into a reduce_scatter";
   let description = [{
     ```mlir
     %0 = dist.all_reduce %x over ["model"] sum : tensor<8x16xf32>
@@ -58,7 +58,7 @@ def ChunkCollectiveMatmul : Pass<"dist-chunk-collective-matmul", "::mlir::func::
 }
 
 def LowerShardSlices : Pass<"dist-lower-shard-slices", "::mlir::func::FuncOp"> {
-  let summary = "Makes local gathers of shard slices";
+  let summary = "Turns shard slices into local gathers";
   let description = [{
     A device's part is picked by its position on the mesh, a per-rank parameter.
 
@@ -107,7 +107,7 @@ def CombineCollectives : Pass<"dist-combine-collectives", "::mlir::func::FuncOp"
 }
 
 def MergeEqual : Pass<"dist-merge-equal", "::mlir::func::FuncOp"> {
-  let summary = "Makes one operation of several that compute the same";
+  let summary = "Merges equal operations";
   let description = [{
     Common subexpression elimination in which collectives that differ in their cause alone are equal;
     the one that stays has all causes.

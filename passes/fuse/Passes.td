@@ -29,7 +29,7 @@ def NormalizeViews : Pass<"plan-normalize-views", "::mlir::ModuleOp"> {
 }
 
 def FormConvolutions : Pass<"plan-form-convolutions", "::mlir::ModuleOp"> {
-  let summary = "Turns convolutions into library calls with what follows them";
+  let summary = "Turns convolutions and their epilogues into library calls";
   let dependentDialects = ["::gridloom::plan::PlanDialect"];
   let description = [{
     A bias per channel, the sum with a tensor that lies in memory anyway (a residual connection) and a
@@ -57,7 +57,7 @@ def FormConvolutions : Pass<"plan-form-convolutions", "::mlir::ModuleOp"> {
 }
 
 def ChannelsLast : Pass<"plan-channels-last", "::mlir::ModuleOp"> {
-  let summary = "Gives convolutions on tensor cores their channels last";
+  let summary = "Gives convolutions on tensor cores a channels-last layout";
   let dependentDialects = ["::gridloom::plan::PlanDialect"];
   let description = [{
     Convolutions of f16, bf16 and TF32 read and write [N, spatial..., C]; their weights are transposed by the
@@ -85,7 +85,7 @@ def ChannelsLast : Pass<"plan-channels-last", "::mlir::ModuleOp"> {
 }
 
 def FormAttention : Pass<"plan-form-attention", "::mlir::ModuleOp"> {
-  let summary = "Turns two products with a softmax between into one library call";
+  let summary = "Turns two products with a softmax between them into one library call";
   let dependentDialects = ["::gridloom::plan::PlanDialect"];
   let description = [{
     softmax(scale * query * key^T + mask) * value of f16 or bf16, where nothing else reads what lies
@@ -115,7 +115,7 @@ def FormAttention : Pass<"plan-form-attention", "::mlir::ModuleOp"> {
 }
 
 def ExpandContractions : Pass<"plan-expand-contractions", "::mlir::ModuleOp"> {
-  let summary = "Turns contractions that the library has not into ones it has, or into sums of products";
+  let summary = "Rewrites contractions that the BLAS library cannot run";
   let description = [{
     Contractions of operands that differ in type are computed in f32 and rounded. Contractions of f64 and
     integers, and all in the prologue, become a product and a reduction, and so one kernel.

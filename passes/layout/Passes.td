@@ -5,7 +5,7 @@
 include "mlir/Pass/PassBase.td"
 
 def DecomposeConvolutions : Pass<"loom-decompose-convolutions", "::mlir::ModuleOp"> {
-  let summary = "Makes convolutions and reductions of windows of simpler operations";
+  let summary = "Rewrites convolutions and window reductions as simpler operations";
   let description = [{
     A convolution becomes a padded input, its windows as the columns of a matrix, and a multiplication
     by the weights; one with a filter per channel the products and sums of its windows, which need no
@@ -36,7 +36,7 @@ def DecomposeConvolutions : Pass<"loom-decompose-convolutions", "::mlir::ModuleO
 }
 
 def MergeMatmuls : Pass<"loom-merge-matmuls", "::mlir::ModuleOp"> {
-  let summary = "Multiplies by weights that share a left operand at once";
+  let summary = "Merges matmuls that share their left operand";
   let description = [{
     Query, key and value, or gate and up: the prologue joins the columns of their weights and biases,
     each device's own, and their readers read slices of the one product, which products and kernels

@@ -21,7 +21,7 @@ LogicalResult verifyOrder(loom::GetWeightOp op) {
   llvm::sort(order);
   if (!llvm::equal(order, llvm::seq<int64_t>(0, op.getType().getRank())))
     return op.emitError("layout ")
-           << layout << " of weight " << op.getNameAttr() << " is no permutation of "
+           << layout << " of weight " << op.getNameAttr() << " is not a permutation of "
            << op.getType().getRank() << " dimensions";
   if (layout.getPad() < 0)
     return op.emitError("layout ")

@@ -120,7 +120,7 @@ static std::string quote(ArrayRef<StringAttr> axes) {
                     " and ");
 }
 
-/// Why a value is moved from one layout to another for `user`.
+/// Why `user` needs a value resharded.
 static std::string describeNeed(const std::string &user, const Layout &from, const Layout &to,
                                 const Mesh &mesh) {
   if (!from.unreduced.empty() && to.unreduced.empty()) {
@@ -135,7 +135,7 @@ static std::string describeNeed(const std::string &user, const Layout &from, con
       if (!to.usesAxis(axis))
         gone.push_back(axis);
   if (!gone.empty())
-    return user + " needs whole what " + quote(gone) + " splits";
+    return user + " needs all of a value that " + quote(gone) + " splits";
   std::string text = user + " needs it as ";
   llvm::raw_string_ostream(text) << to.getAttr(mesh);
   return text;
@@ -147,11 +147,11 @@ static std::string describePart(Operation *user, Operation *part) {
   if (auto list = part->getAttrOfType<ArrayAttr>("axes"))
     axes = quote(llvm::to_vector(list.getAsRange<StringAttr>()));
   if (isa<PermuteOp>(part))
-    return node + " reads what its neighbours along " + axes + " have";
+    return node + " reads the shards of its neighbours along " + axes;
   if (auto reduce = dyn_cast<AllReduceOp>(part))
     return node + " takes the " + stringifyReductionKind(reduce.getReduction()).str() +
-           " over what " + axes + " splits";
-  return node + " reads what all devices of " + axes + " have";
+           " over a dimension that " + axes + " splits";
+  return node + " reads the shards of all devices of " + axes;
 }
 
 FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operation *user,

@@ -121,7 +121,7 @@ void Splitter::findTransfers() {
     transfer.channel = static_cast<int64_t>(i);
 }
 
-/// Who reads a value in another stage.
+/// The operations that read a value in another stage.
 static std::string describeReaders(const Transfer &transfer) {
   std::vector<std::string> names;
   auto users = llvm::to_vector(transfer.value.getUsers());
@@ -131,8 +131,8 @@ static std::string describeReaders(const Transfer &transfer) {
           !name.empty() && !llvm::is_contained(names, "'" + name + "'"))
         names.push_back("'" + name + "'");
   return llvm::join(names, ", ") + (names.empty() ? "stage " : " of stage ") +
-         std::to_string(transfer.to) + (names.size() > 1 ? " read" : " reads") + " what stage " +
-         std::to_string(transfer.from) + " makes";
+         std::to_string(transfer.to) + (names.size() > 1 ? " read" : " reads") +
+         " a result of stage " + std::to_string(transfer.from);
 }
 
 void Splitter::buildStage(int64_t stage) {

@@ -122,7 +122,7 @@ LogicalResult verifyGroups(plan::ProgramOp program, dist::MeshOp mesh) {
         return group.emitError() << "spans axis '" << axis
                                  << "', over which devices run different programs or times";
       if (!mesh || !mesh.hasAxis(axis))
-        return group.emitError() << "spans axis '" << axis << "', which the mesh has not";
+        return group.emitError() << "spans axis '" << axis << "', which is not in the mesh";
     }
     return WalkResult::advance();
   });

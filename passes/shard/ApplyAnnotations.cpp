@@ -193,7 +193,7 @@ LogicalResult ApplyAnnotationsPass::place(const Annotation &annotation, const Me
     InFlightDiagnostic error = getOperation().emitError("--shard '")
                                << annotation.text << "' contradicts ";
     if (text.empty())
-      error << "the " << spot.getOrigin() << ", which says " << before;
+      error << "the " << spot.getOrigin() << ", which is " << before;
     else
       error << "--shard '" << text << "'";
     return error << "; keep one of them";

@@ -49,7 +49,7 @@ LogicalResult ApplyStrategyPass::checkAxes(const Mesh &mesh) {
       if (llvm::none_of(mesh.getAxes(),
                         [&](const Mesh::Axis &known) { return known.name == axis; }))
         return getOperation().emitError("the strategy uses axis '")
-               << axis << "', which the mesh has not";
+               << axis << "', which is not in the mesh";
       if (!seen.insert(axis).second)
         return getOperation().emitError("the strategy uses axis '") << axis << "' twice";
     }
@@ -80,7 +80,7 @@ void ApplyStrategyPass::seedBatch(Propagation &state, func::FuncOp func, StringA
           << "input " << func.getArgAttr(argument.getArgNumber(), loom::kName)
           << " is not split over " << axis << ": its "
           << (dim == 0 ? "leading dimension of " : "batch of ") << type.getDimSize(dim)
-          << " has no part for each of the axis' " << state.getMesh().getSize(axis);
+          << " is smaller than the axis, which has " << state.getMesh().getSize(axis) << " devices";
   }
   state.run();
 }

@@ -127,7 +127,7 @@ LogicalResult AssignStagesPass::cut(ArrayRef<StageProfile> profiles) {
       }
     if (!where)
       return emitError(getOperation().getLoc())
-             << "the specialisations have no common cut into " << stages
+             << "the specialisations cannot be cut alike into " << stages
              << " stages; use a smaller '" << axis << "' axis";
     auto nameOf = [&](size_t at) { return loom::getNodeName(where->anchored[at]->getLoc()); };
     return emitError(getOperation().getLoc())

@@ -291,7 +291,7 @@ static FailureOr<Layout> makeLayout(const Annotation &annotation, const Shape &s
     int64_t axis = dim.axis < 0 ? dim.axis + type.getRank() : dim.axis;
     int64_t size = type.getDimSize(axis);
     if (dim.size && dim.size != size)
-      return error() << "says axis " << axis << " has " << dim.size << " elements; it has " << size;
+      return error() << "gives axis " << axis << " " << dim.size << " elements; it has " << size;
     if (dim.parts > 1 && dim.parts * dim.granule > size)
       return error() << "cuts axis " << axis << " of " << size << " elements into " << dim.parts
                      << " shards of " << dim.granule << " or more";
@@ -444,8 +444,9 @@ LogicalResult gridloom::resolveMesh(ModuleOp module, StringRef mesh) {
     shape = *inferred;
   } else {
     return module.emitError("no mesh of the ")
-           << devices << " devices of the model's configuration can say all of its annotations; "
-           << "every tensor has to be cut regularly over all devices of its stage";
+           << devices
+           << " devices of the model's configuration can express all of its annotations; "
+           << "every tensor must be cut regularly over all devices of its stage";
   }
   NamedAttrList list(annotations);
   Builder builder(module.getContext());

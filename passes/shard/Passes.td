@@ -5,7 +5,7 @@
 include "mlir/Pass/PassBase.td"
 
 def InsertMesh : Pass<"dist-insert-mesh", "::mlir::ModuleOp"> {
-  let summary = "Declares the mesh the program is to be split over";
+  let summary = "Declares the mesh of the program";
   let description = [{
     `axes="data=2,model=2"` becomes
 
@@ -31,7 +31,7 @@ def CloneConstants : Pass<"dist-clone-constants", "::mlir::ModuleOp"> {
 }
 
 def UnpackWeights : Pass<"dist-unpack-weights", "::mlir::ModuleOp"> {
-  let summary = "Takes apart weights that hold several, as query, key and value in one";
+  let summary = "Splits packed weights, such as query, key and value in one";
   let description = [{
     Where a product with a weight is only read in slices of its columns, also after a bias, a reshape or a
     transpose, each slice becomes a product with its part of the weight: a device's share of heads is
@@ -51,7 +51,7 @@ def UnpackWeights : Pass<"dist-unpack-weights", "::mlir::ModuleOp"> {
 }
 
 def ApplyAnnotations : Pass<"dist-apply-annotations", "::mlir::ModuleOp"> {
-  let summary = "Puts the shardings a user asked for on the values they name";
+  let summary = "Applies the shardings of the user's options and the model's annotations";
   let description = [{
     `shard="w=[{},{model} ]"` closes the sharding of the weight, input, output or node `w`:
 

@@ -107,8 +107,8 @@ std::string Explainer::explainSize(Value value) const {
       axes, [](const Mesh::Axis &a, const Mesh::Axis &b) { return a.size < b.size; });
   int64_t largest = *llvm::max_element(type.getShape());
   if (largest < least->size)
-    return llvm::formatv("its largest dimension has {0} elements, which is no part for each of "
-                         "the {1} of '{2}'",
+    return llvm::formatv("its largest dimension has {0} elements, fewer than the {1} devices of "
+                         "'{2}'",
                          largest, least->size, least->name.getValue());
   return "";
 }
@@ -126,7 +126,8 @@ Explainer::Reason Explainer::explainFactors(Operation *op, int64_t index,
   }
   bool isResult = index >= static_cast<int64_t>(op->getNumOperands());
   if (isResult && !partial.empty())
-    return {3, "it is the sum of what the devices of '" + toString(partial) + "' have at $"};
+    return {3,
+            "it is the sum of partial values of the devices of '" + toString(partial) + "' at $"};
   // Another tensor of the operation is split, and this one has a dimension that is needed whole.
   bool anySplit = !cut.empty();
   for (int64_t other = 0; other < static_cast<int64_t>(rule.tensors.size()); ++other)
@@ -147,8 +148,8 @@ Explainer::Reason Explainer::explainFactors(Operation *op, int64_t index,
   if (!needed.empty() && (!hasOther || cut.empty()))
     return {4, "$ needs all of its dimension " + llvm::join(needed, ", ")};
   if (!cut.empty())
-    return {5, "it has no dimension that $ cuts over '" + toString(cut) + "'"};
-  return {6, "$ gathers what it reads"};
+    return {5, "'" + toString(cut) + "' splits dimensions of $ that this value does not have"};
+  return {6, "$ gathers its operands"};
 }
 
 Explainer::Reason Explainer::explainAt(Operation *op, int64_t index) const {
@@ -165,7 +166,7 @@ Explainer::Reason Explainer::explainAt(Operation *op, int64_t index) const {
       continue;
     int64_t parts = state.getMesh().getSize(dim.axes);
     if (type.getDimSize(number) < parts * dim.granule)
-      return {0, llvm::formatv("its dimension {0} of {1} has no part for each of the {2} of '{3}' "
+      return {0, llvm::formatv("its dimension {0} of {1} is smaller than the {2} devices of '{3}' "
                                "that split $",
                                number, type.getDimSize(number), parts, toString(wanted))};
     return {1, "it cannot be cut as '" + toString(wanted) + "' splits $"};
@@ -245,7 +246,7 @@ static void spreadReasons(const Propagation &state, Propagation::Reasons &reason
         reason->second = {
             ("replicated: like '" + getValueName(source) + "', computed from or with it: " + why)
                 .str(),
-            "replicated: like what is computed from or with it: " + kind};
+            "replicated: like a value computed from or with it: " + kind};
         queue.push_back({other, source});
       }
     }

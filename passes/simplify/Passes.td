@@ -5,7 +5,7 @@
 include "mlir/Pass/PassBase.td"
 
 def VerifyImported : Pass<"loom-verify-imported", "::mlir::ModuleOp"> {
-  let summary = "Checks that a program is as the importer leaves it";
+  let summary = "Checks the importer's output";
   let description = [{
     **Guarantees:**
     - I-G1: the module says which model it comes from; functions have one block, an entry and the
@@ -35,7 +35,7 @@ def Canonicalize : Pass<"loom-canonicalize", "::mlir::ModuleOp"> {
 }
 
 def SeparateDims : Pass<"loom-separate-dims", "::mlir::ModuleOp"> {
-  let summary = "Takes apart dimensions that the model merges and splits again";
+  let summary = "Keeps apart dimensions that the model merges and splits again";
   let description = [{
     Exporters merge batch and heads for a transpose or a product, and rows for a Gemm, and split the
     result. A merged dimension can be cut over devices along its major part only. Where everything
@@ -93,7 +93,7 @@ def RaiseComposites : Pass<"loom-raise-composites", "::mlir::ModuleOp"> {
 }
 
 def FoldScales : Pass<"loom-fold-scales", "::mlir::ModuleOp"> {
-  let summary = "Multiplies the weights of convolutions by what scales their channels";
+  let summary = "Folds per-channel scales into the weights of convolutions";
   let description = [{
     What follows a convolution by fixed weights, as inference-time batch normalisation does, and
     multiplies each channel by a fixed number, goes into the weights; numbers added one after another
@@ -114,7 +114,7 @@ def FoldScales : Pass<"loom-fold-scales", "::mlir::ModuleOp"> {
 }
 
 def SetPrecision : Pass<"loom-set-precision", "::mlir::ModuleOp"> {
-  let summary = "Stores what the model computes in f32 in 16 bits, or lets contractions round to tf32";
+  let summary = "Stores f32 values in 16 bits, or lets contractions round their operands to tf32";
   let description = [{
     With bf16 and f16 weights, activations and what devices send each other are of that type;
     contractions sum in f32, kernels compute in f32. What stays f32, and has a remark:
@@ -147,7 +147,7 @@ def SetPrecision : Pass<"loom-set-precision", "::mlir::ModuleOp"> {
 }
 
 def HoistPrologue : Pass<"loom-hoist-prologue", "::mlir::ModuleOp"> {
-  let summary = "Moves what depends on weights alone into tensors computed once, at load";
+  let summary = "Moves work on weights alone into the prologue, which runs once at load";
   let description = [{
     What only repeats or reshapes a weight stays where it is. Specialisations share equal tensors.
     Bodies of loops and branches that were folded away go, and with them the weights that they read.
@@ -170,7 +170,7 @@ def HoistPrologue : Pass<"loom-hoist-prologue", "::mlir::ModuleOp"> {
 }
 
 def VerifySimplified : Pass<"loom-verify-simplified", "::mlir::ModuleOp"> {
-  let summary = "Checks that nothing is left that can be computed now";
+  let summary = "Checks that nothing is left that can be computed at compile time";
   let description = [{
     **Guarantees,** besides those of loom-verify-imported:
     - F-G1: no operation with a result of at most 64 KiB has constant operands only.

@@ -57,7 +57,7 @@ static LogicalResult verifyFunction(func::FuncOp function) {
 
 LogicalResult gridloom::verifyImported(ModuleOp module) {
   if (!module->hasAttr(loom::kModel) || !module->hasAttr(loom::kFolded)) // I-G1
-    return module.emitOpError("does not say which model it comes from");
+    return module.emitOpError("does not name the model it comes from");
   if (module.getOps<func::FuncOp>().empty())
     return module.emitOpError("has no functions");
   for (auto function : module.getOps<func::FuncOp>())

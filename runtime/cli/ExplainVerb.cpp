@@ -257,7 +257,7 @@ static int explain(const Settings &settings) {
 
 Verb gridloom::rt::addExplain(CLI::App &app) {
   auto settings = std::make_shared<Settings>();
-  CLI::App *verb = app.add_subcommand("explain", "Say why a plan is as it is, and what it costs");
+  CLI::App *verb = app.add_subcommand("explain", "Explain a plan's decisions and their costs");
   verb->footer(examples);
   verb->add_option("plan", settings->plan, "folder that 'gridloom compile' wrote")->required();
   auto *value = verb->add_option("--value", settings->value, "an ONNX node, weight or input");

@@ -136,7 +136,7 @@ static void sortArguments(Settings &settings, bool hasView) {
 
 Verb gridloom::rt::addInspect(CLI::App &app) {
   auto settings = std::make_shared<Settings>();
-  CLI::App *verb = app.add_subcommand("inspect", "Show what a plan holds");
+  CLI::App *verb = app.add_subcommand("inspect", "Show the contents of a plan");
   verb->footer(examples);
   verb->add_option("plan", settings->plan, "folder that 'gridloom compile' wrote")->required();
   auto *view =

@@ -61,7 +61,7 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
   verb.add_option("--seed", settings.seed, "seed of the random inputs")->capture_default_str();
   verb.add_option("--entry", settings.entry, "entry of the plan")->capture_default_str();
   verb.add_option("--dim,--dims", settings.dims,
-                  "NAME=SIZE[,NAME=SIZE]: which specialisation, where inputs do not tell")
+                  "NAME=SIZE[,NAME=SIZE]: which specialisation, if the inputs do not determine it")
       ->delimiter(',')
       ->allow_extra_args(false);
   verb.add_option("--weights", settings.weights,
@@ -74,7 +74,7 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
                 "takes the nearest one, or zeros where the table is split");
   verb.add_flag("--no-graphs", settings.noGraphs,
                 "submit steps one by one, not captured as CUDA graphs");
-  verb.add_flag("-v,--verbose", settings.verbose, "say what was decided, and why");
+  verb.add_flag("-v,--verbose", settings.verbose, "print decisions and their reasons");
   verb.add_flag("--verify-model", settings.verifyModel,
                 "check the model file's SHA-256 also where it is large and older than the plan");
 }

@@ -105,14 +105,14 @@ private:
   }
   void expect(char c) {
     if (!accept(c))
-      fail(std::string("has no '") + c + "' at character " + std::to_string(at));
+      fail(std::string("expected '") + c + "' at character " + std::to_string(at));
   }
   std::string parseString() {
     skipSpace();
     char quote = at < text.size() ? text[at] : 0;
     size_t end = quote == '\'' || quote == '"' ? text.find(quote, at + 1) : std::string_view::npos;
     if (end == std::string_view::npos)
-      fail("has no string at character " + std::to_string(at));
+      fail("expected a string at character " + std::to_string(at));
     std::string value(text.substr(at + 1, end - at - 1));
     at = end + 1;
     return value;
@@ -124,7 +124,7 @@ private:
         at += strlen(word);
         return value;
       }
-    fail("has no True or False at character " + std::to_string(at));
+    fail("expected True or False at character " + std::to_string(at));
   }
   std::vector<int64_t> parseShape() {
     std::vector<int64_t> shape;
@@ -134,7 +134,7 @@ private:
       int64_t size = 0;
       auto [end, problem] = std::from_chars(text.data() + at, text.data() + text.size(), size);
       if (problem != std::errc() || size < 0)
-        fail("has no size at character " + std::to_string(at));
+        fail("expected a size at character " + std::to_string(at));
       at = size_t(end - text.data());
       shape.push_back(size);
       if (shape.size() > maxDims)

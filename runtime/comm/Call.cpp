@@ -73,7 +73,7 @@ void gridloom::rt::checkRoot(CallKind kind, int root, int member, int members,
     throw Error(
         ErrorCode::InvalidArgument,
         operation.describe() + ": member " + std::to_string(root) +
-            (transfer ? " is no peer of member " + std::to_string(member) : " does not exist") +
+            (transfer ? " is not a peer of member " + std::to_string(member) : " does not exist") +
             " in a group of " + std::to_string(members));
 }
 

@@ -196,7 +196,7 @@ template <typename Work> static gridloom_status guard(Work work) noexcept {
   } catch (const std::exception &error) {
     return report(GRIDLOOM_INTERNAL, error.what());
   } catch (...) {
-    return report(GRIDLOOM_INTERNAL, "something was thrown that is no std::exception");
+    return report(GRIDLOOM_INTERNAL, "an exception of unknown type was thrown");
   }
 }
 
@@ -369,7 +369,7 @@ void gridloom_session_destroy(gridloom_session *session) {
 static HostArray toArray(const gridloom_tensor *tensor) {
   require(tensor && tensor->rank >= 0 && tensor->rank <= 64 && (tensor->shape || !tensor->rank),
           "the tensor is NULL or has no shape");
-  require(isDataType(tensor->type), "the tensor has an element type there is not");
+  require(isDataType(tensor->type), "the tensor has an unknown element type");
   std::vector<int64_t> shape;
   for (int32_t i = 0; i < tensor->rank; ++i)
     shape.push_back(tensor->shape[i]);

@@ -49,7 +49,7 @@ void ProgramVerifier::verifyWorkspace(uint64_t limit, const std::string &name) {
 void ProgramVerifier::verifyTypes(const schema::Library &call, schema::DataType type,
                                   const std::string &name) {
   if (type != schema::F32 && type != schema::F16 && type != schema::BF16)
-    fail(name + " computes " + spell(type) + ", which its library has not");
+    fail(name + " computes " + spell(type) + ", which its library does not support");
   for (uint32_t index : call.inputs())
     if (getBuffer(index, name).type() != type)
       fail(name + " computes " + spell(type) + " and reads " +

@@ -162,14 +162,14 @@ public:
     Node node = get(key);
     std::optional<DataType> type = parseDataType(node.asString());
     if (!type)
-      node.fail("is '" + node.asString() + "', which is no element type");
+      node.fail("is '" + node.asString() + "', which is not an element type");
     return *type;
   }
   std::string getDigest(const char *key) const { return get(key).asDigest(); }
   std::string asDigest() const {
     std::string digest = asString();
     if (digest.size() != 64 || digest.find_first_not_of("0123456789abcdef") != std::string::npos)
-      fail("is no SHA-256: 64 hexadecimal digits");
+      fail("is not a SHA-256 of 64 hexadecimal digits");
     return digest;
   }
 
@@ -280,7 +280,7 @@ void PlanReader::readHeader(const Node &root) {
   plan->features = root.getStrings("requires");
   for (const std::string &feature : plan->features)
     if (!known.count(feature))
-      fail("requires feature '" + feature + "', which this runtime has not; use a newer one");
+      fail("requires feature '" + feature + "', which this runtime lacks; use a newer one");
   Node target = root.get("target");
   plan->targetKind = target.getString("kind");
   plan->targetArch = target.getString("arch");

@@ -40,7 +40,7 @@ private:
                       const std::string &what);
   DataType getType(int type, const std::string &what) const {
     if (!isDataType(type))
-      fail(what + " has element type " + std::to_string(type) + ", which there is not");
+      fail(what + " has unknown element type " + std::to_string(type));
     return DataType(type);
   }
   [[noreturn]] void fail(const std::string &message) const {
@@ -111,7 +111,7 @@ void StageVerifier::verifyDerived() {
       const WeightInfo *weight = plan.findWeight(name);
       auto earlier = derived.find(name);
       if (!weight && earlier == derived.end())
-        fail(what + " needs '" + name + "', which is no weight and not derived before it");
+        fail(what + " needs '" + name + "', which is neither a weight nor derived before it");
       program.addInput(weight ? weight->type : earlier->second.type,
                        weight ? weight->bytes
                               : uint64_t(checkedBytes(earlier->second.shape,

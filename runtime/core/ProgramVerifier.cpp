@@ -35,8 +35,7 @@ void ProgramVerifier::verifySpecialisation(const schema::Specialisation &program
   std::set<std::string> names;
   for (const schema::Stream &stream : program.streams()) {
     if (stream.kind() < schema::Stream::COMPUTE || stream.kind() > schema::Stream::COPY)
-      fail("stream '" + stream.name() + "' is of kind " + std::to_string(stream.kind()) +
-           ", which there is not");
+      fail("stream '" + stream.name() + "' is of unknown kind " + std::to_string(stream.kind()));
     if (!names.insert(stream.name()).second)
       fail("stream '" + stream.name() + "' is there twice");
     streams.push_back(stream.kind());
@@ -118,14 +117,14 @@ uint64_t ProgramVerifier::getSpaceBytes(const schema::Buffer &buffer, const std:
     return sizeof(int64_t);
   }
   default:
-    fail(name + " is in space " + std::to_string(int(buffer.space())) + ", which there is not");
+    fail(name + " is in unknown space " + std::to_string(int(buffer.space())));
   }
 }
 
 void ProgramVerifier::verifyBuffer(const schema::Buffer &buffer, size_t index) {
   std::string name = "buffer " + std::to_string(index);
   if (!isDataType(buffer.type()))
-    fail(name + " has element type " + std::to_string(int(buffer.type())) + ", which there is not");
+    fail(name + " has unknown element type " + std::to_string(int(buffer.type())));
   size_t elementBytes = sizeOf(DataType(buffer.type()));
   std::vector<int64_t> shape(buffer.shape().begin(), buffer.shape().end());
   uint64_t payload = uint64_t(checkedBytes(shape, elementBytes, what + ": " + name));
@@ -212,7 +211,7 @@ void ProgramVerifier::verifyStep(const schema::Step &step, const std::string &nu
       fail(name + " communicates; a prologue must not");
     if (streams[step.stream()] != schema::Stream::COMMUNICATION)
       fail(name + " communicates on stream " + std::to_string(step.stream()) +
-           ", which is no communication stream");
+           ", which is not a communication stream");
     verifyGroup(step.group(), name);
     return verifyGroupStream(step, name);
   case schema::Step::kRecord:
@@ -341,7 +340,7 @@ void ProgramVerifier::verifyMatmul(const schema::Library &call, const std::strin
   };
   if (!isDataType(matmul.type()) || (matmul.out_type() && !isDataType(matmul.out_type())))
     fail(name + " multiplies type " + std::to_string(int(matmul.type())) + " into " +
-         std::to_string(int(matmul.out_type())) + "; one of them there is not");
+         std::to_string(int(matmul.out_type())) + "; one of them is unknown");
   auto in = DataType(matmul.type()),
        result = DataType(matmul.out_type() ? matmul.out_type() : matmul.type());
   bool widens = result == DataType::F32 && (in == DataType::F16 || in == DataType::BF16);
@@ -403,7 +402,7 @@ void ProgramVerifier::verifyGroup(const schema::Group &group, const std::string 
   std::set<std::string> seen;
   for (const std::string &axis : axes) {
     if (!plan.getMesh().hasAxis(axis))
-      fail(name + " is a group over axis '" + axis + "', which the mesh has not");
+      fail(name + " is a group over axis '" + axis + "', which is not in the mesh");
     if (axis == plan.getMesh().getStageAxis())
       fail(name + " is a group over the stage axis '" + axis + "'; stages send and receive");
     if (!seen.insert(axis).second)
@@ -459,14 +458,13 @@ void ProgramVerifier::verifyCollective(const schema::Group &group, int64_t membe
   case schema::Group::PERMUTE:
     break;
   default:
-    fail(name + " is a group of kind " + std::to_string(int(group.kind())) +
-         ", which there is not");
+    fail(name + " is a group of unknown kind " + std::to_string(int(group.kind())));
   }
   for (int i = 0; i < group.inputs_size(); ++i) {
     auto type = static_cast<DataType>(getBuffer(group.inputs(i), name).type());
     if (reduces && isFloat8(type))
       fail(name + " reduces " + std::string(nameOf(type)) +
-           ", of which nothing is computed; convert it to f32 before");
+           ", which no operation computes with; convert it to f32 first");
     uint64_t in = elements[group.inputs(i)], out = elements[group.outputs(i)], left, right;
     if (getBuffer(group.inputs(i), name).type() != getBuffer(group.outputs(i), name).type())
       fail(name + " takes and gives different element types");

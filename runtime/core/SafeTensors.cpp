@@ -48,7 +48,7 @@ std::vector<SafeTensor> gridloom::rt::readSafeTensors(std::span<const std::byte>
     fail("has " + std::to_string(contents.size()) + " bytes, a .safetensors file at least 8");
   std::memcpy(&headerBytes, contents.data(), sizeof(headerBytes));
   if (headerBytes > contents.size() - sizeof(headerBytes))
-    fail("says its header has " + std::to_string(headerBytes) + " bytes, the file has " +
+    fail("declares a header of " + std::to_string(headerBytes) + " bytes; the file has " +
          std::to_string(contents.size()));
   const char *text = reinterpret_cast<const char *>(contents.data()) + sizeof(headerBytes);
   json header = json::parse(text, text + headerBytes, nullptr, /*allow_exceptions=*/false);

@@ -376,7 +376,7 @@ std::unique_ptr<Transport> gridloom::rt::joinJob(World &world, const TransportOp
   if (!world.isPlaced) {
     if (world.master.empty())
       throw Error(ErrorCode::InvalidArgument,
-                  world.source + " does not tell which ranks share a machine; set LOCAL_RANK and "
+                  world.source + " does not show which ranks share a machine; set LOCAL_RANK and "
                                  "LOCAL_WORLD_SIZE, or MASTER_ADDR and MASTER_PORT where the ranks "
                                  "can ask each other");
     transport = joinTcpTransport(world.master, world.job, world.rank, world.size, options);

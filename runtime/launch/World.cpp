@@ -171,7 +171,7 @@ static std::optional<World> readMpich(const Environment &environment) {
     if (auto rank = environment("PMIX_RANK"))
       throw Error(ErrorCode::InvalidArgument,
                   "PMIX_RANK=" + *rank +
-                      " says that a launcher started this process, but not how many there are; "
+                      " shows that a launcher started this process, but not how many; "
                       "set RANK and WORLD_SIZE, or unset PMIX_RANK to start a job of its own");
     return world;
   }

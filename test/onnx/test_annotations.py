@@ -240,7 +240,7 @@ REFUSED = {
     ),
     "size": (
         lambda: annotate(configure(mlp()), 0, "x", [(0, [(6, 2)])], [0, 1]),
-        "node 'first': the annotation of 'x' says axis 0 has 6 elements; it has 8",
+        "node 'first': the annotation of 'x' gives axis 0 6 elements; it has 8",
     ),
     "too many shards": (
         lambda: annotate(configure(mlp(rows=2), 4), 0, "x", [(0, [(2, 4)])], [0, 1, 2, 3]),
@@ -260,7 +260,7 @@ REFUSED = {
     ),
     "some devices only": (
         lambda: annotate(configure(mlp(), 4), 0, "x", [(0, [(8, 2)])], [0, 1]),
-        "no mesh of the 4 devices of the model's configuration can say all of its annotations",
+        "no mesh of the 4 devices of the model's configuration can express all of its annotations",
     ),
     "no devices": (lambda: annotate(configure(mlp(), 0), 0, "x"), "the device configuration 'here' has 0 devices"),
     "stage back": (
@@ -304,7 +304,7 @@ def test_command_line_and_annotation_of_one_value(tmp_path):
     result = compile_text(model, tmp_path, "--mesh", "data=2,model=2", "--shard", "w1=[{model},{}]")
     assert result.returncode == 1
     assert result.stderr.splitlines() == [
-        "error: --shard 'w1=[{model},{}]' contradicts the annotation of node 'first', which says "
+        "error: --shard 'w1=[{model},{}]' contradicts the annotation of node 'first', which is "
         '#dist.sharding<@mesh, [{}, {"model"}]>; keep one of them'
     ]
 

@@ -66,7 +66,7 @@ def test_a_halo_has_a_cause(tools, tmp_path):
     collectives = show_collectives(tools, tmp_path / "m.plan")
     check_causes(path, collectives)
     permutes = [c["because"] for c in collectives if c["kind"] == "permute"]
-    assert permutes and any("reads what its neighbours along 'x' have" in because for because in permutes)
+    assert permutes and any("reads the shards of its neighbours along 'x'" in because for because in permutes)
 
 
 @pytest.mark.parametrize("mesh", ["model=2", "data=2,model=2", "pipe=2", "model=3"])

@@ -25,16 +25,16 @@ def models(tmp_path_factory):
 REASONS = [
     r"it is one element$",
     r"it is empty$",
-    r"its largest dimension has \d+ elements, which is no part for each of the \d+ of '.+'$",
+    r"its largest dimension has \d+ elements, fewer than the \d+ devices of '.+'$",
     r"the mesh has axis '.+' alone, for stages$",
     r"asked for by .+$",
-    r"its dimension \d+ of \d+ has no part for each of the \d+ of '.+' that split '.+'$",
+    r"its dimension \d+ of \d+ is smaller than the \d+ devices of '.+' that split '.+'$",
     r"it cannot be cut as '.+' splits '.+'$",
     r"the split over '.+' that '.+' asks for gives way at '.+'$",
-    r"it is the sum of what the devices of '.+' have at '.+'$",
+    r"it is the sum of partial values of the devices of '.+' at '.+'$",
     r"'.+' needs all of its dimension [\d, ]+$",
-    r"it has no dimension that '.+' cuts over '.+'$",
-    r"'.+' gathers what it reads$",
+    r"'.+' splits dimensions of '.+' that this value does not have$",
+    r"'.+' gathers its operands$",
     r"like '.+', computed from or with it: .+$",
     r"split by columns over '.+', (its product would have to be gathered for '.+'|a result of the model would be split|.+)$",
     r"nothing asks for a split$",
@@ -93,7 +93,7 @@ def test_explain_gives_the_reason(tools, models, tmp_path):
     path, dims = models["bert"]
     tools.compile(path, tmp_path / "m.plan", *dims, "--mesh", "model=2")
     text = tools.call("explain", tmp_path / "m.plan", "--value", "encoder.layer.0.output.dense.bias").stdout
-    assert "replicated: like '" in text and "it is the sum of what the devices of 'model' have at" in text
+    assert "replicated: like '" in text and "it is the sum of partial values of the devices of 'model' at" in text
     result = tools.compile(path, tmp_path / "n.plan", *dims, "--mesh", "model=2", "--remarks")
     assert "remark: " in result.stderr and "replicated: nothing asks" not in result.stderr
 

@@ -35,7 +35,7 @@ UNSUPPORTED = {
     "retinanet_resnet50_fpn.ts17": r"NonMaxSuppression|NonZero",
 }
 # A mesh that a model has too little for: an axis that splits nothing, more stages than operations.
-TOO_LITTLE = re.compile(r"axis '(\w+)' of 2 devices splits nothing of the model|cannot cut .* into 2 stages|no part for each")
+TOO_LITTLE = re.compile(r"axis '(\w+)' of 2 devices splits nothing of the model|cannot cut .* into 2 stages|(fewer|smaller) than the")
 # Of those, models that must be split over an axis, and how many of their 2-D weights at least.
 SPLIT = {
     "big_gpt2.dyn20": 8 / 9,

@@ -562,7 +562,7 @@ def test_dumps_that_say_what_is_not_so(tools, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "elsewhere")
     (dump,) = tmp_path.glob("dumps/*-shard.mlir")
     line = refused(tools, "compile", "--start-from", "partition", dump, "-o", "m.plan")
-    assert "the weights are in 'mlp.onnx', which is not there; go on in the folder" in line
+    assert "the weights are in 'mlp.onnx', which does not exist; continue in the folder" in line
     monkeypatch.chdir(tmp_path)
     tools.call("compile", "--start-from", "partition", dump, "-o", "again.plan")
 

@@ -184,8 +184,9 @@ TEST(World, MpichAndItsKin) {
   EXPECT_THAT(detectError(srunOf6 + Variables{{"PMI_RANK", "4"}, {"PMI_SIZE", "6"}}),
               HasSubstr("unset the variables"));
   // What does not tell the size would start a job in each process.
-  EXPECT_THAT(detectError({{"PMIX_RANK", "1"}}),
-              HasSubstr("PMIX_RANK=1 says that a launcher started this process, but not how many"));
+  EXPECT_THAT(
+      detectError({{"PMIX_RANK", "1"}}),
+      HasSubstr("PMIX_RANK=1 shows that a launcher started this process, but not how many"));
   EXPECT_EQ(detect(mpirunOf4 + Variables{{"PMIX_RANK", "3"}})->rank, 3);
 }
 

@@ -151,7 +151,7 @@ const Refusal refusals[] = {
      {"computes f16 and reads f32"}},
     {"ConvolutionInteger",
      [](PlanBuilder &p) { convolution(p).set_type(schema::I32); },
-     {"computes i32, which its library has not"}},
+     {"computes i32, which its library does not support"}},
     {"ConvolutionWorkspace",
      [](PlanBuilder &p) { convolution(p).set_workspace_limit(UINT64_MAX); },
      {"bytes of workspace"}},

@@ -450,7 +450,7 @@ const Refusal stepRefusals[] = {
      {"multiplies f32 into bf16"}},
     {"MatmulOutTypeUnknown",
      [](PlanBuilder &p) { matmul(p).set_out_type(static_cast<schema::DataType>(99)); },
-     {"into 99", "there is not"}},
+     {"into 99", "unknown"}},
     {"MatmulFallback",
      [](PlanBuilder &p) { matmul(p).mutable_epilogue()->set_activation(schema::Epilogue::RELU); },
      {"falls back to kernel -1 of", "with activation RELU"}},
@@ -525,7 +525,9 @@ INSTANTIATE_TEST_SUITE_P(Step, PlanLoader, testing::ValuesIn(stepRefusals),
                          [](const auto &info) { return std::string(info.param.name); });
 
 const Refusal groupRefusals[] = {
-    {"Axis", [](PlanBuilder &p) { gather(p).set_axes(0, "expert"); }, {"'expert'", "has not"}},
+    {"Axis",
+     [](PlanBuilder &p) { gather(p).set_axes(0, "expert"); },
+     {"'expert'", "not in the mesh"}},
     {"NoAxes", [](PlanBuilder &p) { gather(p).clear_axes(); }, {"over no axes"}},
     {"StageAxis", [](PlanBuilder &p) { gather(p).set_axes(0, "pipe"); }, {"stage axis 'pipe'"}},
     {"AxisTwice", [](PlanBuilder &p) { gather(p).add_axes("model"); }, {"axis 'model' twice"}},

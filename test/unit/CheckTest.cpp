@@ -230,7 +230,7 @@ TEST_F(CheckTest, InputsAreMadeAsAsked) {
   EXPECT_THAT((*read)["x"].toDoubles(), ElementsAre(1, 2, 3, 4, 5, 6.5));
 
   for (auto [given, message] :
-       {std::pair("y=1", "the program has no input 'y'"), std::pair("x", "'x' is no NAME=VALUE"),
+       {std::pair("y=1", "the program has no input 'y'"), std::pair("x", "'x' is not NAME=VALUE"),
         std::pair("x=randint(1)", "input 'x': 'randint(1)' is not randint(LOW,HIGH)")}) {
     EXPECT_TRUE(failed(makeInputs(function, {given}, 3)));
     EXPECT_THAT(context.takeError(), HasSubstr(message));

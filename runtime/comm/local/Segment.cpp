@@ -183,7 +183,7 @@ std::optional<Failure> Segment::getFailure() const {
     state = header->failureState.load(std::memory_order_acquire);
   }
   if (state == WritingFailure)
-    return Failure{ErrorCode::PeerFailed, -1, "a rank failed and died before it could say why"};
+    return Failure{ErrorCode::PeerFailed, -1, "a rank failed and died before it could report why"};
   return Failure{ErrorCode(header->failureCode), header->failureRank, header->failureText};
 }
 

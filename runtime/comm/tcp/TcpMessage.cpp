@@ -128,7 +128,7 @@ std::shared_ptr<addrinfo> gridloom::rt::resolve(const std::string &master,
   }
   if (problem != 0)
     throw Error(ErrorCode::Unavailable, "MASTER_ADDR=" + host +
-                                            " is no address: " + gai_strerror(problem) +
+                                            " is not an address: " + gai_strerror(problem) +
                                             "; give a name or number of rank 0's machine");
   return {found, freeaddrinfo};
 }

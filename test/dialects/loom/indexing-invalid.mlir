@@ -82,7 +82,7 @@ func.func @argsort(%x: tensor<4x6xf32>) {
 
 func.func @bitcast_convert(%x: tensor<4xf32>) {
   // L-BT1
-  // expected-error @+1 {{reads 'f32' as 'i64', which is not of its width}}
+  // expected-error @+1 {{reads 'f32' as 'i64'; their widths differ}}
   %0 = loom.bitcast_convert %x : (tensor<4xf32>) -> tensor<4xi64>
   return
 }

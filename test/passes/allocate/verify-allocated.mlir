@@ -15,7 +15,7 @@ plan.program @outside {
 // -----
 
 plan.program @unaligned {
-  // expected-error @+1 {{starts at 32, which is no multiple of 64}}
+  // expected-error @+1 {{starts at 32, which is not a multiple of 64}}
   %0 = plan.buffer arena {bytes = 128 : i64, offset = 32 : i64} : !plan.buffer<tensor<32xf32>>
 } {entry = "main", dims = {}, stage = 0 : i64, arena_bytes = 256 : i64}
 

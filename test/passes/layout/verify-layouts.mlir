@@ -11,7 +11,7 @@ func.func @missing() -> tensor<8x16xf32> {
 
 loom.weight @w : tensor<8x16xf32> from <"", offset = 0, bytes = 512>
 func.func @order() -> tensor<8x16xf32> {
-  // expected-error @+1 {{layout #loom.layout<[0, 0]> of weight @w is no permutation of 2 dimensions}}
+  // expected-error @+1 {{layout #loom.layout<[0, 0]> of weight @w is not a permutation of 2 dimensions}}
   %0 = loom.get_weight @w {layout = #loom.layout<[0, 0]>} : tensor<8x16xf32>
   return %0 : tensor<8x16xf32>
 }

@@ -6,7 +6,7 @@ dist.mesh @mesh <["pipe" = 2, "micro" = 4]>
 // CHECK-SAME: (%[[X:.*]]: tensor<2x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"micro"}, {}]>, loom.name = "x"}) attributes {
 // CHECK-SAME: dist.microbatches = 4 : i64, dist.stage = 0 : i64
 // CHECK: %[[E:.*]] = loom.exp %[[X]]
-// CHECK-NEXT: dist.send %[[E]] to 1 channel 0 {dist.because = "stage 1 reads what stage 0 makes"}
+// CHECK-NEXT: dist.send %[[E]] to 1 channel 0 {dist.because = "stage 1 reads a result of stage 0"}
 // CHECK-NEXT: return
 // CHECK-LABEL: func.func @main_stage1
 // CHECK-SAME: () -> (tensor<2x4xf32>

@@ -58,7 +58,7 @@ dist.mesh @mesh <["model" = 2]>
 plan.program @axis {
   %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   plan.block {
-    // expected-error @+1 {{spans axis 'data', which the mesh has not}}
+    // expected-error @+1 {{spans axis 'data', which is not in the mesh}}
     plan.group all_reduce over ["data"] by sum sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on collective over ["data"]
   }
 } {entry = "main", dims = {}, stage = 0 : i64}

@@ -36,7 +36,7 @@ func.func @attention(%x: tensor<8x6x32xf32> {loom.name = "x"}) -> (tensor<8x6x32
 
 // Three rows are too few for four: the input stays whole, and a remark says so.
 dist.mesh @mesh <["data" = 4, "model" = 1]>
-// expected-remark @below {{input "x" is not split over "data": its leading dimension of 3 has no part for each of the axis' 4}}
+// expected-remark @below {{input "x" is not split over "data": its leading dimension of 3 is smaller than the axis, which has 4 devices}}
 func.func @odd(%x: tensor<3x4xf32> {loom.name = "x"}) -> (tensor<3x4xf32> {loom.name = "y"}) {
   %0 = loom.exp %x : tensor<3x4xf32>
   return %0 : tensor<3x4xf32>

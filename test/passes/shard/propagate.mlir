@@ -48,10 +48,10 @@ func.func @reasons(%a: tensor<8x64xf32> {loom.name = "a", dist.sharding = #dist.
 // What is too short for an axis, what is a sum over it, and what has nothing to split.
 dist.mesh @mesh <["x" = 4]>
 loom.weight @w : tensor<64x16xf32> from <"", offset = 0, bytes = 4096>
-// REMARK: remark: 'few': replicated: its largest dimension has 3 elements, which is no part for each of the 4 of 'x'
+// REMARK: remark: 'few': replicated: its largest dimension has 3 elements, fewer than the 4 devices of 'x'
 // CHECK-LABEL: func.func @more_reasons
-// CHECK: loom.get_weight @w {dist.origins = ["replicated: it has no dimension that 'product' cuts over 'x'"]
-// CHECK: loom.reduce {{.*}}dist.origins = ["replicated: it is the sum of what the devices of 'x' have at 'total'"]
+// CHECK: loom.get_weight @w {dist.origins = ["replicated: 'x' splits dimensions of 'product' that this value does not have"]
+// CHECK: loom.reduce {{.*}}dist.origins = ["replicated: it is the sum of partial values of the devices of 'x' at 'total'"]
 func.func @more_reasons(%a: tensor<8x64xf32> {loom.name = "a", dist.sharding = #dist.sharding<@mesh, [{"x"}, {}]>, dist.origin = "user"},
     %f: tensor<3x2xf32> {loom.name = "few"}) -> (tensor<16xf32> {loom.name = "r"}) {
   %w = loom.get_weight @w : tensor<64x16xf32>

@@ -11,7 +11,7 @@ module attributes {loom.model = {path = "m.onnx"}, loom.folded = []} {
 // -----
 
 // I-G1
-// expected-error @below {{does not say which model it comes from}}
+// expected-error @below {{does not name the model it comes from}}
 module {
 }
 
