@@ -1,4 +1,4 @@
-//===- CheckOptions.h - what a check is told --------------------*- C++ -*-===//
+//===- CheckOptions.h - options of gridloom check ---------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Collectives.cpp - what collectives compute -------------------------===//
+//===- Collectives.cpp - reference collectives ----------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

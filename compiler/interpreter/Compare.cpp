@@ -1,4 +1,4 @@
-//===- Compare.cpp - how far two tensors are apart ------------------------===//
+//===- Compare.cpp - differences of two tensors ---------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Compare.h - how far two tensors are apart ----------------*- C++ -*-===//
+//===- Compare.h - differences of two tensors -------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

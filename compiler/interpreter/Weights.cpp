@@ -1,4 +1,4 @@
-//===- Weights.cpp - where the interpreter finds weights ------------------===//
+//===- Weights.cpp - weights for the interpreter --------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

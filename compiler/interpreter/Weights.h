@@ -1,4 +1,4 @@
-//===- Weights.h - where the interpreter finds weights ----------*- C++ -*-===//
+//===- Weights.h - weights for the interpreter ------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

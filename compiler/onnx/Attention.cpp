@@ -1,4 +1,4 @@
-//===- Attention.cpp - attention and rotary embeddings --------------------===//
+//===- Attention.cpp - helpers of attention operators ---------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Attention.h - what attention operators share -------------*- C++ -*-===//
+//===- Attention.h - helpers of attention operators -------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- ControlFlow.h - what loops and branches share ------------*- C++ -*-===//
+//===- ControlFlow.h - helpers of loops and branches ------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- ModelBrief.cpp - what to know before compiling a model -------------===//
+//===- ModelBrief.cpp - interface and size of a model ---------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

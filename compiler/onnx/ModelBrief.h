@@ -1,4 +1,4 @@
-//===- ModelBrief.h - what to know before compiling a model -----*- C++ -*-===//
+//===- ModelBrief.h - interface and size of a model -------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- ModelSummary.cpp - what an ONNX file holds -------------------------===//
+//===- ModelSummary.cpp - contents of an ONNX file ------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

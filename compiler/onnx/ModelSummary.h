@@ -1,4 +1,4 @@
-//===- ModelSummary.h - what an ONNX file holds -----------------*- C++ -*-===//
+//===- ModelSummary.h - contents of an ONNX file ----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Windows.cpp - what convolutions and pooling share ------------------===//
+//===- Windows.cpp - helpers of convolutions and pooling ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Windows.h - what convolutions and pooling share ----------*- C++ -*-===//
+//===- Windows.h - helpers of convolutions and pooling ----------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

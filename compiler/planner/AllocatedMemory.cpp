@@ -1,4 +1,4 @@
-//===- AllocatedMemory.cpp - what an allocated program takes --------------===//
+//===- AllocatedMemory.cpp - memory of an allocated program ---------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

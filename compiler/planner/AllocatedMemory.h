@@ -1,4 +1,4 @@
-//===- AllocatedMemory.h - what an allocated program takes ------*- C++ -*-===//
+//===- AllocatedMemory.h - memory of an allocated program -------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

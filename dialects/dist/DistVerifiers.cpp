@@ -1,4 +1,4 @@
-//===- DistVerifiers.cpp - what must hold of every operation --------------===//
+//===- DistVerifiers.cpp - verifiers --------------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- MoveCost.cpp - what a way of splitting an operation costs ----------===//
+//===- MoveCost.cpp - cost of splitting an operation ----------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- MoveCost.h - what a way of splitting an operation costs --*- C++ -*-===//
+//===- MoveCost.h - cost of splitting an operation --------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

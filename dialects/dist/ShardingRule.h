@@ -1,4 +1,4 @@
-//===- ShardingRule.h - how an operation's tensors share factors -*- C++ -*-===//
+//===- ShardingRule.h - how an operation's tensors share factors --*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- LoomIndexing.cpp - what indexing operations are --------------------===//
+//===- LoomIndexing.cpp - verifiers and costs of indexing operations ------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

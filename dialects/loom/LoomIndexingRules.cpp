@@ -1,4 +1,4 @@
-//===- LoomIndexingRules.cpp - how indexing operations can be split -------===//
+//===- LoomIndexingRules.cpp - sharding rules of indexing operations ------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

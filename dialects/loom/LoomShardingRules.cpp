@@ -1,4 +1,4 @@
-//===- LoomShardingRules.cpp - how every operation can be split -----------===//
+//===- LoomShardingRules.cpp - sharding rules -----------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

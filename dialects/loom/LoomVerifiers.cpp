@@ -1,4 +1,4 @@
-//===- LoomVerifiers.cpp - what must hold of every operation --------------===//
+//===- LoomVerifiers.cpp - verifiers --------------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- LoomWindowRules.cpp - how window operations can be split -----------===//
+//===- LoomWindowRules.cpp - sharding rules of window operations ----------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

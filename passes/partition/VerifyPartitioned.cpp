@@ -1,4 +1,4 @@
-//===- VerifyPartitioned.cpp - what the partition phase guarantees ----------===//
+//===- VerifyPartitioned.cpp - verify the partition phase -----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

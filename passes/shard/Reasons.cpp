@@ -1,4 +1,4 @@
-//===- Reasons.cpp - why values are split as they are ---------------------===//
+//===- Reasons.cpp - reasons for replicated values ------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

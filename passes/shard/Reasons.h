@@ -1,4 +1,4 @@
-//===- Reasons.h - why values are split as they are -------------*- C++ -*-===//
+//===- Reasons.h - reasons for replicated values ----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

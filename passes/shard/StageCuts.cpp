@@ -1,4 +1,4 @@
-//===- StageCuts.cpp - where a program is cut into stages -----------------===//
+//===- StageCuts.cpp - cut points of pipeline stages ----------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- StageCuts.h - where a program is cut into stages ---------*- C++ -*-===//
+//===- StageCuts.h - cut points of pipeline stages --------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

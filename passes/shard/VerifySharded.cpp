@@ -1,4 +1,4 @@
-//===- VerifySharded.cpp - what the shard phase guarantees ------------------===//
+//===- VerifySharded.cpp - verify the shard phase -------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Document.cpp - what a verb tells, as text or JSON ------------------===//
+//===- Document.cpp - output of a verb as text or JSON --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Document.h - what a verb tells, as text or JSON ----------*- C++ -*-===//
+//===- Document.h - output of a verb as text or JSON ------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- OutputFormat.cpp - how a verb shows a document ---------------------===//
+//===- OutputFormat.cpp - print documents ---------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

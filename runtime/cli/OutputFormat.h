@@ -1,4 +1,4 @@
-//===- OutputFormat.h - how a verb shows a document -------------*- C++ -*-===//
+//===- OutputFormat.h - print documents -------------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

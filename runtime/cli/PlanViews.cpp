@@ -1,4 +1,4 @@
-//===- PlanViews.cpp - what a plan holds, as documents --------------------===//
+//===- PlanViews.cpp - contents of a plan as documents --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

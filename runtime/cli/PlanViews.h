@@ -1,4 +1,4 @@
-//===- PlanViews.h - what a plan holds, as documents ------------*- C++ -*-===//
+//===- PlanViews.h - contents of a plan as documents ------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

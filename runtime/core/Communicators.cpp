@@ -1,4 +1,4 @@
-//===- Communicators.cpp - who a rank talks to ----------------------------===//
+//===- Communicators.cpp - communicators of a rank ------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

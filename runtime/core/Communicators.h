@@ -1,4 +1,4 @@
-//===- Communicators.h - who a rank talks to --------------------*- C++ -*-===//
+//===- Communicators.h - communicators of a rank ----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

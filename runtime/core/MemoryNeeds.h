@@ -1,4 +1,4 @@
-//===- MemoryNeeds.h - what a plan takes of a device ------------*- C++ -*-===//
+//===- MemoryNeeds.h - device memory of a plan ------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- OnnxScanner.cpp - where an ONNX file keeps its weights -------------===//
+//===- OnnxScanner.cpp - find weights in an ONNX file ---------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

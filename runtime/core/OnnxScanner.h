@@ -1,4 +1,4 @@
-//===- OnnxScanner.h - where an ONNX file keeps its weights -----*- C++ -*-===//
+//===- OnnxScanner.h - find weights in an ONNX file -------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Placement.cpp - what a rank runs on --------------------------------===//
+//===- Placement.cpp - device and transport of a rank ---------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Placement.h - what a rank runs on ------------------------*- C++ -*-===//
+//===- Placement.h - device and transport of a rank -------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

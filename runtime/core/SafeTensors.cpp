@@ -1,4 +1,4 @@
-//===- SafeTensors.cpp - where a .safetensors file has what ---------------===//
+//===- SafeTensors.cpp - find tensors in a .safetensors file --------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

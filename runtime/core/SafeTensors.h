@@ -1,4 +1,4 @@
-//===- SafeTensors.h - where a .safetensors file has what -------*- C++ -*-===//
+//===- SafeTensors.h - find tensors in a .safetensors file ------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

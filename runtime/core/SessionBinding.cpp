@@ -1,4 +1,4 @@
-//===- SessionBinding.cpp - which inputs a run gets -----------------------===//
+//===- SessionBinding.cpp - bind the inputs of a run ----------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- SessionImpl.h - what a session holds ---------------------*- C++ -*-===//
+//===- SessionImpl.h - state of a session -----------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

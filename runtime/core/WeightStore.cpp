@@ -1,4 +1,4 @@
-//===- WeightStore.cpp - where weights come from --------------------------===//
+//===- WeightStore.cpp - load weights -------------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- WeightStore.h - where weights come from ------------------*- C++ -*-===//
+//===- WeightStore.h - load weights -----------------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
