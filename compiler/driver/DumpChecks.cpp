@@ -25,10 +25,10 @@ static LogicalResult checkAxes(ModuleOp module, dist::MeshOp meshOp) {
   };
   AttrTypeWalker walker;
   walker.addWalk([&](dist::ShardingAttr sharding) {
-    dist::Layout layout(sharding);
-    for (const dist::Layout::Dim &dim : layout.dims)
+    dist::Sharding parsed(sharding);
+    for (const dist::Sharding::Dim &dim : parsed.dims)
       llvm::for_each(dim.axes, check);
-    llvm::for_each(layout.unreduced, check);
+    llvm::for_each(parsed.unreduced, check);
   });
   WalkResult walk = module.walk([&](Operation *op) {
     walker.walk(op->getAttrDictionary());

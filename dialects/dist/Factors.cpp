@@ -32,7 +32,7 @@ bool FactorSplits::isPadded(const ShardingRule &rule, size_t factor, const Mesh 
 /// not come out even falls whole on the first factor with more than one element, if its shards are
 /// whole elements of that factor.
 static FactorSplits splitOverFactors(const ShardingRule &rule, ArrayRef<int64_t> factors,
-                                     const Layout::Dim &dim, const Mesh &mesh) {
+                                     const Sharding::Dim &dim, const Mesh &mesh) {
   FactorSplits even(factors.size());
   ArrayRef<StringAttr> axes = dim.axes;
   for (auto [position, factor] : llvm::enumerate(factors)) {
@@ -69,7 +69,7 @@ static FactorSplits splitOverFactors(const ShardingRule &rule, ArrayRef<int64_t>
 }
 
 /// The split of a window's dimension on its one factor: by the same axes. Its granule is its own.
-static FactorSplits splitWindow(const Layout::Dim &dim) {
+static FactorSplits splitWindow(const Sharding::Dim &dim) {
   FactorSplits splits(1);
   splits.axes[0] = dim.axes;
   return splits;
@@ -109,14 +109,14 @@ static bool isMet(const Request &request, const FactorSplits &splits) {
 }
 
 /// Every tensor's requests in order of tensors.
-static SmallVector<Request> collectRequests(const ShardingRule &rule, ArrayRef<Layout> layouts,
+static SmallVector<Request> collectRequests(const ShardingRule &rule, ArrayRef<Sharding> shardings,
                                             ArrayRef<RankedTensorType> types, const Mesh &mesh) {
   SmallVector<Request> requests;
   for (auto [tensor, factors] : llvm::enumerate(rule.tensors))
     for (auto [dim, list] : llvm::enumerate(factors)) {
       FactorSplits splits = rule.isWindow(tensor, dim)
-                                ? splitWindow(layouts[tensor].dims[dim])
-                                : splitOverFactors(rule, list, layouts[tensor].dims[dim], mesh);
+                                ? splitWindow(shardings[tensor].dims[dim])
+                                : splitOverFactors(rule, list, shardings[tensor].dims[dim], mesh);
       for (auto [factor, axes, granule] : llvm::zip_equal(list, splits.axes, splits.granules))
         if (!axes.empty() && rule.kinds[factor] != FactorKind::NeedReplication)
           requests.push_back(
@@ -200,7 +200,7 @@ static FactorSplits grant(const ShardingRule &rule, ArrayRef<Request> requests, 
 }
 
 /// Merges the factors of each set of tensors that have some in common.
-static FactorSplits mergeSeparately(const ShardingRule &rule, ArrayRef<Layout> layouts,
+static FactorSplits mergeSeparately(const ShardingRule &rule, ArrayRef<Sharding> shardings,
                                     ArrayRef<RankedTensorType> types, const Mesh &mesh,
                                     SmallVectorImpl<FactorConflict> *conflicts) {
   FactorSplits splits(rule.sizes.size());
@@ -228,16 +228,16 @@ static FactorSplits mergeSeparately(const ShardingRule &rule, ArrayRef<Layout> l
     ShardingRule part = rule;
     part.isSeparable = false;
     part.tensors.clear();
-    SmallVector<Layout> partLayouts;
+    SmallVector<Sharding> partShardings;
     SmallVector<RankedTensorType> partTypes;
     for (size_t tensor : members) {
       part.tensors.push_back(rule.tensors[tensor]);
-      partLayouts.push_back(layouts[tensor]);
+      partShardings.push_back(shardings[tensor]);
       partTypes.push_back(types[tensor]);
     }
     SmallVector<FactorConflict> partConflicts;
     FactorSplits found =
-        mergeFactors(part, partLayouts, partTypes, mesh, conflicts ? &partConflicts : nullptr);
+        mergeFactors(part, partShardings, partTypes, mesh, conflicts ? &partConflicts : nullptr);
     for (int64_t factor : factors) {
       splits.axes[factor] = found.axes[factor];
       splits.granules[factor] = found.granules[factor];
@@ -250,12 +250,12 @@ static FactorSplits mergeSeparately(const ShardingRule &rule, ArrayRef<Layout> l
   return splits;
 }
 
-FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Layout> layouts,
+FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Sharding> shardings,
                                           ArrayRef<RankedTensorType> types, const Mesh &mesh,
                                           SmallVectorImpl<FactorConflict> *conflicts) {
   if (rule.isSeparable)
-    return mergeSeparately(rule, layouts, types, mesh, conflicts);
-  SmallVector<Request> requests = collectRequests(rule, layouts, types, mesh);
+    return mergeSeparately(rule, shardings, types, mesh, conflicts);
+  SmallVector<Request> requests = collectRequests(rule, shardings, types, mesh);
   SmallVector<Request> ranked = rankRequests(requests);
   if (ranked.empty())
     return FactorSplits(rule.sizes.size());
@@ -264,11 +264,11 @@ FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Lay
     return best;
 
   // Each side once has its way.
-  MoveCost least = getSplitCost(rule, layouts, types, best, mesh);
+  MoveCost least = getSplitCost(rule, shardings, types, best, mesh);
   SmallVector<MoveCost> costs = {least};
   for (size_t first = 1; first < ranked.size(); ++first) {
     FactorSplits splits = grant(rule, ranked, first, mesh);
-    costs.push_back(getSplitCost(rule, layouts, types, splits, mesh));
+    costs.push_back(getSplitCost(rule, shardings, types, splits, mesh));
     if (costs.back().total() < least.total()) {
       best = std::move(splits);
       least = costs.back();
@@ -289,14 +289,14 @@ FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Lay
   return best;
 }
 
-Layout gridloom::dist::project(const ShardingRule &rule, size_t index, const FactorSplits &splits,
-                               const Mesh &mesh) {
-  Layout layout;
+Sharding gridloom::dist::project(const ShardingRule &rule, size_t index, const FactorSplits &splits,
+                                 const Mesh &mesh) {
+  Sharding sharding;
   for (auto [number, factors] : llvm::enumerate(rule.tensors[index])) {
-    Layout::Dim dim;
+    Sharding::Dim dim;
     if (rule.isWindow(index, number)) {
       dim.axes = splits.axes[factors.front()];
-      layout.dims.push_back(dim);
+      sharding.dims.push_back(dim);
       continue;
     }
     for (auto [position, factor] : llvm::enumerate(factors)) {
@@ -310,7 +310,7 @@ Layout gridloom::dist::project(const ShardingRule &rule, size_t index, const Fac
       if (mesh.getSize(splits.axes[factor]) != rule.sizes[factor])
         break;
     }
-    layout.dims.push_back(dim);
+    sharding.dims.push_back(dim);
   }
-  return layout;
+  return sharding;
 }

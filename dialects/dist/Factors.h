@@ -35,13 +35,13 @@ struct FactorSplits {
 /// tensors disagree, what costs least wins (getSplitCost), then what more bytes already have; an
 /// axis serves one factor only; factors that need replication are left whole, and so is what no
 /// sharding of some tensor could say.
-FactorSplits mergeFactors(const ShardingRule &rule, llvm::ArrayRef<Layout> layouts,
+FactorSplits mergeFactors(const ShardingRule &rule, llvm::ArrayRef<Sharding> shardings,
                           llvm::ArrayRef<mlir::RankedTensorType> types, const Mesh &mesh,
                           llvm::SmallVectorImpl<FactorConflict> *conflicts = nullptr);
 
 /// The sharding of tensor `index` when the factors are split so.
-Layout project(const ShardingRule &rule, size_t index, const FactorSplits &splits,
-               const Mesh &mesh);
+Sharding project(const ShardingRule &rule, size_t index, const FactorSplits &splits,
+                 const Mesh &mesh);
 
 /// The types of an operation's tensors: operands, then results.
 llvm::SmallVector<mlir::RankedTensorType> getTensorTypes(mlir::Operation *op);

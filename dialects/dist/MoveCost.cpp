@@ -17,7 +17,7 @@ static double bytesOf(RankedTensorType type) {
 }
 
 /// How many of a dimension's axes stay in place.
-static size_t getCommonAxes(const Layout::Dim &from, const Layout::Dim &to) {
+static size_t getCommonAxes(const Sharding::Dim &from, const Sharding::Dim &to) {
   size_t common = 0;
   while (common < from.axes.size() && common < to.axes.size() &&
          from.axes[common] == to.axes[common])
@@ -25,8 +25,8 @@ static size_t getCommonAxes(const Layout::Dim &from, const Layout::Dim &to) {
   return from.granule == to.granule || from.axes.empty() || to.axes.empty() ? common : 0;
 }
 
-MoveCost gridloom::dist::getMoveCost(RankedTensorType type, const Layout &from, const Layout &to,
-                                     const Mesh &mesh) {
+MoveCost gridloom::dist::getMoveCost(RankedTensorType type, const Sharding &from,
+                                     const Sharding &to, const Mesh &mesh) {
   double bytes = bytesOf(getLocalType(type, from, mesh));
   int64_t gathered = 1, moved = 1;
   MoveCost cost;
@@ -53,7 +53,7 @@ MoveCost gridloom::dist::getMoveCost(RankedTensorType type, const Layout &from, 
   return cost;
 }
 
-MoveCost gridloom::dist::getSplitCost(const ShardingRule &rule, ArrayRef<Layout> layouts,
+MoveCost gridloom::dist::getSplitCost(const ShardingRule &rule, ArrayRef<Sharding> shardings,
                                       ArrayRef<RankedTensorType> types, const FactorSplits &splits,
                                       const Mesh &mesh) {
   MoveCost cost;
@@ -72,10 +72,10 @@ MoveCost gridloom::dist::getSplitCost(const ShardingRule &rule, ArrayRef<Layout>
     partial *= kind == FactorKind::Reduction ? parts : 1;
   }
   // The last tensor is the result; of several results the others go along with it.
-  for (size_t index = 0; index < layouts.size(); ++index) {
-    Layout used = project(rule, index, splits, mesh);
-    bool isResult = index + 1 == layouts.size();
-    const Layout &there = layouts[index];
+  for (size_t index = 0; index < shardings.size(); ++index) {
+    Sharding used = project(rule, index, splits, mesh);
+    bool isResult = index + 1 == shardings.size();
+    const Sharding &there = shardings[index];
     add(isResult ? getMoveCost(types[index], used, there, mesh)
                  : getMoveCost(types[index], there, used, mesh));
     double bytes = bytesOf(getLocalType(types[index], used, mesh));

@@ -27,12 +27,12 @@ struct MoveCost {
 
 /// What it takes to have a tensor laid out as `to` that is there as `from`, by ring algorithms.
 /// Cutting a replicated tensor is free.
-MoveCost getMoveCost(mlir::RankedTensorType type, const Layout &from, const Layout &to,
+MoveCost getMoveCost(mlir::RankedTensorType type, const Sharding &from, const Sharding &to,
                      const Mesh &mesh);
 
 /// What an operation costs when its factors are split so: moving its tensors from and to their
 /// `layouts`, reducing partial results, and a device's share of the work.
-MoveCost getSplitCost(const ShardingRule &rule, llvm::ArrayRef<Layout> layouts,
+MoveCost getSplitCost(const ShardingRule &rule, llvm::ArrayRef<Sharding> shardings,
                       llvm::ArrayRef<mlir::RankedTensorType> types, const FactorSplits &splits,
                       const Mesh &mesh);
 

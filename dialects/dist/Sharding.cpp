@@ -31,10 +31,10 @@ int64_t Mesh::getSize(ArrayRef<StringAttr> list) const {
 }
 
 //===----------------------------------------------------------------------===//
-// Layout
+// Sharding
 //===----------------------------------------------------------------------===//
 
-Layout::Layout(ShardingAttr attr)
+Sharding::Sharding(ShardingAttr attr)
     : unreduced(attr.getUnreduced().begin(), attr.getUnreduced().end()),
       reduction(attr.getReduction()) {
   for (DimShardingAttr dim : attr.getDims())
@@ -42,15 +42,15 @@ Layout::Layout(ShardingAttr attr)
         {AxisList(dim.getAxes().begin(), dim.getAxes().end()), dim.getOpen(), dim.getGranule()});
 }
 
-Layout Layout::replicated(int64_t rank, bool open) {
-  Layout layout;
-  layout.dims.resize(rank);
-  for (Dim &dim : layout.dims)
+Sharding Sharding::replicated(int64_t rank, bool open) {
+  Sharding sharding;
+  sharding.dims.resize(rank);
+  for (Dim &dim : sharding.dims)
     dim.open = open;
-  return layout;
+  return sharding;
 }
 
-ShardingAttr Layout::getAttr(const Mesh &mesh) const {
+ShardingAttr Sharding::getAttr(const Mesh &mesh) const {
   MLIRContext *context = mesh.getContext();
   SmallVector<DimShardingAttr> attrs;
   for (const Dim &dim : dims)
@@ -58,12 +58,12 @@ ShardingAttr Layout::getAttr(const Mesh &mesh) const {
   return ShardingAttr::get(context, mesh.getSymbol(), attrs, unreduced, reduction);
 }
 
-bool Layout::usesAxis(StringAttr axis) const {
+bool Sharding::usesAxis(StringAttr axis) const {
   return llvm::is_contained(unreduced, axis) ||
          llvm::any_of(dims, [&](const Dim &dim) { return llvm::is_contained(dim.axes, axis); });
 }
 
-int64_t Layout::getMicroDim() const {
+int64_t Sharding::getMicroDim() const {
   for (auto [number, dim] : llvm::enumerate(dims))
     if (llvm::any_of(dim.axes, isMicroAxis))
       return static_cast<int64_t>(number);
@@ -72,12 +72,12 @@ int64_t Layout::getMicroDim() const {
 
 bool gridloom::dist::isMicroAxis(StringAttr axis) { return axis.getValue() == MeshOp::kMicroAxis; }
 
-bool gridloom::dist::areCutAlikeInTime(const Layout &a, const Layout &b) {
+bool gridloom::dist::areCutAlikeInTime(const Sharding &a, const Sharding &b) {
   int64_t dim = a.getMicroDim();
   return dim == b.getMicroDim() && (dim < 0 || a.dims[dim].axes == b.dims[dim].axes);
 }
 
-bool Layout::operator==(const Layout &other) const {
+bool Sharding::operator==(const Sharding &other) const {
   return dims == other.dims && unreduced == other.unreduced &&
          (unreduced.empty() || reduction == other.reduction);
 }
@@ -90,10 +90,10 @@ int64_t gridloom::dist::getLocalSize(int64_t size, int64_t parts, int64_t granul
   return static_cast<int64_t>(llvm::divideCeil(size, granule * parts)) * granule;
 }
 
-RankedTensorType gridloom::dist::getLocalType(RankedTensorType global, const Layout &layout,
+RankedTensorType gridloom::dist::getLocalType(RankedTensorType global, const Sharding &sharding,
                                               const Mesh &mesh) {
   SmallVector<int64_t> shape(global.getShape());
-  for (auto [size, dim] : llvm::zip_equal(shape, layout.dims))
+  for (auto [size, dim] : llvm::zip_equal(shape, sharding.dims))
     if (int64_t parts = mesh.getSize(dim.axes); parts > 1)
       size = getLocalSize(size, parts, dim.granule);
   return RankedTensorType::get(shape, global.getElementType());

@@ -36,8 +36,8 @@ private:
   mlir::FlatSymbolRefAttr symbol;
 };
 
-/// A sharding that algorithms can change: the mutable twin of ShardingAttr.
-struct Layout {
+/// A sharding as a value that algorithms change; ShardingAttr is the same in IR.
+struct Sharding {
   struct Dim {
     AxisList axes;
     bool open = false;
@@ -51,41 +51,41 @@ struct Layout {
   AxisList unreduced;
   ReductionKind reduction = ReductionKind::Sum;
 
-  Layout() = default;
-  explicit Layout(ShardingAttr attr);
+  Sharding() = default;
+  explicit Sharding(ShardingAttr attr);
   /// All dimensions whole; open when `open`.
-  static Layout replicated(int64_t rank, bool open = false);
+  static Sharding replicated(int64_t rank, bool open = false);
 
   ShardingAttr getAttr(const Mesh &mesh) const;
   bool usesAxis(mlir::StringAttr axis) const;
   /// The dimension that is cut over the micro-batch axis; -1 when none is.
   int64_t getMicroDim() const;
   /// Same placement; openness does not count.
-  bool operator==(const Layout &other) const;
-  bool operator!=(const Layout &other) const { return !(*this == other); }
+  bool operator==(const Sharding &other) const;
+  bool operator!=(const Sharding &other) const { return !(*this == other); }
 };
 
 /// True for the axis that counts micro-batches.
 bool isMicroAxis(mlir::StringAttr axis);
 
-/// True when each micro-batch of a device holds the same elements in both layouts, up to device
-/// axes that cut other dimensions: nothing turns one layout into the other otherwise, since what is
-/// cut in time does not communicate. Both layouts are of one tensor.
-bool areCutAlikeInTime(const Layout &a, const Layout &b);
+/// True when each micro-batch of a device holds the same elements in both shardings, up to device
+/// axes that cut other dimensions: nothing turns one sharding into the other otherwise, since what
+/// is cut in time does not communicate. Both shardings are of one tensor.
+bool areCutAlikeInTime(const Sharding &a, const Sharding &b);
 
 /// Local size of a dimension of `size` over `parts` devices: ceil(size / (granule * parts)) *
 /// granule.
 int64_t getLocalSize(int64_t size, int64_t parts, int64_t granule = 1);
 
 /// The shard's type.
-mlir::RankedTensorType getLocalType(mlir::RankedTensorType global, const Layout &layout,
+mlir::RankedTensorType getLocalType(mlir::RankedTensorType global, const Sharding &sharding,
                                     const Mesh &mesh);
 
 /// True when `longer` begins with the axes of `shorter`.
 bool isPrefix(llvm::ArrayRef<mlir::StringAttr> shorter, llvm::ArrayRef<mlir::StringAttr> longer);
 
-/// The layout of a value before partitioning: the attribute of the op result, function argument or
-/// function result that holds it; null when there is none.
+/// The sharding of a value before partitioning: the attribute of the op result, function argument
+/// or function result that holds it; null when there is none.
 ShardingAttr getSharding(mlir::Value value);
 void setSharding(mlir::Value value, ShardingAttr sharding, llvm::StringRef origin);
 /// Who asked for the sharding; empty when nobody said.

@@ -30,7 +30,7 @@ public:
 private:
   /// A local value and the sharding it has. A global value may be there in several.
   struct Version {
-    Layout layout;
+    Sharding sharding;
     Value local;
     int64_t stage; ///< the first that may read it
   };
@@ -38,10 +38,10 @@ private:
   /// Makes the function that replaces this one; `block` is its body.
   void createLocalFunction();
   LogicalResult partition(Operation *op);
-  AxisList getPassedUnreduced(Operation *op, ArrayRef<AxisList> axes, ArrayRef<Layout> required);
+  AxisList getPassedUnreduced(Operation *op, ArrayRef<AxisList> axes, ArrayRef<Sharding> required);
   void maskOperands(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
                     MutableArrayRef<Value> operands);
-  FailureOr<Value> request(Value global, const Layout &layout, Operation *user, Twine why);
+  FailureOr<Value> request(Value global, const Sharding &sharding, Operation *user, Twine why);
   LogicalResult partitionReturn(func::ReturnOp op);
   /// Puts stage, sharding and origin on what was built after `mark`.
   void annotate(Operation *mark, IntegerAttr stage);
@@ -80,10 +80,10 @@ void Partitioner::createLocalFunction() {
   SmallVector<Type> inputs, results;
   for (BlockArgument argument : func.getArguments())
     inputs.push_back(getLocalType(cast<RankedTensorType>(argument.getType()),
-                                  Layout(getSharding(argument)), mesh));
+                                  Sharding(getSharding(argument)), mesh));
   for (unsigned i = 0; i < func.getNumResults(); ++i)
     results.push_back(getLocalType(cast<RankedTensorType>(func.getResultTypes()[i]),
-                                   Layout(func.getResultAttrOfType<ShardingAttr>(i, kSharding)),
+                                   Sharding(func.getResultAttrOfType<ShardingAttr>(i, kSharding)),
                                    mesh));
   builder.setInsertionPoint(func);
   auto local = func::FuncOp::create(builder, func.getLoc(), func.getSymName(),
@@ -98,7 +98,7 @@ void Partitioner::createLocalFunction() {
     local.setResultAttr(i, loom::kGlobalType, TypeAttr::get(type));
   block = local.addEntryBlock();
   for (auto [global, argument] : llvm::zip_equal(func.getArguments(), block->getArguments()))
-    versions[global].push_back({Layout(getSharding(global)), argument, 0});
+    versions[global].push_back({Sharding(getSharding(global)), argument, 0});
 }
 
 void Partitioner::annotate(Operation *mark, IntegerAttr stage) {
@@ -121,7 +121,7 @@ static std::string quote(ArrayRef<StringAttr> axes) {
 }
 
 /// Why `user` needs a value resharded.
-static std::string describeNeed(const std::string &user, const Layout &from, const Layout &to,
+static std::string describeNeed(const std::string &user, const Sharding &from, const Sharding &to,
                                 const Mesh &mesh) {
   if (!from.unreduced.empty() && to.unreduced.empty()) {
     bool isSum = from.reduction == ReductionKind::Sum;
@@ -130,7 +130,7 @@ static std::string describeNeed(const std::string &user, const Layout &from, con
            " needs the whole";
   }
   AxisList gone;
-  for (const Layout::Dim &dim : from.dims)
+  for (const Sharding::Dim &dim : from.dims)
     for (StringAttr axis : dim.axes)
       if (!to.usesAxis(axis))
         gone.push_back(axis);
@@ -154,7 +154,7 @@ static std::string describePart(Operation *user, Operation *part) {
   return node + " reads the shards of all devices of " + axes;
 }
 
-FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operation *user,
+FailureOr<Value> Partitioner::request(Value global, const Sharding &sharding, Operation *user,
                                       Twine why) {
   SmallVector<Version, 2> &available = versions[global];
   // A reshard belongs to the producer's stage: its group is one stage's devices. Inputs are there
@@ -170,7 +170,7 @@ FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operat
     if (version.stage > stage.getInt())
       continue;
     FailureOr<SmallVector<ReshardStep>> plan =
-        planReshard(version.layout, layout, cast<RankedTensorType>(global.getType()), mesh);
+        planReshard(version.sharding, sharding, cast<RankedTensorType>(global.getType()), mesh);
     if (failed(plan))
       continue;
     double bytes = getReshardBytes(*plan, cast<RankedTensorType>(version.local.getType()), mesh);
@@ -182,8 +182,8 @@ FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operat
   }
   if (!source)
     return user->emitOpError("cannot reshard ")
-           << why << " from " << available.front().layout.getAttr(mesh) << " to "
-           << layout.getAttr(mesh);
+           << why << " from " << available.front().sharding.getAttr(mesh) << " to "
+           << sharding.getAttr(mesh);
   if (steps.empty())
     return source->local;
   Operation *mark = block->empty() ? nullptr : &block->back();
@@ -192,15 +192,15 @@ FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operat
   if (auto argument = dyn_cast<BlockArgument>(global); argument && isa<func::ReturnOp>(user))
     if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName))
       loc = NameLoc::get(name);
-  Value local = emitReshard(builder, loc, source->local, steps, source->layout.reduction, mesh);
+  Value local = emitReshard(builder, loc, source->local, steps, source->sharding.reduction, mesh);
   annotate(mark, stage);
   std::string name = isa<func::ReturnOp>(user)
                          ? why.str() + ", made by '" + loom::getNodeName(loc) + "',"
                          : "'" + loom::getNodeName(user->getLoc()) + "'";
-  std::string because = describeNeed(name, source->layout, layout, mesh);
+  std::string because = describeNeed(name, source->sharding, sharding, mesh);
   explain(mark, [&](Operation *) { return because; });
-  setSharding(local, layout.getAttr(mesh), getOrigin(global));
-  available.push_back({layout, local, stage.getInt()});
+  setSharding(local, sharding.getAttr(mesh), getOrigin(global));
+  available.push_back({sharding, local, stage.getInt()});
   return local;
 }
 
@@ -208,20 +208,20 @@ FailureOr<Value> Partitioner::request(Value global, const Layout &layout, Operat
 /// when it makes nothing bigger, since what is reduced later is then no more than what came in. Of
 /// what several read, slices would be reduced one by one.
 AxisList Partitioner::getPassedUnreduced(Operation *op, ArrayRef<AxisList> axes,
-                                         ArrayRef<Layout> required) {
+                                         ArrayRef<Sharding> required) {
   if (!cast<ShardingRuleInterface>(op).isLinear() || op->getNumOperands() == 0 ||
       op->getNumResults() != 1 || (isa<loom::SliceOp>(op) && !op->getOperand(0).hasOneUse()))
     return {};
-  const Layout &first = versions[op->getOperand(0)].front().layout;
+  const Sharding &first = versions[op->getOperand(0)].front().sharding;
   if (first.unreduced.empty() || first.reduction != ReductionKind::Sum ||
       versions[op->getOperand(0)].size() != 1)
     return {};
   int64_t incoming = 0;
   for (auto [operand, need] : llvm::zip_first(op->getOperands(), required)) {
     const auto &available = versions[operand];
-    if (available.size() != 1 || available.front().layout.unreduced != first.unreduced ||
-        available.front().layout.reduction != first.reduction ||
-        available.front().layout.dims != need.dims)
+    if (available.size() != 1 || available.front().sharding.unreduced != first.unreduced ||
+        available.front().sharding.reduction != first.reduction ||
+        available.front().sharding.dims != need.dims)
       return {};
     incoming += loom::getByteSize(available.front().local.getType());
   }
@@ -258,20 +258,20 @@ LogicalResult Partitioner::partition(Operation *op) {
   if (!ruled)
     return op->emitOpError("has no sharding rule and cannot be partitioned");
   ShardingRule rule = ruled.getShardingRule();
-  SmallVector<Layout> declared;
+  SmallVector<Sharding> declared;
   for (Value value : llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
                                                llvm::to_vector_of<Value>(op->getResults())))
-    declared.push_back(Layout(getSharding(value)));
+    declared.push_back(Sharding(getSharding(value)));
   FactorSplits splits = mergeFactors(rule, declared, getTensorTypes(op), mesh);
   ArrayRef<AxisList> axes = splits.axes;
-  SmallVector<Layout> required;
+  SmallVector<Sharding> required;
   for (size_t i = 0; i < declared.size(); ++i)
     required.push_back(project(rule, i, splits, mesh));
 
   AxisList passed = getPassedUnreduced(op, axes, required);
   SmallVector<Value> operands;
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
-    Layout need = required[i];
+    Sharding need = required[i];
     need.unreduced = passed;
     FailureOr<Value> local = request(operand, need, op, "operand " + Twine(i));
     if (failed(local))
@@ -286,22 +286,22 @@ LogicalResult Partitioner::partition(Operation *op) {
     if (kind == FactorKind::Reduction)
       unreduced.append(list);
   SmallVector<Type> types;
-  SmallVector<Layout> produced;
+  SmallVector<Sharding> produced;
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
-    Layout layout = required[op->getNumOperands() + i];
-    layout.unreduced = unreduced;
-    layout.reduction = passed.empty() ? rule.reduction : ReductionKind::Sum;
-    types.push_back(getLocalType(cast<RankedTensorType>(result.getType()), layout, mesh));
-    produced.push_back(layout);
+    Sharding sharding = required[op->getNumOperands() + i];
+    sharding.unreduced = unreduced;
+    sharding.reduction = passed.empty() ? rule.reduction : ReductionKind::Sum;
+    types.push_back(getLocalType(cast<RankedTensorType>(result.getType()), sharding, mesh));
+    produced.push_back(sharding);
   }
   SmallVector<Value> locals = ruled.partition(builder, operands, types, axes);
   annotate(mark, getStage(op));
   explain(mark, [&](Operation *part) { return describePart(op, part); });
-  for (auto [result, local, layout] : llvm::zip_equal(op->getResults(), locals, produced)) {
-    setSharding(local, layout.getAttr(mesh), getOrigin(result));
+  for (auto [result, local, sharding] : llvm::zip_equal(op->getResults(), locals, produced)) {
+    setSharding(local, sharding.getAttr(mesh), getOrigin(result));
     if (auto weight = local.getDefiningOp<loom::GetWeightOp>())
-      weight.setShardingAttr(layout.getAttr(mesh));
-    versions[result].push_back({layout, local, getStage(op).getInt()});
+      weight.setShardingAttr(sharding.getAttr(mesh));
+    versions[result].push_back({sharding, local, getStage(op).getInt()});
   }
   return success();
 }
@@ -312,7 +312,7 @@ LogicalResult Partitioner::partitionReturn(func::ReturnOp op) {
     auto name = func.getResultAttrOfType<StringAttr>(i, loom::kName);
     std::string what = name ? "output '" + name.str() + "'" : "result " + std::to_string(i);
     FailureOr<Value> local =
-        request(operand, Layout(func.getResultAttrOfType<ShardingAttr>(i, kSharding)), op, what);
+        request(operand, Sharding(func.getResultAttrOfType<ShardingAttr>(i, kSharding)), op, what);
     if (failed(local))
       return failure();
     locals.push_back(*local);

@@ -20,9 +20,9 @@ static SmallVector<dist::Mesh::Axis> getAxes(const dist::Mesh &mesh) {
       mesh.getAxes(), [](const dist::Mesh::Axis &axis) { return axis.size > 1; }));
 }
 
-/// The tensor's layout by positions of axes.
-static State getState(const dist::Layout &layout, RankedTensorType global, const dist::Mesh &mesh,
-                      MeshAxes meshAxes) {
+/// The tensor's sharding by positions of axes.
+static State getState(const dist::Sharding &sharding, RankedTensorType global,
+                      const dist::Mesh &mesh, MeshAxes meshAxes) {
   auto find = [&](StringAttr name) -> int {
     for (auto [i, axis] : llvm::enumerate(meshAxes))
       if (axis.name == name)
@@ -31,20 +31,20 @@ static State getState(const dist::Layout &layout, RankedTensorType global, const
   };
   State state;
   for (auto [dim, local] :
-       llvm::zip_equal(layout.dims, dist::getLocalType(global, layout, mesh).getShape())) {
+       llvm::zip_equal(sharding.dims, dist::getLocalType(global, sharding, mesh).getShape())) {
     Axes axes;
     for (StringAttr name : dim.axes)
       if (int axis = find(name); axis >= 0)
         axes.push_back(static_cast<uint8_t>(axis));
     state.dims.push_back({axes, local});
   }
-  for (StringAttr name : layout.unreduced)
+  for (StringAttr name : sharding.unreduced)
     if (int axis = find(name); axis >= 0)
       state.unreduced |= 1U << axis;
   return state;
 }
 
-Moves::Moves(const dist::Layout &from, const dist::Layout &to, RankedTensorType global,
+Moves::Moves(const dist::Sharding &from, const dist::Sharding &to, RankedTensorType global,
              const dist::Mesh &mesh)
     : meshAxes(getAxes(mesh)), sizes(global.getShape()),
       elementBytes(std::max<int64_t>(1, global.getElementTypeBitWidth() / 8)),

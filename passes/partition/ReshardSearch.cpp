@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A* over layouts. The way that gathers and slices and the greedy one bound the search from above,
-// so that what is found is never worse than either, also when the search is cut short. To save
-// waiting, a way may send more bytes than another, but never more than the one that gathers.
+// A* over shardings. The way that gathers and slices and the greedy one bound the search from
+// above, so that what is found is never worse than either, also when the search is cut short. To
+// save waiting, a way may send more bytes than another, but never more than the one that gathers.
 //
 //===----------------------------------------------------------------------===//
 #include "passes/partition/ReshardSearch.h"
@@ -20,7 +20,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::reshard;
 
-/// Layouts looked at before the search is given up: far more than meshes of four axes need.
+/// Shardings looked at before the search is given up: far more than meshes of four axes need.
 static constexpr size_t kMostStates = 20'000;
 
 namespace {

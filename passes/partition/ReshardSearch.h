@@ -20,7 +20,7 @@ using Axes = llvm::SmallVector<uint8_t, 4>;
 using AxisMask = uint32_t;
 
 /// Where the parts of a tensor are. Part p of a dimension holds the elements from p * local on;
-/// what lies beyond the global size is padding. Layouts on the way need no granule that could be
+/// what lies beyond the global size is padding. Shardings on the way need no granule that could be
 /// written down: the local size says it all.
 struct State {
   struct Dim {
@@ -60,10 +60,10 @@ struct Move {
   State after;
 };
 
-/// The moves between layouts of one tensor on one mesh, and what they cost.
+/// The moves between shardings of one tensor on one mesh, and what they cost.
 class Moves {
 public:
-  Moves(const dist::Layout &from, const dist::Layout &to, mlir::RankedTensorType global,
+  Moves(const dist::Sharding &from, const dist::Sharding &to, mlir::RankedTensorType global,
         const dist::Mesh &mesh);
 
   const State &getStart() const { return start; }

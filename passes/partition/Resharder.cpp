@@ -13,7 +13,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-FailureOr<SmallVector<ReshardStep>> gridloom::planReshard(const Layout &from, const Layout &to,
+FailureOr<SmallVector<ReshardStep>> gridloom::planReshard(const Sharding &from, const Sharding &to,
                                                           RankedTensorType global,
                                                           const Mesh &mesh) {
   if (from.dims == to.dims && from.unreduced == to.unreduced)

@@ -28,8 +28,8 @@ struct ReshardStep {
 /// those of reducing everything, gathering everything and slicing. On meshes too large to search it
 /// is the best found, that and a greedy way included. Fails when `to` asks for partial values
 /// `from` has not, or a step would communicate over the micro-batch axis.
-mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(const dist::Layout &from,
-                                                            const dist::Layout &to,
+mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(const dist::Sharding &from,
+                                                            const dist::Sharding &to,
                                                             mlir::RankedTensorType global,
                                                             const dist::Mesh &mesh);
 

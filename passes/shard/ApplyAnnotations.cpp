@@ -173,14 +173,14 @@ FailureOr<ShardingAttr> ApplyAnnotationsPass::makeSharding(const Annotation &ann
                                           << " dimensions; the value is " << type;
     return failure();
   }
-  Layout layout;
+  Sharding sharding;
   for (const auto &axes : annotation.dims) {
-    Layout::Dim dim;
+    Sharding::Dim dim;
     for (StringRef axis : axes)
       dim.axes.push_back(StringAttr::get(&getContext(), axis));
-    layout.dims.push_back(dim);
+    sharding.dims.push_back(dim);
   }
-  return layout.getAttr(mesh);
+  return sharding.getAttr(mesh);
 }
 
 LogicalResult ApplyAnnotationsPass::place(const Annotation &annotation, const Mesh &mesh,

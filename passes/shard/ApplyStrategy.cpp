@@ -73,9 +73,9 @@ void ApplyStrategyPass::seedBatch(Propagation &state, func::FuncOp func, StringA
     if (type.getRank() == 0)
       continue;
     int64_t dim = getBatchDim(func, argument);
-    const Layout &layout = state.lookup(argument).layout;
+    const Sharding &sharding = state.lookup(argument).sharding;
     if (!state.addAxis(argument, dim, axis, origin) && !isMicroAxis(axis) &&
-        layout.dims[dim].open && !layout.usesAxis(axis) && state.getMesh().getSize(axis) > 1)
+        sharding.dims[dim].open && !sharding.usesAxis(axis) && state.getMesh().getSize(axis) > 1)
       mlir::emitRemark(func.getLoc())
           << "input " << func.getArgAttr(argument.getArgNumber(), loom::kName)
           << " is not split over " << axis << ": its "
@@ -156,7 +156,7 @@ static int64_t findGranule(const Propagation &state, Value value, int64_t dim) {
 static bool worksInPieces(const Propagation &state, Operation *op, StringAttr axis) {
   const ShardingRule &rule = state.getRule(op);
   FactorSplits splits =
-      mergeFactors(rule, state.getLayouts(op), getTensorTypes(op), state.getMesh());
+      mergeFactors(rule, state.getShardings(op), getTensorTypes(op), state.getMesh());
   for (auto [kind, list] : llvm::zip_equal(rule.kinds, splits.axes))
     if (kind == FactorKind::Reduction && llvm::is_contained(list, axis))
       return false;
@@ -191,8 +191,8 @@ static AxisUse countUses(const Propagation &state, StringAttr axis) {
     const ShardingRule &rule = state.getRule(op);
     bool contracts =
         op->getNumOperands() > 1 && llvm::is_contained(rule.kinds, FactorKind::Reduction);
-    bool isSplit = llvm::any_of(state.getLayouts(op),
-                                [&](const Layout &layout) { return layout.usesAxis(axis); });
+    bool isSplit = llvm::any_of(state.getShardings(op),
+                                [&](const Sharding &sharding) { return sharding.usesAxis(axis); });
     use.contractions += contracts && isSplit;
     use.reductions += isSplit && !worksInPieces(state, op, axis);
   }
@@ -223,7 +223,7 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
   auto countReturned = [&] {
     return llvm::count_if(func.front().getTerminator()->getOpOperands(), [&](OpOperand &use) {
       return !func.getResultAttr(use.getOperandNumber(), loom::kState) &&
-             !extendsInput(use.get()) && state.lookup(use.get()).layout.usesAxis(axis);
+             !extendsInput(use.get()) && state.lookup(use.get()).sharding.usesAxis(axis);
     });
   };
   int64_t returned = countReturned();
@@ -231,7 +231,7 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
   func.walk([&](ShardingRuleInterface op) {
     SmallVector<Columns> candidates = findColumns(op);
     if (candidates.empty() || llvm::any_of(op->getOperands().take_front(2), [&](Value operand) {
-          return state.lookup(operand).layout.usesAxis(axis);
+          return state.lookup(operand).sharding.usesAxis(axis);
         }))
       return;
     // Try it: the seed stays only if no value has to be gathered for it, that is, if a later
@@ -349,14 +349,14 @@ struct Obstacle {
 static std::string getNode(Location loc) { return "'" + loom::getNodeName(loc) + "'"; }
 
 /// The leading dimension is cut over micro-batches, minor to the axes of devices.
-static bool isCutInTime(const Layout &layout) { return layout.getMicroDim() == 0; }
+static bool isCutInTime(const Sharding &sharding) { return sharding.getMicroDim() == 0; }
 
-/// A result's layout, as the user asks for it, with each device's part cut into micro-batches.
-static Layout cutInTime(ShardingAttr pinned, StringAttr micro) {
-  Layout layout(pinned);
-  if (!layout.dims.empty())
-    layout.dims[0].axes.push_back(micro);
-  return layout;
+/// A result's sharding, as the user asks for it, with each device's part cut into micro-batches.
+static Sharding cutInTime(ShardingAttr pinned, StringAttr micro) {
+  Sharding sharding(pinned);
+  if (!sharding.dims.empty())
+    sharding.dims[0].axes.push_back(micro);
+  return sharding;
 }
 
 static std::string quote(Attribute name) {
@@ -369,7 +369,7 @@ static std::optional<Obstacle> findInputObstacle(const Propagation &state, func:
     // A state is one thing, not one for every piece.
     if (func.getArgAttr(i, loom::kState))
       return Obstacle{func.getLoc(), getNode(func.getLoc()) + " needs all of it"};
-    if (!isCutInTime(state.lookup(argument).layout))
+    if (!isCutInTime(state.lookup(argument).sharding))
       return Obstacle{func.getLoc(),
                       "a device's part of input " + quote(func.getArgAttr(i, loom::kName)) +
                           " cannot be cut along its leading dimension",
@@ -381,12 +381,12 @@ static std::optional<Obstacle> findInputObstacle(const Propagation &state, func:
 static std::optional<Obstacle> findResultObstacle(const Propagation &state, func::FuncOp func,
                                                   StringAttr micro) {
   for (auto [i, value] : llvm::enumerate(func.front().getTerminator()->getOperands())) {
-    const Layout &layout = state.lookup(value).layout;
+    const Sharding &sharding = state.lookup(value).sharding;
     Location loc = value.getDefiningOp() ? value.getLoc() : func.getLoc();
-    if (!isCutInTime(layout))
+    if (!isCutInTime(sharding))
       return Obstacle{loc, getNode(loc) + " needs all of it"};
     auto pinned = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
-    if (pinned && !areCutAlikeInTime(cutInTime(pinned, micro), layout))
+    if (pinned && !areCutAlikeInTime(cutInTime(pinned, micro), sharding))
       return Obstacle{loc, "output " + quote(func.getResultAttr(i, loom::kName)) +
                                " is asked for with another split of the batch than it is computed "
                                "with"};
@@ -406,15 +406,15 @@ static std::optional<Obstacle> findMicrobatchObstacle(const Propagation &state, 
     Obstacle whole = {op->getLoc(), getNode(op->getLoc()) + " needs all of it"};
     if (loom::isControl(op) || !worksInPieces(state, op, micro))
       return whole;
-    SmallVector<Layout> required = state.getRequired(op);
+    SmallVector<Sharding> required = state.getRequired(op);
     for (auto [index, value] :
          llvm::enumerate(llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
                                                    llvm::to_vector_of<Value>(op->getResults())))) {
-      const Layout &layout = state.lookup(value).layout;
-      bool has = layout.usesAxis(micro);
+      const Sharding &sharding = state.lookup(value).sharding;
+      bool has = sharding.usesAxis(micro);
       if (has != required[index].usesAxis(micro) || (has && positional))
         return whole;
-      if (!areCutAlikeInTime(layout, required[index]))
+      if (!areCutAlikeInTime(sharding, required[index]))
         return Obstacle{op->getLoc(),
                         getNode(op->getLoc()) +
                             " reads or makes values whose batch is split differently"};

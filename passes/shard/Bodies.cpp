@@ -13,10 +13,10 @@ using namespace gridloom;
 using namespace gridloom::dist;
 
 /// Adds what `wanted` has on top of the value's own sharding; returns whether that was anything.
-static bool grow(Propagation &state, Value value, const Layout &wanted, StringRef origin) {
+static bool grow(Propagation &state, Value value, const Sharding &wanted, StringRef origin) {
   bool changed = false;
   for (auto [dim, want] : llvm::enumerate(wanted.dims)) {
-    ArrayRef<StringAttr> have = state.lookup(value).layout.dims[dim].axes, axes = want.axes;
+    ArrayRef<StringAttr> have = state.lookup(value).sharding.dims[dim].axes, axes = want.axes;
     if (axes.size() <= have.size() || axes.take_front(have.size()) != have)
       continue;
     for (StringAttr axis : axes.drop_front(have.size())) {
@@ -34,7 +34,7 @@ static std::string getBodyOrigin(Operation *op) {
 
 static void growInto(Propagation &inner, const Propagation &outer, Operation *op,
                      const loom::BodyLink &link) {
-  SmallVector<Layout> required = outer.getRequired(op);
+  SmallVector<Sharding> required = outer.getRequired(op);
   Block &block = func::FuncOp(link.body).front();
   for (auto [argument, operand] : llvm::zip_equal(block.getArguments(), link.operands))
     grow(inner, argument, required[operand], getBodyOrigin(op));
@@ -46,10 +46,11 @@ static bool growOutOf(const Propagation &inner, Propagation &outer, Operation *o
   bool changed = false;
   for (auto [value, result] : llvm::zip_equal(block.getTerminator()->getOperands(), link.results))
     if (result)
-      changed |= grow(outer, op->getResult(*result), inner.lookup(value).layout, getBodyOrigin(op));
+      changed |=
+          grow(outer, op->getResult(*result), inner.lookup(value).sharding, getBodyOrigin(op));
   for (auto [argument, operand] : llvm::zip_equal(block.getArguments(), link.operands))
     changed |=
-        grow(outer, op->getOperand(operand), inner.lookup(argument).layout, getBodyOrigin(op));
+        grow(outer, op->getOperand(operand), inner.lookup(argument).sharding, getBodyOrigin(op));
   return changed;
 }
 
@@ -76,20 +77,20 @@ std::vector<BodyState> gridloom::growThroughBodies(Propagation &state, func::Fun
 
 void gridloom::declareBodies(const Propagation &state, func::FuncOp function) {
   MLIRContext *context = function.getContext();
-  auto close = [&](Layout layout) {
-    for (Layout::Dim &dim : layout.dims)
+  auto close = [&](Sharding sharding) {
+    for (Sharding::Dim &dim : sharding.dims)
       dim.open = false;
-    return layout.getAttr(state.getMesh());
+    return sharding.getAttr(state.getMesh());
   };
   for (Operation &op : function.front())
     for (loom::BodyLink &link : loom::getBodies(&op)) {
       std::string origin = getBodyOrigin(&op);
-      SmallVector<Layout> required = state.getRequired(&op);
+      SmallVector<Sharding> required = state.getRequired(&op);
       for (auto [argument, operand] : llvm::zip_equal(link.body.getArguments(), link.operands))
         setSharding(argument, close(required[operand]), origin);
       for (auto [i, result] : llvm::enumerate(link.results)) {
-        Layout layout = result ? required[op.getNumOperands() + *result] : required.front();
-        link.body.setResultAttr(i, kSharding, close(layout));
+        Sharding sharding = result ? required[op.getNumOperands() + *result] : required.front();
+        link.body.setResultAttr(i, kSharding, close(sharding));
         link.body.setResultAttr(i, kOrigin, StringAttr::get(context, origin));
       }
     }

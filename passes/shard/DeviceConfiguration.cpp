@@ -273,9 +273,9 @@ static FailureOr<Shape> checkShape(ModuleOp module, ArrayRef<Annotation> values,
 // Onto values
 //===----------------------------------------------------------------------===//
 
-/// The layout of a value of `type`; fails, with an error, if it cannot be.
-static FailureOr<Layout> makeLayout(const Annotation &annotation, const Shape &shape,
-                                    RankedTensorType type) {
+/// The sharding of a value of `type`; fails, with an error, if it cannot be.
+static FailureOr<Sharding> makeSharding(const Annotation &annotation, const Shape &shape,
+                                        RankedTensorType type) {
   MLIRContext *context = type.getContext();
   auto error = [&] {
     return emitError(annotation.getLoc(context))
@@ -284,7 +284,7 @@ static FailureOr<Layout> makeLayout(const Annotation &annotation, const Shape &s
   std::optional<DimAxes> axes = fit(annotation, shape);
   if (!axes)
     return error() << "puts its shards where the mesh " << print(shape) << " cannot";
-  Layout layout = Layout::replicated(type.getRank());
+  Sharding sharding = Sharding::replicated(type.getRank());
   for (auto [dim, list] : llvm::zip_equal(annotation.dims, *axes)) {
     if (dim.axis < -type.getRank() || dim.axis >= type.getRank())
       return error() << "cuts axis " << dim.axis << "; the tensor is " << type;
@@ -295,7 +295,7 @@ static FailureOr<Layout> makeLayout(const Annotation &annotation, const Shape &s
     if (dim.parts > 1 && dim.parts * dim.granule > size)
       return error() << "cuts axis " << axis << " of " << size << " elements into " << dim.parts
                      << " shards of " << dim.granule << " or more";
-    Layout::Dim &target = layout.dims[axis];
+    Sharding::Dim &target = sharding.dims[axis];
     if (!target.axes.empty())
       return error() << "cuts axis " << axis << " twice";
     for (size_t index : list)
@@ -303,7 +303,7 @@ static FailureOr<Layout> makeLayout(const Annotation &annotation, const Shape &s
     if (!target.axes.empty())
       target.granule = dim.granule;
   }
-  return layout;
+  return sharding;
 }
 
 namespace {
@@ -316,7 +316,7 @@ public:
 
 private:
   LogicalResult applyValues(func::FuncOp func, bool isFirst);
-  LogicalResult applyValue(const Annotation &annotation, Value value, const Layout &layout);
+  LogicalResult applyValue(const Annotation &annotation, Value value, const Sharding &sharding);
   void applyStages(func::FuncOp func);
   SmallVector<Value> findValues(const Annotation &annotation, func::FuncOp func,
                                 const NodeValues &nodes) const;
@@ -348,25 +348,26 @@ SmallVector<Value> Applier::findValues(const Annotation &annotation, func::FuncO
   return found;
 }
 
-LogicalResult Applier::applyValue(const Annotation &annotation, Value value, const Layout &layout) {
+LogicalResult Applier::applyValue(const Annotation &annotation, Value value,
+                                  const Sharding &sharding) {
   Mesh mesh(meshOp);
   Location loc = annotation.getLoc(module.getContext());
   auto axis = StringAttr::get(module.getContext(), stageAxis);
-  if (mesh.getSize(axis) > 1 && layout.usesAxis(axis))
+  if (mesh.getSize(axis) > 1 && sharding.usesAxis(axis))
     return emitError(loc) << "the annotation of '" << annotation.name << "' cuts over axis '"
                           << stageAxis
                           << "', along which devices run different pipeline stages; give the axis "
                              "another name";
-  ShardingAttr sharding = layout.getAttr(mesh);
+  ShardingAttr attr = sharding.getAttr(mesh);
   // Simplification makes one value of tensors that are equal.
   if (ShardingAttr before = getSharding(value)) {
-    if (before != sharding)
+    if (before != attr)
       mlir::emitRemark(loc) << "the annotation of '" << annotation.name
                             << "' is not used: its value is " << before << " by the "
                             << getOrigin(value);
     return success();
   }
-  setSharding(value, sharding, "annotation of node '" + annotation.result.node + "'");
+  setSharding(value, attr, "annotation of node '" + annotation.result.node + "'");
   return success();
 }
 
@@ -379,11 +380,11 @@ LogicalResult Applier::applyValues(func::FuncOp func, bool isFirst) {
           << "the annotation of '" << annotation.name
           << "' is not used: the compiled program has no such value";
     for (Value value : found) {
-      FailureOr<Layout> layout =
-          makeLayout(annotation, shape, cast<RankedTensorType>(value.getType()));
-      if (failed(layout))
+      FailureOr<Sharding> sharding =
+          makeSharding(annotation, shape, cast<RankedTensorType>(value.getType()));
+      if (failed(sharding))
         return failure();
-      if (meshOp && failed(applyValue(annotation, value, *layout)))
+      if (meshOp && failed(applyValue(annotation, value, *sharding)))
         return failure();
     }
   }

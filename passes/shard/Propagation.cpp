@@ -29,9 +29,9 @@ std::string Propagation::Entry::describe() const {
 
 /// Reads back what describe wrote. A text that names no axis, as a user's, is every axis' origin.
 static void parseOrigins(Propagation::Entry &entry, StringRef text) {
-  if (entry.layout.dims.empty() || !entry.layout.dims.front().open)
+  if (entry.sharding.dims.empty() || !entry.sharding.dims.front().open)
     entry.given = text;
-  for (const Layout::Dim &dim : entry.layout.dims)
+  for (const Sharding::Dim &dim : entry.sharding.dims)
     for (StringAttr axis : dim.axes) {
       StringRef origin = text;
       for (StringRef part : llvm::split(text, "; "))
@@ -68,7 +68,8 @@ Propagation::Propagation(func::FuncOp func, const Mesh &mesh) : func(func), mesh
     auto type = cast<RankedTensorType>(value.getType());
     ShardingAttr sharding = getSharding(value);
     Entry &entry = entries[value];
-    entry.layout = sharding ? Layout(sharding) : Layout::replicated(type.getRank(), /*open=*/true);
+    entry.sharding =
+        sharding ? Sharding(sharding) : Sharding::replicated(type.getRank(), /*open=*/true);
     parseOrigins(entry, gridloom::dist::getOrigin(value));
   };
   for (BlockArgument argument : func.getArguments())
@@ -106,13 +107,13 @@ void Propagation::touch(Value value) {
 bool Propagation::addAxis(Value value, int64_t dim, StringAttr axis, StringRef origin,
                           int64_t granule) {
   Entry &entry = entries[value];
-  Layout::Dim &target = entry.layout.dims[dim];
+  Sharding::Dim &target = entry.sharding.dims[dim];
   bool inTime = isMicroAxis(axis);
   // Micro-batches take their granule from what they cut. Closing a dimension says on which devices
   // its parts are, not when.
   if (inTime)
     granule = target.granule;
-  if ((!target.open && !inTime) || entry.layout.usesAxis(axis) ||
+  if ((!target.open && !inTime) || entry.sharding.usesAxis(axis) ||
       (!target.axes.empty() && target.granule != granule))
     return false;
   // Micro-batches are minor to all axes of their dimension, and one more major axis would change
@@ -141,22 +142,22 @@ bool Propagation::visit(Operation *op) {
   const ShardingRule &rule = getRule(op);
   SmallVector<Value> values(op->getOperands());
   llvm::append_range(values, op->getResults());
-  SmallVector<Layout> layouts = getLayouts(op);
+  SmallVector<Sharding> shardings = getShardings(op);
   SmallVector<RankedTensorType> types = getTensorTypes(op);
-  FactorSplits splits = mergeFactors(rule, layouts, types, mesh);
+  FactorSplits splits = mergeFactors(rule, shardings, types, mesh);
 
   // Who brought an axis in: the first tensor that has it.
   auto originOf = [&](StringAttr axis) -> std::string {
-    for (auto [value, layout] : llvm::zip_equal(values, layouts))
-      if (layout.usesAxis(axis))
+    for (auto [value, sharding] : llvm::zip_equal(values, shardings))
+      if (sharding.usesAxis(axis))
         return entries[value].getOrigin(axis).str();
     return "";
   };
   bool changed = false;
   for (auto [index, value] : llvm::enumerate(values)) {
-    Layout target = project(rule, index, splits, mesh);
+    Sharding target = project(rule, index, splits, mesh);
     for (auto [dim, wanted] : llvm::enumerate(target.dims)) {
-      ArrayRef<StringAttr> have = entries[value].layout.dims[dim].axes, want = wanted.axes;
+      ArrayRef<StringAttr> have = entries[value].sharding.dims[dim].axes, want = wanted.axes;
       if (want.size() <= have.size() || want.take_front(have.size()) != have)
         continue;
       for (StringAttr axis : want.drop_front(have.size())) {
@@ -218,38 +219,38 @@ bool Propagation::attempt(llvm::function_ref<bool()> trial) {
   return false;
 }
 
-SmallVector<Layout> Propagation::getLayouts(Operation *op) const {
-  SmallVector<Layout> layouts;
+SmallVector<Sharding> Propagation::getShardings(Operation *op) const {
+  SmallVector<Sharding> shardings;
   for (Value value : op->getOperands())
-    layouts.push_back(lookup(value).layout);
+    shardings.push_back(lookup(value).sharding);
   for (Value value : op->getResults())
-    layouts.push_back(lookup(value).layout);
-  return layouts;
+    shardings.push_back(lookup(value).sharding);
+  return shardings;
 }
 
-SmallVector<Layout> Propagation::getRequired(Operation *op) const {
+SmallVector<Sharding> Propagation::getRequired(Operation *op) const {
   const ShardingRule &rule = getRule(op);
-  SmallVector<Layout> layouts = getLayouts(op);
-  FactorSplits splits = mergeFactors(rule, layouts, getTensorTypes(op), mesh);
-  SmallVector<Layout> required;
-  for (size_t index = 0; index < layouts.size(); ++index)
+  SmallVector<Sharding> shardings = getShardings(op);
+  FactorSplits splits = mergeFactors(rule, shardings, getTensorTypes(op), mesh);
+  SmallVector<Sharding> required;
+  for (size_t index = 0; index < shardings.size(); ++index)
     required.push_back(project(rule, index, splits, mesh));
   return required;
 }
 
 int64_t Propagation::countReshards(Operation *op) const {
   int64_t count = 0;
-  SmallVector<Layout> required = getRequired(op);
-  for (auto [operand, layout] : llvm::zip_first(op->getOperands(), required)) {
-    const Layout &have = lookup(operand).layout;
+  SmallVector<Sharding> required = getRequired(op);
+  for (auto [operand, sharding] : llvm::zip_first(op->getOperands(), required)) {
+    const Sharding &have = lookup(operand).sharding;
     // Cutting a replicated value is free; anything else moves data.
-    for (auto [from, to] : llvm::zip_equal(have.dims, layout.dims))
+    for (auto [from, to] : llvm::zip_equal(have.dims, sharding.dims))
       count += ArrayRef<StringAttr>(to.axes).take_front(from.axes.size()) !=
                ArrayRef<StringAttr>(from.axes);
   }
-  for (auto [result, layout] :
+  for (auto [result, sharding] :
        llvm::zip_equal(op->getResults(), ArrayRef(required).take_back(op->getNumResults())))
-    count += lookup(result).layout.dims != layout.dims;
+    count += lookup(result).sharding.dims != sharding.dims;
   return count;
 }
 
@@ -264,15 +265,15 @@ int64_t Propagation::countReshards() {
 
 void Propagation::commit(bool close, const Reasons &reasons) const {
   for (const auto &[value, entry] : entries) {
-    Layout layout = entry.layout;
+    Sharding sharding = entry.sharding;
     std::string origin = entry.describe();
     if (close) {
-      for (Layout::Dim &dim : layout.dims)
+      for (Sharding::Dim &dim : sharding.dims)
         dim.open = false;
       if (auto reason = reasons.find(value); reason != reasons.end())
         origin = (entry.origins.empty() ? "" : origin + "; ") + reason->second.text;
     }
-    setSharding(value, layout.getAttr(mesh), origin);
+    setSharding(value, sharding.getAttr(mesh), origin);
   }
   if (!close)
     return;

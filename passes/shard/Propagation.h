@@ -19,8 +19,8 @@ namespace gridloom {
 class Propagation {
 public:
   struct Entry {
-    dist::Layout layout;
-    /// Who asked for the layout as a whole, e.g. the user; empty when it grew.
+    dist::Sharding sharding;
+    /// Who asked for the sharding as a whole, e.g. the user; empty when it grew.
     std::string given;
     /// Who brought each axis in.
     llvm::SmallVector<std::pair<mlir::StringAttr, std::string>, 2> origins;
@@ -54,11 +54,11 @@ public:
   const dist::ShardingRule &getRule(mlir::Operation *op) const {
     return program->rules.find(op)->second;
   }
-  /// The layouts of an operation's tensors: operands, then results.
-  llvm::SmallVector<dist::Layout> getLayouts(mlir::Operation *op) const;
+  /// The shardings of an operation's tensors: operands, then results.
+  llvm::SmallVector<dist::Sharding> getShardings(mlir::Operation *op) const;
 
-  /// What an operation's operands must be, given the merged factors. One layout per tensor.
-  llvm::SmallVector<dist::Layout> getRequired(mlir::Operation *op) const;
+  /// What an operation's operands must be, given the merged factors. One sharding per tensor.
+  llvm::SmallVector<dist::Sharding> getRequired(mlir::Operation *op) const;
 
   /// How many operands would have to move between devices other than by reducing partial sums.
   int64_t countReshards();

@@ -49,7 +49,7 @@ public:
   explicit Explainer(const Propagation &state);
 
   bool isWhole(Value value) const {
-    return llvm::none_of(state.lookup(value).layout.dims, [&](const Layout::Dim &dim) {
+    return llvm::none_of(state.lookup(value).sharding.dims, [&](const Sharding::Dim &dim) {
       return llvm::any_of(dim.axes, [&](StringAttr axis) { return isSpatial(axis); });
     });
   }
@@ -156,10 +156,10 @@ Explainer::Reason Explainer::explainAt(Operation *op, int64_t index) const {
   const ShardingRule &rule = state.getRule(op);
   SmallVector<FactorConflict> conflicts;
   FactorSplits splits =
-      mergeFactors(rule, state.getLayouts(op), getTensorTypes(op), state.getMesh(), &conflicts);
+      mergeFactors(rule, state.getShardings(op), getTensorTypes(op), state.getMesh(), &conflicts);
   auto type = cast<RankedTensorType>(getTensor(op, index).getType());
   // The operation would split it, but it was not to be had.
-  Layout target = project(rule, index, splits, state.getMesh());
+  Sharding target = project(rule, index, splits, state.getMesh());
   for (auto [number, dim] : llvm::enumerate(target.dims)) {
     AxisList wanted = keepSpatial(dim.axes);
     if (wanted.empty())
@@ -293,15 +293,15 @@ void gridloom::remarkReplicated(const Propagation &state, const Propagation::Rea
 void gridloom::remarkConflicts(const Propagation &state) {
   for (Operation *op : state.getOperations()) {
     SmallVector<FactorConflict> conflicts;
-    SmallVector<Layout> layouts = state.getLayouts(op);
-    mergeFactors(state.getRule(op), layouts, getTensorTypes(op), state.getMesh(), &conflicts);
-    SmallVector<Layout> required = state.getRequired(op);
+    SmallVector<Sharding> shardings = state.getShardings(op);
+    mergeFactors(state.getRule(op), shardings, getTensorTypes(op), state.getMesh(), &conflicts);
+    SmallVector<Sharding> required = state.getRequired(op);
     for (const FactorConflict &conflict : conflicts) {
       Value loser = getTensor(op, conflict.loser);
       InFlightDiagnostic remark = op->emitRemark()
                                   << "shardings disagree at " << getNode(op) << ": '"
                                   << getValueName(loser) << "' is "
-                                  << layouts[conflict.loser].getAttr(state.getMesh()) << " ("
+                                  << shardings[conflict.loser].getAttr(state.getMesh()) << " ("
                                   << state.lookup(loser).describe() << "), used as "
                                   << required[conflict.loser].getAttr(state.getMesh());
       remark << llvm::formatv("; a device sends {0:F1} KiB, against {1:F1} KiB the other way",

@@ -54,7 +54,7 @@ static SmallVector<Candidate> collectLeaves(func::FuncOp func) {
 bool SeedRandomlyPass::split(Propagation &state, const Candidate &candidate, StringAttr axis,
                              bool always) {
   auto type = dyn_cast<RankedTensorType>(candidate.value.getType());
-  if (!type || type.getRank() == 0 || state.lookup(candidate.value).layout.usesAxis(axis))
+  if (!type || type.getRank() == 0 || state.lookup(candidate.value).sharding.usesAxis(axis))
     return false;
   uint64_t number = draw(axis, candidate.name);
   if (!always && number % 8 == 0)

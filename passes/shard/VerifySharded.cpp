@@ -96,7 +96,7 @@ LogicalResult VerifyShardedPass::verifySharding(Operation *where, Twine what, Ra
 /// S-G4
 LogicalResult VerifyShardedPass::verifyCutInTime(func::FuncOp func, Twine what,
                                                  ShardingAttr sharding) {
-  if (Layout(sharding).getMicroDim() == 0)
+  if (Sharding(sharding).getMicroDim() == 0)
     return success();
   return func.emitOpError() << what << " is not cut into micro-batches";
 }

@@ -486,16 +486,16 @@ void Finder::visitSharding(Operation *op, const char *kind, const Twine &what,
                            dist::ShardingAttr sharding,
                            std::function<void(dist::ShardingAttr)> set) {
   dist::Mesh parsed(mesh);
-  dist::Layout layout(sharding);
-  auto change = [&](const char *how, dist::Layout other) {
+  dist::Sharding current(sharding);
+  auto change = [&](const char *how, dist::Sharding other) {
     dist::ShardingAttr attr = other.getAttr(parsed);
     if (attr != sharding)
       add(kind, op, what + " sharding " + how, [set, attr] { set(attr); });
   };
-  for (auto [i, dim] : llvm::enumerate(layout.dims)) {
+  for (auto [i, dim] : llvm::enumerate(current.dims)) {
     if (dim.axes.empty() || dim.axes[0] == dist::MeshOp::kMicroAxis)
       continue;
-    dist::Layout none = layout, moved = layout, reversed = layout;
+    dist::Sharding none = current, moved = current, reversed = current;
     none.dims[i].axes.clear();
     change("without a dimension's axes", none);
     std::swap(moved.dims[i].axes, moved.dims[(i + 1) % moved.dims.size()].axes);
@@ -503,9 +503,9 @@ void Finder::visitSharding(Operation *op, const char *kind, const Twine &what,
     std::reverse(reversed.dims[i].axes.begin(), reversed.dims[i].axes.end());
     change("with axes in another order", reversed);
     for (const dist::Mesh::Axis &axis : parsed.getAxes()) {
-      if (layout.usesAxis(axis.name) || axis.name == dist::MeshOp::kMicroAxis)
+      if (current.usesAxis(axis.name) || axis.name == dist::MeshOp::kMicroAxis)
         continue;
-      dist::Layout other = layout;
+      dist::Sharding other = current;
       other.dims[i].axes.back() = axis.name;
       change("over another axis", other);
     }

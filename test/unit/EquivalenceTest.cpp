@@ -14,7 +14,7 @@
 #include "dialects/dist/Sharding.h"
 #include "passes/communicate/Communicate.h"
 #include "passes/fuse/Fuse.h"
-#include "passes/layout/Layout.h"
+#include "passes/layout/Sharding.h"
 #include "passes/partition/Partition.h"
 #include "passes/shard/Shard.h"
 
@@ -58,16 +58,16 @@ protected:
     auto pick = [&](int64_t low, int64_t high) {
       return std::uniform_int_distribution<int64_t>(low, high)(random);
     };
-    dist::Layout layout = dist::Layout::replicated(type.getRank());
+    dist::Sharding sharding = dist::Sharding::replicated(type.getRank());
     auto axes = llvm::to_vector(mesh.getAxes());
     std::shuffle(axes.begin(), axes.end(), random);
     for (const dist::Mesh::Axis &axis : axes)
       if (int64_t dim = pick(-1, type.getRank() - 1); dim >= 0)
-        layout.dims[dim].axes.push_back(axis.name);
-    for (dist::Layout::Dim &dim : layout.dims)
+        sharding.dims[dim].axes.push_back(axis.name);
+    for (dist::Sharding::Dim &dim : sharding.dims)
       if (!dim.axes.empty() && pick(0, 2) == 0)
         dim.granule = pick(2, 3);
-    return layout.getAttr(mesh);
+    return sharding.getAttr(mesh);
   }
 
   void shard(mlir::ModuleOp module) {

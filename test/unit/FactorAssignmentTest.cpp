@@ -105,7 +105,7 @@ protected:
       return mlir::cast<mlir::RankedTensorType>(value.getType()).getRank();
     };
     auto setWhole = [&](mlir::Value value) {
-      dist::setSharding(value, dist::Layout::replicated(rankOf(value)).getAttr(mesh), "test");
+      dist::setSharding(value, dist::Sharding::replicated(rankOf(value)).getAttr(mesh), "test");
     };
     llvm::for_each(function.getArguments(), setWhole);
     for (mlir::Operation &op : function.front()) {
@@ -116,17 +116,18 @@ protected:
     dist::ShardingRule rule = mlir::cast<dist::ShardingRuleInterface>(subject).getShardingRule();
     dist::FactorSplits splits(rule.sizes.size());
     splits.axes.assign(assignment.begin(), assignment.end());
-    llvm::SmallVector<dist::Layout> layouts;
+    llvm::SmallVector<dist::Sharding> shardings;
     for (size_t i = 0; i < rule.tensors.size(); ++i)
-      layouts.push_back(dist::project(rule, i, splits, mesh));
-    if (dist::mergeFactors(rule, layouts, dist::getTensorTypes(subject), mesh).axes != splits.axes)
+      shardings.push_back(dist::project(rule, i, splits, mesh));
+    if (dist::mergeFactors(rule, shardings, dist::getTensorTypes(subject), mesh).axes !=
+        splits.axes)
       return false;
-    for (auto [value, layout] :
+    for (auto [value, sharding] :
          llvm::zip_first(llvm::concat<const mlir::Value>(
                              llvm::to_vector_of<mlir::Value>(subject->getOperands()),
                              llvm::to_vector_of<mlir::Value>(subject->getResults())),
-                         layouts))
-      dist::setSharding(value, layout.getAttr(mesh), "test");
+                         shardings))
+      dist::setSharding(value, sharding.getAttr(mesh), "test");
     function.setResultAttr(0, dist::kSharding, dist::getSharding(subject->getResult(0)));
     function.setResultAttr(0, dist::kOrigin, builder.getStringAttr("test"));
     return true;

@@ -57,12 +57,12 @@ public:
     return index;
   }
 
-  /// The shards of a layout, padding poisoned.
-  std::vector<Shard> make(const dist::Layout &layout) const {
+  /// The shards of a sharding, padding poisoned.
+  std::vector<Shard> make(const dist::Sharding &sharding) const {
     std::vector<Shard> shards(numDevices);
     for (int64_t device = 0; device < numDevices; ++device) {
-      int64_t member = getPosition(device, layout.unreduced);
-      visit(device, layout, shards[device].shape, [&](int64_t v) {
+      int64_t member = getPosition(device, sharding.unreduced);
+      visit(device, sharding, shards[device].shape, [&](int64_t v) {
         shards[device].data.push_back(v < 0 ? kPoison : getPartial(v, member));
       });
     }
@@ -71,8 +71,8 @@ public:
 
   /// The first device whose shard is not what `to` asks of a tensor that was laid out as `from`; -1
   /// when all are right. Padding may hold anything.
-  int64_t findWrong(const std::vector<Shard> &shards, const dist::Layout &from,
-                    const dist::Layout &to) const {
+  int64_t findWrong(const std::vector<Shard> &shards, const dist::Sharding &from,
+                    const dist::Sharding &to) const {
     dist::AxisList reduced;
     for (mlir::StringAttr axis : from.unreduced)
       if (!llvm::is_contained(to.unreduced, axis))
@@ -145,10 +145,10 @@ private:
 
   /// Calls with the number of each element of the device's shard in order, -1 for padding.
   template <typename Call>
-  void visit(int64_t device, const dist::Layout &layout, llvm::SmallVector<int64_t, 3> &shape,
+  void visit(int64_t device, const dist::Sharding &sharding, llvm::SmallVector<int64_t, 3> &shape,
              Call call) const {
     llvm::SmallVector<int64_t, 3> starts;
-    for (auto [size, dim] : llvm::zip_equal(sizes, layout.dims)) {
+    for (auto [size, dim] : llvm::zip_equal(sizes, sharding.dims)) {
       int64_t parts = mesh.getSize(dim.axes);
       shape.push_back(parts > 1 ? dist::getLocalSize(size, parts, dim.granule) : size);
       starts.push_back(getPosition(device, dim.axes) * shape.back());

@@ -63,27 +63,28 @@ struct Fixture {
 };
 
 /// All ways to place every axis on a dimension, in every order, unreduced or nowhere.
-void enumerateLayouts(ArrayRef<StringAttr> axes, const Layout &layout, std::vector<Layout> &out) {
-  out.push_back(layout);
+void enumerateShardings(ArrayRef<StringAttr> axes, const Sharding &sharding,
+                        std::vector<Sharding> &out) {
+  out.push_back(sharding);
   for (auto [i, axis] : llvm::enumerate(axes)) {
     SmallVector<StringAttr> rest(axes);
     rest.erase(rest.begin() + i);
-    for (size_t dim = 0; dim < layout.dims.size(); ++dim) {
-      Layout next = layout;
+    for (size_t dim = 0; dim < sharding.dims.size(); ++dim) {
+      Sharding next = sharding;
       next.dims[dim].axes.push_back(axis);
-      enumerateLayouts(rest, next, out);
+      enumerateShardings(rest, next, out);
     }
-    if (layout.unreduced.empty() || layout.unreduced.back().getValue() < axis.getValue()) {
-      Layout next = layout;
+    if (sharding.unreduced.empty() || sharding.unreduced.back().getValue() < axis.getValue()) {
+      Sharding next = sharding;
       next.unreduced.push_back(axis);
-      enumerateLayouts(rest, next, out);
+      enumerateShardings(rest, next, out);
     }
   }
 }
 
-std::string print(const Layout &layout, const Mesh &mesh) {
+std::string print(const Sharding &sharding, const Mesh &mesh) {
   std::string text;
-  llvm::raw_string_ostream(text) << layout.getAttr(mesh);
+  llvm::raw_string_ostream(text) << sharding.getAttr(mesh);
   return text;
 }
 
@@ -102,19 +103,19 @@ std::string print(ArrayRef<ReshardStep> steps) {
   return text;
 }
 
-std::vector<Layout> makeLayouts(const Fixture &fixture, size_t rank) {
-  std::vector<Layout> all, unique;
-  enumerateLayouts(fixture.names, Layout::replicated(rank), all);
+std::vector<Sharding> makeShardings(const Fixture &fixture, size_t rank) {
+  std::vector<Sharding> all, unique;
+  enumerateShardings(fixture.names, Sharding::replicated(rank), all);
   llvm::StringSet<> seen;
-  for (Layout &layout : all)
-    if (seen.insert(print(layout, *fixture.mesh)).second)
-      unique.push_back(std::move(layout));
+  for (Sharding &sharding : all)
+    if (seen.insert(print(sharding, *fixture.mesh)).second)
+      unique.push_back(std::move(sharding));
   return unique;
 }
 
-bool setGranule(Layout &layout, int64_t granule) {
+bool setGranule(Sharding &sharding, int64_t granule) {
   bool isSplit = false;
-  for (Layout::Dim &dim : layout.dims)
+  for (Sharding::Dim &dim : sharding.dims)
     if (!dim.axes.empty()) {
       dim.granule = granule;
       isSplit = true;
@@ -123,7 +124,7 @@ bool setGranule(Layout &layout, int64_t granule) {
 }
 
 /// What a device sends to reduce everything that is to be, gather every dimension, and slice.
-double getGatherBytes(const Layout &from, const Layout &to, RankedTensorType whole,
+double getGatherBytes(const Sharding &from, const Sharding &to, RankedTensorType whole,
                       const Mesh &mesh) {
   RankedTensorType local = getLocalType(whole, from, mesh);
   auto bytes = static_cast<double>(local.getNumElements() * whole.getElementTypeBitWidth() / 8);
@@ -150,7 +151,7 @@ struct Figures {
 };
 
 void countPair(const ReshardSimulator &simulator, const std::vector<Shard> &start,
-               const Layout &from, const Layout &to, RankedTensorType whole, const Mesh &mesh,
+               const Sharding &from, const Sharding &to, RankedTensorType whole, const Mesh &mesh,
                Figures &figures) {
   auto before = std::chrono::steady_clock::now();
   FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, mesh);
@@ -190,16 +191,16 @@ void countShape(const Fixture &fixture, const Sizes &shape, unsigned elementBits
   ReshardSimulator simulator(mesh, shape);
   auto whole =
       RankedTensorType::get(shape, IntegerType::get(fixture.mesh->getContext(), elementBits));
-  std::vector<Layout> layouts = makeLayouts(fixture, shape.size());
+  std::vector<Sharding> shardings = makeShardings(fixture, shape.size());
   for (auto [granuleFrom, granuleTo] : kGranules)
-    for (Layout from : layouts) {
+    for (Sharding from : shardings) {
       if (!setGranule(from, granuleFrom))
         continue;
       // Every fourth partial source is a maximum.
       if (!from.unreduced.empty() && figures.pairs % 4 == 0)
         from.reduction = ReductionKind::Max;
       std::vector<Shard> start = simulator.make(from);
-      for (Layout to : layouts) {
+      for (Sharding to : shardings) {
         bool isReachable = llvm::all_of(to.unreduced, [&](StringAttr axis) {
           return llvm::is_contained(from.unreduced, axis);
         });
@@ -243,13 +244,13 @@ TEST_P(ResharderTest, EveryPairOfShardings) {
 
 /// A reshard as a program: the input is laid out as `from`; where `from` is partial, member i of
 /// the group contributes i + 1 times the value.
-void buildProgram(Fixture &fixture, const Layout &from, const Layout &to, RankedTensorType whole,
-                  ArrayRef<ReshardStep> steps) {
+void buildProgram(Fixture &fixture, const Sharding &from, const Sharding &to,
+                  RankedTensorType whole, ArrayRef<ReshardStep> steps) {
   const Mesh &mesh = *fixture.mesh;
   OpBuilder &builder = fixture.builder;
   Location loc = builder.getUnknownLoc();
   builder.setInsertionPointToEnd(fixture.module->getBody());
-  Layout input = from;
+  Sharding input = from;
   input.unreduced.clear();
   RankedTensorType local = getLocalType(whole, input, mesh);
   auto func = func::FuncOp::create(
@@ -289,9 +290,9 @@ TEST_P(ResharderProgramTest, ComputesWhatTheStepsDo) {
     for (int sample = 0; sample < 12; ++sample) {
       Fixture fixture(GetParam());
       const Mesh &mesh = *fixture.mesh;
-      std::vector<Layout> layouts = makeLayouts(fixture, shape.size());
-      auto pick = [&] { return layouts[random() % layouts.size()]; };
-      Layout from = pick(), to = pick();
+      std::vector<Sharding> shardings = makeShardings(fixture, shape.size());
+      auto pick = [&] { return shardings[random() % shardings.size()]; };
+      Sharding from = pick(), to = pick();
       to.unreduced.clear();
       auto [granuleFrom, granuleTo] = kGranules[sample % std::size(kGranules)];
       setGranule(from, granuleFrom);
@@ -331,8 +332,8 @@ TEST(ResharderFaultTest, SimulationSeesWrongSteps) {
   ReshardSimulator simulator(mesh, shape);
   auto whole = RankedTensorType::get(shape, fixture.builder.getF32Type());
   int64_t planted = 0, seen = 0;
-  for (const Layout &from : makeLayouts(fixture, 2))
-    for (const Layout &to : makeLayouts(fixture, 2)) {
+  for (const Sharding &from : makeShardings(fixture, 2))
+    for (const Sharding &to : makeShardings(fixture, 2)) {
       FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, mesh);
       if (failed(steps))
         continue;
@@ -362,20 +363,20 @@ TEST(ResharderLimitsTest, MicroBatchesAreNotCommunicatedOver) {
   Fixture fixture({2, 2}, "micro");
   auto whole = RankedTensorType::get({8, 8}, fixture.builder.getF32Type());
   int64_t possible = 0, impossible = 0;
-  for (const Layout &from : makeLayouts(fixture, 2))
-    for (const Layout &to : makeLayouts(fixture, 2)) {
+  for (const Sharding &from : makeShardings(fixture, 2))
+    for (const Sharding &to : makeShardings(fixture, 2)) {
       FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, *fixture.mesh);
       bool isPartial = llvm::all_of(
           to.unreduced, [&](StringAttr axis) { return llvm::is_contained(from.unreduced, axis); });
       // The micro-batch axis and what is major to it stay where they are.
-      auto getFixed = [&](const Layout &layout) {
+      auto getFixed = [&](const Sharding &sharding) {
         SmallVector<AxisList> fixed;
-        for (const Layout::Dim &dim : layout.dims) {
+        for (const Sharding::Dim &dim : sharding.dims) {
           auto micro = llvm::find(dim.axes, fixture.names[0]);
           fixed.push_back(micro == dim.axes.end() ? AxisList()
                                                   : AxisList(dim.axes.begin(), micro + 1));
         }
-        return std::pair(fixed, llvm::is_contained(layout.unreduced, fixture.names[0]));
+        return std::pair(fixed, llvm::is_contained(sharding.unreduced, fixture.names[0]));
       };
       bool expected = isPartial && getFixed(from) == getFixed(to);
       EXPECT_EQ(succeeded(steps), expected)
@@ -405,12 +406,13 @@ TEST(ResharderLimitsTest, AxesOfOneDeviceDoNotCount) {
   Mesh mesh(MeshOp::create(builder, builder.getUnknownLoc(), "mesh", builder.getArrayAttr(axes)));
   auto whole = RankedTensorType::get({8, 8}, builder.getF32Type());
   ReshardSimulator simulator(mesh, whole.getShape());
-  std::vector<Layout> layouts;
-  enumerateLayouts({names[0], names[32], names[33], names[5]}, Layout::replicated(2), layouts);
+  std::vector<Sharding> shardings;
+  enumerateShardings({names[0], names[32], names[33], names[5]}, Sharding::replicated(2),
+                     shardings);
   int64_t pairs = 0;
-  for (size_t i = 0; i < layouts.size(); i += 29)
-    for (size_t j = 1; j < layouts.size(); j += 17) {
-      const Layout &from = layouts[i], &to = layouts[j];
+  for (size_t i = 0; i < shardings.size(); i += 29)
+    for (size_t j = 1; j < shardings.size(); j += 17) {
+      const Sharding &from = shardings[i], &to = shardings[j];
       if (!to.unreduced.empty())
         continue;
       FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, mesh);
@@ -426,7 +428,7 @@ TEST(ResharderLimitsTest, AxesOfOneDeviceDoNotCount) {
 /// Large meshes are planned in bounded time, and no dearer than by gathering.
 TEST(ResharderLimitsTest, LargeMeshesArePlannedSoon) {
   Fixture fixture({4, 8, 2, 4, 3});
-  Layout from = Layout::replicated(4), to = Layout::replicated(4);
+  Sharding from = Sharding::replicated(4), to = Sharding::replicated(4);
   from.dims[0].axes = {fixture.names[0], fixture.names[1]};
   from.dims[1].axes = {fixture.names[2], fixture.names[4]};
   from.unreduced = {fixture.names[3]};
