@@ -14,7 +14,7 @@
 #include "dialects/dist/Sharding.h"
 #include "passes/communicate/Communicate.h"
 #include "passes/fuse/Fuse.h"
-#include "passes/layout/Sharding.h"
+#include "passes/layout/Layout.h"
 #include "passes/partition/Partition.h"
 #include "passes/shard/Shard.h"
 
