@@ -218,6 +218,8 @@ void InProcessJob::Impl::forAll(const std::function<void(int)> &work) {
 /// of devices come while ranks start.
 void InProcessJob::Impl::abort(const std::string &reason) {
   for (Rank &rank : ranks) {
+    if (isStarted && rank.session)
+      rank.session->abort(reason); // a loop that communicates nothing asks its session
     if (isStarted && rank.placement.deviceTransport)
       rank.placement.deviceTransport->abort(reason);
     if (rank.transport)

@@ -338,8 +338,11 @@ void Program::runGuarded(const schema::Control &control, int64_t iteration) {
     const schema::While &loop = control.loop();
     if (mode == Mode::Capture)
       return runBody(loop.body(), iteration);
-    while (readCondition(loop.condition(), guards.count(&control), iteration))
+    while (readCondition(loop.condition(), guards.count(&control), iteration)) {
+      if (context.checkJob)
+        context.checkJob();
       runBody(loop.body(), iteration);
+    }
   }
   if (control.has_branch()) {
     const schema::If &branch = control.branch();

@@ -38,6 +38,8 @@ struct ProgramContext {
   StreamTable &streams;
   bool serialize = false;
   bool named = false; // steps' times come with what the steps are called
+  /// Throws when the job has ended; asked in each turn of a loop, which may never communicate.
+  std::function<void()> checkJob = {};
 };
 
 /// Where the spaces of a program lie for one run.

@@ -292,9 +292,11 @@ std::string Session::Impl::load() {
 
 void Session::Impl::prepare() {
   const schema::Stage &stage = getStage();
-  ProgramContext context{
-      *plan,        stage, rank, device, kernels, communicators.get(), streams, options.serialize,
-      options.trace};
+  ProgramContext context{*plan,         stage,
+                         rank,          device,
+                         kernels,       communicators.get(),
+                         streams,       options.serialize,
+                         options.trace, [this] { checkJob(); }};
   for (int e = 0; e < stage.entries_size(); ++e)
     for (int s = 0; s < stage.entries(e).specialisations_size(); ++s) {
       auto loaded = std::make_unique<LoadedProgram>();
@@ -410,6 +412,30 @@ void Session::Impl::fillInputs(LoadedProgram &loaded) {
   throw Error(code, failure);
 }
 
+void Session::Impl::abort(const std::string &reason) {
+  {
+    std::lock_guard lock(abortMutex);
+    if (!isAborted)
+      abortReason = reason;
+    isAborted = true;
+  }
+  if (transport)
+    transport->abort(reason);
+}
+
+void Session::Impl::checkJob() {
+  if (isAborted) {
+    std::lock_guard lock(abortMutex);
+    throw Error(ErrorCode::PeerFailed, abortReason);
+  }
+  // To ask peers costs more than many a turn of a loop.
+  auto now = std::chrono::steady_clock::now();
+  if (!transport || now < nextPeerCheck)
+    return;
+  nextPeerCheck = now + std::chrono::milliseconds(50);
+  transport->check();
+}
+
 RunStats Session::Impl::summarize(LoadedProgram &loaded, int64_t begin, int64_t end) {
   const Program::Span &span = loaded.program->getSpan();
   if (span.graphs == 0)
@@ -426,6 +452,7 @@ RunStats Session::Impl::run(LoadedProgram &loaded) {
   trace.clear();
   last = nullptr;
   try {
+    checkJob();
     weights->requireUnchanged();
     reserveBindings(loaded);
     fillInputs(loaded);
@@ -632,10 +659,7 @@ RunStats Session::run(const std::string &entry, const std::map<std::string, int6
   return impl->run(impl->selectOrFail(entry, dims));
 }
 
-void Session::abort(const std::string &reason) {
-  if (impl->transport)
-    impl->transport->abort(reason);
-}
+void Session::abort(const std::string &reason) { impl->abort(reason); }
 
 const EntrySpecialisation &Session::getLastSpecialisation() const {
   return *impl->getLast().global;

@@ -11,6 +11,10 @@
 #include "runtime/core/Session.h"
 #include "runtime/device/AutotuneCache.h"
 
+#include <atomic>
+#include <chrono>
+#include <mutex>
+
 namespace gridloom::rt {
 
 class Session::Impl {
@@ -36,6 +40,10 @@ public:
   const schema::Stage &getStage() const { return plan->getStage(stageNumber); }
   void requireUsable() const;
   const LoadedProgram &getLast() const;
+  /// From any thread: what runs now or later throws PeerFailed with `reason`.
+  void abort(const std::string &reason);
+  /// Throws when the job has been aborted, here or by a peer.
+  void checkJob();
 
   void bind(const std::string &name, const HostArray &array, bool isShard);
   /// With options.checkIndices: throws when an input holds an index out of range.
@@ -102,6 +110,10 @@ public:
   std::unique_ptr<Memory> arena, registered;
   std::vector<std::unique_ptr<Memory>> states;
   std::unique_ptr<ControlChannel> control; // null: one rank
+  std::mutex abortMutex;
+  std::string abortReason; // with the mutex
+  std::atomic<bool> isAborted{false};
+  std::chrono::steady_clock::time_point nextPeerCheck;
   std::unique_ptr<Communicators> communicators;
   std::unique_ptr<Stream> hostStream;
   StreamTable streams;

@@ -15,6 +15,7 @@ import time
 import numpy as np
 import pytest
 from conftest import TOLERANCE, onnxruntime_session, sentences
+from onnx import TensorProto, helper
 
 import gridloom
 from gridloom import zoo
@@ -202,6 +203,41 @@ def test_a_waiting_run_sees_an_interrupt(pair):
     _, err = ranks[0].communicate(timeout=50)
     assert time.monotonic() - begin < 8 and "KeyboardInterrupt" in err, err
     ranks[1].communicate()
+
+
+@pytest.mark.parametrize("mesh", [[], ["--mesh", "data=2"]])
+def test_a_loop_without_an_end_sees_an_interrupt(tools, tmp_path, mesh):
+    """Ranks that communicate nothing hear of it too."""
+    scalar = lambda name, kind: helper.make_tensor_value_info(name, kind, [])  # noqa: E731
+    vector = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [4])  # noqa: E731
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["goes"]), helper.make_node("Neg", ["a"], ["b"])],
+        "body",
+        [scalar("i", TensorProto.INT64), scalar("go", TensorProto.BOOL), vector("a")],
+        [scalar("goes", TensorProto.BOOL), vector("b")],
+    )
+    loop = helper.make_node("Loop", ["times", "yes", "x"], ["y"], body=body)
+    inputs = [scalar("times", TensorProto.INT64), scalar("yes", TensorProto.BOOL), vector("x")]
+    graph = helper.make_graph([loop], "endless", inputs, [vector("y")])
+    tools.compile(zoo.save(helper.make_model(graph), tmp_path / "m.onnx"), tmp_path / "m.plan", *mesh)
+    script = """
+    import sys, numpy as np, gridloom
+    inputs = {"times": np.array(1 << 60), "yes": np.array(True), "x": np.ones(4, np.float32)}
+    with gridloom.load(sys.argv[1]) as session:
+        print("ready", flush=True)
+        session.run(inputs)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), os.fspath(tmp_path / "m.plan")]
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        try:
+            _, err = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert "KeyboardInterrupt" in err, err
 
 
 def test_other_threads_run_while_a_trace_is_gathered(pair, tmp_path):
