@@ -92,11 +92,12 @@ def AssignLayouts : Pass<"loom-assign-layouts", "::mlir::ModuleOp"> {
 }
 
 def VerifyLayouts : Pass<"loom-verify-layouts", "::mlir::ModuleOp"> {
-  let summary = "Checks that every weight has a layout, the same wherever it is read";
+  let summary = "Checks that every weight has one layout, and that all else is dense";
   let description = [{
     Guarantees after the phase: every `loom.get_weight` has a layout whose order is a permutation of
     its dimensions; one weight and sharding has one layout; a padded weight feeds matrix
-    multiplications only.
+    multiplications only. All other values are dense and row-major: no other operation has a layout,
+    and no result's type an encoding.
 
     Input and output are the same.
 

@@ -41,10 +41,29 @@ LogicalResult verifyPaddedUses(loom::GetWeightOp op) {
   return success();
 }
 
+/// All but weights is dense and row-major: nothing says otherwise.
+LogicalResult verifyDense(Operation *op) {
+  if (isa<loom::GetWeightOp>(op))
+    return success();
+  for (NamedAttribute attribute : op->getAttrs())
+    if (isa<loom::LayoutAttr>(attribute.getValue()))
+      return op->emitError() << "has layout " << attribute.getValue()
+                             << "; only weights have one, all else is dense";
+  for (Type type : op->getResultTypes())
+    if (auto tensor = dyn_cast<RankedTensorType>(type); tensor && tensor.getEncoding())
+      return op->emitError() << "gives " << type << ", whose encoding no later phase reads";
+  return success();
+}
+
 struct VerifyLayouts : impl::VerifyLayoutsBase<VerifyLayouts> {
   void runOnOperation() override {
     llvm::DenseMap<std::pair<Attribute, Attribute>, loom::GetWeightOp> first;
-    auto result = getOperation().walk([&](loom::GetWeightOp op) {
+    auto result = getOperation().walk([](Operation *op) {
+      return failed(verifyDense(op)) ? WalkResult::interrupt() : WalkResult::advance();
+    });
+    if (result.wasInterrupted())
+      return signalPassFailure();
+    result = getOperation().walk([&](loom::GetWeightOp op) {
       if (failed(verifyOrder(op)) || failed(verifyPaddedUses(op)))
         return WalkResult::interrupt();
       if (op->getParentOfType<loom::DerivedOp>())

@@ -49,3 +49,19 @@ func.func @negative() -> tensor<8x16xf32> {
   %0 = loom.get_weight @w {layout = #loom.layout<[0, 1], pad = -16>} : tensor<8x16xf32>
   return %0 : tensor<8x16xf32>
 }
+
+// -----
+
+func.func @computed(%x: tensor<8x16xf32>) -> tensor<8x16xf32> {
+  // expected-error @+1 {{has layout #loom.layout<[1, 0]>; only weights have one, all else is dense}}
+  %0 = loom.exp %x {layout = #loom.layout<[1, 0]>} : tensor<8x16xf32>
+  return %0 : tensor<8x16xf32>
+}
+
+// -----
+
+func.func @encoded(%x: tensor<8x16xf32, "columns">) -> tensor<8x16xf32, "columns"> {
+  // expected-error @+1 {{gives 'tensor<8x16xf32, "columns">', whose encoding no later phase reads}}
+  %0 = loom.exp %x : tensor<8x16xf32, "columns">
+  return %0 : tensor<8x16xf32, "columns">
+}
