@@ -18,7 +18,8 @@ using namespace gridloom;
 
 static const Phase phases[] = {
     {"import", "ONNX to loom; weights stay in their files",
-     "only loom operations; shapes static; every operation is located at its ONNX node", nullptr},
+     "only loom operations; shapes static; every operation is located at its ONNX node",
+     [](OpPassManager &pm, const PhaseContext &) { addImportVerify(pm); }},
     {"simplify",
      "fold shapes and constants, recognise composites, set the precision, move weight-only work to "
      "the prologue",
@@ -38,7 +39,8 @@ static const Phase phases[] = {
      [](OpPassManager &pm, const PhaseContext &context) {
        addCommunicatePasses(pm, context.communicate);
      }},
-    {"layout", "choose physical layouts", "every weight has a layout",
+    {"layout", "choose the weights' physical layouts",
+     "a weight has one layout wherever it is read; all else is dense and row-major",
      [](OpPassManager &pm, const PhaseContext &context) { addLayoutPasses(pm, context.layout); }},
     {"fuse", "group operations into kernels and library calls",
      "every operation is in exactly one kernel, library call or group",

@@ -37,7 +37,8 @@ struct Phase {
   llvm::StringLiteral name;
   llvm::StringLiteral summary;
   llvm::StringLiteral guarantee; ///< what its verify pass checks
-  /// Null for import and emit, which are no passes.
+  /// Ends with the verify pass. Only that for import, whose rest is no pass; null for emit, whose
+  /// plan is loaded before it takes its place.
   void (*addPasses)(mlir::OpPassManager &pm, const PhaseContext &context);
 };
 
