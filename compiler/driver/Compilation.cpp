@@ -360,15 +360,10 @@ LogicalResult Compilation::runPhase(size_t index) {
     std::cerr << "\r\033[K[" << index + 1 << "/" << getPhases().size() << "] " << phase.name.str()
               << std::flush;
   auto begin = std::chrono::steady_clock::now();
-  if (phase.name == "import") {
-    if (failed(load()))
-      return failure();
-  } else if (phase.name == "emit") {
-    if (failed(emit()))
-      return failure();
-  } else {
-    if (phase.name == "shard" && failed(choose()))
-      return failure();
+  if ((phase.name == "import" && failed(load())) || (phase.name == "shard" && failed(choose())) ||
+      (phase.name == "emit" && failed(emit())))
+    return failure();
+  if (phase.addPasses) {
     PassManager pm(&context);
     phase.addPasses(pm, makePhaseContext(choice.options));
     if (failed(pm.run(*module))) {
@@ -494,6 +489,17 @@ static std::string writeDumps(const std::map<std::string, std::string> &dumps,
   return "";
 }
 
+/// Why the plan in `fresh`, which is to become `folder`, does not load; empty if it does. It may be
+/// for another machine than this one.
+static std::string findFault(const fs::path &fresh, const std::string &folder) {
+  std::string fault = rt::findPlanFault(fresh, {.requireTarget = false});
+  if (fault.empty())
+    return "";
+  if (StringRef(fault).starts_with(fresh.string()))
+    fault.replace(0, fresh.string().size(), folder);
+  return "the plan does not load: " + fault;
+}
+
 LogicalResult Compilation::finishEarly() {
   if (options.dumpIr.empty())
     std::cout << dumps.rbegin()->second;
@@ -523,7 +529,8 @@ int Compilation::run() {
   for (const auto &[name, text] : dumps)
     files["ir/" + name] = text;
   files["report.json"] = makeReport();
-  if (std::string error = writePlan(files, options.output, options.force, /*durable=*/true);
+  auto check = [&](const fs::path &fresh) { return findFault(fresh, options.output); };
+  if (std::string error = writePlan(files, options.output, options.force, /*durable=*/true, check);
       !error.empty()) {
     fail(error);
     return 1;

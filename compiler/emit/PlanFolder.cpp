@@ -163,7 +163,7 @@ std::string gridloom::findPlanObstacle(const fs::path &folder, bool force) {
 }
 
 std::string gridloom::writePlan(const PlanFiles &files, const fs::path &folder, bool force,
-                                bool durable) {
+                                bool durable, const PlanCheck &check) {
   SignalPause pause;
   std::error_code error;
   if (std::string obstacle = findPlanObstacle(folder, force); !obstacle.empty())
@@ -173,6 +173,8 @@ std::string gridloom::writePlan(const PlanFiles &files, const fs::path &folder, 
   fs::path old = plain.string() + ".old-" + std::to_string(::getpid());
   fs::remove_all(fresh, error);
   std::string message = writeFiles(files, fresh, durable);
+  if (message.empty() && check)
+    message = check(fresh);
   if (message.empty())
     if (std::string reason = exchange(fresh, plain, old); !reason.empty())
       message = "cannot move the plan to '" + folder.string() + "': " + reason;

@@ -11,6 +11,7 @@
 #include "mlir/IR/BuiltinOps.h"
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -38,12 +39,15 @@ mlir::FailureOr<PlanFiles> emitPlan(mlir::ModuleOp module, const std::filesystem
 /// other path, and a plan's folder that holds something else too, only with `force`.
 std::string findPlanObstacle(const std::filesystem::path &folder, bool force);
 
+/// Says in a line what is wrong with the plan in a folder; an empty string for nothing.
+using PlanCheck = std::function<std::string(const std::filesystem::path &folder)>;
+
 /// Writes the files into a new folder beside `folder` and exchanges the two, so that the old plan
 /// or the new one is there, whole; `durable` waits until the disk has it. Signals that end the
-/// program take effect afterwards. What findPlanObstacle names is an error. Returns the error, or
-/// an empty string.
+/// program take effect afterwards. What findPlanObstacle names is an error, and so is what `check`
+/// finds in the new folder, before anything is replaced. Returns the error, or an empty string.
 std::string writePlan(const PlanFiles &files, const std::filesystem::path &folder, bool force,
-                      bool durable = false);
+                      bool durable = false, const PlanCheck &check = {});
 
 } // namespace gridloom
 

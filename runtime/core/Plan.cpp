@@ -221,6 +221,16 @@ std::shared_ptr<const Plan> Plan::load(const std::filesystem::path &folder,
   return PlanReader(folder, options).read();
 }
 
+std::string gridloom::rt::findPlanFault(const std::filesystem::path &folder,
+                                        const PlanOptions &options) {
+  try {
+    Plan::load(folder, options);
+    return "";
+  } catch (const std::exception &error) {
+    return error.what();
+  }
+}
+
 std::shared_ptr<const Plan> PlanReader::read() {
   std::error_code error;
   if (!std::filesystem::is_directory(plan->folder, error))

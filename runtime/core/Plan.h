@@ -158,6 +158,10 @@ private:
   std::map<std::string, std::vector<std::byte>> kernels; // by library
 };
 
+/// Why Plan::load refuses the plan in `folder`, in its words; empty for a plan that loads. For
+/// callers without exceptions.
+std::string findPlanFault(const std::filesystem::path &folder, const PlanOptions &options = {});
+
 } // namespace gridloom::rt
 
 #endif // GRIDLOOM_RUNTIME_CORE_PLAN_H

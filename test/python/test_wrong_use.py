@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import shlex
 import shutil
 import signal
@@ -565,6 +566,22 @@ def test_dumps_that_say_what_is_not_so(tools, tmp_path, monkeypatch):
     assert "the weights are in 'mlp.onnx', which does not exist; continue in the folder" in line
     monkeypatch.chdir(tmp_path)
     tools.call("compile", "--start-from", "partition", dump, "-o", "again.plan")
+
+
+def test_a_plan_that_does_not_load_replaces_nothing(tools, tmp_path, monkeypatch):
+    """A dump whose arena is smaller than what lies in it: the loader refuses the plan, so it is not there."""
+    monkeypatch.chdir(tmp_path)
+    zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0, scale=0.2)), "mlp.onnx")
+    tools.compile("mlp.onnx", "m.plan", "--dim", "batch=4", "--dump-ir", "dumps")
+    before = (tmp_path / "m.plan" / "manifest.json").read_bytes()
+    (dump,) = tmp_path.glob("dumps/*-allocate.mlir")
+    text, count = re.subn(r"arena_bytes = \d+", "arena_bytes = 64", dump.read_text())
+    assert count == 1
+    dump.write_text(text)
+    line = refused(tools, "compile", "--start-from", "emit", dump, "-o", "m.plan")
+    assert line.startswith("error: the plan does not load: m.plan/stage0.pb: "), line
+    assert (tmp_path / "m.plan" / "manifest.json").read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["dumps", "m.plan", "mlp.onnx"]
 
 
 def test_values_of_dumps_have_readable_names(tools, tmp_path):

@@ -93,6 +93,23 @@ TEST_F(PlanFolderTest, WhatCannotBeWrittenLeavesNothing) {
   EXPECT_THAT(list(), testing::ElementsAre("m.plan"));
 }
 
+/// What is written is checked before it takes the old plan's place.
+TEST_F(PlanFolderTest, APlanWithAFaultReplacesNothing) {
+  fs::path plan = folder / "m.plan";
+  ASSERT_EQ(writePlan(makeFiles(1, "old"), plan, /*force=*/false), "");
+  fs::path seen;
+  auto check = [&](const fs::path &fresh) -> std::string {
+    seen = fresh;
+    return fs::exists(fresh / "kernels/1") ? "it has two kernels" : "";
+  };
+  EXPECT_EQ(writePlan(makeFiles(2, "new"), plan, /*force=*/false, /*durable=*/false, check),
+            "it has two kernels");
+  EXPECT_EQ(list(), std::vector<std::string>{"m.plan"});
+  EXPECT_FALSE(fs::exists(plan / "kernels/1"));
+  EXPECT_NE(seen, plan);
+  EXPECT_EQ(writePlan(makeFiles(1, "new"), plan, /*force=*/false, /*durable=*/false, check), "");
+}
+
 TEST_F(PlanFolderTest, OnlyAPlanIsReplacedUnasked) {
   auto write = [](const fs::path &path, const std::string &text) {
     fs::create_directories(path.parent_path());
