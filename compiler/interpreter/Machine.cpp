@@ -166,8 +166,6 @@ FailureOr<TensorList> Machine::evaluateLocal(Rank &rank, Operation *op,
         mesh.getIndex(rank.place, getAxisNames(slice.getAxes())) * shape[slice.getDim()];
     return TensorList{operands[0].extract(starts, shape)};
   }
-  if (isa<dist::ReshardOp>(op))
-    return TensorList{operands[0]};
   if (auto weight = dyn_cast<loom::GetWeightOp>(op)) {
     FailureOr<HostTensor> global = evaluator.getGlobalWeight(weight);
     if (failed(global))

@@ -41,20 +41,6 @@ def Dist_MeshOp : Dist_Op<"mesh", [Symbol]> {
   }];
 }
 
-def Dist_ReshardOp : Dist_Op<"reshard", [Pure, SameOperandsAndResultType]> {
-  let summary = "Changes the sharding of a global value";
-  let description = [{
-    Exists only before partitioning, on global types.
-
-    ```mlir
-    %1 = dist.reshard %0 to <@mesh, [{"data"}, {} ]> : tensor<8x16xf32>
-    ```
-  }];
-  let arguments = (ins AnyRankedTensor:$input, Dist_ShardingAttr:$sharding);
-  let results = (outs AnyRankedTensor:$output);
-  let assemblyFormat = "$input `to` $sharding attr-dict `:` type($output)";
-}
-
 def Dist_AxisIndexOp : Dist_Op<"axis_index", [Pure]> {
   let summary = "This device's position along mesh axes, a scalar";
   let description = [{

@@ -51,7 +51,6 @@ inline constexpr llvm::StringLiteral kGlobalType = "loom.global_type";
 inline constexpr llvm::StringLiteral kModel = "loom.model";
 inline constexpr llvm::StringLiteral kPrecision = "loom.precision";
 inline constexpr llvm::StringLiteral kFolded = "loom.folded";
-inline constexpr llvm::StringLiteral kOptions = "loom.options";
 inline constexpr llvm::StringLiteral kBody = "loom.body";
 inline constexpr llvm::StringLiteral kState = "loom.state";
 

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/allocate/Allocate.h"
 
-void gridloom::addAllocatePasses(mlir::OpPassManager &pm, const AllocateOptions &) {
+void gridloom::addAllocatePasses(mlir::OpPassManager &pm) {
   pm.addPass(createAllocateBuffers());
   pm.addPass(createVerifyAllocated());
 }

@@ -12,10 +12,8 @@
 
 namespace gridloom {
 
-struct AllocateOptions {};
-
 /// Places the buffers of all programs; `pm` is a module's.
-void addAllocatePasses(mlir::OpPassManager &pm, const AllocateOptions &options = {});
+void addAllocatePasses(mlir::OpPassManager &pm);
 
 } // namespace gridloom
 

@@ -44,7 +44,7 @@ def VerifyPartitioned : Pass<"dist-verify-partitioned", "::mlir::ModuleOp"> {
   let summary = "Checks that the program is local: no reshards, no values between stages but transfers";
   let description = [{
     **Guarantees:**
-    - P-G1: no `dist.reshard`; every operation is of a stage's function.
+    - P-G1: every operation is of a stage's function.
     - P-G2: a send has one receive: same channel, type, and each names the other's stage; it is in
       an earlier stage than the receive.
     - P-G3: arguments and results have names and shardings; their types are the shards' types.

@@ -71,8 +71,6 @@ LogicalResult VerifyPartitionedPass::verifyFunction(func::FuncOp func) {
     if (named && isCommunication(op) && !getCause(op).contains('\'')) // P-G7
       return op->emitOpError("has no cause that names a node; the pass that made it must say in ")
              << kBecause << " who needs it";
-    if (isa<ReshardOp>(op)) // P-G1
-      return op->emitOpError("is left after partitioning");
     if (auto weight = dyn_cast<loom::GetWeightOp>(op); weight && !weight.getSharding()) // P-G3
       return op->emitOpError("has no sharding");
     auto axes = isCommunication(op) ? op->getAttrOfType<ArrayAttr>("axes") : ArrayAttr();

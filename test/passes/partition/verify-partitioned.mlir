@@ -36,16 +36,6 @@ func.func @main_stage0(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist
 
 // -----
 
-dist.mesh @mesh <["pipe" = 2]>
-func.func @main_stage0(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>}) attributes {dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
-  // P-G1
-  // expected-error @below {{is left after partitioning}}
-  %0 = dist.reshard %x to <@mesh, [{"pipe"}]> : tensor<4xf32>
-  return
-}
-
-// -----
-
 loom.weight @w : tensor<4xf32> from <"", offset = 0, bytes = 16>
 dist.mesh @mesh <["pipe" = 2]>
 func.func @main_stage0(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>}) attributes {dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
