@@ -408,8 +408,6 @@ static schema::Group::Kind toSchemaKind(plan::GroupKind kind) {
     return schema::Group::REDUCE_SCATTER;
   case plan::GroupKind::AllToAll:
     return schema::Group::ALL_TO_ALL;
-  case plan::GroupKind::Broadcast:
-    return schema::Group::BROADCAST;
   case plan::GroupKind::Permute:
     return schema::Group::PERMUTE;
   case plan::GroupKind::Send:
@@ -451,8 +449,6 @@ void StageBuilder::fillGroup(plan::GroupOp op, Scope &scope, schema::Group &grou
     group.set_peer_stage(*op.getStage());
   if (op.getChannel())
     group.set_channel(*op.getChannel());
-  if (op.getRoot())
-    group.set_root(*op.getRoot());
   if (std::optional<ArrayRef<int64_t>> permutation = op.getPermutation())
     for (int64_t source : *permutation)
       group.add_permutation(source);

@@ -67,11 +67,6 @@ FailureOr<SmallVector<TensorList>> gridloom::evaluateCollective(Operation *op,
       for (const HostTensor &tensor : column)
         parts.push_back(getPart(tensor, exchange.getSplitDim(), member, count));
       list.push_back(concatenate(parts, exchange.getConcatDim()));
-    } else if (auto broadcast = dyn_cast<dist::BroadcastOp>(op)) {
-      if (static_cast<int64_t>(broadcast.getRoot()) >= count)
-        return op->emitOpError() << "has root " << broadcast.getRoot() << " in a group of "
-                                 << count;
-      list.push_back(column[broadcast.getRoot()]);
     } else if (auto permute = dyn_cast<dist::PermuteOp>(op)) {
       ArrayRef<int64_t> permutation = permute.getPermutation();
       if (static_cast<int64_t>(permutation.size()) != count || permutation[member] < 0 ||

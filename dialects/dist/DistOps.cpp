@@ -19,8 +19,7 @@ MeshOp gridloom::dist::getMesh(ModuleOp module) {
 }
 
 bool gridloom::dist::isCommunication(Operation *op) {
-  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, BroadcastOp, PermuteOp, SendOp,
-             RecvOp>(op);
+  return isa<AllReduceOp, AllGatherOp, ReduceScatterOp, AllToAllOp, PermuteOp, SendOp, RecvOp>(op);
 }
 
 StringRef gridloom::dist::getCause(Operation *op) {

@@ -133,18 +133,6 @@ def Dist_AllToAllOp : Dist_OneCollectiveOp<"all_to_all", (ins I64Attr:$split_dim
   let assemblyFormat = "$input `over` $axes `split` `=` $split_dim `concat` `=` $concat_dim attr-dict `:` functional-type($input, $output)";
 }
 
-def Dist_BroadcastOp : Dist_OneCollectiveOp<"broadcast", (ins I64Attr:$root)> {
-  let summary = "Gives every member the value of member `root`";
-  let description = [{
-    `root` is an index into the group, row-major over `axes`.
-
-    ```mlir
-    %y = dist.broadcast %x over ["model"] root = 0 : (tensor<8xf32>) -> tensor<8xf32>
-    ```
-  }];
-  let assemblyFormat = "$input `over` $axes `root` `=` $root attr-dict `:` functional-type($input, $output)";
-}
-
 def Dist_PermuteOp : Dist_OneCollectiveOp<"permute", (ins DenseI64ArrayAttr:$permutation)> {
   let summary = "Member i receives the value of member permutation[i]";
   let description = [{

@@ -126,18 +126,6 @@ LogicalResult AllToAllOp::verify() {
   return success();
 }
 
-LogicalResult BroadcastOp::verify() {
-  FailureOr<int64_t> size = verifyAxes(*this, getAxes());
-  if (failed(size))
-    return failure();
-  if (getInput().getType() != getOutput().getType())
-    return emitOpError("input and output differ in type");
-  if (*size && getRoot() >= static_cast<uint64_t>(*size))
-    return emitOpError("root ") << getRoot() << " is not one of the group's " << *size
-                                << " members";
-  return success();
-}
-
 LogicalResult PermuteOp::verify() {
   FailureOr<int64_t> size = verifyAxes(*this, getAxes());
   if (failed(size))

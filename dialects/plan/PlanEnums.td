@@ -26,8 +26,7 @@ def SpaceAttr : EnumAttr<PlanDialect, SpaceEnum, "space">;
 def GroupKindEnum : Plan_Enum<"GroupKind", "what a group of ranks does with its buffers", [
     I32EnumAttrCase<"AllReduce", 0, "all_reduce">, I32EnumAttrCase<"AllGather", 1, "all_gather">,
     I32EnumAttrCase<"ReduceScatter", 2, "reduce_scatter">, I32EnumAttrCase<"AllToAll", 3, "all_to_all">,
-    I32EnumAttrCase<"Broadcast", 4, "broadcast">, I32EnumAttrCase<"Permute", 5, "permute">,
-    I32EnumAttrCase<"Send", 6, "send">, I32EnumAttrCase<"Recv", 7, "recv">]>;
+    I32EnumAttrCase<"Permute", 4, "permute">, I32EnumAttrCase<"Send", 5, "send">, I32EnumAttrCase<"Recv", 6, "recv">]>;
 def GroupKindAttr : EnumAttr<PlanDialect, GroupKindEnum, "group_kind">;
 
 def StreamKindEnum : Plan_Enum<"StreamKind", "what a stream's steps do", [

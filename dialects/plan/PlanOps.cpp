@@ -137,9 +137,9 @@ LogicalResult GroupOp::verify() {
   if (getStage().has_value() != transfers || getChannel().has_value() != transfers) // P-GR2
     return emitOpError() << (transfers ? "needs" : "has") << " a stage and a channel; its kind is "
                          << name;
-  if (getRoot().has_value() != (kind == GroupKind::Broadcast) ||
-      getPermutation().has_value() != (kind == GroupKind::Permute)) // P-GR3
-    return emitOpError() << "has another root or permutation than its kind needs, " << name;
+  bool permutes = kind == GroupKind::Permute;
+  if (getPermutation().has_value() != permutes) // P-GR3
+    return emitOpError() << (permutes ? "needs" : "has") << " a permutation; its kind is " << name;
   StreamAttr stream = StreamAttr::getOf(kind, getAxes(), transfers ? *getStage() : -1);
   if (getStream() != stream) // P-GR4
     return emitOpError() << "is on stream '" << getStream().getName() << "'; its ranks meet on '"

@@ -336,12 +336,12 @@ def Plan_GroupOp : Plan_StepOp<"group"> {
     **Constraints:**
     - P-GR1: all_reduce and reduce_scatter have a reduction, other kinds have none.
     - P-GR2: send and recv have a stage and a channel, other kinds have neither.
-    - P-GR3: broadcast has a root and permute a permutation, other kinds have neither.
+    - P-GR3: permute has a permutation, other kinds have none.
     - P-GR4: the stream is that of the collective's axes, or of the transfer's stage.
   }];
   let arguments = (ins GroupKindAttr:$kind, TypedArrayAttrBase<StrAttr, "mesh axes">:$axes, I64Attr:$sequence,
       OptionalAttr<ReductionKindAttr>:$reduction, OptionalAttr<I64Attr>:$stage, OptionalAttr<I64Attr>:$channel,
-      OptionalAttr<I64Attr>:$root, OptionalAttr<DenseI64ArrayAttr>:$permutation,
+      OptionalAttr<DenseI64ArrayAttr>:$permutation,
       Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, Plan_StreamAttr:$stream);
   let assemblyFormat = [{$kind `over` $axes (`by` $reduction^)? `sequence` $sequence `ins` `(` $inputs (`:` type($inputs)^)? `)` `outs` `(`
       $outputs (`:` type($outputs)^)? `)` `on` $stream attr-dict}];

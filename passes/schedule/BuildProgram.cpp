@@ -27,7 +27,6 @@ plan::GroupKind getGroupKind(Operation *communication) {
       .Case([](dist::AllGatherOp) { return GroupKind::AllGather; })
       .Case([](dist::ReduceScatterOp) { return GroupKind::ReduceScatter; })
       .Case([](dist::AllToAllOp) { return GroupKind::AllToAll; })
-      .Case([](dist::BroadcastOp) { return GroupKind::Broadcast; })
       .Case([](dist::PermuteOp) { return GroupKind::Permute; })
       .Case([](dist::SendOp) { return GroupKind::Send; })
       .Case([](dist::RecvOp) { return GroupKind::Recv; });
@@ -319,7 +318,7 @@ void ProgramBuilder::addGroup(Operation *op) {
   }
   auto group =
       plan::GroupOp::create(steps, op->getLoc(), getGroupKind(op), getGroupAxes(op), sequence++,
-                            dist::ReductionKindAttr(), IntegerAttr(), IntegerAttr(), IntegerAttr(),
+                            dist::ReductionKindAttr(), IntegerAttr(), IntegerAttr(),
                             DenseI64ArrayAttr(), inputs, outputs, getStream(op));
   if (Attribute because = op->getAttr(dist::kBecause))
     group->setAttr(dist::kBecause, because);
@@ -330,7 +329,6 @@ void ProgramBuilder::addGroup(Operation *op) {
         group.setStage(transfer.getStage());
         group.setChannel(transfer.getChannel());
       })
-      .Case([&](dist::BroadcastOp broadcast) { group.setRoot(broadcast.getRoot()); })
       .Case([&](dist::PermuteOp permute) { group.setPermutation(permute.getPermutation()); });
 }
 

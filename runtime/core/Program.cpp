@@ -623,9 +623,8 @@ void Program::submitLibrary(const schema::Step &step, Stream &stream, int64_t it
 }
 
 static const char *getName(schema::Group::Kind kind) {
-  static constexpr const char *names[] = {"all_reduce", "all_gather", "reduce_scatter",
-                                          "all_to_all", "broadcast",  "permute",
-                                          "send",       "recv"};
+  static constexpr const char *names[] = {
+      "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "", "permute", "send", "recv"};
   return names[kind];
 }
 
@@ -707,8 +706,6 @@ void Program::submitCollective(const schema::Step &step, Stream &stream, const v
     reorder(sent, in, /*toMembers=*/true, part);
     members->allToAll(stream, ordered ? in : sent, received, part, type, op);
     return reorder(out, received, /*toMembers=*/false, part);
-  case schema::Group::BROADCAST:
-    return members->broadcast(stream, in, out, count, type, prepared.getMember(group.root()), op);
   default:
     return submitPermute(step, stream, in, out, count, type, op);
   }

@@ -432,8 +432,6 @@ void ProgramVerifier::verifyCollective(const schema::Group &group, int64_t membe
       reduces != (group.reduction() != schema::Group::NO_REDUCTION))
     fail(name + " is a group of kind " + std::to_string(int(group.kind())) + " with reduction " +
          std::to_string(int(group.reduction())) + (reduces ? "; it needs one" : "; it has none"));
-  if (group.kind() == schema::Group::BROADCAST && group.root() >= uint64_t(members))
-    fail(name + " has root " + std::to_string(group.root()) + " of " + std::to_string(members));
   if (group.kind() == schema::Group::PERMUTE) {
     std::set<int64_t> sources(group.permutation().begin(), group.permutation().end());
     if (group.permutation_size() != members || int64_t(sources.size()) != members ||
@@ -454,7 +452,6 @@ void ProgramVerifier::verifyCollective(const schema::Group &group, int64_t membe
     break;
   case schema::Group::ALL_REDUCE:
   case schema::Group::ALL_TO_ALL:
-  case schema::Group::BROADCAST:
   case schema::Group::PERMUTE:
     break;
   default:

@@ -171,9 +171,6 @@ void Finder::visitGroup(plan::GroupOp op) {
           op.setReduction(isSum ? dist::ReductionKind::Max : dist::ReductionKind::Sum);
         },
         size == 1 ? "a group of one" : "");
-  if (op.getRoot())
-    add("wrong peer", op, "from the next member",
-        [op, size]() mutable { op.setRoot((*op.getRoot() + 1) % size); });
   if (auto own = op.getPermutation()) {
     SmallVector<int64_t> rotated(*own);
     std::rotate(rotated.begin(), rotated.begin() + 1, rotated.end());

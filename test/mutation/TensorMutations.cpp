@@ -25,7 +25,7 @@ public:
     module.walk([&](Operation *op) {
       TypeSwitch<Operation *>(op)
           .Case<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp, dist::AllToAllOp,
-                dist::BroadcastOp, dist::PermuteOp, dist::ShardSliceOp>([&](auto collective) {
+                dist::PermuteOp, dist::ShardSliceOp>([&](auto collective) {
             visitAxes(collective);
             visitDropped(collective);
             visit(collective);
@@ -68,7 +68,6 @@ private:
   void visit(dist::AllGatherOp op);
   void visit(dist::ReduceScatterOp op);
   void visit(dist::AllToAllOp op);
-  void visit(dist::BroadcastOp op);
   void visit(dist::PermuteOp op);
   void visit(dist::ShardSliceOp op);
   void visit(dist::SendOp op);
@@ -263,14 +262,6 @@ void Finder::visit(dist::AllToAllOp op) {
       op.setSplitDim(op.getConcatDim());
       op.setConcatDim(split);
     });
-}
-
-void Finder::visit(dist::BroadcastOp op) {
-  int64_t size = getGroupSize(op.getAxes());
-  add(
-      "wrong peer", op, "from the next member",
-      [op, size]() mutable { op.setRoot((op.getRoot() + 1) % size); },
-      same(size == 1, "a group of one"));
 }
 
 void Finder::visit(dist::PermuteOp op) {

@@ -568,13 +568,6 @@ const Refusal groupRefusals[] = {
        gather(p).set_outputs(0, 8);
      },
      {"reduces f8e4m3fn", "convert it to f32"}},
-    {"Root",
-     [](PlanBuilder &p) {
-       gather(p).set_kind(schema::Group::BROADCAST);
-       gather(p).set_outputs(0, 2);
-       gather(p).set_root(2);
-     },
-     {"root 2 of 2"}},
     {"Permutation",
      [](PlanBuilder &p) {
        gather(p).set_kind(schema::Group::PERMUTE);

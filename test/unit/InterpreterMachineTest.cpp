@@ -117,10 +117,6 @@ TEST_F(InterpreterMachine, Collectives) {
           "[{}]", "tensor<4xi64>"),
       ElementsAre(1, 30, 2, 40));
   EXPECT_THAT(
-      apply(R"(dist.broadcast %x over ["model"] root = 1 : (tensor<1xi64>) -> tensor<1xi64>)",
-            R"([{"data"}])", "tensor<1xi64>"),
-      ElementsAre(2, 40));
-  EXPECT_THAT(
       apply(
           R"(dist.permute %x over ["data", "model"] [3, 0, 1, 2] : (tensor<1xi64>) -> tensor<1xi64>)",
           both, "tensor<1xi64>"),

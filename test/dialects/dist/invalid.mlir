@@ -221,21 +221,3 @@ func.func @f(%x: tensor<4xf32>) {
   %0 = "dist.all_reduce"(%x) <{axes = ["a"], reduction = #dist<reduction sum>}> : (tensor<4xf32>) -> tensor<5xf32>
   return
 }
-
-// -----
-
-dist.mesh @mesh <["a" = 2]>
-func.func @f(%x: tensor<4xf32>) {
-  // expected-error @below {{input and output differ in type}}
-  %0 = dist.broadcast %x over ["a"] root = 0 : (tensor<4xf32>) -> tensor<5xf32>
-  return
-}
-
-// -----
-
-dist.mesh @mesh <["a" = 2]>
-func.func @f(%x: tensor<4xf32>) {
-  // expected-error @below {{root 2 is not one of the group's 2 members}}
-  %0 = dist.broadcast %x over ["a"] root = 2 : (tensor<4xf32>) -> tensor<4xf32>
-  return
-}

@@ -7,8 +7,6 @@ dist.mesh @mesh <["data" = 2, "model" = 4]>
 // CHECK-SAME: #dist.sharding<@mesh, [{"data"} * 64], unreduced = {"model" = max}>
 func.func @shardings(%a: tensor<2x3x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}, {"model", ?}]>},
                      %b: tensor<128xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"} * 64], unreduced = {"model" = max}>}) {
-  // CHECK: dist.broadcast %{{.*}} over ["model"] root = 3 : (tensor<128xf32>) -> tensor<128xf32>
-  %1 = dist.broadcast %b over ["model"] root = 3 : (tensor<128xf32>) -> tensor<128xf32>
   // CHECK: dist.permute %{{.*}} over ["data"] [1, 0]
   %2 = dist.permute %b over ["data"] [1, 0] : (tensor<128xf32>) -> tensor<128xf32>
   // CHECK: dist.all_to_all %{{.*}} over ["data"] split = 0 concat = 2 : (tensor<2x3x4xf32>) -> tensor<1x3x8xf32>

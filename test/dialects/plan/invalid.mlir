@@ -127,7 +127,7 @@ plan.program @p {
   %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   plan.block {
     // P-GR3
-    // expected-error @+1 {{has another root or permutation than its kind needs, permute}}
+    // expected-error @+1 {{needs a permutation; its kind is permute}}
     plan.group permute over ["model"] sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on collective over ["model"]
   }
 } {entry = "main", dims = {}, stage = 0 : i64}

@@ -76,7 +76,7 @@ dist.mesh @mesh <["model" = 2]>
 // CHECK-DAG: %[[V:.*]] = plan.alias %[[Y]] : (!plan.buffer<tensor<128xf32>>) -> !plan.buffer<tensor<8x16xf32>>
 // CHECK: plan.block {
 // CHECK: plan.copy ins(%[[X]] : {{.*}}) outs(%[[S]] : {{.*}}) on compute
-// CHECK: plan.group broadcast over ["model"] sequence 0 ins(%[[S]] {{.*}}root = 1
+// CHECK: plan.group all_to_all over ["model"] sequence 0 ins(%[[S]]
 // CHECK: plan.group permute over ["model"] sequence 1 {{.*}}permutation = array<i64: 1, 0>
 // CHECK-DAG: plan.launch @exp ins(%{{.*}}) outs(%[[V]] : {{.*}}) on compute
 // CHECK-DAG: plan.launch @pick ins(%{{.*}}, %[[P]] : {{.*}}) outs(%[[Z]]
@@ -90,7 +90,7 @@ func.func @memory(%x: tensor<8x16xf32> {loom.name = "x"})
     -> (tensor<128xf32> {loom.name = "y"}, tensor<i64> {loom.name = "z"}, tensor<8x16xf32> {loom.name = "same"})
     attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
   %f = dist.start {
-    %r = dist.broadcast %x over ["model"] root = 1 : (tensor<8x16xf32>) -> tensor<8x16xf32>
+    %r = dist.all_to_all %x over ["model"] split = 0 concat = 0 : (tensor<8x16xf32>) -> tensor<8x16xf32>
     dist.yield %r : tensor<8x16xf32>
   } : !dist.future<tensor<8x16xf32>>
   %0 = dist.done %f : !dist.future<tensor<8x16xf32>> -> tensor<8x16xf32>
