@@ -287,8 +287,7 @@ void PlanReader::readHeader(const Node &root) {
          std::to_string(kMajorVersion) + "; compile again");
   plan->producer = root.getString("producer");
   static const std::set<std::string> known = getKnownFeatures();
-  plan->features = root.getStrings("requires");
-  for (const std::string &feature : plan->features)
+  for (const std::string &feature : root.getStrings("requires"))
     if (!known.count(feature))
       fail("requires feature '" + feature + "', which this runtime lacks; use a newer one");
   Node target = root.get("target");

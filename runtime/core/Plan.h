@@ -104,7 +104,6 @@ public:
 
   const std::filesystem::path &getFolder() const { return folder; }
   const std::string &getProducer() const { return producer; }
-  const std::vector<std::string> &getRequires() const { return features; }
   /// "cpu" or "cuda", and the level: "x86-64-v3", "sm_90".
   const std::string &getTargetKind() const { return targetKind; }
   const std::string &getTargetArch() const { return targetArch; }
@@ -146,7 +145,6 @@ private:
   const DeviceKind *deviceKind = nullptr;
   int cudaVersion = 0;
   int64_t time = 0;
-  std::vector<std::string> features;
   ModelInfo model;
   Mesh mesh;
   int64_t microbatches = 1;

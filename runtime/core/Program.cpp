@@ -43,14 +43,8 @@ gridloom::rt::loadKernels(const Plan &plan, const schema::Stage &stage, Device &
 }
 
 static StreamKind getKind(const schema::Stream &stream) {
-  switch (stream.kind()) {
-  case schema::Stream::COMMUNICATION:
-    return StreamKind::Communication;
-  case schema::Stream::COPY:
-    return StreamKind::Copy;
-  default:
-    return StreamKind::Compute;
-  }
+  return stream.kind() == schema::Stream::COMMUNICATION ? StreamKind::Communication
+                                                        : StreamKind::Compute;
 }
 
 //===----------------------------------------------------------------------===//

@@ -34,7 +34,7 @@ void ProgramVerifier::verifySpecialisation(const schema::Specialisation &program
          std::to_string(maxEvents) + " are possible");
   std::set<std::string> names;
   for (const schema::Stream &stream : program.streams()) {
-    if (stream.kind() < schema::Stream::COMPUTE || stream.kind() > schema::Stream::COPY)
+    if (stream.kind() < schema::Stream::COMPUTE || stream.kind() > schema::Stream::COMMUNICATION)
       fail("stream '" + stream.name() + "' is of unknown kind " + std::to_string(stream.kind()));
     if (!names.insert(stream.name()).second)
       fail("stream '" + stream.name() + "' is there twice");

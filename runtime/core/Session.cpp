@@ -317,11 +317,6 @@ void Session::Impl::submitCopyIn(void *to, std::span<const std::byte> from) {
   device.copyIn(getHostStream(), to, from.data(), from.size());
 }
 
-void Session::Impl::copyIn(void *to, std::span<const std::byte> from) {
-  submitCopyIn(to, from);
-  hostStream->synchronize();
-}
-
 void Session::Impl::copyOut(std::span<std::byte> to, const void *from) {
   if (device.hasHostMemory()) {
     if (!to.empty())
@@ -451,6 +446,7 @@ RunStats Session::Impl::summarize(LoadedProgram &loaded, int64_t begin, int64_t 
 RunStats Session::Impl::run(LoadedProgram &loaded) {
   trace.clear();
   last = nullptr;
+  RunStats stats;
   try {
     checkJob();
     weights->requireUnchanged();
@@ -647,7 +643,6 @@ void Session::bind(const std::string &name, const HostArray &global) {
 void Session::bindShard(const std::string &name, const HostArray &local) {
   impl->bind(name, local, /*isShard=*/true);
 }
-void Session::clearBindings() { impl->bindings.clear(); }
 
 void Session::checkRun(const std::string &entry, const std::map<std::string, int64_t> &dims) const {
   impl->requireUsable();
@@ -690,31 +685,4 @@ void Session::resetStates() {
     impl->zero(impl->states[size_t(i)]->data, stage.states(i).bytes());
 }
 
-void Session::setState(const std::string &name, const HostArray &local) {
-  int index = impl->findState(name);
-  const schema::State &state = impl->getStage().states(index);
-  std::vector<int64_t> shape(state.shape().begin(), state.shape().end());
-  if (local.getType() != DataType(state.type()) || local.getShape() != shape)
-    throw Error(ErrorCode::InvalidArgument,
-                "state '" + name + "' is " + std::string(nameOf(DataType(state.type()))) + " " +
-                    formatShape(shape) + ", not " + std::string(nameOf(local.getType())) + " " +
-                    formatShape(local.getShape()));
-  impl->copyIn(impl->states[size_t(index)]->data, {local.getData(), local.getNumBytes()});
-}
-
 const std::vector<TraceEvent> &Session::getTrace() const { return impl->trace; }
-const RunStats &Session::getLastStats() const { return impl->stats; }
-
-Session::MemoryUse Session::getMemoryUse() const {
-  MemoryUse use;
-  use.weights = impl->weights->getNumBytes();
-  use.arena = impl->arena->bytes;
-  use.registered = impl->registered->bytes;
-  for (const std::unique_ptr<Memory> &state : impl->states)
-    use.states += state->bytes;
-  for (const std::unique_ptr<Impl::LoadedProgram> &loaded : impl->programs)
-    for (const auto *list : {&loaded->inputs, &loaded->outputs})
-      for (const std::unique_ptr<Memory> &memory : *list)
-        use.bindings += memory->bytes;
-  return use;
-}

@@ -87,7 +87,6 @@ public:
   void bind(const std::string &name, const HostArray &global);
   /// Gives the input this rank's part, padding included: the local shape of the plan.
   void bindShard(const std::string &name, const HostArray &local);
-  void clearBindings();
 
   /// Throws what run would throw before it starts: a caller of several ranks asks all of them
   /// first, so that none is left waiting for a peer whose inputs are wrong.
@@ -120,22 +119,13 @@ public:
   /// Collective. Replaces all weights by those of another file, on all ranks or on none.
   void updateWeights(const std::filesystem::path &path);
 
-  /// A state's local value, and its replacement (the local shape).
+  /// A state's local value.
   HostArray getState(const std::string &name) const;
-  void setState(const std::string &name, const HostArray &local);
   /// Makes all states of this rank zero, as they are in a new session.
   void resetStates();
 
   /// Steps of the last run; empty unless options.trace.
   const std::vector<TraceEvent> &getTrace() const;
-  /// Figures of the last run.
-  const RunStats &getLastStats() const;
-
-  struct MemoryUse {
-    uint64_t weights = 0, arena = 0, registered = 0, states = 0, bindings = 0;
-  };
-  /// Device bytes this rank holds.
-  MemoryUse getMemoryUse() const;
 
 private:
   class Impl;

@@ -62,7 +62,6 @@ public:
   void zero(void *to, size_t bytes);
   Stream &getHostStream();
   void submitCopyIn(void *to, std::span<const std::byte> from);
-  void copyIn(void *to, std::span<const std::byte> from);
   void copyOut(std::span<std::byte> to, const void *from);
 
 private:
@@ -126,7 +125,6 @@ public:
   const LoadedProgram *last = nullptr;
   bool usesGraphs = false;
   std::vector<TraceEvent> trace;
-  RunStats stats;
   std::string failure; // why the session is dead; empty: it is not
 };
 

@@ -303,7 +303,6 @@ std::shared_ptr<const WeightSet> WeightLoader::load() {
   auto set = std::make_shared<WeightSet>();
   for (const schema::Weight &weight : stage.weights()) {
     set->weights.push_back(loadWeight(weight));
-    set->numBytes += weight.bytes();
     if (set->weights.back().file)
       set->files.insert(set->weights.back().file);
   }

@@ -96,7 +96,6 @@ public:
                                                const WeightSource &source, WeightCache *cache);
   const void *getData(size_t index) const { return weights[index].data; }
   size_t getNumWeights() const { return weights.size(); }
-  uint64_t getNumBytes() const { return numBytes; }
   /// Throws Unavailable when a file that is used where it lies has changed since it was opened: see
   /// MappedFile.
   void requireUnchanged() const;
@@ -105,7 +104,6 @@ private:
   friend class WeightLoader;
   std::vector<SharedMemory> weights;
   std::set<std::shared_ptr<const MappedFile>> files; // that weights are parts of
-  uint64_t numBytes = 0;
 };
 
 } // namespace gridloom::rt

@@ -237,9 +237,6 @@ int64_t getMonotonicTime();
 /// LOCAL_WORLD_SIZE tells).
 std::unique_ptr<Device> createCpuDevice(unsigned threads);
 
-/// GPU `ordinal`; throws Unavailable with one line when there is no driver or no such GPU.
-std::unique_ptr<Device> createCudaDevice(int ordinal);
-
 } // namespace gridloom::rt
 
 #endif // GRIDLOOM_RUNTIME_DEVICE_DEVICE_H

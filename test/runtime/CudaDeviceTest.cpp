@@ -67,7 +67,7 @@ TEST_F(CudaDeviceTest, MissingDriverIsOneLine) {
     GTEST_SKIP() << "this machine has libcuda.so.1";
   }
   unsetenv("GRIDLOOM_CUDA_DRIVER");
-  std::string message = catchError(ErrorCode::Unavailable, [] { createCudaDevice(0); });
+  std::string message = catchError(ErrorCode::Unavailable, [] { CudaDevice device(0); });
   EXPECT_THAT(message, StartsWith("libcuda.so.1 not found: the NVIDIA driver is not installed"));
   EXPECT_THAT(message, HasSubstr("--target cpu"));
 }
@@ -90,24 +90,24 @@ TEST_F(CudaDeviceTest, OldDriverIsRefusedWithBothVersions) {
   fake::Options options;
   options.driverVersion = 10020;
   fake::reset(options);
-  std::string message = catchError(ErrorCode::Unavailable, [] { createCudaDevice(0); });
+  std::string message = catchError(ErrorCode::Unavailable, [] { CudaDevice device(0); });
   EXPECT_THAT(message, AllOf(HasSubstr("10.2"), HasSubstr("11.2")));
 }
 
 TEST_F(CudaDeviceTest, NoGpuIsOneLine) {
   fake::failCall("cuInit", 100);
-  std::string message = catchError(ErrorCode::Unavailable, [] { createCudaDevice(0); });
+  std::string message = catchError(ErrorCode::Unavailable, [] { CudaDevice device(0); });
   EXPECT_THAT(message, HasSubstr("cuInit failed with CUDA_ERROR_NO_DEVICE (no CUDA-capable device "
                                  "is detected)"));
 }
 
 TEST_F(CudaDeviceTest, GpuThatIsNotThereNamesBothNumbers) {
-  std::string message = catchError(ErrorCode::Unavailable, [] { createCudaDevice(2); });
+  std::string message = catchError(ErrorCode::Unavailable, [] { CudaDevice device(2); });
   EXPECT_THAT(message, StartsWith("no GPU 2: this machine has 2"));
 }
 
 TEST_F(CudaDeviceTest, NameSaysOrdinalAndArchitecture) {
-  EXPECT_EQ(createCudaDevice(1)->getName(), "cuda:1 Fake GPU (sm_90)");
+  EXPECT_EQ(CudaDevice(1).getName(), "cuda:1 Fake GPU (sm_90)");
 }
 
 TEST_F(CudaDeviceTest, RanksGetTheGpusInTurnUnlessOneIsNamed) {

@@ -480,8 +480,4 @@ int countCudaDevices(const CudaOptions &options) {
   return count;
 }
 
-std::unique_ptr<Device> createCudaDevice(int ordinal) {
-  return std::make_unique<CudaDevice>(ordinal);
-}
-
 } // namespace gridloom::rt
