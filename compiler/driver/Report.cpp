@@ -161,8 +161,6 @@ std::string Compilation::makeReport() const {
                             {"kernels", std::move(kernels)},
                             {"warnings", toJson(warnings)},
                             {"phases", std::move(phases)}};
-  if (!estimates.empty())
-    report["estimate"] = (*report.getArray("estimates"))[0];
   if (llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(values))
     report["values"] = std::move(*parsed);
   else

@@ -98,8 +98,6 @@ static void addEstimate(Document &document, const Lenient &report) {
   document.addTable("estimate", {"entry", "dims", "compute_ms", "comm_ms", "exposed_ms", "step_ms",
                                  "bubble_percent"});
   std::vector<json> estimates = report.list("estimates");
-  if (estimates.empty() && report.has("estimate"))
-    estimates.push_back(report.get("estimate"));
   double all = 0;
   for (const json &element : estimates) {
     Lenient estimate(element);
@@ -185,7 +183,7 @@ static Document explainValue(const Lenient &report, const std::string &name) {
     std::string known = value.text("name");
     if (known.find(name) != std::string::npos)
       similar.insert(known);
-    std::string type = value.has("type") ? value.text("type") : value.text("shape");
+    std::string type = value.text("type");
     // One node may become several operations; equal ones are told once.
     if (known == name &&
         rows.insert(value.text("op") + type + value.text("sharding") + value.text("origin")).second)
