@@ -21,7 +21,7 @@ import threading
 import time
 import warnings
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 
@@ -240,8 +240,10 @@ def run(
     seed: int = 0,
     workers: int | None = None,
     target: str = "cpu",
+    has_time: Callable[[], bool] = lambda: True,
 ) -> list[Result]:
-    """Results in the order of names, then ranks. A test that fails on one rank is not tried on more."""
+    """Results in the order of names, then ranks, of tests that begin while there is time. A test that fails on one rank is
+    not tried on more."""
     names, ranks = list(names), sorted(ranks)
     waiting: queue.SimpleQueue = queue.SimpleQueue()
     for index, name in enumerate(names):
@@ -251,7 +253,7 @@ def run(
     def work() -> None:
         worker = _Worker(target)
         try:
-            while True:
+            while has_time():
                 index, name = waiting.get_nowait()
                 results = found[index] = []
                 for number in ranks:
@@ -268,7 +270,7 @@ def run(
         thread.start()
     for thread in threads:
         thread.join()
-    return [result for index in range(len(names)) for result in found[index]]
+    return [result for index in sorted(found) for result in found[index]]
 
 
 def summarise(results: list[Result], detailed: bool = True) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -111,6 +112,68 @@ def test_scripts_parse_and_run_from_anywhere(script):
     subprocess.run(["bash", "-n", path], check=True)
     assert path.stat().st_mode & 0o111
     assert 'cd "$(dirname "${BASH_SOURCE[0]}")/.."' in path.read_text()
+
+
+def test_the_full_run_stays_below_8_hours():
+    """On two cores, with three builds: of the tree, and with either kind of sanitizer."""
+    shares = re.findall(r"^  section (\S+) (\d+) ", (ROOT / "scripts" / "test").read_text(), re.M)
+    full = [int(seconds) for _, seconds in shares if seconds != "0"]
+    assert len(full) > 15 and sum(full) + 3600 <= 8 * 3600
+
+
+def copy_script(folder: Path, sections: str) -> None:
+    """scripts/test in a tree whose sections are these; a section `NAME pass|fail|hang` leaves a result, or does not."""
+    (folder / "scripts").mkdir()
+    (folder / "bin").mkdir()
+    text = (ROOT / "scripts" / "test").read_text()
+    text = re.sub(r"^run_sections\(\) \{.*?^\}$", f"run_sections() {{\n{sections}\n}}", text, flags=re.S | re.M)
+    text = text.replace("\nexport -f ", '''
+fake() { echo "$1 ran" >> ran; [[ $2 != hang ]] || sleep 60; echo "$FAKE" | sed "s/OUTCOME/$2/" > "$results/$1.xml"; }
+export -f fake ''')
+    (folder / "scripts" / "test").write_text(text)
+    (folder / "scripts" / "cores.py").write_text("")
+    shutil.copy(ROOT / "scripts" / "test_summary.py", folder / "scripts")
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    (folder / ".venv" / "bin" / "python").symlink_to(sys.executable)
+
+
+def run_script(folder: Path, *options: str) -> subprocess.CompletedProcess:
+    fake = '<testsuite><testcase name="a" status="OUTCOME"/></testsuite>'
+    environment = {**os.environ, "FAKE": fake, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+    command = ["bash", folder / "scripts" / "test", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+
+
+def test_sections_have_shares_and_a_table(tmp_path):
+    copy_script(tmp_path, "  section one 20 fake pass\n  section two 1 fake hang\n  section three 20 fake pass")
+    result = run_script(tmp_path, "--full")
+    assert result.returncode == 1, result.stderr
+    assert "two was ended: it took more than its share of 1 s" in result.stdout
+    assert "FAILED two: the runner left no result" in result.stdout
+    assert re.search(r"^one +0 s\ntwo +[1-3] s\nthree +0 s$", result.stdout, re.M), result.stdout
+    assert result.stdout.splitlines()[-1] == "2 passed, 1 failed, 0 skipped"
+
+
+def test_a_run_resumes_after_its_last_section(tmp_path):
+    copy_script(tmp_path, "  section one 20 fake pass\n  section two 20 fake pass")
+    seed = re.search(r"GRIDLOOM_SEED=\d+", run_script(tmp_path, "--full").stdout)[0]
+    (tmp_path / "build" / "test-results" / "two.seconds").unlink()
+    resumed = run_script(tmp_path, "--full", "--resume")
+    assert (resumed.returncode, resumed.stdout.splitlines()[-1]) == (0, "2 passed, 0 failed, 0 skipped")
+    assert "one: done before" in resumed.stdout and seed in resumed.stdout
+    assert (tmp_path / "ran").read_text() == "one ran\ntwo ran\ntwo ran\n"
+    (tmp_path / "build" / "test-results" / "tree").write_text("another")
+    other = run_script(tmp_path, "--full", "--resume")
+    assert other.returncode == 2 and "no run of this tree to resume" in other.stderr
+
+
+def test_sections_run_alone(tmp_path):
+    copy_script(tmp_path, "  section one 20 fake pass\n  section two 20 fake fail")
+    alone = run_script(tmp_path, "--full", "two")
+    assert (alone.returncode, alone.stdout.splitlines()[-1]) == (1, "0 passed, 1 failed, 0 skipped")
+    unknown = run_script(tmp_path, "--full", "three")
+    assert unknown.returncode == 2 and "no section is named three" in unknown.stderr
+    assert run_script(tmp_path, "one").returncode == 2
 
 
 def test_the_generated_pages_are_up_to_date(tools):

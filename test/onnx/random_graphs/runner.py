@@ -59,9 +59,14 @@ def serve(only: list[str] | None) -> None:
 
 
 def run(
-    seeds: Iterable[int], workers: int = 1, only: str | None = None, tell: Callable[[Result], None] | None = None
+    seeds: Iterable[int],
+    workers: int = 1,
+    only: str | None = None,
+    tell: Callable[[Result], None] | None = None,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> list[Result]:
-    """Results in the order of `seeds`; `tell` is called with each as soon as it is there."""
+    """Results in the order of `seeds`, those that begin while there is time; `tell` is called with each as soon as it is
+    there."""
     waiting, lock = iter(list(seeds)), threading.Lock()
     results: list[Result] = []
 
@@ -70,7 +75,7 @@ def run(
         try:
             while True:
                 with lock:
-                    seed = next(waiting, None)
+                    seed = next(waiting, None) if has_time() else None
                 if seed is None:
                     return
                 result = worker.ask(seed)
