@@ -123,7 +123,9 @@ static int benchPlan(const BenchSettings &settings) {
       !nearest.empty() && !std::filesystem::exists(settings.job.plan))
     throw Error(ErrorCode::InvalidArgument,
                 "there is no plan or collective '" + settings.job.plan + "'" + nearest);
-  Job job(settings.job, /*fillInputs=*/true);
+  std::optional<Job> made;
+  beforeJoining(settings.job, [&] { made.emplace(settings.job, /*fillInputs=*/true); });
+  const Job &job = *made;
   return job.launch([&](const World &world, Transport &transport) {
     SessionOptions options;
     Measured measured;

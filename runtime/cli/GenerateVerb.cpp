@@ -151,26 +151,42 @@ static void tell(const GenerateSettings &settings, const Generation &generation)
   flushOutput();
 }
 
-static int runGenerate(GenerateSettings settings) {
-  TokenRows prompts = readTokens(settings.tokens);
+namespace {
+
+/// What a rank has before it joins the job.
+struct Prepared {
+  TokenRows prompts;
+  std::shared_ptr<const Plan> plan;
+  std::optional<Decoder> decoder;
+};
+
+} // namespace
+
+static void prepare(GenerateSettings &settings, Prepared &made) {
+  made.prompts = readTokens(settings.tokens);
   settings.decoder.entry = settings.job.entry;
   settings.decoder.dims = readDims(settings.job.dims);
   settings.decoder.inputs = readInputs(settings.job.inputs);
   settings.decoder.seed = settings.sampling.seed = settings.job.seed;
   if (settings.sampling.topK > 0 && settings.sampling.temperature == 0)
     settings.sampling.temperature = 1;
-  std::shared_ptr<const Plan> plan = loadPlan(settings.job);
-  Decoder decoder(*plan, settings.decoder, int64_t(prompts.size()));
-  decoder.check(prompts, settings.most);
+  made.plan = loadPlan(settings.job);
+  made.decoder.emplace(*made.plan, settings.decoder, int64_t(made.prompts.size()));
+  made.decoder->check(made.prompts, settings.most);
   if (!settings.output.empty())
     if (fs::path folder = fs::absolute(settings.output).parent_path(); !fs::is_directory(folder))
       throw Error(ErrorCode::InvalidArgument,
                   "--output " + settings.output + ": there is no folder " + folder.string());
+}
+
+static int runGenerate(GenerateSettings settings) {
+  Prepared made;
+  beforeJoining(settings.job, [&] { prepare(settings, made); });
   auto cache = std::make_shared<WeightCache>();
-  return runRanks(settings.job, plan->getMesh().getNumRanks(),
+  return runRanks(settings.job, made.plan->getMesh().getNumRanks(),
                   [&](const World &world, Transport &transport) {
-                    JobRank rank = startRank(settings.job, plan, cache, world, transport, {});
-                    Generation generation(settings, decoder, prompts, *rank.session);
+                    JobRank rank = startRank(settings.job, made.plan, cache, world, transport, {});
+                    Generation generation(settings, *made.decoder, made.prompts, *rank.session);
                     generation.run(world.rank == 0);
                     if (world.rank == 0)
                       tell(settings, generation);

@@ -71,7 +71,8 @@ void gridloom::rt::addPlanOptions(CLI::App &verb, JobSettings &settings) {
                 "they are used from the next load on");
   verb.add_flag("--check-indices", settings.checkIndices,
                 "refuse inputs with indices out of range, as ONNX does; default: such an index "
-                "takes the nearest one, or zeros where the table is split");
+                "takes the nearest one, or zeros where the table is split. Indices that the "
+                "program computes are not checked");
   verb.add_flag("--no-graphs", settings.noGraphs,
                 "submit steps one by one, not captured as CUDA graphs");
   verb.add_flag("-v,--verbose", settings.verbose, "print decisions and their reasons");
@@ -116,6 +117,23 @@ std::string gridloom::rt::describeLoopback(const JobSettings &settings, int rank
 int gridloom::rt::getGivenRanks(const JobSettings &settings) {
   std::optional<World> world = findWorld(settings);
   return world ? world->size : settings.ranks;
+}
+
+void gridloom::rt::beforeJoining(const JobSettings &settings, const std::function<void()> &work) {
+  try {
+    work();
+  } catch (const std::exception &error) {
+    // What the environment says may itself be what is wrong.
+    std::optional<World> world;
+    try {
+      world = detectWorld(getProcessEnvironment());
+    } catch (const Error &) {
+    }
+    if (world)
+      abortJob(*world, error.what(),
+               std::chrono::milliseconds(int64_t(std::min(settings.timeout, 10.0) * 1000)));
+    throw;
+  }
 }
 
 int gridloom::rt::runRanks(const JobSettings &settings, int ranks, const RankMain &main) {

@@ -40,6 +40,10 @@ struct JobSettings {
   bool verbose = false;
 };
 
+/// Throws again what `work` throws, what a rank does before it gets to runRanks, once the other
+/// ranks of a launcher's job have heard of it: they would wait for this one until their deadline.
+void beforeJoining(const JobSettings &settings, const std::function<void()> &work);
+
 /// Adds the options that say how ranks run: -n, --in-process, --timeout, --transport, --device.
 void addRankOptions(CLI::App &verb, JobSettings &settings);
 /// Adds the options that say what they run: --input, --dim, --weights, ...

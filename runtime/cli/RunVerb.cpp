@@ -147,13 +147,16 @@ Verb gridloom::rt::addRun(CLI::App &app) {
       ->capture_default_str();
   verb->add_option("--trace", settings->trace, "file for the last run's trace (Perfetto)");
   return {verb, [settings] {
-            Job job(settings->job, /*fillInputs=*/false);
-            if (!settings->output.empty())
-              prepareOutput(*settings, job.getSpecialisation());
-            if (!settings->trace.empty())
-              checkTrace(settings->trace);
-            return job.launch([&](const World &world, Transport &transport) {
-              runOnRank(job, *settings, world, transport);
+            std::optional<Job> job;
+            beforeJoining(settings->job, [&] {
+              job.emplace(settings->job, /*fillInputs=*/false);
+              if (!settings->output.empty())
+                prepareOutput(*settings, job->getSpecialisation());
+              if (!settings->trace.empty())
+                checkTrace(settings->trace);
+            });
+            return job->launch([&](const World &world, Transport &transport) {
+              runOnRank(*job, *settings, world, transport);
             });
           }};
 }

@@ -98,6 +98,9 @@ struct TransportOptions {
   std::chrono::milliseconds deadline{300000};
   /// A peer that is gone is noticed within this time.
   std::chrono::milliseconds liveness{1000};
+  /// Called several times a second, on the caller's thread, while this rank waits for others to
+  /// join; what it throws ends the attempt. May be null.
+  std::function<void()> whileJoining = {};
 };
 
 /// The connection of this rank to the job. Communicators live no longer than their transport, and

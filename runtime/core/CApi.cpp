@@ -68,9 +68,13 @@ struct RankRunner : Runner {
                       world->source + " says " + std::to_string(world->size) +
                       "; compile it for that many, or start as many as it is for");
     if (world->size > 1)
-      host = joinJob(*world, options.placement.limits);
+      host = join(*world, options.placement.limits);
     try {
-      start(plan, *world, options);
+      await([&] { start(plan, *world, options); },
+            [&] {
+              if (host)
+                host->abort("the load was interrupted");
+            });
     } catch (const std::exception &error) {
       // The others wait for this rank, which will not come.
       if (host)
@@ -78,8 +82,10 @@ struct RankRunner : Runner {
       throw;
     }
   }
-  /// What may wait for other ranks: on a thread of its own where this one is to see interrupts.
-  template <typename Work> auto call(Work work) {
+  /// Does what may wait for other ranks, on a thread of its own where this one is to see
+  /// interrupts; `end` ends it.
+  template <typename Work>
+  std::invoke_result_t<Work> await(Work work, const std::function<void()> &end) {
     if (!isInterrupted)
       return work();
     auto result = std::async(std::launch::async, work);
@@ -88,8 +94,11 @@ struct RankRunner : Runner {
             [&](std::chrono::milliseconds limit) {
               return result.wait_for(limit) == std::future_status::ready;
             },
-            [&] { session->abort("the run was interrupted"); });
+            end);
     return result.get();
+  }
+  template <typename Work> auto call(Work work) {
+    return await(work, [&] { session->abort("the run was interrupted"); });
   }
   void bind(const std::string &name, const HostArray &array) override {
     session->bind(name, array);
@@ -123,6 +132,14 @@ struct RankRunner : Runner {
   void abort(const std::string &reason) override { session->abort(reason); }
 
 private:
+  std::unique_ptr<Transport> join(World &world, TransportOptions limits) {
+    if (isInterrupted)
+      limits.whileJoining = [this] {
+        if (isInterrupted())
+          throw Error(ErrorCode::PeerFailed, "interrupted while waiting for the other ranks");
+      };
+    return joinJob(world, limits);
+  }
   void start(const std::shared_ptr<const Plan> &plan, const World &world,
              const InProcessOptions &options) {
     PlacementOptions placing = options.placement;

@@ -147,13 +147,21 @@ def load(path=sys.argv[1], **options):
 """
 
 
-def start_ranks(plan, script: str, size: int = 2) -> list[subprocess.Popen]:
+def start_ranks(plan, script: str, size: int = 2, only: int | None = None, local: int = 0) -> list[subprocess.Popen]:
+    """The ranks, or one of them, `local` to a machine."""
+    local = local or size
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     processes = []
-    for rank in range(size):
-        names = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1"}
+    for rank in range(size) if only is None else [only]:
+        names = {
+            "RANK": rank,
+            "WORLD_SIZE": size,
+            "LOCAL_RANK": rank % local,
+            "LOCAL_WORLD_SIZE": local,
+            "MASTER_ADDR": "127.0.0.1",
+        }
         environment = {**os.environ, **{name: str(value) for name, value in names.items()}, "MASTER_PORT": str(port)}
         command = [sys.executable, "-c", RANK + textwrap.dedent(script), os.fspath(plan)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -238,6 +246,23 @@ def test_a_loop_without_an_end_sees_an_interrupt(tools, tmp_path, mesh):
             process.kill()
             raise
     assert "KeyboardInterrupt" in err, err
+
+
+@pytest.mark.parametrize("local", [2, 1], ids=["one machine", "two machines"])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_waiting_load_sees_an_interrupt(pair, rank, local):
+    """The other rank does not come; the deadline is a minute."""
+    script = """
+    print("ready", flush=True)
+    load()
+    """
+    (process,) = start_ranks(pair, script, only=rank, local=local)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(2)
+    begin = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=50)
+    assert time.monotonic() - begin < 8 and "KeyboardInterrupt" in err, err
 
 
 def test_other_threads_run_while_a_trace_is_gathered(pair, tmp_path):

@@ -207,7 +207,7 @@ def test_contradictions_are_refused(tools, fake_gpus, mlp, tmp_path):
     assert "--transport nccl has one GPU for each rank" in refuse(gpu, "--device", "1")
     assert "--copy-engines is for --transport nccl" in refuse(gpu, "--transport", "loopback", "--copy-engines")
     launched = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}
-    assert "threads of one process" in refuse(gpu, "--transport", "loopback", env=launched)
+    assert "threads of one process" in refuse(gpu, "--transport", "loopback", "--timeout", "0.1", env=launched)
     assert "no GPU 7" in refuse(gpu, "--transport", "loopback", "--device", "7")
     result = tools.call("bench", "all_reduce", "--share-gpu", check=False)
     assert "--share-gpu is for --transport nccl" in result.stderr

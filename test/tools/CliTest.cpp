@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
 #include <sys/wait.h>
@@ -380,14 +381,35 @@ TEST_F(Cli, OtherLaunchersAreJoined) {
   EXPECT_THAT(result.err, HasSubstr("2 ranks, started by torchrun (RANK, WORLD_SIZE)"));
   EXPECT_THAT(readY(output), testing::ElementsAreArray(expectY()));
 
-  expectError({"run", plan, "--input", "x=ones"}, 1,
+  // Nobody else comes: the timeout is how long the others are called.
+  expectError({"run", plan, "--input", "x=ones", "--timeout", "0.1"}, 1,
               AllOf(HasSubstr("for 2 ranks"), HasSubstr("torchrun"), HasSubstr("says 3")),
               {{"RANK", "0"}, {"WORLD_SIZE", "3"}});
-  expectError({"run", plan, "--input", "x=ones", "-n", "2"}, 1,
+  expectError({"run", plan, "--input", "x=ones", "-n", "2", "--timeout", "0.1"}, 1,
               AllOf(HasSubstr("-n says 2"), HasSubstr("says 3")),
               {{"RANK", "0"}, {"WORLD_SIZE", "3"}});
-  expectError({"run", plan, "--input", "x=ones", "--in-process"}, 1, HasSubstr("--in-process"),
-              {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
+  expectError({"run", plan, "--input", "x=ones", "--in-process", "--timeout", "0.1"}, 1,
+              HasSubstr("--in-process"), {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
+}
+
+TEST_F(Cli, RanksHearOfOneThatFailsBeforeItJoins) {
+  auto start = [&](const std::string &rank, const std::vector<std::string> &arguments) {
+    return Process(folder.path, arguments,
+                   {{"RANK", rank},
+                    {"WORLD_SIZE", "2"},
+                    {"MASTER_ADDR", "127.0.0.1"},
+                    {"MASTER_PORT", std::to_string(getpid())}});
+  };
+  for (const char *verb : {"run", "bench"}) {
+    auto begin = std::chrono::steady_clock::now();
+    Process waiting = start("0", {verb, plan, "--input", "x=ones"});
+    Result failed = start("1", {verb, plan, "--input", "x=nothing.npy"}).wait();
+    EXPECT_EQ(failed.code, 1);
+    EXPECT_THAT(failed.err, HasSubstr("nothing.npy"));
+    EXPECT_EQ(waiting.wait().code, 1);
+    // The deadline is five minutes.
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60)) << verb;
+  }
 }
 
 TEST_F(Cli, InspectGivesTextAndJson) {

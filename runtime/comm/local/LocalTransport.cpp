@@ -65,5 +65,5 @@ std::unique_ptr<Transport> gridloom::rt::createLocalTransport(std::shared_ptr<Se
 std::unique_ptr<Transport> gridloom::rt::joinLocalTransport(const std::string &job, int rank,
                                                             int size,
                                                             const TransportOptions &options) {
-  return createLocalTransport(meetAtSocket(job, rank, size, options.deadline), rank, options);
+  return createLocalTransport(meetAtSocket(job, rank, size, options), rank, options);
 }

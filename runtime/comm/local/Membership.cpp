@@ -63,6 +63,7 @@ void Membership::awaitAll() {
   };
   for (int other = 0; other < getSize(); ++other)
     await(segment->getRank(other).joins, epoch + 1, operation, getMissing);
+  isJoining = false;
   openPeers();
 }
 
@@ -153,6 +154,8 @@ void Membership::awaitSlowly(Counter &counter, uint32_t target, const Operation 
     counter.sleepUntil(target, tick);
     if (counter.hasReached(target))
       return;
+    if (isJoining && options.whileJoining)
+      options.whileJoining();
     // A rank that was itself stopped must not count that time against its peers.
     auto now = steady_clock::now();
     waited += std::min<steady_clock::duration>(now - last, tick + milliseconds(200));

@@ -67,6 +67,7 @@ private:
   const int rank;
   const TransportOptions options;
   const Patience patience;
+  bool isJoining = true;
   uint32_t epoch = 0;
   /// A descriptor per rank that becomes readable when its process ends; -1 for threads of this
   /// process; goneBeforeOpen for a process that ended before we looked, withoutDescriptor where the

@@ -161,14 +161,16 @@ static std::string judge(const Hello &hello, const ucred &caller, int size,
 }
 
 static std::shared_ptr<Segment> serve(const Address &address, const std::string &job, int size,
-                                      milliseconds deadline) {
-  auto until = steady_clock::now() + deadline;
+                                      const TransportOptions &options) {
+  auto until = steady_clock::now() + options.deadline;
   Socket listener(openSocket());
   while (bind(listener.fd, address.get(), address.length) != 0) {
     if (errno != EADDRINUSE || steady_clock::now() > until)
       throw Error(ErrorCode::Unavailable, "cannot open the meeting place of job " + job + ": " +
                                               strerror(errno) +
                                               "; does another job of this name run?");
+    if (options.whileJoining)
+      options.whileJoining();
     std::this_thread::sleep_for(milliseconds(20));
   }
   if (listen(listener.fd, maxLocalRanks) != 0)
@@ -178,9 +180,11 @@ static std::shared_ptr<Segment> serve(const Address &address, const std::string 
   std::vector<bool> seen(size_t(size), false);
   seen[0] = true;
   while (std::count(seen.begin(), seen.end(), false) != 0) {
+    if (options.whileJoining)
+      options.whileJoining();
     auto left = std::chrono::duration_cast<milliseconds>(until - steady_clock::now()).count();
     pollfd entry{listener.fd, POLLIN, 0};
-    int ready = left > 0 ? poll(&entry, 1, int(std::min<int64_t>(left, 1000))) : 0;
+    int ready = left > 0 ? poll(&entry, 1, int(std::min<int64_t>(left, 200))) : 0;
     if (ready < 0 && errno == EINTR)
       continue;
     if (left <= 0 || ready < 0) {
@@ -189,7 +193,7 @@ static std::shared_ptr<Segment> serve(const Address &address, const std::string 
         if (!seen[size_t(rank)])
           missing.push_back(rank);
       throw Error(ErrorCode::DeadlineExceeded, "job " + job + " is not complete after " +
-                                                   std::to_string(deadline.count()) +
+                                                   std::to_string(options.deadline.count()) +
                                                    " ms; missing " + describeRanks(missing));
     }
     if (!(entry.revents & POLLIN))
@@ -214,10 +218,12 @@ static std::shared_ptr<Segment> serve(const Address &address, const std::string 
 }
 
 static std::shared_ptr<Segment> call(const Address &address, const std::string &job, int rank,
-                                     int size, milliseconds deadline) {
-  auto until = steady_clock::now() + deadline;
+                                     int size, const TransportOptions &options) {
+  auto until = steady_clock::now() + options.deadline;
   milliseconds pause(5);
   while (true) {
+    if (options.whileJoining)
+      options.whileJoining();
     Socket socket(openSocket());
     if (connect(socket.fd, address.get(), address.length) != 0) {
       if (steady_clock::now() > until)
@@ -225,7 +231,7 @@ static std::shared_ptr<Segment> call(const Address &address, const std::string &
                     "rank 0 of job " + job +
                         " did not come to the meeting place on this machine "
                         "within " +
-                        std::to_string(deadline.count()) + " ms");
+                        std::to_string(options.deadline.count()) + " ms");
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, milliseconds(50));
       continue;
@@ -249,7 +255,7 @@ static std::shared_ptr<Segment> call(const Address &address, const std::string &
 }
 
 std::shared_ptr<Segment> gridloom::rt::meetAtSocket(const std::string &job, int rank, int size,
-                                                    milliseconds deadline) {
+                                                    const TransportOptions &options) {
   if (rank < 0 || rank >= size)
     throw Error(ErrorCode::InvalidArgument, "rank " + std::to_string(rank) +
                                                 " is outside a job of " + std::to_string(size) +
@@ -257,5 +263,5 @@ std::shared_ptr<Segment> gridloom::rt::meetAtSocket(const std::string &job, int 
   if (size == 1)
     return Segment::create(1);
   Address address(job);
-  return rank == 0 ? serve(address, job, size, deadline) : call(address, job, rank, size, deadline);
+  return rank == 0 ? serve(address, job, size, options) : call(address, job, rank, size, options);
 }

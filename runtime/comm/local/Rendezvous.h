@@ -6,6 +6,7 @@
 #ifndef GRIDLOOM_RUNTIME_COMM_LOCAL_RENDEZVOUS_H
 #define GRIDLOOM_RUNTIME_COMM_LOCAL_RENDEZVOUS_H
 
+#include "runtime/comm/Transport.h"
 #include "runtime/comm/local/Segment.h"
 
 namespace gridloom::rt {
@@ -13,9 +14,9 @@ namespace gridloom::rt {
 /// Gives all `size` ranks that name the same `job` one segment. Rank 0 makes it and hands its
 /// descriptor to the others over an abstract socket, which vanishes with rank 0's last use of it.
 /// Throws InvalidArgument when the ranks disagree about the size or two claim one rank,
-/// DeadlineExceeded naming who did not come.
+/// DeadlineExceeded naming who did not come, and what options.whileJoining throws.
 std::shared_ptr<Segment> meetAtSocket(const std::string &job, int rank, int size,
-                                      std::chrono::milliseconds deadline);
+                                      const TransportOptions &options);
 
 } // namespace gridloom::rt
 

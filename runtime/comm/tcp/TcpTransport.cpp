@@ -46,6 +46,8 @@ public:
   void publish(const std::string &communicator, uint64_t count);
   std::optional<int> findCulprit();
   const TransportOptions &getOptions() const { return options; }
+  /// All ranks have come.
+  void endJoining() { options.whileJoining = nullptr; }
   int getRank() const { return rank; }
 
 private:
@@ -144,6 +146,8 @@ void Client::join(const std::string &master, const std::string &job, int size) {
   connection.send({TcpMessage::Hello, rank, 0, uint64_t(size), job, ""});
   auto end = steady_clock::now() + options.deadline;
   while (true) {
+    if (options.whileJoining)
+      options.whileJoining();
     pollfd entry{connection.getFd(), POLLIN, 0};
     poll(&entry, 1, 100);
     bool isOpen = entry.revents == 0 || connection.receive();
@@ -260,8 +264,16 @@ std::optional<TcpMessage> Client::ask(TcpMessage message, milliseconds limit, bo
   while (!answers.count(id)) {
     if (!always)
       throwIfFailed(where);
-    if (changed.wait_until(lock, end) == std::cv_status::timeout && !answers.count(id))
+    if (steady_clock::now() >= end)
       return std::nullopt;
+    if (!options.whileJoining) {
+      changed.wait_until(lock, end);
+      continue;
+    }
+    changed.wait_until(lock, std::min(end, steady_clock::now() + milliseconds(100)));
+    lock.unlock();
+    options.whileJoining();
+    lock.lock();
   }
   TcpMessage answer = std::move(answers[id]);
   answers.erase(id);
@@ -314,15 +326,24 @@ void TcpTransport::gather(std::span<const std::byte> mine, std::span<std::byte> 
 
 /// A connected, blocking socket, or -1 and the reason in errno. Waits no longer than until `end`:
 /// connect itself would take minutes where packets are dropped.
-static int tryConnect(const addrinfo &address, steady_clock::time_point end) {
+static int tryConnect(const addrinfo &address, steady_clock::time_point end,
+                      const std::function<void()> &whileJoining) {
   int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
     return -1;
   int problem = connect(fd, address.ai_addr, address.ai_addrlen) == 0 ? 0 : errno;
   while (problem == EINPROGRESS || problem == EINTR) {
+    if (whileJoining) {
+      try {
+        whileJoining();
+      } catch (...) {
+        close(fd);
+        throw;
+      }
+    }
     auto left = std::chrono::ceil<milliseconds>(end - steady_clock::now()).count();
     pollfd entry{fd, POLLOUT, 0};
-    int ready = left > 0 ? poll(&entry, 1, int(std::min<int64_t>(left, 1000))) : 0;
+    int ready = left > 0 ? poll(&entry, 1, int(std::min<int64_t>(left, 200))) : 0;
     if (left <= 0)
       problem = ETIMEDOUT;
     else if (ready > 0) {
@@ -342,7 +363,7 @@ static int connectTo(const std::string &master, const TransportOptions &options)
   auto end = steady_clock::now() + options.deadline;
   std::shared_ptr<addrinfo> address = resolve(master, end);
   while (true) {
-    int fd = tryConnect(*address, end);
+    int fd = tryConnect(*address, end, options.whileJoining);
     if (fd >= 0)
       return fd;
     int reason = errno;
@@ -351,6 +372,8 @@ static int connectTo(const std::string &master, const TransportOptions &options)
                   "rank 0 was not to be reached at " + master + " within " +
                       std::to_string(options.deadline.count()) + " ms: " + strerror(reason) +
                       "; is MASTER_ADDR reachable, and its port open?");
+    if (options.whileJoining)
+      options.whileJoining();
     std::this_thread::sleep_for(milliseconds(50));
   }
 }
@@ -368,10 +391,12 @@ std::unique_ptr<Transport> gridloom::rt::joinTcpTransport(const std::string &mas
     server = std::make_unique<TcpServer>(master, job, size, options);
   auto client = std::make_shared<Client>(connectTo(master, options), rank, options);
   client->join(master, job, size);
+  Client &joined = *client;
   auto transport = std::make_unique<TcpTransport>(std::move(server), std::move(client), size);
   // All have come once each has heard from each.
   std::byte here{1};
   std::vector<std::byte> all(static_cast<size_t>(size));
   transport->gather({&here, 1}, all);
+  joined.endJoining();
   return transport;
 }
