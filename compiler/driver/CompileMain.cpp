@@ -102,7 +102,7 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
       ->check(CLI::Range(2, 1024));
   verb->add_option("--memory-limit", options.memoryLimit,
                    "memory per device, e.g. 16GiB, for weights, states, activations, inputs and "
-                   "outputs")
+                   "outputs; libraries' workspaces and NCCL's buffers on GPUs come on top")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->check(CLI::Range(int64_t(1), std::numeric_limits<int64_t>::max()).description(""));
   verb->add_flag("!--no-cudnn", options.target.cudnn,

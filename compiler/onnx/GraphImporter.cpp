@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/GraphImporter.h"
 
+#include "compiler/onnx/Annotations.h"
 #include "compiler/onnx/Narrow.h"
 #include "compiler/onnx/OpTable.h"
 #include "compiler/onnx/Sequences.h"
@@ -118,11 +119,22 @@ Value TensorPool::materializeWeight(const rt::OnnxTensor &tensor, OpBuilder &bui
 
 ArrayAttr TensorPool::getFolded() {
   Builder builder(module.getContext());
+  // The first reader of each, as locations name it.
+  llvm::StringMap<std::string> readers;
+  const onnx::GraphProto &graph = model.proto->graph();
+  for (int node = 0; node < graph.node_size(); ++node)
+    for (const std::string &input : graph.node(node).input())
+      if (folded.contains(input))
+        readers.try_emplace(input, GraphIndex::getNodeName(graph, node));
   SmallVector<Attribute> entries;
-  for (const auto &[name, digest] : folded)
-    entries.push_back(
-        builder.getDictionaryAttr({builder.getNamedAttr("name", builder.getStringAttr(name)),
-                                   builder.getNamedAttr("sha256", builder.getStringAttr(digest))}));
+  for (const auto &[name, digest] : folded) {
+    NamedAttrList entry;
+    entry.append("name", builder.getStringAttr(name));
+    entry.append("sha256", builder.getStringAttr(digest));
+    if (auto reader = readers.find(name); reader != readers.end())
+      entry.append("reader", builder.getStringAttr(reader->second));
+    entries.push_back(entry.getDictionary(module.getContext()));
+  }
   return builder.getArrayAttr(entries);
 }
 

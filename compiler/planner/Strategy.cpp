@@ -403,15 +403,16 @@ static LogicalResult refuseAll(ModuleOp module, std::vector<Candidate> &candidat
       least = &candidate;
   }
   if (!least || !limit) {
-    InFlightDiagnostic error = module.emitError("no way to use the devices works; ")
+    InFlightDiagnostic error = module.emitError("no strategy can be compiled; ")
                                << candidates.front().name << ": " << candidates.front().describe();
     for (const Candidate &other : llvm::ArrayRef(candidates).slice(1).take_front(7))
       error.attachNote() << other.name << ": " << other.describe();
     return error;
   }
   std::optional<rt::MemoryNeeds> needs = request.allocate(least->options);
-  InFlightDiagnostic error = module.emitError("no way to use the devices fits; least needs ")
-                             << least->name << ": " << least->describe();
+  InFlightDiagnostic error =
+      module.emitError("no strategy fits into the memory limit; the one that needs least is ")
+      << least->name << ": " << least->describe();
   if (needs)
     error << ": " << rt::describe(*needs);
   if (needs && request.suggest)

@@ -203,6 +203,28 @@ LogicalResult ApplyAnnotationsPass::place(const Annotation &annotation, const Me
   return success();
 }
 
+/// Why nothing in `module` has the name of an initializer any more; "" of what was none.
+static std::string explainGone(ModuleOp module, StringRef name) {
+  if (auto folded = module->getAttrOfType<ArrayAttr>(loom::kFolded))
+    for (auto entry : folded.getAsRange<DictionaryAttr>())
+      if (entry.getAs<StringAttr>("name").getValue() == name) {
+        auto reader = entry.getAs<StringAttr>("reader");
+        return "which was folded into a constant" +
+               (reader ? " for node '" + reader.str() + "'; name that node's output instead"
+                       : std::string());
+      }
+  std::string reader;
+  module.walk([&](loom::DerivedOp derived) {
+    derived.getBody().walk([&](loom::GetWeightOp weight) {
+      if (reader.empty() && weight.getName() == name)
+        reader = loom::getNodeName(derived.getLoc());
+    });
+  });
+  return reader.empty() ? ""
+                        : "which only node '" + reader +
+                              "' reads, once, when weights are loaded; name that node instead";
+}
+
 LogicalResult ApplyAnnotationsPass::applyOne(StringRef text, const Mesh &mesh) {
   Annotation annotation;
   if (failed(parse(text, annotation)) || failed(check(annotation, mesh)))
@@ -228,6 +250,9 @@ LogicalResult ApplyAnnotationsPass::applyOne(StringRef text, const Mesh &mesh) {
         spots.push_back({op->getResult(0)});
     });
   }
+  if (std::string gone = spots.empty() ? explainGone(getOperation(), annotation.name) : "";
+      !gone.empty())
+    return getOperation().emitError("--shard names '") << annotation.name << "', " << gone;
   if (spots.empty())
     return getOperation().emitError("--shard names '")
            << annotation.name << "', which " << (annotation.name.contains('*') ? "matches" : "is")

@@ -136,6 +136,8 @@ TEST_F(OnnxImportTest, WeightsStayInTheFile) {
   ASSERT_EQ(folded.size(), 2u);
   EXPECT_EQ(cast<DictionaryAttr>(folded[0]).getAs<StringAttr>("name"), "rest");
   EXPECT_EQ(cast<DictionaryAttr>(folded[1]).getAs<StringAttr>("name"), "main");
+  for (Attribute entry : folded)
+    EXPECT_TRUE(cast<DictionaryAttr>(entry).getAs<StringAttr>("reader"));
   // Of four zero bytes.
   EXPECT_EQ(cast<DictionaryAttr>(folded[1]).getAs<StringAttr>("sha256"),
             "df3f619804a92fdb4057192dc43dd748ea778adc52bc498ce80524c014b81119");

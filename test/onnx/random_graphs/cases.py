@@ -32,6 +32,8 @@ REASONS = {
     "splits nothing of the model": "an axis has nothing to split",
     "use a smaller 'pipe' axis": "fewer operations than stages",
     "which is no input, output, weight or node of the model": "a pin of what is folded away",
+    "which was folded into a constant": "a pin of what is folded away",
+    "reads, once, when weights are loaded": "a pin of what is folded away",
 }
 
 LOOSE = "ill-conditioned: compared with a tolerance above 5 %"

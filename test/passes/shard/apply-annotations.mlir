@@ -2,6 +2,9 @@
 // RUN: gridloom-opt %s --dist-apply-annotations="shard=layers.*.w*t=[{model},{}]" | FileCheck %s --check-prefix=WILD
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=layers.*.wt.*=[{},{model}]" 2>&1 | FileCheck %s --check-prefix=UNMATCHED
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=nothing=[{},{model}]" 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// RUN: not gridloom-opt %s --dist-apply-annotations="shard=scale=[{},{model}]" 2>&1 | FileCheck %s --check-prefix=FOLDED
+// RUN: not gridloom-opt %s --dist-apply-annotations="shard=old=[{},{model}]" 2>&1 | FileCheck %s --check-prefix=NAMELESS
+// RUN: not gridloom-opt %s --dist-apply-annotations="shard=table=[{},{model}]" 2>&1 | FileCheck %s --check-prefix=DERIVED
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=w=[{},{rows}]" 2>&1 | FileCheck %s --check-prefix=AXIS
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=w=[{model},{model}]" 2>&1 | FileCheck %s --check-prefix=TWICE
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=w=[{model}]" 2>&1 | FileCheck %s --check-prefix=RANK
@@ -13,6 +16,9 @@
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=y=[{data},{}] shard=y=[{},{data}]" 2>&1 | FileCheck %s --check-prefix=OUTPUT
 
 // UNKNOWN: error: --shard names 'nothing', which is no input, output, weight or node of the model
+// FOLDED: error: --shard names 'scale', which was folded into a constant for node '/scale/Mul'; name that node's output instead
+// NAMELESS: error: --shard names 'old', which was folded into a constant{{$}}
+// DERIVED: error: --shard names 'table', which only node '/table/Slice' reads, once, when weights are loaded; name that node instead
 // UNMATCHED: error: --shard names 'layers.*.wt.*', which matches no input, output, weight or node of the model
 // AXIS: error: --shard 'w' names axis 'rows'; the mesh has data, model, odd
 // TWICE: error: --shard 'w' names axis 'model' twice
@@ -23,6 +29,7 @@
 // INPUT: error: --shard 'x=[{},{}]' contradicts --shard 'x=[{data},{}]'; keep one of them
 // OUTPUT: error: --shard 'y=[{},{data}]' contradicts --shard 'y=[{data},{}]'; keep one of them
 
+module attributes {loom.folded = [{name = "scale", sha256 = "", reader = "/scale/Mul"}, {name = "old", sha256 = ""}]} {
 dist.mesh @mesh <["data" = 2, "model" = 2, "odd" = 3]>
 loom.weight @w : tensor<16x64xf32> from <"", offset = 0, bytes = 4096>
 // CHECK: func.func @main(%{{.*}}: tensor<8x16xf32> {dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>
@@ -46,4 +53,13 @@ func.func @layers() {
   // WILD: loom.get_weight @layers.0.weights :
   %2 = loom.get_weight @layers.0.weights : tensor<16x64xf32>
   return
+}
+
+// What is computed from weights alone is computed once.
+loom.weight @table : tensor<32x64xf32> from <"", offset = 0, bytes = 8192>
+loom.derived @"/table/Slice" : tensor<16x64xf32> {
+  %0 = loom.get_weight @table : tensor<32x64xf32>
+  %1 = loom.slice %0 [0, 0] to [16, 64] by [1, 1] : (tensor<32x64xf32>) -> tensor<16x64xf32>
+  loom.yield %1 : tensor<16x64xf32>
+} loc("/table/Slice")
 }
