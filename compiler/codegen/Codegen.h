@@ -60,6 +60,8 @@ bool isKnownGpu(llvm::StringRef chip);
 
 struct GpuOptions {
   std::string chip = "sm_90";
+  /// Multiprocessors of such a GPU: work is cut finer until each has some.
+  int64_t processors = 132;
   /// The CUDA toolkit's folder, for libdevice and ptxas. Empty: $CUDA_HOME, else /usr/local/cuda.
   std::string toolkit;
   /// Do not look for ptxas; the results then have PTX only.

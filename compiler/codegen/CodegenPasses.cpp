@@ -47,7 +47,7 @@ struct EmitGpuPass : PassWrapper<EmitGpuPass, OperationPass<ModuleOp>> {
                     scf::SCFDialect, vector::VectorDialect>();
   }
   void runOnOperation() final {
-    if (failed(codegen::emitGpuKernels(getOperation())))
+    if (failed(codegen::emitGpuKernels(getOperation(), codegen::GpuOptions().processors)))
       signalPassFailure();
   }
 };

@@ -26,6 +26,7 @@ namespace {
 struct Generation {
   unsigned architecture; ///< 90 of sm_90
   StringLiteral machine; ///< the one that is most common
+  int64_t processors;    ///< that machine's multiprocessors
 };
 
 class CudaTarget final : public Target {
@@ -42,12 +43,13 @@ private:
 } // namespace
 
 static constexpr Generation generations[] = {
-    {80, "A100-80GB"}, {90, "H100-80GB"}, {100, "B200-180GB"}};
+    {80, "A100-80GB", 108}, {90, "H100-80GB", 132}, {100, "B200-180GB", 148}};
 
 LogicalResult CudaTarget::emitKernels(ModuleOp module, KernelFiles &kernels) const {
   codegen::GpuOptions options;
   options.chip = getTraits().arch;
   options.toolkit = toolkit;
+  options.processors = getTraits().processors;
   FailureOr<std::vector<codegen::CompiledGpuKernel>> compiled =
       codegen::compileGpuKernels(module, options);
   if (failed(compiled))
@@ -98,8 +100,10 @@ static TargetTraits makeTraits(StringRef chip, unsigned architecture, bool cudnn
   traits.kind = "cuda";
   traits.arch = chip.str();
   for (const Generation &generation : generations)
-    if (architecture >= generation.architecture)
+    if (architecture >= generation.architecture) {
       traits.machine = generation.machine;
+      traits.processors = generation.processors;
+    }
   traits.generation = architecture / 10 * 10;
   traits.tf32 = true;
   traits.neuralLibrary = "cudnn";

@@ -34,6 +34,8 @@ struct TargetTraits {
   llvm::StringRef machine;
   /// Code runs on devices of its generation only; 0: there are none. 90 of sm_90 and sm_90a.
   unsigned generation = 0;
+  /// Multiprocessors, among which kernels' work is divided; 0: the runtime's threads divide it.
+  int64_t processors = 0;
   /// Its matrix multiplications can round f32 to TF32.
   bool tf32 = false;
   /// What manifests call the library of convolutions and attention; empty: there is none.

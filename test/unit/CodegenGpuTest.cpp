@@ -3,6 +3,8 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/target/KernelFiles.h"
+#include "compiler/target/Target.h"
 #include "test/unit/CodegenTesting.h"
 
 #include "gmock/gmock.h"
@@ -94,6 +96,26 @@ TEST(CodegenGpu, OtherChips) {
   options.chip = "sm_1";
   EXPECT_EQ(errorOf(kBiasGelu, options),
             "unknown GPU architecture 'sm_1'; use sm_80, sm_90 or the like");
+}
+
+/// Blocks are halved until each multiprocessor has two.
+TEST(CodegenGpu, TargetSaysAmongHowManyProcessorsWorkIsDivided) {
+  auto threadsOf = [](const std::string &name, int64_t vectors) {
+    std::string type = "tensor<" + std::to_string(4 * vectors) + "xf32>", error;
+    mlir::OwningOpRef<mlir::ModuleOp> module = parse(kernelText(
+        "%x: " + type, "  %0 = loom.abs %x : " + type + "\n  loom.yield %0 : " + type, "k"));
+    std::unique_ptr<Target> target = parseTarget({.name = name}, error);
+    KernelFiles kernels;
+    EXPECT_TRUE(mlir::succeeded(target->emitKernels(*module, kernels)));
+    EXPECT_EQ(kernels.kernels["k"].library().substr(0, 5), "cuda0");
+    return kernels.kernels["k"].block(0);
+  };
+  EXPECT_EQ(threadsOf("cuda:sm_80", 2 * 108 * 256), 256u);
+  EXPECT_EQ(threadsOf("cuda:sm_80", 2 * 108 * 256 - 1), 128u);
+  EXPECT_EQ(threadsOf("cuda:sm_90", 2 * 132 * 256), 256u);
+  EXPECT_EQ(threadsOf("cuda:sm_90", 2 * 132 * 256 - 1), 128u);
+  EXPECT_EQ(threadsOf("cuda:sm_100", 2 * 148 * 256), 256u);
+  EXPECT_EQ(threadsOf("cuda:sm_100", 2 * 148 * 256 - 1), 128u);
 }
 
 TEST(CodegenGpu, EqualModulesGiveEqualBytes) {

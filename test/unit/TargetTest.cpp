@@ -64,17 +64,19 @@ TEST(TargetTest, GpusAreOfAGenerationAndAMachine) {
   struct Row {
     const char *name, *arch, *machine;
     unsigned generation;
+    int64_t processors;
   };
-  for (const Row &row : {Row{"cuda:sm_80", "sm_80", "A100-80GB", 80},
-                         {"cuda:sm_86", "sm_86", "A100-80GB", 80},
-                         {"cuda:sm_90", "sm_90", "H100-80GB", 90},
-                         {"cuda:sm_90a", "sm_90a", "H100-80GB", 90},
-                         {"cuda:sm_103", "sm_103", "B200-180GB", 100}}) {
+  for (const Row &row : {Row{"cuda:sm_80", "sm_80", "A100-80GB", 80, 108},
+                         {"cuda:sm_86", "sm_86", "A100-80GB", 80, 108},
+                         {"cuda:sm_90", "sm_90", "H100-80GB", 90, 132},
+                         {"cuda:sm_90a", "sm_90a", "H100-80GB", 90, 132},
+                         {"cuda:sm_103", "sm_103", "B200-180GB", 100, 148}}) {
     std::unique_ptr<Target> target = parse({.name = row.name});
     ASSERT_TRUE(target) << row.name;
     EXPECT_EQ(target->getTraits().arch, row.arch);
     EXPECT_EQ(target->getTraits().machine, row.machine);
     EXPECT_EQ(target->getTraits().generation, row.generation);
+    EXPECT_EQ(target->getTraits().processors, row.processors);
   }
 }
 

@@ -85,7 +85,8 @@ static void emitNests(gpu::GPUFuncOp function, ArrayRef<Nest> nests, ArrayRef<Th
   }
 }
 
-FailureOr<std::vector<CompiledGpuKernel>> gridloom::codegen::emitGpuKernels(ModuleOp module) {
+FailureOr<std::vector<CompiledGpuKernel>> gridloom::codegen::emitGpuKernels(ModuleOp module,
+                                                                            int64_t processors) {
   std::vector<CompiledGpuKernel> results;
   for (auto kernel : llvm::make_early_inc_range(module.getOps<plan::KernelOp>())) {
     FailureOr<plan::KernelOp> prepared = prepareKernel(kernel);
@@ -101,7 +102,7 @@ FailureOr<std::vector<CompiledGpuKernel>> gridloom::codegen::emitGpuKernels(Modu
       result.info.skeleton = "lanes";
     SmallVector<ThreadPlan> plans;
     for (const Nest &nest : nests)
-      plans.push_back(planThreads(nest, nests.size() == 1));
+      plans.push_back(planThreads(nest, nests.size() == 1, processors));
     auto hasKind = [&](ThreadPlan::Kind kind) {
       return llvm::any_of(plans, [=](const ThreadPlan &plan) { return plan.kind == kind; });
     };

@@ -380,7 +380,7 @@ gridloom::codegen::compileGpuKernels(ModuleOp module, const GpuOptions &options)
   OwningOpRef<ModuleOp> work = ModuleOp::create(module.getLoc());
   for (auto kernel : module.getOps<plan::KernelOp>())
     work->push_back(kernel->clone());
-  FailureOr<std::vector<CompiledGpuKernel>> kernels = emitGpuKernels(*work);
+  FailureOr<std::vector<CompiledGpuKernel>> kernels = emitGpuKernels(*work, options.processors);
   if (failed(kernels) || failed(lowerToNvvm(*work, !toolchain.libdevice.empty())))
     return failure();
   SmallVector<Operation *> modules;

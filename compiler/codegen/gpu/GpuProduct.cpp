@@ -61,11 +61,11 @@ static std::optional<NodeId> findSum(const Nest &nest) {
 }
 
 /// A group of threads per column, of whose sums each has `vectors`.
-static void planAlongSum(ThreadPlan &plan, int64_t vectors, int64_t columns, int64_t rows) {
-  constexpr int64_t kFew = kProcessors * kThreads;
+static void planAlongSum(ThreadPlan &plan, int64_t vectors, int64_t columns, int64_t rows,
+                         int64_t processors) {
   while (plan.group < kWarp && (plan.group < vectors || plan.group < rows))
     plan.group *= 2;
-  auto isFew = [&] { return plan.items * columns * plan.group < kFew; };
+  auto isFew = [&] { return plan.items * columns * plan.group < processors * kThreads; };
   while (plan.group < kThreads &&
          (vectors > kBatch * plan.group || (isFew() && vectors > 2 * plan.group)))
     plan.group *= 2;
@@ -78,13 +78,13 @@ static void planAlongSum(ThreadPlan &plan, int64_t vectors, int64_t columns, int
 /// until each multiprocessor has one, and so many threads that each has its part of the sum under
 /// way at once. Each warp's sums have to fit in shared memory.
 static void planAcrossSum(ThreadPlan &plan, int64_t vectors, int64_t bytes, int64_t sumBytes,
-                          int64_t depth, int64_t rows) {
+                          int64_t depth, int64_t rows, int64_t processors) {
   int64_t across = kWarp;
   auto shared = [&] { return kMaxThreads / kWarp * rows * across * sumBytes; };
   while (across > 1 && (across / 2 >= vectors || shared() > kSharedLimit))
     across /= 2;
   while (across > 1 && across * bytes > kSector &&
-         plan.items * ceilDiv(vectors, across) < kProcessors)
+         plan.items * ceilDiv(vectors, across) < processors)
     across /= 2;
   plan.group = std::max<int64_t>(kWarp / across, llvm::PowerOf2Ceil(rows));
   while (across * plan.group < kMaxThreads && depth > kBatch * plan.group)
@@ -92,7 +92,7 @@ static void planAcrossSum(ThreadPlan &plan, int64_t vectors, int64_t bytes, int6
   plan.threads = across * plan.group;
 }
 
-std::optional<ThreadPlan> gridloom::codegen::planProduct(const Nest &nest) {
+std::optional<ThreadPlan> gridloom::codegen::planProduct(const Nest &nest, int64_t processors) {
   std::optional<NodeId> sum = findSum(nest);
   if (!sum || nest.contiguous < 0)
     return std::nullopt;
@@ -141,11 +141,11 @@ std::optional<ThreadPlan> gridloom::codegen::planProduct(const Nest &nest) {
   plan.width = largestDividing(plan.width, along.extent);
   int64_t vectors = along.extent / plan.width, tiles = columns.extent;
   if (plan.isAlongSum) {
-    planAlongSum(plan, vectors, columns.extent, rows);
+    planAlongSum(plan, vectors, columns.extent, rows, processors);
   } else {
     tiles = vectors;
     int64_t sumBytes = plan.width * bytesOf(body.nodes[*sum].element);
-    planAcrossSum(plan, vectors, plan.width * bytes, sumBytes, depth.extent, rows);
+    planAcrossSum(plan, vectors, plan.width * bytes, sumBytes, depth.extent, rows, processors);
   }
   plan.grid = {ceilDiv(tiles, plan.threads / plan.group), plan.items, 1};
   return plan;

@@ -71,7 +71,7 @@ int64_t findRowThreads(int64_t count) {
 }
 
 /// A thread per vector of outputs.
-ThreadPlan planElements(const Nest &nest, bool isOnly) {
+ThreadPlan planElements(const Nest &nest, bool isOnly, int64_t processors) {
   ThreadPlan plan;
   int64_t total = 1;
   for (const Loop &loop : nest.outer)
@@ -81,7 +81,7 @@ ThreadPlan planElements(const Nest &nest, bool isOnly) {
     const Loop &loop = nest.outer[nest.contiguous];
     int64_t width = findWidth(*nest.body, loop, /*isOutput=*/true);
     // Small work has more threads rather than wide ones.
-    while (width > 4 && total / width < kProcessors * kThreads)
+    while (width > 4 && total / width < processors * kThreads)
       width /= 2;
     // Elements that are left over a thread has alone.
     if (width > 1 && loop.extent < 2 * width)
@@ -102,7 +102,7 @@ ThreadPlan planElements(const Nest &nest, bool isOnly) {
       plan.grid = {rows, ceilDiv(vectors, threads), 1};
       return plan;
     }
-    plan.threads = total >= 2 * kProcessors * kThreads ? kThreads : kThreads / 2;
+    plan.threads = total >= 2 * processors * kThreads ? kThreads : kThreads / 2;
   }
   plan.grid[0] = ceilDiv(plan.items, plan.threads);
   return plan;
@@ -184,8 +184,8 @@ std::optional<SmallVector<const Loop *>> findSharedLoops(const Nest &nest, const
 }
 
 /// Threads of a row of `vectors`, of which there are `rows`: a warp, or a block.
-int64_t findRowGroup(int64_t vectors, int64_t rows, int64_t width) {
-  if (vectors <= 2 * kWarp || (vectors <= 8 * kWarp && rows >= 32 * kProcessors))
+int64_t findRowGroup(int64_t vectors, int64_t rows, int64_t width, int64_t processors) {
+  if (vectors <= 2 * kWarp || (vectors <= 8 * kWarp && rows >= 32 * processors))
     return kWarp;
   for (int64_t threads : {256, 512, 1024}) {
     int64_t each = ceilDiv(vectors, threads);
@@ -197,7 +197,7 @@ int64_t findRowGroup(int64_t vectors, int64_t rows, int64_t width) {
 
 /// A group of threads per row, where neighbouring elements of a row are reduced or outputs share
 /// reductions; nothing otherwise.
-std::optional<ThreadPlan> planRow(const Nest &nest, bool isOnly) {
+std::optional<ThreadPlan> planRow(const Nest &nest, bool isOnly, int64_t processors) {
   const Body &body = *nest.body;
   const Loop *outputs = nullptr;
   if (nest.contiguous >= 0 && !nest.reducesContiguous)
@@ -220,7 +220,7 @@ std::optional<ThreadPlan> planRow(const Nest &nest, bool isOnly) {
   if (!outputs && longest < kWarpRow)
     return std::nullopt;
 
-  plan.group = findRowGroup(ceilDiv(longest, exact), plan.items, exact);
+  plan.group = findRowGroup(ceilDiv(longest, exact), plan.items, exact, processors);
   if (!isOnly && plan.group > kWarp)
     plan.group = kThreads;
   plan.width = exact;
@@ -235,7 +235,7 @@ std::optional<ThreadPlan> planRow(const Nest &nest, bool isOnly) {
   if (plan.group > kWarp) {
     plan.threads = plan.group;
   } else if (isOnly) {
-    int64_t warps = std::clamp<int64_t>(llvm::bit_floor<uint64_t>(plan.items / kProcessors), 1, 8);
+    int64_t warps = std::clamp<int64_t>(llvm::bit_floor<uint64_t>(plan.items / processors), 1, 8);
     plan.threads = warps * kWarp;
   }
   plan.grid[0] = ceilDiv(plan.items, plan.threads / plan.group);
@@ -249,7 +249,7 @@ std::optional<ThreadPlan> planRow(const Nest &nest, bool isOnly) {
 /// Threads side by side have the neighbouring outputs of reductions that depend on them. Where
 /// there are few outputs, several threads split a reduction; where other outputs share it, they do
 /// too.
-std::optional<ThreadPlan> planColumn(const Nest &nest) {
+std::optional<ThreadPlan> planColumn(const Nest &nest, int64_t processors) {
   const Body &body = *nest.body;
   if (nest.contiguous < 0 || nest.reducesContiguous || has(body, Kind::Choose))
     return std::nullopt;
@@ -285,7 +285,7 @@ std::optional<ThreadPlan> planColumn(const Nest &nest) {
     longest = std::max(longest, loop->extent);
   constexpr int64_t kMaxSplit = 32, kLeastPart = 4;
   while (plan.group < kMaxSplit && longest / (2 * plan.group) >= kLeastPart &&
-         plan.items * vectors * plan.group < kProcessors * 1024)
+         plan.items * vectors * plan.group < processors * 1024)
     plan.group *= 2;
   if (plan.group == 1 && !plan.spread)
     return std::nullopt;
@@ -401,19 +401,19 @@ int64_t gridloom::codegen::fitWidth(const Body &body, const Loop &loop, bool isO
   return width;
 }
 
-ThreadPlan gridloom::codegen::planThreads(const Nest &nest, bool isOnly) {
+ThreadPlan gridloom::codegen::planThreads(const Nest &nest, bool isOnly, int64_t processors) {
   if (isOnly)
-    if (std::optional<ThreadPlan> product = planProduct(nest))
+    if (std::optional<ThreadPlan> product = planProduct(nest, processors))
       return *product;
-  if (std::optional<ThreadPlan> row = planRow(nest, isOnly))
+  if (std::optional<ThreadPlan> row = planRow(nest, isOnly, processors))
     return *row;
   if (isOnly) {
-    if (std::optional<ThreadPlan> column = planColumn(nest))
+    if (std::optional<ThreadPlan> column = planColumn(nest, processors))
       return *column;
     if (std::optional<ThreadPlan> transpose = planTranspose(nest))
       return *transpose;
   }
-  return planElements(nest, isOnly);
+  return planElements(nest, isOnly, processors);
 }
 
 bool gridloom::codegen::hasShortIndices(const Nest &nest) {

@@ -52,8 +52,9 @@ inline constexpr int64_t kThreads = 256;
 /// Rows of threads in a block that transposes.
 inline constexpr int64_t kTileRows = 8;
 
-/// The plan of a nest. The nests of a kernel of several have blocks of kThreads along x.
-ThreadPlan planThreads(const Nest &nest, bool isOnly);
+/// The plan of a nest on a GPU of so many multiprocessors. The nests of a kernel of several have
+/// blocks of kThreads along x.
+ThreadPlan planThreads(const Nest &nest, bool isOnly, int64_t processors);
 
 /// True if no index of the nest needs more than 31 bits.
 bool hasShortIndices(const Nest &nest);

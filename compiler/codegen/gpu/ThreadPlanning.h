@@ -15,8 +15,6 @@ namespace gridloom::codegen {
 
 /// Bytes of the widest access of a thread.
 inline constexpr int64_t kAccess = 16;
-/// Multiprocessors of the GPUs we have in mind: work is cut finer until each has some.
-inline constexpr int64_t kProcessors = 132;
 /// Blocks along y or z.
 inline constexpr int64_t kMaxMinorGrid = 65535;
 
@@ -48,7 +46,7 @@ int64_t fitWidth(const Body &body, const Loop &loop, bool isOutput, int64_t widt
 
 /// The plan of a nest whose outputs are sums of products of few rows and a matrix, and which is
 /// alone in its kernel; nothing for others.
-std::optional<ThreadPlan> planProduct(const Nest &nest);
+std::optional<ThreadPlan> planProduct(const Nest &nest, int64_t processors);
 
 } // namespace gridloom::codegen
 
