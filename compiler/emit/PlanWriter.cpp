@@ -175,6 +175,20 @@ static llvm::json::Array describeFolded(ModuleOp module) {
   return list;
 }
 
+/// Calls of a library that the target does not have come from a dump made for another one.
+static LogicalResult checkLibraries(ModuleOp module, const Target &target) {
+  if (!target.getTraits().neuralLibrary.empty())
+    return success();
+  WalkResult result = module.walk([&](plan::LibraryOp op) {
+    if (isa<plan::MatmulAttr>(op.getDescriptor()))
+      return WalkResult::advance();
+    op.emitError() << "calls a library of convolutions and attention, which --target "
+                   << target.getName() << " does not have; resume with the --target of the dump";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
 static llvm::json::Array describeRequirements(ModuleOp module, const TargetTraits &traits) {
   llvm::json::Array list{traits.kind};
   bool collectives = false, pipeline = false;
@@ -194,7 +208,7 @@ static llvm::json::Array describeRequirements(ModuleOp module, const TargetTrait
 FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::path &folder,
                                         const Target &target, EmitSummary &summary) {
   KernelFiles kernels;
-  if (failed(target.emitKernels(module, kernels)))
+  if (failed(checkLibraries(module, target)) || failed(target.emitKernels(module, kernels)))
     return failure();
   llvm::json::Object described = target.describe(kernels);
   PlanFiles files = std::move(kernels.files);

@@ -584,6 +584,15 @@ def test_a_plan_that_does_not_load_replaces_nothing(tools, tmp_path, monkeypatch
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dumps", "m.plan", "mlp.onnx"]
 
 
+def test_a_dump_for_another_target(tools, bert, tmp_path):
+    options = ["--dim", "batch=2", "--dim", "sequence=4", "--target", "cuda:sm_90", "--precision", "bf16"]
+    tools.compile(bert, tmp_path / "m.plan", *options)
+    (dump,) = tmp_path.glob("m.plan/ir/*-allocate.mlir")
+    line = refused(tools, "compile", "--start-from", "emit", dump, "-o", tmp_path / "cpu.plan")
+    assert "calls a library of convolutions and attention, which --target cpu does not have" in line
+    assert not (tmp_path / "cpu.plan").exists()
+
+
 def test_values_of_dumps_have_readable_names(tools, tmp_path):
     config = zoo.BertConfig(layers=1, hidden=32, heads=2, intermediate=64, vocabulary=50, positions=32)
     model = zoo.save(zoo.bert(config, zoo.Random(0)), tmp_path / "bert.onnx")
