@@ -1,4 +1,4 @@
-//===- Pipeline.cpp - the import and simplify phases ---------------------===//
+//===- SimplifyPipeline.cpp - passes of the import and simplify phases ----===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

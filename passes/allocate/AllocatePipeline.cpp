@@ -1,4 +1,4 @@
-//===- Allocate.cpp - the allocate phase ----------------------------------===//
+//===- AllocatePipeline.cpp - passes of the allocate phase ----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

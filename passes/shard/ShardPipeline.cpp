@@ -1,4 +1,4 @@
-//===- Shard.cpp - the phase's pipeline -------------------------------------===//
+//===- ShardPipeline.cpp - passes of the shard phase ----------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

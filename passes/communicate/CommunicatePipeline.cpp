@@ -1,4 +1,4 @@
-//===- CommunicatePhase.cpp - the phase's pipeline --------------------------===//
+//===- CommunicatePipeline.cpp - passes of the communicate phase ----------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

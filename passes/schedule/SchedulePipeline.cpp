@@ -1,4 +1,4 @@
-//===- Schedule.cpp - the schedule phase ----------------------------------===//
+//===- SchedulePipeline.cpp - passes of the schedule phase ----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- PartitionPhase.cpp - the phase's pipeline ----------------------------===//
+//===- PartitionPipeline.cpp - passes of the partition phase --------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Fuse.cpp - the fuse phase ------------------------------------------===//
+//===- FusePipeline.cpp - passes of the fuse phase ------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

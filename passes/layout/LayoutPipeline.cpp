@@ -1,4 +1,4 @@
-//===- Layout.cpp - the layout phase --------------------------------------===//
+//===- LayoutPipeline.cpp - passes of the layout phase --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
