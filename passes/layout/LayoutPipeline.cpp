@@ -11,9 +11,13 @@ void gridloom::addLayoutPasses(mlir::OpPassManager &pm, const LayoutOptions &opt
   assign.padElements = options.padElements;
   DecomposeConvolutionsOptions decompose;
   decompose.keepLibrary = options.convolutionLibrary;
+  // First: what a convolution becomes reads weights, and its products can be merged.
   pm.addPass(createDecomposeConvolutions(decompose));
+  // A merged weight is a new one, so this comes before weights get their layouts; after
+  // partitioning, so that each device merges its own shards.
   if (options.mergeMatmuls)
     pm.addPass(createMergeMatmuls());
+  // Last: a layout depends on all that reads the weight.
   pm.addPass(createAssignLayouts(assign));
   pm.addPass(createVerifyLayouts());
 }

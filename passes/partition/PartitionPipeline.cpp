@@ -8,7 +8,9 @@
 #include "mlir/Pass/PassManager.h"
 
 void gridloom::addPartitionPasses(mlir::OpPassManager &pm) {
+  // One function still holds all stages: a value that crosses stages is resharded as any other.
   pm.addPass(createPartition());
+  // On local shapes, so that sends and receives are of the bytes that travel.
   pm.addPass(createSplitStages());
   pm.addPass(createVerifyPartitioned());
 }
