@@ -61,7 +61,8 @@ static std::string nameProgram(const std::string &entry, const std::string &dims
 /// Shardings of all values, read off the dump of the shard phase's module while it is there.
 static llvm::json::Array describeValues(ModuleOp module) {
   llvm::json::Array values;
-  auto add = [&](StringRef name, StringRef op, Type type, Attribute sharding, StringRef origin) {
+  auto add = [&](StringRef name, StringRef op, Type type, Attribute sharding,
+                 dist::OriginAttr origin) {
     std::string text, typeText;
     llvm::raw_string_ostream(text) << sharding;
     llvm::raw_string_ostream(typeText) << type;
@@ -69,7 +70,7 @@ static llvm::json::Array describeValues(ModuleOp module) {
                                         {"op", op.str()},
                                         {"type", typeText},
                                         {"sharding", text},
-                                        {"origin", origin.str()}});
+                                        {"origin", origin ? origin.describe() : ""}});
   };
   for (auto func : module.getOps<func::FuncOp>())
     for (BlockArgument argument : func.getArguments())
@@ -85,7 +86,8 @@ static llvm::json::Array describeValues(ModuleOp module) {
     if (auto weight = dyn_cast<loom::GetWeightOp>(op))
       name = weight.getName().str();
     for (auto [result, sharding, origin] : llvm::zip(op->getResults(), shardings, origins))
-      add(name, op->getName().getStringRef(), result.getType(), sharding, cast<StringAttr>(origin));
+      add(name, op->getName().getStringRef(), result.getType(), sharding,
+          dyn_cast<dist::OriginAttr>(origin));
   });
   return values;
 }
@@ -239,8 +241,9 @@ void Compilation::printSummary() const {
     if (choice.candidates.size() > 1 && choice.candidates.size() <= 8 &&
         candidate.verdict != Verdict::Chosen)
       os << "    not           " << candidate.name << ": "
-         << (candidate.verdict == Verdict::Slower ? llvm::formatv("{0:F1} ms", toMs(candidate.step)).str()
-                                           : candidate.describe())
+         << (candidate.verdict == Verdict::Slower
+                 ? llvm::formatv("{0:F1} ms", toMs(candidate.step)).str()
+                 : candidate.describe())
          << "\n";
   os << "  memory          " << rt::formatBytes(memory.needs.getAllocated())
      << " per device: " << rt::describe(memory.needs);

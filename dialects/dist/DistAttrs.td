@@ -60,4 +60,37 @@ def Dist_ShardingAttr : DistAttr<"Sharding", "sharding"> {
   let hasCustomAssemblyFormat = 1;
 }
 
+def Dist_OriginAttr : DistAttr<"Origin", "origin"> {
+  let summary = "Where a sharding comes from";
+  let description = [{
+    Example:
+
+    ```mlir
+    #dist.origin<"user">
+    #dist.origin<"data" = "strategy dp: batch", "micro" = "micro-batches">
+    #dist.origin<replicated = "split by columns over 'model', its product would be gathered" tried "model">
+    ```
+
+    Either who asked for all of it (`given`), or who brought in each axis, and why no device axis splits the
+    value: `replicated`, with the axis that a strategy `tried`.
+  }];
+  let parameters = (ins OptionalParameter<"::mlir::StringAttr">:$given,
+      OptionalArrayRefParameter<"std::pair<::mlir::StringAttr, ::mlir::StringAttr>">:$axes,
+      OptionalParameter<"::mlir::StringAttr">:$replicated, OptionalParameter<"::mlir::StringAttr">:$tried);
+  let builders = [AttrBuilder<(ins "::llvm::StringRef":$given), [{
+    return $_get($_ctxt, ::mlir::StringAttr::get($_ctxt, given),
+                 ::llvm::ArrayRef<std::pair<::mlir::StringAttr, ::mlir::StringAttr>>(), ::mlir::StringAttr(),
+                 ::mlir::StringAttr());
+  }]>];
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDeclaration = [{
+    /// True when it says nothing.
+    bool isEmpty() const { return describe().empty(); }
+    /// Who brought in `axis`; without an entry for it, all that is said.
+    std::string describeAxis(::mlir::StringAttr axis) const;
+    /// "user", "data: strategy dp: batch; micro: micro-batches", "replicated: it is one element".
+    std::string describe() const;
+  }];
+}
+
 #endif

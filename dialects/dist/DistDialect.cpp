@@ -147,3 +147,70 @@ void ShardingAttr::print(AsmPrinter &printer) const {
   }
   printer << ">";
 }
+
+//===----------------------------------------------------------------------===//
+// origin
+//===----------------------------------------------------------------------===//
+
+std::string OriginAttr::describeAxis(StringAttr axis) const {
+  for (const auto &[name, text] : getAxes())
+    if (name == axis)
+      return text.str();
+  return describe();
+}
+
+std::string OriginAttr::describe() const {
+  std::string text = getGiven() ? getGiven().str() : "";
+  auto add = [&](StringRef what, StringAttr why) {
+    text += (text.empty() ? "" : "; ") + what.str() + ": " + why.str();
+  };
+  for (const auto &[axis, why] : getAxes())
+    add(axis, why);
+  if (getReplicated())
+    add("replicated", getReplicated());
+  return text;
+}
+
+Attribute OriginAttr::parse(AsmParser &parser, Type) {
+  StringAttr given, replicated, tried;
+  SmallVector<std::pair<StringAttr, StringAttr>> axes;
+  auto parsePart = [&]() -> ParseResult {
+    if (succeeded(parser.parseOptionalKeyword("replicated"))) {
+      if (parser.parseEqual() || parser.parseAttribute(replicated))
+        return failure();
+      return succeeded(parser.parseOptionalKeyword("tried")) ? parser.parseAttribute(tried)
+                                                             : ParseResult(success());
+    }
+    StringAttr text;
+    if (parser.parseAttribute(text))
+      return failure();
+    if (failed(parser.parseOptionalEqual())) {
+      given = text;
+      return success();
+    }
+    axes.emplace_back(text, StringAttr());
+    return parser.parseAttribute(axes.back().second);
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::LessGreater, parsePart))
+    return {};
+  return get(parser.getContext(), given, axes, replicated, tried);
+}
+
+void OriginAttr::print(AsmPrinter &printer) const {
+  StringRef separator = "";
+  auto next = [&]() -> AsmPrinter & {
+    printer << separator;
+    separator = ", ";
+    return printer;
+  };
+  printer << "<";
+  if (getGiven())
+    next() << getGiven();
+  for (const auto &[axis, text] : getAxes())
+    next() << axis << " = " << text;
+  if (getReplicated())
+    next() << "replicated = " << getReplicated();
+  if (getTried())
+    printer << " tried " << getTried();
+  printer << ">";
+}

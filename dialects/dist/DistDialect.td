@@ -18,7 +18,7 @@ def DistDialect : Dialect {
     | name | on | meaning |
     |---|---|---|
     | `dist.shardings` | any op of the program | one `#dist.sharding` per result |
-    | `dist.origins` | same | one string per result: where the sharding comes from |
+    | `dist.origins` | same | one `#dist.origin` per result: where the sharding comes from |
     | `dist.sharding`, `dist.origin` | function argument, function result | the same for an entry's inputs and outputs |
     | `dist.stage` | any op, function, argument that is a state | pipeline stage, counted from 0; for a state, the stage that keeps it |
     | `dist.because` | collectives and transfers | why the communication happens: a sentence that names the ONNX node |

@@ -131,13 +131,18 @@ static ArrayAttr withEntry(MLIRContext *context, ArrayAttr list, size_t index, s
   return ArrayAttr::get(context, entries);
 }
 
-void gridloom::dist::setSharding(Value value, ShardingAttr sharding, StringRef origin) {
+void gridloom::dist::setSharding(Value value, ShardingAttr sharding, StringRef given) {
+  setSharding(value, sharding, OriginAttr::get(value.getContext(), given));
+}
+
+void gridloom::dist::setSharding(Value value, ShardingAttr sharding, OriginAttr origin) {
   MLIRContext *context = value.getContext();
-  auto originAttr = StringAttr::get(context, origin);
+  if (!origin)
+    origin = OriginAttr::get(context, "");
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());
     func.setArgAttr(argument.getArgNumber(), kSharding, sharding);
-    func.setArgAttr(argument.getArgNumber(), kOrigin, originAttr);
+    func.setArgAttr(argument.getArgNumber(), kOrigin, origin);
     return;
   }
   auto result = cast<OpResult>(value);
@@ -147,19 +152,18 @@ void gridloom::dist::setSharding(Value value, ShardingAttr sharding, StringRef o
                                 result.getResultNumber(), op->getNumResults(), entry, fill));
   };
   set(kShardings, sharding, UnitAttr::get(context));
-  set(kOrigins, originAttr, StringAttr::get(context, ""));
+  set(kOrigins, origin, OriginAttr::get(context, ""));
 }
 
-StringRef gridloom::dist::getOrigin(Value value) {
+OriginAttr gridloom::dist::getOrigin(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
-    auto origin =
-        func ? func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), kOrigin) : StringAttr();
-    return origin ? origin.getValue() : StringRef();
+    return func ? func.getArgAttrOfType<OriginAttr>(argument.getArgNumber(), kOrigin)
+                : OriginAttr();
   }
   auto result = cast<OpResult>(value);
   auto origins = result.getOwner()->getAttrOfType<ArrayAttr>(kOrigins);
   if (!origins || result.getResultNumber() >= origins.size())
     return {};
-  return cast<StringAttr>(origins[result.getResultNumber()]).getValue();
+  return dyn_cast<OriginAttr>(origins[result.getResultNumber()]);
 }

@@ -87,9 +87,11 @@ bool isPrefix(llvm::ArrayRef<mlir::StringAttr> shorter, llvm::ArrayRef<mlir::Str
 /// The sharding of a value before partitioning: the attribute of the op result, function argument
 /// or function result that holds it; null when there is none.
 ShardingAttr getSharding(mlir::Value value);
-void setSharding(mlir::Value value, ShardingAttr sharding, llvm::StringRef origin);
+void setSharding(mlir::Value value, ShardingAttr sharding, OriginAttr origin);
+/// As above, asked for as a whole by `given`.
+void setSharding(mlir::Value value, ShardingAttr sharding, llvm::StringRef given);
 /// Who asked for the sharding; empty when nobody said.
-llvm::StringRef getOrigin(mlir::Value value);
+OriginAttr getOrigin(mlir::Value value);
 
 } // namespace gridloom::dist
 

@@ -40,18 +40,17 @@ struct Spot {
     return value ? getSharding(value)
                  : func::FuncOp(func).getResultAttrOfType<ShardingAttr>(result, kSharding);
   }
-  StringRef getOrigin() const {
-    if (value)
-      return gridloom::dist::getOrigin(value);
-    auto origin = func::FuncOp(func).getResultAttrOfType<StringAttr>(result, kOrigin);
-    return origin ? origin.getValue() : StringRef();
+  std::string getOrigin() const {
+    auto origin = value ? gridloom::dist::getOrigin(value)
+                        : func::FuncOp(func).getResultAttrOfType<OriginAttr>(result, kOrigin);
+    return origin ? origin.describe() : "";
   }
   void set(ShardingAttr sharding) const {
     if (value)
       return setSharding(value, sharding, "user");
     func::FuncOp target = func;
     target.setResultAttr(result, kSharding, sharding);
-    target.setResultAttr(result, kOrigin, StringAttr::get(target.getContext(), "user"));
+    target.setResultAttr(result, kOrigin, OriginAttr::get(target.getContext(), "user"));
   }
   std::pair<const void *, unsigned> getKey() const {
     return {value ? value.getAsOpaquePointer() : func.getAsOpaquePointer(), result};

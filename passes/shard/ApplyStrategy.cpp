@@ -201,10 +201,13 @@ static AxisUse countUses(const Propagation &state, StringAttr axis) {
 
 /// Notes on a weight why its columns are not split, for those who explain and remark.
 static void noteObstacle(Value weight, StringAttr axis, const Twine &reason) {
-  if (auto get = weight.getDefiningOp<loom::GetWeightOp>())
-    get->setAttr(kObstacle,
-                 StringAttr::get(weight.getContext(),
-                                 "split by columns over '" + axis.getValue() + "', " + reason));
+  auto get = weight.getDefiningOp<loom::GetWeightOp>();
+  if (!get)
+    return;
+  MLIRContext *context = weight.getContext();
+  auto text =
+      StringAttr::get(context, "split by columns over '" + axis.getValue() + "', " + reason);
+  get->setAttr(kObstacle, OriginAttr::get(context, StringAttr(), {}, text, axis));
 }
 
 /// The first operation for which values would have to be gathered that were not `before`.

@@ -91,7 +91,7 @@ void gridloom::declareBodies(const Propagation &state, func::FuncOp function) {
       for (auto [i, result] : llvm::enumerate(link.results)) {
         Sharding sharding = result ? required[op.getNumOperands() + *result] : required.front();
         link.body.setResultAttr(i, kSharding, close(sharding));
-        link.body.setResultAttr(i, kOrigin, StringAttr::get(context, origin));
+        link.body.setResultAttr(i, kOrigin, OriginAttr::get(context, origin));
       }
     }
 }

@@ -364,7 +364,7 @@ LogicalResult Applier::applyValue(const Annotation &annotation, Value value,
     if (before != attr)
       mlir::emitRemark(loc) << "the annotation of '" << annotation.name
                             << "' is not used: its value is " << before << " by the "
-                            << getOrigin(value);
+                            << getOrigin(value).describe();
     return success();
   }
   setSharding(value, attr, "annotation of node '" + annotation.result.node + "'");

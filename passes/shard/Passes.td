@@ -78,7 +78,7 @@ def ApplyStrategy : Pass<"dist-apply-strategy", "::mlir::ModuleOp"> {
 
     ```mlir
     %w1 = loom.get_weight @w1 {dist.shardings = [#dist.sharding<@mesh, [{?}, {"model", ?} ]>],
-                               dist.origins = ["strategy tp: column"]} : tensor<16x64xf32>
+                               dist.origins = [#dist.origin<"model" = "strategy tp: column">]} : tensor<16x64xf32>
     ```
 
     With `microbatches` above one the leading dimension is also cut over the axis `micro`, in time.
@@ -102,7 +102,7 @@ def SeedRandomly : Pass<"dist-seed-randomly", "::mlir::ModuleOp"> {
     ```mlir
     // axes=x seed=1
     func.func @main(%a: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{?}, {"x", ?} ]>,
-                                         dist.origin = "x: random: seed 1", ...})
+                                         dist.origin = #dist.origin<"x" = "random: seed 1">, ...})
     ```
   }];
   let options = [
@@ -119,7 +119,7 @@ def Propagate : Pass<"dist-propagate", "::mlir::ModuleOp"> {
     ```mlir
     // w1 is [{}, {"model"} ]; afterwards
     %h = loom.dot_general %x, %w1 ... {dist.shardings = [#dist.sharding<@mesh, [{"data"}, {"model"} ]>],
-                                       dist.origins = ["w1: strategy tp: column"]}
+                                       dist.origins = [#dist.origin<"model" = "strategy tp: column">]}
     ```
   }];
 }

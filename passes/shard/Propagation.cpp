@@ -18,27 +18,21 @@ StringRef Propagation::Entry::getOrigin(StringAttr axis) const {
   return {};
 }
 
-std::string Propagation::Entry::describe() const {
+OriginAttr Propagation::Entry::getOrigin(MLIRContext *context) const {
   if (origins.empty())
-    return given;
-  std::string text;
+    return OriginAttr::get(context, given);
+  SmallVector<std::pair<StringAttr, StringAttr>> axes;
   for (const auto &[axis, origin] : origins)
-    text += (text.empty() ? "" : "; ") + axis.str() + ": " + origin;
-  return text;
+    axes.emplace_back(axis, StringAttr::get(context, origin));
+  return OriginAttr::get(context, StringAttr(), axes, StringAttr(), StringAttr());
 }
 
-/// Reads back what describe wrote. A text that names no axis, as a user's, is every axis' origin.
-static void parseOrigins(Propagation::Entry &entry, StringRef text) {
+static void readOrigin(Propagation::Entry &entry, OriginAttr origin) {
   if (entry.sharding.dims.empty() || !entry.sharding.dims.front().open)
-    entry.given = text;
+    entry.given = origin ? origin.describe() : "";
   for (const Sharding::Dim &dim : entry.sharding.dims)
-    for (StringAttr axis : dim.axes) {
-      StringRef origin = text;
-      for (StringRef part : llvm::split(text, "; "))
-        if (part.consume_front(axis.getValue()) && part.consume_front(": "))
-          origin = part;
-      entry.origins.push_back({axis, origin.str()});
-    }
+    for (StringAttr axis : dim.axes)
+      entry.origins.push_back({axis, origin ? origin.describeAxis(axis) : ""});
 }
 
 /// 0 for an operation whose tensors all have the same factors, split or joined into dimensions as
@@ -70,7 +64,7 @@ Propagation::Propagation(func::FuncOp func, const Mesh &mesh) : func(func), mesh
     Entry &entry = entries[value];
     entry.sharding =
         sharding ? Sharding(sharding) : Sharding::replicated(type.getRank(), /*open=*/true);
-    parseOrigins(entry, gridloom::dist::getOrigin(value));
+    readOrigin(entry, gridloom::dist::getOrigin(value));
   };
   for (BlockArgument argument : func.getArguments())
     enter(argument);
@@ -266,12 +260,14 @@ int64_t Propagation::countReshards() {
 void Propagation::commit(bool close, const Reasons &reasons) const {
   for (const auto &[value, entry] : entries) {
     Sharding sharding = entry.sharding;
-    std::string origin = entry.describe();
+    OriginAttr origin = entry.getOrigin(value.getContext());
     if (close) {
       for (Sharding::Dim &dim : sharding.dims)
         dim.open = false;
       if (auto reason = reasons.find(value); reason != reasons.end())
-        origin = (entry.origins.empty() ? "" : origin + "; ") + reason->second.text;
+        origin = OriginAttr::get(value.getContext(), StringAttr(), origin.getAxes(),
+                                 StringAttr::get(value.getContext(), reason->second.text),
+                                 reason->second.tried);
     }
     setSharding(value, sharding.getAttr(mesh), origin);
   }
@@ -283,7 +279,6 @@ void Propagation::commit(bool close, const Reasons &reasons) const {
     if (target.getResultAttrOfType<ShardingAttr>(i, kSharding))
       continue; // the user's
     target.setResultAttr(i, kSharding, getSharding(value));
-    target.setResultAttr(i, kOrigin,
-                         StringAttr::get(target.getContext(), gridloom::dist::getOrigin(value)));
+    target.setResultAttr(i, kOrigin, gridloom::dist::getOrigin(value));
   }
 }

@@ -26,8 +26,7 @@ public:
     llvm::SmallVector<std::pair<mlir::StringAttr, std::string>, 2> origins;
 
     llvm::StringRef getOrigin(mlir::StringAttr axis) const;
-    /// "data: strategy dp: batch; model: user"
-    std::string describe() const;
+    dist::OriginAttr getOrigin(mlir::MLIRContext *context) const;
   };
 
   /// Starts from the shardings on the function's values; values without one are open.
@@ -71,8 +70,13 @@ public:
   /// Writes shardings and origins onto the function; `close` ends their growth. `reasons` are the
   /// origins of values that are not split.
   struct Reason {
+    /// What decides: the value or the mesh, an operation next to it, what a strategy tried in vain,
+    /// the reason of a value near it, or nothing.
+    enum class Basis { Value, Operation, Strategy, Neighbour, Nothing };
+    Basis basis;
     std::string text;
-    std::string kind; ///< the same without the node
+    std::string kind;       ///< the same without the node
+    mlir::StringAttr tried; ///< the strategy's axis
   };
   using Reasons = llvm::DenseMap<mlir::Value, Reason>;
   void commit(bool close, const Reasons &reasons = Reasons()) const;

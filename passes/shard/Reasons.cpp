@@ -78,7 +78,7 @@ private:
 } // namespace
 
 static constexpr int kNoReason = 9;
-static constexpr llvm::StringLiteral kNothingAsks = "replicated: nothing asks for a split";
+static constexpr llvm::StringLiteral kNothingAsks = "nothing asks for a split";
 
 Explainer::Explainer(const Propagation &state) : state(state) {
   StringAttr stageAxis;
@@ -180,17 +180,19 @@ Explainer::Reason Explainer::explainAt(Operation *op, int64_t index) const {
 }
 
 Propagation::Reason Explainer::explain(Value value) const {
-  const std::string prefix = "replicated: ";
+  using Basis = Propagation::Reason::Basis;
   std::string reason = explainSize(value);
   if (const std::string &given = state.lookup(value).given; reason.empty() && !given.empty())
     reason = "asked for by " + given;
   if (!reason.empty())
-    return {prefix + reason, prefix + reason};
+    return {Basis::Value, reason, reason, {}};
   // A strategy tried: what stopped it tells more than what lies next to the value.
   if (Operation *op = value.getDefiningOp())
-    if (auto obstacle = op->getAttrOfType<StringAttr>(kObstacle))
+    if (auto obstacle = op->getAttrOfType<OriginAttr>(kObstacle)) {
+      StringRef why = obstacle.getReplicated();
       // Every layer has such a node: they are of one kind.
-      return {prefix + obstacle.str(), (prefix + obstacle.getValue().split(" for '").first).str()};
+      return {Basis::Strategy, why.str(), why.split(" for '").first.str(), obstacle.getTried()};
+    }
   Reason best = {kNoReason, ""};
   std::string node;
   auto consider = [&](Operation *op, int64_t index) {
@@ -207,24 +209,23 @@ Propagation::Reason Explainer::explain(Value value) const {
   for (OpOperand &use : value.getUses())
     consider(use.getOwner(), use.getOperandNumber());
   if (node.empty())
-    return {kNothingAsks.str(), kNothingAsks.str()};
+    return {Basis::Nothing, kNothingAsks.str(), kNothingAsks.str(), {}};
   auto fill = [&](StringRef name) {
     auto [before, after] = StringRef(best.second).split('$');
-    return prefix + (before + name + after).str();
+    return (before + name + after).str();
   };
-  return {fill(node), fill("its node")};
+  return {Basis::Operation, fill(node), fill("its node"), {}};
 }
 
 /// A value that nothing speaks of is whole because what it is computed from or with is: gives such
 /// values the reason of the nearest that has one of its own.
 static void spreadReasons(const Propagation &state, Propagation::Reasons &reasons) {
+  using Basis = Propagation::Reason::Basis;
   SmallVector<std::pair<Value, Value>> queue; // value, and the one its reason is from
   state.forEachValue([&](Value value) {
     auto reason = reasons.find(value);
-    bool isOperations =
-        reason != reasons.end() && (StringRef(reason->second.kind).contains("its node") ||
-                                    StringRef(reason->second.kind).contains("split by columns"));
-    if (isOperations && reason->second.text != kNothingAsks)
+    if (reason != reasons.end() &&
+        (reason->second.basis == Basis::Operation || reason->second.basis == Basis::Strategy))
       queue.push_back({value, value});
   });
   for (size_t next = 0; next < queue.size(); ++next) {
@@ -238,15 +239,14 @@ static void spreadReasons(const Propagation &state, Propagation::Reasons &reason
       for (Value other : llvm::concat<Value>(llvm::to_vector_of<Value>(op->getOperands()),
                                              llvm::to_vector_of<Value>(op->getResults()))) {
         auto reason = reasons.find(other);
-        if (reason == reasons.end() || reason->second.text != kNothingAsks)
+        if (reason == reasons.end() || reason->second.basis != Basis::Nothing)
           continue;
-        StringRef why = reasons.find(source)->second.text;
-        why.consume_front("replicated: ");
-        std::string kind = reasons.find(source)->second.kind;
-        reason->second = {
-            ("replicated: like '" + getValueName(source) + "', computed from or with it: " + why)
-                .str(),
-            "replicated: like a value computed from or with it: " + kind};
+        const Propagation::Reason &why = reasons.find(source)->second;
+        reason->second = {Basis::Neighbour,
+                          "like '" + getValueName(source) +
+                              "', computed from or with it: " + why.text,
+                          "like a value computed from or with it: " + why.kind,
+                          {}};
         queue.push_back({other, source});
       }
     }
@@ -265,6 +265,7 @@ Propagation::Reasons gridloom::explainReplicated(const Propagation &state) {
 }
 
 void gridloom::remarkReplicated(const Propagation &state, const Propagation::Reasons &reasons) {
+  using Basis = Propagation::Reason::Basis;
   llvm::MapVector<StringRef, SmallVector<Value>> byReason;
   state.forEachValue([&](Value value) {
     if (auto reason = reasons.find(value); reason != reasons.end())
@@ -281,11 +282,11 @@ void gridloom::remarkReplicated(const Propagation &state, const Propagation::Rea
       text += " and " + std::to_string(names.size() - kNamed) + " more";
     // The first one's reason names the operation that stops it.
     StringRef first = reasons.find(values.front())->second.text;
-    bool isNamed = reason.starts_with("replicated: like ") ||
-                   reason.starts_with("replicated: split by columns");
+    Basis basis = reasons.find(values.front())->second.basis;
+    bool isNamed = basis == Basis::Neighbour || basis == Basis::Strategy;
     bool isOnly = llvm::all_of(
         values, [&](Value value) { return reasons.find(value)->second.text == first; });
-    mlir::emitRemark(state.getLoc()) << text << ": " << (isNamed ? first : reason)
+    mlir::emitRemark(state.getLoc()) << text << ": replicated: " << (isNamed ? first : reason)
                                      << (isNamed && !isOnly ? "; the others likewise" : "");
   }
 }
@@ -298,12 +299,12 @@ void gridloom::remarkConflicts(const Propagation &state) {
     SmallVector<Sharding> required = state.getRequired(op);
     for (const FactorConflict &conflict : conflicts) {
       Value loser = getTensor(op, conflict.loser);
-      InFlightDiagnostic remark = op->emitRemark()
-                                  << "shardings disagree at " << getNode(op) << ": '"
-                                  << getValueName(loser) << "' is "
-                                  << shardings[conflict.loser].getAttr(state.getMesh()) << " ("
-                                  << state.lookup(loser).describe() << "), used as "
-                                  << required[conflict.loser].getAttr(state.getMesh());
+      InFlightDiagnostic remark =
+          op->emitRemark() << "shardings disagree at " << getNode(op) << ": '"
+                           << getValueName(loser) << "' is "
+                           << shardings[conflict.loser].getAttr(state.getMesh()) << " ("
+                           << state.lookup(loser).getOrigin(op->getContext()).describe()
+                           << "), used as " << required[conflict.loser].getAttr(state.getMesh());
       remark << llvm::formatv("; a device sends {0:F1} KiB, against {1:F1} KiB the other way",
                               conflict.sent / 1024, conflict.otherwise / 1024)
                     .str();

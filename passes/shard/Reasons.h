@@ -10,8 +10,8 @@
 
 namespace gridloom {
 
-/// For every value of a completed propagation that no axis splits, why not: a sentence that starts
-/// with "replicated: " and names the ONNX node that decides. Axes that cut in time and the one of
+/// For every value of a completed propagation that no axis splits, why not: a sentence that names
+/// the ONNX node that decides. Axes that cut in time and the one of
 /// the pipeline's stages split no value; where the mesh has no other, that is the reason.
 Propagation::Reasons explainReplicated(const Propagation &state);
 

@@ -21,11 +21,11 @@ namespace gridloom {
 static std::string getObstacle(ModuleOp module, StringAttr axis) {
   std::string text;
   module.walk([&](loom::GetWeightOp weight) {
-    StringRef origin = gridloom::dist::getOrigin(weight.getOutput());
-    if (!origin.consume_front("replicated: ") ||
-        !origin.starts_with(("split by columns over '" + axis.getValue() + "'").str()))
+    OriginAttr origin = gridloom::dist::getOrigin(weight.getOutput());
+    if (!origin || origin.getTried() != axis)
       return WalkResult::advance();
-    text = (" (weight '" + weight.getName() + "': " + origin + ")").str();
+    text =
+        (" (weight '" + weight.getName() + "': " + origin.getReplicated().getValue() + ")").str();
     return WalkResult::interrupt();
   });
   return text;

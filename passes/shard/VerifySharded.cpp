@@ -41,7 +41,7 @@ struct VerifyShardedPass : public gridloom::impl::VerifyShardedBase<VerifySharde
 
 private:
   LogicalResult verifySharding(Operation *where, Twine what, RankedTensorType type,
-                               ShardingAttr sharding, StringRef origin, const Mesh &mesh);
+                               ShardingAttr sharding, OriginAttr origin, const Mesh &mesh);
   LogicalResult verifyFunction(func::FuncOp func, const Mesh &mesh);
   LogicalResult verifyCutInTime(func::FuncOp func, Twine what, ShardingAttr sharding);
   LogicalResult verifyStage(Operation *op);
@@ -53,7 +53,7 @@ private:
 
 /// S-G1, S-G2, S-G4
 LogicalResult VerifyShardedPass::verifySharding(Operation *where, Twine what, RankedTensorType type,
-                                                ShardingAttr sharding, StringRef origin,
+                                                ShardingAttr sharding, OriginAttr origin,
                                                 const Mesh &mesh) {
   if (!sharding)
     return where->emitOpError() << what << " has no sharding";
@@ -88,7 +88,7 @@ LogicalResult VerifyShardedPass::verifySharding(Operation *where, Twine what, Ra
                                     << "; micro-batches are minor to all axes of a dimension";
     }
   }
-  if (origin.empty())
+  if (!origin || origin.isEmpty())
     return where->emitOpError() << what << " has a sharding without an origin";
   return success();
 }
@@ -158,10 +158,9 @@ LogicalResult VerifyShardedPass::verifyFunction(func::FuncOp func, const Mesh &m
   }
   for (unsigned i = 0; i < func.getNumResults(); ++i) {
     auto sharding = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
-    auto origin = func.getResultAttrOfType<StringAttr>(i, kOrigin);
     if (failed(verifySharding(func, "result " + Twine(i),
                               cast<RankedTensorType>(func.getResultTypes()[i]), sharding,
-                              origin ? origin.getValue() : StringRef(), mesh)))
+                              func.getResultAttrOfType<OriginAttr>(i, kOrigin), mesh)))
       return failure();
     if (cut && failed(verifyCutInTime(func, "result " + Twine(i), sharding)))
       return failure();

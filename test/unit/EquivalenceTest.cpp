@@ -85,7 +85,7 @@ protected:
       }
       auto type = mlir::cast<mlir::RankedTensorType>(function.getResultTypes()[0]);
       function.setResultAttr(0, dist::kSharding, makeSharding(type, mesh));
-      function.setResultAttr(0, dist::kOrigin, builder.getStringAttr("test"));
+      function.setResultAttr(0, dist::kOrigin, dist::OriginAttr::get(builder.getContext(), "test"));
     }
   }
 

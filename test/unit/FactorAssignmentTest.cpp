@@ -129,7 +129,7 @@ protected:
                          shardings))
       dist::setSharding(value, sharding.getAttr(mesh), "test");
     function.setResultAttr(0, dist::kSharding, dist::getSharding(subject->getResult(0)));
-    function.setResultAttr(0, dist::kOrigin, builder.getStringAttr("test"));
+    function.setResultAttr(0, dist::kOrigin, dist::OriginAttr::get(builder.getContext(), "test"));
     return true;
   }
 

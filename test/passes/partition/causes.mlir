@@ -4,7 +4,7 @@
 dist.mesh @mesh <["x" = 4]>
 // CHECK-LABEL: func.func @halo
 // CHECK: dist.permute {{.*}}dist.because = "'pool' reads the shards of its neighbours along 'x'"
-func.func @halo(%x: tensor<1x1x16x8xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}, {}, {"x"}, {}]>, dist.origin = "user"})
+func.func @halo(%x: tensor<1x1x16x8xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}, {}, {"x"}, {}]>, dist.origin = #dist.origin<"user">})
     -> (tensor<1x1x16x8xf32> {loom.name = "y"}) {
   %0 = loom.reduce_window max %x dims = [2] sizes = [3] strides = [1] low = [1] high = [1] dilations = [1] : (tensor<1x1x16x8xf32>) -> tensor<1x1x16x8xf32> loc("pool")
   return %0 : tensor<1x1x16x8xf32>
@@ -18,8 +18,8 @@ dist.mesh @mesh <["x" = 2]>
 // CHECK: dist.all_reduce {{.*}} max {dist.because = "'normalize' takes the max over what 'x' splits"
 // CHECK: dist.all_reduce {{.*}} sum {dist.because = "'normalize' takes the sum over what 'x' splits"
 // CHECK: dist.all_gather {{.*}}dist.because = "output 'y', made by 'normalize', needs all of a value that 'x' splits"
-func.func @softmax(%x: tensor<4x8xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}, {"x"}]>, dist.origin = "user"})
-    -> (tensor<4x8xf32> {loom.name = "y", dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) {
+func.func @softmax(%x: tensor<4x8xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}, {"x"}]>, dist.origin = #dist.origin<"user">})
+    -> (tensor<4x8xf32> {loom.name = "y", dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
   %0 = loom.softmax %x dim = 1 : tensor<4x8xf32> loc("normalize")
   return %0 : tensor<4x8xf32>
 }

@@ -39,10 +39,10 @@ loom.weight @w2 : tensor<256x64xf32> from <"", offset = 0, bytes = 65536>
 // CHECK-NEXT: dist.reduce_scatter %[[P]] over ["model"] dim = 1 sum {{.*}}-> tensor<2x8x64xf32>
 // CHECK-NOT: = dist.{{all|reduce|shard}}
 // CHECK: return
-func.func @sequence(%x: tensor<2x16x64xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data"}, {"model"}, {}]>})
-    -> (tensor<2x16x64xf32> {loom.name = "y", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data"}, {"model"}, {}]>}) {
-  %w1 = loom.get_weight @w1 {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]} : tensor<64x256xf32>
-  %w2 = loom.get_weight @w2 {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{"model"}, {}]>]} : tensor<256x64xf32>
+func.func @sequence(%x: tensor<2x16x64xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data"}, {"model"}, {}]>})
+    -> (tensor<2x16x64xf32> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data"}, {"model"}, {}]>}) {
+  %w1 = loom.get_weight @w1 {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]} : tensor<64x256xf32>
+  %w2 = loom.get_weight @w2 {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{"model"}, {}]>]} : tensor<256x64xf32>
   %0 = loom.dot_general %x, %w1 batch = [] x [] contract = [2] x [0] : (tensor<2x16x64xf32>, tensor<64x256xf32>) -> tensor<2x16x256xf32>
   %1 = loom.gelu erf %0 : tensor<2x16x256xf32>
   %2 = loom.dot_general %1, %w2 batch = [] x [] contract = [2] x [0] : (tensor<2x16x256xf32>, tensor<256x64xf32>) -> tensor<2x16x64xf32>
@@ -58,9 +58,9 @@ dist.mesh @mesh <["data" = 1, "model" = 2]>
 // CHECK-COUNT-1: dist.all_reduce
 // CHECK-NOT: = dist.{{all|reduce|shard}}
 // CHECK: return
-func.func @partial_sums(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>},
-                        %a: tensor<8x4xf32> {loom.name = "a", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>},
-                        %b: tensor<8x4xf32> {loom.name = "b", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>})
+func.func @partial_sums(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>},
+                        %a: tensor<8x4xf32> {loom.name = "a", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>},
+                        %b: tensor<8x4xf32> {loom.name = "b", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>})
     -> (tensor<4x4xf32> {loom.name = "y"}) {
   %0 = loom.dot_general %x, %a batch = [] x [] contract = [1] x [0] : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
   %1 = loom.dot_general %x, %b batch = [] x [] contract = [1] x [0] : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
@@ -111,7 +111,7 @@ dist.mesh @mesh <["data" = 1, "model" = 2]>
 // CHECK-LABEL: func.func @granule
 // CHECK: dist.shardings = [#dist.sharding<@mesh, [{}, {"model"} * 8]>]
 // CHECK-SAME: -> tensor<4x16xf32>
-func.func @granule(%x: tensor<4x3x8xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{}, {"model"}, {}]>})
+func.func @granule(%x: tensor<4x3x8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"model"}, {}]>})
     -> (tensor<4x24xf32> {loom.name = "y"}) {
   %0 = loom.reshape %x : (tensor<4x3x8xf32>) -> tensor<4x24xf32>
   %1 = loom.exp %0 : tensor<4x24xf32>
@@ -161,8 +161,8 @@ dist.mesh @mesh <["data" = 2, "model" = 2]>
 // CHECK-LABEL: func.func @permuted
 // CHECK: dist.permute %{{.*}} over ["data", "model"] [0, 2, 1, 3]
 // CHECK-NOT: = dist.
-func.func @permuted(%x: tensor<8x4xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>})
-    -> (tensor<8x4xf32> {loom.name = "y", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>}) {
+func.func @permuted(%x: tensor<8x4xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>})
+    -> (tensor<8x4xf32> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>}) {
   return %x : tensor<8x4xf32>
 }
 
@@ -175,9 +175,9 @@ dist.mesh @mesh <["data" = 4, "model" = 2]>
 // CHECK: dist.reduce_scatter %{{.*}} over ["data"] dim = 0 sum {{.*}}(tensor<8x4xf32>) -> tensor<2x4xf32>
 // CHECK-NEXT: dist.all_reduce %{{.*}} over ["model"] sum {{.*}}tensor<2x4xf32>
 // CHECK-NOT: = dist.
-func.func @partial_over_two_axes(%x: tensor<8x16xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{}, {"data", "model"}]>},
-                                 %w: tensor<16x4xf32> {loom.name = "w", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data", "model"}, {}]>})
-    -> (tensor<8x4xf32> {loom.name = "y", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>}) {
+func.func @partial_over_two_axes(%x: tensor<8x16xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"data", "model"}]>},
+                                 %w: tensor<16x4xf32> {loom.name = "w", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data", "model"}, {}]>})
+    -> (tensor<8x4xf32> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>}) {
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
   return %0 : tensor<8x4xf32>
 }
@@ -192,7 +192,7 @@ loom.weight @w : tensor<8x4xf32> from <"", offset = 0, bytes = 128>
 // CHECK-NEXT: %[[R:.*]] = dist.all_reduce %[[P]] over ["model"] sum
 // CHECK-NOT: dist.all_reduce
 // CHECK: return
-func.func @rows(%x: tensor<2x8xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>})
+func.func @rows(%x: tensor<2x8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>})
     -> (tensor<1x4xf32> {loom.name = "a"}, tensor<1x4xf32> {loom.name = "b"}) {
   %w = loom.get_weight @w : tensor<8x4xf32>
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<2x8xf32>, tensor<8x4xf32>) -> tensor<2x4xf32>

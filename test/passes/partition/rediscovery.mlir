@@ -13,7 +13,7 @@ loom.weight @w2 : tensor<64x16xf32> from <"", offset = 0, bytes = 4096>
 // CHECK: loom.dot_general {{.*}} (tensor<2x16xf32>, tensor<16x64xf32>) -> tensor<2x64xf32>
 // CHECK-NOT: = dist.
 // CHECK: return {{.*}} : tensor<2x16xf32>
-func.func @data_parallel_mlp(%x: tensor<8x16xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, dist.origin = "user"}) -> (tensor<8x16xf32> {loom.name = "y"}) {
+func.func @data_parallel_mlp(%x: tensor<8x16xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<8x16xf32> {loom.name = "y"}) {
   %w1 = loom.get_weight @w1 : tensor<16x64xf32>
   %b1 = loom.get_weight @b1 : tensor<64xf32>
   %w2 = loom.get_weight @w2 : tensor<64x16xf32>
@@ -36,7 +36,7 @@ loom.weight @w : tensor<8x10xf32> from <"", offset = 0, bytes = 320>
 // CHECK: loom.convolution {{.*}} -> tensor<2x8x16x16xf32>
 // CHECK-NOT: = dist.
 // CHECK: return {{.*}} : tensor<2x10xf32>
-func.func @data_parallel_cnn(%x: tensor<8x3x16x16xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}, {}, {}]>, dist.origin = "user"}) -> (tensor<8x10xf32> {loom.name = "y"}) {
+func.func @data_parallel_cnn(%x: tensor<8x3x16x16xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}, {}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<8x10xf32> {loom.name = "y"}) {
   %k = loom.get_weight @k : tensor<8x3x3x3xf32>
   %w = loom.get_weight @w : tensor<8x10xf32>
   %0 = loom.convolution %x, %k strides = [1, 1] low = [1, 1] high = [1, 1] input_dilations = [1, 1] dilations = [1, 1] groups = 1 : (tensor<8x3x16x16xf32>, tensor<8x3x3x3xf32>) -> tensor<8x8x16x16xf32>
@@ -61,8 +61,8 @@ loom.weight @b2 : tensor<16xf32> from <"", offset = 0, bytes = 64>
 // CHECK: dist.all_reduce %[[P]] over ["model"] sum
 // CHECK-NOT: = dist.
 // CHECK: return
-func.func @megatron_mlp(%x: tensor<8x16xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, dist.origin = "user"}) -> (tensor<8x16xf32> {loom.name = "y"}) {
-  %w1 = loom.get_weight @w1 {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]} : tensor<16x64xf32>
+func.func @megatron_mlp(%x: tensor<8x16xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<8x16xf32> {loom.name = "y"}) {
+  %w1 = loom.get_weight @w1 {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]} : tensor<16x64xf32>
   %b1 = loom.get_weight @b1 : tensor<64xf32>
   %w2 = loom.get_weight @w2 : tensor<64x16xf32>
   %b2 = loom.get_weight @b2 : tensor<16xf32>
@@ -98,7 +98,7 @@ loom.weight @o : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
 // CHECK-NOT: = dist.
 // CHECK: return
 func.func @megatron_attention(%x: tensor<8x6x32xf32> {loom.name = "x"}) -> (tensor<8x6x32xf32> {loom.name = "y"}) {
-  %q = loom.get_weight @q {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]} : tensor<32x32xf32>
+  %q = loom.get_weight @q {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]} : tensor<32x32xf32>
   %k = loom.get_weight @k : tensor<32x32xf32>
   %v = loom.get_weight @v : tensor<32x32xf32>
   %o = loom.get_weight @o : tensor<32x32xf32>
@@ -135,10 +135,10 @@ loom.weight @w2 : tensor<128x64xf32> from <"", offset = 0, bytes = 32768>
 // CHECK-NEXT: dist.reduce_scatter %[[P]] over ["model"] dim = 1 sum
 // CHECK-NOT: = dist.
 // CHECK: return {{.*}} : tensor<2x8x64xf32>
-func.func @sequence_parallel(%x: tensor<2x16x64xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}, {"model"}, {}]>, dist.origin = "user"}) -> (tensor<2x16x64xf32> {loom.name = "y"}) {
+func.func @sequence_parallel(%x: tensor<2x16x64xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}, {"model"}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<2x16x64xf32> {loom.name = "y"}) {
   %s = loom.get_weight @s : tensor<64xf32>
-  %w1 = loom.get_weight @w1 {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]} : tensor<64x128xf32>
-  %w2 = loom.get_weight @w2 {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{"model"}, {}]>]} : tensor<128x64xf32>
+  %w1 = loom.get_weight @w1 {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]} : tensor<64x128xf32>
+  %w2 = loom.get_weight @w2 {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{"model"}, {}]>]} : tensor<128x64xf32>
   %0 = loom.layer_norm %x, %s epsilon = 1.0e-5 : (tensor<2x16x64xf32>, tensor<64xf32>) -> tensor<2x16x64xf32>
   %1 = loom.dot_general %0, %w1 batch = [] x [] contract = [2] x [0] : (tensor<2x16x64xf32>, tensor<64x128xf32>) -> tensor<2x16x128xf32>
   %2 = loom.gelu erf %1 : tensor<2x16x128xf32>
@@ -160,7 +160,7 @@ loom.weight @t : tensor<1024x16xf32> from <"", offset = 0, bytes = 65536>
 // CHECK-NOT: = dist.
 // CHECK: return {{.*}} : tensor<4x2x256xf32>
 func.func @vocabulary(%ids: tensor<4x2xi64> {loom.name = "ids"}) -> (tensor<4x2x1024xf32> {loom.name = "logits"}) {
-  %t = loom.get_weight @t {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{"model"}, {}]>]} : tensor<1024x16xf32>
+  %t = loom.get_weight @t {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{"model"}, {}]>]} : tensor<1024x16xf32>
   %0 = loom.gather %t, %ids dim = 0 : (tensor<1024x16xf32>, tensor<4x2xi64>) -> tensor<4x2x16xf32>
   %1 = loom.gelu erf %0 : tensor<4x2x16xf32>
   %2 = loom.dot_general %1, %t batch = [] x [] contract = [2] x [1] : (tensor<4x2x16xf32>, tensor<1024x16xf32>) -> tensor<4x2x1024xf32>
@@ -188,7 +188,7 @@ loom.weight @k3 : tensor<4x16x3x3xf32> from <"", offset = 0, bytes = 2304>
 // CHECK: loom.convolution {{.*}} -> tensor<1x4x16x32xf32>
 // CHECK-NOT: = dist.
 // CHECK: return {{.*}} : tensor<1x4x16x32xf32>
-func.func @unet(%x: tensor<1x3x32x32xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}, {}, {"space"}, {}]>, dist.origin = "user"}) -> (tensor<1x4x32x32xf32> {loom.name = "y"}) {
+func.func @unet(%x: tensor<1x3x32x32xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}, {}, {"space"}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<1x4x32x32xf32> {loom.name = "y"}) {
   %k1 = loom.get_weight @k1 : tensor<8x3x3x3xf32>
   %k2 = loom.get_weight @k2 : tensor<8x8x3x3xf32>
   %k3 = loom.get_weight @k3 : tensor<4x16x3x3xf32>

@@ -32,9 +32,9 @@
 module attributes {loom.folded = [{name = "scale", sha256 = "", reader = "/scale/Mul"}, {name = "old", sha256 = ""}]} {
 dist.mesh @mesh <["data" = 2, "model" = 2, "odd" = 3]>
 loom.weight @w : tensor<16x64xf32> from <"", offset = 0, bytes = 4096>
-// CHECK: func.func @main(%{{.*}}: tensor<8x16xf32> {dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>
+// CHECK: func.func @main(%{{.*}}: tensor<8x16xf32> {dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>
 func.func @main(%x: tensor<8x16xf32> {loom.name = "x"}) -> (tensor<8x64xf32> {loom.name = "y"}) {
-  // CHECK: loom.get_weight @w {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]}
+  // CHECK: loom.get_weight @w {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]}
   %w = loom.get_weight @w : tensor<16x64xf32>
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x64xf32>) -> tensor<8x64xf32>
   return %0 : tensor<8x64xf32>
@@ -46,9 +46,9 @@ loom.weight @layers.10.weight : tensor<16x64xf32> from <"", offset = 4096, bytes
 loom.weight @layers.0.weights : tensor<16x64xf32> from <"", offset = 8192, bytes = 4096>
 // WILD-LABEL: func.func @layers(
 func.func @layers() {
-  // WILD: loom.get_weight @layers.0.weight {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{"model"}, {}]>]}
+  // WILD: loom.get_weight @layers.0.weight {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{"model"}, {}]>]}
   %0 = loom.get_weight @layers.0.weight : tensor<16x64xf32>
-  // WILD: loom.get_weight @layers.10.weight {dist.origins = ["user"]
+  // WILD: loom.get_weight @layers.10.weight {dist.origins = [#dist.origin<"user">]
   %1 = loom.get_weight @layers.10.weight : tensor<16x64xf32>
   // WILD: loom.get_weight @layers.0.weights :
   %2 = loom.get_weight @layers.0.weights : tensor<16x64xf32>

@@ -7,8 +7,8 @@ loom.weight @k : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
 loom.weight @v : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
 loom.weight @o : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
 // CHECK-LABEL: func.func @attention
-// CHECK-SAME: {dist.origin = "data: strategy dp: batch; micro: micro-batches", dist.sharding = #dist.sharding<@mesh, [{"data", "micro", ?}, {?}, {?}]>
-// CHECK: loom.get_weight @q {{.*}}dist.origins = ["model: strategy tp: column of "], dist.shardings = [#dist.sharding<@mesh, [{?}, {"model", ?}]>]
+// CHECK-SAME: {dist.origin = #dist.origin<"data" = "strategy dp: batch", "micro" = "micro-batches">, dist.sharding = #dist.sharding<@mesh, [{"data", "micro", ?}, {?}, {?}]>
+// CHECK: loom.get_weight @q {{.*}}dist.origins = [#dist.origin<"model" = "strategy tp: column of ">], dist.shardings = [#dist.sharding<@mesh, [{?}, {"model", ?}]>]
 // CHECK: loom.get_weight @k {{.*}}[{?}, {"model", ?}]
 // CHECK: loom.get_weight @v {{.*}}[{?}, {"model", ?}]
 // CHECK: loom.get_weight @o {{.*}}[{"model", ?}, {?}]
@@ -70,7 +70,7 @@ dist.mesh @mesh <["data" = 1, "model" = 2]>
 loom.weight @up : tensor<4x16x32xf32> from <"", offset = 0, bytes = 8192>
 loom.weight @down : tensor<4x32x16xf32> from <"", offset = 0, bytes = 8192>
 // CHECK-LABEL: func.func @experts
-// CHECK: loom.get_weight @up {dist.origins = ["model: strategy tp: column of "], dist.shardings = [#dist.sharding<@mesh, [{"model", ?}, {?}, {?}]>]}
+// CHECK: loom.get_weight @up {dist.origins = [#dist.origin<"model" = "strategy tp: column of ">], dist.shardings = [#dist.sharding<@mesh, [{"model", ?}, {?}, {?}]>]}
 // CHECK: loom.get_weight @down {{.*}}[{"model", ?}, {?}, {?}]
 func.func @experts(%x: tensor<8x16xf32> {loom.name = "x"}) -> (tensor<8x16xf32> {loom.name = "y"}) {
   %up = loom.get_weight @up : tensor<4x16x32xf32>
@@ -112,7 +112,7 @@ loom.weight @k : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
 loom.weight @o : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
 loom.weight @head : tensor<32x64xf32> from <"", offset = 0, bytes = 8192>
 // CHECK-LABEL: func.func @cache
-// CHECK-SAME: %arg1: tensor<2x4x5x8xf32> {dist.origin = "{{.*}}model: strategy tp: column of ", dist.sharding = #dist.sharding<@mesh, [{"data", "micro", ?}, {"model", ?}, {?}, {?}]>
+// CHECK-SAME: %arg1: tensor<2x4x5x8xf32> {dist.origin = #dist.origin<{{.*}}"model" = "strategy tp: column of ">, dist.sharding = #dist.sharding<@mesh, [{"data", "micro", ?}, {"model", ?}, {?}, {?}]>
 // CHECK: loom.get_weight @q {{.*}}[{?}, {"model", ?}]
 // CHECK: loom.get_weight @k {{.*}}[{?}, {"model", ?}]
 // CHECK: loom.get_weight @o {{.*}}[{"model", ?}, {?}]
@@ -146,8 +146,8 @@ dist.mesh @mesh <["data" = 1, "model" = 2]>
 loom.weight @w : tensor<32x32xf32> from <"", offset = 0, bytes = 4096>
 loom.weight @head : tensor<32x64xf32> from <"", offset = 0, bytes = 8192>
 // CHECK-LABEL: func.func @obstacles
-// CHECK: loom.get_weight @w {dist.obstacle = "split by columns over 'model', its product would have to be gathered for 'flatten'"
-// CHECK: loom.get_weight @head {dist.obstacle = "split by columns over 'model', a result of the model would be split"
+// CHECK: loom.get_weight @w {dist.obstacle = #dist.origin<replicated = "split by columns over 'model', its product would have to be gathered for 'flatten'" tried "model">
+// CHECK: loom.get_weight @head {dist.obstacle = #dist.origin<replicated = "split by columns over 'model', a result of the model would be split" tried "model">
 func.func @obstacles(%x: tensor<5x32xf32> {loom.name = "x"}) -> (tensor<3x160xf32> {loom.name = "y"}, tensor<5x64xf32> {loom.name = "z"}) {
   %w = loom.get_weight @w : tensor<32x32xf32>
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<5x32xf32>, tensor<32x32xf32>) -> tensor<5x32xf32> loc("project")

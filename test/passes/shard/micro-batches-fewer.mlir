@@ -7,6 +7,6 @@ dist.mesh @mesh <["a" = 2]>
 // CHECK-SAME: [{"a", "micro", ?}, {?}]
 // CHECK: loom.reshape {{.*}}[{"a", "micro"}]
 func.func @fewer(%x: tensor<4x6xf32> {loom.name = "x"}) -> (tensor<24xf32> {loom.name = "y"}) {
-  %0 = loom.reshape %x {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{"a"}]>]} : (tensor<4x6xf32>) -> tensor<24xf32>
+  %0 = loom.reshape %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{"a"}]>]} : (tensor<4x6xf32>) -> tensor<24xf32>
   return %0 : tensor<24xf32>
 }

@@ -7,7 +7,7 @@ dist.mesh @mesh <["a" = 2, "data" = 2]>
 // CHECK-LABEL: func.func @order
 // CHECK-SAME: dist.sharding = #dist.sharding<@mesh, [{"a", "micro"}, {}]>
 // CHECK: loom.exp {{.*}}[{"a", "micro", ?}, {?}]
-func.func @order(%x: tensor<6x4xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) -> (tensor<6x4xf32> {loom.name = "y"}) {
+func.func @order(%x: tensor<6x4xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"a"}, {}]>}) -> (tensor<6x4xf32> {loom.name = "y"}) {
   %0 = loom.exp %x : tensor<6x4xf32>
   return %0 : tensor<6x4xf32>
 }
@@ -18,7 +18,7 @@ func.func @order(%x: tensor<6x4xf32> {loom.name = "x", dist.origin = "user", dis
 dist.mesh @mesh <["a" = 2, "data" = 2]>
 // CHECK-LABEL: func.func @pinned
 // CHECK-SAME: dist.sharding = #dist.sharding<@mesh, [{"data", "micro"}, {"a"}]>
-func.func @pinned(%x: tensor<8x4xf32> {loom.name = "x"}) -> (tensor<8x4xf32> {loom.name = "y", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data"}, {"a"}]>}) {
+func.func @pinned(%x: tensor<8x4xf32> {loom.name = "x"}) -> (tensor<8x4xf32> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data"}, {"a"}]>}) {
   %0 = loom.exp %x : tensor<8x4xf32>
   return %0 : tensor<8x4xf32>
 }
@@ -29,7 +29,7 @@ func.func @pinned(%x: tensor<8x4xf32> {loom.name = "x"}) -> (tensor<8x4xf32> {lo
 // each device.
 dist.mesh @mesh <["data" = 2]>
 // CHECK: dist.mesh @mesh <["data" = 2]>
-func.func @pinned_otherwise(%x: tensor<8x4xf32> {loom.name = "x"}) -> (tensor<8x4xf32> {loom.name = "y", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{}, {}]>}) {
+func.func @pinned_otherwise(%x: tensor<8x4xf32> {loom.name = "x"}) -> (tensor<8x4xf32> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {}]>}) {
   // expected-remark @below {{the batch is not cut into micro-batches: output 'y' is asked for with another split of the batch than it is computed with}}
   %0 = loom.exp %x : tensor<8x4xf32>
   return %0 : tensor<8x4xf32>
@@ -40,9 +40,9 @@ func.func @pinned_otherwise(%x: tensor<8x4xf32> {loom.name = "x"}) -> (tensor<8x
 // The first device's half of the elements is the first row: its micro-batches are columns of it.
 dist.mesh @mesh <["a" = 2, "data" = 1]>
 // CHECK: dist.mesh @mesh <["a" = 2, "data" = 1]>
-func.func @flat(%x: tensor<2x6xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{}, {}]>}) -> (tensor<12xf32> {loom.name = "y"}) {
+func.func @flat(%x: tensor<2x6xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {}]>}) -> (tensor<12xf32> {loom.name = "y"}) {
   // expected-remark @below {{the batch is not cut into micro-batches: '' needs all of it}}
-  %0 = loom.reshape %x {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{"a"}]>]} : (tensor<2x6xf32>) -> tensor<12xf32>
+  %0 = loom.reshape %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{"a"}]>]} : (tensor<2x6xf32>) -> tensor<12xf32>
   return %0 : tensor<12xf32>
 }
 
@@ -66,7 +66,7 @@ dist.mesh @mesh <["data" = 2]>
 // CHECK: dist.mesh @mesh <["data" = 2, "micro" = 3]>
 // CHECK-LABEL: func.func @blocks
 // CHECK-SAME: [{"data", "micro"} * 2, {}]
-func.func @blocks(%x: tensor<12x4xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data"} * 2, {}]>}) -> (tensor<12x4xf32> {loom.name = "y"}) {
+func.func @blocks(%x: tensor<12x4xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data"} * 2, {}]>}) -> (tensor<12x4xf32> {loom.name = "y"}) {
   %0 = loom.exp %x : tensor<12x4xf32>
   return %0 : tensor<12x4xf32>
 }

@@ -2,7 +2,7 @@
 
 // A split value and the axis of stages: both are used.
 dist.mesh @mesh <["data" = 2, "pipe" = 3]>
-func.func @used(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, dist.origin = "user"}) -> tensor<4x8xf32> {
+func.func @used(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, dist.origin = #dist.origin<"user">}) -> tensor<4x8xf32> {
   return %x : tensor<4x8xf32>
 }
 
@@ -11,7 +11,7 @@ func.func @used(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{"da
 // expected-error@below {{axis 'data' of 64 devices splits nothing of the model: its longest dimension has 8 elements; use a smaller axis}}
 module {
   dist.mesh @mesh <["data" = 64]>
-  func.func @short(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "replicated"}) -> tensor<4x8xf32> {
+  func.func @short(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"replicated">}) -> tensor<4x8xf32> {
     return %x : tensor<4x8xf32>
   }
 }
@@ -24,7 +24,7 @@ module {
   dist.mesh @mesh <["model" = 2]>
   loom.weight @w : tensor<4x8xf32> from <"", offset = 0, bytes = 128>
   func.func @tried() -> tensor<4x8xf32> {
-    %w = loom.get_weight @w {dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.origins = ["replicated: split by columns over 'model', its product would have to be gathered for 'view'"]} : tensor<4x8xf32>
+    %w = loom.get_weight @w {dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.origins = [#dist.origin<replicated = "split by columns over 'model', its product would have to be gathered for 'view'" tried "model">]} : tensor<4x8xf32>
     return %w : tensor<4x8xf32>
   }
 }
@@ -34,7 +34,7 @@ module {
 // expected-error@below {{axis 'model' of 2 devices splits nothing of the model: no input or weight has a dimension that the strategy can cut in 2 without gathering it again; use a smaller or another axis, or --shard}}
 module {
   dist.mesh @mesh <["model" = 2]>
-  func.func @whole(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "replicated"}) -> tensor<4x8xf32> {
+  func.func @whole(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"replicated">}) -> tensor<4x8xf32> {
     return %x : tensor<4x8xf32>
   }
 }

@@ -20,8 +20,8 @@ func.func @product(%a: tensor<4x6xf32> {loom.name = "a"}) -> (tensor<4x12xf32> {
 // The scalar cannot be split, so what is made of it is: over x only, as 2 rows are too few for 3.
 dist.mesh @mesh <["x" = 2, "y" = 3]>
 // CHECK-LABEL: func.func @scalar
-// CHECK-NOT: dist.origin = "x
-// CHECK: loom.broadcast {{.*}}dist.origins = ["x: random: seed 1"], dist.shardings = [#dist.sharding<@mesh, [{"x", ?}]>]
+// CHECK-NOT: dist.origin = #dist.origin<"x"
+// CHECK: loom.broadcast {{.*}}dist.origins = [#dist.origin<"x" = "random: seed 1">], dist.shardings = [#dist.sharding<@mesh, [{"x", ?}]>]
 func.func @scalar(%a: tensor<f32> {loom.name = "a"}) -> (tensor<2xf32> {loom.name = "y"}) {
   %0 = loom.broadcast %a dims = [] : (tensor<f32>) -> tensor<2xf32>
   return %0 : tensor<2xf32>
@@ -33,7 +33,7 @@ func.func @scalar(%a: tensor<f32> {loom.name = "a"}) -> (tensor<2xf32> {loom.nam
 dist.mesh @mesh <["x" = 2, "y" = 3, "micro" = 2]>
 // CHECK-LABEL: func.func @in_time
 // CHECK-SAME: dist.sharding = #dist.sharding<@mesh, [{"micro", ?}, {"x", "y", ?}]>
-func.func @in_time(%a: tensor<12x6xf32> {loom.name = "a", dist.origin = "micro: micro-batches", dist.sharding = #dist.sharding<@mesh, [{"micro", ?}, {?}]>}) -> (tensor<12x6xf32> {loom.name = "y"}) {
+func.func @in_time(%a: tensor<12x6xf32> {loom.name = "a", dist.origin = #dist.origin<"micro" = "micro-batches">, dist.sharding = #dist.sharding<@mesh, [{"micro", ?}, {?}]>}) -> (tensor<12x6xf32> {loom.name = "y"}) {
   %0 = loom.exp %a : tensor<12x6xf32>
   return %0 : tensor<12x6xf32>
 }

@@ -89,7 +89,7 @@ func.func @stays(%x: tensor<2x8xf32>) -> (tensor<2x4xf32>, tensor<2x4xf32>, tens
   %8 = loom.dot_general %x, %w3 batch = [] x [] contract = [1] x [0] : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   %9 = loom.slice %8 [0, 0] to [2, 8] by [1, 2] : (tensor<2x8xf32>) -> tensor<2x4xf32>
   %10 = loom.slice %8 [0, 1] to [2, 8] by [1, 2] : (tensor<2x8xf32>) -> tensor<2x4xf32>
-  %w4 = loom.get_weight @w {dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>], dist.origins = ["user"]} : tensor<8x8xf32>
+  %w4 = loom.get_weight @w {dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>], dist.origins = [#dist.origin<"user">]} : tensor<8x8xf32>
   %11 = loom.dot_general %x, %w4 batch = [] x [] contract = [1] x [0] : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32>
   %12 = loom.slice %11 [0, 0] to [2, 4] by [1, 1] : (tensor<2x8xf32>) -> tensor<2x4xf32>
   %13 = loom.slice %11 [0, 4] to [2, 8] by [1, 1] : (tensor<2x8xf32>) -> tensor<2x4xf32>

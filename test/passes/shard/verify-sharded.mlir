@@ -10,8 +10,8 @@ module {
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 // S-G1
 // expected-error @below {{argument 0 has no sharding}}
-func.func @f(%x: tensor<4x6xf32> {dist.origin = "user"}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) {
-  %0 = loom.abs %x {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
+func.func @f(%x: tensor<4x6xf32> {dist.origin = #dist.origin<"user">}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.abs %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
 
@@ -19,8 +19,8 @@ func.func @f(%x: tensor<4x6xf32> {dist.origin = "user"}) -> (tensor<4x6xf32> {di
 
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 // expected-error @below {{argument 0 is sharded over @other, the mesh is @mesh}}
-func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@other, [{}, {}]>, dist.origin = "user"}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) {
-  %0 = loom.abs %x {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
+func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@other, [{}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.abs %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
 
@@ -29,8 +29,8 @@ func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@other, [{}, {}
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 // D-C1
 // expected-error @below {{argument 0 has a sharding of 1 dimensions for 'tensor<4x6xf32>'}}
-func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = "user"}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) {
-  %0 = loom.abs %x {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
+func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.abs %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
 
@@ -38,8 +38,8 @@ func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}]>, d
 
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 // expected-error @below {{argument 0 is declared unreduced}}
-func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}], unreduced = {"data" = sum}>, dist.origin = "user"}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) {
-  %0 = loom.abs %x {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
+func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}], unreduced = {"data" = sum}>, dist.origin = #dist.origin<"user">}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.abs %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
 
@@ -48,8 +48,8 @@ func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 // S-G1
 // expected-error @below {{argument 0 has an open dimension}}
-func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{?}, {}]>, dist.origin = "user"}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) {
-  %0 = loom.abs %x {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
+func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{?}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.abs %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
 
@@ -58,8 +58,8 @@ func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{?}, {}
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 // D-C4
 // expected-error @below {{argument 0 has a granule of 0}}
-func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"} * 0, {}]>, dist.origin = "user"}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) {
-  %0 = loom.abs %x {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
+func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"} * 0, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.abs %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
 
@@ -68,8 +68,8 @@ func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 // D-C2
 // expected-error @below {{argument 0 uses axis "rows", which is not in the mesh}}
-func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"rows"}, {}]>, dist.origin = "user"}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) {
-  %0 = loom.abs %x {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
+func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"rows"}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.abs %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
 
@@ -78,8 +78,8 @@ func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"rows"
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 // D-C3
 // expected-error @below {{argument 0 uses axis "data" twice}}
-func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {"data"}]>, dist.origin = "user"}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) {
-  %0 = loom.abs %x {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
+func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {"data"}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.abs %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
 
@@ -88,29 +88,29 @@ func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 // S-G2
 // expected-error @below {{argument 0 has a sharding without an origin}}
-func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) {
-  %0 = loom.abs %x {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
+func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.abs %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
 
 // -----
 
 dist.mesh @mesh <["data" = 2, "model" = 2]>
-func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) {
+func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
   // S-G3
   // expected-error @below {{has no stage}}
-  %0 = loom.abs %x {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>]} : tensor<4x6xf32>
+  %0 = loom.abs %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>]} : tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
 
 // -----
 
 dist.mesh @mesh <["data" = 2, "model" = 2]>
-func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) {
-  %0 = loom.abs %x {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 1 : i64} : tensor<4x6xf32>
+func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.abs %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 1 : i64} : tensor<4x6xf32>
   // S-G3
   // expected-error @below {{of stage 0 reads a value of stage 1}}
-  %1 = loom.exp %0 {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
+  %1 = loom.exp %0 {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
   return %1 : tensor<4x6xf32>
 }
 
@@ -119,8 +119,8 @@ func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]
 dist.mesh @mesh <["data" = 2, "micro" = 2]>
 // S-G4
 // expected-error @below {{argument 0 is not cut into micro-batches}}
-func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, dist.origin = "user"}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = "user"}) {
-  %0 = loom.abs %x {dist.origins = ["user"], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
+func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.abs %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
 
@@ -130,11 +130,11 @@ func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{"data"
 module attributes {dist.stage_axis = "pipe"} {
 dist.mesh @mesh <["data" = 2, "model" = 2, "pipe" = 2, "micro" = 2]>
 loom.weight @w : tensor<8x8xf32> from <"", offset = 0, bytes = 256>
-func.func @good(%x: tensor<8x8xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data", "micro"}, {}]>})
-    -> (tensor<8x8xf32> {loom.name = "y", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"data", "micro"}, {"model"}]>}) {
-  %w = loom.get_weight @w {dist.stage = 0 : i64, dist.origins = ["tp"], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]} : tensor<8x8xf32>
-  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] {dist.stage = 0 : i64, dist.origins = ["tp"], dist.shardings = [#dist.sharding<@mesh, [{"data", "micro"}, {"model"}]>]} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
-  %1 = loom.exp %0 {dist.stage = 1 : i64, dist.origins = ["tp"], dist.shardings = [#dist.sharding<@mesh, [{"data", "micro"}, {"model"}]>]} : tensor<8x8xf32>
+func.func @good(%x: tensor<8x8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data", "micro"}, {}]>})
+    -> (tensor<8x8xf32> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data", "micro"}, {"model"}]>}) {
+  %w = loom.get_weight @w {dist.stage = 0 : i64, dist.origins = [#dist.origin<"tp">], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]} : tensor<8x8xf32>
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] {dist.stage = 0 : i64, dist.origins = [#dist.origin<"tp">], dist.shardings = [#dist.sharding<@mesh, [{"data", "micro"}, {"model"}]>]} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+  %1 = loom.exp %0 {dist.stage = 1 : i64, dist.origins = [#dist.origin<"tp">], dist.shardings = [#dist.sharding<@mesh, [{"data", "micro"}, {"model"}]>]} : tensor<8x8xf32>
   return {dist.stage = 1 : i64} %1 : tensor<8x8xf32>
 }
 }
@@ -145,7 +145,7 @@ module attributes {dist.stage_axis = "pipe"} {
 dist.mesh @mesh <["pipe" = 2]>
 // S-G1
 // expected-error @below {{argument 0 is split over "pipe", the axis of the pipeline's stages}}
-func.func @stages(%x: tensor<8xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"pipe"}]>}) {
+func.func @stages(%x: tensor<8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"pipe"}]>}) {
   return
 }
 }
@@ -155,7 +155,7 @@ func.func @stages(%x: tensor<8xf32> {loom.name = "x", dist.origin = "user", dist
 dist.mesh @mesh <["data" = 2, "micro" = 2]>
 // S-G4
 // expected-error @below {{argument 0 is cut over "data" within "micro"; micro-batches are minor to all axes of a dimension}}
-func.func @order(%x: tensor<8xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"micro", "data"}]>}) {
+func.func @order(%x: tensor<8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"micro", "data"}]>}) {
   return
 }
 
@@ -164,7 +164,7 @@ func.func @order(%x: tensor<8xf32> {loom.name = "x", dist.origin = "user", dist.
 dist.mesh @mesh <["pipe" = 2, "micro" = 2]>
 // S-G4
 // expected-error @below {{argument 0 is not cut into micro-batches}}
-func.func @columns(%x: tensor<8x2xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{}, {"micro"}]>}) {
+func.func @columns(%x: tensor<8x2xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"micro"}]>}) {
   return
 }
 
@@ -173,8 +173,8 @@ func.func @columns(%x: tensor<8x2xf32> {loom.name = "x", dist.origin = "user", d
 dist.mesh @mesh <["pipe" = 2, "micro" = 2]>
 // S-G4
 // expected-error @below {{result 0 is not cut into micro-batches}}
-func.func @output(%x: tensor<8xf32> {loom.name = "x", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{"micro"}]>})
-    -> (tensor<8xf32> {loom.name = "y", dist.origin = "user", dist.sharding = #dist.sharding<@mesh, [{}]>}) {
+func.func @output(%x: tensor<8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"micro"}]>})
+    -> (tensor<8xf32> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}]>}) {
   return %x : tensor<8xf32>
 }
 
@@ -183,17 +183,17 @@ func.func @output(%x: tensor<8xf32> {loom.name = "x", dist.origin = "user", dist
 // S-G6: a state lies in one stage, in all functions.
 module attributes {dist.stage_axis = "pipe"} {
 dist.mesh @mesh <["pipe" = 2]>
-func.func @main(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = "test"},
-                %past: tensor<4xf32> {loom.name = "past", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = "test"})
-    -> (tensor<4xf32> {loom.name = "present", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = "test"}) {
-  %0 = loom.add %past, %x {dist.stage = 0 : i64, dist.shardings = [#dist.sharding<@mesh, [{}]>], dist.origins = ["test"]} : tensor<4xf32> loc("sum")
+func.func @main(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">},
+                %past: tensor<4xf32> {loom.name = "past", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">})
+    -> (tensor<4xf32> {loom.name = "present", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">}) {
+  %0 = loom.add %past, %x {dist.stage = 0 : i64, dist.shardings = [#dist.sharding<@mesh, [{}]>], dist.origins = [#dist.origin<"test">]} : tensor<4xf32> loc("sum")
   return {dist.stage = 1 : i64} %0 : tensor<4xf32>
 }
-func.func @main_short(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = "test"},
-                %past: tensor<4xf32> {loom.name = "past", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = "test"})
-    -> (tensor<4xf32> {loom.name = "present", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = "test"}) {
+func.func @main_short(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">},
+                %past: tensor<4xf32> {loom.name = "past", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">})
+    -> (tensor<4xf32> {loom.name = "present", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">}) {
   // expected-error @below {{of @main_short uses state 'kept' in stage 1, but 'sum' of @main uses it in stage 0; a state lies in one stage}}
-  %0 = loom.add %past, %x {dist.stage = 1 : i64, dist.shardings = [#dist.sharding<@mesh, [{}]>], dist.origins = ["test"]} : tensor<4xf32>
+  %0 = loom.add %past, %x {dist.stage = 1 : i64, dist.shardings = [#dist.sharding<@mesh, [{}]>], dist.origins = [#dist.origin<"test">]} : tensor<4xf32>
   return {dist.stage = 1 : i64} %0 : tensor<4xf32>
 }
 }
@@ -203,10 +203,10 @@ func.func @main_short(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.
 module attributes {dist.stage_axis = "pipe"} {
 dist.mesh @mesh <["pipe" = 2]>
 // expected-error @below {{keeps state 'kept' in stage 1, but 'sum' uses it in stage 0}}
-func.func @main(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = "test"},
-                %past: tensor<4xf32> {dist.stage = 1 : i64, loom.name = "past", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = "test"})
-    -> (tensor<4xf32> {loom.name = "present", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = "test"}) {
-  %0 = loom.add %past, %x {dist.stage = 0 : i64, dist.shardings = [#dist.sharding<@mesh, [{}]>], dist.origins = ["test"]} : tensor<4xf32> loc("sum")
+func.func @main(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">},
+                %past: tensor<4xf32> {dist.stage = 1 : i64, loom.name = "past", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">})
+    -> (tensor<4xf32> {loom.name = "present", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">}) {
+  %0 = loom.add %past, %x {dist.stage = 0 : i64, dist.shardings = [#dist.sharding<@mesh, [{}]>], dist.origins = [#dist.origin<"test">]} : tensor<4xf32> loc("sum")
   return {dist.stage = 1 : i64} %0 : tensor<4xf32>
 }
 }
