@@ -361,10 +361,11 @@ LogicalResult Applier::applyValue(const Annotation &annotation, Value value,
   ShardingAttr attr = sharding.getAttr(mesh);
   // Simplification makes one value of tensors that are equal.
   if (ShardingAttr before = getSharding(value)) {
+    OriginAttr origin = getOrigin(value);
     if (before != attr)
       mlir::emitRemark(loc) << "the annotation of '" << annotation.name
                             << "' is not used: its value is " << before << " by the "
-                            << getOrigin(value).describe();
+                            << (origin ? origin.describe() : "model");
     return success();
   }
   setSharding(value, attr, "annotation of node '" + annotation.result.node + "'");
