@@ -10,8 +10,8 @@
 #include "compiler/driver/Registration.h"
 #include "dialects/dist/Sharding.h"
 #include "dialects/plan/Plan.h"
-#include "runtime/cli/Usage.h"
 #include "runtime/core/plan.pb.h"
+#include "support/Text.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
@@ -49,7 +49,7 @@ Compilation::Compilation(CompileOptions givenOptions)
 
 /// A text that may hold names from a model, which may hold anything, as a line.
 static std::string makeOneLine(const std::string &text) {
-  return rt::makePrintable(llvm::json::fixUTF8(text));
+  return makePrintable(llvm::json::fixUTF8(text));
 }
 
 /// Errors are one line, with the ONNX node where there is one; notes follow theirs. Remarks and
@@ -295,7 +295,7 @@ static std::string getShardFlags(const CompileOptions &options) {
   std::string flags;
   auto add = [&](const std::string &flag, const std::string &value) {
     if (!value.empty())
-      flags += " --" + flag + " " + rt::quoteForShell(value);
+      flags += " --" + flag + " " + quoteForShell(value);
   };
   add("mesh", options.mesh);
   add("devices", options.devices);
@@ -317,7 +317,7 @@ std::string Compilation::describeResumption(size_t phase) const {
   os << "gridloom compile --start-from "
      << getPhases()[std::min(phase + 1, getPhases().size() - 1)].name << " "
      << llvm::format("%02zu-", phase + 1) << getPhases()[phase].name << ".mlir -o "
-     << rt::quoteForShell(fs::path(options.output).filename().string());
+     << quoteForShell(fs::path(options.output).filename().string());
   if (phase + 1 <= *findPhase("shard"))
     os << getShardFlags(options);
   if (options.chunkMatmul && phase + 1 <= *findPhase("communicate"))
@@ -326,9 +326,9 @@ std::string Compilation::describeResumption(size_t phase) const {
   if (options.target.name != usual.name)
     os << " --target " << options.target.name;
   if (options.target.cpuArch != usual.cpuArch)
-    os << " --cpu-arch " << rt::quoteForShell(options.target.cpuArch);
+    os << " --cpu-arch " << quoteForShell(options.target.cpuArch);
   if (!options.target.toolkit.empty())
-    os << " --cuda-toolkit " << rt::quoteForShell(options.target.toolkit);
+    os << " --cuda-toolkit " << quoteForShell(options.target.toolkit);
   if (!options.target.cudnn && phase + 1 <= *findPhase("fuse"))
     os << " --no-cudnn";
   if (options.precision != "f32" && phase + 1 <= *findPhase("simplify"))

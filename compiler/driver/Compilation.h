@@ -13,7 +13,7 @@
 #include "compiler/onnx/Import.h"
 #include "compiler/planner/Strategy.h"
 #include "compiler/target/Target.h"
-#include "runtime/cli/PlanViews.h"
+#include "runtime/core/PlanQueries.h"
 
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/JSON.h"

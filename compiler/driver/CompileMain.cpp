@@ -6,8 +6,8 @@
 #include "compiler/driver/Options.h"
 #include "compiler/interpreter/CheckOptions.h"
 #include "compiler/onnx/ModelSummary.h"
-#include "runtime/cli/OutputFormat.h"
-#include "runtime/cli/Usage.h"
+#include "support/OutputFormat.h"
+#include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
 
@@ -152,7 +152,7 @@ static int runVerb(int argc, char **argv) {
   doctorVerb->add_option("model", doctor.input, "the model (.onnx)")->required();
   addTargetOptions(*doctorVerb, doctor);
   std::string inspected;
-  rt::OutputFormat format;
+  OutputFormat format;
   CLI::App *inspectVerb =
       app.add_subcommand("inspect", "Show an ONNX model's inputs, outputs, operators and weights");
   inspectVerb->add_option("model", inspected, "the model (.onnx)")->required();
@@ -162,7 +162,7 @@ static int runVerb(int argc, char **argv) {
   } catch (const CLI::ParseError &error) {
     if (error.get_exit_code() == 0)
       return app.exit(error);
-    std::cerr << "error: " << rt::describeUsageError(app, error) << "\n";
+    std::cerr << "error: " << describeUsageError(app, error) << "\n";
     return 2;
   }
   if (phases) {
@@ -184,7 +184,7 @@ static int runVerb(int argc, char **argv) {
   if (*doctorVerb)
     return runDoctor(doctor);
   if (*inspectVerb) {
-    rt::Document document;
+    Document document;
     if (std::string error = onnx_import::summarizeModel(inspected, document); !error.empty()) {
       std::cerr << "error: " << error << "\n";
       return 1;
@@ -197,12 +197,12 @@ static int runVerb(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  rt::openStandardFiles();
+  openStandardFiles();
   int code = runVerb(argc, argv);
   if (code != 0)
     return code;
   // What was asked for may be what is printed. A plan's summary is not, and has been warned of.
-  if (std::string error = rt::tryFlushOutput(); !error.empty()) {
+  if (std::string error = tryFlushOutput(); !error.empty()) {
     std::cerr << "error: " << error << "\n";
     return 1;
   }

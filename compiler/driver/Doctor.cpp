@@ -6,8 +6,8 @@
 #include "compiler/driver/Options.h"
 #include "compiler/driver/TrialSizes.h"
 #include "compiler/onnx/ModelBrief.h"
-#include "runtime/cli/OutputFormat.h"
-#include "runtime/cli/Usage.h"
+#include "support/OutputFormat.h"
+#include "support/Text.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
@@ -133,10 +133,10 @@ static void suggestStates(const ModelBrief &brief, const CompileOptions &options
       break;
     }
   for (const auto &[pattern, found] : patterns)
-    std::cout << "  state  " << rt::makePrintable(pattern) << ": " << found.first << " inputs are "
+    std::cout << "  state  " << makePrintable(pattern) << ": " << found.first << " inputs are "
               << (found.second
                       ? "outputs of the call before; to keep them in the session: --state " +
-                            rt::quoteForShell(pattern)
+                            quoteForShell(pattern)
                       : "outputs of the call before that grow; to keep them in the session "
                         "with --state, export the model with a cache of fixed size")
               << "\n";
@@ -144,10 +144,10 @@ static void suggestStates(const ModelBrief &brief, const CompileOptions &options
 
 /// The options of the compilation as a shell takes them.
 static std::string describeCall(const CompileOptions &options) {
-  std::string call = "gridloom compile " + rt::quoteForShell(options.input);
+  std::string call = "gridloom compile " + quoteForShell(options.input);
   auto add = [&](const std::string &flag, const std::string &value) {
     if (!value.empty())
-      call += " " + flag + " " + rt::quoteForShell(value);
+      call += " " + flag + " " + quoteForShell(value);
   };
   add("--mesh", options.mesh);
   add("--devices", options.devices);
@@ -164,18 +164,18 @@ static std::string describeCall(const CompileOptions &options) {
 
 /// Prints what the model takes, and finds sizes for `options`. Returns the exit code.
 static int chooseSizes(const ModelBrief &brief, CompileOptions &options) {
-  std::cout << rt::makePrintable(options.input) << ": " << brief.size << "\n";
+  std::cout << makePrintable(options.input) << ": " << brief.size << "\n";
   for (const BriefValue &input : brief.inputs)
-    std::cout << "  input  " << rt::makePrintable(describe(input)) << "\n";
+    std::cout << "  input  " << makePrintable(describe(input)) << "\n";
   suggestStates(brief, options);
-  if (std::string error = rt::tryFlushOutput(); !error.empty()) {
+  if (std::string error = tryFlushOutput(); !error.empty()) {
     std::cerr << "error: " << error << "\n";
     return 1;
   }
   TrialResult found = findSizes(brief, getGivenSizes(options.dims), countDevices(options),
                                 [&](const Sizes &sizes) { return tryCompile(options, sizes); });
   for (const std::string &remark : found.remarks)
-    std::cout << "  size   " << rt::makePrintable(remark) << "\n";
+    std::cout << "  size   " << makePrintable(remark) << "\n";
   std::string tried;
   for (const std::string &name : brief.dims)
     if (auto size = found.sizes.find(name); size != found.sizes.end()) {
@@ -186,7 +186,7 @@ static int chooseSizes(const ModelBrief &brief, CompileOptions &options) {
     return 0;
   std::cerr << found.errors;
   if (!tried.empty())
-    std::cout << "  size   " << rt::makePrintable(tried) << " and "
+    std::cout << "  size   " << makePrintable(tried) << " and "
               << "others were tried, " << found.trials << " in all; --dim chooses others\n";
   return 1;
 }
@@ -199,7 +199,7 @@ int gridloom::runDoctor(const CompileOptions &given) {
     return 1;
   if (int code = compileWhole(options))
     return code;
-  std::cout << "'" << rt::makePrintable(options.input)
-            << "' can be compiled: " << rt::makePrintable(describeCall(options)) << "\n";
+  std::cout << "'" << makePrintable(options.input)
+            << "' can be compiled: " << makePrintable(describeCall(options)) << "\n";
   return 0;
 }

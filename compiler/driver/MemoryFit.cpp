@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/Compilation.h"
 #include "dialects/plan/Plan.h"
+#include "support/Text.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"
@@ -178,7 +179,7 @@ std::string Compilation::suggestFit(const ShardOptions &shard, const rt::MemoryN
       std::optional<rt::MemoryNeeds> changed = tryChange(change, limit);
       if (changed && changed->getAllocated() <= allowed)
         return "; the smallest change that fits is " + change.flag + " (" +
-               rt::formatBytes(changed->getAllocated()) + ")";
+               formatBytes(changed->getAllocated()) + ")";
     }
   }
   std::pair<uint64_t, const char *> terms[] = {

@@ -7,8 +7,8 @@
 
 #include "dialects/dist/Sharding.h"
 #include "dialects/plan/Plan.h"
-#include "runtime/cli/Usage.h"
 #include "runtime/core/MemoryNeeds.h"
+#include "support/Text.h"
 
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Format.h"
@@ -197,7 +197,7 @@ void Compilation::printCollectives(llvm::raw_ostream &os, const Estimate &estima
       if (sum.bytes >= most.bytes)
         most = sum;
     os << "  communication   " << key.first << " " << key.second << ": " << most.calls << " calls, "
-       << rt::formatBytes(static_cast<uint64_t>(most.bytes), "B") << " sent per device\n";
+       << formatBytes(static_cast<uint64_t>(most.bytes), "B") << " sent per device\n";
   }
 }
 
@@ -245,14 +245,14 @@ void Compilation::printSummary() const {
                  ? llvm::formatv("{0:F1} ms", toMs(candidate.step)).str()
                  : candidate.describe())
          << "\n";
-  os << "  memory          " << rt::formatBytes(memory.needs.getAllocated())
+  os << "  memory          " << formatBytes(memory.needs.getAllocated())
      << " per device: " << rt::describe(memory.needs);
   if (uint64_t limit = getMemoryLimit())
-    os << "; limit " << rt::formatBytes(limit);
+    os << "; limit " << formatBytes(limit);
   os << "\n";
   os << "  code            " << emitted.kernels << " kernels, "
-     << rt::formatBytes(uint64_t(emitted.kernelBytes), "B") << "; programs "
-     << rt::formatBytes(uint64_t(emitted.programBytes), "B") << "\n";
+     << formatBytes(uint64_t(emitted.kernelBytes), "B") << "; programs "
+     << formatBytes(uint64_t(emitted.programBytes), "B") << "\n";
   printEstimates(os);
   if (!warnings.empty())
     os << "  remarks         " << warnings.size()
@@ -262,7 +262,7 @@ void Compilation::printSummary() const {
     total += ms;
   os << llvm::format("  compiled in     %.1f s; report: %s/report.json\n", total / 1e3,
                      options.output.c_str());
-  os << "  run it          gridloom run " << rt::quoteForShell(options.output) << "\n";
+  os << "  run it          gridloom run " << quoteForShell(options.output) << "\n";
   os.flush();
   if (!llvm::outs().has_error())
     return;

@@ -8,21 +8,14 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/emit/PlanWriter.h"
-#include "runtime/core/Descriptor.h"
+#include "support/FileSwap.h"
 
-#include <cerrno>
 #include <csignal>
-#include <cstdio>
-#include <cstring>
-#include <fcntl.h>
 #include <fstream>
 #include <iterator>
 #include <set>
-#include <sys/stat.h>
-#include <unistd.h>
 
 using namespace gridloom;
-using rt::Descriptor;
 namespace fs = std::filesystem;
 
 static volatile sig_atomic_t pendingSignal = 0;
@@ -60,75 +53,6 @@ private:
 
 } // namespace
 
-/// Writes a new file; the error's reason, or nothing.
-static std::string writeFile(const fs::path &path, const std::string &contents) {
-  Descriptor file{open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)};
-  if (file.number < 0)
-    return strerror(errno);
-  for (size_t done = 0; done < contents.size();) {
-    ssize_t written = write(file.number, contents.data() + done, contents.size() - done);
-    if (written < 0 && errno == EINTR)
-      continue;
-    if (written < 0)
-      return strerror(errno);
-    done += size_t(written);
-  }
-  return "";
-}
-
-/// Sees that a file or folder is on the disk; the error's reason, or nothing.
-static std::string syncPath(const fs::path &path) {
-  Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  // Some file systems have nothing to sync folders with.
-  if (file.number < 0 || (fsync(file.number) != 0 && errno != EINVAL && errno != ENOTSUP))
-    return strerror(errno);
-  return "";
-}
-
-/// Writes all files below `folder`, which is new. One line, or nothing.
-static std::string writeFiles(const PlanFiles &files, const fs::path &folder, bool durable) {
-  std::set<fs::path> folders = {folder};
-  for (const auto &[name, contents] : files) {
-    fs::path path = folder / name;
-    std::error_code error;
-    fs::create_directories(path.parent_path(), error);
-    if (error)
-      return "cannot make the folder '" + path.parent_path().string() + "': " + error.message();
-    if (std::string reason = writeFile(path, contents); !reason.empty())
-      return "cannot write '" + path.string() + "': " + reason;
-    folders.insert(path.parent_path());
-  }
-  if (!durable)
-    return "";
-  for (const auto &[name, contents] : files)
-    if (std::string reason = syncPath(folder / name); !reason.empty())
-      return "cannot write '" + (folder / name).string() + "': " + reason;
-  for (const fs::path &path : folders)
-    if (std::string reason = syncPath(path); !reason.empty())
-      return "cannot write '" + path.string() + "': " + reason;
-  return "";
-}
-
-/// Puts `fresh` where `folder` is; what was there is then called `fresh` where that could be done
-/// in one step, else `old`.
-static std::string exchange(const fs::path &fresh, const fs::path &folder, const fs::path &old) {
-  if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0)
-    return "";
-  std::error_code error;
-  // There is nothing yet, or the file system cannot exchange.
-  bool had = fs::exists(folder, error);
-  if (had)
-    fs::rename(folder, old, error);
-  if (!error)
-    fs::rename(fresh, folder, error);
-  if (!error)
-    return "";
-  std::string message = error.message();
-  if (had && !fs::exists(folder, error))
-    fs::rename(old, folder, error);
-  return message;
-}
-
 /// Whether a manifest is a plan's: other programs' files have this name too.
 static bool isPlanManifest(const fs::path &path) {
   std::ifstream file(path);
@@ -165,24 +89,7 @@ std::string gridloom::findPlanObstacle(const fs::path &folder, bool force) {
 std::string gridloom::writePlan(const PlanFiles &files, const fs::path &folder, bool force,
                                 bool durable, const PlanCheck &check) {
   SignalPause pause;
-  std::error_code error;
   if (std::string obstacle = findPlanObstacle(folder, force); !obstacle.empty())
     return obstacle;
-  fs::path plain = folder.has_filename() ? folder : folder.parent_path(); // "m.plan/"
-  fs::path fresh = plain.string() + ".tmp-" + std::to_string(::getpid());
-  fs::path old = plain.string() + ".old-" + std::to_string(::getpid());
-  fs::remove_all(fresh, error);
-  std::string message = writeFiles(files, fresh, durable);
-  if (message.empty() && check)
-    message = check(fresh);
-  if (message.empty())
-    if (std::string reason = exchange(fresh, plain, old); !reason.empty())
-      message = "cannot move the plan to '" + folder.string() + "': " + reason;
-  fs::remove_all(fresh, error);
-  if (message.empty()) {
-    fs::remove_all(old, error);
-    if (durable)
-      syncPath(fs::absolute(plain, error).parent_path());
-  }
-  return message;
+  return replaceFolder(folder, files, durable, check);
 }

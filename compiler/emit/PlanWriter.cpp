@@ -8,19 +8,15 @@
 #include "compiler/emit/StageBuilder.h"
 #include "compiler/target/Target.h"
 #include "dialects/dist/Sharding.h"
+#include "support/Sha256.h"
 
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/JSON.h"
-#include "llvm/Support/SHA256.h"
 
 using namespace mlir;
 using namespace gridloom;
-
-static std::string sha256(StringRef data) {
-  return llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(data)), /*LowerCase=*/true);
-}
 
 static std::string serialize(const schema::Stage &stage) {
   std::string bytes;

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/interpreter/CheckOptions.h"
 
-#include "runtime/cli/Generator.h"
+#include "runtime/arrays/Generator.h"
 
 #include <CLI/CLI.hpp>
 

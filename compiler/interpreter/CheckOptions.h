@@ -25,7 +25,7 @@ struct CheckOptions {
   /// A plan's folder; or dumps of one program, which are then compared with the first.
   std::vector<std::string> paths;
   std::string oracle = "interpreter"; ///< interpreter, 1rank or ort
-  std::vector<std::string> inputs;    ///< NAME=VALUE, see runtime/cli/Generator.h
+  std::vector<std::string> inputs;    ///< NAME=VALUE, see runtime/arrays/Generator.h
   std::string model;                  ///< where the weights are; empty: where the plan says
   bool exact = false;                 ///< also bit by bit in exact mode
   bool allPhases = false;             ///< interpret every phase's dump, not only the last

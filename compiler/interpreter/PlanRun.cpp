@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/interpreter/PlanRun.h"
 
-#include "runtime/cli/Generator.h"
+#include "runtime/arrays/Generator.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/InProcessJob.h"
 #include "runtime/core/Shard.h"

@@ -25,7 +25,7 @@ struct PlanTensor {
 };
 
 /// The value of the input `name` that `text`, the rest of `--input NAME=`, gives
-/// (runtime/cli/Generator.h); `error` says what is wrong with it.
+/// (runtime/arrays/Generator.h); `error` says what is wrong with it.
 PlanTensor makeInputTensor(const std::string &name, const std::string &text,
                            const std::string &type, const std::vector<int64_t> &shape,
                            uint64_t seed, std::string &error);

@@ -7,10 +7,10 @@
 
 #include "compiler/onnx/Annotations.h"
 #include "dialects/loom/Loom.h"
+#include "support/FileSwap.h"
 
 #include "onnx-ml.pb.h"
 
-#include <fstream>
 #include <set>
 
 using namespace mlir;
@@ -333,18 +333,8 @@ static std::string save(const onnx::ModelProto &model, const fs::path &output) {
   std::string bytes;
   if (!model.SerializeToString(&bytes))
     return "the annotated model is larger than 2 GiB, which protobuf cannot hold";
-  fs::path temporary = output;
-  temporary += ".tmp";
-  std::ofstream stream(temporary, std::ios::binary);
-  stream << bytes;
-  stream.close();
-  std::error_code error;
-  if (stream)
-    fs::rename(temporary, output, error);
-  if (stream && !error)
-    return "";
-  fs::remove(temporary, error);
-  return "cannot write '" + output.string() + "'";
+  std::string reason = replaceFile(output, {bytes});
+  return reason.empty() ? "" : "cannot write '" + output.string() + "': " + reason;
 }
 
 std::string gridloom::writeAnnotated(const fs::path &path, const ModelShardings &shardings,

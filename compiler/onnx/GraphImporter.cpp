@@ -10,6 +10,7 @@
 #include "compiler/onnx/OpTable.h"
 #include "compiler/onnx/Sequences.h"
 #include "passes/simplify/Folding.h"
+#include "support/Sha256.h"
 
 #include "onnx-ml.pb.h"
 
@@ -79,7 +80,7 @@ Value TensorPool::materializeConstant(const rt::OnnxTensor &tensor, OpBuilder &b
   }
   // Constant nodes are the program's own; initializers may come from another file at run time.
   if (tensor.isInitializer && !folded.contains(tensor.name))
-    folded[tensor.name] = getSha256(data.data(), data.size());
+    folded[tensor.name] = sha256(std::string_view(data.data(), data.size()));
   loom::HostTensor value(getElementKind(tensor.type), tensor.shape);
   if (tensor.type == rt::DataType::Bool)
     llvm::transform(data, value.getMutableValues<uint8_t>().begin(),

@@ -9,7 +9,7 @@
 #include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/OpTable.h"
 #include "compiler/onnx/States.h"
-#include "runtime/cli/Usage.h"
+#include "support/Text.h"
 
 #include "mlir/IR/Verifier.h"
 
@@ -143,7 +143,7 @@ private:
         sums.push_back(name.str());
       } else if (!isBound(name)) {
         open += (open.empty() ? "" : " and ") + name.str();
-        remedy += " --dim " + rt::quoteForShell(name.str() + "=SIZE");
+        remedy += " --dim " + quoteForShell(name.str() + "=SIZE");
       }
     if (!open.empty())
       result = emitError(loc) << "give " << open << " a size:" << remedy;

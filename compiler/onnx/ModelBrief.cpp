@@ -7,7 +7,7 @@
 
 #include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/ModelSummary.h"
-#include "runtime/cli/Document.h"
+#include "support/Document.h"
 
 #include "onnx-ml.pb.h"
 #include "llvm/ADT/STLExtras.h"
@@ -43,7 +43,7 @@ std::string gridloom::readBrief(const std::string &path, ModelBrief &brief) {
   }
   const onnx::GraphProto &graph = model.proto->graph();
   brief.size =
-      std::to_string(graph.node_size()) + " nodes, " + rt::bytesCell(bytes).text + " of weights";
+      std::to_string(graph.node_size()) + " nodes, " + bytesCell(bytes).text + " of weights";
   for (const onnx::ValueInfoProto &input : graph.input())
     if (!weights.contains(input.name()))
       brief.inputs.push_back(describeValue(input));

@@ -6,41 +6,17 @@
 #include "compiler/onnx/ModelReader.h"
 
 #include "runtime/core/Error.h"
+#include "support/Sha256.h"
 
 #include "onnx-ml.pb.h"
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <openssl/evp.h>
 
 using namespace gridloom;
 using namespace gridloom::onnx_import;
 
 namespace {
-
-/// A SHA-256 in the making.
-class Digest {
-public:
-  Digest() : context(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    EVP_DigestInit_ex(context.get(), EVP_sha256(), nullptr);
-  }
-  void add(const char *data, size_t bytes) { EVP_DigestUpdate(context.get(), data, bytes); }
-  std::string finish() {
-    unsigned char bytes[EVP_MAX_MD_SIZE];
-    unsigned size = 0;
-    EVP_DigestFinal_ex(context.get(), bytes, &size);
-    static constexpr char digits[] = "0123456789abcdef";
-    std::string text;
-    for (unsigned i = 0; i < size; ++i) {
-      text.push_back(digits[bytes[i] >> 4]);
-      text.push_back(digits[bytes[i] & 15]);
-    }
-    return text;
-  }
-
-private:
-  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX *)> context;
-};
 
 std::shared_ptr<const onnx::ModelProto> parse(const rt::OnnxFile &file, uint64_t threshold = 1024) {
   std::string bytes = file.readWithoutWeights(threshold);
@@ -82,7 +58,7 @@ std::string onnx_import::readModel(const std::filesystem::path &path, Model &mod
     model.proto = parse(*model.file);
     std::span<const std::byte> bytes = model.file->getFile().getBytes();
     model.bytes = bytes.size();
-    model.sha256 = rt::sha256(bytes);
+    model.sha256 = sha256(bytes);
     for (const rt::OnnxTensor &tensor : model.tensors)
       if (!tensor.file.empty() && !model.data.count(tensor.file))
         try {
@@ -110,10 +86,4 @@ std::string onnx_import::readTensor(const Model &model, const rt::OnnxTensor &te
 
 std::string onnx_import::checkTensor(const Model &model, const rt::OnnxTensor &tensor) {
   return guard([&] { model.file->open(tensor); });
-}
-
-std::string onnx_import::getSha256(const char *data, size_t bytes) {
-  Digest digest;
-  digest.add(data, bytes);
-  return digest.finish();
 }

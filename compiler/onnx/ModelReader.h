@@ -49,8 +49,6 @@ std::string readTensor(const Model &model, const rt::OnnxTensor &tensor, std::ve
 /// Checks that a tensor's file exists inside the model's folder and holds it. The error is one
 /// line; empty on success.
 std::string checkTensor(const Model &model, const rt::OnnxTensor &tensor);
-/// Lower-case hexadecimal.
-std::string getSha256(const char *data, size_t bytes);
 
 } // namespace gridloom::onnx_import
 

@@ -6,7 +6,7 @@
 #include "compiler/onnx/ModelSummary.h"
 
 #include "compiler/onnx/ModelReader.h"
-#include "runtime/cli/Document.h"
+#include "support/Document.h"
 
 #include "onnx-ml.pb.h"
 
@@ -37,7 +37,7 @@ std::string gridloom::onnx_import::formatElementType(int type) {
   return name.empty() ? "type " + std::to_string(type) : name;
 }
 
-static void addValues(rt::Document &document, const std::string &title,
+static void addValues(Document &document, const std::string &title,
                       const google::protobuf::RepeatedPtrField<onnx::ValueInfoProto> &values,
                       const std::map<std::string, bool> &weights) {
   document.addTable(title, {"name", "type", "shape"});
@@ -65,7 +65,7 @@ static void countOperators(const google::protobuf::RepeatedPtrField<onnx::NodePr
   }
 }
 
-static void addWeights(rt::Document &document, std::vector<rt::OnnxTensor> tensors) {
+static void addWeights(Document &document, std::vector<rt::OnnxTensor> tensors) {
   std::stable_sort(tensors.begin(), tensors.end(),
                    [](const auto &x, const auto &y) { return x.getSize() > y.getSize(); });
   tensors.resize(std::min(tensors.size(), kLargestWeights));
@@ -75,17 +75,17 @@ static void addWeights(rt::Document &document, std::vector<rt::OnnxTensor> tenso
     for (int64_t size : tensor.getNumberShape())
       shape += (shape.empty() ? "" : ", ") + std::to_string(size);
     document.addRow({tensor.name, std::string(tensor.getTypeName()), "[" + shape + "]",
-                     rt::bytesCell(tensor.getSize()), tensor.file.empty() ? "model" : tensor.file});
+                     bytesCell(tensor.getSize()), tensor.file.empty() ? "model" : tensor.file});
   }
 }
 
-std::string gridloom::onnx_import::summarizeModel(const std::string &path, rt::Document &document) {
+std::string gridloom::onnx_import::summarizeModel(const std::string &path, Document &document) {
   Model model;
   if (std::string error = readGraph(path, model); !error.empty())
     return error;
   const onnx::ModelProto &proto = *model.proto;
   document.addField("model", path);
-  document.addField("file", rt::bytesCell(std::filesystem::file_size(path)));
+  document.addField("file", bytesCell(std::filesystem::file_size(path)));
   document.addField("ir_version", proto.ir_version());
   std::string opsets;
   for (const onnx::OperatorSetIdProto &opset : proto.opset_import())
@@ -108,7 +108,7 @@ std::string gridloom::onnx_import::summarizeModel(const std::string &path, rt::D
     parameters += elements;
   }
   document.addField("parameters", parameters);
-  document.addField("weights", rt::bytesCell(bytes));
+  document.addField("weights", bytesCell(bytes));
   document.addField("nodes", proto.graph().node_size());
   document.addField("functions", proto.functions_size());
   addValues(document, "inputs", proto.graph().input(), weights);

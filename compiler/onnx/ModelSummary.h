@@ -8,15 +8,15 @@
 
 #include <string>
 
-namespace gridloom::rt {
+namespace gridloom {
 class Document;
-} // namespace gridloom::rt
+} // namespace gridloom
 
 namespace gridloom::onnx_import {
 
 /// Says what a model takes, gives, computes and weighs. Reads no weights. The error is one line;
 /// empty on success.
-std::string summarizeModel(const std::string &path, rt::Document &document);
+std::string summarizeModel(const std::string &path, Document &document);
 
 /// "float" for 1, ...
 std::string formatElementType(int type);

@@ -6,6 +6,7 @@
 #include "compiler/planner/AllocatedMemory.h"
 
 #include "dialects/plan/Plan.h"
+#include "support/Text.h"
 
 #include "llvm/ADT/DenseSet.h"
 
@@ -63,7 +64,7 @@ StageMemory gridloom::findLargest(ArrayRef<StageMemory> stages) {
 }
 
 std::string gridloom::describeExcess(uint64_t bytes, uint64_t limit) {
-  std::string needed = rt::formatBytes(bytes), allowed = rt::formatBytes(limit);
+  std::string needed = formatBytes(bytes), allowed = formatBytes(limit);
   if (needed == allowed) {
     needed = std::to_string(bytes) + " bytes";
     allowed = std::to_string(limit);

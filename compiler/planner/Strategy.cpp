@@ -9,6 +9,7 @@
 #include "passes/partition/Partition.h"
 #include "passes/shard/DeviceConfiguration.h"
 #include "runtime/core/MemoryNeeds.h"
+#include "support/Text.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
@@ -388,8 +389,8 @@ static bool fits(Candidate &candidate, const StrategyRequest &request, int64_t l
     return false;
   }
   candidate.refuse("a device needs at least " +
-                   rt::formatBytes(static_cast<uint64_t>(candidate.leastBytes)) +
-                   ", the limit is " + rt::formatBytes(static_cast<uint64_t>(limit)));
+                   formatBytes(static_cast<uint64_t>(candidate.leastBytes)) +
+                   ", the limit is " + formatBytes(static_cast<uint64_t>(limit)));
   return false;
 }
 

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/HostTensor.h"
 
+#include "support/NarrowFloat.h"
+
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
 
@@ -170,52 +172,6 @@ static uint8_t doubleToFloat8(const llvm::fltSemantics &semantics, double value,
 }
 
 //===----------------------------------------------------------------------===//
-// 16-bit floats
-//===----------------------------------------------------------------------===//
-
-float gridloom::loom::halfToFloat(uint16_t bits) {
-  uint32_t exponent = bits & 0x7c00u;
-  uint32_t magnitude = (bits & 0x7fffu) << 13;
-  magnitude += (127 - 15) << 23;
-  float result;
-  if (exponent == 0x7c00u)
-    result = std::bit_cast<float>(magnitude + ((128 - 16) << 23));
-  else if (exponent == 0) // subnormal: let the subtraction normalise
-    result = std::bit_cast<float>(magnitude + (1 << 23)) - std::bit_cast<float>(113u << 23);
-  else
-    result = std::bit_cast<float>(magnitude);
-  return (bits & 0x8000u) ? -result : result;
-}
-
-uint16_t gridloom::loom::floatToHalf(float value) {
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  uint16_t sign = (bits >> 16) & 0x8000u;
-  uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u)
-    return sign | 0x7e00u;
-  if (magnitude >= 0x47800000u) // 65536 and above
-    return sign | 0x7c00u;
-  if (magnitude < 0x38800000u) { // below 2^-14: adding 0.5 aligns the last bit to 2^-24
-    float aligned = std::bit_cast<float>(magnitude) + 0.5f;
-    return sign |
-           static_cast<uint16_t>(std::bit_cast<uint32_t>(aligned) - std::bit_cast<uint32_t>(0.5f));
-  }
-  magnitude += 0xfffu + ((magnitude >> 13) & 1);
-  return sign | static_cast<uint16_t>((magnitude - ((127u - 15u) << 23)) >> 13);
-}
-
-float gridloom::loom::bfloatToFloat(uint16_t bits) {
-  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
-}
-
-uint16_t gridloom::loom::floatToBfloat(float value) {
-  uint32_t bits = std::bit_cast<uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u)
-    return static_cast<uint16_t>((bits >> 16) | 0x40u);
-  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16);
-}
-
-//===----------------------------------------------------------------------===//
 // Making tensors
 //===----------------------------------------------------------------------===//
 
@@ -356,10 +312,10 @@ std::vector<double> HostTensor::toDoubles() const {
   }
   switch (kind) {
   case ElementKind::F16:
-    convert(uint16_t(), halfToFloat);
+    convert(uint16_t(), Half::load);
     break;
   case ElementKind::BF16:
-    convert(uint16_t(), bfloatToFloat);
+    convert(uint16_t(), BFloat::load);
     break;
   case ElementKind::F32:
     convert(float(), [](float value) { return value; });
@@ -432,10 +388,10 @@ HostTensor HostTensor::fromDoubles(ElementKind kind, ArrayRef<int64_t> shape,
   }
   switch (kind) {
   case ElementKind::F16:
-    convert(uint16_t(), [](double value) { return floatToHalf(static_cast<float>(value)); });
+    convert(uint16_t(), [](double value) { return Half::store(static_cast<float>(value)); });
     break;
   case ElementKind::BF16:
-    convert(uint16_t(), [](double value) { return floatToBfloat(static_cast<float>(value)); });
+    convert(uint16_t(), [](double value) { return BFloat::store(static_cast<float>(value)); });
     break;
   case ElementKind::F32:
     convert(float(), [](double value) { return static_cast<float>(value); });

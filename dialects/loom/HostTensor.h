@@ -60,12 +60,6 @@ mlir::Type getElementType(ElementKind kind, mlir::MLIRContext *context);
 /// them.
 bool isFloat8(mlir::Type element);
 
-/// Conversions between 16-bit floats and f32, rounding to nearest even.
-float halfToFloat(uint16_t bits);
-uint16_t floatToHalf(float value);
-float bfloatToFloat(uint16_t bits);
-uint16_t floatToBfloat(float value);
-
 /// A dense row-major tensor. Copies share their bytes until one of them is written.
 class HostTensor {
 public:

@@ -8,15 +8,16 @@
 #include "runtime/cli/CollectiveBench.h"
 #include "runtime/cli/Figures.h"
 #include "runtime/cli/Job.h"
-#include "runtime/cli/OutputFormat.h"
-#include "runtime/cli/Usage.h"
 #include "runtime/core/Error.h"
+#include "support/OutputFormat.h"
+#include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <iostream>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 static const char *const examples = R"(

@@ -11,10 +11,10 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/CollectiveBench.h"
 
+#include "runtime/arrays/Values.h"
 #include "runtime/cli/Job.h"
-#include "runtime/cli/OutputFormat.h"
-#include "runtime/cli/Values.h"
 #include "runtime/core/Error.h"
+#include "support/OutputFormat.h"
 
 #include <CLI/CLI.hpp>
 
@@ -25,6 +25,7 @@
 #include <numeric>
 #include <unistd.h>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 namespace {

@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Decoder.h"
 
-#include "runtime/cli/Generator.h"
-#include "runtime/cli/Values.h"
+#include "runtime/arrays/Generator.h"
+#include "runtime/arrays/Values.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/Session.h"
 

@@ -5,12 +5,13 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Verbs.h"
 
-#include "runtime/cli/OutputFormat.h"
 #include "runtime/comm/Registry.h"
 #include "runtime/device/Registry.h"
+#include "support/OutputFormat.h"
 
 #include <CLI/CLI.hpp>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 static const char *const examples = R"(

@@ -6,10 +6,12 @@
 #include "runtime/cli/Verbs.h"
 
 #include "runtime/cli/Job.h"
-#include "runtime/cli/PlanViews.h"
 #include "runtime/core/HostArray.h"
 #include "runtime/core/MemoryNeeds.h"
+#include "runtime/core/PlanQueries.h"
 #include "runtime/core/plan.pb.h"
+#include "support/Document.h"
+#include "support/Text.h"
 
 #include <CLI/CLI.hpp>
 

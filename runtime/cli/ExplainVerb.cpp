@@ -10,8 +10,8 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Verbs.h"
 
-#include "runtime/cli/OutputFormat.h"
 #include "runtime/core/Error.h"
+#include "support/OutputFormat.h"
 
 #include <CLI/CLI.hpp>
 
@@ -20,6 +20,7 @@
 #include <fstream>
 #include <iostream>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 using nlohmann::json;
 using nlohmann::ordered_json;

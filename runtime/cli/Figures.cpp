@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdio>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 RunStats gridloom::rt::gatherStats(Session &session, const RunStats &mine) {

@@ -7,10 +7,10 @@
 
 #include "runtime/cli/Decoder.h"
 #include "runtime/cli/Job.h"
-#include "runtime/cli/OutputFormat.h"
 #include "runtime/cli/Sampler.h"
-#include "runtime/cli/Usage.h"
 #include "runtime/core/Error.h"
+#include "support/OutputFormat.h"
+#include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
 
@@ -18,6 +18,7 @@
 #include <chrono>
 #include <iostream>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 namespace fs = std::filesystem;
 

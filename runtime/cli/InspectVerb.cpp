@@ -5,10 +5,10 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Verbs.h"
 
-#include "runtime/cli/OutputFormat.h"
 #include "runtime/cli/PlanViews.h"
-#include "runtime/cli/Usage.h"
 #include "runtime/core/Error.h"
+#include "support/OutputFormat.h"
+#include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
 
@@ -16,6 +16,7 @@
 #include <fstream>
 #include <iostream>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 namespace fs = std::filesystem;
 

@@ -5,9 +5,10 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Job.h"
 
-#include "runtime/cli/Generator.h"
-#include "runtime/cli/Usage.h"
+#include "runtime/arrays/Generator.h"
 #include "runtime/core/Error.h"
+#include "runtime/core/PlanQueries.h"
+#include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
 
@@ -15,6 +16,7 @@
 #include <charconv>
 #include <cstdio>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 static Error usage(const std::string &text) { return {ErrorCode::InvalidArgument, text}; }
@@ -217,11 +219,8 @@ Job::Job(JobSettings given, bool fillInputs)
   makeInputs(fillInputs);
 }
 
-static std::string formatDims(const std::map<std::string, int64_t> &dims) {
-  std::string text;
-  for (const auto &[name, size] : dims)
-    text += (text.empty() ? "" : ",") + name + "=" + std::to_string(size);
-  return text.empty() ? "no named dimensions" : text;
+static std::string describeDims(const std::map<std::string, int64_t> &dims) {
+  return dims.empty() ? "no named dimensions" : formatDims(dims);
 }
 
 static std::string describe(const Argument &argument) {
@@ -276,7 +275,7 @@ void Job::chooseSpecialisation(const Entry &entry) {
   std::vector<const EntrySpecialisation *> fitting;
   std::string all;
   for (const EntrySpecialisation &candidate : entry.specialisations) {
-    all += (all.empty() ? "" : "; ") + formatDims(candidate.dims);
+    all += (all.empty() ? "" : "; ") + describeDims(candidate.dims);
     if (fits(candidate))
       fitting.push_back(&candidate);
   }

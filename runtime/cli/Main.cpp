@@ -5,15 +5,17 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Verbs.h"
 
-#include "runtime/cli/OutputFormat.h"
-#include "runtime/cli/Usage.h"
 #include "runtime/core/Error.h"
+#include "support/OutputFormat.h"
+#include "support/Text.h"
+#include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <iostream>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 static const char *const overview = R"(

@@ -5,12 +5,12 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Verbs.h"
 
+#include "runtime/arrays/Npy.h"
+#include "runtime/arrays/Values.h"
 #include "runtime/cli/Figures.h"
 #include "runtime/cli/Job.h"
-#include "runtime/cli/Npy.h"
-#include "runtime/cli/OutputFormat.h"
-#include "runtime/cli/Values.h"
 #include "runtime/core/Error.h"
+#include "support/OutputFormat.h"
 
 #include <CLI/CLI.hpp>
 
@@ -20,6 +20,7 @@
 #include <fstream>
 #include <iostream>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 namespace fs = std::filesystem;
 

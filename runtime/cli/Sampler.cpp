@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Sampler.h"
 
-#include "runtime/cli/Generator.h"
+#include "runtime/arrays/Generator.h"
 #include "runtime/core/Error.h"
 
 #include <algorithm>

@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Tokens.h"
 
-#include "runtime/cli/Npy.h"
-#include "runtime/cli/Values.h"
+#include "runtime/arrays/Npy.h"
+#include "runtime/arrays/Values.h"
 #include "runtime/core/Error.h"
 
 #include <charconv>

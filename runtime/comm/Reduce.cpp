@@ -6,13 +6,14 @@
 #include "runtime/comm/Reduce.h"
 
 #include "runtime/core/Error.h"
-#include "runtime/core/NarrowFloat.h"
+#include "support/NarrowFloat.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <type_traits>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 std::string_view gridloom::rt::nameOf(Reduction reduction) {

@@ -10,6 +10,8 @@
 #ifndef GRIDLOOM_RUNTIME_CORE_ERROR_H
 #define GRIDLOOM_RUNTIME_CORE_ERROR_H
 
+#include "support/Text.h"
+
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -27,19 +29,6 @@ enum class ErrorCode {
   Internal = 7,
 };
 
-/// `message` with control characters as \xNN: names in a plan may hold any byte.
-inline std::string asOneLine(const std::string &message) {
-  constexpr char digits[] = "0123456789abcdef";
-  std::string line;
-  for (unsigned char c : message) {
-    if (c >= ' ' && c != 0x7f)
-      line += char(c);
-    else
-      line += std::string("\\x") + digits[c / 16] + digits[c % 16];
-  }
-  return line;
-}
-
 /// A step of a rank's program, and the ONNX node it computes; the node may be empty.
 struct ErrorPlace {
   int rank;
@@ -56,7 +45,7 @@ struct ErrorPlace {
 class Error : public std::runtime_error {
 public:
   Error(ErrorCode code, const std::string &message)
-      : std::runtime_error(asOneLine(message)), code(code) {}
+      : std::runtime_error(makePrintable(message)), code(code) {}
   /// "MESSAGE; step all_reduce #3 (onnx node /MatMul) of rank 1"
   Error(ErrorCode code, const std::string &message, ErrorPlace place)
       : Error(code, message + "; " + place.describe()) {
@@ -65,7 +54,7 @@ public:
   /// What `cause` brings about elsewhere: "WHERE: CAUSE", with the cause's code.
   Error(const std::string &where, const Error &cause)
       : Error(cause.code, where + ": " + cause.what()) {
-    this->where = asOneLine(where) + (cause.where.empty() ? "" : ": " + cause.where);
+    this->where = makePrintable(where) + (cause.where.empty() ? "" : ": " + cause.where);
   }
 
   ErrorCode getCode() const { return code; }

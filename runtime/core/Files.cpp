@@ -1,20 +1,21 @@
-//===- Files.cpp - files and digests --------------------------------------===//
+//===- Files.cpp - files and fingerprints ---------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/core/Files.h"
 
-#include "runtime/core/Descriptor.h"
 #include "runtime/core/Error.h"
+#include "support/Descriptor.h"
+#include "support/Sha256.h"
 
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 [[noreturn]] static void failRead(const std::filesystem::path &path, const std::string &reason) {
@@ -52,20 +53,6 @@ std::vector<std::byte> gridloom::rt::readFile(const std::filesystem::path &path,
     done += size_t(got);
   }
   return contents;
-}
-
-std::string gridloom::rt::sha256(std::span<const std::byte> bytes) {
-  unsigned char digest[32];
-  unsigned length = 0;
-  if (!EVP_Digest(bytes.data(), bytes.size(), digest, &length, EVP_sha256(), nullptr) ||
-      length != 32)
-    throw Error(ErrorCode::Internal, "SHA-256 is not available from OpenSSL");
-  std::string text;
-  for (unsigned char byte : digest) {
-    text += "0123456789abcdef"[byte >> 4];
-    text += "0123456789abcdef"[byte & 15];
-  }
-  return text;
 }
 
 std::string gridloom::rt::fingerprint(std::span<const std::byte> bytes) {

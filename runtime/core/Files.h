@@ -1,4 +1,4 @@
-//===- Files.h - files and digests ------------------------------*- C++ -*-===//
+//===- Files.h - files and fingerprints -------------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -65,9 +65,6 @@ inline constexpr size_t fingerprintedWhole = size_t(32) << 20;
 
 /// Reads a whole file of exactly `bytes`; throws InvalidPlan with both numbers otherwise.
 std::vector<std::byte> readFile(const std::filesystem::path &path, uint64_t bytes);
-
-/// The SHA-256 of `bytes`, 64 lower-case hexadecimal digits.
-std::string sha256(std::span<const std::byte> bytes);
 
 /// Whether `path` is relative and stays below the folder it is relative to.
 bool isInnerPath(const std::string &path);

@@ -3,9 +3,9 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "runtime/core/Descriptor.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/Files.h"
+#include "support/Descriptor.h"
 
 #include <array>
 #include <atomic>
@@ -20,6 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 namespace fs = std::filesystem;
 

@@ -7,25 +7,14 @@
 
 #include "runtime/core/Error.h"
 #include "runtime/core/plan.pb.h"
+#include "support/Text.h"
 
 #include <algorithm>
 #include <bit>
-#include <cstdio>
 #include <map>
 
 using namespace gridloom;
 using namespace gridloom::rt;
-
-std::string gridloom::rt::formatBytes(uint64_t bytes, const char *unit) {
-  const char *units[] = {unit, "KiB", "MiB", "GiB", "TiB"};
-  double value = double(bytes);
-  size_t power = 0;
-  for (; value >= 1024 && power + 1 < std::size(units); ++power)
-    value /= 1024;
-  char text[32];
-  snprintf(text, sizeof text, power ? "%.1f %s" : "%.0f %s", value, units[power]);
-  return text;
-}
 
 uint64_t gridloom::rt::getBytes(const schema::Binding &binding) {
   uint64_t bytes = sizeOf(DataType(binding.type()));

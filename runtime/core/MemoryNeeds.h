@@ -54,9 +54,6 @@ std::string findChangeThatFits(const Plan &plan, const MemoryNeeds &needs, uint6
 /// Throws OutOfMemory when `needs` of rank `rank` are more than `device` has free now.
 void requireMemory(const Plan &plan, int rank, const MemoryNeeds &needs, const Device &device);
 
-/// "1.5 GiB"; below 1 KiB the number with `unit` behind it.
-std::string formatBytes(uint64_t bytes, const char *unit = "bytes");
-
 } // namespace gridloom::rt
 
 #endif // GRIDLOOM_RUNTIME_CORE_MEMORYNEEDS_H

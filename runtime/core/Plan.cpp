@@ -11,6 +11,7 @@
 #include "runtime/core/PlanVerifier.h"
 #include "runtime/core/plan.pb.h"
 #include "runtime/device/Registry.h"
+#include "support/Sha256.h"
 
 #include <algorithm>
 #include <google/protobuf/stubs/logging.h>

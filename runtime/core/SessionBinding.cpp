@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/core/Error.h"
 #include "runtime/core/IndexCheck.h"
+#include "runtime/core/PlanQueries.h"
 #include "runtime/core/SessionImpl.h"
 #include "runtime/core/plan.pb.h"
 
@@ -44,11 +45,8 @@ void Session::Impl::bind(const std::string &name, const HostArray &array, bool i
               "the plan has no input '" + name + "'; its inputs are: " + names);
 }
 
-static std::string formatDims(const std::map<std::string, int64_t> &dims) {
-  std::string text;
-  for (auto &[name, value] : dims)
-    text += (text.empty() ? "" : ",") + name + "=" + std::to_string(value);
-  return text.empty() ? "(none)" : text;
+static std::string describeDims(const std::map<std::string, int64_t> &dims) {
+  return dims.empty() ? "(none)" : formatDims(dims);
 }
 
 /// Why the bound inputs do not fit, or an empty text.
@@ -109,7 +107,7 @@ Session::Impl::LoadedProgram &Session::Impl::select(const std::string &entryName
       misfit = reason;
   }
   if (misfit.empty())
-    misfit = "no specialisation has " + formatDims(dims);
+    misfit = "no specialisation has " + describeDims(dims);
   // What no specialisation takes is the cause, whatever the first says.
   for (const auto &[name, bound] : bindings)
     if (entry.specialisations.size() > 1 && !bound.isShard)
@@ -117,7 +115,7 @@ Session::Impl::LoadedProgram &Session::Impl::select(const std::string &entryName
         throw Error(ErrorCode::InvalidArgument, cause);
   std::string known;
   for (const EntrySpecialisation &specialisation : entry.specialisations)
-    known += (known.empty() ? "" : "; ") + formatDims(specialisation.dims);
+    known += (known.empty() ? "" : "; ") + describeDims(specialisation.dims);
   if (entry.specialisations.size() > 1)
     misfit += "; entry '" + entry.name + "' is compiled for: " + known;
   throw Error(ErrorCode::InvalidArgument, misfit);

@@ -11,6 +11,7 @@
 #include "runtime/core/Program.h"
 #include "runtime/core/SafeTensors.h"
 #include "runtime/core/Shard.h"
+#include "support/Sha256.h"
 
 #include <algorithm>
 #include <cstring>

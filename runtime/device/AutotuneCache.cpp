@@ -5,29 +5,21 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/device/AutotuneCache.h"
 
-#include "runtime/core/Files.h"
+#include "support/FileSwap.h"
+#include "support/Sha256.h"
+#include "support/Text.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <system_error>
-#include <unistd.h>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
 static constexpr int format = 1;
-
-static std::string toHex(const std::string &bytes) {
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string text;
-  for (unsigned char byte : bytes) {
-    text += digits[byte >> 4];
-    text += digits[byte & 15];
-  }
-  return text;
-}
 
 /// Throws on what toHex does not write.
 static std::string fromHex(const std::string &text) {
@@ -47,7 +39,7 @@ static std::string fromHex(const std::string &text) {
 static json toJson(const std::map<std::string, AutotuneCache::Choice> &choices) {
   json object = json::object();
   for (const auto &[problem, choice] : choices)
-    object[problem] = {{"algorithm", toHex(choice.algorithm)},
+    object[problem] = {{"algorithm", toHex(std::as_bytes(std::span(choice.algorithm)))},
                        {"microseconds", choice.microseconds},
                        {"guess_microseconds", choice.guessMicroseconds}};
   return object;
@@ -117,8 +109,7 @@ void AutotuneCache::add(const std::string &problem, Choice choice) {
 
 std::string AutotuneCache::getDigest() const {
   std::lock_guard lock(mutex);
-  std::string text = toJson(choices).dump();
-  return sha256(std::as_bytes(std::span(text.data(), text.size())));
+  return sha256(toJson(choices).dump());
 }
 
 void AutotuneCache::clear() {
@@ -147,23 +138,11 @@ std::string AutotuneCache::save() const {
   all.insert(choices.begin(), choices.end());
   std::ostringstream text;
   text << json{{"format", format}, {"device", device}, {"choices", toJson(all)}}.dump(1) << "\n";
-  // Renamed into place: a reader sees the old file or the new one.
-  fs::path temporary = getPath().string() + ".tmp-" + std::to_string(::getpid());
   std::error_code error;
   fs::create_directories(folder, error);
-  if (!error) {
-    std::ofstream stream(temporary, std::ios::binary);
-    stream << text.str();
-    stream.close();
-    if (!stream)
-      error = std::make_error_code(std::errc::io_error);
-    else
-      fs::rename(temporary, getPath(), error);
-  }
-  if (!error)
+  std::string reason = error ? error.message() : replaceFile(getPath(), {text.str()});
+  if (reason.empty())
     return "";
-  std::error_code ignored;
-  fs::remove(temporary, ignored);
-  return getPath().string() + " cannot be written (" + error.message() +
+  return getPath().string() + " cannot be written (" + reason +
          "); what was measured is lost, make the plan's folder writable";
 }

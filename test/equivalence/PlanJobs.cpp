@@ -5,15 +5,15 @@
 //===----------------------------------------------------------------------===//
 #include "PlanJobs.h"
 
-#include "runtime/core/Files.h"
 #include "runtime/core/InProcessJob.h"
+#include "support/Sha256.h"
 
 #include <cstring>
 
 using namespace gridloom;
 
 std::string gridloom::testing::getDigest(const std::vector<char> &bytes) {
-  return rt::sha256(std::as_bytes(std::span(bytes)));
+  return sha256(std::as_bytes(std::span(bytes)));
 }
 
 std::map<std::string, gridloom::testing::PlanTensors>

@@ -12,7 +12,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/core/NarrowFloat.h"
+#include "support/NarrowFloat.h"
 #include "test/fake/FakeClock.h"
 #include "test/fake/FakeMachine.h"
 
@@ -40,9 +40,9 @@ double loadElement(int type, const void *data, uint64_t index) {
   case F64:
     return static_cast<const double *>(data)[index];
   case F16:
-    return gridloom::rt::Half::load(static_cast<const uint16_t *>(data)[index]);
+    return gridloom::Half::load(static_cast<const uint16_t *>(data)[index]);
   case BF16:
-    return gridloom::rt::BFloat::load(static_cast<const uint16_t *>(data)[index]);
+    return gridloom::BFloat::load(static_cast<const uint16_t *>(data)[index]);
   default:
     return static_cast<const float *>(data)[index];
   }
@@ -55,10 +55,10 @@ void storeElement(int type, void *data, uint64_t index, double value) {
     static_cast<double *>(data)[index] = value;
     break;
   case F16:
-    static_cast<uint16_t *>(data)[index] = gridloom::rt::Half::store(single);
+    static_cast<uint16_t *>(data)[index] = gridloom::Half::store(single);
     break;
   case BF16:
-    static_cast<uint16_t *>(data)[index] = gridloom::rt::BFloat::store(single);
+    static_cast<uint16_t *>(data)[index] = gridloom::BFloat::store(single);
     break;
   default:
     static_cast<float *>(data)[index] = single;

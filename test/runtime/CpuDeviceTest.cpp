@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "runtime/core/Error.h"
-#include "runtime/core/NarrowFloat.h"
 #include "runtime/device/Device.h"
 #include "runtime/device/cpu/ThreadPool.h"
+#include "support/NarrowFloat.h"
 
 #include <atomic>
 #include <bit>
@@ -18,6 +18,7 @@
 #include <thread>
 #include <unistd.h>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 using testing::HasSubstr;
 

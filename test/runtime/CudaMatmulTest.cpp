@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/core/NarrowFloat.h"
 #include "runtime/device/cuda/MatmulLayout.h"
+#include "support/NarrowFloat.h"
 #include "test/fake/GpuHarness.h"
 
 #include <cmath>

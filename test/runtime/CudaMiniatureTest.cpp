@@ -9,9 +9,9 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "runtime/core/Files.h"
 #include "runtime/core/Session.h"
 #include "runtime/core/plan.pb.h"
+#include "support/Sha256.h"
 #include "test/fake/GpuHarness.h"
 
 #include <cmath>

@@ -91,11 +91,4 @@ TEST(MemoryNeedsTest, TheLeastChangeThatFitsIsNamed) {
   EXPECT_EQ(findChangeThatFits(*split, needs, 1200), "--mesh data=2,model=16 (about 1.1 KiB)");
 }
 
-TEST(MemoryNeedsTest, BytesAreReadable) {
-  EXPECT_EQ(formatBytes(0), "0 bytes");
-  EXPECT_EQ(formatBytes(1023), "1023 bytes");
-  EXPECT_EQ(formatBytes(1536), "1.5 KiB");
-  EXPECT_EQ(formatBytes(uint64_t(3) << 30), "3.0 GiB");
-}
-
 } // namespace

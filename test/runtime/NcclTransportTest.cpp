@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/comm/Reduce.h"
-#include "runtime/core/NarrowFloat.h"
+#include "support/NarrowFloat.h"
 #include "test/runtime/NcclHarness.h"
 
 #include <atomic>

@@ -11,8 +11,8 @@
 #define GRIDLOOM_TEST_RUNTIME_PLANBUILDER_H
 
 #include "runtime/core/DataType.h"
-#include "runtime/core/Files.h"
 #include "runtime/core/plan.pb.h"
+#include "support/Sha256.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -221,7 +221,7 @@ public:
     writeFile(folder / "model.onnx", model);
     manifest["model"] = {{"path", "../model.onnx"},
                          {"bytes", model.size()},
-                         {"sha256", rt::sha256(std::as_bytes(std::span(model)))}};
+                         {"sha256", sha256(std::as_bytes(std::span(model)))}};
     for (size_t i = 0; i < stages.size(); ++i)
       addFile(plan, "stage" + std::to_string(i) + ".pb",
               rawStages.count(i) ? rawStages[i] : stages[i].SerializeAsString());
@@ -246,7 +246,7 @@ private:
                const std::string &contents) {
     writeFile(plan / name, contents);
     manifest["files"][name] = {{"bytes", contents.size()},
-                               {"sha256", rt::sha256(std::as_bytes(std::span(contents)))}};
+                               {"sha256", sha256(std::as_bytes(std::span(contents)))}};
   }
 };
 

@@ -10,6 +10,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/InProcessJob.h"
 #include "runtime/core/Shard.h"
+#include "support/Sha256.h"
 
 #include <gmock/gmock.h>
 #include <linux/filter.h>
@@ -157,7 +158,7 @@ protected:
     int64_t rows = getShardSize(4, ranks, 1);
     plan.addWeight("w", {4, 3}, w);
     plan.manifest["folded"].push_back(
-        {{"name", "scale"}, {"sha256", rt::sha256(std::as_bytes(std::span(scale)))}});
+        {{"name", "scale"}, {"sha256", sha256(std::as_bytes(std::span(scale)))}});
     std::ifstream file(GRIDLOOM_TEST_KERNELS, std::ios::binary);
     plan.kernels["test.so"] = std::string{std::istreambuf_iterator<char>(file), {}};
     plan.addEntry({}, {PlanBuilder::argument("y", {4, 3}), PlanBuilder::argument("z", {4, 3})});

@@ -7,7 +7,7 @@
 // Starts the program and looks at what a user sees: exit codes, one-line errors, files.
 //
 //===----------------------------------------------------------------------===//
-#include "runtime/cli/Npy.h"
+#include "runtime/arrays/Npy.h"
 #include "test/runtime/PlanBuilder.h"
 
 #include <gmock/gmock.h>

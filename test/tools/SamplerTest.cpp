@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Sampler.h"
 
-#include "runtime/cli/Npy.h"
+#include "runtime/arrays/Npy.h"
 #include "runtime/cli/Tokens.h"
 #include "runtime/core/Error.h"
 #include "test/runtime/PlanBuilder.h"

@@ -8,7 +8,7 @@
 // code is widened; every f16 and bf16, and f32 and f64 around every step and end, are narrowed.
 //
 //===----------------------------------------------------------------------===//
-#include "runtime/core/NarrowFloat.h"
+#include "support/NarrowFloat.h"
 #include "test/unit/CodegenTesting.h"
 
 #include "mlir/AsmParser/AsmParser.h"
@@ -103,10 +103,10 @@ template <typename Format> void compareRuntime(const char *type) {
 }
 
 TEST(Float8, TheRuntimeConvertsAsTheReference) {
-  compareRuntime<rt::Float8E4M3FN>("f8E4M3FN");
-  compareRuntime<rt::Float8E5M2>("f8E5M2");
-  compareRuntime<rt::Float8E4M3FNUZ>("f8E4M3FNUZ");
-  compareRuntime<rt::Float8E5M2FNUZ>("f8E5M2FNUZ");
+  compareRuntime<Float8E4M3FN>("f8E4M3FN");
+  compareRuntime<Float8E5M2>("f8E5M2");
+  compareRuntime<Float8E4M3FNUZ>("f8E4M3FNUZ");
+  compareRuntime<Float8E5M2FNUZ>("f8E5M2FNUZ");
 }
 
 /// ONNX's two tables of what Cast makes of numbers without a neighbour on both sides.

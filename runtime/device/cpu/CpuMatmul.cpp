@@ -6,8 +6,8 @@
 #include "runtime/device/cpu/CpuMatmul.h"
 
 #include "runtime/core/Error.h"
-#include "runtime/core/NarrowFloat.h"
 #include "runtime/device/cpu/ThreadPool.h"
+#include "support/NarrowFloat.h"
 
 #include <algorithm>
 #include <atomic>
@@ -15,6 +15,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <optional>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 using SetThreads = void (*)(int);

@@ -3,19 +3,19 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "runtime/cli/FitTable.h"
+#include "support/FitTable.h"
 
 #include <algorithm>
 #include <cstddef>
 
-using namespace gridloom::rt;
+using namespace gridloom;
 
 /// Columns of text are not made narrower than this.
 static constexpr size_t kNarrowest = 10;
 
 static bool beginsCharacter(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
-size_t gridloom::rt::getTextWidth(const std::string &text) {
+size_t gridloom::getTextWidth(const std::string &text) {
   return size_t(std::count_if(text.begin(), text.end(), beginsCharacter));
 }
 
@@ -37,8 +37,7 @@ static std::string shortenName(const std::string &text, size_t room) {
          text.substr(findCharacter(text, length - tail));
 }
 
-std::string gridloom::rt::shorten(const std::string &text, const std::string &separator,
-                                  size_t room) {
+std::string gridloom::shorten(const std::string &text, const std::string &separator, size_t room) {
   if (getTextWidth(text) <= room)
     return text;
   std::vector<size_t> ends; // of the first part, of the first two, ...
@@ -62,7 +61,7 @@ static size_t getColumnWidth(const TextTable &table, size_t column) {
   return width;
 }
 
-size_t gridloom::rt::getTableWidth(const TextTable &table) {
+size_t gridloom::getTableWidth(const TextTable &table) {
   size_t width = 0;
   for (size_t c = 0; c < table.isRight.size(); ++c)
     width += getColumnWidth(table, c) + 2;
@@ -89,7 +88,7 @@ static std::vector<std::string> removeConstants(TextTable &table) {
   return said;
 }
 
-std::vector<std::string> gridloom::rt::fitTable(TextTable &table, size_t width) {
+std::vector<std::string> gridloom::fitTable(TextTable &table, size_t width) {
   std::vector<std::string> said = removeConstants(table);
   std::vector<size_t> widths;
   for (size_t c = 0; c < table.isRight.size(); ++c)

@@ -3,16 +3,16 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#ifndef GRIDLOOM_RUNTIME_CLI_OUTPUTFORMAT_H
-#define GRIDLOOM_RUNTIME_CLI_OUTPUTFORMAT_H
+#ifndef GRIDLOOM_SUPPORT_OUTPUTFORMAT_H
+#define GRIDLOOM_SUPPORT_OUTPUTFORMAT_H
 
-#include "runtime/cli/Document.h"
+#include "support/Document.h"
 
 namespace CLI {
 class App;
 } // namespace CLI
 
-namespace gridloom::rt {
+namespace gridloom {
 
 /// A program may be started with its standard files closed. The next file it opens, or the memory
 /// that ranks share, would take their place and be printed into: this has /dev/null take it, not to
@@ -23,7 +23,7 @@ void openStandardFiles();
 /// reason, as one line; empty when all that was printed is written.
 std::string tryFlushOutput();
 
-/// Throws Unavailable when standard output cannot be written.
+/// Throws std::runtime_error when standard output cannot be written.
 void flushOutput();
 
 /// The options --format text|json, --json and --wide, and what they mean. A terminal gets tables
@@ -39,6 +39,6 @@ private:
   bool asJson = false, isWide = false;
 };
 
-} // namespace gridloom::rt
+} // namespace gridloom
 
-#endif // GRIDLOOM_RUNTIME_CLI_OUTPUTFORMAT_H
+#endif // GRIDLOOM_SUPPORT_OUTPUTFORMAT_H

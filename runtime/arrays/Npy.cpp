@@ -3,22 +3,20 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "runtime/cli/Npy.h"
+#include "runtime/arrays/Npy.h"
 
 #include "runtime/core/Error.h"
 #include "runtime/core/Files.h"
+#include "support/FileSwap.h"
 
 #include <array>
-#include <cerrno>
 #include <charconv>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <optional>
-#include <unistd.h>
 #include <utility>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 static constexpr std::string_view magic = "\x93NUMPY";
@@ -235,17 +233,10 @@ void gridloom::rt::writeNpy(const std::filesystem::path &path, const HostArray &
   header.resize(total - 11, ' ');
   header += '\n';
 
-  // Under another name until it is whole: nobody finds half an array.
-  std::filesystem::path temporary = path;
-  temporary += ".tmp-" + std::to_string(getpid());
-  std::ofstream file(temporary, std::ios::binary);
-  file << magic << '\x01' << '\x00' << char(header.size() & 0xff) << char(header.size() >> 8)
-       << header;
-  file.write(reinterpret_cast<const char *>(array.getData()), std::streamsize(array.getNumBytes()));
-  file.close();
-  if (file && rename(temporary.c_str(), path.c_str()) == 0)
-    return;
-  std::string reason = strerror(errno);
-  remove(temporary.c_str());
-  throw Error(ErrorCode::InvalidArgument, path.string() + " cannot be written: " + reason);
+  const char prefix[] = {'\x01', '\x00', char(header.size() & 0xff), char(header.size() >> 8)};
+  std::string_view data(reinterpret_cast<const char *>(array.getData()), array.getNumBytes());
+  std::string reason =
+      replaceFile(path, {magic, std::string_view(prefix, sizeof prefix), header, data});
+  if (!reason.empty())
+    throw Error(ErrorCode::InvalidArgument, path.string() + " cannot be written: " + reason);
 }

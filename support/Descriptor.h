@@ -3,12 +3,12 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#ifndef GRIDLOOM_RUNTIME_CORE_DESCRIPTOR_H
-#define GRIDLOOM_RUNTIME_CORE_DESCRIPTOR_H
+#ifndef GRIDLOOM_SUPPORT_DESCRIPTOR_H
+#define GRIDLOOM_SUPPORT_DESCRIPTOR_H
 
 #include <unistd.h>
 
-namespace gridloom::rt {
+namespace gridloom {
 
 /// Closes a descriptor; a negative one is none.
 struct Descriptor {
@@ -23,6 +23,6 @@ struct Descriptor {
   const int number;
 };
 
-} // namespace gridloom::rt
+} // namespace gridloom
 
-#endif // GRIDLOOM_RUNTIME_CORE_DESCRIPTOR_H
+#endif // GRIDLOOM_SUPPORT_DESCRIPTOR_H

@@ -3,7 +3,9 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "runtime/cli/Usage.h"
+#include "support/Usage.h"
+
+#include "support/Text.h"
 
 #include <CLI/CLI.hpp>
 
@@ -12,32 +14,7 @@
 #include <cmath>
 #include <numeric>
 
-using namespace gridloom::rt;
-
-std::string gridloom::rt::makePrintable(const std::string &text) {
-  static const char *const digits = "0123456789abcdef";
-  std::string line;
-  for (char c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
-      line += "\\x";
-      line += digits[c >> 4];
-      line += digits[c & 15];
-    } else {
-      line += c;
-    }
-  return line;
-}
-
-std::string gridloom::rt::quoteForShell(const std::string &text) {
-  static const char *const plain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%";
-  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos)
-    return text;
-  std::string quoted = "'";
-  for (char c : text)
-    quoted += c == '\'' ? "'\\''" : std::string(1, c);
-  return quoted + "'";
-}
+using namespace gridloom;
 
 /// Letters to insert, delete or replace (Wagner and Fischer 1974).
 static size_t getDistance(const std::string &a, const std::string &b) {
@@ -55,7 +32,7 @@ static size_t getDistance(const std::string &a, const std::string &b) {
   return row.back();
 }
 
-std::string gridloom::rt::suggest(const std::string &name, std::span<const std::string> known) {
+std::string gridloom::suggest(const std::string &name, std::span<const std::string> known) {
   const std::string *best = nullptr;
   size_t least = std::max<size_t>(1, name.size() / 3) + 1;
   for (const std::string &candidate : known) {
@@ -97,7 +74,7 @@ static std::string describeExtra(const CLI::App &verb) {
   return "there is no option " + name + suggest(name, known);
 }
 
-CLI::Validator gridloom::rt::numberWithin(double least, double most) {
+CLI::Validator gridloom::numberWithin(double least, double most) {
   CLI::Validator range = CLI::Range(least, most);
   auto check = [range](std::string &text) {
     double number = 0;
@@ -107,7 +84,7 @@ CLI::Validator gridloom::rt::numberWithin(double least, double most) {
   return CLI::Validator(check, range.get_description());
 }
 
-std::string gridloom::rt::describeUsageError(const CLI::App &app, const CLI::ParseError &error) {
+std::string gridloom::describeUsageError(const CLI::App &app, const CLI::ParseError &error) {
   auto [verb, call] = findVerb(app);
   bool isExtra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
   std::string line = isExtra ? describeExtra(*verb) : error.what();

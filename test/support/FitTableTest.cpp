@@ -3,15 +3,14 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "runtime/cli/FitTable.h"
-#include "runtime/cli/Document.h"
-#include "runtime/cli/Usage.h"
+#include "support/FitTable.h"
+#include "support/Document.h"
 
 #include <gmock/gmock.h>
 
 #include <sstream>
 
-using namespace gridloom::rt;
+using namespace gridloom;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -129,20 +128,4 @@ TEST(Document, CountsAreReadWithUnits) {
   EXPECT_EQ(countCell(999).text, "999");
   EXPECT_EQ(countCell(23440896).text, "23.4 M");
   EXPECT_EQ(countCell(23440896).value, 23440896);
-}
-
-TEST(QuoteForShell, WhereAShellNeedsIt) {
-  EXPECT_EQ(quoteForShell("/a/b-1.plan,data=2"), "/a/b-1.plan,data=2");
-  EXPECT_EQ(quoteForShell("past + seq=4"), "'past + seq=4'");
-  EXPECT_EQ(quoteForShell("it's $HOME"), "'it'\\''s $HOME'");
-  EXPECT_EQ(quoteForShell(""), "''");
-}
-
-TEST(Suggest, NearNamesOnly) {
-  std::vector<std::string> known{"summary", "schedule", "kernels", "ir"};
-  EXPECT_EQ(suggest("kernel", known), "; did you mean 'kernels'?");
-  EXPECT_EQ(suggest("sched", known), "; did you mean 'schedule'?");
-  EXPECT_EQ(suggest("shcedule", known), "; did you mean 'schedule'?");
-  EXPECT_EQ(suggest("weather", known), "");
-  EXPECT_EQ(suggest("", known), "");
 }

@@ -8,13 +8,13 @@
 // of loops over them, and without instructions that a generic x86-64 lacks.
 //
 //===----------------------------------------------------------------------===//
-#ifndef GRIDLOOM_RUNTIME_CORE_NARROWFLOAT_H
-#define GRIDLOOM_RUNTIME_CORE_NARROWFLOAT_H
+#ifndef GRIDLOOM_SUPPORT_NARROWFLOAT_H
+#define GRIDLOOM_SUPPORT_NARROWFLOAT_H
 
 #include <bit>
 #include <cstdint>
 
-namespace gridloom::rt {
+namespace gridloom {
 
 /// f16: a sign, 5 bits of exponent, 10 of mantissa.
 struct Half {
@@ -104,6 +104,6 @@ using Float8E5M2 = Float8<2, 15, true, false>;
 using Float8E4M3FNUZ = Float8<3, 8, false, true>;
 using Float8E5M2FNUZ = Float8<2, 16, false, true>;
 
-} // namespace gridloom::rt
+} // namespace gridloom
 
-#endif // GRIDLOOM_RUNTIME_CORE_NARROWFLOAT_H
+#endif // GRIDLOOM_SUPPORT_NARROWFLOAT_H

@@ -3,8 +3,8 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#ifndef GRIDLOOM_RUNTIME_CLI_VALUES_H
-#define GRIDLOOM_RUNTIME_CLI_VALUES_H
+#ifndef GRIDLOOM_RUNTIME_ARRAYS_VALUES_H
+#define GRIDLOOM_RUNTIME_ARRAYS_VALUES_H
 
 #include "runtime/core/HostArray.h"
 
@@ -20,4 +20,4 @@ std::string summarize(const HostArray &array);
 
 } // namespace gridloom::rt
 
-#endif // GRIDLOOM_RUNTIME_CLI_VALUES_H
+#endif // GRIDLOOM_RUNTIME_ARRAYS_VALUES_H

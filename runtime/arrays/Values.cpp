@@ -3,15 +3,16 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "runtime/cli/Values.h"
+#include "runtime/arrays/Values.h"
 
-#include "runtime/core/NarrowFloat.h"
+#include "support/NarrowFloat.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 double gridloom::rt::getElement(const HostArray &array, int64_t index) {

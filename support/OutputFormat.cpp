@@ -3,9 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "runtime/cli/OutputFormat.h"
-
-#include "runtime/core/Error.h"
+#include "support/OutputFormat.h"
 
 #include <CLI/CLI.hpp>
 
@@ -14,12 +12,13 @@
 #include <cstring>
 #include <fcntl.h>
 #include <iostream>
+#include <stdexcept>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-using namespace gridloom::rt;
+using namespace gridloom;
 
-void gridloom::rt::openStandardFiles() {
+void gridloom::openStandardFiles() {
   int file = 0;
   do
     file = open("/dev/null", O_RDONLY);
@@ -28,7 +27,7 @@ void gridloom::rt::openStandardFiles() {
     close(file);
 }
 
-std::string gridloom::rt::tryFlushOutput() {
+std::string gridloom::tryFlushOutput() {
   errno = 0;
   std::cout.flush();
   bool failed = fflush(stdout) != 0 || ferror(stdout);
@@ -38,9 +37,9 @@ std::string gridloom::rt::tryFlushOutput() {
   return errno ? line + ": " + strerror(errno) : line;
 }
 
-void gridloom::rt::flushOutput() {
+void gridloom::flushOutput() {
   if (std::string error = tryFlushOutput(); !error.empty())
-    throw Error(ErrorCode::Unavailable, error);
+    throw std::runtime_error(error);
 }
 
 /// Columns of the terminal that standard output is; 0 where it is none.

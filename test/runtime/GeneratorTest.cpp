@@ -3,9 +3,9 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "runtime/cli/Generator.h"
+#include "runtime/arrays/Generator.h"
 
-#include "runtime/cli/Values.h"
+#include "runtime/arrays/Values.h"
 #include "runtime/core/Error.h"
 
 #include <gmock/gmock.h>

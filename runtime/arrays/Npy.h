@@ -3,8 +3,8 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#ifndef GRIDLOOM_RUNTIME_CLI_NPY_H
-#define GRIDLOOM_RUNTIME_CLI_NPY_H
+#ifndef GRIDLOOM_RUNTIME_ARRAYS_NPY_H
+#define GRIDLOOM_RUNTIME_ARRAYS_NPY_H
 
 #include "runtime/core/HostArray.h"
 
@@ -22,4 +22,4 @@ void writeNpy(const std::filesystem::path &path, const HostArray &array);
 
 } // namespace gridloom::rt
 
-#endif // GRIDLOOM_RUNTIME_CLI_NPY_H
+#endif // GRIDLOOM_RUNTIME_ARRAYS_NPY_H

@@ -8,8 +8,8 @@
 // `check` share this grammar, and make the same values from the same words and seed.
 //
 //===----------------------------------------------------------------------===//
-#ifndef GRIDLOOM_RUNTIME_CLI_GENERATOR_H
-#define GRIDLOOM_RUNTIME_CLI_GENERATOR_H
+#ifndef GRIDLOOM_RUNTIME_ARRAYS_GENERATOR_H
+#define GRIDLOOM_RUNTIME_ARRAYS_GENERATOR_H
 
 #include "runtime/core/HostArray.h"
 
@@ -50,4 +50,4 @@ HostArray adaptInput(const HostArray &array, const std::string &text, const std:
 
 } // namespace gridloom::rt
 
-#endif // GRIDLOOM_RUNTIME_CLI_GENERATOR_H
+#endif // GRIDLOOM_RUNTIME_ARRAYS_GENERATOR_H

@@ -3,8 +3,8 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#ifndef GRIDLOOM_RUNTIME_CLI_DOCUMENT_H
-#define GRIDLOOM_RUNTIME_CLI_DOCUMENT_H
+#ifndef GRIDLOOM_SUPPORT_DOCUMENT_H
+#define GRIDLOOM_SUPPORT_DOCUMENT_H
 
 #include <nlohmann/json.hpp>
 
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace gridloom::rt {
+namespace gridloom {
 
 /// A value for tools, and how people read it where that differs.
 struct Cell {
@@ -58,6 +58,6 @@ private:
   std::vector<Table> tables;
 };
 
-} // namespace gridloom::rt
+} // namespace gridloom
 
-#endif // GRIDLOOM_RUNTIME_CLI_DOCUMENT_H
+#endif // GRIDLOOM_SUPPORT_DOCUMENT_H

@@ -3,13 +3,13 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#ifndef GRIDLOOM_RUNTIME_CLI_FITTABLE_H
-#define GRIDLOOM_RUNTIME_CLI_FITTABLE_H
+#ifndef GRIDLOOM_SUPPORT_FITTABLE_H
+#define GRIDLOOM_SUPPORT_FITTABLE_H
 
 #include <string>
 #include <vector>
 
-namespace gridloom::rt {
+namespace gridloom {
 
 /// A table as text: the first line holds the headings.
 struct TextTable {
@@ -34,6 +34,6 @@ std::string shorten(const std::string &text, const std::string &separator, size_
 /// main"; those that said nothing are not mentioned.
 std::vector<std::string> fitTable(TextTable &table, size_t width);
 
-} // namespace gridloom::rt
+} // namespace gridloom
 
-#endif // GRIDLOOM_RUNTIME_CLI_FITTABLE_H
+#endif // GRIDLOOM_SUPPORT_FITTABLE_H

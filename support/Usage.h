@@ -3,8 +3,8 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#ifndef GRIDLOOM_RUNTIME_CLI_USAGE_H
-#define GRIDLOOM_RUNTIME_CLI_USAGE_H
+#ifndef GRIDLOOM_SUPPORT_USAGE_H
+#define GRIDLOOM_SUPPORT_USAGE_H
 
 #include <span>
 #include <string>
@@ -15,14 +15,7 @@ class ParseError;
 class Validator;
 } // namespace CLI
 
-namespace gridloom::rt {
-
-/// The text as one line that does nothing to a terminal: names of a model may hold anything.
-/// Control characters become "\x1b"; bytes of UTF-8 stay.
-std::string makePrintable(const std::string &text);
-
-/// The text as a shell reads it back as one word: in quotes where it needs them.
-std::string quoteForShell(const std::string &text);
+namespace gridloom {
 
 /// "; did you mean 'schedule'?" for a name that is one or two slips away from one of `known`, else
 /// empty.
@@ -35,6 +28,6 @@ CLI::Validator numberWithin(double least, double most);
 /// --help tells more. `app` has parsed as far as it could.
 std::string describeUsageError(const CLI::App &app, const CLI::ParseError &error);
 
-} // namespace gridloom::rt
+} // namespace gridloom
 
-#endif // GRIDLOOM_RUNTIME_CLI_USAGE_H
+#endif // GRIDLOOM_SUPPORT_USAGE_H

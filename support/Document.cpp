@@ -3,22 +3,20 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "runtime/cli/Document.h"
+#include "support/Document.h"
 
-#include "runtime/cli/FitTable.h"
-#include "runtime/cli/Usage.h"
-
-#include "runtime/core/MemoryNeeds.h"
+#include "support/FitTable.h"
+#include "support/Text.h"
 
 #include <algorithm>
 #include <cstdio>
 
-using namespace gridloom::rt;
+using namespace gridloom;
 using nlohmann::ordered_json;
 
-Cell gridloom::rt::bytesCell(uint64_t bytes) { return {bytes, formatBytes(bytes, "B")}; }
+Cell gridloom::bytesCell(uint64_t bytes) { return {bytes, formatBytes(bytes, "B")}; }
 
-Cell gridloom::rt::countCell(int64_t count) {
+Cell gridloom::countCell(int64_t count) {
   const char *units[] = {"", " k", " M", " G", " T", " P"};
   double size = double(count);
   size_t unit = 0;
@@ -29,7 +27,7 @@ Cell gridloom::rt::countCell(int64_t count) {
   return {count, text};
 }
 
-Cell gridloom::rt::listCell(const std::vector<std::string> &names) {
+Cell gridloom::listCell(const std::vector<std::string> &names) {
   std::string value, text;
   for (const std::string &name : names) {
     value += (value.empty() ? "" : " ") + name;
@@ -40,7 +38,7 @@ Cell gridloom::rt::listCell(const std::vector<std::string> &names) {
   return cell;
 }
 
-Cell gridloom::rt::numberCell(double value, int digits, const std::string &unit) {
+Cell gridloom::numberCell(double value, int digits, const std::string &unit) {
   char text[64];
   snprintf(text, sizeof text, "%.*f%s%s", digits, value, unit.empty() ? "" : " ", unit.c_str());
   return {value, text};

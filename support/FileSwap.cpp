@@ -1,0 +1,129 @@
+//===- FileSwap.cpp - files and folders replaced in one step --------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "support/FileSwap.h"
+
+#include "support/Descriptor.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <set>
+#include <sys/stat.h>
+
+using namespace gridloom;
+namespace fs = std::filesystem;
+
+/// A name beside `path` that no other call has at this time, in this process or another.
+static fs::path makeNameBeside(const fs::path &path, const char *what) {
+  static std::atomic<unsigned> count{0};
+  return path.string() + what + std::to_string(::getpid()) + "-" + std::to_string(count++);
+}
+
+/// Writes a file anew; the system's reason, or "".
+static std::string writeFile(const fs::path &path, std::initializer_list<std::string_view> parts) {
+  Descriptor file{open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
+  if (file.number < 0)
+    return strerror(errno);
+  for (std::string_view part : parts)
+    while (!part.empty()) {
+      ssize_t written = write(file.number, part.data(), part.size());
+      if (written < 0 && errno == EINTR)
+        continue;
+      if (written < 0)
+        return strerror(errno);
+      part.remove_prefix(size_t(written));
+    }
+  return "";
+}
+
+/// Waits until a file or folder is on the disk; the system's reason, or "".
+static std::string syncPath(const fs::path &path) {
+  Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // Some file systems have nothing to sync folders with.
+  if (file.number < 0 || (fsync(file.number) != 0 && errno != EINVAL && errno != ENOTSUP))
+    return strerror(errno);
+  return "";
+}
+
+std::string gridloom::replaceFile(const fs::path &path,
+                                  std::initializer_list<std::string_view> parts) {
+  fs::path fresh = makeNameBeside(path, ".tmp-");
+  std::string reason = writeFile(fresh, parts);
+  if (reason.empty() && rename(fresh.c_str(), path.c_str()) != 0)
+    reason = strerror(errno);
+  if (!reason.empty())
+    unlink(fresh.c_str());
+  return reason;
+}
+
+/// Writes all files below `folder`, which is new. One line, or "".
+static std::string writeFiles(const std::map<std::string, std::string> &files,
+                              const fs::path &folder, bool isDurable) {
+  std::set<fs::path> folders = {folder};
+  for (const auto &[name, contents] : files) {
+    fs::path path = folder / name;
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    if (error)
+      return "cannot make the folder '" + path.parent_path().string() + "': " + error.message();
+    if (std::string reason = writeFile(path, {contents}); !reason.empty())
+      return "cannot write '" + path.string() + "': " + reason;
+    folders.insert(path.parent_path());
+  }
+  if (!isDurable)
+    return "";
+  for (const auto &[name, contents] : files)
+    if (std::string reason = syncPath(folder / name); !reason.empty())
+      return "cannot write '" + (folder / name).string() + "': " + reason;
+  for (const fs::path &path : folders)
+    if (std::string reason = syncPath(path); !reason.empty())
+      return "cannot write '" + path.string() + "': " + reason;
+  return "";
+}
+
+/// Puts `fresh` where `folder` is; what was there is then called `fresh` where that could be done
+/// in one step, else `old`. The system's reason, or "".
+static std::string exchange(const fs::path &fresh, const fs::path &folder, const fs::path &old) {
+  if (renameat2(AT_FDCWD, fresh.c_str(), AT_FDCWD, folder.c_str(), RENAME_EXCHANGE) == 0)
+    return "";
+  std::error_code error;
+  // There is nothing yet, or the file system cannot exchange.
+  bool had = fs::exists(folder, error);
+  if (had)
+    fs::rename(folder, old, error);
+  if (!error)
+    fs::rename(fresh, folder, error);
+  if (!error)
+    return "";
+  std::string message = error.message();
+  if (had && !fs::exists(folder, error))
+    fs::rename(old, folder, error);
+  return message;
+}
+
+std::string gridloom::replaceFolder(const fs::path &folder,
+                                    const std::map<std::string, std::string> &files, bool isDurable,
+                                    const std::function<std::string(const fs::path &)> &check) {
+  fs::path plain = folder.has_filename() ? folder : folder.parent_path(); // "m.plan/"
+  fs::path fresh = makeNameBeside(plain, ".tmp-"), old = makeNameBeside(plain, ".old-");
+  std::error_code error;
+  fs::remove_all(fresh, error); // of a process that was killed and had this number
+  std::string message = writeFiles(files, fresh, isDurable);
+  if (message.empty() && check)
+    message = check(fresh);
+  if (message.empty())
+    if (std::string reason = exchange(fresh, plain, old); !reason.empty())
+      message = "cannot replace '" + folder.string() + "': " + reason;
+  fs::remove_all(fresh, error);
+  if (message.empty()) {
+    fs::remove_all(old, error);
+    if (isDurable)
+      syncPath(fs::absolute(plain, error).parent_path());
+  }
+  return message;
+}

@@ -1,0 +1,41 @@
+//===- FileSwap.h - files and folders replaced in one step ---- -*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Contents are written under another name beside the old ones and then renamed: whoever opens the
+// path finds the old contents or the new ones, whole.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_SUPPORT_FILESWAP_H
+#define GRIDLOOM_SUPPORT_FILESWAP_H
+
+#include <filesystem>
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace gridloom {
+
+/// Makes `path` a file of `parts`, one after the other. It is not waited for that the disk has it:
+/// a power failure may lose either. Returns the system's reason where it cannot be done, else "";
+/// then the old file stays, and no other is left behind.
+std::string replaceFile(const std::filesystem::path &path,
+                        std::initializer_list<std::string_view> parts);
+
+/// Makes `folder` a folder of `files`, by their paths below it; what was there is removed. `check`,
+/// where there is one, sees the new folder before; a line that it returns is the failure.
+/// `isDurable` waits until the disk has all of it before the old folder goes, so that one of the
+/// two outlasts a power failure. Returns a line that names the path and the system's reason where
+/// it cannot be done, else ""; then the old folder stays, and no other is left behind.
+std::string
+replaceFolder(const std::filesystem::path &folder, const std::map<std::string, std::string> &files,
+              bool isDurable,
+              const std::function<std::string(const std::filesystem::path &)> &check = {});
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_SUPPORT_FILESWAP_H

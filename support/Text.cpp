@@ -1,0 +1,58 @@
+//===- Text.cpp - names, sizes and commands as text -----------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "support/Text.h"
+
+#include <cstdio>
+#include <iterator>
+
+using namespace gridloom;
+
+static constexpr char digits[] = "0123456789abcdef";
+
+std::string gridloom::makePrintable(const std::string &text) {
+  std::string line;
+  for (unsigned char c : text)
+    if (c < 0x20 || c == 0x7f) {
+      line += "\\x";
+      line += digits[c >> 4];
+      line += digits[c & 15];
+    } else {
+      line += static_cast<char>(c);
+    }
+  return line;
+}
+
+std::string gridloom::quoteForShell(const std::string &text) {
+  static const char *const plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=,:+@%";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos)
+    return text;
+  std::string quoted = "'";
+  for (char c : text)
+    quoted += c == '\'' ? "'\\''" : std::string(1, c);
+  return quoted + "'";
+}
+
+std::string gridloom::formatBytes(uint64_t bytes, const char *unit) {
+  const char *units[] = {unit, "KiB", "MiB", "GiB", "TiB"};
+  double value = double(bytes);
+  size_t power = 0;
+  for (; value >= 1024 && power + 1 < std::size(units); ++power)
+    value /= 1024;
+  char text[32];
+  snprintf(text, sizeof text, power ? "%.1f %s" : "%.0f %s", value, units[power]);
+  return text;
+}
+
+std::string gridloom::toHex(std::span<const std::byte> bytes) {
+  std::string text;
+  text.reserve(2 * bytes.size());
+  for (std::byte byte : bytes) {
+    text += digits[std::to_integer<unsigned>(byte) >> 4];
+    text += digits[std::to_integer<unsigned>(byte) & 15];
+  }
+  return text;
+}

@@ -1,0 +1,31 @@
+//===- Text.h - names, sizes and commands as text ------------- -*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_SUPPORT_TEXT_H
+#define GRIDLOOM_SUPPORT_TEXT_H
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace gridloom {
+
+/// The text as one line that does nothing to a terminal: names of a model may hold anything.
+/// Control characters become "\x1b"; bytes of UTF-8 stay.
+std::string makePrintable(const std::string &text);
+
+/// The text as a shell reads it back as one word: in quotes where it needs them.
+std::string quoteForShell(const std::string &text);
+
+/// "1.5 GiB"; below 1 KiB the number with `unit` behind it.
+std::string formatBytes(uint64_t bytes, const char *unit = "bytes");
+
+/// Two lower-case hexadecimal digits for each byte.
+std::string toHex(std::span<const std::byte> bytes);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_SUPPORT_TEXT_H

@@ -1,0 +1,104 @@
+//===- FileSwapTest.cpp - files and folders replaced in one step ---------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "support/FileSwap.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+using namespace gridloom;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+namespace fs = std::filesystem;
+
+namespace {
+
+class FileSwapTest : public testing::Test {
+protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "gridloom-swap-XXXXXX").string();
+    folder = mkdtemp(pattern.data());
+  }
+  void TearDown() override { fs::remove_all(folder); }
+  std::vector<std::string> list() const {
+    std::vector<std::string> names;
+    for (const fs::directory_entry &entry : fs::directory_iterator(folder))
+      names.push_back(entry.path().filename().string());
+    return names;
+  }
+  static std::string read(const fs::path &path) {
+    std::ostringstream text;
+    text << std::ifstream(path, std::ios::binary).rdbuf();
+    return text.str();
+  }
+  fs::path folder;
+};
+
+TEST_F(FileSwapTest, PartsFollowOneAnother) {
+  fs::path path = folder / "x";
+  EXPECT_EQ(replaceFile(path, {"old and longer"}), "");
+  EXPECT_EQ(replaceFile(path, {"a", std::string_view("\0b", 2), ""}), "");
+  EXPECT_EQ(read(path), std::string("a\0b", 3));
+  EXPECT_THAT(list(), ElementsAre("x"));
+}
+
+TEST_F(FileSwapTest, AFileThatCannotBeReplacedStaysAndNoOtherIsLeft) {
+  fs::create_directories(folder / "x" / "below");
+  EXPECT_EQ(replaceFile(folder / "x", {"contents"}), "Is a directory");
+  EXPECT_THAT(list(), ElementsAre("x"));
+  EXPECT_EQ(replaceFile(folder / "none" / "x", {"contents"}), "No such file or directory");
+}
+
+/// Each writer has a name of its own for what is not whole yet.
+TEST_F(FileSwapTest, ReadersFindAWholeFileWhileThreadsReplaceIt) {
+  fs::path path = folder / "x";
+  const std::string contents[] = {std::string(100000, 'a'), std::string(50000, 'b')};
+  ASSERT_EQ(replaceFile(path, {contents[0]}), "");
+  std::vector<std::thread> writers;
+  for (const std::string &mine : contents)
+    writers.emplace_back([&path, &mine] {
+      for (int i = 0; i < 100; ++i)
+        EXPECT_EQ(replaceFile(path, {mine}), "");
+    });
+  for (int i = 0; i < 100; ++i) {
+    std::string found = read(path);
+    EXPECT_TRUE(found == contents[0] || found == contents[1]) << found.size();
+  }
+  for (std::thread &writer : writers)
+    writer.join();
+  EXPECT_THAT(list(), ElementsAre("x"));
+}
+
+TEST_F(FileSwapTest, AFolderHasTheNewFilesAlone) {
+  fs::path path = folder / "m.plan";
+  for (bool isDurable : {false, true}) {
+    EXPECT_EQ(replaceFolder(path, {{"a", "1"}, {"sub/b", "2"}}, isDurable), "");
+    EXPECT_EQ(replaceFolder(path, {{"c", "3"}}, isDurable), "");
+    EXPECT_EQ(read(path / "c"), "3");
+    EXPECT_FALSE(fs::exists(path / "sub"));
+  }
+  EXPECT_THAT(list(), ElementsAre("m.plan"));
+}
+
+TEST_F(FileSwapTest, WhatTheCheckRefusesTakesNoPlace) {
+  fs::path path = folder / "m.plan";
+  ASSERT_EQ(replaceFolder(path, {{"a", "1"}}, /*isDurable=*/false), "");
+  auto refuse = [](const fs::path &fresh) { return "refused " + read(fresh / "a"); };
+  EXPECT_EQ(replaceFolder(path, {{"a", "2"}}, /*isDurable=*/false, refuse), "refused 2");
+  EXPECT_EQ(read(path / "a"), "1");
+  EXPECT_THAT(list(), ElementsAre("m.plan"));
+}
+
+TEST_F(FileSwapTest, AFolderThatCannotBeWrittenIsNamed) {
+  EXPECT_THAT(replaceFolder(folder / "m", {{"a", "1"}, {"a/b", "2"}}, /*isDurable=*/true),
+              HasSubstr("cannot make the folder '"));
+  EXPECT_THAT(list(), IsEmpty());
+}
+
+} // namespace

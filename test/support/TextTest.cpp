@@ -1,0 +1,38 @@
+//===- TextTest.cpp - names, sizes and commands as text ------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "support/Text.h"
+
+#include <gmock/gmock.h>
+
+#include <array>
+
+using namespace gridloom;
+
+TEST(MakePrintable, ControlCharactersBecomeDigits) {
+  EXPECT_EQ(makePrintable("a\x1b[2Jb\nc\x7f"), "a\\x1b[2Jb\\x0ac\\x7f");
+  EXPECT_EQ(makePrintable("größe"), "größe");
+  EXPECT_EQ(makePrintable(std::string("\0", 1)), "\\x00");
+}
+
+TEST(QuoteForShell, WhereAShellNeedsIt) {
+  EXPECT_EQ(quoteForShell("/a/b-1.plan,data=2"), "/a/b-1.plan,data=2");
+  EXPECT_EQ(quoteForShell("past + seq=4"), "'past + seq=4'");
+  EXPECT_EQ(quoteForShell("it's $HOME"), "'it'\\''s $HOME'");
+  EXPECT_EQ(quoteForShell(""), "''");
+}
+
+TEST(FormatBytes, TheLargestUnitThatLeavesOne) {
+  EXPECT_EQ(formatBytes(0), "0 bytes");
+  EXPECT_EQ(formatBytes(1023), "1023 bytes");
+  EXPECT_EQ(formatBytes(1023, "B"), "1023 B");
+  EXPECT_EQ(formatBytes(1536), "1.5 KiB");
+  EXPECT_EQ(formatBytes(uint64_t(3) << 30), "3.0 GiB");
+}
+
+TEST(ToHex, TwoDigitsForEachByte) {
+  EXPECT_EQ(toHex({}), "");
+  EXPECT_EQ(toHex(std::array{std::byte(0), std::byte(0x0f), std::byte(0xf0)}), "000ff0");
+}
