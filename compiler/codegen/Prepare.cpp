@@ -4,12 +4,13 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Rewrites contractions, softmax and layer_norm for speed rather than for readers: 16-bit floats
-// are computed in f32, divisions happen once per row.
+// Rewrites contractions, softmax and layer_norm for speed: 16-bit floats are computed in f32,
+// divisions happen once a row.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/Nest.h"
 #include "dialects/loom/Contraction.h"
+#include "dialects/loom/Normalizations.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -25,17 +26,8 @@ struct Composer {
   template <typename OpT, typename... Args> Value make(Type type, Args &&...args) {
     return OpT::create(builder, loc, type, std::forward<Args>(args)...);
   }
-  template <typename OpT> Value binary(Value lhs, Value rhs) {
-    return make<OpT>(lhs.getType(), lhs, rhs);
-  }
   static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-  Value splat(Value like, double value) {
-    auto type = typeOf(like);
-    auto attr = builder.getFloatAttr(type.getElementType(), value);
-    return loom::ConstantOp::create(builder, loc,
-                                    DenseElementsAttr::get(type, static_cast<Attribute>(attr)));
-  }
   Value convert(Value value, Type element) {
     auto type = typeOf(value).clone(element);
     return type == value.getType() ? value : make<loom::ConvertOp>(type, value);
@@ -57,55 +49,23 @@ struct Composer {
       op->setAttr(kIgnoresNan, builder.getUnitAttr());
     return op.getOutput();
   }
-  /// Repeats a value that lacks `dim` of `like`.
-  Value repeat(Value value, Value like, int64_t dim) {
-    SmallVector<int64_t> dims;
-    for (int64_t i = 0; i < typeOf(like).getRank(); ++i)
-      if (i != dim)
-        dims.push_back(i);
-    return make<loom::BroadcastOp>(like.getType(), value, dims);
-  }
-
-  Value softmax(Value input, int64_t dim) {
-    Value x = widen(input);
-    Value peak = reduce(x, dist::ReductionKind::Max, dim, /*ignoresNan=*/true);
-    Value shifted = binary<loom::SubtractOp>(x, repeat(peak, x, dim));
-    Value power = make<loom::ExpOp>(x.getType(), shifted);
-    Value sum = reduce(power, dist::ReductionKind::Sum, dim, /*ignoresNan=*/false);
-    Value scale = binary<loom::DivideOp>(splat(sum, 1.0), sum);
-    return binary<loom::MultiplyOp>(power, repeat(scale, x, dim));
-  }
-
-  Value layerNorm(Value input, Value scale, Value bias, double epsilon) {
-    Value x = widen(input);
-    int64_t last = typeOf(x).getRank() - 1;
-    double share = 1.0 / static_cast<double>(typeOf(x).getDimSize(last));
-    auto mean = [&](Value value) {
-      Value sum = reduce(value, dist::ReductionKind::Sum, last, /*ignoresNan=*/false);
-      return binary<loom::MultiplyOp>(sum, splat(sum, share));
-    };
-    auto repeatRow = [&](Value row) {
-      return make<loom::BroadcastOp>(x.getType(), widen(row), ArrayRef<int64_t>{last});
-    };
-    Value centred = binary<loom::SubtractOp>(x, repeat(mean(x), x, last));
-    Value variance = mean(binary<loom::MultiplyOp>(centred, centred));
-    Value shifted = binary<loom::AddOp>(variance, splat(variance, epsilon));
-    Value inverse = make<loom::RsqrtOp>(shifted.getType(), shifted);
-    Value result = binary<loom::MultiplyOp>(centred, repeat(inverse, x, last));
-    result = binary<loom::MultiplyOp>(result, repeatRow(scale));
-    return bias ? binary<loom::AddOp>(result, repeatRow(bias)) : result;
-  }
 };
 
 void expand(Operation *op) {
   OpBuilder builder(op);
   Composer c{builder, op->getLoc()};
   Value result;
+  // A NaN in a row makes its sum one, whatever the maximum is.
+  auto reduceRow = [&](Value x, dist::ReductionKind kind, int64_t dim) {
+    return c.reduce(x, kind, dim, /*ignoresNan=*/kind == dist::ReductionKind::Max);
+  };
+  loom::NormalizationForm form{reduceRow, /*dividesOnce=*/true};
   if (auto softmax = dyn_cast<loom::SoftmaxOp>(op)) {
-    result = c.softmax(softmax.getInput(), softmax.getDim());
+    result = loom::buildSoftmax(builder, op->getLoc(), softmax.getInput(), softmax.getDim(), form);
   } else if (auto norm = dyn_cast<loom::LayerNormOp>(op)) {
-    result = c.layerNorm(norm.getInput(), norm.getScale(), norm.getBias(),
-                         norm.getEpsilon().convertToDouble());
+    result = loom::buildLayerNorm(builder, op->getLoc(), norm.getOperands(),
+                                  norm.getInput().getType().getShape().back(),
+                                  norm.getEpsilon().convertToDouble(), form);
   } else if (auto peak = dyn_cast<loom::ArgReduceOp>(op)) {
     peak.getInputMutable().assign(c.widen(peak.getInput()));
     result = peak.decompose(builder).front();

@@ -3,7 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "dialects/loom/Loom.h"
+#include "dialects/loom/Normalizations.h"
 #include "dialects/loom/Padding.h"
 
 using namespace mlir;
@@ -15,9 +15,6 @@ namespace {
 struct Expression {
   OpBuilder &builder;
   Location loc;
-  /// Mesh axes that cut the reduced dimension, of `global` elements; none when it is whole.
-  ArrayRef<StringAttr> axes = {};
-  int64_t global = 0;
 
   template <typename Op> Value unary(Value x) { return Op::create(builder, loc, x.getType(), x); }
   template <typename Op> Value binary(Value x, Value y) {
@@ -28,21 +25,47 @@ struct Expression {
     auto element = FloatAttr::get(type.getElementType(), value);
     return ConstantOp::create(builder, loc, DenseElementsAttr::get(type, element));
   }
-  /// Reduces `dim` and repeats the result along it.
-  Value reduceAndRepeat(Value x, dist::ReductionKind kind, int64_t dim) {
-    auto type = cast<RankedTensorType>(x.getType());
-    SmallVector<int64_t> shape(type.getShape()), kept;
-    shape.erase(shape.begin() + dim);
+  Value convert(Value value, Type element) {
+    auto type = cast<RankedTensorType>(value.getType());
+    if (type.getElementType() == element)
+      return value;
+    return ConvertOp::create(builder, loc, type.clone(element), value);
+  }
+  /// f32 of 16-bit floats: sums over many elements need it.
+  Value widen(Value value) {
+    Type element = cast<RankedTensorType>(value.getType()).getElementType();
+    return element.isF16() || element.isBF16() ? convert(value, builder.getF32Type()) : value;
+  }
+  /// Repeats a value that lacks `dim` of `like`.
+  Value repeat(Value value, Value like, int64_t dim) {
+    auto type = cast<RankedTensorType>(like.getType());
+    SmallVector<int64_t> kept;
     for (int64_t i = 0; i < type.getRank(); ++i)
       if (i != dim)
         kept.push_back(i);
+    return BroadcastOp::create(builder, loc, type, value, kept);
+  }
+};
+
+/// Reduces one dimension of tensors, and over the devices where it is cut.
+struct Reducer {
+  OpBuilder &builder;
+  Location loc;
+  /// Mesh axes that cut the dimension, of `global` elements; none when it is whole.
+  ArrayRef<StringAttr> axes = {};
+  int64_t global = 0;
+
+  Value operator()(Value x, dist::ReductionKind kind, int64_t dim) const {
+    auto type = cast<RankedTensorType>(x.getType());
+    SmallVector<int64_t> shape(type.getShape());
+    shape.erase(shape.begin() + dim);
     auto reducedType = RankedTensorType::get(shape, type.getElementType());
     if (!axes.empty())
       x = maskPadding(builder, loc, x, dim, global, axes, kind);
     Value reduced = ReduceOp::create(builder, loc, reducedType, x, kind, ArrayRef<int64_t>{dim});
     if (!axes.empty())
       reduced = dist::AllReduceOp::create(builder, loc, reduced, axes, kind).getResult(0);
-    return BroadcastOp::create(builder, loc, type, reduced, kept);
+    return reduced;
   }
 };
 } // namespace
@@ -60,31 +83,29 @@ SmallVector<Value> GeluOp::decompose(OpBuilder &builder) {
   return {e.binary<MultiplyOp>(e.binary<MultiplyOp>(x, half), e.binary<AddOp>(inner, one))};
 }
 
-static Value convert(Expression e, Value value, Type element) {
-  auto type = cast<RankedTensorType>(value.getType());
-  if (type.getElementType() == element)
-    return value;
-  return ConvertOp::create(e.builder, e.loc, type.clone(element), value);
-}
+//===----------------------------------------------------------------------===//
+// softmax and layer_norm
+//===----------------------------------------------------------------------===//
 
-/// f32 of 16-bit floats: sums over many elements need it.
-static Value widen(Expression e, Value value) {
-  Type element = cast<RankedTensorType>(value.getType()).getElementType();
-  bool isNarrow = element.isF16() || element.isBF16();
-  return isNarrow ? convert(e, value, e.builder.getF32Type()) : value;
-}
-
-static Value buildSoftmax(Expression e, Value given, int64_t dim) {
-  Value input = widen(e, given);
-  Value peak = e.reduceAndRepeat(input, dist::ReductionKind::Max, dim);
+Value gridloom::loom::buildSoftmax(OpBuilder &builder, Location loc, Value given, int64_t dim,
+                                   const NormalizationForm &form) {
+  Expression e{builder, loc};
+  Value input = e.widen(given);
+  Value peak = e.repeat(form.reduce(input, dist::ReductionKind::Max, dim), input, dim);
   Value exponential = e.unary<ExpOp>(e.binary<SubtractOp>(input, peak));
-  Value sum = e.reduceAndRepeat(exponential, dist::ReductionKind::Sum, dim);
-  return convert(e, e.binary<DivideOp>(exponential, sum),
-                 cast<RankedTensorType>(given.getType()).getElementType());
+  Value sum = form.reduce(exponential, dist::ReductionKind::Sum, dim), result;
+  if (form.dividesOnce) {
+    Value inverse = e.binary<DivideOp>(e.splat(sum, 1.0), sum);
+    result = e.binary<MultiplyOp>(exponential, e.repeat(inverse, input, dim));
+  } else {
+    result = e.binary<DivideOp>(exponential, e.repeat(sum, input, dim));
+  }
+  return e.convert(result, getElementTypeOrSelf(given));
 }
 
 SmallVector<Value> SoftmaxOp::decompose(OpBuilder &builder) {
-  return {buildSoftmax({builder, getLoc()}, getInput(), getDim())};
+  Reducer reduce{builder, getLoc()};
+  return {buildSoftmax(builder, getLoc(), getInput(), getDim(), {reduce})};
 }
 
 /// Along a cut dimension, maximum and sum are reduced over the devices.
@@ -93,36 +114,46 @@ SmallVector<Value> SoftmaxOp::partition(OpBuilder &builder, ValueRange operands,
   int64_t dim = getDim();
   if (axes[dim].empty())
     return dist::cloneWithLocalTypes(builder, *this, operands, types);
-  int64_t size = getInput().getType().getDimSize(dim);
-  return {buildSoftmax({builder, getLoc(), axes[dim], size}, operands[0], dim)};
+  Reducer reduce{builder, getLoc(), axes[dim], getInput().getType().getDimSize(dim)};
+  return {buildSoftmax(builder, getLoc(), operands[0], dim, {reduce})};
 }
 
-/// `operands`: input, scale and, where there is one, bias.
-static Value buildLayerNorm(Expression e, ValueRange operands, int64_t size, double epsilon) {
-  Value input = widen(e, operands[0]);
+Value gridloom::loom::buildLayerNorm(OpBuilder &builder, Location loc, ValueRange operands,
+                                     int64_t size, double epsilon, const NormalizationForm &form) {
+  Expression e{builder, loc};
+  Value input = e.widen(operands[0]);
   auto type = cast<RankedTensorType>(input.getType());
   int64_t last = type.getRank() - 1;
-  Value count = e.splat(input, static_cast<double>(size));
+  auto elements = static_cast<double>(size);
+  Value count = form.dividesOnce ? Value() : e.splat(input, elements);
   auto mean = [&](Value x) {
-    return e.binary<DivideOp>(e.reduceAndRepeat(x, dist::ReductionKind::Sum, last), count);
+    Value sum = form.reduce(x, dist::ReductionKind::Sum, last);
+    return form.dividesOnce ? e.binary<MultiplyOp>(sum, e.splat(sum, 1.0 / elements))
+                            : e.binary<DivideOp>(e.repeat(sum, input, last), count);
   };
-  auto repeat = [&](Value row) {
-    return BroadcastOp::create(e.builder, e.loc, type, convert(e, row, type.getElementType()),
+  auto repeatMean = [&](Value x) { return form.dividesOnce ? e.repeat(x, input, last) : x; };
+  auto repeatRow = [&](Value row) {
+    return BroadcastOp::create(builder, loc, type, e.convert(row, type.getElementType()),
                                ArrayRef<int64_t>{last})
         .getResult();
   };
-  Value centred = e.binary<SubtractOp>(input, mean(input));
+  Value centred = e.binary<SubtractOp>(input, repeatMean(mean(input)));
   Value variance = mean(e.binary<MultiplyOp>(centred, centred));
-  Value deviation = e.unary<SqrtOp>(e.binary<AddOp>(variance, e.splat(input, epsilon)));
-  Value result = e.binary<MultiplyOp>(e.binary<DivideOp>(centred, deviation), repeat(operands[1]));
+  Value shifted = e.binary<AddOp>(variance, e.splat(variance, epsilon)), result;
+  if (form.dividesOnce)
+    result = e.binary<MultiplyOp>(centred, e.repeat(e.unary<RsqrtOp>(shifted), input, last));
+  else
+    result = e.binary<DivideOp>(centred, e.unary<SqrtOp>(shifted));
+  result = e.binary<MultiplyOp>(result, repeatRow(operands[1]));
   if (operands.size() == 3)
-    result = e.binary<AddOp>(result, repeat(operands[2]));
-  return convert(e, result, cast<RankedTensorType>(operands[0].getType()).getElementType());
+    result = e.binary<AddOp>(result, repeatRow(operands[2]));
+  return e.convert(result, getElementTypeOrSelf(operands[0]));
 }
 
 SmallVector<Value> LayerNormOp::decompose(OpBuilder &builder) {
-  return {buildLayerNorm({builder, getLoc()}, getOperands(), getInput().getType().getShape().back(),
-                         getEpsilon().convertToDouble())};
+  Reducer reduce{builder, getLoc()};
+  return {buildLayerNorm(builder, getLoc(), getOperands(), getInput().getType().getShape().back(),
+                         getEpsilon().convertToDouble(), {reduce})};
 }
 
 /// Along a cut dimension, mean and variance are reduced over the devices.
@@ -132,6 +163,7 @@ SmallVector<Value> LayerNormOp::partition(OpBuilder &builder, ValueRange operand
   if (axes[last].empty())
     return dist::cloneWithLocalTypes(builder, *this, operands, types);
   int64_t size = getInput().getType().getDimSize(last);
-  return {buildLayerNorm({builder, getLoc(), axes[last], size}, operands, size,
-                         getEpsilon().convertToDouble())};
+  Reducer reduce{builder, getLoc(), axes[last], size};
+  return {
+      buildLayerNorm(builder, getLoc(), operands, size, getEpsilon().convertToDouble(), {reduce})};
 }
