@@ -37,8 +37,9 @@ static DialectRegistry makeRegistry() {
   return registry;
 }
 
-Compilation::Compilation(CompileOptions givenOptions)
-    : options(std::move(givenOptions)), context(makeRegistry(), MLIRContext::Threading::DISABLED) {
+Compilation::Compilation(CompileOptions givenOptions, std::ostream &out, std::ostream &messages)
+    : options(std::move(givenOptions)), out(out), messages(messages),
+      context(makeRegistry(), MLIRContext::Threading::DISABLED) {
   context.loadAllAvailableDialects();
   context.printOpOnDiagnostic(false);
   context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {
@@ -62,16 +63,16 @@ void Compilation::handle(Diagnostic &diagnostic) {
   switch (diagnostic.getSeverity()) {
   case DiagnosticSeverity::Error:
     hadError = true;
-    std::cerr << "error: " << text << "\n";
+    messages << "error: " << text << "\n";
     for (Diagnostic &note : diagnostic.getNotes())
-      std::cerr << "note: " << makeOneLine(note.str()) << "\n";
+      messages << "note: " << makeOneLine(note.str()) << "\n";
     return;
   case DiagnosticSeverity::Warning:
-    std::cerr << "warning: " << text << "\n";
+    messages << "warning: " << text << "\n";
     break;
   case DiagnosticSeverity::Remark:
     if (options.remarks)
-      std::cerr << "remark: " << text << "\n";
+      messages << "remark: " << text << "\n";
     break;
   case DiagnosticSeverity::Note:
     return;
@@ -81,7 +82,7 @@ void Compilation::handle(Diagnostic &diagnostic) {
 
 void Compilation::fail(const Twine &message) {
   hadError = true;
-  std::cerr << "error: " << message.str() << "\n";
+  messages << "error: " << message.str() << "\n";
 }
 
 LogicalResult Compilation::checkOptions() {
@@ -502,7 +503,7 @@ static std::string findFault(const fs::path &fresh, const std::string &folder) {
 
 LogicalResult Compilation::finishEarly() {
   if (options.dumpIr.empty())
-    std::cout << dumps.rbegin()->second;
+    out << dumps.rbegin()->second;
   return success();
 }
 
@@ -540,4 +541,6 @@ int Compilation::run() {
   return 0;
 }
 
-int gridloom::runCompile(const CompileOptions &options) { return Compilation(options).run(); }
+int gridloom::runCompile(const CompileOptions &options, std::ostream &out, std::ostream &messages) {
+  return Compilation(options, out, messages).run();
+}

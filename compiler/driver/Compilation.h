@@ -25,7 +25,8 @@ namespace gridloom {
 /// Runs the phases of one compilation and keeps what the summary and the report tell.
 class Compilation {
 public:
-  explicit Compilation(CompileOptions options);
+  /// Writes to `out` and `messages` as runCompile does.
+  Compilation(CompileOptions options, std::ostream &out, std::ostream &messages);
   /// Returns the exit code.
   int run();
 
@@ -79,6 +80,7 @@ private:
   void printSummary() const;
 
   CompileOptions options;
+  std::ostream &out, &messages;
   std::unique_ptr<Target> target;
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;

@@ -21,21 +21,6 @@ using namespace gridloom;
 
 namespace fs = std::filesystem;
 
-namespace {
-/// While it lives, a stream's output goes elsewhere.
-class Redirection {
-public:
-  Redirection(std::ostream &stream, std::streambuf *to) : stream(stream), old(stream.rdbuf(to)) {}
-  Redirection(const Redirection &) = delete;
-  Redirection &operator=(const Redirection &) = delete;
-  ~Redirection() { stream.rdbuf(old); }
-
-private:
-  std::ostream &stream;
-  std::streambuf *old;
-};
-} // namespace
-
 /// Compiles as far as sizes matter; the errors, one a line.
 static std::string tryCompile(CompileOptions options, const Sizes &sizes) {
   options.dims.clear();
@@ -45,8 +30,8 @@ static std::string tryCompile(CompileOptions options, const Sizes &sizes) {
   options.stopAfter = "simplify";
   options.quiet = true;
   std::ostringstream errors;
-  Redirection program(std::cout, nullptr), messages(std::cerr, errors.rdbuf());
-  if (runCompile(options) == 0)
+  std::ostream nowhere(nullptr);
+  if (runCompile(options, nowhere, errors) == 0)
     return "";
   return errors.str().empty() ? "error: the compilation failed" : errors.str();
 }

@@ -13,6 +13,7 @@
 #include "compiler/target/TargetOptions.h"
 
 #include <cstdint>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,11 @@ struct CompileOptions {
   bool force = false;
 };
 
-/// Compiles; prints the summary or errors. Returns the exit code: 0, or 1 with nothing written.
-int runCompile(const CompileOptions &options);
+/// Compiles. A program that --stop-after asks for goes to `out`, errors, warnings and remarks
+/// to `messages`, a line each; the summary goes to standard output. Returns the exit code: 0, or 1
+/// with nothing written.
+int runCompile(const CompileOptions &options, std::ostream &out = std::cout,
+               std::ostream &messages = std::cerr);
 
 /// Says what would stop a compilation of a model: operators, unbound dimensions. Returns 0 when
 /// nothing would.
