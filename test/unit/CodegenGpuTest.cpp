@@ -3,11 +3,16 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/codegen/TemporaryFolder.h"
 #include "compiler/target/KernelFiles.h"
 #include "compiler/target/Target.h"
 #include "test/unit/CodegenTesting.h"
 
 #include "gmock/gmock.h"
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
 
 using namespace gridloom;
 using namespace gridloom::testing;
@@ -258,4 +263,63 @@ TEST(CodegenGpu, EightKernelsHaveOneLibrary) {
     if (!kernel.cubin.empty())
       EXPECT_GT(kernel.registers, 8) << kernel.info.symbol;
   }
+}
+
+namespace {
+
+/// Compiles four kernels, each a library of its own, with a ptxas that is this shell script: it
+/// finds its PTX in $input and the name of its kernel in $kernel. The errors, in their order.
+std::vector<std::string> assembleWith(const codegen::TemporaryFolder &toolkit,
+                                      const std::string &script) {
+  std::string text, binaries = toolkit.file("bin");
+  for (int i = 0; i < 4; ++i)
+    text += kernelText("%x: tensor<8xf32>",
+                       "  %0 = loom.negate %x : tensor<8xf32>\n  loom.yield %0 : tensor<8xf32>",
+                       "k" + std::to_string(i));
+  EXPECT_FALSE(llvm::sys::fs::create_directories(binaries));
+  std::ofstream(binaries + "/ptxas")
+      << "#!/bin/sh\nfor word; do case $word in *.ptx) input=$word;; esac; done\n"
+      << "kernel=$(sed -n 's/.*\\.entry \\(k[0-9]\\).*/\\1/p' \"$input\")\n"
+      << script;
+  std::filesystem::permissions(binaries + "/ptxas", std::filesystem::perms::owner_all);
+  codegen::GpuOptions options;
+  options.toolkit = toolkit.file("");
+  options.kernelsPerLibrary = 1;
+  std::vector<std::string> errors;
+  mlir::ScopedDiagnosticHandler handler(&getContext(), [&](mlir::Diagnostic &diagnostic) {
+    errors.push_back(diagnostic.str());
+    return mlir::success();
+  });
+  mlir::OwningOpRef<mlir::ModuleOp> module = parse(text);
+  EXPECT_TRUE(mlir::failed(codegen::compileGpuKernels(*module, options)));
+  return errors;
+}
+
+} // namespace
+
+TEST(CodegenGpu, ErrorsOfLibrariesComeInTheirOrder) {
+  codegen::TemporaryFolder toolkit("gridloom-toolkit");
+  // The first ends last.
+  EXPECT_THAT(assembleWith(toolkit, "[ $kernel = k0 ] && sleep 0.3\necho \"no $kernel\"\nexit 3\n"),
+              ElementsAre("ptxas refuses a kernel among k0: no k0",
+                          "ptxas refuses a kernel among k1: no k1",
+                          "ptxas refuses a kernel among k2: no k2",
+                          "ptxas refuses a kernel among k3: no k3"));
+  codegen::TemporaryFolder other("gridloom-toolkit");
+  EXPECT_THAT(assembleWith(other, "kill -9 $$\n").front(),
+              HasSubstr("among k0: it was ended by signal 9"));
+}
+
+/// Two wait for each other, which one after the other never meet.
+TEST(CodegenGpu, LibrariesAreAssembledAtOnce) {
+  if (std::thread::hardware_concurrency() < 2)
+    GTEST_SKIP() << "one processor runs one assembler at a time";
+  codegen::TemporaryFolder toolkit("gridloom-toolkit");
+  std::vector<std::string> errors =
+      assembleWith(toolkit, "here=$(dirname \"$0\")\ntouch \"$here/$kernel.here\"\n"
+                            "for i in $(seq 200); do\n"
+                            "  [ $(ls \"$here\" | grep -c here) -ge 2 ] && echo met && exit 3\n"
+                            "  sleep 0.05\ndone\necho alone\nexit 3\n");
+  ASSERT_EQ(errors.size(), 4u);
+  EXPECT_THAT(errors.front(), HasSubstr(": met"));
 }

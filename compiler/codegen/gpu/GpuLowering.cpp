@@ -29,6 +29,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/ExecutionEngine/OptUtils.h"
+#include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Threading.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
@@ -49,6 +50,7 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 
+#include <atomic>
 #include <ctime>
 
 using namespace mlir;
@@ -327,6 +329,23 @@ FailureOr<int64_t> findCudaVersion(Operation *op, StringRef ptx) {
   return int64_t(major + 4) * 1000 + release * 10;
 }
 
+/// Lets a context use threads while it lives. Compilations are without elsewhere: their passes are
+/// short, and code generation takes most of the time.
+class ThreadedScope {
+public:
+  explicit ThreadedScope(MLIRContext *context)
+      : context(context), had(context->isMultithreadingEnabled()) {
+    context->enableMultithreading();
+  }
+  ThreadedScope(const ThreadedScope &) = delete;
+  ThreadedScope &operator=(const ThreadedScope &) = delete;
+  ~ThreadedScope() { context->enableMultithreading(had); }
+
+private:
+  MLIRContext *context;
+  bool had;
+};
+
 /// What makes machine code of nvvm modules.
 struct Toolchain {
   std::string chip, libdevice, ptxas; // paths are empty where there is none
@@ -375,6 +394,7 @@ gridloom::codegen::compileGpuKernels(ModuleOp module, const GpuOptions &options)
   for (StringRef name : registry.getDialectNames())
     context->getOrLoadDialect(name);
   Toolchain toolchain(options);
+  ThreadedScope threads(context);
 
   Stopwatch lowering(CLOCK_PROCESS_CPUTIME_ID);
   OwningOpRef<ModuleOp> work = ModuleOp::create(module.getLoc());
@@ -393,12 +413,20 @@ gridloom::codegen::compileGpuKernels(ModuleOp module, const GpuOptions &options)
   // The assembler's start is half of what one kernel costs: it gets several. Which are together
   // does not depend on the machine, so that equal modules give equal bytes.
   size_t libraries = llvm::divideCeil(modules.size(), options.kernelsPerLibrary);
-  if (failed(failableParallelForEachN(context, 0, libraries, [&](size_t library) {
-        size_t begin = library * options.kernelsPerLibrary;
-        size_t count = std::min(options.kernelsPerLibrary, modules.size() - begin);
-        return toolchain.compile(ArrayRef(modules).slice(begin, count),
-                                 MutableArrayRef(*kernels).slice(begin, count));
-      })))
+  // All are compiled, also after a failure, and errors come in the order of the libraries: what is
+  // reported does not depend on which thread was first.
+  std::atomic<bool> hasFailed = false;
+  ParallelDiagnosticHandler diagnostics(context);
+  parallelFor(context, 0, libraries, [&](size_t library) {
+    diagnostics.setOrderIDForThread(library);
+    size_t begin = library * options.kernelsPerLibrary;
+    size_t count = std::min(options.kernelsPerLibrary, modules.size() - begin);
+    if (failed(toolchain.compile(ArrayRef(modules).slice(begin, count),
+                                 MutableArrayRef(*kernels).slice(begin, count))))
+      hasFailed = true;
+    diagnostics.eraseOrderIDForThread();
+  });
+  if (hasFailed)
     return failure();
   return kernels;
 }

@@ -11,6 +11,13 @@
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <thread>
+
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::codegen;
@@ -48,6 +55,47 @@ static void readReport(StringRef report, CompiledGpuKernel &kernel) {
   kernel.sharedBytes = numberBefore(report, " bytes smem");
 }
 
+/// Runs a program to its end and sets the milliseconds of processor time it took. Returns its exit
+/// code; -1 with `error` set where it cannot be started or does not end in five minutes.
+/// llvm::sys::ExecuteAndWait would limit it by an alarm of the process, which threads cannot share.
+static int runProgram(StringRef program, ArrayRef<StringRef> arguments,
+                      ArrayRef<std::optional<StringRef>> redirects, double &milliseconds,
+                      std::string &error) {
+  using Clock = std::chrono::steady_clock;
+  bool isMissing = false;
+  llvm::sys::ProcessInfo process =
+      llvm::sys::ExecuteNoWait(program, arguments, std::nullopt, redirects,
+                               /*MemoryLimit=*/0, &error, &isMissing);
+  if (isMissing || process.Pid == llvm::sys::ProcessInfo::InvalidPid)
+    return -1;
+  int status = 0;
+  rusage usage{};
+  bool isLate = false;
+  for (Clock::time_point end = Clock::now() + std::chrono::minutes(5);;) {
+    pid_t ended = ::wait4(process.Pid, &status, isLate ? 0 : WNOHANG, &usage);
+    if (ended == process.Pid)
+      break;
+    if (ended < 0 && errno != EINTR) {
+      error = strerror(errno);
+      return -1;
+    }
+    if (!isLate && Clock::now() > end) {
+      isLate = true;
+      ::kill(process.Pid, SIGKILL);
+      continue;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  for (timeval time : {usage.ru_utime, usage.ru_stime})
+    milliseconds +=
+        static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) * 1e-3;
+  if (isLate)
+    error = "it did not end in five minutes";
+  else if (WIFSIGNALED(status))
+    error = "it was ended by signal " + std::to_string(WTERMSIG(status));
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 LogicalResult gridloom::codegen::assemblePtx(Location loc, const std::string &ptxas,
                                              const std::string &chip,
                                              MutableArrayRef<CompiledGpuKernel> kernels) {
@@ -62,10 +110,8 @@ LogicalResult gridloom::codegen::assemblePtx(Location loc, const std::string &pt
   SmallVector<StringRef> arguments{ptxas, architecture, "-v", "-O3", input, "-o", output};
   SmallVector<std::optional<StringRef>> redirects{StringRef(), StringRef(log), StringRef(log)};
   std::string error;
-  std::optional<llvm::sys::ProcessStatistics> statistics;
-  int code = llvm::sys::ExecuteAndWait(ptxas, arguments, std::nullopt, redirects,
-                                       /*SecondsToWait=*/300, /*MemoryLimit=*/0, &error,
-                                       /*ExecutionFailed=*/nullptr, &statistics);
+  double milliseconds = 0;
+  int code = runProgram(ptxas, arguments, redirects, milliseconds, error);
   auto report = llvm::MemoryBuffer::getFile(log);
   StringRef text = report ? (*report)->getBuffer().trim() : StringRef();
   if (code != 0) {
@@ -80,9 +126,7 @@ LogicalResult gridloom::codegen::assemblePtx(Location loc, const std::string &pt
   for (CompiledGpuKernel &kernel : kernels) {
     kernel.cubin = (*cubin)->getBuffer().str();
     readReport(text, kernel);
-    if (statistics)
-      kernel.milliseconds.cubin = static_cast<double>(statistics->TotalTime.count()) * 1e-3 /
-                                  static_cast<double>(kernels.size());
+    kernel.milliseconds.cubin = milliseconds / static_cast<double>(kernels.size());
   }
   return success();
 }
