@@ -11,6 +11,8 @@
 #ifndef GRIDLOOM_COMPILER_CODEGEN_CODEGEN_H
 #define GRIDLOOM_COMPILER_CODEGEN_CODEGEN_H
 
+#include "dialects/plan/Plan.h"
+
 #include "mlir/IR/BuiltinOps.h"
 
 #include <array>
@@ -24,9 +26,7 @@ namespace gridloom::codegen {
 struct KernelInfo {
   std::string symbol;
   unsigned numPointers = 0; // inputs, then outputs
-  /// The loop structure the kernel got: elementwise, row, column, transpose, gather, general or
-  /// lanes.
-  std::string skeleton;
+  plan::Skeleton skeleton = plan::Skeleton::Elementwise; // what its loops became
   int64_t rows = 0;  // CPU: extent of the row range [lo, hi)
   int64_t grain = 1; // CPU: least rows worth a thread
   int64_t flops = 0; // of one call; a multiply-add counts as two

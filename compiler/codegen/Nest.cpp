@@ -145,7 +145,7 @@ SmallVector<Nest> gridloom::codegen::buildNests(plan::KernelOp kernel) {
 // Description
 //===----------------------------------------------------------------------===//
 
-std::string gridloom::codegen::classify(ArrayRef<Nest> nests) {
+plan::Skeleton gridloom::codegen::classify(ArrayRef<Nest> nests) {
   bool reduces = false, gathers = false, transposes = false, chooses = false;
   for (const Nest &nest : nests) {
     AtomId last = nest.contiguous < 0 ? ~0u : nest.outer[nest.contiguous].atoms.back();
@@ -160,12 +160,12 @@ std::string gridloom::codegen::classify(ArrayRef<Nest> nests) {
     }
   }
   if (chooses)
-    return "general";
+    return plan::Skeleton::General;
   if (reduces)
-    return "row";
+    return plan::Skeleton::Row;
   if (gathers)
-    return "gather";
-  return transposes ? "transpose" : "elementwise";
+    return plan::Skeleton::Gather;
+  return transposes ? plan::Skeleton::Transpose : plan::Skeleton::Elementwise;
 }
 
 /// Elements of a buffer that the nests read: of a table some rows, of a tensor a part.

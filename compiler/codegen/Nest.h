@@ -46,10 +46,10 @@ void widenBody(plan::KernelOp kernel);
 /// The nests of a prepared kernel. Each output element is stored by exactly one.
 llvm::SmallVector<Nest> buildNests(plan::KernelOp kernel);
 
-/// What the loops look like, as KernelInfo::skeleton names it.
-std::string classify(llvm::ArrayRef<Nest> nests);
+/// What the loops look like: never Column or Product, which emitters make of them, nor Lanes.
+plan::Skeleton classify(llvm::ArrayRef<Nest> nests);
 
-/// Fills symbol, numPointers, flops, bytes, inPlace and skeleton.
+/// Fills symbol, numPointers, flops, bytes, inPlace and, where there are nests, skeleton.
 KernelInfo describeKernel(plan::KernelOp kernel, llvm::ArrayRef<Nest> nests);
 
 /// "kernel NAME (ONNX nodes a, b)" for messages.

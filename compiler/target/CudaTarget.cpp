@@ -67,10 +67,10 @@ LogicalResult CudaTarget::emitKernels(ModuleOp module, KernelFiles &kernels) con
       proto.add_grid(size);
     for (uint32_t size : kernel.block)
       proto.add_block(size);
-    kernels.compiled.push_back({kernel.info.symbol, kernel.info.skeleton, kernel.registers,
-                                kernel.spillBytes, static_cast<int64_t>(kernel.sharedBytes),
-                                kernel.milliseconds.lowering, kernel.milliseconds.ptx,
-                                kernel.milliseconds.cubin});
+    kernels.compiled.push_back(
+        {kernel.info.symbol, plan::stringifySkeleton(kernel.info.skeleton).str(), kernel.registers,
+         kernel.spillBytes, static_cast<int64_t>(kernel.sharedBytes), kernel.milliseconds.lowering,
+         kernel.milliseconds.ptx, kernel.milliseconds.cubin});
     kernels.cudaVersion = std::max(kernels.cudaVersion, kernel.cudaVersion);
     kernels.files["kernels/" + library + ".ptx"] = std::move(kernel.ptx);
     if (!kernel.cubin.empty())

@@ -90,7 +90,7 @@ schema::Kernel &KernelFiles::add(const codegen::KernelInfo &info, const Twine &l
   proto.set_symbol(info.symbol);
   proto.set_library(library.str());
   proto.set_num_pointers(info.numPointers);
-  proto.set_skeleton(info.skeleton);
+  proto.set_skeleton(plan::stringifySkeleton(info.skeleton).str());
   proto.set_flops(info.flops);
   proto.set_bytes(info.bytes);
   return proto;

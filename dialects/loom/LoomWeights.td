@@ -64,7 +64,7 @@ def Loom_YieldOp : Op<LoomDialect, "yield", [Pure, Terminator, ReturnLike]> {
     Its operands are the results of the body.
 
     ```mlir
-    plan.kernel @negate elementwise {
+    plan.kernel @negate {
     ^bb0(%x: tensor<4xf32>):
       %0 = loom.negate %x : tensor<4xf32>
       loom.yield %0 : tensor<4xf32>

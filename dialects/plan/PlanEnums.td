@@ -10,11 +10,13 @@ class Plan_Enum<string name, string text, list<I32EnumAttrCase> cases> : I32Enum
   let genSpecializedAttr = 0;
 }
 
+// Code generation chooses it when it has planned the loops; plans, reports and `inspect kernels` have its name. No
+// operation holds it: what a kernel is known by before that is its body.
 def SkeletonEnum : Plan_Enum<"Skeleton", "the loop structure a kernel is emitted with", [
     I32EnumAttrCase<"Elementwise", 0, "elementwise">, I32EnumAttrCase<"Row", 1, "row">,
-    I32EnumAttrCase<"Transpose", 2, "transpose">, I32EnumAttrCase<"Gather", 3, "gather">,
-    I32EnumAttrCase<"General", 4, "general">]>;
-def SkeletonAttr : EnumAttr<PlanDialect, SkeletonEnum, "skeleton">;
+    I32EnumAttrCase<"Column", 2, "column">, I32EnumAttrCase<"Transpose", 3, "transpose">,
+    I32EnumAttrCase<"Gather", 4, "gather">, I32EnumAttrCase<"Product", 5, "product">,
+    I32EnumAttrCase<"General", 6, "general">, I32EnumAttrCase<"Lanes", 7, "lanes">]>;
 
 def SpaceEnum : Plan_Enum<"Space", "where a buffer lives", [
     I32EnumAttrCase<"Arena", 0, "arena">, I32EnumAttrCase<"Registered", 1, "registered">,

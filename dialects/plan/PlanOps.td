@@ -22,7 +22,7 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> 
     output a launch uses one. All other memory of a launch is apart, and its code relies on that.
 
     ```mlir
-    plan.kernel @k0 elementwise in_place = [#plan.in_place<output = 0, input = 0>] {
+    plan.kernel @k0 in_place = [#plan.in_place<output = 0, input = 0>] {
     ^bb0(%x: tensor<8x16xf32>):
       %0 = loom.exp %x : tensor<8x16xf32>
       loom.yield %0 : tensor<8x16xf32>
@@ -35,10 +35,10 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> 
     - P-IP3: of that input, the body reads for an element of the output only the one in its place,
       and nothing for other outputs.
   }];
-  let arguments = (ins SymbolNameAttr:$sym_name, SkeletonAttr:$skeleton,
+  let arguments = (ins SymbolNameAttr:$sym_name,
       OptionalAttr<TypedArrayAttrBase<Plan_InPlaceAttr, "pairs of an output and an input">>:$in_place);
   let regions = (region SizedRegion<1>:$body);
-  let assemblyFormat = "$sym_name $skeleton (`in_place` `=` $in_place^)? $body attr-dict";
+  let assemblyFormat = "$sym_name (`in_place` `=` $in_place^)? $body attr-dict";
   let hasRegionVerifier = 1;
   let extraClassDeclaration = [{
     /// Sets `in_place` to all pairs that the body allows.
@@ -54,7 +54,7 @@ def Plan_CallOp : Plan_Op<"call", [Pure, DeclareOpInterfaceMethods<SymbolUserOpI
     Operands and results have the types of the kernel's block arguments and yielded values.
 
     ```mlir
-    plan.kernel @negate elementwise {
+    plan.kernel @negate {
     ^bb0(%a: tensor<8x16xf32>):
       %0 = loom.negate %a : tensor<8x16xf32>
       loom.yield %0 : tensor<8x16xf32>
@@ -137,7 +137,7 @@ def Plan_ProgramOp : Plan_Op<"program", [Symbol, SingleBlock, NoTerminator]> {
     repeats, whiles and ifs.
 
     ```mlir
-    plan.kernel @negate elementwise {
+    plan.kernel @negate {
     ^bb0(%a: tensor<8x16xf32>):
       %0 = loom.negate %a : tensor<8x16xf32>
       loom.yield %0 : tensor<8x16xf32>

@@ -483,7 +483,7 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
     std::string name = (Twine("k_else_") + (hasBias ? "bias_" : "") +
                         plan::stringifyActivation(ending.getActivation()))
                            .str();
-    auto kernel = plan::KernelOp::create(builder, loc, name, plan::Skeleton::Elementwise,
+    auto kernel = plan::KernelOp::create(builder, loc, name,
                                          /*in_place=*/ArrayAttr());
     Block &body = kernel.getBody().emplaceBlock();
     builder.setInsertionPointToEnd(&body);

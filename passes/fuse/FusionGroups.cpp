@@ -106,7 +106,7 @@ FusionKind getFusionKind(Operation *op) {
 
 namespace {
 
-/// How a kernel sees the values of an operation in it.
+/// How a kernel sees the values of an operation in it, which follows from what reads them there.
 enum class Role {
   None,      // cannot be in it
   Full,      // one value per element the kernel walks
@@ -444,25 +444,12 @@ void GroupFormer::visit(Operation *op) {
     startGroup(op, kind);
 }
 
-plan::Skeleton getSkeleton(const Candidate &candidate) {
-  if (candidate.isOpaque)
-    return isa<loom::TransposeOp>(candidate.group.root) ? plan::Skeleton::Transpose
-                                                        : plan::Skeleton::General;
-  if (candidate.isRow)
-    return plan::Skeleton::Row;
-  if (candidate.hasStencil || candidate.hasProduct)
-    return plan::Skeleton::General;
-  return candidate.gathers ? plan::Skeleton::Gather : plan::Skeleton::Elementwise;
-}
-
 std::vector<FusionGroup> GroupFormer::run(Block &block) {
   for (Operation &op : llvm::reverse(block))
     visit(&op);
   std::vector<FusionGroup> groups;
-  for (auto &candidate : llvm::reverse(candidates)) {
-    candidate->group.skeleton = getSkeleton(*candidate);
+  for (auto &candidate : llvm::reverse(candidates))
     groups.push_back(std::move(candidate->group));
-  }
   return groups;
 }
 

@@ -12,7 +12,8 @@
 
 namespace gridloom {
 
-/// What an operation is to fusion.
+/// What one operation is to fusion. What loops the kernel gets that it ends up in is another
+/// question, which code generation answers (plan::Skeleton).
 enum class FusionKind {
   Boundary,    // not part of any kernel: weights, tables, views in memory, communication
   Generator,   // repeated in every kernel that reads it: broadcasts, splats, index arithmetic
@@ -34,7 +35,6 @@ FusionKind getFusionKind(mlir::Operation *op);
 struct FusionGroup {
   mlir::Operation *root;
   llvm::SmallSetVector<mlir::Operation *, 8> ops;
-  plan::Skeleton skeleton = plan::Skeleton::Elementwise;
 };
 
 /// Groups all operations of `block` that compute, in the order of their roots. Operations nobody

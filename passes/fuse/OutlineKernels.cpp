@@ -13,7 +13,7 @@ namespace gridloom {
 
 /// The kernel without its name and locations.
 static std::string getKey(plan::KernelOp kernel) {
-  std::string key = plan::stringifySkeleton(kernel.getSkeleton()).str();
+  std::string key;
   llvm::raw_string_ostream stream(key);
   for (BlockArgument argument : kernel.getBody().getArguments())
     stream << ' ' << argument.getType();
@@ -90,7 +90,7 @@ void KernelOutliner::outline(const FusionGroup &group) {
   OpBuilder builder(module.getContext());
   Location unknown = builder.getUnknownLoc();
   OwningOpRef<plan::KernelOp> kernel =
-      plan::KernelOp::create(builder, unknown, "k", group.skeleton, /*in_place=*/ArrayAttr());
+      plan::KernelOp::create(builder, unknown, "k", /*in_place=*/ArrayAttr());
   Block &body = kernel->getBody().emplaceBlock();
   IRMapping map;
   SmallVector<Value> inputs;

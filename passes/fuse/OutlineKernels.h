@@ -27,7 +27,7 @@ private:
   plan::KernelOp getOrCreate(mlir::OwningOpRef<plan::KernelOp> kernel, llvm::StringRef name);
 
   mlir::ModuleOp module;
-  llvm::StringMap<plan::KernelOp> kernels; // by skeleton and body
+  llvm::StringMap<plan::KernelOp> kernels; // by body
   llvm::StringSet<> symbols;
 };
 

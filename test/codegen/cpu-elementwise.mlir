@@ -13,7 +13,7 @@
 // CHECK: vector.store %{{.*}}, %[[Y]][%[[AT]]]
 // CHECK: vector.load %[[X]]{{.*}} vector<8xf32>
 // CHECK-NOT: memref.load
-plan.kernel @bias_gelu elementwise in_place = [#plan.in_place<output = 0, input = 0>] {
+plan.kernel @bias_gelu in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%x: tensor<8x40xf32>, %b: tensor<40xf32>):
   %0 = loom.broadcast %b dims = [1] : (tensor<40xf32>) -> tensor<8x40xf32>
   %1 = loom.add %x, %0 : tensor<8x40xf32>
@@ -26,7 +26,7 @@ plan.kernel @bias_gelu elementwise in_place = [#plan.in_place<output = 0, input 
 // CHECK: %[[P:.*]] = arith.muli %{{.*}}, %c1024
 // CHECK: scf.for %{{.*}} = %[[P]] to %{{.*}} step %c16
 // CHECK: arith.addf %{{.*}} : vector<16xf32>
-plan.kernel @collapsed elementwise {
+plan.kernel @collapsed {
 ^bb0(%x: tensor<4x32x64xf32>, %y: tensor<4x32x64xf32>):
   %0 = loom.add %x, %y : tensor<4x32x64xf32>
   loom.yield %0 : tensor<4x32x64xf32>
@@ -39,7 +39,7 @@ plan.kernel @collapsed elementwise {
 // CHECK: %[[E:.*]] = math.exp %[[S]] : f32
 // CHECK: scf.for
 // CHECK: vector.broadcast %[[E]] : f32 to vector<16xf32>
-plan.kernel @uniform elementwise {
+plan.kernel @uniform {
 ^bb0(%x: tensor<8x64xf32>, %s: tensor<8xf32>):
   %0 = loom.exp %s : tensor<8xf32>
   %1 = loom.broadcast %0 dims = [0] : (tensor<8xf32>) -> tensor<8x64xf32>
@@ -53,7 +53,7 @@ plan.kernel @uniform elementwise {
 // CHECK: %[[M:.*]] = vector.load %{{.*}} : memref<64xi8>, vector<16xi8>
 // CHECK: arith.cmpi ne, %[[M]], %{{.*}} : vector<16xi8>
 // CHECK: arith.select
-plan.kernel @select elementwise {
+plan.kernel @select {
 ^bb0(%p: tensor<64xi1>, %x: tensor<64xf32>, %y: tensor<64xf32>):
   %0 = loom.select %p, %x, %y : tensor<64xi1>, tensor<64xf32>
   loom.yield %0 : tensor<64xf32>

@@ -17,7 +17,7 @@
 // CHECK-NOT: math.exp
 // CHECK: vector.load %[[KEPT]][%[[J]]]
 // CHECK: vector.store
-plan.kernel @softmax row {
+plan.kernel @softmax {
 ^bb0(%x: tensor<8x32xf32>):
   %0 = loom.softmax %x dim = 1 : tensor<8x32xf32>
   loom.yield %0 : tensor<8x32xf32>
@@ -31,7 +31,7 @@ plan.kernel @softmax row {
 // CHECK: scf.for
 // CHECK-NOT: math.rsqrt
 // CHECK: return
-plan.kernel @layer_norm row {
+plan.kernel @layer_norm {
 ^bb0(%x: tensor<8x32xf32>, %s: tensor<32xf32>, %b: tensor<32xf32>):
   %0 = loom.layer_norm %x, %s, %b epsilon = 1.0e-5 : (tensor<8x32xf32>, tensor<32xf32>, tensor<32xf32>) -> tensor<8x32xf32>
   loom.yield %0 : tensor<8x32xf32>
@@ -44,7 +44,7 @@ plan.kernel @layer_norm row {
 // CHECK: arith.addf %[[A]], %[[V]] : vector<16xf32>
 // CHECK-NOT: vector.reduction
 // CHECK: return
-plan.kernel @pool row {
+plan.kernel @pool {
 ^bb0(%x: tensor<4x5x32xf32>):
   %0 = loom.reduce sum %x dims = [1] : (tensor<4x5x32xf32>) -> tensor<4x32xf32>
   loom.yield %0 : tensor<4x32xf32>
@@ -55,7 +55,7 @@ plan.kernel @pool row {
 // CHECK: arith.extf %{{.*}} : vector<16xf16> to vector<16xf32>
 // CHECK: arith.addf %{{.*}} : vector<16xf32>
 // CHECK: arith.truncf %{{.*}} : f32 to f16
-plan.kernel @half_sum row {
+plan.kernel @half_sum {
 ^bb0(%x: tensor<8x32xf16>):
   %0 = loom.reduce sum %x dims = [1] : (tensor<8x32xf16>) -> tensor<8xf16>
   loom.yield %0 : tensor<8xf16>

@@ -9,7 +9,7 @@
 // CHECK: arith.mulf {{.*}} : vector<16xf32>
 // CHECK: %[[R:.*]] = arith.truncf {{.*}} : vector<16xf32> to vector<16xf16>
 // CHECK-NEXT: vector.store %[[R]]
-plan.kernel @chain elementwise {
+plan.kernel @chain {
 ^bb0(%x: tensor<4096xf16>, %y: tensor<4096xf16>):
   %0 = loom.add %x, %y : tensor<4096xf16>
   %1 = loom.multiply %0, %x : tensor<4096xf16>
@@ -20,7 +20,7 @@ plan.kernel @chain elementwise {
 // CHECK-LABEL: func.func private @moved.rows
 // CHECK-NOT: extf
 // CHECK: return
-plan.kernel @moved transpose {
+plan.kernel @moved {
 ^bb0(%x: tensor<64x32xf16>):
   %0 = loom.transpose %x [1, 0] : (tensor<64x32xf16>) -> tensor<32x64xf16>
   loom.yield %0 : tensor<32x64xf16>
@@ -34,13 +34,13 @@ plan.kernel @moved transpose {
 // CHECK: %[[H:.*]] = arith.truncf {{.*}} : vector<16xf32> to vector<16xf16>
 // CHECK: %[[W:.*]] = arith.extf %[[H]]
 // CHECK: arith.mulf %[[W]], %[[W]] : vector<16xf32>
-plan.kernel @conversions elementwise {
+plan.kernel @conversions {
 ^bb0(%x: tensor<4096xf16>, %y: tensor<4096xf16>):
   %0 = loom.add %x, %y : tensor<4096xf16>
   %1 = loom.convert %0 : (tensor<4096xf16>) -> tensor<4096xf32>
   loom.yield %1 : tensor<4096xf32>
 }
-plan.kernel @rounded elementwise {
+plan.kernel @rounded {
 ^bb0(%x: tensor<4096xf32>):
   %0 = loom.convert %x : (tensor<4096xf32>) -> tensor<4096xf16>
   %1 = loom.multiply %0, %0 : tensor<4096xf16>

@@ -11,7 +11,7 @@
 // CHECK: scf.if
 // CHECK: vector.store
 // PTX-LABEL: kernel columns grid 1 x 1 x 1 block 64
-plan.kernel @columns row {
+plan.kernel @columns {
 ^bb0(%x: tensor<8x100xi64>):
   %0 = loom.reduce max %x dims = [0] : (tensor<8x100xi64>) -> tensor<100xi64>
   loom.yield %0 : tensor<100xi64>
@@ -23,7 +23,7 @@ plan.kernel @columns row {
 // CHECK: vector.load {{.*}} : memref<393216xf32>, vector<4xf32>
 // CHECK: gpu.barrier
 // PTX-LABEL: kernel tall grid 1 x 12 x 1 block 256
-plan.kernel @tall row {
+plan.kernel @tall {
 ^bb0(%x: tensor<1024x384xf32>):
   %0 = loom.reduce sum %x dims = [0] : (tensor<1024x384xf32>) -> tensor<384xf32>
   loom.yield %0 : tensor<384xf32>
@@ -36,7 +36,7 @@ plan.kernel @tall row {
 // CHECK: gpu.barrier
 // CHECK: gpu.barrier
 // CHECK: vector.store
-plan.kernel @across row {
+plan.kernel @across {
 ^bb0(%x: tensor<4x16x128xf32>):
   %0 = loom.softmax %x dim = 1 : tensor<4x16x128xf32>
   loom.yield %0 : tensor<4x16x128xf32>

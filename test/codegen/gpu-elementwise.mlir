@@ -19,7 +19,7 @@
 // PTX: ld.global.v4.b32
 // PTX: ld.global.nc.v4.b32
 // PTX: st.global.v4.b32
-plan.kernel @bias_gelu elementwise in_place = [#plan.in_place<output = 0, input = 0>] {
+plan.kernel @bias_gelu in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%x: tensor<8x40xf32>, %b: tensor<40xf32>):
   %0 = loom.broadcast %b dims = [1] : (tensor<40xf32>) -> tensor<8x40xf32>
   %1 = loom.add %x, %0 : tensor<8x40xf32>
@@ -34,7 +34,7 @@ plan.kernel @bias_gelu elementwise in_place = [#plan.in_place<output = 0, input 
 // CHECK: gpu.return
 // PTX-LABEL: kernel rows grid 512 x 3 x 1 block 256
 // PTX-NOT: bra
-plan.kernel @rows elementwise {
+plan.kernel @rows {
 ^bb0(%x: tensor<512x3072xf32>, %b: tensor<3072xf32>):
   %0 = loom.broadcast %b dims = [1] : (tensor<3072xf32>) -> tensor<512x3072xf32>
   %1 = loom.add %x, %0 : tensor<512x3072xf32>
@@ -50,7 +50,7 @@ plan.kernel @rows elementwise {
 // PTX: st.global.v4.b32
 // PTX: st.global.b32
 // PTX: ret
-plan.kernel @odd elementwise {
+plan.kernel @odd {
 ^bb0(%x: tensor<7x13xf32>, %m: tensor<7x13xi1>):
   %1 = loom.exp %x : tensor<7x13xf32>
   %2 = loom.select %m, %1, %x : tensor<7x13xi1>, tensor<7x13xf32>
@@ -62,7 +62,7 @@ plan.kernel @odd elementwise {
 // CHECK-NOT: scf.if
 // CHECK: vector.load {{.*}}vector<2xf32>
 // CHECK-NOT: vector.load
-plan.kernel @unaligned elementwise {
+plan.kernel @unaligned {
 ^bb0(%x: tensor<64x6xf32>):
   %0 = loom.slice %x [0, 2] to [64, 6] by [1, 1] : (tensor<64x6xf32>) -> tensor<64x4xf32>
   loom.yield %0 : tensor<64x4xf32>
@@ -74,7 +74,7 @@ plan.kernel @unaligned elementwise {
 // CHECK: vector.store {{.*}}vector<8xbf16>
 // PTX-LABEL: .entry halves
 // PTX: ld.global{{(.nc)?}}.v4.b32
-plan.kernel @halves elementwise {
+plan.kernel @halves {
 ^bb0(%x: tensor<1024x1024xbf16>, %y: tensor<1024x1024xbf16>):
   %0 = loom.add %x, %y : tensor<1024x1024xbf16>
   loom.yield %0 : tensor<1024x1024xbf16>
@@ -82,7 +82,7 @@ plan.kernel @halves elementwise {
 // CHECK-LABEL: gpu.module @bytes
 // CHECK: vector.load {{.*}}vector<16xi8>
 // CHECK: vector.store {{.*}}vector<16xi8>
-plan.kernel @bytes elementwise {
+plan.kernel @bytes {
 ^bb0(%x: tensor<1024x1024xi8>, %y: tensor<1024x1024xi8>):
   %0 = loom.add %x, %y : tensor<1024x1024xi8>
   loom.yield %0 : tensor<1024x1024xi8>
@@ -91,7 +91,7 @@ plan.kernel @bytes elementwise {
 // A place beyond 31 bits.
 // CHECK-LABEL: gpu.module @huge
 // CHECK: arith.muli {{.*}} : index
-plan.kernel @huge elementwise {
+plan.kernel @huge {
 ^bb0(%x: tensor<65536x65536xi8>):
   %0 = loom.add %x, %x : tensor<65536x65536xi8>
   loom.yield %0 : tensor<65536x65536xi8>

@@ -17,7 +17,7 @@
 // PTX: ld.global{{.*}}.v4.b32
 // PTX-COUNT-6: shfl.sync.up.b32
 // PTX: st.global.v4.b32
-plan.kernel @warp_scan general {
+plan.kernel @warp_scan {
 ^bb0(%x: tensor<10x128xf32>):
   %0 = loom.cumulative sum %x dim = 1 : tensor<10x128xf32>
   loom.yield %0 : tensor<10x128xf32>
@@ -30,7 +30,7 @@ plan.kernel @warp_scan general {
 // CHECK: gpu.barrier
 // CHECK: arith.truncf {{.*}} : f32 to bf16
 // PTX: // kernel block_scan grid 3 x 1 x 1 block 256
-plan.kernel @block_scan general {
+plan.kernel @block_scan {
 ^bb0(%x: tensor<3x5001xbf16>):
   %0 = loom.cumulative sum %x dim = 1 exclusive reverse : tensor<3x5001xbf16>
   loom.yield %0 : tensor<3x5001xbf16>
@@ -41,7 +41,7 @@ plan.kernel @block_scan general {
 // CHECK-NOT: gpu.shuffle
 // CHECK: gpu.return
 // PTX: // kernel walk grid 64 x 1 x 1 block 256
-plan.kernel @walk general {
+plan.kernel @walk {
 ^bb0(%x: tensor<4x100x4096xi32>):
   %0 = loom.cumulative max %x dim = 1 : tensor<4x100x4096xi32>
   loom.yield %0 : tensor<4x100x4096xi32>
@@ -61,7 +61,7 @@ plan.kernel @walk general {
 // CHECK-COUNT-4: memref.store
 // CHECK: scf.for
 // PTX: // kernel cache grid 4096 x 1 x 1 block 256
-plan.kernel @cache general {
+plan.kernel @cache {
 ^bb0(%x: tensor<1024x4096xf32>, %i: tensor<1xi64>, %u: tensor<1x4096xf32>):
   %0 = loom.scatter %x, %i, %u dim = 0
       : (tensor<1024x4096xf32>, tensor<1xi64>, tensor<1x4096xf32>) -> tensor<1024x4096xf32>
@@ -76,7 +76,7 @@ plan.kernel @cache general {
 // CHECK-LABEL: gpu.func @short_lanes
 // CHECK-SAME: workgroup({{.*}} : memref<512xi64, #gpu.address_space<workgroup>>
 // PTX: // kernel short_lanes grid 13 x 1 x 1 block 256
-plan.kernel @short_lanes general {
+plan.kernel @short_lanes {
 ^bb0(%x: tensor<100x50xf16>):
   %0 = loom.argsort %x dim = 1 descending : (tensor<100x50xf16>) -> tensor<100x8xi64>
   loom.yield %0 : tensor<100x8xi64>
@@ -87,7 +87,7 @@ plan.kernel @short_lanes general {
 // CHECK-SAME: memref<2048xi64, #gpu.address_space<workgroup>>
 // CHECK-SAME: memref<32xi32, #gpu.address_space<workgroup>>
 // PTX: // kernel vocabulary grid 2 x 1 x 1 block 1024
-plan.kernel @vocabulary general {
+plan.kernel @vocabulary {
 ^bb0(%x: tensor<2x50257xf32>):
   %0 = loom.argsort %x dim = 1 descending : (tensor<2x50257xf32>) -> tensor<2x50xi64>
   loom.yield %0 : tensor<2x50xi64>
@@ -97,7 +97,7 @@ plan.kernel @vocabulary general {
 // CHECK-LABEL: gpu.func @whole
 // CHECK-SAME: workgroup({{.*}} : memref<4096xi64, #gpu.address_space<workgroup>>
 // PTX: // kernel whole grid 1 x 1 x 1 block 1024
-plan.kernel @whole general {
+plan.kernel @whole {
 ^bb0(%x: tensor<20000xf32>):
   %0 = loom.argsort %x dim = 0 : (tensor<20000xf32>) -> tensor<20000xi64>
   loom.yield %0 : tensor<20000xi64>
@@ -108,7 +108,7 @@ plan.kernel @whole general {
 // CHECK-SAME: memref<2048xi128, #gpu.address_space<workgroup>>
 // PTX: // kernel wide_words grid 1 x 1 x 1 block 512
 // PTX: .minnctapersm 1
-plan.kernel @wide_words general {
+plan.kernel @wide_words {
 ^bb0(%x: tensor<9000xf64>):
   %0 = loom.argsort %x dim = 0 : (tensor<9000xf64>) -> tensor<3000xi64>
   loom.yield %0 : tensor<3000xi64>
@@ -123,7 +123,7 @@ plan.kernel @wide_words general {
 // PTX: // kernel power
 // PTX: mul.lo.s32
 // PTX: bra
-plan.kernel @power elementwise {
+plan.kernel @power {
 ^bb0(%x: tensor<4x4xi32>, %y: tensor<4x4xi32>):
   %0 = loom.power %x, %y : tensor<4x4xi32>
   loom.yield %0 : tensor<4x4xi32>

@@ -15,7 +15,7 @@
 // CHECK: scf.if
 // CHECK: vector.store {{.*}} : memref<768xf32>, vector<4xf32>
 // PTX-LABEL: kernel across grid 96 x 1 x 1 block 256
-plan.kernel @across general {
+plan.kernel @across {
 ^bb0(%x: tensor<1x768xf32>, %w: tensor<768x768xf32>, %b: tensor<1x768xf32>):
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]
       : (tensor<1x768xf32>, tensor<768x768xf32>) -> tensor<1x768xf32>
@@ -35,7 +35,7 @@ plan.kernel @across general {
 // CHECK: arith.addf {{.*}} : f32
 // CHECK: arith.truncf
 // PTX-LABEL: kernel along grid 500 x 1 x 1 block 256
-plan.kernel @along general {
+plan.kernel @along {
 ^bb0(%x: tensor<2x768xbf16>, %w: tensor<4000x768xbf16>, %b: tensor<2x4000xbf16>):
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [1]
       : (tensor<2x768xbf16>, tensor<4000x768xbf16>) -> tensor<2x4000xbf16>
@@ -49,7 +49,7 @@ plan.kernel @along general {
 // CHECK-COUNT-8: vector.load {{.*}} : memref<6291456xf16>, vector<8xf16>
 // CHECK: scf.yield
 // PTX-LABEL: kernel long grid 48 x 1 x 1 block 512
-plan.kernel @long general {
+plan.kernel @long {
 ^bb0(%x: tensor<1x8192xf16>, %w: tensor<8192x768xf16>):
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]
       : (tensor<1x8192xf16>, tensor<8192x768xf16>) -> tensor<1x768xf16>
@@ -59,7 +59,7 @@ plan.kernel @long general {
 // Five rows would read the matrix once, but have no registers for their sums.
 // CHECK-LABEL: gpu.func @more
 // PTX-LABEL: kernel more
-plan.kernel @more general {
+plan.kernel @more {
 ^bb0(%x: tensor<5x768xf32>, %w: tensor<768x768xf32>):
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0]
       : (tensor<5x768xf32>, tensor<768x768xf32>) -> tensor<5x768xf32>

@@ -14,7 +14,7 @@
 // PTX: ld.global.nc.v4.b32
 // PTX-COUNT-10: shfl.sync.bfly.b32
 // PTX: st.global.v4.b32
-plan.kernel @warp row {
+plan.kernel @warp {
 ^bb0(%x: tensor<40x128xf32>):
   %0 = loom.softmax %x dim = 1 : tensor<40x128xf32>
   loom.yield %0 : tensor<40x128xf32>
@@ -33,7 +33,7 @@ plan.kernel @warp row {
 // CHECK: gpu.barrier
 // CHECK-NOT: gpu.barrier
 // CHECK: gpu.return
-plan.kernel @block row {
+plan.kernel @block {
 ^bb0(%x: tensor<16x3072xf32>):
   %0 = loom.softmax %x dim = 1 : tensor<16x3072xf32>
   loom.yield %0 : tensor<16x3072xf32>
@@ -42,7 +42,7 @@ plan.kernel @block row {
 // As many threads as a row has vectors.
 // CHECK-LABEL: gpu.func @norm
 // PTX-LABEL: kernel norm grid 64 x 1 x 1 block 192
-plan.kernel @norm row {
+plan.kernel @norm {
 ^bb0(%x: tensor<64x768xf32>, %s: tensor<768xf32>, %b: tensor<768xf32>):
   %0 = loom.layer_norm %x, %s, %b epsilon = 1.0e-5 : (tensor<64x768xf32>, tensor<768xf32>, tensor<768xf32>) -> tensor<64x768xf32>
   loom.yield %0 : tensor<64x768xf32>
@@ -54,7 +54,7 @@ plan.kernel @norm row {
 // CHECK: arith.minui
 // CHECK: arith.select
 // CHECK: gpu.shuffle xor
-plan.kernel @odd row {
+plan.kernel @odd {
 ^bb0(%x: tensor<8x127xf32>):
   %0 = loom.softmax %x dim = 1 : tensor<8x127xf32>
   loom.yield %0 : tensor<8x127xf32>
@@ -64,7 +64,7 @@ plan.kernel @odd row {
 // CHECK-LABEL: gpu.func @longest
 // CHECK-COUNT-3: scf.for
 // PTX-LABEL: kernel longest grid 2 x 1 x 1 block 1024
-plan.kernel @longest row {
+plan.kernel @longest {
 ^bb0(%x: tensor<2x65536xf32>):
   %0 = loom.softmax %x dim = 1 : tensor<2x65536xf32>
   loom.yield %0 : tensor<2x65536xf32>
@@ -75,7 +75,7 @@ plan.kernel @longest row {
 // CHECK: vector.load {{.*}}vector<8xf16>
 // CHECK: arith.extf {{.*}}vector<8xf32>
 // CHECK: vector.store {{.*}}vector<8xf16>
-plan.kernel @halves row {
+plan.kernel @halves {
 ^bb0(%x: tensor<64x512xf16>):
   %0 = loom.softmax %x dim = 1 : tensor<64x512xf16>
   loom.yield %0 : tensor<64x512xf16>
@@ -86,7 +86,7 @@ plan.kernel @halves row {
 // CHECK-COUNT-5: gpu.shuffle xor
 // CHECK: scf.if
 // CHECK-NEXT: memref.store
-plan.kernel @sums row {
+plan.kernel @sums {
 ^bb0(%x: tensor<8x100xf32>):
   %0 = loom.reduce sum %x dims = [1] : (tensor<8x100xf32>) -> tensor<8xf32>
   loom.yield %0 : tensor<8xf32>

@@ -14,7 +14,7 @@
 // CHECK: gpu.return
 // PTX-LABEL: kernel plain grid 2 x 6 x 1 block 256
 // PTX-NOT: bra
-plan.kernel @plain transpose {
+plan.kernel @plain {
 ^bb0(%x: tensor<64x192xf32>):
   %0 = loom.transpose %x [1, 0] : (tensor<64x192xf32>) -> tensor<192x64xf32>
   loom.yield %0 : tensor<192x64xf32>
@@ -28,7 +28,7 @@ plan.kernel @plain transpose {
 // CHECK: scf.if
 // CHECK: memref.store
 // PTX-LABEL: kernel batched grid 2 x 2 x 5 block 256
-plan.kernel @batched transpose {
+plan.kernel @batched {
 ^bb0(%x: tensor<5x40x33xf32>):
   %0 = loom.transpose %x [0, 2, 1] : (tensor<5x40x33xf32>) -> tensor<5x33x40xf32>
   loom.yield %0 : tensor<5x33x40xf32>
@@ -40,7 +40,7 @@ plan.kernel @batched transpose {
 // CHECK: vector.load {{.*}}vector<2xf16>
 // CHECK: gpu.barrier
 // CHECK: vector.store {{.*}}vector<2xf16>
-plan.kernel @halves transpose {
+plan.kernel @halves {
 ^bb0(%x: tensor<128x64xf16>):
   %0 = loom.transpose %x [1, 0] : (tensor<128x64xf16>) -> tensor<64x128xf16>
   loom.yield %0 : tensor<64x128xf16>
@@ -51,7 +51,7 @@ plan.kernel @halves transpose {
 // CHECK: gpu.barrier
 // CHECK: memref.load %{{.*}} : memref<2048xf32>
 // CHECK: math.exp
-plan.kernel @fused transpose {
+plan.kernel @fused {
 ^bb0(%x: tensor<64x32xf32>, %y: tensor<32x64xf32>):
   %0 = loom.transpose %x [1, 0] : (tensor<64x32xf32>) -> tensor<32x64xf32>
   %1 = loom.add %0, %y : tensor<32x64xf32>
@@ -63,7 +63,7 @@ plan.kernel @fused transpose {
 // CHECK-LABEL: gpu.func @small
 // CHECK-NOT: gpu.barrier
 // CHECK: gpu.return
-plan.kernel @small transpose {
+plan.kernel @small {
 ^bb0(%x: tensor<64x8xf32>):
   %0 = loom.transpose %x [1, 0] : (tensor<64x8xf32>) -> tensor<8x64xf32>
   loom.yield %0 : tensor<8x64xf32>

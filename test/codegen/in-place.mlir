@@ -7,7 +7,7 @@
 // CPU-SAME: (%{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias}, %{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias}, %{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias}, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: index)
 // GPU-LABEL: gpu.func @none
 // GPU-SAME: (%{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias, llvm.readonly}, %{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias, llvm.readonly}, %{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias}) kernel
-plan.kernel @none elementwise {
+plan.kernel @none {
 ^bb0(%x: tensor<64xf32>, %y: tensor<64xf32>):
   %0 = loom.add %x, %y : tensor<64xf32>
   loom.yield %0 : tensor<64xf32>
@@ -17,7 +17,7 @@ plan.kernel @none elementwise {
 // CPU-SAME: (%{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias}, %{{[a-z0-9]+}}: memref<64xf32>, %{{[a-z0-9]+}}: memref<64xf32>, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: index)
 // GPU-LABEL: gpu.func @second
 // GPU-SAME: (%{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias, llvm.readonly}, %{{[a-z0-9]+}}: memref<64xf32>, %{{[a-z0-9]+}}: memref<64xf32>) kernel
-plan.kernel @second elementwise in_place = [#plan.in_place<output = 0, input = 1>] {
+plan.kernel @second in_place = [#plan.in_place<output = 0, input = 1>] {
 ^bb0(%x: tensor<64xf32>, %y: tensor<64xf32>):
   %0 = loom.add %x, %y : tensor<64xf32>
   loom.yield %0 : tensor<64xf32>
@@ -27,7 +27,7 @@ plan.kernel @second elementwise in_place = [#plan.in_place<output = 0, input = 1
 // CPU-SAME: (%{{[a-z0-9]+}}: memref<64xf32>, %{{[a-z0-9]+}}: memref<64xf32>, %{{[a-z0-9]+}}: memref<64xf32>, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: index)
 // GPU-LABEL: gpu.func @both
 // GPU-SAME: (%{{[a-z0-9]+}}: memref<64xf32>, %{{[a-z0-9]+}}: memref<64xf32>, %{{[a-z0-9]+}}: memref<64xf32>) kernel
-plan.kernel @both elementwise in_place = [#plan.in_place<output = 0, input = 0>, #plan.in_place<output = 0, input = 1>] {
+plan.kernel @both in_place = [#plan.in_place<output = 0, input = 0>, #plan.in_place<output = 0, input = 1>] {
 ^bb0(%x: tensor<64xf32>, %y: tensor<64xf32>):
   %0 = loom.add %x, %y : tensor<64xf32>
   loom.yield %0 : tensor<64xf32>
@@ -38,7 +38,7 @@ plan.kernel @both elementwise in_place = [#plan.in_place<output = 0, input = 0>,
 // CPU-SAME: (%{{[a-z0-9]+}}: memref<64xf32>, %{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias}, %{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias}, %{{[a-z0-9]+}}: memref<64xf32>, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: index)
 // GPU-LABEL: gpu.func @two
 // GPU-SAME: (%{{[a-z0-9]+}}: memref<64xf32>, %{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias, llvm.readonly}, %{{[a-z0-9]+}}: memref<64xf32> {llvm.noalias}, %{{[a-z0-9]+}}: memref<64xf32>) kernel
-plan.kernel @two elementwise in_place = [#plan.in_place<output = 1, input = 0>] {
+plan.kernel @two in_place = [#plan.in_place<output = 1, input = 0>] {
 ^bb0(%x: tensor<64xf32>, %y: tensor<64xf32>):
   %0 = loom.exp %y : tensor<64xf32>
   %1 = loom.add %x, %y : tensor<64xf32>
@@ -49,7 +49,7 @@ plan.kernel @two elementwise in_place = [#plan.in_place<output = 1, input = 0>] 
 // CPU-SAME: (%{{[a-z0-9]+}}: memref<20xf32>, %{{[a-z0-9]+}}: memref<2xi64> {llvm.noalias}, %{{[a-z0-9]+}}: memref<8xf32> {llvm.noalias}, %{{[a-z0-9]+}}: memref<20xf32>, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: index)
 // GPU-LABEL: gpu.func @scatter
 // GPU-SAME: (%{{[a-z0-9]+}}: memref<20xf32>, %{{[a-z0-9]+}}: memref<2xi64> {llvm.noalias, llvm.readonly}, %{{[a-z0-9]+}}: memref<8xf32> {llvm.noalias, llvm.readonly}, %{{[a-z0-9]+}}: memref<20xf32>) kernel
-plan.kernel @scatter general in_place = [#plan.in_place<output = 0, input = 0>] {
+plan.kernel @scatter in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%x: tensor<5x4xf32>, %i: tensor<2xi64>, %u: tensor<2x4xf32>):
   %0 = loom.scatter %x, %i, %u dim = 0 : (tensor<5x4xf32>, tensor<2xi64>, tensor<2x4xf32>) -> tensor<5x4xf32>
   loom.yield %0 : tensor<5x4xf32>
@@ -60,7 +60,7 @@ plan.kernel @scatter general in_place = [#plan.in_place<output = 0, input = 0>] 
 // CPU-SAME: (%{{[a-z0-9]+}}: memref<20xf32> {llvm.noalias}, %{{[a-z0-9]+}}: memref<20xf32> {llvm.noalias}, %{{[a-z0-9]+}}: index, %{{[a-z0-9]+}}: index)
 // GPU-LABEL: gpu.func @running
 // GPU-SAME: (%{{[a-z0-9]+}}: memref<20xf32> {llvm.noalias, llvm.readonly}, %{{[a-z0-9]+}}: memref<20xf32> {llvm.noalias}) kernel
-plan.kernel @running general {
+plan.kernel @running {
 ^bb0(%x: tensor<5x4xf32>):
   %0 = loom.cumulative sum %x dim = 1 : tensor<5x4xf32>
   loom.yield %0 : tensor<5x4xf32>

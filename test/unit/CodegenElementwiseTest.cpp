@@ -287,7 +287,7 @@ TEST(CodegenElementwise, FusedChainMayRunInPlace) {
                  "  %2 = loom.gelu erf %1 : tensor<8x48xf32>\n"
                  "  loom.yield %2 : tensor<8x48xf32>"));
   ASSERT_EQ(compiled.kernels.size(), 1u);
-  EXPECT_EQ(compiled.kernels[0].skeleton, "elementwise");
+  EXPECT_EQ(compiled.kernels[0].skeleton, plan::Skeleton::Elementwise);
   EXPECT_EQ(compiled.kernels[0].rows, 8);
   ASSERT_EQ(compiled.kernels[0].inPlace.size(), 1u);
   EXPECT_EQ(compiled.kernels[0].inPlace[0], std::make_pair(0u, 0u));
@@ -324,7 +324,7 @@ TEST(CodegenElementwise, ErrorsNameTheNodes) {
     return mlir::success();
   });
   std::string text =
-      "plan.kernel @k general {\n^bb0(%x: tensor<4x4xf32>):\n"
+      "plan.kernel @k {\n^bb0(%x: tensor<4x4xf32>):\n"
       "  %y = loom.add %x, %x : tensor<4x4xf32>\n"
       "  %0 = loom.cumulative sum %y dim = 1 : tensor<4x4xf32> loc(\"/layer/CumSum\")\n"
       "  loom.yield %0 : tensor<4x4xf32>\n}\n";

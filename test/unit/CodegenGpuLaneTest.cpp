@@ -53,7 +53,7 @@ public:
     size_t number = 0;
     for (auto kernel : module->getOps<plan::KernelOp>()) {
       const codegen::CompiledGpuKernel &code = (*compiled)[number++];
-      EXPECT_EQ(code.info.skeleton, "lanes");
+      EXPECT_EQ(code.info.skeleton, plan::Skeleton::Lanes);
       std::vector<HostTensor> given;
       for (auto [i, type] : llvm::enumerate(kernel.getBody().getArgumentTypes())) {
         auto it = inputs.find(i);

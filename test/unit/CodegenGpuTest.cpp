@@ -59,7 +59,7 @@ TEST(CodegenGpu, LaunchAndPtx) {
   codegen::CompiledGpuKernel kernel = compileOne(kBiasGelu);
   EXPECT_EQ(kernel.info.symbol, "bias_gelu");
   EXPECT_EQ(kernel.info.numPointers, 3u);
-  EXPECT_EQ(kernel.info.skeleton, "elementwise");
+  EXPECT_EQ(kernel.info.skeleton, plan::Skeleton::Elementwise);
   EXPECT_THAT(kernel.grid, ElementsAre(512, 3072 / 4 / 256, 1));
   EXPECT_THAT(kernel.block, ElementsAre(256, 1, 1));
   EXPECT_THAT(kernel.ptx, HasSubstr(".entry bias_gelu"));
@@ -183,7 +183,7 @@ TEST(CodegenGpu, LaunchesFollowShapes) {
        }) {
     bool named = !c.output.empty();
     codegen::CompiledGpuKernel kernel = compileOp(c.op, c.input, named ? c.output : c.input, named);
-    EXPECT_EQ(kernel.info.skeleton, c.skeleton) << c.op << " " << c.input;
+    EXPECT_EQ(plan::stringifySkeleton(kernel.info.skeleton), c.skeleton) << c.op << " " << c.input;
     EXPECT_EQ(kernel.grid, c.grid) << c.op << " " << c.input;
     EXPECT_EQ(kernel.block[0], c.threads) << c.op << " " << c.input;
     EXPECT_LE(kernel.spillBytes, 0) << c.op << " " << c.input;
@@ -233,7 +233,7 @@ TEST(CodegenGpu, ProductsOfFewRows) {
                          "\n  %2 = loom.gelu tanh %1 : " + out + "\n  loom.yield %2 : " + out),
           options);
       SCOPED_TRACE(c.left + " by " + c.right + " of " + c.element + " on " + chip);
-      EXPECT_EQ(kernel.info.skeleton, "product");
+      EXPECT_EQ(kernel.info.skeleton, plan::Skeleton::Product);
       EXPECT_EQ(kernel.grid, c.grid);
       EXPECT_EQ(kernel.block[0], c.threads);
       // Vectors of four words are two pairs where instructions on pairs exist.

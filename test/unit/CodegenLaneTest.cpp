@@ -66,7 +66,7 @@ TEST(CodegenLanes, CumulativeOfEveryKindAndType) {
       options.tolerance = isNarrowFloat(element) ? 4e-2 : 1e-5;
       auto compiled = checkKernels(text, options);
       for (const codegen::KernelInfo &info : compiled.kernels)
-        EXPECT_EQ(info.skeleton, "lanes");
+        EXPECT_EQ(info.skeleton, plan::Skeleton::Lanes);
     }
 }
 

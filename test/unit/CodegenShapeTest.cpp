@@ -28,7 +28,7 @@ TEST_P(LastDim, Softmax) {
                                               "  loom.yield %0 : tensor<5xNxf32>"),
             GetParam()));
   if (GetParam() > 1) {
-    EXPECT_EQ(compiled.kernels[0].skeleton, "row");
+    EXPECT_EQ(compiled.kernels[0].skeleton, plan::Skeleton::Row);
     EXPECT_EQ(compiled.kernels[0].rows, 5);
   }
 }
@@ -233,7 +233,7 @@ TEST(CodegenShape, MergeHeads) {
                  "tensor<2x8x3x32xf32>\n"
                  "  %1 = loom.reshape %0 : (tensor<2x8x3x32xf32>) -> tensor<16x96xf32>\n"
                  "  loom.yield %1 : tensor<16x96xf32>"));
-  EXPECT_EQ(compiled.kernels[0].skeleton, "elementwise");
+  EXPECT_EQ(compiled.kernels[0].skeleton, plan::Skeleton::Elementwise);
 }
 
 TEST(CodegenShape, ReshapesThatDoNotDivide) {

@@ -206,7 +206,7 @@ inline codegen::CompiledKernels checkKernels(const std::string &text, RunOptions
 /// A kernel @k of one body.
 inline std::string kernelText(const std::string &arguments, const std::string &body,
                               const std::string &name = "k") {
-  return "plan.kernel @" + name + " general {\n^bb0(" + arguments + "):\n" + body + "\n}\n";
+  return "plan.kernel @" + name + " {\n^bb0(" + arguments + "):\n" + body + "\n}\n";
 }
 
 } // namespace gridloom::testing

@@ -281,7 +281,7 @@ TEST_F(InterpreterMachine, KernelsAndMatmulsComputeWhatTheyFuse) {
   // A transposed right side, scaled, with a bias and a padded weight's rows.
   std::string text = R"(
     loom.weight @w : tensor<3x2xf32> from <"", offset = 0, bytes = 24>
-    plan.kernel @k elementwise {
+    plan.kernel @k {
     ^bb0(%a: tensor<2x2xf32>, %b: tensor<2x2xf32>):
       %0 = loom.subtract %a, %b : tensor<2x2xf32>
       loom.yield %0 : tensor<2x2xf32>

@@ -147,8 +147,8 @@ private:
     for (int size : {16, 32, 40, 128}) {
       auto kernel = [&](std::string name, std::string inPlace, std::string arguments,
                         std::string op) {
-        text += "plan.kernel @" + name + std::to_string(size) + " elementwise " + inPlace +
-                " {\n^bb0(" + arguments + "):\n  %0 = " + op + " : " + type(size) +
+        text += "plan.kernel @" + name + std::to_string(size) + " " + inPlace + " {\n^bb0(" +
+                arguments + "):\n  %0 = " + op + " : " + type(size) +
                 "\n  loom.yield %0 : " + type(size) + "\n}\n";
       };
       kernel("exp", "in_place = [" + first + "]", "%x: " + type(size), "loom.exp %x");

@@ -347,7 +347,7 @@ FailureOr<std::vector<KernelInfo>> gridloom::codegen::emitCpuKernels(ModuleOp mo
       nests = buildNests(*prepared);
     KernelInfo info = describeKernel(kernel, nests);
     if (lanes)
-      info.skeleton = "lanes";
+      info.skeleton = plan::Skeleton::Lanes;
     func::FuncOp function = createFunction(kernel, info);
     if (lanes)
       emitLaneKernel(function, *lanes, info);

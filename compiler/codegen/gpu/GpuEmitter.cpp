@@ -99,7 +99,7 @@ FailureOr<std::vector<CompiledGpuKernel>> gridloom::codegen::emitGpuKernels(Modu
     CompiledGpuKernel result;
     result.info = describeKernel(kernel, nests);
     if (lanes)
-      result.info.skeleton = "lanes";
+      result.info.skeleton = plan::Skeleton::Lanes;
     SmallVector<ThreadPlan> plans;
     for (const Nest &nest : nests)
       plans.push_back(planThreads(nest, nests.size() == 1, processors));
@@ -107,9 +107,9 @@ FailureOr<std::vector<CompiledGpuKernel>> gridloom::codegen::emitGpuKernels(Modu
       return llvm::any_of(plans, [=](const ThreadPlan &plan) { return plan.kind == kind; });
     };
     if (hasKind(ThreadPlan::Kind::Column))
-      result.info.skeleton = "column";
+      result.info.skeleton = plan::Skeleton::Column;
     else if (hasKind(ThreadPlan::Kind::Product))
-      result.info.skeleton = "product";
+      result.info.skeleton = plan::Skeleton::Product;
     int64_t threads = lanes ? lanes->getThreads() : plans.empty() ? kThreads : plans[0].threads;
     std::array<int64_t, 3> grid{0, 1, 1};
     if (plans.size() == 1)

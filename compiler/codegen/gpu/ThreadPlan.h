@@ -10,7 +10,8 @@
 
 namespace gridloom::codegen {
 
-/// How the threads of one nest's blocks share its work.
+/// How the threads of one nest's blocks share its work. A kernel may have several nests; what all
+/// of it is called is a plan::Skeleton.
 struct ThreadPlan {
   enum class Kind {
     Elements,  // a thread has one vector of outputs

@@ -8,7 +8,7 @@ func.func @f(%x: tensor<4xf32>) {
 
 // -----
 
-plan.kernel @k elementwise {
+plan.kernel @k {
 ^bb0(%a: tensor<4xf32>):
   %0 = loom.abs %a : tensor<4xf32>
   loom.yield %0 : tensor<4xf32>
@@ -21,7 +21,7 @@ func.func @f(%x: tensor<5xf32>) {
 
 // -----
 
-plan.kernel @k elementwise {
+plan.kernel @k {
 ^bb0(%a: tensor<4xf32>):
   %0 = loom.abs %a : tensor<4xf32>
   loom.yield %0 : tensor<4xf32>

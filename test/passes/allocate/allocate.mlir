@@ -1,11 +1,11 @@
 // RUN: gridloom-opt %s --split-input-file --plan-allocate --plan-verify-allocated | FileCheck %s
 
-plan.kernel @exp elementwise in_place = [#plan.in_place<output = 0, input = 0>] {
+plan.kernel @exp in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%x: tensor<32xf32>):
   %0 = loom.exp %x : tensor<32xf32>
   loom.yield %0 : tensor<32xf32>
 }
-plan.kernel @flip transpose {
+plan.kernel @flip {
 ^bb0(%x: tensor<4x8xf32>):
   %0 = loom.transpose %x [1, 0] : (tensor<4x8xf32>) -> tensor<8x4xf32>
   loom.yield %0 : tensor<8x4xf32>
@@ -39,7 +39,7 @@ plan.program @in_place {
 
 // -----
 
-plan.kernel @exp elementwise in_place = [#plan.in_place<output = 0, input = 0>] {
+plan.kernel @exp in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%x: tensor<32xf32>):
   %0 = loom.exp %x : tensor<32xf32>
   loom.yield %0 : tensor<32xf32>
@@ -67,7 +67,7 @@ plan.program @parts {
 
 // -----
 
-plan.kernel @exp elementwise in_place = [#plan.in_place<output = 0, input = 0>] {
+plan.kernel @exp in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%x: tensor<32xf32>):
   %0 = loom.exp %x : tensor<32xf32>
   loom.yield %0 : tensor<32xf32>

@@ -6,7 +6,7 @@
 // CHECK-NEXT: %[[P:.*]] = plan.call @k_argsort_0(%[[E]])
 // CHECK-NEXT: %[[V:.*]] = plan.call @k_gather_elements_0(%[[E]], %[[P]])
 // CHECK-NEXT: plan.call @k_cumulative_0(%[[V]])
-// CHECK: plan.kernel @k_argsort_0 general {
+// CHECK: plan.kernel @k_argsort_0 {
 // CHECK-NEXT: ^bb0
 // CHECK-NEXT: loom.argsort
 // CHECK-NEXT: loom.yield
@@ -38,7 +38,7 @@ func.func @scatter_into_zeros(%u: tensor<3x4xf32>) -> tensor<9x4xf32> {
 // CHECK-LABEL: func.func @arg_max
 // CHECK-NEXT: plan.call @k_exp_arg_reduce_0
 // CHECK-NEXT: return
-// CHECK: plan.kernel @k_exp_arg_reduce_0 row
+// CHECK: plan.kernel @k_exp_arg_reduce_0
 func.func @arg_max(%x: tensor<4x50xf32>) -> tensor<4xi64> {
   %0 = loom.exp %x : tensor<4x50xf32>
   %1 = loom.arg_reduce max %0 dim = 1 : (tensor<4x50xf32>) -> tensor<4xi64>

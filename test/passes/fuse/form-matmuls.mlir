@@ -180,13 +180,13 @@ func.func @left(%x: tensor<4x16xf32>, %w: tensor<16x16xf32>) -> (tensor<4x16xf32
   return %1, %4 : tensor<4x16xf32>, tensor<4xf32>
 }
 
-// ACTIVE: plan.kernel @k_else_bias_gelu elementwise in_place = [#plan.in_place<output = 0, input = 0>] {
+// ACTIVE: plan.kernel @k_else_bias_gelu in_place = [#plan.in_place<output = 0, input = 0>] {
 // ACTIVE: ^bb0(%[[P:.*]]: tensor<4x16xf32>, %[[B:.*]]: tensor<16xf32>):
 // ACTIVE: %[[C:.*]] = loom.broadcast %[[B]] dims = [1]
 // ACTIVE: %[[S:.*]] = loom.add %[[P]], %[[C]]
 // ACTIVE: %[[T:.*]] = loom.gelu {{ *}}tanh %[[S]]
 // ACTIVE: loom.yield %[[T]]
-// ACTIVE: plan.kernel @k_else_relu elementwise
+// ACTIVE: plan.kernel @k_else_relu
 // ACTIVE: loom.maximum
 // ACTIVE-NOT: plan.kernel
 

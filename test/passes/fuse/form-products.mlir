@@ -5,7 +5,7 @@
 // CHECK-NEXT: %[[Y:.*]] = plan.call @k_dot_general_bias_gelu_0(%arg0, %arg1, %arg2)
 // CHECK-NEXT: plan.call @k_dot_general_add_0(%[[Y]], %arg3, %arg0)
 // CHECK-NEXT: return
-// CHECK: plan.kernel @k_dot_general_bias_gelu_0 general
+// CHECK: plan.kernel @k_dot_general_bias_gelu_0
 // CHECK-NEXT: ^bb0
 // CHECK-NEXT: loom.dot_general
 // CHECK-NEXT: loom.broadcast

@@ -2,7 +2,7 @@
 
 // Either input that is read element by element may be written over. A vector that repeats and a tensor of wider elements
 // may not.
-// CHECK: plan.kernel @k_bias_add_0 elementwise in_place = [#plan.in_place<output = 0, input = 1>, #plan.in_place<output = 0, input = 2>] {
+// CHECK: plan.kernel @k_bias_add_0 in_place = [#plan.in_place<output = 0, input = 1>, #plan.in_place<output = 0, input = 2>] {
 // CHECK-NEXT: ^bb0(%{{.*}}: tensor<16xf32>, %{{.*}}: tensor<8x16xf32>, %{{.*}}: tensor<8x16xi32>, %{{.*}}: tensor<8x16xf64>):
 func.func @sum(%x: tensor<8x16xf32>, %y: tensor<8x16xi32>, %z: tensor<8x16xf64>, %b: tensor<16xf32>) -> tensor<8x16xf32> {
   %0 = loom.broadcast %b dims = [1] : (tensor<16xf32>) -> tensor<8x16xf32>
@@ -17,8 +17,8 @@ func.func @sum(%x: tensor<8x16xf32>, %y: tensor<8x16xi32>, %z: tensor<8x16xf64>,
 // -----
 
 // A column that repeats may not, nor what is read once in its place and once elsewhere.
-// CHECK-DAG: plan.kernel @k_multiply_0 elementwise in_place = [#plan.in_place<output = 0, input = 1>] {
-// CHECK-DAG: plan.kernel @k_transpose_add_0 elementwise {
+// CHECK-DAG: plan.kernel @k_multiply_0 in_place = [#plan.in_place<output = 0, input = 1>] {
+// CHECK-DAG: plan.kernel @k_transpose_add_0 {
 func.func @rows(%x: tensor<4x4xf32>, %s: tensor<4x1xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
   %0 = loom.broadcast %s dims = [0, 1] : (tensor<4x1xf32>) -> tensor<4x4xf32>
   %1 = loom.multiply %x, %0 : tensor<4x4xf32>
@@ -30,9 +30,9 @@ func.func @rows(%x: tensor<4x4xf32>, %s: tensor<4x1xf32>) -> (tensor<4x4xf32>, t
 // -----
 
 // A transpose reads elsewhere, and a kernel that moves or combines elements reads ahead.
-// CHECK-DAG: plan.kernel @k_transpose_exp_0 elementwise {
-// CHECK-DAG: plan.kernel @k_softmax_add_0 row {
-// CHECK-DAG: plan.kernel @k_argsort_0 general {
+// CHECK-DAG: plan.kernel @k_transpose_exp_0 {
+// CHECK-DAG: plan.kernel @k_softmax_add_0 {
+// CHECK-DAG: plan.kernel @k_argsort_0 {
 func.func @none(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>, %z: tensor<8x8xi64>) -> (tensor<8x8xi64>, tensor<8x8xf32>, tensor<8x8xf32>) {
   %0 = loom.argsort %x dim = 1 : (tensor<8x8xf32>) -> tensor<8x8xi64>
   %1 = loom.softmax %x dim = 1 : tensor<8x8xf32>
@@ -45,8 +45,8 @@ func.func @none(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>, %z: tensor<8x8xi64>) -
 // -----
 
 // A scatter's copy may lie where its input does, running values where their elements do.
-// CHECK-DAG: plan.kernel @k_cumulative_0 general in_place = [#plan.in_place<output = 0, input = 0>] {
-// CHECK-DAG: plan.kernel @k_scatter_0 general in_place = [#plan.in_place<output = 0, input = 0>] {
+// CHECK-DAG: plan.kernel @k_cumulative_0 in_place = [#plan.in_place<output = 0, input = 0>] {
+// CHECK-DAG: plan.kernel @k_scatter_0 in_place = [#plan.in_place<output = 0, input = 0>] {
 func.func @lanes(%x: tensor<8x4xf32>, %i: tensor<8x4xi64>, %u: tensor<8x4xf32>) -> tensor<8x4xf32> {
   %0 = loom.scatter %x, %i, %u dim = 0 : (tensor<8x4xf32>, tensor<8x4xi64>, tensor<8x4xf32>) -> tensor<8x4xf32>
   %1 = loom.cumulative sum %0 dim = 0 : tensor<8x4xf32>

@@ -9,7 +9,7 @@ func.func @left(%x: tensor<8xf32>) -> tensor<8xf32> {
 // -----
 
 loom.weight @w : tensor<8xf32> from <"", offset = 0, bytes = 32>
-plan.kernel @k elementwise {
+plan.kernel @k {
 ^bb0:
   // expected-error @+1 {{loom.get_weight cannot be in kernel 'k'; pass its value as an argument}}
   %0 = loom.get_weight @w : tensor<8xf32>
@@ -67,7 +67,7 @@ func.func @bias(%x: tensor<4x8xf32>, %w: tensor<8x16xf32>) -> tensor<4x16xf32> {
 // -----
 
 loom.weight @w : tensor<8x16xf32> from <"", offset = 0, bytes = 512>
-plan.kernel @k elementwise {
+plan.kernel @k {
 ^bb0(%x: tensor<8x16xf32>):
   %0 = loom.exp %x : tensor<8x16xf32>
   loom.yield %0 : tensor<8x16xf32>

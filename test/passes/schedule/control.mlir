@@ -1,18 +1,18 @@
 // RUN: gridloom-opt %s --plan-schedule --plan-verify-scheduled --plan-allocate --plan-verify-allocated --mlir-print-local-scope | FileCheck %s
 
-plan.kernel @step elementwise in_place = [#plan.in_place<output = 0, input = 0>] {
+plan.kernel @step in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%i: tensor<i64>):
   %one = loom.constant dense<1> : tensor<i64>
   %0 = loom.add %i, %one : tensor<i64>
   loom.yield %0 : tensor<i64>
 }
-plan.kernel @below elementwise {
+plan.kernel @below {
 ^bb0(%i: tensor<i64>):
   %limit = loom.constant dense<5> : tensor<i64>
   %0 = loom.compare lt %i, %limit : (tensor<i64>, tensor<i64>) -> tensor<i1>
   loom.yield %0 : tensor<i1>
 }
-plan.kernel @exp elementwise in_place = [#plan.in_place<output = 0, input = 0>] {
+plan.kernel @exp in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%x: tensor<8x16xf32>):
   %0 = loom.exp %x : tensor<8x16xf32>
   loom.yield %0 : tensor<8x16xf32>

@@ -1,12 +1,12 @@
 // RUN: gridloom-opt %s --split-input-file --plan-schedule --plan-verify-scheduled --mlir-print-local-scope | FileCheck %s
 // RUN: gridloom-opt %s --split-input-file --plan-schedule="overlap=false" --plan-verify-scheduled | FileCheck %s --check-prefix=SERIAL
 
-plan.kernel @exp elementwise {
+plan.kernel @exp {
 ^bb0(%x: tensor<8x16xf32>):
   %0 = loom.exp %x : tensor<8x16xf32>
   loom.yield %0 : tensor<8x16xf32>
 }
-plan.kernel @add elementwise {
+plan.kernel @add {
 ^bb0(%x: tensor<8x16xf32>, %y: tensor<8x16xf32>):
   %0 = loom.add %x, %y : tensor<8x16xf32>
   loom.yield %0 : tensor<8x16xf32>
@@ -55,7 +55,7 @@ func.func @overlap(%x: tensor<8x16xf32> {loom.name = "x", loom.dim_names = ["bat
 
 // -----
 
-plan.kernel @exp elementwise {
+plan.kernel @exp {
 ^bb0(%x: tensor<8x16xf32>):
   %0 = loom.exp %x : tensor<8x16xf32>
   loom.yield %0 : tensor<8x16xf32>
@@ -81,7 +81,7 @@ dist.mesh @mesh <["model" = 2]>
 // CHECK-DAG: plan.launch @exp ins(%{{.*}}) outs(%[[V]] : {{.*}}) on compute
 // CHECK-DAG: plan.launch @pick ins(%{{.*}}, %[[P]] : {{.*}}) outs(%[[Z]]
 // CHECK-DAG: plan.copy ins(%[[X]] : {{.*}}) outs(%[[SAME]] : {{.*}}) on compute
-plan.kernel @pick general {
+plan.kernel @pick {
 ^bb0(%x: tensor<2xi64>, %i: tensor<i64>):
   %0 = loom.gather %x, %i dim = 0 : (tensor<2xi64>, tensor<i64>) -> tensor<i64>
   loom.yield %0 : tensor<i64>
@@ -109,7 +109,7 @@ func.func @memory(%x: tensor<8x16xf32> {loom.name = "x"})
 
 // -----
 
-plan.kernel @exp elementwise {
+plan.kernel @exp {
 ^bb0(%x: tensor<8x16xf32>):
   %0 = loom.exp %x : tensor<8x16xf32>
   loom.yield %0 : tensor<8x16xf32>
@@ -163,7 +163,7 @@ func.func @main_stage1() -> (tensor<8x16xf32> {loom.name = "y", dist.sharding = 
 
 // -----
 
-plan.kernel @exp elementwise {
+plan.kernel @exp {
 ^bb0(%x: tensor<8x16xf32>):
   %0 = loom.exp %x : tensor<8x16xf32>
   loom.yield %0 : tensor<8x16xf32>
@@ -185,7 +185,7 @@ dist.mesh @mesh <["pipe" = 2, "micro" = 4]>
 // CHECK-NEXT: plan.group send {{.*}} ins(%[[S]] : {{.*}}
 // CHECK-NEXT: plan.record [[SENT]] on send stage 1
 // CHECK-NEXT: plan.launch @half ins(%[[P]] : {{.*}})
-plan.kernel @half elementwise {
+plan.kernel @half {
 ^bb0(%x: tensor<64xf32>):
   %0 = loom.negate %x : tensor<64xf32>
   loom.yield %0 : tensor<64xf32>
@@ -218,7 +218,7 @@ func.func @parts_stage1() -> (tensor<8x16xf32> {loom.name = "z", dist.sharding =
 
 // -----
 
-plan.kernel @exp elementwise {
+plan.kernel @exp {
 ^bb0(%x: tensor<8x16xf32>):
   %0 = loom.exp %x : tensor<8x16xf32>
   loom.yield %0 : tensor<8x16xf32>

@@ -2,17 +2,17 @@
 
 // A scatter writes into the state it reads, and who reads the rows later reads them there. What reads what the state was,
 // written after the scatter in the program, comes before it.
-plan.kernel @update general in_place = [#plan.in_place<output = 0, input = 0>] {
+plan.kernel @update in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%past: tensor<8x16xf32>, %at: tensor<2xi64>, %rows: tensor<2x16xf32>):
   %0 = loom.scatter %past, %at, %rows dim = 0 : (tensor<8x16xf32>, tensor<2xi64>, tensor<2x16xf32>) -> tensor<8x16xf32>
   loom.yield %0 : tensor<8x16xf32>
 }
-plan.kernel @exp elementwise in_place = [#plan.in_place<output = 0, input = 0>] {
+plan.kernel @exp in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%x: tensor<8x16xf32>):
   %0 = loom.exp %x : tensor<8x16xf32>
   loom.yield %0 : tensor<8x16xf32>
 }
-plan.kernel @add elementwise in_place = [#plan.in_place<output = 0, input = 0>, #plan.in_place<output = 0, input = 1>] {
+plan.kernel @add in_place = [#plan.in_place<output = 0, input = 0>, #plan.in_place<output = 0, input = 1>] {
 ^bb0(%x: tensor<8x16xf32>, %y: tensor<8x16xf32>):
   %0 = loom.add %x, %y : tensor<8x16xf32>
   loom.yield %0 : tensor<8x16xf32>
@@ -104,7 +104,7 @@ func.func @swap(%a: tensor<8xf32> {loom.name = "a", loom.state = "a"}, %b: tenso
 
 // What other devices read lies where they reach it: the state gets a copy.
 dist.mesh @mesh <["model" = 2]>
-plan.kernel @exp elementwise in_place = [#plan.in_place<output = 0, input = 0>] {
+plan.kernel @exp in_place = [#plan.in_place<output = 0, input = 0>] {
 ^bb0(%x: tensor<8x16xf32>):
   %0 = loom.exp %x : tensor<8x16xf32>
   loom.yield %0 : tensor<8x16xf32>

@@ -177,7 +177,7 @@ plan.program @unwritten {
 // -----
 
 // A transpose still reads what it has written over.
-plan.kernel @turn transpose {
+plan.kernel @turn {
 ^bb0(%x: tensor<4x4xf32>):
   %0 = loom.transpose %x [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
   loom.yield %0 : tensor<4x4xf32>
@@ -193,7 +193,7 @@ plan.program @in_place {
 // -----
 
 // The rows that a scatter writes must not lie in what it writes them into.
-plan.kernel @update general {
+plan.kernel @update {
 ^bb0(%x: tensor<8xf32>, %at: tensor<8xi64>):
   %0 = loom.scatter %x, %at, %x dim = 0 : (tensor<8xf32>, tensor<8xi64>, tensor<8xf32>) -> tensor<8xf32>
   loom.yield %0 : tensor<8xf32>
