@@ -7,6 +7,7 @@
 // mpirun, torchrun and srun are not started here: their variables are set by hand.
 //
 //===----------------------------------------------------------------------===//
+#include "SystemCalls.h"
 #include "TransportHarness.h"
 
 #include "runtime/launch/Launcher.h"
@@ -14,12 +15,9 @@
 #include <gmock/gmock.h>
 
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <map>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 using namespace gridloom::rt;
@@ -425,20 +423,6 @@ TEST(RunRank, SignalsDoNotDisturbTheMeeting) {
   EXPECT_THAT(outcomes, testing::Each(Outcome{}));
 }
 
-/// Makes this process's pidfd_open fail, as sandboxes and older systems do.
-static void forbidPidDescriptors() {
-  sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  sock_fprog program{std::size(filter), filter};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
-    throw std::runtime_error("no filter of system calls");
-}
-
 TEST(RunRank, ADeathIsSeenWithoutDescriptors) {
   std::shared_ptr<Segment> segment = Segment::create(2);
   JobOptions options;
@@ -453,7 +437,8 @@ TEST(RunRank, ADeathIsSeenWithoutDescriptors) {
         addUp(transport, 1);
       },
       [&](int rank) {
-        forbidPidDescriptors();
+        if (!gridloom::test::forbidSystemCall(SYS_pidfd_open, EPERM))
+          throw std::runtime_error("no filter of system calls");
         return createLocalTransport(segment, rank, options.transport);
       });
   EXPECT_THAT(outcomes[0].text, HasSubstr("rank 1 died"));

@@ -6,6 +6,7 @@
 #include "runtime/core/WeightStore.h"
 
 #include "PlanBuilder.h"
+#include "SystemCalls.h"
 #include "runtime/comm/local/LocalTransport.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/InProcessJob.h"
@@ -13,10 +14,7 @@
 #include "support/Sha256.h"
 
 #include <gmock/gmock.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <numeric>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
@@ -352,15 +350,7 @@ TEST(MappedFileTest, StaysInTheFolderWithoutOpenat2) {
   std::filesystem::create_symlink("data", folder.path / "model/in");
   pid_t child = fork();
   if (child == 0) {
-    sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    sock_fprog program{std::size(filter), filter};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    if (!forbidSystemCall(SYS_openat2, ENOSYS))
       _exit(2);
     bool isRefused = messageOf([&] {
                        MappedFile::openBeneath(folder.path / "model", "out");

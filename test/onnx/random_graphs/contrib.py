@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .graph import BOOL, F32, I32, I64, U8, Graph
-from .layers import image, parameter, scale_and_point, some, window
+from .layers import batch_size, byte_matrices, image, parameter, scale_and_point, some, window
 from .recipes import recipe
 
 MS = "com.microsoft"
@@ -57,7 +57,7 @@ def simplified_layer_normalization(g: Graph):
 
 @recipe("EmbedLayerNormalization", domain=MS, weight=0.5)
 def embed_layer_normalization(g: Graph):
-    batch, steps, width = max(1, min(8, g.palette[0])), g.random.randint(1, 6), g.random.choice([4, 6, 8])
+    batch, steps, width = batch_size(g, 8), g.random.randint(1, 6), g.random.choice([4, 6, 8])
     ids = g.source(I32, (batch, steps), 0, 8)
     segments = g.source(I32, (batch, steps), 0, 1) if g.random.random() < 0.5 else None
     tables = [g.source(F32, (9, width)), g.source(F32, (8, width)), g.source(F32, (2, width)) if segments else None]
@@ -74,7 +74,7 @@ def embed_layer_normalization(g: Graph):
 @recipe("MultiHeadAttention", domain=MS, weight=0.7)
 def multi_head_attention(g: Graph):
     batch, steps, keys, heads, width = (
-        max(1, min(6, g.palette[0])),
+        batch_size(g),
         g.random.randint(1, 5),
         g.random.randint(1, 6),
         g.random.randint(1, 4),
@@ -95,7 +95,7 @@ def multi_head_attention(g: Graph):
 @recipe("Attention", domain=MS, weight=0.7)
 def attention(g: Graph):
     batch, steps, heads, width = (
-        max(1, min(6, g.palette[0])),
+        batch_size(g),
         g.random.randint(1, 5),
         g.random.randint(1, 4),
         g.random.choice([2, 4]),
@@ -110,7 +110,7 @@ def attention(g: Graph):
 @recipe("GroupQueryAttention", domain=MS, weight=0.7)
 def group_query_attention(g: Graph):
     batch, steps, kv, group, width = (
-        max(1, min(6, g.palette[0])),
+        batch_size(g),
         g.random.randint(1, 5),
         g.random.randint(1, 3),
         g.random.choice([1, 2]),
@@ -131,7 +131,7 @@ def group_query_attention(g: Graph):
 @recipe("RotaryEmbedding", domain=MS, weight=0.5)
 def rotary_embedding(g: Graph):
     batch, heads, steps, width = (
-        max(1, min(6, g.palette[0])),
+        batch_size(g),
         g.random.randint(1, 4),
         g.random.randint(1, 6),
         g.random.choice([4, 8]),
@@ -176,10 +176,7 @@ def dequantize_linear(g: Graph):
 
 @recipe("MatMulIntegerToFloat", domain=MS, weight=0.3)
 def matmul_integer_to_float(g: Graph):
-    x = g.pick(
-        (U8,), range(2, 4), lambda v: v.array.size > 0, otherwise=(max(1, g.palette[0]), g.random.choice([3, 4, 8]))
-    )
-    y = g.source(U8, (x.shape[-1], max(1, g.size())))
+    x, y = byte_matrices(g)
     (a, p), (b, q) = scale_and_point(g, U8), scale_and_point(g, U8)
     return g.add("MatMulIntegerToFloat", [x, y, a, b, p, q], domain=MS)
 
@@ -207,8 +204,7 @@ def fused_gemm(g: Graph):
 
 @recipe("QGemm", domain=MS, weight=0.4)
 def qgemm(g: Graph):
-    x = g.pick((U8,), [2], lambda v: v.array.size > 0, otherwise=(max(1, g.palette[0]), g.random.choice([3, 4, 8])))
-    y = g.source(U8, (x.shape[1], max(1, g.size())), kind="initializer")
+    x, y = byte_matrices(g, [2], kind="initializer")
     c = g.source(I32, y.shape[1:], -50, 50, kind="initializer") if g.random.random() < 0.5 else None
     scales = [scale_and_point(g, U8) for _ in range(3)]
     return g.add("QGemm", [x, *scales[0], y, *scales[1], c, *scales[2]], domain=MS)
@@ -253,6 +249,6 @@ def dynamic_quantize_matmul(g: Graph):
 @recipe("NhwcMaxPool", domain=MS, weight=0.3)
 def nhwc_max_pool(g: Graph):
     x = g.source(
-        U8, (max(1, min(g.palette[0], 6)), *(g.random.randint(3, 6) for _ in range(2)), g.random.randint(1, 4))
+        U8, (batch_size(g), *(g.random.randint(3, 6) for _ in range(2)), g.random.randint(1, 4))
     )
     return g.add("NhwcMaxPool", [x], exact=True, domain=MS, kernel_shape=[2, 2], strides=[g.random.choice([1, 2])] * 2)

@@ -27,6 +27,11 @@ def image(g: Graph, dtypes=(F32,), spatial=(1, 2, 2, 2, 3), least: int = 3) -> V
         )
 
 
+def batch_size(g: Graph, most=6) -> int:
+    """The graph's usual first dimension, where that is neither empty nor large."""
+    return max(1, min(g.palette[0], most))
+
+
 def parameter(g: Graph, dtype, shape, low=None, high=None) -> Value:
     """Weights most often, at times an input or a value that is there."""
     if low is None and g.random.random() < 0.1:
@@ -319,7 +324,7 @@ def deform_conv(g: Graph):
 
 @recipe("Attention", since=23, weight=2)
 def attention(g: Graph):
-    batch, kv, group = max(1, min(g.palette[0], 6)), g.random.randint(1, 3), g.random.choice([1, 1, 2])
+    batch, kv, group = batch_size(g), g.random.randint(1, 3), g.random.choice([1, 1, 2])
     heads, queries, keys, width, depth = (
         kv * group,
         g.random.randint(1, 6),
@@ -357,7 +362,7 @@ def attention(g: Graph):
 @recipe("RotaryEmbedding", since=23)
 def rotary_embedding(g: Graph):
     batch, heads, steps, width = (
-        max(1, min(g.palette[0], 6)),
+        batch_size(g),
         g.random.randint(1, 4),
         g.random.randint(1, 6),
         g.random.choice([2, 4, 8]),
@@ -384,7 +389,7 @@ def recurrent(g: Graph, op):
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op]
     steps, batch, width, hidden = (
         g.random.randint(1, 5),
-        max(1, min(g.palette[0], 6)),
+        batch_size(g),
         g.random.choice([1, 2, 4, 5]),
         g.random.choice([1, 2, 3, 4]),
     )
@@ -402,6 +407,12 @@ def recurrent(g: Graph, op):
 
 
 # Quantization
+
+
+def byte_matrices(g: Graph, ranks=range(2, 4), kind=None):
+    """Two operands of a product of U8, whose columns and rows are not empty."""
+    x = g.pick((U8,), ranks, lambda v: v.array.size > 0, otherwise=(max(1, g.palette[0]), g.random.choice([3, 4, 8])))
+    return x, g.source(U8, (x.shape[-1], max(1, g.size())), kind=kind)
 
 
 def scale_and_point(g: Graph, dtype, shape=(), kind="initializer"):
@@ -456,10 +467,7 @@ def conv_integer(g: Graph):
 
 @recipe("QLinearMatMul", weight=0.6)
 def qlinear_matmul(g: Graph):
-    x = g.pick(
-        (U8,), range(2, 4), lambda v: v.array.size > 0, otherwise=(max(1, g.palette[0]), g.random.choice([3, 4, 8]))
-    )
-    y = g.source(U8, (x.shape[-1], max(1, g.size())))
+    x, y = byte_matrices(g)
     return g.add("QLinearMatMul", [x, *scale_and_point(g, U8), y, *scale_and_point(g, U8), *scale_and_point(g, U8)])
 
 
