@@ -352,7 +352,11 @@ std::string Compilation::print(size_t phase) {
 
 PhaseContext Compilation::makePhaseContext(const ShardOptions &shard) const {
   const TargetTraits &traits = target->getTraits();
-  return {shard, {options.chunkMatmul}, traits.layout, {options.precision}, traits.fuse};
+  return {.shard = shard,
+          .communicate = {.chunks = options.chunkMatmul},
+          .layout = traits.layout,
+          .simplify = {.precision = options.precision},
+          .fuse = traits.fuse};
 }
 
 LogicalResult Compilation::runPhase(size_t index) {
