@@ -128,10 +128,11 @@ public:
         throw Failure{status, reason};
       }
       plan.reset(openedPlan);
-      return gridloom_session_create(openedPlan, &options, &created);
+      status = gridloom_session_create(openedPlan, &options, &created);
+      session.reset(created); // an interrupt may be thrown although it was made
+      return status;
     };
     callUnlocked(create);
-    session.reset(created);
   }
 
   void bind(const std::string &name, int type, const std::vector<int64_t> &shape,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -15,7 +16,7 @@ import time
 import numpy as np
 import pytest
 from conftest import TOLERANCE, onnxruntime_session, sentences
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import gridloom
 from gridloom import zoo
@@ -263,6 +264,32 @@ def test_a_waiting_load_sees_an_interrupt(pair, rank, local):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=50)
     assert time.monotonic() - begin < 8 and "KeyboardInterrupt" in err, err
+
+
+def test_an_interrupted_load_leaves_nothing(tools, tmp_path):
+    weights = np.ones((2048, 3000), np.float32)  # what it takes a while to read
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, size]) for name, size in (("x", 2048), ("y", 3000))]
+    node = helper.make_node("MatMul", ["x", "w"], ["y"])
+    graph = helper.make_graph([node], "wide", values[:1], values[1:], [numpy_helper.from_array(weights, "w")])
+    tools.compile(zoo.save(helper.make_model(graph), tmp_path / "m.onnx"), tmp_path / "m.plan", "--mesh", "model=2")
+
+    def interrupt(*_):
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    threads = len(os.listdir("/proc/self/task"))
+    try:
+        for delay in (0.001, 0.003, 0.01, 0.03, 0.1):  # one of them comes while a machine of any speed loads
+            try:
+                signal.setitimer(signal.ITIMER_REAL, delay)
+                gridloom.load(tmp_path / "m.plan").close()
+            except TimeoutError:
+                continue
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    gc.collect()
+    assert len(os.listdir("/proc/self/task")) == threads
 
 
 def test_other_threads_run_while_a_trace_is_gathered(pair, tmp_path):
