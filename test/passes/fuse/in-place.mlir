@@ -2,7 +2,7 @@
 
 // Either input that is read element by element may be written over. A vector that repeats and a tensor of wider elements
 // may not.
-// CHECK: plan.kernel @k_bias_add_0 in_place = [#plan.in_place<output = 0, input = 1>, #plan.in_place<output = 0, input = 2>] {
+// CHECK: plan.kernel @k_bias_convert_add_add_0 in_place = [#plan.in_place<output = 0, input = 1>, #plan.in_place<output = 0, input = 2>] {
 // CHECK-NEXT: ^bb0(%{{.*}}: tensor<16xf32>, %{{.*}}: tensor<8x16xf32>, %{{.*}}: tensor<8x16xi32>, %{{.*}}: tensor<8x16xf64>):
 func.func @sum(%x: tensor<8x16xf32>, %y: tensor<8x16xi32>, %z: tensor<8x16xf64>, %b: tensor<16xf32>) -> tensor<8x16xf32> {
   %0 = loom.broadcast %b dims = [1] : (tensor<16xf32>) -> tensor<8x16xf32>
@@ -19,12 +19,12 @@ func.func @sum(%x: tensor<8x16xf32>, %y: tensor<8x16xi32>, %z: tensor<8x16xf64>,
 // A column that repeats may not, nor what is read once in its place and once elsewhere.
 // CHECK-DAG: plan.kernel @k_multiply_0 in_place = [#plan.in_place<output = 0, input = 1>] {
 // CHECK-DAG: plan.kernel @k_transpose_add_0 {
-func.func @rows(%x: tensor<4x4xf32>, %s: tensor<4x1xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+func.func @rows(%x: tensor<4x4xf32>, %s: tensor<4x1xf32>, %y: tensor<4x4x8xf32>) -> (tensor<4x4xf32>, tensor<4x4x8xf32>) {
   %0 = loom.broadcast %s dims = [0, 1] : (tensor<4x1xf32>) -> tensor<4x4xf32>
   %1 = loom.multiply %x, %0 : tensor<4x4xf32>
-  %2 = loom.transpose %x [1, 0] : (tensor<4x4xf32>) -> tensor<4x4xf32>
-  %3 = loom.add %x, %2 : tensor<4x4xf32>
-  return %1, %3 : tensor<4x4xf32>, tensor<4x4xf32>
+  %2 = loom.transpose %y [1, 0, 2] : (tensor<4x4x8xf32>) -> tensor<4x4x8xf32>
+  %3 = loom.add %y, %2 : tensor<4x4x8xf32>
+  return %1, %3 : tensor<4x4xf32>, tensor<4x4x8xf32>
 }
 
 // -----
@@ -33,13 +33,13 @@ func.func @rows(%x: tensor<4x4xf32>, %s: tensor<4x1xf32>) -> (tensor<4x4xf32>, t
 // CHECK-DAG: plan.kernel @k_transpose_exp_0 {
 // CHECK-DAG: plan.kernel @k_softmax_add_0 {
 // CHECK-DAG: plan.kernel @k_argsort_0 {
-func.func @none(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>, %z: tensor<8x8xi64>) -> (tensor<8x8xi64>, tensor<8x8xf32>, tensor<8x8xf32>) {
+func.func @none(%x: tensor<8x8xf32>, %y: tensor<8x8xf32>, %z: tensor<4x4x8xf32>) -> (tensor<8x8xi64>, tensor<8x8xf32>, tensor<4x4x8xf32>) {
   %0 = loom.argsort %x dim = 1 : (tensor<8x8xf32>) -> tensor<8x8xi64>
   %1 = loom.softmax %x dim = 1 : tensor<8x8xf32>
   %2 = loom.add %1, %y : tensor<8x8xf32>
-  %3 = loom.transpose %x [1, 0] : (tensor<8x8xf32>) -> tensor<8x8xf32>
-  %4 = loom.exp %3 : tensor<8x8xf32>
-  return %0, %2, %4 : tensor<8x8xi64>, tensor<8x8xf32>, tensor<8x8xf32>
+  %3 = loom.transpose %z [1, 0, 2] : (tensor<4x4x8xf32>) -> tensor<4x4x8xf32>
+  %4 = loom.exp %3 : tensor<4x4x8xf32>
+  return %0, %2, %4 : tensor<8x8xi64>, tensor<8x8xf32>, tensor<4x4x8xf32>
 }
 
 // -----
