@@ -164,6 +164,24 @@ Value Emitter::transpose(Value x, ArrayRef<int64_t> permutation) {
   return emit<loom::TransposeOp>(getTensorType(x).clone(shape), x, permutation);
 }
 
+/// Elements of a list that is joined of single ones, as a shape is that is known in part; null for
+/// any other.
+static Value pickParts(Emitter &emit, Value x, ArrayRef<int64_t> places) {
+  auto joined = x.getDefiningOp<loom::ConcatenateOp>();
+  if (!joined || getTensorType(x).getRank() != 1 || places.empty())
+    return {};
+  int64_t count = getShape(x)[0];
+  for (Value part : joined.getInputs())
+    if (getShape(part)[0] != 1)
+      return {};
+  for (int64_t place : places)
+    if (place < 0 || place >= count)
+      return {};
+  SmallVector<Value> parts =
+      llvm::map_to_vector(places, [&](int64_t place) { return Value(joined.getInputs()[place]); });
+  return emit.concatenate(parts, 0);
+}
+
 Value Emitter::slice(Value x, int64_t dim, int64_t start, int64_t limit, int64_t stride) {
   if (!x || (start == 0 && limit == getShape(x)[dim] && stride == 1))
     return x;
@@ -172,6 +190,12 @@ Value Emitter::slice(Value x, int64_t dim, int64_t start, int64_t limit, int64_t
             << toString(getShape(x));
     return {};
   }
+  SmallVector<int64_t> places;
+  if (x.getDefiningOp<loom::ConcatenateOp>() && getTensorType(x).getRank() == 1)
+    for (int64_t place = start; place < limit; place += stride)
+      places.push_back(place);
+  if (Value parts = pickParts(*this, x, places))
+    return parts;
   SmallVector<int64_t> shape(getShape(x)), limits(shape);
   SmallVector<int64_t> starts(shape.size(), 0), strides(shape.size(), 1);
   starts[dim] = start;
@@ -197,6 +221,13 @@ Value Emitter::concatenate(ArrayRef<Value> values, int64_t dim) {
 Value Emitter::gather(Value x, Value indices, int64_t dim) {
   if (!x || !indices)
     return {};
+  if (x.getDefiningOp<loom::ConcatenateOp>())
+    if (DenseElementsAttr known = getConstant(indices)) {
+      FailureOr<loom::HostTensor> places = loom::HostTensor::fromAttribute(known);
+      if (succeeded(places))
+        if (Value parts = pickParts(*this, x, places->toInts()))
+          return reshape(parts, getShape(indices));
+    }
   SmallVector<int64_t> shape(getShape(x).take_front(dim));
   llvm::append_range(shape, getShape(indices));
   llvm::append_range(shape, getShape(x).drop_front(dim + 1));

@@ -144,12 +144,17 @@ def detector():
         node("Concat", ["scaled", "score__", "class__"], ["y"], axis=1),
         node("Shape", ["y"], ["shape"]),
         node("Size", ["y"], ["size"]),
+        node("Gather", ["shape", "one"], ["columns"], axis=0),  # is known
+        node("Unsqueeze", ["columns", "zero"], ["columns_"]),
+        node("ConstantOfShape", ["columns_"], ["zeros"]),
+        node("Slice", ["shape", "one_", "two_"], ["last"]),
+        node("Expand", ["zeros", "last"], ["z"]),
     ]
     constants = [
         number("most", 6), number("iou", 0.4, np.float32), number("score", 0.25, np.float32), number("two", 2),
-        number("one", 1), number("zero", [0]), number("one_", [1]), number("scale", [2, 2, 2, 2], np.float32),
+        number("one", 1), number("zero", [0]), number("one_", [1]), number("two_", [2]), number("scale", [2, 2, 2, 2], np.float32),
     ]  # fmt: skip
-    outputs = {"y": (T.FLOAT, 2), "picked": (T.INT64, 2), "shape": (T.INT64, 1), "size": (T.INT64, 0)}
+    outputs = {"y": (T.FLOAT, 2), "picked": (T.INT64, 2), "shape": (T.INT64, 1), "size": (T.INT64, 0), "z": (T.FLOAT, 1)}
     inputs = detections(3, 1, 4, 24)
     return model(nodes, inputs, outputs, constants), inputs
 
@@ -167,7 +172,7 @@ def test_what_a_plan_gives(tmp_path):
     plan = gridloom.compile(tmp_path / "m.onnx", tmp_path / "m.plan")
     with gridloom.load(plan) as session:
         results = session.run(inputs)
-    assert set(results) == {"y", "picked", "shape", "size", "y.dim0", "picked.dim0"}
+    assert set(results) == {"y", "picked", "shape", "size", "z", "y.dim0", "picked.dim0"}
     assert results["y"].shape == (24, 6) and results["picked"].shape == (24, 3)  # 1 batch, 4 classes, 6 each
     assert results["y.dim0"] == results["picked.dim0"] == results["shape"][0] < 24
     trimmed = backend.trim(results, ["y", "picked"])
