@@ -100,7 +100,8 @@ static FailureOr<Body> importBranch(Node &node, const onnx::GraphProto &graph, S
     return failure();
   SmallVector<std::string> names;
   for (auto [output, value] : llvm::zip_equal(graph.output(), *outputs))
-    names.append(isSequence(value) ? getElements(value).size() : 1, output.name());
+    for (size_t i = 0, count = isSequence(value) ? getElements(value).size() : 1; i < count; ++i)
+      names.push_back(output.name() + (isSequence(value) ? "[" + std::to_string(i) + "]" : ""));
   body.finish(flattenSequences(*outputs), {}, names);
   types = llvm::to_vector(ValueRange(*outputs).getTypes());
   return body;
