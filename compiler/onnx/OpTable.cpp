@@ -80,7 +80,7 @@ bool gridloom::onnx_import::takesFloat8(StringRef name) {
 bool gridloom::onnx_import::takesSequences(StringRef name) {
   return name.starts_with("Sequence") ||
          StringSwitch<bool>(name)
-             .Cases({"ConcatFromSequence", "SplitToSequence", "Identity", "Loop"}, true)
+             .Cases({"ConcatFromSequence", "Identity", "Loop"}, true)
              .Cases({"OptionalGetElement", "OptionalHasElement"}, true)
              .Default(false);
 }

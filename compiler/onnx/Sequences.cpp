@@ -179,24 +179,24 @@ static LogicalResult importSequenceErase(Node &node) {
 static std::optional<Dims> getPartSizes(Node &node, int64_t size) {
   Dims parts;
   int64_t step = 1, sum = 0;
+  bool isListed = node.hasOperand(1) && getShape(node.operand(1)).size() == 1;
   if (node.hasOperand(1)) {
     std::optional<Dims> given =
         tensorOperand(node, 1) ? node.intsOperand(1, "split") : std::nullopt;
     if (!given)
       return std::nullopt;
-    if (getShape(node.operand(1)).empty())
-      step = given->front();
-    else
+    if (isListed)
       parts = *given;
+    else
+      step = given->size() == 1 ? given->front() : 0;
   }
-  if (step < 1 || size / step > static_cast<int64_t>(kLongest)) {
+  if (!isListed && (step < 1 || size / step > static_cast<int64_t>(kLongest))) {
     node.error() << "cannot split " << size << " into parts of " << step << ", at most "
                  << kLongest;
     return std::nullopt;
   }
-  for (int64_t start = 0; parts.empty() && start < size; start += sum)
-    parts.push_back(sum = std::min(step, size - start));
-  sum = 0;
+  for (int64_t start = 0; !isListed && start < size; start += step)
+    parts.push_back(std::min(step, size - start));
   for (int64_t part : parts)
     if (part < 0 || part > size || (sum += part) > size)
       break;
