@@ -137,6 +137,9 @@ bool gridloom::loom::isFloat8(Type element) {
 
 //===----------------------------------------------------------------------===//
 // 8-bit floats
+//
+// By APFloat, not by support/NarrowFloat.h: doubles are rounded once, without saturation where that
+// is asked for, and tests hold the runtime's conversions against these.
 //===----------------------------------------------------------------------===//
 
 /// Null for what is no 8-bit float.

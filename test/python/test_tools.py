@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,22 @@ def test_the_runtime_links_no_compiler(tools):
     assert "libc.so" in libraries
     for name in ("LLVM", "MLIR", "clang"):
         assert name.lower() not in libraries.lower()
+
+
+@pytest.mark.parametrize(
+    "folders,others",
+    [
+        (["support"], ["runtime/", "compiler/", "dialects/", "passes/", "mlir/", "llvm/"]),
+        (["runtime"], ["compiler/", "dialects/", "passes/", "mlir/", "llvm/"]),
+        (["compiler", "dialects", "passes"], ["runtime/cli/"]),
+    ],
+)
+def test_programs_include_what_they_may(folders, others):
+    root = Path(__file__).resolve().parents[2]
+    sources = [path for folder in folders for path in (root / folder).rglob("*") if path.suffix in (".h", ".cpp")]
+    includes = {(path, name) for path in sources for name in re.findall(r'#include ["<]([^">]+)', path.read_text())}
+    assert includes
+    assert not [(str(path), name) for path, name in includes if name.startswith(tuple(others))]
 
 
 def test_the_runtime_is_small(tools, tmp_path):
