@@ -15,8 +15,8 @@ func.func @halo(%x: tensor<1x1x16x8xf32> {loom.name = "x", dist.sharding = #dist
 // The operation reduces over a dimension that is split; the output is asked for whole.
 dist.mesh @mesh <["x" = 2]>
 // CHECK-LABEL: func.func @softmax
-// CHECK: dist.all_reduce {{.*}} max {dist.because = "'normalize' takes the max over what 'x' splits"
-// CHECK: dist.all_reduce {{.*}} sum {dist.because = "'normalize' takes the sum over what 'x' splits"
+// CHECK: dist.all_reduce {{.*}} max {dist.because = "'normalize' takes the max over a dimension that 'x' splits"
+// CHECK: dist.all_reduce {{.*}} sum {dist.because = "'normalize' takes the sum over a dimension that 'x' splits"
 // CHECK: dist.all_gather {{.*}}dist.because = "output 'y', made by 'normalize', needs all of a value that 'x' splits"
 func.func @softmax(%x: tensor<4x8xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}, {"x"}]>, dist.origin = #dist.origin<"user">})
     -> (tensor<4x8xf32> {loom.name = "y", dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {

@@ -7,7 +7,7 @@
 dist.mesh @mesh <["x" = 2, "y" = 3]>
 loom.weight @w : tensor<6x12xf32> from <"", offset = 0, bytes = 288>
 // CHECK-LABEL: func.func @product
-// CHECK-SAME: "x: random: seed 1
+// CHECK-SAME: "x" = "random: seed 1"
 // CHECK: loom.get_weight @w {{.*}}dist.shardings = [#dist.sharding<@mesh, [{{.*}}"x"{{.*}}]>]
 func.func @product(%a: tensor<4x6xf32> {loom.name = "a"}) -> (tensor<4x12xf32> {loom.name = "y"}) {
   %w = loom.get_weight @w : tensor<6x12xf32>
