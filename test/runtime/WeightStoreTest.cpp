@@ -248,7 +248,7 @@ TEST_F(Weights, AWrongReplacementChangesNothing) {
               HasSubstr("has no initializer 'scale'"));
   EXPECT_THAT(update("e.safetensors", "short"), HasSubstr("has 5 bytes"));
   EXPECT_THAT(update("f.safetensors", std::string("\xff\0\0\0\0\0\0\0{}", 10)),
-              HasSubstr("its header has 255 bytes, the file has 10"));
+              HasSubstr("declares a header of 255 bytes; the file has 10"));
   std::string cut = makeSafeTensors({{"w", {{4, 3}, w2}}});
   EXPECT_THAT(update("g.safetensors", cut.substr(0, cut.size() - 4)),
               HasSubstr("puts tensor 'w' of 48 bytes at 0 to 48 of 44"));
