@@ -271,7 +271,7 @@ def test_an_interrupted_load_leaves_nothing(tools, tmp_path):
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, size]) for name, size in (("x", 2048), ("y", 3000))]
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     graph = helper.make_graph([node], "wide", values[:1], values[1:], [numpy_helper.from_array(weights, "w")])
-    tools.compile(zoo.save(helper.make_model(graph), tmp_path / "m.onnx"), tmp_path / "m.plan", "--mesh", "model=2")
+    tools.compile(zoo.save(helper.make_model(graph), tmp_path / "m.onnx"), tmp_path / "m.plan", "--mesh", "data=2")
 
     def interrupt(*_):
         raise TimeoutError
