@@ -19,7 +19,7 @@ size_t gridloom::getTextWidth(const std::string &text) {
   return size_t(std::count_if(text.begin(), text.end(), beginsCharacter));
 }
 
-/// Where character `index` of `text` begins.
+/// The byte at which character `index` of `text` begins.
 static size_t findCharacter(const std::string &text, size_t index) {
   for (size_t at = 0; at < text.size(); ++at)
     if (beginsCharacter(text[at]) && index-- == 0)

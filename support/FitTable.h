@@ -18,10 +18,10 @@ struct TextTable {
   std::vector<bool> isList;  ///< columns of lists, "a, b"; others hold names, "a" or "a + b"
 };
 
-/// How many columns of a terminal `text` takes, one for each character of UTF-8.
+/// The width of `text` in a terminal: one column for each character of UTF-8.
 size_t getTextWidth(const std::string &text);
 
-/// How many columns the table takes, with two between its columns.
+/// The width of the table, with two spaces between columns.
 size_t getTableWidth(const TextTable &table);
 
 /// `text` in `room` columns: of several parts the first and how many more there are ("a +1"), of

@@ -251,9 +251,9 @@ const NamedTensors *Check::evaluate(const Program &program, const Specialisation
   return &(evaluated[{&program, exact}] = *std::move(outputs));
 }
 
-/// How far from f32 a program's outputs may be, of the largest of them. Roundings to p digits of
-/// sums over many layers add up as a random walk does; these bounds are some four times what
-/// networks of two to twelve layers were seen to have (docs/design/0013-precision.md).
+/// The allowed difference of outputs from f32, relative to the largest element. Roundings to p
+/// digits of sums over many layers add up as a random walk does; these bounds are about four times
+/// the errors measured for networks of two to twelve layers (docs/design/0013-precision.md).
 static double getPrecisionError(const Program &program) {
   ModuleOp module = *program.module;
   auto precision = module->getAttrOfType<StringAttr>(loom::kPrecision);
@@ -264,7 +264,7 @@ static double getPrecisionError(const Program &program) {
       .Default(0);
 }
 
-/// How far numbers of a narrow type may be that were equal before they were rounded, almost: one
+/// The allowed difference of two narrow numbers that were almost equal before rounding: one
 /// rounding to 16 bits is 2^-11 or 2^-8, and neighbours of 8 bits are 2^-3 or 2^-2 apart.
 static Tolerance getRounding(loom::ElementKind kind) {
   switch (kind) {
@@ -480,7 +480,7 @@ FailureOr<std::string> Check::compileUnsplit() {
   if (std::error_code error = llvm::sys::fs::createUniqueDirectory("gridloom-check", unsplitFolder))
     return fail("cannot make a temporary folder: " + error.message());
   std::string error, text;
-  // Where the plan finds its model is not where the copy would look.
+  // The plan is in another folder, so relative paths of its model would not resolve there.
   OwningOpRef<ModuleOp> module = simplified->module->clone();
   ModuleOp program = *module;
   if (auto model = program->getAttrOfType<DictionaryAttr>(loom::kModel)) {

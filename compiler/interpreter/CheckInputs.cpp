@@ -31,7 +31,7 @@ static int64_t getIndexBound(Value value) {
   return bound == std::numeric_limits<int64_t>::max() ? 2 : bound;
 }
 
-/// What an input is where the user does not say.
+/// The default value of an input.
 static std::string getDefault(BlockArgument input) {
   Type type = cast<RankedTensorType>(input.getType()).getElementType();
   if (isa<FloatType>(type))

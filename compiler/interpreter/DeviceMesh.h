@@ -11,7 +11,7 @@
 
 namespace gridloom {
 
-/// Where a program runs: one rank, at one micro-batch.
+/// A rank and a micro-batch.
 struct Place {
   int64_t rank = 0;
   int64_t micro = 0;

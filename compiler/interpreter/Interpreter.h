@@ -37,7 +37,7 @@ struct Specialisation {
 /// The specialisations of a module, in order.
 llvm::SmallVector<Specialisation> getSpecialisations(mlir::ModuleOp module);
 
-/// What a session keeps from call to call: whole states by the stage that has them and their name.
+/// The states of a session, whole, by stage and name.
 using StateStore = std::map<std::pair<int64_t, std::string>, loom::HostTensor>;
 
 struct InterpreterOptions {
@@ -47,8 +47,8 @@ struct InterpreterOptions {
   /// Called with the results of every operation of the functions, transfers and kernels' insides
   /// excepted.
   std::function<void(mlir::Operation *, Place, llvm::ArrayRef<loom::HostTensor>)> observer;
-  /// Where states are read from and written to, each stage its own; what is not there yet is zeros.
-  /// Null: a run has the states that `inputs` give it, and zeros for others.
+  /// States that the run reads and updates; a missing one is zeros. Null: the run takes states from
+  /// `inputs`, or zeros.
   StateStore *states = nullptr;
 };
 

@@ -13,7 +13,7 @@
 
 namespace gridloom {
 
-/// What one function argument or result is, at one place.
+/// Binds arguments and takes results of a function at one place.
 using BindArguments = llvm::function_ref<llvm::FailureOr<TensorList>(mlir::func::FuncOp, Place)>;
 using TakeResults = llvm::function_ref<mlir::LogicalResult(mlir::func::FuncOp, Place, TensorList)>;
 
@@ -38,7 +38,7 @@ private:
   };
   using CompletionRef = std::shared_ptr<Completion>;
 
-  /// What a dist.start yields: per result the communication it comes from, and its place there.
+  /// The results of a dist.start: the communication that each comes from, and its index there.
   struct Future {
     llvm::SmallVector<CompletionRef> all;
     llvm::SmallVector<std::pair<CompletionRef, size_t>> results;

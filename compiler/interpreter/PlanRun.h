@@ -65,7 +65,7 @@ std::vector<PlanRunResult> runPlanCalls(const std::string &folder,
 PlanRunResult runOnnxRuntime(const std::string &model,
                              const std::map<std::string, PlanTensor> &inputs);
 
-/// Where the plan's model is; empty, with `error` set, when the plan cannot be read.
+/// The path of the plan's model; empty, with `error` set, if the plan cannot be read.
 std::string findModel(const std::string &folder, std::string &error);
 
 } // namespace gridloom

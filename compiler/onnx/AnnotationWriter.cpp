@@ -161,7 +161,7 @@ void Collector::run() {
         continue;
       add(output, value, {getStage(value.getDefiningOp())});
     }
-    // What is repeated in every stage that reads it has none of its own.
+    // Nodes that are repeated in every stage that reads them have no stage.
     if (!shardings.stageAxis.empty())
       for (Operation *op : nodes.getOperations(name))
         if (op->getNumOperands() > 0 && !isa<loom::BroadcastOp>(op))
@@ -266,7 +266,7 @@ void Annotator::run() {
     node.clear_device_configurations();
     onnx::NodeDeviceConfigurationProto annotation;
     annotation.set_configuration_id(kConfiguration);
-    // What a node reads from another is as the other makes it.
+    // A value read from another node has the sharding of its producer.
     for (const std::string &input : node.input())
       if (index.isInput(input) || index.isWeight(input))
         addSpec(annotation, input);

@@ -31,7 +31,7 @@ inline constexpr llvm::StringLiteral kStageAxisKey = "gridloom.stage_axis";
 /// an annotation contradicts itself, the node or the configuration.
 llvm::LogicalResult importAnnotations(const Model &model, mlir::ModuleOp module);
 
-/// Who makes and who reads each tensor of a graph.
+/// The producer and the readers of each tensor of a graph.
 class GraphIndex {
 public:
   explicit GraphIndex(const onnx::GraphProto &graph);

@@ -243,7 +243,7 @@ private:
       offset = past ? past : -queries;
     }
     Value allowed = allowedKeys(node, queries, keys, window, offset, batchOffset);
-    // Where keys are only seen up to the query's own, each query sees one.
+    // With a causal mask, each query sees at least its own key.
     bool seesOne = offset >= 0 && !batchOffset;
     if (lengths) {
       Value padding = node.compare(

@@ -36,9 +36,9 @@ mlir::Value addBiases(Node &node, mlir::Value a, mlir::Value b);
 /// every key give zeros.
 mlir::Value maskedSoftmax(Node &node, mlir::Value biased, mlir::Value bias);
 
-/// Where key t may be seen by query s, as booleans [s, t] or, if `offset` has one number per batch,
-/// [b, 1, s, t]: p - left <= t <= p + right with p = s + offset; a negative bound does not bind.
-/// Null, without an error, if none binds.
+/// A mask that is true where query s sees key t, as booleans [s, t] or, if `offset` has one number
+/// per batch, [b, 1, s, t]: p - left <= t <= p + right with p = s + offset; a negative bound does
+/// not bind. Null, without an error, if none binds.
 struct KeyWindow {
   int64_t left = -1, right = -1;
 };

@@ -146,7 +146,7 @@ public:
   }
 
 private:
-  /// What numbers of operand `index` stand for.
+  /// Operand `index`, dequantized if the operator is quantized.
   Value real(unsigned index, Value x) const {
     return isQuantized ? dequantize(node, x, node.operand(index + 6), node.operand(index + 11)) : x;
   }

@@ -20,8 +20,8 @@ using namespace gridloom::onnx_import;
 
 namespace {
 
-/// What both do with query, key and value once they are [batch, heads, sequence, size]. Masked keys
-/// get `mask_filter_value` added, which is finite.
+/// The common part of both operators, on query, key and value of shape [batch, heads, sequence,
+/// size]. Masked keys get `mask_filter_value` added, which is finite.
 class MaskedAttention {
 public:
   explicit MaskedAttention(Node &node) : node(node) {}
@@ -510,7 +510,7 @@ private:
 
   Node &node;
   Value query, key, value;
-  /// How many keys each batch has before the step's own, i64.
+  /// The number of past keys of each batch, i64.
   Value before;
   int64_t steps = 0, total = 0;
 };

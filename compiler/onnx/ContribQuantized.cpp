@@ -23,7 +23,7 @@ static Value optional(Node &node, unsigned index) {
   return node.hasOperand(index) ? node.operand(index) : Value();
 }
 
-/// What operand `index` stands for, as f32.
+/// Operand `index`, dequantized to f32.
 static Value realOperand(Node &node, unsigned index) {
   return dequantize(node, node.operand(index), node.operand(index + 1), optional(node, index + 2));
 }
@@ -54,7 +54,7 @@ static LogicalResult importLeakyRelu(Node &node) {
   return setQuantized(node, node.select(node.compare(loom::Direction::GT, x, 0.0), x, small), 3);
 }
 
-/// Of a condition, x and y.
+/// QLinearWhere: operands are a condition, x and y.
 static LogicalResult importWhere(Node &node) {
   Value result = node.select(node.operand(0), realOperand(node, 1), realOperand(node, 4));
   return setQuantized(node, result, 7, 1);

@@ -145,7 +145,7 @@ static LogicalResult importConvTranspose(Node &node) {
                      Dims(rank),        Dims(rank),    Dims(rank, 0)};
   Dims cutLow(rank), cutHigh(rank);
   for (size_t i = 0; i < rank; ++i) {
-    // What is cut is not computed, as far as that is less padding.
+    // Cropped outputs are not computed where that only means less padding.
     int64_t low = window.extent(i) - 1 - transposed->low[i],
             high = window.extent(i) - 1 - transposed->high[i];
     window.low[i] = std::max<int64_t>(low, 0);

@@ -32,7 +32,7 @@ public:
   mlir::MLIRContext *getContext() const { return builder.getContext(); }
   mlir::OpBuilder &getBuilder() const { return builder; }
   mlir::Location getLoc() const { return loc; }
-  /// What begins every error.
+  /// The prefix of every error.
   const std::string &getName() const { return what; }
 
   //===--------------------------------------------------------------------===//

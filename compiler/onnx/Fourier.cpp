@@ -158,7 +158,7 @@ static int64_t toInteger(double number) {
   return static_cast<int64_t>(std::clamp(number, -0x1p62, 0x1p62));
 }
 
-/// What is a whole number of at least 1; nothing, with an error, if it is not or is too large.
+/// `number` as an integer of at least 1; nullopt, with an error, if it is not one or is too large.
 static std::optional<int64_t> toLength(Node &node, StringRef name, double number) {
   if (number >= 1 && number <= static_cast<double>(kLongest) && number == std::floor(number))
     return static_cast<int64_t>(number);

@@ -34,7 +34,7 @@ struct Function {
 /// The functions of a model, by domain, name and overload.
 class FunctionTable {
 public:
-  /// Of functions with one name the first counts, as names must be unique.
+  /// Of several functions with the same name, the first counts.
   explicit FunctionTable(const onnx::ModelProto &model);
 
   /// The function a node calls; null if there is none.
@@ -50,11 +50,11 @@ private:
   int64_t numExpanded = 0;
 };
 
-/// What cannot be imported, and the calls found on the way.
+/// Operators that cannot be imported, and the function calls in a model.
 struct OperatorSurvey {
   /// Nodes by the qualified name of their operator.
   llvm::MapVector<mlir::StringAttr, std::vector<std::string>> unsupported;
-  /// How deep the calls in a function nest, itself included; kOpen while it is being visited.
+  /// The depth of nested calls in a function, itself included; kOpen during the visit.
   llvm::DenseMap<const Function *, int> depths;
   int active = 0;
 

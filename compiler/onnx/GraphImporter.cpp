@@ -174,7 +174,7 @@ LogicalResult GraphImporter::sortNodes() {
         return emitError(getNodeLoc(i)) << "'" << output << "' is defined more than once";
     }
 
-  // What the outputs need, found from the outputs backwards.
+  // Nodes that the outputs need, found backwards.
   SmallVector<int> pending;
   SmallVector<bool> needed(graph.node_size(), false);
   auto need = [&](StringRef name) {

@@ -38,7 +38,7 @@ public:
 
   mlir::MLIRContext *getContext() { return module.getContext(); }
   bool contains(llvm::StringRef name) const { return tensors.contains(name); }
-  /// What the bytes of a packed tensor hold; null of any other.
+  /// The numbers in a packed tensor; null for other tensors.
   const rt::PackedNumbers *getPacked(llvm::StringRef name) const;
   /// The tensor's value, built at the builder's place. Null, with an error, if it cannot be read.
   mlir::Value materialize(llvm::StringRef name, mlir::OpBuilder &builder);

@@ -242,7 +242,7 @@ OwningOpRef<ModuleOp> gridloom::importOnnx(MLIRContext &context, const std::file
     return {};
   }
   OwningOpRef<ModuleOp> module = Importer(context, model, options).run();
-  // What an operator allows and its operation here does not, as a type, is the verifier's to say.
+  // The verifier reports types that ONNX allows and the operation does not.
   if (module && failed(verify(*module)))
     return {};
   return module;

@@ -184,7 +184,7 @@ static LogicalResult importScatterND(Node &node) {
   if (getShape(updates) != ArrayRef<int64_t>(expected))
     return node.error() << "updates are " << toString(getShape(updates)) << ", expected "
                         << toString(expected);
-  // What is not indexed keeps its dimensions: it may be split along them.
+  // Dimensions that are not indexed stay, so that they can be split.
   Dims whole{countIn(ArrayRef(shape).take_front(depth))}, part{count};
   for (int64_t size : ArrayRef(shape).drop_front(depth)) {
     whole.push_back(size);

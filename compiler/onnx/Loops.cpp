@@ -20,7 +20,7 @@ static constexpr int64_t kMostUnrolled = 1024;
 
 namespace {
 
-/// What one iteration gives.
+/// The results of one iteration.
 struct Iteration {
   Value condition; // a scalar; null where the loop has none
   SmallVector<Value> carried, stacked;
@@ -303,7 +303,7 @@ FailureOr<SmallVector<Value>> LoopImporter::run() {
     return build();
   FailureOr<SmallVector<Value>> results = failure();
   {
-    // Where this fails, unrolling may not: the index and the shapes are then known.
+    // If this fails, unrolling may still work: it knows the index and the shapes.
     ScopedDiagnosticHandler ignore(node.getContext(), [](Diagnostic &diagnostic) {
       return success(diagnostic.getSeverity() == DiagnosticSeverity::Error);
     });
@@ -348,7 +348,7 @@ LogicalResult onnx_import::importLoop(Node &node) {
   if (node.getNumResults() < loop.inits.size())
     return node.error() << "has " << node.getNumResults() << " outputs for " << loop.inits.size()
                         << " carried values";
-  // Where the last stacked results are not asked for, the node may leave them out.
+  // The node may omit trailing stacked results.
   int stacked = graph->output_size() - 1 - static_cast<int>(loop.inits.size());
   loop.outputs.resize(std::max(stacked, 0));
   return setResults(node, loop.run());

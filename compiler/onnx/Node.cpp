@@ -327,7 +327,7 @@ FailureOr<std::optional<loom::HostTensor>> Node::elementAttribute(StringRef name
 Value Node::constantTensor() const { return importer.getTensor(proto.output(0), *this); }
 
 //===----------------------------------------------------------------------===//
-// What many operators share
+// Helpers for many operators
 //===----------------------------------------------------------------------===//
 
 std::optional<int64_t> Node::normalizeAxis(int64_t axis, int64_t rank) const {

@@ -87,7 +87,7 @@ public:
   mlir::Value constantTensor() const;
 
   //===--------------------------------------------------------------------===//
-  // What many operators share
+  // Helpers for many operators
   //===--------------------------------------------------------------------===//
 
   /// `axis` from the front; nothing, with an error, if it is not in [-rank, rank).

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What fused and quantized operators have in common with those they were made from. A null value
-// means that an error was reported.
+// Helpers that fused and quantized operators share with the operators they combine. Null values
+// mean that an error was reported.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_ONNX_PARTS_H

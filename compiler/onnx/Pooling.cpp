@@ -122,8 +122,8 @@ static LogicalResult importMaxPool(Node &node) {
 // AveragePool
 //===----------------------------------------------------------------------===//
 
-/// How many elements of the input, or with `countPadding` of the padded input, each position along
-/// spatial dimension i has.
+/// The number of elements of the input, or with `countPadding` of the padded input, in the window
+/// of each position along spatial dimension i.
 static std::vector<double> countElements(const WindowShape &window, size_t i, int64_t size,
                                          bool countPadding) {
   int64_t begin = countPadding ? -window.low[i] : 0,

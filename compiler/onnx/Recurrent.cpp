@@ -250,7 +250,7 @@ protected:
   ArrayRef<StringRef> defaults;
   int64_t steps = 0, batch = 0, size = 0, directions = 1, direction = 0;
   Value x; // [steps, batch, inputs]
-  /// Of the current direction: [gates * size, size], [gates * size], [3 * size].
+  /// Weights of the current direction: [gates * size, size], [gates * size], [3 * size].
   Value recurrence, recurrenceBias, peephole;
   /// Whether the step adds the recurrence's bias, or it is in the input's already.
   virtual bool keepsRecurrenceBias() const { return false; }

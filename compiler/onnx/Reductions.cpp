@@ -17,8 +17,8 @@ struct Reduction {
 };
 } // namespace
 
-/// What is reduced: the axes are an attribute or, since version 13 of ReduceSum and 18 of the
-/// others, an operand; none means all, unless `noop_with_empty_axes`.
+/// The axes to reduce: an attribute or, since version 13 of ReduceSum and 18 of the others, an
+/// operand; none means all, unless `noop_with_empty_axes`.
 static FailureOr<Reduction> getReduction(Node &node) {
   Value x = node.operand(0);
   auto given = node.intsAttributeOrOperand("axes", 1);

@@ -42,10 +42,10 @@ struct Taps {
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Which elements are read
+// Source positions
 //===----------------------------------------------------------------------===//
 
-/// Where output position `y` lies in the input.
+/// The input coordinate of output position `y`.
 static double findSource(const ResizeMode &mode, const AxisResize &axis, int64_t y) {
   auto input = static_cast<double>(axis.input), position = static_cast<double>(y);
   double output = axis.scale * input, centre = (position + 0.5) / axis.scale - 0.5;

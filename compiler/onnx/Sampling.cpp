@@ -16,7 +16,7 @@ using loom::Direction;
 
 namespace {
 
-/// What samples read along one spatial dimension: [batch, sample, tap].
+/// The taps of samples along one spatial dimension: [batch, sample, tap].
 struct AxisTaps {
   Value places; // i64, inside the dimension
   Value weights;
@@ -37,8 +37,8 @@ static Value addTaps(Node &node, Value x, int64_t count) {
   return x ? node.broadcast(x, {getShape(x)[0], getShape(x)[1], count}, {0, 1}) : x;
 }
 
-/// What every sample reads of each of its taps, weighted: [batch, sample, taps..., c]. x is
-/// [n, c, spatial...]; `images` says which n each batch reads, or it is its own number.
+/// The weighted elements that every sample reads, per tap: [batch, sample, taps..., c]. x is [n, c,
+/// spatial...]; `images` says which n each batch reads, or it is its own number.
 static Value readTaps(Node &node, Value x, Value images, ArrayRef<AxisTaps> axes) {
   SmallVector<int64_t> shape(getShape(x));
   size_t rank = axes.size();
@@ -143,7 +143,7 @@ static Value weighTaps(Node &node, Value fraction, bool isCubic) {
   return node.concatenate(weights, 2);
 }
 
-/// What samples at x, a normalised coordinate of a dimension of `size`, read.
+/// The taps of samples at x, a normalised coordinate of a dimension of `size`.
 static AxisTaps findGridTaps(Node &node, Value x, int64_t count, const GridMode &mode) {
   auto size = static_cast<double>(count);
   double low = mode.alignCorners ? 0 : -0.5, high = mode.alignCorners ? size - 1 : size - 0.5;
@@ -338,7 +338,7 @@ static std::optional<RoiMode> readRoiMode(Node &node) {
   return std::nullopt;
 }
 
-/// What samples of regions, [r, 4], read of rows (`first` is 1) or columns (0).
+/// The taps of samples of regions, [r, 4], in rows (`first` is 1) or columns (0).
 static AxisTaps findRegionTaps(Node &node, Value rois, const RoiMode &mode, int64_t first,
                                int64_t bins, int64_t size) {
   auto corner = [&](int64_t i) {
@@ -414,8 +414,8 @@ static AxisTaps findBilinearTaps(Node &node, Value x, int64_t count) {
   return taps;
 }
 
-/// Where each element of each window lies along spatial dimension i without an offset, of the shape
-/// [1, window * positions].
+/// The coordinate of each window element along spatial dimension i without an offset, of shape [1,
+/// window * positions].
 static Value findRegularPlaces(Node &node, Type element, const WindowShape &window, size_t i,
                                ArrayRef<int64_t> positions) {
   SmallVector<int64_t> shape(window.sizes);
@@ -431,7 +431,7 @@ static Value findRegularPlaces(Node &node, Type element, const WindowShape &wind
   return node.reshape(place, {1, loom::countElements(shape)});
 }
 
-/// What the windows read at their places moved by `offset`, weighted by the mask, operand 4:
+/// The elements that windows read at positions moved by `offset`, weighted by the mask, operand 4:
 /// [n * parts, c / parts, window * positions]. Each part of the channels has offsets of its own.
 static Value readColumns(Node &node, Value x, Value offset, const WindowShape &window,
                          ArrayRef<int64_t> positions, int64_t parts) {

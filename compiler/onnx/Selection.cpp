@@ -222,7 +222,7 @@ static LogicalResult importOneHot(Node &node) {
   return node.setResult(node.select(isOn, value(1), value(0)));
 }
 
-/// Which index of a dimension of `size` lies at `position`, which may be outside of it.
+/// The index that `position`, possibly outside a dimension of `size`, reads.
 static int64_t reflect(StringRef mode, int64_t position, int64_t size) {
   if (mode == "edge" || size == 1)
     return std::clamp<int64_t>(position, 0, size - 1);

@@ -83,7 +83,7 @@ func::FuncOp GraphImporter::createBody(Location loc, StringRef suffix) {
 static std::optional<loom::HostTensor> decode(const onnx::TensorProto &tensor,
                                               loom::ElementKind kind) {
   SmallVector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
-  // What the file's message holds is small; what it says need not be.
+  // A small message may declare a huge tensor.
   constexpr int64_t kMaxElements = 1 << 20;
   if (!isReasonable(shape) || loom::countElements(shape) > kMaxElements)
     return std::nullopt;

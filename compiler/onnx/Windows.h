@@ -13,7 +13,7 @@ namespace gridloom::onnx_import {
 /// A window's attributes, one number per spatial dimension; padding is not negative.
 struct WindowShape {
   Dims sizes, strides, dilations, low, high;
-  /// What ceil_mode adds after `high`, so that the last position is whole.
+  /// Padding that ceil_mode adds after `high`, so that the last window is complete.
   Dims extra;
 
   size_t rank() const { return sizes.size(); }

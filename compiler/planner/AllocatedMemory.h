@@ -12,14 +12,14 @@
 
 namespace gridloom {
 
-/// What a device of one stage keeps.
+/// Memory of a device of one stage.
 struct StageMemory {
   int64_t stage = 0;
   rt::MemoryNeeds needs;
 };
 
-/// What a device of each stage keeps of a module after the allocate phase, by stage: the numbers
-/// rt::computeNeeds has of the plan that is emitted. Empty before that phase.
+/// Memory of a device of each stage, after the allocate phase: equals rt::computeNeeds of the
+/// emitted plan. Empty before that phase.
 std::vector<StageMemory> computeMemory(mlir::ModuleOp module);
 
 /// The stage that takes most; a default one where there are none.

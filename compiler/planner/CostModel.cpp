@@ -64,7 +64,7 @@ static double costCollective(Operation *op, const Mesh &mesh, const Machine &mac
   return costCollective(op->getName().stripDialect(), std::max(in, out), group, machine).seconds;
 }
 
-/// Of a contraction or anything else, as its operands' type allows.
+/// The machine's rate for the operation and its operands' type.
 static double getFlopsPerSecond(Operation *op, const Machine &machine) {
   double rate = 0;
   Type element = getElementTypeOrSelf(op->getOperand(0).getType());
@@ -100,7 +100,7 @@ struct StageCost {
 };
 } // namespace
 
-/// Of inputs and outputs, all micro-batches together; of a state once.
+/// Bytes of inputs and outputs, for all micro-batches together, and of states.
 static int64_t getBindingBytes(func::FuncOp func) {
   auto count = func->getAttrOfType<IntegerAttr>(kMicrobatches);
   auto isCut = [](ShardingAttr sharding) {
@@ -125,7 +125,7 @@ static StageCost costStage(func::FuncOp func, const Mesh &mesh, const Machine &m
   StageCost cost;
   cost.leastBytes = getBindingBytes(func);
   llvm::DenseSet<std::pair<Attribute, Attribute>> weights;
-  // How often a function runs: a loop's body once per iteration.
+  // The number of runs of each function: a loop's body runs once per iteration.
   llvm::DenseMap<Operation *, double> runs = {{func, 1}};
   SmallVector<func::FuncOp> functions = {func};
   loom::forEachBody(func, [&](Operation *op, func::FuncOp body) {

@@ -33,7 +33,7 @@ struct Machine {
   static std::string listNames();
 };
 
-/// What a collective or transfer costs a device.
+/// The cost of a collective or transfer for a device.
 struct CollectiveCost {
   int64_t sentBytes = 0;
   double seconds = 0;
@@ -50,12 +50,13 @@ struct OperationCost {
   double seconds = 0;
 };
 
-/// What one specialisation is predicted to cost per step, times in seconds per device.
+/// The predicted cost of one specialisation per step, in seconds per device.
 struct Estimate {
   std::string entry, dims; ///< "main", "batch=8,sequence=32"
   double compute = 0, communication = 0, exposed = 0, step = 0;
   double bubble = 0; ///< share of the step the slowest stage waits
-  /// What a device keeps at least, the most on any: weights, states, inputs and outputs.
+  /// A lower bound of memory per device, the maximum over devices: weights, states, inputs and
+  /// outputs.
   int64_t leastBytes = 0;
   std::vector<OperationCost> operations; ///< most expensive first
 };

@@ -19,7 +19,7 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// Of the meshes that the planner tries.
+/// The most meshes that the planner tries.
 static constexpr int64_t kMostPlanned = 4096;
 /// Ways to use a mesh that are all tried.
 static constexpr size_t kMostCandidates = 64;
@@ -252,7 +252,7 @@ static FailureOr<Allowed> parseStrategy(ModuleOp module, StringRef strategy) {
   return allowed;
 }
 
-/// What an axis may be used for, which is one thing if it has one device.
+/// The uses to try for an axis; one use if it has one device.
 static SmallVector<Use> getChoices(const AxisSpec &axis, const Allowed &allowed,
                                    const StrategyRequest &request) {
   Use named = getUse(axis, request);

@@ -14,7 +14,7 @@
 
 namespace gridloom {
 
-/// What the user said of devices and strategy.
+/// The user's choice of devices and strategy.
 struct StrategyRequest {
   std::string mesh;    ///< "data=2,model=2"; empty when devices are given or there is one device
   std::string devices; ///< "4", "8xH100-80GB"; empty when a mesh is given
@@ -24,11 +24,11 @@ struct StrategyRequest {
   std::vector<std::string> shard;
   int64_t microbatches = 0; ///< 0: twice the number of stages
   int64_t memoryLimit = 0;  ///< bytes per device; 0: the machine's
-  /// What a device keeps if the program is split as the options say and compiled up to its
-  /// allocation, on the stage that takes most; none when it cannot be. May be null.
+  /// Memory of a device of the largest stage if the program is split by the options and compiled up
+  /// to allocation; nullopt if that fails. May be null.
   std::function<std::optional<rt::MemoryNeeds>(const ShardOptions &)> allocate;
-  /// What of the request to change, and how, so that a plan fits into so many bytes where one with
-  /// these options does not: "; the smallest change that fits is ...". May be null.
+  /// The smallest change of the request with which a plan fits, as text: "; the smallest change
+  /// that fits is ...". May be null.
   std::function<std::string(const ShardOptions &, const rt::MemoryNeeds &, int64_t limit)> suggest;
 };
 

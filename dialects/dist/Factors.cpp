@@ -27,10 +27,10 @@ bool FactorSplits::isPadded(const ShardingRule &rule, size_t factor, const Mesh 
          getLocalSize(rule.sizes[factor], parts, granules[factor]) * parts != rule.sizes[factor];
 }
 
-/// What of a dimension's split falls on each of its factors. A factor takes axes, major first,
-/// while they divide it; the next factor goes on only when this one is used up. A split that does
-/// not come out even falls whole on the first factor with more than one element, if its shards are
-/// whole elements of that factor.
+/// Distributes a dimension's split over its factors. A factor takes axes, major first, while they
+/// divide it; the next factor goes on only when this one is used up. A split that does not come out
+/// even falls whole on the first factor with more than one element, if its shards are whole
+/// elements of that factor.
 static FactorSplits splitOverFactors(const ShardingRule &rule, ArrayRef<int64_t> factors,
                                      const Sharding::Dim &dim, const Mesh &mesh) {
   FactorSplits even(factors.size());
@@ -88,7 +88,8 @@ static void dropWindowsInTime(const ShardingRule &rule, FactorSplits &chosen) {
 }
 
 namespace {
-/// What tensors ask of one factor: a list of axes, with the bytes that already agree with it.
+/// A split that tensors request for one factor: a list of axes, with the bytes that already agree
+/// with it.
 struct Request {
   int64_t factor;
   AxisList axes;

@@ -20,8 +20,8 @@ struct FactorConflict {
   double sent = 0, otherwise = 0;
 };
 
-/// How an operation's factors are split: per factor the axes, major to minor, and the number of its
-/// elements cuts fall on multiples of.
+/// The split of an operation's factors: per factor the axes, major to minor, and the granule of its
+/// cuts.
 struct FactorSplits {
   llvm::SmallVector<AxisList> axes;
   llvm::SmallVector<int64_t> granules;
@@ -31,10 +31,10 @@ struct FactorSplits {
   bool isPadded(const ShardingRule &rule, size_t factor, const Mesh &mesh) const;
 };
 
-/// How each factor is split, given the shardings of all tensors (operands, then results). Where
-/// tensors disagree, what costs least wins (getSplitCost), then what more bytes already have; an
-/// axis serves one factor only; factors that need replication are left whole, and so is what no
-/// sharding of some tensor could say.
+/// The split of each factor, given the shardings of all tensors (operands, then results). Where
+/// tensors disagree, the cheapest split wins (getSplitCost), then the one that more bytes already
+/// have; an axis serves one factor only; factors that need replication are left whole, and so is
+/// what no sharding of some tensor could say.
 FactorSplits mergeFactors(const ShardingRule &rule, llvm::ArrayRef<Sharding> shardings,
                           llvm::ArrayRef<mlir::RankedTensorType> types, const Mesh &mesh,
                           llvm::SmallVectorImpl<FactorConflict> *conflicts = nullptr);

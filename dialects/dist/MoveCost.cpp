@@ -8,7 +8,7 @@
 using namespace mlir;
 using namespace gridloom::dist;
 
-/// What is cut in time cannot move.
+/// The cost of moving data between micro-batches, which is impossible.
 static constexpr double kImpossible = 1e18;
 
 static double bytesOf(RankedTensorType type) {
@@ -16,7 +16,7 @@ static double bytesOf(RankedTensorType type) {
          std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
 }
 
-/// How many of a dimension's axes stay in place.
+/// The number of a dimension's leading axes that stay in place.
 static size_t getCommonAxes(const Sharding::Dim &from, const Sharding::Dim &to) {
   size_t common = 0;
   while (common < from.axes.size() && common < to.axes.size() &&

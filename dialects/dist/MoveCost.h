@@ -17,20 +17,20 @@ inline constexpr double kStepBytes = 160e3;
 inline constexpr double kBytesPerMultiplyAdd = 2.0 / 17.5;
 inline constexpr double kBytesPerMemoryByte = 0.25;
 
-/// What one device pays, in bytes sent: work and waiting are counted as the bytes that a link
-/// carries in the same time, on the slowest machine the planner knows.
+/// The cost for one device, in bytes sent: work and waiting count as the bytes that a link carries
+/// in the same time, on the slowest machine the planner knows.
 struct MoveCost {
   double sent = 0; ///< bytes
   double rest = 0; ///< latency and work, as bytes
   double total() const { return sent + rest; }
 };
 
-/// What it takes to have a tensor laid out as `to` that is there as `from`, by ring algorithms.
-/// Cutting a replicated tensor is free.
+/// The cost of resharding a tensor from `from` to `to` by ring algorithms. Cutting a replicated
+/// tensor is free.
 MoveCost getMoveCost(mlir::RankedTensorType type, const Sharding &from, const Sharding &to,
                      const Mesh &mesh);
 
-/// What an operation costs when its factors are split so: moving its tensors from and to their
+/// The cost of an operation with its factors split so: moving its tensors from and to their
 /// `layouts`, reducing partial results, and a device's share of the work.
 MoveCost getSplitCost(const ShardingRule &rule, llvm::ArrayRef<Sharding> shardings,
                       llvm::ArrayRef<mlir::RankedTensorType> types, const FactorSplits &splits,

@@ -14,7 +14,7 @@ using namespace gridloom::loom;
 
 namespace {
 
-/// How a float type lies in its bits, below the sign.
+/// The bit fields of a float type, below the sign.
 struct Layout {
   unsigned width;  // of all bits
   unsigned digits; // of the mantissa

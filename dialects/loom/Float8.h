@@ -20,8 +20,8 @@ namespace gridloom::loom {
 /// The type an element has in kernels: integers have no sign there, 8-bit floats are bytes.
 mlir::Type getKernelType(mlir::Type element);
 
-/// What a dimension is to an operation that looks elements up in it: devices that each have a part
-/// sum what they find, which nothing does with 8-bit floats.
+/// The factor kind of a dimension that an operation looks elements up in: a reduction, since
+/// devices sum what they find; 8-bit floats are never summed, so they need replication.
 dist::FactorKind getLookupKind(mlir::Type element);
 
 /// The f32 that `codes`, i8 or a vector of it, stand for in the 8-bit float `type`.

@@ -119,8 +119,8 @@ struct Pieces {
   SmallVector<int64_t> starts;
 };
 
-/// What the devices get of each other: from the shard `distance` devices on, elements [begin, end)
-/// of it. The same for all devices, so what some do not need travels too.
+/// One exchange: every device receives elements [begin, end) of the shard `distance` devices on. It
+/// is the same for all devices, also for those that need less.
 struct Exchange {
   int64_t distance;
   Interval part;

@@ -17,7 +17,7 @@
 
 namespace gridloom::loom {
 
-/// How one dimension of a tensor is cut: `global` elements over the devices along `axes`, in
+/// The split of one dimension of a tensor: `global` elements over the devices along `axes`, in
 /// row-major order of their positions.
 struct CutDim {
   int64_t dim;

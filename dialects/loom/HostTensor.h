@@ -23,8 +23,8 @@
 
 namespace gridloom::loom {
 
-/// How an element lies in memory. `Bool` takes one byte, 0 or 1. `Exact` stands for any float type
-/// in exact mode and takes eight.
+/// The representation of an element in memory. `Bool` takes one byte, 0 or 1. `Exact` stands for
+/// any float type in exact mode and takes eight.
 enum class ElementKind {
   Bool,
   I8,

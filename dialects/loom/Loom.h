@@ -44,7 +44,7 @@ inline constexpr llvm::StringLiteral kEntry = "loom.entry";
 inline constexpr llvm::StringLiteral kDims = "loom.dims";
 inline constexpr llvm::StringLiteral kName = "loom.name";
 inline constexpr llvm::StringLiteral kDimNames = "loom.dim_names";
-/// Of an input that is used as indices: {node, size, first, last}: `first` to `last` is added to
+/// On an input that is used as indices: {node, size, first, last}: `first` to `last` is added to
 /// it, and the sum indexes a dimension of `size`.
 inline constexpr llvm::StringLiteral kIndices = "loom.indices";
 inline constexpr llvm::StringLiteral kGlobalType = "loom.global_type";

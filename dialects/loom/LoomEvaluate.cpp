@@ -26,7 +26,7 @@ using Results = EvaluateResults;
 
 namespace {
 
-/// How sums of products of one kind of number are kept: sums[j] += factor * row[j].
+/// Accumulates products of one kind of number: sums[j] += factor * row[j].
 template <typename T> struct Accumulator {
   using Sum = T;
   static void addProducts(Sum *sums, T factor, const T *row, int64_t width) {

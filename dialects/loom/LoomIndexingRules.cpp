@@ -242,8 +242,8 @@ ShardingRule ArgReduceOp::getShardingRule() {
   return rule;
 }
 
-/// Where the element equals the peak, its index; of those the least. NaN is the peak of a lane that
-/// has one and equals nothing, hence the second comparison. `axes` cut the dimension.
+/// The least index of an element that equals the peak. NaN is the peak of a lane that has one and
+/// equals nothing, hence the second comparison. `axes` cut the dimension.
 static Value findPeak(OpBuilder &builder, ArgReduceOp op, Value x, ArrayRef<StringAttr> axes) {
   Local l{builder, op.getLoc()};
   RankedTensorType type = typeOf(x);
@@ -307,7 +307,7 @@ ShardingRule ArgsortOp::getShardingRule() {
   return rule;
 }
 
-/// What comes after everything else, so that padding is taken last.
+/// The element that sorts after all others, so that padding is taken last.
 static Attribute getLastElement(Type element, bool descending) {
   auto type = dyn_cast<FloatType>(element);
   if (type && !descending)

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What the files that evaluate operations share. Elements are computed as double, int64_t, uint64_t
-// or Exact, by their kind.
+// Scalar types and helpers of the evaluation files. Elements are computed as double, int64_t,
+// uint64_t or Exact, by their kind.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_DIALECTS_LOOM_LOOMSCALARS_H

@@ -165,7 +165,7 @@ int64_t WindowOp::getFlops() { return 0; }
 
 int64_t ConvolutionOp::getFlops() {
   RankedTensorType weight = tensor(getWeight());
-  // Of each window only one element in product(input_dilations) is not a zero put in.
+  // Only one of product(input_dilations) elements of a window is not an inserted zero.
   int64_t zeros = computeProduct(getInputDilations());
   int64_t depth = computeProduct(weight.getShape().drop_front());
   return 2 * tensor(getOutput()).getNumElements() * depth / zeros;
@@ -309,7 +309,7 @@ struct Convolution : WindowBuilder {
     return WindowBuilder::window(input, spatialDims, window, op.getStrides(), op.getDilations());
   }
 
-  /// What each output position reads: [batch, channels * window, positions].
+  /// The input elements that each output position reads: [batch, channels * window, positions].
   Value makeColumns(Value input) {
     if (computeProduct(window) == 1) {
       SmallVector<int64_t> strides{1, 1};

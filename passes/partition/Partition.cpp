@@ -91,7 +91,7 @@ void Partitioner::createLocalFunction() {
   local->setDiscardableAttrs(func->getDiscardableAttrDictionary());
   local.setArgAttrsAttr(func.getArgAttrsAttr());
   local.setResAttrsAttr(func.getResAttrsAttr());
-  // What the shards are shards of; it cannot be told from a padded shard.
+  // The global type, which cannot be derived from a padded shard.
   for (auto [i, type] : llvm::enumerate(func.getArgumentTypes()))
     local.setArgAttr(i, loom::kGlobalType, TypeAttr::get(type));
   for (auto [i, type] : llvm::enumerate(func.getResultTypes()))
@@ -188,7 +188,7 @@ FailureOr<Value> Partitioner::request(Value global, const Sharding &sharding, Op
     return source->local;
   Operation *mark = block->empty() ? nullptr : &block->back();
   Location loc = producer ? producer->getLoc() : user->getLoc();
-  // What goes from an input to an output as it is has no node; the input's name stands for one.
+  // A value that goes from an input straight to an output has no node; it takes the input's name.
   if (auto argument = dyn_cast<BlockArgument>(global); argument && isa<func::ReturnOp>(user))
     if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName))
       loc = NameLoc::get(name);

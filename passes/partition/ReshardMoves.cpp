@@ -87,7 +87,7 @@ bool Moves::isOnTrack(const State &state, size_t dim) const {
          state.dims[dim].local == getWantedLocal(dim, have.size());
 }
 
-/// How many of the major axes are right, also in what their parts hold.
+/// The number of leading axes that match, including the size of their parts.
 size_t Moves::getCommonAxes(const State &state, size_t dim) const {
   const State::Dim &have = state.dims[dim];
   ArrayRef<uint8_t> want = goal.dims[dim].axes;
@@ -230,7 +230,7 @@ std::optional<Move> Moves::exchange(const State &state, size_t source, size_t co
 }
 
 //===----------------------------------------------------------------------===//
-// What may come next
+// Possible moves
 //===----------------------------------------------------------------------===//
 
 /// The next axes a dimension wants, as far as they are in the mask.
@@ -296,7 +296,7 @@ void Moves::collect(const State &state, std::vector<Move> &moves) const {
   collectPermutes(state, moves);
 }
 
-/// What reducing and gathering cost at least: padding left out, and all free slices taken.
+/// A lower bound of the cost of reducing and gathering: no padding, all free slices taken.
 Cost Moves::getBound(const State &state) const {
   int64_t whole = elementBytes, wanted = elementBytes, split = 1, free = 1, pending = 1;
   AxisMask used = getUsed(state);

@@ -19,9 +19,9 @@ namespace gridloom::reshard {
 using Axes = llvm::SmallVector<uint8_t, 4>;
 using AxisMask = uint32_t;
 
-/// Where the parts of a tensor are. Part p of a dimension holds the elements from p * local on;
-/// what lies beyond the global size is padding. Shardings on the way need no granule that could be
-/// written down: the local size says it all.
+/// The distribution of a tensor over the devices. Part p of a dimension holds the elements from p *
+/// local on; elements beyond the global size are padding. Intermediate shardings are described by
+/// their local size; no granule may exist for them.
 struct State {
   struct Dim {
     Axes axes;
@@ -35,8 +35,8 @@ struct State {
   }
 };
 
-/// What a device pays. Bytes are times the number of devices, so that they are whole. Compared by
-/// `time`, then bytes, collectives, steps.
+/// The cost for a device. Bytes are multiplied by the number of devices, so that they are integers.
+/// Compared by `time`, then bytes, collectives, steps.
 struct Cost {
   int64_t time = 0; ///< bytes, and those that a link carries while the collectives wait for it
   int64_t bytes = 0;
@@ -86,12 +86,12 @@ private:
   AxisMask getUsed(const State &state) const;
   AxisMask getPending(const State &state) const { return state.unreduced & ~goal.unreduced; }
   bool touchesMicro(llvm::ArrayRef<uint8_t> axes) const;
-  /// What a part of the dimension holds when it is split over the first `count` axes it wants.
+  /// The local size of the dimension when it is split over the first `count` of its target axes.
   int64_t getWantedLocal(size_t dim, size_t count) const;
   bool isOnTrack(const State &state, size_t dim) const;
   size_t getCommonAxes(const State &state, size_t dim) const;
   int64_t getBytes(const State &state) const;
-  /// Of a collective that sends so many bytes (times the devices) in so many rounds.
+  /// The cost of a collective that sends so many bytes (times the devices) in so many rounds.
   Cost getCost(int64_t bytes, int64_t rounds) const;
 
   std::optional<Move> cut(ReshardStep::Kind kind, const State &state, size_t dim,

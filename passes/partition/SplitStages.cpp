@@ -38,7 +38,7 @@ private:
   void findTransfers();
   LogicalResult checkStates();
   void buildStage(int64_t stage);
-  /// Where a result is made; a state that is only passed on stays where it is.
+  /// The stage of a result; a state that is only passed on stays in its stage.
   int64_t getResultStage(Value value) {
     if (value.getDefiningOp())
       return getStage(value.getDefiningOp());

@@ -26,7 +26,7 @@ struct Annotation {
   SmallVector<SmallVector<StringRef>> dims;
 };
 
-/// Where a sharding is kept: with a value, or with a result of a function.
+/// The owner of a sharding: a value, or a result of a function.
 struct Spot {
   Value value;
   func::FuncOp func = nullptr;

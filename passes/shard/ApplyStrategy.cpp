@@ -180,7 +180,7 @@ static bool extendsInput(Value value) {
   return scatter && isInput(scatter.getInput());
 }
 
-/// How far an axis cuts into a program's contractions, and how often that needs a reduction.
+/// The contractions that an axis splits, and the reductions that this needs.
 struct AxisUse {
   int64_t contractions = 0, reductions = 0;
 };
@@ -308,7 +308,7 @@ int64_t ApplyStrategyPass::chooseMicrobatches(const Mesh &mesh, int64_t most) {
     for (BlockArgument argument : func.getArguments())
       if (getBatchDim(func, argument) != 0)
         return 1; // micro-batches are cut along the leading dimension
-  // What a user says of an input is not for the strategy to change.
+  // The strategy does not change the user's shardings of inputs.
   auto countParts = [&](BlockArgument argument) {
     ShardingAttr sharding = getSharding(argument);
     if (!sharding || sharding.getDims()[0].getOpen())
@@ -332,7 +332,7 @@ int64_t ApplyStrategyPass::chooseMicrobatches(const Mesh &mesh, int64_t most) {
 
 void ApplyStrategyPass::addMicroAxis(MeshOp meshOp, int64_t count) {
   SmallVector<Attribute> axes(meshOp.getAxes().getValue());
-  // Of an attempt before; a user's axis has another name.
+  // Removes the axis of an earlier attempt; the user's axes have other names.
   llvm::erase_if(
       axes, [](Attribute axis) { return cast<AxisAttr>(axis).getName() == MeshOp::kMicroAxis; });
   if (count > 1)
@@ -397,7 +397,7 @@ static std::optional<Obstacle> findResultObstacle(const Propagation &state, func
   return std::nullopt;
 }
 
-/// What needs the whole batch; none when the program can run on a piece of it.
+/// The operation that needs the whole batch; nullopt if the program can run on a piece of it.
 static std::optional<Obstacle> findMicrobatchObstacle(const Propagation &state, func::FuncOp func,
                                                       StringAttr micro) {
   if (std::optional<Obstacle> obstacle = findInputObstacle(state, func))

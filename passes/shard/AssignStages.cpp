@@ -96,7 +96,7 @@ static LogicalResult requireOperations(func::FuncOp func, const StageProfile &pr
                                        int64_t stages, StringRef axis) {
   if (static_cast<int64_t>(profile.anchored.size()) >= stages)
     return success();
-  // Of the model, not of a node: the function's location is the graph's name.
+  // The error is about the model, not a node: the function's location is the graph's name.
   InFlightDiagnostic error = emitError(func->getParentOfType<ModuleOp>().getLoc())
                              << "the model cannot be cut into " << stages << " stages: it has "
                              << profile.anchored.size() << " operation"

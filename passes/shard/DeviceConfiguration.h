@@ -31,7 +31,7 @@ namespace gridloom {
 /// each shard, shards counted row-major over `dims`.
 inline constexpr llvm::StringLiteral kAnnotations = "loom.annotations";
 
-/// Which result of which node: all that is needed to find its value again after simplification.
+/// A result of a node, identified such that its value can be found after simplification.
 struct NodeResult {
   std::string node;
   unsigned index = 0, count = 1;             ///< among the node's results that are used

@@ -42,7 +42,8 @@ Value NodeValues::find(const NodeResult &result) const {
   SmallVector<Value> candidates;
   for (Operation *op : getOperations(result.node)) {
     SmallVector<std::string> nodes = getNodes(op);
-    // Of an operation made of several nodes, the result is the last one's: others' are read inside.
+    // The result of an operation fused from several nodes belongs to the last one: the others'
+    // results are read inside.
     bool isLast = nodes.size() == 1 || result.isOutput ||
                   llvm::any_of(result.readers, [&](const std::string &reader) {
                     return !llvm::is_contained(nodes, reader);

@@ -34,7 +34,7 @@ struct PropagatePass : public gridloom::impl::PropagateBase<PropagatePass> {
         complete(func, Mesh(mesh), states);
   }
 
-  /// How the states are split, which is the same in all functions that use them.
+  /// The shardings of states, the same in all functions that use them.
   using StateShardings = llvm::DenseMap<StringAttr, std::pair<ShardingAttr, StringRef>>;
 
   /// A state is kept as it is read: its result is split like its argument.

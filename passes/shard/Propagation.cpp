@@ -140,7 +140,7 @@ bool Propagation::visit(Operation *op) {
   SmallVector<RankedTensorType> types = getTensorTypes(op);
   FactorSplits splits = mergeFactors(rule, shardings, types, mesh);
 
-  // Who brought an axis in: the first tensor that has it.
+  // The origin of an axis: the first tensor that has it.
   auto originOf = [&](StringAttr axis) -> std::string {
     for (auto [value, sharding] : llvm::zip_equal(values, shardings))
       if (sharding.usesAxis(axis))

@@ -20,9 +20,9 @@ class Propagation {
 public:
   struct Entry {
     dist::Sharding sharding;
-    /// Who asked for the sharding as a whole, e.g. the user; empty when it grew.
+    /// The origin of the whole sharding, e.g. the user; empty if propagation built it.
     std::string given;
-    /// Who brought each axis in.
+    /// The origin of each axis.
     llvm::SmallVector<std::pair<mlir::StringAttr, std::string>, 2> origins;
 
     llvm::StringRef getOrigin(mlir::StringAttr axis) const;
@@ -56,10 +56,11 @@ public:
   /// The shardings of an operation's tensors: operands, then results.
   llvm::SmallVector<dist::Sharding> getShardings(mlir::Operation *op) const;
 
-  /// What an operation's operands must be, given the merged factors. One sharding per tensor.
+  /// The shardings an operation requires of its tensors, given the merged factors. One sharding per
+  /// tensor.
   llvm::SmallVector<dist::Sharding> getRequired(mlir::Operation *op) const;
 
-  /// How many operands would have to move between devices other than by reducing partial sums.
+  /// The number of operands that would move between devices other than by reducing partial sums.
   int64_t countReshards();
   /// The same per operation, in their order, as it was counted last.
   llvm::ArrayRef<int64_t> getReshards() const { return reshards; }
@@ -92,7 +93,7 @@ private:
   mlir::func::FuncOp func;
   dist::Mesh mesh;
   llvm::DenseMap<mlir::Value, Entry> entries;
-  /// What does not change; shared by the copies that are made for every seed that is tried.
+  /// Constant data, shared by the copies for every seed that is tried.
   struct Program {
     llvm::SmallVector<mlir::Operation *> operations;
     /// When each speaks: 0 for those that speak first, 1 for those before contractions, 2 for

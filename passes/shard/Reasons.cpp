@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-/// What people call a value: the input's or weight's name, else its node's.
+/// The name of a value for messages: the input's or weight's name, else its node's.
 static std::string getValueName(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto func = cast<func::FuncOp>(argument.getOwner()->getParentOp());

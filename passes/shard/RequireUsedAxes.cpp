@@ -17,7 +17,7 @@ namespace gridloom {
 #include "passes/shard/Passes.h.inc"
 } // namespace gridloom
 
-/// What stood in the way of the first weight that was tried, in parentheses; empty for none.
+/// The obstacle for the first weight that was tried, in parentheses; empty if there is none.
 static std::string getObstacle(ModuleOp module, StringAttr axis) {
   std::string text;
   module.walk([&](loom::GetWeightOp weight) {

@@ -20,7 +20,7 @@ namespace gridloom {
 #define GEN_PASS_REGISTRATION
 #include "passes/shard/Passes.h.inc"
 
-/// What the shard phase is told.
+/// Options of the shard phase.
 struct ShardOptions {
   std::string mesh;                ///< "data=2,model=2"; empty for one device
   std::vector<std::string> shard;  ///< NAME=[{axis},...]

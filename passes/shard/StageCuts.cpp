@@ -193,7 +193,7 @@ std::optional<Cut> Cutter::makeCut(size_t position) const {
       cut.push_back(position);
       continue;
     }
-    // What both use is on the same side in both.
+    // A value that both use is on the same side in both.
     size_t low = 0, high = profile.anchored.size();
     auto align = [&](const auto &mine, const auto &others) {
       for (auto &[name, span] : mine) {

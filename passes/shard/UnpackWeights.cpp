@@ -63,7 +63,7 @@ std::optional<Stretch> matchSlice(loom::SliceOp slice) {
   return stretch;
 }
 
-/// What of its input a reshape makes a stretch of its result from, if that is one too.
+/// The stretch of its input from which a reshape makes a stretch of its result, if there is one.
 std::optional<Stretch> getSource(loom::ReshapeOp op, const Stretch &stretch) {
   dist::ShardingRule rule = op.getShardingRule();
   auto isReal = [&](int64_t factor) { return rule.sizes[factor] != 1; };
@@ -83,7 +83,7 @@ std::optional<Stretch> getSource(loom::ReshapeOp op, const Stretch &stretch) {
   return std::nullopt;
 }
 
-/// What of a contraction's operand, and of which, a stretch of its result is computed from.
+/// The operand of a contraction, and its stretch, from which a stretch of the result is computed.
 std::optional<std::pair<unsigned, Stretch>> getSource(loom::DotGeneralOp op,
                                                       const Stretch &stretch) {
   auto batch = static_cast<int64_t>(op.getLhsBatch().size());

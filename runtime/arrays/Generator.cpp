@@ -26,7 +26,7 @@ struct Form {
   const char *name;
   Generator::Kind kind;
   const char *arguments;
-  /// What the name alone stands for; nothing where it needs arguments.
+  /// The generator without arguments; nullopt if it needs some.
   std::optional<Generator> alone;
 };
 } // namespace

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What may stand after `--input NAME=`: a file or a made-up value. `run`, `bench`, `generate` and
-// `check` share this grammar, and make the same values from the same words and seed.
+// The grammar after `--input NAME=`: a file or a generated value. `run`, `bench`, `generate` and
+// `check` share this grammar, and generate the same values from the same text and seed.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_ARRAYS_GENERATOR_H

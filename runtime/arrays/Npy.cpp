@@ -46,7 +46,7 @@ static constexpr std::array<std::pair<DataType, std::string_view>, 17> codes = {
 
 namespace {
 
-/// What the header, a Python dictionary, says.
+/// The header, a Python dictionary.
 struct Header {
   std::optional<std::string> type;
   std::optional<bool> isFortran;

@@ -75,7 +75,7 @@ static void tellDevice(Document &document, const RunStats &usual, const RunStats
   document.addField("stepped_device_ms", numberCell(stepped.device, 3));
   document.addField("stepped_busy_ms", numberCell(stepped.busy, 3));
   document.addField("kernels_ms", numberCell(stepped.kernels, 3));
-  // What is left of a run when its steps, timed alone, are taken off.
+  // The part of a run outside of its steps, which are timed alone.
   auto share = [&](double span) { return span > 0 ? 100 * (span - stepped.busy) / span : 0; };
   document.addField("stepped_gap_percent", numberCell(share(stepped.device), 1));
   document.addField("gap_percent", numberCell(std::max(0.0, share(usual.device)), 1));

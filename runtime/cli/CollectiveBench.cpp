@@ -61,7 +61,7 @@ struct Operand {
   std::unique_ptr<Memory> memory;
 };
 
-/// What a collective is called with and should give.
+/// Arguments and expected result of a collective.
 struct Setup {
   Communicator &world;
   Stream &stream;
@@ -74,11 +74,11 @@ struct Setup {
 struct Collective {
   const char *name, *summary;
   bool reduces;
-  /// How many times `count` a rank's input and output hold, with n ranks.
+  /// The size of a rank's input and output in units of `count`, with n ranks.
   int64_t (*inParts)(int n), (*outParts)(int n);
   double (*busFactor)(double n);
   void (*enqueue)(Setup &setup, uint32_t sequence);
-  /// What element i of `rank`'s output should be.
+  /// The expected element i of `rank`'s output.
   double (*expected)(const Setup &setup, int64_t i);
 };
 

@@ -40,7 +40,7 @@ static bool isMask(const Argument &argument) {
 }
 
 //===----------------------------------------------------------------------===//
-// What the plan takes
+// Inputs and outputs of the plan
 //===----------------------------------------------------------------------===//
 
 Decoder::Decoder(const Plan &plan, DecoderSettings given, int64_t batch)
@@ -84,7 +84,7 @@ const Argument *Decoder::findIds(const EntrySpecialisation &specialisation) cons
                   !isPosition(input) && !isMask(input) && !settings.inputs.count(input.name)
             : input.name == settings.ids)
       found.push_back(&input);
-  // Of several, as with token types, the one that is called ids.
+  // Of several candidates, such as token types, the one named ids.
   auto isNamed = [](const Argument *input) {
     return input->name == "input_ids" || input->name == "ids" || input->name == "tokens";
   };
@@ -215,8 +215,8 @@ void Decoder::checkInputs(const DecoderCall &call) const {
   }
 }
 
-/// How many tokens fit: what a mask spans; else the longer of a cache's inner dimensions, [batch,
-/// heads, positions, size]; without a cache the sequence.
+/// The capacity in tokens: the length of the mask; else the longer of a cache's inner dimensions,
+/// [batch, heads, positions, size]; without a cache the sequence.
 int64_t Decoder::getCapacity(const Plan &plan) const {
   if (grows)
     return calls.front().caches.front().past->shape[calls.front().caches.front().dim];
@@ -285,7 +285,7 @@ HostArray Decoder::makeIds(const DecoderCall &call, const TokenRows &rows, int64
   HostArray ids = HostArray::allocate(call.ids->type, call.ids->shape);
   for (size_t row = 0; row < rows.size(); ++row)
     for (int64_t i = 0; i < call.length; ++i) {
-      // What is after the last token is not looked at; the token itself is a valid one.
+      // Positions after the last token are ignored; the token itself is a valid filler.
       size_t at = std::min(size_t(position + i), rows[row].size() - 1);
       setElement(ids, int64_t(row) * call.length + i, double(rows[row][at]));
     }

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Which of a plan's inputs are token ids, positions and masks, and which calls read a prompt and
+// Finds a plan's inputs for token ids, positions and masks, and the calls that read a prompt and
 // decode. A plan with states (`compile --state`) reads the prompt in the largest pieces it has
 // specialisations for and then one token a call. So does a plan whose cache goes in and comes out
 // longer, where it takes a mask and positions: what is not filled yet lies masked in front, and the

@@ -32,7 +32,7 @@ Lines begin with - for the first plan and + for the second.)";
 
 namespace {
 
-/// What is compared: a line of facts per subject.
+/// The facts to compare: one line per subject.
 using Facts = std::map<std::string, std::string>;
 
 } // namespace

@@ -48,7 +48,7 @@ struct GenerateSettings {
   int64_t most = 16;
 };
 
-/// What one rank generates, and how long it took.
+/// The tokens that one rank generates, and the times.
 class Generation {
 public:
   Generation(const GenerateSettings &settings, const Decoder &decoder, const TokenRows &prompts,

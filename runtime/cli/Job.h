@@ -66,7 +66,7 @@ int getGivenRanks(const JobSettings &settings);
 /// -n or a launcher gives another number of ranks.
 std::shared_ptr<const Plan> loadPlan(JobSettings &settings);
 
-/// What one rank needs to run a plan, in the order of its destruction reversed.
+/// Everything one rank needs to run a plan, in reverse order of destruction.
 struct JobRank {
   Placement placement;
   std::unique_ptr<Session> session;

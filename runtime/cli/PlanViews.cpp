@@ -94,7 +94,8 @@ Document gridloom::rt::makeCollectives(const Plan &plan) {
 
 Document gridloom::rt::makeMemory(const Plan &plan) {
   Document document;
-  // What a session allocates: the largest program's activations, everyone's inputs and outputs.
+  // Memory that a session allocates: the largest program's activations, all programs' inputs and
+  // outputs.
   std::vector<PlannedMemory> programs = findMemory(plan);
   document.addTable("memory_of_a_rank", {"stage", "weights", "states", "arena", "registered",
                                          "inputs", "outputs", "total"});

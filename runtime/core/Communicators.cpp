@@ -29,7 +29,7 @@ template <typename Visit> static void forEachGroup(const Body &body, bool guarde
   }
 }
 
-/// What transports call the group over `axes`: data+model.
+/// The name of the group over `axes`: data+model.
 static std::string getName(const std::vector<std::string> &axes) {
   std::string name;
   for (const std::string &axis : axes)
@@ -38,7 +38,7 @@ static std::string getName(const std::vector<std::string> &axes) {
 }
 
 namespace {
-/// What the programs of one stage need.
+/// The communicators that the programs of one stage need.
 struct StageNeeds {
   std::vector<std::vector<std::string>> groups; // axes, in order of first use
   bool condition = false;

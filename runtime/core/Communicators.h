@@ -35,7 +35,8 @@ private:
   std::unique_ptr<Communicator> stage;
 };
 
-/// How many communicators of several ranks, with the control channel's, `rank` is a member of.
+/// The number of communicators of several ranks that `rank` belongs to, including the control
+/// channel's.
 size_t countCommunicators(const Plan &plan, int rank);
 
 /// Talk between all ranks beside the program: bytes in host memory, blocking.
@@ -54,8 +55,8 @@ private:
   void finish(const void *from, std::span<std::byte> to);
 
   Device &device;
-  /// What passes at once. More would be allocated where peers may be communicating, which the
-  /// driver stops for.
+  /// Bytes sent at once. A larger buffer would be allocated while peers may be communicating, which
+  /// the driver would block.
   size_t room;
   std::unique_ptr<Memory> scratch; // the stream's destructor waits for what uses it
   std::unique_ptr<Stream> stream;

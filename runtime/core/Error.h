@@ -18,7 +18,7 @@
 
 namespace gridloom::rt {
 
-/// What went wrong, coarse enough for a caller to act on. The values are the C interface's.
+/// The kind of error, coarse enough for a caller to act on. The values are the C interface's.
 enum class ErrorCode {
   InvalidArgument = 1, // the caller's inputs are wrong
   InvalidPlan = 2,     // the plan is damaged, foreign or needs what is not here

@@ -38,9 +38,9 @@ public:
   size_t getNumBytes() const { return size_t(getNumElements()) * sizeOf(type); }
   const std::byte *getData() const { return data; }
   std::byte *getMutableData() { return const_cast<std::byte *>(data); }
-  /// What keeps the memory alive; null when it is borrowed.
+  /// The owner that keeps the memory alive; null if it is borrowed.
   const std::shared_ptr<const void> &getOwner() const { return owner; }
-  /// No array at all: what a rank that makes no such output holds.
+  /// No array: the value of an output on a rank that does not compute it.
   bool isNull() const { return !data; }
 
   template <typename T> std::span<const T> as() const {

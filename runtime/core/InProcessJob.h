@@ -18,7 +18,7 @@ namespace gridloom::rt {
 
 struct InProcessOptions {
   SessionOptions session;
-  /// What ranks run on and how they are connected.
+  /// Devices and transport of the ranks.
   PlacementOptions placement;
   /// Asked now and then, on the caller's thread, while that waits for the ranks; what it throws is
   /// thrown when they have ended. When it has returned true and the ranks go on for longer than

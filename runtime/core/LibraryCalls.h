@@ -11,7 +11,7 @@
 
 namespace gridloom::rt {
 
-/// What a device is asked for; refers to the message.
+/// The problem for the device; refers to the message.
 MatmulProblem toProblem(const schema::Matmul &matmul);
 /// As above.
 ConvolutionProblem toProblem(const schema::Convolution &convolution);

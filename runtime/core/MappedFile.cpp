@@ -121,7 +121,7 @@ static int openFile(const fs::path &path) {
   return file;
 }
 
-/// Where an open file is, whatever links led there.
+/// The path of an open file, with links resolved.
 static fs::path getPlace(int file) {
   std::error_code error;
   return fs::read_symlink("/proc/self/fd/" + std::to_string(file), error);
@@ -219,7 +219,7 @@ void MappedFile::readAhead(bool enable) const {
 void MappedFile::requireUnchanged() const {
   struct stat status;
   std::string change;
-  // What was removed or replaced by rename lives on as it was while it is mapped.
+  // A file that was removed or replaced by rename stays intact while it is mapped.
   bool isHere =
       stat(absolute.c_str(), &status) == 0 && status.st_dev == device && status.st_ino == inode;
   if (isHere && uint64_t(status.st_size) != size)

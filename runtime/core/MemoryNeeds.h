@@ -28,17 +28,17 @@ struct MemoryNeeds {
   uint64_t prologue = 0;      // while weights are loaded, and before the rest but them
 
   uint64_t getActivations() const { return arena + registered; }
-  /// What the plan itself places: known when it is compiled, whatever the device and its libraries
-  /// take beside it.
+  /// Memory that the plan itself places: known at compile time, independent of device and
+  /// libraries.
   uint64_t getAllocated() const { return weights + states + bindings + getActivations(); }
-  /// What stays the same whatever the batch.
+  /// Memory that does not depend on the batch.
   uint64_t getFixed() const { return weights + states + bindings + workspaces + communication; }
   uint64_t getTotal() const {
     return std::max(getFixed() + getActivations(), weights + communication + prologue);
   }
 };
 
-/// Of an input or output on one rank.
+/// Bytes of an input or output on one rank.
 uint64_t getBytes(const schema::Binding &binding);
 
 MemoryNeeds computeNeeds(const schema::Stage &stage);

@@ -701,7 +701,7 @@ OnnxFile::OnnxFile(const std::filesystem::path &path) {
 }
 OnnxFile::OnnxFile(std::shared_ptr<const MappedFile> file) : file(std::move(file)) {}
 
-/// What was read, or is wrong, is worth nothing if the file changed meanwhile.
+/// Results and errors are worthless if the file changed meanwhile.
 template <typename Work> static auto whileUnchanged(const MappedFile &file, Work work) {
   try {
     auto result = work();

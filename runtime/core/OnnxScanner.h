@@ -45,14 +45,15 @@ struct OnnxTensor {
   /// The file with external data as the model names it, relative to the model's folder; empty for
   /// the model file itself.
   std::string file;
-  /// Where the values lie, row-major and little-endian. When not `inPlace`, where the TensorProto
-  /// lies whose values are stored as varints or in pieces: OnnxFile::read decodes those.
+  /// The offset of the values, row-major and little-endian. If not `inPlace`, the offset of the
+  /// TensorProto whose values are stored as varints or in pieces: OnnxFile::read decodes those.
   uint64_t offset = 0;
   uint64_t bytes = 0;
   bool inPlace = true;
   bool isInitializer = true;
-  /// What the bytes hold, if that is no DataType: then `type` is U8 and `shape` that of the bytes,
-  /// whose last dimension is the numbers' where rows are whole bytes, and the only one otherwise.
+  /// The numbers that the bytes hold, if they are not of a DataType: then `type` is U8 and `shape`
+  /// that of the bytes, whose last dimension is the numbers' where rows are whole bytes, and the
+  /// only one otherwise.
   std::optional<PackedNumbers> packed;
 
   /// The name of the numbers' type, and their shape.

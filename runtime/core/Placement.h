@@ -14,7 +14,7 @@
 
 namespace gridloom::rt {
 
-/// How ranks are placed and connected, the same for all ranks of a job.
+/// Options of devices and transports, the same for all ranks of a job.
 struct PlacementOptions {
   /// A name of runtime/comm/Transports.def; empty: the first that joins the target's devices.
   std::string transport;
@@ -42,14 +42,14 @@ struct PlacementOptions {
                const std::string &subject);
 };
 
-/// What one rank runs on: a device, and the transport between such devices.
+/// The device of one rank, and the transport between such devices.
 struct Placement {
   std::unique_ptr<Device> device;
   /// Null where the host's transport serves the device too.
   std::unique_ptr<Transport> deviceTransport;
 };
 
-/// What rank `rank` runs on, which is local rank `localRank` of `localSize`; `options` are
+/// The placement of rank `rank`, which is local rank `localRank` of `localSize`; `options` are
 /// prepared. `host`, a transport between all ranks on host memory, may be null for one rank; it
 /// must outlive the placement. Collective over its ranks.
 Placement placeRank(const PlacementOptions &options, int rank, int localRank, int localSize,

@@ -33,8 +33,8 @@ namespace gridloom::rt {
 
 class DeviceKind;
 
-/// What an input indexes: `first` to `last` is added to it, and the sums index a dimension of
-/// `size` at an ONNX node.
+/// A dimension that an input indexes: `first` to `last` is added to it, and the sums index a
+/// dimension of `size` at an ONNX node.
 struct IndexUse {
   std::string node;
   int64_t size = 0, first = 0, last = 0;
@@ -112,7 +112,8 @@ public:
   /// The CUDA version that the driver must support, 1000 * major + 10 * minor; 0: the plan does not
   /// say.
   int getCudaVersion() const { return cudaVersion; }
-  /// What the compiler was allowed to make of the model's f32: "f32", "tf32", "bf16" or "f16".
+  /// The precision that the compiler was allowed to use for the model's f32: "f32", "tf32", "bf16"
+  /// or "f16".
   const std::string &getPrecision() const { return precision; }
   const ModelInfo &getModel() const { return model; }
   const Mesh &getMesh() const { return mesh; }

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What is checked here a program can rely on: every index names something, every buffer lies inside
-// its space, every access of a library call inside its buffer, and every size fits its counterpart.
-// What a kernel does with its pointers cannot be checked.
+// A program relies on these checks: every index names something, every buffer lies inside its
+// space, every access of a library call inside its buffer, and every size fits its counterpart.
+// Accesses of kernels cannot be checked.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_CORE_PLANVERIFIER_H

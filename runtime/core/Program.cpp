@@ -438,8 +438,8 @@ void Program::captureSegment(const Segment &segment) {
 // Steps
 //===----------------------------------------------------------------------===//
 
-/// What guards communication is decided by the stage's first rank, so that all agree even if their
-/// values differ in the last bit.
+/// A condition that guards communication is decided by the stage's first rank, so that all ranks
+/// agree even if their values differ in the last bit.
 bool Program::readCondition(uint32_t buffer, bool guards, int64_t iteration) {
   synchronize();
   if (!conditionStream) {
@@ -534,7 +534,7 @@ void Program::submitNamed(const schema::Step &step, Stream &stream, int64_t iter
   for (size_t i = 0; i < streams.size() && isMarked; ++i) {
     uint32_t reached = streams[i]->readMark().value_or(0);
     auto isNext = [&](const Timed &timed) {
-      // What failed while it was submitted has no mark yet.
+      // A step that failed during submission has no mark yet.
       return timed.step->stream() == i && (timed.mark == 0 || timed.mark > reached);
     };
     auto next = std::find_if(timeline.begin(), timeline.end(), isNext);

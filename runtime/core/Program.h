@@ -27,7 +27,7 @@ using StreamTable = std::map<std::string, std::unique_ptr<Stream>>;
 std::vector<std::unique_ptr<Kernel>> loadKernels(const Plan &plan, const schema::Stage &stage,
                                                  Device &device);
 
-/// What a program runs with. All of it outlives the program.
+/// The environment of a program; all of it outlives the program.
 struct ProgramContext {
   const Plan &plan;
   const schema::Stage &stage;
@@ -42,7 +42,7 @@ struct ProgramContext {
   std::function<void()> checkJob = {};
 };
 
-/// Where the spaces of a program lie for one run.
+/// The addresses of a program's spaces for one run.
 struct ProgramMemory {
   void *arena = nullptr;
   void *registered = nullptr;
@@ -146,8 +146,7 @@ private:
   std::vector<std::unique_ptr<Memory>> constants; // by buffer
   std::vector<void *> bases;                      // by buffer
   std::map<const schema::Step *, std::unique_ptr<MatmulPlan>> matmuls;
-  /// Of matmuls whose epilogue the library has not: their products, of which a kernel makes the
-  /// result.
+  /// Scratch for matmuls whose epilogue runs as a fallback kernel: the plain products.
   std::map<const schema::Step *, std::unique_ptr<Memory>> products;
   std::map<const schema::Step *, std::unique_ptr<LibraryPlan>> calls; // to other libraries
   std::map<const schema::Step *, PreparedGroup> groups;

@@ -58,7 +58,7 @@ void ProgramVerifier::verifyDerived(const schema::Derived &program) {
   verifyBlock(program.block(), false);
 }
 
-/// How many bytes the buffer's slots may take, counted from its offset.
+/// The bytes available for the buffer's slots, counted from its offset.
 uint64_t ProgramVerifier::getSpaceBytes(const schema::Buffer &buffer, const std::string &name) {
   auto pick = [&](size_t count, auto bytesOf) -> uint64_t {
     if (buffer.index() >= count)

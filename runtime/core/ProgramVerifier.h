@@ -81,8 +81,7 @@ private:
   std::vector<uint64_t> elements; // of each buffer's shape
   uint64_t arenaBytes = 0, registeredBytes = 0;
   std::vector<schema::Stream::Kind> streams;
-  /// Which stream each communicator is used on: by kind and peer stage of transfers, axes of
-  /// others.
+  /// The stream of each communicator: by kind and peer stage of transfers, axes of others.
   std::map<std::tuple<int, uint32_t, std::vector<std::string>>, uint32_t> groupStreams;
   uint32_t numEvents = 0;
   bool isDerived = false;

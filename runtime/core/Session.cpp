@@ -108,7 +108,7 @@ void Session::Impl::openTuning() {
   device.setTuning(tuning);
 }
 
-/// What any rank measured goes into rank 0's file.
+/// Measurements of all ranks go into rank 0's file.
 void Session::Impl::closeTuning() {
   if (!tuning || !options.autotune)
     return;
@@ -258,7 +258,7 @@ void Session::Impl::zero(void *to, size_t bytes) {
   hostStream->synchronize();
 }
 
-/// Where copies between host and device are queued.
+/// The stream of copies between host and device.
 Stream &Session::Impl::getHostStream() {
   if (!hostStream)
     hostStream = device.createStream(StreamKind::Copy, "host");

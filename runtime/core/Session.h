@@ -103,7 +103,7 @@ public:
 
   /// The specialisation of the last run: its outputs and their global shapes.
   const EntrySpecialisation &getLastSpecialisation() const;
-  /// Of the last run: this rank's part of an output, padding included; a null array where this
+  /// This rank's part of an output of the last run, padding included; a null array where this
   /// rank's stage does not make it.
   HostArray getOutputShard(const std::string &name) const;
   /// The ranks whose parts together are the whole output of the last run, each part once: what a

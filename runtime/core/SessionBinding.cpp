@@ -121,7 +121,7 @@ Session::Impl::LoadedProgram &Session::Impl::select(const std::string &entryName
   throw Error(ErrorCode::InvalidArgument, misfit);
 }
 
-/// Where there are peers they may be in this run already, and would wait for this rank.
+/// Peers may be in this run already, and would wait for this rank.
 Session::Impl::LoadedProgram &
 Session::Impl::selectOrFail(const std::string &entry, const std::map<std::string, int64_t> &dims) {
   try {

@@ -25,8 +25,8 @@ namespace gridloom::rt {
 /// The local size of a dimension of `size` elements over `parts` with `granule`.
 int64_t getShardSize(int64_t size, int64_t parts, int64_t granule);
 
-/// Where a rank's part of a tensor lies: per dimension the first element, the local size with
-/// padding, and how many of these elements exist.
+/// A rank's part of a tensor: per dimension the first element, the local size with padding, and how
+/// many of these elements exist.
 struct Shard {
   std::vector<int64_t> global;
   std::vector<int64_t> begin;

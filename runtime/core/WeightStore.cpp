@@ -322,7 +322,8 @@ static bool isAligned(const void *pointer) {
   return reinterpret_cast<uintptr_t>(pointer) % alignment == 0;
 }
 
-/// Where the shard starts in the whole tensor when it lies there as the program wants it, in bytes.
+/// The byte offset of the shard in the whole tensor, if it is contiguous there in the layout that
+/// the program needs.
 static std::optional<size_t> findInPlace(const Shard &shard, size_t elementBytes, int64_t rowPad) {
   if (rowPad || shard.valid != shard.local)
     return std::nullopt;
