@@ -4,7 +4,7 @@
     python3 gpu_vs_peers.py PACK [--model bert-base] [--precision bf16]
 
 PACK is what `scripts/gpu-check --pack` wrote, unpacked; gpu-check itself ends with this table. All times are medians of
-device time, inputs and weights on the device. A peer that this Python cannot import is told as not installed. With
+device time, inputs and weights on the device. A peer that this Python cannot import is reported as not installed. With
 --device cpu the peers alone run, on the processor: that shows that they work, and compares nothing."""
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ std::string suggest(const std::string &name, std::span<const std::string> known)
 /// Accepts numbers from `least` to `most`. CLI::Range accepts NaN, which is in no order.
 CLI::Validator numberWithin(double least, double most);
 
-/// One line that says what is wrong with a command line, what may have been meant, and which
-/// --help tells more. `app` has parsed as far as it could.
+/// One line that says what is wrong with a command line, what may have been meant, and which --help
+/// gives more. `app` has parsed as far as it could.
 std::string describeUsageError(const CLI::App &app, const CLI::ParseError &error);
 
 } // namespace gridloom

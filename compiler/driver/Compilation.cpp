@@ -291,7 +291,7 @@ LogicalResult Compilation::choose() {
   return checkChoice();
 }
 
-/// The options a resumed compilation has to be told again: the program does not hold them yet.
+/// Options that must be repeated when a compilation is resumed: the program does not hold them yet.
 static std::string getShardFlags(const CompileOptions &options) {
   std::string flags;
   auto add = [&](const std::string &flag, const std::string &value) {
@@ -405,7 +405,7 @@ LogicalResult Compilation::emit() {
   return readPlan();
 }
 
-/// The summary and the report tell of the plan as it is, by the reader that `inspect` uses.
+/// The summary and the report describe the written plan, by the reader that `inspect` uses.
 LogicalResult Compilation::readPlan() {
   memory = findLargest(computeMemory(*module));
   std::map<int64_t, schema::Stage> stages;

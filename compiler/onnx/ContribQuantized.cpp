@@ -64,7 +64,7 @@ static LogicalResult importWhere(Node &node) {
 // Along dimensions
 //===----------------------------------------------------------------------===//
 
-/// `opset` tells which version's Softmax this was: up to 12 rows are all that is after `axis`.
+/// `opset` selects the version of Softmax: up to 12, a row is everything after `axis`.
 static LogicalResult importSoftmax(Node &node) {
   Value x = realOperand(node, 0);
   if (!x)

@@ -14,7 +14,7 @@ namespace gridloom::onnx_import {
 /// nearest there is. Null, with an error, if `type` is no integer of 2 to 32 bits.
 mlir::Value saturate(Node &node, mlir::Value x, mlir::Type type);
 /// x / scale, rounded, halves to even, plus the zero point (none if null), saturated to `type`. To
-/// a float only the sum is rounded, and the node's `saturate` tells what too large numbers
+/// a float only the sum is rounded, and the node's `saturate` decides what too large numbers
 /// become. `type` may be narrow.
 mlir::Value quantize(Node &node, mlir::Value x, mlir::Value scale, mlir::Value zeroPoint,
                      mlir::Type type);

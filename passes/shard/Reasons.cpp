@@ -56,8 +56,8 @@ public:
   Propagation::Reason explain(Value value) const;
 
 private:
-  /// The reason an operation gives for one of its tensors, with how telling it is: 0 is best. `$`
-  /// stands for the operation's node.
+  /// The reason an operation gives for one of its tensors, with its rank: 0 is best. `$` stands for
+  /// the operation's node.
   using Reason = std::pair<int, std::string>;
 
   bool isSpatial(StringAttr axis) const {

@@ -1,6 +1,6 @@
 """Gridloom compiles an ONNX model for several devices and runs it.
 
-`compile` writes a plan, `load` makes a session that runs it, `Plan.read` tells what is in one, and `gridloom.zoo` writes
+`compile` writes a plan, `load` makes a session that runs it, `Plan.read` shows its contents, and `gridloom.zoo` writes
 models. Only sessions need the extension module; it is loaded with the first one."""
 
 from __future__ import annotations

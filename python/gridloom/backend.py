@@ -222,7 +222,7 @@ class Program(BackendRep):
 
 
 class GridloomBackend(Backend):
-    """Compiles with Gridloom, for the CPU unless told otherwise. All ranks live in this process, a thread each."""
+    """Compiles with Gridloom, for the CPU by default. All ranks live in this process, a thread each."""
 
     @classmethod
     def prepare(

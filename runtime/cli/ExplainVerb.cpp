@@ -166,10 +166,10 @@ static Document explainPlan(const Lenient &report) {
   }
   if (!report.list("warnings").empty()) {
     document.addTable("warnings", {"warning"});
-    std::set<std::string> told; // each specialisation may have its own
+    std::set<std::string> listed; // each specialisation may have its own
     for (const json &warning : report.list("warnings"))
       if (std::string text = warning.is_string() ? warning.get<std::string>() : warning.dump();
-          told.insert(text).second)
+          listed.insert(text).second)
         document.addRow({text});
   }
   return document;

@@ -151,7 +151,7 @@ int gridloom::rt::runRanks(const JobSettings &settings, int ranks, const RankMai
     } catch (const Error &) {
       if (isCause)
         throw;
-      return 1; // another rank tells what happened
+      return 1; // another rank reports the error
     }
     return 0;
   }
@@ -283,7 +283,7 @@ void Job::chooseSpecialisation(const Entry &entry) {
     throw usage("entry " + entry.name + " has several specialisations that fit: " + all +
                 "; choose with --dim");
   if (fitting.empty() && entry.specialisations.size() == 1 && dims.empty())
-    specialisation = &entry.specialisations.front(); // makeInputs tells which shape differs
+    specialisation = &entry.specialisations.front(); // makeInputs reports which shape differs
   else if (std::string misfit = fitting.empty() ? findMisfit(entry) : ""; !misfit.empty())
     throw usage(misfit);
   else if (fitting.empty())

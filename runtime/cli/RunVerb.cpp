@@ -132,7 +132,7 @@ static void runOnRank(const Job &job, const RunSettings &settings, const World &
     std::cout << formatSpread(runs) << "\n";
   std::string loopback = describeLoopback(job.getSettings(), world.size);
   std::cout << (loopback.empty() ? "" : loopback + " | ") << formatStats(getMedian(runs)) << "\n";
-  flushOutput(); // here, where what goes wrong is told
+  flushOutput(); // here, where errors are still reported
 }
 
 Verb gridloom::rt::addRun(CLI::App &app) {

@@ -76,7 +76,7 @@ public:
                         DataType type, bool receiveFirst, OpContext op);
   virtual void barrier(Stream &stream, OpContext op) = 0;
 
-  /// Tells that operands will lie in `memory`, which Transport::allocate made; it outlives the
+  /// Announces that operands will lie in `memory`, which Transport::allocate made; it outlives the
   /// communicator. Collective: each member gives as many bytes.
   virtual void registerMemory(const Memory &memory) {}
 };
@@ -88,8 +88,8 @@ public:
   virtual ~ProgressBoard() = default;
   /// Rank `rank` has reached its operation number `count` (from 1) on `communicator`.
   virtual void publish(int rank, const std::string &communicator, uint64_t count) = 0;
-  /// What `rank` published last, 0 when nothing; null where that cannot be told: the board is full,
-  /// or whoever keeps it does not answer.
+  /// What `rank` published last, 0 when nothing; null where that is unknown: the board is full, or
+  /// whoever keeps it does not answer.
   virtual std::optional<uint64_t> read(int rank, const std::string &communicator) = 0;
 };
 
@@ -149,7 +149,7 @@ public:
   virtual void checkAwaited(std::span<const int>) { check(); }
   /// The rank whose failure became the job's; nothing when none has, or nobody knows.
   virtual std::optional<int> findCulprit() { return std::nullopt; }
-  /// Null where ranks cannot tell how far they are.
+  /// Null where ranks do not know their progress.
   virtual std::shared_ptr<ProgressBoard> getProgressBoard() { return nullptr; }
 };
 

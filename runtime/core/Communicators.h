@@ -26,7 +26,7 @@ public:
   Communicator *getPair(int peerStage, bool send) const;
   /// All ranks of this rank's stage; null when it is alone or no condition guards communication.
   Communicator *getStage() const { return stage.get(); }
-  /// Tells the groups of operands in `memory`, which the transport allocated. Collective.
+  /// Registers operands in `memory`, which the transport allocated. Collective.
   void registerMemory(const Memory &memory) const;
 
 private:

@@ -120,7 +120,7 @@ InProcessJob::Impl::Impl(std::shared_ptr<const Plan> givenPlan, InProcessOptions
   }
 }
 
-/// On the rank's own thread. The others wait for this one, so they are told when it fails.
+/// On the rank's own thread. The others wait for this one, so they are notified when it fails.
 void InProcessJob::Impl::startRank(int rank, const InProcessOptions &options) {
   Rank &mine = ranks[size_t(rank)];
   try {

@@ -180,7 +180,7 @@ static void drain(Stream &stream) {
   try {
     stream.synchronize();
   } catch (const std::exception &) {
-    return; // told by run
+    return; // run reports it
   }
 }
 

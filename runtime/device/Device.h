@@ -54,7 +54,7 @@ public:
   /// Writes the monotonic clock, in nanoseconds, when the stream gets here; valid after
   /// synchronize.
   virtual void recordTime(int64_t *nanoseconds);
-  /// Has the device note how far the stream is, where a device fails so that nothing else tells;
+  /// Has the device note how far the stream is, for devices whose failures leave no other trace;
   /// returns the number that readMark gives from when the stream gets here, or 0.
   virtual uint32_t mark() { return 0; }
   /// The last mark that the stream got to, also after a failure; nothing where there are no marks.

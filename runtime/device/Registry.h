@@ -49,7 +49,7 @@ public:
   /// What plans for it may require besides, as manifests spell it: "cudnn".
   virtual std::vector<std::string> getFeatures() const { return {}; }
   /// Why this machine cannot run code for `arch`, e.g. "x86-64-v4"; empty where it can, or where
-  /// only an open device tells (Device::checkTarget).
+  /// only an open device knows (Device::checkTarget).
   virtual std::string findObstacle(const std::string &arch) const { return ""; }
 
   /// A machine has several, which `--device` chooses among.

@@ -42,7 +42,7 @@ void abortJob(World world, const std::string &reason,
               std::chrono::milliseconds patience = std::chrono::seconds(10)) noexcept;
 
 /// Runs this process's rank of a job that another launcher started. Throws its error; `isCause`
-/// tells whether this rank is the one to report it, so that N ranks do not print N times.
+/// decides whether this rank is the one to report it, so that N ranks do not print N times.
 void runRank(World world, const LaunchOptions &options, const RankMain &main, bool &isCause);
 
 } // namespace gridloom::rt

@@ -1,4 +1,4 @@
-"""What cluster-check does on each rank. All ranks go through the same list of steps; rank 0 judges and tells."""
+"""The steps of cluster-check on each rank. All ranks run the same list of steps; rank 0 judges and reports."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Cluster:
         self.places: list[Place] = []
 
     def meet(self, limit: float = 60.0) -> None:
-        """Tells the others where this rank is and learns where they are. Raises Problem naming those who do not come."""
+        """Exchanges the ranks' positions. Raises Problem naming the ranks that do not arrive."""
         mine = Place(socket.gethostname(), self.world.local_rank)
         leave(self.work / f"place-{self.world.rank}.json", dataclasses.asdict(mine))
         if self.threads:
@@ -100,7 +100,7 @@ class Cluster:
                     if self.world.machines > 1
                     else self.work
                 )
-                raise Problem(f"ranks {missing} have not come to {where}")
+                raise Problem(f"ranks {missing} did not reach {where}")
             for rank in missing:
                 if answer := self.read(f"place-{rank}"):
                     found[rank] = Place(**answer)
@@ -239,7 +239,7 @@ class Cluster:
             if running:
                 raise Problem(f"ranks {running} ended as if nothing had happened")
             slowest = max(took.values())
-            # One rank tells what happened, so that a job of many does not tell it as often.
+            # One rank reports it, so that a large job does not repeat it.
             telling = [rank for rank in took if f"rank {victim}" in results[rank].err]
             if not telling:
                 raise Problem(f"no other rank names rank {victim}; rank {min(took)}: {results[min(took)].last_line()}")
@@ -340,7 +340,7 @@ def load(folder: Path) -> dict[str, np.ndarray]:
 def expect_success(results: dict[int, Result]) -> None:
     failed = {rank: r for rank, r in results.items() if r.code}
     if failed:
-        # One rank tells the cause; what the others say follows from it.
+        # One rank reports the cause; the others' errors follow from it.
         rank = max(failed, key=lambda rank: len(failed[rank].err))
         raise Problem(f"rank {rank}: {failed[rank].last_line()}")
     for result in results.values():

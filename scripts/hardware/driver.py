@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-# Library: the variable that names another file, the file names, and the function that tells the version.
+# Library: the variable that names another file, the file names, and the function that returns the version.
 LIBRARIES = {
     "cuBLASLt": ("GRIDLOOM_CUBLASLT", ("libcublasLt.so.13", "libcublasLt.so.12"), "cublasLtGetVersion"),
     "cuDNN": ("GRIDLOOM_CUDNN", ("libcudnn.so.9",), "cudnnGetVersion"),
@@ -42,7 +42,7 @@ def _version(library: ctypes.CDLL, function: str) -> str:
 
 def find_libraries() -> tuple[dict[str, str], list[str]]:
     """Name to version and place of each library ("not found" where it is not), and the folders that a program's loader
-    must be told of."""
+    must be reported."""
     versions, folders = {}, []
     for name, (variable, files, function) in LIBRARIES.items():
         candidates = [os.environ[variable]] if os.environ.get(variable) else list(files)
@@ -66,7 +66,7 @@ class NoGpu(Exception):
 
 
 class Gpu:
-    """GPU `ordinal` as the driver tells of it. Raises NoGpu where there is none."""
+    """GPU `ordinal` as the driver describes it. Raises NoGpu if there is none."""
 
     def __init__(self, ordinal: int = 0):
         path = os.environ.get("GRIDLOOM_CUDA_DRIVER") or "libcuda.so.1"

@@ -49,7 +49,7 @@ class Check:
         return chosen
 
     def compiled(self) -> list[dict]:
-        """Plans that are there; of the others correctness has told."""
+        """Plans that exist; correctness has reported the others."""
         return [plan for plan in self.plans() if "refused" not in plan]
 
     def timed(self) -> Iterator[tuple[dict, str, dict[str, int]]]:

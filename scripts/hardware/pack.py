@@ -159,7 +159,7 @@ class Packer:
         self.waiting.append((plan, command))
 
     def compile(self) -> None:
-        """Compiles all plans. A refusal is kept with its line: the check tells it."""
+        """Compiles all plans. A refusal is kept with its line: the check reports it."""
 
         def one(job) -> dict:
             plan, command = job

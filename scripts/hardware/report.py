@@ -1,4 +1,4 @@
-"""Checks with time limits, told as a table while they run and as one JSON document at the end."""
+"""Checks with time limits, printed as a table while they run and written as one JSON document at the end."""
 
 from __future__ import annotations
 

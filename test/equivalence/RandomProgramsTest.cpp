@@ -81,7 +81,7 @@ constexpr int kBatch = 6;
 /// Programs numbered for each mesh: a multiple of what are compiled together.
 constexpr int64_t kPrograms = 200 * kBatch;
 
-/// A program with what the compiler is told of it.
+/// A program with its compile options.
 struct Trial {
   int64_t number;
   RandomProgram program;

@@ -382,7 +382,7 @@ EXPORT int cublasLtMatmul(int *handle, Desc *desc, const void *alpha, const void
   const void *pointers[] = {a, b, c, d};
   for (int i = 0; i < 4 && !fault; ++i)
     if (reinterpret_cast<uintptr_t>(pointers[i]) % algorithm->alignment[i])
-      fault = "a pointer less aligned than its algorithm was told";
+      fault = "a pointer less aligned than its algorithm was chosen for";
   if (!fault && algorithm->mark != algorithmMark)
     fault = "an algorithm that no heuristic returned";
   if (!fault && (workspaceBytes < algorithm->workspace || (algorithm->workspace && !workspace)))

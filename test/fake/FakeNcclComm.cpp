@@ -78,7 +78,7 @@ int gridloom::fake::join(Comm **made, const std::string &id, int rank, int size,
   return Success;
 }
 
-/// What NCCL tells ranks' GPUs apart by.
+/// The identity of a rank's GPU for NCCL.
 static std::string getPlace(const Comm &comm) {
   const char *host = std::getenv("NCCL_HOSTID");
   return std::string(host ? host : "") + ":" + std::to_string(comm.device);

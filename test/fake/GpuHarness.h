@@ -70,7 +70,7 @@ inline std::vector<std::string> runRanks(int size, const std::function<void(int)
   return errors;
 }
 
-/// Connects ranks of one process for NCCL: broadcasts between threads, and tells all when one
+/// Connects ranks of one process for NCCL: broadcasts between threads, and notifies all when one
 /// fails.
 class ThreadExchange {
 public:

@@ -118,7 +118,7 @@ void Finder::visit(plan::WaitOp op) {
 
 void Finder::visit(plan::RecordOp op) {
   add("dropped event", op, "event " + Twine(op.getEvent()), [op]() mutable { op.erase(); });
-  // Recorded before the step it tells of.
+  // Recorded before the step that it should follow.
   Operation *before = op->getPrevNode();
   if (before && isStep(before) && getStepStream(before) == op.getStream())
     add("early event", op, "before its step", [op, before] { op->moveBefore(before); });

@@ -135,8 +135,8 @@ def test_prompt_and_token_keep_states_in_one_stage(tools, tmp_path):
             owners.setdefault(state, set()).add(stage)
     assert len(owners) == 2 * LARGE_HEAD.layers and all(len(stages) == 1 for stages in owners.values()), owners
     assert {"0"} in owners.values() and {"1"} in owners.values()
-    told = tools.call("check", plan.path, "--input", "position=0").stdout
-    assert "3 calls of one session, which share states" in told and "PASS" in told
+    printed = tools.call("check", plan.path, "--input", "position=0").stdout
+    assert "3 calls of one session, which share states" in printed and "PASS" in printed
 
 
 @pytest.mark.full

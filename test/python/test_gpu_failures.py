@@ -156,9 +156,9 @@ def test_devices_shows_gpus_and_libraries(tools, fake_gpus, monkeypatch):
 
 def test_bench_tells_what_a_launch_costs(tools, plans, fake_gpus):
     fake_gpus(2, 1)
-    told = json.loads(
+    printed = json.loads(
         tools.call("bench", plans("model=2"), "--in-process", "--iters", 3, "--warmup", 2, "--format", "json").stdout
     )
-    assert told["graph_launches"] == 1
-    assert told["device_ms"] > 0 and told["stepped_device_ms"] >= told["stepped_busy_ms"] > 0
-    assert told["kernels_ms"] > 0 and told["stepped_gap_percent"] >= 0
+    assert printed["graph_launches"] == 1
+    assert printed["device_ms"] > 0 and printed["stepped_device_ms"] >= printed["stepped_busy_ms"] > 0
+    assert printed["kernels_ms"] > 0 and printed["stepped_gap_percent"] >= 0

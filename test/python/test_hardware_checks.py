@@ -1,4 +1,4 @@
-"""scripts/gpu-check and scripts/cluster-check: packs, verdicts, and that a fault is told and the rest goes on."""
+"""scripts/gpu-check and scripts/cluster-check: packs, verdicts, and that a fault is reported and the rest continues."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def cluster_pack(tools, tmp_path_factory):
 
 
 def test_cluster_check_on_two_ranks(cluster_pack, tmp_path):
-    """A wrong reference of one model is told and nothing else; every collective, strategy and a death are there."""
+    """Only the wrong reference of one model is reported; every collective, strategy and a death are there."""
     plant_wrong_reference(cluster_pack, "cnn")
     result = start(cluster_pack / "cluster-check", "--json", tmp_path / "r.json")
     assert result.returncode == 1, result.stdout + result.stderr
@@ -225,7 +225,7 @@ def test_cluster_check_on_two_ranks(cluster_pack, tmp_path):
 
 
 def test_cluster_check_under_a_launcher(tools, tmp_path):
-    """Two processes with Open MPI's variables; rank 0 tells, the other is silent."""
+    """Two processes with Open MPI's variables; rank 0 reports, the other is silent."""
     options = ["-n", 2, "--model", "transformer", "--bin", tools.folder]
     assert start(ROOT / "scripts/cluster-check", "--pack", tmp_path / "pack", *options).returncode == 0
     command = [sys.executable, tmp_path / "pack/cluster-check", "--json", tmp_path / "r.json"]
@@ -236,10 +236,10 @@ def test_cluster_check_under_a_launcher(tools, tmp_path):
         return {**os.environ, "PMIX_NAMESPACE": str(tmp_path), **{prefix + n: str(v) for n, v in values.items()}}
 
     ranks = [subprocess.Popen(command, env=environment(r), stdout=subprocess.PIPE, text=True) for r in (0, 1)]
-    told = [process.communicate(timeout=120)[0] for process in ranks]
-    assert [process.returncode for process in ranks] == [0, 0], told[0]
+    printed = [process.communicate(timeout=120)[0] for process in ranks]
+    assert [process.returncode for process in ranks] == [0, 0], printed[0]
     document, checks = results(tmp_path / "r.json")
-    assert document["environment"]["ranks"].startswith("2, started by Open MPI") and not told[1]
+    assert document["environment"]["ranks"].startswith("2, started by Open MPI") and not printed[1]
     assert checks["strategies against one rank: transformer, model=2"]["result"] == PASS
 
 
@@ -277,7 +277,7 @@ def test_a_planted_link_is_not_followed(tmp_path):
 
 
 def test_cluster_check_on_fake_gpus(tools, tmp_path):
-    """Two processes, each with a fake GPU, and a fake NCCL between them; their times are not told."""
+    """Two processes, each with a fake GPU, and a fake NCCL between them; their times are not reported."""
     options = ["-n", 2, "--device", "cuda:sm_90", "--bin", tools.folder, "--model", "transformer"]
     made = start(ROOT / "scripts/cluster-check", "--pack", tmp_path / "pack", *options)
     assert made.returncode == 0, made.stdout + made.stderr
@@ -364,7 +364,7 @@ def test_gpu_check_says_what_its_python_lacks(gpu_pack, tmp_path):
 
 
 def test_gpu_check_on_a_fake_gpu(tools, gpu_pack, tmp_path):
-    """Everything runs, a planted fault is found, and no time of an interpreter is told as a GPU's."""
+    """Everything runs, a planted fault is found, and no time of an interpreter is reported as a GPU's."""
     plant_wrong_reference(gpu_pack, "mlp")
     env = {**fakes.environment(2, 0, tools.folder.parent / "lib"), "GRIDLOOM_FAKE_NCCL_FOLDER": str(tmp_path / "nccl")}
     result = start(gpu_pack / "gpu-check", "--json", tmp_path / "r.json", env=env)

@@ -63,9 +63,9 @@ def told_change(tools, path, *options):
     refused = tools.call("compile", path, *options, check=False)
     assert refused.returncode == 1
     (error,) = refused.stderr.strip().splitlines()
-    told = re.search(r"the smallest change that fits is (--\S+) (\S+) \(", error)
-    assert told, error
-    return error, told.group(1), told.group(2)
+    printed = re.search(r"the smallest change that fits is (--\S+) (\S+) \(", error)
+    assert printed, error
+    return error, printed.group(1), printed.group(2)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_numbers_agree(tools, tmp_path):
     config = zoo.Gpt2Config(layers=2, hidden=32, heads=4, vocabulary=50, positions=32, cache="static")
     path = zoo.save(zoo.gpt2(config, zoo.Random(0)), tmp_path / "gpt2.onnx")
     options = ["--dim", "batch=2", "--dim", "sequence=8,1", "--state", "past_*=present_*"]
-    told = tools.compile(path, tmp_path / "m.plan", *options, "--mesh", "model=2,pipe=2").stdout
+    printed = tools.compile(path, tmp_path / "m.plan", *options, "--mesh", "model=2,pipe=2").stdout
     shown = tools.call("inspect", tmp_path / "m.plan", "collectives", "--format", "json").stdout
     collectives = json.loads(shown)["collectives"]
     assert [c["id"] for c in collectives] == list(range(len(collectives)))
@@ -135,8 +135,8 @@ def test_numbers_agree(tools, tmp_path):
     assert sorted(row["dims"] for row in summary["estimate"]) == ["batch=2,sequence=1", "batch=2,sequence=8"]
     all_steps = sum(row["step_ms"] for row in summary["estimate"])
     assert abs(summary["step_ms_of_all"] - all_steps) < 0.02
-    assert "estimate        main batch=2,sequence=8: " in told and "estimate        all 2 specialisations: " in told
-    assert "main_sequence" not in told
+    assert "estimate        main batch=2,sequence=8: " in printed and "estimate        all 2 specialisations: " in printed
+    assert "main_sequence" not in printed
 
 
 def test_too_few_operations_for_a_pipeline(tools, tmp_path):

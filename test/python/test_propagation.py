@@ -84,9 +84,9 @@ def test_every_whole_value_has_a_reason(tools, models, tmp_path, name, mesh):
         if match := re.search(r" at '([^']+)'$", reason):
             assert any(match.group(1) in v["name"] for v in report["values"]), reason
     assert (split > 0) == (least is not None)
-    # Each kind of reason is told once, as a remark.
-    told = sum("replicated: " in warning for warning in report["warnings"])
-    assert 0 < told <= 20 or whole == 0
+    # Each kind of reason is reported once, as a remark.
+    printed = sum("replicated: " in warning for warning in report["warnings"])
+    assert 0 < printed <= 20 or whole == 0
 
 
 def test_explain_gives_the_reason(tools, models, tmp_path):

@@ -113,13 +113,13 @@ def test_open_sizes_are_asked_for_in_one_line(tools, bert, tmp_path):
 
 
 def test_the_doctor_tells_the_command_that_compiles(tools, bert, tmp_path, monkeypatch):
-    told = tools.call("doctor", bert).stdout
-    assert "input_ids int64 [batch, sequence]" in told and "sequence=16 works, and so do others" in told
-    (command,) = [line.split("can be compiled: ")[1] for line in told.splitlines() if "can be compiled" in line]
+    printed = tools.call("doctor", bert).stdout
+    assert "input_ids int64 [batch, sequence]" in printed and "sequence=16 works, and so do others" in printed
+    (command,) = [line.split("can be compiled: ")[1] for line in printed.splitlines() if "can be compiled" in line]
     monkeypatch.chdir(tmp_path)
     tools.call(*command.split()[1:], "-o", tmp_path / "m.plan")
-    told = tools.call("doctor", bert, "--dim", "sequence=8").stdout
-    assert "batch=1 works" in told and "sequence=16" not in told and told.endswith("--dim sequence=8 --dim batch=1\n")
+    printed = tools.call("doctor", bert, "--dim", "sequence=8").stdout
+    assert "batch=1 works" in printed and "sequence=16" not in printed and printed.endswith("--dim sequence=8 --dim batch=1\n")
 
 
 def test_the_doctor_tells_what_cannot_be_compiled(tools, tmp_path):
@@ -146,16 +146,16 @@ def with_cache(path, total: str):
 def test_the_doctor_tries_sizes_that_fit(tools, tmp_path):
     cache = with_cache(tmp_path / "a.onnx", "past + seq")
     assert tools.call("doctor", cache).stdout.endswith(" --dim 'past + seq=32' --dim past=16 --dim seq=16\n")
-    told = tools.call("doctor", cache, "--dim", "past=3").stdout
-    assert told.endswith(" --dim past=3 --dim 'past + seq=19' --dim seq=16\n")
+    printed = tools.call("doctor", cache, "--dim", "past=3").stdout
+    assert printed.endswith(" --dim past=3 --dim 'past + seq=19' --dim seq=16\n")
     assert refused(tools, "compile", cache).endswith(" --dim 'past + seq=SIZE' --dim past=SIZE --dim seq=SIZE")
     assert tools.call("compile", cache, "-o", tmp_path / "a.plan", "--dim", "past=3", "--dim", "seq=2,4").returncode == 0
     dims = [entry.dims for entry in gridloom.Plan.read(tmp_path / "a.plan").entries[0].specialisations]
     assert [sizes["past + seq"] for sizes in dims] == [5, 7]  # a sum follows its parts
     cache = with_cache(tmp_path / "b.onnx", "total")
-    told = tools.call("doctor", cache).stdout
-    assert "past=16, seq=16, total=32 work; they change together: total = past + seq\n" in told
-    assert told.endswith(" --dim total=32 --dim past=16 --dim seq=16\n")
+    printed = tools.call("doctor", cache).stdout
+    assert "past=16, seq=16, total=32 work; they change together: total = past + seq\n" in printed
+    assert printed.endswith(" --dim total=32 --dim past=16 --dim seq=16\n")
     assert "total=32" in tools.call("doctor", cache, "--dim", "past=20", "--dim", "seq=12").stdout
     sizes = ["--dim", "total=3", "--dim", "past=1", "--dim", "seq=1"]
     assert "do not broadcast" in refused(tools, "doctor", cache, *sizes)  # nothing was guessed
@@ -181,8 +181,8 @@ def test_the_doctor_finds_pictures_that_divide(tools, tmp_path):
     nodes.append(helper.make_node("AveragePool", ["f"], ["y"], kernel_shape=[40, 40]))
     shape = ["batch", 3, "h", "w"]
     model = graph(tmp_path / "u.onnx", nodes, {"x": shape}, {"y": ["batch", 3, "i", "j"]}, {"scales": np.float32([1, 1, 16, 16])})
-    told = tools.call("doctor", model).stdout
-    assert "h=224 works, and so do others" in told and told.endswith("--dim batch=1 --dim h=224 --dim w=224\n")
+    printed = tools.call("doctor", model).stdout
+    assert "h=224 works, and so do others" in printed and printed.endswith("--dim batch=1 --dim h=224 --dim w=224\n")
 
 
 def test_the_doctor_finds_what_the_exporter_has_fixed(tools, tmp_path):
@@ -190,9 +190,9 @@ def test_the_doctor_finds_what_the_exporter_has_fixed(tools, tmp_path):
 
     nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
     model = graph(tmp_path / "r.onnx", nodes, {"x": ["batch", "seq", 4]}, {"y": ["b", 10, 4]}, {"shape": [-1, 10, 4]})
-    told = tools.call("doctor", model).stdout  # 10 is what it was exported with
-    assert "seq=10 works and 11, 18, 26, 74 do not: the exporter fixed this size (node" in told
-    assert "batch=1 works, and so do others" in told and told.endswith("--dim batch=1 --dim seq=10\n")
+    printed = tools.call("doctor", model).stdout  # 10 is what it was exported with
+    assert "seq=10 works and 11, 18, 26, 74 do not: the exporter fixed this size (node" in printed
+    assert "batch=1 works, and so do others" in printed and printed.endswith("--dim batch=1 --dim seq=10\n")
 
 
 def test_the_doctor_finds_dimensions_that_go_together(tools, tmp_path):
@@ -201,8 +201,8 @@ def test_the_doctor_finds_dimensions_that_go_together(tools, tmp_path):
 
     nodes = [helper.make_node("MatMul", ["a", "b"], ["y"])]
     model = graph(tmp_path / "m.onnx", nodes, {"a": ["batch", 3, "s1"], "b": ["s10", "s2", 5]}, {"y": ["n", 3, 5]})
-    told = tools.call("doctor", model).stdout
-    assert "s1=16, s2=16 work; they change together: s1 = s2\n" in told
+    printed = tools.call("doctor", model).stdout
+    assert "s1=16, s2=16 work; they change together: s1 = s2\n" in printed
 
 
 def test_the_doctor_knows_windows_on_recordings(tools, tmp_path):
@@ -218,12 +218,12 @@ def test_the_doctor_takes_devices_and_states(tools, tmp_path, monkeypatch):
     sizes = {"layers": 1, "hidden": 32, "heads": 4, "vocabulary": 29, "positions": 32}
     for form in ("static", "concat"):
         zoo.save(zoo.gpt2(zoo.Gpt2Config(cache=form, **sizes), zoo.Random(1)), tmp_path / f"{form}.onnx")
-    told = tools.call("doctor", tmp_path / "static.onnx").stdout
-    assert "past_*=present_*: 2 inputs are outputs of the call before; to keep them in the session: --state 'past_*" in told
+    printed = tools.call("doctor", tmp_path / "static.onnx").stdout
+    assert "past_*=present_*: 2 inputs are outputs of the call before; to keep them in the session: --state 'past_*" in printed
     assert "that grow; to keep them in the session with --state, export" in tools.call("doctor", tmp_path / "concat.onnx").stdout
     options = ["--state", "past_*=present_*", "--mesh", "data=2,model=2"]
-    told = tools.call("doctor", tmp_path / "static.onnx", *options).stdout
-    command = shlex.split(told.split("can be compiled: ")[1])
+    printed = tools.call("doctor", tmp_path / "static.onnx", *options).stdout
+    command = shlex.split(printed.split("can be compiled: ")[1])
     assert command[3:7] == ["--mesh", "data=2,model=2", "--state", "past_*=present_*"] and "batch=4" in command
     monkeypatch.chdir(tmp_path)
     tools.call(*command[1:])
@@ -241,8 +241,8 @@ def test_commands_that_are_told_can_be_typed(tools, tmp_path, monkeypatch):
     command = shlex.split(tools.call("doctor", model).stdout.split("can be compiled: ")[1])
     assert command[:3] == ["gridloom", "compile", str(model)]
     limits = ["--cpu-arch", "x86-64-v2", "--memory-limit", "1MiB"]
-    told = tools.call(*command[1:], "-o", "it's mine/a plan", "--dump-ir", folder, *limits).stdout
-    (command,) = [shlex.split(line)[2:] for line in told.splitlines() if line.startswith("  run it ")]
+    printed = tools.call(*command[1:], "-o", "it's mine/a plan", "--dump-ir", folder, *limits).stdout
+    (command,) = [shlex.split(line)[2:] for line in printed.splitlines() if line.startswith("  run it ")]
     tools.call(*command[1:], "--input", "x=ones")
     monkeypatch.chdir(folder)
     (first,) = [next(dump.open()) for dump in folder.glob("02-*.mlir")]
@@ -615,8 +615,8 @@ def test_what_views_tell_once_and_by_number(tools, bert, tmp_path):
     for mesh in ("model=2", "model=4"):
         tools.compile(bert, tmp_path / f"{mesh}.plan", *sizes, "--mesh", mesh)
     plan = tmp_path / "model=2.plan"
-    told = json.loads(tools.call("explain", plan, "--json").stdout)["warnings"]
-    assert told and len({row["warning"] for row in told}) == len(told)
+    printed = json.loads(tools.call("explain", plan, "--json").stdout)["warnings"]
+    assert printed and len({row["warning"] for row in printed}) == len(printed)
     count = len(json.loads((plan / "report.json").read_text())["collectives"])
     line = refused(tools, "explain", plan, "--collective", 10000)
     assert f"there is no collective 10000: collectives are numbered 0 to {count - 1}" in line

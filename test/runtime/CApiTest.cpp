@@ -267,7 +267,7 @@ TEST_F(CApiRanks, RunAndGather) {
   EXPECT_THAT(texts, ElementsAre("", ""));
 }
 
-/// A rank that fails before it has a session tells those that wait for it, at once.
+/// A rank that fails before it has a session notifies those that wait for it, at once.
 TEST_F(CApiRanks, AFailureToStartIsEverybodys) {
   auto begin = std::chrono::steady_clock::now();
   std::vector<std::string> texts = runRanks(2, [&](int rank) {

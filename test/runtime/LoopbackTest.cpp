@@ -238,7 +238,7 @@ TEST_F(LoopbackTest, CallsWaitForPeersAloneAndFailuresNameTheOperation) {
     EXPECT_EQ(download<float>(device, *stream, memory->data, 64), std::vector<float>(64, 256));
     world->barrier(*stream, {"barrier", 8, ""});
     stream->synchronize();
-    // The launch of the next fails; whoever makes it, both are told.
+    // The launch of the next fails; both ranks report it.
     if (rank == 0)
       fake::failCall("cuLaunchKernel", 14);
     try {

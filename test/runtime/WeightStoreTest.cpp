@@ -377,7 +377,7 @@ TEST(MappedFileTest, ReadsZerosWhereTheFileEnded) {
   EXPECT_EQ(getSum(), size_t(3 * 4096 * 'x'));
   std::filesystem::resize_file(path, 4096);
   EXPECT_EQ(getSum(), size_t(4096 * 'x'));
-  std::filesystem::remove(path); // nothing tells its size any more
+  std::filesystem::remove(path); // its size is no longer known
   EXPECT_THAT(messageOf([&] { file->requireUnchanged(); }),
               HasSubstr("file: could not be read while it is in use"));
 }

@@ -13,7 +13,7 @@ from .weights import Weights
 
 @dataclasses.dataclass(frozen=True)
 class Gpt2Config:
-    """GPT-2 small unless told otherwise. `cache` is "", "concat" or "static" (see network.Cache). With `mask` positions and
+    """GPT-2 small by default. `cache` is "", "concat" or "static" (see network.Cache). With `mask` positions and
     what may be looked at are inputs, as transformers exports them: `position_ids` and `attention_mask`."""
 
     layers: int = 12

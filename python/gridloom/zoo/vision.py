@@ -14,7 +14,7 @@ from .weights import Weights
 
 @dataclasses.dataclass(frozen=True)
 class VitConfig:
-    """ViT-B/16 on pictures of 224 by 224 unless told otherwise."""
+    """ViT-B/16 on pictures of 224 by 224 by default."""
 
     layers: int = 12
     hidden: int = 768

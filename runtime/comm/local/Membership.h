@@ -20,7 +20,7 @@ class Membership {
 public:
   /// Joins as `rank`. The others may join later: see awaitAll.
   Membership(std::shared_ptr<Segment> segment, int rank, TransportOptions options);
-  /// Leaves in order: peers that still wait for this rank are told so.
+  /// Leaves in order: peers that still wait for this rank are notified.
   ~Membership();
   Membership(const Membership &) = delete;
   Membership &operator=(const Membership &) = delete;

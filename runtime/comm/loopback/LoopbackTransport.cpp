@@ -364,7 +364,7 @@ LoopbackCommunicator::Transfer::~Transfer() {
   try {
     owner.hub->await(*meeting, call, owner.options);
   } catch (const Error &) {
-    return; // the error on its way tells more
+    return; // the error that follows is more precise
   }
 }
 

@@ -26,7 +26,7 @@ struct NcclOptions {
   /// Called instead while an operation with `ranks` lasts longer than the time of liveness; throws
   /// also when one of them has left in order. Optional.
   std::function<void(std::span<const int> ranks)> checkAwaited;
-  /// Tells the other ranks that this one gave up. Optional.
+  /// Notifies the other ranks that this one gave up. Optional.
   std::function<void(const std::string &reason)> abortPeers;
   /// Optional.
   std::shared_ptr<ProgressBoard> progress;

@@ -250,7 +250,7 @@ void NcclWatchdog::submit(
 // Graphs
 //===----------------------------------------------------------------------===//
 
-/// The operations of one graph. Events in a graph tell nothing before the graph has reached them,
+/// The operations of one graph. Events in a graph mean nothing before the graph has reached them,
 /// so what is watched is the graph: one operation of each communicator.
 class NcclGraph final : public GraphGuest {
 public:

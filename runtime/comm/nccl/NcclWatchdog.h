@@ -95,7 +95,7 @@ public:
   /// Gives `member` up: orderly when its operations are done; otherwise by abort, which ends all
   /// communicators of this rank. Never throws.
   void close(NcclMember &member) noexcept;
-  /// Fails everything in flight and to come on this rank, tells the others, and has the thread
+  /// Fails everything in flight and to come on this rank, notifies the others, and has the thread
   /// abort the communicators.
   void abort(const Error &error);
 

@@ -16,7 +16,7 @@
 
 namespace gridloom::rt {
 
-/// Rank 0's: passes values between ranks, tells all when one fails or its connection ends, and
+/// Rank 0's: passes values between ranks, notifies all when one fails or its connection ends, and
 /// keeps how far each is. A thread of its own.
 class TcpServer {
 public:

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 //
 // What a transport between GPUs needs of the hosts: it shares NCCL's ids, notices who is gone and
-// tells all of a failure. It makes no communicators: CPU ranks are joined on one machine only.
+// notifies all of a failure. It makes no communicators: CPU ranks are joined on one machine only.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_COMM_TCP_TCPTRANSPORT_H

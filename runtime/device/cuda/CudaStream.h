@@ -39,7 +39,7 @@ public:
   /// "NVIDIA H200"
   const std::string &getModel() const { return model; }
   int getOrdinal() const { return ordinal; }
-  /// What tells this GPU, or part of one, from all others; "" where the driver cannot say.
+  /// The identity of this GPU, or part of one; "" where the driver does not know it.
   const std::string &getUuid() const { return uuid; }
   /// 10 * major + minor of the compute capability.
   int getArchitecture() const { return architecture; }
