@@ -38,7 +38,7 @@ SMALL_SIZES = {"batch": 2, "sequence": 6, "past": 3}
 
 @dataclasses.dataclass
 class Row:
-    """What the plan of one model for one chip has."""
+    """The kernels of one model's plan for one chip."""
 
     model: str
     chip: str

@@ -96,7 +96,7 @@ KERNELS: dict[str, Callable[[], onnx.ModelProto]] = {
 
 
 def find_nvdisasm() -> Path:
-    """Of the package nvidia-cuda-nvdisasm, else on the path."""
+    """The nvdisasm of the package nvidia-cuda-nvdisasm, else the one on the path."""
     found = importlib.util.find_spec("nvidia")
     for folder in found.submodule_search_locations if found else []:
         for tool in sorted(Path(folder).glob("cu*/bin/nvdisasm")):

@@ -241,7 +241,7 @@ def main() -> int:
 
 
 class PeersAlone:
-    """What `compare_all` needs of a check where there is no GPU."""
+    """Stands in for a check, with what `compare_all` needs, where there is no GPU."""
 
     def __init__(self, pack: Path, report: Report):
         self.pack, self.report = pack, report

@@ -171,7 +171,7 @@ def render(results: list[suite.Result]) -> str:
 
 
 def list_differences(results: list[suite.Result]) -> list[str]:
-    """How the list differs from what a run of some tests gave."""
+    """Differences between the list and a run of some tests."""
     now, listed = failing(results), read_failing()
     lines = []
     for name in sorted({result.name for result in results}):
@@ -185,7 +185,7 @@ def list_differences(results: list[suite.Result]) -> list[str]:
 
 
 def differences(results: list[suite.Result]) -> list[str]:
-    """How the files differ from what a run gave."""
+    """Differences between the files and a run."""
     lines = list_differences(results)
     if PAGE.read_text() != render(results):
         lines.append(f"{PAGE.relative_to(ROOT)} is not up to date; run .venv/bin/python scripts/onnx_support.py")

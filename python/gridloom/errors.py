@@ -1,4 +1,4 @@
-"""What sessions raise."""
+"""Errors of sessions."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Weight:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What a plan's manifest says. `report` is the compiler's account of its decisions; `log` is what it printed when
+    """A plan, read from its manifest. `report` is the compiler's account of its decisions; `log` is what it printed when
     this plan came from `gridloom.compile`."""
 
     path: Path
@@ -90,12 +90,12 @@ class Plan:
 
     @property
     def ranks(self) -> int:
-        """How many ranks run this plan: the product of the mesh's axes."""
+        """The number of ranks that run this plan: the product of the mesh's axes."""
         return int(np.prod(list(self.mesh.values()), dtype=np.int64))
 
     @property
     def report(self) -> dict:
-        """What the compiler decided, why, and what it costs (report.json)."""
+        """The compiler's decisions, their reasons and costs (report.json)."""
         return json.loads((self.path / "report.json").read_text())
 
     @classmethod

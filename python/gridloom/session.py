@@ -21,7 +21,7 @@ _TYPES = ["", "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "boo
 
 @dataclasses.dataclass(frozen=True)
 class Stats:
-    """How a run went: milliseconds, and shares from 0 to 1. `exposed_ms` is communication that no computation
+    """Times of a run: milliseconds, and shares from 0 to 1. `exposed_ms` is communication that no computation
     hid; `bubble` is the idle share of a pipeline."""
 
     wall_ms: float
@@ -59,7 +59,7 @@ class Session:
 
     @property
     def ranks(self) -> int:
-        """How many ranks the plan has."""
+        """The number of the plan's ranks."""
         return self._open().num_ranks()
 
     @property

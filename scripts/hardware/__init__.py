@@ -1,2 +1,2 @@
-"""What scripts/gpu-check and scripts/cluster-check are made of. Runs on a bare machine: the standard library and numpy;
+"""The modules of scripts/gpu-check and scripts/cluster-check. Runs on a bare machine: the standard library and numpy;
 only `pack` needs a built checkout."""

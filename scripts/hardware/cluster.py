@@ -33,7 +33,7 @@ VICTIM_LIVES = 3.0  # seconds until the rank that is to die is killed
 
 @dataclasses.dataclass
 class Result:
-    """How a rank's process ended: on the clock that all processes of a machine share."""
+    """The end of a rank's process, on the clock that all processes of a machine share."""
 
     code: int
     out: str
@@ -108,7 +108,7 @@ class Cluster:
         self.places = [found[rank] for rank in range(self.world.size)]
 
     def read(self, name: str) -> dict | None:
-        """What a rank left, unless it is of an earlier job of the same name."""
+        """The files that a rank left, unless an earlier job of the same name left them."""
         path = self.work / f"{name}.json"
         if path.exists() and path.stat().st_mtime > self.begin - 60:
             return json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""What NVIDIA software a machine has, asked of the libraries themselves."""
+"""The NVIDIA software of a machine, as the libraries report it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIBRARIES = {
 
 
 def _folders() -> list[Path]:
-    """Where these libraries lie when the loader does not know: Python packages, and toolkits."""
+    """Folders of these libraries that the loader does not know: Python packages and toolkits."""
     found = []
     for entry in sys.path:
         found += sorted(Path(entry or ".", "nvidia").glob("*/lib"))

@@ -1,4 +1,4 @@
-"""What gpu-check does on the machine with the GPU."""
+"""The checks of gpu-check on the machine with the GPU."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Check:
         return [plan for plan in self.plans() if "refused" not in plan]
 
     def timed(self) -> Iterator[tuple[dict, str, dict[str, int]]]:
-        """What is timed: a plan, a name for the sizes, and the sizes."""
+        """The plans to time: a plan, a name for the sizes, and the sizes."""
         for plan in self.compiled():
             if plan["precision"] in self.model(plan)["timed_in"]:
                 for label, dims in self.model(plan)["timed"].items():
@@ -251,7 +251,7 @@ class Check:
         return measured
 
     def shares(self) -> None:
-        """How near matrix products and fused kernels come to the ceilings."""
+        """The share of the ceilings that matrix products and fused kernels reach."""
         for plan, label, dims in self.timed():
 
             def share(plan=plan, dims=dims) -> tuple[str, str, dict]:
@@ -299,7 +299,7 @@ class Check:
 
 
 def describe_bench(figures: dict) -> str:
-    """Of `bench --format json`: with CUDA graphs, and with its steps launched and timed one by one."""
+    """Times of `bench --format json`: with CUDA graphs, and with its steps launched and timed one by one."""
     return (
         f"{figures['device_ms']:.3f} ms on the device (gaps {figures['gap_percent']:.0f}%), {figures['median_ms']:.3f} ms with "
         f"inputs and outputs; step by step {figures['stepped_device_ms']:.3f} ms (gaps {figures['stepped_gap_percent']:.0f}%)"

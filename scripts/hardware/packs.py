@@ -1,4 +1,4 @@
-"""What goes into the packs of gpu-check and cluster-check."""
+"""The contents of the packs of gpu-check and cluster-check."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class Gridloom:
         self.env = {"LD_LIBRARY_PATH": ":".join([*folders, *([old] if old else [])])} if folders else {}
 
     def call(self, *arguments, env: Mapping[str, str] | None = None) -> str:
-        """What the command prints. A failure is a Problem with its last line; so is a finding of a fake GPU."""
+        """The output of a command. A failure is a Problem with its last line; so is a finding of a fake GPU."""
         result = call([self.program, *arguments], {**self.env, **(env or {})}, timeout=120)
         lines = result.stderr.strip().splitlines()
         if result.returncode:
@@ -69,7 +69,7 @@ def compare(name: str, got: np.ndarray, want: np.ndarray, tolerance: float, larg
 
 
 class Reference:
-    """What a model should give: an .npz with inputs and, per output, all of it or a sample and its largest value."""
+    """The expected outputs of a model: an .npz with inputs and, per output, all of it or a sample and its largest value."""
 
     SAMPLE = 4096
 

@@ -1,4 +1,4 @@
-"""Which Python runs the checks."""
+"""Finds a Python that can run the checks."""
 
 from __future__ import annotations
 

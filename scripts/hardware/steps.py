@@ -1,4 +1,4 @@
-"""How long each step of a plan takes on the device, and what it computes and moves: a trace beside the plan."""
+"""The time of each step of a plan on the device, with its flops and bytes: a trace beside the plan."""
 
 from __future__ import annotations
 

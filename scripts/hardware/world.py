@@ -1,4 +1,4 @@
-"""Which rank this process is: what the launchers' variables say, and how to hand them on."""
+"""Rank and size of this process, from the launchers' variables, and how to pass them on."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class World:
 
 
 def detect(env: Mapping[str, str] = os.environ) -> World | None:
-    """What a launcher says; None without one. Raises ValueError naming variables that are incomplete."""
+    """Rank and size from a launcher; None without one. Raises ValueError naming variables that are incomplete."""
     for source, (rank, size, local_rank, local_size, job) in _LAUNCHERS.items():
         if rank not in env and size not in env:
             continue
@@ -96,7 +96,7 @@ def detect(env: Mapping[str, str] = os.environ) -> World | None:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a rank is: its machine, and which of the machine's ranks it is."""
+    """The place of a rank: its machine, and its number among the machine's ranks."""
 
     machine: str
     local_rank: int

@@ -1,4 +1,4 @@
-"""What the zoo's networks share: parameters from a generator, dense layers, norms, attention heads."""
+"""Parts that the zoo's networks share: parameters from a generator, dense layers, norms, attention heads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a model's numbers come from: a safetensors file, or a counter-based generator and a seed."""
+"""Sources of a model's numbers: a safetensors file, or a counter-based generator and a seed."""
 
 from __future__ import annotations
 
