@@ -536,7 +536,7 @@ const Refusal groupRefusals[] = {
      {"makes 12 elements of 12 over 2 members"}},
     {"ComputeStream",
      [](PlanBuilder &p) { step(p, 3).set_stream(0); },
-     {"no communication stream"}},
+     {"not a communication stream"}},
     {"Counts", [](PlanBuilder &p) { gather(p).add_inputs(2); }, {"1 outputs", "needs 2"}},
     {"Types",
      [](PlanBuilder &p) {
@@ -646,7 +646,7 @@ const Refusal derivedRefusals[] = {
        addDerived(p);
        p.stages[0].mutable_derived(0)->set_sources(0, "d");
      },
-     {"'d' needs 'd'", "not derived before it"}},
+     {"'d' needs 'd'", "neither a weight nor derived before it"}},
     {"Name",
      [](PlanBuilder &p) {
        addDerived(p);
