@@ -144,8 +144,8 @@ static std::ptrdiff_t countSharedEnd(const std::string &a, const std::string &b)
 
 /// Pairs floats of four dimensions that go in with those that come out longer by the call's tokens
 /// along one: by the ends of their names, as of past.0.key and present.0.key, else in the order of
-/// both. They serve where a mask hides what is not filled and positions
-/// are told; elsewhere checkInputs refuses them.
+/// both. They serve where a mask hides what is not filled and positions are inputs; elsewhere
+/// checkInputs refuses them.
 void Decoder::findCaches(DecoderCall &call) const {
   const std::vector<Argument> &inputs = call.specialisation->inputs;
   auto find = [&](const Argument &past, const Argument &present) -> std::optional<size_t> {

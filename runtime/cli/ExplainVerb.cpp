@@ -185,7 +185,7 @@ static Document explainValue(const Lenient &report, const std::string &name) {
     if (known.find(name) != std::string::npos)
       similar.insert(known);
     std::string type = value.text("type");
-    // One node may become several operations; equal ones are told once.
+    // One node may become several operations; equal ones are listed once.
     if (known == name &&
         rows.insert(value.text("op") + type + value.text("sharding") + value.text("origin")).second)
       document.addRow(

@@ -82,8 +82,8 @@ struct RankRunner : Runner {
       throw;
     }
   }
-  /// Does what may wait for other ranks, on a thread of its own where this one is to see
-  /// interrupts; `end` ends it.
+  /// Runs work that may wait for other ranks, on another thread if this one must see interrupts;
+  /// `end` ends it.
   template <typename Work>
   std::invoke_result_t<Work> await(Work work, const std::function<void()> &end) {
     if (!isInterrupted)
