@@ -18,7 +18,7 @@ struct Largest {
   static __device__ float combine(float a, float b) { return fmaxf(a, b); }
 };
 
-/// Of the values of a warp's threads; all get it.
+/// Reduces the values of a warp's threads; all get the result.
 template <typename Kind> __device__ float reduceWarp(float value) {
 #pragma unroll
   for (int mask = 16; mask > 0; mask /= 2)
@@ -26,7 +26,7 @@ template <typename Kind> __device__ float reduceWarp(float value) {
   return value;
 }
 
-/// Of the values of the threads of a block of `kWarps` warps; all get it.
+/// Reduces the values of a block of `kWarps` warps; all threads get the result.
 template <typename Kind, int kWarps> __device__ float reduceBlock(float value, float *places) {
   value = reduceWarp<Kind>(value);
   if (threadIdx.x % 32 == 0)

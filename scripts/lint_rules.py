@@ -14,7 +14,7 @@ NUMBER = re.compile(r"\b[A-Z]-[A-Z]{1,2}[0-9]+\b")
 REPORT = re.compile(r"\b(?:emitOpError|emitError)\s*\(")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
-# What no test can reach, with the reason.
+# Messages that no test can reach, with the reason.
 UNREACHABLE: dict[str, str] = {}
 
 

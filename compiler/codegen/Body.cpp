@@ -108,7 +108,7 @@ SmallVector<NestSpec> Body::improve(const NestSpec &spec) const {
     above.factors[0] -= point;
     below.size = point * stride;
     below.factors[0] = point;
-    // Which loops reductions need is found anew: a part of a dimension serves none.
+    // The loops of reductions are found again: they do not run over a part of a dimension.
     low.inner.clear();
     high.inner.clear();
     return {low, high};
@@ -130,7 +130,7 @@ NodeId Body::intern(Node node) {
   std::vector<int64_t> key{static_cast<int64_t>(node.kind), node.buffer,
                            reinterpret_cast<int64_t>(node.element.getAsOpaquePointer()),
                            reinterpret_cast<int64_t>(node.value.getAsOpaquePointer())};
-  // Of what computes, the operation tells nodes apart; of what loads, only the place does.
+  // Computing nodes are identified by their operation, loads by their address.
   if (node.kind == Node::Kind::Compute || node.kind == Node::Kind::Reduce)
     key.push_back(reinterpret_cast<int64_t>(node.op));
   node.index.encode(key);
@@ -270,8 +270,8 @@ NodeId Body::pullConstant(loom::ConstantOp op, ArrayRef<Linear> index) {
 // Moves
 //===----------------------------------------------------------------------===//
 
-/// Where index `index` of shape `to` lies in shape `from`: per smallest group of dimensions with
-/// equal products, so that what a reshape leaves alone costs nothing.
+/// Maps index `index` of shape `to` to shape `from`, per smallest group of dimensions with equal
+/// products, so that unchanged dimensions cost nothing.
 SmallVector<Linear> Body::reshapeIndex(ArrayRef<int64_t> from, ArrayRef<int64_t> to,
                                        ArrayRef<Linear> index) {
   SmallVector<Linear> result(from.size());

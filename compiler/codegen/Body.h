@@ -44,7 +44,8 @@ struct Node {
   double cost = 0;                      // with what it is computed from
 };
 
-/// How one dimension is iterated: [begin, begin + size), as nested loops of `factors`, major first.
+/// The iteration of one dimension: [begin, begin + size), as nested loops of `factors`, major
+/// first.
 struct DimSpec {
   int64_t begin = 0;
   int64_t size = 1;

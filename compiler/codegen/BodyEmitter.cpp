@@ -236,7 +236,7 @@ int BodyEmitter::emitPasses(Context &context, const Loop *last) {
   for (auto [id, node] : llvm::enumerate(body.nodes)) {
     if (node.kind != Node::Kind::Reduce || guarded[id] || &home(node.free, context) != &context)
       continue;
-    // Of a value that needs variables of loops further in, this is not the home.
+    // A value that needs variables of inner loops does not belong here.
     if (llvm::any_of(node.free, [&](AtomId atom) {
           for (Context *at = &context; at; at = at->parent)
             if (at->owns(atom))

@@ -29,16 +29,16 @@ struct Context {
   llvm::SmallVector<std::pair<const Loop *, mlir::Value>, 2> loops;
   /// Elements of the (only) loop a value here holds: 1 for scalars, else a vector.
   int64_t width = 1;
-  /// Of a branch: what depends on these is only safe inside.
+  /// In a branch: values that depend on these are only safe inside.
   AtomSet guard;
-  /// Which pass over a row this is, -1 for none.
+  /// The number of the pass over a row, -1 for none.
   int pass = -1;
   /// A loop body whose iterations the threads of a group share.
   bool isSpread = false;
-  /// Of an iteration in line: whether it is one of the loop's, null where it always is. Outside of
-  /// the loop its variable is that of the last iteration.
+  /// For an unrolled iteration: whether it is one of the loop's, null where it always is. Outside
+  /// of the loop its variable is that of the last iteration.
   mlir::Value isInside;
-  /// Where the (only) loop's variable is the sum of a value that other contexts share and a number,
+  /// If the (only) loop's variable is the sum of a value that other contexts share and a number,
   /// these two: places in memory are computed from the first, the second becomes their offset.
   mlir::Value base;
   int64_t offset = 0;
@@ -49,10 +49,10 @@ struct Context {
 
   std::map<NodeId, mlir::Value> values;
   std::map<std::vector<int64_t>, mlir::Value> indices;
-  /// Of the loops right inside: which pass a reduction's is, and what is kept between passes.
+  /// For the loops directly inside: the pass of each reduction, and the values kept between passes.
   std::map<NodeId, int> passOf;
   std::map<NodeId, Scratch> scratch;
-  /// Of loops right inside: the iterations that are in line instead.
+  /// For loops directly inside: the iterations that are unrolled.
   std::map<const Loop *, std::vector<std::unique_ptr<Context>>> inLine;
 
   bool owns(AtomId atom) const;
@@ -82,7 +82,7 @@ struct ThreadGroup {
   llvm::SmallVector<const Loop *, 2> inLine;
 };
 
-/// What suits one target and not another.
+/// Properties of code that differ between targets.
 struct TargetStyle {
   /// Indices are of 32 bits: no place in the nest's memory needs more.
   bool hasShortIndices = false;
@@ -209,7 +209,7 @@ private:
 mlir::Value combineScalars(mlir::OpBuilder &builder, mlir::Location loc, dist::ReductionKind kind,
                            mlir::Value lhs, mlir::Value rhs, mlir::Type element);
 
-/// How an element is kept in memory: i1 as i8, integers without sign.
+/// The type of an element in memory: i1 as i8, integers without sign.
 mlir::Type memoryType(mlir::Type element);
 
 /// Adds a private global that holds a buffer's constant; returns its memref type.

@@ -42,7 +42,7 @@ Value BodyEmitter::emitIndex(const Linear &linear, Context &context, bool isFrom
   if (auto known = at.indices.find(key); known != at.indices.end())
     return known->second;
 
-  // What does not change in this body comes from further out; a branch has no variable of its own.
+  // Invariant terms come from an outer context; a branch has no variable of its own.
   Linear rest;
   SmallVector<std::pair<AtomId, int64_t>> here;
   for (auto [atom, coefficient] : linear.terms) {
@@ -53,7 +53,7 @@ Value BodyEmitter::emitIndex(const Linear &linear, Context &context, bool isFrom
       here.emplace_back(atom, coefficient);
   }
   Value sum = rest.isConstant() ? Value() : emitIndex(rest, *at.parent, isFromBase);
-  // Where nothing is negative no part of the sum exceeds the whole.
+  // If no term is negative, no partial sum exceeds the whole.
   auto flags = arith::IntegerOverflowFlags::none;
   if (style.hasShortIndices && linear.offset >= 0 &&
       llvm::all_of(linear.terms, [](const auto &term) { return term.second >= 0; }))

@@ -22,13 +22,13 @@
 
 namespace gridloom::codegen {
 
-/// What the runtime and the cost model need to know of a compiled kernel.
+/// Properties of a compiled kernel for the runtime and the cost model.
 struct KernelInfo {
   std::string symbol;
-  unsigned numPointers = 0; // inputs, then outputs
+  unsigned numPointers = 0;                              // inputs, then outputs
   plan::Skeleton skeleton = plan::Skeleton::Elementwise; // what its loops became
-  int64_t rows = 0;  // CPU: extent of the row range [lo, hi)
-  int64_t grain = 1; // CPU: least rows worth a thread
+  int64_t rows = 0;                                      // CPU: extent of the row range [lo, hi)
+  int64_t grain = 1;                                     // CPU: least rows worth a thread
   int64_t flops = 0; // of one call; a multiply-add counts as two
   int64_t bytes = 0; // inputs and outputs, each once
   /// Pairs (output, input), counted from 0 each, whose buffers may be the same memory, as the
@@ -66,7 +66,7 @@ struct GpuOptions {
   std::string toolkit;
   /// Do not look for ptxas; the results then have PTX only.
   bool assemble = true;
-  /// How many kernels have PTX and cubin in common.
+  /// The number of kernels that share a PTX file and a cubin.
   size_t kernelsPerLibrary = 8;
 };
 

@@ -1,4 +1,4 @@
-//===- CodegenPasses.cpp - emitters as passes, to look at -----------------===//
+//===- CodegenPasses.cpp - emitters as passes, for tests ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -13,7 +13,7 @@
 
 namespace gridloom::codegen {
 
-/// What sums of elements are kept in: f32 for narrower floats.
+/// The type for sums of elements: f32 for narrower floats.
 mlir::Type getWideType(mlir::Type element);
 
 /// A tensor as [outer, size, inner] around one dimension.
@@ -55,7 +55,7 @@ struct LaneBuilder {
   repeat(mlir::ValueRange inits, llvm::function_ref<mlir::Value(mlir::ValueRange)> condition,
          llvm::function_ref<llvm::SmallVector<mlir::Value>(mlir::ValueRange)> body);
   void when(mlir::Value condition, llvm::function_ref<void()> body);
-  /// What `body` returns where `condition` holds, else `other`.
+  /// The result of `body` if `condition` holds, else `other`.
   mlir::Value whenElse(mlir::Value condition, llvm::function_ref<mlir::Value()> body,
                        mlir::Value other);
 

@@ -45,7 +45,7 @@ struct Linear {
   Linear operator+(const Linear &other) const { return Linear(*this) += other; }
   Linear operator*(int64_t factor) const;
   bool operator==(const Linear &other) const = default;
-  /// Appends an encoding that tells linears apart.
+  /// Appends an encoding that is unique for each linear.
   void encode(std::vector<int64_t> &key) const;
 };
 

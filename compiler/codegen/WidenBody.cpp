@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What a kernel computes of f16, bf16 and 8-bit floats is f32 until it is stored: one rounding
-// instead of one per operation, and no conversions back and forth. A conversion that the program
-// asks for stays one.
+// A kernel computes f16, bf16 and 8-bit floats in f32 until it stores them: one rounding instead of
+// one per operation, and no conversions back and forth. A conversion that the program asks for
+// stays one.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/Nest.h"
@@ -38,7 +38,7 @@ public:
     if (isa<loom::ConstantOp>(op) || loom::isLaneOp(op))
       return;
     // A conversion reads what was computed, and rounds where it says so. One to f32 may have become
-    // none; until all operations are visited it tells those who read f32 from those who do not.
+    // none; until all operations are visited it marks the ones that read f32.
     if (auto change = dyn_cast<loom::ConvertOp>(op)) {
       if (change.getInput().getType() == change.getOutput().getType())
         identities.push_back(change);

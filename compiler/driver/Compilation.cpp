@@ -169,7 +169,7 @@ LogicalResult Compilation::checkTarget() {
   return success(target != nullptr);
 }
 
-/// What the target's processors have.
+/// Checks that the target supports the precision.
 LogicalResult Compilation::checkPrecision() {
   const std::string &precision = options.precision;
   if (precision == "f32")
@@ -254,7 +254,7 @@ void Compilation::checkDevices() {
                                   << "; add --target " << named->getName();
 }
 
-/// What the choice makes of options that name machines and pipelines.
+/// Checks options about machines and pipelines against the chosen strategy.
 LogicalResult Compilation::checkChoice() {
   checkDevices();
   if (options.microbatches > 1 && !choice.options.hasPipeline())
@@ -521,7 +521,7 @@ int Compilation::run() {
     result = runPhase(index);
   if (::isatty(STDERR_FILENO) && !options.quiet)
     std::cerr << "\r\033[K" << std::flush;
-  // What was reached is dumped also when a later phase failed: that is when it is wanted most.
+  // Dumps are also written when a later phase fails: then they are most useful.
   if (!options.dumpIr.empty())
     if (std::string error = writeDumps(dumps, options.dumpIr); !error.empty()) {
       fail(error);

@@ -44,7 +44,7 @@ Examples:
   gridloom doctor model.onnx --devices 4 --state 'past_*=present_*'
       the same for four devices, with a cache that the session keeps)";
 
-/// What a model is compiled for: options that `compile` and `doctor` share.
+/// The options that `compile` and `doctor` share.
 static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
   verb.add_option(
           "--dim", options.dims,
@@ -201,7 +201,8 @@ int main(int argc, char **argv) {
   int code = runVerb(argc, argv);
   if (code != 0)
     return code;
-  // What was asked for may be what is printed. A plan's summary is not, and has been warned of.
+  // Printed text may be the result that was asked for. A failure to print the summary was only a
+  // warning.
   if (std::string error = tryFlushOutput(); !error.empty()) {
     std::cerr << "error: " << error << "\n";
     return 1;

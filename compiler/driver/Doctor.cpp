@@ -1,4 +1,4 @@
-//===- Doctor.cpp - what would stop a model from compiling ------------------===//
+//===- Doctor.cpp - report what would stop a compilation ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -53,7 +53,7 @@ static int compileWhole(CompileOptions options) {
   return code;
 }
 
-/// How many devices the options ask for; 1 without a mesh.
+/// The number of devices in the options; 1 without a mesh.
 static int64_t countDevices(const CompileOptions &options) {
   int64_t count = 1, size = 0;
   llvm::SmallVector<llvm::StringRef> axes;
@@ -179,7 +179,7 @@ static int chooseSizes(const ModelBrief &brief, CompileOptions &options) {
 int gridloom::runDoctor(const CompileOptions &given) {
   CompileOptions options = given;
   ModelBrief brief;
-  // What cannot be read the compilation refuses, in its own words.
+  // The compilation itself reports unreadable models.
   if (readBrief(options.input, brief).empty() && chooseSizes(brief, options))
     return 1;
   if (int code = compileWhole(options))

@@ -1,4 +1,4 @@
-//===- DumpChecks.cpp - what a dump may say that is not so ------------------===//
+//===- DumpChecks.cpp - check dumps against model and mesh ----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

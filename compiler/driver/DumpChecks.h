@@ -1,4 +1,4 @@
-//===- DumpChecks.h - what a dump may say that is not so --------*- C++ -*-===//
+//===- DumpChecks.h - check dumps against model and mesh --------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -13,11 +13,11 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// How much more of something is tried.
+/// The largest factor that is tried.
 static constexpr int64_t kMostTimes = 16;
 
 //===----------------------------------------------------------------------===//
-// What a program takes
+// Memory of a program
 //===----------------------------------------------------------------------===//
 
 std::optional<rt::MemoryNeeds> Compilation::tryAllocate(ModuleOp simplified,
@@ -57,7 +57,7 @@ uint64_t Compilation::getMemoryLimit() const {
 // A change that fits
 //===----------------------------------------------------------------------===//
 
-/// What an option would have to be, and the program with it.
+/// A changed option, and the program with it.
 struct Compilation::Change {
   std::string flag; ///< "--mesh data=4"
   StrategyRequest request;
@@ -144,7 +144,7 @@ std::vector<Compilation::Change> Compilation::listChanges(const ShardOptions &sh
   return changes;
 }
 
-/// What the program takes with a change; none where it cannot be compiled.
+/// Memory of the program with a change; nullopt if it cannot be compiled.
 std::optional<rt::MemoryNeeds> Compilation::tryChange(const Change &change, int64_t limit) {
   ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
   OwningOpRef<ModuleOp> imported;

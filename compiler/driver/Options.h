@@ -1,4 +1,4 @@
-//===- Options.h - what a compilation is told -------------------*- C++ -*-===//
+//===- Options.h - compile options ------------------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

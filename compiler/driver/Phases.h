@@ -24,7 +24,7 @@
 
 namespace gridloom {
 
-/// What the phases between import and emit need to know.
+/// Options of the phases between import and emit.
 struct PhaseContext {
   ShardOptions shard;
   CommunicateOptions communicate;

@@ -13,7 +13,7 @@
 using namespace gridloom;
 using llvm::StringRef;
 
-/// What the printer leaves of a name as it is.
+/// Whether the printer keeps a character of a name.
 static bool isNamePart(char c) {
   return llvm::isAlnum(c) || c == '_' || c == '.' || c == '$' || c == '-';
 }

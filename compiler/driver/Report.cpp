@@ -98,7 +98,7 @@ void Compilation::recordValues() {
   values = std::move(text);
 }
 
-/// Of a device of the stage that takes most, as `inspect memory` has it.
+/// Memory of a device of the largest stage, as in `inspect memory`.
 llvm::json::Object Compilation::describeMemory() const {
   auto number = [](uint64_t bytes) { return static_cast<int64_t>(bytes); };
   llvm::json::Object object{{"stage", memory.stage},

@@ -17,7 +17,7 @@ using namespace gridloom;
 static constexpr int kMostTrials = 60;
 
 //===----------------------------------------------------------------------===//
-// What a dimension is likely to be
+// Likely sizes of a dimension
 //===----------------------------------------------------------------------===//
 
 namespace {
@@ -222,7 +222,7 @@ std::optional<Sizes> Search::findWorking() {
   std::string errors = attempt(start);
   if (errors.empty())
     return start;
-  // What other sizes change nothing of is not for want of a size.
+  // Errors that other sizes do not change are not about sizes.
   if (start.empty() || attempt(chooseLevel(1)) == errors)
     return std::nullopt;
   if (attempt(chooseLevel(1)).empty())

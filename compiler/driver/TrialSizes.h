@@ -31,9 +31,9 @@ using Trial = std::function<std::string(const Sizes &)>;
 struct TrialResult {
   /// Open dimensions' sizes that work; those tried first where none was found.
   Sizes sizes;
-  /// Of the sizes tried first; empty when some work.
+  /// Errors of the sizes tried first; empty if some work.
   std::string errors;
-  /// What is known of each open dimension, a line each: what else it may be, what it goes with.
+  /// One line for each open dimension: other sizes that work, and dimensions that depend on it.
   std::vector<std::string> remarks;
   int trials = 0;
 };

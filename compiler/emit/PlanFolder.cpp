@@ -60,7 +60,7 @@ static bool isPlanManifest(const fs::path &path) {
   return text.find("\"producer\": \"gridloom") != std::string::npos;
 }
 
-/// What a folder holds that no plan has: the first by name, or nothing.
+/// The first entry of a folder, by name, that does not belong to a plan; empty if there is none.
 static std::string findForeign(const fs::path &folder) {
   static const std::set<std::string> own = {"autotune", "ir", "kernels", "manifest.json",
                                             "report.json"};

@@ -23,7 +23,7 @@ class Target;
 /// A plan in memory: relative path to contents.
 using PlanFiles = std::map<std::string, std::string>;
 
-/// What the summary and the report say of an emitted plan.
+/// Facts about an emitted plan for the summary and the report.
 struct EmitSummary {
   int64_t kernels = 0, kernelBytes = 0, programBytes = 0;
   std::vector<CompiledKernel> compiled; ///< kernels for GPUs

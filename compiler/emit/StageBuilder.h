@@ -28,7 +28,7 @@ public:
   const std::set<std::string> &getSources() const { return sources; }
 
 private:
-  /// What is needed while one program, or one prologue, is translated.
+  /// State of the translation of one program or one prologue.
   struct Scope {
     schema::Specialisation *specialisation = nullptr;
     google::protobuf::RepeatedPtrField<schema::Buffer> *buffers = nullptr;

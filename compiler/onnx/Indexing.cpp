@@ -73,7 +73,7 @@ static LogicalResult importGatherElements(Node &node) {
   return node.setResult(gatherElements(node, x, indices, *axis));
 }
 
-/// What `reduction` says; nothing for "none". Fails, with an error, on an unknown one.
+/// The attribute `reduction`; nullopt for "none". Fails, with an error, if it is unknown.
 static FailureOr<std::optional<ReductionKind>> getReductionKind(Node &node) {
   std::string name = node.stringAttribute("reduction", "none");
   auto kind = llvm::StringSwitch<std::optional<std::optional<ReductionKind>>>(name)

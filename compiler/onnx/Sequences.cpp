@@ -300,7 +300,7 @@ static LogicalResult importSequenceMap(Node &node) {
 }
 
 //===----------------------------------------------------------------------===//
-// What may be absent
+// Optional values
 //===----------------------------------------------------------------------===//
 
 /// Whether there is something is known here: what is not given is absent.

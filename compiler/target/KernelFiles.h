@@ -17,7 +17,7 @@
 
 namespace gridloom {
 
-/// What the report says of a kernel for GPUs; -1 where no assembler was at hand.
+/// Facts about a GPU kernel for the report; -1 without an assembler.
 struct CompiledKernel {
   std::string symbol, skeleton;
   int64_t registers = -1, spillBytes = -1, sharedBytes = 0;

@@ -24,7 +24,7 @@ namespace gridloom {
 
 struct KernelFiles;
 
-/// What a target has.
+/// The traits of a target.
 struct TargetTraits {
   /// The kind of device that runs its plans, as in runtime/device: cpu or cuda.
   llvm::StringRef kind;
@@ -38,7 +38,7 @@ struct TargetTraits {
   int64_t processors = 0;
   /// Its matrix multiplications can round f32 to TF32.
   bool tf32 = false;
-  /// What manifests call the library of convolutions and attention; empty: there is none.
+  /// The name of the library of convolutions and attention in manifests; empty: there is none.
   llvm::StringRef neuralLibrary;
   /// Which weights are padded, which products merged, which operations stay whole for a library.
   LayoutOptions layout;

@@ -75,8 +75,8 @@ static FactorSplits splitWindow(const Sharding::Dim &dim) {
   return splits;
 }
 
-/// A window is fetched from other devices, which what is cut in time has not. Leaves whole such
-/// factors' micro-batch axis and what is under it.
+/// Windows are fetched from other devices, so they cannot be split over micro-batches. Leaves whole
+/// such factors' micro-batch axis and what is under it.
 static void dropWindowsInTime(const ShardingRule &rule, FactorSplits &chosen) {
   for (auto [tensor, dim] : rule.windows)
     for (int64_t factor : rule.tensors[tensor][dim]) {

@@ -90,7 +90,7 @@ ShardingAttr getSharding(mlir::Value value);
 void setSharding(mlir::Value value, ShardingAttr sharding, OriginAttr origin);
 /// As above, asked for as a whole by `given`.
 void setSharding(mlir::Value value, ShardingAttr sharding, llvm::StringRef given);
-/// Who asked for the sharding; empty when nobody said.
+/// The origin of the sharding; empty if it has none.
 OriginAttr getOrigin(mlir::Value value);
 
 } // namespace gridloom::dist

@@ -1,4 +1,4 @@
-//===- Interference.cpp - which buffers may share memory ------------------===//
+//===- Interference.cpp - buffers that may share memory -------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Interference.h - which buffers may share memory ----------*- C++ -*-===//
+//===- Interference.h - buffers that may share memory -----------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- VerifyAllocated.cpp - what the allocate phase guarantees -----------===//
+//===- VerifyAllocated.cpp - verify the allocate phase --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -39,7 +39,7 @@ LogicalResult verifyPlace(plan::BufferOp buffer, plan::ProgramOp program) {
   return success();
 }
 
-/// Where a buffer lies in one iteration.
+/// The bytes of a buffer in one iteration.
 std::pair<int64_t, int64_t> getRange(plan::BufferOp buffer, int64_t iteration) {
   int64_t from = *buffer.getOffset() + iteration % buffer.getSlots() * *buffer.getBytes();
   return {from, from + *buffer.getBytes()};

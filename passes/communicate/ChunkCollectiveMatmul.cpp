@@ -129,13 +129,13 @@ private:
     return part->getResult(0);
   }
 
-  /// Puts `result` in the place of the last operation, and what it was told of.
+  /// Replaces the last operation with `result` and copies its attributes.
   static void replace(Operation *last, Value result, Operation *mark) {
     Operation *end = result.getDefiningOp();
     for (StringRef name : {kShardings, kOrigins})
       if (Attribute attr = last->getAttr(name))
         end->setAttr(name, attr);
-    // What was made in between belongs to the same stage.
+    // Operations created in between belong to the same stage.
     if (Attribute stage = last->getAttr(kStage)) {
       Block::iterator begin = mark ? std::next(mark->getIterator()) : last->getBlock()->begin();
       for (Operation &op : llvm::make_range(begin, last->getIterator()))

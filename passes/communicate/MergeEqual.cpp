@@ -1,4 +1,4 @@
-//===- MergeEqual.cpp - what is computed twice is computed once -----------===//
+//===- MergeEqual.cpp - merge equal operations ----------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- VerifyCommunicated.cpp - what the communicate phase guarantees -------===//
+//===- VerifyCommunicated.cpp - verify the communicate phase --------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -39,7 +39,7 @@ private:
         .wasInterrupted();
   }
 
-  /// What communicates names the ONNX node it is for, not the model or the function.
+  /// Communication names the ONNX node it is for, not the model or the function.
   static LogicalResult verifyOrigin(Operation *op) { // C-G4
     if (!isCommunication(op))
       return success();

@@ -34,7 +34,7 @@ template <typename T> SmallVector<T> reorder(ArrayRef<T> list, ArrayRef<int64_t>
   return llvm::map_to_vector(order, [&](int64_t i) { return list[i]; });
 }
 
-/// What `value` is the transpose of, in `order`; null when it is none.
+/// The value that `value` transposes by `order`; null if it is not such a transpose.
 Value matchTranspose(Value value, ArrayRef<int64_t> order) {
   auto transpose = value.getDefiningOp<loom::TransposeOp>();
   return transpose && transpose.getPermutation() == order ? transpose.getInput() : Value();
@@ -176,7 +176,7 @@ struct ChannelsLast : impl::ChannelsLastBase<ChannelsLast> {
   /// Moves a transpose that puts channels first below an elementwise operation, to meet one that
   /// puts them last.
   void sinkTransposes(Operation *op) {
-    // What communicates gives a future, not a tensor.
+    // Communication returns a future, not a tensor.
     auto result = op->getNumResults() == 1 ? dyn_cast<RankedTensorType>(op->getResult(0).getType())
                                            : RankedTensorType();
     if (!result || result.getRank() < 3)

@@ -38,7 +38,7 @@ struct Attention {
   SmallVector<int64_t> sizes; // batch, heads, queries, keys, depth, value depth
   /// Heads that read one key head, whose one query each is a query of the same head.
   int64_t group = 1;
-  /// What the call replaces, the strides of its result there, and the operations it makes idle.
+  /// The value that the call replaces, its strides, and the operations that become dead.
   Value result;
   SmallVector<int64_t> out;
   SmallVector<Operation *> path;
@@ -56,8 +56,8 @@ Value skipConversions(Value value, SmallVector<Operation *> &path) {
   return value;
 }
 
-/// What a product reads through conversions and factors, as strides over `element`, a 16-bit float:
-/// of the value's dimensions that are batch (at most two), rows and columns.
+/// An operand of a product behind conversions and factors, as strides over `element`, a 16-bit
+/// float: of the value's dimensions that are batch (at most two), rows and columns.
 std::optional<Operand> matchOperand(Value value, ArrayRef<int64_t> batch, int64_t rows,
                                     int64_t columns, Type element) {
   double scale = 1;
@@ -286,7 +286,7 @@ std::optional<Attention> match(loom::DotGeneralOp product) {
   return attention;
 }
 
-/// What cuDNN's engines for sm_80 and newer take.
+/// Whether cuDNN's engines for sm_80 and newer support the attention.
 bool isInLibrary(const Attention &attention) {
   constexpr int64_t multiple = 8, most = 128;
   for (int64_t depth : ArrayRef(attention.sizes).take_back(2))

@@ -123,7 +123,8 @@ std::optional<Gemm> getGemm(const Loops &loops) {
   return best;
 }
 
-/// What follows a contraction and can be part of the call: scalar factors, reshapes, a transpose.
+/// The operations after a contraction that can be part of the call: scalar factors, reshapes, a
+/// transpose.
 struct Tail {
   SmallVector<Operation *> path; // from the contraction on
   double scale = 1;
@@ -232,7 +233,7 @@ loom::DotGeneralOp makeCanonical(loom::DotGeneralOp dot) {
   return canonical;
 }
 
-/// What a call does to its product.
+/// The epilogue of a call.
 struct Ending {
   SmallVector<Operation *> ops; // of the program, in order; what the call does besides multiplying
   Value bias, residual;
@@ -266,8 +267,8 @@ plan::MatmulAttr getDescriptor(MLIRContext *context, const Gemm &gemm, double al
                                tf32);
 }
 
-/// Which operations will share a kernel, by their results. Asked while the program still has all of
-/// them.
+/// Predicts which operations will share a kernel, by their results, while the program still has all
+/// of them.
 class KernelNeighbours {
 public:
   explicit KernelNeighbours(ModuleOp module) {
@@ -348,8 +349,8 @@ bool matchResidual(Value value, Operation *add, const KernelNeighbours &neighbou
   return getMemoryStrides(value) == loom::getRowMajorStrides(type.getShape());
 }
 
-/// What the call does besides multiplying: a bias, then a residual or an activation. What goes on
-/// into a kernel is left to that.
+/// The epilogue of the call: a bias, then a residual or an activation. Operations that a kernel
+/// computes anyway stay there.
 Ending matchEnding(loom::DotGeneralOp dot, const Choice &choice, const KernelNeighbours &neighbours,
                    bool activations, bool residuals) {
   Value result = choice.tail.getResult(dot);

@@ -1,4 +1,4 @@
-//===- FusionGroups.cpp - which operations share a kernel -----------------===//
+//===- FusionGroups.cpp - operations that share a kernel ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -264,7 +264,7 @@ Role GroupFormer::getRoleAt(OpOperand &use, Candidate &candidate) {
     return Role::Windowed;
   case FusionKind::IndexMap:
   case FusionKind::Join: {
-    // What a window reads again and again is computed once.
+    // Operands of windows are read repeatedly, so they are computed once, outside.
     if (isa<loom::WindowOp>(user))
       return Role::None;
     Role role = candidate.roles.lookup(user);
@@ -334,7 +334,7 @@ bool GroupFormer::joinReduce(Operation *op, Role role, Candidate &candidate) {
   ArrayRef<int64_t> shape = getTensorType(op->getOperand(0)).getShape();
   if (role == Role::Full && !candidate.isRow && !candidate.gathers && !candidate.hasStencil &&
       !candidate.hasProduct) {
-    // What was walked element by element is now one value per row.
+    // Elementwise values become one value per row.
     candidate.domain.assign(shape.begin(), shape.end());
     for (auto &entry : candidate.roles)
       if (entry.second == Role::Full)

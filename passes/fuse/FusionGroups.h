@@ -1,4 +1,4 @@
-//===- FusionGroups.h - which operations share a kernel ---------*- C++ -*-===//
+//===- FusionGroups.h - operations that share a kernel ----------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

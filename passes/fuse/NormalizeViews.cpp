@@ -185,7 +185,7 @@ struct HoistReshape : OpRewritePattern<loom::ReshapeOp> {
         }))
       return rewriter.notifyMatchFailure(op, "no kernel reads the reshaped value");
     Operation *moved = rewriter.clone(*producer);
-    // Of a row-wise operation only the rows themselves change shape, not its scale and bias.
+    // Only the rows of a row-wise operation change shape, not its scale and bias.
     unsigned numShaped = sameRows ? 1 : moved->getNumOperands();
     for (OpOperand &operand : moved->getOpOperands().take_front(numShaped))
       operand.set(insertBefore(rewriter, moved, operand.get(), to));
@@ -213,7 +213,7 @@ bool isWidening(loom::ConvertOp op) {
          from.getIntOrFloatBitWidth() < to.getIntOrFloatBitWidth();
 }
 
-/// What is read as wider numbers too, and then repeated or cut, is converted by those who read it.
+/// Widened values that are then repeated or cut are converted by their readers.
 struct MoveOfConvert : OpTraitRewritePattern<OpTrait::OneResult> {
   using OpTraitRewritePattern::OpTraitRewritePattern;
 

@@ -52,7 +52,7 @@ static std::string getReadableName(ArrayRef<Operation *> ops) {
   }
   if (words.empty())
     words.push_back(ops.back()->getName().stripDialect());
-  // What a kernel ends with says most.
+  // The last operations describe a kernel best.
   if (words.size() > 4)
     words.erase(words.begin() + 3, words.end() - 1);
   return "k_" + llvm::join(words, "_");

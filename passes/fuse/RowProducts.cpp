@@ -63,7 +63,7 @@ static std::optional<int64_t> findRepeated(loom::BroadcastOp broadcast) {
 }
 
 namespace {
-/// What `value` repeats: dimension `dim` of `source`, seen as `shape`, `times` times as one
+/// The repetition in `value`: dimension `dim` of `source`, seen as `shape`, `times` times as one
 /// dimension.
 struct Repeats {
   Value source;

@@ -15,9 +15,9 @@ namespace gridloom {
 /// matrices is what it costs, and a kernel that does so also does what follows.
 bool isRowProduct(loom::DotGeneralOp dot);
 
-/// Where matrices are repeated for the rows of several batches, as keys are for the queries of a
-/// group of heads: the product of all these rows and the matrix, if they are loom::kMaxProductRows
-/// at most. Else `dot` itself.
+/// If matrices are repeated for the rows of several batches, as keys are for the queries of a group
+/// of heads: the product of all these rows and the matrix, if they are loom::kMaxProductRows at
+/// most. Else `dot` itself.
 loom::DotGeneralOp mergeRepeats(loom::DotGeneralOp dot);
 
 } // namespace gridloom

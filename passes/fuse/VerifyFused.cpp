@@ -1,4 +1,4 @@
-//===- VerifyFused.cpp - what the fuse phase guarantees -------------------===//
+//===- VerifyFused.cpp - verify the fuse phase ----------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- MergeMatmuls.cpp - products of one left operand as one -------------===//
+//===- MergeMatmuls.cpp - merge products of one left operand --------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -48,8 +48,7 @@ WeightKey getKey(loom::GetWeightOp op) {
   return {op.getNameAttr().getAttr(), op.getShardingAttr()};
 }
 
-/// What is joined into one weight, in order and along which dimension; groups that join the same
-/// share it.
+/// The weights that are joined, in order, and the dimension; equal groups share one joined weight.
 ArrayAttr getSignature(Group &group) {
   MLIRContext *context = group.front().dot.getContext();
   SmallVector<Attribute> list{Builder(context).getI64IntegerAttr(group.front().getColumnDim())};
@@ -88,7 +87,7 @@ bool isReadInPlace(Value value) {
     if (isa<loom::DotGeneralOp>(user))
       return true;
     if (auto reshape = dyn_cast<loom::ReshapeOp>(user)) {
-      // Of rows that lie apart.
+      // Strides of rows that are not contiguous.
       auto from = cast<RankedTensorType>(value.getType()).getShape();
       SmallVector<int64_t> strides = loom::getRowMajorStrides(from);
       for (int64_t &stride : MutableArrayRef(strides).drop_back())
@@ -131,7 +130,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
   }
 
   //===--------------------------------------------------------------------===//
-  // Which products
+  // Choice of products
   //===--------------------------------------------------------------------===//
 
   RankedTensorType getGlobalType(StringAttr name) {
@@ -140,7 +139,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
     return derived ? derived.getTensorType() : cast<loom::WeightOp>(symbol).getTensorType();
   }
 
-  /// How many shards dimension `dim` of a weight is cut into; 0 unless all are of one size.
+  /// The number of shards of dimension `dim` of a weight; 0 unless all have one size.
   int64_t countShards(loom::GetWeightOp op, int64_t dim) {
     if (op.getShardingAttr() && !isa<dist::ShardingAttr>(op.getShardingAttr()))
       return 0;

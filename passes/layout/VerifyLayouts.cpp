@@ -1,4 +1,4 @@
-//===- VerifyLayouts.cpp - what the layout phase guarantees ---------------===//
+//===- VerifyLayouts.cpp - verify the layout phase ------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -27,7 +27,7 @@ struct ReshardStep {
 /// gathers are weighed against each other over all axes at once; the bytes are never more than
 /// those of reducing everything, gathering everything and slicing. On meshes too large to search it
 /// is the best found, that and a greedy way included. Fails when `to` asks for partial values
-/// `from` has not, or a step would communicate over the micro-batch axis.
+/// `from` lacks, or a step would communicate over the micro-batch axis.
 mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(const dist::Sharding &from,
                                                             const dist::Sharding &to,
                                                             mlir::RankedTensorType global,

@@ -66,7 +66,7 @@ SmallVector<unsigned> getConflicts(const ProgramTimeline &timeline, unsigned ind
   for (auto [stream, last] : latest)
     if (stream != run.stream)
       result.push_back(last);
-  // What was submitted last implies most.
+  // The latest step implies most of the others.
   llvm::sort(result, std::greater<>());
   return result;
 }
@@ -74,7 +74,7 @@ SmallVector<unsigned> getConflicts(const ProgramTimeline &timeline, unsigned ind
 /// Orders steps that share a buffer within an iteration.
 void orderWithinIterations(plan::ProgramOp program, Events &events) {
   ProgramTimeline timeline(program, 1);
-  // What the waits added here imply on top of the timeline's own orders, per stream.
+  // Orders that the added waits imply beyond the timeline's own, per stream.
   std::vector<SmallVector<unsigned>> done(timeline.getStreams().size(),
                                           SmallVector<unsigned>(timeline.getStreams().size(), 0));
   std::vector<SmallVector<unsigned>> doneAfter(timeline.getRuns().size());
@@ -108,7 +108,7 @@ bool isReused(plan::BufferOp buffer) {
 }
 
 /// Whether a step uses the buffer from some place after its first element on. Of such a part nobody
-/// could tell how far its slots are apart.
+/// knows the distance of its slots.
 bool hasParts(Value buffer) {
   return llvm::any_of(buffer.getUsers(), [](Operation *user) {
     auto alias = dyn_cast<plan::AliasOp>(user);

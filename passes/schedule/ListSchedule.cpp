@@ -66,7 +66,7 @@ private:
   llvm::DenseMap<plan::StreamAttr, double> streamFree; // when what is submitted to it is over
 };
 
-/// Of a library call; 0 for all else.
+/// FLOPs of a library call, else 0.
 static double getFlops(Operation *op) {
   if (auto convolution = dyn_cast<plan::ConvolutionOp>(op))
     return convolution.getDescriptor().getFlops();
@@ -172,7 +172,7 @@ bool ListScheduler::reaches(unsigned from, unsigned to) const {
   return false;
 }
 
-/// Who reads what a state was comes before what replaces it, which can then lie in its place.
+/// Readers of a state's old value come before its update, which can then be in place.
 void ListScheduler::orderStateReaders() {
   for (const StateUpdate &update : findStateUpdates(cast<func::FuncOp>(block.getParentOp()))) {
     unsigned writer = indices.lookup(update.writer);

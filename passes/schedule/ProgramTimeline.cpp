@@ -1,4 +1,4 @@
-//===- ProgramTimeline.cpp - what happens before what ---------------------===//
+//===- ProgramTimeline.cpp - order of a program's steps -------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- ProgramTimeline.h - what happens before what -------------*- C++ -*-===//
+//===- ProgramTimeline.h - order of a program's steps -----------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -15,7 +15,7 @@
 
 namespace gridloom {
 
-/// What the streams of a participant do, as far as other streams and participants notice. A
+/// The steps of a participant's streams that other streams and participants can observe. A
 /// participant is a stage, whose ranks all do the same, or one rank.
 struct StageTrace {
   enum class Kind { Record, Wait, Send, Recv, Collective };

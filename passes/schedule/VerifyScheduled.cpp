@@ -1,4 +1,4 @@
-//===- VerifyScheduled.cpp - what the schedule phase guarantees -----------===//
+//===- VerifyScheduled.cpp - verify the schedule phase --------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

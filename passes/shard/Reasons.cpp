@@ -186,7 +186,7 @@ Propagation::Reason Explainer::explain(Value value) const {
     reason = "asked for by " + given;
   if (!reason.empty())
     return {Basis::Value, reason, reason, {}};
-  // A strategy tried: what stopped it tells more than what lies next to the value.
+  // If a strategy tried to split the value, its obstacle is the better reason.
   if (Operation *op = value.getDefiningOp())
     if (auto obstacle = op->getAttrOfType<OriginAttr>(kObstacle)) {
       StringRef why = obstacle.getReplicated();

@@ -104,7 +104,7 @@ static FailureOr<DenseElementsAttr> evaluateConstant(Value value, int depth) {
   if (!op || depth == 0 || op->getNumResults() != 1 || !isa<loom::EvaluateInterface>(op) ||
       loom::getByteSize(value.getType()) > kMaxFoldedBytes)
     return DenseElementsAttr();
-  // Of operations without operands a counter has a value at compile time, a weight has not.
+  // Without operands, an iota has a value at compile time; a weight does not.
   if (op->getNumOperands() == 0 && !isa<loom::IotaOp>(op))
     return DenseElementsAttr();
   FailureOr<SmallVector<DenseElementsAttr>> operands = evaluateOperands(op, depth - 1);

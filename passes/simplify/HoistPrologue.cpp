@@ -127,7 +127,7 @@ struct HoistProloguePass : gridloom::impl::HoistPrologueBase<HoistProloguePass> 
         if (isOpTriviallyDead(&op))
           op.erase();
     }
-    // Of branches and loops that were folded away.
+    // Bodies of branches and loops that were folded away.
     for (func::FuncOp body : loom::getUnusedBodies(module))
       body.erase();
     eraseUnusedWeights(module);

@@ -1,4 +1,4 @@
-//===- Precision.cpp - which values need 32 bits --------------------------===//
+//===- Precision.cpp - values that need 32 bits ---------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -82,7 +82,7 @@ static SmallVector<Value> getMoved(Operation *op) {
   return {};
 }
 
-/// What a state's next value consists of, and the operations that move its elements there.
+/// The parts of a state's next value, and the operations that move its elements there.
 struct StateParts {
   SmallVector<Operation *> moves;
   SmallVector<Value> leaves; ///< moved by no operation: computed, or arguments
@@ -117,9 +117,9 @@ static Value getStateArgument(func::FuncOp function, StringAttr state) {
 
 namespace {
 
-/// Which states' pasts the next values of states are made from, over all functions. A value that
-/// goes round from call to call is rounded once where it is only moved; where it is computed on its
-/// way, in every round.
+/// The states whose old values the next values of states depend on, over all functions. A value
+/// that is only moved from call to call is rounded once; a value that is computed is rounded in
+/// every call.
 class StateFlow {
 public:
   void add(func::FuncOp function);
@@ -334,7 +334,7 @@ void PrecisionAnalysis::visitForward(func::FuncOp function) {
     visitForward(&op);
 }
 
-/// What a loop carries and what a branch gives stays f32: roundings would add up.
+/// Carried values and results of branches stay f32: roundings would accumulate.
 void PrecisionAnalysis::visitControl(Operation *op) {
   for (loom::BodyLink &link : loom::getBodies(op)) {
     func::FuncOp body = link.body;
@@ -408,7 +408,7 @@ void PrecisionAnalysis::visitBackward(func::FuncOp function) {
         }))
       note(op, "its reader magnifies errors");
   };
-  // What is computed from a state goes into the next call: it would be rounded again and again.
+  // A value computed from a state goes into the next call and would be rounded in each.
   for (auto [i, value] : llvm::enumerate(function.front().getTerminator()->getOperands()))
     if (auto state = function.getResultAttrOfType<StringAttr>(i, loom::kState);
         state && isF32Tensor(value) && !isNarrowState(state))

@@ -1,12 +1,12 @@
-//===- Precision.h - which values need 32 bits ------------------*- C++ -*-===//
+//===- Precision.h - values that need 32 bits -------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
 //
-// What a program computes in f32 is stored in 16 bits but where that would change more than the
-// last digits: integers held as floats and what is computed from them, sums over many elements,
-// numbers a type cannot hold, and whatever order, rounding or angles are taken of.
+// f32 values are stored in 16 bits, except where that would change more than the last digits:
+// integers held as floats and what is computed from them, sums over many elements, numbers a type
+// cannot hold, and whatever order, rounding or angles are taken of.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_PASSES_SIMPLIFY_PRECISION_H

@@ -1,4 +1,4 @@
-//===- Prologue.cpp - what depends on weights alone ----------------------===//
+//===- Prologue.cpp - operations on weights alone -------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

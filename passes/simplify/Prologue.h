@@ -1,4 +1,4 @@
-//===- Prologue.h - what depends on weights alone ---------------*- C++ -*-===//
+//===- Prologue.h - operations on weights alone -----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

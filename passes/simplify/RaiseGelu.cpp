@@ -129,7 +129,7 @@ Operation *findGate(Value value, unsigned depth = 0) {
   return nullptr;
 }
 
-/// What the argument of the gate may be a polynomial of.
+/// Candidates for the variable of the gate's polynomial argument.
 void collectVariables(Value value, llvm::SetVector<Value> &variables, unsigned depth = 0) {
   if (getSplat(value))
     return;

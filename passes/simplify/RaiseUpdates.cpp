@@ -39,7 +39,7 @@ public:
     Value base;
   };
 
-  /// What an expression is; nothing where it is not linear.
+  /// The linear form of an expression; nullopt if it is not linear.
   std::optional<Linear> read(Value value);
   /// Narrows `bounds` to where the condition holds; false if it says anything else.
   bool readBounds(Value condition, Bounds &bounds);

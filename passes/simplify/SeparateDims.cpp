@@ -47,10 +47,10 @@ struct Cut {
   }
 };
 
-/// What a cut costs: it cannot be had, costs nothing, or makes a merging reshape unnecessary.
+/// The gain of a cut: impossible, free, or one that removes a merging reshape.
 enum class Gain { None, Free, Real };
 
-/// What has to be cut for an operation's result to be: operands, by number.
+/// The operands, by number, that must be cut so that an operation's result is.
 struct Needs {
   Gain gain = Gain::None; ///< without the operands
   SmallVector<std::pair<unsigned, std::pair<int64_t, int64_t>>, 2> operands; ///< (dim, inner)
@@ -68,7 +68,7 @@ struct Needs {
 
 RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
 
-/// Where a dimension is after another one was cut in two.
+/// The index of a dimension after another one was cut in two.
 int64_t shift(int64_t dim, int64_t cut) { return dim + (dim > cut ? 1 : 0); }
 
 /// Dimensions of which `cut` is two, one after the other.
@@ -87,7 +87,7 @@ SmallVector<int64_t> shiftAll(ArrayRef<int64_t> dims, int64_t cut) {
 }
 
 //===----------------------------------------------------------------------===//
-// What a cut needs
+// Requirements of a cut
 //===----------------------------------------------------------------------===//
 
 /// The reshape's input dimension that `factor` is part of, and the elements of the factors under it
@@ -182,7 +182,7 @@ Needs getNeeds(loom::ReduceOp op, int64_t dim, int64_t inner) {
   return needs;
 }
 
-/// Of all operands, along one dimension.
+/// Requires a cut of all operands along one dimension.
 Needs needAll(Operation *op, int64_t dim, int64_t inner) {
   Needs needs;
   for (unsigned i = 0; i < op->getNumOperands(); ++i)
@@ -349,7 +349,7 @@ Value Separator::take(const Cut &cut) {
     return made[cut] =
                loom::ReshapeOp::create(builder, op->getLoc(), cut.getType(), reshape.getInput());
   Value result = build(cut, op, needs);
-  // Who wants it in one piece merges it again: it is not computed twice.
+  // Readers of the whole value merge it again: it is not computed twice.
   builder.setInsertionPointAfterValue(result);
   Value merged = loom::ReshapeOp::create(builder, op->getLoc(), cut.value.getType(), result);
   Value(cut.value).replaceAllUsesWith(merged);
@@ -406,7 +406,7 @@ bool Separator::run() {
 namespace {
 struct SeparateDimsPass : gridloom::impl::SeparateDimsBase<SeparateDimsPass> {
   void runOnOperation() override {
-    // What one reshape leaves behind, another may take further.
+    // One rewritten reshape may enable another.
     constexpr int kMostRounds = 4;
     for (auto function : getOperation().getOps<func::FuncOp>())
       for (int round = 0; round < kMostRounds && Separator(function).run(); ++round)

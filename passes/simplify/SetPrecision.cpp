@@ -82,7 +82,7 @@ Value Narrower::convert(Value value, Type element) {
         builder, constant.getLoc(),
         convertLiteral(cast<DenseElementsAttr>(constant.getValue()), element));
   Location loc = value.getLoc();
-  // What is derived from a weight goes by the weight's name.
+  // Values derived from a weight have the weight's name.
   if (auto weight = value.getDefiningOp<loom::GetWeightOp>())
     loc = NameLoc::get(weight.getNameAttr().getAttr());
   return loom::ConvertOp::create(builder, loc,
@@ -123,7 +123,7 @@ void Narrower::narrowStates(func::FuncOp function) {
   }
 }
 
-/// What the caller gets is f32.
+/// Results for the caller are f32.
 void Narrower::rewriteReturn(func::ReturnOp op) {
   auto function = op->getParentOfType<func::FuncOp>();
   for (OpOperand &operand : op->getOpOperands()) {

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What `run` and `bench` share: everything that can be known and refused before a rank starts is
-// done here, once, in the launching process; ranks inherit the plan and the inputs.
+// The common part of `run` and `bench`: everything that can be checked before a rank starts is
+// checked here, once, in the launching process; ranks inherit the plan and the inputs.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_CLI_JOB_H

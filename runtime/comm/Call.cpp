@@ -1,4 +1,4 @@
-//===- Call.cpp - how calls of communicators are told ---------------------===//
+//===- Call.cpp - names and matching of collective calls ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Call.h - how calls of communicators are told -------------*- C++ -*-===//
+//===- Call.h - names and matching of collective calls ----------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -41,7 +41,7 @@ struct Operation {
   std::string describe() const;
 };
 
-/// What members of a communicator must agree on.
+/// The terms of a call that members of a communicator must agree on.
 struct CallTerms {
   CallKind kind = CallKind::Create;
   uint64_t count = 0;

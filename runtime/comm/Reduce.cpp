@@ -32,7 +32,7 @@ std::string_view gridloom::rt::nameOf(Reduction reduction) {
 
 namespace {
 
-/// How an element type is read into, combined in and written from its accumulator.
+/// Loads, combines and stores elements of a type in its accumulator.
 template <typename T> struct Plain {
   using Storage = T;
   using Accumulator = T;

@@ -15,7 +15,7 @@
 
 namespace gridloom::rt {
 
-/// What a rank connects its device with.
+/// The context in which a rank connects its device.
 struct ConnectContext {
   Device &device;
   /// Between all ranks, on host memory; it outlives what is made.

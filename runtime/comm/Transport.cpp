@@ -1,4 +1,4 @@
-//===- Transport.cpp - what transports have in common ---------------------===//
+//===- Transport.cpp - common parts of transports -------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

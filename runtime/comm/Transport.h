@@ -1,4 +1,4 @@
-//===- Transport.h - the interface every transport implements ---*- C++ -*-===//
+//===- Transport.h - common parts of transports -----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -31,7 +31,7 @@ struct Memory;
 
 enum class Reduction { Sum = 0, Max, Min, Prod };
 
-/// What an operation is, for errors: "all_reduce #12 (onnx node /encoder/0/MatMul)".
+/// The description of an operation in errors: "all_reduce #12 (onnx node /encoder/0/MatMul)".
 struct OpContext {
   const char *kind = "";
   uint32_t sequence = 0;
@@ -81,15 +81,15 @@ public:
   virtual void registerMemory(const Memory &memory) {}
 };
 
-/// Where ranks publish how far they came, so that an error can name the ranks that are missing.
-/// Calls come from several threads.
+/// Ranks publish their progress here, so that an error can name the ranks that are missing. Calls
+/// come from several threads.
 class ProgressBoard {
 public:
   virtual ~ProgressBoard() = default;
   /// Rank `rank` has reached its operation number `count` (from 1) on `communicator`.
   virtual void publish(int rank, const std::string &communicator, uint64_t count) = 0;
-  /// What `rank` published last, 0 when nothing; null where that is unknown: the board is full, or
-  /// whoever keeps it does not answer.
+  /// The last value that `rank` published, 0 for none; null where that is unknown: the board is
+  /// full, or whoever keeps it does not answer.
   virtual std::optional<uint64_t> read(int rank, const std::string &communicator) = 0;
 };
 
@@ -133,7 +133,7 @@ public:
     return getName() + " communication cannot be captured";
   }
 
-  // What a transport between devices needs of the one between their hosts.
+  // Services that a transport between devices needs from the one between their hosts.
 
   /// Gives every rank of `ranks` the bytes that ranks.front() has; collective over them.
   virtual void share(std::span<std::byte> bytes, std::span<const int> ranks,

@@ -267,7 +267,7 @@ std::shared_ptr<const Plan> PlanReader::read() {
   return plan;
 }
 
-/// What `requires` may name.
+/// The features that `requires` may name.
 static std::set<std::string> getKnownFeatures() {
   std::set<std::string> known = {"collectives", "pipeline"};
   for (const DeviceKind *kind : getDeviceKinds()) {
@@ -278,7 +278,7 @@ static std::set<std::string> getKnownFeatures() {
   return known;
 }
 
-/// Of the manifest and stage programs; the compiler writes it.
+/// Major version of the manifest and stage programs; the compiler writes it.
 static constexpr int64_t kMajorVersion = 2;
 
 void PlanReader::readHeader(const Node &root) {

@@ -108,7 +108,7 @@ Session::Impl::LoadedProgram &Session::Impl::select(const std::string &entryName
   }
   if (misfit.empty())
     misfit = "no specialisation has " + describeDims(dims);
-  // What no specialisation takes is the cause, whatever the first says.
+  // A binding that no specialisation accepts is the cause, not the first mismatch.
   for (const auto &[name, bound] : bindings)
     if (entry.specialisations.size() > 1 && !bound.isShard)
       if (std::string cause = entry.findMisfit(name, bound.array.getShape()); !cause.empty())

@@ -26,7 +26,7 @@ namespace gridloom::rt {
 
 class AutotuneCache {
 public:
-  /// What a library needs to know an algorithm again, as bytes, and how long it took.
+  /// A library's identification of an algorithm, as bytes, and its time.
   struct Choice {
     std::string algorithm;
     double microseconds = 0, guessMicroseconds = 0; ///< of it, and of the library's first guess
@@ -53,7 +53,7 @@ public:
   void clear();
 
   size_t getNumMeasured() const;
-  /// What was measured as text, for another rank's merge.
+  /// The measurements as text, for another rank to merge.
   std::string getMeasured() const;
   /// Adds what another rank measured, but for what is known already.
   void merge(const std::string &measured);

@@ -1,4 +1,4 @@
-//===- Device.cpp - what devices share ------------------------------------===//
+//===- Device.cpp - common parts of devices -------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

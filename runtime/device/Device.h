@@ -1,4 +1,4 @@
-//===- Device.h - the interface every device implements ---------*- C++ -*-===//
+//===- Device.h - common parts of devices -----------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -75,7 +75,7 @@ public:
   virtual ~Kernel() = default;
 };
 
-/// How a kernel is launched; CPU uses rows and grain, CUDA the rest.
+/// The launch parameters of a kernel; CPU uses rows and grain, CUDA the rest.
 struct LaunchShape {
   int64_t rows = 1;
   int64_t grain = 1;
@@ -87,8 +87,8 @@ struct LaunchShape {
 /// Gelu is the tanh form; relu of NaN is NaN.
 enum class Activation { None, Relu, Gelu };
 
-/// What a library call does to its product: a bias, of one element per column or output channel,
-/// and a residual, which lies in memory as the result does, are added, and the activation is last.
+/// The epilogue of a library call: a bias, of one element per column or output channel, and a
+/// residual, with the result's memory layout, are added, and the activation is last.
 struct Epilogue {
   bool bias = false, residual = false;
   Activation activation = Activation::None;
@@ -111,7 +111,8 @@ struct MatmulProblem {
   DataType getOutType() const { return outType.value_or(type); }
 };
 
-/// What a matrix multiplication reads: bias and residual are null unless its epilogue has them.
+/// The operands of a matrix multiplication: bias and residual are null unless its epilogue has
+/// them.
 struct MatmulOperands {
   const void *lhs = nullptr, *rhs = nullptr, *bias = nullptr, *residual = nullptr;
 };
@@ -161,7 +162,7 @@ class Device {
 public:
   virtual ~Device() = default;
   virtual std::string getName() const = 0;
-  /// What kind of device it is, as DeviceKind::getName.
+  /// The kind of device, as DeviceKind::getName.
   virtual std::string getKind() const = 0;
   /// Nothing where the device has no memory of its own.
   virtual std::optional<DeviceMemory> getMemory() const { return std::nullopt; }
@@ -220,7 +221,7 @@ public:
   /// Until endCapture or cancelCapture, what this thread submits to `streams` is captured instead
   /// of run. It may wait only for events recorded since, and nothing may be waited for on the host.
   virtual void beginCapture(std::span<Stream *const> streams);
-  /// What was captured, ready to be submitted to the first of the streams. Throws when the device
+  /// The captured work, ready to be submitted to the first of the streams. Throws when the device
   /// refuses any of it; nothing is being captured then.
   virtual std::unique_ptr<WorkGraph> endCapture();
   /// Drops what was captured. Never throws.

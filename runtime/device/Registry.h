@@ -18,14 +18,14 @@
 
 namespace gridloom::rt {
 
-/// Which device a rank is to have.
+/// The device that a rank requests.
 struct DeviceRequest {
   int number = -1; ///< of numbered devices; negative: by local rank
   int localRank = 0, localSize = 1;
   unsigned threads = 0; ///< intra-op threads; 0: cores divided by local ranks
 };
 
-/// What `gridloom devices` shows of one kind.
+/// The devices of one kind, for `gridloom devices`.
 struct DeviceInventory {
   struct Row {
     std::string device, model, level; ///< cuda:0, NVIDIA H200, sm_90
@@ -44,9 +44,9 @@ public:
   virtual ~DeviceKind() = default;
   /// As manifests spell `target.kind`: "cpu", "cuda".
   virtual std::string getName() const = 0;
-  /// What ranks on such devices are, for messages: "CPU ranks", "GPUs".
+  /// The name of ranks on such devices in messages: "CPU ranks", "GPUs".
   virtual std::string getPlural() const = 0;
-  /// What plans for it may require besides, as manifests spell it: "cudnn".
+  /// Further features that its plans may require, as manifests spell them: "cudnn".
   virtual std::vector<std::string> getFeatures() const { return {}; }
   /// Why this machine cannot run code for `arch`, e.g. "x86-64-v4"; empty where it can, or where
   /// only an open device knows (Device::checkTarget).

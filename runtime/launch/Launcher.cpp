@@ -347,8 +347,8 @@ void gridloom::rt::runThreads(int ranks, const LaunchOptions &options, const Ran
   throw Error(ErrorCode(cause.code), cause.text);
 }
 
-/// What the processes of one machine have in common and others do not: the system that was booted,
-/// and, for containers that share it, the namespaces through which processes meet.
+/// The identity of the machine that processes share: the system that was booted, and, for
+/// containers that share it, the namespaces through which processes meet.
 static std::string describeMachine() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;

@@ -13,11 +13,11 @@ namespace gridloom::rt {
 
 struct LaunchOptions {
   TransportOptions transport;
-  /// How long the others may take to stop by themselves after a rank failed.
+  /// The time that the other ranks have to stop by themselves after a failure.
   std::chrono::milliseconds grace{2000};
 };
 
-/// What a rank does. `transport` joins all ranks on host memory.
+/// The work of a rank. `transport` joins all ranks on host memory.
 using RankMain = std::function<void(const World &world, Transport &transport)>;
 
 /// Forks `ranks` processes of this one, which must have no other thread, names them with torchrun's

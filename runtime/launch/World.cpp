@@ -1,4 +1,4 @@
-//===- World.cpp - which rank this process is -----------------------------===//
+//===- World.cpp - rank and size of this process --------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- World.h - which rank this process is ---------------------*- C++ -*-===//
+//===- World.h - rank and size of this process ------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -16,7 +16,7 @@ namespace gridloom::rt {
 struct World {
   int rank = 0, size = 1;
   int localRank = 0, localSize = 1; // on this machine
-  /// Who said so, for people: "torchrun (RANK, WORLD_SIZE)".
+  /// The source of rank and size, for messages: "torchrun (RANK, WORLD_SIZE)".
   std::string source;
   /// Equal for the processes of one job, different for others: where they meet.
   std::string job;
@@ -31,11 +31,11 @@ struct World {
 using Environment = std::function<std::optional<std::string>(const std::string &name)>;
 Environment getProcessEnvironment();
 
-/// What the environment says: RANK and WORLD_SIZE (torchrun and others), else the variables of Open
-/// MPI, Slurm, or MPICH and its kin (Intel MPI, PALS); nothing when none are set. Throws
-/// InvalidArgument naming the variables when they are incomplete, out of range, or contradict each
-/// other. A launcher nested in another (torchrun under srun) is not a contradiction:
-/// TORCHELASTIC_RUN_ID tells.
+/// Rank and size from the environment: RANK and WORLD_SIZE (torchrun and others), else the
+/// variables of Open MPI, Slurm, or MPICH and its kin (Intel MPI, PALS); nothing when none are set.
+/// Throws InvalidArgument naming the variables when they are incomplete, out of range, or
+/// contradict each other. A launcher nested in another (torchrun under srun) is not a
+/// contradiction: TORCHELASTIC_RUN_ID tells.
 std::optional<World> detectWorld(const Environment &environment);
 
 } // namespace gridloom::rt

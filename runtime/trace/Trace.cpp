@@ -1,4 +1,4 @@
-//===- Trace.cpp - what ran when ------------------------------------------===//
+//===- Trace.cpp - times of steps -----------------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

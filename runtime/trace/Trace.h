@@ -1,4 +1,4 @@
-//===- Trace.h - what ran when ----------------------------------*- C++ -*-===//
+//===- Trace.h - times of steps ---------------------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -33,8 +33,8 @@ struct TraceEvent {
   int64_t begin = 0, end = 0; // ns
 };
 
-/// How one rank spent one run, in milliseconds. Communication counts from the moment its stream
-/// gets to it, so waiting for peers is in it.
+/// The times of one rank in one run, in milliseconds. Communication counts from the moment its
+/// stream gets to it, so waiting for peers is in it.
 struct RunStats {
   double wall = 0;
   double compute = 0;       // some compute stream was busy
@@ -49,8 +49,8 @@ struct RunStats {
   double device = 0;
   double busy = 0;    // of it: some stream was busy; the rest are gaps
   double kernels = 0; // the sum of the compute steps' times
-  /// How many graphs the run launched. Where there were any only `wall` and `device` are the run's
-  /// own, and all else is of the program's last run step by step.
+  /// The number of graphs that the run launched. Where there were any only `wall` and `device` are
+  /// the run's own, and all else is of the program's last run step by step.
   double graphs = 0;
 };
 

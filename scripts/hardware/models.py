@@ -6,7 +6,8 @@ import dataclasses
 
 CHIPS = ("sm_80", "sm_90", "sm_100")
 
-# Of an output's largest value. Inputs of matrix products keep 10 bits of mantissa in tf32 and f16, 7 in bf16.
+# Relative to an output's largest value. Inputs of matrix products keep 10 bits of mantissa in tf32
+# and f16, 7 in bf16.
 TOLERANCES = {"f32": 1e-4, "tf32": 5e-3, "f16": 1e-2, "bf16": 5e-2}
 
 
@@ -162,7 +163,8 @@ TRUE = (
     ),
 )
 
-# What the machine can do at most: a chain of square matrix products, and a kernel that reads and writes a large state.
+# Ceilings of the machine: a chain of square matrix products, and a kernel that reads and writes a
+# large state.
 CEILINGS = (
     Model(
         "ceiling-matmul",

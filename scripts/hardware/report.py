@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 SCHEMA = 1
-# What can become of a check. A `none` is no failure: what it needs is not on this machine.
+# The results of a check. A `none` is not a failure: something it needs is missing on this machine.
 PASS, FAIL, MEASURED, NONE = "pass", "FAIL", "ok", "none"
 
 

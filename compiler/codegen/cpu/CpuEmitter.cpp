@@ -36,7 +36,7 @@ constexpr int64_t kEnoughRows = 64;
 /// Cycles of work worth handing to a thread.
 constexpr double kThreadCycles = 20000;
 
-/// How the loops of a nest become rows.
+/// The mapping of the loops of a nest to rows.
 struct RowPlan {
   size_t prefix = 0;  // this many outer loops are in the row index
   int64_t chunks = 1; // pieces of the contiguous loop, minor in the row index
@@ -83,7 +83,7 @@ RowPlan planRows(const Nest &nest) {
   bool isNext = plan.prefix == contiguous && contiguous + 1 == nest.outer.size();
   if (!isNext || plan.tiled >= 0 || plan.rows >= kEnoughRows)
     return plan;
-  // What the whole contiguous loop shares would be computed for each piece.
+  // Values shared by the whole contiguous loop would be computed for each piece.
   const Loop &loop = nest.outer[contiguous];
   plan.chunk = kChunk;
   for (const Node &node : nest.body->nodes) {
@@ -159,7 +159,7 @@ void NestEmitter::emit(int64_t firstRow, bool isOnly) {
         arith::SubIOp::create(builder, loc, arith::MaxSIOp::create(builder, loc, lo, first), first);
     hi = arith::SubIOp::create(builder, loc, arith::MinSIOp::create(builder, loc, hi, end), first);
   }
-  // What no row changes is computed once, but only where there are rows at all.
+  // Row-invariant values are computed once, but only if there are rows.
   Value any = arith::CmpIOp::create(builder, loc, arith::CmpIPredicate::slt, lo, hi);
   auto branch = scf::IfOp::create(builder, loc, any, /*withElseRegion=*/false);
   Context root;

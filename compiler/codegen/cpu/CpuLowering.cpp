@@ -109,7 +109,7 @@ LogicalResult gridloom::codegen::lowerToLlvmDialect(ModuleOp module) {
   pm.addPass(createSCFToControlFlowPass());
   pm.addPass(memref::createExpandStridedMetadataPass());
   pm.addPass(createLowerAffinePass());
-  // What has no intrinsic becomes a call per element, taken out of vectors by vector operations.
+  // Functions without an intrinsic become one call per element, extracted by vector operations.
   pm.addPass(createConvertMathToLLVMPass());
   pm.addPass(createConvertMathToLibmPass());
   ConvertVectorToLLVMPassOptions vectorOptions;

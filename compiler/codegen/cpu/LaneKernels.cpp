@@ -19,7 +19,7 @@ namespace {
 struct Pieces {
   int64_t size, piece;
   int64_t count() const { return llvm::divideCeil(size, piece); }
-  /// Where piece `number` begins and ends.
+  /// The begin and end of piece `number`.
   std::pair<Value, Value> range(LaneBuilder &b, Value number) const {
     Value begin = b.mul(number, piece), end = b.add(begin, b.index(piece));
     return {begin, size % piece == 0 ? end : b.min(end, b.index(size))};

@@ -27,7 +27,7 @@ public:
 
   /// Lanes, or groups of lanes, that threads share out.
   virtual int64_t getRows() const = 0;
-  /// Of one row, roughly.
+  /// Approximate cycles of one row.
   virtual double getCycles() = 0;
   /// Memory all rows of a call share in turn: an element type and a count; none by default.
   virtual std::pair<mlir::Type, int64_t> getScratch() { return {}; }

@@ -12,7 +12,7 @@ namespace gridloom::codegen {
 
 /// Replaces every plan.kernel of `module` by a gpu.module of the kernel's name with one gpu.func.
 /// Fills `info`, `grid` and `block` of the results, for GPUs of so many multiprocessors. Emits an
-/// error and fails where a kernel needs a loop structure that the target has not.
+/// error and fails where a kernel needs a loop structure that the target lacks.
 mlir::FailureOr<std::vector<CompiledGpuKernel>> emitGpuKernels(mlir::ModuleOp module,
                                                                int64_t processors);
 

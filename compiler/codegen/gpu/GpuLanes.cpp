@@ -87,7 +87,7 @@ void ScatterKernel::copy(LaneBuilder &b, ValueRange memories, const Part &part) 
   auto copyBatch = [&](Value first) {
     SmallVector<Value> at, values;
     for (int64_t i = 0; i < std::min(kBatch, piece); ++i) {
-      // What is beyond the end is the last element once more.
+      // Indices beyond the end repeat the last element.
       Value place = b.min(b.add(first, b.index(i)), last);
       at.push_back(locate(b, part, place, to.size));
       values.push_back(b.load(memories[0], at.back(), element));

@@ -31,7 +31,7 @@ public:
   virtual ~GpuLaneKernel() = default;
 
   virtual int64_t getBlocks() const = 0;
-  /// Of a block: a multiple of a warp, at most 1024.
+  /// Threads of a block: a multiple of a warp, at most 1024.
   virtual int64_t getThreads() const { return 256; }
   virtual void emit(LaneBuilder &b, mlir::ValueRange memories, const GpuThread &self) = 0;
 };
@@ -44,13 +44,13 @@ std::unique_ptr<GpuLaneKernel> makeGpuSort(loom::ArgsortOp op);
 /// Emits `kernel` as the body of `function`. Returns how many blocks it has.
 int64_t emitGpuLaneKernel(mlir::gpu::GPUFuncOp function, GpuLaneKernel &kernel);
 
-/// What the threads of a group have, combined in the threads' order.
+/// The values of a group's threads, combined in the threads' order.
 struct ThreadScan {
   mlir::Value before; // of the threads with smaller numbers
   mlir::Value all;
 };
 
-/// How two values become one, and the value that changes none.
+/// A combination of two values, and its neutral element.
 struct Combiner {
   mlir::Value neutral;
   std::function<mlir::Value(mlir::Value, mlir::Value)> combine;

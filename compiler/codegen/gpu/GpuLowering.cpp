@@ -346,7 +346,7 @@ private:
   bool had;
 };
 
-/// What makes machine code of nvvm modules.
+/// The tools that turn nvvm modules into machine code.
 struct Toolchain {
   std::string chip, libdevice, ptxas; // paths are empty where there is none
 

@@ -34,7 +34,7 @@ using namespace gridloom::codegen;
 static constexpr int64_t kBatch = 8, kBatchOfRows = 4;
 /// Threads of a block that split a sum across neighbouring outputs, times these outputs' vectors.
 static constexpr int64_t kMaxThreads = 512;
-/// What the memory system moves at once.
+/// Bytes that the memory system moves at once.
 static constexpr int64_t kSector = 32;
 
 /// The only reduction of a body, if that is a sum over one loop that sums can be joined of.
@@ -347,7 +347,7 @@ void NestEmitter::emitProduct() {
   emitter.emitIf(lanes, isStored, [&](Context &inside) {
     emitter.enter(inside);
     Value value = join();
-    // What follows is computed by those who store: the branch has columns of its own.
+    // The epilogue is computed by the threads that store; the branch has its own columns.
     Context outputs, row;
     outputs.parent = outputs.next = &inside;
     row.parent = row.next = &outputs;

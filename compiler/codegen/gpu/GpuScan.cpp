@@ -51,7 +51,7 @@ private:
   };
 
   Value combine(LaneBuilder &b, Value x, Value y) { return b.combine(op.getKind(), x, y, wide); }
-  /// Where the element of step `step` is.
+  /// The index of the element of step `step`.
   Value locate(LaneBuilder &b, const Lane &lane, Value step) {
     Value place = op.getReverse() ? b.sub(b.index(lanes.size - 1), step) : step;
     return b.add(b.mul(b.add(b.mul(lane.outer, lanes.size), place), lanes.inner), lane.inner);

@@ -8,8 +8,8 @@
 // put the smaller word first, so that missing words at the end never move. Short lanes are several
 // to a block.
 //
-// Of a long lane of which few elements are taken, shared memory keeps the best so far; what is
-// better than the worst of them is collected behind them until there is no more room, then sorted
+// When few elements of a long lane are selected, shared memory keeps the best so far; elements
+// better than the worst of them are collected behind them until there is no more room, then sorted
 // in. Where many are taken the best are kept in the output, which is sorted in place: by parts in
 // shared memory, and between these by comparators on global memory.
 //
@@ -28,7 +28,7 @@ using P = arith::CmpIPredicate;
 
 namespace {
 
-/// What the ways to sort share.
+/// The common part of the sorting kernels.
 class SortKernel : public GpuLaneKernel {
 public:
   SortKernel(loom::ArgsortOp op)
@@ -354,7 +354,7 @@ void GlobalSort::emitGlobalPhases(LaneBuilder &b, const Lane &lane, Value size) 
   });
 }
 
-/// Of each part, all phases when `size` is a part's, else those of `size` that are left.
+/// Emits, for each part, all phases if `size` is a part's, else the remaining phases of `size`.
 void GlobalSort::emitParts(LaneBuilder &b, const Lane &lane, Value shared, Value size) const {
   Value isFirst = b.compare(P::eq, size, b.index(room));
   Value firstSize = b.select(isFirst, b.index(2), size);

@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What is read runs along one loop, what is written along another. A block reads a square tile
-// along the first, a warp a row, and computes and writes along the second. Rows of the tile in
-// shared memory are a word longer than they need be, so that its columns lie in different banks.
+// Reads are contiguous along one loop, writes along another. A block reads a square tile along the
+// first, a warp a row, and computes and writes along the second. Rows of the tile in shared memory
+// are a word longer than they need be, so that its columns lie in different banks.
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/codegen/gpu/NestEmitter.h"

@@ -1,4 +1,4 @@
-//===- NestEmitter.cpp - a nest as what one thread does -------------------===//
+//===- NestEmitter.cpp - a nest as the code of one thread -----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -45,7 +45,7 @@ void NestEmitter::emit() {
 }
 
 Value NestEmitter::scale(Value value, int64_t factor, Value offset) {
-  // Of blocks that are another nest's the number is negative.
+  // The number is negative for blocks of another nest.
   auto flags = arith::IntegerOverflowFlags::none;
   if (firstBlock == 0)
     flags = arith::IntegerOverflowFlags::nsw | arith::IntegerOverflowFlags::nuw;

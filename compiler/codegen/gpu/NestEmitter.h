@@ -1,4 +1,4 @@
-//===- NestEmitter.h - a nest as what one thread does -----------*- C++ -*-===//
+//===- NestEmitter.h - a nest as the code of one thread ---------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -47,7 +47,7 @@ Value gridloom::codegen::exchange(OpBuilder &builder, Location loc, Value value,
   return type == integer ? raw : arith::BitcastOp::create(builder, loc, type, raw);
 }
 
-/// Of vectors of four of any element.
+/// The alignment of vectors of four of any element.
 static constexpr int64_t kSharedAlignment = 32;
 
 Value gridloom::codegen::addSharedMemory(gpu::GPUFuncOp function, Type element, int64_t count) {

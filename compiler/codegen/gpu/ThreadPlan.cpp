@@ -1,4 +1,4 @@
-//===- ThreadPlan.cpp - who computes what on a GPU ------------------------===//
+//===- ThreadPlan.cpp - distribution of work over threads -----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- ThreadPlan.h - who computes what on a GPU ----------------*- C++ -*-===//
+//===- ThreadPlan.h - distribution of work over threads ---------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -10,8 +10,8 @@
 
 namespace gridloom::codegen {
 
-/// How the threads of one nest's blocks share its work. A kernel may have several nests; what all
-/// of it is called is a plan::Skeleton.
+/// The distribution of one nest's work over blocks and threads. A kernel may have several nests;
+/// what all of it is called is a plan::Skeleton.
 struct ThreadPlan {
   enum class Kind {
     Elements,  // a thread has one vector of outputs

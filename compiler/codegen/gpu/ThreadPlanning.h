@@ -1,4 +1,4 @@
-//===- ThreadPlanning.h - what plans of threads share -----------*- C++ -*-===//
+//===- ThreadPlanning.h - helpers of thread plans ---------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -12,9 +12,9 @@
 
 namespace gridloom::rt {
 
-/// How long a waiter burns time before it sleeps. Yielding costs little on an idle machine and lets
-/// the rank that is waited for run on a busy one, so there is more of it than of spinning; with
-/// more ranks than cores there is little of both.
+/// The time that a waiter spins and yields before it sleeps. Yielding costs little on an idle
+/// machine and lets the rank that is waited for run on a busy one, so there is more of it than of
+/// spinning; with more ranks than cores there is little of both.
 struct Patience {
   unsigned spins = 0;
   unsigned yields = 0;

@@ -19,8 +19,8 @@ static void copyBytes(void *to, const void *from, size_t bytes) {
     memcpy(to, from, bytes);
 }
 
-/// Where part `index` of `total` elements begins when it is cut in `parts`; parts begin on cache
-/// lines so that no two members write one.
+/// The first element of part `index` of `total` elements cut in `parts`; parts begin on cache lines
+/// so that no two members write one.
 static size_t partBegin(size_t total, size_t parts, size_t index, size_t elementBytes) {
   size_t line = 64 / elementBytes;
   size_t part = (total + parts - 1) / parts;

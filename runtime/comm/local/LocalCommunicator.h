@@ -61,7 +61,7 @@ private:
     Operation operation = {};
   };
 
-  /// What a member says it is calling; peers compare it with their own call.
+  /// The call that a member announces; peers compare it with their own call.
   struct Announcement {
     uint64_t job = 0;
     uint32_t epoch = 0;
@@ -70,7 +70,7 @@ private:
     CallTerms getTerms() const;
   };
 
-  /// What all see of a member.
+  /// The shared state of a member.
   struct MemberSlot {
     Counter meetings;
     Announcement calls[2]; // of even and odd calls: a peer may still read the last one

@@ -1,4 +1,4 @@
-//===- Rendezvous.cpp - how processes find their segment ------------------===//
+//===- Rendezvous.cpp - processes find their segment ----------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -68,7 +68,7 @@ struct Address {
 
 static int openSocket() { return socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); }
 
-/// Who is at the other end, in numbers of this process's namespaces; nothing for another user.
+/// The peer's credentials in this process's namespaces; nullopt for another user.
 static std::optional<ucred> getSameUser(int fd) {
   ucred peer{};
   socklen_t length = sizeof peer;
@@ -139,7 +139,7 @@ static int receiveAnswer(int from, std::string &text) {
   return fd;
 }
 
-/// What is wrong with a peer that says hello; empty when nothing is.
+/// The reason to refuse a peer that says hello; empty to accept it.
 static std::string judge(const Hello &hello, const ucred &caller, int size,
                          const std::vector<bool> &seen) {
   if (hello.magic != helloMagic)

@@ -1,4 +1,4 @@
-//===- Rendezvous.h - how processes find their segment ----------*- C++ -*-===//
+//===- Rendezvous.h - processes find their segment --------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

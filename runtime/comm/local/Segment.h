@@ -32,7 +32,7 @@ inline constexpr int maxLocalRanks = 256;
 /// beside the copies, small enough to stay in the second-level cache.
 inline constexpr size_t defaultChunkBytes = 512 << 10;
 
-/// What the segment knows of a rank. The n-th joining of a rank belongs to the job's n-th epoch.
+/// The state of a rank in the segment. The n-th joining of a rank belongs to the job's n-th epoch.
 struct alignas(64) RankSlot {
   Counter joins;
   Counter leaves;
@@ -80,7 +80,7 @@ public:
   int getFd() const { return fd; }
   int getRanks() const;
   size_t getChunkBytes() const;
-  /// A random number that tells this job from any other; it stands in every message.
+  /// A random number that identifies this job; it stands in every message.
   uint64_t getJob() const;
   RankSlot &getRank(int rank) const;
 

@@ -1,4 +1,4 @@
-//===- LoopbackHub.cpp - where ranks of one GPU meet ----------------------===//
+//===- LoopbackHub.cpp - meeting point of ranks of one GPU ----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

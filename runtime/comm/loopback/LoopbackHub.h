@@ -1,4 +1,4 @@
-//===- LoopbackHub.h - where ranks of one GPU meet --------------*- C++ -*-===//
+//===- LoopbackHub.h - meeting point of ranks of one GPU --------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -18,7 +18,7 @@ constexpr size_t mostBlocks = 1024;
 
 using Calls = std::span<LoopbackCall *const>;
 
-/// What the work of a communicator's members needs, shared by them.
+/// State shared by the members of a communicator.
 struct Group {
   std::string name; // unique in the job
   std::vector<int> ranks;

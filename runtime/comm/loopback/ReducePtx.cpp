@@ -36,7 +36,7 @@ private:
   std::string accumulatorType() const {
     return (isFloat() ? "f" : isSigned() ? "s" : "u") + std::string(bytes == 8 ? "64" : "32");
   }
-  /// What a load of an element or of a 32-bit word of them gives.
+  /// The register type of a loaded element, or of a 32-bit word of elements.
   std::string wordType() const {
     return isShort() ? "b32" : isFloat() ? accumulatorType() : bytes == 8 ? "b64" : "b32";
   }

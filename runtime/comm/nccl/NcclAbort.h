@@ -14,7 +14,7 @@
 
 namespace gridloom::rt {
 
-/// What an abort that does not end says before it ends the process.
+/// The limit of an abort, and its message before it ends the process.
 struct AbortLimit {
   std::chrono::milliseconds time;
   std::string subject; // "rank 3: all_reduce #12 failed"

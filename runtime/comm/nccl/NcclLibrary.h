@@ -106,8 +106,7 @@ struct EntryPoints {
   result(*member) parameters = nullptr;
   GRIDLOOM_NCCL_ENTRY_POINTS(GRIDLOOM_NCCL_MEMBER)
 #undef GRIDLOOM_NCCL_MEMBER
-  // NOLINTEND(bugprone-macro-parentheses)
-  // What newer versions have; null before.
+  // NOLINTEND(bugprone-macro-parentheses) Functions of newer versions; null before.
   // NOLINTBEGIN(bugprone-macro-parentheses)
 #define GRIDLOOM_NCCL_MEMBER(member, symbol, result, parameters)                                   \
   result(*member) parameters = nullptr;
@@ -143,7 +142,7 @@ private:
 /// "2.28.9"
 std::string formatNcclVersion(int version);
 
-/// How `count` elements of `type` are named in a call that only moves them; the count is in those.
+/// NCCL's type, and the count in it, for a call that only moves `count` elements of `type`.
 struct NcclElements {
   int type;
   size_t count;

@@ -1,4 +1,4 @@
-//===- NcclWatchdog.cpp - notices what NCCL does not ----------------------===//
+//===- NcclWatchdog.cpp - notice failures that NCCL misses ----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -134,8 +134,8 @@ void NcclWatchdog::connect(NcclMember &member,
   });
 }
 
-/// Of all NCCL errors only an invalid argument leaves communicators usable, and our arguments are
-/// the plan's: nothing can go on.
+/// Only an invalid argument leaves NCCL's communicators usable, and our arguments are the plan's:
+/// the job ends.
 template <typename Body> void NcclWatchdog::failJobUnless(Lock &lock, Body body) {
   try {
     body();

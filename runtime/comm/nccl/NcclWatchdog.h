@@ -1,4 +1,4 @@
-//===- NcclWatchdog.h - notices what NCCL does not --------------*- C++ -*-===//
+//===- NcclWatchdog.h - notice failures that NCCL misses --------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -57,7 +57,7 @@ struct NcclMember {
 
 class NcclGraph;
 
-/// Something that its ranks have not all come to.
+/// An operation that some of its ranks have not reached.
 struct NcclLateness {
   std::string text; // what is late, by how much, and on which communicator
   std::string key;  // of the progress board

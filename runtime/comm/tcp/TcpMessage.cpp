@@ -1,4 +1,4 @@
-//===- TcpMessage.cpp - what ranks of several machines say ----------------===//
+//===- TcpMessage.cpp - messages between machines -------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- TcpMessage.h - what ranks of several machines say --------*- C++ -*-===//
+//===- TcpMessage.h - messages between machines -----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

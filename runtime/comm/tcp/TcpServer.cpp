@@ -1,4 +1,4 @@
-//===- TcpServer.cpp - where ranks of several machines meet ---------------===//
+//===- TcpServer.cpp - meeting point of several machines ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

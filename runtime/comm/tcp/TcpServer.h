@@ -1,4 +1,4 @@
-//===- TcpServer.h - where ranks of several machines meet -------*- C++ -*-===//
+//===- TcpServer.h - meeting point of several machines ----------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

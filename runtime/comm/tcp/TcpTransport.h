@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What a transport between GPUs needs of the hosts: it shares NCCL's ids, notices who is gone and
+// The host side of a transport between GPUs: shares NCCL's ids, notices ranks that are gone and
 // notifies all of a failure. It makes no communicators: CPU ranks are joined on one machine only.
 //
 //===----------------------------------------------------------------------===//

@@ -30,7 +30,7 @@ public:
   std::shared_ptr<State> state = std::make_shared<State>();
 };
 
-/// What the streams of one device tell when work fails.
+/// Collects errors of the streams of one device.
 struct CpuErrorSink {
   std::mutex mutex;
   std::function<void(const std::string &)> handler;
@@ -49,7 +49,7 @@ public:
   void wait(Event &event) override;
   void enqueueHost(std::function<void()> work) override;
   void synchronize() override;
-  /// What only this stream's work uses.
+  /// Scratch of this stream's work.
   MatmulScratch &getScratch() { return scratch; }
 
 private:

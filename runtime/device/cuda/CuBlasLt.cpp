@@ -305,7 +305,7 @@ std::string CuBlasLtMatmul::getKey(uint32_t alignment) const {
   return key;
 }
 
-/// What was measured before, if this library says that it can still run it.
+/// An earlier choice, if this library can still run it.
 std::optional<Choice> CuBlasLtMatmul::recall(AutotuneCache &tuning, const std::string &key,
                                              uint32_t alignment) {
   std::optional<AutotuneCache::Choice> known = tuning.find(key);

@@ -76,7 +76,7 @@ struct Attention {
     Tensor peak = reduce(REDUCE_TENSOR_MAX, scores);
     Tensor powers = apply(POINTWISE_EXP, apply(POINTWISE_SUB, scores, peak), CuDnnGraph::none);
     Tensor sum = reduce(REDUCE_TENSOR_ADD, powers);
-    // What a backward pass would want; engines know the graph by it, and do not write it.
+    // The output for a backward pass: engines recognise the graph by it, and do not write it.
     Tensor logarithm = graph.addVirtual(DATA_FLOAT, with(queries, 1));
     graph.apply(POINTWISE_LOG, sum, CuDnnGraph::none, logarithm);
     graph.apply(POINTWISE_ADD, peak, logarithm, graph.addVirtual(DATA_FLOAT, with(queries, 1)));

@@ -99,7 +99,7 @@ private:
   std::vector<size_t> operandBytes;
 };
 
-/// What a call computes, and with what.
+/// The problem of a call and its numerical settings.
 struct CuDnnProblem {
   std::string description;
   std::string key; // the description and all else that an engine's speed depends on
@@ -120,7 +120,7 @@ public:
 
   /// `operands` in the order the graph adds them. One thread at a time.
   void run(CudaStream &stream, std::span<const void *const> operands);
-  /// Of the engine for aligned pointers.
+  /// Workspace of the engine for aligned pointers.
   size_t getWorkspaceBytes() const { return planned.begin()->second.engine.workspaceBytes; }
 
 private:

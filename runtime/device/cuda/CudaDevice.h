@@ -100,7 +100,8 @@ private:
   std::unique_ptr<CudaCapture> capture;
 };
 
-/// How many GPUs this process sees. Throws Unavailable with one line when there is no driver.
+/// The number of GPUs that this process sees. Throws Unavailable with one line when there is no
+/// driver.
 int countCudaDevices(const CudaOptions &options = {});
 
 } // namespace gridloom::rt

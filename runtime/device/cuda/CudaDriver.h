@@ -173,7 +173,7 @@ public:
   int getVersion() const { return version; }
   /// Why this driver cannot capture graphs: "" when it can.
   std::string findGraphObstacle() const;
-  /// What cuGraphInstantiateWithFlags is given: that nodes keep the priorities of the streams they
+  /// The flags for cuGraphInstantiateWithFlags: that nodes keep the priorities of the streams they
   /// were captured on, where the driver knows that (since CUDA 11.7).
   unsigned long long getGraphFlags() const;
   /// Whether streams can write values to memory without more ado: since CUDA 12.

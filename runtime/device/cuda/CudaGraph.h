@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// What several streams are given between two points becomes one CUDA graph, which the driver
-// submits at once: a step then costs the host one call, and the GPU no gaps between kernels.
+// The work of several streams between two points becomes one CUDA graph, which the driver submits
+// at once: a step then costs the host one call, and the GPU no gaps between kernels.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_DEVICE_CUDA_CUDAGRAPH_H

@@ -1,4 +1,4 @@
-//===- CudaMeasure.cpp - how long work takes on a GPU ---------------------===//
+//===- CudaMeasure.cpp - time work on a GPU -------------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

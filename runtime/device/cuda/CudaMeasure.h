@@ -1,4 +1,4 @@
-//===- CudaMeasure.h - how long work takes on a GPU -------------*- C++ -*-===//
+//===- CudaMeasure.h - time work on a GPU -----------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -221,7 +221,7 @@ void CudaStream::dropFinishedHostWork() {
     hostWork.pop_front();
 }
 
-/// What has not begun never will: whoever asked for it may be gone by then.
+/// Work that has not begun is dropped: its caller may be gone by then.
 void CudaStream::abandonHostWork() {
   for (HostWork &work : hostWork) {
     std::lock_guard lock(work.mutex);

@@ -12,9 +12,9 @@
 
 namespace gridloom::rt {
 
-/// What libraries do not do as a plan means it.
+/// Maps for which the libraries differ from the plan's semantics.
 enum class MapKind {
-  /// What is negative becomes zero and NaN stays, where the libraries' relu makes it zero.
+  /// Negative values become zero and NaN stays NaN; the libraries' relu makes NaN zero.
   Relu,
   /// Floats become integers in the same order, 16 bits becoming 32, with NaN above (OrderNanLast)
   /// or

@@ -31,7 +31,7 @@ struct MatmulLayout {
   bool lhsFirst = false;
   ColumnMajor a, b, d;
   int64_t batch = 1;
-  /// Where each call's matrices start, in elements; one call per entry.
+  /// The offsets of each call's matrices, in elements; one call per entry.
   struct Offset {
     int64_t lhs = 0, rhs = 0, out = 0;
   };
