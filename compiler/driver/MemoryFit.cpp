@@ -14,7 +14,7 @@ using namespace mlir;
 using namespace gridloom;
 
 /// The largest factor that is tried.
-static constexpr int64_t kMostTimes = 16;
+static constexpr int64_t kMaxTimes = 16;
 
 //===----------------------------------------------------------------------===//
 // Memory of a program
@@ -170,7 +170,7 @@ std::optional<rt::MemoryNeeds> Compilation::tryChange(const Change &change, int6
 std::string Compilation::suggestFit(const ShardOptions &shard, const rt::MemoryNeeds &needs,
                                     int64_t limit) {
   auto allowed = static_cast<uint64_t>(limit);
-  for (int64_t times = 2; simplified && times <= kMostTimes; times *= 2) {
+  for (int64_t times = 2; simplified && times <= kMaxTimes; times *= 2) {
     for (const Change &change : listChanges(shard, needs, times)) {
       // Even if all that changes were so many times smaller.
       if (change.fixed + (needs.getAllocated() - change.fixed) / static_cast<uint64_t>(times) >

@@ -14,7 +14,7 @@
 using namespace gridloom;
 
 /// Searching goes no further: each trial imports the model.
-static constexpr int kMostTrials = 60;
+static constexpr int kMaxTrials = 60;
 
 //===----------------------------------------------------------------------===//
 // Likely sizes of a dimension
@@ -133,7 +133,7 @@ private:
   std::vector<std::string> open;
   std::map<std::string, Guess> guesses; // of those that are no sums
   std::map<Sizes, std::string> tried;
-  int trials = 0, limit = kMostTrials;
+  int trials = 0, limit = kMaxTrials;
 };
 } // namespace
 
@@ -321,7 +321,7 @@ std::vector<std::string> Search::findPartners(const Sizes &sizes, const std::str
 void Search::describeFreedom(const Sizes &sizes, std::vector<std::string> &remarks) {
   std::vector<std::set<std::string>> groups;
   std::vector<std::string> free, fixed;
-  limit = trials + kMostTrials;
+  limit = trials + kMaxTrials;
   for (const auto &[name, size] : sizes) {
     if (llvm::any_of(groups, [&](const auto &group) { return group.count(name); }))
       continue;

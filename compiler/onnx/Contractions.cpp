@@ -279,13 +279,13 @@ static Value eliminate(Node &node, Value x, Value &product) {
 }
 
 static LogicalResult importDet(Node &node) {
-  constexpr int64_t kMost = 64; // each row becomes a dozen operations
+  constexpr int64_t kMaxSize = 64; // each row becomes a dozen operations
   Value x = node.operand(0);
   if (!x)
     return failure();
   ArrayRef<int64_t> shape = getShape(x);
-  if (shape.size() < 2 || shape.back() != shape[shape.size() - 2] || shape.back() > kMost)
-    return node.error() << toString(shape) << " is not of square matrices of at most " << kMost
+  if (shape.size() < 2 || shape.back() != shape[shape.size() - 2] || shape.back() > kMaxSize)
+    return node.error() << toString(shape) << " is not of square matrices of at most " << kMaxSize
                         << " rows";
   int64_t n = shape.back();
   SmallVector<int64_t> outer(shape.drop_back(2));

@@ -209,7 +209,7 @@ static Groups sortByFirst(Node &node, const Groups &groups) {
 }
 
 static LogicalResult importUnique(Node &node) {
-  constexpr int64_t kMostColumns = 64; // each is a sort
+  constexpr int64_t kMaxColumns = 64; // each is a sort
   Value x = node.operand(0);
   if (!x)
     return failure();
@@ -232,8 +232,8 @@ static LogicalResult importUnique(Node &node) {
   int64_t n = shape[0], m = loom::countElements(ArrayRef(shape).drop_front());
   if (n == 0 || m == 0)
     return node.error() << "input " << toString(getShape(node.operand(0))) << " is empty";
-  if (m > kMostColumns)
-    return node.error() << "compares slices of " << m << " elements, more than " << kMostColumns;
+  if (m > kMaxColumns)
+    return node.error() << "compares slices of " << m << " elements, more than " << kMaxColumns;
   Groups groups = findGroups(node, node.reshape(turned, {n, m}));
   if (node.intAttribute("sorted", 1) == 0)
     groups = sortByFirst(node, groups);

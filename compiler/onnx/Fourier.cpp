@@ -19,14 +19,14 @@ using namespace gridloom;
 using namespace gridloom::onnx_import;
 
 /// The longest transform, and the longest that is one product where its length has factors.
-static constexpr int64_t kLongest = 1 << 20, kLongestProduct = 256;
+static constexpr int64_t kMaxLength = 1 << 20, kMaxProductLength = 256;
 /// The most elements of a matrix.
 static constexpr int64_t kMaxElements = 1 << 22;
 
-/// The largest divisor of `n` that is at most its root and kLongestProduct.
+/// The largest divisor of `n` that is at most its root and kMaxProductLength.
 static int64_t getFactor(int64_t n) {
   int64_t factor = 1;
-  for (int64_t i = 2; i * i <= n && i <= kLongestProduct; ++i)
+  for (int64_t i = 2; i * i <= n && i <= kMaxProductLength; ++i)
     if (n % i == 0)
       factor = i;
   return factor;
@@ -117,7 +117,7 @@ static Value transform(Node &node, Value x, int64_t bins, int sign) {
     return {};
   Dims outer(getShape(x).drop_back(2));
   int64_t n = getShape(x)[outer.size()], parts = getShape(x).back();
-  int64_t a = n <= kLongestProduct ? 1 : getFactor(n), b = n / a;
+  int64_t a = n <= kMaxProductLength ? 1 : getFactor(n), b = n / a;
   if (a == 1)
     return multiply(node, x, bins, sign);
   // Point b i + j is row i, column j; result k + a l comes of the transform over i at k.
@@ -160,9 +160,9 @@ static int64_t toInteger(double number) {
 
 /// `number` as an integer of at least 1; nullopt, with an error, if it is not one or is too large.
 static std::optional<int64_t> toLength(Node &node, StringRef name, double number) {
-  if (number >= 1 && number <= static_cast<double>(kLongest) && number == std::floor(number))
+  if (number >= 1 && number <= static_cast<double>(kMaxLength) && number == std::floor(number))
     return static_cast<int64_t>(number);
-  node.error() << name << " is " << toInteger(number) << ", expected 1 to " << kLongest;
+  node.error() << name << " is " << toInteger(number) << ", expected 1 to " << kMaxLength;
   return std::nullopt;
 }
 

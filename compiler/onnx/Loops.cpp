@@ -16,7 +16,7 @@ using namespace gridloom;
 using namespace gridloom::onnx_import;
 
 /// The most iterations for which a loop is unrolled because it cannot be anything else.
-static constexpr int64_t kMostUnrolled = 1024;
+static constexpr int64_t kMaxUnrolled = 1024;
 
 namespace {
 
@@ -255,7 +255,7 @@ LogicalResult LoopImporter::fillBody(Body &body, SmallVector<Value> &starts) {
 FailureOr<SmallVector<Value>> LoopImporter::build() {
   if (llvm::any_of(inits, isSequence))
     return node.error() << "carries a sequence, but is no loop that can be unrolled: one of a "
-                        << "constant number of iterations, at most " << kMostUnrolled
+                        << "constant number of iterations, at most " << kMaxUnrolled
                         << ", without a condition that is computed at run time";
   Body body{node.getImporter().createBody(node.getLoc(), isScan ? "scan" : "loop"), {}};
   SmallVector<Value> starts{node.reshape(node.ints({0}), {})};
@@ -299,7 +299,7 @@ FailureOr<SmallVector<Value>> LoopImporter::run() {
   }
   Block &module = *node.getImporter().getModule().getBody();
   Operation *last = &module.back();
-  if (!counted || *trips > kMostUnrolled)
+  if (!counted || *trips > kMaxUnrolled)
     return build();
   FailureOr<SmallVector<Value>> results = failure();
   {
@@ -431,9 +431,9 @@ LogicalResult onnx_import::importBatchedScan(Node &node) {
   if (batch < 1)
     return node.error() << "has no batch to scan";
   // Each of the batch is scanned by a loop of its own.
-  if (batch > kMostUnrolled)
+  if (batch > kMaxUnrolled)
     return node.error() << "scans a batch of " << batch << "; opset 8 batches of at most "
-                        << kMostUnrolled << " are supported; convert the model to opset 9";
+                        << kMaxUnrolled << " are supported; convert the model to opset 9";
   SmallVector<SmallVector<Value>> parts;
   for (int64_t b = 0; b < batch; ++b) {
     SmallVector<Value> values;

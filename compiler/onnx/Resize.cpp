@@ -328,12 +328,12 @@ static LogicalResult resize(Node &node, Value x, const ResizeMode &mode,
     constexpr int64_t kLargest = int64_t(1) << 24;
     if (axis.input < 1 || axis.output < 1 || std::max(axis.input, axis.output) > kLargest)
       return node.error() << "cannot resize a dimension of " << axis.input << " to " << axis.output;
-    constexpr int64_t kMostTaps = int64_t(1) << 23;
+    constexpr int64_t kMaxTaps = int64_t(1) << 23;
     int64_t taps = 0;
-    if (llvm::MulOverflow(countTaps(mode, axis), axis.output, taps) || taps > kMostTaps)
+    if (llvm::MulOverflow(countTaps(mode, axis), axis.output, taps) || taps > kMaxTaps)
       return node.error() << "cannot resize a dimension of " << axis.input << " to " << axis.output
                           << ": its table would have " << countTaps(mode, axis) << " times "
-                          << axis.output << " entries, of at most " << kMostTaps;
+                          << axis.output << " entries, of at most " << kMaxTaps;
     bool isWhole = axis.regionBegin == 0 && axis.regionEnd == 1;
     if (axis.input == axis.output && std::abs(axis.scale - 1) < 1e-9 && isWhole)
       continue;

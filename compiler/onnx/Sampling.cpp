@@ -521,9 +521,9 @@ static LogicalResult importCol2Im(Node &node) {
     return failure();
   int64_t taps = loom::countElements(*block);
   // Each is a few operations of the program.
-  constexpr int64_t kMostTaps = 4096;
-  if (taps > kMostTaps)
-    return node.error() << "blocks of " << taps << " elements are larger than the " << kMostTaps
+  constexpr int64_t kMaxTaps = 4096;
+  if (taps > kMaxTaps)
+    return node.error() << "blocks of " << taps << " elements are larger than the " << kMaxTaps
                         << " that can be compiled";
   SmallVector<int64_t> positions, padded;
   for (size_t i = 0; i < rank; ++i) {

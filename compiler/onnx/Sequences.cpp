@@ -15,7 +15,7 @@ using namespace gridloom;
 using namespace gridloom::onnx_import;
 
 /// The longest sequence: each tensor of it is at least one operation.
-static constexpr size_t kLongest = 4096;
+static constexpr size_t kMaxLength = 4096;
 
 SmallVector<Value> onnx_import::getElements(Value sequence) {
   return llvm::to_vector(sequence.getDefiningOp<UnrealizedConversionCastOp>().getInputs());
@@ -66,9 +66,9 @@ static FailureOr<SmallVector<Value>> sequenceOperand(Node &node, unsigned index)
 
 /// Fails, with an error, if a sequence holds tensors of different element types or too many.
 static LogicalResult setSequence(Node &node, unsigned index, ArrayRef<Value> elements) {
-  if (elements.size() > kLongest)
+  if (elements.size() > kMaxLength)
     return node.error() << "makes a sequence of " << elements.size() << " tensors, more than "
-                        << kLongest;
+                        << kMaxLength;
   for (Value element : elements)
     if (failed(node.checkSameElementType(elements.front(), element)))
       return failure();
@@ -190,9 +190,9 @@ static std::optional<Dims> getPartSizes(Node &node, int64_t size) {
     else
       step = given->size() == 1 ? given->front() : 0;
   }
-  if (!isListed && (step < 1 || size / step > static_cast<int64_t>(kLongest))) {
+  if (!isListed && (step < 1 || size / step > static_cast<int64_t>(kMaxLength))) {
     node.error() << "cannot split " << size << " into parts of " << step << ", at most "
-                 << kLongest;
+                 << kMaxLength;
     return std::nullopt;
   }
   for (int64_t start = 0; !isListed && start < size; start += step)

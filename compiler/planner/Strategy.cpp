@@ -20,9 +20,9 @@ using namespace mlir;
 using namespace gridloom;
 
 /// The most meshes that the planner tries.
-static constexpr int64_t kMostPlanned = 4096;
+static constexpr int64_t kMaxPlanned = 4096;
 /// Ways to use a mesh that are all tried.
-static constexpr size_t kMostCandidates = 64;
+static constexpr size_t kMaxCandidates = 64;
 
 namespace {
 enum class Use { Data, Tensor, Pipeline, Random, Any };
@@ -65,9 +65,9 @@ static FailureOr<MeshSpec> parseMesh(ModuleOp module, StringRef text) {
           << part << "' in --mesh; write name=size, e.g. data=2,model=2";
       return failure();
     }
-    if (size > dist::kMostDevices) {
+    if (size > dist::kMaxDevices) {
       module.emitError("--mesh has an axis '")
-          << name << "' of " << size << " devices; the most are " << dist::kMostDevices;
+          << name << "' of " << size << " devices; the most are " << dist::kMaxDevices;
       return failure();
     }
     if (name == dist::MeshOp::kMicroAxis) {
@@ -81,9 +81,9 @@ static FailureOr<MeshSpec> parseMesh(ModuleOp module, StringRef text) {
     }
     mesh.push_back({name.str(), size});
     devices *= size;
-    if (devices > dist::kMostDevices) {
+    if (devices > dist::kMaxDevices) {
       module.emitError("--mesh ") << text << " has " << devices << " devices or more; the most are "
-                                  << dist::kMostDevices;
+                                  << dist::kMaxDevices;
       return failure();
     }
   }
@@ -100,9 +100,9 @@ static FailureOr<std::pair<int64_t, Machine>> parseDevices(ModuleOp module, Stri
         << text << "'; write COUNT or COUNTxNAME, e.g. 4 or 8xH100-80GB";
     return failure();
   }
-  if (count > kMostPlanned) {
+  if (count > kMaxPlanned) {
     module.emitError("--devices ")
-        << count << " are more than the planner tries, " << kMostPlanned << "; give a --mesh";
+        << count << " are more than the planner tries, " << kMaxPlanned << "; give a --mesh";
     return failure();
   }
   std::optional<Machine> machine = name.empty() ? usual : Machine::find(name);
@@ -290,7 +290,7 @@ static std::vector<SmallVector<Use>> combine(ModuleOp module, const MeshSpec &me
       ways *= uses.size();
       names += (names.empty() ? "'" : ", '") + axis.name + "'";
     }
-  bool inOrder = ways > kMostCandidates;
+  bool inOrder = ways > kMaxCandidates;
   struct Combination {
     SmallVector<Use> uses;
     Use last = Use::Data; ///< of the axes that had a choice
@@ -312,7 +312,7 @@ static std::vector<SmallVector<Use>> combine(ModuleOp module, const MeshSpec &me
   }
   if (inOrder)
     module.emitRemark("axes ")
-        << names << " may be used in more than " << kMostCandidates << " ways; of these "
+        << names << " may be used in more than " << kMaxCandidates << " ways; of these "
         << combinations.size()
         << " are tried, where the first axes split the batch; name axes data or model to choose";
   std::vector<SmallVector<Use>> result;
@@ -389,8 +389,8 @@ static bool fits(Candidate &candidate, const StrategyRequest &request, int64_t l
     return false;
   }
   candidate.refuse("a device needs at least " +
-                   formatBytes(static_cast<uint64_t>(candidate.leastBytes)) +
-                   ", the limit is " + formatBytes(static_cast<uint64_t>(limit)));
+                   formatBytes(static_cast<uint64_t>(candidate.leastBytes)) + ", the limit is " +
+                   formatBytes(static_cast<uint64_t>(limit)));
   return false;
 }
 

@@ -22,9 +22,9 @@ LogicalResult MeshOp::verify() {
     if (!seen.insert(axis.getName()).second)
       return emitOpError("axis '") << axis.getName() << "' is named twice";
     if (axis.getName() != kMicroAxis)
-      devices *= std::min(axis.getSize(), kMostDevices + 1);
-    if (devices > kMostDevices)
-      return emitOpError("has more than ") << kMostDevices << " devices";
+      devices *= std::min(axis.getSize(), kMaxDevices + 1);
+    if (devices > kMaxDevices)
+      return emitOpError("has more than ") << kMaxDevices << " devices";
   }
   return success();
 }

@@ -11,7 +11,7 @@
 namespace gridloom::dist {
 
 /// The most devices of a mesh.
-inline constexpr int64_t kMostDevices = 1 << 20;
+inline constexpr int64_t kMaxDevices = 1 << 20;
 
 /// A mesh as plain data.
 class Mesh {

@@ -21,7 +21,7 @@ using namespace gridloom;
 using namespace gridloom::reshard;
 
 /// Shardings looked at before the search is given up: far more than meshes of four axes need.
-static constexpr size_t kMostStates = 20'000;
+static constexpr size_t kMaxStates = 20'000;
 
 namespace {
 struct StateHash {
@@ -112,7 +112,7 @@ std::optional<SmallVector<ReshardStep>> Search::run() {
   Move start{ReshardStep::Slice, {}, 0, 0, 0, 0, {}, moves.getStart()};
   push(start, {}, -1);
   std::vector<Move> next;
-  while (!queue.empty() && nodes.size() < kMostStates) {
+  while (!queue.empty() && nodes.size() < kMaxStates) {
     auto [through, index] = queue.top();
     queue.pop();
     if (best && !(through < least))

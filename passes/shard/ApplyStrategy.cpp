@@ -19,7 +19,7 @@ namespace gridloom {
 } // namespace gridloom
 
 /// Embedding tables below this size are not worth a reduction.
-static constexpr int64_t kLeastTableBytes = 1 << 20;
+static constexpr int64_t kMinTableBytes = 1 << 20;
 
 namespace {
 struct ApplyStrategyPass : public gridloom::impl::ApplyStrategyBase<ApplyStrategyPass> {
@@ -282,7 +282,7 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
 void ApplyStrategyPass::seedTables(Propagation &state, func::FuncOp func, StringAttr axis) {
   func.walk([&](loom::GatherOp gather) {
     auto table = gather.getInput().getDefiningOp<loom::GetWeightOp>();
-    if (!table || gather.getDim() != 0 || loom::getByteSize(table.getType()) < kLeastTableBytes)
+    if (!table || gather.getDim() != 0 || loom::getByteSize(table.getType()) < kMinTableBytes)
       return;
     if (!state.addAxis(table, 0, axis, "strategy tp: rows of a table"))
       mlir::emitRemark(gather.getLoc())

@@ -407,9 +407,9 @@ namespace {
 struct SeparateDimsPass : gridloom::impl::SeparateDimsBase<SeparateDimsPass> {
   void runOnOperation() override {
     // One rewritten reshape may enable another.
-    constexpr int kMostRounds = 4;
+    constexpr int kMaxRounds = 4;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      for (int round = 0; round < kMostRounds && Separator(function).run(); ++round)
+      for (int round = 0; round < kMaxRounds && Separator(function).run(); ++round)
         ;
   }
 };

@@ -17,8 +17,8 @@ namespace {
 constexpr double kExactBound = 1 << 22;
 /// Bounds of what is not exact stay small, so that tolerances do.
 constexpr double kSmoothBound = 1e4;
-constexpr double kMostError = 2e-2;
-constexpr int64_t kMostElements = 4096;
+constexpr double kMaxError = 2e-2;
+constexpr int64_t kMaxElements = 4096;
 /// A rounding of f32, and room for different algorithms.
 constexpr double kRounding = 1e-6;
 
@@ -75,7 +75,7 @@ std::vector<int64_t> ProgramGenerator::pickShape(int64_t rank) {
       shape.push_back(batch);
     while (int64_t(shape.size()) < rank)
       shape.push_back(pickSize());
-  } while (product(shape) > kMostElements / 4);
+  } while (product(shape) > kMaxElements / 4);
   return shape;
 }
 
@@ -218,8 +218,8 @@ ProgramGenerator::Value ProgramGenerator::pickLike(const Value &like) {
 /// Adds a result where its values are still small enough; a step may leave dead operations.
 bool ProgramGenerator::keep(const Value &value) {
   bool small = value.error == 0 ? value.bound <= kExactBound
-                                : value.bound <= kSmoothBound && value.error <= kMostError;
-  if (!small || product(value.shape) > kMostElements)
+                                : value.bound <= kSmoothBound && value.error <= kMaxError;
+  if (!small || product(value.shape) > kMaxElements)
     return false;
   state.values.push_back(value);
   return true;
@@ -345,7 +345,7 @@ bool ProgramGenerator::addBroadcast() {
   shape.insert(shape.begin() + place, pickSize());
   for (int64_t &dim : dims)
     dim += dim >= place;
-  if (product(shape) > kMostElements)
+  if (product(shape) > kMaxElements)
     return false;
   return keep(spread(input, shape, dims));
 }
@@ -469,7 +469,7 @@ bool ProgramGenerator::addGather() {
   std::vector<int64_t> shape(table.shape.begin(), table.shape.begin() + dim);
   shape.insert(shape.end(), count.begin(), count.end());
   shape.insert(shape.end(), table.shape.begin() + dim + 1, table.shape.end());
-  if (shape.size() > 4 || product(shape) > kMostElements)
+  if (shape.size() > 4 || product(shape) > kMaxElements)
     return false;
   return keep(emit("gather " + table.name + ", " + indices.name + " dim = " + std::to_string(dim),
                    "(" + typeOf("f32", table.shape) + ", " + typeOf("i64", count) + ")",
@@ -531,7 +531,7 @@ bool ProgramGenerator::addDot() {
     else
       result.push_back(dims[i].size);
   }
-  if (product(result) > kMostElements || result.size() > 4 || product(shape) > kMostElements)
+  if (product(result) > kMaxElements || result.size() > 4 || product(shape) > kMaxElements)
     return false;
   Value rhs = withBatch ? pickLike({"", "f32", shape, 0, 0})
               : batched ? addWeight(shape)

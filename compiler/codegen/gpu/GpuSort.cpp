@@ -165,13 +165,13 @@ Value SortKernel::emitGather(LaneBuilder &b, const Lane &lane, Value shared, Val
 class SharedSort : public SortKernel {
 public:
   SharedSort(loom::ArgsortOp op) : SortKernel(op) {
-    constexpr int64_t kLeastWords = 512, kFewTaken = 512;
+    constexpr int64_t kMinWords = 512, kMaxTaken = 512;
     int64_t room = getRoom();
     fits = lanes.size <= room;
     size = fits                 ? llvm::PowerOf2Ceil(std::max<int64_t>(lanes.size, 1))
-           : taken <= kFewTaken ? room / 2
+           : taken <= kMaxTaken ? room / 2
                                 : room;
-    perBlock = std::max<int64_t>(kLeastWords / size, 1);
+    perBlock = std::max<int64_t>(kMinWords / size, 1);
   }
   /// True if `op` can be sorted so.
   static bool isEnough(loom::ArgsortOp op) {

@@ -18,7 +18,7 @@ constexpr int64_t kWarpRow = 8;
 /// Words of a row that a thread keeps in registers, per value.
 constexpr int64_t kKeptWords = 16;
 /// A shorter side of a tile would leave most of its threads without work.
-constexpr int64_t kLeastTileSide = 16;
+constexpr int64_t kMinTileSide = 16;
 
 using Kind = Node::Kind;
 
@@ -283,8 +283,8 @@ std::optional<ThreadPlan> planColumn(const Nest &nest, int64_t processors) {
   int64_t vectors = columns.extent / plan.width, longest = 1;
   for (const Loop *loop : reduced)
     longest = std::max(longest, loop->extent);
-  constexpr int64_t kMaxSplit = 32, kLeastPart = 4;
-  while (plan.group < kMaxSplit && longest / (2 * plan.group) >= kLeastPart &&
+  constexpr int64_t kMaxSplit = 32, kMinPart = 4;
+  while (plan.group < kMaxSplit && longest / (2 * plan.group) >= kMinPart &&
          plan.items * vectors * plan.group < processors * 1024)
     plan.group *= 2;
   if (plan.group == 1 && !plan.spread)
@@ -343,7 +343,7 @@ std::optional<ThreadPlan> planTranspose(const Nest &nest) {
       plan.read = &loop;
     }
   }
-  if (!plan.read || std::min(plan.read->extent, written.extent) < kLeastTileSide)
+  if (!plan.read || std::min(plan.read->extent, written.extent) < kMinTileSide)
     return std::nullopt;
   // Accesses of a word, where elements are shorter.
   int64_t bytes = 1;
