@@ -27,7 +27,7 @@ bool gridloom::rt::inspectsModel(int argc, char **argv) {
   });
 }
 
-void gridloom::rt::becomeCompiler(char **argv) {
+void gridloom::rt::execCompiler(char **argv) {
   std::error_code error;
   std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   std::string compiler = (self.parent_path() / "gridloom-compile").string();

@@ -78,7 +78,7 @@ int main(int argc, char **argv) {
   openStandardFiles();
   try {
     if (argc > 1 && (isCompilerVerb(argv[1]) || inspectsModel(argc, argv)))
-      becomeCompiler(argv);
+      execCompiler(argv);
     return runVerb(argc, argv);
   } catch (const std::exception &error) {
     return report(error.what(), 1);

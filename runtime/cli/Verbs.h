@@ -36,7 +36,7 @@ bool isCompilerVerb(const std::string &verb);
 bool inspectsModel(int argc, char **argv);
 /// Becomes gridloom-compile, which lies beside this program or on PATH. Throws Unavailable when it
 /// is not installed.
-[[noreturn]] void becomeCompiler(char **argv);
+[[noreturn]] void execCompiler(char **argv);
 
 } // namespace gridloom::rt
 

@@ -148,7 +148,7 @@ public:
   /// order, since it takes part in nothing more.
   virtual void checkAwaited(std::span<const int>) { check(); }
   /// The rank whose failure became the job's; nothing when none has, or nobody knows.
-  virtual std::optional<int> findCulprit() { return std::nullopt; }
+  virtual std::optional<int> getFailedRank() { return std::nullopt; }
   /// Null where ranks do not know their progress.
   virtual std::shared_ptr<ProgressBoard> getProgressBoard() { return nullptr; }
 };

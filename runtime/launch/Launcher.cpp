@@ -407,8 +407,8 @@ void gridloom::rt::runRank(World world, const LaunchOptions &options, const Rank
   try {
     main(world, *transport);
   } catch (const std::exception &error) {
-    std::optional<int> culprit = transport->findCulprit();
-    isCause = !culprit || *culprit == world.rank;
+    std::optional<int> failedRank = transport->getFailedRank();
+    isCause = !failedRank || *failedRank == world.rank;
     transport->abort(error.what());
     throw;
   }

@@ -141,8 +141,8 @@ TEST(TcpTransportTest, AbortIsTold) {
     try {
       checkUntilFailed(transport);
     } catch (const Error &) {
-      if (transport.findCulprit() != 1)
-        throw std::runtime_error("another culprit");
+      if (transport.getFailedRank() != 1)
+        throw std::runtime_error("another rank");
       throw;
     }
   });

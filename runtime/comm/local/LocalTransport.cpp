@@ -35,7 +35,7 @@ void LocalTransport::checkAwaited(std::span<const int> ranks) {
   membership->checkLeft(ranks, {"communication", {}, "", ""});
 }
 
-std::optional<int> LocalTransport::findCulprit() {
+std::optional<int> LocalTransport::getFailedRank() {
   std::optional<Failure> failure = membership->getSegment().getFailure();
   return failure ? std::optional(failure->rank) : std::nullopt;
 }

@@ -28,7 +28,7 @@ public:
   void abort(const std::string &reason) override;
   void check() override;
   void checkAwaited(std::span<const int> ranks) override;
-  std::optional<int> findCulprit() override;
+  std::optional<int> getFailedRank() override;
   std::shared_ptr<ProgressBoard> getProgressBoard() override;
 
 private:

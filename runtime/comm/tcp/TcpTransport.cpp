@@ -44,7 +44,7 @@ public:
   void check(const std::string &where);
   void checkAwaited(std::span<const int> ranks, const std::string &where);
   void publish(const std::string &communicator, uint64_t count);
-  std::optional<int> findCulprit();
+  std::optional<int> getFailedRank();
   const TransportOptions &getOptions() const { return options; }
   /// All ranks have come.
   void endJoining() { options.whileJoining = nullptr; }
@@ -53,7 +53,7 @@ public:
 private:
   void run();
   void take(const TcpMessage &message);
-  void note(ErrorCode code, int culprit, const std::string &text);
+  void note(ErrorCode code, int failedRank, const std::string &text);
   void throwIfFailed(const std::string &where) const;
 
   TcpConnection connection;
@@ -66,7 +66,7 @@ private:
   std::map<std::string, uint64_t> unpublished;
   uint64_t lastId = 0;
   std::optional<Error> failure;
-  int culprit = -1;
+  int failedRank = -1;
   std::set<int> left; // in order
   bool isStopping = false;
   std::thread thread;
@@ -114,7 +114,7 @@ public:
   void checkAwaited(std::span<const int> ranks) override {
     client->checkAwaited(ranks, "communication");
   }
-  std::optional<int> findCulprit() override { return client->findCulprit(); }
+  std::optional<int> getFailedRank() override { return client->getFailedRank(); }
   std::shared_ptr<ProgressBoard> getProgressBoard() override {
     return std::make_shared<Board>(client);
   }
@@ -211,7 +211,7 @@ void Client::note(ErrorCode code, int whose, const std::string &text) {
   std::lock_guard lock(mutex);
   if (!failure) {
     failure.emplace(code, text);
-    culprit = whose;
+    failedRank = whose;
   }
   changed.notify_all();
 }
@@ -236,9 +236,9 @@ void Client::checkAwaited(std::span<const int> ranks, const std::string &where) 
                                              " has left the job without taking part");
 }
 
-std::optional<int> Client::findCulprit() {
+std::optional<int> Client::getFailedRank() {
   std::lock_guard lock(mutex);
-  return failure ? std::optional(culprit) : std::nullopt;
+  return failure ? std::optional(failedRank) : std::nullopt;
 }
 
 void Client::publish(const std::string &communicator, uint64_t count) {
