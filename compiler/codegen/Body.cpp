@@ -83,7 +83,7 @@ Body::Body(plan::KernelOp kernel, ArrayRef<unsigned> outputs, NestSpec &spec) : 
 }
 
 SmallVector<NestSpec> Body::improve(const NestSpec &spec) const {
-  for (auto [atom, factor] : atoms.getSplitWishes()) {
+  for (auto [atom, factor] : atoms.getSuggestedSplits()) {
     auto place = places.find(atom);
     if (place == places.end())
       continue;
@@ -329,7 +329,7 @@ NodeId Body::pullGatherElements(loom::GatherElementsOp op, ArrayRef<Linear> inde
 }
 
 /// Notes that cutting a loop would decide on which side of `limit` the index is.
-void Body::wishCut(const Linear &index, int64_t limit) {
+void Body::suggestCut(const Linear &index, int64_t limit) {
   for (auto [atom, coefficient] : index.terms) {
     if (atoms[atom].kind != Atom::Kind::Loop || coefficient <= 0)
       continue;
@@ -356,7 +356,7 @@ NodeId Body::pullConcatenate(loom::ConcatenateOp op, ArrayRef<Linear> index) {
       node.operands.push_back(pull(input, from));
       node.limits.push_back(end);
       if (high >= end)
-        wishCut(index[dim], end);
+        suggestCut(index[dim], end);
     }
     begin = end;
   }
@@ -386,7 +386,7 @@ NodeId Body::pullPad(loom::PadOp op, SmallVector<Linear> index, size_t dim) {
     node.operands.push_back(part);
     node.limits.push_back(limit);
     if (high >= limit)
-      wishCut(place, limit);
+      suggestCut(place, limit);
   };
   if (low < begin)
     addPart(intern(fill), begin);

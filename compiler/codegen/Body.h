@@ -107,7 +107,7 @@ private:
   llvm::SmallVector<Linear> reshapeIndex(llvm::ArrayRef<int64_t> from, llvm::ArrayRef<int64_t> to,
                                          llvm::ArrayRef<Linear> index);
   NodeId load(unsigned buffer, mlir::RankedTensorType type, llvm::ArrayRef<Linear> index);
-  void wishCut(const Linear &index, int64_t limit);
+  void suggestCut(const Linear &index, int64_t limit);
 
   NestSpec &spec;
   llvm::SmallVector<Dim> dims;

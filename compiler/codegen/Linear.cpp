@@ -151,14 +151,14 @@ bool AtomTable::isBelow(const Linear &linear, int64_t bound) const {
   return low >= 0 && high < bound;
 }
 
-void AtomTable::wish(const Linear &rest, int64_t divisor) {
+void AtomTable::suggestSplit(const Linear &rest, int64_t divisor) {
   for (auto [atom, coefficient] : rest.terms) {
     const Atom &term = atoms[atom];
     if (term.kind != Atom::Kind::Loop || coefficient <= 0 || divisor % coefficient != 0)
       continue;
     int64_t factor = divisor / coefficient;
     if (factor > 1 && factor < term.size && term.size % factor == 0)
-      wishes.emplace_back(atom, factor);
+      suggestedSplits.emplace_back(atom, factor);
   }
 }
 
@@ -184,7 +184,7 @@ Linear AtomTable::quotient(const Linear &linear, int64_t divisor) {
   auto [multiple, rest] = divide(linear, divisor);
   if (isBelow(rest, divisor))
     return multiple;
-  wish(rest, divisor);
+  suggestSplit(rest, divisor);
   // The rest may be negative though the whole is not; then only the whole may be divided.
   bool split = range(rest).first >= 0;
   const Linear &argument = split ? rest : linear;
@@ -199,7 +199,7 @@ Linear AtomTable::remainder(const Linear &linear, int64_t divisor) {
   auto [multiple, rest] = divide(linear, divisor);
   if (isBelow(rest, divisor))
     return rest;
-  wish(rest, divisor);
+  suggestSplit(rest, divisor);
   const Linear &argument = range(rest).first >= 0 ? rest : linear;
   return Linear::atom(addDivision(Atom::Kind::Remainder, argument, divisor, divisor));
 }

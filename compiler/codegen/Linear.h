@@ -81,9 +81,9 @@ public:
   Linear quotient(const Linear &linear, int64_t divisor);
   Linear remainder(const Linear &linear, int64_t divisor);
 
-  /// Loop atoms which, cut in (size / factor, factor), would spare a quotient: what the last calls
-  /// of quotient and remainder wished for.
-  llvm::ArrayRef<std::pair<AtomId, int64_t>> getSplitWishes() const { return wishes; }
+  /// Loop atoms that, cut in (size / factor, factor), would spare a quotient: suggestions of the
+  /// last calls of quotient and remainder.
+  llvm::ArrayRef<std::pair<AtomId, int64_t>> getSuggestedSplits() const { return suggestedSplits; }
 
 private:
   AtomId add(Atom atom);
@@ -91,11 +91,11 @@ private:
   /// Splits a linear in a multiple of `divisor` (divided by it) and the rest.
   std::pair<Linear, Linear> divide(const Linear &linear, int64_t divisor) const;
   bool isBelow(const Linear &linear, int64_t bound) const;
-  void wish(const Linear &rest, int64_t divisor);
+  void suggestSplit(const Linear &rest, int64_t divisor);
 
   std::vector<Atom> atoms;
   std::map<std::vector<int64_t>, AtomId> divisions;
-  std::vector<std::pair<AtomId, int64_t>> wishes;
+  std::vector<std::pair<AtomId, int64_t>> suggestedSplits;
 };
 
 } // namespace gridloom::codegen

@@ -469,7 +469,7 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
     }
   }
 
-  /// The kernel that makes the ending's result of the plain product and the bias: one per type.
+  /// The kernel that applies the epilogue to the plain product and the bias: one per type.
   FlatSymbolRefAttr getFallback(const Ending &ending, Type result, Location loc) {
     if (!ending.activation)
       return {};

@@ -53,7 +53,7 @@ public:
 private:
   void run();
   void take(const TcpMessage &message);
-  void note(ErrorCode code, int failedRank, const std::string &text);
+  void note(ErrorCode code, int whose, const std::string &text);
   void throwIfFailed(const std::string &where) const;
 
   TcpConnection connection;
