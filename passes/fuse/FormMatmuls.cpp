@@ -234,7 +234,7 @@ loom::DotGeneralOp makeCanonical(loom::DotGeneralOp dot) {
 }
 
 /// The epilogue of a call.
-struct Ending {
+struct MatchedEpilogue {
   SmallVector<Operation *> ops; // of the program, in order; what the call does besides multiplying
   Value bias, residual;
   Operation *activation = nullptr;
@@ -247,7 +247,7 @@ struct Ending {
 };
 
 plan::MatmulAttr getDescriptor(MLIRContext *context, const Gemm &gemm, double alpha,
-                               const Ending &ending, bool tf32) {
+                               const MatchedEpilogue &epilogue, bool tf32) {
   SmallVector<int64_t> sizes, lhs, rhs, out;
   for (const Loop &loop : gemm.batch) {
     sizes.push_back(loop.size);
@@ -261,9 +261,9 @@ plan::MatmulAttr getDescriptor(MLIRContext *context, const Gemm &gemm, double al
   out.append({gemm.m.out, gemm.n.out});
   FloatAttr scale = alpha == 1 ? FloatAttr() : FloatAttr::get(Float64Type::get(context), alpha);
   return plan::MatmulAttr::get(context, sizes, lhs, rhs, out, scale,
-                               plan::EpilogueAttr::get(context, ending.bias != nullptr,
-                                                       ending.residual != nullptr,
-                                                       ending.getActivation()),
+                               plan::EpilogueAttr::get(context, epilogue.bias != nullptr,
+                                                       epilogue.residual != nullptr,
+                                                       epilogue.getActivation()),
                                tf32);
 }
 
@@ -351,36 +351,37 @@ bool matchResidual(Value value, Operation *add, const KernelNeighbours &neighbou
 
 /// The epilogue of the call: a bias, then a residual or an activation. Operations that a kernel
 /// computes anyway stay there.
-Ending matchEnding(loom::DotGeneralOp dot, const Choice &choice, const KernelNeighbours &neighbours,
-                   bool activations, bool residuals) {
+MatchedEpilogue matchEpilogue(loom::DotGeneralOp dot, const Choice &choice,
+                              const KernelNeighbours &neighbours, bool activations,
+                              bool residuals) {
   Value result = choice.tail.getResult(dot);
   auto type = cast<RankedTensorType>(result.getType());
-  Ending ending, longest;
+  MatchedEpilogue epilogue, longest;
   if (choice.tail.movesElements() || choice.gemm.swapped || type.getRank() == 0 ||
       type != dot.getType() || dot.getRhsFreeDims().size() != 1 ||
       choice.gemm.n.size != type.getShape().back())
     return longest;
   auto take = [&](Operation *op) {
-    ending.ops.push_back(op);
+    epilogue.ops.push_back(op);
     result = op->getResult(0);
     if (!neighbours.goesOn(result))
-      longest = ending;
+      longest = epilogue;
   };
-  while (result.hasOneUse() && !ending.residual) {
+  while (result.hasOneUse() && !epilogue.residual) {
     auto add = dyn_cast<loom::AddOp>(*result.getUsers().begin());
     if (!add || add.getLhs() == add.getRhs())
       break;
     Value other = add.getLhs() == result ? add.getRhs() : add.getLhs();
-    if (Value bias = ending.bias ? Value() : matchBias(other, type))
-      ending.bias = bias;
+    if (Value bias = epilogue.bias ? Value() : matchBias(other, type))
+      epilogue.bias = bias;
     else if (residuals && matchResidual(other, add, neighbours))
-      ending.residual = other;
+      epilogue.residual = other;
     else
       break;
     take(add);
   }
-  if (Operation *found = activations && !ending.residual ? matchActivation(result) : nullptr) {
-    ending.activation = found;
+  if (Operation *found = activations && !epilogue.residual ? matchActivation(result) : nullptr) {
+    epilogue.activation = found;
     take(found);
   }
   return longest;
@@ -438,9 +439,9 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
         locs.push_back(op->getLoc());
     SmallVector<Operation *> absorbed{dot};
     llvm::append_range(absorbed, choice->tail.path);
-    Ending ending = matchEnding(dot, *choice, neighbours, activations, residuals);
-    Value bias = ending.bias;
-    for (Operation *op : ending.ops) {
+    MatchedEpilogue epilogue = matchEpilogue(dot, *choice, neighbours, activations, residuals);
+    Value bias = epilogue.bias;
+    for (Operation *op : epilogue.ops) {
       locs.push_back(op->getLoc());
       absorbed.push_back(op);
     }
@@ -454,14 +455,15 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
     }
     double alpha = choice->lhs.scale * choice->rhs.scale * choice->tail.scale;
     plan::MatmulAttr descriptor =
-        getDescriptor(dot.getContext(), choice->gemm, alpha, ending, dot.getTf32());
-    FlatSymbolRefAttr fallback = getFallback(ending, replaced.getType(), builder.getFusedLoc(locs));
+        getDescriptor(dot.getContext(), choice->gemm, alpha, epilogue, dot.getTf32());
+    FlatSymbolRefAttr fallback =
+        getFallback(epilogue, replaced.getType(), builder.getFusedLoc(locs));
     Value lhs = makeViewBase(builder, choice->lhs.base, choice->lhs.offset);
     Value rhs = makeViewBase(builder, choice->rhs.base, choice->rhs.offset);
     if (choice->gemm.swapped)
       std::swap(lhs, rhs);
     auto matmul = plan::MatmulOp::create(builder, builder.getFusedLoc(locs), replaced.getType(),
-                                         lhs, rhs, bias, ending.residual, descriptor, fallback);
+                                         lhs, rhs, bias, epilogue.residual, descriptor, fallback);
     replaced.replaceAllUsesWith(matmul.getOutput());
     for (Operation *op : llvm::reverse(absorbed)) {
       neighbours.forget(op);
@@ -470,19 +472,19 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
   }
 
   /// The kernel that applies the epilogue to the plain product and the bias: one per type.
-  FlatSymbolRefAttr getFallback(const Ending &ending, Type result, Location loc) {
-    if (!ending.activation)
+  FlatSymbolRefAttr getFallback(const MatchedEpilogue &epilogue, Type result, Location loc) {
+    if (!epilogue.activation)
       return {};
-    bool hasBias = ending.bias != nullptr;
-    auto made =
-        plan::EpilogueAttr::get(&getContext(), hasBias, /*residual=*/false, ending.getActivation());
+    bool hasBias = epilogue.bias != nullptr;
+    auto made = plan::EpilogueAttr::get(&getContext(), hasBias, /*residual=*/false,
+                                        epilogue.getActivation());
     FlatSymbolRefAttr &known = fallbacks[{result, made}];
     if (known)
       return known;
     OpBuilder builder(&getContext());
     auto type = cast<RankedTensorType>(result);
     std::string name = (Twine("k_else_") + (hasBias ? "bias_" : "") +
-                        plan::stringifyActivation(ending.getActivation()))
+                        plan::stringifyActivation(epilogue.getActivation()))
                            .str();
     auto kernel = plan::KernelOp::create(builder, loc, name,
                                          /*in_place=*/ArrayAttr());
@@ -496,7 +498,7 @@ struct FormMatmuls : impl::FormMatmulsBase<FormMatmuls> {
       bias = loom::BroadcastOp::create(builder, loc, type, bias, ArrayRef<int64_t>{last});
       value = loom::AddOp::create(builder, loc, type, value, bias);
     }
-    if (isa<loom::GeluOp>(ending.activation)) {
+    if (isa<loom::GeluOp>(epilogue.activation)) {
       value = loom::GeluOp::create(builder, loc, type, value, loom::GeluForm::Tanh);
     } else {
       auto zero =
