@@ -244,7 +244,7 @@ ShardingRule ArgReduceOp::getShardingRule() {
 
 /// The least index of an element that equals the peak. NaN is the peak of a lane that has one and
 /// equals nothing, hence the second comparison. `axes` cut the dimension.
-static Value findPeak(OpBuilder &builder, ArgReduceOp op, Value x, ArrayRef<StringAttr> axes) {
+static Value findExtreme(OpBuilder &builder, ArgReduceOp op, Value x, ArrayRef<StringAttr> axes) {
   Local l{builder, op.getLoc()};
   RankedTensorType type = typeOf(x);
   int64_t dim = op.getDim(), size = shapeOf(op.getInput())[dim];
@@ -277,7 +277,7 @@ static Value findPeak(OpBuilder &builder, ArgReduceOp op, Value x, ArrayRef<Stri
 }
 
 SmallVector<Value> ArgReduceOp::decompose(OpBuilder &builder) {
-  return {findPeak(builder, *this, getInput(), {})};
+  return {findExtreme(builder, *this, getInput(), {})};
 }
 
 /// With the dimension split: the peak of all parts, then the first place of all that have it.
@@ -286,7 +286,7 @@ SmallVector<Value> ArgReduceOp::partition(OpBuilder &builder, ValueRange operand
   const AxisList &split = axes[getDim()];
   if (split.empty())
     return dist::cloneWithLocalTypes(builder, *this, operands, types);
-  return {findPeak(builder, *this, operands[0], split)};
+  return {findExtreme(builder, *this, operands[0], split)};
 }
 
 //===----------------------------------------------------------------------===//

@@ -153,7 +153,7 @@ static int64_t findGranule(const Propagation &state, Value value, int64_t dim) {
 }
 
 /// True when an operation gives its result over an axis piece by piece: nothing has to be reduced.
-static bool worksInPieces(const Propagation &state, Operation *op, StringAttr axis) {
+static bool isParallelOver(const Propagation &state, Operation *op, StringAttr axis) {
   const ShardingRule &rule = state.getRule(op);
   FactorSplits splits =
       mergeFactors(rule, state.getShardings(op), getTensorTypes(op), state.getMesh());
@@ -194,7 +194,7 @@ static AxisUse countUses(const Propagation &state, StringAttr axis) {
     bool isSplit = llvm::any_of(state.getShardings(op),
                                 [&](const Sharding &sharding) { return sharding.usesAxis(axis); });
     use.contractions += contracts && isSplit;
-    use.reductions += isSplit && !worksInPieces(state, op, axis);
+    use.reductions += isSplit && !isParallelOver(state, op, axis);
   }
   return use;
 }
@@ -407,7 +407,7 @@ static std::optional<Obstacle> findMicrobatchObstacle(const Propagation &state, 
     bool positional =
         isa<loom::IotaOp, loom::GetWeightOp>(op) || (constant && !constant.getValue().isSplat());
     Obstacle whole = {op->getLoc(), getNode(op->getLoc()) + " needs all of it"};
-    if (loom::isControl(op) || !worksInPieces(state, op, micro))
+    if (loom::isControl(op) || !isParallelOver(state, op, micro))
       return whole;
     SmallVector<Sharding> required = state.getRequired(op);
     for (auto [index, value] :

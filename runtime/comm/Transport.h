@@ -129,7 +129,7 @@ public:
   virtual void abort(const std::string &reason) = 0;
   /// Why calls cannot be captured with the work around them (Device::beginCapture); empty when they
   /// can.
-  virtual std::string findGraphObstacle() const {
+  virtual std::string whyNotCapturable() const {
     return getName() + " communication cannot be captured";
   }
 

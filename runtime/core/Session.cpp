@@ -142,9 +142,9 @@ void Session::Impl::agreeOnGraphs() {
     obstacle = "NCCL may deadlock in graphs of several GPUs of one process; start a process for "
                "each rank";
   else
-    obstacle = device.findGraphObstacle();
+    obstacle = device.whyNotCapturable();
   if (obstacle.empty() && control)
-    obstacle = transport->findGraphObstacle();
+    obstacle = transport->whyNotCapturable();
   std::vector<std::string> obstacles = exchangeTexts(obstacle);
   usesGraphs = true;
   for (size_t other = 0; other < obstacles.size() && usesGraphs; ++other) {

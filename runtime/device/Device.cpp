@@ -50,13 +50,11 @@ void Device::zero(Stream &stream, void *to, size_t bytes) {
 }
 
 void Device::beginCapture(std::span<Stream *const>) {
-  throw Error(ErrorCode::Internal, findGraphObstacle());
+  throw Error(ErrorCode::Internal, whyNotCapturable());
 }
 
 std::unique_ptr<WorkGraph> Device::endCapture() {
-  throw Error(ErrorCode::Internal, findGraphObstacle());
+  throw Error(ErrorCode::Internal, whyNotCapturable());
 }
 
-void Device::replay(Stream &, WorkGraph &) {
-  throw Error(ErrorCode::Internal, findGraphObstacle());
-}
+void Device::replay(Stream &, WorkGraph &) { throw Error(ErrorCode::Internal, whyNotCapturable()); }

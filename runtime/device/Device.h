@@ -217,7 +217,7 @@ public:
   virtual void zero(Stream &stream, void *to, size_t bytes);
 
   /// Why work on this device cannot be captured; empty when it can.
-  virtual std::string findGraphObstacle() const { return getName() + " has no graphs"; }
+  virtual std::string whyNotCapturable() const { return getName() + " has no graphs"; }
   /// Until endCapture or cancelCapture, what this thread submits to `streams` is captured instead
   /// of run. It may wait only for events recorded since, and nothing may be waited for on the host.
   virtual void beginCapture(std::span<Stream *const> streams);

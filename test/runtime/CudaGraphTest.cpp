@@ -227,10 +227,10 @@ TEST_F(CudaGraphTest, OldDriverSaysWhyNot) {
   fake::Options options;
   options.driverVersion = 11030;
   fake::reset(options);
-  EXPECT_EQ(CudaDevice(0).findGraphObstacle(), "the driver supports CUDA 11.3, graphs need 11.4");
+  EXPECT_EQ(CudaDevice(0).whyNotCapturable(), "the driver supports CUDA 11.3, graphs need 11.4");
   fake::reset();
-  EXPECT_EQ(CudaDevice(0).findGraphObstacle(), "");
-  EXPECT_EQ(createCpuDevice(1)->findGraphObstacle(), "cpu has no graphs");
+  EXPECT_EQ(CudaDevice(0).whyNotCapturable(), "");
+  EXPECT_EQ(createCpuDevice(1)->whyNotCapturable(), "cpu has no graphs");
 }
 
 TEST_F(CudaGraphTest, EveryFailingCallIsNamedAndLeavesNothing) {

@@ -173,7 +173,7 @@ TEST_F(CudaHardwareTest, MarksHowFarAStreamIs) {
 /// x = 4 x + 3, by two kernels on one stream and a collective of one rank on another between them;
 /// the last through memory that the capture itself has to reserve.
 TEST_F(CudaHardwareTest, ReplaysAGraphOfTwoStreamsAndACollective) {
-  if (std::string obstacle = device->findGraphObstacle(); !obstacle.empty())
+  if (std::string obstacle = device->whyNotCapturable(); !obstacle.empty())
     GTEST_SKIP() << obstacle;
   ThreadExchange exchange;
   std::unique_ptr<Transport> transport;

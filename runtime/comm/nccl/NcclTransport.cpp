@@ -279,7 +279,7 @@ public:
   std::unique_ptr<Communicator> split(std::span<const int> ranks, const std::string &name) override;
   std::unique_ptr<Memory> allocate(Device &owner, size_t bytes) override;
   // NCCL captures since 2.9, and 2.18 is needed anyway.
-  std::string findGraphObstacle() const override { return ""; }
+  std::string whyNotCapturable() const override { return ""; }
   void abort(const std::string &reason) override {
     watchdog->abort(Error(ErrorCode::PeerFailed, reason));
   }

@@ -71,7 +71,7 @@ public:
   void copyOut(Stream &stream, void *to, const void *from, size_t bytes) override;
   void zero(Stream &stream, void *to, size_t bytes) override;
 
-  std::string findGraphObstacle() const override { return context->use().findGraphObstacle(); }
+  std::string whyNotCapturable() const override { return context->use().whyNotCapturable(); }
   void beginCapture(std::span<Stream *const> streams) override;
   std::unique_ptr<WorkGraph> endCapture() override;
   void cancelCapture() noexcept override { capture.reset(); }

@@ -45,7 +45,7 @@ Driver::Driver(const std::string &path)
                     formatVersion(oldestVersion) + " is needed; install a newer driver");
 }
 
-std::string Driver::findGraphObstacle() const {
+std::string Driver::whyNotCapturable() const {
   bool complete = streamBeginCapture && streamEndCapture && threadExchangeStreamCaptureMode &&
                   graphInstantiate && graphLaunch && graphExecDestroy && graphDestroy;
   if (complete && version >= oldestGraphVersion)

@@ -172,7 +172,7 @@ public:
   /// 1000 * major + 10 * minor of the CUDA version the driver supports.
   int getVersion() const { return version; }
   /// Why this driver cannot capture graphs: "" when it can.
-  std::string findGraphObstacle() const;
+  std::string whyNotCapturable() const;
   /// The flags for cuGraphInstantiateWithFlags: that nodes keep the priorities of the streams they
   /// were captured on, where the driver knows that (since CUDA 11.7).
   unsigned long long getGraphFlags() const;
