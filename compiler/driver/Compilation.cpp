@@ -235,7 +235,7 @@ void Compilation::checkDevices() {
   if (options.devices.empty())
     return;
   std::string error;
-  const Machine &machine = choice.machine;
+  const MachineModel &machine = choice.machine;
   TargetOptions usual;
   usual.name = machine.target;
   std::unique_ptr<Target> named = parseTarget(usual, error);
@@ -268,7 +268,7 @@ StrategyRequest Compilation::makeRequest() const {
   StrategyRequest request;
   request.mesh = options.mesh;
   request.devices = options.devices;
-  request.machine = *Machine::find(target->getTraits().machine);
+  request.machine = *MachineModel::find(target->getTraits().machine);
   request.strategy = options.strategy;
   request.shard = options.shard;
   request.microbatches = options.microbatches;

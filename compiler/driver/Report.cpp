@@ -28,14 +28,15 @@ static llvm::json::Array toJson(const std::vector<std::string> &list) {
   return array;
 }
 
-static CollectiveCost costPlanned(const rt::PlannedCollective &collective, const Machine &machine) {
+static CollectiveCost costPlanned(const rt::PlannedCollective &collective,
+                                  const MachineModel &machine) {
   return costCollective(collective.kind,
                         static_cast<int64_t>(std::max(collective.bytes, collective.resultBytes)),
                         collective.group, machine);
 }
 
 static llvm::json::Object toJson(const rt::PlannedCollective &collective, size_t id,
-                                 const Machine &machine) {
+                                 const MachineModel &machine) {
   CollectiveCost cost = costPlanned(collective, machine);
   return llvm::json::Object{{"id", static_cast<int64_t>(id)},
                             {"kind", collective.kind},
@@ -210,7 +211,8 @@ void Compilation::printEstimates(llvm::raw_ostream &os) const {
     all += estimate.step;
   // A GPU's steps take fractions of a millisecond.
   int digits = all < 1e-3 * static_cast<double>(estimates.size()) ? 3 : 1;
-  std::string machine = choice.machine.name == Machine().name ? "" : " on " + choice.machine.name;
+  std::string machine =
+      choice.machine.name == MachineModel().name ? "" : " on " + choice.machine.name;
   for (const Estimate &estimate : llvm::ArrayRef(estimates).take_front(most)) {
     std::string dims = estimates.size() > 1 ? estimate.dims : "";
     os << "  estimate        " << nameProgram(estimate.entry, dims) << machine

@@ -19,7 +19,7 @@ using namespace gridloom::dist;
 /// Per name: contractions in f32, TF32 and 16 bits, memory, link latency, link bandwidth, launch,
 /// memory size, target. The GPUs' rates are about 80 % of their published ones; NVLink's is
 /// per direction.
-static const Machine machines[] = {
+static const MachineModel machines[] = {
     {"cpu", 35e9, 0, 0, 8e9, 80e-6, 2e9, 2e-6, 0, "cpu"},
     {"A100-80GB", 15.6e12, 125e12, 250e12, 1.6e12, 12e-6, 240e9, 4e-6, 80LL << 30, "cuda:sm_80"},
     {"H100-80GB", 53e12, 395e12, 790e12, 2.7e12, 10e-6, 360e9, 3e-6, 80LL << 30, "cuda:sm_90"},
@@ -27,20 +27,20 @@ static const Machine machines[] = {
     {"B200-180GB", 60e12, 900e12, 1800e12, 6.4e12, 10e-6, 720e9, 3e-6, 180LL << 30, "cuda:sm_100"},
 };
 
-std::optional<Machine> Machine::find(StringRef name) {
-  for (const Machine &machine : machines)
+std::optional<MachineModel> MachineModel::find(StringRef name) {
+  for (const MachineModel &machine : machines)
     if (name.equals_insensitive(machine.name))
       return machine;
   return std::nullopt;
 }
 
-std::string Machine::listNames() {
-  return llvm::join(llvm::map_range(machines, [](const Machine &machine) { return machine.name; }),
-                    ", ");
+std::string MachineModel::listNames() {
+  return llvm::join(
+      llvm::map_range(machines, [](const MachineModel &machine) { return machine.name; }), ", ");
 }
 
 CollectiveCost gridloom::costCollective(StringRef kind, int64_t bytes, int64_t group,
-                                        const Machine &machine) {
+                                        const MachineModel &machine) {
   bool isTransfer = kind == "send" || kind == "recv";
   double times = kind == "all_reduce" ? 2 : 1; // a reduce_scatter and an all_gather
   double steps = isTransfer ? 1 : times * static_cast<double>(group - 1);
@@ -51,7 +51,7 @@ CollectiveCost gridloom::costCollective(StringRef kind, int64_t bytes, int64_t g
           steps * machine.linkSeconds + sent / machine.linkBytesPerSecond};
 }
 
-static double costCollective(Operation *op, const Mesh &mesh, const Machine &machine) {
+static double costCollective(Operation *op, const Mesh &mesh, const MachineModel &machine) {
   int64_t group = 1;
   if (auto axes = op->getAttrOfType<ArrayAttr>("axes"))
     for (auto axis : axes.getAsRange<StringAttr>())
@@ -65,7 +65,7 @@ static double costCollective(Operation *op, const Mesh &mesh, const Machine &mac
 }
 
 /// The machine's rate for the operation and its operands' type.
-static double getFlopsPerSecond(Operation *op, const Machine &machine) {
+static double getFlopsPerSecond(Operation *op, const MachineModel &machine) {
   double rate = 0;
   Type element = getElementTypeOrSelf(op->getOperand(0).getType());
   if (isa<loom::DotGeneralOp, loom::ConvolutionOp>(op)) {
@@ -79,7 +79,7 @@ static double getFlopsPerSecond(Operation *op, const Machine &machine) {
 
 /// Time of an operation alone. What fusion removes is left out: an elementwise operation or a move
 /// costs the bytes it writes, once.
-static double costOperation(Operation *op, const Machine &machine) {
+static double costOperation(Operation *op, const MachineModel &machine) {
   auto costed = dyn_cast<loom::CostInterface>(op);
   if (!costed || op->getNumOperands() == 0 || isa<loom::ReshapeOp, loom::BroadcastOp>(op))
     return 0;
@@ -120,7 +120,7 @@ static int64_t getBindingBytes(func::FuncOp func) {
   return bytes;
 }
 
-static StageCost costStage(func::FuncOp func, const Mesh &mesh, const Machine &machine,
+static StageCost costStage(func::FuncOp func, const Mesh &mesh, const MachineModel &machine,
                            Estimate &estimate) {
   StageCost cost;
   cost.leastBytes = getBindingBytes(func);
@@ -158,7 +158,7 @@ static StageCost costStage(func::FuncOp func, const Mesh &mesh, const Machine &m
   return cost;
 }
 
-std::vector<Estimate> gridloom::estimate(ModuleOp module, const Machine &machine) {
+std::vector<Estimate> gridloom::estimate(ModuleOp module, const MachineModel &machine) {
   MeshOp meshOp = getMesh(module);
   Mesh mesh(meshOp);
   // Stages of one specialisation share entry and bound dimensions.

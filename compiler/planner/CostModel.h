@@ -16,7 +16,7 @@
 namespace gridloom {
 
 /// One device and the links between devices. Rates are what programs reach, not data-sheet peaks.
-struct Machine {
+struct MachineModel {
   std::string name = "cpu";
   double flopsPerSecond = 35e9;    ///< contractions of f32
   double tf32FlopsPerSecond = 0;   ///< of f32 that may be rounded to TF32; 0: as f32
@@ -29,7 +29,7 @@ struct Machine {
   std::string target = "cpu";      ///< the --target whose plans it runs: cuda:sm_90
 
   /// The machine of that name, e.g. "cpu" or "H100-80GB"; none when it is unknown.
-  static std::optional<Machine> find(llvm::StringRef name);
+  static std::optional<MachineModel> find(llvm::StringRef name);
   static std::string listNames();
 };
 
@@ -42,7 +42,7 @@ struct CollectiveCost {
 /// By the alpha-beta model of ring algorithms (Thakur, Rabenseifner and Gropp 2005). `kind` is
 /// spelled as in dist and in plans; `bytes` are those of the larger of operands and results.
 CollectiveCost costCollective(llvm::StringRef kind, int64_t bytes, int64_t group,
-                              const Machine &machine);
+                              const MachineModel &machine);
 
 /// One operation that takes time, for reports.
 struct OperationCost {
@@ -63,7 +63,7 @@ struct Estimate {
 
 /// Estimates every specialisation of a partitioned module: operations by the larger of arithmetic
 /// and memory time, pipelines by (m + p - 1) steps of the slowest stage.
-std::vector<Estimate> estimate(mlir::ModuleOp module, const Machine &machine);
+std::vector<Estimate> estimate(mlir::ModuleOp module, const MachineModel &machine);
 
 } // namespace gridloom
 

@@ -91,8 +91,8 @@ static FailureOr<MeshSpec> parseMesh(ModuleOp module, StringRef text) {
 }
 
 /// "8xH100-80GB" or "4": count and machine, `usual` where it is not named.
-static FailureOr<std::pair<int64_t, Machine>> parseDevices(ModuleOp module, StringRef text,
-                                                           const Machine &usual) {
+static FailureOr<std::pair<int64_t, MachineModel>> parseDevices(ModuleOp module, StringRef text,
+                                                                const MachineModel &usual) {
   auto [number, name] = text.split('x');
   int64_t count;
   if (number.getAsInteger(10, count) || count < 1) {
@@ -105,9 +105,9 @@ static FailureOr<std::pair<int64_t, Machine>> parseDevices(ModuleOp module, Stri
         << count << " are more than the planner tries, " << kMaxPlanned << "; give a --mesh";
     return failure();
   }
-  std::optional<Machine> machine = name.empty() ? usual : Machine::find(name);
+  std::optional<MachineModel> machine = name.empty() ? usual : MachineModel::find(name);
   if (!machine) {
-    module.emitError("--devices names '") << name << "'; known are " << Machine::listNames();
+    module.emitError("--devices names '") << name << "'; known are " << MachineModel::listNames();
     return failure();
   }
   return std::make_pair(count, *machine);
@@ -346,7 +346,7 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
 }
 
 /// Runs the candidate's phases on a copy and estimates it. Its first error refuses it.
-static void evaluate(ModuleOp module, Candidate &candidate, const Machine &machine) {
+static void evaluate(ModuleOp module, Candidate &candidate, const MachineModel &machine) {
   OwningOpRef<ModuleOp> copy = module.clone();
   std::string firstError;
   ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
@@ -464,7 +464,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   choice.machine = request.machine;
   std::vector<MeshSpec> meshes;
   if (!request.devices.empty()) {
-    FailureOr<std::pair<int64_t, Machine>> devices =
+    FailureOr<std::pair<int64_t, MachineModel>> devices =
         parseDevices(module, request.devices, choice.machine);
     if (failed(devices))
       return failure();

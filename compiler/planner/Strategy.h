@@ -16,9 +16,9 @@ namespace gridloom {
 
 /// The user's choice of devices and strategy.
 struct StrategyRequest {
-  std::string mesh;    ///< "data=2,model=2"; empty when devices are given or there is one device
-  std::string devices; ///< "4", "8xH100-80GB"; empty when a mesh is given
-  Machine machine;     ///< where `devices` names none
+  std::string mesh;     ///< "data=2,model=2"; empty when devices are given or there is one device
+  std::string devices;  ///< "4", "8xH100-80GB"; empty when a mesh is given
+  MachineModel machine; ///< where `devices` names none
   std::string strategy = "auto";
   std::string stageAxis; ///< of pipelines, whatever it is called; empty: by name
   std::vector<std::string> shard;
@@ -56,7 +56,7 @@ struct Candidate {
 
 struct Choice {
   ShardOptions options;
-  Machine machine;
+  MachineModel machine;
   std::string name;
   std::vector<Candidate> candidates;
   int64_t memoryLimit = 0; ///< of the request, or of the devices it names; 0: none

@@ -144,16 +144,16 @@ TEST(TargetTest, ManifestSaysWhatRunsThePlan) {
 TEST(TargetTest, PlannerKnowsEveryTargetsMachine) {
   for (const TargetKind *kind : getTargetKinds())
     for (llvm::StringRef name : kind->spellings) {
-      std::optional<Machine> machine =
-          Machine::find(parse({.name = name.str()})->getTraits().machine);
+      std::optional<MachineModel> machine =
+          MachineModel::find(parse({.name = name.str()})->getTraits().machine);
       ASSERT_TRUE(machine) << name.str();
       EXPECT_EQ(machine->target, name);
     }
   llvm::SmallVector<llvm::StringRef> names;
-  std::string list = Machine::listNames();
+  std::string list = MachineModel::listNames();
   llvm::StringRef(list).split(names, ", ");
   for (llvm::StringRef name : names)
-    EXPECT_TRUE(parse({.name = Machine::find(name)->target})) << name.str();
+    EXPECT_TRUE(parse({.name = MachineModel::find(name)->target})) << name.str();
 }
 
 } // namespace
