@@ -3,9 +3,9 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "passes/schedule/Deadlock.h"
 #include "passes/schedule/Passes.h"
 #include "passes/schedule/ProgramTimeline.h"
-#include "passes/schedule/Rendezvous.h"
 
 using namespace mlir;
 

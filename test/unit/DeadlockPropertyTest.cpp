@@ -9,7 +9,7 @@
 // judges it, on small plans, or as random orders of execution turn out, on large ones.
 //
 //===----------------------------------------------------------------------===//
-#include "passes/schedule/Rendezvous.h"
+#include "passes/schedule/Deadlock.h"
 
 #include "gmock/gmock.h"
 

@@ -1,9 +1,9 @@
-//===- RendezvousTest.cpp - do the stages' transfers meet -------------------===//
+//===- DeadlockTest.cpp - deadlocks between stages ------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "passes/schedule/Rendezvous.h"
+#include "passes/schedule/Deadlock.h"
 
 #include "gmock/gmock.h"
 
@@ -38,19 +38,19 @@ StageTrace stage(int64_t number, std::vector<StageTrace::Stream> streams) {
 
 } // namespace
 
-TEST(Rendezvous, NothingAndOneStageEnd) {
+TEST(Deadlock, NothingAndOneStageEnd) {
   EXPECT_EQ(findDeadlock({}), std::nullopt);
   EXPECT_EQ(findDeadlock({stage(0, {{"compute", {record(0)}}, {"comm", {await(0)}}})}),
             std::nullopt);
 }
 
-TEST(Rendezvous, BothDirectionsBesideEachOtherMeet) {
+TEST(Deadlock, BothDirectionsBesideEachOtherMeet) {
   EXPECT_EQ(findDeadlock({stage(0, {{"send.1", {send(1, 0)}}, {"recv.1", {recv(1, 1)}}}),
                           stage(1, {{"send.0", {send(0, 1)}}, {"recv.0", {recv(0, 0)}}})}),
             std::nullopt);
 }
 
-TEST(Rendezvous, SendsOnOneStreamThatMustFinishFirstDoNot) {
+TEST(Deadlock, SendsOnOneStreamThatMustFinishFirstDoNot) {
   EXPECT_THAT(
       findDeadlock({stage(0, {{"peer", {send(1, 0), recv(1, 1)}}}),
                     stage(1, {{"peer", {send(0, 1), recv(0, 0)}}})}),
@@ -59,7 +59,7 @@ TEST(Rendezvous, SendsOnOneStreamThatMustFinishFirstDoNot) {
           "'peer' iteration 0 sends channel 1 to stage 0 waits for stage 0 'peer'")));
 }
 
-TEST(Rendezvous, ThreeStagesInARing) {
+TEST(Deadlock, ThreeStagesInARing) {
   auto member = [](int64_t own, int64_t next, int64_t previous, int64_t out, int64_t in) {
     return stage(own, {{"peer", {send(next, out), recv(previous, in)}}});
   };
@@ -71,13 +71,13 @@ TEST(Rendezvous, ThreeStagesInARing) {
             std::nullopt);
 }
 
-TEST(Rendezvous, AChannelOutOfOrderIsNotMet) {
+TEST(Deadlock, AChannelOutOfOrderIsNotMet) {
   EXPECT_THAT(findDeadlock({stage(0, {{"send.1", {send(1, 0), send(1, 1)}}}),
                             stage(1, {{"recv.0", {recv(0, 1), recv(0, 0)}}})}),
               Optional(HasSubstr("a cycle")));
 }
 
-TEST(Rendezvous, AStageThatIsNotThereNeverAnswers) {
+TEST(Deadlock, AStageThatIsNotThereNeverAnswers) {
   EXPECT_THAT(
       findDeadlock({stage(0, {{"send.7", {send(7, 3)}}})}),
       Optional(HasSubstr(
@@ -86,7 +86,7 @@ TEST(Rendezvous, AStageThatIsNotThereNeverAnswers) {
               Optional(HasSubstr("awaits an event, which nobody answers")));
 }
 
-TEST(Rendezvous, CallsOfACommunicatorMeetInOneOrder) {
+TEST(Deadlock, CallsOfACommunicatorMeetInOneOrder) {
   auto rank = [](int64_t number, std::vector<StageTrace::Item> items) {
     StageTrace trace = stage(number, {{"comm", std::move(items)}});
     trace.noun = "rank";

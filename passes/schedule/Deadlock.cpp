@@ -1,9 +1,9 @@
-//===- Rendezvous.cpp - do all communications meet ------------------------===//
+//===- Deadlock.cpp - find deadlocks of communication ---------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "passes/schedule/Rendezvous.h"
+#include "passes/schedule/Deadlock.h"
 
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/STLExtras.h"

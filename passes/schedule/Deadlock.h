@@ -1,10 +1,10 @@
-//===- Rendezvous.h - do all communications meet ----------------*- C++ -*-===//
+//===- Deadlock.h - find deadlocks of communication -------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#ifndef GRIDLOOM_PASSES_SCHEDULE_RENDEZVOUS_H
-#define GRIDLOOM_PASSES_SCHEDULE_RENDEZVOUS_H
+#ifndef GRIDLOOM_PASSES_SCHEDULE_DEADLOCK_H
+#define GRIDLOOM_PASSES_SCHEDULE_DEADLOCK_H
 
 #include "llvm/ADT/ArrayRef.h"
 
@@ -40,12 +40,11 @@ struct StageTrace {
 };
 
 /// Runs all participants with rendezvous communication: a send and a recv, or the calls of all
-/// members of a communicator, are over when they are all at the head of their streams. Nothing in
-/// it is a choice that could turn out better or worse, so one run shows what every run comes to.
-/// Returns nothing when everything ends, else one line: who waits for whom, in a cycle, or what
-/// nobody answers.
+/// members of a communicator, are over when they are all at the head of their streams. No step is a
+/// choice, so one run stands for all runs. Returns nullopt if all streams finish, else one line:
+/// the cycle of participants that wait for each other, or the call without a peer.
 std::optional<std::string> findDeadlock(llvm::ArrayRef<StageTrace> stages);
 
 } // namespace gridloom
 
-#endif // GRIDLOOM_PASSES_SCHEDULE_RENDEZVOUS_H
+#endif // GRIDLOOM_PASSES_SCHEDULE_DEADLOCK_H
