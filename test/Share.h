@@ -1,4 +1,4 @@
-//===- Share.h - what a section of the full run may take --------*- C++ -*-===//
+//===- Share.h - the share of a section in the full run ---------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

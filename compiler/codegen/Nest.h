@@ -46,7 +46,7 @@ void widenBody(plan::KernelOp kernel);
 /// The nests of a prepared kernel. Each output element is stored by exactly one.
 llvm::SmallVector<Nest> buildNests(plan::KernelOp kernel);
 
-/// What the loops look like: never Column or Product, which emitters make of them, nor Lanes.
+/// The structure of the loops: never Column or Product, which emitters make of them, nor Lanes.
 plan::Skeleton classify(llvm::ArrayRef<Nest> nests);
 
 /// Fills symbol, numPointers, flops, bytes, inPlace and, where there are nests, skeleton.

@@ -25,7 +25,7 @@ namespace gridloom::onnx_import {
 
 class Node;
 
-/// What of a value's shape depends on data.
+/// The dimensions of a value's shape that depend on data.
 struct DataExtent {
   struct Dim {
     int64_t dim;
@@ -47,7 +47,7 @@ public:
   void declare(mlir::Value value, int64_t dim, mlir::Value count, std::string source);
   /// Follows them through the operations of `block`.
   void propagate(mlir::Block &block);
-  /// What is known of a value since `propagate`; null if its shape does not depend on data.
+  /// Facts about a value after `propagate`; null if its shape does not depend on data.
   const DataExtent *lookup(mlir::Value value) const;
 
 private:

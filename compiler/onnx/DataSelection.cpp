@@ -198,7 +198,7 @@ static Groups sortByFirst(Node &node, const Groups &groups) {
   auto type = cast<RankedTensorType>(groups.firsts.getType());
   Value place = node.iota(type, 0),
         limit = node.splat(type, static_cast<double>(type.getDimSize(0)));
-  // What is padding comes last.
+  // Padding comes last.
   Value keys =
       node.select(node.compare(loom::Direction::LT, place, groups.count), groups.firsts, limit);
   Value order = node.emit<loom::ArgsortOp>(type, keys, 0, /*descending=*/false);
@@ -425,7 +425,7 @@ static LogicalResult importNonMaxSuppression(Node &node) {
     return failure();
   if (count == 0)
     return node.setResult(node.splat(getIndices(node, {0, 3}), 0));
-  // What is no candidate, NaN included, has no score.
+  // Boxes that are not candidates, including NaN, have no score.
   Value isCandidate =
       node.compare(loom::Direction::GT, scores, node.broadcast(least, getShape(scores), {}));
   scores = node.select(isCandidate, scores, node.splatLike(scores, kGone));

@@ -32,7 +32,7 @@ struct StrategyRequest {
   std::function<std::string(const ShardOptions &, const rt::MemoryNeeds &, int64_t limit)> suggest;
 };
 
-/// What became of a way to use the devices.
+/// The outcome of one way to use the devices.
 enum class Verdict { Open, Chosen, Slower, Refused };
 
 /// One way to use the devices.

@@ -1,4 +1,4 @@
-//===- Target.cpp - what a plan is compiled for -----------------------------===//
+//===- Target.cpp - the target of a compilation ---------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- Target.h - what a plan is compiled for -------------------*- C++ -*-===//
+//===- Target.h - the target of a compilation -------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- TargetOptions.h - what the command line says of targets --*- C++ -*-===//
+//===- TargetOptions.h - command line options of targets --------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

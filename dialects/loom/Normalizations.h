@@ -1,4 +1,4 @@
-//===- Normalizations.h - what softmax and layer_norm compute ---*- C++ -*-===//
+//===- Normalizations.h - formulas of softmax and layer_norm ----*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -10,7 +10,7 @@
 
 namespace gridloom::loom {
 
-/// What the users of one formula do each in their way.
+/// The operations that each user of a formula builds in its own way.
 struct NormalizationForm {
   /// Reduces dimension `dim` of `x`; the result lacks it.
   llvm::function_ref<mlir::Value(mlir::Value x, dist::ReductionKind kind, int64_t dim)> reduce;

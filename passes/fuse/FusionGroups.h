@@ -12,7 +12,7 @@
 
 namespace gridloom {
 
-/// What one operation is to fusion. What loops the kernel gets that it ends up in is another
+/// The kind of an operation for fusion. What loops the kernel gets that it ends up in is another
 /// question, which code generation answers (plan::Skeleton).
 enum class FusionKind {
   Boundary,    // not part of any kernel: weights, tables, views in memory, communication

@@ -1,4 +1,4 @@
-//===- StateUpdates.cpp - what becomes of states --------------------------===//
+//===- StateUpdates.cpp - updates of states in a program ------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

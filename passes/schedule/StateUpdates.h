@@ -1,4 +1,4 @@
-//===- StateUpdates.h - what becomes of states ------------------*- C++ -*-===//
+//===- StateUpdates.h - updates of states in a program ----------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -71,8 +71,8 @@ public:
   /// Writes shardings and origins onto the function; `close` ends their growth. `reasons` are the
   /// origins of values that are not split.
   struct Reason {
-    /// What decides: the value or the mesh, an operation next to it, what a strategy tried in vain,
-    /// the reason of a value near it, or nothing.
+    /// The deciding fact: the value or the mesh, an operation next to it, what a strategy tried in
+    /// vain, the reason of a value near it, or nothing.
     enum class Basis { Value, Operation, Strategy, Neighbour, Nothing };
     Basis basis;
     std::string text;

@@ -154,7 +154,7 @@ static void tell(const GenerateSettings &settings, const Generation &generation)
 
 namespace {
 
-/// What a rank has before it joins the job.
+/// The state of a rank before it joins the job.
 struct Prepared {
   TokenRows prompts;
   std::shared_ptr<const Plan> plan;

@@ -125,7 +125,7 @@ void gridloom::rt::beforeJoining(const JobSettings &settings, const std::functio
   try {
     work();
   } catch (const std::exception &error) {
-    // What the environment says may itself be what is wrong.
+    // The environment itself may be the cause of the error.
     std::optional<World> world;
     try {
       world = detectWorld(getProcessEnvironment());

@@ -51,7 +51,7 @@ public:
       : Error(code, message + "; " + place.describe()) {
     this->place = std::move(place);
   }
-  /// What `cause` brings about elsewhere: "WHERE: CAUSE", with the cause's code.
+  /// An error elsewhere that `cause` brought about: "WHERE: CAUSE", with the cause's code.
   Error(const std::string &where, const Error &cause)
       : Error(cause.code, where + ": " + cause.what()) {
     this->where = makePrintable(where) + (cause.where.empty() ? "" : ": " + cause.where);
@@ -60,7 +60,7 @@ public:
   ErrorCode getCode() const { return code; }
   /// The step that failed, where that is known.
   const std::optional<ErrorPlace> &getPlace() const { return place; }
-  /// Of an error with a cause: all that the message says before the first cause. Else empty.
+  /// The message before the first cause, for an error with a cause; else empty.
   const std::string &getWhere() const { return where; }
 
 private:

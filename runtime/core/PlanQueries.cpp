@@ -1,4 +1,4 @@
-//===- PlanQueries.cpp - what the programs of a plan do -------------------===//
+//===- PlanQueries.cpp - facts about the programs of a plan ---------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

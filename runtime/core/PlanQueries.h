@@ -1,4 +1,4 @@
-//===- PlanQueries.h - what the programs of a plan do -----------*- C++ -*-===//
+//===- PlanQueries.h - facts about the programs of a plan -------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

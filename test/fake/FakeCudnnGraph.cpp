@@ -1,4 +1,4 @@
-//===- FakeCudnnGraph.cpp - what a graph of cuDNN means -------------------===//
+//===- FakeCudnnGraph.cpp - semantics of cuDNN graphs ---------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

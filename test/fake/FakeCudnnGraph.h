@@ -1,4 +1,4 @@
-//===- FakeCudnnGraph.h - what a graph of cuDNN means -----------*- C++ -*-===//
+//===- FakeCudnnGraph.h - semantics of cuDNN graphs -------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

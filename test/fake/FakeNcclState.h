@@ -1,4 +1,4 @@
-//===- FakeNcclState.h - what the fake NCCL keeps ---------------*- C++ -*-===//
+//===- FakeNcclState.h - state of the fake NCCL -----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- PtxMemory.cpp - who touched which bytes ----------------------------===//
+//===- PtxMemory.cpp - shadow of memory accesses --------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- PtxMemory.h - who touched which bytes --------------------*- C++ -*-===//
+//===- PtxMemory.h - shadow of memory accesses ------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- PtxReader.cpp - what an instruction of PTX says --------------------===//
+//===- PtxReader.cpp - decode PTX instructions ----------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

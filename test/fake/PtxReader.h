@@ -1,4 +1,4 @@
-//===- PtxReader.h - what an instruction of PTX says ------------*- C++ -*-===//
+//===- PtxReader.h - decode PTX instructions --------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- AllTypes.h - what collectives and reductions are tested on -*- C++ -*-=//
+//===- AllTypes.h - operands for collectives and reductions -----*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

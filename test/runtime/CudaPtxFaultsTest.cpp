@@ -1,4 +1,4 @@
-//===- CudaPtxFaultsTest.cpp - what the PTX interpreter finds -------------===//
+//===- CudaPtxFaultsTest.cpp - faults that the PTX interpreter finds ------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- MemoryNeedsTest.cpp - what a plan takes of a device ----------------===//
+//===- MemoryNeedsTest.cpp - device memory of a plan ----------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- NcclFailureTest.cpp - what fails between GPUs ----------------------===//
+//===- NcclFailureTest.cpp - failures between GPUs ------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- PlanLoaderTest.cpp - what the loader refuses -----------------------===//
+//===- PlanLoaderTest.cpp - plans that the loader refuses -----------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- TransportConformanceTest.cpp - what every transport must do --------===//
+//===- TransportConformanceTest.cpp - contract of every transport ---------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

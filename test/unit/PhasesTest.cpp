@@ -1,4 +1,4 @@
-//===- PhasesTest.cpp - what the phase table promises is checked ----------===//
+//===- PhasesTest.cpp - the phase table's guarantees are checked ----------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //

@@ -1,4 +1,4 @@
-//===- TargetTest.cpp - what a plan is compiled for -------------------------===//
+//===- TargetTest.cpp - targets and their options -------------------------===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
