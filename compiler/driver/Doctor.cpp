@@ -92,8 +92,8 @@ static std::string findPattern(llvm::StringRef name, llvm::StringRef word, llvm:
   return before + word.str() + after + "*";
 }
 
-/// Inputs that are outputs of the call before, as a cache of keys and values, and are not declared
-/// as states.
+/// Inputs that are outputs of the previous call, as a cache of keys and values, and are not
+/// declared as states.
 static void suggestStates(const ModelBrief &brief, const CompileOptions &options) {
   if (!options.states.empty())
     return;
@@ -120,9 +120,9 @@ static void suggestStates(const ModelBrief &brief, const CompileOptions &options
   for (const auto &[pattern, found] : patterns)
     std::cout << "  state  " << makePrintable(pattern) << ": " << found.first << " inputs are "
               << (found.second
-                      ? "outputs of the call before; to keep them in the session: --state " +
+                      ? "outputs of the previous call; to keep them in the session: --state " +
                             quoteForShell(pattern)
-                      : "outputs of the call before that grow; to keep them in the session "
+                      : "outputs of the previous call that grow; to keep them in the session "
                         "with --state, export the model with a cache of fixed size")
               << "\n";
 }

@@ -610,7 +610,7 @@ FailureOr<std::vector<NamedTensors>> Check::runCalls(const std::string &plan) {
   return results;
 }
 
-/// Gives a model the states that the call before made, by the names it has for them.
+/// Gives a model the states of the previous call, by the names it has for them.
 static void passStates(const Specialisation &specialisation, const PlanRunResult &result,
                        std::map<std::string, PlanTensor> &states) {
   func::FuncOp function = specialisation.stages.front();

@@ -34,7 +34,7 @@ struct DecoderSettings {
   uint64_t seed = 0;                         ///< of these
 };
 
-/// An input that is an output of the call before, longer along `dim` by the tokens of a call.
+/// An input that is an output of the previous call, longer along `dim` by the tokens of a call.
 struct GrowingCache {
   const Argument *past = nullptr, *present = nullptr;
   size_t dim = 0;

@@ -219,7 +219,7 @@ def test_the_doctor_takes_devices_and_states(tools, tmp_path, monkeypatch):
     for form in ("static", "concat"):
         zoo.save(zoo.gpt2(zoo.Gpt2Config(cache=form, **sizes), zoo.Random(1)), tmp_path / f"{form}.onnx")
     printed = tools.call("doctor", tmp_path / "static.onnx").stdout
-    assert "past_*=present_*: 2 inputs are outputs of the call before; to keep them in the session: --state 'past_*" in printed
+    assert "past_*=present_*: 2 inputs are outputs of the previous call; to keep them in the session: --state 'past_*" in printed
     assert "that grow; to keep them in the session with --state, export" in tools.call("doctor", tmp_path / "concat.onnx").stdout
     options = ["--state", "past_*=present_*", "--mesh", "data=2,model=2"]
     printed = tools.call("doctor", tmp_path / "static.onnx", *options).stdout
