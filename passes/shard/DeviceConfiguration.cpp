@@ -12,7 +12,7 @@ using namespace gridloom;
 using namespace gridloom::dist;
 
 /// More than anyone annotates by hand or tool, and few enough to try every mesh.
-static constexpr int64_t kMaxDevices = 1 << 16;
+static constexpr int64_t kMaxConfigured = 1 << 16;
 
 namespace {
 struct Axis {
@@ -232,7 +232,7 @@ static std::optional<Shape> parseShape(StringRef mesh, StringRef stageAxis, int6
     int64_t size;
     if (part.empty())
       continue;
-    if (name.empty() || number.getAsInteger(10, size) || size < 1 || size > kMaxDevices)
+    if (name.empty() || number.getAsInteger(10, size) || size < 1 || size > kMaxConfigured)
       return std::nullopt;
     bool named = stageAxis.empty() ? name == "pipe" || name == "stage" : name == stageAxis;
     if (named && stages > 1)
@@ -431,9 +431,9 @@ LogicalResult gridloom::resolveMesh(ModuleOp module, StringRef mesh) {
     auto attr = annotations.getAs<StringAttr>(key);
     return attr ? attr.getValue() : StringRef();
   };
-  if (devices > kMaxDevices)
+  if (devices > kMaxConfigured)
     return module.emitError("the model's device configuration has ")
-           << devices << " devices; at most " << kMaxDevices << " can be used";
+           << devices << " devices; at most " << kMaxConfigured << " can be used";
   std::vector<Annotation> values = getValues(annotations);
   Shape shape;
   if (StringRef named = mesh.empty() ? text("mesh") : mesh; !named.empty()) {
