@@ -52,6 +52,8 @@ def VerifyPartitioned : Pass<"dist-verify-partitioned", "::mlir::ModuleOp"> {
     - P-G5: nothing communicates over the axis of the stages but transfers.
     - P-G6: a state is in the functions of one stage only.
     - P-G7: collectives and transfers of a program that came from a model have a cause that names a node.
+    - P-G8: each stage that reads a weight has a copy of its own: no weight is split over the axis of the
+      stages, nor over that of micro-batches.
   }];
 }
 

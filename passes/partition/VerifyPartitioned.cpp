@@ -46,6 +46,15 @@ static int64_t getFunctionStage(Operation *op) {
   return op->getParentOfType<func::FuncOp>()->getAttrOfType<IntegerAttr>(kStage).getInt();
 }
 
+/// An axis along which devices have copies of a weight, and which splits this one; null if none.
+static StringAttr findAxisOfCopies(loom::GetWeightOp weight, StringAttr stageAxis) {
+  for (DimShardingAttr dim : cast<ShardingAttr>(*weight.getSharding()).getDims())
+    for (StringAttr axis : dim.getAxes())
+      if (axis == stageAxis || axis.getValue() == MeshOp::kMicroAxis)
+        return axis;
+  return {};
+}
+
 LogicalResult VerifyPartitionedPass::verifyFunction(func::FuncOp func) {
   if (!func->hasAttr(kStage) || !func->hasAttr(kMicrobatches)) // P-G1
     return func.emitOpError("is not a stage: it lacks ") << kStage << " or " << kMicrobatches;
@@ -71,8 +80,14 @@ LogicalResult VerifyPartitionedPass::verifyFunction(func::FuncOp func) {
     if (named && isCommunication(op) && !getCause(op).contains('\'')) // P-G7
       return op->emitOpError("has no cause that names a node; the pass that made it must say in ")
              << kBecause << " who needs it";
-    if (auto weight = dyn_cast<loom::GetWeightOp>(op); weight && !weight.getSharding()) // P-G3
-      return op->emitOpError("has no sharding");
+    if (auto weight = dyn_cast<loom::GetWeightOp>(op)) {
+      if (!weight.getSharding()) // P-G3
+        return op->emitOpError("has no sharding");
+      if (StringAttr axis = findAxisOfCopies(weight, stageAxis)) // P-G8
+        return op->emitOpError("splits '")
+               << weight.getName() << "' over " << axis
+               << "; each stage that reads a weight has a copy of its own";
+    }
     auto axes = isCommunication(op) ? op->getAttrOfType<ArrayAttr>("axes") : ArrayAttr();
     if (axes && stageAxis && llvm::is_contained(axes, stageAxis)) // P-G5
       return op->emitOpError("communicates over ")

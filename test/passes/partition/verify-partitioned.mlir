@@ -218,3 +218,20 @@ func.func @main_stage0(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist
   %1 = dist.all_reduce %0 over ["x"] sum : tensor<4xf32>
   return %1 : tensor<4xf32>
 }
+
+// -----
+
+// P-G8: what both stages read lies in both as a whole, but for other axes.
+module attributes {dist.stage_axis = "pipe"} {
+loom.weight @w : tensor<4xf32> from <"", offset = 0, bytes = 16>
+dist.mesh @mesh <["data" = 2, "pipe" = 2]>
+func.func @main_stage0() attributes {dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
+  %0 = loom.get_weight @w {sharding = #dist.sharding<@mesh, [{"data"}]>} : tensor<2xf32>
+  return
+}
+func.func @main_stage1() attributes {dist.stage = 1 : i64, dist.microbatches = 1 : i64} {
+  // expected-error @below {{splits 'w' over "pipe"; each stage that reads a weight has a copy of its own}}
+  %0 = loom.get_weight @w {sharding = #dist.sharding<@mesh, [{"pipe"}]>} : tensor<2xf32>
+  return
+}
+}
