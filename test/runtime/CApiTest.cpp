@@ -310,11 +310,15 @@ TEST_F(CApiRanks, AWaitingRunCanBeInterrupted) {
   auto begin = std::chrono::steady_clock::now();
   for (bool throws : {false, true}) {
     std::vector<std::string> texts = runRanks(2, [&](int rank) -> std::string {
+      bool runs = false; // creating a session can be interrupted, too
+      options.interrupt_data = &runs;
       if (rank == 0)
-        options.is_interrupted = throws ? [](void *) -> int { throw 7; }
-                                        : [](void *data) { return int(data == nullptr); };
+        options.is_interrupted =
+            throws ? [](void *data) -> int { return *static_cast<bool *>(data) ? throw 7 : 0; }
+                   : [](void *data) { return int(*static_cast<bool *>(data)); };
       if (create() || bind())
         return gridloom_last_error();
+      runs = true;
       if (rank == 0)
         return tell(run(), throws ? GRIDLOOM_INTERNAL : GRIDLOOM_PEER_FAILED);
       std::this_thread::sleep_for(std::chrono::seconds(4));
