@@ -6,6 +6,7 @@
 #include "compiler/driver/DumpChecks.h"
 
 #include "dialects/dist/Sharding.h"
+#include "dialects/plan/Plan.h"
 
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/Diagnostics.h"
@@ -14,7 +15,7 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// Every axis in a sharding, and in an attribute that is called axes.
+/// Every axis in a sharding, its origin, a stream, and in an attribute that is called axes.
 static LogicalResult checkAxes(ModuleOp module, dist::MeshOp meshOp) {
   dist::Mesh mesh(meshOp);
   StringAttr unknown;
@@ -29,6 +30,17 @@ static LogicalResult checkAxes(ModuleOp module, dist::MeshOp meshOp) {
     for (const dist::Sharding::Dim &dim : parsed.dims)
       llvm::for_each(dim.axes, check);
     llvm::for_each(parsed.unreduced, check);
+  });
+  walker.addWalk([&](dist::OriginAttr origin) {
+    for (auto [axis, source] : origin.getAxes())
+      check(axis);
+    if (origin.getTried())
+      check(origin.getTried());
+  });
+  walker.addWalk([&](plan::StreamAttr stream) {
+    if (stream.getAxes())
+      for (auto axis : stream.getAxes().getAsRange<StringAttr>())
+        check(axis);
   });
   WalkResult walk = module.walk([&](Operation *op) {
     walker.walk(op->getAttrDictionary());

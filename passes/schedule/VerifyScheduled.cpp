@@ -129,6 +129,21 @@ LogicalResult verifyGroups(plan::ProgramOp program, dist::MeshOp mesh) {
   return failure(result.wasInterrupted());
 }
 
+/// A step, record or wait on a stream that no communication has would order nothing.
+LogicalResult verifyStreams(plan::ProgramOp program, dist::MeshOp mesh) {
+  auto result = program.walk([&](Operation *op) -> WalkResult {
+    plan::StreamAttr stream = getStepStream(op);
+    if (!stream || !stream.getAxes())
+      return WalkResult::advance();
+    for (StringRef axis : stream.getAxes().getAsValueRange<StringAttr>())
+      if (!mesh || !mesh.hasAxis(axis))
+        return op->emitError() << "is on a stream over axis '" << axis
+                               << "', which is not in the mesh";
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
 /// A program's streams over all iterations, as other stages notice them.
 StageTrace getTrace(plan::ProgramOp program) {
   StageTrace trace;
@@ -236,7 +251,8 @@ struct VerifyScheduled : impl::VerifyScheduledBase<VerifyScheduled> {
     dist::MeshOp mesh = dist::getMesh(getOperation());
     llvm::MapVector<std::pair<Attribute, Attribute>, SmallVector<plan::ProgramOp>> specialisations;
     for (auto program : getOperation().getOps<plan::ProgramOp>()) {
-      if (failed(verifyOrder(program)) || failed(verifyGroups(program, mesh)))
+      if (failed(verifyOrder(program)) || failed(verifyGroups(program, mesh)) ||
+          failed(verifyStreams(program, mesh)))
         return signalPassFailure();
       specialisations[{program.getEntryAttr(), program.getDimsAttr()}].push_back(program);
     }

@@ -55,6 +55,18 @@ plan.program @sequence {
 // -----
 
 dist.mesh @mesh <["model" = 2]>
+plan.program @stream {
+  %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
+  plan.block {
+    plan.group all_reduce over ["model"] by sum sequence 0 ins() outs(%0 : !plan.buffer<tensor<8xf32>>) on collective over ["model"]
+    // expected-error @+1 {{is on a stream over axis 'modl', which is not in the mesh}}
+    plan.record 0 on collective over ["modl"]
+  }
+} {entry = "main", dims = {}, stage = 0 : i64}
+
+// -----
+
+dist.mesh @mesh <["model" = 2]>
 plan.program @axis {
   %0 = plan.buffer registered : !plan.buffer<tensor<8xf32>>
   plan.block {
