@@ -138,8 +138,10 @@ static Value resize(Node &node, Value x, int64_t dim, int64_t size) {
   return node.concatenate({x, node.splat(getTensorType(x).clone(shape), 0)}, dim);
 }
 
-/// All n points of a spectrum that is its own mirror image's conjugate, from its first n / 2 + 1.
-static Value mirror(Node &node, Value x, int64_t dim, int64_t n) {
+/// All n points, [..., n, 2], of a spectrum that is its own mirror image's conjugate, from its
+/// first n / 2 + 1.
+static Value mirror(Node &node, Value x, int64_t n) {
+  int64_t dim = getTensorType(x).getRank() - 2;
   x = resize(node, x, dim, n / 2 + 1);
   Dims places;
   std::vector<double> signs;
@@ -220,8 +222,8 @@ static LogicalResult importDft(Node &node) {
       toLength(node, "dft_length", length->value_or(static_cast<double>(points)));
   if (!n)
     return failure();
-  x = half && inverse ? mirror(node, x, *axis, *n) : resize(node, x, *axis, *n);
   x = exchange(node, x, rank - *axis, 2);
+  x = half && inverse ? mirror(node, x, *n) : resize(node, x, rank - 2, *n);
   x = transform(node, x, half && !inverse ? *n / 2 + 1 : *n, inverse ? 1 : -1);
   if (x && inverse)
     x = node.binary<loom::MultiplyOp>(x, 1 / static_cast<double>(*n));

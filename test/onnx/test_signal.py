@@ -44,6 +44,8 @@ TRANSFORMS = {
     "cropped": ((4, 10, 2), 1, 7, 0, 0, np.float64),
     "back to real": ((4, 9, 2), 1, None, 1, 1, np.float32),
     "back to an odd number": ((4, 9, 2), 1, 17, 1, 1, np.float64),
+    "back along the first axis": ((6, 4, 10, 2), 0, None, 1, 1, np.float32),
+    "back along an axis as long as the last": ((2, 6, 10, 2), 1, None, 1, 1, np.float32),
     "cut": ((4, 400, 1), 1, None, 0, 1, np.float32),
     "cut twice": ((2, 2048, 2), 1, None, 0, 0, np.float32),
     "cut back": ((2, 2, 257, 2), 2, None, 1, 1, np.float64),
