@@ -153,7 +153,7 @@ def detector():
         node("Expand", ["zeros", "last"], ["z"]),
     ]
     constants = [
-        number("most", 6), number("iou", 0.4, np.float32), number("score", 0.25, np.float32), number("two", 2),
+        number("most", 6), number("iou", 0.4, np.float32), number("score", 0.8, np.float32), number("two", 2),
         number("one", 1), number("zero", [0]), number("one_", [1]), number("two_", [2]), number("scale", [2, 2, 2, 2], np.float32),
     ]  # fmt: skip
     outputs = {"y": (T.FLOAT, 2), "picked": (T.INT64, 2), "shape": (T.INT64, 1), "size": (T.INT64, 0), "z": (T.FLOAT, 1)}
