@@ -103,14 +103,14 @@ private:
   }
   void expect(char c) {
     if (!accept(c))
-      fail(std::string("expected '") + c + "' at character " + std::to_string(at));
+      fail(std::string("lacks '") + c + "' at character " + std::to_string(at));
   }
   std::string parseString() {
     skipSpace();
     char quote = at < text.size() ? text[at] : 0;
     size_t end = quote == '\'' || quote == '"' ? text.find(quote, at + 1) : std::string_view::npos;
     if (end == std::string_view::npos)
-      fail("expected a string at character " + std::to_string(at));
+      fail("lacks a string at character " + std::to_string(at));
     std::string value(text.substr(at + 1, end - at - 1));
     at = end + 1;
     return value;
@@ -122,7 +122,7 @@ private:
         at += strlen(word);
         return value;
       }
-    fail("expected True or False at character " + std::to_string(at));
+    fail("lacks True or False at character " + std::to_string(at));
   }
   std::vector<int64_t> parseShape() {
     std::vector<int64_t> shape;
@@ -132,7 +132,7 @@ private:
       int64_t size = 0;
       auto [end, problem] = std::from_chars(text.data() + at, text.data() + text.size(), size);
       if (problem != std::errc() || size < 0)
-        fail("expected a size at character " + std::to_string(at));
+        fail("lacks a size at character " + std::to_string(at));
       at = size_t(end - text.data());
       shape.push_back(size);
       if (shape.size() > maxDims)

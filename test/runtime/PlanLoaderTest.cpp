@@ -200,7 +200,7 @@ const Refusal manifestRefusals[] = {
      [](PlanBuilder &p) {
        p.editManifest = [](json &m) { m["files"]["stage1.pb"]["sha256"] = "zz"; };
      },
-     {"no SHA-256"}},
+     {"not a SHA-256"}},
     {"FileBytes",
      [](PlanBuilder &p) {
        p.editManifest = [](json &m) { m["files"]["kernels/cpu.so"]["bytes"] = 5; };
