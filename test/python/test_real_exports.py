@@ -29,10 +29,10 @@ SIZES = {"batch": 4, "seq": 16, "samples": 400, "s10": 4, "s86": 4, "s12": 10, "
 # Operators that may stop a model whatever it is compiled for.
 UNSUPPORTED = {
     "einsum.dyn20": r"Einsum",
-    "embbag.dyn20": r"Sequence",
+    "embbag.dyn20": r"carries a sequence",
     "fft.dyn20": r"DFT|STFT",
-    "hf_mixtral_e.ts17": r"NonZero.*depends on values computed at run time",
-    "retinanet_resnet50_fpn.ts17": r"NonMaxSuppression|NonZero",
+    "hf_mixtral_e.ts17": r"Split.*parts of \[1, 1, 1, 1\] do not make",
+    "retinanet_resnet50_fpn.ts17": r"TopK.*'K' must be integers known at compile time",
 }
 # A mesh that a model has too little for: an axis that splits nothing, more stages than operations.
 TOO_LITTLE = re.compile(r"axis '(\w+)' of 2 devices splits nothing of the model|cannot cut .* into 2 stages|(fewer|smaller) than the")
