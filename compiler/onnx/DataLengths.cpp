@@ -32,13 +32,20 @@ using DimMap = std::optional<int64_t>;
 
 static DimMap mapReshape(loom::ReshapeOp op, int64_t dim) {
   ArrayRef<int64_t> from = getShape(op.getInput()), to = getShape(op.getOutput());
+  if (from == to)
+    return dim;
   int64_t before = loom::countElements(from.take_front(dim)), product = 1;
+  DimMap found;
   for (auto [i, size] : llvm::enumerate(to)) {
-    if (product == before && size == from[dim])
-      return i;
+    if (product == before && size == from[dim]) {
+      // Of several dimensions of size 1 nobody can say which it is.
+      if (found)
+        return std::nullopt;
+      found = i;
+    }
     product *= size;
   }
-  return std::nullopt;
+  return found;
 }
 
 static DimMap mapSlice(loom::SliceOp op, int64_t dim) {
@@ -122,6 +129,42 @@ static void join(Operation *op, unsigned index, const DataExtent &operand, DataE
   }
 }
 
+llvm::SmallDenseSet<int64_t> onnx_import::getVaryingDims(Value value) {
+  llvm::SmallDenseSet<int64_t> dims;
+  if (auto convert = value.getDefiningOp<loom::ConvertOp>())
+    return getVaryingDims(convert.getInput());
+  if (auto broadcast = value.getDefiningOp<loom::BroadcastOp>()) {
+    for (int64_t dim : getVaryingDims(broadcast.getInput()))
+      dims.insert(broadcast.getDims()[dim]);
+    return dims;
+  }
+  if (auto iota = value.getDefiningOp<loom::IotaOp>()) {
+    dims.insert(iota.getDim());
+    return dims;
+  }
+  if (auto constant = value.getDefiningOp<loom::ConstantOp>();
+      constant && isa<SplatElementsAttr>(constant.getValue()))
+    return dims;
+  for (auto [dim, size] : llvm::enumerate(getShape(value)))
+    if (size > 1)
+      dims.insert(dim);
+  return dims;
+}
+
+/// Whether an operand has elements of its own for every one of the padded length: with fewer, ONNX
+/// would refuse it, or repeat the only one.
+static bool meetsPadding(Operation *op, unsigned index, const DataExtent *operand, int64_t dim) {
+  if (isa<loom::GatherElementsOp>(op))
+    return false;
+  auto isCounted = [&](int64_t own) {
+    return operand && llvm::any_of(operand->dims,
+                                   [&](const DataExtent::Dim &other) { return other.dim == own; });
+  };
+  return llvm::any_of(getVaryingDims(op->getOperand(index)), [&](int64_t own) {
+    return !isCounted(own) && mapDim(op, index, own) == dim;
+  });
+}
+
 void DataLengths::propagate(Block &block) {
   known = declared;
   if (declared.empty())
@@ -131,6 +174,10 @@ void DataLengths::propagate(Block &block) {
     for (auto [i, operand] : llvm::enumerate(op.getOperands()))
       if (auto place = known.find(operand); place != known.end())
         join(&op, i, place->second, extent);
+    for (unsigned i = 0; i < op.getNumOperands() && !extent.lostAt; ++i)
+      for (const DataExtent::Dim &dim : extent.dims)
+        if (meetsPadding(&op, i, lookup(op.getOperand(i)), dim.dim))
+          extent.lostAt = op.getLoc();
     if (!extent.source.empty())
       for (Value result : op.getResults())
         if (extent.lostAt || !declared.contains(result))
@@ -159,6 +206,24 @@ FailureOr<SmallVector<DataExtent::Dim, 1>> onnx_import::getCountedDims(Node &nod
   if (extent && extent->lostAt)
     return refuseLost(*extent);
   return extent ? extent->dims : SmallVector<DataExtent::Dim, 1>();
+}
+
+LogicalResult onnx_import::checkLengthsKept(Node &node, ArrayRef<Value> results) {
+  DataLengths &lengths = node.getImporter().getLengths();
+  if (lengths.empty())
+    return success();
+  lengths.propagate(*node.getBuilder().getInsertionBlock());
+  auto isTensor = [](Value value) { return value && isa<RankedTensorType>(value.getType()); };
+  for (unsigned i = 0; i < node.getNumOperands(); ++i) {
+    Value operand = node.hasOperand(i) ? node.operand(i) : Value();
+    const DataExtent *extent = isTensor(operand) ? lengths.lookup(operand) : nullptr;
+    if (extent && llvm::any_of(results, [&](Value result) {
+          return isTensor(result) && !lengths.lookup(result);
+        }))
+      return node.error() << "takes its result's shape from a tensor whose length "
+                          << extent->source << " computes at run time, which is not supported";
+  }
+  return success();
 }
 
 LogicalResult onnx_import::setCounted(Node &node, unsigned index, Value value, int64_t dim,

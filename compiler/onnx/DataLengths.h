@@ -17,6 +17,7 @@
 #include "mlir/IR/Location.h"
 #include "mlir/IR/Value.h"
 #include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/DenseSet.h"
 
 #include <optional>
 #include <string>
@@ -54,12 +55,17 @@ private:
   llvm::DenseMap<mlir::Value, DataExtent> declared, known;
 };
 
+/// Dimensions along which the elements of a value may differ.
+llvm::SmallDenseSet<int64_t> getVaryingDims(mlir::Value value);
 /// Says at the operation in question that it cannot be computed of what `extent` is.
 llvm::LogicalResult refuseLost(const DataExtent &extent);
 /// The dimensions of a node's operand whose lengths depend on data. Fails, with an error, if what
 /// they are was lost.
 llvm::FailureOr<llvm::SmallVector<DataExtent::Dim, 1>> getCountedDims(Node &node,
                                                                       mlir::Value operand);
+/// Fails, with an error, if a tensor operand's shape depends on data and that of one of `results`
+/// does not: the node has taken the padded shape for the tensor's.
+llvm::LogicalResult checkLengthsKept(Node &node, llvm::ArrayRef<mlir::Value> results);
 /// Makes `value` result `index`, of whose dimension `dim` the first `count` elements count. Fails,
 /// with an error, if the node is in a branch or loop of the program.
 llvm::LogicalResult setCounted(Node &node, unsigned index, mlir::Value value, int64_t dim,

@@ -6,6 +6,7 @@
 #include "compiler/onnx/GraphImporter.h"
 
 #include "compiler/onnx/Annotations.h"
+#include "compiler/onnx/DataLengths.h"
 #include "compiler/onnx/Narrow.h"
 #include "compiler/onnx/OpTable.h"
 #include "compiler/onnx/Sequences.h"
@@ -370,7 +371,14 @@ LogicalResult GraphImporter::importOperator(Node &node, const OpRule &rule,
     if (Value value = *narrow ? values.lookup(output) : Value())
       if (getTensorType(value).getElementType() == getCarrier(*narrow))
         narrowTypes[output] = *narrow;
-  return success();
+  // What these say of a tensor, they say of its own shape, or of none.
+  static constexpr StringRef lookAtShape[] = {"Shape", "Size", "OptionalHasElement"};
+  if (llvm::is_contained(lookAtShape, rule.name))
+    return success();
+  auto results = llvm::map_to_vector(proto.output(), [&](const std::string &output) {
+    return output.empty() ? Value() : values.lookup(output);
+  });
+  return checkLengthsKept(node, results);
 }
 
 LogicalResult GraphImporter::importNode(int index) {

@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/onnx/DataLengths.h"
 #include "compiler/onnx/OpTable.h"
 
 using namespace mlir;
@@ -33,24 +34,6 @@ static std::optional<std::pair<int64_t, int64_t>> getKnownRange(Value value) {
   std::vector<int64_t> values = tensor->toInts();
   auto [least, most] = std::minmax_element(values.begin(), values.end());
   return std::pair(*least, *most);
-}
-
-/// Dimensions along which the elements of a value may differ.
-static llvm::SmallDenseSet<int64_t> getVaryingDims(Value value) {
-  llvm::SmallDenseSet<int64_t> dims;
-  if (auto broadcast = value.getDefiningOp<loom::BroadcastOp>()) {
-    for (int64_t dim : getVaryingDims(broadcast.getInput()))
-      dims.insert(broadcast.getDims()[dim]);
-    return dims;
-  }
-  if (auto iota = value.getDefiningOp<loom::IotaOp>()) {
-    dims.insert(iota.getDim());
-    return dims;
-  }
-  for (auto [dim, size] : llvm::enumerate(getShape(value)))
-    if (size > 1)
-      dims.insert(dim);
-  return dims;
 }
 
 /// Whether a sum has every element of one side with every element of the other.

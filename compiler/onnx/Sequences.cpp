@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/Sequences.h"
-
+#include "compiler/onnx/DataLengths.h"
 #include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/OpTable.h"
 
@@ -211,7 +211,13 @@ static LogicalResult importSplitToSequence(Node &node) {
   if (!x)
     return failure();
   auto axis = node.normalizeAxis(node.intAttribute("axis", 0), getTensorType(x).getRank());
-  std::optional<Dims> parts = axis ? getPartSizes(node, getShape(x)[*axis]) : std::nullopt;
+  auto counted = getCountedDims(node, x);
+  if (!axis || failed(counted))
+    return failure();
+  if (llvm::any_of(*counted, [&](const DataExtent::Dim &dim) { return dim.dim == *axis; }))
+    return node.error() << "splits dimension " << *axis
+                        << ", whose length depends on data, which is not supported";
+  std::optional<Dims> parts = getPartSizes(node, getShape(x)[*axis]);
   if (!parts)
     return failure();
   bool drops = !node.hasOperand(1) && node.intAttribute("keepdims", 1) == 0;

@@ -230,6 +230,27 @@ REFUSED = {
         behind(node("Shape", ["i"], ["s"]), node("ConstantOfShape", ["s"], ["y"])),
         "ConstantOfShape 'constantofshape': input 'input' must be integers known at compile time",
     ),
+    "a tensor of the padded size": (
+        behind(TO_FLOAT, node("Add", ["f", "w"], ["y"]), initializers=[number("w", np.arange(12), np.float32)]),
+        f"'add' {LOST}",
+    ),
+    "parts of it": (
+        behind(node("SplitToSequence", ["i"], ["s"], axis=1), node("SequenceLength", ["s"], ["y"]), outputs={"y": (T.INT64, 0)}),
+        "SplitToSequence 'splittosequence': splits dimension 1, whose length depends on data",
+    ),
+    "a matrix of its shape": (
+        behind(TO_FLOAT, node("EyeLike", ["f"], ["y"])),
+        "EyeLike 'eyelike': takes its result's shape from a tensor whose length NonZero 'nonzero' computes at run time",
+    ),
+    "which of two ones": (
+        model(
+            [node("NonZero", ["x"], ["i"]), node("Unsqueeze", ["i", "a"], ["j"]), node("Neg", ["j"], ["y"])],
+            {"x": np.zeros(1, np.float32)},
+            {"y": (T.INT64, 3)},
+            [number("a", [0])],
+        ),
+        f"'unsqueeze' {LOST}",
+    ),
     "in a branch": (branching(), "NonZero 'nonzero': the length of its result depends on data, which is not supported in a branch or loop"),
     "a scalar": (
         model([node("NonZero", ["x"], ["y"])], {"x": np.float32(1)}, {"y": (T.INT64, 2)}),
