@@ -8,6 +8,8 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 namespace gridloom {
 
 /// Closes a descriptor; a negative one is none.
@@ -17,10 +19,14 @@ struct Descriptor {
   Descriptor &operator=(const Descriptor &) = delete;
   ~Descriptor() {
     if (number >= 0)
-      close(number);
+      ::close(number);
   }
 
-  const int number;
+  /// Closes it now. False, with errno set, where what was written may not have reached the file:
+  /// some file systems notice a full disk or a quota only here.
+  bool close() { return ::close(std::exchange(number, -1)) == 0; }
+
+  int number;
 };
 
 } // namespace gridloom

@@ -38,7 +38,7 @@ static std::string writeFile(const fs::path &path, std::initializer_list<std::st
         return strerror(errno);
       part.remove_prefix(size_t(written));
     }
-  return "";
+  return file.close() ? "" : strerror(errno);
 }
 
 /// Waits until a file or folder is on the disk; the system's reason, or "".

@@ -7,15 +7,34 @@
 
 #include <gmock/gmock.h>
 
+#include <fcntl.h>
 #include <fstream>
 #include <sstream>
+#include <sys/syscall.h>
 #include <thread>
+#include <unistd.h>
+#include <utility>
 
 using namespace gridloom;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 namespace fs = std::filesystem;
+
+/// What this thread's next close of a file that it wrote fails with; 0: it does not.
+static thread_local int closeFailure = 0;
+
+/// Stands before the C library's, to fail as a network file system does whose quota is used up.
+extern "C" int close(int descriptor) {
+  bool isWritten = (fcntl(descriptor, F_GETFL) & O_ACCMODE) == O_WRONLY;
+  if (syscall(SYS_close, descriptor) != 0)
+    return -1;
+  int failure = isWritten ? std::exchange(closeFailure, 0) : 0;
+  if (failure == 0)
+    return 0;
+  errno = failure;
+  return -1;
+}
 
 namespace {
 
@@ -53,6 +72,17 @@ TEST_F(FileSwapTest, AFileThatCannotBeReplacedStaysAndNoOtherIsLeft) {
   EXPECT_EQ(replaceFile(folder / "x", {"contents"}), "Is a directory");
   EXPECT_THAT(list(), ElementsAre("x"));
   EXPECT_EQ(replaceFile(folder / "none" / "x", {"contents"}), "No such file or directory");
+}
+
+TEST_F(FileSwapTest, WhatCloseReportsIsAFailure) {
+  ASSERT_EQ(replaceFile(folder / "x", {"old"}), "");
+  closeFailure = EDQUOT;
+  EXPECT_EQ(replaceFile(folder / "x", {"new"}), "Disk quota exceeded");
+  EXPECT_EQ(read(folder / "x"), "old");
+  closeFailure = ENOSPC;
+  EXPECT_THAT(replaceFolder(folder / "m", {{"a", "1"}}, /*isDurable=*/false),
+              HasSubstr("No space left on device"));
+  EXPECT_THAT(list(), ElementsAre("x"));
 }
 
 /// Each writer has a name of its own for what is not whole yet.
