@@ -7,28 +7,28 @@
 
 #include "support/Descriptor.h"
 
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <random>
 #include <set>
 #include <sys/stat.h>
 
 using namespace gridloom;
 namespace fs = std::filesystem;
 
-/// A name beside `path` that no other call has at this time, in this process or another.
+/// A name beside `path` that nothing has: it is random, since processes of other machines and
+/// containers, which share the volume, may have this one's number.
 static fs::path makeNameBeside(const fs::path &path, const char *what) {
-  static std::atomic<unsigned> count{0};
-  return path.string() + what + std::to_string(::getpid()) + "-" + std::to_string(count++);
+  std::random_device random;
+  char suffix[2 * 8 + 1];
+  snprintf(suffix, sizeof suffix, "%08x%08x", unsigned(random()), unsigned(random()));
+  return path.string() + what + suffix;
 }
 
-/// Writes a file anew; the system's reason, or "".
-static std::string writeFile(const fs::path &path, std::initializer_list<std::string_view> parts) {
-  Descriptor file{open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
-  if (file.number < 0)
-    return strerror(errno);
+/// Writes `file`, which is new; the system's reason, or "".
+static std::string writeFile(Descriptor &file, std::initializer_list<std::string_view> parts) {
   for (std::string_view part : parts)
     while (!part.empty()) {
       ssize_t written = write(file.number, part.data(), part.size());
@@ -39,6 +39,12 @@ static std::string writeFile(const fs::path &path, std::initializer_list<std::st
       part.remove_prefix(size_t(written));
     }
   return file.close() ? "" : strerror(errno);
+}
+
+/// Makes a file that must not be there, not even as a link to elsewhere; negative, with errno, if
+/// it cannot be.
+static int makeFile(const fs::path &path) {
+  return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 }
 
 /// Waits until a file or folder is on the disk; the system's reason, or "".
@@ -53,7 +59,10 @@ static std::string syncPath(const fs::path &path) {
 std::string gridloom::replaceFile(const fs::path &path,
                                   std::initializer_list<std::string_view> parts) {
   fs::path fresh = makeNameBeside(path, ".tmp-");
-  std::string reason = writeFile(fresh, parts);
+  Descriptor file{makeFile(fresh)};
+  if (file.number < 0)
+    return strerror(errno);
+  std::string reason = writeFile(file, parts);
   if (reason.empty() && rename(fresh.c_str(), path.c_str()) != 0)
     reason = strerror(errno);
   if (!reason.empty())
@@ -61,7 +70,17 @@ std::string gridloom::replaceFile(const fs::path &path,
   return reason;
 }
 
-/// Writes all files below `folder`, which is new. One line, or "".
+/// Makes a folder that must not be there, and those above it that are not. One line, or "".
+static std::string makeFolder(const fs::path &folder) {
+  std::error_code error;
+  if (folder.has_parent_path())
+    fs::create_directories(folder.parent_path(), error);
+  if (!error && mkdir(folder.c_str(), 0777) != 0)
+    error.assign(errno, std::generic_category());
+  return error ? "cannot make the folder '" + folder.string() + "': " + error.message() : "";
+}
+
+/// Writes all files below `folder`, which is new and empty. One line, or "".
 static std::string writeFiles(const std::map<std::string, std::string> &files,
                               const fs::path &folder, bool isDurable) {
   std::set<fs::path> folders = {folder};
@@ -71,7 +90,9 @@ static std::string writeFiles(const std::map<std::string, std::string> &files,
     fs::create_directories(path.parent_path(), error);
     if (error)
       return "cannot make the folder '" + path.parent_path().string() + "': " + error.message();
-    if (std::string reason = writeFile(path, {contents}); !reason.empty())
+    Descriptor file{makeFile(path)};
+    std::string reason = file.number < 0 ? strerror(errno) : writeFile(file, {contents});
+    if (!reason.empty())
       return "cannot write '" + path.string() + "': " + reason;
     folders.insert(path.parent_path());
   }
@@ -112,7 +133,8 @@ std::string gridloom::replaceFolder(const fs::path &folder,
   fs::path plain = folder.has_filename() ? folder : folder.parent_path(); // "m.plan/"
   fs::path fresh = makeNameBeside(plain, ".tmp-"), old = makeNameBeside(plain, ".old-");
   std::error_code error;
-  fs::remove_all(fresh, error); // of a process that was killed and had this number
+  if (std::string reason = makeFolder(fresh); !reason.empty())
+    return reason;
   std::string message = writeFiles(files, fresh, isDurable);
   if (message.empty() && check)
     message = check(fresh);

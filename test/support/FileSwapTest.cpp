@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <fstream>
 #include <sstream>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <thread>
 #include <unistd.h>
@@ -83,6 +84,33 @@ TEST_F(FileSwapTest, WhatCloseReportsIsAFailure) {
   EXPECT_THAT(replaceFolder(folder / "m", {{"a", "1"}}, /*isDurable=*/false),
               HasSubstr("No space left on device"));
   EXPECT_THAT(list(), ElementsAre("x"));
+}
+
+/// On a shared volume, a process of another machine may have this one's number.
+TEST_F(FileSwapTest, OthersCannotForeseeItsNames) {
+  std::string stem = ".tmp-" + std::to_string(getpid()) + "-";
+  std::ofstream(folder / "precious") << "precious";
+  for (int i = 0; i < 100; ++i) {
+    fs::create_symlink("precious", folder / ("x" + stem + std::to_string(i)));
+    fs::create_directories(folder / ("m" + stem + std::to_string(i)) / "other");
+  }
+  size_t before = list().size();
+  EXPECT_EQ(replaceFile(folder / "x", {"mine"}), "");
+  EXPECT_EQ(replaceFolder(folder / "m", {{"a", "1"}}, /*isDurable=*/false), "");
+  EXPECT_EQ(read(folder / "precious"), "precious");
+  EXPECT_FALSE(fs::is_symlink(folder / "x"));
+  EXPECT_FALSE(fs::exists(folder / "m" / "other"));
+  EXPECT_EQ(list().size(), before + 2) << "the others' files and folders stay";
+}
+
+TEST_F(FileSwapTest, TheModesAreThoseOfTheUmask) {
+  mode_t old = umask(027);
+  EXPECT_EQ(replaceFile(folder / "x", {"contents"}), "");
+  EXPECT_EQ(replaceFolder(folder / "new" / "m", {{"a", "1"}}, /*isDurable=*/false), "");
+  umask(old);
+  EXPECT_EQ(fs::status(folder / "x").permissions(), fs::perms(0640));
+  EXPECT_EQ(fs::status(folder / "new" / "m").permissions(), fs::perms(0750));
+  EXPECT_EQ(fs::status(folder / "new" / "m" / "a").permissions(), fs::perms(0640));
 }
 
 /// Each writer has a name of its own for what is not whole yet.
