@@ -141,11 +141,12 @@ std::string gridloom::replaceFolder(const fs::path &folder,
   if (message.empty())
     if (std::string reason = exchange(fresh, plain, old); !reason.empty())
       message = "cannot replace '" + folder.string() + "': " + reason;
+  // Before the old folder goes: until then the disk may know it alone. Where the folder above
+  // cannot be synced, the new one is in its place all the same.
+  if (message.empty() && isDurable)
+    syncPath(fs::absolute(plain, error).parent_path());
   fs::remove_all(fresh, error);
-  if (message.empty()) {
+  if (message.empty())
     fs::remove_all(old, error);
-    if (isDurable)
-      syncPath(fs::absolute(plain, error).parent_path());
-  }
   return message;
 }

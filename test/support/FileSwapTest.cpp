@@ -9,6 +9,7 @@
 
 #include <fcntl.h>
 #include <fstream>
+#include <functional>
 #include <sstream>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -35,6 +36,16 @@ extern "C" int close(int descriptor) {
     return 0;
   errno = failure;
   return -1;
+}
+
+/// What sees this thread's next syncs.
+static thread_local std::function<void(const fs::path &)> onSync;
+
+/// Stands before the C library's, to show in which order things happen.
+extern "C" int fsync(int descriptor) {
+  if (onSync)
+    onSync(fs::read_symlink("/proc/self/fd/" + std::to_string(descriptor)));
+  return int(syscall(SYS_fsync, descriptor));
 }
 
 namespace {
@@ -142,6 +153,22 @@ TEST_F(FileSwapTest, AFolderHasTheNewFilesAlone) {
     EXPECT_FALSE(fs::exists(path / "sub"));
   }
   EXPECT_THAT(list(), ElementsAre("m.plan"));
+}
+
+/// A power failure must find the new folder on the disk where the old one is gone.
+TEST_F(FileSwapTest, TheOldFolderStaysUntilTheDiskHasTheNewName) {
+  ASSERT_EQ(replaceFolder(folder / "m", {{"a", "1"}}, /*isDurable=*/true), "");
+  size_t folders = 0;
+  onSync = [&](const fs::path &path) {
+    if (path == fs::canonical(folder)) {
+      folders = list().size();
+      EXPECT_EQ(read(folder / "m" / "a"), "2");
+    }
+  };
+  EXPECT_EQ(replaceFolder(folder / "m", {{"a", "2"}}, /*isDurable=*/true), "");
+  onSync = nullptr;
+  EXPECT_EQ(folders, 2u);
+  EXPECT_THAT(list(), ElementsAre("m"));
 }
 
 TEST_F(FileSwapTest, WhatTheCheckRefusesTakesNoPlace) {
