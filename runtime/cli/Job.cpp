@@ -125,15 +125,16 @@ void gridloom::rt::beforeJoining(const JobSettings &settings, const std::functio
   try {
     work();
   } catch (const std::exception &error) {
-    // The environment itself may be the cause of the error.
     std::optional<World> world;
     try {
-      world = detectWorld(getProcessEnvironment());
+      world = findWorld(settings);
     } catch (const Error &) {
+      // The environment is wrong, or contradicts the options: no rank joins.
     }
-    if (world)
-      abortJob(*world, error.what(),
-               std::chrono::milliseconds(int64_t(std::min(settings.timeout, 10.0) * 1000)));
+    if (world && world->size > 1)
+      throw JoinFailure(
+          *world, error.what(),
+          std::chrono::milliseconds(int64_t(std::min(settings.timeout, 10.0) * 1000)));
     throw;
   }
 }

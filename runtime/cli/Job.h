@@ -15,6 +15,9 @@
 #include "runtime/core/Session.h"
 #include "runtime/launch/Launcher.h"
 
+#include <chrono>
+#include <stdexcept>
+
 namespace CLI {
 class App;
 } // namespace CLI
@@ -40,8 +43,22 @@ struct JobSettings {
   bool verbose = false;
 };
 
-/// Throws again what `work` throws, what a rank does before it gets to runRanks, once the other
-/// ranks of a launcher's job have heard of it: they would wait for this one until their deadline.
+/// What a rank of a launcher's job failed with before it joined. The others would wait for it until
+/// their deadline. Whoever catches it reports it first: the others may be long in coming.
+class JoinFailure : public std::runtime_error {
+public:
+  JoinFailure(World world, const std::string &reason, std::chrono::milliseconds patience)
+      : std::runtime_error(reason), world(std::move(world)), patience(patience) {}
+  /// Notifies the other ranks, and waits for them for at most 10 s, or --timeout if that is shorter.
+  void notifyOthers() const { abortJob(world, what(), patience); }
+
+private:
+  World world;
+  std::chrono::milliseconds patience;
+};
+
+/// Calls `work`, what a rank does before it gets to runRanks. Throws what `work` throws, as a
+/// JoinFailure where other ranks wait for this one.
 void beforeJoining(const JobSettings &settings, const std::function<void()> &work);
 
 /// Adds the options that say how ranks run: -n, --in-process, --timeout, --transport, --device.

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Verbs.h"
 
+#include "runtime/cli/Job.h"
 #include "runtime/core/Error.h"
 #include "support/OutputFormat.h"
 #include "support/Text.h"
@@ -80,6 +81,10 @@ int main(int argc, char **argv) {
     if (argc > 1 && (isCompilerVerb(argv[1]) || inspectsModel(argc, argv)))
       execCompiler(argv);
     return runVerb(argc, argv);
+  } catch (const JoinFailure &error) {
+    int code = report(error.what(), 1);
+    error.notifyOthers();
+    return code;
   } catch (const std::exception &error) {
     return report(error.what(), 1);
   }

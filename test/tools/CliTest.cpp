@@ -73,6 +73,8 @@ public:
     waitpid(pid, &status, 0);
     return {WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status), read(out), read(err)};
   }
+  /// What it has written on stderr so far.
+  std::string readError() const { return read(err); }
   /// The ranks it has forked.
   std::vector<pid_t> getChildren() const {
     std::ifstream file("/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) +
@@ -410,6 +412,25 @@ TEST_F(Cli, RanksHearOfOneThatFailsBeforeItJoins) {
     // The deadline is five minutes.
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(60)) << verb;
   }
+}
+
+TEST_F(Cli, AnErrorIsPrintedBeforeOtherRanksAreWaitedFor) {
+  Variables variables{{"RANK", "0"},
+                      {"WORLD_SIZE", "2"},
+                      {"MASTER_ADDR", "127.0.0.1"},
+                      {"MASTER_PORT", std::to_string(getpid())}};
+  Process alone(folder.path, {"run", plan, "--input", "x=nothing.npy"}, variables);
+  for (int i = 0; i < 6000 && !alone.readError().ends_with("\n"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(waitpid(alone.pid, nullptr, WNOHANG), 0) << "it waits for rank 1 for 10 s";
+  EXPECT_THAT(alone.readError(), HasSubstr("nothing.npy"));
+  kill(alone.pid, SIGKILL);
+  alone.wait();
+
+  // What keeps every rank from joining is nothing to wait for.
+  auto begin = std::chrono::steady_clock::now();
+  expectError({"run", plan, "--input", "x=ones", "-n", "3"}, 1, HasSubstr("-n says 3"), variables);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
 }
 
 TEST_F(Cli, InspectGivesTextAndJson) {
