@@ -58,6 +58,8 @@ constexpr Tolerance kTolerance{1e-4, 1e-5};
 /// a kind of fault is planted in.
 constexpr size_t kMinKinds = 28;
 constexpr int kMinOfKind = 7;
+/// So many are planted in all where time runs out; the 2,200 there are take seconds.
+constexpr int kMinInTime = 500;
 const char *const kLevels[] = {"partition", "communicate", "fuse", "allocate"};
 
 /// A specimen, unsplit and after each phase, with what it must give.
@@ -450,12 +452,17 @@ TEST_F(MutationTest, FaultsAreNoticed) {
   if (tally.planted < std::ssize(chosen))
     std::printf("seed %llu: %d of %zu had time\n", static_cast<unsigned long long>(share.getSeed()),
                 tally.planted, chosen.size());
-  if (only || tally.planted < std::ssize(chosen))
+  if (only)
     return;
-  EXPECT_GE(tally.kinds.size(), kMinKinds);
+  bool whole = tally.planted == std::ssize(chosen);
+  EXPECT_GE(tally.planted, kMinInTime);
+  if (whole)
+    EXPECT_GE(tally.kinds.size(), kMinKinds);
   for (const auto &[kind, count] : tally.kinds) {
-    EXPECT_GE(count.first, kMinOfKind) << kind;
-    EXPECT_GE(count.second * 100, count.first * leastCaught(kind)) << kind;
+    if (whole)
+      EXPECT_GE(count.first, kMinOfKind) << kind;
+    if (count.first >= kMinOfKind)
+      EXPECT_GE(count.second * 100, count.first * leastCaught(kind)) << kind;
   }
 }
 
