@@ -171,9 +171,21 @@ def test_sections_run_alone(tmp_path):
     copy_script(tmp_path, "  section one 20 fake pass\n  section two 20 fake fail")
     alone = run_script(tmp_path, "--full", "two")
     assert (alone.returncode, alone.stdout.splitlines()[-1]) == (1, "0 passed, 1 failed, 0 skipped")
-    unknown = run_script(tmp_path, "--full", "three")
-    assert unknown.returncode == 2 and "no section is named three" in unknown.stderr
     assert run_script(tmp_path, "one").returncode == 2
+
+
+def test_sections_alone_keep_what_others_found(tmp_path):
+    copy_script(tmp_path, "  section one 20 fake pass\n  section two 20 fake pass")
+    run_script(tmp_path, "--full")
+    (tmp_path / "build" / "test-results" / "one.seconds").write_text("7")
+    unknown = run_script(tmp_path, "--full", "two", "three")
+    assert unknown.returncode == 2 and "no section is named three" in unknown.stderr
+    alone = run_script(tmp_path, "--full", "two")
+    assert (alone.returncode, alone.stdout.splitlines()[-1]) == (0, "1 passed, 0 failed, 0 skipped")
+    resumed = run_script(tmp_path, "--full", "--resume")
+    assert resumed.stdout.splitlines()[-1] == "2 passed, 0 failed, 0 skipped"
+    assert "one: done before" in resumed.stdout and re.search(r"^one +7 s$", resumed.stdout, re.M), resumed.stdout
+    assert (tmp_path / "ran").read_text() == "one ran\ntwo ran\ntwo ran\n"
 
 
 def test_the_generated_pages_are_up_to_date(tools):
