@@ -394,7 +394,7 @@ def field(number, payload_length):
     return varint(number << 3 | 2) + varint(payload_length)
 
 
-@pytest.mark.skipif("GRIDLOOM_FULL" not in os.environ, reason="reads 1 GiB; runs with GRIDLOOM_FULL=1")
+@pytest.mark.full
 def test_large_weights_are_referred_to(tmp_path):
     """A model file above 1 GiB: a sparse one, of which compile and the emitted file touch little."""
     rows, columns = 1 << 14, (1 << 14) + 16

@@ -131,8 +131,6 @@ def test_nested_attribute_of_a_branch(tmp_path):
         node("Constant", [], ["c"], value=helper.make_tensor("c", T.BOOL, [], [1])),
         node("If", ["c"], ["b"], then_branch=then, else_branch=other),
     ]
-    if "If" not in evaluate.operators():
-        pytest.skip("If is not supported")
     case = evaluate.evaluate(tmp_path, model([call("F", ["x"], ["y"], slope=0.5)], [function("F", ["a"], ["b"], body, ["slope"])]), [X])
     assert case.error is None, case.error
     np.testing.assert_allclose(case.simplified[0], np.where(X < 0, X * 0.5, X))

@@ -200,18 +200,18 @@ def test_a_waiting_run_sees_an_interrupt(pair):
     session = load()
     print("ready", flush=True)
     if rank == 1:
-        time.sleep(10)
+        time.sleep(60)
         os._exit(0)
     session.run({"x": x})
     """
     ranks = start_ranks(pair, script)
     assert ranks[0].stdout.readline() == "ready\n"
     time.sleep(1)
-    begin = time.monotonic()
     ranks[0].send_signal(signal.SIGINT)
-    _, err = ranks[0].communicate(timeout=50)
-    assert time.monotonic() - begin < 8 and "KeyboardInterrupt" in err, err
+    _, err = ranks[0].communicate(timeout=30)  # below the deadline of the ranks
+    ranks[1].kill()
     ranks[1].communicate()
+    assert "KeyboardInterrupt" in err, err
 
 
 @pytest.mark.parametrize("mesh", [[], ["--mesh", "data=2"]])
@@ -260,10 +260,9 @@ def test_a_waiting_load_sees_an_interrupt(pair, rank, local):
     (process,) = start_ranks(pair, script, only=rank, local=local)
     assert process.stdout.readline() == "ready\n"
     time.sleep(2)
-    begin = time.monotonic()
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=50)
-    assert time.monotonic() - begin < 8 and "KeyboardInterrupt" in err, err
+    _, err = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in err, err
 
 
 def test_an_interrupted_load_leaves_nothing(tools, tmp_path):
@@ -277,18 +276,20 @@ def test_an_interrupted_load_leaves_nothing(tools, tmp_path):
         raise TimeoutError
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    threads = len(os.listdir("/proc/self/task"))
+    threads, hits = len(os.listdir("/proc/self/task")), 0
     try:
         for delay in (0.001, 0.003, 0.01, 0.03, 0.1):  # one of them comes while a machine of any speed loads
             try:
                 signal.setitimer(signal.ITIMER_REAL, delay)
                 gridloom.load(tmp_path / "m.plan").close()
+                signal.setitimer(signal.ITIMER_REAL, 0)
             except TimeoutError:
-                continue
+                hits += 1
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     gc.collect()
+    assert hits > 0
     assert len(os.listdir("/proc/self/task")) == threads
 
 

@@ -28,9 +28,7 @@ SIZES = {"batch": 4, "seq": 16, "samples": 400, "s10": 4, "s86": 4, "s12": 10, "
 
 # Operators that may stop a model whatever it is compiled for.
 UNSUPPORTED = {
-    "einsum.dyn20": r"Einsum",
     "embbag.dyn20": r"carries a sequence",
-    "fft.dyn20": r"DFT|STFT",
     "hf_mixtral_e.ts17": r"Split.*parts of \[1, 1, 1, 1\] do not make",
     "retinanet_resnet50_fpn.ts17": r"TopK.*'K' must be integers known at compile time",
 }
