@@ -32,8 +32,9 @@ Every test is compiled and run on 1, 2 and 4 ranks; on several, inputs and weigh
 random:SEED`) and what follows from that is left to propagation. No test is interpreted. Operands that give shapes, such as the
 second of Reshape, are graph inputs in these tests and become initializers, with which exporters write them.
 
-What passes here also passes compiled for `cuda:sm_90`, on 1 and 2 fake GPUs that interpret the plan's PTX and complain of
-races, accesses outside of buffers and the like: `test/onnx/test_suite_cuda.py` runs a sample, with `--full` all.
+A sample of what passes here is also compiled for `cuda:sm_90` and run on 1 and 2 fake GPUs that interpret the plan's PTX and
+complain of races, accesses outside of buffers and the like: see `test/onnx/test_suite_cuda.py`, which with `--full` takes all
+in random order, as many as it has time for.
 
 {summary}
 
@@ -82,6 +83,8 @@ with ORT_ENABLE_ALL may hold convolutions in a layout for one processor (`com.mi
 ## Not supported
 
 Operators with tests of which none passes: {missing}.
+
+Imported, but in node tests only with sequences as inputs or outputs, which are refused: {sequences}.
 
 Why the {failing} tests fail that do ([`failing.txt`](../test/onnx/failing.txt) names each; what is in quotes differs):
 
@@ -156,6 +159,7 @@ def render(results: list[suite.Result]) -> str:
         for operator in suite.operators(test):
             about[operator].append(name)
     lines = rows(about, good, opsets)
+    missing = [line[0] for line in lines if not line[3]]
     reasons = collections.Counter(re.sub(r"'[^']*'", "'…'", why) for why in failing(results).values())
     summary = "\n".join(f"- {line}" for line in suite.summarise(results, detailed=False).splitlines())
     return HEADER.format(
@@ -164,7 +168,8 @@ def render(results: list[suite.Result]) -> str:
         classes=table(rows(kinds, good)),
         operators=table([line for line in lines if line[3]]),
         contrib=", ".join(sorted(o.partition("com.microsoft.")[2] for o in evaluate.operators() if o.startswith("com.microsoft."))),
-        missing=", ".join(line[0] for line in lines if not line[3]),
+        missing=", ".join(missing),
+        sequences=", ".join(o for o in missing if "Sequence" in o and o in evaluate.operators()) or "none",
         failing=sum(reasons.values()),
         reasons=table([[count, why.replace("|", "\\|")] for why, count in sorted(reasons.items(), key=lambda r: (-r[1], r[0]))]),
     )
