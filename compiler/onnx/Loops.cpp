@@ -254,9 +254,9 @@ LogicalResult LoopImporter::fillBody(Body &body, SmallVector<Value> &starts) {
 
 FailureOr<SmallVector<Value>> LoopImporter::build() {
   if (llvm::any_of(inits, isSequence))
-    return node.error() << "carries a sequence, but is no loop that can be unrolled: one of a "
+    return node.error() << "carries a sequence, but its loop cannot be unrolled; that needs a "
                         << "constant number of iterations, at most " << kMaxUnrolled
-                        << ", without a condition that is computed at run time";
+                        << ", and no condition that is computed at run time";
   Body body{node.getImporter().createBody(node.getLoc(), isScan ? "scan" : "loop"), {}};
   SmallVector<Value> starts{node.reshape(node.ints({0}), {})};
   llvm::append_range(starts, inits);

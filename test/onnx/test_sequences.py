@@ -206,7 +206,7 @@ REFUSED = {
         model([node("SplitToSequence", ["x"], ["s"]), node("SequenceLength", ["s"])], [tensor("y", [], T.INT64)], inputs=[("x", [1 << 30])]),
         "SplitToSequence 'splittosequence': cannot split 1073741824 into parts of 1, at most 4096",
     ),
-    "a loop that is not unrolled": (endless(), "Loop 'loop': carries a sequence, but is no loop that can be unrolled"),
+    "a loop that is not unrolled": (endless(), "Loop 'loop': carries a sequence, but its loop cannot be unrolled; that needs a constant number"),
 }
 
 
