@@ -4,9 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// A kind of device is a folder and one line of Devices.def. Besides that folder, transports that are
-// made for its devices name it. Of CUDA, so does core/: plan and session have the version that the
-// kernels need, the C API keeps the caller's context.
+// A kind of device is a folder and one line of Devices.def. Besides that folder, transports that
+// are made for its devices name it. Of CUDA, so does core/: plan and session have the version that
+// the kernels need, the C API keeps the caller's context.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_DEVICE_REGISTRY_H
