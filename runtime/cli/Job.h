@@ -49,7 +49,8 @@ class JoinFailure : public std::runtime_error {
 public:
   JoinFailure(World world, const std::string &reason, std::chrono::milliseconds patience)
       : std::runtime_error(reason), world(std::move(world)), patience(patience) {}
-  /// Notifies the other ranks, and waits for them for at most 10 s, or --timeout if that is shorter.
+  /// Notifies the other ranks, and waits for them for at most 10 s, or --timeout if that is
+  /// shorter.
   void notifyOthers() const { abortJob(world, what(), patience); }
 
 private:
