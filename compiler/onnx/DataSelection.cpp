@@ -101,34 +101,36 @@ static LogicalResult importNonZero(Node &node) {
   return setCounted(node, 0, node.transpose(rows, {1, 0}), 1, packing.count);
 }
 
+/// The attribute axis; without it `x` is made one dimension, which that is.
+static std::optional<int64_t> getAxisOrFlatten(Node &node, Value &x) {
+  if (node.hasAttribute("axis"))
+    return node.normalizeAxis(node.intAttribute("axis", 0), getTensorType(x).getRank());
+  x = node.reshape(x, {getTensorType(x).getNumElements()});
+  return 0;
+}
+
 /// A condition may have fewer elements than there are; it then keeps none of the others.
 static LogicalResult importCompress(Node &node) {
   Value x = node.operand(0), condition = node.operand(1);
   if (!x || !condition)
     return failure();
-  int64_t dim = 0;
-  if (node.hasAttribute("axis")) {
-    auto axis = node.normalizeAxis(node.intAttribute("axis", 0), getTensorType(x).getRank());
-    if (!axis)
-      return failure();
-    dim = *axis;
-  } else {
-    x = node.reshape(x, {getTensorType(x).getNumElements()});
-  }
+  std::optional<int64_t> dim = getAxisOrFlatten(node, x);
+  if (!dim)
+    return failure();
   if (getTensorType(condition).getRank() != 1 ||
       !getTensorType(condition).getElementType().isInteger(1))
     return node.error() << "condition is " << condition.getType() << ", expected booleans [n]";
-  int64_t count = std::min(getShape(x)[dim], getShape(condition)[0]);
+  int64_t count = std::min(getShape(x)[*dim], getShape(condition)[0]);
   if (std::optional<loom::HostTensor> known = node.constantOperand(1)) {
     Dims taken;
     for (auto [i, takes] : llvm::enumerate(known->toInts()))
       if (takes && static_cast<int64_t>(i) < count)
         taken.push_back(i);
-    return node.setResult(node.gather(x, node.ints(taken), dim));
+    return node.setResult(node.gather(x, node.ints(taken), *dim));
   }
   Packing packing = makePacking(node, node.slice(condition, 0, 0, count));
   Value indices = packing.pack(node, node.iota(getIndices(node, {count}), 0));
-  return setCounted(node, 0, node.gather(x, indices, dim), dim, packing.count);
+  return setCounted(node, 0, node.gather(x, indices, *dim), *dim, packing.count);
 }
 
 //===----------------------------------------------------------------------===//
@@ -213,18 +215,12 @@ static LogicalResult importUnique(Node &node) {
   Value x = node.operand(0);
   if (!x)
     return failure();
-  int64_t dim = 0;
-  if (node.hasAttribute("axis")) {
-    auto axis = node.normalizeAxis(node.intAttribute("axis", 0), getTensorType(x).getRank());
-    if (!axis)
-      return failure();
-    dim = *axis;
-  } else {
-    x = node.reshape(x, {getTensorType(x).getNumElements()});
-  }
+  std::optional<int64_t> dim = getAxisOrFlatten(node, x);
+  if (!dim)
+    return failure();
   Dims order = llvm::to_vector<6>(llvm::seq<int64_t>(0, getTensorType(x).getRank()));
-  order.erase(order.begin() + dim);
-  order.insert(order.begin(), dim);
+  order.erase(order.begin() + *dim);
+  order.insert(order.begin(), *dim);
   Value turned = node.transpose(x, order);
   if (!turned)
     return failure();
@@ -238,9 +234,9 @@ static LogicalResult importUnique(Node &node) {
   if (node.intAttribute("sorted", 1) == 0)
     groups = sortByFirst(node, groups);
   Dims back = llvm::to_vector<6>(llvm::seq<int64_t>(1, shape.size()));
-  back.insert(back.begin() + dim, 0);
+  back.insert(back.begin() + *dim, 0);
   Value rows = node.transpose(node.reshape(groups.rows, shape), back);
-  if (failed(setCounted(node, 0, rows, dim, groups.count)) ||
+  if (failed(setCounted(node, 0, rows, *dim, groups.count)) ||
       failed(setCounted(node, 1, groups.firsts, 0, groups.count)) ||
       failed(node.setResult(2, groups.inverse)))
     return failure();
