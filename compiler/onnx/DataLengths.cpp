@@ -14,12 +14,18 @@ using namespace gridloom;
 using namespace gridloom::onnx_import;
 
 void DataLengths::declare(Value value, int64_t dim, Value count, std::string source) {
-  declared[value] = {{{dim, count}}, std::move(source), std::nullopt};
+  DataExtent extent = {{{dim, count}}, std::move(source), std::nullopt};
+  declared.insert(value);
+  own = value.getParentBlock();
+  if (const DataExtent *before = lookup(value); !before || !before->lostAt)
+    known[value] = std::move(extent);
 }
 
 const DataExtent *DataLengths::lookup(Value value) const {
-  auto place = known.find(value);
-  return place == known.end() ? nullptr : &place->second;
+  for (const auto *facts : {&inner, &known})
+    if (auto place = facts->find(value); place != facts->end())
+      return &place->second;
+  return nullptr;
 }
 
 //===----------------------------------------------------------------------===//
@@ -165,24 +171,32 @@ static bool meetsPadding(Operation *op, unsigned index, const DataExtent *operan
   });
 }
 
-void DataLengths::propagate(Block &block) {
-  known = declared;
-  if (declared.empty())
+void DataLengths::propagate(Operation &op, llvm::DenseMap<Value, DataExtent> &facts) {
+  DataExtent extent;
+  for (auto [i, operand] : llvm::enumerate(op.getOperands()))
+    if (const DataExtent *of = lookup(operand))
+      join(&op, i, *of, extent);
+  if (extent.source.empty())
     return;
-  for (Operation &op : block) {
-    DataExtent extent;
-    for (auto [i, operand] : llvm::enumerate(op.getOperands()))
-      if (auto place = known.find(operand); place != known.end())
-        join(&op, i, place->second, extent);
-    for (unsigned i = 0; i < op.getNumOperands() && !extent.lostAt; ++i)
-      for (const DataExtent::Dim &dim : extent.dims)
-        if (meetsPadding(&op, i, lookup(op.getOperand(i)), dim.dim))
-          extent.lostAt = op.getLoc();
-    if (!extent.source.empty())
-      for (Value result : op.getResults())
-        if (extent.lostAt || !declared.contains(result))
-          known[result] = extent;
-  }
+  for (unsigned i = 0; i < op.getNumOperands() && !extent.lostAt; ++i)
+    for (const DataExtent::Dim &dim : extent.dims)
+      if (meetsPadding(&op, i, lookup(op.getOperand(i)), dim.dim))
+        extent.lostAt = op.getLoc();
+  for (Value result : op.getResults())
+    if (extent.lostAt || !declared.contains(result))
+      facts[result] = extent;
+}
+
+void DataLengths::propagate(Block &block) {
+  if (declared.empty() || block.empty())
+    return;
+  inner.clear();
+  bool isOwn = &block == own;
+  auto first = isOwn && last ? std::next(last->getIterator()) : block.begin();
+  for (Operation &op : llvm::make_range(first, block.end()))
+    propagate(op, isOwn ? known : inner);
+  if (isOwn)
+    last = &block.back();
 }
 
 //===----------------------------------------------------------------------===//

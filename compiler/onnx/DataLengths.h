@@ -46,13 +46,20 @@ public:
   bool empty() const { return declared.empty(); }
   /// Dimension `dim` of `value` has `count` elements, which `source` computes; the rest is padding.
   void declare(mlir::Value value, int64_t dim, mlir::Value count, std::string source);
-  /// Follows them through the operations of `block`.
+  /// Follows them through the operations of `block`: of the function's own those that have come
+  /// since the last time, none of which may go; of a branch's or loop's all.
   void propagate(mlir::Block &block);
-  /// Facts about a value after `propagate`; null if its shape does not depend on data.
+  /// Facts about a value of the function, or of the block last propagated; null if its shape does
+  /// not depend on data.
   const DataExtent *lookup(mlir::Value value) const;
 
 private:
-  llvm::DenseMap<mlir::Value, DataExtent> declared, known;
+  void propagate(mlir::Operation &op, llvm::DenseMap<mlir::Value, DataExtent> &facts);
+
+  llvm::DenseSet<mlir::Value> declared;
+  llvm::DenseMap<mlir::Value, DataExtent> known, inner;
+  mlir::Block *own = nullptr;      ///< the block of the declared values
+  mlir::Operation *last = nullptr; ///< in it, the last one seen
 };
 
 /// Dimensions along which the elements of a value may differ.
