@@ -46,6 +46,8 @@ CANCELLING = {
     "BlackmanWindow", "HammingWindow", "HannWindow", "MeanVarianceNormalization", "MelWeightMatrix", "Mish", "QuickGelu",
     "RNN", "ReduceLogSumExp", "Resize", "STFT", "Scan", "Selu", "Sinh", "SkipLayerNormalization", "Softplus", "Swish", "Tanh",
 }  # fmt: skip
+# Of those, whose results may cancel to a zero that others compute as a small number.
+VANISHING = {"BiasGelu", "FastGelu", "Gelu", "Mish"}
 
 
 class Skip(Exception):
@@ -338,6 +340,7 @@ class Graph:
             raise Skip("large")
         largest = max([1.0] + [np.abs(v.array).max(initial=0) for v in free.values() if v.dtype.kind == "f"])
         beside = min(largest, 100.0) if node.op_type in CANCELLING else 0.0
+        zeros = node.op_type in VANISHING
         coarse = not exact and (
             node.op_type in COARSE or bool(runner.reference) or is_coarse(node, free.values(), clean)
         )
@@ -354,16 +357,20 @@ class Graph:
             if any(a.shape != b.shape for a, b in zip(results, clean)):
                 raise Skip("a shape hangs on a rounding")
             if not exact:
-                results = [self.disturb(a, RESULT_SIDES[k] * sign, beside, coarse) for a, sign in zip(results, signs)]
+                results = [
+                    self.disturb(a, RESULT_SIDES[k] * sign, beside, coarse, zeros) for a, sign in zip(results, signs)
+                ]
             spread.append(results)
         return [(a, [s[i] for s in spread]) for i, a in enumerate(clean)]
 
     def signs(self, shape: Sequence[int]) -> np.ndarray:
         return self.numbers.choice([-1.0, 1.0], shape)
 
-    def disturb(self, array, side: np.ndarray, beside: float = 0, coarse: bool = False) -> np.ndarray:
+    def disturb(
+        self, array, side: np.ndarray, beside: float = 0, coarse: bool = False, zeros: bool = False
+    ) -> np.ndarray:
         """Off to `side`, 1 or -1, by a few units in the last place, and by as much of `beside` or of the largest element
-        up to 1: zeros stay."""
+        up to 1. Zeros stay, unless `zeros`."""
         if array.dtype not in EPSILON or array.size == 0:
             return array
         unit = ULPS * max(EPSILON[array.dtype], EPSILON[F32] if coarse else 0)
@@ -374,7 +381,7 @@ class Graph:
         with np.errstate(all="ignore"):
             wide = array.astype(np.float64)
             beside = max(beside, min(1.0, np.abs(wide[np.isfinite(wide)]).max(initial=0) / 4))
-            wide = np.where(wide != 0, wide + np.abs(wide) * noise() + beside * noise(), wide)
+            wide = np.where((wide != 0) | zeros, wide + np.abs(wide) * noise() + beside * noise(), wide)
             return np.asarray(wide).astype(array.dtype)
 
     def add(
