@@ -23,17 +23,7 @@ def fault(seed: int, folder) -> str | None:
     onnx.save(case.model(), str(path))
 
     def compile(limit: int | None) -> gridloom.Plan:
-        return gridloom.compile(
-            path,
-            plan,
-            mesh=setup.mesh or None,
-            strategy=setup.strategy,
-            microbatches=setup.microbatches,
-            shard=setup.shard,
-            unroll=setup.unroll,
-            chunk_matmul=setup.chunk_matmul,
-            memory_limit=limit,
-        )
+        return cases.compile(setup, path, plan, memory_limit=limit)
 
     try:
         needed = allocated(compile(None).report)

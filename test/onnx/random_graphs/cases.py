@@ -244,6 +244,13 @@ def quiet_numpy():
         yield
 
 
+def compile(setup: Setup, model: Path, plan: Path, **options) -> gridloom.Plan:
+    """Compiles `model` to `plan` as `setup` and further `options` of gridloom.compile say; raises CompileError."""
+    mesh = {"mesh": setup.mesh} if setup.mesh else {}
+    rest = {f.name: getattr(setup, f.name) for f in dataclasses.fields(setup) if f.name != "mesh"}
+    return gridloom.compile(model, plan, **mesh, **rest, **options)
+
+
 def check(case: Case, folder: Path) -> Result:
     """Compiles the case in `folder`, runs it twice on real ranks in this process, and compares."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -260,16 +267,7 @@ def check(case: Case, folder: Path) -> Result:
         stages=int(m[1]) if (m := re.search(r"pipe=(\d+)", setup.mesh)) else 1,
     )
     try:
-        compiled = gridloom.compile(
-            model,
-            plan,
-            mesh=setup.mesh or None,
-            strategy=setup.strategy,
-            microbatches=setup.microbatches,
-            shard=setup.shard,
-            unroll=setup.unroll,
-            chunk_matmul=setup.chunk_matmul,
-        )
+        compiled = compile(setup, model, plan)
     except gridloom.CompileError as error:
         message = " ".join(str(error).split())
         result.refused = classify(message)
