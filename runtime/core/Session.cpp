@@ -5,10 +5,10 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/core/Session.h"
 
+#include "runtime/core/Environment.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/MemoryNeeds.h"
 #include "runtime/core/SessionImpl.h"
-#include "runtime/device/cuda/DynamicLibrary.h"
 
 #include <algorithm>
 #include <array>

@@ -6,6 +6,8 @@
 
 #include "runtime/comm/nccl/NcclTransport.h"
 
+#include "runtime/core/Environment.h"
+
 namespace gridloom::rt {
 
 NcclOptions makeNcclOptions(Transport &bootstrap, const TransportOptions &transport) {

@@ -6,6 +6,7 @@
 
 #include "runtime/comm/nccl/NcclLibrary.h"
 
+#include "runtime/core/Environment.h"
 #include "runtime/core/Error.h"
 
 #include <algorithm>

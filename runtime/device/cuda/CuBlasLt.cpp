@@ -6,6 +6,7 @@
 
 #include "runtime/device/cuda/CuBlasLt.h"
 
+#include "runtime/core/Environment.h"
 #include "runtime/core/Error.h"
 #include "runtime/device/cuda/CudaMeasure.h"
 #include "runtime/device/cuda/MatmulLayout.h"

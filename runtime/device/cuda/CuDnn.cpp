@@ -6,6 +6,7 @@
 
 #include "runtime/device/cuda/CuDnn.h"
 
+#include "runtime/core/Environment.h"
 #include "runtime/core/Error.h"
 
 #include <algorithm>

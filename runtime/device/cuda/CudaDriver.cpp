@@ -6,6 +6,7 @@
 
 #include "runtime/device/cuda/CudaDriver.h"
 
+#include "runtime/core/Environment.h"
 #include "runtime/core/Error.h"
 
 namespace gridloom::rt::cuda {

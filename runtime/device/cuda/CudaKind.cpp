@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "runtime/core/Environment.h"
 #include "runtime/core/Error.h"
 #include "runtime/device/Registry.h"
 #include "runtime/device/cuda/CudaDevice.h"

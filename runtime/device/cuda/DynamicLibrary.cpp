@@ -42,9 +42,4 @@ void DynamicLibrary::failMissing(const char *symbol, const char *remedy) const {
   throw Error(ErrorCode::Unavailable, name + " has no " + symbol + ": " + remedy);
 }
 
-std::string getEnvironment(const char *variable, const std::string &otherwise) {
-  const char *value = std::getenv(variable);
-  return value && *value ? value : otherwise;
-}
-
 } // namespace gridloom::rt

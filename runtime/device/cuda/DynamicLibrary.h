@@ -48,9 +48,6 @@ private:
   bool first = false;
 };
 
-/// The value of environment variable `variable`, or `otherwise` when it is unset or empty.
-std::string getEnvironment(const char *variable, const std::string &otherwise);
-
 } // namespace gridloom::rt
 
 #endif // GRIDLOOM_RUNTIME_DEVICE_CUDA_DYNAMICLIBRARY_H
