@@ -1,45 +1,15 @@
-//===- TemporaryFolder.h - files for other programs -------------*- C++ -*-===//
+//===- WriteFile.h - files for other programs -------------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#ifndef GRIDLOOM_COMPILER_CODEGEN_TEMPORARYFOLDER_H
-#define GRIDLOOM_COMPILER_CODEGEN_TEMPORARYFOLDER_H
+#ifndef GRIDLOOM_COMPILER_CODEGEN_WRITEFILE_H
+#define GRIDLOOM_COMPILER_CODEGEN_WRITEFILE_H
 
 #include "mlir/IR/Diagnostics.h"
-#include "llvm/ADT/SmallString.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
-#include <string>
-
 namespace gridloom::codegen {
-
-/// A folder that is gone when this is.
-class TemporaryFolder {
-public:
-  explicit TemporaryFolder(llvm::StringRef prefix)
-      : error(llvm::sys::fs::createUniqueDirectory(prefix, path)) {}
-  ~TemporaryFolder() {
-    if (!error)
-      error = llvm::sys::fs::remove_directories(path);
-  }
-  TemporaryFolder(const TemporaryFolder &) = delete;
-  TemporaryFolder &operator=(const TemporaryFolder &) = delete;
-
-  std::error_code getError() const { return error; }
-  /// The path of a file in it.
-  std::string file(llvm::StringRef name) const {
-    llvm::SmallString<128> result(path);
-    llvm::sys::path::append(result, name);
-    return std::string(result);
-  }
-
-private:
-  llvm::SmallString<128> path;
-  std::error_code error;
-};
 
 /// Writes a file; errors are reported at `loc`.
 inline mlir::LogicalResult writeFile(mlir::Location loc, llvm::StringRef path,
@@ -58,4 +28,4 @@ inline mlir::LogicalResult writeFile(mlir::Location loc, llvm::StringRef path,
 
 } // namespace gridloom::codegen
 
-#endif // GRIDLOOM_COMPILER_CODEGEN_TEMPORARYFOLDER_H
+#endif // GRIDLOOM_COMPILER_CODEGEN_WRITEFILE_H

@@ -7,19 +7,17 @@
 #include "compiler/driver/TrialSizes.h"
 #include "compiler/onnx/ModelBrief.h"
 #include "support/OutputFormat.h"
+#include "support/TemporaryFolder.h"
 #include "support/Text.h"
 
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 
-#include <filesystem>
 #include <iostream>
 #include <sstream>
 
 using namespace gridloom;
-
-namespace fs = std::filesystem;
 
 /// Compiles as far as sizes matter; the errors, one a line.
 static std::string tryCompile(CompileOptions options, const Sizes &sizes) {
@@ -39,18 +37,14 @@ static std::string tryCompile(CompileOptions options, const Sizes &sizes) {
 /// Compiles to the end into a folder that goes away again: the command that is printed is to work.
 /// Returns the exit code.
 static int compileWhole(CompileOptions options) {
-  std::error_code error;
-  std::string folder = (fs::temp_directory_path(error) / "gridloom-doctor-XXXXXX").string();
-  if (error || !::mkdtemp(folder.data())) {
-    std::cerr << "error: no folder can be made in " << fs::temp_directory_path(error).string()
-              << " to compile into\n";
+  TemporaryFolder folder("gridloom-doctor");
+  if (!folder.getError().empty()) {
+    std::cerr << "error: " << folder.getError() << "\n";
     return 1;
   }
-  options.output = folder + "/trial.plan";
+  options.output = folder.file("trial.plan");
   options.quiet = true;
-  int code = runCompile(options);
-  fs::remove_all(folder, error);
-  return code;
+  return runCompile(options);
 }
 
 /// The number of devices in the options; 1 without a mesh.

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/interpreter/PlanRun.h"
+#include "support/TemporaryFolder.h"
 
 #include <algorithm>
 #include <fcntl.h>
@@ -54,25 +55,6 @@ for i, (output, value) in enumerate(zip(session.get_outputs(), outputs)):
     entries.append(dict(name=output.name, type=back[value.dtype.name], shape=value.shape))
 json.dump(entries, open(folder + "/outputs.json", "w"))
 )";
-
-namespace {
-/// A folder that goes away again.
-struct TemporaryFolder {
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "gridloom-oracle-XXXXXX").string();
-    if (::mkdtemp(name.data()))
-      path = name;
-  }
-  TemporaryFolder(const TemporaryFolder &) = delete;
-  TemporaryFolder &operator=(const TemporaryFolder &) = delete;
-  ~TemporaryFolder() {
-    std::error_code error;
-    if (!path.empty())
-      fs::remove_all(path, error);
-  }
-  fs::path path;
-};
-} // namespace
 
 static std::string readFile(const fs::path &path) {
   std::ifstream stream(path, std::ios::binary);
@@ -154,29 +136,30 @@ static std::string runScript(const std::string &model, const fs::path &folder) {
 PlanRunResult gridloom::runOnnxRuntime(const std::string &model,
                                        const std::map<std::string, PlanTensor> &inputs) {
   PlanRunResult result;
-  TemporaryFolder folder;
-  if (folder.path.empty()) {
-    result.error = "cannot make a temporary folder";
+  TemporaryFolder temporary("gridloom-oracle");
+  if (!temporary.getError().empty()) {
+    result.error = temporary.getError();
     return result;
   }
+  const fs::path &folder = temporary.getPath();
   json list = json::array();
   for (const auto &[name, tensor] : inputs) {
-    std::ofstream(folder.path / ("input" + std::to_string(list.size())), std::ios::binary)
+    std::ofstream(folder / ("input" + std::to_string(list.size())), std::ios::binary)
         .write(tensor.bytes.data(), static_cast<std::streamsize>(tensor.bytes.size()));
     list.push_back({{"name", name}, {"type", tensor.type}, {"shape", tensor.shape}});
   }
-  std::ofstream(folder.path / "inputs.json") << list;
-  result.error = runScript(model, folder.path);
+  std::ofstream(folder / "inputs.json") << list;
+  result.error = runScript(model, folder);
   if (!result.error.empty())
     return result;
-  json outputs = json::parse(readFile(folder.path / "outputs.json"), nullptr, false);
+  json outputs = json::parse(readFile(folder / "outputs.json"), nullptr, false);
   if (!outputs.is_array()) {
     result.error = "ONNX Runtime's outputs cannot be read";
     return result;
   }
   result.ranks = 1;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    std::string data = readFile(folder.path / ("output" + std::to_string(i)));
+    std::string data = readFile(folder / ("output" + std::to_string(i)));
     result.outputs[outputs[i]["name"]] = {outputs[i]["type"], outputs[i]["shape"],
                                           std::vector<char>(data.begin(), data.end())};
   }

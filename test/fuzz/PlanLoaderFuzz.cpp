@@ -326,8 +326,8 @@ bool load(const std::filesystem::path &folder) {
 
 extern "C" int LLVMFuzzerInitialize(int *, char ***) {
   for (const test::PlanBuilder &seed : getSeeds()) {
-    test::TemporaryFolder folder;
-    if (!load(test::PlanBuilder(seed).write(folder.path)))
+    TemporaryFolder folder;
+    if (!load(test::PlanBuilder(seed).write(folder.getPath())))
       giveUp("a plan of " GRIDLOOM_FUZZ_PLANS " does not load; compile it again");
   }
   return 0;
@@ -361,7 +361,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
   for (int left = data.ConsumeIntegralInRange(0, 3); left > 0; --left)
     mutate(data, *stage);
   plan.rawStages[which] = stage->SerializeAsString();
-  test::TemporaryFolder folder;
-  (void)load(plan.write(folder.path));
+  TemporaryFolder folder;
+  (void)load(plan.write(folder.getPath()));
   return 0;
 }

@@ -5,12 +5,14 @@
 //===----------------------------------------------------------------------===//
 
 #include "runtime/device/AutotuneCache.h"
+#include "support/TemporaryFolder.h"
 
 #include <gmock/gmock.h>
 
 #include <fstream>
 #include <unistd.h>
 
+using gridloom::TemporaryFolder;
 using gridloom::rt::AutotuneCache;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -19,12 +21,6 @@ namespace fs = std::filesystem;
 namespace {
 
 struct AutotuneCacheTest : testing::Test {
-  AutotuneCacheTest() {
-    std::string name = (fs::temp_directory_path() / "gridloom-autotune-XXXXXX").string();
-    folder = fs::path(mkdtemp(name.data())) / "autotune";
-  }
-  ~AutotuneCacheTest() override { fs::remove_all(folder.parent_path()); }
-
   AutotuneCache open(bool measures = false, const std::string &device = "H200-13000") {
     return AutotuneCache(folder, device, measures);
   }
@@ -33,7 +29,8 @@ struct AutotuneCacheTest : testing::Test {
     std::ofstream(folder / "H200-13000.json") << text;
   }
 
-  fs::path folder;
+  TemporaryFolder temporary;
+  fs::path folder = temporary.getPath() / "autotune";
   const std::string bytes = std::string("\x00\xff\x7f\"", 4);
 };
 

@@ -55,7 +55,7 @@ protected:
     gridloom_plan_destroy(plan);
   }
   void open(PlanBuilder builder, const gridloom_session_options *options = nullptr) {
-    ASSERT_EQ(gridloom_plan_open(builder.write(folder.path).c_str(), &plan), GRIDLOOM_OK)
+    ASSERT_EQ(gridloom_plan_open(builder.write(folder.getPath()).c_str(), &plan), GRIDLOOM_OK)
         << gridloom_last_error();
     ASSERT_EQ(gridloom_session_create(plan, options, &session), GRIDLOOM_OK)
         << gridloom_last_error();
@@ -123,7 +123,7 @@ TEST_F(CApi, RunsAndGathers) {
   ASSERT_EQ(gridloom_session_stats(session, &stats), GRIDLOOM_OK);
   EXPECT_GT(stats.wall_ms, 0);
   EXPECT_GT(stats.communication_ms, 0);
-  std::string trace = (folder.path / "trace.json").string();
+  std::string trace = (folder.getPath() / "trace.json").string();
   ASSERT_EQ(gridloom_session_write_trace(session, trace.c_str()), GRIDLOOM_OK);
   EXPECT_GT(std::filesystem::file_size(trace), 100u);
 }
@@ -232,7 +232,7 @@ std::vector<std::string> runRanks(int ranks, const std::function<std::string(int
 class CApiRanks : public CApi {
 protected:
   void SetUp() override {
-    path = makePlan(2).write(folder.path);
+    path = makePlan(2).write(folder.getPath());
     options.size = sizeof(options);
     options.ranks = GRIDLOOM_RANK_FROM_ENVIRONMENT;
     options.deadline_ms = 40000;

@@ -6,6 +6,7 @@
 
 #include "runtime/device/cuda/MatmulLayout.h"
 #include "support/NarrowFloat.h"
+#include "support/TemporaryFolder.h"
 #include "test/fake/GpuHarness.h"
 
 #include <cmath>
@@ -303,15 +304,8 @@ TEST_F(CudaMatmulTest, Tf32RoundsOperands) {
 
 /// Measures in a folder of its own. The second algorithm takes microseconds, the others seconds.
 struct CudaAutotuneTest : FakeGpus {
-  CudaAutotuneTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "gridloom-tune-XXXXXX").string();
-    folder = mkdtemp(name.data());
-    setenv("GRIDLOOM_FAKE_CUBLASLT_TIMES", "6000000,50,4000000", 1);
-  }
-  ~CudaAutotuneTest() override {
-    unsetenv("GRIDLOOM_FAKE_CUBLASLT_TIMES");
-    std::filesystem::remove_all(folder);
-  }
+  CudaAutotuneTest() { setenv("GRIDLOOM_FAKE_CUBLASLT_TIMES", "6000000,50,4000000", 1); }
+  ~CudaAutotuneTest() override { unsetenv("GRIDLOOM_FAKE_CUBLASLT_TIMES"); }
 
   std::shared_ptr<AutotuneCache> open(const Device &device, bool measures) const {
     return std::make_shared<AutotuneCache>(folder, device.getTuningName(), measures);
@@ -329,7 +323,8 @@ struct CudaAutotuneTest : FakeGpus {
     return call.substr(call.rfind(' ') + 1);
   }
 
-  std::filesystem::path folder;
+  TemporaryFolder temporary;
+  std::filesystem::path folder = temporary.getPath();
 };
 
 TEST_F(CudaAutotuneTest, TheFastestIsUsedFromTheNextLoadOn) {

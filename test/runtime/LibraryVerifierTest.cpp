@@ -98,7 +98,7 @@ class LibraryVerifier : public testing::TestWithParam<Refusal> {};
 
 TEST(LibraryVerifierTest, AcceptsTheWholePlan) {
   TemporaryFolder folder;
-  EXPECT_NO_THROW(Plan::load(makePlan().write(folder.path)));
+  EXPECT_NO_THROW(Plan::load(makePlan().write(folder.getPath())));
 }
 
 TEST_P(LibraryVerifier, Refuses) { expectRefused(makePlan(), GetParam()); }

@@ -36,7 +36,7 @@ std::shared_ptr<const Plan> load(const std::vector<std::pair<std::string, int>> 
   PlanBuilder::addBuffer(program, schema::OUTPUT, {8, 4});
   PlanBuilder::addCopy(PlanBuilder::addBlock(program), 0, 1);
   TemporaryFolder folder;
-  return Plan::load(builder.write(folder.path));
+  return Plan::load(builder.write(folder.getPath()));
 }
 
 TEST(MemoryNeedsTest, AreThePlansBytes) {

@@ -13,7 +13,7 @@
 #include <gmock/gmock.h>
 
 using namespace gridloom::rt;
-using gridloom::test::TemporaryFolder;
+using gridloom::TemporaryFolder;
 using gridloom::test::writeFile;
 using testing::HasSubstr;
 
@@ -37,7 +37,7 @@ std::string makeFile(const std::string &header, size_t bytes, char major = 1) {
 class Npy : public testing::Test {
 protected:
   TemporaryFolder folder;
-  std::filesystem::path path = folder.path / "x.npy";
+  std::filesystem::path path = folder.getPath() / "x.npy";
 
   std::string getError(const std::string &contents) {
     writeFile(path, contents);
@@ -159,8 +159,8 @@ TEST_F(Npy, MutilatedFilesNeverCrash) {
 }
 
 TEST_F(Npy, MissingFile) {
-  EXPECT_THROW(readNpy(folder.path / "no.npy"), Error);
-  EXPECT_THROW(readNpy(folder.path), Error);
+  EXPECT_THROW(readNpy(folder.getPath() / "no.npy"), Error);
+  EXPECT_THROW(readNpy(folder.getPath()), Error);
 }
 
 TEST(Summary, TellsOfNaN) {

@@ -13,6 +13,7 @@
 #include "runtime/core/DataType.h"
 #include "runtime/core/plan.pb.h"
 #include "support/Sha256.h"
+#include "support/TemporaryFolder.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -25,17 +26,6 @@
 #include <vector>
 
 namespace gridloom::test {
-
-/// A folder that goes with the object.
-class TemporaryFolder {
-public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "gridloom-XXXXXX").string();
-    path = mkdtemp(pattern.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path); }
-  std::filesystem::path path;
-};
 
 inline void writeFile(const std::filesystem::path &path, const std::string &contents) {
   std::filesystem::create_directories(path.parent_path());

@@ -107,7 +107,7 @@ class PlanLoader : public testing::TestWithParam<Refusal> {};
 TEST(PlanLoaderTest, AcceptsTheWholePlan) {
   TemporaryFolder folder;
   PlanBuilder builder = makePlan();
-  auto plan = Plan::load(builder.write(folder.path));
+  auto plan = Plan::load(builder.write(folder.getPath()));
   EXPECT_EQ(plan->getNumStages(), 2);
   EXPECT_EQ(plan->getMesh().getNumRanks(), 4);
   EXPECT_EQ(plan->getMesh().getStage(2), 1);
@@ -681,7 +681,7 @@ INSTANTIATE_TEST_SUITE_P(Derived, PlanLoader, testing::ValuesIn(derivedRefusals)
 TEST(PlanLoaderTest, RefusesEveryTruncationAndFlip) {
   TemporaryFolder folder;
   PlanBuilder builder = makePlan();
-  std::filesystem::path path = builder.write(folder.path);
+  std::filesystem::path path = builder.write(folder.getPath());
   for (const char *name : {"stage0.pb", "stage1.pb", "kernels/cpu.so"}) {
     std::ifstream file(path / name, std::ios::binary);
     std::string contents{std::istreambuf_iterator<char>(file), {}};
@@ -711,7 +711,7 @@ TEST(PlanLoaderTest, SurvivesDamagedStagesWithRightChecksums) {
     for (int i = 0; i < 1 + round % 4; ++i)
       damaged[next() % damaged.size()] = char(next() >> 24);
     builder.rawStages[0] = damaged;
-    std::filesystem::path path = builder.write(folder.path);
+    std::filesystem::path path = builder.write(folder.getPath());
     try {
       Plan::load(path);
     } catch (const Error &error) {
@@ -724,7 +724,7 @@ TEST(PlanLoaderTest, SurvivesDamagedStagesWithRightChecksums) {
 TEST(PlanLoaderTest, RefusesADamagedManifest) {
   TemporaryFolder folder;
   PlanBuilder builder = makePlan();
-  std::filesystem::path path = builder.write(folder.path);
+  std::filesystem::path path = builder.write(folder.getPath());
   std::ifstream file(path / "manifest.json");
   std::string contents{std::istreambuf_iterator<char>(file), {}};
   for (size_t i = 0; i + 2 < contents.size(); i += 11) {
@@ -742,7 +742,7 @@ TEST(PlanLoaderTest, ReadsForeignTargetsWhenAskedTo) {
   builder.manifest["target"] = {{"kind", "cpu"}, {"arch", "x86-64-v9"}};
   PlanOptions options;
   options.requireTarget = false;
-  EXPECT_EQ(Plan::load(builder.write(folder.path), options)->getTargetArch(), "x86-64-v9");
+  EXPECT_EQ(Plan::load(builder.write(folder.getPath()), options)->getTargetArch(), "x86-64-v9");
 }
 
 } // namespace

@@ -28,7 +28,7 @@ inline void expectRefused(PlanBuilder builder, const Refusal &refusal) {
   using testing::HasSubstr;
   TemporaryFolder folder;
   refusal.damage(builder);
-  std::filesystem::path path = builder.write(folder.path);
+  std::filesystem::path path = builder.write(folder.getPath());
   try {
     rt::Plan::load(path);
     FAIL() << "the plan was accepted";

@@ -59,7 +59,7 @@ protected:
   std::vector<float> x = iota(m * k), w = iota(k * n, -7), y = multiply(x, w, m, n, k);
 
   std::unique_ptr<InProcessJob> start(PlanBuilder &builder, InProcessOptions options = {}) {
-    return std::make_unique<InProcessJob>(Plan::load(builder.write(folder.path)), options);
+    return std::make_unique<InProcessJob>(Plan::load(builder.write(folder.getPath())), options);
   }
 };
 
@@ -402,7 +402,7 @@ TEST_F(Job, StateOutlivesARun) {
   PlanBuilder::addCopy(block, last, y);
   PlanBuilder::addCopy(block, x, last);
   auto device = createCpuDevice(1);
-  Session session(Plan::load(plan.write(folder.path)), *device, nullptr);
+  Session session(Plan::load(plan.write(folder.getPath())), *device, nullptr);
   std::vector<float> first = {1, 2}, second = {3, 4};
   session.bind("x", view(first, {2}));
   session.run();
@@ -477,7 +477,7 @@ TEST_F(Job, WrongInputsAreRefusedAndForgiven) {
 
 TEST_F(Job, WorldSizeMustBeTheMeshs) {
   PlanBuilder plan = makeColumnPlan(2, 0, w);
-  auto loaded = Plan::load(plan.write(folder.path));
+  auto loaded = Plan::load(plan.write(folder.getPath()));
   auto device = createCpuDevice(1);
   EXPECT_THAT(messageOf([&] { Session(loaded, *device, nullptr); }),
               HasSubstr("the plan is for 2 ranks, the job has 1"));
@@ -594,7 +594,7 @@ TEST_F(Job, AFailedPeerEndsTheRun) {
   uint32_t to = PlanBuilder::addBuffer(program, schema::OUTPUT, {1});
   PlanBuilder::addGroup(PlanBuilder::addBlock(program), schema::Group::ALL_REDUCE, {"data"}, {from},
                         {to});
-  auto loaded = Plan::load(plan.write(folder.path));
+  auto loaded = Plan::load(plan.write(folder.getPath()));
   auto transports = createInProcessTransports(2);
   std::vector<float> values = {1, 2};
   std::atomic<bool> ready{false};
@@ -618,9 +618,9 @@ TEST_F(Job, AFailedPeerEndsTheRun) {
 
 TEST_F(Job, RanksMustHaveOnePlan) {
   PlanBuilder plan = makeColumnPlan(2, 0, w);
-  auto first = Plan::load(plan.write(folder.path / "a"));
+  auto first = Plan::load(plan.write(folder.getPath() / "a"));
   plan.manifest["producer"] = "another";
-  auto second = Plan::load(plan.write(folder.path / "b"));
+  auto second = Plan::load(plan.write(folder.getPath() / "b"));
   auto transports = createInProcessTransports(2);
   std::string messages[2];
   std::vector<std::thread> threads;
@@ -639,8 +639,8 @@ TEST_F(Job, RanksMustHaveOnePlan) {
 /// A rank whose model file is gone fails with its reason, the others name it, and nobody hangs.
 TEST_F(Job, AMissingModelFailsAllRanks) {
   PlanBuilder plan = makeColumnPlan(2, 0, w);
-  auto loaded = Plan::load(plan.write(folder.path));
-  std::filesystem::remove(folder.path / "model.onnx");
+  auto loaded = Plan::load(plan.write(folder.getPath()));
+  std::filesystem::remove(folder.getPath() / "model.onnx");
   EXPECT_THAT(messageOf([&] { InProcessJob job(loaded); }),
               HasSubstr("model.onnx: the model whose weights the plan uses is not there"));
 }

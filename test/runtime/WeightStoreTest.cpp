@@ -208,22 +208,22 @@ protected:
     EXPECT_THAT(z.as<float>(), ElementsAreArray(values));
   }
   std::filesystem::path write(const std::string &name, const std::string &contents) {
-    writeFile(folder.path / name, contents);
-    return folder.path / name;
+    writeFile(folder.getPath() / name, contents);
+    return folder.getPath() / name;
   }
 };
 
 TEST_F(Weights, AreCutAndDerived) {
   for (int ranks : {1, 2, 3}) { // 3: the last rank has nothing but padding
     PlanBuilder plan = makePlan(ranks);
-    InProcessJob job(Plan::load(plan.write(folder.path)));
+    InProcessJob job(Plan::load(plan.write(folder.getPath())));
     expect(job, w);
   }
 }
 
 TEST_F(Weights, AreReplacedByOnnxAndSafeTensors) {
   PlanBuilder plan = makePlan(2);
-  InProcessJob job(Plan::load(plan.write(folder.path)));
+  InProcessJob job(Plan::load(plan.write(folder.getPath())));
   expect(job, w);
   job.updateWeights(write("new.onnx", makeOnnx({{"w", {{4, 3}, w2}}, {"scale", {{1}, scale}}})));
   expect(job, w2);
@@ -234,7 +234,7 @@ TEST_F(Weights, AreReplacedByOnnxAndSafeTensors) {
 
 TEST_F(Weights, AWrongReplacementChangesNothing) {
   PlanBuilder plan = makePlan(2);
-  InProcessJob job(Plan::load(plan.write(folder.path)));
+  InProcessJob job(Plan::load(plan.write(folder.getPath())));
   auto update = [&](const std::string &name, const std::string &contents) {
     return messageOf([&] { job.updateWeights(write(name, contents)); });
   };
@@ -255,7 +255,7 @@ TEST_F(Weights, AWrongReplacementChangesNothing) {
   EXPECT_THAT(
       update("h.safetensors", makeSafeTensors({{"w", {{4, 3}, w2}}, {"scale", {{1}, {4}}}})),
       HasSubstr("'scale' differs"));
-  EXPECT_THAT(messageOf([&] { job.updateWeights(folder.path / "none.onnx"); }),
+  EXPECT_THAT(messageOf([&] { job.updateWeights(folder.getPath() / "none.onnx"); }),
               HasSubstr("none.onnx"));
   expect(job, w);
 }
@@ -264,13 +264,13 @@ TEST_F(Weights, MayStartFromAReplacement) {
   PlanBuilder plan = makePlan(2);
   InProcessOptions options;
   options.session.weights = write("new.safetensors", makeSafeTensors({{"w", {{4, 3}, w2}}}));
-  InProcessJob job(Plan::load(plan.write(folder.path)), options);
+  InProcessJob job(Plan::load(plan.write(folder.getPath())), options);
   expect(job, w2);
 }
 
 TEST_F(Weights, TheModelMustBeTheCompiledOne) {
   PlanBuilder plan = makePlan(1);
-  auto loaded = Plan::load(plan.write(folder.path));
+  auto loaded = Plan::load(plan.write(folder.getPath()));
   std::string other = plan.model;
   other[5] ^= 1;
   write("model.onnx", other); // the size is right
@@ -279,7 +279,7 @@ TEST_F(Weights, TheModelMustBeTheCompiledOne) {
   write("model.onnx", plan.model + "x");
   EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded); }),
               HasSubstr("has 49 bytes, the plan was compiled from 48"));
-  std::filesystem::remove(folder.path / "model.onnx");
+  std::filesystem::remove(folder.getPath() / "model.onnx");
   EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded); }),
               HasSubstr("model.onnx: the model whose weights the plan uses is not there"));
 }
@@ -289,7 +289,7 @@ TEST_F(Weights, ALargeModelIsReadWhereItIsNewerThanThePlan) {
   namespace fs = std::filesystem;
   PlanBuilder plan = makePlan(1);
   plan.model.resize(size_t(33) << 20);
-  fs::path folderOfPlan = plan.write(folder.path), model = folder.path / "model.onnx";
+  fs::path folderOfPlan = plan.write(folder.getPath()), model = folder.getPath() / "model.onnx";
   auto loaded = Plan::load(folderOfPlan);
   auto written = fs::last_write_time(folderOfPlan / "manifest.json");
   WeightSource::openModel(*loaded);
@@ -309,7 +309,7 @@ protected:
   /// A job whose weight 'w' is not copied.
   std::unique_ptr<InProcessJob> load() {
     model = plan.model;
-    auto job = std::make_unique<InProcessJob>(Plan::load(plan.write(folder.path)));
+    auto job = std::make_unique<InProcessJob>(Plan::load(plan.write(folder.getPath())));
     expect(*job, w);
     return job;
   }
@@ -337,25 +337,26 @@ TEST_F(MappedWeights, CutOffTheyEndTheRunAndNotTheProcess) {
 TEST_F(MappedWeights, ReplacedByRenameTheyStayWhatTheyWere) {
   std::unique_ptr<InProcessJob> job = load();
   std::filesystem::rename(write("new.onnx", std::string(model.size(), 'x')),
-                          folder.path / "model.onnx");
+                          folder.getPath() / "model.onnx");
   expect(*job, w);
 }
 
 /// Where the system lacks openat2, links that lead out are refused too.
 TEST(MappedFileTest, StaysInTheFolderWithoutOpenat2) {
   TemporaryFolder folder;
-  writeFile(folder.path / "secret", "x");
-  writeFile(folder.path / "model/data", "y");
-  std::filesystem::create_symlink("../secret", folder.path / "model/out");
-  std::filesystem::create_symlink("data", folder.path / "model/in");
+  writeFile(folder.getPath() / "secret", "x");
+  writeFile(folder.getPath() / "model/data", "y");
+  std::filesystem::create_symlink("../secret", folder.getPath() / "model/out");
+  std::filesystem::create_symlink("data", folder.getPath() / "model/in");
   pid_t child = fork();
   if (child == 0) {
     if (!forbidSystemCall(SYS_openat2, ENOSYS))
       _exit(2);
     bool isRefused = messageOf([&] {
-                       MappedFile::openBeneath(folder.path / "model", "out");
+                       MappedFile::openBeneath(folder.getPath() / "model", "out");
                      }).ends_with("it is a link that leads out of the model's folder");
-    bool isFound = MappedFile::openBeneath(folder.path / "model", "in")->getBytes().size() == 1;
+    bool isFound =
+        MappedFile::openBeneath(folder.getPath() / "model", "in")->getBytes().size() == 1;
     _exit(isRefused && isFound ? 0 : 1);
   }
   int status = 0;
@@ -365,7 +366,7 @@ TEST(MappedFileTest, StaysInTheFolderWithoutOpenat2) {
 
 TEST(MappedFileTest, ReadsZerosWhereTheFileEnded) {
   TemporaryFolder folder;
-  std::filesystem::path path = folder.path / "file";
+  std::filesystem::path path = folder.getPath() / "file";
   writeFile(path, std::string(3 * 4096, 'x'));
   auto file = MappedFile::open(path);
   auto getSum = [&] {
@@ -386,7 +387,7 @@ TEST_F(Weights, ExternalFilesAreChecked) {
   PlanBuilder plan = makePlan(1);
   plan.manifest["weights"][0]["file"] = "data/w.bin";
   plan.manifest["weights"][0]["offset"] = 16;
-  auto loaded = Plan::load(plan.write(folder.path));
+  auto loaded = Plan::load(plan.write(folder.getPath()));
   EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded); }), HasSubstr("data/w.bin"));
   write("data/w.bin", std::string(16, 0) + toBytes(w2).substr(4));
   EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded); }),
@@ -399,7 +400,7 @@ TEST_F(Weights, ExternalFilesAreChecked) {
     std::string data = std::string(16, 0) + toBytes(w);
     manifest["model"]["data"]["data/w.bin"] = sha256(std::as_bytes(std::span(data)));
   };
-  loaded = Plan::load(plan.write(folder.path));
+  loaded = Plan::load(plan.write(folder.getPath()));
   EXPECT_THAT(messageOf([&] { WeightSource::openModel(*loaded); }),
               HasSubstr("data/w.bin: has other contents than when the plan was compiled"));
   write("data/w.bin", std::string(16, 0) + toBytes(w));
@@ -409,7 +410,7 @@ TEST_F(Weights, ExternalFilesAreChecked) {
 TEST_F(Weights, ExternalFilesAreNotFoundThroughLinksThatLeadOut) {
   PlanBuilder plan = makePlan(1);
   plan.manifest["weights"][0]["file"] = "data/w.bin";
-  std::filesystem::path inner = folder.path / "inner";
+  std::filesystem::path inner = folder.getPath() / "inner";
   auto loaded = Plan::load(plan.write(inner));
   write("w.bin", toBytes(w));
   std::filesystem::create_directory(inner / "data");
@@ -427,7 +428,7 @@ TEST_F(Weights, ExternalFilesAreNotFoundThroughLinksThatLeadOut) {
 /// Ranks may find files of one name with other contents, as on machines with disks of their own.
 TEST_F(Weights, RanksMustReadTheSame) {
   PlanBuilder plan = makePlan(2);
-  auto loaded = Plan::load(plan.write(folder.path));
+  auto loaded = Plan::load(plan.write(folder.getPath()));
   std::filesystem::path files[] = {write("a.safetensors", makeSafeTensors({{"w", {{4, 3}, w}}})),
                                    write("b.safetensors", makeSafeTensors({{"w", {{4, 3}, w2}}}))};
   auto onBoth = [](const std::function<void(int)> &work) {
@@ -465,7 +466,7 @@ TEST_F(Weights, RanksMustReadTheSame) {
 
 TEST_F(Weights, EqualShardsAreShared) {
   PlanBuilder plan = makePlan(1);
-  auto loaded = Plan::load(plan.write(folder.path));
+  auto loaded = Plan::load(plan.write(folder.getPath()));
   auto source = WeightSource::openModel(*loaded);
   WeightCache cache;
   auto device = createCpuDevice(1), other = createCpuDevice(1);

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "support/FileSwap.h"
+#include "support/TemporaryFolder.h"
 
 #include <gmock/gmock.h>
 
@@ -52,11 +53,6 @@ namespace {
 
 class FileSwapTest : public testing::Test {
 protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "gridloom-swap-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-  }
-  void TearDown() override { fs::remove_all(folder); }
   std::vector<std::string> list() const {
     std::vector<std::string> names;
     for (const fs::directory_entry &entry : fs::directory_iterator(folder))
@@ -68,7 +64,8 @@ protected:
     text << std::ifstream(path, std::ios::binary).rdbuf();
     return text.str();
   }
-  fs::path folder;
+  TemporaryFolder temporary;
+  fs::path folder = temporary.getPath();
 };
 
 TEST_F(FileSwapTest, PartsFollowOneAnother) {

@@ -153,10 +153,10 @@ PlanBuilder makeSumPlan(int parts, float first = 1) {
 class Cli : public testing::Test {
 protected:
   TemporaryFolder folder;
-  std::string plan = makeSumPlan(2).write(folder.path / "two").string();
+  std::string plan = makeSumPlan(2).write(folder.getPath() / "two").string();
 
   Result run(const std::vector<std::string> &arguments, const Variables &variables = {}) {
-    return Process(folder.path, arguments, variables).wait();
+    return Process(folder.getPath(), arguments, variables).wait();
   }
   /// Expects an exit code and one line on stderr with these words.
   void expectError(const std::vector<std::string> &arguments, int code,
@@ -171,8 +171,8 @@ protected:
     HostArray x = HostArray::allocate(DataType::F32, {4, 4});
     for (int i = 0; i < 16; ++i)
       x.as<float>()[size_t(i)] = float(i);
-    writeNpy(folder.path / name, x);
-    return (folder.path / name).string();
+    writeNpy(folder.getPath() / name, x);
+    return (folder.getPath() / name).string();
   }
   static std::vector<float> expectY(float first = 1) {
     std::vector<float> y(24, 0);
@@ -216,7 +216,7 @@ TEST_F(Cli, UsageErrorsExitWith2) {
 }
 
 TEST_F(Cli, RunComputes) {
-  std::string x = writeX(), output = (folder.path / "results").string();
+  std::string x = writeX(), output = (folder.getPath() / "results").string();
   for (std::vector<std::string> extra :
        std::vector<std::vector<std::string>>{{}, {"-n", "2"}, {"--in-process"}}) {
     std::vector<std::string> arguments{"run",      plan,   "--input", "x=" + x,
@@ -233,9 +233,9 @@ TEST_F(Cli, RunComputes) {
 }
 
 TEST_F(Cli, RunOnMoreRanksAndRepeated) {
-  std::string four = makeSumPlan(4).write(folder.path / "four").string();
-  std::string output = (folder.path / "results").string();
-  std::string trace = (folder.path / "trace.json").string();
+  std::string four = makeSumPlan(4).write(folder.getPath() / "four").string();
+  std::string output = (folder.getPath() / "results").string();
+  std::string trace = (folder.getPath() / "trace.json").string();
   Result result = run({"run", four, "--input", "x=" + writeX(), "--output", output, "--repeat", "3",
                        "--trace", trace});
   EXPECT_EQ(result.code, 0) << result.err;
@@ -255,7 +255,7 @@ TEST_F(Cli, RunSummarises) {
 }
 
 TEST_F(Cli, RandomInputsAreTheSameOnEveryMesh) {
-  std::string four = makeSumPlan(4).write(folder.path / "four").string();
+  std::string four = makeSumPlan(4).write(folder.getPath() / "four").string();
   auto firstLine = [&](const std::string &of, const std::string &seed) {
     Result result = run({"run", of, "--input", "x=randint(0,9)", "--seed", seed});
     EXPECT_EQ(result.code, 0) << result.err;
@@ -267,15 +267,15 @@ TEST_F(Cli, RandomInputsAreTheSameOnEveryMesh) {
 
 TEST_F(Cli, OtherWeights) {
   PlanBuilder other = makeSumPlan(2, 100);
-  other.write(folder.path / "other");
+  other.write(folder.getPath() / "other");
   // The test's models are bare bytes; replacements are .onnx or .safetensors.
   std::string header = R"({"w":{"dtype":"F32","shape":[4,6],"data_offsets":[0,96]}})";
   uint64_t length = header.size();
   std::string file(reinterpret_cast<const char *>(&length), 8);
-  writeFile(folder.path / "w.safetensors", file + header + other.model);
-  std::string output = (folder.path / "results").string();
+  writeFile(folder.getPath() / "w.safetensors", file + header + other.model);
+  std::string output = (folder.getPath() / "results").string();
   Result result = run({"run", plan, "--input", "x=" + writeX(), "--output", output, "--weights",
-                       (folder.path / "w.safetensors").string()});
+                       (folder.getPath() / "w.safetensors").string()});
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(readY(output), testing::ElementsAreArray(expectY(100)));
 }
@@ -293,8 +293,8 @@ TEST_F(Cli, WrongInputs) {
   expectError({"run", plan, "--input", "x=nomal(0,1)"}, 1, HasSubstr("normal(MEAN,DEVIATION)"));
   expectError({"run", plan, "--input", "x=ones", "--seed", "3"}, 1, HasSubstr("--seed"));
   HostArray wrong = HostArray::allocate(DataType::I64, {4, 5});
-  writeNpy(folder.path / "wrong.npy", wrong);
-  expectError({"run", plan, "--input", "x=" + (folder.path / "wrong.npy").string()}, 1,
+  writeNpy(folder.getPath() / "wrong.npy", wrong);
+  expectError({"run", plan, "--input", "x=" + (folder.getPath() / "wrong.npy").string()}, 1,
               AllOf(HasSubstr("i64 [4, 5]"), HasSubstr("x f32 [4, 4]")));
   expectError({"run", plan, "--input", "x=ones", "--dim", "batch=9"}, 1,
               AllOf(HasSubstr("batch=9"), HasSubstr("batch=4")));
@@ -312,32 +312,32 @@ TEST_F(Cli, WrongRanksAndTransports) {
 }
 
 TEST_F(Cli, OutputsAreNotReplacedSilently) {
-  std::string output = (folder.path / "results").string();
+  std::string output = (folder.getPath() / "results").string();
   writeFile(fs::path(output) / "out_y.npy", "precious");
   expectError({"run", plan, "--input", "x=ones", "--output", output}, 1,
               AllOf(HasSubstr("out_y.npy exists"), HasSubstr("--force")));
-  writeFile(folder.path / "file", "");
-  expectError({"run", plan, "--input", "x=ones", "--output", (folder.path / "file").string()}, 1,
-              HasSubstr("cannot be made"));
+  writeFile(folder.getPath() / "file", "");
+  expectError({"run", plan, "--input", "x=ones", "--output", (folder.getPath() / "file").string()},
+              1, HasSubstr("cannot be made"));
 }
 
 TEST_F(Cli, DamagedPlans) {
-  expectError({"run", (folder.path / "nothing.plan").string()}, 1, HasSubstr("nothing.plan"));
+  expectError({"run", (folder.getPath() / "nothing.plan").string()}, 1, HasSubstr("nothing.plan"));
   PlanBuilder builder = makeSumPlan(2);
-  fs::path damaged = builder.write(folder.path / "damaged");
+  fs::path damaged = builder.write(folder.getPath() / "damaged");
   writeFile(damaged / "stage0.pb", "x");
   expectError({"run", damaged.string(), "--input", "x=ones"}, 1, HasSubstr("stage0.pb"));
   expectError({"inspect", damaged.string()}, 1, HasSubstr("stage0.pb"));
 }
 
 TEST_F(Cli, ErrorOfOneRankIsPrintedOnce) {
-  fs::remove(folder.path / "two" / "model.onnx"); // found missing by every rank
+  fs::remove(folder.getPath() / "two" / "model.onnx"); // found missing by every rank
   expectError({"run", plan, "--input", "x=ones"}, 1, HasSubstr("model.onnx"));
   expectError({"run", plan, "--input", "x=ones", "--in-process"}, 1, HasSubstr("model.onnx"));
 }
 
 TEST_F(Cli, KilledRankStopsTheJob) {
-  Process job(folder.path, {"run", plan, "--input", "x=ones", "--repeat", "1000000"});
+  Process job(folder.getPath(), {"run", plan, "--input", "x=ones", "--repeat", "1000000"});
   std::vector<pid_t> ranks = job.awaitRuns();
   ASSERT_EQ(ranks.size(), 2u);
   kill(ranks[1], SIGKILL);
@@ -348,7 +348,7 @@ TEST_F(Cli, KilledRankStopsTheJob) {
 }
 
 TEST_F(Cli, StoppedRankMeetsTheDeadline) {
-  Process job(folder.path,
+  Process job(folder.getPath(),
               {"run", plan, "--input", "x=ones", "--repeat", "1000000", "--timeout", "1.5"});
   std::vector<pid_t> ranks = job.awaitRuns();
   ASSERT_EQ(ranks.size(), 2u);
@@ -360,16 +360,17 @@ TEST_F(Cli, StoppedRankMeetsTheDeadline) {
 }
 
 TEST_F(Cli, InterruptEndsTheJob) {
-  Process job(folder.path, {"run", plan, "--input", "x=ones", "--repeat", "1000000"});
+  Process job(folder.getPath(), {"run", plan, "--input", "x=ones", "--repeat", "1000000"});
   ASSERT_EQ(job.awaitRuns().size(), 2u);
   kill(job.pid, SIGINT);
   EXPECT_EQ(job.wait().code, 130);
 }
 
 TEST_F(Cli, OtherLaunchersAreJoined) {
-  std::string output = (folder.path / "results").string(), x = writeX();
+  std::string output = (folder.getPath() / "results").string(), x = writeX();
   auto start = [&](int rank, int size) {
-    return Process(folder.path, {"run", plan, "--input", "x=" + x, "--output", output, "--force"},
+    return Process(folder.getPath(),
+                   {"run", plan, "--input", "x=" + x, "--output", output, "--force"},
                    {{"RANK", std::to_string(rank)},
                     {"WORLD_SIZE", std::to_string(size)},
                     {"MASTER_ADDR", "127.0.0.1"},
@@ -396,7 +397,7 @@ TEST_F(Cli, OtherLaunchersAreJoined) {
 
 TEST_F(Cli, RanksHearOfOneThatFailsBeforeItJoins) {
   auto start = [&](const std::string &rank, const std::vector<std::string> &arguments) {
-    return Process(folder.path, arguments,
+    return Process(folder.getPath(), arguments,
                    {{"RANK", rank},
                     {"WORLD_SIZE", "2"},
                     {"MASTER_ADDR", "127.0.0.1"},
@@ -419,7 +420,7 @@ TEST_F(Cli, AnErrorIsPrintedBeforeOtherRanksAreWaitedFor) {
                       {"WORLD_SIZE", "2"},
                       {"MASTER_ADDR", "127.0.0.1"},
                       {"MASTER_PORT", std::to_string(getpid())}};
-  Process alone(folder.path, {"run", plan, "--input", "x=nothing.npy"}, variables);
+  Process alone(folder.getPath(), {"run", plan, "--input", "x=nothing.npy"}, variables);
   for (int i = 0; i < 6000 && !alone.readError().ends_with("\n"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(waitpid(alone.pid, nullptr, WNOHANG), 0) << "it waits for rank 1 for 10 s";
@@ -456,7 +457,7 @@ TEST_F(Cli, InspectGivesTextAndJson) {
 }
 
 TEST_F(Cli, DiffTellsWhatChanged) {
-  std::string four = makeSumPlan(4).write(folder.path / "four").string();
+  std::string four = makeSumPlan(4).write(folder.getPath() / "four").string();
   Result equal = run({"diff", plan, plan, "--exit-code"});
   EXPECT_EQ(equal.code, 0);
   EXPECT_EQ(equal.out, "the plans are equal\n");
@@ -518,11 +519,11 @@ TEST_F(Cli, BenchOfAPlan) {
 
 TEST_F(Cli, CompilerVerbsNeedTheCompiler) {
   // A copy of the program in a folder without the compiler.
-  fs::path copy = folder.path / "bin" / "gridloom";
+  fs::path copy = folder.getPath() / "bin" / "gridloom";
   fs::create_directories(copy.parent_path());
   fs::copy_file(GRIDLOOM_BINARY, copy);
   auto call = [&](const std::string &words) {
-    fs::path err = folder.path / "err";
+    fs::path err = folder.getPath() / "err";
     std::string command =
         "PATH=/nonexistent " + copy.string() + " " + words + " > " + err.string() + " 2>&1";
     int status = system(command.c_str());

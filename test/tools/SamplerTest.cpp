@@ -15,7 +15,7 @@
 #include <map>
 
 using namespace gridloom::rt;
-using gridloom::test::TemporaryFolder;
+using gridloom::TemporaryFolder;
 using gridloom::test::writeFile;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -86,7 +86,7 @@ std::string refuse(const std::string &text) {
 TEST(Tokens, AreRead) {
   TemporaryFolder folder;
   EXPECT_THAT(readTokens("1,2, 3"), ElementsAre(ElementsAre(1, 2, 3)));
-  std::filesystem::path text = folder.path / "t.txt", array = folder.path / "t.npy";
+  std::filesystem::path text = folder.getPath() / "t.txt", array = folder.getPath() / "t.npy";
   writeFile(text, "4 5\n\n6,7\n");
   EXPECT_THAT(readTokens(text), ElementsAre(ElementsAre(4, 5), ElementsAre(6, 7)));
   writeTokens(array, {{4, 5}, {6, 7}});
@@ -104,7 +104,7 @@ TEST(Tokens, AreRefused) {
   EXPECT_THAT(refuse("one"), HasSubstr("neither a list of token ids, as 1,2,3, nor a file"));
   EXPECT_THAT(refuse(","), HasSubstr("holds no token id"));
   EXPECT_THAT(refuse("99999999999999999999"), HasSubstr("is not a token id"));
-  std::filesystem::path text = folder.path / "t.txt", array = folder.path / "t.npy";
+  std::filesystem::path text = folder.getPath() / "t.txt", array = folder.getPath() / "t.npy";
   writeFile(text, "4 5\nx\n");
   EXPECT_THAT(refuse(text), HasSubstr("line 2: 'x' is not a token id"));
   writeNpy(array, HostArray::allocate(DataType::F32, {2}));

@@ -3,11 +3,13 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "compiler/codegen/TemporaryFolder.h"
+#include "compiler/codegen/WriteFile.h"
 #include "compiler/target/KernelFiles.h"
 #include "compiler/target/Target.h"
+#include "support/TemporaryFolder.h"
 #include "test/unit/CodegenTesting.h"
 
+#include "llvm/Support/FileSystem.h"
 #include "gmock/gmock.h"
 
 #include <filesystem>
@@ -269,8 +271,7 @@ namespace {
 
 /// Compiles four kernels, each a library of its own, with a ptxas that is this shell script: it
 /// finds its PTX in $input and the name of its kernel in $kernel. The errors, in their order.
-std::vector<std::string> assembleWith(const codegen::TemporaryFolder &toolkit,
-                                      const std::string &script) {
+std::vector<std::string> assembleWith(const TemporaryFolder &toolkit, const std::string &script) {
   std::string text, binaries = toolkit.file("bin");
   for (int i = 0; i < 4; ++i)
     text += kernelText("%x: tensor<8xf32>",
@@ -298,14 +299,14 @@ std::vector<std::string> assembleWith(const codegen::TemporaryFolder &toolkit,
 } // namespace
 
 TEST(CodegenGpu, ErrorsOfLibrariesComeInTheirOrder) {
-  codegen::TemporaryFolder toolkit("gridloom-toolkit");
+  TemporaryFolder toolkit("gridloom-toolkit");
   // The first ends last.
   EXPECT_THAT(assembleWith(toolkit, "[ $kernel = k0 ] && sleep 0.3\necho \"no $kernel\"\nexit 3\n"),
               ElementsAre("ptxas refuses a kernel among k0: no k0",
                           "ptxas refuses a kernel among k1: no k1",
                           "ptxas refuses a kernel among k2: no k2",
                           "ptxas refuses a kernel among k3: no k3"));
-  codegen::TemporaryFolder other("gridloom-toolkit");
+  TemporaryFolder other("gridloom-toolkit");
   EXPECT_THAT(assembleWith(other, "kill -9 $$\n").front(),
               HasSubstr("among k0: it was ended by signal 9"));
 }
@@ -314,7 +315,7 @@ TEST(CodegenGpu, ErrorsOfLibrariesComeInTheirOrder) {
 TEST(CodegenGpu, LibrariesAreAssembledAtOnce) {
   if (std::thread::hardware_concurrency() < 2)
     GTEST_SKIP() << "one processor runs one assembler at a time";
-  codegen::TemporaryFolder toolkit("gridloom-toolkit");
+  TemporaryFolder toolkit("gridloom-toolkit");
   std::vector<std::string> errors =
       assembleWith(toolkit, "here=$(dirname \"$0\")\ntouch \"$here/$kernel.here\"\n"
                             "for i in $(seq 200); do\n"

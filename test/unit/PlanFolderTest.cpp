@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/emit/PlanWriter.h"
 
+#include "support/TemporaryFolder.h"
 #include "gmock/gmock.h"
 
 #include <csignal>
@@ -20,11 +21,6 @@ namespace {
 
 class PlanFolderTest : public testing::Test {
 protected:
-  void SetUp() override {
-    std::string pattern = (fs::temp_directory_path() / "gridloom-plan-XXXXXX").string();
-    folder = mkdtemp(pattern.data());
-  }
-  void TearDown() override { fs::remove_all(folder); }
   static PlanFiles makeFiles(int count, const std::string &contents) {
     PlanFiles files;
     for (int i = 0; i < count; ++i)
@@ -38,7 +34,8 @@ protected:
       names.push_back(entry.path().filename().string());
     return names;
   }
-  fs::path folder;
+  TemporaryFolder temporary;
+  fs::path folder = temporary.getPath();
 };
 
 /// A signal to a process is taken by any of its threads that does not block it.

@@ -8,8 +8,9 @@
 // object is linked against empty libraries of these names.
 //
 //===----------------------------------------------------------------------===//
-#include "compiler/codegen/TemporaryFolder.h"
+#include "compiler/codegen/WriteFile.h"
 #include "compiler/codegen/cpu/CpuLowering.h"
+#include "support/TemporaryFolder.h"
 
 #include "lld/Common/Driver.h"
 #include "mlir/IR/Diagnostics.h"
@@ -98,15 +99,15 @@ FailureOr<std::string> gridloom::codegen::linkSharedObject(Location loc, StringR
   }
 
   TemporaryFolder folder("gridloom-link");
-  if (folder.getError())
-    return emitError(loc) << "cannot make a temporary folder: " << folder.getError().message();
+  if (!folder.getError().empty())
+    return emitError(loc) << folder.getError();
   std::string input = folder.file("kernels.o"), output = folder.file("kernels.so");
   if (failed(writeFile(loc, input, object)))
     return failure();
   SmallVector<std::string> arguments{
       "-shared", "-s", "--build-id=none", "-z", "now", "--no-as-needed", "-o", output, input};
   auto addNeeded = [&](StringRef library) -> LogicalResult {
-    std::string empty = folder.file("empty.o"), path = folder.file(library);
+    std::string empty = folder.file("empty.o"), path = folder.file(library.str());
     // An assembler file without code is not at hand, an archive without members is.
     if (failed(writeFile(loc, empty, "!<arch>\n")))
       return failure();

@@ -3,8 +3,9 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "compiler/codegen/TemporaryFolder.h"
+#include "compiler/codegen/WriteFile.h"
 #include "compiler/codegen/gpu/GpuLowering.h"
+#include "support/TemporaryFolder.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"
@@ -100,8 +101,8 @@ LogicalResult gridloom::codegen::assemblePtx(Location loc, const std::string &pt
                                              const std::string &chip,
                                              MutableArrayRef<CompiledGpuKernel> kernels) {
   TemporaryFolder folder("gridloom-ptxas");
-  if (folder.getError())
-    return emitError(loc) << "cannot make a temporary folder: " << folder.getError().message();
+  if (!folder.getError().empty())
+    return emitError(loc) << folder.getError();
   std::string input = folder.file("kernels.ptx"), output = folder.file("kernels.cubin");
   std::string log = folder.file("log");
   if (failed(writeFile(loc, input, kernels.front().ptx)))
