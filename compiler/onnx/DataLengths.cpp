@@ -222,6 +222,18 @@ FailureOr<SmallVector<DataExtent::Dim, 1>> onnx_import::getCountedDims(Node &nod
   return extent ? extent->dims : SmallVector<DataExtent::Dim, 1>();
 }
 
+LogicalResult onnx_import::checkFixedLength(Node &node, Value operand, int64_t dim) {
+  auto counted = getCountedDims(node, operand);
+  if (failed(counted))
+    return failure();
+  if (llvm::none_of(*counted, [&](const DataExtent::Dim &other) { return other.dim == dim; }))
+    return success();
+  return node.error() << "splits dimension " << dim << ", whose length "
+                      << node.getImporter().getLengths().lookup(operand)->source
+                      << " computes at run time (at most " << getShape(operand)[dim]
+                      << "), which is not supported";
+}
+
 LogicalResult onnx_import::checkLengthsKept(Node &node, ArrayRef<Value> results) {
   DataLengths &lengths = node.getImporter().getLengths();
   if (lengths.empty())

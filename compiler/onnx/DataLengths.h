@@ -70,6 +70,8 @@ llvm::LogicalResult refuseLost(const DataExtent &extent);
 /// they are was lost.
 llvm::FailureOr<llvm::SmallVector<DataExtent::Dim, 1>> getCountedDims(Node &node,
                                                                       mlir::Value operand);
+/// Fails, with an error, if the length of dimension `dim` of a node's operand depends on data.
+llvm::LogicalResult checkFixedLength(Node &node, mlir::Value operand, int64_t dim);
 /// Fails, with an error, if a tensor operand's shape depends on data and that of one of `results`
 /// does not: the node has taken the padded shape for the tensor's.
 llvm::LogicalResult checkLengthsKept(Node &node, llvm::ArrayRef<mlir::Value> results);

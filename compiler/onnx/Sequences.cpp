@@ -211,12 +211,8 @@ static LogicalResult importSplitToSequence(Node &node) {
   if (!x)
     return failure();
   auto axis = node.normalizeAxis(node.intAttribute("axis", 0), getTensorType(x).getRank());
-  auto counted = getCountedDims(node, x);
-  if (!axis || failed(counted))
+  if (!axis || failed(checkFixedLength(node, x, *axis)))
     return failure();
-  if (llvm::any_of(*counted, [&](const DataExtent::Dim &dim) { return dim.dim == *axis; }))
-    return node.error() << "splits dimension " << *axis
-                        << ", whose length depends on data, which is not supported";
   std::optional<Dims> parts = getPartSizes(node, getShape(x)[*axis]);
   if (!parts)
     return failure();

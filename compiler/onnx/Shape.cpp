@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/onnx/DataLengths.h"
 #include "compiler/onnx/OpTable.h"
 
 #include <numeric>
@@ -225,7 +226,7 @@ static LogicalResult importSplit(Node &node) {
   if (!x)
     return failure();
   auto axis = node.normalizeAxis(node.intAttribute("axis", 0), getTensorType(x).getRank());
-  if (!axis)
+  if (!axis || failed(checkFixedLength(node, x, *axis)))
     return failure();
   std::optional<Dims> parts = getParts(node, getShape(x)[*axis]);
   if (!parts)

@@ -236,7 +236,11 @@ REFUSED = {
     ),
     "parts of it": (
         behind(node("SplitToSequence", ["i"], ["s"], axis=1), node("SequenceLength", ["s"], ["y"]), outputs={"y": (T.INT64, 0)}),
-        "SplitToSequence 'splittosequence': splits dimension 1, whose length depends on data",
+        "SplitToSequence 'splittosequence': splits dimension 1, whose length NonZero 'nonzero' computes at run time (at most 12)",
+    ),
+    "parts that make up what is there": (
+        behind(TO_FLOAT, node("Split", ["f", "p"], ["y", "z"], axis=1), initializers=[number("p", [1, 1])]),
+        "Split 'split': splits dimension 1, whose length NonZero 'nonzero' computes at run time (at most 12)",
     ),
     "a matrix of its shape": (
         behind(TO_FLOAT, node("EyeLike", ["f"], ["y"])),
