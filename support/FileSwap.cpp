@@ -27,7 +27,7 @@ static fs::path makeNameBeside(const fs::path &path, const char *what) {
   return path.string() + what + suffix;
 }
 
-/// Writes `file`, which is new; the system's reason, or "".
+/// Writes to `file` and closes it; the system's reason, or "".
 static std::string writeFile(Descriptor &file, std::initializer_list<std::string_view> parts) {
   for (std::string_view part : parts)
     while (!part.empty()) {
@@ -56,8 +56,18 @@ static std::string syncPath(const fs::path &path) {
   return "";
 }
 
-std::string gridloom::replaceFile(const fs::path &path,
+std::string gridloom::replaceFile(const fs::path &given,
                                   std::initializer_list<std::string_view> parts) {
+  std::error_code error;
+  if (fs::is_character_file(given, error) || fs::is_fifo(given, error)) {
+    Descriptor device{open(given.c_str(), O_WRONLY | O_CLOEXEC)};
+    return device.number < 0 ? strerror(errno) : writeFile(device, parts);
+  }
+  fs::path path = given;
+  if (fs::is_symlink(given, error))
+    path = fs::canonical(given, error);
+  if (path.empty())
+    return error.message();
   fs::path fresh = makeNameBeside(path, ".tmp-");
   Descriptor file{makeFile(fresh)};
   if (file.number < 0)

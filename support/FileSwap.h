@@ -20,10 +20,11 @@
 
 namespace gridloom {
 
-/// Makes `path` a file of `parts`, one after the other. It is not waited for that the disk has it:
-/// a power failure may lose either. Returns the system's reason where it cannot be done, else "";
-/// then the old file stays, and no other is left behind.
-std::string replaceFile(const std::filesystem::path &path,
+/// Makes `path`, or what it links to, a file of `parts`, one after the other; a device or a pipe is
+/// written to. It is not waited for that the disk has it: a power failure may lose either. Returns
+/// the system's reason where it cannot be done, else ""; then the old file stays, and no other is
+/// left behind.
+std::string replaceFile(const std::filesystem::path &given,
                         std::initializer_list<std::string_view> parts);
 
 /// Makes `folder` a folder of `files`, by their paths below it; what was there is removed. `check`,

@@ -22,6 +22,7 @@ using namespace gridloom;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 namespace fs = std::filesystem;
 
 /// What this thread's next close of a file that it wrote fails with; 0: it does not.
@@ -81,6 +82,27 @@ TEST_F(FileSwapTest, AFileThatCannotBeReplacedStaysAndNoOtherIsLeft) {
   EXPECT_EQ(replaceFile(folder / "x", {"contents"}), "Is a directory");
   EXPECT_THAT(list(), ElementsAre("x"));
   EXPECT_EQ(replaceFile(folder / "none" / "x", {"contents"}), "No such file or directory");
+}
+
+TEST_F(FileSwapTest, ALinkStaysAndADeviceIsWrittenTo) {
+  fs::create_directory(folder / "there");
+  std::ofstream(folder / "there" / "x") << "old";
+  fs::create_symlink("there/x", folder / "link");
+  EXPECT_EQ(replaceFile(folder / "link", {"new"}), "");
+  EXPECT_EQ(read(folder / "there" / "x"), "new");
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  fs::create_symlink("nowhere", folder / "broken");
+  EXPECT_EQ(replaceFile(folder / "broken", {"new"}), "No such file or directory");
+  fs::create_symlink("/dev/full", folder / "full");
+  EXPECT_EQ(replaceFile(folder / "full", {"new"}), "No space left on device");
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  std::string seen;
+  std::thread reader([&] { seen = read(folder / "pipe"); });
+  EXPECT_EQ(replaceFile(folder / "pipe", {"new"}), "");
+  reader.join();
+  EXPECT_EQ(seen, "new");
+  EXPECT_THAT(list(), UnorderedElementsAre("there", "link", "broken", "full", "pipe"));
 }
 
 TEST_F(FileSwapTest, WhatCloseReportsIsAFailure) {
