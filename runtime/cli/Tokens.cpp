@@ -8,6 +8,7 @@
 #include "runtime/arrays/Npy.h"
 #include "runtime/arrays/Values.h"
 #include "runtime/core/Error.h"
+#include "support/FileSwap.h"
 
 #include <charconv>
 #include <fstream>
@@ -99,10 +100,9 @@ void gridloom::rt::writeTokens(const std::filesystem::path &path, const TokenRow
     writeNpy(path, array);
     return;
   }
-  std::ofstream file(path);
+  std::string lines;
   for (const std::vector<int64_t> &row : rows)
-    file << formatTokens(row) << "\n";
-  file.close();
-  if (!file)
-    throw refuse(path.string() + " cannot be written");
+    lines += formatTokens(row) + "\n";
+  if (std::string reason = replaceFile(path, {lines}); !reason.empty())
+    throw refuse(path.string() + " cannot be written: " + reason);
 }

@@ -90,6 +90,9 @@ def test_a_batch_of_prompts_from_a_file(tools, model, tmp_path):
         options = ["--max-tokens", "8", "--output", tmp_path / "out.npy"]
         assert generate(tools, tmp_path / "m.plan", *options, tokens=tmp_path / name) == want
         assert np.load(tmp_path / "out.npy").tolist() == want
+    full = ["--max-tokens", "8", "--output", "/dev/full"]
+    line = refused(tools, tmp_path / "m.plan", "--tokens", tmp_path / "p.txt", *full)
+    assert "/dev/full cannot be written: " in line
     assert "takes 1 prompt at once; it takes 'input_ids' i64 [2, " in refused(tools, tmp_path / "m.plan", "--tokens", "1,2")
 
 
