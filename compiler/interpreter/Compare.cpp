@@ -34,6 +34,7 @@ static void compareFloats(const HostTensor &expected, const HostTensor &actual, 
       if (right[i] != 0)
         result.maxRelative = std::max(result.maxRelative, distance / std::abs(right[i]));
     }
+    result.notFinite += !std::isfinite(right[i]);
     result.wrong += excess > 0;
     if (excess > worstExcess) {
       worstExcess = excess;
@@ -106,6 +107,9 @@ std::string gridloom::describe(const Difference &difference, const HostTensor &e
                            difference.maxRelative);
   else if (difference.equal)
     stream << "equal";
+  if (difference.notFinite)
+    stream << "; " << difference.notFinite << " of " << expected.getNumElements()
+           << " elements are expected to be infinite or NaN";
   if (!difference.equal) {
     stream << (text.empty() ? "" : "; ") << difference.wrong << " of " << expected.getNumElements()
            << " elements differ, worst " << describePosition(expected, difference.worst) << ": ";

@@ -16,8 +16,9 @@ struct Tolerance {
 
 struct Difference {
   bool equal = false;
-  int64_t wrong = 0;  ///< elements outside the tolerance
-  int64_t worst = -1; ///< row-major index of the one furthest outside, or furthest apart
+  int64_t wrong = 0;     ///< elements outside the tolerance
+  int64_t worst = -1;    ///< row-major index of the one furthest outside, or furthest apart
+  int64_t notFinite = 0; ///< elements that are expected to be infinite or NaN
   double maxAbsolute = 0, maxRelative = 0;
   std::string reason; ///< where shapes or types differ
 };
@@ -27,7 +28,8 @@ struct Difference {
 Difference compare(const loom::HostTensor &expected, const loom::HostTensor &actual,
                    Tolerance tolerance);
 
-/// "max abs 1.2e-07, max rel 3.4e-06", or what differs where, for a line of the report.
+/// "max abs 1.2e-07, max rel 3.4e-06", with how many elements are infinite or NaN, if any, or what
+/// differs where, for a line of the report.
 std::string describe(const Difference &difference, const loom::HostTensor &expected,
                      const loom::HostTensor &actual);
 

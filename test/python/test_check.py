@@ -69,6 +69,19 @@ def test_made_up_inputs_are_those_of_run(tools, tmp_path):
         assert listed in " ".join(tools.call(verb, "--help").stdout.split())
 
 
+def test_elements_that_are_no_numbers_are_counted(tools, tmp_path):
+    """NaN agrees with NaN, which says little: the line says of how many elements."""
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [2, 3]) for name in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Log", ["x"], ["y"])], "log", values[:1], values[1:])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    tools.compile(tmp_path / "m.onnx", tmp_path / "m.plan")
+    np.save(tmp_path / "x.npy", np.array([[-1, 0, 1], [2, -3, 4]], np.float32))
+    line = "; 3 of 6 elements are expected to be infinite or NaN"
+    assert line in tools.call("check", tmp_path / "m.plan", "--input", f"x={tmp_path / 'x.npy'}").stdout
+    assert line not in tools.call("check", tmp_path / "m.plan", "--input", "x=ones").stdout
+
+
 def test_oracles_need_a_plan(tools, minilm_plan):
     dump = minilm_plan / "ir" / "02-simplify.mlir"
     result = tools.call("check", dump, dump, "--oracle", "1rank", check=False)
