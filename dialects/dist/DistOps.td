@@ -78,7 +78,7 @@ def Dist_AllReduceOp : Dist_CollectiveOp<"all_reduce", [DeclareOpInterfaceMethod
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$inputs, Dist_AxesAttr:$axes, ReductionKindAttr:$reduction);
   let results = (outs Variadic<AnyRankedTensor>:$outputs);
-  let assemblyFormat = "$inputs `over` $axes $reduction attr-dict `:` type($inputs)";
+  let assemblyFormat = "$inputs `over` $axes `` $reduction attr-dict `:` type($inputs)";
   let builders = [OpBuilder<(ins "::mlir::ValueRange":$inputs, "::llvm::ArrayRef<::mlir::StringAttr>":$axes,
       "::gridloom::dist::ReductionKind":$reduction)>];
 }
@@ -115,7 +115,7 @@ def Dist_ReduceScatterOp : Dist_OneCollectiveOp<"reduce_scatter", (ins I64Attr:$
     **Constraints:**
     - D-RS1: input dim = output dim * group size, other dimensions are equal.
   }];
-  let assemblyFormat = "$input `over` $axes `dim` `=` $dim $reduction attr-dict `:` functional-type($input, $output)";
+  let assemblyFormat = "$input `over` $axes `dim` `=` $dim `` $reduction attr-dict `:` functional-type($input, $output)";
 }
 
 def Dist_AllToAllOp : Dist_OneCollectiveOp<"all_to_all", (ins I64Attr:$split_dim, I64Attr:$concat_dim)> {

@@ -94,7 +94,7 @@ def Loom_CompareOp : Loom_ElementwiseOp<"compare", [SameTypeOperands]> {
   }];
   let arguments = (ins Loom_Tensor:$lhs, Loom_Tensor:$rhs, DirectionAttr:$direction);
   let results = (outs Loom_BoolTensor:$output);
-  let assemblyFormat = "$direction $lhs `,` $rhs attr-dict `:` functional-type(operands, results)";
+  let assemblyFormat = "`` $direction $lhs `,` $rhs attr-dict `:` functional-type(operands, results)";
 }
 
 def Loom_SelectOp : Loom_ElementwiseOp<"select", [AllTypesMatch<["on_true", "on_false", "output"]>]> {

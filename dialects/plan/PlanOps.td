@@ -173,7 +173,7 @@ def Plan_BufferOp : Plan_Op<"buffer"> {
       OptionalAttr<I64Attr>:$offset, OptionalAttr<I64Attr>:$bytes, OptionalAttr<ElementsAttr>:$value,
       OptionalAttr<Dist_ShardingAttr>:$sharding, OptionalAttr<Loom_LayoutAttr>:$layout);
   let results = (outs Plan_BufferType:$buffer);
-  let assemblyFormat = "$space ($name^)? attr-dict `:` type($buffer)";
+  let assemblyFormat = "`` $space ($name^)? attr-dict `:` type($buffer)";
 }
 
 def Plan_AliasOp : Plan_Op<"alias"> {
@@ -287,7 +287,7 @@ def Plan_LaunchOp : Plan_StepOp<"launch"> {
   }];
   let arguments = (ins FlatSymbolRefAttr:$kernel, Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, Plan_StreamAttr:$stream);
   let assemblyFormat = [{$kernel `ins` `(` $inputs (`:` type($inputs)^)? `)` `outs` `(` $outputs `:` type($outputs) `)`
-      `on` $stream attr-dict}];
+      `on` `` $stream attr-dict}];
 }
 
 def Plan_LibraryOp : Plan_StepOp<"library"> {
@@ -304,7 +304,7 @@ def Plan_LibraryOp : Plan_StepOp<"library"> {
   }];
   let arguments = (ins Plan_LibraryCallAttr:$descriptor, Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, Plan_StreamAttr:$stream,
       OptionalAttr<FlatSymbolRefAttr>:$fallback);
-  let assemblyFormat = "$descriptor `ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $outputs `:` type($outputs) `)` `on` $stream (`else` $fallback^)? attr-dict";
+  let assemblyFormat = "$descriptor `ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $outputs `:` type($outputs) `)` `on` `` $stream (`else` $fallback^)? attr-dict";
 }
 
 def Plan_CopyOp : Plan_StepOp<"copy"> {
@@ -317,7 +317,7 @@ def Plan_CopyOp : Plan_StepOp<"copy"> {
     ```
   }];
   let arguments = (ins Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, Plan_StreamAttr:$stream);
-  let assemblyFormat = "`ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $outputs `:` type($outputs) `)` `on` $stream attr-dict";
+  let assemblyFormat = "`ins` `(` $inputs `:` type($inputs) `)` `outs` `(` $outputs `:` type($outputs) `)` `on` `` $stream attr-dict";
 }
 
 def Plan_GroupOp : Plan_StepOp<"group"> {
@@ -343,8 +343,8 @@ def Plan_GroupOp : Plan_StepOp<"group"> {
       OptionalAttr<ReductionKindAttr>:$reduction, OptionalAttr<I64Attr>:$stage, OptionalAttr<I64Attr>:$channel,
       OptionalAttr<DenseI64ArrayAttr>:$permutation,
       Variadic<Plan_BufferType>:$inputs, Variadic<Plan_BufferType>:$outputs, Plan_StreamAttr:$stream);
-  let assemblyFormat = [{$kind `over` $axes (`by` $reduction^)? `sequence` $sequence `ins` `(` $inputs (`:` type($inputs)^)? `)` `outs` `(`
-      $outputs (`:` type($outputs)^)? `)` `on` $stream attr-dict}];
+  let assemblyFormat = [{`` $kind `over` $axes (`by` `` $reduction^)? `sequence` $sequence `ins` `(` $inputs (`:` type($inputs)^)? `)` `outs` `(`
+      $outputs (`:` type($outputs)^)? `)` `on` `` $stream attr-dict}];
   let hasVerifier = 1;
 }
 
@@ -358,7 +358,7 @@ def Plan_RecordOp : Plan_Op<"record"> {
     ```
   }];
   let arguments = (ins I64Attr:$event, Plan_StreamAttr:$stream);
-  let assemblyFormat = "$event `on` $stream attr-dict";
+  let assemblyFormat = "$event `on` `` $stream attr-dict";
 }
 
 def Plan_WaitOp : Plan_Op<"wait"> {
@@ -372,7 +372,7 @@ def Plan_WaitOp : Plan_Op<"wait"> {
     ```
   }];
   let arguments = (ins I64Attr:$event, Plan_StreamAttr:$stream, DefaultValuedAttr<I64Attr, "0">:$lag);
-  let assemblyFormat = "$event `on` $stream attr-dict";
+  let assemblyFormat = "$event `on` `` $stream attr-dict";
 }
 
 #endif
