@@ -56,10 +56,7 @@ static std::string makeOneLine(const std::string &text) {
 /// Errors are one line, with the ONNX node where there is one; notes follow theirs. Remarks and
 /// warnings are kept for the report.
 void Compilation::handle(Diagnostic &diagnostic) {
-  std::string node = loom::getNodeName(diagnostic.getLocation());
-  if (node == options.input) // the model as a whole
-    node.clear();
-  std::string text = makeOneLine((node.empty() ? "" : "node '" + node + "': ") + diagnostic.str());
+  std::string text = makeOneLine(loom::describeWithNode(diagnostic, options.input));
   switch (diagnostic.getSeverity()) {
   case DiagnosticSeverity::Error:
     hadError = true;

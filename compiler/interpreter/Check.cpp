@@ -110,8 +110,7 @@ void Check::handle(Diagnostic &diagnostic) {
   if (diagnostic.getSeverity() != DiagnosticSeverity::Error)
     return;
   broken = true;
-  std::string node = loom::getNodeName(diagnostic.getLocation());
-  std::string text = (node.empty() ? "" : "node '" + node + "': ") + diagnostic.str();
+  std::string text = loom::describeWithNode(diagnostic);
   // A bisection runs into the same errors again.
   if (reported.insert(text).second)
     llvm::errs() << "error: " << text << "\n";

@@ -350,11 +350,8 @@ static void evaluate(ModuleOp module, Candidate &candidate, const MachineModel &
   OwningOpRef<ModuleOp> copy = module.clone();
   std::string firstError;
   ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && firstError.empty()) {
-      std::string node = loom::getNodeName(diagnostic.getLocation());
-      bool isNode = !node.empty() && diagnostic.getLocation() != module.getLoc();
-      firstError = (isNode ? "node '" + node + "': " : "") + diagnostic.str();
-    }
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && firstError.empty())
+      firstError = loom::describeWithNode(diagnostic, loom::getNodeName(module.getLoc()));
     return success(); // a trial is not the user's business
   });
   PassManager pm(module.getContext());

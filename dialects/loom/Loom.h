@@ -56,6 +56,9 @@ inline constexpr llvm::StringLiteral kState = "loom.state";
 
 /// The name of the ONNX node an operation comes from; several are joined with " + ".
 std::string getNodeName(mlir::Location loc);
+/// "node 'NAME': " and what `diagnostic` says; that alone if there is no such name, if the name is
+/// `whole`, that of the model, or if the text begins with another description of it.
+std::string describeWithNode(const mlir::Diagnostic &diagnostic, llvm::StringRef whole = "");
 
 } // namespace gridloom::loom
 

@@ -47,3 +47,10 @@ std::string gridloom::loom::getNodeName(Location loc) {
   collectNodeNames(loc, names);
   return llvm::join(names, " + ");
 }
+
+std::string gridloom::loom::describeWithNode(const Diagnostic &diagnostic, StringRef whole) {
+  std::string node = getNodeName(diagnostic.getLocation()), text = diagnostic.str();
+  if (node.empty() || node == whole || StringRef(text).contains("'" + node + "': "))
+    return text;
+  return "node '" + node + "': " + text;
+}
