@@ -116,7 +116,7 @@ def test_scripts_parse_and_run_from_anywhere(script):
 
 def test_the_full_run_stays_below_8_hours():
     """On two cores, with three builds: of the tree, and with either kind of sanitizer."""
-    shares = re.findall(r"^  section (\S+) (\d+) ", (ROOT / "scripts" / "test").read_text(), re.M)
+    shares = re.findall(r"^  (?:section|sampled) (\S+) (\d+) ", (ROOT / "scripts" / "test").read_text(), re.M)
     full = [int(seconds) for _, seconds in shares if seconds != "0"]
     assert len(full) > 15 and sum(full) + 3600 <= 8 * 3600
 
@@ -128,7 +128,7 @@ def copy_script(folder: Path, sections: str) -> None:
     text = (ROOT / "scripts" / "test").read_text()
     text = re.sub(r"^run_sections\(\) \{.*?^\}$", f"run_sections() {{\n{sections}\n}}", text, flags=re.S | re.M)
     text = text.replace("\nexport -f ", '''
-fake() { echo "$1 ran" >> ran; [[ $2 != hang ]] || sleep 60; echo "$FAKE" | sed "s/OUTCOME/$2/" > "$results/$1.xml"; }
+fake() { echo "$1 ran" >> ran; echo "$1 $GRIDLOOM_SECONDS" >> seconds; [[ $2 != hang ]] || sleep 60; echo "$FAKE" | sed "s/OUTCOME/$2/" > "$results/$1.xml"; }
 export -f fake ''')
     (folder / "scripts" / "test").write_text(text)
     (folder / "scripts" / "cores.py").write_text("")
@@ -152,6 +152,17 @@ def test_sections_have_shares_and_a_table(tmp_path):
     assert "FAILED two: the runner left no result" in result.stdout
     assert re.search(r"^one +\d+ s\ntwo +[1-9]\d* s\nthree +\d+ s$", result.stdout, re.M), result.stdout
     assert result.stdout.splitlines()[-1] == "2 passed, 1 failed, 0 skipped"
+
+
+def test_hours_shorten_what_is_sampled(tmp_path):
+    copy_script(tmp_path, "  section one 800 fake pass\n  sampled two 800 fake pass\n  sampled three 200 fake pass")
+    assert run_script(tmp_path, "--full").returncode == 0
+    assert run_script(tmp_path, "--full", "--hours", "2").returncode == 0
+    whole, quarter = "one 640\ntwo 640\nthree 160\n", "one 640\ntwo 160\nthree 96\n"
+    assert (tmp_path / "seconds").read_text() == whole + quarter
+    for wrong in (["--hours", "2"], ["--full", "--hours", "0"], ["--full", "--hours"]):
+        result = run_script(tmp_path, *wrong)
+        assert result.returncode == 2 and "--hours 1..8" in result.stderr
 
 
 def test_a_run_resumes_after_its_last_section(tmp_path):
