@@ -16,6 +16,7 @@ TRUE = {
     "gpt2-static": ("gpt2", {"cache": "static"}),
     "llama-8b-layer": ("llama", {}),
     "moe": ("moe", {}),
+    "moe-capacity": ("moe", {"dispatch": "capacity"}),
     "vit-b-16": ("vit", {}),
     "resnet-50": ("resnet", {}),
     "unet": ("unet", {}),
@@ -110,6 +111,23 @@ def test_static_cache_equals_no_cache(tmp_path):
     program.close()
 
 
+def test_dispatch_by_capacity(tmp_path):
+    """With room for all tokens it is the mixture in which every expert computes all; what finds none goes without."""
+    ids = np.random.default_rng(1).integers(0, 50, (2, 6))
+
+    def run(**options) -> np.ndarray:
+        path = zoo.MODELS["moe"].write(tmp_path / "moe.onnx", **{**zoo.SMALL["moe"][1], "layers": 1, **options})
+        return onnxruntime_session(path).run(None, {"input_ids": ids})[0]
+
+    dense = run()
+    np.testing.assert_allclose(run(dispatch="capacity", capacity=2.0), dense, atol=1e-5)
+    assert np.abs(run(dispatch="capacity", capacity=0.5) - dense).max() > 0.01
+    # One expert with room for the first half of the tokens, which is the first row of the batch.
+    whole, half = (run(experts=1, chosen=1, dispatch="capacity", capacity=c) for c in (1.0, 0.5))
+    np.testing.assert_allclose(half[0], whole[0], atol=1e-5)
+    assert (np.abs(half[1] - whole[1]).max(axis=-1) > 0.01).all()
+
+
 def test_large_weights_are_streamed(tmp_path):
     """Equal to the model in one file; offsets are what a loader can map."""
     inside = zoo.MODELS["gpt2"].write(tmp_path / "inside.onnx", **DECODER)
@@ -128,6 +146,9 @@ def test_large_weights_are_streamed(tmp_path):
         ("gpt2", {"cache": "ring"}, "cache form 'ring' is not one of"),
         ("llama", {"kv_heads": 5}, "32 heads are not a multiple of 5 key-value heads"),
         ("moe", {"chosen": 9}, "9 experts cannot be chosen among 8"),
+        ("moe", {"dispatch": "some"}, "dispatch 'some' is not one of dense, capacity"),
+        ("moe", {"dispatch": "capacity", "capacity": 0.0}, "capacity 0.0 is not above 0"),
+        ("llama", {"dispatch": "capacity"}, "dispatch 'capacity' needs experts"),
         ("unet", {"image": 100}, "a picture of 100 cannot be halved 4 times"),
         ("vit", {"wings": 2}, "unknown option 'wings'"),
     ],

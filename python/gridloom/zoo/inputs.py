@@ -18,6 +18,7 @@ SMALL = {
     "llama": ("llama", _LLAMA),
     "llama-static": ("llama", {**_LLAMA, "cache": "static"}),
     "moe": ("moe", {**_LLAMA, "experts": 4}),
+    "moe-capacity": ("moe", {**_LLAMA, "experts": 4, "dispatch": "capacity"}),
     "vit": ("vit", {"layers": 2, "hidden": 32, "heads": 4, "intermediate": 64, "image": 32, "patch": 8, "classes": 10}),
     "resnet": ("resnet", {"blocks": (1, 2), "width": 8, "image": 32, "classes": 10}),
     "unet": ("unet", {"depth": 2, "width": 4, "image": 16}),

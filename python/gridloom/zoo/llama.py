@@ -15,7 +15,9 @@ from .weights import Weights
 @dataclasses.dataclass(frozen=True)
 class LlamaConfig:
     """Sizes as Llama-3-8B has them but for the number of layers. With `experts` each MLP is that many, of which every
-    token uses `chosen`. `head` "hidden" leaves out embedding and logits: `hidden_states` in and out."""
+    token uses `chosen`. `dispatch` "dense" has each expert compute all tokens, "capacity" at most `capacity` times its
+    even share of them: later choices, then later tokens go without. `head` "hidden" leaves out embedding and logits:
+    `hidden_states` in and out."""
 
     layers: int = 1
     hidden: int = 4096
@@ -28,6 +30,8 @@ class LlamaConfig:
     epsilon: float = 1e-5
     experts: int = 0
     chosen: int = 2
+    dispatch: str = "dense"
+    capacity: float = 1.25
     head: str = "logits"
     cache: str = ""
     opset: int = 17
@@ -43,6 +47,12 @@ class LlamaConfig:
             raise ValueError(f"vocabulary {self.vocabulary} has no use without embedding and logits: choose head logits")
         if self.experts and not 0 < self.chosen <= self.experts:
             raise ValueError(f"{self.chosen} experts cannot be chosen among {self.experts}")
+        if self.dispatch not in ("dense", "capacity"):
+            raise ValueError(f"dispatch {self.dispatch!r} is not one of dense, capacity")
+        if self.dispatch == "capacity" and not self.experts:
+            raise ValueError("dispatch 'capacity' needs experts: choose --experts 8")
+        if not 0 < self.capacity < 1e6:
+            raise ValueError(f"capacity {self.capacity} is not above 0 and below a million")
 
 
 class _Llama(Network):
@@ -95,26 +105,61 @@ class _Llama(Network):
         y = g.op("Mul", g.op("Mul", gate, g.op("Sigmoid", gate)), up)
         return self.dense(y, f"{prefix}.down_proj", c.intermediate, c.hidden, bias=False)
 
+    def experts(self, x: str, prefix: str) -> str:
+        """Each expert's MLP of its own rows: [1 or experts, rows, hidden] to [experts, rows, hidden]."""
+        g, c = self.g, self.config
+
+        def dense(y: str, name: str, inputs: int, outputs: int) -> str:
+            matrix = self.parameter(f"{prefix}.experts.{name}.weight", c.experts, inputs, outputs, scale=inputs**-0.5)
+            return g.op("MatMul", y, matrix)
+
+        gate, up = (dense(x, name, c.hidden, c.intermediate) for name in ("gate_proj", "up_proj"))
+        y = g.op("Mul", g.op("Mul", gate, g.op("Sigmoid", gate)), up)
+        return dense(y, "down_proj", c.intermediate, c.hidden)
+
     def mixture(self, x: str, prefix: str) -> str:
-        """Every expert computes every token; what the router did not choose is weighted by zero."""
         g, c = self.g, self.config
         tokens = g.reshape(x, -1, c.hidden)
         scores = g.op("Softmax", self.dense(tokens, f"{prefix}.gate", c.hidden, c.experts, bias=False), axis=-1)
         best, which = g.ops("TopK", scores, g.constant([c.chosen], int), outputs=2, axis=-1)
         best = g.op("Div", best, g.axes_op("ReduceSum", best, [-1], since=13, keepdims=1))
+        mix = self.mix_some if c.dispatch == "capacity" else self.mix_all
+        return g.reshape(mix(tokens, best, which, prefix), g.dim(x, 0), g.dim(x, 1), c.hidden)
+
+    def mix_all(self, tokens: str, best: str, which: str, prefix: str) -> str:
+        """Every expert computes every token; what the router did not choose is weighted by zero."""
+        g, c = self.g, self.config
         hot = g.op("OneHot", which, g.constant([c.experts], int), g.constant([0.0, 1.0]), axis=-1)
         shares = g.axes_op("ReduceSum", g.op("Mul", hot, g.unsqueeze(best, 2)), [1], since=13, keepdims=0)
-
-        def experts(y: str, name: str, inputs: int, outputs: int) -> str:
-            matrix = self.parameter(f"{prefix}.experts.{name}.weight", c.experts, inputs, outputs, scale=inputs**-0.5)
-            return g.op("MatMul", y, matrix)
-
-        wide = g.unsqueeze(tokens, 0)
-        gate, up = (experts(wide, n, c.hidden, c.intermediate) for n in ("gate_proj", "up_proj"))
-        y = g.op("Mul", g.op("Mul", gate, g.op("Sigmoid", gate)), up)
-        y = experts(y, "down_proj", c.intermediate, c.hidden)  # [experts, tokens, hidden]
+        y = self.experts(g.unsqueeze(tokens, 0), prefix)  # [experts, tokens, hidden]
         y = g.op("Mul", y, g.unsqueeze(g.op("Transpose", shares, perm=[1, 0]), 2))
-        return g.reshape(g.axes_op("ReduceSum", y, [0], since=13, keepdims=0), g.dim(x, 0), g.dim(x, 1), c.hidden)
+        return g.axes_op("ReduceSum", y, [0], since=13, keepdims=0)
+
+    def mix_some(self, tokens: str, best: str, which: str, prefix: str) -> str:
+        """Each expert computes what is sent to it, up to its capacity (GShard, arXiv 2006.16668, section 2.2). All
+        first choices come before all second ones: choices are in the order [chosen, tokens]."""
+        g, c = self.g, self.config
+        count = g.dim(tokens, 0)
+        expert = g.reshape(g.op("Transpose", which, perm=[1, 0]), -1)
+        share = g.reshape(g.op("Transpose", best, perm=[1, 0]), -1, 1)
+        even = g.op("Mul", g.op("Cast", count, to=FLOAT), g.constant(c.capacity * c.chosen / c.experts))
+        capacity = g.op("Cast", g.op("Ceil", even), to=INT64)
+        # How many came to the same expert before.
+        hot = g.op("OneHot", expert, g.constant([c.experts], int), g.constant([0, 1], int), axis=-1)
+        before = g.op("CumSum", hot, g.constant(0, int), exclusive=1)
+        place = g.axes_op("ReduceSum", g.op("Mul", hot, before), [-1], since=13, keepdims=0)
+        fits = g.op("Less", place, capacity)
+        # A row behind all others takes what does not fit.
+        rows = g.op("Mul", g.constant(c.experts, int), capacity)
+        row = g.op("Where", fits, g.op("Add", g.op("Mul", expert, capacity), place), rows)
+        height = g.unsqueeze(g.op("Add", rows, g.constant(1, int)), 0)
+        empty = g.op("Expand", g.constant(0.0), g.op("Concat", height, g.constant([c.hidden], int), axis=0))
+        sent = g.op("ScatterND", empty, g.unsqueeze(row, 1), g.op("Concat", *[tokens] * c.chosen, axis=0))
+        sent = g.op("Slice", sent, g.constant([0], int), g.unsqueeze(rows, 0), g.constant([0], int))
+        y = self.experts(g.reshape(sent, c.experts, capacity, c.hidden), prefix)
+        y = g.op("Gather", g.reshape(y, -1, c.hidden), g.op("Min", row, g.op("Sub", rows, g.constant(1, int))), axis=0)
+        y = g.op("Mul", y, g.op("Mul", share, g.op("Cast", g.unsqueeze(fits, 1), to=FLOAT)))
+        return g.axes_op("ReduceSum", g.reshape(y, c.chosen, count, c.hidden), [0], since=13, keepdims=0)
 
     def layer(self, x: str, number: int, cache: Cache, rotations: tuple[str, str], queries: str) -> str:
         g, c, size = self.g, self.config, self.size
