@@ -48,9 +48,8 @@ std::string gridloom::suggest(const std::string &name, std::span<const std::stri
 }
 
 /// The innermost verb that the command line names, and how it is called.
-static std::pair<const CLI::App *, std::string> findVerb(const CLI::App &app) {
+static std::pair<const CLI::App *, std::string> findVerb(const CLI::App &app, std::string call) {
   const CLI::App *verb = &app;
-  std::string call = "gridloom";
   while (!verb->get_subcommands().empty()) {
     verb = verb->get_subcommands().back();
     call += " " + verb->get_name();
@@ -84,8 +83,9 @@ CLI::Validator gridloom::numberWithin(double least, double most) {
   return CLI::Validator(check, range.get_description());
 }
 
-std::string gridloom::describeUsageError(const CLI::App &app, const CLI::ParseError &error) {
-  auto [verb, call] = findVerb(app);
+std::string gridloom::describeUsageError(const CLI::App &app, const CLI::ParseError &error,
+                                         const std::string &program) {
+  auto [verb, call] = findVerb(app, program);
   bool isExtra = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
   std::string line = isExtra ? describeExtra(*verb) : error.what();
   line.resize(line.find_last_not_of("\n ") + 1);

@@ -25,8 +25,9 @@ std::string suggest(const std::string &name, std::span<const std::string> known)
 CLI::Validator numberWithin(double least, double most);
 
 /// One line that says what is wrong with a command line, what may have been meant, and which --help
-/// gives more. `app` has parsed as far as it could.
-std::string describeUsageError(const CLI::App &app, const CLI::ParseError &error);
+/// gives more: that of `program`, or of a verb of it. `app` has parsed as far as it could.
+std::string describeUsageError(const CLI::App &app, const CLI::ParseError &error,
+                               const std::string &program = "gridloom");
 
 } // namespace gridloom
 

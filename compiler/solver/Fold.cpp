@@ -1,0 +1,446 @@
+//===- Fold.cpp - make the problem smaller without loss -------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/solver/Fold.h"
+
+#include "compiler/solver/TimeLine.h"
+
+using namespace gridloom::solver;
+
+/// Rounds in which memory, strategies and nodes are looked at in turn. Each is linear in the size
+/// of the tables; the last ones find little.
+static constexpr int mostRounds = 24;
+
+std::string Folding::fold() {
+  isTouched.assign(model.nodes.size(), true);
+  mostMovedEdges = 16 * model.edges.size() + model.nodes.size();
+  for (int round = 0; round < mostRounds; ++round) {
+    bool hasChanged = takeMemory();
+    for (bool (Folding::*rule)() :
+         {&Folding::removeForbidden, &Folding::removeUnfit, &Folding::removeForbidden}) {
+      if (!conflict.empty())
+        return conflict;
+      hasChanged = (this->*rule)() || hasChanged;
+    }
+    if (!conflict.empty())
+      return conflict;
+    for (uint32_t edge = 0; edge < model.edges.size(); ++edge)
+      hasChanged = splitEdge(edge) || hasChanged;
+    std::vector<bool> isNext(model.nodes.size());
+    isNext.swap(isTouched);
+    for (uint32_t node = 0; node < model.nodes.size(); ++node)
+      if (isNext[node] && model.nodes[node].isAlive)
+        hasChanged = removeDominated(node) || foldNode(node) || hasChanged;
+    std::sort(leaders.begin(), leaders.end());
+    leaders.erase(std::unique(leaders.begin(), leaders.end()), leaders.end());
+    for (uint32_t leader : leaders)
+      touch(leader);
+    leaders.clear();
+    if (!hasChanged)
+      break;
+  }
+  removeForbidden(); // the search relies on it
+  return conflict;
+}
+
+void Folding::touch(uint32_t node) {
+  isTouched[node] = true;
+  for (uint32_t e : model.nodes[node].edges)
+    if (model.edges[e].isAlive)
+      isTouched[model.edges[e].getOther(node)] = true;
+}
+
+std::vector<uint32_t> Folding::getEdges(uint32_t node) const {
+  std::vector<uint32_t> edges;
+  for (uint32_t e : model.nodes[node].edges)
+    if (model.edges[e].isAlive)
+      edges.push_back(e);
+  return edges;
+}
+
+/// Keeps the flagged strategies; false if those are all. None left is a conflict.
+bool Folding::keep(uint32_t node, const std::vector<bool> &isKept) {
+  size_t kept = size_t(std::count(isKept.begin(), isKept.end(), true));
+  if (kept == isKept.size())
+    return false;
+  if (kept == 0) {
+    if (conflict.empty())
+      conflict = "node " + std::to_string(node) +
+                 " has no strategy that its costs, its edges and the usage limit allow";
+    return false;
+  }
+  model.keepStrategies(node, isKept);
+  touch(node);
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+/// Returns whether times or pieces have gone.
+bool Folding::takeMemory() {
+  auto countPieces = [&] {
+    size_t count = model.limits.size();
+    for (const ModelNode &node : model.nodes)
+      count += node.pieces.size();
+    return count;
+  };
+  size_t before = countPieces();
+  std::vector<size_t> piecesBefore;
+  for (const ModelNode &node : model.nodes)
+    piecesBefore.push_back(node.pieces.size());
+  if (size_t time = takeCommonUsage(model); time < model.limits.size()) {
+    conflict = "the least usage at time " + std::to_string(model.times[time]) + " is " +
+               std::to_string(problem.usageLimit - model.limits[time]) + ", above the limit of " +
+               std::to_string(problem.usageLimit);
+    return true;
+  }
+  removeSlackTimes(model);
+  for (uint32_t node = 0; node < model.nodes.size(); ++node)
+    if (model.nodes[node].pieces.size() != piecesBefore[node])
+      touch(node);
+  return countPieces() != before;
+}
+
+/// Removes strategies and pairs of strategies that do not fit even if all others use the least.
+bool Folding::removeUnfit() {
+  RangeMinimum room(model.limits);
+  bool hasChanged = false;
+  for (uint32_t node = 0; node < model.nodes.size(); ++node)
+    hasChanged = removeUnfitStrategies(node, room) || hasChanged;
+  for (uint32_t edge = 0; edge < model.edges.size(); ++edge)
+    if (model.edges[edge].isAlive)
+      hasChanged = forbidUnfitPairs(edge, room) || hasChanged;
+  return hasChanged;
+}
+
+bool Folding::removeUnfitStrategies(uint32_t index, const RangeMinimum &room) {
+  const ModelNode &node = model.nodes[index];
+  if (node.pieces.empty())
+    return false;
+  std::vector<bool> fits(node.size(), true);
+  for (const Piece &piece : node.pieces) {
+    int64_t most = room.get(piece.begin, piece.end);
+    for (size_t k = 0; k < fits.size(); ++k)
+      fits[k] = fits[k] && piece.usage[k] <= most;
+  }
+  return keep(index, fits);
+}
+
+bool Folding::forbidUnfitPairs(uint32_t index, const RangeMinimum &room) {
+  ModelEdge &edge = model.edges[index];
+  size_t columns = model.nodes[edge.second].size();
+  bool hasChanged = false;
+  for (const Piece &a : model.nodes[edge.first].pieces)
+    for (const Piece &b : model.nodes[edge.second].pieces) {
+      uint32_t begin = std::max(a.begin, b.begin), end = std::min(a.end, b.end);
+      if (begin >= end)
+        continue;
+      int64_t most = room.get(begin, end);
+      for (size_t i = 0; i < edge.cost.size(); ++i)
+        if (edge.cost[i] < infiniteCost && a.usage[i / columns] + b.usage[i % columns] > most) {
+          edge.cost[i] = infiniteCost;
+          hasChanged = true;
+        }
+    }
+  if (hasChanged)
+    isTouched[edge.first] = isTouched[edge.second] = true;
+  return hasChanged;
+}
+
+//===----------------------------------------------------------------------===//
+// Strategies
+//===----------------------------------------------------------------------===//
+
+/// Removes strategies of infinite cost, and those that an edge forbids with all of the other end's
+/// (arc consistency), until none is left.
+bool Folding::removeForbidden() {
+  std::vector<uint32_t> queue;
+  for (uint32_t node = 0; node < model.nodes.size(); ++node)
+    if (isTouched[node])
+      queue.push_back(node);
+  std::vector<bool> isQueued = isTouched;
+  bool hasChanged = false;
+  for (size_t next = 0; next < queue.size() && conflict.empty(); ++next) {
+    uint32_t index = queue[next];
+    const ModelNode &node = model.nodes[index];
+    isQueued[index] = false;
+    if (!node.isAlive)
+      continue;
+    std::vector<bool> isAllowed(node.size());
+    for (size_t k = 0; k < node.size(); ++k)
+      isAllowed[k] = node.cost[k] < infiniteCost;
+    for (uint32_t e : getEdges(index)) {
+      const ModelEdge &edge = model.edges[e];
+      std::vector<bool> hasPartner(node.size());
+      size_t columns = model.nodes[edge.second].size();
+      bool isFirst = edge.first == index;
+      for (size_t i = 0; i < edge.cost.size(); ++i)
+        if (edge.cost[i] < infiniteCost)
+          hasPartner[isFirst ? i / columns : i % columns] = true;
+      if (std::find(hasPartner.begin(), hasPartner.end(), true) == hasPartner.end())
+        conflict = "the edge of nodes " + std::to_string(edge.first) + " and " +
+                   std::to_string(edge.second) +
+                   " has infinite cost for all strategies that their other constraints allow";
+      for (size_t k = 0; k < node.size(); ++k)
+        isAllowed[k] = isAllowed[k] && hasPartner[k];
+    }
+    if (!conflict.empty() || !keep(index, isAllowed))
+      continue;
+    hasChanged = true;
+    for (uint32_t e : getEdges(index)) {
+      uint32_t other = model.edges[e].getOther(index);
+      if (!isQueued[other])
+        queue.push_back(other);
+      isQueued[other] = true;
+    }
+  }
+  return hasChanged;
+}
+
+/// Whether `by` costs and uses no more than `strategy`, whatever the neighbours choose (dead-end
+/// elimination: Goldstein, Biophysical Journal 66 (1994), equation 2, with memory).
+bool Folding::isDominated(const ModelNode &node, uint32_t index, size_t by, size_t strategy) const {
+  for (const Piece &piece : node.pieces)
+    if (piece.usage[by] > piece.usage[strategy])
+      return false;
+  Cost most = node.cost[by] - node.cost[strategy];
+  for (uint32_t e : node.edges) {
+    const ModelEdge &edge = model.edges[e];
+    if (!edge.isAlive)
+      continue;
+    Cost worst = -infiniteCost;
+    size_t columns = model.nodes[edge.getOther(index)].size();
+    for (size_t l = 0; l < columns; ++l) {
+      Cost old = model.getCost(edge, index, strategy, l);
+      Cost now = model.getCost(edge, index, by, l);
+      if (now >= infiniteCost && old < infiniteCost)
+        return false;
+      if (old < infiniteCost)
+        worst = std::max(worst, now - old);
+    }
+    if (worst == -infiniteCost)
+      return true; // the edge forbids the strategy
+    most += worst;
+  }
+  return most <= 0;
+}
+
+bool Folding::removeDominated(uint32_t index) {
+  // Comparing all pairs of a node of many strategies and edges would take longer than searching.
+  constexpr size_t mostComparisons = 4'000'000;
+  const ModelNode &node = model.nodes[index];
+  size_t entries = 0;
+  for (uint32_t e : getEdges(index))
+    entries += model.edges[e].cost.size();
+  if (entries * node.size() > mostComparisons)
+    return false;
+  std::vector<bool> isKept(node.size(), true);
+  for (size_t k = 0; k < node.size(); ++k)
+    for (size_t by = 0; by < node.size() && isKept[k]; ++by)
+      if (by != k && isKept[by] && isDominated(node, index, by, k))
+        isKept[k] = false;
+  return keep(index, isKept);
+}
+
+//===----------------------------------------------------------------------===//
+// Edges and nodes
+//===----------------------------------------------------------------------===//
+
+/// An edge that is a sum of two node costs becomes these.
+bool Folding::splitEdge(uint32_t index) {
+  ModelEdge &edge = model.edges[index];
+  if (!edge.isAlive)
+    return false;
+  ModelNode &first = model.nodes[edge.first], &second = model.nodes[edge.second];
+  size_t columns = second.size();
+  for (size_t i = 0; i < edge.cost.size(); ++i) {
+    Cost row = edge.cost[i - i % columns], column = edge.cost[i % columns];
+    if (std::max({edge.cost[i], row, column}) >= infiniteCost ||
+        edge.cost[i] + edge.cost[0] != row + column)
+      return false;
+  }
+  for (size_t k = 0; k < first.size(); ++k)
+    first.cost[k] = addCosts(first.cost[k], edge.cost[k * columns]);
+  for (size_t l = 0; l < columns; ++l)
+    second.cost[l] = addCosts(second.cost[l], edge.cost[l] - edge.cost[0]);
+  touch(edge.first);
+  touch(edge.second);
+  model.removeEdge(index);
+  return true;
+}
+
+bool Folding::foldNode(uint32_t node) {
+  return fixNode(node) || foldFollower(node) || eliminateBridge(node);
+}
+
+/// A node with one strategy, or with no edge and no memory: all that concerns it is known.
+bool Folding::fixNode(uint32_t index) {
+  ModelNode &node = model.nodes[index];
+  if (!node.pieces.empty() || (node.size() > 1 && node.degree > 0))
+    return false;
+  size_t best = size_t(std::min_element(node.cost.begin(), node.cost.end()) - node.cost.begin());
+  if (node.cost[best] >= infiniteCost)
+    return false; // removeForbidden reports it
+  model.constant += node.cost[best];
+  touch(index);
+  for (uint32_t e : getEdges(index)) {
+    ModelEdge &edge = model.edges[e];
+    ModelNode &other = model.nodes[edge.getOther(index)];
+    for (size_t l = 0; l < other.size(); ++l)
+      other.cost[l] = addCosts(other.cost[l], model.getCost(edge, index, best, l));
+    model.removeEdge(e);
+  }
+  decisions.push_back({index, {}, {node.strategies[best]}});
+  model.removeNode(index);
+  return true;
+}
+
+/// Whether each strategy of the edge's other end leaves `index` one choice: the only finite one, or
+/// for a leaf the one that is best in cost and in memory. `follow` gets it.
+bool Folding::findLeader(uint32_t index, const ModelEdge &edge,
+                         std::vector<uint32_t> &follow) const {
+  const ModelNode &node = model.nodes[index];
+  const ModelNode &leader = model.nodes[edge.getOther(index)];
+  auto isBetter = [&](size_t k, size_t than, size_t l) {
+    if (model.getCost(edge, index, k, l) + node.cost[k] >
+        model.getCost(edge, index, than, l) + node.cost[than])
+      return false;
+    return std::all_of(node.pieces.begin(), node.pieces.end(),
+                       [&](const Piece &p) { return p.usage[k] <= p.usage[than]; });
+  };
+  follow.assign(leader.size(), 0);
+  for (size_t l = 0; l < leader.size(); ++l) {
+    std::vector<uint32_t> finite;
+    for (uint32_t k = 0; k < node.size(); ++k)
+      if (model.getCost(edge, index, k, l) < infiniteCost)
+        finite.push_back(k);
+    if (finite.empty())
+      return false; // removeForbidden removes l
+    follow[l] = finite[0];
+    if (finite.size() == 1)
+      continue;
+    if (node.degree > 1)
+      return false;
+    for (uint32_t k : finite)
+      if (isBetter(k, follow[l], l))
+        follow[l] = k;
+    for (uint32_t k : finite)
+      if (!isBetter(follow[l], k, l))
+        return false;
+  }
+  return true;
+}
+
+bool Folding::foldFollower(uint32_t index) {
+  const ModelNode &node = model.nodes[index];
+  std::vector<uint32_t> edges = getEdges(index);
+  size_t neighbours = 0;
+  for (uint32_t e : edges)
+    neighbours += model.nodes[model.edges[e].getOther(index)].size();
+  for (uint32_t e : edges) {
+    uint32_t leader = model.edges[e].getOther(index);
+    size_t others = neighbours - model.nodes[leader].size();
+    // The node's other edges go to the leader, whose matrices may be larger.
+    if (others * model.nodes[leader].size() > 4 * node.size() * neighbours)
+      continue;
+    std::vector<uint32_t> strategies;
+    if (!findLeader(index, model.edges[e], strategies))
+      continue;
+    // Moving many edges to a node that could follow itself would be slow.
+    if (std::vector<uint32_t> back;
+        node.degree > model.nodes[leader].degree && findLeader(leader, model.edges[e], back))
+      continue;
+    if (movedEdges + node.degree > mostMovedEdges)
+      continue;
+    movedEdges += node.degree;
+    follow(index, leader, e, strategies);
+    return true;
+  }
+  return false;
+}
+
+/// Moves the node's cost, memory and edges to its leader, and removes it.
+void Folding::follow(uint32_t index, uint32_t leaderIndex, uint32_t edgeIndex,
+                     const std::vector<uint32_t> &follow) {
+  ModelNode &node = model.nodes[index], &leader = model.nodes[leaderIndex];
+  Decision decision{index, {leaderIndex}, std::vector<uint32_t>(getProblemSize(leaderIndex))};
+  touch(index);
+  for (size_t l = 0; l < leader.size(); ++l) {
+    leader.cost[l] = addCosts(
+        leader.cost[l],
+        addCosts(node.cost[follow[l]], model.getCost(model.edges[edgeIndex], index, follow[l], l)));
+    decision.strategy[leader.strategies[l]] = node.strategies[follow[l]];
+  }
+  model.removeEdge(edgeIndex);
+  for (const Piece &piece : node.pieces) {
+    Piece moved{piece.begin, piece.end, {}};
+    for (uint32_t k : follow)
+      moved.usage.push_back(piece.usage[k]);
+    leader.pieces.push_back(std::move(moved));
+  }
+  for (uint32_t e : getEdges(index)) {
+    uint32_t other = model.edges[e].getOther(index);
+    std::vector<Cost> moved;
+    for (uint32_t k : follow)
+      for (size_t m = 0; m < model.nodes[other].size(); ++m)
+        moved.push_back(model.getCost(model.edges[e], index, k, m));
+    model.removeEdge(e);
+    model.addEdge(leaderIndex, other, std::move(moved));
+  }
+  model.removeNode(index);
+  decisions.push_back(std::move(decision));
+  leaders.push_back(leaderIndex);
+}
+
+/// A node without memory and with two edges becomes an edge of its neighbours.
+bool Folding::eliminateBridge(uint32_t index) {
+  const ModelNode &node = model.nodes[index];
+  if (!node.pieces.empty() || node.degree != 2)
+    return false;
+  std::vector<uint32_t> edges = getEdges(index);
+  const ModelEdge &left = model.edges[edges[0]], &right = model.edges[edges[1]];
+  uint32_t a = left.getOther(index), b = right.getOther(index);
+  size_t rows = model.nodes[a].size(), columns = model.nodes[b].size();
+  if (rows * columns > std::max<size_t>(1024, 2 * node.size() * (rows + columns)))
+    return false;
+  Decision decision{index, {a, b}, {}};
+  decision.strategy.resize(getProblemSize(a) * getProblemSize(b));
+  std::vector<Cost> cost(rows * columns, infiniteCost);
+  for (size_t k = 0; k < rows; ++k)
+    for (size_t l = 0; l < columns; ++l) {
+      size_t best = 0;
+      for (size_t i = 0; i < node.size(); ++i) {
+        Cost sum = addCosts(addCosts(model.getCost(left, index, i, k), node.cost[i]),
+                            model.getCost(right, index, i, l));
+        if (sum < cost[k * columns + l]) {
+          cost[k * columns + l] = sum;
+          best = i;
+        }
+      }
+      size_t place =
+          model.nodes[a].strategies[k] * getProblemSize(b) + model.nodes[b].strategies[l];
+      decision.strategy[place] = node.strategies[best];
+    }
+  touch(index);
+  model.removeEdge(edges[0]);
+  model.removeEdge(edges[1]);
+  model.addEdge(a, b, std::move(cost));
+  model.removeNode(index);
+  decisions.push_back(std::move(decision));
+  return true;
+}
+
+Assignment Folding::unfold(Assignment strategies) const {
+  for (size_t i = decisions.size(); i-- > 0;) {
+    const Decision &decision = decisions[i];
+    size_t place = 0;
+    for (uint32_t parent : decision.parents)
+      place = place * getProblemSize(parent) + strategies[parent];
+    strategies[decision.node] = decision.strategy[place];
+  }
+  return strategies;
+}

@@ -1,0 +1,90 @@
+//===- Model.h - the problem while it is made smaller -----------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_SOLVER_MODEL_H
+#define GRIDLOOM_SOLVER_MODEL_H
+
+#include "compiler/solver/Problem.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace gridloom::solver {
+
+/// Memory that a node's strategy takes at the model's times begin <= t < end.
+struct Piece {
+  uint32_t begin, end;
+  std::vector<int64_t> usage; // by strategy
+};
+
+/// Folding adds the costs and pieces of other nodes to a node's own.
+struct ModelNode {
+  std::vector<uint32_t> strategies; // the problem's strategies that are left, ascending
+  std::vector<Cost> cost;           // by strategy, finite
+  std::vector<Piece> pieces;
+  std::vector<uint32_t> edges; // of the model; some may be dead
+  uint32_t degree = 0;         // edges that are alive
+  bool isAlive = true;
+
+  size_t size() const { return strategies.size(); }
+};
+
+struct ModelEdge {
+  uint32_t first, second;
+  std::vector<Cost> cost; // row-major; at most infiniteCost
+  bool isAlive = true;
+
+  uint32_t getOther(uint32_t node) const { return node == first ? second : first; }
+};
+
+/// Sums that stay at infiniteCost; finite terms may be negative.
+inline Cost addCosts(Cost a, Cost b) {
+  return std::max(a, b) >= infiniteCost ? infiniteCost : std::min(a + b, infiniteCost);
+}
+
+/// A problem that nodes, strategies and times are being removed from. Nodes keep the problem's
+/// numbers. At most one edge joins two nodes, and none a node with itself.
+class Model {
+public:
+  explicit Model(const Problem &problem);
+
+  /// The cost of a choice of both ends, seen from `node`.
+  Cost getCost(const ModelEdge &edge, uint32_t node, size_t own, size_t other) const {
+    return node == edge.first ? edge.cost[own * nodes[edge.second].size() + other]
+                              : edge.cost[other * nodes[edge.second].size() + own];
+  }
+  Cost &getCost(ModelEdge &edge, uint32_t node, size_t own, size_t other) {
+    return node == edge.first ? edge.cost[own * nodes[edge.second].size() + other]
+                              : edge.cost[other * nodes[edge.second].size() + own];
+  }
+
+  /// Keeps the strategies whose flag is set, in the node and in its edges.
+  void keepStrategies(uint32_t node, const std::vector<bool> &isKept);
+
+  /// Adds a matrix (row-major, `first` times `second`) to the edge of two nodes.
+  void addEdge(uint32_t first, uint32_t second, std::vector<Cost> cost);
+  void removeEdge(uint32_t edge);
+  /// Removes a node without edges.
+  void removeNode(uint32_t node);
+
+  /// Makes one piece of a node's pieces with the same interval.
+  void combinePieces(uint32_t node);
+
+  std::vector<ModelNode> nodes;
+  std::vector<ModelEdge> edges;
+  /// The memory that is left at each time for the nodes' pieces, and that time in the problem.
+  std::vector<int64_t> limits;
+  std::vector<int64_t> times;
+  Cost constant = 0; // of choices that are made
+
+private:
+  void addTimes(const Problem &problem);
+
+  std::unordered_map<uint64_t, uint32_t> edgeOf; // by the two nodes, the lower first
+};
+
+} // namespace gridloom::solver
+
+#endif // GRIDLOOM_SOLVER_MODEL_H

@@ -1,0 +1,133 @@
+//===- Network.cpp - the folded problem in flat arrays --------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/solver/Network.h"
+
+#include <cstring>
+
+using namespace gridloom::solver;
+
+Network::Network(const Model &model)
+    : limits(model.limits), constant(double(model.constant)), mostCost(constant) {
+  Cost largest = 0;
+  std::vector<uint32_t> toNetwork(model.nodes.size());
+  for (uint32_t i = 0; i < model.nodes.size(); ++i) {
+    const ModelNode &node = model.nodes[i];
+    if (!node.isAlive)
+      continue;
+    toNetwork[i] = uint32_t(size.size());
+    problemNode.push_back(i);
+    size.push_back(uint32_t(node.size()));
+    costsAt.push_back(costs.size());
+    costs.insert(costs.end(), node.cost.begin(), node.cost.end());
+    largest = std::max(largest, addBounds(node.cost));
+    spansAt.push_back(spans.size());
+    for (const Piece &piece : node.pieces) {
+      spans.push_back({piece.begin, piece.end, usages.size()});
+      usages.insert(usages.end(), piece.usage.begin(), piece.usage.end());
+    }
+  }
+  costsAt.push_back(costs.size());
+  spansAt.push_back(spans.size());
+  for (const ModelEdge &edge : model.edges)
+    if (edge.isAlive) {
+      largest = std::max(largest, addBounds(edge.cost));
+      numEntries += edge.cost.size();
+      ++numEdges;
+    }
+  // Whatever is saved elsewhere, a choice that is not allowed costs more than all that are.
+  forbidden += double(largest) + 1;
+  addLinks(model, toNetwork);
+}
+
+/// Adds the largest allowed cost of a table to `mostCost`, and to `forbidden` how far its costs lie
+/// apart: what can be saved there. Returns the largest.
+Cost Network::addBounds(const std::vector<Cost> &table) {
+  Cost least = infiniteCost, most = -infiniteCost;
+  for (Cost cost : table)
+    if (cost < infiniteCost) {
+      least = std::min(least, cost);
+      most = std::max(most, cost);
+    }
+  mostCost += double(most);
+  forbidden += double(most - least);
+  return most;
+}
+
+void Network::addLinks(const Model &model, const std::vector<uint32_t> &toNetwork) {
+  linksAt.push_back(0);
+  for (uint32_t i : problemNode)
+    linksAt.push_back(linksAt.back() + model.nodes[i].degree);
+  links.resize(linksAt.back());
+  matrices.reserve(2 * numEntries);
+  std::vector<size_t> next(linksAt.begin(), linksAt.end() - 1);
+  uint32_t number = 0;
+  for (const ModelEdge &edge : model.edges) {
+    if (!edge.isAlive)
+      continue;
+    uint32_t first = toNetwork[edge.first], second = toNetwork[edge.second];
+    size_t atFirst = next[first]++, atSecond = next[second]++;
+    auto add = [&](size_t at, uint32_t own, uint32_t other, size_t back, bool isFirst) {
+      links[at] = {other, number, uint32_t(back - linksAt[other]), matrices.size()};
+      for (size_t l = 0; l < size[other]; ++l)
+        for (size_t k = 0; k < size[own]; ++k) {
+          Cost cost = isFirst ? edge.cost[k * size[other] + l] : edge.cost[l * size[own] + k];
+          matrices.push_back(cost < infiniteCost ? double(cost) : forbidden);
+        }
+    };
+    add(atFirst, first, second, atSecond, true);
+    add(atSecond, second, first, atFirst, false);
+    ++number;
+  }
+}
+
+int64_t Network::getUsage(uint32_t node, uint32_t strategy, uint32_t time) const {
+  int64_t usage = 0;
+  for (const Span &span : getSpans(node))
+    if (span.begin <= time && time < span.end)
+      usage += usages[span.usageAt + strategy];
+  return usage;
+}
+
+double Network::getCost(const std::vector<uint32_t> &chosen) const {
+  double cost = constant;
+  for (uint32_t node = 0; node < getNumNodes(); ++node) {
+    cost += costs[costsAt[node] + chosen[node]];
+    for (const Link &link : getLinks(node))
+      if (node < link.node)
+        cost += getRow(link, node, chosen[link.node])[chosen[node]];
+  }
+  return cost;
+}
+
+Assignment Network::toProblem(const std::vector<uint32_t> &chosen, const Model &model) const {
+  Assignment assignment(model.nodes.size());
+  for (uint32_t node = 0; node < getNumNodes(); ++node)
+    assignment[problemNode[node]] = model.nodes[problemNode[node]].strategies[chosen[node]];
+  return assignment;
+}
+
+double gridloom::solver::getLeastSum(const double *a, const double *b, size_t count) {
+  // Compilers keep the order of floating-point minima, so the lanes are written out.
+  using Lanes = double __attribute__((vector_size(32)));
+  double least = a[0] + b[0];
+  size_t i = 0;
+  if (count >= 4) {
+    auto load = [](const double *from) {
+      Lanes lanes;
+      memcpy(&lanes, from, sizeof lanes);
+      return lanes;
+    };
+    Lanes lanes = load(a) + load(b);
+    for (i = 4; i + 4 <= count; i += 4) {
+      Lanes sum = load(a + i) + load(b + i);
+      lanes = sum < lanes ? sum : lanes;
+    }
+    least = std::min({lanes[0], lanes[1], lanes[2], lanes[3]});
+  }
+  for (; i < count; ++i)
+    least = std::min(least, a[i] + b[i]);
+  return least;
+}

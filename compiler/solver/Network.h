@@ -1,0 +1,72 @@
+//===- Network.h - the folded problem in flat arrays ------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_SOLVER_NETWORK_H
+#define GRIDLOOM_SOLVER_NETWORK_H
+
+#include "compiler/solver/Model.h"
+
+namespace gridloom::solver {
+
+/// What is left of a problem after folding, laid out for the loops that run over it. Costs are
+/// floating point; what is forbidden has a cost that nothing else outweighs.
+struct Network {
+  explicit Network(const Model &model);
+
+  struct Link {
+    uint32_t node; // the neighbour
+    uint32_t edge;
+    uint32_t back;   // the neighbour's link to this node
+    size_t matrixAt; // in `matrices`: a row for each strategy of the neighbour, of own strategies
+  };
+  struct Span { // of the timeline
+    uint32_t begin, end;
+    size_t usageAt; // in `usages`, by strategy
+  };
+
+  size_t getNumNodes() const { return size.size(); }
+  std::span<const Link> getLinks(uint32_t node) const {
+    return {links.data() + linksAt[node], linksAt[node + 1] - linksAt[node]};
+  }
+  std::span<const Span> getSpans(uint32_t node) const {
+    return {spans.data() + spansAt[node], spansAt[node + 1] - spansAt[node]};
+  }
+  /// The costs of the node's strategies where the neighbour of `link` has chosen.
+  const double *getRow(const Link &link, uint32_t node, uint32_t neighbourStrategy) const {
+    return matrices.data() + link.matrixAt + size_t(neighbourStrategy) * size[node];
+  }
+  /// The memory of a node's strategy at a time.
+  int64_t getUsage(uint32_t node, uint32_t strategy, uint32_t time) const;
+
+  double getCost(const std::vector<uint32_t> &chosen) const;
+  /// The problem's strategies, for Folding::unfold.
+  Assignment toProblem(const std::vector<uint32_t> &chosen, const Model &model) const;
+
+  std::vector<uint32_t> problemNode;
+  std::vector<uint32_t> size;  // strategies of each node
+  std::vector<size_t> costsAt; // of each node and one more, in `costs`
+  std::vector<double> costs;
+  std::vector<size_t> linksAt, spansAt; // of each node and one more
+  std::vector<Link> links;
+  std::vector<double> matrices;
+  std::vector<Span> spans;
+  std::vector<int64_t> usages;
+  std::vector<int64_t> limits; // of each time
+  size_t numEdges = 0, numEntries = 0;
+  double constant = 0;  // of what is folded
+  double mostCost = 0;  // no assignment of allowed choices costs more, each other one does
+  double forbidden = 0; // the cost of choices that are not allowed
+
+private:
+  Cost addBounds(const std::vector<Cost> &table);
+  void addLinks(const Model &model, const std::vector<uint32_t> &toNetwork);
+};
+
+/// The least of a[i] + b[i].
+double getLeastSum(const double *a, const double *b, size_t count);
+
+} // namespace gridloom::solver
+
+#endif // GRIDLOOM_SOLVER_NETWORK_H

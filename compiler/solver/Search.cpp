@@ -1,0 +1,108 @@
+//===- Search.cpp - rounds of walks and bounds on several threads ---------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/solver/Search.h"
+
+#include <atomic>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <thread>
+
+using namespace gridloom::solver;
+
+/// Walks of one round. More of them use more threads; fewer waste less when two change one place.
+static constexpr size_t walksPerRound = 16;
+/// Iterations of the bound before it has to share: the prices it finds guide the walks.
+static constexpr int boundsAtFirst = 200;
+/// The share of all work that goes into the bound later.
+static constexpr double boundShare = 0.2;
+
+Search::Search(const Network &network, unsigned numThreads)
+    : network(network), numThreads(std::max(1u, numThreads)), bound(network) {
+  for (unsigned i = 0; i < this->numThreads; ++i)
+    walks.push_back(std::make_unique<Walk>(network));
+  state = std::make_unique<State>(network, std::vector<uint32_t>(network.getNumNodes()));
+}
+
+double Search::getBound() const {
+  // A millionth covers the rounding of a whole number.
+  return std::ceil(bound.getBound() - 1e-6);
+}
+
+bool Search::wantsBound() const {
+  if (bound.hasConverged())
+    return false;
+  return numBounds < boundsAtFirst || double(boundWork) < boundShare * double(boundWork + walkWork);
+}
+
+/// Runs task(0, thread) to task(count - 1, thread) on several threads.
+static void runTasks(size_t count, unsigned numThreads,
+                     const std::function<void(size_t, unsigned)> &task) {
+  std::atomic<size_t> next = 0;
+  auto work = [&](unsigned thread) {
+    for (size_t i = next++; i < count; i = next++)
+      task(i, thread);
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 1; i < std::min<size_t>(numThreads, count); ++i)
+    threads.emplace_back(work, i);
+  work(0);
+  for (std::thread &thread : threads)
+    thread.join();
+}
+
+void Search::runRound() {
+  bool hasBound = wantsBound();
+  // The first suggestions are far better than what walks find before them.
+  size_t numWalks = numBounds < 8 && hasBound ? 0 : walksPerRound;
+  // The bound changes its memory costs while walks read them.
+  std::vector<double> memoryCosts = bound.getMemoryCosts();
+  std::vector<std::vector<Change>> changes(numWalks);
+  std::vector<uint64_t> work(numWalks);
+  runTasks(numWalks + hasBound, numThreads, [&](size_t task, unsigned thread) {
+    if (hasBound && task == 0) {
+      bound.iterate(isFeasible() ? state->cost : std::numeric_limits<double>::infinity());
+      return;
+    }
+    size_t i = task - hasBound;
+    uint64_t before = walks[thread]->getWork();
+    changes[i] = walks[thread]->run(*state, memoryCosts, Random(numRounds * walksPerRound + i));
+    work[i] = walks[thread]->getWork() - before;
+  });
+  for (uint64_t done : work)
+    walkWork += done;
+  if (hasBound) {
+    boundWork += bound.getWork();
+    ++numBounds;
+  }
+  for (std::vector<Change> &found : changes)
+    takeChanges(found);
+  if (hasBound)
+    takeSuggestion();
+  ++numRounds;
+}
+
+/// Takes over what a walk found, as far as earlier ones of this round have not spoilt it.
+void Search::takeChanges(std::vector<Change> &changes) {
+  if (changes.empty())
+    return;
+  state->ledger.compute(state->chosen, changes, effect);
+  if (effect.excess > state->ledger.getExcess())
+    return;
+  double added = state->exchange(network, changes);
+  if (effect.excess == state->ledger.getExcess() && added > 0) {
+    state->exchange(network, changes);
+    return;
+  }
+  state->ledger.apply(effect);
+  state->cost = network.getCost(state->chosen); // without the rounding errors of many changes
+}
+
+void Search::takeSuggestion() {
+  State suggested(network, bound.getSuggestion());
+  if (suggested.isBetterThan(*state))
+    *state = std::move(suggested);
+}

@@ -1,0 +1,50 @@
+//===- Search.h - rounds of walks and bounds on several threads -*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_SOLVER_SEARCH_H
+#define GRIDLOOM_SOLVER_SEARCH_H
+
+#include "compiler/solver/Bound.h"
+#include "compiler/solver/Walk.h"
+
+#include <memory>
+
+namespace gridloom::solver {
+
+/// Searches a network in rounds. A round has a fixed list of tasks: some walks, all from the same
+/// state, and maybe an iteration of the bound. Threads share the tasks; then their results are
+/// taken over in the order of the list. So the state after N rounds depends on N alone.
+class Search {
+public:
+  Search(const Network &network, unsigned numThreads);
+
+  void runRound();
+
+  uint64_t getNumRounds() const { return numRounds; }
+  const State &getState() const { return *state; }
+  bool isFeasible() const { return state->isFeasible(network); }
+  /// A lower bound of the network's cost: a whole number, as costs are.
+  double getBound() const;
+  /// The state is feasible and costs no more than the bound.
+  bool isOptimal() const { return isFeasible() && state->cost <= getBound(); }
+
+private:
+  bool wantsBound() const;
+  void takeSuggestion();
+  void takeChanges(std::vector<Change> &changes);
+
+  const Network &network;
+  unsigned numThreads;
+  Bound bound;
+  std::vector<std::unique_ptr<Walk>> walks; // of each thread
+  std::unique_ptr<State> state;
+  uint64_t numRounds = 0, boundWork = 0, walkWork = 0;
+  int numBounds = 0;
+  Ledger::Effect effect;
+};
+
+} // namespace gridloom::solver
+
+#endif // GRIDLOOM_SOLVER_SEARCH_H

@@ -1,0 +1,117 @@
+//===- Solver.cpp - from a problem to an assignment -----------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/solver/Solver.h"
+
+#include "compiler/solver/Checker.h"
+#include "compiler/solver/Enumeration.h"
+#include "compiler/solver/Fold.h"
+#include "compiler/solver/Search.h"
+
+#include <cmath>
+
+using namespace gridloom::solver;
+
+/// Networks of at most this many nodes are enumerated, if that takes no more than these steps.
+static constexpr size_t fewNodes = 32;
+static constexpr uint64_t enumerationSteps = 2'000'000;
+
+namespace {
+
+/// The parts of one solution, and what they have found.
+class Solve {
+public:
+  Solve(const Problem &problem, const Options &options)
+      : problem(problem), options(options), folding(problem) {}
+
+  Solution run() {
+    solution.fault = folding.fold();
+    if (!solution.fault.empty()) {
+      solution.isProvenInfeasible = true;
+      return std::move(solution);
+    }
+    network.emplace(folding.getModel());
+    if (!enumerate())
+      search();
+    return std::move(solution);
+  }
+
+private:
+  /// True if the problem is solved, or known to have no solution.
+  bool enumerate() {
+    if (network->getNumNodes() > fewNodes)
+      return false;
+    Enumeration enumeration(*network);
+    if (!enumeration.run(enumerationSteps))
+      return false;
+    if (!enumeration.getBest()) {
+      solution.fault = "no choice of strategies satisfies all edges and the usage limit of " +
+                       std::to_string(problem.usageLimit);
+      solution.isProvenInfeasible = true;
+      return true;
+    }
+    finish(*enumeration.getBest());
+    solution.progress.lowerBound = solution.progress.cost;
+    return true;
+  }
+
+  void search() {
+    Search search(*network, options.numThreads);
+    while (!isEnough(search)) {
+      search.runRound();
+      updateProgress(search);
+      if (options.onProgress)
+        options.onProgress(solution.progress);
+    }
+    if (search.isFeasible())
+      finish(search.getState().chosen);
+    else
+      solution.fault = "no feasible assignment was found in " +
+                       std::to_string(search.getNumRounds()) +
+                       " rounds; there may be one: give --time or --work more";
+  }
+
+  bool isEnough(const Search &search) const {
+    if (search.isOptimal() || search.getNumRounds() >= options.work)
+      return true;
+    if (options.isFirstEnough)
+      return search.isFeasible() || search.getNumRounds() >= Options::mostRoundsWithoutAny;
+    return Options::Clock::now() >= options.deadline;
+  }
+
+  void updateProgress(const Search &search) {
+    Progress &progress = solution.progress;
+    progress.work = search.getNumRounds();
+    progress.isFeasible = search.isFeasible();
+    if (progress.isFeasible)
+      progress.cost = Cost(search.getState().cost);
+    progress.lowerBound =
+        Cost(std::clamp(search.getBound(), -double(infiniteCost), double(progress.cost)));
+  }
+
+  /// Unfolds and checks the network's best assignment.
+  void finish(const std::vector<uint32_t> &chosen) {
+    const Model &model = folding.getModel();
+    solution.assignment = folding.unfold(network->toProblem(chosen, model));
+    Evaluation evaluation = evaluate(problem, solution.assignment);
+    solution.fault = evaluation.fault;
+    Progress &progress = solution.progress;
+    progress.isFeasible = evaluation.isFeasible();
+    progress.cost = evaluation.cost;
+    progress.lowerBound = std::min(progress.lowerBound, progress.cost);
+  }
+
+  const Problem &problem;
+  const Options &options;
+  Folding folding;
+  std::optional<Network> network;
+  Solution solution;
+};
+
+} // namespace
+
+Solution gridloom::solver::solve(const Problem &problem, const Options &options) {
+  return Solve(problem, options).run();
+}

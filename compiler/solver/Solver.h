@@ -1,0 +1,56 @@
+//===- Solver.h - from a problem to an assignment ---------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_SOLVER_SOLVER_H
+#define GRIDLOOM_SOLVER_SOLVER_H
+
+#include "compiler/solver/Problem.h"
+
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <optional>
+
+namespace gridloom::solver {
+
+/// What the solver knows after some rounds.
+struct Progress {
+  uint64_t work = 0;        // rounds
+  bool isFeasible = false;  // whether there is an assignment
+  Cost cost = infiniteCost; // of the best one
+  Cost lowerBound = 0;      // no feasible assignment costs less
+};
+
+struct Options {
+  using Clock = std::chrono::steady_clock;
+  /// When to stop. The result is that of the rounds until then.
+  Clock::time_point deadline = Clock::time_point::max();
+  /// Rounds to run. A number of rounds has one result, whatever the threads and their speed.
+  uint64_t work = std::numeric_limits<uint64_t>::max();
+  /// Stop at the first feasible assignment, or after `mostRoundsWithoutAny` if there is none.
+  bool isFirstEnough = false;
+  static constexpr uint64_t mostRoundsWithoutAny = 2000;
+  unsigned numThreads = 1;
+  /// Called between rounds.
+  std::function<void(const Progress &)> onProgress;
+};
+
+struct Solution {
+  Progress progress;
+  Assignment assignment; // empty if none was found
+  /// Why no assignment is feasible, or that none was found; else empty. One line.
+  std::string fault;
+  /// No assignment is feasible. Otherwise more work may find one.
+  bool isProvenInfeasible = false;
+};
+
+/// Folds the problem, searches what is left and unfolds the best assignment, which is checked
+/// against the problem. `problem` must be without fault (findFault). Stops early at an assignment
+/// that costs no more than the bound.
+Solution solve(const Problem &problem, const Options &options);
+
+} // namespace gridloom::solver
+
+#endif // GRIDLOOM_SOLVER_SOLVER_H

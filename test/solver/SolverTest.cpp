@@ -1,0 +1,206 @@
+//===- SolverTest.cpp - assignments, bounds and determinism ---------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/solver/Solver.h"
+
+#include "compiler/solver/Enumeration.h"
+#include "compiler/solver/Fold.h"
+#include "compiler/solver/Search.h"
+#include "test/solver/SolverTesting.h"
+
+#include <gmock/gmock.h>
+
+using namespace gridloom::solver;
+using testing::HasSubstr;
+
+static constexpr Shape small{1, 12, 4, 1.5};
+
+static void addRows(Rows &rows, const std::vector<std::vector<int64_t>> &values) {
+  for (const std::vector<int64_t> &row : values)
+    rows.addRow(row);
+}
+
+static Problem makeExample() {
+  Problem problem;
+  problem.intervals = {{30, 70}, {40, 70}, {50, 120}, {110, 140}, {110, 150}};
+  addRows(problem.costs, {{15}, {55, 65}, {25, 45, 35}, {85, 75}, {95}});
+  addRows(problem.usages, {{10}, {25, 25}, {15, 20, 15}, {10, 10}, {15}});
+  problem.edges = {{0, 1}, {0, 2}, {1, 3}, {2, 4}, {3, 4}};
+  addRows(problem.edgeCosts, {{30, 40}, {50, 10, 40}, {90, 10, 20, 80}, {60, 20, 30}, {70, 60}});
+  problem.usageLimit = 50;
+  return problem;
+}
+
+TEST(Solver, SolvesTheExampleOfTheContest) {
+  Solution solution = solve(makeExample(), {});
+  EXPECT_EQ(solution.fault, "");
+  EXPECT_EQ(solution.assignment, (Assignment{0, 0, 2, 1, 0}));
+  EXPECT_EQ(solution.progress.cost, 445);
+  EXPECT_EQ(solution.progress.lowerBound, 445);
+}
+
+TEST(Checker, NamesTheViolatedConstraint) {
+  Problem problem = makeExample();
+  EXPECT_EQ(evaluate(problem, {0, 0, 1, 0, 0}).fault,
+            "the usage at time 50 is 55, above the limit of 50");
+  EXPECT_THAT(evaluate(problem, {0, 2, 0, 0, 0}).fault, HasSubstr("node 1 has no strategy 2"));
+  EXPECT_THAT(evaluate(problem, {0}).fault, HasSubstr("the assignment has 1 nodes"));
+  problem.edges.push_back({0, 0});
+  problem.edgeCosts.addRow(std::vector<int64_t>{infiniteCost});
+  EXPECT_EQ(evaluate(problem, {0, 0, 2, 1, 0}).fault, "edge 5 has infinite cost");
+  EXPECT_EQ(evaluate(problem, {0, 0, 2, 1, 0}).cost, infiniteCost);
+}
+
+TEST(Solver, EqualsExhaustiveSearch) {
+  int numFeasible = 0;
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    Problem problem = makeRandomProblem(seed, small);
+    ASSERT_EQ(findFault(problem), "");
+    std::optional<Cost> optimum = findOptimum(problem);
+    Solution solution = solve(problem, {});
+    ASSERT_EQ(solution.isProvenInfeasible, !optimum) << "seed " << seed << ": " << solution.fault;
+    if (!optimum)
+      continue;
+    ++numFeasible;
+    EXPECT_EQ(solution.progress.cost, *optimum) << "seed " << seed;
+    EXPECT_EQ(solution.progress.lowerBound, *optimum) << "seed " << seed;
+    EXPECT_EQ(evaluate(problem, solution.assignment).cost, *optimum) << "seed " << seed;
+  }
+  EXPECT_GT(numFeasible, 200);
+  EXPECT_LT(numFeasible, 500);
+}
+
+// What enumeration solves above, the search must solve without it.
+TEST(Search, FindsTheOptimaOfSmallProblemsAndNoBoundAboveThem) {
+  int numSearched = 0;
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    Problem problem = makeRandomProblem(seed, {8, 12, 4, 2.5});
+    std::optional<Cost> optimum = findOptimum(problem);
+    Folding folding(problem);
+    if (!optimum || !folding.fold().empty() || folding.getModel().limits.empty())
+      continue;
+    Network network(folding.getModel());
+    Search search(network, 1);
+    for (int round = 0; round < 40 && !search.isOptimal(); ++round) {
+      search.runRound();
+      ASSERT_LE(search.getBound(), double(*optimum)) << "seed " << seed;
+    }
+    ASSERT_TRUE(search.isFeasible()) << "seed " << seed;
+    Assignment assignment =
+        folding.unfold(network.toProblem(search.getState().chosen, folding.getModel()));
+    Evaluation evaluation = evaluate(problem, assignment);
+    EXPECT_EQ(evaluation.fault, "") << "seed " << seed;
+    EXPECT_EQ(double(evaluation.cost), search.getState().cost) << "seed " << seed;
+    EXPECT_EQ(evaluation.cost, *optimum) << "seed " << seed;
+    ++numSearched;
+  }
+  EXPECT_GT(numSearched, 50);
+}
+
+TEST(Search, TheResultOfAWorkDoesNotDependOnThreads) {
+  Problem problem = makeRandomProblem(7, {80, 80, 6, 2});
+  problem.usageLimit += 20;
+  std::vector<Solution> solutions;
+  for (unsigned threads : {1, 2, 3}) {
+    Options options;
+    options.work = 60;
+    options.numThreads = threads;
+    solutions.push_back(solve(problem, options));
+    ASSERT_EQ(solutions.back().fault, "");
+  }
+  EXPECT_EQ(solutions[0].progress.work, 60u) << "solved too early to show anything";
+  for (const Solution &solution : solutions) {
+    EXPECT_EQ(solution.assignment, solutions[0].assignment);
+    EXPECT_EQ(solution.progress.cost, solutions[0].progress.cost);
+    EXPECT_EQ(solution.progress.lowerBound, solutions[0].progress.lowerBound);
+    EXPECT_EQ(solution.progress.work, solutions[0].progress.work);
+  }
+}
+
+/// Folding alone, checked by enumerating what it leaves.
+TEST(Folding, KeepsTheOptimum) {
+  size_t before = 0, after = 0;
+  for (uint64_t seed = 1000; seed < 1200; ++seed) {
+    Problem problem = makeRandomProblem(seed, small);
+    Folding folding(problem);
+    std::optional<Cost> optimum = findOptimum(problem);
+    if (!folding.fold().empty()) {
+      EXPECT_FALSE(optimum) << "seed " << seed;
+      continue;
+    }
+    Network network(folding.getModel());
+    Enumeration enumeration(network);
+    ASSERT_TRUE(enumeration.run(1'000'000));
+    ASSERT_EQ(enumeration.getBest().has_value(), optimum.has_value()) << "seed " << seed;
+    if (optimum) {
+      EXPECT_EQ(network.getCost(*enumeration.getBest()), double(*optimum)) << "seed " << seed;
+    }
+    before += problem.getNumNodes();
+    after += network.getNumNodes();
+  }
+  EXPECT_LT(after, before / 2) << "folding does too little";
+}
+
+TEST(Solver, NamesTheTimeThatCannotFit) {
+  Problem problem = makeExample();
+  problem.usageLimit = 49;
+  Solution solution = solve(problem, {});
+  EXPECT_TRUE(solution.isProvenInfeasible);
+  EXPECT_EQ(solution.fault, "the least usage at time 50 is 50, above the limit of 49");
+}
+
+TEST(Solver, NamesTheEdgeAndTheNodeThatForbidAll) {
+  Problem problem = makeExample();
+  problem.edges.push_back({1, 2});
+  problem.edgeCosts.addRow(std::vector<int64_t>(6, infiniteCost));
+  EXPECT_EQ(solve(problem, {}).fault, "the edge of nodes 1 and 2 has infinite cost for all "
+                                      "strategies that their other constraints allow");
+  problem = makeExample();
+  problem.edges.push_back({4, 4});
+  problem.edgeCosts.addRow(std::vector<int64_t>{infiniteCost});
+  EXPECT_EQ(solve(problem, {}).fault,
+            "node 4 has no strategy that its costs, its edges and the usage limit allow");
+}
+
+TEST(Solver, TheFirstAssignmentCanBeEnough) {
+  Problem problem = makeRandomProblem(7, {80, 80, 6, 2});
+  problem.usageLimit += 20;
+  Options options;
+  options.isFirstEnough = true;
+  Solution first = solve(problem, options);
+  EXPECT_EQ(first.fault, "");
+  EXPECT_LT(first.progress.work, 60u);
+}
+
+/// What takes more than linear time shows on a band of 10^6 edges, and on a star.
+TEST(Solver, AnswersAMillionEdges) {
+  for (bool isStar : {false, true}) {
+    Problem problem;
+    Random random(1);
+    uint32_t nodes = isStar ? 100'001 : 250'000;
+    for (uint32_t i = 0; i < nodes; ++i) {
+      problem.intervals.push_back({i, i + 20});
+      problem.costs.addRow(std::vector<int64_t>{random.below(9), random.below(9)});
+      problem.usages.addRow(std::vector<int64_t>{1, 1 + random.below(3)});
+    }
+    for (uint32_t i = 0; i < (isStar ? 100'000u : 1'000'000u); ++i) {
+      if (isStar)
+        problem.edges.push_back({0, i + 1});
+      else
+        problem.edges.push_back({i / 4, (i / 4 + 1 + i % 4) % nodes});
+      problem.edgeCosts.addRow(
+          std::vector<int64_t>{0, random.below(9), random.below(9), random.below(9)});
+    }
+    problem.usageLimit = 40;
+    ASSERT_EQ(findFault(problem), "");
+    Options options;
+    options.deadline = Options::Clock::now() + std::chrono::seconds(2);
+    options.work = 12;
+    Solution solution = solve(problem, options);
+    EXPECT_EQ(solution.fault, "") << (isStar ? "star" : "band");
+    EXPECT_GE(solution.progress.cost, solution.progress.lowerBound);
+    EXPECT_GT(solution.progress.lowerBound, 0);
+  }
+}
