@@ -226,7 +226,8 @@ Value PartBuilder::build(const Stretch &stretch) {
       strides(type.getRank(), 1);
   starts[stretch.dim] = stretch.start;
   limits[stretch.dim] = stretch.stop;
-  Location loc = op ? op->getLoc() : builder.getUnknownLoc();
+  // An input has no node: the one that reads it.
+  Location loc = (op ? op : *stretch.value.getUsers().begin())->getLoc();
   if (auto weight = dyn_cast_or_null<loom::GetWeightOp>(op))
     loc = NameLoc::get(builder.getStringAttr(weight.getName() + "[" + Twine(stretch.start) + ":" +
                                              Twine(stretch.stop) + "]"));

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import numpy as np
 import onnx
 import pytest
 
@@ -56,6 +57,22 @@ def test_collectives_have_causes(tools, tmp_path, name, mesh):
     dims = [part for d in sorted(used) for part in ("--dim", f"{d}={dict(batch=6, sequence=6, past=3)[d]}")]
     tools.compile(path, tmp_path / "model.plan", "--mesh", mesh, *dims)
     check_causes(path, show_collectives(tools, tmp_path / "model.plan"))
+
+
+def test_parts_of_an_input_have_an_origin(tools, tmp_path):
+    """The bias of a packed projection is an input: its parts, cut in stage 0 and read in stage 1, are of the node that reads it."""
+    make = onnx.helper.make_node
+    nodes = [make("Tanh", ["y"], ["t"], name="first"), make("MatMul", ["x", "w"], ["m"], name="packed"), make("Add", ["m", "b"], ["s"], name="shift")]
+    nodes += [make("Split", ["s", "sizes"], ["p", "q"], axis=1, name="split"), make("Mul", ["p", "q"], ["z"], name="join")]
+    shapes = {"x": [6, 4], "b": [8], "y": [6, 4], "z": [6, 4], "t": [6, 4]}
+    values = {name: onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in shapes.items()}
+    tensors = [onnx.numpy_helper.from_array(np.ones((4, 8), np.float32), "w"), onnx.numpy_helper.from_array(np.array([4, 4]), "sizes")]
+    graph = onnx.helper.make_graph(nodes, "g", [values[n] for n in "xby"], [values[n] for n in "zt"], tensors)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, tmp_path / "m.onnx")
+    tools.compile(tmp_path / "m.onnx", tmp_path / "m.plan", "--mesh", "model=2,pipe=2", "--shard", "x=[{model},{}]")
+    sent = show_collectives(tools, tmp_path / "m.plan")
+    assert any(c["onnx_node"] == "shift" for c in sent), sent
 
 
 def test_a_halo_has_a_cause(tools, tmp_path):
