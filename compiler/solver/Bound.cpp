@@ -10,6 +10,11 @@
 
 using namespace gridloom::solver;
 
+/// The steps' scale falls after steps that did not raise the bound. When it has become too small to
+/// matter, the steps begin anew.
+static constexpr int stepsBeforeShortening = 8;
+static constexpr double shortening = 0.75, leastStepScale = 1e-4, restartStepScale = 0.25;
+
 Bound::Bound(const Network &network)
     : network(network), prices(network.limits.size()), direction(network.limits.size()),
       memoryCosts(network.costs.size()), bestMemoryCosts(network.costs.size()),
@@ -179,13 +184,19 @@ void Bound::iterate(double best) {
   double now = passBack();
   if (now > bestBound + 1e-7 * std::abs(bestBound) || !std::isfinite(bestBound)) {
     stepsWithoutGain = 0;
-  } else if (++stepsWithoutGain >= 20) {
-    stepScale *= 0.7;
+  } else if (++stepsWithoutGain >= stepsBeforeShortening) {
+    stepScale *= shortening;
     stepsWithoutGain = 0;
   }
   if (now > bestBound) {
     bestBound = now;
+    bestPrices = prices;
     bestMemoryCosts = memoryCosts;
+  }
+  if (stepScale < leastStepScale) {
+    // Around the best prices there are more assignments to suggest.
+    prices = bestPrices;
+    stepScale = restartStepScale;
   }
   updatePrices(best);
 }

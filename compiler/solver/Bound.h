@@ -32,8 +32,6 @@ public:
   const std::vector<double> &getMemoryCosts() const { return bestMemoryCosts; }
   /// Table entries that one iteration reads: the unit of work.
   size_t getWork() const;
-  /// Steps have become too short to change the bound.
-  bool hasConverged() const { return stepScale < 1e-5; }
 
 private:
   void collect(uint32_t node);
@@ -49,7 +47,7 @@ private:
   std::vector<double> messages;
   std::vector<double> weight;           // of each node: 1 / the larger number of links to one side
   std::vector<double> belief, outgoing; // of the node in turn
-  std::vector<double> prices, direction;
+  std::vector<double> prices, bestPrices, direction;
   std::vector<double> memoryCosts, bestMemoryCosts;
   std::vector<uint32_t> suggestion;
   double bound = 0, bestBound;

@@ -15,8 +15,10 @@ using namespace gridloom::solver;
 
 /// Walks of one round. More of them use more threads; fewer waste less when two change one place.
 static constexpr size_t walksPerRound = 16;
+/// Those of them that begin at the bound's suggestion, if it is new.
+static constexpr size_t walksFromSuggestion = 4;
 /// Iterations of the bound before it has to share: the prices it finds guide the walks.
-static constexpr int boundsAtFirst = 200;
+static constexpr int boundsAtFirst = 100;
 /// The share of all work that goes into the bound later.
 static constexpr double boundShare = 0.2;
 
@@ -33,8 +35,6 @@ double Search::getBound() const {
 }
 
 bool Search::wantsBound() const {
-  if (bound.hasConverged())
-    return false;
   return numBounds < boundsAtFirst || double(boundWork) < boundShare * double(boundWork + walkWork);
 }
 
@@ -56,8 +56,10 @@ static void runTasks(size_t count, unsigned numThreads,
 
 void Search::runRound() {
   bool hasBound = wantsBound();
-  // The first suggestions are far better than what walks find before them.
-  size_t numWalks = numBounds < 8 && hasBound ? 0 : walksPerRound;
+  // At first suggestions are better than what walks find without prices.
+  size_t numWalks = numBounds < 8               ? 0
+                    : numBounds < boundsAtFirst ? walksFromSuggestion
+                                                : walksPerRound;
   // The bound changes its memory costs while walks read them.
   std::vector<double> memoryCosts = bound.getMemoryCosts();
   std::vector<std::vector<Change>> changes(numWalks);
@@ -69,7 +71,9 @@ void Search::runRound() {
     }
     size_t i = task - hasBound;
     uint64_t before = walks[thread]->getWork();
-    changes[i] = walks[thread]->run(*state, memoryCosts, Random(numRounds * walksPerRound + i));
+    const State &start = suggestion && i < walksFromSuggestion ? *suggestion : *state;
+    changes[i] =
+        walks[thread]->run(*state, start, memoryCosts, Random(numRounds * walksPerRound + i));
     work[i] = walks[thread]->getWork() - before;
   });
   for (uint64_t done : work)
@@ -80,6 +84,7 @@ void Search::runRound() {
   }
   for (std::vector<Change> &found : changes)
     takeChanges(found);
+  suggestion.reset();
   if (hasBound)
     takeSuggestion();
   ++numRounds;
@@ -102,7 +107,7 @@ void Search::takeChanges(std::vector<Change> &changes) {
 }
 
 void Search::takeSuggestion() {
-  State suggested(network, bound.getSuggestion());
-  if (suggested.isBetterThan(*state))
-    *state = std::move(suggested);
+  suggestion = std::make_unique<State>(network, bound.getSuggestion());
+  if (suggestion->isBetterThan(*state))
+    *state = *suggestion;
 }

@@ -39,7 +39,8 @@ private:
   unsigned numThreads;
   Bound bound;
   std::vector<std::unique_ptr<Walk>> walks; // of each thread
-  std::unique_ptr<State> state;
+  std::unique_ptr<State> state;             // the best
+  std::unique_ptr<State> suggestion;        // the bound's last one, if it is new
   uint64_t numRounds = 0, boundWork = 0, walkWork = 0;
   int numBounds = 0;
   Ledger::Effect effect;

@@ -90,13 +90,13 @@ void Walk::selectForest(const State &state, uint32_t place, size_t size, Random 
 // Which strategies
 //===----------------------------------------------------------------------===//
 
-/// Makes `changes` if the state does not get worse, or only in cost; false if it stays.
-bool Walk::take(State &state, bool mayBeWorse) {
+/// Makes `changes` if the state does not get worse; false if it stays.
+bool Walk::take(State &state) {
   state.ledger.compute(state.chosen, changes, effect);
   if (effect.excess > state.ledger.getExcess())
     return false;
   double added = state.exchange(network, changes);
-  bool isTaken = mayBeWorse || effect.excess < state.ledger.getExcess() || added <= 0;
+  bool isTaken = effect.excess < state.ledger.getExcess() || added <= 0;
   if (isTaken)
     state.ledger.apply(effect);
   else
@@ -105,12 +105,17 @@ bool Walk::take(State &state, bool mayBeWorse) {
 }
 
 /// Solves a small forest with random surcharges. How large they should be depends on the problem
-/// and on the progress, so that all magnitudes are tried.
+/// and on the progress, so that all magnitudes are tried. Every second time memory may exceed its
+/// limit: what a walk cannot mend it does not return.
 void Walk::disturb(State &state, Random &random) {
   forest.loadCosts(state);
   forest.addNoise(std::abs(state.cost) * std::pow(10.0, -1 - 6 * random.unit()), random);
   forest.solve(state, changes);
-  take(state, true);
+  state.ledger.compute(state.chosen, changes, effect);
+  if (effect.excess > state.ledger.getExcess() && random.below(2) == 0)
+    return;
+  state.exchange(network, changes);
+  state.ledger.apply(effect);
 }
 
 /// Makes memory dearer at the time where `changes` exceed the limit most: by what makes the old
@@ -140,7 +145,7 @@ bool Walk::improve(State &state, const std::vector<double> &memoryCosts, Random 
       return false;
     state.ledger.compute(state.chosen, changes, effect);
     if (effect.excess < state.ledger.getExcess() || effect.worst == 0)
-      return take(state, false);
+      return take(state);
     double added = state.exchange(network, changes);
     state.exchange(network, changes);
     raisePrice(state, -(added + surcharge));
@@ -148,19 +153,20 @@ bool Walk::improve(State &state, const std::vector<double> &memoryCosts, Random 
   return false;
 }
 
-std::vector<Change> Walk::run(const State &start, const std::vector<double> &memoryCosts,
-                              Random random) {
+std::vector<Change> Walk::run(const State &best, const State &start,
+                              const std::vector<double> &memoryCosts, Random random) {
   State state = start;
   uint32_t numNodes = uint32_t(network.getNumNodes());
   uint32_t place = random.below(numNodes);
-  // All sizes have the same share: 2 to all nodes.
+  // All magnitudes up to twice the most have the same share.
   auto pickSize = [&](double most) {
     return size_t(std::exp2(1 + random.unit() * std::log2(most)));
   };
-  if (random.below(4) != 0) {
-    selectForest(state, place, pickSize(16), random);
+  if (&start == &best && random.below(4) != 0) {
+    selectForest(state, place, pickSize(random.below(2) == 0 ? 16 : numNodes), random);
     disturb(state, random);
   }
+  // A walk stays around its place, or is all over the network.
   double most = std::exp2(random.unit() * std::log2(double(numNodes)));
   for (int i = 0; i < forestsPerWalk; ++i) {
     selectForest(state, place, pickSize(most), random);
@@ -169,10 +175,10 @@ std::vector<Change> Walk::run(const State &start, const std::vector<double> &mem
     place = nodes[random.below(nodes.size())];
   }
   std::vector<Change> result;
-  if (start.isBetterThan(state))
+  if (best.isBetterThan(state))
     return result;
   for (uint32_t node = 0; node < numNodes; ++node)
-    if (state.chosen[node] != start.chosen[node])
+    if (state.chosen[node] != best.chosen[node])
       result.push_back({node, state.chosen[node]});
   return result;
 }

@@ -10,17 +10,18 @@
 
 namespace gridloom::solver {
 
-/// A short search from a state: it may disturb some nodes, then solves forests around them while
+/// A short search from a state: it disturbs some nodes, then solves forests around them while
 /// others stay (iterated local search with the large neighbourhoods of Forest). An object is
 /// scratch space for one thread; results depend on its arguments alone.
 class Walk {
 public:
   explicit Walk(const Network &network) : network(network), forest(network) {}
 
-  /// Returns the changes that lead from `start` to the best state of the walk; none if it found
-  /// nothing better or as good. `memoryCosts` are the Bound's.
-  std::vector<Change> run(const State &start, const std::vector<double> &memoryCosts,
-                          Random random);
+  /// Returns the changes that lead from `best` to the last state of a walk; none if that is worse.
+  /// The walk begins at `start`, which may be `best`; there, it disturbs some nodes first.
+  /// `memoryCosts` are the Bound's.
+  std::vector<Change> run(const State &best, const State &start,
+                          const std::vector<double> &memoryCosts, Random random);
 
   uint64_t getWork() const { return forest.getWork(); }
 
@@ -33,7 +34,7 @@ private:
   void selectForest(const State &state, uint32_t place, size_t size, Random &random);
   void disturb(State &state, Random &random);
   bool improve(State &state, const std::vector<double> &memoryCosts, Random &random);
-  bool take(State &state, bool mayBeWorse);
+  bool take(State &state);
   void raisePrice(const State &state, double gain);
 
   const Network &network;

@@ -16,6 +16,8 @@ using namespace gridloom::solver;
 using testing::HasSubstr;
 
 static constexpr Shape small{1, 12, 4, 1.5};
+/// Too large to be solved in a moment, and feasible.
+static constexpr Shape large{80, 80, 6, 3, 1'000'000'000};
 
 static void addRows(Rows &rows, const std::vector<std::vector<int64_t>> &values) {
   for (const std::vector<int64_t> &row : values)
@@ -75,7 +77,7 @@ TEST(Solver, EqualsExhaustiveSearch) {
 // What enumeration solves above, the search must solve without it.
 TEST(Search, FindsTheOptimaOfSmallProblemsAndNoBoundAboveThem) {
   int numSearched = 0;
-  for (uint64_t seed = 0; seed < 500; ++seed) {
+  for (uint64_t seed = 0; seed < 1000; ++seed) {
     Problem problem = makeRandomProblem(seed, {8, 12, 4, 2.5});
     std::optional<Cost> optimum = findOptimum(problem);
     Folding folding(problem);
@@ -83,7 +85,7 @@ TEST(Search, FindsTheOptimaOfSmallProblemsAndNoBoundAboveThem) {
       continue;
     Network network(folding.getModel());
     Search search(network, 1);
-    for (int round = 0; round < 40 && !search.isOptimal(); ++round) {
+    for (int round = 0; round < 200 && !search.isOptimal(); ++round) {
       search.runRound();
       ASSERT_LE(search.getBound(), double(*optimum)) << "seed " << seed;
     }
@@ -100,8 +102,7 @@ TEST(Search, FindsTheOptimaOfSmallProblemsAndNoBoundAboveThem) {
 }
 
 TEST(Search, TheResultOfAWorkDoesNotDependOnThreads) {
-  Problem problem = makeRandomProblem(7, {80, 80, 6, 2});
-  problem.usageLimit += 20;
+  Problem problem = makeRandomProblem(7, large);
   std::vector<Solution> solutions;
   for (unsigned threads : {1, 2, 3}) {
     Options options;
@@ -165,8 +166,7 @@ TEST(Solver, NamesTheEdgeAndTheNodeThatForbidAll) {
 }
 
 TEST(Solver, TheFirstAssignmentCanBeEnough) {
-  Problem problem = makeRandomProblem(7, {80, 80, 6, 2});
-  problem.usageLimit += 20;
+  Problem problem = makeRandomProblem(7, large);
   Options options;
   options.isFirstEnough = true;
   Solution first = solve(problem, options);

@@ -17,16 +17,18 @@ namespace gridloom::solver {
 struct Shape {
   uint32_t leastNodes, mostNodes, mostStrategies;
   double edgesPerNode;
+  size_t costsPerInfinity = 8;
 };
 
-/// A problem whose limit lies between the least and the largest peak, so that it binds, and may be
-/// infeasible. One cost of eight is infinite.
+/// A problem whose limit is the least peak or more, and binds. It may be infeasible if costs are
+/// infinite: one of `costsPerInfinity`.
 inline Problem makeRandomProblem(uint64_t seed, Shape shape) {
   Random random(seed);
   Problem problem;
   uint32_t numNodes = shape.leastNodes + random.below(shape.mostNodes - shape.leastNodes + 1);
   auto makeCost = [&](int64_t most) {
-    return random.below(8) == 0 ? infiniteCost : int64_t(random.below(size_t(most)));
+    return random.below(shape.costsPerInfinity) == 0 ? infiniteCost
+                                                     : int64_t(random.below(size_t(most)));
   };
   Assignment least, most;
   for (uint32_t i = 0; i < numNodes; ++i) {
