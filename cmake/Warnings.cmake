@@ -10,3 +10,5 @@ if(GRIDLOOM_SANITIZE)
   add_compile_options(-fsanitize=${GRIDLOOM_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -Wno-pass-failed)
   add_link_options(-fsanitize=${GRIDLOOM_SANITIZE})
 endif()
+# For programs that link LLVM, which is not instrumented: what its headers mark in our code, its library does not unmark.
+set(GRIDLOOM_ASAN_OPTIONS detect_container_overflow=0:allow_user_poisoning=0)

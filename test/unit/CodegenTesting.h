@@ -13,8 +13,8 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/raw_ostream.h"
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <random>
@@ -189,7 +189,7 @@ inline codegen::CompiledKernels checkKernels(const std::string &text, RunOptions
       function(pointers.data(), lo, hi);
     for (size_t i = 0; i < expected.size(); ++i) {
       HostTensor actual(expected[i].getKind(), expected[i].getShape());
-      std::memcpy(actual.getMutableData(), memory[i].data() + kGuard, actual.getNumBytes());
+      std::copy_n(memory[i].data() + kGuard, actual.getNumBytes(), actual.getMutableData());
       std::string what = info.symbol + " output " + std::to_string(i);
       if (options.isExact)
         expectSame(actual, expected[i], what);
