@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Rewrites contractions, softmax and layer_norm for speed: 16-bit floats are computed in f32,
+// Rewrites contractions, softmax and norms for speed: 16-bit floats are computed in f32,
 // divisions happen once a row.
 //
 //===----------------------------------------------------------------------===//
@@ -62,10 +62,9 @@ void expand(Operation *op) {
   loom::NormalizationForm form{reduceRow, /*dividesOnce=*/true};
   if (auto softmax = dyn_cast<loom::SoftmaxOp>(op)) {
     result = loom::buildSoftmax(builder, op->getLoc(), softmax.getInput(), softmax.getDim(), form);
-  } else if (auto norm = dyn_cast<loom::LayerNormOp>(op)) {
-    result = loom::buildLayerNorm(builder, op->getLoc(), norm.getOperands(),
-                                  norm.getInput().getType().getShape().back(),
-                                  norm.getEpsilon().convertToDouble(), form);
+  } else if (op->hasTrait<loom::NormalizesRows>()) {
+    int64_t size = Composer::typeOf(op->getOperand(0)).getShape().back();
+    result = loom::buildRowNorm(builder, op, op->getOperands(), size, form);
   } else if (auto peak = dyn_cast<loom::ArgReduceOp>(op)) {
     peak.getInputMutable().assign(c.widen(peak.getInput()));
     result = peak.decompose(builder).front();
@@ -101,8 +100,9 @@ LogicalResult verifyOp(plan::KernelOp kernel, Operation *op) {
                                 << "'; keep it out of kernels or convert it";
   if (isa<loom::KernelBodyInterface, loom::YieldOp, loom::IotaOp, loom::BroadcastOp,
           loom::ReshapeOp, loom::TransposeOp, loom::SliceOp, loom::ConcatenateOp, loom::GatherOp,
-          loom::ReduceOp, loom::SoftmaxOp, loom::LayerNormOp, loom::PadOp, loom::WindowOp,
-          loom::ReverseOp, loom::GatherElementsOp, loom::ArgReduceOp, loom::DotGeneralOp>(op))
+          loom::ReduceOp, loom::SoftmaxOp, loom::LayerNormOp, loom::RmsNormOp, loom::PadOp,
+          loom::WindowOp, loom::ReverseOp, loom::GatherElementsOp, loom::ArgReduceOp,
+          loom::DotGeneralOp>(op))
     return success();
   if (loom::isLaneOp(op) && llvm::hasNItems(*op->getBlock(), 2))
     return success();

@@ -44,9 +44,9 @@ public:
         identities.push_back(change);
       return;
     }
-    bool isUniform = isa<loom::KernelBodyInterface, loom::ReduceOp, loom::SoftmaxOp,
-                         loom::LayerNormOp, loom::ArgReduceOp>(op) ||
-                     isMove(op);
+    bool isUniform =
+        isa<loom::KernelBodyInterface, loom::ReduceOp, loom::SoftmaxOp, loom::ArgReduceOp>(op) ||
+        op->hasTrait<loom::NormalizesRows>() || isMove(op);
     if (!isUniform || isa<loom::BitcastConvertOp>(op))
       return setOperands(op, /*toWide=*/false);
     auto isWidened = [&](Value value) { return narrowTypes.contains(value); };

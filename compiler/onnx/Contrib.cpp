@@ -68,19 +68,10 @@ static Value layerNorm(Node &node, Value x, unsigned scale, unsigned bias, doubl
                                       llvm::APFloat(epsilon));
 }
 
-/// x / sqrt(mean of squares + epsilon) * scale, of 16-bit floats in f32.
 static Value rmsNorm(Node &node, Value x, unsigned scale, double epsilon) {
   if (failed(checkVector(node, x, scale)))
     return {};
-  Type element = getTensorType(x).getElementType();
-  Type type = element.getIntOrFloatBitWidth() == 16 ? Float32Type::get(node.getContext()) : element;
-  Value wide = node.convert(x, type);
-  int64_t last = getTensorType(x).getRank() - 1;
-  Value square = node.mean(node.binary<loom::MultiplyOp>(wide, wide), last, /*keepDims=*/true);
-  Value root = node.unary<loom::SqrtOp>(node.binary<loom::AddOp>(square, epsilon));
-  Value normal = node.binary<loom::DivideOp>(wide, root);
-  Value scaled = node.binary<loom::MultiplyOp>(normal, node.convert(node.operand(scale), type));
-  return node.convert(scaled, element);
+  return node.emit<loom::RmsNormOp>(x.getType(), x, node.operand(scale), llvm::APFloat(epsilon));
 }
 
 static LogicalResult importSimplifiedLayerNormalization(Node &node) {

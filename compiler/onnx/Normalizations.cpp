@@ -82,44 +82,54 @@ static LogicalResult importStatistics(Node &node, Value x, int64_t axis, double 
                      2, node.binary<loom::DivideOp>(node.splatLike(deviation, 1), deviation))));
 }
 
-static LogicalResult importLayerNormalization(Node &node) {
-  Value x = node.operand(0), scale = node.operand(1);
-  if (!x || !scale)
-    return failure();
+/// The operand as rows of the dimensions that are normalised, from attribute axis on, and the
+/// operands after it that are there as vectors of such a row.
+struct Rows {
+  Value x;
+  SmallVector<Value> parameters;
+  int64_t axis;
+};
+
+static std::optional<Rows> getRows(Node &node, unsigned numParameters) {
+  Value x = node.operand(0);
+  if (!x)
+    return std::nullopt;
   ArrayRef<int64_t> shape = getShape(x);
   auto axis = node.normalizeAxis(node.intAttribute("axis", -1), shape.size());
   if (!axis)
-    return failure();
+    return std::nullopt;
   ArrayRef<int64_t> normalized = shape.drop_front(*axis);
-  if (failed(checkParameter(node, 1, normalized)) ||
-      (node.hasOperand(2) && failed(checkParameter(node, 2, normalized))))
-    return failure();
-  double epsilon = node.floatAttribute("epsilon", 1e-5f);
-  if (failed(importStatistics(node, x, *axis, epsilon)))
-    return failure();
   Dims rows(shape.take_front(*axis));
   rows.push_back(loom::countElements(normalized));
-  Value bias = node.hasOperand(2) ? flattenParameter(node, node.operand(2), normalized) : Value();
-  Value flat = node.reshape(x, rows);
-  Value result =
-      node.emit<loom::LayerNormOp>(flat.getType(), flat, flattenParameter(node, scale, normalized),
-                                   bias, llvm::APFloat(epsilon));
-  return node.setResult(node.reshape(result, shape));
+  Rows result{node.reshape(x, rows), {}, *axis};
+  for (unsigned i = 1; i <= numParameters; ++i) {
+    bool isThere = i == 1 || node.hasOperand(i);
+    Value parameter = isThere ? node.operand(i) : Value();
+    if (isThere && (!parameter || failed(checkParameter(node, i, normalized))))
+      return std::nullopt;
+    result.parameters.push_back(flattenParameter(node, parameter, normalized));
+  }
+  return result;
+}
+
+static LogicalResult importLayerNormalization(Node &node) {
+  std::optional<Rows> rows = getRows(node, 2);
+  double epsilon = node.floatAttribute("epsilon", 1e-5f);
+  if (!rows || failed(importStatistics(node, node.operand(0), rows->axis, epsilon)))
+    return failure();
+  Value result = node.emit<loom::LayerNormOp>(rows->x.getType(), rows->x, rows->parameters[0],
+                                              rows->parameters[1], llvm::APFloat(epsilon));
+  return node.setResult(node.reshape(result, getShape(node.operand(0))));
 }
 
 static LogicalResult importRmsNormalization(Node &node) {
-  Value x = node.operand(0), scale = node.operand(1);
-  if (!x || !scale)
+  std::optional<Rows> rows = getRows(node, 1);
+  if (!rows || failed(node.checkSameElementType(rows->x, rows->parameters[0])))
     return failure();
-  int64_t rank = getTensorType(x).getRank();
-  auto axis = node.normalizeAxis(node.intAttribute("axis", -1), rank);
-  if (!axis)
-    return failure();
-  Dims dims = llvm::to_vector(llvm::seq<int64_t>(*axis, rank));
-  Value square = node.mean(node.binary<loom::MultiplyOp>(x, x), dims, /*keepDims=*/true);
-  Value root = node.unary<loom::SqrtOp>(
-      node.binary<loom::AddOp>(square, node.floatAttribute("epsilon", 1e-5f)));
-  return node.setResult(node.binary<loom::MultiplyOp>(node.binary<loom::DivideOp>(x, root), scale));
+  llvm::APFloat epsilon(double(node.floatAttribute("epsilon", 1e-5f)));
+  Value result =
+      node.emit<loom::RmsNormOp>(rows->x.getType(), rows->x, rows->parameters[0], epsilon);
+  return node.setResult(node.reshape(result, getShape(node.operand(0))));
 }
 
 //===----------------------------------------------------------------------===//

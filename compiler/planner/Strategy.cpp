@@ -336,6 +336,8 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
   for (const auto &uses : combine(module, mesh, choices)) {
     candidates.push_back(makeCandidate(mesh, uses, request));
     candidates.back().options.sequence = allowed->sp;
+    if (allowed->sp)
+      candidates.back().name += ", sp";
   }
   if (candidates.empty()) {
     module.emitError("the strategy '") << request.strategy << "' cannot use mesh '" << print(mesh)

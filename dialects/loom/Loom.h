@@ -34,6 +34,9 @@ template <typename OpT> class Bounded : public mlir::OpTrait::TraitBase<OpT, Bou
 template <typename OpT>
 class AmplifiesError : public mlir::OpTrait::TraitBase<OpT, AmplifiesError> {};
 template <typename OpT> class ExceedsHalf : public mlir::OpTrait::TraitBase<OpT, ExceedsHalf> {};
+/// layer_norm and the like (LoomBase.td).
+template <typename OpT>
+class NormalizesRows : public mlir::OpTrait::TraitBase<OpT, NormalizesRows> {};
 
 /// True for operations that step along a dimension in order, scatter or move everything: each is a
 /// kernel of its own.

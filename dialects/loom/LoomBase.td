@@ -25,6 +25,10 @@ def Loom_AmplifiesError : Loom_NumericTrait<"AmplifiesError">;
 /// The result can leave the range of f16 although the operand is in it.
 def Loom_ExceedsHalf : Loom_NumericTrait<"ExceedsHalf">;
 
+/// Operand 0 is normalised along its last dimension, by f32 arithmetic where it is of 16 bits; the
+/// others are vectors of that dimension.
+def Loom_NormalizesRows : NativeOpTrait<"NormalizesRows"> { let cppNamespace = "::gridloom::loom"; }
+
 // Every tensor operation: free of side effects, has a sharding rule, a cost and a reference evaluation.
 // `rule` and `cost` name the methods of the two interfaces that the operation itself defines; `sharding` is for
 // classes that define the rule of all their operations at once.

@@ -69,7 +69,13 @@ def Loom_SoftmaxOp : Loom_Op<"softmax", [Loom_Bounded, SameOperandsAndResultType
   let hasVerifier = 1;
 }
 
-def Loom_LayerNormOp : Loom_Op<"layer_norm", [Loom_Bounded, AllTypesMatch<["input", "output"]>, DeclareOpInterfaceMethods<DecomposeInterface>], ["partition"], ["getFlops"]> {
+class Loom_RowNormOp<string mnemonic> : Loom_Op<mnemonic, [Loom_Bounded, Loom_NormalizesRows,
+    AllTypesMatch<["input", "output"]>, DeclareOpInterfaceMethods<DecomposeInterface>], ["partition"], ["getFlops"]> {
+  let results = (outs Loom_FloatTensor:$output);
+  let hasVerifier = 1;
+}
+
+def Loom_LayerNormOp : Loom_RowNormOp<"layer_norm"> {
   let summary = "(x - mean) / sqrt(variance + epsilon) * scale + bias over the last dimension";
   let description = [{
     Mean and variance (divided by n) are those of each row of the last dimension; `scale` and `bias` have its size.
@@ -80,9 +86,20 @@ def Loom_LayerNormOp : Loom_Op<"layer_norm", [Loom_Bounded, AllTypesMatch<["inpu
     ```
   }];
   let arguments = (ins Loom_FloatTensor:$input, Loom_FloatTensor:$scale, Optional<Loom_FloatTensor>:$bias, F64Attr:$epsilon);
-  let results = (outs Loom_FloatTensor:$output);
   let assemblyFormat = "$input `,` $scale (`,` $bias^)? `epsilon` `=` $epsilon attr-dict `:` functional-type(operands, results)";
-  let hasVerifier = 1;
+}
+
+def Loom_RmsNormOp : Loom_RowNormOp<"rms_norm"> {
+  let summary = "x / sqrt(mean of x * x + epsilon) * scale over the last dimension";
+  let description = [{
+    The mean is that of each row of the last dimension; `scale` has its size.
+
+    ```mlir
+    %y = loom.rms_norm %x, %scale epsilon = 1.0e-05 : (tensor<4x6xf32>, tensor<6xf32>) -> tensor<4x6xf32>
+    ```
+  }];
+  let arguments = (ins Loom_FloatTensor:$input, Loom_FloatTensor:$scale, F64Attr:$epsilon);
+  let assemblyFormat = "$input `,` $scale `epsilon` `=` $epsilon attr-dict `:` functional-type(operands, results)";
 }
 
 #endif

@@ -68,3 +68,5 @@ int64_t DotGeneralOp::getFlops() {
 int64_t SoftmaxOp::getFlops() { return 5 * elements(getInput()); }
 // mean, centre, square and sum, scale, shift
 int64_t LayerNormOp::getFlops() { return 7 * elements(getInput()); }
+// square and sum, normalise, scale
+int64_t RmsNormOp::getFlops() { return 4 * elements(getInput()); }

@@ -84,7 +84,7 @@ SmallVector<Value> GeluOp::decompose(OpBuilder &builder) {
 }
 
 //===----------------------------------------------------------------------===//
-// softmax and layer_norm
+// softmax and norms
 //===----------------------------------------------------------------------===//
 
 Value gridloom::loom::buildSoftmax(OpBuilder &builder, Location loc, Value given, int64_t dim,
@@ -118,8 +118,12 @@ SmallVector<Value> SoftmaxOp::partition(OpBuilder &builder, ValueRange operands,
   return {buildSoftmax(builder, getLoc(), operands[0], dim, {reduce})};
 }
 
-Value gridloom::loom::buildLayerNorm(OpBuilder &builder, Location loc, ValueRange operands,
-                                     int64_t size, double epsilon, const NormalizationForm &form) {
+Value gridloom::loom::buildRowNorm(OpBuilder &builder, Operation *op, ValueRange operands,
+                                   int64_t size, const NormalizationForm &form) {
+  auto layerNorm = dyn_cast<LayerNormOp>(op);
+  double epsilon =
+      (layerNorm ? layerNorm.getEpsilon() : cast<RmsNormOp>(op).getEpsilon()).convertToDouble();
+  Location loc = op->getLoc();
   Expression e{builder, loc};
   Value input = e.widen(operands[0]);
   auto type = cast<RankedTensorType>(input.getType());
@@ -137,7 +141,9 @@ Value gridloom::loom::buildLayerNorm(OpBuilder &builder, Location loc, ValueRang
                                ArrayRef<int64_t>{last})
         .getResult();
   };
-  Value centred = e.binary<SubtractOp>(input, repeatMean(mean(input)));
+  Value centred = input;
+  if (layerNorm)
+    centred = e.binary<SubtractOp>(input, repeatMean(mean(input)));
   Value variance = mean(e.binary<MultiplyOp>(centred, centred));
   Value shifted = e.binary<AddOp>(variance, e.splat(variance, epsilon)), result;
   if (form.dividesOnce)
@@ -150,20 +156,35 @@ Value gridloom::loom::buildLayerNorm(OpBuilder &builder, Location loc, ValueRang
   return e.convert(result, getElementTypeOrSelf(operands[0]));
 }
 
-SmallVector<Value> LayerNormOp::decompose(OpBuilder &builder) {
-  Reducer reduce{builder, getLoc()};
-  return {buildLayerNorm(builder, getLoc(), getOperands(), getInput().getType().getShape().back(),
-                         getEpsilon().convertToDouble(), {reduce})};
+static SmallVector<Value> decomposeRowNorm(OpBuilder &builder, Operation *op) {
+  Reducer reduce{builder, op->getLoc()};
+  int64_t size = cast<RankedTensorType>(op->getResult(0).getType()).getShape().back();
+  return {buildRowNorm(builder, op, op->getOperands(), size, {reduce})};
 }
 
-/// Along a cut dimension, mean and variance are reduced over the devices.
+SmallVector<Value> LayerNormOp::decompose(OpBuilder &builder) {
+  return decomposeRowNorm(builder, *this);
+}
+SmallVector<Value> RmsNormOp::decompose(OpBuilder &builder) {
+  return decomposeRowNorm(builder, *this);
+}
+
+/// Along a cut dimension, means are reduced over the devices.
+static SmallVector<Value> partitionRowNorm(OpBuilder &builder, Operation *op, ValueRange operands,
+                                           TypeRange types, dist::FactorAxes axes) {
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  int64_t last = type.getRank() - 1, size = type.getDimSize(last);
+  if (axes[last].empty())
+    return dist::cloneWithLocalTypes(builder, op, operands, types);
+  Reducer reduce{builder, op->getLoc(), axes[last], size};
+  return {buildRowNorm(builder, op, operands, size, {reduce})};
+}
+
 SmallVector<Value> LayerNormOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
                                           dist::FactorAxes axes) {
-  int64_t last = getInput().getType().getRank() - 1;
-  if (axes[last].empty())
-    return dist::cloneWithLocalTypes(builder, *this, operands, types);
-  int64_t size = getInput().getType().getDimSize(last);
-  Reducer reduce{builder, getLoc(), axes[last], size};
-  return {
-      buildLayerNorm(builder, getLoc(), operands, size, getEpsilon().convertToDouble(), {reduce})};
+  return partitionRowNorm(builder, *this, operands, types, axes);
+}
+SmallVector<Value> RmsNormOp::partition(OpBuilder &builder, ValueRange operands, TypeRange types,
+                                        dist::FactorAxes axes) {
+  return partitionRowNorm(builder, *this, operands, types, axes);
 }

@@ -211,6 +211,23 @@ Results SoftmaxOp::evaluate(ArrayRef<HostTensor> operands) {
   return one(HostTensor::fromDoubles(input.getKind(), input.getShape(), values));
 }
 
+Results RmsNormOp::evaluate(ArrayRef<HostTensor> operands) {
+  if (isExact(operands))
+    return evaluateDecomposed(*this, operands);
+  const HostTensor &input = operands[0];
+  std::vector<double> values = input.toDoubles(), scale = operands[1].toDoubles();
+  int64_t length = scale.size();
+  for (int64_t start = 0; start < input.getNumElements(); start += length) {
+    MutableArrayRef<double> row(values.data() + start, length);
+    double mean = 0;
+    for (double value : row)
+      mean += value * value / length;
+    for (int64_t i = 0; i < length; ++i)
+      row[i] = row[i] / std::sqrt(mean + getEpsilon().convertToDouble()) * scale[i];
+  }
+  return one(HostTensor::fromDoubles(input.getKind(), input.getShape(), values));
+}
+
 Results LayerNormOp::evaluate(ArrayRef<HostTensor> operands) {
   if (isExact(operands))
     return evaluateDecomposed(*this, operands);

@@ -364,16 +364,17 @@ ShardingRule SoftmaxOp::getShardingRule() {
   return rule;
 }
 
-ShardingRule LayerNormOp::getShardingRule() {
+static ShardingRule getRowNormRule(Operation *op) {
   ShardingRule rule;
   TensorFactors rows;
-  for (int64_t size : shapeOf(getInput()))
+  for (int64_t size : shapeOf(op->getOperand(0)))
     rows.push_back({rule.addFactor(size)});
   rule.coupled = {rows.back().front()};
-  TensorFactors parameter = {rows.back()};
-  rule.tensors = {rows, parameter};
-  if (getBias())
-    rule.tensors.push_back(parameter);
+  rule.tensors = {rows};
+  rule.tensors.append(op->getNumOperands() - 1, TensorFactors{rows.back()});
   rule.tensors.push_back(rows);
   return rule;
 }
+
+ShardingRule LayerNormOp::getShardingRule() { return getRowNormRule(*this); }
+ShardingRule RmsNormOp::getShardingRule() { return getRowNormRule(*this); }

@@ -198,16 +198,19 @@ LogicalResult ReduceOp::verify() {
 
 LogicalResult SoftmaxOp::verify() { return expectDim(*this, getDim(), tensor(getInput())); }
 
-LogicalResult LayerNormOp::verify() {
-  RankedTensorType input = tensor(getInput());
+static LogicalResult verifyRowNorm(Operation *op) {
+  RankedTensorType input = tensor(op->getOperand(0));
   if (input.getRank() == 0)
-    return emitOpError("needs an input of rank 1 or more");
-  for (Value parameter : {Value(getScale()), Value(getBias())})
-    if (parameter && tensor(parameter).getShape() != input.getShape().take_back(1))
-      return emitOpError("parameter is ")
+    return op->emitOpError("needs an input of rank 1 or more");
+  for (Value parameter : op->getOperands().drop_front())
+    if (tensor(parameter).getShape() != input.getShape().take_back(1))
+      return op->emitOpError("parameter is ")
              << parameter.getType() << " for rows of " << input.getShape().back();
   return success();
 }
+
+LogicalResult LayerNormOp::verify() { return verifyRowNorm(*this); }
+LogicalResult RmsNormOp::verify() { return verifyRowNorm(*this); }
 
 //===----------------------------------------------------------------------===//
 // Weights

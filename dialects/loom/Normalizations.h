@@ -1,4 +1,4 @@
-//===- Normalizations.h - formulas of softmax and layer_norm ----*- C++ -*-===//
+//===- Normalizations.h - formulas of softmax and norms ---------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
@@ -24,11 +24,11 @@ struct NormalizationForm {
 mlir::Value buildSoftmax(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value input,
                          int64_t dim, const NormalizationForm &form);
 
-/// (x - mean) / sqrt(variance + epsilon) * scale + bias along the last dimension, which has `size`
-/// elements on all devices together. `operands` are the input, whose type the result has, the
-/// scale and, where there is one, the bias. 16-bit floats are computed in f32.
-mlir::Value buildLayerNorm(mlir::OpBuilder &builder, mlir::Location loc, mlir::ValueRange operands,
-                           int64_t size, double epsilon, const NormalizationForm &form);
+/// What `op`, a layer_norm or rms_norm, computes of `operands`, those of one device; on all devices
+/// together, the last dimension has `size` elements. The result has the input's type. 16-bit
+/// floats are computed in f32.
+mlir::Value buildRowNorm(mlir::OpBuilder &builder, mlir::Operation *op, mlir::ValueRange operands,
+                         int64_t size, const NormalizationForm &form);
 
 } // namespace gridloom::loom
 

@@ -89,7 +89,7 @@ FusionKind getFusionKind(Operation *op) {
   if (auto softmax = dyn_cast<loom::SoftmaxOp>(op))
     return static_cast<int64_t>(softmax.getDim()) + 1 == rank ? FusionKind::RowWise
                                                               : FusionKind::Opaque;
-  if (isa<loom::LayerNormOp>(op))
+  if (op->hasTrait<loom::NormalizesRows>())
     return FusionKind::RowWise;
   if (auto reduce = dyn_cast<loom::ReduceOp>(op); reduce && isWindowed(reduce.getInput()))
     return FusionKind::Stencil;

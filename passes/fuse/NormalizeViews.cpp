@@ -165,7 +165,7 @@ struct ReshapeOfGenerator : OpRewritePattern<loom::ReshapeOp> {
 bool isRowWise(Operation *op) {
   if (auto softmax = dyn_cast<loom::SoftmaxOp>(op))
     return static_cast<int64_t>(softmax.getDim()) + 1 == softmax.getType().getRank();
-  return isa<loom::LayerNormOp>(op);
+  return op->hasTrait<loom::NormalizesRows>();
 }
 
 /// Moves a reshape that stands between two operations of a kernel above the first.

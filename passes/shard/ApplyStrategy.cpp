@@ -293,11 +293,12 @@ void ApplyStrategyPass::seedTables(Propagation &state, func::FuncOp func, String
   state.run();
 }
 
-/// Splits dimension 1 of what layer norms make (Korthikanti et al. 2022, section 4.2.2).
+/// Splits dimension 1 of what norms make (Korthikanti et al. 2022, section 4.2.2).
 void ApplyStrategyPass::seedSequence(Propagation &state, func::FuncOp func, StringAttr axis) {
-  func.walk([&](loom::LayerNormOp norm) {
-    if (cast<RankedTensorType>(norm.getType()).getRank() == 3)
-      state.addAxis(norm.getOutput(), 1, axis, "strategy tp: sequence between contractions");
+  func.walk([&](Operation *op) {
+    if (op->hasTrait<loom::NormalizesRows>() &&
+        cast<RankedTensorType>(op->getResult(0).getType()).getRank() == 3)
+      state.addAxis(op->getResult(0), 1, axis, "strategy tp: sequence between contractions");
   });
   state.run();
 }

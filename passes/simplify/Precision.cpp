@@ -219,7 +219,7 @@ bool PrecisionAnalysis::isWide(Value value) const {
 
 bool PrecisionAnalysis::computesWide(Operation *op) const {
   // A norm's scale and bias are f32 beside 16-bit values.
-  size_t numOperands = isa<loom::LayerNormOp>(op) ? 1 : op->getNumOperands();
+  size_t numOperands = op->hasTrait<loom::NormalizesRows>() ? 1 : op->getNumOperands();
   return llvm::any_of(op->getResults(), [&](Value value) { return isWide(value); }) ||
          llvm::any_of(op->getOperands().take_front(numOperands), [&](Value value) {
            return isF32Tensor(value) && (isConstant(value) ? isBeyondRange(value) : isWide(value));
@@ -389,7 +389,7 @@ bool PrecisionAnalysis::wantsExact(OpOperand &use) const {
   if (isa<loom::DotGeneralOp, loom::ConvolutionOp>(user))
     return isFull(user);
   // A norm's scale and bias are small, and it computes in f32.
-  if (isa<loom::LayerNormOp>(user) && use.getOperandNumber() > 0)
+  if (user->hasTrait<loom::NormalizesRows>() && use.getOperandNumber() > 0)
     return true;
   return user->getNumResults() == 1 && lookup(user->getResult(0)).exact;
 }

@@ -131,7 +131,7 @@ struct RaiseSoftmax : OpRewritePattern<loom::DivideOp> {
 };
 
 //===----------------------------------------------------------------------===//
-// Layer normalisation
+// Norms
 //===----------------------------------------------------------------------===//
 
 /// Matches a mean over the last dimension of `x`: sum / n or sum * (1 / n).
@@ -150,13 +150,15 @@ bool matchMean(Trace &trace, Value x) {
   return trace.isReductionOf(x, dist::ReductionKind::Sum, last);
 }
 
+/// By mean and variance, or by the mean of squares alone.
 struct Normalized {
   Value x;
   double epsilon;
   SmallVector<Operation *> parts;
+  bool isCentred;
 };
 
-/// Matches variance + epsilon, where `centred` is x - mean.
+/// Matches mean of squares + epsilon of `centred`, which may be x - mean.
 std::optional<Normalized> matchVariance(Trace trace, Value centred) {
   auto add = trace.getAs<loom::AddOp>();
   if (!add)
@@ -176,20 +178,19 @@ std::optional<Normalized> matchVariance(Trace trace, Value centred) {
   if (!square || square.getLhs() != centred || square.getRhs() != centred ||
       !matchMean(trace, square))
     return std::nullopt;
-  auto subtract = centred.getDefiningOp<loom::SubtractOp>();
-  if (!subtract)
-    return std::nullopt;
-  Trace mean(subtract.getRhs());
-  if (!matchMean(mean, subtract.getLhs()))
-    return std::nullopt;
-  Normalized result{subtract.getLhs(), *epsilon, trace.parts};
-  result.parts.append(mean.parts);
+  Normalized result{centred, *epsilon, trace.parts, /*isCentred=*/false};
   result.parts.push_back(square);
-  result.parts.push_back(subtract);
+  if (auto subtract = centred.getDefiningOp<loom::SubtractOp>())
+    if (Trace mean(subtract.getRhs()); matchMean(mean, subtract.getLhs())) {
+      result.x = subtract.getLhs();
+      result.parts.append(mean.parts);
+      result.parts.push_back(subtract);
+      result.isCentred = true;
+    }
   return result;
 }
 
-/// Matches (x - mean) / sqrt(variance + epsilon) and (x - mean) * rsqrt(variance + epsilon).
+/// Matches centred / sqrt(mean of its squares + epsilon) and centred * rsqrt of that.
 std::optional<Normalized> matchNormalized(Operation *op) {
   for (unsigned i : {0u, 1u}) {
     Trace deviation(op->getOperand(1 - i));
@@ -236,7 +237,7 @@ Value getRowVector(PatternRewriter &rewriter, Value value, RankedTensorType like
   return loom::ReshapeOp::create(rewriter, value.getLoc(), type, trace.value);
 }
 
-template <typename OpT> struct RaiseLayerNorm : OpRewritePattern<OpT> {
+template <typename OpT> struct RaiseNorm : OpRewritePattern<OpT> {
   using OpRewritePattern<OpT>::OpRewritePattern;
 
   LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
@@ -245,7 +246,7 @@ template <typename OpT> struct RaiseLayerNorm : OpRewritePattern<OpT> {
       return rewriter.notifyMatchFailure(op, "not rows of floats");
     std::optional<Normalized> normalized = matchNormalized(op);
     if (!normalized)
-      return rewriter.notifyMatchFailure(op, "not (x - mean) / deviation");
+      return rewriter.notifyMatchFailure(op, "not x / root of the mean of squares");
 
     // Scale and bias are the only users, if there are any.
     Operation *last = op;
@@ -271,15 +272,20 @@ template <typename OpT> struct RaiseLayerNorm : OpRewritePattern<OpT> {
     Value scale = take(user(loom::MultiplyOp()));
     if (auto add = user(loom::AddOp()); add && scale)
       rewriter.setInsertionPoint(add);
-    Value bias = scale ? take(user(loom::AddOp())) : Value();
+    Value bias = scale && normalized->isCentred ? take(user(loom::AddOp())) : Value();
     rewriter.setInsertionPoint(last);
     if (!scale)
       scale =
           createSplat(rewriter, op.getLoc(),
                       RankedTensorType::get({type.getShape().back()}, type.getElementType()), 1);
     Location loc = fuseLocations(rewriter, last->getLoc(), normalized->parts);
-    rewriter.replaceOp(last, loom::LayerNormOp::create(rewriter, loc, type, normalized->x, scale,
-                                                       bias, llvm::APFloat(normalized->epsilon)));
+    llvm::APFloat epsilon(normalized->epsilon);
+    Operation *norm;
+    if (normalized->isCentred)
+      norm = loom::LayerNormOp::create(rewriter, loc, type, normalized->x, scale, bias, epsilon);
+    else
+      norm = loom::RmsNormOp::create(rewriter, loc, type, normalized->x, scale, epsilon);
+    rewriter.replaceOp(last, norm);
     return success();
   }
 };
@@ -287,6 +293,6 @@ template <typename OpT> struct RaiseLayerNorm : OpRewritePattern<OpT> {
 } // namespace
 
 void gridloom::populateRaiseNormalizationPatterns(RewritePatternSet &patterns) {
-  patterns.add<RaiseSoftmax, RaiseLayerNorm<loom::DivideOp>, RaiseLayerNorm<loom::MultiplyOp>>(
+  patterns.add<RaiseSoftmax, RaiseNorm<loom::DivideOp>, RaiseNorm<loom::MultiplyOp>>(
       patterns.getContext());
 }

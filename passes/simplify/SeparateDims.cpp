@@ -217,7 +217,7 @@ Needs getNeeds(Operation *op, int64_t dim, int64_t inner) {
       .Case([&](loom::SoftmaxOp each) {
         return dim == static_cast<int64_t>(each.getDim()) ? Needs() : needAll(each, dim, inner);
       })
-      .Case([&](loom::LayerNormOp each) {
+      .Case<loom::LayerNormOp, loom::RmsNormOp>([&](auto each) {
         Needs needs;
         if (dim + 1 != each.getType().getRank())
           needs.add(0, dim, inner);

@@ -169,7 +169,7 @@ void Narrower::rewriteContraction(Operation *op) {
 void Narrower::rewriteUniform(Operation *op) {
   Type element = analysis.computesWide(op) ? wide : narrow;
   for (OpOperand &operand : op->getOpOperands()) {
-    bool isOfNorm = isa<loom::LayerNormOp>(op) && operand.getOperandNumber() > 0;
+    bool isOfNorm = op->hasTrait<loom::NormalizesRows>() && operand.getOperandNumber() > 0;
     if (isFloat(operand.get()))
       operand.set(get(operand.get(), isOfNorm ? wide : element));
   }

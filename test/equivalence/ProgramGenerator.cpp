@@ -581,14 +581,15 @@ bool ProgramGenerator::addLayerNorm() {
   if (int64_t(input.shape.size()) <= first() || input.bound > 1e3)
     return false;
   int64_t size = input.shape.back();
-  Value scale = addWeight({size}), bias = chance(70) ? addWeight({size}) : Value{};
+  bool isRms = chance(40);
+  Value scale = addWeight({size}), bias = !isRms && chance(70) ? addWeight({size}) : Value{};
   std::string vector = typeOf("f32", {size}), type = typeOf("f32", input.shape);
   // Rows divide by 1 / sqrt(variance + 1/2); a mean's cancellation costs as much as the input is
   // large.
   double bound = scale.bound * std::sqrt(double(size)) + bias.bound;
   double error =
       scale.bound * 4 * (input.error + (1 + input.bound) * 2 * kRounding) + bound * kRounding;
-  return keep(emit("layer_norm " + input.name + ", " + scale.name +
+  return keep(emit((isRms ? "rms_norm " : "layer_norm ") + input.name + ", " + scale.name +
                        (bias.name.empty() ? "" : ", " + bias.name) + " epsilon = 0.5",
                    "(" + type + ", " + vector + (bias.name.empty() ? "" : ", " + vector) + ")",
                    {"", "f32", input.shape, bound, error}));

@@ -77,6 +77,18 @@ def test_small(small, name, mesh):
         compare(*small(name), mesh, 2e-5).close()
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_sequence_parallel(small, tools, tmp_path, name):
+    """Norms compute parts of the sequence: gathers and reduce_scatters beside them, no all_reduce of whole activations."""
+    path, inputs, expected = small(name)
+    dims = ["--dim", "batch=2", "--dim", "sequence=6"]
+    printed = tools.compile(path, tmp_path / "m.plan", *dims, "--mesh", "model=2", "--strategy", "tp+sp").stdout
+    assert "model=2: tp over model, sp" in printed
+    assert "reduce_scatter over model: 4 calls" in printed and "all_reduce" not in printed
+    outputs = tools.run(tmp_path / "m.plan", inputs, tmp_path).outputs
+    np.testing.assert_allclose(outputs["logits"], expected[0], atol=2e-5 * np.abs(expected[0]).max())
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("name", TRUE)
 def test_true_size(tmp_path, name):

@@ -70,8 +70,10 @@ TEST_P(LastDim, LayerNorm) {
                        "tensor<Nxf32>, tensor<Nxf32>) -> tensor<3x5xNxf32>\n"
                        "  %2 = loom.layer_norm %0, %s epsilon = 1.0e-5 : (tensor<3x5xNxf32>, "
                        "tensor<Nxf32>) -> tensor<3x5xNxf32>\n"
-                       "  loom.yield %0, %1, %2 : tensor<3x5xNxf32>, tensor<3x5xNxf32>, "
-                       "tensor<3x5xNxf32>"),
+                       "  %3 = loom.rms_norm %0, %s epsilon = 1.0e-5 : (tensor<3x5xNxf32>, "
+                       "tensor<Nxf32>) -> tensor<3x5xNxf32>\n"
+                       "  loom.yield %0, %1, %2, %3 : tensor<3x5xNxf32>, tensor<3x5xNxf32>, "
+                       "tensor<3x5xNxf32>, tensor<3x5xNxf32>"),
             GetParam()),
       options);
 }

@@ -93,6 +93,11 @@ inline const std::vector<Case> kCases = withUnaryFunctions({
      "%r = loom.layer_norm %a, %b, %c epsilon = 0.5 : (tensor<12x24xf32>, tensor<24xf32>, "
      "tensor<24xf32>) -> tensor<12x24xf32>",
      kFloats},
+    {"rms_norm",
+     {"tensor<12x4x6xf32>", "tensor<6xf32>"},
+     "%r = loom.rms_norm %a, %b epsilon = 0.5 : (tensor<12x4x6xf32>, tensor<6xf32>) -> "
+     "tensor<12x4x6xf32>",
+     "tensor<12x4x6xf32>"},
     {"reduce_sum",
      {"tensor<12x4x24xf32>"},
      "%r = loom.reduce sum %a dims = [0, 2] : (tensor<12x4x24xf32>) -> tensor<4xf32>",

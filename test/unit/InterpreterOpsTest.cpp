@@ -419,6 +419,11 @@ TEST_F(InterpreterOps, Composites) {
              {x, floats({2}, {2, 1}), floats({2}, {0, 10})}),
       Pointwise(NearlyEqual(1e-6), {-2 / std::sqrt(1.25), 10 + 1 / std::sqrt(1.25),
                                     -1.5 / std::sqrt(0.8125), 10 + 0.75 / std::sqrt(0.8125)}));
+  EXPECT_THAT(values("loom.rms_norm %a, %b epsilon = 0.5 : (tensor<2x2xf32>, tensor<2xf32>) -> "
+                     "tensor<2x2xf32>",
+                     {floats({2, 2}, {1, -2, 3, 0}), floats({2}, {2, 10})}),
+              Pointwise(NearlyEqual(1e-6),
+                        {2 / std::sqrt(3.0), -20 / std::sqrt(3.0), 6 / std::sqrt(5.0), 0.0}));
   EXPECT_THAT(
       values("loom.gelu erf %a : tensor<2x2xf32>", {x}),
       Pointwise(NearlyEqual(1e-6), {0.8413447461, 2.9959503063, -0.1586552539, 0.3457312306}));

@@ -271,7 +271,11 @@ inline SkeletonRows rowRows(const std::string &skeleton, const std::string &size
            "T(5x{N})",
            "T(5x{N})")
            .within(64, 64, 1.5, 1));
-  keep(add("rms norm", "f32 f64", ", %c: T(5)",
+  keep(add("rms norm", kFloats, ", %s: T({N})",
+           "%r = loom.rms_norm %x, %s epsilon = 1.0e-5 : (T(5x{N}), T({N})) -> T(5x{N})",
+           "T(5x{N})")
+           .within(64, 64, 1.5, 1));
+  keep(add("root of squares", "f32 f64", ", %c: T(5)",
            "%0 = loom.multiply %x, %x : T(5x{N})\n%1 = loom.reduce sum %0" + to +
                "\n%2 = loom.add %1, %c : T(5)\n%3 = loom.rsqrt %2 : T(5)\n"
                "%4 = loom.broadcast %3 dims = [0] : (T(5)) -> T(5x{N})\n"

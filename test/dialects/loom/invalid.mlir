@@ -200,6 +200,14 @@ func.func @f(%x: tensor<2x3xf32>, %s: tensor<2xf32>) {
 
 // -----
 
+func.func @f(%x: tensor<2x3xf32>, %s: tensor<2xf32>) {
+  // expected-error @below {{parameter is 'tensor<2xf32>' for rows of 3}}
+  %0 = loom.rms_norm %x, %s epsilon = 1.0e-5 : (tensor<2x3xf32>, tensor<2xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
 func.func @f() {
   // expected-error @below {{names no weight: @missing}}
   %0 = loom.get_weight @missing : tensor<2xf32>

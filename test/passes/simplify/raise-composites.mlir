@@ -144,9 +144,50 @@ func.func @layer_norm_plain(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
   return %10 : tensor<8x4xf32>
 }
 
-// The mean is not over the dimension the variance is.
+// As Llama's exporters write it: the square by pow or multiply, a reciprocal, the weight first.
+// CHECK-LABEL: func.func @rms_norm
+// CHECK-SAME: %[[X:[^:]*]]: tensor<2x3x4xf32>{{.*}}, %[[S:[^:]*]]: tensor<4xf32>
+// CHECK-NEXT: loom.rms_norm %[[X]], %[[S]] epsilon = {{.*}} loc(fused["Mul_1"
+// CHECK-NEXT: return
+func.func @rms_norm(%x: tensor<2x3x4xf32>, %scale: tensor<4xf32>) -> tensor<2x3x4xf32> {
+  %n = loom.constant dense<4.0> : tensor<2x3x1xf32>
+  %e = loom.constant dense<1.0e-5> : tensor<2x3x1xf32>
+  %one = loom.constant dense<1.0> : tensor<2x3x1xf32>
+  %0 = loom.multiply %x, %x : tensor<2x3x4xf32>
+  %1 = loom.reduce sum %0 dims = [2] : (tensor<2x3x4xf32>) -> tensor<2x3xf32>
+  %2 = loom.reshape %1 : (tensor<2x3xf32>) -> tensor<2x3x1xf32>
+  %3 = loom.divide %2, %n : tensor<2x3x1xf32>
+  %4 = loom.add %3, %e : tensor<2x3x1xf32>
+  %5 = loom.sqrt %4 : tensor<2x3x1xf32>
+  %6 = loom.divide %one, %5 : tensor<2x3x1xf32>
+  %7 = loom.broadcast %6 dims = [0, 1, 2] : (tensor<2x3x1xf32>) -> tensor<2x3x4xf32>
+  %8 = loom.multiply %x, %7 : tensor<2x3x4xf32>
+  %9 = loom.broadcast %scale dims = [2] : (tensor<4xf32>) -> tensor<2x3x4xf32>
+  %10 = loom.multiply %9, %8 : tensor<2x3x4xf32> loc("Mul_1")
+  return %10 : tensor<2x3x4xf32>
+}
+
+// The squares are those of another value.
+// CHECK-LABEL: func.func @not_rms_norm
+// CHECK-NOT: loom.rms_norm
+// CHECK: return
+func.func @not_rms_norm(%x: tensor<8x4xf32>, %y: tensor<8x4xf32>) -> tensor<8x4xf32> {
+  %n = loom.constant dense<0.25> : tensor<8xf32>
+  %e = loom.constant dense<1.0e-5> : tensor<8xf32>
+  %0 = loom.multiply %x, %y : tensor<8x4xf32>
+  %1 = loom.reduce sum %0 dims = [1] : (tensor<8x4xf32>) -> tensor<8xf32>
+  %2 = loom.multiply %1, %n : tensor<8xf32>
+  %3 = loom.add %2, %e : tensor<8xf32>
+  %4 = loom.rsqrt %3 : tensor<8xf32>
+  %5 = loom.broadcast %4 dims = [0] : (tensor<8xf32>) -> tensor<8x4xf32>
+  %6 = loom.multiply %x, %5 : tensor<8x4xf32>
+  return %6 : tensor<8x4xf32>
+}
+
+// The mean is not over the dimension the variance is: only the mean of squares matches.
 // CHECK-LABEL: func.func @not_layer_norm
 // CHECK-NOT: loom.layer_norm
+// CHECK: loom.rms_norm
 // CHECK: return
 func.func @not_layer_norm(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
   %n = loom.constant dense<4.0> : tensor<4xf32>
