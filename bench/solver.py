@@ -4,8 +4,9 @@
 
 FOLDER holds asplos-2025-iopddl-X.json.gz and contest_results.csv (the final cost of each team, by instance). Without
 --seconds each instance has the contest's time. The score of an instance is the best team's cost over ours, 0 without an
-answer; above 1, ours is better than all teams'. `load` is the machine's other work: processes that wanted to run at the
-start, on average over a minute."""
+answer; above 1, ours is better than all teams'. `cpu` is the processor time that the solver got: less than seconds times
+threads on a machine with other work. `load` is that work at the start: processes that wanted to run, on average over a
+minute."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import argparse
 import csv
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -30,13 +32,19 @@ def best_costs(path: Path) -> dict[str, int]:
     return {name: min(int(team[name]) for team in teams if team[name]) for name in names}
 
 
-def solve(program: Path, problem: Path, seconds: float, threads: int) -> tuple[dict | None, float, str]:
-    """The answer, the seconds it took and the last line on stderr."""
-    begin = time.perf_counter()
+def processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def solve(program: Path, problem: Path, seconds: float, threads: int) -> tuple[dict | None, float, float, str]:
+    """The answer, the seconds and the processor seconds it took, and the last line on stderr."""
+    begin, used = time.perf_counter(), processor_seconds()
     command = [program, problem, "--time", str(seconds), "--threads", str(threads)]
     result = subprocess.run(command, capture_output=True, text=True)
     lines = result.stderr.splitlines() or [""]
-    return json.loads(result.stdout) if result.returncode == 0 else None, time.perf_counter() - begin, lines[-1]
+    answer = json.loads(result.stdout) if result.returncode == 0 else None
+    return answer, time.perf_counter() - begin, processor_seconds() - used, lines[-1]
 
 
 def main() -> int:
@@ -50,13 +58,13 @@ def main() -> int:
 
     best = best_costs(options.folder / "contest_results.csv")
     wanted = [name for name in options.only.split(",") if name] or sorted(CONTEST_SECONDS)
-    print(f"{'':2}{'cost':>16}{'best team':>16}{'score':>9}{'bound':>16}{'gap':>9}{'work':>8}{'seconds':>9}{'load':>6}")
+    print(f"{'':2}{'cost':>16}{'best team':>16}{'score':>9}{'bound':>16}{'gap':>9}{'work':>8}{'seconds':>9}{'cpu':>7}{'load':>6}")
     total = 0.0
     for name in wanted:
         problem = options.folder / f"asplos-2025-iopddl-{name}.json.gz"
         load = os.getloadavg()[0]
         limit = options.seconds or CONTEST_SECONDS[name]
-        answer, seconds, line = solve(options.bin / "gridloom-solve", problem, limit, options.threads)
+        answer, seconds, used, line = solve(options.bin / "gridloom-solve", problem, limit, options.threads)
         if answer is None:
             print(f"{name:2}{line}")
             continue
@@ -64,7 +72,8 @@ def main() -> int:
         score, gap = best[name] / cost, 1 - bound / cost
         total += score
         print(
-            f"{name:2}{cost:16}{best[name]:16}{score:9.4f}{bound:16}{gap:9.3%}{answer['work']:8}{seconds:9.1f}{load:6.1f}",
+            f"{name:2}{cost:16}{best[name]:16}{score:9.4f}{bound:16}{gap:9.3%}{answer['work']:8}"
+            f"{seconds:9.1f}{used:7.1f}{load:6.1f}",
             flush=True,
         )
     print(f"score {total:.4f} of {len(wanted)}")

@@ -17,6 +17,8 @@ using namespace gridloom::solver;
 /// Networks of at most this many nodes are enumerated, if that takes no more than these steps.
 static constexpr size_t fewNodes = 32;
 static constexpr uint64_t enumerationSteps = 2'000'000;
+/// Rounds that are run even if the time is over: one for a bound, more if there is no assignment.
+static constexpr uint64_t leastRounds = 1, leastRoundsWithoutAny = 20;
 
 namespace {
 
@@ -78,7 +80,8 @@ private:
       return true;
     if (options.isFirstEnough)
       return search.isFeasible() || search.getNumRounds() >= Options::mostRoundsWithoutAny;
-    return Options::Clock::now() >= options.deadline;
+    uint64_t least = search.isFeasible() ? leastRounds : leastRoundsWithoutAny;
+    return Options::Clock::now() >= options.deadline && search.getNumRounds() >= least;
   }
 
   void updateProgress(const Search &search) {

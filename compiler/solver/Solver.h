@@ -25,7 +25,8 @@ struct Progress {
 
 struct Options {
   using Clock = std::chrono::steady_clock;
-  /// When to stop. The result is that of the rounds until then.
+  /// When to stop. The result is that of the rounds until then. One round is run in any case, and
+  /// some more if none has an assignment.
   Clock::time_point deadline = Clock::time_point::max();
   /// Rounds to run. A number of rounds has one result, whatever the threads and their speed.
   uint64_t work = std::numeric_limits<uint64_t>::max();

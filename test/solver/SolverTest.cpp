@@ -174,6 +174,12 @@ TEST(Solver, TheFirstAssignmentCanBeEnough) {
   EXPECT_LT(first.progress.work, 60u);
 }
 
+TEST(Solver, AnswersEvenIfTheTimeIsOver) {
+  Options options;
+  options.deadline = Options::Clock::now();
+  EXPECT_EQ(solve(makeRandomProblem(7, large), options).fault, "");
+}
+
 /// What takes more than linear time shows on a band of 10^6 edges, and on a star.
 TEST(Solver, AnswersAMillionEdges) {
   for (bool isStar : {false, true}) {
@@ -193,7 +199,7 @@ TEST(Solver, AnswersAMillionEdges) {
       problem.edgeCosts.addRow(
           std::vector<int64_t>{0, random.below(9), random.below(9), random.below(9)});
     }
-    problem.usageLimit = 40;
+    problem.usageLimit = 50;
     ASSERT_EQ(findFault(problem), "");
     Options options;
     options.deadline = Options::Clock::now() + std::chrono::seconds(2);
