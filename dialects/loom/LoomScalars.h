@@ -142,7 +142,7 @@ template <typename T> std::vector<T> load(const HostTensor &tensor) {
 }
 
 template <typename T>
-HostTensor store(ElementKind kind, llvm::ArrayRef<int64_t> shape, std::vector<T> values) {
+HostTensor store(ElementKind kind, llvm::ArrayRef<int64_t> shape, std::vector<T> &&values) {
   if constexpr (std::same_as<T, double>)
     return HostTensor::fromDoubles(kind, shape, values);
   else if constexpr (std::same_as<T, int64_t>)
