@@ -28,7 +28,7 @@ Ledger::Ledger(const Network &network, const std::vector<uint32_t> &chosen)
 }
 
 void Ledger::updateBlock(uint32_t block) {
-  auto begin = slack.begin() + block * blockSize;
+  auto begin = slack.begin() + ptrdiff_t(block) * blockSize;
   auto end = slack.begin() + std::min<size_t>(slack.size(), size_t(block + 1) * blockSize);
   leastSlack[block] = *std::min_element(begin, end);
 }
