@@ -119,7 +119,7 @@ def test_the_state_is_split(llama, tmp_path, mesh, strategy, sharding):
     """Every device keeps its requests' and heads' part of the cache, in both specialisations."""
     plan = check(llama, LLAMA, tmp_path / "llama.plan", mesh, strategy, batch=2)
     program = next((plan.path / "ir").glob("*-schedule.mlir")).read_text()
-    states = [line for line in program.splitlines() if "plan.buffer  state" in line]
+    states = [line for line in program.splitlines() if "plan.buffer state" in line]
     assert len(states) == 2 * 2 * LAYERS
     assert all(sharding in line for line in states)
 
@@ -131,7 +131,7 @@ def test_prompt_and_token_keep_states_in_one_stage(tools, tmp_path):
     owners: dict[str, set[str]] = {}
     for program in next((plan.path / "ir").glob("*-schedule.mlir")).read_text().split("plan.program @")[1:]:
         stage = re.match(r"\w+_stage(\d)", program).group(1)
-        for state in re.findall(r'plan.buffer  state "(\w+)"', program):
+        for state in re.findall(r'plan.buffer state "(\w+)"', program):
             owners.setdefault(state, set()).add(stage)
     assert len(owners) == 2 * LARGE_HEAD.layers and all(len(stages) == 1 for stages in owners.values()), owners
     assert {"0"} in owners.values() and {"1"} in owners.values()

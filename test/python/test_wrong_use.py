@@ -191,7 +191,7 @@ def test_the_doctor_finds_what_the_exporter_has_fixed(tools, tmp_path):
     nodes = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
     model = graph(tmp_path / "r.onnx", nodes, {"x": ["batch", "seq", 4]}, {"y": ["b", 10, 4]}, {"shape": [-1, 10, 4]})
     printed = tools.call("doctor", model).stdout  # 10 is what it was exported with
-    assert "seq=10 works and 11, 18, 26, 74 do not: the exporter fixed this size (node" in printed
+    assert "seq=10 works and 11, 18, 26, 74 do not: the exporter fixed this size (Reshape 'Reshape_0': " in printed
     assert "batch=1 works, and so do others" in printed and printed.endswith("--dim batch=1 --dim seq=10\n")
 
 
