@@ -185,6 +185,14 @@ def test_sections_run_alone(tmp_path):
     assert run_script(tmp_path, "one").returncode == 2
 
 
+def test_each_of_many_sections_is_known(tmp_path):
+    names = [f"section-{i}" for i in range(400)]
+    copy_script(tmp_path, "\n".join(f"  section {name} 20 fake pass" for name in names))
+    for name in (names[0], names[100], names[-1]):
+        alone = run_script(tmp_path, "--full", name)
+        assert alone.returncode == 0, alone.stderr
+
+
 def test_sections_alone_keep_what_others_found(tmp_path):
     copy_script(tmp_path, "  section one 20 fake pass\n  section two 20 fake pass")
     run_script(tmp_path, "--full")
