@@ -5,8 +5,10 @@ The copy is build/extensions: what an earlier run built there is built anew only
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -108,6 +110,19 @@ def test_a_transport_is_a_folder_and_a_line():
     folders = {str(Path(name).parent) for name in files}
     assert folders == {"runtime/comm/audit"}
     assert not (ROOT / "runtime/comm/audit").exists()
+
+
+def test_the_transport_still_fits_the_interface(tmp_path):
+    """Its files pass the compiler's checks, with a neighbour's flags."""
+    commands = json.loads((ROOT / "build/dev/compile_commands.json").read_text())
+    (flags,) = (c["command"] for c in commands if c["file"].endswith("/runtime/comm/local/LocalKind.cpp"))
+    arguments = shlex.split(flags.partition(" -MD ")[0].partition(" -o ")[0].replace("ccache ", "", 1))
+    copy_tree(tmp_path / "tree")
+    git_apply(TRANSPORT, tmp_path / "tree")
+    sources = [name for name in touched(TRANSPORT) if name.endswith(".cpp")]
+    assert sources
+    for name in sources:
+        call(arguments[0], f"-I{tmp_path / 'tree'}", *arguments[1:], "-fsyntax-only", tmp_path / "tree" / name)
 
 
 @pytest.fixture(scope="module")
