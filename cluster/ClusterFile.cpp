@@ -1,0 +1,362 @@
+//===- ClusterFile.cpp - clusters in files ----------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "cluster/ClusterFile.h"
+
+#include "cluster/Presets.h"
+#include "support/Text.h"
+#include "support/Usage.h"
+
+#include <nlohmann/json.hpp>
+
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <unordered_map>
+
+using namespace gridloom::cluster;
+using nlohmann::json;
+
+namespace {
+
+/// Why a file is refused.
+struct Refusal {
+  std::string why;
+};
+
+/// An object of the file, with the place where it stands.
+struct Object {
+  const json &value;
+  std::string place; ///< "links[3]"
+
+  [[noreturn]] void refuse(const std::string &why) const {
+    throw Refusal{(place.empty() ? "" : place + ": ") + why};
+  }
+  /// Refuses anything but an object with some of these fields.
+  void requireFields(const std::vector<std::string> &known) const;
+  bool has(const char *field) const { return value.contains(field); }
+  const json &get(const char *field) const;
+  std::string getText(const char *field) const;
+  /// More than 0, or from 0 on; finite.
+  double getNumber(const char *field, bool mayBeZero) const;
+  int64_t getCount(const char *field) const;
+  Object getObject(const char *field) const;
+  std::vector<Object> getObjects(const char *field) const;
+  std::string nameField(const char *field) const {
+    return place.empty() ? field : place + "." + field;
+  }
+};
+
+/// Devices, or a switch, that links name.
+struct Nodes {
+  uint32_t first, count;
+  bool isGroup; ///< devices with a count
+};
+
+class Reader {
+public:
+  explicit Reader(const json &root) : root{root, ""} {}
+  Cluster read();
+
+private:
+  uint32_t findKindNumber(const Object &device);
+  void addNodes(const Object &where, const std::string &name, Nodes nodes);
+  void readDevices();
+  void readSwitches();
+  Nodes findEnd(const Object &link, const json &end) const;
+  void readLink(const Object &object);
+
+  Object root;
+  Cluster cluster;
+  std::unordered_map<std::string, uint32_t> kinds;
+  std::unordered_map<std::string, Nodes> nodes;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Fields
+//===----------------------------------------------------------------------===//
+
+void Object::requireFields(const std::vector<std::string> &known) const {
+  if (!value.is_object())
+    refuse("expected an object, found " + std::string(value.type_name()));
+  for (const auto &[field, ignored] : value.items())
+    if (std::find(known.begin(), known.end(), field) == known.end())
+      refuse("unknown field '" + gridloom::makePrintable(field) + "'" +
+             gridloom::suggest(field, known) + "; the fields are " + joinNames(known));
+}
+
+const json &Object::get(const char *field) const {
+  auto found = value.find(field);
+  if (found == value.end())
+    refuse("field '" + std::string(field) + "' is missing");
+  return *found;
+}
+
+std::string Object::getText(const char *field) const {
+  const json &text = get(field);
+  if (!text.is_string() || text.get_ref<const std::string &>().empty())
+    refuse("'" + std::string(field) + "' has to be a name");
+  return text.get<std::string>();
+}
+
+double Object::getNumber(const char *field, bool mayBeZero) const {
+  const json &number = get(field);
+  double read = number.is_number() ? number.get<double>() : -1;
+  if (!number.is_number() || !std::isfinite(read) || read < 0 || (read == 0 && !mayBeZero))
+    refuse("'" + std::string(field) + "' is " + number.dump().substr(0, 40) +
+           "; it has to be a number " + (mayBeZero ? "of at least 0" : "above 0"));
+  return read;
+}
+
+int64_t Object::getCount(const char *field) const {
+  const json &number = get(field);
+  if (!number.is_number_integer() || number < 1 || number > kMaxDevices)
+    refuse("'" + std::string(field) + "' is " + number.dump().substr(0, 40) +
+           "; it has to be a whole number from 1 to " + std::to_string(kMaxDevices));
+  return number.get<int64_t>();
+}
+
+Object Object::getObject(const char *field) const { return {get(field), nameField(field)}; }
+
+std::vector<Object> Object::getObjects(const char *field) const {
+  const json &list = get(field);
+  if (!list.is_array())
+    refuse("'" + std::string(field) + "' has to be a list");
+  std::vector<Object> objects;
+  objects.reserve(list.size());
+  for (const json &element : list)
+    objects.push_back({element, nameField(field) + "[" + std::to_string(objects.size()) + "]"});
+  return objects;
+}
+
+//===----------------------------------------------------------------------===//
+// Kinds of devices
+//===----------------------------------------------------------------------===//
+
+static EfficiencyCurve readCurve(const Object &object, const char *field) {
+  EfficiencyCurve curve;
+  const json &points = object.get(field);
+  bool isSound = points.is_array() && !points.empty();
+  for (const json &point : points) {
+    if (!isSound || !point.is_array() || point.size() != 2 || !point[0].is_number() ||
+        !point[1].is_number()) {
+      isSound = false;
+      break;
+    }
+    double size = point[0].get<double>(), share = point[1].get<double>();
+    isSound &= size > (curve.points.empty() ? 0 : curve.points.back().first) && share > 0 &&
+               share <= 1 && std::isfinite(size);
+    curve.points.emplace_back(size, share);
+  }
+  if (!isSound)
+    object.refuse("'" + std::string(field) +
+                  "' has to be a list of [size, share], sizes in order and shares above 0 and at "
+                  "most 1");
+  return curve;
+}
+
+static void readRates(const Object &object, DeviceKind &kind) {
+  object.requireFields({kClassNames.begin(), kClassNames.end()});
+  for (size_t work = 0; work < kClassNames.size(); ++work) {
+    if (!object.has(kClassNames[work]))
+      continue;
+    Object rates = object.getObject(kClassNames[work]);
+    rates.requireFields({kTypeNames.begin(), kTypeNames.end()});
+    for (size_t type = 0; type < kTypeNames.size(); ++type)
+      if (rates.has(kTypeNames[type]))
+        kind.flopsPerSecond[work][type] = rates.getNumber(kTypeNames[type], /*mayBeZero=*/false);
+  }
+  if (kind.flopsPerSecond[0][static_cast<size_t>(NumberType::F32)] == 0)
+    object.refuse("field 'contraction.f32' is missing");
+}
+
+static DeviceKind readKind(const Object &object) {
+  std::vector<std::string> known = {"name", "target", "memory_bytes", "flops_per_second",
+                                    "efficiency"};
+  for (const NumberField &field : getNumberFields())
+    known.emplace_back(field.name);
+  object.requireFields(known);
+  DeviceKind kind;
+  kind.name = object.getText("name");
+  if (object.has("target"))
+    kind.target = object.getText("target");
+  if (object.has("memory_bytes"))
+    kind.memoryBytes = static_cast<int64_t>(
+        std::min(object.getNumber("memory_bytes", /*mayBeZero=*/false), 0x1p62));
+  for (const NumberField &field : getNumberFields())
+    kind.*field.member =
+        object.getNumber(field.name, /*mayBeZero=*/field.member != &DeviceKind::bytesPerSecond);
+  readRates(object.getObject("flops_per_second"), kind);
+  if (object.has("efficiency")) {
+    Object curves = object.getObject("efficiency");
+    curves.requireFields({kClassNames[0], kClassNames[1], "memory"});
+    for (size_t work = 0; work < kClassNames.size(); ++work)
+      if (curves.has(kClassNames[work]))
+        kind.efficiency[work] = readCurve(curves, kClassNames[work]);
+    if (curves.has("memory"))
+      kind.memoryEfficiency = readCurve(curves, "memory");
+  }
+  return kind;
+}
+
+//===----------------------------------------------------------------------===//
+// Devices, switches and links
+//===----------------------------------------------------------------------===//
+
+/// The kind that a device names, of the file or of the presets.
+uint32_t Reader::findKindNumber(const Object &device) {
+  std::string name = device.getText("kind");
+  auto [entry, isNew] = kinds.try_emplace(name, static_cast<uint32_t>(cluster.kinds.size()));
+  if (!isNew)
+    return entry->second;
+  if (const DeviceKind *preset = findKind(name)) {
+    cluster.kinds.push_back(*preset);
+    return entry->second;
+  }
+  kinds.erase(entry);
+  std::vector<std::string> known = listKinds();
+  for (const DeviceKind &kind : cluster.kinds)
+    known.push_back(kind.name);
+  device.refuse("unknown kind '" + gridloom::makePrintable(name) + "'" +
+                gridloom::suggest(name, known) + "; describe it in 'device_kinds', or use one of " +
+                joinNames(listKinds()));
+}
+
+void Reader::addNodes(const Object &where, const std::string &name, Nodes added) {
+  if (!nodes.try_emplace(name, added).second)
+    where.refuse("the name '" + gridloom::makePrintable(name) + "' is taken");
+}
+
+void Reader::readDevices() {
+  static const std::vector<std::string> fields = {"name", "kind", "count"};
+  for (const Object &device : root.getObjects("devices")) {
+    device.requireFields(fields);
+    std::string name = device.getText("name");
+    bool isGroup = device.has("count");
+    int64_t count = isGroup ? device.getCount("count") : 1;
+    auto first = static_cast<uint32_t>(cluster.devices.size());
+    if (first + count > kMaxDevices)
+      device.refuse("there are more than " + std::to_string(kMaxDevices) + " devices");
+    addNodes(device, name, {first, static_cast<uint32_t>(count), isGroup});
+    cluster.devices.insert(cluster.devices.end(), static_cast<size_t>(count),
+                           findKindNumber(device));
+  }
+  if (cluster.devices.empty())
+    root.refuse("'devices' is empty");
+}
+
+void Reader::readSwitches() {
+  if (!root.has("switches"))
+    return;
+  for (const Object &name : root.getObjects("switches")) {
+    if (!name.value.is_string() || name.value.get_ref<const std::string &>().empty())
+      name.refuse("a switch has to be a name");
+    addNodes(name, name.value.get<std::string>(),
+             {static_cast<uint32_t>(cluster.getNumNodes()), 1, /*isGroup=*/false});
+    ++cluster.numSwitches;
+  }
+}
+
+/// A node by its name; "gpu/2" is the third of the devices called gpu.
+Nodes Reader::findEnd(const Object &link, const json &end) const {
+  if (!end.is_string())
+    link.refuse("'ends' has to be two names");
+  const auto &name = end.get_ref<const std::string &>();
+  if (auto found = nodes.find(name); found != nodes.end())
+    return found->second;
+  if (size_t slash = name.rfind('/'); slash != std::string::npos) {
+    auto found = nodes.find(name.substr(0, slash));
+    uint32_t index = 0;
+    const char *last = name.data() + name.size();
+    auto [stop, code] = std::from_chars(name.data() + slash + 1, last, index);
+    if (found != nodes.end() && found->second.isGroup && code == std::errc() && stop == last &&
+        index < found->second.count)
+      return {found->second.first + index, 1, /*isGroup=*/false};
+  }
+  std::vector<std::string> known;
+  for (const auto &[other, ignored] : nodes)
+    known.push_back(other);
+  std::sort(known.begin(), known.end());
+  // To compare with every name of a large cluster would take long.
+  link.refuse("there is no device or switch '" + gridloom::makePrintable(name) + "'" +
+              (known.size() <= 1000 ? gridloom::suggest(name, known) : ""));
+}
+
+void Reader::readLink(const Object &object) {
+  static const std::vector<std::string> fields = {"ends", "latency_seconds", "bytes_per_second",
+                                                  "bytes_per_second_back"};
+  object.requireFields(fields);
+  const json &ends = object.get("ends");
+  if (!ends.is_array() || ends.size() != 2)
+    object.refuse("'ends' has to be two names");
+  Nodes from = findEnd(object, ends[0]), to = findEnd(object, ends[1]);
+  if (from.count > 1 && to.count > 1)
+    object.refuse("both ends are groups of devices; join them by a switch");
+  double there = object.getNumber("bytes_per_second", /*mayBeZero=*/false);
+  double back = object.has("bytes_per_second_back")
+                    ? object.getNumber("bytes_per_second_back", /*mayBeZero=*/false)
+                    : there;
+  double latency = object.getNumber("latency_seconds", /*mayBeZero=*/true);
+  for (uint32_t i = 0; i < std::max(from.count, to.count); ++i) {
+    Link link{from.first + (from.count > 1 ? i : 0),
+              to.first + (to.count > 1 ? i : 0),
+              latency,
+              {there, back}};
+    if (link.from == link.to)
+      object.refuse("it joins a node with itself");
+    cluster.links.push_back(link);
+  }
+}
+
+Cluster Reader::read() {
+  root.requireFields({"name", "device_kinds", "devices", "switches", "links"});
+  if (root.has("name"))
+    root.getText("name");
+  if (root.has("device_kinds"))
+    for (const Object &object : root.getObjects("device_kinds")) {
+      DeviceKind kind = readKind(object);
+      if (!kinds.try_emplace(kind.name, static_cast<uint32_t>(cluster.kinds.size())).second)
+        object.refuse("the kind '" + gridloom::makePrintable(kind.name) + "' is there twice");
+      cluster.kinds.push_back(std::move(kind));
+    }
+  readDevices();
+  readSwitches();
+  if (root.has("links"))
+    for (const Object &link : root.getObjects("links"))
+      readLink(link);
+  if (std::optional<uint32_t> device = findSeparateDevice(cluster))
+    root.refuse("no links join device " + std::to_string(*device) + " with device 0");
+  return std::move(cluster);
+}
+
+/// "line 3, column 5: ..." of the parser's message, without its own prefix.
+static std::string describe(const json::exception &exception) {
+  std::string text = exception.what();
+  size_t at = text.find("line ");
+  if (at == std::string::npos)
+    at = text.find("] ") == std::string::npos ? 0 : text.find("] ") + 2;
+  return gridloom::makePrintable(text.substr(at));
+}
+
+std::optional<Cluster> gridloom::cluster::readCluster(const std::string &path, std::string &error) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) {
+    error = "cannot read the cluster '" + makePrintable(path) + "'";
+    return std::nullopt;
+  }
+  std::string start = "the cluster '" + makePrintable(path) + "' ";
+  try {
+    Cluster cluster = Reader(json::parse(stream)).read();
+    cluster.name = path;
+    return cluster;
+  } catch (const json::exception &exception) {
+    error = start + "is not JSON: " + describe(exception);
+  } catch (const Refusal &refusal) {
+    error = start + "cannot be used: " + refusal.why;
+  }
+  return std::nullopt;
+}

@@ -1,0 +1,19 @@
+//===- ClusterFile.h - clusters in files ------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_CLUSTER_CLUSTERFILE_H
+#define GRIDLOOM_CLUSTER_CLUSTERFILE_H
+
+#include "cluster/Cluster.h"
+
+namespace gridloom::cluster {
+
+/// Reads a file as docs/clusters.md describes it. None, with one line in `error` that names the
+/// file and the place, where it cannot be read or does not describe a cluster.
+std::optional<Cluster> readCluster(const std::string &path, std::string &error);
+
+} // namespace gridloom::cluster
+
+#endif // GRIDLOOM_CLUSTER_CLUSTERFILE_H

@@ -1,0 +1,47 @@
+//===- DeviceKind.cpp - what devices of a kind can do -----------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "cluster/DeviceKind.h"
+
+#include <algorithm>
+#include <cmath>
+
+using namespace gridloom::cluster;
+
+double EfficiencyCurve::at(double size) const {
+  if (points.empty())
+    return 1;
+  auto next = std::find_if(points.begin(), points.end(),
+                           [&](const auto &point) { return point.first >= size; });
+  if (next == points.begin())
+    return next->second;
+  if (next == points.end())
+    return points.back().second;
+  auto [fromSize, fromShare] = next[-1];
+  auto [toSize, toShare] = next[0];
+  double way = std::log(size / fromSize) / std::log(toSize / fromSize);
+  return fromShare + way * (toShare - fromShare);
+}
+
+double DeviceKind::getRate(WorkClass work, NumberType type) const {
+  auto given = [&](WorkClass of, NumberType in) {
+    return flopsPerSecond[static_cast<size_t>(of)][static_cast<size_t>(in)];
+  };
+  NumberType twin = type == NumberType::F16    ? NumberType::Bf16
+                    : type == NumberType::Bf16 ? NumberType::F16
+                                               : type;
+  for (NumberType candidate : {type, twin, NumberType::F32})
+    if (double rate = given(work, candidate))
+      return rate;
+  return given(WorkClass::Contraction, NumberType::F32);
+}
+
+std::span<const NumberField> gridloom::cluster::getNumberFields() {
+  static constexpr NumberField fields[] = {
+      {"memory_bytes_per_second", &DeviceKind::bytesPerSecond},
+      {"launch_seconds", &DeviceKind::launchSeconds},
+      {"collective_launch_seconds", &DeviceKind::collectiveSeconds}};
+  return fields;
+}

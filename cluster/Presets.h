@@ -1,0 +1,50 @@
+//===- Presets.h - clusters that are known by name --------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_CLUSTER_PRESETS_H
+#define GRIDLOOM_CLUSTER_PRESETS_H
+
+#include "cluster/Cluster.h"
+
+namespace gridloom::cluster {
+
+/// Hosts that are bought as one piece: devices of one kind on one switch, and the way to others.
+struct Preset {
+  const char *name;
+  const char *kind;
+  uint32_t devices;         ///< of a host
+  double switchSeconds;     ///< latency between two devices of a host
+  double switchBytes;       ///< per second, device and direction, within a host
+  double networkSeconds;    ///< latency between two hosts
+  double networkBytes;      ///< per second and direction of a network adapter
+  bool hasAdapterPerDevice; ///< else one per host
+};
+
+std::vector<std::string> listPresets();
+std::vector<std::string> listKinds();
+
+/// "a, b"
+std::string joinNames(const std::vector<std::string> &names);
+
+/// By name, whatever its case; null where it is not known.
+const DeviceKind *findKind(const std::string &name);
+const Preset *findPreset(const std::string &name);
+/// The hosts that devices of the kind are usually part of; the kind has to be known.
+const Preset &getUsualPreset(const std::string &kind);
+
+/// The first `numDevices` devices of as many hosts as these take.
+Cluster makeHosts(const Preset &preset, int64_t numDevices);
+
+/// The cluster that --cluster names: PRESET, PRESETxN or a file. None, with `error`, where there is
+/// none.
+std::optional<Cluster> findCluster(const std::string &text, std::string &error);
+
+/// The cluster that --devices names: COUNT or COUNTxKIND; `usual` is the kind where none is named.
+std::optional<Cluster> findDevices(const std::string &text, const std::string &usual,
+                                   std::string &error);
+
+} // namespace gridloom::cluster
+
+#endif // GRIDLOOM_CLUSTER_PRESETS_H

@@ -1,0 +1,220 @@
+//===- ClusterFileTest.cpp - files of clusters, sound and not -------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "cluster/ClusterFile.h"
+#include "cluster/Machine.h"
+
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+using namespace gridloom::cluster;
+using testing::HasSubstr;
+
+namespace {
+
+class ClusterFileTest : public testing::Test {
+protected:
+  std::optional<Cluster> read(const std::string &text) {
+    std::ofstream(path) << text;
+    return readCluster(path, error);
+  }
+  /// The error of a file that has to be refused.
+  std::string refuse(const std::string &text) {
+    error.clear();
+    EXPECT_FALSE(read(text)) << text;
+    EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+    return error;
+  }
+  ~ClusterFileTest() override { std::filesystem::remove(path); }
+
+  std::string path =
+      testing::TempDir() + "cluster-file-test-" + std::to_string(::getpid()) + ".json";
+  std::string error;
+};
+
+/// Two devices and a link, with the link's numbers.
+std::string makePair(const std::string &numbers) {
+  return R"({"devices": [{"name": "a", "kind": "cpu"}, {"name": "b", "kind": "cpu"}],
+             "links": [{"ends": ["a", "b"], )" +
+         numbers + "}]}";
+}
+
+constexpr const char *kMixed = R"({
+  "name": "lab",
+  "device_kinds": [{
+    "name": "own", "target": "cpu", "memory_bytes": 1000000, "memory_bytes_per_second": 2e10,
+    "launch_seconds": 1e-6, "collective_launch_seconds": 0,
+    "flops_per_second": {"contraction": {"f32": 1e12, "bf16": 4e12}, "other": {"f32": 1e11}},
+    "efficiency": {"contraction": [[1e6, 0.1], [1e9, 0.9]], "memory": [[1, 0.5]]}}],
+  "devices": [{"name": "big", "kind": "H100-80GB", "count": 4}, {"name": "small", "kind": "own"},
+              {"name": "tiny", "kind": "own", "count": 1}],
+  "switches": ["nvlink", "pcie"],
+  "links": [
+    {"ends": ["big", "nvlink"], "latency_seconds": 1e-6, "bytes_per_second": 4e11},
+    {"ends": ["big/2", "pcie"], "latency_seconds": 2e-6, "bytes_per_second": 2e10,
+     "bytes_per_second_back": 1e10},
+    {"ends": ["pcie", "small"], "latency_seconds": 2e-6, "bytes_per_second": 2e10},
+    {"ends": ["pcie", "tiny/0"], "latency_seconds": 2e-6, "bytes_per_second": 2e10}]})";
+
+TEST_F(ClusterFileTest, AllFieldsAreRead) {
+  std::optional<Cluster> cluster = read(kMixed);
+  ASSERT_TRUE(cluster) << error;
+  EXPECT_EQ(cluster->name, path);
+  EXPECT_EQ(cluster->getNumDevices(), 6);
+  EXPECT_EQ(cluster->numSwitches, 2U);
+  EXPECT_EQ(cluster->links.size(), 7U);
+  EXPECT_EQ(cluster->links[4].from, 2U);
+  EXPECT_EQ(cluster->links[4].bytesPerSecond, (std::array<double, 2>{2e10, 1e10}));
+  const DeviceKind &own = cluster->kinds[cluster->devices[4]];
+  EXPECT_EQ(own.name, "own");
+  EXPECT_EQ(own.target, "cpu");
+  EXPECT_EQ(own.memoryBytes, 1000000);
+  EXPECT_EQ(own.bytesPerSecond, 2e10);
+  EXPECT_EQ(own.launchSeconds, 1e-6);
+  EXPECT_EQ(own.collectiveSeconds, 0);
+  EXPECT_EQ(own.getRate(WorkClass::Contraction, NumberType::Bf16), 4e12);
+  EXPECT_EQ(own.getRate(WorkClass::Other, NumberType::F32), 1e11);
+  EXPECT_EQ(own.efficiency[0].at(1), 0.1);
+  EXPECT_EQ(own.efficiency[1].at(1), 1);
+  EXPECT_EQ(own.memoryEfficiency.at(7), 0.5);
+  Machine machine = makeMachine(*cluster, 6);
+  EXPECT_EQ(machine.getName(), "H100-80GB+own");
+  ASSERT_EQ(machine.levels.size(), 1U);
+  EXPECT_EQ(machine.levels[0].bytesPerSecond, 1e10);
+  EXPECT_EQ(makeMachine(*cluster, 4).levels, (std::vector<Level>{{4, 2e-6, 4e11}}));
+}
+
+TEST_F(ClusterFileTest, FilesThatAreNotJson) {
+  EXPECT_FALSE(readCluster("/nowhere/c.json", error));
+  EXPECT_EQ(error, "cannot read the cluster '/nowhere/c.json'");
+  EXPECT_THAT(refuse(""), HasSubstr("is not JSON: line 1, column 1"));
+  EXPECT_THAT(refuse("{\n \"devices\": [,]}"), HasSubstr("is not JSON: line 2, column 14"));
+  EXPECT_THAT(refuse(std::string(100'000, '[')), HasSubstr("is not JSON: line 1"));
+  EXPECT_THAT(refuse("\xff\xfe{"), HasSubstr("is not JSON"));
+  std::string whole = kMixed;
+  for (size_t length = 0; length < whole.size() - 1; length += 7)
+    EXPECT_THAT(refuse(whole.substr(0, length)), HasSubstr("is not JSON"));
+}
+
+TEST_F(ClusterFileTest, FieldsThatAreWrong) {
+  EXPECT_THAT(refuse("[]"), HasSubstr("expected an object, found array"));
+  EXPECT_THAT(refuse("{}"), HasSubstr("field 'devices' is missing"));
+  EXPECT_THAT(refuse(R"({"devices": []})"), HasSubstr("'devices' is empty"));
+  EXPECT_THAT(refuse(R"({"devices": {}})"), HasSubstr("'devices' has to be a list"));
+  EXPECT_THAT(
+      refuse(R"({"devicess": []})"),
+      HasSubstr("unknown field 'devicess'; did you mean 'devices'?; the fields are name, "));
+  EXPECT_THAT(refuse(R"({"devices": [{"name": "a", "kind": "H100"}]})"),
+              HasSubstr("devices[0]: unknown kind 'H100'; did you mean 'H100-80GB'?"));
+  EXPECT_THAT(refuse(R"({"devices": [{"name": "a"}]})"), HasSubstr("field 'kind' is missing"));
+  EXPECT_THAT(refuse(R"({"devices": [{"name": 7, "kind": "cpu"}]})"),
+              HasSubstr("'name' has to be a name"));
+  EXPECT_THAT(
+      refuse(R"({"devices": [{"name": "a", "kind": "cpu"}, {"name": "a", "kind": "cpu"}]})"),
+      HasSubstr("devices[1]: the name 'a' is taken"));
+  for (const char *count : {"0", "-1", "1.5", "\"2\"", "null", "1048577"})
+    EXPECT_THAT(refuse(R"({"devices": [{"name": "a", "kind": "cpu", "count": )" +
+                       std::string(count) + "}]}"),
+                HasSubstr("devices[0]: 'count' is " + std::string(count) + "; it has to be"));
+  EXPECT_THAT(refuse(R"({"devices": [{"name": "a", "kind": "cpu"}], "switches": [7]})"),
+              HasSubstr("switches[0]: a switch has to be a name"));
+}
+
+TEST_F(ClusterFileTest, LinksThatAreWrong) {
+  EXPECT_TRUE(read(makePair(R"("latency_seconds": 0, "bytes_per_second": 1)")));
+  for (const char *bandwidth : {"0", "-1", "null", "\"fast\"", "-0.0"})
+    EXPECT_THAT(
+        refuse(makePair(R"("latency_seconds": 0, "bytes_per_second": )" + std::string(bandwidth))),
+        HasSubstr("links[0]: 'bytes_per_second' is " + std::string(bandwidth) +
+                  "; it has to be a number above 0"));
+  // JSON has no NaN and no infinity.
+  for (const char *bandwidth : {"NaN", "Infinity", "1e999"})
+    EXPECT_THAT(
+        refuse(makePair(R"("latency_seconds": 0, "bytes_per_second": )" + std::string(bandwidth))),
+        HasSubstr("is not JSON"));
+  EXPECT_THAT(refuse(makePair(R"("latency_seconds": -1, "bytes_per_second": 1)")),
+              HasSubstr("'latency_seconds' is -1; it has to be a number of at least 0"));
+  EXPECT_THAT(refuse(makePair(
+                  R"("latency_seconds": 0, "bytes_per_second": 1, "bytes_per_second_back": 0)")),
+              HasSubstr("'bytes_per_second_back' is 0"));
+  EXPECT_THAT(refuse(makePair(R"("bytes_per_second": 1)")),
+              HasSubstr("field 'latency_seconds' is missing"));
+  EXPECT_THAT(refuse(makePair(R"("latency": 1)")),
+              HasSubstr("unknown field 'latency'; did you mean 'latency_seconds'?"));
+  auto joined = [](const std::string &ends) {
+    return R"({"devices": [{"name": "gpu", "kind": "cpu", "count": 2}, {"name": "b", "kind": "cpu"}], "switches": ["s"],
+             "links": [{"ends": )" +
+           ends + R"(, "latency_seconds": 0, "bytes_per_second": 1}]})";
+  };
+  EXPECT_THAT(refuse(joined(R"(["gpu", "sw"])")),
+              HasSubstr("links[0]: there is no device or switch 'sw'; did you mean 's'?"));
+  for (const char *end : {"gpu/2", "gpu/", "gpu/-1", "gpu/1x", "b/0", "/0"})
+    EXPECT_THAT(refuse(joined(R"(["s", ")" + std::string(end) + "\"]")),
+                HasSubstr("there is no device or switch '" + std::string(end) + "'"));
+  EXPECT_THAT(refuse(joined(R"(["b"])")), HasSubstr("'ends' has to be two names"));
+  EXPECT_THAT(refuse(joined(R"([1, 2])")), HasSubstr("'ends' has to be two names"));
+  EXPECT_THAT(refuse(joined(R"(["b", "b"])")), HasSubstr("it joins a node with itself"));
+  EXPECT_THAT(refuse(joined(R"(["gpu", "gpu"])")), HasSubstr("both ends are groups of devices"));
+  EXPECT_THAT(refuse(joined(R"(["gpu", "s"])")), HasSubstr("no links join device 2 with device 0"));
+}
+
+TEST_F(ClusterFileTest, KindsThatAreWrong) {
+  auto kind = [](const std::string &fields) {
+    return R"({"device_kinds": [{"name": "k", "launch_seconds": 0, "collective_launch_seconds": 0, )" +
+           fields + R"(}], "devices": [{"name": "a", "kind": "k"}]})";
+  };
+  const std::string memory = R"("memory_bytes_per_second": 1, )",
+                    rates = R"("flops_per_second": {"contraction": {"f32": 1}})";
+  EXPECT_TRUE(read(kind(memory + rates))) << error;
+  EXPECT_THAT(refuse(kind(rates)),
+              HasSubstr("device_kinds[0]: field 'memory_bytes_per_second' is missing"));
+  EXPECT_THAT(refuse(kind(R"("memory_bytes_per_second": 0, )" + rates)),
+              HasSubstr("'memory_bytes_per_second' is 0"));
+  EXPECT_THAT(refuse(kind(memory + R"("flops_per_second": {"other": {"f32": 1}})")),
+              HasSubstr("device_kinds[0].flops_per_second: field 'contraction.f32' is missing"));
+  EXPECT_THAT(refuse(kind(memory + R"("flops_per_second": {"contraction": {"f31": 1}})")),
+              HasSubstr("flops_per_second.contraction: unknown field 'f31'; did you mean 'f32'?"));
+  for (const char *curve : {"7", "[]", "[1]", "[[1]]", "[[1, 0]]", "[[1, 2]]", "[[0, 1]]",
+                            "[[2, 1], [1, 1]]", "[[1, \"a\"]]"})
+    EXPECT_THAT(
+        refuse(kind(memory + rates + R"(, "efficiency": {"memory": )" + curve + "}")),
+        HasSubstr("device_kinds[0].efficiency: 'memory' has to be a list of [size, share]"));
+}
+
+/// Ten thousand hosts of ten devices, each device and link on its own line, in any order of speeds.
+TEST_F(ClusterFileTest, LargeFilesAreReadQuickly) {
+  constexpr int devices = 100'000;
+  std::string text = "{\"devices\": [";
+  for (int i = 0; i < devices; ++i)
+    text += std::string(i ? "," : "") + R"({"name": "d)" + std::to_string(i) +
+            R"(", "kind": "H100-80GB"})";
+  text += "],\n\"switches\": [\"network\"";
+  for (int i = 0; i < devices / 10; ++i)
+    text += ", \"s" + std::to_string(i) + '"';
+  text += "],\n\"links\": [";
+  for (int i = 0; i < devices; ++i)
+    text += std::string(i ? "," : "") + R"({"ends": ["d)" + std::to_string(i) + R"(", "s)" +
+            std::to_string(i / 10) + R"("], "latency_seconds": 1e-6, "bytes_per_second": )" +
+            std::to_string(100'000'000'000 + i) + "}\n";
+  for (int i = 0; i < devices / 10; ++i)
+    text += R"(,{"ends": ["s)" + std::to_string(i) +
+            R"(", "network"], "latency_seconds": 1e-6, "bytes_per_second": )" +
+            std::to_string(1'000'000'000 + i) + "}\n";
+  text += "]}";
+  auto begin = std::chrono::steady_clock::now();
+  std::optional<Cluster> cluster = read(text);
+  ASSERT_TRUE(cluster) << error;
+  Machine machine = makeMachine(*cluster, devices);
+  std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  ASSERT_EQ(machine.levels.size(), 2U);
+  EXPECT_EQ(machine.levels[0].block, 10);
+  EXPECT_LT(seconds.count(), 10) << "quadratic time would take minutes";
+  RecordProperty("milliseconds", static_cast<int>(1e3 * seconds.count()));
+}
+
+} // namespace

@@ -1,0 +1,134 @@
+//===- MachineTest.cpp - levels of clusters and groups on them ------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "cluster/Machine.h"
+#include "cluster/Presets.h"
+
+#include <gmock/gmock.h>
+
+using namespace gridloom::cluster;
+
+namespace {
+
+constexpr double kGiga = 1e9;
+
+/// Hosts of so many devices, each on a switch of 400 GB/s with one adapter of 40 to the network.
+Cluster makeHostsOf(const std::vector<uint32_t> &sizes) {
+  Cluster cluster;
+  cluster.kinds = {*findKind("H100-80GB")};
+  for (uint32_t size : sizes)
+    cluster.devices.insert(cluster.devices.end(), size, 0);
+  cluster.numSwitches = static_cast<uint32_t>(sizes.size()) + 1;
+  auto count = static_cast<uint32_t>(cluster.devices.size());
+  uint32_t network = count + static_cast<uint32_t>(sizes.size()), device = 0;
+  for (uint32_t host = 0; host < sizes.size(); ++host) {
+    for (uint32_t i = 0; i < sizes[host]; ++i)
+      cluster.links.push_back({device++, count + host, 1e-6, {400 * kGiga, 400 * kGiga}});
+    cluster.links.push_back({count + host, network, 5e-6, {40 * kGiga, 40 * kGiga}});
+  }
+  return cluster;
+}
+
+TEST(MachineTest, AnAdapterIsSharedByTheDevicesOfItsHost) {
+  Machine machine = makeMachine(makeHostsOf({4, 4}), 8);
+  ASSERT_EQ(machine.levels.size(), 2U);
+  EXPECT_EQ(machine.levels[0], (Level{4, 2e-6, 400 * kGiga}));
+  EXPECT_EQ(machine.levels[1].block, 8);
+  EXPECT_DOUBLE_EQ(machine.levels[1].bytesPerSecond, 10 * kGiga);
+  EXPECT_DOUBLE_EQ(machine.levels[1].latencySeconds, 12e-6);
+}
+
+TEST(MachineTest, AnAdapterPerDeviceIsItsOwn) {
+  Machine machine = makeMachine(makeHosts(*findPreset("HGX-H100"), 16), 16);
+  ASSERT_EQ(machine.levels.size(), 2U);
+  EXPECT_EQ(machine.levels[0], (Level{8, 2e-6, 360 * kGiga}));
+  EXPECT_EQ(machine.levels[1].bytesPerSecond, 40 * kGiga);
+  // A host's other devices may have the adapter: within the host, across, within the host.
+  EXPECT_LE(machine.levels[1].latencySeconds, 18e-6);
+  EXPECT_GE(machine.levels[1].latencySeconds, 14e-6);
+}
+
+TEST(MachineTest, FewDevicesOfACluster) {
+  Cluster cluster = makeHosts(*findPreset("HGX-H100"), 16);
+  EXPECT_TRUE(makeMachine(cluster, 1).levels.empty());
+  EXPECT_EQ(makeMachine(cluster, 4).levels, (std::vector<Level>{{4, 2e-6, 360 * kGiga}}));
+  EXPECT_EQ(makeMachine(cluster, 12).levels.size(), 2U);
+}
+
+/// Two leaves of two hosts with 4 adapters of 50 GB/s, one link upward of 100: every device has an
+/// eighth of it.
+TEST(MachineTest, LinksBetweenSwitchesAreShared) {
+  Cluster cluster;
+  cluster.kinds = {*findKind("H100-80GB")};
+  cluster.devices.assign(16, 0);
+  cluster.numSwitches = 7; // four hosts, two leaves, a spine
+  auto add = [&](uint32_t from, uint32_t to, double bytes) {
+    cluster.links.push_back({from, to, 1e-6, {bytes, bytes}});
+  };
+  for (uint32_t device = 0; device < 16; ++device) {
+    add(device, 16 + device / 4, 400 * kGiga);
+    add(device, 20 + device / 8, 50 * kGiga);
+  }
+  add(20, 22, 100 * kGiga);
+  add(21, 22, 100 * kGiga);
+  Machine machine = makeMachine(cluster, 16);
+  ASSERT_EQ(machine.levels.size(), 3U);
+  EXPECT_EQ(machine.levels[0].block, 4);
+  EXPECT_EQ(machine.levels[1].block, 8);
+  EXPECT_EQ(machine.levels[1].bytesPerSecond, 50 * kGiga);
+  EXPECT_EQ(machine.levels[2].block, 16);
+  EXPECT_EQ(machine.levels[2].bytesPerSecond, 12.5 * kGiga);
+}
+
+TEST(MachineTest, TheSlowerDirectionCounts) {
+  Cluster cluster = makeHostsOf({2});
+  for (Link &link : cluster.links)
+    link.bytesPerSecond[1] = 7 * kGiga;
+  EXPECT_EQ(makeMachine(cluster, 2).levels[0].bytesPerSecond, 7 * kGiga);
+}
+
+TEST(MachineTest, UnequalHostsHaveWhatDividesThem) {
+  Machine machine = makeMachine(makeHostsOf({6, 6}), 12);
+  EXPECT_EQ(machine.levels[0].block, 6);
+  machine = makeMachine(makeHostsOf({8, 4, 8}), 20);
+  EXPECT_EQ(machine.levels[0].block, 4);
+  // Of no size are all aligned rows of ranks on one host: all ranks are as far as the network.
+  machine = makeMachine(makeHostsOf({3, 4, 1}), 8);
+  ASSERT_EQ(machine.levels.size(), 1U);
+  EXPECT_LT(machine.levels[0].bytesPerSecond, 40 * kGiga);
+}
+
+TEST(MachineTest, MixedDevices) {
+  Cluster cluster = makeHostsOf({4, 4});
+  cluster.kinds.push_back(*findKind("A100-80GB"));
+  for (size_t device = 4; device < 8; ++device)
+    cluster.devices[device] = 1;
+  EXPECT_EQ(makeMachine(cluster, 4).getName(), "H100-80GB");
+  Machine machine = makeMachine(cluster, 8);
+  EXPECT_EQ(machine.getName(), "H100-80GB+A100-80GB");
+  EXPECT_EQ(machine.getMemoryBytes(), int64_t(80) << 30);
+}
+
+TEST(MachineTest, AxesAreOnTheLevelsOfTheirStrides) {
+  Machine machine{{}, {{8, 1, 100}, {32, 9, 10}}};
+  EXPECT_EQ(placeGroup(machine, {{{8, 1}}}), (Group{{8, 1, 100}}));
+  EXPECT_EQ(placeGroup(machine, {{{4, 8}}}), (Group{{4, 9, 10}}));
+  EXPECT_EQ(placeGroup(machine, {{{16, 1}}}), (Group{{8, 1, 100}, {2, 9, 10}}));
+  EXPECT_EQ(placeGroup(machine, {{{8, 4}}}), (Group{{2, 1, 100}, {4, 9, 10}}));
+  // Several axes: data=4 outside, model=2 and tensor=4 inside.
+  EXPECT_EQ(placeGroup(machine, {{{2, 4}, {4, 1}}}), (Group{{8, 1, 100}}));
+  EXPECT_EQ(placeGroup(machine, {{{4, 8}, {4, 1}}}), (Group{{4, 1, 100}, {4, 9, 10}}));
+  EXPECT_EQ(placeGroup(machine, {}), Group());
+  EXPECT_EQ(placeGroup(machine, {{{1, 8}}}), Group());
+}
+
+TEST(MachineTest, AxesThatFitNoBlockAreOutside) {
+  Machine machine{{}, {{6, 1, 100}, {12, 9, 10}}};
+  EXPECT_EQ(placeGroup(machine, {{{4, 1}}}), (Group{{2, 1, 100}, {2, 9, 10}}));
+  EXPECT_EQ(placeGroup(machine, {{{3, 4}}}), (Group{{3, 9, 10}}));
+  EXPECT_EQ(placeGroup(machine, {{{3, 1}}}), (Group{{3, 1, 100}}));
+}
+
+} // namespace
