@@ -21,6 +21,7 @@ def DistDialect : Dialect {
     | `dist.origins` | same | one `#dist.origin` per result: where the sharding comes from |
     | `dist.sharding`, `dist.origin` | function argument, function result | the same for an entry's inputs and outputs |
     | `dist.stage` | any op, function, argument that is a state | pipeline stage, counted from 0; for a state, the stage that keeps it |
+    | `dist.cluster` | module | the kinds of devices and levels of links that costs depend on; without it CPU ranks of one host |
     | `dist.because` | collectives and transfers | why the communication happens: a sentence that names the ONNX node |
   }];
   let useDefaultAttributePrinterParser = 1;

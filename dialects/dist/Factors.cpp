@@ -264,13 +264,14 @@ FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Sha
   if (llvm::all_of(ranked, [&](const Request &request) { return isMet(request, best); }))
     return best;
 
-  // Each side once has its way.
+  // Each side once has its way. What only rounding tells apart is equal.
+  constexpr double rounding = 1 - 1e-9;
   MoveCost least = getSplitCost(rule, shardings, types, best, mesh);
   SmallVector<MoveCost> costs = {least};
   for (size_t first = 1; first < ranked.size(); ++first) {
     FactorSplits splits = grant(rule, ranked, first, mesh);
     costs.push_back(getSplitCost(rule, shardings, types, splits, mesh));
-    if (costs.back().total() < least.total()) {
+    if (costs.back().seconds < least.seconds * rounding) {
       best = std::move(splits);
       least = costs.back();
     }

@@ -5,7 +5,10 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/MoveCost.h"
 
+#include "dialects/dist/MachineAttr.h"
+
 using namespace mlir;
+using namespace gridloom;
 using namespace gridloom::dist;
 
 /// The cost of moving data between micro-batches, which is impossible.
@@ -25,31 +28,31 @@ static size_t getCommonAxes(const Sharding::Dim &from, const Sharding::Dim &to) 
   return from.granule == to.granule || from.axes.empty() || to.axes.empty() ? common : 0;
 }
 
+static void addCollective(MoveCost &cost, cluster::Collective kind, double bytes,
+                          ArrayRef<StringAttr> axes, const Mesh &mesh) {
+  cost.sent += cluster::getSentBytes(kind, bytes, mesh.getSize(axes));
+  cost.seconds += mesh.getSeconds(kind, bytes, axes);
+}
+
 MoveCost gridloom::dist::getMoveCost(RankedTensorType type, const Sharding &from,
                                      const Sharding &to, const Mesh &mesh) {
   double bytes = bytesOf(getLocalType(type, from, mesh));
-  int64_t gathered = 1, moved = 1;
+  AxisList gathered, moved;
   MoveCost cost;
   for (auto [have, want] : llvm::zip_equal(from.dims, to.dims)) {
     size_t common = getCommonAxes(have, want);
     for (StringAttr axis : ArrayRef(have.axes).drop_front(common)) {
-      (to.usesAxis(axis) ? moved : gathered) *= mesh.getSize(axis);
-      cost.rest += isMicroAxis(axis) ? kImpossible : 0;
+      (to.usesAxis(axis) ? moved : gathered).push_back(axis);
+      cost.seconds += isMicroAxis(axis) ? kImpossible : 0;
     }
     if (common == have.axes.size())
       for (StringAttr axis : ArrayRef(want.axes).drop_front(common))
         if (!from.usesAxis(axis))
           bytes /= static_cast<double>(mesh.getSize(axis));
   }
-  if (gathered > 1) {
-    cost.sent += bytes * static_cast<double>(gathered - 1);
-    cost.rest += kStepBytes;
-    bytes *= static_cast<double>(gathered);
-  }
-  if (moved > 1) {
-    cost.sent += bytes * static_cast<double>(moved - 1) / static_cast<double>(moved);
-    cost.rest += kStepBytes;
-  }
+  bytes *= static_cast<double>(mesh.getSize(gathered));
+  addCollective(cost, cluster::Collective::AllGather, bytes, gathered, mesh);
+  addCollective(cost, cluster::Collective::AllToAll, bytes, moved, mesh);
   return cost;
 }
 
@@ -57,34 +60,37 @@ MoveCost gridloom::dist::getSplitCost(const ShardingRule &rule, ArrayRef<Shardin
                                       ArrayRef<RankedTensorType> types, const FactorSplits &splits,
                                       const Mesh &mesh) {
   MoveCost cost;
-  auto add = [&](const MoveCost &more) {
-    cost.sent += more.sent;
-    cost.rest += more.rest;
-  };
-  int64_t partial = 1;
+  AxisList partial;
   double points = 1;
   bool contracts = false;
   for (auto [size, kind, axes, granule] :
        llvm::zip_equal(rule.sizes, rule.kinds, splits.axes, splits.granules)) {
     int64_t parts = mesh.getSize(axes);
     points *= static_cast<double>(parts > 1 ? getLocalSize(size, parts, granule) : size);
-    contracts |= kind == FactorKind::Reduction;
-    partial *= kind == FactorKind::Reduction ? parts : 1;
+    if (kind != FactorKind::Reduction)
+      continue;
+    contracts = true;
+    partial.append(axes.begin(), axes.end());
   }
   // The last tensor is the result; of several results the others go along with it.
+  cluster::Work work;
   for (size_t index = 0; index < shardings.size(); ++index) {
     Sharding used = project(rule, index, splits, mesh);
     bool isResult = index + 1 == shardings.size();
     const Sharding &there = shardings[index];
-    add(isResult ? getMoveCost(types[index], used, there, mesh)
-                 : getMoveCost(types[index], there, used, mesh));
+    MoveCost move = isResult ? getMoveCost(types[index], used, there, mesh)
+                             : getMoveCost(types[index], there, used, mesh);
+    cost.sent += move.sent;
+    cost.seconds += move.seconds;
     double bytes = bytesOf(getLocalType(types[index], used, mesh));
-    if (isResult && partial > 1)
-      add({2 * bytes * static_cast<double>(partial - 1) / static_cast<double>(partial),
-           kStepBytes});
+    (isResult ? work.writtenBytes : work.readBytes) += bytes;
     if (isResult)
-      cost.rest +=
-          std::max(bytes * kBytesPerMemoryByte, contracts ? points * kBytesPerMultiplyAdd : 0.0);
+      addCollective(cost, cluster::Collective::AllReduce, bytes, partial, mesh);
   }
+  bool isProduct = contracts && types.size() > 2; // else a reduction of one tensor
+  work.kind = isProduct ? cluster::WorkClass::Contraction : cluster::WorkClass::Other;
+  work.type = getNumberType(types.front().getElementType());
+  work.flops = isProduct ? 2 * points : points;
+  cost.seconds += cluster::getComputeSeconds(mesh.getMachine(), work);
   return cost;
 }

@@ -10,23 +10,14 @@
 
 namespace gridloom::dist {
 
-/// A round of a collective, a multiply-add, and a byte of memory traffic, as the bytes that a link
-/// carries in the same time. The rates are those of the planner's "cpu": 80 us, 35 Gflop/s and
-/// 8 GB/s beside 2 GB/s.
-inline constexpr double kStepBytes = 160e3;
-inline constexpr double kBytesPerMultiplyAdd = 2.0 / 17.5;
-inline constexpr double kBytesPerMemoryByte = 0.25;
-
-/// The cost for one device, in bytes sent: work and waiting count as the bytes that a link carries
-/// in the same time, on the slowest machine the planner knows.
+/// The cost for one device. Times are compared; the bytes sent are what reports name.
 struct MoveCost {
   double sent = 0; ///< bytes
-  double rest = 0; ///< latency and work, as bytes
-  double total() const { return sent + rest; }
+  double seconds = 0;
 };
 
-/// The cost of resharding a tensor from `from` to `to` by ring algorithms. Cutting a replicated
-/// tensor is free.
+/// The cost of resharding a tensor from `from` to `to`: one gather of what is to be whole, one
+/// exchange of what is to be split otherwise. Cutting a replicated tensor is free.
 MoveCost getMoveCost(mlir::RankedTensorType type, const Sharding &from, const Sharding &to,
                      const Mesh &mesh);
 

@@ -5,15 +5,27 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Sharding.h"
 
+#include "dialects/dist/MachineAttr.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace gridloom::dist;
 
-Mesh::Mesh(MeshOp op) : symbol(FlatSymbolRefAttr::get(op.getSymNameAttr())) {
+Mesh::Mesh(MeshOp op)
+    : symbol(FlatSymbolRefAttr::get(op.getSymNameAttr())),
+      machine(dist::getMachine(op->getParentOfType<ModuleOp>())) {
   for (auto axis : op.getAxes().getAsRange<AxisAttr>())
     axes.push_back({StringAttr::get(op.getContext(), axis.getName()), axis.getSize()});
+}
+
+Mesh Mesh::get(ModuleOp module) {
+  if (MeshOp op = getMesh(module))
+    return Mesh(op);
+  Mesh mesh;
+  mesh.machine = dist::getMachine(module);
+  return mesh;
 }
 
 int64_t Mesh::getSize(StringAttr axis) const {
@@ -28,6 +40,19 @@ int64_t Mesh::getSize(ArrayRef<StringAttr> list) const {
   for (StringAttr axis : list)
     size *= getSize(axis);
   return size;
+}
+
+double Mesh::getSeconds(cluster::Collective kind, double bytes, ArrayRef<StringAttr> along) const {
+  SmallVector<cluster::PlacedAxis, 4> placed;
+  int64_t stride = 1;
+  for (const Axis &axis : llvm::reverse(axes)) {
+    if (isMicroAxis(axis.name))
+      continue; // no devices
+    if (llvm::is_contained(along, axis.name))
+      placed.push_back({axis.size, stride});
+    stride *= axis.size;
+  }
+  return cluster::getCollectiveSeconds(*machine, kind, bytes, placeGroup(*machine, placed));
 }
 
 //===----------------------------------------------------------------------===//

@@ -6,14 +6,17 @@
 #ifndef GRIDLOOM_DIALECTS_DIST_SHARDING_H
 #define GRIDLOOM_DIALECTS_DIST_SHARDING_H
 
+#include "cluster/Costs.h"
 #include "dialects/dist/Dist.h"
+
+#include <memory>
 
 namespace gridloom::dist {
 
 /// The most devices of a mesh.
-inline constexpr int64_t kMaxDevices = 1 << 20;
+inline constexpr int64_t kMaxDevices = cluster::kMaxDevices;
 
-/// A mesh as plain data.
+/// A mesh as plain data, and what work and communication cost on it.
 class Mesh {
 public:
   struct Axis {
@@ -22,18 +25,28 @@ public:
   };
 
   explicit Mesh(MeshOp op);
+  /// The module's mesh; one device where it declares none.
+  static Mesh get(mlir::ModuleOp module);
 
   llvm::ArrayRef<Axis> getAxes() const { return axes; }
   /// Size of the axis; 1 when there is none of that name.
   int64_t getSize(mlir::StringAttr axis) const;
   /// Product of the axes' sizes.
   int64_t getSize(llvm::ArrayRef<mlir::StringAttr> list) const;
+  /// The time of a collective or transfer along the axes, of a rank's operand or result of so many
+  /// bytes, whichever is larger. Devices are numbered row-major over the axes.
+  double getSeconds(cluster::Collective kind, double bytes,
+                    llvm::ArrayRef<mlir::StringAttr> along) const;
+  const cluster::Machine &getMachine() const { return *machine; }
   mlir::FlatSymbolRefAttr getSymbol() const { return symbol; }
   mlir::MLIRContext *getContext() const { return symbol.getContext(); }
 
 private:
+  Mesh() = default;
+
   llvm::SmallVector<Axis> axes;
   mlir::FlatSymbolRefAttr symbol;
+  std::shared_ptr<const cluster::Machine> machine;
 };
 
 /// A sharding as a value that algorithms change; ShardingAttr is the same in IR.

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/communicate/Communicate.h"
 
-#include "dialects/dist/MoveCost.h"
+#include "dialects/loom/Work.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -17,16 +17,14 @@ namespace gridloom {
 } // namespace gridloom
 
 namespace {
-/// When a block's operations run if nothing waits: the time of the operations before them, as the
-/// bytes a link carries meanwhile.
+/// When a block's operations run if nothing waits: the seconds of the operations before them.
 class Timeline {
 public:
-  explicit Timeline(Block &block) {
+  Timeline(Block &block, const cluster::Machine &machine) {
     for (Operation &op : block) {
       start[&op] = end;
-      if (auto cost = dyn_cast<loom::CostInterface>(op); cost && !isCommunication(&op))
-        end += static_cast<double>(cost.getFlops()) / 2 * kBytesPerMultiplyAdd +
-               static_cast<double>(cost.getMemoryBytes()) * kBytesPerMemoryByte;
+      if (!isCommunication(&op))
+        end += loom::getComputeSeconds(&op, machine);
     }
   }
   /// When the operands are there; those of communication, when they were asked for.
@@ -61,8 +59,9 @@ struct CombineCollectivesPass
   using CombineCollectivesBase::CombineCollectivesBase;
 
   void runOnOperation() override {
+    Mesh mesh = Mesh::get(getOperation()->getParentOfType<ModuleOp>());
     for (Block &block : getOperation().getBody()) {
-      Timeline timeline(block);
+      Timeline timeline(block, mesh.getMachine());
       SmallVector<AllReduceOp> pending; // one of each kind
       for (Operation &op : llvm::make_early_inc_range(block)) {
         // A use of a pending result ends its wait for company.
@@ -76,7 +75,7 @@ struct CombineCollectivesPass
             llvm::find_if(pending, [&](AllReduceOp waiting) { return isOfOneKind(waiting, next); });
         if (first == pending.end()) {
           pending.push_back(next);
-        } else if (!isWorthwhile(*first, next, timeline)) {
+        } else if (!isWorthwhile(*first, next, timeline, mesh)) {
           *first = next;
         } else {
           AllReduceOp joined = join(*first, next);
@@ -107,11 +106,15 @@ private:
 
   /// True when the values are small enough, and what waits for them waits no longer than if they
   /// travelled apart: the first has to wait for the operands of the second.
-  bool isWorthwhile(AllReduceOp first, AllReduceOp second, const Timeline &timeline) {
+  bool isWorthwhile(AllReduceOp first, AllReduceOp second, const Timeline &timeline,
+                    const Mesh &mesh) {
     int64_t firstBytes = bytesOf(first), secondBytes = bytesOf(second);
     if (firstBytes + secondBytes > threshold)
       return false;
-    auto travel = [](int64_t bytes) { return 2 * (kStepBytes + static_cast<double>(bytes)); };
+    SmallVector<StringAttr> axes(first.getAxes().getAsRange<StringAttr>());
+    auto travel = [&](int64_t bytes) {
+      return mesh.getSeconds(cluster::Collective::AllReduce, static_cast<double>(bytes), axes);
+    };
     double firstDue = timeline.getDeadline(first), secondDue = timeline.getDeadline(second);
     double firstReady = timeline.getReady(first);
     double bothReady = std::max(firstReady, timeline.getReady(second));

@@ -173,9 +173,10 @@ FailureOr<Value> Partitioner::request(Value global, const Sharding &sharding, Op
         planReshard(version.sharding, sharding, cast<RankedTensorType>(global.getType()), mesh);
     if (failed(plan))
       continue;
-    double bytes = getReshardBytes(*plan, cast<RankedTensorType>(version.local.getType()), mesh);
-    if (bytes < least) {
-      least = bytes;
+    double seconds =
+        getReshardCost(*plan, cast<RankedTensorType>(version.local.getType()), mesh).seconds;
+    if (seconds < least) {
+      least = seconds;
       source = &version;
       steps = std::move(*plan);
     }

@@ -5,7 +5,6 @@
 //===----------------------------------------------------------------------===//
 #include "passes/partition/ReshardSearch.h"
 
-#include "dialects/dist/MoveCost.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -13,6 +12,9 @@ using namespace gridloom;
 using namespace gridloom::reshard;
 
 using MeshAxes = ArrayRef<dist::Mesh::Axis>;
+
+/// In a second: times are integers of them.
+static constexpr double kPicoseconds = 1e12;
 
 /// Axes of one device do nothing and are left out.
 static SmallVector<dist::Mesh::Axis> getAxes(const dist::Mesh &mesh) {
@@ -46,7 +48,7 @@ static State getState(const dist::Sharding &sharding, RankedTensorType global,
 
 Moves::Moves(const dist::Sharding &from, const dist::Sharding &to, RankedTensorType global,
              const dist::Mesh &mesh)
-    : meshAxes(getAxes(mesh)), sizes(global.getShape()),
+    : mesh(mesh), meshAxes(getAxes(mesh)), sizes(global.getShape()),
       elementBytes(std::max<int64_t>(1, global.getElementTypeBitWidth() / 8)),
       start(getState(from, global, mesh, meshAxes)), goal(getState(to, global, mesh, meshAxes)) {
   assert(meshAxes.size() <= sizeof(AxisMask) * 8 && "more axes than a mask has bits");
@@ -55,6 +57,21 @@ Moves::Moves(const dist::Sharding &from, const dist::Sharding &to, RankedTensorT
     if (dist::isMicroAxis(axis.name))
       micro |= 1U << i;
   }
+  findLeastCosts();
+}
+
+void Moves::findLeastCosts() {
+  double fastest = 0, shortest = std::numeric_limits<double>::infinity(), start = 0;
+  for (const cluster::Level &level : mesh.getMachine().levels) {
+    fastest = std::max(fastest, level.bytesPerSecond);
+    shortest = std::min(shortest, level.latencySeconds);
+  }
+  for (const cluster::DeviceKind &kind : mesh.getMachine().kinds)
+    start = std::max(start, kind.collectiveSeconds);
+  if (fastest == 0)
+    return; // one device
+  leastStart = static_cast<int64_t>(kPicoseconds * (start + shortest));
+  leastPerByte = kPicoseconds / fastest;
 }
 
 int64_t Moves::getParts(ArrayRef<uint8_t> axes) const {
@@ -108,10 +125,14 @@ int64_t Moves::getBytes(const State &state) const {
   return bytes;
 }
 
-Cost Moves::getCost(int64_t bytes, int64_t rounds) const {
-  // Starting one costs as much as a round.
-  auto waiting = static_cast<int64_t>(dist::kStepBytes) * (rounds + 1) * numDevices;
-  return {bytes + waiting, bytes, 1, 1};
+Cost Moves::getCost(cluster::Collective kind, int64_t bytes, ArrayRef<uint8_t> along) const {
+  SmallVector<StringAttr> axes;
+  for (uint8_t axis : along)
+    axes.push_back(meshAxes[axis].name);
+  double seconds = mesh.getSeconds(kind, static_cast<double>(bytes), axes);
+  double sent = cluster::getSentBytes(kind, static_cast<double>(bytes), getParts(along));
+  return {std::llround(kPicoseconds * seconds),
+          std::llround(sent * static_cast<double>(numDevices)), 1, 1};
 }
 
 bool Moves::isImpossible() const {
@@ -181,7 +202,7 @@ std::optional<Move> Moves::cut(ReshardStep::Kind kind, const State &state, size_
     for (uint8_t axis : axes)
       move.after.unreduced &= ~(1U << axis);
     move.cost =
-        getCost(getBytes(move.after) * (getParts(axes) - 1) * numDevices, getParts(axes) - 1);
+        getCost(cluster::Collective::ReduceScatter, getBytes(move.after) * getParts(axes), axes);
   }
   return move;
 }
@@ -192,16 +213,14 @@ Move Moves::reduce(const State &state, AxisMask axes) const {
     if (axes >> axis & 1)
       move.axes.push_back(axis);
   move.after.unreduced &= ~axes;
-  int64_t parts = getParts(move.axes);
-  move.cost = getCost(2 * getBytes(state) * (parts - 1) * (numDevices / parts), 2 * (parts - 1));
+  move.cost = getCost(cluster::Collective::AllReduce, getBytes(state), move.axes);
   return move;
 }
 
 Move Moves::gather(const State &state, size_t dim, size_t keep) const {
   Axes axes(ArrayRef(state.dims[dim].axes).drop_front(keep));
-  int64_t others = getParts(axes) - 1;
   Move move{ReshardStep::AllGather, axes, static_cast<int64_t>(dim), 0, 0, 0, {}, state};
-  move.cost = getCost(getBytes(state) * others * numDevices, others);
+  move.cost = getCost(cluster::Collective::AllGather, getBytes(state) * getParts(axes), axes);
   joinDim(move.after, dim, keep, move.trimTo);
   return move;
 }
@@ -222,9 +241,8 @@ std::optional<Move> Moves::exchange(const State &state, size_t source, size_t co
             state};
   if (!cutDim(move.after, target, axes, move.padTo))
     return std::nullopt;
-  // Bytes of the parts that go to others, before what is joined is trimmed.
-  int64_t others = getParts(axes) - 1;
-  move.cost = getCost(getBytes(move.after) * others * numDevices, others);
+  // Before what is joined is trimmed.
+  move.cost = getCost(cluster::Collective::AllToAll, getBytes(move.after) * getParts(axes), axes);
   joinDim(move.after, source, state.dims[source].axes.size() - count, move.trimTo);
   return move;
 }
@@ -311,13 +329,17 @@ Cost Moves::getBound(const State &state) const {
     else if (!(used >> i & 1))
       free *= axis.size;
   }
+  auto timeOf = [&](int64_t bytes) {
+    double each = static_cast<double>(bytes) / static_cast<double>(numDevices);
+    return static_cast<int64_t>(leastPerByte * each);
+  };
   if (pending == 1) {
     int64_t bytes = std::max<int64_t>(0, wanted - getBytes(state)) * numDevices;
-    return {bytes, bytes, 0, 0};
+    return {bytes ? leastStart + timeOf(bytes) : 0, bytes, 0, 0};
   }
   int64_t share = whole * (numDevices / (split * free * pending)); // times numDevices
   int64_t bytes = std::max(share * (pending - 1), wanted * numDevices + share * (pending - 2));
-  return {getCost(bytes, 1).time, bytes, 1, 1};
+  return {leastStart + timeOf(bytes), bytes, 1, 1};
 }
 
 //===----------------------------------------------------------------------===//
@@ -386,10 +408,11 @@ std::optional<Move> Moves::permute(const State &state, const State &after) const
           mask |= 1U << axis;
   if (mask & micro)
     return std::nullopt;
-  Move move{ReshardStep::Permute, {}, 0, 0, 0, 0, getCost(getBytes(state) * numDevices, 1), after};
+  Move move{ReshardStep::Permute, {}, 0, 0, 0, 0, {}, after};
   for (uint8_t axis = 0; axis < meshAxes.size(); ++axis)
     if (mask >> axis & 1)
       move.axes.push_back(axis);
+  move.cost = getCost(cluster::Collective::Permute, getBytes(state), move.axes);
   return move;
 }
 

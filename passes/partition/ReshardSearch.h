@@ -35,11 +35,11 @@ struct State {
   }
 };
 
-/// The cost for a device. Bytes are multiplied by the number of devices, so that they are integers.
-/// Compared by `time`, then bytes, collectives, steps.
+/// The cost for a device, in integers, so that equal ways are equal in any order of their steps.
+/// Compared by time, then bytes, collectives, steps.
 struct Cost {
-  int64_t time = 0; ///< bytes, and those that a link carries while the collectives wait for it
-  int64_t bytes = 0;
+  int64_t time = 0;  ///< picoseconds
+  int64_t bytes = 0; ///< sent, times the number of devices
   int32_t collectives = 0, steps = 0;
   Cost operator+(const Cost &other) const {
     return {time + other.time, bytes + other.bytes, collectives + other.collectives,
@@ -85,14 +85,16 @@ private:
   int64_t getParts(llvm::ArrayRef<uint8_t> axes) const;
   AxisMask getUsed(const State &state) const;
   AxisMask getPending(const State &state) const { return state.unreduced & ~goal.unreduced; }
+  void findLeastCosts();
   bool touchesMicro(llvm::ArrayRef<uint8_t> axes) const;
   /// The local size of the dimension when it is split over the first `count` of its target axes.
   int64_t getWantedLocal(size_t dim, size_t count) const;
   bool isOnTrack(const State &state, size_t dim) const;
   size_t getCommonAxes(const State &state, size_t dim) const;
   int64_t getBytes(const State &state) const;
-  /// The cost of a collective that sends so many bytes (times the devices) in so many rounds.
-  Cost getCost(int64_t bytes, int64_t rounds) const;
+  /// The cost of a collective over the axes, where a device's operand or result has so many bytes,
+  /// whichever is larger.
+  Cost getCost(cluster::Collective kind, int64_t bytes, llvm::ArrayRef<uint8_t> along) const;
 
   std::optional<Move> cut(ReshardStep::Kind kind, const State &state, size_t dim,
                           llvm::ArrayRef<uint8_t> axes) const;
@@ -109,11 +111,15 @@ private:
   llvm::SmallVector<int64_t> getPermutation(const State &before, const State &after,
                                             llvm::ArrayRef<uint8_t> axes) const;
 
+  dist::Mesh mesh;
   llvm::SmallVector<dist::Mesh::Axis> meshAxes; ///< of more than one device, and micro
   llvm::SmallVector<int64_t> sizes;
   int64_t elementBytes, numDevices = 1;
   AxisMask micro = 0;
   State start, goal;
+  /// Of any collective: the shortest start and step, and the least time for a byte.
+  int64_t leastStart = 0;
+  double leastPerByte = 0; ///< picoseconds
 };
 
 /// The cheapest sequence of moves, or the best found when the search grows too large; none when

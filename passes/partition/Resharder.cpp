@@ -57,34 +57,41 @@ static RankedTensorType getStepType(RankedTensorType type, const ReshardStep &st
   llvm_unreachable("unknown reshard step");
 }
 
-double gridloom::getReshardBytes(ArrayRef<ReshardStep> steps, RankedTensorType local,
-                                 const Mesh &mesh) {
-  double total = 0;
+/// None for what does not communicate.
+static std::optional<cluster::Collective> getCollective(ReshardStep::Kind kind) {
+  switch (kind) {
+  case ReshardStep::Slice:
+    return std::nullopt;
+  case ReshardStep::ReduceScatter:
+    return cluster::Collective::ReduceScatter;
+  case ReshardStep::AllReduce:
+    return cluster::Collective::AllReduce;
+  case ReshardStep::AllToAll:
+    return cluster::Collective::AllToAll;
+  case ReshardStep::AllGather:
+    return cluster::Collective::AllGather;
+  case ReshardStep::Permute:
+    return cluster::Collective::Permute;
+  }
+  llvm_unreachable("a step of no kind");
+}
+
+MoveCost gridloom::getReshardCost(ArrayRef<ReshardStep> steps, RankedTensorType local,
+                                  const Mesh &mesh) {
+  MoveCost cost;
   for (const ReshardStep &step : steps) {
     int64_t parts = mesh.getSize(step.axes);
     local = setDim(local, getCutDim(step), step.padTo);
-    auto bytes = static_cast<double>(loom::getByteSize(local));
-    double share = static_cast<double>(parts - 1) / parts;
-    switch (step.kind) {
-    case ReshardStep::Slice:
-      break;
-    case ReshardStep::ReduceScatter:
-    case ReshardStep::AllToAll:
-      total += share * bytes;
-      break;
-    case ReshardStep::AllReduce:
-      total += 2 * share * bytes;
-      break;
-    case ReshardStep::AllGather:
-      total += (parts - 1) * bytes;
-      break;
-    case ReshardStep::Permute:
-      total += bytes;
-      break;
+    if (std::optional<cluster::Collective> kind = getCollective(step.kind)) {
+      auto bytes = static_cast<double>(loom::getByteSize(local));
+      if (step.kind == ReshardStep::AllGather)
+        bytes *= static_cast<double>(parts);
+      cost.sent += cluster::getSentBytes(*kind, bytes, parts);
+      cost.seconds += mesh.getSeconds(*kind, bytes, step.axes);
     }
     local = setDim(getStepType(local, step, parts), step.dim, step.trimTo);
   }
-  return total;
+  return cost;
 }
 
 Value gridloom::emitReshard(OpBuilder &builder, Location loc, Value value,

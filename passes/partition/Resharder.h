@@ -6,7 +6,7 @@
 #ifndef GRIDLOOM_PASSES_PARTITION_RESHARDER_H
 #define GRIDLOOM_PASSES_PARTITION_RESHARDER_H
 
-#include "dialects/dist/Sharding.h"
+#include "dialects/dist/MoveCost.h"
 
 namespace gridloom {
 
@@ -21,21 +21,20 @@ struct ReshardStep {
   llvm::SmallVector<int64_t> permutation = {}; ///< of a permute: whose value each member takes
 };
 
-/// The cheapest steps that turn `from` into `to`, for a tensor of the global type: the bytes a
-/// device sends, and the rounds in which it does. Free slices, reductions (straight into the
-/// dimension that wants the axes where one does), exchanges between dimensions, permutes and
-/// gathers are weighed against each other over all axes at once; the bytes are never more than
-/// those of reducing everything, gathering everything and slicing. On meshes too large to search it
-/// is the best found, that and a greedy way included. Fails when `to` asks for partial values
-/// `from` lacks, or a step would communicate over the micro-batch axis.
+/// The steps that turn `from` into `to` soonest, for a tensor of the global type. Free slices,
+/// reductions (straight into the dimension that wants the axes where one does), exchanges between
+/// dimensions, permutes and gathers are weighed against each other over all axes at once; the bytes
+/// are never more than those of reducing everything, gathering everything and slicing. On meshes
+/// too large to search it is the best found, that and a greedy way included. Fails when `to` asks
+/// for partial values `from` lacks, or a step would communicate over the micro-batch axis.
 mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(const dist::Sharding &from,
                                                             const dist::Sharding &to,
                                                             mlir::RankedTensorType global,
                                                             const dist::Mesh &mesh);
 
-/// Bytes a device sends for the steps, starting from a local value of `type`: ring algorithms.
-double getReshardBytes(llvm::ArrayRef<ReshardStep> steps, mlir::RankedTensorType local,
-                       const dist::Mesh &mesh);
+/// The cost of the steps for a device, starting from a local value of type `local`.
+dist::MoveCost getReshardCost(llvm::ArrayRef<ReshardStep> steps, mlir::RankedTensorType local,
+                              const dist::Mesh &mesh);
 
 /// Emits the steps on the local `value`; returns the result.
 mlir::Value emitReshard(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value,

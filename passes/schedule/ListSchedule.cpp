@@ -5,7 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/ListSchedule.h"
 
+#include "dialects/dist/MachineAttr.h"
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Work.h"
 #include "passes/schedule/BuildProgram.h"
 #include "passes/schedule/StateUpdates.h"
 
@@ -34,8 +36,8 @@ struct Node {
 
 class ListScheduler {
 public:
-  ListScheduler(Block &block, const MachineRates &rates, bool overlap)
-      : block(block), rates(rates), overlap(overlap) {}
+  ListScheduler(Block &block, const dist::Mesh &mesh, bool overlap)
+      : block(block), mesh(mesh), overlap(overlap) {}
   void run();
 
 private:
@@ -56,7 +58,7 @@ private:
   int pickCompute() const;
 
   Block &block;
-  const MachineRates &rates;
+  const dist::Mesh &mesh;
   bool overlap;
   std::vector<Node> nodes; // in program order
   llvm::DenseMap<Operation *, unsigned> indices;
@@ -66,49 +68,46 @@ private:
   llvm::DenseMap<plan::StreamAttr, double> streamFree; // when what is submitted to it is over
 };
 
-/// FLOPs of a library call, else 0.
-static double getFlops(Operation *op) {
-  if (auto convolution = dyn_cast<plan::ConvolutionOp>(op))
-    return convolution.getDescriptor().getFlops();
-  if (auto attention = dyn_cast<plan::AttentionOp>(op))
-    return attention.getDescriptor().getFlops();
-  auto matmul = dyn_cast<plan::MatmulOp>(op);
-  if (!matmul)
-    return 0;
-  double flops = 2;
-  for (int64_t size : matmul.getDescriptor().getSizes())
-    flops *= size;
-  return flops;
+/// The work of a kernel or library call. Kernels wait for memory.
+static cluster::Work getWork(Operation *op) {
+  cluster::Work work;
+  Value first = op->getNumOperands() ? op->getOperand(0) : op->getResult(0);
+  work.type = dist::getNumberType(getElementTypeOrSelf(first.getType()));
+  work.readBytes = getBytes(op->getOperandTypes());
+  work.writtenBytes = getBytes(op->getResultTypes());
+  auto setProduct = [&](double flops, bool isTf32) {
+    work.kind = cluster::WorkClass::Contraction;
+    work.flops = flops;
+    if (isTf32)
+      work.type = cluster::NumberType::Tf32;
+  };
+  if (auto convolution = dyn_cast<plan::ConvolutionOp>(op)) {
+    setProduct(convolution.getDescriptor().getFlops(), convolution.getDescriptor().getTf32());
+  } else if (auto attention = dyn_cast<plan::AttentionOp>(op)) {
+    setProduct(attention.getDescriptor().getFlops(), /*isTf32=*/false);
+  } else if (auto matmul = dyn_cast<plan::MatmulOp>(op)) {
+    double flops = 2;
+    for (int64_t size : matmul.getDescriptor().getSizes())
+      flops *= static_cast<double>(size);
+    setProduct(flops, matmul.getDescriptor().getTf32());
+  }
+  return work;
 }
 
 double ListScheduler::estimate(Operation *op) const {
-  if (double flops = getFlops(op)) {
-    return std::max(flops / rates.flopsPerSecond,
-                    (getBytes(op->getOperandTypes()) + getBytes(op->getResultTypes())) /
-                        rates.bytesPerSecond) +
-           rates.launchSeconds;
-  }
-  if (isa<plan::CallOp>(op))
-    return (getBytes(op->getOperandTypes()) + getBytes(op->getResultTypes())) /
-               rates.bytesPerSecond +
-           rates.launchSeconds;
+  if (isa<plan::CallOp, plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp>(op))
+    return cluster::getComputeSeconds(mesh.getMachine(), getWork(op));
+  double seconds = 0;
   if (isa<loom::WhileOp, loom::IfOp>(op)) {
     // Once; what matters is that work which does not wait for it goes on before it.
-    double seconds = rates.launchSeconds;
     for (const loom::BodyLink &link : loom::getBodies(op))
       for (Operation &inner : func::FuncOp(link.body).front())
         seconds += estimate(&inner);
-    return seconds;
-  }
-  if (auto start = dyn_cast<dist::StartOp>(op)) {
-    double seconds = 0;
+  } else if (auto start = dyn_cast<dist::StartOp>(op)) {
     for (Operation &inner : start.getBody().front().without_terminator())
-      seconds += rates.networkSeconds +
-                 std::max(getBytes(inner.getOperandTypes()), getBytes(inner.getResultTypes())) /
-                     rates.networkBytesPerSecond;
-    return seconds;
+      seconds += loom::getCommunicationSeconds(&inner, mesh);
   }
-  return 0;
+  return seconds;
 }
 
 void ListScheduler::addEdge(unsigned from, unsigned to) {
@@ -288,8 +287,8 @@ void ListScheduler::run() {
 
 } // namespace
 
-void listSchedule(Block &block, const MachineRates &rates, bool overlap) {
-  ListScheduler(block, rates, overlap).run();
+void listSchedule(Block &block, const dist::Mesh &mesh, bool overlap) {
+  ListScheduler(block, mesh, overlap).run();
 }
 
 } // namespace gridloom

@@ -23,8 +23,9 @@ struct ScheduleStages : impl::ScheduleStagesBase<ScheduleStages> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> functions(getOperation().getOps<func::FuncOp>());
     llvm::erase_if(functions, [](func::FuncOp func) { return func.isDeclaration(); });
+    dist::Mesh mesh = dist::Mesh::get(getOperation());
     for (func::FuncOp func : functions)
-      listSchedule(func.getBody().front(), MachineRates(), overlap);
+      listSchedule(func.getBody().front(), mesh, overlap);
     // A body becomes part of the program that runs it.
     auto entries =
         llvm::make_filter_range(functions, [](func::FuncOp func) { return !loom::isBody(func); });

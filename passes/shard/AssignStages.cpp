@@ -143,8 +143,9 @@ LogicalResult AssignStagesPass::cut(ArrayRef<StageProfile> profiles) {
 
 LogicalResult AssignStagesPass::assign(ArrayRef<func::FuncOp> functions) {
   std::vector<StageProfile> open;
+  Mesh mesh = Mesh::get(getOperation());
   for (func::FuncOp func : functions) {
-    StageProfile profile(func);
+    StageProfile profile(func, mesh, StringAttr::get(&getContext(), axis));
     if (stages == 1) {
       for (Operation *op : profile.anchored)
         setStage(op, 0);

@@ -5,13 +5,10 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/StageCuts.h"
 
+#include "dialects/loom/Work.h"
+
 using namespace mlir;
 using namespace gridloom;
-
-/// Work is counted in floating-point operations; a byte of memory traffic and a byte sent to
-/// another stage stand for about this many.
-static constexpr double kFlopsPerByte = 2;
-static constexpr double kFlopsPerSentByte = 25;
 
 bool gridloom::isFloating(Operation *op) {
   return op->getNumOperands() == 0 || isa<loom::BroadcastOp>(op);
@@ -53,7 +50,7 @@ static void addPositions(Operation *op, const Positions &position, std::optional
       addPositions(user, position, span);
 }
 
-StageProfile::StageProfile(func::FuncOp func) {
+StageProfile::StageProfile(func::FuncOp func, const dist::Mesh &mesh, StringAttr stageAxis) {
   Positions position;
   work.push_back(0);
   for (Operation &op : func.front().without_terminator()) {
@@ -61,10 +58,7 @@ StageProfile::StageProfile(func::FuncOp func) {
       continue;
     position[&op] = anchored.size();
     anchored.push_back(&op);
-    double cost = 0;
-    if (auto costed = dyn_cast<loom::CostInterface>(op))
-      cost = costed.getFlops() + kFlopsPerByte * costed.getMemoryBytes();
-    work.push_back(work.back() + cost);
+    work.push_back(work.back() + loom::getComputeSeconds(&op, mesh.getMachine()));
   }
   SmallVector<double> change(anchored.size() + 1, 0);
   for (auto [i, op] : llvm::enumerate(anchored))
@@ -78,8 +72,13 @@ StageProfile::StageProfile(func::FuncOp func) {
       change[readers->last + 1] -= loom::getByteSize(result.getType());
     }
   double alive = 0;
+  // Every cut starts a transfer and waits for its first byte; what tells them apart is how long it
+  // keeps the link.
+  auto send = [&](double bytes) {
+    return mesh.getSeconds(cluster::Collective::Send, bytes, {stageAxis});
+  };
   for (double delta : change)
-    crossing.push_back(alive += delta);
+    crossing.push_back(send(alive += delta) - send(0));
 
   auto note = [&](llvm::MapVector<StringAttr, Span> &spans, StringAttr name, Operation *op) {
     std::optional<Span> span;
@@ -257,7 +256,7 @@ void Cutter::prepare() {
     for (const Cut &cut : cuts) {
       work.back().push_back(scale * profile.work[cut[i]]);
       bool isEnd = cut[i] == 0 || cut[i] == profile.anchored.size();
-      sent.back().push_back(isEnd ? 0 : scale * kFlopsPerSentByte * profile.crossing[cut[i]]);
+      sent.back().push_back(isEnd ? 0 : scale * profile.crossing[cut[i]]);
     }
   }
   // Positions grow with the cuts', so those that end before a cut in all functions come first.

@@ -6,6 +6,7 @@
 #ifndef GRIDLOOM_PASSES_SHARD_STAGECUTS_H
 #define GRIDLOOM_PASSES_SHARD_STAGECUTS_H
 
+#include "dialects/dist/Sharding.h"
 #include "dialects/loom/Loom.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -26,9 +27,10 @@ struct StateUse {
 /// All uses of a function's states; passing one on from argument to result is none.
 llvm::SmallVector<StateUse> getStateUses(mlir::func::FuncOp func);
 
-/// One function's operations by position, with work and what crosses each position.
+/// One function's operations by position, with work and what crosses each position, in seconds of a
+/// device that has all of it: what else the mesh splits shortens both.
 struct StageProfile {
-  explicit StageProfile(mlir::func::FuncOp func);
+  StageProfile(mlir::func::FuncOp func, const dist::Mesh &mesh, mlir::StringAttr stageAxis);
 
   /// The first and the last position that reads or writes something.
   struct Span {
@@ -38,7 +40,7 @@ struct StageProfile {
 
   llvm::SmallVector<mlir::Operation *> anchored; ///< all but the floating ones
   llvm::SmallVector<double> work;                ///< prefix sums
-  llvm::SmallVector<double> crossing;            ///< bytes alive just before position i
+  llvm::SmallVector<double> crossing;            ///< to send all that is alive before position i
   llvm::MapVector<mlir::StringAttr, Span> states, weights;
 };
 

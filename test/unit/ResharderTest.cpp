@@ -170,7 +170,7 @@ void countPair(const ReshardSimulator &simulator, const std::vector<Shard> &star
   int64_t device = simulator.findWrong(simulator.run(*steps, start, from.reduction), from, to);
   if (device >= 0)
     complain(figures.wrong, "device " + std::to_string(device) + " is wrong");
-  double bytes = getReshardBytes(*steps, getLocalType(whole, from, mesh), mesh);
+  double bytes = getReshardCost(*steps, getLocalType(whole, from, mesh), mesh).sent;
   double most = getGatherBytes(from, to, whole, mesh);
   if (bytes > most + 1e-6)
     complain(figures.dearer,
@@ -441,7 +441,8 @@ TEST(ResharderLimitsTest, LargeMeshesArePlannedSoon) {
   FailureOr<SmallVector<ReshardStep>> steps = planReshard(from, to, whole, *fixture.mesh);
   double seconds = double(std::clock() - before) / CLOCKS_PER_SEC;
   ASSERT_TRUE(succeeded(steps));
-  double bytes = getReshardBytes(*steps, getLocalType(whole, from, *fixture.mesh), *fixture.mesh);
+  double bytes =
+      getReshardCost(*steps, getLocalType(whole, from, *fixture.mesh), *fixture.mesh).sent;
   double most = getGatherBytes(from, to, whole, *fixture.mesh);
   std::cout << "768 devices: " << seconds * 1000 << " ms, " << steps->size() << " steps, "
             << 100 * bytes / most << " % of gathering" << print(*steps) << "\n";

@@ -172,10 +172,25 @@ func.func @permuted(%x: tensor<8x4xf32> {loom.name = "x", dist.origin = #dist.or
 // the rest of the sum on a quarter.
 dist.mesh @mesh <["data" = 4, "model" = 2]>
 // CHECK-LABEL: func.func @partial_over_two_axes
-// CHECK: dist.reduce_scatter %{{.*}} over ["data"] dim = 0 sum {{.*}}(tensor<8x4xf32>) -> tensor<2x4xf32>
-// CHECK-NEXT: dist.all_reduce %{{.*}} over ["model"] sum {{.*}}tensor<2x4xf32>
+// CHECK: dist.reduce_scatter %{{.*}} over ["data"] dim = 0 sum {{.*}}(tensor<512x128xf32>) -> tensor<128x128xf32>
+// CHECK-NEXT: dist.all_reduce %{{.*}} over ["model"] sum {{.*}}tensor<128x128xf32>
 // CHECK-NOT: = dist.
-func.func @partial_over_two_axes(%x: tensor<8x16xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"data", "model"}]>},
+func.func @partial_over_two_axes(%x: tensor<512x16xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"data", "model"}]>},
+                                 %w: tensor<16x128xf32> {loom.name = "w", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data", "model"}, {}]>})
+    -> (tensor<512x128xf32> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>}) {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<512x16xf32>, tensor<16x128xf32>) -> tensor<512x128xf32>
+  return %0 : tensor<512x128xf32>
+}
+
+// -----
+
+// The same for a result of 128 bytes: one collective of three exchanges starts sooner than two of as many.
+dist.mesh @mesh <["data" = 4, "model" = 2]>
+// CHECK-LABEL: func.func @short_over_two_axes
+// CHECK: dist.all_reduce %{{.*}} over ["data", "model"] sum {{.*}}tensor<8x4xf32>
+// CHECK-NEXT: dist.shard_slice %{{.*}} over ["data"] dim = 0 {{.*}}(tensor<8x4xf32>) -> tensor<2x4xf32>
+// CHECK-NOT: = dist.
+func.func @short_over_two_axes(%x: tensor<8x16xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"data", "model"}]>},
                                  %w: tensor<16x4xf32> {loom.name = "w", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data", "model"}, {}]>})
     -> (tensor<8x4xf32> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>}) {
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x4xf32>) -> tensor<8x4xf32>
