@@ -5,9 +5,11 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/Compilation.h"
 
+#include "cluster/Presets.h"
 #include "compiler/driver/DumpChecks.h"
 #include "compiler/driver/ReadableNames.h"
 #include "compiler/driver/Registration.h"
+#include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
 #include "dialects/plan/Plan.h"
 #include "runtime/core/plan.pb.h"
@@ -110,14 +112,14 @@ LogicalResult Compilation::checkOptions() {
     fail("--emit-onnx writes what the shard phase decides; this compilation does not run it");
     return failure();
   }
-  if (failed(checkTarget()) || failed(checkPrecision()))
+  if (failed(checkTarget()) || failed(checkPrecision()) || failed(checkCluster()))
     return failure();
   if (!options.startFrom.empty() && first > 1 &&
-      (!options.mesh.empty() || !options.devices.empty() || !options.shard.empty() ||
-       options.microbatches) &&
+      (!options.mesh.empty() || cluster || !options.shard.empty() || options.microbatches) &&
       first > *findPhase("shard")) {
-    fail("--mesh, --devices, --shard and --microbatches come too late for --start-from " +
-         options.startFrom + "; the program is split already");
+    fail(
+        "--mesh, --devices, --cluster, --shard and --microbatches come too late for --start-from " +
+        options.startFrom + "; the program is split already");
     return failure();
   }
   if (options.chunkMatmul && first > *findPhase("communicate")) {
@@ -164,6 +166,25 @@ LogicalResult Compilation::checkTarget() {
   if (!target)
     fail(error);
   return success(target != nullptr);
+}
+
+std::string Compilation::getClusterFlag() const {
+  return !options.cluster.empty()   ? "--cluster " + options.cluster
+         : !options.devices.empty() ? "--devices " + options.devices
+                                    : "";
+}
+
+/// Reads the cluster that the options name.
+LogicalResult Compilation::checkCluster() {
+  if (getClusterFlag().empty())
+    return success();
+  std::string error;
+  cluster = options.cluster.empty()
+                ? cluster::findDevices(options.devices, target->getTraits().machine.str(), error)
+                : cluster::findCluster(options.cluster, error);
+  if (!cluster)
+    fail(error);
+  return success(cluster.has_value());
 }
 
 /// Checks that the target supports the precision.
@@ -227,28 +248,27 @@ LogicalResult Compilation::load() {
   return success();
 }
 
-/// Warns where --devices names other devices than the plan is for.
+/// Warns where the user names other devices than the plan is for.
 void Compilation::checkDevices() {
-  if (options.devices.empty())
-    return;
-  std::string error;
-  const MachineModel &machine = choice.machine;
-  TargetOptions usual;
-  usual.name = machine.target;
-  std::unique_ptr<Target> named = parseTarget(usual, error);
-  const TargetTraits &traits = target->getTraits(), &of = named->getTraits();
-  if (of.kind != traits.kind)
-    emitWarning(module->getLoc()) << "--devices " << options.devices << " estimates for "
-                                  << machine.name << " but the plan is for --target "
-                                  << target->getName() << "; to run on them add --target "
-                                  << named->getName();
-  else if (of.generation != traits.generation)
-    emitWarning(module->getLoc()) << "--devices " << options.devices << " are " << of.arch
-                                  << " but --target " << target->getName()
-                                  << (traits.generation > of.generation
-                                          ? " does not run on them"
-                                          : " is for an older generation")
-                                  << "; add --target " << named->getName();
+  std::string error, flag = getClusterFlag();
+  for (const cluster::DeviceKind &kind : choice.machine.kinds) {
+    TargetOptions usual;
+    usual.name = kind.target;
+    std::unique_ptr<Target> named = kind.target.empty() ? nullptr : parseTarget(usual, error);
+    if (flag.empty() || !named)
+      continue;
+    const TargetTraits &traits = target->getTraits(), &of = named->getTraits();
+    if (of.kind != traits.kind)
+      emitWarning(module->getLoc())
+          << flag << " estimates for " << kind.name << " but the plan is for --target "
+          << target->getName() << "; to run on them add --target " << named->getName();
+    else if (of.generation != traits.generation)
+      emitWarning(module->getLoc())
+          << flag << " are " << of.arch << " but --target " << target->getName()
+          << (traits.generation > of.generation ? " does not run on them"
+                                                : " is for an older generation")
+          << "; add --target " << named->getName();
+  }
 }
 
 /// Checks options about machines and pipelines against the chosen strategy.
@@ -264,8 +284,9 @@ LogicalResult Compilation::checkChoice() {
 StrategyRequest Compilation::makeRequest() const {
   StrategyRequest request;
   request.mesh = options.mesh;
-  request.devices = options.devices;
-  request.machine = *MachineModel::find(target->getTraits().machine);
+  request.cluster = cluster;
+  request.clusterFlag = getClusterFlag();
+  request.kind = target->getTraits().machine.str();
   request.strategy = options.strategy;
   request.shard = options.shard;
   request.microbatches = options.microbatches;
@@ -275,7 +296,7 @@ StrategyRequest Compilation::makeRequest() const {
 
 LogicalResult Compilation::choose() {
   StrategyRequest request = makeRequest();
-  if (options.memoryLimit || !options.devices.empty() || request.machine.memoryBytes)
+  if (options.memoryLimit || cluster || cluster::findKind(request.kind)->memoryBytes)
     simplified = module->clone();
   request.allocate = [&](const ShardOptions &shard) { return tryAllocate(*module, shard); };
   request.suggest = [&](const ShardOptions &shard, const rt::MemoryNeeds &needs, int64_t limit) {
@@ -297,6 +318,7 @@ static std::string getShardFlags(const CompileOptions &options) {
   };
   add("mesh", options.mesh);
   add("devices", options.devices);
+  add("cluster", options.cluster);
   if (options.strategy != "auto")
     add("strategy", options.strategy);
   for (const std::string &shard : options.shard)
@@ -380,7 +402,7 @@ LogicalResult Compilation::runPhase(size_t index) {
       return failure();
   }
   if (phase.name == "communicate")
-    estimates = estimate(*module, choice.machine);
+    estimates = estimate(*module);
   if (phase.name == "allocate" && failed(checkMemory()))
     return failure();
   times.push_back({phase.name.str(), std::chrono::duration<double, std::milli>(

@@ -13,6 +13,7 @@
 #include "compiler/onnx/Import.h"
 #include "compiler/planner/Strategy.h"
 #include "compiler/target/Target.h"
+#include "dialects/dist/MoveCost.h"
 #include "runtime/core/PlanQueries.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -34,6 +35,7 @@ private:
   mlir::LogicalResult checkOptions();
   mlir::LogicalResult checkOutput();
   mlir::LogicalResult checkTarget();
+  mlir::LogicalResult checkCluster();
   mlir::LogicalResult checkPrecision();
   /// The precision the program was compiled with, which a dump knows better than the options.
   std::string getPrecision() const;
@@ -41,6 +43,7 @@ private:
   StrategyRequest makeRequest() const;
   mlir::LogicalResult choose();
   void checkDevices();
+  std::string getClusterFlag() const; ///< "--devices 4"; empty where there is none
   mlir::LogicalResult checkChoice();
   /// Sets what the import needs to know of dimensions and states. Returns the error, or "".
   std::string fillImportOptions(ImportOptions &import, const std::vector<std::string> &dims) const;
@@ -75,13 +78,19 @@ private:
   void recordValues();
   std::string makeReport() const;
   llvm::json::Object describeMemory() const;
+  /// What a collective of the plan takes of a rank, once.
+  dist::MoveCost costPlanned(const rt::PlannedCollective &collective) const;
+  llvm::json::Object describe(const rt::PlannedCollective &collective, size_t id) const;
   void printCollectives(llvm::raw_ostream &os, const Estimate &estimate) const;
+  /// The name of the devices that the program is split for.
+  std::string getMachineName() const;
   void printEstimates(llvm::raw_ostream &os) const;
   void printSummary() const;
 
   CompileOptions options;
   std::ostream &out, &messages;
   std::unique_ptr<Target> target;
+  std::optional<cluster::Cluster> cluster; ///< of --cluster or --devices
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   size_t first = 0, last = 0; ///< phases to run

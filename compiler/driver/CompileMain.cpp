@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "cluster/Presets.h"
 #include "compiler/driver/Options.h"
 #include "compiler/interpreter/CheckOptions.h"
 #include "compiler/onnx/ModelSummary.h"
@@ -22,6 +23,8 @@ Examples:
       split the batch over two, the weights over two: four devices
   gridloom compile model.onnx --dim batch=1,8 --devices 4
       let the planner choose among all meshes of four devices; two batch sizes in one plan
+  gridloom compile model.onnx --cluster HGX-H100x2 --target cuda:sm_90
+      the same for two hosts of eight GPUs: NVLink inside, the network between them
   gridloom compile model.onnx --mesh pipe=3 --microbatches 6 --dim batch=12
       three pipeline stages, six micro-batches
   gridloom compile model.onnx --mesh model=4 --shard 'encoder.w=[{},{model}]'
@@ -58,10 +61,18 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
       ->allow_extra_args(false);
   auto *mesh = verb.add_option("--mesh", options.mesh,
                                "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
-  verb.add_option("--devices", options.devices,
-                  "number and kind of devices, e.g. 4 or 8xH100-80GB; times are estimated for the "
-                  "kind, code is generated for --target")
-      ->excludes(mesh);
+  auto *devices = verb.add_option(
+      "--devices", options.devices,
+      "number and kind of devices, e.g. 4 or 8xH100-80GB, on as many of the hosts that they are "
+      "usually in; times are estimated for the kind, code is generated for --target");
+  devices->excludes(mesh);
+  verb.add_option("--cluster", options.cluster,
+                  "devices and links that times are estimated for: a file (docs/clusters.md), or " +
+                      cluster::joinNames(cluster::listPresets()) +
+                      ", with xN behind it for N hosts; a --mesh takes its first devices, without "
+                      "one all are used")
+      ->type_name("FILE|PRESET[xN]")
+      ->excludes(devices);
   verb.add_option("--target", options.target.name, listTargets())->capture_default_str();
   verb.add_option(
           "--precision", options.precision,

@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "cluster/Presets.h"
 #include "compiler/driver/Options.h"
 #include "compiler/driver/TrialSizes.h"
 #include "compiler/onnx/ModelBrief.h"
@@ -24,7 +25,7 @@ static std::string tryCompile(CompileOptions options, const Sizes &sizes) {
   options.dims.clear();
   for (const auto &[name, size] : sizes)
     options.dims.push_back(name + "=" + std::to_string(size));
-  options.mesh = options.devices = "";
+  options.mesh = options.devices = options.cluster = "";
   options.stopAfter = "simplify";
   options.quiet = true;
   std::ostringstream errors;
@@ -58,6 +59,10 @@ static int64_t countDevices(const CompileOptions &options) {
   llvm::StringRef devices = options.devices;
   if (!devices.consumeInteger(10, size) && size > 0 && size <= 4096)
     count = size;
+  std::string error;
+  if (!options.cluster.empty() && options.mesh.empty())
+    if (std::optional<cluster::Cluster> cluster = cluster::findCluster(options.cluster, error))
+      count = cluster->getNumDevices();
   return std::min<int64_t>(count, 4096);
 }
 
@@ -130,6 +135,7 @@ static std::string describeCall(const CompileOptions &options) {
   };
   add("--mesh", options.mesh);
   add("--devices", options.devices);
+  add("--cluster", options.cluster);
   for (const std::string &state : options.states)
     add("--state", state);
   if (options.target.name != TargetOptions().name)

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/DumpChecks.h"
 
+#include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
 #include "dialects/plan/Plan.h"
 
@@ -71,7 +72,17 @@ static LogicalResult checkModel(ModuleOp module) {
             "the model here";
 }
 
+static LogicalResult checkMachine(ModuleOp module) {
+  Attribute machine = module->getAttr(dist::kCluster);
+  if (!machine || dist::parseMachineAttr(machine))
+    return success();
+  return module.emitError(
+      "attribute 'dist.cluster' does not describe kinds of devices and levels of links");
+}
+
 LogicalResult gridloom::checkDump(ModuleOp module) {
+  if (failed(checkMachine(module)))
+    return failure();
   dist::MeshOp mesh = dist::getMesh(module);
   if (mesh && failed(checkAxes(module, mesh)))
     return failure();

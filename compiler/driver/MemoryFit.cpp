@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "cluster/Presets.h"
 #include "compiler/driver/Compilation.h"
 #include "dialects/plan/Plan.h"
 #include "support/Text.h"
@@ -90,6 +91,17 @@ static std::string growDevices(StringRef devices, int64_t times) {
   return std::to_string(count * times) + (kind.empty() ? "" : "x" + kind.str());
 }
 
+/// "HGX-H100x4" for so many times as many hosts; "" for a file.
+static std::string growCluster(StringRef cluster, int64_t times) {
+  auto [name, number] = cluster.rsplit('x');
+  int64_t hosts = 1;
+  if (cluster::findPreset(cluster.str()))
+    name = cluster;
+  else if (!cluster::findPreset(name.str()) || number.getAsInteger(10, hosts))
+    return "";
+  return (name + "x" + Twine(hosts * times)).str();
+}
+
 /// "batch=1,8" with its sizes cut, the least 1; "" where nothing changes.
 static std::string shrinkDim(StringRef dim, int64_t times) {
   auto [name, numbers] = dim.split('=');
@@ -130,9 +142,20 @@ std::vector<Compilation::Change> Compilation::listChanges(const ShardOptions &sh
   for (const std::string &axis : axes) {
     Change change{"", request, {}, 0};
     change.request.mesh = growAxis(shard.mesh, axis, times);
-    change.request.devices.clear();
-    change.flag = options.devices.empty() ? "--mesh " + change.request.mesh
-                                          : "--devices " + growDevices(options.devices, times);
+    std::string error;
+    if (!options.devices.empty()) {
+      std::string more = growDevices(options.devices, times);
+      change.flag = "--devices " + more;
+      change.request.cluster = cluster::findDevices(more, request.kind, error);
+    } else if (cluster && options.mesh.empty()) {
+      std::string more = growCluster(options.cluster, times);
+      change.flag = "--cluster " + more;
+      change.request.cluster = more.empty() ? std::nullopt : cluster::findCluster(more, error);
+      if (!change.request.cluster)
+        continue;
+    } else {
+      change.flag = "--mesh " + change.request.mesh;
+    }
     changes.push_back(std::move(change));
   }
   for (size_t i = 0; first == 0 && i < options.dims.size(); ++i)

@@ -25,7 +25,9 @@ struct CompileOptions {
   std::vector<std::string> dims;   ///< NAME=SIZE[,SIZE]...
   std::vector<std::string> states; ///< INPUTS=OUTPUTS, each with one * at most
   int64_t unroll = 8;              ///< loops of at most this many iterations
-  std::string mesh, devices, strategy = "auto";
+  std::string mesh, strategy = "auto";
+  std::string devices; ///< COUNT or COUNTxKIND; empty with `cluster`
+  std::string cluster; ///< PRESET, PRESETxN or a file
   std::vector<std::string> shard;
   int64_t microbatches = 0;
   int64_t chunkMatmul = 0; ///< chunks of a matmul beside a collective; 0: whole

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/Compilation.h"
 
+#include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
 #include "dialects/plan/Plan.h"
 #include "runtime/core/MemoryNeeds.h"
@@ -28,21 +29,30 @@ static llvm::json::Array toJson(const std::vector<std::string> &list) {
   return array;
 }
 
-static CollectiveCost costPlanned(const rt::PlannedCollective &collective,
-                                  const MachineModel &machine) {
-  return costCollective(collective.kind,
-                        static_cast<int64_t>(std::max(collective.bytes, collective.resultBytes)),
-                        collective.group, machine);
+dist::MoveCost Compilation::costPlanned(const rt::PlannedCollective &collective) const {
+  std::optional<cluster::Collective> kind = cluster::findCollective(collective.kind);
+  if (!kind)
+    return {};
+  ModuleOp program = *module;
+  dist::Mesh mesh = dist::Mesh::get(program);
+  SmallVector<StringAttr> along;
+  for (const std::string &axis : collective.axes)
+    along.push_back(StringAttr::get(program.getContext(), axis));
+  // Transfers are between stages, and name no axis.
+  if (auto stages = program->getAttrOfType<StringAttr>(dist::kStageAxis); stages && along.empty())
+    along.push_back(stages);
+  auto bytes = static_cast<double>(std::max(collective.bytes, collective.resultBytes));
+  return {cluster::getSentBytes(*kind, bytes, mesh.getSize(along)),
+          mesh.getSeconds(*kind, bytes, along)};
 }
 
-static llvm::json::Object toJson(const rt::PlannedCollective &collective, size_t id,
-                                 const MachineModel &machine) {
-  CollectiveCost cost = costPlanned(collective, machine);
+llvm::json::Object Compilation::describe(const rt::PlannedCollective &collective, size_t id) const {
+  dist::MoveCost cost = costPlanned(collective);
   return llvm::json::Object{{"id", static_cast<int64_t>(id)},
                             {"kind", collective.kind},
                             {"axes", toJson(collective.axes)},
                             {"bytes", static_cast<int64_t>(collective.bytes)},
-                            {"sent_bytes", cost.sentBytes},
+                            {"sent_bytes", std::llround(cost.sent)},
                             {"times", collective.times},
                             {"group", collective.group},
                             {"stage", collective.stage},
@@ -53,6 +63,8 @@ static llvm::json::Object toJson(const rt::PlannedCollective &collective, size_t
                             {"because", collective.because},
                             {"estimate_us", cost.seconds * 1e6}};
 }
+
+std::string Compilation::getMachineName() const { return dist::getMachine(*module)->getName(); }
 
 /// "main", "main batch=8,sequence=32"
 static std::string nameProgram(const std::string &entry, const std::string &dims) {
@@ -122,7 +134,7 @@ std::string Compilation::makeReport() const {
                                             {"memory_bytes", candidate.memoryBytes},
                                             {"reason", candidate.describe()}});
   for (const rt::PlannedCollective &collective : collectives)
-    communication.push_back(toJson(collective, communication.size(), choice.machine));
+    communication.push_back(describe(collective, communication.size()));
   for (const Estimate &estimate : estimates) {
     estimatesJson.push_back(llvm::json::Object{{"entry", estimate.entry},
                                                {"dims", estimate.dims},
@@ -153,7 +165,8 @@ std::string Compilation::makeReport() const {
   llvm::json::Object report{{"model", options.input},
                             {"mesh", choice.options.mesh},
                             {"strategy", choice.name},
-                            {"machine", choice.machine.name},
+                            {"machine", getMachineName()},
+                            {"cluster", cluster ? cluster->name : ""},
                             {"target", target->getName()},
                             {"precision", getPrecision()},
                             {"candidates", std::move(candidates)},
@@ -188,7 +201,7 @@ void Compilation::printCollectives(llvm::raw_ostream &os, const Estimate &estima
         collective.kind == "send" ? "between stages" : "over " + llvm::join(collective.axes, "+");
     Sum &sum = kinds[{collective.kind, axes}][collective.stage];
     sum.calls += collective.times;
-    sum.bytes += collective.times * costPlanned(collective, choice.machine).sentBytes;
+    sum.bytes += collective.times * std::llround(costPlanned(collective).sent);
   }
   if (kinds.empty())
     os << "  communication   none\n";
@@ -211,8 +224,7 @@ void Compilation::printEstimates(llvm::raw_ostream &os) const {
     all += estimate.step;
   // A GPU's steps take fractions of a millisecond.
   int digits = all < 1e-3 * static_cast<double>(estimates.size()) ? 3 : 1;
-  std::string machine =
-      choice.machine.name == MachineModel().name ? "" : " on " + choice.machine.name;
+  std::string machine = getMachineName() == "cpu" ? "" : " on " + getMachineName();
   for (const Estimate &estimate : llvm::ArrayRef(estimates).take_front(most)) {
     std::string dims = estimates.size() > 1 ? estimate.dims : "";
     os << "  estimate        " << nameProgram(estimate.entry, dims) << machine

@@ -6,43 +6,12 @@
 #ifndef GRIDLOOM_COMPILER_PLANNER_COSTMODEL_H
 #define GRIDLOOM_COMPILER_PLANNER_COSTMODEL_H
 
-#include "dialects/dist/Sharding.h"
-
-#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/BuiltinOps.h"
 
 #include <string>
 #include <vector>
 
 namespace gridloom {
-
-/// One device and the links between devices. Rates are what programs reach, not data-sheet peaks.
-struct MachineModel {
-  std::string name = "cpu";
-  double flopsPerSecond = 35e9;    ///< contractions of f32
-  double tf32FlopsPerSecond = 0;   ///< of f32 that may be rounded to TF32; 0: as f32
-  double halfFlopsPerSecond = 0;   ///< of f16 and bf16; 0: as f32
-  double bytesPerSecond = 8e9;     ///< memory
-  double linkSeconds = 80e-6;      ///< latency of one collective step (alpha)
-  double linkBytesPerSecond = 2e9; ///< per device (1 / beta)
-  double launchSeconds = 2e-6;     ///< per kernel
-  int64_t memoryBytes = 0;         ///< 0: no limit is known
-  std::string target = "cpu";      ///< the --target whose plans it runs: cuda:sm_90
-
-  /// The machine of that name, e.g. "cpu" or "H100-80GB"; none when it is unknown.
-  static std::optional<MachineModel> find(llvm::StringRef name);
-  static std::string listNames();
-};
-
-/// The cost of a collective or transfer for a device.
-struct CollectiveCost {
-  int64_t sentBytes = 0;
-  double seconds = 0;
-};
-
-/// By the alpha-beta model of ring algorithms (Thakur, Rabenseifner and Gropp 2005). `kind` is
-/// spelled as in dist and in plans; `bytes` are those of the larger of operands and results.
-CollectiveCost costCollective(llvm::StringRef kind, int64_t bytes, int64_t group,
-                              const MachineModel &machine);
 
 /// One operation that takes time, for reports.
 struct OperationCost {
@@ -61,9 +30,10 @@ struct Estimate {
   std::vector<OperationCost> operations; ///< most expensive first
 };
 
-/// Estimates every specialisation of a partitioned module: operations by the larger of arithmetic
-/// and memory time, pipelines by (m + p - 1) steps of the slowest stage.
-std::vector<Estimate> estimate(mlir::ModuleOp module, const MachineModel &machine);
+/// Estimates every specialisation of a partitioned module on the machine that it is split for:
+/// operations and communication one after another, pipelines by (m + p - 1) steps of the slowest
+/// stage.
+std::vector<Estimate> estimate(mlir::ModuleOp module);
 
 } // namespace gridloom
 

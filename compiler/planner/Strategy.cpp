@@ -5,6 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/planner/Strategy.h"
 
+#include "cluster/Presets.h"
+#include "dialects/dist/MachineAttr.h"
+#include "dialects/dist/Sharding.h"
 #include "passes/communicate/Communicate.h"
 #include "passes/partition/Partition.h"
 #include "passes/shard/DeviceConfiguration.h"
@@ -90,27 +93,11 @@ static FailureOr<MeshSpec> parseMesh(ModuleOp module, StringRef text) {
   return mesh;
 }
 
-/// "8xH100-80GB" or "4": count and machine, `usual` where it is not named.
-static FailureOr<std::pair<int64_t, MachineModel>> parseDevices(ModuleOp module, StringRef text,
-                                                                const MachineModel &usual) {
-  auto [number, name] = text.split('x');
-  int64_t count;
-  if (number.getAsInteger(10, count) || count < 1) {
-    module.emitError("cannot read --devices '")
-        << text << "'; write COUNT or COUNTxNAME, e.g. 4 or 8xH100-80GB";
-    return failure();
-  }
-  if (count > kMaxPlanned) {
-    module.emitError("--devices ")
-        << count << " are more than the planner tries, " << kMaxPlanned << "; give a --mesh";
-    return failure();
-  }
-  std::optional<MachineModel> machine = name.empty() ? usual : MachineModel::find(name);
-  if (!machine) {
-    module.emitError("--devices names '") << name << "'; known are " << MachineModel::listNames();
-    return failure();
-  }
-  return std::make_pair(count, *machine);
+static int64_t countDevices(const MeshSpec &mesh) {
+  int64_t count = 1;
+  for (const AxisSpec &axis : mesh)
+    count *= axis.size;
+  return count;
 }
 
 /// All meshes of `count` devices over data, model and pipe. Tensor parallelism also takes two axes:
@@ -348,7 +335,7 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
 }
 
 /// Runs the candidate's phases on a copy and estimates it. Its first error refuses it.
-static void evaluate(ModuleOp module, Candidate &candidate, const MachineModel &machine) {
+static void evaluate(ModuleOp module, Candidate &candidate) {
   OwningOpRef<ModuleOp> copy = module.clone();
   std::string firstError;
   ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
@@ -364,7 +351,7 @@ static void evaluate(ModuleOp module, Candidate &candidate, const MachineModel &
     candidate.refuse(firstError.empty() ? "cannot be compiled" : firstError);
     return;
   }
-  for (const Estimate &estimate : estimate(*copy, machine)) {
+  for (const Estimate &estimate : estimate(*copy)) {
     candidate.step += estimate.step;
     candidate.leastBytes = std::max(candidate.leastBytes, estimate.leastBytes);
   }
@@ -424,7 +411,7 @@ static LogicalResult refuseAll(ModuleOp module, std::vector<Candidate> &candidat
 static LogicalResult pick(ModuleOp module, std::vector<Candidate> &candidates,
                           const StrategyRequest &request, Choice &choice) {
   for (Candidate &candidate : candidates)
-    evaluate(module, candidate, choice.machine);
+    evaluate(module, candidate);
   std::vector<Candidate *> byStep;
   for (Candidate &candidate : candidates)
     if (candidate.verdict == Verdict::Open)
@@ -454,38 +441,60 @@ static FailureOr<StrategyRequest> followAnnotations(ModuleOp module, StrategyReq
   return request;
 }
 
+/// The request's mesh, or all meshes of the whole cluster.
+static FailureOr<std::vector<MeshSpec>> listMeshes(ModuleOp module,
+                                                   const StrategyRequest &request) {
+  if (!request.cluster || !request.mesh.empty()) {
+    FailureOr<MeshSpec> mesh = parseMesh(module, request.mesh);
+    if (failed(mesh))
+      return failure();
+    return std::vector<MeshSpec>{*mesh};
+  }
+  int64_t count = request.cluster->getNumDevices();
+  if (count > kMaxPlanned)
+    return module.emitError(request.clusterFlag)
+           << " has " << count << " devices, more than the planner tries, " << kMaxPlanned
+           << "; give a --mesh";
+  return enumerateMeshes(count, request.strategy);
+}
+
+/// The first devices of the request's cluster, as many as the mesh has.
+static FailureOr<cluster::Machine> placeMesh(ModuleOp module, const MeshSpec &mesh,
+                                             const StrategyRequest &request) {
+  int64_t count = countDevices(mesh);
+  if (!request.cluster)
+    return makeMachine(cluster::makeHosts(cluster::getUsualPreset(request.kind), count), count);
+  if (request.cluster->getNumDevices() < count)
+    return module.emitError("mesh ")
+           << print(mesh) << " needs " << count << " devices; " << request.clusterFlag << " has "
+           << request.cluster->getNumDevices();
+  return makeMachine(*request.cluster, count);
+}
+
 FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyRequest &given) {
   FailureOr<StrategyRequest> followed = followAnnotations(module, given);
   if (failed(followed))
     return failure();
   const StrategyRequest &request = *followed;
   Choice choice;
-  choice.machine = request.machine;
-  std::vector<MeshSpec> meshes;
-  if (!request.devices.empty()) {
-    FailureOr<std::pair<int64_t, MachineModel>> devices =
-        parseDevices(module, request.devices, choice.machine);
-    if (failed(devices))
-      return failure();
-    choice.machine = devices->second;
-    if (request.mesh.empty())
-      meshes = enumerateMeshes(devices->first, request.strategy);
-  }
-  if (meshes.empty()) {
-    FailureOr<MeshSpec> mesh = parseMesh(module, request.mesh);
-    if (failed(mesh))
-      return failure();
-    meshes.push_back(*mesh);
-  }
-  for (const MeshSpec &mesh : meshes) {
+  FailureOr<std::vector<MeshSpec>> meshes = listMeshes(module, request);
+  if (failed(meshes))
+    return failure();
+  // All meshes have equally many devices.
+  FailureOr<cluster::Machine> machine = placeMesh(module, meshes->front(), request);
+  if (failed(machine))
+    return failure();
+  choice.machine = std::move(*machine);
+  module->setAttr(dist::kCluster, dist::makeMachineAttr(module.getContext(), choice.machine));
+  for (const MeshSpec &mesh : *meshes) {
     FailureOr<std::vector<Candidate>> uses = enumerateUses(module, mesh, request);
     if (failed(uses))
       return failure();
     llvm::append_range(choice.candidates, *uses);
   }
   choice.memoryLimit = request.memoryLimit;
-  if (!choice.memoryLimit && (!request.devices.empty() || choice.candidates.size() > 1))
-    choice.memoryLimit = choice.machine.memoryBytes;
+  if (!choice.memoryLimit && (request.cluster || choice.candidates.size() > 1))
+    choice.memoryLimit = choice.machine.getMemoryBytes();
   if (choice.candidates.size() == 1) {
     choice.options = choice.candidates.front().options;
     choice.name = choice.candidates.front().name;

@@ -6,6 +6,7 @@
 #ifndef GRIDLOOM_COMPILER_PLANNER_STRATEGY_H
 #define GRIDLOOM_COMPILER_PLANNER_STRATEGY_H
 
+#include "cluster/Machine.h"
 #include "compiler/planner/AllocatedMemory.h"
 #include "compiler/planner/CostModel.h"
 #include "passes/shard/Shard.h"
@@ -16,9 +17,10 @@ namespace gridloom {
 
 /// The user's choice of devices and strategy.
 struct StrategyRequest {
-  std::string mesh;     ///< "data=2,model=2"; empty when devices are given or there is one device
-  std::string devices;  ///< "4", "8xH100-80GB"; empty when a mesh is given
-  MachineModel machine; ///< where `devices` names none
+  std::string mesh; ///< "data=2,model=2"; empty for all of the cluster, or one device without one
+  std::optional<cluster::Cluster> cluster; ///< of the user; without it hosts of `kind` as needed
+  std::string clusterFlag;                 ///< how the user gave it: "--devices 8xH100-80GB"
+  std::string kind = "cpu";                ///< of devices where there is no cluster
   std::string strategy = "auto";
   std::string stageAxis; ///< of pipelines, whatever it is called; empty: by name
   std::vector<std::string> shard;
@@ -56,17 +58,19 @@ struct Candidate {
 
 struct Choice {
   ShardOptions options;
-  MachineModel machine;
+  cluster::Machine machine; ///< the devices of the mesh
   std::string name;
   std::vector<Candidate> candidates;
   int64_t memoryLimit = 0; ///< of the request, or of the devices it names; 0: none
 };
 
-/// Chooses by running the shard, partition and communicate phases on a copy of the program for each
-/// candidate and estimating the result; one candidate is taken as it is. Among several the fastest
-/// that fits into the memory limit is taken; estimates only rule out what cannot fit. Axes called
-/// data (or batch), model (or tensor) and pipe (or stage) say what they are for; the others may
-/// serve any purpose. Errors are emitted on the module and name the candidate's remedy.
+/// Places the mesh on the first devices of the cluster, which it writes on the module for all
+/// phases to read. Chooses by running the shard, partition and communicate phases on a copy of the
+/// program for each candidate and estimating the result; one candidate is taken as it is. Among
+/// several the fastest that fits into the memory limit is taken; estimates only rule out what
+/// cannot fit. Axes called data (or batch), model (or tensor) and pipe (or stage) say what they are
+/// for; the others may serve any purpose. Errors are emitted on the module and name the candidate's
+/// remedy.
 mlir::FailureOr<Choice> chooseStrategy(mlir::ModuleOp module, const StrategyRequest &given);
 
 } // namespace gridloom

@@ -30,7 +30,7 @@ struct TargetTraits {
   llvm::StringRef kind;
   /// The level of that device, as the manifest has it: x86-64-v3, sm_90.
   std::string arch;
-  /// The machine it is usually part of, as the planner names it.
+  /// The kind of device it usually is, by the name that clusters use: H100-80GB.
   llvm::StringRef machine;
   /// Code runs on devices of its generation only; 0: there are none. 90 of sm_90 and sm_90a.
   unsigned generation = 0;

@@ -16,8 +16,6 @@ namespace gridloom::loom {
 
 /// One operation per output element.
 int64_t elementwiseFlops(mlir::Operation *op);
-/// Bytes of all tensor operands and results together.
-int64_t operandAndResultBytes(mlir::Operation *op);
 /// Bytes of a tensor in memory; i1 takes a byte an element.
 int64_t getByteSize(mlir::Type tensor);
 

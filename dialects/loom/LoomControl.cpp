@@ -136,35 +136,3 @@ ShardingRule IfOp::getShardingRule() {
     rule.tensors.push_back(addFactors(rule, type));
   return rule;
 }
-
-//===----------------------------------------------------------------------===//
-// Costs
-//===----------------------------------------------------------------------===//
-
-/// The work of a body's operations, by `get`; a branch does that of the dearer one.
-static int64_t sumBodies(Operation *op, llvm::function_ref<int64_t(CostInterface)> get) {
-  int64_t most = 0;
-  for (BodyLink &link : getBodies(op)) {
-    int64_t sum = 0;
-    for (Operation &inner : link.body.front())
-      if (auto costed = dyn_cast<CostInterface>(inner))
-        sum += get(costed);
-    most = std::max(most, sum);
-  }
-  return most;
-}
-
-int64_t WhileOp::getFlops() {
-  return sumBodies(*this, [](CostInterface op) { return op.getFlops(); }) *
-         static_cast<int64_t>(getTrips().value_or(1));
-}
-int64_t WhileOp::getMemoryBytes() {
-  return sumBodies(*this, [](CostInterface op) { return op.getMemoryBytes(); }) *
-         static_cast<int64_t>(getTrips().value_or(1));
-}
-int64_t IfOp::getFlops() {
-  return sumBodies(*this, [](CostInterface op) { return op.getFlops(); });
-}
-int64_t IfOp::getMemoryBytes() {
-  return sumBodies(*this, [](CostInterface op) { return op.getMemoryBytes(); });
-}

@@ -9,8 +9,7 @@ include "dialects/loom/LoomBase.td"
 class Loom_ControlOp<string mnemonic, list<Trait> traits = []>
     : Op<LoomDialect, mnemonic, !listconcat(traits, [Pure,
         DeclareOpInterfaceMethods<SymbolUserOpInterface>,
-        DeclareOpInterfaceMethods<ShardingRuleInterface, ["getShardingRule"]>,
-        DeclareOpInterfaceMethods<CostInterface, ["getFlops", "getMemoryBytes"]>])>;
+        DeclareOpInterfaceMethods<ShardingRuleInterface, ["getShardingRule"]>])>;
 
 def Loom_WhileOp : Loom_ControlOp<"while", [AttrSizedOperandSegments]> {
   let summary = "Runs a function on carried values while its condition holds";

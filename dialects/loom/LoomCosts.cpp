@@ -28,15 +28,6 @@ int64_t gridloom::loom::elementwiseFlops(Operation *op) {
   return work;
 }
 
-int64_t gridloom::loom::operandAndResultBytes(Operation *op) {
-  int64_t bytes = 0;
-  for (Type type : op->getOperandTypes())
-    bytes += getByteSize(type);
-  for (Type type : op->getResultTypes())
-    bytes += getByteSize(type);
-  return bytes;
-}
-
 bool gridloom::loom::isFloatTensor(Value value) {
   return isa<FloatType>(getElementTypeOrSelf(value));
 }

@@ -9,9 +9,7 @@ def CostInterface : OpInterface<"CostInterface"> {
   let description = "Work of an operation on the shapes it has.";
   let methods = [
     InterfaceMethod<"Floating-point operations; a multiply-add counts as two.", "int64_t", "getFlops", (ins), "",
-      "return ::gridloom::loom::elementwiseFlops($_op.getOperation());">,
-    InterfaceMethod<"Bytes read and written when nothing is fused.", "int64_t", "getMemoryBytes", (ins), "",
-      "return ::gridloom::loom::operandAndResultBytes($_op.getOperation());">
+      "return ::gridloom::loom::elementwiseFlops($_op.getOperation());">
   ];
 }
 

@@ -22,6 +22,7 @@ def compile(
     *,
     mesh: str | Mapping[str, int] | None = None,
     devices: int | str | None = None,
+    cluster: str | os.PathLike | None = None,
     dims: Mapping[str, int | Sequence[int]] | None = None,
     strategy: str | None = None,
     shard: Mapping[str, str] | None = None,
@@ -42,6 +43,7 @@ def compile(
 
     `output` is `model` with the suffix .plan unless given. `mesh` is "data=2,model=2" or the same as a mapping;
     `devices` instead of it, 4 or "8xH100-80GB", has the planner choose a mesh; without both the plan is for one device.
+    `cluster` is a file or a preset such as "HGX-H100x2" (docs/clusters.md): a mesh takes its first devices, without one all are used.
     `dims` binds the model's symbolic dimensions: one size each, or several for several specialisations.
     `strategy` is auto, dp, tp, pp, dp+tp …; `shard` maps value names to shardings such as "[{data},{model}]".
     `state` maps inputs to the outputs that are their values in the next call, as {"past_*": "present_*"}: the session
@@ -71,7 +73,7 @@ def compile(
     for inputs, outputs in (state or {}).items():
         command += ["--state", f"{inputs}={outputs}"]
     options = {"unroll": unroll, "strategy": strategy, "microbatches": microbatches, "target": target, "precision": precision}
-    options |= {"devices": devices, "memory-limit": memory_limit, "chunk-matmul": chunk_matmul, "dump-ir": dump_ir}
+    options |= {"devices": devices, "cluster": cluster, "memory-limit": memory_limit, "chunk-matmul": chunk_matmul, "dump-ir": dump_ir}
     options |= {"emit-onnx": emit_onnx, "stop-after": stop_after}
     for flag, value in options.items():
         if value is not None:

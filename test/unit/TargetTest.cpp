@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/target/Target.h"
-#include "compiler/planner/CostModel.h"
+#include "cluster/Presets.h"
 #include "compiler/target/KernelFiles.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -141,19 +141,17 @@ TEST(TargetTest, ManifestSaysWhatRunsThePlan) {
   EXPECT_EQ(describe(*gpu, kernels), R"({"arch":"sm_90","cuda":12040,"kind":"cuda"})");
 }
 
-TEST(TargetTest, PlannerKnowsEveryTargetsMachine) {
+TEST(TargetTest, EveryTargetHasAKindOfDevice) {
   for (const TargetKind *kind : getTargetKinds())
     for (llvm::StringRef name : kind->spellings) {
-      std::optional<MachineModel> machine =
-          MachineModel::find(parse({.name = name.str()})->getTraits().machine);
-      ASSERT_TRUE(machine) << name.str();
-      EXPECT_EQ(machine->target, name);
+      const cluster::DeviceKind *device =
+          cluster::findKind(parse({.name = name.str()})->getTraits().machine.str());
+      ASSERT_TRUE(device) << name.str();
+      EXPECT_EQ(device->target, name);
     }
-  llvm::SmallVector<llvm::StringRef> names;
-  std::string list = MachineModel::listNames();
-  llvm::StringRef(list).split(names, ", ");
-  for (llvm::StringRef name : names)
-    EXPECT_TRUE(parse({.name = MachineModel::find(name)->target})) << name.str();
+  for (const std::string &name : cluster::listKinds())
+    if (const std::string &target = cluster::findKind(name)->target; !target.empty())
+      EXPECT_TRUE(parse({.name = target})) << name;
 }
 
 } // namespace
