@@ -1,7 +1,11 @@
-"""Checks that every rule of the IR has a test: `scripts/lint_rules.py` lists what has none and exits 1.
+"""Checks rules that no compiler checks: `scripts/lint_rules.py` lists what breaks them and exits 1.
 
+Every rule of the IR has a test.
 A rule is a numbered constraint of a definition (`L-BC1` in a .td file) or the message of a verifier. A constraint has a
 test if its number stands in a file below `test/`; a message, if its longest literal part does.
+
+Times, bandwidths and rates of arithmetic stand in `cluster/` alone. A constant is taken for one by its name: a number other than 0
+that is given to a name such as linkSeconds, bandwidth or kFlopsPerByte (RATE). What has another name is not found, nor a row of a table.
 """
 
 import re
@@ -13,6 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 NUMBER = re.compile(r"\b[A-Z]-[A-Z]{1,2}[0-9]+\b")
 REPORT = re.compile(r"\b(?:emitOpError|emitError)\s*\(")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+# "double linkSeconds = 80e-6", "kFlopsPerByte{2}"
+RATE = re.compile(r"\b\w*(?:Seconds|[Ll]atency|[Bb]andwidth|Flops|(?:Bytes|Flops)Per\w+|PerSecond)\s*[={]+\s*-?\.?(?!0\b(?!\.))[0-9]")
 
 # Messages that no test can reach, with the reason.
 UNREACHABLE: dict[str, str] = {}
@@ -40,6 +47,13 @@ def messages(path: Path):
             yield text.count("\n", 0, match.start()) + 1, longest
 
 
+def rates(path: Path):
+    """Yields (line, text) of each constant of time, bandwidth or arithmetic."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if match := RATE.search(line.partition("//")[0]):
+            yield number, match.group()
+
+
 def main() -> int:
     tests = "\n".join(path.read_text(errors="ignore") for path in tracked("test/*.mlir", "test/*.cpp", "test/*.h", "test/*.py"))
     failures = []
@@ -52,6 +66,8 @@ def main() -> int:
             for line, message in messages(path)
             if message not in tests and message not in UNREACHABLE
         ]
+    for path in tracked("compiler/*.cpp", "compiler/*.h", "dialects/*.cpp", "dialects/*.h", "passes/*.cpp", "passes/*.h"):
+        failures += [f"{path.relative_to(ROOT)}:{line}: '{text}' is for cluster/, the one source of costs" for line, text in rates(path)]
     for failure in failures:
         print(f"lint: {failure}", file=sys.stderr)
     return 1 if failures else 0

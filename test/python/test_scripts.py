@@ -54,6 +54,27 @@ def test_the_exit_code_says_whether_all_is_well(tmp_path, results, code, last):
     assert (result.returncode, result.stdout.splitlines()[-1]) == (code, last)
 
 
+RATES = """
+double linkSeconds = 80e-6;
+constexpr double kFlopsPerByte{2};
+Machine() : bytesPerSecond{.5e9} {}
+"""
+NO_RATES = """
+double seconds = getSeconds(2), step = 3;
+double linkSeconds = 0; // was linkSeconds = 80e-6
+double linkSeconds = 0, rate = machine.flopsPerSecond;
+"""
+
+
+def test_rates_are_found_by_their_names(tmp_path):
+    sys.path.insert(0, str(ROOT / "scripts"))
+    import lint_rules
+
+    for text, lines in [(RATES, [2, 3, 4]), (NO_RATES, [])]:
+        (tmp_path / "a.cpp").write_text(text)
+        assert [line for line, _ in lint_rules.rates(tmp_path / "a.cpp")] == lines
+
+
 CRASH = """
 #include <string.h>
 __attribute__((noinline)) void stumble(char *place) { strcpy(place, "far out"); }
