@@ -209,9 +209,9 @@ std::optional<Move> Moves::cut(ReshardStep::Kind kind, const State &state, size_
 
 Move Moves::reduce(const State &state, AxisMask axes) const {
   Move move{ReshardStep::AllReduce, {}, 0, 0, 0, 0, {}, state};
-  for (uint8_t axis = 0; axis < meshAxes.size(); ++axis)
+  for (size_t axis = 0; axis < meshAxes.size(); ++axis)
     if (axes >> axis & 1)
-      move.axes.push_back(axis);
+      move.axes.push_back(static_cast<uint8_t>(axis));
   move.after.unreduced &= ~axes;
   move.cost = getCost(cluster::Collective::AllReduce, getBytes(state), move.axes);
   return move;
@@ -409,9 +409,9 @@ std::optional<Move> Moves::permute(const State &state, const State &after) const
   if (mask & micro)
     return std::nullopt;
   Move move{ReshardStep::Permute, {}, 0, 0, 0, 0, {}, after};
-  for (uint8_t axis = 0; axis < meshAxes.size(); ++axis)
+  for (size_t axis = 0; axis < meshAxes.size(); ++axis)
     if (mask >> axis & 1)
-      move.axes.push_back(axis);
+      move.axes.push_back(static_cast<uint8_t>(axis));
   move.cost = getCost(cluster::Collective::Permute, getBytes(state), move.axes);
   return move;
 }
