@@ -5,9 +5,9 @@
 
 Compiles the zoo's models at their true sizes and trained models for sm_80, sm_90 and sm_100, and prints per model and
 chip: kernels, how many of them differ, the most registers and shared memory of one, bytes of spilled registers, and
-milliseconds of processor time per kernel (lowering, PTX and cubin together). The exit status is 1 where something does not compile, a
-register is spilled, or the median exceeds 25 ms (for models of sorts and the like, 200 ms). `--small` takes small
-models, `--onnx-nodes` adds every node test of ONNX that passes. Needs a CUDA toolkit, no GPU."""
+milliseconds of processor time per kernel (lowering, PTX and cubin together). The exit status is 1 where something does
+not compile or a register is spilled; a median above 25 ms (for models of sorts and the like, 200 ms) is marked.
+`--small` takes small models, `--onnx-nodes` adds every node test of ONNX that passes. Needs a CUDA toolkit, no GPU."""
 
 from __future__ import annotations
 
@@ -134,6 +134,12 @@ def complaints(row: Row) -> list[str]:
     spills = [kernel["symbol"] for kernel in row.kernels if kernel["spill_bytes"] > 0]
     if spills:
         found.append(f"spills in {', '.join(spills)}")
+    return found
+
+
+def remarks(row: Row) -> list[str]:
+    """What says as much about the machine's load as about the kernels, and so fails nothing."""
+    found = []
     for kind, limit in (("lanes", LANES_MEDIAN_MS), ("", MEDIAN_MS)):
         times = [total_ms(k) for k in row.kernels if (k["skeleton"] == "lanes") == (kind == "lanes")]
         if times and statistics.median(times) > limit:
@@ -148,7 +154,7 @@ def print_row(row: Row) -> None:
     shared = max((kernel["shared_bytes"] for kernel in row.kernels), default=0)
     print(
         f"{row.model:<22}{row.chip:>8}{len(row.kernels):>9}{len(distinct(row)):>10}{most:>11}{shared:>8}{spills:>8}"
-        f"{statistics.median(times):>11.1f}{max(times):>9.1f}  {'; '.join(complaints(row))}",
+        f"{statistics.median(times):>11.1f}{max(times):>9.1f}  {'; '.join(complaints(row) + remarks(row))}",
         flush=True,
     )
 
