@@ -151,6 +151,18 @@ Value onnx_import::averagePool(Node &node, Value x) {
   double uniform = 1;
   Value counts;
   for (size_t i = 0; i < window->rank(); ++i) {
+    if (window->low[i] == 0 && window->high[i] == 0 && window->extra[i] == 0) {
+      uniform *= static_cast<double>(window->sizes[i]);
+      continue;
+    }
+    // The counts are computed here, for every position along the dimension.
+    constexpr int64_t kLargest = int64_t(1) << 24;
+    int64_t positions = window->positions(i, getShape(x)[i + 2]);
+    if (positions > kLargest) {
+      node.error() << "has " << positions << " windows along the padded dimension " << i + 2
+                   << " of " << toString(getShape(x)) << ", more than " << kLargest;
+      return {};
+    }
     std::vector<double> along = countElements(*window, i, getShape(x)[i + 2], countPadding);
     if (llvm::all_equal(along)) {
       uniform *= along[0];

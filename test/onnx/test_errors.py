@@ -291,6 +291,10 @@ REFUSALS = {
         ),
         "Resize 'r': cannot resize a dimension of 4194304 to 8388608: its table would have 4 times 8388608 entries",
     ),
+    "padded windows": (
+        model([node("AveragePool", ["x"], name="p", kernel_shape=[2], pads=[1, 0])], [("x", [1, 1, 1 << 31])]),
+        "AveragePool 'p': has 2147483648 windows along the padded dimension 2 of [1, 1, 2147483648], more than 16777216",
+    ),
     "escape": (model([node("Add", ["x", "w"])], initializers=[external("w", [4], "../w")]), "leads out of the model's folder"),
     "absolute": (model([node("Add", ["x", "w"])], initializers=[external("w", [4], "/etc/passwd")]), "not a path inside the"),
     "missing file": (model([node("Add", ["x", "w"])], initializers=[external("w", [4], "none")]), "cannot be found beside"),
