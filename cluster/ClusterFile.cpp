@@ -147,12 +147,9 @@ static EfficiencyCurve readCurve(const Object &object, const char *field) {
       isSound = false;
       break;
     }
-    double size = point[0].get<double>(), share = point[1].get<double>();
-    isSound &= size > (curve.points.empty() ? 0 : curve.points.back().first) && share > 0 &&
-               share <= 1 && std::isfinite(size);
-    curve.points.emplace_back(size, share);
+    curve.points.emplace_back(point[0].get<double>(), point[1].get<double>());
   }
-  if (!isSound)
+  if (!isSound || !curve.isSound())
     object.refuse("'" + std::string(field) +
                   "' has to be a list of [size, share], sizes in order and shares above 0 and at "
                   "most 1");
@@ -188,8 +185,7 @@ static DeviceKind readKind(const Object &object) {
     kind.memoryBytes = static_cast<int64_t>(
         std::min(object.getNumber("memory_bytes", /*mayBeZero=*/false), 0x1p62));
   for (const NumberField &field : getNumberFields())
-    kind.*field.member =
-        object.getNumber(field.name, /*mayBeZero=*/field.member != &DeviceKind::bytesPerSecond);
+    kind.*field.member = object.getNumber(field.name, field.mayBeZero);
   readRates(object.getObject("flops_per_second"), kind);
   if (object.has("efficiency")) {
     Object curves = object.getObject("efficiency");

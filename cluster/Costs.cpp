@@ -143,13 +143,17 @@ Tier gridloom::cluster::flatten(Collective kind, const Group &group) {
   return flat;
 }
 
+double gridloom::cluster::getStartSeconds(const Machine &machine) {
+  double start = 0;
+  for (const DeviceKind &device : machine.kinds)
+    start = std::max(start, device.collectiveSeconds);
+  return start;
+}
+
 double gridloom::cluster::getCollectiveSeconds(const Machine &machine, Collective kind,
                                                double bytes, const Group &group) {
   if (group.empty())
     return 0;
-  double start = 0;
-  for (const DeviceKind &device : machine.kinds)
-    start = std::max(start, device.collectiveSeconds);
-  return start + std::min(getBetterSeconds(kind, bytes, flatten(kind, group)),
-                          getTieredSeconds(kind, bytes, group));
+  return getStartSeconds(machine) + std::min(getBetterSeconds(kind, bytes, flatten(kind, group)),
+                                             getTieredSeconds(kind, bytes, group));
 }

@@ -65,6 +65,9 @@ double getTieredSeconds(Collective kind, double bytes, const Group &group);
 /// the links of all its members; other messages leave it through their own rank's.
 Tier flatten(Collective kind, const Group &group);
 
+/// The time to start a collective or transfer, on the slowest device.
+double getStartSeconds(const Machine &machine);
+
 /// The best of the above, with the start.
 double getCollectiveSeconds(const Machine &machine, Collective kind, double bytes,
                             const Group &group);

@@ -25,6 +25,16 @@ double EfficiencyCurve::at(double size) const {
   return fromShare + way * (toShare - fromShare);
 }
 
+bool EfficiencyCurve::isSound() const {
+  double before = 0;
+  for (auto [size, share] : points) {
+    if (!(size > before && std::isfinite(size) && share > 0 && share <= 1))
+      return false;
+    before = size;
+  }
+  return true;
+}
+
 double DeviceKind::getRate(WorkClass work, NumberType type) const {
   auto given = [&](WorkClass of, NumberType in) {
     return flopsPerSecond[static_cast<size_t>(of)][static_cast<size_t>(in)];
@@ -40,8 +50,8 @@ double DeviceKind::getRate(WorkClass work, NumberType type) const {
 
 std::span<const NumberField> gridloom::cluster::getNumberFields() {
   static constexpr NumberField fields[] = {
-      {"memory_bytes_per_second", &DeviceKind::bytesPerSecond},
-      {"launch_seconds", &DeviceKind::launchSeconds},
-      {"collective_launch_seconds", &DeviceKind::collectiveSeconds}};
+      {"memory_bytes_per_second", &DeviceKind::bytesPerSecond, false},
+      {"launch_seconds", &DeviceKind::launchSeconds, true},
+      {"collective_launch_seconds", &DeviceKind::collectiveSeconds, true}};
   return fields;
 }

@@ -30,6 +30,8 @@ struct EfficiencyCurve {
   std::vector<std::pair<double, double>> points; ///< size, share in (0, 1]
 
   double at(double size) const;
+  /// Whether sizes are finite, above 0 and in order, and shares above 0 and at most 1.
+  bool isSound() const;
   bool operator==(const EfficiencyCurve &) const = default;
 };
 
@@ -55,6 +57,7 @@ struct DeviceKind {
 struct NumberField {
   const char *name;
   double DeviceKind::*member;
+  bool mayBeZero;
 };
 std::span<const NumberField> getNumberFields();
 

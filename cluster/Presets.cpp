@@ -183,26 +183,35 @@ static int64_t parseCount(std::string_view text) {
   return code == std::errc() ? std::min(count, kMaxDevices + 1) : kMaxDevices + 1;
 }
 
+std::optional<PresetHosts> gridloom::cluster::parsePreset(const std::string &text) {
+  // A preset's own name may have an x.
+  if (const Preset *preset = findPreset(text))
+    return PresetHosts{preset, 1};
+  size_t at = text.rfind('x');
+  if (at == std::string::npos)
+    return std::nullopt;
+  const Preset *preset = findPreset(text.substr(0, at));
+  int64_t hosts = parseCount(std::string_view(text).substr(at + 1));
+  return preset && hosts ? std::optional(PresetHosts{preset, hosts}) : std::nullopt;
+}
+
 std::optional<Cluster> gridloom::cluster::findCluster(const std::string &text, std::string &error) {
   std::error_code code;
   if (text.ends_with(".json") || text.find('/') != std::string::npos ||
       (!findPreset(text) && std::filesystem::exists(text, code)))
     return readCluster(text, error);
-  std::string name = text;
-  int64_t hosts = 1;
-  // A preset's own name may have an x.
-  if (size_t at = text.rfind('x'); !findPreset(text) && at != std::string::npos)
-    if (int64_t count = parseCount(std::string_view(text).substr(at + 1))) {
-      name = text.substr(0, at);
-      hosts = count;
-    }
-  const Preset *preset = findPreset(name);
-  if (!preset) {
-    error = "unknown --cluster '" + makePrintable(text) + "'" + suggest(name, listPresets()) +
+  std::optional<PresetHosts> found = parsePreset(text);
+  if (!found) {
+    size_t at = text.rfind('x');
+    bool hasHosts =
+        at != std::string::npos && parseCount(std::string_view(text).substr(at + 1)) > 0;
+    error = "unknown --cluster '" + makePrintable(text) + "'" +
+            suggest(hasHosts ? text.substr(0, at) : text, listPresets()) +
             "; write a file, or one of " + joinNames(listPresets()) +
             ", with xN behind it for N hosts";
     return std::nullopt;
   }
+  auto [preset, hosts] = *found;
   if (hosts > kMaxDevices / preset->devices) {
     error = "--cluster " + makePrintable(text) + " has more than " + std::to_string(kMaxDevices) +
             " devices";

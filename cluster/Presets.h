@@ -37,6 +37,14 @@ const Preset &getUsualPreset(const std::string &kind);
 /// The first `numDevices` devices of as many hosts as these take.
 Cluster makeHosts(const Preset &preset, int64_t numDevices);
 
+/// So many hosts of a preset.
+struct PresetHosts {
+  const Preset *preset;
+  int64_t hosts; ///< at most kMaxDevices + 1
+};
+/// Reads PRESET or PRESETxN; none for other text.
+std::optional<PresetHosts> parsePreset(const std::string &text);
+
 /// The cluster that --cluster names: PRESET, PRESETxN or a file. None, with `error`, where there is
 /// none.
 std::optional<Cluster> findCluster(const std::string &text, std::string &error);

@@ -251,11 +251,13 @@ LogicalResult Compilation::load() {
 /// Warns where the user names other devices than the plan is for.
 void Compilation::checkDevices() {
   std::string error, flag = getClusterFlag();
+  if (flag.empty())
+    return;
   for (const cluster::DeviceKind &kind : choice.machine.kinds) {
     TargetOptions usual;
     usual.name = kind.target;
     std::unique_ptr<Target> named = kind.target.empty() ? nullptr : parseTarget(usual, error);
-    if (flag.empty() || !named)
+    if (!named)
       continue;
     const TargetTraits &traits = target->getTraits(), &of = named->getTraits();
     if (of.kind != traits.kind)

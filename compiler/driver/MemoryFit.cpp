@@ -92,14 +92,9 @@ static std::string growDevices(StringRef devices, int64_t times) {
 }
 
 /// "HGX-H100x4" for so many times as many hosts; "" for a file.
-static std::string growCluster(StringRef cluster, int64_t times) {
-  auto [name, number] = cluster.rsplit('x');
-  int64_t hosts = 1;
-  if (cluster::findPreset(cluster.str()))
-    name = cluster;
-  else if (!cluster::findPreset(name.str()) || number.getAsInteger(10, hosts))
-    return "";
-  return (name + "x" + Twine(hosts * times)).str();
+static std::string growCluster(const std::string &cluster, int64_t times) {
+  std::optional<cluster::PresetHosts> now = cluster::parsePreset(cluster);
+  return now ? now->preset->name + ("x" + std::to_string(now->hosts * times)) : "";
 }
 
 /// "batch=1,8" with its sizes cut, the least 1; "" where nothing changes.

@@ -38,9 +38,8 @@ dist::MoveCost Compilation::costPlanned(const rt::PlannedCollective &collective)
   SmallVector<StringAttr> along;
   for (const std::string &axis : collective.axes)
     along.push_back(StringAttr::get(program.getContext(), axis));
-  // Transfers are between stages, and name no axis.
-  if (auto stages = program->getAttrOfType<StringAttr>(dist::kStageAxis); stages && along.empty())
-    along.push_back(stages);
+  if (along.empty()) // transfers name no axis
+    along = dist::getStageAxes(program);
   auto bytes = static_cast<double>(std::max(collective.bytes, collective.resultBytes));
   return {cluster::getSentBytes(*kind, bytes, mesh.getSize(along)),
           mesh.getSeconds(*kind, bytes, along)};

@@ -125,12 +125,9 @@ EfficiencyCurve AttrReader::readCurve(DictionaryAttr from, StringRef name) {
     return curve;
   auto numbers = get<DenseF64ArrayAttr>(from, name);
   isSound &= numbers && numbers.size() % 2 == 0;
-  double before = 0;
-  for (int64_t i = 0; isSound && i < numbers.size(); i += 2) {
-    double size = numbers[i], share = numbers[i + 1];
-    isSound &= size > before && share > 0 && share <= 1;
-    curve.points.emplace_back(before = size, share);
-  }
+  for (int64_t i = 0; isSound && i < numbers.size(); i += 2)
+    curve.points.emplace_back(numbers[i], numbers[i + 1]);
+  isSound &= curve.isSound();
   return curve;
 }
 
@@ -140,8 +137,7 @@ DeviceKind AttrReader::readKind(DictionaryAttr from) {
   kind.target = getText(from, "target");
   kind.memoryBytes = getInteger(from, "memory_bytes", 0);
   for (const cluster::NumberField &field : cluster::getNumberFields())
-    kind.*field.member =
-        getNumber(from, field.name, /*mayBeZero=*/field.member != &DeviceKind::bytesPerSecond);
+    kind.*field.member = getNumber(from, field.name, field.mayBeZero);
   auto rates = get<DictionaryAttr>(from, "flops_per_second");
   auto curves = get<DictionaryAttr>(from, "efficiency");
   for (auto [work, name] : llvm::enumerate(kClassNames)) {

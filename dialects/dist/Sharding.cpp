@@ -42,6 +42,11 @@ int64_t Mesh::getSize(ArrayRef<StringAttr> list) const {
   return size;
 }
 
+SmallVector<StringAttr, 1> gridloom::dist::getStageAxes(ModuleOp module) {
+  auto axis = module ? module->getAttrOfType<StringAttr>(kStageAxis) : StringAttr();
+  return axis ? SmallVector<StringAttr, 1>{axis} : SmallVector<StringAttr, 1>();
+}
+
 double Mesh::getSeconds(cluster::Collective kind, double bytes, ArrayRef<StringAttr> along) const {
   SmallVector<cluster::PlacedAxis, 4> placed;
   int64_t stride = 1;

@@ -49,6 +49,10 @@ private:
   std::shared_ptr<const cluster::Machine> machine;
 };
 
+/// The axis of pipeline stages, along which transfers between them go, as a list; empty without
+/// stages.
+llvm::SmallVector<mlir::StringAttr, 1> getStageAxes(mlir::ModuleOp module);
+
 /// A sharding as a value that algorithms change; ShardingAttr is the same in IR.
 struct Sharding {
   struct Dim {

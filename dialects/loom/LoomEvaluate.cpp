@@ -211,19 +211,23 @@ Results SoftmaxOp::evaluate(ArrayRef<HostTensor> operands) {
   return one(HostTensor::fromDoubles(input.getKind(), input.getShape(), values));
 }
 
-Results RmsNormOp::evaluate(ArrayRef<HostTensor> operands) {
-  if (isExact(operands))
-    return evaluateDecomposed(*this, operands);
+/// Rows of the last dimension by their mean, if they are `centred`, and the mean of squares.
+static Results evaluateRowNorm(ArrayRef<HostTensor> operands, double epsilon, bool centred) {
   const HostTensor &input = operands[0];
   std::vector<double> values = input.toDoubles(), scale = operands[1].toDoubles();
+  std::vector<double> bias =
+      operands.size() > 2 ? operands[2].toDoubles() : std::vector<double>(scale.size());
   int64_t length = scale.size();
   for (int64_t start = 0; start < input.getNumElements(); start += length) {
     MutableArrayRef<double> row(values.data() + start, length);
-    double mean = 0;
+    double mean = 0, variance = 0;
+    if (centred)
+      for (double value : row)
+        mean += value / length;
     for (double value : row)
-      mean += value * value / length;
+      variance += (value - mean) * (value - mean) / length;
     for (int64_t i = 0; i < length; ++i)
-      row[i] = row[i] / std::sqrt(mean + getEpsilon().convertToDouble()) * scale[i];
+      row[i] = (row[i] - mean) / std::sqrt(variance + epsilon) * scale[i] + bias[i];
   }
   return one(HostTensor::fromDoubles(input.getKind(), input.getShape(), values));
 }
@@ -231,23 +235,13 @@ Results RmsNormOp::evaluate(ArrayRef<HostTensor> operands) {
 Results LayerNormOp::evaluate(ArrayRef<HostTensor> operands) {
   if (isExact(operands))
     return evaluateDecomposed(*this, operands);
-  const HostTensor &input = operands[0];
-  std::vector<double> values = input.toDoubles(), scale = operands[1].toDoubles();
-  std::vector<double> bias =
-      operands.size() > 2 ? operands[2].toDoubles() : std::vector<double>(scale.size());
-  int64_t length = scale.size();
-  double epsilon = getEpsilon().convertToDouble();
-  for (int64_t start = 0; start < input.getNumElements(); start += length) {
-    MutableArrayRef<double> row(values.data() + start, length);
-    double mean = 0, variance = 0;
-    for (double value : row)
-      mean += value / length;
-    for (double value : row)
-      variance += (value - mean) * (value - mean) / length;
-    for (int64_t i = 0; i < length; ++i)
-      row[i] = (row[i] - mean) / std::sqrt(variance + epsilon) * scale[i] + bias[i];
-  }
-  return one(HostTensor::fromDoubles(input.getKind(), input.getShape(), values));
+  return evaluateRowNorm(operands, getEpsilon().convertToDouble(), /*centred=*/true);
+}
+
+Results RmsNormOp::evaluate(ArrayRef<HostTensor> operands) {
+  if (isExact(operands))
+    return evaluateDecomposed(*this, operands);
+  return evaluateRowNorm(operands, getEpsilon().convertToDouble(), /*centred=*/false);
 }
 
 //===----------------------------------------------------------------------===//

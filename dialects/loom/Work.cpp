@@ -71,9 +71,8 @@ double gridloom::loom::getCommunicationSeconds(Operation *op, const dist::Mesh &
   SmallVector<StringAttr> along;
   if (auto axes = op->getAttrOfType<ArrayAttr>("axes"))
     llvm::append_range(along, axes.getAsRange<StringAttr>());
-  else if (auto module = op->getParentOfType<ModuleOp>())
-    if (auto stages = module->getAttrOfType<StringAttr>(dist::kStageAxis))
-      along.push_back(stages);
+  else
+    along = dist::getStageAxes(op->getParentOfType<ModuleOp>());
   return mesh.getSeconds(
       *kind, std::max(bytesOf(op->getOperandTypes()), bytesOf(op->getResultTypes())), along);
 }

@@ -61,16 +61,15 @@ Moves::Moves(const dist::Sharding &from, const dist::Sharding &to, RankedTensorT
 }
 
 void Moves::findLeastCosts() {
-  double fastest = 0, shortest = std::numeric_limits<double>::infinity(), start = 0;
+  double fastest = 0, shortest = std::numeric_limits<double>::infinity();
   for (const cluster::Level &level : mesh.getMachine().levels) {
     fastest = std::max(fastest, level.bytesPerSecond);
     shortest = std::min(shortest, level.latencySeconds);
   }
-  for (const cluster::DeviceKind &kind : mesh.getMachine().kinds)
-    start = std::max(start, kind.collectiveSeconds);
   if (fastest == 0)
     return; // one device
-  leastStart = static_cast<int64_t>(kPicoseconds * (start + shortest));
+  leastStart =
+      static_cast<int64_t>(kPicoseconds * (cluster::getStartSeconds(mesh.getMachine()) + shortest));
   leastPerByte = kPicoseconds / fastest;
 }
 

@@ -111,7 +111,7 @@ private:
   llvm::SmallVector<int64_t> getPermutation(const State &before, const State &after,
                                             llvm::ArrayRef<uint8_t> axes) const;
 
-  dist::Mesh mesh;
+  const dist::Mesh &mesh;
   llvm::SmallVector<dist::Mesh::Axis> meshAxes; ///< of more than one device, and micro
   llvm::SmallVector<int64_t> sizes;
   int64_t elementBytes, numDevices = 1;

@@ -99,10 +99,7 @@ void gridloom::fake::compute(const Node &node) {
   size_t size = node.requests.size();
   auto in = [&](size_t rank) { return static_cast<const std::byte *>(node.requests[rank]->in); };
   auto out = [&](size_t rank) { return static_cast<std::byte *>(node.requests[rank]->out); };
-  // Nothing may be at a null pointer.
-  auto copy = [](const std::byte *from, size_t count, std::byte *to) {
-    std::copy_n(from, count, to);
-  };
+  // copy_n, because no bytes may be at a null pointer.
   std::vector<std::byte> result;
   switch (first.kind) {
   case Kind::Send:
@@ -114,7 +111,7 @@ void gridloom::fake::compute(const Node &node) {
     auto root = static_cast<size_t>(first.extra);
     result.assign(in(root), in(root) + bytes);
     for (size_t rank = 0; rank < size; ++rank)
-      copy(result.data(), bytes, out(rank));
+      std::copy_n(result.data(), bytes, out(rank));
     return;
   }
   case Kind::AllReduce:
@@ -122,31 +119,31 @@ void gridloom::fake::compute(const Node &node) {
     for (size_t rank = 1; rank < size; ++rank)
       reduceInto(result.data(), in(rank), first.count, first.type, first.extra);
     for (size_t rank = 0; rank < size; ++rank)
-      copy(result.data(), bytes, out(rank));
+      std::copy_n(result.data(), bytes, out(rank));
     return;
   case Kind::ReduceScatter:
     result.resize(bytes * size);
     for (size_t part = 0; part < size; ++part) {
-      copy(in(0) + part * bytes, bytes, result.data() + part * bytes);
+      std::copy_n(in(0) + part * bytes, bytes, result.data() + part * bytes);
       for (size_t rank = 1; rank < size; ++rank)
         reduceInto(result.data() + part * bytes, in(rank) + part * bytes, first.count, first.type,
                    first.extra);
     }
     for (size_t rank = 0; rank < size; ++rank)
-      copy(result.data() + rank * bytes, bytes, out(rank));
+      std::copy_n(result.data() + rank * bytes, bytes, out(rank));
     return;
   case Kind::AllGather:
     for (size_t rank = 0; rank < size; ++rank)
       result.insert(result.end(), in(rank), in(rank) + bytes);
     for (size_t rank = 0; rank < size; ++rank)
-      copy(result.data(), result.size(), out(rank));
+      std::copy_n(result.data(), result.size(), out(rank));
     return;
   case Kind::AllToAll:
     for (size_t rank = 0; rank < size; ++rank)
       result.insert(result.end(), in(rank), in(rank) + bytes * size);
     for (size_t to = 0; to < size; ++to)
       for (size_t from = 0; from < size; ++from)
-        copy(result.data() + (from * size + to) * bytes, bytes, out(to) + from * bytes);
+        std::copy_n(result.data() + (from * size + to) * bytes, bytes, out(to) + from * bytes);
     return;
   }
 }

@@ -83,8 +83,8 @@ def test_files_say_what_costs_are(tools, mlp, tmp_path, write):
     """Links of half the bandwidth and no latency: times follow."""
     times = []
     for latency, bandwidth in [(0, 4e6), (0, 2e6), (1e-3, 4e6)]:
-        PAIR["links"][0] |= {"latency_seconds": latency, "bytes_per_second": bandwidth}
-        report = report_of(tools, mlp, tmp_path / "m.plan", "--cluster", write(PAIR), "--mesh", "model=2", "--force")
+        link = PAIR["links"][0] | {"latency_seconds": latency, "bytes_per_second": bandwidth}
+        report = report_of(tools, mlp, tmp_path / "m.plan", "--cluster", write(PAIR | {"links": [link]}), "--mesh", "model=2", "--force")
         times.append(slowest_us(report))
     start = 40  # of collectives on CPUs
     assert times[1] - start == pytest.approx(2 * (times[0] - start))
@@ -159,10 +159,10 @@ def test_a_hundred_thousand_devices(tools, mlp, tmp_path, write):
             + [LINK | {"ends": [host, "network"], "bytes_per_second": 4e11} for host in hosts],
         }
     )
-    begin = time.process_time(), time.monotonic()
+    begin = time.monotonic()
     options = ["--mesh", "data=8,model=2", "--target", "cuda:sm_90", "--stop-after", "shard", "--dump-ir", tmp_path / "ir"]
     tools.compile(mlp, tmp_path / "m.plan", "--dim", "batch=16", "--cluster", path, *options)
-    assert time.monotonic() - begin[1] < 30  # minutes, were it quadratic
+    assert time.monotonic() - begin < 30  # minutes, were it quadratic
     (shard,) = (tmp_path / "ir").glob("*-shard.mlir")
     assert len(re.findall("block = ", shard.read_text())) == 2 and shard.stat().st_size < 100_000
 
