@@ -9,6 +9,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 using namespace gridloom::rt;
 
 namespace {
@@ -17,8 +19,8 @@ std::string check(std::optional<IndexUse> use, int64_t value) {
   Argument input;
   input.name = "ids";
   input.indices = std::move(use);
-  HostArray values = HostArray::allocate(DataType::I32, {2});
-  values.as<int32_t>()[1] = int32_t(value);
+  HostArray values = HostArray::allocate(DataType::I64, {2});
+  values.as<int64_t>()[1] = value;
   try {
     checkIndices(input, values);
   } catch (const Error &error) {
@@ -42,6 +44,23 @@ TEST(IndexCheck, PositionsCountOn) {
   EXPECT_EQ(check(use, 4), "");
   EXPECT_EQ(check(use, 5), "node '/Gather': input 'ids' holds the index 5, from which it counts to "
                            "8, outside of a dimension of 8");
+}
+
+TEST(IndexCheck, ThereIsNoIndexTooLargeToCountFrom) {
+  int64_t most = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(check(IndexUse{"/Gather", 8, 1, 3}, most),
+            "node '/Gather': input 'ids' holds the index 9223372036854775807, from which it counts to "
+            "9223372036854775807, outside of a dimension of 8");
+  EXPECT_NE(check(IndexUse{"/Gather", 8, 0, 3}, std::numeric_limits<int64_t>::min()), "");
+}
+
+TEST(IndexCheck, NarrowIndicesAreCheckedToo) {
+  Argument input;
+  input.name = "ids";
+  input.indices = IndexUse{"/Gather", 8, 0, 0};
+  HostArray values = HostArray::allocate(DataType::I32, {1});
+  values.as<int32_t>()[0] = 8;
+  EXPECT_THROW(checkIndices(input, values), Error);
 }
 
 } // namespace
