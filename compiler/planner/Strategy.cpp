@@ -28,7 +28,7 @@ static constexpr int64_t kMaxPlanned = 4096;
 static constexpr size_t kMaxCandidates = 64;
 
 namespace {
-enum class Use { Data, Tensor, Pipeline, Random, Any };
+enum class Use { Data, Tensor, Pipeline, Search, Random, Any };
 
 struct AxisSpec {
   std::string name;
@@ -158,6 +158,9 @@ static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses,
     } else if (use == Use::Tensor) {
       options.tp.push_back(axis.name);
       words.push_back("tp over " + axis.name);
+    } else if (use == Use::Search) {
+      options.search.push_back(axis.name);
+      words.push_back("search over " + axis.name);
     } else if (use == Use::Random) {
       options.random.push_back(axis.name);
       words.push_back("random over " + axis.name);
@@ -185,6 +188,16 @@ static Use getUse(const AxisSpec &axis, const StrategyRequest &request) {
   return axis.name == request.stageAxis ? Use::Pipeline : getUse(axis.name);
 }
 
+/// A solver splits over all axes; none of them may be for stages.
+static Candidate makeSearch(const MeshSpec &mesh, const StrategyRequest &request) {
+  return makeCandidate(mesh, SmallVector<Use>(mesh.size(), Use::Search), request);
+}
+
+static bool hasStages(const MeshSpec &mesh, const StrategyRequest &request) {
+  return llvm::any_of(
+      mesh, [&](const AxisSpec &axis) { return getUse(axis, request) == Use::Pipeline; });
+}
+
 /// "random:SEED", for tests: every axis but those named for pipelines splits at random, and beside
 /// a pipeline some split the batch.
 static FailureOr<std::vector<Candidate>> makeRandom(ModuleOp module, const MeshSpec &mesh,
@@ -196,12 +209,11 @@ static FailureOr<std::vector<Candidate>> makeRandom(ModuleOp module, const MeshS
         << request.strategy << "'; write random:SEED with a whole number, e.g. random:1";
     return failure();
   }
-  auto isStages = [&](const AxisSpec &axis) { return getUse(axis, request) == Use::Pipeline; };
-  bool hasStages = llvm::any_of(mesh, isStages);
+  bool isPipelined = hasStages(mesh, request);
   SmallVector<Use> uses = llvm::map_to_vector(mesh, [&](const AxisSpec &axis) {
-    return isStages(axis)                         ? Use::Pipeline
-           : hasStages && splitsBatch(axis, seed) ? Use::Data
-                                                  : Use::Random;
+    return getUse(axis, request) == Use::Pipeline   ? Use::Pipeline
+           : isPipelined && splitsBatch(axis, seed) ? Use::Data
+                                                    : Use::Random;
   });
   std::vector<Candidate> candidates{makeCandidate(mesh, uses, request)};
   candidates.front().options.seed = seed;
@@ -230,7 +242,7 @@ static FailureOr<Allowed> parseStrategy(ModuleOp module, StringRef strategy) {
                      .Default(nullptr);
     if (!flag) {
       module.emitError("unknown --strategy '")
-          << word << "'; write auto, or dp, tp, sp and pp joined by '+', or random:SEED";
+          << word << "'; write auto, search, or dp, tp, sp and pp joined by '+', or random:SEED";
       return failure();
     }
     *flag = true;
@@ -313,6 +325,12 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
                                                        const StrategyRequest &request) {
   if (StringRef(request.strategy).starts_with("random"))
     return makeRandom(module, mesh, request);
+  if (request.strategy == "search") {
+    if (!hasStages(mesh, request))
+      return std::vector<Candidate>{makeSearch(mesh, request)};
+    return module.emitError("--strategy search does not cut pipelines, and mesh '")
+           << print(mesh) << "' has an axis for one; rename the axis, or use --strategy auto";
+  }
   FailureOr<Allowed> allowed = parseStrategy(module, request.strategy);
   if (failed(allowed))
     return failure();
@@ -326,6 +344,12 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
     if (allowed->sp)
       candidates.back().name += ", sp";
   }
+  // Axes that are named for a use have it.
+  bool isFree = request.mesh.empty() || llvm::any_of(mesh, [&](const AxisSpec &axis) {
+                  return getUse(axis, request) == Use::Any;
+                });
+  if (request.strategy == "auto" && isFree && countDevices(mesh) > 1 && !hasStages(mesh, request))
+    candidates.push_back(makeSearch(mesh, request));
   if (candidates.empty()) {
     module.emitError("the strategy '") << request.strategy << "' cannot use mesh '" << print(mesh)
                                        << "'; a plan has one pipeline axis";

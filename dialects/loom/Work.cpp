@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Work.h"
 
+#include "dialects/dist/Factors.h"
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/loom/Control.h"
 
@@ -23,7 +24,8 @@ static bool isFused(Value value) {
   return isa<CostInterface>(reader) && !isContraction(reader);
 }
 
-static cluster::Work getWork(Operation *op) {
+cluster::Work gridloom::loom::getShareOfWork(Operation *op, double share,
+                                             ArrayRef<RankedTensorType> types) {
   cluster::Work work;
   auto costed = dyn_cast<CostInterface>(op);
   if (!costed || op->getNumOperands() == 0 || isa<ReshapeOp, BroadcastOp>(op))
@@ -32,21 +34,22 @@ static cluster::Work getWork(Operation *op) {
   work.type = op->hasAttr("tf32")
                   ? cluster::NumberType::Tf32
                   : dist::getNumberType(getElementTypeOrSelf(op->getOperand(0).getType()));
-  work.flops = static_cast<double>(costed.getFlops());
-  auto add = [](double &bytes, Value value) {
-    if (isa<RankedTensorType>(value.getType()) && !isFused(value))
-      bytes += static_cast<double>(getByteSize(value.getType()));
-  };
-  for (Value operand : op->getOperands())
-    add(work.readBytes, operand);
-  for (Value result : op->getResults())
-    add(work.writtenBytes, result);
+  work.flops = share * static_cast<double>(costed.getFlops());
+  for (auto [i, type] : llvm::enumerate(types)) {
+    bool isOperand = i < op->getNumOperands();
+    Value value = isOperand ? op->getOperand(i) : op->getResult(i - op->getNumOperands());
+    if (!isFused(value))
+      (isOperand ? work.readBytes : work.writtenBytes) += static_cast<double>(getByteSize(type));
+  }
   return work;
 }
 
 double gridloom::loom::getComputeSeconds(Operation *op, const cluster::Machine &machine) {
+  if (!isControl(op) && !isa<CostInterface>(op))
+    return 0;
   if (!isControl(op))
-    return cluster::getComputeSeconds(machine, getWork(op));
+    return cluster::getComputeSeconds(machine,
+                                      getShareOfWork(op, /*share=*/1, dist::getTensorTypes(op)));
   double dearest = 0;
   for (BodyLink &link : getBodies(op)) {
     double seconds = 0;

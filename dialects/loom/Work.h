@@ -17,6 +17,11 @@ namespace gridloom::loom {
 /// body as often as it runs, a branch that of its dearer body.
 double getComputeSeconds(mlir::Operation *op, const cluster::Machine &machine);
 
+/// What a device does of an operation that it does `share` of, on tensors of these types: operands,
+/// then results. Nothing for loops and branches.
+cluster::Work getShareOfWork(mlir::Operation *op, double share,
+                             llvm::ArrayRef<mlir::RankedTensorType> types);
+
 /// The time of a collective or transfer, alone; transfers cross one step of the axis of stages. A
 /// receive takes as long as its send.
 double getCommunicationSeconds(mlir::Operation *op, const dist::Mesh &mesh);

@@ -92,6 +92,27 @@ def ApplyStrategy : Pass<"dist-apply-strategy", "::mlir::ModuleOp"> {
   ];
 }
 
+def SearchSplits : Pass<"dist-search-splits", "::mlir::ModuleOp"> {
+  let summary = "Chooses the shardings of all values together, by estimated time";
+  let description = [{
+    Every way to put the axes on the factors of each operation is weighed: a device's share of the work, and
+    what it takes to reshard between the operations. A solver takes the choice that costs least over the whole
+    program, all functions together, and proves a bound; what has been given stays.
+
+    ```mlir
+    // axes=model; the columns of one product are the rows of the next, which needs one reduction
+    %0 = loom.dot_general %x, %w1 ... {dist.shardings = [#dist.sharding<@mesh, [{}, {"model"} ]>]}
+    %1 = loom.dot_general %0, %w2 ... {dist.shardings = [#dist.sharding<@mesh, [{}, {} ]>]}
+    ```
+
+    A remark gives the time found and the least that any choice takes.
+  }];
+  let options = [
+    ListOption<"axes", "axes", "std::string", "axes to split over, major before minor">,
+    Option<"work", "work", "uint64_t", "100", "rounds of the solver">
+  ];
+}
+
 def SeedRandomly : Pass<"dist-seed-randomly", "::mlir::ModuleOp"> {
   let summary = "Seeds random shardings of inputs and weights, for tests";
   let description = [{

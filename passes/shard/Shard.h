@@ -26,6 +26,7 @@ struct ShardOptions {
   std::vector<std::string> shard;  ///< NAME=[{axis},...]
   std::vector<std::string> dp, tp; ///< axes by use
   std::string stageAxis = "pipe";  ///< empty for no pipeline
+  std::vector<std::string> search; ///< axes over which a solver splits
   std::vector<std::string> random; ///< axes for random shardings, from
   uint64_t seed = 0;
   bool vocab = true;

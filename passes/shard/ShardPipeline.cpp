@@ -16,7 +16,7 @@ void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &optio
   // Closed before the strategy looks: what users say is not for a strategy to change.
   pm.addPass(
       createApplyAnnotations({{options.shard.begin(), options.shard.end()}, options.stageAxis}));
-  if (!options.tp.empty()) {
+  if (!options.tp.empty() || !options.search.empty()) {
     pm.addPass(createUnpackWeights());
     pm.addPass(createHoistPrologue()); // the parts of weights
   }
@@ -25,14 +25,16 @@ void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &optio
                                   options.vocab,
                                   options.sequence,
                                   options.microbatches}));
+  if (!options.search.empty())
+    pm.addPass(createSearchSplits({{options.search.begin(), options.search.end()}}));
   if (!options.random.empty())
     pm.addPass(createSeedRandomly({{options.random.begin(), options.random.end()}, options.seed}));
   // Stages repeat constants and weights per stage, so this comes before every value gets its
   // final sharding.
   pm.addPass(createAssignStages({options.stageAxis}));
   pm.addPass(createPropagate());
-  // A random sharding may leave an axis out.
-  if (options.random.empty())
+  // A random sharding may leave an axis out, and a search where that is fastest.
+  if (options.random.empty() && options.search.empty())
     pm.addPass(createRequireUsedAxes({options.stageAxis}));
   pm.addPass(createVerifySharded());
 }

@@ -1,0 +1,96 @@
+//===- SplitChoices.cpp - the ways to split an operation ------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/shard/SplitChoices.h"
+
+#include "dialects/loom/Work.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+/// Every assignment of axes to factors that are large enough.
+static std::vector<FactorSplits> assignAxes(const ShardingRule &rule, ArrayRef<StringAttr> axes,
+                                            const Mesh &mesh) {
+  std::vector<FactorSplits> all = {FactorSplits(rule.sizes.size())};
+  for (StringAttr axis : axes) {
+    std::vector<FactorSplits> next = all;
+    for (const FactorSplits &splits : all)
+      for (size_t factor = 0; factor < rule.sizes.size(); ++factor) {
+        int64_t parts = mesh.getSize(splits.axes[factor]) * mesh.getSize(axis);
+        if (rule.kinds[factor] == FactorKind::NeedReplication || rule.sizes[factor] < parts)
+          continue;
+        next.push_back(splits);
+        next.back().axes[factor].push_back(axis);
+      }
+    all = std::move(next);
+  }
+  return all;
+}
+
+/// What the operation's own partition communicates: for rows whose positions depend on each other
+/// two reductions of a number for each row, as a softmax's largest and sum; for windows the rows of
+/// both neighbours.
+static double getInnerSeconds(const ShardingRule &rule, const FactorSplits &splits,
+                              ArrayRef<RankedTensorType> local, const Mesh &mesh) {
+  double seconds = 0;
+  auto bytesOf = [&](size_t tensor) { return double(loom::getByteSize(local[tensor])); };
+  for (int64_t factor : rule.coupled) {
+    int64_t parts = mesh.getSize(splits.axes[factor]);
+    if (parts == 1)
+      continue;
+    double rows = double(getLocalSize(rule.sizes[factor], parts, splits.granules[factor]));
+    seconds += 2 * mesh.getSeconds(cluster::Collective::AllReduce,
+                                   bytesOf(local.size() - 1) / rows, splits.axes[factor]);
+  }
+  for (auto [tensor, dim] : rule.windows) {
+    const AxisList &axes = splits.axes[rule.tensors[tensor][dim].front()];
+    if (mesh.getSize(axes) > 1)
+      seconds += 2 * mesh.getSeconds(cluster::Collective::Permute,
+                                     bytesOf(tensor) / double(local[tensor].getDimSize(dim)), axes);
+  }
+  return seconds;
+}
+
+/// The share of the iteration space that the largest part has.
+static double getShare(const ShardingRule &rule, const FactorSplits &splits, const Mesh &mesh) {
+  double share = 1;
+  for (auto [size, axes, granule] : llvm::zip_equal(rule.sizes, splits.axes, splits.granules))
+    if (int64_t parts = mesh.getSize(axes); parts > 1)
+      share *= double(getLocalSize(size, parts, granule)) / double(size);
+  return share;
+}
+
+std::vector<SplitChoice> gridloom::listSplitChoices(Operation *op, ArrayRef<StringAttr> axes,
+                                                    const Mesh &mesh) {
+  ShardingRule rule = cast<ShardingRuleInterface>(op).getShardingRule();
+  SmallVector<RankedTensorType> types = getTensorTypes(op);
+  std::vector<SplitChoice> choices;
+  for (const FactorSplits &splits : assignAxes(rule, axes, mesh)) {
+    SmallVector<Sharding> shardings;
+    for (size_t i = 0; i < types.size(); ++i)
+      shardings.push_back(project(rule, i, splits, mesh));
+    if (mergeFactors(rule, shardings, types, mesh).axes != splits.axes)
+      continue;
+    for (auto [kind, list] : llvm::zip_equal(rule.kinds, splits.axes))
+      if (kind == FactorKind::Reduction)
+        for (Sharding &result : MutableArrayRef(shardings).drop_front(op->getNumOperands()))
+          result.unreduced.append(list);
+    SmallVector<RankedTensorType> local;
+    SplitChoice choice;
+    for (auto [type, sharding] : llvm::zip_equal(types, shardings)) {
+      if (!sharding.unreduced.empty())
+        sharding.reduction = rule.reduction;
+      local.push_back(getLocalType(type, sharding, mesh));
+      choice.shardings.push_back(sharding.getAttr(mesh));
+    }
+    choice.seconds = getInnerSeconds(rule, splits, local, mesh);
+    if (isa<loom::CostInterface>(op))
+      choice.seconds += cluster::getComputeSeconds(
+          mesh.getMachine(), loom::getShareOfWork(op, getShare(rule, splits, mesh), local));
+    choices.push_back(std::move(choice));
+  }
+  return choices;
+}

@@ -1,0 +1,30 @@
+//===- SplitChoices.h - the ways to split an operation ----------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SHARD_SPLITCHOICES_H
+#define GRIDLOOM_PASSES_SHARD_SPLITCHOICES_H
+
+#include "dialects/dist/Factors.h"
+
+namespace gridloom {
+
+/// One way to split an operation's factors.
+struct SplitChoice {
+  /// The shardings that its tensors then have: operands, then results, which may be unreduced.
+  llvm::SmallVector<dist::ShardingAttr> shardings;
+  double seconds; ///< of a device's share of the work, and what communicates within the operation
+};
+
+/// Every way to put each of the axes on one factor or none, of those that shardings of the
+/// operation's tensors can say; the way that leaves all whole first. An axis earlier in the list is
+/// major where several split one factor. Communication to bring operands there and to reduce
+/// results is not counted. Of what windows read from neighbours, one row on each side is counted.
+std::vector<SplitChoice> listSplitChoices(mlir::Operation *op,
+                                          llvm::ArrayRef<mlir::StringAttr> axes,
+                                          const dist::Mesh &mesh);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SHARD_SPLITCHOICES_H

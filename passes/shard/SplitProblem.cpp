@@ -1,0 +1,304 @@
+//===- SplitProblem.cpp - the choice of all splits as one problem ---------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/shard/SplitProblem.h"
+
+#include "dialects/loom/Control.h"
+#include "passes/partition/Resharder.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+static constexpr double kPicoseconds = 1e12;
+/// Where nothing else tells choices apart, the one is taken that keeps less: a picosecond for so
+/// many bytes.
+static constexpr int64_t kTieBytes = 1024;
+
+static solver::Cost toCost(double seconds) {
+  return static_cast<solver::Cost>(
+      std::min(std::llround(seconds * kPicoseconds), static_cast<long long>(solver::infiniteCost)));
+}
+
+static solver::Cost getTieBreak(RankedTensorType type, ShardingAttr sharding, const Mesh &mesh) {
+  return loom::getByteSize(getLocalType(type, Sharding(sharding), mesh)) / kTieBytes;
+}
+
+/// The sharding without partial values.
+static ShardingAttr getReduced(ShardingAttr sharding, const Mesh &mesh) {
+  if (sharding.getUnreduced().empty())
+    return sharding;
+  Sharding whole(sharding);
+  whole.unreduced.clear();
+  return whole.getAttr(mesh);
+}
+
+/// Whether a value that has been given `pin` may have `sharding`.
+static bool admits(ShardingAttr pin, ShardingAttr sharding) {
+  Sharding given(pin), wanted(sharding);
+  for (auto [have, want] : llvm::zip_equal(given.dims, wanted.dims)) {
+    if (have.open ? !isPrefix(have.axes, want.axes) : have.axes != want.axes)
+      return false;
+    if (!have.axes.empty() && have.granule != want.granule)
+      return false;
+  }
+  return true;
+}
+
+static bool isClosed(ShardingAttr sharding) {
+  return llvm::none_of(sharding.getDims(), [](DimShardingAttr dim) { return dim.getOpen(); });
+}
+
+void SplitProblem::Column::add(ShardingAttr sharding) {
+  auto *found = llvm::find(shardings, sharding);
+  of.push_back(found - shardings.begin());
+  if (found == shardings.end())
+    shardings.push_back(sharding);
+}
+
+SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, const Mesh &mesh)
+    : mesh(mesh), axes(axes) {
+  for (auto func : module.getOps<func::FuncOp>())
+    if (!loom::isBody(func))
+      functions.push_back(func);
+  for (func::FuncOp func : functions)
+    addFunction(func);
+  for (func::FuncOp func : functions)
+    connect(func);
+}
+
+/// What tells the ways to split an operation from those of another: all but its values.
+static std::string getKey(Operation *op) {
+  std::string key;
+  llvm::raw_string_ostream os(key);
+  os << op->getName();
+  for (NamedAttribute attribute : op->getAttrs())
+    if (attribute.getName() != kShardings && attribute.getName() != kOrigins)
+      os << ' ' << attribute.getName() << attribute.getValue();
+  for (RankedTensorType type : getTensorTypes(op))
+    os << ' ' << type;
+  // Values that stay in registers cost nothing to read.
+  for (Value operand : op->getOperands())
+    os << (operand.hasOneUse() && operand.getDefiningOp() ? 'o' : 'm')
+       << (operand.getDefiningOp() ? operand.getDefiningOp()->getName().getStringRef() : "");
+  for (Value result : op->getResults())
+    if (result.hasOneUse())
+      os << " to " << (*result.getUsers().begin())->getName();
+  return key;
+}
+
+const SplitProblem::Choices &SplitProblem::getChoices(Operation *op) {
+  auto [entry, isNew] = known.try_emplace(getKey(op));
+  Choices &choices = entry->second;
+  if (!isNew)
+    return choices;
+  choices.tensors.resize(op->getNumOperands() + op->getNumResults());
+  for (const SplitChoice &choice : listSplitChoices(op, axes, mesh)) {
+    solver::Cost cost = toCost(choice.seconds);
+    for (auto [tensor, sharding, type] :
+         llvm::zip_equal(choices.tensors, choice.shardings, getTensorTypes(op))) {
+      tensor.add(sharding);
+      cost += getTieBreak(type, sharding, mesh);
+    }
+    choices.costs.push_back(cost);
+  }
+  return choices;
+}
+
+void SplitProblem::addOperation(Operation *op) {
+  const Choices &choices = getChoices(op);
+  opNodes[op] = nodes.size();
+  nodes.push_back({choices.costs, choices.tensors});
+}
+
+bool SplitProblem::needsNode(Value value) const {
+  ShardingAttr given = dist::getSharding(value);
+  bool isPinned = given && llvm::any_of(given.getDims(), [](DimShardingAttr dim) {
+                    return !dim.getOpen() || !dim.getAxes().empty();
+                  });
+  return isa<BlockArgument>(value) || isPinned || !value.hasOneUse() ||
+         isa<func::ReturnOp>(*value.getUsers().begin());
+}
+
+/// The shardings that the value's producer makes and its readers need, and that of a value that is
+/// whole; of a value that has been given one, those that it admits.
+void SplitProblem::addValue(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  ShardingAttr given = dist::getSharding(value);
+  auto argument = dyn_cast<BlockArgument>(value);
+  auto func = argument ? cast<func::FuncOp>(argument.getOwner()->getParentOp()) : nullptr;
+  auto state =
+      func ? func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState) : nullptr;
+  unsigned index = nodes.size();
+  if (state)
+    index = stateNodes.try_emplace(state, index).first->second;
+  if (index == nodes.size())
+    nodes.push_back({{}, std::vector<Column>(1)});
+  valueNodes[value] = index;
+  Column &column = nodes[index].tensors.front();
+  auto offer = [&](ShardingAttr sharding) {
+    sharding = getReduced(sharding, mesh);
+    if (llvm::is_contained(column.shardings, sharding) || (given && !admits(given, sharding)))
+      return;
+    column.add(sharding);
+    nodes[index].costs.push_back(getTieBreak(type, sharding, mesh));
+  };
+  if (given && isClosed(given))
+    offer(given);
+  offer(Sharding::replicated(type.getRank()).getAttr(mesh));
+  if (Operation *producer = value.getDefiningOp())
+    llvm::for_each(
+        nodes[opNodes.lookup(producer)]
+            .tensors[producer->getNumOperands() + cast<OpResult>(value).getResultNumber()]
+            .shardings,
+        offer);
+  for (OpOperand &use : value.getUses())
+    if (auto reader = opNodes.find(use.getOwner()); reader != opNodes.end())
+      llvm::for_each(
+          SmallVector<ShardingAttr>(nodes[reader->second].tensors[use.getOperandNumber()].shardings),
+          offer);
+  // Open, and given axes that no way to split an operation has.
+  if (column.shardings.empty()) {
+    Sharding closed(given);
+    for (Sharding::Dim &dim : closed.dims)
+      dim.open = false;
+    column.add(closed.getAttr(mesh));
+    nodes[index].costs.push_back(0); // the only one
+  }
+}
+
+void SplitProblem::addFunction(func::FuncOp func) {
+  for (Operation &op : func.front().without_terminator())
+    addOperation(&op);
+  for (BlockArgument argument : func.getArguments())
+    addValue(argument);
+  for (Operation &op : func.front().without_terminator())
+    for (Value result : op.getResults())
+      if (needsNode(result))
+        addValue(result);
+}
+
+solver::Cost SplitProblem::getReshardCost(RankedTensorType type, ShardingAttr from,
+                                          ShardingAttr to) {
+  if (from == to)
+    return 0;
+  auto [entry, isNew] = reshards.try_emplace({type, from, to}, solver::infiniteCost);
+  if (!isNew)
+    return entry->second;
+  Sharding source(from);
+  FailureOr<SmallVector<ReshardStep>> steps = planReshard(source, Sharding(to), type, mesh);
+  if (succeeded(steps))
+    entry->second =
+        toCost(gridloom::getReshardCost(*steps, getLocalType(type, source, mesh), mesh).seconds);
+  return entry->second;
+}
+
+std::pair<unsigned, size_t> SplitProblem::getSource(Value value) const {
+  if (auto node = valueNodes.find(value); node != valueNodes.end())
+    return {node->second, 0};
+  Operation *producer = value.getDefiningOp();
+  return {opNodes.lookup(producer),
+          producer->getNumOperands() + cast<OpResult>(value).getResultNumber()};
+}
+
+/// Adds the cost to reshard what the first makes for the second; of one value read twice by one
+/// operation, both times.
+void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
+                           RankedTensorType type) {
+  const Column &makes = nodes[from].tensors[fromTensor], &needs = nodes[to].tensors[toTensor];
+  SmallVector<solver::Cost> table;
+  for (ShardingAttr source : makes.shardings)
+    for (ShardingAttr target : needs.shardings)
+      table.push_back(getReshardCost(type, source, target));
+  if (from == to) { // a state that is returned as it came
+    for (auto [cost, i] : llvm::zip_equal(nodes[from].costs, makes.of))
+      cost += table[i * needs.shardings.size() + i];
+    return;
+  }
+  bool isSwapped = from > to;
+  std::vector<solver::Cost> &costs = edges[std::minmax(from, to)];
+  size_t rows = makes.of.size(), columns = needs.of.size();
+  costs.resize(rows * columns);
+  for (size_t i = 0; i < rows; ++i)
+    for (size_t j = 0; j < columns; ++j) {
+      solver::Cost &cost = costs[isSwapped ? j * rows + i : i * columns + j];
+      cost = std::min(solver::infiniteCost,
+                      cost + table[makes.of[i] * needs.shardings.size() + needs.of[j]]);
+    }
+}
+
+/// A state's next value goes where the state is; another result goes where the user wants it, or
+/// stays where it is made.
+void SplitProblem::connectReturn(func::FuncOp func) {
+  auto terminator = cast<func::ReturnOp>(func.front().getTerminator());
+  for (auto [i, value] : llvm::enumerate(terminator.getOperands())) {
+    auto type = cast<RankedTensorType>(value.getType());
+    unsigned node = getSource(value).first;
+    if (auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState)) {
+      addEdge(node, 0, stateNodes.lookup(state), 0, type);
+      continue;
+    }
+    auto given = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
+    if (!given)
+      continue;
+    for (auto [cost, strategy] : llvm::zip_equal(nodes[node].costs, nodes[node].tensors[0].of))
+      cost = std::min(solver::infiniteCost,
+                      cost + getReshardCost(type, nodes[node].tensors[0].shardings[strategy], given));
+  }
+}
+
+void SplitProblem::connect(func::FuncOp func) {
+  for (Operation &op : func.front().without_terminator()) {
+    unsigned node = opNodes.lookup(&op);
+    for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
+      auto [source, tensor] = getSource(operand);
+      addEdge(source, tensor, node, i, cast<RankedTensorType>(operand.getType()));
+    }
+    for (auto [i, result] : llvm::enumerate(op.getResults()))
+      if (auto value = valueNodes.find(result); value != valueNodes.end())
+        addEdge(node, op.getNumOperands() + i, value->second, 0,
+                cast<RankedTensorType>(result.getType()));
+  }
+  connectReturn(func);
+}
+
+solver::Problem SplitProblem::makeProblem() const {
+  solver::Problem problem;
+  for (const Node &node : nodes) {
+    problem.intervals.push_back({0, 0});
+    problem.costs.addRow(node.costs);
+    problem.usages.addRow(std::vector<int64_t>(node.costs.size()));
+  }
+  for (const auto &[ends, costs] : edges) {
+    problem.edges.push_back({ends.first, ends.second});
+    problem.edgeCosts.addRow(costs);
+  }
+  return problem;
+}
+
+/// Of a value without a node: as it is made, or, if it is made in parts that have to be summed, as
+/// its reader needs it.
+ShardingAttr SplitProblem::getChosen(Value value, const solver::Assignment &assignment) const {
+  auto [node, tensor] = getSource(value);
+  ShardingAttr made = nodes[node].tensors[tensor].get(assignment[node]);
+  if (made.getUnreduced().empty())
+    return made;
+  OpOperand &use = *value.getUses().begin();
+  unsigned reader = opNodes.lookup(use.getOwner());
+  return getReduced(nodes[reader].tensors[use.getOperandNumber()].get(assignment[reader]), mesh);
+}
+
+void SplitProblem::apply(const solver::Assignment &assignment, StringRef origin) {
+  auto set = [&](Value value) {
+    ShardingAttr given = dist::getSharding(value);
+    if (!given || !isClosed(given))
+      setSharding(value, getChosen(value, assignment), origin);
+  };
+  for (func::FuncOp func : functions) {
+    llvm::for_each(func.getArguments(), set);
+    for (Operation &op : func.front().without_terminator())
+      llvm::for_each(op.getResults(), set);
+  }
+}

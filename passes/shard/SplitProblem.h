@@ -1,0 +1,89 @@
+//===- SplitProblem.h - the choice of all splits as one problem -*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// A node of the problem is an operation, with the ways to split it, or a value that is read more
+// than once, with the shardings it may have. The cost of an operation is the time of a device's
+// share; the cost of an edge is the time to reshard from what one end makes to what the other
+// needs, reductions of partial results included. The objective is the serial time of all functions
+// together, as in Alpa's intra-operator problem (Zheng et al. 2022, section 4).
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SHARD_SPLITPROBLEM_H
+#define GRIDLOOM_PASSES_SHARD_SPLITPROBLEM_H
+
+#include "compiler/solver/Problem.h"
+#include "passes/shard/SplitChoices.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <map>
+
+namespace gridloom {
+
+class SplitProblem {
+public:
+  /// Over all functions but bodies of loops and branches, which are left whole. What is sharded
+  /// already restricts the choices: a closed dimension stays as it is, an open one may get more
+  /// axes. `axes` are those to split over, major before minor.
+  SplitProblem(mlir::ModuleOp module, llvm::ArrayRef<mlir::StringAttr> axes,
+               const dist::Mesh &mesh);
+
+  /// Costs are in picoseconds.
+  solver::Problem makeProblem() const;
+  /// Writes the shardings that the assignment gives the values, closed, with the origin.
+  void apply(const solver::Assignment &assignment, llvm::StringRef origin);
+
+private:
+  /// The different shardings of one tensor, with the choice of each strategy among them.
+  struct Column {
+    llvm::SmallVector<dist::ShardingAttr> shardings;
+    llvm::SmallVector<unsigned> of; ///< by strategy
+    void add(dist::ShardingAttr sharding);
+    dist::ShardingAttr get(size_t strategy) const { return shardings[of[strategy]]; }
+  };
+  struct Node {
+    std::vector<solver::Cost> costs;
+    std::vector<Column> tensors; ///< of an operation: operands, then results; of a value: one
+  };
+  /// Ways to split an operation, shared by all like it.
+  struct Choices {
+    std::vector<solver::Cost> costs;
+    std::vector<Column> tensors;
+  };
+
+  void addFunction(mlir::func::FuncOp func);
+  void addOperation(mlir::Operation *op);
+  const Choices &getChoices(mlir::Operation *op);
+  /// Whether the value has a node of its own; otherwise its one reader takes it from its producer.
+  bool needsNode(mlir::Value value) const;
+  void addValue(mlir::Value value);
+  void connect(mlir::func::FuncOp func);
+  void connectReturn(mlir::func::FuncOp func);
+  void addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
+               mlir::RankedTensorType type);
+  solver::Cost getReshardCost(mlir::RankedTensorType type, dist::ShardingAttr from,
+                              dist::ShardingAttr to);
+  /// The node and tensor that make the value.
+  std::pair<unsigned, size_t> getSource(mlir::Value value) const;
+  dist::ShardingAttr getChosen(mlir::Value value, const solver::Assignment &assignment) const;
+
+  const dist::Mesh &mesh;
+  llvm::SmallVector<mlir::StringAttr> axes;
+  std::vector<Node> nodes;
+  llvm::MapVector<mlir::Value, unsigned> valueNodes;
+  llvm::DenseMap<mlir::Operation *, unsigned> opNodes;
+  llvm::DenseMap<mlir::StringAttr, unsigned> stateNodes;
+  llvm::SmallVector<mlir::func::FuncOp> functions;
+  std::map<std::pair<unsigned, unsigned>, std::vector<solver::Cost>> edges;
+  llvm::StringMap<Choices> known;
+  llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, solver::Cost> reshards;
+};
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SHARD_SPLITPROBLEM_H
