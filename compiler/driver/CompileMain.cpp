@@ -96,7 +96,8 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
       ->capture_default_str();
   verb->add_option("--strategy", options.strategy,
                    "auto, or dp (data), tp (tensor), sp (sequence, with tp) and pp (pipeline) "
-                   "joined by '+'; "
+                   "joined by '+'; search has a solver split every operation, whatever the axes "
+                   "are called; "
                    "random:SEED splits at random, for tests")
       ->capture_default_str();
   verb->add_option("--shard", options.shard,

@@ -26,6 +26,8 @@ using namespace gridloom;
 static constexpr int64_t kMaxPlanned = 4096;
 /// Ways to use a mesh that are all tried.
 static constexpr size_t kMaxCandidates = 64;
+/// The most axes that a solver splits over: the ways to split an operation grow exponentially.
+static constexpr size_t kMaxSearched = 4;
 
 namespace {
 enum class Use { Data, Tensor, Pipeline, Search, Random, Any };
@@ -160,7 +162,6 @@ static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses,
       words.push_back("tp over " + axis.name);
     } else if (use == Use::Search) {
       options.search.push_back(axis.name);
-      words.push_back("search over " + axis.name);
     } else if (use == Use::Random) {
       options.random.push_back(axis.name);
       words.push_back("random over " + axis.name);
@@ -170,6 +171,8 @@ static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses,
       words.push_back("pp over " + axis.name);
     }
   }
+  if (!options.search.empty())
+    words.emplace_back("search");
   // Micro-batches pay only where stages wait for each other.
   options.microbatches =
       stages > 1 ? (request.microbatches ? request.microbatches : 2 * stages) : 1;
@@ -190,12 +193,44 @@ static Use getUse(const AxisSpec &axis, const StrategyRequest &request) {
 
 /// A solver splits over all axes; none of them may be for stages.
 static Candidate makeSearch(const MeshSpec &mesh, const StrategyRequest &request) {
-  return makeCandidate(mesh, SmallVector<Use>(mesh.size(), Use::Search), request);
+  Candidate candidate = makeCandidate(mesh, SmallVector<Use>(mesh.size(), Use::Search), request);
+  candidate.options.searchMemory = request.memoryLimit;
+  return candidate;
+}
+
+/// A mesh that can say most splits of all devices: an axis for the blocks of the fastest links that
+/// there are, and the devices of a block over up to two axes, the larger first; one block, over
+/// three.
+static MeshSpec makeSearchMesh(const cluster::Machine &machine, int64_t count) {
+  int64_t block = machine.levels.empty() ? count : machine.levels.front().block;
+  if (block <= 1 || block >= count || count % block != 0)
+    block = count;
+  std::vector<int64_t> sizes(block == count ? 3 : 2, 1);
+  for (int64_t rest = block, factor = block; rest > 1; rest /= factor) {
+    // The largest prime left, to the smallest axis.
+    factor = 1;
+    for (int64_t i = 2, left = rest; left > 1; ++i)
+      for (; left % i == 0; left /= i)
+        factor = i;
+    *std::min_element(sizes.begin(), sizes.end()) *= factor;
+  }
+  std::sort(sizes.begin(), sizes.end(), std::greater<>());
+  sizes.insert(sizes.begin(), count / block);
+  MeshSpec mesh;
+  for (int64_t size : sizes)
+    if (size > 1)
+      mesh.push_back({std::string(1, "xyzw"[mesh.size()]), size});
+  return mesh;
+}
+
+/// Axes of more than one device.
+static size_t countAxes(const MeshSpec &mesh) {
+  return llvm::count_if(mesh, [](const AxisSpec &axis) { return axis.size > 1; });
 }
 
 static bool hasStages(const MeshSpec &mesh, const StrategyRequest &request) {
-  return llvm::any_of(
-      mesh, [&](const AxisSpec &axis) { return getUse(axis, request) == Use::Pipeline; });
+  return llvm::any_of(mesh,
+                      [&](const AxisSpec &axis) { return getUse(axis, request) == Use::Pipeline; });
 }
 
 /// "random:SEED", for tests: every axis but those named for pipelines splits at random, and beside
@@ -326,6 +361,10 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
   if (StringRef(request.strategy).starts_with("random"))
     return makeRandom(module, mesh, request);
   if (request.strategy == "search") {
+    if (countAxes(mesh) > kMaxSearched)
+      return module.emitError("--strategy search splits over at most ")
+             << kMaxSearched << " axes, mesh '" << print(mesh) << "' has " << countAxes(mesh)
+             << "; join axes, as in x=4 for a=2,b=2";
     if (!hasStages(mesh, request))
       return std::vector<Candidate>{makeSearch(mesh, request)};
     return module.emitError("--strategy search does not cut pipelines, and mesh '")
@@ -345,10 +384,11 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
       candidates.back().name += ", sp";
   }
   // Axes that are named for a use have it.
-  bool isFree = request.mesh.empty() || llvm::any_of(mesh, [&](const AxisSpec &axis) {
-                  return getUse(axis, request) == Use::Any;
-                });
-  if (request.strategy == "auto" && isFree && countDevices(mesh) > 1 && !hasStages(mesh, request))
+  bool isFree = !mesh.empty() && llvm::all_of(mesh, [&](const AxisSpec &axis) {
+    return getUse(axis, request) == Use::Any;
+  });
+  if (request.strategy == "auto" && isFree && countDevices(mesh) > 1 &&
+      countAxes(mesh) <= kMaxSearched)
     candidates.push_back(makeSearch(mesh, request));
   if (candidates.empty()) {
     module.emitError("the strategy '") << request.strategy << "' cannot use mesh '" << print(mesh)
@@ -510,12 +550,18 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
     return failure();
   choice.machine = std::move(*machine);
   module->setAttr(dist::kCluster, dist::makeMachineAttr(module.getContext(), choice.machine));
+  bool isFree = request.cluster && request.mesh.empty();
+  if (isFree && request.strategy == "search")
+    meshes->clear();
   for (const MeshSpec &mesh : *meshes) {
     FailureOr<std::vector<Candidate>> uses = enumerateUses(module, mesh, request);
     if (failed(uses))
       return failure();
     llvm::append_range(choice.candidates, *uses);
   }
+  int64_t count = isFree ? request.cluster->getNumDevices() : 1;
+  if (count > 1 && (request.strategy == "auto" || request.strategy == "search"))
+    choice.candidates.push_back(makeSearch(makeSearchMesh(choice.machine, count), request));
   choice.memoryLimit = request.memoryLimit;
   if (!choice.memoryLimit && (request.cluster || choice.candidates.size() > 1))
     choice.memoryLimit = choice.machine.getMemoryBytes();

@@ -15,8 +15,7 @@ using namespace gridloom::loom;
 
 static bool isContraction(Operation *op) { return isa<DotGeneralOp, ConvolutionOp>(op); }
 
-/// True where the value is made and read in one kernel.
-static bool isFused(Value value) {
+bool gridloom::loom::staysInRegisters(Value value) {
   Operation *producer = value.getDefiningOp();
   if (!producer || !isa<KernelBodyInterface>(producer) || !value.hasOneUse())
     return false;
@@ -38,7 +37,7 @@ cluster::Work gridloom::loom::getShareOfWork(Operation *op, double share,
   for (auto [i, type] : llvm::enumerate(types)) {
     bool isOperand = i < op->getNumOperands();
     Value value = isOperand ? op->getOperand(i) : op->getResult(i - op->getNumOperands());
-    if (!isFused(value))
+    if (!staysInRegisters(value))
       (isOperand ? work.readBytes : work.writtenBytes) += static_cast<double>(getByteSize(type));
   }
   return work;

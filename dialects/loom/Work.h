@@ -17,6 +17,9 @@ namespace gridloom::loom {
 /// body as often as it runs, a branch that of its dearer body.
 double getComputeSeconds(mlir::Operation *op, const cluster::Machine &machine);
 
+/// Whether a value passes from the operation that makes it to its only reader within a kernel.
+bool staysInRegisters(mlir::Value value);
+
 /// What a device does of an operation that it does `share` of, on tensors of these types: operands,
 /// then results. Nothing for loops and branches.
 cluster::Work getShareOfWork(mlir::Operation *op, double share,

@@ -105,10 +105,12 @@ def SearchSplits : Pass<"dist-search-splits", "::mlir::ModuleOp"> {
     %1 = loom.dot_general %0, %w2 ... {dist.shardings = [#dist.sharding<@mesh, [{}, {} ]>]}
     ```
 
-    A remark gives the time found and the least that any choice takes.
+    A remark gives the time found and the least that any choice takes. With `memory`, weights that a device has no room
+    for lie in parts and are gathered where they are used.
   }];
   let options = [
     ListOption<"axes", "axes", "std::string", "axes to split over, major before minor">,
+    Option<"memory", "memory", "int64_t", "0", "bytes of weights and activations that a device may keep; 0: any">,
     Option<"work", "work", "uint64_t", "100", "rounds of the solver">
   ];
 }

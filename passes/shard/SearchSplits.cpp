@@ -6,6 +6,7 @@
 #include "compiler/solver/Solver.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/SplitProblem.h"
+#include "support/Text.h"
 
 #include "llvm/Support/FormatVariadic.h"
 
@@ -38,17 +39,30 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
     SplitProblem problem(getOperation(), over, mesh);
     solver::Options options;
     options.work = work;
-    solver::Solution solution = solver::solve(problem.makeProblem(), options);
+    solver::Solution solution = solver::solve(problem.makeProblem(memory), options);
     if (!solution.progress.isFeasible) {
-      getOperation().emitError("no split of the program over ")
-          << llvm::join(axes, ", ") << " keeps all shardings that were given: " << solution.fault;
+      getOperation().emitError("no way to split the program over ")
+          << llvm::join(axes, ", ") << " was found that keeps what has been given"
+          << (memory ? " within " + formatBytes(uint64_t(memory)) + " a device" : "") << ": "
+          << solution.fault;
       return signalPassFailure();
     }
     problem.apply(solution.assignment, "search");
+    remarkUnused(problem, over);
     getOperation().emitRemark(llvm::formatv(
         "search: the program takes {0:F3} ms on a device, one operation after another; no choice "
         "of splits takes less than {1:F3} ms",
         toMilliseconds(solution.progress.cost), toMilliseconds(solution.progress.lowerBound)));
+  }
+
+  /// Axes that split nothing: their devices repeat each other's work.
+  void remarkUnused(SplitProblem &problem, ArrayRef<StringAttr> over) {
+    llvm::DenseSet<StringAttr> used = problem.getUsedAxes();
+    for (StringAttr axis : over)
+      if (!used.contains(axis))
+        getOperation().emitRemark("axis '")
+            << axis.getValue() << "' splits nothing: whatever it split, communication would take "
+            << "longer than the work it saves; fewer devices are as fast";
   }
 
   static double toMilliseconds(solver::Cost cost) { return static_cast<double>(cost) * 1e-9; }

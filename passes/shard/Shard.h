@@ -27,6 +27,7 @@ struct ShardOptions {
   std::vector<std::string> dp, tp; ///< axes by use
   std::string stageAxis = "pipe";  ///< empty for no pipeline
   std::vector<std::string> search; ///< axes over which a solver splits
+  int64_t searchMemory = 0;        ///< bytes that it may use of a device; 0: any
   std::vector<std::string> random; ///< axes for random shardings, from
   uint64_t seed = 0;
   bool vocab = true;

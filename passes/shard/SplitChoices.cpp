@@ -42,8 +42,8 @@ static double getInnerSeconds(const ShardingRule &rule, const FactorSplits &spli
     if (parts == 1)
       continue;
     double rows = double(getLocalSize(rule.sizes[factor], parts, splits.granules[factor]));
-    seconds += 2 * mesh.getSeconds(cluster::Collective::AllReduce,
-                                   bytesOf(local.size() - 1) / rows, splits.axes[factor]);
+    seconds += 2 * mesh.getSeconds(cluster::Collective::AllReduce, bytesOf(local.size() - 1) / rows,
+                                   splits.axes[factor]);
   }
   for (auto [tensor, dim] : rule.windows) {
     const AxisList &axes = splits.axes[rule.tensors[tensor][dim].front()];

@@ -5,8 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/SplitProblem.h"
 
+#include "dialects/dist/MoveCost.h"
 #include "dialects/loom/Control.h"
-#include "passes/partition/Resharder.h"
+#include "dialects/loom/Work.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -108,9 +109,16 @@ const SplitProblem::Choices &SplitProblem::getChoices(Operation *op) {
 }
 
 void SplitProblem::addOperation(Operation *op) {
+  unsigned index = nodes.size();
+  if (auto weight = dyn_cast<loom::GetWeightOp>(op)) {
+    int64_t &copies = weightCopies[weight.getNameAttr()];
+    index = weightNodes.try_emplace({weight.getNameAttr(), copies++}, index).first->second;
+  }
+  opNodes[op] = index;
+  if (index < nodes.size())
+    return;
   const Choices &choices = getChoices(op);
-  opNodes[op] = nodes.size();
-  nodes.push_back({choices.costs, choices.tensors});
+  nodes.push_back({choices.costs, choices.tensors, {}, {}});
 }
 
 bool SplitProblem::needsNode(Value value) const {
@@ -135,7 +143,7 @@ void SplitProblem::addValue(Value value) {
   if (state)
     index = stateNodes.try_emplace(state, index).first->second;
   if (index == nodes.size())
-    nodes.push_back({{}, std::vector<Column>(1)});
+    nodes.push_back({{}, std::vector<Column>(1), {}, {}});
   valueNodes[value] = index;
   Column &column = nodes[index].tensors.front();
   auto offer = [&](ShardingAttr sharding) {
@@ -156,9 +164,9 @@ void SplitProblem::addValue(Value value) {
         offer);
   for (OpOperand &use : value.getUses())
     if (auto reader = opNodes.find(use.getOwner()); reader != opNodes.end())
-      llvm::for_each(
-          SmallVector<ShardingAttr>(nodes[reader->second].tensors[use.getOperandNumber()].shardings),
-          offer);
+      llvm::for_each(SmallVector<ShardingAttr>(
+                         nodes[reader->second].tensors[use.getOperandNumber()].shardings),
+                     offer);
   // Open, and given axes that no way to split an operation has.
   if (column.shardings.empty()) {
     Sharding closed(given);
@@ -169,9 +177,46 @@ void SplitProblem::addValue(Value value) {
   }
 }
 
+/// Whether an operation can write over an operand that nobody reads after it.
+static bool isInPlace(Operation *op) {
+  return isa<loom::KernelBodyInterface>(op) && op->getNumResults() == 1 &&
+         llvm::any_of(op->getOperands(), [&](Value operand) {
+           return operand.getType() == op->getResult(0).getType() && operand.getDefiningOp() &&
+                  !operand.getDefiningOp<loom::GetWeightOp>() && operand.hasOneUse();
+         });
+}
+
+/// A weight is kept all the time; what an operation makes from then on until it is last read.
+void SplitProblem::setUsage(Operation *op, int64_t begin) {
+  Node &node = nodes[opNodes.lookup(op)];
+  bool isWeight = isa<loom::GetWeightOp>(op);
+  if (isInPlace(op))
+    ++begin;
+  int64_t end = begin + 1;
+  for (Operation *reader : op->getUsers())
+    if (auto position = times.find(reader); position != times.end())
+      end = std::max(end, position->second + 1);
+    else
+      end = std::max(end, static_cast<int64_t>(times.size())); // a result of the function
+  node.interval = isWeight ? solver::Interval{0, std::numeric_limits<int64_t>::max()}
+                           : solver::Interval{begin, end};
+  node.usages.assign(node.costs.size(), 0);
+  for (size_t strategy = 0; strategy < node.usages.size(); ++strategy)
+    for (auto [i, result] : llvm::enumerate(op->getResults()))
+      if (isWeight || !loom::staysInRegisters(result))
+        node.usages[strategy] += loom::getByteSize(
+            getLocalType(cast<RankedTensorType>(result.getType()),
+                         Sharding(node.tensors[op->getNumOperands() + i].get(strategy)), mesh));
+}
+
 void SplitProblem::addFunction(func::FuncOp func) {
+  weightCopies.clear();
   for (Operation &op : func.front().without_terminator())
     addOperation(&op);
+  for (Operation &op : func.front().without_terminator())
+    times[&op] = static_cast<int64_t>(times.size());
+  for (Operation &op : func.front().without_terminator())
+    setUsage(&op, times.lookup(&op));
   for (BlockArgument argument : func.getArguments())
     addValue(argument);
   for (Operation &op : func.front().without_terminator())
@@ -180,18 +225,48 @@ void SplitProblem::addFunction(func::FuncOp func) {
         addValue(result);
 }
 
+/// Whether a partial value can be reduced straight into the parts that `to` has of dimension `dim`.
+static bool scatters(const Sharding &from, const Sharding &to, size_t dim) {
+  const Sharding::Dim &have = from.dims[dim], &want = to.dims[dim];
+  return want.axes.size() > have.axes.size() && isPrefix(have.axes, want.axes) &&
+         (have.axes.empty() || have.granule == want.granule) &&
+         llvm::all_of(ArrayRef(want.axes).drop_front(have.axes.size()),
+                      [&](StringAttr axis) { return llvm::is_contained(from.unreduced, axis); });
+}
+
+/// A reduction of what is partial, into parts where `to` has such, then the moves of getMoveCost;
+/// most often what the resharder finds, which takes a thousand times as long for all pairs.
+static double getReshardSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
+                                const Mesh &mesh) {
+  Sharding reduced = from;
+  double seconds = 0;
+  for (size_t dim = 0; dim < to.dims.size() && !reduced.unreduced.empty(); ++dim) {
+    if (!scatters(reduced, to, dim))
+      continue;
+    auto bytes = static_cast<double>(loom::getByteSize(getLocalType(type, reduced, mesh)));
+    ArrayRef<StringAttr> parts =
+        ArrayRef(to.dims[dim].axes).drop_front(reduced.dims[dim].axes.size());
+    seconds += mesh.getSeconds(cluster::Collective::ReduceScatter, bytes, parts);
+    llvm::erase_if(reduced.unreduced,
+                   [&](StringAttr axis) { return llvm::is_contained(parts, axis); });
+    reduced.dims[dim] = to.dims[dim];
+  }
+  if (!reduced.unreduced.empty())
+    seconds +=
+        mesh.getSeconds(cluster::Collective::AllReduce,
+                        static_cast<double>(loom::getByteSize(getLocalType(type, reduced, mesh))),
+                        reduced.unreduced);
+  reduced.unreduced.clear();
+  return seconds + getMoveCost(type, reduced, to, mesh).seconds;
+}
+
 solver::Cost SplitProblem::getReshardCost(RankedTensorType type, ShardingAttr from,
                                           ShardingAttr to) {
   if (from == to)
     return 0;
-  auto [entry, isNew] = reshards.try_emplace({type, from, to}, solver::infiniteCost);
-  if (!isNew)
-    return entry->second;
-  Sharding source(from);
-  FailureOr<SmallVector<ReshardStep>> steps = planReshard(source, Sharding(to), type, mesh);
-  if (succeeded(steps))
-    entry->second =
-        toCost(gridloom::getReshardCost(*steps, getLocalType(type, source, mesh), mesh).seconds);
+  auto [entry, isNew] = reshards.try_emplace({type, from, to}, 0);
+  if (isNew)
+    entry->second = toCost(getReshardSeconds(type, Sharding(from), Sharding(to), mesh));
   return entry->second;
 }
 
@@ -244,8 +319,9 @@ void SplitProblem::connectReturn(func::FuncOp func) {
     if (!given)
       continue;
     for (auto [cost, strategy] : llvm::zip_equal(nodes[node].costs, nodes[node].tensors[0].of))
-      cost = std::min(solver::infiniteCost,
-                      cost + getReshardCost(type, nodes[node].tensors[0].shardings[strategy], given));
+      cost =
+          std::min(solver::infiniteCost,
+                   cost + getReshardCost(type, nodes[node].tensors[0].shardings[strategy], given));
   }
 }
 
@@ -264,13 +340,18 @@ void SplitProblem::connect(func::FuncOp func) {
   connectReturn(func);
 }
 
-solver::Problem SplitProblem::makeProblem() const {
+solver::Problem SplitProblem::makeProblem(int64_t memoryBytes) const {
   solver::Problem problem;
+  auto last = static_cast<int64_t>(times.size());
   for (const Node &node : nodes) {
-    problem.intervals.push_back({0, 0});
+    bool counts = memoryBytes > 0 && !node.usages.empty();
+    problem.intervals.push_back(
+        counts ? solver::Interval{node.interval.begin, std::min(node.interval.end, last)}
+               : solver::Interval{0, 0});
     problem.costs.addRow(node.costs);
-    problem.usages.addRow(std::vector<int64_t>(node.costs.size()));
+    problem.usages.addRow(counts ? node.usages : std::vector<int64_t>(node.costs.size()));
   }
+  problem.usageLimit = memoryBytes;
   for (const auto &[ends, costs] : edges) {
     problem.edges.push_back({ends.first, ends.second});
     problem.edgeCosts.addRow(costs);
@@ -301,4 +382,18 @@ void SplitProblem::apply(const solver::Assignment &assignment, StringRef origin)
     for (Operation &op : func.front().without_terminator())
       llvm::for_each(op.getResults(), set);
   }
+}
+
+llvm::DenseSet<StringAttr> SplitProblem::getUsedAxes() const {
+  llvm::DenseSet<StringAttr> used;
+  auto visit = [&](Value value) {
+    for (DimShardingAttr dim : dist::getSharding(value).getDims())
+      used.insert_range(dim.getAxes());
+  };
+  for (func::FuncOp func : functions) {
+    llvm::for_each(func.getArguments(), visit);
+    for (Operation &op : func.front().without_terminator())
+      llvm::for_each(op.getResults(), visit);
+  }
+  return used;
 }

@@ -33,10 +33,14 @@ public:
   SplitProblem(mlir::ModuleOp module, llvm::ArrayRef<mlir::StringAttr> axes,
                const dist::Mesh &mesh);
 
-  /// Costs are in picoseconds.
-  solver::Problem makeProblem() const;
+  /// Costs are in picoseconds, usages in bytes: of weights, and of what operations make while it is
+  /// read. With `memoryBytes` above 0 a device keeps at most so many.
+  solver::Problem makeProblem(int64_t memoryBytes) const;
   /// Writes the shardings that the assignment gives the values, closed, with the origin.
   void apply(const solver::Assignment &assignment, llvm::StringRef origin);
+
+  /// The axes that split any value.
+  llvm::DenseSet<mlir::StringAttr> getUsedAxes() const;
 
 private:
   /// The different shardings of one tensor, with the choice of each strategy among them.
@@ -49,6 +53,8 @@ private:
   struct Node {
     std::vector<solver::Cost> costs;
     std::vector<Column> tensors; ///< of an operation: operands, then results; of a value: one
+    std::vector<int64_t> usages; ///< bytes; none of a value
+    solver::Interval interval;   ///< in numbers of operations, all functions together
   };
   /// Ways to split an operation, shared by all like it.
   struct Choices {
@@ -58,6 +64,7 @@ private:
 
   void addFunction(mlir::func::FuncOp func);
   void addOperation(mlir::Operation *op);
+  void setUsage(mlir::Operation *op, int64_t begin);
   const Choices &getChoices(mlir::Operation *op);
   /// Whether the value has a node of its own; otherwise its one reader takes it from its producer.
   bool needsNode(mlir::Value value) const;
@@ -77,7 +84,11 @@ private:
   std::vector<Node> nodes;
   llvm::MapVector<mlir::Value, unsigned> valueNodes;
   llvm::DenseMap<mlir::Operation *, unsigned> opNodes;
+  llvm::DenseMap<mlir::Operation *, int64_t> times;
   llvm::DenseMap<mlir::StringAttr, unsigned> stateNodes;
+  /// By name and number among the copies in a function, which may differ; functions do not.
+  llvm::DenseMap<std::pair<mlir::Attribute, int64_t>, unsigned> weightNodes;
+  llvm::DenseMap<mlir::Attribute, int64_t> weightCopies; ///< so far, in the function
   llvm::SmallVector<mlir::func::FuncOp> functions;
   std::map<std::pair<unsigned, unsigned>, std::vector<solver::Cost>> edges;
   llvm::StringMap<Choices> known;

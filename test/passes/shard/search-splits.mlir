@@ -111,3 +111,14 @@ func.func @second(%s: tensor<4x4x256x64xf32> {loom.name = "s", loom.state = "s",
   %0 = loom.exp %s : tensor<4x4x256x64xf32>
   return %0 : tensor<4x4x256x64xf32>
 }
+
+// -----
+
+// An axis that only would cost time is left out.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @tiny
+// CHECK-SAME: tensor<4xf32>
+func.func @tiny(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4xf32> {loom.name = "y", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.exp %x : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
