@@ -38,10 +38,26 @@ ArrayAttr getGroupAxes(Operation *communication) {
   return axes ? axes : ArrayAttr::get(communication->getContext(), {});
 }
 
+/// A weight whose bytes are those of its shard, without padding.
+bool isDenseWeight(Value root) {
+  auto weight = root.getDefiningOp<loom::GetWeightOp>();
+  if (!weight)
+    return false;
+  auto layout = dyn_cast_or_null<loom::LayoutAttr>(weight.getLayoutAttr());
+  return !layout || layout.getPad() == 0;
+}
+
+bool readsWeights(dist::StartOp start) {
+  return llvm::any_of(start.getBody().front().without_terminator(), [](Operation &op) {
+    return llvm::any_of(op.getOperands(),
+                        [](Value operand) { return isDenseWeight(getRootValue(operand)); });
+  });
+}
+
 class ProgramBuilder {
 public:
   ProgramBuilder(Operation *source, StringRef name, StringRef entry, DictionaryAttr dims,
-                 int64_t stage, int64_t microbatches);
+                 int64_t stage, int64_t microbatches, const DeferredStarts &deferred);
 
   /// Declares an input buffer for an entry's argument.
   void addInput(Value value, StringRef name, dist::ShardingAttr sharding,
@@ -74,6 +90,8 @@ private:
   Value declareResult(Value value);
   /// The operand in memory that peers may access.
   Value getRegistered(Value value);
+  std::optional<uint64_t> recordCompute(Location loc);
+  void waitForCompute(dist::StartOp start);
   void addGroup(Operation *op);
   void addStart(dist::StartOp start, bool overlap);
   void addCopy(Location loc, Value from, Value to) {
@@ -98,6 +116,7 @@ private:
   }
 
   int64_t microbatches;
+  const DeferredStarts &deferred;
   plan::StreamAttr compute;
   plan::ProgramOp program;
   OpBuilder decls, steps;
@@ -113,9 +132,11 @@ private:
 };
 
 ProgramBuilder::ProgramBuilder(Operation *source, StringRef name, StringRef entry,
-                               DictionaryAttr dims, int64_t stage, int64_t microbatches)
-    : microbatches(microbatches), compute(plan::StreamAttr::getCompute(source->getContext())),
-      decls(source->getContext()), steps(source->getContext()) {
+                               DictionaryAttr dims, int64_t stage, int64_t microbatches,
+                               const DeferredStarts &deferred)
+    : microbatches(microbatches), deferred(deferred),
+      compute(plan::StreamAttr::getCompute(source->getContext())), decls(source->getContext()),
+      steps(source->getContext()) {
   Location loc = source->getLoc();
   decls.setInsertionPoint(source);
   program = plan::ProgramOp::create(decls, loc, name, entry, dims, stage);
@@ -297,15 +318,51 @@ Value ProgramBuilder::getRegistered(Value value) {
   Value buffer = getBuffer(value);
   Value root = getRootValue(value);
   bool isReachable = isComputed(root) || root.getDefiningOp<dist::DoneOp>();
-  if (isReachable)
+  if (isReachable || isDenseWeight(root))
     return buffer;
-  // Inputs, weights and literals are where the caller or the loader put them.
+  // Inputs and literals are where the caller or the loader put them.
   Value &copy = registeredCopies[value];
   if (!copy) {
     copy = declare(value.getLoc(), value.getType(), plan::Space::Registered);
     plan::CopyOp::create(steps, value.getLoc(), buffer, copy, compute);
   }
   return copy;
+}
+
+/// Where the last compute step of the block is recorded; nullopt where there is none to wait for.
+std::optional<uint64_t> ProgramBuilder::recordCompute(Location loc) {
+  for (Operation &op : llvm::reverse(*steps.getInsertionBlock())) {
+    plan::StreamAttr stream = getStepStream(&op);
+    if (auto record = dyn_cast<plan::RecordOp>(op); record && stream == compute)
+      return record.getEvent();
+    if (isStep(&op) && stream == compute) {
+      plan::RecordOp::create(steps, loc, numEvents, compute);
+      return numEvents++;
+    }
+  }
+  if (microbatches == 1)
+    return std::nullopt;
+  // The last iteration's.
+  plan::RecordOp::create(steps, loc, numEvents, compute);
+  return numEvents++;
+}
+
+/// Lets the streams of a group wait for all compute so far: its results may then lie where that
+/// worked.
+void ProgramBuilder::waitForCompute(dist::StartOp start) {
+  std::optional<uint64_t> event = recordCompute(start.getLoc());
+  if (!event)
+    return;
+  llvm::SmallDenseSet<plan::StreamAttr> waiting;
+  for (Operation &op : llvm::reverse(*steps.getInsertionBlock())) {
+    if (auto wait = dyn_cast<plan::WaitOp>(op); wait && wait.getEvent() == *event)
+      waiting.insert(wait.getStream());
+    else if (auto record = dyn_cast<plan::RecordOp>(op); record && record.getEvent() == *event)
+      break;
+  }
+  for (Operation &op : start.getBody().front().without_terminator())
+    if (waiting.insert(getStream(&op)).second)
+      plan::WaitOp::create(steps, start.getLoc(), *event, getStream(&op));
 }
 
 void ProgramBuilder::addGroup(Operation *op) {
@@ -334,6 +391,8 @@ void ProgramBuilder::addGroup(Operation *op) {
 
 void ProgramBuilder::addStart(dist::StartOp start, bool overlap) {
   Block &body = start.getBody().front();
+  if (deferred.contains(start) || readsWeights(start))
+    waitForCompute(start);
   for (Operation &op : body.without_terminator())
     addGroup(&op);
   for (Operation *user : start.getFuture().getUsers())
@@ -487,7 +546,7 @@ plan::StreamAttr getStream(Operation *communication) {
   return plan::StreamAttr::getOf(getGroupKind(communication), getGroupAxes(communication), stage);
 }
 
-plan::ProgramOp buildProgram(func::FuncOp func, bool overlap) {
+plan::ProgramOp buildProgram(func::FuncOp func, bool overlap, const DeferredStarts &deferred) {
   MLIRContext *context = func.getContext();
   auto getInt = [&](StringRef name, int64_t otherwise) {
     auto attribute = func->getAttrOfType<IntegerAttr>(name);
@@ -497,7 +556,7 @@ plan::ProgramOp buildProgram(func::FuncOp func, bool overlap) {
   auto dims = func->getAttrOfType<DictionaryAttr>(loom::kDims);
   ProgramBuilder builder(func, func.getSymName(), entry ? entry.getValue() : func.getSymName(),
                          dims ? dims : DictionaryAttr::get(context), getInt(dist::kStage, 0),
-                         getInt(dist::kMicrobatches, 1));
+                         getInt(dist::kMicrobatches, 1), deferred);
   for (BlockArgument argument : func.getArguments()) {
     DictionaryAttr attributes = func.getArgAttrDict(argument.getArgNumber());
     builder.addInput(

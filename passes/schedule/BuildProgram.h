@@ -6,7 +6,7 @@
 #ifndef GRIDLOOM_PASSES_SCHEDULE_BUILDPROGRAM_H
 #define GRIDLOOM_PASSES_SCHEDULE_BUILDPROGRAM_H
 
-#include "dialects/plan/Plan.h"
+#include "passes/schedule/ListSchedule.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -16,8 +16,9 @@ namespace gridloom {
 plan::StreamAttr getStream(mlir::Operation *communication);
 
 /// Replaces a scheduled stage function by a plan.program of its name, without events between
-/// streams. Without `overlap` the compute stream waits for each group as it is started.
-plan::ProgramOp buildProgram(mlir::func::FuncOp func, bool overlap);
+/// streams. Without `overlap` the compute stream waits for each group as it is started. `deferred`
+/// groups wait for the compute before them.
+plan::ProgramOp buildProgram(mlir::func::FuncOp func, bool overlap, const DeferredStarts &deferred);
 
 } // namespace gridloom
 

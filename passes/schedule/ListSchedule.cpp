@@ -9,12 +9,21 @@
 #include "dialects/loom/Control.h"
 #include "dialects/loom/Work.h"
 #include "passes/schedule/BuildProgram.h"
+#include "passes/schedule/ListRun.h"
+#include "passes/schedule/LiveMemory.h"
 #include "passes/schedule/StateUpdates.h"
+
+#include "llvm/Support/MathExtras.h"
+
+#include <array>
 
 using namespace mlir;
 
 namespace gridloom {
 namespace {
+
+/// By so much the sums of two orders may differ that are equal but for rounding.
+constexpr double kRounding = 1e-9;
 
 double getBytes(TypeRange types) {
   double bytes = 0;
@@ -24,48 +33,42 @@ double getBytes(TypeRange types) {
   return bytes;
 }
 
-/// One operation of the block.
-struct Node {
-  Operation *op;
-  SmallVector<unsigned> successors;
-  unsigned numOpen = 0; // producers not scheduled yet
-  double seconds = 0;   // on the compute stream, or of the communication
-  double toEnd = 0;     // longest path from here to the end
-  double earliest = 0;  // when the operands are there
-};
+using Kind = ScheduleNode::Kind;
 
+/// The graph of a block's operations, and its order.
 class ListScheduler {
 public:
   ListScheduler(Block &block, const dist::Mesh &mesh, bool overlap)
       : block(block), mesh(mesh), overlap(overlap) {}
-  void run();
+  DeferredStarts run();
 
 private:
   void build();
   void addEdge(unsigned from, unsigned to);
   void orderTransfers();
   void orderStateReaders();
+  void measurePaths();
   bool reaches(unsigned from, unsigned to) const;
   double estimate(Operation *op) const;
-  /// True for what runs on the compute stream, or makes it wait.
-  bool takesTime(const Node &node) const {
-    return isa<plan::CallOp, plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp, loom::WhileOp,
-               loom::IfOp>(node.op) ||
-           (!overlap && isa<dist::StartOp>(node.op));
-  }
-  void schedule(unsigned index);
-  void scheduleFree();
-  int pickCompute() const;
+  Kind getKind(Operation *op) const;
+  /// True for a collective whose results take more memory than its operands give back.
+  bool isDeferrable(unsigned index, const LiveMemory &memory) const;
+  /// When results are needed so that compute goes on as in some order, and when what leads to them
+  /// must begin at the latest, per node.
+  struct Needs {
+    std::vector<double> needed, latest;
+  };
+  Needs findNeeds(const ListOrder &first) const;
+  std::vector<double> findReleases(ArrayRef<unsigned> candidates, const Needs &needs,
+                                   const LiveMemory &memory, double times) const;
+  DeferredStarts defer(ListOrder &chosen) const;
 
   Block &block;
   const dist::Mesh &mesh;
   bool overlap;
-  std::vector<Node> nodes; // in program order
+  std::vector<ScheduleNode> nodes; // in program order
   llvm::DenseMap<Operation *, unsigned> indices;
-  std::vector<bool> isScheduled;
-  SmallVector<Operation *> order;
-  double now = 0;                                      // of the compute stream
-  llvm::DenseMap<plan::StreamAttr, double> streamFree; // when what is submitted to it is over
+  llvm::DenseSet<std::pair<unsigned, unsigned>> edges;
 };
 
 /// The work of a kernel or library call. Kernels wait for memory.
@@ -110,11 +113,21 @@ double ListScheduler::estimate(Operation *op) const {
   return seconds;
 }
 
+/// What runs on the compute stream, or makes it wait, is compute.
+Kind ListScheduler::getKind(Operation *op) const {
+  if (isa<dist::StartOp>(op))
+    return overlap ? Kind::Start : Kind::Compute;
+  if (isa<plan::CallOp, plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp, loom::WhileOp,
+          loom::IfOp>(op))
+    return Kind::Compute;
+  return isa<dist::DoneOp>(op) ? Kind::Done : Kind::Name;
+}
+
 void ListScheduler::addEdge(unsigned from, unsigned to) {
-  if (llvm::is_contained(nodes[from].successors, to))
+  if (!edges.insert({from, to}).second)
     return;
   nodes[from].successors.push_back(to);
-  ++nodes[to].numOpen;
+  ++nodes[to].numProducers;
 }
 
 /// Transfers with one peer in one direction meet in the order of their channels. And no stage waits
@@ -182,13 +195,19 @@ void ListScheduler::orderStateReaders() {
 }
 
 void ListScheduler::build() {
+  llvm::DenseMap<plan::StreamAttr, unsigned> streams;
   for (Operation &op : block.without_terminator()) {
     indices[&op] = nodes.size();
-    nodes.emplace_back().op = &op;
-    nodes.back().seconds = estimate(&op);
+    ScheduleNode &node = nodes.emplace_back();
+    node.op = &op;
+    node.kind = getKind(&op);
+    node.seconds = estimate(&op);
+    if (auto start = dyn_cast<dist::StartOp>(op))
+      node.stream = streams.try_emplace(getStream(&start.getBody().front().front()), streams.size())
+                        .first->second;
   }
-  for (auto [i, node] : llvm::enumerate(nodes))
-    node.op->walk([&, i = i](Operation *inner) {
+  for (unsigned i = 0; i < nodes.size(); ++i)
+    nodes[i].op->walk([&](Operation *inner) {
       for (Value operand : inner->getOperands())
         if (Operation *producer = operand.getDefiningOp())
           if (auto it = indices.find(producer); it != indices.end() && it->second != i)
@@ -196,11 +215,15 @@ void ListScheduler::build() {
     });
   orderTransfers();
   orderStateReaders();
+  measurePaths();
+}
+
+void ListScheduler::measurePaths() {
   // Edges between transfers follow channels, which may go against program order: a few rounds.
   bool changed = true;
   for (unsigned round = 0; changed && round < 8; ++round) {
     changed = false;
-    for (Node &node : llvm::reverse(nodes)) {
+    for (ScheduleNode &node : llvm::reverse(nodes)) {
       double rest = 0;
       for (unsigned successor : node.successors)
         rest = std::max(rest, nodes[successor].toEnd);
@@ -208,87 +231,116 @@ void ListScheduler::build() {
       node.toEnd = node.seconds + rest;
     }
   }
-  isScheduled.assign(nodes.size(), false);
 }
 
-void ListScheduler::schedule(unsigned index) {
-  Node &node = nodes[index];
-  isScheduled[index] = true;
-  order.push_back(node.op);
-  double end = node.earliest;
-  if (takesTime(node)) {
-    end = now = std::max(now, node.earliest) + node.seconds;
-  } else if (auto start = dyn_cast<dist::StartOp>(node.op)) {
-    double &free = streamFree[getStream(&start.getBody().front().front())];
-    end = free = std::max({now, node.earliest, free}) + node.seconds;
-  }
-  for (unsigned successor : node.successors) {
-    --nodes[successor].numOpen;
-    nodes[successor].earliest = std::max(nodes[successor].earliest, end);
-  }
+//===----------------------------------------------------------------------===//
+// Collectives that take memory, such as gathers of weights, need not start as soon as they can.
+//===----------------------------------------------------------------------===//
+
+bool ListScheduler::isDeferrable(unsigned index, const LiveMemory &memory) const {
+  if (nodes[index].kind != Kind::Start || memory.getAdded(index) <= 0)
+    return false;
+  auto start = cast<dist::StartOp>(nodes[index].op);
+  // A peer waits for a transfer.
+  return llvm::none_of(start.getBody().front(),
+                       [](Operation &op) { return isa<dist::SendOp, dist::RecvOp>(op); });
 }
 
-/// Everything that is ready and takes no compute: starts, communication that is over, and values
-/// that are only names.
-void ListScheduler::scheduleFree() {
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (unsigned i = 0; i < nodes.size(); ++i)
-      if (!isScheduled[i] && nodes[i].numOpen == 0 && !takesTime(nodes[i]) &&
-          (!isa<dist::DoneOp>(nodes[i].op) || nodes[i].earliest <= now)) {
-        schedule(i);
-        changed = true;
-      }
-  }
-}
-
-/// The ready operation that can start first; of several, the one with most work behind it.
-int ListScheduler::pickCompute() const {
-  int best = -1;
-  for (auto [i, node] : llvm::enumerate(nodes)) {
-    if (isScheduled[i] || node.numOpen != 0 || !takesTime(node))
-      continue;
-    if (best < 0) {
-      best = i;
-      continue;
+ListScheduler::Needs ListScheduler::findNeeds(const ListOrder &first) const {
+  Needs needs{std::vector<double>(nodes.size(), first.end), {}};
+  needs.latest = needs.needed;
+  SmallVector<double> streamNeeds;
+  for (unsigned index : llvm::reverse(first.order)) {
+    const ScheduleNode &node = nodes[index];
+    double &needed = needs.needed[index];
+    for (unsigned successor : node.successors)
+      needed = std::min(needed, needs.latest[successor]);
+    needs.latest[index] = needed;
+    if (node.kind == Kind::Compute) {
+      needs.latest[index] = first.begin[index];
+    } else if (node.kind == Kind::Start) {
+      if (streamNeeds.size() <= node.stream)
+        streamNeeds.resize(node.stream + 1, first.end);
+      double &next = streamNeeds[node.stream];
+      needs.latest[index] = next = std::min(needed, next) - node.seconds;
     }
-    double start = std::max(now, node.earliest), bestStart = std::max(now, nodes[best].earliest);
-    if (start < bestStart || (start == bestStart && node.toEnd > nodes[best].toEnd))
-      best = i;
   }
-  return best;
+  return needs;
 }
 
-void ListScheduler::run() {
-  build();
-  while (order.size() < nodes.size()) {
-    scheduleFree();
-    if (int index = pickCompute(); index >= 0) {
-      schedule(index);
-      continue;
-    }
-    // Only communication is left to wait for: the one that is over first.
-    int next = -1;
-    for (auto [i, node] : llvm::enumerate(nodes))
-      if (!isScheduled[i] && node.numOpen == 0 &&
-          (next < 0 || node.earliest < nodes[next].earliest))
-        next = i;
-    if (next < 0)
+/// A start is released when the results of the one before it of about its size or more are needed:
+/// then two of them are in memory, one in use and one on its way. But it comes so many times its
+/// own duration before it must, since estimates err, and at most so many times more than that.
+std::vector<double> ListScheduler::findReleases(ArrayRef<unsigned> candidates, const Needs &needs,
+                                                const LiveMemory &memory, double times) const {
+  constexpr double kLeast = 0.5, kMost = 8;
+  SmallVector<unsigned> byNeed(candidates);
+  llvm::stable_sort(byNeed,
+                    [&](unsigned a, unsigned b) { return needs.needed[a] < needs.needed[b]; });
+  // By the logarithm of their sizes, when results were needed last, and before that.
+  std::array<std::pair<double, double>, 64> last{};
+  std::vector<double> release(nodes.size(), 0);
+  for (unsigned index : byNeed) {
+    double needed = needs.needed[index], latest = needs.latest[index], before = 0;
+    unsigned level = llvm::Log2_64(static_cast<uint64_t>(memory.getAdded(index)));
+    for (unsigned of = level > 0 ? level - 1 : 0; of < last.size(); ++of)
+      before = std::max(before, last[of].first < needed ? last[of].first : last[of].second);
+    double margin = times * nodes[index].seconds;
+    release[index] = std::min(latest - kLeast * margin, std::max(before, latest - kMost * margin));
+    if (needed > last[level].first)
+      last[level] = {needed, last[level].first};
+  }
+  return release;
+}
+
+/// Defers starts until their results are soon needed, where that takes less memory and no more
+/// time by estimate; returns those that are.
+DeferredStarts ListScheduler::defer(ListOrder &chosen) const {
+  LiveMemory memory(block, nodes);
+  SmallVector<unsigned> candidates;
+  for (unsigned i = 0; i < nodes.size(); ++i)
+    if (isDeferrable(i, memory))
+      candidates.push_back(i);
+  if (candidates.empty())
+    return {};
+  Needs needs = findNeeds(chosen);
+  int64_t peak = memory.getPeak(chosen.order);
+  for (double times : {1., 4., 16.}) {
+    std::vector<double> release = findReleases(candidates, needs, memory, times);
+    DeferredStarts deferred;
+    for (unsigned i : candidates)
+      if (release[i] > chosen.issued[i])
+        deferred.insert(nodes[i].op);
+    if (deferred.empty())
       break;
-    schedule(next);
+    ListOrder other = runList(nodes, release);
+    if (other.end > chosen.end * (1 + kRounding))
+      continue;
+    if (memory.getPeak(other.order) >= peak)
+      break;
+    chosen = std::move(other);
+    return deferred;
   }
+  return {};
+}
+
+DeferredStarts ListScheduler::run() {
+  build();
+  ListOrder chosen = runList(nodes);
   // A cycle, through channels that contradict the data flow, keeps the program's order;
   // verification reports it.
-  if (order.size() < nodes.size())
-    return;
-  for (Operation *op : order)
-    op->moveBefore(block.getTerminator());
+  if (chosen.order.size() < nodes.size())
+    return {};
+  DeferredStarts deferred = defer(chosen);
+  for (unsigned index : chosen.order)
+    nodes[index].op->moveBefore(block.getTerminator());
+  return deferred;
 }
 
 } // namespace
 
-void listSchedule(Block &block, const dist::Mesh &mesh, bool overlap) {
-  ListScheduler(block, mesh, overlap).run();
+DeferredStarts listSchedule(Block &block, const dist::Mesh &mesh, bool overlap) {
+  return ListScheduler(block, mesh, overlap).run();
 }
 
 } // namespace gridloom

@@ -24,13 +24,16 @@ struct ScheduleStages : impl::ScheduleStagesBase<ScheduleStages> {
     SmallVector<func::FuncOp> functions(getOperation().getOps<func::FuncOp>());
     llvm::erase_if(functions, [](func::FuncOp func) { return func.isDeclaration(); });
     dist::Mesh mesh = dist::Mesh::get(getOperation());
-    for (func::FuncOp func : functions)
-      listSchedule(func.getBody().front(), mesh, overlap);
+    DeferredStarts deferred;
+    for (func::FuncOp func : functions) {
+      DeferredStarts own = listSchedule(func.getBody().front(), mesh, overlap);
+      deferred.insert(own.begin(), own.end());
+    }
     // A body becomes part of the program that runs it.
     auto entries =
         llvm::make_filter_range(functions, [](func::FuncOp func) { return !loom::isBody(func); });
     for (func::FuncOp func : llvm::to_vector(entries))
-      insertEvents(buildProgram(func, overlap));
+      insertEvents(buildProgram(func, overlap, deferred));
     for (func::FuncOp func : llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>()))
       if (loom::isBody(func))
         func.erase();

@@ -146,3 +146,23 @@ def test_too_few_operations_for_a_pipeline(tools, tmp_path):
     refused = tools.call("compile", path, *options, check=False)
     assert refused.returncode == 1 and "node" not in refused.stderr
     assert "cannot be cut into 8 stages: it has" in refused.stderr and "use a smaller 'pipe' axis" in refused.stderr
+
+
+LAYERS, WIDTH, RANKS = 8, 512, 4
+
+
+@pytest.mark.parametrize("batch", [4096, 512], ids=["compute", "communication"])
+def test_gathered_weights_are_there_when_they_are_needed(tools, tmp_path, batch):
+    """Weights in shards are gathered one layer ahead: two layers at once, whichever takes longer, gathers or compute."""
+    path = zoo.save(zoo.mlp([WIDTH] * (LAYERS + 1), zoo.Random(0)), tmp_path / "mlp.onnx")
+    sharded = [part for name in ("x", "layer.*.weight") for part in ("--shard", f"{name}=[{{data}}, {{}}]")]
+    options = ["--dim", f"batch={batch}", "--mesh", f"data={RANKS}"]
+    tools.compile(path, tmp_path / "sharded.plan", *options, *sharded)
+    tools.compile(path, tmp_path / "whole.plan", *options)
+    (rank, *_) = inspect(tools, tmp_path / "sharded.plan")["memory_of_a_rank"]
+    (whole, *_) = inspect(tools, tmp_path / "whole.plan")["memory_of_a_rank"]
+    matrix, biases = 4 * WIDTH**2, 4 * WIDTH * LAYERS
+    assert rank["weights"] == LAYERS * matrix // RANKS + biases
+    assert rank["registered"] == 2 * matrix, "neither more gathered weights nor copies of shards"
+    assert rank["arena"] == whole["arena"] and rank["total"] < whole["total"]
+    assert "PASS" in tools.call("check", tmp_path / "sharded.plan").stdout

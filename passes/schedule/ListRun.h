@@ -1,0 +1,50 @@
+//===- ListRun.h - list scheduling of a graph of work -----------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SCHEDULE_LISTRUN_H
+#define GRIDLOOM_PASSES_SCHEDULE_LISTRUN_H
+
+#include "mlir/IR/Operation.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <vector>
+
+namespace gridloom {
+
+/// One operation of a block; its number is its place in program order.
+struct ScheduleNode {
+  enum class Kind {
+    Compute, ///< runs on the compute stream, or makes it wait
+    Start,   ///< communication begins, on a stream of its own
+    Done,    ///< communication is waited for
+    Name     ///< takes no time: another name of a value
+  };
+  mlir::Operation *op = nullptr;
+  Kind kind = Kind::Name;
+  unsigned stream = 0; ///< of a start
+  llvm::SmallVector<unsigned, 2> successors;
+  unsigned numProducers = 0;
+  double seconds = 0; ///< of compute or communication
+  double toEnd = 0;   ///< of the longest path from its start to the end
+};
+
+/// Operations as they are issued, by their numbers.
+struct ListOrder {
+  std::vector<unsigned> order;
+  std::vector<double> begin;  ///< estimated, in seconds, per node
+  std::vector<double> issued; ///< per node, when compute is over that stands before it
+  double end = 0;
+};
+
+/// Issues communication as soon as its operands are there, and waits for it when it is over; of
+/// compute that which can start first, then that with most work behind it. A start with a `release`
+/// time, one per node where there are any, is issued no earlier than the last decision before that
+/// time, or when its stream is free if that is later. Incomplete where the graph has a cycle.
+/// Takes n log n steps for n nodes and edges.
+ListOrder runList(llvm::ArrayRef<ScheduleNode> nodes, llvm::ArrayRef<double> release = {});
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SCHEDULE_LISTRUN_H

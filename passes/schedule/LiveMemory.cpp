@@ -1,0 +1,119 @@
+//===- LiveMemory.cpp - memory of a block in some order -------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/schedule/LiveMemory.h"
+
+#include "dialects/dist/Dist.h"
+#include "dialects/loom/Control.h"
+#include "dialects/plan/Plan.h"
+#include "passes/schedule/StateUpdates.h"
+
+using namespace mlir;
+
+namespace gridloom {
+
+/// A value under another shape or in part, of which no step computes anything.
+static bool isView(Operation *op) { return isa<loom::ReshapeOp, loom::SliceOp>(op); }
+
+unsigned LiveMemory::addBuffer(unsigned node, Value value, bool isRegistered) {
+  made[node].push_back(buffers.size());
+  buffers.push_back({loom::getByteSize(value.getType()), isRegistered});
+  return owners[value] = buffers.size() - 1;
+}
+
+void LiveMemory::addUse(unsigned node, Value value) {
+  if (auto it = owners.find(value); it != owners.end()) {
+    used[node].push_back(it->second);
+    ++buffers[it->second].numUses;
+  }
+}
+
+/// Operands and results of a group are in use until it is waited for.
+void LiveMemory::addStart(unsigned node, Operation *op) {
+  auto start = cast<dist::StartOp>(op);
+  SmallVector<unsigned> dones;
+  for (Operation *user : start.getFuture().getUsers())
+    if (auto it = numbers.find(user); it != numbers.end())
+      dones.push_back(it->second);
+  Block &body = start.getBody().front();
+  for (Operation &inner : body.without_terminator()) {
+    for (Value operand : inner.getOperands()) {
+      if (auto it = owners.find(operand); it != owners.end())
+        added[node] -= buffers[it->second].bytes;
+      else if (!isa_and_nonnull<loom::GetWeightOp>(getRootValue(operand).getDefiningOp()))
+        owners[operand] = addBuffer(node, operand, true); // a copy for peers
+      for (unsigned done : dones)
+        addUse(done, operand);
+    }
+    for (Value result : inner.getResults()) {
+      added[node] += loom::getByteSize(result.getType());
+      addBuffer(node, result, true);
+      for (unsigned done : dones)
+        addUse(done, result);
+    }
+  }
+  for (Operation *user : start.getFuture().getUsers())
+    for (auto [yielded, result] :
+         llvm::zip_equal(body.getTerminator()->getOperands(), user->getResults()))
+      if (auto it = owners.find(yielded); it != owners.end())
+        owners[result] = it->second;
+}
+
+LiveMemory::LiveMemory(Block &block, ArrayRef<ScheduleNode> nodes)
+    : made(nodes.size()), used(nodes.size()), added(nodes.size(), 0) {
+  llvm::DenseSet<Value> communicated; // roots
+  for (auto [i, node] : llvm::enumerate(nodes)) {
+    numbers[node.op] = i;
+    if (auto start = dyn_cast<dist::StartOp>(node.op))
+      for (Operation &inner : start.getBody().front())
+        for (Value operand : inner.getOperands())
+          communicated.insert(getRootValue(operand));
+  }
+  for (auto [i, node] : llvm::enumerate(nodes)) {
+    if (node.kind == ScheduleNode::Kind::Start || isa<dist::StartOp>(node.op)) {
+      addStart(i, node.op);
+      continue;
+    }
+    for (Value operand : node.op->getOperands())
+      addUse(i, operand);
+    if (isView(node.op)) {
+      if (auto it = owners.find(node.op->getOperand(0)); it != owners.end())
+        owners[node.op->getResult(0)] = it->second;
+    } else if (node.kind == ScheduleNode::Kind::Compute) {
+      for (Value result : node.op->getResults())
+        addBuffer(i, result, communicated.contains(result));
+    }
+  }
+  // Results stay to the end: a use that no node ends.
+  for (Value result : block.getTerminator()->getOperands())
+    if (auto it = owners.find(result); it != owners.end())
+      ++buffers[it->second].numUses;
+}
+
+int64_t LiveMemory::getPeak(ArrayRef<unsigned> order) const {
+  int64_t live[2] = {0, 0}, peak[2] = {0, 0};
+  SmallVector<unsigned, 0> open(buffers.size());
+  for (auto [i, buffer] : llvm::enumerate(buffers))
+    open[i] = buffer.numUses;
+  for (unsigned node : order) {
+    for (unsigned buffer : made[node]) {
+      bool space = buffers[buffer].isRegistered;
+      live[space] += buffers[buffer].bytes;
+      peak[space] = std::max(peak[space], live[space]);
+    }
+    auto end = [&](unsigned buffer) {
+      live[buffers[buffer].isRegistered] -= buffers[buffer].bytes;
+    };
+    for (unsigned buffer : made[node])
+      if (open[buffer] == 0)
+        end(buffer);
+    for (unsigned buffer : used[node])
+      if (--open[buffer] == 0)
+        end(buffer);
+  }
+  return peak[0] + peak[1];
+}
+
+} // namespace gridloom
