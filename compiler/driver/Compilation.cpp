@@ -399,6 +399,7 @@ LogicalResult Compilation::runPhase(size_t index) {
     }
   }
   if (phase.name == "shard") {
+    estimatedMemory = findLargest(estimateMemory(*module, target->getTraits().layout));
     recordValues();
     if (failed(collectAnnotations()))
       return failure();

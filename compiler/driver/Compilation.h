@@ -11,6 +11,7 @@
 #include "compiler/emit/PlanWriter.h"
 #include "compiler/onnx/AnnotationWriter.h"
 #include "compiler/onnx/Import.h"
+#include "compiler/planner/MemoryEstimate.h"
 #include "compiler/planner/Strategy.h"
 #include "compiler/target/Target.h"
 #include "dialects/dist/MoveCost.h"
@@ -99,6 +100,7 @@ private:
   /// Before the shard phase, for suggestions; kept where there is a memory limit.
   mlir::OwningOpRef<mlir::ModuleOp> simplified;
   StageMemory memory;                             ///< as allocated, of the stage that takes most
+  std::optional<StageMemory> estimatedMemory;     ///< the same, before partitioning
   std::vector<rt::PlannedCollective> collectives; ///< of the plan, numbered as `inspect` does
   std::vector<Estimate> estimates;
   EmitSummary emitted;

@@ -94,6 +94,17 @@ MoveCost gridloom::getReshardCost(ArrayRef<ReshardStep> steps, RankedTensorType 
   return cost;
 }
 
+SmallVector<RankedTensorType> gridloom::getStepTypes(ArrayRef<ReshardStep> steps,
+                                                     RankedTensorType local, const Mesh &mesh) {
+  SmallVector<RankedTensorType> types;
+  for (const ReshardStep &step : steps) {
+    local = setDim(local, getCutDim(step), step.padTo);
+    local = setDim(getStepType(local, step, mesh.getSize(step.axes)), step.dim, step.trimTo);
+    types.push_back(local);
+  }
+  return types;
+}
+
 Value gridloom::emitReshard(OpBuilder &builder, Location loc, Value value,
                             ArrayRef<ReshardStep> steps, ReductionKind reduction,
                             const Mesh &mesh) {

@@ -36,6 +36,11 @@ mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(const dist::Sharding
 dist::MoveCost getReshardCost(llvm::ArrayRef<ReshardStep> steps, mlir::RankedTensorType local,
                               const dist::Mesh &mesh);
 
+/// The types of a device's tensor after each step, from `local` before the first.
+llvm::SmallVector<mlir::RankedTensorType> getStepTypes(llvm::ArrayRef<ReshardStep> steps,
+                                                       mlir::RankedTensorType local,
+                                                       const dist::Mesh &mesh);
+
 /// Emits the steps on the local `value`; returns the result.
 mlir::Value emitReshard(mlir::OpBuilder &builder, mlir::Location loc, mlir::Value value,
                         llvm::ArrayRef<ReshardStep> steps, dist::ReductionKind reduction,

@@ -24,6 +24,8 @@ namespace {
 
 /// By so much the sums of two orders may differ that are equal but for rounding.
 constexpr double kRounding = 1e-9;
+/// For less than this part of the memory the order stays.
+constexpr int64_t kWorth = 32;
 
 double getBytes(TypeRange types) {
   double bytes = 0;
@@ -316,7 +318,7 @@ DeferredStarts ListScheduler::defer(ListOrder &chosen) const {
     ListOrder other = runList(nodes, release);
     if (other.end > chosen.end * (1 + kRounding))
       continue;
-    if (memory.getPeak(other.order) >= peak)
+    if (memory.getPeak(other.order) > peak - peak / kWorth)
       break;
     chosen = std::move(other);
     return deferred;

@@ -1,0 +1,370 @@
+//===- DeviceSketch.cpp - what a device will compute, roughly -------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/planner/DeviceSketch.h"
+
+#include "dialects/loom/Control.h"
+#include "passes/fuse/ExpandContractions.h"
+#include "passes/fuse/StridedView.h"
+#include "passes/partition/Resharder.h"
+
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+DeviceSketch::DeviceSketch(func::FuncOp given, const Mesh &mesh, const LayoutOptions &layout)
+    : mesh(mesh), layout(layout), holder(ModuleOp::create(given.getLoc())) {
+  IRMapping mapping;
+  OpBuilder builder = OpBuilder::atBlockEnd(holder->getBody());
+  func = cast<func::FuncOp>(builder.clone(*given, mapping));
+  for (auto [source, copy] : llvm::zip_equal(given.front(), func.front()))
+    sources[&copy] = &source;
+  decompose();
+  reshard();
+  addTransfers();
+  findRightOperands();
+  formCalls();
+  eraseDead();
+  findCommunicated();
+  for (FusionGroup &group : formFusionGroups(func.front(), /*hasProducts=*/true))
+    kernels.try_emplace(group.root, group);
+}
+
+std::optional<DeviceSketch::Mark> DeviceSketch::getMark(Operation *op) const {
+  auto it = marks.find(op);
+  return it == marks.end() ? std::nullopt : std::optional(it->second);
+}
+
+int64_t DeviceSketch::getStage(Operation *op) const {
+  if (auto it = stages.find(op); it != stages.end())
+    return it->second;
+  auto stage = op->getAttrOfType<IntegerAttr>(kStage);
+  return stage ? stage.getInt() : 0;
+}
+
+void DeviceSketch::setLocal(Value value, RankedTensorType local) {
+  types[value] = local;
+  bytes[value] = loom::getByteSize(local);
+}
+
+//===----------------------------------------------------------------------===//
+// Convolutions and windows without a library
+//===----------------------------------------------------------------------===//
+
+/// Shardings of operations that another is made of follow from those of their operands.
+void DeviceSketch::shardParts(Operation *first, Operation *end) {
+  for (Operation *op = first; op != end; op = op->getNextNode()) {
+    auto ruled = dyn_cast<ShardingRuleInterface>(op);
+    if (!ruled || op->getNumResults() != 1)
+      continue;
+    SmallVector<Sharding> declared;
+    for (Value operand : op->getOperands())
+      declared.push_back(Sharding(dist::getSharding(operand)));
+    auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    declared.push_back(Sharding::replicated(type.getRank(), /*open=*/true));
+    ShardingRule rule = ruled.getShardingRule();
+    FactorSplits splits = mergeFactors(rule, declared, getTensorTypes(op), mesh);
+    Sharding result = project(rule, op->getNumOperands(), splits, mesh);
+    dist::setSharding(op->getResult(0), result.getAttr(mesh), OriginAttr());
+  }
+}
+
+void DeviceSketch::decompose() {
+  SmallVector<loom::DecomposeInterface> composites;
+  for (Operation &op : func.front())
+    if (isa<loom::ReduceWindowOp>(op) ||
+        (isa<loom::ConvolutionOp>(op) && !layout.convolutionLibrary))
+      composites.push_back(cast<loom::DecomposeInterface>(op));
+  for (loom::DecomposeInterface op : composites) {
+    Operation *before = op->getPrevNode();
+    OpBuilder builder(op);
+    SmallVector<Value> results = op.decompose(builder);
+    Operation *first = before ? before->getNextNode() : &func.front().front();
+    for (Operation *part = first; part != op.getOperation(); part = part->getNextNode())
+      stages[part] = getStage(op);
+    shardParts(first, op);
+    for (auto [old, now] : llvm::zip_equal(op->getResults(), results))
+      if (now.getDefiningOp())
+        dist::setSharding(now, dist::getSharding(old), OriginAttr());
+    op->replaceAllUsesWith(results);
+    op->erase();
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Reshards, as partitioning will make them
+//===----------------------------------------------------------------------===//
+
+Value DeviceSketch::addMark(OpBuilder &builder, Mark mark, ValueRange operands, Type type,
+                            RankedTensorType local, int64_t stage) {
+  auto op = UnrealizedConversionCastOp::create(builder, func.getLoc(), type, operands);
+  marks[op] = mark;
+  stages[op] = stage;
+  setLocal(op.getResult(0), local);
+  return op.getResult(0);
+}
+
+/// Collectives split and join the first dimension: parts of another are moved there or back.
+Value DeviceSketch::move(OpBuilder &builder, Value value, int64_t dim, int64_t parts,
+                         bool toFront) {
+  auto type = cast<RankedTensorType>(value.getType());
+  if (dim == 0 || type.getDimSize(dim) % parts != 0)
+    return value;
+  RankedTensorType local = types.lookup(value);
+  SmallVector<int64_t> shape(type.getShape());
+  shape[dim] /= parts;
+  shape.insert(shape.begin() + dim, parts);
+  SmallVector<int64_t> front(shape);
+  front.erase(front.begin() + dim);
+  front.insert(front.begin(), parts);
+  SmallVector<int64_t> permutation = llvm::to_vector(llvm::seq<int64_t>(0, shape.size()));
+  permutation.erase(permutation.begin() + (toFront ? dim : 0));
+  permutation.insert(permutation.begin() + (toFront ? 0 : dim), toFront ? dim : 0);
+  auto typeOf = [&](ArrayRef<int64_t> of) {
+    return RankedTensorType::get(of, type.getElementType());
+  };
+  Location loc = func.getLoc();
+  Value split = loom::ReshapeOp::create(builder, loc, typeOf(toFront ? shape : front), value);
+  Value moved =
+      loom::TransposeOp::create(builder, loc, typeOf(toFront ? front : shape), split, permutation);
+  Value joined = loom::ReshapeOp::create(builder, loc, type, moved);
+  for (Value each : {split, moved, joined}) {
+    stages[each.getDefiningOp()] = getStage(value.getDefiningOp());
+    setLocal(each, local);
+  }
+  return joined;
+}
+
+Value DeviceSketch::emit(OpBuilder &builder, const Version &from, const ReshardStep &step,
+                         Value value, RankedTensorType after, int64_t stage) {
+  int64_t parts = mesh.getSize(step.axes);
+  Type type = from.value.getType();
+  switch (step.kind) {
+  case ReshardStep::Slice:
+    return addMark(builder, Mark::Slice, value, type, after, stage);
+  case ReshardStep::ReduceScatter:
+    if (value.getDefiningOp())
+      value = move(builder, value, step.dim, parts, /*toFront=*/true);
+    return addMark(builder, Mark::Collective, value, type, after, stage);
+  case ReshardStep::AllGather:
+    value = addMark(builder, Mark::Collective, value, type, after, stage);
+    return move(builder, value, step.dim, parts, /*toFront=*/false);
+  case ReshardStep::AllToAll:
+    if (value.getDefiningOp())
+      value = move(builder, value, step.splitDim, parts, /*toFront=*/true);
+    value = addMark(builder, Mark::Collective, value, type, after, stage);
+    return move(builder, value, step.dim, parts, /*toFront=*/false);
+  case ReshardStep::AllReduce:
+  case ReshardStep::Permute:
+    return addMark(builder, Mark::Collective, value, type, after, stage);
+  }
+  llvm_unreachable("a step of no kind");
+}
+
+Value DeviceSketch::request(Value global, const Sharding &sharding, Operation *user) {
+  SmallVector<Version, 2> &available = versions[global];
+  auto type = cast<RankedTensorType>(global.getType());
+  Operation *producer = global.getDefiningOp();
+  int64_t stage = getStage(producer ? producer : user);
+  const Version *source = nullptr;
+  SmallVector<ReshardStep> steps;
+  double least = std::numeric_limits<double>::infinity();
+  for (const Version &version : available) {
+    if (version.stage > stage)
+      continue;
+    FailureOr<SmallVector<ReshardStep>> plan = planReshard(version.sharding, sharding, type, mesh);
+    if (failed(plan))
+      continue;
+    double seconds = getReshardCost(*plan, types.lookup(version.value), mesh).seconds;
+    if (seconds < least) {
+      least = seconds;
+      source = &version;
+      steps = std::move(*plan);
+    }
+  }
+  if (!source || steps.empty())
+    return source ? source->value : global; // partitioning reports what cannot be resharded
+  OpBuilder builder(user);
+  Value value = source->value;
+  SmallVector<RankedTensorType> after = getStepTypes(steps, types.lookup(value), mesh);
+  for (auto [step, local] : llvm::zip_equal(steps, after))
+    value = emit(builder, *source, step, value, local, stage);
+  available.push_back({sharding, value, stage});
+  return value;
+}
+
+/// Axes over which a linear operation passes partial sums on, as partitioning lets it.
+AxisList DeviceSketch::getPassed(Operation *op, FactorAxes axes, ArrayRef<Sharding> required) {
+  if (!cast<ShardingRuleInterface>(op).isLinear() || op->getNumOperands() == 0 ||
+      op->getNumResults() != 1 || (isa<loom::SliceOp>(op) && !op->getOperand(0).hasOneUse()))
+    return {};
+  const auto &ofFirst = versions[op->getOperand(0)];
+  if (ofFirst.size() != 1 || ofFirst.front().sharding.unreduced.empty() ||
+      ofFirst.front().sharding.reduction != ReductionKind::Sum)
+    return {};
+  const Sharding first = ofFirst.front().sharding;
+  int64_t incoming = 0;
+  for (auto [operand, need] : llvm::zip_first(op->getOperands(), required)) {
+    const auto &of = versions[operand];
+    if (of.size() != 1 || of.front().sharding.unreduced != first.unreduced ||
+        of.front().sharding.reduction != first.reduction || of.front().sharding.dims != need.dims)
+      return {};
+    incoming += getBytes(of.front().value);
+  }
+  for (const AxisList &list : axes)
+    for (StringAttr axis : list)
+      if (llvm::is_contained(first.unreduced, axis))
+        return {};
+  auto type = cast<RankedTensorType>(op->getResult(0).getType());
+  auto local = dist::getLocalType(type, required.back(), mesh);
+  return loom::getByteSize(local) <= incoming ? first.unreduced : AxisList{};
+}
+
+void DeviceSketch::visit(Operation *op) {
+  auto ruled = dyn_cast<ShardingRuleInterface>(op);
+  if (!ruled)
+    return;
+  ShardingRule rule = ruled.getShardingRule();
+  SmallVector<Sharding> declared;
+  for (Value operand : op->getOperands())
+    declared.push_back(Sharding(dist::getSharding(operand)));
+  for (Value result : op->getResults())
+    declared.push_back(Sharding(dist::getSharding(result)));
+  FactorSplits splits = mergeFactors(rule, declared, getTensorTypes(op), mesh);
+  SmallVector<Sharding> required;
+  for (size_t i = 0; i < declared.size(); ++i)
+    required.push_back(project(rule, i, splits, mesh));
+  AxisList passed = getPassed(op, splits.axes, required);
+  SmallVector<Value> operands;
+  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+    Sharding need = required[i];
+    need.unreduced = passed;
+    operands.push_back(request(operand, need, op));
+  }
+  AxisList unreduced = passed;
+  for (auto [kind, list] : llvm::zip_equal(rule.kinds, splits.axes))
+    if (kind == FactorKind::Reduction)
+      unreduced.append(list);
+  for (auto [i, result] : llvm::enumerate(op->getResults())) {
+    Sharding sharding = required[op->getNumOperands() + i];
+    sharding.unreduced = unreduced;
+    sharding.reduction = passed.empty() ? rule.reduction : ReductionKind::Sum;
+    setLocal(result, dist::getLocalType(cast<RankedTensorType>(result.getType()), sharding, mesh));
+    shardings[result] = sharding.getAttr(mesh);
+    versions[result].push_back({sharding, result, getStage(op)});
+  }
+  replacements.push_back({op, operands});
+}
+
+void DeviceSketch::reshard() {
+  for (BlockArgument argument : func.getArguments()) {
+    Sharding sharding(dist::getSharding(argument));
+    setLocal(argument,
+             dist::getLocalType(cast<RankedTensorType>(argument.getType()), sharding, mesh));
+    shardings[argument] = dist::getSharding(argument);
+    versions[argument].push_back({sharding, argument, 0});
+  }
+  Operation *terminator = func.front().getTerminator();
+  SmallVector<Operation *> ops =
+      llvm::map_to_vector(func.front().without_terminator(), [](Operation &op) { return &op; });
+  for (Operation *op : ops)
+    visit(op);
+  SmallVector<Value> results;
+  for (auto [i, operand] : llvm::enumerate(terminator->getOperands()))
+    results.push_back(request(
+        operand, Sharding(func.getResultAttrOfType<ShardingAttr>(i, kSharding)), terminator));
+  replacements.push_back({terminator, results});
+  for (auto &[op, operands] : replacements)
+    op->setOperands(operands);
+  replacements.clear();
+}
+
+//===----------------------------------------------------------------------===//
+// Stages, library calls, kernels
+//===----------------------------------------------------------------------===//
+
+/// What another stage made is received, all at the beginning.
+void DeviceSketch::addTransfers() {
+  Operation *terminator = func.front().getTerminator();
+  SmallVector<Operation *> ops =
+      llvm::map_to_vector(func.front().without_terminator(), [](Operation &op) { return &op; });
+  for (Operation *op : ops) {
+    for (Value result : op->getResults()) {
+      llvm::MapVector<int64_t, SmallVector<OpOperand *>> readers;
+      for (OpOperand &use : result.getUses())
+        if (use.getOwner() != terminator && getStage(use.getOwner()) != getStage(op))
+          readers[getStage(use.getOwner())].push_back(&use);
+      for (auto &[stage, uses] : readers) {
+        OpBuilder builder = OpBuilder::atBlockBegin(&func.front());
+        Value received =
+            addMark(builder, Mark::Receive, result, result.getType(), types.lookup(result), stage);
+        for (OpOperand *use : uses)
+          use->set(received);
+      }
+    }
+  }
+}
+
+void DeviceSketch::findRightOperands() {
+  func.walk([&](loom::GetWeightOp weight) {
+    auto isRight = [](OpOperand &use) {
+      auto dot = dyn_cast<loom::DotGeneralOp>(use.getOwner());
+      auto type = cast<RankedTensorType>(use.get().getType());
+      return dot && use.getOperandNumber() == 1 && type.getRank() == 2 &&
+             type.getElementType().isF32() && dot.getRhsBatch().empty() &&
+             dot.getRhsContract() == ArrayRef<int64_t>{0};
+    };
+    if (!weight->use_empty() && llvm::all_of(weight->getUses(), isRight))
+      rightOperands.insert(weight.getOutput());
+  });
+}
+
+/// A product reads its operands through transposes and the like, and may write its result
+/// transposed.
+void DeviceSketch::formCall(loom::DotGeneralOp dot) {
+  Value result = dot.getOutput();
+  for (Value value = result; value.hasOneUse();) {
+    Operation *user = *value.getUsers().begin();
+    auto scale = matchScale(user);
+    bool scales = scale && scale->first == value;
+    if ((!scales && !isa<loom::TransposeOp, loom::ReshapeOp>(user)) ||
+        getStage(user) != getStage(dot))
+      break;
+    value = user->getResult(0);
+    if (!isa<loom::ReshapeOp>(user))
+      result = value;
+  }
+  Value lhs = traceViews(dot.getLhs()).front().base, rhs = traceViews(dot.getRhs()).front().base;
+  OpBuilder builder(result.getDefiningOp());
+  Value call = addMark(builder, Mark::Call, ValueRange{lhs, rhs}, result.getType(),
+                       types.lookup(result), getStage(dot));
+  result.replaceAllUsesWith(call);
+}
+
+void DeviceSketch::formCalls() {
+  SmallVector<loom::DotGeneralOp> dots;
+  for (auto dot : func.front().getOps<loom::DotGeneralOp>())
+    if (isInLibrary(dot))
+      dots.push_back(dot);
+  for (loom::DotGeneralOp dot : dots)
+    formCall(dot);
+}
+
+void DeviceSketch::eraseDead() {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(func.front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}
+
+void DeviceSketch::findCommunicated() {
+  for (Operation &op : func.front())
+    if (std::optional<Mark> mark = getMark(&op); mark == Mark::Collective || mark == Mark::Receive)
+      for (Value operand : op.getOperands())
+        communicated.insert(operand);
+}
