@@ -24,6 +24,14 @@ struct Link {
 
   /// Of collectives and pairs of transfers, which use both directions.
   double getBytesPerSecond() const { return std::min(bytesPerSecond[0], bytesPerSecond[1]); }
+  bool operator==(const Link &) const = default;
+};
+
+/// Devices in a row that share the cores of a host: ranks on a CPU.
+struct SharedCores {
+  uint32_t first, count;
+  int64_t cores;
+  bool operator==(const SharedCores &) const = default;
 };
 
 struct Cluster {
@@ -32,9 +40,11 @@ struct Cluster {
   std::vector<uint32_t> devices; ///< the kind of each, in order of ranks
   uint32_t numSwitches = 0;
   std::vector<Link> links;
+  std::vector<SharedCores> sharedCores; ///< apart from each other, in order of devices
 
   int64_t getNumDevices() const { return static_cast<int64_t>(devices.size()); }
   size_t getNumNodes() const { return devices.size() + numSwitches; }
+  bool operator==(const Cluster &) const = default;
 };
 
 /// A device that no links join with device 0; none when all are joined. In linear time.

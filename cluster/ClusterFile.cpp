@@ -64,6 +64,7 @@ private:
   uint32_t findKindNumber(const Object &device);
   void addNodes(const Object &where, const std::string &name, Nodes nodes);
   void readDevices();
+  void readCores(const Object &device, uint32_t first, int64_t count);
   void readSwitches();
   Nodes findEnd(const Object &link, const json &end) const;
   void readLink(const Object &object);
@@ -185,7 +186,8 @@ static DeviceKind readKind(const Object &object) {
     kind.memoryBytes = static_cast<int64_t>(
         std::min(object.getNumber("memory_bytes", /*mayBeZero=*/false), 0x1p62));
   for (const NumberField &field : getNumberFields())
-    kind.*field.member = object.getNumber(field.name, field.mayBeZero);
+    if (!field.mayBeAbsent || object.has(field.name))
+      kind.*field.member = object.getNumber(field.name, field.mayBeZero);
   readRates(object.getObject("flops_per_second"), kind);
   if (object.has("efficiency")) {
     Object curves = object.getObject("efficiency");
@@ -227,8 +229,17 @@ void Reader::addNodes(const Object &where, const std::string &name, Nodes added)
     where.refuse("the name '" + gridloom::makePrintable(name) + "' is taken");
 }
 
+/// The cores that all devices of an entry share.
+void Reader::readCores(const Object &device, uint32_t first, int64_t count) {
+  const DeviceKind &kind = cluster.kinds[cluster.devices[first]];
+  if (kind.cores == 0)
+    device.refuse("devices cannot share 'cores': kind '" + gridloom::makePrintable(kind.name) +
+                  "' does not say of how many 'cores' its rates are");
+  cluster.sharedCores.push_back({first, static_cast<uint32_t>(count), device.getCount("cores")});
+}
+
 void Reader::readDevices() {
-  static const std::vector<std::string> fields = {"name", "kind", "count"};
+  static const std::vector<std::string> fields = {"name", "kind", "count", "cores"};
   for (const Object &device : root.getObjects("devices")) {
     device.requireFields(fields);
     std::string name = device.getText("name");
@@ -240,6 +251,8 @@ void Reader::readDevices() {
     addNodes(device, name, {first, static_cast<uint32_t>(count), isGroup});
     cluster.devices.insert(cluster.devices.end(), static_cast<size_t>(count),
                            findKindNumber(device));
+    if (device.has("cores"))
+      readCores(device, first, count);
   }
   if (cluster.devices.empty())
     root.refuse("'devices' is empty");

@@ -50,8 +50,28 @@ double DeviceKind::getRate(WorkClass work, NumberType type) const {
 
 std::span<const NumberField> gridloom::cluster::getNumberFields() {
   static constexpr NumberField fields[] = {
-      {"memory_bytes_per_second", &DeviceKind::bytesPerSecond, false},
-      {"launch_seconds", &DeviceKind::launchSeconds, true},
-      {"collective_launch_seconds", &DeviceKind::collectiveSeconds, true}};
+      {"memory_bytes_per_second", &DeviceKind::bytesPerSecond, false, false},
+      {"launch_seconds", &DeviceKind::launchSeconds, true, false},
+      {"collective_launch_seconds", &DeviceKind::collectiveSeconds, true, false},
+      {"cores", &DeviceKind::cores, false, true}};
   return fields;
+}
+
+DeviceKind gridloom::cluster::withCores(const DeviceKind &kind, double cores) {
+  DeviceKind scaled = kind;
+  if (kind.cores == 0 || kind.cores == cores)
+    return scaled;
+  double parts = std::max(cores, 1.0) / std::max(kind.cores, 1.0);
+  double turns = std::max(1 / cores, 1.0) / std::max(1 / kind.cores, 1.0);
+  scaled.cores = cores;
+  scaled.bytesPerSecond *= cores / kind.cores;
+  scaled.launchSeconds *= turns;
+  for (auto &rates : scaled.flopsPerSecond)
+    for (double &rate : rates)
+      rate *= cores / kind.cores;
+  for (EfficiencyCurve *curve :
+       {&scaled.efficiency[0], &scaled.efficiency[1], &scaled.memoryEfficiency})
+    for (auto &[size, share] : curve->points)
+      size *= parts;
+  return scaled;
 }

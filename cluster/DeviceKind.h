@@ -42,6 +42,9 @@ struct DeviceKind {
   double bytesPerSecond = 0;    ///< of memory
   double launchSeconds = 0;     ///< per kernel or library call
   double collectiveSeconds = 0; ///< to start a collective or transfer, before its first step
+  /// CPU cores that the rates are those of; 0: not known, or no CPU. In a Machine, the cores that a
+  /// device has: below 1 where devices take turns.
+  double cores = 0;
   /// FLOP/s by class and type; 0: not given.
   std::array<std::array<double, kTypeNames.size()>, kClassNames.size()> flopsPerSecond = {};
   std::array<EfficiencyCurve, kClassNames.size()> efficiency; ///< over FLOPs, by class
@@ -58,8 +61,14 @@ struct NumberField {
   const char *name;
   double DeviceKind::*member;
   bool mayBeZero;
+  bool mayBeAbsent; ///< where it is 0
 };
 std::span<const NumberField> getNumberFields();
+
+/// The kind as it is with so many cores, more than 0, where those of its rates are known: rates and
+/// bandwidth are in proportion. Cores work on equal parts, whose sizes are what efficiency depends
+/// on; devices that take turns at a core wait for it at each launch, too.
+DeviceKind withCores(const DeviceKind &kind, double cores);
 
 } // namespace gridloom::cluster
 

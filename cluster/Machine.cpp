@@ -198,14 +198,36 @@ std::vector<Level> LevelFinder::find() {
   return levels;
 }
 
+/// The cores that each device of a kind has, by kind: the fewest; those of its rates where no
+/// devices share any.
+static std::vector<double> shareCores(const Cluster &cluster, uint32_t numUsed) {
+  std::vector<double> cores(cluster.kinds.size(), std::numeric_limits<double>::infinity());
+  std::vector<uint32_t> alone(cluster.kinds.size(), 0);
+  for (uint32_t kind : std::span(cluster.devices).first(numUsed))
+    ++alone[kind];
+  for (const SharedCores &shared : cluster.sharedCores) {
+    if (shared.first >= numUsed)
+      break;
+    uint32_t kind = cluster.devices[shared.first],
+             count = std::min(shared.count, numUsed - shared.first);
+    cores[kind] = std::min(cores[kind], static_cast<double>(shared.cores) / count);
+    alone[kind] -= count;
+  }
+  for (uint32_t kind = 0; kind < cores.size(); ++kind)
+    if (alone[kind] > 0)
+      cores[kind] = std::min(cores[kind], cluster.kinds[kind].cores);
+  return cores;
+}
+
 Machine gridloom::cluster::makeMachine(const Cluster &cluster, int64_t numDevices) {
   assert(numDevices <= cluster.getNumDevices() && "fewer devices than are wanted");
   Machine machine;
   std::vector<bool> isTaken(cluster.kinds.size(), false);
+  std::vector<double> cores = shareCores(cluster, static_cast<uint32_t>(numDevices));
   for (uint32_t kind : std::span(cluster.devices).first(static_cast<size_t>(numDevices)))
     if (!isTaken[kind]) {
       isTaken[kind] = true;
-      machine.kinds.push_back(cluster.kinds[kind]);
+      machine.kinds.push_back(withCores(cluster.kinds[kind], cores[kind]));
     }
   machine.levels = LevelFinder(cluster, static_cast<uint32_t>(numDevices)).find();
   return machine;

@@ -28,8 +28,10 @@ struct Level {
 
 /// All that costs on a mesh depend on.
 struct Machine {
-  std::vector<DeviceKind> kinds; ///< of the mesh's devices; none twice
-  std::vector<Level> levels;     ///< the fastest first; none for one device
+  /// Of the mesh's devices; none twice. Their rates are with the cores that each has beside the
+  /// mesh's other devices.
+  std::vector<DeviceKind> kinds;
+  std::vector<Level> levels; ///< the fastest first; none for one device
 
   /// "H100-80GB", or of several kinds "A100-80GB+H100-80GB".
   std::string getName() const;
@@ -40,7 +42,8 @@ struct Machine {
 
 /// The first `numDevices` of a cluster that has so many, all joined. Where links differ, each level
 /// has the least bandwidth and the most latency of any of its blocks. A link upward from a switch
-/// is shared evenly by the devices below it. In time n log n of devices and links.
+/// is shared evenly by the devices below it, as are cores by the devices of a host, the fewest of
+/// any host for a kind. In time n log n of devices and links.
 Machine makeMachine(const Cluster &cluster, int64_t numDevices);
 
 /// An axis of a mesh: ranks `stride` apart.

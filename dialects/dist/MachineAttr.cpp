@@ -42,7 +42,8 @@ static Attribute makeKind(Builder &builder, const DeviceKind &kind) {
   fields.set("target", builder.getStringAttr(kind.target));
   fields.set("memory_bytes", builder.getI64IntegerAttr(kind.memoryBytes));
   for (const cluster::NumberField &field : cluster::getNumberFields())
-    fields.set(field.name, builder.getF64FloatAttr(kind.*field.member));
+    if (!field.mayBeAbsent || kind.*field.member != 0)
+      fields.set(field.name, builder.getF64FloatAttr(kind.*field.member));
   for (auto [work, name] : llvm::enumerate(kClassNames)) {
     NamedAttrList ofClass;
     for (auto [type, rate] : llvm::enumerate(kind.flopsPerSecond[work]))
@@ -137,7 +138,8 @@ DeviceKind AttrReader::readKind(DictionaryAttr from) {
   kind.target = getText(from, "target");
   kind.memoryBytes = getInteger(from, "memory_bytes", 0);
   for (const cluster::NumberField &field : cluster::getNumberFields())
-    kind.*field.member = getNumber(from, field.name, field.mayBeZero);
+    if (!field.mayBeAbsent || (from && from.contains(field.name)))
+      kind.*field.member = getNumber(from, field.name, field.mayBeZero);
   auto rates = get<DictionaryAttr>(from, "flops_per_second");
   auto curves = get<DictionaryAttr>(from, "efficiency");
   for (auto [work, name] : llvm::enumerate(kClassNames)) {

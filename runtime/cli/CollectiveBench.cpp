@@ -19,6 +19,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -61,14 +62,19 @@ struct Operand {
   std::unique_ptr<Memory> memory;
 };
 
-/// Arguments and expected result of a collective.
-struct Setup {
+/// Arguments of a collective.
+struct Call {
   Communicator &world;
   Stream &stream;
   DataType type;
   Reduction reduction;
-  size_t count; // per call
-  Operand in, out;
+  size_t count;
+  void *in, *out;
+};
+
+/// The same with their memory.
+struct Setup : Call {
+  Operand input, output;
 };
 
 struct Collective {
@@ -77,9 +83,9 @@ struct Collective {
   /// The size of a rank's input and output in units of `count`, with n ranks.
   int64_t (*inParts)(int n), (*outParts)(int n);
   double (*busFactor)(double n);
-  void (*enqueue)(Setup &setup, uint32_t sequence);
-  /// The expected element i of `rank`'s output.
-  double (*expected)(const Setup &setup, int64_t i);
+  void (*enqueue)(const Call &call, uint32_t sequence);
+  /// The expected element i of the rank's output.
+  double (*expected)(const Call &call, int64_t i);
 };
 
 int64_t one(int) { return 1; }
@@ -90,13 +96,13 @@ double shared(double n) { return (n - 1) / n; }
 /// Small whole numbers: sums are exact in every type.
 double operand(int rank, int64_t i) { return double((int64_t(rank) * 3 + i) % 5); }
 
-double reduceExactly(const Setup &setup, int64_t i) {
+double reduceExactly(const Call &call, int64_t i) {
   double result = operand(0, i);
-  for (int rank = 1; rank < setup.world.getSize(); ++rank) {
+  for (int rank = 1; rank < call.world.getSize(); ++rank) {
     double value = operand(rank, i);
-    result = setup.reduction == Reduction::Sum   ? result + value
-             : setup.reduction == Reduction::Max ? std::max(result, value)
-                                                 : std::min(result, value);
+    result = call.reduction == Reduction::Sum   ? result + value
+             : call.reduction == Reduction::Max ? std::max(result, value)
+                                                : std::min(result, value);
   }
   return result;
 }
@@ -104,50 +110,47 @@ double reduceExactly(const Setup &setup, int64_t i) {
 constexpr Collective collectives[] = {
     {"all_reduce", "Every rank gets the reduction of all ranks' operands", true, one, one,
      [](double n) { return 2 * (n - 1) / n; },
-     [](Setup &s, uint32_t sequence) {
-       s.world.allReduce(s.stream, s.in.get(), s.out.get(), s.count, s.type, s.reduction,
+     [](const Call &s, uint32_t sequence) {
+       s.world.allReduce(s.stream, s.in, s.out, s.count, s.type, s.reduction,
                          {"all_reduce", sequence, ""});
      },
      reduceExactly},
     {"all_gather", "Every rank gets all ranks' operands", false, one, all, shared,
-     [](Setup &s, uint32_t sequence) {
-       s.world.allGather(s.stream, s.in.get(), s.out.get(), s.count, s.type,
-                         {"all_gather", sequence, ""});
+     [](const Call &s, uint32_t sequence) {
+       s.world.allGather(s.stream, s.in, s.out, s.count, s.type, {"all_gather", sequence, ""});
      },
-     [](const Setup &s, int64_t i) {
+     [](const Call &s, int64_t i) {
        return operand(int(i / int64_t(s.count)), i % int64_t(s.count));
      }},
     {"reduce_scatter", "Every rank gets its part of the reduction", true, all, one, shared,
-     [](Setup &s, uint32_t sequence) {
-       s.world.reduceScatter(s.stream, s.in.get(), s.out.get(), s.count, s.type, s.reduction,
+     [](const Call &s, uint32_t sequence) {
+       s.world.reduceScatter(s.stream, s.in, s.out, s.count, s.type, s.reduction,
                              {"reduce_scatter", sequence, ""});
      },
-     [](const Setup &s, int64_t i) {
+     [](const Call &s, int64_t i) {
        return reduceExactly(s, s.world.getRank() * int64_t(s.count) + i);
      }},
     {"all_to_all", "Part j of rank i becomes part i of rank j", false, all, all, shared,
-     [](Setup &s, uint32_t sequence) {
-       s.world.allToAll(s.stream, s.in.get(), s.out.get(), s.count, s.type,
-                        {"all_to_all", sequence, ""});
+     [](const Call &s, uint32_t sequence) {
+       s.world.allToAll(s.stream, s.in, s.out, s.count, s.type, {"all_to_all", sequence, ""});
      },
-     [](const Setup &s, int64_t i) {
+     [](const Call &s, int64_t i) {
        int64_t count = int64_t(s.count);
        return operand(int(i / count), s.world.getRank() * count + i % count);
      }},
     {"broadcast", "Every rank gets rank 0's operand", false, one, one, unit,
-     [](Setup &s, uint32_t sequence) {
-       s.world.broadcast(s.stream, s.in.get(), s.out.get(), s.count, s.type, 0,
-                         {"broadcast", sequence, ""});
+     [](const Call &s, uint32_t sequence) {
+       s.world.broadcast(s.stream, s.in, s.out, s.count, s.type, 0, {"broadcast", sequence, ""});
      },
-     [](const Setup &, int64_t i) { return operand(0, i); }},
+     [](const Call &, int64_t i) { return operand(0, i); }},
     {"sendrecv", "Every rank sends to the next and receives from the previous", false, one, one,
      unit,
-     [](Setup &s, uint32_t sequence) {
+     [](const Call &s, uint32_t sequence) {
        int n = s.world.getSize(), rank = s.world.getRank();
-       s.world.sendRecv(s.stream, s.in.get(), (rank + 1) % n, s.out.get(), (rank + n - 1) % n,
-                        s.count, s.type, /*receiveFirst=*/rank == 0, {"sendrecv", sequence, ""});
+       s.world.sendRecv(s.stream, s.in, (rank + 1) % n, s.out, (rank + n - 1) % n, s.count, s.type,
+                        /*receiveFirst=*/rank == 0, {"sendrecv", sequence, ""});
      },
-     [](const Setup &s, int64_t i) {
+     [](const Call &s, int64_t i) {
        int n = s.world.getSize();
        return operand((s.world.getRank() + n - 1) % n, i);
      }},
@@ -168,7 +171,7 @@ static std::string describe(const Settings &settings, const Transport &transport
 /// The reduction of a number of each rank.
 static double combine(Setup &setup, double number, Reduction reduction, uint32_t sequence,
                       const char *what) {
-  Operand operand(setup.in.device, DataType::F64, {1});
+  Operand operand(setup.input.device, DataType::F64, {1});
   memcpy(operand.host.getMutableData(), &number, sizeof number);
   operand.upload(setup.stream);
   setup.world.allReduce(setup.stream, operand.get(), operand.get(), 1, DataType::F64, reduction,
@@ -199,11 +202,11 @@ static double measure(const Collective &collective, Setup &setup, const Settings
 
 /// Wrong elements on all ranks together.
 static int64_t countWrong(const Collective &collective, Setup &setup, uint32_t &sequence) {
-  setup.out.download(setup.stream);
+  setup.output.download(setup.stream);
   setup.stream.synchronize();
   int64_t wrong = 0;
-  for (int64_t i = 0; i < setup.out.host.getNumElements(); ++i)
-    wrong += getElement(setup.out.host, i) != collective.expected(setup, i);
+  for (int64_t i = 0; i < setup.output.host.getNumElements(); ++i)
+    wrong += getElement(setup.output.host, i) != collective.expected(setup, i);
   return int64_t(combine(setup, double(wrong), Reduction::Sum, ++sequence, "wrong elements"));
 }
 
@@ -254,20 +257,18 @@ static void benchOnRank(const Collective &collective, const Settings &settings, 
   uint32_t sequence = 0;
   for (uint64_t bytes = settings.begin; bytes <= settings.end; bytes *= settings.factor) {
     int64_t count = int64_t(bytes / sizeOf(type)) / std::max(inParts, outParts);
-    Setup setup{*world,
-                *stream,
-                type,
-                reduction,
-                size_t(count),
+    Setup setup{{*world, *stream, type, reduction, size_t(count), nullptr, nullptr},
                 Operand(device, type, {count * inParts}),
                 Operand(device, type, {count * outParts})};
-    for (int64_t i = 0; i < setup.in.host.getNumElements(); ++i)
-      setElement(setup.in.host, i, operand(transport.getRank(), i));
-    setup.in.upload(*stream);
+    setup.in = setup.input.get();
+    setup.out = setup.output.get();
+    for (int64_t i = 0; i < setup.input.host.getNumElements(); ++i)
+      setElement(setup.input.host, i, operand(transport.getRank(), i));
+    setup.input.upload(*stream);
     double time = measure(collective, setup, settings, sequence);
     std::string wrong =
         settings.check ? std::to_string(countWrong(collective, setup, sequence)) : "N/A";
-    size_t size = std::max(setup.in.host.getNumBytes(), setup.out.host.getNumBytes());
+    size_t size = std::max(setup.input.host.getNumBytes(), setup.output.host.getNumBytes());
     double bandwidth = double(size) / time * 1e-3;
     if (transport.getRank() == 0) {
       printf("%14zu %13lld %6s %7s %11.2f %8.3f %8.3f %7s\n", size, static_cast<long long>(count),
@@ -281,6 +282,93 @@ static void benchOnRank(const Collective &collective, const Settings &settings, 
                                            " wrong ones");
   }
 }
+
+//===----------------------------------------------------------------------===//
+// As steps of a plan
+//===----------------------------------------------------------------------===//
+
+/// A collective between kernels that do nothing: both streams wait for each other, as in a plan.
+class StepTimer {
+public:
+  explicit StepTimer(Device &device)
+      : compute(device.createStream(StreamKind::Compute, "compute")), ready(device.createEvent()),
+        done(device.createEvent()) {}
+
+  /// The median of several times of a call, in seconds; each is the slowest rank's of some calls.
+  double time(const Collective &collective, const Call &call, const StepTiming &timing) {
+    double once = run(collective, call, 2); // connects, and touches memory
+    once = std::min(once, run(collective, call, 2));
+    int calls = int(std::clamp(timing.secondsEach / timing.repetitions / once, 1.0, 200.0));
+    std::vector<double> times;
+    for (int i = 0; i < timing.repetitions; ++i)
+      times.push_back(run(collective, call, calls));
+    std::nth_element(times.begin(), times.begin() + timing.repetitions / 2, times.end());
+    return times[size_t(timing.repetitions) / 2];
+  }
+
+private:
+  double run(const Collective &collective, const Call &call, int calls) {
+    getLargest(call, 0); // all begin together
+    auto begin = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls; ++i) {
+      compute->enqueueHost([] {});
+      compute->record(*ready);
+      call.stream.wait(*ready);
+      collective.enqueue(call, ++sequence);
+      call.stream.record(*done);
+      compute->wait(*done);
+    }
+    call.stream.synchronize();
+    compute->synchronize();
+    std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    return getLargest(call, passed.count() / calls);
+  }
+
+  /// The largest number of any rank.
+  double getLargest(const Call &call, double number) {
+    call.world.allReduce(call.stream, &number, &number, 1, DataType::F64, Reduction::Max,
+                         {"all_reduce", ++sequence, "the slowest time"});
+    call.stream.synchronize();
+    return number;
+  }
+
+  std::unique_ptr<Stream> compute;
+  std::unique_ptr<Event> ready, done;
+  uint32_t sequence = 0;
+};
+
+std::vector<CollectiveTime> gridloom::rt::timeCollectives(Device &device, Transport &transport,
+                                                          std::span<const uint64_t> sizes,
+                                                          const StepTiming &timing) {
+  constexpr DataType type = DataType::F32;
+  int n = transport.getSize();
+  std::vector<int> ranks(static_cast<size_t>(n));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  // Where plans have what they send: peers read and write it.
+  uint64_t most = *std::max_element(sizes.begin(), sizes.end());
+  std::unique_ptr<Memory> memory = transport.allocate(device, 2 * most);
+  auto stream = device.createStream(StreamKind::Communication, "measure");
+  auto world = transport.createCommunicator(ranks, "measure");
+  world->registerMemory(*memory);
+  auto *data = static_cast<std::byte *>(memory->data);
+  memset(data, 0, 2 * most);
+  StepTimer timer(device);
+  std::vector<CollectiveTime> times;
+  for (const Collective &collective : collectives)
+    for (uint64_t bytes : sizes) {
+      int64_t parts = std::max(collective.inParts(n), collective.outParts(n));
+      size_t count = bytes / sizeOf(type) / size_t(parts);
+      Call call{*world, *stream, type, Reduction::Sum, count, data, data + most};
+      uint64_t used = count * size_t(parts) * sizeOf(type);
+      if (count > 0)
+        times.push_back({collective.name, used, timer.time(collective, call, timing)});
+    }
+  return times;
+}
+
+//===----------------------------------------------------------------------===//
+// The verb
+//===----------------------------------------------------------------------===//
 
 static int bench(const Collective &collective, Settings settings) {
   if (settings.begin == 0)

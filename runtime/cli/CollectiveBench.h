@@ -7,7 +7,10 @@
 #define GRIDLOOM_RUNTIME_CLI_COLLECTIVEBENCH_H
 
 #include "runtime/cli/Verbs.h"
+#include "runtime/comm/Transport.h"
+#include "runtime/device/Device.h"
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +20,24 @@ namespace gridloom::rt {
 std::vector<Verb> addCollectives(CLI::App &bench);
 /// Their names: all_reduce, ...
 std::vector<std::string> getCollectiveNames();
+
+/// How long each collective of each size is timed.
+struct StepTiming {
+  double secondsEach;
+  int repetitions; ///< of which the median counts
+};
+/// One call as a step of a plan, between kernels that wait for it and it for them. A size is the
+/// larger of a rank's input and output.
+struct CollectiveTime {
+  std::string name;
+  uint64_t bytes;
+  double seconds;
+};
+/// Collective over the ranks of `transport`: every collective of f32 among all of them, in each
+/// size that has an element for each rank. The same on all ranks.
+std::vector<CollectiveTime> timeCollectives(Device &device, Transport &transport,
+                                            std::span<const uint64_t> sizes,
+                                            const StepTiming &timing);
 
 } // namespace gridloom::rt
 

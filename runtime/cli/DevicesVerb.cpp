@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/Verbs.h"
 
+#include "runtime/cli/Measure.h"
 #include "runtime/comm/Registry.h"
 #include "runtime/device/Registry.h"
 #include "support/OutputFormat.h"
@@ -21,7 +22,12 @@ Examples:
       cuda:sm_90), the driver and libraries that plans for GPUs open; see docs/gpu.md
   GRIDLOOM_NCCL=/opt/nccl/lib/libnccl.so.2 gridloom devices
       with a library from elsewhere: GRIDLOOM_CUDA_DRIVER, GRIDLOOM_CUBLASLT, GRIDLOOM_CUDNN and
-      GRIDLOOM_NCCL name files)";
+      GRIDLOOM_NCCL name files
+  gridloom devices --measure -o cluster.json
+      times kernels, matrix multiplications, convolutions and collectives of CPU ranks here, in
+      about a minute (--quick: ten seconds), for gridloom compile --cluster cluster.json
+  gridloom devices --measure -o cluster.json --ranks 4
+      for plans of up to four ranks, also where the machine has fewer cores)";
 
 static int listDevices(const OutputFormat &format) {
   Document document;
@@ -47,5 +53,25 @@ Verb gridloom::rt::addDevices(CLI::App &app) {
   CLI::App *verb = app.add_subcommand("devices", "List the devices of this machine");
   verb->footer(examples);
   format->addOptions(*verb);
-  return {verb, [format] { return listDevices(*format); }};
+  auto settings = std::make_shared<MeasureSettings>();
+  CLI::Option *measure = verb->add_flag(
+      "--measure", "measure this machine, and write it as a cluster (docs/clusters.md)");
+  CLI::Option *output = verb->add_option("-o,--output", settings->output, "the file to write")
+                            ->type_name("FILE")
+                            ->needs(measure);
+  verb->add_option("--ranks", settings->ranks,
+                   "ranks of the cluster; default: one per core, from 2 to 16")
+      ->check(CLI::Range(1, 256))
+      ->needs(measure);
+  verb->add_option("--device", settings->device, "kind of devices to measure: cpu")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str()
+      ->needs(measure);
+  verb->add_flag("--quick", settings->quick, "fewer sizes, f32 only, for about ten seconds")
+      ->needs(measure);
+  verb->add_flag("--force", settings->force, "replace a file that exists")->needs(measure);
+  measure->needs(output);
+  return {verb, [format, settings, measure] {
+            return measure->count() ? measureMachine(*settings, *format) : listDevices(*format);
+          }};
 }

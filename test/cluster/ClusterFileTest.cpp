@@ -89,6 +89,31 @@ TEST_F(ClusterFileTest, AllFieldsAreRead) {
   EXPECT_EQ(makeMachine(*cluster, 4).levels, (std::vector<Level>{{4, 2e-6, 4e11}}));
 }
 
+/// Ranks that share cores of a kind whose rates are those of so many.
+std::string makeRanks(const std::string &kindCores, const std::string &cores) {
+  return R"({"device_kinds": [{"name": "core", "memory_bytes_per_second": 1e10, "launch_seconds": 0,
+    "collective_launch_seconds": 0, "flops_per_second": {"contraction": {"f32": 1e9}}, "cores": )" +
+         kindCores + R"(}], "devices": [{"name": "a", "kind": "core", "count": 4, "cores": )" +
+         cores + R"(}], "switches": ["s"],
+    "links": [{"ends": ["a", "s"], "latency_seconds": 0, "bytes_per_second": 1}]})";
+}
+
+TEST_F(ClusterFileTest, DevicesThatShareCores) {
+  std::optional<Cluster> cluster = read(makeRanks("1", "2"));
+  ASSERT_TRUE(cluster) << error;
+  EXPECT_EQ(cluster->sharedCores, (std::vector<SharedCores>{{0, 4, 2}}));
+  EXPECT_EQ(cluster->kinds[0].cores, 1);
+  EXPECT_EQ(makeMachine(*cluster, 4).kinds[0].cores, 0.5);
+  for (const char *cores : {"0", "-1", "1.5", "null"})
+    EXPECT_THAT(refuse(makeRanks("1", cores)),
+                HasSubstr("devices[0]: 'cores' is " + std::string(cores) + "; it has to be"));
+  EXPECT_THAT(refuse(makeRanks("0", "2")),
+              HasSubstr("device_kinds[0]: 'cores' is 0; it has to be a number above 0"));
+  EXPECT_THAT(refuse(R"({"devices": [{"name": "a", "kind": "cpu", "cores": 2}]})"),
+              HasSubstr("devices[0]: devices cannot share 'cores': kind 'cpu' does not say of how "
+                        "many 'cores' its rates are"));
+}
+
 TEST_F(ClusterFileTest, FilesThatAreNotJson) {
   EXPECT_FALSE(readCluster("/nowhere/c.json", error));
   EXPECT_EQ(error, "cannot read the cluster '/nowhere/c.json'");

@@ -131,4 +131,54 @@ TEST(MachineTest, AxesThatFitNoBlockAreOutside) {
   EXPECT_EQ(placeGroup(machine, {{{3, 1}}}), (Group{{3, 1, 100}}));
 }
 
+/// Two hosts of so many devices, which share cores; rates are those of one core.
+Cluster makeSharedHosts(uint32_t devices, int64_t cores) {
+  Cluster cluster = makeHostsOf({devices, devices});
+  DeviceKind &kind = cluster.kinds[0];
+  kind.cores = 1;
+  kind.launchSeconds = 1e-6;
+  kind.collectiveSeconds = 1e-5;
+  kind.efficiency[0].points = {{1e6, 0.5}, {1e9, 1}};
+  cluster.sharedCores = {{0, devices, cores}, {devices, devices, cores}};
+  return cluster;
+}
+
+TEST(MachineTest, DevicesOfAHostShareItsCores) {
+  Cluster cluster = makeSharedHosts(4, 4);
+  EXPECT_EQ(makeMachine(cluster, 4).kinds, cluster.kinds);
+  EXPECT_EQ(makeMachine(cluster, 8).kinds, cluster.kinds);
+  // Two ranks alone have two cores each: twice the rate, in parts of half the size.
+  DeviceKind two = makeMachine(cluster, 2).kinds[0];
+  EXPECT_EQ(two.cores, 2);
+  EXPECT_EQ(two.bytesPerSecond, 2 * cluster.kinds[0].bytesPerSecond);
+  EXPECT_EQ(two.getRate(WorkClass::Contraction, NumberType::F32),
+            2 * cluster.kinds[0].getRate(WorkClass::Contraction, NumberType::F32));
+  EXPECT_EQ(two.efficiency[0].at(2e6), 0.5);
+  EXPECT_EQ(two.launchSeconds, 1e-6);
+}
+
+TEST(MachineTest, RanksBeyondTheCoresTakeTurns) {
+  Cluster cluster = makeSharedHosts(4, 2);
+  DeviceKind half = makeMachine(cluster, 8).kinds[0];
+  EXPECT_EQ(half.cores, 0.5);
+  EXPECT_EQ(half.bytesPerSecond, cluster.kinds[0].bytesPerSecond / 2);
+  EXPECT_EQ(half.launchSeconds, 2e-6);
+  EXPECT_EQ(half.collectiveSeconds, 1e-5);
+  EXPECT_EQ(half.efficiency, cluster.kinds[0].efficiency);
+  // The fullest host counts: five ranks are four and one.
+  EXPECT_EQ(makeMachine(cluster, 5).kinds[0].cores, 0.5);
+  // A device with cores of its own does not help the others.
+  cluster.sharedCores.pop_back();
+  EXPECT_EQ(makeMachine(cluster, 8).kinds[0].cores, 0.5);
+  EXPECT_EQ(makeMachine(cluster, 1).kinds[0].cores, 2);
+}
+
+TEST(MachineTest, RatesOfSeveralCoresAreScaledBothWays) {
+  DeviceKind kind = makeSharedHosts(1, 1).kinds[0], four = withCores(kind, 4);
+  EXPECT_EQ(withCores(four, 1), kind);
+  EXPECT_EQ(withCores(withCores(four, 0.25), 1), kind);
+  kind.cores = 0; // not known
+  EXPECT_EQ(withCores(kind, 4), kind);
+}
+
 } // namespace

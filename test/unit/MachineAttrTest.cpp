@@ -48,6 +48,20 @@ TEST_F(MachineAttrTest, MachinesAreReadAsTheyWereWritten) {
   }
 }
 
+TEST_F(MachineAttrTest, CoresAreThereWhereTheyAreKnown) {
+  cluster::Machine machine = place("cpu", 4);
+  std::string text;
+  llvm::raw_string_ostream(text) << makeMachineAttr(&context, machine);
+  EXPECT_EQ(text.find("cores"), std::string::npos);
+  machine.kinds[0].cores = 0.5;
+  text.clear();
+  llvm::raw_string_ostream(text) << makeMachineAttr(&context, machine);
+  EXPECT_NE(text.find("cores = 5.000000e-01"), std::string::npos) << text;
+  EXPECT_EQ(parseMachineAttr(mlir::parseAttribute(text, &context)), machine);
+  text.replace(text.find("cores = "), strlen("cores = "), "cores = -");
+  EXPECT_FALSE(parseMachineAttr(mlir::parseAttribute(text, &context)));
+}
+
 TEST_F(MachineAttrTest, WhatIsNoMachineIsRefused) {
   std::string text;
   llvm::raw_string_ostream(text) << makeMachineAttr(&context, place("HGX-H100x2", 16));

@@ -1,0 +1,259 @@
+//===- Fit.cpp - rates of a machine from measured times ---------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "cluster/Fit.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+
+using namespace gridloom::cluster;
+
+double gridloom::cluster::getMedian(std::vector<double> values) {
+  assert(!values.empty() && "there is no median of nothing");
+  auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1)
+    return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+//===----------------------------------------------------------------------===//
+// Work
+//===----------------------------------------------------------------------===//
+
+/// Work that computes at most so much for a byte waits for memory.
+static constexpr double kFlopsOfTraffic = 0.25;
+/// Work that memory takes most of the time of says nothing about arithmetic.
+static constexpr double kShareOfTraffic = 0.7;
+/// Work whose launch takes most of the time says nothing about rates.
+static constexpr double kShareOfLaunch = 0.75;
+
+namespace {
+
+/// What work of a size reached.
+struct Reached {
+  double size, rate;
+};
+
+/// Samples without their launch, and what is known so far.
+class WorkFitter {
+public:
+  WorkFitter(std::span<const WorkSample> samples, DeviceKind &kind) : kind(kind) {
+    for (const WorkSample &sample : samples)
+      if (std::isfinite(sample.seconds) && sample.seconds > 0)
+        valid.push_back(sample);
+  }
+  void fit();
+
+private:
+  void fitLaunch();
+  void fitMemory();
+  void fitRates(WorkClass work);
+  std::vector<Reached> collect(WorkClass work, NumberType type) const;
+  double getNet(const WorkSample &sample) const { return sample.seconds - kind.launchSeconds; }
+  bool isLong(const WorkSample &sample) const {
+    return kind.launchSeconds <= kShareOfLaunch * sample.seconds;
+  }
+
+  DeviceKind &kind;
+  std::vector<WorkSample> valid;
+};
+
+} // namespace
+
+static double getBytes(const Work &work) { return work.readBytes + work.writtenBytes; }
+
+/// A point for each doubling of the size that has samples, with the median of what these reached.
+/// Sets the peak, to which shares refer.
+static EfficiencyCurve makeCurve(const std::vector<Reached> &reached, double &peak) {
+  std::map<long, std::vector<Reached>> bins;
+  for (const Reached &one : reached)
+    bins[std::lround(std::log2(one.size))].push_back(one);
+  EfficiencyCurve curve;
+  peak = 0;
+  for (const auto &[bin, members] : bins) {
+    std::vector<double> sizes, rates;
+    for (const Reached &one : members) {
+      sizes.push_back(one.size);
+      rates.push_back(one.rate);
+    }
+    double rate = getMedian(rates);
+    curve.points.emplace_back(getMedian(sizes), rate);
+    peak = std::max(peak, rate);
+  }
+  for (auto &[size, share] : curve.points)
+    share /= peak;
+  return curve;
+}
+
+/// The smallest work, by what it reads, writes and computes.
+void WorkFitter::fitLaunch() {
+  auto bySize = [](const WorkSample &a, const WorkSample &b) {
+    return getBytes(a.work) + a.work.flops < getBytes(b.work) + b.work.flops;
+  };
+  std::stable_sort(valid.begin(), valid.end(), bySize);
+  std::vector<double> seconds;
+  for (const WorkSample &sample : std::span(valid).first(std::max<size_t>(1, valid.size() / 16)))
+    seconds.push_back(sample.seconds);
+  kind.launchSeconds = getMedian(seconds);
+}
+
+void WorkFitter::fitMemory() {
+  auto isTraffic = [](const WorkSample &sample) {
+    double bytes = getBytes(sample.work);
+    return sample.work.kind == WorkClass::Other && bytes > 0 &&
+           sample.work.flops <= kFlopsOfTraffic * bytes;
+  };
+  std::vector<Reached> reached;
+  std::optional<Reached> largest; // which stands in where launches take most of all times
+  for (const WorkSample &sample : valid) {
+    double bytes = getBytes(sample.work);
+    if (!isTraffic(sample))
+      continue;
+    largest = {bytes, bytes / sample.seconds};
+    if (isLong(sample))
+      reached.push_back({bytes, bytes / getNet(sample)});
+  }
+  if (reached.empty() && largest)
+    reached.push_back(*largest);
+  if (!reached.empty())
+    kind.memoryEfficiency = makeCurve(reached, kind.bytesPerSecond);
+}
+
+std::vector<Reached> WorkFitter::collect(WorkClass work, NumberType type) const {
+  std::vector<Reached> reached;
+  std::optional<Reached> largest; // as above
+  for (const WorkSample &sample : valid) {
+    double flops = sample.work.flops, bytes = getBytes(sample.work);
+    if (sample.work.kind != work || sample.work.type != type || flops <= 0)
+      continue;
+    largest = {flops, flops / sample.seconds};
+    double memory = bytes > 0 ? bytes / (kind.bytesPerSecond * kind.memoryEfficiency.at(bytes)) : 0;
+    if (isLong(sample) && memory <= kShareOfTraffic * getNet(sample))
+      reached.push_back({flops, flops / getNet(sample)});
+  }
+  if (reached.empty() && largest && work == WorkClass::Contraction)
+    reached.push_back(*largest);
+  return reached;
+}
+
+/// f32 gives the curve; other types have it, too, and rates that fit it best.
+void WorkFitter::fitRates(WorkClass work) {
+  auto number = static_cast<size_t>(work);
+  auto &rates = kind.flopsPerSecond[number];
+  double &f32 = rates[static_cast<size_t>(NumberType::F32)];
+  if (std::vector<Reached> reached = collect(work, NumberType::F32); !reached.empty())
+    kind.efficiency[number] = makeCurve(reached, f32);
+  for (size_t type = 0; type < rates.size(); ++type) {
+    if (type == static_cast<size_t>(NumberType::F32))
+      continue;
+    std::vector<double> peaks;
+    for (const Reached &one : collect(work, static_cast<NumberType>(type)))
+      peaks.push_back(one.rate / kind.efficiency[number].at(one.size));
+    if (!peaks.empty())
+      rates[type] = getMedian(peaks);
+  }
+}
+
+void WorkFitter::fit() {
+  if (valid.empty())
+    return;
+  fitLaunch();
+  fitMemory();
+  for (WorkClass work : {WorkClass::Contraction, WorkClass::Other})
+    fitRates(work);
+}
+
+void gridloom::cluster::fitWork(std::span<const WorkSample> samples, DeviceKind &kind) {
+  WorkFitter(samples, kind).fit();
+}
+
+//===----------------------------------------------------------------------===//
+// Links
+//===----------------------------------------------------------------------===//
+
+/// Logarithms of start, latency and bandwidth.
+using Parameters = std::array<double, 3>;
+
+static double estimate(const CollectiveSample &sample, const Parameters &parameters) {
+  Tier tier{sample.members, std::exp(parameters[1]), std::exp(parameters[2])};
+  return std::exp(parameters[0]) + std::min(getRingSeconds(sample.kind, sample.bytes, tier),
+                                            getTreeSeconds(sample.kind, sample.bytes, tier));
+}
+
+/// The mean over sizes of the mean error of a size: sizes count alike, however many samples have
+/// them.
+static double getError(std::span<const CollectiveSample> samples, const Parameters &parameters) {
+  std::map<double, std::pair<double, int>> sums;
+  for (const CollectiveSample &sample : samples) {
+    auto &[sum, count] = sums[sample.bytes];
+    sum += std::fabs(std::log(estimate(sample, parameters) / sample.seconds));
+    ++count;
+  }
+  double error = 0;
+  for (const auto &[bytes, sum] : sums)
+    error += sum.first / sum.second;
+  return error / static_cast<double>(sums.size());
+}
+
+/// One parameter after the other, and all pairs in opposite directions, in steps that shrink.
+static Parameters descend(std::span<const CollectiveSample> samples, Parameters best) {
+  static constexpr std::array<Parameters, 6> directions = {
+      {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, -1, 0}, {0, 1, 1}, {1, 0, 1}}};
+  // No time is shorter than this, and none of the measured ones longer than their sum.
+  constexpr double shortest = 1e-12;
+  double longest = 0, most = 0;
+  for (const CollectiveSample &sample : samples) {
+    longest = std::max(longest, sample.seconds);
+    most = std::max(most, sample.bytes);
+  }
+  Parameters low = {std::log(shortest), std::log(shortest), std::log((most + 1) / longest / 1e3)},
+             high = {std::log(longest), std::log(longest), std::log((most + 1) / shortest)};
+  double error = getError(samples, best);
+  for (double step = 2; step > 1e-4; step /= 2)
+    for (bool improved = true; improved;) {
+      improved = false;
+      for (const Parameters &direction : directions)
+        for (double sign : {step, -step}) {
+          Parameters next = best;
+          for (size_t i = 0; i < next.size(); ++i)
+            next[i] = std::clamp(next[i] + sign * direction[i], low[i], high[i]);
+          if (double found = getError(samples, next); found < error * (1 - 1e-9)) {
+            best = next;
+            error = found;
+            improved = true;
+          }
+        }
+    }
+  return best;
+}
+
+LinkFit gridloom::cluster::fitLinks(std::span<const CollectiveSample> samples) {
+  assert(!samples.empty() && "nothing was measured");
+  double least = samples.front().seconds, rate = 0;
+  for (const CollectiveSample &sample : samples) {
+    least = std::min(least, sample.seconds);
+    rate = std::max(rate, (sample.bytes + 1) / sample.seconds);
+  }
+  Parameters best = {};
+  double error = std::numeric_limits<double>::infinity();
+  // The start and the first step share what the shortest takes.
+  for (double share : {0.1, 0.5, 0.9}) {
+    Parameters found =
+        descend(samples, {std::log(share * least), std::log((1 - share) * least), std::log(rate)});
+    if (double reached = getError(samples, found); reached < error) {
+      best = found;
+      error = reached;
+    }
+  }
+  std::vector<double> errors;
+  for (const CollectiveSample &sample : samples)
+    errors.push_back(std::fabs(estimate(sample, best) / sample.seconds - 1));
+  return {std::exp(best[0]), std::exp(best[1]), std::exp(best[2]), getMedian(errors)};
+}
