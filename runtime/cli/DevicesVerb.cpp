@@ -48,30 +48,44 @@ static int listDevices(const OutputFormat &format) {
   return 0;
 }
 
-Verb gridloom::rt::addDevices(CLI::App &app) {
-  auto format = std::make_shared<OutputFormat>();
-  CLI::App *verb = app.add_subcommand("devices", "List the devices of this machine");
-  verb->footer(examples);
-  format->addOptions(*verb);
-  auto settings = std::make_shared<MeasureSettings>();
-  CLI::Option *measure = verb->add_flag(
-      "--measure", "measure this machine, and write it as a cluster (docs/clusters.md)");
-  CLI::Option *output = verb->add_option("-o,--output", settings->output, "the file to write")
+namespace {
+struct Settings {
+  OutputFormat format;
+  bool measures = false;
+  MeasureSettings measurement;
+};
+} // namespace
+
+static void addMeasureOptions(CLI::App &verb, Settings &settings) {
+  MeasureSettings &measurement = settings.measurement;
+  CLI::Option *measure =
+      verb.add_flag("--measure", settings.measures,
+                    "measure this machine, and write it as a cluster (docs/clusters.md)");
+  CLI::Option *output = verb.add_option("-o,--output", measurement.output, "the file to write")
                             ->type_name("FILE")
                             ->needs(measure);
-  verb->add_option("--ranks", settings->ranks,
-                   "ranks of the cluster; default: one per core, from 2 to 16")
+  measure->needs(output);
+  verb.add_option("--ranks", measurement.ranks,
+                  "ranks of the cluster; default: one per core, from 2 to 16")
       ->check(CLI::Range(1, 256))
       ->needs(measure);
-  verb->add_option("--device", settings->device, "kind of devices to measure: cpu")
+  verb.add_option("--device", measurement.device, "kind of devices to measure")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str()
       ->needs(measure);
-  verb->add_flag("--quick", settings->quick, "fewer sizes, f32 only, for about ten seconds")
+  verb.add_flag("--quick", measurement.quick, "fewer sizes, f32 only, for about ten seconds")
       ->needs(measure);
-  verb->add_flag("--force", settings->force, "replace a file that exists")->needs(measure);
-  measure->needs(output);
-  return {verb, [format, settings, measure] {
-            return measure->count() ? measureMachine(*settings, *format) : listDevices(*format);
+  verb.add_flag("--force", measurement.force, "replace a file that exists")->needs(measure);
+}
+
+Verb gridloom::rt::addDevices(CLI::App &app) {
+  auto settings = std::make_shared<Settings>();
+  CLI::App *verb = app.add_subcommand("devices", "List the devices of this machine, or measure it");
+  verb->footer(examples);
+  settings->format.addOptions(*verb);
+  addMeasureOptions(*verb, *settings);
+  return {verb, [settings] {
+            return settings->measures ? measureMachine(settings->measurement, settings->format)
+                                      : listDevices(settings->format);
           }};
 }

@@ -27,6 +27,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <sys/wait.h>
@@ -115,11 +116,11 @@ static void runCompiler(std::vector<std::string> arguments, const std::string &l
     argv.push_back(argument.data());
   argv.push_back(nullptr);
   fflush(nullptr);
+  // Ctrl-C ends the compiler, and then this process in order: its folder goes.
+  auto old = std::signal(SIGINT, SIG_IGN);
   pid_t child = fork();
-  if (child < 0)
-    throw Error(ErrorCode::Unavailable,
-                std::string("cannot start the compiler: ") + strerror(errno));
   if (child == 0) {
+    std::signal(SIGINT, old);
     if (!freopen(log.c_str(), "w", stderr) || !freopen("/dev/null", "w", stdout))
       _exit(1);
     try {
@@ -130,9 +131,13 @@ static void runCompiler(std::vector<std::string> arguments, const std::string &l
     }
     _exit(1);
   }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+  int failure = errno, status = 0;
+  while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
     ;
+  std::signal(SIGINT, old);
+  if (child < 0)
+    throw Error(ErrorCode::Unavailable,
+                std::string("cannot start the compiler: ") + strerror(failure));
   if (WIFSIGNALED(status))
     throw Interrupted{128 + WTERMSIG(status)};
   if (WEXITSTATUS(status) != 0)
