@@ -10,7 +10,6 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <optional>
 
 using namespace gridloom::cluster;
 
@@ -33,12 +32,15 @@ static constexpr double kFlopsOfTraffic = 0.25;
 static constexpr double kShareOfTraffic = 0.7;
 /// Work whose launch takes most of the time says nothing about rates.
 static constexpr double kShareOfLaunch = 0.75;
+/// Sizes within so many doublings are about the same.
+static constexpr double kDoublings = 2;
 
 namespace {
 
-/// What work of a size reached.
+/// What work of a size reached; not telling where something else took most of the time.
 struct Reached {
   double size, rate;
+  bool isTelling;
 };
 
 /// Samples without their launch, and what is known so far.
@@ -56,7 +58,10 @@ private:
   void fitMemory();
   void fitRates(WorkClass work);
   std::vector<Reached> collect(WorkClass work, NumberType type) const;
-  double getNet(const WorkSample &sample) const { return sample.seconds - kind.launchSeconds; }
+  /// Without the launch; of the shortest, something.
+  double getNet(const WorkSample &sample) const {
+    return std::max(sample.seconds - kind.launchSeconds, (1 - kShareOfLaunch) * sample.seconds);
+  }
   bool isLong(const WorkSample &sample) const {
     return kind.launchSeconds <= kShareOfLaunch * sample.seconds;
   }
@@ -69,15 +74,27 @@ private:
 
 static double getBytes(const Work &work) { return work.readBytes + work.writtenBytes; }
 
-/// A point for each doubling of the size that has samples, with the median of what these reached.
-/// Sets the peak, to which shares refer.
-static EfficiencyCurve makeCurve(const std::vector<Reached> &reached, double &peak) {
+/// The times of work of about a size, most of which have to tell: of launches, say, only those that
+/// were disturbed seem to.
+static std::map<long, std::vector<Reached>> sortBySize(const std::vector<Reached> &reached) {
   std::map<long, std::vector<Reached>> bins;
   for (const Reached &one : reached)
-    bins[std::lround(std::log2(one.size))].push_back(one);
+    bins[std::lround(std::log2(one.size) / kDoublings)].push_back(one);
+  for (auto next = bins.begin(); next != bins.end();) {
+    std::vector<Reached> &members = next->second;
+    size_t all = members.size();
+    std::erase_if(members, [](const Reached &one) { return !one.isTelling; });
+    next = 2 * members.size() > all ? std::next(next) : bins.erase(next);
+  }
+  return bins;
+}
+
+/// A point for each bin of sizes, with the median of what was reached. Sets the peak, to which
+/// shares refer.
+static EfficiencyCurve makeCurve(const std::vector<Reached> &reached, double &peak) {
   EfficiencyCurve curve;
-  peak = 0;
-  for (const auto &[bin, members] : bins) {
+  double most = 0;
+  for (const auto &[bin, members] : sortBySize(reached)) {
     std::vector<double> sizes, rates;
     for (const Reached &one : members) {
       sizes.push_back(one.size);
@@ -85,10 +102,18 @@ static EfficiencyCurve makeCurve(const std::vector<Reached> &reached, double &pe
     }
     double rate = getMedian(rates);
     curve.points.emplace_back(getMedian(sizes), rate);
-    peak = std::max(peak, rate);
+    most = std::max(most, rate);
+  }
+  if (curve.points.empty() && !reached.empty()) { // the largest is all that there is
+    const Reached &largest =
+        *std::max_element(reached.begin(), reached.end(),
+                          [](const Reached &a, const Reached &b) { return a.size < b.size; });
+    curve.points.emplace_back(largest.size, most = largest.rate);
   }
   for (auto &[size, share] : curve.points)
-    share /= peak;
+    share /= most;
+  if (most > 0)
+    peak = most;
   return curve;
 }
 
@@ -111,35 +136,24 @@ void WorkFitter::fitMemory() {
            sample.work.flops <= kFlopsOfTraffic * bytes;
   };
   std::vector<Reached> reached;
-  std::optional<Reached> largest; // which stands in where launches take most of all times
-  for (const WorkSample &sample : valid) {
-    double bytes = getBytes(sample.work);
-    if (!isTraffic(sample))
-      continue;
-    largest = {bytes, bytes / sample.seconds};
-    if (isLong(sample))
-      reached.push_back({bytes, bytes / getNet(sample)});
-  }
-  if (reached.empty() && largest)
-    reached.push_back(*largest);
-  if (!reached.empty())
-    kind.memoryEfficiency = makeCurve(reached, kind.bytesPerSecond);
+  for (const WorkSample &sample : valid)
+    if (double bytes = getBytes(sample.work); isTraffic(sample))
+      reached.push_back({bytes, bytes / getNet(sample), isLong(sample)});
+  kind.memoryEfficiency = makeCurve(reached, kind.bytesPerSecond);
 }
 
 std::vector<Reached> WorkFitter::collect(WorkClass work, NumberType type) const {
   std::vector<Reached> reached;
-  std::optional<Reached> largest; // as above
   for (const WorkSample &sample : valid) {
     double flops = sample.work.flops, bytes = getBytes(sample.work);
     if (sample.work.kind != work || sample.work.type != type || flops <= 0)
       continue;
-    largest = {flops, flops / sample.seconds};
-    double memory = bytes > 0 ? bytes / (kind.bytesPerSecond * kind.memoryEfficiency.at(bytes)) : 0;
-    if (isLong(sample) && memory <= kShareOfTraffic * getNet(sample))
-      reached.push_back({flops, flops / getNet(sample)});
+    double memory = bytes > 0 && kind.bytesPerSecond > 0
+                        ? bytes / (kind.bytesPerSecond * kind.memoryEfficiency.at(bytes))
+                        : 0;
+    reached.push_back({flops, flops / getNet(sample),
+                       isLong(sample) && memory <= kShareOfTraffic * getNet(sample)});
   }
-  if (reached.empty() && largest && work == WorkClass::Contraction)
-    reached.push_back(*largest);
   return reached;
 }
 
@@ -148,14 +162,14 @@ void WorkFitter::fitRates(WorkClass work) {
   auto number = static_cast<size_t>(work);
   auto &rates = kind.flopsPerSecond[number];
   double &f32 = rates[static_cast<size_t>(NumberType::F32)];
-  if (std::vector<Reached> reached = collect(work, NumberType::F32); !reached.empty())
-    kind.efficiency[number] = makeCurve(reached, f32);
+  kind.efficiency[number] = makeCurve(collect(work, NumberType::F32), f32);
   for (size_t type = 0; type < rates.size(); ++type) {
     if (type == static_cast<size_t>(NumberType::F32))
       continue;
     std::vector<double> peaks;
-    for (const Reached &one : collect(work, static_cast<NumberType>(type)))
-      peaks.push_back(one.rate / kind.efficiency[number].at(one.size));
+    for (const auto &[bin, members] : sortBySize(collect(work, static_cast<NumberType>(type))))
+      for (const Reached &one : members)
+        peaks.push_back(one.rate / kind.efficiency[number].at(one.size));
     if (!peaks.empty())
       rates[type] = getMedian(peaks);
   }

@@ -21,10 +21,11 @@ std::vector<Verb> addCollectives(CLI::App &bench);
 /// Their names: all_reduce, ...
 std::vector<std::string> getCollectiveNames();
 
-/// How long each collective of each size is timed.
+/// How long each collective of each size is timed, in how many turns; a busy machine may take four
+/// times as long.
 struct StepTiming {
-  double secondsEach;
-  int repetitions; ///< of which the median counts
+  double seconds;
+  int turns;
 };
 /// One call as a step of a plan, between kernels that wait for it and it for them. A size is the
 /// larger of a rank's input and output.

@@ -201,7 +201,7 @@ std::string Measurement::compile(const MeasuredModel &model) {
 void Measurement::timeModel(const MeasuredModel &model) {
   report(model.what);
   std::shared_ptr<const Plan> plan = Plan::load(compile(model));
-  double seconds = settings.quick ? 0.1 : 0.4;
+  double seconds = settings.quick ? 0.1 : 0.6;
   json times = runRanks(busyRanks, [&](const World &world, Transport &transport) {
     auto used = device.create({-1, world.localRank, world.localSize, 0});
     json list = json::array();
@@ -222,7 +222,7 @@ void Measurement::timeCollectivesOf(int members) {
   for (uint64_t bytes = 1 << 10; bytes <= (settings.quick ? 1U << 20 : 1U << 24);
        bytes *= settings.quick ? 32 : 4)
     sizes.push_back(bytes);
-  StepTiming timing{settings.quick ? 0.02 : 0.1, settings.quick ? 5 : 9};
+  StepTiming timing{settings.quick ? 0.03 : 0.1, settings.quick ? 20 : 50};
   json times = runRanks(members, [&](const World &world, Transport &transport) {
     auto used = device.create({-1, world.localRank, world.localSize, 0});
     json list = json::array();

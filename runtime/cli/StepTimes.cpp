@@ -22,6 +22,9 @@ using cluster::Work;
 using cluster::WorkClass;
 using cluster::WorkSample;
 
+/// Of kernels that are no products: norms and softmaxes have about one.
+static constexpr double kMostFlopsPerByte = 2;
+
 static NumberType getNumberType(DataType type) {
   return type == DataType::F64    ? NumberType::F64
          : type == DataType::F16  ? NumberType::F16
@@ -44,6 +47,9 @@ std::vector<Work> gridloom::rt::listWork(const schema::Stage &stage,
       work.type = getType(step.launch().inputs());
       work.flops = double(kernel.flops());
       work.readBytes = double(kernel.bytes());
+      // A product that no library takes is a kernel, and the only one that reuses what it reads.
+      if (work.flops > kMostFlopsPerByte * work.readBytes)
+        work.kind = WorkClass::Contraction;
     } else if (step.has_library()) {
       work.kind = WorkClass::Contraction;
       work.type = getType(step.library().inputs());

@@ -69,7 +69,7 @@ EfficiencyCurve RandomCluster::makeCurve() {
   EfficiencyCurve curve;
   double size = 0;
   for (int64_t points = draw(0, 4); points > 0; --points)
-    curve.points.emplace_back(size += number(),
+    curve.points.emplace_back(size = 1.5 * (size + number()),
                               std::uniform_real_distribution<double>(0.01, 1)(random));
   return curve;
 }
