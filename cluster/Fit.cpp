@@ -74,6 +74,10 @@ private:
 
 static double getBytes(const Work &work) { return work.readBytes + work.writtenBytes; }
 
+static bool isTraffic(const Work &work) {
+  return work.kind == WorkClass::Other && work.flops <= kFlopsOfTraffic * getBytes(work);
+}
+
 /// The times of work of about a size, most of which have to tell: of launches, say, only those that
 /// were disturbed seem to.
 static std::map<long, std::vector<Reached>> sortBySize(const std::vector<Reached> &reached) {
@@ -130,14 +134,9 @@ void WorkFitter::fitLaunch() {
 }
 
 void WorkFitter::fitMemory() {
-  auto isTraffic = [](const WorkSample &sample) {
-    double bytes = getBytes(sample.work);
-    return sample.work.kind == WorkClass::Other && bytes > 0 &&
-           sample.work.flops <= kFlopsOfTraffic * bytes;
-  };
   std::vector<Reached> reached;
   for (const WorkSample &sample : valid)
-    if (double bytes = getBytes(sample.work); isTraffic(sample))
+    if (double bytes = getBytes(sample.work); bytes > 0 && isTraffic(sample.work))
       reached.push_back({bytes, bytes / getNet(sample), isLong(sample)});
   kind.memoryEfficiency = makeCurve(reached, kind.bytesPerSecond);
 }
@@ -146,7 +145,8 @@ std::vector<Reached> WorkFitter::collect(WorkClass work, NumberType type) const 
   std::vector<Reached> reached;
   for (const WorkSample &sample : valid) {
     double flops = sample.work.flops, bytes = getBytes(sample.work);
-    if (sample.work.kind != work || sample.work.type != type || flops <= 0)
+    if (sample.work.kind != work || sample.work.type != type || flops <= 0 ||
+        isTraffic(sample.work))
       continue;
     double memory = bytes > 0 && kind.bytesPerSecond > 0
                         ? bytes / (kind.bytesPerSecond * kind.memoryEfficiency.at(bytes))

@@ -38,7 +38,7 @@ std::vector<WorkSample> makeSamples(const DeviceKind &truth) {
     if (size > 1e3)
       add({WorkClass::Other, NumberType::F32, 4 * size, size / 16, size / 16});
     for (NumberType type : {NumberType::F32, NumberType::F64, NumberType::Bf16})
-      if (size > 1e3)
+      if (size > (type == NumberType::F32 ? 1e3 : 1e5)) // where f32 shows more than launches
         add({WorkClass::Contraction, type, size, std::sqrt(size), std::sqrt(size)});
   }
   return samples;
