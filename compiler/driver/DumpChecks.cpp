@@ -16,7 +16,8 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// Every axis in a sharding, its origin, a stream, and in an attribute that is called axes.
+/// Every axis in a sharding, its origin, an operation's splits, a stream, and in an attribute that
+/// is called axes.
 static LogicalResult checkAxes(ModuleOp module, dist::MeshOp meshOp) {
   dist::Mesh mesh(meshOp);
   StringAttr unknown;
@@ -31,6 +32,11 @@ static LogicalResult checkAxes(ModuleOp module, dist::MeshOp meshOp) {
     for (const dist::Sharding::Dim &dim : parsed.dims)
       llvm::for_each(dim.axes, check);
     llvm::for_each(parsed.unreduced, check);
+  });
+  walker.addWalk([&](dist::SplitsAttr splits) {
+    for (dist::DimShardingAttr factor : splits.getFactors())
+      llvm::for_each(factor.getAxes(), check);
+    llvm::for_each(splits.getUnreduced(), check);
   });
   walker.addWalk([&](dist::OriginAttr origin) {
     for (auto [axis, source] : origin.getAxes())

@@ -43,6 +43,7 @@ inline constexpr llvm::StringLiteral kObstacle = "dist.obstacle";
 inline constexpr llvm::StringLiteral kPart = "dist.part";
 inline constexpr llvm::StringLiteral kSharding = "dist.sharding";
 inline constexpr llvm::StringLiteral kOrigin = "dist.origin";
+inline constexpr llvm::StringLiteral kSplits = "dist.splits";
 inline constexpr llvm::StringLiteral kStage = "dist.stage";
 inline constexpr llvm::StringLiteral kMicrobatches = "dist.microbatches";
 inline constexpr llvm::StringLiteral kStageAxis = "dist.stage_axis";

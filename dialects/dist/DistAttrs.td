@@ -22,7 +22,7 @@ def Dist_AxisAttr : DistAttr<"Axis", "axis"> {
 }
 
 def Dist_DimShardingAttr : DistAttr<"DimSharding", "dim"> {
-  let summary = "How one tensor dimension is split";
+  let summary = "How one dimension of a tensor, or one factor of an operation, is split";
   let description = [{
     `axes` lists mesh axes from major to minor: the dimension is cut over the first axis, each piece
     over the second, and so on. Propagation may add axes to an open dimension, not to a closed one.
@@ -57,6 +57,35 @@ def Dist_ShardingAttr : DistAttr<"Sharding", "sharding"> {
       OptionalArrayRefParameter<"::mlir::StringAttr">:$unreduced,
       DefaultValuedParameter<"::gridloom::dist::ReductionKind",
                              "::gridloom::dist::ReductionKind::Sum">:$reduction);
+  let hasCustomAssemblyFormat = 1;
+}
+
+def Dist_SplitsAttr : DistAttr<"Splits", "splits"> {
+  let summary = "How an operation's work is split over a mesh";
+  let description = [{
+    One entry per factor of the operation's sharding rule lists the axes that split it, major to minor; `* n` sets the
+    granule of its cuts. Over an `unreduced` axis operands stay partial sums, and so does the result.
+
+    ```mlir
+    #dist.splits<[{"data"}, {}, {"model"} ]>
+    #dist.splits<[{"data"}, {"model"} * 64], unreduced = {"expert"}>
+    ```
+
+    The rule numbers the factors: those of a product of matrices are its batch dimensions, rows, columns and what is contracted;
+    an elementwise operation's are its dimensions.
+
+    **Constraints:**
+    - D-SP1: one entry for each factor.
+    - D-SP2: every axis is an axis of the mesh, and not the one of the pipeline's stages.
+    - D-SP3: an axis appears at most once, among factors that a tensor joins and the unreduced axes.
+    - D-SP4: a factor that every device needs whole is not split.
+    - D-SP5: granules are at least 1 and at most the factor's size.
+    - D-SP6: a factor that is split lies in no dimension under another, unless that is cut evenly down to single elements.
+    - D-SP7: the axis of micro-batches is minor to all others, and splits no factor along which positions need each other.
+    - D-SP8: only a linear operation leaves its operands unreduced.
+  }];
+  let parameters = (ins OptionalArrayRefParameter<"::gridloom::dist::DimShardingAttr">:$factors,
+      OptionalArrayRefParameter<"::mlir::StringAttr">:$unreduced);
   let hasCustomAssemblyFormat = 1;
 }
 

@@ -148,6 +148,54 @@ void ShardingAttr::print(AsmPrinter &printer) const {
   printer << ">";
 }
 
+Attribute SplitsAttr::parse(AsmParser &parser, Type) {
+  SmallVector<DimShardingAttr> factors;
+  SmallVector<StringAttr> unreduced;
+  auto parseFactor = [&]() -> ParseResult {
+    SmallVector<StringAttr> axes;
+    bool open = false;
+    int64_t granule = 1;
+    SMLoc loc = parser.getCurrentLocation();
+    if (parseDimBody(parser, axes, open, granule))
+      return failure();
+    if (open)
+      return parser.emitError(loc, "a factor is split or whole; `?` is for dimensions");
+    factors.push_back(DimShardingAttr::get(parser.getContext(), axes, open, granule));
+    return success();
+  };
+  auto parseAxis = [&]() -> ParseResult {
+    std::string name;
+    if (parser.parseString(&name))
+      return failure();
+    unreduced.push_back(StringAttr::get(parser.getContext(), name));
+    return success();
+  };
+  if (parser.parseLess() ||
+      parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseFactor))
+    return {};
+  if (succeeded(parser.parseOptionalComma()) &&
+      (parser.parseKeyword("unreduced") || parser.parseEqual() ||
+       parser.parseCommaSeparatedList(AsmParser::Delimiter::Braces, parseAxis)))
+    return {};
+  if (parser.parseGreater())
+    return {};
+  return get(parser.getContext(), factors, unreduced);
+}
+
+void SplitsAttr::print(AsmPrinter &printer) const {
+  printer << "<[";
+  llvm::interleaveComma(getFactors(), printer, [&](DimShardingAttr factor) {
+    printDimBody(printer, factor.getAxes(), /*open=*/false, factor.getGranule());
+  });
+  printer << "]";
+  if (!getUnreduced().empty()) {
+    printer << ", unreduced = {";
+    llvm::interleaveComma(getUnreduced(), printer, [&](StringAttr axis) { printer << axis; });
+    printer << "}";
+  }
+  printer << ">";
+}
+
 //===----------------------------------------------------------------------===//
 // origin
 //===----------------------------------------------------------------------===//

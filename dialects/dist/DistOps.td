@@ -161,6 +161,55 @@ def Dist_ShardSliceOp : Dist_OneCollectiveOp<"shard_slice", (ins I64Attr:$dim)> 
 }
 
 //===----------------------------------------------------------------------===//
+// Between global and local values
+//===----------------------------------------------------------------------===//
+
+def Dist_ReshardOp : Dist_Op<"reshard", [Pure, SameOperandsAndResultType]> {
+  let summary = "Brings a global value from one sharding to another";
+  let description = [{
+    Where a use differs from the definition. `dist.because` says who needs it.
+
+    ```mlir
+    dist.mesh @mesh <["model" = 2]>
+    %y = dist.reshard %x from <@mesh, [{}, {"model"} ]> to <@mesh, [{}, {} ]> : tensor<8x16xf32>
+    ```
+
+    **Constraints:**
+    - D-RE1: both shardings have the tensor's rank.
+    - D-RE2: `to` is unreduced over no axis over which `from` is not.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, Dist_ShardingAttr:$from, Dist_ShardingAttr:$to);
+  let results = (outs AnyRankedTensor:$output);
+  let assemblyFormat = "$input `from` $from `to` $to attr-dict `:` type($output)";
+  let hasVerifier = 1;
+}
+
+def Dist_OnShardsOp : Dist_Op<"on_shards", [IsolatedFromAbove, RecursiveMemoryEffects, SingleBlock]> {
+  let summary = "What every device does with its shard of a global value";
+  let description = [{
+    The body takes this device's shard of the input, which has the sharding `from`, and yields that of the output, which has `to`.
+
+    ```mlir
+    dist.mesh @mesh <["model" = 2]>
+    %y = dist.on_shards %x from <@mesh, [{}, {"model"} ]> to <@mesh, [{}, {} ]> {
+    ^bb0(%shard: tensor<8x8xf32>):
+      %0 = dist.all_gather %shard over ["model"] dim = 1 : (tensor<8x8xf32>) -> tensor<8x16xf32>
+      dist.yield %0 : tensor<8x16xf32>
+    } : (tensor<8x16xf32>) -> tensor<8x16xf32>
+    ```
+
+    **Constraints:**
+    - D-OS1: the body's one argument is the input's shard.
+    - D-OS2: the body yields the output's shard.
+  }];
+  let arguments = (ins AnyRankedTensor:$input, Dist_ShardingAttr:$from, Dist_ShardingAttr:$to);
+  let regions = (region SizedRegion<1>:$body);
+  let results = (outs AnyRankedTensor:$output);
+  let assemblyFormat = "$input `from` $from `to` $to $body attr-dict `:` functional-type($input, $output)";
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
 // Pipeline transfers
 //===----------------------------------------------------------------------===//
 
@@ -251,10 +300,10 @@ def Dist_DoneOp : Dist_Op<"done"> {
   let assemblyFormat = "$future attr-dict `:` type($future) (`->` type($outputs)^)?";
 }
 
-def Dist_YieldOp : Dist_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["StartOp"]>]> {
-  let summary = "Ends the body of a group";
+def Dist_YieldOp : Dist_Op<"yield", [Pure, Terminator, ReturnLike, ParentOneOf<["StartOp", "OnShardsOp"]>]> {
+  let summary = "Ends the body of a group, or of what is done on shards";
   let description = [{
-    Its operands are the group's results; a group of sends yields nothing.
+    Its operands are the results; a group of sends yields nothing.
 
     ```mlir
     %f = dist.start {

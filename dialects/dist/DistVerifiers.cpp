@@ -140,6 +140,44 @@ LogicalResult PermuteOp::verify() {
   return success();
 }
 
+static LogicalResult verifyRank(Operation *op, RankedTensorType type, ShardingAttr sharding) {
+  if (static_cast<int64_t>(sharding.getDims().size()) == type.getRank())
+    return success();
+  return op->emitOpError("brings ")
+         << type << " from or to a sharding of " << sharding.getDims().size() << " dimensions";
+}
+
+LogicalResult ReshardOp::verify() {
+  auto type = cast<RankedTensorType>(getInput().getType());
+  if (failed(verifyRank(*this, type, getFrom())) || failed(verifyRank(*this, type, getTo())))
+    return failure(); // D-RE1
+  for (StringAttr axis : getTo().getUnreduced())
+    if (!llvm::is_contained(getFrom().getUnreduced(), axis)) // D-RE2
+      return emitOpError("makes partial values over ") << axis << " of whole ones";
+  return success();
+}
+
+LogicalResult OnShardsOp::verify() {
+  auto input = cast<RankedTensorType>(getInput().getType()),
+       output = cast<RankedTensorType>(getOutput().getType());
+  if (failed(verifyRank(*this, input, getFrom())) || failed(verifyRank(*this, output, getTo())))
+    return failure();
+  Block &block = getBody().front();
+  auto yield = dyn_cast<YieldOp>(block.getTerminator());
+  if (block.getNumArguments() != 1 || !yield || yield.getNumOperands() != 1)
+    return emitOpError("takes one shard and yields one");
+  auto module = (*this)->getParentOfType<ModuleOp>();
+  if (!module || !getMesh(module))
+    return success();
+  Mesh mesh(getMesh(module));
+  Type taken = block.getArgument(0).getType(), yielded = yield.getOperand(0).getType();
+  if (Type shard = getLocalType(input, Sharding(getFrom()), mesh); taken != shard) // D-OS1
+    return emitOpError("takes ") << taken << "; the input's shard is " << shard;
+  if (Type shard = getLocalType(output, Sharding(getTo()), mesh); yielded != shard) // D-OS2
+    return emitOpError("yields ") << yielded << "; the output's shard is " << shard;
+  return success();
+}
+
 LogicalResult StartOp::verify() {
   int64_t collectives = 0, transfers = 0;
   auto yield = cast<YieldOp>(getBody().front().getTerminator());

@@ -200,32 +200,38 @@ static FactorSplits grant(const ShardingRule &rule, ArrayRef<Request> requests, 
   return chosen;
 }
 
-/// Merges the factors of each set of tensors that have some in common.
-static FactorSplits mergeSeparately(const ShardingRule &rule, ArrayRef<Sharding> shardings,
-                                    ArrayRef<RankedTensorType> types, const Mesh &mesh,
-                                    SmallVectorImpl<FactorConflict> *conflicts) {
-  FactorSplits splits(rule.sizes.size());
-  SmallVector<bool> merged(rule.tensors.size(), false);
+/// The sets of tensors that have factors in common.
+static SmallVector<SmallVector<size_t>> groupTensors(const ShardingRule &rule) {
+  SmallVector<SmallVector<size_t>> groups;
+  SmallVector<bool> known(rule.tensors.size(), false);
   for (size_t first = 0; first < rule.tensors.size(); ++first) {
-    if (merged[first])
+    if (known[first])
       continue;
     llvm::DenseSet<int64_t> factors;
-    SmallVector<size_t> members;
     auto shares = [&](const TensorFactors &tensor) {
       return llvm::any_of(tensor, [&](ArrayRef<int64_t> dim) {
         return llvm::any_of(dim, [&](int64_t factor) { return factors.contains(factor); });
       });
     };
-    auto join = [&](size_t tensor) {
-      merged[tensor] = true;
-      members.push_back(tensor);
+    SmallVector<size_t> &group = groups.emplace_back();
+    for (size_t tensor = first; tensor < rule.tensors.size(); ++tensor) {
+      if (known[tensor] || (tensor != first && !shares(rule.tensors[tensor])))
+        continue;
+      known[tensor] = true;
+      group.push_back(tensor);
       for (ArrayRef<int64_t> dim : rule.tensors[tensor])
         factors.insert(dim.begin(), dim.end());
-    };
-    join(first);
-    for (size_t other = first + 1; other < rule.tensors.size(); ++other)
-      if (!merged[other] && shares(rule.tensors[other]))
-        join(other);
+    }
+  }
+  return groups;
+}
+
+/// Merges the factors of each set of tensors that have some in common.
+static FactorSplits mergeSeparately(const ShardingRule &rule, ArrayRef<Sharding> shardings,
+                                    ArrayRef<RankedTensorType> types, const Mesh &mesh,
+                                    SmallVectorImpl<FactorConflict> *conflicts) {
+  FactorSplits splits(rule.sizes.size());
+  for (ArrayRef<size_t> members : groupTensors(rule)) {
     ShardingRule part = rule;
     part.isSeparable = false;
     part.tensors.clear();
@@ -239,10 +245,12 @@ static FactorSplits mergeSeparately(const ShardingRule &rule, ArrayRef<Sharding>
     SmallVector<FactorConflict> partConflicts;
     FactorSplits found =
         mergeFactors(part, partShardings, partTypes, mesh, conflicts ? &partConflicts : nullptr);
-    for (int64_t factor : factors) {
-      splits.axes[factor] = found.axes[factor];
-      splits.granules[factor] = found.granules[factor];
-    }
+    for (const TensorFactors &tensor : part.tensors)
+      for (ArrayRef<int64_t> dim : tensor)
+        for (int64_t factor : dim) {
+          splits.axes[factor] = found.axes[factor];
+          splits.granules[factor] = found.granules[factor];
+        }
     for (FactorConflict &conflict : partConflicts) {
       conflict.loser = members[conflict.loser];
       conflicts->push_back(conflict);
@@ -289,6 +297,68 @@ FactorSplits gridloom::dist::mergeFactors(const ShardingRule &rule, ArrayRef<Sha
                           costs[same - ranked.begin()].sent});
   }
   return best;
+}
+
+/// An axis of the mesh that two places claim; null if none. Of a separable rule, tensors that have
+/// no factor in common may share axes.
+static StringAttr findSharedAxis(const ShardingRule &rule, const FactorSplits &splits) {
+  SmallVector<int64_t> group(rule.sizes.size(), 0);
+  if (rule.isSeparable)
+    for (auto [number, members] : llvm::enumerate(groupTensors(rule)))
+      for (size_t tensor : members)
+        for (ArrayRef<int64_t> dim : rule.tensors[tensor])
+          for (int64_t factor : dim)
+            group[factor] = static_cast<int64_t>(number);
+  llvm::DenseSet<std::pair<int64_t, StringAttr>> taken;
+  for (auto [number, axes] : llvm::zip_equal(group, splits.axes))
+    for (StringAttr axis : axes)
+      if (!taken.insert({number, axis}).second)
+        return axis;
+  return {};
+}
+
+/// Why factor `number`, which is split, cannot be; empty if it can.
+static std::string findFactorFault(const ShardingRule &rule, const FactorSplits &splits,
+                                   size_t number, const Mesh &mesh) {
+  ArrayRef<StringAttr> axes = splits.axes[number];
+  std::string factor = "factor " + std::to_string(number);
+  for (auto [i, axis] : llvm::enumerate(axes)) {
+    if (llvm::none_of(mesh.getAxes(), [&](const Mesh::Axis &known) { return known.name == axis; }))
+      return "splits " + factor + " over axis '" + axis.str() + "', which is not in the mesh";
+    if (isMicroAxis(axis) && i + 1 != axes.size())
+      return "splits " + factor + " over '" + axes[i + 1].str() +
+             "' within micro-batches, which are minor to all axes";
+  }
+  if (rule.kinds[number] == FactorKind::NeedReplication)
+    return "splits " + factor + ", all of which every device needs";
+  int64_t granule = splits.granules[number], size = rule.sizes[number];
+  if (granule < 1 || granule > size)
+    return "cuts " + factor + " of " + std::to_string(size) + " on multiples of " +
+           std::to_string(granule);
+  bool isCoupled = rule.kinds[number] == FactorKind::Reduction ||
+                   llvm::is_contained(rule.coupled, static_cast<int64_t>(number));
+  for (auto [tensor, dim] : rule.windows)
+    isCoupled |= llvm::is_contained(rule.tensors[tensor][dim], static_cast<int64_t>(number));
+  if (isCoupled && llvm::any_of(axes, isMicroAxis))
+    return "cuts " + factor + " into micro-batches, which need each other's elements along it";
+  return "";
+}
+
+std::string gridloom::dist::findFault(const ShardingRule &rule, const FactorSplits &splits,
+                                      const Mesh &mesh) {
+  for (size_t factor = 0; factor < rule.sizes.size(); ++factor)
+    if (!splits.axes[factor].empty())
+      if (std::string fault = findFactorFault(rule, splits, factor, mesh); !fault.empty())
+        return fault;
+  if (StringAttr axis = findSharedAxis(rule, splits))
+    return "splits over axis '" + axis.str() + "' twice";
+  FactorSplits possible = splits;
+  dropMinorCuts(rule, mesh, possible);
+  for (auto [factor, axes] : llvm::enumerate(splits.axes))
+    if (axes != possible.axes[factor])
+      return "splits factor " + std::to_string(factor) +
+             ", which lies in a dimension under one that is not cut evenly down to single elements";
+  return "";
 }
 
 Sharding gridloom::dist::project(const ShardingRule &rule, size_t index, const FactorSplits &splits,

@@ -39,6 +39,10 @@ FactorSplits mergeFactors(const ShardingRule &rule, llvm::ArrayRef<Sharding> sha
                           llvm::ArrayRef<mlir::RankedTensorType> types, const Mesh &mesh,
                           llvm::SmallVectorImpl<FactorConflict> *conflicts = nullptr);
 
+/// Why a rule's factors cannot be split so on the mesh, as the rest of a sentence about the
+/// operation; empty if they can.
+std::string findFault(const ShardingRule &rule, const FactorSplits &splits, const Mesh &mesh);
+
 /// The sharding of tensor `index` when the factors are split so.
 Sharding project(const ShardingRule &rule, size_t index, const FactorSplits &splits,
                  const Mesh &mesh);

@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/partition/Partition.h"
-#include "dialects/dist/Factors.h"
+#include "dialects/dist/Splits.h"
 #include "dialects/loom/Padding.h"
 #include "passes/partition/Resharder.h"
 
@@ -38,7 +38,6 @@ private:
   /// Makes the function that replaces this one; `block` is its body.
   void createLocalFunction();
   LogicalResult partition(Operation *op);
-  AxisList getPassedUnreduced(Operation *op, ArrayRef<AxisList> axes, ArrayRef<Sharding> required);
   void maskOperands(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
                     MutableArrayRef<Value> operands);
   FailureOr<Value> request(Value global, const Sharding &sharding, Operation *user, Twine why);
@@ -205,36 +204,6 @@ FailureOr<Value> Partitioner::request(Value global, const Sharding &sharding, Op
   return local;
 }
 
-/// Axes over which all operands are partial sums that may stay so through a linear operation: only
-/// when it makes nothing bigger, since what is reduced later is then no more than what came in. Of
-/// what several read, slices would be reduced one by one.
-AxisList Partitioner::getPassedUnreduced(Operation *op, ArrayRef<AxisList> axes,
-                                         ArrayRef<Sharding> required) {
-  if (!cast<ShardingRuleInterface>(op).isLinear() || op->getNumOperands() == 0 ||
-      op->getNumResults() != 1 || (isa<loom::SliceOp>(op) && !op->getOperand(0).hasOneUse()))
-    return {};
-  const Sharding &first = versions[op->getOperand(0)].front().sharding;
-  if (first.unreduced.empty() || first.reduction != ReductionKind::Sum ||
-      versions[op->getOperand(0)].size() != 1)
-    return {};
-  int64_t incoming = 0;
-  for (auto [operand, need] : llvm::zip_first(op->getOperands(), required)) {
-    const auto &available = versions[operand];
-    if (available.size() != 1 || available.front().sharding.unreduced != first.unreduced ||
-        available.front().sharding.reduction != first.reduction ||
-        available.front().sharding.dims != need.dims)
-      return {};
-    incoming += loom::getByteSize(available.front().local.getType());
-  }
-  for (const AxisList &list : axes)
-    for (StringAttr axis : list)
-      if (llvm::is_contained(first.unreduced, axis))
-        return {};
-  auto result =
-      getLocalType(cast<RankedTensorType>(op->getResult(0).getType()), required.back(), mesh);
-  return loom::getByteSize(result) <= incoming ? first.unreduced : AxisList{};
-}
-
 /// Padding is poison to a reduction: replaces it by what does not count. Weights are padded with
 /// zeros when they are loaded, which a contraction may read as they are.
 void Partitioner::maskOperands(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
@@ -259,43 +228,26 @@ LogicalResult Partitioner::partition(Operation *op) {
   if (!ruled)
     return op->emitOpError("has no sharding rule and cannot be partitioned");
   ShardingRule rule = ruled.getShardingRule();
-  SmallVector<Sharding> declared;
-  for (Value value : llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
-                                               llvm::to_vector_of<Value>(op->getResults())))
-    declared.push_back(Sharding(getSharding(value)));
-  FactorSplits splits = mergeFactors(rule, declared, getTensorTypes(op), mesh);
-  ArrayRef<AxisList> axes = splits.axes;
-  SmallVector<Sharding> required;
-  for (size_t i = 0; i < declared.size(); ++i)
-    required.push_back(project(rule, i, splits, mesh));
-
-  AxisList passed = getPassedUnreduced(op, axes, required);
+  FailureOr<OpSplits> splits = readSplits(op, rule, mesh);
+  if (failed(splits))
+    return failure();
+  op->removeAttr(kSplits); // local operations are not split
+  SmallVector<Sharding> shardings = getSplitShardings(op, rule, *splits, mesh);
   SmallVector<Value> operands;
   for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
-    Sharding need = required[i];
-    need.unreduced = passed;
-    FailureOr<Value> local = request(operand, need, op, "operand " + Twine(i));
+    FailureOr<Value> local = request(operand, shardings[i], op, "operand " + Twine(i));
     if (failed(local))
       return failure();
     operands.push_back(*local);
   }
   Operation *mark = block->empty() ? nullptr : &block->back();
-  maskOperands(op, rule, splits, operands);
+  maskOperands(op, rule, splits->factors, operands);
 
-  AxisList unreduced = passed;
-  for (auto [kind, list] : llvm::zip_equal(rule.kinds, axes))
-    if (kind == FactorKind::Reduction)
-      unreduced.append(list);
+  ArrayRef<Sharding> produced = ArrayRef(shardings).take_back(op->getNumResults());
   SmallVector<Type> types;
-  SmallVector<Sharding> produced;
-  for (auto [i, result] : llvm::enumerate(op->getResults())) {
-    Sharding sharding = required[op->getNumOperands() + i];
-    sharding.unreduced = unreduced;
-    sharding.reduction = passed.empty() ? rule.reduction : ReductionKind::Sum;
+  for (auto [result, sharding] : llvm::zip_equal(op->getResults(), produced))
     types.push_back(getLocalType(cast<RankedTensorType>(result.getType()), sharding, mesh));
-    produced.push_back(sharding);
-  }
-  SmallVector<Value> locals = ruled.partition(builder, operands, types, axes);
+  SmallVector<Value> locals = ruled.partition(builder, operands, types, splits->factors.axes);
   annotate(mark, getStage(op));
   explain(mark, [&](Operation *part) { return describePart(op, part); });
   for (auto [result, local, sharding] : llvm::zip_equal(op->getResults(), locals, produced)) {

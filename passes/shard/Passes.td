@@ -174,6 +174,21 @@ def RequireUsedAxes : Pass<"dist-require-used-axes", "::mlir::ModuleOp"> {
   let options = [Option<"stageAxis", "stage-axis", "std::string", "\"pipe\"", "The mesh axis of stages">];
 }
 
+def ChooseSplits : Pass<"dist-choose-splits", "::mlir::ModuleOp"> {
+  let summary = "Decides how every operation is split and where partial sums stay unreduced";
+  let description = [{
+    From the shardings of an operation's operands and results, where they disagree by cost. An operation that has
+    splits keeps them. Partitioning executes what stands there, whoever wrote it.
+
+    ```mlir
+    // %h is [{}, {"model"} ] and %w2 [{"model"}, {} ]: rows whole, columns whole, the contraction split
+    %y = loom.dot_general %h, %w2 ... {dist.splits = #dist.splits<[{}, {}, {"model"} ]>}
+    // both operands are partial sums over "model"; their sum is reduced once, where something needs it
+    %z = loom.add %y, %y2 {dist.splits = #dist.splits<[{}, {} ], unreduced = {"model"}>}
+    ```
+  }];
+}
+
 def VerifySharded : Pass<"dist-verify-sharded", "::mlir::ModuleOp"> {
   let summary = "Checks that every value has a sharding with an origin, and every operation a stage";
   let description = [{
@@ -185,6 +200,11 @@ def VerifySharded : Pass<"dist-verify-sharded", "::mlir::ModuleOp"> {
     - S-G4: the axis `micro` is minor to all axes of its dimension, and splits the leading dimension
       of all inputs and outputs, or of none.
     - S-G6: what reads or writes a state is in one stage, the same in all functions.
+    - S-G7: every operation has `dist.splits` that its rule allows (D-SP1 to D-SP8), none over the axis of the
+      pipeline's stages.
+    - S-G8: from its definition a value can be brought to where an operation's splits read it, and to the outputs: what is
+      cut in time is cut alike, and what stays unreduced is a partial sum.
+    - S-G9: a loop or branch is split as the arguments and results of its bodies are.
   }];
 }
 

@@ -37,7 +37,7 @@ struct ShardOptions {
   bool hasPipeline() const { return !stageAxis.empty(); }
 };
 
-/// mesh, annotations, strategy, stages, propagation, verification.
+/// mesh, annotations, strategy, stages, propagation, splits, verification.
 void addShardPasses(mlir::OpPassManager &pm, const ShardOptions &options);
 
 } // namespace gridloom

@@ -3,11 +3,11 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "dialects/dist/Sharding.h"
+#include "dialects/dist/Splits.h"
+#include "dialects/loom/Control.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/StageCuts.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/DenseSet.h"
 
 using namespace mlir;
@@ -33,7 +33,7 @@ struct VerifyShardedPass : public gridloom::impl::VerifyShardedBase<VerifySharde
     auto axis = getOperation()->getAttrOfType<StringAttr>(kStageAxis);
     stageAxis = axis && mesh.getSize(axis) > 1 ? axis : StringAttr();
     for (auto func : getOperation().getOps<func::FuncOp>())
-      if (failed(verifyFunction(func, mesh)))
+      if (failed(verifyFunction(func, mesh)) || failed(verifySplits(func, mesh)))
         return signalPassFailure();
     if (failed(verifyStates()))
       return signalPassFailure();
@@ -46,6 +46,7 @@ private:
   LogicalResult verifyCutInTime(func::FuncOp func, Twine what, ShardingAttr sharding);
   LogicalResult verifyStage(Operation *op);
   LogicalResult verifyStates();
+  LogicalResult verifySplits(func::FuncOp func, const Mesh &mesh);
 
   StringAttr stageAxis; ///< null when there is one stage
 };
@@ -173,5 +174,81 @@ LogicalResult VerifyShardedPass::verifyFunction(func::FuncOp func, const Mesh &m
     if (failed(verifyStage(&op)))
       return failure();
   }
+  return success();
+}
+
+/// S-G8: `user` needs what was made with the sharding `made` as `need`.
+static LogicalResult verifyReach(Operation *user, Twine what, Sharding made, Sharding need,
+                                 const Mesh &mesh) {
+  for (StringAttr axis : need.unreduced)
+    if (!llvm::is_contained(made.unreduced, axis) || made.reduction != ReductionKind::Sum)
+      return user->emitOpError("leaves ") << what << " unreduced over '" << axis.getValue()
+                                          << "', over which it is no partial sum";
+  for (Sharding *sharding : {&made, &need}) // axes of one device cut nothing
+    for (Sharding::Dim &dim : sharding->dims)
+      llvm::erase_if(dim.axes, [&](StringAttr axis) { return mesh.getSize(axis) == 1; });
+  if (areCutAlikeInTime(made, need))
+    return success();
+  return user->emitOpError("needs ")
+         << what << " as " << need.getAttr(mesh) << ", but it is made as " << made.getAttr(mesh)
+         << "; micro-batches do not communicate";
+}
+
+/// S-G9
+static LogicalResult verifyBodies(Operation *op, ArrayRef<Sharding> shardings, const Mesh &mesh) {
+  for (loom::BodyLink &link : loom::getBodies(op)) {
+    auto verify = [&](Twine what, const Sharding &outer, ShardingAttr inner) -> LogicalResult {
+      if (inner && Sharding(inner) == outer)
+        return success();
+      return op->emitOpError("is split as ")
+             << outer.getAttr(mesh) << " where " << what << " of its body @"
+             << link.body.getSymName() << " is " << inner;
+    };
+    for (auto [i, operand] : llvm::enumerate(link.operands))
+      if (failed(verify("argument " + Twine(i), shardings[operand],
+                        getSharding(link.body.getArgument(i)))))
+        return failure();
+    for (auto [i, result] : llvm::enumerate(link.results)) {
+      // A loop's condition is one element.
+      const Sharding &outer = shardings[result ? op->getNumOperands() + *result : 0];
+      if (failed(verify("result " + Twine(i), outer,
+                        link.body.getResultAttrOfType<ShardingAttr>(i, kSharding))))
+        return failure();
+    }
+  }
+  return success();
+}
+
+/// S-G7, S-G8, S-G9
+LogicalResult VerifyShardedPass::verifySplits(func::FuncOp func, const Mesh &mesh) {
+  llvm::DenseMap<Value, Sharding> made;
+  for (BlockArgument argument : func.getArguments())
+    made[argument] = Sharding(getSharding(argument));
+  for (Operation &op : func.front().without_terminator()) {
+    auto ruled = dyn_cast<ShardingRuleInterface>(op);
+    if (!ruled)
+      return op.emitOpError("has no sharding rule and cannot be partitioned");
+    ShardingRule rule = ruled.getShardingRule();
+    FailureOr<OpSplits> splits = readSplits(&op, rule, mesh);
+    if (failed(splits))
+      return failure();
+    for (auto [factor, axes] : llvm::enumerate(splits->factors.axes))
+      if (stageAxis && llvm::is_contained(axes, stageAxis)) // D-SP2
+        return op.emitOpError("splits factor ")
+               << factor << " over " << stageAxis << ", the axis of the pipeline's stages";
+    SmallVector<Sharding> shardings = getSplitShardings(&op, rule, *splits, mesh);
+    for (auto [i, operand] : llvm::enumerate(op.getOperands()))
+      if (failed(verifyReach(&op, "operand " + Twine(i), made[operand], shardings[i], mesh)))
+        return failure();
+    if (failed(verifyBodies(&op, shardings, mesh)))
+      return failure();
+    for (OpResult result : op.getResults())
+      made[result] = shardings[op.getNumOperands() + result.getResultNumber()];
+  }
+  Operation *terminator = func.front().getTerminator();
+  for (auto [i, value] : llvm::enumerate(terminator->getOperands()))
+    if (failed(verifyReach(terminator, "result " + Twine(i), made[value],
+                           Sharding(func.getResultAttrOfType<ShardingAttr>(i, kSharding)), mesh)))
+      return failure();
   return success();
 }

@@ -138,7 +138,10 @@ TEST_P(Equivalence, SplitIsUnsplit) {
             << phase << ", mesh " << axes.name << "\n"
             << sharded << print(*split);
       };
-      check("partition", addPartitionPasses);
+      check("partition", [](mlir::OpPassManager &pm) {
+        pm.addPass(createChooseSplits());
+        addPartitionPasses(pm);
+      });
       if (!HasFatalFailure())
         check("communicate", [](mlir::OpPassManager &pm) { addCommunicatePasses(pm); });
       if (!HasFatalFailure())

@@ -5,14 +5,16 @@
 //===----------------------------------------------------------------------===//
 //
 // For every operation, every assignment of mesh axes to the factors of its rule that shardings can
-// say: the operands and the result are split so, the program is partitioned and interpreted on
-// virtual ranks in exact mode, and must be the unsplit program bit by bit. With sizes that divide,
-// and sizes that do not.
+// say: the operands and the result are split so, the splits that the shard phase writes have to be
+// the assignment, the program is partitioned, the local operation has to be the one the splits
+// name, and the program, interpreted on virtual ranks in exact mode, must be the unsplit one bit by
+// bit. With sizes that divide, and sizes that do not. The same where all values are whole and only
+// the operation's splits say otherwise, as a program written by hand may.
 //
 //===----------------------------------------------------------------------===//
 #include "EquivalenceCases.h"
 
-#include "dialects/dist/Factors.h"
+#include "dialects/dist/Splits.h"
 #include "passes/communicate/Communicate.h"
 #include "passes/partition/Partition.h"
 #include "passes/shard/Shard.h"
@@ -95,42 +97,106 @@ protected:
                                 builder.getArrayAttr(list));
   }
 
-  /// Splits the subject's tensors as assigned; other values are whole. False when shardings cannot
-  /// say it.
-  static bool shard(mlir::ModuleOp module, const std::vector<dist::AxisList> &assignment) {
+  /// Leaves every value whole, and puts every operation into one stage.
+  static void setWhole(mlir::ModuleOp module) {
     dist::Mesh mesh(dist::getMesh(module));
     auto function = *module.getOps<mlir::func::FuncOp>().begin();
     mlir::Builder builder(module.getContext());
-    auto rankOf = [](mlir::Value value) {
-      return mlir::cast<mlir::RankedTensorType>(value.getType()).getRank();
+    auto set = [&](mlir::Value value) {
+      auto type = mlir::cast<mlir::RankedTensorType>(value.getType());
+      dist::setSharding(value, dist::Sharding::replicated(type.getRank()).getAttr(mesh), "test");
     };
-    auto setWhole = [&](mlir::Value value) {
-      dist::setSharding(value, dist::Sharding::replicated(rankOf(value)).getAttr(mesh), "test");
-    };
-    llvm::for_each(function.getArguments(), setWhole);
+    llvm::for_each(function.getArguments(), set);
     for (mlir::Operation &op : function.front()) {
       op.setAttr(dist::kStage, builder.getI64IntegerAttr(0));
-      llvm::for_each(op.getResults(), setWhole);
+      llvm::for_each(op.getResults(), set);
     }
+    setOutput(module);
+  }
+
+  /// The program's output is as the subject's result is.
+  static void setOutput(mlir::ModuleOp module) {
+    auto function = *module.getOps<mlir::func::FuncOp>().begin();
+    function.setResultAttr(0, dist::kSharding, dist::getSharding(getSubject(module)->getResult(0)));
+    function.setResultAttr(0, dist::kOrigin, dist::OriginAttr::get(module.getContext(), "test"));
+  }
+
+  /// Splits the subject's tensors as assigned; other values are whole.
+  static void shard(mlir::ModuleOp module, const std::vector<dist::AxisList> &assignment) {
+    setWhole(module);
+    dist::Mesh mesh(dist::getMesh(module));
     mlir::Operation *subject = getSubject(module);
     dist::ShardingRule rule = mlir::cast<dist::ShardingRuleInterface>(subject).getShardingRule();
     dist::FactorSplits splits(rule.sizes.size());
     splits.axes.assign(assignment.begin(), assignment.end());
-    llvm::SmallVector<dist::Sharding> shardings;
-    for (size_t i = 0; i < rule.tensors.size(); ++i)
-      shardings.push_back(dist::project(rule, i, splits, mesh));
-    if (dist::mergeFactors(rule, shardings, dist::getTensorTypes(subject), mesh).axes !=
-        splits.axes)
-      return false;
-    for (auto [value, sharding] :
-         llvm::zip_first(llvm::concat<const mlir::Value>(
-                             llvm::to_vector_of<mlir::Value>(subject->getOperands()),
-                             llvm::to_vector_of<mlir::Value>(subject->getResults())),
-                         shardings))
-      dist::setSharding(value, sharding.getAttr(mesh), "test");
-    function.setResultAttr(0, dist::kSharding, dist::getSharding(subject->getResult(0)));
-    function.setResultAttr(0, dist::kOrigin, dist::OriginAttr::get(builder.getContext(), "test"));
-    return true;
+    for (auto [i, value] : llvm::enumerate(llvm::concat<const mlir::Value>(
+             llvm::to_vector_of<mlir::Value>(subject->getOperands()),
+             llvm::to_vector_of<mlir::Value>(subject->getResults()))))
+      dist::setSharding(value, dist::project(rule, i, splits, mesh).getAttr(mesh), "test");
+    setOutput(module);
+  }
+
+  /// Has the shard phase write all splits, then verify them. False when it does not.
+  bool chooseSplits(mlir::ModuleOp module) {
+    mlir::PassManager manager(context.get());
+    manager.addPass(createChooseSplits());
+    manager.addPass(createVerifySharded());
+    return succeeded(manager.run(module));
+  }
+
+  /// Whether the splits on the subject are the assignment.
+  static bool isSplit(mlir::ModuleOp module, const std::vector<dist::AxisList> &assignment) {
+    auto splits = getSubject(module)->getAttrOfType<dist::SplitsAttr>(dist::kSplits);
+    return splits && llvm::equal(splits.getFactors(), assignment,
+                                 [](dist::DimShardingAttr factor, const dist::AxisList &axes) {
+                                   return factor.getAxes() == llvm::ArrayRef(axes);
+                                 });
+  }
+
+  /// Writes splits on the subject by hand. False when its rule does not allow them.
+  static bool writeSplits(mlir::ModuleOp module, const std::vector<dist::AxisList> &assignment) {
+    mlir::Operation *subject = getSubject(module);
+    dist::ShardingRule rule = mlir::cast<dist::ShardingRuleInterface>(subject).getShardingRule();
+    dist::OpSplits splits;
+    splits.factors = dist::FactorSplits(rule.sizes.size());
+    splits.factors.axes.assign(assignment.begin(), assignment.end());
+    subject->setAttr(dist::kSplits, splits.getAttr(module.getContext()));
+    return dist::findFault(rule, splits.factors, dist::Mesh(dist::getMesh(module))).empty();
+  }
+
+  /// What the subject's splits make of its tensors: operands, then results.
+  static std::vector<mlir::RankedTensorType> getLocalTypes(mlir::ModuleOp module) {
+    dist::Mesh mesh(dist::getMesh(module));
+    mlir::Operation *subject = getSubject(module);
+    dist::ShardingRule rule = mlir::cast<dist::ShardingRuleInterface>(subject).getShardingRule();
+    auto splits = dist::readSplits(subject, rule, mesh);
+    EXPECT_TRUE(succeeded(splits));
+    std::vector<mlir::RankedTensorType> types;
+    for (auto [type, sharding] : llvm::zip_equal(
+             dist::getTensorTypes(subject), dist::getSplitShardings(subject, rule, *splits, mesh)))
+      types.push_back(dist::getLocalType(type, sharding, mesh));
+    return types;
+  }
+
+  /// Partitions the module, and checks that its result is made of the shards that splits name.
+  void partition(mlir::ModuleOp module) {
+    mlir::Operation *subject = getSubject(module);
+    std::string name = subject->getName().getStringRef().str();
+    dist::ShardingRule rule = mlir::cast<dist::ShardingRuleInterface>(subject).getShardingRule();
+    std::vector<mlir::RankedTensorType> types = getLocalTypes(module);
+    mlir::PassManager manager(context.get());
+    addPartitionPasses(manager);
+    ASSERT_TRUE(succeeded(manager.run(module)));
+    module.walk([&](mlir::Operation *op) {
+      EXPECT_FALSE(op->hasAttr(dist::kSplits)) << "a local operation is split again";
+      if (op->getName().getStringRef() != name ||
+          op->getNumOperands() + op->getNumResults() != types.size())
+        return;
+      for (auto [i, type] : llvm::enumerate(dist::getTensorTypes(op)))
+        for (int64_t dim = 0; dim < type.getRank(); ++dim)
+          if (!rule.isWindow(i, dim))
+            EXPECT_EQ(type.getDimSize(dim), types[i].getDimSize(dim)) << name << " tensor " << i;
+    });
   }
 
   /// Partitions and runs the module; the output has to be `expected`.
@@ -139,8 +205,9 @@ protected:
     std::string before;
     llvm::raw_string_ostream stream(before);
     module.print(stream);
+    partition(module);
+    ASSERT_FALSE(HasFailure()) << what.str() << ": " << context.takeError() << "\n" << before;
     mlir::PassManager manager(context.get());
-    addPartitionPasses(manager);
     addCommunicatePasses(manager);
     bool passed = succeeded(manager.run(module));
     ASSERT_TRUE(passed) << what.str() << ": " << context.takeError() << "\n" << before;
@@ -167,12 +234,22 @@ protected:
       for (const auto &assignment : enumerateAssignments(factors, axes)) {
         mlir::OwningOpRef<mlir::ModuleOp> split = module.clone();
         insertMesh(*split, shape);
-        if (!shard(*split, assignment))
-          continue;
+        mlir::OwningOpRef<mlir::ModuleOp> written = split->clone();
+        shard(*split, assignment);
+        ASSERT_TRUE(chooseSplits(*split)) << shape.name << ": " << context.takeError();
+        if (!isSplit(*split, assignment))
+          continue; // shardings cannot say it
         check(*split, inputs, (*expected)["out"], shape.name);
         if (HasFatalFailure())
           return;
         ++count;
+        setWhole(*written);
+        ASSERT_TRUE(writeSplits(*written, assignment)) << shape.name;
+        ASSERT_TRUE(chooseSplits(*written)) << shape.name << ": " << context.takeError();
+        ASSERT_TRUE(isSplit(*written, assignment)) << shape.name;
+        check(*written, inputs, (*expected)["out"], std::string(shape.name) + ", by hand");
+        if (HasFatalFailure())
+          return;
       }
     }
   }

@@ -1,0 +1,44 @@
+//===- Splits.h - how operations are split, as the program says -*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The shard phase decides how every operation is split and writes it on the operation as
+// `dist.splits`; partitioning executes what stands there.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_DIALECTS_DIST_SPLITS_H
+#define GRIDLOOM_DIALECTS_DIST_SPLITS_H
+
+#include "dialects/dist/Factors.h"
+
+namespace gridloom::dist {
+
+/// How one operation is split: SplitsAttr as plain data.
+struct OpSplits {
+  FactorSplits factors;
+  /// Axes over which the operands stay partial sums, and so does the result.
+  AxisList unreduced;
+
+  SplitsAttr getAttr(mlir::MLIRContext *context) const;
+};
+
+/// The splits that stand on an operation with that rule. Fails, with an error on the operation, if
+/// there are none or the operation cannot be split so on the mesh.
+mlir::FailureOr<OpSplits> readSplits(mlir::Operation *op, const ShardingRule &rule,
+                                     const Mesh &mesh);
+
+/// The shardings with which an operation that is split so reads its operands and makes its results,
+/// in that order: results are partial over the axes of reduction factors.
+llvm::SmallVector<Sharding> getSplitShardings(mlir::Operation *op, const ShardingRule &rule,
+                                              const OpSplits &splits, const Mesh &mesh);
+
+/// True when each device holds the same elements of a tensor in both shardings: nothing has to be
+/// done to come from one to the other.
+bool areSamePlacement(const Sharding &a, const Sharding &b, mlir::RankedTensorType type,
+                      const Mesh &mesh);
+
+} // namespace gridloom::dist
+
+#endif // GRIDLOOM_DIALECTS_DIST_SPLITS_H
