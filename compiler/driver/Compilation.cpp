@@ -112,7 +112,8 @@ LogicalResult Compilation::checkOptions() {
     fail("--emit-onnx writes what the shard phase decides; this compilation does not run it");
     return failure();
   }
-  if (failed(checkTarget()) || failed(checkPrecision()) || failed(checkCluster()))
+  if (failed(checkTarget()) || failed(checkPrecision()) || failed(checkCluster()) ||
+      failed(checkStrategy()))
     return failure();
   if (!options.startFrom.empty() && first > 1 &&
       (!options.mesh.empty() || cluster || !options.shard.empty() || options.microbatches) &&
@@ -290,6 +291,7 @@ StrategyRequest Compilation::makeRequest() const {
   request.clusterFlag = getClusterFlag();
   request.kind = target->getTraits().machine.str();
   request.strategy = options.strategy;
+  request.file = strategy;
   request.shard = options.shard;
   request.microbatches = options.microbatches;
   request.memoryLimit = options.memoryLimit;
@@ -297,6 +299,7 @@ StrategyRequest Compilation::makeRequest() const {
 }
 
 LogicalResult Compilation::choose() {
+  identifyModel();
   StrategyRequest request = makeRequest();
   if (options.memoryLimit || cluster || cluster::findKind(request.kind)->memoryBytes)
     simplified = module->clone();
@@ -401,6 +404,7 @@ LogicalResult Compilation::runPhase(size_t index) {
   if (phase.name == "shard") {
     estimatedMemory = findLargest(estimateMemory(*module, target->getTraits().layout));
     recordValues();
+    recordStrategy();
     if (failed(collectAnnotations()))
       return failure();
   }
@@ -549,13 +553,15 @@ int Compilation::run() {
       fail(error);
       return 1;
     }
-  if (failed(result) || hadError || failed(emitAnnotated()))
+  if (failed(result) || hadError || failed(emitAnnotated()) || failed(saveStrategy()))
     return 1;
   if (getPhases()[last].name != "emit")
     return failed(finishEarly());
   for (const auto &[name, text] : dumps)
     files["ir/" + name] = text;
   files["report.json"] = makeReport();
+  if (!strategyText.empty())
+    files["plan.strategy"] = strategyText;
   auto check = [&](const fs::path &fresh) { return findFault(fresh, options.output); };
   if (std::string error = writePlan(files, options.output, options.force, /*durable=*/true, check);
       !error.empty()) {

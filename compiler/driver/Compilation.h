@@ -11,10 +11,12 @@
 #include "compiler/emit/PlanWriter.h"
 #include "compiler/onnx/AnnotationWriter.h"
 #include "compiler/onnx/Import.h"
+#include "compiler/onnx/ModelIdentity.h"
 #include "compiler/planner/MemoryEstimate.h"
 #include "compiler/planner/Strategy.h"
 #include "compiler/target/Target.h"
 #include "dialects/dist/MoveCost.h"
+#include "passes/shard/StrategyFile.h"
 #include "runtime/core/PlanQueries.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -38,6 +40,17 @@ private:
   mlir::LogicalResult checkTarget();
   mlir::LogicalResult checkCluster();
   mlir::LogicalResult checkPrecision();
+
+  // StrategyFiles.cpp
+  mlir::LogicalResult checkSaving();
+  /// Reads the strategy file that the options name, and checks them against it.
+  mlir::LogicalResult checkStrategy();
+  /// Compares the strategy file's model with this one and gives it this one's names.
+  void identifyModel();
+  /// Keeps what the shard phase decided; later phases drop it.
+  void recordStrategy();
+  mlir::LogicalResult saveStrategy();
+
   /// The precision the program was compiled with, which a dump knows better than the options.
   std::string getPrecision() const;
   mlir::LogicalResult load();
@@ -94,7 +107,10 @@ private:
   std::optional<cluster::Cluster> cluster; ///< of --cluster or --devices
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
-  size_t first = 0, last = 0; ///< phases to run
+  size_t first = 0, last = 0;             ///< phases to run
+  std::shared_ptr<StrategyFile> strategy; ///< of --strategy; null where that is no file
+  ModelIdentity identity;
+  std::string strategyText; ///< for plan.strategy; empty where the shard phase did not run
   Choice choice;
   ModelShardings shardings; ///< for --emit-onnx
   /// Before the shard phase, for suggestions; kept where there is a memory limit.

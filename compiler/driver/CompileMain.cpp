@@ -29,6 +29,8 @@ Examples:
       three pipeline stages, six micro-batches
   gridloom compile model.onnx --mesh model=4 --shard 'encoder.w=[{},{model}]'
       say how one weight is to be split; the rest follows
+  gridloom compile model.onnx --strategy model.plan/plan.strategy --dim batch=16
+      split as that plan is, or as the file says after a change by hand, at another size
   gridloom compile model.onnx --mesh model=4 --emit-onnx annotated.onnx
       write the shardings into the model; compiled again it needs no --mesh
   gridloom compile model.onnx --target cuda:sm_90 --precision bf16
@@ -98,6 +100,7 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
                    "auto, or dp (data), tp (tensor), sp (sequence, with tp) and pp (pipeline) "
                    "joined by '+'; search has a solver split every operation, whatever the axes "
                    "are called; "
+                   "FILE.strategy does as that file says (docs/strategy-files.md); "
                    "random:SEED splits at random, for tests")
       ->capture_default_str();
   verb->add_option("--shard", options.shard,
@@ -133,6 +136,10 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
   verb->add_option("--emit-onnx", options.emitOnnx,
                    "file for the model with the shardings as ONNX multi-device annotations, which "
                    "compile reads again");
+  verb->add_option("--save-strategy", options.saveStrategy,
+                   "file for what is decided about the split, as in the plan's plan.strategy: text "
+                   "that --strategy reads again; its name ends in .strategy")
+      ->type_name("FILE");
   verb->add_flag("--remarks", options.remarks,
                  "print why values are split or not, and what is resharded");
   verb->add_flag("-q,--quiet", options.quiet, "print no summary");

@@ -25,7 +25,8 @@ struct CompileOptions {
   std::vector<std::string> dims;   ///< NAME=SIZE[,SIZE]...
   std::vector<std::string> states; ///< INPUTS=OUTPUTS, each with one * at most
   int64_t unroll = 8;              ///< loops of at most this many iterations
-  std::string mesh, strategy = "auto";
+  std::string mesh;
+  std::string strategy = "auto"; ///< kinds of parallelism, or a file whose name ends in .strategy
   std::string devices; ///< COUNT or COUNTxKIND; empty with `cluster`
   std::string cluster; ///< PRESET, PRESETxN or a file
   std::vector<std::string> shard;
@@ -37,6 +38,7 @@ struct CompileOptions {
   std::string stopAfter, startFrom; ///< phase names; empty: all
   std::string dumpIr;               ///< folder; empty: none beside the plan's own
   std::string emitOnnx;             ///< file for the model with its shardings; empty: none
+  std::string saveStrategy;         ///< file for the strategy beside the plan's own; empty: none
   bool remarks = false;
   bool quiet = false;
   bool force = false;

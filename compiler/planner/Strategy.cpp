@@ -11,6 +11,7 @@
 #include "passes/communicate/Communicate.h"
 #include "passes/partition/Partition.h"
 #include "passes/shard/DeviceConfiguration.h"
+#include "passes/shard/StrategyFile.h"
 #include "runtime/core/MemoryNeeds.h"
 #include "support/Text.h"
 
@@ -505,10 +506,43 @@ static FailureOr<StrategyRequest> followAnnotations(ModuleOp module, StrategyReq
   return request;
 }
 
+/// Completes a request with the mesh of its strategy file.
+static LogicalResult followFile(ModuleOp module, StrategyRequest &request) {
+  const StrategyFile &file = *request.file;
+  std::string who = "the strategy " + file.locate(0);
+  FailureOr<MeshSpec> given = parseMesh(module, request.mesh);
+  if (failed(given))
+    return failure();
+  if (!given->empty() && print(*given) != file.getMesh())
+    return module.emitError("--mesh ")
+           << request.mesh << " contradicts " << who << ", whose mesh is "
+           << (file.mesh.empty() ? "one device" : file.getMesh())
+           << "; leave --mesh out, or change 'mesh' in the file";
+  if (request.microbatches && request.microbatches != file.microbatches)
+    return module.emitError("--microbatches ")
+           << request.microbatches << " contradicts " << who << ", which has " << file.microbatches
+           << "; leave --microbatches out, or change 'microbatches' in the file";
+  request.mesh = file.getMesh();
+  return success();
+}
+
+/// What a strategy file says, as the one candidate.
+static Candidate makeCandidate(const StrategyRequest &request) {
+  Candidate candidate;
+  candidate.options.mesh = request.file->getMesh();
+  candidate.options.shard = request.shard;
+  candidate.options.stageAxis = request.file->stageAxis;
+  candidate.options.microbatches = request.file->microbatches;
+  candidate.options.file = request.file;
+  candidate.name = (request.mesh.empty() ? "one device" : request.mesh) + ": as " +
+                   request.file->locate(0) + " says";
+  return candidate;
+}
+
 /// The request's mesh, or all meshes of the whole cluster.
 static FailureOr<std::vector<MeshSpec>> listMeshes(ModuleOp module,
                                                    const StrategyRequest &request) {
-  if (!request.cluster || !request.mesh.empty()) {
+  if (!request.cluster || !request.mesh.empty() || request.file) {
     FailureOr<MeshSpec> mesh = parseMesh(module, request.mesh);
     if (failed(mesh))
       return failure();
@@ -536,7 +570,10 @@ static FailureOr<cluster::Machine> placeMesh(ModuleOp module, const MeshSpec &me
 }
 
 FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyRequest &given) {
-  FailureOr<StrategyRequest> followed = followAnnotations(module, given);
+  StrategyRequest completed = given;
+  if (given.file && failed(followFile(module, completed)))
+    return failure();
+  FailureOr<StrategyRequest> followed = followAnnotations(module, completed);
   if (failed(followed))
     return failure();
   const StrategyRequest &request = *followed;
@@ -550,16 +587,18 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
     return failure();
   choice.machine = std::move(*machine);
   module->setAttr(dist::kCluster, dist::makeMachineAttr(module.getContext(), choice.machine));
-  bool isFree = request.cluster && request.mesh.empty();
-  if (isFree && request.strategy == "search")
+  bool isFree = request.cluster && request.mesh.empty() && !request.file;
+  int64_t count = isFree ? request.cluster->getNumDevices() : 1;
+  if (request.file || (count > 1 && request.strategy == "search"))
     meshes->clear();
+  if (request.file)
+    choice.candidates.push_back(makeCandidate(request));
   for (const MeshSpec &mesh : *meshes) {
     FailureOr<std::vector<Candidate>> uses = enumerateUses(module, mesh, request);
     if (failed(uses))
       return failure();
     llvm::append_range(choice.candidates, *uses);
   }
-  int64_t count = isFree ? request.cluster->getNumDevices() : 1;
   if (count > 1 && (request.strategy == "auto" || request.strategy == "search"))
     choice.candidates.push_back(makeSearch(makeSearchMesh(choice.machine, count), request));
   choice.memoryLimit = request.memoryLimit;

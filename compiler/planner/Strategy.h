@@ -22,6 +22,7 @@ struct StrategyRequest {
   std::string clusterFlag;                 ///< how the user gave it: "--devices 8xH100-80GB"
   std::string kind = "cpu";                ///< of devices where there is no cluster
   std::string strategy = "auto";
+  std::shared_ptr<const StrategyFile> file; ///< in place of `strategy`, with the mesh in it
   std::string stageAxis; ///< of pipelines, whatever it is called; empty: by name
   std::vector<std::string> shard;
   int64_t microbatches = 0; ///< 0: twice the number of stages
@@ -69,7 +70,8 @@ struct Choice {
 /// program for each candidate and estimating the result; one candidate is taken as it is. Among
 /// several the fastest that fits into the memory limit is taken; estimates only rule out what
 /// cannot fit. Axes called data (or batch), model (or tensor) and pipe (or stage) say what they are
-/// for; the others may serve any purpose. Errors are emitted on the module and name the candidate's
+/// for; the others may serve any purpose. With a strategy file there is one candidate; what the
+/// request says beside it has to agree. Errors are emitted on the module and name the candidate's
 /// remedy.
 mlir::FailureOr<Choice> chooseStrategy(mlir::ModuleOp module, const StrategyRequest &given);
 

@@ -3,11 +3,11 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "dialects/dist/Sharding.h"
 #include "passes/shard/DeviceConfiguration.h"
+#include "passes/shard/NamePatterns.h"
 #include "passes/shard/Shard.h"
+#include "passes/shard/Spots.h"
 
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringSet.h"
 
 using namespace mlir;
@@ -24,37 +24,6 @@ namespace {
 struct Annotation {
   StringRef text, name;
   SmallVector<SmallVector<StringRef>> dims;
-};
-
-/// The owner of a sharding: a value, or a result of a function.
-struct Spot {
-  Value value;
-  func::FuncOp func = nullptr;
-  unsigned result = 0;
-
-  RankedTensorType getType() const {
-    return cast<RankedTensorType>(value ? value.getType()
-                                        : func::FuncOp(func).getResultTypes()[result]);
-  }
-  ShardingAttr get() const {
-    return value ? getSharding(value)
-                 : func::FuncOp(func).getResultAttrOfType<ShardingAttr>(result, kSharding);
-  }
-  std::string getOrigin() const {
-    auto origin = value ? gridloom::dist::getOrigin(value)
-                        : func::FuncOp(func).getResultAttrOfType<OriginAttr>(result, kOrigin);
-    return origin ? origin.describe() : "";
-  }
-  void set(ShardingAttr sharding) const {
-    if (value)
-      return setSharding(value, sharding, "user");
-    func::FuncOp target = func;
-    target.setResultAttr(result, kSharding, sharding);
-    target.setResultAttr(result, kOrigin, OriginAttr::get(target.getContext(), "user"));
-  }
-  std::pair<const void *, unsigned> getKey() const {
-    return {value ? value.getAsOpaquePointer() : func.getAsOpaquePointer(), result};
-  }
 };
 
 struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyAnnotationsPass> {
@@ -75,6 +44,8 @@ struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyA
     for (const std::string &text : shard)
       if (failed(applyOne(text, mesh)))
         return signalPassFailure();
+    if (failed(checkStates()))
+      signalPassFailure();
   }
 
 private:
@@ -84,32 +55,13 @@ private:
                                        const Mesh &mesh);
   LogicalResult applyOne(StringRef text, const Mesh &mesh);
   LogicalResult place(const Annotation &annotation, const Mesh &mesh, Spot spot);
+  LogicalResult checkStates();
+  std::string describePin(const Spot &spot) const;
 
   /// The --shard that was placed at a spot.
   llvm::DenseMap<std::pair<const void *, unsigned>, StringRef> texts;
 };
 } // namespace
-
-/// Whether `name` is `pattern`, in which a star stands for any text. A name that has a star itself
-/// is a pattern that matches it.
-static bool matches(StringRef pattern, StringRef name) {
-  auto [first, rest] = pattern.split('*');
-  if (first.size() == pattern.size())
-    return pattern == name;
-  if (!name.consume_front(first))
-    return false;
-  SmallVector<StringRef> parts;
-  rest.split(parts, '*');
-  StringRef last = parts.pop_back_val();
-  // The earliest place of each part leaves the most to those after it.
-  for (StringRef part : parts) {
-    size_t at = name.find(part);
-    if (at == StringRef::npos)
-      return false;
-    name = name.drop_front(at + part.size());
-  }
-  return name.ends_with(last);
-}
 
 LogicalResult ApplyAnnotationsPass::parse(StringRef text, Annotation &annotation) {
   annotation.text = text;
@@ -189,17 +141,32 @@ LogicalResult ApplyAnnotationsPass::place(const Annotation &annotation, const Me
     return failure();
   StringRef &text = texts[spot.getKey()];
   if (ShardingAttr before = spot.get(); before && before != *sharding) {
-    InFlightDiagnostic error = getOperation().emitError("--shard '")
-                               << annotation.text << "' contradicts ";
-    if (text.empty())
-      error << "the " << spot.getOrigin() << ", which is " << before;
-    else
-      error << "--shard '" << text << "'";
-    return error << "; keep one of them";
+    return getOperation().emitError("--shard '")
+           << annotation.text << "' contradicts " << describePin(spot) << "; keep one of them";
   }
   text = annotation.text;
-  spot.set(*sharding);
+  spot.set(*sharding, "user");
   return success();
+}
+
+/// Who asks for the sharding of a spot: "--shard 'x=[{data}]'".
+std::string ApplyAnnotationsPass::describePin(const Spot &spot) const {
+  if (StringRef text = texts.lookup(spot.getKey()); !text.empty())
+    return ("--shard '" + text + "'").str();
+  std::string sharding;
+  llvm::raw_string_ostream(sharding) << spot.get();
+  return "the " + spot.getOrigin() + ", which is " + sharding;
+}
+
+/// A state is split in one way, as input and as output.
+LogicalResult ApplyAnnotationsPass::checkStates() {
+  std::optional<StateConflict> conflict = findStateConflict(getOperation());
+  if (!conflict)
+    return success();
+  return getOperation().emitError()
+         << describePin(conflict->second) << " contradicts " << describePin(conflict->first) << ": "
+         << conflict->firstName << " and " << conflict->secondName
+         << " are one state; keep one of them";
 }
 
 /// Why nothing in `module` has the name of an initializer any more; "" of what was none.
@@ -231,7 +198,7 @@ LogicalResult ApplyAnnotationsPass::applyOne(StringRef text, const Mesh &mesh) {
   SmallVector<Spot> spots;
   auto named = [&](DictionaryAttr attrs) {
     auto name = attrs ? attrs.getAs<StringAttr>(loom::kName) : StringAttr();
-    return name && matches(annotation.name, name.getValue());
+    return name && matchesPattern(annotation.name, name.getValue());
   };
   for (auto func : getOperation().getOps<func::FuncOp>()) {
     for (BlockArgument argument : func.getArguments())
@@ -243,8 +210,8 @@ LogicalResult ApplyAnnotationsPass::applyOne(StringRef text, const Mesh &mesh) {
     func.walk([&](ShardingRuleInterface op) {
       // A weight's 16-bit copy is another tensor and goes by the weight's name.
       auto weight = dyn_cast<loom::GetWeightOp>(*op);
-      bool hit = (weight && matches(annotation.name, weight.getName())) ||
-                 matches(annotation.name, loom::getNodeName(op.getLoc()));
+      bool hit = (weight && matchesPattern(annotation.name, weight.getName())) ||
+                 matchesPattern(annotation.name, loom::getNodeName(op.getLoc()));
       if (hit && op->getNumResults() == 1)
         spots.push_back({op->getResult(0)});
     });

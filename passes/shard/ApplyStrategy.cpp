@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Control.h"
 #include "passes/shard/Bodies.h"
+#include "passes/shard/MicroBatches.h"
 #include "passes/shard/Shard.h"
 
 #include "llvm/ADT/StringSet.h"
@@ -38,7 +39,6 @@ private:
   void seedTables(Propagation &state, func::FuncOp func, StringAttr axis);
   void seedSequence(Propagation &state, func::FuncOp func, StringAttr axis);
   int64_t chooseMicrobatches(const Mesh &mesh, int64_t most);
-  void addMicroAxis(MeshOp meshOp, int64_t count);
 };
 } // namespace
 
@@ -150,20 +150,6 @@ static int64_t findGranule(const Propagation &state, Value value, int64_t dim) {
     }
   }
   return 1;
-}
-
-/// True when an operation gives its result over an axis piece by piece: nothing has to be reduced.
-static bool isParallelOver(const Propagation &state, Operation *op, StringAttr axis) {
-  const ShardingRule &rule = state.getRule(op);
-  FactorSplits splits =
-      mergeFactors(rule, state.getShardings(op), getTensorTypes(op), state.getMesh());
-  for (auto [kind, list] : llvm::zip_equal(rule.kinds, splits.axes))
-    if (kind == FactorKind::Reduction && llvm::is_contained(list, axis))
-      return false;
-  for (int64_t factor : rule.coupled)
-    if (llvm::is_contained(splits.axes[factor], axis))
-      return false;
-  return true;
 }
 
 /// True for what is an input with rows added or replaced, as the next key-value cache is of the
@@ -331,102 +317,6 @@ int64_t ApplyStrategyPass::chooseMicrobatches(const Mesh &mesh, int64_t most) {
   return best;
 }
 
-void ApplyStrategyPass::addMicroAxis(MeshOp meshOp, int64_t count) {
-  SmallVector<Attribute> axes(meshOp.getAxes().getValue());
-  // Removes the axis of an earlier attempt; the user's axes have other names.
-  llvm::erase_if(
-      axes, [](Attribute axis) { return cast<AxisAttr>(axis).getName() == MeshOp::kMicroAxis; });
-  if (count > 1)
-    axes.push_back(AxisAttr::get(&getContext(), MeshOp::kMicroAxis, count));
-  meshOp.setAxesAttr(ArrayAttr::get(&getContext(), axes));
-}
-
-namespace {
-/// Why a program cannot run on one micro-batch after the other.
-struct Obstacle {
-  Location loc;
-  std::string reason;
-  bool isSize = false; ///< fewer micro-batches may do
-};
-} // namespace
-
-static std::string getNode(Location loc) { return "'" + loom::getNodeName(loc) + "'"; }
-
-/// The leading dimension is cut over micro-batches, minor to the axes of devices.
-static bool isCutInTime(const Sharding &sharding) { return sharding.getMicroDim() == 0; }
-
-/// A result's sharding, as the user asks for it, with each device's part cut into micro-batches.
-static Sharding cutInTime(ShardingAttr pinned, StringAttr micro) {
-  Sharding sharding(pinned);
-  if (!sharding.dims.empty())
-    sharding.dims[0].axes.push_back(micro);
-  return sharding;
-}
-
-static std::string quote(Attribute name) {
-  return "'" + (name ? cast<StringAttr>(name).str() : std::string()) + "'";
-}
-
-static std::optional<Obstacle> findInputObstacle(const Propagation &state, func::FuncOp func) {
-  for (BlockArgument argument : func.getArguments()) {
-    unsigned i = argument.getArgNumber();
-    // A state is one thing, not one for every piece.
-    if (func.getArgAttr(i, loom::kState))
-      return Obstacle{func.getLoc(), getNode(func.getLoc()) + " needs all of it"};
-    if (!isCutInTime(state.lookup(argument).sharding))
-      return Obstacle{func.getLoc(),
-                      "a device's part of input " + quote(func.getArgAttr(i, loom::kName)) +
-                          " cannot be cut along its leading dimension",
-                      /*isSize=*/true};
-  }
-  return std::nullopt;
-}
-
-static std::optional<Obstacle> findResultObstacle(const Propagation &state, func::FuncOp func,
-                                                  StringAttr micro) {
-  for (auto [i, value] : llvm::enumerate(func.front().getTerminator()->getOperands())) {
-    const Sharding &sharding = state.lookup(value).sharding;
-    Location loc = value.getDefiningOp() ? value.getLoc() : func.getLoc();
-    if (!isCutInTime(sharding))
-      return Obstacle{loc, getNode(loc) + " needs all of it"};
-    auto pinned = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
-    if (pinned && !areCutAlikeInTime(cutInTime(pinned, micro), sharding))
-      return Obstacle{loc, "output " + quote(func.getResultAttr(i, loom::kName)) +
-                               " is asked for with another split of the batch than it is computed "
-                               "with"};
-  }
-  return std::nullopt;
-}
-
-/// The operation that needs the whole batch; nullopt if the program can run on a piece of it.
-static std::optional<Obstacle> findMicrobatchObstacle(const Propagation &state, func::FuncOp func,
-                                                      StringAttr micro) {
-  if (std::optional<Obstacle> obstacle = findInputObstacle(state, func))
-    return obstacle;
-  for (Operation *op : state.getOperations()) {
-    auto constant = dyn_cast<loom::ConstantOp>(op);
-    bool positional =
-        isa<loom::IotaOp, loom::GetWeightOp>(op) || (constant && !constant.getValue().isSplat());
-    Obstacle whole = {op->getLoc(), getNode(op->getLoc()) + " needs all of it"};
-    if (loom::isControl(op) || !isParallelOver(state, op, micro))
-      return whole;
-    SmallVector<Sharding> required = state.getRequired(op);
-    for (auto [index, value] :
-         llvm::enumerate(llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
-                                                   llvm::to_vector_of<Value>(op->getResults())))) {
-      const Sharding &sharding = state.lookup(value).sharding;
-      bool has = sharding.usesAxis(micro);
-      if (has != required[index].usesAxis(micro) || (has && positional))
-        return whole;
-      if (!areCutAlikeInTime(sharding, required[index]))
-        return Obstacle{op->getLoc(),
-                        getNode(op->getLoc()) +
-                            " reads or makes values whose batch is split differently"};
-    }
-  }
-  return findResultObstacle(state, func, micro);
-}
-
 /// Cuts into micro-batches what a user asks for of results.
 static void cutPinnedResults(func::FuncOp func, const Mesh &mesh, StringAttr micro) {
   for (unsigned i = 0; i < func.getNumResults(); ++i)
@@ -443,10 +333,10 @@ void ApplyStrategyPass::runOnOperation() {
   int64_t count = chooseMicrobatches(Mesh(meshOp), microbatches);
   auto micro = StringAttr::get(&getContext(), MeshOp::kMicroAxis);
   while (true) {
-    addMicroAxis(meshOp, count);
+    setMicrobatches(meshOp, count);
     Mesh mesh(meshOp);
     std::vector<Propagation> states;
-    std::optional<Obstacle> obstacle;
+    std::optional<MicrobatchObstacle> obstacle;
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       if (loom::isBody(func))
         continue;

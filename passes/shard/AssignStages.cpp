@@ -70,14 +70,14 @@ static int64_t getEarliestStage(Operation *op) {
   return earliest;
 }
 
-/// Stages as the model says; what it leaves open goes with what it reads.
-static LogicalResult followAnnotations(ArrayRef<Operation *> anchored, int64_t stages) {
+/// Stages as the model or a strategy file says; what is left open goes with what it reads.
+static LogicalResult followGiven(ArrayRef<Operation *> anchored, int64_t stages) {
   SmallVector<int64_t> count(stages, 0);
   for (Operation *op : anchored) {
     int64_t earliest = getEarliestStage(op);
     auto given = op->getAttrOfType<IntegerAttr>(kStage);
     if (given && (given.getInt() < earliest || given.getInt() >= stages))
-      return op->emitError("'") << loom::getNodeName(op->getLoc()) << "' is annotated with stage "
+      return op->emitError("'") << loom::getNodeName(op->getLoc()) << "' is given stage "
                                 << given.getInt() << " of " << stages
                                 << ", but reads a value of stage " << earliest;
     int64_t stage = given ? given.getInt() : earliest;
@@ -86,8 +86,8 @@ static LogicalResult followAnnotations(ArrayRef<Operation *> anchored, int64_t s
   }
   for (auto [stage, size] : llvm::enumerate(count))
     if (size == 0)
-      return anchored.front()->emitError("the model's annotations leave stage ")
-             << stage << " of " << stages << " without an operation";
+      return anchored.front()->emitError("stage ")
+             << stage << " of " << stages << " is given to no operation";
   return success();
 }
 
@@ -157,7 +157,7 @@ LogicalResult AssignStagesPass::assign(ArrayRef<func::FuncOp> functions) {
         llvm::any_of(profile.anchored, [](Operation *op) { return op->hasAttr(kStage); });
     if (!annotated)
       open.push_back(std::move(profile));
-    else if (failed(followAnnotations(profile.anchored, stages)))
+    else if (failed(followGiven(profile.anchored, stages)))
       return failure();
   }
   return cut(open);

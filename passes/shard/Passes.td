@@ -47,7 +47,10 @@ def UnpackWeights : Pass<"dist-unpack-weights", "::mlir::ModuleOp"> {
     %1 = loom.dot_general %x, %"w[0:64]" ... : (tensor<8x16xf32>, tensor<16x64xf32>) -> tensor<8x64xf32>
     %2 = loom.dot_general %x, %"w[64:96]" ... : (tensor<8x16xf32>, tensor<16x32xf32>) -> tensor<8x32xf32>
     ```
+
+    The module's attribute `dist.unpacked` lists the products' nodes.
   }];
+  let options = [ListOption<"only", "only", "std::string", "nodes to unpack, a star for any text; default: all">];
 }
 
 def ApplyAnnotations : Pass<"dist-apply-annotations", "::mlir::ModuleOp"> {
@@ -163,6 +166,40 @@ def AssignStages : Pass<"dist-assign-stages", "::mlir::ModuleOp"> {
     ```
   }];
   let options = [Option<"axis", "axis", "std::string", "\"pipe\"", "mesh axis whose coordinate is the stage">];
+}
+
+def PinStages : Pass<"dist-pin-stages", "::mlir::ModuleOp"> {
+  let summary = "Sets stages and micro-batches as a strategy file says";
+  let description = [{
+    Takes the place of dist-apply-strategy where a strategy file is given: its `microbatches` become the mesh's axis `micro`, and its
+    `stages` the stages of operations.
+
+    ```mlir
+    // stages: {"/layer.0/*": 0}
+    %0 = loom.tanh %x {dist.stage = 0 : i64} : tensor<4xf32> loc("/layer.0/act")
+    ```
+
+    Unknown names, and stages that the model's annotations contradict, are listed in one error.
+  }];
+  let options = [Option<"file", "file", "std::string", "", "the strategy file">];
+}
+
+def PinShardings : Pass<"dist-pin-shardings", "::mlir::ModuleOp"> {
+  let summary = "Sets shardings as a strategy file says";
+  let description = [{
+    Closes the sharding of every value that the file names, after each stage got its copies of constants and weights; of others
+    dist-propagate decides.
+
+    ```mlir
+    // weights: {"layer.*.w": [{}, {model} ]}
+    %w = loom.get_weight @layer.0.w {dist.shardings = [#dist.sharding<@mesh, [{}, {"model"} ]>],
+                                     dist.origins = [#dist.origin<"strategy file">]} : tensor<16x64xf32>
+    ```
+
+    Unknown names, other numbers of dimensions, shardings that an option, the model's annotations or the other end of a state
+    contradicts, and micro-batches that a size does not allow are listed in one error.
+  }];
+  let options = [Option<"file", "file", "std::string", "", "the strategy file">];
 }
 
 def RequireUsedAxes : Pass<"dist-require-used-axes", "::mlir::ModuleOp"> {

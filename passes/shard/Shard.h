@@ -10,6 +10,7 @@
 
 #include "mlir/Pass/Pass.h"
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,11 @@ namespace gridloom {
 #include "passes/shard/Passes.h.inc"
 #define GEN_PASS_REGISTRATION
 #include "passes/shard/Passes.h.inc"
+
+struct StrategyFile;
+
+/// Module attribute with the names of the nodes whose packed weights were taken apart.
+inline constexpr llvm::StringLiteral kUnpacked = "dist.unpacked";
 
 /// Options of the shard phase.
 struct ShardOptions {
@@ -33,9 +39,16 @@ struct ShardOptions {
   bool vocab = true;
   bool sequence = false;
   int64_t microbatches = 1;
+  /// Decides in place of the axes' uses; its mesh, axis of stages and micro-batches are repeated
+  /// above.
+  std::shared_ptr<const StrategyFile> file;
 
   bool hasPipeline() const { return !stageAxis.empty(); }
 };
+
+/// The passes that do as a strategy file says.
+std::unique_ptr<mlir::Pass> createPinStages(std::shared_ptr<const StrategyFile> given);
+std::unique_ptr<mlir::Pass> createPinShardings(std::shared_ptr<const StrategyFile> given);
 
 /// mesh, annotations, strategy, stages, propagation, splits, verification.
 void addShardPasses(mlir::OpPassManager &pm, const ShardOptions &options);

@@ -4,11 +4,30 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/shard/Shard.h"
+#include "passes/shard/StrategyFile.h"
 #include "passes/simplify/Simplify.h"
 
 #include "mlir/Pass/PassManager.h"
 
 using namespace gridloom;
+
+/// What follows the user's pins where a file says the rest.
+static void addFilePasses(mlir::OpPassManager &pm, const ShardOptions &options) {
+  if (!options.file->unpack.empty()) {
+    UnpackWeightsOptions only;
+    for (const StrategyLine &line : options.file->unpack)
+      only.only.push_back(line.key);
+    pm.addPass(createUnpackWeights(only));
+    pm.addPass(createHoistPrologue());
+  }
+  pm.addPass(createPinStages(options.file));
+  pm.addPass(createAssignStages({options.stageAxis}));
+  // Each copy that a stage has of a weight or constant has its own sharding.
+  pm.addPass(createPinShardings(options.file));
+  pm.addPass(createPropagate());
+  pm.addPass(createChooseSplits());
+  pm.addPass(createVerifySharded());
+}
 
 void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &options) {
   pm.addPass(createInsertMesh({options.mesh}));
@@ -16,6 +35,8 @@ void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &optio
   // Closed before the strategy looks: what users say is not for a strategy to change.
   pm.addPass(
       createApplyAnnotations({{options.shard.begin(), options.shard.end()}, options.stageAxis}));
+  if (options.file)
+    return addFilePasses(pm, options);
   if (!options.tp.empty() || !options.search.empty()) {
     pm.addPass(createUnpackWeights());
     pm.addPass(createHoistPrologue()); // the parts of weights

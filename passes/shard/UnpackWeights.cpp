@@ -11,7 +11,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Sharding.h"
+#include "passes/shard/NamePatterns.h"
 #include "passes/shard/Shard.h"
+#include "passes/shard/Spots.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -286,37 +288,52 @@ static bool isPacked(const Pack &pack) {
 
 namespace {
 struct UnpackWeightsPass : public gridloom::impl::UnpackWeightsBase<UnpackWeightsPass> {
+  using UnpackWeightsBase::UnpackWeightsBase;
+
   void runOnOperation() override {
+    llvm::SetVector<Attribute> unpacked;
     for (auto func : getOperation().getOps<func::FuncOp>())
-      unpack(func);
+      unpack(func, unpacked);
+    if (!unpacked.empty())
+      getOperation()->setAttr(kUnpacked, ArrayAttr::get(&getContext(), unpacked.getArrayRef()));
   }
 
-  static void unpack(func::FuncOp func) {
-    llvm::MapVector<Operation *, Pack> packs;
-    for (auto slice : func.getOps<loom::SliceOp>()) {
-      llvm::SetVector<Value> between;
-      Stretch weight;
-      loom::DotGeneralOp dot = trace(slice, between, weight);
-      if (!dot)
-        continue;
-      Pack &pack = packs[dot];
-      pack.weight = weight;
-      pack.slices.push_back({slice, weight});
-      pack.between.insert_range(between);
-    }
-    for (auto &[dot, pack] : packs) {
-      if (!isPacked(pack))
-        continue;
-      PartBuilder builder;
-      for (auto &[slice, weight] : pack.slices) {
-        Value part = builder.build(*matchSlice(slice));
-        slice.getOutput().replaceAllUsesWith(part);
-        slice.erase();
-      }
-    }
-    for (Operation &op : llvm::make_early_inc_range(llvm::reverse(func.front())))
-      if (isOpTriviallyDead(&op))
-        op.erase();
+private:
+  void unpack(func::FuncOp func, llvm::SetVector<Attribute> &unpacked);
+  bool isAskedFor(StringRef node) const {
+    return only.empty() || llvm::any_of(only, [&](const std::string &pattern) {
+             return pattern == node || matchesPattern(pattern, node);
+           });
   }
 };
 } // namespace
+
+void UnpackWeightsPass::unpack(func::FuncOp func, llvm::SetVector<Attribute> &unpacked) {
+  llvm::MapVector<Operation *, Pack> packs;
+  for (auto slice : func.getOps<loom::SliceOp>()) {
+    llvm::SetVector<Value> between;
+    Stretch weight;
+    loom::DotGeneralOp dot = trace(slice, between, weight);
+    if (!dot)
+      continue;
+    Pack &pack = packs[dot];
+    pack.weight = weight;
+    pack.slices.push_back({slice, weight});
+    pack.between.insert_range(between);
+  }
+  for (auto &[dot, pack] : packs) {
+    std::string node = getFirstNode(dot);
+    if (!isPacked(pack) || !isAskedFor(node))
+      continue;
+    unpacked.insert(StringAttr::get(&getContext(), node));
+    PartBuilder builder;
+    for (auto &[slice, weight] : pack.slices) {
+      Value part = builder.build(*matchSlice(slice));
+      slice.getOutput().replaceAllUsesWith(part);
+      slice.erase();
+    }
+  }
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(func.front())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+}

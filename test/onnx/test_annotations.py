@@ -265,7 +265,7 @@ REFUSED = {
     "no devices": (lambda: annotate(configure(mlp(), 0), 0, "x"), "the device configuration 'here' has 0 devices"),
     "stage back": (
         lambda: annotate(annotate(configure(mlp()), 0, None, stage=1), 1, None, stage=0),
-        "node 'act': 'act' is annotated with stage 0 of 2, but reads a value of stage 1",
+        "node 'act': 'act' is given stage 0 of 2, but reads a value of stage 1",
     ),
     "stage": (
         lambda: annotate(configure(mlp()), 0, None, stage=2),
@@ -273,7 +273,7 @@ REFUSED = {
     ),
     "empty stage": (
         lambda: annotate(annotate(configure(mlp()), 0, None, stage=1), 2, None, stage=1),
-        "leave stage 0 of 2 without an operation",
+        "stage 0 of 2 is given to no operation",
     ),
 }
 

@@ -1,0 +1,87 @@
+//===- StrategyFiles.cpp - --strategy FILE and --save-strategy ------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/driver/Compilation.h"
+
+#include "passes/shard/StrategyWriter.h"
+#include "support/FileSwap.h"
+#include "support/Text.h"
+
+using namespace mlir;
+using namespace gridloom;
+
+static constexpr llvm::StringLiteral kSuffix = ".strategy";
+
+/// That the strategy may be saved, before the time is spent.
+LogicalResult Compilation::checkSaving() {
+  size_t shard = *findPhase("shard");
+  if (options.saveStrategy.empty())
+    return success();
+  if (!StringRef(options.saveStrategy).ends_with(kSuffix))
+    fail("--save-strategy '" + options.saveStrategy + "' does not end in " + kSuffix +
+         ", by which --strategy knows a file; call it '" + options.saveStrategy + kSuffix + "'");
+  else if (first > shard || last < shard)
+    fail("--save-strategy writes what the shard phase decides; this compilation does not run it");
+  return failure(hadError);
+}
+
+LogicalResult Compilation::checkStrategy() {
+  if (failed(checkSaving()))
+    return failure();
+  if (!StringRef(options.strategy).ends_with(kSuffix))
+    return success();
+  if (first > *findPhase("shard")) {
+    fail("--strategy comes too late for --start-from " + options.startFrom +
+         "; the program is split already");
+    return failure();
+  }
+  strategy = std::make_shared<StrategyFile>();
+  for (const std::string &problem : readStrategy(options.strategy, *strategy)) {
+    messages << (hadError ? "note: " : "error: ") << makePrintable(problem) << "\n";
+    hadError = true;
+  }
+  if (hadError)
+    return failure();
+  if (options.chunkMatmul && options.chunkMatmul != strategy->chunkMatmul) {
+    fail("--chunk-matmul " + Twine(options.chunkMatmul) + " contradicts the strategy " +
+         strategy->locate(0) + ", which has " +
+         (strategy->chunkMatmul ? std::to_string(strategy->chunkMatmul) : "none") +
+         "; leave --chunk-matmul out, or change 'chunk-matmul' in the file");
+    return failure();
+  }
+  options.chunkMatmul = strategy->chunkMatmul;
+  return success();
+}
+
+void Compilation::identifyModel() {
+  // A dump may have outlived its model.
+  if (!readIdentity(getModelPath(), identity).empty())
+    identity = ModelIdentity();
+  if (!strategy)
+    return;
+  strategy->modelNames = identity.names;
+  if (!strategy->graph.empty() && !identity.graph.empty() && strategy->graph != identity.graph)
+    emitWarning(module->getLoc()) << "the strategy " << strategy->locate(0)
+                                  << " was written for another graph, '" << strategy->model << "' "
+                                  << strategy->graph << "; this one is '" << identity.name << "' "
+                                  << identity.graph;
+}
+
+void Compilation::recordStrategy() {
+  StrategyFile file = collectStrategy(*module);
+  file.model = identity.name;
+  file.graph = identity.graph;
+  file.chunkMatmul = options.chunkMatmul;
+  strategyText = printStrategy(file);
+}
+
+LogicalResult Compilation::saveStrategy() {
+  if (options.saveStrategy.empty())
+    return success();
+  std::string reason = replaceFile(options.saveStrategy, {strategyText});
+  if (!reason.empty())
+    fail("cannot write '" + options.saveStrategy + "': " + reason);
+  return success(reason.empty());
+}

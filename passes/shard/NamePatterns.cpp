@@ -1,0 +1,280 @@
+//===- NamePatterns.cpp - names with stars, and lists folded into them ----===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/shard/NamePatterns.h"
+
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+
+using namespace gridloom;
+using llvm::ArrayRef;
+using llvm::SmallVector;
+using llvm::StringRef;
+
+bool gridloom::matchesPattern(StringRef pattern, StringRef name) {
+  auto [first, rest] = pattern.split('*');
+  if (first.size() == pattern.size())
+    return pattern == name;
+  if (!name.consume_front(first))
+    return false;
+  SmallVector<StringRef> parts;
+  rest.split(parts, '*');
+  StringRef last = parts.pop_back_val();
+  // The earliest place of each part leaves the most to those after it.
+  for (StringRef part : parts) {
+    size_t at = name.find(part);
+    if (at == StringRef::npos)
+      return false;
+    name = name.drop_front(at + part.size());
+  }
+  return name.ends_with(last);
+}
+
+//===----------------------------------------------------------------------===//
+// NameTable
+//===----------------------------------------------------------------------===//
+
+NameTable::NameTable(ArrayRef<StringRef> given) : keys(given), unused(given.size(), true) {
+  for (auto [i, key] : llvm::enumerate(keys)) {
+    exact.try_emplace(key, i);
+    if (size_t star = key.find('*'); star != StringRef::npos)
+      patterns[key.take_front(star)].push_back(i);
+  }
+}
+
+void NameTable::addPatterns(StringRef name, llvm::SmallVectorImpl<unsigned> &found) {
+  auto visit = [&](ArrayRef<unsigned> list) {
+    for (unsigned i : list)
+      if (matchesPattern(keys[i], name)) {
+        found.push_back(i);
+        unused.reset(i);
+      }
+  };
+  // Either way is short: there are few patterns, or the names are.
+  if (patterns.size() < name.size()) {
+    for (const auto &entry : patterns)
+      if (name.starts_with(entry.getKey()))
+        visit(entry.getValue());
+  } else {
+    for (size_t length = 0; length <= name.size(); ++length)
+      if (auto list = patterns.find(name.take_front(length)); list != patterns.end())
+        visit(list->getValue());
+  }
+  llvm::sort(found);
+}
+
+SmallVector<unsigned, 2> NameTable::find(StringRef full, StringRef base) {
+  SmallVector<unsigned, 2> tiers[4];
+  for (auto [tier, name] : {std::pair(0, full), std::pair(1, base)}) {
+    if (auto key = exact.find(name); key != exact.end()) {
+      tiers[tier].push_back(key->second);
+      unused.reset(key->second);
+    }
+    if (tier == 0 || base != full)
+      addPatterns(name, tiers[2 + tier]);
+  }
+  for (auto &tier : tiers)
+    if (!tier.empty())
+      return tier;
+  return {};
+}
+
+//===----------------------------------------------------------------------===//
+// Folding
+//===----------------------------------------------------------------------===//
+
+/// Longer names, and those with more numbers, are not folded.
+static constexpr size_t kMaxFolded = 512;
+static constexpr size_t kMaxNumbers = 8;
+
+/// `name` with a star for each of its numbers in turn, and with stars for all of them.
+static SmallVector<std::string> starNumbers(StringRef name) {
+  SmallVector<std::pair<size_t, size_t>> numbers;
+  for (size_t i = 0; i < name.size(); ++i) {
+    if (!llvm::isDigit(name[i]))
+      continue;
+    if (i > 0 && llvm::isDigit(name[i - 1]))
+      ++numbers.back().second;
+    else
+      numbers.push_back({i, i + 1});
+  }
+  SmallVector<std::string> result;
+  if (numbers.empty() || numbers.size() > kMaxNumbers)
+    return result;
+  std::string all = name.str();
+  for (auto [begin, end] : llvm::reverse(numbers)) {
+    result.push_back((name.take_front(begin) + "*" + name.drop_front(end)).str());
+    all.replace(begin, end - begin, "*");
+  }
+  if (numbers.size() > 1)
+    result.push_back(all);
+  return result;
+}
+
+/// The patterns that a name may be folded into.
+static SmallVector<std::string> listPatterns(const NamedText &name, FoldStyle style) {
+  if (name.full.size() > kMaxFolded || StringRef(name.full).contains('*'))
+    return {};
+  SmallVector<std::string> patterns;
+  if (style == FoldStyle::Prefixes) {
+    StringRef base = name.base;
+    for (size_t i = 1; i + 1 < base.size(); ++i)
+      if (base[i] == '/' || base[i] == '.')
+        patterns.push_back((base.take_front(i + 1) + "*").str());
+    return patterns;
+  }
+  patterns = starNumbers(name.full);
+  // An operation inside of a node: "NODE:broadcast#2".
+  if (size_t colon = name.full.rfind(':'); colon != std::string::npos) {
+    StringRef node = StringRef(name.full).take_front(colon + 1);
+    patterns.push_back((node + "*").str());
+    for (const std::string &stars : starNumbers(node))
+      patterns.push_back(stars + "*");
+  }
+  return patterns;
+}
+
+namespace {
+struct Pattern {
+  std::string key, text;
+  size_t agree = 0; ///< names of the family that it is true of
+};
+
+class Folder {
+public:
+  Folder(ArrayRef<NamedText> names, FoldStyle style) : names(names), style(style) {}
+  std::vector<std::pair<std::string, std::string>> run();
+
+private:
+  std::vector<Pattern> rankPatterns() const;
+  void choose(const std::string &key, const std::string &text);
+  bool isRight(size_t index) const;
+  void addExceptions();
+
+  /// What the chosen patterns say of a full name.
+  struct Cover {
+    bool any = false, mixed = false;
+    StringRef text;
+    void add(StringRef more) {
+      mixed |= any && text != more;
+      any = true;
+      text = more;
+    }
+  };
+
+  ArrayRef<NamedText> names;
+  FoldStyle style;
+  std::vector<Cover> full, base; ///< by patterns that match the full name, or only its base
+  llvm::StringMap<StringRef> exact;
+  /// Keys with their texts and the first name they are for.
+  std::vector<std::tuple<size_t, std::string, StringRef>> lines;
+};
+} // namespace
+
+/// Patterns that two or more names share, and that few of their family contradict; the best first.
+std::vector<Pattern> Folder::rankPatterns() const {
+  llvm::MapVector<StringRef, llvm::MapVector<StringRef, size_t>> families;
+  llvm::StringSet<> pool;
+  for (const NamedText &name : names) {
+    // A text of a name without need is not for others to follow.
+    if (!name.needed)
+      continue;
+    for (const std::string &pattern : listPatterns(name, style))
+      ++families[pool.insert(pattern).first->getKey()][name.text];
+  }
+  std::vector<Pattern> ranked;
+  for (const auto &[pattern, texts] : families) {
+    const auto *most =
+        llvm::max_element(texts, [](const auto &a, const auto &b) { return a.second < b.second; });
+    if (most->second > 1)
+      ranked.push_back({pattern.str(), most->first.str(), most->second});
+  }
+  // Among equals the one that says less of other names.
+  llvm::stable_sort(ranked, [](const Pattern &a, const Pattern &b) {
+    return std::tuple(a.agree, a.key.size()) > std::tuple(b.agree, b.key.size());
+  });
+  return ranked;
+}
+
+/// Takes the pattern if it says of two names or more what nothing else does, and is wrong of few.
+void Folder::choose(const std::string &key, const std::string &text) {
+  SmallVector<std::pair<size_t, bool>> matched; // with whether it is the full name
+  size_t gain = 0, loss = 0;
+  std::optional<size_t> first;
+  for (auto [i, name] : llvm::enumerate(names)) {
+    bool isFull = matchesPattern(key, name.full);
+    if (!isFull && (name.base == name.full || !matchesPattern(key, name.base)))
+      continue;
+    matched.push_back({i, isFull});
+    const Cover &cover = full[i].any ? full[i] : base[i];
+    if (name.text != text)
+      loss += !cover.mixed;
+    else if (name.needed && !cover.any) {
+      ++gain;
+      first = first ? first : i;
+    }
+  }
+  if (gain < 2 || 4 * loss > gain)
+    return;
+  StringRef said = names[*first].text;
+  lines.emplace_back(*first, key, said);
+  for (auto [i, isFull] : matched)
+    (isFull ? full : base)[i].add(said);
+}
+
+/// Whether the lines so far say of a name what they have to.
+bool Folder::isRight(size_t index) const {
+  const NamedText &name = names[index];
+  for (StringRef key : {name.full, name.base})
+    if (auto found = exact.find(key); found != exact.end())
+      return found->second == name.text;
+  const Cover &cover = full[index].any ? full[index] : base[index];
+  return cover.any ? !cover.mixed && cover.text == name.text : !name.needed;
+}
+
+/// A line for each name of which patterns say nothing, or something else.
+void Folder::addExceptions() {
+  // A line for a base name says it of all that are called so. Where one of them has that very name,
+  // the line is its own.
+  llvm::StringMap<StringRef> texts;
+  for (const NamedText &name : names)
+    texts.try_emplace(name.base, name.text);
+  for (const NamedText &name : names)
+    if (name.full == name.base)
+      texts[name.base] = name.text;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (auto [i, name] : llvm::enumerate(names)) {
+      if (isRight(i))
+        continue;
+      bool forAll = texts[name.base] == name.text && !exact.contains(name.base);
+      const std::string &key = forAll ? name.base : name.full;
+      exact[key] = name.text;
+      lines.emplace_back(i, key, name.text);
+      changed = true;
+    }
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> Folder::run() {
+  full.resize(names.size());
+  base.resize(names.size());
+  for (const Pattern &pattern : rankPatterns())
+    choose(pattern.key, pattern.text);
+  addExceptions();
+  llvm::stable_sort(lines,
+                    [](const auto &a, const auto &b) { return std::get<0>(a) < std::get<0>(b); });
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const auto &[order, key, text] : lines)
+    result.emplace_back(key, text.str());
+  return result;
+}
+
+std::vector<std::pair<std::string, std::string>> gridloom::foldNames(ArrayRef<NamedText> names,
+                                                                     FoldStyle style) {
+  return Folder(names, style).run();
+}

@@ -1,0 +1,73 @@
+//===- NamePatterns.h - names with stars, and lists folded into them -*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// What is said of a layer is said of all layers like it: `layers.*.mlp.up.weight`. A list by name
+// is looked up by exact names first and by patterns then, so that one line can be an exception to
+// another.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SHARD_NAMEPATTERNS_H
+#define GRIDLOOM_PASSES_SHARD_NAMEPATTERNS_H
+
+#include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/BitVector.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringRef.h"
+
+#include <string>
+#include <vector>
+
+namespace gridloom {
+
+/// Whether `name` is `pattern`, in which a star stands for any text. A name that has a star itself
+/// is a pattern that matches it.
+bool matchesPattern(llvm::StringRef pattern, llvm::StringRef name);
+
+/// Finds the keys of a list that speak of a name. Keys are exact names, or patterns.
+class NameTable {
+public:
+  explicit NameTable(llvm::ArrayRef<llvm::StringRef> keys);
+
+  /// The keys that decide about `full`, one of the things called `base`: the key that is `full`,
+  /// else that is `base`, else the patterns that match `full`, else those that match `base`.
+  llvm::SmallVector<unsigned, 2> find(llvm::StringRef full, llvm::StringRef base);
+  /// Keys that no name asked for so far is or matches.
+  const llvm::BitVector &getUnused() const { return unused; }
+
+private:
+  void addPatterns(llvm::StringRef name, llvm::SmallVectorImpl<unsigned> &found);
+
+  llvm::SmallVector<llvm::StringRef> keys;
+  llvm::StringMap<unsigned> exact;
+  /// Patterns by the text before their first star.
+  llvm::StringMap<llvm::SmallVector<unsigned, 2>> patterns;
+  llvm::BitVector unused;
+};
+
+/// What is said of one name.
+struct NamedText {
+  std::string full; ///< one of the things called `base`
+  std::string base;
+  std::string text;
+  /// Whether the list has to say it; if not, the list says nothing else of it either.
+  bool needed = true;
+};
+
+/// What names have in common in a folded list.
+enum class FoldStyle {
+  Repeats, ///< layers alike: numbers become stars, as do the inner operations of a node
+  Prefixes ///< what lies together: all below `/layers.0/`
+};
+
+/// The shortest list of keys and texts that this finds with which NameTable gives every needed name
+/// its text, in the order of the names. Full names differ.
+std::vector<std::pair<std::string, std::string>> foldNames(llvm::ArrayRef<NamedText> names,
+                                                           FoldStyle style);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SHARD_NAMEPATTERNS_H

@@ -1,0 +1,150 @@
+//===- PinShardings.cpp - shardings as a strategy file says ---------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/shard/MicroBatches.h"
+#include "passes/shard/Shard.h"
+#include "passes/shard/Spots.h"
+#include "passes/shard/StrategyLookup.h"
+#include "passes/shard/StrategyWriter.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+namespace gridloom {
+#define GEN_PASS_DEF_PINSHARDINGS
+#include "passes/shard/Passes.h.inc"
+} // namespace gridloom
+
+static constexpr llvm::StringLiteral kFromFile = "strategy file";
+
+namespace {
+struct PinShardingsPass : public gridloom::impl::PinShardingsBase<PinShardingsPass> {
+  using PinShardingsBase::PinShardingsBase;
+  explicit PinShardingsPass(std::shared_ptr<const StrategyFile> given) : given(std::move(given)) {}
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (!given)
+      given = readForPass(module, file);
+    MeshOp meshOp = getMesh(module);
+    if (!given || !meshOp)
+      return signalPassFailure();
+    Mesh mesh(meshOp);
+    StrategyLookup lookup(*given, module,
+                          {StrategySection::Inputs, StrategySection::Weights,
+                           StrategySection::Nodes, StrategySection::Outputs});
+    for (func::FuncOp func : getSpecialisations(module)) {
+      std::string specialisation = nameSpecialisation(func);
+      for (const NamedSpot &named : nameSpots(func))
+        pin(lookup, specialisation, named, mesh);
+    }
+    checkStates(lookup);
+    if (failed(lookup.report()) || failed(checkMicrobatches(mesh)))
+      signalPassFailure();
+  }
+
+private:
+  void pin(StrategyLookup &lookup, StringRef specialisation, const NamedSpot &named,
+           const Mesh &mesh);
+  void checkStates(StrategyLookup &lookup);
+  LogicalResult checkMicrobatches(const Mesh &mesh);
+
+  std::shared_ptr<const StrategyFile> given;
+};
+} // namespace
+
+static Sharding makeSharding(const StrategyLine &line, MLIRContext *context) {
+  Sharding sharding;
+  for (const DimSplit &split : line.dims) {
+    Sharding::Dim &dim = sharding.dims.emplace_back();
+    for (const std::string &axis : split.axes)
+      dim.axes.push_back(StringAttr::get(context, axis));
+    dim.granule = split.granule;
+  }
+  return sharding;
+}
+
+/// A closed sharding that the user gave apart from the file, without its micro-batches; nullopt if
+/// there is none.
+static std::optional<Sharding> getPinned(const Spot &spot) {
+  ShardingAttr attr = spot.get();
+  if (!attr || llvm::any_of(attr.getDims(), [](DimShardingAttr dim) { return dim.getOpen(); }))
+    return std::nullopt;
+  return Sharding(attr);
+}
+
+static Sharding dropMicrobatches(Sharding sharding) {
+  for (Sharding::Dim &dim : sharding.dims)
+    llvm::erase_if(dim.axes, isMicroAxis);
+  return sharding;
+}
+
+void PinShardingsPass::pin(StrategyLookup &lookup, StringRef specialisation, const NamedSpot &named,
+                           const Mesh &mesh) {
+  const StrategyLine *line = lookup.find(named.section, specialisation, named.full, named.base);
+  if (!line)
+    return;
+  RankedTensorType type = named.spot.getType();
+  std::string name = "'" + named.full + "'";
+  bool fits = static_cast<int64_t>(line->dims.size()) == type.getRank();
+  // A pattern is for the operations inside of a node that are alike.
+  if (!fits && line->key != named.full && StringRef(named.full).contains(':'))
+    return;
+  if (!fits)
+    return lookup.note(line->line, name + " has " + Twine(type.getRank()) + " dimension" +
+                                       (type.getRank() == 1 ? "" : "s") + " in the program, " +
+                                       Twine(line->dims.size()) + " here");
+  Sharding sharding = makeSharding(*line, &getContext());
+  for (auto [dim, size] : llvm::zip_equal(sharding.dims, type.getShape())) {
+    int64_t parts = mesh.getSize(dim.axes) * dim.granule;
+    if (llvm::any_of(dim.axes, isMicroAxis) && size % parts != 0)
+      return lookup.note(line->line, name + " has " + Twine(size) +
+                                         " rows, which cannot be cut evenly in " + Twine(parts) +
+                                         " for " + Twine(given->microbatches) +
+                                         " micro-batches; change 'microbatches', or the size");
+  }
+  if (std::optional<Sharding> pinned = getPinned(named.spot);
+      pinned && dropMicrobatches(*pinned) != dropMicrobatches(sharding)) {
+    std::string origin = named.spot.getOrigin();
+    return lookup.note(
+        line->line, name + " is " + line->text + ", but " + printSplit(getSplit(*pinned)) + " by " +
+                        (origin == "user" ? "--shard" : "the " + origin) + "; keep one of them");
+  }
+  named.spot.set(sharding.getAttr(mesh), kFromFile);
+}
+
+/// A state has one sharding, as input and as output.
+void PinShardingsPass::checkStates(StrategyLookup &lookup) {
+  std::optional<StateConflict> conflict = findStateConflict(getOperation());
+  if (!conflict)
+    return;
+  auto describe = [](const std::string &name, const Spot &spot) {
+    return name + " is " + printSplit(getSplit(Sharding(spot.get())));
+  };
+  lookup.note(0, "state '" + conflict->state + "' has one split, but " +
+                     describe(conflict->firstName, conflict->first) + " and " +
+                     describe(conflict->secondName, conflict->second) + "; make them agree");
+}
+
+/// What is cut in time is not communicated: every operation has to have its part of the batch.
+LogicalResult PinShardingsPass::checkMicrobatches(const Mesh &mesh) {
+  if (given->microbatches == 1)
+    return success();
+  auto micro = StringAttr::get(&getContext(), MeshOp::kMicroAxis);
+  for (func::FuncOp func : getSpecialisations(getOperation())) {
+    Propagation state(func, mesh);
+    state.run();
+    if (auto obstacle = findMicrobatchObstacle(state, func, micro))
+      return emitError(obstacle->loc)
+             << "the strategy " << given->locate(0) << " cuts the batch into "
+             << given->microbatches << " micro-batches: " << obstacle->reason;
+  }
+  return success();
+}
+
+std::unique_ptr<Pass> gridloom::createPinShardings(std::shared_ptr<const StrategyFile> given) {
+  return std::make_unique<PinShardingsPass>(std::move(given));
+}

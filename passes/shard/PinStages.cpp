@@ -1,0 +1,63 @@
+//===- PinStages.cpp - stages as a strategy file says ---------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/shard/MicroBatches.h"
+#include "passes/shard/Shard.h"
+#include "passes/shard/Spots.h"
+#include "passes/shard/StrategyLookup.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+namespace gridloom {
+#define GEN_PASS_DEF_PINSTAGES
+#include "passes/shard/Passes.h.inc"
+} // namespace gridloom
+
+namespace {
+struct PinStagesPass : public gridloom::impl::PinStagesBase<PinStagesPass> {
+  using PinStagesBase::PinStagesBase;
+  explicit PinStagesPass(std::shared_ptr<const StrategyFile> given) : given(std::move(given)) {}
+
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (!given)
+      given = readForPass(module, file);
+    MeshOp mesh = getMesh(module);
+    if (!given || !mesh)
+      return signalPassFailure();
+    setMicrobatches(mesh, given->microbatches);
+    StrategyLookup lookup(*given, module, {StrategySection::Stages});
+    for (func::FuncOp func : getSpecialisations(module)) {
+      std::string specialisation = nameSpecialisation(func);
+      for (const NamedOp &named : nameStagedOps(func))
+        pin(lookup, specialisation, named);
+    }
+    if (failed(lookup.report()))
+      signalPassFailure();
+  }
+
+private:
+  void pin(StrategyLookup &lookup, StringRef specialisation, const NamedOp &named) {
+    const StrategyLine *line =
+        lookup.find(StrategySection::Stages, specialisation, named.full, named.base);
+    if (!line)
+      return;
+    auto before = named.op->getAttrOfType<IntegerAttr>(kStage);
+    if (before && before.getInt() != line->stage)
+      return lookup.note(line->line, "'" + Twine(named.full) + "' is given stage " +
+                                         Twine(line->stage) + ", the model's annotations give it " +
+                                         Twine(before.getInt()) + "; keep one of them");
+    named.op->setAttr(kStage, Builder(&getContext()).getI64IntegerAttr(line->stage));
+  }
+
+  std::shared_ptr<const StrategyFile> given;
+};
+} // namespace
+
+std::unique_ptr<Pass> gridloom::createPinStages(std::shared_ptr<const StrategyFile> given) {
+  return std::make_unique<PinStagesPass>(std::move(given));
+}

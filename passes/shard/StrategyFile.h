@@ -1,0 +1,109 @@
+//===- StrategyFile.h - what the shard phase decided, as text ---*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// docs/strategy-files.md describes the format, which is YAML.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SHARD_STRATEGYFILE_H
+#define GRIDLOOM_PASSES_SHARD_STRATEGYFILE_H
+
+#include "llvm/ADT/StringRef.h"
+#include "llvm/ADT/StringSet.h"
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gridloom {
+
+/// How one dimension is split: over axes, major first, on multiples of `granule` elements.
+struct DimSplit {
+  std::vector<std::string> axes;
+  int64_t granule = 1;
+};
+
+/// A line of a section: what is said of the names that `key` is or matches (NamePatterns.h).
+struct StrategyLine {
+  std::string key;
+  unsigned line = 0;          ///< in the file, from 1; 0 in none
+  std::vector<DimSplit> dims; ///< of a value
+  int64_t stage = 0;          ///< of a node
+  std::string text;           ///< either as it is written: "[{data}, {model: 64}]", "1"
+};
+
+/// The sections that speak of a program by name. Those of `Stages` have stages, others shardings.
+enum class StrategySection { Stages, Inputs, Weights, Nodes, Outputs };
+inline constexpr size_t kNumStrategySections = 5;
+inline constexpr std::array<llvm::StringLiteral, kNumStrategySections> kStrategySections = {
+    "stages", "inputs", "weights", "nodes", "outputs"};
+
+/// What is decided for a function.
+struct StrategyTable {
+  std::array<std::vector<StrategyLine>, kNumStrategySections> sections;
+
+  std::vector<StrategyLine> &operator[](StrategySection section) {
+    return sections[static_cast<size_t>(section)];
+  }
+  const std::vector<StrategyLine> &operator[](StrategySection section) const {
+    return sections[static_cast<size_t>(section)];
+  }
+};
+
+/// What differs in one specialisation.
+struct StrategyException {
+  std::string name; ///< "main batch=1,sequence=16"
+  unsigned line = 0;
+  StrategyTable table;
+};
+
+struct StrategyAxis {
+  std::string name;
+  int64_t size;
+  bool operator==(const StrategyAxis &) const = default;
+};
+
+struct StrategyFile {
+  std::string path;         ///< for messages
+  std::string model, graph; ///< the graph's name and digest (ModelIdentity.h); empty: any
+  std::vector<StrategyAxis> mesh;
+  std::string stageAxis; ///< empty: no pipeline
+  int64_t microbatches = 1;
+  int64_t chunkMatmul = 0;          ///< 0: whole
+  std::vector<StrategyLine> unpack; ///< nodes whose packed weights are taken apart
+  StrategyTable common;
+  std::vector<StrategyException> specialisations;
+
+  /// Names that the model has, whether or not the program has something that is called so; filled
+  /// by who knows the model.
+  llvm::StringSet<> modelNames;
+
+  /// As --mesh takes it: "data=2,model=2".
+  std::string getMesh() const;
+  int64_t getNumStages() const;
+  /// "'plan.strategy' line 12"
+  std::string locate(unsigned line) const;
+};
+
+/// Reads `text`. Problems are lines without a path that begin with the place, such as "line 3: ";
+/// none on success. `file.path` stays as it is.
+std::vector<std::string> parseStrategy(llvm::StringRef text, StrategyFile &file);
+
+/// Reads the file at `path`. Problems are lines with the path; none on success.
+std::vector<std::string> readStrategy(const std::string &path, StrategyFile &file);
+
+/// The text, from which parseStrategy makes the same file.
+std::string printStrategy(const StrategyFile &file);
+
+/// "[{data}, {model: 64}]"
+std::string printSplit(const std::vector<DimSplit> &dims);
+
+/// "; did you mean 'x'?" for a name that is close to one of `known`, else empty.
+std::string suggestName(llvm::StringRef name, const std::vector<std::string> &known);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SHARD_STRATEGYFILE_H
