@@ -14,7 +14,10 @@
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=w=[{},{model}] shard=w=[{model},{}]" 2>&1 | FileCheck %s --check-prefix=WEIGHT
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=x=[{data},{}] shard=x=[{},{}]" 2>&1 | FileCheck %s --check-prefix=INPUT
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=y=[{data},{}] shard=y=[{},{data}]" 2>&1 | FileCheck %s --check-prefix=OUTPUT
+// RUN: not gridloom-opt %s --dist-apply-annotations="shard=past=[{data},{}] shard=next=[{},{model}]" 2>&1 | FileCheck %s --check-prefix=STATE
+// RUN: gridloom-opt %s --dist-apply-annotations="shard=past=[{data},{}] shard=next=[{data},{}]"
 
+// STATE: error: --shard 'next=[{},{model}]' contradicts --shard 'past=[{data},{}]': input 'past' and output 'next' are one state; keep one of them
 // UNKNOWN: error: --shard names 'nothing', which is no input, output, weight or node of the model
 // FOLDED: error: --shard names 'scale', which was folded into a constant for node '/scale/Mul'; name that node's output instead
 // NAMELESS: error: --shard names 'old', which was folded into a constant{{$}}
@@ -53,6 +56,11 @@ func.func @layers() {
   // WILD: loom.get_weight @layers.0.weights :
   %2 = loom.get_weight @layers.0.weights : tensor<16x64xf32>
   return
+}
+
+func.func @state(%past: tensor<4x4xf32> {loom.name = "past", loom.state = "past"}) -> (tensor<4x4xf32> {loom.name = "next", loom.state = "past"}) {
+  %0 = loom.tanh %past : tensor<4x4xf32>
+  return %0 : tensor<4x4xf32>
 }
 
 // What is computed from weights alone is computed once.

@@ -1,4 +1,11 @@
 // RUN: gridloom-opt %s --dist-unpack-weights --loom-hoist-prologue | FileCheck %s
+// RUN: gridloom-opt %s --dist-unpack-weights=only=/attention.* | FileCheck %s --check-prefix=ONLY
+
+// ONLY: dist.unpacked = ["/attention.0"]
+// ONLY-LABEL: func.func @columns
+// ONLY: loom.slice %{{.*}} : (tensor<2x8xf32>)
+// ONLY-LABEL: func.func @named
+// ONLY: loom.dot_general {{.*}} -> tensor<2x3xf32>
 
 // CHECK-DAG: loom.derived @"w[0:4]" : tensor<8x4xf32>
 // CHECK-DAG: loom.derived @"w[4:6]" : tensor<8x2xf32>
@@ -104,4 +111,13 @@ func.func @narrow(%x: tensor<2x8xbf16>) -> (tensor<2x4xbf16>, tensor<2x4xbf16>) 
   %1 = loom.slice %0 [0, 0] to [2, 4] by [1, 1] : (tensor<2x8xbf16>) -> tensor<2x4xbf16>
   %2 = loom.slice %0 [0, 4] to [2, 8] by [1, 1] : (tensor<2x8xbf16>) -> tensor<2x4xbf16>
   return %1, %2 : tensor<2x4xbf16>, tensor<2x4xbf16>
+}
+
+// CHECK-LABEL: func.func @named
+func.func @named(%x: tensor<2x8xf32>) -> (tensor<2x3xf32>, tensor<2x5xf32>) {
+  %w = loom.get_weight @w : tensor<8x8xf32>
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<2x8xf32>, tensor<8x8xf32>) -> tensor<2x8xf32> loc("/attention.0")
+  %1 = loom.slice %0 [0, 0] to [2, 3] by [1, 1] : (tensor<2x8xf32>) -> tensor<2x3xf32>
+  %2 = loom.slice %0 [0, 3] to [2, 8] by [1, 1] : (tensor<2x8xf32>) -> tensor<2x5xf32>
+  return %1, %2 : tensor<2x3xf32>, tensor<2x5xf32>
 }

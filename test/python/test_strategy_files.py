@@ -1,0 +1,281 @@
+"""Strategy files: what the shard phase decided, written, read again, changed by hand and refused."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+
+import onnx
+import pytest
+from conftest import onnxruntime_session
+
+from gridloom import zoo
+
+MESHES = ["", "data=2", "model=2", "data=2,model=2", "pipe=2", "pipe=2,model=2"]
+SIZES = {"batch": 4, "sequence": 6, "past": 3}
+
+
+def bind(path, **sizes) -> list[str]:
+    """--dim for the model's open dimensions."""
+    used = {d.dim_param for i in onnx.load(path).graph.input for d in i.type.tensor_type.shape.dim if d.dim_param}
+    return [part for d in sorted(used) for part in ("--dim", f"{d}={({**SIZES, **sizes})[d]}")]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder, made = tmp_path_factory.mktemp("zoo"), {}
+
+    def make(name):
+        if name not in made:
+            model, options = zoo.SMALL[name]
+            made[name] = zoo.MODELS[model].write(folder / f"{name}.onnx", **options)
+        return made[name]
+
+    return make
+
+
+def read(plan) -> dict[str, bytes]:
+    """The plan's files but those that say where its split comes from."""
+    files = {str(p.relative_to(plan)): p.read_bytes() for p in plan.rglob("*") if p.is_file()}
+    return {name: data for name, data in files.items() if name != "report.json" and not name.startswith("ir/")}
+
+
+def assert_comes_back(tools, path, folder, *options, split=()) -> dict[str, bytes]:
+    """Compiles, and compiles again as the first plan's file says: the same files."""
+    tools.compile(path, folder / "a.plan", "-q", *options, *split)
+    again = tools.compile(path, folder / "b.plan", "-q", *options, "--strategy", folder / "a.plan" / "plan.strategy")
+    assert again.stderr == ""
+    first, second = read(folder / "a.plan"), read(folder / "b.plan")
+    assert first.keys() == second.keys()
+    assert first["plan.strategy"].decode() == second["plan.strategy"].decode()
+    assert [name for name in first if first[name] != second[name]] == []
+    return first
+
+
+@pytest.mark.parametrize("name", zoo.SMALL)
+def test_plans_come_back(tools, tmp_path, models, name):
+    path = models(name)
+    for i, mesh in enumerate(MESHES):
+        if name.startswith("lstm") and "model" in mesh:
+            continue  # no weight can be split without gathering it again
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        assert_comes_back(tools, path, folder, *bind(path), split=["--mesh", mesh] if mesh else [])
+
+
+@pytest.mark.parametrize("name", zoo.SMALL)
+def test_random_splits_come_back(tools, tmp_path, models, name):
+    path = models(name)
+    for seed, mesh in enumerate(["x=2", "x=3", "x=2,y=2", "pipe=2,x=2"]):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        assert_comes_back(tools, path, folder, *bind(path), split=["--mesh", mesh, "--strategy", f"random:{seed}"])
+
+
+@pytest.mark.parametrize("mesh", ["data=2", "model=2", "pipe=2", "data=2,model=2,pipe=2"])
+@pytest.mark.parametrize("name", ["gpt2-static", "llama-static"])
+def test_states_and_specialisations_come_back(tools, tmp_path, models, name, mesh):
+    sizes = ["--dim", "batch=1,4", "--dim", "sequence=6,1", "--state", "past_*=present_*"]
+    files = assert_comes_back(tools, models(name), tmp_path, *sizes, split=["--mesh", mesh])
+    # One sequence is not split over two devices.
+    assert ("main batch=1,sequence=6" in files["plan.strategy"].decode()) == ("data" in mesh)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--mesh", "model=2", "--strategy", "tp+sp"],
+        ["--mesh", "model=2", "--chunk-matmul", "2"],
+        ["--mesh", "pipe=2,data=2", "--microbatches", "2"],
+        ["--mesh", "model=3"],
+        ["--mesh", "a=2,b=2", "--shard", "/layers.0/mlp/down_proj/MatMul=[{a},{},{b}]"],
+        ["--mesh", "data=1,model=2"],
+    ],
+    ids=" ".join,
+)
+def test_options_of_the_split_come_back(tools, tmp_path, models, options):
+    files = assert_comes_back(tools, models("llama"), tmp_path, *bind(models("llama")), split=options)
+    text = files["plan.strategy"].decode()
+    assert ("chunk-matmul: 2" in text) == ("--chunk-matmul" in options)
+    assert ("microbatches: 2" in text) == ("--microbatches" in options)
+
+
+@pytest.mark.parametrize("options", [["--precision", "bf16"], ["--cluster", "p3.16xlarge"]], ids=" ".join)
+def test_comes_back_with_the_same_further_options(tools, tmp_path, models, options):
+    assert_comes_back(tools, models("gpt2"), tmp_path, *bind(models("gpt2")), *options, split=["--mesh", "data=2,model=2"])
+
+
+def save(tools, path, folder, *options) -> str:
+    tools.call("compile", path, *options, "--stop-after", "shard", "--dump-ir", folder / "ir", "--save-strategy", folder / "m.strategy", "-q")
+    return (folder / "m.strategy").read_text()
+
+
+def test_layers_are_folded(tools, tmp_path):
+    config = zoo.LlamaConfig(layers=12, hidden=32, heads=4, kv_heads=4, intermediate=64, vocabulary=50, positions=16)
+    path = zoo.save(zoo.llama(config, zoo.Random(0)), tmp_path / "m.onnx")
+    text = save(tools, path, tmp_path, *bind(path), "--mesh", "data=2,model=2")
+    assert re.search(r"^  layers\.\*\.mlp\.up_proj\.weight: \[\{\}, \{model\}\]$", text, re.M), text
+    assert not re.search(r"layers\.\d", text), text
+    assert len(text.splitlines()) < 130
+
+
+def test_stages_are_folded(tools, tmp_path, models):
+    text = save(tools, models("llama"), tmp_path, *bind(models("llama")), "--mesh", "pipe=2")
+    stages = text[text.index("stages:") : text.index("inputs:")].splitlines()[1:]
+    assert "  /layers.1/*: 1" in stages and len(stages) < 30, stages
+
+
+def find_value(plan, name) -> str:
+    values = {v["name"]: v["sharding"] for v in json.loads((plan / "report.json").read_text())["values"]}
+    return values[name]
+
+
+def test_a_file_changed_by_hand_is_obeyed(tools, tmp_path, models):
+    path = models("gpt2")
+    text = save(tools, path, tmp_path, *bind(path), "--mesh", "data=2,model=2")
+    (line,) = re.findall(r"^  .*mlp.*c_fc.*weight.*: \[\{\}, \{model\}\]$", text, re.M)
+    name = line.split(": ")[0].strip().strip("'").replace("*", "0")
+    changed = text.replace(line, f"{line}\n  {name}: [{{data}}, {{}}] # this layer alone")
+    (tmp_path / "changed.strategy").write_text(changed)
+    tools.compile(path, tmp_path / "m.plan", *bind(path), "--strategy", tmp_path / "changed.strategy")
+    assert find_value(tmp_path / "m.plan", name) == '#dist.sharding<@mesh, [{"data"}, {}]>'
+    assert find_value(tmp_path / "m.plan", name.replace("0", "1")) == '#dist.sharding<@mesh, [{}, {"model"}]>'
+    written = (tmp_path / "m.plan" / "plan.strategy").read_text()
+    assert re.search(rf"^  {re.escape(name)}: \[{{data}}, {{}}\]$", written, re.M)
+
+
+def test_what_a_file_leaves_open_is_completed(tools, tmp_path, models):
+    """Two lines say what tensor parallelism needs of a layer; the program computes what it did."""
+    path = models("gpt2")
+    weight = next(t.name for t in onnx.load(path).graph.initializer if "c_fc" in t.name and "weight" in t.name)
+    pattern = weight.replace("0", "*")
+    (tmp_path / "m.strategy").write_text(f"strategy: 1\nmesh: model=2\nweights:\n  {pattern}: [{{}}, {{model}}]\n")
+    tools.compile(path, tmp_path / "m.plan", *bind(path), "--strategy", tmp_path / "m.strategy")
+    assert find_value(tmp_path / "m.plan", weight.replace("c_fc", "c_proj").replace("attn", "mlp")) == '#dist.sharding<@mesh, [{"model"}, {}]>'
+    inputs = zoo.random_inputs(onnx.load(path).graph, SIZES, 50)
+    expected = onnxruntime_session(path).run(None, inputs)[0]
+    outputs = tools.run(tmp_path / "m.plan", inputs, tmp_path).outputs
+    (output,) = outputs.values()
+    assert abs(output - expected).max() < 2e-5 * abs(expected).max()
+
+
+@pytest.mark.parametrize("name", zoo.SMALL)
+def test_a_file_is_for_other_sizes_too(tools, tmp_path, models, name):
+    path = models(name)
+    if not bind(path):
+        pytest.skip("the model's sizes are fixed")
+    mesh = "data=2" if name.startswith("lstm") else "data=2,model=2"
+    tools.compile(path, tmp_path / "a.plan", *bind(path), "--mesh", mesh, "-q")
+    strategy = tmp_path / "a.plan" / "plan.strategy"
+    tools.compile(path, tmp_path / "b.plan", *bind(path, batch=8, sequence=12), "--strategy", strategy, "-q")
+    tools.compile(path, tmp_path / "c.plan", *bind(path, batch=8, sequence=12), "--mesh", mesh, "-q")
+    # What the planner finds at the other size by itself.
+    assert (tmp_path / "b.plan" / "plan.strategy").read_text() == (tmp_path / "c.plan" / "plan.strategy").read_text()
+
+
+def refuse(tools, path, *options) -> str:
+    result = tools.call("compile", path, *options, check=False)
+    assert result.returncode == 1 and not result.stdout, result
+    lines = [line for line in result.stderr.splitlines() if not line.startswith("warning: ")]
+    assert lines[0].startswith("error: ") and all(line.startswith("note: ") for line in lines[1:]), result.stderr
+    return result.stderr
+
+
+CHANGES = {
+    "typo in a weight": (r"(?m)^  embed_tokens\.weight:", "  embed_token.weight:", r"line \d+: unknown weight 'embed_token\.weight'; did you mean 'embed_tokens\.weight'\?"),
+    "typo in an input": (r"  input_ids:", "  input_idz:", r"unknown input 'input_idz'; did you mean 'input_ids'\?"),
+    "a dimension more": (r"(?m)^  input_ids: .*$", "  input_ids: [{}, {}, {}]", r"'input_ids' has 2 dimensions in the program, 3 here"),
+    "another axis": (r"(?m)^  input_ids: .*$", "  input_ids: [{dta}, {}]", r"'dta', which is not in the mesh \(axes: data, model, pipe\); did you mean 'data'\?"),
+    "the stages' axis": (r"(?m)^  input_ids: .*$", "  input_ids: [{pipe}, {}]", r"different pipeline stages"),
+    "a stage too many": (r"(?m)^  /layers\.1/\*: 1$", "  /layers.1/*: 2", r"is given stage 2; the mesh has 2 stages, from 0"),
+    "stages backwards": (r"(?m)^  /layers\.1/\*: 1$", "  /layers.1/*: 0\n  '/layers.0/*': 1", r"reads a value of stage|twice"),
+    "two patterns": (r"(?m)^weights:$", "weights:\n  layers.*.weight: [{}]\n  '*.weight': [{data}]", r"says \[.*\] of '.*', and '.*' \(line \d+\) says"),
+    "a section of tomorrow": (r"(?m)^weights:$", "prefetch:\nweights:", r"section 'prefetch' is not of version 1"),
+    "micro-batches": (r"microbatches: \d+", "microbatches: 3", r"cannot be cut evenly in \d+ for 3 micro-batches|is not cut|needs all of it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_does_not_fit_is_refused(tools, tmp_path, models, change):
+    path, (old, new, message) = models("llama"), CHANGES[change]
+    text = save(tools, path, tmp_path, *bind(path), "--mesh", "data=2,model=2,pipe=2")
+    changed, count = re.subn(old, lambda _: new, text, count=1)
+    assert count == 1, text
+    (tmp_path / "changed.strategy").write_text(changed)
+    assert re.search(message, refuse(tools, path, *bind(path), "--strategy", tmp_path / "changed.strategy", "-o", tmp_path / "m.plan"))
+    assert not (tmp_path / "m.plan").exists()
+
+
+def test_another_models_file_is_refused_with_a_list(tools, tmp_path, models):
+    save(tools, models("resnet"), tmp_path, *bind(models("resnet")), "--mesh", "data=2")
+    error = refuse(tools, models("llama"), *bind(models("llama")), "--strategy", tmp_path / "m.strategy")
+    assert "was written for another graph" in error
+    assert error.count("unknown ") == 20 and re.search(r"note: and \d+ more", error), error
+
+
+def test_contradictions_name_both(tools, tmp_path, models):
+    path = models("llama")
+    strategy = tmp_path / "m.strategy"
+    save(tools, path, tmp_path, *bind(path), "--mesh", "data=2,model=2")
+    given = [path, *bind(path), "--strategy", strategy]
+    assert f"--mesh data=4 contradicts the strategy '{strategy}', whose mesh is data=2,model=2" in refuse(tools, *given, "--mesh", "data=4")
+    assert "--microbatches 8 contradicts the strategy" in refuse(tools, *given, "--microbatches", "8")
+    assert "--chunk-matmul 4 contradicts the strategy" in refuse(tools, *given, "--chunk-matmul", "4")
+    error = refuse(tools, *given, "--shard", "lm_head.weight=[{data},{}]")
+    assert re.search(r"line \d+: 'lm_head\.weight' is \[\{\}, .*\], but \[\{data\}, \{\}\] by --shard; keep one of them", error), error
+    # What agrees may be there.
+    tools.compile(path, tmp_path / "m.plan", *given[1:], "--mesh", "data=2,model=2", "--shard", "input_ids=[{data},{}]")
+    assert "does not end in .strategy" in refuse(tools, path, *bind(path), "--save-strategy", tmp_path / "m.txt")
+    assert "cannot read the strategy" in refuse(tools, path, *bind(path), "--strategy", "nowhere.strategy")
+
+
+def test_a_state_has_one_split(tools, tmp_path, models):
+    path = models("gpt2-static")
+    options = ["--dim", "batch=4", "--dim", "sequence=6", "--state", "past_*=present_*"]
+    pins = ["--shard", "past_key_0=[{},{model},{},{}]", "--shard", "present_key_0=[{model},{},{},{}]"]
+    error = refuse(tools, path, *options, "--mesh", "model=2", *pins)
+    assert "'present_key_0=[{model},{},{},{}]' contradicts --shard 'past_key_0=[{},{model},{},{}]'" in error
+    assert "input 'past_key_0' and output 'present_key_0' are one state" in error
+    text = save(tools, path, tmp_path, *options, "--mesh", "model=2")
+    outputs = text.index("outputs:")
+    changed = text[:outputs] + re.sub(r"present_key_\S+: \[.*\]", "present_key_*: [{model}, {}, {}, {}]", text[outputs:])
+    (tmp_path / "changed.strategy").write_text(changed)
+    error = refuse(tools, path, *options, "--strategy", tmp_path / "changed.strategy")
+    assert re.search(r"has one split, but input 'past_key_0' is \[.*\] and output 'present_key_0' is \[\{model\}", error), error
+
+
+def test_damaged_files_are_refused(tools, tmp_path, models):
+    """Truncated, binary, deep, huge, and changed in places: one error, or a plan, and no crash."""
+    path = models("llama")
+    text = save(tools, path, tmp_path, *bind(path), "--mesh", "data=2,model=2").encode()
+    draw = random.Random(1)
+    cases = [b"", b"\0" * 100, bytes(draw.randbytes(2000)), b"[" * 300_000, b"strategy: 1\nnodes: " + b"[" * 300_000, b"- " * 100_000]
+    cases += [b"strategy: 1\nmesh: data=2\nnodes:\n  a: 1\n", b"{}", b"strategy: [1]\n", b"strategy: 99999999999999999999\n"]
+    cases += [b"strategy: 1\nmesh: data=2\nnodes:\n" + b"".join(b"  n%d: [{}]\n" % i for i in range(200_000))]
+    cases += [text[: draw.randrange(len(text))] for _ in range(10)]
+    for _ in range(30):
+        damaged = bytearray(text)
+        for _ in range(draw.randrange(1, 5)):
+            damaged[draw.randrange(len(damaged))] = draw.choice(b"[]{}:,-?&*!|>'\"%#\n\t 01ab\\")
+        cases.append(bytes(damaged))
+    for i, case in enumerate(cases):
+        (tmp_path / "case.strategy").write_bytes(case)
+        options = ["--strategy", tmp_path / "case.strategy", "--stop-after", "shard", "--dump-ir", tmp_path / "ir"]
+        result = tools.call("compile", path, *bind(path), *options, check=False)
+        assert result.returncode in (0, 1), (i, case[:200], result.stderr[-2000:])
+        errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+        assert len(errors) == result.returncode, (i, case[:200], result.stderr[-2000:])
+
+
+def test_resumes_with_a_file(tools, tmp_path, models):
+    """A dump from before the shard phase takes a file as the model does; one from after it does not."""
+    path = models("llama")
+    save(tools, path, tmp_path, *bind(path), "--mesh", "data=2,model=2")
+    tools.call("compile", path, *bind(path), "--stop-after", "simplify", "--dump-ir", tmp_path / "dumps")
+    dump = tmp_path / "dumps" / "02-simplify.mlir"
+    tools.compile(dump, tmp_path / "m.plan", "--start-from", "shard", "--strategy", tmp_path / "m.strategy")
+    assert (tmp_path / "m.plan" / "plan.strategy").read_text() == (tmp_path / "m.strategy").read_text()
+    late = tmp_path / "ir" / "03-shard.mlir"
+    assert "--strategy comes too late" in refuse(tools, late, "--start-from", "partition", "--strategy", tmp_path / "m.strategy")
+    assert "--save-strategy writes what" in refuse(tools, late, "--start-from", "partition", "--save-strategy", "x.strategy")
