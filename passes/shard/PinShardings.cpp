@@ -36,7 +36,7 @@ struct PinShardingsPass : public gridloom::impl::PinShardingsBase<PinShardingsPa
     StrategyLookup lookup(*given, module,
                           {StrategySection::Inputs, StrategySection::Weights,
                            StrategySection::Nodes, StrategySection::Outputs});
-    for (func::FuncOp func : getSpecialisations(module)) {
+    for (func::FuncOp func : listSpecialisations(module)) {
       std::string specialisation = nameSpecialisation(func);
       for (const NamedSpot &named : nameSpots(func))
         pin(lookup, specialisation, named, mesh);
@@ -134,7 +134,7 @@ LogicalResult PinShardingsPass::checkMicrobatches(const Mesh &mesh) {
   if (given->microbatches == 1)
     return success();
   auto micro = StringAttr::get(&getContext(), MeshOp::kMicroAxis);
-  for (func::FuncOp func : getSpecialisations(getOperation())) {
+  for (func::FuncOp func : listSpecialisations(getOperation())) {
     Propagation state(func, mesh);
     state.run();
     if (auto obstacle = findMicrobatchObstacle(state, func, micro))

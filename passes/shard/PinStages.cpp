@@ -31,7 +31,7 @@ struct PinStagesPass : public gridloom::impl::PinStagesBase<PinStagesPass> {
       return signalPassFailure();
     setMicrobatches(mesh, given->microbatches);
     StrategyLookup lookup(*given, module, {StrategySection::Stages});
-    for (func::FuncOp func : getSpecialisations(module)) {
+    for (func::FuncOp func : listSpecialisations(module)) {
       std::string specialisation = nameSpecialisation(func);
       for (const NamedOp &named : nameStagedOps(func))
         pin(lookup, specialisation, named);

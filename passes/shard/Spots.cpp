@@ -170,7 +170,7 @@ std::string gridloom::nameSpecialisation(func::FuncOp func) {
   return llvm::json::fixUTF8(text);
 }
 
-SmallVector<func::FuncOp> gridloom::getSpecialisations(ModuleOp module) {
+SmallVector<func::FuncOp> gridloom::listSpecialisations(ModuleOp module) {
   SmallVector<func::FuncOp> functions;
   for (auto func : module.getOps<func::FuncOp>())
     if (!loom::isBody(func))
@@ -184,7 +184,7 @@ SmallVector<func::FuncOp> gridloom::getSpecialisations(ModuleOp module) {
 
 std::optional<StateConflict> gridloom::findStateConflict(ModuleOp module) {
   llvm::MapVector<StringAttr, SmallVector<std::pair<Spot, std::string>>> states;
-  for (func::FuncOp func : getSpecialisations(module)) {
+  for (func::FuncOp func : listSpecialisations(module)) {
     for (BlockArgument argument : func.getArguments()) {
       unsigned i = argument.getArgNumber();
       if (auto state = func.getArgAttrOfType<StringAttr>(i, loom::kState))

@@ -65,7 +65,7 @@ std::string getFirstNode(mlir::Operation *op);
 std::string nameSpecialisation(mlir::func::FuncOp func);
 
 /// The specialisations of a program's entries.
-llvm::SmallVector<mlir::func::FuncOp> getSpecialisations(mlir::ModuleOp module);
+llvm::SmallVector<mlir::func::FuncOp> listSpecialisations(mlir::ModuleOp module);
 
 /// A state whose spots are split differently.
 struct StateConflict {

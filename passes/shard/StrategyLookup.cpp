@@ -60,7 +60,7 @@ StrategyLookup::StrategyLookup(const StrategyFile &file, ModuleOp module,
   knownSet.resize(kNumStrategySections);
   llvm::StringSet<> names, forms;
   std::vector<std::string> list;
-  for (func::FuncOp func : getSpecialisations(module)) {
+  for (func::FuncOp func : listSpecialisations(module)) {
     list.push_back(nameSpecialisation(func));
     names.insert(list.back());
     forms.insert(dropSizes(list.back()));

@@ -159,7 +159,7 @@ StrategyFile Collector::run() {
   StrategyFile file;
   describeMesh(file);
   describeUnpacked(file);
-  SmallVector<func::FuncOp> functions = getSpecialisations(module);
+  SmallVector<func::FuncOp> functions = listSpecialisations(module);
   if (functions.empty())
     return file;
   func::FuncOp largest = findLargest(functions);

@@ -1,0 +1,89 @@
+"""--strategy search: a solver chooses all splits. Plans are compared with the unsplit program; links are made free, so that all splits pay."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import onnx
+import pytest
+
+from gridloom import zoo
+
+SIZES = {"batch": 2, "sequence": 6, "past": 3}
+MESHES = ["x=2", "x=3", "x=2,y=2", "x=2,y=2,z=2"]
+KIND = {"name": "slow", "memory_bytes_per_second": 1e8, "launch_seconds": 0, "collective_launch_seconds": 0}
+FREE = {
+    "device_kinds": [KIND | {"flops_per_second": {"contraction": {"f32": 1e8}, "other": {"f32": 1e8}}}],
+    "devices": [{"name": "d", "kind": "slow", "count": 8}],
+    "switches": ["s"],
+    "links": [{"ends": ["d", "s"], "latency_seconds": 0, "bytes_per_second": 1e12}],
+}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("zoo")
+    (folder / "free.json").write_text(json.dumps(FREE))
+
+    def make(name):
+        path = folder / f"{name}.onnx"
+        if not path.exists():
+            model, options = zoo.SMALL[name]
+            zoo.MODELS[model].write(path, **options)
+        return path
+
+    return make
+
+
+def bind(model) -> list[str]:
+    """Sizes of the dimensions that the model has open."""
+    inputs = onnx.load(str(model), load_external_data=False).graph.input
+    names = {dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim}
+    return [part for name, size in SIZES.items() if name in names for part in ("--dim", f"{name}={size}")]
+
+
+def search(tools, model, plan, *options):
+    """Compiles, and returns the milliseconds of the solution and of the bound."""
+    cluster = model.parent / "free.json"
+    shown = tools.compile(model, plan, *bind(model), "--cluster", cluster, "--strategy", "search", "--remarks", *options)
+    found = re.search(r"takes ([\d.]+) ms .* takes less than ([\d.]+) ms", shown.stdout + shown.stderr)
+    return float(found[1]), float(found[2])
+
+
+@pytest.mark.parametrize("mesh", MESHES)
+@pytest.mark.parametrize("name", zoo.SMALL)
+def test_what_is_found_computes_the_same(tools, models, tmp_path, name, mesh):
+    milliseconds, bound = search(tools, models(name), tmp_path / "m.plan", "--mesh", mesh)
+    assert 0 < bound <= milliseconds
+    assert "PASS" in tools.call("check", tmp_path / "m.plan").stdout
+
+
+@pytest.mark.parametrize("name", ["vit", "resnet", "llama"])
+def test_more_axes_are_no_slower(tools, models, tmp_path, name):
+    """What two devices can do four can; of free links they are faster."""
+    times = [search(tools, models(name), tmp_path / f"{i}.plan", "--mesh", mesh)[0] for i, mesh in enumerate(MESHES[::2])]
+    assert times[1] < times[0]
+
+
+def test_auto_weighs_what_is_found_against_strategies(tools, models, tmp_path):
+    model = models("vit")
+    tools.compile(model, tmp_path / "m.plan", *bind(model), "--devices", "4")
+    candidates = json.loads((tmp_path / "m.plan" / "report.json").read_text())["candidates"]
+    assert "x=2,y=2: search" in [candidate["strategy"] for candidate in candidates]
+    (chosen,) = [candidate for candidate in candidates if candidate["reason"] == "chosen"]
+    slower = [candidate["step_ms"] for candidate in candidates if candidate["reason"] == "slower"]
+    assert slower and all(chosen["step_ms"] <= step for step in slower)
+
+
+@pytest.mark.parametrize(
+    "mesh, error",
+    [
+        ("a=2,pipe=2", "--strategy search does not cut pipelines, and mesh 'a=2,pipe=2' has an axis for one"),
+        ("a=2,b=2,c=2,d=2,e=2", "--strategy search splits over at most 4 axes, mesh 'a=2,b=2,c=2,d=2,e=2' has 5; join axes"),
+    ],
+)
+def test_refusals(tools, models, tmp_path, mesh, error):
+    model = models("vit")
+    result = tools.call("compile", model, "-o", tmp_path / "m.plan", *bind(model), "--mesh", mesh, "--strategy", "search", check=False)
+    assert result.returncode == 1 and error in result.stderr and result.stderr.count("\n") == 1
