@@ -182,6 +182,7 @@ protected:
   void partition(mlir::ModuleOp module) {
     mlir::Operation *subject = getSubject(module);
     std::string name = subject->getName().getStringRef().str();
+    mlir::Location loc = subject->getLoc();
     dist::ShardingRule rule = mlir::cast<dist::ShardingRuleInterface>(subject).getShardingRule();
     std::vector<mlir::RankedTensorType> types = getLocalTypes(module);
     mlir::PassManager manager(context.get());
@@ -189,7 +190,7 @@ protected:
     ASSERT_TRUE(succeeded(manager.run(module)));
     module.walk([&](mlir::Operation *op) {
       EXPECT_FALSE(op->hasAttr(dist::kSplits)) << "a local operation is split again";
-      if (op->getName().getStringRef() != name ||
+      if (op->getName().getStringRef() != name || op->getLoc() != loc ||
           op->getNumOperands() + op->getNumResults() != types.size())
         return;
       for (auto [i, type] : llvm::enumerate(dist::getTensorTypes(op)))

@@ -221,3 +221,65 @@ func.func @f(%x: tensor<4xf32>) {
   %0 = "dist.all_reduce"(%x) <{axes = ["a"], reduction = #dist<reduction sum>}> : (tensor<4xf32>) -> tensor<5xf32>
   return
 }
+
+// -----
+
+// expected-error @below {{a factor is split or whole; `?` is for dimensions}}
+func.func private @f(tensor<4xf32> {dist.splits = #dist.splits<[{?}]>})
+
+// -----
+
+dist.mesh @mesh <["a" = 2]>
+func.func @f(%x: tensor<4xf32>) {
+  // D-RE1
+  // expected-error @below {{brings 'tensor<4xf32>' from or to a sharding of 2 dimensions}}
+  %0 = dist.reshard %x from <@mesh, [{"a"}]> to <@mesh, [{}, {}]> : tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh <["a" = 2]>
+func.func @f(%x: tensor<4xf32>) {
+  // D-RE2
+  // expected-error @below {{makes partial values over "a" of whole ones}}
+  %0 = dist.reshard %x from <@mesh, [{}]> to <@mesh, [{}], unreduced = {"a" = sum}> : tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh <["a" = 2]>
+func.func @f(%x: tensor<4xf32>) {
+  // D-OS1
+  // expected-error @below {{takes 'tensor<4xf32>'; the input's shard is 'tensor<2xf32>'}}
+  %0 = dist.on_shards %x from <@mesh, [{"a"}]> to <@mesh, [{}]> {
+  ^bb0(%shard: tensor<4xf32>):
+    dist.yield %shard : tensor<4xf32>
+  } : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh <["a" = 2]>
+func.func @f(%x: tensor<4xf32>) {
+  // D-OS2
+  // expected-error @below {{yields 'tensor<2xf32>'; the output's shard is 'tensor<4xf32>'}}
+  %0 = dist.on_shards %x from <@mesh, [{"a"}]> to <@mesh, [{}]> {
+  ^bb0(%shard: tensor<2xf32>):
+    dist.yield %shard : tensor<2xf32>
+  } : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<4xf32>) {
+  // expected-error @below {{takes one shard and yields one}}
+  %0 = dist.on_shards %x from <@mesh, [{"a"}]> to <@mesh, [{}]> {
+  ^bb0(%shard: tensor<2xf32>):
+    dist.yield
+  } : (tensor<4xf32>) -> tensor<4xf32>
+  return
+}

@@ -317,7 +317,7 @@ dist.mesh @mesh <["data" = 2, "model" = 2]>
 func.func @f(%x: tensor<4x5xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
   // D-SP4
   // expected-error @below {{splits factor 0, all of which every device needs}}
-  %0 = loom.reshape %x {dist.splits = #dist.splits<[{"data"}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : (tensor<4x5xf32>) -> tensor<10x2xf32>
+  %0 = loom.reshape %x {dist.splits = #dist.splits<[{"data"}, {}, {}, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : (tensor<4x5xf32>) -> tensor<10x2xf32>
   return
 }
 

@@ -1,0 +1,85 @@
+// RUN: gridloom-opt %s --split-input-file --dist-assign-stages --dist-propagate --dist-choose-splits --dist-verify-sharded 2>/dev/null | FileCheck %s
+// RUN: gridloom-opt %s --split-input-file --dist-assign-stages --dist-propagate --dist-choose-splits --dist-verify-sharded 2>/dev/null | gridloom-opt --split-input-file | FileCheck %s
+
+// Batch dimensions, rows, columns, then what is contracted. Both products are partial sums; their
+// sum is too, and is reduced where exp needs it.
+dist.mesh @mesh <["data" = 2, "model" = 2]>
+// CHECK-LABEL: func.func @partial_sums
+// CHECK-COUNT-2: loom.dot_general {{.*}}dist.splits = #dist.splits<[{"data"}, {}, {"model"}]>
+// CHECK: loom.add {{.*}}dist.splits = #dist.splits<[{"data"}, {}], unreduced = {"model"}>
+// CHECK: loom.exp {{.*}}dist.splits = #dist.splits<[{"data"}, {}]>
+func.func @partial_sums(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data"}, {"model"}]>},
+                        %a: tensor<8x4xf32> {loom.name = "a", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>},
+                        %b: tensor<8x4xf32> {loom.name = "b", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>})
+    -> (tensor<4x4xf32> {loom.name = "y"}) {
+  %0 = loom.dot_general %x, %a batch = [] x [] contract = [1] x [0] : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %1 = loom.dot_general %x, %b batch = [] x [] contract = [1] x [0] : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %2 = loom.add %0, %1 : tensor<4x4xf32>
+  %3 = loom.exp %2 : tensor<4x4xf32>
+  return %3 : tensor<4x4xf32>
+}
+
+// -----
+
+// One product was needed whole before: the addition takes that one, and the other is reduced too.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @needed_before
+// CHECK: loom.add {{.*}}dist.splits = #dist.splits<[{}, {}]>
+func.func @needed_before(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>},
+                         %a: tensor<8x4xf32> {loom.name = "a", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>},
+                         %b: tensor<8x4xf32> {loom.name = "b", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>})
+    -> (tensor<4x4xf32> {loom.name = "y"}, tensor<4x4xf32> {loom.name = "z"}) {
+  %0 = loom.dot_general %x, %a batch = [] x [] contract = [1] x [0] : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %1 = loom.dot_general %x, %b batch = [] x [] contract = [1] x [0] : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %2 = loom.exp %0 : tensor<4x4xf32>
+  %3 = loom.add %0, %1 : tensor<4x4xf32>
+  return %2, %3 : tensor<4x4xf32>, tensor<4x4xf32>
+}
+
+// -----
+
+// Three heads of eight over two devices are cut between heads. The major factor of a reshape is the
+// head; elementwise, the dimension has the granule.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @granule
+// CHECK: loom.reshape {{.*}}dist.splits = #dist.splits<[{}, {"model"}, {}]>
+// CHECK: loom.exp {{.*}}dist.splits = #dist.splits<[{}, {"model"} * 8]>
+func.func @granule(%x: tensor<4x3x8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"model"}, {}]>})
+    -> (tensor<4x24xf32> {loom.name = "y"}) {
+  %0 = loom.reshape %x : (tensor<4x3x8xf32>) -> tensor<4x24xf32>
+  %1 = loom.exp %0 : tensor<4x24xf32>
+  return %1 : tensor<4x24xf32>
+}
+
+// -----
+
+// What is written by hand stays, and what follows goes by it: exp splits its rows although its
+// operand and its result are whole.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @by_hand
+// CHECK: loom.exp {{.*}}dist.splits = #dist.splits<[{"model"}, {}]>
+// CHECK: loom.abs {{.*}}dist.splits = #dist.splits<[{}, {}]>
+func.func @by_hand(%x: tensor<4x6xf32> {loom.name = "x"}) -> (tensor<4x6xf32> {loom.name = "y"}) {
+  %0 = loom.exp %x {dist.splits = #dist.splits<[{"model"}, {}]>} : tensor<4x6xf32>
+  %1 = loom.abs %0 : tensor<4x6xf32>
+  return %1 : tensor<4x6xf32>
+}
+
+// -----
+
+// What a loop carries is split as in its body.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @loop
+// CHECK: loom.while {{.*}}dist.splits = #dist.splits<[{"model"}]>
+// CHECK-LABEL: func.func @body
+// CHECK: loom.abs {{.*}}dist.splits = #dist.splits<[{"model"}]>
+func.func @loop(%c: tensor<i1> {loom.name = "c"}, %x: tensor<4xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}]>})
+    -> (tensor<4xf32> {loom.name = "y"}) {
+  %r = loom.while @body if %c carry %x trips = 8 : (tensor<i1>, tensor<4xf32>) -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}
+func.func @body(%x: tensor<4xf32>) -> (tensor<i1>, tensor<4xf32>) attributes {loom.body} {
+  %c = loom.constant dense<true> : tensor<i1>
+  %0 = loom.abs %x : tensor<4xf32>
+  return %c, %0 : tensor<i1>, tensor<4xf32>
+}
