@@ -34,18 +34,16 @@ struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyA
     // The model's own come first: what the command line says may add to them.
     if (failed(applyAnnotations(getOperation(), stageAxis)))
       return signalPassFailure();
-    if (shard.empty())
-      return;
-    if (!meshOp) {
+    if (!shard.empty() && !meshOp) {
       getOperation().emitError("shardings need a mesh; none was declared");
       return signalPassFailure();
     }
-    Mesh mesh(meshOp);
     for (const std::string &text : shard)
-      if (failed(applyOne(text, mesh)))
+      if (failed(applyOne(text, Mesh(meshOp))))
         return signalPassFailure();
     if (failed(checkStates()))
-      signalPassFailure();
+      return signalPassFailure();
+    joinStates();
   }
 
 private:
@@ -57,6 +55,7 @@ private:
   LogicalResult place(const Annotation &annotation, const Mesh &mesh, Spot spot);
   LogicalResult checkStates();
   std::string describePin(const Spot &spot) const;
+  void joinStates();
 
   /// The --shard that was placed at a spot.
   llvm::DenseMap<std::pair<const void *, unsigned>, StringRef> texts;
@@ -167,6 +166,20 @@ LogicalResult ApplyAnnotationsPass::checkStates() {
          << describePin(conflict->second) << " contradicts " << describePin(conflict->first) << ": "
          << conflict->firstName << " and " << conflict->secondName
          << " are one state; keep one of them";
+}
+
+/// What is said of a state's output holds for its input.
+void ApplyAnnotationsPass::joinStates() {
+  for (auto func : getOperation().getOps<func::FuncOp>())
+    for (unsigned i = 0; i < func.getNumResults(); ++i) {
+      auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState);
+      auto sharding = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
+      if (!state || !sharding)
+        continue;
+      for (BlockArgument argument : func.getArguments())
+        if (func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState) == state)
+          setSharding(argument, sharding, func.getResultAttrOfType<OriginAttr>(i, kOrigin));
+    }
 }
 
 /// Why nothing in `module` has the name of an initializer any more; "" of what was none.

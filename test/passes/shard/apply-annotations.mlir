@@ -16,6 +16,7 @@
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=y=[{data},{}] shard=y=[{},{data}]" 2>&1 | FileCheck %s --check-prefix=OUTPUT
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=past=[{data},{}] shard=next=[{},{model}]" 2>&1 | FileCheck %s --check-prefix=STATE
 // RUN: gridloom-opt %s --dist-apply-annotations="shard=past=[{data},{}] shard=next=[{data},{}]"
+// RUN: gridloom-opt %s --dist-apply-annotations="shard=present=[{},{data}]" | FileCheck %s --check-prefix=KEPT
 
 // STATE: error: --shard 'next=[{},{model}]' contradicts --shard 'past=[{data},{}]': input 'past' and output 'next' are one state; keep one of them
 // UNKNOWN: error: --shard names 'nothing', which is no input, output, weight or node of the model
@@ -61,6 +62,14 @@ func.func @layers() {
 func.func @state(%past: tensor<4x4xf32> {loom.name = "past", loom.state = "past"}) -> (tensor<4x4xf32> {loom.name = "next", loom.state = "past"}) {
   %0 = loom.tanh %past : tensor<4x4xf32>
   return %0 : tensor<4x4xf32>
+}
+
+// What is said of a state's output holds for its input.
+// KEPT-LABEL: func.func @step(
+// KEPT-SAME: %{{.*}}: tensor<4x8xf32> {dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"data"}]>, loom.name = "before"
+func.func @step(%before: tensor<4x8xf32> {loom.name = "before", loom.state = "cache"}) -> (tensor<4x8xf32> {loom.name = "present", loom.state = "cache"}) {
+  %0 = loom.abs %before : tensor<4x8xf32>
+  return %0 : tensor<4x8xf32>
 }
 
 // What is computed from weights alone is computed once.
