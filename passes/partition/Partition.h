@@ -17,7 +17,19 @@ namespace gridloom {
 #define GEN_PASS_REGISTRATION
 #include "passes/partition/Passes.h.inc"
 
-/// Partitions, splits into stages, verifies.
+/// The stage of an operation; 0 where none was assigned.
+inline mlir::IntegerAttr getStageAttr(mlir::Operation *op) {
+  auto stage = op->getAttrOfType<mlir::IntegerAttr>(dist::kStage);
+  return stage ? stage : mlir::IntegerAttr::get(mlir::IntegerType::get(op->getContext(), 64), 0);
+}
+
+/// "'model'", "'data' and 'model'"
+inline std::string quoteAxes(llvm::ArrayRef<mlir::StringAttr> axes) {
+  return llvm::join(
+      llvm::map_range(axes, [](mlir::StringAttr axis) { return "'" + axis.str() + "'"; }), " and ");
+}
+
+/// Inserts reshards, lowers them, makes shapes local, splits into stages, verifies.
 void addPartitionPasses(mlir::OpPassManager &pm);
 
 } // namespace gridloom

@@ -9,7 +9,9 @@
 
 void gridloom::addPartitionPasses(mlir::OpPassManager &pm) {
   // One function still holds all stages: a value that crosses stages is resharded as any other.
-  pm.addPass(createPartition());
+  pm.addPass(createInsertReshards());
+  pm.addPass(createLowerReshards());
+  pm.addPass(createLocalize());
   // On local shapes, so that sends and receives are of the bytes that travel.
   pm.addPass(createSplitStages());
   pm.addPass(createVerifyPartitioned());

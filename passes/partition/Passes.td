@@ -4,18 +4,47 @@
 
 include "mlir/Pass/PassBase.td"
 
-def Partition : Pass<"dist-partition", "::mlir::ModuleOp"> {
-  let summary = "Turns the global program into the one every device runs on its shards";
+def InsertReshards : Pass<"dist-insert-reshards", "::mlir::ModuleOp"> {
+  let summary = "Moves values to where they are used, by explicit reshards";
   let description = [{
-    Types become local; where an operation needs an operand otherwise than it is, collectives are
-    inserted. Partial sums are reduced only where something needs them reduced.
+    Where an operation's splits, or an output's sharding, need a value otherwise than it is made, `dist.reshard` brings it there, from
+    the cheapest sharding in which it is. From here on a value's sharding is how it is made: partial sums are reduced only
+    where something needs them reduced.
 
     ```mlir
-    // global: contraction split over "model"
+    %0 = loom.dot_general %h, %w2 ... {dist.splits = #dist.splits<[{}, {}, {"model"} ]>}
+    %1 = dist.reshard %0 from <@mesh, [{}, {} ], unreduced = {"model" = sum}> to <@mesh, [{}, {} ]> {dist.because = "..."}
+    %y = loom.exp %1 {dist.splits = #dist.splits<[{}, {} ]>}
+    ```
+  }];
+}
+
+def LowerReshards : Pass<"dist-lower-reshards", "::mlir::ModuleOp"> {
+  let summary = "Turns reshards into collectives on shards";
+  let description = [{
+    The fastest way from one sharding to the other, in a body that works on one device's shard:
+
+    ```mlir
+    %1 = dist.on_shards %0 from <@mesh, [{}, {} ], unreduced = {"model" = sum}> to <@mesh, [{}, {} ]> {
+    ^bb0(%shard: tensor<8x16xf32>):
+      %2 = dist.all_reduce %shard over ["model"] sum : tensor<8x16xf32>
+      dist.yield %2 : tensor<8x16xf32>
+    } : (tensor<8x16xf32>) -> tensor<8x16xf32>
+    ```
+  }];
+}
+
+def Localize : Pass<"dist-localize", "::mlir::ModuleOp"> {
+  let summary = "Turns the global program into the one every device runs on its shards";
+  let description = [{
+    Types become local, as each operation's splits say; operations that read other devices' shards, such as convolutions along a
+    split dimension, communicate themselves.
+
+    ```mlir
+    // contraction split over "model"
     %y = loom.dot_general %h, %w2 ... : (tensor<8x64xf32>, tensor<64x16xf32>) -> tensor<8x16xf32>
     // local
-    %0 = loom.dot_general %h, %w2 ... : (tensor<8x32xf32>, tensor<32x16xf32>) -> tensor<8x16xf32>
-    %y = dist.all_reduce %0 over ["model"] sum : tensor<8x16xf32>
+    %y = loom.dot_general %h, %w2 ... : (tensor<8x32xf32>, tensor<32x16xf32>) -> tensor<8x16xf32>
     ```
   }];
 }

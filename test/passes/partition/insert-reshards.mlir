@@ -1,0 +1,55 @@
+// RUN: gridloom-opt %s --split-input-file --dist-insert-reshards --verify-diagnostics | FileCheck %s
+
+// The product is made as partial sums and needed whole; so it says, by whom, and where it comes from.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @sum
+// CHECK: %[[P:.*]] = loom.dot_general {{.*}}dist.shardings = [#dist.sharding<@mesh, [{}, {}], unreduced = {"model" = sum}>]
+// CHECK-NEXT: %[[R:.*]] = dist.reshard %[[P]] from <@mesh, [{}, {}], unreduced = {"model" = sum}> to <@mesh, [{}, {}]>
+// CHECK-SAME: dist.because = "each device of 'model' has a partial sum; 'exponential' needs the whole"
+// CHECK-SAME: tensor<4x4xf32>
+// CHECK-NEXT: loom.exp %[[R]]
+func.func @sum(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>},
+               %a: tensor<8x4xf32> {loom.name = "a", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>})
+    -> (tensor<4x4xf32> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {}]>}) {
+  %0 = loom.dot_general %x, %a batch = [] x [] contract = [1] x [0] {dist.splits = #dist.splits<[{}, {}, {"model"}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>]} : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %1 = loom.exp %0 {dist.splits = #dist.splits<[{}, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>]} : tensor<4x4xf32> loc("exponential")
+  return %1 : tensor<4x4xf32>
+}
+
+// -----
+
+// Two users need the same: there is one reshard. The output wants the value as it is made.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @shared
+// CHECK: %[[A:.*]] = loom.abs
+// CHECK: %[[R:.*]] = dist.reshard %[[A]] from <@mesh, [{"model"}]> to <@mesh, [{}]>
+// CHECK: loom.exp %[[R]]
+// CHECK: loom.negate %[[R]]
+// CHECK: return %[[A]],
+func.func @shared(%x: tensor<4xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}]>})
+    -> (tensor<4xf32> {loom.name = "a", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}]>},
+        tensor<4xf32> {loom.name = "b", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}]>},
+        tensor<4xf32> {loom.name = "c", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}]>}) {
+  %0 = loom.abs %x {dist.splits = #dist.splits<[{"model"}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}]>]} : tensor<4xf32>
+  %1 = loom.exp %0 {dist.splits = #dist.splits<[{}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}]>]} : tensor<4xf32>
+  %2 = loom.negate %0 {dist.splits = #dist.splits<[{}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}]>]} : tensor<4xf32>
+  return %0, %1, %2 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+dist.mesh @mesh <["model" = 2]>
+func.func @undecided(%x: tensor<4xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}]>}) {
+  // expected-error @below {{has no dist.splits; dist-choose-splits writes an entry for each of its 1 factors}}
+  %0 = loom.abs %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}]>]} : tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh <["micro" = 2]>
+func.func @in_time(%x: tensor<4xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"micro"}]>}) {
+  // expected-error @below {{cannot reshard operand 0 from #dist.sharding<@mesh, [{"micro"}]> to #dist.sharding<@mesh, [{}]>}}
+  %0 = loom.abs %x {dist.splits = #dist.splits<[{}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}]>]} : tensor<4xf32>
+  return
+}

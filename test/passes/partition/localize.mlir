@@ -1,0 +1,49 @@
+// RUN: gridloom-opt %s --split-input-file --dist-localize --verify-diagnostics | FileCheck %s
+
+// Shapes are those of the splits; what is on shards already is taken over.
+dist.mesh @mesh <["model" = 2]>
+loom.weight @w : tensor<8x4xf32> from <"", offset = 0, bytes = 128>
+// CHECK-LABEL: func.func @main
+// CHECK-SAME: %[[X:.*]]: tensor<4x4xf32> {{{.*}}loom.global_type = tensor<4x8xf32>
+// CHECK: %[[W:.*]] = loom.get_weight @w {{.*}}sharding = #dist.sharding<@mesh, [{"model"}, {}]>} : tensor<4x4xf32>
+// CHECK-NEXT: %[[P:.*]] = loom.dot_general %[[X]], %[[W]] {{.*}}: (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+// CHECK-NEXT: %[[R:.*]] = dist.all_reduce %[[P]] over ["model"] sum
+// CHECK-NEXT: %[[Y:.*]] = loom.exp %[[R]]
+// CHECK-NOT: dist.splits
+// CHECK: return {dist.stage = 0 : i64} %[[Y]]
+func.func @main(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>})
+    -> (tensor<4x4xf32> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {}]>}) {
+  %w = loom.get_weight @w {dist.splits = #dist.splits<[{"model"}, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{"model"}, {}]>]} : tensor<8x4xf32>
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] {dist.splits = #dist.splits<[{}, {}, {"model"}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}], unreduced = {"model" = sum}>]} : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %1 = dist.on_shards %0 from <@mesh, [{}, {}], unreduced = {"model" = sum}> to <@mesh, [{}, {}]> {
+  ^bb0(%shard: tensor<4x4xf32>):
+    %3 = dist.all_reduce %shard over ["model"] sum : tensor<4x4xf32>
+    dist.yield %3 : tensor<4x4xf32>
+  } {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>]} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %2 = loom.exp %1 {dist.splits = #dist.splits<[{}, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>]} : tensor<4x4xf32>
+  return %2 : tensor<4x4xf32>
+}
+
+// -----
+
+// expected-error @below {{no mesh is declared}}
+module {
+}
+
+// -----
+
+dist.mesh @mesh <["model" = 2]>
+func.func @missing(%x: tensor<4xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}]>}) {
+  // expected-error @below {{reads operand 0 as #dist.sharding<@mesh, [{}]>, but it is #dist.sharding<@mesh, [{"model"}]>; a reshard is missing}}
+  %0 = loom.abs %x {dist.splits = #dist.splits<[{}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}]>]} : tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh <["model" = 2]>
+func.func @not_lowered(%x: tensor<4xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}]>}) {
+  // expected-error @below {{has no sharding rule; reshards are lowered before}}
+  %0 = dist.reshard %x from <@mesh, [{"model"}]> to <@mesh, [{}]> : tensor<4xf32>
+  return
+}

@@ -1,0 +1,44 @@
+// RUN: gridloom-opt %s --split-input-file --dist-lower-reshards --verify-diagnostics | FileCheck %s
+
+// The cause goes to what communicates, the stage to everything.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @gather
+// CHECK: %[[Y:.*]] = dist.on_shards %{{.*}} from <@mesh, [{"model"}]> to <@mesh, [{}]> {
+// CHECK-NEXT: ^bb0(%[[S:.*]]: tensor<3xf32>):
+// CHECK-NEXT: %[[G:.*]] = dist.all_gather %[[S]] over ["model"] dim = 0 {dist.because = "it is read", dist.stage = 1 : i64} : (tensor<3xf32>) -> tensor<6xf32>
+// CHECK-NEXT: %[[T:.*]] = loom.slice %[[G]] [0] to [5] by [1] {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}]>], dist.stage = 1 : i64} : (tensor<6xf32>) -> tensor<5xf32>
+// CHECK-NEXT: dist.yield %[[T]] : tensor<5xf32>
+// CHECK: return %[[Y]]
+func.func @gather(%x: tensor<5xf32> {dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}]>}) -> tensor<5xf32> {
+  %0 = dist.reshard %x from <@mesh, [{"model"}]> to <@mesh, [{}]> {dist.because = "it is read", dist.stage = 1 : i64, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}]>]} : tensor<5xf32>
+  return %0 : tensor<5xf32>
+}
+
+// -----
+
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @nothing
+// CHECK: ^bb0(%[[S:.*]]: tensor<2xf32>):
+// CHECK-NEXT: dist.yield %[[S]]
+func.func @nothing(%x: tensor<4xf32> {dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}]>}) -> tensor<4xf32> {
+  %0 = dist.reshard %x from <@mesh, [{"model"}]> to <@mesh, [{"model"}]> : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+dist.mesh @mesh <["model" = 2]>
+func.func @elsewhere(%x: tensor<4xf32> {dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}]>}) {
+  // expected-error @below {{starts from #dist.sharding<@mesh, [{"model"}]>, but its input is #dist.sharding<@mesh, [{}]>}}
+  %0 = dist.reshard %x from <@mesh, [{"model"}]> to <@mesh, [{}]> : tensor<4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh <["micro" = 2]>
+func.func @in_time(%x: tensor<4xf32> {dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"micro"}]>}) {
+  // expected-error @below {{cannot go from #dist.sharding<@mesh, [{"micro"}]> to #dist.sharding<@mesh, [{}]>; micro-batches do not communicate}}
+  %0 = dist.reshard %x from <@mesh, [{"micro"}]> to <@mesh, [{}]> : tensor<4xf32>
+  return
+}
