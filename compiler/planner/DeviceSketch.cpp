@@ -19,7 +19,8 @@ using namespace gridloom;
 using namespace gridloom::dist;
 
 DeviceSketch::DeviceSketch(func::FuncOp given, const Mesh &mesh, const LayoutOptions &layout)
-    : mesh(mesh), layout(layout), holder(ModuleOp::create(given.getLoc())) {
+    : mesh(mesh), layout(layout), stageAxes(getStageAxes(given->getParentOfType<ModuleOp>())),
+      holder(ModuleOp::create(given.getLoc())) {
   IRMapping mapping;
   OpBuilder builder = OpBuilder::atBlockEnd(holder->getBody());
   func = cast<func::FuncOp>(builder.clone(*given, mapping));
@@ -145,26 +146,20 @@ Value DeviceSketch::emit(OpBuilder &builder, const Version &from, const ReshardS
                          Value value, RankedTensorType after, int64_t stage) {
   int64_t parts = mesh.getSize(step.axes);
   Type type = from.value.getType();
-  switch (step.kind) {
-  case ReshardStep::Slice:
+  if (step.kind == ReshardStep::Slice)
     return addMark(builder, Mark::Slice, value, type, after, stage);
-  case ReshardStep::ReduceScatter:
-    if (value.getDefiningOp())
-      value = move(builder, value, step.dim, parts, /*toFront=*/true);
-    return addMark(builder, Mark::Collective, value, type, after, stage);
-  case ReshardStep::AllGather:
-    value = addMark(builder, Mark::Collective, value, type, after, stage);
-    return move(builder, value, step.dim, parts, /*toFront=*/false);
-  case ReshardStep::AllToAll:
-    if (value.getDefiningOp())
-      value = move(builder, value, step.splitDim, parts, /*toFront=*/true);
-    value = addMark(builder, Mark::Collective, value, type, after, stage);
-    return move(builder, value, step.dim, parts, /*toFront=*/false);
-  case ReshardStep::AllReduce:
-  case ReshardStep::Permute:
-    return addMark(builder, Mark::Collective, value, type, after, stage);
-  }
-  llvm_unreachable("a step of no kind");
+  bool scatters = step.kind == ReshardStep::ReduceScatter;
+  bool exchanges = step.kind == ReshardStep::AllToAll;
+  if ((scatters || exchanges) && value.getDefiningOp())
+    value = move(builder, value, scatters ? step.dim : step.splitDim, parts, /*toFront=*/true);
+  int64_t most = std::max(getBytes(value), loom::getByteSize(after));
+  value = addMark(builder, Mark::Collective, value, type, after, stage);
+  communications[value.getDefiningOp()] = {
+      mesh.getSeconds(*getCollective(step.kind), static_cast<double>(most), step.axes),
+      builder.getArrayAttr(SmallVector<Attribute>(step.axes.begin(), step.axes.end()))};
+  if (exchanges || step.kind == ReshardStep::AllGather)
+    value = move(builder, value, step.dim, parts, /*toFront=*/false);
+  return value;
 }
 
 Value DeviceSketch::request(Value global, const Sharding &sharding, Operation *user) {
@@ -304,6 +299,10 @@ void DeviceSketch::addTransfers() {
         OpBuilder builder = OpBuilder::atBlockBegin(&func.front());
         Value received =
             addMark(builder, Mark::Receive, result, result.getType(), types.lookup(result), stage);
+        communications[received.getDefiningOp()] = {
+            mesh.getSeconds(cluster::Collective::Recv, static_cast<double>(getBytes(result)),
+                            stageAxes),
+            builder.getI64IntegerAttr(getStage(op))};
         for (OpOperand *use : uses)
           use->set(received);
       }
@@ -365,6 +364,9 @@ void DeviceSketch::eraseDead() {
 void DeviceSketch::findCommunicated() {
   for (Operation &op : func.front())
     if (std::optional<Mark> mark = getMark(&op); mark == Mark::Collective || mark == Mark::Receive)
-      for (Value operand : op.getOperands())
+      for (Value operand : op.getOperands()) {
+        while (auto reshape = operand.getDefiningOp<loom::ReshapeOp>())
+          operand = reshape.getInput();
         communicated.insert(operand);
+      }
 }

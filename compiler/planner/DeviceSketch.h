@@ -25,12 +25,15 @@ public:
 
   DeviceSketch(mlir::func::FuncOp func, const dist::Mesh &mesh, const LayoutOptions &layout);
 
-  mlir::func::FuncOp getFunction() { return func; }
+  mlir::func::FuncOp getFunction() const { return func; }
   /// What an operation that stands for something else is.
   std::optional<Mark> getMark(mlir::Operation *op) const;
   /// Of a device of the operation's stage.
   int64_t getStage(mlir::Operation *op) const;
   int64_t getBytes(mlir::Value value) const { return bytes.lookup(value); }
+  /// The time of communication, and the stream that it is on.
+  double getSeconds(mlir::Operation *op) const { return communications.lookup(op).first; }
+  mlir::Attribute getStream(mlir::Operation *op) const { return communications.lookup(op).second; }
   /// As a device reads a weight.
   mlir::Attribute getSharding(mlir::Value value) const { return shardings.lookup(value); }
   mlir::RankedTensorType getLocalType(mlir::Value value) const { return types.lookup(value); }
@@ -74,11 +77,13 @@ private:
 
   const dist::Mesh &mesh;
   const LayoutOptions &layout;
+  llvm::SmallVector<mlir::StringAttr, 1> stageAxes;
   mlir::OwningOpRef<mlir::ModuleOp> holder;
   mlir::func::FuncOp func;
   llvm::DenseMap<mlir::Operation *, mlir::Operation *> sources;
   llvm::DenseMap<mlir::Operation *, Mark> marks;
   llvm::DenseMap<mlir::Operation *, int64_t> stages;
+  llvm::DenseMap<mlir::Operation *, std::pair<double, mlir::Attribute>> communications;
   llvm::DenseMap<mlir::Value, int64_t> bytes;
   llvm::DenseMap<mlir::Value, mlir::RankedTensorType> types;
   llvm::DenseMap<mlir::Value, mlir::Attribute> shardings;

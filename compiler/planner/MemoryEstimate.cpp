@@ -5,276 +5,16 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/planner/MemoryEstimate.h"
 
-#include "compiler/planner/DeviceSketch.h"
+#include "compiler/planner/StageEstimate.h"
 #include "dialects/loom/Control.h"
-#include "passes/allocate/Packing.h"
-#include "passes/fuse/StridedView.h"
 
 #include "llvm/ADT/MapVector.h"
-#include "llvm/Support/MathExtras.h"
 
 #include <map>
+#include <set>
 
 using namespace mlir;
 using namespace gridloom;
-
-namespace {
-
-using Mark = DeviceSketch::Mark;
-
-/// Memory of one program's activations.
-struct Activations {
-  int64_t arena = 0, registered = 0;
-};
-
-/// The steps of one stage of a function, and the memory of what they compute.
-class StageEstimate {
-public:
-  StageEstimate(DeviceSketch &sketch, int64_t stage) : sketch(sketch), stage(stage) {}
-
-  /// `estimateBody` gives the memory of a loop's or branch's body.
-  Activations run(llvm::function_ref<Activations(func::FuncOp)> estimateBody);
-
-private:
-  struct Buffer {
-    int64_t bytes, first, last;
-    bool isRegistered, isPinned; // pinned: nothing is written over it
-    int64_t endsBefore = -1;     // the step that waits for the collective that reads it
-  };
-  /// A value's memory; -1: none, or not of this program's activations.
-  int findBuffer(Value value) const;
-  int addBuffer(Value value, int64_t bytes, bool isRegistered);
-  void addStep(Operation *op, llvm::function_ref<Activations(func::FuncOp)> estimateBody);
-  void addKernel(Operation *root, const FusionGroup &group);
-  void addCommunication(Operation *op);
-  void addControl(Operation *op, llvm::function_ref<Activations(func::FuncOp)> estimateBody);
-  void placeOutputs();
-  void read(Value value);
-  bool tryInPlace(Operation *root, const FusionGroup &group);
-  bool isElementByElement(const FusionGroup &group) const;
-  int64_t pack(bool registered) const;
-
-  DeviceSketch &sketch;
-  int64_t stage, now = 0;
-  std::vector<Buffer> buffers;
-  llvm::DenseMap<Value, int> owners;
-  llvm::DenseSet<Value> atOutputs; // computed where an output or state is
-  llvm::DenseMap<Value, int64_t> lastReads;
-};
-
-} // namespace
-
-/// The value whose memory shows `value` under another shape or in part.
-static Value getRoot(Value value, const DeviceSketch &sketch) {
-  while (Operation *op = value.getDefiningOp()) {
-    bool isSlice = isa<loom::SliceOp>(op) && !sketch.getKernels().contains(op);
-    if (!isSlice && !isa<loom::ReshapeOp>(op))
-      break;
-    value = op->getOperand(0);
-  }
-  return value;
-}
-
-int StageEstimate::findBuffer(Value value) const {
-  auto it = owners.find(getRoot(value, sketch));
-  return it == owners.end() ? -1 : it->second;
-}
-
-int StageEstimate::addBuffer(Value value, int64_t bytes, bool isRegistered) {
-  buffers.push_back({bytes, now, now, isRegistered, false});
-  return owners[value] = static_cast<int>(buffers.size()) - 1;
-}
-
-void StageEstimate::read(Value value) {
-  if (int buffer = findBuffer(value); buffer >= 0)
-    buffers[buffer].last = std::max(buffers[buffer].last, now);
-}
-
-/// Results that are computed right where they go; the others are copied there in the end.
-void StageEstimate::placeOutputs() {
-  func::FuncOp func = sketch.getFunction();
-  for (Value result : func.front().getTerminator()->getOperands()) {
-    Value root = getRoot(result, sketch);
-    Operation *op = root.getDefiningOp();
-    bool isComputed = op && (sketch.getKernels().contains(op) || sketch.getMark(op) == Mark::Call);
-    bool isWhole = sketch.getBytes(root) == sketch.getBytes(result);
-    if (isComputed && isWhole && !sketch.isCommunicated(root) && !loom::isBody(func))
-      atOutputs.insert(root);
-  }
-}
-
-/// True for kernels that compute one element after another: only those write over an input.
-bool StageEstimate::isElementByElement(const FusionGroup &group) const {
-  return llvm::all_of(group.ops, [](Operation *op) {
-    return isa<loom::KernelBodyInterface, loom::ConstantOp, loom::IotaOp, loom::BroadcastOp,
-               loom::ScatterOp, loom::CumulativeOp>(op);
-  });
-}
-
-/// Lets a kernel write over an input of the same size that nothing reads later.
-bool StageEstimate::tryInPlace(Operation *root, const FusionGroup &group) {
-  Value result = root->getResult(0);
-  if (!isElementByElement(group))
-    return false;
-  for (Operation *op : group.ops) {
-    if (isa<loom::BroadcastOp>(op))
-      continue;
-    for (Value operand : op->getOperands()) {
-      int index = findBuffer(operand);
-      if (group.ops.contains(operand.getDefiningOp()) || index < 0)
-        continue;
-      Buffer &buffer = buffers[index];
-      Value owner = getRoot(operand, sketch);
-      bool readElsewhere = llvm::any_of(operand.getUsers(), [&](Operation *user) {
-        return group.ops.contains(user) && isa<loom::BroadcastOp>(user);
-      });
-      if (buffer.isPinned || readElsewhere || lastReads.lookup(owner) > now ||
-          buffer.bytes != sketch.getBytes(result) || sketch.getBytes(operand) != buffer.bytes ||
-          buffer.isRegistered != sketch.isCommunicated(result))
-        continue;
-      owners[result] = index;
-      buffer.last = now;
-      return true;
-    }
-  }
-  return false;
-}
-
-void StageEstimate::addKernel(Operation *root, const FusionGroup &group) {
-  for (Operation *op : group.ops)
-    for (Value operand : op->getOperands())
-      if (!group.ops.contains(operand.getDefiningOp()))
-        read(operand);
-  Value result = root->getResult(0);
-  if (!atOutputs.contains(result) && !tryInPlace(root, group))
-    addBuffer(result, sketch.getBytes(result), sketch.isCommunicated(result));
-}
-
-void StageEstimate::addCommunication(Operation *op) {
-  Value result = op->getResult(0);
-  bool receives = sketch.getMark(op) == Mark::Receive;
-  int64_t end = std::max(now, lastReads.lookup(result));
-  if (!receives || sketch.getStage(op) == stage) {
-    int buffer = addBuffer(result, sketch.getBytes(result), true);
-    if (receives) // as soon as the stage begins
-      buffers[buffer].first = 0;
-  }
-  for (Value operand : op->getOperands()) {
-    Value root = getRoot(operand, sketch);
-    int buffer = findBuffer(operand);
-    bool isWeight = isa_and_nonnull<loom::GetWeightOp>(root.getDefiningOp());
-    if (buffer < 0 && !isWeight && !receives) // a copy for peers
-      buffer = addBuffer(operand, sketch.getBytes(operand), true);
-    if (buffer >= 0 && !(receives && sketch.getStage(op) == stage))
-      buffers[buffer].last = std::max(buffers[buffer].last, end);
-  }
-}
-
-/// A loop's values have memory of their own, and so have a branch's results.
-void StageEstimate::addControl(Operation *op,
-                               llvm::function_ref<Activations(func::FuncOp)> estimateBody) {
-  for (Value operand : op->getOperands())
-    read(operand);
-  if (isa<loom::WhileOp>(op))
-    addBuffer(Value(), sketch.getBytes(op->getOperand(0)), false);
-  for (Value result : op->getResults())
-    addBuffer(result, sketch.getBytes(result), false);
-  Activations most;
-  for (const loom::BodyLink &link : loom::getBodies(sketch.getSource(op))) {
-    Activations inner = estimateBody(link.body);
-    most.arena = std::max(most.arena, inner.arena);
-    most.registered = std::max(most.registered, inner.registered);
-  }
-  addBuffer(Value(), most.arena, false);
-  addBuffer(Value(), most.registered, true);
-}
-
-void StageEstimate::addStep(Operation *op,
-                            llvm::function_ref<Activations(func::FuncOp)> estimateBody) {
-  std::optional<Mark> mark = sketch.getMark(op);
-  auto kernel = sketch.getKernels().find(op);
-  if (mark == Mark::Collective || mark == Mark::Receive) {
-    addCommunication(op);
-  } else if (mark) {
-    for (Value operand : op->getOperands())
-      read(operand);
-    Value result = op->getResult(0);
-    if (!atOutputs.contains(result))
-      addBuffer(result, sketch.getBytes(result), sketch.isCommunicated(result));
-  } else if (loom::isControl(op)) {
-    addControl(op, estimateBody);
-  } else if (kernel != sketch.getKernels().end()) {
-    addKernel(op, kernel->second);
-  }
-}
-
-int64_t StageEstimate::pack(bool registered) const {
-  std::vector<const Buffer *> placed;
-  for (const Buffer &buffer : buffers)
-    if (buffer.isRegistered == registered && buffer.bytes > 0)
-      placed.push_back(&buffer);
-  llvm::stable_sort(placed, [](const Buffer *a, const Buffer *b) { return a->first < b->first; });
-  SmallVector<MemoryBlock> blocks;
-  std::multimap<int64_t, unsigned> live; // by their ends
-  for (auto [i, buffer] : llvm::enumerate(placed)) {
-    live.erase(live.begin(), live.lower_bound(buffer->first));
-    blocks.push_back({buffer->bytes, {}});
-    for (auto [end, other] : live) {
-      blocks[i].conflicts.push_back(other);
-      blocks[other].conflicts.push_back(i);
-    }
-    live.insert({buffer->last, i});
-  }
-  return packBlocks(blocks).bytes;
-}
-
-Activations StageEstimate::run(llvm::function_ref<Activations(func::FuncOp)> estimateBody) {
-  func::FuncOp func = sketch.getFunction();
-  placeOutputs();
-  // Receives stand first, and concern the sender too.
-  std::vector<Operation *> steps;
-  for (Operation &op : func.front().without_terminator()) {
-    bool sends = sketch.getMark(&op) == Mark::Receive && op.getOperand(0).getDefiningOp() &&
-                 sketch.getStage(op.getOperand(0).getDefiningOp()) == stage;
-    if (sketch.getStage(&op) == stage || sends)
-      steps.push_back(&op);
-  }
-  auto note = [&](Value value, int64_t at) {
-    int64_t &last = lastReads[getRoot(value, sketch)];
-    last = std::max(last, at);
-  };
-  for (auto [i, op] : llvm::enumerate(steps)) {
-    auto at = static_cast<int64_t>(i);
-    if (auto kernel = sketch.getKernels().find(op); kernel != sketch.getKernels().end()) {
-      for (Operation *part : kernel->second.ops)
-        for (Value operand : part->getOperands())
-          note(operand, at);
-    } else if (sketch.getMark(op) || loom::isControl(op)) {
-      for (Value operand : op->getOperands())
-        note(operand, at);
-    }
-  }
-  auto end = static_cast<int64_t>(steps.size());
-  for (Value result : func.front().getTerminator()->getOperands())
-    note(result, end);
-  // What is sent stays until the end, for nothing waits for it; a collective's operand until its
-  // result is read.
-  for (Operation *op : steps) {
-    std::optional<Mark> mark = sketch.getMark(op);
-    if (mark == Mark::Receive && sketch.getStage(op) != stage)
-      note(op->getOperand(0), end);
-    else if (mark == Mark::Collective)
-      note(op->getOperand(0), lastReads.lookup(op->getResult(0)));
-  }
-  for (auto [i, op] : llvm::enumerate(steps)) {
-    now = static_cast<int64_t>(i);
-    addStep(op, estimateBody);
-  }
-  for (auto &[value, buffer] : owners)
-    if (auto it = lastReads.find(value); it != lastReads.end())
-      buffers[buffer].last = std::max(buffers[buffer].last, it->second);
-  return {pack(false), pack(true)};
-}
 
 namespace {
 
@@ -371,9 +111,8 @@ Activations ModuleEstimate::estimateBody(func::FuncOp body, int64_t stage) {
   int64_t own = 0;
   for (Operation &op : sketch.getFunction().front())
     own = sketch.getStage(&op);
-  return StageEstimate(sketch, own).run([&](func::FuncOp inner) {
-    return estimateBody(inner, stage);
-  });
+  return estimateActivations(sketch, own, mesh,
+                             [&](func::FuncOp inner) { return estimateBody(inner, stage); });
 }
 
 void ModuleEstimate::addFunction(func::FuncOp func) {
@@ -386,9 +125,8 @@ void ModuleEstimate::addFunction(func::FuncOp func) {
   for (int64_t stage : present) {
     rt::MemoryNeeds &needs = getStage(stage).needs;
     addWeights(sketch, stage);
-    Activations activations = StageEstimate(sketch, stage).run([&](func::FuncOp body) {
-      return estimateBody(body, stage);
-    });
+    Activations activations = estimateActivations(
+        sketch, stage, mesh, [&](func::FuncOp body) { return estimateBody(body, stage); });
     needs.arena = std::max<uint64_t>(needs.arena, activations.arena);
     needs.registered = std::max<uint64_t>(needs.registered, activations.registered);
   }

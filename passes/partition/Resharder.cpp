@@ -57,8 +57,7 @@ static RankedTensorType getStepType(RankedTensorType type, const ReshardStep &st
   llvm_unreachable("unknown reshard step");
 }
 
-/// None for what does not communicate.
-static std::optional<cluster::Collective> getCollective(ReshardStep::Kind kind) {
+std::optional<cluster::Collective> gridloom::getCollective(ReshardStep::Kind kind) {
   switch (kind) {
   case ReshardStep::Slice:
     return std::nullopt;

@@ -36,6 +36,9 @@ mlir::FailureOr<llvm::SmallVector<ReshardStep>> planReshard(const dist::Sharding
 dist::MoveCost getReshardCost(llvm::ArrayRef<ReshardStep> steps, mlir::RankedTensorType local,
                               const dist::Mesh &mesh);
 
+/// None for what does not communicate.
+std::optional<cluster::Collective> getCollective(ReshardStep::Kind kind);
+
 /// The types of a device's tensor after each step, from `local` before the first.
 llvm::SmallVector<mlir::RankedTensorType> getStepTypes(llvm::ArrayRef<ReshardStep> steps,
                                                        mlir::RankedTensorType local,

@@ -186,6 +186,21 @@ ListOrder ListRun::run() {
 
 } // namespace
 
+void measurePaths(MutableArrayRef<ScheduleNode> nodes) {
+  // Each round follows edges to higher numbers as far as they go.
+  bool changed = true;
+  for (unsigned round = 0; changed && round < 8; ++round) {
+    changed = false;
+    for (ScheduleNode &node : llvm::reverse(nodes)) {
+      double rest = 0;
+      for (unsigned successor : node.successors)
+        rest = std::max(rest, nodes[successor].toEnd);
+      changed |= node.toEnd != node.seconds + rest;
+      node.toEnd = node.seconds + rest;
+    }
+  }
+}
+
 ListOrder runList(ArrayRef<ScheduleNode> nodes, ArrayRef<double> release) {
   return ListRun(nodes, release).run();
 }

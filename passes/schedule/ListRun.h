@@ -38,6 +38,9 @@ struct ListOrder {
   double end = 0;
 };
 
+/// Sets `toEnd` of all nodes. Edges should go from lower to higher numbers; a few may not.
+void measurePaths(llvm::MutableArrayRef<ScheduleNode> nodes);
+
 /// Issues communication as soon as its operands are there, and waits for it when it is over; of
 /// compute that which can start first, then that with most work behind it. A start with a `release`
 /// time, one per node where there are any, is issued no earlier than the last decision before that

@@ -9,23 +9,15 @@
 #include "dialects/loom/Control.h"
 #include "dialects/loom/Work.h"
 #include "passes/schedule/BuildProgram.h"
+#include "passes/schedule/Deferral.h"
 #include "passes/schedule/ListRun.h"
 #include "passes/schedule/LiveMemory.h"
 #include "passes/schedule/StateUpdates.h"
-
-#include "llvm/Support/MathExtras.h"
-
-#include <array>
 
 using namespace mlir;
 
 namespace gridloom {
 namespace {
-
-/// By so much the sums of two orders may differ that are equal but for rounding.
-constexpr double kRounding = 1e-9;
-/// For less than this part of the memory the order stays.
-constexpr int64_t kWorth = 32;
 
 double getBytes(TypeRange types) {
   double bytes = 0;
@@ -49,21 +41,11 @@ private:
   void addEdge(unsigned from, unsigned to);
   void orderTransfers();
   void orderStateReaders();
-  void measurePaths();
   bool reaches(unsigned from, unsigned to) const;
   double estimate(Operation *op) const;
   Kind getKind(Operation *op) const;
-  /// True for a collective whose results take more memory than its operands give back.
-  bool isDeferrable(unsigned index, const LiveMemory &memory) const;
-  /// When results are needed so that compute goes on as in some order, and when what leads to them
-  /// must begin at the latest, per node.
-  struct Needs {
-    std::vector<double> needed, latest;
-  };
-  Needs findNeeds(const ListOrder &first) const;
-  std::vector<double> findReleases(ArrayRef<unsigned> candidates, const Needs &needs,
-                                   const LiveMemory &memory, double times) const;
-  DeferredStarts defer(ListOrder &chosen) const;
+  bool isDeferrable(unsigned index) const;
+  DeferredStarts defer(ListOrder &order) const;
 
   Block &block;
   const dist::Mesh &mesh;
@@ -217,113 +199,30 @@ void ListScheduler::build() {
     });
   orderTransfers();
   orderStateReaders();
-  measurePaths();
+  // Edges between transfers follow channels, which may go against program order.
+  measurePaths(nodes);
 }
 
-void ListScheduler::measurePaths() {
-  // Edges between transfers follow channels, which may go against program order: a few rounds.
-  bool changed = true;
-  for (unsigned round = 0; changed && round < 8; ++round) {
-    changed = false;
-    for (ScheduleNode &node : llvm::reverse(nodes)) {
-      double rest = 0;
-      for (unsigned successor : node.successors)
-        rest = std::max(rest, nodes[successor].toEnd);
-      changed |= node.toEnd != node.seconds + rest;
-      node.toEnd = node.seconds + rest;
-    }
-  }
-}
-
-//===----------------------------------------------------------------------===//
-// Collectives that take memory, such as gathers of weights, need not start as soon as they can.
-//===----------------------------------------------------------------------===//
-
-bool ListScheduler::isDeferrable(unsigned index, const LiveMemory &memory) const {
-  if (nodes[index].kind != Kind::Start || memory.getAdded(index) <= 0)
-    return false;
-  auto start = cast<dist::StartOp>(nodes[index].op);
-  // A peer waits for a transfer.
-  return llvm::none_of(start.getBody().front(),
+/// True for collectives. A peer waits for a transfer.
+bool ListScheduler::isDeferrable(unsigned index) const {
+  auto start = dyn_cast<dist::StartOp>(nodes[index].op);
+  return nodes[index].kind == Kind::Start &&
+         llvm::none_of(start.getBody().front(),
                        [](Operation &op) { return isa<dist::SendOp, dist::RecvOp>(op); });
 }
 
-ListScheduler::Needs ListScheduler::findNeeds(const ListOrder &first) const {
-  Needs needs{std::vector<double>(nodes.size(), first.end), {}};
-  needs.latest = needs.needed;
-  SmallVector<double> streamNeeds;
-  for (unsigned index : llvm::reverse(first.order)) {
-    const ScheduleNode &node = nodes[index];
-    double &needed = needs.needed[index];
-    for (unsigned successor : node.successors)
-      needed = std::min(needed, needs.latest[successor]);
-    needs.latest[index] = needed;
-    if (node.kind == Kind::Compute) {
-      needs.latest[index] = first.begin[index];
-    } else if (node.kind == Kind::Start) {
-      if (streamNeeds.size() <= node.stream)
-        streamNeeds.resize(node.stream + 1, first.end);
-      double &next = streamNeeds[node.stream];
-      needs.latest[index] = next = std::min(needed, next) - node.seconds;
-    }
-  }
-  return needs;
-}
-
-/// A start is released when the results of the one before it of about its size or more are needed:
-/// then two of them are in memory, one in use and one on its way. But it comes so many times its
-/// own duration before it must, since estimates err, and at most so many times more than that.
-std::vector<double> ListScheduler::findReleases(ArrayRef<unsigned> candidates, const Needs &needs,
-                                                const LiveMemory &memory, double times) const {
-  constexpr double kLeast = 0.5, kMost = 8;
-  SmallVector<unsigned> byNeed(candidates);
-  llvm::stable_sort(byNeed,
-                    [&](unsigned a, unsigned b) { return needs.needed[a] < needs.needed[b]; });
-  // By the logarithm of their sizes, when results were needed last, and before that.
-  std::array<std::pair<double, double>, 64> last{};
-  std::vector<double> release(nodes.size(), 0);
-  for (unsigned index : byNeed) {
-    double needed = needs.needed[index], latest = needs.latest[index], before = 0;
-    unsigned level = llvm::Log2_64(static_cast<uint64_t>(memory.getAdded(index)));
-    for (unsigned of = level > 0 ? level - 1 : 0; of < last.size(); ++of)
-      before = std::max(before, last[of].first < needed ? last[of].first : last[of].second);
-    double margin = times * nodes[index].seconds;
-    release[index] = std::min(latest - kLeast * margin, std::max(before, latest - kMost * margin));
-    if (needed > last[level].first)
-      last[level] = {needed, last[level].first};
-  }
-  return release;
-}
-
-/// Defers starts until their results are soon needed, where that takes less memory and no more
-/// time by estimate; returns those that are.
-DeferredStarts ListScheduler::defer(ListOrder &chosen) const {
+/// Defers starts of collectives; returns those that are.
+DeferredStarts ListScheduler::defer(ListOrder &order) const {
   LiveMemory memory(block, nodes);
-  SmallVector<unsigned> candidates;
+  std::vector<int64_t> added(nodes.size(), 0);
   for (unsigned i = 0; i < nodes.size(); ++i)
-    if (isDeferrable(i, memory))
-      candidates.push_back(i);
-  if (candidates.empty())
-    return {};
-  Needs needs = findNeeds(chosen);
-  int64_t peak = memory.getPeak(chosen.order);
-  for (double times : {1., 4., 16.}) {
-    std::vector<double> release = findReleases(candidates, needs, memory, times);
-    DeferredStarts deferred;
-    for (unsigned i : candidates)
-      if (release[i] > chosen.issued[i])
-        deferred.insert(nodes[i].op);
-    if (deferred.empty())
-      break;
-    ListOrder other = runList(nodes, release);
-    if (other.end > chosen.end * (1 + kRounding))
-      continue;
-    if (memory.getPeak(other.order) > peak - peak / kWorth)
-      break;
-    chosen = std::move(other);
-    return deferred;
-  }
-  return {};
+    if (isDeferrable(i))
+      added[i] = memory.getAdded(i);
+  DeferredStarts deferred;
+  for (unsigned index :
+       deferStarts(nodes, added, [&](ArrayRef<unsigned> of) { return memory.getPeak(of); }, order))
+    deferred.insert(nodes[index].op);
+  return deferred;
 }
 
 DeferredStarts ListScheduler::run() {
