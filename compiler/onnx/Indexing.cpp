@@ -297,7 +297,7 @@ static LogicalResult importCenterCropPad(Node &node) {
     };
     int64_t before = (target - size) / 2, after = target - size - before;
     parts.push_back(zeros(after));
-    if (before > 0)
+    if (before > 0 && parts.back()) // one error is enough
       parts.insert(parts.begin(), zeros(before));
     x = node.concatenate(parts, dim);
     if (!x)
