@@ -31,7 +31,7 @@ static bool isCutInTime(const Sharding &sharding) { return sharding.getMicroDim(
 
 Sharding gridloom::cutInTime(ShardingAttr pinned, StringAttr micro) {
   Sharding sharding(pinned);
-  if (!sharding.dims.empty())
+  if (!sharding.dims.empty() && sharding.getMicroDim() < 0)
     sharding.dims[0].axes.push_back(micro);
   return sharding;
 }

@@ -20,7 +20,8 @@ struct MicrobatchObstacle {
 /// True when an operation gives its result over an axis piece by piece: nothing has to be reduced.
 bool isParallelOver(const Propagation &state, mlir::Operation *op, mlir::StringAttr axis);
 
-/// A result's sharding, as the user asks for it, with each device's part cut into micro-batches.
+/// A result's sharding, as the user asks for it, with each device's part cut into micro-batches;
+/// the same where it is cut already.
 dist::Sharding cutInTime(dist::ShardingAttr pinned, mlir::StringAttr micro);
 
 /// The operation that needs the whole batch; nullopt if the program can run on a piece of it.

@@ -151,6 +151,8 @@ public:
 
 private:
   std::vector<Pattern> rankPatterns() const;
+  /// The names that a pattern matches, each with whether it is the full name; none of no pattern.
+  SmallVector<std::pair<size_t, bool>> match(StringRef key) const;
   void choose(const std::string &key, const std::string &text);
   bool isRight(size_t index) const;
   void addExceptions();
@@ -200,16 +202,25 @@ std::vector<Pattern> Folder::rankPatterns() const {
   return ranked;
 }
 
+SmallVector<std::pair<size_t, bool>> Folder::match(StringRef key) const {
+  SmallVector<std::pair<size_t, bool>> matched;
+  if (!key.contains('*'))
+    return matched;
+  for (auto [i, name] : llvm::enumerate(names))
+    if (matchesPattern(key, name.full))
+      matched.push_back({i, true});
+    else if (name.base != name.full && matchesPattern(key, name.base))
+      matched.push_back({i, false});
+  return matched;
+}
+
 /// Takes the pattern if it says of two names or more what nothing else does, and is wrong of few.
 void Folder::choose(const std::string &key, const std::string &text) {
-  SmallVector<std::pair<size_t, bool>> matched; // with whether it is the full name
+  SmallVector<std::pair<size_t, bool>> matched = match(key);
   size_t gain = 0, loss = 0;
   std::optional<size_t> first;
-  for (auto [i, name] : llvm::enumerate(names)) {
-    bool isFull = matchesPattern(key, name.full);
-    if (!isFull && (name.base == name.full || !matchesPattern(key, name.base)))
-      continue;
-    matched.push_back({i, isFull});
+  for (auto [i, isFull] : matched) {
+    const NamedText &name = names[i];
     const Cover &cover = full[i].any ? full[i] : base[i];
     if (name.text != text)
       loss += !cover.mixed;
@@ -256,6 +267,9 @@ void Folder::addExceptions() {
       exact[key] = name.text;
       lines.emplace_back(i, key, name.text);
       changed = true;
+      // A name with a star is a pattern, too, whatever it was meant for.
+      for (auto [index, isFull] : match(key))
+        (isFull ? full : base)[index].add(name.text);
     }
   }
 }

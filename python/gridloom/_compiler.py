@@ -24,7 +24,7 @@ def compile(
     devices: int | str | None = None,
     cluster: str | os.PathLike | None = None,
     dims: Mapping[str, int | Sequence[int]] | None = None,
-    strategy: str | None = None,
+    strategy: str | os.PathLike | None = None,
     shard: Mapping[str, str] | None = None,
     microbatches: int | None = None,
     state: Mapping[str, str] | None = None,
@@ -36,6 +36,7 @@ def compile(
     chunk_matmul: int | None = None,
     dump_ir: str | os.PathLike | None = None,
     emit_onnx: str | os.PathLike | None = None,
+    save_strategy: str | os.PathLike | None = None,
     stop_after: str | None = None,
     tools: str | os.PathLike | None = None,
 ) -> Plan | str:
@@ -45,13 +46,14 @@ def compile(
     `devices` instead of it, 4 or "8xH100-80GB", has the planner choose a mesh; without both the plan is for one device.
     `cluster` is a file or a preset such as "HGX-H100x2" (docs/clusters.md): a mesh takes its first devices, without one all are used.
     `dims` binds the model's symbolic dimensions: one size each, or several for several specialisations.
-    `strategy` is auto, dp, tp, pp, dp+tp …; `shard` maps value names to shardings such as "[{data},{model}]".
+    `strategy` is auto, dp, tp, pp, dp+tp …, or the path of a .strategy file (docs/strategy-files.md); `shard` maps value names to shardings such as "[{data},{model}]".
     `state` maps inputs to the outputs that are their values in the next call, as {"past_*": "present_*"}: the session
     keeps them. Loops of at most `unroll` iterations become copies of their body.
     `target` is cpu, the default, or a GPU: cuda:sm_80, cuda:sm_90, cuda:sm_100; without `cudnn` convolutions and
     attention on GPUs become matrix multiplications and kernels. `precision` is what the model's f32 may become: f32,
     tf32, bf16 or f16. `memory_limit` is per device, as "16GiB"; `chunk_matmul` cuts matmuls beside a collective.
-    `dump_ir` is a folder for the program after each phase, `emit_onnx` a file for the model with its shardings; with
+    `dump_ir` is a folder for the program after each phase, `emit_onnx` a file for the model with its shardings, `save_strategy`
+    one for the split as text; with
     `stop_after`, a phase's name, no plan is made and the result is the program after that phase, empty with `dump_ir`.
     `tools` is the folder of the compiler's program. What the compiler prints is in the plan's `log`. The plan keeps
     reading weights from the model file, so leave that in place. Raises CompileError with the compiler's message."""
@@ -74,7 +76,7 @@ def compile(
         command += ["--state", f"{inputs}={outputs}"]
     options = {"unroll": unroll, "strategy": strategy, "microbatches": microbatches, "target": target, "precision": precision}
     options |= {"devices": devices, "cluster": cluster, "memory-limit": memory_limit, "chunk-matmul": chunk_matmul, "dump-ir": dump_ir}
-    options |= {"emit-onnx": emit_onnx, "stop-after": stop_after}
+    options |= {"emit-onnx": emit_onnx, "save-strategy": save_strategy, "stop-after": stop_after}
     for flag, value in options.items():
         if value is not None:
             command += [f"--{flag}", value]

@@ -11,6 +11,7 @@
 #include "gtest/gtest.h"
 
 #include <random>
+#include <set>
 
 using namespace gridloom;
 using testing::ElementsAre;
@@ -124,14 +125,14 @@ TEST(FoldNames, RandomListsComeBack) {
     std::mt19937 random(seed);
     auto draw = [&](unsigned count) { return static_cast<unsigned>(random() % count); };
     std::vector<NamedText> names;
-    std::map<std::string, bool> seen;
+    std::set<std::string> seen;
     const char *words[] = {"a", "b", "0", "1", "12", "x.3", "*", "/", "."};
     for (unsigned i = 0, count = 1 + draw(30); i < count; ++i) {
       std::string base;
       for (unsigned part = 0, parts = 1 + draw(4); part < parts; ++part)
         base += (part ? "." : "") + std::string(words[draw(std::size(words))]);
       std::string full = draw(3) ? base : base + (draw(2) ? "#" : ":op#") + std::to_string(draw(4));
-      if (seen[full]++)
+      if (!seen.insert(full).second)
         continue;
       names.push_back(
           {full, base, std::string(1, static_cast<char>('a' + draw(1 + seed % 4))), draw(5) > 0});
@@ -151,6 +152,13 @@ TEST(FoldNames, RandomListsComeBack) {
 // Files
 //===----------------------------------------------------------------------===//
 
+static StrategyLine makeLine(const std::string &key, const std::string &text = "") {
+  StrategyLine line;
+  line.key = key;
+  line.text = text;
+  return line;
+}
+
 static std::string problemOf(const std::string &text) {
   StrategyFile file;
   return llvm::join(parseStrategy(text, file), "\n");
@@ -164,20 +172,20 @@ TEST(StrategyFile, ReadsWhatItPrints) {
   file.stageAxis = "pipe";
   file.microbatches = 4;
   file.chunkMatmul = 2;
-  file.unpack.push_back({.key = "/qkv/*"});
+  file.unpack.push_back(makeLine("/qkv/*"));
   const char *names[] = {"x",       "l.*.w#2", "*",    "/a/b:op#2", "a: b",      " a ",  "a #b",
                          "12",      "true",    "it's", "- a",       "über",      "a\nb", "\"q\"",
                          "a\\b",    "[x]",     "{y}",  "w[0:64]",   "?",         "a:",   ":",
                          "&anchor", "!tag",    "%d",   "a, b",      "tab\there", "~",    "=",
                          "a + b",   "@",       "`",    "null",      "\x7f",      "#",    "a*"};
   for (const char *name : names)
-    file.common[StrategySection::Nodes].push_back({.key = name, .text = "[{data, micro}, {}]"});
+    file.common[StrategySection::Nodes].push_back(makeLine(name, "[{data, micro}, {}]"));
   file.common[StrategySection::Weights].push_back(
-      {.key = std::string(3000, 'n'), .text = "[{model: 64}]"});
-  file.common[StrategySection::Stages].push_back({.key = "*", .text = "1"});
+      makeLine(std::string(3000, 'n'), "[{model: 64}]"));
+  file.common[StrategySection::Stages].push_back(makeLine("*", "1"));
   StrategyException &exception = file.specialisations.emplace_back();
   exception.name = "main batch=1,sequence=8";
-  exception.table[StrategySection::Inputs].push_back({.key = "x", .text = "[]"});
+  exception.table[StrategySection::Inputs].push_back(makeLine("x", "[]"));
   std::string text = printStrategy(file);
   StrategyFile read;
   ASSERT_THAT(parseStrategy(text, read), IsEmpty()) << text;
@@ -269,8 +277,8 @@ TEST(StrategyFile, DeepAndDamagedTextsEnd) {
   EXPECT_NE(problemOf("? " + deep), "");
   StrategyFile file;
   file.mesh = {{"data", 2}};
-  file.common[StrategySection::Nodes].push_back({.key = "a b", .text = "[{data: 8}, {}]"});
-  file.common[StrategySection::Weights].push_back({.key = "it's", .text = "[{}]"});
+  file.common[StrategySection::Nodes].push_back(makeLine("a b", "[{data: 8}, {}]"));
+  file.common[StrategySection::Weights].push_back(makeLine("it's", "[{}]"));
   std::string text = printStrategy(file);
   for (size_t length = 0; length < text.size(); ++length)
     problemOf(text.substr(0, length)); // whatever it says
