@@ -210,7 +210,9 @@ static std::vector<double> shareCores(const Cluster &cluster, uint32_t numUsed) 
       break;
     uint32_t kind = cluster.devices[shared.first],
              count = std::min(shared.count, numUsed - shared.first);
-    cores[kind] = std::min(cores[kind], static_cast<double>(shared.cores) / count);
+    double each = shared.cores < count ? static_cast<double>(shared.cores) / count
+                                       : static_cast<double>(shared.cores / count); // of threads
+    cores[kind] = std::min(cores[kind], each);
     alone[kind] -= count;
   }
   for (uint32_t kind = 0; kind < cores.size(); ++kind)

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <numeric>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -31,9 +32,10 @@ Examples:
   gridloom bench all_reduce -n 8 --transport nccl
       the same between GPUs
 
-Times are medians in milliseconds. exposed: communication that no computation hides. On GPUs a run
-is a CUDA graph; 'stepped' figures are of runs whose steps are submitted one by one, which alone can
-be timed, and 'gap' is the share of a run in which the GPU does nothing.)";
+Times are medians in milliseconds; all ranks begin each run together. exposed: communication that no
+computation hides. On GPUs a run is a CUDA graph; 'stepped' figures are of runs whose steps are
+submitted one by one, which alone can be timed, and 'gap' is the share of a run in which the GPU
+does nothing.)";
 
 namespace {
 
@@ -45,16 +47,47 @@ struct BenchSettings {
 
 } // namespace
 
+namespace {
+/// Has all ranks begin a run together. The first stages of a pipeline would begin the next run
+/// while the last are at work, and its bubble would not show.
+class StartLine {
+public:
+  explicit StartLine(Transport &transport) : host(createCpuDevice(1)) {
+    if (transport.getSize() < 2)
+      return;
+    std::vector<int> ranks(static_cast<size_t>(transport.getSize()));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    stream = host->createStream(StreamKind::Communication, "start");
+    world = transport.createCommunicator(ranks, "start");
+  }
+  void meet() {
+    if (!world)
+      return;
+    world->barrier(*stream, {"barrier", ++sequence, "the start of a run"});
+    stream->synchronize();
+  }
+
+private:
+  std::unique_ptr<Device> host;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Communicator> world;
+  uint32_t sequence = 0;
+};
+} // namespace
+
 /// The figures of `settings.iterations` runs; those of all ranks on rank 0.
 static std::vector<RunStats> measure(const Job &job, const BenchSettings &settings,
                                      const World &world, Transport &transport,
                                      const SessionOptions &options) {
   JobRank rank = job.start(world, transport, options);
-  for (int i = 0; i < settings.warmup; ++i)
-    job.run(*rank.session);
+  StartLine line(transport);
   std::vector<RunStats> runs;
-  for (int i = 0; i < settings.iterations; ++i)
-    runs.push_back(job.run(*rank.session));
+  for (int i = -settings.warmup; i < settings.iterations; ++i) {
+    line.meet();
+    RunStats stats = job.run(*rank.session);
+    if (i >= 0)
+      runs.push_back(stats);
+  }
   for (RunStats &stats : runs)
     stats = gatherStats(*rank.session, stats);
   return runs;

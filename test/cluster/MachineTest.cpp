@@ -155,6 +155,8 @@ TEST(MachineTest, DevicesOfAHostShareItsCores) {
             2 * cluster.kinds[0].getRate(WorkClass::Contraction, NumberType::F32));
   EXPECT_EQ(two.efficiency[0].at(2e6), 0.5);
   EXPECT_EQ(two.launchSeconds, 1e-6);
+  // A rank has whole threads.
+  EXPECT_EQ(makeMachine(cluster, 3).kinds[0].cores, 1);
 }
 
 TEST(MachineTest, RanksBeyondTheCoresTakeTurns) {
