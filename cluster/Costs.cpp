@@ -3,7 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "cluster/Costs.h"
+#include "cluster/Passages.h"
 
 #include <bit>
 
@@ -61,16 +61,16 @@ double gridloom::cluster::getSentBytes(Collective kind, double bytes, int64_t me
   return (kind == Collective::AllReduce ? 2 : 1) * bytes * (n - 1) / n;
 }
 
-double gridloom::cluster::getRingSeconds(Collective kind, double bytes, const Tier &tier) {
+Steps gridloom::cluster::getRingSteps(Collective kind, double bytes, const Tier &tier) {
   auto n = static_cast<double>(tier.members);
   double alpha = tier.latencySeconds, all = bytes / tier.bytesPerSecond;
   if (isMessage(kind))
-    return alpha + all;
-  double once = (n - 1) * (alpha + all / n);
-  return kind == Collective::AllReduce ? 2 * once : once;
+    return {alpha, all};
+  double turns = kind == Collective::AllReduce ? 2 : 1;
+  return {turns * (n - 1) * alpha, turns * (n - 1) * (all / n)};
 }
 
-double gridloom::cluster::getTreeSeconds(Collective kind, double bytes, const Tier &tier) {
+Steps gridloom::cluster::getTreeSteps(Collective kind, double bytes, const Tier &tier) {
   auto n = static_cast<double>(tier.members);
   double alpha = tier.latencySeconds, all = bytes / tier.bytesPerSecond;
   auto steps = static_cast<double>(std::bit_width(static_cast<uint64_t>(tier.members - 1)));
@@ -79,55 +79,72 @@ double gridloom::cluster::getTreeSeconds(Collective kind, double bytes, const Ti
     // Ranks beyond a power of two give theirs to others first, and get the sum in the end.
     bool isPower = std::has_single_bit(static_cast<uint64_t>(tier.members));
     double exchanges = isPower ? steps : steps + 1;
-    return std::min(2 * (steps * alpha + all), exchanges * (alpha + all));
+    Steps trees{2 * steps * alpha, 2 * all}, exchange{exchanges * alpha, exchanges * all};
+    return trees.getSeconds() < exchange.getSeconds() ? trees : exchange;
   }
   case Collective::ReduceScatter:
   case Collective::AllGather:
-    return steps * alpha + all * (n - 1) / n;
+    return {steps * alpha, all * (n - 1) / n};
   case Collective::AllToAll: // every step moves half of what there is
-    return steps * (alpha + all / 2);
+    return {steps * alpha, steps * all / 2};
   case Collective::Broadcast:
-    return steps * alpha + all;
+    return {steps * alpha, all};
   case Collective::Permute:
   case Collective::Send:
   case Collective::Recv:
-    return alpha + all;
+    return {alpha, all};
   }
-  return 0;
+  return {};
 }
 
-static double getBetterSeconds(Collective kind, double bytes, const Tier &tier) {
-  return std::min(getRingSeconds(kind, bytes, tier), getTreeSeconds(kind, bytes, tier));
+double gridloom::cluster::getRingSeconds(Collective kind, double bytes, const Tier &tier) {
+  return getRingSteps(kind, bytes, tier).getSeconds();
+}
+
+double gridloom::cluster::getTreeSeconds(Collective kind, double bytes, const Tier &tier) {
+  return getTreeSteps(kind, bytes, tier).getSeconds();
+}
+
+static Steps getBetterSteps(Collective kind, double bytes, const Tier &tier) {
+  Steps ring = getRingSteps(kind, bytes, tier), tree = getTreeSteps(kind, bytes, tier);
+  return tree.getSeconds() < ring.getSeconds() ? tree : ring;
+}
+
+/// Calls `visit` with each tier's place in the group and its steps, in order. Of a message, which
+/// is on all its links at once, only with the tier that takes longest.
+template <typename VisitT>
+static void forEachTier(Collective kind, double bytes, const Group &group, VisitT visit) {
+  if (group.empty())
+    return;
+  if (isMessage(kind)) {
+    size_t slowest = 0;
+    for (size_t i = 1; i < group.size(); ++i)
+      if (getRingSeconds(kind, bytes, group[i]) > getRingSeconds(kind, bytes, group[slowest]))
+        slowest = i;
+    return visit(slowest, getRingSteps(kind, bytes, group[slowest]));
+  }
+  bool scatters = kind == Collective::AllReduce || kind == Collective::ReduceScatter ||
+                  kind == Collective::AllGather;
+  double share = bytes;
+  std::vector<Steps> gathers; // of an all_reduce, which come back in the end
+  for (size_t i = 0; i < group.size(); ++i) {
+    if (kind == Collective::AllReduce && i + 1 < group.size()) {
+      visit(i, getBetterSteps(Collective::ReduceScatter, share, group[i]));
+      gathers.push_back(getBetterSteps(Collective::AllGather, share, group[i]));
+    } else {
+      visit(i, getBetterSteps(kind, share, group[i]));
+    }
+    if (scatters)
+      share /= static_cast<double>(group[i].members);
+  }
+  for (size_t i = gathers.size(); i-- > 0;)
+    visit(i, gathers[i]);
 }
 
 double gridloom::cluster::getTieredSeconds(Collective kind, double bytes, const Group &group) {
-  double seconds = 0, share = bytes;
-  for (const Tier &tier : group) {
-    bool isOutermost = &tier == &group.back();
-    auto n = static_cast<double>(tier.members);
-    switch (kind) {
-    case Collective::AllReduce:
-      seconds += isOutermost ? getBetterSeconds(kind, share, tier)
-                             : getBetterSeconds(Collective::ReduceScatter, share, tier) +
-                                   getBetterSeconds(Collective::AllGather, share, tier);
-      share /= n;
-      break;
-    case Collective::ReduceScatter:
-    case Collective::AllGather:
-      seconds += getBetterSeconds(kind, share, tier);
-      share /= n;
-      break;
-    case Collective::AllToAll:
-    case Collective::Broadcast:
-      seconds += getBetterSeconds(kind, bytes, tier);
-      break;
-    case Collective::Permute:
-    case Collective::Send:
-    case Collective::Recv:
-      seconds = std::max(seconds, getRingSeconds(kind, bytes, tier));
-      break;
-    }
-  }
+  double seconds = 0;
+  forEachTier(kind, bytes, group,
+              [&](size_t, const Steps &steps) { seconds += steps.getSeconds(); });
   return seconds;
 }
 
@@ -154,6 +171,46 @@ double gridloom::cluster::getCollectiveSeconds(const Machine &machine, Collectiv
                                                double bytes, const Group &group) {
   if (group.empty())
     return 0;
-  return getStartSeconds(machine) + std::min(getBetterSeconds(kind, bytes, flatten(kind, group)),
-                                             getTieredSeconds(kind, bytes, group));
+  return getStartSeconds(machine) +
+         std::min(getBetterSteps(kind, bytes, flatten(kind, group)).getSeconds(),
+                  getTieredSeconds(kind, bytes, group));
+}
+
+double Passage::getTransferSeconds() const {
+  double longest = 0;
+  for (const Load &load : loads)
+    longest = std::max(longest, load.seconds);
+  return longest;
+}
+
+/// What all tiers carry if they communicate as one, as flatten sees them.
+static Passage getFlatPassage(Collective kind, const PlacedGroup &group, const Steps &steps) {
+  Tier flat = flatten(kind, group.tiers);
+  bool isRing = kind != Collective::AllToAll && !isMessage(kind);
+  Passage passage{steps.latencySeconds, {}};
+  double inner = 1;
+  for (size_t i = 0; i < group.tiers.size(); ++i) {
+    double ways = i && isRing ? inner : 1;
+    double share = flat.bytesPerSecond / (ways * group.tiers[i].bytesPerSecond);
+    if (steps.transferSeconds > 0)
+      passage.loads.push_back({group.levels[i], steps.transferSeconds * share});
+    inner *= static_cast<double>(group.tiers[i].members);
+  }
+  return passage;
+}
+
+std::vector<Passage> gridloom::cluster::getPassages(Collective kind, double bytes,
+                                                    const PlacedGroup &group) {
+  std::vector<Passage> passages;
+  if (group.tiers.empty())
+    return passages;
+  Steps flat = getBetterSteps(kind, bytes, flatten(kind, group.tiers));
+  if (flat.getSeconds() <= getTieredSeconds(kind, bytes, group.tiers))
+    return {getFlatPassage(kind, group, flat)};
+  forEachTier(kind, bytes, group.tiers, [&](size_t tier, const Steps &steps) {
+    Passage &passage = passages.emplace_back(Passage{steps.latencySeconds, {}});
+    if (steps.transferSeconds > 0)
+      passage.loads.push_back({group.levels[tier], steps.transferSeconds});
+  });
+  return passages;
 }

@@ -6,6 +6,7 @@
 #include "cluster/Machine.h"
 
 #include "cluster/Components.h"
+#include "cluster/Passages.h"
 
 #include <algorithm>
 #include <cassert>
@@ -244,17 +245,25 @@ static int64_t countInside(const PlacedAxis &axis, int64_t block) {
   return block % axis.stride == 0 ? std::gcd(axis.size, block / axis.stride) : 1;
 }
 
-Group gridloom::cluster::placeGroup(const Machine &machine, std::span<const PlacedAxis> axes) {
-  Group group;
+PlacedGroup gridloom::cluster::placeOnLevels(const Machine &machine,
+                                             std::span<const PlacedAxis> axes) {
+  PlacedGroup group;
   int64_t inner = 1;
-  for (const Level &level : machine.levels) {
-    bool isLast = &level == &machine.levels.back();
+  for (size_t i = 0; i < machine.levels.size(); ++i) {
+    const Level &level = machine.levels[i];
+    bool isLast = i + 1 == machine.levels.size();
     int64_t members = 1;
     for (const PlacedAxis &axis : axes)
       members *= isLast ? axis.size : countInside(axis, level.block);
-    if (members > inner)
-      group.push_back({members / inner, level.latencySeconds, level.bytesPerSecond});
+    if (members > inner) {
+      group.tiers.push_back({members / inner, level.latencySeconds, level.bytesPerSecond});
+      group.levels.push_back(i);
+    }
     inner = members;
   }
   return group;
+}
+
+Group gridloom::cluster::placeGroup(const Machine &machine, std::span<const PlacedAxis> axes) {
+  return placeOnLevels(machine, axes).tiers;
 }

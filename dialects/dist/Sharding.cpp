@@ -3,7 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "dialects/dist/Sharding.h"
+#include "dialects/dist/Placement.h"
 
 #include "dialects/dist/MachineAttr.h"
 
@@ -47,17 +47,23 @@ SmallVector<StringAttr, 1> gridloom::dist::getStageAxes(ModuleOp module) {
   return axis ? SmallVector<StringAttr, 1>{axis} : SmallVector<StringAttr, 1>();
 }
 
-double Mesh::getSeconds(cluster::Collective kind, double bytes, ArrayRef<StringAttr> along) const {
+SmallVector<gridloom::cluster::PlacedAxis, 4>
+gridloom::dist::placeAxes(const Mesh &mesh, ArrayRef<StringAttr> along) {
   SmallVector<cluster::PlacedAxis, 4> placed;
   int64_t stride = 1;
-  for (const Axis &axis : llvm::reverse(axes)) {
+  for (const Mesh::Axis &axis : llvm::reverse(mesh.getAxes())) {
     if (isMicroAxis(axis.name))
       continue; // no devices
     if (llvm::is_contained(along, axis.name))
       placed.push_back({axis.size, stride});
     stride *= axis.size;
   }
-  return cluster::getCollectiveSeconds(*machine, kind, bytes, placeGroup(*machine, placed));
+  return placed;
+}
+
+double Mesh::getSeconds(cluster::Collective kind, double bytes, ArrayRef<StringAttr> along) const {
+  return cluster::getCollectiveSeconds(*machine, kind, bytes,
+                                       placeGroup(*machine, placeAxes(*this, along)));
 }
 
 //===----------------------------------------------------------------------===//

@@ -463,6 +463,8 @@ void ProgramBuilder::addWhile(loom::WhileOp op, bool overlap) {
     arguments.push_back(getBuffer(capture));
   steps.setInsertionPointAfter(steps.getInsertionBlock()->getParentOp());
   auto loop = plan::WhileOp::create(steps, loc, targets.front());
+  if (IntegerAttr trips = op.getTripsAttr())
+    loop->setAttr(kTrips, trips);
   addBody(loom::getBodies(op).front().body, loop.getBody(), arguments, targets, overlap);
   for (auto [result, target] : llvm::zip_equal(op.getResults(), ArrayRef(targets).drop_front()))
     buffers[result] = target;

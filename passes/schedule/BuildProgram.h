@@ -12,6 +12,9 @@
 
 namespace gridloom {
 
+/// On a plan.while: the most iterations it can have, where that is known. For estimates.
+inline constexpr llvm::StringLiteral kTrips = "plan.trips";
+
 /// The stream a collective or transfer of a `dist.start` runs on.
 plan::StreamAttr getStream(mlir::Operation *communication);
 

@@ -5,9 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "passes/schedule/ListSchedule.h"
 
-#include "dialects/dist/MachineAttr.h"
 #include "dialects/loom/Control.h"
 #include "dialects/loom/Work.h"
+#include "dialects/plan/Work.h"
 #include "passes/schedule/BuildProgram.h"
 #include "passes/schedule/Deferral.h"
 #include "passes/schedule/ListRun.h"
@@ -18,14 +18,6 @@ using namespace mlir;
 
 namespace gridloom {
 namespace {
-
-double getBytes(TypeRange types) {
-  double bytes = 0;
-  for (Type type : types)
-    if (isa<RankedTensorType>(type))
-      bytes += loom::getByteSize(type);
-  return bytes;
-}
 
 using Kind = ScheduleNode::Kind;
 
@@ -55,35 +47,9 @@ private:
   llvm::DenseSet<std::pair<unsigned, unsigned>> edges;
 };
 
-/// The work of a kernel or library call. Kernels wait for memory.
-static cluster::Work getWork(Operation *op) {
-  cluster::Work work;
-  Value first = op->getNumOperands() ? op->getOperand(0) : op->getResult(0);
-  work.type = dist::getNumberType(getElementTypeOrSelf(first.getType()));
-  work.readBytes = getBytes(op->getOperandTypes());
-  work.writtenBytes = getBytes(op->getResultTypes());
-  auto setProduct = [&](double flops, bool isTf32) {
-    work.kind = cluster::WorkClass::Contraction;
-    work.flops = flops;
-    if (isTf32)
-      work.type = cluster::NumberType::Tf32;
-  };
-  if (auto convolution = dyn_cast<plan::ConvolutionOp>(op)) {
-    setProduct(convolution.getDescriptor().getFlops(), convolution.getDescriptor().getTf32());
-  } else if (auto attention = dyn_cast<plan::AttentionOp>(op)) {
-    setProduct(attention.getDescriptor().getFlops(), /*isTf32=*/false);
-  } else if (auto matmul = dyn_cast<plan::MatmulOp>(op)) {
-    double flops = 2;
-    for (int64_t size : matmul.getDescriptor().getSizes())
-      flops *= static_cast<double>(size);
-    setProduct(flops, matmul.getDescriptor().getTf32());
-  }
-  return work;
-}
-
 double ListScheduler::estimate(Operation *op) const {
   if (isa<plan::CallOp, plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp>(op))
-    return cluster::getComputeSeconds(mesh.getMachine(), getWork(op));
+    return cluster::getComputeSeconds(mesh.getMachine(), plan::getWork(op));
   double seconds = 0;
   if (isa<loom::WhileOp, loom::IfOp>(op)) {
     // Once; what matters is that work which does not wait for it goes on before it.

@@ -1,0 +1,22 @@
+//===- MemoryCurve.h - a stage's memory over time ---------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_SIMULATOR_MEMORYCURVE_H
+#define GRIDLOOM_COMPILER_SIMULATOR_MEMORYCURVE_H
+
+#include "compiler/simulator/Runs.h"
+#include "compiler/simulator/Submission.h"
+
+namespace gridloom::sim {
+
+/// The memory of an allocated program while it runs as `timeline`, of its stage alone, says. A
+/// buffer is live in an iteration from its first use there to its last one; one of several slots
+/// is always. Buffers that are computed in place of others are the same bytes.
+MemoryCurve traceMemory(plan::ProgramOp program, const Submission &submission,
+                        const std::vector<std::vector<Span>> &spans);
+
+} // namespace gridloom::sim
+
+#endif // GRIDLOOM_COMPILER_SIMULATOR_MEMORYCURVE_H

@@ -1,0 +1,77 @@
+//===- Runs.cpp - what a simulation found ---------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/simulator/Runs.h"
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+using namespace gridloom;
+using namespace gridloom::sim;
+
+static int64_t toNanoseconds(double seconds) { return std::llround(seconds * 1e9); }
+
+std::vector<rt::TraceEvent> StageRun::makeTrace(double from, bool named) const {
+  std::vector<rt::TraceEvent> events;
+  for (const TimedStep &each : timed) {
+    const SimulatedStep &step = steps[each.step];
+    rt::TraceEvent &event = events.emplace_back();
+    if (named) {
+      event.name = step.name;
+      event.origin = step.node;
+      event.stream = step.stream;
+    }
+    event.kind = step.isCommunication ? rt::StreamKind::Communication : rt::StreamKind::Compute;
+    event.isTransfer = step.isTransfer;
+    event.bytes = step.bytes;
+    event.rank = static_cast<int>(rank);
+    event.iteration = each.iteration;
+    event.begin = toNanoseconds(from + each.begin);
+    event.end = toNanoseconds(from + each.end);
+  }
+  return events;
+}
+
+std::pair<size_t, size_t> gridloom::sim::countMeasured(std::span<const ProgramRun> runs) {
+  size_t measured = 0, all = 0;
+  for (const ProgramRun &run : runs)
+    for (const StageRun &stage : run.stages)
+      for (const SimulatedStep &step : stage.steps) {
+        measured += step.isMeasured;
+        ++all;
+      }
+  return {measured, all};
+}
+
+/// A counter track.
+static std::string formatMemory(const StageRun &stage, double from) {
+  std::string text;
+  for (auto [seconds, bytes] : stage.memory.points)
+    text += (text.empty() ? "" : ",\n") + nlohmann::json{{"ph", "C"},
+                                                         {"name", "memory"},
+                                                         {"pid", stage.rank},
+                                                         {"ts", (from + seconds) * 1e6},
+                                                         {"args", {{"bytes", bytes}}}}
+                                              .dump();
+  return text;
+}
+
+std::vector<std::string> gridloom::sim::formatTrace(std::span<const ProgramRun> runs) {
+  std::map<int64_t, std::vector<rt::TraceEvent>> byRank;
+  std::vector<std::string> texts;
+  double from = 0;
+  for (const ProgramRun &run : runs) {
+    for (const StageRun &stage : run.stages) {
+      std::vector<rt::TraceEvent> events = stage.makeTrace(from), &all = byRank[stage.rank];
+      all.insert(all.end(), events.begin(), events.end());
+      texts.push_back(formatMemory(stage, from));
+    }
+    from += run.seconds;
+  }
+  for (const auto &[rank, events] : byRank)
+    texts.push_back(rt::toChromeEvents(events, static_cast<int>(rank)));
+  return texts;
+}

@@ -1,0 +1,78 @@
+//===- Runs.h - what a simulation found -------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Plain data, free of MLIR.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_SIMULATOR_RUNS_H
+#define GRIDLOOM_COMPILER_SIMULATOR_RUNS_H
+
+#include "runtime/trace/Trace.h"
+
+namespace gridloom::sim {
+
+/// Bytes of a device.
+struct MemoryCurve {
+  /// Weights, states, inputs and outputs of all programs of the stage, which are there all the
+  /// time.
+  uint64_t kept = 0;
+  /// From these seconds on so many bytes are live, the kept ones among them; in order of time, one
+  /// for each.
+  std::vector<std::pair<double, uint64_t>> points;
+  /// The most that was live at once, in each of the two spaces that allocation keeps apart.
+  uint64_t arenaPeak = 0, registeredPeak = 0;
+  /// What allocation reserves for them.
+  uint64_t arena = 0, registered = 0;
+
+  uint64_t getPeak() const { return kept + arenaPeak + registeredPeak; }
+  uint64_t getAllocated() const { return kept + arena + registered; }
+};
+
+/// A step of a stage, over all its iterations.
+struct SimulatedStep {
+  std::string name, node, stream; ///< as in a run's trace
+  bool isCommunication = false, isTransfer = false, isMeasured = false;
+  uint64_t bytes = 0;
+  int64_t times = 0;
+  double seconds = 0; ///< of all times together, without waiting for peers
+};
+
+struct TimedStep {
+  size_t step;
+  int64_t iteration;
+  double begin, end; ///< seconds; of communication with waiting for peers, as in a run's trace
+};
+
+/// A run of one stage.
+struct StageRun {
+  int64_t stage = 0, rank = 0; ///< the rank: the stage's first
+  std::vector<SimulatedStep> steps;
+  std::vector<TimedStep> timed; ///< in the order of submission
+  MemoryCurve memory;
+  rt::RunStats stats;
+
+  /// The run as the runtime would trace it, `from` seconds later; without names where they are not
+  /// wanted.
+  std::vector<rt::TraceEvent> makeTrace(double from = 0, bool named = true) const;
+};
+
+/// A run of one specialisation of an entry by all stages.
+struct ProgramRun {
+  std::string entry, dims; ///< "main", "batch=8,sequence=32"
+  double seconds = 0;      ///< until all is done
+  rt::RunStats stats;      ///< as `gridloom run` prints it: the means over ranks
+  std::vector<StageRun> stages;
+};
+
+/// How many steps have measured times, of how many.
+std::pair<size_t, size_t> countMeasured(std::span<const ProgramRun> runs);
+
+/// The runs, one after another, as `gridloom run --trace` writes them, and each stage's memory.
+std::vector<std::string> formatTrace(std::span<const ProgramRun> runs);
+
+} // namespace gridloom::sim
+
+#endif // GRIDLOOM_COMPILER_SIMULATOR_RUNS_H

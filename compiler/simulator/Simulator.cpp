@@ -1,0 +1,109 @@
+//===- Simulator.cpp - runs of programs on a cluster ----------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/simulator/Simulator.h"
+
+#include "compiler/planner/AllocatedMemory.h"
+#include "compiler/simulator/MemoryCurve.h"
+#include "dialects/dist/Placement.h"
+
+#include "llvm/ADT/MapVector.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::sim;
+
+/// "batch=8,sequence=32"
+static std::string formatDims(DictionaryAttr dims) {
+  std::string text;
+  for (NamedAttribute dim : dims)
+    text += (text.empty() ? "" : ",") + dim.getName().str() + "=" +
+            std::to_string(cast<IntegerAttr>(dim.getValue()).getInt());
+  return text;
+}
+
+/// The first rank of a stage.
+static int64_t getFirstRank(int64_t stage, ModuleOp module, const dist::Mesh &mesh) {
+  SmallVector<cluster::PlacedAxis, 4> placed = placeAxes(mesh, dist::getStageAxes(module));
+  return placed.empty() ? stage : stage * placed.front().stride;
+}
+
+static StageRun makeStageRun(plan::ProgramOp program, const Submission &submission,
+                             const std::vector<std::vector<Span>> &spans) {
+  StageRun run;
+  run.stage = submission.stage.number;
+  for (const Step &step : submission.steps)
+    run.steps.push_back({step.name, step.node, submission.streams[step.stream].getName(),
+                         step.isCommunication, step.isTransfer, step.isMeasured, step.bytes});
+  for (const Turn &turn : submission.turns) {
+    const Span &span = spans[turn.stream][turn.item];
+    run.timed.push_back({turn.step, turn.iteration, span.begin, span.end});
+    ++run.steps[turn.step].times;
+    run.steps[turn.step].seconds += span.end - span.met;
+  }
+  run.memory = traceMemory(program, submission, spans);
+  return run;
+}
+
+static FailureOr<ProgramRun> simulateProgram(ArrayRef<plan::ProgramOp> stages,
+                                             const dist::Mesh &mesh,
+                                             const MeasuredCosts *measured) {
+  std::vector<Submission> submissions;
+  std::vector<Stage> submitted;
+  for (plan::ProgramOp program : stages) {
+    submissions.push_back(submit(program, mesh, measured));
+    submitted.push_back(submissions.back().stage);
+  }
+  plan::ProgramOp first = stages.front();
+  std::string error;
+  std::optional<Timeline> timeline = sim::run(submitted, error);
+  if (!timeline)
+    return first.emitError() << "the stages of entry '" << first.getEntry()
+                             << "' wait for each other forever: " << error;
+  ProgramRun result;
+  result.entry = first.getEntry().str();
+  result.dims = formatDims(first.getDims());
+  result.seconds = timeline->seconds;
+  bool isPipeline = stages.size() > 1;
+  std::vector<rt::RunStats> stats;
+  for (auto [program, submission, spans] : llvm::zip_equal(stages, submissions, timeline->spans)) {
+    StageRun &run = result.stages.emplace_back(makeStageRun(program, submission, spans));
+    run.rank = getFirstRank(run.stage, first->getParentOfType<ModuleOp>(), mesh);
+    run.stats = rt::computeStats(run.makeTrace(0, /*named=*/false), 0,
+                                 std::llround(timeline->seconds * 1e9), isPipeline);
+    stats.push_back(run.stats);
+  }
+  result.stats = rt::combineStats(stats);
+  return result;
+}
+
+FailureOr<std::vector<ProgramRun>> gridloom::sim::simulate(ModuleOp module,
+                                                           const MeasuredCosts *measured) {
+  dist::Mesh mesh = dist::Mesh::get(module);
+  llvm::MapVector<std::pair<Attribute, Attribute>, SmallVector<plan::ProgramOp>> specialisations;
+  for (auto program : module.getOps<plan::ProgramOp>())
+    specialisations[{program.getEntryAttr(), program.getDimsAttr()}].push_back(program);
+  std::map<int64_t, uint64_t> kept;
+  for (const StageMemory &memory : computeMemory(module))
+    kept[memory.stage] = memory.needs.getAllocated() - memory.needs.getActivations();
+  std::vector<ProgramRun> runs;
+  for (auto &[key, stages] : specialisations) {
+    FailureOr<ProgramRun> run = simulateProgram(stages, mesh, measured);
+    if (failed(run))
+      return failure();
+    for (StageRun &stage : run->stages) {
+      stage.memory.kept = kept[stage.stage];
+      for (auto &[seconds, bytes] : stage.memory.points)
+        bytes += stage.memory.kept;
+    }
+    runs.push_back(std::move(*run));
+  }
+  if (measured && countMeasured(runs).first == 0)
+    return module.emitError("the costs '")
+           << measured->getPath() << "' time none of the plan's steps; they are of another plan";
+  return runs;
+}
