@@ -58,6 +58,8 @@ void OutputFormat::addOptions(CLI::App &verb) {
   verb.add_flag("--wide", isWide, "do not make tables fit the terminal");
 }
 
+bool OutputFormat::isJson() const { return asJson || name == "json"; }
+
 void OutputFormat::write(const Document &document) const {
-  document.write(std::cout, asJson || name == "json", isWide ? 0 : getTerminalWidth());
+  document.write(std::cout, isJson(), isWide ? 0 : getTerminalWidth());
 }

@@ -31,6 +31,8 @@ void flushOutput();
 class OutputFormat {
 public:
   void addOptions(CLI::App &verb);
+  /// Whether a tool reads, who wants everything.
+  bool isJson() const;
   /// To standard output.
   void write(const Document &document) const;
 

@@ -221,6 +221,7 @@ LogicalResult Compilation::load() {
       return failure();
     }
     ImportOptions import;
+    import.mayLackWeights = mayLackWeights;
     if (std::string error = fillImportOptions(import, options.dims); !error.empty()) {
       fail(error);
       return failure();
@@ -410,7 +411,7 @@ LogicalResult Compilation::runPhase(size_t index) {
   }
   if (phase.name == "communicate")
     estimates = estimate(*module);
-  if (phase.name == "allocate" && failed(checkMemory()))
+  if (phase.name == "allocate" && failed(checkMemory(*module)))
     return failure();
   times.push_back({phase.name.str(), std::chrono::duration<double, std::milli>(
                                          std::chrono::steady_clock::now() - begin)

@@ -8,12 +8,14 @@
 
 #include "compiler/driver/Options.h"
 #include "compiler/driver/Phases.h"
+#include "compiler/driver/Simulation.h"
 #include "compiler/emit/PlanWriter.h"
 #include "compiler/onnx/AnnotationWriter.h"
 #include "compiler/onnx/Import.h"
 #include "compiler/onnx/ModelIdentity.h"
 #include "compiler/planner/MemoryEstimate.h"
 #include "compiler/planner/Strategy.h"
+#include "compiler/simulator/Simulator.h"
 #include "compiler/target/Target.h"
 #include "dialects/dist/MoveCost.h"
 #include "passes/shard/StrategyFile.h"
@@ -33,6 +35,9 @@ public:
   Compilation(CompileOptions options, std::ostream &out, std::ostream &messages);
   /// Returns the exit code.
   int run();
+  /// Decides how the program is split, and simulates it so; with `measured`, which may be null, in
+  /// place of estimates. Nothing is emitted, and weights need not be there. Returns the exit code.
+  int plan(const sim::MeasuredCosts *measured, PlanOutcome &outcome);
 
 private:
   mlir::LogicalResult checkOptions();
@@ -69,13 +74,18 @@ private:
   /// takes most keeps. None when it cannot be compiled.
   std::optional<rt::MemoryNeeds> tryAllocate(mlir::ModuleOp simplified, const ShardOptions &shard);
   /// After allocation: fails if a device keeps more than the limit.
-  mlir::LogicalResult checkMemory();
+  mlir::LogicalResult checkMemory(mlir::ModuleOp allocated);
   uint64_t getMemoryLimit() const; ///< bytes; 0: none
   std::vector<Change> listChanges(const ShardOptions &shard, const rt::MemoryNeeds &needs,
                                   int64_t times) const;
   std::optional<rt::MemoryNeeds> tryChange(const Change &change, int64_t limit);
   /// "; the smallest change that fits is ...", found by compiling with it; else what takes most.
   std::string suggestFit(const ShardOptions &shard, const rt::MemoryNeeds &needs, int64_t limit);
+
+  // Plan.cpp
+  mlir::LogicalResult simulateCopy(const sim::MeasuredCosts *measured, PlanOutcome &outcome);
+  void describeChoice(PlanOutcome &outcome) const;
+
   mlir::LogicalResult runPhase(size_t index);
   mlir::LogicalResult emit();
   mlir::LogicalResult readPlan();
@@ -108,6 +118,7 @@ private:
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   size_t first = 0, last = 0;             ///< phases to run
+  bool mayLackWeights = false;            ///< their files may be absent
   std::shared_ptr<StrategyFile> strategy; ///< of --strategy; null where that is no file
   ModelIdentity identity;
   std::string strategyText; ///< for plan.strategy; empty where the shard phase did not run

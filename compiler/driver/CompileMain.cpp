@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "cluster/Presets.h"
 #include "compiler/driver/Options.h"
+#include "compiler/driver/SimulationVerbs.h"
 #include "compiler/interpreter/CheckOptions.h"
 #include "compiler/onnx/ModelSummary.h"
 #include "support/OutputFormat.h"
@@ -49,6 +50,25 @@ Examples:
   gridloom doctor model.onnx --devices 4 --state 'past_*=present_*'
       the same for four devices, with a cache that the session keeps)";
 
+static const char *const planExamples = R"(
+Examples:
+  gridloom plan model.onnx --dim batch=8 --mesh data=2,model=2
+      how long a step takes on four devices, what it waits for and how much memory each stage
+      takes; no plan is written, and files of external weights need not be there
+  gridloom plan model.onnx --dim batch=64 --cluster HGX-H100x2 --target cuda:sm_90
+      the fastest way to use two hosts, on a machine that has neither
+  gridloom plan model.onnx --dim batch=8 --mesh pipe=4 -o planned --trace pipeline.json
+      planned/report.json for tools; the simulated pipeline for https://ui.perfetto.dev)";
+
+static const char *const simulateExamples = R"(
+Examples:
+  gridloom simulate model.plan
+      what a step of a compiled plan takes, by the estimates it was compiled with
+  gridloom simulate model.plan --cluster HGX-H200
+      the same plan on other devices and links
+  gridloom run model.plan --trace run.json && gridloom simulate model.plan --costs run.json
+      the same with the times that steps took in a run)";
+
 /// The options that `compile` and `doctor` share.
 static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
   verb.add_option(
@@ -85,6 +105,50 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
       ->capture_default_str();
 }
 
+/// Further options that `compile` and `plan` share.
+static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
+  verb.add_option("--unroll", options.unroll, "unroll loops of at most this many iterations")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  verb.add_option("--strategy", options.strategy,
+                  "auto, or dp (data), tp (tensor), sp (sequence, with tp) and pp (pipeline) "
+                  "joined by '+'; search has a solver split every operation, whatever the axes are "
+                  "called; FILE.strategy does as that file says (docs/strategy-files.md); "
+                  "random:SEED splits at random, for tests")
+      ->capture_default_str();
+  verb.add_option("--shard", options.shard,
+                  "sharding of an input, output, weight or node: NAME=[{axis,...},{},...]")
+      ->allow_extra_args(false);
+  verb.add_option(
+          "--microbatches", options.microbatches,
+          "maximum number of micro-batches; the largest divisor of the batch up to it is used")
+      ->check(CLI::Range(1, 1 << 20));
+  verb.add_option(
+          "--chunk-matmul", options.chunkMatmul,
+          "cut matmuls beside a collective into this many chunks, so that one is sent while "
+          "the next is computed; only where sizes divide")
+      ->check(CLI::Range(2, 1024));
+  verb.add_option("--memory-limit", options.memoryLimit,
+                  "memory per device, e.g. 16GiB, for weights, states, activations, inputs and "
+                  "outputs; libraries' workspaces and NCCL's buffers on GPUs come on top")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
+      ->check(CLI::Range(int64_t(1), std::numeric_limits<int64_t>::max()).description(""));
+  verb.add_flag("!--no-cudnn", options.target.cudnn,
+                "compute convolutions and attention on GPUs with matrix multiplications and "
+                "kernels instead of cuDNN");
+  verb.add_option("--cpu-arch", options.target.cpuArch,
+                  "CPU to generate kernels for, by LLVM's name")
+      ->capture_default_str();
+  verb.add_option("--cuda-toolkit", options.target.toolkit,
+                  "CUDA toolkit folder; default: $CUDA_HOME, else /usr/local/cuda");
+  verb.add_option("--save-strategy", options.saveStrategy,
+                  "file for what is decided about the split, as in the plan's plan.strategy: text "
+                  "that --strategy reads again; its name ends in .strategy")
+      ->type_name("FILE");
+  verb.add_flag("--remarks", options.remarks,
+                "print why values are split or not, and what is resharded");
+}
+
 static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
   CLI::App *verb = app.add_subcommand("compile", "Compile an ONNX model into a plan");
   verb->footer(compileExamples);
@@ -93,41 +157,7 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
   verb->add_option("-o,--output", options.output,
                    "folder to write; default: the model's name with .plan");
   addTargetOptions(*verb, options);
-  verb->add_option("--unroll", options.unroll, "unroll loops of at most this many iterations")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  verb->add_option("--strategy", options.strategy,
-                   "auto, or dp (data), tp (tensor), sp (sequence, with tp) and pp (pipeline) "
-                   "joined by '+'; search has a solver split every operation, whatever the axes "
-                   "are called; "
-                   "FILE.strategy does as that file says (docs/strategy-files.md); "
-                   "random:SEED splits at random, for tests")
-      ->capture_default_str();
-  verb->add_option("--shard", options.shard,
-                   "sharding of an input, output, weight or node: NAME=[{axis,...},{},...]")
-      ->allow_extra_args(false);
-  verb->add_option(
-          "--microbatches", options.microbatches,
-          "maximum number of micro-batches; the largest divisor of the batch up to it is used")
-      ->check(CLI::Range(1, 1 << 20));
-  verb->add_option(
-          "--chunk-matmul", options.chunkMatmul,
-          "cut matmuls beside a collective into this many chunks, so that one is sent while "
-          "the next is computed; only where sizes divide")
-      ->check(CLI::Range(2, 1024));
-  verb->add_option("--memory-limit", options.memoryLimit,
-                   "memory per device, e.g. 16GiB, for weights, states, activations, inputs and "
-                   "outputs; libraries' workspaces and NCCL's buffers on GPUs come on top")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
-      ->check(CLI::Range(int64_t(1), std::numeric_limits<int64_t>::max()).description(""));
-  verb->add_flag("!--no-cudnn", options.target.cudnn,
-                 "compute convolutions and attention on GPUs with matrix multiplications and "
-                 "kernels instead of cuDNN");
-  verb->add_option("--cpu-arch", options.target.cpuArch,
-                   "CPU to generate kernels for, by LLVM's name")
-      ->capture_default_str();
-  verb->add_option("--cuda-toolkit", options.target.toolkit,
-                   "CUDA toolkit folder; default: $CUDA_HOME, else /usr/local/cuda");
+  addStrategyOptions(*verb, options);
   verb->add_option("--stop-after", options.stopAfter,
                    "phase to stop after: the program goes to --dump-ir or standard output");
   verb->add_option("--start-from", options.startFrom,
@@ -136,14 +166,35 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
   verb->add_option("--emit-onnx", options.emitOnnx,
                    "file for the model with the shardings as ONNX multi-device annotations, which "
                    "compile reads again");
-  verb->add_option("--save-strategy", options.saveStrategy,
-                   "file for what is decided about the split, as in the plan's plan.strategy: text "
-                   "that --strategy reads again; its name ends in .strategy")
-      ->type_name("FILE");
-  verb->add_flag("--remarks", options.remarks,
-                 "print why values are split or not, and what is resharded");
   verb->add_flag("-q,--quiet", options.quiet, "print no summary");
   verb->add_flag("--force", options.force, "replace an output folder that is not a plan");
+  return verb;
+}
+
+static CLI::App *addPlan(CLI::App &app, CompileOptions &options, OutcomeOptions &outcome) {
+  CLI::App *verb = app.add_subcommand(
+      "plan", "Decide how to split a model, and simulate it, without compiling it to the end");
+  verb->footer(planExamples);
+  verb->add_option("model", options.input, "the model (.onnx)")->required();
+  addTargetOptions(*verb, options);
+  addStrategyOptions(*verb, options);
+  addOutcomeOptions(*verb, outcome, /*hasFolder=*/true);
+  return verb;
+}
+
+static CLI::App *addSimulate(CLI::App &app, SimulateOptions &options, OutcomeOptions &outcome) {
+  CLI::App *verb = app.add_subcommand("simulate", "Simulate a compiled plan");
+  verb->footer(simulateExamples);
+  verb->add_option("plan", options.input,
+                   "a plan's folder, or a dump (.mlir) of the phase schedule or allocate")
+      ->required();
+  verb->add_option("--cluster", options.cluster,
+                   "devices and links in place of those it was compiled for: a file "
+                   "(docs/clusters.md), or " +
+                       cluster::joinNames(cluster::listPresets()) +
+                       ", with xN behind it for N hosts")
+      ->type_name("FILE|PRESET[xN]");
+  addOutcomeOptions(*verb, outcome, /*hasFolder=*/false);
   return verb;
 }
 
@@ -161,9 +212,13 @@ static int runVerb(int argc, char **argv) {
   app.require_subcommand(0, 1);
   bool phases = false;
   app.add_flag("--list-phases", phases, "list the compiler's phases");
-  CompileOptions compile, doctor;
+  CompileOptions compile, doctor, planned;
+  SimulateOptions simulated;
+  OutcomeOptions planOutcome, simulateOutcome;
   CheckOptions check;
   CLI::App *compileVerb = addCompile(app, compile);
+  CLI::App *planVerb = addPlan(app, planned, planOutcome);
+  CLI::App *simulateVerb = addSimulate(app, simulated, simulateOutcome);
   CLI::App *checkVerb = addCheck(app, check);
   CLI::App *doctorVerb =
       app.add_subcommand("doctor", "Report whatever would stop a model from compiling");
@@ -190,6 +245,16 @@ static int runVerb(int argc, char **argv) {
   }
   if (*compileVerb)
     return runCompile(compile);
+  PlanOutcome outcome;
+  if (*planVerb) {
+    int code = runPlan(planned, planOutcome.costs, outcome);
+    return code ? code : showOutcome(outcome, planOutcome);
+  }
+  if (*simulateVerb) {
+    simulated.costs = simulateOutcome.costs;
+    int code = runSimulate(simulated, outcome);
+    return code ? code : showOutcome(outcome, simulateOutcome);
+  }
   check.compileUnsplit = [](const std::string &dump, const std::string &plan) {
     CompileOptions unsplit;
     unsplit.input = dump;

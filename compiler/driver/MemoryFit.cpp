@@ -35,8 +35,8 @@ std::optional<rt::MemoryNeeds> Compilation::tryAllocate(ModuleOp simplified,
   return findLargest(computeMemory(*copy)).needs;
 }
 
-LogicalResult Compilation::checkMemory() {
-  memory = findLargest(computeMemory(*module));
+LogicalResult Compilation::checkMemory(ModuleOp allocated) {
+  memory = findLargest(computeMemory(allocated));
   uint64_t bytes = memory.needs.getAllocated(), limit = getMemoryLimit();
   for (Candidate &candidate : choice.candidates)
     if (candidate.verdict == Verdict::Chosen)

@@ -241,6 +241,7 @@ OwningOpRef<ModuleOp> gridloom::importOnnx(MLIRContext &context, const std::file
     emitError(UnknownLoc::get(&context)) << error;
     return {};
   }
+  model.mayLackWeights = options.mayLackWeights;
   OwningOpRef<ModuleOp> module = Importer(context, model, options).run();
   // The verifier reports types that ONNX allows and the operation does not.
   if (module && failed(verify(*module)))

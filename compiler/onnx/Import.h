@@ -29,6 +29,9 @@ struct ImportOptions {
   /// for any text, the same in both.
   std::vector<std::pair<std::string, std::string>> states;
 
+  /// Files of external weights may be absent; values that the import itself needs have to be there.
+  bool mayLackWeights = false;
+
   /// Adds what `--state` says, `INPUT=OUTPUT`. The error is one line; empty on success.
   std::string addState(llvm::StringRef text);
   /// Adds what `--dim` says, `NAME=SIZE[,SIZE]...`. The error is one line; empty on success.

@@ -85,5 +85,8 @@ std::string onnx_import::readTensor(const Model &model, const rt::OnnxTensor &te
 }
 
 std::string onnx_import::checkTensor(const Model &model, const rt::OnnxTensor &tensor) {
-  return guard([&] { model.file->open(tensor); });
+  std::error_code error;
+  bool isAbsent = model.mayLackWeights && !tensor.file.empty() &&
+                  !std::filesystem::exists(model.path.parent_path() / tensor.file, error);
+  return isAbsent ? "" : guard([&] { model.file->open(tensor); });
 }

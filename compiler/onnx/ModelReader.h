@@ -35,6 +35,8 @@ struct Model {
   std::shared_ptr<const rt::OnnxFile> file;
   /// Without the payload of large tensors.
   std::shared_ptr<const onnx::ModelProto> proto;
+  /// Weights' files that are not there are no error.
+  bool mayLackWeights = false;
   /// Every tensor of the main graph, with where its values are.
   std::vector<rt::OnnxTensor> tensors;
 };
@@ -46,8 +48,8 @@ std::string readModel(const std::filesystem::path &path, Model &model);
 std::string readGraph(const std::filesystem::path &path, Model &model, bool withWeights = false);
 /// Reads a tensor's values: row-major, little-endian. The error is one line; empty on success.
 std::string readTensor(const Model &model, const rt::OnnxTensor &tensor, std::vector<char> &data);
-/// Checks that a tensor's file exists inside the model's folder and holds it. The error is one
-/// line; empty on success.
+/// Checks that a tensor's file exists inside the model's folder and holds it, or is not there and
+/// need not be. The error is one line; empty on success.
 std::string checkTensor(const Model &model, const rt::OnnxTensor &tensor);
 
 } // namespace gridloom::onnx_import

@@ -16,7 +16,8 @@
 using namespace gridloom::rt;
 
 bool gridloom::rt::isCompilerVerb(const std::string &verb) {
-  return verb == "compile" || verb == "check" || verb == "doctor";
+  return verb == "compile" || verb == "check" || verb == "doctor" || verb == "plan" ||
+         verb == "simulate";
 }
 
 bool gridloom::rt::inspectsModel(int argc, char **argv) {

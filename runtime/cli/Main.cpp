@@ -27,6 +27,8 @@ Start here:
 
 Verbs that need the compiler (gridloom-compile, found beside this program):
   compile                     Compile an ONNX model into a plan
+  plan                        Decide how to split a model, and simulate it
+  simulate                    Simulate a compiled plan
   check                       Show that the split program computes what the unsplit one does
   doctor                      Say what would stop a model from compiling
 
@@ -49,7 +51,7 @@ static int runVerb(int argc, char **argv) {
   if (argc < 2 || (argv[1][0] != '-' && std::none_of(verbs.begin(), verbs.end(), isVerb))) {
     if (argc < 2)
       return report("no verb; see gridloom --help", 2);
-    std::vector<std::string> names{"compile", "check", "doctor"};
+    std::vector<std::string> names{"compile", "plan", "simulate", "check", "doctor"};
     for (const Verb &verb : verbs)
       names.push_back(verb.app->get_name());
     std::string nearest = suggest(argv[1], names);

@@ -6,6 +6,7 @@
 #include "runtime/trace/Trace.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/trace/ChromeTrace.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -156,18 +157,22 @@ std::string gridloom::rt::toChromeEvents(std::span<const TraceEvent> events, int
   return text;
 }
 
+std::string gridloom::rt::formatChromeTrace(std::span<const std::string> parts) {
+  std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
+  bool isFirst = true;
+  for (const std::string &events : parts) {
+    if (events.empty())
+      continue;
+    text += (isFirst ? "" : ",\n") + events;
+    isFirst = false;
+  }
+  return text + "\n]}\n";
+}
+
 void gridloom::rt::writeChromeTrace(const std::filesystem::path &path,
                                     std::span<const std::string> ranks) {
   std::ofstream file(path);
-  file << "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
-  bool first = true;
-  for (const std::string &events : ranks) {
-    if (events.empty())
-      continue;
-    file << (first ? "" : ",\n") << events;
-    first = false;
-  }
-  file << "\n]}\n";
+  file << formatChromeTrace(ranks);
   file.close();
   if (file)
     return;

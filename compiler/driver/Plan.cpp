@@ -1,0 +1,74 @@
+//===- Plan.cpp - decide and simulate, without a plan to run ----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/driver/Compilation.h"
+
+#include "dialects/dist/MachineAttr.h"
+
+#include <iostream>
+
+using namespace mlir;
+using namespace gridloom;
+
+/// Takes a copy of what the shard phase made through all phases but emit.
+LogicalResult Compilation::simulateCopy(const sim::MeasuredCosts *measured, PlanOutcome &outcome) {
+  OwningOpRef<ModuleOp> copy = module->clone();
+  PhaseContext phases = makePhaseContext(choice.options);
+  for (size_t i = *findPhase("shard") + 1; i <= *findPhase("allocate"); ++i) {
+    PassManager pm(&context);
+    getPhases()[i].addPasses(pm, phases);
+    if (succeeded(pm.run(*copy)))
+      continue;
+    if (!hadError)
+      fail("phase " + getPhases()[i].name + " failed");
+    return failure();
+  }
+  if (failed(checkMemory(*copy)))
+    return failure();
+  FailureOr<std::vector<sim::ProgramRun>> runs = sim::simulate(*copy, measured);
+  if (succeeded(runs))
+    outcome.runs = std::move(*runs);
+  return runs;
+}
+
+void Compilation::describeChoice(PlanOutcome &outcome) const {
+  outcome.model = options.input;
+  outcome.mesh = choice.options.mesh;
+  outcome.machine = getMachineName();
+  outcome.target = target->getName();
+  outcome.precision = getPrecision();
+  outcome.strategy = choice.name;
+  for (const Candidate &candidate : choice.candidates)
+    outcome.candidates.push_back({candidate.name, candidate.describe(), candidate.step * 1e3,
+                                  static_cast<uint64_t>(candidate.memoryBytes)});
+  outcome.memoryLimit = getMemoryLimit();
+  outcome.warnings = warnings;
+}
+
+int Compilation::plan(const sim::MeasuredCosts *measured, PlanOutcome &outcome) {
+  mayLackWeights = true;
+  options.stopAfter = "shard";
+  if (failed(checkOptions()))
+    return 1;
+  for (size_t index = first; index <= last; ++index)
+    if (failed(runPhase(index)))
+      return 1;
+  if (failed(simulateCopy(measured, outcome)) || hadError || failed(saveStrategy()))
+    return 1;
+  outcome.files["plan.strategy"] = strategyText;
+  describeChoice(outcome);
+  return 0;
+}
+
+int gridloom::runPlan(const CompileOptions &options, const std::string &costs,
+                      PlanOutcome &outcome) {
+  std::optional<sim::MeasuredCosts> measured;
+  std::string error;
+  if (!costs.empty() && !(measured = sim::MeasuredCosts::read(costs, error))) {
+    std::cerr << "error: " << error << "\n";
+    return 1;
+  }
+  return Compilation(options, std::cout, std::cerr).plan(measured ? &*measured : nullptr, outcome);
+}

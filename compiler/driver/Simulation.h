@@ -1,0 +1,54 @@
+//===- Simulation.h - plans that are not compiled to the end ----*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Plain data, free of MLIR: filled by the compiler, printed by the command line.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_DRIVER_SIMULATION_H
+#define GRIDLOOM_COMPILER_DRIVER_SIMULATION_H
+
+#include "compiler/driver/Options.h"
+#include "compiler/simulator/Runs.h"
+
+#include <map>
+
+namespace gridloom {
+
+/// A way to use the devices, and what became of it.
+struct PlanCandidate {
+  std::string strategy, verdict;
+  double stepMs = 0;        ///< 0: not known
+  uint64_t memoryBytes = 0; ///< 0: not known
+};
+
+/// What `plan` and `simulate` found.
+struct PlanOutcome {
+  std::string model, mesh, machine, target, precision;
+  std::string strategy;                  ///< empty where it was not chosen here
+  std::vector<PlanCandidate> candidates; ///< of which one was chosen
+  uint64_t memoryLimit = 0;              ///< bytes; 0: none
+  std::vector<std::string> warnings;
+  std::vector<sim::ProgramRun> runs;
+  /// Further files for the folder of --output: name to contents.
+  std::map<std::string, std::string> files;
+};
+
+struct SimulateOptions {
+  std::string input;   ///< a plan's folder, or a dump of the schedule or allocate phase
+  std::string cluster; ///< FILE, PRESET or PRESETxN; empty: the plan's own
+  std::string costs;   ///< a run's trace; empty: none
+};
+
+/// Compiles up to allocation and simulates the result, with the times of the trace `costs` unless
+/// that is empty; writes no plan. Errors go to standard error, one a line. Returns the exit code.
+int runPlan(const CompileOptions &options, const std::string &costs, PlanOutcome &outcome);
+
+/// Simulates a compiled plan. Errors go to standard error, one a line. Returns the exit code.
+int runSimulate(const SimulateOptions &options, PlanOutcome &outcome);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_DRIVER_SIMULATION_H

@@ -1,0 +1,179 @@
+//===- SimulationVerbs.cpp - gridloom plan and gridloom simulate ----------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/driver/SimulationVerbs.h"
+
+#include "support/Text.h"
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <sstream>
+#include <tuple>
+
+using namespace gridloom;
+
+namespace fs = std::filesystem;
+
+void gridloom::addOutcomeOptions(CLI::App &verb, OutcomeOptions &options, bool hasFolder) {
+  if (hasFolder)
+    verb.add_option("-o,--output", options.folder, "folder to write report.json to")
+        ->type_name("FOLDER");
+  verb.add_option("--costs", options.costs,
+                  "trace of a run (gridloom run --trace FILE): steps that it names take the time "
+                  "they took there, on average")
+      ->type_name("FILE");
+  verb.add_option("--trace", options.trace,
+                  "file for the simulated run as Perfetto and chrome://tracing open it, one rank "
+                  "of each stage, with its memory")
+      ->type_name("FILE");
+  options.format.addOptions(verb);
+}
+
+static double toMs(double seconds) { return seconds * 1e3; }
+
+/// Milliseconds, to a tenth of a microsecond.
+static Cell timeCell(double ms) { return numberCell(ms, 4); }
+
+static void addPrograms(Document &document, const PlanOutcome &outcome) {
+  document.addTable("programs", {"entry", "dims", "step_ms", "compute_ms", "comm_ms", "exposed_ms",
+                                 "bubble_percent"});
+  double all = 0;
+  for (const sim::ProgramRun &run : outcome.runs) {
+    all += toMs(run.seconds);
+    document.addRow({run.entry, run.dims, timeCell(toMs(run.seconds)), timeCell(run.stats.compute),
+                     timeCell(run.stats.communication), timeCell(run.stats.exposed),
+                     numberCell(100 * run.stats.bubble, 0)});
+  }
+  if (outcome.runs.size() > 1) // what candidates are compared by
+    document.addField("step_ms_of_all", timeCell(all));
+  document.addTable("stages", {"entry", "dims", "stage", "rank", "compute_ms", "comm_ms",
+                               "exposed_ms", "bubble_percent", "peak_bytes", "allocated_bytes"});
+  for (const sim::ProgramRun &run : outcome.runs)
+    for (const sim::StageRun &stage : run.stages)
+      document.addRow({run.entry, run.dims, stage.stage, stage.rank, timeCell(stage.stats.compute),
+                       timeCell(stage.stats.communication), timeCell(stage.stats.exposed),
+                       numberCell(100 * stage.stats.bubble, 0), bytesCell(stage.memory.getPeak()),
+                       bytesCell(stage.memory.getAllocated())});
+}
+
+/// Steps of one name for one node are one row, however many there are; `most` of them.
+static void addSteps(Document &document, const PlanOutcome &outcome, size_t most) {
+  struct Sum {
+    int64_t times = 0;
+    double seconds = 0;
+    bool isMeasured = false;
+  };
+  using Key = std::tuple<std::string, std::string, int64_t, std::string, std::string>;
+  std::map<Key, Sum> sums;
+  for (const sim::ProgramRun &run : outcome.runs)
+    for (const sim::StageRun &stage : run.stages)
+      for (const sim::SimulatedStep &step : stage.steps) {
+        Sum &sum = sums[{run.entry, run.dims, stage.stage, step.name, step.node}];
+        sum.times += step.times;
+        sum.seconds += step.seconds;
+        sum.isMeasured |= step.isMeasured;
+      }
+  std::vector<std::pair<Key, Sum>> order(sums.begin(), sums.end());
+  std::stable_sort(order.begin(), order.end(), [](const auto &a, const auto &b) {
+    return a.second.seconds > b.second.seconds;
+  });
+  order.resize(std::min(order.size(), most));
+  document.addTable("largest_steps",
+                    {"ms", "times", "step", "dims", "stage", "onnx_node", "measured"});
+  for (const auto &[key, sum] : order)
+    document.addRow({timeCell(toMs(sum.seconds)), sum.times, std::get<3>(key), std::get<1>(key),
+                     std::get<2>(key), std::get<4>(key), sum.isMeasured});
+}
+
+/// For tools alone: people have the trace.
+static void addMemory(Document &document, const PlanOutcome &outcome) {
+  document.addTable("memory", {"entry", "dims", "stage", "ms", "bytes"});
+  for (const sim::ProgramRun &run : outcome.runs)
+    for (const sim::StageRun &stage : run.stages)
+      for (auto [seconds, bytes] : stage.memory.points)
+        document.addRow({run.entry, run.dims, stage.stage, toMs(seconds), bytes});
+}
+
+static Document describe(const PlanOutcome &outcome, bool forTools) {
+  Document document;
+  auto addText = [&](const char *name, const std::string &text) {
+    if (!text.empty())
+      document.addField(name, text);
+  };
+  addText("model", outcome.model);
+  addText("mesh", outcome.mesh);
+  addText("strategy", outcome.strategy);
+  addText("machine", outcome.machine);
+  addText("target", outcome.target);
+  addText("precision", outcome.precision);
+  if (outcome.memoryLimit)
+    document.addField("limit_bytes", bytesCell(outcome.memoryLimit));
+  if (auto [measured, all] = sim::countMeasured(outcome.runs); measured) {
+    document.addField("measured_steps", measured);
+    document.addField("steps", all);
+  }
+  addPrograms(document, outcome);
+  if (outcome.candidates.size() > 1) {
+    document.addTable("candidates", {"strategy", "step_ms_of_all", "memory", "verdict"});
+    for (const PlanCandidate &candidate : outcome.candidates)
+      document.addRow({candidate.strategy,
+                       candidate.stepMs > 0 ? timeCell(candidate.stepMs) : Cell(nullptr),
+                       candidate.memoryBytes ? bytesCell(candidate.memoryBytes) : Cell(nullptr),
+                       candidate.verdict});
+  }
+  constexpr size_t kMostShown = 10;
+  addSteps(document, outcome, forTools ? std::numeric_limits<size_t>::max() : kMostShown);
+  if (forTools)
+    addMemory(document, outcome);
+  if (!outcome.warnings.empty()) {
+    document.addTable("warnings", {"warning"});
+    for (const std::string &warning : outcome.warnings)
+      document.addRow({warning});
+  }
+  return document;
+}
+
+/// Writes report.json, and what else belongs to it. Returns the error, or "".
+static std::string writeFolder(const PlanOutcome &outcome, const fs::path &folder) {
+  std::error_code error;
+  if (fs::exists(folder / "manifest.json", error))
+    return "'" + folder.string() + "' is a compiled plan; choose another --output";
+  fs::create_directories(folder, error);
+  std::map<std::string, std::string> files = outcome.files;
+  std::ostringstream report;
+  describe(outcome, /*forTools=*/true).write(report, /*asJson=*/true);
+  files["report.json"] = report.str();
+  for (const auto &[name, text] : files) {
+    std::ofstream stream(folder / name, std::ios::binary);
+    stream << text;
+    stream.close();
+    if (!stream)
+      return "cannot write '" + (folder / name).string() + "'";
+  }
+  return "";
+}
+
+int gridloom::showOutcome(const PlanOutcome &outcome, const OutcomeOptions &options) {
+  std::string error;
+  if (!options.folder.empty())
+    error = writeFolder(outcome, options.folder);
+  if (error.empty() && !options.trace.empty())
+    try {
+      rt::writeChromeTrace(options.trace, sim::formatTrace(outcome.runs));
+    } catch (const std::exception &failure) {
+      error = failure.what();
+    }
+  if (!error.empty()) {
+    std::cerr << "error: " << makePrintable(error) << "\n";
+    return 1;
+  }
+  options.format.write(describe(outcome, options.format.isJson()));
+  return 0;
+}

@@ -1,0 +1,30 @@
+//===- SimulationVerbs.h - gridloom plan and gridloom simulate --*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_DRIVER_SIMULATIONVERBS_H
+#define GRIDLOOM_COMPILER_DRIVER_SIMULATIONVERBS_H
+
+#include "compiler/driver/Simulation.h"
+#include "support/OutputFormat.h"
+
+namespace gridloom {
+
+/// Options of `plan` and `simulate` about what becomes of a simulation.
+struct OutcomeOptions {
+  std::string folder; ///< of the report; empty: none
+  std::string trace;  ///< file; empty: none
+  std::string costs;  ///< trace of a run; empty: none
+  OutputFormat format;
+};
+
+/// Adds them; `--output` only where `hasFolder`.
+void addOutcomeOptions(CLI::App &verb, OutcomeOptions &options, bool hasFolder);
+
+/// Prints what was found and writes the files that are asked for. Returns the exit code.
+int showOutcome(const PlanOutcome &outcome, const OutcomeOptions &options);
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_DRIVER_SIMULATIONVERBS_H
