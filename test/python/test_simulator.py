@@ -213,6 +213,7 @@ def test_absent_weights(tools, tmp_path):
             if entry.key == "location":
                 entry.value = f"../{data.name}"
     onnx.save(onnx_model, tmp_path / "out.onnx")
+    (tmp_path.parent / data.name).write_bytes(b"0")
     assert "leads out of the model's folder" in refused(tools, "plan", tmp_path / "out.onnx", *options)
 
 
