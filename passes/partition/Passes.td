@@ -32,6 +32,7 @@ def LowerReshards : Pass<"dist-lower-reshards", "::mlir::ModuleOp"> {
     } : (tensor<8x16xf32>) -> tensor<8x16xf32>
     ```
   }];
+  let dependentDialects = ["::gridloom::dist::DistDialect", "::gridloom::loom::LoomDialect"];
 }
 
 def Localize : Pass<"dist-localize", "::mlir::ModuleOp"> {
