@@ -332,7 +332,7 @@ static std::string findFactorFault(const ShardingRule &rule, const FactorSplits 
   if (rule.kinds[number] == FactorKind::NeedReplication)
     return "splits " + factor + ", all of which every device needs";
   int64_t granule = splits.granules[number], size = rule.sizes[number];
-  if (granule < 1 || granule > size)
+  if (granule < 1)
     return "cuts " + factor + " of " + std::to_string(size) + " on multiples of " +
            std::to_string(granule);
   bool isCoupled = rule.kinds[number] == FactorKind::Reduction ||

@@ -9,6 +9,7 @@
 #include "dialects/loom/Loom.h"
 
 #include "mlir/Pass/Pass.h"
+#include "llvm/ADT/StringExtras.h"
 
 namespace gridloom {
 

@@ -285,16 +285,6 @@ func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]
 
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
-  // D-SP5
-  // expected-error @below {{cuts factor 1 of 6 on multiples of 8}}
-  %0 = loom.abs %x {dist.splits = #dist.splits<[{}, {"data"} * 8]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
-  return %0 : tensor<4x6xf32>
-}
-
-// -----
-
-dist.mesh @mesh <["data" = 2, "model" = 2]>
-func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
   // D-SP8
   // expected-error @below {{is not linear, so its operands cannot stay unreduced}}
   %0 = loom.abs %x {dist.splits = #dist.splits<[{}, {}], unreduced = {"data"}>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
