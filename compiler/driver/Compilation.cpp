@@ -296,6 +296,7 @@ StrategyRequest Compilation::makeRequest() const {
   request.shard = options.shard;
   request.microbatches = options.microbatches;
   request.memoryLimit = options.memoryLimit;
+  request.memory = {target->getTraits().layout, target->getTraits().fuse};
   return request;
 }
 
@@ -403,7 +404,8 @@ LogicalResult Compilation::runPhase(size_t index) {
     }
   }
   if (phase.name == "shard") {
-    estimatedMemory = findLargest(estimateMemory(*module, target->getTraits().layout));
+    estimatedMemory = findLargest(
+        estimateMemory(*module, {target->getTraits().layout, target->getTraits().fuse}));
     recordValues();
     recordStrategy();
     if (failed(collectAnnotations()))

@@ -13,7 +13,6 @@
 #include "compiler/onnx/AnnotationWriter.h"
 #include "compiler/onnx/Import.h"
 #include "compiler/onnx/ModelIdentity.h"
-#include "compiler/planner/MemoryEstimate.h"
 #include "compiler/planner/Strategy.h"
 #include "compiler/simulator/Simulator.h"
 #include "compiler/target/Target.h"

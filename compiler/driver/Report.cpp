@@ -142,6 +142,7 @@ std::string Compilation::makeReport() const {
     candidates.push_back(llvm::json::Object{{"strategy", candidate.name},
                                             {"step_ms", toMs(candidate.step)},
                                             {"memory_bytes", candidate.memoryBytes},
+                                            {"estimated_memory_bytes", candidate.estimatedBytes},
                                             {"reason", candidate.describe()}});
   for (const rt::PlannedCollective &collective : collectives)
     communication.push_back(describe(collective, communication.size()));

@@ -18,8 +18,8 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-DeviceSketch::DeviceSketch(func::FuncOp given, const Mesh &mesh, const LayoutOptions &layout)
-    : mesh(mesh), layout(layout), stageAxes(getStageAxes(given->getParentOfType<ModuleOp>())),
+DeviceSketch::DeviceSketch(func::FuncOp given, const Mesh &mesh, const MemoryOptions &options)
+    : mesh(mesh), options(options), stageAxes(getStageAxes(given->getParentOfType<ModuleOp>())),
       holder(ModuleOp::create(given.getLoc())) {
   IRMapping mapping;
   OpBuilder builder = OpBuilder::atBlockEnd(holder->getBody());
@@ -30,6 +30,8 @@ DeviceSketch::DeviceSketch(func::FuncOp given, const Mesh &mesh, const LayoutOpt
   reshard();
   addTransfers();
   findRightOperands();
+  if (options.layout.convolutionLibrary)
+    transposeChannels();
   formCalls();
   eraseDead();
   findCommunicated();
@@ -76,11 +78,18 @@ void DeviceSketch::shardParts(Operation *first, Operation *end) {
   }
 }
 
+/// A library has no convolutions that put zeros between elements of the input.
+static bool isInConvolutionLibrary(Operation *op) {
+  auto convolution = dyn_cast<loom::ConvolutionOp>(op);
+  return convolution && llvm::all_of(convolution.getInputDilations(),
+                                     [](int64_t dilation) { return dilation == 1; });
+}
+
 void DeviceSketch::decompose() {
   SmallVector<loom::DecomposeInterface> composites;
   for (Operation &op : func.front())
-    if (isa<loom::ReduceWindowOp>(op) ||
-        (isa<loom::ConvolutionOp>(op) && !layout.convolutionLibrary))
+    if (isa<loom::ReduceWindowOp, loom::ConvolutionOp>(op) &&
+        !(options.layout.convolutionLibrary && isInConvolutionLibrary(&op)))
       composites.push_back(cast<loom::DecomposeInterface>(op));
   for (loom::DecomposeInterface op : composites) {
     Operation *before = op->getPrevNode();
@@ -284,6 +293,47 @@ void DeviceSketch::reshard() {
 // Stages, library calls, kernels
 //===----------------------------------------------------------------------===//
 
+/// True for the result of a convolution, and for what is computed from one element by element.
+bool DeviceSketch::isConvolved(Value value) const {
+  while (Operation *op = value.getDefiningOp()) {
+    if (isa<loom::ConvolutionOp>(op) || convolved.contains(value))
+      return true;
+    if (!isa<loom::KernelBodyInterface>(op) || op->getNumOperands() == 0)
+      return false;
+    value = op->getOperand(0);
+  }
+  return false;
+}
+
+/// Convolutions of 16-bit numbers read channels last: what does not come from one is
+/// transposed for it.
+void DeviceSketch::transposeChannels() {
+  for (auto op : llvm::to_vector(func.front().getOps<loom::ConvolutionOp>())) {
+    Value input = op.getInput();
+    auto type = cast<RankedTensorType>(input.getType());
+    if (type.getElementTypeBitWidth() != 16 || isConvolved(input))
+      continue;
+    SmallVector<int64_t> permutation{0}, shape{type.getDimSize(0)};
+    for (int64_t dim = 2; dim < type.getRank(); ++dim) {
+      permutation.push_back(dim);
+      shape.push_back(type.getDimSize(dim));
+    }
+    permutation.push_back(1);
+    shape.push_back(type.getDimSize(1));
+    OpBuilder builder(op);
+    auto last = RankedTensorType::get(shape, type.getElementType());
+    Value moved = loom::TransposeOp::create(builder, op.getLoc(), last, input, permutation);
+    setLocal(moved, types.lookup(input));
+    stages[moved.getDefiningOp()] = getStage(op);
+    SmallVector<Value> operands(op->getOperands());
+    operands.front() = moved;
+    Value call = addMark(builder, Mark::Call, operands, op.getType(), types.lookup(op.getOutput()),
+                         getStage(op));
+    convolved.insert(call);
+    op.getOutput().replaceAllUsesWith(call);
+  }
+}
+
 /// What another stage made is received, all at the beginning.
 void DeviceSketch::addTransfers() {
   Operation *terminator = func.front().getTerminator();
@@ -324,9 +374,8 @@ void DeviceSketch::findRightOperands() {
   });
 }
 
-/// A product reads its operands through transposes and the like, and may write its result
-/// transposed.
-void DeviceSketch::formCall(loom::DotGeneralOp dot) {
+/// A product may write its result transposed.
+void DeviceSketch::formCall(loom::DotGeneralOp dot, ValueRange operands) {
   Value result = dot.getOutput();
   for (Value value = result; value.hasOneUse();) {
     Operation *user = *value.getUsers().begin();
@@ -339,20 +388,74 @@ void DeviceSketch::formCall(loom::DotGeneralOp dot) {
     if (!isa<loom::ReshapeOp>(user))
       result = value;
   }
-  Value lhs = traceViews(dot.getLhs()).front().base, rhs = traceViews(dot.getRhs()).front().base;
   OpBuilder builder(result.getDefiningOp());
-  Value call = addMark(builder, Mark::Call, ValueRange{lhs, rhs}, result.getType(),
-                       types.lookup(result), getStage(dot));
+  Value call =
+      addMark(builder, Mark::Call, operands, result.getType(), types.lookup(result), getStage(dot));
   result.replaceAllUsesWith(call);
 }
 
+/// What a library reads through transposes and the like.
+static Value getBase(Value value) { return traceViews(value).front().base; }
+
+static Value skipConversions(Value value) {
+  while (auto convert = value.getDefiningOp<loom::ConvertOp>())
+    value = convert.getInput();
+  return value;
+}
+
+/// The product whose elements, masked and scaled, nothing reads but `value` is computed from; adds
+/// what else it is computed from to `others`.
+static loom::DotGeneralOp findScores(Value value, SmallVectorImpl<Value> &others) {
+  Operation *op = value.getDefiningOp();
+  if (!op || !value.hasOneUse())
+    return {};
+  if (auto dot = dyn_cast<loom::DotGeneralOp>(op))
+    return dot;
+  if (!isa<loom::KernelBodyInterface, loom::ReshapeOp>(op))
+    return {};
+  for (Value operand : op->getOperands())
+    if (loom::DotGeneralOp dot = findScores(operand, others)) {
+      for (Value other : op->getOperands())
+        if (other != operand)
+          others.push_back(other);
+      return dot;
+    }
+  return {};
+}
+
+/// A library computes a softmax between two products of 16-bit operands without its scores.
+void DeviceSketch::formAttention(loom::SoftmaxOp softmax) {
+  Value weights = softmax.getOutput();
+  while (weights.hasOneUse() && isa<loom::ConvertOp, loom::ReshapeOp>(*weights.getUsers().begin()))
+    weights = weights.getUsers().begin()->getResult(0);
+  if (!weights.hasOneUse())
+    return;
+  auto product = dyn_cast<loom::DotGeneralOp>(*weights.getUsers().begin());
+  SmallVector<Value> operands;
+  loom::DotGeneralOp scores = findScores(softmax.getInput(), operands);
+  auto isHalf = [](Value value) {
+    Type element = getElementTypeOrSelf(skipConversions(value));
+    return element.isF16() || element.isBF16();
+  };
+  if (!product || product.getLhs() != weights || !scores || !isHalf(product.getRhs()) ||
+      !isHalf(scores.getLhs()) || !isHalf(scores.getRhs()))
+    return;
+  for (Value operand : {Value(scores.getLhs()), Value(scores.getRhs()), Value(product.getRhs())})
+    operands.push_back(getBase(skipConversions(operand)));
+  formCall(product, operands);
+}
+
 void DeviceSketch::formCalls() {
+  if (options.fuse.attentionLibrary)
+    for (auto softmax : llvm::to_vector(func.front().getOps<loom::SoftmaxOp>()))
+      formAttention(softmax);
+  eraseDead();
   SmallVector<loom::DotGeneralOp> dots;
   for (auto dot : func.front().getOps<loom::DotGeneralOp>())
     if (isInLibrary(dot))
       dots.push_back(dot);
   for (loom::DotGeneralOp dot : dots)
-    formCall(dot);
+    formCall(dot, {getBase(dot.getLhs()), getBase(dot.getRhs())});
 }
 
 void DeviceSketch::eraseDead() {

@@ -7,6 +7,7 @@
 #define GRIDLOOM_COMPILER_PLANNER_DEVICESKETCH_H
 
 #include "dialects/dist/Factors.h"
+#include "passes/fuse/Fuse.h"
 #include "passes/fuse/FusionGroups.h"
 #include "passes/layout/Layout.h"
 
@@ -16,6 +17,12 @@
 
 namespace gridloom {
 
+/// What estimates need to know of a target.
+struct MemoryOptions {
+  LayoutOptions layout;
+  FuseOptions fuse;
+};
+
 /// A copy of a sharded function that shows what its devices will do, on global shapes: marks stand
 /// for communication and library calls, and kernels are groups of operations. Beside each value
 /// stand the bytes that a device has of it.
@@ -23,7 +30,7 @@ class DeviceSketch {
 public:
   enum class Mark { Collective, Receive, Slice, Call };
 
-  DeviceSketch(mlir::func::FuncOp func, const dist::Mesh &mesh, const LayoutOptions &layout);
+  DeviceSketch(mlir::func::FuncOp func, const dist::Mesh &mesh, const MemoryOptions &options);
 
   mlir::func::FuncOp getFunction() const { return func; }
   /// What an operation that stands for something else is.
@@ -69,14 +76,17 @@ private:
                       mlir::Type type, mlir::RankedTensorType local, int64_t stage);
   void addTransfers();
   void findRightOperands();
-  void formCall(loom::DotGeneralOp dot);
+  bool isConvolved(mlir::Value value) const;
+  void transposeChannels();
+  void formCall(loom::DotGeneralOp dot, mlir::ValueRange operands);
+  void formAttention(loom::SoftmaxOp softmax);
   void formCalls();
   void eraseDead();
   void findCommunicated();
   void setLocal(mlir::Value value, mlir::RankedTensorType local);
 
   const dist::Mesh &mesh;
-  const LayoutOptions &layout;
+  const MemoryOptions &options;
   llvm::SmallVector<mlir::StringAttr, 1> stageAxes;
   mlir::OwningOpRef<mlir::ModuleOp> holder;
   mlir::func::FuncOp func;
@@ -88,6 +98,7 @@ private:
   llvm::DenseMap<mlir::Value, mlir::RankedTensorType> types;
   llvm::DenseMap<mlir::Value, mlir::Attribute> shardings;
   llvm::DenseSet<mlir::Value> communicated, rightOperands;
+  llvm::DenseSet<mlir::Value> convolved; ///< results of calls of convolutions
   /// Operands in the shardings that operations need; until all operations are visited.
   std::vector<std::pair<mlir::Operation *, llvm::SmallVector<mlir::Value>>> replacements;
   llvm::DenseMap<mlir::Value, llvm::SmallVector<Version, 2>> versions;

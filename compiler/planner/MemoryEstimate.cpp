@@ -21,8 +21,8 @@ namespace {
 /// Estimates all stages of a module.
 class ModuleEstimate {
 public:
-  ModuleEstimate(ModuleOp module, const LayoutOptions &layout)
-      : module(module), mesh(dist::Mesh::get(module)), layout(layout) {}
+  ModuleEstimate(ModuleOp module, const MemoryOptions &options)
+      : module(module), mesh(dist::Mesh::get(module)), options(options) {}
   std::vector<StageMemory> run();
 
 private:
@@ -43,7 +43,7 @@ private:
 
   ModuleOp module;
   dist::Mesh mesh;
-  const LayoutOptions &layout;
+  const MemoryOptions &options;
   std::map<int64_t, StageMemory> stages;
   std::map<int64_t, llvm::MapVector<std::pair<Attribute, Attribute>, WeightUse>> weights;
   std::map<int64_t, llvm::DenseSet<Attribute>> states;
@@ -106,7 +106,7 @@ void ModuleEstimate::addBindings(DeviceSketch &sketch) {
 }
 
 Activations ModuleEstimate::estimateBody(func::FuncOp body, int64_t stage) {
-  DeviceSketch sketch(body, mesh, layout);
+  DeviceSketch sketch(body, mesh, options);
   addWeights(sketch, stage);
   int64_t own = 0;
   for (Operation &op : sketch.getFunction().front())
@@ -116,7 +116,7 @@ Activations ModuleEstimate::estimateBody(func::FuncOp body, int64_t stage) {
 }
 
 void ModuleEstimate::addFunction(func::FuncOp func) {
-  DeviceSketch sketch(func, mesh, layout);
+  DeviceSketch sketch(func, mesh, options);
   std::set<int64_t> present;
   for (Operation &op : sketch.getFunction().front().without_terminator())
     present.insert(sketch.getStage(&op));
@@ -140,9 +140,9 @@ std::vector<StageMemory> ModuleEstimate::run() {
   for (auto &[stage, uses] : weights)
     for (auto &[key, use] : uses) {
       int64_t bytes = use.bytes;
-      if (use.onlyRight && layout.padMultiple > 0 && use.row > 0 &&
-          use.row % layout.padMultiple == 0)
-        bytes = bytes / use.row * (use.row + layout.padElements);
+      if (use.onlyRight && options.layout.padMultiple > 0 && use.row > 0 &&
+          use.row % options.layout.padMultiple == 0)
+        bytes = bytes / use.row * (use.row + options.layout.padElements);
       getStage(stage).needs.weights += static_cast<uint64_t>(bytes);
     }
   std::vector<StageMemory> list;
@@ -151,6 +151,6 @@ std::vector<StageMemory> ModuleEstimate::run() {
   return list;
 }
 
-std::vector<StageMemory> gridloom::estimateMemory(ModuleOp module, const LayoutOptions &layout) {
-  return ModuleEstimate(module, layout).run();
+std::vector<StageMemory> gridloom::estimateMemory(ModuleOp module, const MemoryOptions &options) {
+  return ModuleEstimate(module, options).run();
 }

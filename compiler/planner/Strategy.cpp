@@ -25,6 +25,8 @@ using namespace gridloom;
 
 /// The most meshes that the planner tries.
 static constexpr int64_t kMaxPlanned = 4096;
+/// An estimate of memory this many times the limit refuses a candidate without allocating it.
+static constexpr int64_t kFarAbove = 2;
 /// Ways to use a mesh that are all tried.
 static constexpr size_t kMaxCandidates = 64;
 /// The most axes that a solver splits over: the ways to split an operation grow exponentially.
@@ -400,7 +402,7 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
 }
 
 /// Runs the candidate's phases on a copy and estimates it. Its first error refuses it.
-static void evaluate(ModuleOp module, Candidate &candidate) {
+static void evaluate(ModuleOp module, Candidate &candidate, const MemoryOptions &memory) {
   OwningOpRef<ModuleOp> copy = module.clone();
   std::string firstError;
   ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
@@ -408,11 +410,15 @@ static void evaluate(ModuleOp module, Candidate &candidate) {
       firstError = loom::describeWithNode(diagnostic, loom::getNodeName(module.getLoc()));
     return success(); // a trial is not the user's business
   });
-  PassManager pm(module.getContext());
-  addShardPasses(pm, candidate.options);
-  addPartitionPasses(pm);
-  addCommunicatePasses(pm);
-  if (failed(pm.run(*copy))) {
+  PassManager shard(module.getContext()), rest(module.getContext());
+  addShardPasses(shard, candidate.options);
+  addPartitionPasses(rest);
+  addCommunicatePasses(rest);
+  bool isSharded = succeeded(shard.run(*copy));
+  if (isSharded)
+    candidate.estimatedBytes =
+        static_cast<int64_t>(findLargest(estimateMemory(*copy, memory)).needs.getAllocated());
+  if (!isSharded || failed(rest.run(*copy))) {
     candidate.refuse(firstError.empty() ? "cannot be compiled" : firstError);
     return;
   }
@@ -423,10 +429,16 @@ static void evaluate(ModuleOp module, Candidate &candidate) {
 }
 
 /// Whether the candidate fits into the limit; where it does not, what it takes refuses it.
-/// An estimate knows no arena: only what is larger without one is refused unseen.
+/// What is larger without activations, or far larger by estimate, is refused unseen.
 static bool fits(Candidate &candidate, const StrategyRequest &request, int64_t limit) {
   if (!limit || !request.allocate)
     return true;
+  if (candidate.estimatedBytes / kFarAbove > limit) {
+    candidate.refuse("a device needs about " +
+                     formatBytes(static_cast<uint64_t>(candidate.estimatedBytes)) +
+                     ", the limit is " + formatBytes(static_cast<uint64_t>(limit)));
+    return false;
+  }
   if (candidate.leastBytes <= limit) {
     std::optional<rt::MemoryNeeds> needs = request.allocate(candidate.options);
     if (!needs) {
@@ -450,7 +462,9 @@ static LogicalResult refuseAll(ModuleOp module, std::vector<Candidate> &candidat
                                const StrategyRequest &request, int64_t limit) {
   const Candidate *least = nullptr;
   for (const Candidate &candidate : candidates) {
-    auto bytesOf = [](const Candidate &c) { return std::max(c.leastBytes, c.memoryBytes); };
+    auto bytesOf = [](const Candidate &c) {
+      return std::max(c.leastBytes, c.memoryBytes ? c.memoryBytes : c.estimatedBytes);
+    };
     if (bytesOf(candidate) > limit && (!least || bytesOf(candidate) < bytesOf(*least)))
       least = &candidate;
   }
@@ -476,7 +490,7 @@ static LogicalResult refuseAll(ModuleOp module, std::vector<Candidate> &candidat
 static LogicalResult pick(ModuleOp module, std::vector<Candidate> &candidates,
                           const StrategyRequest &request, Choice &choice) {
   for (Candidate &candidate : candidates)
-    evaluate(module, candidate);
+    evaluate(module, candidate, request.memory);
   std::vector<Candidate *> byStep;
   for (Candidate &candidate : candidates)
     if (candidate.verdict == Verdict::Open)

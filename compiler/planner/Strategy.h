@@ -9,6 +9,7 @@
 #include "cluster/Machine.h"
 #include "compiler/planner/AllocatedMemory.h"
 #include "compiler/planner/CostModel.h"
+#include "compiler/planner/MemoryEstimate.h"
 #include "passes/shard/Shard.h"
 
 #include <functional>
@@ -27,6 +28,7 @@ struct StrategyRequest {
   std::vector<std::string> shard;
   int64_t microbatches = 0; ///< 0: twice the number of stages
   int64_t memoryLimit = 0;  ///< bytes per device; 0: the machine's
+  MemoryOptions memory;     ///< the target's, for estimates of memory
   /// Memory of a device of the largest stage if the program is split by the options and compiled up
   /// to allocation; nullopt if that fails. May be null.
   std::function<std::optional<rt::MemoryNeeds>(const ShardOptions &)> allocate;
@@ -43,9 +45,10 @@ struct Candidate {
   std::string name; ///< "data=2,model=2: dp over data, tp over model"
   ShardOptions options;
   // Filled by choose:
-  double step = 0;         ///< seconds, all specialisations together
-  int64_t leastBytes = 0;  ///< a device keeps at least so much
-  int64_t memoryBytes = 0; ///< a device keeps so much, as allocated; 0 where that was not tried
+  double step = 0;            ///< seconds, all specialisations together
+  int64_t leastBytes = 0;     ///< a device keeps at least so much
+  int64_t estimatedBytes = 0; ///< a device keeps about so much; 0 where there is one candidate
+  int64_t memoryBytes = 0;    ///< a device keeps so much, as allocated; 0 where that was not tried
   Verdict verdict = Verdict::Open;
   std::string refusal; ///< why, of a refused one
 
@@ -69,10 +72,10 @@ struct Choice {
 /// phases to read. Chooses by running the shard, partition and communicate phases on a copy of the
 /// program for each candidate and estimating the result; one candidate is taken as it is. Among
 /// several the fastest that fits into the memory limit is taken; estimates only rule out what
-/// cannot fit. Axes called data (or batch), model (or tensor) and pipe (or stage) say what they are
-/// for; the others may serve any purpose. With a strategy file there is one candidate; what the
-/// request says beside it has to agree. Errors are emitted on the module and name the candidate's
-/// remedy.
+/// cannot fit or is estimated at more than twice the limit. Axes called data (or batch), model (or
+/// tensor) and pipe (or stage) say what they are for; the others may serve any purpose. With a
+/// strategy file there is one candidate; what the request says beside it has to agree. Errors are
+/// emitted on the module and name the candidate's remedy.
 mlir::FailureOr<Choice> chooseStrategy(mlir::ModuleOp module, const StrategyRequest &given);
 
 } // namespace gridloom
