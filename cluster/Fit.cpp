@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <limits>
 #include <map>
+#include <optional>
 
 using namespace gridloom::cluster;
 
@@ -216,36 +216,61 @@ static double getError(std::span<const CollectiveSample> samples, const Paramete
   return error / static_cast<double>(sums.size());
 }
 
-/// One parameter after the other, and all pairs in opposite directions, in steps that shrink.
-static Parameters descend(std::span<const CollectiveSample> samples, Parameters best) {
-  static constexpr std::array<Parameters, 6> directions = {
-      {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, -1, 0}, {0, 1, 1}, {1, 0, 1}}};
-  // No time is shorter than this, and none of the measured ones longer than their sum.
+namespace {
+
+/// Follows the directions in which the error lessens, in steps that shrink.
+class Descent {
+public:
+  Descent(std::span<const CollectiveSample> samples, const Parameters &start);
+  void run();
+
+  Parameters best;
+  double error;
+
+private:
+  bool move(const Parameters &direction, double step);
+
+  std::span<const CollectiveSample> samples;
+  Parameters low, high;
+};
+
+} // namespace
+
+Descent::Descent(std::span<const CollectiveSample> samples, const Parameters &start)
+    : best(start), error(getError(samples, start)), samples(samples) {
   constexpr double shortest = 1e-12;
-  double longest = 0, most = 0;
+  double longest = 0, most = 1;
   for (const CollectiveSample &sample : samples) {
     longest = std::max(longest, sample.seconds);
     most = std::max(most, sample.bytes);
   }
-  Parameters low = {std::log(shortest), std::log(shortest), std::log((most + 1) / longest / 1e3)},
-             high = {std::log(longest), std::log(longest), std::log((most + 1) / shortest)};
-  double error = getError(samples, best);
-  for (double step = 2; step > 1e-4; step /= 2)
+  // Slower links than a thousandth of what they showed are none.
+  low = {std::log(shortest), std::log(shortest), std::log(most / longest / 1e3)};
+  high = {std::log(longest), std::log(longest), std::log(most / shortest)};
+}
+
+bool Descent::move(const Parameters &direction, double step) {
+  Parameters next = best;
+  for (size_t i = 0; i < next.size(); ++i)
+    next[i] = std::clamp(next[i] + step * direction[i], low[i], high[i]);
+  double found = getError(samples, next);
+  if (found >= error * (1 - 1e-9))
+    return false;
+  best = next;
+  error = found;
+  return true;
+}
+
+void Descent::run() {
+  static constexpr std::array<Parameters, 6> directions = {
+      {{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {1, -1, 0}, {0, 1, 1}, {1, 0, 1}}};
+  double step = 4;
+  for (int halvings = 0; halvings < 16; ++halvings, step /= 2)
     for (bool improved = true; improved;) {
       improved = false;
       for (const Parameters &direction : directions)
-        for (double sign : {step, -step}) {
-          Parameters next = best;
-          for (size_t i = 0; i < next.size(); ++i)
-            next[i] = std::clamp(next[i] + sign * direction[i], low[i], high[i]);
-          if (double found = getError(samples, next); found < error * (1 - 1e-9)) {
-            best = next;
-            error = found;
-            improved = true;
-          }
-        }
+        improved |= move(direction, step) || move(direction, -step);
     }
-  return best;
 }
 
 LinkFit gridloom::cluster::fitLinks(std::span<const CollectiveSample> samples) {
@@ -255,19 +280,18 @@ LinkFit gridloom::cluster::fitLinks(std::span<const CollectiveSample> samples) {
     least = std::min(least, sample.seconds);
     rate = std::max(rate, (sample.bytes + 1) / sample.seconds);
   }
-  Parameters best = {};
-  double error = std::numeric_limits<double>::infinity();
+  std::optional<Descent> best;
   // The start and the first step share what the shortest takes.
   for (double share : {0.1, 0.5, 0.9}) {
-    Parameters found =
-        descend(samples, {std::log(share * least), std::log((1 - share) * least), std::log(rate)});
-    if (double reached = getError(samples, found); reached < error) {
+    Descent found(samples,
+                  {std::log(share * least), std::log((1 - share) * least), std::log(rate)});
+    found.run();
+    if (!best || found.error < best->error)
       best = found;
-      error = reached;
-    }
   }
   std::vector<double> errors;
   for (const CollectiveSample &sample : samples)
-    errors.push_back(std::fabs(estimate(sample, best) / sample.seconds - 1));
-  return {std::exp(best[0]), std::exp(best[1]), std::exp(best[2]), getMedian(errors)};
+    errors.push_back(std::fabs(estimate(sample, best->best) / sample.seconds - 1));
+  auto [start, latency, bandwidth] = best->best;
+  return {std::exp(start), std::exp(latency), std::exp(bandwidth), getMedian(errors)};
 }

@@ -211,8 +211,9 @@ static std::vector<double> shareCores(const Cluster &cluster, uint32_t numUsed) 
       break;
     uint32_t kind = cluster.devices[shared.first],
              count = std::min(shared.count, numUsed - shared.first);
-    double each = shared.cores < count ? static_cast<double>(shared.cores) / count
-                                       : static_cast<double>(shared.cores / count); // of threads
+    int64_t whole = shared.cores / count; // as threads are
+    double each =
+        whole > 0 ? static_cast<double>(whole) : static_cast<double>(shared.cores) / count;
     cores[kind] = std::min(cores[kind], each);
     alone[kind] -= count;
   }
