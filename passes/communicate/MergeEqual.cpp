@@ -38,6 +38,8 @@ struct MergeEqualPass : public gridloom::impl::MergeEqualBase<MergeEqualPass> {
   void runOnOperation() override {
     CauseKeeper keeper;
     getOperation().walk([&](Operation *op) {
+      // Who asked for a sharding makes no value another one, here or in the fuse phase.
+      op->removeAttr(kOrigins);
       if (!isCommunication(op) || getCause(op).empty())
         return;
       keeper.causes[op] = {getCause(op)};

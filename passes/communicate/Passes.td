@@ -110,7 +110,7 @@ def MergeEqual : Pass<"dist-merge-equal", "::mlir::func::FuncOp"> {
   let summary = "Merges equal operations";
   let description = [{
     Common subexpression elimination in which collectives that differ in their cause alone are equal;
-    the one that stays has all causes.
+    the one that stays has all causes. Origins of shardings, which make no value another one, go.
 
     ```mlir
     %0 = dist.all_reduce %a over ["model"] sum {dist.because = "'x' needs the whole"} : tensor<8xf32>

@@ -34,6 +34,9 @@ bool gridloom::matchesPattern(StringRef pattern, StringRef name) {
   return name.ends_with(last);
 }
 
+/// The length of a pattern's text besides stars.
+static size_t countLiterals(StringRef pattern) { return pattern.size() - pattern.count('*'); }
+
 //===----------------------------------------------------------------------===//
 // NameTable
 //===----------------------------------------------------------------------===//
@@ -64,6 +67,10 @@ void NameTable::addPatterns(StringRef name, llvm::SmallVectorImpl<unsigned> &fou
       if (auto list = patterns.find(name.take_front(length)); list != patterns.end())
         visit(list->getValue());
   }
+  size_t most = 0;
+  for (unsigned i : found)
+    most = std::max(most, countLiterals(keys[i]));
+  llvm::erase_if(found, [&](unsigned i) { return countLiterals(keys[i]) < most; });
   llvm::sort(found);
 }
 
@@ -157,15 +164,21 @@ private:
   bool isRight(size_t index) const;
   void addExceptions();
 
-  /// What the chosen patterns say of a full name.
+  /// What the chosen patterns with the most literals say of a name.
   struct Cover {
     bool any = false, mixed = false;
+    size_t literals = 0;
     StringRef text;
-    void add(StringRef more) {
-      mixed |= any && text != more;
+    void add(StringRef key, StringRef more) {
+      size_t now = countLiterals(key);
+      if (any && now < literals)
+        return;
+      mixed = any && now == literals && (mixed || text != more);
       any = true;
+      literals = now;
       text = more;
     }
+    bool says(StringRef what) const { return any && !mixed && text == what; }
   };
 
   ArrayRef<NamedText> names;
@@ -221,20 +234,24 @@ void Folder::choose(const std::string &key, const std::string &text) {
   std::optional<size_t> first;
   for (auto [i, isFull] : matched) {
     const NamedText &name = names[i];
-    const Cover &cover = full[i].any ? full[i] : base[i];
-    if (name.text != text)
-      loss += !cover.mixed;
-    else if (name.needed && !cover.any) {
-      ++gain;
-      first = first ? first : i;
-    }
+    if (full[i].any && !isFull)
+      continue; // other patterns decide
+    const Cover &before = full[i].any ? full[i] : base[i];
+    Cover after = (isFull ? full : base)[i];
+    after.add(key, text);
+    bool was = before.any ? before.says(name.text) : !name.needed, is = after.says(name.text);
+    loss += !is && (was || !before.any);
+    if (!is || was || !name.needed)
+      continue;
+    ++gain;
+    first = first ? first : i;
   }
   if (gain < 2 || 4 * loss > gain)
     return;
   StringRef said = names[*first].text;
   lines.emplace_back(*first, key, said);
   for (auto [i, isFull] : matched)
-    (isFull ? full : base)[i].add(said);
+    (isFull ? full : base)[i].add(key, said);
 }
 
 /// Whether the lines so far say of a name what they have to.
@@ -244,7 +261,7 @@ bool Folder::isRight(size_t index) const {
     if (auto found = exact.find(key); found != exact.end())
       return found->second == name.text;
   const Cover &cover = full[index].any ? full[index] : base[index];
-  return cover.any ? !cover.mixed && cover.text == name.text : !name.needed;
+  return cover.any ? cover.says(name.text) : !name.needed;
 }
 
 /// A line for each name of which patterns say nothing, or something else.
@@ -269,7 +286,7 @@ void Folder::addExceptions() {
       changed = true;
       // A name with a star is a pattern, too, whatever it was meant for.
       for (auto [index, isFull] : match(key))
-        (isFull ? full : base)[index].add(name.text);
+        (isFull ? full : base)[index].add(key, name.text);
     }
   }
 }
@@ -277,8 +294,11 @@ void Folder::addExceptions() {
 std::vector<std::pair<std::string, std::string>> Folder::run() {
   full.resize(names.size());
   base.resize(names.size());
-  for (const Pattern &pattern : rankPatterns())
-    choose(pattern.key, pattern.text);
+  // Again, since what was wrong of many may be right but for what was chosen after it.
+  std::vector<Pattern> patterns = rankPatterns();
+  for (int round = 0; round < 2; ++round)
+    for (const Pattern &pattern : patterns)
+      choose(pattern.key, pattern.text);
   addExceptions();
   llvm::stable_sort(lines,
                     [](const auto &a, const auto &b) { return std::get<0>(a) < std::get<0>(b); });

@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 //
 // What is said of a layer is said of all layers like it: `layers.*.mlp.up.weight`. A list by name
-// is looked up by exact names first and by patterns then, so that one line can be an exception to
-// another.
+// is looked up by exact names first, then by the patterns with the most text besides stars, so that
+// one line can be an exception to another.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_PASSES_SHARD_NAMEPATTERNS_H
@@ -33,7 +33,8 @@ public:
   explicit NameTable(llvm::ArrayRef<llvm::StringRef> keys);
 
   /// The keys that decide about `full`, one of the things called `base`: the key that is `full`,
-  /// else that is `base`, else the patterns that match `full`, else those that match `base`.
+  /// else that is `base`, else of the patterns that match `full` those with the most text besides
+  /// stars, else of those that match `base`.
   llvm::SmallVector<unsigned, 2> find(llvm::StringRef full, llvm::StringRef base);
   /// Keys that no name asked for so far is or matches.
   const llvm::BitVector &getUnused() const { return unused; }

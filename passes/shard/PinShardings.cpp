@@ -90,8 +90,8 @@ void PinShardingsPass::pin(StrategyLookup &lookup, StringRef specialisation, con
   RankedTensorType type = named.spot.getType();
   std::string name = "'" + named.full + "'";
   bool fits = static_cast<int64_t>(line->dims.size()) == type.getRank();
-  // A pattern is for the operations inside of a node that are alike.
-  if (!fits && line->key != named.full && StringRef(named.full).contains(':'))
+  // At other sizes a node may be made of other operations than those that the file numbers.
+  if (!fits && named.section == StrategySection::Nodes && StringRef(named.full).contains(':'))
     return;
   if (!fits)
     return lookup.note(line->line, name + " has " + Twine(type.getRank()) + " dimension" +

@@ -76,10 +76,18 @@ def test_random_splits_come_back(tools, tmp_path, models, name):
 @pytest.mark.parametrize("mesh", ["data=2", "model=2", "pipe=2", "data=2,model=2,pipe=2"])
 @pytest.mark.parametrize("name", ["gpt2-static", "llama-static"])
 def test_states_and_specialisations_come_back(tools, tmp_path, models, name, mesh):
-    sizes = ["--dim", "batch=1,4", "--dim", "sequence=6,1", "--state", "past_*=present_*"]
-    files = assert_comes_back(tools, models(name), tmp_path, *sizes, split=["--mesh", mesh])
-    # One sequence is not split over two devices.
-    assert ("main batch=1,sequence=6" in files["plan.strategy"].decode()) == ("data" in mesh)
+    sizes = ["--dim", "batch=4", "--dim", "sequence=6,1", "--state", "past_*=present_*"]
+    assert_comes_back(tools, models(name), tmp_path, *sizes, split=["--mesh", mesh])
+
+
+def test_what_differs_in_a_specialisation_comes_back(tools, tmp_path, models):
+    """One sequence is not split over two devices."""
+    sizes = ["--dim", "batch=1,4", "--dim", "sequence=6,1"]
+    files = assert_comes_back(tools, models("gpt2"), tmp_path, *sizes, split=["--mesh", "data=2"])
+    text = files["plan.strategy"].decode()
+    assert "input_ids: [{data}, {}]" in text[: text.index("specialisations:")]
+    assert re.search(r"  main batch=1,sequence=6:\n    inputs:\n      input_ids: \[\{\}, \{\}\]", text.replace("'", "")), text
+    assert "batch=4" not in text
 
 
 @pytest.mark.parametrize(
@@ -87,7 +95,6 @@ def test_states_and_specialisations_come_back(tools, tmp_path, models, name, mes
     [
         ["--mesh", "model=2", "--strategy", "tp+sp"],
         ["--mesh", "model=2", "--chunk-matmul", "2"],
-        ["--mesh", "pipe=2,data=2", "--microbatches", "2"],
         ["--mesh", "model=3"],
         ["--mesh", "a=2,b=2", "--shard", "/layers.0/mlp/down_proj/MatMul=[{a},{},{b}]"],
         ["--mesh", "data=1,model=2"],
@@ -98,7 +105,6 @@ def test_options_of_the_split_come_back(tools, tmp_path, models, options):
     files = assert_comes_back(tools, models("llama"), tmp_path, *bind(models("llama")), split=options)
     text = files["plan.strategy"].decode()
     assert ("chunk-matmul: 2" in text) == ("--chunk-matmul" in options)
-    assert ("microbatches: 2" in text) == ("--microbatches" in options)
 
 
 @pytest.mark.parametrize("options", [["--precision", "bf16"], ["--cluster", "p3.16xlarge"]], ids=" ".join)
@@ -170,6 +176,8 @@ def test_a_file_is_for_other_sizes_too(tools, tmp_path, models, name):
     strategy = tmp_path / "a.plan" / "plan.strategy"
     tools.compile(path, tmp_path / "b.plan", *bind(path, batch=8, sequence=12), "--strategy", strategy, "-q")
     tools.compile(path, tmp_path / "c.plan", *bind(path, batch=8, sequence=12), "--mesh", mesh, "-q")
+    if name.startswith("lstm"):
+        return  # a loop that is unrolled: other operations
     # What the planner finds at the other size by itself.
     assert (tmp_path / "b.plan" / "plan.strategy").read_text() == (tmp_path / "c.plan" / "plan.strategy").read_text()
 
@@ -190,9 +198,8 @@ CHANGES = {
     "the stages' axis": (r"(?m)^  input_ids: .*$", "  input_ids: [{pipe}, {}]", r"different pipeline stages"),
     "a stage too many": (r"(?m)^  /layers\.1/\*: 1$", "  /layers.1/*: 2", r"is given stage 2; the mesh has 2 stages, from 0"),
     "stages backwards": (r"(?m)^  /layers\.1/\*: 1$", "  /layers.1/*: 0\n  '/layers.0/*': 1", r"reads a value of stage|twice"),
-    "two patterns": (r"(?m)^weights:$", "weights:\n  layers.*.weight: [{}]\n  '*.weight': [{data}]", r"says \[.*\] of '.*', and '.*' \(line \d+\) says"),
+    "two patterns": (r"(?m)^weights:$", "weights:\n  layers.0.input_layernorm.weigh*: [{data}]", r"says \[.*\] of '.*', and '.*' \(line \d+\) says"),
     "a section of tomorrow": (r"(?m)^weights:$", "prefetch:\nweights:", r"section 'prefetch' is not of version 1"),
-    "micro-batches": (r"microbatches: \d+", "microbatches: 3", r"cannot be cut evenly in \d+ for 3 micro-batches|is not cut|needs all of it"),
 }  # fmt: skip
 
 
@@ -205,6 +212,15 @@ def test_a_file_that_does_not_fit_is_refused(tools, tmp_path, models, change):
     (tmp_path / "changed.strategy").write_text(changed)
     assert re.search(message, refuse(tools, path, *bind(path), "--strategy", tmp_path / "changed.strategy", "-o", tmp_path / "m.plan"))
     assert not (tmp_path / "m.plan").exists()
+
+
+def test_micro_batches(tools, tmp_path, models):
+    path = models("resnet")
+    text = assert_comes_back(tools, path, tmp_path, *bind(path), split=["--mesh", "pipe=2,data=2", "--microbatches", "2"])["plan.strategy"].decode()
+    assert "microbatches: 2" in text and "{data, micro}" in text
+    (tmp_path / "m.strategy").write_text(text.replace("microbatches: 2", "microbatches: 3"))
+    error = refuse(tools, path, *bind(path), "--strategy", tmp_path / "m.strategy")
+    assert re.search(r"line \d+: '\w+' has 4 rows, which cannot be cut evenly in 6 for 3 micro-batches", error), error
 
 
 def test_another_models_file_is_refused_with_a_list(tools, tmp_path, models):

@@ -49,10 +49,11 @@ TEST(NamePatterns, ExactNamesGoBeforePatterns) {
   EXPECT_THAT(find(keys, "l.1.w", "l.1.w"), ElementsAre("l.1.w"));
   EXPECT_THAT(find(keys, "l.1.w#2", "l.1.w"), ElementsAre("l.1.w#2"));
   EXPECT_THAT(find(keys, "l.1.w#3", "l.1.w"), ElementsAre("l.1.w"));
-  EXPECT_THAT(find(keys, "l.0.w#2", "l.0.w"), ElementsAre("*", "l.*.w#2"));
-  EXPECT_THAT(find(keys, "l.0.w", "l.0.w"), ElementsAre("l.*.w", "*"));
+  EXPECT_THAT(find(keys, "l.0.w#2", "l.0.w"), ElementsAre("l.*.w#2"));
+  EXPECT_THAT(find(keys, "l.0.w", "l.0.w"), ElementsAre("l.*.w"));
   EXPECT_THAT(find({"l.*.w"}, "l.0.w#2", "l.0.w"), ElementsAre("l.*.w"));
   EXPECT_THAT(find(keys, "other", "other"), ElementsAre("*"));
+  EXPECT_THAT(find({"l.*.w", "l.0.*"}, "l.0.w", "l.0.w"), ElementsAre("l.*.w", "l.0.*"));
   EXPECT_THAT(find({"a", "b*"}, "c", "c"), IsEmpty());
 }
 
@@ -92,6 +93,17 @@ TEST(FoldNames, HalfAndHalfStaysApart) {
   for (int i = 0; i < 4; ++i)
     names.push_back(say("l." + std::to_string(i) + ".w", i < 2 ? "a" : "b"));
   EXPECT_EQ(foldNames(names, FoldStyle::Repeats).size(), 4u);
+}
+
+TEST(FoldNames, PatternsWithMoreTextAreExceptions) {
+  std::vector<NamedText> names;
+  for (int i = 0; i < 3; ++i) {
+    std::string layer = "/l." + std::to_string(i);
+    names.push_back(say(layer + "/add", "whole"));
+    names.push_back(say(layer + "/attention/add", "split"));
+  }
+  EXPECT_THAT(foldNames(names, FoldStyle::Repeats),
+              ElementsAre(Pair("/l.*/add", "whole"), Pair("/l.*/attention/add", "split")));
 }
 
 TEST(FoldNames, AStageIsWhatLiesBelowAName) {
