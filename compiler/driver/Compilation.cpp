@@ -411,8 +411,6 @@ LogicalResult Compilation::runPhase(size_t index) {
     if (failed(collectAnnotations()))
       return failure();
   }
-  if (phase.name == "communicate")
-    estimates = estimate(*module);
   if (phase.name == "allocate" && failed(checkMemory(*module)))
     return failure();
   times.push_back({phase.name.str(), std::chrono::duration<double, std::milli>(
@@ -431,6 +429,10 @@ LogicalResult Compilation::emit() {
   if (failed(plan))
     return failure();
   files = std::move(*plan);
+  FailureOr<std::vector<sim::ProgramRun>> simulated = sim::simulate(*module);
+  if (failed(simulated))
+    return failure();
+  runs = std::move(*simulated);
   return readPlan();
 }
 

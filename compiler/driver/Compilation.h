@@ -104,7 +104,7 @@ private:
   /// What a collective of the plan takes of a rank, once.
   dist::MoveCost costPlanned(const rt::PlannedCollective &collective) const;
   llvm::json::Object describe(const rt::PlannedCollective &collective, size_t id) const;
-  void printCollectives(llvm::raw_ostream &os, const Estimate &estimate) const;
+  void printCollectives(llvm::raw_ostream &os, const sim::ProgramRun &run) const;
   /// The name of the devices that the program is split for.
   std::string getMachineName() const;
   void printEstimates(llvm::raw_ostream &os) const;
@@ -128,7 +128,7 @@ private:
   StageMemory memory;                             ///< as allocated, of the stage that takes most
   std::optional<StageMemory> estimatedMemory;     ///< the same, before partitioning
   std::vector<rt::PlannedCollective> collectives; ///< of the plan, numbered as `inspect` does
-  std::vector<Estimate> estimates;
+  std::vector<sim::ProgramRun> runs;              ///< of the plan, simulated
   EmitSummary emitted;
   PlanFiles files;
   std::map<std::string, std::string> dumps; ///< file name to text

@@ -146,20 +146,21 @@ std::string Compilation::makeReport() const {
                                             {"reason", candidate.describe()}});
   for (const rt::PlannedCollective &collective : collectives)
     communication.push_back(describe(collective, communication.size()));
-  for (const Estimate &estimate : estimates) {
-    estimatesJson.push_back(llvm::json::Object{{"entry", estimate.entry},
-                                               {"dims", estimate.dims},
-                                               {"compute_ms", toMs(estimate.compute)},
-                                               {"comm_ms", toMs(estimate.communication)},
-                                               {"exposed_ms", toMs(estimate.exposed)},
-                                               {"step_ms", toMs(estimate.step)},
-                                               {"bubble", estimate.bubble}});
-    for (size_t i = 0; i < std::min<size_t>(20, estimate.operations.size()); ++i)
-      costs.push_back(llvm::json::Object{{"entry", estimate.entry},
-                                         {"dims", estimate.dims},
-                                         {"node", estimate.operations[i].node},
-                                         {"op", estimate.operations[i].op},
-                                         {"ms", toMs(estimate.operations[i].seconds)}});
+  for (const sim::ProgramRun &run : runs) {
+    estimatesJson.push_back(llvm::json::Object{{"entry", run.entry},
+                                               {"dims", run.dims},
+                                               {"compute_ms", run.stats.compute},
+                                               {"comm_ms", run.stats.communication},
+                                               {"exposed_ms", run.stats.exposed},
+                                               {"step_ms", toMs(run.seconds)},
+                                               {"bubble", run.stats.bubble}});
+    std::vector<sim::StepSum> steps = sim::sumSteps(run);
+    for (const sim::StepSum &step : llvm::ArrayRef(steps).take_front(20))
+      costs.push_back(llvm::json::Object{{"entry", run.entry},
+                                         {"dims", run.dims},
+                                         {"node", step.node},
+                                         {"op", step.name},
+                                         {"ms", toMs(step.seconds)}});
   }
   llvm::json::Array kernels;
   for (const CompiledKernel &kernel : emitted.compiled)
@@ -199,13 +200,13 @@ std::string Compilation::makeReport() const {
 
 /// "all_reduce over model: 13 calls, 4.9 MiB" per kind and axes, of one program; the largest of any
 /// stage.
-void Compilation::printCollectives(llvm::raw_ostream &os, const Estimate &estimate) const {
+void Compilation::printCollectives(llvm::raw_ostream &os, const sim::ProgramRun &run) const {
   struct Sum {
     int64_t calls = 0, bytes = 0;
   };
   std::map<std::pair<std::string, std::string>, std::map<int, Sum>> kinds;
   for (const rt::PlannedCollective &collective : collectives) {
-    if (collective.entry != estimate.entry || collective.dims != estimate.dims ||
+    if (collective.entry != run.entry || collective.dims != run.dims ||
         collective.kind == "recv") // its send is listed
       continue;
     std::string axes =
@@ -231,27 +232,27 @@ void Compilation::printCollectives(llvm::raw_ostream &os, const Estimate &estima
 void Compilation::printEstimates(llvm::raw_ostream &os) const {
   constexpr size_t most = 3;
   double all = 0;
-  for (const Estimate &estimate : estimates)
-    all += estimate.step;
+  for (const sim::ProgramRun &run : runs)
+    all += run.seconds;
   // A GPU's steps take fractions of a millisecond.
-  int digits = all < 1e-3 * static_cast<double>(estimates.size()) ? 3 : 1;
+  int digits = all < 1e-3 * static_cast<double>(runs.size()) ? 3 : 1;
   std::string machine = getMachineName() == "cpu" ? "" : " on " + getMachineName();
-  for (const Estimate &estimate : llvm::ArrayRef(estimates).take_front(most)) {
-    std::string dims = estimates.size() > 1 ? estimate.dims : "";
-    os << "  estimate        " << nameProgram(estimate.entry, dims) << machine
+  for (const sim::ProgramRun &run : llvm::ArrayRef(runs).take_front(most)) {
+    std::string dims = runs.size() > 1 ? run.dims : "";
+    os << "  estimate        " << nameProgram(run.entry, dims) << machine
        << llvm::format(": %.*f ms (compute %.*f, comm %.*f, exposed %.*f, bubble %.0f%%)\n", digits,
-                       toMs(estimate.step), digits, toMs(estimate.compute), digits,
-                       toMs(estimate.communication), digits, toMs(estimate.exposed),
-                       100 * estimate.bubble);
-    if (&estimate != &estimates.front())
+                       toMs(run.seconds), digits, run.stats.compute, digits,
+                       run.stats.communication, digits, run.stats.exposed, 100 * run.stats.bubble);
+    if (&run != &runs.front())
       continue;
-    printCollectives(os, estimate);
-    for (const OperationCost &cost : llvm::ArrayRef(estimate.operations).take_front(3))
-      os << llvm::format("  costly          %.3g ms  %s  %s\n", toMs(cost.seconds), cost.op.c_str(),
-                         cost.node.c_str());
+    printCollectives(os, run);
+    std::vector<sim::StepSum> steps = sim::sumSteps(run);
+    for (const sim::StepSum &step : llvm::ArrayRef(steps).take_front(3))
+      os << llvm::format("  costly          %.3g ms  %s  %s\n", toMs(step.seconds),
+                         step.name.c_str(), step.node.c_str());
   }
-  if (estimates.size() > 1)
-    os << "  estimate        all " << estimates.size() << " specialisations" << machine
+  if (runs.size() > 1)
+    os << "  estimate        all " << runs.size() << " specialisations" << machine
        << llvm::format(": %.*f ms\n", digits, toMs(all));
 }
 

@@ -57,7 +57,8 @@ static LogicalResult setCluster(ModuleOp module, const std::string &text) {
   if (!cluster)
     return fail(error);
   int64_t count = 1;
-  for (const dist::Mesh::Axis &axis : dist::Mesh::get(module).getAxes())
+  dist::Mesh mesh = dist::Mesh::get(module);
+  for (const dist::Mesh::Axis &axis : mesh.getAxes())
     count *= dist::isMicroAxis(axis.name) ? 1 : axis.size;
   if (cluster->getNumDevices() < count)
     return fail("the plan needs " + Twine(count) + " devices; --cluster " + text + " has " +
@@ -89,7 +90,8 @@ static LogicalResult prepare(ModuleOp module, const std::string &path) {
 
 static std::string printMesh(ModuleOp module) {
   std::string text;
-  for (const dist::Mesh::Axis &axis : dist::Mesh::get(module).getAxes())
+  dist::Mesh mesh = dist::Mesh::get(module);
+  for (const dist::Mesh::Axis &axis : mesh.getAxes())
     if (!dist::isMicroAxis(axis.name))
       text += (text.empty() ? "" : ",") + axis.name.str() + "=" + std::to_string(axis.size);
   return text;

@@ -15,7 +15,6 @@
 #include <iostream>
 #include <limits>
 #include <sstream>
-#include <tuple>
 
 using namespace gridloom;
 
@@ -63,33 +62,21 @@ static void addPrograms(Document &document, const PlanOutcome &outcome) {
                        bytesCell(stage.memory.getAllocated())});
 }
 
-/// Steps of one name for one node are one row, however many there are; `most` of them.
+/// At most `most` of them, of all programs together.
 static void addSteps(Document &document, const PlanOutcome &outcome, size_t most) {
-  struct Sum {
-    int64_t times = 0;
-    double seconds = 0;
-    bool isMeasured = false;
-  };
-  using Key = std::tuple<std::string, std::string, int64_t, std::string, std::string>;
-  std::map<Key, Sum> sums;
+  std::vector<std::pair<const sim::ProgramRun *, sim::StepSum>> all;
   for (const sim::ProgramRun &run : outcome.runs)
-    for (const sim::StageRun &stage : run.stages)
-      for (const sim::SimulatedStep &step : stage.steps) {
-        Sum &sum = sums[{run.entry, run.dims, stage.stage, step.name, step.node}];
-        sum.times += step.times;
-        sum.seconds += step.seconds;
-        sum.isMeasured |= step.isMeasured;
-      }
-  std::vector<std::pair<Key, Sum>> order(sums.begin(), sums.end());
-  std::stable_sort(order.begin(), order.end(), [](const auto &a, const auto &b) {
+    for (sim::StepSum &sum : sim::sumSteps(run))
+      all.emplace_back(&run, std::move(sum));
+  std::stable_sort(all.begin(), all.end(), [](const auto &a, const auto &b) {
     return a.second.seconds > b.second.seconds;
   });
-  order.resize(std::min(order.size(), most));
+  all.resize(std::min(all.size(), most));
   document.addTable("largest_steps",
                     {"ms", "times", "step", "dims", "stage", "onnx_node", "measured"});
-  for (const auto &[key, sum] : order)
-    document.addRow({timeCell(toMs(sum.seconds)), sum.times, std::get<3>(key), std::get<1>(key),
-                     std::get<2>(key), std::get<4>(key), sum.isMeasured});
+  for (const auto &[run, sum] : all)
+    document.addRow({timeCell(toMs(sum.seconds)), sum.times, sum.name, run->dims, sum.stage,
+                     sum.node, sum.isMeasured});
 }
 
 /// For tools alone: people have the trace.

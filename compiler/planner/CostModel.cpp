@@ -16,7 +16,7 @@ using namespace gridloom::dist;
 
 namespace {
 struct StageCost {
-  double compute = 0, communication = 0;
+  double seconds = 0; ///< of a micro-batch
   int64_t leastBytes = 0;
 };
 } // namespace
@@ -41,7 +41,7 @@ static int64_t getBindingBytes(func::FuncOp func) {
   return bytes;
 }
 
-static StageCost costStage(func::FuncOp func, const Mesh &mesh, Estimate &estimate) {
+static StageCost costStage(func::FuncOp func, const Mesh &mesh) {
   StageCost cost;
   cost.leastBytes = getBindingBytes(func);
   llvm::DenseSet<std::pair<Attribute, Attribute>> weights;
@@ -58,7 +58,7 @@ static StageCost costStage(func::FuncOp func, const Mesh &mesh, Estimate &estima
     if (loom::isControl(op))
       return;
     if (isCommunication(op)) {
-      cost.communication += times * loom::getCommunicationSeconds(op, mesh);
+      cost.seconds += times * loom::getCommunicationSeconds(op, mesh);
       return;
     }
     if (auto weight = dyn_cast<loom::GetWeightOp>(op)) {
@@ -67,11 +67,7 @@ static StageCost costStage(func::FuncOp func, const Mesh &mesh, Estimate &estima
         cost.leastBytes += loom::getByteSize(weight.getType());
       return;
     }
-    double seconds = times * loom::getComputeSeconds(op, mesh.getMachine());
-    cost.compute += seconds;
-    if (seconds > 0)
-      estimate.operations.push_back(
-          {loom::getNodeName(op->getLoc()), op->getName().stripDialect().str(), seconds});
+    cost.seconds += times * loom::getComputeSeconds(op, mesh.getMachine());
   };
   for (func::FuncOp function : functions)
     function.walk([&](Operation *op) { visit(op, runs.lookup(function)); });
@@ -88,31 +84,17 @@ std::vector<Estimate> gridloom::estimate(ModuleOp module) {
   std::vector<Estimate> estimates;
   for (auto &[key, stages] : specialisations) {
     Estimate result;
-    if (auto entry = dyn_cast_or_null<StringAttr>(key.first))
-      result.entry = entry.str();
-    if (auto dims = dyn_cast_or_null<DictionaryAttr>(key.second))
-      for (NamedAttribute dim : dims)
-        result.dims += (result.dims.empty() ? "" : ",") + dim.getName().str() + "=" +
-                       std::to_string(cast<IntegerAttr>(dim.getValue()).getInt());
     double sum = 0, slowest = 0, micro = 1;
     for (func::FuncOp func : stages) {
-      StageCost cost = costStage(func, mesh, result);
+      StageCost cost = costStage(func, mesh);
       if (auto count = func->getAttrOfType<IntegerAttr>(kMicrobatches))
         micro = count.getInt();
-      double time = cost.compute + cost.communication;
-      sum += time;
-      slowest = std::max(slowest, time);
-      result.compute = std::max(result.compute, micro * cost.compute);
-      result.communication = std::max(result.communication, micro * cost.communication);
+      sum += cost.seconds;
+      slowest = std::max(slowest, cost.seconds);
       result.leastBytes = std::max(result.leastBytes, cost.leastBytes);
     }
     result.step = sum + (micro - 1) * slowest;
-    result.exposed = result.communication;
-    result.bubble = result.step > 0 ? (result.step - micro * slowest) / result.step : 0;
-    llvm::stable_sort(result.operations, [](const OperationCost &a, const OperationCost &b) {
-      return a.seconds > b.seconds;
-    });
-    estimates.push_back(std::move(result));
+    estimates.push_back(result);
   }
   return estimates;
 }

@@ -8,26 +8,17 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
-#include <string>
 #include <vector>
 
 namespace gridloom {
 
-/// One operation that takes time, for reports.
-struct OperationCost {
-  std::string node, op;
-  double seconds = 0;
-};
-
-/// The predicted cost of one specialisation per step, in seconds per device.
+/// What ways to split a program are compared by, per specialisation; the plan that is made is
+/// simulated.
 struct Estimate {
-  std::string entry, dims; ///< "main", "batch=8,sequence=32"
-  double compute = 0, communication = 0, exposed = 0, step = 0;
-  double bubble = 0; ///< share of the step the slowest stage waits
+  double step = 0; ///< seconds
   /// A lower bound of memory per device, the maximum over devices: weights, states, inputs and
   /// outputs.
   int64_t leastBytes = 0;
-  std::vector<OperationCost> operations; ///< most expensive first
 };
 
 /// Estimates every specialisation of a partitioned module on the machine that it is split for:

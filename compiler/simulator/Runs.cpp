@@ -5,9 +5,11 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/simulator/Runs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 using namespace gridloom;
 using namespace gridloom::sim;
@@ -33,6 +35,26 @@ std::vector<rt::TraceEvent> StageRun::makeTrace(double from, bool named) const {
     event.end = toNanoseconds(from + each.end);
   }
   return events;
+}
+
+std::vector<StepSum> gridloom::sim::sumSteps(const ProgramRun &run) {
+  std::map<std::tuple<int64_t, std::string, std::string>, StepSum> sums;
+  for (const StageRun &stage : run.stages)
+    for (const SimulatedStep &step : stage.steps) {
+      StepSum &sum = sums[{stage.stage, step.name, step.node}];
+      sum.name = step.name;
+      sum.node = step.node;
+      sum.stage = stage.stage;
+      sum.times += step.times;
+      sum.seconds += step.seconds;
+      sum.isMeasured |= step.isMeasured;
+    }
+  std::vector<StepSum> list;
+  for (auto &[key, sum] : sums)
+    list.push_back(std::move(sum));
+  std::stable_sort(list.begin(), list.end(),
+                   [](const StepSum &a, const StepSum &b) { return a.seconds > b.seconds; });
+  return list;
 }
 
 std::pair<size_t, size_t> gridloom::sim::countMeasured(std::span<const ProgramRun> runs) {

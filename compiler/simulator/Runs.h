@@ -67,6 +67,18 @@ struct ProgramRun {
   std::vector<StageRun> stages;
 };
 
+/// A step's times in all iterations of a stage, by its name and node: what is launched several
+/// times for one node counts once.
+struct StepSum {
+  std::string name, node;
+  int64_t stage = 0, times = 0;
+  double seconds = 0;
+  bool isMeasured = false;
+};
+
+/// The sums of a run, the most expensive first.
+std::vector<StepSum> sumSteps(const ProgramRun &run);
+
 /// How many steps have measured times, of how many.
 std::pair<size_t, size_t> countMeasured(std::span<const ProgramRun> runs);
 

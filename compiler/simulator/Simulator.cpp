@@ -35,7 +35,7 @@ static int64_t getFirstRank(int64_t stage, ModuleOp module, const dist::Mesh &me
 static StageRun makeStageRun(plan::ProgramOp program, const Submission &submission,
                              const std::vector<std::vector<Span>> &spans) {
   StageRun run;
-  run.stage = submission.stage.number;
+  run.stage = static_cast<int64_t>(program.getStage());
   for (const Step &step : submission.steps)
     run.steps.push_back({step.name, step.node, submission.streams[step.stream].getName(),
                          step.isCommunication, step.isTransfer, step.isMeasured, step.bytes});
@@ -56,7 +56,7 @@ static FailureOr<ProgramRun> simulateProgram(ArrayRef<plan::ProgramOp> stages,
   std::vector<Stage> submitted;
   for (plan::ProgramOp program : stages) {
     submissions.push_back(submit(program, mesh, measured));
-    submitted.push_back(submissions.back().stage);
+    submitted.push_back(std::exchange(submissions.back().stage, {}));
   }
   plan::ProgramOp first = stages.front();
   std::string error;

@@ -39,6 +39,7 @@ dist.mesh @mesh <["model" = 2]>
 // CHECK: plan.copy ins(%{{.*}}) outs(%[[I]] : !plan.buffer<tensor<i64>>)
 // CHECK: plan.copy ins(%[[T]] : {{.*}}) outs(%[[A]]
 // CHECK: plan.copy ins(%{{.*}}) outs(%[[B]]
+// CHECK: } {plan.trips = 5 : i64}
 // CHECK: plan.if %{{.*}} then {
 // CHECK: plan.launch @exp
 // CHECK: } else {
@@ -52,7 +53,7 @@ func.func @main(%x: tensor<8x16xf32> {loom.name = "x", dist.sharding = #dist.sha
         tensor<8x16xf32> {loom.name = "present", loom.state = "cache", dist.sharding = #dist.sharding<@mesh, [{}, {}]>})
     attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
   %zero = loom.constant dense<0> : tensor<i64>
-  %r:3 = loom.while @loop if %c carry %zero, %x, %past
+  %r:3 = loom.while @loop if %c carry %zero, %x, %past trips = 5
       : (tensor<i1>, tensor<i64>, tensor<8x16xf32>, tensor<8x16xf32>) -> (tensor<i64>, tensor<8x16xf32>, tensor<8x16xf32>)
   %y = loom.if %c then @yes else @no read %r#1 : (tensor<i1>, tensor<8x16xf32>) -> tensor<8x16xf32>
   return %y, %r#2 : tensor<8x16xf32>, tensor<8x16xf32>
