@@ -124,14 +124,13 @@ llvm::json::Object Compilation::describeMemory() const {
     object["limit_bytes"] = number(limit);
   if (estimatedMemory) {
     const rt::MemoryNeeds &needs = estimatedMemory->needs;
-    object["estimate"] =
-        llvm::json::Object{{"stage", estimatedMemory->stage},
-                           {"weights_bytes", number(needs.weights)},
-                           {"states_bytes", number(needs.states)},
-                           {"arena_bytes", number(needs.arena)},
-                           {"registered_bytes", number(needs.registered)},
-                           {"inputs_and_outputs_bytes", number(needs.bindings)},
-                           {"total_bytes", number(needs.getAllocated())}};
+    object["estimate"] = llvm::json::Object{{"stage", estimatedMemory->stage},
+                                            {"weights_bytes", number(needs.weights)},
+                                            {"states_bytes", number(needs.states)},
+                                            {"arena_bytes", number(needs.arena)},
+                                            {"registered_bytes", number(needs.registered)},
+                                            {"inputs_and_outputs_bytes", number(needs.bindings)},
+                                            {"total_bytes", number(needs.getAllocated())}};
   }
   return object;
 }
