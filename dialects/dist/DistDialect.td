@@ -21,6 +21,7 @@ def DistDialect : Dialect {
     | `dist.origins` | same | one `#dist.origin` per result: where the sharding comes from |
     | `dist.sharding`, `dist.origin` | function argument, function result | the same for an entry's inputs and outputs |
     | `dist.splits` | any op with a sharding rule, between the shard phase and partitioning | `#dist.splits`: how its factors are split; partitioning does what it says |
+    | `dist.storage` | an op that reads a weight, an argument that is a state, until partitioning | `#dist.sharding`: how it lies in memory, whatever it is used as |
     | `dist.stage` | any op, function, argument that is a state | pipeline stage, counted from 0; for a state, the stage that keeps it |
     | `dist.cluster` | module | the kinds of devices and levels of links that costs depend on; without it CPU ranks of one host |
     | `dist.because` | collectives and transfers | why the communication happens: a sentence that names the ONNX node |

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Splits.h"
 
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
 using namespace mlir;
 using namespace gridloom::dist;
 
@@ -74,6 +76,28 @@ SmallVector<Sharding> gridloom::dist::getSplitShardings(Operation *op, const Sha
       sharding.reduction = rule.reduction;
   }
   return shardings;
+}
+
+ShardingAttr gridloom::dist::getStorage(Value value) {
+  if (auto argument = dyn_cast<BlockArgument>(value)) {
+    auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());
+    return func ? func.getArgAttrOfType<ShardingAttr>(argument.getArgNumber(), kStorage)
+                : ShardingAttr();
+  }
+  return value.getDefiningOp()->getAttrOfType<ShardingAttr>(kStorage);
+}
+
+void gridloom::dist::setStorage(Value value, ShardingAttr storage) {
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    cast<func::FuncOp>(argument.getOwner()->getParentOp())
+        .setArgAttr(argument.getArgNumber(), kStorage, storage);
+  else
+    value.getDefiningOp()->setAttr(kStorage, storage);
+}
+
+ShardingAttr gridloom::dist::getGivenSharding(Value value) {
+  ShardingAttr storage = getStorage(value);
+  return storage ? storage : getSharding(value);
 }
 
 bool gridloom::dist::areSamePlacement(const Sharding &a, const Sharding &b, RankedTensorType type,

@@ -34,6 +34,16 @@ mlir::FailureOr<OpSplits> readSplits(mlir::Operation *op, const ShardingRule &ru
 llvm::SmallVector<Sharding> getSplitShardings(mlir::Operation *op, const ShardingRule &rule,
                                               const OpSplits &splits, const Mesh &mesh);
 
+/// On the operation that reads a weight, and on the argument of a state: how it lies in memory. It
+/// does not spread; what reads it otherwise is given a reshard.
+inline constexpr llvm::StringLiteral kStorage = "dist.storage";
+
+/// How a weight's or state's value lies in memory; null where nothing says so.
+ShardingAttr getStorage(mlir::Value value);
+void setStorage(mlir::Value value, ShardingAttr storage);
+/// How the program is given a value: as it is stored, or as it is split.
+ShardingAttr getGivenSharding(mlir::Value value);
+
 /// True when each device holds the same elements of a tensor in both shardings: nothing has to be
 /// done to come from one to the other.
 bool areSamePlacement(const Sharding &a, const Sharding &b, mlir::RankedTensorType type,

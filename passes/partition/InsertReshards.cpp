@@ -36,6 +36,7 @@ private:
 
   LogicalResult insert(Operation *op);
   LogicalResult insert(func::ReturnOp op);
+  void takeStorage(BlockArgument argument);
   FailureOr<Value> request(Value value, const Sharding &sharding, Operation *user, Twine why);
 
   func::FuncOp func;
@@ -148,6 +149,7 @@ LogicalResult Inserter::insert(Operation *op) {
       return failure();
     operand.set(*value);
   }
+  op->removeAttr(kStorage); // what is read is as it is stored
   for (OpResult result : op->getResults()) {
     const Sharding &made = shardings[op->getNumOperands() + result.getResultNumber()];
     setSharding(result, made.getAttr(mesh), getOrigin(result));
@@ -170,9 +172,25 @@ LogicalResult Inserter::insert(func::ReturnOp op) {
   return success();
 }
 
+/// A state is given and left as it is stored.
+void Inserter::takeStorage(BlockArgument argument) {
+  ShardingAttr storage = getStorage(argument);
+  if (!storage)
+    return;
+  unsigned number = argument.getArgNumber();
+  func.removeArgAttr(number, kStorage);
+  func.setArgAttr(number, kSharding, storage);
+  Attribute state = func.getArgAttr(number, loom::kState);
+  for (unsigned i = 0; i < func.getNumResults(); ++i)
+    if (state && func.getResultAttr(i, loom::kState) == state)
+      func.setResultAttr(i, kSharding, storage);
+}
+
 LogicalResult Inserter::run() {
-  for (BlockArgument argument : func.getArguments())
+  for (BlockArgument argument : func.getArguments()) {
+    takeStorage(argument);
     versions[argument].push_back({Sharding(getSharding(argument)), argument, 0});
+  }
   for (Operation &op : llvm::make_early_inc_range(func.front().without_terminator()))
     if (failed(insert(&op)))
       return failure();

@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/dist/Splits.h"
 #include "passes/shard/DeviceConfiguration.h"
 #include "passes/shard/NamePatterns.h"
 #include "passes/shard/Shard.h"
@@ -23,6 +24,7 @@ namespace {
 /// One --shard: its text, the name and, per dimension, the axes.
 struct Annotation {
   StringRef text, name;
+  bool isStorage = false; ///< NAME=stored[{axis},...]: how a weight or state lies in memory
   SmallVector<SmallVector<StringRef>> dims;
 };
 
@@ -56,16 +58,26 @@ private:
   LogicalResult checkStates();
   std::string describePin(const Spot &spot) const;
   void joinStates();
+  LogicalResult applyStorage(const Annotation &annotation, const Mesh &mesh);
+  LogicalResult placeStorage(const Annotation &annotation, const Mesh &mesh, Value value);
 
   /// The --shard that was placed at a spot.
   llvm::DenseMap<std::pair<const void *, unsigned>, StringRef> texts;
+  /// The --shard that set a value's storage.
+  llvm::DenseMap<Value, StringRef> storageTexts;
 };
 } // namespace
 
 LogicalResult ApplyAnnotationsPass::parse(StringRef text, Annotation &annotation) {
   annotation.text = text;
   // The name may hold '='; the sharding starts at the last "=[".
-  size_t split = text.rfind("=[");
+  constexpr StringLiteral stored = "=stored[";
+  size_t split = text.rfind(stored), start = split + stored.size();
+  annotation.isStorage = split != StringRef::npos;
+  if (!annotation.isStorage) {
+    split = text.rfind("=[");
+    start = split + 2;
+  }
   auto malformed = [&] {
     return getOperation().emitError("cannot read --shard '")
            << text << "'; write NAME=[{axis,...},{},...]";
@@ -73,7 +85,7 @@ LogicalResult ApplyAnnotationsPass::parse(StringRef text, Annotation &annotation
   if (split == StringRef::npos || split == 0 || !text.ends_with("]"))
     return malformed();
   annotation.name = text.take_front(split);
-  StringRef body = text.drop_front(split + 2).drop_back().trim();
+  StringRef body = text.drop_front(start).drop_back().trim();
   while (!body.empty()) {
     size_t close = body.find('}');
     if (!body.consume_front("{") || close == StringRef::npos)
@@ -182,6 +194,48 @@ void ApplyAnnotationsPass::joinStates() {
     }
 }
 
+LogicalResult ApplyAnnotationsPass::placeStorage(const Annotation &annotation, const Mesh &mesh,
+                                                 Value value) {
+  FailureOr<ShardingAttr> sharding =
+      makeSharding(annotation, cast<RankedTensorType>(value.getType()), mesh);
+  if (failed(sharding))
+    return failure();
+  if (ShardingAttr before = getStorage(value); before && before != *sharding)
+    return getOperation().emitError("--shard '")
+           << annotation.text << "' contradicts --shard '" << storageTexts.lookup(value)
+           << "'; keep one of them";
+  storageTexts[value] = annotation.text;
+  setStorage(value, *sharding);
+  return success();
+}
+
+LogicalResult ApplyAnnotationsPass::applyStorage(const Annotation &annotation, const Mesh &mesh) {
+  SmallVector<Value> values;
+  auto named = [&](DictionaryAttr attrs) {
+    auto name = attrs ? attrs.getAs<StringAttr>(loom::kName) : StringAttr();
+    return name && matches(annotation.name, name.getValue());
+  };
+  for (auto func : getOperation().getOps<func::FuncOp>()) {
+    for (BlockArgument argument : func.getArguments()) {
+      DictionaryAttr attrs = func.getArgAttrDict(argument.getArgNumber());
+      if (attrs && attrs.get(loom::kState) && named(attrs))
+        values.push_back(argument);
+    }
+    for (auto weight : func.getOps<loom::GetWeightOp>())
+      if (matches(annotation.name, weight.getName()))
+        values.push_back(weight.getOutput());
+  }
+  if (values.empty())
+    return getOperation().emitError("--shard says how '")
+           << annotation.name << "' is stored, which "
+           << (annotation.name.contains('*') ? "matches" : "is")
+           << " no weight of the model, nor the input of a state";
+  for (Value value : values)
+    if (failed(placeStorage(annotation, mesh, value)))
+      return failure();
+  return success();
+}
+
 /// Why nothing in `module` has the name of an initializer any more; "" of what was none.
 static std::string explainGone(ModuleOp module, StringRef name) {
   if (auto folded = module->getAttrOfType<ArrayAttr>(loom::kFolded))
@@ -208,6 +262,8 @@ LogicalResult ApplyAnnotationsPass::applyOne(StringRef text, const Mesh &mesh) {
   Annotation annotation;
   if (failed(parse(text, annotation)) || failed(check(annotation, mesh)))
     return failure();
+  if (annotation.isStorage)
+    return applyStorage(annotation, mesh);
   SmallVector<Spot> spots;
   auto named = [&](DictionaryAttr attrs) {
     auto name = attrs ? attrs.getAs<StringAttr>(loom::kName) : StringAttr();

@@ -91,7 +91,8 @@ FailureOr<OpSplits> Chooser::makeSplits(Operation *op, const ShardingRule &rule)
   SmallVector<Sharding> declared;
   for (Value value : llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
                                                llvm::to_vector_of<Value>(op->getResults()))) {
-    ShardingAttr sharding = getSharding(value);
+    bool isResult = value.getDefiningOp() == op;
+    ShardingAttr sharding = isResult ? getGivenSharding(value) : getSharding(value);
     if (!sharding)
       return op->emitOpError(
           "has an operand or result without a sharding; run dist-propagate first");
@@ -128,7 +129,7 @@ LogicalResult Chooser::choose(Operation *op) {
 
 LogicalResult Chooser::run() {
   for (BlockArgument argument : func.getArguments()) {
-    ShardingAttr sharding = getSharding(argument);
+    ShardingAttr sharding = getGivenSharding(argument);
     if (!sharding)
       return func.emitOpError("argument ")
              << argument.getArgNumber() << " has no sharding; run dist-propagate first";

@@ -62,6 +62,8 @@ def ApplyAnnotations : Pass<"dist-apply-annotations", "::mlir::ModuleOp"> {
     %w = loom.get_weight @w {dist.shardings = [#dist.sharding<@mesh, [{}, {"model"} ]>], ...}
     ```
 
+    `shard="w=stored[{data},{} ]"` sets `dist.storage`, how a weight or state lies in memory, and leaves its sharding open.
+
     A name that is nowhere in the program, an axis that is not in the mesh or is the pipeline's, an
     axis named twice, and two shardings for one value, the model's own included, are errors.
   }];
@@ -211,6 +213,19 @@ def RequireUsedAxes : Pass<"dist-require-used-axes", "::mlir::ModuleOp"> {
   let options = [Option<"stageAxis", "stage-axis", "std::string", "\"pipe\"", "The mesh axis of stages">];
 }
 
+def DeclareStorage : Pass<"dist-declare-storage", "::mlir::ModuleOp"> {
+  let summary = "Says of every weight and state how it lies in memory";
+  let description = [{
+    As it is split, unless a user said `--shard 'w=stored[{data},{} ]'`:
+
+    ```mlir
+    %w = loom.get_weight @w {dist.storage = #dist.sharding<@mesh, [{"data"}, {} ]>, dist.shardings = [#dist.sharding<@mesh, [{}, {} ]>]}
+    ```
+
+    Every device of `data` keeps its part of the rows, and gathers all of them where the weight is read whole.
+  }];
+}
+
 def ChooseSplits : Pass<"dist-choose-splits", "::mlir::ModuleOp"> {
   let summary = "Decides how every operation is split and where partial sums stay unreduced";
   let description = [{
@@ -241,6 +256,8 @@ def VerifySharded : Pass<"dist-verify-sharded", "::mlir::ModuleOp"> {
       pipeline's stages.
     - S-G8: from its definition a value can be brought to where an operation's splits read it, and to the outputs: what is
       cut in time is cut alike, and what stays unreduced is a partial sum.
+    - S-G10: every weight and state has `dist.storage`, a sharding as in S-G1 without micro-batches; a weight's splits read it so, and a
+      state's is the same in all functions.
     - S-G9: a loop or branch is split as the arguments and results of its bodies are.
   }];
 }

@@ -46,6 +46,7 @@ private:
   LogicalResult verifyCutInTime(func::FuncOp func, Twine what, ShardingAttr sharding);
   LogicalResult verifyStage(Operation *op);
   LogicalResult verifyStates();
+  LogicalResult verifyStorage(Operation *where, Twine what, Value value, const Mesh &mesh);
   LogicalResult verifySplits(func::FuncOp func, const Mesh &mesh);
 
   StringAttr stageAxis; ///< null when there is one stage
@@ -119,6 +120,7 @@ LogicalResult VerifyShardedPass::verifyStage(Operation *op) {
 /// S-G6
 LogicalResult VerifyShardedPass::verifyStates() {
   llvm::DenseMap<StringAttr, Operation *> known;
+  llvm::DenseMap<StringAttr, std::pair<ShardingAttr, func::FuncOp>> stored;
   auto nameOf = [](Operation *op) { return op->getParentOfType<func::FuncOp>().getSymName(); };
   auto stageOf = [](Operation *op) { return op->getAttrOfType<IntegerAttr>(kStage).getInt(); };
   for (auto func : getOperation().getOps<func::FuncOp>()) {
@@ -131,7 +133,19 @@ LogicalResult VerifyShardedPass::verifyStates() {
                << nameOf(first) << " uses it in stage " << stageOf(first)
                << "; a state lies in one stage";
     }
-    for (unsigned i = 0; i < func.getNumArguments(); ++i) {
+    for (BlockArgument argument : func.getArguments()) {
+      unsigned i = argument.getArgNumber();
+      auto state = func.getArgAttrOfType<StringAttr>(i, loom::kState);
+      if (!state)
+        continue;
+      if (failed(verifyStorage(func, "state '" + state.getValue() + "'", argument,
+                               Mesh::get(getOperation()))))
+        return failure();
+      ShardingAttr storage = getStorage(argument);
+      auto [first, other] = stored.try_emplace(state, storage, func).first->second;
+      if (first != storage)
+        return func.emitOpError("stores state '") << state.getValue() << "' as " << storage << ", @"
+                                                  << other.getSymName() << " as " << first;
       auto owner = func.getArgAttrOfType<IntegerAttr>(i, kStage);
       auto use = known.find(func.getArgAttrOfType<StringAttr>(i, loom::kState));
       if (owner && use != known.end() && owner.getInt() != stageOf(use->second))
@@ -219,11 +233,26 @@ static LogicalResult verifyBodies(Operation *op, ArrayRef<Sharding> shardings, c
   return success();
 }
 
+/// S-G10
+LogicalResult VerifyShardedPass::verifyStorage(Operation *where, Twine what, Value value,
+                                               const Mesh &mesh) {
+  ShardingAttr storage = getStorage(value);
+  if (!storage)
+    return where->emitOpError() << what << " has no dist.storage; run dist-declare-storage first";
+  if (failed(verifySharding(where, "storage of " + what, cast<RankedTensorType>(value.getType()),
+                            storage, OriginAttr::get(&getContext(), "storage"), mesh)))
+    return failure();
+  if (Sharding(storage).getMicroDim() >= 0)
+    return where->emitOpError() << "storage of " << what
+                                << " is cut into micro-batches; it is there for all of them";
+  return success();
+}
+
 /// S-G7, S-G8, S-G9
 LogicalResult VerifyShardedPass::verifySplits(func::FuncOp func, const Mesh &mesh) {
   llvm::DenseMap<Value, Sharding> made;
   for (BlockArgument argument : func.getArguments())
-    made[argument] = Sharding(getSharding(argument));
+    made[argument] = Sharding(getGivenSharding(argument));
   for (Operation &op : func.front().without_terminator()) {
     auto ruled = dyn_cast<ShardingRuleInterface>(op);
     if (!ruled)
@@ -242,6 +271,14 @@ LogicalResult VerifyShardedPass::verifySplits(func::FuncOp func, const Mesh &mes
         return failure();
     if (failed(verifyBodies(&op, shardings, mesh)))
       return failure();
+    if (auto weight = dyn_cast<loom::GetWeightOp>(op)) {
+      if (failed(verifyStorage(&op, "weight '" + weight.getName() + "'", weight.getOutput(), mesh)))
+        return failure();
+      if (Sharding stored(getStorage(weight.getOutput())); stored.dims != shardings.front().dims)
+        return op.emitOpError("reads ")
+               << shardings.front().getAttr(mesh) << " of a weight that is stored as "
+               << stored.getAttr(mesh);
+    }
     for (OpResult result : op.getResults())
       made[result] = shardings[op.getNumOperands() + result.getResultNumber()];
   }

@@ -61,3 +61,36 @@ def test_splits_that_cannot_be(tools, dump, old, new, message):
     result = tools.call("compile", "--start-from", "partition", dump, "-o", "edited.plan", check=False)
     (line,) = result.stderr.splitlines()
     assert result.returncode == 1 and line.startswith("error: ") and message in line, line
+
+
+# Storage
+
+
+def test_weights_that_lie_in_parts(tools, tmp_path, monkeypatch):
+    """Each device keeps a quarter of the weights' rows and gathers a weight where it is read: the batch is still what is split."""
+    monkeypatch.chdir(tmp_path)
+    zoo.save(zoo.mlp([16, 32, 8], zoo.Random(0, scale=0.2)), "mlp.onnx")
+    options = ["--dim", "batch=8", "--mesh", "data=4", "--dump-ir"]
+    tools.compile("mlp.onnx", "whole.plan", *options, "whole")
+    tools.compile("mlp.onnx", "parts.plan", *options, "parts", "--shard", "*weight=stored[{data},{}]")
+    assert products(tmp_path / "whole") == products(tmp_path / "parts")
+    (dump,) = (tmp_path / "parts").glob("*-partition.mlir")
+    assert len(re.findall(r"loom\.get_weight .*sharding = #dist\.sharding<@mesh, \[\{\"data\"\}, \{\}\]>\}", dump.read_text())) == 2
+    collectives = re.findall(r"dist\.(\w+) .*? over .*?dist\.because = \"(.*?)\"", dump.read_text())
+    assert [kind for kind, _ in collectives] == ["all_gather"] * 2
+    assert all("needs all of a value that 'data' splits" in cause for _, cause in collectives)
+    inputs = {"x": np.random.default_rng(0).standard_normal((8, 16), dtype=np.float32)}
+    expected, actual = (tools.run(plan, inputs, tmp_path / f"{plan}.values").outputs["y"] for plan in ("whole.plan", "parts.plan"))
+    assert np.allclose(actual, expected, atol=1e-5)
+    assert "PASS" in tools.call("check", "parts.plan", "--exact").stdout
+
+
+def test_pins_of_a_state_that_contradict(tools, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = zoo.Gpt2Config(layers=1, hidden=32, heads=4, vocabulary=50, positions=32, cache="static")
+    zoo.save(zoo.gpt2(config, zoo.Random(0)), "gpt2.onnx")
+    options = ["--dim", "batch=2", "--dim", "sequence=1", "--state", "past_*=present_*", "--mesh", "model=2"]
+    pins = ["past_key_0=[{},{model},{},{}]", "present_key_0=[{},{},{model},{}]"]
+    result = tools.call("compile", "gpt2.onnx", "-o", "m.plan", *options, "--shard", pins[0], "--shard", pins[1], check=False)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"error: --shard '{pins[1]}' contradicts --shard '{pins[0]}': state 'past_key_0' is kept in one way"), line

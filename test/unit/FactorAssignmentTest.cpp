@@ -139,6 +139,7 @@ protected:
   /// Has the shard phase write all splits, then verify them. False when it does not.
   bool chooseSplits(mlir::ModuleOp module) {
     mlir::PassManager manager(context.get());
+    manager.addPass(createDeclareStorage());
     manager.addPass(createChooseSplits());
     manager.addPass(createVerifySharded());
     return succeeded(manager.run(module));
@@ -156,41 +157,52 @@ protected:
   /// Writes splits on the subject by hand. False when its rule does not allow them.
   static bool writeSplits(mlir::ModuleOp module, const std::vector<dist::AxisList> &assignment) {
     mlir::Operation *subject = getSubject(module);
+    dist::Mesh mesh(dist::getMesh(module));
     dist::ShardingRule rule = mlir::cast<dist::ShardingRuleInterface>(subject).getShardingRule();
     dist::OpSplits splits;
     splits.factors = dist::FactorSplits(rule.sizes.size());
     splits.factors.axes.assign(assignment.begin(), assignment.end());
     subject->setAttr(dist::kSplits, splits.getAttr(module.getContext()));
-    return dist::findFault(rule, splits.factors, dist::Mesh(dist::getMesh(module))).empty();
+    if (mlir::isa<loom::GetWeightOp>(subject)) // is read as it lies in memory
+      dist::setStorage(subject->getResult(0),
+                       dist::project(rule, 0, splits.factors, mesh).getAttr(mesh));
+    return dist::findFault(rule, splits.factors, mesh).empty();
   }
 
-  /// What the subject's splits make of its tensors: operands, then results.
-  static std::vector<mlir::RankedTensorType> getLocalTypes(mlir::ModuleOp module) {
-    dist::Mesh mesh(dist::getMesh(module));
-    mlir::Operation *subject = getSubject(module);
+  /// The shardings that the subject's splits make of its tensors: operands, then results.
+  static llvm::SmallVector<dist::Sharding> getShardings(mlir::Operation *subject,
+                                                        const dist::Mesh &mesh) {
     dist::ShardingRule rule = mlir::cast<dist::ShardingRuleInterface>(subject).getShardingRule();
     auto splits = dist::readSplits(subject, rule, mesh);
     EXPECT_TRUE(succeeded(splits));
-    std::vector<mlir::RankedTensorType> types;
-    for (auto [type, sharding] : llvm::zip_equal(
-             dist::getTensorTypes(subject), dist::getSplitShardings(subject, rule, *splits, mesh)))
-      types.push_back(dist::getLocalType(type, sharding, mesh));
-    return types;
+    return dist::getSplitShardings(subject, rule, *splits, mesh);
   }
 
-  /// Partitions the module, and checks that its result is made of the shards that splits name.
+  /// Partitions the module, and checks that its result is made as the splits say, of the shards
+  /// that they name: windows apart, which are wider, and what is made otherwise than by the
+  /// operation itself.
   void partition(mlir::ModuleOp module) {
+    dist::Mesh mesh(dist::getMesh(module));
     mlir::Operation *subject = getSubject(module);
     std::string name = subject->getName().getStringRef().str();
     mlir::Location loc = subject->getLoc();
     dist::ShardingRule rule = mlir::cast<dist::ShardingRuleInterface>(subject).getShardingRule();
-    std::vector<mlir::RankedTensorType> types = getLocalTypes(module);
+    llvm::SmallVector<dist::Sharding> shardings = getShardings(subject, mesh);
+    llvm::SmallVector<mlir::RankedTensorType> types = dist::getTensorTypes(subject);
+    for (auto [type, sharding] : llvm::zip_equal(types, shardings))
+      type = dist::getLocalType(type, sharding, mesh);
+    dist::ShardingAttr made = shardings[subject->getNumOperands()].getAttr(mesh);
     mlir::PassManager manager(context.get());
     addPartitionPasses(manager);
     ASSERT_TRUE(succeeded(manager.run(module)));
+    bool isMade = false;
     module.walk([&](mlir::Operation *op) {
       EXPECT_FALSE(op->hasAttr(dist::kSplits)) << "a local operation is split again";
-      if (op->getName().getStringRef() != name || op->getLoc() != loc ||
+      if (op->getNumResults() == 0 || op->getLoc() != loc ||
+          dist::getSharding(op->getResult(0)) != made)
+        return;
+      isMade = true;
+      if (op->getName().getStringRef() != name ||
           op->getNumOperands() + op->getNumResults() != types.size())
         return;
       for (auto [i, type] : llvm::enumerate(dist::getTensorTypes(op)))
@@ -198,6 +210,7 @@ protected:
           if (!rule.isWindow(i, dim))
             EXPECT_EQ(type.getDimSize(dim), types[i].getDimSize(dim)) << name << " tensor " << i;
     });
+    EXPECT_TRUE(isMade) << name << " is not made as its splits say";
   }
 
   /// Partitions and runs the module; the output has to be `expected`.

@@ -1,4 +1,4 @@
-// RUN: gridloom-opt %s --split-input-file --mlir-print-debuginfo --dist-assign-stages --dist-propagate --dist-choose-splits --dist-insert-reshards --dist-lower-reshards --dist-localize --dist-split-stages --dist-verify-partitioned | FileCheck %s
+// RUN: gridloom-opt %s --split-input-file --mlir-print-debuginfo --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-insert-reshards --dist-lower-reshards --dist-localize --dist-split-stages --dist-verify-partitioned | FileCheck %s
 
 // A window reads its neighbours' rows.
 dist.mesh @mesh <["x" = 4]>

@@ -38,6 +38,28 @@ func.func @shared(%x: tensor<4xf32> {loom.name = "x", dist.origin = #dist.origin
 
 // -----
 
+// A weight and a state that lie otherwise than they are read are gathered for who reads them; the
+// state's next value goes back as it lies.
+dist.mesh @mesh <["data" = 2]>
+loom.weight @w : tensor<4xf32> from <"", offset = 0, bytes = 16>
+// CHECK-LABEL: func.func @stored
+// CHECK-SAME: %[[PAST:.*]]: tensor<4xf32> {dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data"}]>, loom.name = "past"
+// CHECK: %[[W:.*]] = loom.get_weight @w {{.*}}dist.shardings = [#dist.sharding<@mesh, [{"data"}]>]
+// CHECK: %[[A:.*]] = dist.reshard %[[PAST]] from <@mesh, [{"data"}]> to <@mesh, [{}]> {dist.because = "'sum' needs all of a value that 'data' splits"
+// CHECK: %[[B:.*]] = dist.reshard %[[W]] from <@mesh, [{"data"}]> to <@mesh, [{}]>
+// CHECK: %[[S:.*]] = loom.add %[[A]], %[[B]]
+// CHECK: %[[R:.*]] = dist.reshard %[[S]] from <@mesh, [{}]> to <@mesh, [{"data"}]>
+// CHECK-NOT: dist.storage
+// CHECK: return %[[R]]
+func.func @stored(%past: tensor<4xf32> {loom.name = "past", loom.state = "kept", dist.storage = #dist.sharding<@mesh, [{"data"}]>, dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}]>})
+    -> (tensor<4xf32> {loom.name = "present", loom.state = "kept", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}]>}) {
+  %w = loom.get_weight @w {dist.storage = #dist.sharding<@mesh, [{"data"}]>, dist.splits = #dist.splits<[{"data"}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}]>]} : tensor<4xf32>
+  %0 = loom.add %past, %w {dist.splits = #dist.splits<[{}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}]>]} : tensor<4xf32> loc("sum")
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
 dist.mesh @mesh <["model" = 2]>
 func.func @undecided(%x: tensor<4xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}]>}) {
   // expected-error @below {{has no dist.splits; dist-choose-splits writes an entry for each of its 1 factors}}

@@ -1,4 +1,4 @@
-// RUN: gridloom-opt %s --dist-choose-splits --dist-insert-reshards --dist-lower-reshards --dist-localize --split-input-file | FileCheck %s
+// RUN: gridloom-opt %s --dist-declare-storage --dist-choose-splits --dist-insert-reshards --dist-lower-reshards --dist-localize --split-input-file | FileCheck %s
 
 // The first reader of the input is in stage 1, the second in stage 0: each stage gathers for itself,
 // since values flow to later stages only.

@@ -1,4 +1,4 @@
-// RUN: gridloom-opt %s --split-input-file --dist-apply-strategy="dp=data tp=model" --dist-assign-stages --dist-propagate --dist-choose-splits --dist-verify-sharded --dist-insert-reshards --dist-lower-reshards --dist-localize --canonicalize | FileCheck %s
+// RUN: gridloom-opt %s --split-input-file --dist-apply-strategy="dp=data tp=model" --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-verify-sharded --dist-insert-reshards --dist-lower-reshards --dist-localize --canonicalize | FileCheck %s
 
 // A column then a row: one all_reduce, nothing else.
 dist.mesh @mesh <["data" = 2, "model" = 2]>

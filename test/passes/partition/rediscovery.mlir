@@ -1,4 +1,4 @@
-// RUN: gridloom-opt %s --split-input-file --dist-assign-stages --dist-propagate --dist-choose-splits --dist-verify-sharded --dist-insert-reshards --dist-lower-reshards --dist-localize --canonicalize | FileCheck %s
+// RUN: gridloom-opt %s --split-input-file --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-verify-sharded --dist-insert-reshards --dist-lower-reshards --dist-localize --canonicalize | FileCheck %s
 
 // What people lay out by hand follows from the sharding of inputs and weights alone.
 

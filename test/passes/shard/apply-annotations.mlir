@@ -17,6 +17,9 @@
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=past=[{data},{}] shard=next=[{},{model}]" 2>&1 | FileCheck %s --check-prefix=STATE
 // RUN: gridloom-opt %s --dist-apply-annotations="shard=past=[{data},{}] shard=next=[{data},{}]"
 // RUN: gridloom-opt %s --dist-apply-annotations="shard=present=[{},{data}]" | FileCheck %s --check-prefix=KEPT
+// RUN: gridloom-opt %s --dist-apply-annotations="shard=w=stored[{data},{}] shard=before=stored[{},{data}]" | FileCheck %s --check-prefix=STORED
+// RUN: not gridloom-opt %s --dist-apply-annotations="shard=w=stored[{data},{}] shard=w=stored[{},{data}]" 2>&1 | FileCheck %s --check-prefix=STORAGE
+// RUN: not gridloom-opt %s --dist-apply-annotations="shard=x=stored[{data},{}]" 2>&1 | FileCheck %s --check-prefix=UNSTORED
 
 // STATE: error: --shard 'next=[{},{model}]' contradicts --shard 'past=[{data},{}]': input 'past' and output 'next' are one state; keep one of them
 // UNKNOWN: error: --shard names 'nothing', which is no input, output, weight or node of the model
@@ -31,6 +34,8 @@
 // STAGES: error: --shard 'x' names axis 'odd', along which devices run different pipeline stages; use another axis
 // WEIGHT: error: --shard 'w=[{model},{}]' contradicts --shard 'w=[{},{model}]'; keep one of them
 // INPUT: error: --shard 'x=[{},{}]' contradicts --shard 'x=[{data},{}]'; keep one of them
+// STORAGE: error: --shard 'w=stored[{},{data}]' contradicts --shard 'w=stored[{data},{}]'; keep one of them
+// UNSTORED: error: --shard says how 'x' is stored, which is no weight of the model, nor the input of a state
 // OUTPUT: error: --shard 'y=[{},{data}]' contradicts --shard 'y=[{data},{}]'; keep one of them
 
 module attributes {loom.folded = [{name = "scale", sha256 = "", reader = "/scale/Mul"}, {name = "old", sha256 = ""}]} {
@@ -39,6 +44,7 @@ loom.weight @w : tensor<16x64xf32> from <"", offset = 0, bytes = 4096>
 // CHECK: func.func @main(%{{.*}}: tensor<8x16xf32> {dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>
 func.func @main(%x: tensor<8x16xf32> {loom.name = "x"}) -> (tensor<8x64xf32> {loom.name = "y"}) {
   // CHECK: loom.get_weight @w {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]}
+  // STORED: loom.get_weight @w {dist.storage = #dist.sharding<@mesh, [{"data"}, {}]>} : tensor<16x64xf32>
   %w = loom.get_weight @w : tensor<16x64xf32>
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<8x16xf32>, tensor<16x64xf32>) -> tensor<8x64xf32>
   return %0 : tensor<8x64xf32>
@@ -65,6 +71,8 @@ func.func @state(%past: tensor<4x4xf32> {loom.name = "past", loom.state = "past"
 }
 
 // What is said of a state's output holds for its input.
+// STORED-LABEL: func.func @step(
+// STORED-SAME: %{{.*}}: tensor<4x8xf32> {dist.storage = #dist.sharding<@mesh, [{}, {"data"}]>, loom.name = "before"
 // KEPT-LABEL: func.func @step(
 // KEPT-SAME: %{{.*}}: tensor<4x8xf32> {dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"data"}]>, loom.name = "before"
 func.func @step(%before: tensor<4x8xf32> {loom.name = "before", loom.state = "cache"}) -> (tensor<4x8xf32> {loom.name = "present", loom.state = "cache"}) {

@@ -1,5 +1,5 @@
-// RUN: gridloom-opt %s --split-input-file --dist-assign-stages --dist-propagate --dist-choose-splits --dist-verify-sharded 2>/dev/null | FileCheck %s
-// RUN: gridloom-opt %s --split-input-file --dist-assign-stages --dist-propagate --dist-choose-splits --dist-verify-sharded 2>/dev/null | gridloom-opt --split-input-file | FileCheck %s
+// RUN: gridloom-opt %s --split-input-file --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-verify-sharded 2>/dev/null | FileCheck %s
+// RUN: gridloom-opt %s --split-input-file --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-verify-sharded 2>/dev/null | gridloom-opt --split-input-file | FileCheck %s
 
 // Batch dimensions, rows, columns, then what is contracted. Both products are partial sums; their
 // sum is too, and is reduced where exp needs it.

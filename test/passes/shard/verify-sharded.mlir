@@ -132,7 +132,7 @@ dist.mesh @mesh <["data" = 2, "model" = 2, "pipe" = 2, "micro" = 2]>
 loom.weight @w : tensor<8x8xf32> from <"", offset = 0, bytes = 256>
 func.func @good(%x: tensor<8x8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data", "micro"}, {}]>})
     -> (tensor<8x8xf32> {loom.name = "y", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data", "micro"}, {"model"}]>}) {
-  %w = loom.get_weight @w {dist.stage = 0 : i64, dist.splits = #dist.splits<[{}, {"model"}]>, dist.origins = [#dist.origin<"tp">], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]} : tensor<8x8xf32>
+  %w = loom.get_weight @w {dist.storage = #dist.sharding<@mesh, [{}, {"model"}]>, dist.stage = 0 : i64, dist.splits = #dist.splits<[{}, {"model"}]>, dist.origins = [#dist.origin<"tp">], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>]} : tensor<8x8xf32>
   %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] {dist.stage = 0 : i64, dist.splits = #dist.splits<[{"data", "micro"}, {"model"}, {}]>, dist.origins = [#dist.origin<"tp">], dist.shardings = [#dist.sharding<@mesh, [{"data", "micro"}, {"model"}]>]} : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   %1 = loom.exp %0 {dist.stage = 1 : i64, dist.splits = #dist.splits<[{"data", "micro"}, {"model"}]>, dist.origins = [#dist.origin<"tp">], dist.shardings = [#dist.sharding<@mesh, [{"data", "micro"}, {"model"}]>]} : tensor<8x8xf32>
   return {dist.stage = 1 : i64} %1 : tensor<8x8xf32>
@@ -184,13 +184,13 @@ func.func @output(%x: tensor<8xf32> {loom.name = "x", dist.origin = #dist.origin
 module attributes {dist.stage_axis = "pipe"} {
 dist.mesh @mesh <["pipe" = 2]>
 func.func @main(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">},
-                %past: tensor<4xf32> {loom.name = "past", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">})
+                %past: tensor<4xf32> {loom.name = "past", loom.state = "kept", dist.storage = #dist.sharding<@mesh, [{}]>, dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">})
     -> (tensor<4xf32> {loom.name = "present", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">}) {
   %0 = loom.add %past, %x {dist.stage = 0 : i64, dist.splits = #dist.splits<[{}]>, dist.shardings = [#dist.sharding<@mesh, [{}]>], dist.origins = [#dist.origin<"test">]} : tensor<4xf32> loc("sum")
   return {dist.stage = 1 : i64} %0 : tensor<4xf32>
 }
 func.func @main_short(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">},
-                %past: tensor<4xf32> {loom.name = "past", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">})
+                %past: tensor<4xf32> {loom.name = "past", loom.state = "kept", dist.storage = #dist.sharding<@mesh, [{}]>, dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">})
     -> (tensor<4xf32> {loom.name = "present", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">}) {
   // expected-error @below {{of @main_short uses state 'kept' in stage 1, but 'sum' of @main uses it in stage 0; a state lies in one stage}}
   %0 = loom.add %past, %x {dist.stage = 1 : i64, dist.splits = #dist.splits<[{}]>, dist.shardings = [#dist.sharding<@mesh, [{}]>], dist.origins = [#dist.origin<"test">]} : tensor<4xf32>
@@ -204,7 +204,7 @@ module attributes {dist.stage_axis = "pipe"} {
 dist.mesh @mesh <["pipe" = 2]>
 // expected-error @below {{keeps state 'kept' in stage 1, but 'sum' uses it in stage 0}}
 func.func @main(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">},
-                %past: tensor<4xf32> {dist.stage = 1 : i64, loom.name = "past", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">})
+                %past: tensor<4xf32> {dist.stage = 1 : i64, loom.name = "past", loom.state = "kept", dist.storage = #dist.sharding<@mesh, [{}]>, dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">})
     -> (tensor<4xf32> {loom.name = "present", loom.state = "kept", dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">}) {
   %0 = loom.add %past, %x {dist.stage = 0 : i64, dist.splits = #dist.splits<[{}]>, dist.shardings = [#dist.sharding<@mesh, [{}]>], dist.origins = [#dist.origin<"test">]} : tensor<4xf32> loc("sum")
   return {dist.stage = 1 : i64} %0 : tensor<4xf32>
@@ -374,5 +374,70 @@ func.func @f(%c: tensor<i1> {dist.sharding = #dist.sharding<@mesh, []>, dist.ori
   // S-G9
   // expected-error @below {{is split as #dist.sharding<@mesh, [{"model"}, {}]> where argument 0 of its body @taken is #dist.sharding<@mesh, [{}, {}]>}}
   %0 = loom.if %c then @taken else @taken read %x {dist.splits = #dist.splits<[{"model"}, {}, {}, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : (tensor<i1>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh <["data" = 2, "micro" = 2]>
+loom.weight @w : tensor<4x4xf32> from <"", offset = 0, bytes = 64>
+func.func @f() {
+  // S-G10
+  // expected-error @below {{weight 'w' has no dist.storage; run dist-declare-storage first}}
+  %w = loom.get_weight @w {dist.splits = #dist.splits<[{}, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh <["data" = 2, "micro" = 2]>
+loom.weight @w : tensor<4x4xf32> from <"", offset = 0, bytes = 64>
+func.func @f() {
+  // S-G10
+  // expected-error @below {{storage of weight 'w' has an open dimension}}
+  %w = loom.get_weight @w {dist.storage = #dist.sharding<@mesh, [{?}, {}]>, dist.splits = #dist.splits<[{}, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh <["data" = 2, "micro" = 2]>
+loom.weight @w : tensor<4x4xf32> from <"", offset = 0, bytes = 64>
+func.func @f() {
+  // S-G10
+  // expected-error @below {{storage of weight 'w' is cut into micro-batches; it is there for all of them}}
+  %w = loom.get_weight @w {dist.storage = #dist.sharding<@mesh, [{"micro"}, {}]>, dist.splits = #dist.splits<[{}, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x4xf32>
+  return
+}
+
+// -----
+
+dist.mesh @mesh <["data" = 2, "micro" = 2]>
+loom.weight @w : tensor<4x4xf32> from <"", offset = 0, bytes = 64>
+func.func @f() {
+  // S-G10
+  // expected-error @below {{reads #dist.sharding<@mesh, [{}, {}]> of a weight that is stored as #dist.sharding<@mesh, [{"data"}, {}]>}}
+  %w = loom.get_weight @w {dist.storage = #dist.sharding<@mesh, [{"data"}, {}]>, dist.splits = #dist.splits<[{}, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x4xf32>
+  return
+}
+
+// -----
+
+// S-G10: a state lies in one way, in all functions.
+dist.mesh @mesh <["data" = 2]>
+func.func @main(%past: tensor<4xf32> {loom.name = "past", loom.state = "kept", dist.storage = #dist.sharding<@mesh, [{}]>, dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">}) {
+  return
+}
+// expected-error @below {{stores state 'kept' as #dist.sharding<@mesh, [{"data"}]>, @main as #dist.sharding<@mesh, [{}]>}}
+func.func @main_short(%past: tensor<4xf32> {loom.name = "past", loom.state = "kept", dist.storage = #dist.sharding<@mesh, [{"data"}]>, dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"test">}) {
+  return
+}
+
+// -----
+
+dist.mesh @mesh <["data" = 2]>
+func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{}]>, dist.origin = #dist.origin<"user">}) {
+  // expected-error @below {{has no sharding rule and cannot be partitioned}}
+  %0 = dist.all_reduce %x over ["data"] sum {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}]>], dist.stage = 0 : i64} : tensor<4xf32>
   return
 }
