@@ -213,7 +213,7 @@ LogicalResult ApplyAnnotationsPass::applyStorage(const Annotation &annotation, c
   SmallVector<Value> values;
   auto named = [&](DictionaryAttr attrs) {
     auto name = attrs ? attrs.getAs<StringAttr>(loom::kName) : StringAttr();
-    return name && matches(annotation.name, name.getValue());
+    return name && matchesPattern(annotation.name, name.getValue());
   };
   for (auto func : getOperation().getOps<func::FuncOp>()) {
     for (BlockArgument argument : func.getArguments()) {
@@ -222,7 +222,7 @@ LogicalResult ApplyAnnotationsPass::applyStorage(const Annotation &annotation, c
         values.push_back(argument);
     }
     for (auto weight : func.getOps<loom::GetWeightOp>())
-      if (matches(annotation.name, weight.getName()))
+      if (matchesPattern(annotation.name, weight.getName()))
         values.push_back(weight.getOutput());
   }
   if (values.empty())

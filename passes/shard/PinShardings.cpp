@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/dist/Splits.h"
 #include "passes/shard/MicroBatches.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/Spots.h"
@@ -35,11 +36,14 @@ struct PinShardingsPass : public gridloom::impl::PinShardingsBase<PinShardingsPa
     Mesh mesh(meshOp);
     StrategyLookup lookup(*given, module,
                           {StrategySection::Inputs, StrategySection::Weights,
-                           StrategySection::Nodes, StrategySection::Outputs});
+                           StrategySection::Nodes, StrategySection::Outputs,
+                           StrategySection::Storage});
     for (func::FuncOp func : listSpecialisations(module)) {
       std::string specialisation = nameSpecialisation(func);
       for (const NamedSpot &named : nameSpots(func))
         pin(lookup, specialisation, named, mesh);
+      for (const NamedSpot &named : nameSpots(func))
+        store(lookup, specialisation, named, mesh);
     }
     checkStates(lookup);
     if (failed(lookup.report()) || failed(checkMicrobatches(mesh)))
@@ -49,6 +53,8 @@ struct PinShardingsPass : public gridloom::impl::PinShardingsBase<PinShardingsPa
 private:
   void pin(StrategyLookup &lookup, StringRef specialisation, const NamedSpot &named,
            const Mesh &mesh);
+  void store(StrategyLookup &lookup, StringRef specialisation, const NamedSpot &named,
+             const Mesh &mesh);
   void checkStates(StrategyLookup &lookup);
   LogicalResult checkMicrobatches(const Mesh &mesh);
 
@@ -114,6 +120,31 @@ void PinShardingsPass::pin(StrategyLookup &lookup, StringRef specialisation, con
                         (origin == "user" ? "--shard" : "the " + origin) + "; keep one of them");
   }
   named.spot.set(sharding.getAttr(mesh), kFromFile);
+}
+
+/// Says how a weight or state lies in memory.
+void PinShardingsPass::store(StrategyLookup &lookup, StringRef specialisation,
+                             const NamedSpot &named, const Mesh &mesh) {
+  auto argument = dyn_cast_or_null<BlockArgument>(named.spot.value);
+  auto func = argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : nullptr;
+  bool isState = func && func.getArgAttr(argument.getArgNumber(), loom::kState);
+  if (named.section != StrategySection::Weights && !isState)
+    return;
+  const StrategyLine *line =
+      lookup.find(StrategySection::Storage, specialisation, named.full, named.base);
+  if (!line)
+    return;
+  int64_t rank = named.spot.getType().getRank();
+  if (static_cast<int64_t>(line->dims.size()) != rank)
+    return lookup.note(line->line, "'" + named.full + "' has " + Twine(rank) + " dimension" +
+                                       (rank == 1 ? "" : "s") + " in the program, " +
+                                       Twine(line->dims.size()) + " here");
+  ShardingAttr storage = makeSharding(*line, &getContext()).getAttr(mesh);
+  if (ShardingAttr before = getStorage(named.spot.value); before && before != storage)
+    return lookup.note(line->line, "'" + named.full + "' is stored as " + line->text + ", but " +
+                                       printSplit(getSplit(Sharding(before))) +
+                                       " by --shard; keep one of them");
+  setStorage(named.spot.value, storage);
 }
 
 /// A state has one sharding, as input and as output.

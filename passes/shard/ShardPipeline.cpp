@@ -25,6 +25,7 @@ static void addFilePasses(mlir::OpPassManager &pm, const ShardOptions &options) 
   // Each copy that a stage has of a weight or constant has its own sharding.
   pm.addPass(createPinShardings(options.file));
   pm.addPass(createPropagate());
+  pm.addPass(createDeclareStorage());
   pm.addPass(createChooseSplits());
   pm.addPass(createVerifySharded());
 }

@@ -36,10 +36,12 @@ struct StrategyLine {
 };
 
 /// The sections that speak of a program by name. Those of `Stages` have stages, others shardings.
-enum class StrategySection { Stages, Inputs, Weights, Nodes, Outputs };
-inline constexpr size_t kNumStrategySections = 5;
+/// `Storage` is how weights and states, by their inputs, lie in memory where that is not as they are
+/// split.
+enum class StrategySection { Stages, Inputs, Weights, Nodes, Outputs, Storage };
+inline constexpr size_t kNumStrategySections = 6;
 inline constexpr std::array<llvm::StringLiteral, kNumStrategySections> kStrategySections = {
-    "stages", "inputs", "weights", "nodes", "outputs"};
+    "stages", "inputs", "weights", "nodes", "outputs", "storage"};
 
 /// What is decided for a function.
 struct StrategyTable {

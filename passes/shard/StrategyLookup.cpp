@@ -28,6 +28,8 @@ static StringRef describe(StrategySection section) {
     return "weight";
   case StrategySection::Outputs:
     return "output";
+  case StrategySection::Storage:
+    return "weight or state";
   }
   llvm_unreachable("unknown section");
 }

@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/dist/Splits.h"
 #include "passes/shard/StrategyWriter.h"
 
 #include "passes/shard/NamePatterns.h"
@@ -105,6 +106,10 @@ Texts Collector::describe(func::FuncOp func) const {
     texts[static_cast<size_t>(named.section)].push_back(
         {named.full, named.base, printSplit(getSplit(sharding)),
          /*needed=*/!isForced(named.spot.getType(), sharding)});
+    if (ShardingAttr storage = named.spot.value ? getStorage(named.spot.value) : ShardingAttr())
+      texts[static_cast<size_t>(StrategySection::Storage)].push_back(
+          {named.full, named.base, printSplit(getSplit(Sharding(storage))),
+           /*needed=*/Sharding(storage) != sharding});
   }
   if (!stageAxis)
     return texts;
