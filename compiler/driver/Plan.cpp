@@ -66,7 +66,9 @@ int gridloom::runPlan(const CompileOptions &options, const std::string &costs,
                       PlanOutcome &outcome) {
   std::optional<sim::MeasuredCosts> measured;
   std::string error;
-  if (!costs.empty() && !(measured = sim::MeasuredCosts::read(costs, error))) {
+  if (!costs.empty())
+    measured = sim::MeasuredCosts::read(costs, error);
+  if (!error.empty()) {
     std::cerr << "error: " << error << "\n";
     return 1;
   }

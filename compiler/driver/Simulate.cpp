@@ -101,7 +101,9 @@ static LogicalResult simulatePlan(const SimulateOptions &options, MLIRContext &c
                                   PlanOutcome &outcome) {
   std::optional<sim::MeasuredCosts> measured;
   std::string error;
-  if (!options.costs.empty() && !(measured = sim::MeasuredCosts::read(options.costs, error)))
+  if (!options.costs.empty())
+    measured = sim::MeasuredCosts::read(options.costs, error);
+  if (!error.empty())
     return fail(error);
   std::string path = findDump(options.input);
   if (path.empty())
