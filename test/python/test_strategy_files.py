@@ -122,8 +122,9 @@ def test_layers_are_folded(tools, tmp_path):
     path = zoo.save(zoo.llama(config, zoo.Random(0)), tmp_path / "m.onnx")
     text = save(tools, path, tmp_path, *bind(path), "--mesh", "data=2,model=2")
     assert re.search(r"^  layers\.\*\.mlp\.up_proj\.weight: \[\{\}, \{model\}\]$", text, re.M), text
-    assert not re.search(r"layers\.\d", text), text
-    assert len(text.splitlines()) < 130
+    # The first layer alone has the constants that all share.
+    assert all(":*" in line for line in text.splitlines() if re.search(r"layers\.\d", line)), text
+    assert len(text.splitlines()) < 90
 
 
 def test_stages_are_folded(tools, tmp_path, models):

@@ -1,13 +1,13 @@
 // RUN: printf 'strategy: 1\nmesh: pipe=2\nstage-axis: pipe\nmicrobatches: 4\nstages:\n  "/l.0/*": 0\n  "/l.1/*": 1\n  "/l.0/act": 1\n' > %t.strategy
 // RUN: gridloom-opt %s --dist-pin-stages=file=%t.strategy | FileCheck %s
-// RUN: printf 'strategy: 1\nmesh: pipe=2\nstage-axis: pipe\nstages:\n  "/l.0/ac": 0\n  "/l.*/act": 0\n  "/l.1*": 1\nspecialisations:\n  maim:\n' > %t.bad.strategy
+// RUN: printf 'strategy: 1\nmesh: pipe=2\nstage-axis: pipe\nstages:\n  "/l.0/ac": 0\n  "/l.*/act": 0\n  "/l.1/ac*": 1\nspecialisations:\n  maim:\n' > %t.bad.strategy
 // RUN: not gridloom-opt %s --dist-pin-stages=file=%t.bad.strategy 2>&1 | FileCheck %s --check-prefix=BAD
 // RUN: printf 'strategy: 1\nmesh: pipe=2\nstage-axis: pipe\nstages:\n  "/head": 0\n' > %t.given.strategy
 // RUN: not gridloom-opt %s --dist-pin-stages=file=%t.given.strategy 2>&1 | FileCheck %s --check-prefix=GIVEN
 // RUN: not gridloom-opt %s --dist-pin-stages 2>&1 | FileCheck %s --check-prefix=NONE
 
 // BAD: error: the strategy '{{.*}}.bad.strategy' line 5: unknown node '/l.0/ac'; did you mean '/l.0/act'?
-// BAD: note: line 7: '/l.1*' says 1 of '/l.1/act', and '/l.*/act' (line 6) says 0; make them agree, or add a line for '/l.1/act' alone
+// BAD: note: line 7: '/l.1/ac*' says 1 of '/l.1/act', and '/l.*/act' (line 6) says 0; make them agree, or add a line for '/l.1/act' alone
 // BAD: note: line 9: unknown specialisation 'maim'; did you mean 'main'?
 // GIVEN: error: the strategy '{{.*}}.given.strategy' line 5: '/head' is given stage 0, the model's annotations give it 1; keep one of them
 // NONE: error: cannot read the strategy ''
