@@ -27,8 +27,8 @@ struct CompileOptions {
   int64_t unroll = 8;              ///< loops of at most this many iterations
   std::string mesh;
   std::string strategy = "auto"; ///< kinds of parallelism, or a file whose name ends in .strategy
-  std::string devices; ///< COUNT or COUNTxKIND; empty with `cluster`
-  std::string cluster; ///< PRESET, PRESETxN or a file
+  std::string devices;           ///< COUNT or COUNTxKIND; empty with `cluster`
+  std::string cluster;           ///< PRESET, PRESETxN or a file
   std::vector<std::string> shard;
   int64_t microbatches = 0;
   int64_t chunkMatmul = 0; ///< chunks of a matmul beside a collective; 0: whole

@@ -24,7 +24,7 @@ struct StrategyRequest {
   std::string kind = "cpu";                ///< of devices where there is no cluster
   std::string strategy = "auto";
   std::shared_ptr<const StrategyFile> file; ///< in place of `strategy`, with the mesh in it
-  std::string stageAxis; ///< of pipelines, whatever it is called; empty: by name
+  std::string stageAxis;                    ///< of pipelines, whatever it is called; empty: by name
   std::vector<std::string> shard;
   int64_t microbatches = 0; ///< 0: twice the number of stages
   int64_t memoryLimit = 0;  ///< bytes per device; 0: the machine's
