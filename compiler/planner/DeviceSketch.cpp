@@ -32,6 +32,8 @@ DeviceSketch::DeviceSketch(func::FuncOp given, const Mesh &mesh, const MemoryOpt
   findRightOperands();
   if (options.layout.convolutionLibrary)
     transposeChannels();
+  if (options.layout.mergeMatmuls)
+    mergeProducts();
   formCalls();
   eraseDead();
   findCommunicated();
@@ -372,6 +374,79 @@ void DeviceSketch::findRightOperands() {
     if (!weight->use_empty() && llvm::all_of(weight->getUses(), isRight))
       rightOperands.insert(weight.getOutput());
   });
+}
+
+/// The sum with a bias per column that a product's library adds, or its own result.
+static Value getBiased(loom::DotGeneralOp dot) {
+  Value result = dot.getOutput();
+  auto add = result.hasOneUse() ? dyn_cast<loom::AddOp>(*result.getUsers().begin()) : loom::AddOp();
+  if (!add)
+    return result;
+  auto other =
+      add->getOperand(add->getOperand(0) == result ? 1 : 0).getDefiningOp<loom::BroadcastOp>();
+  return other && other.getInput().getDefiningOp<loom::GetWeightOp>() ? add.getOutput() : result;
+}
+
+/// Products of one left operand and several weights become one, of which each is columns.
+void DeviceSketch::mergeProducts() {
+  constexpr int64_t kMaxBetween = 2; // other products
+  std::vector<std::pair<SmallVector<loom::DotGeneralOp>, int64_t>> groups;
+  int64_t number = 0;
+  for (auto dot : func.front().getOps<loom::DotGeneralOp>()) {
+    int64_t own = number++;
+    if (!isInLibrary(dot) || !dot.getRhs().getDefiningOp<loom::GetWeightOp>() ||
+        dot.getRhs().getType().getRank() != 2 || dot.getRhsContract().size() != 1)
+      continue;
+    auto fits = [&](auto &group) {
+      loom::DotGeneralOp first = group.first.front();
+      return own - group.second <= kMaxBetween + 1 && first.getLhs() == dot.getLhs() &&
+             first.getLhsContract() == dot.getLhsContract() &&
+             first.getRhsContract() == dot.getRhsContract() && first.getRhs() != dot.getRhs() &&
+             getStage(first) == getStage(dot);
+    };
+    if (auto it = llvm::find_if(groups, fits); it != groups.end()) {
+      it->first.push_back(dot);
+      it->second = own;
+    } else {
+      groups.push_back({{dot}, own});
+    }
+  }
+  for (auto &[parts, last] : groups)
+    if (parts.size() > 1)
+      mergeParts(parts);
+}
+
+void DeviceSketch::mergeParts(ArrayRef<loom::DotGeneralOp> parts) {
+  loom::DotGeneralOp first = parts.front();
+  SmallVector<int64_t> shape(first.getType().getShape());
+  SmallVector<int64_t> local(types.lookup(first.getOutput()).getShape());
+  SmallVector<Value> operands{first.getLhs()};
+  shape.back() = local.back() = 0;
+  for (loom::DotGeneralOp part : parts) {
+    shape.back() += part.getType().getShape().back();
+    local.back() += types.lookup(part.getOutput()).getShape().back();
+    operands.push_back(part.getRhs());
+    if (Value sum = getBiased(part); sum != part.getOutput())
+      for (Value operand : sum.getDefiningOp()->getOperands())
+        if (auto bias = operand.getDefiningOp<loom::BroadcastOp>())
+          operands.push_back(bias.getInput());
+  }
+  Type element = first.getType().getElementType();
+  OpBuilder builder(first);
+  Value merged = addMark(builder, Mark::Call, operands, RankedTensorType::get(shape, element),
+                         RankedTensorType::get(local, element), getStage(first));
+  SmallVector<int64_t> from(shape.size(), 0), to(shape), step(shape.size(), 1);
+  to.back() = 0;
+  for (loom::DotGeneralOp part : parts) {
+    from.back() = to.back();
+    to.back() += part.getType().getShape().back();
+    Value result = getBiased(part);
+    auto slice =
+        loom::SliceOp::create(builder, part.getLoc(), part.getType(), merged, from, to, step);
+    stages[slice] = getStage(first);
+    setLocal(slice.getOutput(), types.lookup(part.getOutput()));
+    result.replaceAllUsesWith(slice.getOutput());
+  }
 }
 
 /// A product may write its result transposed.

@@ -80,6 +80,8 @@ private:
   void transposeChannels();
   void formCall(loom::DotGeneralOp dot, mlir::ValueRange operands);
   void formAttention(loom::SoftmaxOp softmax);
+  void mergeProducts();
+  void mergeParts(llvm::ArrayRef<loom::DotGeneralOp> parts);
   void formCalls();
   void eraseDead();
   void findCommunicated();
