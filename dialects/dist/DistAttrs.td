@@ -79,7 +79,7 @@ def Dist_SplitsAttr : DistAttr<"Splits", "splits"> {
     - D-SP2: every axis is an axis of the mesh, and not the one of the pipeline's stages.
     - D-SP3: an axis appears at most once, among factors that a tensor joins and the unreduced axes.
     - D-SP4: a factor that every device needs whole is not split.
-    - D-SP5: granules are at least 1 and at most the factor's size.
+    - D-SP5: granules are at least 1.
     - D-SP6: a factor that is split lies in no dimension under another, unless that is cut evenly down to single elements.
     - D-SP7: the axis of micro-batches is minor to all others, and splits no factor along which positions need each other.
     - D-SP8: only a linear operation leaves its operands unreduced.

@@ -331,10 +331,8 @@ static std::string findFactorFault(const ShardingRule &rule, const FactorSplits 
   }
   if (rule.kinds[number] == FactorKind::NeedReplication)
     return "splits " + factor + ", all of which every device needs";
-  int64_t granule = splits.granules[number], size = rule.sizes[number];
-  if (granule < 1)
-    return "cuts " + factor + " of " + std::to_string(size) + " on multiples of " +
-           std::to_string(granule);
+  if (splits.granules[number] < 1)
+    return "cuts " + factor + " on multiples of " + std::to_string(splits.granules[number]);
   bool isCoupled = rule.kinds[number] == FactorKind::Reduction ||
                    llvm::is_contained(rule.coupled, static_cast<int64_t>(number));
   for (auto [tensor, dim] : rule.windows)

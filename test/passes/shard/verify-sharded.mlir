@@ -276,7 +276,7 @@ func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 func.func @f(%x: tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x6xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
   // D-SP5
-  // expected-error @below {{cuts factor 0 of 4 on multiples of 0}}
+  // expected-error @below {{cuts factor 0 on multiples of 0}}
   %0 = loom.abs %x {dist.splits = #dist.splits<[{"data"} * 0, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.stage = 0 : i64} : tensor<4x6xf32>
   return %0 : tensor<4x6xf32>
 }
