@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/planner/DeviceSketch.h"
 
+#include "dialects/dist/Splits.h"
 #include "dialects/loom/Control.h"
 #include "passes/fuse/ExpandContractions.h"
 #include "passes/fuse/StridedView.h"
@@ -205,62 +206,33 @@ Value DeviceSketch::request(Value global, const Sharding &sharding, Operation *u
   return value;
 }
 
-/// Axes over which a linear operation passes partial sums on, as partitioning lets it.
-AxisList DeviceSketch::getPassed(Operation *op, FactorAxes axes, ArrayRef<Sharding> required) {
-  if (!cast<ShardingRuleInterface>(op).isLinear() || op->getNumOperands() == 0 ||
-      op->getNumResults() != 1 || (isa<loom::SliceOp>(op) && !op->getOperand(0).hasOneUse()))
-    return {};
-  const auto &ofFirst = versions[op->getOperand(0)];
-  if (ofFirst.size() != 1 || ofFirst.front().sharding.unreduced.empty() ||
-      ofFirst.front().sharding.reduction != ReductionKind::Sum)
-    return {};
-  const Sharding first = ofFirst.front().sharding;
-  int64_t incoming = 0;
-  for (auto [operand, need] : llvm::zip_first(op->getOperands(), required)) {
-    const auto &of = versions[operand];
-    if (of.size() != 1 || of.front().sharding.unreduced != first.unreduced ||
-        of.front().sharding.reduction != first.reduction || of.front().sharding.dims != need.dims)
-      return {};
-    incoming += getBytes(of.front().value);
-  }
-  for (const AxisList &list : axes)
-    for (StringAttr axis : list)
-      if (llvm::is_contained(first.unreduced, axis))
-        return {};
-  auto type = cast<RankedTensorType>(op->getResult(0).getType());
-  auto local = dist::getLocalType(type, required.back(), mesh);
-  return loom::getByteSize(local) <= incoming ? first.unreduced : AxisList{};
-}
-
 void DeviceSketch::visit(Operation *op) {
   auto ruled = dyn_cast<ShardingRuleInterface>(op);
   if (!ruled)
     return;
   ShardingRule rule = ruled.getShardingRule();
-  SmallVector<Sharding> declared;
-  for (Value operand : op->getOperands())
-    declared.push_back(Sharding(dist::getSharding(operand)));
-  for (Value result : op->getResults())
-    declared.push_back(Sharding(dist::getSharding(result)));
-  FactorSplits splits = mergeFactors(rule, declared, getTensorTypes(op), mesh);
-  SmallVector<Sharding> required;
-  for (size_t i = 0; i < declared.size(); ++i)
-    required.push_back(project(rule, i, splits, mesh));
-  AxisList passed = getPassed(op, splits.axes, required);
-  SmallVector<Value> operands;
-  for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
-    Sharding need = required[i];
-    need.unreduced = passed;
-    operands.push_back(request(operand, need, op));
+  OpSplits splits;
+  if (op->hasAttr(kSplits)) {
+    FailureOr<OpSplits> given = readSplits(op, rule, mesh);
+    if (failed(given))
+      return;
+    splits = std::move(*given);
+  } else { // a part of another operation
+    SmallVector<Sharding> declared;
+    for (Value operand : op->getOperands())
+      declared.push_back(Sharding(dist::getSharding(operand)));
+    for (Value result : op->getResults())
+      declared.push_back(Sharding(dist::getSharding(result)));
+    splits.factors = mergeFactors(rule, declared, getTensorTypes(op), mesh);
   }
-  AxisList unreduced = passed;
-  for (auto [kind, list] : llvm::zip_equal(rule.kinds, splits.axes))
-    if (kind == FactorKind::Reduction)
-      unreduced.append(list);
+  SmallVector<Sharding> used = getSplitShardings(op, rule, splits, mesh);
+  SmallVector<Value> operands;
+  for (auto [i, operand] : llvm::enumerate(op->getOperands()))
+    operands.push_back(request(operand, used[i], op));
   for (auto [i, result] : llvm::enumerate(op->getResults())) {
-    Sharding sharding = required[op->getNumOperands() + i];
-    sharding.unreduced = unreduced;
-    sharding.reduction = passed.empty() ? rule.reduction : ReductionKind::Sum;
+    Sharding sharding = used[op->getNumOperands() + i];
+    if (isa<loom::GetWeightOp>(op))
+      sharding = Sharding(getGivenSharding(result));
     setLocal(result, dist::getLocalType(cast<RankedTensorType>(result.getType()), sharding, mesh));
     shardings[result] = sharding.getAttr(mesh);
     versions[result].push_back({sharding, result, getStage(op)});
@@ -270,10 +242,10 @@ void DeviceSketch::visit(Operation *op) {
 
 void DeviceSketch::reshard() {
   for (BlockArgument argument : func.getArguments()) {
-    Sharding sharding(dist::getSharding(argument));
+    Sharding sharding(getGivenSharding(argument));
     setLocal(argument,
              dist::getLocalType(cast<RankedTensorType>(argument.getType()), sharding, mesh));
-    shardings[argument] = dist::getSharding(argument);
+    shardings[argument] = getGivenSharding(argument);
     versions[argument].push_back({sharding, argument, 0});
   }
   Operation *terminator = func.front().getTerminator();

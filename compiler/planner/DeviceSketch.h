@@ -65,8 +65,6 @@ private:
   void shardParts(mlir::Operation *first, mlir::Operation *end);
   void reshard();
   void visit(mlir::Operation *op);
-  dist::AxisList getPassed(mlir::Operation *op, dist::FactorAxes axes,
-                           llvm::ArrayRef<dist::Sharding> required);
   mlir::Value request(mlir::Value global, const dist::Sharding &sharding, mlir::Operation *user);
   mlir::Value emit(mlir::OpBuilder &builder, const Version &from, const struct ReshardStep &step,
                    mlir::Value value, mlir::RankedTensorType after, int64_t stage);

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/planner/MemoryEstimate.h"
 
+#include "dialects/dist/Splits.h"
 #include "compiler/planner/StageEstimate.h"
 #include "dialects/loom/Control.h"
 
@@ -97,7 +98,7 @@ void ModuleEstimate::addBindings(DeviceSketch &sketch) {
       readers.insert(user == terminator ? stageOfResult(argument) : sketch.getStage(user));
     for (int64_t stage : readers)
       add(stage, func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState),
-          sketch.getLocalType(argument), dist::getSharding(argument));
+          sketch.getLocalType(argument), dist::getGivenSharding(argument));
   }
   for (auto [i, result] : llvm::enumerate(terminator->getOperands()))
     add(stageOfResult(result), func.getResultAttrOfType<StringAttr>(i, loom::kState),
