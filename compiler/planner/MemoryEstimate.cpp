@@ -5,8 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/planner/MemoryEstimate.h"
 
-#include "dialects/dist/Splits.h"
 #include "compiler/planner/StageEstimate.h"
+#include "dialects/dist/Splits.h"
 #include "dialects/loom/Control.h"
 
 #include "llvm/ADT/MapVector.h"

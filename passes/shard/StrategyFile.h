@@ -36,8 +36,8 @@ struct StrategyLine {
 };
 
 /// The sections that speak of a program by name. Those of `Stages` have stages, others shardings.
-/// `Storage` is how weights and states, by their inputs, lie in memory where that is not as they are
-/// split.
+/// `Storage` is how weights and states, by their inputs, lie in memory where that is not as they
+/// are split.
 enum class StrategySection { Stages, Inputs, Weights, Nodes, Outputs, Storage };
 inline constexpr size_t kNumStrategySections = 6;
 inline constexpr std::array<llvm::StringLiteral, kNumStrategySections> kStrategySections = {

@@ -3,8 +3,8 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "dialects/dist/Splits.h"
 #include "passes/shard/StrategyWriter.h"
+#include "dialects/dist/Splits.h"
 
 #include "passes/shard/NamePatterns.h"
 #include "passes/shard/Shard.h"
