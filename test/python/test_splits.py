@@ -93,4 +93,4 @@ def test_pins_of_a_state_that_contradict(tools, tmp_path, monkeypatch):
     pins = ["past_key_0=[{},{model},{},{}]", "present_key_0=[{},{},{model},{}]"]
     result = tools.call("compile", "gpt2.onnx", "-o", "m.plan", *options, "--shard", pins[0], "--shard", pins[1], check=False)
     (line,) = result.stderr.splitlines()
-    assert line.startswith(f"error: --shard '{pins[1]}' contradicts --shard '{pins[0]}': state 'past_key_0' is kept in one way"), line
+    assert line.startswith(f"error: --shard '{pins[1]}' contradicts --shard '{pins[0]}': input 'past_key_0' and output 'present_key_0' are one state"), line

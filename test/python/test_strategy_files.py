@@ -112,6 +112,24 @@ def test_comes_back_with_the_same_further_options(tools, tmp_path, models, optio
     assert_comes_back(tools, models("gpt2"), tmp_path, *bind(models("gpt2")), *options, split=["--mesh", "data=2,model=2"])
 
 
+@pytest.mark.parametrize("name", ["llama", "resnet", "gpt2-static"])
+def test_what_is_searched_comes_back(tools, tmp_path, models, name):
+    path = models(name)
+    assert_comes_back(tools, path, tmp_path, *bind(path), split=["--mesh", "x=2,y=2", "--strategy", "search"])
+
+
+def test_storage_comes_back(tools, tmp_path, models):
+    """Weights in parts that are used whole: the file says so of them, and of nothing else."""
+    path = models("llama")
+    stored = "*mlp*weight=stored[{data},{}]"
+    files = assert_comes_back(tools, path, tmp_path, *bind(path), split=["--mesh", "data=2", "--shard", stored])
+    text = files["plan.strategy"].decode()
+    (section,) = re.findall(r"^storage:\n((?:  .*\n)+)", text, re.MULTILINE)
+    assert "mlp" in section and "self_attn" not in section
+    plain = assert_comes_back(tools, path, tmp_path, *bind(path), "--force", split=["--mesh", "data=2"])
+    assert "storage:" not in plain["plan.strategy"].decode()
+
+
 def save(tools, path, folder, *options) -> str:
     tools.call("compile", path, *options, "--stop-after", "shard", "--dump-ir", folder / "ir", "--save-strategy", folder / "m.strategy", "-q")
     return (folder / "m.strategy").read_text()
