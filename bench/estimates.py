@@ -4,7 +4,7 @@
         [--rounds 5] [--iters 10] [--quick] [--json estimates.json]
 
 Five architectures are compiled in several ways each for 1 and 2 CPU ranks, and apart from these for 4. What report.json predicts
-for a step, or the simulator with `--by simulator`, is compared with what `gridloom bench` measures. Costs are those of `--cluster`, or
+for a step is compared with what `gridloom bench` measures. Costs are those of `--cluster`, or
 of what `gridloom devices --measure` finds first: once for up to 2 ranks and once for 4. None of the models is part of that. Rounds
 visit all plans of a model in turn, so that a slow moment of the machine hits all; a plan's time is the median of its rounds' medians.
 Nothing is asserted."""
@@ -109,26 +109,24 @@ class Gridloom:
         self.call("devices", "--measure", "-o", path, "--ranks", ranks, *(["--quick"] if quick else []))
         return path
 
-    def predict(self, model: Path, plan: Path, subject: Subject, options: list[str], cluster: Path, by: str) -> float:
+    def predict(self, model: Path, plan: Path, subject: Subject, options: list[str], cluster: Path) -> float:
         dims = [word for name, size in subject.dims.items() for word in ("--dim", f"{name}={size}")]
         mesh = options if "--mesh" in options else [*options, "--mesh", "data=1"]  # or the planner would choose one
         self.call("compile", model, "-o", plan, *dims, *mesh, "--cluster", cluster, "-q")
-        if by == "simulator":
-            return json.loads(self.call("simulate", plan, "--cluster", cluster, "--json"))["programs"][0]["step_ms"]
         return json.loads((plan / "report.json").read_text())["estimates"][0]["step_ms"]
 
     def bench(self, plan: Path, iterations: int) -> dict:
         return json.loads(self.call("bench", plan, "--iters", iterations, "--warmup", 2, "--json"))
 
 
-def compile_all(gridloom: Gridloom, subject: Subject, folder: Path, clusters: dict[int, Path], by: str) -> list[Row]:
+def compile_all(gridloom: Gridloom, subject: Subject, folder: Path, clusters: dict[int, Path]) -> list[Row]:
     model = zoo.MODELS[subject.model].write(folder / f"{subject.name}.onnx", **subject.options)
     rows = []
     for count in clusters:
         for number, options in enumerate(PLANS[count]):
             plan, text = folder / f"{subject.name}-{count}-{number}.plan", " ".join(options).replace("--", "") or "one rank"
             try:
-                predicted = gridloom.predict(model, plan, subject, options, clusters[count], by)
+                predicted = gridloom.predict(model, plan, subject, options, clusters[count])
                 rows.append(Row(subject.name, count, text, predicted, plan))
             except Refused as reason:
                 print(f"{subject.name}, {text}: left out: {reason}", file=sys.stderr)
@@ -197,8 +195,6 @@ def main() -> int:
     parser.add_argument("--cluster", type=Path, default=None, help="a cluster file for all plans (default: this machine is measured)")
     parser.add_argument("--model", action="append", choices=[s.name for s in SUBJECTS], help="repeatable; default all")
     parser.add_argument("--ranks", default="1,2,4", help="numbers of ranks (default 1,2,4)")
-    parser.add_argument("--by", choices=["report", "simulator"], default="report",
-                        help="what predicts: the compiler's report.json (default), or gridloom simulate")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--iters", type=int, default=10, help="timed runs of a plan in each round")
     parser.add_argument("--fastest", action="store_true", help="compare with the fastest run, on a machine that is busy otherwise")
@@ -220,7 +216,7 @@ def main() -> int:
         for subject in SUBJECTS:
             if options.model and subject.name not in options.model:
                 continue
-            compiled = compile_all(gridloom, subject, folder, clusters, options.by)
+            compiled = compile_all(gridloom, subject, folder, clusters)
             for row in measure_all(gridloom, compiled, options):
                 print(f"{row.model:<13}{row.ranks:>5}  {row.options:<38}{row.predicted:>13.2f}{row.measured:>13.2f}{row.error:>+8.0%}", flush=True)
                 rows.append(row)

@@ -58,7 +58,8 @@ Examples:
   gridloom plan model.onnx --dim batch=64 --cluster HGX-H100x2 --target cuda:sm_90
       the fastest way to use two hosts, on a machine that has neither
   gridloom plan model.onnx --dim batch=8 --mesh pipe=4 -o planned --trace pipeline.json
-      planned/report.json for tools; the simulated pipeline for https://ui.perfetto.dev)";
+      planned/report.json for tools, planned/plan.strategy for compile --strategy; the
+      simulated pipeline for https://ui.perfetto.dev)";
 
 static const char *const simulateExamples = R"(
 Examples:
@@ -113,7 +114,8 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
   verb.add_option("--strategy", options.strategy,
                   "auto, or dp (data), tp (tensor), sp (sequence, with tp) and pp (pipeline) "
                   "joined by '+'; search has a solver split every operation, whatever the axes are "
-                  "called; FILE.strategy does as that file says (docs/strategy-files.md); "
+                  "called, but for one of stages; FILE.strategy does as that file says "
+                  "(docs/strategy-files.md); "
                   "random:SEED splits at random, for tests")
       ->capture_default_str();
   verb.add_option("--shard", options.shard,

@@ -36,10 +36,11 @@ dist::MoveCost Compilation::costPlanned(const rt::PlannedCollective &collective)
   ModuleOp program = *module;
   dist::Mesh mesh = dist::Mesh::get(program);
   SmallVector<StringAttr> along;
-  for (const std::string &axis : collective.axes)
-    along.push_back(StringAttr::get(program.getContext(), axis));
-  if (along.empty()) // transfers name no axis
-    along = dist::getStageAxes(program);
+  if (*kind == cluster::Collective::Send || *kind == cluster::Collective::Recv)
+    along = dist::getStageAxes(program); // their axes name the other stage
+  else
+    for (const std::string &axis : collective.axes)
+      along.push_back(StringAttr::get(program.getContext(), axis));
   auto bytes = static_cast<double>(std::max(collective.bytes, collective.resultBytes));
   return {cluster::getSentBytes(*kind, bytes, mesh.getSize(along)),
           mesh.getSeconds(*kind, bytes, along)};

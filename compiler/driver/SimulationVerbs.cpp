@@ -5,13 +5,13 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/SimulationVerbs.h"
 
+#include "support/FileSwap.h"
 #include "support/Text.h"
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <sstream>
@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 
 void gridloom::addOutcomeOptions(CLI::App &verb, OutcomeOptions &options, bool hasFolder) {
   if (hasFolder)
-    verb.add_option("-o,--output", options.folder, "folder to write report.json to")
+    verb.add_option("-o,--output", options.folder,
+                    "folder to write report.json and plan.strategy to")
         ->type_name("FOLDER");
   verb.add_option("--costs", options.costs,
                   "trace of a run (gridloom run --trace FILE): steps that it names take the time "
@@ -127,23 +128,20 @@ static Document describe(const PlanOutcome &outcome, bool forTools) {
   return document;
 }
 
-/// Writes report.json, and what else belongs to it. Returns the error, or "".
+/// Writes report.json and plan.strategy. Returns the error, or "".
 static std::string writeFolder(const PlanOutcome &outcome, const fs::path &folder) {
   std::error_code error;
   if (fs::exists(folder / "manifest.json", error))
     return "'" + folder.string() + "' is a compiled plan; choose another --output";
-  fs::create_directories(folder, error);
+  if (fs::create_directories(folder, error); error)
+    return "cannot make '" + folder.string() + "': " + error.message();
   std::map<std::string, std::string> files = outcome.files;
   std::ostringstream report;
   describe(outcome, /*forTools=*/true).write(report, /*asJson=*/true);
   files["report.json"] = report.str();
-  for (const auto &[name, text] : files) {
-    std::ofstream stream(folder / name, std::ios::binary);
-    stream << text;
-    stream.close();
-    if (!stream)
-      return "cannot write '" + (folder / name).string() + "'";
-  }
+  for (const auto &[name, text] : files)
+    if (std::string reason = replaceFile(folder / name, {text}); !reason.empty())
+      return "cannot write '" + (folder / name).string() + "': " + reason;
   return "";
 }
 

@@ -5,7 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/plan/Work.h"
 
+#include "cluster/KernelClass.h"
 #include "dialects/dist/MachineAttr.h"
+#include "dialects/loom/Loom.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -78,6 +80,11 @@ cluster::Work gridloom::plan::getWork(Operation *op) {
         kernel ? getReadBytes(kernel.getBody().front().getArgument(i)) : getBytes(input);
   for (Value output : step.outputs)
     work.writtenBytes += getBytes(output);
+  if (kernel) {
+    kernel.getBody().walk(
+        [&](loom::CostInterface part) { work.flops += static_cast<double>(part.getFlops()); });
+    work.kind = cluster::getKernelClass(work);
+  }
   if (auto convolution = dyn_cast_or_null<ConvolutionAttr>(step.descriptor)) {
     setProduct(work, convolution.getFlops(), convolution.getTf32());
   } else if (auto attention = dyn_cast_or_null<AttentionAttr>(step.descriptor)) {

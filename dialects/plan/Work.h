@@ -12,8 +12,8 @@
 namespace gridloom::plan {
 
 /// The work of a kernel or library call, on tensors as the fuse phase has it or on buffers as a
-/// program has it, or of a copy. Kernels wait for memory; of an input that a kernel only gathers
-/// from they read no more than they gather.
+/// program has it, or of a copy. Of an input that a kernel only gathers from it reads no more than
+/// it gathers.
 cluster::Work getWork(mlir::Operation *op);
 
 } // namespace gridloom::plan

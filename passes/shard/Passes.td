@@ -256,9 +256,9 @@ def VerifySharded : Pass<"dist-verify-sharded", "::mlir::ModuleOp"> {
       pipeline's stages.
     - S-G8: from its definition a value can be brought to where an operation's splits read it, and to the outputs: what is
       cut in time is cut alike, and what stays unreduced is a partial sum.
+    - S-G9: a loop or branch is split as the arguments and results of its bodies are.
     - S-G10: every weight and state has `dist.storage`, a sharding as in S-G1 without micro-batches; a weight's splits read it so, and a
       state's is the same in all functions.
-    - S-G9: a loop or branch is split as the arguments and results of its bodies are.
   }];
 }
 

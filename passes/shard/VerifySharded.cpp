@@ -67,7 +67,7 @@ LogicalResult VerifyShardedPass::verifySharding(Operation *where, Twine what, Ra
                                 << " dimensions for " << type;
   if (!sharding.getUnreduced().empty())
     return where->emitOpError() << what
-                                << " is declared unreduced; only partitioning makes partial values";
+                                << " is declared unreduced; dist.splits says what stays partial";
   llvm::DenseSet<StringAttr> seen;
   for (DimShardingAttr dim : sharding.getDims()) {
     if (dim.getOpen())

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/StepTimes.h"
 
+#include "cluster/KernelClass.h"
 #include "runtime/arrays/Generator.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/LibraryCalls.h"
@@ -21,9 +22,6 @@ using cluster::NumberType;
 using cluster::Work;
 using cluster::WorkClass;
 using cluster::WorkSample;
-
-/// Of kernels that are no products: norms and softmaxes have about one.
-static constexpr double kMostFlopsPerByte = 2;
 
 static NumberType getNumberType(DataType type) {
   return type == DataType::F64    ? NumberType::F64
@@ -47,9 +45,7 @@ std::vector<Work> gridloom::rt::listWork(const schema::Stage &stage,
       work.type = getType(step.launch().inputs());
       work.flops = double(kernel.flops());
       work.readBytes = double(kernel.bytes());
-      // A product that no library takes is a kernel, and the only one that reuses what it reads.
-      if (work.flops > kMostFlopsPerByte * work.readBytes)
-        work.kind = WorkClass::Contraction;
+      work.kind = cluster::getKernelClass(work);
     } else if (step.has_library()) {
       work.kind = WorkClass::Contraction;
       work.type = getType(step.library().inputs());

@@ -224,8 +224,8 @@ def test_the_planner_chooses_for_a_plan_too(tools, mlp, tmp_path):
     found = plan(tools, mlp, "--dim", "batch=16", "--devices", "4")
     assert found["strategy"] in {row["strategy"] for row in found["candidates"] if row["verdict"] == "chosen"}
     printed = tools.call("plan", mlp, "--dim", "batch=16", "--devices", "4", "-o", tmp_path / "out", "--trace", tmp_path / "t.json")
-    assert "largest steps" in printed.stdout and "memory_over_time" not in printed.stdout
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.json"]
+    assert "largest steps" in printed.stdout and "\nmemory\n" not in printed.stdout
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["plan.strategy", "report.json"]
     assert json.loads((tmp_path / "out" / "report.json").read_text()) == found
     json.loads((tmp_path / "t.json").read_text())
 

@@ -1,5 +1,5 @@
-// RUN: gridloom-opt %s --dist-search-splits="axes=data" --dist-assign-stages --dist-propagate --dist-choose-splits --dist-insert-reshards --dist-lower-reshards --dist-localize --canonicalize | FileCheck %s --check-prefix=ROOM
-// RUN: gridloom-opt %s --dist-search-splits="axes=data memory=64000000" --dist-assign-stages --dist-propagate --dist-choose-splits --dist-insert-reshards --dist-lower-reshards --dist-localize --canonicalize | FileCheck %s --check-prefix=SHORT
+// RUN: gridloom-opt %s --dist-search-splits="axes=data" --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-insert-reshards --dist-lower-reshards --dist-localize --canonicalize | FileCheck %s --check-prefix=ROOM
+// RUN: gridloom-opt %s --dist-search-splits="axes=data memory=64000000" --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-insert-reshards --dist-lower-reshards --dist-localize --canonicalize | FileCheck %s --check-prefix=SHORT
 // RUN: not gridloom-opt %s --dist-search-splits="axes=data memory=1000000" 2>&1 | FileCheck %s --check-prefix=NONE
 
 // The rows are split. Where a device has no room for the weights, one lies in parts and is gathered for

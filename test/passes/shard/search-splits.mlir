@@ -1,4 +1,4 @@
-// RUN: gridloom-opt %s --split-input-file --dist-search-splits="axes=data,model" --dist-assign-stages --dist-propagate --dist-choose-splits --dist-verify-sharded --dist-insert-reshards --dist-lower-reshards --dist-localize --canonicalize | FileCheck %s
+// RUN: gridloom-opt %s --split-input-file --dist-search-splits="axes=data,model" --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-verify-sharded --dist-insert-reshards --dist-lower-reshards --dist-localize --canonicalize | FileCheck %s
 
 // What people lay out by hand is found from costs alone; nothing is seeded.
 
