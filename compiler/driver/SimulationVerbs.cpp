@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <limits>
 #include <sstream>
@@ -139,6 +140,14 @@ static std::string writeFolder(const PlanOutcome &outcome, const fs::path &folde
   std::ostringstream report;
   describe(outcome, /*forTools=*/true).write(report, /*asJson=*/true);
   files["report.json"] = report.str();
+  if (fs::path kept = folder / "plan.strategy"; fs::exists(kept, error)) {
+    std::stringstream now;
+    now << std::ifstream(kept, std::ios::binary).rdbuf();
+    if (now.str() != files["plan.strategy"])
+      return "'" + kept.string() +
+             "' exists and says something else; remove it, or choose another "
+             "--output";
+  }
   for (const auto &[name, text] : files)
     if (std::string reason = replaceFile(folder / name, {text}); !reason.empty())
       return "cannot write '" + (folder / name).string() + "': " + reason;

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Factors.h"
 
+#include "dialects/dist/Limits.h"
 #include "dialects/dist/MoveCost.h"
 
 #include "llvm/ADT/DenseSet.h"
@@ -331,7 +332,7 @@ static std::string findFactorFault(const ShardingRule &rule, const FactorSplits 
   }
   if (rule.kinds[number] == FactorKind::NeedReplication)
     return "splits " + factor + ", all of which every device needs";
-  if (splits.granules[number] < 1)
+  if (splits.granules[number] < 1 || splits.granules[number] > kMaxGranule)
     return "cuts " + factor + " on multiples of " + std::to_string(splits.granules[number]);
   bool isCoupled = rule.kinds[number] == FactorKind::Reduction ||
                    llvm::is_contained(rule.coupled, static_cast<int64_t>(number));

@@ -45,7 +45,7 @@ struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyA
         return signalPassFailure();
     if (failed(checkStates()))
       return signalPassFailure();
-    joinStates();
+    joinStates(getOperation());
   }
 
 private:
@@ -57,7 +57,6 @@ private:
   LogicalResult place(const Annotation &annotation, const Mesh &mesh, Spot spot);
   LogicalResult checkStates();
   std::string describePin(const Spot &spot) const;
-  void joinStates();
   LogicalResult applyStorage(const Annotation &annotation, const Mesh &mesh);
   LogicalResult placeStorage(const Annotation &annotation, const Mesh &mesh, Value value);
 
@@ -178,20 +177,6 @@ LogicalResult ApplyAnnotationsPass::checkStates() {
          << describePin(conflict->second) << " contradicts " << describePin(conflict->first) << ": "
          << conflict->firstName << " and " << conflict->secondName
          << " are one state; keep one of them";
-}
-
-/// What is said of a state's output holds for its input.
-void ApplyAnnotationsPass::joinStates() {
-  for (auto func : getOperation().getOps<func::FuncOp>())
-    for (unsigned i = 0; i < func.getNumResults(); ++i) {
-      auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState);
-      auto sharding = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
-      if (!state || !sharding)
-        continue;
-      for (BlockArgument argument : func.getArguments())
-        if (func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState) == state)
-          setSharding(argument, sharding, func.getResultAttrOfType<OriginAttr>(i, kOrigin));
-    }
 }
 
 LogicalResult ApplyAnnotationsPass::placeStorage(const Annotation &annotation, const Mesh &mesh,

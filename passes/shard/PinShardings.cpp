@@ -46,6 +46,7 @@ struct PinShardingsPass : public gridloom::impl::PinShardingsBase<PinShardingsPa
         store(lookup, specialisation, named, mesh);
     }
     checkStates(lookup);
+    joinStates(module);
     if (failed(lookup.report()) || failed(checkMicrobatches(mesh)))
       signalPassFailure();
   }

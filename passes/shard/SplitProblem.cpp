@@ -19,8 +19,10 @@ static constexpr double kPicoseconds = 1e12;
 static constexpr int64_t kTieBytes = 1024;
 
 static solver::Cost toCost(double seconds) {
-  return static_cast<solver::Cost>(
-      std::min(std::llround(seconds * kPicoseconds), static_cast<long long>(solver::infiniteCost)));
+  double cost = seconds * kPicoseconds;
+  // Compared before it is rounded, which overflows.
+  return cost < static_cast<double>(solver::infiniteCost) ? std::llround(cost)
+                                                          : solver::infiniteCost;
 }
 
 static solver::Cost getTieBreak(RankedTensorType type, ShardingAttr sharding, const Mesh &mesh) {
@@ -64,10 +66,21 @@ SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, const Mes
   for (auto func : module.getOps<func::FuncOp>())
     if (!loom::isBody(func))
       functions.push_back(func);
+  collectStatePins();
   for (func::FuncOp func : functions)
     addFunction(func);
   for (func::FuncOp func : functions)
     connect(func);
+}
+
+/// A state that one function has been given a sharding of has it in all.
+void SplitProblem::collectStatePins() {
+  for (func::FuncOp func : functions)
+    for (BlockArgument argument : func.getArguments()) {
+      auto state = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState);
+      if (ShardingAttr given = dist::getSharding(argument); state && given)
+        statePins.try_emplace(state, given);
+    }
 }
 
 /// What tells the ways to split an operation from those of another: all but its values.
@@ -77,7 +90,7 @@ static std::string getKey(Operation *op) {
   os << op->getName();
   for (NamedAttribute attribute : op->getAttrs())
     if (attribute.getName() != kShardings && attribute.getName() != kOrigins)
-      os << ' ' << attribute.getName() << attribute.getValue();
+      os << ' ' << attribute.getName() << attribute.getValue().getAsOpaquePointer(); // unique
   for (RankedTensorType type : getTensorTypes(op))
     os << ' ' << type;
   // Values that stay in registers cost nothing to read.
@@ -140,6 +153,8 @@ void SplitProblem::addValue(Value value) {
   auto state =
       func ? func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState) : nullptr;
   unsigned index = nodes.size();
+  if (auto of = statePins.find(state); state && of != statePins.end())
+    given = of->second;
   if (state)
     index = stateNodes.try_emplace(state, index).first->second;
   if (index == nodes.size())
@@ -311,8 +326,9 @@ void SplitProblem::connectReturn(func::FuncOp func) {
   for (auto [i, value] : llvm::enumerate(terminator.getOperands())) {
     auto type = cast<RankedTensorType>(value.getType());
     unsigned node = getSource(value).first;
-    if (auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState)) {
-      addEdge(node, 0, stateNodes.lookup(state), 0, type);
+    auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState);
+    if (auto kept = stateNodes.find(state); state && kept != stateNodes.end()) {
+      addEdge(node, 0, kept->second, 0, type);
       continue;
     }
     auto given = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
@@ -360,8 +376,12 @@ solver::Problem SplitProblem::makeProblem(int64_t memoryBytes) const {
 }
 
 /// Of a value without a node: as it is made, or, if it is made in parts that have to be summed, as
-/// its reader needs it.
+/// its reader needs it. A weight lies as its own node has it, whose memory was counted.
 ShardingAttr SplitProblem::getChosen(Value value, const solver::Assignment &assignment) const {
+  if (value.getDefiningOp<loom::GetWeightOp>()) {
+    unsigned weight = opNodes.lookup(value.getDefiningOp());
+    return nodes[weight].tensors.front().get(assignment[weight]);
+  }
   auto [node, tensor] = getSource(value);
   ShardingAttr made = nodes[node].tensors[tensor].get(assignment[node]);
   if (made.getUnreduced().empty())

@@ -62,6 +62,7 @@ private:
     std::vector<Column> tensors;
   };
 
+  void collectStatePins();
   void addFunction(mlir::func::FuncOp func);
   void addOperation(mlir::Operation *op);
   void setUsage(mlir::Operation *op, int64_t begin);
@@ -86,6 +87,7 @@ private:
   llvm::DenseMap<mlir::Operation *, unsigned> opNodes;
   llvm::DenseMap<mlir::Operation *, int64_t> times;
   llvm::DenseMap<mlir::StringAttr, unsigned> stateNodes;
+  llvm::DenseMap<mlir::StringAttr, dist::ShardingAttr> statePins;
   /// By name and number among the copies in a function, which may differ; functions do not.
   llvm::DenseMap<std::pair<mlir::Attribute, int64_t>, unsigned> weightNodes;
   llvm::DenseMap<mlir::Attribute, int64_t> weightCopies; ///< so far, in the function

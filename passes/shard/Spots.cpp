@@ -212,3 +212,16 @@ std::optional<StateConflict> gridloom::findStateConflict(ModuleOp module) {
   }
   return std::nullopt;
 }
+
+void gridloom::joinStates(ModuleOp module) {
+  for (auto func : module.getOps<func::FuncOp>())
+    for (unsigned i = 0; i < func.getNumResults(); ++i) {
+      auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState);
+      auto sharding = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
+      if (!state || !sharding)
+        continue;
+      for (BlockArgument argument : func.getArguments())
+        if (func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState) == state)
+          setSharding(argument, sharding, func.getResultAttrOfType<OriginAttr>(i, kOrigin));
+    }
+}

@@ -78,6 +78,9 @@ struct StateConflict {
 /// input or an output of a specialisation.
 std::optional<StateConflict> findStateConflict(mlir::ModuleOp module);
 
+/// Gives a state's input the sharding that its output has been given.
+void joinStates(mlir::ModuleOp module);
+
 } // namespace gridloom
 
 #endif // GRIDLOOM_PASSES_SHARD_SPOTS_H

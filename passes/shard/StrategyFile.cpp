@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/StrategyFile.h"
 
+#include "dialects/dist/Limits.h"
 #include "dialects/dist/Sharding.h"
 #include "support/Text.h"
 #include "support/Usage.h"
@@ -244,7 +245,8 @@ bool Reader::readDim(unsigned line, yaml::Node *value, DimSplit &dim) {
     if (llvm::isa<yaml::NullNode>(granule))
       continue;
     std::optional<std::string> text = readText(granule);
-    if (!text || StringRef(*text).getAsInteger(10, dim.granule) || dim.granule < 1)
+    if (!text || StringRef(*text).getAsInteger(10, dim.granule) || dim.granule < 1 ||
+        dim.granule > dist::kMaxGranule)
       return false;
     hasGranule = true; // of the whole dimension, behind its last axis
   }

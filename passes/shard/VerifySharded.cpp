@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/dist/Limits.h"
 #include "dialects/dist/Splits.h"
 #include "dialects/loom/Control.h"
 #include "passes/shard/Shard.h"
@@ -72,8 +73,9 @@ LogicalResult VerifyShardedPass::verifySharding(Operation *where, Twine what, Ra
   for (DimShardingAttr dim : sharding.getDims()) {
     if (dim.getOpen())
       return where->emitOpError() << what << " has an open dimension";
-    if (dim.getGranule() < 1) // D-C4
-      return where->emitOpError() << what << " has a granule of " << dim.getGranule();
+    if (dim.getGranule() < 1 || dim.getGranule() > kMaxGranule) // D-C4
+      return where->emitOpError() << what << " has a granule of " << dim.getGranule()
+                                  << "; it has to be from 1 to " << kMaxGranule;
     ArrayRef<StringAttr> axes = dim.getAxes();
     for (auto [i, axis] : llvm::enumerate(axes)) {
       if (llvm::none_of(mesh.getAxes(),

@@ -138,8 +138,13 @@ static void runCompiler(std::vector<std::string> arguments, const std::string &l
   if (child < 0)
     throw Error(ErrorCode::Unavailable,
                 std::string("cannot start the compiler: ") + strerror(failure));
-  if (WIFSIGNALED(status))
-    throw Interrupted{128 + WTERMSIG(status)};
+  if (WIFSIGNALED(status)) {
+    int signal = WTERMSIG(status);
+    if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP)
+      throw Interrupted{128 + signal};
+    throw Error(ErrorCode::Unavailable, std::string("the compiler was ended by ") +
+                                            strsignal(signal) + ", on what is to be timed");
+  }
   if (WEXITSTATUS(status) != 0)
     throw Error(ErrorCode::Unavailable, "cannot compile what is to be timed: " + readLastLine(log));
 }
@@ -328,6 +333,7 @@ int gridloom::rt::measureMachine(const MeasureSettings &settings, const OutputFo
   try {
     Measurement measurement(settings);
     cluster::Cluster measured = measurement.run();
+    checkOutput(settings); // a file may have come there meanwhile
     if (std::string reason = replaceFile(settings.output, {cluster::formatCluster(measured)});
         !reason.empty())
       throw Error(ErrorCode::Unavailable, "cannot write " + settings.output + ": " + reason);

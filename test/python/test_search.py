@@ -66,6 +66,16 @@ def test_more_axes_are_no_slower(tools, models, tmp_path, name):
     assert times[1] < times[0]
 
 
+def test_links_that_take_for_ever_are_not_used(tools, models, tmp_path):
+    """Times that are longer than any number of picoseconds are no reward."""
+    cluster = FREE | {"links": [FREE["links"][0] | {"latency_seconds": 1e8, "bytes_per_second": 1e-6}]}
+    (tmp_path / "slow.json").write_text(json.dumps(cluster))
+    model = models("vit")
+    options = ["--cluster", tmp_path / "slow.json", "--mesh", "x=2", "--strategy", "search"]
+    tools.compile(model, tmp_path / "m.plan", *bind(model), *options)
+    assert json.loads((tmp_path / "m.plan" / "report.json").read_text())["collectives"] == []
+
+
 def test_auto_weighs_what_is_found_against_strategies(tools, models, tmp_path):
     model = models("vit")
     tools.compile(model, tmp_path / "m.plan", *bind(model), "--devices", "4")

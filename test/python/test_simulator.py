@@ -228,6 +228,13 @@ def test_the_planner_chooses_for_a_plan_too(tools, mlp, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["plan.strategy", "report.json"]
     assert json.loads((tmp_path / "out" / "report.json").read_text()) == found
     json.loads((tmp_path / "t.json").read_text())
+    # Nothing that a user wrote is replaced.
+    file = tmp_path / "out" / "plan.strategy"
+    tools.call("plan", mlp, "--dim", "batch=16", "--devices", "4", "-o", tmp_path / "out")
+    file.write_text("# mine\n" + file.read_text())
+    line = refused(tools, "plan", mlp, "--dim", "batch=16", "--strategy", file, "-o", tmp_path / "out")
+    assert line.endswith("plan.strategy' exists and says something else; remove it, or choose another --output")
+    assert file.read_text().startswith("# mine")
 
 
 def test_several_specialisations(tools, mlp, tmp_path):

@@ -217,6 +217,7 @@ CHANGES = {
     "the stages' axis": (r"(?m)^  input_ids: .*$", "  input_ids: [{pipe}, {}]", r"different pipeline stages"),
     "a stage too many": (r"(?m)^  /layers\.1/\*: 1$", "  /layers.1/*: 2", r"is given stage 2; the mesh has 2 stages, from 0"),
     "stages backwards": (r"(?m)^  /layers\.1/\*: 1$", "  /layers.1/*: 0\n  '/layers.0/*': 1", r"reads a value of stage|twice"),
+    "a granule too large": (r"(?m)^  input_ids: .*$", "  input_ids: [{data, model: 4611686018427387904}, {}]", r"cannot read the split"),
     "two patterns": (r"(?m)^weights:$", "weights:\n  layers.0.input_layernorm.weigh*: [{data}]", r"says \[.*\] of '.*', and '.*' \(line \d+\) says"),
     "a section of tomorrow": (r"(?m)^weights:$", "prefetch:\nweights:", r"section 'prefetch' is not of version 1"),
 }  # fmt: skip
@@ -278,6 +279,15 @@ def test_a_state_has_one_split(tools, tmp_path, models):
     (tmp_path / "changed.strategy").write_text(changed)
     error = refuse(tools, path, *options, "--strategy", tmp_path / "changed.strategy")
     assert re.search(r"has one split, but input 'past_key_0' is \[.*\] and output 'present_key_0' is \[\{model\}", error), error
+
+
+def test_what_is_said_of_a_states_output_holds_for_its_input(tools, tmp_path, models):
+    path = models("gpt2-static")
+    options = ["--dim", "batch=4", "--dim", "sequence=6", "--state", "past_*=present_*"]
+    (tmp_path / "short.strategy").write_text("strategy: 1\nmesh: model=2\noutputs:\n  present_key_0: [{model}, {}, {}, {}]\n")
+    tools.compile(path, tmp_path / "m.plan", *options, "--strategy", tmp_path / "short.strategy")
+    text = (tmp_path / "m.plan" / "plan.strategy").read_text()
+    assert re.search(r"(?m)^  past_key_(0|\*): \[\{model\}, ", text), text
 
 
 def test_damaged_files_are_refused(tools, tmp_path, models):

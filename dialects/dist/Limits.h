@@ -1,0 +1,18 @@
+//===- Limits.h - the largest numbers of shardings --------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_DIALECTS_DIST_LIMITS_H
+#define GRIDLOOM_DIALECTS_DIST_LIMITS_H
+
+#include <cstdint>
+
+namespace gridloom::dist {
+
+/// The largest granule of a cut: times the devices of a mesh it is far from overflow.
+inline constexpr int64_t kMaxGranule = int64_t(1) << 31;
+
+} // namespace gridloom::dist
+
+#endif // GRIDLOOM_DIALECTS_DIST_LIMITS_H

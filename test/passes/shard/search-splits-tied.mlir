@@ -1,0 +1,13 @@
+// RUN: gridloom-opt %s --dist-search-splits="axes=data memory=90000000" | FileCheck %s
+
+// A weight that two products read lies in parts where a device has no room for all of it: its two
+// readers have it gathered.
+dist.mesh @mesh <["data" = 4]>
+loom.weight @w : tensor<4096x4096xf32> from <"", offset = 0, bytes = 67108864>
+// CHECK: loom.get_weight @w {{.*}}dist.shardings = [#dist.sharding<@mesh, [{{.*}}"data"{{.*}}]>]
+func.func @tied(%x: tensor<4096x4096xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4096x4096xf32> {loom.name = "y", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %w = loom.get_weight @w : tensor<4096x4096xf32>
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] : (tensor<4096x4096xf32>, tensor<4096x4096xf32>) -> tensor<4096x4096xf32>
+  %1 = loom.dot_general %0, %w batch = [] x [] contract = [1] x [1] : (tensor<4096x4096xf32>, tensor<4096x4096xf32>) -> tensor<4096x4096xf32>
+  return %1 : tensor<4096x4096xf32>
+}
