@@ -22,17 +22,27 @@ struct DeclareStoragePass : public gridloom::impl::DeclareStorageBase<DeclareSto
   using DeclareStorageBase::DeclareStorageBase;
 
   void runOnOperation() override {
+    Mesh mesh = Mesh::get(getOperation());
     auto declare = [](Value value) {
       ShardingAttr sharding = getSharding(value);
       if (sharding && !getStorage(value))
         setStorage(value, sharding);
+    };
+    // As it is split, without the axes that cannot split it: a dimension of one element is whole.
+    auto declareWeight = [&](loom::GetWeightOp weight) {
+      ShardingAttr sharding = getSharding(weight.getOutput());
+      if (!sharding || getStorage(weight.getOutput()))
+        return;
+      ShardingRule rule = cast<ShardingRuleInterface>(weight.getOperation()).getShardingRule();
+      FactorSplits splits = mergeFactors(rule, {Sharding(sharding)}, getTensorTypes(weight), mesh);
+      setStorage(weight.getOutput(), project(rule, 0, splits, mesh).getAttr(mesh));
     };
     for (auto func : getOperation().getOps<func::FuncOp>()) {
       for (BlockArgument argument : func.getArguments())
         if (func.getArgAttr(argument.getArgNumber(), loom::kState))
           declare(argument);
       for (auto weight : func.getOps<loom::GetWeightOp>())
-        declare(weight.getOutput());
+        declareWeight(weight);
     }
   }
 };
