@@ -462,7 +462,7 @@ TEST_F(MutationTest, FaultsAreNoticed) {
     if (whole)
       EXPECT_GE(count.first, kMinOfKind) << kind;
     if (count.first >= kMinOfKind)
-      // In whole faults: one of twelve is not a tenth.
+      // Rounded down: of twelve faults ten are nine tenths.
       EXPECT_GE(count.second, count.first * leastCaught(kind) / 100) << kind;
   }
 }

@@ -48,9 +48,10 @@ TEST(IndexCheck, PositionsCountOn) {
 
 TEST(IndexCheck, ThereIsNoIndexTooLargeToCountFrom) {
   int64_t most = std::numeric_limits<int64_t>::max();
-  EXPECT_EQ(check(IndexUse{"/Gather", 8, 1, 3}, most),
-            "node '/Gather': input 'ids' holds the index 9223372036854775807, from which it counts to "
-            "9223372036854775807, outside of a dimension of 8");
+  EXPECT_EQ(
+      check(IndexUse{"/Gather", 8, 1, 3}, most),
+      "node '/Gather': input 'ids' holds the index 9223372036854775807, from which it counts to "
+      "9223372036854775807, outside of a dimension of 8");
   EXPECT_NE(check(IndexUse{"/Gather", 8, 0, 3}, std::numeric_limits<int64_t>::min()), "");
 }
 
