@@ -40,9 +40,10 @@ struct PinShardingsPass : public gridloom::impl::PinShardingsBase<PinShardingsPa
                            StrategySection::Storage});
     for (func::FuncOp func : listSpecialisations(module)) {
       std::string specialisation = nameSpecialisation(func);
-      for (const NamedSpot &named : nameSpots(func))
+      SmallVector<NamedSpot, 0> spots = nameSpots(func);
+      for (const NamedSpot &named : spots)
         pin(lookup, specialisation, named, mesh);
-      for (const NamedSpot &named : nameSpots(func))
+      for (const NamedSpot &named : spots)
         store(lookup, specialisation, named, mesh);
     }
     checkStates(lookup);
@@ -89,6 +90,14 @@ static Sharding dropMicrobatches(Sharding sharding) {
   return sharding;
 }
 
+/// That a line has another number of dimensions than what it speaks of.
+static void noteRank(StrategyLookup &lookup, const StrategyLine &line, const NamedSpot &named) {
+  int64_t rank = named.spot.getType().getRank();
+  lookup.note(line.line, "'" + named.full + "' has " + Twine(rank) + " dimension" +
+                             (rank == 1 ? "" : "s") + " in the program, " +
+                             Twine(line.dims.size()) + " here");
+}
+
 void PinShardingsPass::pin(StrategyLookup &lookup, StringRef specialisation, const NamedSpot &named,
                            const Mesh &mesh) {
   const StrategyLine *line = lookup.find(named.section, specialisation, named.full, named.base);
@@ -101,9 +110,7 @@ void PinShardingsPass::pin(StrategyLookup &lookup, StringRef specialisation, con
   if (!fits && named.section == StrategySection::Nodes && StringRef(named.full).contains(':'))
     return;
   if (!fits)
-    return lookup.note(line->line, name + " has " + Twine(type.getRank()) + " dimension" +
-                                       (type.getRank() == 1 ? "" : "s") + " in the program, " +
-                                       Twine(line->dims.size()) + " here");
+    return noteRank(lookup, *line, named);
   Sharding sharding = makeSharding(*line, &getContext());
   for (auto [dim, size] : llvm::zip_equal(sharding.dims, type.getShape())) {
     int64_t parts = mesh.getSize(dim.axes) * dim.granule;
@@ -135,11 +142,8 @@ void PinShardingsPass::store(StrategyLookup &lookup, StringRef specialisation,
       lookup.find(StrategySection::Storage, specialisation, named.full, named.base);
   if (!line)
     return;
-  int64_t rank = named.spot.getType().getRank();
-  if (static_cast<int64_t>(line->dims.size()) != rank)
-    return lookup.note(line->line, "'" + named.full + "' has " + Twine(rank) + " dimension" +
-                                       (rank == 1 ? "" : "s") + " in the program, " +
-                                       Twine(line->dims.size()) + " here");
+  if (static_cast<int64_t>(line->dims.size()) != named.spot.getType().getRank())
+    return noteRank(lookup, *line, named);
   ShardingAttr storage = makeSharding(*line, &getContext()).getAttr(mesh);
   if (ShardingAttr before = getStorage(named.spot.value); before && before != storage)
     return lookup.note(line->line, "'" + named.full + "' is stored as " + line->text + ", but " +
