@@ -176,11 +176,11 @@ bool Folding::removeForbidden() {
     for (uint32_t e : getEdges(index)) {
       const ModelEdge &edge = model.edges[e];
       std::vector<bool> hasPartner(node.size());
-      size_t columns = model.nodes[edge.second].size();
-      bool isFirst = edge.first == index;
-      for (size_t i = 0; i < edge.cost.size(); ++i)
-        if (edge.cost[i] < infiniteCost)
-          hasPartner[isFirst ? i / columns : i % columns] = true;
+      const Cost *cost = edge.cost.data();
+      for (size_t i = 0, rows = model.nodes[edge.first].size(); i < rows; ++i)
+        for (size_t j = 0, columns = model.nodes[edge.second].size(); j < columns; ++j)
+          if (*cost++ < infiniteCost)
+            hasPartner[edge.first == index ? i : j] = true;
       if (std::find(hasPartner.begin(), hasPartner.end(), true) == hasPartner.end())
         conflict = "the edge of nodes " + std::to_string(edge.first) + " and " +
                    std::to_string(edge.second) +
