@@ -17,8 +17,11 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/xxhash.h"
+
+#include <numeric>
 
 using namespace mlir;
 using namespace gridloom;
@@ -31,6 +34,8 @@ static constexpr int64_t kFarAbove = 2;
 static constexpr size_t kMaxCandidates = 64;
 /// The most axes that a solver splits over: the ways to split an operation grow exponentially.
 static constexpr size_t kMaxSearched = 4;
+/// The most stages that are tried with a search.
+static constexpr int64_t kMaxSearchedStages = 8;
 
 namespace {
 enum class Use { Data, Tensor, Pipeline, Search, Random, Any };
@@ -194,11 +199,47 @@ static Use getUse(const AxisSpec &axis, const StrategyRequest &request) {
   return axis.name == request.stageAxis ? Use::Pipeline : getUse(axis.name);
 }
 
-/// A solver splits over all axes; none of them may be for stages.
-static Candidate makeSearch(const MeshSpec &mesh, const StrategyRequest &request) {
-  Candidate candidate = makeCandidate(mesh, SmallVector<Use>(mesh.size(), Use::Search), request);
-  candidate.options.searchMemory = request.memoryLimit;
-  return candidate;
+/// The largest divisor of all leading dimensions of inputs that is at most `most`: more
+/// micro-batches there cannot be.
+static int64_t limitMicrobatches(ModuleOp module, int64_t most) {
+  int64_t common = 0;
+  for (auto func : module.getOps<func::FuncOp>())
+    for (BlockArgument argument : func.getArguments()) {
+      auto type = cast<RankedTensorType>(argument.getType());
+      bool isWhole = type.getRank() == 0 || func.getArgAttr(argument.getArgNumber(), loom::kState);
+      common = std::gcd(common, isWhole ? 1 : type.getDimSize(0));
+    }
+  while (common % most != 0)
+    --most;
+  return most;
+}
+
+/// A solver splits over all axes but one for stages. Without a number from the user there are two
+/// or four micro-batches for each stage.
+static std::vector<Candidate> makeSearches(ModuleOp module, const MeshSpec &mesh,
+                                           const StrategyRequest &request) {
+  int64_t stages = 1;
+  SmallVector<Use> uses;
+  for (const AxisSpec &axis : mesh) {
+    uses.push_back(getUse(axis, request) == Use::Pipeline ? Use::Pipeline : Use::Search);
+    stages *= uses.back() == Use::Pipeline ? axis.size : 1;
+  }
+  llvm::SmallSetVector<int64_t, 2> counts;
+  for (int64_t each : {2, 4})
+    counts.insert(stages == 1 ? 1
+                              : limitMicrobatches(module, request.microbatches
+                                                              ? request.microbatches
+                                                              : each * stages));
+  std::vector<Candidate> candidates;
+  for (int64_t count : counts) {
+    candidates.push_back(makeCandidate(mesh, uses, request));
+    Candidate &candidate = candidates.back();
+    candidate.options.searchMemory = request.memoryLimit;
+    candidate.options.microbatches = count;
+    if (count > 1)
+      candidate.name += ", micro-batches: " + std::to_string(count);
+  }
+  return candidates;
 }
 
 /// A mesh that can say most splits of all devices: an axis for the blocks of the fastest links that
@@ -226,14 +267,36 @@ static MeshSpec makeSearchMesh(const cluster::Machine &machine, int64_t count) {
   return mesh;
 }
 
-/// Axes of more than one device.
-static size_t countAxes(const MeshSpec &mesh) {
-  return llvm::count_if(mesh, [](const AxisSpec &axis) { return axis.size > 1; });
+/// The search on all devices, and with stages: as many as there are blocks of the fastest links, or
+/// a power of two up to that, so that what they send goes over the others. Where all links are
+/// alike, stages only save time with micro-batches.
+static std::vector<Candidate> makeFreeSearches(ModuleOp module, const cluster::Machine &machine,
+                                               int64_t count, const StrategyRequest &request) {
+  std::vector<Candidate> candidates =
+      makeSearches(module, makeSearchMesh(machine, count), request);
+  int64_t block = machine.levels.size() > 1 ? machine.levels.front().block : count;
+  int64_t blocks = block >= 1 && count % block == 0 ? count / block : 1;
+  int64_t most = blocks > 1 || limitMicrobatches(module, 2) > 1 ? std::max<int64_t>(blocks, 2) : 1;
+  for (int64_t stages = 2; stages <= std::min(most, kMaxSearchedStages); ++stages) {
+    if (count % stages != 0 || (!llvm::isPowerOf2_64(stages) && stages != blocks))
+      continue;
+    MeshSpec mesh = makeSearchMesh(machine, count / stages);
+    mesh.insert(mesh.begin(), {request.stageAxis.empty() ? "pipe" : request.stageAxis, stages});
+    llvm::append_range(candidates, makeSearches(module, mesh, request));
+  }
+  return candidates;
 }
 
-static bool hasStages(const MeshSpec &mesh, const StrategyRequest &request) {
-  return llvm::any_of(mesh,
-                      [&](const AxisSpec &axis) { return getUse(axis, request) == Use::Pipeline; });
+static size_t countStageAxes(const MeshSpec &mesh, const StrategyRequest &request) {
+  return llvm::count_if(
+      mesh, [&](const AxisSpec &axis) { return getUse(axis, request) == Use::Pipeline; });
+}
+
+/// Axes that a solver would split over.
+static size_t countSearched(const MeshSpec &mesh, const StrategyRequest &request) {
+  return llvm::count_if(mesh, [&](const AxisSpec &axis) {
+    return axis.size > 1 && getUse(axis, request) != Use::Pipeline;
+  });
 }
 
 /// "random:SEED", for tests: every axis but those named for pipelines splits at random, and beside
@@ -247,7 +310,7 @@ static FailureOr<std::vector<Candidate>> makeRandom(ModuleOp module, const MeshS
         << request.strategy << "'; write random:SEED with a whole number, e.g. random:1";
     return failure();
   }
-  bool isPipelined = hasStages(mesh, request);
+  bool isPipelined = countStageAxes(mesh, request) > 0;
   SmallVector<Use> uses = llvm::map_to_vector(mesh, [&](const AxisSpec &axis) {
     return getUse(axis, request) == Use::Pipeline   ? Use::Pipeline
            : isPipelined && splitsBatch(axis, seed) ? Use::Data
@@ -364,14 +427,14 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
   if (StringRef(request.strategy).starts_with("random"))
     return makeRandom(module, mesh, request);
   if (request.strategy == "search") {
-    if (countAxes(mesh) > kMaxSearched)
+    if (countSearched(mesh, request) > kMaxSearched)
       return module.emitError("--strategy search splits over at most ")
-             << kMaxSearched << " axes, mesh '" << print(mesh) << "' has " << countAxes(mesh)
-             << "; join axes, as in x=4 for a=2,b=2";
-    if (!hasStages(mesh, request))
-      return std::vector<Candidate>{makeSearch(mesh, request)};
-    return module.emitError("--strategy search does not cut pipelines, and mesh '")
-           << print(mesh) << "' has an axis for one; rename the axis, or use --strategy auto";
+             << kMaxSearched << " axes, mesh '" << print(mesh) << "' has "
+             << countSearched(mesh, request) << "; join axes, as in x=4 for a=2,b=2";
+    if (countStageAxes(mesh, request) > 1)
+      return module.emitError("the strategy 'search' cannot use mesh '")
+             << print(mesh) << "'; a plan has one pipeline axis";
+    return makeSearches(module, mesh, request);
   }
   FailureOr<Allowed> allowed = parseStrategy(module, request.strategy);
   if (failed(allowed))
@@ -387,12 +450,13 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
       candidates.back().name += ", sp";
   }
   // Axes that are named for a use have it.
-  bool isFree = !mesh.empty() && llvm::all_of(mesh, [&](const AxisSpec &axis) {
-    return getUse(axis, request) == Use::Any;
+  bool isFree = llvm::all_of(mesh, [&](const AxisSpec &axis) {
+    return llvm::is_contained({Use::Any, Use::Pipeline}, getUse(axis, request));
   });
-  if (request.strategy == "auto" && isFree && countDevices(mesh) > 1 &&
-      countAxes(mesh) <= kMaxSearched)
-    candidates.push_back(makeSearch(mesh, request));
+  size_t searched = countSearched(mesh, request);
+  if (request.strategy == "auto" && isFree && searched > 0 && searched <= kMaxSearched &&
+      countStageAxes(mesh, request) <= 1)
+    llvm::append_range(candidates, makeSearches(module, mesh, request));
   if (candidates.empty()) {
     module.emitError("the strategy '") << request.strategy << "' cannot use mesh '" << print(mesh)
                                        << "'; a plan has one pipeline axis";
@@ -614,7 +678,8 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
     llvm::append_range(choice.candidates, *uses);
   }
   if (count > 1 && (request.strategy == "auto" || request.strategy == "search"))
-    choice.candidates.push_back(makeSearch(makeSearchMesh(choice.machine, count), request));
+    llvm::append_range(choice.candidates,
+                       makeFreeSearches(module, choice.machine, count, request));
   choice.memoryLimit = request.memoryLimit;
   if (!choice.memoryLimit && (request.cluster || choice.candidates.size() > 1))
     choice.memoryLimit = choice.machine.getMemoryBytes();

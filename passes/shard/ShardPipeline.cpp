@@ -48,8 +48,9 @@ void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &optio
                                   options.sequence,
                                   options.microbatches}));
   if (!options.search.empty())
-    pm.addPass(createSearchSplits(
-        {.axes = {options.search.begin(), options.search.end()}, .memory = options.searchMemory}));
+    pm.addPass(createSearchSplits({.axes = {options.search.begin(), options.search.end()},
+                                   .stageAxis = options.stageAxis,
+                                   .memory = options.searchMemory}));
   if (!options.random.empty())
     pm.addPass(createSeedRandomly({{options.random.begin(), options.random.end()}, options.seed}));
   // Stages repeat constants and weights per stage, so this comes before every value gets its
