@@ -298,8 +298,8 @@ void SplitProblem::addReceived(Value value) {
     auto reader = opNodes.find(use.getOwner());
     if (reader == opNodes.end() || getStage(use.getOwner()) == getStage(producer))
       continue;
-    auto [known, isNew] =
-        received.try_emplace({value, getStage(use.getOwner())}, static_cast<unsigned>(nodes.size()));
+    auto [known, isNew] = received.try_emplace({value, getStage(use.getOwner())},
+                                               static_cast<unsigned>(nodes.size()));
     if (isNew)
       nodes.push_back(
           {{}, std::vector<Column>(1), {}, partTimes[getPart(use.getOwner())], producer, true});
@@ -364,6 +364,19 @@ solver::Cost SplitProblem::getReshardCost(RankedTensorType type, ShardingAttr fr
   return entry->second;
 }
 
+const std::vector<solver::Cost> &
+SplitProblem::getReshardTable(RankedTensorType type, const Column &makes, const Column &needs) {
+  auto list = [&](const Column &column) {
+    return ArrayAttr::get(type.getContext(), llvm::to_vector_of<Attribute>(column.shardings));
+  };
+  auto [entry, isNew] = reshardTables.try_emplace({type, list(makes), list(needs)});
+  if (isNew)
+    for (ShardingAttr source : makes.shardings)
+      for (ShardingAttr target : needs.shardings)
+        entry->second.push_back(getReshardCost(type, source, target));
+  return entry->second;
+}
+
 solver::Cost SplitProblem::getSendCost(RankedTensorType type, ShardingAttr sharding) const {
   RankedTensorType local = getLocalType(type, Sharding(sharding), mesh);
   return toCost(mesh.getSeconds(cluster::Collective::Send,
@@ -389,13 +402,14 @@ std::pair<unsigned, size_t> SplitProblem::getSource(Value value, Operation *read
 void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
                            RankedTensorType type, Operation *payer, Operation *receiver) {
   const Column &makes = nodes[from].tensors[fromTensor], &needs = nodes[to].tensors[toTensor];
-  SmallVector<solver::Cost> table, sent;
-  for (ShardingAttr source : makes.shardings)
-    for (ShardingAttr target : needs.shardings) {
-      table.push_back(getReshardCost(type, source, target));
-      bool isThere = nodes[from].isReceived && source == target;
-      sent.push_back(receiver && !isThere ? getSendCost(type, target) : 0);
-    }
+  const std::vector<solver::Cost> &table = getReshardTable(type, makes, needs);
+  SmallVector<solver::Cost> sent;
+  if (receiver)
+    for (ShardingAttr source : makes.shardings)
+      for (ShardingAttr target : needs.shardings) {
+        bool isThere = nodes[from].isReceived && source == target;
+        sent.push_back(isThere ? 0 : getSendCost(type, target));
+      }
   if (from == to) { // a state that is returned as it came
     for (auto [cost, i] : llvm::zip_equal(nodes[from].costs, makes.of))
       cost += table[i * needs.shardings.size() + i];
@@ -497,9 +511,8 @@ solver::Problem SplitProblem::makeProblem(int64_t memoryBytes) const {
   return problem;
 }
 
-void SplitProblem::forEachCost(
-    const solver::Assignment &assignment, bool transfers,
-    llvm::function_ref<void(Operation *, solver::Cost)> visit) const {
+void SplitProblem::forEachCost(const solver::Assignment &assignment, bool transfers,
+                               llvm::function_ref<void(Operation *, solver::Cost)> visit) const {
   for (auto [node, choice] : llvm::zip_equal(nodes, assignment))
     if (node.payer)
       visit(node.payer, node.costs[choice]);

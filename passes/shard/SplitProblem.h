@@ -51,8 +51,8 @@ public:
 
   /// The seconds of all functions together, each by (m + p - 1) steps of its slowest stage.
   double getStepSeconds(const solver::Assignment &assignment) const;
-  /// No assignment takes fewer seconds if none costs less than `cost`: the slowest of p stages takes
-  /// at least the p-th part of all.
+  /// No assignment takes fewer seconds if none costs less than `cost`: the slowest of p stages
+  /// takes at least the p-th part of all.
   double getStepBound(solver::Cost cost) const;
   /// What each operation takes, with the resharding of what it makes, and what each value then has
   /// of bytes on a device.
@@ -68,9 +68,9 @@ private:
   };
   struct Node {
     std::vector<solver::Cost> costs;
-    std::vector<Column> tensors; ///< of an operation: operands, then results; of a value: one
-    std::vector<int64_t> usages; ///< bytes; none of a value
-    solver::Interval interval;   ///< in numbers of operations, all functions together
+    std::vector<Column> tensors;      ///< of an operation: operands, then results; of a value: one
+    std::vector<int64_t> usages;      ///< bytes; none of a value
+    solver::Interval interval;        ///< in numbers of operations, all functions together
     mlir::Operation *payer = nullptr; ///< whose time the costs are
     bool isReceived = false;
   };
@@ -111,6 +111,9 @@ private:
   /// Every cost of the assignment, with the operation whose time it is.
   void forEachCost(const solver::Assignment &assignment, bool transfers,
                    llvm::function_ref<void(mlir::Operation *, solver::Cost)> visit) const;
+  /// For each sharding of the one and then each of the other.
+  const std::vector<solver::Cost> &getReshardTable(mlir::RankedTensorType type, const Column &makes,
+                                                   const Column &needs);
   solver::Cost getReshardCost(mlir::RankedTensorType type, dist::ShardingAttr from,
                               dist::ShardingAttr to);
   /// Of a device's part, on either side.
@@ -141,6 +144,10 @@ private:
   std::map<std::pair<unsigned, unsigned>, Link> edges;
   llvm::StringMap<Choices> known;
   llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, solver::Cost> reshards;
+  /// By the lists of both ends, which like operations share.
+  llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>,
+                 std::vector<solver::Cost>>
+      reshardTables;
 };
 
 } // namespace gridloom
