@@ -7,6 +7,8 @@
 
 #include "compiler/solver/TimeLine.h"
 
+#include <cmath>
+
 using namespace gridloom::solver;
 
 /// Rounds in which memory, strategies and nodes are looked at in turn. Each is linear in the size
@@ -201,17 +203,55 @@ bool Folding::removeForbidden() {
   return hasChanged;
 }
 
+Folding::Means Folding::getMeans(uint32_t index) const {
+  const ModelNode &node = model.nodes[index];
+  Means means;
+  for (uint32_t e : getEdges(index)) {
+    const ModelEdge &edge = model.edges[e];
+    size_t columns = model.nodes[edge.getOther(index)].size();
+    for (std::vector<double> &mean = means.emplace_back(); mean.size() < node.size();) {
+      double sum = 0;
+      for (size_t l = 0; l < columns; ++l) {
+        Cost cost = model.getCost(edge, index, mean.size(), l);
+        sum += cost < infiniteCost ? double(cost) : std::numeric_limits<double>::infinity();
+      }
+      mean.push_back(sum / double(columns));
+    }
+  }
+  return means;
+}
+
 /// Whether `by` costs and uses no more than `strategy`, whatever the neighbours choose (dead-end
 /// elimination: Goldstein, Biophysical Journal 66 (1994), equation 2, with memory).
-bool Folding::isDominated(const ModelNode &node, uint32_t index, size_t by, size_t strategy) const {
+bool Folding::isDominated(const Means &means, uint32_t index, size_t by, size_t strategy) const {
+  const ModelNode &node = model.nodes[index];
   for (const Piece &piece : node.pieces)
     if (piece.usage[by] > piece.usage[strategy])
       return false;
   Cost most = node.cost[by] - node.cost[strategy];
+  // With the neighbours that matter most `by` costs at least as much more as with the mean of them,
+  // which tells most pairs apart without a look at all.
+  constexpr double rounding = 1e-9;
+  double rest = 0, size = 1;
+  size_t unknown = 0;
+  auto getMore = [&](const std::vector<double> &mean) { return mean[by] - mean[strategy]; };
+  for (const std::vector<double> &mean : means) {
+    bool isKnown = std::isfinite(mean[by]) && std::isfinite(mean[strategy]);
+    unknown += !isKnown;
+    rest += isKnown ? getMore(mean) : 0;
+    size += isKnown ? mean[by] + mean[strategy] : 0;
+  }
+  auto mean = means.begin();
   for (uint32_t e : node.edges) {
     const ModelEdge &edge = model.edges[e];
     if (!edge.isAlive)
       continue;
+    if (unknown == 0 && double(most) + rest > rounding * (size + std::abs(double(most))))
+      return false;
+    if (double more = getMore(*mean++); std::isfinite(more))
+      rest -= more;
+    else
+      --unknown;
     Cost worst = -infiniteCost;
     size_t columns = model.nodes[edge.getOther(index)].size();
     for (size_t l = 0; l < columns; ++l) {
@@ -239,9 +279,10 @@ bool Folding::removeDominated(uint32_t index) {
   if (entries * node.size() > mostComparisons)
     return false;
   std::vector<bool> isKept(node.size(), true);
+  Means means = getMeans(index);
   for (size_t k = 0; k < node.size(); ++k)
     for (size_t by = 0; by < node.size() && isKept[k]; ++by)
-      if (by != k && isKept[by] && isDominated(node, index, by, k))
+      if (by != k && isKept[by] && isDominated(means, index, by, k))
         isKept[k] = false;
   return keep(index, isKept);
 }
@@ -410,12 +451,20 @@ bool Folding::eliminateBridge(uint32_t index) {
   Decision decision{index, {a, b}, {}};
   decision.strategy.resize(getProblemSize(a) * getProblemSize(b));
   std::vector<Cost> cost(rows * columns, infiniteCost);
+  // By the neighbour's strategy, then the node's.
+  std::vector<Cost> before, after;
+  for (size_t k = 0; k < rows; ++k)
+    for (size_t i = 0; i < node.size(); ++i)
+      before.push_back(addCosts(model.getCost(left, index, i, k), node.cost[i]));
+  for (size_t l = 0; l < columns; ++l)
+    for (size_t i = 0; i < node.size(); ++i)
+      after.push_back(model.getCost(right, index, i, l));
   for (size_t k = 0; k < rows; ++k)
     for (size_t l = 0; l < columns; ++l) {
       size_t best = 0;
+      const Cost *first = &before[k * node.size()], *second = &after[l * node.size()];
       for (size_t i = 0; i < node.size(); ++i) {
-        Cost sum = addCosts(addCosts(model.getCost(left, index, i, k), node.cost[i]),
-                            model.getCost(right, index, i, l));
+        Cost sum = addCosts(first[i], second[i]);
         if (sum < cost[k * columns + l]) {
           cost[k * columns + l] = sum;
           best = i;

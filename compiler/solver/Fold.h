@@ -43,7 +43,10 @@ private:
   bool forbidUnfitPairs(uint32_t edge, const class RangeMinimum &room);
   bool removeForbidden();
   bool removeDominated(uint32_t node);
-  bool isDominated(const ModelNode &node, uint32_t index, size_t by, size_t strategy) const;
+  /// The mean costs of strategies over the other end's, by edge; infinite where one is.
+  using Means = std::vector<std::vector<double>>;
+  Means getMeans(uint32_t node) const;
+  bool isDominated(const Means &means, uint32_t node, size_t by, size_t strategy) const;
   bool splitEdge(uint32_t edge);
   bool foldNode(uint32_t node);
   bool fixNode(uint32_t node);

@@ -298,8 +298,8 @@ void SplitProblem::addReceived(Value value) {
     auto reader = opNodes.find(use.getOwner());
     if (reader == opNodes.end() || getStage(use.getOwner()) == getStage(producer))
       continue;
-    auto [known, isNew] =
-        received.try_emplace({value, getStage(use.getOwner())}, static_cast<unsigned>(nodes.size()));
+    auto [known, isNew] = received.try_emplace({value, getStage(use.getOwner())},
+                                               static_cast<unsigned>(nodes.size()));
     if (isNew)
       nodes.push_back(
           {{}, std::vector<Column>(1), {}, partTimes[getPart(use.getOwner())], producer, true});
@@ -355,12 +355,31 @@ solver::Cost SplitProblem::getReshardCost(RankedTensorType type, ShardingAttr fr
                                           ShardingAttr to) {
   if (from == to)
     return 0;
-  // Nothing moves from one micro-batch to another.
-  if (!areCutAlikeInTime(Sharding(from), Sharding(to)))
-    return solver::infiniteCost;
   auto [entry, isNew] = reshards.try_emplace({type, from, to}, 0);
-  if (isNew)
-    entry->second = toCost(getReshardSeconds(type, Sharding(from), Sharding(to), mesh));
+  if (isNew) {
+    Sharding source(from), target(to);
+    // Nothing moves from one micro-batch to another.
+    entry->second = areCutAlikeInTime(source, target)
+                        ? toCost(getReshardSeconds(type, source, target, mesh))
+                        : solver::infiniteCost;
+  }
+  return entry->second;
+}
+
+const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const Column &makes,
+                                                  const Column &needs) {
+  std::vector<const void *> key{type.getAsOpaquePointer()};
+  for (ShardingAttr source : makes.shardings)
+    key.push_back(source.getAsOpaquePointer());
+  key.push_back(nullptr);
+  for (ShardingAttr target : needs.shardings)
+    key.push_back(target.getAsOpaquePointer());
+  auto [entry, isNew] = tables.try_emplace(std::move(key));
+  if (!isNew)
+    return entry->second;
+  for (ShardingAttr source : makes.shardings)
+    for (ShardingAttr target : needs.shardings)
+      entry->second.push_back(getReshardCost(type, source, target));
   return entry->second;
 }
 
@@ -389,13 +408,12 @@ std::pair<unsigned, size_t> SplitProblem::getSource(Value value, Operation *read
 void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
                            RankedTensorType type, Operation *payer, Operation *receiver) {
   const Column &makes = nodes[from].tensors[fromTensor], &needs = nodes[to].tensors[toTensor];
-  SmallVector<solver::Cost> table, sent;
-  for (ShardingAttr source : makes.shardings)
-    for (ShardingAttr target : needs.shardings) {
-      table.push_back(getReshardCost(type, source, target));
-      bool isThere = nodes[from].isReceived && source == target;
-      sent.push_back(receiver && !isThere ? getSendCost(type, target) : 0);
-    }
+  const Table &table = getTable(type, makes, needs);
+  Table sent;
+  if (receiver)
+    for (ShardingAttr source : makes.shardings)
+      for (ShardingAttr target : needs.shardings)
+        sent.push_back(nodes[from].isReceived && source == target ? 0 : getSendCost(type, target));
   if (from == to) { // a state that is returned as it came
     for (auto [cost, i] : llvm::zip_equal(nodes[from].costs, makes.of))
       cost += table[i * needs.shardings.size() + i];
@@ -497,9 +515,8 @@ solver::Problem SplitProblem::makeProblem(int64_t memoryBytes) const {
   return problem;
 }
 
-void SplitProblem::forEachCost(
-    const solver::Assignment &assignment, bool transfers,
-    llvm::function_ref<void(Operation *, solver::Cost)> visit) const {
+void SplitProblem::forEachCost(const solver::Assignment &assignment, bool transfers,
+                               llvm::function_ref<void(Operation *, solver::Cost)> visit) const {
   for (auto [node, choice] : llvm::zip_equal(nodes, assignment))
     if (node.payer)
       visit(node.payer, node.costs[choice]);

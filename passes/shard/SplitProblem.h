@@ -51,8 +51,8 @@ public:
 
   /// The seconds of all functions together, each by (m + p - 1) steps of its slowest stage.
   double getStepSeconds(const solver::Assignment &assignment) const;
-  /// No assignment takes fewer seconds if none costs less than `cost`: the slowest of p stages takes
-  /// at least the p-th part of all.
+  /// No assignment takes fewer seconds if none costs less than `cost`: the slowest of p stages
+  /// takes at least the p-th part of all.
   double getStepBound(solver::Cost cost) const;
   /// What each operation takes, with the resharding of what it makes, and what each value then has
   /// of bytes on a device.
@@ -68,9 +68,9 @@ private:
   };
   struct Node {
     std::vector<solver::Cost> costs;
-    std::vector<Column> tensors; ///< of an operation: operands, then results; of a value: one
-    std::vector<int64_t> usages; ///< bytes; none of a value
-    solver::Interval interval;   ///< in numbers of operations, all functions together
+    std::vector<Column> tensors;      ///< of an operation: operands, then results; of a value: one
+    std::vector<int64_t> usages;      ///< bytes; none of a value
+    solver::Interval interval;        ///< in numbers of operations, all functions together
     mlir::Operation *payer = nullptr; ///< whose time the costs are
     bool isReceived = false;
   };
@@ -113,6 +113,9 @@ private:
                    llvm::function_ref<void(mlir::Operation *, solver::Cost)> visit) const;
   solver::Cost getReshardCost(mlir::RankedTensorType type, dist::ShardingAttr from,
                               dist::ShardingAttr to);
+  /// That of every pair of shardings, row-major.
+  using Table = std::vector<solver::Cost>;
+  const Table &getTable(mlir::RankedTensorType type, const Column &makes, const Column &needs);
   /// Of a device's part, on either side.
   solver::Cost getSendCost(mlir::RankedTensorType type, dist::ShardingAttr sharding) const;
   /// The node and tensor that make the value.
@@ -141,6 +144,7 @@ private:
   std::map<std::pair<unsigned, unsigned>, Link> edges;
   llvm::StringMap<Choices> known;
   llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, solver::Cost> reshards;
+  std::map<std::vector<const void *>, Table> tables; ///< by type and both lists of shardings
 };
 
 } // namespace gridloom
