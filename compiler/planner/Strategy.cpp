@@ -214,8 +214,18 @@ static int64_t limitMicrobatches(ModuleOp module, int64_t most) {
   return most;
 }
 
-/// A solver splits over all axes but one for stages. Without a number from the user there are two
-/// or four micro-batches for each stage.
+/// Whether the program can run on one piece of the batch after the other.
+static bool canCutBatch(ModuleOp module, const ShardOptions &options) {
+  OwningOpRef<ModuleOp> copy = module.clone();
+  ScopedDiagnosticHandler handler(module.getContext(), [](Diagnostic &) { return success(); });
+  PassManager seed(module.getContext());
+  addSeedPasses(seed, options);
+  return succeeded(seed.run(*copy)) &&
+         dist::getMesh(*copy).getAxisSize(dist::MeshOp::kMicroAxis) > 1;
+}
+
+/// A solver splits over all axes but one for stages. Without a number from the user there are at
+/// most two micro-batches for each stage, or, where the batch can be cut so, four.
 static std::vector<Candidate> makeSearches(ModuleOp module, const MeshSpec &mesh,
                                            const StrategyRequest &request) {
   int64_t stages = 1;
@@ -224,32 +234,36 @@ static std::vector<Candidate> makeSearches(ModuleOp module, const MeshSpec &mesh
     uses.push_back(getUse(axis, request) == Use::Pipeline ? Use::Pipeline : Use::Search);
     stages *= uses.back() == Use::Pipeline ? axis.size : 1;
   }
-  llvm::SmallSetVector<int64_t, 2> counts;
-  for (int64_t each : {2, 4})
-    counts.insert(stages == 1 ? 1
-                              : limitMicrobatches(module, request.microbatches
-                                                              ? request.microbatches
-                                                              : each * stages));
   std::vector<Candidate> candidates;
-  for (int64_t count : counts) {
+  auto add = [&](int64_t count) {
     candidates.push_back(makeCandidate(mesh, uses, request));
     Candidate &candidate = candidates.back();
     candidate.options.searchMemory = request.memoryLimit;
     candidate.options.microbatches = count;
     if (count > 1)
-      candidate.name += ", micro-batches: " + std::to_string(count);
+      candidate.name += ", up to " + std::to_string(count) + " micro-batches";
+  };
+  if (stages == 1 || request.microbatches) {
+    add(stages == 1 ? 1 : request.microbatches);
+    return candidates;
   }
+  int64_t few = limitMicrobatches(module, 2 * stages), many = limitMicrobatches(module, 4 * stages);
+  add(few);
+  if (many == few)
+    return candidates;
+  add(many);
+  if (!canCutBatch(module, candidates.back().options))
+    candidates.pop_back();
   return candidates;
 }
 
-/// A mesh that can say most splits of all devices: an axis for the blocks of the fastest links that
-/// there are, and the devices of a block over up to two axes, the larger first; one block, over
-/// three.
-static MeshSpec makeSearchMesh(const cluster::Machine &machine, int64_t count) {
+/// A mesh that can say many splits of the devices: an axis for the blocks of the fastest links that
+/// there are, and the devices of a block over the other axes, the larger first.
+static MeshSpec makeSearchMesh(const cluster::Machine &machine, int64_t count, size_t mostAxes) {
   int64_t block = machine.levels.empty() ? count : machine.levels.front().block;
   if (block <= 1 || block >= count || count % block != 0)
     block = count;
-  std::vector<int64_t> sizes(block == count ? 3 : 2, 1);
+  std::vector<int64_t> sizes(block == count ? mostAxes : mostAxes - 1, 1);
   for (int64_t rest = block, factor = block; rest > 1; rest /= factor) {
     // The largest prime left, to the smallest axis.
     factor = 1;
@@ -269,18 +283,20 @@ static MeshSpec makeSearchMesh(const cluster::Machine &machine, int64_t count) {
 
 /// The search on all devices, and with stages: as many as there are blocks of the fastest links, or
 /// a power of two up to that, so that what they send goes over the others. Where all links are
-/// alike, stages only save time with micro-batches.
+/// alike, stages only save time with micro-batches. The many searches with stages have two axes,
+/// which takes a tenth of the time of three.
 static std::vector<Candidate> makeFreeSearches(ModuleOp module, const cluster::Machine &machine,
                                                int64_t count, const StrategyRequest &request) {
   std::vector<Candidate> candidates =
-      makeSearches(module, makeSearchMesh(machine, count), request);
+      makeSearches(module, makeSearchMesh(machine, count, /*mostAxes=*/3), request);
   int64_t block = machine.levels.size() > 1 ? machine.levels.front().block : count;
   int64_t blocks = block >= 1 && count % block == 0 ? count / block : 1;
-  int64_t most = blocks > 1 || limitMicrobatches(module, 2) > 1 ? std::max<int64_t>(blocks, 2) : 1;
+  bool hasBatch = limitMicrobatches(module, 2 * kMaxSearchedStages) > 1;
+  int64_t most = blocks > 1 || hasBatch ? std::max<int64_t>(blocks, 2) : 1;
   for (int64_t stages = 2; stages <= std::min(most, kMaxSearchedStages); ++stages) {
     if (count % stages != 0 || (!llvm::isPowerOf2_64(stages) && stages != blocks))
       continue;
-    MeshSpec mesh = makeSearchMesh(machine, count / stages);
+    MeshSpec mesh = makeSearchMesh(machine, count / stages, /*mostAxes=*/2);
     mesh.insert(mesh.begin(), {request.stageAxis.empty() ? "pipe" : request.stageAxis, stages});
     llvm::append_range(candidates, makeSearches(module, mesh, request));
   }
@@ -678,8 +694,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
     llvm::append_range(choice.candidates, *uses);
   }
   if (count > 1 && (request.strategy == "auto" || request.strategy == "search"))
-    llvm::append_range(choice.candidates,
-                       makeFreeSearches(module, choice.machine, count, request));
+    llvm::append_range(choice.candidates, makeFreeSearches(module, choice.machine, count, request));
   choice.memoryLimit = request.memoryLimit;
   if (!choice.memoryLimit && (request.cluster || choice.candidates.size() > 1))
     choice.memoryLimit = choice.machine.getMemoryBytes();

@@ -85,15 +85,13 @@ private:
     const solver::Progress &progress = found.solution.progress;
     std::string how = "on a device, one operation after another";
     if (stages > 1)
-      how = llvm::formatv(
-          "in {0} stages, micro-batches: {1}", stages,
-          mesh.getSize(StringAttr::get(&getContext(), MeshOp::kMicroAxis)));
-    getOperation().emitRemark(
-        llvm::formatv("search: the program takes {0:F3} ms {1}; no choice of splits takes less "
-                      "than {2:F3} ms{3}",
-                      found.seconds * 1e3, how,
-                      found.problem->getStepBound(progress.lowerBound) * 1e3,
-                      stages > 1 ? " with these stages" : ""));
+      how = llvm::formatv("in {0} stages, micro-batches: {1}", stages,
+                          mesh.getSize(StringAttr::get(&getContext(), MeshOp::kMicroAxis)));
+    getOperation().emitRemark(llvm::formatv(
+        "search: the program takes {0:F3} ms {1}; no choice of splits takes less "
+        "than {2:F3} ms{3}",
+        found.seconds * 1e3, how, found.problem->getStepBound(progress.lowerBound) * 1e3,
+        stages > 1 ? " with these stages" : ""));
   }
 };
 } // namespace

@@ -355,25 +355,31 @@ solver::Cost SplitProblem::getReshardCost(RankedTensorType type, ShardingAttr fr
                                           ShardingAttr to) {
   if (from == to)
     return 0;
-  // Nothing moves from one micro-batch to another.
-  if (!areCutAlikeInTime(Sharding(from), Sharding(to)))
-    return solver::infiniteCost;
   auto [entry, isNew] = reshards.try_emplace({type, from, to}, 0);
-  if (isNew)
-    entry->second = toCost(getReshardSeconds(type, Sharding(from), Sharding(to), mesh));
+  if (isNew) {
+    Sharding source(from), target(to);
+    // Nothing moves from one micro-batch to another.
+    entry->second = areCutAlikeInTime(source, target)
+                        ? toCost(getReshardSeconds(type, source, target, mesh))
+                        : solver::infiniteCost;
+  }
   return entry->second;
 }
 
-const std::vector<solver::Cost> &
-SplitProblem::getReshardTable(RankedTensorType type, const Column &makes, const Column &needs) {
-  auto list = [&](const Column &column) {
-    return ArrayAttr::get(type.getContext(), llvm::to_vector_of<Attribute>(column.shardings));
-  };
-  auto [entry, isNew] = reshardTables.try_emplace({type, list(makes), list(needs)});
-  if (isNew)
-    for (ShardingAttr source : makes.shardings)
-      for (ShardingAttr target : needs.shardings)
-        entry->second.push_back(getReshardCost(type, source, target));
+const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const Column &makes,
+                                                  const Column &needs) {
+  std::vector<const void *> key{type.getAsOpaquePointer()};
+  for (ShardingAttr source : makes.shardings)
+    key.push_back(source.getAsOpaquePointer());
+  key.push_back(nullptr);
+  for (ShardingAttr target : needs.shardings)
+    key.push_back(target.getAsOpaquePointer());
+  auto [entry, isNew] = tables.try_emplace(std::move(key));
+  if (!isNew)
+    return entry->second;
+  for (ShardingAttr source : makes.shardings)
+    for (ShardingAttr target : needs.shardings)
+      entry->second.push_back(getReshardCost(type, source, target));
   return entry->second;
 }
 
@@ -402,14 +408,12 @@ std::pair<unsigned, size_t> SplitProblem::getSource(Value value, Operation *read
 void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
                            RankedTensorType type, Operation *payer, Operation *receiver) {
   const Column &makes = nodes[from].tensors[fromTensor], &needs = nodes[to].tensors[toTensor];
-  const std::vector<solver::Cost> &table = getReshardTable(type, makes, needs);
-  SmallVector<solver::Cost> sent;
+  const Table &table = getTable(type, makes, needs);
+  Table sent;
   if (receiver)
     for (ShardingAttr source : makes.shardings)
-      for (ShardingAttr target : needs.shardings) {
-        bool isThere = nodes[from].isReceived && source == target;
-        sent.push_back(isThere ? 0 : getSendCost(type, target));
-      }
+      for (ShardingAttr target : needs.shardings)
+        sent.push_back(nodes[from].isReceived && source == target ? 0 : getSendCost(type, target));
   if (from == to) { // a state that is returned as it came
     for (auto [cost, i] : llvm::zip_equal(nodes[from].costs, makes.of))
       cost += table[i * needs.shardings.size() + i];

@@ -111,11 +111,11 @@ private:
   /// Every cost of the assignment, with the operation whose time it is.
   void forEachCost(const solver::Assignment &assignment, bool transfers,
                    llvm::function_ref<void(mlir::Operation *, solver::Cost)> visit) const;
-  /// For each sharding of the one and then each of the other.
-  const std::vector<solver::Cost> &getReshardTable(mlir::RankedTensorType type, const Column &makes,
-                                                   const Column &needs);
   solver::Cost getReshardCost(mlir::RankedTensorType type, dist::ShardingAttr from,
                               dist::ShardingAttr to);
+  /// That of every pair of shardings, row-major.
+  using Table = std::vector<solver::Cost>;
+  const Table &getTable(mlir::RankedTensorType type, const Column &makes, const Column &needs);
   /// Of a device's part, on either side.
   solver::Cost getSendCost(mlir::RankedTensorType type, dist::ShardingAttr sharding) const;
   /// The node and tensor that make the value.
@@ -144,10 +144,7 @@ private:
   std::map<std::pair<unsigned, unsigned>, Link> edges;
   llvm::StringMap<Choices> known;
   llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, solver::Cost> reshards;
-  /// By the lists of both ends, which like operations share.
-  llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>,
-                 std::vector<solver::Cost>>
-      reshardTables;
+  std::map<std::vector<const void *>, Table> tables; ///< by type and both lists of shardings
 };
 
 } // namespace gridloom

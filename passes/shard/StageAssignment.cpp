@@ -28,9 +28,8 @@ StageAssignment::StageAssignment(ModuleOp module, StringAttr axis) : module(modu
   for (auto func : module.getOps<func::FuncOp>()) {
     if (loom::isBody(func))
       continue;
-    bool isGiven = stages > 1 && llvm::any_of(listAnchored(func), [](Operation *op) {
-                     return op->hasAttr(kStage);
-                   });
+    bool isGiven = stages > 1 && llvm::any_of(listAnchored(func),
+                                              [](Operation *op) { return op->hasAttr(kStage); });
     (isGiven ? given : free).push_back(func);
   }
   isAllFree = given.empty();
