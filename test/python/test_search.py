@@ -12,7 +12,7 @@ from gridloom import zoo
 
 SIZES = {"batch": 2, "sequence": 6, "past": 3}
 MESHES = ["x=2", "x=3", "x=2,y=2", "x=2,y=2,z=2"]
-PIPELINES = ["pipe=2,x=2", "x=2,pipe=3,y=2"]
+PIPELINES = ["pipe=2,x=2,y=2", "x=2,pipe=3"]
 KIND = {"name": "slow", "memory_bytes_per_second": 1e8, "launch_seconds": 0, "collective_launch_seconds": 0}
 FREE = {
     "device_kinds": [KIND | {"flops_per_second": {"contraction": {"f32": 1e8}, "other": {"f32": 1e8}}}],
@@ -67,11 +67,10 @@ def test_stages_compute_the_same(tools, models, tmp_path, name, mesh):
     milliseconds, bound = search(tools, models(name), tmp_path / "m.plan", "--mesh", mesh, "--microbatches", "4", batch=8)
     assert 0 < bound <= milliseconds
     assert "PASS" in tools.call("check", tmp_path / "m.plan").stdout
-    report = json.loads((tmp_path / "m.plan" / "report.json").read_text())
-    assert {stage["stage"] for stage in report["stages"]} == set(range(2 if "pipe=2" in mesh else 3))
+    assert len(list((tmp_path / "m.plan").glob("stage*.pb"))) == (2 if "pipe=2" in mesh else 3)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt2-static", "llama", "moe"])
+@pytest.mark.parametrize("name", ["gpt2-static", "llama-static"])
 def test_stages_keep_the_states_of_two_specialisations(tools, models, tmp_path, name):
     """Prompts and single tokens are cut alike, and share the weights of each stage and its caches."""
     model = models(name)

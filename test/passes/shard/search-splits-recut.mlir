@@ -1,23 +1,26 @@
-// RUN: gridloom-opt %s --dist-assign-stages | FileCheck %s --check-prefix=UNSPLIT
-// RUN: gridloom-opt %s --dist-search-splits="axes=x" | FileCheck %s --check-prefix=SPLIT
+// RUN: gridloom-opt %s --dist-apply-strategy="microbatches=4" --dist-assign-stages | FileCheck %s --check-prefix=UNSPLIT
+// RUN: gridloom-opt %s --dist-apply-strategy="microbatches=4" --dist-search-splits="axes=x" | FileCheck %s --check-prefix=SPLIT
 
-// Products are split eight ways, the sum over all elements before each is not: what was half of the
-// work is little of what is left.
-// UNSPLIT: loom.dot_general {{.*}}dist.stage = 0
-// UNSPLIT: loom.dot_general {{.*}}dist.stage = 1
-// UNSPLIT: loom.cumulative {{.*}}dist.stage = 1
-// SPLIT: loom.dot_general {{.*}}dist.stage = 0
-// SPLIT: loom.dot_general {{.*}}dist.stage = 0
-// SPLIT: loom.cumulative {{.*}}dist.stage = 1
+// Products are split over eight devices, a sort is not. By the work of one device three products take
+// as long as the sort, by what is left of them all take less: they go to the other stage.
+// UNSPLIT-COUNT-5: loom.dot_general {{.*}}dist.stage = 0
+// UNSPLIT-COUNT-3: loom.dot_general {{.*}}dist.stage = 1
+// UNSPLIT: loom.argsort {{.*}}dist.stage = 1
+// SPLIT-COUNT-8: loom.dot_general {{.*}}dist.stage = 0
+// SPLIT: loom.argsort {{.*}}dist.stage = 1
 dist.mesh @mesh <["pipe" = 2, "x" = 8]>
-loom.weight @w1 : tensor<1024x1024xf32> from <"", offset = 0, bytes = 4194304>
-loom.weight @w2 : tensor<1024x1024xf32> from <"", offset = 0, bytes = 4194304>
-func.func @main(%x: tensor<1024x1024xf32> {loom.name = "x"}) -> (tensor<1048576xf32> {loom.name = "y"}) {
-  %w1 = loom.get_weight @w1 : tensor<1024x1024xf32>
-  %w2 = loom.get_weight @w2 : tensor<1024x1024xf32>
-  %0 = loom.dot_general %x, %w1 batch = [] x [] contract = [1] x [0] : (tensor<1024x1024xf32>, tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
-  %1 = loom.dot_general %0, %w2 batch = [] x [] contract = [1] x [0] : (tensor<1024x1024xf32>, tensor<1024x1024xf32>) -> tensor<1024x1024xf32>
-  %2 = loom.reshape %1 : (tensor<1024x1024xf32>) -> tensor<1048576xf32>
-  %3 = loom.cumulative sum %2 dim = 0 : tensor<1048576xf32>
-  return %3 : tensor<1048576xf32>
+loom.weight @w : tensor<64x64xf32> from <"", offset = 0, bytes = 16384>
+func.func @main(%x: tensor<4x65536x64xf32> {loom.name = "x"}) -> (tensor<4x4194304xi64> {loom.name = "y"}) {
+  %w = loom.get_weight @w : tensor<64x64xf32>
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [2] x [0] : (tensor<4x65536x64xf32>, tensor<64x64xf32>) -> tensor<4x65536x64xf32>
+  %1 = loom.dot_general %0, %w batch = [] x [] contract = [2] x [0] : (tensor<4x65536x64xf32>, tensor<64x64xf32>) -> tensor<4x65536x64xf32>
+  %2 = loom.dot_general %1, %w batch = [] x [] contract = [2] x [0] : (tensor<4x65536x64xf32>, tensor<64x64xf32>) -> tensor<4x65536x64xf32>
+  %3 = loom.dot_general %2, %w batch = [] x [] contract = [2] x [0] : (tensor<4x65536x64xf32>, tensor<64x64xf32>) -> tensor<4x65536x64xf32>
+  %4 = loom.dot_general %3, %w batch = [] x [] contract = [2] x [0] : (tensor<4x65536x64xf32>, tensor<64x64xf32>) -> tensor<4x65536x64xf32>
+  %5 = loom.dot_general %4, %w batch = [] x [] contract = [2] x [0] : (tensor<4x65536x64xf32>, tensor<64x64xf32>) -> tensor<4x65536x64xf32>
+  %6 = loom.dot_general %5, %w batch = [] x [] contract = [2] x [0] : (tensor<4x65536x64xf32>, tensor<64x64xf32>) -> tensor<4x65536x64xf32>
+  %7 = loom.dot_general %6, %w batch = [] x [] contract = [2] x [0] : (tensor<4x65536x64xf32>, tensor<64x64xf32>) -> tensor<4x65536x64xf32>
+  %8 = loom.reshape %7 : (tensor<4x65536x64xf32>) -> tensor<4x4194304xf32>
+  %9 = loom.argsort %8 dim = 1 : (tensor<4x4194304xf32>) -> tensor<4x4194304xi64>
+  return %9 : tensor<4x4194304xi64>
 }
