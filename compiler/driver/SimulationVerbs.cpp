@@ -64,6 +64,28 @@ static void addPrograms(Document &document, const PlanOutcome &outcome) {
                        bytesCell(stage.memory.getAllocated())});
 }
 
+/// Of what some repetitions were run, and the times of the others follow from these.
+static void addPartial(Document &document, const PlanOutcome &outcome) {
+  if (std::all_of(outcome.runs.begin(), outcome.runs.end(),
+                  [](const sim::ProgramRun &run) { return run.partial.empty(); }))
+    return;
+  document.addTable("extrapolated", {"entry", "dims", "what", "run", "of"});
+  for (const sim::ProgramRun &run : outcome.runs)
+    for (const sim::PartialRun &partial : run.partial)
+      document.addRow({run.entry, run.dims, partial.what, partial.shown, partial.count});
+}
+
+/// What a trace of the runs leaves out, in a line; "" where that is nothing.
+static std::string describeLeftOut(const std::vector<sim::ProgramRun> &runs) {
+  std::string text;
+  for (const sim::ProgramRun &run : runs)
+    for (const sim::PartialRun &partial : run.partial)
+      text += (text.empty() ? "" : "; ") + run.entry + (run.dims.empty() ? "" : " ") + run.dims +
+              ": " + std::to_string(partial.count - partial.shown) + " of " +
+              std::to_string(partial.count) + " " + partial.what;
+  return text;
+}
+
 /// At most `most` of them, of all programs together.
 static void addSteps(Document &document, const PlanOutcome &outcome, size_t most) {
   std::vector<std::pair<const sim::ProgramRun *, sim::StepSum>> all;
@@ -110,6 +132,7 @@ static Document describe(const PlanOutcome &outcome, bool forTools) {
   }
   addPrograms(document, outcome);
   if (outcome.candidates.size() > 1) {
+  addPartial(document, outcome);
     document.addTable("candidates", {"strategy", "step_ms_of_all", "memory", "verdict"});
     for (const PlanCandidate &candidate : outcome.candidates)
       document.addRow({candidate.strategy,
@@ -163,6 +186,9 @@ int gridloom::showOutcome(const PlanOutcome &outcome, const OutcomeOptions &opti
       rt::writeChromeTrace(options.trace, sim::formatTrace(outcome.runs));
     } catch (const std::exception &failure) {
       error = failure.what();
+      if (std::string leftOut = describeLeftOut(outcome.runs); !leftOut.empty())
+        std::cerr << "warning: " << makePrintable(options.trace)
+                  << " leaves out what goes on like the rest: " << leftOut << "\n";
     }
   if (!error.empty()) {
     std::cerr << "error: " << makePrintable(error) << "\n";
