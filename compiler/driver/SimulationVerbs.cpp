@@ -121,6 +121,7 @@ static Document describe(const PlanOutcome &outcome, bool forTools) {
   addText("model", outcome.model);
   addText("mesh", outcome.mesh);
   addText("strategy", outcome.strategy);
+  addText("chosen_as", outcome.chosenAs);
   addText("machine", outcome.machine);
   addText("target", outcome.target);
   addText("precision", outcome.precision);
@@ -131,12 +132,13 @@ static Document describe(const PlanOutcome &outcome, bool forTools) {
     document.addField("steps", all);
   }
   addPrograms(document, outcome);
-  if (outcome.candidates.size() > 1) {
   addPartial(document, outcome);
-    document.addTable("candidates", {"strategy", "step_ms_of_all", "memory", "verdict"});
+  if (outcome.candidates.size() > 1) {
+    document.addTable("candidates", {"strategy", "simulated_ms", "sum_ms", "memory", "verdict"});
+    auto timeOrNone = [](double ms) { return ms > 0 ? timeCell(ms) : Cell(nullptr); };
     for (const PlanCandidate &candidate : outcome.candidates)
-      document.addRow({candidate.strategy,
-                       candidate.stepMs > 0 ? timeCell(candidate.stepMs) : Cell(nullptr),
+      document.addRow({candidate.strategy, timeOrNone(candidate.simulatedMs),
+                       timeOrNone(candidate.sumMs),
                        candidate.memoryBytes ? bytesCell(candidate.memoryBytes) : Cell(nullptr),
                        candidate.verdict});
   }
@@ -184,11 +186,11 @@ int gridloom::showOutcome(const PlanOutcome &outcome, const OutcomeOptions &opti
   if (error.empty() && !options.trace.empty())
     try {
       rt::writeChromeTrace(options.trace, sim::formatTrace(outcome.runs));
-    } catch (const std::exception &failure) {
-      error = failure.what();
       if (std::string leftOut = describeLeftOut(outcome.runs); !leftOut.empty())
         std::cerr << "warning: " << makePrintable(options.trace)
                   << " leaves out what goes on like the rest: " << leftOut << "\n";
+    } catch (const std::exception &failure) {
+      error = failure.what();
     }
   if (!error.empty()) {
     std::cerr << "error: " << makePrintable(error) << "\n";
