@@ -78,7 +78,7 @@ private:
   uint64_t getMemoryLimit() const; ///< bytes; 0: none
   std::vector<Change> listChanges(const ShardOptions &shard, const rt::MemoryNeeds &needs,
                                   int64_t times) const;
-  std::optional<rt::MemoryNeeds> tryChange(const Change &change, int64_t limit);
+  std::optional<uint64_t> tryChange(const Change &change, int64_t limit);
   /// "; the smallest change that fits is ...", found by compiling with it; else what takes most.
   std::string suggestFit(const ShardOptions &shard, const rt::MemoryNeeds &needs, int64_t limit);
 

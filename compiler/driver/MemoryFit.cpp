@@ -175,8 +175,8 @@ std::vector<Compilation::Change> Compilation::listChanges(const ShardOptions &sh
   return changes;
 }
 
-/// Memory of the program with a change; nullopt if it cannot be compiled.
-std::optional<rt::MemoryNeeds> Compilation::tryChange(const Change &change, int64_t limit) {
+/// Bytes of a device of the program with a change; nullopt if it cannot be compiled.
+std::optional<uint64_t> Compilation::tryChange(const Change &change, int64_t limit) {
   ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
   OwningOpRef<ModuleOp> imported;
   ModuleOp program = *simplified;
@@ -198,10 +198,13 @@ std::optional<rt::MemoryNeeds> Compilation::tryChange(const Change &change, int6
     return tryPlan(program, shard, why);
   };
   FailureOr<Choice> chosen = chooseStrategy(program, request);
-  std::optional<TrialPlan> trial;
-  if (succeeded(chosen))
-    trial = tryPlan(program, chosen->options, error);
-  return trial ? std::optional(trial->needs) : std::nullopt;
+  if (failed(chosen))
+    return std::nullopt;
+  for (const Candidate &candidate : chosen->candidates)
+    if (candidate.verdict == Verdict::Chosen && candidate.memoryBytes)
+      return static_cast<uint64_t>(candidate.memoryBytes);
+  std::optional<TrialPlan> trial = tryPlan(program, chosen->options, error);
+  return trial ? std::optional(trial->needs.getAllocated()) : std::nullopt;
 }
 
 std::string Compilation::suggestFit(const ShardOptions &shard, const rt::MemoryNeeds &needs,
@@ -213,10 +216,10 @@ std::string Compilation::suggestFit(const ShardOptions &shard, const rt::MemoryN
       if (change.fixed + (needs.getAllocated() - change.fixed) / static_cast<uint64_t>(times) >
           allowed)
         continue;
-      std::optional<rt::MemoryNeeds> changed = tryChange(change, limit);
-      if (changed && changed->getAllocated() <= allowed)
-        return "; the smallest change that fits is " + change.flag + " (" +
-               formatBytes(changed->getAllocated()) + ")";
+      std::optional<uint64_t> changed = tryChange(change, limit);
+      if (changed && *changed <= allowed)
+        return "; the smallest change that fits is " + change.flag + " (" + formatBytes(*changed) +
+               ")";
     }
   }
   std::pair<uint64_t, const char *> terms[] = {
