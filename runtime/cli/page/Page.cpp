@@ -21,20 +21,39 @@ static Json toJson(const Document &document) {
   return Json::parse(text.str());
 }
 
-/// Sizes, strides and links of the mesh's axes.
+/// The objects of a list with these fields alone, whatever else the report has.
+static Json takeFields(const Json &list, const std::vector<const char *> &texts,
+                       const std::vector<const char *> &numbers) {
+  Json rows = Json::array();
+  for (const Json &object : list) {
+    Json row = Json::object();
+    for (const char *key : texts)
+      row[key] = getText(object, key);
+    for (const char *key : numbers)
+      row[key] = getNumber(object, key);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+/// Sizes and links of the mesh's axes.
 static Json describeMesh(const Plan &plan, const Json &report) {
+  Json levels = takeFields(getList(report, "levels"), {},
+                           {"block", "latency_us", "gigabytes_per_second"});
   Json axes = Json::array();
   for (const Mesh::Axis &axis : plan.getMesh().getAxes()) {
-    Json levels = Json::array();
+    Json crossed = Json::array();
     for (const Json &placed : getList(report, "axes"))
       if (getText(placed, "name") == axis.name)
-        levels = getList(placed, "levels");
-    axes.push_back({{"name", axis.name}, {"size", axis.size}, {"levels", levels}});
+        for (const Json &level : getList(placed, "levels"))
+          if (level.is_number_unsigned() && level < levels.size())
+            crossed.push_back(level);
+    axes.push_back({{"name", axis.name}, {"size", axis.size}, {"levels", std::move(crossed)}});
   }
   return {{"axes", std::move(axes)},
           {"stage_axis", plan.getMesh().getStageAxis()},
           {"ranks", plan.getMesh().getNumRanks()},
-          {"levels", getList(report, "levels")}};
+          {"levels", std::move(levels)}};
 }
 
 static Json collectData(const Plan &plan, const std::filesystem::path &trace) {
@@ -51,10 +70,13 @@ static Json collectData(const Plan &plan, const std::filesystem::path &trace) {
             {"mesh", describeMesh(plan, report)}};
   for (const char *name : {"strategy", "machine", "cluster"})
     data[name] = getText(report, name);
-  for (const char *name : {"estimates", "candidates", "warnings"})
-    data[name] = getList(report, name);
-  data["limit_bytes"] =
-      report.contains("memory") ? getNumber(report["memory"], "limit_bytes") : 0.0;
+  data["estimates"] =
+      takeFields(getList(report, "estimates"), {"entry", "dims"},
+                 {"step_ms", "compute_ms", "comm_ms", "exposed_ms", "bubble"});
+  data["candidates"] = takeFields(getList(report, "candidates"), {"strategy", "reason"},
+                                  {"step_ms", "memory_bytes", "estimated_memory_bytes"});
+  data["warnings"] = getList(report, "warnings");
+  data["limit_bytes"] = getNumber(report.value("memory", Json()), "limit_bytes");
   data["programs"] = makePrograms(plan, timeline, notes);
   data["trace"] = trace.empty() ? Json() : makeTrace(plan, trace, timeline, notes);
   data["tensors"] = makeTensors(plan, report, notes);

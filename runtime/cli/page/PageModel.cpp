@@ -181,12 +181,17 @@ static void addTimes(Scope &to, const Scope &from) {
     addTimes(*to.children[i], *from.children[i]);
 }
 
-/// Scopes alone are folded: nodes of one name and different numbers do different things.
+/// Scopes alone are folded, and only where none of another kind is in between: "ln_1" and "ln_2" of a
+/// layer stay two. Layers of several kinds may take turns.
 void ModelTree::fold(Scope &scope) {
   std::map<size_t, Scope *> first;
+  std::string kind;
   std::vector<std::unique_ptr<Scope>> left;
   for (std::unique_ptr<Scope> &child : scope.children) {
-    int64_t number = cutNumber(child->name).second;
+    auto [pattern, number] = cutNumber(child->name);
+    if (pattern != kind || !child->ops.empty())
+      first.clear();
+    kind = pattern;
     if (child->ops.empty() && number >= 0) {
       if (auto [found, isNew] = first.emplace(child->signature, child.get()); !isNew) {
         found->second->numbers.push_back(number);

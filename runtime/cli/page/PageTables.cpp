@@ -202,35 +202,41 @@ static std::string formatRanges(std::vector<int64_t> numbers) {
   return text;
 }
 
+static std::string replaceAll(std::string text, const std::string &from, const std::string &to) {
+  for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
+    text.replace(at, from.size(), to);
+  return text;
+}
+
 /// Rows that differ in a layer's number alone become one, with the numbers in braces: "h.{0-11}.w".
+/// Nodes that are computed together have the number several times, and a reason may name the layer.
 static std::vector<Json> foldLayers(const std::vector<Json> &rows) {
   struct Fold {
     Json row;
-    std::string before, behind;
+    std::string layer, before;
     std::vector<int64_t> numbers;
   };
   std::vector<Fold> folds;
   std::map<std::string, size_t> known;
   for (const Json &row : rows) {
     auto [before, number, behind] = cutNumber(getText(row, "name"));
-    Json rest = row;
-    rest["name"] = before + "\n" + behind;
-    // A reason may name the layer, too.
     std::string layer = before + std::to_string(number);
-    if (std::string reason = getText(row, "decided_by"); number >= 0)
-      if (size_t at = reason.find(layer); at != std::string::npos)
-        rest["decided_by"] = reason.replace(at, layer.size(), before + "#");
+    Json rest = row;
+    if (number >= 0)
+      for (const char *key : {"name", "decided_by"})
+        rest[key] = replaceAll(getText(row, key), layer, before + "\n");
     auto [found, isNew] = known.emplace(
         rest.dump(-1, ' ', false, Json::error_handler_t::replace), folds.size());
     if (isNew)
-      folds.push_back({row, before, behind, {}});
+      folds.push_back({row, layer, before, {}});
     folds[found->second].numbers.push_back(number);
   }
   std::vector<Json> folded;
   for (Fold &fold : folds) {
     std::set<int64_t> distinct(fold.numbers.begin(), fold.numbers.end());
     if (distinct.size() > 1)
-      fold.row["name"] = fold.before + "{" + formatRanges(fold.numbers) + "}" + fold.behind;
+      fold.row["name"] = replaceAll(getText(fold.row, "name"), fold.layer,
+                                    fold.before + "{" + formatRanges(fold.numbers) + "}");
     fold.row["count"] = fold.numbers.size();
     folded.push_back(std::move(fold.row));
   }

@@ -7,7 +7,8 @@ const data = JSON.parse(document.getElementById('data').textContent);
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (value === null || value === undefined || value === false) continue;
-    if (name === 'style') for (const [key, text] of Object.entries(value)) node.style.setProperty(key, text);
+    if (name === 'style' && typeof value === 'string') node.style.cssText = value;
+    else if (name === 'style') for (const [key, text] of Object.entries(value)) node.style.setProperty(key, text);
     else if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? '' : value);
   }
@@ -40,9 +41,22 @@ function formatMs(ms) {
   return `${digits(ms * 1e6)} ns`;
 }
 
-const formatPercent = (share) => `${share >= 0.1 || share === 0 ? (100 * share).toFixed(0) : (100 * share).toFixed(1)} %`;
+const formatPercent = (share) => `${share >= 0.1 || share === 0 ? (100 * share).toFixed(0) : share < 1e-3 ? '< 0.1' : (100 * share).toFixed(1)} %`;
 const formatCount = (count) => count.toLocaleString('en-US');
-const plural = (count, noun) => `${formatCount(count)} ${noun}${count === 1 ? '' : noun.endsWith('x') ? 'es' : 's'}`;
+const plural = (count, noun) => `${formatCount(count)} ${noun}${count === 1 ? '' : /(x|ch)$/.test(noun) ? 'es' : 's'}`;
+
+// Marks of a time axis alike, in the unit of its end.
+function formatTicks(ticks, step, end) {
+  const [unit, factor] = end >= 1000 ? ['s', 1e-3] : end >= 1 ? ['ms', 1] : ['µs', 1e3];
+  const places = Math.max(0, -Math.floor(Math.log10(step * factor) + 1e-9));
+  return ticks.map((ms) => `${(ms * factor).toFixed(places)} ${unit}`);
+}
+
+// '/a/MatMul + /a/Add + /a/Erf' as '/a/MatMul + 2 more'.
+function shortenNodes(text) {
+  const names = text.split(' + ');
+  return names.length > 2 ? `${names[0]} + ${names.length - 1} more` : text;
+}
 
 // Round numbers between two others, about as many as `wanted`, as [numbers, step].
 function makeTicks(from, to, wanted) {

@@ -1,9 +1,12 @@
 'use strict';
 // Memory over time, and candidates by time and memory.
 
+// The width of pictures that fill the page, in pixels at load; later they scale.
+const roomWidth = () => Math.max(480, document.getElementById('page').clientWidth - 86);
+
 // The live bytes of a stage; `seconds` of all stages, so that their pictures line up.
-function drawMemory(stage, stepMs, limit) {
-  const width = 400, height = 150, left = 58, right = 8, top = 12, bottom = 24;
+function drawMemory(stage, stepMs, limit, width) {
+  const height = width > 600 ? 190 : 150, left = 58, right = 8, top = 12, bottom = 24;
   const points = stage.memory, end = stepMs * 1e6;
   const top1 = Math.max(stage.allocated_bytes, stage.peak_bytes, 1);
   const showLimit = limit > 0 && limit < 1.6 * top1;
@@ -18,19 +21,19 @@ function drawMemory(stage, stepMs, limit) {
   line += `H${x(end)}`;
   const base = y(stage.kept_bytes), rule = (bytes, attributes) =>
     svg('line', {x1: left, x2: width - right, y1: y(bytes), y2: y(bytes), ...attributes});
-  const [ticks] = makeTicks(0, stepMs, 4);
+  const [ticks, step] = makeTicks(0, stepMs, width / 80), texts = formatTicks(ticks, step, stepMs);
   return el('div', {class: 'chart', 'data-stage': stage.stage, 'data-peak': stage.peak_bytes},
     el('div', {class: 'title'}, el('b', {}, isPipeline ? `Stage ${stage.stage}` : 'Each device'),
       el('span', {class: 'muted'}, `peak ${formatBytes(stage.peak_bytes)} · allocated ${formatBytes(stage.allocated_bytes)}`)),
     svg('svg', {viewBox: `0 0 ${width} ${height}`, role: 'img', 'aria-label': `Memory of stage ${stage.stage} over time`},
       makeByteTicks(most, 4).map((bytes) => [rule(bytes, {class: 'grid'}),
         svg('text', {x: left - 6, y: y(bytes) + 4, 'text-anchor': 'end'}, formatBytes(bytes))]),
-      ticks.map((ms) => svg('text', {x: x(ms * 1e6), y: height - 8, 'text-anchor': ms ? 'middle' : 'start'}, formatMs(ms))),
+      ticks.map((ms, i) => svg('text', {x: Math.min(x(ms * 1e6), width - right - 16), y: height - 8, 'text-anchor': 'middle'}, texts[i])),
       svg('rect', {x: left, width: width - left - right, y: base, height: Math.max(0, y(0) - base), style: 'fill:var(--compute);opacity:.35'}),
       svg('path', {d: `${line}V${base}H${left}Z`, style: 'fill:var(--accent);opacity:.28'}),
       svg('path', {d: line, style: 'fill:none;stroke:var(--accent);stroke-width:1.5', 'stroke-linejoin': 'round'}),
       rule(stage.allocated_bytes, {style: 'stroke:var(--text);stroke-width:1;stroke-dasharray:5 4;opacity:.6'}),
-      showLimit ? rule(limit, {style: 'stroke:var(--exposed);stroke-width:1.5'}) : null,
+      showLimit ? rule(limit, {class: 'limit', style: 'stroke:var(--exposed);stroke-width:1.5'}) : null,
       svg('circle', {cx: x(peakAt), cy: y(peak), r: 3.5, style: 'fill:var(--accent);stroke:var(--surface);stroke-width:1.5'}),
       svg('line', {x1: left, x2: width - right, y1: y(0), y2: y(0), class: 'rim'})));
 }
@@ -38,23 +41,23 @@ function drawMemory(stage, stepMs, limit) {
 function showMemory(program) {
   const most = 16;
   const stages = program.stages.slice(0, most);
-  const box = el('div', {class: stages.length < 2 ? 'charts single' : 'charts'}, stages.map((stage) => drawMemory(stage, program.step_ms, data.limit_bytes)));
+  const box = el('div', {class: stages.length < 2 ? 'charts single' : 'charts'}, stages.map((stage) => drawMemory(stage, program.step_ms, data.limit_bytes, stages.length < 2 ? roomWidth() - 22 : 400)));
   const left = program.stages.length - stages.length;
   return [el('p', {class: 'legend'},
     key('color-mix(in srgb, var(--compute) 35%, transparent)', 'weights, states, inputs and outputs'),
     key('color-mix(in srgb, var(--accent) 45%, transparent)', 'activations that are live'),
     el('span', {class: 'key'}, '┄ allocated'),
-    data.limit_bytes ? el('span', {class: 'key'}, el('i', {style: {background: 'var(--exposed)', height: '2px'}}), `limit ${formatBytes(data.limit_bytes)}`) : null),
+    !data.limit_bytes ? null : box.querySelector('.limit')
+      ? el('span', {class: 'key'}, el('i', {style: {background: 'var(--exposed)', height: '2px'}}), `limit ${formatBytes(data.limit_bytes)}`)
+      : el('span', {class: 'key'}, `the limit, ${formatBytes(data.limit_bytes)}, is far above`)),
   box, left > 0 ? el('p', {class: 'muted'}, `${plural(left, 'more stage')} in the table below.`) : null];
 }
 
 // Candidates.
 
-const candidates = data.candidates.filter((one) => one && typeof one === 'object').map((one) => ({
-  strategy: String(one.strategy ?? ''),
-  ms: one.step_ms > 0 ? one.step_ms : null,
+const candidates = data.candidates.map((one) => ({
+  strategy: one.strategy, verdict: one.reason, ms: one.step_ms > 0 ? one.step_ms : null,
   bytes: one.memory_bytes > 0 ? one.memory_bytes : one.estimated_memory_bytes > 0 ? one.estimated_memory_bytes : null,
-  verdict: String(one.reason ?? ''),
 }));
 for (const one of candidates) one.chosen = one.verdict.startsWith('chosen') || candidates.length === 1;
 
@@ -82,7 +85,7 @@ function makeScale(values, from, to, steps) {
 function drawPareto() {
   const points = candidates.filter((one) => one.ms !== null && one.bytes !== null);
   if (points.length < 2) return null;
-  const width = 860, height = 380, left = 74, right = 20, top = 16, bottom = 44;
+  const width = roomWidth(), height = 380, left = 96, right = 24, top = 16, bottom = 44;
   const x = makeScale(points.map((p) => p.ms), left, width - right, (a, b) => makeTicks(a, b, 8)[0]);
   const y = makeScale(points.map((p) => p.bytes), height - bottom, top, (a, b) => {
     let step = 1;
@@ -126,7 +129,7 @@ function drawPareto() {
       svg('line', {x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, class: 'rim'}),
       svg('line', {x1: left, x2: left, y1: top, y2: height - bottom, class: 'rim'}),
       svg('text', {x: (left + width) / 2, y: height - 6, 'text-anchor': 'middle'}, `estimated time of a step${x.isLog ? ' (logarithmic)' : ''}`),
-      svg('text', {transform: `translate(12,${(height - bottom + top) / 2}) rotate(-90)`, 'text-anchor': 'middle'}, `memory of a device${y.isLog ? ' (logarithmic)' : ''}`),
+      svg('text', {transform: `translate(16,${(height - bottom + top) / 2}) rotate(-90)`, 'text-anchor': 'middle'}, `memory of a device${y.isLog ? ' (logarithmic)' : ''}`),
       svg('path', {d: path, style: 'fill:none;stroke:var(--axis-2);stroke-width:1.5;stroke-dasharray:4 3'}),
       [...points].sort((a, b) => a.chosen - b.chosen).map(mark), labels));
 }

@@ -97,7 +97,7 @@ function showTables() {
   const tensors = unpack(data.tensors);
   makeSection('tensors', 'Tensors', 'Weights, inputs, outputs and the values in between, and how they are split; a dimension is split over the axes that stand for it, “-” is whole. {0-11} stands for the layers that are alike.',
     new Table(tensors, [
-      {key: 'name', title: 'name', kind: 'code name'}, {key: 'count', title: 'alike', format: 'count'}, {key: 'kind', title: 'kind', kind: 'tight'}, {key: 'type', title: 'type and shape', kind: 'code'}, {key: 'sharding', title: 'sharding', kind: 'sharding'},
+      {key: 'name', title: 'name', kind: 'code name'}, {key: 'count', title: 'alike', format: 'count'}, {key: 'kind', title: 'kind', kind: 'tight'}, {key: 'type', title: 'type and shape', kind: 'code tight'}, {key: 'sharding', title: 'sharding', kind: 'sharding'},
       {key: 'bytes', title: 'bytes', format: 'bytes', help: 'of each, over all devices'}, {key: 'device_bytes', title: 'on a device', format: 'bytes', help: 'of each'},
       ...(isPipeline ? [{key: 'stage', title: 'stage', format: 'count', help: 'of weights'}] : []), {key: 'decided_by', title: 'decided by', kind: 'text'},
     ], {label: 'tensors', sort: 'bytes'}).element);
@@ -119,4 +119,4 @@ showMemoryTable();
 showCandidates();
 showModel();
 showTables();
-document.documentElement.setAttribute('data-ready', '');
+document.documentElement.setAttribute('data-ready', Math.round(performance.now())); // ms since the browser began to load

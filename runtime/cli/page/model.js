@@ -24,7 +24,7 @@ function countCollectives(scope) {
 }
 
 function drawShares(scope) {
-  const byTime = totalModelMs > 0, total = scope.shares.reduce((sum, [, nodes, ms]) => sum + (byTime ? ms : nodes), 0);
+  const byTime = scope.shares.some((one) => one[2] > 0), total = scope.shares.reduce((sum, [, nodes, ms]) => sum + (byTime ? ms : nodes), 0);
   const text = scope.shares.map(([axes, nodes, ms]) => `${axesName(modelTexts[axes])}: ${plural(nodes, 'node')}${ms ? `, ${formatMs(ms)}` : ''}`);
   return el('span', {class: 'shares', role: 'img', 'aria-label': text.join('; '), onmousemove: (event) => showTip(event, ['Split over', ...text]), onmouseleave: hideTip},
     total ? [...scope.shares].sort((a, b) => modelTexts[a[0]].localeCompare(modelTexts[b[0]])).map(([axes, nodes, ms]) =>
@@ -82,7 +82,8 @@ class ScopeBox {
       el('span', {class: 'sum'}, drawShares(scope), el('span', {}, plural(nodes, 'node')),
         el('span', {}, moves ? `⇄ ${formatCount(moves)}` : ''), el('span', {}, ms ? formatMs(ms) : ''), el('span', {}, ms && totalModelMs ? formatPercent(ms / totalModelMs) : '')));
     this.body = el('div', {class: 'body', hidden: true});
-    this.element = el('div', {class: 'scope', 'data-scope': name}, this.title, this.body);
+    const isSmall = this.isSmall = depth > 0 && (scope.children || []).length <= 3 && (scope.children || []).every(isNode);
+    this.element = el('div', {class: isSmall ? 'scope small' : 'scope', 'data-scope': name}, this.title, this.body);
   }
 
   toggle(open = this.body.hidden) {
@@ -110,8 +111,8 @@ class ScopeBox {
     else if (this.scope.left) this.body.append(el('span', {class: 'more next'}, `and ${plural(this.scope.left, 'node')} that the page leaves out`));
   }
 
-  // Opens scopes level by level while there are few tiles.
-  openWide(budget) {
+  // Opens scopes level by level while there are few tiles; of scopes that differ in numbers alone the first.
+  openWide(budget, isFirstOnly) {
     let boxes = [this];
     while (boxes.length) {
       const next = [];
@@ -120,7 +121,8 @@ class ScopeBox {
         if (cost > budget) continue;
         budget -= cost;
         box.toggle(true);
-        next.push(...box.boxes);
+        const kinds = box.boxes.map((inner) => inner.scope.name.replace(/\d+/g, '#'));
+        next.push(...box.boxes.filter((inner, i) => !isFirstOnly || inner.isSmall || kinds.indexOf(kinds[i]) === i));
       }
       boxes = next;
     }
@@ -134,12 +136,12 @@ class ScopeBox {
 
 function showModel() {
   if (!data.model.tree.children) return;
-  const section = makeSection('model', 'Model', 'Nodes by the scopes of their ONNX names, coloured by the axes that split their result; layers that are alike are one box, their times added up. Click a node for its reasons.');
+  const section = makeSection('model', 'Model', 'Nodes by the scopes of their ONNX names, coloured by the axes that split their result; layers that are alike are one box. Times are simulated, of all stages, programs and micro-batches together. Click a node for its reasons.');
   const used = new Set();
   for (const [axes] of data.model.tree.shares) used.add(modelTexts[axes]);
   const root = new ScopeBox(data.model.tree, 0);
   section.querySelector('.head').append(el('div', {class: 'tools'},
-    el('button', {onclick: () => root.setAll(false)}, 'Close all'), el('button', {onclick: () => root.openWide(1500)}, 'Open all')));
+    el('button', {onclick: () => root.setAll(false)}, 'Close all'), el('button', {onclick: () => root.openWide(1500, false)}, 'Open all')));
   section.append(el('p', {class: 'legend'}, [...used].sort().map((axes) => key(axesColor(axes), axesName(axes))), el('span', {class: 'key'}, '⇄ communicates')), root.element);
-  root.openWide(140);
+  root.openWide(140, true);
 }

@@ -49,7 +49,7 @@ class Table {
     this.body = el('tbody');
     const isShort = this.table.rows <= this.size;
     this.element = el('div', {},
-      el('div', {class: 'table-tools'}, isShort ? null : [this.search, this.sizes, this.previous, this.next], this.count),
+      isShort ? null : el('div', {class: 'table-tools'}, this.search, this.sizes, this.previous, this.next, this.count),
       el('div', {class: 'scroll', tabindex: 0, role: 'group', 'aria-label': this.label, onkeydown: (event) => this.press(event)},
         el('table', {'aria-label': this.label}, el('thead', {}, el('tr', {}, this.heads)), this.body)));
   }
@@ -105,7 +105,8 @@ class Table {
     if (column.kind === 'sharding')
       return el('td', {class: 'code tight'}, value && el('i', {class: 'dot', style: {background: axesColor(axesOf(value)), 'margin-right': '6px'}}), value);
     if (column.kind === 'axes') return el('td', {class: 'tight'}, value ? axesChip(value.split('.').join('+')) : '');
-    return el('td', {class: column.kind}, String(value));
+    const text = String(value), short = shortenNodes(text);
+    return el('td', {class: column.kind, title: short === text ? null : text}, short);
   }
 
   update() {
@@ -126,7 +127,7 @@ class Table {
 
   print() {
     this.kept = [this.size, this.page];
-    this.size = 100;
+    this.size = 50;
     this.page = 0;
     this.update();
   }

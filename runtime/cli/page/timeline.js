@@ -39,7 +39,7 @@ const stepKinds = {compute: 'computation', communication: 'collective', transfer
 function makeGroup(title, note, source, steps, stage) {
   const lanes = source.streams.map(unpackLane).map((lane) => {
     const kinds = new Set(Array.from(lane.step, (step) => steps[step][2]));
-    return {...lane, isCompute: kinds.has('compute')};
+    return {...lane, isCompute: kinds.has('compute'), isTransfer: kinds.has('transfer')};
   });
   lanes.sort((a, b) => b.isCompute - a.isCompute);
   return {title, note, lanes, steps, stage, exposed: findExposed(lanes, steps)};
@@ -92,7 +92,7 @@ class Timeline {
       group.top = y;
       y += 5;
       for (const lane of group.lanes) {
-        const height = lane.isCompute ? 22 : 15;
+        const height = lane.isCompute ? 22 : lane.isTransfer ? 7 : 15;
         this.rows.push({group, lane, y, height});
         y += height + 3;
       }
@@ -127,7 +127,8 @@ class Timeline {
   color(group, lane, i) {
     const [name, node, kind] = group.steps[lane.step[i]];
     if (kind === 'compute') return lane.turn[i] % 2 ? this.colors.odd : this.colors.compute;
-    if (kind === 'transfer') return this.colors.transfer;
+    // A receive mostly waits for its sender.
+    if (kind === 'transfer') return name.startsWith('recv') ? this.colors.waiting : this.colors.transfer;
     const row = collectiveRows.get([group.stage, name, node].join('\n'));
     const axis = row === undefined ? '' : collectives.columns.over[row].split('.')[0];
     if (!(axis in this.colors.axes)) this.colors.axes[axis] = plainColor(axisColor(axis));
@@ -144,7 +145,7 @@ class Timeline {
     const pen = this.pen = this.canvas.getContext('2d');
     pen.scale(scale, scale);
     this.colors = {axes: {}};
-    for (const [name, variable] of [['compute', '--compute'], ['odd', '--compute-odd'], ['transfer', '--transfer'], ['exposed', '--exposed'], ['text', '--text'], ['muted', '--muted'], ['line', '--line'], ['sunken', '--sunken'], ['on', '--on-color'], ['surface', '--surface']])
+    for (const [name, variable] of [['compute', '--compute'], ['odd', '--compute-odd'], ['transfer', '--transfer'], ['waiting', '--waiting'], ['exposed', '--exposed'], ['text', '--text'], ['muted', '--muted'], ['line', '--line'], ['sunken', '--sunken'], ['on', '--on-color'], ['surface', '--surface']])
       this.colors[name] = cssColor(variable);
     pen.font = '11px system-ui, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif';
     pen.textBaseline = 'middle';
@@ -155,14 +156,13 @@ class Timeline {
 
   drawAxis(pen) {
     const [ticks, step] = makeTicks(this.from, this.to, Math.max(3, Math.floor((this.width - this.gutter) / 130)));
-    const unit = this.to >= 1000 ? ['s', 1e-3] : this.to >= 1 ? ['ms', 1] : ['µs', 1e3];
-    const places = Math.max(0, -Math.floor(Math.log10(step * unit[1]) + 1e-9));
-    for (const ms of ticks) {
+    const texts = formatTicks(ticks, step, this.to);
+    for (const [i, ms] of ticks.entries()) {
       const x = Math.round(this.x(ms)) + 0.5;
       pen.fillStyle = this.colors.line;
       pen.fillRect(x - 0.5, 20, 1, this.height);
       pen.fillStyle = this.colors.muted;
-      const text = `${(ms * unit[1]).toFixed(places)} ${unit[0]}`, half = pen.measureText(text).width / 2;
+      const text = texts[i], half = pen.measureText(text).width / 2;
       pen.fillText(text, Math.min(Math.max(x - half, this.gutter - 4), this.width - 2 * half - 4), 11);
     }
   }
@@ -293,7 +293,7 @@ function describeStats(one, stepMs) {
 function stageRanks(stage) {
   const index = axisNames.indexOf(data.mesh.stage_axis), list = [];
   for (let rank = 0; rank < Math.min(ranks, 4096); ++rank) if (index < 0 || coordinatesOf(rank)[index] === stage) list.push(rank);
-  return list.length > 1 && list[list.length - 1] - list[0] === list.length - 1 ? `ranks ${list[0]}–${list[list.length - 1]}` : list.length > 3 ? `${list.length} ranks` : `rank ${list.join(', ')}`;
+  return list.length > 1 && list[list.length - 1] - list[0] === list.length - 1 ? `ranks ${list[0]}–${list[list.length - 1]}` : list.length > 3 ? `${list.length} ranks` : `${list.length > 1 ? 'ranks' : 'rank'} ${list.join(', ')}`;
 }
 
 function makeTimeline(program, index) {
@@ -318,7 +318,7 @@ function showTimeline(program, index) {
     el('div', {class: 'head'},
       el('div', {class: 'legend about'},
         data.summary.microbatches > 1 ? [key('var(--compute)', 'computation, even'), key('var(--compute-odd)', 'and odd micro-batches')] : key('var(--compute)', 'computation'),
-        axes.map((axis) => key(axisColor(axis), `collective over ${axis}`)), isPipeline ? key('var(--transfer)', 'transfer between stages') : null,
+        axes.map((axis) => key(axisColor(axis), `collective over ${axis}`)), isPipeline ? [key('var(--transfer)', 'send to another stage'), key('var(--waiting)', 'receive, with waiting for it')] : null,
         hasExposed ? el('span', {class: 'key'}, el('i', {style: {background: 'var(--exposed)', height: '3px', width: '16px'}}), 'collective that nothing hides') : null),
       el('div', {class: 'tools'}, el('span', {class: 'muted'}, 'Ctrl + wheel zooms, drag moves'),
         button('−', 'Zoom out', () => timeline.zoom(1 / 0.6)), button('+', 'Zoom in', () => timeline.zoom(0.6)), button('All', 'Show all', () => timeline.setRange(0, timeline.end)))),
