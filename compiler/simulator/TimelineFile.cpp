@@ -111,7 +111,8 @@ std::string gridloom::sim::formatTimeline(std::span<const ProgramRun> runs) {
   for (const ProgramRun &run : runs)
     stages += run.stages.size();
   for (const ProgramRun &run : runs)
-    programs.push_back(describe(run, kMostBlocks / runs.size(), std::max<size_t>(16, kMostPoints / stages)));
+    programs.push_back(
+        describe(run, kMostBlocks / runs.size(), std::max<size_t>(16, kMostPoints / stages)));
   json file{{"version", 1}, {"programs", std::move(programs)}};
   return file.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }

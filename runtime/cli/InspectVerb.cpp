@@ -126,8 +126,7 @@ static int writePage(const Settings &settings, const Plan &plan) {
                                   "--output, or --force to replace it");
   std::string page = makePage(plan, settings.trace);
   if (std::string reason = replaceFile(settings.output, {page}); !reason.empty())
-    throw Error(ErrorCode::InvalidArgument,
-                settings.output + " cannot be written: " + reason);
+    throw Error(ErrorCode::InvalidArgument, settings.output + " cannot be written: " + reason);
   std::cout << settings.output << ": " << formatBytes(page.size(), "B")
             << ", open it in a browser\n";
   return 0;
@@ -187,9 +186,10 @@ static void checkPageOptions(const Settings &settings, bool hasView) {
 static void addPageOptions(CLI::App &verb, Settings &settings) {
   verb.add_option("-o,--output", settings.output, "file for the page of --format html")
       ->type_name("FILE");
-  verb.add_option("--trace", settings.trace,
-                  "with --format html: a run's trace (gridloom run --trace FILE) to draw beside the "
-                  "simulated run")
+  verb.add_option(
+          "--trace", settings.trace,
+          "with --format html: a run's trace (gridloom run --trace FILE) to draw beside the "
+          "simulated run")
       ->type_name("FILE");
   verb.add_flag("--force", settings.force, "replace a file that is no such page");
 }

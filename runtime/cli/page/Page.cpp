@@ -38,8 +38,8 @@ static Json takeFields(const Json &list, const std::vector<const char *> &texts,
 
 /// Sizes and links of the mesh's axes.
 static Json describeMesh(const Plan &plan, const Json &report) {
-  Json levels = takeFields(getList(report, "levels"), {},
-                           {"block", "latency_us", "gigabytes_per_second"});
+  Json levels =
+      takeFields(getList(report, "levels"), {}, {"block", "latency_us", "gigabytes_per_second"});
   Json axes = Json::array();
   for (const Mesh::Axis &axis : plan.getMesh().getAxes()) {
     Json crossed = Json::array();
@@ -70,13 +70,12 @@ static Json collectData(const Plan &plan, const std::filesystem::path &trace) {
             {"mesh", describeMesh(plan, report)}};
   for (const char *name : {"strategy", "machine", "cluster"})
     data[name] = getText(report, name);
-  data["estimates"] =
-      takeFields(getList(report, "estimates"), {"entry", "dims"},
-                 {"step_ms", "compute_ms", "comm_ms", "exposed_ms", "bubble"});
+  data["estimates"] = takeFields(getList(report, "estimates"), {"entry", "dims"},
+                                 {"step_ms", "compute_ms", "comm_ms", "exposed_ms", "bubble"});
   data["candidates"] = takeFields(getList(report, "candidates"), {"strategy", "reason"},
                                   {"step_ms", "memory_bytes", "estimated_memory_bytes"});
   data["warnings"] = getList(report, "warnings");
-  data["limit_bytes"] = getNumber(report.value("memory", Json()), "limit_bytes");
+  data["limit_bytes"] = getNumber(getField(report, "memory"), "limit_bytes");
   data["programs"] = makePrograms(plan, timeline, notes);
   data["trace"] = trace.empty() ? Json() : makeTrace(plan, trace, timeline, notes);
   data["tensors"] = makeTensors(plan, report, notes);

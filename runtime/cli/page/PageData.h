@@ -20,8 +20,8 @@ namespace gridloom::rt {
 
 using Json = nlohmann::ordered_json;
 
-/// Rows of one table and steps of one timeline at most.
-inline constexpr size_t kMostPageRows = 20'000;
+/// Rows of one table at most.
+inline constexpr size_t kMostPageRows = 10'000;
 
 /// A JSON file of the plan's folder; null where it is absent. Throws InvalidPlan where it is no
 /// object.
@@ -31,6 +31,7 @@ Json readPlanFile(const Plan &plan, const char *name);
 std::string getText(const Json &object, const char *key);
 double getNumber(const Json &object, const char *key);
 const Json &getList(const Json &object, const char *key);
+const Json &getField(const Json &object, const char *key); ///< null where it is absent
 
 /// Rows, which are objects with the same keys, as columns: a list of values for each key, or, where
 /// texts repeat, {"texts": [...], "at": [...]}.

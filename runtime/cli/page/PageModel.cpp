@@ -17,8 +17,8 @@
 using namespace gridloom;
 using namespace gridloom::rt;
 
-/// Nodes that are drawn; of further ones scopes have the sums alone.
-static constexpr size_t kMostNodes = 10'000;
+/// Nodes and scopes that are drawn, the outer ones first; of others there are the sums alone.
+static constexpr size_t kMostDrawn = 10'000;
 
 namespace {
 
@@ -41,13 +41,16 @@ struct Scope {
   std::string name, path; ///< the path: of a node its whole name
   std::vector<std::unique_ptr<Scope>> children;
   std::map<std::string, Scope *> byName;
-  std::vector<Op> ops;                ///< of a node
-  std::vector<Json> collectives;      ///< of a node: their numbers
-  std::string collectiveText;         ///< what they are
-  double ms = 0;                      ///< of a node
+  std::vector<Op> ops;                 ///< of a node
+  std::vector<Json> collectives;       ///< of a node: their numbers
+  std::string collectiveText;          ///< what they are
+  double ms = 0;                       ///< of a node
   std::map<std::string, Share> shares; ///< by axes
-  std::vector<int64_t> numbers;       ///< of the scopes that this one stands for
+  std::vector<int64_t> numbers;        ///< of the scopes that this one stands for
   size_t signature = 0;
+  bool isDrawn = false;
+  bool isNode() const { return !ops.empty(); }
+  size_t countFolded() const { return std::max<size_t>(1, numbers.size()); }
 };
 
 class ModelTree {
@@ -62,6 +65,7 @@ private:
   void sign(Scope &scope);
   void fold(Scope &scope);
   void sum(Scope &scope);
+  void chooseDrawn();
   Json pack(const Scope &scope);
   size_t intern(const std::string &text);
 
@@ -181,18 +185,18 @@ static void addTimes(Scope &to, const Scope &from) {
     addTimes(*to.children[i], *from.children[i]);
 }
 
-/// Scopes alone are folded, and only where none of another kind is in between: "ln_1" and "ln_2" of a
-/// layer stay two. Layers of several kinds may take turns.
+/// Scopes alone are folded, and only where none of another kind is in between: "ln_1" and "ln_2" of
+/// a layer stay two. Layers of several kinds may take turns.
 void ModelTree::fold(Scope &scope) {
   std::map<size_t, Scope *> first;
   std::string kind;
   std::vector<std::unique_ptr<Scope>> left;
   for (std::unique_ptr<Scope> &child : scope.children) {
     auto [pattern, number] = cutNumber(child->name);
-    if (pattern != kind || !child->ops.empty())
+    if (pattern != kind || child->isNode())
       first.clear();
     kind = pattern;
-    if (child->ops.empty() && number >= 0) {
+    if (!child->isNode() && number >= 0) {
       if (auto [found, isNew] = first.emplace(child->signature, child.get()); !isNew) {
         found->second->numbers.push_back(number);
         addTimes(*found->second, *child);
@@ -209,15 +213,24 @@ void ModelTree::fold(Scope &scope) {
 
 /// A scope's shares are those of one of the scopes that it stands for, but its times are of all.
 void ModelTree::sum(Scope &scope) {
-  if (!scope.ops.empty())
+  if (scope.isNode())
     scope.shares[listAxes(scope.ops.back().sharding)] = {1, scope.ms};
   for (std::unique_ptr<Scope> &child : scope.children) {
     sum(*child);
     for (const auto &[axes, share] : child->shares) {
       Share &all = scope.shares[axes];
-      all.nodes += share.nodes * int64_t(std::max<size_t>(1, child->numbers.size()));
+      all.nodes += share.nodes * int64_t(child->countFolded());
       all.ms += share.ms;
     }
+  }
+}
+
+void ModelTree::chooseDrawn() {
+  std::vector<Scope *> scopes{&root};
+  for (size_t i = 0; i < scopes.size() && i < kMostDrawn; ++i) {
+    scopes[i]->isDrawn = true;
+    for (const std::unique_ptr<Scope> &child : scopes[i]->children)
+      scopes.push_back(child.get());
   }
 }
 
@@ -235,7 +248,7 @@ Json ModelTree::pack(const Scope &scope) {
   Json packed{{"name", scope.name}, {"shares", std::move(shares)}};
   if (scope.numbers.size() > 1)
     packed["numbers"] = scope.numbers;
-  if (!scope.ops.empty()) {
+  if (scope.isNode()) {
     Json ops = Json::array();
     for (const Op &op : scope.ops)
       ops.push_back({intern(op.name), intern(op.type), intern(op.sharding), intern(op.reason)});
@@ -244,18 +257,18 @@ Json ModelTree::pack(const Scope &scope) {
     if (!scope.collectives.empty())
       packed["collectives"] = scope.collectives;
   }
-  size_t nodesLeft = 0;
+  int64_t nodesLeft = 0;
   for (const std::unique_ptr<Scope> &child : scope.children) {
-    if (!child->ops.empty() && drawn >= kMostNodes) {
-      ++nodesLeft;
-      continue;
-    }
-    drawn += !child->ops.empty();
-    packed["children"].push_back(pack(*child));
+    if (child->isDrawn)
+      packed["children"].push_back(pack(*child));
+    else
+      for (const auto &[axes, share] : child->shares)
+        nodesLeft += share.nodes * int64_t(child->countFolded());
   }
   if (nodesLeft)
     packed["left"] = nodesLeft;
-  left += nodesLeft;
+  drawn += scope.isNode();
+  left += size_t(nodesLeft);
   return packed;
 }
 
@@ -263,6 +276,7 @@ Json ModelTree::finish(std::vector<std::string> &notes) {
   sign(root);
   fold(root);
   sum(root);
+  chooseDrawn();
   root.name = "model";
   Json tree = pack(root);
   if (left)

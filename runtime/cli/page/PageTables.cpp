@@ -37,23 +37,26 @@ Json gridloom::rt::readPlanFile(const Plan &plan, const char *name) {
   return content;
 }
 
+const Json &gridloom::rt::getField(const Json &object, const char *key) {
+  static const Json none;
+  auto found = object.find(key); // the end for what is no object
+  return found == object.end() ? none : *found;
+}
+
 std::string gridloom::rt::getText(const Json &object, const char *key) {
-  auto found = object.find(key);
-  return object.is_object() && found != object.end() && found->is_string()
-             ? found->get<std::string>()
-             : "";
+  const Json &field = getField(object, key);
+  return field.is_string() ? field.get<std::string>() : "";
 }
 
 double gridloom::rt::getNumber(const Json &object, const char *key) {
-  auto found = object.find(key);
-  return object.is_object() && found != object.end() && found->is_number() ? found->get<double>()
-                                                                           : 0;
+  const Json &field = getField(object, key);
+  return field.is_number() ? field.get<double>() : 0;
 }
 
 const Json &gridloom::rt::getList(const Json &object, const char *key) {
   static const Json none = Json::array();
-  auto found = object.find(key);
-  return object.is_object() && found != object.end() && found->is_array() ? *found : none;
+  const Json &field = getField(object, key);
+  return field.is_array() ? field : none;
 }
 
 //===----------------------------------------------------------------------===//
@@ -225,8 +228,8 @@ static std::vector<Json> foldLayers(const std::vector<Json> &rows) {
     if (number >= 0)
       for (const char *key : {"name", "decided_by"})
         rest[key] = replaceAll(getText(row, key), layer, before + "\n");
-    auto [found, isNew] = known.emplace(
-        rest.dump(-1, ' ', false, Json::error_handler_t::replace), folds.size());
+    auto [found, isNew] =
+        known.emplace(rest.dump(-1, ' ', false, Json::error_handler_t::replace), folds.size());
     if (isNew)
       folds.push_back({row, layer, before, {}});
     folds[found->second].numbers.push_back(number);

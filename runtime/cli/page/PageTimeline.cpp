@@ -17,8 +17,8 @@ using namespace gridloom;
 using namespace gridloom::rt;
 namespace fs = std::filesystem;
 
-/// Of a trace; further ranks are left out.
-static constexpr size_t kMostRanks = 16;
+/// Of a trace; further ranks are left out, and further blocks joined.
+static constexpr size_t kMostRanks = 16, kMostBlocks = 20'000;
 
 //===----------------------------------------------------------------------===//
 // timeline.json
@@ -46,8 +46,8 @@ static void checkStage(const Plan &plan, const Json &stage) {
   requireField(stage.is_object(), plan, "a stage");
   for (const char *number : {"stage", "rank", "compute_ms", "comm_ms", "exposed_ms", "bubble",
                              "kept_bytes", "peak_bytes", "allocated_bytes"})
-    requireField(stage.contains(number) && stage[number].is_number(), plan, number);
-  requireField(isNumbers(stage.value("memory", Json()), 2), plan, "memory");
+    requireField(getField(stage, number).is_number(), plan, number);
+  requireField(isNumbers(getField(stage, "memory"), 2), plan, "memory");
   const Json &steps = getList(stage, "steps");
   requireField(std::all_of(steps.begin(), steps.end(), isStep), plan, "a step");
   for (const Json &stream : getList(stage, "streams")) {
@@ -96,8 +96,9 @@ static void noteJoined(const Json &program, size_t shown, const std::string &of,
   if (ns <= 0)
     return;
   char text[160];
-  snprintf(text, sizeof text, "%s: steps shorter than %.3g us are drawn together, %zu blocks in all.",
-           of.c_str(), ns * 1e-3, shown);
+  snprintf(text, sizeof text,
+           "%s: steps shorter than %.3g us are drawn together, %zu blocks in all.", of.c_str(),
+           ns * 1e-3, shown);
   notes.push_back(text);
 }
 
@@ -114,10 +115,9 @@ Json gridloom::rt::makePrograms(const Plan &plan, const Json &timeline,
   Json programs = getList(timeline, "programs");
   size_t stages = 0, removed = 0;
   for (const Json &program : programs) {
-    requireField(program.is_object() && program.value("entry", Json()).is_string() &&
-                     program.value("dims", Json()).is_string() &&
-                     program.value("step_ms", Json()).is_number(),
-                 plan, "a program");
+    for (const char *text : {"entry", "dims"})
+      requireField(getField(program, text).is_string(), plan, text);
+    requireField(getField(program, "step_ms").is_number(), plan, "step_ms");
     for (const Json &stage : getList(program, "stages"))
       checkStage(plan, stage);
     stages += getList(program, "stages").size();
@@ -127,7 +127,8 @@ Json gridloom::rt::makePrograms(const Plan &plan, const Json &timeline,
       removed += limitSteps(stage, kMostPageRows / stages);
     std::string dims = getText(program, "dims");
     noteJoined(program, countBlocks(program["stages"], "streams"),
-               "Timeline of " + getText(program, "entry") + (dims.empty() ? "" : " ") + dims, notes);
+               "Timeline of " + getText(program, "entry") + (dims.empty() ? "" : " ") + dims,
+               notes);
   }
   if (removed)
     notes.push_back(std::to_string(removed) +
@@ -154,9 +155,9 @@ public:
   size_t add(const TraceEvent &event) {
     auto [found, isNew] = numbers.emplace(std::pair(event.name, event.origin), steps.size());
     if (isNew) {
-      const char *kind = event.isTransfer                           ? "transfer"
+      const char *kind = event.isTransfer                          ? "transfer"
                          : event.kind == StreamKind::Communication ? "communication"
-                                                                    : "compute";
+                                                                   : "compute";
       steps.push_back({event.name, event.origin, kind, event.bytes, 0, 0.0});
     }
     Json &step = steps[found->second];
@@ -181,9 +182,9 @@ public:
 
 private:
   [[noreturn]] void fail(const std::string &what) const {
-    throw Error(ErrorCode::InvalidArgument,
-                "the trace '" + path.string() + "' " + what +
-                    "; make it with gridloom run " + plan.getFolder().string() + " --trace FILE");
+    throw Error(ErrorCode::InvalidArgument, "the trace '" + path.string() + "' " + what +
+                                                "; make it with gridloom run " +
+                                                plan.getFolder().string() + " --trace FILE");
   }
   int readRank(const Json &event) const;
 
@@ -214,7 +215,7 @@ std::map<int, RankTrace> TraceReader::read() const {
   std::map<int, RankTrace> ranks;
   for (const Json &event : getList(root, "traceEvents")) {
     std::string phase = getText(event, "ph");
-    const Json arguments = event.is_object() ? event.value("args", Json()) : Json();
+    const Json &arguments = getField(event, "args");
     int64_t stream = int64_t(getNumber(event, "tid"));
     if (phase == "M" && getText(event, "name") == "thread_name")
       ranks[readRank(event)].streams[stream] = getText(arguments, "name");
@@ -226,8 +227,8 @@ std::map<int, RankTrace> TraceReader::read() const {
     TraceEvent step;
     step.name = getText(event, "name");
     step.origin = getText(arguments, "onnx");
-    step.kind = getText(event, "cat") == "communication" ? StreamKind::Communication
-                                                         : StreamKind::Compute;
+    step.kind =
+        getText(event, "cat") == "communication" ? StreamKind::Communication : StreamKind::Compute;
     step.isTransfer = step.name.starts_with("send #") || step.name.starts_with("recv #");
     step.bytes = uint64_t(std::max(0.0, getNumber(arguments, "bytes")));
     step.iteration = int64_t(getNumber(arguments, "iteration"));
@@ -258,7 +259,8 @@ static size_t findProgram(const fs::path &path, const Json &programs, const Step
   }
   if (!programs.empty() && !most)
     throw Error(ErrorCode::InvalidArgument,
-                "the trace '" + path.string() + "' has none of the plan's steps; it is of another plan");
+                "the trace '" + path.string() +
+                    "' has none of the plan's steps; it is of another plan");
   return best;
 }
 
@@ -292,8 +294,8 @@ Json gridloom::rt::makeTrace(const Plan &plan, const fs::path &path, const Json 
     std::map<int64_t, Lane> byStream;
     std::vector<TraceEvent> events;
     for (auto &[stream, event] : trace.events) {
-      byStream[stream].push_back({event.begin - first, event.end - first, steps.add(event),
-                                  event.iteration});
+      byStream[stream].push_back(
+          {event.begin - first, event.end - first, steps.add(event), event.iteration});
       events.push_back(std::move(event));
     }
     RunStats stats = computeStats(events, first, last, plan.getNumStages() > 1);
@@ -312,7 +314,7 @@ Json gridloom::rt::makeTrace(const Plan &plan, const fs::path &path, const Json 
                      {"exposed_ms", stats.exposed},
                      {"bubble", stats.bubble}});
   }
-  int64_t joined = joinShort(lanes, kMostPageRows);
+  int64_t joined = joinShort(lanes, kMostBlocks);
   auto lane = lanes.begin();
   for (Json &rank : ranks)
     for (Json &stream : rank["streams"])
