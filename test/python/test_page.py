@@ -289,12 +289,18 @@ def test_a_real_run_stands_beside_the_simulated_one(tools, browser, plans, tmp_p
     found = browser.evaluate(page, """
         const [timeline] = makeTimeline(data.programs[0], 0);
         return {groups: timeline.groups.map((group) => [group.title, group.note]), about: document.querySelector('#timeline .about').textContent, took: data.trace.step_ms,
+                simulated: data.programs[0].step_ms, fitted: document.querySelector('#timeline input').checked,
                 steps: data.trace.ranks.map((rank) => rank.streams.reduce((sum, stream) => sum + stream.blocks.length / 5, 0))};""")
+    assert found["fitted"] == (found["took"] > 4 * found["simulated"])  # a first run takes long
     assert [note for _, note in found["groups"]] == ["simulated", "measured", "measured"] * 2
     assert [title for title, note in found["groups"] if note == "measured"] == ["Rank 0", "Rank 2", "Rank 1", "Rank 3"]
     assert "run.json took" in found["about"] and found["took"] == pytest.approx(took / 1e3, rel=1e-3)
     assert found["steps"] == [sum(event["pid"] == rank for event in events) for rank in range(4)]
     browser.shoot(page, "trace", 2600)
+    alone = copy_of(plan, tmp_path)
+    (alone / "timeline.json").unlink()
+    page = write(tools, alone, tmp_path / "alone.html", "--trace", tmp_path / "run.json")
+    assert browser.evaluate(page, "return makeTimeline({stages: [], step_ms: 0}, 0)[0].groups.map((group) => group.title)") == ["Rank 0", "Rank 1", "Rank 2", "Rank 3"]
 
 
 HOSTILE = "</script><script>document.documentElement.dataset.pwned=1</script>"

@@ -123,7 +123,7 @@ function drawPareto() {
       key('var(--axis-2)', 'on the front: none is faster and smaller'), key('var(--compute)', 'others')),
     svg('svg', {viewBox: `0 0 ${width} ${height}`, 'aria-label': 'Candidates by time and memory'},
       x.marks.map((ms) => [svg('line', {x1: x.at(ms), x2: x.at(ms), y1: top, y2: height - bottom, class: 'grid'}),
-        svg('text', {x: x.at(ms), y: height - bottom + 16, 'text-anchor': 'middle'}, formatMs(ms))]),
+        svg('text', {x: x.at(ms), y: height - bottom + 16, 'text-anchor': 'middle'}, formatMs(ms).replace(/\.0+(?= )/, ''))]),
       y.marks.map((bytes) => [svg('line', {x1: left, x2: width - right, y1: y.at(bytes), y2: y.at(bytes), class: 'grid'}),
         svg('text', {x: left - 8, y: y.at(bytes) + 4, 'text-anchor': 'end'}, formatBytes(bytes))]),
       svg('line', {x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, class: 'rim'}),

@@ -50,12 +50,13 @@ function showSummary() {
 
 // Of several programs the reader chooses one.
 function showPrograms() {
-  const programs = data.programs;
+  // Without a simulated program a trace stands for itself.
+  const isSimulated = data.programs.length > 0, programs = isSimulated ? data.programs : data.trace ? [{entry: '', dims: '', step_ms: 0, stages: []}] : [];
   if (!programs.length) return;
-  const measured = data.trace ? ` ${data.trace.file} took ${formatMs(data.trace.step_ms)}.` : '';
-  const times = makeSection('timeline', 'Timeline', `A step as simulated, one rank for each stage.${measured}`), memory = makeSection('memory', 'Memory over time', 'Bytes of a device during the simulated step.');
+  const about = [isSimulated && 'A step as simulated, one rank for each stage.', data.trace && `${data.trace.file} took ${formatMs(data.trace.step_ms)}.`].filter(Boolean).join(' ');
+  const times = makeSection('timeline', 'Timeline', about), memory = isSimulated && makeSection('memory', 'Memory over time', 'Bytes of a device during the simulated step.');
   const draw = (index) => {
-    for (const [section, content] of [[times, showTimeline(programs[index], index)], [memory, showMemory(programs[index])]]) {
+    for (const [section, content] of [[times, showTimeline(programs[index], index)], ...(memory ? [[memory, showMemory(programs[index])]] : [])]) {
       section.querySelector('.content')?.remove();
       section.append(el('div', {class: 'content'}, content));
     }
@@ -97,7 +98,7 @@ function showTables() {
   const tensors = unpack(data.tensors);
   makeSection('tensors', 'Tensors', 'Weights, inputs, outputs and the values in between, and how they are split; a dimension is split over the axes that stand for it, “-” is whole. {0-11} stands for the layers that are alike.',
     new Table(tensors, [
-      {key: 'name', title: 'name', kind: 'code name'}, {key: 'count', title: 'alike', format: 'count'}, {key: 'kind', title: 'kind', kind: 'tight'}, {key: 'type', title: 'type and shape', kind: 'code tight'}, {key: 'sharding', title: 'sharding', kind: 'sharding'},
+      {key: 'name', title: 'name', kind: 'code wide'}, {key: 'count', title: 'alike', format: 'count'}, {key: 'kind', title: 'kind', kind: 'tight'}, {key: 'type', title: 'type and shape', kind: 'code tight'}, {key: 'sharding', title: 'sharding', kind: 'sharding'},
       {key: 'bytes', title: 'bytes', format: 'bytes', help: 'of each, over all devices'}, {key: 'device_bytes', title: 'on a device', format: 'bytes', help: 'of each'},
       ...(isPipeline ? [{key: 'stage', title: 'stage', format: 'count', help: 'of weights'}] : []), {key: 'decided_by', title: 'decided by', kind: 'text'},
     ], {label: 'tensors', sort: 'bytes'}).element);

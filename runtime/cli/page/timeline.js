@@ -35,14 +35,14 @@ for (let row = 0; row < collectives.rows; ++row) {
 
 const stepKinds = {compute: 'computation', communication: 'collective', transfer: 'transfer between stages'};
 
-// One group of lanes: a stage as simulated, or a rank as measured.
-function makeGroup(title, note, source, steps, stage) {
+// One group of lanes: a stage as simulated, or a rank as measured; `duration` is that of its run, in ms.
+function makeGroup(title, note, source, steps, stage, duration) {
   const lanes = source.streams.map(unpackLane).map((lane) => {
     const kinds = new Set(Array.from(lane.step, (step) => steps[step][2]));
     return {...lane, isCompute: kinds.has('compute'), isTransfer: kinds.has('transfer')};
   });
   lanes.sort((a, b) => b.isCompute - a.isCompute);
-  return {title, note, lanes, steps, stage, exposed: findExposed(lanes, steps)};
+  return {title, note, lanes, steps, stage, duration, exposed: findExposed(lanes, steps)};
 }
 
 const unite = (intervals) => {
@@ -76,6 +76,7 @@ class Timeline {
     this.end = endMs;
     this.from = 0;
     this.to = endMs;
+    this.fitsEach = false;
     this.canvas = el('canvas', {tabindex: 0, role: 'img', 'aria-label': 'Timeline of streams; arrow keys move, plus and minus zoom, Home shows all'});
     this.element = el('div', {class: 'pic'}, this.canvas);
     this.layOut();
@@ -103,6 +104,16 @@ class Timeline {
     }
     this.height = y + 2;
     this.canvas.style.height = `${this.height}px`;
+  }
+
+  // By how much a run's times are stretched: to the end, where each run is drawn in its own time.
+  stretch(group) {
+    return this.fitsEach && group.duration > 0 ? this.end / group.duration : 1;
+  }
+
+  fitEach(on) {
+    this.fitsEach = on;
+    this.draw();
   }
 
   x(ms) {
@@ -155,8 +166,9 @@ class Timeline {
   }
 
   drawAxis(pen) {
-    const [ticks, step] = makeTicks(this.from, this.to, Math.max(3, Math.floor((this.width - this.gutter) / 130)));
-    const texts = formatTicks(ticks, step, this.to);
+    const wanted = Math.max(3, Math.floor((this.width - this.gutter) / 130)), unit = this.fitsEach ? this.end / 100 : 1;
+    const [numbers, step] = makeTicks(this.from / unit, this.to / unit, wanted), ticks = numbers.map((number) => number * unit);
+    const texts = this.fitsEach ? numbers.map((number) => `${Number(number.toFixed(3))} %`) : formatTicks(ticks, step, this.to);
     for (const [i, ms] of ticks.entries()) {
       const x = Math.round(this.x(ms)) + 0.5;
       pen.fillStyle = this.colors.line;
@@ -179,7 +191,7 @@ class Timeline {
     pen.fillStyle = this.colors.muted;
     pen.fillText(group.note, 10, group.top + 28, this.gutter - 20);
     pen.fillStyle = this.colors.exposed;
-    for (const [begin, end] of group.exposed) {
+    for (const [begin, end] of group.exposed.map((both) => both.map((ms) => ms * this.stretch(group)))) {
       if (end < this.from || begin > this.to) continue;
       const left = Math.max(this.gutter, this.x(begin));
       pen.fillRect(left, group.exposedTop, Math.max(0.7, this.x(Math.min(end, this.to)) - left), 3);
@@ -188,8 +200,9 @@ class Timeline {
 
   drawLane(pen, {group, lane, y, height}) {
     let drawnTo = -1;
-    for (let i = findBlock(lane, this.from); i < lane.begin.length && lane.begin[i] < this.to; ++i) {
-      const left = Math.max(this.gutter, this.x(lane.begin[i])), right = Math.min(this.x(this.to), this.x(lane.end[i]));
+    const stretch = this.stretch(group);
+    for (let i = findBlock(lane, this.from / stretch); i < lane.begin.length && lane.begin[i] * stretch < this.to; ++i) {
+      const left = Math.max(this.gutter, this.x(lane.begin[i] * stretch)), right = Math.min(this.x(this.to), this.x(lane.end[i] * stretch));
       if (right - left < 0.4 && right < drawnTo + 0.4) continue;
       const wide = Math.max(0.7, right - left - (right - left > 3 ? 0.7 : 0));
       pen.fillStyle = this.color(group, lane, i);
@@ -224,7 +237,7 @@ class Timeline {
     const box = this.canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
     const row = this.rows.find((one) => y >= one.y - 1 && y <= one.y + one.height + 1);
     if (!row || x < this.gutter) return null;
-    const slack = (this.to - this.from) / (this.width - this.gutter), ms = this.msAt(x);
+    const stretch = this.stretch(row.group), slack = (this.to - this.from) / (this.width - this.gutter) / stretch, ms = this.msAt(x) / stretch;
     const i = findBlock(row.lane, ms - slack);
     return i < row.lane.begin.length && row.lane.begin[i] <= ms + slack ? [row, i] : null;
   }
@@ -300,12 +313,13 @@ function makeTimeline(program, index) {
   const trace = data.trace && data.trace.program === index ? data.trace : null;
   const most = 24, groups = [];
   for (const stage of program.stages.slice(0, most)) {
-    groups.push(makeGroup(isPipeline ? `Stage ${stage.stage}, ${stageRanks(stage.stage)}` : 'Each rank', trace ? 'simulated' : describeStats(stage, program.step_ms), stage, stage.steps, stage.stage));
+    groups.push(makeGroup(isPipeline ? `Stage ${stage.stage}, ${stageRanks(stage.stage)}` : 'Each rank', trace ? 'simulated' : describeStats(stage, program.step_ms), stage, stage.steps, stage.stage, program.step_ms));
     for (const rank of trace ? trace.ranks : [])
-      if (rank.stage === stage.stage) groups.push(makeGroup(`Rank ${rank.rank}`, 'measured', rank, trace.steps, stage.stage));
+      if (rank.stage === stage.stage) groups.push(makeGroup(`Rank ${rank.rank}`, 'measured', rank, trace.steps, stage.stage, trace.step_ms));
   }
   const end = Math.max(program.step_ms, trace ? trace.step_ms : 0);
-  const left = program.stages.length - most;
+  const drawn = new Set(program.stages.slice(0, most).map((stage) => stage.stage)), left = program.stages.length - most;
+  for (const rank of trace && !drawn.size ? trace.ranks : []) groups.push(makeGroup(`Rank ${rank.rank}`, 'measured', rank, trace.steps, rank.stage, trace.step_ms));
   return [new Timeline(groups, end || 1e-6), left > 0 ? `Stages ${most} to ${program.stages.length - 1} are not drawn.` : ''];
 }
 
@@ -313,6 +327,10 @@ function showTimeline(program, index) {
   const [timeline, left] = makeTimeline(program, index);
   const axes = [...new Set((collectives.columns.over || []).filter((over, row) => !['send', 'recv'].includes(collectives.columns.kind[row])).map((over) => over.split('.')[0]))].filter(Boolean).sort();
   const hasExposed = timeline.groups.some((group) => group.exposed.length);
+  // A first run takes many times as long as one that is simulated.
+  const trace = timeline.groups.some((group) => group.duration !== program.step_ms), isFar = trace && program.step_ms > 0 && program.step_ms * 4 < timeline.end;
+  timeline.fitsEach = isFar;
+  const fit = el('input', {type: 'checkbox', checked: isFar, onchange: () => timeline.fitEach(fit.checked)});
   const button = (text, label, action) => el('button', {onclick: action, 'aria-label': label, title: label}, text);
   return [
     el('div', {class: 'head'},
@@ -320,7 +338,7 @@ function showTimeline(program, index) {
         data.summary.microbatches > 1 ? [key('var(--compute)', 'computation, even'), key('var(--compute-odd)', 'and odd micro-batches')] : key('var(--compute)', 'computation'),
         axes.map((axis) => key(axisColor(axis), `collective over ${axis}`)), isPipeline ? [key('var(--transfer)', 'send to another stage'), key('var(--waiting)', 'receive, with waiting for it')] : null,
         hasExposed ? el('span', {class: 'key'}, el('i', {style: {background: 'var(--exposed)', height: '3px', width: '16px'}}), 'collective that nothing hides') : null),
-      el('div', {class: 'tools'}, el('span', {class: 'muted'}, 'Ctrl + wheel zooms, drag moves'),
+      el('div', {class: 'tools'}, trace && program.step_ms > 0 ? el('label', {}, fit, ' each run in its own time') : null, el('span', {class: 'muted'}, 'Ctrl + wheel zooms, drag moves'),
         button('−', 'Zoom out', () => timeline.zoom(1 / 0.6)), button('+', 'Zoom in', () => timeline.zoom(0.6)), button('All', 'Show all', () => timeline.setRange(0, timeline.end)))),
     timeline.element, left ? el('p', {class: 'muted'}, left) : null];
 }
