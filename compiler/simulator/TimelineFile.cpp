@@ -110,9 +110,10 @@ std::string gridloom::sim::formatTimeline(std::span<const ProgramRun> runs) {
   size_t stages = 0;
   for (const ProgramRun &run : runs)
     stages += run.stages.size();
+  size_t blocks = kMostBlocks / std::max<size_t>(1, runs.size());
+  size_t points = std::max<size_t>(16, kMostPoints / std::max<size_t>(1, stages));
   for (const ProgramRun &run : runs)
-    programs.push_back(
-        describe(run, kMostBlocks / runs.size(), std::max<size_t>(16, kMostPoints / stages)));
+    programs.push_back(describe(run, blocks, points));
   json file{{"version", 1}, {"programs", std::move(programs)}};
   return file.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }

@@ -172,7 +172,7 @@ static void limitRows(std::vector<Json> &rows, const char *key, const std::strin
 
 /// "h.12.attn.weight": what stands before and behind its first number that is a whole part of the
 /// name, and the number; -1 where there is none.
-static std::tuple<std::string, int64_t, std::string> cutNumber(const std::string &name) {
+static std::tuple<std::string, int64_t, std::string> cutLayer(const std::string &name) {
   auto isEdge = [&](size_t at) {
     return at >= name.size() || name[at] == '.' || name[at] == '/' || name[at] == '_';
   };
@@ -222,7 +222,7 @@ static std::vector<Json> foldLayers(const std::vector<Json> &rows) {
   std::vector<Fold> folds;
   std::map<std::string, size_t> known;
   for (const Json &row : rows) {
-    auto [before, number, behind] = cutNumber(getText(row, "name"));
+    auto [before, number, behind] = cutLayer(getText(row, "name"));
     std::string layer = before + std::to_string(number);
     Json rest = row;
     if (number >= 0)
@@ -268,13 +268,16 @@ static std::optional<TensorType> parseType(const std::string &text) {
   return type.element.starts_with('?') ? std::nullopt : std::optional(type);
 }
 
-/// 0 where the type is not known.
-static double getElementBytes(const std::string &element) {
-  static const std::map<std::string, double> bytes{
-      {"f64", 8}, {"f32", 4}, {"f16", 2},  {"bf16", 2}, {"i64", 8},  {"i32", 4}, {"i16", 2},
-      {"i8", 1},  {"i1", 1},  {"ui64", 8}, {"ui32", 4}, {"ui16", 2}, {"ui8", 1}};
-  auto found = bytes.find(element);
-  return found != bytes.end() ? found->second : element.starts_with("f8") ? 1 : 0;
+/// By MLIR's name, "ui8" or "f8E5M2"; none of other types.
+static std::optional<DataType> findElementType(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return char(tolower(c)); });
+  if (name.starts_with("ui"))
+    name.erase(1, 1);
+  for (int number = 1; isDataType(number); ++number)
+    if (name == nameOf(DataType(number)))
+      return DataType(number);
+  return name == "i1" ? std::optional(DataType::Bool) : std::nullopt;
 }
 
 /// The elements of one device's part. Axes of `sharding` that the mesh lacks cut in time.
@@ -295,10 +298,6 @@ static double countLocal(const Mesh &mesh, const TensorType &type, const std::st
     count *= double(getShardSize(size, ways, granule));
   }
   return count;
-}
-
-static std::string typeName(schema::DataType type) {
-  return std::string(nameOf(DataType(int(type))));
 }
 
 Json gridloom::rt::makeTensors(const Plan &plan, const Json &report,
@@ -327,7 +326,8 @@ Json gridloom::rt::makeTensors(const Plan &plan, const Json &report,
       const WeightInfo *info = plan.findWeight(weight.name());
       std::vector<int64_t> shape(weight.shape().begin(), weight.shape().end());
       add(weight.name(), info ? "weight" : "derived weight",
-          typeName(weight.type()) + " " + formatShape(info ? info->shape : shape),
+          std::string(nameOf(DataType(int(weight.type())))) + " " +
+              formatShape(info ? info->shape : shape),
           formatSharding(weight.sharding()), number, double(info ? info->bytes : weight.bytes()),
           weight.bytes(), reasons[weight.name()]);
     }
@@ -338,13 +338,14 @@ Json gridloom::rt::makeTensors(const Plan &plan, const Json &report,
       continue;
     double bytes = 0;
     Json local;
-    if (std::optional<TensorType> tensor = parseType(type)) {
-      double element = getElementBytes(tensor->element);
-      bytes = element;
+    std::optional<TensorType> tensor = parseType(type);
+    std::optional<DataType> element = tensor ? findElementType(tensor->element) : std::nullopt;
+    if (element) {
+      bytes = double(sizeOf(*element));
       for (int64_t size : tensor->dims)
         bytes *= double(size);
-      local = element * countLocal(plan.getMesh(), *tensor, sharding);
-      type = tensor->element + " " + formatShape(tensor->dims);
+      local = double(sizeOf(*element)) * countLocal(plan.getMesh(), *tensor, sharding);
+      type = std::string(nameOf(*element)) + " " + formatShape(tensor->dims);
     }
     add(getText(value, "name"), op.starts_with("loom.") ? op.substr(5) : op, type, sharding,
         nullptr, bytes, std::move(local), getText(value, "origin"));

@@ -124,7 +124,7 @@ Json gridloom::rt::makePrograms(const Plan &plan, const Json &timeline,
   }
   for (Json &program : programs) {
     for (Json &stage : program["stages"])
-      removed += limitSteps(stage, kMostPageRows / stages);
+      removed += limitSteps(stage, kMostPageRows / std::max<size_t>(1, stages));
     std::string dims = getText(program, "dims");
     noteJoined(program, countBlocks(program["stages"], "streams"),
                "Timeline of " + getText(program, "entry") + (dims.empty() ? "" : " ") + dims,

@@ -38,17 +38,25 @@ function describeCollective(id) {
   return {kind: at('kind'), over: at('over'), bytes: at('bytes'), us: at('us'), because: at('because'), times: at('times'), id};
 }
 
+// 'tensor<4x6xf32>' as 'f32 [4, 6]'.
+function shortenType(type) {
+  const parts = /^tensor<((?:\d+x)*)([^x]\S*)>$/.exec(type);
+  return parts ? `${parts[2]} [${parts[1].split('x').filter(Boolean).join(', ')}]` : type;
+}
+
 function inspectNode(node) {
   const distinct = new Map();
   for (const id of node.collectives || []) {
     const one = describeCollective(id);
     if (!one) continue;
     const line = `${one.kind} over ${one.over || 'stages'}, ${formatBytes(one.bytes)}${one.us === null ? '' : `, ${formatMs(one.us / 1e3)}`}`;
-    distinct.set(line, {count: (distinct.get(line)?.count || 0) + one.times, because: one.because});
+    const known = distinct.get(line) || {count: 0, because: one.because};
+    known.count += one.times;
+    distinct.set(line, known);
   }
   const facts = [['time', node.shares[0][2] ? `${formatMs(node.shares[0][2])} (simulated; what is computed together is with its first node)` : '']];
   for (const [op, type, sharding, reason] of node.ops) {
-    facts.push(['operation', el('span', {class: 'mono'}, `${modelTexts[op].replace(/^loom\./, '')} : ${modelTexts[type]}`)]);
+    facts.push(['operation', el('span', {class: 'mono'}, `${modelTexts[op]}: ${shortenType(modelTexts[type])}`)]);
     facts.push(['sharding', el('span', {class: 'mono'}, modelTexts[sharding])], ['decided by', modelTexts[reason]]);
   }
   for (const [line, {count, because}] of distinct) facts.push(['communicates', `${count > 1 ? `${formatCount(count)} × ` : ''}${line}`], ['because', because]);

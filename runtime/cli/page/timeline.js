@@ -305,7 +305,8 @@ function describeStats(one, stepMs) {
 
 function stageRanks(stage) {
   const index = axisNames.indexOf(data.mesh.stage_axis), list = [];
-  for (let rank = 0; rank < Math.min(ranks, 4096); ++rank) if (index < 0 || coordinatesOf(rank)[index] === stage) list.push(rank);
+  if (ranks > 4096) return `${formatCount(ranks / data.summary.stages)} ranks`;
+  for (let rank = 0; rank < ranks; ++rank) if (index < 0 || coordinatesOf(rank)[index] === stage) list.push(rank);
   return list.length > 1 && list[list.length - 1] - list[0] === list.length - 1 ? `ranks ${list[0]}–${list[list.length - 1]}` : list.length > 3 ? `${list.length} ranks` : `${list.length > 1 ? 'ranks' : 'rank'} ${list.join(', ')}`;
 }
 
