@@ -445,6 +445,12 @@ def test_files_that_are_missing_or_damaged(tools, browser, plans, tmp_path):
     (plan / "timeline.json").write_text("[]")
     assert "timeline.json is not a JSON object; compile the plan again" in refused(tools, 1, *call)
 
+    known = report | {"collectives": [one | {"exposed_us": 1.5 + one["id"]} for one in report["collectives"]]}
+    (plan / "report.json").write_text(json.dumps(known))
+    (plan / "timeline.json").write_text(json.dumps(timeline))
+    exposed = browser.evaluate(write(tools, plan, tmp_path / "page.html"), ROWS + "return column('collectives', 'exposed_us')")
+    assert sorted(exposed) == [1.5 + one["id"] for one in report["collectives"]] != []
+
     (plan / "timeline.json").unlink()
     strange = report | {"candidates": 3, "values": [1, {"name": 2}], "collectives": {}, "estimates": [[]], "levels": [1], "axes": "x", "memory": [], "warnings": [{}]}
     (plan / "report.json").write_text(json.dumps(strange))

@@ -367,11 +367,13 @@ Json gridloom::rt::makeCollectiveRows(const Plan &plan, const Json &report,
     for (const std::string &axis : c.axes)
       axes += (axes.empty() ? "" : ".") + axis;
     auto reported = known.find(id);
-    Json each, all;
+    Json each, all, exposed;
     if (reported != known.end() && getText(*reported->second, "kind") == c.kind) {
       double microseconds = getNumber(*reported->second, "estimate_us");
       each = microseconds;
       all = microseconds * double(c.times);
+      if (getField(*reported->second, "exposed_us").is_number())
+        exposed = getField(*reported->second, "exposed_us");
     }
     rows.push_back({{"id", id++},
                     {"kind", c.kind},
@@ -384,6 +386,7 @@ Json gridloom::rt::makeCollectiveRows(const Plan &plan, const Json &report,
                     {"times", c.times},
                     {"us", std::move(each)},
                     {"us_in_all", std::move(all)},
+                    {"exposed_us", std::move(exposed)},
                     {"onnx_node", c.origin},
                     {"because", c.because}});
   }

@@ -92,6 +92,7 @@ function showTables() {
       {key: 'id', title: 'id', format: 'count', help: 'gridloom explain PLAN --collective ID'}, {key: 'kind', title: 'kind', kind: 'tight'}, {key: 'over', title: 'over', kind: 'axes'}, {key: 'ranks', title: 'ranks', format: 'count'},
       ...(isPipeline ? [{key: 'stage', title: 'stage', format: 'count'}] : []), ...(data.programs.length > 1 ? [{key: 'program', title: 'program', kind: 'tight'}] : []),
       {key: 'bytes', title: 'bytes', format: 'bytes'}, {key: 'times', title: 'times', format: 'count'}, {key: 'us', title: 'time each', format: 'us'}, {key: 'us_in_all', title: 'time in all', format: 'us'},
+      ...((collectives.columns.exposed_us || []).some((us) => us !== null) ? [{key: 'exposed_us', title: 'exposed', format: 'us', help: 'of all times together, as simulated: what no computation hides'}] : []),
       {key: 'onnx_node', title: 'ONNX node', kind: 'code name'}, {key: 'because', title: 'because', kind: 'text'},
     ], {label: 'collectives', sort: 'us_in_all'}).element : el('p', {class: 'muted'}, 'No rank communicates.'));
 
