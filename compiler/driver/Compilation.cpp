@@ -408,8 +408,7 @@ LogicalResult Compilation::runPhase(size_t index) {
     }
   }
   if (phase.name == "shard") {
-    estimatedMemory = findLargest(
-        estimateMemory(*module, getMemoryOptions(target->getTraits(), options)));
+    estimatedMemory = estimateMemory(*module, getMemoryOptions(target->getTraits(), options));
     recordValues();
     recordStrategy();
     if (failed(collectAnnotations()))

@@ -7,6 +7,7 @@
 
 #include "passes/allocate/Interference.h"
 #include "passes/allocate/Packing.h"
+#include "passes/schedule/InsertEvents.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -15,16 +16,7 @@ static bool isTransfer(plan::GroupOp group) {
   return group.getKind() == plan::GroupKind::Send || group.getKind() == plan::GroupKind::Recv;
 }
 
-/// True where a step uses the buffer from some place after its first element on.
-static bool hasParts(Value buffer) {
-  return llvm::any_of(buffer.getUsers(), [](Operation *user) {
-    auto alias = dyn_cast<plan::AliasOp>(user);
-    return alias && (alias.getOffset() != 0 || hasParts(alias.getBuffer()));
-  });
-}
-
 void Lifetimes::addSlots(plan::ProgramOp program) {
-  constexpr int64_t kSlots = 2;
   program.walk([&](plan::GroupOp group) {
     if (!isTransfer(group) || getRepeatCount(group) == 1)
       return;
@@ -71,35 +63,49 @@ void Lifetimes::use(Value buffer, int64_t time, bool forComputeAlone) {
     life->last = std::max(life->last, time);
 }
 
-void Lifetimes::finish(size_t index, int64_t time, bool isCompute) {
-  plan::StreamAttr stream = open[index].group.getStream();
-  int64_t last = open[index].begin;
+void Lifetimes::finishFor(plan::StreamAttr stream, int64_t last, const OpenGroup &next) {
   for (OpenGroup &each : open) {
-    if (each.group.getStream() != stream || each.begin > last || (each.isOver && !isCompute))
+    if (each.group.getStream() != stream || each.begin > last || each.next)
       continue;
     for (Value buffer : each.group->getOperands())
-      use(buffer, time - 1, each.isOver);
-    each.isOver = true;
+      use(buffer, next.begin - 1);
+    each.next = next.group;
   }
-  if (isCompute)
-    llvm::erase_if(open, [&](OpenGroup &each) {
-      return each.group.getStream() == stream && each.begin <= last;
-    });
+}
+
+void Lifetimes::finishForCompute(plan::StreamAttr stream, int64_t last, int64_t time) {
+  auto isOver = [&](OpenGroup &each) {
+    return each.group.getStream() == stream && each.begin <= last;
+  };
+  SmallVector<plan::GroupOp> over;
+  for (OpenGroup &each : open)
+    if (isOver(each)) {
+      over.push_back(each.group);
+      for (Value buffer : each.group->getOperands())
+        use(buffer, time - 1, /*forComputeAlone=*/each.next != nullptr);
+    }
+  llvm::erase_if(open, isOver);
+  // What these have waited for is over, too.
+  for (plan::GroupOp next : over)
+    for (auto it = llvm::find_if(open, [&](OpenGroup &each) { return each.next == next; });
+         it != open.end();
+         it = llvm::find_if(open, [&](OpenGroup &each) { return each.next == next; }))
+      finishForCompute(it->group.getStream(), it->begin, time);
 }
 
 void Lifetimes::finishAll() {
   while (!open.empty())
-    finish(0, now, /*isCompute=*/true);
+    finishForCompute(open.front().group.getStream(), open.front().begin, now);
 }
 
-void Lifetimes::finishWriter(Value buffer, int64_t time, bool isCompute) {
+Lifetimes::OpenGroup *Lifetimes::findWriter(Value buffer) {
   auto writes = [&](OpenGroup &each) {
     return llvm::any_of(each.group.getOutputs(), [&](Value output) {
       return getRootBuffer(output) == getRootBuffer(buffer);
     });
   };
-  if (auto it = llvm::find_if(open, writes); it != open.end())
-    finish(it - open.begin(), time, isCompute);
+  auto it = llvm::find_if(open, writes);
+  return it == open.end() ? nullptr : &*it;
 }
 
 void Lifetimes::visitGroup(plan::GroupOp group) {
@@ -107,26 +113,25 @@ void Lifetimes::visitGroup(plan::GroupOp group) {
   for (Value input : group.getInputs())
     begin = std::max(begin, written.lookup(getRootBuffer(input)));
   ++begin;
+  OpenGroup opened{group, begin, {}};
   // Those before it on its stream, and those that made its inputs, are over.
-  for (size_t i = open.size(); i-- > 0;)
-    if (open[i].group.getStream() == group.getStream()) {
-      finish(i, begin, /*isCompute=*/false);
-      break;
-    }
+  finishFor(group.getStream(), begin, opened);
   for (Value input : group.getInputs()) {
-    finishWriter(input, begin, /*isCompute=*/false);
+    if (OpenGroup *writer = findWriter(input))
+      finishFor(writer->group.getStream(), writer->begin, opened);
     use(input, begin);
   }
   for (Value output : group.getOutputs()) {
     use(output, begin);
     written[getRootBuffer(output)] = begin;
   }
-  open.push_back({group, begin});
+  open.push_back(opened);
 }
 
 void Lifetimes::visitCompute(Operation *step) {
   for (Value input : getStepInputs(step)) {
-    finishWriter(input, now, /*isCompute=*/true);
+    if (OpenGroup *writer = findWriter(input))
+      finishForCompute(writer->group.getStream(), writer->begin, now);
     use(input, now);
   }
   for (Value output : getStepOutputs(step)) {

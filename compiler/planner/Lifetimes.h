@@ -42,7 +42,7 @@ private:
   struct OpenGroup {
     plan::GroupOp group;
     int64_t begin;
-    bool isOver = false; ///< as far as other groups know
+    plan::GroupOp next; ///< the first that begins when this one is over
   };
 
   void visit(mlir::Block &block);
@@ -51,12 +51,13 @@ private:
   void visitControl(mlir::Operation *op);
   void meet();
   void use(mlir::Value buffer, int64_t time, bool forComputeAlone = false);
-  /// The group and those before it on its stream are over before `time`, when compute has waited
-  /// for it, or a group that follows it begins.
-  void finish(size_t index, int64_t time, bool isCompute);
+  /// The groups that began on a stream up to `last` are over when `next` begins.
+  void finishFor(plan::StreamAttr stream, int64_t last, const OpenGroup &next);
+  /// Compute has waited for these groups, at its step of `time`.
+  void finishForCompute(plan::StreamAttr stream, int64_t last, int64_t time);
   void finishAll();
-  /// As finish, of the open group that writes the buffer, if there is one.
-  void finishWriter(mlir::Value buffer, int64_t time, bool isCompute);
+  /// The open group that writes the buffer; null where there is none.
+  OpenGroup *findWriter(mlir::Value buffer);
   void mergeInPlace(plan::ProgramOp program);
   Life *find(mlir::Value buffer);
 

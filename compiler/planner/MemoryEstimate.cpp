@@ -19,6 +19,7 @@ using namespace gridloom;
 /// Kernels, library calls and communication of a device of each stage.
 static LogicalResult makeDevicePrograms(ModuleOp module, const MemoryOptions &options) {
   PassManager pm(module.getContext());
+  pm.enableVerifier(false); // the phases verify the program itself
   addPartitionPasses(pm);
   addCommunicatePasses(pm, options.communicate);
   addLayoutPasses(pm, options.layout);
