@@ -33,9 +33,8 @@ Lifetimes::Lifetimes(plan::ProgramOp program) {
       continue;
     owners[buffer.getBuffer()] = lives.size();
     int64_t slots = buffer.getSlots();
-    lives.push_back(
-        {buffer.getSpace(), static_cast<int64_t>(*buffer.getBytes()) * slots, -1, -1, -1,
-         slots > 1});
+    lives.push_back({buffer.getSpace(), static_cast<int64_t>(*buffer.getBytes()) * slots, -1, -1,
+                     -1, slots > 1});
   }
   visit(program.getBody().front());
   now += kStep;
@@ -45,6 +44,7 @@ Lifetimes::Lifetimes(plan::ProgramOp program) {
       life.first = 0;
       life.last = life.lastForCompute = now;
     }
+  extendOverLoops();
   mergeInPlace(program);
 }
 
@@ -86,11 +86,12 @@ void Lifetimes::finishForCompute(plan::StreamAttr stream, int64_t last, int64_t 
     }
   llvm::erase_if(open, isOver);
   // What these have waited for is over, too.
-  for (plan::GroupOp next : over)
-    for (auto it = llvm::find_if(open, [&](OpenGroup &each) { return each.next == next; });
-         it != open.end();
-         it = llvm::find_if(open, [&](OpenGroup &each) { return each.next == next; }))
+  for (plan::GroupOp group : over) {
+    auto isBefore = [&](OpenGroup &each) { return each.next == group; };
+    for (auto it = llvm::find_if(open, isBefore); it != open.end();
+         it = llvm::find_if(open, isBefore))
       finishForCompute(it->group.getStream(), it->begin, time);
+  }
 }
 
 void Lifetimes::finishAll() {
@@ -148,7 +149,6 @@ void Lifetimes::meet() {
     time = now;
 }
 
-/// What is in use outside of a loop as well as in it is in use all the while.
 void Lifetimes::visitControl(Operation *op) {
   meet();
   int64_t begin = now;
@@ -158,11 +158,22 @@ void Lifetimes::visitControl(Operation *op) {
     for (Block &block : region)
       visit(block);
   meet();
-  if (!isa<plan::WhileOp>(op))
+  auto loop = dyn_cast<plan::WhileOp>(op);
+  if (!loop)
     return;
-  for (Life &life : lives)
-    if (life.first >= 0 && life.first <= begin && life.last >= begin)
-      life.last = life.lastForCompute = std::max(life.lastForCompute, now);
+  use(loop.getCondition(), now); // read after each iteration, too
+  loops.push_back({begin, now});
+}
+
+void Lifetimes::extendOverLoops() {
+  for (auto [begin, end] : loops)
+    for (Life &life : lives) {
+      bool isInside = life.first >= begin && life.lastForCompute <= end;
+      if (life.first < 0 || life.first > end || life.lastForCompute < begin || isInside)
+        continue;
+      life.first = std::min(life.first, begin);
+      life.last = life.lastForCompute = std::max(life.lastForCompute, end);
+    }
 }
 
 void Lifetimes::visit(Block &block) {

@@ -36,7 +36,7 @@ private:
     int64_t bytes, first;
     int64_t last;           ///< until the next group may begin
     int64_t lastForCompute; ///< until compute knows that it is over
-    bool isPinned; ///< has several slots
+    bool isPinned;          ///< has several slots
   };
   /// A group that compute has not waited for yet, and when it may begin.
   struct OpenGroup {
@@ -58,6 +58,8 @@ private:
   void finishAll();
   /// The open group that writes the buffer; null where there is none.
   OpenGroup *findWriter(mlir::Value buffer);
+  /// What is in use outside of a loop as well as in it is in use all the while.
+  void extendOverLoops();
   void mergeInPlace(plan::ProgramOp program);
   Life *find(mlir::Value buffer);
 
@@ -67,6 +69,7 @@ private:
   llvm::DenseMap<mlir::Operation *, int64_t> times;
   llvm::DenseMap<plan::StreamAttr, int64_t> known; // up to when a stream has waited
   std::vector<OpenGroup> open;
+  std::vector<std::pair<int64_t, int64_t>> loops; // when each begins and ends, inner ones first
   int64_t now = 0; // of the last compute step
 };
 

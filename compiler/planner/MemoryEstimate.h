@@ -22,9 +22,9 @@ struct MemoryOptions {
 
 /// What a device of each stage will keep, by estimate, of a module as the shard phase leaves it:
 /// about what computeMemory says after the allocate phase. Values and kernels are those that the
-/// phases after it make of a copy; how long they live follows from the order of steps alone, without
-/// events between streams. Empty, without a diagnostic, for a module that cannot be partitioned.
-/// The module stays as it is.
+/// phases after it make of a copy; how long they live follows from the order of steps alone,
+/// without events between streams. Empty, without a diagnostic, for a module that cannot be
+/// partitioned. The module stays as it is.
 std::vector<StageMemory> estimateMemory(mlir::ModuleOp module, const MemoryOptions &options);
 
 } // namespace gridloom

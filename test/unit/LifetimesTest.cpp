@@ -35,15 +35,14 @@ protected:
     context.loadAllAvailableDialects();
   }
 
-  /// Of a program with an input x and an output y of 128 bytes each. In `body` B stands for the type
-  /// of a buffer of 128 bytes, STREAM for one of collectives.
+  /// Of a program with an input x and an output y of 128 bytes each. In `body` B stands for the
+  /// type of a buffer of 128 bytes, STREAM for one of collectives.
   Packed pack(const std::string &body) {
     std::string text = kKernels + R"(
       plan.program @p {
         %x = plan.buffer input "x" : B
         %y = plan.buffer output "y" : B
-)" +
-                       body + "} {entry = \"main\", dims = {}, stage = 0 : i64}";
+)" + body + "} {entry = \"main\", dims = {}, stage = 0 : i64}";
     auto replace = [&](const std::string &word, const std::string &by) {
       for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at))
         text.replace(at, word.size(), by);
@@ -62,9 +61,11 @@ protected:
     return {lifetimes.pack(plan::Space::Arena), lifetimes.pack(plan::Space::Registered)};
   }
 
-  static std::string reduce(const std::string &from, const std::string &to) {
-    return "plan.group all_reduce over [\"model\"] by sum sequence 0 ins(" + from + " : B) outs(" +
-           to + " : B) on STREAM\n";
+  static std::string reduce(const std::string &from, const std::string &to,
+                            const std::string &axis = "model") {
+    std::string axes = "over [\"" + axis + "\"]";
+    return "plan.group all_reduce " + axes + " by sum sequence 0 ins(" + from + " : B) outs(" + to +
+           " : B) on collective " + axes + "\n";
   }
   static std::string copy(const std::string &from, const std::string &to) {
     return "plan.copy ins(" + from + " : B) outs(" + to + " : B) on compute\n";
@@ -118,8 +119,9 @@ TEST_F(LifetimesTest, GroupsReadUntilComputeWaitsForThem) {
 TEST_F(LifetimesTest, GroupsDoNotWaitForComputeAfterWhatTheyRead) {
   // %c may still be read when the group starts, so %b cannot lie there.
   std::string made = copy("%x", "%c") + copy("%x", "%a") + copy("%c", "%y");
-  EXPECT_EQ(pack(declare("registered", "abc") + block(made + reduce("%a", "%b") + copy("%b", "%y"))),
-            (Packed{0, 384}));
+  EXPECT_EQ(
+      pack(declare("registered", "abc") + block(made + reduce("%a", "%b") + copy("%b", "%y"))),
+      (Packed{0, 384}));
   EXPECT_EQ(pack(declare("registered", "abc") +
                  block(made + "plan.wait 0 on STREAM\n" + reduce("%a", "%b") + copy("%b", "%y"))),
             (Packed{0, 256}));
@@ -135,10 +137,26 @@ TEST_F(LifetimesTest, GroupsOfAStreamFollowOneAnother) {
             (Packed{0, 384}));
 }
 
+TEST_F(LifetimesTest, ComputeThatWaitsForAGroupHasWaitedForThoseThatItFollows) {
+  std::string groups = copy("%x", "%a") + reduce("%a", "%b") + reduce("%b", "%c", "data");
+  EXPECT_EQ(pack(declare("registered", "abcde") +
+                 block(groups + copy("%c", "%y") + copy("%x", "%d") + copy("%x", "%e") +
+                       copy("%d", "%y") + copy("%e", "%y"))),
+            (Packed{0, 256}));
+}
+
 TEST_F(LifetimesTest, WhatALoopReadsFromOutsideStaysAllTheWhile) {
   EXPECT_EQ(pack("%p = plan.buffer arena : !plan.buffer<tensor<i1>>\n" + declare("arena", "ab") +
                  block(copy("%x", "%a")) + "plan.while %p : !plan.buffer<tensor<i1>> {\n" +
                  block(copy("%a", "%y") + copy("%x", "%b") + copy("%b", "%y")) + "}\n"),
+            (Packed{64 + 256, 0}));
+}
+
+TEST_F(LifetimesTest, WhatIsReadAfterALoopThatMakesItStaysFromItsBeginning) {
+  EXPECT_EQ(pack("%p = plan.buffer arena : !plan.buffer<tensor<i1>>\n" + declare("arena", "ab") +
+                 "plan.while %p : !plan.buffer<tensor<i1>> {\n" +
+                 block(copy("%x", "%b") + copy("%b", "%y") + copy("%x", "%a")) + "}\n" +
+                 block(copy("%a", "%y"))),
             (Packed{64 + 256, 0}));
 }
 
