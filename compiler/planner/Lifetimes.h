@@ -70,7 +70,7 @@ private:
   llvm::DenseMap<plan::StreamAttr, int64_t> known; // up to when a stream has waited
   std::vector<OpenGroup> open;
   std::vector<std::pair<int64_t, int64_t>> loops; // when each begins and ends, inner ones first
-  int64_t now = 0; // of the last compute step
+  int64_t now = 0;                                // of the last compute step
 };
 
 } // namespace gridloom
