@@ -286,6 +286,10 @@ LogicalResult Compilation::checkChoice() {
   return success();
 }
 
+static MemoryOptions getMemoryOptions(const TargetTraits &traits, const CompileOptions &options) {
+  return {traits.layout, traits.fuse, {.chunks = options.chunkMatmul}};
+}
+
 StrategyRequest Compilation::makeRequest() const {
   StrategyRequest request;
   request.mesh = options.mesh;
@@ -297,7 +301,7 @@ StrategyRequest Compilation::makeRequest() const {
   request.shard = options.shard;
   request.microbatches = options.microbatches;
   request.memoryLimit = options.memoryLimit;
-  request.memory = {target->getTraits().layout, target->getTraits().fuse};
+  request.memory = getMemoryOptions(target->getTraits(), options);
   return request;
 }
 
@@ -407,8 +411,7 @@ LogicalResult Compilation::runPhase(size_t index) {
     }
   }
   if (phase.name == "shard") {
-    estimatedMemory = findLargest(
-        estimateMemory(*module, {target->getTraits().layout, target->getTraits().fuse}));
+    estimatedMemory = estimateMemory(*module, getMemoryOptions(target->getTraits(), options));
     recordValues();
     recordStrategy();
     if (failed(collectAnnotations()))

@@ -128,7 +128,7 @@ private:
   /// Before the shard phase, for suggestions; kept where there is a memory limit.
   mlir::OwningOpRef<mlir::ModuleOp> simplified;
   StageMemory memory;                             ///< as allocated, of the stage that takes most
-  std::optional<StageMemory> estimatedMemory;     ///< the same, before partitioning
+  std::vector<StageMemory> estimatedMemory;       ///< of all stages, before partitioning
   std::vector<rt::PlannedCollective> collectives; ///< of the plan, numbered as `inspect` does
   std::vector<sim::ProgramRun> runs;              ///< of the plan, simulated
   EmitSummary emitted;

@@ -125,9 +125,10 @@ llvm::json::Object Compilation::describeMemory() const {
                             {"total_bytes", number(memory.needs.getAllocated())}};
   if (uint64_t limit = getMemoryLimit())
     object["limit_bytes"] = number(limit);
-  if (estimatedMemory) {
-    const rt::MemoryNeeds &needs = estimatedMemory->needs;
-    object["estimate"] = llvm::json::Object{{"stage", estimatedMemory->stage},
+  if (!estimatedMemory.empty()) {
+    StageMemory estimated = findLargest(estimatedMemory);
+    const rt::MemoryNeeds &needs = estimated.needs;
+    object["estimate"] = llvm::json::Object{{"stage", estimated.stage},
                                             {"weights_bytes", number(needs.weights)},
                                             {"states_bytes", number(needs.states)},
                                             {"arena_bytes", number(needs.arena)},

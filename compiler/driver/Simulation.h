@@ -25,6 +25,13 @@ struct PlanCandidate {
   uint64_t memoryBytes = 0; ///< 0: not known
 };
 
+/// Bytes of a device of a stage.
+struct PlannedMemory {
+  int64_t stage = 0;
+  uint64_t estimated = 0; ///< before partitioning
+  uint64_t allocated = 0;
+};
+
 /// What `plan` and `simulate` found.
 struct PlanOutcome {
   std::string model, mesh, machine, target, precision;
@@ -32,6 +39,7 @@ struct PlanOutcome {
   std::string chosenAs;                  ///< "fastest of ..."; empty where nothing was to choose
   std::vector<PlanCandidate> candidates; ///< of which one was chosen
   uint64_t memoryLimit = 0;              ///< bytes; 0: none
+  std::vector<PlannedMemory> memory;     ///< of all stages; empty of what was planned elsewhere
   std::vector<std::string> warnings;
   std::vector<sim::ProgramRun> runs;
   /// Further files for the folder of --output: name to contents.

@@ -105,6 +105,10 @@ static void addSteps(Document &document, const PlanOutcome &outcome, size_t most
 
 /// For tools alone: people have the trace.
 static void addMemory(Document &document, const PlanOutcome &outcome) {
+  if (!outcome.memory.empty())
+    document.addTable("devices", {"stage", "estimated_bytes", "allocated_bytes"});
+  for (const PlannedMemory &memory : outcome.memory)
+    document.addRow({memory.stage, memory.estimated, memory.allocated});
   document.addTable("memory", {"entry", "dims", "stage", "ms", "bytes"});
   for (const sim::ProgramRun &run : outcome.runs)
     for (const sim::StageRun &stage : run.stages)

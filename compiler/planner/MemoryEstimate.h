@@ -7,14 +7,24 @@
 #define GRIDLOOM_COMPILER_PLANNER_MEMORYESTIMATE_H
 
 #include "compiler/planner/AllocatedMemory.h"
-#include "compiler/planner/DeviceSketch.h"
+#include "passes/communicate/Communicate.h"
+#include "passes/fuse/Fuse.h"
+#include "passes/layout/Layout.h"
 
 namespace gridloom {
 
+/// What decides about values in memory beside the shardings: of the target, and of the request.
+struct MemoryOptions {
+  LayoutOptions layout;
+  FuseOptions fuse;
+  CommunicateOptions communicate = {};
+};
+
 /// What a device of each stage will keep, by estimate, of a module as the shard phase leaves it:
-/// what computeMemory says after the allocate phase. Follows from shardings, stages, micro-batches,
-/// what fusion will join and when each value is read last; nothing is partitioned. The module
-/// stays as it is.
+/// about what computeMemory says after the allocate phase. Values and kernels are those that the
+/// phases after it make of a copy; how long they live follows from the order of steps alone,
+/// without events between streams. Empty, without a diagnostic, for a module that cannot be
+/// partitioned. The module stays as it is.
 std::vector<StageMemory> estimateMemory(mlir::ModuleOp module, const MemoryOptions &options);
 
 } // namespace gridloom

@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "passes/allocate/BufferSizes.h"
 #include "passes/allocate/Interference.h"
 #include "passes/allocate/Packing.h"
 #include "passes/allocate/Passes.h"
@@ -115,14 +116,7 @@ int64_t Allocator::run() {
 struct AllocateBuffers : impl::AllocateBuffersBase<AllocateBuffers> {
   void runOnOperation() override {
     for (auto program : getOperation().getOps<plan::ProgramOp>()) {
-      for (auto buffer : program.getBody().front().getOps<plan::BufferOp>()) {
-        int64_t bytes = getSlotBytes(buffer);
-        bool placed =
-            buffer.getSpace() == plan::Space::Arena || buffer.getSpace() == plan::Space::Registered;
-        // Each slot starts aligned.
-        buffer.setBytes(placed ? llvm::alignTo(bytes, buffer.getSlots() > 1 ? kBufferAlignment : 1)
-                               : bytes);
-      }
+      setBufferBytes(program);
       program.setArenaBytes(Allocator(program, plan::Space::Arena).run());
       program.setRegisteredBytes(Allocator(program, plan::Space::Registered).run());
     }
@@ -130,4 +124,16 @@ struct AllocateBuffers : impl::AllocateBuffersBase<AllocateBuffers> {
 };
 
 } // namespace
+
+void setBufferBytes(plan::ProgramOp program) {
+  for (auto buffer : program.getBody().front().getOps<plan::BufferOp>()) {
+    int64_t bytes = getSlotBytes(buffer);
+    bool placed =
+        buffer.getSpace() == plan::Space::Arena || buffer.getSpace() == plan::Space::Registered;
+    // Each slot starts aligned.
+    buffer.setBytes(placed ? llvm::alignTo(bytes, buffer.getSlots() > 1 ? kBufferAlignment : 1)
+                           : bytes);
+  }
+}
+
 } // namespace gridloom

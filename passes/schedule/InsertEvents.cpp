@@ -107,15 +107,6 @@ bool isReused(plan::BufferOp buffer) {
   return shared && !buffer.use_empty();
 }
 
-/// Whether a step uses the buffer from some place after its first element on. Of such a part nobody
-/// knows the distance of its slots.
-bool hasParts(Value buffer) {
-  return llvm::any_of(buffer.getUsers(), [](Operation *user) {
-    auto alias = dyn_cast<plan::AliasOp>(user);
-    return alias && (alias.getOffset() != 0 || hasParts(alias.getBuffer()));
-  });
-}
-
 /// Two runs, `slots` iterations apart, of which the first may still use the buffer when the second
 /// comes back to it: the latest first run, and the earliest second one.
 std::optional<std::pair<unsigned, unsigned>> findOverrun(const ProgramTimeline &timeline,
@@ -133,7 +124,6 @@ std::optional<std::pair<unsigned, unsigned>> findOverrun(const ProgramTimeline &
 
 /// Orders steps that come back to a buffer in a later iteration.
 void orderAcrossIterations(plan::ProgramOp program, Events &events) {
-  constexpr int64_t kSlots = 2;
   auto timeline = std::make_unique<ProgramTimeline>(program, kSlots + 2);
   for (auto buffer : program.getBody().front().getOps<plan::BufferOp>()) {
     if (!isReused(buffer))
@@ -152,6 +142,13 @@ void orderAcrossIterations(plan::ProgramOp program, Events &events) {
 }
 
 } // namespace
+
+bool hasParts(Value buffer) {
+  return llvm::any_of(buffer.getUsers(), [](Operation *user) {
+    auto alias = dyn_cast<plan::AliasOp>(user);
+    return alias && (alias.getOffset() != 0 || hasParts(alias.getBuffer()));
+  });
+}
 
 void insertEvents(plan::ProgramOp program) {
   Events events(program);

@@ -10,6 +10,13 @@
 
 namespace gridloom {
 
+/// Slots of a buffer that two iterations of a repeat use at once.
+inline constexpr int64_t kSlots = 2;
+
+/// Whether a step uses the buffer from some place after its first element on. Of such a part nobody
+/// knows the distance of its slots.
+bool hasParts(mlir::Value buffer);
+
 /// Adds the records and waits that make every step start after those whose buffers it reads or
 /// overwrites: in the same iteration, and in those before where a repeat comes back to a buffer.
 /// Leaves out what existing events imply. Buffers that would stall the next iteration's
