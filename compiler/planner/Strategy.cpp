@@ -239,8 +239,9 @@ static bool canCutBatch(ModuleOp module, const ShardOptions &options) {
          dist::getMesh(*copy).getAxisSize(dist::MeshOp::kMicroAxis) > 1;
 }
 
-/// A solver splits over all axes but one for stages. Without a number from the user there are at
-/// most two micro-batches for each stage, or, where the batch can be cut so, four.
+/// A solver splits over all axes but one for stages. Without a number from the user there are one,
+/// two and four micro-batches for each stage, if the batch can be cut so: more of them keep stages
+/// busy, fewer leave rows to split.
 static std::vector<Candidate> makeSearches(ModuleOp module, const MeshSpec &mesh,
                                            const StrategyRequest &request) {
   int64_t stages = 1;
@@ -262,13 +263,12 @@ static std::vector<Candidate> makeSearches(ModuleOp module, const MeshSpec &mesh
     add(stages == 1 ? 1 : request.microbatches);
     return candidates;
   }
-  int64_t few = limitMicrobatches(module, 2 * stages), many = limitMicrobatches(module, 4 * stages);
-  add(few);
-  if (many == few)
-    return candidates;
-  add(many);
-  if (!canCutBatch(module, candidates.back().options))
-    candidates.pop_back();
+  llvm::SmallSetVector<int64_t, 3> counts;
+  for (int64_t each : {1, 2, 4})
+    counts.insert(limitMicrobatches(module, each * stages));
+  llvm::for_each(counts, add);
+  if (counts.size() > 1 && !canCutBatch(module, candidates.back().options))
+    candidates.resize(1);
   return candidates;
 }
 

@@ -488,7 +488,7 @@ void SplitProblem::connect(func::FuncOp func) {
       if (auto value = valueNodes.find(result); value != valueNodes.end())
         addEdge(node, op.getNumOperands() + i, value->second, 0,
                 cast<RankedTensorType>(result.getType()),
-                getPayer(result, *result.getUsers().begin()));
+                result.use_empty() ? &op : getPayer(result, *result.getUsers().begin()));
   }
   connectReturn(func);
 }
