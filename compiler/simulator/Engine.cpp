@@ -35,8 +35,9 @@ struct Activity {
   bool isMoving = false;
   // While its bytes move:
   std::vector<Use> uses;
-  double left = 0; ///< seconds, alone, from `since` on
-  double rate = 1; ///< of the speed it has alone
+  double cores = 0; ///< as of its item
+  double left = 0;  ///< seconds, alone, from `since` on
+  double rate = 1;  ///< of the speed it has alone
   double since = 0;
   uint64_t version = 0; ///< of its entry in the queue
 };
@@ -86,11 +87,13 @@ private:
   bool advance(Place place);
   bool meet(size_t stage);
   bool transfer(Place place);
-  void start(std::vector<Place> places, double seconds, const Item *communication,
+  void start(std::vector<Place> places, double seconds, const Item *item,
              std::vector<std::pair<size_t, Direction>> ends);
   void schedule(size_t activity, double seconds);
   void proceed(size_t activity);
   void setMoving(size_t activity, bool moves);
+  void hold(size_t activity, double seconds);
+  void release(size_t activity);
   void share();
   std::vector<size_t> collectSharers(size_t link);
   void divide(const std::vector<size_t> &sharers);
@@ -110,6 +113,7 @@ private:
   std::vector<size_t> changedLinks, openStages;
   std::vector<bool> isOpen;
   size_t numLevels = 1;
+  size_t cores = 0; ///< a link, after those of stages
   Timeline timeline;
   double now = 0;
   uint64_t nextOrder = 0;
@@ -132,7 +136,8 @@ Engine::Engine(std::span<const Stage> stages) : stages(stages), isOpen(stages.si
     }
     openStages.push_back(i);
   }
-  holders.resize(stages.size() * numLevels * kNumDirections);
+  cores = stages.size() * numLevels * kNumDirections;
+  holders.resize(cores + 1);
 }
 
 void Engine::complete(Place place) {
@@ -173,7 +178,7 @@ bool Engine::advance(Place place) {
     complete(place);
     return true;
   case Item::Kind::Work:
-    start({place}, item.seconds, nullptr, {});
+    start({place}, item.seconds, &item, {});
     return true;
   case Item::Kind::Collective:
     start({place}, item.seconds, &item, {{place.stage, kOut}, {place.stage, kIn}});
@@ -231,8 +236,9 @@ bool Engine::transfer(Place place) {
   return true;
 }
 
-/// Begins what ends after `seconds` and the passages of `communication`, over links of `held`.
-void Engine::start(std::vector<Place> places, double seconds, const Item *communication,
+/// Begins what ends after `seconds` and the passages of `item`, over links of `held`; work on
+/// shared cores holds these for its seconds.
+void Engine::start(std::vector<Place> places, double seconds, const Item *item,
                    std::vector<std::pair<size_t, Direction>> held) {
   size_t index = activities.size();
   if (freeActivities.empty()) {
@@ -244,13 +250,18 @@ void Engine::start(std::vector<Place> places, double seconds, const Item *commun
   }
   Activity &activity = activities[index];
   activity.places = std::move(places);
-  activity.passages = communication ? communication->passages : nullptr;
+  activity.passages = item ? item->passages : nullptr;
+  activity.cores = item ? item->cores : 0;
   activity.next = 0;
   activity.isMoving = false;
   ends[index] = std::move(held);
   for (Place place : activity.places) {
     states[place.stage].streams[place.stream].isBusy = true;
     getSpan(place).met = now;
+  }
+  if (activity.cores > 0 && item->kind == Item::Kind::Work) {
+    activity.uses.clear();
+    return hold(index, seconds);
   }
   bool moves = activity.passages && !activity.passages->empty();
   schedule(index, now + (seconds + (moves ? activity.passages->front().latencySeconds : 0)));
@@ -286,25 +297,39 @@ void Engine::proceed(size_t index) {
 
 /// Puts the bytes of the activity's passage on its links, or takes them off.
 void Engine::setMoving(size_t index, bool moves) {
+  if (!moves)
+    return release(index);
   Activity &activity = activities[index];
-  activity.isMoving = moves;
-  if (moves) {
-    const cluster::Passage &passage = (*activity.passages)[activity.next];
-    double alone = passage.getTransferSeconds();
-    activity.uses.clear();
-    for (const cluster::Load &load : passage.loads)
-      for (auto [stage, direction] : ends[index])
-        activity.uses.push_back(
-            {(stage * numLevels + load.level) * kNumDirections + direction, load.seconds / alone});
-    activity.left = alone;
-    activity.since = now;
-    activity.rate = 0; // until links are shared anew
-  }
+  const cluster::Passage &passage = (*activity.passages)[activity.next];
+  double alone = passage.getTransferSeconds();
+  activity.uses.clear();
+  for (const cluster::Load &load : passage.loads)
+    for (auto [stage, direction] : ends[index])
+      activity.uses.push_back(
+          {(stage * numLevels + load.level) * kNumDirections + direction, load.seconds / alone});
+  hold(index, alone);
+}
+
+/// Holds what the activity uses, and its cores, for so long if nothing holds it up.
+void Engine::hold(size_t index, double seconds) {
+  Activity &activity = activities[index];
+  if (activity.cores > 0)
+    activity.uses.push_back({cores, activity.cores});
+  activity.isMoving = true;
+  activity.left = seconds;
+  activity.since = now;
+  activity.rate = 0; // until links are shared anew
   for (const Use &use : activity.uses) {
-    if (moves)
-      holders[use.link].push_back(index);
-    else
-      std::erase(holders[use.link], index);
+    holders[use.link].push_back(index);
+    changedLinks.push_back(use.link);
+  }
+}
+
+void Engine::release(size_t index) {
+  Activity &activity = activities[index];
+  activity.isMoving = false;
+  for (const Use &use : activity.uses) {
+    std::erase(holders[use.link], index);
     changedLinks.push_back(use.link);
   }
 }

@@ -7,7 +7,8 @@
 // Runs what stages submit to their streams. A stream does one thing after another; stages meet
 // where they transfer. What holds one level of a stage's links at the same time shares it: each
 // gets as much as the others, or less if another of its links is slower, as fluids in pipes do. A
-// link has two directions; collectives use both.
+// link has two directions; collectives use both. Cores that all
+// stages have in common are shared in the same way, by work and by what copies bytes.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_SIMULATOR_ENGINE_H
@@ -42,6 +43,9 @@ struct Item {
   int64_t peer = 0, channel = 0, iteration = 0;
   /// Of communication; a transfer has those of its send.
   std::shared_ptr<const std::vector<cluster::Passage>> passages = {};
+  /// Of work, and of communication while its bytes move: the share that it takes alone of cores
+  /// that all stages have in common; 0: it has its own.
+  double cores = 0;
   /// Of Meet: from meeting `since` to this one, time passes so many times more; nothing runs then.
   int64_t since = 0;
   double repeats = 0;

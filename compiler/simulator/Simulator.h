@@ -7,8 +7,8 @@
 // Runs the scheduled programs of all stages on the machine that the module names. All ranks of a
 // stage do the same at the same time, so one stands for all of them; levels of links have the
 // bandwidth that is left to a device when all communicate alike. Not simulated are the launching
-// host, which is taken to be ahead of its device, conditions, which are read in no time, and cores
-// or memory that ranks share.
+// host, which is taken to be ahead of its device, conditions, which are read in no time, cores that
+// copying takes from a rank's own work, and memory bandwidth that ranks share.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_COMPILER_SIMULATOR_SIMULATOR_H

@@ -6,6 +6,7 @@
 #include "compiler/simulator/Submission.h"
 
 #include "compiler/emit/LibraryMessages.h"
+#include "compiler/simulator/CoreUse.h"
 #include "compiler/simulator/Extrapolation.h"
 #include "dialects/dist/Placement.h"
 #include "dialects/plan/Work.h"
@@ -62,7 +63,8 @@ class Submitter {
 public:
   Submitter(plan::ProgramOp program, const dist::Mesh &mesh, const MeasuredCosts *measured,
             int64_t shown)
-      : program(program), mesh(mesh), measured(measured), shown(shown) {}
+      : program(program), mesh(mesh), measured(measured), cores(findCoreUse(program, mesh)),
+        shown(shown) {}
   Submission run();
 
 private:
@@ -83,6 +85,7 @@ private:
   plan::ProgramOp program;
   const dist::Mesh &mesh;
   const MeasuredCosts *measured;
+  CoreUse cores;
   int64_t shown; ///< micro-batches
   /// Of a loop: what all its iterations that are run have together.
   int64_t maxSteps = kMaxLoopSteps;
@@ -136,16 +139,20 @@ size_t Submitter::getStep(Operation *op) {
   step.name = getName(op);
   step.node = loom::getNodeName(op->getLoc());
   step.stream = getStream(getStepStream(op));
-  if (auto group = dyn_cast<plan::GroupOp>(op))
+  if (auto group = dyn_cast<plan::GroupOp>(op)) {
     addCommunication(group, step);
-  else
-    step.seconds = cluster::getComputeSeconds(mesh.getMachine(), plan::getWork(op));
+    step.cores = cores.share;
+  } else {
+    step.seconds = cluster::getComputeSeconds(mesh.getMachine(), plan::getWork(op)) / cores.speedup;
+    step.cores = cores.share;
+  }
   if (!measured)
     return submission.steps.size() - 1;
   if (std::optional<double> seconds = measured->find(step.name, step.node)) {
     step.isMeasured = true;
     step.seconds = *seconds;
     step.passages = nullptr; // what was shared when it was measured is in its time
+    step.cores = 0;
   }
   return submission.steps.size() - 1;
 }
@@ -233,7 +240,8 @@ void Submitter::visitStep(Operation *op, int64_t iteration) {
   const Step &step = submission.steps[index];
   Item item{.kind = step.isCommunication ? Item::Kind::Collective : Item::Kind::Work,
             .seconds = step.seconds,
-            .passages = step.passages};
+            .passages = step.passages,
+            .cores = step.cores};
   if (step.isTransfer) {
     auto group = cast<plan::GroupOp>(op);
     item.kind = group.getKind() == plan::GroupKind::Send ? Item::Kind::Send : Item::Kind::Recv;

@@ -25,6 +25,7 @@ struct Step {
   /// Of work, or of communication before anything is on a link.
   double seconds = 0;
   std::shared_ptr<const std::vector<cluster::Passage>> passages;
+  double cores = 0; ///< as of an item
 
   /// Without contention and without waiting for peers.
   double getSecondsAlone() const;

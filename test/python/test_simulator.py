@@ -137,6 +137,27 @@ def test_very_many_microbatches(tools, tmp_path):
     assert max(e["args"]["iteration"] for e in events if e["ph"] == "X") == row["run"] - 1
 
 
+@pytest.mark.parametrize("micro", [1, 4, 16])
+def test_stages_share_cores(tools, tmp_path, micro):
+    """Four stages: of one core some stage always has it all; four cores are as good as own ones."""
+    path = zoo.save(zoo.mlp([64] * 9, zoo.Random(0)), tmp_path / "deep.onnx")
+    kind = FREE["device_kinds"][0] | {"cores": 1}
+    found = {}
+    for cores in (1, 2, 3, 4, None):
+        devices = FREE["devices"][0] | ({"cores": cores} if cores else {})
+        (tmp_path / "cores.json").write_text(json.dumps(FREE | {"device_kinds": [kind], "devices": [devices]}))
+        options = ["--cluster", tmp_path / "cores.json", "--mesh", "pipe=4", "--microbatches", micro]
+        found[cores] = plan(tools, path, "--dim", "batch=16", *options)
+    own = {cores: each["programs"][0]["step_ms"] for cores, each in found.items()}
+    work = sum(stage["compute_ms"] for stage in found[None]["stages"])
+    assert own[4] == pytest.approx(own[None]) and own[1] == pytest.approx(work, rel=1e-3)
+    assert own[4] <= own[3] <= own[2] <= own[1] * (1 + 1e-9) and own[2] >= (1 - 1e-9) * work / 2
+    if micro == 1:  # one stage at a time, on one core
+        assert own[4] == pytest.approx(own[1], rel=1e-3)
+    else:
+        assert own[2] < 0.9 * own[1]
+
+
 def test_slower_links_take_longer(tools, compiled, tmp_path):
     """Half the bandwidth, without latency or start: twice the time on the link."""
     times = []

@@ -294,4 +294,33 @@ TEST(EngineTest, OneForwardOneBackward) {
     }
 }
 
+//===----------------------------------------------------------------------===//
+// Cores
+//===----------------------------------------------------------------------===//
+
+Item workOn(double cores, double seconds) {
+  return {.kind = Item::Kind::Work, .seconds = seconds, .passages = {}, .cores = cores};
+}
+
+/// Stages that can each take half of the cores.
+TEST(EngineTest, StagesShareTheCoresThatThereAre) {
+  std::vector<Stage> stages;
+  for (int64_t i = 0; i < 4; ++i) {
+    stages.push_back({i, {{workOn(0.5, 1)}}});
+    EXPECT_EQ(getSeconds(stages), i < 2 ? 1 : (i + 1) / 2.0);
+  }
+  // Those that are done leave their cores to the others.
+  EXPECT_EQ(getSeconds({{0, {{workOn(1, 1)}}}, {1, {{workOn(1, 3)}}}}), 4);
+  EXPECT_EQ(getSeconds({{0, {{work(1)}}}, {1, {{workOn(1, 3)}}}}), 3);
+}
+
+/// On one core, bytes and work both take twice as long; latencies and starts take no core.
+TEST(EngineTest, CopyingTakesCores) {
+  Item message = collective(hold(2), 1);
+  message.cores = 1;
+  EXPECT_EQ(getSeconds({{0, {{workOn(1, 3)}, {message}}}}), 5);
+  message.cores = 0.5; // one of two
+  EXPECT_EQ(getSeconds({{0, {{workOn(1, 3)}, {message}}}}), 4);
+}
+
 } // namespace
