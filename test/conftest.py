@@ -16,5 +16,5 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(config, items):
     if not config.getoption("--full"):
         for item in items:
-            if "full" in item.keywords:
+            if item.get_closest_marker("full"):
                 item.add_marker(pytest.mark.skip(reason="slow; runs with --full"))
