@@ -9,6 +9,7 @@
 #include "compiler/driver/DumpChecks.h"
 #include "compiler/driver/ReadableNames.h"
 #include "compiler/driver/Registration.h"
+#include "compiler/simulator/TimelineFile.h"
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
 #include "dialects/plan/Plan.h"
@@ -565,6 +566,8 @@ int Compilation::run() {
   for (const auto &[name, text] : dumps)
     files["ir/" + name] = text;
   files["report.json"] = makeReport();
+  if (!runs.empty())
+    files["timeline.json"] = sim::formatTimeline(runs);
   if (!strategyText.empty())
     files["plan.strategy"] = strategyText;
   auto check = [&](const fs::path &fresh) { return findFault(fresh, options.output); };

@@ -5,7 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/Compilation.h"
 
+#include "cluster/Passages.h"
 #include "dialects/dist/MachineAttr.h"
+#include "dialects/dist/Placement.h"
 #include "dialects/dist/Sharding.h"
 #include "dialects/plan/Plan.h"
 #include "runtime/core/MemoryNeeds.h"
@@ -136,6 +138,33 @@ llvm::json::Object Compilation::describeMemory() const {
   return object;
 }
 
+/// Links from the fastest level outward. The last one joins all, whatever its block is.
+static llvm::json::Array describeLevels(const cluster::Machine &machine) {
+  llvm::json::Array levels;
+  for (const cluster::Level &level : machine.levels)
+    levels.push_back(llvm::json::Object{{"block", level.block},
+                                        {"latency_us", level.latencySeconds * 1e6},
+                                        {"gigabytes_per_second", level.bytesPerSecond / 1e9}});
+  return levels;
+}
+
+/// The mesh's axes with the levels, by number, that groups along each communicate over.
+static llvm::json::Array describeAxes(ModuleOp module) {
+  llvm::json::Array axes;
+  dist::Mesh mesh = dist::Mesh::get(module);
+  for (const dist::Mesh::Axis &axis : mesh.getAxes()) {
+    if (dist::isMicroAxis(axis.name))
+      continue;
+    llvm::json::Array levels;
+    for (size_t level :
+         cluster::placeOnLevels(mesh.getMachine(), dist::placeAxes(mesh, axis.name)).levels)
+      levels.push_back(static_cast<int64_t>(level));
+    axes.push_back(llvm::json::Object{
+        {"name", axis.name.str()}, {"size", axis.size}, {"levels", std::move(levels)}});
+  }
+  return axes;
+}
+
 std::string Compilation::makeReport() const {
   llvm::json::Array candidates, communication, estimatesJson, costs, phases;
   for (const Candidate &candidate : choice.candidates)
@@ -179,6 +208,8 @@ std::string Compilation::makeReport() const {
                             {"strategy", choice.name},
                             {"machine", getMachineName()},
                             {"cluster", cluster ? cluster->name : ""},
+                            {"levels", describeLevels(*dist::getMachine(*module))},
+                            {"axes", describeAxes(*module)},
                             {"target", target->getName()},
                             {"precision", getPrecision()},
                             {"candidates", std::move(candidates)},

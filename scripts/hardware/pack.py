@@ -171,6 +171,7 @@ class Packer:
             folder = self.out / plan["path"]
             shutil.rmtree(folder / "ir", ignore_errors=True)  # for people, as the report is: most of the bytes
             (folder / "report.json").unlink()
+            (folder / "timeline.json").unlink()
             for ptx in folder.glob("kernels/*.ptx"):
                 if (
                     ptx.with_suffix(".cubin").exists()
