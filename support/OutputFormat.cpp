@@ -50,9 +50,14 @@ static size_t getTerminalWidth() {
   return size.ws_col;
 }
 
-void OutputFormat::addOptions(CLI::App &verb) {
-  auto *format = verb.add_option("--format", name, "text or json")
-                     ->check(CLI::IsMember({"text", "json"}))
+void OutputFormat::addOptions(CLI::App &verb, const std::vector<std::string> &others) {
+  std::vector<std::string> names{"text", "json"};
+  names.insert(names.end(), others.begin(), others.end());
+  std::string described = names.front();
+  for (size_t i = 1; i < names.size(); ++i)
+    described += (i + 1 < names.size() ? ", " : " or ") + names[i];
+  auto *format = verb.add_option("--format", name, described)
+                     ->check(CLI::IsMember(names))
                      ->capture_default_str();
   verb.add_flag("--json", asJson, "the same as --format json")->excludes(format);
   verb.add_flag("--wide", isWide, "do not make tables fit the terminal");

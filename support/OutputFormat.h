@@ -30,7 +30,9 @@ void flushOutput();
 /// that fit it; a pipe or a file gets all of them.
 class OutputFormat {
 public:
-  void addOptions(CLI::App &verb);
+  /// `others` are formats that the verb writes itself.
+  void addOptions(CLI::App &verb, const std::vector<std::string> &others = {});
+  const std::string &getName() const { return name; }
   /// Whether a tool reads, who wants everything.
   bool isJson() const;
   /// To standard output.

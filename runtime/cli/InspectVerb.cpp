@@ -6,8 +6,11 @@
 #include "runtime/cli/Verbs.h"
 
 #include "runtime/cli/PlanViews.h"
+#include "runtime/cli/page/Page.h"
 #include "runtime/core/Error.h"
+#include "support/FileSwap.h"
 #include "support/OutputFormat.h"
+#include "support/Text.h"
 #include "support/Usage.h"
 
 #include <CLI/CLI.hpp>
@@ -38,6 +41,9 @@ Examples:
   gridloom inspect model.plan kernels
   gridloom inspect model.plan collectives --json
   gridloom inspect model.plan ir --phase partition
+  gridloom inspect model.plan --format html -o page.html --trace run.json
+      all of it as one page for a browser: mesh, timeline, memory, model, tables; --trace puts a
+      run that 'gridloom run --trace' recorded beside the simulated one
   gridloom inspect model.onnx
       inputs, outputs, operators and weights of a model (needs the compiler)
 
@@ -48,7 +54,10 @@ namespace {
 
 struct Settings {
   std::string plan, view = "summary", phase;
+  std::string output, trace; ///< of a page
+  bool force = false;
   OutputFormat format;
+  bool isPage() const { return format.getName() == "html"; }
 };
 
 } // namespace
@@ -100,10 +109,35 @@ static int showIr(const Settings &settings) {
                   (known.empty() ? "; it is empty" : "; there are " + known));
 }
 
+/// Whether there is nothing at the path, or a page that may be replaced.
+static bool isFree(const fs::path &path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error))
+    return !fs::exists(path, error);
+  std::string start(1024, '\0');
+  std::ifstream(path).read(start.data(), std::streamsize(start.size()));
+  return start.find("content=\"gridloom inspect\"") != std::string::npos;
+}
+
+static int writePage(const Settings &settings, const Plan &plan) {
+  if (!settings.force && !isFree(settings.output))
+    throw Error(ErrorCode::InvalidArgument,
+                settings.output + " exists and is no page of gridloom inspect; choose another "
+                                  "--output, or --force to replace it");
+  std::string page = makePage(plan, settings.trace);
+  if (std::string reason = replaceFile(settings.output, {page}); !reason.empty())
+    throw Error(ErrorCode::InvalidArgument, settings.output + " cannot be written: " + reason);
+  std::cout << settings.output << ": " << formatBytes(page.size(), "B")
+            << ", open it in a browser\n";
+  return 0;
+}
+
 static int inspect(const Settings &settings) {
   if (!settings.phase.empty() && settings.view != "ir")
     throw Error(ErrorCode::InvalidArgument, "--phase concerns the view 'ir' only");
   std::shared_ptr<const Plan> plan = Plan::load(settings.plan, {.requireTarget = false});
+  if (settings.isPage())
+    return writePage(settings, *plan);
   if (settings.view == "ir")
     return showIr(settings);
   static const std::map<std::string, Document (*)(const Plan &)> views{
@@ -135,6 +169,31 @@ static void sortArguments(Settings &settings, bool hasView) {
                              (nearest.empty() ? "; the views are " + names : nearest));
 }
 
+static void checkPageOptions(const Settings &settings, bool hasView) {
+  if (!settings.isPage()) {
+    if (!settings.output.empty() || !settings.trace.empty() || settings.force)
+      throw CLI::ValidationError("-o, --trace and --force are for --format html, which writes a "
+                                 "page; other formats are printed");
+    return;
+  }
+  if (settings.output.empty())
+    throw CLI::ValidationError("--format html needs a file for the page: -o page.html");
+  if (hasView)
+    throw CLI::ValidationError("--format html shows all views on one page; leave '" +
+                               settings.view + "' out");
+}
+
+static void addPageOptions(CLI::App &verb, Settings &settings) {
+  verb.add_option("-o,--output", settings.output, "file for the page of --format html")
+      ->type_name("FILE");
+  verb.add_option(
+          "--trace", settings.trace,
+          "with --format html: a run's trace (gridloom run --trace FILE) to draw beside the "
+          "simulated run")
+      ->type_name("FILE");
+  verb.add_flag("--force", settings.force, "replace a file that is no such page");
+}
+
 Verb gridloom::rt::addInspect(CLI::App &app) {
   auto settings = std::make_shared<Settings>();
   CLI::App *verb = app.add_subcommand("inspect", "Show the contents of a plan");
@@ -142,8 +201,12 @@ Verb gridloom::rt::addInspect(CLI::App &app) {
   verb->add_option("plan", settings->plan, "folder that 'gridloom compile' wrote")->required();
   auto *view =
       verb->add_option("view", settings->view, "what to show; see below")->capture_default_str();
-  settings->format.addOptions(*verb);
+  settings->format.addOptions(*verb, {"html"});
+  addPageOptions(*verb, *settings);
   verb->add_option("--phase", settings->phase, "print the program after this phase (view ir)");
-  verb->parse_complete_callback([settings, view] { sortArguments(*settings, view->count() != 0); });
+  verb->parse_complete_callback([settings, view] {
+    sortArguments(*settings, view->count() != 0);
+    checkPageOptions(*settings, view->count() != 0);
+  });
   return {verb, [settings] { return inspect(*settings); }};
 }
