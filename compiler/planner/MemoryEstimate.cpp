@@ -16,15 +16,13 @@
 using namespace mlir;
 using namespace gridloom;
 
-/// Kernels, library calls and communication of a device of each stage.
-static LogicalResult makeDevicePrograms(ModuleOp module, const MemoryOptions &options) {
-  PassManager pm(module.getContext());
+/// Kernels and library calls of a device of each stage.
+static LogicalResult makeDevicePrograms(ModuleOp communicated, const MemoryOptions &options) {
+  PassManager pm(communicated.getContext());
   pm.enableVerifier(false); // the phases verify the program itself
-  addPartitionPasses(pm);
-  addCommunicatePasses(pm, options.communicate);
   addLayoutPasses(pm, options.layout);
   addFusePasses(pm, options.fuse);
-  return pm.run(module);
+  return pm.run(communicated);
 }
 
 /// Orders the steps; each function becomes a program whose streams nothing orders.
@@ -44,18 +42,30 @@ static std::vector<plan::ProgramOp> buildPrograms(ModuleOp module) {
   return programs;
 }
 
-std::vector<StageMemory> gridloom::estimateMemory(ModuleOp module, const MemoryOptions &options) {
+std::vector<StageMemory> gridloom::estimateCommunicated(ModuleOp module,
+                                                        const MemoryOptions &options) {
   // What is wrong with the module the phases themselves will say.
   ScopedDiagnosticHandler quiet(module.getContext(), [](Diagnostic &) { return success(); });
-  OwningOpRef<ModuleOp> copy = module.clone();
-  if (failed(makeDevicePrograms(*copy, options)))
+  if (failed(makeDevicePrograms(module, options)))
     return {};
-  for (plan::ProgramOp program : buildPrograms(*copy)) {
+  for (plan::ProgramOp program : buildPrograms(module)) {
     Lifetimes::addSlots(program);
     setBufferBytes(program);
     Lifetimes lifetimes(program);
     program.setArenaBytes(lifetimes.pack(plan::Space::Arena));
     program.setRegisteredBytes(lifetimes.pack(plan::Space::Registered));
   }
-  return computeMemory(*copy);
+  return computeMemory(module);
+}
+
+std::vector<StageMemory> gridloom::estimateMemory(ModuleOp module, const MemoryOptions &options) {
+  ScopedDiagnosticHandler quiet(module.getContext(), [](Diagnostic &) { return success(); });
+  OwningOpRef<ModuleOp> copy = module.clone();
+  PassManager pm(module.getContext());
+  pm.enableVerifier(false);
+  addPartitionPasses(pm);
+  addCommunicatePasses(pm, options.communicate);
+  if (failed(pm.run(*copy)))
+    return {};
+  return estimateCommunicated(*copy, options);
 }

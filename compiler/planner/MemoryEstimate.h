@@ -27,6 +27,10 @@ struct MemoryOptions {
 /// partitioned. The module stays as it is.
 std::vector<StageMemory> estimateMemory(mlir::ModuleOp module, const MemoryOptions &options);
 
+/// The same of a module as the communicate phase leaves it, which is consumed: it is no program any
+/// more.
+std::vector<StageMemory> estimateCommunicated(mlir::ModuleOp module, const MemoryOptions &options);
+
 } // namespace gridloom
 
 #endif // GRIDLOOM_COMPILER_PLANNER_MEMORYESTIMATE_H

@@ -505,15 +505,11 @@ static void evaluate(ModuleOp module, Candidate &candidate, const MemoryOptions 
       firstError = loom::describeWithNode(diagnostic, loom::getNodeName(module.getLoc()));
     return success(); // a trial is not the user's business
   });
-  PassManager shard(module.getContext()), rest(module.getContext());
-  addShardPasses(shard, candidate.options);
-  addPartitionPasses(rest);
-  addCommunicatePasses(rest);
-  bool isSharded = succeeded(shard.run(*copy));
-  if (isSharded)
-    candidate.estimatedBytes =
-        static_cast<int64_t>(findLargest(estimateMemory(*copy, memory)).needs.getAllocated());
-  if (!isSharded || failed(rest.run(*copy))) {
+  PassManager pm(module.getContext());
+  addShardPasses(pm, candidate.options);
+  addPartitionPasses(pm);
+  addCommunicatePasses(pm, memory.communicate);
+  if (failed(pm.run(*copy))) {
     candidate.refuse(firstError.empty() ? "cannot be compiled" : firstError);
     return;
   }
@@ -521,6 +517,8 @@ static void evaluate(ModuleOp module, Candidate &candidate, const MemoryOptions 
     candidate.sumSeconds += estimate.seconds;
     candidate.leastBytes = std::max(candidate.leastBytes, estimate.leastBytes);
   }
+  candidate.estimatedBytes =
+      static_cast<int64_t>(findLargest(estimateCommunicated(*copy, memory)).needs.getAllocated());
 }
 
 /// Compiles the candidate up to allocation and simulates it, unless it takes more than the limit

@@ -72,14 +72,9 @@ static Json collectData(const Plan &plan, const std::filesystem::path &trace) {
     data[name] = getText(report, name);
   data["estimates"] = takeFields(getList(report, "estimates"), {"entry", "dims"},
                                  {"step_ms", "compute_ms", "comm_ms", "exposed_ms", "bubble"});
-<<<<<<< HEAD
   data["candidates"] =
       takeFields(getList(report, "candidates"), {"strategy", "reason"},
                  {"simulated_ms", "sum_ms", "memory_bytes", "estimated_memory_bytes"});
-=======
-  data["candidates"] = takeFields(getList(report, "candidates"), {"strategy", "reason"},
-                                  {"step_ms", "memory_bytes", "estimated_memory_bytes"});
->>>>>>> fef46dcd2e53061f14825270333d05756d9462ae
   data["warnings"] = getList(report, "warnings");
   data["limit_bytes"] = getNumber(getField(report, "memory"), "limit_bytes");
   data["programs"] = makePrograms(plan, timeline, notes);

@@ -55,15 +55,10 @@ function showMemory(program) {
 
 // Candidates.
 
-<<<<<<< HEAD
 // Most are only summed: all that they compute and send, one after another.
 const candidates = data.candidates.map((one) => ({
   strategy: one.strategy, verdict: one.reason, ms: one.simulated_ms > 0 ? one.simulated_ms : one.sum_ms > 0 ? one.sum_ms : null,
   by: one.simulated_ms > 0 ? 'simulated' : one.sum_ms > 0 ? 'summed' : '',
-=======
-const candidates = data.candidates.map((one) => ({
-  strategy: one.strategy, verdict: one.reason, ms: one.step_ms > 0 ? one.step_ms : null,
->>>>>>> fef46dcd2e53061f14825270333d05756d9462ae
   bytes: one.memory_bytes > 0 ? one.memory_bytes : one.estimated_memory_bytes > 0 ? one.estimated_memory_bytes : null,
 }));
 for (const one of candidates) one.chosen = one.verdict.startsWith('chosen') || candidates.length === 1;
@@ -85,12 +80,8 @@ function makeScale(values, from, to, steps) {
       for (const digit of high / low > 300 ? [1] : [1, 3]) marks.push(digit * 10 ** power);
     return {at: (v) => from + (to - from) * (Math.log(v) - a) / (b - a), marks: marks.filter((v) => Math.log(v) >= a && Math.log(v) <= b), isLog: true};
   }
-<<<<<<< HEAD
-  const pad = (high - low || high) * 0.12, a = Math.max(0, low - pad), b = high + pad;
-=======
   // Small differences look small: the picture spans a fifth of the values at least.
   const span = Math.max(1.24 * (high - low), 0.2 * high), middle = (low + high) / 2, a = Math.max(0, middle - span / 2), b = a + span;
->>>>>>> fef46dcd2e53061f14825270333d05756d9462ae
   return {at: (v) => from + (to - from) * (v - a) / (b - a), marks: steps(a, b), isLog: false};
 }
 
@@ -122,31 +113,19 @@ function drawPareto() {
     }
     return null;
   });
-<<<<<<< HEAD
   const pointStyle = (colour, isFilled) => isFilled ? `fill:${colour};stroke:var(--surface);stroke-width:1.5` : `fill:var(--surface);stroke:${colour};stroke-width:2`;
   const mark = (p) => {
     const lines = [p.strategy, `${formatMs(p.ms)} ${p.by} · ${formatBytes(p.bytes)} each device`, p.verdict];
     const shape = p.chosen
       ? svg('path', {d: 'M0,-9L2.6,-3L9,-2.6L4,1.6L5.6,8L0,4.4L-5.6,8L-4,1.6L-9,-2.6L-2.6,-3Z', transform: `translate(${x.at(p.ms)},${y.at(p.bytes)})`, style: 'fill:var(--accent);stroke:var(--surface);stroke-width:1.5'})
       : svg('circle', {cx: x.at(p.ms), cy: y.at(p.bytes), r: 5, style: pointStyle(front.includes(p) ? 'var(--axis-2)' : 'var(--compute)', p.by === 'simulated')});
-=======
-  const mark = (p) => {
-    const lines = [p.strategy, `${formatMs(p.ms)} · ${formatBytes(p.bytes)} each device`, p.verdict];
-    const shape = p.chosen
-      ? svg('path', {d: 'M0,-9L2.6,-3L9,-2.6L4,1.6L5.6,8L0,4.4L-5.6,8L-4,1.6L-9,-2.6L-2.6,-3Z', transform: `translate(${x.at(p.ms)},${y.at(p.bytes)})`, style: 'fill:var(--accent);stroke:var(--surface);stroke-width:1.5'})
-      : svg('circle', {cx: x.at(p.ms), cy: y.at(p.bytes), r: 5, style: `fill:${front.includes(p) ? 'var(--axis-2)' : 'var(--compute)'};stroke:var(--surface);stroke-width:1.5`});
->>>>>>> fef46dcd2e53061f14825270333d05756d9462ae
     return svg('g', {tabindex: 0, role: 'img', 'aria-label': lines.join(', '), onmousemove: (event) => showTip(event, lines), onmouseleave: hideTip,
       onfocus: (event) => showTip({clientX: event.target.getBoundingClientRect().right, clientY: event.target.getBoundingClientRect().bottom}, lines), onblur: hideTip}, shape);
   };
   return el('div', {class: 'pareto'},
     el('p', {class: 'legend'}, el('span', {class: 'key'}, el('span', {style: {color: 'var(--accent)'}}, '★'), 'chosen'),
-<<<<<<< HEAD
       key('var(--axis-2)', 'on the front: none is faster and smaller'), key('var(--compute)', 'others'),
       points.every((p) => p.by === 'simulated') ? null : el('span', {class: 'key'}, 'hollow: summed, not simulated')),
-=======
-      key('var(--axis-2)', 'on the front: none is faster and smaller'), key('var(--compute)', 'others')),
->>>>>>> fef46dcd2e53061f14825270333d05756d9462ae
     svg('svg', {viewBox: `0 0 ${width} ${height}`, 'aria-label': 'Candidates by time and memory'},
       x.marks.map((ms) => [svg('line', {x1: x.at(ms), x2: x.at(ms), y1: top, y2: height - bottom, class: 'grid'}),
         svg('text', {x: x.at(ms), y: height - bottom + 16, 'text-anchor': 'middle'}, formatMs(ms).replace(/\.0+(?= )/, ''))]),

@@ -81,13 +81,8 @@ function showMemoryTable() {
 function showCandidates() {
   if (!candidates.length) return;
   const section = makeSection('candidates', 'Candidates', candidates.length > 1 ? 'Plans that the planner weighed, by the time of a step and the memory of a device.' : 'The strategy was given; nothing else was weighed.');
-<<<<<<< HEAD
   section.append(drawPareto() || '', new Table(toColumns(candidates, ['strategy', 'ms', 'by', 'bytes', 'verdict']), [
     {key: 'strategy', title: 'strategy', kind: 'name'}, {key: 'ms', title: 'estimated step', format: 'ms', help: 'of all programs together'}, {key: 'by', title: 'by', kind: 'text', help: 'simulated, or the sum of all that it computes and sends'}, {key: 'bytes', title: 'memory of a device', format: 'bytes'}, {key: 'verdict', title: 'verdict', kind: 'text'},
-=======
-  section.append(drawPareto() || '', new Table(toColumns(candidates, ['strategy', 'ms', 'bytes', 'verdict']), [
-    {key: 'strategy', title: 'strategy', kind: 'name'}, {key: 'ms', title: 'estimated step', format: 'ms', help: 'of all programs together'}, {key: 'bytes', title: 'memory of a device', format: 'bytes'}, {key: 'verdict', title: 'verdict', kind: 'text'},
->>>>>>> fef46dcd2e53061f14825270333d05756d9462ae
   ], {label: 'candidates', sort: 'ms', descending: false}).element);
 }
 
