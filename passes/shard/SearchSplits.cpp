@@ -23,6 +23,9 @@ namespace gridloom {
 /// How often stages are cut, and all splits searched for them.
 static constexpr int kMostCuts = 3;
 
+/// Estimates are not so exact that less would tell two ways to split apart.
+static constexpr double kGap = 1e-6;
+
 namespace {
 /// The best splits of the program with its stages as they are cut.
 struct Found {
@@ -100,6 +103,7 @@ Found SearchSplitsPass::search(const StageStarts &starts, ArrayRef<StringAttr> o
   found.problem = std::make_unique<SplitProblem>(getOperation(), over, mesh);
   solver::Options options;
   options.work = work;
+  options.gap = kGap;
   found.solution = solver::solve(found.problem->makeProblem(memory), options);
   if (found.solution.progress.isFeasible)
     found.seconds = found.problem->getStepSeconds(found.solution.assignment);
