@@ -32,6 +32,7 @@ struct Found {
   std::unique_ptr<SplitProblem> problem;
   solver::Solution solution;
   StageStarts starts;
+  SmallVector<StringAttr> batch; ///< that split what is cut into micro-batches
   double seconds = std::numeric_limits<double>::infinity();
 };
 
@@ -67,6 +68,7 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
   }
 
 private:
+  std::vector<SmallVector<StringAttr>> listBatchAxes(ArrayRef<StringAttr> over, const Mesh &mesh);
   Found search(const StageStarts &starts, ArrayRef<StringAttr> over, const Mesh &mesh);
   FailureOr<Found> searchStages(ArrayRef<StringAttr> over, const Mesh &mesh);
 
@@ -96,18 +98,59 @@ private:
 };
 } // namespace
 
+/// Every choice of axes that a device's part of all inputs can be split over and cut in time;
+/// none without micro-batches.
+std::vector<SmallVector<StringAttr>> SearchSplitsPass::listBatchAxes(ArrayRef<StringAttr> over,
+                                                                     const Mesh &mesh) {
+  std::vector<SmallVector<StringAttr>> all(1);
+  auto fits = [&](ArrayRef<StringAttr> batch) {
+    for (auto func : getOperation().getOps<func::FuncOp>())
+      for (BlockArgument argument : func.getArguments()) {
+        Sharding whole = getWholeInTime(argument);
+        int64_t dim = whole.getMicroDim();
+        if (dim < 0 || cast<RankedTensorType>(argument.getType()).getDimSize(dim) %
+                               (mesh.getSize(batch) * mesh.getSize(whole.dims[dim].axes)) !=
+                           0)
+          return false;
+      }
+    return true;
+  };
+  for (StringAttr axis : over)
+    for (size_t i = 0, count = all.size(); i < count; ++i) {
+      SmallVector<StringAttr> longer = all[i];
+      longer.push_back(axis);
+      if (fits(longer))
+        all.push_back(longer);
+    }
+  return all;
+}
+
+/// The best of one search for each choice of axes for the batch.
 Found SearchSplitsPass::search(const StageStarts &starts, ArrayRef<StringAttr> over,
                                const Mesh &mesh) {
-  Found found;
-  found.starts = starts;
-  found.problem = std::make_unique<SplitProblem>(getOperation(), over, mesh);
+  Found best;
+  best.solution.fault = "an operation has no way to be split";
+  solver::Cost bound = solver::infiniteCost;
   solver::Options options;
   options.work = work;
   options.gap = kGap;
-  found.solution = solver::solve(found.problem->makeProblem(memory), options);
-  if (found.solution.progress.isFeasible)
-    found.seconds = found.problem->getStepSeconds(found.solution.assignment);
-  return found;
+  for (const SmallVector<StringAttr> &batch : listBatchAxes(over, mesh)) {
+    Found found;
+    found.starts = starts;
+    found.batch = batch;
+    found.problem = std::make_unique<SplitProblem>(getOperation(), over, batch, mesh);
+    if (!found.problem->hasChoices())
+      continue;
+    found.solution = solver::solve(found.problem->makeProblem(memory), options);
+    if (!found.solution.isProvenInfeasible)
+      bound = std::min(bound, found.solution.progress.lowerBound);
+    if (found.solution.progress.isFeasible)
+      found.seconds = found.problem->getStepSeconds(found.solution.assignment);
+    if (!best.problem || found.seconds < best.seconds)
+      best = std::move(found);
+  }
+  best.solution.progress.lowerBound = bound;
+  return best;
 }
 
 /// Cuts by the work of one device first, then by what the splits found make of it, while that is
@@ -137,7 +180,7 @@ FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const
     }
     if (failed(stages.apply(best.starts)))
       return failure();
-    best.problem = std::make_unique<SplitProblem>(getOperation(), over, mesh);
+    best.problem = std::make_unique<SplitProblem>(getOperation(), over, best.batch, mesh);
     break;
   }
   return best;

@@ -73,8 +73,10 @@ void SplitProblem::Column::add(ShardingAttr sharding) {
     shardings.push_back(sharding);
 }
 
-SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, const Mesh &mesh)
-    : mesh(mesh), axes(axes), stageAxes(getStageAxes(module)), stages(mesh.getSize(stageAxes)),
+SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, ArrayRef<StringAttr> batch,
+                           const Mesh &mesh)
+    : mesh(mesh), axes(axes), batch(batch), stageAxes(getStageAxes(module)),
+      stages(mesh.getSize(stageAxes)),
       microbatches(mesh.getSize(StringAttr::get(mesh.getContext(), MeshOp::kMicroAxis))) {
   for (auto func : module.getOps<func::FuncOp>())
     if (!loom::isBody(func)) {
@@ -87,6 +89,17 @@ SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, const Mes
     addFunction(func);
   for (func::FuncOp func : functions)
     connect(func);
+}
+
+/// Whether what is cut in time is split over the axes of the batch.
+bool SplitProblem::splitsBatch(ShardingAttr attr) const {
+  Sharding sharding(attr);
+  int64_t dim = sharding.getMicroDim();
+  return dim < 0 || ArrayRef(sharding.dims[dim].axes).drop_back() == ArrayRef(batch);
+}
+
+bool SplitProblem::hasChoices() const {
+  return llvm::none_of(nodes, [](const Node &node) { return node.costs.empty(); });
 }
 
 int64_t SplitProblem::getStage(Operation *op) const {
@@ -156,6 +169,8 @@ const SplitProblem::Choices &SplitProblem::getChoices(Operation *op) {
     return choices;
   choices.tensors.resize(op->getNumOperands() + op->getNumResults());
   for (const SplitChoice &choice : listSplitChoices(op, axes, mesh)) {
+    if (!llvm::all_of(choice.shardings, [&](ShardingAttr attr) { return splitsBatch(attr); }))
+      continue;
     solver::Cost cost = toCost(choice.seconds);
     for (auto [tensor, sharding, type] :
          llvm::zip_equal(choices.tensors, choice.shardings, getTensorTypes(op))) {
@@ -210,14 +225,18 @@ void SplitProblem::addValue(Value value) {
   Column &column = nodes[index].tensors.front();
   auto offer = [&](ShardingAttr sharding) {
     sharding = getReduced(sharding, mesh);
-    if (llvm::is_contained(column.shardings, sharding) || (given && !admits(given, sharding)))
+    if (llvm::is_contained(column.shardings, sharding) || !splitsBatch(sharding) ||
+        (given && !admits(given, sharding)))
       return;
     column.add(sharding);
     nodes[index].costs.push_back(getTieBreak(type, sharding, mesh));
   };
   if (given && isClosed(given))
     offer(given);
-  offer(getWholeInTime(value).getAttr(mesh));
+  Sharding whole = getWholeInTime(value);
+  if (int64_t dim = whole.getMicroDim(); dim >= 0)
+    whole.dims[dim].axes.insert(whole.dims[dim].axes.begin(), batch.begin(), batch.end());
+  offer(whole.getAttr(mesh));
   if (Operation *producer = value.getDefiningOp())
     llvm::for_each(
         nodes[opNodes.lookup(producer)]

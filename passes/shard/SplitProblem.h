@@ -36,10 +36,14 @@ public:
   /// Over all functions but bodies of loops and branches, which are left whole. What is sharded
   /// already restricts the choices: a closed dimension stays as it is, an open one may get more
   /// axes; what is cut into micro-batches stays so. `axes` are those to split over, major before
-  /// minor. Operations without a stage are in the first.
+  /// minor. Operations without a stage are in the first. What is cut into micro-batches is split
+  /// over `batch` along the same dimension, no more and no less: nothing moves rows from one
+  /// micro-batch to another.
   SplitProblem(mlir::ModuleOp module, llvm::ArrayRef<mlir::StringAttr> axes,
-               const dist::Mesh &mesh);
+               llvm::ArrayRef<mlir::StringAttr> batch, const dist::Mesh &mesh);
 
+  /// Whether there is a way to split each operation.
+  bool hasChoices() const;
   /// Costs are in picoseconds, usages in bytes: of weights, and of what operations make while it is
   /// read. With `memoryBytes` above 0 a device keeps at most so many.
   solver::Problem makeProblem(int64_t memoryBytes) const;
@@ -87,6 +91,7 @@ private:
     std::vector<Column> tensors;
   };
 
+  bool splitsBatch(dist::ShardingAttr sharding) const;
   /// Positions of operations in time: stages one after another, in each the functions.
   void setTimes();
   int64_t getStage(mlir::Operation *op) const;
@@ -125,7 +130,7 @@ private:
   dist::ShardingAttr getChosen(mlir::Value value, const solver::Assignment &assignment) const;
 
   const dist::Mesh &mesh;
-  llvm::SmallVector<mlir::StringAttr> axes;
+  llvm::SmallVector<mlir::StringAttr> axes, batch;
   llvm::SmallVector<mlir::StringAttr, 1> stageAxes;
   int64_t stages, microbatches;
   std::vector<Node> nodes;
