@@ -9,6 +9,7 @@
 #include "dialects/loom/Control.h"
 #include "passes/fuse/ExpandContractions.h"
 #include "passes/fuse/StridedView.h"
+#include "passes/partition/KeptSharding.h"
 #include "passes/partition/Resharder.h"
 
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -236,6 +237,8 @@ void DeviceSketch::visit(Operation *op) {
     setLocal(result, dist::getLocalType(cast<RankedTensorType>(result.getType()), sharding, mesh));
     shardings[result] = sharding.getAttr(mesh);
     versions[result].push_back({sharding, result, getStage(op)});
+    if (std::optional<Sharding> kept = findKept(result, sharding, mesh))
+      request(result, *kept, op->getNextNode());
   }
   replacements.push_back({op, operands});
 }

@@ -4,6 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/solver/Solver.h"
+#include "dialects/dist/RequireMesh.h"
+#include "dialects/dist/Splits.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/SplitProblem.h"
 #include "support/Text.h"
@@ -24,11 +26,9 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
   using SearchSplitsBase::SearchSplitsBase;
 
   void runOnOperation() override {
-    MeshOp meshOp = getMesh(getOperation());
-    if (!meshOp) {
-      getOperation().emitError("no mesh is declared");
+    MeshOp meshOp = requireMesh(getOperation());
+    if (!meshOp)
       return signalPassFailure();
-    }
     Mesh mesh(meshOp);
     SmallVector<StringAttr> over;
     for (const std::string &name : axes)
@@ -36,6 +36,8 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
         over.push_back(axis);
     if (over.empty())
       return;
+    if (failed(verifyGiven(mesh)))
+      return signalPassFailure();
     SplitProblem problem(getOperation(), over, mesh);
     solver::Options options;
     options.work = work;
@@ -53,6 +55,15 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
         "search: the program takes {0:F3} ms on a device, one operation after another; no choice "
         "of splits takes less than {1:F3} ms",
         toMilliseconds(solution.progress.cost), toMilliseconds(solution.progress.lowerBound)));
+  }
+
+  /// Splits that operations have already are what their rules allow.
+  LogicalResult verifyGiven(const Mesh &mesh) {
+    auto result = getOperation().walk([&](ShardingRuleInterface op) {
+      bool isGood = !op->hasAttr(kSplits) || succeeded(readSplits(op, op.getShardingRule(), mesh));
+      return isGood ? WalkResult::advance() : WalkResult::interrupt();
+    });
+    return failure(result.wasInterrupted());
   }
 
   /// Axes that split nothing: their devices repeat each other's work.

@@ -38,6 +38,10 @@ static ShardingAttr getReduced(ShardingAttr sharding, const Mesh &mesh) {
   return whole.getAttr(mesh);
 }
 
+static bool isPartialSum(ShardingAttr sharding) {
+  return !sharding.getUnreduced().empty() && sharding.getReduction() == ReductionKind::Sum;
+}
+
 /// Whether a value that has been given `pin` may have `sharding`.
 static bool admits(ShardingAttr pin, ShardingAttr sharding) {
   Sharding given(pin), wanted(sharding);
@@ -103,13 +107,20 @@ static std::string getKey(Operation *op) {
   return key;
 }
 
+bool SplitProblem::mayPassSums(Operation *op) const {
+  return cast<ShardingRuleInterface>(op).isLinear() && op->getNumOperands() > 0 &&
+         op->getNumResults() == 1 &&
+         llvm::all_of(op->getOperands(), [&](Value operand) { return sums.contains(operand); });
+}
+
 const SplitProblem::Choices &SplitProblem::getChoices(Operation *op) {
-  auto [entry, isNew] = known.try_emplace(getKey(op));
+  bool passes = mayPassSums(op);
+  auto [entry, isNew] = known.try_emplace((passes ? "+" : "") + getKey(op));
   Choices &choices = entry->second;
   if (!isNew)
     return choices;
   choices.tensors.resize(op->getNumOperands() + op->getNumResults());
-  for (const SplitChoice &choice : listSplitChoices(op, axes, mesh)) {
+  for (const SplitChoice &choice : listSplitChoices(op, axes, mesh, passes)) {
     solver::Cost cost = toCost(choice.seconds);
     for (auto [tensor, sharding, type] :
          llvm::zip_equal(choices.tensors, choice.shardings, getTensorTypes(op))) {
@@ -117,6 +128,7 @@ const SplitProblem::Choices &SplitProblem::getChoices(Operation *op) {
       cost += getTieBreak(type, sharding, mesh);
     }
     choices.costs.push_back(cost);
+    choices.splits.push_back(choice.splits);
   }
   return choices;
 }
@@ -131,7 +143,11 @@ void SplitProblem::addOperation(Operation *op) {
   if (index < nodes.size())
     return;
   const Choices &choices = getChoices(op);
-  nodes.push_back({choices.costs, choices.tensors, {}, {}});
+  nodes.push_back({choices.costs, choices.tensors, choices.splits, {}, {}});
+  for (auto [i, result] : llvm::enumerate(op->getResults()))
+    if (llvm::any_of(choices.tensors[op->getNumOperands() + i].shardings,
+                     [](ShardingAttr sharding) { return isPartialSum(sharding); }))
+      sums.insert(result);
 }
 
 bool SplitProblem::needsNode(Value value) const {
@@ -141,6 +157,16 @@ bool SplitProblem::needsNode(Value value) const {
                   });
   return isa<BlockArgument>(value) || isPinned || !value.hasOneUse() ||
          isa<func::ReturnOp>(*value.getUsers().begin());
+}
+
+/// Whether all that read a value may take the partial sums that the sharding says.
+bool SplitProblem::isReadUnreduced(Value value, ShardingAttr sharding) const {
+  return isPartialSum(sharding) && llvm::all_of(value.getUses(), [&](OpOperand &use) {
+           auto reader = opNodes.find(use.getOwner());
+           return reader != opNodes.end() &&
+                  llvm::is_contained(
+                      nodes[reader->second].tensors[use.getOperandNumber()].shardings, sharding);
+         });
 }
 
 /// The shardings that the value's producer makes and its readers need, and that of a value that is
@@ -158,18 +184,24 @@ void SplitProblem::addValue(Value value) {
   if (state)
     index = stateNodes.try_emplace(state, index).first->second;
   if (index == nodes.size())
-    nodes.push_back({{}, std::vector<Column>(1), {}, {}});
+    nodes.push_back({{}, std::vector<Column>(1), {}, {}, {}});
   valueNodes[value] = index;
   Column &column = nodes[index].tensors.front();
-  auto offer = [&](ShardingAttr sharding) {
-    sharding = getReduced(sharding, mesh);
+  auto add = [&](ShardingAttr sharding) {
     if (llvm::is_contained(column.shardings, sharding) || (given && !admits(given, sharding)))
       return;
     column.add(sharding);
     nodes[index].costs.push_back(getTieBreak(type, sharding, mesh));
   };
+  auto offer = [&](ShardingAttr sharding) {
+    add(getReduced(sharding, mesh));
+    if (!given && isReadUnreduced(value, sharding))
+      add(sharding);
+  };
   if (given && isClosed(given))
-    offer(given);
+    add(given);
+  if (given && !given.getUnreduced().empty())
+    return;
   offer(Sharding::replicated(type.getRank()).getAttr(mesh));
   if (Operation *producer = value.getDefiningOp())
     llvm::for_each(
@@ -249,10 +281,26 @@ static bool scatters(const Sharding &from, const Sharding &to, size_t dim) {
                       [&](StringAttr axis) { return llvm::is_contained(from.unreduced, axis); });
 }
 
+/// The time to reduce what `to` does not leave partial; nothing else is done to partial sums.
+static double getPartialSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
+                                const Mesh &mesh) {
+  AxisList reduced = from.unreduced;
+  for (StringAttr axis : to.unreduced) {
+    auto *found = llvm::find(reduced, axis);
+    if (found == reduced.end() || from.reduction != ReductionKind::Sum || from.dims != to.dims)
+      return std::numeric_limits<double>::infinity();
+    reduced.erase(found);
+  }
+  auto bytes = static_cast<double>(loom::getByteSize(getLocalType(type, from, mesh)));
+  return reduced.empty() ? 0 : mesh.getSeconds(cluster::Collective::AllReduce, bytes, reduced);
+}
+
 /// A reduction of what is partial, into parts where `to` has such, then the moves of getMoveCost;
 /// most often what the resharder finds, which takes a thousand times as long for all pairs.
 static double getReshardSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
                                 const Mesh &mesh) {
+  if (!to.unreduced.empty())
+    return getPartialSeconds(type, from, to, mesh);
   Sharding reduced = from;
   double seconds = 0;
   for (size_t dim = 0; dim < to.dims.size() && !reduced.unreduced.empty(); ++dim) {
@@ -299,9 +347,13 @@ void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t
                            RankedTensorType type) {
   const Column &makes = nodes[from].tensors[fromTensor], &needs = nodes[to].tensors[toTensor];
   SmallVector<solver::Cost> table;
+  // What a value is declared as, all its readers take.
+  bool isDeclared = nodes[from].splits.empty();
   for (ShardingAttr source : makes.shardings)
     for (ShardingAttr target : needs.shardings)
-      table.push_back(getReshardCost(type, source, target));
+      table.push_back(isDeclared && source.getUnreduced() != target.getUnreduced()
+                          ? solver::infiniteCost
+                          : getReshardCost(type, source, target));
   if (from == to) { // a state that is returned as it came
     for (auto [cost, i] : llvm::zip_equal(nodes[from].costs, makes.of))
       cost += table[i * needs.shardings.size() + i];
@@ -376,7 +428,7 @@ solver::Problem SplitProblem::makeProblem(int64_t memoryBytes) const {
 }
 
 /// Of a value without a node: as it is made, or, if it is made in parts that have to be summed, as
-/// its reader needs it. A weight lies as its own node has it, whose memory was counted.
+/// its reader takes it. A weight lies as its own node has it, whose memory was counted.
 ShardingAttr SplitProblem::getChosen(Value value, const solver::Assignment &assignment) const {
   if (value.getDefiningOp<loom::GetWeightOp>()) {
     unsigned weight = opNodes.lookup(value.getDefiningOp());
@@ -388,7 +440,7 @@ ShardingAttr SplitProblem::getChosen(Value value, const solver::Assignment &assi
     return made;
   OpOperand &use = *value.getUses().begin();
   unsigned reader = opNodes.lookup(use.getOwner());
-  return getReduced(nodes[reader].tensors[use.getOperandNumber()].get(assignment[reader]), mesh);
+  return nodes[reader].tensors[use.getOperandNumber()].get(assignment[reader]);
 }
 
 void SplitProblem::apply(const solver::Assignment &assignment, StringRef origin) {
@@ -397,10 +449,18 @@ void SplitProblem::apply(const solver::Assignment &assignment, StringRef origin)
     if (!given || !isClosed(given))
       setSharding(value, getChosen(value, assignment), origin);
   };
+  // Micro-batches cut what is chosen here further.
+  bool isCutInTime = llvm::any_of(mesh.getAxes(), [](const Mesh::Axis &axis) {
+    return isMicroAxis(axis.name) && axis.size > 1;
+  });
   for (func::FuncOp func : functions) {
     llvm::for_each(func.getArguments(), set);
-    for (Operation &op : func.front().without_terminator())
+    for (Operation &op : func.front().without_terminator()) {
       llvm::for_each(op.getResults(), set);
+      unsigned node = opNodes.lookup(&op);
+      if (!isCutInTime && !isa<loom::GetWeightOp>(op) && loom::getBodies(&op).empty())
+        op.setAttr(kSplits, nodes[node].splits[assignment[node]]);
+    }
   }
 }
 

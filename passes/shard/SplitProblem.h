@@ -36,7 +36,9 @@ public:
   /// Costs are in picoseconds, usages in bytes: of weights, and of what operations make while it is
   /// read. With `memoryBytes` above 0 a device keeps at most so many.
   solver::Problem makeProblem(int64_t memoryBytes) const;
-  /// Writes the shardings that the assignment gives the values, closed, with the origin.
+  /// Writes the splits that the assignment gives the operations, and the shardings that it gives
+  /// the values, closed, with the origin. Weights are split as they are stored, and what has a body
+  /// as its body is: they get no splits.
   void apply(const solver::Assignment &assignment, llvm::StringRef origin);
 
   /// The axes that split any value.
@@ -53,13 +55,15 @@ private:
   struct Node {
     std::vector<solver::Cost> costs;
     std::vector<Column> tensors; ///< of an operation: operands, then results; of a value: one
-    std::vector<int64_t> usages; ///< bytes; none of a value
-    solver::Interval interval;   ///< in numbers of operations, all functions together
+    llvm::ArrayRef<dist::SplitsAttr> splits; ///< of an operation, by strategy; none of a value
+    std::vector<int64_t> usages;             ///< bytes; none of a value
+    solver::Interval interval;               ///< in numbers of operations, all functions together
   };
   /// Ways to split an operation, shared by all like it.
   struct Choices {
     std::vector<solver::Cost> costs;
     std::vector<Column> tensors;
+    std::vector<dist::SplitsAttr> splits;
   };
 
   void collectStatePins();
@@ -67,9 +71,13 @@ private:
   void addOperation(mlir::Operation *op);
   void setUsage(mlir::Operation *op, int64_t begin);
   const Choices &getChoices(mlir::Operation *op);
+  /// Whether all operands are made in partial sums by some way to split their operations, and the
+  /// operation is one that may take them so.
+  bool mayPassSums(mlir::Operation *op) const;
   /// Whether the value has a node of its own; otherwise its one reader takes it from its producer.
   bool needsNode(mlir::Value value) const;
   void addValue(mlir::Value value);
+  bool isReadUnreduced(mlir::Value value, dist::ShardingAttr sharding) const;
   void connect(mlir::func::FuncOp func);
   void connectReturn(mlir::func::FuncOp func);
   void addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
@@ -86,6 +94,7 @@ private:
   llvm::MapVector<mlir::Value, unsigned> valueNodes;
   llvm::DenseMap<mlir::Operation *, unsigned> opNodes;
   llvm::DenseMap<mlir::Operation *, int64_t> times;
+  llvm::DenseSet<mlir::Value> sums; ///< what some way to split its operation leaves partial
   llvm::DenseMap<mlir::StringAttr, unsigned> stateNodes;
   llvm::DenseMap<mlir::StringAttr, dist::ShardingAttr> statePins;
   /// By name and number among the copies in a function, which may differ; functions do not.
