@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/Propagation.h"
 
+#include "dialects/loom/Loom.h"
+
 #include "llvm/ADT/BitVector.h"
 
 using namespace mlir;
@@ -139,12 +141,12 @@ bool Propagation::visit(Operation *op) {
   SmallVector<Sharding> shardings = getShardings(op);
   FactorSplits splits = getSplits(op);
 
-  // The origin of an axis: the first tensor that has it.
+  // The origin of an axis: the first tensor that has it, else the operation's own splits.
   auto originOf = [&](StringAttr axis) -> std::string {
     for (auto [value, sharding] : llvm::zip_equal(values, shardings))
       if (sharding.usesAxis(axis))
         return entries[value].getOrigin(axis).str();
-    return "";
+    return "splits of '" + loom::getNodeName(op->getLoc()) + "'";
   };
   bool changed = false;
   for (auto [index, value] : llvm::enumerate(values)) {
