@@ -41,7 +41,7 @@ private:
   void takeStorage(BlockArgument argument);
   FailureOr<Value> request(Value value, const Sharding &sharding, Operation *user, Twine why);
   Value addReshard(Value value, const Version &source, const Sharding &to, Location loc,
-                   Operation *before, IntegerAttr stage, StringRef cause);
+                   Operation *before, IntegerAttr stage, const std::string &cause);
   void keep(OpResult value, const Sharding &kept);
 
   func::FuncOp func;
@@ -87,7 +87,7 @@ static std::string describeNeed(const std::string &user, const Sharding &from, c
 
 /// Adds a version of the value, made of one that is there.
 Value Inserter::addReshard(Value value, const Version &source, const Sharding &to, Location loc,
-                           Operation *before, IntegerAttr stage, StringRef cause) {
+                           Operation *before, IntegerAttr stage, const std::string &cause) {
   builder.setInsertionPoint(before);
   auto reshard = ReshardOp::create(builder, loc, source.value, source.sharding.getAttr(mesh),
                                    to.getAttr(mesh));
@@ -103,7 +103,8 @@ void Inserter::keep(OpResult value, const Sharding &kept) {
   Operation *op = value.getOwner();
   Version made = versions[value].front();
   addReshard(value, made, kept, op->getLoc(), op->getNextNode(), getStageAttr(op),
-             "its readers need it in different ways, and all take it from here");
+             "readers of '" + loom::getNodeName(op->getLoc()) +
+                 "' need it in different ways, and all take it from here");
 }
 
 FailureOr<Value> Inserter::request(Value value, const Sharding &sharding, Operation *user,
