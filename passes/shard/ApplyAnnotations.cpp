@@ -35,7 +35,8 @@ struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyA
   void runOnOperation() override {
     MeshOp meshOp = getMesh(getOperation());
     // The model's own come first: what the command line says may add to them.
-    if (failed(applyAnnotations(getOperation(), stageAxis)))
+    std::string stored = getStoredLines();
+    if (failed(applyAnnotations(getOperation(), stageAxis)) || failed(applyStored(stored, meshOp)))
       return signalPassFailure();
     if (!shard.empty() && !meshOp) {
       getOperation().emitError("shardings need a mesh; none was declared");
@@ -50,6 +51,8 @@ struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyA
   }
 
 private:
+  std::string getStoredLines();
+  LogicalResult applyStored(StringRef lines, MeshOp meshOp);
   LogicalResult parse(StringRef text, Annotation &annotation);
   LogicalResult check(const Annotation &annotation, const Mesh &mesh);
   FailureOr<ShardingAttr> makeSharding(const Annotation &annotation, RankedTensorType type,
@@ -67,6 +70,20 @@ private:
   llvm::DenseMap<Value, StringRef> storageTexts;
 };
 } // namespace
+
+/// How the model's annotations say that weights and states lie in memory.
+std::string ApplyAnnotationsPass::getStoredLines() {
+  auto annotations = getOperation()->getAttrOfType<DictionaryAttr>(kAnnotations);
+  auto lines = annotations ? annotations.getAs<StringAttr>("storage") : StringAttr();
+  return lines ? lines.str() : "";
+}
+
+LogicalResult ApplyAnnotationsPass::applyStored(StringRef lines, MeshOp meshOp) {
+  for (StringRef line : llvm::split(lines, '\n'))
+    if (meshOp && line.contains("=stored[") && failed(applyOne(line, Mesh(meshOp))))
+      return failure();
+  return success();
+}
 
 LogicalResult ApplyAnnotationsPass::parse(StringRef text, Annotation &annotation) {
   annotation.text = text;
