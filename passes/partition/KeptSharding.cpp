@@ -78,7 +78,7 @@ std::optional<Sharding> gridloom::findKept(OpResult value, const Sharding &made,
   if (areSamePlacement(kept, made, type, mesh))
     return std::nullopt;
   std::optional<SmallVector<Sharding>> needs = findNeeds(value, mesh);
-  if (!needs || needs->size() < 2 || llvm::is_contained(*needs, kept))
+  if (!needs || needs->size() < 2 || needs->front() == kept)
     return std::nullopt;
   SmallVector<Sharding> through = {kept};
   llvm::append_range(through, *needs);
