@@ -305,7 +305,9 @@ LogicalResult Compilation::choose() {
   StrategyRequest request = makeRequest();
   if (options.memoryLimit || cluster || cluster::findKind(request.kind)->memoryBytes)
     simplified = module->clone();
-  request.allocate = [&](const ShardOptions &shard) { return tryAllocate(*module, shard); };
+  request.tryPlan = [&](const ShardOptions &shard, std::string &error) {
+    return tryPlan(*module, shard, error);
+  };
   request.suggest = [&](const ShardOptions &shard, const rt::MemoryNeeds &needs, int64_t limit) {
     return suggestFit(shard, needs, limit);
   };

@@ -69,15 +69,16 @@ private:
 
   // MemoryFit.cpp
   struct Change;
-  /// Compiles a copy of the simplified program up to allocation: what a device of the stage that
-  /// takes most keeps. None when it cannot be compiled.
-  std::optional<rt::MemoryNeeds> tryAllocate(mlir::ModuleOp simplified, const ShardOptions &shard);
+  /// Compiles a copy of the simplified program up to allocation and simulates it. None when it
+  /// cannot be compiled; `error` then says why.
+  std::optional<TrialPlan> tryPlan(mlir::ModuleOp simplified, const ShardOptions &shard,
+                                   std::string &error);
   /// After allocation: fails if a device keeps more than the limit.
   mlir::LogicalResult checkMemory(mlir::ModuleOp allocated);
   uint64_t getMemoryLimit() const; ///< bytes; 0: none
   std::vector<Change> listChanges(const ShardOptions &shard, const rt::MemoryNeeds &needs,
                                   int64_t times) const;
-  std::optional<rt::MemoryNeeds> tryChange(const Change &change, int64_t limit);
+  std::optional<uint64_t> tryChange(const Change &change, int64_t limit);
   /// "; the smallest change that fits is ...", found by compiling with it; else what takes most.
   std::string suggestFit(const ShardOptions &shard, const rt::MemoryNeeds &needs, int64_t limit);
 
@@ -108,6 +109,7 @@ private:
   /// The name of the devices that the program is split for.
   std::string getMachineName() const;
   void printEstimates(llvm::raw_ostream &os) const;
+  void printChoice(llvm::raw_ostream &os) const;
   void printSummary() const;
 
   CompileOptions options;

@@ -21,18 +21,31 @@ static constexpr int64_t kMaxTimes = 16;
 // Memory of a program
 //===----------------------------------------------------------------------===//
 
-std::optional<rt::MemoryNeeds> Compilation::tryAllocate(ModuleOp simplified,
-                                                        const ShardOptions &shard) {
+std::optional<TrialPlan> Compilation::tryPlan(ModuleOp simplified, const ShardOptions &shard,
+                                              std::string &error) {
   OwningOpRef<ModuleOp> copy = simplified.clone();
-  ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && error.empty())
+      error = loom::describeWithNode(diagnostic, options.input);
+    return success(); // a trial is not the user's business
+  });
   PhaseContext phases = makePhaseContext(shard);
   for (size_t i = *findPhase("shard"); i <= *findPhase("allocate"); ++i) {
     PassManager pm(&context);
     getPhases()[i].addPasses(pm, phases);
-    if (failed(pm.run(*copy)))
-      return std::nullopt;
+    if (succeeded(pm.run(*copy)))
+      continue;
+    if (error.empty())
+      error = ("phase " + getPhases()[i].name + " failed").str();
+    return std::nullopt;
   }
-  return findLargest(computeMemory(*copy)).needs;
+  FailureOr<std::vector<sim::ProgramRun>> runs = sim::simulate(*copy);
+  if (failed(runs))
+    return std::nullopt;
+  TrialPlan plan{findLargest(computeMemory(*copy)).needs};
+  for (const sim::ProgramRun &run : *runs)
+    plan.seconds += run.seconds;
+  return plan;
 }
 
 LogicalResult Compilation::checkMemory(ModuleOp allocated) {
@@ -162,8 +175,8 @@ std::vector<Compilation::Change> Compilation::listChanges(const ShardOptions &sh
   return changes;
 }
 
-/// Memory of the program with a change; nullopt if it cannot be compiled.
-std::optional<rt::MemoryNeeds> Compilation::tryChange(const Change &change, int64_t limit) {
+/// Bytes of a device of the program with a change; nullopt if it cannot be compiled.
+std::optional<uint64_t> Compilation::tryChange(const Change &change, int64_t limit) {
   ScopedDiagnosticHandler quiet(&context, [](Diagnostic &) { return success(); });
   OwningOpRef<ModuleOp> imported;
   ModuleOp program = *simplified;
@@ -178,11 +191,20 @@ std::optional<rt::MemoryNeeds> Compilation::tryChange(const Change &change, int6
       return std::nullopt;
     program = *imported;
   }
+  std::string error;
   StrategyRequest request = change.request;
   request.memoryLimit = limit;
-  request.allocate = [&](const ShardOptions &shard) { return tryAllocate(program, shard); };
+  request.tryPlan = [&](const ShardOptions &shard, std::string &why) {
+    return tryPlan(program, shard, why);
+  };
   FailureOr<Choice> chosen = chooseStrategy(program, request);
-  return succeeded(chosen) ? tryAllocate(program, chosen->options) : std::nullopt;
+  if (failed(chosen))
+    return std::nullopt;
+  for (const Candidate &candidate : chosen->candidates)
+    if (candidate.verdict == Verdict::Chosen && candidate.memoryBytes)
+      return static_cast<uint64_t>(candidate.memoryBytes);
+  std::optional<TrialPlan> trial = tryPlan(program, chosen->options, error);
+  return trial ? std::optional(trial->needs.getAllocated()) : std::nullopt;
 }
 
 std::string Compilation::suggestFit(const ShardOptions &shard, const rt::MemoryNeeds &needs,
@@ -194,10 +216,10 @@ std::string Compilation::suggestFit(const ShardOptions &shard, const rt::MemoryN
       if (change.fixed + (needs.getAllocated() - change.fixed) / static_cast<uint64_t>(times) >
           allowed)
         continue;
-      std::optional<rt::MemoryNeeds> changed = tryChange(change, limit);
-      if (changed && changed->getAllocated() <= allowed)
-        return "; the smallest change that fits is " + change.flag + " (" +
-               formatBytes(changed->getAllocated()) + ")";
+      std::optional<uint64_t> changed = tryChange(change, limit);
+      if (changed && *changed <= allowed)
+        return "; the smallest change that fits is " + change.flag + " (" + formatBytes(*changed) +
+               ")";
     }
   }
   std::pair<uint64_t, const char *> terms[] = {

@@ -40,8 +40,10 @@ void Compilation::describeChoice(PlanOutcome &outcome) const {
   outcome.target = target->getName();
   outcome.precision = getPrecision();
   outcome.strategy = choice.name;
+  outcome.chosenAs = choice.describe();
   for (const Candidate &candidate : choice.candidates)
-    outcome.candidates.push_back({candidate.name, candidate.describe(), candidate.step * 1e3,
+    outcome.candidates.push_back({candidate.name, candidate.describe(),
+                                  candidate.simulatedSeconds * 1e3, candidate.sumSeconds * 1e3,
                                   static_cast<uint64_t>(candidate.memoryBytes)});
   outcome.memoryLimit = getMemoryLimit();
   outcome.warnings = warnings;

@@ -143,7 +143,8 @@ std::string Compilation::makeReport() const {
   llvm::json::Array candidates, communication, estimatesJson, costs, phases;
   for (const Candidate &candidate : choice.candidates)
     candidates.push_back(llvm::json::Object{{"strategy", candidate.name},
-                                            {"step_ms", toMs(candidate.step)},
+                                            {"simulated_ms", toMs(candidate.simulatedSeconds)},
+                                            {"sum_ms", toMs(candidate.sumSeconds)},
                                             {"memory_bytes", candidate.memoryBytes},
                                             {"estimated_memory_bytes", candidate.estimatedBytes},
                                             {"reason", candidate.describe()}});
@@ -180,6 +181,7 @@ std::string Compilation::makeReport() const {
   llvm::json::Object report{{"model", options.input},
                             {"mesh", choice.options.mesh},
                             {"strategy", choice.name},
+                            {"chosen_as", choice.describe()},
                             {"machine", getMachineName()},
                             {"cluster", cluster ? cluster->name : ""},
                             {"target", target->getName()},
@@ -259,21 +261,34 @@ void Compilation::printEstimates(llvm::raw_ostream &os) const {
        << llvm::format(": %.*f ms\n", digits, toMs(all));
 }
 
+/// The candidate that was chosen, and what the others would take where these are few.
+void Compilation::printChoice(llvm::raw_ostream &os) const {
+  std::string outcome = choice.describe();
+  if (!choice.name.empty())
+    os << "  strategy        " << choice.name << (outcome.empty() ? "" : " (" + outcome + ")")
+       << "\n";
+  constexpr size_t most = 8;
+  if (choice.candidates.size() > most)
+    return;
+  for (const Candidate &candidate : choice.candidates) {
+    if (candidate.verdict == Verdict::Chosen)
+      continue;
+    os << "    not           " << candidate.name << ": ";
+    if (candidate.verdict != Verdict::Slower)
+      os << candidate.describe();
+    else if (candidate.simulatedSeconds > 0)
+      os << llvm::format("%.3g ms simulated", toMs(candidate.simulatedSeconds));
+    else
+      os << llvm::format("%.3g ms by its sum", toMs(candidate.sumSeconds));
+    os << "\n";
+  }
+}
+
 void Compilation::printSummary() const {
   llvm::raw_ostream &os = llvm::outs();
   os << options.output << ": " << options.input << " for " << target->getName()
      << (getPrecision() == "f32" ? "" : " in " + getPrecision()) << "\n";
-  if (!choice.name.empty())
-    os << "  strategy        " << choice.name
-       << (choice.candidates.size() > 1 ? " (chosen by cost)" : "") << "\n";
-  for (const Candidate &candidate : choice.candidates)
-    if (choice.candidates.size() > 1 && choice.candidates.size() <= 8 &&
-        candidate.verdict != Verdict::Chosen)
-      os << "    not           " << candidate.name << ": "
-         << (candidate.verdict == Verdict::Slower
-                 ? llvm::formatv("{0:F1} ms", toMs(candidate.step)).str()
-                 : candidate.describe())
-         << "\n";
+  printChoice(os);
   os << "  memory          " << formatBytes(memory.needs.getAllocated())
      << " per device: " << rt::describe(memory.needs);
   if (uint64_t limit = getMemoryLimit())

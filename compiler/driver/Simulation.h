@@ -20,7 +20,8 @@ namespace gridloom {
 /// A way to use the devices, and what became of it.
 struct PlanCandidate {
   std::string strategy, verdict;
-  double stepMs = 0;        ///< 0: not known
+  double simulatedMs = 0;   ///< of all programs; 0: not simulated
+  double sumMs = 0;         ///< of all that it computes and sends; 0: not known
   uint64_t memoryBytes = 0; ///< 0: not known
 };
 
@@ -28,6 +29,7 @@ struct PlanCandidate {
 struct PlanOutcome {
   std::string model, mesh, machine, target, precision;
   std::string strategy;                  ///< empty where it was not chosen here
+  std::string chosenAs;                  ///< "fastest of ..."; empty where nothing was to choose
   std::vector<PlanCandidate> candidates; ///< of which one was chosen
   uint64_t memoryLimit = 0;              ///< bytes; 0: none
   std::vector<std::string> warnings;

@@ -64,6 +64,28 @@ static void addPrograms(Document &document, const PlanOutcome &outcome) {
                        bytesCell(stage.memory.getAllocated())});
 }
 
+/// Of what some repetitions were run, and the times of the others follow from these.
+static void addPartial(Document &document, const PlanOutcome &outcome) {
+  if (std::all_of(outcome.runs.begin(), outcome.runs.end(),
+                  [](const sim::ProgramRun &run) { return run.partial.empty(); }))
+    return;
+  document.addTable("extrapolated", {"entry", "dims", "what", "run", "of"});
+  for (const sim::ProgramRun &run : outcome.runs)
+    for (const sim::PartialRun &partial : run.partial)
+      document.addRow({run.entry, run.dims, partial.what, partial.shown, partial.count});
+}
+
+/// What a trace of the runs leaves out, in a line; "" where that is nothing.
+static std::string describeLeftOut(const std::vector<sim::ProgramRun> &runs) {
+  std::string text;
+  for (const sim::ProgramRun &run : runs)
+    for (const sim::PartialRun &partial : run.partial)
+      text += (text.empty() ? "" : "; ") + run.entry + (run.dims.empty() ? "" : " ") + run.dims +
+              ": " + std::to_string(partial.count - partial.shown) + " of " +
+              std::to_string(partial.count) + " " + partial.what;
+  return text;
+}
+
 /// At most `most` of them, of all programs together.
 static void addSteps(Document &document, const PlanOutcome &outcome, size_t most) {
   std::vector<std::pair<const sim::ProgramRun *, sim::StepSum>> all;
@@ -99,6 +121,7 @@ static Document describe(const PlanOutcome &outcome, bool forTools) {
   addText("model", outcome.model);
   addText("mesh", outcome.mesh);
   addText("strategy", outcome.strategy);
+  addText("chosen_as", outcome.chosenAs);
   addText("machine", outcome.machine);
   addText("target", outcome.target);
   addText("precision", outcome.precision);
@@ -109,11 +132,13 @@ static Document describe(const PlanOutcome &outcome, bool forTools) {
     document.addField("steps", all);
   }
   addPrograms(document, outcome);
+  addPartial(document, outcome);
   if (outcome.candidates.size() > 1) {
-    document.addTable("candidates", {"strategy", "step_ms_of_all", "memory", "verdict"});
+    document.addTable("candidates", {"strategy", "simulated_ms", "sum_ms", "memory", "verdict"});
+    auto timeOrNone = [](double ms) { return ms > 0 ? timeCell(ms) : Cell(nullptr); };
     for (const PlanCandidate &candidate : outcome.candidates)
-      document.addRow({candidate.strategy,
-                       candidate.stepMs > 0 ? timeCell(candidate.stepMs) : Cell(nullptr),
+      document.addRow({candidate.strategy, timeOrNone(candidate.simulatedMs),
+                       timeOrNone(candidate.sumMs),
                        candidate.memoryBytes ? bytesCell(candidate.memoryBytes) : Cell(nullptr),
                        candidate.verdict});
   }
@@ -161,6 +186,9 @@ int gridloom::showOutcome(const PlanOutcome &outcome, const OutcomeOptions &opti
   if (error.empty() && !options.trace.empty())
     try {
       rt::writeChromeTrace(options.trace, sim::formatTrace(outcome.runs));
+      if (std::string leftOut = describeLeftOut(outcome.runs); !leftOut.empty())
+        std::cerr << "warning: " << makePrintable(options.trace)
+                  << " leaves out what goes on like the rest: " << leftOut << "\n";
     } catch (const std::exception &failure) {
       error = failure.what();
     }

@@ -93,7 +93,7 @@ std::vector<Estimate> gridloom::estimate(ModuleOp module) {
       slowest = std::max(slowest, cost.seconds);
       result.leastBytes = std::max(result.leastBytes, cost.leastBytes);
     }
-    result.step = sum + (micro - 1) * slowest;
+    result.seconds = sum + (micro - 1) * slowest;
     estimates.push_back(result);
   }
   return estimates;

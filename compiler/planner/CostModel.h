@@ -12,10 +12,9 @@
 
 namespace gridloom {
 
-/// What ways to split a program are compared by, per specialisation; the plan that is made is
-/// simulated.
+/// What decides which ways to split a program are worth simulating, per specialisation.
 struct Estimate {
-  double step = 0; ///< seconds
+  double seconds = 0; ///< of a step
   /// A lower bound of memory per device, the maximum over devices: weights, states, inputs and
   /// outputs.
   int64_t leastBytes = 0;

@@ -17,8 +17,11 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/xxhash.h"
+
+#include <numeric>
 
 using namespace mlir;
 using namespace gridloom;
@@ -29,8 +32,16 @@ static constexpr int64_t kMaxPlanned = 4096;
 static constexpr int64_t kFarAbove = 2;
 /// Ways to use a mesh that are all tried.
 static constexpr size_t kMaxCandidates = 64;
+/// Candidates that fit which are simulated: each is compiled up to allocation, which for a large
+/// model takes seconds.
+static constexpr size_t kMaxSimulated = 4;
+/// Nor is one simulated whose sum is so many times the least: in the zoo, no other candidate's
+/// simulated time is less than 0.8 of what its sum says beside the candidate of the least sum.
+static constexpr double kFarSlower = 1.3;
 /// The most axes that a solver splits over: the ways to split an operation grow exponentially.
 static constexpr size_t kMaxSearched = 4;
+/// The most stages that are tried with a search.
+static constexpr int64_t kMaxSearchedStages = 8;
 
 namespace {
 enum class Use { Data, Tensor, Pipeline, Search, Random, Any };
@@ -147,6 +158,15 @@ std::string Candidate::describe() const {
   llvm_unreachable("a candidate without a verdict");
 }
 
+std::string Choice::describe() const {
+  if (candidates.size() < 2)
+    return "";
+  auto simulated =
+      llvm::count_if(candidates, [](const Candidate &c) { return c.simulatedSeconds > 0; });
+  return "fastest of " + std::to_string(candidates.size()) + " candidates, " +
+         std::to_string(simulated) + " simulated";
+}
+
 static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses,
                                const StrategyRequest &request) {
   Candidate candidate;
@@ -194,21 +214,71 @@ static Use getUse(const AxisSpec &axis, const StrategyRequest &request) {
   return axis.name == request.stageAxis ? Use::Pipeline : getUse(axis.name);
 }
 
-/// A solver splits over all axes; none of them may be for stages.
-static Candidate makeSearch(const MeshSpec &mesh, const StrategyRequest &request) {
-  Candidate candidate = makeCandidate(mesh, SmallVector<Use>(mesh.size(), Use::Search), request);
-  candidate.options.searchMemory = request.memoryLimit;
-  return candidate;
+/// The largest divisor of all leading dimensions of inputs that is at most `most`: more
+/// micro-batches there cannot be.
+static int64_t limitMicrobatches(ModuleOp module, int64_t most) {
+  int64_t common = 0;
+  for (auto func : module.getOps<func::FuncOp>())
+    for (BlockArgument argument : func.getArguments()) {
+      auto type = cast<RankedTensorType>(argument.getType());
+      bool isWhole = type.getRank() == 0 || func.getArgAttr(argument.getArgNumber(), loom::kState);
+      common = std::gcd(common, isWhole ? 1 : type.getDimSize(0));
+    }
+  while (common % most != 0)
+    --most;
+  return most;
 }
 
-/// A mesh that can say most splits of all devices: an axis for the blocks of the fastest links that
-/// there are, and the devices of a block over up to two axes, the larger first; one block, over
-/// three.
-static MeshSpec makeSearchMesh(const cluster::Machine &machine, int64_t count) {
+/// Whether the program can run on one piece of the batch after the other.
+static bool canCutBatch(ModuleOp module, const ShardOptions &options) {
+  OwningOpRef<ModuleOp> copy = module.clone();
+  ScopedDiagnosticHandler handler(module.getContext(), [](Diagnostic &) { return success(); });
+  PassManager seed(module.getContext());
+  addSeedPasses(seed, options);
+  return succeeded(seed.run(*copy)) &&
+         dist::getMesh(*copy).getAxisSize(dist::MeshOp::kMicroAxis) > 1;
+}
+
+/// A solver splits over all axes but one for stages. Without a number from the user there are at
+/// most two micro-batches for each stage, or, where the batch can be cut so, four.
+static std::vector<Candidate> makeSearches(ModuleOp module, const MeshSpec &mesh,
+                                           const StrategyRequest &request) {
+  int64_t stages = 1;
+  SmallVector<Use> uses;
+  for (const AxisSpec &axis : mesh) {
+    uses.push_back(getUse(axis, request) == Use::Pipeline ? Use::Pipeline : Use::Search);
+    stages *= uses.back() == Use::Pipeline ? axis.size : 1;
+  }
+  std::vector<Candidate> candidates;
+  auto add = [&](int64_t count) {
+    candidates.push_back(makeCandidate(mesh, uses, request));
+    Candidate &candidate = candidates.back();
+    candidate.options.searchMemory = request.memoryLimit;
+    candidate.options.microbatches = count;
+    if (count > 1)
+      candidate.name += ", up to " + std::to_string(count) + " micro-batches";
+  };
+  if (stages == 1 || request.microbatches) {
+    add(stages == 1 ? 1 : request.microbatches);
+    return candidates;
+  }
+  int64_t few = limitMicrobatches(module, 2 * stages), many = limitMicrobatches(module, 4 * stages);
+  add(few);
+  if (many == few)
+    return candidates;
+  add(many);
+  if (!canCutBatch(module, candidates.back().options))
+    candidates.pop_back();
+  return candidates;
+}
+
+/// A mesh that can say many splits of the devices: an axis for the blocks of the fastest links that
+/// there are, and the devices of a block over the other axes, the larger first.
+static MeshSpec makeSearchMesh(const cluster::Machine &machine, int64_t count, size_t mostAxes) {
   int64_t block = machine.levels.empty() ? count : machine.levels.front().block;
   if (block <= 1 || block >= count || count % block != 0)
     block = count;
-  std::vector<int64_t> sizes(block == count ? 3 : 2, 1);
+  std::vector<int64_t> sizes(block == count ? mostAxes : mostAxes - 1, 1);
   for (int64_t rest = block, factor = block; rest > 1; rest /= factor) {
     // The largest prime left, to the smallest axis.
     factor = 1;
@@ -226,14 +296,38 @@ static MeshSpec makeSearchMesh(const cluster::Machine &machine, int64_t count) {
   return mesh;
 }
 
-/// Axes of more than one device.
-static size_t countAxes(const MeshSpec &mesh) {
-  return llvm::count_if(mesh, [](const AxisSpec &axis) { return axis.size > 1; });
+/// The search on all devices, and with stages: as many as there are blocks of the fastest links, or
+/// a power of two up to that, so that what they send goes over the others. Where all links are
+/// alike, stages only save time with micro-batches. The many searches with stages have two axes,
+/// which takes a tenth of the time of three.
+static std::vector<Candidate> makeFreeSearches(ModuleOp module, const cluster::Machine &machine,
+                                               int64_t count, const StrategyRequest &request) {
+  std::vector<Candidate> candidates =
+      makeSearches(module, makeSearchMesh(machine, count, /*mostAxes=*/3), request);
+  int64_t block = machine.levels.size() > 1 ? machine.levels.front().block : count;
+  int64_t blocks = block >= 1 && count % block == 0 ? count / block : 1;
+  bool hasBatch = limitMicrobatches(module, 2 * kMaxSearchedStages) > 1;
+  int64_t most = blocks > 1 || hasBatch ? std::max<int64_t>(blocks, 2) : 1;
+  for (int64_t stages = 2; stages <= std::min(most, kMaxSearchedStages); ++stages) {
+    if (count % stages != 0 || (!llvm::isPowerOf2_64(stages) && stages != blocks))
+      continue;
+    MeshSpec mesh = makeSearchMesh(machine, count / stages, /*mostAxes=*/2);
+    mesh.insert(mesh.begin(), {request.stageAxis.empty() ? "pipe" : request.stageAxis, stages});
+    llvm::append_range(candidates, makeSearches(module, mesh, request));
+  }
+  return candidates;
 }
 
-static bool hasStages(const MeshSpec &mesh, const StrategyRequest &request) {
-  return llvm::any_of(mesh,
-                      [&](const AxisSpec &axis) { return getUse(axis, request) == Use::Pipeline; });
+static size_t countStageAxes(const MeshSpec &mesh, const StrategyRequest &request) {
+  return llvm::count_if(
+      mesh, [&](const AxisSpec &axis) { return getUse(axis, request) == Use::Pipeline; });
+}
+
+/// Axes that a solver would split over.
+static size_t countSearched(const MeshSpec &mesh, const StrategyRequest &request) {
+  return llvm::count_if(mesh, [&](const AxisSpec &axis) {
+    return axis.size > 1 && getUse(axis, request) != Use::Pipeline;
+  });
 }
 
 /// "random:SEED", for tests: every axis but those named for pipelines splits at random, and beside
@@ -247,7 +341,7 @@ static FailureOr<std::vector<Candidate>> makeRandom(ModuleOp module, const MeshS
         << request.strategy << "'; write random:SEED with a whole number, e.g. random:1";
     return failure();
   }
-  bool isPipelined = hasStages(mesh, request);
+  bool isPipelined = countStageAxes(mesh, request) > 0;
   SmallVector<Use> uses = llvm::map_to_vector(mesh, [&](const AxisSpec &axis) {
     return getUse(axis, request) == Use::Pipeline   ? Use::Pipeline
            : isPipelined && splitsBatch(axis, seed) ? Use::Data
@@ -364,14 +458,14 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
   if (StringRef(request.strategy).starts_with("random"))
     return makeRandom(module, mesh, request);
   if (request.strategy == "search") {
-    if (countAxes(mesh) > kMaxSearched)
+    if (countSearched(mesh, request) > kMaxSearched)
       return module.emitError("--strategy search splits over at most ")
-             << kMaxSearched << " axes, mesh '" << print(mesh) << "' has " << countAxes(mesh)
-             << "; join axes, as in x=4 for a=2,b=2";
-    if (!hasStages(mesh, request))
-      return std::vector<Candidate>{makeSearch(mesh, request)};
-    return module.emitError("--strategy search does not cut pipelines, and mesh '")
-           << print(mesh) << "' has an axis for one; rename the axis, or use --strategy auto";
+             << kMaxSearched << " axes, mesh '" << print(mesh) << "' has "
+             << countSearched(mesh, request) << "; join axes, as in x=4 for a=2,b=2";
+    if (countStageAxes(mesh, request) > 1)
+      return module.emitError("the strategy 'search' cannot use mesh '")
+             << print(mesh) << "'; a plan has one pipeline axis";
+    return makeSearches(module, mesh, request);
   }
   FailureOr<Allowed> allowed = parseStrategy(module, request.strategy);
   if (failed(allowed))
@@ -387,12 +481,13 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
       candidates.back().name += ", sp";
   }
   // Axes that are named for a use have it.
-  bool isFree = !mesh.empty() && llvm::all_of(mesh, [&](const AxisSpec &axis) {
-    return getUse(axis, request) == Use::Any;
+  bool isFree = llvm::all_of(mesh, [&](const AxisSpec &axis) {
+    return llvm::is_contained({Use::Any, Use::Pipeline}, getUse(axis, request));
   });
-  if (request.strategy == "auto" && isFree && countDevices(mesh) > 1 &&
-      countAxes(mesh) <= kMaxSearched)
-    candidates.push_back(makeSearch(mesh, request));
+  size_t searched = countSearched(mesh, request);
+  if (request.strategy == "auto" && isFree && searched > 0 && searched <= kMaxSearched &&
+      countStageAxes(mesh, request) <= 1)
+    llvm::append_range(candidates, makeSearches(module, mesh, request));
   if (candidates.empty()) {
     module.emitError("the strategy '") << request.strategy << "' cannot use mesh '" << print(mesh)
                                        << "'; a plan has one pipeline axis";
@@ -423,37 +518,37 @@ static void evaluate(ModuleOp module, Candidate &candidate, const MemoryOptions 
     return;
   }
   for (const Estimate &estimate : estimate(*copy)) {
-    candidate.step += estimate.step;
+    candidate.sumSeconds += estimate.seconds;
     candidate.leastBytes = std::max(candidate.leastBytes, estimate.leastBytes);
   }
 }
 
-/// Whether the candidate fits into the limit; where it does not, what it takes refuses it.
-/// What is larger without activations, or far larger by estimate, is refused unseen.
-static bool fits(Candidate &candidate, const StrategyRequest &request, int64_t limit) {
-  if (!limit || !request.allocate)
+/// Compiles the candidate up to allocation and simulates it, unless it takes more than the limit
+/// without activations, or far more by estimate. Whether it fits; what stands against it refuses
+/// it.
+static bool tryOut(Candidate &candidate, const StrategyRequest &request, int64_t limit) {
+  auto format = [](int64_t bytes) { return formatBytes(static_cast<uint64_t>(bytes)); };
+  if (limit && candidate.estimatedBytes / kFarAbove > limit) {
+    candidate.refuse("a device needs about " + format(candidate.estimatedBytes) +
+                     ", the limit is " + format(limit));
+    return false;
+  }
+  if (limit && candidate.leastBytes > limit) {
+    candidate.refuse("a device needs at least " + format(candidate.leastBytes) + ", the limit is " +
+                     format(limit));
+    return false;
+  }
+  std::string error;
+  std::optional<TrialPlan> trial = request.tryPlan(candidate.options, error);
+  if (!trial) {
+    candidate.refuse(error);
+    return false;
+  }
+  candidate.simulatedSeconds = trial->seconds;
+  candidate.memoryBytes = static_cast<int64_t>(trial->needs.getAllocated());
+  if (!limit || candidate.memoryBytes <= limit)
     return true;
-  if (candidate.estimatedBytes / kFarAbove > limit) {
-    candidate.refuse("a device needs about " +
-                     formatBytes(static_cast<uint64_t>(candidate.estimatedBytes)) +
-                     ", the limit is " + formatBytes(static_cast<uint64_t>(limit)));
-    return false;
-  }
-  if (candidate.leastBytes <= limit) {
-    std::optional<rt::MemoryNeeds> needs = request.allocate(candidate.options);
-    if (!needs) {
-      candidate.refuse("cannot be compiled");
-      return false;
-    }
-    candidate.memoryBytes = static_cast<int64_t>(needs->getAllocated());
-    if (candidate.memoryBytes <= limit)
-      return true;
-    candidate.refuse("a device " + describeExcess(candidate.memoryBytes, limit));
-    return false;
-  }
-  candidate.refuse("a device needs at least " +
-                   formatBytes(static_cast<uint64_t>(candidate.leastBytes)) + ", the limit is " +
-                   formatBytes(static_cast<uint64_t>(limit)));
+  candidate.refuse("a device " + describeExcess(candidate.memoryBytes, limit));
   return false;
 }
 
@@ -475,36 +570,63 @@ static LogicalResult refuseAll(ModuleOp module, std::vector<Candidate> &candidat
       error.attachNote() << other.name << ": " << other.describe();
     return error;
   }
-  std::optional<rt::MemoryNeeds> needs = request.allocate(least->options);
+  std::string ignored;
+  std::optional<TrialPlan> trial = request.tryPlan(least->options, ignored);
   InFlightDiagnostic error =
       module.emitError("no strategy fits into the memory limit; the one that needs least is ")
       << least->name << ": " << least->describe();
-  if (needs)
-    error << ": " << rt::describe(*needs);
-  if (needs && request.suggest)
-    error << request.suggest(least->options, *needs, limit);
+  if (trial)
+    error << ": " << rt::describe(trial->needs);
+  if (trial && request.suggest)
+    error << request.suggest(least->options, trial->needs, limit);
   return error;
 }
 
-/// Takes the fastest candidate that fits.
+/// Whether two candidates are, by all that is known, the same program: axes that are used alike
+/// make no difference, nor does a search that finds a known strategy.
+static bool areAlike(const Candidate &a, const Candidate &b) {
+  return a.sumSeconds == b.sumSeconds && a.leastBytes == b.leastBytes &&
+         a.estimatedBytes == b.estimatedBytes;
+}
+
+/// Of the candidates that fit those with the least sums, tried out.
+static std::vector<Candidate *> shortlist(std::vector<Candidate> &candidates,
+                                          const StrategyRequest &request, int64_t limit) {
+  std::vector<Candidate *> bySum, tried;
+  for (Candidate &candidate : candidates)
+    if (candidate.verdict == Verdict::Open)
+      bySum.push_back(&candidate);
+  llvm::stable_sort(bySum,
+                    [](Candidate *a, Candidate *b) { return a->sumSeconds < b->sumSeconds; });
+  for (Candidate *candidate : bySum) {
+    if (tried.size() == kMaxSimulated ||
+        (!tried.empty() && candidate->sumSeconds > kFarSlower * tried.front()->sumSeconds))
+      break;
+    if (llvm::any_of(tried, [&](Candidate *other) { return areAlike(*other, *candidate); }))
+      continue;
+    if (tryOut(*candidate, request, limit))
+      tried.push_back(candidate);
+  }
+  return tried;
+}
+
+/// Takes the candidate that fits and is the fastest in the simulator.
 static LogicalResult pick(ModuleOp module, std::vector<Candidate> &candidates,
                           const StrategyRequest &request, Choice &choice) {
   for (Candidate &candidate : candidates)
     evaluate(module, candidate, request.memory);
-  std::vector<Candidate *> byStep;
-  for (Candidate &candidate : candidates)
-    if (candidate.verdict == Verdict::Open)
-      byStep.push_back(&candidate);
-  llvm::stable_sort(byStep, [](Candidate *a, Candidate *b) { return a->step < b->step; });
-  auto best =
-      llvm::find_if(byStep, [&](Candidate *c) { return fits(*c, request, choice.memoryLimit); });
-  if (best == byStep.end())
+  std::vector<Candidate *> tried = shortlist(candidates, request, choice.memoryLimit);
+  if (tried.empty())
     return refuseAll(module, candidates, request, choice.memoryLimit);
+  // Of equal ones the first, whose sum is the least.
+  const Candidate *best = *std::min_element(tried.begin(), tried.end(), [](auto *a, auto *b) {
+    return a->simulatedSeconds < b->simulatedSeconds;
+  });
   for (Candidate &candidate : candidates)
     if (candidate.verdict == Verdict::Open)
-      candidate.verdict = &candidate == *best ? Verdict::Chosen : Verdict::Slower;
-  choice.options = (*best)->options;
-  choice.name = (*best)->name;
+      candidate.verdict = &candidate == best ? Verdict::Chosen : Verdict::Slower;
+  choice.options = best->options;
+  choice.name = best->name;
   return success();
 }
 
@@ -614,7 +736,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
     llvm::append_range(choice.candidates, *uses);
   }
   if (count > 1 && (request.strategy == "auto" || request.strategy == "search"))
-    choice.candidates.push_back(makeSearch(makeSearchMesh(choice.machine, count), request));
+    llvm::append_range(choice.candidates, makeFreeSearches(module, choice.machine, count, request));
   choice.memoryLimit = request.memoryLimit;
   if (!choice.memoryLimit && (request.cluster || choice.candidates.size() > 1))
     choice.memoryLimit = choice.machine.getMemoryBytes();

@@ -16,6 +16,12 @@
 
 namespace gridloom {
 
+/// What compiling a candidate up to allocation found.
+struct TrialPlan {
+  rt::MemoryNeeds needs; ///< of a device of the stage that takes most
+  double seconds = 0;    ///< of a step in the simulator, all specialisations together
+};
+
 /// The user's choice of devices and strategy.
 struct StrategyRequest {
   std::string mesh; ///< "data=2,model=2"; empty for all of the cluster, or one device without one
@@ -29,9 +35,9 @@ struct StrategyRequest {
   int64_t microbatches = 0; ///< 0: twice the number of stages
   int64_t memoryLimit = 0;  ///< bytes per device; 0: the machine's
   MemoryOptions memory;     ///< the target's, for estimates of memory
-  /// Memory of a device of the largest stage if the program is split by the options and compiled up
-  /// to allocation; nullopt if that fails. May be null.
-  std::function<std::optional<rt::MemoryNeeds>(const ShardOptions &)> allocate;
+  /// Splits a copy of the program by the options, compiles it up to allocation and simulates it.
+  /// nullopt if that fails, then `error` says why. Not null where there are several candidates.
+  std::function<std::optional<TrialPlan>(const ShardOptions &, std::string &error)> tryPlan;
   /// The smallest change of the request with which a plan fits, as text: "; the smallest change
   /// that fits is ...". May be null.
   std::function<std::string(const ShardOptions &, const rt::MemoryNeeds &, int64_t limit)> suggest;
@@ -45,10 +51,12 @@ struct Candidate {
   std::string name; ///< "data=2,model=2: dp over data, tp over model"
   ShardOptions options;
   // Filled by choose:
-  double step = 0;            ///< seconds, all specialisations together
-  int64_t leastBytes = 0;     ///< a device keeps at least so much
-  int64_t estimatedBytes = 0; ///< a device keeps about so much; 0 where there is one candidate
-  int64_t memoryBytes = 0;    ///< a device keeps so much, as allocated; 0 where that was not tried
+  /// Of a step, all specialisations together: all that it computes and sends, one after another.
+  double sumSeconds = 0;
+  double simulatedSeconds = 0; ///< the same, in the simulator; 0 where that was not run
+  int64_t leastBytes = 0;      ///< a device keeps at least so much
+  int64_t estimatedBytes = 0;  ///< a device keeps about so much; 0 where there is one candidate
+  int64_t memoryBytes = 0;     ///< a device keeps so much, as allocated; 0 where that was not tried
   Verdict verdict = Verdict::Open;
   std::string refusal; ///< why, of a refused one
 
@@ -66,13 +74,17 @@ struct Choice {
   std::string name;
   std::vector<Candidate> candidates;
   int64_t memoryLimit = 0; ///< of the request, or of the devices it names; 0: none
+
+  /// "fastest of 12 candidates, 3 simulated"; empty where there was nothing to choose.
+  std::string describe() const;
 };
 
 /// Places the mesh on the first devices of the cluster, which it writes on the module for all
 /// phases to read. Chooses by running the shard, partition and communicate phases on a copy of the
-/// program for each candidate and estimating the result; one candidate is taken as it is. Among
-/// several the fastest that fits into the memory limit is taken; estimates only rule out what
-/// cannot fit or is estimated at more than twice the limit. Axes called data (or batch), model (or
+/// program for each candidate and summing what the result takes; one candidate is taken as it is.
+/// Of several, those of the least sums are compiled up to allocation and simulated, and the fastest
+/// of these that fits into the memory limit is taken; estimates of memory only rule out what cannot
+/// fit or is estimated at more than twice the limit. Axes called data (or batch), model (or
 /// tensor) and pipe (or stage) say what they are for; the others may serve any purpose. With a
 /// strategy file there is one candidate; what the request says beside it has to agree. Errors are
 /// emitted on the module and name the candidate's remedy.

@@ -59,12 +59,20 @@ struct StageRun {
   std::vector<rt::TraceEvent> makeTrace(double from = 0, bool named = true) const;
 };
 
+/// Repetitions of which some were run; the others are taken to be like them.
+struct PartialRun {
+  std::string what; ///< "micro-batches"
+  int64_t shown, count;
+  bool operator==(const PartialRun &) const = default;
+};
+
 /// A run of one specialisation of an entry by all stages.
 struct ProgramRun {
   std::string entry, dims; ///< "main", "batch=8,sequence=32"
   double seconds = 0;      ///< until all is done
   rt::RunStats stats;      ///< as `gridloom run` prints it: the means over ranks
   std::vector<StageRun> stages;
+  std::vector<PartialRun> partial; ///< what the timed steps do not show in full
 };
 
 /// A step's times in all iterations of a stage, by its name and node: what is launched several

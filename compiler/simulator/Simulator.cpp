@@ -6,6 +6,7 @@
 #include "compiler/simulator/Simulator.h"
 
 #include "compiler/planner/AllocatedMemory.h"
+#include "compiler/simulator/Extrapolation.h"
 #include "compiler/simulator/MemoryCurve.h"
 #include "dialects/dist/Placement.h"
 
@@ -49,13 +50,13 @@ static StageRun makeStageRun(plan::ProgramOp program, const Submission &submissi
   return run;
 }
 
-static FailureOr<ProgramRun> simulateProgram(ArrayRef<plan::ProgramOp> stages,
-                                             const dist::Mesh &mesh,
-                                             const MeasuredCosts *measured) {
+/// Runs the first `shown` micro-batches.
+static FailureOr<ProgramRun> simulateFirst(ArrayRef<plan::ProgramOp> stages, const dist::Mesh &mesh,
+                                           const MeasuredCosts *measured, int64_t shown) {
   std::vector<Submission> submissions;
   std::vector<Stage> submitted;
   for (plan::ProgramOp program : stages) {
-    submissions.push_back(submit(program, mesh, measured));
+    submissions.push_back(submit(program, mesh, measured, shown));
     submitted.push_back(std::exchange(submissions.back().stage, {}));
   }
   plan::ProgramOp first = stages.front();
@@ -76,9 +77,40 @@ static FailureOr<ProgramRun> simulateProgram(ArrayRef<plan::ProgramOp> stages,
     run.stats = rt::computeStats(run.makeTrace(0, /*named=*/false), 0,
                                  std::llround(timeline->seconds * 1e9), isPipeline);
     stats.push_back(run.stats);
+    for (const PartialRun &loop : submission.loops)
+      if (!llvm::is_contained(result.partial, loop))
+        result.partial.push_back(loop);
   }
   result.stats = rt::combineStats(stats);
   return result;
+}
+
+static FailureOr<ProgramRun> simulateProgram(ArrayRef<plan::ProgramOp> stages,
+                                             const dist::Mesh &mesh,
+                                             const MeasuredCosts *measured) {
+  int64_t steps = 0, least = std::numeric_limits<int64_t>::max(), most = 0;
+  for (plan::ProgramOp program : stages) {
+    Microbatches micro = countMicrobatches(program);
+    steps += micro.steps;
+    least = std::min(least, micro.count);
+    most = std::max(most, micro.count);
+  }
+  // Stages that disagree may wait for each other: all that they do is run.
+  int64_t shown = least == most ? countShown(most, steps) : most;
+  if (shown == most)
+    return simulateFirst(stages, mesh, measured, most);
+  int64_t fewer = shown / 2;
+  FailureOr<ProgramRun> less = simulateFirst(stages, mesh, measured, fewer);
+  if (failed(less))
+    return failure();
+  for (StageRun &stage : less->stages) { // the larger run needs the room
+    stage.timed = {};
+    stage.memory = {};
+  }
+  FailureOr<ProgramRun> run = simulateFirst(stages, mesh, measured, shown);
+  if (succeeded(run))
+    extrapolate(*run, *less, fewer, shown, most);
+  return run;
 }
 
 FailureOr<std::vector<ProgramRun>> gridloom::sim::simulate(ModuleOp module,

@@ -6,6 +6,7 @@
 #include "compiler/simulator/Submission.h"
 
 #include "compiler/emit/LibraryMessages.h"
+#include "compiler/simulator/Extrapolation.h"
 #include "dialects/dist/Placement.h"
 #include "dialects/plan/Work.h"
 #include "passes/schedule/BuildProgram.h"
@@ -59,8 +60,9 @@ namespace {
 
 class Submitter {
 public:
-  Submitter(plan::ProgramOp program, const dist::Mesh &mesh, const MeasuredCosts *measured)
-      : program(program), mesh(mesh), measured(measured) {}
+  Submitter(plan::ProgramOp program, const dist::Mesh &mesh, const MeasuredCosts *measured,
+            int64_t shown)
+      : program(program), mesh(mesh), measured(measured), shown(shown) {}
   Submission run();
 
 private:
@@ -74,7 +76,6 @@ private:
   void visitStep(Operation *op, int64_t iteration);
   Item &meet();
   double sumSeconds(Block &block);
-  int64_t countSteps(Block &block);
   Item &add(Operation *op, Item item) {
     return submission.stage.streams[getStream(getStepStream(op))].emplace_back(std::move(item));
   }
@@ -82,6 +83,9 @@ private:
   plan::ProgramOp program;
   const dist::Mesh &mesh;
   const MeasuredCosts *measured;
+  int64_t shown; ///< micro-batches
+  /// Of a loop: what all its iterations that are run have together.
+  int64_t maxSteps = kMaxLoopSteps;
   Submission submission;
   llvm::DenseMap<Operation *, size_t> steps;
   /// The recording that a wait waits for: the last of the event in the iteration.
@@ -164,7 +168,7 @@ double Submitter::sumSeconds(Block &block) {
 }
 
 /// What visiting the block adds to streams.
-int64_t Submitter::countSteps(Block &block) {
+static int64_t countSteps(Block &block) {
   int64_t count = 0;
   for (Operation &op : block) {
     count += getStepStream(&op) ? 1 : 0;
@@ -174,8 +178,6 @@ int64_t Submitter::countSteps(Block &block) {
         inner += countSteps(region.front());
     if (auto loop = dyn_cast<plan::WhileOp>(op))
       times = getTrips(loop);
-    if (auto repeat = dyn_cast<plan::RepeatOp>(op))
-      times = static_cast<int64_t>(repeat.getCount());
     count += std::min(inner * std::min(times, kMaxLoopSteps), kMaxLoopSteps);
   }
   return count;
@@ -198,15 +200,18 @@ void Submitter::visitTurn(Block &body, int64_t iteration) {
 void Submitter::visitLoop(plan::WhileOp loop, int64_t iteration) {
   Block &body = loop.getBody().front();
   int64_t trips = getTrips(loop), begin = numMeetings;
-  int64_t shown = std::min(trips, std::max<int64_t>(1, kMaxLoopSteps / (1 + countSteps(body))));
+  int64_t run = std::min(trips, std::max<int64_t>(1, maxSteps / (1 + countSteps(body))));
+  PartialRun partial{"iterations of a loop", run, trips};
+  if (run < trips && !llvm::is_contained(submission.loops, partial))
+    submission.loops.push_back(partial);
   meet();
-  for (int64_t i = 0; i < shown; ++i) {
+  for (int64_t i = 0; i < run; ++i) {
     visitTurn(body, iteration);
     Item &end = meet();
-    if (i + 1 < shown || shown == trips)
+    if (i + 1 < run || run == trips)
       continue;
     end.since = begin;
-    end.repeats = static_cast<double>(trips - shown) / static_cast<double>(shown);
+    end.repeats = static_cast<double>(trips - run) / static_cast<double>(run);
   }
 }
 
@@ -246,8 +251,12 @@ void Submitter::visit(Block &block, int64_t iteration) {
     llvm::TypeSwitch<Operation *>(&op)
         .Case([&](plan::BlockOp inner) { visit(inner.getBody().front(), iteration); })
         .Case([&](plan::RepeatOp repeat) {
-          for (int64_t i = 0, count = repeat.getCount(); i < count; ++i)
+          int64_t run = std::min<int64_t>(shown, repeat.getCount());
+          // However many are run, so that each micro-batch is the same.
+          maxSteps = kMaxLoopSteps / std::min<int64_t>(repeat.getCount(), kLeastShown);
+          for (int64_t i = 0; i < run; ++i)
             visitTurn(repeat.getBody().front(), i);
+          maxSteps = kMaxLoopSteps;
         })
         .Case([&](plan::WhileOp loop) { visitLoop(loop, iteration); })
         .Case([&](plan::IfOp branch) { visitBranch(branch, iteration); })
@@ -280,7 +289,16 @@ Submission Submitter::run() {
   return std::move(submission);
 }
 
+Microbatches gridloom::sim::countMicrobatches(plan::ProgramOp program) {
+  Microbatches result;
+  for (auto repeat : program.getBody().front().getOps<plan::RepeatOp>()) {
+    result.count = std::max<int64_t>(result.count, repeat.getCount());
+    result.steps += countSteps(repeat.getBody().front());
+  }
+  return result;
+}
+
 Submission gridloom::sim::submit(plan::ProgramOp program, const dist::Mesh &mesh,
-                                 const MeasuredCosts *measured) {
-  return Submitter(program, mesh, measured).run();
+                                 const MeasuredCosts *measured, int64_t shown) {
+  return Submitter(program, mesh, measured, shown).run();
 }

@@ -8,6 +8,7 @@
 
 #include "compiler/simulator/Engine.h"
 #include "compiler/simulator/MeasuredCosts.h"
+#include "compiler/simulator/Runs.h"
 #include "dialects/dist/Sharding.h"
 #include "dialects/plan/Plan.h"
 
@@ -43,12 +44,20 @@ struct Submission {
   Stage stage;
   std::vector<plan::StreamAttr> streams;
   std::vector<Step> steps;
-  std::vector<Turn> turns; ///< in the order of submission
+  std::vector<Turn> turns;       ///< in the order of submission
+  std::vector<PartialRun> loops; ///< of which not all iterations are there
 };
 
-/// Micro-batches are unrolled. A loop runs as often as it can at most, once where that is not
-/// known; of a branch the dearer body runs. `measured` may be null.
-Submission submit(plan::ProgramOp program, const dist::Mesh &mesh, const MeasuredCosts *measured);
+/// Micro-batches of a program, and the steps that one of them has.
+struct Microbatches {
+  int64_t count = 1, steps = 0;
+};
+Microbatches countMicrobatches(plan::ProgramOp program);
+
+/// The first `shown` micro-batches are unrolled. A loop runs as often as it can at most, once where
+/// that is not known; of a branch the dearer body runs. `measured` may be null.
+Submission submit(plan::ProgramOp program, const dist::Mesh &mesh, const MeasuredCosts *measured,
+                  int64_t shown);
 
 } // namespace gridloom::sim
 

@@ -176,11 +176,11 @@ bool Folding::removeForbidden() {
     for (uint32_t e : getEdges(index)) {
       const ModelEdge &edge = model.edges[e];
       std::vector<bool> hasPartner(node.size());
-      size_t columns = model.nodes[edge.second].size();
-      bool isFirst = edge.first == index;
-      for (size_t i = 0; i < edge.cost.size(); ++i)
-        if (edge.cost[i] < infiniteCost)
-          hasPartner[isFirst ? i / columns : i % columns] = true;
+      const Cost *cost = edge.cost.data();
+      for (size_t i = 0, rows = model.nodes[edge.first].size(); i < rows; ++i)
+        for (size_t j = 0, columns = model.nodes[edge.second].size(); j < columns; ++j)
+          if (*cost++ < infiniteCost)
+            hasPartner[edge.first == index ? i : j] = true;
       if (std::find(hasPartner.begin(), hasPartner.end(), true) == hasPartner.end())
         conflict = "the edge of nodes " + std::to_string(edge.first) + " and " +
                    std::to_string(edge.second) +
@@ -201,32 +201,118 @@ bool Folding::removeForbidden() {
   return hasChanged;
 }
 
+/// Appends the number of the other end's strategies, then an edge's costs by the node's strategies
+/// and the other end's.
+void Folding::addTable(uint32_t node, uint32_t edgeIndex, std::vector<int64_t> &key) const {
+  const ModelEdge &edge = model.edges[edgeIndex];
+  size_t columns = model.nodes[edge.getOther(node)].size();
+  key.push_back(int64_t(columns));
+  if (edge.first == node) {
+    key.insert(key.end(), edge.cost.begin(), edge.cost.end());
+    return;
+  }
+  size_t rows = model.nodes[node].size();
+  for (size_t k = 0; k < rows; ++k)
+    for (size_t l = 0; l < columns; ++l)
+      key.push_back(edge.cost[l * rows + k]);
+}
+
+namespace {
+/// Compares a node's strategies.
+class Dominance {
+public:
+  /// Of `size` strategies with costs, usages of pieces, and tables (Folding::addTable), one after
+  /// another.
+  Dominance(std::span<const int64_t> numbers, size_t size, size_t pieces);
+  /// Keeps one of strategies that replace each other.
+  std::vector<bool> findKept() const;
+
+private:
+  bool isDominated(size_t by, size_t strategy) const;
+  /// Whether `by` costs no more where each neighbour chooses what is best for `strategy`.
+  bool isCheaperAtBest(size_t by, size_t strategy) const;
+
+  struct Table {
+    std::span<const int64_t> cost;
+    size_t columns;
+    std::vector<size_t> least; ///< by strategy, the column where it costs least
+    std::span<const int64_t> getRow(size_t strategy) const {
+      return cost.subspan(strategy * columns, columns);
+    }
+  };
+  size_t size;
+  std::span<const int64_t> costs, usages;
+  std::vector<Table> tables;
+};
+} // namespace
+
+Dominance::Dominance(std::span<const int64_t> numbers, size_t size, size_t pieces) : size(size) {
+  auto take = [&](size_t count) {
+    std::span<const int64_t> part = numbers.first(count);
+    numbers = numbers.subspan(count);
+    return part;
+  };
+  costs = take(size);
+  usages = take(pieces * size);
+  while (!numbers.empty()) {
+    Table table{{}, size_t(take(1).front()), {}};
+    table.cost = take(size * table.columns);
+    for (size_t k = 0; k < size; ++k) {
+      std::span<const int64_t> row = table.getRow(k);
+      table.least.push_back(size_t(std::min_element(row.begin(), row.end()) - row.begin()));
+    }
+    tables.push_back(std::move(table));
+  }
+}
+
+bool Dominance::isCheaperAtBest(size_t by, size_t strategy) const {
+  Cost most = costs[by] - costs[strategy];
+  for (const Table &table : tables) {
+    size_t column = table.least[strategy];
+    Cost old = table.getRow(strategy)[column], now = table.getRow(by)[column];
+    if (old >= infiniteCost)
+      return true; // the edge forbids the strategy
+    if (now >= infiniteCost)
+      return false;
+    most += now - old;
+  }
+  return most <= 0;
+}
+
 /// Whether `by` costs and uses no more than `strategy`, whatever the neighbours choose (dead-end
 /// elimination: Goldstein, Biophysical Journal 66 (1994), equation 2, with memory).
-bool Folding::isDominated(const ModelNode &node, uint32_t index, size_t by, size_t strategy) const {
-  for (const Piece &piece : node.pieces)
-    if (piece.usage[by] > piece.usage[strategy])
+bool Dominance::isDominated(size_t by, size_t strategy) const {
+  // Quick to see of most pairs.
+  if (!isCheaperAtBest(by, strategy))
+    return false;
+  for (size_t piece = 0; piece < usages.size(); piece += size)
+    if (usages[piece + by] > usages[piece + strategy])
       return false;
-  Cost most = node.cost[by] - node.cost[strategy];
-  for (uint32_t e : node.edges) {
-    const ModelEdge &edge = model.edges[e];
-    if (!edge.isAlive)
-      continue;
+  Cost most = costs[by] - costs[strategy];
+  for (const Table &table : tables) {
     Cost worst = -infiniteCost;
-    size_t columns = model.nodes[edge.getOther(index)].size();
-    for (size_t l = 0; l < columns; ++l) {
-      Cost old = model.getCost(edge, index, strategy, l);
-      Cost now = model.getCost(edge, index, by, l);
-      if (now >= infiniteCost && old < infiniteCost)
+    std::span<const int64_t> old = table.getRow(strategy), now = table.getRow(by);
+    for (size_t l = 0; l < table.columns; ++l) {
+      if (old[l] >= infiniteCost)
+        continue;
+      if (now[l] >= infiniteCost)
         return false;
-      if (old < infiniteCost)
-        worst = std::max(worst, now - old);
+      worst = std::max(worst, now[l] - old[l]);
     }
     if (worst == -infiniteCost)
       return true; // the edge forbids the strategy
     most += worst;
   }
   return most <= 0;
+}
+
+std::vector<bool> Dominance::findKept() const {
+  std::vector<bool> isKept(size, true);
+  for (size_t k = 0; k < size; ++k)
+    for (size_t by = 0; by < size && isKept[k]; ++by)
+      if (by != k && isKept[by] && isDominated(by, k))
+        isKept[k] = false;
+  return isKept;
 }
 
 bool Folding::removeDominated(uint32_t index) {
@@ -238,12 +324,16 @@ bool Folding::removeDominated(uint32_t index) {
     entries += model.edges[e].cost.size();
   if (entries * node.size() > mostComparisons)
     return false;
-  std::vector<bool> isKept(node.size(), true);
-  for (size_t k = 0; k < node.size(); ++k)
-    for (size_t by = 0; by < node.size() && isKept[k]; ++by)
-      if (by != k && isKept[by] && isDominated(node, index, by, k))
-        isKept[k] = false;
-  return keep(index, isKept);
+  std::vector<int64_t> key{int64_t(node.size()), int64_t(node.pieces.size())};
+  key.insert(key.end(), node.cost.begin(), node.cost.end());
+  for (const Piece &piece : node.pieces)
+    key.insert(key.end(), piece.usage.begin(), piece.usage.end());
+  for (uint32_t e : getEdges(index))
+    addTable(index, e, key);
+  auto find = [&](std::span<const int64_t> numbers) {
+    return Dominance(numbers.subspan(2), node.size(), node.pieces.size()).findKept();
+  };
+  return keep(index, keptStrategies.get(std::move(key), find));
 }
 
 //===----------------------------------------------------------------------===//
@@ -396,6 +486,33 @@ void Folding::follow(uint32_t index, uint32_t leaderIndex, uint32_t edgeIndex,
   leaders.push_back(leaderIndex);
 }
 
+/// The least costs of a node of `size` strategies between two others, by their strategies, from its
+/// costs and its tables.
+Folding::Bridge Folding::joinTables(std::span<const int64_t> numbers, size_t size) {
+  std::span<const int64_t> costs = numbers.first(size);
+  size_t rows = size_t(numbers[size]);
+  std::span<const int64_t> left = numbers.subspan(size + 1, size * rows);
+  numbers = numbers.subspan(size + 1 + size * rows);
+  size_t columns = size_t(numbers.front());
+  std::span<const int64_t> right = numbers.subspan(1);
+  Bridge bridge{std::vector<Cost>(rows * columns, infiniteCost),
+                std::vector<uint32_t>(rows * columns)};
+  for (uint32_t i = 0; i < size; ++i)
+    for (size_t k = 0; k < rows; ++k) {
+      Cost begin = addCosts(left[i * rows + k], costs[i]);
+      if (begin >= infiniteCost)
+        continue;
+      for (size_t l = 0; l < columns; ++l) {
+        Cost sum = addCosts(begin, right[i * columns + l]);
+        if (sum < bridge.cost[k * columns + l]) {
+          bridge.cost[k * columns + l] = sum;
+          bridge.best[k * columns + l] = i;
+        }
+      }
+    }
+  return bridge;
+}
+
 /// A node without memory and with two edges becomes an edge of its neighbours.
 bool Folding::eliminateBridge(uint32_t index) {
   const ModelNode &node = model.nodes[index];
@@ -407,28 +524,25 @@ bool Folding::eliminateBridge(uint32_t index) {
   size_t rows = model.nodes[a].size(), columns = model.nodes[b].size();
   if (rows * columns > std::max<size_t>(1024, 2 * node.size() * (rows + columns)))
     return false;
+  std::vector<int64_t> key{int64_t(node.size())};
+  key.insert(key.end(), node.cost.begin(), node.cost.end());
+  addTable(index, edges[0], key);
+  addTable(index, edges[1], key);
+  auto join = [&](std::span<const int64_t> numbers) {
+    return joinTables(numbers.subspan(1), node.size());
+  };
+  const Bridge &bridge = bridges.get(std::move(key), join);
   Decision decision{index, {a, b}, {}};
   decision.strategy.resize(getProblemSize(a) * getProblemSize(b));
-  std::vector<Cost> cost(rows * columns, infiniteCost);
   for (size_t k = 0; k < rows; ++k)
-    for (size_t l = 0; l < columns; ++l) {
-      size_t best = 0;
-      for (size_t i = 0; i < node.size(); ++i) {
-        Cost sum = addCosts(addCosts(model.getCost(left, index, i, k), node.cost[i]),
-                            model.getCost(right, index, i, l));
-        if (sum < cost[k * columns + l]) {
-          cost[k * columns + l] = sum;
-          best = i;
-        }
-      }
-      size_t place =
-          model.nodes[a].strategies[k] * getProblemSize(b) + model.nodes[b].strategies[l];
-      decision.strategy[place] = node.strategies[best];
-    }
+    for (size_t l = 0; l < columns; ++l)
+      decision.strategy[model.nodes[a].strategies[k] * getProblemSize(b) +
+                        model.nodes[b].strategies[l]] =
+          node.strategies[bridge.best[k * columns + l]];
   touch(index);
   model.removeEdge(edges[0]);
   model.removeEdge(edges[1]);
-  model.addEdge(a, b, std::move(cost));
+  model.addEdge(a, b, bridge.cost);
   model.removeNode(index);
   decisions.push_back(std::move(decision));
   return true;

@@ -8,7 +8,39 @@
 
 #include "compiler/solver/Model.h"
 
+#include <string_view>
+
 namespace gridloom::solver {
+
+/// What was computed from numbers, by these: layers alike ask the same again and again.
+template <typename Result> class Memo {
+public:
+  /// The result for `key`; `compute` makes it of the key the first time.
+  template <typename Compute> const Result &get(std::vector<int64_t> key, const Compute &compute) {
+    if (auto entry = results.find(key); entry != results.end())
+      return entry->second;
+    // Where little repeats, memory must not grow with the problem.
+    if (stored + key.size() > mostStored) {
+      results.clear();
+      stored = 0;
+    }
+    stored += key.size();
+    auto entry = results.try_emplace(std::move(key)).first;
+    entry->second = compute(std::span<const int64_t>(entry->first));
+    return entry->second;
+  }
+
+private:
+  struct Hash {
+    size_t operator()(const std::vector<int64_t> &key) const {
+      return std::hash<std::string_view>()(
+          {reinterpret_cast<const char *>(key.data()), key.size() * sizeof(int64_t)});
+    }
+  };
+  static constexpr size_t mostStored = 16 << 20; // numbers
+  std::unordered_map<std::vector<int64_t>, Result, Hash> results;
+  size_t stored = 0;
+};
 
 /// Removes from a problem what need not be searched: strategies that no feasible or no best
 /// assignment has, nodes whose best strategy follows from at most two others, edges that are sums
@@ -43,7 +75,7 @@ private:
   bool forbidUnfitPairs(uint32_t edge, const class RangeMinimum &room);
   bool removeForbidden();
   bool removeDominated(uint32_t node);
-  bool isDominated(const ModelNode &node, uint32_t index, size_t by, size_t strategy) const;
+  void addTable(uint32_t node, uint32_t edge, std::vector<int64_t> &key) const;
   bool splitEdge(uint32_t edge);
   bool foldNode(uint32_t node);
   bool fixNode(uint32_t node);
@@ -51,6 +83,8 @@ private:
   bool findLeader(uint32_t node, const ModelEdge &edge, std::vector<uint32_t> &follow) const;
   void follow(uint32_t node, uint32_t leader, uint32_t edge, const std::vector<uint32_t> &follow);
   bool eliminateBridge(uint32_t node);
+  struct Bridge;
+  static Bridge joinTables(std::span<const int64_t> numbers, size_t size);
 
   bool keep(uint32_t node, const std::vector<bool> &isKept);
   void touch(uint32_t node);
@@ -66,6 +100,13 @@ private:
   // and of edges.
   std::vector<uint32_t> leaders;
   size_t movedEdges = 0, mostMovedEdges = 0; // by foldFollower, which must stay linear
+  /// The table of a bridge between its neighbours, and the best strategies that it is made of.
+  struct Bridge {
+    std::vector<Cost> cost;
+    std::vector<uint32_t> best;
+  };
+  Memo<std::vector<bool>> keptStrategies;
+  Memo<Bridge> bridges;
   std::string conflict;
 };
 

@@ -9,6 +9,7 @@
 #include "compiler/solver/Bound.h"
 #include "compiler/solver/Walk.h"
 
+#include <cmath>
 #include <memory>
 
 namespace gridloom::solver {
@@ -28,7 +29,10 @@ public:
   /// A lower bound of the network's cost: a whole number, as costs are.
   double getBound() const;
   /// The state is feasible and costs no more than the bound.
-  bool isOptimal() const { return isFeasible() && state->cost <= getBound(); }
+  /// Whether the best assignment costs at most `gap` times its cost more than the bound.
+  bool isOptimal(double gap) const {
+    return isFeasible() && state->cost - gap * std::abs(state->cost) <= getBound();
+  }
 
 private:
   bool wantsBound() const;

@@ -76,7 +76,7 @@ private:
   }
 
   bool isEnough(const Search &search) const {
-    if (search.isOptimal() || search.getNumRounds() >= options.work)
+    if (search.isOptimal(options.gap) || search.getNumRounds() >= options.work)
       return true;
     if (options.isFirstEnough)
       return search.isFeasible() || search.getNumRounds() >= Options::mostRoundsWithoutAny;

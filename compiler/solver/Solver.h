@@ -30,6 +30,8 @@ struct Options {
   Clock::time_point deadline = Clock::time_point::max();
   /// Rounds to run. A number of rounds has one result, whatever the threads and their speed.
   uint64_t work = std::numeric_limits<uint64_t>::max();
+  /// Stop when the best assignment costs at most this share of its cost more than the bound.
+  double gap = 0;
   /// Stop at the first feasible assignment, or after `mostRoundsWithoutAny` if there is none.
   bool isFirstEnough = false;
   static constexpr uint64_t mostRoundsWithoutAny = 2000;
@@ -49,7 +51,7 @@ struct Solution {
 
 /// Folds the problem, searches what is left and unfolds the best assignment, which is checked
 /// against the problem. `problem` must be without fault (findFault). Stops early at an assignment
-/// that costs no more than the bound.
+/// that costs no more than the bound, or than `gap` allows.
 Solution solve(const Problem &problem, const Options &options);
 
 } // namespace gridloom::solver

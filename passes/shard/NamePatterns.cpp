@@ -151,15 +151,30 @@ struct Pattern {
   size_t agree = 0; ///< names of the family that it is true of
 };
 
+/// Names in order from their first letter and from their last one, so that a pattern is compared
+/// with few of them: those that begin, or end, as it does.
+class NameIndex {
+public:
+  explicit NameIndex(ArrayRef<NamedText> names);
+  /// The names that a pattern matches, in order, each with whether it is the full name.
+  SmallVector<std::pair<size_t, bool>> match(StringRef pattern) const;
+
+private:
+  struct Entry {
+    StringRef text;
+    size_t name;
+    bool isFull;
+  };
+  std::vector<Entry> forward, backward;
+};
+
 class Folder {
 public:
-  Folder(ArrayRef<NamedText> names, FoldStyle style) : names(names), style(style) {}
+  Folder(ArrayRef<NamedText> names, FoldStyle style) : names(names), style(style), index(names) {}
   std::vector<std::pair<std::string, std::string>> run();
 
 private:
   std::vector<Pattern> rankPatterns() const;
-  /// The names that a pattern matches, each with whether it is the full name; none of no pattern.
-  SmallVector<std::pair<size_t, bool>> match(StringRef key) const;
   void choose(const std::string &key, const std::string &text);
   bool isRight(size_t index) const;
   void addExceptions();
@@ -183,12 +198,59 @@ private:
 
   ArrayRef<NamedText> names;
   FoldStyle style;
+  NameIndex index;
   std::vector<Cover> full, base; ///< by patterns that match the full name, or only its base
   llvm::StringMap<StringRef> exact;
   /// Keys with their texts and the first name they are for.
   std::vector<std::tuple<size_t, std::string, StringRef>> lines;
 };
 } // namespace
+
+/// Orders texts as if they were written from right to left.
+static bool isBeforeBackward(StringRef a, StringRef b) {
+  return std::lexicographical_compare(a.rbegin(), a.rend(), b.rbegin(), b.rend());
+}
+
+NameIndex::NameIndex(ArrayRef<NamedText> names) {
+  for (auto [i, name] : llvm::enumerate(names)) {
+    forward.push_back({name.full, i, true});
+    if (name.base != name.full)
+      forward.push_back({name.base, i, false});
+  }
+  backward = forward;
+  llvm::sort(forward, [](const Entry &a, const Entry &b) { return a.text < b.text; });
+  llvm::sort(backward,
+             [](const Entry &a, const Entry &b) { return isBeforeBackward(a.text, b.text); });
+}
+
+SmallVector<std::pair<size_t, bool>> NameIndex::match(StringRef pattern) const {
+  StringRef first = pattern.take_front(pattern.find('*'));
+  StringRef last = pattern.drop_front(pattern.rfind('*') + 1);
+  auto [beginFirst, endFirst] = std::pair(
+      llvm::lower_bound(forward, first, [](const Entry &e, StringRef t) { return e.text < t; }),
+      llvm::partition_point(
+          forward, [&](const Entry &e) { return e.text.take_front(first.size()) <= first; }));
+  auto [beginLast, endLast] = std::pair(
+      llvm::lower_bound(backward, last,
+                        [](const Entry &e, StringRef t) { return isBeforeBackward(e.text, t); }),
+      llvm::partition_point(backward, [&](const Entry &e) {
+        return !isBeforeBackward(last, e.text.take_back(last.size()));
+      }));
+  auto range = endFirst - beginFirst < endLast - beginLast ? llvm::make_range(beginFirst, endFirst)
+                                                           : llvm::make_range(beginLast, endLast);
+  SmallVector<std::pair<size_t, bool>> matched;
+  for (const Entry &entry : range)
+    if (matchesPattern(pattern, entry.text))
+      matched.push_back({entry.name, entry.isFull});
+  // What matches by its full name matches by that.
+  llvm::sort(matched, [](auto a, auto b) {
+    return std::pair(a.first, !a.second) < std::pair(b.first, !b.second);
+  });
+  matched.erase(std::unique(matched.begin(), matched.end(),
+                            [](auto a, auto b) { return a.first == b.first; }),
+                matched.end());
+  return matched;
+}
 
 /// Patterns that two or more names share, and that few of their family contradict; the best first.
 std::vector<Pattern> Folder::rankPatterns() const {
@@ -215,21 +277,9 @@ std::vector<Pattern> Folder::rankPatterns() const {
   return ranked;
 }
 
-SmallVector<std::pair<size_t, bool>> Folder::match(StringRef key) const {
-  SmallVector<std::pair<size_t, bool>> matched;
-  if (!key.contains('*'))
-    return matched;
-  for (auto [i, name] : llvm::enumerate(names))
-    if (matchesPattern(key, name.full))
-      matched.push_back({i, true});
-    else if (name.base != name.full && matchesPattern(key, name.base))
-      matched.push_back({i, false});
-  return matched;
-}
-
 /// Takes the pattern if it says of two names or more what nothing else does, and is wrong of few.
 void Folder::choose(const std::string &key, const std::string &text) {
-  SmallVector<std::pair<size_t, bool>> matched = match(key);
+  SmallVector<std::pair<size_t, bool>> matched = index.match(key);
   size_t gain = 0, loss = 0;
   std::optional<size_t> first;
   for (auto [i, isFull] : matched) {
@@ -255,12 +305,12 @@ void Folder::choose(const std::string &key, const std::string &text) {
 }
 
 /// Whether the lines so far say of a name what they have to.
-bool Folder::isRight(size_t index) const {
-  const NamedText &name = names[index];
+bool Folder::isRight(size_t at) const {
+  const NamedText &name = names[at];
   for (StringRef key : {name.full, name.base})
     if (auto found = exact.find(key); found != exact.end())
       return found->second == name.text;
-  const Cover &cover = full[index].any ? full[index] : base[index];
+  const Cover &cover = full[at].any ? full[at] : base[at];
   return cover.any ? cover.says(name.text) : !name.needed;
 }
 
@@ -285,8 +335,9 @@ void Folder::addExceptions() {
       lines.emplace_back(i, key, name.text);
       changed = true;
       // A name with a star is a pattern, too, whatever it was meant for.
-      for (auto [index, isFull] : match(key))
-        (isFull ? full : base)[index].add(key, name.text);
+      if (StringRef(key).contains('*'))
+        for (auto [at, isFull] : index.match(key))
+          (isFull ? full : base)[at].add(key, name.text);
     }
   }
 }

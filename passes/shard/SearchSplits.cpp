@@ -8,6 +8,7 @@
 #include "dialects/dist/Splits.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/SplitProblem.h"
+#include "passes/shard/StageAssignment.h"
 #include "support/Text.h"
 
 #include "llvm/Support/FormatVariadic.h"
@@ -21,7 +22,21 @@ namespace gridloom {
 #include "passes/shard/Passes.h.inc"
 } // namespace gridloom
 
+/// How often stages are cut, and all splits searched for them.
+static constexpr int kMostCuts = 3;
+
+/// Estimates are not so exact that less would tell two ways to split apart.
+static constexpr double kGap = 1e-6;
+
 namespace {
+/// The best splits of the program with its stages as they are cut.
+struct Found {
+  std::unique_ptr<SplitProblem> problem;
+  solver::Solution solution;
+  StageStarts starts;
+  double seconds = std::numeric_limits<double>::infinity();
+};
+
 struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPass> {
   using SearchSplitsBase::SearchSplitsBase;
 
@@ -38,24 +53,24 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
       return;
     if (failed(verifyGiven(mesh)))
       return signalPassFailure();
-    SplitProblem problem(getOperation(), over, mesh);
-    solver::Options options;
-    options.work = work;
-    solver::Solution solution = solver::solve(problem.makeProblem(memory), options);
-    if (!solution.progress.isFeasible) {
+    FailureOr<Found> best = searchStages(over, mesh);
+    if (failed(best))
+      return signalPassFailure();
+    if (!best->solution.progress.isFeasible) {
       getOperation().emitError("no way to split the program over ")
           << llvm::join(axes, ", ") << " was found that keeps what has been given"
           << (memory ? " within " + formatBytes(uint64_t(memory)) + " a device" : "") << ": "
-          << solution.fault;
+          << best->solution.fault;
       return signalPassFailure();
     }
-    problem.apply(solution.assignment, "search");
-    remarkUnused(problem, over);
-    getOperation().emitRemark(llvm::formatv(
-        "search: the program takes {0:F3} ms on a device, one operation after another; no choice "
-        "of splits takes less than {1:F3} ms",
-        toMilliseconds(solution.progress.cost), toMilliseconds(solution.progress.lowerBound)));
+    best->problem->apply(best->solution.assignment, "search");
+    remarkUnused(*best->problem, over);
+    remarkTime(*best, mesh);
   }
+
+private:
+  Found search(const StageStarts &starts, ArrayRef<StringAttr> over, const Mesh &mesh);
+  FailureOr<Found> searchStages(ArrayRef<StringAttr> over, const Mesh &mesh);
 
   /// Splits that operations have already are what their rules allow.
   LogicalResult verifyGiven(const Mesh &mesh) {
@@ -76,6 +91,65 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
             << "longer than the work it saves; fewer devices are as fast";
   }
 
-  static double toMilliseconds(solver::Cost cost) { return static_cast<double>(cost) * 1e-9; }
+  void remarkTime(const Found &found, const Mesh &mesh) {
+    int64_t stages = mesh.getSize(StringAttr::get(&getContext(), stageAxis));
+    const solver::Progress &progress = found.solution.progress;
+    std::string how = "on a device, one operation after another";
+    if (stages > 1)
+      how = llvm::formatv("in {0} stages, micro-batches: {1}", stages,
+                          mesh.getSize(StringAttr::get(&getContext(), MeshOp::kMicroAxis)));
+    getOperation().emitRemark(llvm::formatv(
+        "search: the program takes {0:F3} ms {1}; no choice of splits takes less "
+        "than {2:F3} ms{3}",
+        found.seconds * 1e3, how, found.problem->getStepBound(progress.lowerBound) * 1e3,
+        stages > 1 ? " with these stages" : ""));
+  }
 };
 } // namespace
+
+Found SearchSplitsPass::search(const StageStarts &starts, ArrayRef<StringAttr> over,
+                               const Mesh &mesh) {
+  Found found;
+  found.starts = starts;
+  found.problem = std::make_unique<SplitProblem>(getOperation(), over, mesh);
+  solver::Options options;
+  options.work = work;
+  options.gap = kGap;
+  found.solution = solver::solve(found.problem->makeProblem(memory), options);
+  if (found.solution.progress.isFeasible)
+    found.seconds = found.problem->getStepSeconds(found.solution.assignment);
+  return found;
+}
+
+/// Cuts by the work of one device first, then by what the splits found make of it, while that is
+/// faster.
+FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const Mesh &mesh) {
+  auto axis = StringAttr::get(&getContext(), stageAxis);
+  if (mesh.getSize(axis) == 1)
+    return search({}, over, mesh);
+  StageAssignment stages(getOperation(), axis);
+  FailureOr<StageStarts> starts = stages.choose(getUnsplitCosts(mesh));
+  if (failed(starts) || failed(stages.apply(*starts)))
+    return failure();
+  Found best = search(*starts, over, mesh);
+  for (int cut = 1; cut < kMostCuts && stages.isFree() && best.solution.progress.isFeasible;
+       ++cut) {
+    starts = stages.choose(best.problem->getStageCosts(best.solution.assignment));
+    if (failed(starts))
+      return failure();
+    if (*starts == best.starts)
+      break;
+    if (failed(stages.apply(*starts)))
+      return failure();
+    Found next = search(*starts, over, mesh);
+    if (next.seconds < best.seconds) {
+      best = std::move(next);
+      continue;
+    }
+    if (failed(stages.apply(best.starts)))
+      return failure();
+    best.problem = std::make_unique<SplitProblem>(getOperation(), over, mesh);
+    break;
+  }
+  return best;
+}

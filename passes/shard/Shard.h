@@ -51,6 +51,9 @@ std::unique_ptr<mlir::Pass> createPinStages(std::shared_ptr<const StrategyFile> 
 std::unique_ptr<mlir::Pass> createPinShardings(std::shared_ptr<const StrategyFile> given);
 std::unique_ptr<mlir::Pass> createPinReductions(std::shared_ptr<const StrategyFile> given);
 
+/// mesh, annotations, and the seeds of a strategy without a file: the micro-batches, too.
+void addSeedPasses(mlir::OpPassManager &pm, const ShardOptions &options);
+
 /// mesh, annotations, strategy, stages, propagation, splits, verification.
 void addShardPasses(mlir::OpPassManager &pm, const ShardOptions &options);
 

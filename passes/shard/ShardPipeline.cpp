@@ -31,14 +31,17 @@ static void addFilePasses(mlir::OpPassManager &pm, const ShardOptions &options) 
   pm.addPass(createVerifySharded());
 }
 
-void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &options) {
+/// The mesh, and what users say of shardings.
+static void addUserPasses(mlir::OpPassManager &pm, const ShardOptions &options) {
   pm.addPass(createInsertMesh({options.mesh}));
   pm.addPass(createCloneConstants());
   // Closed before the strategy looks: what users say is not for a strategy to change.
   pm.addPass(
       createApplyAnnotations({{options.shard.begin(), options.shard.end()}, options.stageAxis}));
-  if (options.file)
-    return addFilePasses(pm, options);
+}
+
+void gridloom::addSeedPasses(mlir::OpPassManager &pm, const ShardOptions &options) {
+  addUserPasses(pm, options);
   if (!options.tp.empty() || !options.search.empty()) {
     pm.addPass(createUnpackWeights());
     pm.addPass(createHoistPrologue()); // the parts of weights
@@ -48,9 +51,18 @@ void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &optio
                                   options.vocab,
                                   options.sequence,
                                   options.microbatches}));
+}
+
+void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &options) {
+  if (options.file) {
+    addUserPasses(pm, options);
+    return addFilePasses(pm, options);
+  }
+  addSeedPasses(pm, options);
   if (!options.search.empty())
-    pm.addPass(createSearchSplits(
-        {.axes = {options.search.begin(), options.search.end()}, .memory = options.searchMemory}));
+    pm.addPass(createSearchSplits({.axes = {options.search.begin(), options.search.end()},
+                                   .stageAxis = options.stageAxis,
+                                   .memory = options.searchMemory}));
   if (!options.random.empty())
     pm.addPass(createSeedRandomly({{options.random.begin(), options.random.end()}, options.seed}));
   // Stages repeat constants and weights per stage, so this comes before every value gets its

@@ -12,9 +12,31 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
-/// Every assignment of axes to factors that are large enough.
+Sharding gridloom::getWholeInTime(Value value) {
+  Sharding whole = Sharding::replicated(cast<RankedTensorType>(value.getType()).getRank());
+  if (ShardingAttr given = dist::getSharding(value))
+    for (auto [dim, have] : llvm::zip_equal(whole.dims, given.getDims()))
+      llvm::copy_if(have.getAxes(), std::back_inserter(dim.axes), isMicroAxis);
+  return whole;
+}
+
+/// The factors that micro-batches cut, as the tensors' shardings say.
+static FactorSplits findCutsInTime(Operation *op, const ShardingRule &rule, const Mesh &mesh) {
+  SmallVector<Sharding> shardings;
+  bool isCut = false;
+  for (Value value : llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
+                                               llvm::to_vector_of<Value>(op->getResults()))) {
+    shardings.push_back(getWholeInTime(value));
+    isCut |= shardings.back().getMicroDim() >= 0;
+  }
+  return isCut ? mergeFactors(rule, shardings, getTensorTypes(op), mesh)
+               : FactorSplits(rule.sizes.size());
+}
+
+/// Every assignment of axes to factors that are large enough. What is cut in time has no room for
+/// padding, and the cuts are minor to all axes.
 static std::vector<FactorSplits> assignAxes(const ShardingRule &rule, ArrayRef<StringAttr> axes,
-                                            const Mesh &mesh) {
+                                            const FactorSplits &cuts, const Mesh &mesh) {
   std::vector<FactorSplits> all = {FactorSplits(rule.sizes.size())};
   for (StringAttr axis : axes) {
     std::vector<FactorSplits> next = all;
@@ -23,12 +45,24 @@ static std::vector<FactorSplits> assignAxes(const ShardingRule &rule, ArrayRef<S
         int64_t parts = mesh.getSize(splits.axes[factor]) * mesh.getSize(axis);
         if (rule.kinds[factor] == FactorKind::NeedReplication || rule.sizes[factor] < parts)
           continue;
+        if (!cuts.axes[factor].empty() &&
+            rule.sizes[factor] % (parts * mesh.getSize(cuts.axes[factor])) != 0)
+          continue;
         next.push_back(splits);
         next.back().axes[factor].push_back(axis);
       }
     all = std::move(next);
   }
+  for (FactorSplits &splits : all)
+    for (auto [list, cut] : llvm::zip_equal(splits.axes, cuts.axes))
+      list.append(cut);
   return all;
+}
+
+/// Whether nothing is split within micro-batches.
+static bool isMinorInTime(const Sharding &sharding) {
+  int64_t dim = sharding.getMicroDim();
+  return dim < 0 || isMicroAxis(sharding.dims[dim].axes.back());
 }
 
 /// What the operation's own partition communicates: for rows whose positions depend on each other
@@ -64,14 +98,15 @@ static double getShare(const ShardingRule &rule, const FactorSplits &splits, con
   return share;
 }
 
-/// Whether the shardings of the operation's tensors say that its factors are split so.
+/// Whether shardings of the operation's tensors can say that its factors are split so.
 static bool isImplied(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
                       const Mesh &mesh) {
   SmallVector<RankedTensorType> types = getTensorTypes(op);
   SmallVector<Sharding> shardings;
   for (size_t i = 0; i < types.size(); ++i)
     shardings.push_back(project(rule, i, splits, mesh));
-  return mergeFactors(rule, shardings, types, mesh).axes == splits.axes;
+  return llvm::all_of(shardings, isMinorInTime) &&
+         mergeFactors(rule, shardings, types, mesh).axes == splits.axes;
 }
 
 static SplitChoice makeChoice(Operation *op, const ShardingRule &rule, const OpSplits &splits,
@@ -114,7 +149,8 @@ std::vector<SplitChoice> gridloom::listSplitChoices(Operation *op, ArrayRef<Stri
     choices.push_back(makeChoice(op, rule, *readSplits(op, rule, mesh), mesh));
     return choices;
   }
-  for (FactorSplits &factors : assignAxes(rule, axes, mesh)) {
+  FactorSplits cuts = findCutsInTime(op, rule, mesh);
+  for (FactorSplits &factors : assignAxes(rule, axes, cuts, mesh)) {
     if (!isImplied(op, rule, factors, mesh))
       continue;
     OpSplits splits;

@@ -9,6 +9,8 @@
 #include "dialects/loom/Control.h"
 #include "dialects/loom/Work.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
@@ -24,6 +26,8 @@ static solver::Cost toCost(double seconds) {
   return cost < static_cast<double>(solver::infiniteCost) ? std::llround(cost)
                                                           : solver::infiniteCost;
 }
+
+static double toSeconds(solver::Cost cost) { return static_cast<double>(cost) / kPicoseconds; }
 
 static solver::Cost getTieBreak(RankedTensorType type, ShardingAttr sharding, const Mesh &mesh) {
   return loom::getByteSize(getLocalType(type, Sharding(sharding), mesh)) / kTieBytes;
@@ -42,9 +46,17 @@ static bool isPartialSum(ShardingAttr sharding) {
   return !sharding.getUnreduced().empty() && sharding.getReduction() == ReductionKind::Sum;
 }
 
+/// What is on which device, without what is when.
+static Sharding dropMicrobatches(ShardingAttr attr) {
+  Sharding sharding(attr);
+  for (Sharding::Dim &dim : sharding.dims)
+    llvm::erase_if(dim.axes, isMicroAxis);
+  return sharding;
+}
+
 /// Whether a value that has been given `pin` may have `sharding`.
 static bool admits(ShardingAttr pin, ShardingAttr sharding) {
-  Sharding given(pin), wanted(sharding);
+  Sharding given = dropMicrobatches(pin), wanted = dropMicrobatches(sharding);
   for (auto [have, want] : llvm::zip_equal(given.dims, wanted.dims)) {
     if (have.open ? !isPrefix(have.axes, want.axes) : have.axes != want.axes)
       return false;
@@ -66,15 +78,45 @@ void SplitProblem::Column::add(ShardingAttr sharding) {
 }
 
 SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, const Mesh &mesh)
-    : mesh(mesh), axes(axes) {
+    : mesh(mesh), axes(axes), stageAxes(getStageAxes(module)), stages(mesh.getSize(stageAxes)),
+      microbatches(mesh.getSize(StringAttr::get(mesh.getContext(), MeshOp::kMicroAxis))) {
   for (auto func : module.getOps<func::FuncOp>())
-    if (!loom::isBody(func))
+    if (!loom::isBody(func)) {
+      functionNumbers[func] = functions.size();
       functions.push_back(func);
+    }
+  setTimes();
   collectStatePins();
   for (func::FuncOp func : functions)
     addFunction(func);
   for (func::FuncOp func : functions)
     connect(func);
+}
+
+int64_t SplitProblem::getStage(Operation *op) const {
+  auto stage = op->getAttrOfType<IntegerAttr>(kStage);
+  return stages > 1 && stage ? stage.getInt() : 0;
+}
+
+size_t SplitProblem::getPart(Operation *op) const {
+  return functionNumbers.lookup(op->getParentOp()) * stages + getStage(op);
+}
+
+void SplitProblem::setTimes() {
+  partTimes.resize(functions.size() * stages);
+  int64_t time = 0;
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    int64_t begin = time;
+    for (auto [i, func] : llvm::enumerate(functions)) {
+      solver::Interval &part = partTimes[i * stages + stage];
+      part.begin = time;
+      for (Operation &op : func.front().without_terminator())
+        if (getStage(&op) == stage)
+          times[&op] = time++;
+      part.end = time;
+    }
+    stageTimes.push_back({begin, time});
+  }
 }
 
 /// A state that one function has been given a sharding of has it in all.
@@ -93,10 +135,14 @@ static std::string getKey(Operation *op) {
   llvm::raw_string_ostream os(key);
   os << op->getName();
   for (NamedAttribute attribute : op->getAttrs())
-    if (attribute.getName() != kShardings && attribute.getName() != kOrigins)
+    if (!llvm::is_contained(ArrayRef<StringRef>{kShardings, kOrigins, kStage},
+                            attribute.getName().getValue()))
       os << ' ' << attribute.getName() << attribute.getValue().getAsOpaquePointer(); // unique
   for (RankedTensorType type : getTensorTypes(op))
     os << ' ' << type;
+  for (Value value : llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
+                                               llvm::to_vector_of<Value>(op->getResults())))
+    os << ' ' << getWholeInTime(value).getMicroDim();
   // Values that stay in registers cost nothing to read.
   for (Value operand : op->getOperands())
     os << (operand.hasOneUse() && operand.getDefiningOp() ? 'o' : 'm')
@@ -136,26 +182,30 @@ const SplitProblem::Choices &SplitProblem::getChoices(Operation *op) {
 void SplitProblem::addOperation(Operation *op) {
   unsigned index = nodes.size();
   if (auto weight = dyn_cast<loom::GetWeightOp>(op)) {
-    int64_t &copies = weightCopies[weight.getNameAttr()];
-    index = weightNodes.try_emplace({weight.getNameAttr(), copies++}, index).first->second;
+    int64_t &copies = weightCopies[{weight.getNameAttr(), getStage(op)}];
+    index = weightNodes.try_emplace({weight.getNameAttr(), getStage(op), copies++}, index)
+                .first->second;
   }
   opNodes[op] = index;
   if (index < nodes.size())
     return;
   const Choices &choices = getChoices(op);
-  nodes.push_back({choices.costs, choices.tensors, choices.splits, {}, {}});
+  nodes.push_back({choices.costs, choices.tensors, choices.splits, {}, {}, op});
   for (auto [i, result] : llvm::enumerate(op->getResults()))
     if (llvm::any_of(choices.tensors[op->getNumOperands() + i].shardings,
                      [](ShardingAttr sharding) { return isPartialSum(sharding); }))
       sums.insert(result);
 }
 
+/// Whether a value has been given more than what cuts it in time.
+static bool isPinned(ShardingAttr given) {
+  return given && llvm::any_of(given.getDims(), [](DimShardingAttr dim) {
+           return !dim.getOpen() || !llvm::all_of(dim.getAxes(), isMicroAxis);
+         });
+}
+
 bool SplitProblem::needsNode(Value value) const {
-  ShardingAttr given = dist::getSharding(value);
-  bool isPinned = given && llvm::any_of(given.getDims(), [](DimShardingAttr dim) {
-                    return !dim.getOpen() || !dim.getAxes().empty();
-                  });
-  return isa<BlockArgument>(value) || isPinned || !value.hasOneUse() ||
+  return isa<BlockArgument>(value) || isPinned(dist::getSharding(value)) || !value.hasOneUse() ||
          isa<func::ReturnOp>(*value.getUsers().begin());
 }
 
@@ -184,7 +234,7 @@ void SplitProblem::addValue(Value value) {
   if (state)
     index = stateNodes.try_emplace(state, index).first->second;
   if (index == nodes.size())
-    nodes.push_back({{}, std::vector<Column>(1), {}, {}, {}});
+    nodes.push_back({{}, std::vector<Column>(1), {}, {}, {}, value.getDefiningOp()});
   valueNodes[value] = index;
   Column &column = nodes[index].tensors.front();
   auto add = [&](ShardingAttr sharding) {
@@ -195,14 +245,14 @@ void SplitProblem::addValue(Value value) {
   };
   auto offer = [&](ShardingAttr sharding) {
     add(getReduced(sharding, mesh));
-    if (!given && isReadUnreduced(value, sharding))
+    if (!isPinned(given) && isReadUnreduced(value, sharding))
       add(sharding);
   };
   if (given && isClosed(given))
     add(given);
   if (given && !given.getUnreduced().empty())
     return;
-  offer(Sharding::replicated(type.getRank()).getAttr(mesh));
+  offer(getWholeInTime(value).getAttr(mesh));
   if (Operation *producer = value.getDefiningOp())
     llvm::for_each(
         nodes[opNodes.lookup(producer)]
@@ -233,20 +283,21 @@ static bool isInPlace(Operation *op) {
          });
 }
 
-/// A weight is kept all the time; what an operation makes from then on until it is last read.
+/// A weight is kept all the time; what an operation makes from then on until it is last read, or,
+/// if another stage or the caller reads it, until its stage is done.
 void SplitProblem::setUsage(Operation *op, int64_t begin) {
   Node &node = nodes[opNodes.lookup(op)];
   bool isWeight = isa<loom::GetWeightOp>(op);
-  if (isInPlace(op))
+  if (isInPlace(op) && begin + 1 < partTimes[getPart(op)].end)
     ++begin;
   int64_t end = begin + 1;
   for (Operation *reader : op->getUsers())
-    if (auto position = times.find(reader); position != times.end())
+    if (auto position = times.find(reader);
+        position != times.end() && getPart(reader) == getPart(op))
       end = std::max(end, position->second + 1);
     else
-      end = std::max(end, static_cast<int64_t>(times.size())); // a result of the function
-  node.interval = isWeight ? solver::Interval{0, std::numeric_limits<int64_t>::max()}
-                           : solver::Interval{begin, end};
+      end = std::max(end, partTimes[getPart(op)].end);
+  node.interval = isWeight ? stageTimes[getStage(op)] : solver::Interval{begin, end};
   node.usages.assign(node.costs.size(), 0);
   for (size_t strategy = 0; strategy < node.usages.size(); ++strategy)
     for (auto [i, result] : llvm::enumerate(op->getResults()))
@@ -261,8 +312,6 @@ void SplitProblem::addFunction(func::FuncOp func) {
   for (Operation &op : func.front().without_terminator())
     addOperation(&op);
   for (Operation &op : func.front().without_terminator())
-    times[&op] = static_cast<int64_t>(times.size());
-  for (Operation &op : func.front().without_terminator())
     setUsage(&op, times.lookup(&op));
   for (BlockArgument argument : func.getArguments())
     addValue(argument);
@@ -270,6 +319,36 @@ void SplitProblem::addFunction(func::FuncOp func) {
     for (Value result : op.getResults())
       if (needsNode(result))
         addValue(result);
+  if (stages > 1)
+    for (Operation &op : func.front().without_terminator())
+      llvm::for_each(op.getResults(), [&](Value result) { addReceived(result); });
+}
+
+/// A device keeps all that it receives for as long as its stage runs, of two micro-batches if there
+/// are several.
+void SplitProblem::addReceived(Value value) {
+  Operation *producer = value.getDefiningOp();
+  auto type = cast<RankedTensorType>(value.getType());
+  for (OpOperand &use : value.getUses()) {
+    auto reader = opNodes.find(use.getOwner());
+    if (reader == opNodes.end() || getStage(use.getOwner()) == getStage(producer))
+      continue;
+    auto [known, isNew] = received.try_emplace({value, getStage(use.getOwner())},
+                                               static_cast<unsigned>(nodes.size()));
+    if (isNew)
+      nodes.push_back(
+          {{}, std::vector<Column>(1), {}, {}, partTimes[getPart(use.getOwner())], producer, true});
+    Node &node = nodes[known->second];
+    auto offer = [&](ShardingAttr sharding) {
+      if (llvm::is_contained(node.tensors.front().shardings, sharding))
+        return;
+      node.tensors.front().add(sharding);
+      int64_t bytes = loom::getByteSize(getLocalType(type, Sharding(sharding), mesh));
+      node.costs.push_back(bytes / kTieBytes);
+      node.usages.push_back(microbatches > 1 ? 2 * bytes : bytes);
+    };
+    llvm::for_each(nodes[reader->second].tensors[use.getOperandNumber()].shardings, offer);
+  }
 }
 
 /// Whether a partial value can be reduced straight into the parts that `to` has of dimension `dim`.
@@ -328,9 +407,39 @@ solver::Cost SplitProblem::getReshardCost(RankedTensorType type, ShardingAttr fr
   if (from == to)
     return 0;
   auto [entry, isNew] = reshards.try_emplace({type, from, to}, 0);
-  if (isNew)
-    entry->second = toCost(getReshardSeconds(type, Sharding(from), Sharding(to), mesh));
+  if (isNew) {
+    Sharding source(from), target(to);
+    // Nothing moves from one micro-batch to another.
+    entry->second = areCutAlikeInTime(source, target)
+                        ? toCost(getReshardSeconds(type, source, target, mesh))
+                        : solver::infiniteCost;
+  }
   return entry->second;
+}
+
+const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const Column &makes,
+                                                  const Column &needs, bool isDeclared) {
+  std::vector<const void *> key{type.getAsOpaquePointer(), isDeclared ? this : nullptr};
+  for (ShardingAttr source : makes.shardings)
+    key.push_back(source.getAsOpaquePointer());
+  key.push_back(nullptr);
+  for (ShardingAttr target : needs.shardings)
+    key.push_back(target.getAsOpaquePointer());
+  auto [entry, isNew] = tables.try_emplace(std::move(key));
+  if (!isNew)
+    return entry->second;
+  for (ShardingAttr source : makes.shardings)
+    for (ShardingAttr target : needs.shardings)
+      entry->second.push_back(isDeclared && source.getUnreduced() != target.getUnreduced()
+                                  ? solver::infiniteCost
+                                  : getReshardCost(type, source, target));
+  return entry->second;
+}
+
+solver::Cost SplitProblem::getSendCost(RankedTensorType type, ShardingAttr sharding) const {
+  RankedTensorType local = getLocalType(type, Sharding(sharding), mesh);
+  return toCost(mesh.getSeconds(cluster::Collective::Send,
+                                static_cast<double>(loom::getByteSize(local)), stageAxes));
 }
 
 std::pair<unsigned, size_t> SplitProblem::getSource(Value value) const {
@@ -341,33 +450,42 @@ std::pair<unsigned, size_t> SplitProblem::getSource(Value value) const {
           producer->getNumOperands() + cast<OpResult>(value).getResultNumber()};
 }
 
+std::pair<unsigned, size_t> SplitProblem::getSource(Value value, Operation *reader) const {
+  auto node = received.find({value, getStage(reader)});
+  return node == received.end() ? getSource(value) : std::pair(node->second, size_t(0));
+}
+
 /// Adds the cost to reshard what the first makes for the second; of one value read twice by one
-/// operation, both times.
+/// operation, both times. What another stage receives is resharded before it is sent, for each
+/// sharding once.
 void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
-                           RankedTensorType type) {
+                           RankedTensorType type, Operation *payer, Operation *receiver) {
   const Column &makes = nodes[from].tensors[fromTensor], &needs = nodes[to].tensors[toTensor];
-  SmallVector<solver::Cost> table;
-  // What a value is declared as, all its readers take.
-  bool isDeclared = nodes[from].splits.empty();
-  for (ShardingAttr source : makes.shardings)
-    for (ShardingAttr target : needs.shardings)
-      table.push_back(isDeclared && source.getUnreduced() != target.getUnreduced()
-                          ? solver::infiniteCost
-                          : getReshardCost(type, source, target));
+  const Table &table = getTable(type, makes, needs, /*isDeclared=*/nodes[from].splits.empty());
+  Table sent;
+  if (receiver)
+    for (ShardingAttr source : makes.shardings)
+      for (ShardingAttr target : needs.shardings)
+        sent.push_back(nodes[from].isReceived && source == target ? 0 : getSendCost(type, target));
   if (from == to) { // a state that is returned as it came
     for (auto [cost, i] : llvm::zip_equal(nodes[from].costs, makes.of))
       cost += table[i * needs.shardings.size() + i];
     return;
   }
   bool isSwapped = from > to;
-  std::vector<solver::Cost> &costs = edges[std::minmax(from, to)];
+  Link &link = edges[std::minmax(from, to)];
   size_t rows = makes.of.size(), columns = needs.of.size();
-  costs.resize(rows * columns);
+  link.payer = payer;
+  link.receiver = receiver;
+  link.costs.resize(rows * columns);
+  link.transfers.resize(receiver ? rows * columns : 0);
   for (size_t i = 0; i < rows; ++i)
     for (size_t j = 0; j < columns; ++j) {
-      solver::Cost &cost = costs[isSwapped ? j * rows + i : i * columns + j];
-      cost = std::min(solver::infiniteCost,
-                      cost + table[makes.of[i] * needs.shardings.size() + needs.of[j]]);
+      size_t at = isSwapped ? j * rows + i : i * columns + j;
+      size_t pair = makes.of[i] * needs.shardings.size() + needs.of[j];
+      link.costs[at] = std::min(solver::infiniteCost, link.costs[at] + table[pair]);
+      if (receiver)
+        link.transfers[at] += sent[pair];
     }
 }
 
@@ -380,7 +498,7 @@ void SplitProblem::connectReturn(func::FuncOp func) {
     unsigned node = getSource(value).first;
     auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState);
     if (auto kept = stateNodes.find(state); state && kept != stateNodes.end()) {
-      addEdge(node, 0, kept->second, 0, type);
+      addEdge(node, 0, kept->second, 0, type, value.getDefiningOp());
       continue;
     }
     auto given = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
@@ -393,17 +511,37 @@ void SplitProblem::connectReturn(func::FuncOp func) {
   }
 }
 
+/// Whose time it takes to reshard a value for a reader: what floats belongs to its readers.
+static Operation *getPayer(Value value, Operation *reader) {
+  Operation *producer = value.getDefiningOp();
+  return producer && !isFloating(producer) ? producer : reader;
+}
+
+void SplitProblem::connectReceived(Value value) {
+  for (OpOperand &use : value.getUses()) {
+    auto [source, tensor] = getSource(value);
+    auto [target, first] = getSource(value, use.getOwner());
+    if (target != source && !edges.contains(std::minmax(source, target)))
+      addEdge(source, tensor, target, first, cast<RankedTensorType>(value.getType()),
+              value.getDefiningOp(), use.getOwner());
+  }
+}
+
 void SplitProblem::connect(func::FuncOp func) {
   for (Operation &op : func.front().without_terminator()) {
     unsigned node = opNodes.lookup(&op);
     for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
-      auto [source, tensor] = getSource(operand);
-      addEdge(source, tensor, node, i, cast<RankedTensorType>(operand.getType()));
+      auto [source, tensor] = getSource(operand, &op);
+      addEdge(source, tensor, node, i, cast<RankedTensorType>(operand.getType()),
+              getPayer(operand, &op), nodes[source].isReceived ? &op : nullptr);
     }
+    for (Value result : op.getResults())
+      connectReceived(result);
     for (auto [i, result] : llvm::enumerate(op.getResults()))
       if (auto value = valueNodes.find(result); value != valueNodes.end())
         addEdge(node, op.getNumOperands() + i, value->second, 0,
-                cast<RankedTensorType>(result.getType()));
+                cast<RankedTensorType>(result.getType()),
+                getPayer(result, *result.getUsers().begin()));
   }
   connectReturn(func);
 }
@@ -420,11 +558,64 @@ solver::Problem SplitProblem::makeProblem(int64_t memoryBytes) const {
     problem.usages.addRow(counts ? node.usages : std::vector<int64_t>(node.costs.size()));
   }
   problem.usageLimit = memoryBytes;
-  for (const auto &[ends, costs] : edges) {
+  for (const auto &[ends, link] : edges) {
     problem.edges.push_back({ends.first, ends.second});
+    std::vector<solver::Cost> costs = link.costs;
+    for (auto [cost, sent] : llvm::zip(costs, link.transfers))
+      cost = std::min(solver::infiniteCost, cost + 2 * sent);
     problem.edgeCosts.addRow(costs);
   }
   return problem;
+}
+
+void SplitProblem::forEachCost(const solver::Assignment &assignment, bool transfers,
+                               llvm::function_ref<void(Operation *, solver::Cost)> visit) const {
+  for (auto [node, choice] : llvm::zip_equal(nodes, assignment))
+    if (node.payer)
+      visit(node.payer, node.costs[choice]);
+  for (const auto &[ends, link] : edges) {
+    if (!link.payer)
+      continue; // a state that is another's next value
+    size_t at = assignment[ends.first] * nodes[ends.second].costs.size() + assignment[ends.second];
+    visit(link.payer, link.costs[at]);
+    if (transfers && link.receiver) {
+      visit(link.payer, link.transfers[at]);
+      visit(link.receiver, link.transfers[at]);
+    }
+  }
+}
+
+double SplitProblem::getStepSeconds(const solver::Assignment &assignment) const {
+  std::vector<double> parts(functions.size() * stages, 0);
+  forEachCost(assignment, /*transfers=*/true,
+              [&](Operation *op, solver::Cost cost) { parts[getPart(op)] += toSeconds(cost); });
+  double seconds = 0;
+  for (size_t i = 0; i < functions.size(); ++i) {
+    auto own = llvm::ArrayRef(parts).slice(i * stages, stages);
+    seconds += std::accumulate(own.begin(), own.end(), 0.0) +
+               static_cast<double>(microbatches - 1) * *llvm::max_element(own);
+  }
+  return seconds;
+}
+
+double SplitProblem::getStepBound(solver::Cost cost) const {
+  return toSeconds(cost) *
+         (1 + static_cast<double>(microbatches - 1) / static_cast<double>(stages));
+}
+
+StageCosts SplitProblem::getStageCosts(const solver::Assignment &assignment) const {
+  llvm::DenseMap<Operation *, double> seconds;
+  forEachCost(assignment, /*transfers=*/false,
+              [&](Operation *op, solver::Cost cost) { seconds[op] += toSeconds(cost); });
+  llvm::DenseMap<Value, double> bytes;
+  for (func::FuncOp func : functions)
+    for (Operation &op : func.front().without_terminator())
+      for (Value result : op.getResults())
+        bytes[result] = static_cast<double>(
+            loom::getByteSize(getLocalType(cast<RankedTensorType>(result.getType()),
+                                           Sharding(getChosen(result, assignment)), mesh)));
+  return {[seconds](Operation *op) { return seconds.lookup(op); },
+          [bytes](Value value) { return bytes.lookup(value); }};
 }
 
 /// Of a value without a node: as it is made, or, if it is made in parts that have to be summed, as
@@ -449,16 +640,12 @@ void SplitProblem::apply(const solver::Assignment &assignment, StringRef origin)
     if (!given || !isClosed(given))
       setSharding(value, getChosen(value, assignment), origin);
   };
-  // Micro-batches cut what is chosen here further.
-  bool isCutInTime = llvm::any_of(mesh.getAxes(), [](const Mesh::Axis &axis) {
-    return isMicroAxis(axis.name) && axis.size > 1;
-  });
   for (func::FuncOp func : functions) {
     llvm::for_each(func.getArguments(), set);
     for (Operation &op : func.front().without_terminator()) {
       llvm::for_each(op.getResults(), set);
       unsigned node = opNodes.lookup(&op);
-      if (!isCutInTime && !isa<loom::GetWeightOp>(op) && loom::getBodies(&op).empty())
+      if (!isa<loom::GetWeightOp>(op) && loom::getBodies(&op).empty())
         op.setAttr(kSplits, nodes[node].splits[assignment[node]]);
     }
   }
@@ -470,10 +657,17 @@ llvm::DenseSet<StringAttr> SplitProblem::getUsedAxes() const {
     for (DimShardingAttr dim : dist::getSharding(value).getDims())
       used.insert_range(dim.getAxes());
   };
+  auto visitWork = [&](Operation &op) {
+    if (auto splits = op.getAttrOfType<SplitsAttr>(kSplits))
+      for (DimShardingAttr factor : splits.getFactors())
+        used.insert_range(factor.getAxes());
+  };
   for (func::FuncOp func : functions) {
     llvm::for_each(func.getArguments(), visit);
-    for (Operation &op : func.front().without_terminator())
+    for (Operation &op : func.front().without_terminator()) {
       llvm::for_each(op.getResults(), visit);
+      visitWork(op);
+    }
   }
   return used;
 }

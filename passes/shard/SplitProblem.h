@@ -10,12 +10,18 @@
 // needs, reductions of partial results included. The objective is the serial time of all functions
 // together, as in Alpa's intra-operator problem (Zheng et al. 2022, section 4).
 //
+// Where operations have stages, what another stage reads is a node there, too, and the edge to it
+// also costs the transfer, which keeps both stages busy. Costs and memory are those of one
+// micro-batch. Each stage has a stretch of the time line of its own, so that one limit holds for
+// the devices of every stage.
+//
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_PASSES_SHARD_SPLITPROBLEM_H
 #define GRIDLOOM_PASSES_SHARD_SPLITPROBLEM_H
 
 #include "compiler/solver/Problem.h"
 #include "passes/shard/SplitChoices.h"
+#include "passes/shard/StageCuts.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -29,7 +35,8 @@ class SplitProblem {
 public:
   /// Over all functions but bodies of loops and branches, which are left whole. What is sharded
   /// already restricts the choices: a closed dimension stays as it is, an open one may get more
-  /// axes. `axes` are those to split over, major before minor.
+  /// axes; what is cut into micro-batches stays so. `axes` are those to split over, major before
+  /// minor. Operations without a stage are in the first.
   SplitProblem(mlir::ModuleOp module, llvm::ArrayRef<mlir::StringAttr> axes,
                const dist::Mesh &mesh);
 
@@ -43,6 +50,15 @@ public:
 
   /// The axes that split any value.
   llvm::DenseSet<mlir::StringAttr> getUsedAxes() const;
+
+  /// The seconds of all functions together, each by (m + p - 1) steps of its slowest stage.
+  double getStepSeconds(const solver::Assignment &assignment) const;
+  /// No assignment takes fewer seconds if none costs less than `cost`: the slowest of p stages
+  /// takes at least the p-th part of all.
+  double getStepBound(solver::Cost cost) const;
+  /// What each operation takes, with the resharding of what it makes, and what each value then has
+  /// of bytes on a device.
+  StageCosts getStageCosts(const solver::Assignment &assignment) const;
 
 private:
   /// The different shardings of one tensor, with the choice of each strategy among them.
@@ -58,6 +74,15 @@ private:
     llvm::ArrayRef<dist::SplitsAttr> splits; ///< of an operation, by strategy; none of a value
     std::vector<int64_t> usages;             ///< bytes; none of a value
     solver::Interval interval;               ///< in numbers of operations, all functions together
+    mlir::Operation *payer = nullptr;        ///< whose time the costs are
+    bool isReceived = false;
+  };
+  /// What is to pay where one node's tensor is another's.
+  struct Link {
+    std::vector<solver::Cost> costs; ///< of the reshard
+    /// To send as much as to receive, each in its stage; empty within a stage.
+    std::vector<solver::Cost> transfers;
+    mlir::Operation *payer = nullptr, *receiver = nullptr;
   };
   /// Ways to split an operation, shared by all like it.
   struct Choices {
@@ -66,6 +91,11 @@ private:
     std::vector<dist::SplitsAttr> splits;
   };
 
+  /// Positions of operations in time: stages one after another, in each the functions.
+  void setTimes();
+  int64_t getStage(mlir::Operation *op) const;
+  /// The function and stage of the operation, as one number.
+  size_t getPart(mlir::Operation *op) const;
   void collectStatePins();
   void addFunction(mlir::func::FuncOp func);
   void addOperation(mlir::Operation *op);
@@ -78,32 +108,55 @@ private:
   bool needsNode(mlir::Value value) const;
   void addValue(mlir::Value value);
   bool isReadUnreduced(mlir::Value value, dist::ShardingAttr sharding) const;
+  /// Nodes for a value in the stages that receive it.
+  void addReceived(mlir::Value value);
+  void connectReceived(mlir::Value value);
   void connect(mlir::func::FuncOp func);
   void connectReturn(mlir::func::FuncOp func);
   void addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
-               mlir::RankedTensorType type);
+               mlir::RankedTensorType type, mlir::Operation *payer,
+               mlir::Operation *receiver = nullptr);
+  /// Every cost of the assignment, with the operation whose time it is.
+  void forEachCost(const solver::Assignment &assignment, bool transfers,
+                   llvm::function_ref<void(mlir::Operation *, solver::Cost)> visit) const;
   solver::Cost getReshardCost(mlir::RankedTensorType type, dist::ShardingAttr from,
                               dist::ShardingAttr to);
+  /// That of every pair of shardings, row-major.
+  using Table = std::vector<solver::Cost>;
+  /// What a value is declared as, with the sums that it leaves partial, all its readers take.
+  const Table &getTable(mlir::RankedTensorType type, const Column &makes, const Column &needs,
+                        bool isDeclared);
+  /// Of a device's part, on either side.
+  solver::Cost getSendCost(mlir::RankedTensorType type, dist::ShardingAttr sharding) const;
   /// The node and tensor that make the value.
   std::pair<unsigned, size_t> getSource(mlir::Value value) const;
+  /// The same for a reader, which may be in another stage.
+  std::pair<unsigned, size_t> getSource(mlir::Value value, mlir::Operation *reader) const;
   dist::ShardingAttr getChosen(mlir::Value value, const solver::Assignment &assignment) const;
 
   const dist::Mesh &mesh;
   llvm::SmallVector<mlir::StringAttr> axes;
+  llvm::SmallVector<mlir::StringAttr, 1> stageAxes;
+  int64_t stages, microbatches;
   std::vector<Node> nodes;
   llvm::MapVector<mlir::Value, unsigned> valueNodes;
+  llvm::MapVector<std::pair<mlir::Value, int64_t>, unsigned> received; ///< by stage
   llvm::DenseMap<mlir::Operation *, unsigned> opNodes;
   llvm::DenseMap<mlir::Operation *, int64_t> times;
   llvm::DenseSet<mlir::Value> sums; ///< what some way to split its operation leaves partial
+  llvm::SmallVector<solver::Interval> partTimes, stageTimes;
+  llvm::DenseMap<mlir::Operation *, size_t> functionNumbers;
   llvm::DenseMap<mlir::StringAttr, unsigned> stateNodes;
   llvm::DenseMap<mlir::StringAttr, dist::ShardingAttr> statePins;
-  /// By name and number among the copies in a function, which may differ; functions do not.
-  llvm::DenseMap<std::pair<mlir::Attribute, int64_t>, unsigned> weightNodes;
-  llvm::DenseMap<mlir::Attribute, int64_t> weightCopies; ///< so far, in the function
+  /// By name, stage and number among the copies there, which may differ; functions do not.
+  llvm::DenseMap<std::tuple<mlir::Attribute, int64_t, int64_t>, unsigned> weightNodes;
+  llvm::DenseMap<std::pair<mlir::Attribute, int64_t>, int64_t> weightCopies; ///< in the function
   llvm::SmallVector<mlir::func::FuncOp> functions;
-  std::map<std::pair<unsigned, unsigned>, std::vector<solver::Cost>> edges;
+  std::map<std::pair<unsigned, unsigned>, Link> edges;
   llvm::StringMap<Choices> known;
   llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, solver::Cost> reshards;
+  /// By type, whether it is declared, and both lists of shardings.
+  std::map<std::vector<const void *>, Table> tables;
 };
 
 } // namespace gridloom

@@ -50,7 +50,13 @@ static void addPositions(Operation *op, const Positions &position, std::optional
       addPositions(user, position, span);
 }
 
-StageProfile::StageProfile(func::FuncOp func, const dist::Mesh &mesh, StringAttr stageAxis) {
+StageCosts gridloom::getUnsplitCosts(const dist::Mesh &mesh) {
+  return {[&](Operation *op) { return loom::getComputeSeconds(op, mesh.getMachine()); },
+          [](Value value) { return static_cast<double>(loom::getByteSize(value.getType())); }};
+}
+
+StageProfile::StageProfile(func::FuncOp func, const dist::Mesh &mesh, StringAttr stageAxis,
+                           const StageCosts &costs) {
   Positions position;
   work.push_back(0);
   for (Operation &op : func.front().without_terminator()) {
@@ -58,7 +64,7 @@ StageProfile::StageProfile(func::FuncOp func, const dist::Mesh &mesh, StringAttr
       continue;
     position[&op] = anchored.size();
     anchored.push_back(&op);
-    work.push_back(work.back() + loom::getComputeSeconds(&op, mesh.getMachine()));
+    work.push_back(work.back() + costs.seconds(&op));
   }
   SmallVector<double> change(anchored.size() + 1, 0);
   for (auto [i, op] : llvm::enumerate(anchored))
@@ -68,8 +74,9 @@ StageProfile::StageProfile(func::FuncOp func, const dist::Mesh &mesh, StringAttr
         addPositions(user, position, readers);
       if (!readers || readers->last <= i)
         continue;
-      change[i + 1] += loom::getByteSize(result.getType());
-      change[readers->last + 1] -= loom::getByteSize(result.getType());
+      double bytes = costs.bytes(result);
+      change[i + 1] += bytes;
+      change[readers->last + 1] -= bytes;
     }
   double alive = 0;
   // Every cut starts a transfer and waits for its first byte; what tells them apart is how long it

@@ -12,6 +12,8 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
 
+#include <functional>
+
 namespace gridloom {
 
 /// Operations that belong to whoever reads them: repeating them in every stage is cheaper than
@@ -27,10 +29,19 @@ struct StateUse {
 /// All uses of a function's states; passing one on from argument to result is none.
 llvm::SmallVector<StateUse> getStateUses(mlir::func::FuncOp func);
 
-/// One function's operations by position, with work and what crosses each position, in seconds of a
-/// device that has all of it: what else the mesh splits shortens both.
+/// What stages are balanced by.
+struct StageCosts {
+  std::function<double(mlir::Operation *)> seconds; ///< of work
+  std::function<double(mlir::Value)> bytes;         ///< to send
+};
+
+/// Those of a device that has all of it: what else the mesh splits shortens both.
+StageCosts getUnsplitCosts(const dist::Mesh &mesh);
+
+/// One function's operations by position, with work and what crosses each position, in seconds.
 struct StageProfile {
-  StageProfile(mlir::func::FuncOp func, const dist::Mesh &mesh, mlir::StringAttr stageAxis);
+  StageProfile(mlir::func::FuncOp func, const dist::Mesh &mesh, mlir::StringAttr stageAxis,
+               const StageCosts &costs);
 
   /// The first and the last position that reads or writes something.
   struct Span {

@@ -137,7 +137,7 @@ static void addCommunication(Document &document, const Lenient &report) {
 
 static Document explainPlan(const Lenient &report) {
   Document document;
-  for (const char *name : {"model", "mesh", "target", "strategy"})
+  for (const char *name : {"model", "mesh", "target", "strategy", "chosen_as"})
     addText(document, name, report.text(name));
   for (const char *name : {"total_bytes", "weights_bytes", "states_bytes", "arena_bytes",
                            "registered_bytes", "inputs_and_outputs_bytes", "limit_bytes"})
@@ -145,13 +145,15 @@ static Document explainPlan(const Lenient &report) {
       document.addField(name, bytesCell(uint64_t(memory.number(name))));
 
   addEstimate(document, report);
-  document.addTable("candidates", {"strategy", "step_ms_of_all", "memory", "verdict"});
+  document.addTable("candidates", {"strategy", "simulated_ms", "sum_ms", "memory", "verdict"});
   for (const json &element : report.list("candidates")) {
     Lenient candidate(element);
-    bool isKnown = candidate.number("step_ms") > 0; // a given mesh is not estimated
+    auto timeOf = [&](const char *name) { // absent where there was no other candidate
+      double ms = candidate.number(name);
+      return ms > 0 ? numberCell(ms, 2) : Cell(nullptr);
+    };
     double memory = candidate.number("memory_bytes");
-    document.addRow({candidate.text("strategy"),
-                     isKnown ? numberCell(candidate.number("step_ms"), 2) : Cell(nullptr),
+    document.addRow({candidate.text("strategy"), timeOf("simulated_ms"), timeOf("sum_ms"),
                      memory > 0 ? bytesCell(uint64_t(memory)) : Cell(nullptr),
                      candidate.text("reason")});
   }

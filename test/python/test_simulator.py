@@ -117,6 +117,26 @@ def test_forward_pipelines(tools, tmp_path, stages, micro):
     assert found["programs"][0]["bubble_percent"] == pytest.approx(100 * idle, abs=0.2)
 
 
+def test_very_many_microbatches(tools, tmp_path):
+    """Some are run; the others go on at the pace of the slowest stage, and a trace says that it leaves them out."""
+    path = zoo.save(zoo.mlp([64] * 9, zoo.Random(0)), tmp_path / "deep.onnx")
+    cluster, micro = tmp_path / "free.json", 50_000
+    cluster.write_text(json.dumps(FREE))
+    options = ["--dim", f"batch={4 * micro}", "--cluster", cluster, "--mesh", "pipe=4", "--microbatches", micro]
+    result = tools.call("plan", path, *options, "--json", "--trace", tmp_path / "t.json")
+    found = json.loads(result.stdout)
+    each = [stage["compute_ms"] / micro for stage in found["stages"]]
+    assert found["programs"][0]["step_ms"] == pytest.approx(sum(each) + (micro - 1) * max(each), rel=1e-3)
+    assert {step["times"] for step in found["largest_steps"]} == {micro}
+    (row,) = found["extrapolated"]
+    assert row["what"] == "micro-batches" and row["of"] == micro and 64 <= row["run"] < micro
+    (line,) = result.stderr.splitlines()
+    left_out = f"main batch={4 * micro}: {micro - row['run']} of {micro} micro-batches"
+    assert line == f"warning: {tmp_path}/t.json leaves out what goes on like the rest: {left_out}"
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert max(e["args"]["iteration"] for e in events if e["ph"] == "X") == row["run"] - 1
+
+
 def test_slower_links_take_longer(tools, compiled, tmp_path):
     """Half the bandwidth, without latency or start: twice the time on the link."""
     times = []

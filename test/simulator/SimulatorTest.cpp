@@ -187,6 +187,48 @@ TEST_F(SimulatorTest, MicrobatchesFillThePipeline) {
   }
 }
 
+TEST_F(SimulatorTest, OfVeryManyMicrobatchesTheLastGoOnAsTheFirst) {
+  constexpr int64_t micro = 3000000;
+  auto runs = simulate(makeStage(0, micro, /*sends=*/true) + makeStage(1, micro, /*sends=*/false));
+  ASSERT_EQ(runs.size(), 1u);
+  const sim::ProgramRun &run = runs[0];
+  double forward = getLaunchSeconds(), m = static_cast<double>(micro);
+  EXPECT_NEAR(run.seconds, (m + 1) * forward, 1e-9 * m * forward);
+  EXPECT_NEAR(run.stats.bubble, 1 / (m + 1), 1e-6);
+  EXPECT_NEAR(run.stats.compute, 1e3 * m * forward, 1e-3 * m * forward);
+  ASSERT_EQ(run.partial.size(), 1u);
+  EXPECT_EQ(run.partial[0].what, "micro-batches");
+  EXPECT_EQ(run.partial[0].count, micro);
+  size_t shown = 0;
+  for (const sim::StageRun &stage : run.stages) {
+    EXPECT_EQ(stage.memory.registeredPeak, 128u);
+    EXPECT_EQ(stage.memory.kept, static_cast<uint64_t>(128 * micro));
+    for (const sim::SimulatedStep &step : stage.steps)
+      EXPECT_EQ(step.times, micro);
+    shown += stage.timed.size();
+  }
+  EXPECT_GT(run.partial[0].shown, 1000);
+  EXPECT_LE(shown, 1u << 17);
+}
+
+TEST_F(SimulatorTest, LoopsInMicrobatchesAreBounded) {
+  constexpr int64_t micro = 1000, trips = 1000000;
+  std::string text = R"(
+    %more = plan.buffer arena {offset = 64 : i64, bytes = 1 : i64} : <tensor<i1>>
+    plan.repeat )" + std::to_string(micro) +
+                     " {\nplan.while %more : <tensor<i1>> {\n" + block(launch("%a", "%y")) +
+                     "} {plan.trips = " + std::to_string(trips) + " : i64}\n}\n";
+  auto runs = simulate(program(text));
+  ASSERT_EQ(runs.size(), 1u);
+  double expected = static_cast<double>(micro * trips) * getLaunchSeconds();
+  EXPECT_NEAR(runs[0].seconds, expected, 1e-8 * expected);
+  EXPECT_LT(runs[0].stages[0].timed.size(), 1u << 19);
+  ASSERT_EQ(runs[0].partial.size(), 2u);
+  EXPECT_EQ(runs[0].partial[0].what, "iterations of a loop");
+  EXPECT_EQ(runs[0].partial[0].count, trips);
+  EXPECT_EQ(runs[0].partial[1].count, micro);
+}
+
 TEST_F(SimulatorTest, StagesThatWaitForEachOtherAreAnError) {
   std::string message;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {

@@ -85,7 +85,7 @@ TEST(Search, FindsTheOptimaOfSmallProblemsAndNoBoundAboveThem) {
       continue;
     Network network(folding.getModel());
     Search search(network, 1);
-    for (int round = 0; round < 200 && !search.isOptimal(); ++round) {
+    for (int round = 0; round < 200 && !search.isOptimal(0); ++round) {
       search.runRound();
       ASSERT_LE(search.getBound(), double(*optimum)) << "seed " << seed;
     }
@@ -172,6 +172,18 @@ TEST(Solver, TheFirstAssignmentCanBeEnough) {
   Solution first = solve(problem, options);
   EXPECT_EQ(first.fault, "");
   EXPECT_LT(first.progress.work, 60u);
+}
+
+TEST(Solver, StopsWithinTheGap) {
+  Problem problem = makeRandomProblem(7, large);
+  Options options;
+  options.work = 60;
+  Progress best = solve(problem, options).progress;
+  ASSERT_EQ(best.work, 60u) << "solved too early to show anything";
+  options.gap = 0.5;
+  Progress near = solve(problem, options).progress;
+  EXPECT_LT(near.work, best.work);
+  EXPECT_LE(near.cost - near.lowerBound, near.cost / 2);
 }
 
 TEST(Solver, AnswersEvenIfTheTimeIsOver) {

@@ -474,15 +474,16 @@ TEST_F(Cli, ExplainReadsTheReport) {
   expectError({"explain", plan}, 1, HasSubstr("report.json"));
   writeFile(fs::path(plan) / "report.json", R"({
     "strategy": "tp over model",
-    "candidates": [{"strategy": "dp", "step_ms": 3.5, "reason": "slower"}, {"strategy": "tp"}],
+    "candidates": [{"strategy": "dp", "simulated_ms": 3.5, "sum_ms": 4.25, "reason": "slower"},
+                   {"strategy": "tp"}],
     "collectives": [{"id": 0, "kind": "all_reduce", "axes": ["model"], "bytes": 96, "group": 2,
                      "origin": "/layer/MatMul", "because": "its sum is cut", "estimate_us": 12.5}],
     "values": [{"name": "/layer/MatMul", "sharding": "[-, -]", "origin": "strategy tp"}],
     "memory": {"weights_bytes": 2048}, "unknown": [1, 2]})");
   Result all = run({"explain", plan});
   EXPECT_EQ(all.code, 0) << all.err;
-  EXPECT_THAT(all.out,
-              AllOf(HasSubstr("tp over model"), HasSubstr("slower"), HasSubstr("2.0 KiB")));
+  EXPECT_THAT(all.out, AllOf(HasSubstr("tp over model"), HasSubstr("slower"), HasSubstr("3.50"),
+                             HasSubstr("4.25"), HasSubstr("2.0 KiB")));
   EXPECT_THAT(run({"explain", plan, "--collective", "0"}).out,
               AllOf(HasSubstr("its sum is cut"), HasSubstr("12.5 us")));
   EXPECT_THAT(run({"explain", plan, "--value", "/layer/MatMul"}).out,

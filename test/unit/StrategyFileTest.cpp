@@ -160,6 +160,29 @@ TEST(FoldNames, RandomListsComeBack) {
   }
 }
 
+TEST(FoldNames, ManyNamesComeBack) {
+  // Patterns of a layer are compared with names that end alike, not with all.
+  std::mt19937 random(1);
+  std::vector<NamedText> names;
+  for (int layer = 0; layer < 4000; ++layer)
+    for (const char *part : {"attention.q", "attention.k", "mlp.up", "mlp.down", "norm"}) {
+      std::string name = "/layers." + std::to_string(layer) + "/" + part;
+      names.push_back({name, name, random() % 8 ? part : "another"});
+    }
+  auto lines = foldNames(names, FoldStyle::Repeats);
+  EXPECT_LT(lines.size(), names.size() / 4);
+  std::vector<llvm::StringRef> keys;
+  for (const auto &[key, text] : lines)
+    keys.push_back(key);
+  NameTable table(keys);
+  for (const NamedText &name : names) {
+    auto found = table.find(name.full, name.base);
+    ASSERT_FALSE(found.empty()) << name.full;
+    for (unsigned i : found)
+      ASSERT_EQ(lines[i].second, name.text) << name.full;
+  }
+}
+
 //===----------------------------------------------------------------------===//
 // Files
 //===----------------------------------------------------------------------===//

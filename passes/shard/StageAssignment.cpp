@@ -1,0 +1,200 @@
+//===- StageAssignment.cpp - the stage of every operation -----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/shard/StageAssignment.h"
+
+#include "dialects/loom/Control.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+/// What is placed by itself, in order.
+static SmallVector<Operation *> listAnchored(func::FuncOp func) {
+  SmallVector<Operation *> anchored;
+  for (Operation &op : func.front().without_terminator())
+    if (!isFloating(&op))
+      anchored.push_back(&op);
+  return anchored;
+}
+
+StageAssignment::StageAssignment(ModuleOp module, StringAttr axis) : module(module), axis(axis) {
+  MeshOp mesh = getMesh(module);
+  stages = mesh ? mesh.getAxisSize(axis.getValue()) : 1;
+  if (stages > 1)
+    module->setAttr(kStageAxis, axis);
+  for (auto func : module.getOps<func::FuncOp>()) {
+    if (loom::isBody(func))
+      continue;
+    bool isGiven = stages > 1 && llvm::any_of(listAnchored(func),
+                                              [](Operation *op) { return op->hasAttr(kStage); });
+    (isGiven ? given : free).push_back(func);
+  }
+  isAllFree = given.empty();
+}
+
+void StageAssignment::setStage(Operation *op, int64_t stage) {
+  op->setAttr(kStage, Builder(op->getContext()).getI64IntegerAttr(stage));
+}
+
+/// The latest stage that makes something the operation reads, through floating operations.
+static int64_t getEarliestStage(Operation *op) {
+  int64_t earliest = 0;
+  for (Value operand : op->getOperands())
+    if (Operation *producer = operand.getDefiningOp()) {
+      auto stage = producer->getAttrOfType<IntegerAttr>(kStage);
+      earliest = std::max(earliest, isFloating(producer) ? getEarliestStage(producer)
+                                    : stage              ? stage.getInt()
+                                                         : 0);
+    }
+  return earliest;
+}
+
+/// Stages as the model or a strategy file says; what is left open goes with what it reads.
+static LogicalResult followGiven(ArrayRef<Operation *> anchored, int64_t stages) {
+  SmallVector<int64_t> count(stages, 0);
+  for (Operation *op : anchored) {
+    int64_t earliest = getEarliestStage(op);
+    auto given = op->getAttrOfType<IntegerAttr>(kStage);
+    if (given && (given.getInt() < earliest || given.getInt() >= stages))
+      return op->emitError("'") << loom::getNodeName(op->getLoc()) << "' is given stage "
+                                << given.getInt() << " of " << stages
+                                << ", but reads a value of stage " << earliest;
+    int64_t stage = given ? given.getInt() : earliest;
+    op->setAttr(kStage, Builder(op->getContext()).getI64IntegerAttr(stage));
+    ++count[stage];
+  }
+  for (auto [stage, size] : llvm::enumerate(count))
+    if (size == 0)
+      return anchored.front()->emitError("stage ")
+             << stage << " of " << stages << " is given to no operation";
+  return success();
+}
+
+/// Refuses a function with fewer operations than stages.
+LogicalResult StageAssignment::requireOperations(ArrayRef<Operation *> anchored) {
+  if (stages == 1 || static_cast<int64_t>(anchored.size()) >= stages)
+    return success();
+  // The error is about the model, not a node: the module's location is the graph's name.
+  InFlightDiagnostic error = emitError(module.getLoc())
+                             << "the model cannot be cut into " << stages << " stages: it has "
+                             << anchored.size() << " operation"
+                             << (anchored.size() == 1 ? "" : "s");
+  for (auto [i, op] : llvm::enumerate(anchored))
+    error << (i ? ", " : ": ") << "'" << loom::getNodeName(op->getLoc()) << "'";
+  return error << "; use a smaller '" << axis.getValue() << "' axis";
+}
+
+void StageAssignment::reportNoCut(ArrayRef<StageProfile> profiles) {
+  // The state that spans most of its function is what stands in the way.
+  std::pair<StringAttr, StageProfile::Span> widest;
+  const StageProfile *where = nullptr;
+  double most = 0;
+  for (const StageProfile &profile : profiles)
+    for (const auto &state : profile.states) {
+      double share = double(state.second.last - state.second.first + 1) / profile.anchored.size();
+      if (share > most) {
+        most = share;
+        widest = state;
+        where = &profile;
+      }
+    }
+  if (!where) {
+    emitError(module.getLoc()) << "the specialisations cannot be cut alike into " << stages
+                               << " stages; use a smaller '" << axis.getValue() << "' axis";
+    return;
+  }
+  auto nameOf = [&](size_t at) { return loom::getNodeName(where->anchored[at]->getLoc()); };
+  emitError(module.getLoc()) << "no cut into " << stages
+                             << " stages leaves every state in one stage; state '"
+                             << widest.first.getValue() << "' is used from '"
+                             << nameOf(widest.second.first) << "' to '"
+                             << nameOf(widest.second.last) << "'; use a smaller '"
+                             << axis.getValue() << "' axis";
+}
+
+FailureOr<StageStarts> StageAssignment::choose(const StageCosts &costs) {
+  for (const SmallVector<func::FuncOp> *functions : {&given, &free})
+    for (func::FuncOp func : *functions)
+      if (failed(requireOperations(listAnchored(func))))
+        return failure();
+  if (stages == 1 || free.empty())
+    return StageStarts(free.size(), SmallVector<size_t>{0});
+  Mesh mesh = Mesh::get(module);
+  std::vector<StageProfile> profiles;
+  for (func::FuncOp func : free)
+    profiles.emplace_back(func, mesh, axis, costs);
+  if (std::optional<StageStarts> starts = chooseCuts(profiles, stages))
+    return *starts;
+  reportNoCut(profiles);
+  return failure();
+}
+
+LogicalResult StageAssignment::apply(const StageStarts &starts) {
+  for (auto [copy, original] : llvm::reverse(copies)) {
+    copy->replaceAllUsesWith(original);
+    copy->erase();
+  }
+  copies.clear();
+  for (func::FuncOp func : given)
+    if (failed(followGiven(listAnchored(func), stages)))
+      return failure();
+  // All functions are cut at once, since what they share lies in one stage.
+  for (auto [func, list] : llvm::zip_equal(free, starts))
+    for (auto [i, op] : llvm::enumerate(listAnchored(func)))
+      setStage(op, std::distance(list.begin(), llvm::upper_bound(list, i)) - 1);
+  for (SmallVector<func::FuncOp> *functions : {&given, &free})
+    for (func::FuncOp func : *functions) {
+      settle(func);
+      // A loop or branch is in one stage.
+      loom::forEachBody(func, [](Operation *op, func::FuncOp body) {
+        for (Operation &inner : body.front())
+          inner.setAttr(kStage, op->getAttr(kStage));
+      });
+    }
+  if (stages > 1)
+    placeStates();
+  return success();
+}
+
+/// Floating operations go where they are read, one copy per stage; later ones first, since a
+/// floating operation may read another.
+void StageAssignment::settle(func::FuncOp func) {
+  setStage(func.front().getTerminator(), stages - 1);
+  SmallVector<Operation *> floating;
+  for (Operation &op : func.front().without_terminator())
+    if (isFloating(&op))
+      floating.push_back(&op);
+  for (Operation *op : llvm::reverse(floating)) {
+    llvm::MapVector<int64_t, SmallVector<OpOperand *>> uses;
+    for (OpOperand &use : op->getUses())
+      uses[use.getOwner()->getAttrOfType<IntegerAttr>(kStage).getInt()].push_back(&use);
+    if (uses.empty())
+      setStage(op, 0);
+    for (auto [i, entry] : llvm::enumerate(uses)) {
+      Operation *copy = i == 0 ? op : OpBuilder(op).clone(*op);
+      if (copy != op)
+        copies.push_back({copy, op});
+      setStage(copy, entry.first);
+      for (OpOperand *use : entry.second)
+        use->set(copy->getResult(0));
+    }
+  }
+}
+
+/// Writes down which stage keeps each state. A function that only passes a state on has no say.
+void StageAssignment::placeStates() {
+  llvm::DenseMap<StringAttr, Attribute> owners;
+  auto functions = llvm::make_filter_range(module.getOps<func::FuncOp>(),
+                                           [](func::FuncOp func) { return !loom::isBody(func); });
+  for (func::FuncOp func : functions)
+    for (const StateUse &use : getStateUses(func))
+      owners.try_emplace(use.state, use.op->getAttr(kStage));
+  for (func::FuncOp func : functions)
+    for (unsigned i = 0; i < func.getNumArguments(); ++i)
+      if (auto state = func.getArgAttrOfType<StringAttr>(i, loom::kState))
+        if (Attribute owner = owners.lookup(state))
+          func.setArgAttr(i, kStage, owner);
+}
