@@ -22,7 +22,9 @@ PHASES_HEADER = """\
     model.onnx ─ import → simplify → shard → partition → communicate → layout → fuse → schedule → allocate → emit ─ model.plan
 
 `--dump-ir DIR` writes the program after each phase, `--stop-after` and `--start-from` take these names. Each phase ends with a
-pass that verifies what the phase promises; `gridloom-opt --PASS` runs one pass on a dump.
+pass that verifies what the phase promises; `gridloom-opt --PASS` runs one pass on a dump,
+and shows what is between two of them: `gridloom-opt --dist-insert-reshards 03-shard.mlir` where values move and why,
+`gridloom-opt --dist-insert-reshards --dist-lower-reshards 03-shard.mlir` the collectives, before shapes become local.
 """
 
 

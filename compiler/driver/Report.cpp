@@ -9,6 +9,7 @@
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Placement.h"
 #include "dialects/dist/Sharding.h"
+#include "dialects/dist/Splits.h"
 #include "dialects/plan/Plan.h"
 #include "runtime/core/MemoryNeeds.h"
 #include "support/Text.h"
@@ -76,22 +77,26 @@ static std::string nameProgram(const std::string &entry, const std::string &dims
 /// Shardings of all values, read off the dump of the shard phase's module while it is there.
 static llvm::json::Array describeValues(ModuleOp module) {
   llvm::json::Array values;
-  auto add = [&](StringRef name, StringRef op, Type type, Attribute sharding,
+  auto print = [](auto what) {
+    std::string text;
+    llvm::raw_string_ostream(text) << what;
+    return text;
+  };
+  auto add = [&](StringRef name, StringRef op, Value value, Attribute sharding,
                  dist::OriginAttr origin) {
-    std::string text, typeText;
-    llvm::raw_string_ostream(text) << sharding;
-    llvm::raw_string_ostream(typeText) << type;
-    values.push_back(llvm::json::Object{{"name", name.str()}, // a StringRef would not be copied
-                                        {"op", op.str()},
-                                        {"type", typeText},
-                                        {"sharding", text},
-                                        {"origin", origin ? origin.describe() : ""}});
+    llvm::json::Object entry{{"name", name.str()}, // a StringRef would not be copied
+                             {"op", op.str()},
+                             {"type", print(value.getType())},
+                             {"sharding", print(sharding)},
+                             {"origin", origin ? origin.describe() : ""}};
+    if (dist::ShardingAttr storage = dist::getStorage(value))
+      entry["storage"] = print(storage);
+    values.push_back(std::move(entry));
   };
   for (auto func : module.getOps<func::FuncOp>())
     for (BlockArgument argument : func.getArguments())
       if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName))
-        add(name, "input", argument.getType(), dist::getSharding(argument),
-            dist::getOrigin(argument));
+        add(name, "input", argument, dist::getSharding(argument), dist::getOrigin(argument));
   module.walk([&](Operation *op) {
     auto shardings = op->getAttrOfType<ArrayAttr>(dist::kShardings);
     auto origins = op->getAttrOfType<ArrayAttr>(dist::kOrigins);
@@ -101,8 +106,7 @@ static llvm::json::Array describeValues(ModuleOp module) {
     if (auto weight = dyn_cast<loom::GetWeightOp>(op))
       name = weight.getName().str();
     for (auto [result, sharding, origin] : llvm::zip(op->getResults(), shardings, origins))
-      add(name, op->getName().getStringRef(), result.getType(), sharding,
-          dyn_cast<dist::OriginAttr>(origin));
+      add(name, op->getName().getStringRef(), result, sharding, dyn_cast<dist::OriginAttr>(origin));
   });
   return values;
 }

@@ -6,7 +6,9 @@
 #include "compiler/onnx/AnnotationWriter.h"
 
 #include "compiler/onnx/Annotations.h"
+#include "dialects/dist/Splits.h"
 #include "dialects/loom/Loom.h"
+#include "passes/shard/StrategyWriter.h"
 #include "support/FileSwap.h"
 
 #include "onnx-ml.pb.h"
@@ -48,6 +50,7 @@ private:
   }
   void describeMesh();
   void add(StringRef tensor, Value value, const std::set<int64_t> &stages);
+  void addStorage(StringRef name, Value value);
   std::set<int64_t> getStages(Value value) const;
   int64_t getStage(Operation *op) const {
     auto stage = op->getAttrOfType<IntegerAttr>(dist::kStage);
@@ -129,11 +132,24 @@ void Collector::add(StringRef tensor, Value value, const std::set<int64_t> &stag
   shardings.tensors.try_emplace(tensor.str(), std::move(result));
 }
 
+/// Where a value does not lie in memory as it is split.
+void Collector::addStorage(StringRef name, Value value) {
+  dist::ShardingAttr storage = dist::getStorage(value), sharding = dist::getSharding(value);
+  if (!storage || !sharding || dist::Sharding(storage) == dist::Sharding(sharding) ||
+      llvm::any_of(storage.getDims(),
+                   [](dist::DimShardingAttr dim) { return dim.getGranule() > 1; }))
+    return;
+  shardings.storage += (shardings.storage.empty() ? "" : "\n") + name.str() + "=stored" +
+                       printSharding(dist::Sharding(storage));
+}
+
 void Collector::run() {
   describeMesh();
   for (BlockArgument argument : func.getArguments())
-    if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName))
+    if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName)) {
       add(name, argument, getStages(argument));
+      addStorage(name, argument);
+    }
   // A weight is read by one operation per stage, a small one by several; what they do not agree on
   // is theirs to find again.
   llvm::MapVector<StringAttr, std::pair<Value, std::set<int64_t>>> weights;
@@ -144,10 +160,13 @@ void Collector::run() {
     if (!index.isWeight(name))
       name = StringAttr::get(op.getContext(), loom::getNodeName(op.getLoc()));
     auto &[value, stages] = weights[name];
+    bool isFirst = !value;
     value = value ? value : Value(op.getResult());
     if (dist::getSharding(value) != dist::getSharding(op.getResult()))
       disputed.insert(name);
     stages.insert(getStage(op));
+    if (isFirst && index.isWeight(op.getName()))
+      addStorage(op.getName(), op.getResult());
   });
   for (auto &[name, weight] : weights)
     if (index.isWeight(name) && !disputed.contains(name))
@@ -259,6 +278,7 @@ void Annotator::run() {
   configuration.set_num_devices(shardings.devices);
   setMetadata(kMeshKey.str(), shardings.mesh);
   setMetadata(kStageAxisKey.str(), shardings.stageAxis);
+  setMetadata(kStorageKey.str(), shardings.storage);
   onnx::GraphProto &graph = *model.mutable_graph();
   GraphIndex index(graph);
   for (int i = 0; i < graph.node_size(); ++i) {

@@ -27,6 +27,7 @@ struct ModelShardings {
 
   int64_t devices = 1;
   std::string mesh, stageAxis;           ///< "data=2,pipe=2", "pipe"
+  std::string storage;                   ///< lines of "w=stored[{data},{}]"
   bool hasSizes = false;                 ///< no dimension was bound by the user
   std::map<std::string, Tensor> tensors; ///< inputs, weights and results
   std::map<std::string, int64_t> stages; ///< by node

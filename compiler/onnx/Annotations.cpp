@@ -264,6 +264,8 @@ LogicalResult AnnotationReader::run() {
       list.set("mesh", builder.getStringAttr(entry.value()));
     else if (entry.key() == kStageAxisKey)
       list.set("stage_axis", builder.getStringAttr(entry.value()));
+    else if (entry.key() == kStorageKey)
+      list.set("storage", builder.getStringAttr(entry.value()));
   SmallVector<Attribute> annotations;
   for (const auto &[tensor, annotation] : values)
     annotations.push_back(annotation.second);

@@ -22,9 +22,11 @@ class NodeProto;
 namespace gridloom::onnx_import {
 
 /// Keys of ModelProto.metadata_props that hold what ONNX has no field for: the mesh's axes in rank
-/// order, as --mesh takes them, and the one of the pipeline's stages.
+/// order, as --mesh takes them, the one of the pipeline's stages, and how weights and states lie in
+/// memory where that is not how they are split, as --shard takes it, on a line each.
 inline constexpr llvm::StringLiteral kMeshKey = "gridloom.mesh";
 inline constexpr llvm::StringLiteral kStageAxisKey = "gridloom.stage_axis";
+inline constexpr llvm::StringLiteral kStorageKey = "gridloom.storage";
 
 /// Puts the model's device configuration on the module, as kAnnotations describes. Of several
 /// configurations the first counts. Nothing if there is none; fails, with an error at the node, if

@@ -78,6 +78,21 @@ SmallVector<Sharding> gridloom::dist::getSplitShardings(Operation *op, const Sha
   return shardings;
 }
 
+FailureOr<FactorSplits> gridloom::dist::getImpliedSplits(Operation *op, const ShardingRule &rule,
+                                                         const Mesh &mesh) {
+  SmallVector<Sharding> declared;
+  for (Value value : llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
+                                               llvm::to_vector_of<Value>(op->getResults()))) {
+    bool isResult = value.getDefiningOp() == op;
+    ShardingAttr sharding = isResult ? getGivenSharding(value) : getSharding(value);
+    if (!sharding)
+      return op->emitOpError(
+          "has an operand or result without a sharding; run dist-propagate first");
+    declared.push_back(Sharding(sharding));
+  }
+  return mergeFactors(rule, declared, getTensorTypes(op), mesh);
+}
+
 ShardingAttr gridloom::dist::getStorage(Value value) {
   if (auto argument = dyn_cast<BlockArgument>(value)) {
     auto func = dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp());

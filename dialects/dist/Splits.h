@@ -34,6 +34,11 @@ mlir::FailureOr<OpSplits> readSplits(mlir::Operation *op, const ShardingRule &ru
 llvm::SmallVector<Sharding> getSplitShardings(mlir::Operation *op, const ShardingRule &rule,
                                               const OpSplits &splits, const Mesh &mesh);
 
+/// The factors' splits that follow from the shardings of an operation's operands and result, where
+/// they disagree by cost. Fails, with an error on the operation, if one has no sharding.
+mlir::FailureOr<FactorSplits> getImpliedSplits(mlir::Operation *op, const ShardingRule &rule,
+                                               const Mesh &mesh);
+
 /// On the operation that reads a weight, and on the argument of a state: how it lies in memory. It
 /// does not spread; what reads it otherwise is given a reshard.
 inline constexpr llvm::StringLiteral kStorage = "dist.storage";

@@ -3,7 +3,9 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/dist/RequireMesh.h"
 #include "dialects/dist/Splits.h"
+#include "passes/partition/KeptSharding.h"
 #include "passes/partition/Partition.h"
 #include "passes/partition/Resharder.h"
 
@@ -38,6 +40,9 @@ private:
   LogicalResult insert(func::ReturnOp op);
   void takeStorage(BlockArgument argument);
   FailureOr<Value> request(Value value, const Sharding &sharding, Operation *user, Twine why);
+  Value addReshard(Value value, const Version &source, const Sharding &to, Location loc,
+                   Operation *before, IntegerAttr stage, const std::string &cause);
+  void keep(OpResult value, const Sharding &kept);
 
   func::FuncOp func;
   const Mesh &mesh;
@@ -49,11 +54,9 @@ struct InsertReshardsPass : public gridloom::impl::InsertReshardsBase<InsertResh
   using InsertReshardsBase::InsertReshardsBase;
 
   void runOnOperation() override {
-    MeshOp mesh = getMesh(getOperation());
-    if (!mesh) {
-      getOperation().emitError("no mesh is declared");
+    MeshOp mesh = requireMesh(getOperation());
+    if (!mesh)
       return signalPassFailure();
-    }
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (failed(Inserter(func, Mesh(mesh)).run()))
         return signalPassFailure();
@@ -80,6 +83,28 @@ static std::string describeNeed(const std::string &user, const Sharding &from, c
   std::string text = user + " needs it as ";
   llvm::raw_string_ostream(text) << to.getAttr(mesh);
   return text;
+}
+
+/// Adds a version of the value, made of one that is there.
+Value Inserter::addReshard(Value value, const Version &source, const Sharding &to, Location loc,
+                           Operation *before, IntegerAttr stage, const std::string &cause) {
+  builder.setInsertionPoint(before);
+  auto reshard = ReshardOp::create(builder, loc, source.value, source.sharding.getAttr(mesh),
+                                   to.getAttr(mesh));
+  addCause(reshard, cause);
+  reshard->setAttr(kStage, stage);
+  setSharding(reshard.getOutput(), reshard.getTo(), getOrigin(value));
+  versions[value].push_back({to, reshard.getOutput(), stage.getInt()});
+  return reshard.getOutput();
+}
+
+/// Brings a value to where all its readers take it from.
+void Inserter::keep(OpResult value, const Sharding &kept) {
+  Operation *op = value.getOwner();
+  Version made = versions[value].front();
+  addReshard(value, made, kept, op->getLoc(), op->getNextNode(), getStageAttr(op),
+             "readers of '" + loom::getNodeName(op->getLoc()) +
+                 "' need it in different ways, and all take it from here");
 }
 
 FailureOr<Value> Inserter::request(Value value, const Sharding &sharding, Operation *user,
@@ -120,17 +145,12 @@ FailureOr<Value> Inserter::request(Value value, const Sharding &sharding, Operat
   if (auto argument = dyn_cast<BlockArgument>(value); argument && isa<func::ReturnOp>(user))
     if (auto name = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName))
       loc = NameLoc::get(name);
-  builder.setInsertionPoint(user);
-  auto reshard = ReshardOp::create(builder, loc, source->value, source->sharding.getAttr(mesh),
-                                   sharding.getAttr(mesh));
   std::string name = isa<func::ReturnOp>(user)
                          ? why.str() + ", made by '" + loom::getNodeName(loc) + "',"
                          : "'" + loom::getNodeName(user->getLoc()) + "'";
-  addCause(reshard, describeNeed(name, source->sharding, sharding, mesh));
-  reshard->setAttr(kStage, stage);
-  setSharding(reshard.getOutput(), reshard.getTo(), getOrigin(value));
-  available.push_back({sharding, reshard.getOutput(), stage.getInt()});
-  return reshard.getOutput();
+  Version from = *source; // adding one moves them
+  return addReshard(value, from, sharding, loc, user, stage,
+                    describeNeed(name, from.sharding, sharding, mesh));
 }
 
 LogicalResult Inserter::insert(Operation *op) {
@@ -152,8 +172,11 @@ LogicalResult Inserter::insert(Operation *op) {
   op->removeAttr(kStorage); // what is read is as it is stored
   for (OpResult result : op->getResults()) {
     const Sharding &made = shardings[op->getNumOperands() + result.getResultNumber()];
+    std::optional<Sharding> kept = findKept(result, made, mesh);
     setSharding(result, made.getAttr(mesh), getOrigin(result));
     versions[result].push_back({made, result, getStageAttr(op).getInt()});
+    if (kept)
+      keep(result, *kept);
   }
   return success();
 }

@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/dist/RequireMesh.h"
 #include "dialects/dist/Splits.h"
 #include "dialects/loom/Padding.h"
 #include "passes/partition/Partition.h"
@@ -50,11 +51,9 @@ struct LocalizePass : public gridloom::impl::LocalizeBase<LocalizePass> {
   using LocalizeBase::LocalizeBase;
 
   void runOnOperation() override {
-    MeshOp mesh = getMesh(getOperation());
-    if (!mesh) {
-      getOperation().emitError("no mesh is declared");
+    MeshOp mesh = requireMesh(getOperation());
+    if (!mesh)
       return signalPassFailure();
-    }
     for (auto func : llvm::to_vector(getOperation().getOps<func::FuncOp>()))
       if (failed(Localizer(func, Mesh(mesh)).run()))
         return signalPassFailure();

@@ -26,6 +26,7 @@ struct Annotation {
   StringRef text, name;
   bool isStorage = false; ///< NAME=stored[{axis},...]: how a weight or state lies in memory
   SmallVector<SmallVector<StringRef>> dims;
+  SmallVector<StringRef> unreduced; ///< the last entry, {unreduced:{axis,...}}: of a partial sum
 };
 
 struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyAnnotationsPass> {
@@ -34,7 +35,8 @@ struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyA
   void runOnOperation() override {
     MeshOp meshOp = getMesh(getOperation());
     // The model's own come first: what the command line says may add to them.
-    if (failed(applyAnnotations(getOperation(), stageAxis)))
+    std::string stored = getStoredLines();
+    if (failed(applyAnnotations(getOperation(), stageAxis)) || failed(applyStored(stored, meshOp)))
       return signalPassFailure();
     if (!shard.empty() && !meshOp) {
       getOperation().emitError("shardings need a mesh; none was declared");
@@ -49,6 +51,8 @@ struct ApplyAnnotationsPass : public gridloom::impl::ApplyAnnotationsBase<ApplyA
   }
 
 private:
+  std::string getStoredLines();
+  LogicalResult applyStored(StringRef lines, MeshOp meshOp);
   LogicalResult parse(StringRef text, Annotation &annotation);
   LogicalResult check(const Annotation &annotation, const Mesh &mesh);
   FailureOr<ShardingAttr> makeSharding(const Annotation &annotation, RankedTensorType type,
@@ -67,6 +71,20 @@ private:
 };
 } // namespace
 
+/// How the model's annotations say that weights and states lie in memory.
+std::string ApplyAnnotationsPass::getStoredLines() {
+  auto annotations = getOperation()->getAttrOfType<DictionaryAttr>(kAnnotations);
+  auto lines = annotations ? annotations.getAs<StringAttr>("storage") : StringAttr();
+  return lines ? lines.str() : "";
+}
+
+LogicalResult ApplyAnnotationsPass::applyStored(StringRef lines, MeshOp meshOp) {
+  for (StringRef line : llvm::split(lines, '\n'))
+    if (meshOp && line.contains("=stored[") && failed(applyOne(line, Mesh(meshOp))))
+      return failure();
+  return success();
+}
+
 LogicalResult ApplyAnnotationsPass::parse(StringRef text, Annotation &annotation) {
   annotation.text = text;
   // The name may hold '='; the sharding starts at the last "=[".
@@ -81,6 +99,13 @@ LogicalResult ApplyAnnotationsPass::parse(StringRef text, Annotation &annotation
     return getOperation().emitError("cannot read --shard '")
            << text << "'; write NAME=[{axis,...},{},...]";
   };
+  auto readAxes = [](StringRef list) {
+    SmallVector<StringRef> axes;
+    for (StringRef axis : llvm::split(list, ','))
+      if (StringRef name = axis.trim().trim('"'); !name.empty())
+        axes.push_back(name);
+    return axes;
+  };
   if (split == StringRef::npos || split == 0 || !text.ends_with("]"))
     return malformed();
   annotation.name = text.take_front(split);
@@ -89,12 +114,18 @@ LogicalResult ApplyAnnotationsPass::parse(StringRef text, Annotation &annotation
     size_t close = body.find('}');
     if (!body.consume_front("{") || close == StringRef::npos)
       return malformed();
-    SmallVector<StringRef> axes;
-    for (StringRef axis : llvm::split(body.take_front(close - 1), ','))
-      if (StringRef name = axis.trim().trim('"'); !name.empty())
-        axes.push_back(name);
-    annotation.dims.push_back(axes);
+    StringRef list = body.take_front(close - 1).trim();
     body = body.drop_front(close).ltrim();
+    if (list.consume_front("unreduced")) {
+      list = list.ltrim();
+      bool isList = list.consume_front(":");
+      list = list.ltrim();
+      if (!isList || !list.consume_front("{") || body != "}" || annotation.isStorage)
+        return malformed();
+      annotation.unreduced = readAxes(list);
+      return success();
+    }
+    annotation.dims.push_back(readAxes(list));
     if (body.consume_front(","))
       body = body.ltrim();
     else if (!body.empty())
@@ -105,7 +136,9 @@ LogicalResult ApplyAnnotationsPass::parse(StringRef text, Annotation &annotation
 
 LogicalResult ApplyAnnotationsPass::check(const Annotation &annotation, const Mesh &mesh) {
   llvm::StringSet<> seen;
-  for (const auto &axes : annotation.dims)
+  SmallVector<SmallVector<StringRef>> lists = annotation.dims;
+  lists.push_back(annotation.unreduced);
+  for (const auto &axes : lists)
     for (StringRef axis : axes) {
       if (llvm::none_of(mesh.getAxes(),
                         [&](const Mesh::Axis &known) { return known.name == axis; })) {
@@ -141,6 +174,8 @@ FailureOr<ShardingAttr> ApplyAnnotationsPass::makeSharding(const Annotation &ann
       dim.axes.push_back(StringAttr::get(&getContext(), axis));
     sharding.dims.push_back(dim);
   }
+  for (StringRef axis : annotation.unreduced)
+    sharding.unreduced.push_back(StringAttr::get(&getContext(), axis));
   return sharding.getAttr(mesh);
 }
 
@@ -149,6 +184,10 @@ LogicalResult ApplyAnnotationsPass::place(const Annotation &annotation, const Me
   FailureOr<ShardingAttr> sharding = makeSharding(annotation, spot.getType(), mesh);
   if (failed(sharding))
     return failure();
+  if (!annotation.unreduced.empty() && (!spot.value || !spot.value.getDefiningOp()))
+    return getOperation().emitError("--shard '")
+           << annotation.text << "' declares '" << annotation.name
+           << "' unreduced, which is an input or output; only nodes leave partial sums";
   StringRef &text = texts[spot.getKey()];
   if (ShardingAttr before = spot.get(); before && before != *sharding) {
     return getOperation().emitError("--shard '")

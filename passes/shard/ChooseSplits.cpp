@@ -3,10 +3,12 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/dist/RequireMesh.h"
 #include "dialects/dist/Splits.h"
 #include "passes/shard/Shard.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -18,41 +20,47 @@ namespace gridloom {
 } // namespace gridloom
 
 namespace {
-/// Chooses for one function, in program order.
+/// Chooses for one function.
 class Chooser {
 public:
   Chooser(func::FuncOp func, const Mesh &mesh) : func(func), mesh(mesh) {}
   LogicalResult run();
 
 private:
-  /// What an operation makes of a value, and whether an earlier user needs it otherwise.
-  struct Product {
-    Sharding sharding;
-    bool isResharded = false;
+  /// How an operation is split, and how it reads its operands and makes its results then.
+  struct Choice {
+    ShardingRule rule;
+    OpSplits splits;
+    SmallVector<Sharding> shardings;
+    /// Whether its operands stay partial sums by a guess that has to suit their other readers.
+    bool isTentative = false;
   };
 
   LogicalResult choose(Operation *op);
-  FailureOr<OpSplits> makeSplits(Operation *op, const ShardingRule &rule) const;
-  AxisList chooseUnreduced(Operation *op, const FactorSplits &splits,
-                           ArrayRef<Sharding> required) const;
+  AxisList findDeclared(Operation *op) const;
+  AxisList guessUnreduced(Operation *op, const Choice &choice) const;
+  bool isReadUnreduced(Value value, ArrayRef<StringAttr> axes) const;
+  void withdrawGuesses();
+  void declare(Value value) const;
+  const Sharding &getMade(Value value) const { return made.find(value)->second; }
+  void setUnreduced(Operation *op, Choice &choice, AxisList axes);
   RankedTensorType getLocalType(Value value, const Sharding &sharding) const {
     return dist::getLocalType(cast<RankedTensorType>(value.getType()), sharding, mesh);
   }
 
   func::FuncOp func;
   const Mesh &mesh;
-  llvm::DenseMap<Value, Product> products;
+  llvm::MapVector<Operation *, Choice> choices;
+  llvm::DenseMap<Value, Sharding> made;
 };
 
 struct ChooseSplitsPass : public gridloom::impl::ChooseSplitsBase<ChooseSplitsPass> {
   using ChooseSplitsBase::ChooseSplitsBase;
 
   void runOnOperation() override {
-    MeshOp mesh = getMesh(getOperation());
-    if (!mesh) {
-      getOperation().emitError("no mesh is declared");
+    MeshOp mesh = requireMesh(getOperation());
+    if (!mesh)
       return signalPassFailure();
-    }
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (failed(Chooser(func, Mesh(mesh)).run()))
         return signalPassFailure();
@@ -60,71 +68,116 @@ struct ChooseSplitsPass : public gridloom::impl::ChooseSplitsBase<ChooseSplitsPa
 };
 } // namespace
 
+/// The axes over which an operand is declared unreduced: all that read it take it so.
+AxisList Chooser::findDeclared(Operation *op) const {
+  for (Value operand : op->getOperands())
+    if (ShardingAttr sharding = getSharding(operand);
+        operand.getDefiningOp() && sharding && !sharding.getUnreduced().empty())
+      return AxisList(sharding.getUnreduced().begin(), sharding.getUnreduced().end());
+  return {};
+}
+
 /// Axes over which all operands are partial sums that may stay so through a linear operation: only
 /// when it makes nothing bigger, since what is reduced later is then no more than what came in. Of
 /// what several read, slices would be reduced one by one.
-AxisList Chooser::chooseUnreduced(Operation *op, const FactorSplits &splits,
-                                  ArrayRef<Sharding> required) const {
+AxisList Chooser::guessUnreduced(Operation *op, const Choice &choice) const {
   if (!cast<ShardingRuleInterface>(op).isLinear() || op->getNumOperands() == 0 ||
       op->getNumResults() != 1 || (isa<loom::SliceOp>(op) && !op->getOperand(0).hasOneUse()))
     return {};
-  const Sharding &first = products.find(op->getOperand(0))->second.sharding;
+  const Sharding &first = getMade(op->getOperand(0));
   if (first.unreduced.empty() || first.reduction != ReductionKind::Sum)
     return {};
   int64_t incoming = 0;
-  for (auto [operand, need] : llvm::zip_first(op->getOperands(), required)) {
-    const Product &product = products.find(operand)->second;
-    if (product.isResharded || product.sharding.unreduced != first.unreduced ||
-        product.sharding.reduction != first.reduction || product.sharding.dims != need.dims)
+  for (auto [operand, need] : llvm::zip_first(op->getOperands(), choice.shardings)) {
+    const Sharding &there = getMade(operand);
+    if (there.unreduced != first.unreduced || there.reduction != first.reduction ||
+        there.dims != need.dims)
       return {};
-    incoming += loom::getByteSize(getLocalType(operand, product.sharding));
+    incoming += loom::getByteSize(getLocalType(operand, there));
   }
-  for (const AxisList &list : splits.axes)
+  for (const AxisList &list : choice.splits.factors.axes)
     for (StringAttr axis : list)
       if (llvm::is_contained(first.unreduced, axis))
         return {};
-  RankedTensorType result = getLocalType(op->getResult(0), required.back());
+  RankedTensorType result = getLocalType(op->getResult(0), choice.shardings.back());
   return loom::getByteSize(result) <= incoming ? first.unreduced : AxisList{};
 }
 
-FailureOr<OpSplits> Chooser::makeSplits(Operation *op, const ShardingRule &rule) const {
-  SmallVector<Sharding> declared;
-  for (Value value : llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
-                                               llvm::to_vector_of<Value>(op->getResults()))) {
-    bool isResult = value.getDefiningOp() == op;
-    ShardingAttr sharding = isResult ? getGivenSharding(value) : getSharding(value);
-    if (!sharding)
-      return op->emitOpError(
-          "has an operand or result without a sharding; run dist-propagate first");
-    declared.push_back(Sharding(sharding));
-  }
-  OpSplits splits;
-  splits.factors = mergeFactors(rule, declared, getTensorTypes(op), mesh);
-  splits.unreduced = chooseUnreduced(op, splits.factors, getSplitShardings(op, rule, splits, mesh));
-  return splits;
+void Chooser::setUnreduced(Operation *op, Choice &choice, AxisList axes) {
+  choice.splits.unreduced = std::move(axes);
+  choice.shardings = getSplitShardings(op, choice.rule, choice.splits, mesh);
+  for (auto [result, sharding] :
+       llvm::zip_equal(op->getResults(), ArrayRef(choice.shardings).take_back(op->getNumResults())))
+    made[result] = sharding;
 }
 
 LogicalResult Chooser::choose(Operation *op) {
   auto ruled = dyn_cast<ShardingRuleInterface>(op);
   if (!ruled)
     return op->emitOpError("has no sharding rule and cannot be split");
-  ShardingRule rule = ruled.getShardingRule();
-  FailureOr<OpSplits> splits =
-      op->hasAttr(kSplits) ? readSplits(op, rule, mesh) : makeSplits(op, rule);
-  if (failed(splits))
-    return failure();
-  op->setAttr(kSplits, splits->getAttr(op->getContext()));
-
-  SmallVector<Sharding> shardings = getSplitShardings(op, rule, *splits, mesh);
-  for (auto [operand, need] : llvm::zip_first(op->getOperands(), shardings)) {
-    Product &product = products.find(operand)->second;
-    product.isResharded |=
-        !areSamePlacement(product.sharding, need, cast<RankedTensorType>(operand.getType()), mesh);
+  Choice choice;
+  choice.rule = ruled.getShardingRule();
+  if (op->hasAttr(kSplits)) {
+    FailureOr<OpSplits> given = readSplits(op, choice.rule, mesh);
+    if (failed(given))
+      return failure();
+    choice.splits = std::move(*given);
+    setUnreduced(op, choice, choice.splits.unreduced);
+  } else {
+    FailureOr<FactorSplits> implied = getImpliedSplits(op, choice.rule, mesh);
+    if (failed(implied))
+      return failure();
+    choice.splits.factors = std::move(*implied);
+    AxisList unreduced = ruled.isLinear() ? findDeclared(op) : AxisList();
+    setUnreduced(op, choice, unreduced);
+    if (unreduced.empty())
+      if (AxisList guess = guessUnreduced(op, choice); !guess.empty()) {
+        choice.isTentative = true;
+        setUnreduced(op, choice, guess);
+      }
   }
-  for (auto [result, made] :
-       llvm::zip_equal(op->getResults(), ArrayRef(shardings).take_back(op->getNumResults())))
-    products[result].sharding = made;
+  choices.insert({op, std::move(choice)});
   return success();
+}
+
+/// Whether all that read a value take it as partial sums over the axes.
+bool Chooser::isReadUnreduced(Value value, ArrayRef<StringAttr> axes) const {
+  return llvm::all_of(value.getUsers(), [&](Operation *user) {
+    const auto *choice = choices.find(user);
+    return choice != choices.end() && llvm::equal(choice->second.splits.unreduced, axes);
+  });
+}
+
+/// What one reader needs whole is reduced once, for all of them.
+void Chooser::withdrawGuesses() {
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (auto &[op, choice] : choices) {
+      ArrayRef<StringAttr> axes = choice.splits.unreduced;
+      auto stays = [&](Value operand) {
+        return llvm::equal(getMade(operand).unreduced, axes) && isReadUnreduced(operand, axes);
+      };
+      if (!choice.isTentative || llvm::all_of(op->getOperands(), stays))
+        continue;
+      choice.isTentative = false;
+      setUnreduced(op, choice, {});
+      changed = true;
+    }
+  }
+}
+
+/// Says of a value that all who read it take as partial sums that it stays so.
+void Chooser::declare(Value value) const {
+  ShardingAttr attr = getSharding(value);
+  if (!attr || value.use_empty() || !attr.getUnreduced().empty())
+    return;
+  const auto *reader = choices.find(*value.getUsers().begin());
+  if (reader == choices.end() || reader->second.splits.unreduced.empty() ||
+      !isReadUnreduced(value, reader->second.splits.unreduced))
+    return;
+  Sharding sharding(attr);
+  sharding.unreduced = reader->second.splits.unreduced;
+  setSharding(value, sharding.getAttr(mesh), getOrigin(value));
 }
 
 LogicalResult Chooser::run() {
@@ -133,10 +186,15 @@ LogicalResult Chooser::run() {
     if (!sharding)
       return func.emitOpError("argument ")
              << argument.getArgNumber() << " has no sharding; run dist-propagate first";
-    products[argument].sharding = Sharding(sharding);
+    made[argument] = Sharding(sharding);
   }
   for (Operation &op : func.front().without_terminator())
     if (failed(choose(&op)))
       return failure();
+  withdrawGuesses();
+  for (auto &[op, choice] : choices) {
+    op->setAttr(kSplits, choice.splits.getAttr(op->getContext()));
+    llvm::for_each(op->getResults(), [&](Value result) { declare(result); });
+  }
   return success();
 }

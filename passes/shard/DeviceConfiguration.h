@@ -22,6 +22,7 @@ namespace gridloom {
 /// Module attribute with what the model's device configuration says. A dictionary:
 ///
 ///     devices = 4, mesh = "data=2,model=2" and stage_axis = "pipe" (if known), stages = 2,
+///     storage = "w=stored[{data},{}]" (lines, where there are such),
 ///     values = [{name = "t", node = "N", what = "result", index = 0, count = 1,
 ///                readers = ["M"], output, dims = [array<i64: axis, size, parts, granule>],
 ///                groups = [array<i64: 0, 2>, array<i64: 1, 3>]}],

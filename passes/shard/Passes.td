@@ -194,7 +194,7 @@ def PinShardings : Pass<"dist-pin-shardings", "::mlir::ModuleOp"> {
   let summary = "Sets shardings as a strategy file says";
   let description = [{
     Closes the sharding of every value that the file names, after each stage got its copies of constants and weights; of others
-    dist-propagate decides.
+    dist-propagate decides. Nodes in the section `splits` get their `dist.splits`.
 
     ```mlir
     // weights: {"layer.*.w": [{}, {model} ]}
@@ -204,6 +204,21 @@ def PinShardings : Pass<"dist-pin-shardings", "::mlir::ModuleOp"> {
 
     Unknown names, other numbers of dimensions, shardings that an option, the model's annotations or the other end of a state
     contradicts, and micro-batches that a size does not allow are listed in one error.
+  }];
+  let options = [Option<"file", "file", "std::string", "", "the strategy file">];
+}
+
+def PinReductions : Pass<"dist-pin-reductions", "::mlir::ModuleOp"> {
+  let summary = "Reduces partial sums where a strategy file says that a value is whole";
+  let description = [{
+    What the file's `nodes` declare `unreduced` stays a partial sum; any other value that they name is reduced for all its readers: linear
+    operations that read one get `dist.splits` without unreduced axes, as the shardings imply. Of values that the file does not name
+    dist-choose-splits decides.
+
+    ```mlir
+    // nodes: {"/mlp/down/MatMul": [{}, {} ]}
+    %1 = loom.add %0, %y {dist.splits = #dist.splits<[{}, {} ]>} : tensor<4x8xf32>  // %0 is the product
+    ```
   }];
   let options = [Option<"file", "file", "std::string", "", "the strategy file">];
 }
@@ -234,7 +249,9 @@ def ChooseSplits : Pass<"dist-choose-splits", "::mlir::ModuleOp"> {
   let summary = "Decides how every operation is split and where partial sums stay unreduced";
   let description = [{
     From the shardings of an operation's operands and results, where they disagree by cost. An operation that has
-    splits keeps them. Partitioning executes what stands there, whoever wrote it.
+    splits keeps them, and linear operations take what is declared unreduced so. Other partial sums stay so through linear operations
+    that make nothing bigger, where all their readers are such; their values are then declared unreduced. Partitioning executes what
+    stands there, whoever wrote it.
 
     ```mlir
     // %h is [{}, {"model"} ] and %w2 [{"model"}, {} ]: rows whole, columns whole, the contraction split
@@ -250,7 +267,7 @@ def VerifySharded : Pass<"dist-verify-sharded", "::mlir::ModuleOp"> {
   let description = [{
     **Guarantees:**
     - S-G1: every value has a closed sharding over the module's mesh, of the value's rank, that uses
-      no axis twice, nor the one of the pipeline's stages, and leaves nothing unreduced.
+      no axis twice, nor the one of the pipeline's stages. Only results of operations are declared unreduced.
     - S-G2: every sharding has an origin.
     - S-G3: every operation has a stage, and no value flows to an earlier one.
     - S-G4: the axis `micro` is minor to all axes of its dimension, and splits the leading dimension
@@ -263,6 +280,8 @@ def VerifySharded : Pass<"dist-verify-sharded", "::mlir::ModuleOp"> {
     - S-G9: a loop or branch is split as the arguments and results of its bodies are.
     - S-G10: every weight and state has `dist.storage`, a sharding as in S-G1 without micro-batches; a weight's splits read it so, and a
       state's is the same in all functions.
+    - S-G11: a value is declared unreduced over axes over which its operation makes partial sums, and is then read so by all its readers,
+      which are linear; no other value is.
   }];
 }
 

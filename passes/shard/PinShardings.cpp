@@ -3,7 +3,9 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/dist/RequireMesh.h"
 #include "dialects/dist/Splits.h"
+#include "passes/shard/FactorNames.h"
 #include "passes/shard/MicroBatches.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/Spots.h"
@@ -30,21 +32,23 @@ struct PinShardingsPass : public gridloom::impl::PinShardingsBase<PinShardingsPa
     ModuleOp module = getOperation();
     if (!given)
       given = readForPass(module, file);
-    MeshOp meshOp = getMesh(module);
-    if (!given || !meshOp)
+    MeshOp meshOp = given ? requireMesh(module) : MeshOp();
+    if (!meshOp)
       return signalPassFailure();
     Mesh mesh(meshOp);
     StrategyLookup lookup(*given, module,
                           {StrategySection::Inputs, StrategySection::Weights,
-                           StrategySection::Nodes, StrategySection::Outputs,
-                           StrategySection::Storage});
+                           StrategySection::Nodes, StrategySection::Splits,
+                           StrategySection::Outputs, StrategySection::Storage});
     for (func::FuncOp func : listSpecialisations(module)) {
       std::string specialisation = nameSpecialisation(func);
       SmallVector<NamedSpot, 0> spots = nameSpots(func);
       for (const NamedSpot &named : spots)
         pin(lookup, specialisation, named, mesh);
-      for (const NamedSpot &named : spots)
+      for (const NamedSpot &named : spots) {
         store(lookup, specialisation, named, mesh);
+        split(lookup, specialisation, named, mesh);
+      }
     }
     checkStates(lookup);
     joinStates(module);
@@ -56,6 +60,8 @@ private:
   void pin(StrategyLookup &lookup, StringRef specialisation, const NamedSpot &named,
            const Mesh &mesh);
   void store(StrategyLookup &lookup, StringRef specialisation, const NamedSpot &named,
+             const Mesh &mesh);
+  void split(StrategyLookup &lookup, StringRef specialisation, const NamedSpot &named,
              const Mesh &mesh);
   void checkStates(StrategyLookup &lookup);
   LogicalResult checkMicrobatches(const Mesh &mesh);
@@ -72,6 +78,8 @@ static Sharding makeSharding(const StrategyLine &line, MLIRContext *context) {
       dim.axes.push_back(StringAttr::get(context, axis));
     dim.granule = split.granule;
   }
+  for (const std::string &axis : line.unreduced)
+    sharding.unreduced.push_back(StringAttr::get(context, axis));
   return sharding;
 }
 
@@ -88,6 +96,14 @@ static Sharding dropMicrobatches(Sharding sharding) {
   for (Sharding::Dim &dim : sharding.dims)
     llvm::erase_if(dim.axes, isMicroAxis);
   return sharding;
+}
+
+/// Whether what the file says is what the user says; who says nothing of partial sums leaves open
+/// whether they are reduced.
+static bool agree(Sharding said, Sharding pinned) {
+  if (pinned.unreduced.empty())
+    said.unreduced.clear();
+  return dropMicrobatches(std::move(said)) == dropMicrobatches(std::move(pinned));
 }
 
 /// That a line has another number of dimensions than what it speaks of.
@@ -120,12 +136,11 @@ void PinShardingsPass::pin(StrategyLookup &lookup, StringRef specialisation, con
                                          " for " + Twine(given->microbatches) +
                                          " micro-batches; change 'microbatches', or the size");
   }
-  if (std::optional<Sharding> pinned = getPinned(named.spot);
-      pinned && dropMicrobatches(*pinned) != dropMicrobatches(sharding)) {
+  if (std::optional<Sharding> pinned = getPinned(named.spot); pinned && !agree(sharding, *pinned)) {
     std::string origin = named.spot.getOrigin();
-    return lookup.note(
-        line->line, name + " is " + line->text + ", but " + printSplit(getSplit(*pinned)) + " by " +
-                        (origin == "user" ? "--shard" : "the " + origin) + "; keep one of them");
+    return lookup.note(line->line, name + " is " + line->text + ", but " + printSharding(*pinned) +
+                                       " by " + (origin == "user" ? "--shard" : "the " + origin) +
+                                       "; keep one of them");
   }
   named.spot.set(sharding.getAttr(mesh), kFromFile);
 }
@@ -147,9 +162,44 @@ void PinShardingsPass::store(StrategyLookup &lookup, StringRef specialisation,
   ShardingAttr storage = makeSharding(*line, &getContext()).getAttr(mesh);
   if (ShardingAttr before = getStorage(named.spot.value); before && before != storage)
     return lookup.note(line->line, "'" + named.full + "' is stored as " + line->text + ", but " +
-                                       printSplit(getSplit(Sharding(before))) +
+                                       printSharding(Sharding(before)) +
                                        " by --shard; keep one of them");
   setStorage(named.spot.value, storage);
+}
+
+/// Says how an operation is split, called as its first result is. Its operands stay partial sums as
+/// their own lines say.
+void PinShardingsPass::split(StrategyLookup &lookup, StringRef specialisation,
+                             const NamedSpot &named, const Mesh &mesh) {
+  auto result = dyn_cast_or_null<OpResult>(named.spot.value);
+  if (named.section != StrategySection::Nodes || !result || result.getResultNumber() > 0)
+    return;
+  const StrategyLine *line =
+      lookup.find(StrategySection::Splits, specialisation, named.full, named.base);
+  if (!line)
+    return;
+  Operation *op = result.getOwner();
+  ShardingRule rule = cast<ShardingRuleInterface>(op).getShardingRule();
+  std::vector<std::string> names = getFactorNames(op, rule);
+  OpSplits splits;
+  splits.factors = FactorSplits(names.size());
+  for (const FactorSplit &factor : line->factors) {
+    size_t index = llvm::find(names, factor.name) - names.begin();
+    if (index == names.size())
+      return lookup.note(line->line, "the work of '" + named.full + "' has no '" + factor.name +
+                                         "'; it has " + llvm::join(names, ", "));
+    for (const std::string &axis : factor.split.axes)
+      splits.factors.axes[index].push_back(StringAttr::get(&getContext(), axis));
+    splits.factors.granules[index] = factor.split.granule;
+  }
+  if (std::string fault = findFault(rule, splits.factors, mesh); !fault.empty())
+    return lookup.note(line->line, "'" + named.full + "' " + fault + "; its factors are " +
+                                       llvm::join(names, ", "));
+  for (Value operand : op->getOperands())
+    if (ShardingAttr sharding = operand.getDefiningOp() ? getSharding(operand) : ShardingAttr();
+        sharding && splits.unreduced.empty())
+      splits.unreduced.assign(sharding.getUnreduced().begin(), sharding.getUnreduced().end());
+  op->setAttr(kSplits, splits.getAttr(&getContext()));
 }
 
 /// A state has one sharding, as input and as output.
@@ -158,7 +208,7 @@ void PinShardingsPass::checkStates(StrategyLookup &lookup) {
   if (!conflict)
     return;
   auto describe = [](const std::string &name, const Spot &spot) {
-    return name + " is " + printSplit(getSplit(Sharding(spot.get())));
+    return name + " is " + printSharding(Sharding(spot.get()));
   };
   lookup.note(0, "state '" + conflict->state + "' has one split, but " +
                      describe(conflict->firstName, conflict->first) + " and " +

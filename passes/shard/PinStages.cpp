@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/dist/RequireMesh.h"
 #include "passes/shard/MicroBatches.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/Spots.h"
@@ -26,8 +27,8 @@ struct PinStagesPass : public gridloom::impl::PinStagesBase<PinStagesPass> {
     ModuleOp module = getOperation();
     if (!given)
       given = readForPass(module, file);
-    MeshOp mesh = getMesh(module);
-    if (!given || !mesh)
+    MeshOp mesh = given ? requireMesh(module) : MeshOp();
+    if (!mesh)
       return signalPassFailure();
     setMicrobatches(mesh, given->microbatches);
     StrategyLookup lookup(*given, module, {StrategySection::Stages});

@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/dist/RequireMesh.h"
 #include "dialects/dist/Sharding.h"
 #include "dialects/loom/Control.h"
 #include "passes/shard/Bodies.h"
@@ -23,11 +24,9 @@ struct PropagatePass : public gridloom::impl::PropagateBase<PropagatePass> {
   using PropagateBase::PropagateBase;
 
   void runOnOperation() override {
-    MeshOp mesh = getMesh(getOperation());
-    if (!mesh) {
-      getOperation().emitError("no mesh is declared");
+    MeshOp mesh = requireMesh(getOperation());
+    if (!mesh)
       return signalPassFailure();
-    }
     StateShardings states;
     for (auto func : getOperation().getOps<func::FuncOp>())
       if (!loom::isBody(func))

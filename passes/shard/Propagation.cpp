@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/Propagation.h"
 
+#include "dialects/loom/Loom.h"
+
 #include "llvm/ADT/BitVector.h"
 
 using namespace mlir;
@@ -137,15 +139,14 @@ bool Propagation::visit(Operation *op) {
   SmallVector<Value> values(op->getOperands());
   llvm::append_range(values, op->getResults());
   SmallVector<Sharding> shardings = getShardings(op);
-  SmallVector<RankedTensorType> types = getTensorTypes(op);
-  FactorSplits splits = mergeFactors(rule, shardings, types, mesh);
+  FactorSplits splits = getSplits(op);
 
-  // The origin of an axis: the first tensor that has it.
+  // The origin of an axis: the first tensor that has it, else the operation's own splits.
   auto originOf = [&](StringAttr axis) -> std::string {
     for (auto [value, sharding] : llvm::zip_equal(values, shardings))
       if (sharding.usesAxis(axis))
         return entries[value].getOrigin(axis).str();
-    return "";
+    return "splits of '" + loom::getNodeName(op->getLoc()) + "'";
   };
   bool changed = false;
   for (auto [index, value] : llvm::enumerate(values)) {
@@ -222,12 +223,24 @@ SmallVector<Sharding> Propagation::getShardings(Operation *op) const {
   return shardings;
 }
 
+FactorSplits Propagation::getSplits(Operation *op) const {
+  const ShardingRule &rule = getRule(op);
+  auto given = op->getAttrOfType<SplitsAttr>(kSplits);
+  if (!given || given.getFactors().size() != rule.sizes.size())
+    return mergeFactors(rule, getShardings(op), getTensorTypes(op), mesh);
+  FactorSplits splits(rule.sizes.size());
+  for (auto [i, factor] : llvm::enumerate(given.getFactors())) {
+    splits.axes[i].assign(factor.getAxes().begin(), factor.getAxes().end());
+    splits.granules[i] = factor.getGranule();
+  }
+  return splits;
+}
+
 SmallVector<Sharding> Propagation::getRequired(Operation *op) const {
   const ShardingRule &rule = getRule(op);
-  SmallVector<Sharding> shardings = getShardings(op);
-  FactorSplits splits = mergeFactors(rule, shardings, getTensorTypes(op), mesh);
+  FactorSplits splits = getSplits(op);
   SmallVector<Sharding> required;
-  for (size_t index = 0; index < shardings.size(); ++index)
+  for (size_t index = 0; index < rule.tensors.size(); ++index)
     required.push_back(project(rule, index, splits, mesh));
   return required;
 }

@@ -56,7 +56,11 @@ public:
   /// The shardings of an operation's tensors: operands, then results.
   llvm::SmallVector<dist::Sharding> getShardings(mlir::Operation *op) const;
 
-  /// The shardings an operation requires of its tensors, given the merged factors. One sharding per
+  /// How an operation's factors are split: as it says itself, else as merged from its tensors'
+  /// shardings.
+  dist::FactorSplits getSplits(mlir::Operation *op) const;
+
+  /// The shardings an operation requires of its tensors, given how it is split. One sharding per
   /// tensor.
   llvm::SmallVector<dist::Sharding> getRequired(mlir::Operation *op) const;
 

@@ -155,8 +155,10 @@ Explainer::Reason Explainer::explainFactors(Operation *op, int64_t index,
 Explainer::Reason Explainer::explainAt(Operation *op, int64_t index) const {
   const ShardingRule &rule = state.getRule(op);
   SmallVector<FactorConflict> conflicts;
-  FactorSplits splits =
-      mergeFactors(rule, state.getShardings(op), getTensorTypes(op), state.getMesh(), &conflicts);
+  FactorSplits splits = op->hasAttr(kSplits)
+                            ? state.getSplits(op)
+                            : mergeFactors(rule, state.getShardings(op), getTensorTypes(op),
+                                           state.getMesh(), &conflicts);
   auto type = cast<RankedTensorType>(getTensor(op, index).getType());
   // The operation would split it, but it was not to be had.
   Sharding target = project(rule, index, splits, state.getMesh());
@@ -293,6 +295,8 @@ void gridloom::remarkReplicated(const Propagation &state, const Propagation::Rea
 
 void gridloom::remarkConflicts(const Propagation &state) {
   for (Operation *op : state.getOperations()) {
+    if (op->hasAttr(kSplits))
+      continue; // nothing was weighed
     SmallVector<FactorConflict> conflicts;
     SmallVector<Sharding> shardings = state.getShardings(op);
     mergeFactors(state.getRule(op), shardings, getTensorTypes(op), state.getMesh(), &conflicts);

@@ -4,6 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/solver/Solver.h"
+#include "dialects/dist/RequireMesh.h"
+#include "dialects/dist/Splits.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/SplitProblem.h"
 #include "passes/shard/StageAssignment.h"
@@ -40,11 +42,9 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
   using SearchSplitsBase::SearchSplitsBase;
 
   void runOnOperation() override {
-    MeshOp meshOp = getMesh(getOperation());
-    if (!meshOp) {
-      getOperation().emitError("no mesh is declared");
+    MeshOp meshOp = requireMesh(getOperation());
+    if (!meshOp)
       return signalPassFailure();
-    }
     Mesh mesh(meshOp);
     SmallVector<StringAttr> over;
     for (const std::string &name : axes)
@@ -52,6 +52,8 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
         over.push_back(axis);
     if (over.empty())
       return;
+    if (failed(verifyGiven(mesh)))
+      return signalPassFailure();
     FailureOr<Found> best = searchStages(over, mesh);
     if (failed(best))
       return signalPassFailure();
@@ -71,6 +73,15 @@ private:
   std::vector<SmallVector<StringAttr>> listBatchAxes(ArrayRef<StringAttr> over, const Mesh &mesh);
   Found search(const StageStarts &starts, ArrayRef<StringAttr> over, const Mesh &mesh);
   FailureOr<Found> searchStages(ArrayRef<StringAttr> over, const Mesh &mesh);
+
+  /// Splits that operations have already are what their rules allow.
+  LogicalResult verifyGiven(const Mesh &mesh) {
+    auto result = getOperation().walk([&](ShardingRuleInterface op) {
+      bool isGood = !op->hasAttr(kSplits) || succeeded(readSplits(op, op.getShardingRule(), mesh));
+      return isGood ? WalkResult::advance() : WalkResult::interrupt();
+    });
+    return failure(result.wasInterrupted());
+  }
 
   /// Axes that split nothing: their devices repeat each other's work.
   void remarkUnused(SplitProblem &problem, ArrayRef<StringAttr> over) {

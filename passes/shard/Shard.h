@@ -49,6 +49,7 @@ struct ShardOptions {
 /// The passes that do as a strategy file says.
 std::unique_ptr<mlir::Pass> createPinStages(std::shared_ptr<const StrategyFile> given);
 std::unique_ptr<mlir::Pass> createPinShardings(std::shared_ptr<const StrategyFile> given);
+std::unique_ptr<mlir::Pass> createPinReductions(std::shared_ptr<const StrategyFile> given);
 
 /// mesh, annotations, and the seeds of a strategy without a file: the micro-batches, too.
 void addSeedPasses(mlir::OpPassManager &pm, const ShardOptions &options);

@@ -26,6 +26,7 @@ static void addFilePasses(mlir::OpPassManager &pm, const ShardOptions &options) 
   pm.addPass(createPinShardings(options.file));
   pm.addPass(createPropagate());
   pm.addPass(createDeclareStorage());
+  pm.addPass(createPinReductions(options.file));
   pm.addPass(createChooseSplits());
   pm.addPass(createVerifySharded());
 }

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/SplitChoices.h"
 
+#include "dialects/dist/Splits.h"
 #include "dialects/loom/Work.h"
 
 using namespace mlir;
@@ -97,36 +98,72 @@ static double getShare(const ShardingRule &rule, const FactorSplits &splits, con
   return share;
 }
 
-std::vector<SplitChoice> gridloom::listSplitChoices(Operation *op, ArrayRef<StringAttr> axes,
-                                                    const Mesh &mesh) {
-  ShardingRule rule = cast<ShardingRuleInterface>(op).getShardingRule();
+/// Whether shardings of the operation's tensors can say that its factors are split so.
+static bool isImplied(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
+                      const Mesh &mesh) {
   SmallVector<RankedTensorType> types = getTensorTypes(op);
-  FactorSplits cuts = findCutsInTime(op, rule, mesh);
-  std::vector<SplitChoice> choices;
-  for (const FactorSplits &splits : assignAxes(rule, axes, cuts, mesh)) {
-    SmallVector<Sharding> shardings;
-    for (size_t i = 0; i < types.size(); ++i)
-      shardings.push_back(project(rule, i, splits, mesh));
-    if (!llvm::all_of(shardings, isMinorInTime) ||
-        mergeFactors(rule, shardings, types, mesh).axes != splits.axes)
-      continue;
-    for (auto [kind, list] : llvm::zip_equal(rule.kinds, splits.axes))
-      if (kind == FactorKind::Reduction)
-        for (Sharding &result : MutableArrayRef(shardings).drop_front(op->getNumOperands()))
-          result.unreduced.append(list);
-    SmallVector<RankedTensorType> local;
-    SplitChoice choice;
-    for (auto [type, sharding] : llvm::zip_equal(types, shardings)) {
-      if (!sharding.unreduced.empty())
-        sharding.reduction = rule.reduction;
-      local.push_back(getLocalType(type, sharding, mesh));
-      choice.shardings.push_back(sharding.getAttr(mesh));
-    }
-    choice.seconds = getInnerSeconds(rule, splits, local, mesh);
-    if (isa<loom::CostInterface>(op))
-      choice.seconds += cluster::getComputeSeconds(
-          mesh.getMachine(), loom::getShareOfWork(op, getShare(rule, splits, mesh), local));
-    choices.push_back(std::move(choice));
+  SmallVector<Sharding> shardings;
+  for (size_t i = 0; i < types.size(); ++i)
+    shardings.push_back(project(rule, i, splits, mesh));
+  return llvm::all_of(shardings, isMinorInTime) &&
+         mergeFactors(rule, shardings, types, mesh).axes == splits.axes;
+}
+
+static SplitChoice makeChoice(Operation *op, const ShardingRule &rule, const OpSplits &splits,
+                              const Mesh &mesh) {
+  SplitChoice choice;
+  choice.splits = splits.getAttr(op->getContext());
+  SmallVector<RankedTensorType> local;
+  for (auto [type, sharding] :
+       llvm::zip_equal(getTensorTypes(op), getSplitShardings(op, rule, splits, mesh))) {
+    local.push_back(getLocalType(type, sharding, mesh));
+    choice.shardings.push_back(sharding.getAttr(mesh));
   }
+  choice.seconds = getInnerSeconds(rule, splits.factors, local, mesh);
+  if (isa<loom::CostInterface>(op))
+    choice.seconds += cluster::getComputeSeconds(
+        mesh.getMachine(), loom::getShareOfWork(op, getShare(rule, splits.factors, mesh), local));
+  return choice;
+}
+
+/// Every set of the axes that split nothing: those over which sums may stay partial.
+static std::vector<AxisList> listUnreduced(const FactorSplits &splits, ArrayRef<StringAttr> axes) {
+  std::vector<AxisList> all = {{}};
+  for (StringAttr axis : axes) {
+    if (llvm::any_of(splits.axes,
+                     [&](const AxisList &list) { return llvm::is_contained(list, axis); }))
+      continue;
+    for (size_t i = 0, count = all.size(); i < count; ++i) {
+      all.push_back(all[i]);
+      all.back().push_back(axis);
+    }
+  }
+  return all;
+}
+
+std::vector<SplitChoice> gridloom::listSplitChoices(Operation *op, ArrayRef<StringAttr> axes,
+                                                    const Mesh &mesh, bool mayPassSums) {
+  ShardingRule rule = cast<ShardingRuleInterface>(op).getShardingRule();
+  std::vector<SplitChoice> choices, passing;
+  if (op->hasAttr(kSplits)) {
+    choices.push_back(makeChoice(op, rule, *readSplits(op, rule, mesh), mesh));
+    return choices;
+  }
+  FactorSplits cuts = findCutsInTime(op, rule, mesh);
+  for (FactorSplits &factors : assignAxes(rule, axes, cuts, mesh)) {
+    if (!isImplied(op, rule, factors, mesh))
+      continue;
+    OpSplits splits;
+    splits.factors = std::move(factors);
+    choices.push_back(makeChoice(op, rule, splits, mesh));
+    if (!mayPassSums)
+      continue;
+    std::vector<AxisList> sums = listUnreduced(splits.factors, axes);
+    for (AxisList &unreduced : llvm::drop_begin(sums)) {
+      splits.unreduced = std::move(unreduced);
+      passing.push_back(makeChoice(op, rule, splits, mesh));
+    }
+  }
+  choices.insert(choices.end(), passing.begin(), passing.end());
   return choices;
 }

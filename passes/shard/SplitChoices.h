@@ -12,6 +12,7 @@ namespace gridloom {
 
 /// One way to split an operation's factors.
 struct SplitChoice {
+  dist::SplitsAttr splits;
   /// The shardings that its tensors then have: operands, then results, which may be unreduced.
   llvm::SmallVector<dist::ShardingAttr> shardings;
   double seconds; ///< of a device's share of the work, and what communicates within the operation
@@ -21,13 +22,16 @@ struct SplitChoice {
 dist::Sharding getWholeInTime(mlir::Value value);
 
 /// Every way to put each of the axes on one factor or none, of those that shardings of the
-/// operation's tensors can say; the way that leaves all whole first. An axis earlier in the list is
-/// major where several split one factor. Tensors stay cut into micro-batches as their shardings
-/// say, and costs are those of one. Communication to bring operands there and to reduce results is
-/// not counted. Of what windows read from neighbours, one row on each side is counted.
+/// operation's tensors can say; the way that leaves all whole first. Where `mayPassSums`, a linear
+/// operation also has each of these with operands and result that stay partial sums over axes that
+/// split nothing. An axis earlier in the list is major where several split one factor. Tensors stay
+/// cut into micro-batches as their shardings say, and costs are those of one. An operation that has
+/// `dist.splits`, which its rule allows, has this way alone. Communication to bring operands there
+/// and to reduce results is not counted. Of what windows read from neighbours, one row on each side
+/// is counted.
 std::vector<SplitChoice> listSplitChoices(mlir::Operation *op,
                                           llvm::ArrayRef<mlir::StringAttr> axes,
-                                          const dist::Mesh &mesh);
+                                          const dist::Mesh &mesh, bool mayPassSums);
 
 } // namespace gridloom
 

@@ -42,6 +42,10 @@ static ShardingAttr getReduced(ShardingAttr sharding, const Mesh &mesh) {
   return whole.getAttr(mesh);
 }
 
+static bool isPartialSum(ShardingAttr sharding) {
+  return !sharding.getUnreduced().empty() && sharding.getReduction() == ReductionKind::Sum;
+}
+
 /// What is on which device, without what is when.
 static Sharding dropMicrobatches(ShardingAttr attr) {
   Sharding sharding(attr);
@@ -162,13 +166,20 @@ static std::string getKey(Operation *op) {
   return key;
 }
 
+bool SplitProblem::mayPassSums(Operation *op) const {
+  return cast<ShardingRuleInterface>(op).isLinear() && op->getNumOperands() > 0 &&
+         op->getNumResults() == 1 &&
+         llvm::all_of(op->getOperands(), [&](Value operand) { return sums.contains(operand); });
+}
+
 const SplitProblem::Choices &SplitProblem::getChoices(Operation *op) {
-  auto [entry, isNew] = known.try_emplace(getKey(op));
+  bool passes = mayPassSums(op);
+  auto [entry, isNew] = known.try_emplace((passes ? "+" : "") + getKey(op));
   Choices &choices = entry->second;
   if (!isNew)
     return choices;
   choices.tensors.resize(op->getNumOperands() + op->getNumResults());
-  for (const SplitChoice &choice : listSplitChoices(op, axes, mesh)) {
+  for (const SplitChoice &choice : listSplitChoices(op, axes, mesh, passes)) {
     if (!llvm::all_of(choice.shardings, [&](ShardingAttr attr) { return splitsBatch(attr); }))
       continue;
     solver::Cost cost = toCost(choice.seconds);
@@ -178,6 +189,7 @@ const SplitProblem::Choices &SplitProblem::getChoices(Operation *op) {
       cost += getTieBreak(type, sharding, mesh);
     }
     choices.costs.push_back(cost);
+    choices.splits.push_back(choice.splits);
   }
   return choices;
 }
@@ -193,16 +205,33 @@ void SplitProblem::addOperation(Operation *op) {
   if (index < nodes.size())
     return;
   const Choices &choices = getChoices(op);
-  nodes.push_back({choices.costs, choices.tensors, {}, {}, op});
+  nodes.push_back({choices.costs, choices.tensors, choices.splits, {}, {}, op});
+  for (auto [i, result] : llvm::enumerate(op->getResults()))
+    if (llvm::any_of(choices.tensors[op->getNumOperands() + i].shardings,
+                     [](ShardingAttr sharding) { return isPartialSum(sharding); }))
+      sums.insert(result);
+}
+
+/// Whether a value has been given more than what cuts it in time.
+static bool isPinned(ShardingAttr given) {
+  return given && llvm::any_of(given.getDims(), [](DimShardingAttr dim) {
+           return !dim.getOpen() || !llvm::all_of(dim.getAxes(), isMicroAxis);
+         });
 }
 
 bool SplitProblem::needsNode(Value value) const {
-  ShardingAttr given = dist::getSharding(value);
-  bool isPinned = given && llvm::any_of(given.getDims(), [](DimShardingAttr dim) {
-                    return !dim.getOpen() || !llvm::all_of(dim.getAxes(), isMicroAxis);
-                  });
-  return isa<BlockArgument>(value) || isPinned || !value.hasOneUse() ||
+  return isa<BlockArgument>(value) || isPinned(dist::getSharding(value)) || !value.hasOneUse() ||
          isa<func::ReturnOp>(*value.getUsers().begin());
+}
+
+/// Whether all that read a value may take the partial sums that the sharding says.
+bool SplitProblem::isReadUnreduced(Value value, ShardingAttr sharding) const {
+  return isPartialSum(sharding) && llvm::all_of(value.getUses(), [&](OpOperand &use) {
+           auto reader = opNodes.find(use.getOwner());
+           return reader != opNodes.end() &&
+                  llvm::is_contained(
+                      nodes[reader->second].tensors[use.getOperandNumber()].shardings, sharding);
+         });
 }
 
 /// The shardings that the value's producer makes and its readers need, and that of a value that is
@@ -220,19 +249,25 @@ void SplitProblem::addValue(Value value) {
   if (state)
     index = stateNodes.try_emplace(state, index).first->second;
   if (index == nodes.size())
-    nodes.push_back({{}, std::vector<Column>(1), {}, {}, value.getDefiningOp()});
+    nodes.push_back({{}, std::vector<Column>(1), {}, {}, {}, value.getDefiningOp()});
   valueNodes[value] = index;
   Column &column = nodes[index].tensors.front();
-  auto offer = [&](ShardingAttr sharding) {
-    sharding = getReduced(sharding, mesh);
+  auto add = [&](ShardingAttr sharding) {
     if (llvm::is_contained(column.shardings, sharding) || !splitsBatch(sharding) ||
         (given && !admits(given, sharding)))
       return;
     column.add(sharding);
     nodes[index].costs.push_back(getTieBreak(type, sharding, mesh));
   };
+  auto offer = [&](ShardingAttr sharding) {
+    add(getReduced(sharding, mesh));
+    if (!isPinned(given) && isReadUnreduced(value, sharding))
+      add(sharding);
+  };
   if (given && isClosed(given))
-    offer(given);
+    add(given);
+  if (given && !given.getUnreduced().empty())
+    return;
   Sharding whole = getWholeInTime(value);
   if (int64_t dim = whole.getMicroDim(); dim >= 0)
     whole.dims[dim].axes.insert(whole.dims[dim].axes.begin(), batch.begin(), batch.end());
@@ -321,7 +356,7 @@ void SplitProblem::addReceived(Value value) {
                                                static_cast<unsigned>(nodes.size()));
     if (isNew)
       nodes.push_back(
-          {{}, std::vector<Column>(1), {}, partTimes[getPart(use.getOwner())], producer, true});
+          {{}, std::vector<Column>(1), {}, {}, partTimes[getPart(use.getOwner())], producer, true});
     Node &node = nodes[known->second];
     auto offer = [&](ShardingAttr sharding) {
       if (llvm::is_contained(node.tensors.front().shardings, sharding))
@@ -344,10 +379,26 @@ static bool scatters(const Sharding &from, const Sharding &to, size_t dim) {
                       [&](StringAttr axis) { return llvm::is_contained(from.unreduced, axis); });
 }
 
+/// The time to reduce what `to` does not leave partial; nothing else is done to partial sums.
+static double getPartialSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
+                                const Mesh &mesh) {
+  AxisList reduced = from.unreduced;
+  for (StringAttr axis : to.unreduced) {
+    auto *found = llvm::find(reduced, axis);
+    if (found == reduced.end() || from.reduction != ReductionKind::Sum || from.dims != to.dims)
+      return std::numeric_limits<double>::infinity();
+    reduced.erase(found);
+  }
+  auto bytes = static_cast<double>(loom::getByteSize(getLocalType(type, from, mesh)));
+  return reduced.empty() ? 0 : mesh.getSeconds(cluster::Collective::AllReduce, bytes, reduced);
+}
+
 /// A reduction of what is partial, into parts where `to` has such, then the moves of getMoveCost;
 /// most often what the resharder finds, which takes a thousand times as long for all pairs.
 static double getReshardSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
                                 const Mesh &mesh) {
+  if (!to.unreduced.empty())
+    return getPartialSeconds(type, from, to, mesh);
   Sharding reduced = from;
   double seconds = 0;
   for (size_t dim = 0; dim < to.dims.size() && !reduced.unreduced.empty(); ++dim) {
@@ -386,8 +437,8 @@ solver::Cost SplitProblem::getReshardCost(RankedTensorType type, ShardingAttr fr
 }
 
 const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const Column &makes,
-                                                  const Column &needs) {
-  std::vector<const void *> key{type.getAsOpaquePointer()};
+                                                  const Column &needs, bool isDeclared) {
+  std::vector<const void *> key{type.getAsOpaquePointer(), isDeclared ? this : nullptr};
   for (ShardingAttr source : makes.shardings)
     key.push_back(source.getAsOpaquePointer());
   key.push_back(nullptr);
@@ -398,7 +449,9 @@ const SplitProblem::Table &SplitProblem::getTable(RankedTensorType type, const C
     return entry->second;
   for (ShardingAttr source : makes.shardings)
     for (ShardingAttr target : needs.shardings)
-      entry->second.push_back(getReshardCost(type, source, target));
+      entry->second.push_back(isDeclared && source.getUnreduced() != target.getUnreduced()
+                                  ? solver::infiniteCost
+                                  : getReshardCost(type, source, target));
   return entry->second;
 }
 
@@ -427,7 +480,7 @@ std::pair<unsigned, size_t> SplitProblem::getSource(Value value, Operation *read
 void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
                            RankedTensorType type, Operation *payer, Operation *receiver) {
   const Column &makes = nodes[from].tensors[fromTensor], &needs = nodes[to].tensors[toTensor];
-  const Table &table = getTable(type, makes, needs);
+  const Table &table = getTable(type, makes, needs, /*isDeclared=*/nodes[from].splits.empty());
   Table sent;
   if (receiver)
     for (ShardingAttr source : makes.shardings)
@@ -585,7 +638,7 @@ StageCosts SplitProblem::getStageCosts(const solver::Assignment &assignment) con
 }
 
 /// Of a value without a node: as it is made, or, if it is made in parts that have to be summed, as
-/// its reader needs it. A weight lies as its own node has it, whose memory was counted.
+/// its reader takes it. A weight lies as its own node has it, whose memory was counted.
 ShardingAttr SplitProblem::getChosen(Value value, const solver::Assignment &assignment) const {
   if (value.getDefiningOp<loom::GetWeightOp>()) {
     unsigned weight = opNodes.lookup(value.getDefiningOp());
@@ -597,7 +650,7 @@ ShardingAttr SplitProblem::getChosen(Value value, const solver::Assignment &assi
     return made;
   OpOperand &use = *value.getUses().begin();
   unsigned reader = opNodes.lookup(use.getOwner());
-  return getReduced(nodes[reader].tensors[use.getOperandNumber()].get(assignment[reader]), mesh);
+  return nodes[reader].tensors[use.getOperandNumber()].get(assignment[reader]);
 }
 
 void SplitProblem::apply(const solver::Assignment &assignment, StringRef origin) {
@@ -608,8 +661,12 @@ void SplitProblem::apply(const solver::Assignment &assignment, StringRef origin)
   };
   for (func::FuncOp func : functions) {
     llvm::for_each(func.getArguments(), set);
-    for (Operation &op : func.front().without_terminator())
+    for (Operation &op : func.front().without_terminator()) {
       llvm::for_each(op.getResults(), set);
+      unsigned node = opNodes.lookup(&op);
+      if (!isa<loom::GetWeightOp>(op) && loom::getBodies(&op).empty())
+        op.setAttr(kSplits, nodes[node].splits[assignment[node]]);
+    }
   }
 }
 
@@ -619,10 +676,17 @@ llvm::DenseSet<StringAttr> SplitProblem::getUsedAxes() const {
     for (DimShardingAttr dim : dist::getSharding(value).getDims())
       used.insert_range(dim.getAxes());
   };
+  auto visitWork = [&](Operation &op) {
+    if (auto splits = op.getAttrOfType<SplitsAttr>(kSplits))
+      for (DimShardingAttr factor : splits.getFactors())
+        used.insert_range(factor.getAxes());
+  };
   for (func::FuncOp func : functions) {
     llvm::for_each(func.getArguments(), visit);
-    for (Operation &op : func.front().without_terminator())
+    for (Operation &op : func.front().without_terminator()) {
       llvm::for_each(op.getResults(), visit);
+      visitWork(op);
+    }
   }
   return used;
 }

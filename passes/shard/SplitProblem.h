@@ -47,7 +47,9 @@ public:
   /// Costs are in picoseconds, usages in bytes: of weights, and of what operations make while it is
   /// read. With `memoryBytes` above 0 a device keeps at most so many.
   solver::Problem makeProblem(int64_t memoryBytes) const;
-  /// Writes the shardings that the assignment gives the values, closed, with the origin.
+  /// Writes the splits that the assignment gives the operations, and the shardings that it gives
+  /// the values, closed, with the origin. Weights are split as they are stored, and what has a body
+  /// as its body is: they get no splits.
   void apply(const solver::Assignment &assignment, llvm::StringRef origin);
 
   /// The axes that split any value.
@@ -72,10 +74,11 @@ private:
   };
   struct Node {
     std::vector<solver::Cost> costs;
-    std::vector<Column> tensors;      ///< of an operation: operands, then results; of a value: one
-    std::vector<int64_t> usages;      ///< bytes; none of a value
-    solver::Interval interval;        ///< in numbers of operations, all functions together
-    mlir::Operation *payer = nullptr; ///< whose time the costs are
+    std::vector<Column> tensors; ///< of an operation: operands, then results; of a value: one
+    llvm::ArrayRef<dist::SplitsAttr> splits; ///< of an operation, by strategy; none of a value
+    std::vector<int64_t> usages;             ///< bytes; none of a value
+    solver::Interval interval;               ///< in numbers of operations, all functions together
+    mlir::Operation *payer = nullptr;        ///< whose time the costs are
     bool isReceived = false;
   };
   /// What is to pay where one node's tensor is another's.
@@ -89,6 +92,7 @@ private:
   struct Choices {
     std::vector<solver::Cost> costs;
     std::vector<Column> tensors;
+    std::vector<dist::SplitsAttr> splits;
   };
 
   bool splitsBatch(dist::ShardingAttr sharding) const;
@@ -102,9 +106,13 @@ private:
   void addOperation(mlir::Operation *op);
   void setUsage(mlir::Operation *op, int64_t begin);
   const Choices &getChoices(mlir::Operation *op);
+  /// Whether all operands are made in partial sums by some way to split their operations, and the
+  /// operation is one that may take them so.
+  bool mayPassSums(mlir::Operation *op) const;
   /// Whether the value has a node of its own; otherwise its one reader takes it from its producer.
   bool needsNode(mlir::Value value) const;
   void addValue(mlir::Value value);
+  bool isReadUnreduced(mlir::Value value, dist::ShardingAttr sharding) const;
   /// Nodes for a value in the stages that receive it.
   void addReceived(mlir::Value value);
   void connectReceived(mlir::Value value);
@@ -120,7 +128,9 @@ private:
                               dist::ShardingAttr to);
   /// That of every pair of shardings, row-major.
   using Table = std::vector<solver::Cost>;
-  const Table &getTable(mlir::RankedTensorType type, const Column &makes, const Column &needs);
+  /// What a value is declared as, with the sums that it leaves partial, all its readers take.
+  const Table &getTable(mlir::RankedTensorType type, const Column &makes, const Column &needs,
+                        bool isDeclared);
   /// Of a device's part, on either side.
   solver::Cost getSendCost(mlir::RankedTensorType type, dist::ShardingAttr sharding) const;
   /// The node and tensor that make the value.
@@ -138,6 +148,7 @@ private:
   llvm::MapVector<std::pair<mlir::Value, int64_t>, unsigned> received; ///< by stage
   llvm::DenseMap<mlir::Operation *, unsigned> opNodes;
   llvm::DenseMap<mlir::Operation *, int64_t> times;
+  llvm::DenseSet<mlir::Value> sums; ///< what some way to split its operation leaves partial
   llvm::SmallVector<solver::Interval> partTimes, stageTimes;
   llvm::DenseMap<mlir::Operation *, size_t> functionNumbers;
   llvm::DenseMap<mlir::StringAttr, unsigned> stateNodes;
@@ -149,7 +160,8 @@ private:
   std::map<std::pair<unsigned, unsigned>, Link> edges;
   llvm::StringMap<Choices> known;
   llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, solver::Cost> reshards;
-  std::map<std::vector<const void *>, Table> tables; ///< by type and both lists of shardings
+  /// By type, whether it is declared, and both lists of shardings.
+  std::map<std::vector<const void *>, Table> tables;
 };
 
 } // namespace gridloom

@@ -25,6 +25,7 @@ using llvm::Twine;
 static constexpr int64_t kVersion = 1;
 static constexpr uint64_t kMaxBytes = uint64_t{256} << 20;
 static constexpr llvm::StringLiteral kMicroAxis = "micro";
+static constexpr llvm::StringLiteral kUnreduced = "unreduced";
 
 std::string StrategyFile::getMesh() const {
   return llvm::join(llvm::map_range(mesh,
@@ -100,10 +101,13 @@ private:
   bool readUnpack(unsigned line, yaml::Node *value);
   bool readSection(StrategySection section, unsigned line, yaml::Node *value, StrategyTable &table);
   bool readSpecialisations(unsigned line, yaml::Node *value);
-  bool readSplit(unsigned line, yaml::Node *value, std::vector<DimSplit> &dims);
-  bool readDim(unsigned line, yaml::Node *value, DimSplit &dim);
+  bool readSplit(unsigned line, yaml::Node *value, StrategyLine &entry);
+  bool readFactors(unsigned line, yaml::Node *value, std::vector<FactorSplit> &factors);
+  bool readDim(yaml::Node *value, DimSplit &dim, std::vector<std::string> *unreduced = nullptr);
   void check();
   void checkSplit(const StrategyLine &line);
+  void checkAxes(const StrategyLine &line, const std::vector<std::string> &axes,
+                 std::vector<StringRef> *seen);
 
   llvm::SourceMgr sources;
   yaml::Stream stream;
@@ -228,19 +232,29 @@ bool Reader::readUnpack(unsigned line, yaml::Node *value) {
   return true;
 }
 
-/// One dimension: "{}", "{data, model}", "{model: 64}".
-bool Reader::readDim(unsigned line, yaml::Node *value, DimSplit &dim) {
+/// One dimension: "{}", "{data, model}", "{model: 64}"; or, where they may be said, the axes of
+/// partial sums: "{unreduced: {model}}".
+bool Reader::readDim(yaml::Node *value, DimSplit &dim, std::vector<std::string> *unreduced) {
   auto *mapping = llvm::dyn_cast<yaml::MappingNode>(value);
   if (!mapping)
     return false;
-  bool hasGranule = false;
+  bool isLast = false;
   for (yaml::KeyValueNode &entry : *mapping) {
     std::optional<std::string> axis = readText(entry.getKey());
-    if (!axis || stream.failed() || hasGranule)
+    if (!axis || stream.failed() || isLast)
       return false;
     yaml::Node *granule = entry.getValue();
     if (!granule)
       return false;
+    if (unreduced && dim.axes.empty() && *axis == kUnreduced &&
+        llvm::isa<yaml::MappingNode>(granule)) {
+      DimSplit sums;
+      if (!readDim(granule, sums) || sums.axes.empty() || sums.granule != 1)
+        return false;
+      *unreduced = std::move(sums.axes);
+      isLast = true;
+      continue;
+    }
     dim.axes.push_back(*axis);
     if (llvm::isa<yaml::NullNode>(granule))
       continue;
@@ -248,12 +262,12 @@ bool Reader::readDim(unsigned line, yaml::Node *value, DimSplit &dim) {
     if (!text || StringRef(*text).getAsInteger(10, dim.granule) || dim.granule < 1 ||
         dim.granule > dist::kMaxGranule)
       return false;
-    hasGranule = true; // of the whole dimension, behind its last axis
+    isLast = true; // of the whole dimension, behind its last axis
   }
   return !stream.failed();
 }
 
-bool Reader::readSplit(unsigned line, yaml::Node *value, std::vector<DimSplit> &dims) {
+bool Reader::readSplit(unsigned line, yaml::Node *value, StrategyLine &entry) {
   auto malformedSplit = [&] {
     return !stream.failed() &&
            stop(line, "cannot read the split; write one {} for each dimension, with the axes that "
@@ -262,10 +276,38 @@ bool Reader::readSplit(unsigned line, yaml::Node *value, std::vector<DimSplit> &
   auto *list = llvm::dyn_cast<yaml::SequenceNode>(value);
   if (!list)
     return malformedSplit();
-  for (yaml::Node &node : *list)
-    if (!readDim(line, &node, dims.emplace_back()))
+  for (yaml::Node &node : *list) {
+    DimSplit dim;
+    if (!entry.unreduced.empty() || !readDim(&node, dim, &entry.unreduced))
       return malformedSplit();
+    if (entry.unreduced.empty())
+      entry.dims.push_back(std::move(dim));
+  }
   return !stream.failed();
+}
+
+/// "{d0: {data}, in0.d1: {model: 64}}"
+bool Reader::readFactors(unsigned line, yaml::Node *value, std::vector<FactorSplit> &factors) {
+  auto *mapping = llvm::dyn_cast<yaml::MappingNode>(value);
+  bool isRead = mapping != nullptr;
+  if (mapping)
+    for (yaml::KeyValueNode &entry : *mapping) {
+      std::optional<std::string> name = readText(entry.getKey());
+      yaml::Node *split = name && !stream.failed() ? entry.getValue() : nullptr;
+      isRead = split && llvm::none_of(
+                            factors, [&](const FactorSplit &known) { return known.name == *name; });
+      if (!isRead)
+        break;
+      FactorSplit &factor = factors.emplace_back();
+      factor.name = *name;
+      isRead = readDim(split, factor.split);
+      if (!isRead)
+        break;
+    }
+  if (stream.failed())
+    return false;
+  return isRead || stop(line, "cannot read the split of a node's work; write the axes of each "
+                              "dimension, e.g. {d0: {data}, in0.d1: {model}}");
 }
 
 bool Reader::readSection(StrategySection section, unsigned line, yaml::Node *value,
@@ -275,9 +317,17 @@ bool Reader::readSection(StrategySection section, unsigned line, yaml::Node *val
     StrategyLine &entry = table[section].emplace_back();
     entry.key = key.str();
     entry.line = at;
+    if (section == StrategySection::Splits) {
+      bool isRead = readFactors(at, node, entry.factors);
+      entry.text = printFactors(entry.factors);
+      return isRead;
+    }
     if (section != StrategySection::Stages) {
-      bool isRead = readSplit(at, node, entry.dims);
-      entry.text = printSplit(entry.dims);
+      bool isRead = readSplit(at, node, entry);
+      entry.text = printSplit(entry.dims, entry.unreduced);
+      if (isRead && !entry.unreduced.empty() && section != StrategySection::Nodes)
+        note(at, "'" + Twine(makePrintable(entry.key)) +
+                     "' is declared unreduced; only nodes leave partial sums");
       return isRead;
     }
     bool isRead = readNumber(node, at, "the stage", 0, INT32_MAX, entry.stage);
@@ -344,34 +394,47 @@ bool Reader::readTop(StringRef key, unsigned line, yaml::Node *value) {
           (version > kVersion ? " (the file is of version " + Twine(version) + ")" : Twine("")));
 }
 
-/// Axes that are in the mesh, each once, and none of the stages'; the micro-batches' is last.
+/// Axes that are in the mesh, none of the stages'; the micro-batches' is last. Each is there once
+/// if `seen` keeps those of the line.
+void Reader::checkAxes(const StrategyLine &line, const std::vector<std::string> &axes,
+                       std::vector<StringRef> *seen) {
+  std::string who = "'" + makePrintable(line.key) + "'";
+  for (const std::string &axis : axes) {
+    bool isMicro = axis == kMicroAxis;
+    if (isMicro && file.microbatches == 1)
+      note(line.line, who + " is split over '" + axis + "', but 'microbatches' is 1");
+    else if (!isMicro && llvm::none_of(file.mesh, [&](const StrategyAxis &known) {
+               return known.name == axis;
+             })) {
+      std::vector<std::string> names;
+      for (const StrategyAxis &known : file.mesh)
+        names.push_back(known.name);
+      note(line.line,
+           who + " is split over axis '" + makePrintable(axis) + "', which is not in the mesh" +
+               (names.empty() ? " of one device" : " (axes: " + llvm::join(names, ", ") + ")") +
+               suggestName(axis, names));
+    } else if (axis == file.stageAxis && file.getNumStages() > 1)
+      note(line.line, who + " is split over axis '" + makePrintable(axis) +
+                          "', along which devices run different pipeline stages");
+    else if (seen && llvm::is_contained(*seen, axis))
+      note(line.line, who + " is split over axis '" + makePrintable(axis) + "' twice");
+    else if (isMicro && &axis != &axes.back())
+      note(line.line, who + " is split over '" + axis + "' before another axis; it comes last");
+    if (seen)
+      seen->push_back(axis);
+  }
+}
+
 void Reader::checkSplit(const StrategyLine &line) {
   std::vector<StringRef> seen;
-  std::string who = "'" + makePrintable(line.key) + "'";
   for (const DimSplit &dim : line.dims)
-    for (const std::string &axis : dim.axes) {
-      bool isMicro = axis == kMicroAxis;
-      if (isMicro && file.microbatches == 1)
-        note(line.line, who + " is split over '" + axis + "', but 'microbatches' is 1");
-      else if (!isMicro && llvm::none_of(file.mesh, [&](const StrategyAxis &known) {
-                 return known.name == axis;
-               })) {
-        std::vector<std::string> names;
-        for (const StrategyAxis &known : file.mesh)
-          names.push_back(known.name);
-        note(line.line,
-             who + " is split over axis '" + makePrintable(axis) + "', which is not in the mesh" +
-                 (names.empty() ? " of one device" : " (axes: " + llvm::join(names, ", ") + ")") +
-                 suggestName(axis, names));
-      } else if (axis == file.stageAxis && file.getNumStages() > 1)
-        note(line.line, who + " is split over axis '" + makePrintable(axis) +
-                            "', along which devices run different pipeline stages");
-      else if (llvm::is_contained(seen, axis))
-        note(line.line, who + " is split over axis '" + makePrintable(axis) + "' twice");
-      else if (isMicro && axis != dim.axes.back())
-        note(line.line, who + " is split over '" + axis + "' before another axis; it comes last");
-      seen.push_back(axis);
-    }
+    checkAxes(line, dim.axes, &seen);
+  checkAxes(line, line.unreduced, &seen);
+  if (llvm::is_contained(line.unreduced, kMicroAxis))
+    note(line.line, "'" + makePrintable(line.key) +
+                        "' is declared unreduced over 'micro'; micro-batches are not summed");
+  for (const FactorSplit &factor : line.factors)
+    checkAxes(line, factor.split.axes, nullptr);
 }
 
 /// What can be known without the program.
@@ -491,15 +554,30 @@ static std::string printKey(StringRef key, unsigned indent) {
   return text.size() < kMaxKey ? pad + text + ":" : pad + "? " + text + "\n" + pad + ":";
 }
 
-std::string gridloom::printSplit(const std::vector<DimSplit> &dims) {
-  std::string text;
-  for (const DimSplit &dim : dims) {
-    text += text.empty() ? "{" : ", {";
-    for (const std::string &axis : dim.axes)
-      text += (&axis == &dim.axes.front() ? "" : ", ") + quoteAxes(axis);
-    text += (dim.granule > 1 ? ": " + std::to_string(dim.granule) : "") + "}";
-  }
-  return "[" + text + "]";
+/// "{}", "{data, model}", "{model: 64}"
+static std::string printDim(const std::vector<std::string> &axes, int64_t granule) {
+  std::string text = "{";
+  for (const std::string &axis : axes)
+    text += (&axis == &axes.front() ? "" : ", ") + quoteAxes(axis);
+  return text + (granule > 1 ? ": " + std::to_string(granule) : "") + "}";
+}
+
+std::string gridloom::printSplit(const std::vector<DimSplit> &dims,
+                                 const std::vector<std::string> &unreduced) {
+  std::vector<std::string> parts;
+  for (const DimSplit &dim : dims)
+    parts.push_back(printDim(dim.axes, dim.granule));
+  if (!unreduced.empty())
+    parts.push_back("{" + kUnreduced.str() + ": " + printDim(unreduced, 1) + "}");
+  return "[" + llvm::join(parts, ", ") + "]";
+}
+
+std::string gridloom::printFactors(const std::vector<FactorSplit> &factors) {
+  std::vector<std::string> parts;
+  for (const FactorSplit &factor : factors)
+    parts.push_back(quoteAxes(factor.name) + ": " +
+                    printDim(factor.split.axes, factor.split.granule));
+  return "{" + llvm::join(parts, ", ") + "}";
 }
 
 static void printTable(llvm::raw_ostream &os, const StrategyTable &table, unsigned indent) {

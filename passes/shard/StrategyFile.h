@@ -26,22 +26,31 @@ struct DimSplit {
   int64_t granule = 1;
 };
 
+/// How one factor of a node's work is split, by the factor's name (FactorNames.h).
+struct FactorSplit {
+  std::string name;
+  DimSplit split;
+};
+
 /// A line of a section: what is said of the names that `key` is or matches (NamePatterns.h).
 struct StrategyLine {
   std::string key;
-  unsigned line = 0;          ///< in the file, from 1; 0 in none
-  std::vector<DimSplit> dims; ///< of a value
-  int64_t stage = 0;          ///< of a node
-  std::string text;           ///< either as it is written: "[{data}, {model: 64}]", "1"
+  unsigned line = 0;                  ///< in the file, from 1; 0 in none
+  std::vector<DimSplit> dims;         ///< of a value
+  std::vector<std::string> unreduced; ///< axes over which a value stays a partial sum
+  std::vector<FactorSplit> factors;   ///< of a node's work
+  int64_t stage = 0;                  ///< of a node
+  std::string text; ///< any of them as it is written: "[{data}, {model: 64}]", "1"
 };
 
-/// The sections that speak of a program by name. Those of `Stages` have stages, others shardings.
-/// `Storage` is how weights and states, by their inputs, lie in memory where that is not as they
-/// are split.
-enum class StrategySection { Stages, Inputs, Weights, Nodes, Outputs, Storage };
-inline constexpr size_t kNumStrategySections = 6;
+/// The sections that speak of a program by name. Those of `Stages` have stages, those of `Splits`
+/// factors, others shardings. `Storage` is how weights and states, by their inputs, lie in memory
+/// where that is not as they are split; `Splits` how the work of nodes is split where that does not
+/// follow from the shardings.
+enum class StrategySection { Stages, Inputs, Weights, Nodes, Splits, Outputs, Storage };
+inline constexpr size_t kNumStrategySections = 7;
 inline constexpr std::array<llvm::StringLiteral, kNumStrategySections> kStrategySections = {
-    "stages", "inputs", "weights", "nodes", "outputs", "storage"};
+    "stages", "inputs", "weights", "nodes", "splits", "outputs", "storage"};
 
 /// What is decided for a function.
 struct StrategyTable {
@@ -100,8 +109,12 @@ std::vector<std::string> readStrategy(const std::string &path, StrategyFile &fil
 /// The text, from which parseStrategy makes the same file.
 std::string printStrategy(const StrategyFile &file);
 
-/// "[{data}, {model: 64}]"
-std::string printSplit(const std::vector<DimSplit> &dims);
+/// "[{data}, {model: 64}]", and "[{data}, {}, {unreduced: {model}}]" of partial sums.
+std::string printSplit(const std::vector<DimSplit> &dims,
+                       const std::vector<std::string> &unreduced = {});
+
+/// "{d0: {data}, in0.d1: {model: 64}}"
+std::string printFactors(const std::vector<FactorSplit> &factors);
 
 /// "; did you mean 'x'?" for a name that is close to one of `known`, else empty.
 std::string suggestName(llvm::StringRef name, const std::vector<std::string> &known);

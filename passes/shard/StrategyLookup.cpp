@@ -21,6 +21,7 @@ static StringRef describe(StrategySection section) {
   switch (section) {
   case StrategySection::Stages:
   case StrategySection::Nodes:
+  case StrategySection::Splits:
     return "node";
   case StrategySection::Inputs:
     return "input";

@@ -4,8 +4,9 @@
 //
 //===----------------------------------------------------------------------===//
 #include "passes/shard/StrategyWriter.h"
-#include "dialects/dist/Splits.h"
 
+#include "dialects/dist/Splits.h"
+#include "passes/shard/FactorNames.h"
 #include "passes/shard/NamePatterns.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/Spots.h"
@@ -25,6 +26,13 @@ std::vector<DimSplit> gridloom::getSplit(const Sharding &sharding) {
   return dims;
 }
 
+std::string gridloom::printSharding(const Sharding &sharding) {
+  std::vector<std::string> unreduced;
+  for (StringAttr axis : sharding.unreduced)
+    unreduced.push_back(axis.str());
+  return printSplit(getSplit(sharding), unreduced);
+}
+
 namespace {
 /// What is said of a specialisation, by section.
 using Texts = std::array<std::vector<NamedText>, kNumStrategySections>;
@@ -41,7 +49,8 @@ private:
   void describeMesh(StrategyFile &file) const;
   void describeUnpacked(StrategyFile &file);
   Texts describe(func::FuncOp func) const;
-  bool isForced(RankedTensorType type, const Sharding &sharding) const;
+  std::optional<NamedText> describeSplits(const NamedSpot &named) const;
+  bool isForced(const Spot &spot, const Sharding &sharding) const;
 
   ModuleOp module;
   Mesh mesh;
@@ -86,12 +95,52 @@ void Collector::describeUnpacked(StrategyFile &file) {
       file.unpack.emplace_back().key = name.full;
 }
 
+/// How an operation's splits make its results.
+static SmallVector<Sharding> getMade(Operation *op, const Mesh &mesh) {
+  ShardingRule rule = cast<ShardingRuleInterface>(op).getShardingRule();
+  FailureOr<OpSplits> splits = readSplits(op, rule, mesh); // VerifySharded has seen them
+  return to_vector(
+      ArrayRef(getSplitShardings(op, rule, *splits, mesh)).take_back(op->getNumResults()));
+}
+
 /// Whether no other sharding is possible.
-bool Collector::isForced(RankedTensorType type, const Sharding &sharding) const {
+bool Collector::isForced(const Spot &spot, const Sharding &sharding) const {
+  RankedTensorType type = spot.getType();
+  if (auto result = dyn_cast_or_null<OpResult>(spot.value);
+      result && result.getOwner()->hasAttr(kSplits) &&
+      !getMade(result.getOwner(), mesh)[result.getResultNumber()].unreduced.empty())
+    return false; // where it is reduced is to be said
   return type.getRank() == 0 ||
          (type.getNumElements() == 1 &&
           llvm::all_of(sharding.dims, [](const Sharding::Dim &dim) { return dim.axes.empty(); }) &&
           llvm::none_of(mesh.getAxes(), [](const Mesh::Axis &axis) { return axis.size == 1; }));
+}
+
+/// How an operation is split; it needs to be said where its tensors' shardings say otherwise.
+/// Called as its first result is.
+std::optional<NamedText> Collector::describeSplits(const NamedSpot &named) const {
+  auto result = dyn_cast_or_null<OpResult>(named.spot.value);
+  if (named.section != StrategySection::Nodes || !result || result.getResultNumber() > 0)
+    return std::nullopt;
+  Operation *op = result.getOwner();
+  auto attr = op->getAttrOfType<SplitsAttr>(kSplits);
+  if (!attr)
+    return std::nullopt;
+  ShardingRule rule = cast<ShardingRuleInterface>(op).getShardingRule();
+  OpSplits implied;
+  implied.factors = *getImpliedSplits(op, rule, mesh); // every value has a sharding
+  std::vector<FactorSplit> factors;
+  for (auto [name, factor] : llvm::zip_equal(getFactorNames(op, rule), attr.getFactors())) {
+    if (factor.getAxes().empty())
+      continue;
+    FactorSplit &split = factors.emplace_back();
+    split.name = name;
+    split.split.granule = factor.getGranule();
+    for (StringAttr axis : factor.getAxes())
+      split.split.axes.push_back(axis.str());
+  }
+  bool isImplied = implied.getAttr(op->getContext()).getFactors() == attr.getFactors();
+  return NamedText{named.full, named.base, printFactors(factors), /*needed=*/!isImplied};
 }
 
 Texts Collector::describe(func::FuncOp func) const {
@@ -104,11 +153,13 @@ Texts Collector::describe(func::FuncOp func) const {
       continue;
     Sharding sharding(attr);
     texts[static_cast<size_t>(named.section)].push_back(
-        {named.full, named.base, printSplit(getSplit(sharding)),
-         /*needed=*/!isForced(named.spot.getType(), sharding)});
+        {named.full, named.base, printSharding(sharding),
+         /*needed=*/!isForced(named.spot, sharding)});
+    if (std::optional<NamedText> splits = describeSplits(named))
+      texts[static_cast<size_t>(StrategySection::Splits)].push_back(std::move(*splits));
     if (ShardingAttr storage = named.spot.value ? getStorage(named.spot.value) : ShardingAttr())
       texts[static_cast<size_t>(StrategySection::Storage)].push_back(
-          {named.full, named.base, printSplit(getSplit(Sharding(storage))),
+          {named.full, named.base, printSharding(Sharding(storage)),
            /*needed=*/Sharding(storage) != sharding});
   }
   if (!stageAxis)

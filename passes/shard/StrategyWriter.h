@@ -19,8 +19,11 @@ namespace gridloom {
 /// patterns.
 StrategyFile collectStrategy(mlir::ModuleOp module);
 
-/// A sharding as strategy files have it.
+/// A sharding's dimensions as strategy files have them.
 std::vector<DimSplit> getSplit(const dist::Sharding &sharding);
+
+/// A sharding as strategy files write it: "[{data}, {model: 64}]".
+std::string printSharding(const dist::Sharding &sharding);
 
 } // namespace gridloom
 

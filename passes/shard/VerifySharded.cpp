@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/dist/Limits.h"
+#include "dialects/dist/RequireMesh.h"
 #include "dialects/dist/Splits.h"
 #include "dialects/loom/Control.h"
 #include "passes/shard/Shard.h"
@@ -25,11 +26,9 @@ struct VerifyShardedPass : public gridloom::impl::VerifyShardedBase<VerifySharde
   using VerifyShardedBase::VerifyShardedBase;
 
   void runOnOperation() override {
-    MeshOp meshOp = getMesh(getOperation());
-    if (!meshOp) {
-      getOperation().emitError("no mesh is declared");
+    MeshOp meshOp = requireMesh(getOperation());
+    if (!meshOp)
       return signalPassFailure();
-    }
     Mesh mesh(meshOp);
     auto axis = getOperation()->getAttrOfType<StringAttr>(kStageAxis);
     stageAxis = axis && mesh.getSize(axis) > 1 ? axis : StringAttr();
@@ -42,7 +41,9 @@ struct VerifyShardedPass : public gridloom::impl::VerifyShardedBase<VerifySharde
 
 private:
   LogicalResult verifySharding(Operation *where, Twine what, RankedTensorType type,
-                               ShardingAttr sharding, OriginAttr origin, const Mesh &mesh);
+                               ShardingAttr sharding, OriginAttr origin, const Mesh &mesh,
+                               bool mayBePartial = false);
+  LogicalResult verifyAxis(Operation *where, Twine what, StringAttr axis, const Mesh &mesh);
   LogicalResult verifyFunction(func::FuncOp func, const Mesh &mesh);
   LogicalResult verifyCutInTime(func::FuncOp func, Twine what, ShardingAttr sharding);
   LogicalResult verifyStage(Operation *op);
@@ -54,10 +55,21 @@ private:
 };
 } // namespace
 
+LogicalResult VerifyShardedPass::verifyAxis(Operation *where, Twine what, StringAttr axis,
+                                            const Mesh &mesh) {
+  if (llvm::none_of(mesh.getAxes(),
+                    [&](const Mesh::Axis &known) { return known.name == axis; })) // D-C2
+    return where->emitOpError() << what << " uses axis " << axis << ", which is not in the mesh";
+  if (axis == stageAxis)
+    return where->emitOpError() << what << " is split over " << axis
+                                << ", the axis of the pipeline's stages";
+  return success();
+}
+
 /// S-G1, S-G2, S-G4
 LogicalResult VerifyShardedPass::verifySharding(Operation *where, Twine what, RankedTensorType type,
                                                 ShardingAttr sharding, OriginAttr origin,
-                                                const Mesh &mesh) {
+                                                const Mesh &mesh, bool mayBePartial) {
   if (!sharding)
     return where->emitOpError() << what << " has no sharding";
   if (sharding.getMesh() != mesh.getSymbol())
@@ -66,9 +78,9 @@ LogicalResult VerifyShardedPass::verifySharding(Operation *where, Twine what, Ra
   if (static_cast<int64_t>(sharding.getDims().size()) != type.getRank()) // D-C1
     return where->emitOpError() << what << " has a sharding of " << sharding.getDims().size()
                                 << " dimensions for " << type;
-  if (!sharding.getUnreduced().empty())
+  if (!sharding.getUnreduced().empty() && !mayBePartial)
     return where->emitOpError() << what
-                                << " is declared unreduced; dist.splits says what stays partial";
+                                << " is declared unreduced; only results of operations can be";
   llvm::DenseSet<StringAttr> seen;
   for (DimShardingAttr dim : sharding.getDims()) {
     if (dim.getOpen())
@@ -78,19 +90,20 @@ LogicalResult VerifyShardedPass::verifySharding(Operation *where, Twine what, Ra
                                   << "; it has to be from 1 to " << kMaxGranule;
     ArrayRef<StringAttr> axes = dim.getAxes();
     for (auto [i, axis] : llvm::enumerate(axes)) {
-      if (llvm::none_of(mesh.getAxes(),
-                        [&](const Mesh::Axis &known) { return known.name == axis; })) // D-C2
-        return where->emitOpError()
-               << what << " uses axis " << axis << ", which is not in the mesh";
+      if (failed(verifyAxis(where, what, axis, mesh)))
+        return failure();
       if (!seen.insert(axis).second) // D-C3
         return where->emitOpError() << what << " uses axis " << axis << " twice";
-      if (axis == stageAxis)
-        return where->emitOpError()
-               << what << " is split over " << axis << ", the axis of the pipeline's stages";
       if (isMicroAxis(axis) && i + 1 != axes.size())
         return where->emitOpError() << what << " is cut over " << axes[i + 1] << " within " << axis
                                     << "; micro-batches are minor to all axes of a dimension";
     }
+  }
+  for (StringAttr axis : sharding.getUnreduced()) {
+    if (failed(verifyAxis(where, what, axis, mesh)))
+      return failure();
+    if (!seen.insert(axis).second) // D-C3
+      return where->emitOpError() << what << " uses axis " << axis << " twice";
   }
   if (!origin || origin.isEmpty())
     return where->emitOpError() << what << " has a sharding without an origin";
@@ -185,7 +198,8 @@ LogicalResult VerifyShardedPass::verifyFunction(func::FuncOp func, const Mesh &m
   for (Operation &op : func.front().without_terminator()) {
     for (auto [i, result] : llvm::enumerate(op.getResults()))
       if (failed(verifySharding(&op, "result " + Twine(i), cast<RankedTensorType>(result.getType()),
-                                getSharding(result), getOrigin(result), mesh)))
+                                getSharding(result), getOrigin(result), mesh,
+                                /*mayBePartial=*/true)))
         return failure();
     if (failed(verifyStage(&op)))
       return failure();
@@ -208,6 +222,43 @@ static LogicalResult verifyReach(Operation *user, Twine what, Sharding made, Sha
   return user->emitOpError("needs ")
          << what << " as " << need.getAttr(mesh) << ", but it is made as " << made.getAttr(mesh)
          << "; micro-batches do not communicate";
+}
+
+/// "'/mlp/down/MatMul'"
+static std::string quoteNode(Value value) { return "'" + loom::getNodeName(value.getLoc()) + "'"; }
+
+/// S-G11: `user` takes the value over as many axes as it is declared unreduced.
+static LogicalResult verifyReader(Operation *user, Value value, ArrayRef<StringAttr> taken) {
+  ShardingAttr sharding = value.getDefiningOp() ? getSharding(value) : ShardingAttr();
+  ArrayRef<StringAttr> declared = sharding ? sharding.getUnreduced() : ArrayRef<StringAttr>();
+  auto ruled = dyn_cast<ShardingRuleInterface>(user);
+  for (StringAttr axis : declared)
+    if (!llvm::is_contained(taken, axis))
+      return user->emitOpError("needs all of ")
+             << quoteNode(value) << ", which is declared unreduced over '" << axis.getValue()
+             << "'; "
+             << (ruled && ruled.isLinear()
+                     ? "have all its readers take it so, or declare it whole"
+                     : "only linear operations can take it so: declare it whole");
+  for (StringAttr axis : taken)
+    if (!llvm::is_contained(declared, axis))
+      return user->emitOpError("takes ")
+             << quoteNode(value) << " unreduced over '" << axis.getValue()
+             << "', but it is declared whole; declare it unreduced, and have all its readers "
+                "take it so";
+  return success();
+}
+
+/// S-G11: a value is declared unreduced only over axes over which it is made in partial sums.
+static LogicalResult verifyDeclared(OpResult result, const Sharding &made) {
+  ShardingAttr declared = getSharding(result);
+  for (StringAttr axis : declared.getUnreduced())
+    if (!llvm::is_contained(made.unreduced, axis) || made.reduction != ReductionKind::Sum ||
+        declared.getReduction() != ReductionKind::Sum)
+      return result.getOwner()->emitOpError("makes no partial sums over '")
+             << axis.getValue() << "', but is declared unreduced over it; split what it sums over "
+             << "that axis, or declare it whole";
+  return success();
 }
 
 /// S-G9
@@ -250,7 +301,7 @@ LogicalResult VerifyShardedPass::verifyStorage(Operation *where, Twine what, Val
   return success();
 }
 
-/// S-G7, S-G8, S-G9
+/// S-G7, S-G8, S-G9, S-G11
 LogicalResult VerifyShardedPass::verifySplits(func::FuncOp func, const Mesh &mesh) {
   llvm::DenseMap<Value, Sharding> made;
   for (BlockArgument argument : func.getArguments())
@@ -269,7 +320,8 @@ LogicalResult VerifyShardedPass::verifySplits(func::FuncOp func, const Mesh &mes
                << factor << " over " << stageAxis << ", the axis of the pipeline's stages";
     SmallVector<Sharding> shardings = getSplitShardings(&op, rule, *splits, mesh);
     for (auto [i, operand] : llvm::enumerate(op.getOperands()))
-      if (failed(verifyReach(&op, "operand " + Twine(i), made[operand], shardings[i], mesh)))
+      if (failed(verifyReach(&op, "operand " + Twine(i), made[operand], shardings[i], mesh)) ||
+          failed(verifyReader(&op, operand, shardings[i].unreduced)))
         return failure();
     if (failed(verifyBodies(&op, shardings, mesh)))
       return failure();
@@ -281,13 +333,17 @@ LogicalResult VerifyShardedPass::verifySplits(func::FuncOp func, const Mesh &mes
                << shardings.front().getAttr(mesh) << " of a weight that is stored as "
                << stored.getAttr(mesh);
     }
-    for (OpResult result : op.getResults())
+    for (OpResult result : op.getResults()) {
       made[result] = shardings[op.getNumOperands() + result.getResultNumber()];
+      if (failed(verifyDeclared(result, made[result])))
+        return failure();
+    }
   }
   Operation *terminator = func.front().getTerminator();
   for (auto [i, value] : llvm::enumerate(terminator->getOperands()))
     if (failed(verifyReach(terminator, "result " + Twine(i), made[value],
-                           Sharding(func.getResultAttrOfType<ShardingAttr>(i, kSharding)), mesh)))
+                           Sharding(func.getResultAttrOfType<ShardingAttr>(i, kSharding)), mesh)) ||
+        failed(verifyReader(terminator, value, {})))
       return failure();
   return success();
 }

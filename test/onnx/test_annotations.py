@@ -78,6 +78,24 @@ def test_round_trip(bert, tmp_path, mesh):
         np.testing.assert_array_equal(actual, wanted)
 
 
+def test_storage_comes_back(bert, tmp_path):
+    """ONNX has no field for how a weight lies in memory; the model's metadata has a line for each."""
+    path, _ = bert
+    first = tmp_path / "first.onnx"
+    stored = ("--shard", "*intermediate*weight=stored[{data},{}]")
+    compile_model(path, tmp_path / "a.plan", *BERT_DIMS, "--mesh", "data=2", *stored, "--emit-onnx", str(first))
+    (lines,) = [p.value for p in onnx.load(first).metadata_props if p.key == "gridloom.storage"]
+    assert len(lines.splitlines()) == 2 and all(line.endswith("=stored[{data}, {}]") for line in lines.splitlines()), lines
+    compile_model(first, tmp_path / "b.plan", *BERT_DIMS)
+
+    def storage(plan):
+        return [v.get("storage") for v in report(plan)["values"]]
+
+    assert storage(tmp_path / "a.plan") == storage(tmp_path / "b.plan")
+    compile_model(path, tmp_path / "c.plan", *BERT_DIMS, "--mesh", "data=2")
+    assert storage(tmp_path / "a.plan") != storage(tmp_path / "c.plan")
+
+
 def test_mesh_is_inferred_from_devices(bert, tmp_path):
     path, _ = bert
     annotated = tmp_path / "annotated.onnx"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import numpy as np
@@ -74,6 +75,9 @@ def test_weights_that_lie_in_parts(tools, tmp_path, monkeypatch):
     tools.compile("mlp.onnx", "whole.plan", *options, "whole")
     tools.compile("mlp.onnx", "parts.plan", *options, "parts", "--shard", "*weight=stored[{data},{}]")
     assert products(tmp_path / "whole") == products(tmp_path / "parts")
+    values = json.loads((tmp_path / "parts.plan" / "report.json").read_text())["values"]
+    stored = {v["name"]: v["storage"] for v in values if "storage" in v and v["storage"] != v["sharding"]}
+    assert len(stored) == 2 and set(stored.values()) == {'#dist.sharding<@mesh, [{"data"}, {}]>'}
     (dump,) = (tmp_path / "parts").glob("*-partition.mlir")
     assert len(re.findall(r"loom\.get_weight .*sharding = #dist\.sharding<@mesh, \[\{\"data\"\}, \{\}\]>\}", dump.read_text())) == 2
     collectives = re.findall(r"dist\.(\w+) .*? over .*?dist\.because = \"(.*?)\"", dump.read_text())

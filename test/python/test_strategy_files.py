@@ -6,6 +6,7 @@ import json
 import random
 import re
 
+import numpy as np
 import onnx
 import pytest
 from conftest import onnxruntime_session
@@ -112,10 +113,76 @@ def test_comes_back_with_the_same_further_options(tools, tmp_path, models, optio
     assert_comes_back(tools, models("gpt2"), tmp_path, *bind(models("gpt2")), *options, split=["--mesh", "data=2,model=2"])
 
 
-@pytest.mark.parametrize("name", ["llama", "resnet", "gpt2-static"])
-def test_what_is_searched_comes_back(tools, tmp_path, models, name):
+# Links for which every split pays, so that a search splits all it can.
+KIND = {"name": "slow", "memory_bytes_per_second": 1e8, "launch_seconds": 0, "collective_launch_seconds": 0}
+FREE = {
+    "device_kinds": [KIND | {"flops_per_second": {"contraction": {"f32": 1e8}, "other": {"f32": 1e8}}}],
+    "devices": [{"name": "d", "kind": "slow", "count": 8}],
+    "switches": ["s"],
+    "links": [{"ends": ["d", "s"], "latency_seconds": 0, "bytes_per_second": 1e12}],
+}
+
+
+@pytest.mark.parametrize("mesh", ["x=2", "x=3", "x=2,y=2"])
+@pytest.mark.parametrize("name", zoo.SMALL)
+def test_what_is_searched_comes_back(tools, tmp_path, models, name, mesh):
+    """Splits of nodes that no shardings imply come back, too."""
     path = models(name)
-    assert_comes_back(tools, path, tmp_path, *bind(path), split=["--mesh", "x=2,y=2", "--strategy", "search"])
+    (tmp_path / "free.json").write_text(json.dumps(FREE))
+    assert_comes_back(tools, path, tmp_path, *bind(path), "--cluster", tmp_path / "free.json", split=["--mesh", mesh, "--strategy", "search"])
+
+
+def count_reductions(plan) -> int:
+    (dump,) = (plan / "ir").glob("*-partition.mlir")
+    return dump.read_text().count("= dist.all_reduce ")
+
+
+def test_partial_sums_come_back(tools, tmp_path):
+    """Two products are summed before they are reduced; without `unreduced` each is reduced by itself, and nobody else may read them."""
+    value = onnx.helper.make_tensor_value_info
+    nodes = [onnx.helper.make_node(op, inputs, [name], name=name) for op, inputs, name in [("MatMul", "xa", "p"), ("MatMul", "xb", "q"), ("Add", "pq", "s"), ("Tanh", "s", "y")]]
+    draw = np.random.default_rng(0)
+    weights = [onnx.numpy_helper.from_array(draw.standard_normal((8, 4), dtype=np.float32), name) for name in "ab"]
+    graph = onnx.helper.make_graph(nodes, "sums", [value("x", 1, [4, 8])], [value("y", 1, [4, 4])], weights)
+    path = tmp_path / "sums.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8), path)
+    pins = [part for pin in ("x=[{},{model}]", "a=[{model},{}]", "b=[{model},{}]") for part in ("--shard", pin)]
+    text = assert_comes_back(tools, path, tmp_path, split=["--mesh", "model=2", *pins])["plan.strategy"].decode()
+    for name in "pq":
+        assert f"  {name}: [{{}}, {{}}, {{unreduced: {{model}}}}]\n" in text, text
+    assert "splits:" not in text and count_reductions(tmp_path / "a.plan") == 1
+    said = [part for name in "pq" for part in ("--shard", f"{name}=[{{}},{{}},{{unreduced:{{model}}}}]")]
+    tools.compile(path, tmp_path / "said.plan", "--mesh", "model=2", *pins, *said)
+    assert (tmp_path / "said.plan" / "plan.strategy").read_text() == text
+
+    (tmp_path / "whole.strategy").write_text(text.replace(", {unreduced: {model}}", ""))
+    tools.compile(path, tmp_path / "whole.plan", "--strategy", tmp_path / "whole.strategy")
+    assert count_reductions(tmp_path / "whole.plan") == 2
+    inputs = {"x": draw.standard_normal((4, 8), dtype=np.float32)}
+    (one,), (two,) = (tools.run(tmp_path / plan, inputs, tmp_path / f"{plan}.values").outputs.values() for plan in ("a.plan", "whole.plan"))
+    assert np.allclose(one, two, atol=1e-5)
+
+    (tmp_path / "bad.strategy").write_text(text.replace("  s: [{}, {}]\n", "  s: [{}, {}, {unreduced: {model}}]\n"))
+    error = refuse(tools, path, "--strategy", tmp_path / "bad.strategy", "-o", tmp_path / "bad.plan")
+    assert "needs all of 's', which is declared unreduced over 'model'; only linear operations can take it so: declare it whole" in error, error
+
+
+def test_splits_of_nodes_come_back(tools, tmp_path, models):
+    """A product is split otherwise than what is around it: the file names its factors, and has no other splits."""
+    path = models("llama")
+    text = save(tools, path, tmp_path, *bind(path), "--mesh", "data=2,model=2")
+    assert "splits:" not in text
+    (node,) = [n.name for n in onnx.load(path).graph.node if n.name.startswith("/layers.0/mlp/down_proj/")]
+    line = f"  {node}: {{d0: {{data}}, d2: {{model}}}}\n"
+    (tmp_path / "changed.strategy").write_text(f"{text}splits:\n{line}")
+    split = ["--strategy", tmp_path / "changed.strategy"]
+    files = assert_comes_back(tools, path, tmp_path, *bind(path), split=split)
+    written = files["plan.strategy"].decode()
+    assert written[written.index("splits:") : written.index("outputs:")] == f"splits:\n{line}", written
+    dump = (tmp_path / "ir" / "03-shard.mlir").read_text()
+    tools.call("compile", path, *bind(path), *split, "--stop-after", "shard", "--dump-ir", tmp_path / "changed", "-q")
+    found = [len(re.findall(r'dot_general .*?dist\.splits = #dist\.splits<\[\{"data"\}, \{\}, \{"model"\}, \{\}\]>', d)) for d in (dump, (tmp_path / "changed" / "03-shard.mlir").read_text())]
+    assert found[1] == found[0] + 1, found
 
 
 def test_storage_comes_back(tools, tmp_path, models):
@@ -219,6 +286,10 @@ CHANGES = {
     "stages backwards": (r"(?m)^  /layers\.1/\*: 1$", "  /layers.1/*: 0\n  '/layers.0/*': 1", r"reads a value of stage|twice"),
     "a granule too large": (r"(?m)^  input_ids: .*$", "  input_ids: [{data, model: 4611686018427387904}, {}]", r"cannot read the split"),
     "two patterns": (r"(?m)^weights:$", "weights:\n  layers.0.input_layernorm.weigh*: [{data}]", r"says \[.*\] of '.*', and '.*' \(line \d+\) says"),
+    "a factor that is not there": (r"(?m)^outputs:$", "splits:\n  /lm_head/MatMul: {d7: {model}}\noutputs:", r"the work of '/lm_head/MatMul' has no 'd7'; it has d0, d1, d2, in0\.d2"),
+    "a node that is not there": (r"(?m)^outputs:$", "splits:\n  /lm_hed/MatMul: {}\noutputs:", r"unknown node '/lm_hed/MatMul'; did you mean '/lm_head/MatMul'\?"),
+    "an unreduced weight": (r"(?m)^  embed_tokens\.weight: .*$", "  embed_tokens.weight: [{}, {}, {unreduced: {model}}]", r"is declared unreduced; only nodes leave partial sums"),
+    "sums of no product": (r"(?m)^  /norm/Mul_1: \[.*$", "  /norm/Mul_1: [{}, {}, {}, {unreduced: {model}}]", r"makes no partial sums over 'model', but is declared unreduced over it"),
     "a section of tomorrow": (r"(?m)^weights:$", "prefetch:\nweights:", r"section 'prefetch' is not of version 1"),
 }  # fmt: skip
 

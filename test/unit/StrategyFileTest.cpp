@@ -248,6 +248,27 @@ TEST(StrategyFile, CommentsAndLayoutAreFree) {
   EXPECT_EQ(file.common[StrategySection::Weights][1].text, "[{}, {data, model}]");
 }
 
+TEST(StrategyFile, PartialSumsAndFactorsComeBack) {
+  StrategyFile file;
+  ASSERT_THAT(parseStrategy("strategy: 1\nmesh: data=2,model=2\nnodes:\n"
+                            "  a: [{data}, { unreduced : {model} }]\n  b: [{unreduced}, {}]\n"
+                            "splits:\n  a: {d0: {data}, in0.d1: {model: 64}}\n  b: {}\n",
+                            file),
+              ElementsAre(HasSubstr("axis 'unreduced', which is not in the mesh")));
+  const std::vector<StrategyLine> &nodes = file.common[StrategySection::Nodes];
+  EXPECT_EQ(nodes[0].text, "[{data}, {unreduced: {model}}]");
+  EXPECT_EQ(nodes[0].dims.size(), 1u);
+  EXPECT_THAT(nodes[0].unreduced, ElementsAre("model"));
+  EXPECT_THAT(nodes[1].unreduced, IsEmpty()); // an axis of that name
+  const std::vector<StrategyLine> &splits = file.common[StrategySection::Splits];
+  EXPECT_EQ(splits[0].text, "{d0: {data}, in0.d1: {model: 64}}");
+  EXPECT_EQ(splits[0].factors[1].split.granule, 64);
+  EXPECT_EQ(splits[1].text, "{}");
+  StrategyFile again;
+  parseStrategy(printStrategy(file), again);
+  EXPECT_EQ(printStrategy(again), printStrategy(file));
+}
+
 TEST(StrategyFile, NamesWhatIsWrong) {
   auto head = [](const std::string &rest) {
     return "strategy: 1\nmesh: data=2,pipe=2\nstage-axis: pipe\n" + rest;
@@ -277,6 +298,23 @@ TEST(StrategyFile, NamesWhatIsWrong) {
               HasSubstr("given stage 2; the mesh has 2 stages, from 0"));
   EXPECT_THAT(problemOf(head("stages:\n  a: one\n")), HasSubstr("the stage is not a whole number"));
   EXPECT_THAT(problemOf(head("nodes:\n  a: [data]\n")), HasSubstr("line 5: cannot read the split"));
+  for (const char *split :
+       {"[{unreduced: {data}}, {}]", "[{unreduced: {}}]", "[{data, unreduced: {data}}]",
+        "[{unreduced: {data: 8}}]", "[{unreduced: {data}, data}]"})
+    EXPECT_THAT(problemOf(head("nodes:\n  a: " + std::string(split) + "\n")),
+                HasSubstr("line 5: cannot read the split"))
+        << split;
+  EXPECT_THAT(problemOf(head("nodes:\n  a: [{data}, {unreduced: {data}}]\n")),
+              HasSubstr("over axis 'data' twice"));
+  EXPECT_THAT(problemOf(head("microbatches: 2\nnodes:\n  a: [{unreduced: {micro}}]\n")),
+              HasSubstr("'a' is declared unreduced over 'micro'; micro-batches are not summed"));
+  EXPECT_THAT(problemOf(head("weights:\n  a: [{}, {unreduced: {data}}]\n")),
+              HasSubstr("line 5: 'a' is declared unreduced; only nodes leave partial sums"));
+  for (const char *factors : {"[{data}]", "{d0: data}", "{d0}", "{d0: {data}, d0: {}}"})
+    EXPECT_THAT(problemOf(head("splits:\n  a: " + std::string(factors) + "\n")),
+                HasSubstr("line 5: cannot read the split of a node's work"))
+        << factors;
+  EXPECT_THAT(problemOf(head("splits:\n  a: {d0: {dat}}\n")), HasSubstr("not in the mesh"));
   EXPECT_THAT(problemOf(head("nodes: 3\n")), HasSubstr("'nodes' is not a list of names"));
   EXPECT_THAT(problemOf("strategy: 1\nmesh: data=0\n"),
               HasSubstr("cannot read 'data=0' in the mesh"));

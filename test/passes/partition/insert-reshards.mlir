@@ -75,3 +75,27 @@ func.func @in_time(%x: tensor<4xf32> {loom.name = "x", dist.origin = #dist.origi
   %0 = loom.abs %x {dist.splits = #dist.splits<[{}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}]>]} : tensor<4xf32>
   return
 }
+
+// -----
+
+// Three readers need a sum in three ways. It is reduced first, as the program says that it is kept,
+// and each takes its part; in their order it would be scattered, exchanged and gathered.
+dist.mesh @mesh <["model" = 4]>
+// CHECK-LABEL: func.func @kept
+// CHECK: %[[P:.*]] = loom.dot_general
+// CHECK-NEXT: %[[K:.*]] = dist.reshard %[[P]] from <@mesh, [{}, {}], unreduced = {"model" = sum}> to <@mesh, [{}, {}]> {dist.because = "readers of '/down' need it in different ways, and all take it from here"
+// CHECK-NEXT: %[[R:.*]] = dist.reshard %[[K]] from <@mesh, [{}, {}]> to <@mesh, [{"model"}, {}]>
+// CHECK-NEXT: loom.exp %[[R]]
+// CHECK-NEXT: %[[C:.*]] = dist.reshard %[[K]] from <@mesh, [{}, {}]> to <@mesh, [{}, {"model"}]>
+// CHECK-NEXT: loom.abs %[[C]]
+// CHECK-NEXT: loom.tanh %[[K]]
+func.func @kept(%x: tensor<512x512xf32> {loom.name = "x", dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>, dist.origin = #dist.origin<"user">}, %w: tensor<512x512xf32> {loom.name = "w", dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>, dist.origin = #dist.origin<"user">})
+    -> (tensor<512x512xf32> {loom.name = "r", dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>, dist.origin = #dist.origin<"user">},
+        tensor<512x512xf32> {loom.name = "c", dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>, dist.origin = #dist.origin<"user">},
+        tensor<512x512xf32> {loom.name = "k", dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] {dist.origins = [#dist.origin<"search">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.splits = #dist.splits<[{}, {}, {"model"}]>, dist.stage = 0 : i64} : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32> loc("/down")
+  %1 = loom.exp %0 {dist.origins = [#dist.origin<"search">], dist.shardings = [#dist.sharding<@mesh, [{"model"}, {}]>], dist.splits = #dist.splits<[{"model"}, {}]>, dist.stage = 0 : i64} : tensor<512x512xf32>
+  %2 = loom.abs %0 {dist.origins = [#dist.origin<"search">], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}]>], dist.splits = #dist.splits<[{}, {"model"}]>, dist.stage = 0 : i64} : tensor<512x512xf32>
+  %3 = loom.tanh %0 {dist.origins = [#dist.origin<"search">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.splits = #dist.splits<[{}, {}]>, dist.stage = 0 : i64} : tensor<512x512xf32>
+  return {dist.stage = 0 : i64} %1, %2, %3 : tensor<512x512xf32>, tensor<512x512xf32>, tensor<512x512xf32>
+}

@@ -1,12 +1,12 @@
 // RUN: gridloom-opt %s --split-input-file --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-verify-sharded 2>/dev/null | FileCheck %s
 // RUN: gridloom-opt %s --split-input-file --dist-assign-stages --dist-propagate --dist-declare-storage --dist-choose-splits --dist-verify-sharded 2>/dev/null | gridloom-opt --split-input-file | FileCheck %s
 
-// Batch dimensions, rows, columns, then what is contracted. Both products are partial sums; their
-// sum is too, and is reduced where exp needs it.
+// Batch dimensions, rows, columns, then what is contracted. Both products are partial sums and
+// declared so; their sum is partial too, and reduced where exp needs it.
 dist.mesh @mesh <["data" = 2, "model" = 2]>
 // CHECK-LABEL: func.func @partial_sums
-// CHECK-COUNT-2: loom.dot_general {{.*}}dist.splits = #dist.splits<[{"data"}, {}, {"model"}]>
-// CHECK: loom.add {{.*}}dist.splits = #dist.splits<[{"data"}, {}], unreduced = {"model"}>
+// CHECK-COUNT-2: loom.dot_general {{.*}}dist.shardings = [#dist.sharding<@mesh, [{"data"}, {}], unreduced = {"model" = sum}>], dist.splits = #dist.splits<[{"data"}, {}, {"model"}]>
+// CHECK: loom.add {{.*}}dist.shardings = [#dist.sharding<@mesh, [{"data"}, {}]>], dist.splits = #dist.splits<[{"data"}, {}], unreduced = {"model"}>
 // CHECK: loom.exp {{.*}}dist.splits = #dist.splits<[{"data"}, {}]>
 func.func @partial_sums(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"data"}, {"model"}]>},
                         %a: tensor<8x4xf32> {loom.name = "a", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>},
@@ -53,16 +53,58 @@ func.func @granule(%x: tensor<4x3x8xf32> {loom.name = "x", dist.origin = #dist.o
 
 // -----
 
-// What is written by hand stays, and what follows goes by it: exp splits its rows although its
-// operand and its result are whole.
+// What is written by hand stays: exp splits its rows although its operand and its result are whole,
+// and what follows goes by its shardings.
 dist.mesh @mesh <["model" = 2]>
 // CHECK-LABEL: func.func @by_hand
 // CHECK: loom.exp {{.*}}dist.splits = #dist.splits<[{"model"}, {}]>
 // CHECK: loom.abs {{.*}}dist.splits = #dist.splits<[{}, {}]>
-func.func @by_hand(%x: tensor<4x6xf32> {loom.name = "x"}) -> (tensor<4x6xf32> {loom.name = "y"}) {
-  %0 = loom.exp %x {dist.splits = #dist.splits<[{"model"}, {}]>} : tensor<4x6xf32>
+func.func @by_hand(%x: tensor<4x6xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {}]>}) -> (tensor<4x6xf32> {loom.name = "y"}) {
+  %0 = loom.exp %x {dist.splits = #dist.splits<[{"model"}, {}]>, dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>]} : tensor<4x6xf32>
   %1 = loom.abs %0 : tensor<4x6xf32>
   return %1 : tensor<4x6xf32>
+}
+
+// -----
+
+// What is open follows splits that are written by hand.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @open
+// CHECK: loom.abs {{.*}}dist.origin<"model" = "splits of '/exp'">{{.*}}dist.splits = #dist.splits<[{"model"}, {}]>
+func.func @open(%x: tensor<4x6xf32> {loom.name = "x"}) -> (tensor<4x6xf32> {loom.name = "y"}) {
+  %0 = loom.exp %x {dist.splits = #dist.splits<[{"model"}, {}]>} : tensor<4x6xf32> loc("/exp")
+  %1 = loom.abs %0 : tensor<4x6xf32>
+  return %1 : tensor<4x6xf32>
+}
+
+// -----
+
+// One of two readers needs the sums: they are reduced for both, whichever comes first.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @needed_after
+// CHECK: loom.dot_general {{.*}}dist.shardings = [#dist.sharding<@mesh, [{}, {}]>]
+// CHECK: loom.negate {{.*}}dist.splits = #dist.splits<[{}, {}]>
+func.func @needed_after(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>},
+                        %a: tensor<8x4xf32> {loom.name = "a", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>})
+    -> (tensor<4x4xf32> {loom.name = "y"}, tensor<4x4xf32> {loom.name = "z"}) {
+  %0 = loom.dot_general %x, %a batch = [] x [] contract = [1] x [0] : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %1 = loom.negate %0 : tensor<4x4xf32>
+  %2 = loom.exp %0 : tensor<4x4xf32>
+  return %1, %2 : tensor<4x4xf32>, tensor<4x4xf32>
+}
+
+// -----
+
+// What is declared unreduced is taken so, also where it is broadcast, which no guess does.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @declared
+// CHECK: loom.broadcast {{.*}}dist.splits = #dist.splits<[{}, {}, {}], unreduced = {"model"}>
+func.func @declared(%x: tensor<4x8xf32> {loom.name = "x", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>},
+                    %a: tensor<8x4xf32> {loom.name = "a", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>})
+    -> (tensor<6x4x4xf32> {loom.name = "y"}) {
+  %0 = loom.dot_general %x, %a batch = [] x [] contract = [1] x [0] {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}], unreduced = {"model" = sum}>]} : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
+  %1 = loom.broadcast %0 dims = [1, 2] : (tensor<4x4xf32>) -> tensor<6x4x4xf32>
+  return %1 : tensor<6x4x4xf32>
 }
 
 // -----

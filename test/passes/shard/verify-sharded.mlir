@@ -1,7 +1,7 @@
 // RUN: gridloom-opt %s --split-input-file --dist-verify-sharded --verify-diagnostics
 
 // S-G1
-// expected-error @below {{no mesh is declared}}
+// expected-error @below {{no mesh is declared; run dist-insert-mesh first}}
 module {
 }
 
@@ -440,4 +440,57 @@ func.func @f(%x: tensor<4xf32> {dist.sharding = #dist.sharding<@mesh, [{}]>, dis
   // expected-error @below {{has no sharding rule and cannot be partitioned}}
   %0 = dist.all_reduce %x over ["data"] sum {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}]>], dist.stage = 0 : i64} : tensor<4xf32>
   return
+}
+
+// -----
+
+dist.mesh @mesh <["model" = 2]>
+func.func @f(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>, dist.origin = #dist.origin<"user">}, %w: tensor<8x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}], unreduced = {"model" = sum}>], dist.splits = #dist.splits<[{}, {}, {"model"}]>, dist.stage = 0 : i64} : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32> loc("/down")
+  // S-G11
+  // expected-error @below {{needs all of '/down', which is declared unreduced over 'model'; only linear operations can take it so: declare it whole}}
+  %1 = loom.exp %0 {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.splits = #dist.splits<[{}, {}]>, dist.stage = 0 : i64} : tensor<4x4xf32>
+  return {dist.stage = 0 : i64} %1 : tensor<4x4xf32>
+}
+
+// -----
+
+dist.mesh @mesh <["model" = 2]>
+func.func @f(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>, dist.origin = #dist.origin<"user">}, %w: tensor<8x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}], unreduced = {"model" = sum}>], dist.splits = #dist.splits<[{}, {}, {"model"}]>, dist.stage = 0 : i64} : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32> loc("/down")
+  // S-G11
+  // expected-error @below {{have all its readers take it so, or declare it whole}}
+  %1 = loom.negate %0 {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.splits = #dist.splits<[{}, {}]>, dist.stage = 0 : i64} : tensor<4x4xf32>
+  return {dist.stage = 0 : i64} %1 : tensor<4x4xf32>
+}
+
+// -----
+
+dist.mesh @mesh <["model" = 2]>
+func.func @f(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>, dist.origin = #dist.origin<"user">}, %w: tensor<8x4xf32> {dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x4xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.dot_general %x, %w batch = [] x [] contract = [1] x [0] {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.splits = #dist.splits<[{}, {}, {"model"}]>, dist.stage = 0 : i64} : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32> loc("/down")
+  // S-G11
+  // expected-error @below {{takes '/down' unreduced over 'model', but it is declared whole; declare it unreduced, and have all its readers take it so}}
+  %1 = loom.negate %0 {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>], dist.splits = #dist.splits<[{}, {}], unreduced = {"model"}>, dist.stage = 0 : i64} : tensor<4x4xf32>
+  return {dist.stage = 0 : i64} %1 : tensor<4x4xf32>
+}
+
+// -----
+
+dist.mesh @mesh <["model" = 2]>
+func.func @f(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  // S-G11
+  // expected-error @below {{makes no partial sums over 'model', but is declared unreduced over it; split what it sums over that axis, or declare it whole}}
+  %0 = loom.negate %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}], unreduced = {"model" = sum}>], dist.splits = #dist.splits<[{}, {}]>, dist.stage = 0 : i64} : tensor<4x8xf32>
+  return {dist.stage = 0 : i64} %0 : tensor<4x8xf32>
+}
+
+// -----
+
+dist.mesh @mesh <["model" = 2]>
+func.func @f(%x: tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) -> (tensor<4x8xf32> {dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  // D-C3
+  // expected-error @below {{result 0 uses axis "model" twice}}
+  %0 = loom.negate %x {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {"model"}], unreduced = {"model" = sum}>], dist.splits = #dist.splits<[{}, {}]>, dist.stage = 0 : i64} : tensor<4x8xf32>
+  return {dist.stage = 0 : i64} %0 : tensor<4x8xf32>
 }
