@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/Compilation.h"
 
+#include "compiler/driver/OptionText.h"
+#include "compiler/driver/SimulatedCosts.h"
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
 #include "dialects/plan/Plan.h"
@@ -137,16 +139,20 @@ llvm::json::Object Compilation::describeMemory() const {
 }
 
 std::string Compilation::makeReport() const {
-  llvm::json::Array candidates, communication, estimatesJson, costs, phases;
+  llvm::json::Array candidates, communication, estimatesJson, phases;
   for (const Candidate &candidate : choice.candidates)
     candidates.push_back(llvm::json::Object{{"strategy", candidate.name},
                                             {"step_ms", toMs(candidate.step)},
                                             {"memory_bytes", candidate.memoryBytes},
                                             {"estimated_memory_bytes", candidate.estimatedBytes},
                                             {"reason", candidate.describe()}});
-  for (const rt::PlannedCollective &collective : collectives)
-    communication.push_back(describe(collective, communication.size()));
-  for (const sim::ProgramRun &run : runs) {
+  CollectiveTimes simulated(runs);
+  for (const rt::PlannedCollective &collective : collectives) {
+    llvm::json::Object object = describe(collective, communication.size());
+    simulated.addTo(object, collective);
+    communication.push_back(std::move(object));
+  }
+  for (const sim::ProgramRun &run : runs)
     estimatesJson.push_back(llvm::json::Object{{"entry", run.entry},
                                                {"dims", run.dims},
                                                {"compute_ms", run.stats.compute},
@@ -154,14 +160,6 @@ std::string Compilation::makeReport() const {
                                                {"exposed_ms", run.stats.exposed},
                                                {"step_ms", toMs(run.seconds)},
                                                {"bubble", run.stats.bubble}});
-    std::vector<sim::StepSum> steps = sim::sumSteps(run);
-    for (const sim::StepSum &step : llvm::ArrayRef(steps).take_front(20))
-      costs.push_back(llvm::json::Object{{"entry", run.entry},
-                                         {"dims", run.dims},
-                                         {"node", step.node},
-                                         {"op", step.name},
-                                         {"ms", toMs(step.seconds)}});
-  }
   llvm::json::Array kernels;
   for (const CompiledKernel &kernel : emitted.compiled)
     kernels.push_back(llvm::json::Object{{"symbol", kernel.symbol},
@@ -175,6 +173,7 @@ std::string Compilation::makeReport() const {
   for (const auto &[name, ms] : times)
     phases.push_back(llvm::json::Object{{"name", name}, {"ms", ms}});
   llvm::json::Object report{{"model", options.input},
+                            {"options", describeOptions(options)},
                             {"mesh", choice.options.mesh},
                             {"strategy", choice.name},
                             {"machine", getMachineName()},
@@ -185,10 +184,14 @@ std::string Compilation::makeReport() const {
                             {"memory", describeMemory()},
                             {"collectives", std::move(communication)},
                             {"estimates", std::move(estimatesJson)},
-                            {"costs", std::move(costs)},
+                            {"stages", describeStages(runs, stageMemory)},
+                            {"costs", describeSteps(runs)},
                             {"kernels", std::move(kernels)},
                             {"warnings", toJson(warnings)},
                             {"phases", std::move(phases)}};
+  if (searchBound)
+    report["search"] =
+        llvm::json::Object{{"cost_ms", searchBound->costMs}, {"bound_ms", searchBound->boundMs}};
   if (llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(values))
     report["values"] = std::move(*parsed);
   else

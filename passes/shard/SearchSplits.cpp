@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/solver/Solver.h"
+#include "passes/shard/SearchBound.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/SplitProblem.h"
 #include "support/Text.h"
@@ -49,6 +50,8 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
     }
     problem.apply(solution.assignment, "search");
     remarkUnused(problem, over);
+    setSearchBound(getOperation(), {toMilliseconds(solution.progress.cost),
+                                    toMilliseconds(solution.progress.lowerBound)});
     getOperation().emitRemark(llvm::formatv(
         "search: the program takes {0:F3} ms on a device, one operation after another; no choice "
         "of splits takes less than {1:F3} ms",
