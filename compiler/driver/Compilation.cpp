@@ -412,6 +412,7 @@ LogicalResult Compilation::runPhase(size_t index) {
   }
   if (phase.name == "shard") {
     estimatedMemory = estimateMemory(*module, getMemoryOptions(target->getTraits(), options));
+    searchBound = takeSearchBound(*module);
     recordValues();
     recordStrategy();
     if (failed(collectAnnotations()))
@@ -444,7 +445,8 @@ LogicalResult Compilation::emit() {
 
 /// The summary and the report describe the written plan, by the reader that `inspect` uses.
 LogicalResult Compilation::readPlan() {
-  memory = findLargest(computeMemory(*module));
+  stageMemory = computeMemory(*module);
+  memory = findLargest(stageMemory);
   std::map<int64_t, schema::Stage> stages;
   for (const auto &[name, contents] : files) {
     schema::Stage stage;

@@ -17,6 +17,7 @@
 #include "compiler/simulator/Simulator.h"
 #include "compiler/target/Target.h"
 #include "dialects/dist/MoveCost.h"
+#include "passes/shard/SearchBound.h"
 #include "passes/shard/StrategyFile.h"
 #include "runtime/core/PlanQueries.h"
 
@@ -129,6 +130,8 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> simplified;
   StageMemory memory;                             ///< as allocated, of the stage that takes most
   std::vector<StageMemory> estimatedMemory;       ///< of all stages, before partitioning
+  std::optional<SearchBound> searchBound;         ///< of the plan, where its splits were searched
+  std::vector<StageMemory> stageMemory;           ///< as allocated, of all stages
   std::vector<rt::PlannedCollective> collectives; ///< of the plan, numbered as `inspect` does
   std::vector<sim::ProgramRun> runs;              ///< of the plan, simulated
   EmitSummary emitted;

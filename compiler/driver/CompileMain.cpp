@@ -6,6 +6,7 @@
 #include "cluster/Presets.h"
 #include "compiler/driver/Options.h"
 #include "compiler/driver/SimulationVerbs.h"
+#include "compiler/driver/WhyNotVerb.h"
 #include "compiler/interpreter/CheckOptions.h"
 #include "compiler/onnx/ModelSummary.h"
 #include "support/OutputFormat.h"
@@ -221,6 +222,8 @@ static int runVerb(int argc, char **argv) {
   CLI::App *compileVerb = addCompile(app, compile);
   CLI::App *planVerb = addPlan(app, planned, planOutcome);
   CLI::App *simulateVerb = addSimulate(app, simulated, simulateOutcome);
+  WhyNotOptions whyNot;
+  CLI::App *explainVerb = addWhyNot(app, whyNot);
   CLI::App *checkVerb = addCheck(app, check);
   CLI::App *doctorVerb =
       app.add_subcommand("doctor", "Report whatever would stop a model from compiling");
@@ -257,6 +260,8 @@ static int runVerb(int argc, char **argv) {
     int code = runSimulate(simulated, outcome);
     return code ? code : showOutcome(outcome, simulateOutcome);
   }
+  if (*explainVerb)
+    return runWhyNot(whyNot);
   check.compileUnsplit = [](const std::string &dump, const std::string &plan) {
     CompileOptions unsplit;
     unsplit.input = dump;

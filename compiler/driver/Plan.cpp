@@ -67,15 +67,15 @@ int Compilation::plan(const sim::MeasuredCosts *measured, PlanOutcome &outcome) 
   return 0;
 }
 
-int gridloom::runPlan(const CompileOptions &options, const std::string &costs,
-                      PlanOutcome &outcome) {
+int gridloom::runPlan(const CompileOptions &options, const std::string &costs, PlanOutcome &outcome,
+                      std::ostream &messages) {
   std::optional<sim::MeasuredCosts> measured;
   std::string error;
   if (!costs.empty())
     measured = sim::MeasuredCosts::read(costs, error);
   if (!error.empty()) {
-    std::cerr << "error: " << error << "\n";
+    messages << "error: " << error << "\n";
     return 1;
   }
-  return Compilation(options, std::cout, std::cerr).plan(measured ? &*measured : nullptr, outcome);
+  return Compilation(options, std::cout, messages).plan(measured ? &*measured : nullptr, outcome);
 }

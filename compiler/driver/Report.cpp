@@ -6,6 +6,8 @@
 #include "compiler/driver/Compilation.h"
 
 #include "cluster/Passages.h"
+#include "compiler/driver/OptionText.h"
+#include "compiler/driver/SimulatedCosts.h"
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Placement.h"
 #include "dialects/dist/Sharding.h"
@@ -171,7 +173,7 @@ static llvm::json::Array describeAxes(ModuleOp module) {
 }
 
 std::string Compilation::makeReport() const {
-  llvm::json::Array candidates, communication, estimatesJson, costs, phases;
+  llvm::json::Array candidates, communication, estimatesJson, phases;
   for (const Candidate &candidate : choice.candidates)
     candidates.push_back(llvm::json::Object{{"strategy", candidate.name},
                                             {"simulated_ms", toMs(candidate.simulatedSeconds)},
@@ -179,9 +181,13 @@ std::string Compilation::makeReport() const {
                                             {"memory_bytes", candidate.memoryBytes},
                                             {"estimated_memory_bytes", candidate.estimatedBytes},
                                             {"reason", candidate.describe()}});
-  for (const rt::PlannedCollective &collective : collectives)
-    communication.push_back(describe(collective, communication.size()));
-  for (const sim::ProgramRun &run : runs) {
+  CollectiveTimes simulated(runs);
+  for (const rt::PlannedCollective &collective : collectives) {
+    llvm::json::Object object = describe(collective, communication.size());
+    simulated.addTo(object, collective);
+    communication.push_back(std::move(object));
+  }
+  for (const sim::ProgramRun &run : runs)
     estimatesJson.push_back(llvm::json::Object{{"entry", run.entry},
                                                {"dims", run.dims},
                                                {"compute_ms", run.stats.compute},
@@ -189,14 +195,6 @@ std::string Compilation::makeReport() const {
                                                {"exposed_ms", run.stats.exposed},
                                                {"step_ms", toMs(run.seconds)},
                                                {"bubble", run.stats.bubble}});
-    std::vector<sim::StepSum> steps = sim::sumSteps(run);
-    for (const sim::StepSum &step : llvm::ArrayRef(steps).take_front(20))
-      costs.push_back(llvm::json::Object{{"entry", run.entry},
-                                         {"dims", run.dims},
-                                         {"node", step.node},
-                                         {"op", step.name},
-                                         {"ms", toMs(step.seconds)}});
-  }
   llvm::json::Array kernels;
   for (const CompiledKernel &kernel : emitted.compiled)
     kernels.push_back(llvm::json::Object{{"symbol", kernel.symbol},
@@ -210,6 +208,7 @@ std::string Compilation::makeReport() const {
   for (const auto &[name, ms] : times)
     phases.push_back(llvm::json::Object{{"name", name}, {"ms", ms}});
   llvm::json::Object report{{"model", options.input},
+                            {"options", describeOptions(options)},
                             {"mesh", choice.options.mesh},
                             {"strategy", choice.name},
                             {"chosen_as", choice.describe()},
@@ -223,10 +222,14 @@ std::string Compilation::makeReport() const {
                             {"memory", describeMemory()},
                             {"collectives", std::move(communication)},
                             {"estimates", std::move(estimatesJson)},
-                            {"costs", std::move(costs)},
+                            {"stages", describeStages(runs, stageMemory)},
+                            {"costs", describeSteps(runs)},
                             {"kernels", std::move(kernels)},
                             {"warnings", toJson(warnings)},
                             {"phases", std::move(phases)}};
+  if (searchBound)
+    report["search"] =
+        llvm::json::Object{{"cost_ms", searchBound->costMs}, {"bound_ms", searchBound->boundMs}};
   if (llvm::Expected<llvm::json::Value> parsed = llvm::json::parse(values))
     report["values"] = std::move(*parsed);
   else

@@ -53,8 +53,9 @@ struct SimulateOptions {
 };
 
 /// Compiles up to allocation and simulates the result, with the times of the trace `costs` unless
-/// that is empty; writes no plan. Errors go to standard error, one a line. Returns the exit code.
-int runPlan(const CompileOptions &options, const std::string &costs, PlanOutcome &outcome);
+/// that is empty; writes no plan. Errors go to `messages`, one a line. Returns the exit code.
+int runPlan(const CompileOptions &options, const std::string &costs, PlanOutcome &outcome,
+            std::ostream &messages = std::cerr);
 
 /// Simulates a compiled plan. Errors go to standard error, one a line. Returns the exit code.
 int runSimulate(const SimulateOptions &options, PlanOutcome &outcome);

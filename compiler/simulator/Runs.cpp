@@ -42,6 +42,8 @@ std::vector<StepSum> gridloom::sim::sumSteps(const ProgramRun &run) {
   for (const StageRun &stage : run.stages)
     for (const SimulatedStep &step : stage.steps) {
       StepSum &sum = sums[{stage.stage, step.name, step.node}];
+      sum.kind = step.kind;
+      sum.over = step.over;
       sum.name = step.name;
       sum.node = step.node;
       sum.stage = stage.stage;

@@ -33,7 +33,9 @@ struct MemoryCurve {
 
 /// A step of a stage, over all its iterations.
 struct SimulatedStep {
+  std::string kind;               ///< "kernel", "matmul", "all_reduce"
   std::string name, node, stream; ///< as in a run's trace
+  std::string over;               ///< of communication: "data.model", "stage 1"
   bool isCommunication = false, isTransfer = false, isMeasured = false;
   uint64_t bytes = 0;
   int64_t times = 0;
@@ -44,6 +46,7 @@ struct TimedStep {
   size_t step;
   int64_t iteration;
   double begin, end; ///< seconds; of communication with waiting for peers, as in a run's trace
+  double met;        ///< when all who take part were there; of other steps their beginning
 };
 
 /// A run of one stage.
@@ -78,7 +81,7 @@ struct ProgramRun {
 /// A step's times in all iterations of a stage, by its name and node: what is launched several
 /// times for one node counts once.
 struct StepSum {
-  std::string name, node;
+  std::string kind, name, node, over; ///< as the step's
   int64_t stage = 0, times = 0;
   double seconds = 0;
   bool isMeasured = false;

@@ -38,11 +38,12 @@ static StageRun makeStageRun(plan::ProgramOp program, const Submission &submissi
   StageRun run;
   run.stage = static_cast<int64_t>(program.getStage());
   for (const Step &step : submission.steps)
-    run.steps.push_back({step.name, step.node, submission.streams[step.stream].getName(),
-                         step.isCommunication, step.isTransfer, step.isMeasured, step.bytes});
+    run.steps.push_back({step.kind, step.name, step.node, submission.streams[step.stream].getName(),
+                         step.over, step.isCommunication, step.isTransfer, step.isMeasured,
+                         step.bytes});
   for (const Turn &turn : submission.turns) {
     const Span &span = spans[turn.stream][turn.item];
-    run.timed.push_back({turn.step, turn.iteration, span.begin, span.end});
+    run.timed.push_back({turn.step, turn.iteration, span.begin, span.end, span.met});
     ++run.steps[turn.step].times;
     run.steps[turn.step].seconds += span.end - span.met;
   }

@@ -51,6 +51,11 @@ static std::string getName(Operation *op) {
       .Default([](Operation *) { return "copy"; });
 }
 
+/// What the step of a name is: a name begins with it, but for those of kernels.
+static std::string getKind(Operation *op, StringRef name) {
+  return isa<plan::LaunchOp>(op) ? "kernel" : name.split(' ').first.str();
+}
+
 /// Iterations of a loop: the most it can have, or one.
 static int64_t getTrips(plan::WhileOp loop) {
   auto trips = loop->getAttrOfType<IntegerAttr>(kTrips);
@@ -115,10 +120,14 @@ void Submitter::addCommunication(plan::GroupOp group, Step &step) {
   uint64_t read = getBytes(group.getInputs()), written = getBytes(group.getOutputs());
   step.bytes = group.getInputs().empty() ? written : read;
   SmallVector<StringAttr> along;
-  if (step.isTransfer)
+  if (step.isTransfer) {
     llvm::append_range(along, dist::getStageAxes(program->getParentOfType<ModuleOp>()));
-  else
+    step.over = ("stage " + Twine(*group.getStage())).str();
+  } else {
     llvm::append_range(along, group.getAxes().getAsRange<StringAttr>());
+    step.over =
+        llvm::join(llvm::map_range(along, [](StringAttr axis) { return axis.getValue(); }), ".");
+  }
   const cluster::Machine &machine = mesh.getMachine();
   cluster::PlacedGroup placed = placeOnLevels(machine, placeAxes(mesh, along));
   std::optional<cluster::Collective> kind =
@@ -137,6 +146,7 @@ size_t Submitter::getStep(Operation *op) {
   Step &step = submission.steps.emplace_back();
   step.op = op;
   step.name = getName(op);
+  step.kind = getKind(op, step.name);
   step.node = loom::getNodeName(op->getLoc());
   step.stream = getStream(getStepStream(op));
   if (auto group = dyn_cast<plan::GroupOp>(op)) {

@@ -17,7 +17,9 @@ namespace gridloom::sim {
 /// A step of a program, whatever its iteration.
 struct Step {
   mlir::Operation *op = nullptr;
+  std::string kind;       ///< "kernel", "matmul", "all_reduce"
   std::string name, node; ///< as in a run's trace
+  std::string over;       ///< of communication: "data.model", "stage 1"
   size_t stream = 0;
   bool isCommunication = false, isTransfer = false;
   uint64_t bytes = 0;      ///< of communication: what it reads, or of a receive writes

@@ -282,6 +282,33 @@ static std::string explainGone(ModuleOp module, StringRef name) {
                               "' reads, once, when weights are loaded; name that node instead";
 }
 
+/// Whether the operation gives its node's result, which others read, rather than a step towards it.
+static bool givesResult(Operation *op) {
+  std::string node = loom::getNodeName(op->getLoc());
+  return !isa<loom::GetWeightOp>(op) && llvm::any_of(op->getUsers(), [&](Operation *user) {
+    return loom::getNodeName(user->getLoc()) != node;
+  });
+}
+
+/// One node may be operations of several ranks. Of those that do not all have the given one, only
+/// what the node gives is meant.
+static void keepResults(SmallVectorImpl<Spot> &spots, size_t rank) {
+  llvm::StringSet<> mixed;
+  auto getOp = [](const Spot &spot) { return spot.value ? spot.value.getDefiningOp() : nullptr; };
+  for (const Spot &spot : spots)
+    if (Operation *op = getOp(spot); op && spot.getType().getRank() != static_cast<int64_t>(rank))
+      mixed.insert(loom::getNodeName(op->getLoc()));
+  llvm::StringSet<> resulting;
+  for (const Spot &spot : spots)
+    if (Operation *op = getOp(spot); op && givesResult(op))
+      resulting.insert(loom::getNodeName(op->getLoc()));
+  llvm::erase_if(spots, [&](const Spot &spot) {
+    Operation *op = getOp(spot);
+    std::string node = op ? loom::getNodeName(op->getLoc()) : "";
+    return op && mixed.contains(node) && resulting.contains(node) && !givesResult(op);
+  });
+}
+
 LogicalResult ApplyAnnotationsPass::applyOne(StringRef text, const Mesh &mesh) {
   Annotation annotation;
   if (failed(parse(text, annotation)) || failed(check(annotation, mesh)))
@@ -309,6 +336,7 @@ LogicalResult ApplyAnnotationsPass::applyOne(StringRef text, const Mesh &mesh) {
         spots.push_back({op->getResult(0)});
     });
   }
+  keepResults(spots, annotation.dims.size());
   if (std::string gone = spots.empty() ? explainGone(getOperation(), annotation.name) : "";
       !gone.empty())
     return getOperation().emitError("--shard names '") << annotation.name << "', " << gone;

@@ -6,6 +6,7 @@
 #include "compiler/solver/Solver.h"
 #include "dialects/dist/RequireMesh.h"
 #include "dialects/dist/Splits.h"
+#include "passes/shard/SearchBound.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/SplitProblem.h"
 #include "passes/shard/StageAssignment.h"
@@ -96,15 +97,17 @@ private:
   void remarkTime(const Found &found, const Mesh &mesh) {
     int64_t stages = mesh.getSize(StringAttr::get(&getContext(), stageAxis));
     const solver::Progress &progress = found.solution.progress;
+    double cost = found.seconds * 1e3;
+    double bound = found.problem->getStepBound(progress.lowerBound) * 1e3;
+    setSearchBound(getOperation(), {cost, bound});
     std::string how = "on a device, one operation after another";
     if (stages > 1)
       how = llvm::formatv("in {0} stages, micro-batches: {1}", stages,
                           mesh.getSize(StringAttr::get(&getContext(), MeshOp::kMicroAxis)));
-    getOperation().emitRemark(llvm::formatv(
-        "search: the program takes {0:F3} ms {1}; no choice of splits takes less "
-        "than {2:F3} ms{3}",
-        found.seconds * 1e3, how, found.problem->getStepBound(progress.lowerBound) * 1e3,
-        stages > 1 ? " with these stages" : ""));
+    getOperation().emitRemark(
+        llvm::formatv("search: the program takes {0:F3} ms {1}; no choice of splits takes less "
+                      "than {2:F3} ms{3}",
+                      cost, how, bound, stages > 1 ? " with these stages" : ""));
   }
 };
 } // namespace

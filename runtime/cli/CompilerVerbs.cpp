@@ -28,6 +28,20 @@ bool gridloom::rt::inspectsModel(int argc, char **argv) {
   });
 }
 
+bool gridloom::rt::plansAgain(int argc, char **argv) {
+  if (argc < 3 || std::string(argv[1]) != "explain")
+    return false;
+  bool plans = false;
+  for (int i = 2; i < argc; ++i) {
+    std::string argument = argv[i];
+    if (argument == "--help" || argument == "-h")
+      return false;
+    plans |= argument == "--alternatives" || argument == "--why-not" ||
+             argument.rfind("--why-not=", 0) == 0;
+  }
+  return plans;
+}
+
 void gridloom::rt::execCompiler(char **argv) {
   std::error_code error;
   std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);

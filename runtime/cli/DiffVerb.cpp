@@ -6,17 +6,19 @@
 #include "runtime/cli/Verbs.h"
 
 #include "runtime/cli/Job.h"
+#include "runtime/cli/ReportViews.h"
 #include "runtime/core/HostArray.h"
 #include "runtime/core/MemoryNeeds.h"
 #include "runtime/core/PlanQueries.h"
 #include "runtime/core/plan.pb.h"
-#include "support/Document.h"
+#include "support/OutputFormat.h"
 #include "support/Text.h"
 
 #include <CLI/CLI.hpp>
 
 #include <fstream>
 #include <iostream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -27,43 +29,27 @@ static const char *const examples = R"(
 Examples:
   gridloom diff before.plan after.plan
   gridloom diff a.plan b.plan --exit-code     exit code 1 when they differ
+  gridloom diff a.plan b.plan --json          all rows, for tools
 
-Lines begin with - for the first plan and + for the second.)";
+First come times, by what they are spent on, the largest difference first: they are the
+simulator's, for the devices that each plan was compiled for. Then lines that begin with - for
+the first plan and + for the second. A pipeline's times are those of one rank of each stage.)";
+
+/// Rows of a table of times, for people.
+static constexpr size_t kMostCosts = 10;
 
 namespace {
+
+struct Settings {
+  std::string first, second;
+  bool exitCode = false;
+  OutputFormat format;
+};
 
 /// The facts to compare: one line per subject.
 using Facts = std::map<std::string, std::string>;
 
 } // namespace
-
-/// The compiler's estimates, from the report; a plan may be without one.
-static void addTimes(const Plan &plan, Facts &facts) {
-  std::ifstream file(plan.getFolder() / "report.json");
-  nlohmann::json report = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!report.is_object() || !report.contains("estimates") || !report["estimates"].is_array())
-    return;
-  for (const nlohmann::json &estimate : report["estimates"]) {
-    if (!estimate.is_object() || !estimate.contains("entry") || !estimate["entry"].is_string())
-      continue;
-    std::string text;
-    for (auto [key, name] : {std::pair("step_ms", "step"),
-                             {"compute_ms", "compute"},
-                             {"comm_ms", "comm"},
-                             {"exposed_ms", "exposed"}}) {
-      auto number = estimate.find(key);
-      if (number == estimate.end() || !number->is_number())
-        continue;
-      text += (text.empty() ? "" : ", ") + std::string(name) + " " +
-              numberCell(number->get<double>(), 3).text + " ms";
-    }
-    auto found = estimate.find("dims");
-    bool hasDims = found != estimate.end() && found->is_string();
-    std::string dims = hasDims ? found->get<std::string>() : "";
-    facts["2 estimate of " + estimate["entry"].get<std::string>() +
-          (dims.empty() ? "" : " (" + dims + ")")] = text;
-  }
-}
 
 static Facts getFacts(const Plan &plan) {
   Facts facts{{"0 model", plan.getModel().sha256.substr(0, 12) + " (" +
@@ -88,7 +74,6 @@ static Facts getFacts(const Plan &plan) {
     facts["2 memory of stage " + std::to_string(number)] =
         "total " + formatBytes(needs.getAllocated()) + ": " + describe(needs);
   }
-  addTimes(plan, facts);
   for (const auto &[kind, count] : countSteps(plan))
     facts["3 " + kind + " steps"] = std::to_string(count);
   std::map<std::string, std::pair<int64_t, uint64_t>> sums;
@@ -111,45 +96,88 @@ static Facts getFacts(const Plan &plan) {
   return facts;
 }
 
-static int diff(const std::string &first, const std::string &second, bool exitCode) {
-  auto load = [](const std::string &path) { return Plan::load(path, {.requireTarget = false}); };
-  std::shared_ptr<const Plan> a = load(first), b = load(second);
-  Facts before = getFacts(*a), after = getFacts(*b);
+/// Empty where the plan has no report.
+static CostSheet getCosts(const Plan &plan) {
+  std::ifstream file(plan.getFolder() / "report.json");
+  nlohmann::json report = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  return readCosts(LenientJson(report));
+}
+
+/// A fact that is not the same in both plans; null where one has none.
+struct Difference {
+  std::string subject;
+  const std::string *first, *second;
+};
+
+static std::vector<Difference> compare(const Facts &before, const Facts &after) {
   std::set<std::string> subjects;
   for (const Facts *facts : {&before, &after})
     for (const auto &[subject, value] : *facts)
       subjects.insert(subject);
-  bool differ = false;
+  std::vector<Difference> differences;
   for (const std::string &subject : subjects) {
-    auto old = before.find(subject), now = after.find(subject);
-    if (old != before.end() && now != after.end() && old->second == now->second)
-      continue;
-    differ = true;
-    std::string name = subject.substr(2); // the number only orders
-    if (old != before.end())
-      std::cout << "- " << name << ": " << old->second << "\n";
-    if (now != after.end())
-      std::cout << "+ " << name << ": " << now->second << "\n";
+    auto find = [&](const Facts &facts) {
+      auto found = facts.find(subject);
+      return found == facts.end() ? nullptr : &found->second;
+    };
+    const std::string *old = find(before), *now = find(after);
+    if (!old || !now || *old != *now)
+      differences.push_back({subject.substr(2), old, now}); // the number only orders
   }
-  if (!differ && a->getDigest() != b->getDigest()) {
-    differ = true;
-    std::cout << "the plans do the same, but their files differ\n";
-  } else if (!differ) {
-    std::cout << "the plans are equal\n";
+  return differences;
+}
+
+static void print(const std::vector<Difference> &differences) {
+  for (const auto &[subject, first, second] : differences) {
+    if (first)
+      std::cout << "- " << subject << ": " << *first << "\n";
+    if (second)
+      std::cout << "+ " << subject << ": " << *second << "\n";
   }
-  return differ && exitCode ? 1 : 0;
+}
+
+static void addRows(Document &document, const std::vector<Difference> &differences) {
+  document.addTable("differences", {"subject", "first", "second"});
+  auto cell = [](const std::string *text) { return text ? Cell(*text) : Cell(nullptr); };
+  for (const auto &[subject, first, second] : differences)
+    document.addRow({subject, cell(first), cell(second)});
+}
+
+static int diff(const Settings &settings) {
+  auto load = [](const std::string &path) { return Plan::load(path, {.requireTarget = false}); };
+  std::shared_ptr<const Plan> a = load(settings.first), b = load(settings.second);
+  Facts before = getFacts(*a), after = getFacts(*b);
+  std::vector<Difference> differences = compare(before, after);
+  bool isJson = settings.format.isJson();
+  size_t most = isJson ? std::numeric_limits<size_t>::max() : kMostCosts;
+  Document document;
+  bool costsDiffer = addCostChanges(document, getCosts(*a), getCosts(*b), {}, most);
+  bool differ = costsDiffer || !differences.empty() || a->getDigest() != b->getDigest();
+  if (isJson) {
+    document.addField("differ", differ);
+    addRows(document, differences);
+    settings.format.write(document);
+  } else {
+    if (costsDiffer)
+      settings.format.write(document);
+    if (costsDiffer && !differences.empty())
+      std::cout << "\n";
+    print(differences);
+    if (!differ)
+      std::cout << "the plans are equal\n";
+    else if (!costsDiffer && differences.empty())
+      std::cout << "the plans do the same, but their files differ\n";
+  }
+  return differ && settings.exitCode ? 1 : 0;
 }
 
 Verb gridloom::rt::addDiff(CLI::App &app) {
-  struct Settings {
-    std::string first, second;
-    bool exitCode = false;
-  };
   auto settings = std::make_shared<Settings>();
-  CLI::App *verb = app.add_subcommand("diff", "Show how two plans differ");
+  CLI::App *verb = app.add_subcommand("diff", "Show how two plans differ, and what that costs");
   verb->footer(examples);
   verb->add_option("first", settings->first, "a plan")->required();
   verb->add_option("second", settings->second, "another")->required();
   verb->add_flag("--exit-code", settings->exitCode, "exit with 1 when they differ");
-  return {verb, [settings] { return diff(settings->first, settings->second, settings->exitCode); }};
+  settings->format.addOptions(*verb);
+  return {verb, [settings] { return diff(*settings); }};
 }

@@ -80,7 +80,8 @@ static int runVerb(int argc, char **argv) {
 int main(int argc, char **argv) {
   openStandardFiles();
   try {
-    if (argc > 1 && (isCompilerVerb(argv[1]) || inspectsModel(argc, argv)))
+    if (argc > 1 &&
+        (isCompilerVerb(argv[1]) || inspectsModel(argc, argv) || plansAgain(argc, argv)))
       execCompiler(argv);
     return runVerb(argc, argv);
   } catch (const JoinFailure &error) {

@@ -34,6 +34,8 @@ Verb addDevices(CLI::App &app);
 bool isCompilerVerb(const std::string &verb);
 /// True for an inspect of an ONNX file, which takes the compiler too.
 bool inspectsModel(int argc, char **argv);
+/// True for an explain that has to plan the model again.
+bool plansAgain(int argc, char **argv);
 /// Becomes gridloom-compile, which lies beside this program or on PATH. Throws Unavailable when it
 /// is not installed.
 [[noreturn]] void execCompiler(char **argv);

@@ -45,6 +45,19 @@ def check_causes(path, collectives):
         assert names & set(nodes), f"{collective['kind']} for {collective['onnx_node']}: '{collective['because']}'"
 
 
+def check_prices(report):
+    """What each collective takes in the simulated step, and how much of that nothing hides."""
+    for collective in report["collectives"]:
+        assert collective["because"] and collective["time_us"] > 0, collective
+        assert 0 <= collective["exposed_us"] <= collective["time_us"] * (1 + 1e-9) + 1e-6, collective
+        behind = sum(step["us"] for step in collective["hidden_behind"])
+        hidden = collective["time_us"] - collective["exposed_us"]
+        assert bool(behind) == (hidden > 1e-3) and collective["waiting_us"] >= 0, collective
+    for stage in report["stages"]:
+        own = [c for c in report["collectives"] if c["stage"] == stage["stage"] and c["kind"] not in ("send", "recv")]
+        assert sum(c["exposed_us"] for c in own) / 1e3 >= stage["exposed_ms"] * (1 - 1e-3)
+
+
 MODELS = "gpt2", "llama", "moe", "resnet", "unet", "vit"
 CAUSED = [(name, mesh) for name in MODELS for mesh in ("data=2,model=2", "pipe=2", "model=3")]
 
@@ -57,6 +70,7 @@ def test_collectives_have_causes(tools, tmp_path, name, mesh):
     dims = [part for d in sorted(used) for part in ("--dim", f"{d}={dict(batch=6, sequence=6, past=3)[d]}")]
     tools.compile(path, tmp_path / "model.plan", "--mesh", mesh, *dims)
     check_causes(path, show_collectives(tools, tmp_path / "model.plan"))
+    check_prices(json.loads((tmp_path / "model.plan" / "report.json").read_text()))
 
 
 def test_parts_of_an_input_have_an_origin(tools, tmp_path):

@@ -486,6 +486,8 @@ TEST_F(Cli, ExplainReadsTheReport) {
                              HasSubstr("4.25"), HasSubstr("2.0 KiB")));
   EXPECT_THAT(run({"explain", plan, "--collective", "0"}).out,
               AllOf(HasSubstr("its sum is cut"), HasSubstr("12.5 us")));
+  EXPECT_THAT(all.out, HasSubstr("fastest of 1 candidates")) << "one has no verdict";
+  expectError({"explain", plan, "--stage", "0"}, 1, HasSubstr("no stages"));
   EXPECT_THAT(run({"explain", plan, "--value", "/layer/MatMul"}).out,
               AllOf(HasSubstr("strategy tp"), HasSubstr("its sum is cut")));
   expectError({"explain", plan, "--value", "MatMul"}, 1, HasSubstr("there are /layer/MatMul"));

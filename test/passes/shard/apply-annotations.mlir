@@ -17,6 +17,8 @@
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=past=[{data},{}] shard=next=[{},{model}]" 2>&1 | FileCheck %s --check-prefix=STATE
 // RUN: gridloom-opt %s --dist-apply-annotations="shard=past=[{data},{}] shard=next=[{data},{}]"
 // RUN: gridloom-opt %s --dist-apply-annotations="shard=present=[{},{data}]" | FileCheck %s --check-prefix=KEPT
+// RUN: gridloom-opt %s --dist-apply-annotations="shard=/pool=[{data},{},{}]" | FileCheck %s --check-prefix=NODE
+// RUN: not gridloom-opt %s --dist-apply-annotations="shard=/pool=[{data}]" 2>&1 | FileCheck %s --check-prefix=NODERANK
 // RUN: gridloom-opt %s --dist-apply-annotations="shard=w=stored[{data},{}] shard=before=stored[{},{data}]" | FileCheck %s --check-prefix=STORED
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=w=stored[{data},{}] shard=w=stored[{},{data}]" 2>&1 | FileCheck %s --check-prefix=STORAGE
 // RUN: not gridloom-opt %s --dist-apply-annotations="shard=x=stored[{data},{}]" 2>&1 | FileCheck %s --check-prefix=UNSTORED
@@ -30,6 +32,7 @@
 // AXIS: error: --shard 'w' names axis 'rows'; the mesh has data, model, odd
 // TWICE: error: --shard 'w' names axis 'model' twice
 // RANK: error: --shard 'w' has 1 dimensions; the value is 'tensor<16x64xf32>'
+// NODERANK: error: --shard '/pool' has 1 dimensions; the value is 'tensor<4x8x1xf32>'
 // SYNTAX: error: cannot read --shard 'w'; write NAME=[{axis,...},{},...]
 // STAGES: error: --shard 'x' names axis 'odd', along which devices run different pipeline stages; use another axis
 // WEIGHT: error: --shard 'w=[{model},{}]' contradicts --shard 'w=[{},{model}]'; keep one of them
@@ -78,6 +81,17 @@ func.func @state(%past: tensor<4x4xf32> {loom.name = "past", loom.state = "past"
 func.func @step(%before: tensor<4x8xf32> {loom.name = "before", loom.state = "cache"}) -> (tensor<4x8xf32> {loom.name = "present", loom.state = "cache"}) {
   %0 = loom.abs %before : tensor<4x8xf32>
   return %0 : tensor<4x8xf32>
+}
+
+// Of a node that is operations of several ranks, what it gives is split.
+// NODE-LABEL: func.func @pool(
+func.func @pool(%x: tensor<4x8x6xf32> {loom.name = "image"}) -> (tensor<4x8x1xf32> {loom.name = "pooled"}) {
+  // NODE-NOT: dist.shardings
+  // NODE: loom.reduce
+  %0 = loom.reduce sum %x dims = [2] : (tensor<4x8x6xf32>) -> tensor<4x8xf32> loc("/pool")
+  // NODE: loom.reshape {{.*}} {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{"data"}, {}, {}]>]}
+  %1 = loom.reshape %0 : (tensor<4x8xf32>) -> tensor<4x8x1xf32> loc("/pool")
+  return %1 : tensor<4x8x1xf32> loc("y")
 }
 
 // What is computed from weights alone is computed once.

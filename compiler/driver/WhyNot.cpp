@@ -1,0 +1,322 @@
+//===- WhyNot.cpp - what a plan would cost otherwise ----------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/driver/WhyNot.h"
+
+#include "cluster/Presets.h"
+#include "compiler/driver/OptionText.h"
+#include "compiler/onnx/NodeReaders.h"
+#include "compiler/target/Target.h"
+#include "support/Text.h"
+#include "support/Usage.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <filesystem>
+#include <sstream>
+
+using namespace gridloom;
+using llvm::StringRef;
+using llvm::json::Array;
+using llvm::json::Object;
+using llvm::json::Value;
+
+namespace fs = std::filesystem;
+
+//===----------------------------------------------------------------------===//
+// Files of a plan
+//===----------------------------------------------------------------------===//
+
+/// Empty where it cannot be read.
+static std::string readText(const fs::path &path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path.string());
+  return buffer ? (*buffer)->getBuffer().str() : "";
+}
+
+static std::optional<Object> readObject(const fs::path &path) {
+  llvm::Expected<Value> value = llvm::json::parse(readText(path));
+  if (!value) {
+    llvm::consumeError(value.takeError());
+    return std::nullopt;
+  }
+  if (Object *object = value->getAsObject())
+    return std::move(*object);
+  return std::nullopt;
+}
+
+static std::string getText(const Object &object, StringRef key) {
+  return object.getString(key).value_or("").str();
+}
+
+/// The model file, whose path may be relative to the plan's folder; shown as compile was given it
+/// where that still names the same file.
+static std::string findModel(const fs::path &folder, const Object &report) {
+  std::optional<Object> manifest = readObject(folder / "manifest.json");
+  const Object *model = manifest ? manifest->getObject("model") : nullptr;
+  fs::path path = model ? fs::path(getText(*model, "path")) : fs::path();
+  path = (path.is_absolute() ? path : folder / path).lexically_normal();
+  std::error_code error;
+  std::string given = getText(report, "model");
+  return fs::equivalent(given, path, error) ? given : path.string();
+}
+
+//===----------------------------------------------------------------------===//
+// Costs
+//===----------------------------------------------------------------------===//
+
+static CostSheet makeSheet(const PlanOutcome &outcome) {
+  CostSheet sheet;
+  uint64_t most = 0;
+  for (const sim::ProgramRun &run : outcome.runs) {
+    sheet.programs.push_back({run.entry + (run.dims.empty() ? "" : " " + run.dims),
+                              run.seconds * 1e3, run.stats.compute, run.stats.communication,
+                              run.stats.exposed, run.stats.bubble});
+    for (const sim::StepSum &step : sim::sumSteps(run))
+      sheet.parts.push_back({step.kind, step.over, step.node, step.times, step.seconds * 1e3});
+    for (const sim::StageRun &stage : run.stages)
+      if (uint64_t bytes = stage.memory.getAllocated(); bytes >= most) {
+        most = bytes;
+        sheet.memory = {{"total", bytes},
+                        {"weights, states, inputs and outputs", stage.memory.kept},
+                        {"activations", stage.memory.arena + stage.memory.registered}};
+      }
+  }
+  return sheet;
+}
+
+static bool costAlike(const CostSheet &a, const CostSheet &b) {
+  auto sums = [](const CostSheet &sheet) {
+    std::map<std::tuple<std::string, std::string, std::string>, double> parts;
+    for (const CostSheet::Part &part : sheet.parts)
+      parts[{part.kind, part.over, part.node}] += part.ms;
+    return parts;
+  };
+  return a.memory == b.memory && sums(a) == sums(b);
+}
+
+//===----------------------------------------------------------------------===//
+// Planning again
+//===----------------------------------------------------------------------===//
+
+std::optional<PlannedAgain> PlannedAgain::open(const std::string &folder, std::string &error) {
+  PlannedAgain plan;
+  plan.folder = folder;
+  std::optional<Object> report = readObject(fs::path(folder) / "report.json");
+  const Object *options = report ? report->getObject("options") : nullptr;
+  if (!options) {
+    error = "'" + folder +
+            "' has no report.json with the options it was compiled with; it takes "
+            "a folder that this version of 'gridloom compile' wrote";
+    return std::nullopt;
+  }
+  readOptions(*options, plan.options);
+  plan.model = findModel(folder, *report);
+  std::error_code missing;
+  if (!plan.options.startFrom.empty())
+    error = "'" + folder + "' was compiled from a dump, with --start-from " +
+            plan.options.startFrom + "; only what was compiled from a model can be planned again";
+  else if (!fs::exists(plan.model, missing))
+    error = "the model '" + plan.model + "' of '" + folder +
+            "' is not there, and it takes that to plan again";
+  if (!error.empty())
+    return std::nullopt;
+  plan.options.input = plan.model;
+  plan.options.quiet = true;
+  plan.mesh = getText(*report, "mesh");
+  plan.strategy = getText(*report, "strategy");
+  plan.strategyText = readText(fs::path(folder) / "plan.strategy");
+  plan.report = std::move(*report);
+  PlanOutcome outcome;
+  if (runSimulate({folder, "", ""}, outcome) != 0)
+    return std::nullopt; // it has said why
+  plan.costs = makeSheet(outcome);
+  return plan;
+}
+
+/// --devices and a mesh exclude each other: the hosts that these devices are part of.
+static void nameCluster(CompileOptions &options) {
+  if (options.devices.empty())
+    return;
+  auto [count, kind] = StringRef(options.devices).split('x');
+  std::string error;
+  std::unique_ptr<Target> target = parseTarget(options.target, error);
+  std::string name = !kind.empty() ? kind.str() : target ? target->getTraits().machine.str() : "";
+  int64_t devices = 1;
+  if (count.getAsInteger(10, devices) || !cluster::findKind(name))
+    return;
+  const cluster::Preset &preset = cluster::getUsualPreset(name);
+  options.cluster =
+      preset.name + ("x" + std::to_string((devices + preset.devices - 1) / preset.devices));
+  options.devices.clear();
+}
+
+/// The first error, with its notes: "error: A", "note: B" as "A: B".
+static std::string getRefusal(const std::string &messages) {
+  std::string refusal;
+  for (StringRef line : llvm::split(StringRef(messages), '\n'))
+    if (line.consume_front("error: ") && refusal.empty())
+      refusal = line.str();
+    else if (line.consume_front("note: ") && !refusal.empty())
+      refusal += ": " + line.str();
+  return refusal.empty() ? "it cannot be planned" : refusal;
+}
+
+Trial PlannedAgain::plan(const std::string &pin) const {
+  Trial trial;
+  trial.pin = pin;
+  CompileOptions changed = options;
+  std::string name; // of the pinned value
+  StringRef text = pin;
+  if (!text.contains("=[") && !text.contains("=stored[") && text.consume_front("mesh=")) {
+    changed.mesh = text.str();
+  } else {
+    name = text.take_front(text.rfind("=")).str();
+    trial.refusal = mesh.empty() ? "the plan is for one device, on which nothing is split; give "
+                                   "a mesh, as in --why-not mesh=data=2"
+                                 : explainGone(name);
+    if (!trial.refusal.empty())
+      return trial;
+    changed.mesh = mesh;
+    changed.shard.push_back(pin);
+  }
+  nameCluster(changed);
+  PlanOutcome outcome;
+  std::ostringstream messages;
+  if (runPlan(changed, "", outcome, messages) != 0) {
+    trial.refusal = getRefusal(messages.str()) + suggestValue(name);
+    return trial;
+  }
+  trial.strategy = outcome.strategy;
+  trial.costs = makeSheet(outcome);
+  trial.isSame = outcome.files["plan.strategy"] == strategyText && costAlike(costs, trial.costs);
+  trial.command = "gridloom compile " + quoteForShell(model) + printFlags(changed) + " -o " +
+                  quoteForShell(fs::path(model).stem().string() + "-otherwise.plan");
+  return trial;
+}
+
+//===----------------------------------------------------------------------===//
+// Names
+//===----------------------------------------------------------------------===//
+
+/// The nodes of a value: "A + B" was made of two.
+static llvm::SmallVector<StringRef> splitNodes(StringRef name) {
+  llvm::SmallVector<StringRef> nodes;
+  name.split(nodes, " + ");
+  return nodes;
+}
+
+std::string PlannedAgain::explainGone(const std::string &name) const {
+  llvm::StringSet<> values;
+  llvm::StringMap<std::string> wholes; // of nodes that are part of a value
+  const Array *list = report.getArray("values");
+  for (size_t i = 0; list && i < list->size(); ++i)
+    if (const Object *value = (*list)[i].getAsObject()) {
+      std::string known = getText(*value, "name");
+      values.insert(known);
+      for (StringRef node : splitNodes(known))
+        wholes.try_emplace(node, known);
+    }
+  auto whole = wholes.find(name);
+  if (values.contains(name) || StringRef(name).contains('*'))
+    return "";
+  if (whole != wholes.end())
+    return "node '" + name + "' is computed as part of '" + whole->second +
+           "', which is one operation; pin that name";
+  std::optional<NodeReaders> found = findReaders(model, name);
+  if (!found)
+    return "";
+  if (found->node != name && values.contains(found->node))
+    return "'" + name + "' is the tensor that node '" + found->node +
+           "' makes; pin the node's name";
+  for (const std::string &reader : found->readers)
+    if (auto into = wholes.find(reader); into != wholes.end())
+      return "node '" + found->node +
+             "' is no operation of its own: it was folded away, and what it gave is in '" +
+             into->second + "'; pin that name";
+  return "node '" + found->node + "' was folded away, and no operation is left that reads it";
+}
+
+std::string PlannedAgain::suggestValue(const std::string &name) const {
+  std::vector<std::string> values;
+  const Array *list = report.getArray("values");
+  for (size_t i = 0; list && i < list->size(); ++i)
+    if (const Object *value = (*list)[i].getAsObject())
+      values.push_back(getText(*value, "name"));
+  return name.empty() || llvm::is_contained(values, name) ? "" : suggest(name, values);
+}
+
+/// "[{\"data\"}, {\"model\":64}]" of a sharding's text: the axes of each dimension.
+static std::optional<std::vector<std::vector<std::string>>> parseDims(StringRef sharding) {
+  size_t begin = sharding.find('['), end = sharding.find(']');
+  if (begin == StringRef::npos || end == StringRef::npos || end < begin)
+    return std::nullopt;
+  std::vector<std::vector<std::string>> dims;
+  StringRef body = sharding.slice(begin + 1, end);
+  while (true) {
+    size_t open = body.find('{'), close = body.find('}');
+    if (open == StringRef::npos || close == StringRef::npos || close < open)
+      return dims;
+    std::vector<std::string> &axes = dims.emplace_back();
+    for (StringRef axis : llvm::split(body.slice(open + 1, close), ','))
+      if (StringRef name = axis.split(':').first.trim().trim('"'); !name.empty())
+        axes.push_back(name.str());
+    body = body.drop_front(close + 1);
+  }
+}
+
+static std::string printPin(const std::string &name,
+                            const std::vector<std::vector<std::string>> &dims) {
+  std::string text;
+  for (const std::vector<std::string> &axes : dims)
+    text += (text.empty() ? "{" : ",{") + llvm::join(axes, ",") + "}";
+  return name + "=[" + text + "]";
+}
+
+std::vector<std::string> PlannedAgain::listAlternatives(int64_t id, std::string &error) const {
+  const Array *collectives = report.getArray("collectives"), *values = report.getArray("values");
+  if (!collectives || id < 0 || static_cast<size_t>(id) >= collectives->size()) {
+    error =
+        "there is no collective " + std::to_string(id) + "; see gridloom inspect PLAN collectives";
+    return {};
+  }
+  const Object *collective = (*collectives)[static_cast<size_t>(id)].getAsObject();
+  std::string origin = collective ? getText(*collective, "origin") : "";
+  llvm::StringSet<> moved;
+  if (const Array *axes = collective ? collective->getArray("axes") : nullptr)
+    for (const Value &axis : *axes)
+      moved.insert(axis.getAsString().value_or(""));
+  std::vector<std::string> pins;
+  for (size_t i = 0; values && i < values->size(); ++i) {
+    const Object *value = (*values)[i].getAsObject();
+    if (!value || getText(*value, "name") != origin)
+      continue;
+    auto dims = parseDims(getText(*value, "sharding"));
+    if (!dims)
+      continue;
+    std::string now = printPin(origin, *dims);
+    std::vector<std::vector<std::string>> rest = *dims;
+    for (std::vector<std::string> &axes : rest)
+      std::erase_if(axes, [&](const std::string &axis) { return moved.contains(axis); });
+    auto add = [&](const std::vector<std::vector<std::string>> &other) {
+      if (std::string pin = printPin(origin, other); pin != now && !llvm::is_contained(pins, pin))
+        pins.push_back(pin);
+    };
+    add(rest);
+    for (size_t dim = 0; dim < rest.size(); ++dim) {
+      std::vector<std::vector<std::string>> other = rest;
+      for (const auto &axis : moved)
+        other[dim].push_back(axis.getKey().str());
+      add(other);
+    }
+    break; // a node that became several operations is named by its last; pins name all of them
+  }
+  if (pins.empty())
+    error = "collective " + std::to_string(id) + " is for '" + origin +
+            "', which is no value that could be split otherwise";
+  return pins;
+}

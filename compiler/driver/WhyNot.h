@@ -1,0 +1,67 @@
+//===- WhyNot.h - what a plan would cost otherwise --------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// A plan knows its model and the options it was compiled with, so the model can be planned again
+// with one thing more given. Both are simulated; nothing is estimated here.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_DRIVER_WHYNOT_H
+#define GRIDLOOM_COMPILER_DRIVER_WHYNOT_H
+
+#include "compiler/driver/Simulation.h"
+#include "support/CostSheet.h"
+
+#include "llvm/Support/JSON.h"
+
+#include <optional>
+
+namespace gridloom {
+
+/// The model of a plan, planned again with something more given.
+struct Trial {
+  std::string pin;     ///< "encoder.q=[{model},{}]", "mesh=data=4"
+  std::string refusal; ///< why it cannot be so; empty where it can
+  std::string strategy;
+  CostSheet costs;
+  bool isSame = false; ///< the plan is split so already
+  std::string command; ///< that compiles it
+};
+
+/// A compiled plan whose model is there to be planned again.
+class PlannedAgain {
+public:
+  /// Reads and simulates the plan of a folder. None, with one line in `error`, where that has no
+  /// report, was not compiled from a model, or the model is gone; without a line where that has
+  /// been printed.
+  static std::optional<PlannedAgain> open(const std::string &folder, std::string &error);
+
+  /// Plans the model again. A pin NAME=[{axis},...], as --shard takes it, keeps the plan's mesh,
+  /// whose axes it names; mesh=AXIS=SIZE,... gives another mesh.
+  Trial plan(const std::string &pin) const;
+
+  /// Pins that split the value of a collective's node in every other way: its own axes moved to
+  /// each dimension, and taken away. Empty, with a line in `error`, where there is no such
+  /// collective or its node makes no value that is split.
+  std::vector<std::string> listAlternatives(int64_t collective, std::string &error) const;
+
+  const CostSheet &getCosts() const { return costs; }
+  const std::string &getStrategy() const { return strategy; }
+
+private:
+  /// Why no value has the name, where it had one in the model; else empty.
+  std::string explainGone(const std::string &name) const;
+  /// "; did you mean 'encoder.q'?" of a name that no value has; else empty.
+  std::string suggestValue(const std::string &name) const;
+
+  std::string folder, model, mesh, strategy, strategyText;
+  CompileOptions options; ///< that made the plan
+  llvm::json::Object report;
+  CostSheet costs;
+};
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_DRIVER_WHYNOT_H

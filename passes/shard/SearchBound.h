@@ -1,0 +1,41 @@
+//===- SearchBound.h - how good a search's choice is ------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_SHARD_SEARCHBOUND_H
+#define GRIDLOOM_PASSES_SHARD_SEARCHBOUND_H
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/BuiltinOps.h"
+
+#include <optional>
+
+namespace gridloom {
+
+/// Of a choice of splits on one mesh, as the search counts: one operation after another, on a
+/// device.
+struct SearchBound {
+  double costMs = 0;  ///< of what was chosen
+  double boundMs = 0; ///< no choice takes less
+};
+
+inline constexpr llvm::StringLiteral kSearchBound = "dist.search_bound";
+
+inline void setSearchBound(mlir::ModuleOp module, SearchBound bound) {
+  mlir::Builder builder(module.getContext());
+  module->setAttr(kSearchBound, builder.getF64ArrayAttr({bound.costMs, bound.boundMs}));
+}
+
+/// Takes it off the module; none where nothing was searched.
+inline std::optional<SearchBound> takeSearchBound(mlir::ModuleOp module) {
+  auto numbers = mlir::dyn_cast_or_null<mlir::ArrayAttr>(module->removeAttr(kSearchBound));
+  if (!numbers || numbers.size() != 2)
+    return std::nullopt;
+  auto get = [&](size_t i) { return mlir::cast<mlir::FloatAttr>(numbers[i]).getValueAsDouble(); };
+  return SearchBound{get(0), get(1)};
+}
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_SHARD_SEARCHBOUND_H

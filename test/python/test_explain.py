@@ -1,0 +1,323 @@
+"""`gridloom explain` and `gridloom diff`: what a plan costs, why, and what it would cost otherwise."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from gridloom import zoo
+
+CONFIG = zoo.LlamaConfig(layers=2, hidden=64, heads=4, kv_heads=4, intermediate=128, vocabulary=64, positions=32, head="logits")
+DIMS = ["--dim", "batch=4", "--dim", "sequence=16"]
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    return zoo.save(zoo.llama(CONFIG, zoo.Random(0)), tmp_path_factory.mktemp("explain") / "llama.onnx")
+
+
+@pytest.fixture(scope="module")
+def compiled(tools, llama, tmp_path_factory):
+    """Plans of the model by mesh, each compiled once."""
+    folder, made = tmp_path_factory.mktemp("plans"), {}
+
+    def compile(*options):
+        if options not in made:
+            made[options] = folder / f"{len(made)}.plan"
+            tools.compile(llama, made[options], *DIMS, *options, "-q")
+        return made[options]
+
+    return compile
+
+
+@pytest.fixture(scope="module")
+def tensor(compiled):
+    return compiled("--mesh", "model=2")
+
+
+def show(tools, *arguments) -> dict:
+    return json.loads(tools.call(*arguments, "--json").stdout)
+
+
+def report(plan) -> dict:
+    return json.loads((plan / "report.json").read_text())
+
+
+def refused(tools, *call) -> str:
+    result = tools.call(*call, check=False)
+    assert result.returncode == 1 and not result.stdout, result.stdout + result.stderr
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: "), line
+    return line
+
+
+# What a plan costs
+
+
+def test_a_plan_is_explained_by_what_it_costs(tools, compiled):
+    plan = compiled("--devices", "4")
+    shown = show(tools, "explain", plan)
+    known = report(plan)
+    assert len(shown["candidates"]) == len(known["candidates"]) >= 8
+    assert shown["candidates"][0]["verdict"] == "chosen" and shown["strategy"] == shown["candidates"][0]["strategy"]
+    slower = [row["sum_ms"] for row in shown["candidates"] if row["verdict"] == "slower" and not row["simulated_ms"]]
+    assert slower == sorted(slower)
+    assert re.match(r"fastest of \d+ candidates.*: [\d.]+ ms[^;]*; the next, .+, takes ", shown["why"]), shown["why"]
+    (program,) = shown["estimate"]
+    assert program["exposed_percent"] == pytest.approx(100 * program["exposed_ms"] / program["step_ms"], abs=1)
+    costs = [row["ms"] for row in shown["largest_costs"]]
+    assert costs == sorted(costs, reverse=True) and costs[0] <= program["step_ms"]
+
+
+def test_a_given_mesh_has_no_other_candidate(tools, tensor):
+    assert "there was no other candidate" in show(tools, "explain", tensor)["why"]
+
+
+def test_a_search_says_how_good_it_is(tools, llama, tmp_path):
+    tools.compile(llama, tmp_path / "s.plan", *DIMS, "--mesh", "x=2", "--strategy", "search", "-q")
+    search = report(tmp_path / "s.plan")["search"]
+    assert 0 < search["bound_ms"] <= search["cost_ms"] * (1 + 1e-9)
+    assert f"{search['bound_ms']:.3f} ms" in show(tools, "explain", tmp_path / "s.plan")["bound"]
+    assert "search_bound" not in (tmp_path / "s.plan" / "ir" / "03-shard.mlir").read_text()
+
+
+def test_what_is_exposed_adds_up(tools, tensor):
+    """One stream communicates, so what its collectives expose is what the step does."""
+    known = report(tensor)
+    (program,) = known["estimates"]
+    assert program["exposed_ms"] > 0
+    assert sum(c["exposed_us"] for c in known["collectives"]) / 1e3 == pytest.approx(program["exposed_ms"], rel=1e-3)
+    assert sum(c["time_us"] for c in known["collectives"]) / 1e3 == pytest.approx(program["comm_ms"], rel=1e-3)
+    for collective in known["collectives"]:
+        behind = sum(step["us"] for step in collective["hidden_behind"])
+        assert behind == pytest.approx(collective["time_us"] - collective["exposed_us"], abs=0.01)
+    heaviest = show(tools, "explain", tensor)["heaviest_collectives"]
+    assert [row["exposed_us"] for row in heaviest] == sorted((row["exposed_us"] for row in heaviest), reverse=True)
+    one = show(tools, "explain", tensor, "--collective", heaviest[0]["id"])
+    assert one["exposed_us"] == heaviest[0]["exposed_us"] and one["because"]
+    value = show(tools, "explain", tensor, "--value", heaviest[0]["onnx_node"])
+    assert heaviest[0]["time_us"] in [row["time_us"] for row in value["its_collectives"]]
+
+
+def test_costs_are_those_of_the_simulator(tools, tensor):
+    simulated = show(tools, "simulate", tensor)
+    known = {(c["op"], c["node"]): (c["ms"], c["times"]) for c in report(tensor)["costs"]}
+    assert len(known) > 20
+    for step in simulated["largest_steps"]:
+        assert known[step["step"], step["onnx_node"]] == (pytest.approx(step["ms"]), step["times"])
+
+
+def test_a_stage_has_its_load_and_what_it_waits_for(tools, compiled):
+    plan = compiled("--mesh", "pipe=2", "--microbatches", "2")
+    memory = json.loads(tools.call("inspect", plan, "memory", "--json").stdout)["memory_of_a_rank"]
+    stages = [show(tools, "explain", plan, "--stage", n) for n in (0, 1)]
+    for stage, kept in zip(stages, memory):
+        assert stage["total_bytes"] == kept["total"] and stage["load"][0]["compute_ms"] > 0
+        assert stage["transfers"] and {row["kind"] for row in stage["transfers"]} <= {"send", "recv"}
+    # The second stage has nothing to do until the first one's first micro-batch is there.
+    first = max(row["waiting_us"] for row in stages[1]["transfers"] if row["kind"] == "recv")
+    assert first > 0.4 * 1e3 * stages[0]["load"][0]["compute_ms"]
+    assert max(stage["percent_of_its_load"] for stage in stages) == 100
+    assert "there is no stage 2: stages are numbered 0 to 1" in refused(tools, "explain", plan, "--stage", 2)
+
+
+# What it would cost otherwise
+
+
+def pinned(tools, plan, pin) -> dict:
+    return show(tools, "explain", plan, "--why-not", pin)
+
+
+def test_another_mesh_is_simulated_and_can_be_compiled(tools, tensor, compiled, tmp_path):
+    answer = pinned(tools, tensor, "mesh=data=2")
+    other = report(compiled("--mesh", "data=2"))["estimates"][0]["step_ms"]
+    now = report(tensor)["estimates"][0]["step_ms"]
+    assert answer["plan_ms"] == pytest.approx(now) and answer["pinned_ms"] == pytest.approx(other)
+    assert answer["change_ms"] == pytest.approx(other - now)
+    assert answer["verdict"].startswith("faster" if other < now else "slower")
+    gone = [row for row in answer["collectives"] if row["pinned_times"] == 0]
+    assert gone and all(row["collective"].startswith("all_reduce over model for ") for row in gone)
+    words = shlex.split(answer["compile_it"])
+    assert words[:2] == ["gridloom", "compile"]
+    words[words.index("-o") + 1] = tmp_path / "other.plan"
+    tools.call(*words[1:], "-q")
+    assert report(tmp_path / "other.plan")["estimates"][0]["step_ms"] == pytest.approx(other)
+
+
+def test_a_value_is_pinned(tools, tensor, tmp_path):
+    weight = "layers.0.mlp.down_proj.weight"
+    answer = pinned(tools, tensor, f"{weight}=[{{}},{{}}]")
+    assert answer["change_ms"] == pytest.approx(answer["pinned_ms"] - answer["plan_ms"])
+    assert any(row["change_bytes"] > 0 for row in answer["memory"] if row["bytes"].startswith("weights"))
+    words = shlex.split(answer["compile_it"])
+    words[words.index("-o") + 1] = tmp_path / "other.plan"
+    tools.call(*words[1:], "-q")
+    (program,) = report(tmp_path / "other.plan")["estimates"]
+    assert program["step_ms"] == pytest.approx(answer["pinned_ms"])
+    again = pinned(tools, tensor, f"{weight}=[{{model}},{{}}]")
+    assert again["verdict"] == "the plan is split so already" and again["change_ms"] == 0
+    assert not {"times", "kinds_of_steps", "collectives", "memory"} & set(again)
+
+
+def test_a_file_says_what_a_pin_may_not(tools, llama, tensor, tmp_path):
+    """A short strategy file leaves values open, which may be pinned; what it says itself stands."""
+    weight = "layers.0.mlp.down_proj.weight"
+    (tmp_path / "short.strategy").write_text(f"strategy: 1\nmesh: model=2\nweights:\n  {weight}: [{{model}}, {{}}]\n")
+    tools.compile(llama, tmp_path / "f.plan", *DIMS, "--strategy", tmp_path / "short.strategy", "-q")
+    pin = "layers.1.mlp.down_proj.weight=[{model},{}]"
+    answer = pinned(tools, tmp_path / "f.plan", pin)
+    assert answer["change_ms"] != 0 and str(tmp_path / "short.strategy") in answer["compile_it"]
+    line = refused(tools, "explain", tmp_path / "f.plan", "--why-not", f"{weight}=[{{}},{{model}}]")
+    assert weight in line and "short.strategy" in line
+    assert "contradicts the strategy" in refused(tools, "explain", tmp_path / "f.plan", "--why-not", "mesh=model=4")
+
+
+def test_what_is_searched_is_searched_again(tools, llama, tmp_path):
+    """With what it chose itself given, a search does no better."""
+    tools.compile(llama, tmp_path / "s.plan", *DIMS, "--mesh", "x=2", "--strategy", "search", "-q")
+    known = {v["name"]: v["sharding"] for v in report(tmp_path / "s.plan")["values"]}
+    name = "layers.1.mlp.up_proj.weight"
+    now = known[name].split("[")[1].split("]")[0].replace('"', "")
+    answer = pinned(tools, tmp_path / "s.plan", f"{name}=[{now}]")
+    assert answer["pinned_ms"] == pytest.approx(answer["plan_ms"])
+    assert "--strategy search" in answer["compile_it"]
+
+
+def test_what_chose_among_meshes_keeps_the_plans(tools, compiled):
+    plan = compiled("--devices", "2")
+    answer = pinned(tools, plan, "mesh=model=2" if "model=2" not in report(plan)["mesh"] else "mesh=data=2")
+    assert "--cluster CPU-host" in answer["compile_it"] or "--mesh" in answer["compile_it"]
+    assert "--devices" not in answer["compile_it"]
+    assert answer["change_ms"] >= -0.1 * answer["plan_ms"]
+
+
+@pytest.mark.parametrize(
+    ("pin", "why"),
+    [
+        ("layers.0.mlp.down_proj.weight=[{data},{}]", "names axis 'data'; the mesh has model"),
+        ("layers.0.mlp.down_proj.weight=[{model}]", "has 1 dimensions; the value is 'tensor<128x64xf32>'"),
+        ("layers.0.mlp.down_proj.weight=[{model},{model}]", "names axis 'model' twice"),
+        ("layers.0.mlp.down_prj.weight=[{model},{}]", "is no input, output, weight or node of the model; did you mean 'layers.0.mlp.down_proj.weight'?"),
+        ("mesh=model=zwei", "cannot read 'model=zwei' in --mesh"),
+        ("nonsense", "cannot read --shard 'nonsense'"),
+    ],
+    ids=lambda value: value,
+)
+def test_a_pin_that_cannot_be(tools, tensor, pin, why):
+    line = refused(tools, "explain", tensor, "--why-not", pin)
+    assert f"not with '{pin}': " in line and why in line
+
+
+def test_a_pin_against_the_users_own(tools, llama, tmp_path):
+    weight = "layers.0.mlp.down_proj.weight"
+    given = f"{weight}=[{{model}},{{}}]"
+    tools.compile(llama, tmp_path / "p.plan", *DIMS, "--mesh", "model=2", "--shard", given, "-q")
+    pin = f"{weight}=[{{}},{{model}}]"
+    line = refused(tools, "explain", tmp_path / "p.plan", "--why-not", pin)
+    assert f"--shard '{pin}' contradicts --shard '{given}'; keep one of them" in line
+
+
+def test_what_is_gone_says_where_it_went(tools, llama, tensor, tmp_path):
+    names = {value["name"] for value in report(tensor)["values"]}
+    joined = next(name for name in sorted(names) if " + " in name)
+    part = next(node for node in joined.split(" + ") if node not in names)
+    line = refused(tools, "explain", tensor, "--why-not", f"{part}=[{{}}]")
+    assert f"node '{part}' is computed as part of '{joined}'" in line
+    graph = onnx.load(llama, load_external_data=False).graph
+    tensors = {output: node.name for node in graph.node for output in node.output}
+    made, maker = next((t, n) for t, n in sorted(tensors.items()) if n in names and t not in names)
+    line = refused(tools, "explain", tensor, "--why-not", f"{made}=[{{}}]")
+    assert f"'{made}' is the tensor that node '{maker}' makes" in line
+
+
+def test_a_folded_node_says_into_what(tools, tmp_path):
+    """Twice the weight is computed when the model is compiled."""
+    weight = numpy_helper.from_array(zoo.Random(0).get("w", (8, 8)), "w")
+    two = numpy_helper.from_array(zoo.Random(0).get("two", (1,), scale=1.0), "two")
+    nodes = [
+        helper.make_node("Mul", ["two", "two"], ["four"], name="/Square"),
+        helper.make_node("Add", ["x", "four"], ["shifted"], name="/Shift"),
+        helper.make_node("MatMul", ["shifted", "w"], ["y"], name="/MatMul"),
+    ]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 8]) for name in "xy"]
+    graph = helper.make_graph(nodes, "folded", values[:1], values[1:], [weight, two])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    tools.compile(tmp_path / "m.onnx", tmp_path / "m.plan", "--dim", "batch=4", "--mesh", "data=2", "-q")
+    assert "/Square" not in {value["name"] for value in report(tmp_path / "m.plan")["values"]}
+    line = refused(tools, "explain", tmp_path / "m.plan", "--why-not", "/Square=[{data}]")
+    assert "node '/Square' is no operation of its own: it was folded away, and what it gave is in '/Shift'" in line
+
+
+def test_plans_that_cannot_be_planned_again(tools, llama, tensor, tmp_path):
+    tools.compile(llama, tmp_path / "one.plan", *DIMS, "-q")
+    pin = "layers.0.mlp.down_proj.weight=[{},{}]"
+    assert "the plan is for one device, on which nothing is split" in refused(
+        tools, "explain", tmp_path / "one.plan", "--why-not", pin
+    )
+    dump = tensor / "ir" / "03-shard.mlir"
+    tools.call("compile", "--start-from", "partition", dump, "-o", tmp_path / "dump.plan", "-q")
+    assert "was compiled from a dump, with --start-from partition" in refused(
+        tools, "explain", tmp_path / "dump.plan", "--why-not", pin
+    )
+    model = shutil.copy(llama, tmp_path / "moved.onnx")
+    tools.compile(model, tmp_path / "moved.plan", *DIMS, "--mesh", "model=2", "-q")
+    model.unlink()
+    assert "is not there" in refused(tools, "explain", tmp_path / "moved.plan", "--why-not", pin)
+    known = report(tensor)
+    del known["options"]
+    shutil.copytree(tensor, tmp_path / "old.plan")
+    (tmp_path / "old.plan" / "report.json").write_text(json.dumps(known))
+    assert "that this version of 'gridloom compile' wrote" in refused(
+        tools, "explain", tmp_path / "old.plan", "--why-not", pin
+    )
+    assert tools.call("explain", tmp_path / "old.plan").stdout
+    result = tools.call("explain", tensor, "--alternatives", check=False)
+    assert result.returncode == 2 and "--collective" in result.stderr
+
+
+def test_alternatives_to_a_collective(tools, tensor):
+    known = report(tensor)
+    heaviest = max(known["collectives"], key=lambda c: c["exposed_us"])
+    answer = show(tools, "explain", tensor, "--collective", heaviest["id"], "--alternatives")
+    trials = [row for row in answer["alternatives"] if row["step_ms"] is not None]
+    assert len(trials) >= 2 and [row["step_ms"] for row in trials] == sorted(row["step_ms"] for row in trials)
+    for row in answer["alternatives"]:
+        assert row["pin"].startswith(heaviest["origin"] + "=[") and row["verdict"]
+    best = trials[0]
+    assert answer["cheapest"].startswith(best["pin"] + ", ")
+    assert pinned(tools, tensor, best["pin"])["pinned_ms"] == pytest.approx(best["step_ms"])
+    assert best["change_ms"] == pytest.approx(best["step_ms"] - known["estimates"][0]["step_ms"], abs=1e-9)
+
+
+# Two plans
+
+
+def test_plans_are_compared_by_cost(tools, tensor, compiled):
+    other = compiled("--mesh", "data=2")
+    found = show(tools, "diff", tensor, other)
+    assert found["differ"] is True
+    a, b = (report(plan)["estimates"][0] for plan in (tensor, other))
+    times = {row["time"]: row for row in found["times"]}
+    assert times["step"]["change_ms"] == pytest.approx(b["step_ms"] - a["step_ms"])
+    assert times["communication exposed"]["first_ms"] == pytest.approx(a["exposed_ms"])
+    for table in ("kinds_of_steps", "scopes", "collectives"):
+        changes = [abs(row["change_ms"]) for row in found[table]]
+        assert changes == sorted(changes, reverse=True) and changes[0] > 0, table
+    assert "/layers.*/mlp/down_proj" in {row["scope"] for row in found["scopes"]}
+    total = sum(row["change_ms"] for row in found["kinds_of_steps"])
+    whole = sum(c["ms"] for c in report(other)["costs"]) - sum(c["ms"] for c in report(tensor)["costs"])
+    assert total == pytest.approx(whole, abs=1e-3 * a["step_ms"])
+    text = tools.call("diff", tensor, other).stdout
+    assert text.index("times") < text.index("- mesh: model=2\n+ mesh: data=2\n")
+    assert tools.call("diff", tensor, other, "--exit-code", check=False).returncode == 1
+
+
+def test_equal_plans_have_no_differences(tools, tensor):
+    assert tools.call("diff", tensor, tensor, "--exit-code").stdout == "the plans are equal\n"
+    assert show(tools, "diff", tensor, tensor) == {"differ": False, "differences": []}
