@@ -44,8 +44,8 @@ public:
 
   /// Whether there is a way to split each operation.
   bool hasChoices() const;
-  /// Costs are in picoseconds, usages in bytes: of weights, and of what operations make while it is
-  /// read. With `memoryBytes` above 0 a device keeps at most so many.
+  /// Costs are in picoseconds, usages in bytes: of weights, states, inputs and outputs, and of what
+  /// operations make while it is read. With `memoryBytes` above 0 a device keeps at most so many.
   solver::Problem makeProblem(int64_t memoryBytes) const;
   /// Writes the shardings that the assignment gives the values, closed, with the origin.
   void apply(const solver::Assignment &assignment, llvm::StringRef origin);
@@ -73,7 +73,7 @@ private:
   struct Node {
     std::vector<solver::Cost> costs;
     std::vector<Column> tensors;      ///< of an operation: operands, then results; of a value: one
-    std::vector<int64_t> usages;      ///< bytes; none of a value
+    std::vector<int64_t> usages;      ///< bytes; none of a value within a function
     solver::Interval interval;        ///< in numbers of operations, all functions together
     mlir::Operation *payer = nullptr; ///< whose time the costs are
     bool isReceived = false;
@@ -101,6 +101,7 @@ private:
   void addFunction(mlir::func::FuncOp func);
   void addOperation(mlir::Operation *op);
   void setUsage(mlir::Operation *op, int64_t begin);
+  void setBoundUsage(mlir::Value value);
   const Choices &getChoices(mlir::Operation *op);
   /// Whether the value has a node of its own; otherwise its one reader takes it from its producer.
   bool needsNode(mlir::Value value) const;
