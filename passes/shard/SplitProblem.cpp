@@ -234,6 +234,20 @@ bool SplitProblem::isReadUnreduced(Value value, ShardingAttr sharding) const {
          });
 }
 
+/// Whether the function returns the value, which is computed where the caller or a state has it.
+static bool isReturned(Value value) {
+  return llvm::any_of(value.getUsers(), llvm::IsaPred<func::ReturnOp>);
+}
+
+/// Whether the value is returned other than as a state, whose memory is that of the argument.
+static bool isOutput(Value value) {
+  return llvm::any_of(value.getUses(), [](OpOperand &use) {
+    auto func = use.getOwner()->getParentOfType<func::FuncOp>();
+    return isa<func::ReturnOp>(use.getOwner()) &&
+           !func.getResultAttr(use.getOperandNumber(), loom::kState);
+  });
+}
+
 /// The shardings that the value's producer makes and its readers need, and that of a value that is
 /// whole; of a value that has been given one, those that it admits.
 void SplitProblem::addValue(Value value) {
@@ -291,6 +305,26 @@ void SplitProblem::addValue(Value value) {
     column.add(closed.getAttr(mesh));
     nodes[index].costs.push_back(0); // the only one
   }
+  if (argument || isOutput(value))
+    setBoundUsage(value);
+}
+
+/// An input, an output and a state lie there all the time, for the whole batch. Of an input that
+/// several stages read, the first one's devices count.
+void SplitProblem::setBoundUsage(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
+  Node &node = nodes[valueNodes.lookup(value)];
+  Operation *producer = value.getDefiningOp();
+  int64_t stage = producer ? getStage(producer) : stages - 1;
+  for (Operation *user : value.getUsers())
+    stage = std::min(stage, getStage(user));
+  node.interval = stageTimes[stage];
+  node.usages.clear();
+  for (unsigned choice : node.tensors.front().of) {
+    Sharding sharding(node.tensors.front().shardings[choice]);
+    int64_t pieces = sharding.getMicroDim() >= 0 ? microbatches : 1;
+    node.usages.push_back(pieces * loom::getByteSize(getLocalType(type, sharding, mesh)));
+  }
 }
 
 /// Whether an operation can write over an operand that nobody reads after it.
@@ -320,7 +354,7 @@ void SplitProblem::setUsage(Operation *op, int64_t begin) {
   node.usages.assign(node.costs.size(), 0);
   for (size_t strategy = 0; strategy < node.usages.size(); ++strategy)
     for (auto [i, result] : llvm::enumerate(op->getResults()))
-      if (isWeight || !loom::staysInRegisters(result))
+      if (isWeight || (!loom::staysInRegisters(result) && !isReturned(result)))
         node.usages[strategy] += loom::getByteSize(
             getLocalType(cast<RankedTensorType>(result.getType()),
                          Sharding(node.tensors[op->getNumOperands() + i].get(strategy)), mesh));

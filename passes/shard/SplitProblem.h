@@ -44,8 +44,8 @@ public:
 
   /// Whether there is a way to split each operation.
   bool hasChoices() const;
-  /// Costs are in picoseconds, usages in bytes: of weights, and of what operations make while it is
-  /// read. With `memoryBytes` above 0 a device keeps at most so many.
+  /// Costs are in picoseconds, usages in bytes: of weights, states, inputs and outputs, and of what
+  /// operations make while it is read. With `memoryBytes` above 0 a device keeps at most so many.
   solver::Problem makeProblem(int64_t memoryBytes) const;
   /// Writes the splits that the assignment gives the operations, and the shardings that it gives
   /// the values, closed, with the origin. Weights are split as they are stored, and what has a body
@@ -76,7 +76,7 @@ private:
     std::vector<solver::Cost> costs;
     std::vector<Column> tensors; ///< of an operation: operands, then results; of a value: one
     llvm::ArrayRef<dist::SplitsAttr> splits; ///< of an operation, by strategy; none of a value
-    std::vector<int64_t> usages;             ///< bytes; none of a value
+    std::vector<int64_t> usages;             ///< bytes; none of a value within a function
     solver::Interval interval;               ///< in numbers of operations, all functions together
     mlir::Operation *payer = nullptr;        ///< whose time the costs are
     bool isReceived = false;
@@ -105,6 +105,7 @@ private:
   void addFunction(mlir::func::FuncOp func);
   void addOperation(mlir::Operation *op);
   void setUsage(mlir::Operation *op, int64_t begin);
+  void setBoundUsage(mlir::Value value);
   const Choices &getChoices(mlir::Operation *op);
   /// Whether all operands are made in partial sums by some way to split their operations, and the
   /// operation is one that may take them so.
