@@ -112,15 +112,18 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
   verb.add_option("--unroll", options.unroll, "unroll loops of at most this many iterations")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  verb.add_option("--strategy", options.strategy,
-                  "auto, or dp (data), tp (tensor), sp (sequence, with tp) and pp (pipeline) "
-                  "joined by '+'; search has a solver split every operation, whatever the axes are "
-                  "called, but for one of stages; FILE.strategy does as that file says "
-                  "(docs/strategy-files.md); "
-                  "random:SEED splits at random, for tests")
+  verb.add_option(
+          "--strategy", options.strategy,
+          "auto, or dp (data), tp (tensor), sp (sequence, with tp) and pp (pipeline) "
+          "joined by '+'; search has a solver split every operation over all axes but pipe, "
+          "which has stages; FILE.strategy does as that file says "
+          "(docs/strategy-files.md); "
+          "random:SEED splits at random, for tests")
       ->capture_default_str();
   verb.add_option("--shard", options.shard,
-                  "sharding of an input, output, weight or node: NAME=[{axis,...},{},...]")
+                  "sharding of an input, output, weight or node: NAME=[{axis,...},{},...]; "
+                  "NAME=stored[...] is how it lies in memory, {unreduced:{axis}} last leaves a "
+                  "partial sum")
       ->allow_extra_args(false);
   verb.add_option(
           "--microbatches", options.microbatches,

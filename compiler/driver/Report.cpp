@@ -297,27 +297,38 @@ void Compilation::printEstimates(llvm::raw_ostream &os) const {
        << llvm::format(": %.*f ms\n", digits, toMs(all));
 }
 
-/// The candidate that was chosen, and what the others would take where these are few.
+/// The candidate that was chosen, and what the first others would take.
 void Compilation::printChoice(llvm::raw_ostream &os) const {
   std::string outcome = choice.describe();
   if (!choice.name.empty())
     os << "  strategy        " << choice.name << (outcome.empty() ? "" : " (" + outcome + ")")
        << "\n";
   constexpr size_t most = 8;
-  if (choice.candidates.size() > most)
-    return;
-  for (const Candidate &candidate : choice.candidates) {
-    if (candidate.verdict == Verdict::Chosen)
-      continue;
-    os << "    not           " << candidate.name << ": ";
-    if (candidate.verdict != Verdict::Slower)
-      os << candidate.describe();
-    else if (candidate.simulatedSeconds > 0)
-      os << llvm::format("%.3g ms simulated", toMs(candidate.simulatedSeconds));
+  SmallVector<const Candidate *> others;
+  for (const Candidate &candidate : choice.candidates)
+    if (candidate.verdict != Verdict::Chosen)
+      others.push_back(&candidate);
+  // The nearest first: those that were simulated, then the other slower ones.
+  if (others.size() > most)
+    llvm::stable_sort(others, [](const Candidate *a, const Candidate *b) {
+      auto rank = [](const Candidate *c) {
+        return std::tuple(c->verdict != Verdict::Slower, c->simulatedSeconds == 0, c->sumSeconds);
+      };
+      return rank(a) < rank(b);
+    });
+  for (const Candidate *candidate : ArrayRef(others).take_front(most)) {
+    os << "    not           " << candidate->name << ": ";
+    if (candidate->verdict != Verdict::Slower)
+      os << candidate->describe();
+    else if (candidate->simulatedSeconds > 0)
+      os << llvm::format("%.3g ms simulated", toMs(candidate->simulatedSeconds));
     else
-      os << llvm::format("%.3g ms by its sum", toMs(candidate.sumSeconds));
+      os << llvm::format("%.3g ms by its sum", toMs(candidate->sumSeconds));
     os << "\n";
   }
+  if (others.size() > most)
+    os << "    and           " << others.size() - most << " more: gridloom explain "
+       << quoteForShell(options.output) << "\n";
 }
 
 void Compilation::printSummary() const {

@@ -35,8 +35,8 @@ static constexpr size_t kMaxCandidates = 64;
 /// Candidates that fit which are simulated: each is compiled up to allocation, which for a large
 /// model takes seconds.
 static constexpr size_t kMaxSimulated = 4;
-/// Nor is one simulated whose sum is so many times the least: in the zoo, no other candidate's
-/// simulated time is less than 0.8 of what its sum says beside the candidate of the least sum.
+/// Nor is one simulated whose sum is so many times the least: in the zoo no candidate's lead in the
+/// simulator is more than 1.23 times what the sums say.
 static constexpr double kFarSlower = 1.3;
 /// The most axes that a solver splits over: the ways to split an operation grow exponentially.
 static constexpr size_t kMaxSearched = 4;

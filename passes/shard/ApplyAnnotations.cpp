@@ -184,10 +184,11 @@ LogicalResult ApplyAnnotationsPass::place(const Annotation &annotation, const Me
   FailureOr<ShardingAttr> sharding = makeSharding(annotation, spot.getType(), mesh);
   if (failed(sharding))
     return failure();
-  if (!annotation.unreduced.empty() && (!spot.value || !spot.value.getDefiningOp()))
+  Operation *maker = spot.value ? spot.value.getDefiningOp() : nullptr;
+  if (!annotation.unreduced.empty() && (!maker || isa<loom::GetWeightOp>(maker)))
     return getOperation().emitError("--shard '")
            << annotation.text << "' declares '" << annotation.name
-           << "' unreduced, which is an input or output; only nodes leave partial sums";
+           << "' unreduced, which is an input, output or weight; only nodes leave partial sums";
   StringRef &text = texts[spot.getKey()];
   if (ShardingAttr before = spot.get(); before && before != *sharding) {
     return getOperation().emitError("--shard '")

@@ -38,6 +38,7 @@ private:
 
   LogicalResult choose(Operation *op);
   AxisList findDeclared(Operation *op) const;
+  LogicalResult verifyDeclared(Operation *op, ArrayRef<StringAttr> axes) const;
   AxisList guessUnreduced(Operation *op, const Choice &choice) const;
   bool isReadUnreduced(Value value, ArrayRef<StringAttr> axes) const;
   void withdrawGuesses();
@@ -75,6 +76,31 @@ AxisList Chooser::findDeclared(Operation *op) const {
         operand.getDefiningOp() && sharding && !sharding.getUnreduced().empty())
       return AxisList(sharding.getUnreduced().begin(), sharding.getUnreduced().end());
   return {};
+}
+
+/// Of a linear operation that reads a declared partial sum, all operands have to be such.
+LogicalResult Chooser::verifyDeclared(Operation *op, ArrayRef<StringAttr> axes) const {
+  auto isDeclared = [](Value operand) {
+    ShardingAttr sharding = getSharding(operand);
+    return operand.getDefiningOp() && sharding && !sharding.getUnreduced().empty();
+  };
+  auto whole = llvm::find_if(op->getOperands(), [&](Value operand) {
+    return !isDeclared(operand) && getMade(operand).unreduced.empty();
+  });
+  if (axes.empty() || whole == op->getOperands().end())
+    return success();
+  auto describe = [](Value operand) -> std::string {
+    Operation *maker = operand.getDefiningOp();
+    std::string name = maker ? loom::getNodeName(maker->getLoc()) : "";
+    return !name.empty() ? "'" + name + "'"
+           : maker       ? maker->getName().getStringRef().str()
+                         : "an input";
+  };
+  return op->emitOpError("needs all of ")
+         << describe(*llvm::find_if(op->getOperands(), isDeclared))
+         << ", which is declared unreduced over '" << axes.front().getValue() << "': it also reads "
+         << describe(*whole)
+         << ", which is no partial sum; declare the former without {unreduced: ...}";
 }
 
 /// Axes over which all operands are partial sums that may stay so through a linear operation: only
@@ -129,6 +155,8 @@ LogicalResult Chooser::choose(Operation *op) {
       return failure();
     choice.splits.factors = std::move(*implied);
     AxisList unreduced = ruled.isLinear() ? findDeclared(op) : AxisList();
+    if (failed(verifyDeclared(op, unreduced)))
+      return failure();
     setUnreduced(op, choice, unreduced);
     if (unreduced.empty())
       if (AxisList guess = guessUnreduced(op, choice); !guess.empty()) {

@@ -19,7 +19,7 @@
 // SPLITS: loom.negate {{.*}}dist.splits = #dist.splits<[{}, {"model"}]>
 // BAD: line 4: the work of '/negate' has no 'in0.d1'; it has d0, d1
 // BAD: line 5: '/down' splits over axis 'model' twice; its factors are d0, d1, in0.d1
-// INPUT: --shard 'x=[{},{},{unreduced:{model}}]' declares 'x' unreduced, which is an input or output; only nodes leave partial sums
+// INPUT: --shard 'x=[{},{},{unreduced:{model}}]' declares 'x' unreduced, which is an input, output or weight; only nodes leave partial sums
 // LAST: cannot read --shard
 // EXP: needs all of '/negate', which is declared unreduced over 'model'; only linear operations can take it so: declare it whole
 dist.mesh @mesh <["model" = 2]>
