@@ -13,12 +13,14 @@
 
 namespace gridloom {
 
+inline constexpr const char *kValueHelp = "an ONNX node, weight or input";
+inline constexpr const char *kStageHelp = "the number of a pipeline stage";
 inline constexpr const char *kWhyNotHelp =
     "plan the model again with one value split as given (as --shard has it), or on another mesh, "
     "and show what changes (needs the compiler)";
 inline constexpr const char *kAlternativesHelp =
     "with --collective: plan again with its value split in every other way over the same axes, and "
-    "show what each costs (needs the compiler; a trial a line)";
+    "show what each costs (needs the compiler; plans once for each row)";
 
 inline constexpr const char *kExplainExamples = R"(
 Examples:
@@ -30,7 +32,7 @@ Examples:
   gridloom explain model.plan --collective 3
       where a collective comes from, why, what it takes, and what hides it
   gridloom explain model.plan --collective 3 --alternatives
-      the same, and what it would cost to split its value otherwise
+      what it would cost to split its value in each other way
   gridloom explain model.plan --stage 1
       a pipeline stage's load and memory, and what it waits for
   gridloom explain model.plan --why-not 'encoder.q=[{model},{}]'

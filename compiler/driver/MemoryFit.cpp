@@ -40,8 +40,11 @@ std::optional<TrialPlan> Compilation::tryPlan(ModuleOp simplified, const ShardOp
     return std::nullopt;
   }
   FailureOr<std::vector<sim::ProgramRun>> runs = sim::simulate(*copy);
-  if (failed(runs))
+  if (failed(runs)) {
+    if (error.empty())
+      error = "it cannot be simulated";
     return std::nullopt;
+  }
   TrialPlan plan{findLargest(computeMemory(*copy)).needs};
   for (const sim::ProgramRun &run : *runs)
     plan.seconds += run.seconds;

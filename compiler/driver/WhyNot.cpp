@@ -9,6 +9,7 @@
 #include "compiler/driver/OptionText.h"
 #include "compiler/onnx/NodeReaders.h"
 #include "compiler/target/Target.h"
+#include "dialects/dist/Sharding.h"
 #include "support/Text.h"
 #include "support/Usage.h"
 
@@ -166,14 +167,41 @@ static std::string getRefusal(const std::string &messages) {
   return refusal.empty() ? "it cannot be planned" : refusal;
 }
 
+/// Of "data=2,model=2"; what cannot be read counts as 1, which planning refuses.
+static int64_t countDevices(StringRef mesh) {
+  int64_t devices = 1, size;
+  for (StringRef axis : llvm::split(mesh, ','))
+    if (!axis.split('=').second.getAsInteger(10, size))
+      devices *= size;
+  return devices;
+}
+
+int64_t PlannedAgain::getDevices() const { return countDevices(mesh); }
+
+std::string PlannedAgain::refuseMesh(const std::string &other) const {
+  if (StringRef(other).trim(" ,").empty())
+    return "it names no axis; write mesh=axis=size,..., e.g. mesh=data=2,model=2";
+  if (StringRef(options.strategy).ends_with(".strategy") && other != mesh)
+    return "the plan's strategy file '" + options.strategy +
+           "' fixes its mesh; compile without --strategy to compare meshes";
+  return "";
+}
+
 Trial PlannedAgain::plan(const std::string &pin) const {
   Trial trial;
   trial.pin = pin;
   CompileOptions changed = options;
   std::string name; // of the pinned value
   StringRef text = pin;
-  if (!text.contains("=[") && !text.contains("=stored[") && text.consume_front("mesh=")) {
+  bool pinsValue = text.contains("=[") || text.contains("=stored[");
+  if (!pinsValue && text.consume_front("mesh=")) {
     changed.mesh = text.str();
+    trial.refusal = refuseMesh(changed.mesh);
+    if (!trial.refusal.empty())
+      return trial;
+  } else if (!pinsValue) {
+    trial.refusal = "write NAME=[{axis,...},...] or mesh=axis=size,...";
+    return trial;
   } else {
     name = text.take_front(text.rfind("=")).str();
     trial.refusal = mesh.empty() ? "the plan is for one device, on which nothing is split; give "
@@ -193,6 +221,7 @@ Trial PlannedAgain::plan(const std::string &pin) const {
   }
   trial.strategy = outcome.strategy;
   trial.costs = makeSheet(outcome);
+  trial.devices = countDevices(changed.mesh);
   trial.isSame = outcome.files["plan.strategy"] == strategyText && costAlike(costs, trial.costs);
   trial.command = "gridloom compile " + quoteForShell(model) + printFlags(changed) + " -o " +
                   quoteForShell(fs::path(model).stem().string() + "-otherwise.plan");
@@ -250,30 +279,39 @@ std::string PlannedAgain::suggestValue(const std::string &name) const {
   return name.empty() || llvm::is_contained(values, name) ? "" : suggest(name, values);
 }
 
-/// "[{\"data\"}, {\"model\":64}]" of a sharding's text: the axes of each dimension.
-static std::optional<std::vector<std::vector<std::string>>> parseDims(StringRef sharding) {
+namespace {
+/// A dimension of a pin, whose micro-batches are not its own.
+struct PinnedDim {
+  std::vector<std::string> axes;
+  bool hasGranule = false;
+};
+} // namespace
+
+/// Of a sharding's text, '[{"micro", "data"}, {"model"} * 64]'.
+static std::optional<std::vector<PinnedDim>> parseDims(StringRef sharding) {
   size_t begin = sharding.find('['), end = sharding.find(']');
   if (begin == StringRef::npos || end == StringRef::npos || end < begin)
     return std::nullopt;
-  std::vector<std::vector<std::string>> dims;
+  std::vector<PinnedDim> dims;
   StringRef body = sharding.slice(begin + 1, end);
   while (true) {
     size_t open = body.find('{'), close = body.find('}');
     if (open == StringRef::npos || close == StringRef::npos || close < open)
       return dims;
-    std::vector<std::string> &axes = dims.emplace_back();
+    PinnedDim &dim = dims.emplace_back();
     for (StringRef axis : llvm::split(body.slice(open + 1, close), ','))
-      if (StringRef name = axis.split(':').first.trim().trim('"'); !name.empty())
-        axes.push_back(name.str());
+      if (StringRef name = axis.trim();
+          name.consume_front("\"") && name.consume_back("\"") && name != dist::MeshOp::kMicroAxis)
+        dim.axes.push_back(name.str());
     body = body.drop_front(close + 1);
+    dim.hasGranule = body.starts_with(" * ");
   }
 }
 
-static std::string printPin(const std::string &name,
-                            const std::vector<std::vector<std::string>> &dims) {
+static std::string printPin(const std::string &name, const std::vector<PinnedDim> &dims) {
   std::string text;
-  for (const std::vector<std::string> &axes : dims)
-    text += (text.empty() ? "{" : ",{") + llvm::join(axes, ",") + "}";
+  for (const PinnedDim &dim : dims)
+    text += (text.empty() ? "{" : ",{") + llvm::join(dim.axes, ",") + "}";
   return name + "=[" + text + "]";
 }
 
@@ -286,11 +324,19 @@ std::vector<std::string> PlannedAgain::listAlternatives(int64_t id, std::string 
   }
   const Object *collective = (*collectives)[static_cast<size_t>(id)].getAsObject();
   std::string origin = collective ? getText(*collective, "origin") : "";
+  std::string kind = collective ? getText(*collective, "kind") : "";
+  if (kind == "send" || kind == "recv") {
+    error = "collective " + std::to_string(id) +
+            " is a transfer to or from another stage; it is there because of the stages, not of a "
+            "split; change these with --strategy FILE, or try --why-not mesh=...";
+    return {};
+  }
   llvm::StringSet<> moved;
   if (const Array *axes = collective ? collective->getArray("axes") : nullptr)
     for (const Value &axis : *axes)
       moved.insert(axis.getAsString().value_or(""));
   std::vector<std::string> pins;
+  bool keepsGranule = false;
   for (size_t i = 0; values && i < values->size(); ++i) {
     const Object *value = (*values)[i].getAsObject();
     if (!value || getText(*value, "name") != origin)
@@ -299,24 +345,29 @@ std::vector<std::string> PlannedAgain::listAlternatives(int64_t id, std::string 
     if (!dims)
       continue;
     std::string now = printPin(origin, *dims);
-    std::vector<std::vector<std::string>> rest = *dims;
-    for (std::vector<std::string> &axes : rest)
-      std::erase_if(axes, [&](const std::string &axis) { return moved.contains(axis); });
-    auto add = [&](const std::vector<std::vector<std::string>> &other) {
+    std::vector<PinnedDim> rest = *dims;
+    for (PinnedDim &dim : rest) {
+      std::erase_if(dim.axes, [&](const std::string &axis) { return moved.contains(axis); });
+      keepsGranule |= dim.hasGranule && !dim.axes.empty();
+    }
+    if (keepsGranule)
+      break; // pins have no granules: they would move what is to stay
+    auto add = [&](const std::vector<PinnedDim> &other) {
       if (std::string pin = printPin(origin, other); pin != now && !llvm::is_contained(pins, pin))
         pins.push_back(pin);
     };
     add(rest);
     for (size_t dim = 0; dim < rest.size(); ++dim) {
-      std::vector<std::vector<std::string>> other = rest;
+      std::vector<PinnedDim> other = rest;
       for (const auto &axis : moved)
-        other[dim].push_back(axis.getKey().str());
+        other[dim].axes.push_back(axis.getKey().str());
       add(other);
     }
     break; // a node that became several operations is named by its last; pins name all of them
   }
   if (pins.empty())
     error = "collective " + std::to_string(id) + " is for '" + origin +
-            "', which is no value that could be split otherwise";
+            (keepsGranule ? "', which other axes split by granules, and --shard cannot write these"
+                          : "', which is no value that could be split otherwise");
   return pins;
 }

@@ -27,6 +27,7 @@ struct Trial {
   std::string strategy;
   CostSheet costs;
   bool isSame = false; ///< the plan is split so already
+  int64_t devices = 1;
   std::string command; ///< that compiles it
 };
 
@@ -44,13 +45,16 @@ public:
 
   /// Pins that split the value of a collective's node in every other way: its own axes moved to
   /// each dimension, and taken away. Empty, with a line in `error`, where there is no such
-  /// collective or its node makes no value that is split.
+  /// collective, it is a transfer, or its node makes no value that a pin can split otherwise.
   std::vector<std::string> listAlternatives(int64_t collective, std::string &error) const;
 
   const CostSheet &getCosts() const { return costs; }
   const std::string &getStrategy() const { return strategy; }
+  int64_t getDevices() const;
 
 private:
+  /// Why a pin of the mesh cannot be tried; else empty.
+  std::string refuseMesh(const std::string &other) const;
   /// Why no value has the name, where it had one in the model; else empty.
   std::string explainGone(const std::string &name) const;
   /// "; did you mean 'encoder.q'?" of a name that no value has; else empty.

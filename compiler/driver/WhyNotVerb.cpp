@@ -32,9 +32,18 @@ CLI::App *gridloom::addWhyNot(CLI::App &app, WhyNotOptions &options) {
   auto *pin = verb->add_option("--why-not", options.pin, kWhyNotHelp)
                   ->type_name("NAME=SHARDING|mesh=MESH")
                   ->excludes(collective);
-  verb->add_flag("--alternatives", options.alternatives, kAlternativesHelp)
-      ->needs(collective)
-      ->excludes(pin);
+  auto *alternatives = verb->add_flag("--alternatives", options.alternatives, kAlternativesHelp)
+                           ->needs(collective)
+                           ->excludes(pin);
+  // These explain without the compiler, alone; they are here to be refused for what they are.
+  verb->add_option("--value", options.value, kValueHelp)
+      ->excludes(collective)
+      ->excludes(pin)
+      ->excludes(alternatives);
+  verb->add_option("--stage", options.stage, kStageHelp)
+      ->excludes(collective)
+      ->excludes(pin)
+      ->excludes(alternatives);
   options.format.addOptions(*verb);
   return verb;
 }
@@ -84,6 +93,9 @@ static int explainPin(const PlannedAgain &plan, const WhyNotOptions &options) {
   document.addField("strategy", trial.strategy);
   if (trial.strategy != plan.getStrategy())
     document.addField("in_place_of", plan.getStrategy());
+  if (trial.devices != plan.getDevices())
+    document.addField("devices", std::to_string(trial.devices) + " in place of " +
+                                     std::to_string(plan.getDevices()));
   if (options.format.isJson()) {
     document.addField("plan_ms", plan.getCosts().getStepMs());
     document.addField("pinned_ms", trial.costs.getStepMs());
@@ -136,7 +148,7 @@ static int explainAlternatives(const PlannedAgain &plan, const WhyNotOptions &op
                      judge(plan, trial)});
   }
   options.format.write(document);
-  return 0;
+  return best.refusal.empty() ? 0 : 1;
 }
 
 int gridloom::runWhyNot(const WhyNotOptions &options) {

@@ -14,8 +14,8 @@
 namespace gridloom {
 
 struct WhyNotOptions {
-  std::string plan, pin;
-  int64_t collective = -1;
+  std::string plan, pin, value;
+  int64_t collective = -1, stage = -1;
   bool alternatives = false;
   OutputFormat format;
 };

@@ -175,7 +175,7 @@ def test_a_file_says_what_a_pin_may_not(tools, llama, tensor, tmp_path):
     assert answer["change_ms"] != 0 and str(tmp_path / "short.strategy") in answer["compile_it"]
     line = refused(tools, "explain", tmp_path / "f.plan", "--why-not", f"{weight}=[{{}},{{model}}]")
     assert weight in line and "short.strategy" in line
-    assert "contradicts the strategy" in refused(tools, "explain", tmp_path / "f.plan", "--why-not", "mesh=model=4")
+    assert "fixes its mesh; compile without --strategy" in refused(tools, "explain", tmp_path / "f.plan", "--why-not", "mesh=model=4")
 
 
 def test_what_is_searched_is_searched_again(tools, llama, tmp_path):
@@ -205,7 +205,7 @@ def test_what_chose_among_meshes_keeps_the_plans(tools, compiled):
         ("layers.0.mlp.down_proj.weight=[{model},{model}]", "names axis 'model' twice"),
         ("layers.0.mlp.down_prj.weight=[{model},{}]", "is no input, output, weight or node of the model; did you mean 'layers.0.mlp.down_proj.weight'?"),
         ("mesh=model=zwei", "cannot read 'model=zwei' in --mesh"),
-        ("nonsense", "cannot read --shard 'nonsense'"),
+        ("nonsense", "write NAME=[{axis,...},...] or mesh=axis=size,..."),
     ],
     ids=lambda value: value,
 )
