@@ -213,7 +213,7 @@ static std::string describeBound(const Json &report) {
                      (stages > 1 ? " in " + std::to_string(stages) + " stages; with these stages"
                                  : ", one operation after another; on this mesh") +
                      " none take less than " + numberCell(bound, 3).text + " ms";
-  std::string gain = numberCell(std::max(0.0, std::max(0.0, 100 * (1 - bound / cost))), 1).text;
+  std::string gain = numberCell(std::max(0.0, 100 * (1 - bound / cost)), 1).text;
   return gain == "0.0" ? text : text + " (at most " + gain + " % faster)";
 }
 

@@ -561,7 +561,8 @@ TEST_F(Cli, ExplainComparesTimesOfOneKind) {
                                     "next, sp, takes 9.00 ms in sum (-25 %); 1 of them refused");
 
   // What left no other candidate, by the options that the plan was compiled with.
-  report = {{"mesh", "x=2"}};
+  report = nlohmann::json::object();
+  report["mesh"] = "x=2";
   report["candidates"].push_back(candidate("tp", 0, 0, "chosen"));
   EXPECT_EQ(explain(report)["why"], "there was no other candidate");
   EXPECT_FALSE(explain(report).contains("candidates"));
@@ -578,9 +579,10 @@ TEST_F(Cli, ExplainComparesTimesOfOneKind) {
 
 TEST_F(Cli, ExplainSaysWhatABoundIsOf) {
   auto explain = [&](double cost, double bound, int stages) {
-    nlohmann::json report{{"search", {{"cost_ms", cost}, {"bound_ms", bound}}}};
+    nlohmann::json report;
+    report["search"] = {{"cost_ms", cost}, {"bound_ms", bound}};
     for (int stage = 0; stage < stages; ++stage)
-      report["stages"].push_back(nlohmann::json{{"stage", stage}});
+      report["stages"][size_t(stage)]["stage"] = stage;
     writeFile(fs::path(plan) / "report.json", report.dump());
     return nlohmann::json::parse(run({"explain", plan, "--json"}).out)["bound"].get<std::string>();
   };
