@@ -473,9 +473,9 @@ TEST_F(Cli, DiffTellsWhatChanged) {
 TEST_F(Cli, DiffSaysWhereThereAreNoCosts) {
   std::string four = makeSumPlan(4).write(folder.getPath() / "four").string();
   Result result = run({"diff", plan, four});
-  EXPECT_THAT(result.out, AllOf(HasSubstr("no costs: " + plan + " has no report.json: copy it"),
-                                HasSubstr("; " + four + " has no report.json"),
-                                Not(HasSubstr("kinds of steps"))));
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("no costs: " + plan + " has no report.json: copy it"),
+                    HasSubstr("; " + four + " has no report.json"), Not(HasSubstr("first ms"))));
   auto report = [&](const std::string &path, const std::string &text) {
     writeFile(fs::path(path) / "report.json", text);
   };
@@ -484,18 +484,18 @@ TEST_F(Cli, DiffSaysWhereThereAreNoCosts) {
   report(plan, costs);
   result = run({"diff", plan, four});
   EXPECT_THAT(result.out, AllOf(HasSubstr("no costs: " + four + " has no report.json"),
-                                Not(HasSubstr("kinds of steps")), Not(HasSubstr(plan + " has"))));
+                                Not(HasSubstr("first ms")), Not(HasSubstr(plan + " has"))));
   auto json = nlohmann::json::parse(run({"diff", plan, four, "--json"}).out);
-  EXPECT_THAT(json["no_costs"].get<std::string>(), HasSubstr("four has no report.json"));
+  EXPECT_THAT(json["no_costs"].get<std::string>(), HasSubstr(four + " has no report.json"));
   EXPECT_FALSE(json.contains("kinds_of_steps"));
   report(four, "{}");
-  EXPECT_THAT(run({"diff", plan, four}).out, HasSubstr("four has a report.json without times"));
+  EXPECT_THAT(run({"diff", plan, four}).out, HasSubstr(four + " has a report.json without times"));
   report(four, "[");
   EXPECT_THAT(run({"diff", plan, four}).out, HasSubstr("report.json is not a JSON object"));
   std::string other = costs;
   report(four, other.replace(other.find("\"ms\": 3"), 7, "\"ms\": 5"));
   result = run({"diff", plan, four});
-  EXPECT_THAT(result.out, AllOf(HasSubstr("kinds of steps"), Not(HasSubstr("no costs"))));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("+2.0000"), Not(HasSubstr("no costs"))));
 }
 
 TEST_F(Cli, ExplainReadsTheReport) {
