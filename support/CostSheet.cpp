@@ -76,7 +76,11 @@ std::string gridloom::nameProgram(const std::string &entry, const std::string &d
 }
 
 std::string gridloom::nameKind(const std::string &kind, const std::string &over) {
-  const char *joint = kind == "send" ? " to " : kind == "recv" ? " from " : " over ";
+  bool hasWord = over.starts_with("to ") || over.starts_with("from ");
+  const char *joint = hasWord          ? " "
+                      : kind == "send" ? " to "
+                      : kind == "recv" ? " from "
+                                       : " over ";
   return over.empty() ? kind : kind + joint + over;
 }
 

@@ -48,7 +48,7 @@ std::optional<CostSheet> parseCosts(const std::string &report);
 
 /// "main batch=8", or "main" without dimensions.
 std::string nameProgram(const std::string &entry, const std::string &dims);
-/// "all_reduce over model", "send to stage 1", "matmul".
+/// "all_reduce over model", "matmul", "send to stage 1", of which `over` may be "to stage 1" too.
 std::string nameKind(const std::string &kind, const std::string &over);
 
 /// What the columns of two plans are called.

@@ -37,6 +37,21 @@ def compiled(tools, llama, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def cut(tools, tmp_path_factory):
+    """A plan of two stages whose batch is cut in time, by further options."""
+    folder = tmp_path_factory.mktemp("cut")
+    model = zoo.save(zoo.mlp([64, 256, 64, 256, 64], zoo.Random(0)), folder / "mlp.onnx")
+
+    def compile(*options):
+        plan = folder / ("-".join(options) + ".plan")
+        tools.compile(model, plan, "--dim", "batch=8", "--mesh", "pipe=2,model=2", "--microbatches", "2", *options, "-q")
+        assert any("micro" in value["sharding"] for value in report(plan)["values"])
+        return plan
+
+    return compile
+
+
+@pytest.fixture(scope="module")
 def tensor(compiled):
     return compiled("--mesh", "model=2")
 
@@ -153,10 +168,10 @@ def test_a_stage_has_its_load_and_what_it_waits_for(tools, compiled):
     assert "there is no stage 2: stages are numbered 0 to 1" in refused(tools, "explain", plan, "--stage", 2)
 
 
-def test_a_search_with_stages_bounds_those_alone(tools, llama, tmp_path):
-    tools.compile(llama, tmp_path / "s.plan", *DIMS, "--mesh", "pipe=2,x=2", "--microbatches", "2", "--strategy", "search", "-q")
-    search = report(tmp_path / "s.plan")["search"]
-    text = show(tools, "explain", tmp_path / "s.plan")["bound"]
+def test_a_search_with_stages_bounds_those_alone(tools, cut):
+    plan = cut("--strategy", "search")
+    search = report(plan)["search"]
+    text = show(tools, "explain", plan)["bound"]
     found = re.fullmatch(r"the splits take ([\d.]+) ms in 2 stages; with these stages none take less than ([\d.]+) ms(?: \(at most ([\d.]+) % faster\))?", text)
     assert found, text
     assert [float(found[1]), float(found[2])] == pytest.approx([search["cost_ms"], search["bound_ms"]], abs=1e-3)
@@ -346,15 +361,15 @@ def test_alternatives_to_a_collective(tools, tensor):
     assert best["change_ms"] == pytest.approx(best["step_ms"] - known["estimates"][0]["step_ms"], abs=1e-9)
 
 
-def test_alternatives_with_micro_batches(tools, compiled):
+def test_alternatives_with_micro_batches(tools, cut):
     """What is cut into micro-batches is no part of a pin, and transfers have no alternatives."""
-    plan = compiled("--mesh", "pipe=2,model=2", "--microbatches", "2")
+    plan = cut("--strategy", "tp+pp")
     known = report(plan)
     reduce = next(c for c in known["collectives"] if c["kind"] == "all_reduce")
     answer = show(tools, "explain", plan, "--collective", reduce["id"], "--alternatives")
     assert all("micro" not in row["pin"] for row in answer["alternatives"])
     trials = [row for row in answer["alternatives"] if row["step_ms"] is not None]
-    assert trials and pinned(tools, plan, trials[0]["pin"])["pinned_ms"] == pytest.approx(trials[0]["step_ms"])
+    assert len(trials) == 2 and pinned(tools, plan, trials[0]["pin"])["pinned_ms"] == pytest.approx(trials[0]["step_ms"])
     send = next(c for c in known["collectives"] if c["kind"] == "send")
     line = refused(tools, "explain", plan, "--collective", send["id"], "--alternatives")
     assert f"collective {send['id']} is a transfer to or from another stage" in line and "--why-not mesh=..." in line
@@ -416,3 +431,8 @@ def test_a_plan_without_a_report_has_no_costs(tools, tensor, compiled, tmp_path)
     assert "- mesh: model=2\n+ mesh: data=2\n" in text
     found = show(tools, "diff", tensor, other)
     assert f"{other} has no report.json" in found["no_costs"] and set(found) == {"differ", "no_costs", "differences"}
+
+
+def test_transfers_have_a_direction(tools, cut, tensor):
+    text = tools.call("diff", cut("--strategy", "tp+pp"), tensor).stdout
+    assert "- stage 0 send to stage 1 for " in text and "- stage 1 recv from stage 0 for " in text

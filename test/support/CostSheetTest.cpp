@@ -77,6 +77,8 @@ TEST(CostSheetTest, TransfersHaveADirection) {
   second.parts.push_back({"main batch=4", "recv", "stage 0", "/layer.0/Add", 1, 1});
   auto json = compare(first, second);
   EXPECT_EQ(json["kinds_of_steps"][0]["kind"], "send to stage 1");
+  EXPECT_EQ(nameKind("send", "to stage 1"), "send to stage 1") << "as inspect lists it";
+  EXPECT_EQ(nameKind("all_gather", "total"), "all_gather over total");
   EXPECT_EQ(json["collectives"][1]["collective"], "recv from stage 0 for /layer.*/Add");
 }
 
