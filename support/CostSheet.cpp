@@ -217,7 +217,7 @@ static bool addLonePrograms(Document &document, const CostSheet &first, const Co
   if (shared.size() == first.programs.size() && shared.size() == second.programs.size())
     return false;
   document.addTable("programs_of_one_plan", {"program", "plan", "step_ms"});
-  for (auto [sheet, plan] : {std::pair(&first, names.first), {&second, names.second}})
+  for (const auto &[sheet, plan] : {std::pair(&first, names.first), {&second, names.second}})
     for (const CostSheet::Program &program : sheet->programs)
       if (!shared.contains(program.name))
         document.addRow({program.name, plan, timeCell(program.stepMs)});

@@ -178,7 +178,7 @@ static std::string compareTimes(const PlanCandidate &chosen, const PlanCandidate
   bool bySum = !simulated || !next || next->simulatedMs <= 0;
   double ms = bySum ? chosen.sumMs : chosen.simulatedMs;
   double nextMs = !next ? 0 : bySum ? next->sumMs : next->simulatedMs;
-  if (ms <= 0 || nextMs <= 0)
+  if (!next || ms <= 0 || nextMs <= 0)
     return text;
   if (simulated && bySum)
     text += ", " + formatTime(ms) + " in sum";
