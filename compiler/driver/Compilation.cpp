@@ -69,15 +69,16 @@ void Compilation::handle(Diagnostic &diagnostic) {
     return;
   case DiagnosticSeverity::Warning:
     messages << "warning: " << text << "\n";
-    break;
+    warnings.push_back(text);
+    return;
   case DiagnosticSeverity::Remark:
     if (options.remarks)
       messages << "remark: " << text << "\n";
-    break;
+    remarks.push_back(text);
+    return;
   case DiagnosticSeverity::Note:
     return;
   }
-  warnings.push_back(text);
 }
 
 void Compilation::fail(const Twine &message) {

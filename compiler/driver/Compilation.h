@@ -102,6 +102,8 @@ private:
   /// Keeps the shardings for the report; later phases drop them.
   void recordValues();
   std::string makeReport() const;
+  /// With the times that they took in the simulator.
+  llvm::json::Array describeCollectives() const;
   llvm::json::Object describeMemory() const;
   /// What a collective of the plan takes of a rank, once.
   dist::MoveCost costPlanned(const rt::PlannedCollective &collective) const;
@@ -138,7 +140,7 @@ private:
   PlanFiles files;
   std::map<std::string, std::string> dumps; ///< file name to text
   std::string values;                       ///< JSON: shardings and origins
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings, remarks;
   std::vector<std::pair<std::string, double>> times; ///< milliseconds per phase
   bool hadError = false;
 };

@@ -83,13 +83,12 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
                   "'past_*=present_*'")
       ->type_name("INPUT=OUTPUT")
       ->allow_extra_args(false);
-  auto *mesh = verb.add_option("--mesh", options.mesh,
-                               "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
+  verb.add_option("--mesh", options.mesh, "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
   auto *devices = verb.add_option(
       "--devices", options.devices,
       "number and kind of devices, e.g. 4 or 8xH100-80GB, on as many of the hosts that they are "
-      "usually in; times are estimated for the kind, code is generated for --target");
-  devices->excludes(mesh);
+      "usually in; times are estimated for the kind, code is generated for --target; a --mesh "
+      "takes the first of them");
   verb.add_option("--cluster", options.cluster,
                   "devices and links that times are estimated for: a file (docs/clusters.md), or " +
                       cluster::joinNames(cluster::listPresets()) +

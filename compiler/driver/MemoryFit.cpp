@@ -154,7 +154,7 @@ std::vector<Compilation::Change> Compilation::listChanges(const ShardOptions &sh
     Change change{"", request, {}, 0};
     change.request.mesh = growAxis(shard.mesh, axis, times);
     std::string error;
-    if (!options.devices.empty()) {
+    if (!options.devices.empty() && options.mesh.empty()) {
       std::string more = growDevices(options.devices, times);
       change.flag = "--devices " + more;
       change.request.cluster = cluster::findDevices(more, request.kind, error);
