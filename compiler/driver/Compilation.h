@@ -68,8 +68,24 @@ private:
   std::string fillImportOptions(ImportOptions &import, const std::vector<std::string> &dims) const;
   PhaseContext makePhaseContext(const ShardOptions &shard) const;
 
+  // MeasureBest.cpp
+  struct Contender;
+  mlir::LogicalResult checkMeasuring();
+  /// Runs the candidates that are the fastest in the simulator on this machine, and chooses the
+  /// fastest of them.
+  mlir::LogicalResult measureBest();
+  /// Compiles the contender, a copy of the simplified program, into a plan. The error, or "".
+  std::string writePlanOf(Contender &contender);
+  /// Adds what was measured to a file beside that of the cluster, if it is of a file.
+  void recordMeasured(llvm::ArrayRef<Contender> contenders);
+
   // MemoryFit.cpp
   struct Change;
+  /// Runs the phases from shard to `last` on a copy of the simplified program. Null when it cannot
+  /// be compiled; `error` then says why.
+  mlir::OwningOpRef<mlir::ModuleOp> compileCopy(mlir::ModuleOp simplified,
+                                                const ShardOptions &shard, mlir::StringRef last,
+                                                std::string &error);
   /// Compiles a copy of the simplified program up to allocation and simulates it. None when it
   /// cannot be compiled; `error` then says why.
   std::optional<TrialPlan> tryPlan(mlir::ModuleOp simplified, const ShardOptions &shard,

@@ -25,6 +25,8 @@ Examples:
       split the batch over two, the weights over two: four devices
   gridloom compile model.onnx --dim batch=1,8 --devices 4
       let the planner choose among all meshes of four devices; two batch sizes in one plan
+  gridloom compile model.onnx --dim batch=8 --devices 4 --measure-best 3
+      run the three best candidates on this machine for a moment, and keep the fastest
   gridloom compile model.onnx --cluster HGX-H100x2 --target cuda:sm_90
       the same for two hosts of eight GPUs: NVLink inside, the network between them
   gridloom compile model.onnx --mesh pipe=3 --microbatches 6 --dim batch=12
@@ -163,6 +165,11 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
                    "folder to write; default: the model's name with .plan");
   addTargetOptions(*verb, options);
   addStrategyOptions(*verb, options);
+  verb->add_option("--measure-best", options.measureBest,
+                   "compile the N candidates that are the fastest in the simulator, run each on "
+                   "this machine for a moment, and keep the fastest; for the devices at hand")
+      ->type_name("N")
+      ->check(CLI::Range(2, 64));
   verb->add_option("--stop-after", options.stopAfter,
                    "phase to stop after: the program goes to --dump-ir or standard output");
   verb->add_option("--start-from", options.startFrom,

@@ -63,6 +63,7 @@ void Compilation::describeChoice(PlanOutcome &outcome) const {
 int Compilation::plan(const sim::MeasuredCosts *measured, PlanOutcome &outcome) {
   mayLackWeights = true;
   options.stopAfter = "shard";
+  options.measureBest = 0; // of a plan that is planned again
   if (failed(checkOptions()))
     return 1;
   for (size_t index = first; index <= last; ++index)

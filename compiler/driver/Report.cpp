@@ -163,6 +163,7 @@ static llvm::json::Array describeCandidates(const Choice &choice) {
   for (const Candidate &candidate : choice.candidates)
     candidates.push_back(llvm::json::Object{{"strategy", candidate.name},
                                             {"simulated_ms", toMs(candidate.simulatedSeconds)},
+                                            {"measured_ms", toMs(candidate.measuredSeconds)},
                                             {"sum_ms", toMs(candidate.sumSeconds)},
                                             {"memory_bytes", candidate.memoryBytes},
                                             {"estimated_memory_bytes", candidate.estimatedBytes},
@@ -309,7 +310,8 @@ void Compilation::printChoice(llvm::raw_ostream &os) const {
   if (others.size() > most)
     llvm::stable_sort(others, [](const Candidate *a, const Candidate *b) {
       auto rank = [](const Candidate *c) {
-        return std::tuple(c->verdict != Verdict::Slower, c->simulatedSeconds == 0, c->sumSeconds);
+        return std::tuple(c->verdict != Verdict::Slower, c->measuredSeconds == 0,
+                          c->simulatedSeconds == 0, c->sumSeconds);
       };
       return rank(a) < rank(b);
     });
@@ -317,6 +319,9 @@ void Compilation::printChoice(llvm::raw_ostream &os) const {
     os << "    not           " << candidate->name << ": ";
     if (candidate->verdict != Verdict::Slower)
       os << candidate->describe();
+    else if (candidate->measuredSeconds > 0)
+      os << llvm::format("%.3g ms measured, %.3g ms simulated", toMs(candidate->measuredSeconds),
+                         toMs(candidate->simulatedSeconds));
     else if (candidate->simulatedSeconds > 0)
       os << llvm::format("%.3g ms simulated", toMs(candidate->simulatedSeconds));
     else
