@@ -459,7 +459,7 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
     return makeRandom(module, mesh, request);
   if (request.strategy == "search") {
     if (countSearched(mesh, request) > kMaxSearched)
-      return module.emitError("--strategy search splits over at most ")
+      return module.emitError("a search splits over at most ")
              << kMaxSearched << " axes, mesh '" << print(mesh) << "' has "
              << countSearched(mesh, request) << "; join axes, as in x=4 for a=2,b=2";
     if (countStageAxes(mesh, request) > 1)
