@@ -254,7 +254,6 @@ static std::vector<Candidate> makeSearches(ModuleOp module, const MeshSpec &mesh
   auto add = [&](int64_t count) {
     candidates.push_back(makeCandidate(mesh, uses, request));
     Candidate &candidate = candidates.back();
-    candidate.options.searchMemory = request.memoryLimit;
     candidate.options.microbatches = count;
     if (count > 1)
       candidate.name += ", up to " + std::to_string(count) + " micro-batches";
@@ -738,6 +737,8 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   choice.memoryLimit = request.memoryLimit;
   if (!choice.memoryLimit && (request.cluster || choice.candidates.size() > 1))
     choice.memoryLimit = choice.machine.getMemoryBytes();
+  for (Candidate &candidate : choice.candidates)
+    candidate.options.searchMemory = choice.memoryLimit;
   if (choice.candidates.size() == 1) {
     choice.options = choice.candidates.front().options;
     choice.name = choice.candidates.front().name;
