@@ -38,6 +38,9 @@ static constexpr size_t kMaxSimulated = 4;
 /// Nor is one simulated whose sum is so many times the least: in the zoo no candidate's lead in the
 /// simulator is more than 1.23 times what the sums say.
 static constexpr double kFarSlower = 1.3;
+/// How often a search whose plan does not fit is given less memory: it does not count the copies
+/// that gathers make, nor padding.
+static constexpr int kMostSqueezes = 4;
 /// The most axes that a solver splits over: the ways to split an operation grow exponentially.
 static constexpr size_t kMaxSearched = 4;
 /// The most stages that are tried with a search.
@@ -549,6 +552,42 @@ static bool tryOut(Candidate &candidate, const StrategyRequest &request, int64_t
   return false;
 }
 
+/// The same; a search whose plan takes more than the limit searches again, with so much less.
+static bool tryOutWithin(ModuleOp module, Candidate &candidate, const StrategyRequest &request,
+                         int64_t limit) {
+  for (int i = 0; !tryOut(candidate, request, limit); ++i) {
+    int64_t needed = candidate.memoryBytes
+                         ? candidate.memoryBytes
+                         : std::max(candidate.leastBytes, candidate.estimatedBytes);
+    if (candidate.options.search.empty() || i == kMostSqueezes || needed <= limit)
+      return false;
+    Candidate smaller;
+    smaller.name = candidate.name;
+    smaller.options = candidate.options;
+    smaller.options.searchMemory -= needed - limit;
+    if (smaller.options.searchMemory <= 0)
+      return false;
+    evaluate(module, smaller, request.memory);
+    if (smaller.verdict != Verdict::Open)
+      return false; // the refusal of a plan says more than that of a search
+    candidate = std::move(smaller);
+  }
+  return true;
+}
+
+/// Whether one device has room for all values at once: then any split fits.
+static bool hasRoomForAll(ModuleOp module, int64_t limit) {
+  int64_t bytes = 0;
+  auto add = [&](Value value) { bytes += loom::getByteSize(value.getType()); };
+  for (auto func : module.getOps<func::FuncOp>())
+    llvm::for_each(func.getArguments(), add);
+  module.walk([&](Operation *op) {
+    if (op->getParentOfType<func::FuncOp>() && !isa<func::FuncOp>(op))
+      llvm::for_each(op->getResults(), add);
+  });
+  return bytes <= limit;
+}
+
 /// That no candidate is left, with the one that needs least.
 static LogicalResult refuseAll(ModuleOp module, std::vector<Candidate> &candidates,
                                const StrategyRequest &request, int64_t limit) {
@@ -587,7 +626,7 @@ static bool areAlike(const Candidate &a, const Candidate &b) {
 }
 
 /// Of the candidates that fit those with the least sums, tried out.
-static std::vector<Candidate *> shortlist(std::vector<Candidate> &candidates,
+static std::vector<Candidate *> shortlist(ModuleOp module, std::vector<Candidate> &candidates,
                                           const StrategyRequest &request, int64_t limit) {
   std::vector<Candidate *> bySum, tried;
   for (Candidate &candidate : candidates)
@@ -601,7 +640,7 @@ static std::vector<Candidate *> shortlist(std::vector<Candidate> &candidates,
       break;
     if (llvm::any_of(tried, [&](Candidate *other) { return areAlike(*other, *candidate); }))
       continue;
-    if (tryOut(*candidate, request, limit))
+    if (tryOutWithin(module, *candidate, request, limit))
       tried.push_back(candidate);
   }
   return tried;
@@ -612,7 +651,7 @@ static LogicalResult pick(ModuleOp module, std::vector<Candidate> &candidates,
                           const StrategyRequest &request, Choice &choice) {
   for (Candidate &candidate : candidates)
     evaluate(module, candidate, request.memory);
-  std::vector<Candidate *> tried = shortlist(candidates, request, choice.memoryLimit);
+  std::vector<Candidate *> tried = shortlist(module, candidates, request, choice.memoryLimit);
   if (tried.empty())
     return refuseAll(module, candidates, request, choice.memoryLimit);
   // Of equal ones the first, whose sum is the least.
@@ -739,10 +778,13 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
     choice.memoryLimit = choice.machine.getMemoryBytes();
   for (Candidate &candidate : choice.candidates)
     candidate.options.searchMemory = choice.memoryLimit;
-  if (choice.candidates.size() == 1) {
-    choice.options = choice.candidates.front().options;
-    choice.name = choice.candidates.front().name;
-    choice.candidates.front().verdict = Verdict::Chosen;
+  Candidate &first = choice.candidates.front();
+  bool mayNeedLess = !first.options.search.empty() && choice.memoryLimit &&
+                     !hasRoomForAll(module, choice.memoryLimit);
+  if (choice.candidates.size() == 1 && !mayNeedLess) {
+    choice.options = first.options;
+    choice.name = first.name;
+    first.verdict = Verdict::Chosen;
     return choice;
   }
   if (failed(pick(module, choice.candidates, request, choice)))
