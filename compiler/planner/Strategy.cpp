@@ -38,9 +38,9 @@ static constexpr size_t kMaxSimulated = 4;
 /// Nor is one simulated whose sum is so many times the least: in the zoo no candidate's lead in the
 /// simulator is more than 1.23 times what the sums say.
 static constexpr double kFarSlower = 1.3;
-/// How often a search whose plan does not fit is given less memory: it does not count the copies
-/// that gathers make, nor padding.
-static constexpr int kMostSqueezes = 4;
+/// How often a search whose plan does not fit is run again with less memory: it does not count the
+/// copies that gathers make, nor padding.
+static constexpr int kMostSqueezes = 5;
 /// The most axes that a solver splits over: the ways to split an operation grow exponentially.
 static constexpr size_t kMaxSearched = 4;
 /// The most stages that are tried with a search.
@@ -552,27 +552,34 @@ static bool tryOut(Candidate &candidate, const StrategyRequest &request, int64_t
   return false;
 }
 
-/// The same; a search whose plan takes more than the limit searches again, with so much less.
+/// The same; a search whose plan takes more than the limit is run again with less memory, between
+/// what was too much and what was too little to find any splits.
 static bool tryOutWithin(ModuleOp module, Candidate &candidate, const StrategyRequest &request,
                          int64_t limit) {
-  for (int i = 0; !tryOut(candidate, request, limit); ++i) {
-    int64_t needed = candidate.memoryBytes
-                         ? candidate.memoryBytes
-                         : std::max(candidate.leastBytes, candidate.estimatedBytes);
-    if (candidate.options.search.empty() || i == kMostSqueezes || needed <= limit)
-      return false;
+  if (tryOut(candidate, request, limit))
+    return true;
+  int64_t needed = candidate.memoryBytes ? candidate.memoryBytes
+                                         : std::max(candidate.leastBytes, candidate.estimatedBytes);
+  if (candidate.options.search.empty() || !limit || needed <= limit)
+    return false;
+  int64_t tooLittle = 0, tooMuch = limit;
+  auto next = static_cast<int64_t>(double(limit) * double(limit) / double(needed));
+  for (int i = 0; i < kMostSqueezes; ++i, next = (tooLittle + tooMuch) / 2) {
     Candidate smaller;
     smaller.name = candidate.name;
     smaller.options = candidate.options;
-    smaller.options.searchMemory -= needed - limit;
-    if (smaller.options.searchMemory <= 0)
-      return false;
+    smaller.options.searchMemory = std::max<int64_t>(next, 1);
     evaluate(module, smaller, request.memory);
-    if (smaller.verdict != Verdict::Open)
-      return false; // the refusal of a plan says more than that of a search
-    candidate = std::move(smaller);
+    if (smaller.verdict != Verdict::Open) {
+      tooLittle = next;
+    } else if (tryOut(smaller, request, limit)) {
+      candidate = std::move(smaller);
+      return true;
+    } else {
+      tooMuch = next;
+    }
   }
-  return true;
+  return false;
 }
 
 /// Whether one device has room for all values at once: then any split fits.

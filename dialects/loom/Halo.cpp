@@ -123,7 +123,6 @@ struct Pieces {
 struct Reading {
   SmallVector<int64_t> starts; ///< the first at or before each device's first position
   SmallVector<Interval> needs; ///< of those that the dimension has
-  int64_t size = 0;            ///< of a device, with what the dimension does not have
   bool leaves = false;         ///< some device reads what the dimension does not have
 };
 
@@ -175,14 +174,15 @@ static bool isGathered(ArrayRef<Exchange> exchanges, int64_t parts, int64_t loca
   return moved >= (parts - 1) * local;
 }
 
-/// From the element at or before the first position of each device to that of its last position.
+/// From the first element at or after the first position of each device to the last one that is not
+/// after its last position.
 static Reading findReading(const Window &window, int64_t global) {
   Reading reading;
   int64_t spacing = window.interior + 1;
-  reading.size = (window.size - 1) / spacing + (spacing > 1 ? 2 : 1);
   for (int64_t start : window.starts) {
     reading.starts.push_back(llvm::divideFloorSigned(start, spacing));
-    Interval need{reading.starts.back(), reading.starts.back() + reading.size};
+    Interval need{llvm::divideCeilSigned(start, spacing),
+                  llvm::divideFloorSigned(start + window.size - 1, spacing) + 1};
     reading.leaves |= need.begin < 0 || need.end > global;
     reading.needs.push_back(need.intersect({0, global}));
   }
@@ -264,7 +264,7 @@ Value gridloom::loom::fetchWindow(OpBuilder &builder, Location loc, Value shard,
   Reading reading = findReading(window, cut.global);
   Pieces pieces = exchange(e, shard, cut, reading.needs);
   if (spacing == 1) {
-    Value value = cutOut(e, pieces, cut, reading.starts, reading.size);
+    Value value = cutOut(e, pieces, cut, reading.starts, window.size);
     if (!fill || !reading.leaves)
       return value;
     Value positions = getPositions(builder, loc, e.lookup(window.starts, cut.axes), window.size);
