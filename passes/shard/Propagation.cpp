@@ -261,10 +261,11 @@ int64_t Propagation::countReshards(Operation *op) const {
   return count;
 }
 
-int64_t Propagation::countReshards() {
+int64_t Propagation::countReshards(llvm::function_ref<void(size_t)> recounted) {
   for (unsigned index : uncounted.set_bits()) {
     int64_t now = countReshards(program->operations[index]);
     totalReshards += now - std::exchange(reshards[index], now);
+    recounted(index);
   }
   uncounted.reset();
   return totalReshards;

@@ -65,7 +65,8 @@ public:
   llvm::SmallVector<dist::Sharding> getRequired(mlir::Operation *op) const;
 
   /// The number of operands that would move between devices other than by reducing partial sums.
-  int64_t countReshards();
+  /// Tells the indices of operations whose values may have changed since it was counted last.
+  int64_t countReshards(llvm::function_ref<void(size_t)> recounted = [](size_t) {});
   /// The same per operation, in their order, as it was counted last.
   llvm::ArrayRef<int64_t> getReshards() const { return reshards; }
 
