@@ -140,7 +140,7 @@ std::string Candidate::describe() const {
   case Verdict::Chosen:
     return "chosen";
   case Verdict::Slower:
-    return "slower";
+    return isExtrapolated ? "slower, extrapolated" : "slower";
   case Verdict::Refused:
     return refusal;
   }

@@ -57,6 +57,9 @@ struct Candidate {
   int64_t leastBytes = 0;      ///< a device keeps at least so much
   int64_t estimatedBytes = 0;  ///< a device keeps about so much; 0 where there is one candidate
   int64_t memoryBytes = 0;     ///< a device keeps so much, as allocated; 0 where that was not tried
+  /// The sum is that of a program with few of the layers, extrapolated, and of stages at least what
+  /// even ones take; memory is not known. Only of candidates that are too slow to be looked at.
+  bool isExtrapolated = false;
   Verdict verdict = Verdict::Open;
   std::string refusal; ///< why, of a refused one
 
@@ -64,7 +67,7 @@ struct Candidate {
     verdict = Verdict::Refused;
     refusal = std::move(why);
   }
-  /// "chosen", "slower", or why it was refused.
+  /// "chosen", "slower" or "slower, extrapolated", or why it was refused.
   std::string describe() const;
 };
 
@@ -82,7 +85,8 @@ struct Choice {
 /// Places the mesh on the first devices of the cluster, which it writes on the module for all
 /// phases to read. Chooses by running the shard, partition and communicate phases on a copy of the
 /// program for each candidate and summing what the result takes; one candidate is taken as it is.
-/// Of several, those of the least sums are compiled up to allocation and simulated, and the fastest
+/// Of programs with many equal layers, few of them say first which candidates are worth that. Those
+/// of the least sums are compiled up to allocation and simulated, and the fastest
 /// of these that fits into the memory limit is taken; estimates of memory only rule out what cannot
 /// fit or is estimated at more than twice the limit. Axes called data (or batch), model (or
 /// tensor) and pipe (or stage) say what they are for; the others may serve any purpose. With a

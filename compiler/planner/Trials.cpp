@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/planner/Trials.h"
 
+#include "compiler/planner/Layers.h"
+#include "dialects/dist/Sharding.h"
 #include "passes/communicate/Communicate.h"
 #include "passes/partition/Partition.h"
 #include "runtime/core/MemoryNeeds.h"
@@ -24,36 +26,157 @@ static constexpr size_t kMaxSimulated = 4;
 /// Nor is one simulated whose sum is so many times the least: in the zoo no candidate's lead in the
 /// simulator is more than 1.23 times what the sums say.
 static constexpr double kFarSlower = 1.3;
+/// Layers of the two programs whose difference is taken for a layer: neither the first nor the last
+/// is in it.
+static constexpr int64_t kFewLayers = 3, kMoreLayers = 4;
+/// Where fewer layers than these are left out, that saves nothing.
+static constexpr int64_t kLeastLayers = 12;
+/// How far what is extrapolated may be off.
+static constexpr double kTolerance = 1e-3;
 
-/// Runs the candidate's phases on a copy and estimates it. Its first error refuses it.
-static void evaluate(ModuleOp module, Candidate &candidate, const MemoryOptions &memory) {
+namespace {
+/// What the phases up to communication make of a candidate.
+struct Weighed {
+  std::string refusal; ///< its first error; then there is nothing else
+  std::vector<Estimate> estimates;
+  int64_t estimatedBytes = 0; ///< if asked for
+  int64_t stages = 1;         ///< of the mesh
+};
+} // namespace
+
+/// Runs the candidate's phases on a copy.
+static Weighed weigh(ModuleOp module, const ShardOptions &options, const MemoryOptions *memory,
+                     const CommunicateOptions &communicate) {
   OwningOpRef<ModuleOp> copy = module.clone();
-  std::string firstError;
+  Weighed weighed;
   ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && firstError.empty())
-      firstError = loom::describeWithNode(diagnostic, loom::getNodeName(module.getLoc()));
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && weighed.refusal.empty())
+      weighed.refusal = loom::describeWithNode(diagnostic, loom::getNodeName(module.getLoc()));
     return success(); // a trial is not the user's business
   });
   PassManager pm(module.getContext());
-  addShardPasses(pm, candidate.options);
+  pm.enableVerifier(false); // the phases verify the program themselves
+  addShardPasses(pm, options);
   addPartitionPasses(pm);
-  addCommunicatePasses(pm, memory.communicate);
+  addCommunicatePasses(pm, communicate);
   if (failed(pm.run(*copy))) {
-    candidate.refuse(firstError.empty() ? "cannot be compiled" : firstError);
-    return;
+    if (weighed.refusal.empty())
+      weighed.refusal = "cannot be compiled";
+    return weighed;
   }
-  for (const Estimate &estimate : estimate(*copy)) {
+  weighed.estimates = estimate(*copy);
+  if (options.hasPipeline())
+    weighed.stages = dist::getMesh(*copy).getAxisSize(options.stageAxis);
+  if (memory)
+    weighed.estimatedBytes = static_cast<int64_t>(
+        findLargest(estimateCommunicated(*copy, *memory)).needs.getAllocated());
+  return weighed;
+}
+
+namespace {
+/// The candidates of one choice, weighed as far as it takes to choose.
+///
+/// Of a program with many equal layers each candidate is weighed with few of them first, which
+/// tells what the whole program takes at least. By rising sums, whole programs are weighed until
+/// the least is known: the order of those that are simulated is the same as if all had been.
+class Trials {
+public:
+  Trials(ModuleOp module, const StrategyRequest &request, Choice &choice)
+      : module(module), request(request), choice(choice), isWhole(choice.candidates.size()),
+        isDone(choice.candidates.size()) {}
+  LogicalResult run();
+
+private:
+  void weighLayers();
+  void weighWhole(size_t index);
+  void weighAll();
+  std::optional<size_t> findNext() const;
+  bool isFarSlower(const Candidate &candidate) const;
+  void shortlist();
+  bool tryOut(Candidate &candidate);
+  LogicalResult refuseAll();
+
+  ModuleOp module;
+  const StrategyRequest &request;
+  Choice &choice;
+  std::vector<bool> isWhole;      ///< by candidate: weighed as a whole
+  std::vector<bool> isDone;       ///< tried out, or not worth it
+  std::vector<Candidate *> tried; ///< simulated, and fit
+};
+} // namespace
+
+/// What all layers take, of what few and more of them take.
+static double extrapolate(double few, double more, int64_t layers) {
+  return more + (more - few) * static_cast<double>(layers - kMoreLayers) /
+                    static_cast<double>(kMoreLayers - kFewLayers);
+}
+
+/// The seconds of a step of all layers; of stages at least, since the slowest takes no less than
+/// its part.
+static double extrapolate(const Weighed &few, const Weighed &more, int64_t layers) {
+  double seconds = 0;
+  for (auto [less, all] : llvm::zip_equal(few.estimates, more.estimates))
+    seconds += extrapolate(less.microSeconds, all.microSeconds, layers) *
+               (1 + static_cast<double>(all.microbatches - 1) / static_cast<double>(all.stages));
+  return seconds;
+}
+
+/// Weighs all candidates with few layers, where that saves work.
+void Trials::weighLayers() {
+  std::optional<Layers> layers = Layers::find(module);
+  if (!layers || layers->getCount() < kLeastLayers || choice.candidates.size() <= kMaxSimulated)
+    return;
+  OwningOpRef<ModuleOp> few = layers->keep(kFewLayers), more = layers->keep(kMoreLayers);
+  if (!few || !more)
+    return;
+  for (Candidate &candidate : choice.candidates) {
+    ShardOptions options = candidate.options;
+    options.mergesStages = true;
+    options.explains = false;
+    auto weighPart = [&](ModuleOp part) {
+      return weigh(part, options, /*memory=*/nullptr, request.memory.communicate);
+    };
+    Weighed less = weighPart(*few), all = weighPart(*more);
+    // What cannot be said of few layers the whole program will say.
+    if (!less.refusal.empty() || !all.refusal.empty())
+      continue;
+    candidate.sumSeconds = extrapolate(less, all, layers->getCount());
+    candidate.isExtrapolated = true;
+  }
+}
+
+void Trials::weighWhole(size_t index) {
+  Candidate &candidate = choice.candidates[index];
+  isWhole[index] = true;
+  ShardOptions options = candidate.options;
+  options.explains = false;
+  Weighed weighed = weigh(module, options, &request.memory, request.memory.communicate);
+  double extrapolated = candidate.isExtrapolated ? candidate.sumSeconds : 0;
+  candidate.isExtrapolated = false;
+  candidate.sumSeconds = 0;
+  if (!weighed.refusal.empty())
+    return candidate.refuse(weighed.refusal);
+  for (const Estimate &estimate : weighed.estimates) {
     candidate.sumSeconds += estimate.seconds;
     candidate.leastBytes = std::max(candidate.leastBytes, estimate.leastBytes);
   }
-  candidate.estimatedBytes =
-      static_cast<int64_t>(findLargest(estimateCommunicated(*copy, memory)).needs.getAllocated());
+  candidate.estimatedBytes = weighed.estimatedBytes;
+  // The layers are not alike after all.
+  if (candidate.sumSeconds < (1 - kTolerance) * extrapolated)
+    weighAll();
+}
+
+void Trials::weighAll() {
+  for (size_t i = 0; i < isWhole.size(); ++i)
+    if (!isWhole[i])
+      weighWhole(i);
 }
 
 /// Compiles the candidate up to allocation and simulates it, unless it takes more than the limit
 /// without activations, or far more by estimate. Whether it fits; what stands against it refuses
 /// it.
-static bool tryOut(Candidate &candidate, const StrategyRequest &request, int64_t limit) {
+bool Trials::tryOut(Candidate &candidate) {
+  int64_t limit = choice.memoryLimit;
   auto format = [](int64_t bytes) { return formatBytes(static_cast<uint64_t>(bytes)); };
   if (limit && candidate.estimatedBytes / kFarAbove > limit) {
     candidate.refuse("a device needs about " + format(candidate.estimatedBytes) +
@@ -80,8 +203,10 @@ static bool tryOut(Candidate &candidate, const StrategyRequest &request, int64_t
 }
 
 /// That no candidate is left, with the one that needs least.
-static LogicalResult refuseAll(ModuleOp module, std::vector<Candidate> &candidates,
-                               const StrategyRequest &request, int64_t limit) {
+LogicalResult Trials::refuseAll() {
+  weighAll(); // to say which needs least
+  std::vector<Candidate> &candidates = choice.candidates;
+  int64_t limit = choice.memoryLimit;
   const Candidate *least = nullptr;
   for (const Candidate &candidate : candidates) {
     auto bytesOf = [](const Candidate &c) {
@@ -116,43 +241,61 @@ static bool areAlike(const Candidate &a, const Candidate &b) {
          a.estimatedBytes == b.estimatedBytes;
 }
 
-/// Of the candidates that fit those with the least sums, tried out.
-static std::vector<Candidate *> shortlist(std::vector<Candidate> &candidates,
-                                          const StrategyRequest &request, int64_t limit) {
-  std::vector<Candidate *> bySum, tried;
-  for (Candidate &candidate : candidates)
-    if (candidate.verdict == Verdict::Open)
-      bySum.push_back(&candidate);
-  llvm::stable_sort(bySum,
-                    [](Candidate *a, Candidate *b) { return a->sumSeconds < b->sumSeconds; });
-  for (Candidate *candidate : bySum) {
-    if (tried.size() == kMaxSimulated ||
-        (!tried.empty() && candidate->sumSeconds > kFarSlower * tried.front()->sumSeconds))
-      break;
-    if (llvm::any_of(tried, [&](Candidate *other) { return areAlike(*other, *candidate); }))
-      continue;
-    if (tryOut(*candidate, request, limit))
-      tried.push_back(candidate);
-  }
-  return tried;
+/// The least that a candidate's step may take.
+static double getLeastSeconds(const Candidate &candidate) {
+  return (candidate.isExtrapolated ? 1 - kTolerance : 1) * candidate.sumSeconds;
 }
 
-LogicalResult gridloom::pickCandidate(ModuleOp module, const StrategyRequest &request,
-                                      Choice &choice) {
-  std::vector<Candidate> &candidates = choice.candidates;
-  for (Candidate &candidate : candidates)
-    evaluate(module, candidate, request.memory);
-  std::vector<Candidate *> tried = shortlist(candidates, request, choice.memoryLimit);
+bool Trials::isFarSlower(const Candidate &candidate) const {
+  return !tried.empty() && getLeastSeconds(candidate) > kFarSlower * tried.front()->sumSeconds;
+}
+
+/// The candidate whose sum is, or may be, the least of those that are open.
+std::optional<size_t> Trials::findNext() const {
+  std::optional<size_t> next;
+  for (auto [i, candidate] : llvm::enumerate(choice.candidates))
+    if (candidate.verdict == Verdict::Open && !isDone[i] &&
+        (!next || getLeastSeconds(candidate) < getLeastSeconds(choice.candidates[*next])))
+      next = i;
+  return next;
+}
+
+/// Tries out those with the least sums.
+void Trials::shortlist() {
+  while (tried.size() < kMaxSimulated) {
+    std::optional<size_t> next = findNext();
+    if (!next || isFarSlower(choice.candidates[*next]))
+      return;
+    if (!isWhole[*next]) {
+      weighWhole(*next);
+      continue;
+    }
+    isDone[*next] = true;
+    Candidate &candidate = choice.candidates[*next];
+    if (llvm::none_of(tried, [&](Candidate *other) { return areAlike(*other, candidate); }) &&
+        tryOut(candidate))
+      tried.push_back(&candidate);
+  }
+}
+
+LogicalResult Trials::run() {
+  weighLayers();
+  shortlist();
   if (tried.empty())
-    return refuseAll(module, candidates, request, choice.memoryLimit);
+    return refuseAll();
   // Of equal ones the first, whose sum is the least.
   const Candidate *best = *std::min_element(tried.begin(), tried.end(), [](auto *a, auto *b) {
     return a->simulatedSeconds < b->simulatedSeconds;
   });
-  for (Candidate &candidate : candidates)
+  for (Candidate &candidate : choice.candidates)
     if (candidate.verdict == Verdict::Open)
       candidate.verdict = &candidate == best ? Verdict::Chosen : Verdict::Slower;
   choice.options = best->options;
   choice.name = best->name;
   return success();
+}
+
+LogicalResult gridloom::pickCandidate(ModuleOp module, const StrategyRequest &request,
+                                      Choice &choice) {
+  return Trials(module, request, choice).run();
 }

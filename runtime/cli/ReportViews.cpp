@@ -81,15 +81,18 @@ static double getMs(const LenientJson &candidate) {
   return 0;
 }
 
+/// Whether it lost against another: "slower", or "slower, extrapolated".
+static bool isSlower(const LenientJson &candidate) {
+  return candidate.text("reason").starts_with("slower");
+}
+
 /// Candidates by what they cost, the chosen one first, then those without a time.
 static std::vector<json> sortCandidates(const LenientJson &report) {
   std::vector<json> candidates = report.list("candidates");
   auto rank = [](const json &element) {
     LenientJson candidate(element);
     double ms = getMs(candidate);
-    int group = candidate.text("reason") == "chosen"   ? 0
-                : candidate.text("reason") == "slower" ? 1
-                                                       : 2;
+    int group = candidate.text("reason") == "chosen" ? 0 : isSlower(candidate) ? 1 : 2;
     return std::tuple(group, candidate.number("simulated_ms") <= 0, ms <= 0, ms);
   };
   std::stable_sort(candidates.begin(), candidates.end(),
@@ -106,9 +109,9 @@ static std::string explainChoice(const LenientJson &report, const std::vector<js
   size_t refused = 0;
   const json *next = nullptr;
   for (const json &element : candidates) {
-    std::string verdict = LenientJson(element).text("reason");
-    refused += verdict != "chosen" && verdict != "slower";
-    if (verdict == "slower" && !next)
+    LenientJson candidate(element);
+    refused += candidate.text("reason") != "chosen" && !isSlower(candidate);
+    if (isSlower(candidate) && !next)
       next = &element;
   }
   double chosenMs = getMs(LenientJson(candidates.front()));
