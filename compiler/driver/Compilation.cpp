@@ -301,6 +301,7 @@ StrategyRequest Compilation::makeRequest() const {
   request.shard = options.shard;
   request.microbatches = options.microbatches;
   request.memoryLimit = options.memoryLimit;
+  request.jobs = options.jobs;
   request.memory = getMemoryOptions(target->getTraits(), options);
   return request;
 }
@@ -310,8 +311,8 @@ LogicalResult Compilation::choose() {
   StrategyRequest request = makeRequest();
   if (options.memoryLimit || cluster || cluster::findKind(request.kind)->memoryBytes)
     simplified = module->clone();
-  request.tryPlan = [&](const ShardOptions &shard, std::string &error) {
-    return tryPlan(*module, shard, error);
+  request.tryPlan = [&](ModuleOp program, const ShardOptions &shard, std::string &error) {
+    return tryPlan(program, shard, error);
   };
   request.suggest = [&](const ShardOptions &shard, const rt::MemoryNeeds &needs, int64_t limit) {
     return suggestFit(shard, needs, limit);

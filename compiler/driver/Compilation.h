@@ -73,7 +73,7 @@ private:
   /// Compiles a copy of the simplified program up to allocation and simulates it. None when it
   /// cannot be compiled; `error` then says why.
   std::optional<TrialPlan> tryPlan(mlir::ModuleOp simplified, const ShardOptions &shard,
-                                   std::string &error);
+                                   std::string &error) const;
   /// After allocation: fails if a device keeps more than the limit.
   mlir::LogicalResult checkMemory(mlir::ModuleOp allocated);
   uint64_t getMemoryLimit() const; ///< bytes; 0: none

@@ -37,7 +37,10 @@ struct StrategyRequest {
   MemoryOptions memory;     ///< the target's, for estimates of memory
   /// Splits a copy of the program by the options, compiles it up to allocation and simulates it.
   /// nullopt if that fails, then `error` says why. Not null where there are several candidates.
-  std::function<std::optional<TrialPlan>(const ShardOptions &, std::string &error)> tryPlan;
+  /// Several threads call it, each with programs of its own.
+  std::function<std::optional<TrialPlan>(mlir::ModuleOp, const ShardOptions &, std::string &error)>
+      tryPlan;
+  int64_t jobs = 0; ///< threads that weigh candidates; 0: as many as the machine has, at most 4
   /// The smallest change of the request with which a plan fits, as text: "; the smallest change
   /// that fits is ...". May be null.
   std::function<std::string(const ShardOptions &, const rt::MemoryNeeds &, int64_t limit)> suggest;

@@ -6,6 +6,7 @@
 #include "compiler/planner/Trials.h"
 
 #include "compiler/planner/Layers.h"
+#include "compiler/planner/Replicas.h"
 #include "dialects/dist/Sharding.h"
 #include "passes/communicate/Communicate.h"
 #include "passes/partition/Partition.h"
@@ -14,6 +15,8 @@
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
+
+#include <thread>
 
 using namespace mlir;
 using namespace gridloom;
@@ -31,6 +34,8 @@ static constexpr double kFarSlower = 1.3;
 static constexpr int64_t kFewLayers = 3, kMoreLayers = 4;
 /// Where fewer layers than these are left out, that saves nothing.
 static constexpr int64_t kLeastLayers = 12;
+/// More threads than these are not worth their copies of the program.
+static constexpr unsigned kMostThreads = 4;
 /// How far what is extrapolated may be off.
 static constexpr double kTolerance = 1e-3;
 
@@ -44,11 +49,16 @@ struct Weighed {
 };
 } // namespace
 
-/// Runs the candidate's phases on a copy.
-static Weighed weigh(ModuleOp module, const ShardOptions &options, const MemoryOptions *memory,
-                     const CommunicateOptions &communicate) {
+/// Candidates that are looked at together, on as many threads as there are: on how many makes no
+/// difference.
+static constexpr size_t kTogether = 2;
+
+/// Runs the candidate's phases on a copy; `estimates` memory as well.
+static Weighed weigh(ModuleOp module, ShardOptions options, const MemoryOptions &memory,
+                     bool estimates) {
   OwningOpRef<ModuleOp> copy = module.clone();
   Weighed weighed;
+  options.explains = false;
   ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error && weighed.refusal.empty())
       weighed.refusal = loom::describeWithNode(diagnostic, loom::getNodeName(module.getLoc()));
@@ -58,7 +68,7 @@ static Weighed weigh(ModuleOp module, const ShardOptions &options, const MemoryO
   pm.enableVerifier(false); // the phases verify the program themselves
   addShardPasses(pm, options);
   addPartitionPasses(pm);
-  addCommunicatePasses(pm, communicate);
+  addCommunicatePasses(pm, memory.communicate);
   if (failed(pm.run(*copy))) {
     if (weighed.refusal.empty())
       weighed.refusal = "cannot be compiled";
@@ -67,9 +77,9 @@ static Weighed weigh(ModuleOp module, const ShardOptions &options, const MemoryO
   weighed.estimates = estimate(*copy);
   if (options.hasPipeline())
     weighed.stages = dist::getMesh(*copy).getAxisSize(options.stageAxis);
-  if (memory)
-    weighed.estimatedBytes = static_cast<int64_t>(
-        findLargest(estimateCommunicated(*copy, *memory)).needs.getAllocated());
+  if (estimates)
+    weighed.estimatedBytes =
+        static_cast<int64_t>(findLargest(estimateCommunicated(*copy, memory)).needs.getAllocated());
   return weighed;
 }
 
@@ -82,28 +92,36 @@ namespace {
 class Trials {
 public:
   Trials(ModuleOp module, const StrategyRequest &request, Choice &choice)
-      : module(module), request(request), choice(choice), isWhole(choice.candidates.size()),
-        isDone(choice.candidates.size()) {}
+      : module(module), request(request), choice(choice), replicas(countThreads(request)),
+        isWhole(choice.candidates.size()), isDone(choice.candidates.size()) {}
   LogicalResult run();
 
 private:
-  void weighLayers();
-  void weighWhole(size_t index);
-  void weighAll();
-  std::optional<size_t> findNext() const;
+  static unsigned countThreads(const StrategyRequest &request);
+  bool weighLayers();
+  void weighWhole(ArrayRef<size_t> indices);
+  void weighRest();
+  SmallVector<size_t> findNext() const;
   bool isFarSlower(const Candidate &candidate) const;
   void shortlist();
-  bool tryOut(Candidate &candidate);
+  void tryOut(ArrayRef<size_t> indices);
   LogicalResult refuseAll();
 
   ModuleOp module;
   const StrategyRequest &request;
   Choice &choice;
+  Replicas replicas;
   std::vector<bool> isWhole;      ///< by candidate: weighed as a whole
   std::vector<bool> isDone;       ///< tried out, or not worth it
   std::vector<Candidate *> tried; ///< simulated, and fit
 };
 } // namespace
+
+unsigned Trials::countThreads(const StrategyRequest &request) {
+  unsigned threads = request.jobs ? static_cast<unsigned>(request.jobs)
+                                  : std::min(std::thread::hardware_concurrency(), kMostThreads);
+  return std::max(threads, 1U);
+}
 
 /// What all layers take, of what few and more of them take.
 static double extrapolate(double few, double more, int64_t layers) {
@@ -122,89 +140,107 @@ static double extrapolate(const Weighed &few, const Weighed &more, int64_t layer
 }
 
 /// Weighs all candidates with few layers, where that saves work.
-void Trials::weighLayers() {
+bool Trials::weighLayers() {
   std::optional<Layers> layers = Layers::find(module);
   if (!layers || layers->getCount() < kLeastLayers || choice.candidates.size() <= kMaxSimulated)
-    return;
+    return false;
   OwningOpRef<ModuleOp> few = layers->keep(kFewLayers), more = layers->keep(kMoreLayers);
   if (!few || !more)
-    return;
-  for (Candidate &candidate : choice.candidates) {
-    ShardOptions options = candidate.options;
-    options.mergesStages = true;
-    options.explains = false;
-    auto weighPart = [&](ModuleOp part) {
-      return weigh(part, options, /*memory=*/nullptr, request.memory.communicate);
-    };
-    Weighed less = weighPart(*few), all = weighPart(*more);
-    // What cannot be said of few layers the whole program will say.
-    if (!less.refusal.empty() || !all.refusal.empty())
+    return false;
+  replicas.run(choice.candidates.size(), {*few, *more},
+               [&](size_t index, Replicas::GetProgram get) {
+                 Candidate &candidate = choice.candidates[index];
+                 ShardOptions options = candidate.options;
+                 options.mergesStages = true;
+                 Weighed less = weigh(get(*few), options, request.memory, /*estimates=*/false);
+                 if (!less.refusal.empty())
+                   return; // what cannot be said of few layers the whole program will say
+                 Weighed all = weigh(get(*more), options, request.memory, /*estimates=*/false);
+                 if (!all.refusal.empty())
+                   return;
+                 candidate.sumSeconds = extrapolate(less, all, layers->getCount());
+                 candidate.isExtrapolated = true;
+               });
+  return true;
+}
+
+/// Weighs the whole program with these candidates.
+void Trials::weighWhole(ArrayRef<size_t> indices) {
+  std::vector<Weighed> weighed(indices.size());
+  replicas.run(indices.size(), module, [&](size_t i, Replicas::GetProgram get) {
+    weighed[i] = weigh(get(module), choice.candidates[indices[i]].options, request.memory,
+                       /*estimates=*/true);
+  });
+  bool isLess = false; // than extrapolated: the layers are not alike after all
+  for (auto [index, found] : llvm::zip_equal(indices, weighed)) {
+    Candidate &candidate = choice.candidates[index];
+    double extrapolated = std::exchange(candidate.sumSeconds, 0);
+    isWhole[index] = true;
+    candidate.isExtrapolated = false;
+    if (!found.refusal.empty()) {
+      candidate.refuse(found.refusal);
       continue;
-    candidate.sumSeconds = extrapolate(less, all, layers->getCount());
-    candidate.isExtrapolated = true;
+    }
+    for (const Estimate &estimate : found.estimates) {
+      candidate.sumSeconds += estimate.seconds;
+      candidate.leastBytes = std::max(candidate.leastBytes, estimate.leastBytes);
+    }
+    candidate.estimatedBytes = found.estimatedBytes;
+    isLess |= candidate.sumSeconds < (1 - kTolerance) * extrapolated;
   }
+  if (isLess)
+    weighRest();
 }
 
-void Trials::weighWhole(size_t index) {
-  Candidate &candidate = choice.candidates[index];
-  isWhole[index] = true;
-  ShardOptions options = candidate.options;
-  options.explains = false;
-  Weighed weighed = weigh(module, options, &request.memory, request.memory.communicate);
-  double extrapolated = candidate.isExtrapolated ? candidate.sumSeconds : 0;
-  candidate.isExtrapolated = false;
-  candidate.sumSeconds = 0;
-  if (!weighed.refusal.empty())
-    return candidate.refuse(weighed.refusal);
-  for (const Estimate &estimate : weighed.estimates) {
-    candidate.sumSeconds += estimate.seconds;
-    candidate.leastBytes = std::max(candidate.leastBytes, estimate.leastBytes);
-  }
-  candidate.estimatedBytes = weighed.estimatedBytes;
-  // The layers are not alike after all.
-  if (candidate.sumSeconds < (1 - kTolerance) * extrapolated)
-    weighAll();
-}
-
-void Trials::weighAll() {
+/// Weighs the whole program with all candidates.
+void Trials::weighRest() {
+  SmallVector<size_t> rest;
   for (size_t i = 0; i < isWhole.size(); ++i)
     if (!isWhole[i])
-      weighWhole(i);
+      rest.push_back(i);
+  if (!rest.empty())
+    weighWhole(rest);
 }
 
-/// Compiles the candidate up to allocation and simulates it, unless it takes more than the limit
-/// without activations, or far more by estimate. Whether it fits; what stands against it refuses
-/// it.
-bool Trials::tryOut(Candidate &candidate) {
-  int64_t limit = choice.memoryLimit;
+/// Why a candidate cannot fit that takes so much by estimate; empty where it may.
+static std::string findExcess(const Candidate &candidate, int64_t limit) {
   auto format = [](int64_t bytes) { return formatBytes(static_cast<uint64_t>(bytes)); };
-  if (limit && candidate.estimatedBytes / kFarAbove > limit) {
-    candidate.refuse("a device needs about " + format(candidate.estimatedBytes) +
-                     ", the limit is " + format(limit));
-    return false;
+  if (limit && candidate.estimatedBytes / kFarAbove > limit)
+    return "a device needs about " + format(candidate.estimatedBytes) + ", the limit is " +
+           format(limit);
+  if (limit && candidate.leastBytes > limit)
+    return "a device needs at least " + format(candidate.leastBytes) + ", the limit is " +
+           format(limit);
+  return "";
+}
+
+/// Compiles candidates up to allocation and simulates them, unless they take more than the limit
+/// without activations, or far more by estimate. What stands against one refuses it.
+void Trials::tryOut(ArrayRef<size_t> indices) {
+  int64_t limit = choice.memoryLimit;
+  replicas.run(indices.size(), module, [&](size_t i, Replicas::GetProgram get) {
+    Candidate &candidate = choice.candidates[indices[i]];
+    std::string error = findExcess(candidate, limit);
+    std::optional<TrialPlan> trial;
+    if (error.empty())
+      trial = request.tryPlan(get(module), candidate.options, error);
+    if (!trial)
+      return candidate.refuse(error);
+    candidate.simulatedSeconds = trial->seconds;
+    candidate.memoryBytes = static_cast<int64_t>(trial->needs.getAllocated());
+    if (limit && candidate.memoryBytes > limit)
+      candidate.refuse("a device " + describeExcess(candidate.memoryBytes, limit));
+  });
+  for (size_t index : indices) {
+    isDone[index] = true;
+    if (choice.candidates[index].verdict == Verdict::Open)
+      tried.push_back(&choice.candidates[index]);
   }
-  if (limit && candidate.leastBytes > limit) {
-    candidate.refuse("a device needs at least " + format(candidate.leastBytes) + ", the limit is " +
-                     format(limit));
-    return false;
-  }
-  std::string error;
-  std::optional<TrialPlan> trial = request.tryPlan(candidate.options, error);
-  if (!trial) {
-    candidate.refuse(error);
-    return false;
-  }
-  candidate.simulatedSeconds = trial->seconds;
-  candidate.memoryBytes = static_cast<int64_t>(trial->needs.getAllocated());
-  if (!limit || candidate.memoryBytes <= limit)
-    return true;
-  candidate.refuse("a device " + describeExcess(candidate.memoryBytes, limit));
-  return false;
 }
 
 /// That no candidate is left, with the one that needs least.
 LogicalResult Trials::refuseAll() {
-  weighAll(); // to say which needs least
+  weighRest(); // to say which needs least
   std::vector<Candidate> &candidates = choice.candidates;
   int64_t limit = choice.memoryLimit;
   const Candidate *least = nullptr;
@@ -223,7 +259,7 @@ LogicalResult Trials::refuseAll() {
     return error;
   }
   std::string ignored;
-  std::optional<TrialPlan> trial = request.tryPlan(least->options, ignored);
+  std::optional<TrialPlan> trial = request.tryPlan(module, least->options, ignored);
   InFlightDiagnostic error =
       module.emitError("no strategy fits into the memory limit; the one that needs least is ")
       << least->name << ": " << least->describe();
@@ -246,40 +282,58 @@ static double getLeastSeconds(const Candidate &candidate) {
   return (candidate.isExtrapolated ? 1 - kTolerance : 1) * candidate.sumSeconds;
 }
 
-bool Trials::isFarSlower(const Candidate &candidate) const {
-  return !tried.empty() && getLeastSeconds(candidate) > kFarSlower * tried.front()->sumSeconds;
+/// Whether a candidate takes so much longer than the first that fits; if there is none yet, than
+/// the first that is looked at.
+static bool isFarSlower(const Candidate &candidate, const Candidate &first) {
+  return getLeastSeconds(candidate) > kFarSlower * first.sumSeconds;
 }
 
-/// The candidate whose sum is, or may be, the least of those that are open.
-std::optional<size_t> Trials::findNext() const {
-  std::optional<size_t> next;
+/// Some open candidates whose sums are, or may be, the least; none of two that are alike, which
+/// come one after the other if the first does not fit.
+SmallVector<size_t> Trials::findNext() const {
+  SmallVector<size_t> open;
   for (auto [i, candidate] : llvm::enumerate(choice.candidates))
-    if (candidate.verdict == Verdict::Open && !isDone[i] &&
-        (!next || getLeastSeconds(candidate) < getLeastSeconds(choice.candidates[*next])))
-      next = i;
+    if (candidate.verdict == Verdict::Open && !isDone[i])
+      open.push_back(i);
+  auto leastOf = [&](size_t index) { return getLeastSeconds(choice.candidates[index]); };
+  llvm::stable_sort(open, [&](size_t a, size_t b) { return leastOf(a) < leastOf(b); });
+  SmallVector<size_t> next;
+  for (size_t index : open) {
+    const Candidate &candidate = choice.candidates[index];
+    const Candidate *first = !tried.empty()  ? tried.front()
+                             : !next.empty() ? &choice.candidates[next.front()]
+                                             : nullptr;
+    bool isKnown = isWhole[index] && !next.empty() && isWhole[next.front()];
+    if (tried.size() + next.size() == kMaxSimulated || next.size() == kTogether ||
+        (first && isFarSlower(candidate, *first)) ||
+        (isKnown && areAlike(candidate, choice.candidates[next.front()])))
+      break;
+    next.push_back(index);
+  }
   return next;
 }
 
 /// Tries out those with the least sums.
 void Trials::shortlist() {
-  while (tried.size() < kMaxSimulated) {
-    std::optional<size_t> next = findNext();
-    if (!next || isFarSlower(choice.candidates[*next]))
-      return;
-    if (!isWhole[*next]) {
-      weighWhole(*next);
+  for (SmallVector<size_t> next = findNext(); !next.empty(); next = findNext()) {
+    SmallVector<size_t> unknown;
+    llvm::copy_if(next, std::back_inserter(unknown), [&](size_t index) { return !isWhole[index]; });
+    if (!unknown.empty()) {
+      weighWhole(unknown);
       continue;
     }
-    isDone[*next] = true;
-    Candidate &candidate = choice.candidates[*next];
-    if (llvm::none_of(tried, [&](Candidate *other) { return areAlike(*other, candidate); }) &&
-        tryOut(candidate))
-      tried.push_back(&candidate);
+    llvm::erase_if(next, [&](size_t index) {
+      isDone[index] = llvm::any_of(
+          tried, [&](Candidate *other) { return areAlike(*other, choice.candidates[index]); });
+      return isDone[index];
+    });
+    tryOut(next);
   }
 }
 
 LogicalResult Trials::run() {
-  weighLayers();
+  if (!weighLayers())
+    weighRest();
   shortlist();
   if (tried.empty())
     return refuseAll();
