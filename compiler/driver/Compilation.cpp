@@ -301,6 +301,7 @@ StrategyRequest Compilation::makeRequest() const {
   request.shard = options.shard;
   request.microbatches = options.microbatches;
   request.memoryLimit = options.memoryLimit;
+  request.weighsAll = options.weighsAll;
   request.jobs = options.jobs;
   request.memory = getMemoryOptions(target->getTraits(), options);
   return request;

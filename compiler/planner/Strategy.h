@@ -40,6 +40,7 @@ struct StrategyRequest {
   /// Several threads call it, each with programs of its own.
   std::function<std::optional<TrialPlan>(mlir::ModuleOp, const ShardOptions &, std::string &error)>
       tryPlan;
+  bool weighsAll = false; ///< all candidates on the whole program; the choice is the same
   int64_t jobs = 0; ///< threads that weigh candidates; 0: as many as the machine has, at most 4
   /// The smallest change of the request with which a plan fits, as text: "; the smallest change
   /// that fits is ...". May be null.

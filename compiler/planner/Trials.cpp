@@ -7,14 +7,11 @@
 
 #include "compiler/planner/Layers.h"
 #include "compiler/planner/Replicas.h"
-#include "dialects/dist/Sharding.h"
-#include "passes/communicate/Communicate.h"
-#include "passes/partition/Partition.h"
+#include "compiler/planner/Weighing.h"
 #include "runtime/core/MemoryNeeds.h"
 #include "support/Text.h"
 
 #include "mlir/IR/Diagnostics.h"
-#include "mlir/Pass/PassManager.h"
 
 #include <thread>
 
@@ -39,49 +36,9 @@ static constexpr unsigned kMostThreads = 4;
 /// How far what is extrapolated may be off.
 static constexpr double kTolerance = 1e-3;
 
-namespace {
-/// What the phases up to communication make of a candidate.
-struct Weighed {
-  std::string refusal; ///< its first error; then there is nothing else
-  std::vector<Estimate> estimates;
-  int64_t estimatedBytes = 0; ///< if asked for
-  int64_t stages = 1;         ///< of the mesh
-};
-} // namespace
-
 /// Candidates that are looked at together, on as many threads as there are: on how many makes no
 /// difference.
 static constexpr size_t kTogether = 2;
-
-/// Runs the candidate's phases on a copy; `estimates` memory as well.
-static Weighed weigh(ModuleOp module, ShardOptions options, const MemoryOptions &memory,
-                     bool estimates) {
-  OwningOpRef<ModuleOp> copy = module.clone();
-  Weighed weighed;
-  options.explains = false;
-  ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && weighed.refusal.empty())
-      weighed.refusal = loom::describeWithNode(diagnostic, loom::getNodeName(module.getLoc()));
-    return success(); // a trial is not the user's business
-  });
-  PassManager pm(module.getContext());
-  pm.enableVerifier(false); // the phases verify the program themselves
-  addShardPasses(pm, options);
-  addPartitionPasses(pm);
-  addCommunicatePasses(pm, memory.communicate);
-  if (failed(pm.run(*copy))) {
-    if (weighed.refusal.empty())
-      weighed.refusal = "cannot be compiled";
-    return weighed;
-  }
-  weighed.estimates = estimate(*copy);
-  if (options.hasPipeline())
-    weighed.stages = dist::getMesh(*copy).getAxisSize(options.stageAxis);
-  if (estimates)
-    weighed.estimatedBytes =
-        static_cast<int64_t>(findLargest(estimateCommunicated(*copy, memory)).needs.getAllocated());
-  return weighed;
-}
 
 namespace {
 /// The candidates of one choice, weighed as far as it takes to choose.
@@ -123,24 +80,10 @@ unsigned Trials::countThreads(const StrategyRequest &request) {
   return std::max(threads, 1U);
 }
 
-/// What all layers take, of what few and more of them take.
-static double extrapolate(double few, double more, int64_t layers) {
-  return more + (more - few) * static_cast<double>(layers - kMoreLayers) /
-                    static_cast<double>(kMoreLayers - kFewLayers);
-}
-
-/// The seconds of a step of all layers; of stages at least, since the slowest takes no less than
-/// its part.
-static double extrapolate(const Weighed &few, const Weighed &more, int64_t layers) {
-  double seconds = 0;
-  for (auto [less, all] : llvm::zip_equal(few.estimates, more.estimates))
-    seconds += extrapolate(less.microSeconds, all.microSeconds, layers) *
-               (1 + static_cast<double>(all.microbatches - 1) / static_cast<double>(all.stages));
-  return seconds;
-}
-
 /// Weighs all candidates with few layers, where that saves work.
 bool Trials::weighLayers() {
+  if (request.weighsAll)
+    return false;
   std::optional<Layers> layers = Layers::find(module);
   if (!layers || layers->getCount() < kLeastLayers || choice.candidates.size() <= kMaxSimulated)
     return false;
@@ -152,13 +95,15 @@ bool Trials::weighLayers() {
                  Candidate &candidate = choice.candidates[index];
                  ShardOptions options = candidate.options;
                  options.mergesStages = true;
-                 Weighed less = weigh(get(*few), options, request.memory, /*estimates=*/false);
-                 if (!less.refusal.empty())
+                 WeighedLayers less{kFewLayers,
+                                    weigh(get(*few), options, request.memory, /*estimates=*/false)};
+                 if (!less.weighed.refusal.empty())
                    return; // what cannot be said of few layers the whole program will say
-                 Weighed all = weigh(get(*more), options, request.memory, /*estimates=*/false);
-                 if (!all.refusal.empty())
+                 WeighedLayers all{kMoreLayers,
+                                   weigh(get(*more), options, request.memory, /*estimates=*/false)};
+                 if (!all.weighed.refusal.empty())
                    return;
-                 candidate.sumSeconds = extrapolate(less, all, layers->getCount());
+                 candidate.sumSeconds = extrapolateSeconds(less, all, layers->getCount());
                  candidate.isExtrapolated = true;
                });
   return true;
@@ -181,10 +126,8 @@ void Trials::weighWhole(ArrayRef<size_t> indices) {
       candidate.refuse(found.refusal);
       continue;
     }
-    for (const Estimate &estimate : found.estimates) {
-      candidate.sumSeconds += estimate.seconds;
-      candidate.leastBytes = std::max(candidate.leastBytes, estimate.leastBytes);
-    }
+    candidate.sumSeconds = found.getSeconds();
+    candidate.leastBytes = found.getLeastBytes();
     candidate.estimatedBytes = found.estimatedBytes;
     isLess |= candidate.sumSeconds < (1 - kTolerance) * extrapolated;
   }
