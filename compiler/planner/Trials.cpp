@@ -8,6 +8,7 @@
 #include "compiler/planner/Layers.h"
 #include "compiler/planner/Replicas.h"
 #include "compiler/planner/Weighing.h"
+#include "passes/shard/SearchMemo.h"
 #include "runtime/core/MemoryNeeds.h"
 #include "support/Text.h"
 
@@ -59,7 +60,6 @@ private:
   void weighWhole(ArrayRef<size_t> indices);
   void weighRest();
   SmallVector<size_t> findNext() const;
-  bool isFarSlower(const Candidate &candidate) const;
   void shortlist();
   void tryOut(ArrayRef<size_t> indices);
   LogicalResult refuseAll();
@@ -90,22 +90,24 @@ bool Trials::weighLayers() {
   OwningOpRef<ModuleOp> few = layers->keep(kFewLayers), more = layers->keep(kMoreLayers);
   if (!few || !more)
     return false;
-  replicas.run(choice.candidates.size(), {*few, *more},
-               [&](size_t index, Replicas::GetProgram get) {
-                 Candidate &candidate = choice.candidates[index];
-                 ShardOptions options = candidate.options;
-                 options.mergesStages = true;
-                 WeighedLayers less{kFewLayers,
-                                    weigh(get(*few), options, request.memory, /*estimates=*/false)};
-                 if (!less.weighed.refusal.empty())
-                   return; // what cannot be said of few layers the whole program will say
-                 WeighedLayers all{kMoreLayers,
-                                   weigh(get(*more), options, request.memory, /*estimates=*/false)};
-                 if (!all.weighed.refusal.empty())
-                   return;
-                 candidate.sumSeconds = extrapolateSeconds(less, all, layers->getCount());
-                 candidate.isExtrapolated = true;
-               });
+  replicas.run(
+      choice.candidates.size(), {*few, *more}, [&](size_t index, Replicas::GetProgram get) {
+        Candidate &candidate = choice.candidates[index];
+        ShardOptions options = candidate.options;
+        options.mergesStages = true;
+        options.searched = nullptr; // of the whole program
+        auto weighPart = [&](ModuleOp part) {
+          return weigh(get(part), options, request.memory, /*estimates=*/false);
+        };
+        WeighedLayers less{kFewLayers, weighPart(*few)}, all{kMoreLayers, weighPart(*more)};
+        // What few layers do not allow, more of them do not.
+        if (!less.weighed.refusal.empty())
+          return candidate.refuse(less.weighed.refusal);
+        if (!all.weighed.refusal.empty())
+          return candidate.refuse(all.weighed.refusal);
+        candidate.sumSeconds = extrapolateSeconds(less, all, layers->getCount());
+        candidate.isExtrapolated = true;
+      });
   return true;
 }
 
@@ -275,6 +277,10 @@ void Trials::shortlist() {
 }
 
 LogicalResult Trials::run() {
+  // What is searched to weigh a candidate is not searched again to compile it.
+  for (Candidate &candidate : choice.candidates)
+    if (!candidate.options.search.empty())
+      candidate.options.searched = std::make_shared<SearchMemo>();
   if (!weighLayers())
     weighRest();
   shortlist();

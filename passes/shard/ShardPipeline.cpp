@@ -63,7 +63,8 @@ void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &optio
   if (!options.search.empty())
     pm.addPass(createSearchSplits({.axes = {options.search.begin(), options.search.end()},
                                    .stageAxis = cutAxis,
-                                   .memory = options.searchMemory}));
+                                   .memory = options.searchMemory},
+                                  options.searched));
   if (!options.random.empty())
     pm.addPass(createSeedRandomly({{options.random.begin(), options.random.end()}, options.seed}));
   // Stages repeat constants and weights per stage, so this comes before every value gets its

@@ -91,8 +91,11 @@ SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, ArrayRef<
   collectStatePins();
   for (func::FuncOp func : functions)
     addFunction(func);
+}
+
+void SplitProblem::connect() {
   for (func::FuncOp func : functions)
-    connect(func);
+    connectOperations(func);
 }
 
 /// Whether what is cut in time is split over the axes of the batch.
@@ -580,7 +583,7 @@ void SplitProblem::connectReceived(Value value) {
   }
 }
 
-void SplitProblem::connect(func::FuncOp func) {
+void SplitProblem::connectOperations(func::FuncOp func) {
   for (Operation &op : func.front().without_terminator()) {
     unsigned node = opNodes.lookup(&op);
     for (auto [i, operand] : llvm::enumerate(op.getOperands())) {

@@ -44,6 +44,9 @@ public:
 
   /// Whether there is a way to split each operation.
   bool hasChoices() const;
+  /// Adds what it takes to reshard between the operations. Only what applies an assignment does
+  /// without.
+  void connect();
   /// Costs are in picoseconds, usages in bytes: of weights, states, inputs and outputs, and of what
   /// operations make while it is read. With `memoryBytes` above 0 a device keeps at most so many.
   solver::Problem makeProblem(int64_t memoryBytes) const;
@@ -117,7 +120,7 @@ private:
   /// Nodes for a value in the stages that receive it.
   void addReceived(mlir::Value value);
   void connectReceived(mlir::Value value);
-  void connect(mlir::func::FuncOp func);
+  void connectOperations(mlir::func::FuncOp func);
   void connectReturn(mlir::func::FuncOp func);
   void addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
                mlir::RankedTensorType type, mlir::Operation *payer,
