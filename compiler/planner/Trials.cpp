@@ -56,7 +56,8 @@ public:
 
 private:
   static unsigned countThreads(const StrategyRequest &request);
-  bool weighLayers();
+  void weighLayers();
+  void take(size_t index, const Weighed &weighed);
   void weighWhole(ArrayRef<size_t> indices);
   void weighRest();
   SmallVector<size_t> findNext() const;
@@ -80,35 +81,68 @@ unsigned Trials::countThreads(const StrategyRequest &request) {
   return std::max(threads, 1U);
 }
 
-/// Weighs all candidates with few layers, where that saves work.
-bool Trials::weighLayers() {
-  if (request.weighsAll)
-    return false;
-  std::optional<Layers> layers = Layers::find(module);
-  if (!layers || layers->getCount() < kLeastLayers || choice.candidates.size() <= kMaxSimulated)
-    return false;
-  OwningOpRef<ModuleOp> few = layers->keep(kFewLayers), more = layers->keep(kMoreLayers);
+/// What a candidate takes with few of the layers; what these do not allow, more of them do not.
+static void weighLayers(Candidate &candidate, ModuleOp few, ModuleOp more, int64_t layers,
+                        const MemoryOptions &memory) {
+  ShardOptions options = candidate.options;
+  options.mergesStages = true;
+  options.searched = nullptr; // of the whole program
+  WeighedLayers less{kFewLayers, weigh(few, options, memory, /*estimates=*/false)};
+  WeighedLayers all{kMoreLayers, weigh(more, options, memory, /*estimates=*/false)};
+  for (const WeighedLayers &each : {less, all})
+    if (!each.weighed.refusal.empty())
+      return candidate.refuse(each.weighed.refusal);
+  candidate.sumSeconds = extrapolateSeconds(less, all, layers);
+  candidate.isExtrapolated = true;
+}
+
+/// Whether few layers would save little: most of a search's work is in what all layers share, and
+/// what it finds on all devices is seldom far from the best.
+static bool isBestWhole(const Candidate &candidate) {
+  return !candidate.options.search.empty() && !candidate.options.hasPipeline();
+}
+
+/// Weighs candidates with few layers, where that saves work.
+void Trials::weighLayers() {
+  SmallVector<size_t> order;
+  for (size_t i = 0; i < isWhole.size(); ++i)
+    order.push_back(i);
+  std::optional<Layers> layers;
+  if (!request.weighsAll && order.size() > kMaxSimulated)
+    layers = Layers::find(module);
+  OwningOpRef<ModuleOp> few, more;
+  if (layers && layers->getCount() >= kLeastLayers) {
+    few = layers->keep(kFewLayers);
+    more = layers->keep(kMoreLayers);
+  }
   if (!few || !more)
-    return false;
-  replicas.run(
-      choice.candidates.size(), {*few, *more}, [&](size_t index, Replicas::GetProgram get) {
-        Candidate &candidate = choice.candidates[index];
-        ShardOptions options = candidate.options;
-        options.mergesStages = true;
-        options.searched = nullptr; // of the whole program
-        auto weighPart = [&](ModuleOp part) {
-          return weigh(get(part), options, request.memory, /*estimates=*/false);
-        };
-        WeighedLayers less{kFewLayers, weighPart(*few)}, all{kMoreLayers, weighPart(*more)};
-        // What few layers do not allow, more of them do not.
-        if (!less.weighed.refusal.empty())
-          return candidate.refuse(less.weighed.refusal);
-        if (!all.weighed.refusal.empty())
-          return candidate.refuse(all.weighed.refusal);
-        candidate.sumSeconds = extrapolateSeconds(less, all, layers->getCount());
-        candidate.isExtrapolated = true;
-      });
-  return true;
+    return weighWhole(order);
+  // What takes longest begins first.
+  std::stable_partition(order.begin(), order.end(),
+                        [&](size_t i) { return isBestWhole(choice.candidates[i]); });
+  std::vector<Weighed> whole(order.size());
+  replicas.run(order.size(), {module, *few, *more}, [&](size_t i, Replicas::GetProgram get) {
+    Candidate &candidate = choice.candidates[order[i]];
+    if (isBestWhole(candidate))
+      whole[i] = weigh(get(module), candidate.options, request.memory, /*estimates=*/true);
+    else
+      ::weighLayers(candidate, get(*few), get(*more), layers->getCount(), request.memory);
+  });
+  for (auto [i, index] : llvm::enumerate(order))
+    if (isBestWhole(choice.candidates[index]))
+      take(index, whole[i]);
+}
+
+/// What the whole program takes with a candidate.
+void Trials::take(size_t index, const Weighed &weighed) {
+  Candidate &candidate = choice.candidates[index];
+  isWhole[index] = true;
+  candidate.isExtrapolated = false;
+  candidate.sumSeconds = weighed.getSeconds();
+  candidate.leastBytes = weighed.getLeastBytes();
+  candidate.estimatedBytes = weighed.estimatedBytes;
+  if (!weighed.refusal.empty())
+    candidate.refuse(weighed.refusal);
 }
 
 /// Weighs the whole program with these candidates.
@@ -120,18 +154,9 @@ void Trials::weighWhole(ArrayRef<size_t> indices) {
   });
   bool isLess = false; // than extrapolated: the layers are not alike after all
   for (auto [index, found] : llvm::zip_equal(indices, weighed)) {
-    Candidate &candidate = choice.candidates[index];
-    double extrapolated = std::exchange(candidate.sumSeconds, 0);
-    isWhole[index] = true;
-    candidate.isExtrapolated = false;
-    if (!found.refusal.empty()) {
-      candidate.refuse(found.refusal);
-      continue;
-    }
-    candidate.sumSeconds = found.getSeconds();
-    candidate.leastBytes = found.getLeastBytes();
-    candidate.estimatedBytes = found.estimatedBytes;
-    isLess |= candidate.sumSeconds < (1 - kTolerance) * extrapolated;
+    double extrapolated = choice.candidates[index].sumSeconds;
+    take(index, found);
+    isLess |= found.refusal.empty() && found.getSeconds() < (1 - kTolerance) * extrapolated;
   }
   if (isLess)
     weighRest();
@@ -281,8 +306,7 @@ LogicalResult Trials::run() {
   for (Candidate &candidate : choice.candidates)
     if (!candidate.options.search.empty())
       candidate.options.searched = std::make_shared<SearchMemo>();
-  if (!weighLayers())
-    weighRest();
+  weighLayers();
   shortlist();
   if (tried.empty())
     return refuseAll();
