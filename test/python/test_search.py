@@ -173,7 +173,7 @@ def test_the_fastest_in_the_simulator_is_chosen(tools, tmp_path):
 
 DEEP = {
     "gpt2": ({"hidden": 64, "heads": 4, "vocabulary": 500, "positions": 64}, ["--dim", "batch=8", "--dim", "sequence=32"]),
-    "llama": ({"hidden": 64, "heads": 4, "kv_heads": 2, "intermediate": 160, "vocabulary": 500}, ["--dim", "batch=8", "--dim", "sequence=32"]),
+    "llama": ({"hidden": 64, "heads": 4, "kv_heads": 2, "intermediate": 160, "vocabulary": 500, "head": "logits"}, ["--dim", "batch=8", "--dim", "sequence=32"]),
 }
 
 

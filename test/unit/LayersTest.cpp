@@ -58,9 +58,9 @@ std::string makeProgram(const Shape &shape) {
     arguments += ", %" + cache + ": tensor<32x64xf32> {loom.name = \"" + cache +
                  "\", loom.state = \"" + cache + "\"}";
     body += "  %" + number("c", i) + " = loom.add %" + cache + ", %" + number("d", i) +
-            " : tensor<32x64xf32>\n";
+            " : tensor<32x64xf32> loc(\"" + number("keep", i) + "\")\n";
     body += "  %" + number("r", i + 1) + " = loom.add %" + number("r", i) + ", %" + number("c", i) +
-            " : tensor<32x64xf32>\n";
+            " : tensor<32x64xf32> loc(\"" + number("residual", i) + "\")\n";
     results += ", %" + number("c", i);
     types += ", tensor<32x64xf32> {loom.name = \"" + number("next", i) + "\", loom.state = \"" +
              cache + "\"}";
@@ -105,8 +105,7 @@ protected:
     auto module = mlir::parseSourceString<mlir::ModuleOp>(makeProgram(shape), &context);
     EXPECT_TRUE(module) << makeProgram(shape);
     auto machine = makeMachine(cluster::makeHosts(cluster::getUsualPreset("cpu"), 4), 4);
-    EXPECT_TRUE(succeeded(machine));
-    (*module)->setAttr(dist::kCluster, dist::makeMachineAttr(&context, *machine));
+    (*module)->setAttr(dist::kCluster, dist::makeMachineAttr(&context, machine));
     return module;
   }
 

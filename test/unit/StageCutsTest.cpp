@@ -100,6 +100,6 @@ TEST_F(StageCutsTest, AreThoseOfThePlainProgram) {
   }
 }
 
-TEST_F(StageCutsTest, OfNoWorkAtAll) { cut({0, 0, 0, 0}, {1e6, 1e6, 0, 1e6}); }
+TEST_F(StageCutsTest, OfHardlyAnyWork) { cut({0, 0, 0, 1e-6, 0}, {1e6, 1e6, 0, 1e6, 0}); }
 
 } // namespace
