@@ -57,8 +57,8 @@ public:
   llvm::SmallVector<dist::Sharding> getShardings(mlir::Operation *op) const;
 
   /// How an operation's factors are split: as it says itself, else as merged from its tensors'
-  /// shardings.
-  dist::FactorSplits getSplits(mlir::Operation *op) const;
+  /// shardings. Valid until one of these changes.
+  const dist::FactorSplits &getSplits(mlir::Operation *op) const;
 
   /// The shardings an operation requires of its tensors, given how it is split. One sharding per
   /// tensor.
@@ -94,6 +94,7 @@ private:
   /// Notes that operations around `value` have to be seen again.
   void touch(mlir::Value value);
   int64_t countReshards(mlir::Operation *op) const;
+  dist::FactorSplits findSplits(mlir::Operation *op) const;
 
   mlir::func::FuncOp func;
   dist::Mesh mesh;
@@ -110,6 +111,8 @@ private:
   std::shared_ptr<const Program> program;
   /// Operations whose values changed since they were last visited, and last counted.
   llvm::BitVector unvisited, uncounted;
+  /// By operation, as long as its values have not changed.
+  mutable std::vector<std::optional<dist::FactorSplits>> splits;
   llvm::SmallVector<int64_t> reshards;
   int64_t totalReshards = 0;
   /// Entries before they changed, during an attempt.
