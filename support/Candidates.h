@@ -13,14 +13,14 @@ namespace gridloom {
 /// A way to use the devices, and what became of it.
 struct PlanCandidate {
   std::string strategy;
-  std::string verdict;      ///< "chosen", "slower", or why it was refused
+  std::string verdict;      ///< "chosen", "slower", "slower, extrapolated", or why it was refused
   double simulatedMs = 0;   ///< of all programs; 0: not simulated
   double sumMs = 0;         ///< of all that it computes and sends; 0: not known
   uint64_t memoryBytes = 0; ///< 0: not known
   double measuredMs = 0;    ///< of all programs, as run; 0: not run
 
   bool isChosen() const { return verdict == "chosen"; }
-  bool isRefused() const { return !isChosen() && verdict != "slower"; }
+  bool isRefused() const { return !isChosen() && !verdict.starts_with("slower"); }
 };
 
 /// By what they cost: the chosen one, the slower ones, of which those that were measured are

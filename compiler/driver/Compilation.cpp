@@ -303,6 +303,8 @@ StrategyRequest Compilation::makeRequest() const {
   request.microbatches = options.microbatches;
   request.memoryLimit = options.memoryLimit;
   request.leastSimulated = static_cast<size_t>(options.measureBest);
+  request.weighsAll = options.weighsAll;
+  request.jobs = options.jobs;
   request.memory = getMemoryOptions(target->getTraits(), options);
   return request;
 }
@@ -312,8 +314,8 @@ LogicalResult Compilation::choose() {
   StrategyRequest request = makeRequest();
   if (options.memoryLimit || cluster || cluster::findKind(request.kind)->memoryBytes)
     simplified = module->clone();
-  request.tryPlan = [&](const ShardOptions &shard, std::string &error) {
-    return tryPlan(*module, shard, error);
+  request.tryPlan = [&](ModuleOp program, const ShardOptions &shard, std::string &error) {
+    return tryPlan(program, shard, error);
   };
   request.suggest = [&](const ShardOptions &shard, const rt::MemoryNeeds &needs, int64_t limit) {
     return suggestFit(shard, needs, limit);

@@ -83,14 +83,14 @@ private:
   // MemoryFit.cpp
   struct Change;
   /// Runs the phases from shard to `last` on a copy of the simplified program. Null when it cannot
-  /// be compiled; `error` then says why.
+  /// be compiled; `error` then says why. Several threads call it, each with a context of its own.
   mlir::OwningOpRef<mlir::ModuleOp> compileCopy(mlir::ModuleOp simplified,
                                                 const ShardOptions &shard, mlir::StringRef last,
-                                                std::string &error);
+                                                std::string &error) const;
   /// Compiles a copy of the simplified program up to allocation and simulates it. None when it
   /// cannot be compiled; `error` then says why.
   std::optional<TrialPlan> tryPlan(mlir::ModuleOp simplified, const ShardOptions &shard,
-                                   std::string &error);
+                                   std::string &error) const;
   /// After allocation: fails if a device keeps more than the limit.
   mlir::LogicalResult checkMemory(mlir::ModuleOp allocated);
   uint64_t getMemoryLimit() const; ///< bytes; 0: none

@@ -144,6 +144,13 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
                   "outputs; libraries' workspaces and NCCL's buffers on GPUs come on top")
       ->transform(CLI::AsSizeValue(/*kb_is_1000=*/false))
       ->check(CLI::Range(int64_t(1), std::numeric_limits<int64_t>::max()).description(""));
+  verb.add_flag("--weigh-all", options.weighsAll,
+                "weigh every candidate on the whole program, also where few of its layers tell "
+                "that it is slower; the choice is the same");
+  verb.add_option("--jobs", options.jobs,
+                  "threads that weigh candidates, which the choice does not depend on; default: as "
+                  "many as the machine has, at most 4")
+      ->check(CLI::Range(1, 64));
   verb.add_flag("!--no-cudnn", options.target.cudnn,
                 "compute convolutions and attention on GPUs with matrix multiplications and "
                 "kernels instead of cuDNN");

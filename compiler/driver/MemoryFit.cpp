@@ -22,16 +22,18 @@ static constexpr int64_t kMaxTimes = 16;
 //===----------------------------------------------------------------------===//
 
 OwningOpRef<ModuleOp> Compilation::compileCopy(ModuleOp simplified, const ShardOptions &shard,
-                                               StringRef last, std::string &error) {
+                                               StringRef last, std::string &error) const {
   OwningOpRef<ModuleOp> copy = simplified.clone();
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+  ScopedDiagnosticHandler handler(simplified.getContext(), [&](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error && error.empty())
       error = loom::describeWithNode(diagnostic, options.input);
     return success(); // a trial is not the user's business
   });
   PhaseContext phases = makePhaseContext(shard);
+  phases.shard.explains = false;
   for (size_t i = *findPhase("shard"); i <= *findPhase(last); ++i) {
-    PassManager pm(&context);
+    PassManager pm(simplified.getContext());
+    pm.enableVerifier(false); // the phases verify the program themselves
     getPhases()[i].addPasses(pm, phases);
     if (succeeded(pm.run(*copy)))
       continue;
@@ -43,11 +45,11 @@ OwningOpRef<ModuleOp> Compilation::compileCopy(ModuleOp simplified, const ShardO
 }
 
 std::optional<TrialPlan> Compilation::tryPlan(ModuleOp simplified, const ShardOptions &shard,
-                                              std::string &error) {
+                                              std::string &error) const {
   OwningOpRef<ModuleOp> copy = compileCopy(simplified, shard, "allocate", error);
   if (!copy)
     return std::nullopt;
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+  ScopedDiagnosticHandler handler(simplified.getContext(), [&](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error && error.empty())
       error = loom::describeWithNode(diagnostic, options.input);
     return success();
@@ -210,8 +212,8 @@ std::optional<uint64_t> Compilation::tryChange(const Change &change, int64_t lim
   std::string error;
   StrategyRequest request = change.request;
   request.memoryLimit = limit;
-  request.tryPlan = [&](const ShardOptions &shard, std::string &why) {
-    return tryPlan(program, shard, why);
+  request.tryPlan = [&](ModuleOp copy, const ShardOptions &shard, std::string &why) {
+    return tryPlan(copy, shard, why);
   };
   FailureOr<Choice> chosen = chooseStrategy(program, request);
   if (failed(chosen))

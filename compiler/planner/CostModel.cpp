@@ -84,16 +84,16 @@ std::vector<Estimate> gridloom::estimate(ModuleOp module) {
   std::vector<Estimate> estimates;
   for (auto &[key, stages] : specialisations) {
     Estimate result;
-    double sum = 0, slowest = 0, micro = 1;
+    double slowest = 0;
     for (func::FuncOp func : stages) {
       StageCost cost = costStage(func, mesh);
       if (auto count = func->getAttrOfType<IntegerAttr>(kMicrobatches))
-        micro = count.getInt();
-      sum += cost.seconds;
+        result.microbatches = count.getInt();
+      result.microSeconds += cost.seconds;
       slowest = std::max(slowest, cost.seconds);
       result.leastBytes = std::max(result.leastBytes, cost.leastBytes);
     }
-    result.seconds = sum + (micro - 1) * slowest;
+    result.seconds = result.microSeconds + static_cast<double>(result.microbatches - 1) * slowest;
     estimates.push_back(result);
   }
   return estimates;

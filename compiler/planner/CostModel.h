@@ -14,7 +14,9 @@ namespace gridloom {
 
 /// What decides which ways to split a program are worth simulating, per specialisation.
 struct Estimate {
-  double seconds = 0; ///< of a step
+  double seconds = 0;      ///< of a step
+  double microSeconds = 0; ///< of a micro-batch through all stages
+  int64_t microbatches = 1;
   /// A lower bound of memory per device, the maximum over devices: weights, states, inputs and
   /// outputs.
   int64_t leastBytes = 0;

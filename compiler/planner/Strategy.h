@@ -38,7 +38,11 @@ struct StrategyRequest {
   MemoryOptions memory;      ///< the target's, for estimates of memory
   /// Splits a copy of the program by the options, compiles it up to allocation and simulates it.
   /// nullopt if that fails, then `error` says why. Not null where there are several candidates.
-  std::function<std::optional<TrialPlan>(const ShardOptions &, std::string &error)> tryPlan;
+  /// Several threads call it, each with programs of its own.
+  std::function<std::optional<TrialPlan>(mlir::ModuleOp, const ShardOptions &, std::string &error)>
+      tryPlan;
+  bool weighsAll = false; ///< all candidates on the whole program; the choice is the same
+  int64_t jobs = 0; ///< threads that weigh candidates; 0: as many as the machine has, at most 4
   /// The smallest change of the request with which a plan fits, as text: "; the smallest change
   /// that fits is ...". May be null.
   std::function<std::string(const ShardOptions &, const rt::MemoryNeeds &, int64_t limit)> suggest;
@@ -59,6 +63,9 @@ struct Candidate {
   int64_t leastBytes = 0;      ///< a device keeps at least so much
   int64_t estimatedBytes = 0;  ///< a device keeps about so much; 0 where there is one candidate
   int64_t memoryBytes = 0;     ///< a device keeps so much, as allocated; 0 where that was not tried
+  /// The sum is that of a program with few of the layers, extrapolated, and of stages at least what
+  /// even ones take; memory is not known. Only of candidates that are too slow to be looked at.
+  bool isExtrapolated = false;
   Verdict verdict = Verdict::Open;
   std::string refusal; ///< why, of a refused one
 
@@ -66,7 +73,7 @@ struct Candidate {
     verdict = Verdict::Refused;
     refusal = std::move(why);
   }
-  /// "chosen", "slower", or why it was refused.
+  /// "chosen", "slower" or "slower, extrapolated", or why it was refused.
   std::string describe() const;
 };
 
@@ -88,7 +95,8 @@ struct Choice {
 /// phases to read. Chooses by running the shard, partition and communicate phases on a copy of the
 /// program for each candidate and summing what the result takes; one candidate is taken as it is,
 /// unless it is a search that memory may bind.
-/// Of several, those of the least sums are compiled up to allocation and simulated, and the fastest
+/// Of programs with many equal layers, few of them say first which candidates are worth that. Those
+/// of the least sums are compiled up to allocation and simulated, and the fastest
 /// of these that fits into the memory limit is taken; estimates of memory only rule out what cannot
 /// fit or is estimated at more than twice the limit. A search whose plan does not fit is run again
 /// with less memory. Axes called data (or batch), model (or

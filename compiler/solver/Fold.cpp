@@ -155,6 +155,28 @@ bool Folding::forbidUnfitPairs(uint32_t index, const RangeMinimum &room) {
 // Strategies
 //===----------------------------------------------------------------------===//
 
+/// Which of a node's strategies an edge allows with one of the other end's.
+std::vector<bool> Folding::findPartners(uint32_t index, const ModelEdge &edge) const {
+  size_t columns = model.nodes[edge.second].size();
+  auto isAllowed = [](Cost cost) { return cost < infiniteCost; };
+  std::vector<bool> hasPartner(model.nodes[index].size());
+  if (edge.first == index) {
+    for (size_t k = 0; k < hasPartner.size(); ++k) {
+      auto row = edge.cost.begin() + ptrdiff_t(k * columns);
+      hasPartner[k] = std::any_of(row, row + ptrdiff_t(columns), isAllowed);
+    }
+    return hasPartner;
+  }
+  // Most edges allow all with the first few.
+  size_t left = columns;
+  for (size_t i = 0; i < edge.cost.size() && left > 0; ++i)
+    if (size_t k = i % columns; isAllowed(edge.cost[i]) && !hasPartner[k]) {
+      hasPartner[k] = true;
+      --left;
+    }
+  return hasPartner;
+}
+
 /// Removes strategies of infinite cost, and those that an edge forbids with all of the other end's
 /// (arc consistency), until none is left.
 bool Folding::removeForbidden() {
@@ -175,12 +197,7 @@ bool Folding::removeForbidden() {
       isAllowed[k] = node.cost[k] < infiniteCost;
     for (uint32_t e : getEdges(index)) {
       const ModelEdge &edge = model.edges[e];
-      std::vector<bool> hasPartner(node.size());
-      const Cost *cost = edge.cost.data();
-      for (size_t i = 0, rows = model.nodes[edge.first].size(); i < rows; ++i)
-        for (size_t j = 0, columns = model.nodes[edge.second].size(); j < columns; ++j)
-          if (*cost++ < infiniteCost)
-            hasPartner[edge.first == index ? i : j] = true;
+      std::vector<bool> hasPartner = findPartners(index, edge);
       if (std::find(hasPartner.begin(), hasPartner.end(), true) == hasPartner.end())
         conflict = "the edge of nodes " + std::to_string(edge.first) + " and " +
                    std::to_string(edge.second) +

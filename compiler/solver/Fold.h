@@ -73,6 +73,7 @@ private:
   bool removeUnfit();
   bool removeUnfitStrategies(uint32_t node, const class RangeMinimum &room);
   bool forbidUnfitPairs(uint32_t edge, const class RangeMinimum &room);
+  std::vector<bool> findPartners(uint32_t index, const ModelEdge &edge) const;
   bool removeForbidden();
   bool removeDominated(uint32_t node);
   void addTable(uint32_t node, uint32_t edge, std::vector<int64_t> &key) const;

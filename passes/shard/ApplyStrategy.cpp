@@ -166,24 +166,44 @@ static bool extendsInput(Value value) {
   return scatter && isInput(scatter.getInput());
 }
 
+namespace {
 /// The contractions that an axis splits, and the reductions that this needs.
 struct AxisUse {
   int64_t contractions = 0, reductions = 0;
 };
 
-static AxisUse countUses(const Propagation &state, StringAttr axis) {
-  AxisUse use;
-  for (Operation *op : state.getOperations()) {
-    const ShardingRule &rule = state.getRule(op);
-    bool contracts =
-        op->getNumOperands() > 1 && llvm::is_contained(rule.kinds, FactorKind::Reduction);
-    bool isSplit = llvm::any_of(state.getShardings(op),
-                                [&](const Sharding &sharding) { return sharding.usesAxis(axis); });
-    use.contractions += contracts && isSplit;
-    use.reductions += isSplit && !isParallelOver(state, op, axis);
+/// Counts the uses of an axis, and again only of what changed.
+class UseCounter {
+public:
+  UseCounter(const Propagation &state, StringAttr axis)
+      : state(state), axis(axis), uses(state.getOperations().size()) {
+    for (size_t i = 0; i < uses.size(); ++i)
+      recount(i);
   }
-  return use;
-}
+  void recount(size_t index) {
+    AxisUse now = count(state.getOperations()[index]);
+    total.contractions += now.contractions - uses[index].contractions;
+    total.reductions += now.reductions - uses[index].reductions;
+    uses[index] = now;
+  }
+  AxisUse getTotal() const { return total; }
+
+private:
+  AxisUse count(Operation *op) const {
+    auto isSplit = [&](Value value) { return state.lookup(value).sharding.usesAxis(axis); };
+    if (llvm::none_of(op->getOperands(), isSplit) && llvm::none_of(op->getResults(), isSplit))
+      return {};
+    bool contracts = op->getNumOperands() > 1 &&
+                     llvm::is_contained(state.getRule(op).kinds, FactorKind::Reduction);
+    return {contracts, !isParallelOver(state, op, axis)};
+  }
+
+  const Propagation &state;
+  StringAttr axis;
+  SmallVector<AxisUse> uses;
+  AxisUse total;
+};
+} // namespace
 
 /// Notes on a weight why its columns are not split, for those who explain and remark.
 static void noteObstacle(Value weight, StringAttr axis, const Twine &reason) {
@@ -216,7 +236,8 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
     });
   };
   int64_t returned = countReturned();
-  AxisUse before = countUses(state, axis);
+  UseCounter uses(state, axis);
+  AxisUse before = uses.getTotal();
   func.walk([&](ShardingRuleInterface op) {
     SmallVector<Columns> candidates = findColumns(op);
     if (candidates.empty() || llvm::any_of(op->getOperands().take_front(2), [&](Value operand) {
@@ -230,7 +251,7 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
                          "strategy tp: column of " + loom::getNodeName(op->getLoc()), granule))
         return false;
       state.run();
-      int64_t after = state.countReshards();
+      int64_t after = state.countReshards([&](size_t index) { uses.recount(index); });
       if (after > reshards) {
         if (Operation *op = findGathering(state, reshardsOf))
           noteObstacle(columns.weight, axis,
@@ -244,7 +265,7 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
       }
       // A pair of contractions for a reduction is worth it. What every contraction has to reduce
       // for, as the features of a residual stream, is not.
-      AxisUse use = countUses(state, axis);
+      AxisUse use = uses.getTotal();
       if (2 * (use.reductions - before.reductions) > use.contractions - before.contractions + 1) {
         noteObstacle(columns.weight, axis, "nearly every product after it would need a reduction");
         return false;

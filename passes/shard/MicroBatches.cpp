@@ -13,8 +13,9 @@ using namespace gridloom::dist;
 
 bool gridloom::isParallelOver(const Propagation &state, Operation *op, StringAttr axis) {
   const ShardingRule &rule = state.getRule(op);
-  FactorSplits splits =
-      mergeFactors(rule, state.getShardings(op), getTensorTypes(op), state.getMesh());
+  FactorSplits splits = op->hasAttr(kSplits) ? mergeFactors(rule, state.getShardings(op),
+                                                            getTensorTypes(op), state.getMesh())
+                                             : state.getSplits(op);
   for (auto [kind, list] : llvm::zip_equal(rule.kinds, splits.axes))
     if (kind == FactorKind::Reduction && llvm::is_contained(list, axis))
       return false;

@@ -154,6 +154,10 @@ def Propagate : Pass<"dist-propagate", "::mlir::ModuleOp"> {
                                        dist.origins = [#dist.origin<"model" = "strategy tp: column">]}
     ```
   }];
+  let options = [
+    Option<"explain", "explain", "bool", "true",
+           "Say of values that are not split why, and of shardings that disagree; what strategies tried in vain is said always">
+  ];
 }
 
 def AssignStages : Pass<"dist-assign-stages", "::mlir::ModuleOp"> {

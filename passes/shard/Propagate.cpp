@@ -52,7 +52,7 @@ struct PropagatePass : public gridloom::impl::PropagateBase<PropagatePass> {
   }
 
   /// Closes a function's shardings, then those of the bodies it runs.
-  static void complete(func::FuncOp func, const Mesh &mesh, StateShardings &states) {
+  void complete(func::FuncOp func, const Mesh &mesh, StateShardings &states) const {
     for (BlockArgument argument : func.getArguments())
       if (auto state = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState))
         if (auto known = states.find(state); known != states.end())
@@ -60,12 +60,14 @@ struct PropagatePass : public gridloom::impl::PropagateBase<PropagatePass> {
     Propagation state(func, mesh);
     state.run();
     growThroughBodies(state, func);
-    auto reasons = explainReplicated(state);
+    auto reasons = explain ? explainReplicated(state) : noteObstacles(state);
     for (Operation *op : state.getOperations())
       op->removeAttr(kObstacle);
     state.commit(/*close=*/true, reasons);
-    remarkConflicts(state);
-    remarkReplicated(state, reasons);
+    if (explain) {
+      remarkConflicts(state);
+      remarkReplicated(state, reasons);
+    }
     declareStates(func, states);
     declareBodies(state, func);
     for (Operation &op : func.front())

@@ -83,6 +83,7 @@ Propagation::Propagation(func::FuncOp func, const Mesh &mesh) : func(func), mesh
   size_t count = program->operations.size();
   unvisited.resize(count, true);
   uncounted.resize(count, true);
+  splits.resize(count);
   reshards.resize(count, 0);
 }
 
@@ -93,6 +94,7 @@ void Propagation::touch(Value value) {
       return;
     unvisited.set(place->second);
     uncounted.set(place->second);
+    splits[place->second].reset();
   };
   if (Operation *op = value.getDefiningOp())
     mark(op);
@@ -138,14 +140,13 @@ bool Propagation::visit(Operation *op) {
   const ShardingRule &rule = getRule(op);
   SmallVector<Value> values(op->getOperands());
   llvm::append_range(values, op->getResults());
-  SmallVector<Sharding> shardings = getShardings(op);
-  FactorSplits splits = getSplits(op);
+  FactorSplits splits = getSplits(op); // a copy: what follows changes it
 
   // The origin of an axis: the first tensor that has it, else the operation's own splits.
   auto originOf = [&](StringAttr axis) -> std::string {
-    for (auto [value, sharding] : llvm::zip_equal(values, shardings))
-      if (sharding.usesAxis(axis))
-        return entries[value].getOrigin(axis).str();
+    for (Value value : values)
+      if (const Entry &entry = lookup(value); entry.sharding.usesAxis(axis))
+        return entry.getOrigin(axis).str();
     return "splits of '" + loom::getNodeName(op->getLoc()) + "'";
   };
   bool changed = false;
@@ -223,7 +224,14 @@ SmallVector<Sharding> Propagation::getShardings(Operation *op) const {
   return shardings;
 }
 
-FactorSplits Propagation::getSplits(Operation *op) const {
+const FactorSplits &Propagation::getSplits(Operation *op) const {
+  std::optional<FactorSplits> &known = splits[program->indices.find(op)->second];
+  if (!known)
+    known = findSplits(op);
+  return *known;
+}
+
+FactorSplits Propagation::findSplits(Operation *op) const {
   const ShardingRule &rule = getRule(op);
   auto given = op->getAttrOfType<SplitsAttr>(kSplits);
   if (!given || given.getFactors().size() != rule.sizes.size())
@@ -238,7 +246,7 @@ FactorSplits Propagation::getSplits(Operation *op) const {
 
 SmallVector<Sharding> Propagation::getRequired(Operation *op) const {
   const ShardingRule &rule = getRule(op);
-  FactorSplits splits = getSplits(op);
+  const FactorSplits &splits = getSplits(op);
   SmallVector<Sharding> required;
   for (size_t index = 0; index < rule.tensors.size(); ++index)
     required.push_back(project(rule, index, splits, mesh));
@@ -261,10 +269,11 @@ int64_t Propagation::countReshards(Operation *op) const {
   return count;
 }
 
-int64_t Propagation::countReshards() {
+int64_t Propagation::countReshards(llvm::function_ref<void(size_t)> recounted) {
   for (unsigned index : uncounted.set_bits()) {
     int64_t now = countReshards(program->operations[index]);
     totalReshards += now - std::exchange(reshards[index], now);
+    recounted(index);
   }
   uncounted.reset();
   return totalReshards;

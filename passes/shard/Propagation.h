@@ -57,15 +57,16 @@ public:
   llvm::SmallVector<dist::Sharding> getShardings(mlir::Operation *op) const;
 
   /// How an operation's factors are split: as it says itself, else as merged from its tensors'
-  /// shardings.
-  dist::FactorSplits getSplits(mlir::Operation *op) const;
+  /// shardings. Valid until one of these changes.
+  const dist::FactorSplits &getSplits(mlir::Operation *op) const;
 
   /// The shardings an operation requires of its tensors, given how it is split. One sharding per
   /// tensor.
   llvm::SmallVector<dist::Sharding> getRequired(mlir::Operation *op) const;
 
   /// The number of operands that would move between devices other than by reducing partial sums.
-  int64_t countReshards();
+  /// Tells the indices of operations whose values may have changed since it was counted last.
+  int64_t countReshards(llvm::function_ref<void(size_t)> recounted = [](size_t) {});
   /// The same per operation, in their order, as it was counted last.
   llvm::ArrayRef<int64_t> getReshards() const { return reshards; }
 
@@ -93,6 +94,7 @@ private:
   /// Notes that operations around `value` have to be seen again.
   void touch(mlir::Value value);
   int64_t countReshards(mlir::Operation *op) const;
+  dist::FactorSplits findSplits(mlir::Operation *op) const;
 
   mlir::func::FuncOp func;
   dist::Mesh mesh;
@@ -109,6 +111,8 @@ private:
   std::shared_ptr<const Program> program;
   /// Operations whose values changed since they were last visited, and last counted.
   llvm::BitVector unvisited, uncounted;
+  /// By operation, as long as its values have not changed.
+  mutable std::vector<std::optional<dist::FactorSplits>> splits;
   llvm::SmallVector<int64_t> reshards;
   int64_t totalReshards = 0;
   /// Entries before they changed, during an attempt.

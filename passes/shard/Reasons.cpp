@@ -266,6 +266,23 @@ Propagation::Reasons gridloom::explainReplicated(const Propagation &state) {
   return reasons;
 }
 
+Propagation::Reasons gridloom::noteObstacles(const Propagation &state) {
+  Explainer explainer(state);
+  Propagation::Reasons reasons;
+  state.forEachValue([&](Value value) {
+    if (!explainer.isWhole(value))
+      return;
+    Operation *op = value.getDefiningOp();
+    bool isTried = op && op->hasAttr(kObstacle);
+    reasons[value] =
+        isTried
+            ? explainer.explain(value)
+            : Propagation::Reason{
+                  Propagation::Reason::Basis::Nothing, kNothingAsks.str(), kNothingAsks.str(), {}};
+  });
+  return reasons;
+}
+
 void gridloom::remarkReplicated(const Propagation &state, const Propagation::Reasons &reasons) {
   using Basis = Propagation::Reason::Basis;
   llvm::MapVector<StringRef, SmallVector<Value>> byReason;

@@ -15,6 +15,9 @@ namespace gridloom {
 /// the pipeline's stages split no value; where the mesh has no other, that is the reason.
 Propagation::Reasons explainReplicated(const Propagation &state);
 
+/// The same where a strategy tried to split the value, and of the others none.
+Propagation::Reasons noteObstacles(const Propagation &state);
+
 /// Emits a remark per kind of reason, with the first few of the values that have it.
 void remarkReplicated(const Propagation &state, const Propagation::Reasons &reasons);
 

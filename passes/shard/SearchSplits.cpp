@@ -7,6 +7,7 @@
 #include "dialects/dist/RequireMesh.h"
 #include "dialects/dist/Splits.h"
 #include "passes/shard/SearchBound.h"
+#include "passes/shard/SearchMemo.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/SplitProblem.h"
 #include "passes/shard/StageAssignment.h"
@@ -41,6 +42,8 @@ struct Found {
 
 struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPass> {
   using SearchSplitsBase::SearchSplitsBase;
+  SearchSplitsPass(SearchSplitsOptions options, std::shared_ptr<SearchMemo> memo)
+      : SearchSplitsBase(std::move(options)), memo(std::move(memo)) {}
 
   void runOnOperation() override {
     MeshOp meshOp = requireMesh(getOperation());
@@ -55,7 +58,8 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
       return;
     if (failed(verifyGiven(mesh)))
       return signalPassFailure();
-    FailureOr<Found> best = searchStages(over, mesh);
+    bool isKnown = memo && memo->isKnown;
+    FailureOr<Found> best = isKnown ? recall(over, mesh) : searchStages(over, mesh);
     if (failed(best))
       return signalPassFailure();
     if (!best->solution.progress.isFeasible) {
@@ -65,6 +69,8 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
           << best->solution.fault;
       return signalPassFailure();
     }
+    if (memo && !isKnown)
+      keep(*best);
     best->problem->apply(best->solution.assignment, "search");
     remarkUnused(*best->problem, over);
     remarkTime(*best, mesh);
@@ -74,6 +80,8 @@ private:
   std::vector<SmallVector<StringAttr>> listBatchAxes(ArrayRef<StringAttr> over, const Mesh &mesh);
   Found search(const StageStarts &starts, ArrayRef<StringAttr> over, const Mesh &mesh);
   FailureOr<Found> searchStages(ArrayRef<StringAttr> over, const Mesh &mesh);
+  FailureOr<Found> recall(ArrayRef<StringAttr> over, const Mesh &mesh);
+  void keep(const Found &found);
 
   /// Splits that operations have already are what their rules allow.
   LogicalResult verifyGiven(const Mesh &mesh) {
@@ -109,6 +117,8 @@ private:
                       "than {2:F3} ms{3}",
                       cost, how, bound, stages > 1 ? " with these stages" : ""));
   }
+
+  std::shared_ptr<SearchMemo> memo;
 };
 } // namespace
 
@@ -155,6 +165,7 @@ Found SearchSplitsPass::search(const StageStarts &starts, ArrayRef<StringAttr> o
     found.problem = std::make_unique<SplitProblem>(getOperation(), over, batch, mesh);
     if (!found.problem->hasChoices())
       continue;
+    found.problem->connect();
     found.solution = solver::solve(found.problem->makeProblem(memory), options);
     if (!found.solution.isProvenInfeasible)
       bound = std::min(bound, found.solution.progress.lowerBound);
@@ -219,4 +230,33 @@ FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const
     break;
   }
   return best;
+}
+
+void SearchSplitsPass::keep(const Found &found) {
+  memo->isKnown = true;
+  memo->starts = found.starts;
+  for (StringAttr axis : found.batch)
+    memo->batch.push_back(axis.str());
+  memo->solution = found.solution;
+  memo->seconds = found.seconds;
+}
+
+/// What the memo says of this program.
+FailureOr<Found> SearchSplitsPass::recall(ArrayRef<StringAttr> over, const Mesh &mesh) {
+  Found found;
+  found.starts = memo->starts;
+  for (const std::string &axis : memo->batch)
+    found.batch.push_back(StringAttr::get(&getContext(), axis));
+  found.solution = memo->solution;
+  found.seconds = memo->seconds;
+  auto axis = StringAttr::get(&getContext(), stageAxis);
+  if (mesh.getSize(axis) > 1 && failed(StageAssignment(getOperation(), axis).apply(memo->starts)))
+    return failure();
+  found.problem = std::make_unique<SplitProblem>(getOperation(), over, found.batch, mesh);
+  return found;
+}
+
+std::unique_ptr<Pass> gridloom::createSearchSplits(SearchSplitsOptions options,
+                                                   std::shared_ptr<SearchMemo> memo) {
+  return std::make_unique<SearchSplitsPass>(std::move(options), std::move(memo));
 }

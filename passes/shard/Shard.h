@@ -21,6 +21,7 @@ namespace gridloom {
 #define GEN_PASS_REGISTRATION
 #include "passes/shard/Passes.h.inc"
 
+struct SearchMemo;
 struct StrategyFile;
 
 /// Module attribute with the names of the nodes whose packed weights were taken apart.
@@ -34,17 +35,26 @@ struct ShardOptions {
   std::string stageAxis = "pipe";  ///< empty for no pipeline
   std::vector<std::string> search; ///< axes over which a solver splits
   int64_t searchMemory = 0;        ///< bytes that it may use of a device; 0: any
+  /// What the search has found, filled by the first that splits this program by these options.
+  /// May be null.
+  std::shared_ptr<SearchMemo> searched;
   std::vector<std::string> random; ///< axes for random shardings, from
   uint64_t seed = 0;
   bool vocab = true;
   bool sequence = false;
   int64_t microbatches = 1;
+  bool mergesStages = false; ///< all operations in one stage, to look at a micro-batch as a whole
+  bool explains = true;      ///< says of values why they are not split; trials need not
   /// Decides in place of the axes' uses; its mesh, axis of stages and micro-batches are repeated
   /// above.
   std::shared_ptr<const StrategyFile> file;
 
   bool hasPipeline() const { return !stageAxis.empty(); }
 };
+
+/// Searches, or does as it is known to find.
+std::unique_ptr<mlir::Pass> createSearchSplits(SearchSplitsOptions options,
+                                               std::shared_ptr<SearchMemo> memo);
 
 /// The passes that do as a strategy file says.
 std::unique_ptr<mlir::Pass> createPinStages(std::shared_ptr<const StrategyFile> given);

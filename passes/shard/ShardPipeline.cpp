@@ -59,16 +59,18 @@ void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &optio
     return addFilePasses(pm, options);
   }
   addSeedPasses(pm, options);
+  std::string cutAxis = options.mergesStages ? "" : options.stageAxis;
   if (!options.search.empty())
     pm.addPass(createSearchSplits({.axes = {options.search.begin(), options.search.end()},
-                                   .stageAxis = options.stageAxis,
-                                   .memory = options.searchMemory}));
+                                   .stageAxis = cutAxis,
+                                   .memory = options.searchMemory},
+                                  options.searched));
   if (!options.random.empty())
     pm.addPass(createSeedRandomly({{options.random.begin(), options.random.end()}, options.seed}));
   // Stages repeat constants and weights per stage, so this comes before every value gets its
   // final sharding.
-  pm.addPass(createAssignStages({options.stageAxis}));
-  pm.addPass(createPropagate());
+  pm.addPass(createAssignStages({cutAxis}));
+  pm.addPass(createPropagate({options.explains}));
   // A random sharding may leave an axis out, and a search where that is fastest.
   if (options.random.empty() && options.search.empty())
     pm.addPass(createRequireUsedAxes({options.stageAxis}));

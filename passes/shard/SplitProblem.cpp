@@ -91,8 +91,11 @@ SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, ArrayRef<
   collectStatePins();
   for (func::FuncOp func : functions)
     addFunction(func);
+}
+
+void SplitProblem::connect() {
   for (func::FuncOp func : functions)
-    connect(func);
+    connectOperations(func);
 }
 
 /// Whether what is cut in time is split over the axes of the batch.
@@ -482,13 +485,20 @@ static double getReshardSeconds(RankedTensorType type, const Sharding &from, con
          getCutSeconds(type, reduced, to, mesh);
 }
 
+const Sharding &SplitProblem::getValue(ShardingAttr sharding) {
+  std::unique_ptr<const Sharding> &value = shardings[sharding];
+  if (!value)
+    value = std::make_unique<const Sharding>(sharding);
+  return *value;
+}
+
 solver::Cost SplitProblem::getReshardCost(RankedTensorType type, ShardingAttr from,
                                           ShardingAttr to) {
   if (from == to)
     return 0;
   auto [entry, isNew] = reshards.try_emplace({type, from, to}, 0);
   if (isNew) {
-    Sharding source(from), target(to);
+    const Sharding &source = getValue(from), &target = getValue(to);
     // Nothing moves from one micro-batch to another.
     entry->second = areCutAlikeInTime(source, target)
                         ? toCost(getReshardSeconds(type, source, target, mesh))
@@ -552,21 +562,33 @@ void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t
       cost += table[i * needs.shardings.size() + i];
     return;
   }
-  bool isSwapped = from > to;
   Link &link = edges[std::minmax(from, to)];
-  size_t rows = makes.of.size(), columns = needs.of.size();
   link.payer = payer;
   link.receiver = receiver;
-  link.costs.resize(rows * columns);
-  link.transfers.resize(receiver ? rows * columns : 0);
-  for (size_t i = 0; i < rows; ++i)
-    for (size_t j = 0; j < columns; ++j) {
-      size_t at = isSwapped ? j * rows + i : i * columns + j;
-      size_t pair = makes.of[i] * needs.shardings.size() + needs.of[j];
-      link.costs[at] = std::min(solver::infiniteCost, link.costs[at] + table[pair]);
-      if (receiver)
-        link.transfers[at] += sent[pair];
-    }
+  link.uses.push_back({from, to, fromTensor, toTensor, &table, std::move(sent)});
+}
+
+size_t SplitProblem::getPlace(const Use &use, size_t first, size_t second) const {
+  const Column &makes = nodes[use.from].tensors[use.fromTensor];
+  const Column &needs = nodes[use.to].tensors[use.toTensor];
+  bool isSwapped = use.from > use.to;
+  return makes.of[isSwapped ? second : first] * needs.shardings.size() +
+         needs.of[isSwapped ? first : second];
+}
+
+solver::Cost SplitProblem::getReshards(const Link &link, size_t first, size_t second) const {
+  solver::Cost cost = 0;
+  for (const Use &use : link.uses)
+    cost = std::min(solver::infiniteCost, cost + (*use.reshards)[getPlace(use, first, second)]);
+  return cost;
+}
+
+solver::Cost SplitProblem::getTransfers(const Link &link, size_t first, size_t second) const {
+  solver::Cost cost = 0;
+  for (const Use &use : link.uses)
+    if (!use.transfers.empty())
+      cost += use.transfers[getPlace(use, first, second)];
+  return cost;
 }
 
 /// A state's next value goes where the state is; another result goes where the user wants it, or
@@ -607,7 +629,7 @@ void SplitProblem::connectReceived(Value value) {
   }
 }
 
-void SplitProblem::connect(func::FuncOp func) {
+void SplitProblem::connectOperations(func::FuncOp func) {
   for (Operation &op : func.front().without_terminator()) {
     unsigned node = opNodes.lookup(&op);
     for (auto [i, operand] : llvm::enumerate(op.getOperands())) {
@@ -640,10 +662,11 @@ solver::Problem SplitProblem::makeProblem(int64_t memoryBytes) const {
   problem.usageLimit = memoryBytes;
   for (const auto &[ends, link] : edges) {
     problem.edges.push_back({ends.first, ends.second});
-    std::vector<solver::Cost> costs = link.costs;
-    for (auto [cost, sent] : llvm::zip(costs, link.transfers))
-      cost = std::min(solver::infiniteCost, cost + 2 * sent);
-    problem.edgeCosts.addRow(costs);
+    for (size_t i = 0, rows = nodes[ends.first].costs.size(); i < rows; ++i)
+      for (size_t j = 0, columns = nodes[ends.second].costs.size(); j < columns; ++j)
+        problem.edgeCosts.append(
+            std::min(solver::infiniteCost, getReshards(link, i, j) + 2 * getTransfers(link, i, j)));
+    problem.edgeCosts.endRow();
   }
   return problem;
 }
@@ -656,11 +679,11 @@ void SplitProblem::forEachCost(const solver::Assignment &assignment, bool transf
   for (const auto &[ends, link] : edges) {
     if (!link.payer)
       continue; // a state that is another's next value
-    size_t at = assignment[ends.first] * nodes[ends.second].costs.size() + assignment[ends.second];
-    visit(link.payer, link.costs[at]);
+    size_t first = assignment[ends.first], second = assignment[ends.second];
+    visit(link.payer, getReshards(link, first, second));
     if (transfers && link.receiver) {
-      visit(link.payer, link.transfers[at]);
-      visit(link.receiver, link.transfers[at]);
+      visit(link.payer, getTransfers(link, first, second));
+      visit(link.receiver, getTransfers(link, first, second));
     }
   }
 }

@@ -44,6 +44,9 @@ public:
 
   /// Whether there is a way to split each operation.
   bool hasChoices() const;
+  /// Adds what it takes to reshard between the operations. Only what applies an assignment does
+  /// without.
+  void connect();
   /// Costs are in picoseconds, usages in bytes: of weights, states, inputs and outputs, and of what
   /// operations make while it is read. With `memoryBytes` above 0 a device keeps at most so many.
   solver::Problem makeProblem(int64_t memoryBytes) const;
@@ -81,11 +84,18 @@ private:
     mlir::Operation *payer = nullptr;        ///< whose time the costs are
     bool isReceived = false;
   };
-  /// What is to pay where one node's tensor is another's.
+  /// That of every pair of shardings, row-major.
+  using Table = std::vector<solver::Cost>;
+  /// One node's tensor is another's.
+  struct Use {
+    unsigned from, to;
+    size_t fromTensor, toTensor;
+    const Table *reshards;
+    Table transfers; ///< to send as much as to receive, each in its stage; empty within a stage
+  };
+  /// What is to pay between two nodes, each of whose strategies has a row or column.
   struct Link {
-    std::vector<solver::Cost> costs; ///< of the reshard
-    /// To send as much as to receive, each in its stage; empty within a stage.
-    std::vector<solver::Cost> transfers;
+    llvm::SmallVector<Use, 1> uses;
     mlir::Operation *payer = nullptr, *receiver = nullptr;
   };
   /// Ways to split an operation, shared by all like it.
@@ -117,18 +127,21 @@ private:
   /// Nodes for a value in the stages that receive it.
   void addReceived(mlir::Value value);
   void connectReceived(mlir::Value value);
-  void connect(mlir::func::FuncOp func);
+  void connectOperations(mlir::func::FuncOp func);
   void connectReturn(mlir::func::FuncOp func);
   void addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
                mlir::RankedTensorType type, mlir::Operation *payer,
                mlir::Operation *receiver = nullptr);
+  /// The place in the use's tables where its nodes have these strategies, the lower node first.
+  size_t getPlace(const Use &use, size_t first, size_t second) const;
+  solver::Cost getReshards(const Link &link, size_t first, size_t second) const;
+  solver::Cost getTransfers(const Link &link, size_t first, size_t second) const;
   /// Every cost of the assignment, with the operation whose time it is.
   void forEachCost(const solver::Assignment &assignment, bool transfers,
                    llvm::function_ref<void(mlir::Operation *, solver::Cost)> visit) const;
+  const dist::Sharding &getValue(dist::ShardingAttr sharding);
   solver::Cost getReshardCost(mlir::RankedTensorType type, dist::ShardingAttr from,
                               dist::ShardingAttr to);
-  /// That of every pair of shardings, row-major.
-  using Table = std::vector<solver::Cost>;
   /// What a value is declared as, with the sums that it leaves partial, all its readers take.
   const Table &getTable(mlir::RankedTensorType type, const Column &makes, const Column &needs,
                         bool isDeclared);
@@ -161,6 +174,7 @@ private:
   std::map<std::pair<unsigned, unsigned>, Link> edges;
   llvm::StringMap<Choices> known;
   llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, solver::Cost> reshards;
+  llvm::DenseMap<mlir::Attribute, std::unique_ptr<const dist::Sharding>> shardings; ///< as values
   /// By type, whether it is declared, and both lists of shardings.
   std::map<std::vector<const void *>, Table> tables;
 };

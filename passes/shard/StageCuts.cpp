@@ -106,6 +106,9 @@ StageProfile::StageProfile(func::FuncOp func, const dist::Mesh &mesh, StringAttr
 // One cut for all functions
 //===----------------------------------------------------------------------===//
 
+/// More than rounding makes of a sum.
+static constexpr double kRounding = 1 + 1e-9;
+
 namespace {
 /// A position of each function where all of them may be cut.
 using Cut = SmallVector<size_t>;
@@ -131,6 +134,8 @@ public:
 
 private:
   SmallVector<size_t> guessPositions(const StageProfile &profile) const;
+  double getLeast(size_t stages) const;
+  std::optional<StageStarts> choose(size_t stages, double most) const;
   void findCuts();
   void prepare();
   std::optional<Cut> makeCut(size_t position) const;
@@ -275,28 +280,56 @@ void Cutter::prepare() {
   }
 }
 
-std::optional<StageStarts> Cutter::choose(size_t stages) const {
+/// What no cut into `stages` can do better than: the mean of the stages' work.
+double Cutter::getLeast(size_t stages) const {
+  double least = 0;
+  for (const std::vector<double> &own : work)
+    least = std::max(least, own.back() / static_cast<double>(stages));
+  return least;
+}
+
+/// By dynamic programming, among cuts whose slowest stage takes at most `most`.
+std::optional<StageStarts> Cutter::choose(size_t stages, double most) const {
   size_t n = cuts.size() - 1;
   using Cost = std::pair<double, double>; // of the slowest stage, of all that is sent
   constexpr double infinite = std::numeric_limits<double>::infinity();
-  std::vector<std::vector<Cost>> best(stages + 1, std::vector<Cost>(n + 1, {infinite, infinite}));
+  std::vector<Cost> last(n + 1, {infinite, infinite}), next;
   std::vector<std::vector<size_t>> from(stages + 1, std::vector<size_t>(n + 1, 0));
-  best[0][0] = {0, 0};
-  for (size_t stage = 1; stage <= stages; ++stage)
-    for (size_t end = stage; end <= n; ++end)
-      for (size_t start = stage - 1; start < numStarts[end]; ++start) {
-        Cost cost = best[stage - 1][start];
+  auto workOf = [&](size_t start, size_t end) {
+    double seconds = 0;
+    for (const std::vector<double> &own : work)
+      seconds = std::max(seconds, own[end] - own[start]);
+    return seconds;
+  };
+  last[0] = {0, 0};
+  for (size_t stage = 1; stage <= stages; ++stage) {
+    next.assign(n + 1, {infinite, infinite});
+    // These stages have room for what comes before the end, and those that follow for the rest.
+    double room = kRounding * most * static_cast<double>(stage);
+    double roomAfter = kRounding * most * static_cast<double>(stages - stage);
+    size_t first = n;
+    while (first > stage && workOf(first - 1, n) <= roomAfter)
+      --first;
+    for (size_t end = std::max(first, stage); end <= n && workOf(0, end) <= room; ++end)
+      // The earlier a stage starts, the longer it takes; of equal ones the earliest counts.
+      for (size_t start = numStarts[end]; start-- > stage - 1;) {
+        double own = workOf(start, end);
+        if (own > std::min(most, next[end].first))
+          break;
+        Cost cost = last[start];
         for (size_t i = 0; i < profiles.size(); ++i) {
           double transfers = sent[i][start] + (profiles[i].occupiesSender ? sent[i][end] : 0);
           cost.first = std::max(cost.first, work[i][end] - work[i][start] + transfers);
           cost.second += sent[i][start];
         }
-        if (cost < best[stage][end]) {
-          best[stage][end] = cost;
+        if (cost.first <= most && cost <= next[end]) {
+          next[end] = cost;
           from[stage][end] = start;
         }
       }
-  if (best[stages][n].first == infinite)
+    last.swap(next);
+  }
+  if (last[n].first == infinite)
     return std::nullopt;
   StageStarts starts(profiles.size(), SmallVector<size_t>(stages));
   for (size_t stage = stages, end = n; stage > 0; --stage) {
@@ -305,6 +338,17 @@ std::optional<StageStarts> Cutter::choose(size_t stages) const {
       list[stage - 1] = cuts[end][i];
   }
   return starts;
+}
+
+/// The cuts whose slowest stage is the fastest, of these that sends least. Most programs can be cut
+/// nearly evenly, and few cuts are so even.
+std::optional<StageStarts> Cutter::choose(size_t stages) const {
+  double least = getLeast(stages);
+  for (double factor = 1.0625; least > 0 && factor < static_cast<double>(stages);
+       factor = 1 + 2 * (factor - 1))
+    if (std::optional<StageStarts> starts = choose(stages, factor * least))
+      return starts;
+  return choose(stages, std::numeric_limits<double>::max());
 }
 
 std::optional<StageStarts> gridloom::chooseCuts(ArrayRef<StageProfile> profiles, size_t stages) {

@@ -172,6 +172,38 @@ def test_the_fastest_in_the_simulator_is_chosen(tools, tmp_path):
     assert overturned
 
 
+DEEP = {
+    "gpt2": ({"hidden": 64, "heads": 4, "vocabulary": 500, "positions": 64}, ["--dim", "batch=8", "--dim", "sequence=32"]),
+    "llama": ({"hidden": 64, "heads": 4, "kv_heads": 2, "intermediate": 160, "vocabulary": 500, "head": "logits"}, ["--dim", "batch=8", "--dim", "sequence=32"]),
+}
+
+
+@pytest.mark.parametrize("cluster", [["--devices", "8"], ["--cluster", "HGX-H100x2", "--target", "cuda:sm_90"]], ids=["cpu", "H100"])
+@pytest.mark.parametrize("name", DEEP)
+def test_few_layers_tell_which_candidates_are_slower(tools, tmp_path, name, cluster):
+    """What is chosen is what would be if all candidates were weighed on the whole program, on any number of threads."""
+    options, dims = DEEP[name]
+    model = zoo.MODELS[name].write(tmp_path / "m.onnx", shapes_only=True, layers=16, **options)
+
+    def plan(*more):
+        return json.loads(tools.call("plan", model, *dims, *cluster, "--json", *more).stdout)["candidates"]
+
+    quick, whole = plan(), plan("--weigh-all")
+    assert quick == plan("--jobs", "1") == plan("--jobs", "3")
+    exact = {row["strategy"]: row for row in whole}
+    assert list(exact) == [row["strategy"] for row in quick]
+    left_out = [row for row in quick if row["verdict"] == "slower, extrapolated"]
+    assert len(left_out) > len(quick) / 3 and all("extrapolated" not in row["verdict"] for row in whole)
+    for row in quick:
+        if row not in left_out:
+            assert row == exact[row["strategy"]]
+            continue
+        true = exact[row["strategy"]]["sum_ms"]
+        assert not row["simulated_ms"] and (not true or row["sum_ms"] <= 1.001 * true)
+        if true and "pipe" not in row["strategy"] and "search" not in row["strategy"]:
+            assert row["sum_ms"] == pytest.approx(true, rel=1e-6)
+
+
 @pytest.mark.parametrize(
     "mesh, error",
     [

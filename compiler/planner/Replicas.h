@@ -1,0 +1,44 @@
+//===- Replicas.h - copies of programs for several threads -------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_PLANNER_REPLICAS_H
+#define GRIDLOOM_COMPILER_PLANNER_REPLICAS_H
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+
+#include "llvm/ADT/DenseMap.h"
+
+#include <memory>
+#include <vector>
+
+namespace gridloom {
+
+/// Runs tasks on several threads. Each thread but the first has a context of its own, with copies
+/// of the programs that its tasks ask for: threads share nothing, and wait for nothing.
+class Replicas {
+public:
+  /// At least one thread.
+  explicit Replicas(unsigned numThreads);
+  ~Replicas();
+
+  /// The program for one task; the same at each call.
+  using GetProgram = llvm::function_ref<mlir::ModuleOp(mlir::ModuleOp)>;
+  /// Runs task(0) to task(count - 1), each once, in any order. A task changes none of `programs`,
+  /// which it gets as its thread has them.
+  void run(size_t count, llvm::ArrayRef<mlir::ModuleOp> programs,
+           llvm::function_ref<void(size_t, GetProgram)> task);
+
+private:
+  struct Worker;
+
+  std::vector<std::unique_ptr<Worker>> workers;         ///< the others
+  llvm::DenseMap<mlir::Operation *, std::string> texts; ///< bytecode
+};
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_COMPILER_PLANNER_REPLICAS_H

@@ -1,0 +1,377 @@
+//===- Trials.cpp - candidates weighed and tried out ------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/planner/Trials.h"
+
+#include "compiler/planner/RepeatedLayers.h"
+#include "compiler/planner/Replicas.h"
+#include "compiler/planner/Weighing.h"
+#include "passes/shard/SearchMemo.h"
+#include "runtime/core/MemoryNeeds.h"
+#include "support/Text.h"
+
+#include "mlir/IR/Diagnostics.h"
+
+#include <thread>
+
+using namespace mlir;
+using namespace gridloom;
+
+/// An estimate of memory this many times the limit refuses a candidate without allocating it.
+static constexpr int64_t kFarAbove = 2;
+/// Candidates that fit which are simulated: each is compiled up to allocation, which for a large
+/// model takes seconds.
+static constexpr size_t kMaxSimulated = 4;
+/// Nor is one simulated whose sum is so many times the least: in the zoo no candidate's lead in the
+/// simulator is more than 1.23 times what the sums say.
+static constexpr double kFarSlower = 1.3;
+/// Layers of the two programs whose difference is taken for a layer: neither the first nor the last
+/// is in it.
+static constexpr int64_t kFewLayers = 3, kMoreLayers = 4;
+/// Where fewer layers than these are left out, that saves nothing.
+static constexpr int64_t kLeastLayers = 12;
+/// More threads than these are not worth their copies of the program.
+static constexpr unsigned kMostThreads = 4;
+/// How often a search whose plan does not fit is run again with less memory: it does not count the
+/// copies that gathers make, nor padding.
+static constexpr int kMostSqueezes = 5;
+/// How far what is extrapolated may be off.
+static constexpr double kTolerance = 1e-3;
+
+/// Candidates that are looked at together, on as many threads as there are: on how many makes no
+/// difference.
+static constexpr size_t kTogether = 2;
+
+namespace {
+/// The candidates of one choice, weighed as far as it takes to choose.
+///
+/// Of a program with many equal layers each candidate is weighed with few of them first, which
+/// tells what the whole program takes at least. By rising sums, whole programs are weighed until
+/// the least is known: the order of those that are simulated is the same as if all had been.
+class Trials {
+public:
+  Trials(ModuleOp module, const StrategyRequest &request, Choice &choice)
+      : module(module), request(request), choice(choice), replicas(countThreads(request)),
+        isWhole(choice.candidates.size()), isDone(choice.candidates.size()) {}
+  LogicalResult run();
+
+private:
+  static unsigned countThreads(const StrategyRequest &request);
+  void weighLayers();
+  void take(size_t index, const Weighed &weighed);
+  void weighWhole(ArrayRef<size_t> indices);
+  void weighRest();
+  SmallVector<size_t> findNext() const;
+  void shortlist();
+  bool tryOne(Candidate &candidate, ModuleOp program) const;
+  void tryWithin(Candidate &candidate, ModuleOp program) const;
+  void tryOut(ArrayRef<size_t> indices);
+  LogicalResult refuseAll();
+
+  ModuleOp module;
+  const StrategyRequest &request;
+  Choice &choice;
+  Replicas replicas;
+  std::vector<bool> isWhole;      ///< by candidate: weighed as a whole
+  std::vector<bool> isDone;       ///< tried out, or not worth it
+  std::vector<Candidate *> tried; ///< simulated, and fit
+};
+} // namespace
+
+unsigned Trials::countThreads(const StrategyRequest &request) {
+  unsigned threads = request.jobs ? static_cast<unsigned>(request.jobs)
+                                  : std::min(std::thread::hardware_concurrency(), kMostThreads);
+  return std::max(threads, 1U);
+}
+
+/// What a candidate takes with few of the layers; what these do not allow, more of them do not.
+static void weighLayers(Candidate &candidate, ModuleOp few, ModuleOp more, int64_t layers,
+                        const MemoryOptions &memory) {
+  ShardOptions options = candidate.options;
+  options.mergesStages = true;
+  options.searched = nullptr; // of the whole program
+  WeighedLayers less{kFewLayers, weigh(few, options, memory, /*estimates=*/false)};
+  WeighedLayers all{kMoreLayers, weigh(more, options, memory, /*estimates=*/false)};
+  for (const WeighedLayers &each : {less, all})
+    if (!each.weighed.refusal.empty())
+      return candidate.refuse(each.weighed.refusal);
+  candidate.sumSeconds = extrapolateSeconds(less, all, layers);
+  candidate.isExtrapolated = true;
+}
+
+/// Whether few layers would save little: most of a search's work is in what all layers share, and
+/// what it finds on all devices is seldom far from the best.
+static bool isBestWhole(const Candidate &candidate) {
+  return !candidate.options.search.empty() && !candidate.options.hasPipeline();
+}
+
+/// Weighs candidates with few layers, where that saves work.
+void Trials::weighLayers() {
+  SmallVector<size_t> order;
+  for (size_t i = 0; i < isWhole.size(); ++i)
+    order.push_back(i);
+  std::optional<Layers> layers;
+  if (!request.weighsAll && order.size() > kMaxSimulated)
+    layers = Layers::find(module);
+  OwningOpRef<ModuleOp> few, more;
+  if (layers && layers->getCount() >= kLeastLayers) {
+    few = layers->keep(kFewLayers);
+    more = layers->keep(kMoreLayers);
+  }
+  if (!few || !more)
+    return weighWhole(order);
+  // What takes longest begins first.
+  std::stable_partition(order.begin(), order.end(),
+                        [&](size_t i) { return isBestWhole(choice.candidates[i]); });
+  std::vector<Weighed> whole(order.size());
+  replicas.run(order.size(), {module, *few, *more}, [&](size_t i, Replicas::GetProgram get) {
+    Candidate &candidate = choice.candidates[order[i]];
+    if (isBestWhole(candidate))
+      whole[i] = weigh(get(module), candidate.options, request.memory, /*estimates=*/true);
+    else
+      ::weighLayers(candidate, get(*few), get(*more), layers->getCount(), request.memory);
+  });
+  for (auto [i, index] : llvm::enumerate(order))
+    if (isBestWhole(choice.candidates[index]))
+      take(index, whole[i]);
+}
+
+/// What the whole program takes with a candidate.
+static void take(Candidate &candidate, const Weighed &weighed) {
+  candidate.isExtrapolated = false;
+  candidate.sumSeconds = weighed.getSeconds();
+  candidate.leastBytes = weighed.getLeastBytes();
+  candidate.estimatedBytes = weighed.estimatedBytes;
+  if (!weighed.refusal.empty())
+    candidate.refuse(weighed.refusal);
+}
+
+void Trials::take(size_t index, const Weighed &weighed) {
+  isWhole[index] = true;
+  ::take(choice.candidates[index], weighed);
+}
+
+/// Weighs the whole program with these candidates.
+void Trials::weighWhole(ArrayRef<size_t> indices) {
+  std::vector<Weighed> weighed(indices.size());
+  replicas.run(indices.size(), module, [&](size_t i, Replicas::GetProgram get) {
+    weighed[i] = weigh(get(module), choice.candidates[indices[i]].options, request.memory,
+                       /*estimates=*/true);
+  });
+  bool isLess = false; // than extrapolated: the layers are not alike after all
+  for (auto [index, found] : llvm::zip_equal(indices, weighed)) {
+    double extrapolated = choice.candidates[index].sumSeconds;
+    take(index, found);
+    isLess |= found.refusal.empty() && found.getSeconds() < (1 - kTolerance) * extrapolated;
+  }
+  if (isLess)
+    weighRest();
+}
+
+/// Weighs the whole program with all candidates.
+void Trials::weighRest() {
+  SmallVector<size_t> rest;
+  for (size_t i = 0; i < isWhole.size(); ++i)
+    if (!isWhole[i])
+      rest.push_back(i);
+  if (!rest.empty())
+    weighWhole(rest);
+}
+
+/// Why a candidate cannot fit that takes so much by estimate; empty where it may.
+static std::string findExcess(const Candidate &candidate, int64_t limit) {
+  auto format = [](int64_t bytes) { return formatBytes(static_cast<uint64_t>(bytes)); };
+  if (limit && candidate.estimatedBytes / kFarAbove > limit)
+    return "a device needs about " + format(candidate.estimatedBytes) + ", the limit is " +
+           format(limit);
+  if (limit && candidate.leastBytes > limit)
+    return "a device needs at least " + format(candidate.leastBytes) + ", the limit is " +
+           format(limit);
+  return "";
+}
+
+/// Compiles a candidate up to allocation and simulates it, unless it takes more than the limit
+/// without activations, or far more by estimate. Whether it fits; what stands against it refuses
+/// it.
+bool Trials::tryOne(Candidate &candidate, ModuleOp program) const {
+  int64_t limit = choice.memoryLimit;
+  std::string error = findExcess(candidate, limit);
+  std::optional<TrialPlan> trial;
+  if (error.empty())
+    trial = request.tryPlan(program, candidate.options, error);
+  if (!trial) {
+    candidate.refuse(error);
+    return false;
+  }
+  candidate.simulatedSeconds = trial->seconds;
+  candidate.memoryBytes = static_cast<int64_t>(trial->needs.getAllocated());
+  if (!limit || candidate.memoryBytes <= limit)
+    return true;
+  candidate.refuse("a device " + describeExcess(candidate.memoryBytes, limit));
+  return false;
+}
+
+/// The same; a search whose plan takes more than the limit is run again with less memory, between
+/// what was too much and what was too little to find any splits.
+void Trials::tryWithin(Candidate &candidate, ModuleOp program) const {
+  if (tryOne(candidate, program))
+    return;
+  int64_t limit = choice.memoryLimit;
+  int64_t needed = candidate.memoryBytes ? candidate.memoryBytes
+                                         : std::max(candidate.leastBytes, candidate.estimatedBytes);
+  if (candidate.options.search.empty() || !limit || needed <= limit)
+    return;
+  int64_t tooLittle = 0, tooMuch = limit;
+  auto next = static_cast<int64_t>(double(limit) * double(limit) / double(needed));
+  for (int i = 0; i < kMostSqueezes; ++i, next = (tooLittle + tooMuch) / 2) {
+    Candidate smaller;
+    smaller.name = candidate.name;
+    smaller.options = candidate.options;
+    smaller.options.searchMemory = std::max<int64_t>(next, 1);
+    smaller.options.searched = std::make_shared<SearchMemo>(); // within other memory
+    ::take(smaller, weigh(program, smaller.options, request.memory, /*estimates=*/true));
+    if (smaller.verdict != Verdict::Open) {
+      tooLittle = next;
+    } else if (tryOne(smaller, program)) {
+      candidate = std::move(smaller);
+      return;
+    } else {
+      tooMuch = next;
+    }
+  }
+}
+
+/// Tries candidates out; those that fit are kept.
+void Trials::tryOut(ArrayRef<size_t> indices) {
+  replicas.run(indices.size(), module, [&](size_t i, Replicas::GetProgram get) {
+    tryWithin(choice.candidates[indices[i]], get(module));
+  });
+  for (size_t index : indices) {
+    isDone[index] = true;
+    if (choice.candidates[index].verdict == Verdict::Open)
+      tried.push_back(&choice.candidates[index]);
+  }
+}
+
+/// That no candidate is left, with the one that needs least.
+LogicalResult Trials::refuseAll() {
+  weighRest(); // to say which needs least
+  std::vector<Candidate> &candidates = choice.candidates;
+  int64_t limit = choice.memoryLimit;
+  const Candidate *least = nullptr;
+  for (const Candidate &candidate : candidates) {
+    auto bytesOf = [](const Candidate &c) {
+      return std::max(c.leastBytes, c.memoryBytes ? c.memoryBytes : c.estimatedBytes);
+    };
+    if (bytesOf(candidate) > limit && (!least || bytesOf(candidate) < bytesOf(*least)))
+      least = &candidate;
+  }
+  if (!least || !limit) {
+    InFlightDiagnostic error = module.emitError("no strategy can be compiled; ")
+                               << candidates.front().name << ": " << candidates.front().describe();
+    for (const Candidate &other : llvm::ArrayRef(candidates).slice(1).take_front(7))
+      error.attachNote() << other.name << ": " << other.describe();
+    return error;
+  }
+  std::string ignored;
+  std::optional<TrialPlan> trial = request.tryPlan(module, least->options, ignored);
+  InFlightDiagnostic error =
+      module.emitError("no strategy fits into the memory limit; the one that needs least is ")
+      << least->name << ": " << least->describe();
+  if (trial)
+    error << ": " << rt::describe(trial->needs);
+  if (trial && request.suggest)
+    error << request.suggest(least->options, trial->needs, limit);
+  return error;
+}
+
+/// Whether two candidates are, by all that is known, the same program: axes that are used alike
+/// make no difference, nor does a search that finds a known strategy.
+static bool areAlike(const Candidate &a, const Candidate &b) {
+  return a.sumSeconds == b.sumSeconds && a.leastBytes == b.leastBytes &&
+         a.estimatedBytes == b.estimatedBytes;
+}
+
+/// The least that a candidate's step may take.
+static double getLeastSeconds(const Candidate &candidate) {
+  return (candidate.isExtrapolated ? 1 - kTolerance : 1) * candidate.sumSeconds;
+}
+
+/// Whether a candidate takes so much longer than the first that fits; if there is none yet, than
+/// the first that is looked at.
+static bool isFarSlower(const Candidate &candidate, const Candidate &first) {
+  return getLeastSeconds(candidate) > kFarSlower * first.sumSeconds;
+}
+
+/// Some open candidates whose sums are, or may be, the least; none of two that are alike, which
+/// come one after the other if the first does not fit.
+SmallVector<size_t> Trials::findNext() const {
+  SmallVector<size_t> open;
+  for (auto [i, candidate] : llvm::enumerate(choice.candidates))
+    if (candidate.verdict == Verdict::Open && !isDone[i])
+      open.push_back(i);
+  auto leastOf = [&](size_t index) { return getLeastSeconds(choice.candidates[index]); };
+  llvm::stable_sort(open, [&](size_t a, size_t b) { return leastOf(a) < leastOf(b); });
+  SmallVector<size_t> next;
+  for (size_t index : open) {
+    const Candidate &candidate = choice.candidates[index];
+    const Candidate *first = !tried.empty()  ? tried.front()
+                             : !next.empty() ? &choice.candidates[next.front()]
+                                             : nullptr;
+    bool isKnown = isWhole[index] && !next.empty() && isWhole[next.front()];
+    size_t looked = tried.size() + next.size();
+    bool isEnough = looked >= request.leastSimulated &&
+                    (looked >= kMaxSimulated || (first && isFarSlower(candidate, *first)));
+    if (isEnough || next.size() == kTogether ||
+        (isKnown && areAlike(candidate, choice.candidates[next.front()])))
+      break;
+    next.push_back(index);
+  }
+  return next;
+}
+
+/// Tries out those with the least sums.
+void Trials::shortlist() {
+  for (SmallVector<size_t> next = findNext(); !next.empty(); next = findNext()) {
+    SmallVector<size_t> unknown;
+    llvm::copy_if(next, std::back_inserter(unknown), [&](size_t index) { return !isWhole[index]; });
+    if (!unknown.empty()) {
+      weighWhole(unknown);
+      continue;
+    }
+    llvm::erase_if(next, [&](size_t index) {
+      isDone[index] = llvm::any_of(
+          tried, [&](Candidate *other) { return areAlike(*other, choice.candidates[index]); });
+      return isDone[index];
+    });
+    tryOut(next);
+  }
+}
+
+LogicalResult Trials::run() {
+  // What is searched to weigh a candidate is not searched again to compile it.
+  for (Candidate &candidate : choice.candidates)
+    if (!candidate.options.search.empty())
+      candidate.options.searched = std::make_shared<SearchMemo>();
+  weighLayers();
+  shortlist();
+  if (tried.empty())
+    return refuseAll();
+  // Of equal ones the first, whose sum is the least.
+  const Candidate *best = *std::min_element(tried.begin(), tried.end(), [](auto *a, auto *b) {
+    return a->simulatedSeconds < b->simulatedSeconds;
+  });
+  for (Candidate &candidate : choice.candidates)
+    if (candidate.verdict == Verdict::Open)
+      candidate.verdict = &candidate == best ? Verdict::Chosen : Verdict::Slower;
+  choice.options = best->options;
+  choice.name = best->name;
+  return success();
+}
+
+LogicalResult gridloom::pickCandidate(ModuleOp module, const StrategyRequest &request,
+                                      Choice &choice) {
+  return Trials(module, request, choice).run();
+}
