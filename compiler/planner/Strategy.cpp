@@ -443,45 +443,52 @@ static bool tryOut(Candidate &candidate, const StrategyRequest &request, int64_t
 }
 
 /// The same; a search whose plan takes more than the limit is run again with less memory, between
-/// what was too much and what was too little to find any splits.
+/// what was too much and what was too little to find any splits. Without a limit of the user's the
+/// first search had none, which takes a fraction of the time.
 static bool tryOutWithin(ModuleOp module, Candidate &candidate, const StrategyRequest &request,
                          int64_t limit) {
   if (tryOut(candidate, request, limit))
     return true;
-  int64_t needed = candidate.memoryBytes ? candidate.memoryBytes
-                                         : std::max(candidate.leastBytes, candidate.estimatedBytes);
-  if (candidate.options.search.empty() || !limit || needed <= limit)
+  auto getNeeded = [](const Candidate &c) {
+    return c.memoryBytes ? c.memoryBytes : std::max(c.leastBytes, c.estimatedBytes);
+  };
+  if (candidate.options.search.empty() || !limit || getNeeded(candidate) <= limit)
     return false;
+  auto scale = [limit](int64_t memory, int64_t needed) {
+    return static_cast<int64_t>(double(memory) * double(limit) / double(needed));
+  };
   int64_t tooLittle = 0, tooMuch = limit;
-  auto next = static_cast<int64_t>(double(limit) * double(limit) / double(needed));
-  for (int i = 0; i < kMostSqueezes; ++i, next = (tooLittle + tooMuch) / 2) {
+  int64_t next = candidate.options.searchMemory ? scale(limit, getNeeded(candidate)) : limit;
+  for (int i = 0; i < kMostSqueezes; ++i) {
     Candidate smaller;
     smaller.name = candidate.name;
     smaller.options = candidate.options;
     smaller.options.searchMemory = std::max<int64_t>(next, 1);
     evaluate(module, smaller, request.memory);
-    if (smaller.verdict != Verdict::Open) {
-      tooLittle = next;
-    } else if (tryOut(smaller, request, limit)) {
+    bool isFound = smaller.verdict == Verdict::Open;
+    if (isFound && tryOut(smaller, request, limit)) {
       candidate = std::move(smaller);
       return true;
-    } else {
-      tooMuch = next;
     }
+    (isFound ? tooMuch : tooLittle) = next;
+    next = isFound && !tooLittle ? scale(next, std::max(getNeeded(smaller), limit))
+                                 : (tooLittle + tooMuch) / 2;
   }
   return false;
 }
 
-/// Whether one device has room for all values at once: then any split fits.
-static bool hasRoomForAll(ModuleOp module, int64_t limit) {
+/// Whether one device has room for all weights and inputs, or for all values at once: then any
+/// split is likely to fit, or sure to.
+static bool hasRoom(ModuleOp module, int64_t limit, bool forAll) {
   int64_t bytes = 0;
   auto add = [&](Value value) { bytes += loom::getByteSize(value.getType()); };
-  for (auto func : module.getOps<func::FuncOp>())
+  for (auto func : module.getOps<func::FuncOp>()) {
     llvm::for_each(func.getArguments(), add);
-  module.walk([&](Operation *op) {
-    if (op->getParentOfType<func::FuncOp>() && !isa<func::FuncOp>(op))
-      llvm::for_each(op->getResults(), add);
-  });
+    func.walk([&](Operation *op) {
+      if (forAll || isa<loom::GetWeightOp>(op))
+        llvm::for_each(op->getResults(), add);
+    });
+  }
   return bytes <= limit;
 }
 
@@ -674,10 +681,10 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   if (!choice.memoryLimit && (request.cluster || choice.candidates.size() > 1))
     choice.memoryLimit = choice.machine.getMemoryBytes();
   for (Candidate &candidate : choice.candidates)
-    candidate.options.searchMemory = choice.memoryLimit;
+    candidate.options.searchMemory = request.memoryLimit;
   Candidate &first = choice.candidates.front();
   bool mayNeedLess = !first.options.search.empty() && choice.memoryLimit &&
-                     !hasRoomForAll(module, choice.memoryLimit);
+                     !hasRoom(module, choice.memoryLimit, /*forAll=*/request.memoryLimit > 0);
   if (choice.candidates.size() == 1 && !mayNeedLess) {
     choice.options = first.options;
     choice.name = first.name;
