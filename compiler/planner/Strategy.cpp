@@ -80,8 +80,20 @@ std::string Choice::describe() const {
     return "";
   auto simulated =
       llvm::count_if(candidates, [](const Candidate &c) { return c.simulatedSeconds > 0; });
+  auto measured =
+      llvm::count_if(candidates, [](const Candidate &c) { return c.measuredSeconds > 0; });
   return "fastest of " + std::to_string(candidates.size()) + " candidates, " +
-         std::to_string(simulated) + " simulated";
+         std::to_string(simulated) + " simulated" +
+         (measured ? ", " + std::to_string(measured) + " measured" : "");
+}
+
+void Choice::choose(Candidate &candidate) {
+  for (Candidate &other : candidates)
+    if (other.verdict == Verdict::Chosen)
+      other.verdict = Verdict::Slower;
+  candidate.verdict = Verdict::Chosen;
+  options = candidate.options;
+  name = candidate.name;
 }
 
 static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses,
@@ -539,8 +551,8 @@ static std::vector<Candidate *> shortlist(ModuleOp module, std::vector<Candidate
   llvm::stable_sort(bySum,
                     [](Candidate *a, Candidate *b) { return a->sumSeconds < b->sumSeconds; });
   for (Candidate *candidate : bySum) {
-    if (tried.size() == kMaxSimulated ||
-        (!tried.empty() && candidate->sumSeconds > kFarSlower * tried.front()->sumSeconds))
+    bool isFar = !tried.empty() && candidate->sumSeconds > kFarSlower * tried.front()->sumSeconds;
+    if (tried.size() >= request.leastSimulated && (tried.size() >= kMaxSimulated || isFar))
       break;
     if (llvm::any_of(tried, [&](Candidate *other) { return areAlike(*other, *candidate); }))
       continue;
