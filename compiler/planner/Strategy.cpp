@@ -386,16 +386,18 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
   return candidates;
 }
 
-/// Whether one device has room for all values at once: then any split fits.
-static bool hasRoomForAll(ModuleOp module, int64_t limit) {
+/// Whether one device has room for all weights and inputs, or for all values at once: then any
+/// split is likely to fit, or sure to.
+static bool hasRoom(ModuleOp module, int64_t limit, bool forAll) {
   int64_t bytes = 0;
   auto add = [&](Value value) { bytes += loom::getByteSize(value.getType()); };
-  for (auto func : module.getOps<func::FuncOp>())
+  for (auto func : module.getOps<func::FuncOp>()) {
     llvm::for_each(func.getArguments(), add);
-  module.walk([&](Operation *op) {
-    if (op->getParentOfType<func::FuncOp>() && !isa<func::FuncOp>(op))
-      llvm::for_each(op->getResults(), add);
-  });
+    func.walk([&](Operation *op) {
+      if (forAll || isa<loom::GetWeightOp>(op))
+        llvm::for_each(op->getResults(), add);
+    });
+  }
   return bytes <= limit;
 }
 
@@ -510,10 +512,10 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   if (!choice.memoryLimit && (request.cluster || choice.candidates.size() > 1))
     choice.memoryLimit = choice.machine.getMemoryBytes();
   for (Candidate &candidate : choice.candidates)
-    candidate.options.searchMemory = choice.memoryLimit;
+    candidate.options.searchMemory = request.memoryLimit;
   Candidate &first = choice.candidates.front();
   bool mayNeedLess = !first.options.search.empty() && choice.memoryLimit &&
-                     !hasRoomForAll(module, choice.memoryLimit);
+                     !hasRoom(module, choice.memoryLimit, /*forAll=*/request.memoryLimit > 0);
   if (choice.candidates.size() == 1 && !mayNeedLess) {
     choice.options = first.options;
     choice.name = first.name;

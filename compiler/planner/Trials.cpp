@@ -213,33 +213,40 @@ bool Trials::tryOne(Candidate &candidate, ModuleOp program) const {
   return false;
 }
 
+/// What a device keeps, as far as it is known.
+static int64_t getNeeded(const Candidate &candidate) {
+  return candidate.memoryBytes ? candidate.memoryBytes
+                               : std::max(candidate.leastBytes, candidate.estimatedBytes);
+}
+
 /// The same; a search whose plan takes more than the limit is run again with less memory, between
-/// what was too much and what was too little to find any splits.
+/// what was too much and what was too little to find any splits. Without a limit of the user's the
+/// first search had none, which takes a fraction of the time.
 void Trials::tryWithin(Candidate &candidate, ModuleOp program) const {
-  if (tryOne(candidate, program))
-    return;
   int64_t limit = choice.memoryLimit;
-  int64_t needed = candidate.memoryBytes ? candidate.memoryBytes
-                                         : std::max(candidate.leastBytes, candidate.estimatedBytes);
-  if (candidate.options.search.empty() || !limit || needed <= limit)
+  if (tryOne(candidate, program) || candidate.options.search.empty() || !limit ||
+      getNeeded(candidate) <= limit)
     return;
+  auto scale = [limit](int64_t memory, int64_t needed) {
+    return static_cast<int64_t>(double(memory) * double(limit) / double(needed));
+  };
   int64_t tooLittle = 0, tooMuch = limit;
-  auto next = static_cast<int64_t>(double(limit) * double(limit) / double(needed));
-  for (int i = 0; i < kMostSqueezes; ++i, next = (tooLittle + tooMuch) / 2) {
+  int64_t next = candidate.options.searchMemory ? scale(limit, getNeeded(candidate)) : limit;
+  for (int i = 0; i < kMostSqueezes; ++i) {
     Candidate smaller;
     smaller.name = candidate.name;
     smaller.options = candidate.options;
     smaller.options.searchMemory = std::max<int64_t>(next, 1);
     smaller.options.searched = std::make_shared<SearchMemo>(); // within other memory
     ::take(smaller, weigh(program, smaller.options, request.memory, /*estimates=*/true));
-    if (smaller.verdict != Verdict::Open) {
-      tooLittle = next;
-    } else if (tryOne(smaller, program)) {
+    bool isFound = smaller.verdict == Verdict::Open;
+    if (isFound && tryOne(smaller, program)) {
       candidate = std::move(smaller);
       return;
-    } else {
-      tooMuch = next;
     }
+    (isFound ? tooMuch : tooLittle) = next;
+    next = isFound && !tooLittle ? scale(next, std::max(getNeeded(smaller), limit))
+                                 : (tooLittle + tooMuch) / 2;
   }
 }
 

@@ -262,3 +262,15 @@ def test_no_seeds_come_too_late_for_what_is_split(tools, models, tmp_path):
     again = ["compile", dump, "-o", tmp_path / "m.plan", "--start-from", "partition", "--no-seeds"]
     result = tools.call(*again, check=False)
     assert result.returncode == 1 and "--no-seeds comes too late for --start-from partition" in result.stderr
+
+
+def test_the_memory_of_devices_is_a_limit(tools, tmp_path):
+    """Split rows would take no communication, but no device has room for all weights."""
+    cluster = FREE | {"device_kinds": [FREE["device_kinds"][0] | {"memory_bytes": 5_000_000}]}
+    (tmp_path / "small.json").write_text(json.dumps(cluster))
+    model = zoo.save(zoo.mlp([256, 1024] * 4 + [256], zoo.Random(0)), tmp_path / "mlp.onnx")
+    options = ["--dim", "batch=64", "--cluster", tmp_path / "small.json", "--mesh", "x=4", "--no-seeds"]
+    tools.compile(model, tmp_path / "m.plan", *options)
+    memory = json.loads((tmp_path / "m.plan" / "report.json").read_text())["memory"]
+    assert 4 * 256 * 1024 * 8 > 5_000_000 >= memory["total_bytes"]
+    assert "PASS" in tools.call("check", tmp_path / "m.plan").stdout
