@@ -194,7 +194,9 @@ FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const
     }
     if (failed(stages.apply(best.starts)))
       return failure();
+    // The same problem again, in the same order.
     best.problem = std::make_unique<SplitProblem>(getOperation(), over, best.batch, mesh);
+    assert(best.problem->getStepSeconds(best.solution.assignment) == best.seconds);
     break;
   }
   return best;
