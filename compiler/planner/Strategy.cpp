@@ -41,7 +41,7 @@ static constexpr double kFarSlower = 1.3;
 /// How often a search whose plan does not fit is run again with less memory: it does not count the
 /// copies that gathers make, nor padding.
 static constexpr int kMostSqueezes = 5;
-/// The most axes that a solver splits over: the ways to split an operation grow exponentially.
+/// A solver splits over at most so many axes, and over fewer unasked: time grows exponentially.
 static constexpr size_t kMaxSearched = 4;
 /// The most stages that are tried with a search.
 static constexpr int64_t kMaxSearchedStages = 8;
@@ -487,7 +487,7 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
     return llvm::is_contained({Use::Any, Use::Pipeline}, getUse(axis, request));
   });
   size_t searched = countSearched(mesh, request);
-  if (request.strategy == "auto" && isFree && searched > 0 && searched <= kMaxSearched &&
+  if (request.strategy == "auto" && isFree && searched > 0 && searched < kMaxSearched &&
       countStageAxes(mesh, request) <= 1)
     llvm::append_range(candidates, makeSearches(module, mesh, request));
   if (candidates.empty()) {

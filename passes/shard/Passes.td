@@ -122,7 +122,8 @@ def SearchSplits : Pass<"dist-search-splits", "::mlir::ModuleOp"> {
     ListOption<"axes", "axes", "std::string", "axes to split over, major before minor">,
     Option<"stageAxis", "stage-axis", "std::string", "\"pipe\"", "mesh axis whose coordinate is the stage">,
     Option<"memory", "memory", "int64_t", "0", "bytes of weights and activations that a device may keep; 0: any">,
-    Option<"work", "work", "uint64_t", "100", "rounds of the solver">
+    Option<"work", "work", "uint64_t", "100", "rounds of the solver">,
+    Option<"mostTableBytes", "most-table-bytes", "uint64_t", "2147483648", "bytes of a search's tables of costs, of which there are three copies">
   ];
 }
 

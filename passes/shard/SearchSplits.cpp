@@ -72,7 +72,7 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
 
 private:
   std::vector<SmallVector<StringAttr>> listBatchAxes(ArrayRef<StringAttr> over, const Mesh &mesh);
-  Found search(const StageStarts &starts, ArrayRef<StringAttr> over, const Mesh &mesh);
+  FailureOr<Found> search(const StageStarts &starts, ArrayRef<StringAttr> over, const Mesh &mesh);
   FailureOr<Found> searchStages(ArrayRef<StringAttr> over, const Mesh &mesh);
 
   /// Splits that operations have already are what their rules allow.
@@ -140,8 +140,8 @@ std::vector<SmallVector<StringAttr>> SearchSplitsPass::listBatchAxes(ArrayRef<St
 }
 
 /// The best of one search for each choice of axes for the batch.
-Found SearchSplitsPass::search(const StageStarts &starts, ArrayRef<StringAttr> over,
-                               const Mesh &mesh) {
+FailureOr<Found> SearchSplitsPass::search(const StageStarts &starts, ArrayRef<StringAttr> over,
+                                          const Mesh &mesh) {
   Found best;
   best.solution.fault = "an operation has no way to be split";
   solver::Cost bound = solver::infiniteCost;
@@ -152,7 +152,14 @@ Found SearchSplitsPass::search(const StageStarts &starts, ArrayRef<StringAttr> o
     Found found;
     found.starts = starts;
     found.batch = batch;
-    found.problem = std::make_unique<SplitProblem>(getOperation(), over, batch, mesh);
+    found.problem =
+        std::make_unique<SplitProblem>(getOperation(), over, batch, mesh, mostTableBytes);
+    if (found.problem->isTooLarge())
+      return getOperation().emitError("a search over ")
+             << llvm::join(axes, ", ") << " needs tables of "
+             << formatBytes(found.problem->getTableBytes()) << ", the most are "
+             << formatBytes(mostTableBytes)
+             << "; search over fewer axes, as x=4 in place of a=2,b=2";
     if (!found.problem->hasChoices())
       continue;
     found.solution = solver::solve(found.problem->makeProblem(memory), options);
@@ -177,7 +184,10 @@ FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const
   FailureOr<StageStarts> starts = stages.choose(getUnsplitCosts(mesh));
   if (failed(starts) || failed(stages.apply(*starts)))
     return failure();
-  Found best = search(*starts, over, mesh);
+  FailureOr<Found> first = search(*starts, over, mesh);
+  if (failed(first))
+    return failure();
+  Found best = std::move(*first);
   for (int cut = 1; cut < kMostCuts && stages.isFree() && best.solution.progress.isFeasible;
        ++cut) {
     starts = stages.choose(best.problem->getStageCosts(best.solution.assignment));
@@ -187,15 +197,18 @@ FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const
       break;
     if (failed(stages.apply(*starts)))
       return failure();
-    Found next = search(*starts, over, mesh);
-    if (next.seconds < best.seconds) {
-      best = std::move(next);
+    FailureOr<Found> next = search(*starts, over, mesh);
+    if (failed(next))
+      return failure();
+    if (next->seconds < best.seconds) {
+      best = std::move(*next);
       continue;
     }
     if (failed(stages.apply(best.starts)))
       return failure();
     // The same problem again, in the same order.
-    best.problem = std::make_unique<SplitProblem>(getOperation(), over, best.batch, mesh);
+    best.problem =
+        std::make_unique<SplitProblem>(getOperation(), over, best.batch, mesh, mostTableBytes);
     assert(best.problem->getStepSeconds(best.solution.assignment) == best.seconds);
     break;
   }

@@ -56,10 +56,11 @@ void SplitProblem::Column::add(ShardingAttr sharding) {
 }
 
 SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, ArrayRef<StringAttr> batch,
-                           const Mesh &mesh)
+                           const Mesh &mesh, uint64_t mostBytes)
     : mesh(mesh), axes(axes), batch(batch), stageAxes(getStageAxes(module)),
       stages(mesh.getSize(stageAxes)),
-      microbatches(mesh.getSize(StringAttr::get(mesh.getContext(), MeshOp::kMicroAxis))) {
+      microbatches(mesh.getSize(StringAttr::get(mesh.getContext(), MeshOp::kMicroAxis))),
+      mostBytes(mostBytes) {
   for (auto func : module.getOps<func::FuncOp>())
     if (!loom::isBody(func)) {
       functionNumbers[func] = functions.size();
@@ -542,6 +543,10 @@ std::pair<unsigned, size_t> SplitProblem::getSource(Value value, Operation *read
 void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
                            RankedTensorType type, Operation *payer, Operation *receiver) {
   const Column &makes = nodes[from].tensors[fromTensor], &needs = nodes[to].tensors[toTensor];
+  size_t rows = makes.of.size(), columns = needs.of.size();
+  tableBytes += rows * columns * sizeof(solver::Cost) * (receiver ? 2 : 1);
+  if (isTooLarge())
+    return;
   const Table &table = getTable(type, makes, needs, /*isDeclared=*/nodes[from].splits.empty());
   Table sent;
   if (receiver)
@@ -555,7 +560,6 @@ void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t
   }
   bool isSwapped = from > to;
   Link &link = edges[std::minmax(from, to)];
-  size_t rows = makes.of.size(), columns = needs.of.size();
   link.payer = payer;
   link.receiver = receiver;
   link.costs.resize(rows * columns);

@@ -39,8 +39,13 @@ public:
   /// micro-batches stays so. `axes` are those to split over, major before minor. Operations without
   /// a stage are in the first. What is cut into micro-batches is split over `batch` along the same
   /// dimension, no more and no less: nothing moves rows from one micro-batch to another.
+  /// A problem whose tables of costs take more than `mostBytes` has none of them.
   SplitProblem(mlir::ModuleOp module, llvm::ArrayRef<mlir::StringAttr> axes,
-               llvm::ArrayRef<mlir::StringAttr> batch, const dist::Mesh &mesh);
+               llvm::ArrayRef<mlir::StringAttr> batch, const dist::Mesh &mesh, uint64_t mostBytes);
+
+  /// What the tables of costs between two nodes take.
+  uint64_t getTableBytes() const { return tableBytes; }
+  bool isTooLarge() const { return tableBytes > mostBytes; }
 
   /// Whether there is a way to split each operation.
   bool hasChoices() const;
@@ -145,6 +150,7 @@ private:
   llvm::SmallVector<mlir::StringAttr> axes, batch;
   llvm::SmallVector<mlir::StringAttr, 1> stageAxes;
   int64_t stages, microbatches;
+  uint64_t mostBytes, tableBytes = 0;
   std::vector<Node> nodes;
   llvm::MapVector<mlir::Value, unsigned> valueNodes;
   llvm::MapVector<std::pair<mlir::Value, int64_t>, unsigned> received; ///< by stage

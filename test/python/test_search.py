@@ -153,6 +153,13 @@ def test_auto_weighs_what_is_found_against_strategies(tools, models, tmp_path):
         assert candidate["sum_ms"] > 0
 
 
+@pytest.mark.parametrize("mesh, is_searched", [("a=2,b=2,c=2", True), ("a=2,b=2,c=2,d=2", False)])
+def test_auto_searches_at_most_three_axes(tools, tmp_path, mesh, is_searched):
+    model = zoo.save(zoo.mlp([64] * 3, zoo.Random(0)), tmp_path / "mlp.onnx")
+    found = json.loads(tools.call("plan", model, "--dim", "batch=16", "--mesh", mesh, "--json").stdout)
+    assert any("search" in row["strategy"] for row in found["candidates"]) == is_searched
+
+
 def test_the_fastest_in_the_simulator_is_chosen(tools, tmp_path):
     """Of the few with the least sums; these two do not always agree."""
     small = {"hidden": 256, "heads": 8, "vocabulary": 2000}
