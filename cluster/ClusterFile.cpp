@@ -186,8 +186,11 @@ static DeviceKind readKind(const Object &object) {
     kind.memoryBytes = static_cast<int64_t>(
         std::min(object.getNumber("memory_bytes", /*mayBeZero=*/false), 0x1p62));
   for (const NumberField &field : getNumberFields())
-    if (!field.mayBeAbsent || object.has(field.name))
+    if (!field.mayBeAbsent || object.has(field.name)) {
       kind.*field.member = object.getNumber(field.name, field.mayBeZero);
+      if (field.isShare && kind.*field.member > 1)
+        object.refuse("'" + std::string(field.name) + "' is a share, at most 1");
+    }
   readRates(object.getObject("flops_per_second"), kind);
   if (object.has("efficiency")) {
     Object curves = object.getObject("efficiency");

@@ -13,17 +13,24 @@ using namespace gridloom::cluster;
 // Work
 //===----------------------------------------------------------------------===//
 
-double gridloom::cluster::getComputeSeconds(const DeviceKind &kind, const Work &work) {
+ComputeParts gridloom::cluster::getComputeParts(const DeviceKind &kind, const Work &work) {
   double bytes = work.readBytes + work.writtenBytes;
-  if (work.flops <= 0 && bytes <= 0)
-    return 0;
-  double arithmetic = 0, memory = 0;
+  ComputeParts parts;
   if (work.flops > 0)
-    arithmetic = work.flops / (kind.getRate(work.kind, work.type) *
-                               kind.efficiency[static_cast<size_t>(work.kind)].at(work.flops));
+    parts.arithmetic =
+        work.flops / (kind.getRate(work.kind, work.type) *
+                      kind.efficiency[static_cast<size_t>(work.kind)].at(work.flops));
   if (bytes > 0)
-    memory = bytes / (kind.bytesPerSecond * kind.memoryEfficiency.at(bytes));
-  return kind.launchSeconds + std::max(arithmetic, memory);
+    parts.memory = bytes / (kind.bytesPerSecond * kind.memoryEfficiency.at(bytes));
+  return parts;
+}
+
+double gridloom::cluster::getComputeSeconds(const DeviceKind &kind, const Work &work) {
+  if (work.flops <= 0 && work.readBytes + work.writtenBytes <= 0)
+    return 0;
+  auto [arithmetic, memory] = getComputeParts(kind, work);
+  return kind.launchSeconds + std::max(arithmetic, memory) +
+         kind.getUnhidden(work.kind) * std::min(arithmetic, memory);
 }
 
 double gridloom::cluster::getComputeSeconds(const Machine &machine, const Work &work) {

@@ -24,8 +24,14 @@ struct Work {
   double readBytes = 0, writtenBytes = 0;
 };
 
+/// Seconds that the work would take if it were only arithmetic, and only memory traffic.
+struct ComputeParts {
+  double arithmetic = 0, memory = 0;
+};
+ComputeParts getComputeParts(const DeviceKind &kind, const Work &work);
+
 /// Launch, and the longer of arithmetic and memory traffic (the roofline of Williams, Waterman and
-/// Patterson 2009). Work that does nothing takes no time.
+/// Patterson 2009) with what it does not hide of the shorter. Work that does nothing takes no time.
 double getComputeSeconds(const DeviceKind &kind, const Work &work);
 /// The same on the mesh's slowest device: all have an equal share.
 double getComputeSeconds(const Machine &machine, const Work &work);

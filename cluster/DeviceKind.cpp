@@ -53,7 +53,9 @@ std::span<const NumberField> gridloom::cluster::getNumberFields() {
       {"memory_bytes_per_second", &DeviceKind::bytesPerSecond, false, false},
       {"launch_seconds", &DeviceKind::launchSeconds, true, false},
       {"collective_launch_seconds", &DeviceKind::collectiveSeconds, true, false},
-      {"cores", &DeviceKind::cores, false, true}};
+      {"cores", &DeviceKind::cores, false, true},
+      {"contraction_unhidden", &DeviceKind::unhiddenOfContraction, true, true, true},
+      {"other_unhidden", &DeviceKind::unhiddenOfOther, true, true, true}};
   return fields;
 }
 

@@ -45,6 +45,9 @@ struct DeviceKind {
   /// CPU cores that the rates are those of; 0: not known, or no CPU. In a Machine, the cores that a
   /// device has: below 1 where devices take turns.
   double cores = 0;
+  /// Of arithmetic and memory traffic the longer hides the shorter but for this share of it, from 0
+  /// to 1: by class.
+  double unhiddenOfContraction = 0, unhiddenOfOther = 0;
   /// FLOP/s by class and type; 0: not given.
   std::array<std::array<double, kTypeNames.size()>, kClassNames.size()> flopsPerSecond = {};
   std::array<EfficiencyCurve, kClassNames.size()> efficiency; ///< over FLOPs, by class
@@ -53,6 +56,9 @@ struct DeviceKind {
   /// The given rate; where the type has none, that of the nearest type that has one: 16 bits for
   /// 16 bits, else f32. Work of class Other without any rate is done at the contractions'.
   double getRate(WorkClass work, NumberType type) const;
+  double getUnhidden(WorkClass work) const {
+    return work == WorkClass::Contraction ? unhiddenOfContraction : unhiddenOfOther;
+  }
   bool operator==(const DeviceKind &) const = default;
 };
 
@@ -61,7 +67,8 @@ struct NumberField {
   const char *name;
   double DeviceKind::*member;
   bool mayBeZero;
-  bool mayBeAbsent; ///< where it is 0
+  bool mayBeAbsent;     ///< where it is 0
+  bool isShare = false; ///< at most 1
 };
 std::span<const NumberField> getNumberFields();
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -32,6 +33,8 @@ static constexpr double kFlopsOfTraffic = 0.25;
 static constexpr double kShareOfTraffic = 0.7;
 /// Work whose launch takes most of the time says nothing about rates.
 static constexpr double kShareOfLaunch = 0.75;
+/// A part of the work's time that is shorter than so much of the other one hardly matters.
+static constexpr double kShareOfShorter = 0.2;
 /// Sizes within so many doublings are about the same.
 static constexpr double kDoublings = 2;
 
@@ -57,6 +60,8 @@ private:
   void fitLaunch();
   void fitMemory();
   void fitRates(WorkClass work);
+  void fitUnhidden(WorkClass work, double DeviceKind::*unhidden);
+  double getError(WorkClass work) const;
   std::vector<Reached> collect(WorkClass work, NumberType type) const;
   /// Without the launch; of the shortest, something.
   double getNet(const WorkSample &sample) const {
@@ -151,8 +156,10 @@ std::vector<Reached> WorkFitter::collect(WorkClass work, NumberType type) const 
     double memory = bytes > 0 && kind.bytesPerSecond > 0
                         ? bytes / (kind.bytesPerSecond * kind.memoryEfficiency.at(bytes))
                         : 0;
-    reached.push_back({flops, flops / getNet(sample),
-                       isLong(sample) && memory <= kShareOfTraffic * getNet(sample)});
+    double net = getNet(sample), unhidden = kind.getUnhidden(work);
+    double arithmetic = std::max(net - unhidden * memory, (1 - kShareOfTraffic) * net);
+    reached.push_back({flops, flops / arithmetic,
+                       isLong(sample) && memory <= kShareOfTraffic * net / (1 + unhidden)});
   }
   return reached;
 }
@@ -175,13 +182,43 @@ void WorkFitter::fitRates(WorkClass work) {
   }
 }
 
+/// The median error, as a factor's logarithm, of the times of a class to which both arithmetic and
+/// memory traffic contribute.
+double WorkFitter::getError(WorkClass work) const {
+  std::vector<double> errors;
+  for (const WorkSample &sample : valid) {
+    auto [shorter, longer] = getComputeParts(kind, sample.work);
+    if (shorter > longer)
+      std::swap(shorter, longer);
+    if (sample.work.kind == work && sample.work.type == NumberType::F32 && isLong(sample) &&
+        shorter >= kShareOfShorter * longer)
+      errors.push_back(std::fabs(std::log(getComputeSeconds(kind, sample.work) / sample.seconds)));
+  }
+  return errors.empty() ? 0 : getMedian(errors);
+}
+
+/// How much of traffic arithmetic hides is what explains the times best.
+void WorkFitter::fitUnhidden(WorkClass work, double DeviceKind::*unhidden) {
+  double best = 0, least = std::numeric_limits<double>::infinity();
+  for (double share : {0.0, 0.25, 0.5, 0.75, 1.0}) {
+    kind.*unhidden = share;
+    fitRates(work);
+    if (double error = getError(work); error < least) {
+      best = share;
+      least = error;
+    }
+  }
+  kind.*unhidden = best;
+  fitRates(work);
+}
+
 void WorkFitter::fit() {
   if (valid.empty())
     return;
   fitLaunch();
   fitMemory();
-  for (WorkClass work : {WorkClass::Contraction, WorkClass::Other})
-    fitRates(work);
+  fitUnhidden(WorkClass::Contraction, &DeviceKind::unhiddenOfContraction);
+  fitUnhidden(WorkClass::Other, &DeviceKind::unhiddenOfOther);
 }
 
 void gridloom::cluster::fitWork(std::span<const WorkSample> samples, DeviceKind &kind) {

@@ -5,9 +5,13 @@
 //===----------------------------------------------------------------------===//
 #include "support/CostSheet.h"
 
+#include "support/Layers.h"
+#include "support/LenientJson.h"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
 
 using namespace gridloom;
 
@@ -30,32 +34,59 @@ double CostSheet::getStepMs() const {
   return sum;
 }
 
-std::string gridloom::foldLayers(const std::string &node) {
-  std::string first = node.substr(0, node.find(" + ")), folded;
-  // A number between separators counts layers.
-  for (size_t i = 0; i < first.size();) {
-    size_t end = first.find_first_not_of("0123456789", i);
-    end = end == std::string::npos ? first.size() : end;
-    auto isBorder = [&](size_t at) {
-      return at >= first.size() || first[at] == '/' || first[at] == '.';
-    };
-    if (end > i && i > 0 && isBorder(i - 1) && isBorder(end)) {
-      folded += '*';
-      i = end;
-      continue;
-    }
-    end = std::max(end, i + 1);
-    folded += first.substr(i, end - i);
-    i = end;
+//===----------------------------------------------------------------------===//
+// Of a report
+//===----------------------------------------------------------------------===//
+
+std::optional<CostSheet> gridloom::readCosts(const Json &report) {
+  CostSheet sheet;
+  for (const Json &each : getList(report, "estimates"))
+    sheet.programs.push_back({nameProgram(getText(each, "entry"), getText(each, "dims")),
+                              getNumber(each, "step_ms"), getNumber(each, "compute_ms"),
+                              getNumber(each, "comm_ms"), getNumber(each, "exposed_ms"),
+                              getNumber(each, "bubble")});
+  const Json &costs = getField(report, "costs");
+  if (sheet.programs.empty() || !costs.is_array())
+    return std::nullopt;
+  for (const Json &each : costs) {
+    if (!getField(each, "kind").is_string())
+      return std::nullopt;
+    sheet.parts.push_back({nameProgram(getText(each, "entry"), getText(each, "dims")),
+                           getText(each, "kind"), getText(each, "over"), getText(each, "node"),
+                           int64_t(getNumber(each, "times")), getNumber(each, "ms")});
   }
-  return folded;
+  const Json &memory = getField(report, "memory");
+  for (auto [key, name] : {std::pair("total_bytes", "total"),
+                           {"weights_bytes", "weights"},
+                           {"states_bytes", "states"},
+                           {"arena_bytes", "arena"},
+                           {"registered_bytes", "registered"},
+                           {"inputs_and_outputs_bytes", "inputs and outputs"}})
+    if (getField(memory, key).is_number())
+      sheet.memory[name] = uint64_t(getNumber(memory, key));
+  return sheet;
 }
 
-std::string gridloom::getScope(const std::string &node) {
-  std::string folded = foldLayers(node);
-  size_t slash = folded.rfind('/');
-  return slash != std::string::npos && slash > 0 ? folded.substr(0, slash) : folded;
+std::optional<CostSheet> gridloom::parseCosts(const std::string &report) {
+  return readCosts(Json::parse(report, nullptr, /*allow_exceptions=*/false));
 }
+
+std::string gridloom::nameProgram(const std::string &entry, const std::string &dims) {
+  return dims.empty() ? entry : entry + " " + dims;
+}
+
+std::string gridloom::nameKind(const std::string &kind, const std::string &over) {
+  bool hasWord = over.starts_with("to ") || over.starts_with("from ");
+  const char *joint = hasWord          ? " "
+                      : kind == "send" ? " to "
+                      : kind == "recv" ? " from "
+                                       : " over ";
+  return over.empty() ? kind : kind + joint + over;
+}
+
+//===----------------------------------------------------------------------===//
+// Two plans
+//===----------------------------------------------------------------------===//
 
 /// To a tenth of a microsecond, as the simulator's times are printed.
 static Cell timeCell(double ms) { return numberCell(ms, 4); }
@@ -162,25 +193,54 @@ static bool addMemory(Document &document, const CostSheet &first, const CostShee
   return true;
 }
 
-/// "all_reduce over model", "send to stage 1", "matmul"
-static std::string getKind(const CostSheet::Part &part) {
-  const char *joint = part.kind == "send" ? " to " : part.kind == "recv" ? " from " : " over ";
-  return part.over.empty() ? part.kind : part.kind + joint + part.over;
+/// The names of the programs that both plans have.
+static std::set<std::string> findShared(const CostSheet &first, const CostSheet &second) {
+  std::set<std::string> shared;
+  for (const CostSheet::Program &before : first.programs)
+    for (const CostSheet::Program &after : second.programs)
+      if (before.name == after.name)
+        shared.insert(before.name);
+  return shared;
+}
+
+static CostSheet takePrograms(CostSheet sheet, const std::set<std::string> &names) {
+  std::erase_if(sheet.programs,
+                [&](const CostSheet::Program &program) { return !names.contains(program.name); });
+  std::erase_if(sheet.parts,
+                [&](const CostSheet::Part &part) { return !names.contains(part.program); });
+  return sheet;
+}
+
+/// Programs that are in one plan, with nothing to compare their times with.
+static bool addLonePrograms(Document &document, const CostSheet &first, const CostSheet &second,
+                            const std::set<std::string> &shared, const CostNames &names) {
+  if (shared.size() == first.programs.size() && shared.size() == second.programs.size())
+    return false;
+  document.addTable("programs_of_one_plan", {"program", "plan", "step_ms"});
+  for (const auto &[sheet, plan] : {std::pair(&first, names.first), {&second, names.second}})
+    for (const CostSheet::Program &program : sheet->programs)
+      if (!shared.contains(program.name))
+        document.addRow({program.name, plan, timeCell(program.stepMs)});
+  return true;
 }
 
 bool gridloom::addCostChanges(Document &document, const CostSheet &first, const CostSheet &second,
                               const CostNames &names, size_t most) {
-  double stepMs = std::max(first.getStepMs(), second.getStepMs());
+  std::set<std::string> shared = findShared(first, second);
+  CostSheet before = takePrograms(first, shared), after = takePrograms(second, shared);
+  double stepMs = std::max(before.getStepMs(), after.getStepMs());
+  auto getKind = [](const CostSheet::Part &part) { return nameKind(part.kind, part.over); };
   auto getPlace = [](const CostSheet::Part &part) { return getScope(part.node); };
-  auto getCollective = [](const CostSheet::Part &part) {
+  auto getCollective = [&](const CostSheet::Part &part) {
     return part.over.empty() ? "" : getKind(part) + " for " + foldLayers(part.node);
   };
-  bool differs = addPrograms(document, first, second, names, most);
-  differs |= addSums(document, "kinds_of_steps", "kind", sumUp(first, second, getKind), names,
+  bool differs = addLonePrograms(document, first, second, shared, names);
+  differs |= addPrograms(document, before, after, names, most);
+  differs |= addSums(document, "kinds_of_steps", "kind", sumUp(before, after, getKind), names,
                      stepMs, most);
   differs |=
-      addSums(document, "scopes", "scope", sumUp(first, second, getPlace), names, stepMs, most);
-  differs |= addSums(document, "collectives", "collective", sumUp(first, second, getCollective),
+      addSums(document, "scopes", "scope", sumUp(before, after, getPlace), names, stepMs, most);
+  differs |= addSums(document, "collectives", "collective", sumUp(before, after, getCollective),
                      names, stepMs, most);
   return addMemory(document, first, second, names) || differs;
 }

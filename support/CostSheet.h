@@ -9,6 +9,7 @@
 #include "support/Document.h"
 
 #include <map>
+#include <optional>
 
 namespace gridloom {
 
@@ -23,8 +24,9 @@ struct CostSheet {
   };
   /// Equal steps of one program for one ONNX node.
   struct Part {
-    std::string kind; ///< "matmul", "all_reduce"
-    std::string over; ///< of communication: "model", of a transfer "stage 1"
+    std::string program; ///< its name
+    std::string kind;    ///< "matmul", "all_reduce"
+    std::string over;    ///< of communication: "model", of a transfer "stage 1"
     std::string node;
     int64_t times = 0;
     double ms = 0;
@@ -38,13 +40,16 @@ struct CostSheet {
   double getStepMs() const;
 };
 
-/// The node's name with a star for each number that counts layers, so that layers are alike:
-/// "/encoder/layer.*/attention/MatMul". Of nodes joined by " + " the first counts.
-std::string foldLayers(const std::string &node);
+/// Reads the sheet off a report: its lists `estimates` and `costs`, and `memory`. None where it has
+/// no times, as those of older compilers do.
+std::optional<CostSheet> readCosts(const nlohmann::ordered_json &report);
+/// The same of a report's text.
+std::optional<CostSheet> parseCosts(const std::string &report);
 
-/// The part of a model that a node is in, layers alike: "/encoder/layer.*/attention" of
-/// "/encoder/layer.3/attention/MatMul". A name without '/' is its own scope.
-std::string getScope(const std::string &node);
+/// "main batch=8", or "main" without dimensions.
+std::string nameProgram(const std::string &entry, const std::string &dims);
+/// "all_reduce over model", "matmul", "send to stage 1", of which `over` may be "to stage 1" too.
+std::string nameKind(const std::string &kind, const std::string &over);
 
 /// What the columns of two plans are called.
 struct CostNames {
@@ -52,8 +57,9 @@ struct CostNames {
 };
 
 /// Adds tables of what differs, the largest difference first: times of programs, of kinds of steps,
-/// of scopes, of collectives that come, go or change (layers alike together), and memory. Tables of
-/// equal costs are left out, and rows beyond `most`. Returns whether there is any.
+/// of scopes, of collectives that come, go or change (layers alike together), and memory. Times are
+/// compared of programs that both plans have; those that one of them has alone are listed. Tables
+/// of equal costs are left out, and rows beyond `most`. Returns whether there is any.
 bool addCostChanges(Document &document, const CostSheet &first, const CostSheet &second,
                     const CostNames &names, size_t most);
 

@@ -69,15 +69,16 @@ void Compilation::handle(Diagnostic &diagnostic) {
     return;
   case DiagnosticSeverity::Warning:
     messages << "warning: " << text << "\n";
-    break;
+    warnings.push_back(text);
+    return;
   case DiagnosticSeverity::Remark:
     if (options.remarks)
       messages << "remark: " << text << "\n";
-    break;
+    remarks.push_back(text);
+    return;
   case DiagnosticSeverity::Note:
     return;
   }
-  warnings.push_back(text);
 }
 
 void Compilation::fail(const Twine &message) {
@@ -114,7 +115,7 @@ LogicalResult Compilation::checkOptions() {
     return failure();
   }
   if (failed(checkTarget()) || failed(checkPrecision()) || failed(checkCluster()) ||
-      failed(checkStrategy()))
+      failed(checkStrategy()) || failed(checkMeasuring()))
     return failure();
   if (!options.startFrom.empty() && first > 1 &&
       (!options.mesh.empty() || cluster || !options.shard.empty() || options.microbatches) &&
@@ -301,6 +302,7 @@ StrategyRequest Compilation::makeRequest() const {
   request.shard = options.shard;
   request.microbatches = options.microbatches;
   request.memoryLimit = options.memoryLimit;
+  request.leastSimulated = static_cast<size_t>(options.measureBest);
   request.memory = getMemoryOptions(target->getTraits(), options);
   return request;
 }
@@ -320,7 +322,9 @@ LogicalResult Compilation::choose() {
   if (failed(chosen))
     return failure();
   choice = std::move(*chosen);
-  return checkChoice();
+  if (failed(checkChoice()))
+    return failure();
+  return options.measureBest ? measureBest() : success();
 }
 
 /// Options that must be repeated when a compilation is resumed: the program does not hold them yet.
@@ -343,6 +347,8 @@ static std::string getShardFlags(const CompileOptions &options) {
     add("microbatches", std::to_string(options.microbatches));
   if (options.memoryLimit)
     add("memory-limit", std::to_string(options.memoryLimit));
+  if (options.measureBest)
+    add("measure-best", std::to_string(options.measureBest));
   return flags;
 }
 

@@ -69,8 +69,24 @@ private:
   std::string fillImportOptions(ImportOptions &import, const std::vector<std::string> &dims) const;
   PhaseContext makePhaseContext(const ShardOptions &shard) const;
 
+  // MeasureBest.cpp
+  struct Contender;
+  mlir::LogicalResult checkMeasuring();
+  /// Runs the candidates that are the fastest in the simulator on this machine, and chooses the
+  /// fastest of them.
+  mlir::LogicalResult measureBest();
+  /// Compiles the contender, a copy of the simplified program, into a plan. The error, or "".
+  std::string writePlanOf(Contender &contender);
+  /// Adds what was measured to a file beside that of the cluster, if it is of a file.
+  void recordMeasured(llvm::ArrayRef<Contender> contenders);
+
   // MemoryFit.cpp
   struct Change;
+  /// Runs the phases from shard to `last` on a copy of the simplified program. Null when it cannot
+  /// be compiled; `error` then says why.
+  mlir::OwningOpRef<mlir::ModuleOp> compileCopy(mlir::ModuleOp simplified,
+                                                const ShardOptions &shard, mlir::StringRef last,
+                                                std::string &error);
   /// Compiles a copy of the simplified program up to allocation and simulates it. None when it
   /// cannot be compiled; `error` then says why.
   std::optional<TrialPlan> tryPlan(mlir::ModuleOp simplified, const ShardOptions &shard,
@@ -103,6 +119,8 @@ private:
   /// Keeps the shardings for the report; later phases drop them.
   void recordValues();
   std::string makeReport() const;
+  /// With the times that they took in the simulator.
+  llvm::json::Array describeCollectives() const;
   llvm::json::Object describeMemory() const;
   /// What a collective of the plan takes of a rank, once.
   dist::MoveCost costPlanned(const rt::PlannedCollective &collective) const;
@@ -139,7 +157,7 @@ private:
   PlanFiles files;
   std::map<std::string, std::string> dumps; ///< file name to text
   std::string values;                       ///< JSON: shardings and origins
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings, remarks;
   std::vector<std::pair<std::string, double>> times; ///< milliseconds per phase
   bool hadError = false;
 };

@@ -25,6 +25,8 @@ Examples:
       split the batch over two, the weights over two: four devices
   gridloom compile model.onnx --dim batch=1,8 --devices 4
       let the planner choose among all meshes of four devices; two batch sizes in one plan
+  gridloom compile model.onnx --dim batch=8 --devices 4 --measure-best 3
+      run the three best candidates on this machine for a moment, and keep the fastest
   gridloom compile model.onnx --cluster HGX-H100x2 --target cuda:sm_90
       the same for two hosts of eight GPUs: NVLink inside, the network between them
   gridloom compile model.onnx --mesh pipe=3 --microbatches 6 --dim batch=12
@@ -83,13 +85,12 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
                   "'past_*=present_*'")
       ->type_name("INPUT=OUTPUT")
       ->allow_extra_args(false);
-  auto *mesh = verb.add_option("--mesh", options.mesh,
-                               "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
+  verb.add_option("--mesh", options.mesh, "mesh axes in rank order, e.g. data=2,model=2,pipe=2");
   auto *devices = verb.add_option(
       "--devices", options.devices,
       "number and kind of devices, e.g. 4 or 8xH100-80GB, on as many of the hosts that they are "
-      "usually in; times are estimated for the kind, code is generated for --target");
-  devices->excludes(mesh);
+      "usually in; times are estimated for the kind, code is generated for --target; a --mesh "
+      "takes the first of them");
   verb.add_option("--cluster", options.cluster,
                   "devices and links that times are estimated for: a file (docs/clusters.md), or " +
                       cluster::joinNames(cluster::listPresets()) +
@@ -168,6 +169,11 @@ static CLI::App *addCompile(CLI::App &app, CompileOptions &options) {
                    "folder to write; default: the model's name with .plan");
   addTargetOptions(*verb, options);
   addStrategyOptions(*verb, options);
+  verb->add_option("--measure-best", options.measureBest,
+                   "compile the N candidates that are the fastest in the simulator, run each on "
+                   "this machine for a moment, and keep the fastest; for the devices at hand")
+      ->type_name("N")
+      ->check(CLI::Range(2, 64));
   verb->add_option("--stop-after", options.stopAfter,
                    "phase to stop after: the program goes to --dump-ir or standard output");
   verb->add_option("--start-from", options.startFrom,

@@ -57,7 +57,7 @@ static int64_t countDevices(const CompileOptions &options) {
     if (!axis.rsplit('=').second.getAsInteger(10, size) && size > 0 && size <= 4096)
       count *= size;
   llvm::StringRef devices = options.devices;
-  if (!devices.consumeInteger(10, size) && size > 0 && size <= 4096)
+  if (options.mesh.empty() && !devices.consumeInteger(10, size) && size > 0 && size <= 4096)
     count = size;
   std::string error;
   if (!options.cluster.empty() && options.mesh.empty())

@@ -21,8 +21,8 @@ static constexpr int64_t kMaxTimes = 16;
 // Memory of a program
 //===----------------------------------------------------------------------===//
 
-std::optional<TrialPlan> Compilation::tryPlan(ModuleOp simplified, const ShardOptions &shard,
-                                              std::string &error) {
+OwningOpRef<ModuleOp> Compilation::compileCopy(ModuleOp simplified, const ShardOptions &shard,
+                                               StringRef last, std::string &error) {
   OwningOpRef<ModuleOp> copy = simplified.clone();
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error && error.empty())
@@ -30,15 +30,28 @@ std::optional<TrialPlan> Compilation::tryPlan(ModuleOp simplified, const ShardOp
     return success(); // a trial is not the user's business
   });
   PhaseContext phases = makePhaseContext(shard);
-  for (size_t i = *findPhase("shard"); i <= *findPhase("allocate"); ++i) {
+  for (size_t i = *findPhase("shard"); i <= *findPhase(last); ++i) {
     PassManager pm(&context);
     getPhases()[i].addPasses(pm, phases);
     if (succeeded(pm.run(*copy)))
       continue;
     if (error.empty())
       error = ("phase " + getPhases()[i].name + " failed").str();
-    return std::nullopt;
+    return nullptr;
   }
+  return copy;
+}
+
+std::optional<TrialPlan> Compilation::tryPlan(ModuleOp simplified, const ShardOptions &shard,
+                                              std::string &error) {
+  OwningOpRef<ModuleOp> copy = compileCopy(simplified, shard, "allocate", error);
+  if (!copy)
+    return std::nullopt;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && error.empty())
+      error = loom::describeWithNode(diagnostic, options.input);
+    return success();
+  });
   FailureOr<std::vector<sim::ProgramRun>> runs = sim::simulate(*copy);
   if (failed(runs)) {
     if (error.empty())
@@ -154,7 +167,7 @@ std::vector<Compilation::Change> Compilation::listChanges(const ShardOptions &sh
     Change change{"", request, {}, 0};
     change.request.mesh = growAxis(shard.mesh, axis, times);
     std::string error;
-    if (!options.devices.empty()) {
+    if (!options.devices.empty() && options.mesh.empty()) {
       std::string more = growDevices(options.devices, times);
       change.flag = "--devices " + more;
       change.request.cluster = cluster::findDevices(more, request.kind, error);

@@ -31,6 +31,7 @@ template <typename Options, typename Visit> static void forEachFlag(Options &opt
   visit("microbatches", options.microbatches);
   visit("chunk-matmul", options.chunkMatmul);
   visit("memory-limit", options.memoryLimit);
+  visit("measure-best", options.measureBest);
   visit("precision", options.precision);
   visit("target", options.target.name);
   visit("cpu-arch", options.target.cpuArch);

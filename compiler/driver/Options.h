@@ -34,6 +34,7 @@ struct CompileOptions {
   int64_t microbatches = 0;
   int64_t chunkMatmul = 0; ///< chunks of a matmul beside a collective; 0: whole
   int64_t memoryLimit = 0; ///< bytes
+  int64_t measureBest = 0; ///< candidates that are run on this machine; 0: none
   TargetOptions target;
   std::string precision = "f32";    ///< f32, tf32, bf16 or f16
   std::string stopAfter, startFrom; ///< phase names; empty: all

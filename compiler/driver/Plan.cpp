@@ -7,6 +7,8 @@
 
 #include "dialects/dist/MachineAttr.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 #include <iostream>
 
 using namespace mlir;
@@ -27,10 +29,11 @@ LogicalResult Compilation::simulateCopy(const sim::MeasuredCosts *measured, Plan
   }
   if (failed(checkMemory(*copy)))
     return failure();
-  // Where nothing could be estimated, nothing is compared.
-  for (auto [estimated, allocated] : llvm::zip(estimatedMemory, computeMemory(*copy)))
-    outcome.memory.push_back(
-        {allocated.stage, estimated.needs.getAllocated(), allocated.needs.getAllocated()});
+  for (auto [i, allocated] : llvm::enumerate(computeMemory(*copy))) {
+    uint64_t estimate =
+        i < estimatedMemory.size() ? estimatedMemory[i].needs.getAllocated() : uint64_t(0);
+    outcome.memory.push_back({allocated.stage, estimate, allocated.needs});
+  }
   FailureOr<std::vector<sim::ProgramRun>> runs = sim::simulate(*copy, measured);
   if (succeeded(runs))
     outcome.runs = std::move(*runs);
@@ -45,17 +48,22 @@ void Compilation::describeChoice(PlanOutcome &outcome) const {
   outcome.precision = getPrecision();
   outcome.strategy = choice.name;
   outcome.chosenAs = choice.describe();
-  for (const Candidate &candidate : choice.candidates)
+  for (const Candidate &candidate : choice.candidates) {
+    int64_t bytes = candidate.memoryBytes ? candidate.memoryBytes : candidate.estimatedBytes;
     outcome.candidates.push_back({candidate.name, candidate.describe(),
                                   candidate.simulatedSeconds * 1e3, candidate.sumSeconds * 1e3,
-                                  static_cast<uint64_t>(candidate.memoryBytes)});
+                                  static_cast<uint64_t>(bytes)});
+  }
+  sortCandidates(outcome.candidates);
   outcome.memoryLimit = getMemoryLimit();
   outcome.warnings = warnings;
+  outcome.remarks = remarks;
 }
 
 int Compilation::plan(const sim::MeasuredCosts *measured, PlanOutcome &outcome) {
   mayLackWeights = true;
   options.stopAfter = "shard";
+  options.measureBest = 0; // of a plan that is planned again
   if (failed(checkOptions()))
     return 1;
   for (size_t index = first; index <= last; ++index)

@@ -121,26 +121,12 @@ void Compilation::recordValues() {
 
 /// Memory of a device of the largest stage, as in `inspect memory`.
 llvm::json::Object Compilation::describeMemory() const {
-  auto number = [](uint64_t bytes) { return static_cast<int64_t>(bytes); };
-  llvm::json::Object object{{"stage", memory.stage},
-                            {"weights_bytes", number(memory.needs.weights)},
-                            {"states_bytes", number(memory.needs.states)},
-                            {"arena_bytes", number(memory.needs.arena)},
-                            {"registered_bytes", number(memory.needs.registered)},
-                            {"inputs_and_outputs_bytes", number(memory.needs.bindings)},
-                            {"total_bytes", number(memory.needs.getAllocated())}};
+  llvm::json::Object object = describeNeeds(memory.stage, memory.needs);
   if (uint64_t limit = getMemoryLimit())
-    object["limit_bytes"] = number(limit);
+    object["limit_bytes"] = static_cast<int64_t>(limit);
   if (!estimatedMemory.empty()) {
     StageMemory estimated = findLargest(estimatedMemory);
-    const rt::MemoryNeeds &needs = estimated.needs;
-    object["estimate"] = llvm::json::Object{{"stage", estimated.stage},
-                                            {"weights_bytes", number(needs.weights)},
-                                            {"states_bytes", number(needs.states)},
-                                            {"arena_bytes", number(needs.arena)},
-                                            {"registered_bytes", number(needs.registered)},
-                                            {"inputs_and_outputs_bytes", number(needs.bindings)},
-                                            {"total_bytes", number(needs.getAllocated())}};
+    object["estimate"] = describeNeeds(estimated.stage, estimated.needs);
   }
   return object;
 }
@@ -172,31 +158,33 @@ static llvm::json::Array describeAxes(ModuleOp module) {
   return axes;
 }
 
-std::string Compilation::makeReport() const {
-  llvm::json::Array candidates, communication, estimatesJson, phases;
+static llvm::json::Array describeCandidates(const Choice &choice) {
+  llvm::json::Array candidates;
   for (const Candidate &candidate : choice.candidates)
     candidates.push_back(llvm::json::Object{{"strategy", candidate.name},
                                             {"simulated_ms", toMs(candidate.simulatedSeconds)},
+                                            {"measured_ms", toMs(candidate.measuredSeconds)},
                                             {"sum_ms", toMs(candidate.sumSeconds)},
                                             {"memory_bytes", candidate.memoryBytes},
                                             {"estimated_memory_bytes", candidate.estimatedBytes},
                                             {"reason", candidate.describe()}});
+  return candidates;
+}
+
+llvm::json::Array Compilation::describeCollectives() const {
+  llvm::json::Array communication;
   CollectiveTimes simulated(runs);
   for (const rt::PlannedCollective &collective : collectives) {
     llvm::json::Object object = describe(collective, communication.size());
     simulated.addTo(object, collective);
     communication.push_back(std::move(object));
   }
-  for (const sim::ProgramRun &run : runs)
-    estimatesJson.push_back(llvm::json::Object{{"entry", run.entry},
-                                               {"dims", run.dims},
-                                               {"compute_ms", run.stats.compute},
-                                               {"comm_ms", run.stats.communication},
-                                               {"exposed_ms", run.stats.exposed},
-                                               {"step_ms", toMs(run.seconds)},
-                                               {"bubble", run.stats.bubble}});
+  return communication;
+}
+
+static llvm::json::Array describeKernels(llvm::ArrayRef<CompiledKernel> compiled) {
   llvm::json::Array kernels;
-  for (const CompiledKernel &kernel : emitted.compiled)
+  for (const CompiledKernel &kernel : compiled)
     kernels.push_back(llvm::json::Object{{"symbol", kernel.symbol},
                                          {"skeleton", kernel.skeleton},
                                          {"registers", kernel.registers},
@@ -205,8 +193,17 @@ std::string Compilation::makeReport() const {
                                          {"lowering_ms", kernel.loweringMs},
                                          {"ptx_ms", kernel.ptxMs},
                                          {"cubin_ms", kernel.cubinMs}});
+  return kernels;
+}
+
+static llvm::json::Array describePhases(llvm::ArrayRef<std::pair<std::string, double>> times) {
+  llvm::json::Array phases;
   for (const auto &[name, ms] : times)
     phases.push_back(llvm::json::Object{{"name", name}, {"ms", ms}});
+  return phases;
+}
+
+std::string Compilation::makeReport() const {
   llvm::json::Object report{{"model", options.input},
                             {"options", describeOptions(options)},
                             {"mesh", choice.options.mesh},
@@ -218,15 +215,16 @@ std::string Compilation::makeReport() const {
                             {"axes", describeAxes(*module)},
                             {"target", target->getName()},
                             {"precision", getPrecision()},
-                            {"candidates", std::move(candidates)},
+                            {"candidates", describeCandidates(choice)},
                             {"memory", describeMemory()},
-                            {"collectives", std::move(communication)},
-                            {"estimates", std::move(estimatesJson)},
+                            {"collectives", describeCollectives()},
+                            {"estimates", describePrograms(runs)},
                             {"stages", describeStages(runs, stageMemory)},
                             {"costs", describeSteps(runs)},
-                            {"kernels", std::move(kernels)},
+                            {"kernels", describeKernels(emitted.compiled)},
                             {"warnings", toJson(warnings)},
-                            {"phases", std::move(phases)}};
+                            {"remarks", toJson(remarks)},
+                            {"phases", describePhases(times)}};
   if (searchBound)
     report["search"] =
         llvm::json::Object{{"cost_ms", searchBound->costMs}, {"bound_ms", searchBound->boundMs}};
@@ -312,7 +310,8 @@ void Compilation::printChoice(llvm::raw_ostream &os) const {
   if (others.size() > most)
     llvm::stable_sort(others, [](const Candidate *a, const Candidate *b) {
       auto rank = [](const Candidate *c) {
-        return std::tuple(c->verdict != Verdict::Slower, c->simulatedSeconds == 0, c->sumSeconds);
+        return std::tuple(c->verdict != Verdict::Slower, c->measuredSeconds == 0,
+                          c->simulatedSeconds == 0, c->sumSeconds);
       };
       return rank(a) < rank(b);
     });
@@ -320,6 +319,9 @@ void Compilation::printChoice(llvm::raw_ostream &os) const {
     os << "    not           " << candidate->name << ": ";
     if (candidate->verdict != Verdict::Slower)
       os << candidate->describe();
+    else if (candidate->measuredSeconds > 0)
+      os << llvm::format("%.3g ms measured, %.3g ms simulated", toMs(candidate->measuredSeconds),
+                         toMs(candidate->simulatedSeconds));
     else if (candidate->simulatedSeconds > 0)
       os << llvm::format("%.3g ms simulated", toMs(candidate->simulatedSeconds));
     else
@@ -345,9 +347,9 @@ void Compilation::printSummary() const {
      << formatBytes(uint64_t(emitted.kernelBytes), "B") << "; programs "
      << formatBytes(uint64_t(emitted.programBytes), "B") << "\n";
   printEstimates(os);
-  if (!warnings.empty())
-    os << "  remarks         " << warnings.size()
-       << " (see report.json or --remarks); the first: " << warnings.front() << "\n";
+  if (!remarks.empty())
+    os << "  remarks         " << remarks.size()
+       << " (see report.json or --remarks); the first: " << remarks.front() << "\n";
   double total = 0;
   for (const auto &[name, ms] : times)
     total += ms;

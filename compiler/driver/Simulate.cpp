@@ -8,6 +8,7 @@
 #include "compiler/driver/Phases.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/driver/Simulation.h"
+#include "compiler/planner/AllocatedMemory.h"
 #include "compiler/simulator/Simulator.h"
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
@@ -120,6 +121,8 @@ static LogicalResult simulatePlan(const SimulateOptions &options, MLIRContext &c
   outcome.model = options.input;
   outcome.mesh = printMesh(*module);
   outcome.machine = dist::getMachine(*module)->getName();
+  for (const StageMemory &memory : computeMemory(*module))
+    outcome.memory.push_back({memory.stage, 0, memory.needs});
   outcome.runs = std::move(*runs);
   return success();
 }

@@ -35,6 +35,31 @@ Array gridloom::describeSteps(std::span<const sim::ProgramRun> runs) {
   return steps;
 }
 
+Array gridloom::describePrograms(std::span<const sim::ProgramRun> runs) {
+  Array programs;
+  for (const sim::ProgramRun &run : runs)
+    programs.push_back(Object{{"entry", run.entry},
+                              {"dims", run.dims},
+                              {"compute_ms", run.stats.compute},
+                              {"comm_ms", run.stats.communication},
+                              {"exposed_ms", run.stats.exposed},
+                              {"step_ms", toMs(run.seconds)},
+                              {"bubble", run.stats.bubble}});
+  return programs;
+}
+
+Object gridloom::describeNeeds(int64_t stage, const rt::MemoryNeeds &needs) {
+  Object object{{"stage", stage}};
+  for (auto [name, bytes] : {std::pair("weights_bytes", needs.weights),
+                             {"states_bytes", needs.states},
+                             {"arena_bytes", needs.arena},
+                             {"registered_bytes", needs.registered},
+                             {"inputs_and_outputs_bytes", needs.bindings},
+                             {"total_bytes", needs.getAllocated()}})
+    object[name] = static_cast<int64_t>(bytes);
+  return object;
+}
+
 Array gridloom::describeStages(std::span<const sim::ProgramRun> runs,
                                std::span<const StageMemory> memory) {
   Array stages;
@@ -53,13 +78,8 @@ Array gridloom::describeStages(std::span<const sim::ProgramRun> runs,
       auto kept =
           llvm::find_if(memory, [&](const StageMemory &m) { return m.stage == stage.stage; });
       if (kept != memory.end())
-        for (auto [name, bytes] : {std::pair("weights_bytes", kept->needs.weights),
-                                   {"states_bytes", kept->needs.states},
-                                   {"arena_bytes", kept->needs.arena},
-                                   {"registered_bytes", kept->needs.registered},
-                                   {"inputs_and_outputs_bytes", kept->needs.bindings},
-                                   {"total_bytes", kept->needs.getAllocated()}})
-          object[name] = static_cast<int64_t>(bytes);
+        for (auto &[name, bytes] : describeNeeds(stage.stage, kept->needs))
+          object[name] = bytes;
       stages.push_back(std::move(object));
     }
   return stages;

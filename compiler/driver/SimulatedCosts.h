@@ -18,6 +18,12 @@ namespace gridloom {
 /// first.
 llvm::json::Array describeSteps(std::span<const sim::ProgramRun> runs);
 
+/// What a step of each program takes, in milliseconds.
+llvm::json::Array describePrograms(std::span<const sim::ProgramRun> runs);
+
+/// Bytes of a device of a stage, as in `inspect memory`.
+llvm::json::Object describeNeeds(int64_t stage, const rt::MemoryNeeds &needs);
+
 /// What each stage does in a step of each program, in milliseconds, and what it keeps, in bytes.
 llvm::json::Array describeStages(std::span<const sim::ProgramRun> runs,
                                  std::span<const StageMemory> memory);

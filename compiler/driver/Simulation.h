@@ -12,24 +12,18 @@
 
 #include "compiler/driver/Options.h"
 #include "compiler/simulator/Runs.h"
+#include "runtime/core/MemoryNeeds.h"
+#include "support/Candidates.h"
 
 #include <map>
 
 namespace gridloom {
 
-/// A way to use the devices, and what became of it.
-struct PlanCandidate {
-  std::string strategy, verdict;
-  double simulatedMs = 0;   ///< of all programs; 0: not simulated
-  double sumMs = 0;         ///< of all that it computes and sends; 0: not known
-  uint64_t memoryBytes = 0; ///< 0: not known
-};
-
 /// Bytes of a device of a stage.
 struct PlannedMemory {
   int64_t stage = 0;
-  uint64_t estimated = 0; ///< before partitioning
-  uint64_t allocated = 0;
+  uint64_t estimated = 0; ///< before partitioning; 0: not known
+  rt::MemoryNeeds needs;  ///< as allocated
 };
 
 /// What `plan` and `simulate` found.
@@ -39,8 +33,8 @@ struct PlanOutcome {
   std::string chosenAs;                  ///< "fastest of ..."; empty where nothing was to choose
   std::vector<PlanCandidate> candidates; ///< of which one was chosen
   uint64_t memoryLimit = 0;              ///< bytes; 0: none
-  std::vector<PlannedMemory> memory;     ///< of all stages; empty of what was planned elsewhere
-  std::vector<std::string> warnings;
+  std::vector<PlannedMemory> memory;     ///< of all stages
+  std::vector<std::string> warnings, remarks;
   std::vector<sim::ProgramRun> runs;
   /// Further files for the folder of --output: name to contents.
   std::map<std::string, std::string> files;

@@ -105,15 +105,27 @@ static void addSteps(Document &document, const PlanOutcome &outcome, size_t most
 
 /// For tools alone: people have the trace.
 static void addMemory(Document &document, const PlanOutcome &outcome) {
-  if (!outcome.memory.empty())
+  // Where nothing was estimated, nothing is compared.
+  if (std::any_of(outcome.memory.begin(), outcome.memory.end(),
+                  [](const PlannedMemory &memory) { return memory.estimated > 0; })) {
     document.addTable("devices", {"stage", "estimated_bytes", "allocated_bytes"});
-  for (const PlannedMemory &memory : outcome.memory)
-    document.addRow({memory.stage, memory.estimated, memory.allocated});
+    for (const PlannedMemory &memory : outcome.memory)
+      document.addRow({memory.stage, memory.estimated, memory.needs.getAllocated()});
+  }
   document.addTable("memory", {"entry", "dims", "stage", "ms", "bytes"});
   for (const sim::ProgramRun &run : outcome.runs)
     for (const sim::StageRun &stage : run.stages)
       for (auto [seconds, bytes] : stage.memory.points)
         document.addRow({run.entry, run.dims, stage.stage, toMs(seconds), bytes});
+}
+
+static void addLines(Document &document, const char *table, const char *column,
+                     const std::vector<std::string> &lines) {
+  if (lines.empty())
+    return;
+  document.addTable(table, {column});
+  for (const std::string &line : lines)
+    document.addRow({line});
 }
 
 static Document describe(const PlanOutcome &outcome, bool forTools) {
@@ -137,24 +149,14 @@ static Document describe(const PlanOutcome &outcome, bool forTools) {
   }
   addPrograms(document, outcome);
   addPartial(document, outcome);
-  if (outcome.candidates.size() > 1) {
-    document.addTable("candidates", {"strategy", "simulated_ms", "sum_ms", "memory", "verdict"});
-    auto timeOrNone = [](double ms) { return ms > 0 ? timeCell(ms) : Cell(nullptr); };
-    for (const PlanCandidate &candidate : outcome.candidates)
-      document.addRow({candidate.strategy, timeOrNone(candidate.simulatedMs),
-                       timeOrNone(candidate.sumMs),
-                       candidate.memoryBytes ? bytesCell(candidate.memoryBytes) : Cell(nullptr),
-                       candidate.verdict});
-  }
-  constexpr size_t kMostShown = 10;
-  addSteps(document, outcome, forTools ? std::numeric_limits<size_t>::max() : kMostShown);
+  constexpr size_t kMostCandidates = 12, kMostSteps = 10;
+  constexpr size_t all = std::numeric_limits<size_t>::max();
+  addCandidates(document, outcome.candidates, forTools ? all : kMostCandidates);
+  addSteps(document, outcome, forTools ? all : kMostSteps);
   if (forTools)
     addMemory(document, outcome);
-  if (!outcome.warnings.empty()) {
-    document.addTable("warnings", {"warning"});
-    for (const std::string &warning : outcome.warnings)
-      document.addRow({warning});
-  }
+  addLines(document, "warnings", "warning", outcome.warnings);
+  addLines(document, "remarks", "remark", outcome.remarks);
   return document;
 }
 

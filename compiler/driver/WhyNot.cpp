@@ -5,10 +5,9 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/driver/WhyNot.h"
 
-#include "cluster/Presets.h"
 #include "compiler/driver/OptionText.h"
+#include "compiler/driver/SimulatedCosts.h"
 #include "compiler/onnx/NodeReaders.h"
-#include "compiler/target/Target.h"
 #include "dialects/dist/Sharding.h"
 #include "support/Text.h"
 #include "support/Usage.h"
@@ -18,6 +17,7 @@
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/MemoryBuffer.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
@@ -70,31 +70,26 @@ static std::string findModel(const fs::path &folder, const Object &report) {
 // Costs
 //===----------------------------------------------------------------------===//
 
+/// As `diff` reads it off a report.
 static CostSheet makeSheet(const PlanOutcome &outcome) {
-  CostSheet sheet;
-  uint64_t most = 0;
-  for (const sim::ProgramRun &run : outcome.runs) {
-    sheet.programs.push_back({run.entry + (run.dims.empty() ? "" : " " + run.dims),
-                              run.seconds * 1e3, run.stats.compute, run.stats.communication,
-                              run.stats.exposed, run.stats.bubble});
-    for (const sim::StepSum &step : sim::sumSteps(run))
-      sheet.parts.push_back({step.kind, step.over, step.node, step.times, step.seconds * 1e3});
-    for (const sim::StageRun &stage : run.stages)
-      if (uint64_t bytes = stage.memory.getAllocated(); bytes >= most) {
-        most = bytes;
-        sheet.memory = {{"total", bytes},
-                        {"weights, states, inputs and outputs", stage.memory.kept},
-                        {"activations", stage.memory.arena + stage.memory.registered}};
-      }
-  }
-  return sheet;
+  Object report{{"estimates", describePrograms(outcome.runs)},
+                {"costs", describeSteps(outcome.runs)}};
+  auto largest = std::max_element(outcome.memory.begin(), outcome.memory.end(),
+                                  [](const PlannedMemory &a, const PlannedMemory &b) {
+                                    return a.needs.getAllocated() < b.needs.getAllocated();
+                                  });
+  if (largest != outcome.memory.end())
+    report["memory"] = describeNeeds(largest->stage, largest->needs);
+  std::string text;
+  llvm::raw_string_ostream(text) << Value(std::move(report));
+  return parseCosts(text).value_or(CostSheet());
 }
 
 static bool costAlike(const CostSheet &a, const CostSheet &b) {
   auto sums = [](const CostSheet &sheet) {
-    std::map<std::tuple<std::string, std::string, std::string>, double> parts;
+    std::map<std::tuple<std::string, std::string, std::string, std::string>, double> parts;
     for (const CostSheet::Part &part : sheet.parts)
-      parts[{part.kind, part.over, part.node}] += part.ms;
+      parts[{part.program, part.kind, part.over, part.node}] += part.ms;
     return parts;
   };
   return a.memory == b.memory && sums(a) == sums(b);
@@ -139,23 +134,6 @@ std::optional<PlannedAgain> PlannedAgain::open(const std::string &folder, std::s
   return plan;
 }
 
-/// --devices and a mesh exclude each other: the hosts that these devices are part of.
-static void nameCluster(CompileOptions &options) {
-  if (options.devices.empty())
-    return;
-  auto [count, kind] = StringRef(options.devices).split('x');
-  std::string error;
-  std::unique_ptr<Target> target = parseTarget(options.target, error);
-  std::string name = !kind.empty() ? kind.str() : target ? target->getTraits().machine.str() : "";
-  int64_t devices = 1;
-  if (count.getAsInteger(10, devices) || !cluster::findKind(name))
-    return;
-  const cluster::Preset &preset = cluster::getUsualPreset(name);
-  options.cluster =
-      preset.name + ("x" + std::to_string((devices + preset.devices - 1) / preset.devices));
-  options.devices.clear();
-}
-
 /// The first error, with its notes: "error: A", "note: B" as "A: B".
 static std::string getRefusal(const std::string &messages) {
   std::string refusal;
@@ -174,6 +152,14 @@ static int64_t countDevices(StringRef mesh) {
     if (!axis.split('=').second.getAsInteger(10, size))
       devices *= size;
   return devices;
+}
+
+/// A mesh may need more devices than --devices gave: then it gives as many, of the same kind.
+static void growDevices(CompileOptions &options) {
+  auto [count, kind] = StringRef(options.devices).split('x');
+  int64_t given = 0, needed = countDevices(options.mesh);
+  if (!count.getAsInteger(10, given) && given < needed)
+    options.devices = std::to_string(needed) + (kind.empty() ? "" : "x" + kind.str());
 }
 
 int64_t PlannedAgain::getDevices() const { return countDevices(mesh); }
@@ -212,7 +198,7 @@ Trial PlannedAgain::plan(const std::string &pin) const {
     changed.mesh = mesh;
     changed.shard.push_back(pin);
   }
-  nameCluster(changed);
+  growDevices(changed);
   PlanOutcome outcome;
   std::ostringstream messages;
   if (runPlan(changed, "", outcome, messages) != 0) {

@@ -23,6 +23,11 @@ static constexpr size_t kMostRows = 8;
 /// Relative differences below this are rounding.
 static constexpr double kEqual = 1e-9;
 
+/// What is wrong with the text of --why-not; "" where that is nothing.
+static std::string requirePin(const std::string &pin) {
+  return pin.empty() ? "it is empty; write NAME=[{axis,...},...] or mesh=axis=size,..." : "";
+}
+
 CLI::App *gridloom::addWhyNot(CLI::App &app, WhyNotOptions &options) {
   CLI::App *verb = app.add_subcommand("explain", "Explain a plan's decisions and their costs");
   verb->footer(kExplainExamples);
@@ -31,6 +36,7 @@ CLI::App *gridloom::addWhyNot(CLI::App &app, WhyNotOptions &options) {
                          ->check(CLI::Range(0, 1 << 30));
   auto *pin = verb->add_option("--why-not", options.pin, kWhyNotHelp)
                   ->type_name("NAME=SHARDING|mesh=MESH")
+                  ->check(requirePin)
                   ->excludes(collective);
   auto *alternatives = verb->add_flag("--alternatives", options.alternatives, kAlternativesHelp)
                            ->needs(collective)

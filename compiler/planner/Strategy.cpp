@@ -6,6 +6,7 @@
 #include "compiler/planner/Strategy.h"
 
 #include "cluster/Presets.h"
+#include "compiler/planner/Meshes.h"
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
 #include "passes/communicate/Communicate.h"
@@ -48,13 +49,6 @@ static constexpr int64_t kMaxSearchedStages = 8;
 
 namespace {
 enum class Use { Data, Tensor, Pipeline, Search, Random, Any };
-
-struct AxisSpec {
-  std::string name;
-  int64_t size;
-};
-
-using MeshSpec = std::vector<AxisSpec>;
 } // namespace
 
 static Use getUse(StringRef axis) {
@@ -65,86 +59,6 @@ static Use getUse(StringRef axis) {
   if (axis == "pipe" || axis == "stage")
     return Use::Pipeline;
   return Use::Any;
-}
-
-static std::string print(const MeshSpec &mesh) {
-  return llvm::join(
-      llvm::map_range(
-          mesh, [](const AxisSpec &axis) { return axis.name + "=" + std::to_string(axis.size); }),
-      ",");
-}
-
-static FailureOr<MeshSpec> parseMesh(ModuleOp module, StringRef text) {
-  MeshSpec mesh;
-  int64_t devices = 1;
-  for (StringRef part : llvm::split(text, ',')) {
-    if (part.empty())
-      continue;
-    auto [name, number] = part.split('=');
-    int64_t size;
-    if (name.empty() || number.getAsInteger(10, size) || size < 1) {
-      module.emitError("cannot read '")
-          << part << "' in --mesh; write name=size, e.g. data=2,model=2";
-      return failure();
-    }
-    if (size > dist::kMaxDevices) {
-      module.emitError("--mesh has an axis '")
-          << name << "' of " << size << " devices; the most are " << dist::kMaxDevices;
-      return failure();
-    }
-    if (name == dist::MeshOp::kMicroAxis) {
-      module.emitError("--mesh names axis '")
-          << name << "', which is reserved for micro-batches; give the axis another name";
-      return failure();
-    }
-    if (llvm::any_of(mesh, [&](const AxisSpec &axis) { return axis.name == name; })) {
-      module.emitError("--mesh names axis '") << name << "' twice";
-      return failure();
-    }
-    mesh.push_back({name.str(), size});
-    devices *= size;
-    if (devices > dist::kMaxDevices) {
-      module.emitError("--mesh ") << text << " has " << devices << " devices or more; the most are "
-                                  << dist::kMaxDevices;
-      return failure();
-    }
-  }
-  return mesh;
-}
-
-static int64_t countDevices(const MeshSpec &mesh) {
-  int64_t count = 1;
-  for (const AxisSpec &axis : mesh)
-    count *= axis.size;
-  return count;
-}
-
-/// All meshes of `count` devices over data, model and pipe. Tensor parallelism also takes two axes:
-/// 16 devices cut 8 key-value heads as 8 by 2, the queries over both and the keys over the first.
-static std::vector<MeshSpec> enumerateMeshes(int64_t count, StringRef strategy) {
-  // A strategy of one kind uses every axis for it as it is.
-  bool twoAxes = strategy == "auto" || (strategy.contains("tp") && strategy.contains('+'));
-  std::vector<MeshSpec> meshes;
-  for (int64_t data = 1; data <= count; ++data) {
-    if (count % data)
-      continue;
-    for (int64_t model = 1; model <= count / data; ++model) {
-      if (count / data % model)
-        continue;
-      for (int64_t second : {1, 2, 4}) {
-        if (model % second || (second > 1 && (!twoAxes || model / second < second)))
-          continue;
-        MeshSpec mesh;
-        for (auto [name, size] :
-             {std::pair("data", data), std::pair("model", model / second),
-              std::pair("tensor", second), std::pair("pipe", count / data / model)})
-          if (size > 1)
-            mesh.push_back({name, size});
-        meshes.push_back(mesh);
-      }
-    }
-  }
-  return meshes;
 }
 
 std::string Candidate::describe() const {
@@ -166,8 +80,20 @@ std::string Choice::describe() const {
     return "";
   auto simulated =
       llvm::count_if(candidates, [](const Candidate &c) { return c.simulatedSeconds > 0; });
+  auto measured =
+      llvm::count_if(candidates, [](const Candidate &c) { return c.measuredSeconds > 0; });
   return "fastest of " + std::to_string(candidates.size()) + " candidates, " +
-         std::to_string(simulated) + " simulated";
+         std::to_string(simulated) + " simulated" +
+         (measured ? ", " + std::to_string(measured) + " measured" : "");
+}
+
+void Choice::choose(Candidate &candidate) {
+  for (Candidate &other : candidates)
+    if (other.verdict == Verdict::Chosen)
+      other.verdict = Verdict::Slower;
+  candidate.verdict = Verdict::Chosen;
+  options = candidate.options;
+  name = candidate.name;
 }
 
 static Candidate makeCandidate(const MeshSpec &mesh, ArrayRef<Use> uses,
@@ -272,30 +198,6 @@ static std::vector<Candidate> makeSearches(ModuleOp module, const MeshSpec &mesh
   if (counts.size() > 1 && !canCutBatch(module, candidates.back().options))
     candidates.resize(1);
   return candidates;
-}
-
-/// A mesh that can say many splits of the devices: an axis for the blocks of the fastest links that
-/// there are, and the devices of a block over the other axes, the larger first.
-static MeshSpec makeSearchMesh(const cluster::Machine &machine, int64_t count, size_t mostAxes) {
-  int64_t block = machine.levels.empty() ? count : machine.levels.front().block;
-  if (block <= 1 || block >= count || count % block != 0)
-    block = count;
-  std::vector<int64_t> sizes(block == count ? mostAxes : mostAxes - 1, 1);
-  for (int64_t rest = block, factor = block; rest > 1; rest /= factor) {
-    // The largest prime left, to the smallest axis.
-    factor = 1;
-    for (int64_t i = 2, left = rest; left > 1; ++i)
-      for (; left % i == 0; left /= i)
-        factor = i;
-    *std::min_element(sizes.begin(), sizes.end()) *= factor;
-  }
-  std::sort(sizes.begin(), sizes.end(), std::greater<>());
-  sizes.insert(sizes.begin(), count / block);
-  MeshSpec mesh;
-  for (int64_t size : sizes)
-    if (size > 1)
-      mesh.push_back({std::string(1, "xyzw"[mesh.size()]), size});
-  return mesh;
 }
 
 /// The search on all devices, and with stages: as many as there are blocks of the fastest links, or
@@ -642,8 +544,8 @@ static std::vector<Candidate *> shortlist(ModuleOp module, std::vector<Candidate
   llvm::stable_sort(bySum,
                     [](Candidate *a, Candidate *b) { return a->sumSeconds < b->sumSeconds; });
   for (Candidate *candidate : bySum) {
-    if (tried.size() == kMaxSimulated ||
-        (!tried.empty() && candidate->sumSeconds > kFarSlower * tried.front()->sumSeconds))
+    bool isFar = !tried.empty() && candidate->sumSeconds > kFarSlower * tried.front()->sumSeconds;
+    if (tried.size() >= request.leastSimulated && (tried.size() >= kMaxSimulated || isFar))
       break;
     if (llvm::any_of(tried, [&](Candidate *other) { return areAlike(*other, *candidate); }))
       continue;

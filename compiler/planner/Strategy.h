@@ -32,9 +32,10 @@ struct StrategyRequest {
   std::shared_ptr<const StrategyFile> file; ///< in place of `strategy`, with the mesh in it
   std::string stageAxis;                    ///< of pipelines, whatever it is called; empty: by name
   std::vector<std::string> shard;
-  int64_t microbatches = 0; ///< 0: twice the number of stages
-  int64_t memoryLimit = 0;  ///< bytes per device; 0: the machine's
-  MemoryOptions memory;     ///< the target's, for estimates of memory
+  int64_t microbatches = 0;  ///< 0: twice the number of stages
+  int64_t memoryLimit = 0;   ///< bytes per device; 0: the machine's
+  size_t leastSimulated = 0; ///< simulates so many that fit, however far behind
+  MemoryOptions memory;      ///< the target's, for estimates of memory
   /// Splits a copy of the program by the options, compiles it up to allocation and simulates it.
   /// nullopt if that fails, then `error` says why. Not null where there are several candidates.
   std::function<std::optional<TrialPlan>(const ShardOptions &, std::string &error)> tryPlan;
@@ -54,6 +55,7 @@ struct Candidate {
   /// Of a step, all specialisations together: all that it computes and sends, one after another.
   double sumSeconds = 0;
   double simulatedSeconds = 0; ///< the same, in the simulator; 0 where that was not run
+  double measuredSeconds = 0;  ///< the same, run on this machine; 0 where it was not
   int64_t leastBytes = 0;      ///< a device keeps at least so much
   int64_t estimatedBytes = 0;  ///< a device keeps about so much; 0 where there is one candidate
   int64_t memoryBytes = 0;     ///< a device keeps so much, as allocated; 0 where that was not tried
@@ -75,8 +77,11 @@ struct Choice {
   std::vector<Candidate> candidates;
   int64_t memoryLimit = 0; ///< of the request, or of the devices it names; 0: none
 
-  /// "fastest of 12 candidates, 3 simulated"; empty where there was nothing to choose.
+  /// "fastest of 12 candidates, 3 simulated", and "2 measured" where some were run; empty where
+  /// there was nothing to choose.
   std::string describe() const;
+  /// Takes one of `candidates` in place of the chosen one.
+  void choose(Candidate &candidate);
 };
 
 /// Places the mesh on the first devices of the cluster, which it writes on the module for all

@@ -138,8 +138,10 @@ DeviceKind AttrReader::readKind(DictionaryAttr from) {
   kind.target = getText(from, "target");
   kind.memoryBytes = getInteger(from, "memory_bytes", 0);
   for (const cluster::NumberField &field : cluster::getNumberFields())
-    if (!field.mayBeAbsent || (from && from.contains(field.name)))
+    if (!field.mayBeAbsent || (from && from.contains(field.name))) {
       kind.*field.member = getNumber(from, field.name, field.mayBeZero);
+      isSound &= !field.isShare || kind.*field.member <= 1;
+    }
   auto rates = get<DictionaryAttr>(from, "flops_per_second");
   auto curves = get<DictionaryAttr>(from, "efficiency");
   for (auto [work, name] : llvm::enumerate(kClassNames)) {

@@ -13,11 +13,11 @@
 
 namespace gridloom {
 
-/// Of a choice of splits on one mesh, as the search counts: one operation after another, on a
-/// device.
+/// Of a choice of splits on one mesh, as the search counts: on a device, one operation after
+/// another; with stages a step of all micro-batches.
 struct SearchBound {
   double costMs = 0;  ///< of what was chosen
-  double boundMs = 0; ///< no choice takes less
+  double boundMs = 0; ///< no choice takes less; with stages: none with these stages
 };
 
 inline constexpr llvm::StringLiteral kSearchBound = "dist.search_bound";

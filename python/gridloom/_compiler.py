@@ -44,7 +44,7 @@ def compile(
     """Compiles the ONNX file `model` for a mesh of devices and returns the plan, a folder at `output`.
 
     `output` is `model` with the suffix .plan unless given. `mesh` is "data=2,model=2" or the same as a mapping;
-    `devices` instead of it, 4 or "8xH100-80GB", has the planner choose a mesh; without both the plan is for one device.
+    `devices`, 4 or "8xH100-80GB", has the planner choose a mesh, or is what `mesh` takes the first devices of; without both the plan is for one device.
     `cluster` is a file or a preset such as "HGX-H100x2" (docs/clusters.md): a mesh takes its first devices, without one all are used.
     `dims` binds the model's symbolic dimensions: one size each, or several for several specialisations.
     `strategy` is auto, search, dp, tp, pp, dp+tp …, or the path of a .strategy file (docs/strategy-files.md); without `seeds` auto

@@ -7,10 +7,10 @@
 
 #include "runtime/core/Error.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <set>
 #include <unistd.h>
 
 using namespace gridloom::rt;
@@ -23,9 +23,14 @@ bool gridloom::rt::isCompilerVerb(const std::string &verb) {
 bool gridloom::rt::inspectsModel(int argc, char **argv) {
   if (argc < 3 || std::string(argv[1]) != "inspect")
     return false;
-  return std::any_of(argv + 2, argv + argc, [](const char *argument) {
-    return std::filesystem::path(argument).extension() == ".onnx";
-  });
+  // What an option names may end in .onnx, too.
+  static const std::set<std::string> valued{"-o", "--output", "--trace", "--phase", "--format"};
+  for (int i = 2; i < argc; ++i)
+    if (valued.contains(argv[i]))
+      ++i;
+    else if (argv[i][0] != '-' && std::filesystem::path(argv[i]).extension() == ".onnx")
+      return true;
+  return false;
 }
 
 bool gridloom::rt::plansAgain(int argc, char **argv) {

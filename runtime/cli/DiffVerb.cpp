@@ -6,20 +6,20 @@
 #include "runtime/cli/Verbs.h"
 
 #include "runtime/cli/Job.h"
-#include "runtime/cli/ReportViews.h"
+#include "runtime/cli/ReportFile.h"
+#include "runtime/core/Error.h"
 #include "runtime/core/HostArray.h"
 #include "runtime/core/MemoryNeeds.h"
 #include "runtime/core/PlanQueries.h"
 #include "runtime/core/plan.pb.h"
+#include "support/CostSheet.h"
 #include "support/OutputFormat.h"
 #include "support/Text.h"
 
 #include <CLI/CLI.hpp>
 
-#include <fstream>
 #include <iostream>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 
 using namespace gridloom;
@@ -33,7 +33,8 @@ Examples:
 
 First come times, by what they are spent on, the largest difference first: they are the
 simulator's, for the devices that each plan was compiled for. Then lines that begin with - for
-the first plan and + for the second. A pipeline's times are those of one rank of each stage.)";
+the first plan and + for the second. A pipeline's times are those of one rank of each stage.
+Times of specialisations that one plan has alone are not compared.)";
 
 /// Rows of a table of times, for people.
 static constexpr size_t kMostCosts = 10;
@@ -81,8 +82,8 @@ static Facts getFacts(const Plan &plan) {
     std::string over;
     for (const std::string &axis : c.axes)
       over += (over.empty() ? "" : ".") + axis;
-    auto &[times, bytes] = sums["4 stage " + std::to_string(c.stage) + " " + c.kind + " " +
-                                (c.axes.empty() ? "" : "over ") + over + " for " + c.origin];
+    auto &[times, bytes] = sums["4 stage " + std::to_string(c.stage) + " " +
+                                nameKind(c.kind, over) + " for " + c.origin];
     times += c.times;
     bytes += c.bytes * uint64_t(c.times);
   }
@@ -96,11 +97,25 @@ static Facts getFacts(const Plan &plan) {
   return facts;
 }
 
-/// Empty where the plan has no report.
-static CostSheet getCosts(const Plan &plan) {
-  std::ifstream file(plan.getFolder() / "report.json");
-  nlohmann::json report = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
-  return readCosts(LenientJson(report));
+/// What a plan costs by its report. None, with a reason added to `missing`, where that has no
+/// times.
+static std::optional<CostSheet> findCosts(const Plan &plan, std::string &missing) {
+  std::string reason;
+  std::optional<CostSheet> costs;
+  try {
+    Json report = readPlanFile(plan.getFolder(), "report.json");
+    costs = readCosts(report);
+    if (!costs)
+      reason = plan.getFolder().string() +
+               (report.is_null() ? " has no report.json: copy it from the folder that 'gridloom "
+                                   "compile' wrote, or compile the plan again"
+                                 : " has a report.json without times: compile the plan again");
+  } catch (const Error &error) {
+    reason = error.what();
+  }
+  if (!costs)
+    missing += (missing.empty() ? "" : "; ") + reason;
+  return costs;
 }
 
 /// A fact that is not the same in both plans; null where one has none.
@@ -151,21 +166,27 @@ static int diff(const Settings &settings) {
   bool isJson = settings.format.isJson();
   size_t most = isJson ? std::numeric_limits<size_t>::max() : kMostCosts;
   Document document;
-  bool costsDiffer = addCostChanges(document, getCosts(*a), getCosts(*b), {}, most);
+  std::string missing;
+  std::optional<CostSheet> first = findCosts(*a, missing), second = findCosts(*b, missing);
+  bool costsDiffer = first && second && addCostChanges(document, *first, *second, {}, most);
   bool differ = costsDiffer || !differences.empty() || a->getDigest() != b->getDigest();
   if (isJson) {
     document.addField("differ", differ);
+    if (!missing.empty())
+      document.addField("no_costs", missing);
     addRows(document, differences);
     settings.format.write(document);
+  } else if (!differ) {
+    std::cout << "the plans are equal\n";
   } else {
+    if (!missing.empty())
+      std::cout << "no costs: " << makePrintable(missing) << "\n";
     if (costsDiffer)
       settings.format.write(document);
     if (costsDiffer && !differences.empty())
       std::cout << "\n";
     print(differences);
-    if (!differ)
-      std::cout << "the plans are equal\n";
-    else if (!costsDiffer && differences.empty())
+    if (!costsDiffer && differences.empty())
       std::cout << "the plans do the same, but their files differ\n";
   }
   return differ && settings.exitCode ? 1 : 0;

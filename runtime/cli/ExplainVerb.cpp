@@ -14,7 +14,6 @@
 
 using namespace gridloom;
 using namespace gridloom::rt;
-using nlohmann::json;
 
 namespace {
 
@@ -28,8 +27,7 @@ struct Settings {
 } // namespace
 
 static int explain(const Settings &settings) {
-  json data = readReport(settings.plan);
-  LenientJson report(data);
+  Json report = readReport(settings.plan);
   Document document = !settings.value.empty()    ? explainValue(report, settings.value)
                       : settings.collective >= 0 ? explainCollective(report, settings.collective)
                       : settings.stage >= 0      ? explainStage(report, settings.stage)
@@ -38,17 +36,22 @@ static int explain(const Settings &settings) {
   return 0;
 }
 
+/// What is wrong with the text of --value; "" where that is nothing.
+static std::string requireValueName(const std::string &name) {
+  return name.empty() ? "it is empty; write a node, weight or input, as in --value encoder.q" : "";
+}
+
 Verb gridloom::rt::addExplain(CLI::App &app) {
   auto settings = std::make_shared<Settings>();
   CLI::App *verb = app.add_subcommand("explain", "Explain a plan's decisions and their costs");
   verb->footer(kExplainExamples);
   verb->add_option("plan", settings->plan, "folder that 'gridloom compile' wrote")->required();
-  auto *value = verb->add_option("--value", settings->value, "an ONNX node, weight or input");
+  auto *value = verb->add_option("--value", settings->value, kValueHelp)->check(requireValueName);
   auto *collective =
       verb->add_option("--collective", settings->collective, "the id of a collective")
           ->check(CLI::Range(0, 1 << 30))
           ->excludes(value);
-  verb->add_option("--stage", settings->stage, "the number of a pipeline stage")
+  verb->add_option("--stage", settings->stage, kStageHelp)
       ->check(CLI::Range(0, 1 << 20))
       ->excludes(value)
       ->excludes(collective);

@@ -31,6 +31,9 @@ Verbs that need the compiler (gridloom-compile, found beside this program):
   simulate                    Simulate a compiled plan
   check                       Show that the split program computes what the unsplit one does
   doctor                      Say what would stop a model from compiling
+  explain --why-not PIN       Plan again with something else given, and say what that costs
+  explain --alternatives      The same for every other split of a collective's value
+  inspect model.onnx          Show a model's inputs, outputs, operators and weights
 
 Every verb has --help. Exit codes: 0 done, 1 failed, 2 wrong usage.)";
 

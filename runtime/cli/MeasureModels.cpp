@@ -141,7 +141,7 @@ std::vector<MeasuredModel> gridloom::rt::makeMeasuredModels(bool quick) {
       {"traffic", "memory", makeTraffic(Float), makeSizes(1 << 8, 1 << 22, step), "f32"},
       {"rows", "kernels, f32", makeRows(Float), makeSizes(quick ? 16 : 4, 1024, step), "f32"},
       {"convolutions", "convolutions, f32", makeConvolutions(Float),
-       makeSizes(8, 64, quick ? 8 : 2), "f32"}};
+       makeSizes(8, 128, quick ? 16 : 2), "f32"}};
   if (quick)
     return models;
   for (const char *precision : {"bf16", "f16"})

@@ -9,17 +9,26 @@
 
 #include <fstream>
 
+using namespace gridloom;
 using namespace gridloom::rt;
-using nlohmann::json;
 
-json gridloom::rt::readReport(const std::filesystem::path &plan) {
-  std::string path = (plan / "report.json").string();
+Json gridloom::rt::readPlanFile(const std::filesystem::path &plan, const char *name) {
+  std::filesystem::path path = plan / name;
   std::ifstream file(path);
   if (!file)
+    return nullptr;
+  Json content = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!content.is_object())
+    throw Error(ErrorCode::InvalidPlan,
+                path.string() + " is not a JSON object; compile the plan again");
+  return content;
+}
+
+Json gridloom::rt::readReport(const std::filesystem::path &plan) {
+  Json report = readPlanFile(plan, "report.json");
+  if (report.is_null())
     throw Error(ErrorCode::InvalidArgument,
-                path + " cannot be read; explain needs a folder that 'gridloom compile' wrote");
-  json report = json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!report.is_object())
-    throw Error(ErrorCode::InvalidPlan, path + " is not a JSON object; compile the plan again");
+                (plan / "report.json").string() +
+                    " cannot be read; it takes a folder that 'gridloom compile' wrote");
   return report;
 }

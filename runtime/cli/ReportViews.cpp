@@ -5,16 +5,20 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/ReportViews.h"
 
+#include "runtime/cli/ShardingText.h"
 #include "runtime/core/Error.h"
+#include "support/CostSheet.h"
+#include "support/Layers.h"
+#include "support/Text.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 
 using namespace gridloom;
 using namespace gridloom::rt;
-using nlohmann::json;
 
 /// Rows of tables that may be long, for people.
 static constexpr size_t kMostCandidates = 12, kMostCosts = 10, kMostCollectives = 5;
@@ -24,161 +28,220 @@ static constexpr const char *kMemoryTerms[] = {"total_bytes",      "weights_byte
                                                "registered_bytes", "inputs_and_outputs_bytes",
                                                "limit_bytes"};
 
+static bool has(const Json &object, const char *key) { return !getField(object, key).is_null(); }
+
+static int64_t getInteger(const Json &object, const char *key) {
+  return int64_t(getNumber(object, key));
+}
+
+static uint64_t getBytes(const Json &object, const char *key) {
+  return uint64_t(std::max(0.0, getNumber(object, key)));
+}
+
+/// What is listed is there once at least.
+static int64_t getTimes(const Json &object) {
+  return std::max<int64_t>(1, getInteger(object, "times"));
+}
+
+/// The elements of a list, to be sorted.
+static std::vector<Json> copyList(const Json &report, const char *key) {
+  const Json &list = getList(report, key);
+  return std::vector<Json>(list.begin(), list.end());
+}
+
 /// An optional text field; nothing is shown of an empty one.
 static void addText(Document &document, const char *name, const std::string &text) {
   if (!text.empty())
     document.addField(name, text);
 }
 
-static void addMemory(Document &document, const LenientJson &memory) {
+static void addMemory(Document &document, const Json &memory) {
   for (const char *name : kMemoryTerms)
-    if (memory.has(name))
-      document.addField(name, bytesCell(uint64_t(memory.number(name))));
+    if (has(memory, name))
+      document.addField(name, bytesCell(getBytes(memory, name)));
 }
 
 /// Of programs that take fractions of a millisecond three digits say too little.
 static Cell timeCell(double ms) { return numberCell(ms, ms < 1 ? 4 : 2); }
+static std::string formatTime(double ms) { return timeCell(ms).text + " ms"; }
+
+static Cell usCell(const Json &object, const char *key) {
+  return numberCell(getNumber(object, key), 1);
+}
 
 static int percent(double part, double whole) {
   return whole > 0 ? int(std::lround(100 * part / whole)) : 0;
 }
 
-/// "+12 %" of a time that is slower than another.
-static std::string formatExcess(double ms, double thanMs) {
-  return numberCell(ms, ms < 1 ? 4 : 2).text + " ms" +
-         (thanMs > 0 ? " (" + std::string(ms >= thanMs ? "+" : "") +
-                           numberCell(100 * (ms / thanMs - 1), 0).text + " %)"
-                     : "");
+static std::string getProgram(const Json &object) {
+  return nameProgram(getText(object, "entry"), getText(object, "dims"));
 }
+
+/// A pipeline's stages; 0 where the report does not list them.
+static size_t countStages(const Json &report) {
+  std::set<int64_t> stages;
+  for (const Json &stage : getList(report, "stages"))
+    stages.insert(getInteger(stage, "stage"));
+  return stages.size();
+}
+
+namespace {
+/// Columns for the program and the stage, where a plan has several: rows of both look alike.
+class PlaceColumns {
+public:
+  explicit PlaceColumns(const Json &report, bool ofOneStage = false)
+      : hasPrograms(getList(report, "estimates").size() > 1),
+        hasStages(!ofOneStage && countStages(report) > 1) {}
+  /// The columns with these behind them, and one more.
+  std::vector<std::string> addColumns(std::vector<std::string> columns, const char *last) const {
+    if (hasPrograms)
+      columns.emplace_back("program");
+    if (hasStages)
+      columns.emplace_back("stage");
+    columns.emplace_back(last);
+    return columns;
+  }
+  std::vector<Cell> addCells(std::vector<Cell> row, const std::string &program, int64_t stage,
+                             const std::string &last) const {
+    if (hasPrograms)
+      row.emplace_back(program);
+    if (hasStages)
+      row.emplace_back(stage);
+    row.emplace_back(last);
+    return row;
+  }
+  std::vector<Cell> addCells(std::vector<Cell> row, const Json &place,
+                             const std::string &last) const {
+    return addCells(std::move(row), getProgram(place), getInteger(place, "stage"), last);
+  }
+
+private:
+  bool hasPrograms, hasStages;
+};
+} // namespace
 
 //===----------------------------------------------------------------------===//
 // The plan
 //===----------------------------------------------------------------------===//
 
-static void addEstimate(Document &document, const LenientJson &report) {
+static void addEstimate(Document &document, const Json &report) {
   document.addTable("estimate", {"entry", "dims", "compute_ms", "comm_ms", "exposed_ms", "step_ms",
                                  "exposed_percent", "bubble_percent"});
-  std::vector<json> estimates = report.list("estimates");
+  const Json &estimates = getList(report, "estimates");
   double all = 0;
-  for (const json &element : estimates) {
-    LenientJson estimate(element);
-    all += estimate.number("step_ms");
-    document.addRow({estimate.text("entry"), estimate.text("dims"),
-                     timeCell(estimate.number("compute_ms")), timeCell(estimate.number("comm_ms")),
-                     timeCell(estimate.number("exposed_ms")), timeCell(estimate.number("step_ms")),
-                     percent(estimate.number("exposed_ms"), estimate.number("step_ms")),
-                     numberCell(100 * estimate.number("bubble"), 0)});
+  for (const Json &estimate : estimates) {
+    all += getNumber(estimate, "step_ms");
+    document.addRow(
+        {getText(estimate, "entry"), getText(estimate, "dims"),
+         timeCell(getNumber(estimate, "compute_ms")), timeCell(getNumber(estimate, "comm_ms")),
+         timeCell(getNumber(estimate, "exposed_ms")), timeCell(getNumber(estimate, "step_ms")),
+         percent(getNumber(estimate, "exposed_ms"), getNumber(estimate, "step_ms")),
+         numberCell(100 * getNumber(estimate, "bubble"), 0)});
   }
   if (estimates.size() > 1) // what candidates are compared by
     document.addField("step_ms_of_all", timeCell(all));
 }
 
-/// Of a step: simulated where that was done, else all that it computes and sends, summed.
-static double getMs(const LenientJson &candidate) {
-  for (const char *name : {"simulated_ms", "sum_ms", "step_ms"})
-    if (candidate.number(name) > 0)
-      return candidate.number(name);
-  return 0;
-}
-
-/// Candidates by what they cost, the chosen one first, then those without a time.
-static std::vector<json> sortCandidates(const LenientJson &report) {
-  std::vector<json> candidates = report.list("candidates");
-  auto rank = [](const json &element) {
-    LenientJson candidate(element);
-    double ms = getMs(candidate);
-    int group = candidate.text("reason") == "chosen"   ? 0
-                : candidate.text("reason") == "slower" ? 1
-                                                       : 2;
-    return std::tuple(group, candidate.number("simulated_ms") <= 0, ms <= 0, ms);
-  };
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [&](const json &a, const json &b) { return rank(a) < rank(b); });
+std::vector<PlanCandidate> gridloom::rt::readCandidates(const Json &report) {
+  std::vector<PlanCandidate> candidates;
+  for (const Json &each : getList(report, "candidates")) {
+    uint64_t allocated = getBytes(each, "memory_bytes");
+    candidates.push_back({getText(each, "strategy"), getText(each, "reason"),
+                          getNumber(each, "simulated_ms"), getNumber(each, "sum_ms"),
+                          allocated ? allocated : getBytes(each, "estimated_memory_bytes"),
+                          getNumber(each, "measured_ms")});
+  }
+  sortCandidates(candidates);
   return candidates;
 }
 
-/// Why this candidate: how many there were, and the next one.
-static std::string explainChoice(const LenientJson &report, const std::vector<json> &candidates) {
-  if (candidates.empty())
-    return "";
-  if (candidates.size() == 1)
-    return "the mesh and the strategy were given, there was no other candidate";
-  size_t refused = 0;
-  const json *next = nullptr;
-  for (const json &element : candidates) {
-    std::string verdict = LenientJson(element).text("reason");
-    refused += verdict != "chosen" && verdict != "slower";
-    if (verdict == "slower" && !next)
-      next = &element;
-  }
-  double chosenMs = getMs(LenientJson(candidates.front()));
-  std::string text = report.text("chosen_as");
-  if (text.empty())
-    text = "fastest of " + std::to_string(candidates.size() - refused) + " candidates";
-  text += ": " + formatExcess(chosenMs, 0);
-  if (LenientJson(candidates.front()).number("simulated_ms") <= 0)
-    text += " in sum, without overlap";
-  if (next)
-    text += "; the next, " + LenientJson(*next).text("strategy") + ", takes " +
-            formatExcess(getMs(LenientJson(*next)), chosenMs);
-  if (refused)
-    text += "; " + std::to_string(refused) + " more refused";
-  return text;
+/// " for --mesh model=2": what the user gave that left one candidate.
+static std::string describeGiven(const Json &report) {
+  const Json &options = getField(report, "options");
+  std::string given;
+  for (const char *name : {"cluster", "devices", "mesh", "strategy"})
+    if (std::string text = getText(options, name); !text.empty())
+      given += " --" + std::string(name) + " " + quoteForShell(text);
+  if (!given.empty())
+    return " for" + given;
+  if (!options.is_object())
+    return ""; // of an older compiler
+  return getText(report, "mesh").empty() ? " for one device" : " for the model's own mesh";
 }
 
-static std::string describeBound(const LenientJson &report) {
-  LenientJson search(report.get("search"));
-  double cost = search.number("cost_ms"), bound = search.number("bound_ms");
+/// "; the next, X, takes 13.1 ms simulated (+6 %)"
+static std::string describeNext(const PlanCandidate &next, double ms, double nextMs,
+                                const char *kind) {
+  return "; the next, " + next.strategy + ", takes " + formatTime(nextMs) + " " + kind + " (" +
+         (nextMs >= ms ? "+" : "") + numberCell(100 * (nextMs / ms - 1), 0).text + " %)";
+}
+
+/// ": 12.3 ms simulated; the next, X, takes 13.1 ms simulated (+6 %)". Times of one kind are
+/// compared: the sum, without overlap, where the next one was not simulated.
+static std::string compareTimes(const PlanCandidate &chosen, const PlanCandidate *next) {
+  if (chosen.measuredMs > 0 && next && next->measuredMs > 0)
+    return ": " + formatTime(chosen.measuredMs) + " measured" +
+           describeNext(*next, chosen.measuredMs, next->measuredMs, "measured");
+  bool simulated = chosen.simulatedMs > 0;
+  std::string text = simulated          ? ": " + formatTime(chosen.simulatedMs) + " simulated"
+                     : chosen.sumMs > 0 ? ": " + formatTime(chosen.sumMs) + " in sum"
+                                        : "";
+  bool bySum = !simulated || !next || next->simulatedMs <= 0;
+  double ms = bySum ? chosen.sumMs : chosen.simulatedMs;
+  double nextMs = !next ? 0 : bySum ? next->sumMs : next->simulatedMs;
+  if (!next || ms <= 0 || nextMs <= 0)
+    return text;
+  if (simulated && bySum)
+    text += ", " + formatTime(ms) + " in sum";
+  return text + describeNext(*next, ms, nextMs, bySum ? "in sum" : "simulated");
+}
+
+std::string gridloom::rt::explainChoice(const Json &report,
+                                        const std::vector<PlanCandidate> &candidates) {
+  if (candidates.size() == 1)
+    return "there was no other candidate" + describeGiven(report);
+  if (candidates.empty() || !candidates.front().isChosen())
+    return "";
+  std::string text = getText(report, "chosen_as");
+  if (text.empty())
+    text = "fastest of " + std::to_string(candidates.size()) + " candidates";
+  bool hasNext = !candidates[1].isRefused();
+  text += compareTimes(candidates.front(), hasNext ? &candidates[1] : nullptr);
+  auto refused = std::count_if(candidates.begin(), candidates.end(),
+                               [](const PlanCandidate &each) { return each.isRefused(); });
+  return refused ? text + "; " + std::to_string(refused) + " of them refused" : text;
+}
+
+static std::string describeBound(const Json &report) {
+  const Json &search = getField(report, "search");
+  double cost = getNumber(search, "cost_ms"), bound = getNumber(search, "bound_ms");
   if (cost <= 0)
     return "";
-  std::string text = "the splits take " + numberCell(cost, 3).text +
-                     " ms, one operation after another; on this mesh none take less than " +
-                     numberCell(bound, 3).text + " ms";
-  return text + (cost <= bound * (1 + 1e-9)
-                     ? ""
-                     : ", " + numberCell(100 * (cost / bound - 1), 1).text + " % below");
-}
-
-static void addCandidates(Document &document, std::vector<json> candidates, bool forTools) {
-  size_t all = candidates.size();
-  if (!forTools)
-    candidates.resize(std::min(all, kMostCandidates));
-  document.addTable("candidates", {"strategy", "simulated_ms", "sum_ms", "memory", "verdict"});
-  for (const json &element : candidates) {
-    LenientJson candidate(element);
-    auto timeOf = [&](const char *name) { // a given mesh is not estimated
-      return candidate.number(name) > 0 ? timeCell(candidate.number(name)) : Cell(nullptr);
-    };
-    double memory = candidate.has("memory_bytes") && candidate.number("memory_bytes") > 0
-                        ? candidate.number("memory_bytes")
-                        : candidate.number("estimated_memory_bytes");
-    document.addRow({candidate.text("strategy"), timeOf("simulated_ms"),
-                     timeOf(candidate.has("sum_ms") ? "sum_ms" : "step_ms"),
-                     memory > 0 ? bytesCell(uint64_t(memory)) : Cell(nullptr),
-                     candidate.text("reason")});
-  }
-  if (candidates.size() < all)
-    document.addRow(
-        {std::to_string(all - candidates.size()) + " more: --json", nullptr, nullptr, nullptr, ""});
+  size_t stages = countStages(report);
+  std::string text = "the splits take " + numberCell(cost, 3).text + " ms" +
+                     (stages > 1 ? " in " + std::to_string(stages) + " stages; with these stages"
+                                 : ", one operation after another; on this mesh") +
+                     " none take less than " + numberCell(bound, 3).text + " ms";
+  std::string gain = numberCell(std::max(0.0, 100 * (1 - bound / cost)), 1).text;
+  return gain == "0.0" ? text : text + " (at most " + gain + " % faster)";
 }
 
 /// Kinds of collectives, summed: single ones are `inspect collectives`.
-static void addCommunication(Document &document, const LenientJson &report) {
+static void addCommunication(Document &document, const Json &report) {
   struct Sum {
     int64_t count = 0;
     uint64_t bytes = 0;
     double estimate = 0, time = 0, exposed = 0;
   };
   std::map<std::pair<std::string, std::string>, Sum> sums;
-  for (const json &element : report.list("collectives")) {
-    LenientJson collective(element);
-    Sum &sum = sums[{collective.text("kind"), collective.text("axes")}];
-    int64_t times = std::max<int64_t>(1, int64_t(collective.number("times")));
+  for (const Json &collective : getList(report, "collectives")) {
+    Sum &sum = sums[{getText(collective, "kind"), getText(collective, "axes")}];
+    int64_t times = getTimes(collective);
     sum.count += times;
-    sum.bytes += uint64_t(collective.number("bytes")) * uint64_t(times);
-    sum.estimate += collective.number("estimate_us") * double(times);
-    sum.time += collective.number("time_us");
-    sum.exposed += collective.number("exposed_us");
+    sum.bytes += getBytes(collective, "bytes") * uint64_t(times);
+    sum.estimate += getNumber(collective, "estimate_us") * double(times);
+    sum.time += getNumber(collective, "time_us");
+    sum.exposed += getNumber(collective, "exposed_us");
   }
   document.addTable("communication",
                     {"kind", "over", "count", "bytes", "estimate_us", "time_us", "exposed_us"});
@@ -189,68 +252,64 @@ static void addCommunication(Document &document, const LenientJson &report) {
 }
 
 /// "matmul 128x384x384 (/layer.2/MatMul)", of what hides most of a collective.
-static std::string describeCover(const LenientJson &collective) {
-  std::vector<json> beside = collective.list("hidden_behind");
+static std::string describeCover(const Json &collective) {
+  const Json &beside = getList(collective, "hidden_behind");
   if (beside.empty())
     return "";
-  LenientJson first(beside.front());
-  std::string node = first.text("node");
-  return first.text("op") + (node.empty() ? "" : " (" + node + ")");
+  std::string node = getText(beside.front(), "node");
+  return getText(beside.front(), "op") + (node.empty() ? "" : " (" + node + ")");
 }
 
 /// Single collectives, those that nothing hides first.
-static void addHeaviest(Document &document, std::vector<json> collectives, bool forTools) {
-  std::erase_if(collectives, [](const json &c) { return !LenientJson(c).has("time_us"); });
-  std::stable_sort(collectives.begin(), collectives.end(), [](const json &a, const json &b) {
-    auto key = [](const json &c) {
-      LenientJson collective(c);
-      return std::pair(collective.number("exposed_us"), collective.number("time_us"));
-    };
-    return key(a) > key(b);
-  });
+static void addHeaviest(Document &document, const Json &report, bool forTools) {
+  std::vector<Json> collectives = copyList(report, "collectives");
+  std::erase_if(collectives, [](const Json &each) { return !has(each, "time_us"); });
+  auto key = [](const Json &each) {
+    return std::pair(getNumber(each, "exposed_us"), getNumber(each, "time_us"));
+  };
+  std::stable_sort(collectives.begin(), collectives.end(),
+                   [&](const Json &a, const Json &b) { return key(a) > key(b); });
   if (!forTools)
     collectives.resize(std::min(collectives.size(), kMostCollectives));
   if (collectives.empty())
     return;
-  document.addTable("heaviest_collectives", {"id", "kind", "over", "bytes", "times", "time_us",
-                                             "exposed_us", "mostly_behind", "onnx_node"});
-  for (const json &element : collectives) {
-    LenientJson collective(element);
-    document.addRow({int64_t(collective.number("id")), collective.text("kind"),
-                     collective.text("axes"), bytesCell(uint64_t(collective.number("bytes"))),
-                     int64_t(collective.number("times")),
-                     numberCell(collective.number("time_us"), 1),
-                     numberCell(collective.number("exposed_us"), 1), describeCover(collective),
-                     collective.text("origin")});
-  }
+  PlaceColumns places(report);
+  document.addTable("heaviest_collectives",
+                    places.addColumns({"id", "kind", "over", "bytes", "times", "time_us",
+                                       "exposed_us", "mostly_behind"},
+                                      "onnx_node"));
+  for (const Json &each : collectives)
+    document.addRow(
+        places.addCells({getInteger(each, "id"), getText(each, "kind"), getText(each, "axes"),
+                         bytesCell(getBytes(each, "bytes")), getInteger(each, "times"),
+                         usCell(each, "time_us"), usCell(each, "exposed_us"), describeCover(each)},
+                        each, getText(each, "origin")));
 }
 
 /// Steps that do the same in all layers are one row.
-static void addCosts(Document &document, const LenientJson &report,
-                     const std::vector<json> &costs) {
+static void addCosts(Document &document, const Json &report, const std::vector<Json> &costs,
+                     const PlaceColumns &places) {
   std::map<std::string, double> steps; // milliseconds of a program's step
-  auto getProgram = [](const LenientJson &object) {
-    return object.text("entry") + "\n" + object.text("dims");
-  };
-  for (const json &element : report.list("estimates"))
-    steps[getProgram(LenientJson(element))] = LenientJson(element).number("step_ms");
+  for (const Json &estimate : getList(report, "estimates"))
+    steps[getProgram(estimate)] = getNumber(estimate, "step_ms");
   struct Row {
-    std::string op, node;
-    int64_t times = 0;
-    double ms = 0, stepMs = 0;
+    std::string op, node, program;
+    int64_t stage = 0, times = 0;
+    double ms = 0;
   };
-  std::map<std::string, Row> sums;
-  for (const json &element : costs) {
-    LenientJson cost(element);
-    std::string op = cost.text("op"), node = foldLayers(cost.text("node"));
+  std::map<std::tuple<std::string, int64_t, std::string, std::string>, Row> sums;
+  for (const Json &cost : costs) {
+    std::string op = getText(cost, "op"), node = foldLayers(getText(cost, "node"));
     op.resize(std::min(op.size(), op.find(" #"))); // a program's collectives are numbered
     std::string program = getProgram(cost);
-    Row &row = sums[program + "\n" + cost.text("stage") + "\n" + op + "\n" + node];
+    int64_t stage = getInteger(cost, "stage");
+    Row &row = sums[{program, stage, op, node}];
     row.op = op;
     row.node = node;
-    row.times += std::max<int64_t>(1, int64_t(cost.number("times")));
-    row.ms += cost.number("ms");
-    row.stepMs = steps[program];
+    row.program = program;
+    row.stage = stage;
+    row.times += getTimes(cost);
+    row.ms += getNumber(cost, "ms");
   }
   std::vector<Row> rows;
   for (auto &[key, row] : sums)
@@ -258,37 +317,41 @@ static void addCosts(Document &document, const LenientJson &report,
   std::stable_sort(rows.begin(), rows.end(),
                    [](const Row &a, const Row &b) { return a.ms > b.ms; });
   rows.resize(std::min(rows.size(), kMostCosts));
-  document.addTable("largest_costs", {"op", "times", "ms", "percent", "onnx_node"});
+  document.addTable("largest_costs",
+                    places.addColumns({"op", "times", "ms", "percent"}, "onnx_node"));
   for (const Row &row : rows)
-    document.addRow(
-        {row.op, row.times, numberCell(row.ms, 3), percent(row.ms, row.stepMs), row.node});
+    document.addRow(places.addCells(
+        {row.op, row.times, numberCell(row.ms, 3), percent(row.ms, steps[row.program])},
+        row.program, row.stage, row.node));
 }
 
-static void addWarnings(Document &document, const LenientJson &report) {
-  if (report.list("warnings").empty())
+/// What the compiler said, once: each specialisation may have said it.
+static void addLines(Document &document, const Json &report, const char *list, const char *line) {
+  if (getList(report, list).empty())
     return;
-  document.addTable("warnings", {"warning"});
-  std::set<std::string> listed; // each specialisation may have its own
-  for (const json &warning : report.list("warnings"))
-    if (std::string text = warning.is_string() ? warning.get<std::string>() : warning.dump();
+  document.addTable(list, {line});
+  std::set<std::string> listed;
+  for (const Json &each : getList(report, list))
+    if (std::string text = each.is_string() ? each.get<std::string>() : each.dump();
         listed.insert(text).second)
       document.addRow({text});
 }
 
-Document gridloom::rt::explainPlan(const LenientJson &report, bool forTools) {
+Document gridloom::rt::explainPlan(const Json &report, bool forTools) {
   Document document;
   for (const char *name : {"model", "mesh", "target", "strategy"})
-    addText(document, name, report.text(name));
-  std::vector<json> candidates = sortCandidates(report);
+    addText(document, name, getText(report, name));
+  std::vector<PlanCandidate> candidates = readCandidates(report);
   addText(document, "why", explainChoice(report, candidates));
   addText(document, "bound", describeBound(report));
-  addMemory(document, LenientJson(report.get("memory")));
+  addMemory(document, getField(report, "memory"));
   addEstimate(document, report);
-  addCandidates(document, std::move(candidates), forTools);
+  addCandidates(document, candidates, forTools ? candidates.size() : kMostCandidates);
   addCommunication(document, report);
-  addHeaviest(document, report.list("collectives"), forTools);
-  addCosts(document, report, report.list("costs"));
-  addWarnings(document, report);
+  addHeaviest(document, report, forTools);
+  addCosts(document, report, copyList(report, "costs"), PlaceColumns(report));
+  addLines(document, report, "warnings", "warning");
+  addLines(document, report, "remarks", "remark");
   return document;
 }
 
@@ -313,33 +376,34 @@ Document gridloom::rt::explainPlan(const LenientJson &report, bool forTools) {
           (hint.empty() ? "; values are named like the model's nodes, weights and inputs" : hint));
 }
 
-Document gridloom::rt::explainValue(const LenientJson &report, const std::string &name) {
+Document gridloom::rt::explainValue(const Json &report, const std::string &name) {
   Document document;
   document.addTable("values", {"name", "made_by", "type", "sharding", "decided_by"});
   std::set<std::string> rows, similar;
-  for (const json &element : report.list("values")) {
-    LenientJson value(element);
-    std::string known = value.text("name");
+  for (const Json &value : getList(report, "values")) {
+    std::string known = getText(value, "name");
     if (known.find(name) != std::string::npos)
       similar.insert(known);
-    std::string type = value.text("type");
+    std::string op = getText(value, "op"), type = getText(value, "type");
+    std::string sharding = shortenSharding(getText(value, "sharding"));
+    std::string origin = getText(value, "origin");
     // One node may become several operations; equal ones are listed once.
-    if (known == name &&
-        rows.insert(value.text("op") + type + value.text("sharding") + value.text("origin")).second)
-      document.addRow(
-          {known, value.text("op"), type, value.text("sharding"), value.text("origin")});
+    if (known == name && rows.insert(op + type + sharding + origin).second)
+      document.addRow({known, op, type, sharding, origin});
   }
   if (rows.empty())
     refuseValue(name, similar);
-  document.addTable("its_collectives",
-                    {"id", "kind", "over", "bytes", "times", "time_us", "exposed_us", "because"});
-  for (const json &element : report.list("collectives"))
-    if (LenientJson collective(element); collective.text("origin") == name)
-      document.addRow({int64_t(collective.number("id")), collective.text("kind"),
-                       collective.text("axes"), bytesCell(uint64_t(collective.number("bytes"))),
-                       std::max<int64_t>(1, int64_t(collective.number("times"))),
-                       numberCell(collective.number("time_us"), 1),
-                       numberCell(collective.number("exposed_us"), 1), collective.text("because")});
+  PlaceColumns places(report);
+  document.addTable("its_collectives", places.addColumns({"id", "kind", "over", "bytes", "times",
+                                                          "time_us", "exposed_us"},
+                                                         "because"));
+  for (const Json &each : getList(report, "collectives"))
+    if (getText(each, "origin") == name)
+      document.addRow(
+          places.addCells({getInteger(each, "id"), getText(each, "kind"), getText(each, "axes"),
+                           bytesCell(getBytes(each, "bytes")), getTimes(each),
+                           usCell(each, "time_us"), usCell(each, "exposed_us")},
+                          each, getText(each, "because")));
   return document;
 }
 
@@ -347,41 +411,38 @@ Document gridloom::rt::explainValue(const LenientJson &report, const std::string
 // A collective
 //===----------------------------------------------------------------------===//
 
-static Document describeCollective(const LenientJson &collective) {
+static Document describeCollective(const Json &collective) {
   Document document;
-  document.addField("collective", int64_t(collective.number("id")));
-  document.addField("kind", collective.text("kind"));
-  addText(document, "over", collective.text("axes"));
-  document.addField("ranks", int64_t(collective.number("group")));
-  document.addField("bytes", bytesCell(uint64_t(collective.number("bytes"))));
-  if (collective.has("times"))
-    document.addField("times", int64_t(collective.number("times")));
+  document.addField("collective", getInteger(collective, "id"));
+  document.addField("kind", getText(collective, "kind"));
+  addText(document, "over", getText(collective, "axes"));
+  document.addField("ranks", getInteger(collective, "group"));
+  document.addField("bytes", bytesCell(getBytes(collective, "bytes")));
+  if (has(collective, "times"))
+    document.addField("times", getInteger(collective, "times"));
   for (const char *name : {"entry", "dims", "stage"})
-    addText(document, name, collective.text(name));
-  addText(document, "onnx_node", collective.text("origin"));
-  addText(document, "because", collective.text("because"));
-  document.addField("estimate", numberCell(collective.number("estimate_us"), 1, "us"));
-  if (!collective.has("time_us"))
+    addText(document, name, getText(collective, name));
+  addText(document, "onnx_node", getText(collective, "origin"));
+  addText(document, "because", getText(collective, "because"));
+  document.addField("estimate", numberCell(getNumber(collective, "estimate_us"), 1, "us"));
+  if (!has(collective, "time_us"))
     return document;
-  double time = collective.number("time_us"), exposed = collective.number("exposed_us");
+  double time = getNumber(collective, "time_us"), exposed = getNumber(collective, "exposed_us");
   document.addField("time_us", numberCell(time, 1));
   document.addField("exposed_us", numberCell(exposed, 1));
   document.addField("hidden_percent", percent(time - exposed, time));
-  if (collective.number("waiting_us") > 0)
-    document.addField("waiting_us", numberCell(collective.number("waiting_us"), 1));
+  if (getNumber(collective, "waiting_us") > 0)
+    document.addField("waiting_us", usCell(collective, "waiting_us"));
   document.addTable("hidden_behind", {"op", "us", "onnx_node"});
-  for (const json &element : collective.list("hidden_behind")) {
-    LenientJson beside(element);
-    document.addRow({beside.text("op"), numberCell(beside.number("us"), 1), beside.text("node")});
-  }
+  for (const Json &beside : getList(collective, "hidden_behind"))
+    document.addRow({getText(beside, "op"), usCell(beside, "us"), getText(beside, "node")});
   return document;
 }
 
-Document gridloom::rt::explainCollective(const LenientJson &report, int64_t id) {
-  std::vector<json> collectives = report.list("collectives");
-  for (const json &element : collectives)
-    if (LenientJson collective(element);
-        collective.has("id") && int64_t(collective.number("id")) == id)
+Document gridloom::rt::explainCollective(const Json &report, int64_t id) {
+  const Json &collectives = getList(report, "collectives");
+  for (const Json &collective : collectives)
+    if (has(collective, "id") && getInteger(collective, "id") == id)
       return describeCollective(collective);
   if (collectives.empty())
     throw Error(ErrorCode::InvalidArgument, "the plan has no collectives");
@@ -395,36 +456,37 @@ Document gridloom::rt::explainCollective(const LenientJson &report, int64_t id) 
 // A stage
 //===----------------------------------------------------------------------===//
 
-static void addTransfers(Document &document, const LenientJson &report, int64_t number) {
-  std::vector<json> transfers = report.list("collectives");
-  std::erase_if(transfers, [&](const json &element) {
-    LenientJson c(element);
-    return int64_t(c.number("stage")) != number ||
-           (c.text("kind") != "send" && c.text("kind") != "recv");
+static void addTransfers(Document &document, const Json &report, int64_t number) {
+  std::vector<Json> transfers = copyList(report, "collectives");
+  std::erase_if(transfers, [&](const Json &each) {
+    std::string kind = getText(each, "kind");
+    return getInteger(each, "stage") != number || (kind != "send" && kind != "recv");
   });
-  std::stable_sort(transfers.begin(), transfers.end(), [](const json &a, const json &b) {
-    return LenientJson(a).number("waiting_us") > LenientJson(b).number("waiting_us");
+  std::stable_sort(transfers.begin(), transfers.end(), [](const Json &a, const Json &b) {
+    return getNumber(a, "waiting_us") > getNumber(b, "waiting_us");
   });
-  document.addTable("transfers",
-                    {"id", "kind", "peer", "bytes", "times", "time_us", "waiting_us", "onnx_node"});
-  for (const json &element : transfers) {
-    LenientJson c(element);
-    document.addRow({int64_t(c.number("id")), c.text("kind"), c.text("axes"),
-                     bytesCell(uint64_t(c.number("bytes"))), int64_t(c.number("times")),
-                     numberCell(c.number("time_us"), 1), numberCell(c.number("waiting_us"), 1),
-                     c.text("origin")});
-  }
+  PlaceColumns places(report, /*ofOneStage=*/true);
+  document.addTable("transfers", places.addColumns({"id", "kind", "peer", "bytes", "times",
+                                                    "time_us", "waiting_us"},
+                                                   "onnx_node"));
+  for (const Json &each : transfers)
+    document.addRow(
+        places.addCells({getInteger(each, "id"), getText(each, "kind"), getText(each, "axes"),
+                         bytesCell(getBytes(each, "bytes")), getInteger(each, "times"),
+                         usCell(each, "time_us"), usCell(each, "waiting_us")},
+                        each, getText(each, "origin")));
 }
 
-Document gridloom::rt::explainStage(const LenientJson &report, int64_t number) {
-  std::vector<json> own;
-  std::map<int64_t, double> loads; // milliseconds of computation, all programs together
-  for (const json &element : report.list("stages")) {
-    LenientJson stage(element);
-    auto n = int64_t(stage.number("stage"));
-    loads[n] += stage.number("compute_ms");
+/// The stage's rows of the report, one for each program. Throws InvalidArgument where there are
+/// none. `loads` are milliseconds of computation of all stages, all programs together.
+static std::vector<Json> findStage(const Json &report, int64_t number,
+                                   std::map<int64_t, double> &loads) {
+  std::vector<Json> own;
+  for (const Json &stage : getList(report, "stages")) {
+    int64_t n = getInteger(stage, "stage");
+    loads[n] += getNumber(stage, "compute_ms");
     if (n == number)
-      own.push_back(element);
+      own.push_back(stage);
   }
   if (loads.empty())
     throw Error(ErrorCode::InvalidArgument,
@@ -433,58 +495,30 @@ Document gridloom::rt::explainStage(const LenientJson &report, int64_t number) {
     throw Error(ErrorCode::InvalidArgument, "there is no stage " + std::to_string(number) +
                                                 ": stages are numbered 0 to " +
                                                 std::to_string(loads.rbegin()->first));
+  return own;
+}
+
+Document gridloom::rt::explainStage(const Json &report, int64_t number) {
+  std::map<int64_t, double> loads;
+  std::vector<Json> own = findStage(report, number, loads);
   Document document;
   document.addField("stage", number);
   auto busiest = std::max_element(loads.begin(), loads.end(),
                                   [](const auto &a, const auto &b) { return a.second < b.second; });
   document.addField("busiest_stage", busiest->first);
   document.addField("percent_of_its_load", percent(loads[number], busiest->second));
-  addMemory(document, LenientJson(own.front()));
+  addMemory(document, own.front());
   document.addTable("load", {"entry", "dims", "compute_ms", "comm_ms", "exposed_ms", "step_ms",
                              "bubble_percent"});
-  for (const json &element : own) {
-    LenientJson stage(element);
-    document.addRow({stage.text("entry"), stage.text("dims"), timeCell(stage.number("compute_ms")),
-                     timeCell(stage.number("comm_ms")), timeCell(stage.number("exposed_ms")),
-                     timeCell(stage.number("step_ms")),
-                     numberCell(100 * stage.number("bubble"), 0)});
-  }
+  for (const Json &stage : own)
+    document.addRow(
+        {getText(stage, "entry"), getText(stage, "dims"), timeCell(getNumber(stage, "compute_ms")),
+         timeCell(getNumber(stage, "comm_ms")), timeCell(getNumber(stage, "exposed_ms")),
+         timeCell(getNumber(stage, "step_ms")), numberCell(100 * getNumber(stage, "bubble"), 0)});
   if (loads.size() > 1)
     addTransfers(document, report, number);
-  std::vector<json> costs = report.list("costs");
-  std::erase_if(costs, [&](const json &element) {
-    return int64_t(LenientJson(element).number("stage")) != number;
-  });
-  addCosts(document, report, costs);
+  std::vector<Json> costs = copyList(report, "costs");
+  std::erase_if(costs, [&](const Json &cost) { return getInteger(cost, "stage") != number; });
+  addCosts(document, report, costs, PlaceColumns(report, /*ofOneStage=*/true));
   return document;
-}
-
-//===----------------------------------------------------------------------===//
-// To compare
-//===----------------------------------------------------------------------===//
-
-CostSheet gridloom::rt::readCosts(const LenientJson &report) {
-  CostSheet sheet;
-  for (const json &element : report.list("estimates")) {
-    LenientJson estimate(element);
-    std::string dims = estimate.text("dims");
-    sheet.programs.push_back({estimate.text("entry") + (dims.empty() ? "" : " " + dims),
-                              estimate.number("step_ms"), estimate.number("compute_ms"),
-                              estimate.number("comm_ms"), estimate.number("exposed_ms"),
-                              estimate.number("bubble")});
-  }
-  for (const json &element : report.list("costs"))
-    if (LenientJson cost(element); cost.has("kind"))
-      sheet.parts.push_back({cost.text("kind"), cost.text("over"), cost.text("node"),
-                             int64_t(cost.number("times")), cost.number("ms")});
-  LenientJson memory(report.get("memory"));
-  for (auto [key, name] : {std::pair("total_bytes", "total"),
-                           {"weights_bytes", "weights"},
-                           {"states_bytes", "states"},
-                           {"arena_bytes", "arena"},
-                           {"registered_bytes", "registered"},
-                           {"inputs_and_outputs_bytes", "inputs and outputs"}})
-    if (memory.has(key))
-      sheet.memory[name] = uint64_t(memory.number(key));
-  return sheet;
 }

@@ -10,8 +10,8 @@
 #ifndef GRIDLOOM_RUNTIME_CLI_REPORTVIEWS_H
 #define GRIDLOOM_RUNTIME_CLI_REPORTVIEWS_H
 
-#include "runtime/cli/LenientJson.h"
-#include "support/CostSheet.h"
+#include "support/Candidates.h"
+#include "support/LenientJson.h"
 
 #include <cstdint>
 
@@ -19,18 +19,21 @@ namespace gridloom::rt {
 
 /// What was chosen and why, what it costs, what else was tried. For people only the first rows of
 /// tables that may be long.
-Document explainPlan(const LenientJson &report, bool forTools);
+Document explainPlan(const Json &report, bool forTools);
 /// How the value of an ONNX node, weight or input is split. Throws InvalidArgument where the report
 /// has none of that name.
-Document explainValue(const LenientJson &report, const std::string &name);
+Document explainValue(const Json &report, const std::string &name);
 /// Throws InvalidArgument where the report has none of that number.
-Document explainCollective(const LenientJson &report, int64_t id);
+Document explainCollective(const Json &report, int64_t id);
 /// A pipeline stage's load and memory, and what it waits for. Throws InvalidArgument where the
 /// report has none of that number.
-Document explainStage(const LenientJson &report, int64_t number);
+Document explainStage(const Json &report, int64_t number);
 
-/// Empty where the report has no simulated times.
-CostSheet readCosts(const LenientJson &report);
+/// Sorted.
+std::vector<PlanCandidate> readCandidates(const Json &report);
+/// Why the chosen candidate of these: how many there were, and what the next one would take; of a
+/// sole one what left no other. "" where the report has none.
+std::string explainChoice(const Json &report, const std::vector<PlanCandidate> &candidates);
 
 } // namespace gridloom::rt
 

@@ -69,14 +69,16 @@ class Durations {
 public:
   explicit Durations(size_t steps) : steps(steps) {}
   void add(const std::vector<TraceEvent> &events);
-  double getQuartile(size_t step) const { return getQuartile(steps[step]); }
-  double getPause() const { return pauses.empty() ? 0 : getQuartile(pauses); }
+  double getUsual(size_t step) const { return getUsual(steps[step]); }
+  double getPause() const { return pauses.empty() ? 0 : getUsual(pauses); }
 
 private:
-  static double getQuartile(std::vector<double> values) {
-    auto quarter = values.begin() + ptrdiff_t(values.size() / 4);
-    std::nth_element(values.begin(), quarter, values.end());
-    return *quarter;
+  /// The mean without the longest tenth: a program's time is the sum of its steps', each of which
+  /// is now shorter and now longer; what is rare befalls few runs.
+  static double getUsual(std::vector<double> values) {
+    auto end = values.end() - ptrdiff_t(values.size() / 10);
+    std::nth_element(values.begin(), end - 1, values.end());
+    return std::accumulate(values.begin(), end, 0.0) / double(end - values.begin());
   }
 
   std::vector<std::vector<double>> steps;
@@ -136,7 +138,7 @@ std::vector<WorkSample> gridloom::rt::timeSteps(const std::shared_ptr<const Plan
     constexpr double nanosecond = 1e-9;
     for (size_t step = 0; step < work.size(); ++step)
       samples.push_back(
-          {work[step], nanosecond * (durations.getQuartile(step) + durations.getPause())});
+          {work[step], nanosecond * (durations.getUsual(step) + durations.getPause())});
   }
   return samples;
 }

@@ -19,8 +19,8 @@ std::vector<cluster::Work> listWork(const schema::Stage &stage,
 
 /// Collective over the ranks of `transport`, each of which runs the whole plan, which is for one
 /// rank, at the same time on `device`. Every specialisation runs for about `seconds`, three times
-/// at least. The times of this rank, with the pause before the next step: of the runs the lower
-/// quartile, since whatever disturbs makes a run slower.
+/// at least. The times of this rank, with the pause before the next step: of the runs the mean
+/// without the longest tenth.
 std::vector<cluster::WorkSample> timeSteps(const std::shared_ptr<const Plan> &plan, Device &device,
                                            Transport &transport, double seconds);
 

@@ -30,9 +30,9 @@ Verb addDiff(CLI::App &app);
 Verb addExplain(CLI::App &app);
 Verb addDevices(CLI::App &app);
 
-/// Whether `verb` is the compiler's: compile, check, doctor.
+/// Whether `verb` is the compiler's: compile, check, doctor, plan, simulate.
 bool isCompilerVerb(const std::string &verb);
-/// True for an inspect of an ONNX file, which takes the compiler too.
+/// True for an inspect whose argument is an ONNX file, which takes the compiler too.
 bool inspectsModel(int argc, char **argv);
 /// True for an explain that has to plan the model again.
 bool plansAgain(int argc, char **argv);

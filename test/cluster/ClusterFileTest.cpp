@@ -48,7 +48,7 @@ constexpr const char *kMixed = R"({
   "name": "lab",
   "device_kinds": [{
     "name": "own", "target": "cpu", "memory_bytes": 1000000, "memory_bytes_per_second": 2e10,
-    "launch_seconds": 1e-6, "collective_launch_seconds": 0,
+    "launch_seconds": 1e-6, "collective_launch_seconds": 0, "contraction_unhidden": 0.5,
     "flops_per_second": {"contraction": {"f32": 1e12, "bf16": 4e12}, "other": {"f32": 1e11}},
     "efficiency": {"contraction": [[1e6, 0.1], [1e9, 0.9]], "memory": [[1, 0.5]]}}],
   "devices": [{"name": "big", "kind": "H100-80GB", "count": 4}, {"name": "small", "kind": "own"},
@@ -77,6 +77,8 @@ TEST_F(ClusterFileTest, AllFieldsAreRead) {
   EXPECT_EQ(own.bytesPerSecond, 2e10);
   EXPECT_EQ(own.launchSeconds, 1e-6);
   EXPECT_EQ(own.collectiveSeconds, 0);
+  EXPECT_EQ(own.unhiddenOfContraction, 0.5);
+  EXPECT_EQ(own.unhiddenOfOther, 0);
   EXPECT_EQ(own.getRate(WorkClass::Contraction, NumberType::Bf16), 4e12);
   EXPECT_EQ(own.getRate(WorkClass::Other, NumberType::F32), 1e11);
   EXPECT_EQ(own.efficiency[0].at(1), 0.1);
@@ -148,6 +150,12 @@ TEST_F(ClusterFileTest, FieldsThatAreWrong) {
                 HasSubstr("devices[0]: 'count' is " + std::string(count) + "; it has to be"));
   EXPECT_THAT(refuse(R"({"devices": [{"name": "a", "kind": "cpu"}], "switches": [7]})"),
               HasSubstr("switches[0]: a switch has to be a name"));
+}
+
+TEST_F(ClusterFileTest, SharesAboveOne) {
+  std::string text = kMixed;
+  text.replace(text.find("_unhidden\": 0.5"), 15, "_unhidden\": 1.5");
+  EXPECT_THAT(refuse(text), HasSubstr("'contraction_unhidden' is a share, at most 1"));
 }
 
 TEST_F(ClusterFileTest, LinksThatAreWrong) {

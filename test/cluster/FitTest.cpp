@@ -77,6 +77,25 @@ TEST(FitTest, WorkGivesTheRatesItWasTimedWith) {
   EXPECT_LT(getWorstRatio(kind, truth, samples), 1.15);
 }
 
+/// Times in which arithmetic hides half of the memory traffic.
+TEST(FitTest, WorkTellsHowMuchIsHidden) {
+  DeviceKind truth = makeTruth();
+  for (double share : {0.0, 0.5, 1.0}) {
+    truth.unhiddenOfContraction = share;
+    std::vector<WorkSample> samples = makeSamples(truth);
+    for (int exponent = 22; exponent < 30; ++exponent)
+      for (double intensity : {2.0, 4.0, 8.0}) {
+        double flops = std::exp2(exponent);
+        Work work = {WorkClass::Contraction, NumberType::F32, flops, flops / intensity, 0};
+        samples.push_back({work, getComputeSeconds(truth, work)});
+      }
+    DeviceKind kind;
+    fitWork(samples, kind);
+    EXPECT_NEAR(kind.unhiddenOfContraction, share, 0.25);
+    EXPECT_LT(getWorstRatio(kind, truth, samples), 1.6) << share;
+  }
+}
+
 TEST(FitTest, SlowMomentsDoNotCount) {
   DeviceKind truth = makeTruth();
   for (unsigned seed = 0; seed < 10; ++seed) {

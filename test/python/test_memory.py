@@ -70,7 +70,7 @@ def told_change(tools, path, *options):
 
 @pytest.mark.parametrize(
     ("limit", "given"),
-    [("64MiB", []), ("20MiB", ["--mesh", "data=2"]), ("24MiB", ["--devices", "2"]), ("30MiB", ["--mesh", "pipe=2"])],
+    [("64MiB", []), ("20MiB", ["--mesh", "data=2"]), ("24MiB", ["--devices", "2"]), ("24MiB", ["--devices", "2", "--mesh", "data=2"]), ("30MiB", ["--mesh", "pipe=2"])],
     ids=lambda value: value if isinstance(value, str) else " ".join(value) or "one",
 )
 def test_states_count(tools, tmp_path, limit, given):

@@ -280,6 +280,28 @@ def test_candidates_are_a_pareto_plot(browser, page_of, plans):
         assert any(label.startswith(one["strategy"] + ",") for label in labels)
 
 
+def test_a_sole_candidate_has_no_table(browser, page_of):
+    text, rows = browser.evaluate(page_of("data"), "const section = document.querySelector('#candidates'); return [section.textContent, section.querySelectorAll('tr').length]")
+    assert "there was no other candidate for --mesh data=4." in text and rows == 0
+
+
+def test_times_of_collectives_are_simulated(browser, plans, page_of):
+    known = {one["id"]: one for one in json.loads((plans("pipeline") / "report.json").read_text())["collectives"]}
+    ids, each, in_all = browser.evaluate(page_of("pipeline"), "return ['id', 'us', 'us_in_all'].map((key) => collectives.columns[key])")
+    assert len(ids) == len(known) > 0
+    assert in_all == pytest.approx([known[one].get("time_us", known[one]["estimate_us"] * known[one]["times"]) for one in ids])
+    assert each == pytest.approx([known[one]["estimate_us"] for one in ids])
+    assert any("time_us" in one for one in known.values())
+
+
+def test_warnings_and_remarks_are_apart(tools, browser, plans, tmp_path):
+    plan = copy_of(plans("data"), tmp_path)
+    report = json.loads((plan / "report.json").read_text())
+    (plan / "report.json").write_text(json.dumps(report | {"warnings": ["it is hot"], "remarks": ["it is split", "it is whole"]}))
+    notes = browser.evaluate(write(tools, plan, tmp_path / "page.html"), "return [...document.querySelectorAll('#summary .notes')].map((one) => one.textContent)")
+    assert "Warnings of the compiler (1)it is hot" in notes and "Remarks of the compiler (2)it is splitit is whole" in notes
+
+
 def test_a_real_run_stands_beside_the_simulated_one(tools, browser, plans, tmp_path):
     plan = plans("pipeline")
     tools.call("run", plan, "--input", "input_ids=randint(0,200)", "--trace", tmp_path / "run.json")

@@ -85,7 +85,7 @@ def test_every_whole_value_has_a_reason(tools, models, tmp_path, name, mesh):
             assert any(match.group(1) in v["name"] for v in report["values"]), reason
     assert (split > 0) == (least is not None)
     # Each kind of reason is reported once, as a remark.
-    printed = sum("replicated: " in warning for warning in report["warnings"])
+    printed = sum("replicated: " in remark for remark in report["remarks"])
     assert 0 < printed <= 20 or whole == 0
 
 

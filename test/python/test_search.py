@@ -161,11 +161,12 @@ def test_auto_searches_at_most_three_axes(tools, tmp_path, mesh, is_searched):
 
 
 def test_the_fastest_in_the_simulator_is_chosen(tools, tmp_path):
-    """Of the few with the least sums; these two do not always agree."""
+    """Of the few with the least sums; these two do not always agree, by a percent for the U-Net."""
     small = {"hidden": 256, "heads": 8, "vocabulary": 2000}
     subjects = {
         "gpt2": (small | {"layers": 4, "positions": 128}, ["--dim", "batch=8", "--dim", "sequence=64"]),
         "moe": (small | {"layers": 2, "kv_heads": 4, "intermediate": 512, "experts": 4}, ["--dim", "batch=8", "--dim", "sequence=32"]),
+        "unet": ({"depth": 2, "width": 8, "image": 64}, ["--dim", "batch=2"]),
     }
     overturned = []
     for name, (options, dims) in subjects.items():
@@ -173,7 +174,7 @@ def test_the_fastest_in_the_simulator_is_chosen(tools, tmp_path):
         found = json.loads(tools.call("plan", model, *dims, "--devices", "4", "--json").stdout)
         rows = sorted((row for row in found["candidates"] if row["sum_ms"]), key=lambda row: row["sum_ms"])
         simulated = [row for row in rows if row["simulated_ms"]]
-        assert 2 <= len(simulated) <= 4 and simulated[0] is rows[0]
+        assert 1 <= len(simulated) <= 4 and simulated[0] is rows[0]
         assert found["chosen_as"] == f"fastest of {len(found['candidates'])} candidates, {len(simulated)} simulated"
         (chosen,) = [row for row in rows if row["verdict"] == "chosen"]
         assert chosen["simulated_ms"] == min(row["simulated_ms"] for row in simulated)
@@ -218,7 +219,8 @@ def test_without_seeds_only_searches_remain(tools, models, tmp_path, devices, me
     assert {each.split(":")[0] for each in candidates} == meshes
     assert report["options"]["no-seeds"] is True and "strategy" not in report["options"]
     planned = json.loads(tools.call("plan", model, *bind(model), *devices, "--no-seeds", "--json").stdout)
-    assert [row["strategy"] for row in planned["candidates"]] == candidates
+    # One candidate is no choice to show.
+    assert [row["strategy"] for row in planned.get("candidates", [planned])] == candidates
     again = json.loads(tools.call("explain", tmp_path / "m.plan", "--why-not", "mesh=data=4", "--json").stdout)
     assert again["strategy"] == "data=4: search" and "--no-seeds" in again["compile_it"]
 

@@ -616,8 +616,8 @@ def test_what_views_tell_once_and_by_number(tools, bert, tmp_path):
     for mesh in ("model=2", "model=4"):
         tools.compile(bert, tmp_path / f"{mesh}.plan", *sizes, "--mesh", mesh)
     plan = tmp_path / "model=2.plan"
-    printed = json.loads(tools.call("explain", plan, "--json").stdout)["warnings"]
-    assert printed and len({row["warning"] for row in printed}) == len(printed)
+    printed = json.loads(tools.call("explain", plan, "--json").stdout)["remarks"]
+    assert printed and len({row["remark"] for row in printed}) == len(printed)
     count = len(json.loads((plan / "report.json").read_text())["collectives"])
     line = refused(tools, "explain", plan, "--collective", 10000)
     assert f"there is no collective 10000: collectives are numbered 0 to {count - 1}" in line

@@ -26,9 +26,9 @@ nlohmann::json compare(const CostSheet &first, const CostSheet &second, size_t m
 CostSheet makeSheet() {
   CostSheet sheet;
   sheet.programs = {{"main batch=4", 10, 8, 3, 2, 0}};
-  sheet.parts = {{"matmul", "", "/layer.0/MatMul", 1, 4},
-                 {"matmul", "", "/layer.1/MatMul", 1, 4},
-                 {"all_reduce", "model", "/layer.1/MatMul", 1, 3}};
+  sheet.parts = {{"main batch=4", "matmul", "", "/layer.0/MatMul", 1, 4},
+                 {"main batch=4", "matmul", "", "/layer.1/MatMul", 1, 4},
+                 {"main batch=4", "all_reduce", "model", "/layer.1/MatMul", 1, 3}};
   sheet.memory = {{"total", 4096}, {"weights", 1024}};
   return sheet;
 }
@@ -61,7 +61,7 @@ TEST(CostSheetTest, TheLargestDifferenceComesFirst) {
 
 TEST(CostSheetTest, WhatComesAndGoesIsListed) {
   CostSheet first = makeSheet(), second = makeSheet();
-  second.parts[2] = {"all_gather", "model", "/layer.1/MatMul", 2, 3};
+  second.parts[2] = {"main batch=4", "all_gather", "model", "/layer.1/MatMul", 2, 3};
   second.memory["total"] = 2048;
   auto json = compare(first, second);
   EXPECT_EQ(json["collectives"].size(), 2u);
@@ -73,22 +73,53 @@ TEST(CostSheetTest, WhatComesAndGoesIsListed) {
 
 TEST(CostSheetTest, TransfersHaveADirection) {
   CostSheet first = makeSheet(), second = makeSheet();
-  second.parts.push_back({"send", "stage 1", "/layer.0/Add", 1, 2});
-  second.parts.push_back({"recv", "stage 0", "/layer.0/Add", 1, 1});
+  second.parts.push_back({"main batch=4", "send", "stage 1", "/layer.0/Add", 1, 2});
+  second.parts.push_back({"main batch=4", "recv", "stage 0", "/layer.0/Add", 1, 1});
   auto json = compare(first, second);
   EXPECT_EQ(json["kinds_of_steps"][0]["kind"], "send to stage 1");
+  EXPECT_EQ(nameKind("send", "to stage 1"), "send to stage 1") << "as inspect lists it";
+  EXPECT_EQ(nameKind("all_gather", "total"), "all_gather over total");
   EXPECT_EQ(json["collectives"][1]["collective"], "recv from stage 0 for /layer.*/Add");
 }
 
-TEST(CostSheetTest, ScopesCountLayersAlike) {
-  EXPECT_EQ(getScope("/encoder/layer.3/attention/MatMul"), "/encoder/layer.*/attention");
-  EXPECT_EQ(getScope("/blocks/12/Add_1 + /blocks/12/Mul"), "/blocks/*");
-  EXPECT_EQ(getScope("/conv2d/Conv"), "/conv2d") << "a number in a name is part of it";
-  EXPECT_EQ(getScope("/Gather"), "/Gather");
-  EXPECT_EQ(foldLayers("/layers.3/MatMul_1 + /layers.3/Add"), "/layers.*/MatMul_1");
-  EXPECT_EQ(getScope("MatMul_17"), "MatMul_17");
-  EXPECT_EQ(getScope("layers.7.mlp"), "layers.*.mlp");
-  EXPECT_EQ(getScope(""), "");
+TEST(CostSheetTest, OnlyProgramsOfBothPlansAreCompared) {
+  CostSheet first = makeSheet(), second = makeSheet();
+  second.programs.push_back({"main batch=8", 20, 16, 6, 4, 0});
+  second.parts.push_back({"main batch=8", "matmul", "", "/layer.0/MatMul", 1, 16});
+  auto json = compare(first, second);
+  EXPECT_EQ(json.size(), 1u) << json;
+  ASSERT_EQ(json["programs_of_one_plan"].size(), 1u);
+  EXPECT_EQ(json["programs_of_one_plan"][0]["program"], "main batch=8");
+  EXPECT_EQ(json["programs_of_one_plan"][0]["plan"], "second");
+  EXPECT_EQ(json["programs_of_one_plan"][0]["step_ms"], 20);
+  json = compare(second, first);
+  EXPECT_EQ(json["programs_of_one_plan"][0]["plan"], "first");
+
+  // A change of what both have stands beside it.
+  second.parts[0].ms = 5;
+  json = compare(first, second);
+  EXPECT_EQ(json["kinds_of_steps"][0]["change_ms"], 1);
+  EXPECT_EQ(json["kinds_of_steps"][0]["second_times"], 2);
+}
+
+TEST(CostSheetTest, ReportsAreRead) {
+  std::string head = R"({"estimates": [{"entry": "main", "dims": "batch=4", "step_ms": 10,
+                                        "compute_ms": 8, "bubble": 0.25}],)";
+  std::optional<CostSheet> sheet = parseCosts(head + R"(
+      "costs": [{"entry": "main", "dims": "batch=4", "kind": "send", "over": "stage 1",
+                 "node": "/Add", "op": "send #1", "times": 2, "ms": 0.5}],
+      "memory": {"total_bytes": 4096, "inputs_and_outputs_bytes": 16}})");
+  ASSERT_TRUE(sheet);
+  EXPECT_EQ(sheet->programs[0].name, "main batch=4");
+  EXPECT_EQ(sheet->programs[0].bubble, 0.25);
+  EXPECT_EQ(sheet->parts[0].program, "main batch=4");
+  EXPECT_EQ(nameKind(sheet->parts[0].kind, sheet->parts[0].over), "send to stage 1");
+  EXPECT_EQ(sheet->memory.at("inputs and outputs"), 16u);
+  EXPECT_EQ(sheet->memory.size(), 2u);
+  EXPECT_FALSE(parseCosts("{}"));
+  EXPECT_FALSE(parseCosts("[1"));
+  EXPECT_FALSE(parseCosts(head + R"("memory": {}})")) << "of an older compiler";
+  EXPECT_FALSE(parseCosts(head + R"("costs": [{"op": "matmul", "ms": 1}]})")) << "likewise";
 }
 
 } // namespace

@@ -470,33 +470,168 @@ TEST_F(Cli, DiffTellsWhatChanged) {
   EXPECT_EQ(run({"diff", plan, four, "--exit-code"}).code, 1);
 }
 
+TEST_F(Cli, DiffSaysWhereThereAreNoCosts) {
+  std::string four = makeSumPlan(4).write(folder.getPath() / "four").string();
+  Result result = run({"diff", plan, four});
+  EXPECT_THAT(result.out,
+              AllOf(HasSubstr("no costs: " + plan + " has no report.json: copy it"),
+                    HasSubstr("; " + four + " has no report.json"), Not(HasSubstr("first ms"))));
+  auto report = [&](const std::string &path, const std::string &text) {
+    writeFile(fs::path(path) / "report.json", text);
+  };
+  const char *costs = R"({"estimates": [{"entry": "main", "dims": "batch=4", "step_ms": 3}],
+      "costs": [{"entry": "main", "dims": "batch=4", "kind": "matmul", "times": 1, "ms": 3}]})";
+  report(plan, costs);
+  result = run({"diff", plan, four});
+  EXPECT_THAT(result.out, AllOf(HasSubstr("no costs: " + four + " has no report.json"),
+                                Not(HasSubstr("first ms")), Not(HasSubstr(plan + " has"))));
+  auto json = nlohmann::json::parse(run({"diff", plan, four, "--json"}).out);
+  EXPECT_THAT(json["no_costs"].get<std::string>(), HasSubstr(four + " has no report.json"));
+  EXPECT_FALSE(json.contains("kinds_of_steps"));
+  report(four, "{}");
+  EXPECT_THAT(run({"diff", plan, four}).out, HasSubstr(four + " has a report.json without times"));
+  report(four, "[");
+  EXPECT_THAT(run({"diff", plan, four}).out, HasSubstr("report.json is not a JSON object"));
+  std::string other = costs;
+  report(four, other.replace(other.find("\"ms\": 3"), 7, "\"ms\": 5"));
+  result = run({"diff", plan, four});
+  EXPECT_THAT(result.out, AllOf(HasSubstr("+2.0000"), Not(HasSubstr("no costs"))));
+}
+
 TEST_F(Cli, ExplainReadsTheReport) {
-  expectError({"explain", plan}, 1, HasSubstr("report.json"));
+  expectError({"explain", plan}, 1,
+              AllOf(HasSubstr("report.json cannot be read; it takes a folder")));
   writeFile(fs::path(plan) / "report.json", R"({
     "strategy": "tp over model",
     "candidates": [{"strategy": "dp", "simulated_ms": 3.5, "sum_ms": 4.25, "reason": "slower"},
-                   {"strategy": "tp"}],
+                   {"strategy": "tp", "simulated_ms": 2.5, "sum_ms": 5.25, "reason": "chosen"},
+                   {"strategy": "pp", "reason": "it needs more"}],
     "collectives": [{"id": 0, "kind": "all_reduce", "axes": ["model"], "bytes": 96, "group": 2,
                      "origin": "/layer/MatMul", "because": "its sum is cut", "estimate_us": 12.5}],
-    "values": [{"name": "/layer/MatMul", "sharding": "[-, -]", "origin": "strategy tp"}],
+    "values": [{"name": "/layer/MatMul", "origin": "strategy tp",
+                "sharding": "#dist.sharding<@mesh, [{\"data\"}, {}], unreduced {\"model\"}>"}],
+    "warnings": ["it is hot"], "remarks": ["it is split", "it is split"],
     "memory": {"weights_bytes": 2048}, "unknown": [1, 2]})");
   Result all = run({"explain", plan});
   EXPECT_EQ(all.code, 0) << all.err;
   EXPECT_THAT(all.out, AllOf(HasSubstr("tp over model"), HasSubstr("slower"), HasSubstr("3.50"),
                              HasSubstr("4.25"), HasSubstr("2.0 KiB")));
+  auto json = nlohmann::json::parse(run({"explain", plan, "--json"}).out);
+  EXPECT_EQ(json["warnings"][0]["warning"], "it is hot");
+  EXPECT_EQ(json["remarks"].size(), 1u);
   EXPECT_THAT(run({"explain", plan, "--collective", "0"}).out,
               AllOf(HasSubstr("its sum is cut"), HasSubstr("12.5 us")));
-  EXPECT_THAT(all.out, HasSubstr("fastest of 1 candidates")) << "one has no verdict";
   expectError({"explain", plan, "--stage", "0"}, 1, HasSubstr("no stages"));
-  EXPECT_THAT(run({"explain", plan, "--value", "/layer/MatMul"}).out,
-              AllOf(HasSubstr("strategy tp"), HasSubstr("its sum is cut")));
+  EXPECT_THAT(
+      run({"explain", plan, "--value", "/layer/MatMul"}).out,
+      AllOf(HasSubstr("strategy tp"), HasSubstr("its sum is cut"), HasSubstr("[data, -] + model")));
   expectError({"explain", plan, "--value", "MatMul"}, 1, HasSubstr("there are /layer/MatMul"));
+  expectError({"explain", plan, "--value", ""}, 2, HasSubstr("as in --value encoder.q"));
   expectError({"explain", plan, "--collective", "7"}, 1, HasSubstr("no collective 7"));
   writeFile(fs::path(plan) / "report.json", "{\"strategy\": ");
   expectError({"explain", plan}, 1, HasSubstr("is not a JSON object"));
   writeFile(fs::path(plan) / "report.json",
             R"({"candidates": 3, "values": [1], "collectives": {}, "memory": []})");
   EXPECT_EQ(run({"explain", plan}).code, 0) << "a report of another shape";
+}
+
+TEST_F(Cli, ExplainComparesTimesOfOneKind) {
+  auto explain = [&](const nlohmann::json &report) {
+    writeFile(fs::path(plan) / "report.json", report.dump());
+    return nlohmann::json::parse(run({"explain", plan, "--json"}).out);
+  };
+  auto candidate = [](const char *name, double simulated, double sum, const char *reason) {
+    return nlohmann::json{
+        {"strategy", name}, {"simulated_ms", simulated}, {"sum_ms", sum}, {"reason", reason}};
+  };
+  nlohmann::json report{{"chosen_as", "fastest of 4 candidates, 2 simulated"},
+                        {"candidates",
+                         {candidate("sp", 0, 9, "slower"), candidate("dp", 8, 10, "slower"),
+                          candidate("tp", 5, 12, "chosen"), candidate("pp", 0, 0, "too large")}}};
+  EXPECT_EQ(explain(report)["why"],
+            "fastest of 4 candidates, 2 simulated: 5.00 ms simulated; the next, dp, takes 8.00 ms "
+            "simulated (+60 %); 1 of them refused");
+  EXPECT_EQ(explain(report)["candidates"][1]["strategy"], "dp");
+  report["candidates"][1]["simulated_ms"] = 0;
+  EXPECT_EQ(explain(report)["why"],
+            "fastest of 4 candidates, 2 simulated: 5.00 ms simulated, 12.00 ms in sum; the next, "
+            "sp, takes 9.00 ms in sum (-25 %); 1 of them refused");
+  report["candidates"][2]["simulated_ms"] = 0;
+  EXPECT_EQ(explain(report)["why"], "fastest of 4 candidates, 2 simulated: 12.00 ms in sum; the "
+                                    "next, sp, takes 9.00 ms in sum (-25 %); 1 of them refused");
+
+  // What left no other candidate, by the options that the plan was compiled with.
+  report = nlohmann::json::object();
+  report["mesh"] = "x=2";
+  report["candidates"].push_back(candidate("tp", 0, 0, "chosen"));
+  EXPECT_EQ(explain(report)["why"], "there was no other candidate");
+  EXPECT_FALSE(explain(report).contains("candidates"));
+  report["options"] = {{"mesh", "x=2"}, {"strategy", "a b.strategy"}, {"precision", "bf16"}};
+  EXPECT_EQ(explain(report)["why"],
+            "there was no other candidate for --mesh x=2 --strategy 'a b.strategy'");
+  report["options"] = {{"devices", "2"}, {"strategy", "dp"}};
+  EXPECT_EQ(explain(report)["why"], "there was no other candidate for --devices 2 --strategy dp");
+  report["options"] = nlohmann::json::object();
+  EXPECT_EQ(explain(report)["why"], "there was no other candidate for the model's own mesh");
+  report["mesh"] = "";
+  EXPECT_EQ(explain(report)["why"], "there was no other candidate for one device");
+}
+
+TEST_F(Cli, ExplainSaysWhatABoundIsOf) {
+  auto explain = [&](double cost, double bound, int stages) {
+    nlohmann::json report;
+    report["search"] = {{"cost_ms", cost}, {"bound_ms", bound}};
+    for (int stage = 0; stage < stages; ++stage)
+      report["stages"][size_t(stage)]["stage"] = stage;
+    writeFile(fs::path(plan) / "report.json", report.dump());
+    return nlohmann::json::parse(run({"explain", plan, "--json"}).out)["bound"].get<std::string>();
+  };
+  EXPECT_EQ(explain(8, 6, 1), "the splits take 8.000 ms, one operation after another; on this mesh "
+                              "none take less than 6.000 ms (at most 25.0 % faster)");
+  EXPECT_EQ(explain(8, 6, 2), "the splits take 8.000 ms in 2 stages; with these stages none take "
+                              "less than 6.000 ms (at most 25.0 % faster)");
+  EXPECT_THAT(explain(8, 8 * (1 - 1e-6), 1), testing::EndsWith("none take less than 8.000 ms"));
+  EXPECT_THAT(explain(8, 8 * (1 + 1e-9), 1), testing::EndsWith("none take less than 8.000 ms"));
+}
+
+TEST_F(Cli, ExplainTellsRowsOfStagesAndProgramsApart) {
+  using nlohmann::json;
+  auto explain = [&](const json &report, const std::vector<std::string> &more = {}) {
+    writeFile(fs::path(plan) / "report.json", report.dump());
+    std::vector<std::string> call{"explain", plan, "--json"};
+    call.insert(call.end(), more.begin(), more.end());
+    return json::parse(run(call).out);
+  };
+  auto cost = [](const char *dims, int stage) {
+    json row = json::parse(R"({"entry": "main", "op": "matmul", "node": "/MatMul", "ms": 1})");
+    row["dims"] = dims;
+    row["stage"] = stage;
+    return row;
+  };
+  json report = json::parse(R"({
+    "collectives": [{"id": 0, "kind": "all_reduce", "entry": "main", "dims": "batch=4", "stage": 1,
+                     "times": 1, "time_us": 3}],
+    "estimates": [{"entry": "main", "dims": "batch=4"}], "stages": [{"stage": 0}]})");
+  report["costs"].push_back(cost("batch=4", 0));
+  json shown = explain(report);
+  EXPECT_FALSE(shown["largest_costs"][0].contains("stage"));
+  EXPECT_FALSE(shown["largest_costs"][0].contains("program"));
+  report["costs"].push_back(cost("batch=4", 1));
+  report["costs"].push_back(cost("batch=8", 1));
+  report["estimates"].push_back(json::parse(R"({"entry": "main", "dims": "batch=8"})"));
+  report["stages"].push_back(json::parse(R"({"stage": 1})"));
+  shown = explain(report);
+  std::set<std::pair<std::string, int>> places,
+      expected{{"main batch=4", 0}, {"main batch=4", 1}, {"main batch=8", 1}};
+  for (const json &row : shown["largest_costs"])
+    places.emplace(row["program"].get<std::string>(), row["stage"].get<int>());
+  EXPECT_EQ(places, expected);
+  EXPECT_EQ(shown["heaviest_collectives"][0]["program"], "main batch=4");
+  EXPECT_EQ(shown["heaviest_collectives"][0]["stage"], 1);
+  shown = explain(report, {"--stage", "1"});
+  EXPECT_EQ(shown["largest_costs"].size(), 2u);
+  EXPECT_FALSE(shown["largest_costs"][0].contains("stage")) << "it is one";
+  EXPECT_EQ(shown["largest_costs"][0]["program"], "main batch=4");
 }
 
 TEST_F(Cli, BenchOfCollectivesCountsNothingWrong) {
@@ -541,6 +676,12 @@ TEST_F(Cli, CompilerVerbsNeedTheCompiler) {
   auto [passedCode, passed] = call("check model.plan --input 'a b'");
   EXPECT_EQ(passedCode, 7);
   EXPECT_EQ(passed, "check model.plan --input a b\n");
+  // A model is inspected by the compiler; what an option names is none.
+  EXPECT_EQ(call("inspect --json model.onnx").first, 7);
+  EXPECT_EQ(call("inspect --format json model.onnx").first, 7);
+  std::string page = (folder.getPath() / "page.onnx").string();
+  EXPECT_EQ(call("inspect " + plan + " --format html -o " + page).first, 0);
+  EXPECT_TRUE(fs::exists(page));
 }
 
 } // namespace

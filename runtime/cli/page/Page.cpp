@@ -6,6 +6,8 @@
 #include "runtime/cli/page/Page.h"
 
 #include "runtime/cli/PlanViews.h"
+#include "runtime/cli/ReportFile.h"
+#include "runtime/cli/ReportViews.h"
 #include "runtime/cli/page/PageData.h"
 #include "runtime/cli/page/PageParts.h"
 
@@ -58,8 +60,8 @@ static Json describeMesh(const Plan &plan, const Json &report) {
 
 static Json collectData(const Plan &plan, const std::filesystem::path &trace) {
   std::vector<std::string> notes;
-  Json report = readPlanFile(plan, "report.json");
-  Json timeline = readPlanFile(plan, "timeline.json");
+  Json report = readPlanFile(plan.getFolder(), "report.json");
+  Json timeline = readPlanFile(plan.getFolder(), "timeline.json");
   if (report.is_null())
     notes.push_back("The plan has no report.json: reasons, estimates and candidates are missing.");
   if (timeline.is_null())
@@ -75,7 +77,9 @@ static Json collectData(const Plan &plan, const std::filesystem::path &trace) {
   data["candidates"] =
       takeFields(getList(report, "candidates"), {"strategy", "reason"},
                  {"simulated_ms", "sum_ms", "memory_bytes", "estimated_memory_bytes"});
-  data["warnings"] = getList(report, "warnings");
+  data["why"] = explainChoice(report, readCandidates(report));
+  for (const char *name : {"warnings", "remarks"})
+    data[name] = getList(report, name);
   data["limit_bytes"] = getNumber(getField(report, "memory"), "limit_bytes");
   data["programs"] = makePrograms(plan, timeline, notes);
   data["trace"] = trace.empty() ? Json() : makeTrace(plan, trace, timeline, notes);

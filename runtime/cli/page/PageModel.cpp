@@ -8,7 +8,9 @@
 // "layers.3". Scopes that differ in a number alone, as layers do, are one with a list of numbers.
 //
 //===----------------------------------------------------------------------===//
+#include "runtime/cli/ShardingText.h"
 #include "runtime/cli/page/PageData.h"
+#include "support/Layers.h"
 
 #include <algorithm>
 #include <memory>
@@ -102,15 +104,15 @@ static std::vector<std::string> splitPath(const std::string &name) {
   return parts;
 }
 
-/// "h.12" as "h.#" and 12; -1 without a number.
+/// "h.12" as "h.#" and 12; -1 without a number. Of "features.3.1" the last one counts: its scope
+/// has the others.
 static std::pair<std::string, int64_t> cutNumber(const std::string &name) {
-  auto isDigit = [](char c) { return c >= '0' && c <= '9'; };
-  auto first = std::find_if(name.begin(), name.end(), isDigit);
-  auto last = std::find_if_not(first, name.end(), isDigit);
-  if (first == name.end() || last - first > 9)
+  std::string inScope = "/" + name; // "12" of "/blocks/12/Add" is a number in a name
+  std::vector<LayerNumber> found = findLayers(inScope, "/._");
+  if (found.empty())
     return {name, -1};
-  return {std::string(name.begin(), first) + "#" + std::string(last, name.end()),
-          std::stoll(std::string(first, last))};
+  auto [begin, end, value] = found.back();
+  return {inScope.substr(1, begin - 1) + "#" + inScope.substr(end), value};
 }
 
 Scope *ModelTree::find(const std::string &node) {

@@ -5,117 +5,21 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/cli/page/PageData.h"
 
-#include "runtime/cli/Job.h"
-#include "runtime/core/Error.h"
+#include "runtime/cli/ShardingText.h"
 #include "runtime/core/HostArray.h"
 #include "runtime/core/PlanQueries.h"
 #include "runtime/core/Shard.h"
 #include "runtime/core/plan.pb.h"
+#include "support/CostSheet.h"
+#include "support/Layers.h"
 
 #include <algorithm>
-#include <fstream>
 #include <optional>
 #include <set>
 #include <sstream>
 
 using namespace gridloom;
 using namespace gridloom::rt;
-
-//===----------------------------------------------------------------------===//
-// Fields of files
-//===----------------------------------------------------------------------===//
-
-Json gridloom::rt::readPlanFile(const Plan &plan, const char *name) {
-  std::filesystem::path path = plan.getFolder() / name;
-  std::ifstream file(path);
-  if (!file)
-    return nullptr;
-  Json content = Json::parse(file, nullptr, /*allow_exceptions=*/false);
-  if (!content.is_object())
-    throw Error(ErrorCode::InvalidPlan,
-                path.string() + " is not a JSON object; compile the plan again");
-  return content;
-}
-
-const Json &gridloom::rt::getField(const Json &object, const char *key) {
-  static const Json none;
-  auto found = object.find(key); // the end for what is no object
-  return found == object.end() ? none : *found;
-}
-
-std::string gridloom::rt::getText(const Json &object, const char *key) {
-  const Json &field = getField(object, key);
-  return field.is_string() ? field.get<std::string>() : "";
-}
-
-double gridloom::rt::getNumber(const Json &object, const char *key) {
-  const Json &field = getField(object, key);
-  return field.is_number() ? field.get<double>() : 0;
-}
-
-const Json &gridloom::rt::getList(const Json &object, const char *key) {
-  static const Json none = Json::array();
-  const Json &field = getField(object, key);
-  return field.is_array() ? field : none;
-}
-
-//===----------------------------------------------------------------------===//
-// Shardings
-//===----------------------------------------------------------------------===//
-
-/// The axis names between quotes, joined.
-static std::string joinQuoted(const std::string &text, const char *separator) {
-  std::string joined;
-  for (size_t from = text.find('"'); from != std::string::npos;) {
-    size_t to = text.find('"', from + 1);
-    if (to == std::string::npos)
-      break;
-    joined += (joined.empty() ? "" : separator) + text.substr(from + 1, to - from - 1);
-    from = text.find('"', to + 1);
-  }
-  return joined;
-}
-
-std::string gridloom::rt::shortenSharding(const std::string &text) {
-  size_t at = text.find('['), end = text.rfind(']');
-  if (at == std::string::npos || end == std::string::npos)
-    return text;
-  std::string result = "[";
-  while (true) {
-    size_t open = text.find('{', at), close = text.find('}', at);
-    if (open >= end || close >= end)
-      break;
-    std::string axes = joinQuoted(text.substr(open, close - open), ".");
-    result += (result.size() > 1 ? ", " : "") + (axes.empty() ? "-" : axes);
-    at = close + 1;
-    if (text.compare(at, 3, " * ") == 0)
-      result += "*" + text.substr(at + 3, text.find_first_of(",]", at) - at - 3);
-  }
-  result += "]";
-  std::string unreduced = joinQuoted(text.substr(end), ".");
-  return unreduced.empty() ? result : result + " + " + unreduced;
-}
-
-std::string gridloom::rt::listAxes(const std::string &sharding) {
-  std::set<std::string> axes;
-  std::string name, dims = sharding.substr(0, sharding.find(']'));
-  bool isGranule = false;
-  for (char c : dims + ",") {
-    if (c != '[' && c != ',' && c != '.' && c != ' ' && c != '*') {
-      if (!isGranule)
-        name += c;
-      continue;
-    }
-    isGranule = c == '*' || (isGranule && c != ',');
-    if (!name.empty() && name != "-" && name != "micro")
-      axes.insert(name);
-    name.clear();
-  }
-  std::string joined;
-  for (const std::string &axis : axes)
-    joined += (joined.empty() ? "" : "+") + axis;
-  return joined;
-}
 
 //===----------------------------------------------------------------------===//
 // Tables
@@ -170,25 +74,6 @@ static void limitRows(std::vector<Json> &rows, const char *key, const std::strin
   rows = std::move(kept);
 }
 
-/// "h.12.attn.weight": what stands before and behind its first number that is a whole part of the
-/// name, and the number; -1 where there is none.
-static std::tuple<std::string, int64_t, std::string> cutLayer(const std::string &name) {
-  auto isEdge = [&](size_t at) {
-    return at >= name.size() || name[at] == '.' || name[at] == '/' || name[at] == '_';
-  };
-  for (size_t from = 0; from < name.size(); ++from) {
-    if (!isdigit(static_cast<unsigned char>(name[from])))
-      continue;
-    size_t to = from;
-    while (to < name.size() && isdigit(static_cast<unsigned char>(name[to])))
-      ++to;
-    if (isEdge(to) && to - from < 10 && (from == 0 || isEdge(from - 1)))
-      return {name.substr(0, from), std::stoll(name.substr(from, to - from)), name.substr(to)};
-    from = to;
-  }
-  return {name, -1, ""};
-}
-
 /// "0-11,13"
 static std::string formatRanges(std::vector<int64_t> numbers) {
   std::sort(numbers.begin(), numbers.end());
@@ -213,7 +98,7 @@ static std::string replaceAll(std::string text, const std::string &from, const s
 
 /// Rows that differ in a layer's number alone become one, with the numbers in braces: "h.{0-11}.w".
 /// Nodes that are computed together have the number several times, and a reason may name the layer.
-static std::vector<Json> foldLayers(const std::vector<Json> &rows) {
+static std::vector<Json> foldRows(const std::vector<Json> &rows) {
   struct Fold {
     Json row;
     std::string layer, before;
@@ -222,12 +107,16 @@ static std::vector<Json> foldLayers(const std::vector<Json> &rows) {
   std::vector<Fold> folds;
   std::map<std::string, size_t> known;
   for (const Json &row : rows) {
-    auto [before, number, behind] = cutLayer(getText(row, "name"));
-    std::string layer = before + std::to_string(number);
+    std::string name = getText(row, "name"), layer, before;
+    int64_t number = -1;
     Json rest = row;
-    if (number >= 0)
+    if (std::vector<LayerNumber> found = findLayers(name, "/._"); !found.empty()) {
+      number = found.front().value;
+      layer = name.substr(0, found.front().end);
+      before = name.substr(0, found.front().begin);
       for (const char *key : {"name", "decided_by"})
         rest[key] = replaceAll(getText(row, key), layer, before + "\n");
+    }
     auto [found, isNew] =
         known.emplace(rest.dump(-1, ' ', false, Json::error_handler_t::replace), folds.size());
     if (isNew)
@@ -300,24 +189,46 @@ static double countLocal(const Mesh &mesh, const TensorType &type, const std::st
   return count;
 }
 
-Json gridloom::rt::makeTensors(const Plan &plan, const Json &report,
-                               std::vector<std::string> &notes) {
-  std::vector<Json> rows;
-  std::map<std::string, std::string> reasons;
-  std::set<std::string> seen;
-  auto add = [&](const std::string &name, const std::string &kind, const std::string &type,
-                 const std::string &sharding, Json stage, double bytes, Json local,
-                 const std::string &reason) {
-    if (seen.insert(name + "\n" + kind + type + sharding + stage.dump()).second)
-      rows.push_back({{"name", name},
-                      {"kind", kind},
-                      {"type", type},
-                      {"sharding", sharding},
-                      {"stage", std::move(stage)},
-                      {"bytes", bytes},
-                      {"device_bytes", std::move(local)},
-                      {"decided_by", reason}});
+namespace {
+/// Rows of the table of tensors, equal ones once.
+class TensorRows {
+public:
+  explicit TensorRows(const Plan &plan) : plan(plan) {}
+  void addWeights(const Json &report);
+  void addValue(const Json &value);
+  const std::vector<Json> &get() const { return rows; }
+
+private:
+  struct Tensor {
+    std::string name, kind, type, sharding;
+    Json stage, deviceBytes; ///< null where they are not known
+    double bytes = 0;
+    std::string reason;
   };
+  void add(Tensor tensor);
+
+  const Plan &plan;
+  std::vector<Json> rows;
+  std::set<std::string> seen;
+};
+} // namespace
+
+void TensorRows::add(Tensor tensor) {
+  std::string key =
+      tensor.name + "\n" + tensor.kind + tensor.type + tensor.sharding + tensor.stage.dump();
+  if (seen.insert(key).second)
+    rows.push_back({{"name", tensor.name},
+                    {"kind", tensor.kind},
+                    {"type", tensor.type},
+                    {"sharding", tensor.sharding},
+                    {"stage", std::move(tensor.stage)},
+                    {"bytes", tensor.bytes},
+                    {"device_bytes", std::move(tensor.deviceBytes)},
+                    {"decided_by", tensor.reason}});
+}
+
+void TensorRows::addWeights(const Json &report) {
+  std::map<std::string, std::string> reasons;
   for (const Json &value : getList(report, "values"))
     if (getText(value, "op") == "loom.get_weight")
       reasons[getText(value, "name")] = getText(value, "origin");
@@ -325,34 +236,53 @@ Json gridloom::rt::makeTensors(const Plan &plan, const Json &report,
     for (const schema::Weight &weight : plan.getStage(number).weights()) {
       const WeightInfo *info = plan.findWeight(weight.name());
       std::vector<int64_t> shape(weight.shape().begin(), weight.shape().end());
-      add(weight.name(), info ? "weight" : "derived weight",
-          std::string(nameOf(DataType(int(weight.type())))) + " " +
-              formatShape(info ? info->shape : shape),
-          formatSharding(weight.sharding()), number, double(info ? info->bytes : weight.bytes()),
-          weight.bytes(), reasons[weight.name()]);
+      std::string type = std::string(nameOf(DataType(int(weight.type())))) + " " +
+                         formatShape(info ? info->shape : shape);
+      add({weight.name(), info ? "weight" : "derived weight", std::move(type),
+           formatSharding(weight.sharding()), number, weight.bytes(),
+           double(info ? info->bytes : weight.bytes()), reasons[weight.name()]});
     }
-  for (const Json &value : getList(report, "values")) {
-    std::string type = getText(value, "type"), op = getText(value, "op");
-    std::string sharding = shortenSharding(getText(value, "sharding"));
-    if (op == "loom.get_weight")
-      continue;
-    double bytes = 0;
-    Json local;
-    std::optional<TensorType> tensor = parseType(type);
-    std::optional<DataType> element = tensor ? findElementType(tensor->element) : std::nullopt;
-    if (element) {
-      bytes = double(sizeOf(*element));
-      for (int64_t size : tensor->dims)
-        bytes *= double(size);
-      local = double(sizeOf(*element)) * countLocal(plan.getMesh(), *tensor, sharding);
-      type = std::string(nameOf(*element)) + " " + formatShape(tensor->dims);
-    }
-    add(getText(value, "name"), op.starts_with("loom.") ? op.substr(5) : op, type, sharding,
-        nullptr, bytes, std::move(local), getText(value, "origin"));
+}
+
+void TensorRows::addValue(const Json &value) {
+  std::string type = getText(value, "type"), op = getText(value, "op");
+  std::string sharding = shortenSharding(getText(value, "sharding"));
+  double bytes = 0;
+  Json local;
+  std::optional<TensorType> tensor = parseType(type);
+  std::optional<DataType> element = tensor ? findElementType(tensor->element) : std::nullopt;
+  if (element) {
+    bytes = double(sizeOf(*element));
+    for (int64_t size : tensor->dims)
+      bytes *= double(size);
+    local = double(sizeOf(*element)) * countLocal(plan.getMesh(), *tensor, sharding);
+    type = std::string(nameOf(*element)) + " " + formatShape(tensor->dims);
   }
-  std::vector<Json> folded = foldLayers(rows);
+  add({getText(value, "name"), op.starts_with("loom.") ? op.substr(5) : op, std::move(type),
+       std::move(sharding), nullptr, std::move(local), bytes, getText(value, "origin")});
+}
+
+Json gridloom::rt::makeTensors(const Plan &plan, const Json &report,
+                               std::vector<std::string> &notes) {
+  TensorRows rows(plan);
+  rows.addWeights(report);
+  for (const Json &value : getList(report, "values"))
+    if (getText(value, "op") != "loom.get_weight")
+      rows.addValue(value);
+  std::vector<Json> folded = foldRows(rows.get());
   limitRows(folded, "bytes", "tensors", notes);
   return packRows(folded);
+}
+
+/// What the report says of a collective's times, in microseconds.
+static void addReported(Json &row, const Json &reported, int64_t times) {
+  double estimate = getNumber(reported, "estimate_us");
+  const Json &simulated = getField(reported, "time_us"),
+             &exposed = getField(reported, "exposed_us");
+  row["us"] = estimate;
+  row["us_in_all"] = simulated.is_number() ? simulated : Json(estimate * double(times));
+  if (exposed.is_number())
+    row["exposed_us"] = exposed;
 }
 
 Json gridloom::rt::makeCollectiveRows(const Plan &plan, const Json &report,
@@ -366,29 +296,24 @@ Json gridloom::rt::makeCollectiveRows(const Plan &plan, const Json &report,
     std::string axes;
     for (const std::string &axis : c.axes)
       axes += (axes.empty() ? "" : ".") + axis;
-    auto reported = known.find(id);
-    Json each, all, exposed;
-    if (reported != known.end() && getText(*reported->second, "kind") == c.kind) {
-      double microseconds = getNumber(*reported->second, "estimate_us");
-      each = microseconds;
-      all = microseconds * double(c.times);
-      if (getField(*reported->second, "exposed_us").is_number())
-        exposed = getField(*reported->second, "exposed_us");
-    }
-    rows.push_back({{"id", id++},
-                    {"kind", c.kind},
-                    {"over", axes},
-                    {"ranks", c.group},
-                    {"stage", c.stage},
-                    {"program", c.dims.empty() ? c.entry : c.entry + " " + c.dims},
-                    {"sequence", c.sequence},
-                    {"bytes", c.bytes},
-                    {"times", c.times},
-                    {"us", std::move(each)},
-                    {"us_in_all", std::move(all)},
-                    {"exposed_us", std::move(exposed)},
-                    {"onnx_node", c.origin},
-                    {"because", c.because}});
+    Json row{{"id", id},
+             {"kind", c.kind},
+             {"over", axes},
+             {"ranks", c.group},
+             {"stage", c.stage},
+             {"program", nameProgram(c.entry, c.dims)},
+             {"sequence", c.sequence},
+             {"bytes", c.bytes},
+             {"times", c.times},
+             {"us", nullptr},
+             {"us_in_all", nullptr},
+             {"exposed_us", nullptr},
+             {"onnx_node", c.origin},
+             {"because", c.because}};
+    auto reported = known.find(id++);
+    if (reported != known.end() && getText(*reported->second, "kind") == c.kind)
+      addReported(row, *reported->second, c.times);
+    rows.push_back(std::move(row));
   }
   limitRows(rows, "us_in_all", "collectives", notes);
   return packRows(rows);

@@ -276,55 +276,79 @@ static std::vector<int> chooseRanks(const Plan &plan, const std::map<int, RankTr
   return chosen;
 }
 
-Json gridloom::rt::makeTrace(const Plan &plan, const fs::path &path, const Json &timeline,
-                             std::vector<std::string> &notes) {
-  std::map<int, RankTrace> traced = TraceReader(plan, path).read();
-  int64_t first = INT64_MAX, last = INT64_MIN;
+namespace {
+/// Ranks of a trace with their streams, whose blocks are not packed yet.
+class TraceDrawing {
+public:
+  explicit TraceDrawing(const Plan &plan, const std::map<int, RankTrace> &traced);
+  void add(int rank, RankTrace trace);
+  /// Joins short blocks. Nothing can be added any more.
+  Json finish(const fs::path &path, const Json &timeline);
+
+private:
+  const Plan &plan;
+  int64_t first = INT64_MAX, last = INT64_MIN; ///< nanoseconds of all ranks
+  StepList steps;
+  std::vector<Lane> lanes; ///< of all streams, in their order
+  Json ranks = Json::array();
+};
+} // namespace
+
+TraceDrawing::TraceDrawing(const Plan &plan, const std::map<int, RankTrace> &traced) : plan(plan) {
   for (const auto &[rank, trace] : traced)
     for (const auto &[stream, event] : trace.events) {
       first = std::min(first, event.begin);
       last = std::max(last, event.end);
     }
-  StepList steps;
-  std::vector<Lane> lanes;
-  Json ranks = Json::array();
-  std::vector<int> chosen = chooseRanks(plan, traced);
-  for (int rank : chosen) {
-    RankTrace &trace = traced[rank];
-    std::map<int64_t, Lane> byStream;
-    std::vector<TraceEvent> events;
-    for (auto &[stream, event] : trace.events) {
-      byStream[stream].push_back(
-          {event.begin - first, event.end - first, steps.add(event), event.iteration});
-      events.push_back(std::move(event));
-    }
-    RunStats stats = computeStats(events, first, last, plan.getNumStages() > 1);
-    Json streams = Json::array();
-    for (auto &[stream, lane] : byStream) {
-      std::stable_sort(lane.begin(), lane.end(),
-                       [](const Block &a, const Block &b) { return a.begin < b.begin; });
-      streams.push_back({{"name", trace.streams[stream]}});
-      lanes.push_back(std::move(lane));
-    }
-    ranks.push_back({{"rank", rank},
-                     {"stage", plan.getMesh().getStage(rank)},
-                     {"streams", std::move(streams)},
-                     {"compute_ms", stats.compute},
-                     {"comm_ms", stats.communication},
-                     {"exposed_ms", stats.exposed},
-                     {"bubble", stats.bubble}});
+}
+
+void TraceDrawing::add(int rank, RankTrace trace) {
+  std::map<int64_t, Lane> byStream;
+  std::vector<TraceEvent> events;
+  for (auto &[stream, event] : trace.events) {
+    byStream[stream].push_back(
+        {event.begin - first, event.end - first, steps.add(event), event.iteration});
+    events.push_back(std::move(event));
   }
+  RunStats stats = computeStats(events, first, last, plan.getNumStages() > 1);
+  Json streams = Json::array();
+  for (auto &[stream, lane] : byStream) {
+    std::stable_sort(lane.begin(), lane.end(),
+                     [](const Block &a, const Block &b) { return a.begin < b.begin; });
+    streams.push_back({{"name", trace.streams[stream]}});
+    lanes.push_back(std::move(lane));
+  }
+  ranks.push_back({{"rank", rank},
+                   {"stage", plan.getMesh().getStage(rank)},
+                   {"streams", std::move(streams)},
+                   {"compute_ms", stats.compute},
+                   {"comm_ms", stats.communication},
+                   {"exposed_ms", stats.exposed},
+                   {"bubble", stats.bubble}});
+}
+
+Json TraceDrawing::finish(const fs::path &path, const Json &timeline) {
   int64_t joined = joinShort(lanes, kMostBlocks);
   auto lane = lanes.begin();
   for (Json &rank : ranks)
     for (Json &stream : rank["streams"])
       stream["blocks"] = packLane(*lane++);
-  Json trace{{"file", path.filename().string()},
-             {"program", findProgram(path, getList(timeline, "programs"), steps)},
-             {"step_ms", double(last - first) * 1e-6},
-             {"joined_ns", joined},
-             {"steps", steps.get()},
-             {"ranks", std::move(ranks)}};
+  return {{"file", path.filename().string()},
+          {"program", findProgram(path, getList(timeline, "programs"), steps)},
+          {"step_ms", double(last - first) * 1e-6},
+          {"joined_ns", joined},
+          {"steps", steps.get()},
+          {"ranks", std::move(ranks)}};
+}
+
+Json gridloom::rt::makeTrace(const Plan &plan, const fs::path &path, const Json &timeline,
+                             std::vector<std::string> &notes) {
+  std::map<int, RankTrace> traced = TraceReader(plan, path).read();
+  std::vector<int> chosen = chooseRanks(plan, traced);
+  TraceDrawing drawing(plan, traced);
+  for (int rank : chosen)
+    drawing.add(rank, std::move(traced[rank]));
+  Json trace = drawing.finish(path, timeline);
   noteJoined(trace, countBlocks(trace["ranks"], "streams"), "Trace", notes);
   if (chosen.size() < traced.size())
     notes.push_back("Of the trace's " + std::to_string(traced.size()) + " ranks " +

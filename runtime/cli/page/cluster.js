@@ -81,6 +81,6 @@ function showCluster() {
       {key: 'axis', title: 'axis', kind: 'axes'}, {key: 'size', title: 'size', format: 'count'}, {key: 'stride', title: 'ranks apart', format: 'count'},
       {key: 'use', title: 'use', kind: 'tight'}, {key: 'links', title: 'links that it crosses', kind: 'tight'},
       {key: 'calls', title: 'collectives', format: 'count', help: 'of all stages and programs, micro-batches counted'}, {key: 'bytes', title: 'bytes of a rank', format: 'bytes'},
-      {key: 'us', title: 'estimated time', format: 'us', help: 'one after another, without what is hidden behind computation'},
+      {key: 'us', title: 'time', format: 'us', help: 'as simulated, one after another, without what is hidden behind computation'},
     ], {label: 'axes of the mesh'}).element);
 }

@@ -45,7 +45,7 @@ function makeNotes(title, lines, open) {
 
 function showSummary() {
   makeSection('summary', 'Summary', [data.summary.model, data.summary.mesh && `mesh ${data.summary.mesh}`, data.summary.target].filter(Boolean).join(' · '),
-    makeTiles(), makeFacts(), makeNotes('What this page leaves out', data.notes, true), makeNotes('Remarks of the compiler', data.warnings, data.warnings.length < 4));
+    makeTiles(), makeFacts(), makeNotes('What this page leaves out', data.notes, true), makeNotes('Warnings of the compiler', data.warnings, true), makeNotes('Remarks of the compiler', data.remarks, data.remarks.length < 4));
 }
 
 // Of several programs the reader chooses one.
@@ -80,18 +80,19 @@ function showMemoryTable() {
 
 function showCandidates() {
   if (!candidates.length) return;
-  const section = makeSection('candidates', 'Candidates', candidates.length > 1 ? 'Plans that the planner weighed, by the time of a step and the memory of a device.' : 'The strategy was given; nothing else was weighed.');
+  const section = makeSection('candidates', 'Candidates', candidates.length > 1 ? 'Plans that the planner weighed, by the time of a step and the memory of a device.' : `${candidates[0].strategy}; ${data.why}.`);
+  if (candidates.length < 2) return;
   section.append(drawPareto() || '', new Table(toColumns(candidates, ['strategy', 'ms', 'by', 'bytes', 'verdict']), [
     {key: 'strategy', title: 'strategy', kind: 'name'}, {key: 'ms', title: 'estimated step', format: 'ms', help: 'of all programs together'}, {key: 'by', title: 'by', kind: 'text', help: 'simulated, or the sum of all that it computes and sends'}, {key: 'bytes', title: 'memory of a device', format: 'bytes'}, {key: 'verdict', title: 'verdict', kind: 'text'},
   ], {label: 'candidates', sort: 'ms', descending: false}).element);
 }
 
 function showTables() {
-  makeSection('collectives', 'Collectives', 'Every collective and transfer with what causes it. Bytes are those that a rank reads, each time; times are estimated alone, without what overlaps.',
+  makeSection('collectives', 'Collectives', 'Every collective and transfer with what causes it. Bytes are those that a rank reads, each time; “time each” is estimated alone, “time in all” is of the simulated step.',
     collectives.rows ? new Table(collectives, [
       {key: 'id', title: 'id', format: 'count', help: 'gridloom explain PLAN --collective ID'}, {key: 'kind', title: 'kind', kind: 'tight'}, {key: 'over', title: 'over', kind: 'axes'}, {key: 'ranks', title: 'ranks', format: 'count'},
       ...(isPipeline ? [{key: 'stage', title: 'stage', format: 'count'}] : []), ...(data.programs.length > 1 ? [{key: 'program', title: 'program', kind: 'tight'}] : []),
-      {key: 'bytes', title: 'bytes', format: 'bytes'}, {key: 'times', title: 'times', format: 'count'}, {key: 'us', title: 'time each', format: 'us'}, {key: 'us_in_all', title: 'time in all', format: 'us'},
+      {key: 'bytes', title: 'bytes', format: 'bytes'}, {key: 'times', title: 'times', format: 'count'}, {key: 'us', title: 'time each', format: 'us'}, {key: 'us_in_all', title: 'time in all', format: 'us', help: 'of all times together, as simulated; the estimate where that has no time'},
       ...((collectives.columns.exposed_us || []).some((us) => us !== null) ? [{key: 'exposed_us', title: 'exposed', format: 'us', help: 'of all times together, as simulated: what no computation hides'}] : []),
       {key: 'onnx_node', title: 'ONNX node', kind: 'code name'}, {key: 'because', title: 'because', kind: 'text'},
     ], {label: 'collectives', sort: 'us_in_all'}).element : el('p', {class: 'muted'}, 'No rank communicates.'));
