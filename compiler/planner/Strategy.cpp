@@ -28,7 +28,7 @@ using namespace gridloom;
 static constexpr int64_t kMaxPlanned = 4096;
 /// Ways to use a mesh that are all tried.
 static constexpr size_t kMaxCandidates = 64;
-/// The most axes that a solver splits over: the ways to split an operation grow exponentially.
+/// A solver splits over at most so many axes, and over fewer unasked: time grows exponentially.
 static constexpr size_t kMaxSearched = 4;
 /// The most stages that are tried with a search.
 static constexpr int64_t kMaxSearchedStages = 8;
@@ -375,7 +375,7 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
     return llvm::is_contained({Use::Any, Use::Pipeline}, getUse(axis, request));
   });
   size_t searched = countSearched(mesh, request);
-  if (request.strategy == "auto" && isFree && searched > 0 && searched <= kMaxSearched &&
+  if (request.strategy == "auto" && isFree && searched > 0 && searched < kMaxSearched &&
       countStageAxes(mesh, request) <= 1)
     llvm::append_range(candidates, makeSearches(module, mesh, request));
   if (candidates.empty()) {

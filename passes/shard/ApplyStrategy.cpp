@@ -338,6 +338,27 @@ int64_t ApplyStrategyPass::chooseMicrobatches(const Mesh &mesh, int64_t most) {
   return best;
 }
 
+/// Writes onto a function where it is cut in time, and nothing else that has been spread: what has
+/// not been given is for a search to decide.
+static void commitCuts(const Propagation &state) {
+  state.forEachValue([&](Value value) {
+    Propagation::Entry entry = state.lookup(value);
+    ShardingAttr given = getSharding(value);
+    Sharding kept = given ? Sharding(given)
+                          : Sharding::replicated(static_cast<int64_t>(entry.sharding.dims.size()),
+                                                 /*open=*/true);
+    for (auto [dim, spread] : llvm::zip_equal(kept.dims, entry.sharding.dims)) {
+      if (spread.axes.empty() || !isMicroAxis(spread.axes.back()) ||
+          llvm::is_contained(dim.axes, spread.axes.back()))
+        continue;
+      dim.granule = spread.granule;
+      dim.axes.push_back(spread.axes.back());
+    }
+    llvm::erase_if(entry.origins, [&](const auto &origin) { return !kept.usesAxis(origin.first); });
+    setSharding(value, kept.getAttr(state.getMesh()), entry.getOrigin(value.getContext()));
+  });
+}
+
 /// Cuts into micro-batches what a user asks for of results.
 static void cutPinnedResults(func::FuncOp func, const Mesh &mesh, StringAttr micro) {
   for (unsigned i = 0; i < func.getNumResults(); ++i)
@@ -386,7 +407,7 @@ void ApplyStrategyPass::runOnOperation() {
     }
     if (!obstacle) {
       for (const Propagation &state : states)
-        state.commit(/*close=*/false);
+        onlyGiven ? commitCuts(state) : state.commit(/*close=*/false);
       if (count > 1)
         for (auto func : getOperation().getOps<func::FuncOp>())
           cutPinnedResults(func, mesh, micro);

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/shard/FactorNames.h"
 
+#include "dialects/loom/Loom.h"
+
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
@@ -30,4 +32,23 @@ std::vector<std::string> gridloom::getFactorNames(Operation *op, const ShardingR
     if (name.empty())
       name = "f" + std::to_string(i);
   return names;
+}
+
+bool gridloom::mayHaveFactor(Operation *op, StringRef name) {
+  auto reshape = dyn_cast<loom::ReshapeOp>(op);
+  if (!reshape)
+    return false;
+  bool isOperands = name.consume_front("in0.");
+  if (!name.consume_front("d"))
+    return false;
+  auto rankOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getRank(); };
+  int64_t operand = rankOf(reshape->getOperand(0)), result = rankOf(reshape->getResult(0));
+  auto isBelow = [](StringRef text, int64_t most) {
+    int64_t number;
+    return !text.getAsInteger(10, number) && number >= 0 && number < most;
+  };
+  // A dimension has at most a part of each of the other tensor's.
+  auto [dim, place] = name.split('.');
+  return isBelow(dim, isOperands ? operand : result) &&
+         (!name.contains('.') || isBelow(place, isOperands ? result : operand));
 }

@@ -19,6 +19,10 @@ namespace gridloom {
 /// `d1.1`. A factor of no tensor is `f3`.
 std::vector<std::string> getFactorNames(mlir::Operation *op, const dist::ShardingRule &rule);
 
+/// Whether an operation like this of other sizes may have a factor of the name: which dimensions of
+/// a reshape are made of several factors depends on sizes.
+bool mayHaveFactor(mlir::Operation *op, llvm::StringRef name);
+
 } // namespace gridloom
 
 #endif // GRIDLOOM_PASSES_SHARD_FACTORNAMES_H

@@ -86,14 +86,16 @@ def ApplyStrategy : Pass<"dist-apply-strategy", "::mlir::ModuleOp"> {
                                dist.origins = [#dist.origin<"model" = "strategy tp: column">]} : tensor<16x64xf32>
     ```
 
-    With `microbatches` above one the leading dimension is also cut over the axis `micro`, in time.
+    With `microbatches` above one the leading dimension is also cut over the axis `micro`, in time. With `only-given` that
+    is all that is written: what users say of some values is not spread to others, which a search decides.
   }];
   let options = [
     ListOption<"dp", "dp", "std::string", "axes for data parallelism">,
     ListOption<"tp", "tp", "std::string", "axes for tensor parallelism">,
     Option<"vocab", "vocab", "bool", "true", "split embedding tables with tp">,
     Option<"sequence", "sequence", "bool", "false", "with tp, split the sequence where weights are not">,
-    Option<"microbatches", "microbatches", "int64_t", "1", "most micro-batches">
+    Option<"microbatches", "microbatches", "int64_t", "1", "most micro-batches">,
+    Option<"onlyGiven", "only-given", "bool", "false", "leave open what follows from given shardings">
   ];
 }
 
@@ -120,7 +122,8 @@ def SearchSplits : Pass<"dist-search-splits", "::mlir::ModuleOp"> {
     ListOption<"axes", "axes", "std::string", "axes to split over, major before minor">,
     Option<"stageAxis", "stage-axis", "std::string", "\"pipe\"", "mesh axis whose coordinate is the stage">,
     Option<"memory", "memory", "int64_t", "0", "bytes of weights and activations that a device may keep; 0: any">,
-    Option<"work", "work", "uint64_t", "100", "rounds of the solver">
+    Option<"work", "work", "uint64_t", "100", "rounds of the solver">,
+    Option<"mostTableBytes", "most-table-bytes", "uint64_t", "2147483648", "bytes of a search's tables of costs, of which there are three copies">
   ];
 }
 

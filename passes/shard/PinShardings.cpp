@@ -114,6 +114,14 @@ static void noteRank(StrategyLookup &lookup, const StrategyLine &line, const Nam
                              Twine(line.dims.size()) + " here");
 }
 
+/// That a line cuts a dimension on multiples of more elements than it has.
+static void noteGranule(StrategyLookup &lookup, const StrategyLine &line, const NamedSpot &named,
+                        int64_t granule, int64_t size) {
+  lookup.note(line.line, "'" + named.full + "' is cut on multiples of " + Twine(granule) +
+                             " elements along a dimension of " + Twine(size) + "; write at most " +
+                             Twine(size) + " after the axes, or nothing");
+}
+
 void PinShardingsPass::pin(StrategyLookup &lookup, StringRef specialisation, const NamedSpot &named,
                            const Mesh &mesh) {
   const StrategyLine *line = lookup.find(named.section, specialisation, named.full, named.base);
@@ -129,6 +137,8 @@ void PinShardingsPass::pin(StrategyLookup &lookup, StringRef specialisation, con
     return noteRank(lookup, *line, named);
   Sharding sharding = makeSharding(*line, &getContext());
   for (auto [dim, size] : llvm::zip_equal(sharding.dims, type.getShape())) {
+    if (dim.granule > 1 && dim.granule > size)
+      return noteGranule(lookup, *line, named, dim.granule, size);
     int64_t parts = mesh.getSize(dim.axes) * dim.granule;
     if (llvm::any_of(dim.axes, isMicroAxis) && size % parts != 0)
       return lookup.note(line->line, name + " has " + Twine(size) +
@@ -159,7 +169,11 @@ void PinShardingsPass::store(StrategyLookup &lookup, StringRef specialisation,
     return;
   if (static_cast<int64_t>(line->dims.size()) != named.spot.getType().getRank())
     return noteRank(lookup, *line, named);
-  ShardingAttr storage = makeSharding(*line, &getContext()).getAttr(mesh);
+  Sharding stored = makeSharding(*line, &getContext());
+  for (auto [dim, size] : llvm::zip_equal(stored.dims, named.spot.getType().getShape()))
+    if (dim.granule > 1 && dim.granule > size)
+      return noteGranule(lookup, *line, named, dim.granule, size);
+  ShardingAttr storage = stored.getAttr(mesh);
   if (ShardingAttr before = getStorage(named.spot.value); before && before != storage)
     return lookup.note(line->line, "'" + named.full + "' is stored as " + line->text + ", but " +
                                        printSharding(Sharding(before)) +
@@ -185,6 +199,10 @@ void PinShardingsPass::split(StrategyLookup &lookup, StringRef specialisation,
   splits.factors = FactorSplits(names.size());
   for (const FactorSplit &factor : line->factors) {
     size_t index = llvm::find(names, factor.name) - names.begin();
+    if (index == names.size() && mayHaveFactor(op, factor.name))
+      return lookup.noteIdle(line->line, "the work of '" + named.full + "' has no '" + factor.name +
+                                             "' at this size; it has " + llvm::join(names, ", ") +
+                                             ", and is split as its operands and result are");
     if (index == names.size())
       return lookup.note(line->line, "the work of '" + named.full + "' has no '" + factor.name +
                                          "'; it has " + llvm::join(names, ", "));

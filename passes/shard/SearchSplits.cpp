@@ -78,7 +78,7 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
 
 private:
   std::vector<SmallVector<StringAttr>> listBatchAxes(ArrayRef<StringAttr> over, const Mesh &mesh);
-  Found search(const StageStarts &starts, ArrayRef<StringAttr> over, const Mesh &mesh);
+  FailureOr<Found> search(const StageStarts &starts, ArrayRef<StringAttr> over, const Mesh &mesh);
   FailureOr<Found> searchStages(ArrayRef<StringAttr> over, const Mesh &mesh);
   FailureOr<Found> recall(ArrayRef<StringAttr> over, const Mesh &mesh);
   void keep(const Found &found);
@@ -150,8 +150,8 @@ std::vector<SmallVector<StringAttr>> SearchSplitsPass::listBatchAxes(ArrayRef<St
 }
 
 /// The best of one search for each choice of axes for the batch.
-Found SearchSplitsPass::search(const StageStarts &starts, ArrayRef<StringAttr> over,
-                               const Mesh &mesh) {
+FailureOr<Found> SearchSplitsPass::search(const StageStarts &starts, ArrayRef<StringAttr> over,
+                                          const Mesh &mesh) {
   Found best;
   best.solution.fault = "an operation has no way to be split";
   solver::Cost bound = solver::infiniteCost;
@@ -162,7 +162,14 @@ Found SearchSplitsPass::search(const StageStarts &starts, ArrayRef<StringAttr> o
     Found found;
     found.starts = starts;
     found.batch = batch;
-    found.problem = std::make_unique<SplitProblem>(getOperation(), over, batch, mesh);
+    found.problem =
+        std::make_unique<SplitProblem>(getOperation(), over, batch, mesh, mostTableBytes);
+    if (found.problem->isTooLarge())
+      return getOperation().emitError("a search over ")
+             << llvm::join(axes, ", ") << " needs tables of "
+             << formatBytes(found.problem->getTableBytes()) << ", the most are "
+             << formatBytes(mostTableBytes)
+             << "; search over fewer axes, as x=4 in place of a=2,b=2";
     if (!found.problem->hasChoices())
       continue;
     found.problem->connect();
@@ -206,7 +213,10 @@ FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const
   FailureOr<StageStarts> starts = stages.choose(costs);
   if (failed(starts) || failed(stages.apply(*starts)))
     return failure();
-  Found best = search(*starts, over, mesh);
+  FailureOr<Found> first = search(*starts, over, mesh);
+  if (failed(first))
+    return failure();
+  Found best = std::move(*first);
   for (int cut = 1; cut < kMostCuts && stages.isFree() && best.solution.progress.isFeasible;
        ++cut) {
     costs = best.problem->getStageCosts(best.solution.assignment);
@@ -219,14 +229,19 @@ FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const
       break;
     if (failed(stages.apply(*starts)))
       return failure();
-    Found next = search(*starts, over, mesh);
-    if (next.seconds < best.seconds) {
-      best = std::move(next);
+    FailureOr<Found> next = search(*starts, over, mesh);
+    if (failed(next))
+      return failure();
+    if (next->seconds < best.seconds) {
+      best = std::move(*next);
       continue;
     }
     if (failed(stages.apply(best.starts)))
       return failure();
-    best.problem = std::make_unique<SplitProblem>(getOperation(), over, best.batch, mesh);
+    // The same problem again, in the same order.
+    best.problem =
+        std::make_unique<SplitProblem>(getOperation(), over, best.batch, mesh, mostTableBytes);
+    assert(best.problem->getStepSeconds(best.solution.assignment) == best.seconds);
     break;
   }
   return best;
@@ -252,7 +267,8 @@ FailureOr<Found> SearchSplitsPass::recall(ArrayRef<StringAttr> over, const Mesh 
   auto axis = StringAttr::get(&getContext(), stageAxis);
   if (mesh.getSize(axis) > 1 && failed(StageAssignment(getOperation(), axis).apply(memo->starts)))
     return failure();
-  found.problem = std::make_unique<SplitProblem>(getOperation(), over, found.batch, mesh);
+  found.problem =
+      std::make_unique<SplitProblem>(getOperation(), over, found.batch, mesh, mostTableBytes);
   return found;
 }
 

@@ -50,7 +50,8 @@ void gridloom::addSeedPasses(mlir::OpPassManager &pm, const ShardOptions &option
                                   {options.tp.begin(), options.tp.end()},
                                   options.vocab,
                                   options.sequence,
-                                  options.microbatches}));
+                                  options.microbatches,
+                                  /*onlyGiven=*/!options.search.empty()}));
 }
 
 void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &options) {

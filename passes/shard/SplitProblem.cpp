@@ -6,8 +6,10 @@
 #include "passes/shard/SplitProblem.h"
 
 #include "dialects/dist/MoveCost.h"
+#include "dialects/dist/Splits.h"
 #include "dialects/loom/Control.h"
 #include "dialects/loom/Work.h"
+#include "passes/shard/SplitGiven.h"
 
 #include <numeric>
 
@@ -46,30 +48,6 @@ static bool isPartialSum(ShardingAttr sharding) {
   return !sharding.getUnreduced().empty() && sharding.getReduction() == ReductionKind::Sum;
 }
 
-/// What is on which device, without what is when.
-static Sharding dropMicrobatches(ShardingAttr attr) {
-  Sharding sharding(attr);
-  for (Sharding::Dim &dim : sharding.dims)
-    llvm::erase_if(dim.axes, isMicroAxis);
-  return sharding;
-}
-
-/// Whether a value that has been given `pin` may have `sharding`.
-static bool admits(ShardingAttr pin, ShardingAttr sharding) {
-  Sharding given = dropMicrobatches(pin), wanted = dropMicrobatches(sharding);
-  for (auto [have, want] : llvm::zip_equal(given.dims, wanted.dims)) {
-    if (have.open ? !isPrefix(have.axes, want.axes) : have.axes != want.axes)
-      return false;
-    if (!have.axes.empty() && have.granule != want.granule)
-      return false;
-  }
-  return true;
-}
-
-static bool isClosed(ShardingAttr sharding) {
-  return llvm::none_of(sharding.getDims(), [](DimShardingAttr dim) { return dim.getOpen(); });
-}
-
 void SplitProblem::Column::add(ShardingAttr sharding) {
   auto *found = llvm::find(shardings, sharding);
   of.push_back(found - shardings.begin());
@@ -78,10 +56,11 @@ void SplitProblem::Column::add(ShardingAttr sharding) {
 }
 
 SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, ArrayRef<StringAttr> batch,
-                           const Mesh &mesh)
+                           const Mesh &mesh, uint64_t mostBytes)
     : mesh(mesh), axes(axes), batch(batch), stageAxes(getStageAxes(module)),
       stages(mesh.getSize(stageAxes)),
-      microbatches(mesh.getSize(StringAttr::get(mesh.getContext(), MeshOp::kMicroAxis))) {
+      microbatches(mesh.getSize(StringAttr::get(mesh.getContext(), MeshOp::kMicroAxis))),
+      mostBytes(mostBytes) {
   for (auto func : module.getOps<func::FuncOp>())
     if (!loom::isBody(func)) {
       functionNumbers[func] = functions.size();
@@ -135,12 +114,12 @@ void SplitProblem::setTimes() {
   }
 }
 
-/// A state that one function has been given a sharding of has it in all.
+/// A state that one function has been given a sharding of, or how it is stored, has it in all.
 void SplitProblem::collectStatePins() {
   for (func::FuncOp func : functions)
     for (BlockArgument argument : func.getArguments()) {
       auto state = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState);
-      if (ShardingAttr given = dist::getSharding(argument); state && given)
+      if (ShardingAttr given = getGivenSharding(argument); state && given)
         statePins.try_emplace(state, given);
     }
 }
@@ -209,22 +188,42 @@ void SplitProblem::addOperation(Operation *op) {
     return;
   const Choices &choices = getChoices(op);
   nodes.push_back({choices.costs, choices.tensors, choices.splits, {}, {}, op});
+  if (auto weight = dyn_cast<loom::GetWeightOp>(op))
+    keepGiven(nodes.back(), weight.getResult());
   for (auto [i, result] : llvm::enumerate(op->getResults()))
     if (llvm::any_of(choices.tensors[op->getNumOperands() + i].shardings,
                      [](ShardingAttr sharding) { return isPartialSum(sharding); }))
       sums.insert(result);
 }
 
-/// Whether a value has been given more than what cuts it in time.
-static bool isPinned(ShardingAttr given) {
-  return given && llvm::any_of(given.getDims(), [](DimShardingAttr dim) {
-           return !dim.getOpen() || !llvm::all_of(dim.getAxes(), isMicroAxis);
-         });
+/// Leaves of the ways to split a weight those that lie as it has been given.
+void SplitProblem::keepGiven(Node &node, Value weight) const {
+  ShardingAttr given = getGivenPlace(weight);
+  if (!given)
+    return;
+  std::vector<solver::Cost> costs = std::exchange(node.costs, {});
+  Column all = std::exchange(node.tensors.front(), {});
+  auto add = [&](ShardingAttr sharding, solver::Cost cost) {
+    node.tensors.front().add(sharding);
+    node.costs.push_back(cost);
+  };
+  for (auto [strategy, cost] : llvm::enumerate(costs))
+    if (admits(given, all.get(strategy)))
+      add(all.get(strategy), cost);
+  if (node.costs.empty()) // as no way to split it over these axes
+    add(getClosed(given, mesh), 0);
+  node.splits = {}; // has none
 }
 
 bool SplitProblem::needsNode(Value value) const {
   return isa<BlockArgument>(value) || isPinned(dist::getSharding(value)) || !value.hasOneUse() ||
          isa<func::ReturnOp>(*value.getUsers().begin());
+}
+
+/// Whose time it takes to have an argument: what reads it first, else what ends the function.
+static Operation *getFirstReader(BlockArgument argument) {
+  SmallVector<OpOperand *> uses = listUses(argument);
+  return uses.empty() ? argument.getOwner()->getTerminator() : uses.front()->getOwner();
 }
 
 /// Whether all that read a value may take the partial sums that the sharding says.
@@ -255,8 +254,8 @@ static bool isOutput(Value value) {
 /// whole; of a value that has been given one, those that it admits.
 void SplitProblem::addValue(Value value) {
   auto type = cast<RankedTensorType>(value.getType());
-  ShardingAttr given = dist::getSharding(value);
   auto argument = dyn_cast<BlockArgument>(value);
+  ShardingAttr given = argument ? getGivenSharding(value) : dist::getSharding(value);
   auto func = argument ? cast<func::FuncOp>(argument.getOwner()->getParentOp()) : nullptr;
   auto state =
       func ? func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState) : nullptr;
@@ -266,7 +265,12 @@ void SplitProblem::addValue(Value value) {
   if (state)
     index = stateNodes.try_emplace(state, index).first->second;
   if (index == nodes.size())
-    nodes.push_back({{}, std::vector<Column>(1), {}, {}, {}, value.getDefiningOp()});
+    nodes.push_back({{},
+                     std::vector<Column>(1),
+                     {},
+                     {},
+                     {},
+                     argument ? getFirstReader(argument) : value.getDefiningOp()});
   valueNodes[value] = index;
   Column &column = nodes[index].tensors.front();
   auto add = [&](ShardingAttr sharding) {
@@ -295,17 +299,14 @@ void SplitProblem::addValue(Value value) {
             .tensors[producer->getNumOperands() + cast<OpResult>(value).getResultNumber()]
             .shardings,
         offer);
-  for (OpOperand &use : value.getUses())
-    if (auto reader = opNodes.find(use.getOwner()); reader != opNodes.end())
+  for (OpOperand *use : listUses(value))
+    if (auto reader = opNodes.find(use->getOwner()); reader != opNodes.end())
       llvm::for_each(SmallVector<ShardingAttr>(
-                         nodes[reader->second].tensors[use.getOperandNumber()].shardings),
+                         nodes[reader->second].tensors[use->getOperandNumber()].shardings),
                      offer);
   // Open, and given axes that no way to split an operation has.
   if (column.shardings.empty()) {
-    Sharding closed(given);
-    for (Sharding::Dim &dim : closed.dims)
-      dim.open = false;
-    column.add(closed.getAttr(mesh));
+    column.add(getClosed(given, mesh));
     nodes[index].costs.push_back(0); // the only one
   }
   if (argument || isOutput(value))
@@ -385,15 +386,16 @@ void SplitProblem::addFunction(func::FuncOp func) {
 void SplitProblem::addReceived(Value value) {
   Operation *producer = value.getDefiningOp();
   auto type = cast<RankedTensorType>(value.getType());
-  for (OpOperand &use : value.getUses()) {
-    auto reader = opNodes.find(use.getOwner());
-    if (reader == opNodes.end() || getStage(use.getOwner()) == getStage(producer))
+  for (OpOperand *use : listUses(value)) {
+    Operation *user = use->getOwner();
+    auto reader = opNodes.find(user);
+    if (reader == opNodes.end() || getStage(user) == getStage(producer))
       continue;
-    auto [known, isNew] = received.try_emplace({value, getStage(use.getOwner())},
-                                               static_cast<unsigned>(nodes.size()));
+    auto [known, isNew] =
+        received.try_emplace({value, getStage(user)}, static_cast<unsigned>(nodes.size()));
     if (isNew)
       nodes.push_back(
-          {{}, std::vector<Column>(1), {}, {}, partTimes[getPart(use.getOwner())], producer, true});
+          {{}, std::vector<Column>(1), {}, {}, partTimes[getPart(user)], producer, true});
     Node &node = nodes[known->second];
     auto offer = [&](ShardingAttr sharding) {
       if (llvm::is_contained(node.tensors.front().shardings, sharding))
@@ -403,7 +405,7 @@ void SplitProblem::addReceived(Value value) {
       node.costs.push_back(bytes / kTieBytes);
       node.usages.push_back(microbatches > 1 ? 2 * bytes : bytes);
     };
-    llvm::for_each(nodes[reader->second].tensors[use.getOperandNumber()].shardings, offer);
+    llvm::for_each(nodes[reader->second].tensors[use->getOperandNumber()].shardings, offer);
   }
 }
 
@@ -551,6 +553,10 @@ std::pair<unsigned, size_t> SplitProblem::getSource(Value value, Operation *read
 void SplitProblem::addEdge(unsigned from, size_t fromTensor, unsigned to, size_t toTensor,
                            RankedTensorType type, Operation *payer, Operation *receiver) {
   const Column &makes = nodes[from].tensors[fromTensor], &needs = nodes[to].tensors[toTensor];
+  size_t rows = makes.of.size(), columns = needs.of.size();
+  tableBytes += rows * columns * sizeof(solver::Cost) * (receiver ? 2 : 1);
+  if (isTooLarge())
+    return;
   const Table &table = getTable(type, makes, needs, /*isDeclared=*/nodes[from].splits.empty());
   Table sent;
   if (receiver)
@@ -600,7 +606,8 @@ void SplitProblem::connectReturn(func::FuncOp func) {
     unsigned node = getSource(value).first;
     auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState);
     if (auto kept = stateNodes.find(state); state && kept != stateNodes.end()) {
-      addEdge(node, 0, kept->second, 0, type, value.getDefiningOp());
+      Operation *producer = value.getDefiningOp();
+      addEdge(node, 0, kept->second, 0, type, producer ? producer : terminator);
       continue;
     }
     auto given = func.getResultAttrOfType<ShardingAttr>(i, kSharding);
@@ -620,12 +627,12 @@ static Operation *getPayer(Value value, Operation *reader) {
 }
 
 void SplitProblem::connectReceived(Value value) {
-  for (OpOperand &use : value.getUses()) {
+  for (OpOperand *use : listUses(value)) {
     auto [source, tensor] = getSource(value);
-    auto [target, first] = getSource(value, use.getOwner());
+    auto [target, first] = getSource(value, use->getOwner());
     if (target != source && !edges.contains(std::minmax(source, target)))
       addEdge(source, tensor, target, first, cast<RankedTensorType>(value.getType()),
-              value.getDefiningOp(), use.getOwner());
+              value.getDefiningOp(), use->getOwner());
   }
 }
 
@@ -643,7 +650,7 @@ void SplitProblem::connectOperations(func::FuncOp func) {
       if (auto value = valueNodes.find(result); value != valueNodes.end())
         addEdge(node, op.getNumOperands() + i, value->second, 0,
                 cast<RankedTensorType>(result.getType()),
-                result.use_empty() ? &op : getPayer(result, *result.getUsers().begin()));
+                result.use_empty() ? &op : getPayer(result, listUses(result).front()->getOwner()));
   }
   connectReturn(func);
 }
@@ -674,11 +681,8 @@ solver::Problem SplitProblem::makeProblem(int64_t memoryBytes) const {
 void SplitProblem::forEachCost(const solver::Assignment &assignment, bool transfers,
                                llvm::function_ref<void(Operation *, solver::Cost)> visit) const {
   for (auto [node, choice] : llvm::zip_equal(nodes, assignment))
-    if (node.payer)
-      visit(node.payer, node.costs[choice]);
+    visit(node.payer, node.costs[choice]);
   for (const auto &[ends, link] : edges) {
-    if (!link.payer)
-      continue; // a state that is another's next value
     size_t first = assignment[ends.first], second = assignment[ends.second];
     visit(link.payer, getReshards(link, first, second));
     if (transfers && link.receiver) {
@@ -722,9 +726,10 @@ StageCosts SplitProblem::getStageCosts(const solver::Assignment &assignment) con
 }
 
 /// Of a value without a node: as it is made, or, if it is made in parts that have to be summed, as
-/// its reader takes it. A weight lies as its own node has it, whose memory was counted.
+/// its reader takes it. A weight lies as its own node has it, whose memory was counted, and is read
+/// so unless it has been said how it is stored.
 ShardingAttr SplitProblem::getChosen(Value value, const solver::Assignment &assignment) const {
-  if (value.getDefiningOp<loom::GetWeightOp>()) {
+  if (value.getDefiningOp<loom::GetWeightOp>() && !getStorage(value)) {
     unsigned weight = opNodes.lookup(value.getDefiningOp());
     return nodes[weight].tensors.front().get(assignment[weight]);
   }

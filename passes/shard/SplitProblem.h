@@ -35,12 +35,17 @@ class SplitProblem {
 public:
   /// Over all functions but bodies of loops and branches, which are left whole. What is sharded
   /// already restricts the choices: a closed dimension stays as it is, an open one may get more
-  /// axes; what is cut into micro-batches stays so. `axes` are those to split over, major before
-  /// minor. Operations without a stage are in the first. What is cut into micro-batches is split
-  /// over `batch` along the same dimension, no more and no less: nothing moves rows from one
-  /// micro-batch to another.
+  /// axes; what is stored in a given way lies so and is read otherwise; what is cut into
+  /// micro-batches stays so. `axes` are those to split over, major before minor. Operations without
+  /// a stage are in the first. What is cut into micro-batches is split over `batch` along the same
+  /// dimension, no more and no less: nothing moves rows from one micro-batch to another.
+  /// A problem whose tables of costs take more than `mostBytes` has none of them.
   SplitProblem(mlir::ModuleOp module, llvm::ArrayRef<mlir::StringAttr> axes,
-               llvm::ArrayRef<mlir::StringAttr> batch, const dist::Mesh &mesh);
+               llvm::ArrayRef<mlir::StringAttr> batch, const dist::Mesh &mesh, uint64_t mostBytes);
+
+  /// What the tables of costs between two nodes take.
+  uint64_t getTableBytes() const { return tableBytes; }
+  bool isTooLarge() const { return tableBytes > mostBytes; }
 
   /// Whether there is a way to split each operation.
   bool hasChoices() const;
@@ -81,7 +86,7 @@ private:
     llvm::ArrayRef<dist::SplitsAttr> splits; ///< of an operation, by strategy; none of a value
     std::vector<int64_t> usages;             ///< bytes; none of a value within a function
     solver::Interval interval;               ///< in numbers of operations, all functions together
-    mlir::Operation *payer = nullptr;        ///< whose time the costs are
+    mlir::Operation *payer = nullptr;        ///< whose time the costs are, always there
     bool isReceived = false;
   };
   /// That of every pair of shardings, row-major.
@@ -114,6 +119,7 @@ private:
   void collectStatePins();
   void addFunction(mlir::func::FuncOp func);
   void addOperation(mlir::Operation *op);
+  void keepGiven(Node &node, mlir::Value weight) const;
   void setUsage(mlir::Operation *op, int64_t begin);
   void setBoundUsage(mlir::Value value);
   const Choices &getChoices(mlir::Operation *op);
@@ -157,6 +163,7 @@ private:
   llvm::SmallVector<mlir::StringAttr> axes, batch;
   llvm::SmallVector<mlir::StringAttr, 1> stageAxes;
   int64_t stages, microbatches;
+  uint64_t mostBytes, tableBytes = 0;
   std::vector<Node> nodes;
   llvm::MapVector<mlir::Value, unsigned> valueNodes;
   llvm::MapVector<std::pair<mlir::Value, int64_t>, unsigned> received; ///< by stage

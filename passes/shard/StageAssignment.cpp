@@ -7,6 +7,8 @@
 
 #include "dialects/loom/Control.h"
 
+#include <map>
+
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
@@ -159,8 +161,8 @@ LogicalResult StageAssignment::apply(const StageStarts &starts) {
   return success();
 }
 
-/// Floating operations go where they are read, one copy per stage; later ones first, since a
-/// floating operation may read another.
+/// Floating operations go where they are read, one copy per stage, in the order of the stages;
+/// later ones first, since a floating operation may read another.
 void StageAssignment::settle(func::FuncOp func) {
   setStage(func.front().getTerminator(), stages - 1);
   SmallVector<Operation *> floating;
@@ -168,17 +170,22 @@ void StageAssignment::settle(func::FuncOp func) {
     if (isFloating(&op))
       floating.push_back(&op);
   for (Operation *op : llvm::reverse(floating)) {
-    llvm::MapVector<int64_t, SmallVector<OpOperand *>> uses;
+    // By stage: the order of uses differs where stages have been cut before, and names and choices
+    // go by that of the copies.
+    std::map<int64_t, SmallVector<OpOperand *>> uses;
     for (OpOperand &use : op->getUses())
       uses[use.getOwner()->getAttrOfType<IntegerAttr>(kStage).getInt()].push_back(&use);
     if (uses.empty())
       setStage(op, 0);
-    for (auto [i, entry] : llvm::enumerate(uses)) {
-      Operation *copy = i == 0 ? op : OpBuilder(op).clone(*op);
-      if (copy != op)
+    OpBuilder builder(op->getContext());
+    builder.setInsertionPointAfter(op);
+    for (const auto &[stage, readers] : uses) {
+      bool isFirst = stage == uses.begin()->first;
+      Operation *copy = isFirst ? op : builder.clone(*op);
+      if (!isFirst)
         copies.push_back({copy, op});
-      setStage(copy, entry.first);
-      for (OpOperand *use : entry.second)
+      setStage(copy, stage);
+      for (OpOperand *use : readers)
         use->set(copy->getResult(0));
     }
   }

@@ -80,6 +80,10 @@ void StrategyLookup::note(unsigned line, const Twine &text) {
   problems.emplace_back(line, text.str());
 }
 
+void StrategyLookup::noteIdle(unsigned line, const Twine &text) {
+  idle.try_emplace(line, text.str());
+}
+
 const StrategyLine *StrategyLookup::find(StrategySection section, StringRef specialisation,
                                          StringRef full, StringRef base) {
   auto index = static_cast<size_t>(section);
@@ -160,6 +164,12 @@ LogicalResult StrategyLookup::report() {
                                     "that name";
     if (unused.size() > 1)
       warning << "; " << unused.size() - 1 << " more lines are not used";
+  }
+  if (!idle.empty()) {
+    auto [line, text] = *idle.begin();
+    InFlightDiagnostic warning = emitWarning(module.getLoc()) << file.locate(line) << ": " << text;
+    if (idle.size() > 1)
+      warning << "; so it is with " << idle.size() - 1 << " more lines";
   }
   if (problems.empty())
     return success();

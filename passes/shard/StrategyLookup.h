@@ -11,6 +11,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <map>
 #include <memory>
 
 namespace gridloom {
@@ -26,8 +27,11 @@ public:
   const StrategyLine *find(StrategySection section, llvm::StringRef specialisation,
                            llvm::StringRef full, llvm::StringRef base);
   void note(unsigned line, const llvm::Twine &text);
+  /// What a line says and this program, of other sizes, has no use for.
+  void noteIdle(unsigned line, const llvm::Twine &text);
   /// Emits one error with all that was noted and all lines that no name was found for: a note for
-  /// each but the first. Lines about what only this program lacks give a warning.
+  /// each but the first. Lines about what only this program lacks give a warning, idle ones
+  /// another.
   llvm::LogicalResult report();
 
 private:
@@ -48,6 +52,7 @@ private:
   llvm::SmallVector<llvm::StringSet<>> knownSet;
   llvm::StringSet<> contradicted; ///< pairs of lines that are noted already
   std::vector<std::pair<unsigned, std::string>> problems, unused;
+  std::map<unsigned, std::string> idle; ///< by line
 };
 
 /// The file that a pass has as its option; null, with an error on the module, where it has

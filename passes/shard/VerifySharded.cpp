@@ -82,12 +82,14 @@ LogicalResult VerifyShardedPass::verifySharding(Operation *where, Twine what, Ra
     return where->emitOpError() << what
                                 << " is declared unreduced; only results of operations can be";
   llvm::DenseSet<StringAttr> seen;
-  for (DimShardingAttr dim : sharding.getDims()) {
+  for (auto [dim, size] : llvm::zip_equal(sharding.getDims(), type.getShape())) {
     if (dim.getOpen())
       return where->emitOpError() << what << " has an open dimension";
-    if (dim.getGranule() < 1 || dim.getGranule() > kMaxGranule) // D-C4
+    int64_t most = std::max<int64_t>(size, 1);
+    if (dim.getGranule() < 1 || dim.getGranule() > most) // D-C4
       return where->emitOpError() << what << " has a granule of " << dim.getGranule()
-                                  << "; it has to be from 1 to " << kMaxGranule;
+                                  << " along a dimension of " << size << "; it has to be from 1 to "
+                                  << most;
     ArrayRef<StringAttr> axes = dim.getAxes();
     for (auto [i, axis] : llvm::enumerate(axes)) {
       if (failed(verifyAxis(where, what, axis, mesh)))

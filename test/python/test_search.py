@@ -120,6 +120,14 @@ def test_more_axes_are_no_slower(tools, models, tmp_path, name):
     assert times[1] < times[0]
 
 
+def test_a_pin_binds_nothing_but_its_value(tools, models, tmp_path):
+    """Rows of an input that are pinned apart are exchanged where links are free, rather than all weights read by all."""
+    model = zoo.save(zoo.mlp([256] * 5, zoo.Random(0)), models("vit").parent / "mlp.onnx")
+    pin = ["--shard", f"{onnx.load(str(model)).graph.input[0].name}=[{{x}},{{}}]"]
+    free, pinned = (search(tools, model, tmp_path / "m.plan", "--mesh", "x=4", *more, batch=4) for more in ([], pin))
+    assert free[0] <= pinned[0] < 1.1 * free[0] and pinned[1] <= pinned[0]
+
+
 def test_links_that_take_for_ever_are_not_used(tools, models, tmp_path):
     """Times that are longer than any number of picoseconds are no reward."""
     cluster = FREE | {"links": [FREE["links"][0] | {"latency_seconds": 1e8, "bytes_per_second": 1e-6}]}
@@ -143,6 +151,13 @@ def test_auto_weighs_what_is_found_against_strategies(tools, models, tmp_path):
     for candidate in slower:  # those that are not simulated have larger sums
         assert chosen["simulated_ms"] <= candidate["simulated_ms"] or not candidate["simulated_ms"]
         assert candidate["sum_ms"] > 0
+
+
+@pytest.mark.parametrize("mesh, is_searched", [("a=2,b=2,c=2", True), ("a=2,b=2,c=2,d=2", False)])
+def test_auto_searches_at_most_three_axes(tools, tmp_path, mesh, is_searched):
+    model = zoo.save(zoo.mlp([64] * 3, zoo.Random(0)), tmp_path / "mlp.onnx")
+    found = json.loads(tools.call("plan", model, "--dim", "batch=16", "--mesh", mesh, "--json").stdout)
+    assert any("search" in row["strategy"] for row in found["candidates"]) == is_searched
 
 
 def test_the_fastest_in_the_simulator_is_chosen(tools, tmp_path):

@@ -268,6 +268,36 @@ def test_a_file_is_for_other_sizes_too(tools, tmp_path, models, name):
     assert (tmp_path / "b.plan" / "plan.strategy").read_text() == (tmp_path / "c.plan" / "plan.strategy").read_text()
 
 
+def test_factors_of_a_reshape_are_those_of_its_size(tools, tmp_path):
+    """Where the batch is one row, nothing is left to split of it; a dimension that is not there is a mistake at any size."""
+    path = zoo.save(reshape_rows(), tmp_path / "m.onnx")
+    file = tmp_path / "m.strategy"
+    file.write_text("strategy: 1\nmesh: a=2\nsplits:\n  /r: {d0.0: {a}}\n")
+    results = {n: tools.compile(path, tmp_path / "m.plan", "--dim", f"batch={n}", "--strategy", file, "-q").stderr for n in (8, 1)}
+    assert results[8] == "" and results[1].count("\n") == 1, results
+    assert "line 4: the work of '/r' has no 'd0.0' at this size; it has in0.d0, d0, d1, and is split as its operands and result are" in results[1]
+    assert "PASS" in tools.call("check", tmp_path / "m.plan").stdout
+    for wrong in ("d2", "d0.5", "in1.d0", "e0"):
+        file.write_text(file.read_text().replace("d0.0", wrong))
+        assert f"has no '{wrong}'; it has d0.0, d0.1, d1" in refuse(tools, path, "--dim", "batch=8", "--strategy", file)
+        file.write_text(file.read_text().replace(wrong + ":", "d0.0:"))
+
+
+def reshape_rows() -> onnx.ModelProto:
+    """Rows of a batch become rows of one matrix."""
+    make, types = onnx.helper, onnx.TensorProto
+    constants = {"w": np.ones((64, 64), np.float32), "s": np.array([-1, 64], np.int64)}
+    nodes = [
+        make.make_node("Exp", ["x"], ["e"], name="/e"),
+        make.make_node("Reshape", ["e", "s"], ["r"], name="/r"),
+        make.make_node("MatMul", ["r", "w"], ["y"], name="/y"),
+    ]
+    inputs = [make.make_tensor_value_info("x", types.FLOAT, ["batch", 16, 64])]
+    outputs = [make.make_tensor_value_info("y", types.FLOAT, None)]
+    weights = [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()]
+    return make.make_model(make.make_graph(nodes, "rows", inputs, outputs, weights), opset_imports=[make.make_opsetid("", 17)])
+
+
 def refuse(tools, path, *options) -> str:
     result = tools.call("compile", path, *options, check=False)
     assert result.returncode == 1 and not result.stdout, result
@@ -285,6 +315,8 @@ CHANGES = {
     "a stage too many": (r"(?m)^  /layers\.1/\*: 1$", "  /layers.1/*: 2", r"is given stage 2; the mesh has 2 stages, from 0"),
     "stages backwards": (r"(?m)^  /layers\.1/\*: 1$", "  /layers.1/*: 0\n  '/layers.0/*': 1", r"reads a value of stage|twice"),
     "a granule too large": (r"(?m)^  input_ids: .*$", "  input_ids: [{data, model: 4611686018427387904}, {}]", r"cannot read the split"),
+    "a granule above the size": (r"(?m)^  embed_tokens\.weight: .*$", "  embed_tokens.weight: [{}, {model: 2147483648}]", r"'embed_tokens\.weight' is cut on multiples of 2147483648 elements along a dimension of 32; write at most 32"),
+    "a factor's granule above its size": (r"(?m)^outputs:$", "splits:\n  /lm_head/MatMul: {d2: {model: 65}}\noutputs:", r"'/lm_head/MatMul' cuts factor 2, of 50 elements, on multiples of 65"),
     "two patterns": (r"(?m)^weights:$", "weights:\n  layers.0.input_layernorm.weigh*: [{data}]", r"says \[.*\] of '.*', and '.*' \(line \d+\) says"),
     "a factor that is not there": (r"(?m)^outputs:$", "splits:\n  /lm_head/MatMul: {d7: {model}}\noutputs:", r"the work of '/lm_head/MatMul' has no 'd7'; it has d0, d1, d2, in0\.d2"),
     "a node that is not there": (r"(?m)^outputs:$", "splits:\n  /lm_hed/MatMul: {}\noutputs:", r"unknown node '/lm_hed/MatMul'; did you mean '/lm_head/MatMul'\?"),
