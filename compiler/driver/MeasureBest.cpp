@@ -16,7 +16,7 @@
 #include "support/Text.h"
 
 #include "mlir/IR/Diagnostics.h"
-#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 
@@ -126,14 +126,14 @@ std::string Compilation::writePlanOf(Contender &contender) {
   FailureOr<PlanFiles> plan = emitPlan(*copy, contender.folder, *target, ignored);
   if (failed(plan))
     return error.empty() ? "it cannot be emitted" : error;
-  llvm::SetVector<std::pair<std::string, std::string>> programs; // each stage has them
   for (auto program : copy->getOps<plan::ProgramOp>()) {
     std::map<std::string, int64_t> sizes;
     for (NamedAttribute dim : program.getDims())
       sizes[dim.getName().str()] = cast<IntegerAttr>(dim.getValue()).getInt();
-    programs.insert({program.getEntry().str(), rt::formatDims(sizes)});
+    std::pair<std::string, std::string> found(program.getEntry().str(), rt::formatDims(sizes));
+    if (!llvm::is_contained(contender.programs, found)) // each stage has them
+      contender.programs.push_back(std::move(found));
   }
-  contender.programs = programs.takeVector();
   return writePlan(*plan, contender.folder, /*force=*/false);
 }
 
@@ -150,7 +150,7 @@ static std::string findObstacle(const cluster::Machine &machine, const Target &t
     std::unique_ptr<Target> of = kind.target.empty() ? nullptr : parseTarget(named, ignored);
     if (of && of->getTraits().kind != target.getTraits().kind)
       return "times are estimated for " + kind.name + ", but plans are compiled for --target " +
-             target.getName().str();
+             target.getName();
   }
   return "";
 }
