@@ -31,10 +31,10 @@ namespace fs = std::filesystem;
 
 /// Candidates take turns in so many rounds, so that what else the machine does befalls all alike.
 static constexpr int kRounds = 3;
-/// A program is run for about so long in a round.
-static constexpr double kRoundSeconds = 0.5;
-/// A run that takes longer is stuck.
-static constexpr unsigned kMostSeconds = 600;
+/// A program is run for about so long in a round, in seconds.
+static constexpr double kRoundTime = 0.5;
+/// A run that takes more seconds is stuck.
+static constexpr unsigned kMostTime = 600;
 
 /// A candidate that takes part.
 struct Compilation::Contender {
@@ -83,7 +83,7 @@ static std::optional<double> bench(const std::string &runtime, const fs::path &p
                                    const std::pair<std::string, std::string> &program,
                                    double expected, std::string &error) {
   std::string path = plan.string(), said = path + ".out", errors = path + ".err";
-  double fitting = kRoundSeconds / std::max(expected, 1e-6);
+  double fitting = kRoundTime / std::max(expected, 1e-6);
   std::string runs = std::to_string(static_cast<int>(std::clamp(fitting, 3.0, 30.0)));
   std::vector<StringRef> arguments = {runtime, "bench",    path, "--json",  "--iters",
                                       runs,    "--warmup", "2",  "--entry", program.first};
@@ -91,8 +91,8 @@ static std::optional<double> bench(const std::string &runtime, const fs::path &p
     arguments.insert(arguments.end(), {"--dim", program.second});
   std::string failed;
   int code = llvm::sys::ExecuteAndWait(runtime, arguments, /*Env=*/std::nullopt,
-                                       {StringRef(), StringRef(said), StringRef(errors)},
-                                       kMostSeconds, /*MemoryLimit=*/0, &failed);
+                                       {StringRef(), StringRef(said), StringRef(errors)}, kMostTime,
+                                       /*MemoryLimit=*/0, &failed);
   if (code != 0) {
     StringRef text = StringRef(failed);
     std::string log = readFile(errors);
