@@ -466,7 +466,7 @@ def test_files_that_nest_deeply(tools, plans, tmp_path):
         assert why in refused(tools, 1, *call)
     compared = tools.call("diff", plan, plans("data"), check=False)
     assert compared.returncode in (0, 1) and why in compared.stdout + compared.stderr
-    for call in (["--why-not", "mesh=data=4"], ["--alternatives", "0"]):
+    for call in (["--why-not", "mesh=data=4"], ["--collective", "0", "--alternatives"]):
         assert why.replace("report.json", "report.json'") in refused(tools, 1, "explain", plan, *call)
     (plan / "report.json").write_text(known)
     (plan / "timeline.json").write_text('{"programs": ' + DEEP_TEXT + "}")
