@@ -17,13 +17,14 @@ struct PlanCandidate {
   double simulatedMs = 0;   ///< of all programs; 0: not simulated
   double sumMs = 0;         ///< of all that it computes and sends; 0: not known
   uint64_t memoryBytes = 0; ///< 0: not known
+  double measuredMs = 0;    ///< of all programs, as run; 0: not run
 
   bool isChosen() const { return verdict == "chosen"; }
   bool isRefused() const { return !isChosen() && verdict != "slower"; }
 };
 
-/// By what they cost: the chosen one, the slower ones, of which those that were simulated are the
-/// nearest, then the refused ones.
+/// By what they cost: the chosen one, the slower ones, of which those that were measured are
+/// the nearest and those that were simulated the next, then the refused ones.
 void sortCandidates(std::vector<PlanCandidate> &candidates);
 
 /// Adds a table of them, the first `most`; none of one alone, of which nothing was compared.

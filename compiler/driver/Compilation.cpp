@@ -297,7 +297,7 @@ StrategyRequest Compilation::makeRequest() const {
   request.cluster = cluster;
   request.clusterFlag = getClusterFlag();
   request.kind = target->getTraits().machine.str();
-  request.strategy = options.strategy;
+  request.strategy = options.seeds ? options.strategy : "search"; // all that is left of auto
   request.file = strategy;
   request.shard = options.shard;
   request.microbatches = options.microbatches;
@@ -339,6 +339,8 @@ static std::string getShardFlags(const CompileOptions &options) {
   add("cluster", options.cluster);
   if (options.strategy != "auto")
     add("strategy", options.strategy);
+  if (!options.seeds)
+    flags += " --no-seeds";
   for (const std::string &shard : options.shard)
     add("shard", shard);
   if (options.microbatches)

@@ -48,6 +48,7 @@ private:
 
   // StrategyFiles.cpp
   mlir::LogicalResult checkSaving();
+  mlir::LogicalResult checkSeeds();
   /// Reads the strategy file that the options name, and checks them against it.
   mlir::LogicalResult checkStrategy();
   /// Compares the strategy file's model with this one and gives it this one's names.

@@ -121,6 +121,10 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
           "(docs/strategy-files.md); "
           "random:SEED splits at random, for tests")
       ->capture_default_str();
+  verb.add_flag("!--no-seeds", options.seeds,
+                "leave known strategies out of those that --strategy auto chooses from, so that "
+                "searches remain, on a mesh that the planner chooses or on all axes of --mesh but "
+                "pipe");
   verb.add_option("--shard", options.shard,
                   "sharding of an input, output, weight or node: NAME=[{axis,...},{},...]; "
                   "NAME=stored[...] is how it lies in memory, {unreduced:{axis}} last leaves a "

@@ -17,10 +17,11 @@
 #include "support/Text.h"
 
 #include "mlir/IR/Diagnostics.h"
-#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 
+#include <chrono>
 #include <filesystem>
 #include <unistd.h>
 
@@ -31,10 +32,10 @@ namespace fs = std::filesystem;
 
 /// Candidates take turns in so many rounds, so that what else the machine does befalls all alike.
 static constexpr int kRounds = 3;
-/// A program is run for about so long in a round, in seconds.
-static constexpr double kRoundTime = 0.5;
-/// A run that takes more seconds is stuck.
-static constexpr unsigned kMostTime = 600;
+/// A program is run for about so long in a round.
+static constexpr std::chrono::duration<double> kRound = std::chrono::milliseconds(500);
+/// A run that takes longer is stuck.
+static constexpr std::chrono::seconds kStuck = std::chrono::minutes(10);
 
 /// A candidate that takes part.
 struct Compilation::Contender {
@@ -83,16 +84,19 @@ static std::optional<double> bench(const std::string &runtime, const fs::path &p
                                    const std::pair<std::string, std::string> &program,
                                    double expected, std::string &error) {
   std::string path = plan.string(), said = path + ".out", errors = path + ".err";
-  double fitting = kRoundTime / std::max(expected, 1e-6);
+  double fitting = kRound.count() / std::max(expected, 1e-6);
   std::string runs = std::to_string(static_cast<int>(std::clamp(fitting, 3.0, 30.0)));
   std::vector<StringRef> arguments = {runtime, "bench",    path, "--json",  "--iters",
                                       runs,    "--warmup", "2",  "--entry", program.first};
   if (!program.second.empty())
     arguments.insert(arguments.end(), {"--dim", program.second});
+  for (const std::string &log :
+       {said, errors}) // a shorter text would leave the end of a longer one
+    llvm::sys::fs::remove(log);
   std::string failed;
   int code = llvm::sys::ExecuteAndWait(runtime, arguments, /*Env=*/std::nullopt,
-                                       {StringRef(), StringRef(said), StringRef(errors)}, kMostTime,
-                                       /*MemoryLimit=*/0, &failed);
+                                       {StringRef(), StringRef(said), StringRef(errors)},
+                                       kStuck.count(), /*MemoryLimit=*/0, &failed);
   if (code != 0) {
     StringRef text = StringRef(failed);
     std::string log = readFile(errors);
@@ -131,9 +135,9 @@ std::string Compilation::writePlanOf(Contender &contender) {
     std::map<std::string, int64_t> sizes;
     for (NamedAttribute dim : program.getDims())
       sizes[dim.getName().str()] = cast<IntegerAttr>(dim.getValue()).getInt();
-    std::pair<std::string, std::string> found(program.getEntry().str(), rt::formatDims(sizes));
-    if (!llvm::is_contained(contender.programs, found)) // each stage has them
-      contender.programs.push_back(std::move(found));
+    std::pair<std::string, std::string> name(program.getEntry().str(), rt::formatDims(sizes));
+    if (!llvm::is_contained(contender.programs, name)) // each stage has it
+      contender.programs.push_back(std::move(name));
   }
   return writePlan(*plan, contender.folder, /*force=*/false);
 }

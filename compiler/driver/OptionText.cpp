@@ -25,6 +25,8 @@ template <typename Options, typename Visit> static void forEachFlag(Options &opt
   visit("devices", options.devices);
   visit("cluster", options.cluster);
   visit("strategy", options.strategy);
+  bool withoutSeeds = !options.seeds;
+  visit("no-seeds", withoutSeeds);
   visit("shard", options.shard);
   visit("microbatches", options.microbatches);
   visit("chunk-matmul", options.chunkMatmul);
@@ -36,8 +38,10 @@ template <typename Options, typename Visit> static void forEachFlag(Options &opt
   visit("cuda-toolkit", options.target.toolkit);
   bool withoutCudnn = !options.target.cudnn;
   visit("no-cudnn", withoutCudnn);
-  if constexpr (!std::is_const_v<Options>)
+  if constexpr (!std::is_const_v<Options>) {
+    options.seeds = !withoutSeeds;
     options.target.cudnn = !withoutCudnn;
+  }
 }
 
 namespace {

@@ -27,6 +27,7 @@ struct CompileOptions {
   int64_t unroll = 8;              ///< loops of at most this many iterations
   std::string mesh;
   std::string strategy = "auto"; ///< kinds of parallelism, or a file whose name ends in .strategy
+  bool seeds = true;             ///< known strategies are among those that auto chooses from
   std::string devices;           ///< COUNT or COUNTxKIND; empty with `cluster`
   std::string cluster;           ///< PRESET, PRESETxN or a file
   std::vector<std::string> shard;

@@ -27,8 +27,22 @@ LogicalResult Compilation::checkSaving() {
   return failure(hadError);
 }
 
+/// That --no-seeds has known strategies to leave out.
+LogicalResult Compilation::checkSeeds() {
+  if (options.seeds)
+    return success();
+  bool isSearch = options.strategy == "auto" || options.strategy == "search";
+  if (first > *findPhase("shard"))
+    fail("--no-seeds comes too late for --start-from " + options.startFrom +
+         "; the program is split already");
+  else if (!isSearch)
+    fail("--no-seeds has a search decide alone, and --strategy " + options.strategy +
+         " decides otherwise; leave one of them out");
+  return failure(hadError);
+}
+
 LogicalResult Compilation::checkStrategy() {
-  if (failed(checkSaving()))
+  if (failed(checkSaving()) || failed(checkSeeds()))
     return failure();
   if (!StringRef(options.strategy).ends_with(kSuffix))
     return success();

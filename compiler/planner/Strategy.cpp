@@ -6,6 +6,7 @@
 #include "compiler/planner/Strategy.h"
 
 #include "cluster/Presets.h"
+#include "compiler/planner/Meshes.h"
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
 #include "passes/communicate/Communicate.h"
@@ -38,6 +39,9 @@ static constexpr size_t kMaxSimulated = 4;
 /// Nor is one simulated whose sum is so many times the least: in the zoo no candidate's lead in the
 /// simulator is more than 1.23 times what the sums say.
 static constexpr double kFarSlower = 1.3;
+/// How often a search whose plan does not fit is run again with less memory: it does not count the
+/// copies that gathers make, nor padding.
+static constexpr int kMostSqueezes = 5;
 /// The most axes that a solver splits over: the ways to split an operation grow exponentially.
 static constexpr size_t kMaxSearched = 4;
 /// The most stages that are tried with a search.
@@ -45,13 +49,6 @@ static constexpr int64_t kMaxSearchedStages = 8;
 
 namespace {
 enum class Use { Data, Tensor, Pipeline, Search, Random, Any };
-
-struct AxisSpec {
-  std::string name;
-  int64_t size;
-};
-
-using MeshSpec = std::vector<AxisSpec>;
 } // namespace
 
 static Use getUse(StringRef axis) {
@@ -62,86 +59,6 @@ static Use getUse(StringRef axis) {
   if (axis == "pipe" || axis == "stage")
     return Use::Pipeline;
   return Use::Any;
-}
-
-static std::string print(const MeshSpec &mesh) {
-  return llvm::join(
-      llvm::map_range(
-          mesh, [](const AxisSpec &axis) { return axis.name + "=" + std::to_string(axis.size); }),
-      ",");
-}
-
-static FailureOr<MeshSpec> parseMesh(ModuleOp module, StringRef text) {
-  MeshSpec mesh;
-  int64_t devices = 1;
-  for (StringRef part : llvm::split(text, ',')) {
-    if (part.empty())
-      continue;
-    auto [name, number] = part.split('=');
-    int64_t size;
-    if (name.empty() || number.getAsInteger(10, size) || size < 1) {
-      module.emitError("cannot read '")
-          << part << "' in --mesh; write name=size, e.g. data=2,model=2";
-      return failure();
-    }
-    if (size > dist::kMaxDevices) {
-      module.emitError("--mesh has an axis '")
-          << name << "' of " << size << " devices; the most are " << dist::kMaxDevices;
-      return failure();
-    }
-    if (name == dist::MeshOp::kMicroAxis) {
-      module.emitError("--mesh names axis '")
-          << name << "', which is reserved for micro-batches; give the axis another name";
-      return failure();
-    }
-    if (llvm::any_of(mesh, [&](const AxisSpec &axis) { return axis.name == name; })) {
-      module.emitError("--mesh names axis '") << name << "' twice";
-      return failure();
-    }
-    mesh.push_back({name.str(), size});
-    devices *= size;
-    if (devices > dist::kMaxDevices) {
-      module.emitError("--mesh ") << text << " has " << devices << " devices or more; the most are "
-                                  << dist::kMaxDevices;
-      return failure();
-    }
-  }
-  return mesh;
-}
-
-static int64_t countDevices(const MeshSpec &mesh) {
-  int64_t count = 1;
-  for (const AxisSpec &axis : mesh)
-    count *= axis.size;
-  return count;
-}
-
-/// All meshes of `count` devices over data, model and pipe. Tensor parallelism also takes two axes:
-/// 16 devices cut 8 key-value heads as 8 by 2, the queries over both and the keys over the first.
-static std::vector<MeshSpec> enumerateMeshes(int64_t count, StringRef strategy) {
-  // A strategy of one kind uses every axis for it as it is.
-  bool twoAxes = strategy == "auto" || (strategy.contains("tp") && strategy.contains('+'));
-  std::vector<MeshSpec> meshes;
-  for (int64_t data = 1; data <= count; ++data) {
-    if (count % data)
-      continue;
-    for (int64_t model = 1; model <= count / data; ++model) {
-      if (count / data % model)
-        continue;
-      for (int64_t second : {1, 2, 4}) {
-        if (model % second || (second > 1 && (!twoAxes || model / second < second)))
-          continue;
-        MeshSpec mesh;
-        for (auto [name, size] :
-             {std::pair("data", data), std::pair("model", model / second),
-              std::pair("tensor", second), std::pair("pipe", count / data / model)})
-          if (size > 1)
-            mesh.push_back({name, size});
-        meshes.push_back(mesh);
-      }
-    }
-  }
-  return meshes;
 }
 
 std::string Candidate::describe() const {
@@ -266,7 +183,6 @@ static std::vector<Candidate> makeSearches(ModuleOp module, const MeshSpec &mesh
   auto add = [&](int64_t count) {
     candidates.push_back(makeCandidate(mesh, uses, request));
     Candidate &candidate = candidates.back();
-    candidate.options.searchMemory = request.memoryLimit;
     candidate.options.microbatches = count;
     if (count > 1)
       candidate.name += ", up to " + std::to_string(count) + " micro-batches";
@@ -282,30 +198,6 @@ static std::vector<Candidate> makeSearches(ModuleOp module, const MeshSpec &mesh
   if (counts.size() > 1 && !canCutBatch(module, candidates.back().options))
     candidates.resize(1);
   return candidates;
-}
-
-/// A mesh that can say many splits of the devices: an axis for the blocks of the fastest links that
-/// there are, and the devices of a block over the other axes, the larger first.
-static MeshSpec makeSearchMesh(const cluster::Machine &machine, int64_t count, size_t mostAxes) {
-  int64_t block = machine.levels.empty() ? count : machine.levels.front().block;
-  if (block <= 1 || block >= count || count % block != 0)
-    block = count;
-  std::vector<int64_t> sizes(block == count ? mostAxes : mostAxes - 1, 1);
-  for (int64_t rest = block, factor = block; rest > 1; rest /= factor) {
-    // The largest prime left, to the smallest axis.
-    factor = 1;
-    for (int64_t i = 2, left = rest; left > 1; ++i)
-      for (; left % i == 0; left /= i)
-        factor = i;
-    *std::min_element(sizes.begin(), sizes.end()) *= factor;
-  }
-  std::sort(sizes.begin(), sizes.end(), std::greater<>());
-  sizes.insert(sizes.begin(), count / block);
-  MeshSpec mesh;
-  for (int64_t size : sizes)
-    if (size > 1)
-      mesh.push_back({std::string(1, "xyzw"[mesh.size()]), size});
-  return mesh;
 }
 
 /// The search on all devices, and with stages: as many as there are blocks of the fastest links, or
@@ -471,7 +363,7 @@ static FailureOr<std::vector<Candidate>> enumerateUses(ModuleOp module, const Me
     return makeRandom(module, mesh, request);
   if (request.strategy == "search") {
     if (countSearched(mesh, request) > kMaxSearched)
-      return module.emitError("--strategy search splits over at most ")
+      return module.emitError("a search splits over at most ")
              << kMaxSearched << " axes, mesh '" << print(mesh) << "' has "
              << countSearched(mesh, request) << "; join axes, as in x=4 for a=2,b=2";
     if (countStageAxes(mesh, request) > 1)
@@ -562,6 +454,49 @@ static bool tryOut(Candidate &candidate, const StrategyRequest &request, int64_t
   return false;
 }
 
+/// The same; a search whose plan takes more than the limit is run again with less memory, between
+/// what was too much and what was too little to find any splits.
+static bool tryOutWithin(ModuleOp module, Candidate &candidate, const StrategyRequest &request,
+                         int64_t limit) {
+  if (tryOut(candidate, request, limit))
+    return true;
+  int64_t needed = candidate.memoryBytes ? candidate.memoryBytes
+                                         : std::max(candidate.leastBytes, candidate.estimatedBytes);
+  if (candidate.options.search.empty() || !limit || needed <= limit)
+    return false;
+  int64_t tooLittle = 0, tooMuch = limit;
+  auto next = static_cast<int64_t>(double(limit) * double(limit) / double(needed));
+  for (int i = 0; i < kMostSqueezes; ++i, next = (tooLittle + tooMuch) / 2) {
+    Candidate smaller;
+    smaller.name = candidate.name;
+    smaller.options = candidate.options;
+    smaller.options.searchMemory = std::max<int64_t>(next, 1);
+    evaluate(module, smaller, request.memory);
+    if (smaller.verdict != Verdict::Open) {
+      tooLittle = next;
+    } else if (tryOut(smaller, request, limit)) {
+      candidate = std::move(smaller);
+      return true;
+    } else {
+      tooMuch = next;
+    }
+  }
+  return false;
+}
+
+/// Whether one device has room for all values at once: then any split fits.
+static bool hasRoomForAll(ModuleOp module, int64_t limit) {
+  int64_t bytes = 0;
+  auto add = [&](Value value) { bytes += loom::getByteSize(value.getType()); };
+  for (auto func : module.getOps<func::FuncOp>())
+    llvm::for_each(func.getArguments(), add);
+  module.walk([&](Operation *op) {
+    if (op->getParentOfType<func::FuncOp>() && !isa<func::FuncOp>(op))
+      llvm::for_each(op->getResults(), add);
+  });
+  return bytes <= limit;
+}
+
 /// That no candidate is left, with the one that needs least.
 static LogicalResult refuseAll(ModuleOp module, std::vector<Candidate> &candidates,
                                const StrategyRequest &request, int64_t limit) {
@@ -600,7 +535,7 @@ static bool areAlike(const Candidate &a, const Candidate &b) {
 }
 
 /// Of the candidates that fit those with the least sums, tried out.
-static std::vector<Candidate *> shortlist(std::vector<Candidate> &candidates,
+static std::vector<Candidate *> shortlist(ModuleOp module, std::vector<Candidate> &candidates,
                                           const StrategyRequest &request, int64_t limit) {
   std::vector<Candidate *> bySum, tried;
   for (Candidate &candidate : candidates)
@@ -614,7 +549,7 @@ static std::vector<Candidate *> shortlist(std::vector<Candidate> &candidates,
       break;
     if (llvm::any_of(tried, [&](Candidate *other) { return areAlike(*other, *candidate); }))
       continue;
-    if (tryOut(*candidate, request, limit))
+    if (tryOutWithin(module, *candidate, request, limit))
       tried.push_back(candidate);
   }
   return tried;
@@ -625,7 +560,7 @@ static LogicalResult pick(ModuleOp module, std::vector<Candidate> &candidates,
                           const StrategyRequest &request, Choice &choice) {
   for (Candidate &candidate : candidates)
     evaluate(module, candidate, request.memory);
-  std::vector<Candidate *> tried = shortlist(candidates, request, choice.memoryLimit);
+  std::vector<Candidate *> tried = shortlist(module, candidates, request, choice.memoryLimit);
   if (tried.empty())
     return refuseAll(module, candidates, request, choice.memoryLimit);
   // Of equal ones the first, whose sum is the least.
@@ -750,10 +685,15 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   choice.memoryLimit = request.memoryLimit;
   if (!choice.memoryLimit && (request.cluster || choice.candidates.size() > 1))
     choice.memoryLimit = choice.machine.getMemoryBytes();
-  if (choice.candidates.size() == 1) {
-    choice.options = choice.candidates.front().options;
-    choice.name = choice.candidates.front().name;
-    choice.candidates.front().verdict = Verdict::Chosen;
+  for (Candidate &candidate : choice.candidates)
+    candidate.options.searchMemory = choice.memoryLimit;
+  Candidate &first = choice.candidates.front();
+  bool mayNeedLess = !first.options.search.empty() && choice.memoryLimit &&
+                     !hasRoomForAll(module, choice.memoryLimit);
+  if (choice.candidates.size() == 1 && !mayNeedLess) {
+    choice.options = first.options;
+    choice.name = first.name;
+    first.verdict = Verdict::Chosen;
     return choice;
   }
   if (failed(pick(module, choice.candidates, request, choice)))

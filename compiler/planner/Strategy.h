@@ -86,10 +86,12 @@ struct Choice {
 
 /// Places the mesh on the first devices of the cluster, which it writes on the module for all
 /// phases to read. Chooses by running the shard, partition and communicate phases on a copy of the
-/// program for each candidate and summing what the result takes; one candidate is taken as it is.
+/// program for each candidate and summing what the result takes; one candidate is taken as it is,
+/// unless it is a search that memory may bind.
 /// Of several, those of the least sums are compiled up to allocation and simulated, and the fastest
 /// of these that fits into the memory limit is taken; estimates of memory only rule out what cannot
-/// fit or is estimated at more than twice the limit. Axes called data (or batch), model (or
+/// fit or is estimated at more than twice the limit. A search whose plan does not fit is run again
+/// with less memory. Axes called data (or batch), model (or
 /// tensor) and pipe (or stage) say what they are for; the others may serve any purpose. With a
 /// strategy file there is one candidate; what the request says beside it has to agree. Errors are
 /// emitted on the module and name the candidate's remedy.

@@ -79,8 +79,8 @@ static FactorSplits splitWindow(const Sharding::Dim &dim) {
 /// Windows are fetched from other devices, so they cannot be split over micro-batches. Leaves whole
 /// such factors' micro-batch axis and what is under it.
 static void dropWindowsInTime(const ShardingRule &rule, FactorSplits &chosen) {
-  for (auto [tensor, dim] : rule.windows)
-    for (int64_t factor : rule.tensors[tensor][dim]) {
+  for (const WindowDim &window : rule.windows)
+    for (int64_t factor : rule.tensors[window.tensor][window.dim]) {
       AxisList &axes = chosen.axes[factor];
       for (size_t i = 0; i < axes.size(); ++i)
         if (isMicroAxis(axes[i]))
@@ -336,8 +336,9 @@ static std::string findFactorFault(const ShardingRule &rule, const FactorSplits 
     return "cuts " + factor + " on multiples of " + std::to_string(splits.granules[number]);
   bool isCoupled = rule.kinds[number] == FactorKind::Reduction ||
                    llvm::is_contained(rule.coupled, static_cast<int64_t>(number));
-  for (auto [tensor, dim] : rule.windows)
-    isCoupled |= llvm::is_contained(rule.tensors[tensor][dim], static_cast<int64_t>(number));
+  for (const WindowDim &window : rule.windows)
+    isCoupled |=
+        llvm::is_contained(rule.tensors[window.tensor][window.dim], static_cast<int64_t>(number));
   if (isCoupled && llvm::any_of(axes, isMicroAxis))
     return "cuts " + factor + " into micro-batches, which need each other's elements along it";
   return "";

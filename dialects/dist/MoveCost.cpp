@@ -19,13 +19,21 @@ static double bytesOf(RankedTensorType type) {
          std::max<int64_t>(1, type.getElementTypeBitWidth() / 8);
 }
 
-/// The number of a dimension's leading axes that stay in place.
-static size_t getCommonAxes(const Sharding::Dim &from, const Sharding::Dim &to) {
+/// The number of leading axes of a dimension of `size` that stay in place: padding may move the
+/// borders of parts.
+static size_t getCommonAxes(int64_t size, const Sharding::Dim &from, const Sharding::Dim &to,
+                            const Mesh &mesh) {
   size_t common = 0;
   while (common < from.axes.size() && common < to.axes.size() &&
          from.axes[common] == to.axes[common])
     ++common;
-  return from.granule == to.granule || from.axes.empty() || to.axes.empty() ? common : 0;
+  auto joined = [&](const Sharding::Dim &dim) {
+    return getLocalSize(size, mesh.getSize(dim.axes), dim.granule) *
+           mesh.getSize(ArrayRef(dim.axes).drop_front(common));
+  };
+  while (common > 0 && joined(from) != joined(to))
+    --common;
+  return common;
 }
 
 static void addCollective(MoveCost &cost, cluster::Collective kind, double bytes,
@@ -39,8 +47,8 @@ MoveCost gridloom::dist::getMoveCost(RankedTensorType type, const Sharding &from
   double bytes = bytesOf(getLocalType(type, from, mesh));
   AxisList gathered, moved;
   MoveCost cost;
-  for (auto [have, want] : llvm::zip_equal(from.dims, to.dims)) {
-    size_t common = getCommonAxes(have, want);
+  for (auto [size, have, want] : llvm::zip_equal(type.getShape(), from.dims, to.dims)) {
+    size_t common = getCommonAxes(size, have, want, mesh);
     for (StringAttr axis : ArrayRef(have.axes).drop_front(common)) {
       (to.usesAxis(axis) ? moved : gathered).push_back(axis);
       cost.seconds += isMicroAxis(axis) ? kImpossible : 0;

@@ -35,6 +35,15 @@ enum class FactorKind {
 /// Factors of a tensor's dimensions: [dimension][major to minor].
 using TensorFactors = llvm::SmallVector<llvm::SmallVector<int64_t, 1>>;
 
+/// A dimension whose shards are not the shards of its one factor: what a device needs of it follows
+/// from its part of the factor, and `partition` fetches it from the devices that have it (see
+/// loom/Halo.h). Position p of the factor reads `reach` positions from p * step + begin on; between
+/// elements lie `interior` positions that hold none.
+struct WindowDim {
+  int64_t tensor = 0, dim = 0;
+  int64_t step = 1, begin = 0, reach = 1, interior = 0;
+};
+
 struct ShardingRule {
   llvm::SmallVector<int64_t> sizes;
   llvm::SmallVector<FactorKind> kinds;
@@ -51,13 +60,12 @@ struct ShardingRule {
   /// Factors along which positions depend on each other, as a softmax's: split over devices, the
   /// operation communicates, so they cannot be split in time.
   llvm::SmallVector<int64_t, 1> coupled;
-  /// Dimensions, as (tensor, dimension), whose shards are not the shards of their one factor:
-  /// what a device needs of them follows from its part of the factor, and `partition` fetches it
-  /// from the devices that have it (see loom/Halo.h).
-  llvm::SmallVector<std::pair<int64_t, int64_t>> windows;
+  llvm::SmallVector<WindowDim> windows;
 
   bool isWindow(int64_t tensor, int64_t dim) const {
-    return llvm::is_contained(windows, std::pair(tensor, dim));
+    return llvm::any_of(windows, [&](const WindowDim &window) {
+      return window.tensor == tensor && window.dim == dim;
+    });
   }
 
   int64_t addFactor(int64_t size, FactorKind kind = FactorKind::Parallel) {

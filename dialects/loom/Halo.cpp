@@ -119,6 +119,13 @@ struct Pieces {
   SmallVector<int64_t> starts;
 };
 
+/// What a window reads, in elements.
+struct Reading {
+  SmallVector<int64_t> starts; ///< the first at or before each device's first position
+  SmallVector<Interval> needs; ///< of those that the dimension has
+  bool leaves = false;         ///< some device reads what the dimension does not have
+};
+
 /// One exchange: every device receives elements [begin, end) of the shard `distance` devices on. It
 /// is the same for all devices, also for those that need less.
 struct Exchange {
@@ -158,19 +165,55 @@ static SmallVector<Exchange> planExchanges(ArrayRef<Interval> needs, int64_t loc
   return stretch;
 }
 
+/// Whether so many elements travel that gathering all is no more.
+static bool isGathered(ArrayRef<Exchange> exchanges, int64_t parts, int64_t local) {
+  int64_t moved = 0;
+  for (const Exchange &step : exchanges)
+    if (step.distance != 0)
+      moved += step.part.end - step.part.begin;
+  return moved >= (parts - 1) * local;
+}
+
+/// From the first element at or after the first position of each device to the last one that is not
+/// after its last position.
+static Reading findReading(const Window &window, int64_t global) {
+  Reading reading;
+  int64_t spacing = window.interior + 1;
+  for (int64_t start : window.starts) {
+    reading.starts.push_back(llvm::divideFloorSigned(start, spacing));
+    Interval need{llvm::divideCeilSigned(start, spacing),
+                  llvm::divideFloorSigned(start + window.size - 1, spacing) + 1};
+    reading.leaves |= need.begin < 0 || need.end > global;
+    reading.needs.push_back(need.intersect({0, global}));
+  }
+  return reading;
+}
+
+WindowMoves gridloom::loom::planWindowMoves(const dist::WindowDim &window, int64_t global,
+                                            int64_t local, int64_t parts, int64_t part) {
+  // The least position that a part reads is the first's or, backwards, the last's.
+  int64_t begin = window.begin + (window.step < 0 ? (part - 1) * window.step : 0);
+  int64_t size = (part - 1) * std::abs(window.step) + window.reach;
+  Reading reading =
+      findReading(Window::regular(parts, part * window.step, begin, size, window.interior), global);
+  SmallVector<Exchange> exchanges = planExchanges(reading.needs, local, global);
+  WindowMoves moves;
+  moves.gathers = isGathered(exchanges, parts, local);
+  for (const Exchange &step : exchanges)
+    if (step.distance != 0)
+      moves.moved.push_back(step.part.end - step.part.begin);
+  return moves;
+}
+
 /// Brings the elements to the devices that need them.
 static Pieces exchange(Emitter &e, Value shard, const CutDim &cut, ArrayRef<Interval> needs) {
   int64_t parts = needs.size(), local = sizeOf(shard, cut.dim);
   SmallVector<Exchange> exchanges = planExchanges(needs, local, cut.global);
   if (exchanges.empty())
     exchanges.push_back({0, {0, local}});
-  int64_t moved = 0;
-  for (const Exchange &step : exchanges)
-    if (step.distance != 0)
-      moved += step.part.end - step.part.begin;
 
   Pieces pieces;
-  if (moved >= (parts - 1) * local) {
+  if (isGathered(exchanges, parts, local)) {
     pieces.joined =
         dist::AllGatherOp::create(e.builder, e.loc, withDim(shard, cut.dim, parts * local), shard,
                                   e.names(cut.axes), e.builder.getI64IntegerAttr(cut.dim));
@@ -218,21 +261,11 @@ Value gridloom::loom::fetchWindow(OpBuilder &builder, Location loc, Value shard,
                                   const Window &window, std::optional<Attribute> fill) {
   Emitter e{builder, loc};
   int64_t spacing = window.interior + 1;
-  // In elements: from the first at or before the first position, to the last position.
-  SmallVector<int64_t> starts;
-  SmallVector<Interval> needs;
-  int64_t size = (window.size - 1) / spacing + (spacing > 1 ? 2 : 1);
-  bool leaves = false;
-  for (int64_t start : window.starts) {
-    starts.push_back(llvm::divideFloorSigned(start, spacing));
-    Interval need{starts.back(), starts.back() + size};
-    leaves |= need.begin < 0 || need.end > cut.global;
-    needs.push_back(need.intersect({0, cut.global}));
-  }
-  Pieces pieces = exchange(e, shard, cut, needs);
+  Reading reading = findReading(window, cut.global);
+  Pieces pieces = exchange(e, shard, cut, reading.needs);
   if (spacing == 1) {
-    Value value = cutOut(e, pieces, cut, starts, size);
-    if (!fill || !leaves)
+    Value value = cutOut(e, pieces, cut, reading.starts, window.size);
+    if (!fill || !reading.leaves)
       return value;
     Value positions = getPositions(builder, loc, e.lookup(window.starts, cut.axes), window.size);
     Value inside = e.both(e.compare(positions, Direction::GE, 0),
@@ -241,7 +274,7 @@ Value gridloom::loom::fetchWindow(OpBuilder &builder, Location loc, Value shard,
   }
   // Position p holds element p / spacing, or nothing. Added multiples keep the division exact
   // below zero.
-  int64_t lowest = *llvm::min_element(starts);
+  int64_t lowest = *llvm::min_element(reading.starts);
   int64_t shift = std::max<int64_t>(0, -lowest);
   Value positions = getPositions(builder, loc, e.lookup(window.starts, cut.axes), window.size);
   Value shifted = e.add(positions, shift * spacing);
@@ -290,9 +323,12 @@ Value gridloom::loom::selectAlong(OpBuilder &builder, Location loc, int64_t dim,
 }
 
 void gridloom::loom::addWindowDim(dist::ShardingRule &rule, dist::TensorFactors &in,
-                                  dist::TensorFactors &out, int64_t size, bool isSame) {
+                                  dist::TensorFactors &out, int64_t size, bool isSame,
+                                  dist::WindowDim window) {
+  window.tensor = 0;
+  window.dim = static_cast<int64_t>(in.size());
   if (!isSame)
-    rule.windows.push_back({0, static_cast<int64_t>(in.size())});
+    rule.windows.push_back(window);
   out.push_back({rule.addFactor(size)});
   in.push_back(out.back());
 }

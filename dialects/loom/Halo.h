@@ -45,6 +45,17 @@ mlir::Value fetchWindow(mlir::OpBuilder &builder, mlir::Location loc, mlir::Valu
                         const CutDim &cut, const Window &window,
                         std::optional<mlir::Attribute> fill);
 
+/// What fetchWindow communicates for one dimension, by device.
+struct WindowMoves {
+  bool gathers = false;             ///< all shards of it; otherwise
+  llvm::SmallVector<int64_t> moved; ///< elements along the dimension, of each permute
+};
+
+/// That of a dimension of `global` elements in shards of `local`, for `parts` devices that each
+/// compute `part` positions of the factor.
+WindowMoves planWindowMoves(const dist::WindowDim &window, int64_t global, int64_t local,
+                            int64_t parts, int64_t part);
+
 /// Number of devices along the axes of the mesh that `builder` inserts under.
 int64_t getNumParts(mlir::OpBuilder &builder, llvm::ArrayRef<mlir::StringAttr> axes);
 
@@ -64,9 +75,9 @@ mlir::Value selectAlong(mlir::OpBuilder &builder, mlir::Location loc, int64_t di
                         mlir::Value value, mlir::Attribute other);
 
 /// Adds a dimension of an operation's one input and its output to a rule: one factor of the
-/// output's size, whose part of the input is fetched unless `isSame`.
+/// output's size, whose part of the input is fetched as `window` says, unless `isSame`.
 void addWindowDim(dist::ShardingRule &rule, dist::TensorFactors &in, dist::TensorFactors &out,
-                  int64_t size, bool isSame);
+                  int64_t size, bool isSame, dist::WindowDim window);
 
 } // namespace gridloom::loom
 

@@ -100,7 +100,7 @@ SmallVector<int64_t> otherDims(int64_t rank, int64_t dim) {
 ShardingRule ReverseOp::getShardingRule() {
   ShardingRule rule = dist::getElementwiseRule(*this);
   for (int64_t dim : getDims())
-    rule.windows.push_back({0, dim});
+    rule.windows.push_back({0, dim, /*step=*/-1, /*begin=*/shapeOf(getInput())[dim] - 1});
   return rule;
 }
 bool ReverseOp::isLinear() { return true; }

@@ -182,8 +182,9 @@ bool TransposeOp::isLinear() { return true; }
 ShardingRule SliceOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in, out;
-  for (auto [from, to] : llvm::zip_equal(shapeOf(getInput()), shapeOf(getOutput())))
-    addWindowDim(rule, in, out, to, from == to);
+  for (auto [from, to, start, stride] :
+       llvm::zip_equal(shapeOf(getInput()), shapeOf(getOutput()), getStarts(), getStrides()))
+    addWindowDim(rule, in, out, to, from == to, {.step = stride, .begin = start});
   rule.tensors = {in, out};
   return rule;
 }
@@ -217,10 +218,14 @@ ShardingRule ConcatenateOp::getShardingRule() {
   TensorFactors out;
   for (int64_t size : shapeOf(getOutput()))
     out.push_back({rule.addFactor(size)});
+  int64_t before = 0;
   for (auto [i, input] : enumerate(getInputs())) {
     rule.tensors.push_back(out);
-    if (shapeOf(input)[getDim()] != shapeOf(getOutput())[getDim()])
-      rule.windows.push_back({i, getDim()});
+    int64_t size = shapeOf(input)[getDim()];
+    if (size != shapeOf(getOutput())[getDim()])
+      rule.windows.push_back(
+          {static_cast<int64_t>(i), static_cast<int64_t>(getDim()), /*step=*/1, -before});
+    before += size;
   }
   rule.tensors.push_back(out);
   return rule;

@@ -36,7 +36,8 @@ ShardingRule PadOp::getShardingRule() {
   TensorFactors in, out;
   for (auto [i, size] : enumerate(shapeOf(getOutput())))
     addWindowDim(rule, in, out, size,
-                 getLow()[i] == 0 && getHigh()[i] == 0 && getInterior()[i] == 0);
+                 getLow()[i] == 0 && getHigh()[i] == 0 && getInterior()[i] == 0,
+                 {.begin = -getLow()[i], .interior = getInterior()[i]});
   rule.tensors = {in, out};
   return rule;
 }
@@ -71,8 +72,15 @@ SmallVector<Value> PadOp::partition(OpBuilder &builder, ValueRange operands, Typ
 ShardingRule WindowOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in, out;
-  for (int64_t i = 0; i < static_cast<int64_t>(shapeOf(getInput()).size()); ++i)
-    addWindowDim(rule, in, out, shapeOf(getOutput())[i], !llvm::is_contained(getDims(), i));
+  for (int64_t i = 0; i < static_cast<int64_t>(shapeOf(getInput()).size()); ++i) {
+    const auto *slid = llvm::find(getDims(), i);
+    size_t at = slid - getDims().begin();
+    bool isSame = slid == getDims().end();
+    addWindowDim(rule, in, out, shapeOf(getOutput())[i], isSame,
+                 isSame ? dist::WindowDim()
+                        : dist::WindowDim{.step = getStrides()[at],
+                                          .reach = (getSizes()[at] - 1) * getDilations()[at] + 1});
+  }
   for (int64_t size : getSizes())
     out.push_back({rule.addFactor(size, FactorKind::NeedReplication)});
   rule.tensors = {in, out};
@@ -99,8 +107,16 @@ SmallVector<Value> WindowOp::partition(OpBuilder &builder, ValueRange operands, 
 ShardingRule ReduceWindowOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in, out;
-  for (int64_t i = 0; i < static_cast<int64_t>(shapeOf(getInput()).size()); ++i)
-    addWindowDim(rule, in, out, shapeOf(getOutput())[i], !llvm::is_contained(getDims(), i));
+  for (int64_t i = 0; i < static_cast<int64_t>(shapeOf(getInput()).size()); ++i) {
+    const auto *slid = llvm::find(getDims(), i);
+    size_t at = slid - getDims().begin();
+    bool isSame = slid == getDims().end();
+    addWindowDim(rule, in, out, shapeOf(getOutput())[i], isSame,
+                 isSame ? dist::WindowDim()
+                        : dist::WindowDim{.step = getStrides()[at],
+                                          .begin = -getLow()[at],
+                                          .reach = (getSizes()[at] - 1) * getDilations()[at] + 1});
+  }
   rule.tensors = {in, out};
   return rule;
 }
@@ -153,7 +169,12 @@ ShardingRule ConvolutionOp::getShardingRule() {
     in[1].push_back(depth);
   kernel[1].push_back(depth);
   for (size_t i = 2; i < input.size(); ++i) {
-    addWindowDim(rule, in, out, output[i], /*isSame=*/false);
+    size_t at = i - 2;
+    addWindowDim(rule, in, out, output[i], /*isSame=*/false,
+                 {.step = getStrides()[at],
+                  .begin = -getLow()[at],
+                  .reach = (weight[i] - 1) * getDilations()[at] + 1,
+                  .interior = getInputDilations()[at] - 1});
     kernel.push_back({rule.addFactor(weight[i], FactorKind::NeedReplication)});
   }
   rule.tensors = {in, kernel, out};

@@ -37,8 +37,13 @@ cluster::Work gridloom::loom::getShareOfWork(Operation *op, double share,
   for (auto [i, type] : llvm::enumerate(types)) {
     bool isOperand = i < op->getNumOperands();
     Value value = isOperand ? op->getOperand(i) : op->getResult(i - op->getNumOperands());
-    if (!staysInRegisters(value))
-      (isOperand ? work.readBytes : work.writtenBytes) += static_cast<double>(getByteSize(type));
+    if (staysInRegisters(value))
+      continue;
+    auto bytes = static_cast<double>(getByteSize(type));
+    // Of a table, the rows that are looked up.
+    if (i == 0 && isa<GatherOp>(op))
+      bytes = std::min(bytes, static_cast<double>(getByteSize(types.back())));
+    (isOperand ? work.readBytes : work.writtenBytes) += bytes;
   }
   return work;
 }

@@ -167,20 +167,41 @@ Found SearchSplitsPass::search(const StageStarts &starts, ArrayRef<StringAttr> o
   return best;
 }
 
-/// Cuts by the work of one device first, then by what the splits found make of it, while that is
-/// faster.
+/// What crosses a cut, as a device of a stage that sends it in parts: a search may do so wherever
+/// it cuts, however values are split where they do not cross.
+static std::function<double(Value)> getPartBytes(int64_t devices, const Mesh &mesh) {
+  return [devices, &mesh](Value value) {
+    RankedTensorType local =
+        getLocalType(cast<RankedTensorType>(value.getType()), getWholeInTime(value), mesh);
+    return static_cast<double>(loom::getByteSize(local)) / static_cast<double>(devices);
+  };
+}
+
+/// Cuts by work that the devices of a stage share first, then by what the splits found make of it,
+/// while that is faster.
 FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const Mesh &mesh) {
   auto axis = StringAttr::get(&getContext(), stageAxis);
   if (mesh.getSize(axis) == 1)
     return search({}, over, mesh);
   StageAssignment stages(getOperation(), axis);
-  FailureOr<StageStarts> starts = stages.choose(getUnsplitCosts(mesh));
+  int64_t devices = mesh.getSize(over);
+  double pieces = double(mesh.getSize(StringAttr::get(&getContext(), MeshOp::kMicroAxis)));
+  StageCosts costs = getUnsplitCosts(mesh);
+  costs.seconds = [&, whole = costs.seconds](Operation *op) {
+    return whole(op) / (double(devices) * pieces);
+  };
+  costs.bytes = getPartBytes(devices, mesh);
+  costs.occupiesSender = true; // as the problem counts it
+  FailureOr<StageStarts> starts = stages.choose(costs);
   if (failed(starts) || failed(stages.apply(*starts)))
     return failure();
   Found best = search(*starts, over, mesh);
   for (int cut = 1; cut < kMostCuts && stages.isFree() && best.solution.progress.isFeasible;
        ++cut) {
-    starts = stages.choose(best.problem->getStageCosts(best.solution.assignment));
+    costs = best.problem->getStageCosts(best.solution.assignment);
+    costs.bytes = getPartBytes(devices, mesh);
+    costs.occupiesSender = true;
+    starts = stages.choose(costs);
     if (failed(starts))
       return failure();
     if (*starts == best.starts)

@@ -6,6 +6,7 @@
 #include "passes/shard/SplitChoices.h"
 
 #include "dialects/dist/Splits.h"
+#include "dialects/loom/Halo.h"
 #include "dialects/loom/Work.h"
 
 using namespace mlir;
@@ -65,27 +66,44 @@ static bool isMinorInTime(const Sharding &sharding) {
   return dim < 0 || isMicroAxis(sharding.dims[dim].axes.back());
 }
 
+/// What a device fetches of a dimension for its part of the factor.
+static double getWindowSeconds(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
+                               const WindowDim &window, RankedTensorType local, const Mesh &mesh) {
+  int64_t factor = rule.tensors[window.tensor][window.dim].front();
+  const AxisList &axes = splits.axes[factor];
+  int64_t parts = mesh.getSize(axes), have = local.getDimSize(window.dim);
+  if (parts == 1 || have == 0)
+    return 0;
+  loom::WindowMoves moves = loom::planWindowMoves(
+      window, getTensorTypes(op)[window.tensor].getDimSize(window.dim), have, parts,
+      getLocalSize(rule.sizes[factor], parts, splits.granules[factor]));
+  auto bytes = double(loom::getByteSize(local));
+  if (moves.gathers)
+    return mesh.getSeconds(cluster::Collective::AllGather, double(parts) * bytes, axes);
+  double seconds = 0;
+  for (int64_t moved : moves.moved)
+    seconds +=
+        mesh.getSeconds(cluster::Collective::Permute, bytes * double(moved) / double(have), axes);
+  return seconds;
+}
+
 /// What the operation's own partition communicates: for rows whose positions depend on each other
-/// two reductions of a number for each row, as a softmax's largest and sum; for windows the rows of
-/// both neighbours.
-static double getInnerSeconds(const ShardingRule &rule, const FactorSplits &splits,
+/// two reductions of a number for each row, as a softmax's largest and sum; for windows what lies
+/// on other devices. A device that scatters takes what falls into its part, and asks nobody.
+static double getInnerSeconds(Operation *op, const ShardingRule &rule, const FactorSplits &splits,
                               ArrayRef<RankedTensorType> local, const Mesh &mesh) {
   double seconds = 0;
   auto bytesOf = [&](size_t tensor) { return double(loom::getByteSize(local[tensor])); };
   for (int64_t factor : rule.coupled) {
     int64_t parts = mesh.getSize(splits.axes[factor]);
-    if (parts == 1)
+    if (parts == 1 || isa<loom::ScatterOp>(op))
       continue;
     double rows = double(getLocalSize(rule.sizes[factor], parts, splits.granules[factor]));
     seconds += 2 * mesh.getSeconds(cluster::Collective::AllReduce, bytesOf(local.size() - 1) / rows,
                                    splits.axes[factor]);
   }
-  for (auto [tensor, dim] : rule.windows) {
-    const AxisList &axes = splits.axes[rule.tensors[tensor][dim].front()];
-    if (mesh.getSize(axes) > 1)
-      seconds += 2 * mesh.getSeconds(cluster::Collective::Permute,
-                                     bytesOf(tensor) / double(local[tensor].getDimSize(dim)), axes);
-  }
+  for (const WindowDim &window : rule.windows)
+    seconds += getWindowSeconds(op, rule, splits, window, local[window.tensor], mesh);
   return seconds;
 }
 
@@ -119,7 +137,7 @@ static SplitChoice makeChoice(Operation *op, const ShardingRule &rule, const OpS
     local.push_back(getLocalType(type, sharding, mesh));
     choice.shardings.push_back(sharding.getAttr(mesh));
   }
-  choice.seconds = getInnerSeconds(rule, splits.factors, local, mesh);
+  choice.seconds = getInnerSeconds(op, rule, splits.factors, local, mesh);
   if (isa<loom::CostInterface>(op))
     choice.seconds += cluster::getComputeSeconds(
         mesh.getMachine(), loom::getShareOfWork(op, getShare(rule, splits.factors, mesh), local));

@@ -27,8 +27,7 @@ dist::Sharding getWholeInTime(mlir::Value value);
 /// split nothing. An axis earlier in the list is major where several split one factor. Tensors stay
 /// cut into micro-batches as their shardings say, and costs are those of one. An operation that has
 /// `dist.splits`, which its rule allows, has this way alone. Communication to bring operands there
-/// and to reduce results is not counted. Of what windows read from neighbours, one row on each side
-/// is counted.
+/// and to reduce results is not counted.
 std::vector<SplitChoice> listSplitChoices(mlir::Operation *op,
                                           llvm::ArrayRef<mlir::StringAttr> axes,
                                           const dist::Mesh &mesh, bool mayPassSums);

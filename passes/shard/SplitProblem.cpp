@@ -427,6 +427,32 @@ static double getPartialSeconds(RankedTensorType type, const Sharding &from, con
   return reduced.empty() ? 0 : mesh.getSeconds(cluster::Collective::AllReduce, bytes, reduced);
 }
 
+/// The time to cut a device's part out of what it has, which is a copy, as is padding a whole
+/// dimension to equal parts. Fusion may spare it, but not before a library call.
+static double getCutSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
+                            const Mesh &mesh) {
+  auto whole = static_cast<double>(loom::getByteSize(getLocalType(type, from, mesh)));
+  double share = 1, padded = 0;
+  for (auto [size, have, want] : llvm::zip_equal(type.getShape(), from.dims, to.dims)) {
+    if (want.axes.size() <= have.axes.size() || !isPrefix(have.axes, want.axes))
+      continue;
+    int64_t parts = 1;
+    for (StringAttr axis : ArrayRef(want.axes).drop_front(have.axes.size()))
+      parts *= from.usesAxis(axis) ? 1 : mesh.getSize(axis);
+    share /= static_cast<double>(parts);
+    if (parts > 1 && have.axes.empty() && size % (parts * want.granule) != 0)
+      padded = whole;
+  }
+  if (share == 1)
+    return 0;
+  cluster::Work copy;
+  copy.readBytes = copy.writtenBytes = padded + share * whole;
+  double launch = 0;
+  for (const cluster::DeviceKind &kind : mesh.getMachine().kinds)
+    launch = std::max(launch, kind.launchSeconds);
+  return cluster::getComputeSeconds(mesh.getMachine(), copy) - launch;
+}
+
 /// A reduction of what is partial, into parts where `to` has such, then the moves of getMoveCost;
 /// most often what the resharder finds, which takes a thousand times as long for all pairs.
 static double getReshardSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
@@ -452,7 +478,8 @@ static double getReshardSeconds(RankedTensorType type, const Sharding &from, con
                         static_cast<double>(loom::getByteSize(getLocalType(type, reduced, mesh))),
                         reduced.unreduced);
   reduced.unreduced.clear();
-  return seconds + getMoveCost(type, reduced, to, mesh).seconds;
+  return seconds + getMoveCost(type, reduced, to, mesh).seconds +
+         getCutSeconds(type, reduced, to, mesh);
 }
 
 solver::Cost SplitProblem::getReshardCost(RankedTensorType type, ShardingAttr from,

@@ -56,7 +56,8 @@ StageCosts gridloom::getUnsplitCosts(const dist::Mesh &mesh) {
 }
 
 StageProfile::StageProfile(func::FuncOp func, const dist::Mesh &mesh, StringAttr stageAxis,
-                           const StageCosts &costs) {
+                           const StageCosts &costs)
+    : occupiesSender(costs.occupiesSender) {
   Positions position;
   work.push_back(0);
   for (Operation &op : func.front().without_terminator()) {
@@ -286,7 +287,8 @@ std::optional<StageStarts> Cutter::choose(size_t stages) const {
       for (size_t start = stage - 1; start < numStarts[end]; ++start) {
         Cost cost = best[stage - 1][start];
         for (size_t i = 0; i < profiles.size(); ++i) {
-          cost.first = std::max(cost.first, work[i][end] - work[i][start] + sent[i][start]);
+          double transfers = sent[i][start] + (profiles[i].occupiesSender ? sent[i][end] : 0);
+          cost.first = std::max(cost.first, work[i][end] - work[i][start] + transfers);
           cost.second += sent[i][start];
         }
         if (cost < best[stage][end]) {

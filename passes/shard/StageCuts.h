@@ -33,6 +33,7 @@ llvm::SmallVector<StateUse> getStateUses(mlir::func::FuncOp func);
 struct StageCosts {
   std::function<double(mlir::Operation *)> seconds; ///< of work
   std::function<double(mlir::Value)> bytes;         ///< to send
+  bool occupiesSender = false; ///< a transfer keeps both stages busy, not the receiver alone
 };
 
 /// Those of a device that has all of it: what else the mesh splits shortens both.
@@ -53,6 +54,7 @@ struct StageProfile {
   llvm::SmallVector<double> work;                ///< prefix sums
   llvm::SmallVector<double> crossing;            ///< to send all that is alive before position i
   llvm::MapVector<mlir::StringAttr, Span> states, weights;
+  bool occupiesSender; ///< as StageCosts
 };
 
 /// The first operation of each stage, by function.

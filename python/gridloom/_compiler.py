@@ -25,6 +25,7 @@ def compile(
     cluster: str | os.PathLike | None = None,
     dims: Mapping[str, int | Sequence[int]] | None = None,
     strategy: str | os.PathLike | None = None,
+    seeds: bool = True,
     shard: Mapping[str, str] | None = None,
     microbatches: int | None = None,
     state: Mapping[str, str] | None = None,
@@ -46,7 +47,8 @@ def compile(
     `devices`, 4 or "8xH100-80GB", has the planner choose a mesh, or is what `mesh` takes the first devices of; without both the plan is for one device.
     `cluster` is a file or a preset such as "HGX-H100x2" (docs/clusters.md): a mesh takes its first devices, without one all are used.
     `dims` binds the model's symbolic dimensions: one size each, or several for several specialisations.
-    `strategy` is auto, dp, tp, pp, dp+tp …, or the path of a .strategy file (docs/strategy-files.md); `shard` maps value names to shardings such as "[{data},{model}]".
+    `strategy` is auto, search, dp, tp, pp, dp+tp …, or the path of a .strategy file (docs/strategy-files.md); without `seeds` auto
+    leaves out known strategies and only searches. `shard` maps value names to shardings such as "[{data},{model}]".
     `state` maps inputs to the outputs that are their values in the next call, as {"past_*": "present_*"}: the session
     keeps them. Loops of at most `unroll` iterations become copies of their body.
     `target` is cpu, the default, or a GPU: cuda:sm_80, cuda:sm_90, cuda:sm_100; without `cudnn` convolutions and
@@ -80,6 +82,8 @@ def compile(
     for flag, value in options.items():
         if value is not None:
             command += [f"--{flag}", value]
+    if not seeds:
+        command.append("--no-seeds")
     if not cudnn:
         command.append("--no-cudnn")
     result = subprocess.run(list(map(str, command)), capture_output=True, text=True)

@@ -82,13 +82,13 @@ def test_compile_passes_every_option_on(tmp_path):
     tool.chmod(0o755)
     plan = gridloom.compile(
         tmp_path / "m.onnx", mesh={"data": 3, "pipe": 2}, dims={"batch": (1, 12), "sequence": 5}, strategy="dp+tp",
-        shard={"x": "[{data},{}]"}, microbatches=4, target="cpu", dump_ir=tmp_path / "ir", tools=tmp_path,
+        shard={"x": "[{data},{}]"}, microbatches=4, target="cpu", dump_ir=tmp_path / "ir", seeds=False, tools=tmp_path,
     )  # fmt: skip
     assert plan.path == tmp_path / "m.plan" and plan.ranks == 6
     assert json.loads(plan.log) == [
         "compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.plan"), "--mesh", "data=3,pipe=2",
         "--dim", "batch=1,12", "--dim", "sequence=5", "--shard", "x=[{data},{}]", "--strategy", "dp+tp",
-        "--microbatches", "4", "--target", "cpu", "--dump-ir", str(tmp_path / "ir"),
+        "--microbatches", "4", "--target", "cpu", "--dump-ir", str(tmp_path / "ir"), "--no-seeds",
     ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@
 #include "EquivalenceCases.h"
 
 #include "dialects/dist/Splits.h"
+#include "dialects/loom/Halo.h"
 #include "passes/communicate/Communicate.h"
 #include "passes/partition/Partition.h"
 #include "passes/shard/Shard.h"
@@ -178,9 +179,32 @@ protected:
     return dist::getSplitShardings(subject, rule, *splits, mesh);
   }
 
+  /// The permutes that a price of the subject's splits counts on.
+  static size_t countWindowMoves(mlir::Operation *subject, const dist::Mesh &mesh) {
+    dist::ShardingRule rule = mlir::cast<dist::ShardingRuleInterface>(subject).getShardingRule();
+    auto splits = dist::readSplits(subject, rule, mesh);
+    llvm::SmallVector<dist::Sharding> shardings = getShardings(subject, mesh);
+    llvm::SmallVector<mlir::RankedTensorType> types = dist::getTensorTypes(subject);
+    size_t count = 0;
+    for (const dist::WindowDim &window : rule.windows) {
+      size_t factor = rule.tensors[window.tensor][window.dim].front();
+      int64_t parts = mesh.getSize(splits->factors.axes[factor]);
+      mlir::RankedTensorType type = types[window.tensor];
+      int64_t local =
+          dist::getLocalType(type, shardings[window.tensor], mesh).getDimSize(window.dim);
+      if (parts == 1 || local == 0)
+        continue;
+      loom::WindowMoves moves = loom::planWindowMoves(
+          window, type.getDimSize(window.dim), local, parts,
+          dist::getLocalSize(rule.sizes[factor], parts, splits->factors.granules[factor]));
+      count += moves.gathers ? 0 : moves.moved.size();
+    }
+    return count;
+  }
+
   /// Partitions the module, and checks that its result is made as the splits say, of the shards
   /// that they name: windows apart, which are wider, and what is made otherwise than by the
-  /// operation itself.
+  /// operation itself. Windows are fetched as their price says.
   void partition(mlir::ModuleOp module) {
     dist::Mesh mesh(dist::getMesh(module));
     mlir::Operation *subject = getSubject(module);
@@ -192,12 +216,14 @@ protected:
     for (auto [type, sharding] : llvm::zip_equal(types, shardings))
       type = dist::getLocalType(type, sharding, mesh);
     dist::ShardingAttr made = shardings[subject->getNumOperands()].getAttr(mesh);
+    size_t moves = countWindowMoves(subject, mesh), permutes = 0;
     mlir::PassManager manager(context.get());
     addPartitionPasses(manager);
     ASSERT_TRUE(succeeded(manager.run(module)));
     bool isMade = false;
     module.walk([&](mlir::Operation *op) {
       EXPECT_FALSE(op->hasAttr(dist::kSplits)) << "a local operation is split again";
+      permutes += mlir::isa<dist::PermuteOp>(op) && op->getLoc() == loc;
       if (op->getNumResults() == 0 || op->getLoc() != loc ||
           dist::getSharding(op->getResult(0)) != made)
         return;
@@ -211,6 +237,8 @@ protected:
             EXPECT_EQ(type.getDimSize(dim), types[i].getDimSize(dim)) << name << " tensor " << i;
     });
     EXPECT_TRUE(isMade) << name << " is not made as its splits say";
+    if (!rule.windows.empty())
+      EXPECT_EQ(permutes, moves) << name;
   }
 
   /// Partitions and runs the module; the output has to be `expected`.

@@ -122,3 +122,48 @@ func.func @tiny(%x: tensor<4xf32> {loom.name = "x", dist.sharding = #dist.shardi
   %0 = loom.exp %x : tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// Of a table only what is looked up is read: it does not pay to split its rows, of which one is read.
+dist.mesh @mesh <["model" = 4]>
+loom.weight @t : tensor<100000x1024xf32> from <"", offset = 0, bytes = 409600000>
+// CHECK-LABEL: func.func @lookup
+// CHECK-NOT: = dist.
+// CHECK: loom.gather {{.*}} (tensor<100000x1024xf32>, tensor<1xi64>)
+// CHECK-NOT: = dist.
+// CHECK: return
+func.func @lookup(%ids: tensor<1xi64> {loom.name = "ids"}) -> (tensor<1x1024xf32> {loom.name = "y", dist.sharding = #dist.sharding<@mesh, [{}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %t = loom.get_weight @t : tensor<100000x1024xf32>
+  %0 = loom.gather %t, %ids dim = 0 : (tensor<100000x1024xf32>, tensor<1xi64>) -> tensor<1x1024xf32>
+  return %0 : tensor<1x1024xf32>
+}
+
+// -----
+
+// Each device scatters into its own rows, which takes no communication.
+dist.mesh @mesh <["model" = 4]>
+// CHECK-LABEL: func.func @scatter
+// CHECK-NOT: = dist.{{all|reduce}}
+// CHECK: loom.scatter {{.*}} -> tensor<16x1024xf32>
+// CHECK-NOT: = dist.{{all|reduce}}
+// CHECK: return
+func.func @scatter(%x: tensor<64x1024xf32> {loom.name = "x"}, %i: tensor<2xi64> {loom.name = "i"}, %u: tensor<2x1024xf32> {loom.name = "u"}) -> (tensor<64x1024xf32> {loom.name = "y", dist.sharding = #dist.sharding<@mesh, [{"model"}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.scatter %x, %i, %u dim = 0 : (tensor<64x1024xf32>, tensor<2xi64>, tensor<2x1024xf32>) -> tensor<64x1024xf32>
+  return %0 : tensor<64x1024xf32>
+}
+
+// -----
+
+// Windows that lie within the parts of a picture fetch nothing of the neighbours, so that parts cost
+// nothing, however short the work is.
+dist.mesh @mesh <["model" = 2]>
+// CHECK-LABEL: func.func @pool
+// CHECK-NOT: = dist.
+// CHECK: loom.reduce_window max {{.*}} -> tensor<1x1x16x32xf32>
+// CHECK-NOT: = dist.
+// CHECK: return
+func.func @pool(%x: tensor<1x1x64x64xf32> {loom.name = "x"}) -> (tensor<1x1x32x32xf32> {loom.name = "y", dist.sharding = #dist.sharding<@mesh, [{}, {}, {"model"}, {}]>, dist.origin = #dist.origin<"user">}) {
+  %0 = loom.reduce_window max %x dims = [2, 3] sizes = [2, 2] strides = [2, 2] low = [0, 0] high = [0, 0] dilations = [1, 1] : (tensor<1x1x64x64xf32>) -> tensor<1x1x32x32xf32>
+  return %0 : tensor<1x1x32x32xf32>
+}
