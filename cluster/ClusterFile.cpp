@@ -6,6 +6,7 @@
 #include "cluster/ClusterFile.h"
 
 #include "cluster/Presets.h"
+#include "support/JsonDepth.h"
 #include "support/Text.h"
 #include "support/Usage.h"
 
@@ -14,6 +15,7 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 #include <unordered_map>
 
 using namespace gridloom::cluster;
@@ -313,7 +315,14 @@ void Reader::readLink(const Object &object) {
                     ? object.getNumber("bytes_per_second_back", /*mayBeZero=*/false)
                     : there;
   double latency = object.getNumber("latency_seconds", /*mayBeZero=*/true);
-  for (uint32_t i = 0; i < std::max(from.count, to.count); ++i) {
+  // A line may stand for a million links, and a file have many lines.
+  uint32_t added = std::max(from.count, to.count);
+  if (int64_t links = int64_t(cluster.links.size()) + added; links > kMaxLinks)
+    object.refuse("with the " + std::to_string(added) + " of this line the cluster has " +
+                  std::to_string(links) + " links; at most " + std::to_string(kMaxLinks) +
+                  " are read: describe fewer devices, or join what links between the same nodes "
+                  "can do in one line");
+  for (uint32_t i = 0; i < added; ++i) {
     Link link{from.first + (from.count > 1 ? i : 0),
               to.first + (to.count > 1 ? i : 0),
               latency,
@@ -362,7 +371,12 @@ std::optional<Cluster> gridloom::cluster::readCluster(const std::string &path, s
   }
   std::string start = "the cluster '" + makePrintable(path) + "' ";
   try {
-    Cluster cluster = Reader(json::parse(stream)).read();
+    std::string text(std::istreambuf_iterator<char>(stream), {});
+    if (isDeepJson(text)) {
+      error = start + "cannot be used: it has " + describeDeepJson();
+      return std::nullopt;
+    }
+    Cluster cluster = Reader(json::parse(text)).read();
     cluster.name = path;
     return cluster;
   } catch (const json::exception &exception) {

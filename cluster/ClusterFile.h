@@ -10,6 +10,9 @@
 
 namespace gridloom::cluster {
 
+/// Links that a file may have, those of each device of a group counted.
+inline constexpr int64_t kMaxLinks = 3 << 20;
+
 /// Reads a file as docs/clusters.md describes it. None, with one line in `error` that names the
 /// file and the place, where it cannot be read or does not describe a cluster.
 std::optional<Cluster> readCluster(const std::string &path, std::string &error);

@@ -18,7 +18,7 @@ using namespace gridloom;
 namespace {
 
 struct Sum {
-  int64_t times = 0;
+  uint64_t times = 0; // which may wrap
   double ms = 0;
 };
 
@@ -53,7 +53,7 @@ std::optional<CostSheet> gridloom::readCosts(const Json &report) {
       return std::nullopt;
     sheet.parts.push_back({nameProgram(getText(each, "entry"), getText(each, "dims")),
                            getText(each, "kind"), getText(each, "over"), getText(each, "node"),
-                           int64_t(getNumber(each, "times")), getNumber(each, "ms")});
+                           getInteger(each, "times"), getNumber(each, "ms")});
   }
   const Json &memory = getField(report, "memory");
   for (auto [key, name] : {std::pair("total_bytes", "total"),
@@ -63,7 +63,7 @@ std::optional<CostSheet> gridloom::readCosts(const Json &report) {
                            {"registered_bytes", "registered"},
                            {"inputs_and_outputs_bytes", "inputs and outputs"}})
     if (getField(memory, key).is_number())
-      sheet.memory[name] = uint64_t(getNumber(memory, key));
+      sheet.memory[name] = getSize(memory, key);
   return sheet;
 }
 
@@ -106,7 +106,7 @@ static Sums sumUp(const CostSheet &first, const CostSheet &second,
     for (const CostSheet::Part &part : sheet.parts)
       if (std::string text = key(part); !text.empty()) {
         Sum &sum = sums[text].*side;
-        sum.times += part.times;
+        sum.times += uint64_t(part.times);
         sum.ms += part.ms;
       }
   };

@@ -5,7 +5,21 @@
 //===----------------------------------------------------------------------===//
 #include "support/LenientJson.h"
 
+#include "support/JsonDepth.h"
+
+#include <algorithm>
+#include <iterator>
+
 using namespace gridloom;
+
+Json gridloom::readJson(std::istream &stream, std::string &error) {
+  std::string text(std::istreambuf_iterator<char>(stream), {});
+  error = isDeepJson(text) ? "has " + describeDeepJson() : "";
+  Json value = error.empty() ? Json::parse(text, nullptr, /*allow_exceptions=*/false) : Json();
+  if (value.is_discarded())
+    error = "is not JSON";
+  return error.empty() ? value : Json();
+}
 
 const Json &gridloom::getField(const Json &object, const char *key) {
   static const Json none;
@@ -30,6 +44,15 @@ std::string gridloom::getText(const Json &object, const char *key) {
 double gridloom::getNumber(const Json &object, const char *key) {
   const Json &field = getField(object, key);
   return field.is_number() ? field.get<double>() : 0;
+}
+
+int64_t gridloom::getInteger(const Json &object, const char *key) {
+  constexpr double most = 1LL << 53;
+  return int64_t(std::clamp(getNumber(object, key), -most, most));
+}
+
+uint64_t gridloom::getSize(const Json &object, const char *key) {
+  return uint64_t(std::max<int64_t>(0, getInteger(object, key)));
 }
 
 const Json &gridloom::getList(const Json &object, const char *key) {

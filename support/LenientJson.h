@@ -12,11 +12,17 @@
 
 #include <nlohmann/json.hpp>
 
+#include <cstdint>
+#include <istream>
 #include <string>
 
 namespace gridloom {
 
 using Json = nlohmann::ordered_json;
+
+/// What a file holds. Where it is no JSON, or nests too deeply for those who copy and print it
+/// (JsonDepth.h), `error` is "is not JSON" or the like; else "".
+Json readJson(std::istream &stream, std::string &error);
 
 /// null where it is absent.
 const Json &getField(const Json &object, const char *key);
@@ -25,6 +31,10 @@ const Json &getField(const Json &object, const char *key);
 std::string getText(const Json &object, const char *key);
 /// 0 where it is no number.
 double getNumber(const Json &object, const char *key);
+/// The number without its fraction, at most 2^53 either way: a cast of more is undefined.
+int64_t getInteger(const Json &object, const char *key);
+/// Of sizes and counts: 0 where it is less.
+uint64_t getSize(const Json &object, const char *key);
 /// Empty where it is no list.
 const Json &getList(const Json &object, const char *key);
 

@@ -12,6 +12,7 @@
 #include "compiler/driver/Compilation.h"
 #include "dialects/plan/Plan.h"
 #include "support/FileSwap.h"
+#include "support/JsonDepth.h"
 #include "support/TemporaryFolder.h"
 #include "support/Text.h"
 
@@ -239,7 +240,8 @@ void Compilation::recordMeasured(ArrayRef<Contender> contenders) {
   std::string path = fs::path(options.cluster).replace_extension(".measured.json").string();
   llvm::json::Array list;
   if (std::error_code error; fs::exists(path, error)) {
-    llvm::Expected<llvm::json::Value> old = llvm::json::parse(readFile(path));
+    std::string text = readFile(path);
+    llvm::Expected<llvm::json::Value> old = llvm::json::parse(isDeepJson(text) ? "" : text);
     llvm::json::Array *kept =
         old && old->getAsObject() ? old->getAsObject()->getArray("measurements") : nullptr;
     if (!old)

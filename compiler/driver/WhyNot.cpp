@@ -9,6 +9,7 @@
 #include "compiler/driver/SimulatedCosts.h"
 #include "compiler/onnx/NodeReaders.h"
 #include "dialects/dist/Sharding.h"
+#include "support/JsonDepth.h"
 #include "support/Text.h"
 #include "support/Usage.h"
 
@@ -39,8 +40,14 @@ static std::string readText(const fs::path &path) {
   return buffer ? (*buffer)->getBuffer().str() : "";
 }
 
-static std::optional<Object> readObject(const fs::path &path) {
-  llvm::Expected<Value> value = llvm::json::parse(readText(path));
+/// Nothing where there is none. What nests too deeply for the reader is refused by `error`.
+static std::optional<Object> readObject(const fs::path &path, std::string &error) {
+  std::string text = readText(path);
+  if (isDeepJson(text)) {
+    error = "'" + path.string() + "' has " + describeDeepJson() + "; compile the plan again";
+    return std::nullopt;
+  }
+  llvm::Expected<Value> value = llvm::json::parse(text);
   if (!value) {
     llvm::consumeError(value.takeError());
     return std::nullopt;
@@ -57,7 +64,8 @@ static std::string getText(const Object &object, StringRef key) {
 /// The model file, whose path may be relative to the plan's folder; shown as compile was given it
 /// where that still names the same file.
 static std::string findModel(const fs::path &folder, const Object &report) {
-  std::optional<Object> manifest = readObject(folder / "manifest.json");
+  std::string ignored; // a path is not nested
+  std::optional<Object> manifest = readObject(folder / "manifest.json", ignored);
   const Object *model = manifest ? manifest->getObject("model") : nullptr;
   fs::path path = model ? fs::path(getText(*model, "path")) : fs::path();
   path = (path.is_absolute() ? path : folder / path).lexically_normal();
@@ -102,7 +110,9 @@ static bool costAlike(const CostSheet &a, const CostSheet &b) {
 std::optional<PlannedAgain> PlannedAgain::open(const std::string &folder, std::string &error) {
   PlannedAgain plan;
   plan.folder = folder;
-  std::optional<Object> report = readObject(fs::path(folder) / "report.json");
+  std::optional<Object> report = readObject(fs::path(folder) / "report.json", error);
+  if (!error.empty())
+    return std::nullopt;
   const Object *options = report ? report->getObject("options") : nullptr;
   if (!options) {
     error = "'" + folder +
@@ -301,6 +311,23 @@ static std::string printPin(const std::string &name, const std::vector<PinnedDim
   return name + "=[" + text + "]";
 }
 
+/// The axes of a collective, each once, in the order in which the mesh "data=2,model=2" has them:
+/// a dimension that several axes split is cut by the first of them first.
+static std::vector<std::string> sortByMesh(const Object *collective, StringRef mesh) {
+  std::vector<std::string> axes;
+  if (const Array *list = collective ? collective->getArray("axes") : nullptr)
+    for (const Value &axis : *list)
+      if (std::string name = axis.getAsString().value_or("").str(); !llvm::is_contained(axes, name))
+        axes.push_back(name);
+  llvm::SmallVector<StringRef> order;
+  for (StringRef axis : llvm::split(mesh, ','))
+    order.push_back(axis.split('=').first.trim());
+  llvm::stable_sort(axes, [&](const std::string &a, const std::string &b) {
+    return llvm::find(order, a) < llvm::find(order, b);
+  });
+  return axes;
+}
+
 std::vector<std::string> PlannedAgain::listAlternatives(int64_t id, std::string &error) const {
   const Array *collectives = report.getArray("collectives"), *values = report.getArray("values");
   if (!collectives || id < 0 || static_cast<size_t>(id) >= collectives->size()) {
@@ -317,10 +344,7 @@ std::vector<std::string> PlannedAgain::listAlternatives(int64_t id, std::string 
             "split; change these with --strategy FILE, or try --why-not mesh=...";
     return {};
   }
-  llvm::StringSet<> moved;
-  if (const Array *axes = collective ? collective->getArray("axes") : nullptr)
-    for (const Value &axis : *axes)
-      moved.insert(axis.getAsString().value_or(""));
+  std::vector<std::string> moved = sortByMesh(collective, mesh);
   std::vector<std::string> pins;
   bool keepsGranule = false;
   for (size_t i = 0; values && i < values->size(); ++i) {
@@ -333,7 +357,8 @@ std::vector<std::string> PlannedAgain::listAlternatives(int64_t id, std::string 
     std::string now = printPin(origin, *dims);
     std::vector<PinnedDim> rest = *dims;
     for (PinnedDim &dim : rest) {
-      std::erase_if(dim.axes, [&](const std::string &axis) { return moved.contains(axis); });
+      std::erase_if(dim.axes,
+                    [&](const std::string &axis) { return llvm::is_contained(moved, axis); });
       keepsGranule |= dim.hasGranule && !dim.axes.empty();
     }
     if (keepsGranule)
@@ -345,8 +370,7 @@ std::vector<std::string> PlannedAgain::listAlternatives(int64_t id, std::string 
     add(rest);
     for (size_t dim = 0; dim < rest.size(); ++dim) {
       std::vector<PinnedDim> other = rest;
-      for (const auto &axis : moved)
-        other[dim].axes.push_back(axis.getKey().str());
+      llvm::append_range(other[dim].axes, moved);
       add(other);
     }
     break; // a node that became several operations is named by its last; pins name all of them

@@ -139,7 +139,7 @@ void Collector::addStorage(StringRef name, Value value) {
       llvm::any_of(storage.getDims(),
                    [](dist::DimShardingAttr dim) { return dim.getGranule() > 1; }))
     return;
-  shardings.storage += (shardings.storage.empty() ? "" : "\n") + name.str() + "=stored" +
+  shardings.storage += (shardings.storage.empty() ? "" : "\n") + escapeStored(name) + "=stored" +
                        printSharding(dist::Sharding(storage));
 }
 

@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/simulator/MeasuredCosts.h"
 
+#include "support/JsonDepth.h"
+
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -44,31 +46,6 @@ struct Samples {
 
 } // namespace
 
-/// Brackets that are open at once at most. A trace has 4; a reader that calls itself for each has
-/// room for many more.
-static constexpr int kMaxDepth = 64;
-
-static bool isDeep(StringRef text) {
-  int depth = 0;
-  bool inString = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    char c = text[i];
-    if (inString) {
-      if (c == '\\')
-        ++i;
-      inString = c != '"';
-    } else if (c == '"') {
-      inString = true;
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaxDepth)
-        return true;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return false;
-}
-
 /// Adds the event if it times a step. Returns what is wrong with it, or "".
 static std::string addEvent(const json::Value &value, StringMap<Samples> &samples) {
   const json::Object *event = value.getAsObject();
@@ -99,9 +76,8 @@ static std::string addEvent(const json::Value &value, StringMap<Samples> &sample
 std::optional<MeasuredCosts> MeasuredCosts::parse(StringRef text, const std::string &path,
                                                   std::string &error) {
   error = "the costs '" + path + "' ";
-  if (isDeep(text)) {
-    error +=
-        "nest more than " + std::to_string(kMaxDepth) + " lists and objects, which no trace does";
+  if (isDeepJson(text)) {
+    error += "have " + describeDeepJson() + "; no trace has";
     return std::nullopt;
   }
   Expected<json::Value> root = json::parse(text);

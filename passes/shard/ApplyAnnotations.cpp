@@ -24,6 +24,7 @@ namespace {
 /// One --shard: its text, the name and, per dimension, the axes.
 struct Annotation {
   StringRef text, name;
+  bool isExact = false;   ///< no pattern, though the name has a star
   bool isStorage = false; ///< NAME=stored[{axis},...]: how a weight or state lies in memory
   SmallVector<SmallVector<StringRef>> dims;
   SmallVector<StringRef> unreduced; ///< the last entry, {unreduced:{axis,...}}: of a partial sum
@@ -57,7 +58,7 @@ private:
   LogicalResult check(const Annotation &annotation, const Mesh &mesh);
   FailureOr<ShardingAttr> makeSharding(const Annotation &annotation, RankedTensorType type,
                                        const Mesh &mesh);
-  LogicalResult applyOne(StringRef text, const Mesh &mesh);
+  LogicalResult applyOne(StringRef text, const Mesh &mesh, bool isExact = false);
   LogicalResult place(const Annotation &annotation, const Mesh &mesh, Spot spot);
   LogicalResult checkStates();
   std::string describePin(const Spot &spot) const;
@@ -80,8 +81,14 @@ std::string ApplyAnnotationsPass::getStoredLines() {
 
 LogicalResult ApplyAnnotationsPass::applyStored(StringRef lines, MeshOp meshOp) {
   for (StringRef line : llvm::split(lines, '\n'))
-    if (meshOp && line.contains("=stored[") && failed(applyOne(line, Mesh(meshOp))))
-      return failure();
+    if (meshOp && line.contains("=stored[")) {
+      // Kept, for what contradicts it names it.
+      bool isPattern = false;
+      std::string text = unescapeStored(line, isPattern);
+      StringRef kept = StringAttr::get(&getContext(), text).getValue();
+      if (failed(applyOne(kept, Mesh(meshOp), !isPattern)))
+        return failure();
+    }
   return success();
 }
 
@@ -236,9 +243,12 @@ LogicalResult ApplyAnnotationsPass::placeStorage(const Annotation &annotation, c
 
 LogicalResult ApplyAnnotationsPass::applyStorage(const Annotation &annotation, const Mesh &mesh) {
   SmallVector<Value> values;
+  auto isMeant = [&](StringRef name) {
+    return annotation.isExact ? name == annotation.name : matchesPattern(annotation.name, name);
+  };
   auto named = [&](DictionaryAttr attrs) {
     auto name = attrs ? attrs.getAs<StringAttr>(loom::kName) : StringAttr();
-    return name && matchesPattern(annotation.name, name.getValue());
+    return name && isMeant(name.getValue());
   };
   for (auto func : getOperation().getOps<func::FuncOp>()) {
     for (BlockArgument argument : func.getArguments()) {
@@ -247,7 +257,7 @@ LogicalResult ApplyAnnotationsPass::applyStorage(const Annotation &annotation, c
         values.push_back(argument);
     }
     for (auto weight : func.getOps<loom::GetWeightOp>())
-      if (matchesPattern(annotation.name, weight.getName()))
+      if (isMeant(weight.getName()))
         values.push_back(weight.getOutput());
   }
   if (values.empty())
@@ -310,10 +320,11 @@ static void keepResults(SmallVectorImpl<Spot> &spots, size_t rank) {
   });
 }
 
-LogicalResult ApplyAnnotationsPass::applyOne(StringRef text, const Mesh &mesh) {
+LogicalResult ApplyAnnotationsPass::applyOne(StringRef text, const Mesh &mesh, bool isExact) {
   Annotation annotation;
   if (failed(parse(text, annotation)) || failed(check(annotation, mesh)))
     return failure();
+  annotation.isExact = isExact;
   if (annotation.isStorage)
     return applyStorage(annotation, mesh);
   SmallVector<Spot> spots;

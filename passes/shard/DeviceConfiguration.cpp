@@ -11,6 +11,35 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
+//===----------------------------------------------------------------------===//
+// Names in lines
+//===----------------------------------------------------------------------===//
+
+std::string gridloom::escapeStored(StringRef name) {
+  std::string text;
+  for (char c : name)
+    if (c == '\n')
+      text += "\\n";
+    else if (c == '*' || c == '\\')
+      text += {'\\', c};
+    else
+      text += c;
+  return text;
+}
+
+std::string gridloom::unescapeStored(StringRef line, bool &isPattern) {
+  std::string text;
+  isPattern = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    bool isEscape =
+        line[i] == '\\' && i + 1 < line.size() && StringRef("n*\\").contains(line[i + 1]);
+    isPattern |= line[i] == '*';
+    i += isEscape;
+    text += isEscape && line[i] == 'n' ? '\n' : line[i];
+  }
+  return text;
+}
+
 /// More than anyone annotates by hand or tool, and few enough to try every mesh.
 static constexpr int64_t kMaxConfigured = 1 << 16;
 

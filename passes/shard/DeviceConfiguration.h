@@ -32,6 +32,12 @@ namespace gridloom {
 /// each shard, shards counted row-major over `dims`.
 inline constexpr llvm::StringLiteral kAnnotations = "loom.annotations";
 
+/// A weight's or state's name in a line of `storage`: "\*" is a star, which alone would make it a
+/// pattern, "\n" a new line and "\\" a backslash.
+std::string escapeStored(llvm::StringRef name);
+/// The line as --shard takes it; `isPattern` where it has a star alone.
+std::string unescapeStored(llvm::StringRef line, bool &isPattern);
+
 /// A result of a node, identified such that its value can be found after simplification.
 struct NodeResult {
   std::string node;

@@ -17,10 +17,12 @@ Json gridloom::rt::readPlanFile(const std::filesystem::path &plan, const char *n
   std::ifstream file(path);
   if (!file)
     return nullptr;
-  Json content = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  std::string error;
+  Json content = readJson(file, error);
   if (!content.is_object())
     throw Error(ErrorCode::InvalidPlan,
-                path.string() + " is not a JSON object; compile the plan again");
+                path.string() + (error.starts_with("has") ? " " + error : " is not a JSON object") +
+                    "; compile the plan again");
   return content;
 }
 

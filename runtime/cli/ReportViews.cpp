@@ -30,17 +30,9 @@ static constexpr const char *kMemoryTerms[] = {"total_bytes",      "weights_byte
 
 static bool has(const Json &object, const char *key) { return !getField(object, key).is_null(); }
 
-static int64_t getInteger(const Json &object, const char *key) {
-  return int64_t(getNumber(object, key));
-}
-
-static uint64_t getBytes(const Json &object, const char *key) {
-  return uint64_t(std::max(0.0, getNumber(object, key)));
-}
-
 /// What is listed is there once at least.
-static int64_t getTimes(const Json &object) {
-  return std::max<int64_t>(1, getInteger(object, "times"));
+static uint64_t getTimes(const Json &object) {
+  return std::max<uint64_t>(1, getSize(object, "times"));
 }
 
 /// The elements of a list, to be sorted.
@@ -58,7 +50,7 @@ static void addText(Document &document, const char *name, const std::string &tex
 static void addMemory(Document &document, const Json &memory) {
   for (const char *name : kMemoryTerms)
     if (has(memory, name))
-      document.addField(name, bytesCell(getBytes(memory, name)));
+      document.addField(name, bytesCell(getSize(memory, name)));
 }
 
 /// Of programs that take fractions of a millisecond three digits say too little.
@@ -70,7 +62,8 @@ static Cell usCell(const Json &object, const char *key) {
 }
 
 static int percent(double part, double whole) {
-  return whole > 0 ? int(std::lround(100 * part / whole)) : 0;
+  constexpr double most = 1e9; // of a report that is damaged
+  return whole > 0 ? int(std::lround(std::clamp(100 * part / whole, -most, most))) : 0;
 }
 
 static std::string getProgram(const Json &object) {
@@ -145,10 +138,10 @@ static void addEstimate(Document &document, const Json &report) {
 std::vector<PlanCandidate> gridloom::rt::readCandidates(const Json &report) {
   std::vector<PlanCandidate> candidates;
   for (const Json &each : getList(report, "candidates")) {
-    uint64_t allocated = getBytes(each, "memory_bytes");
+    uint64_t allocated = getSize(each, "memory_bytes");
     candidates.push_back({getText(each, "strategy"), getText(each, "reason"),
                           getNumber(each, "simulated_ms"), getNumber(each, "sum_ms"),
-                          allocated ? allocated : getBytes(each, "estimated_memory_bytes"),
+                          allocated ? allocated : getSize(each, "estimated_memory_bytes"),
                           getNumber(each, "measured_ms")});
   }
   sortCandidates(candidates);
@@ -229,16 +222,15 @@ static std::string describeBound(const Json &report) {
 /// Kinds of collectives, summed: single ones are `inspect collectives`.
 static void addCommunication(Document &document, const Json &report) {
   struct Sum {
-    int64_t count = 0;
-    uint64_t bytes = 0;
+    uint64_t count = 0, bytes = 0; // which may wrap
     double estimate = 0, time = 0, exposed = 0;
   };
   std::map<std::pair<std::string, std::string>, Sum> sums;
   for (const Json &collective : getList(report, "collectives")) {
     Sum &sum = sums[{getText(collective, "kind"), getText(collective, "axes")}];
-    int64_t times = getTimes(collective);
+    uint64_t times = getTimes(collective);
     sum.count += times;
-    sum.bytes += getBytes(collective, "bytes") * uint64_t(times);
+    sum.bytes += getSize(collective, "bytes") * times;
     sum.estimate += getNumber(collective, "estimate_us") * double(times);
     sum.time += getNumber(collective, "time_us");
     sum.exposed += getNumber(collective, "exposed_us");
@@ -281,7 +273,7 @@ static void addHeaviest(Document &document, const Json &report, bool forTools) {
   for (const Json &each : collectives)
     document.addRow(
         places.addCells({getInteger(each, "id"), getText(each, "kind"), getText(each, "axes"),
-                         bytesCell(getBytes(each, "bytes")), getInteger(each, "times"),
+                         bytesCell(getSize(each, "bytes")), getInteger(each, "times"),
                          usCell(each, "time_us"), usCell(each, "exposed_us"), describeCover(each)},
                         each, getText(each, "origin")));
 }
@@ -294,7 +286,8 @@ static void addCosts(Document &document, const Json &report, const std::vector<J
     steps[getProgram(estimate)] = getNumber(estimate, "step_ms");
   struct Row {
     std::string op, node, program;
-    int64_t stage = 0, times = 0;
+    int64_t stage = 0;
+    uint64_t times = 0;
     double ms = 0;
   };
   std::map<std::tuple<std::string, int64_t, std::string, std::string>, Row> sums;
@@ -401,7 +394,7 @@ Document gridloom::rt::explainValue(const Json &report, const std::string &name)
     if (getText(each, "origin") == name)
       document.addRow(
           places.addCells({getInteger(each, "id"), getText(each, "kind"), getText(each, "axes"),
-                           bytesCell(getBytes(each, "bytes")), getTimes(each),
+                           bytesCell(getSize(each, "bytes")), getTimes(each),
                            usCell(each, "time_us"), usCell(each, "exposed_us")},
                           each, getText(each, "because")));
   return document;
@@ -417,7 +410,7 @@ static Document describeCollective(const Json &collective) {
   document.addField("kind", getText(collective, "kind"));
   addText(document, "over", getText(collective, "axes"));
   document.addField("ranks", getInteger(collective, "group"));
-  document.addField("bytes", bytesCell(getBytes(collective, "bytes")));
+  document.addField("bytes", bytesCell(getSize(collective, "bytes")));
   if (has(collective, "times"))
     document.addField("times", getInteger(collective, "times"));
   for (const char *name : {"entry", "dims", "stage"})
@@ -472,7 +465,7 @@ static void addTransfers(Document &document, const Json &report, int64_t number)
   for (const Json &each : transfers)
     document.addRow(
         places.addCells({getInteger(each, "id"), getText(each, "kind"), getText(each, "axes"),
-                         bytesCell(getBytes(each, "bytes")), getInteger(each, "times"),
+                         bytesCell(getSize(each, "bytes")), getInteger(each, "times"),
                          usCell(each, "time_us"), usCell(each, "waiting_us")},
                         each, getText(each, "origin")));
 }

@@ -6,6 +6,7 @@
 #include "runtime/device/AutotuneCache.h"
 
 #include "support/FileSwap.h"
+#include "support/JsonDepth.h"
 #include "support/Sha256.h"
 #include "support/Text.h"
 
@@ -75,7 +76,10 @@ void AutotuneCache::read() {
   if (bytes > largest)
     throw std::runtime_error("too large");
   std::ifstream stream(getPath(), std::ios::binary);
-  json file = json::parse(stream);
+  std::string text(std::istreambuf_iterator<char>(stream), {});
+  if (isDeepJson(text))
+    throw std::runtime_error(describeDeepJson());
+  json file = json::parse(text);
   if (file.at("format").get<int>() != format)
     complaint = getPath().string() + " is ignored: it has format " + file.at("format").dump() +
                 ", this version reads " + std::to_string(format);

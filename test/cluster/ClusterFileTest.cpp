@@ -121,7 +121,7 @@ TEST_F(ClusterFileTest, FilesThatAreNotJson) {
   EXPECT_EQ(error, "cannot read the cluster '/nowhere/c.json'");
   EXPECT_THAT(refuse(""), HasSubstr("is not JSON: line 1, column 1"));
   EXPECT_THAT(refuse("{\n \"devices\": [,]}"), HasSubstr("is not JSON: line 2, column 14"));
-  EXPECT_THAT(refuse(std::string(100'000, '[')), HasSubstr("is not JSON: line 1"));
+  EXPECT_THAT(refuse(std::string(100'000, '[')), HasSubstr("more than 64 lists and objects"));
   EXPECT_THAT(refuse("\xff\xfe{"), HasSubstr("is not JSON"));
   std::string whole = kMixed;
   for (size_t length = 0; length < whole.size() - 1; length += 7)
@@ -194,6 +194,28 @@ TEST_F(ClusterFileTest, LinksThatAreWrong) {
   EXPECT_THAT(refuse(joined(R"(["b", "b"])")), HasSubstr("it joins a node with itself"));
   EXPECT_THAT(refuse(joined(R"(["gpu", "gpu"])")), HasSubstr("both ends are groups of devices"));
   EXPECT_THAT(refuse(joined(R"(["gpu", "s"])")), HasSubstr("no links join device 2 with device 0"));
+}
+
+/// A line of a group is as many links as the group has devices.
+TEST_F(ClusterFileTest, MoreLinksThanAreRead) {
+  auto make = [](int lines) {
+    std::string links;
+    for (int i = 0; i < lines; ++i)
+      links += std::string(i ? "," : "") +
+               R"({"ends": ["gpu", "s"], "latency_seconds": 0, "bytes_per_second": 1})";
+    return R"({"devices": [{"name": "gpu", "kind": "cpu", "count": 200000}], "switches": ["s"], "links": [)" +
+           links + "]}";
+  };
+  EXPECT_THAT(refuse(make(20)),
+              HasSubstr("links[15]: with the 200000 of this line the cluster has 3200000 links; at "
+                        "most 3145728 are read"));
+}
+
+TEST_F(ClusterFileTest, ListsInLists) {
+  std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  EXPECT_THAT(refuse(R"({"devices": )" + deep + "}"),
+              HasSubstr("cannot be used: it has more than 64 lists and objects in each other"));
+  EXPECT_THAT(refuse(makePair(R"("latency_seconds": )" + deep)), HasSubstr("more than 64 lists"));
 }
 
 TEST_F(ClusterFileTest, KindsThatAreWrong) {

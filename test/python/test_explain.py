@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 
+import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -359,6 +360,23 @@ def test_alternatives_to_a_collective(tools, tensor):
     assert answer["cheapest"].startswith(best["pin"] + ", ")
     assert pinned(tools, tensor, best["pin"])["pinned_ms"] == pytest.approx(best["step_ms"])
     assert best["change_ms"] == pytest.approx(best["step_ms"] - known["estimates"][0]["step_ms"], abs=1e-9)
+
+
+@pytest.mark.parametrize("axes", [("data", "model"), ("model", "data")])
+def test_alternatives_name_axes_as_the_mesh_does(tools, tmp_path, axes):
+    """A collective over two axes: a pin has them in the mesh's order, whatever they are called."""
+    rows = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [64, 64]) for name in ("x", "y")]
+    weight = numpy_helper.from_array(np.ones((64, 64), np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="/product"), helper.make_node("Exp", ["p"], ["y"], name="/exp")]
+    graph = helper.make_graph(nodes, "g", rows[:1], rows[1:], [weight])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    joined = ",".join(axes)
+    pins = ["--shard", f"x=[{{}},{{{joined}}}]", "--shard", f"w=[{{{joined}}},{{}}]", "--shard", "/exp=[{},{}]"]
+    tools.compile(tmp_path / "m.onnx", tmp_path / "m.plan", "--mesh", f"{axes[0]}=2,{axes[1]}=2", *pins, "-q")
+    reduce = next(c for c in report(tmp_path / "m.plan")["collectives"] if len(c["axes"]) == 2)
+    answer = show(tools, "explain", tmp_path / "m.plan", "--collective", reduce["id"], "--alternatives")
+    tried = {row["pin"].split("=", 1)[1] for row in answer["alternatives"]}
+    assert f"[{{{joined}}},{{}}]" in tried and f"[{{{','.join(reversed(axes))}}},{{}}]" not in tried
 
 
 def test_alternatives_with_micro_batches(tools, cut):

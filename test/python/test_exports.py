@@ -267,6 +267,26 @@ def test_annotations_say_enough(tools, tmp_path, name):
     assert first == second
 
 
+def test_names_in_annotations_are_no_patterns(tools, tmp_path):
+    """How weights are stored goes by lines of names, and a name may hold a star, a new line or a backslash."""
+    names = ["w*", "w2", "w\nnext", "w\\n3"]
+    rows = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8, 64]) for name in ("x", "y4")]
+    weights = [onnx.numpy_helper.from_array(np.full((64, 64), i, np.float32), name) for i, name in enumerate(names)]
+    nodes = []
+    for i, name in enumerate(names):
+        nodes += [helper.make_node("MatMul", [f"y{i}" if i else "x", name], [f"e{i}"], name=f"/e{i}"), helper.make_node("Exp", [f"e{i}"], [f"y{i + 1}"], name=f"/x{i}")]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", rows[:1], rows[1:], weights), opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "model.onnx")
+    stored = {"w*": "[{a}, {}]", "w\nnext": "[{}, {a}]", "w\\n3": "[{a}, {}]"}
+    lines = [f"  {json.dumps(name)}: {stored.get(name, '[{}, {}]')}" for name in names]
+    text = ["strategy: 1", "mesh: a=2", "weights:", *(f"  {json.dumps(name)}: [{{}}, {{}}]" for name in names), "storage:", *lines]
+    (tmp_path / "hand.strategy").write_text("\n".join(text) + "\n")
+    written = tmp_path / "annotated.onnx"
+    tools.compile(tmp_path / "model.onnx", tmp_path / "a.plan", "--strategy", tmp_path / "hand.strategy", "--emit-onnx", written)
+    tools.compile(written, tmp_path / "b.plan")
+    first, second = ({w["name"]: (w["sharding"], w["bytes"]) for w in read_weights(tools, tmp_path / name)} for name in ("a.plan", "b.plan"))
+    assert first == second and [name for name in names if first[name][0] != first["w2"][0]] == list(stored)
+
+
 def test_pinned_packed_weight_stays_one(tools, tmp_path):
     graph = Graph()
     split_attention(graph)

@@ -448,6 +448,101 @@ def test_traces_that_are_none(tools, plans, tmp_path, text, why):
     assert not (tmp_path / "page.html").exists()
 
 
+def read_data(page) -> dict:
+    (text,) = re.findall(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', page.read_text(), re.DOTALL)
+    return json.loads(text)
+
+
+DEEP_TEXT = "[" * 100_000 + "]" * 100_000
+
+
+def test_files_that_nest_deeply(tools, plans, tmp_path):
+    """Readers call themselves for a list in a list, and a stack ends."""
+    plan, page = copy_of(plans("tensor"), tmp_path), tmp_path / "page.html"
+    known = (plan / "report.json").read_text()
+    (plan / "report.json").write_text('{"warnings": ' + DEEP_TEXT + "," + known.lstrip()[1:])
+    why = "report.json has more than 64 lists and objects in each other; compile the plan again"
+    for call in (["inspect", plan, "--format", "html", "-o", page], ["explain", plan]):
+        assert why in refused(tools, 1, *call)
+    compared = tools.call("diff", plan, plans("data"), check=False)
+    assert compared.returncode in (0, 1) and why in compared.stdout + compared.stderr
+    for call in (["--why-not", "mesh=data=4"], ["--collective", "0", "--alternatives"]):
+        assert why.replace("report.json", "report.json'") in refused(tools, 1, "explain", plan, *call)
+    (plan / "report.json").write_text(known)
+    (plan / "timeline.json").write_text('{"programs": ' + DEEP_TEXT + "}")
+    assert "timeline.json has more than 64 lists" in refused(tools, 1, "inspect", plan, "--format", "html", "-o", page)
+    trace = tmp_path / "trace.json"
+    trace.write_text('{"traceEvents": ' + DEEP_TEXT + "}")
+    assert "has more than 64 lists" in refused(tools, 1, "inspect", plans("tensor"), "--format", "html", "-o", page, "--trace", trace)
+    # As many as a reader takes.
+    (plan / "timeline.json").unlink()
+    (plan / "report.json").write_text('{"warnings": ' + "[" * 60 + "]" * 60 + "," + known.lstrip()[1:])
+    write(tools, plan, page)
+
+
+def test_reports_that_no_compiler_wrote(tools, browser, plans, tmp_path):
+    plan, page = copy_of(plans("tensor"), tmp_path), tmp_path / "page.html"
+    known = json.loads((plan / "report.json").read_text())
+    often = {"name": "/often", "op": "loom.add", "type": "tensor<8x4xf32>", "sharding": "#dist.sharding<@mesh, [{" + ", ".join(['"data"'] * 64) + "}, {}]>", "origin": ""}
+    # A scope and a node that would have one text, if names and texts were joined by new lines.
+    scope = {"name": "/h.0/y\n\nOP TYPE /leaf", "op": "q", "type": "t", "sharding": "s", "origin": ""}
+    node = {"name": "/h.1/y", "op": "OP", "type": "TYPE", "sharding": "\n\n0", "origin": ""}
+    (plan / "report.json").write_text(json.dumps(known | {"values": [scope, node, *known["values"], often]}))
+    data = read_data(write(tools, plan, page))
+    names = data["tensors"]["columns"]["name"]
+    names = [names["texts"][at] for at in names["at"]] if isinstance(names, dict) else names
+    assert data["tensors"]["columns"]["device_bytes"][names.index("/often")] == 4 * 4
+    assert [one["name"] for one in data["model"]["tree"]["children"][:2]] == ["h.0", "h.1"]
+    browser.evaluate(page, "return 1")
+
+    # Numbers that no integer holds are the nearest that one does.
+    for value in (1e300, -1e300, -1, 1e19, 2**64 - 1):
+        huge = json.loads(json.dumps(known))
+        for number in ("total_bytes", "limit_bytes"):
+            huge["memory"][number] = value
+        for one in huge["collectives"]:
+            one |= {"bytes": value, "times": value, "time_us": value, "exposed_us": -value, "stage": value, "group": value}
+        for one in huge["costs"]:
+            one |= {"times": value, "ms": value, "stage": value}
+        for one in huge["candidates"]:
+            one |= {"memory_bytes": value}
+        (plan / "report.json").write_text(json.dumps(huge))
+        write(tools, plan, page)
+        shown = show_json(tools, "explain", plan)
+        assert shown["total_bytes"] == (min(value, 2**53) if value > 0 else 0)
+        tools.call("explain", plan)
+        tools.call("explain", plan, "--collective", "0")
+        tools.call("diff", plan, plan)
+
+
+def show_json(tools, *call) -> dict:
+    return json.loads(tools.call(*call, "--json").stdout)
+
+
+def test_searching_in_folded_names_is_arithmetic(browser, page_of):
+    """A row stands for a range of numbers, of any length; what is found is what a list of them would show."""
+    found = browser.evaluate(
+        page_of("data"),
+        """const slow = (text, word) => {
+            const [, before, list, after] = /^([^\\n]*)\\{([\\d,-]+)\\}([^\\n]*)/m.exec(text);
+            return /\\d/.test(word) && list.split(',').some((range) => {
+                const [first, last = first] = range.split('-').map(Number);
+                for (let number = first; number <= last; ++number) if ((before + number + after).includes(word)) return true;
+                return false;
+            });
+        };
+        const texts = ['h.{0-11}.x', 'h.{7}.1x', 'a1{3,8-113}0b', 'q{95-1205}', '{0-9,20-31}.w'], wrong = [];
+        const words = ['x', 'h.', '.x', 'h.0', '.9.', '.1', 'h.11.x', 'h.12', '7.1', '1', '00', '01', '10', '13', 'a13', 'a18', '80', '1130b', '1140', 'q9', 'q94', 'q10', '205', '206', '0.w', '19.w', '2', '120', 'q0', '09', '0'];
+        for (const text of texts) for (const word of words) if (!text.includes(word) && slow(text, word) !== expandsTo(text, word)) wrong.push([text, word]);
+        const begin = performance.now(), huge = 'h.{0-999999999}.x';
+        const hits = ['9.y', 'h.77.x', '123456789', '9999999999', '.0', 'h.01', '0000', '5'].map((word) => expandsTo(huge, word));
+        const odd = ['h.{0-' + '9'.repeat(400) + '}.x', '{-}', '{,}', '{5-2}', '{'.repeat(50000)].map((text) => expandsTo(text, '8y9'));
+        return [wrong, hits, odd, performance.now() - begin];""",
+    )
+    assert found[:3] == [[], [False, True, True, False, True, False, True, True], [False] * 5]
+    assert found[3] < 2_000
+
+
 def test_files_that_are_missing_or_damaged(tools, browser, plans, tmp_path):
     plan = copy_of(plans("tensor"), tmp_path)
     timeline, report = json.loads((plan / "timeline.json").read_text()), json.loads((plan / "report.json").read_text())
@@ -457,13 +552,31 @@ def test_files_that_are_missing_or_damaged(tools, browser, plans, tmp_path):
         changed = json.loads(json.dumps(timeline))
         change(changed["programs"][0])
         (plan / "timeline.json").write_text(json.dumps(changed))
-        return refused(tools, 1, *call)
+        data = read_data(write(tools, plan, tmp_path / "page.html"))
+        assert data["programs"] == [] and data["tensors"]["rows"] > 0
+        (note,) = [note for note in data["notes"] if "timeline.json" in note]
+        return note
 
-    assert "timeline.json is damaged: step_ms is missing or wrong; compile the plan again" in damage(lambda program: program.pop("step_ms"))
-    assert "is damaged: a block's step is missing or wrong" in damage(lambda program: program["stages"][0]["streams"][0]["blocks"].__setitem__(2, 10_000))
-    assert "is damaged: blocks" in damage(lambda program: program["stages"][0]["streams"][0]["blocks"].pop())
-    assert "is damaged: memory" in damage(lambda program: program["stages"][0].pop("memory"))
-    assert "is damaged: a step" in damage(lambda program: program["stages"][0]["steps"][0].pop())
+    left = "the simulated timeline and memory curve are left out. Compile the plan again."
+    assert damage(lambda program: program.pop("step_ms")) == f"timeline.json is damaged: step_ms is missing or wrong; {left}"
+    first = lambda program: program["stages"][0]  # noqa: E731
+    for change, field in [
+        (lambda program: first(program)["streams"][0]["blocks"].__setitem__(2, 10_000), "a block's step"),
+        (lambda program: first(program)["streams"][0]["blocks"].pop(), "blocks"),
+        (lambda program: first(program)["streams"].__setitem__(0, 3), "blocks"),
+        (lambda program: first(program).pop("memory"), "memory"),
+        (lambda program: first(program)["steps"][0].pop(), "a step"),
+        (lambda program: program.pop("stages"), "stages"),
+        (lambda program: program.update(stages=None), "stages"),
+        (lambda program: first(program).pop("steps"), "steps"),
+        (lambda program: first(program).update(streams={}), "streams"),
+        (lambda program: program["stages"].append(7), "stage"),
+    ]:
+        assert damage(change).startswith(f"timeline.json is damaged: {field} is missing or wrong; ")
+    text = browser.evaluate(tmp_path / "page.html", "return document.querySelector('#summary').textContent")
+    assert left in text
+    (plan / "timeline.json").write_text("{}")
+    assert "timeline.json is damaged: programs" in str(read_data(write(tools, plan, tmp_path / "page.html"))["notes"])
     (plan / "timeline.json").write_text("[]")
     assert "timeline.json is not a JSON object; compile the plan again" in refused(tools, 1, *call)
 

@@ -64,9 +64,15 @@ static Json collectData(const Plan &plan, const std::filesystem::path &trace) {
   Json timeline = readPlanFile(plan.getFolder(), "timeline.json");
   if (report.is_null())
     notes.push_back("The plan has no report.json: reasons, estimates and candidates are missing.");
-  if (timeline.is_null())
+  if (timeline.is_null()) {
     notes.push_back("The plan has no timeline.json: compile it again for the simulated timeline "
                     "and memory curve.");
+  } else if (std::string fault = findTimelineFault(timeline); !fault.empty()) {
+    notes.push_back("timeline.json is damaged: " + fault +
+                    " is missing or wrong; the simulated timeline and memory curve are left out. "
+                    "Compile the plan again.");
+    timeline = nullptr;
+  }
   Json data{{"summary", toJson(makeSummary(plan))},
             {"memory", toJson(makeMemory(plan))},
             {"mesh", describeMesh(plan, report)}};
@@ -81,7 +87,7 @@ static Json collectData(const Plan &plan, const std::filesystem::path &trace) {
   for (const char *name : {"warnings", "remarks"})
     data[name] = getList(report, name);
   data["limit_bytes"] = getNumber(getField(report, "memory"), "limit_bytes");
-  data["programs"] = makePrograms(plan, timeline, notes);
+  data["programs"] = makePrograms(timeline, notes);
   data["trace"] = trace.empty() ? Json() : makeTrace(plan, trace, timeline, notes);
   data["tensors"] = makeTensors(plan, report, notes);
   data["collectives"] = makeCollectiveRows(plan, report, notes);

@@ -33,8 +33,11 @@ Json makeCollectiveRows(const Plan &plan, const Json &report, std::vector<std::s
 /// The model's operations by the scopes of their ONNX names; equal layers are one.
 Json makeModelTree(const Json &report, const Json &timeline, std::vector<std::string> &notes);
 
-/// timeline.json, checked, without steps that are not drawn where there are too many.
-Json makePrograms(const Plan &plan, const Json &timeline, std::vector<std::string> &notes);
+/// The first field that timeline.json lacks or has with another type than the compiler writes; ""
+/// of a file that the page can draw.
+std::string findTimelineFault(const Json &timeline);
+/// A timeline without faults, without steps that are not drawn where there are too many.
+Json makePrograms(const Json &timeline, std::vector<std::string> &notes);
 /// The run of a trace, drawn as the programs of timeline.json are.
 Json makeTrace(const Plan &plan, const std::filesystem::path &path, const Json &timeline,
                std::vector<std::string> &notes);

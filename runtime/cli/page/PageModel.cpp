@@ -43,12 +43,12 @@ struct Scope {
   std::string name, path; ///< the path: of a node its whole name
   std::vector<std::unique_ptr<Scope>> children;
   std::map<std::string, Scope *> byName;
-  std::vector<Op> ops;                 ///< of a node
-  std::vector<Json> collectives;       ///< of a node: their numbers
-  std::string collectiveText;          ///< what they are
-  double ms = 0;                       ///< of a node
-  std::map<std::string, Share> shares; ///< by axes
-  std::vector<int64_t> numbers;        ///< of the scopes that this one stands for
+  std::vector<Op> ops;                      ///< of a node
+  std::vector<Json> collectives;            ///< of a node: their numbers
+  std::vector<std::string> collectiveTexts; ///< what they are
+  double ms = 0;                            ///< of a node
+  std::map<std::string, Share> shares;      ///< by axes
+  std::vector<int64_t> numbers;             ///< of the scopes that this one stands for
   size_t signature = 0;
   bool isDrawn = false;
   bool isNode() const { return !ops.empty(); }
@@ -73,7 +73,8 @@ private:
 
   Scope root;
   std::map<std::string, Scope *> nodes;
-  std::map<std::string, size_t> texts, signatures;
+  std::map<std::string, size_t> texts;
+  std::map<std::vector<std::string>, size_t> signatures;
   Json textList = Json::array();
   size_t drawn = 0, left = 0;
   double elsewhere = 0;
@@ -162,28 +163,31 @@ void ModelTree::addCollective(const Json &collective) {
   Scope *leaf = find(getText(collective, "origin"));
   if (!leaf)
     return;
-  leaf->collectives.push_back(getNumber(collective, "id"));
-  leaf->collectiveText += getText(collective, "kind");
-  for (const Json &axis : getList(collective, "axes"))
-    leaf->collectiveText += axis.dump();
+  leaf->collectives.push_back(getInteger(collective, "id"));
+  leaf->collectiveTexts.push_back(getText(collective, "kind"));
+  leaf->collectiveTexts.push_back(getList(collective, "axes").dump());
 }
 
-/// Equal numbers for scopes with equal contents, whatever the numbers in their names.
+/// Equal numbers for scopes with equal contents, whatever the numbers in their names. A report's
+/// texts may hold anything, so they are not joined: counts say which of them are what.
 void ModelTree::sign(Scope &scope) {
-  std::string text = cutNumber(scope.name).first + "\n" + scope.collectiveText;
+  std::vector<std::string> parts{cutNumber(scope.name).first,
+                                 std::to_string(scope.collectiveTexts.size()),
+                                 std::to_string(scope.ops.size())};
+  parts.insert(parts.end(), scope.collectiveTexts.begin(), scope.collectiveTexts.end());
   for (const Op &op : scope.ops)
-    text += "\n" + op.name + " " + op.type + " " + op.sharding;
+    parts.insert(parts.end(), {op.name, op.type, op.sharding});
   for (const std::unique_ptr<Scope> &child : scope.children) {
     sign(*child);
-    text += "\n" + std::to_string(child->signature);
+    parts.push_back(std::to_string(child->signature));
   }
-  scope.signature = signatures.emplace(text, signatures.size()).first->second;
+  scope.signature = signatures.emplace(std::move(parts), signatures.size()).first->second;
 }
 
 static void addTimes(Scope &to, const Scope &from) {
   to.ms += from.ms;
   to.collectives.insert(to.collectives.end(), from.collectives.begin(), from.collectives.end());
-  for (size_t i = 0; i < to.children.size(); ++i)
+  for (size_t i = 0; i < std::min(to.children.size(), from.children.size()); ++i)
     addTimes(*to.children[i], *from.children[i]);
 }
 

@@ -8,12 +8,12 @@
 #include "runtime/cli/ShardingText.h"
 #include "runtime/core/HostArray.h"
 #include "runtime/core/PlanQueries.h"
-#include "runtime/core/Shard.h"
 #include "runtime/core/plan.pb.h"
 #include "support/CostSheet.h"
 #include "support/Layers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -169,22 +169,23 @@ static std::optional<DataType> findElementType(std::string name) {
   return name == "i1" ? std::optional(DataType::Bool) : std::nullopt;
 }
 
-/// The elements of one device's part. Axes of `sharding` that the mesh lacks cut in time.
+/// The elements of one device's part. Axes of `sharding` that the mesh lacks cut in time. The text
+/// is a report's and may name an axis any number of times, which integers would not hold.
 static double countLocal(const Mesh &mesh, const TensorType &type, const std::string &sharding) {
   double count = 1;
   std::istringstream parts(sharding.substr(std::min<size_t>(1, sharding.size())));
   for (int64_t size : type.dims) {
     std::string part;
     std::getline(parts, part, ',');
-    int64_t ways = 1, granule = 1;
+    double ways = 1, granule = 1;
     if (size_t star = part.find('*'); star != std::string::npos)
-      granule = std::max(1L, std::strtol(part.c_str() + star + 1, nullptr, 10));
+      granule = double(std::max(1L, std::strtol(part.c_str() + star + 1, nullptr, 10)));
     std::istringstream names(part.substr(0, part.find_first_of("*]")));
     for (std::string axis; std::getline(names, axis, '.');)
       for (const Mesh::Axis &known : mesh.getAxes())
         if (known.name == axis.substr(axis.find_first_not_of(' ') == 1 ? 1 : 0))
-          ways *= known.size;
-    count *= double(getShardSize(size, ways, granule));
+          ways = std::min(1e18, ways * double(known.size));
+    count *= std::ceil(double(size) / (ways * granule)) * granule;
   }
   return count;
 }
@@ -290,7 +291,7 @@ Json gridloom::rt::makeCollectiveRows(const Plan &plan, const Json &report,
   std::vector<Json> rows;
   std::map<int64_t, const Json *> known;
   for (const Json &collective : getList(report, "collectives"))
-    known[int64_t(getNumber(collective, "id"))] = &collective;
+    known[getInteger(collective, "id")] = &collective;
   int64_t id = 0;
   for (const PlannedCollective &c : findCollectives(plan)) {
     std::string axes;

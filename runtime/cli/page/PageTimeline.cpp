@@ -24,13 +24,6 @@ static constexpr size_t kMostRanks = 16, kMostBlocks = 20'000;
 // timeline.json
 //===----------------------------------------------------------------------===//
 
-static void requireField(bool isRight, const Plan &plan, const std::string &what) {
-  if (!isRight)
-    throw Error(ErrorCode::InvalidPlan, (plan.getFolder() / "timeline.json").string() +
-                                            " is damaged: " + what +
-                                            " is missing or wrong; compile the plan again");
-}
-
 static bool isNumbers(const Json &list, size_t group) {
   return list.is_array() && list.size() % group == 0 &&
          std::all_of(list.begin(), list.end(), [](const Json &n) { return n.is_number_integer(); });
@@ -42,20 +35,46 @@ static bool isStep(const Json &step) {
          step[2].is_string() && step[3].is_number() && step[4].is_number() && step[5].is_number();
 }
 
-static void checkStage(const Plan &plan, const Json &stage) {
-  requireField(stage.is_object(), plan, "a stage");
+static std::string findFault(const Json &stage) {
   for (const char *number : {"stage", "rank", "compute_ms", "comm_ms", "exposed_ms", "bubble",
                              "kept_bytes", "peak_bytes", "allocated_bytes"})
-    requireField(getField(stage, number).is_number(), plan, number);
-  requireField(isNumbers(getField(stage, "memory"), 2), plan, "memory");
+    if (!getField(stage, number).is_number())
+      return number;
+  for (const char *list : {"steps", "streams"})
+    if (!getField(stage, list).is_array())
+      return list;
+  if (!isNumbers(getField(stage, "memory"), 2))
+    return "memory";
   const Json &steps = getList(stage, "steps");
-  requireField(std::all_of(steps.begin(), steps.end(), isStep), plan, "a step");
+  if (!std::all_of(steps.begin(), steps.end(), isStep))
+    return "a step";
   for (const Json &stream : getList(stage, "streams")) {
-    const Json &blocks = getList(stream, "blocks");
-    requireField(stream.is_object() && isNumbers(blocks, 5), plan, "blocks");
+    const Json &blocks = getField(stream, "blocks");
+    if (!isNumbers(blocks, 5))
+      return "blocks";
     for (size_t i = 2; i < blocks.size(); i += 5)
-      requireField(blocks[i] >= 0 && blocks[i] < steps.size(), plan, "a block's step");
+      if (blocks[i] < 0 || blocks[i] >= steps.size())
+        return "a block's step";
   }
+  return "";
+}
+
+std::string gridloom::rt::findTimelineFault(const Json &timeline) {
+  if (!getField(timeline, "programs").is_array())
+    return "programs";
+  for (const Json &program : getList(timeline, "programs")) {
+    for (const char *text : {"entry", "dims"})
+      if (!getField(program, text).is_string())
+        return text;
+    if (!getField(program, "step_ms").is_number())
+      return "step_ms";
+    if (!getField(program, "stages").is_array())
+      return "stages";
+    for (const Json &stage : getList(program, "stages"))
+      if (std::string fault = findFault(stage); !fault.empty())
+        return fault;
+  }
+  return "";
 }
 
 /// Leaves the steps that blocks show and the longest of the others, `most` in all or all that are
@@ -110,18 +129,11 @@ static size_t countBlocks(const Json &places, const char *streams) {
   return blocks;
 }
 
-Json gridloom::rt::makePrograms(const Plan &plan, const Json &timeline,
-                                std::vector<std::string> &notes) {
+Json gridloom::rt::makePrograms(const Json &timeline, std::vector<std::string> &notes) {
   Json programs = getList(timeline, "programs");
   size_t stages = 0, removed = 0;
-  for (const Json &program : programs) {
-    for (const char *text : {"entry", "dims"})
-      requireField(getField(program, text).is_string(), plan, text);
-    requireField(getField(program, "step_ms").is_number(), plan, "step_ms");
-    for (const Json &stage : getList(program, "stages"))
-      checkStage(plan, stage);
+  for (const Json &program : programs)
     stages += getList(program, "stages").size();
-  }
   for (Json &program : programs) {
     for (Json &stage : program["stages"])
       removed += limitSteps(stage, kMostPageRows / std::max<size_t>(1, stages));
@@ -209,14 +221,17 @@ std::map<int, RankTrace> TraceReader::read() const {
   if (!file)
     throw Error(ErrorCode::InvalidArgument,
                 "the trace '" + path.string() + "' cannot be read: " + strerror(errno));
-  Json root = Json::parse(file, nullptr, /*allow_exceptions=*/false);
+  std::string error;
+  Json root = readJson(file, error);
+  if (error.starts_with("has"))
+    fail(error);
   if (!root.is_object() || !root.contains("traceEvents"))
     fail("is no JSON object with a list 'traceEvents'");
   std::map<int, RankTrace> ranks;
   for (const Json &event : getList(root, "traceEvents")) {
     std::string phase = getText(event, "ph");
     const Json &arguments = getField(event, "args");
-    int64_t stream = int64_t(getNumber(event, "tid"));
+    int64_t stream = getInteger(event, "tid");
     if (phase == "M" && getText(event, "name") == "thread_name")
       ranks[readRank(event)].streams[stream] = getText(arguments, "name");
     if (phase != "X")
@@ -230,8 +245,8 @@ std::map<int, RankTrace> TraceReader::read() const {
     step.kind =
         getText(event, "cat") == "communication" ? StreamKind::Communication : StreamKind::Compute;
     step.isTransfer = step.name.starts_with("send #") || step.name.starts_with("recv #");
-    step.bytes = uint64_t(std::max(0.0, getNumber(arguments, "bytes")));
-    step.iteration = int64_t(getNumber(arguments, "iteration"));
+    step.bytes = getSize(arguments, "bytes");
+    step.iteration = getInteger(arguments, "iteration");
     step.begin = std::llround(from * 1e3);
     step.end = step.begin + std::llround(length * 1e3);
     step.rank = readRank(event);

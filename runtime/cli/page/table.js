@@ -133,13 +133,30 @@ class Table {
   }
 }
 
+// Whether a whole number from `first` to `last` has these digits in it, at its start or its end where it has to. A number is
+// high * shift * unit + value * unit + low, and a file may claim any range: the least possible one is looked at, no list of them.
+function hasDigits(first, last, digits, atStart, atEnd) {
+  const value = Number(digits), shift = 10 ** digits.length;
+  for (let unit = 1; unit === 1 || unit <= Math.min(last, 1e15); unit *= 10) {
+    const isLeading = digits === '0' && unit === 1 || !digits.startsWith('0');
+    const high = Math.max(isLeading ? 0 : 1, Math.ceil((first - value * unit - unit + 1) / (shift * unit)));
+    if ((!atStart || high === 0) && high * shift * unit + value * unit <= last) return true;
+    if (atEnd) break;
+  }
+  return false;
+}
+
 // Whether 'h.{0-11}.attn' stands for a name with the word 'h.7.at'.
 function expandsTo(text, word) {
-  const fold = /([^\n]*)\{([\d,-]+)\}([^\n]*)/.exec(text);
-  if (!fold || !/\d/.test(word)) return false;
-  return fold[2].split(',').some((range) => {
-    const [first, last = first] = range.split('-').map(Number);
-    for (let number = first; number <= last; ++number) if ((fold[1] + number + fold[3]).includes(word)) return true;
-    return false;
-  });
+  const fold = /^([^\n]*)\{([\d,-]+)\}([^\n]*)/m.exec(text);
+  if (!fold) return false;
+  const [, before, list, after] = fold;
+  const ranges = list.split(',').map((range) => range.split('-').map(Number));
+  // Of the word, the digits from `i` to `j` are the number's.
+  for (let i = 0; i < word.length; ++i) {
+    if (!before.endsWith(word.slice(0, i))) continue;
+    for (let j = i + 1; j <= word.length && /\d/.test(word[j - 1]); ++j)
+      if (after.startsWith(word.slice(j)) && ranges.some(([first, last = first]) => hasDigits(first, last, word.slice(i, j), i > 0, j < word.length))) return true;
+  }
+  return false;
 }
