@@ -50,7 +50,7 @@ def Dist_ShardingAttr : DistAttr<"Sharding", "sharding"> {
     - D-C1: the number of dimensions equals the tensor's rank.
     - D-C2: every axis is an axis of the mesh.
     - D-C3: an axis appears at most once, in the dimensions and the unreduced axes together.
-    - D-C4: granules are at least 1, and at most the size of their dimension.
+    - D-C4: granules are at least 1.
   }];
   let parameters = (ins "::mlir::FlatSymbolRefAttr":$mesh,
       OptionalArrayRefParameter<"::gridloom::dist::DimShardingAttr">:$dims,

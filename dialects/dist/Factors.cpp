@@ -332,10 +332,8 @@ static std::string findFactorFault(const ShardingRule &rule, const FactorSplits 
   }
   if (rule.kinds[number] == FactorKind::NeedReplication)
     return "splits " + factor + ", all of which every device needs";
-  int64_t granule = splits.granules[number];
-  if (granule < 1 || granule > std::max<int64_t>(rule.sizes[number], 1))
-    return "cuts " + factor + ", of " + std::to_string(rule.sizes[number]) +
-           " elements, on multiples of " + std::to_string(granule);
+  if (splits.granules[number] < 1 || splits.granules[number] > kMaxGranule)
+    return "cuts " + factor + " on multiples of " + std::to_string(splits.granules[number]);
   bool isCoupled = rule.kinds[number] == FactorKind::Reduction ||
                    llvm::is_contained(rule.coupled, static_cast<int64_t>(number));
   for (const WindowDim &window : rule.windows)

@@ -206,6 +206,10 @@ void PinShardingsPass::split(StrategyLookup &lookup, StringRef specialisation,
     if (index == names.size())
       return lookup.note(line->line, "the work of '" + named.full + "' has no '" + factor.name +
                                          "'; it has " + llvm::join(names, ", "));
+    if (int64_t size = rule.sizes[index]; factor.split.granule > std::max<int64_t>(size, 1))
+      return lookup.note(line->line, "'" + named.full + "' cuts factor '" + factor.name + "', of " +
+                                         Twine(size) + " elements, on multiples of " +
+                                         Twine(factor.split.granule));
     for (const std::string &axis : factor.split.axes)
       splits.factors.axes[index].push_back(StringAttr::get(&getContext(), axis));
     splits.factors.granules[index] = factor.split.granule;

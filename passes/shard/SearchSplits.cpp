@@ -164,15 +164,15 @@ FailureOr<Found> SearchSplitsPass::search(const StageStarts &starts, ArrayRef<St
     found.batch = batch;
     found.problem =
         std::make_unique<SplitProblem>(getOperation(), over, batch, mesh, mostTableBytes);
+    if (!found.problem->hasChoices())
+      continue;
+    found.problem->connect();
     if (found.problem->isTooLarge())
       return getOperation().emitError("a search over ")
              << llvm::join(axes, ", ") << " needs tables of "
              << formatBytes(found.problem->getTableBytes()) << ", the most are "
              << formatBytes(mostTableBytes)
              << "; search over fewer axes, as x=4 in place of a=2,b=2";
-    if (!found.problem->hasChoices())
-      continue;
-    found.problem->connect();
     found.solution = solver::solve(found.problem->makeProblem(memory), options);
     if (!found.solution.isProvenInfeasible)
       bound = std::min(bound, found.solution.progress.lowerBound);
@@ -241,7 +241,6 @@ FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const
     // The same problem again, in the same order.
     best.problem =
         std::make_unique<SplitProblem>(getOperation(), over, best.batch, mesh, mostTableBytes);
-    assert(best.problem->getStepSeconds(best.solution.assignment) == best.seconds);
     break;
   }
   return best;

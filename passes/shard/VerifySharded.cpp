@@ -82,14 +82,12 @@ LogicalResult VerifyShardedPass::verifySharding(Operation *where, Twine what, Ra
     return where->emitOpError() << what
                                 << " is declared unreduced; only results of operations can be";
   llvm::DenseSet<StringAttr> seen;
-  for (auto [dim, size] : llvm::zip_equal(sharding.getDims(), type.getShape())) {
+  for (DimShardingAttr dim : sharding.getDims()) {
     if (dim.getOpen())
       return where->emitOpError() << what << " has an open dimension";
-    int64_t most = std::max<int64_t>(size, 1);
-    if (dim.getGranule() < 1 || dim.getGranule() > most) // D-C4
+    if (dim.getGranule() < 1 || dim.getGranule() > kMaxGranule) // D-C4
       return where->emitOpError() << what << " has a granule of " << dim.getGranule()
-                                  << " along a dimension of " << size << "; it has to be from 1 to "
-                                  << most;
+                                  << "; it has to be from 1 to " << kMaxGranule;
     ArrayRef<StringAttr> axes = dim.getAxes();
     for (auto [i, axis] : llvm::enumerate(axes)) {
       if (failed(verifyAxis(where, what, axis, mesh)))

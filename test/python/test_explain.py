@@ -86,9 +86,13 @@ def test_a_plan_is_explained_by_what_it_costs(tools, compiled):
     assert slower == sorted(slower)
     # Times of one kind are compared, and refused candidates are among those that are counted.
     chosen, next_one = shown["candidates"][:2]
-    why = re.match(r"fastest of (\d+) candidates, \d+ simulated: ([\d.]+) ms simulated; the next, (.+), takes ([\d.]+) ms simulated \(\+\d+ %\)", shown["why"])
-    assert why and why[3] == next_one["strategy"], shown["why"]
-    assert [float(why[2]), float(why[4])] == pytest.approx([chosen["simulated_ms"], next_one["simulated_ms"]], rel=1e-2)
+    outcome = r"fastest of (\d+) candidates, \d+ simulated: ([\d.]+) ms simulated(?:, ([\d.]+) ms in sum)?"
+    why = re.match(outcome + r"; the next, (.+), takes ([\d.]+) ms (simulated|in sum) \(\+\d+ %\)", shown["why"])
+    assert why and why[4] == next_one["strategy"], shown["why"]
+    both = bool(next_one["simulated_ms"])
+    assert (why[6] == "simulated") == both and (why[3] is None) == both
+    kind = "simulated_ms" if both else "sum_ms"
+    assert [float(why[2 if both else 3]), float(why[5])] == pytest.approx([chosen[kind], next_one[kind]], rel=1e-2)
     assert int(why[1]) == len(known["candidates"])
     (program,) = shown["estimate"]
     assert program["exposed_percent"] == pytest.approx(100 * program["exposed_ms"] / program["step_ms"], abs=1)

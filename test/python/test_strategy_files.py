@@ -316,7 +316,7 @@ CHANGES = {
     "stages backwards": (r"(?m)^  /layers\.1/\*: 1$", "  /layers.1/*: 0\n  '/layers.0/*': 1", r"reads a value of stage|twice"),
     "a granule too large": (r"(?m)^  input_ids: .*$", "  input_ids: [{data, model: 4611686018427387904}, {}]", r"cannot read the split"),
     "a granule above the size": (r"(?m)^  embed_tokens\.weight: .*$", "  embed_tokens.weight: [{}, {model: 2147483648}]", r"'embed_tokens\.weight' is cut on multiples of 2147483648 elements along a dimension of 32; write at most 32"),
-    "a factor's granule above its size": (r"(?m)^outputs:$", "splits:\n  /lm_head/MatMul: {d2: {model: 65}}\noutputs:", r"'/lm_head/MatMul' cuts factor 2, of 50 elements, on multiples of 65"),
+    "a factor's granule above its size": (r"(?m)^outputs:$", "splits:\n  /lm_head/MatMul: {d2: {model: 65}}\noutputs:", r"'/lm_head/MatMul' cuts factor 'd2', of 50 elements, on multiples of 65"),
     "two patterns": (r"(?m)^weights:$", "weights:\n  layers.0.input_layernorm.weigh*: [{data}]", r"says \[.*\] of '.*', and '.*' \(line \d+\) says"),
     "a factor that is not there": (r"(?m)^outputs:$", "splits:\n  /lm_head/MatMul: {d7: {model}}\noutputs:", r"the work of '/lm_head/MatMul' has no 'd7'; it has d0, d1, d2, in0\.d2"),
     "a node that is not there": (r"(?m)^outputs:$", "splits:\n  /lm_hed/MatMul: {}\noutputs:", r"unknown node '/lm_hed/MatMul'; did you mean '/lm_head/MatMul'\?"),
