@@ -18,6 +18,7 @@ namespace gridloom {
 /// again: in another context, too.
 struct SearchMemo {
   bool isKnown = false;
+  std::string order; ///< of what is split, which the solution goes by
   StageStarts starts;
   std::vector<std::string> batch; ///< axes that split what is cut into micro-batches
   solver::Solution solution;

@@ -60,6 +60,10 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
       return signalPassFailure();
     bool isKnown = memo && memo->isKnown;
     FailureOr<Found> best = isKnown ? recall(over, mesh) : searchStages(over, mesh);
+    if (isKnown && succeeded(best) && !best->problem) { // of a program in another order
+      isKnown = false;
+      best = searchStages(over, mesh);
+    }
     if (failed(best))
       return signalPassFailure();
     if (!best->solution.progress.isFeasible) {
@@ -248,6 +252,8 @@ FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const
 
 void SearchSplitsPass::keep(const Found &found) {
   memo->isKnown = true;
+  memo->order = found.problem->describeOrder();
+  memo->batch.clear();
   memo->starts = found.starts;
   for (StringAttr axis : found.batch)
     memo->batch.push_back(axis.str());
@@ -255,7 +261,7 @@ void SearchSplitsPass::keep(const Found &found) {
   memo->seconds = found.seconds;
 }
 
-/// What the memo says of this program.
+/// What the memo says of this program; without a problem where it is of one in another order.
 FailureOr<Found> SearchSplitsPass::recall(ArrayRef<StringAttr> over, const Mesh &mesh) {
   Found found;
   found.starts = memo->starts;
@@ -268,6 +274,8 @@ FailureOr<Found> SearchSplitsPass::recall(ArrayRef<StringAttr> over, const Mesh 
     return failure();
   found.problem =
       std::make_unique<SplitProblem>(getOperation(), over, found.batch, mesh, mostTableBytes);
+  if (found.problem->describeOrder() != memo->order)
+    found.problem.reset();
   return found;
 }
 

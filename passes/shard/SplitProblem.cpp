@@ -88,6 +88,17 @@ bool SplitProblem::hasChoices() const {
   return llvm::none_of(nodes, [](const Node &node) { return node.costs.empty(); });
 }
 
+std::string SplitProblem::describeOrder() const {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  for (func::FuncOp func : functions)
+    for (Operation &op : func.front().without_terminator())
+      os << op.getName() << ' ' << loom::getNodeName(op.getLoc()) << ' ' << getStage(&op) << '\n';
+  for (const Node &node : nodes)
+    os << node.costs.size() << ' ';
+  return text;
+}
+
 int64_t SplitProblem::getStage(Operation *op) const {
   auto stage = op->getAttrOfType<IntegerAttr>(kStage);
   return stages > 1 && stage ? stage.getInt() : 0;

@@ -49,6 +49,9 @@ public:
 
   /// Whether there is a way to split each operation.
   bool hasChoices() const;
+  /// The operations, in order, with the number of ways to split each node: an assignment is of no
+  /// other program than one of the same.
+  std::string describeOrder() const;
   /// Adds what it takes to reshard between the operations. Only what applies an assignment does
   /// without.
   void connect();
