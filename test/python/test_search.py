@@ -206,7 +206,7 @@ def test_few_layers_tell_which_candidates_are_slower(tools, tmp_path, name, clus
     quick, whole = plan(), plan("--weigh-all")
     assert quick == plan("--jobs", "1") == plan("--jobs", "3")
     exact = {row["strategy"]: row for row in whole}
-    assert list(exact) == [row["strategy"] for row in quick]
+    assert sorted(exact) == sorted(row["strategy"] for row in quick)
     left_out = [row for row in quick if row["verdict"] == "slower, extrapolated"]
     assert len(left_out) > len(quick) / 3 and all("extrapolated" not in row["verdict"] for row in whole)
     for row in quick:
