@@ -41,7 +41,7 @@ void gridloom::addCandidates(Document &document, const std::vector<PlanCandidate
   std::vector<std::string> columns = {"strategy", "simulated_ms", "sum_ms", "memory", "verdict"};
   addTime(columns, "measured_ms");
   document.addTable("candidates", columns);
-  auto addRow = [&](std::vector<Cell> row, Cell measured) {
+  auto addRow = [&](std::vector<Cell> row, const Cell &measured) {
     addTime(row, measured);
     document.addRow(std::move(row));
   };

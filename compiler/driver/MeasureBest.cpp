@@ -17,7 +17,6 @@
 #include "support/Text.h"
 
 #include "mlir/IR/Diagnostics.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 
@@ -90,9 +89,10 @@ static std::optional<double> bench(const std::string &runtime, const fs::path &p
                                       runs,    "--warmup", "2",  "--entry", program.first};
   if (!program.second.empty())
     arguments.insert(arguments.end(), {"--dim", program.second});
-  for (const std::string &log :
-       {said, errors}) // a shorter text would leave the end of a longer one
-    llvm::sys::fs::remove(log);
+  // A shorter text would leave the end of a longer one.
+  std::error_code ignored;
+  fs::remove(said, ignored);
+  fs::remove(errors, ignored);
   std::string failed;
   int code = llvm::sys::ExecuteAndWait(runtime, arguments, /*Env=*/std::nullopt,
                                        {StringRef(), StringRef(said), StringRef(errors)},
