@@ -484,10 +484,7 @@ LogicalResult Compilation::readPlan() {
   for (auto program : module->getOps<plan::ProgramOp>()) {
     if (static_cast<int64_t>(program.getStage()) != stages.begin()->first)
       continue;
-    std::map<std::string, int64_t> sizes;
-    for (NamedAttribute dim : program.getDims())
-      sizes[dim.getName().str()] = cast<IntegerAttr>(dim.getValue()).getInt();
-    dims[program.getEntry().str()].push_back(rt::formatDims(sizes));
+    dims[program.getEntry().str()].push_back(plan::formatDims(program.getDims()));
   }
   auto dimsOf = [&](const std::string &entry, int specialisation) {
     return dims[entry].at(static_cast<size_t>(specialisation));
