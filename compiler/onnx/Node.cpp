@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/Narrow.h"
+#include "dialects/loom/Ties.h"
 
 #include "passes/simplify/Folding.h"
 
@@ -201,6 +202,13 @@ LogicalResult Node::setResult(unsigned index, Value value, Type narrow) {
   if (index < getNumResults() && !proto.output(index).empty())
     importer.setValue(proto.output(index), value, narrow);
   return success();
+}
+
+Value Node::markTies(Value extremum, StringRef side) const {
+  Operation *op = extremum ? extremum.getDefiningOp() : nullptr;
+  if (importer.marksTies() && op && isa<loom::MaximumOp, loom::MinimumOp>(op))
+    op->setAttr(loom::kTies, getBuilder().getStringAttr(side));
+  return extremum;
 }
 
 //===----------------------------------------------------------------------===//

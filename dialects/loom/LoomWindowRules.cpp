@@ -78,7 +78,7 @@ static void addSlidDims(Op op, ShardingRule &rule, TensorFactors &in, TensorFact
   for (int64_t i = 0; i < static_cast<int64_t>(shapeOf(op.getInput()).size()); ++i) {
     size_t at = llvm::find(dims, i) - dims.begin();
     bool isSame = at == dims.size();
-    dist::WindowDim window;
+    WindowDim window;
     if (!isSame)
       window = {.step = op.getStrides()[at],
                 .begin = -low[at],

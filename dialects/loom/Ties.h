@@ -1,0 +1,21 @@
+//===- Ties.h - equal operands of maxima and minima -------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_DIALECTS_LOOM_TIES_H
+#define GRIDLOOM_DIALECTS_LOOM_TIES_H
+
+#include "llvm/ADT/StringRef.h"
+
+namespace gridloom::loom {
+
+/// On a maximum or minimum: the operand that counts where both are equal, which the derivative
+/// depends on. Without it each counts half.
+inline constexpr llvm::StringLiteral kTies = "loom.ties";
+inline constexpr llvm::StringLiteral kTiesToLhs = "lhs";
+inline constexpr llvm::StringLiteral kTiesToRhs = "rhs";
+
+} // namespace gridloom::loom
+
+#endif // GRIDLOOM_DIALECTS_LOOM_TIES_H

@@ -1,0 +1,241 @@
+//===- DerivativeTest.cpp - pullbacks against differences -----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Programs of one or a few operations, in f64: the gradient of their weighted output along random
+// directions must be the central difference of the output. What has no pullback is refused, one by
+// one.
+//
+//===----------------------------------------------------------------------===//
+#include "EquivalenceCases.h"
+
+#include "passes/differentiate/Differentiate.h"
+
+#include "mlir/Pass/PassManager.h"
+
+#include <random>
+#include <set>
+
+using namespace gridloom;
+using namespace gridloom::testing;
+using loom::ElementKind;
+using loom::HostTensor;
+
+namespace {
+
+/// Cases whose last operation has no pullback yet.
+const std::set<std::string> kRefused = {"cumulative_max"};
+bool isRefused(const std::string &name) {
+  return kRefused.contains(name) || llvm::any_of(kUnaryFunctions, [&](const auto &function) {
+           return name == function.name && !function.hasPullback;
+         });
+}
+
+/// Cases that change in steps only.
+const std::set<std::string> kFlat = {"floor", "ceil", "sign", "round_nearest_even"};
+
+bool isFloatType(const std::string &type) { return type.find("f32") != std::string::npos; }
+
+/// Cases of floats that become floats.
+std::vector<Case> listCases() {
+  std::vector<Case> cases;
+  for (const Case &test : kCases)
+    if (isFloatType(test.result) && llvm::any_of(test.arguments, isFloatType) &&
+        test.body.find("i32") == std::string::npos)
+      cases.push_back(test);
+  return cases;
+}
+
+/// Random numbers of f64.
+class Numbers {
+public:
+  HostTensor make(llvm::ArrayRef<int64_t> shape, double low, double high) {
+    std::vector<double> values(llvm::product_of(shape));
+    for (double &value : values)
+      value = std::uniform_real_distribution<double>(low, high)(random);
+    return HostTensor::fromDoubles(ElementKind::F64, shape, values);
+  }
+
+private:
+  std::mt19937_64 random{20261123};
+};
+
+/// x + factor * direction.
+HostTensor step(const HostTensor &x, double factor, const HostTensor &direction) {
+  std::vector<double> values = x.toDoubles();
+  for (auto [value, change] : llvm::zip_equal(values, direction.toDoubles()))
+    value += factor * change;
+  return HostTensor::fromDoubles(ElementKind::F64, x.getShape(), values);
+}
+
+double dot(const HostTensor &x, const HostTensor &y) {
+  double sum = 0;
+  for (auto [a, b] : llvm::zip_equal(x.toDoubles(), y.toDoubles()))
+    sum += a * b;
+  return sum;
+}
+
+class Derivative : public ::testing::TestWithParam<Case> {
+protected:
+  /// The case in f64, with its result times argument %cotangent as output.
+  std::string makeProgram() const {
+    const Case &test = GetParam();
+    std::string text = "func.func @main(";
+    for (auto [i, type] : llvm::enumerate(test.arguments)) {
+      std::string name(1, static_cast<char>('a' + i));
+      llvm::StringRef plain(type);
+      plain.consume_front("index ");
+      text += "%" + name + ": " + plain.str() + " {loom.name = \"" + name +
+              "\", loom.dim_names = []}, ";
+    }
+    text += "%cotangent: " + test.result +
+            " {loom.name = \"cotangent\", loom.dim_names = []}) -> (" + test.result +
+            " {loom.name = \"out\", loom.dim_names = []}) attributes {loom.entry = "
+            "\"main\", loom.dims = {}} {\n" +
+            test.body + "\n %out = loom.multiply %r, %cotangent : " + test.result +
+            "\n return %out : " + test.result + "\n}";
+    for (size_t at = text.find("f32"); at != std::string::npos; at = text.find("f32", at))
+      text.replace(at, 3, "f64");
+    return text;
+  }
+
+  /// Adds outputs NAME.grad.
+  mlir::LogicalResult differentiate(mlir::ModuleOp module) {
+    mlir::PassManager manager(context.get());
+    DifferentiateOptions options;
+    options.of = "out";
+    options.withRespectTo = {"a", "b", "c"};
+    manager.addPass(createDifferentiate(options));
+    return manager.run(module);
+  }
+
+  /// Values where the functions are smooth.
+  NamedTensors makeInputs(mlir::ModuleOp module) {
+    NamedTensors inputs = makeCaseInputs(GetParam(), module);
+    double low = 0.3, high = 1.7;
+    for (const UnaryFunction &function : kUnaryFunctions)
+      if (GetParam().name == function.name) {
+        double margin = 0.1 * (function.high - function.low);
+        low = function.low + margin;
+        high = function.high - margin;
+      }
+    for (auto &entry : inputs)
+      if (entry.second.getKind() == ElementKind::F64)
+        entry.second = numbers.make(entry.second.getShape(), low, high);
+    auto function = *module.getOps<mlir::func::FuncOp>().begin();
+    auto type = mlir::cast<mlir::RankedTensorType>(function.getResultTypes()[0]);
+    inputs["cotangent"] = numbers.make(type.getShape(), -1, 1);
+    return inputs;
+  }
+
+  Context context;
+  Numbers numbers;
+};
+
+TEST_P(Derivative, IsTheLimitOfDifferences) {
+  constexpr double kStep = 1e-6, kTolerance = 1e-7;
+  auto module = context.parse(makeProgram());
+  ASSERT_TRUE(module);
+  NamedTensors inputs = makeInputs(*module);
+  mlir::OwningOpRef<mlir::ModuleOp> plain = module->clone();
+  bool isDone = succeeded(differentiate(*module));
+  std::string error = context.takeError();
+  if (kFlat.contains(GetParam().name)) {
+    EXPECT_FALSE(isDone);
+    EXPECT_THAT(error, ::testing::HasSubstr("depends on none"));
+    return;
+  }
+  if (isRefused(GetParam().name)) {
+    EXPECT_FALSE(isDone);
+    EXPECT_THAT(error, ::testing::HasSubstr("has no derivative yet"));
+    return;
+  }
+  ASSERT_TRUE(isDone) << error;
+  ASSERT_TRUE(succeeded(mlir::verify(*module))) << context.takeError();
+  auto gradients = run(*module, inputs);
+  ASSERT_TRUE(succeeded(gradients)) << context.takeError();
+  for (int sample = 0; sample < 3; ++sample) {
+    NamedTensors up = inputs, down = inputs;
+    double expected = 0, scale = 0;
+    for (const auto &entry : *gradients) {
+      llvm::StringRef name = entry.first();
+      if (!name.consume_back(".grad"))
+        continue;
+      HostTensor direction = numbers.make(entry.second.getShape(), -1, 1);
+      up[name] = step(inputs[name], kStep, direction);
+      down[name] = step(inputs[name], -kStep, direction);
+      expected += dot(entry.second, direction);
+      scale += std::sqrt(dot(entry.second, entry.second) * dot(direction, direction));
+    }
+    ASSERT_GT(scale, 0) << "all gradients are zero";
+    auto sum = [&](const NamedTensors &at) {
+      auto outputs = run(*plain, at);
+      EXPECT_TRUE(succeeded(outputs)) << context.takeError();
+      double total = 0;
+      for (double value : (*outputs)["out"].toDoubles())
+        total += value;
+      return total;
+    };
+    double difference = (sum(up) - sum(down)) / (2 * kStep);
+    EXPECT_NEAR(expected, difference, kTolerance * scale) << "direction " << sample;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operations, Derivative, ::testing::ValuesIn(listCases()),
+                         [](const auto &info) { return std::string(info.param.name); });
+
+//===----------------------------------------------------------------------===//
+// Where there are several derivatives
+//===----------------------------------------------------------------------===//
+
+class Ties : public ::testing::Test {
+protected:
+  /// The gradients of `body`'s %r by %a and %b at the same values.
+  std::vector<std::vector<double>> differentiate(const std::string &body,
+                                                 std::vector<double> values) {
+    std::string text =
+        "func.func @main(%a: tensor<3xf64> {loom.name = \"a\", loom.dim_names = []}, "
+        "%b: tensor<3xf64> {loom.name = \"b\", loom.dim_names = []}) -> (tensor<3xf64> "
+        "{loom.name = \"out\"}) attributes {loom.entry = \"main\", loom.dims = {}} {\n" +
+        body + "\n return %r : tensor<3xf64>\n}";
+    auto module = context.parse(text);
+    mlir::PassManager manager(context.get());
+    DifferentiateOptions options;
+    options.of = "out";
+    options.withRespectTo = {"a", "b"};
+    manager.addPass(createDifferentiate(options));
+    EXPECT_TRUE(succeeded(manager.run(*module))) << context.takeError();
+    HostTensor zeros = HostTensor::fromDoubles(ElementKind::F64, {3}, {0, 0, 0});
+    NamedTensors inputs;
+    inputs["a"] = HostTensor::fromDoubles(ElementKind::F64, {3}, values);
+    inputs["b"] = zeros;
+    auto outputs = run(*module, inputs);
+    EXPECT_TRUE(succeeded(outputs)) << context.takeError();
+    return {(*outputs)["a.grad"].toDoubles(), (*outputs)["b.grad"].toDoubles()};
+  }
+
+  Context context;
+};
+
+using Lists = std::vector<std::vector<double>>;
+
+TEST_F(Ties, AreHalvedOrGoToOneSide) {
+  EXPECT_EQ(differentiate("%r = loom.maximum %a, %b : tensor<3xf64>", {-1, 0, 1}),
+            (Lists{{0, 0.5, 1}, {1, 0.5, 0}}));
+  EXPECT_EQ(
+      differentiate("%r = loom.maximum %a, %b {loom.ties = \"rhs\"} : tensor<3xf64>", {-1, 0, 1}),
+      (Lists{{0, 0, 1}, {1, 1, 0}}));
+  EXPECT_EQ(
+      differentiate("%r = loom.minimum %a, %b {loom.ties = \"lhs\"} : tensor<3xf64>", {-1, 0, 1}),
+      (Lists{{1, 1, 0}, {0, 0, 1}}));
+}
+
+TEST_F(Ties, PowersOfZeroHaveNoNan) {
+  // a ^ b at b = 0: the slope by a is 0, that by b is log a, and 0 where a is 0.
+  EXPECT_EQ(differentiate("%r = loom.power %a, %b : tensor<3xf64>", {0, 1, 1}),
+            (Lists{{0, 0, 0}, {0, 0, 0}}));
+}
+
+} // namespace
