@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/OpTable.h"
-#include "dialects/loom/Ties.h"
+#include "dialects/loom/Derivatives.h"
 
 using namespace mlir;
 using namespace gridloom;

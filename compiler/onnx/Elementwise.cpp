@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/Narrow.h"
 #include "compiler/onnx/OpTable.h"
-#include "dialects/loom/Ties.h"
+#include "dialects/loom/Derivatives.h"
 
 using namespace mlir;
 using namespace gridloom;

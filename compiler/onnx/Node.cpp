@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/Narrow.h"
-#include "dialects/loom/Ties.h"
+#include "dialects/loom/Derivatives.h"
 
 #include "passes/simplify/Folding.h"
 

@@ -6,6 +6,7 @@
 #include "passes/differentiate/Differentiate.h"
 
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Derivatives.h"
 #include "dialects/loom/NamePattern.h"
 #include "passes/differentiate/Pullbacks.h"
 
@@ -160,8 +161,9 @@ LogicalResult Gradient::addOutputs(Adjoints &adjoints) {
     Attribute names = ArrayAttr::get(context, dims);
     if (auto argument = dyn_cast<BlockArgument>(values.front()))
       names = function.getArgAttr(argument.getArgNumber(), loom::kDimNames);
-    auto attributes = DictionaryAttr::get(
-        context, {{loom::kName, StringAttr::get(context, added)}, {loom::kDimNames, names}});
+    auto attributes = DictionaryAttr::get(context, {{loom::kName, StringAttr::get(context, added)},
+                                                    {loom::kDimNames, names},
+                                                    {loom::kGradient, UnitAttr::get(context)}});
     if (failed(function.insertResult(results.size(), sum->getType(), attributes)))
       return failure();
     results.push_back(*sum);

@@ -3,7 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "dialects/loom/Ties.h"
+#include "dialects/loom/Derivatives.h"
 #include "passes/differentiate/Pullbacks.h"
 
 #include <numbers>

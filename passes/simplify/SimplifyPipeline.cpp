@@ -23,7 +23,10 @@ void gridloom::addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions 
   pm.addPass(createFoldConstants());
   // Composites have better derivatives than their parts.
   if (!options.gradientsOf.empty()) {
-    pm.addPass(createDifferentiate({options.gradientsOf, options.withRespectTo}));
+    DifferentiateOptions gradients;
+    gradients.of = options.gradientsOf;
+    llvm::append_range(gradients.withRespectTo, options.withRespectTo);
+    pm.addPass(createDifferentiate(gradients));
     pm.addPass(createCanonicalize());
     pm.addPass(createFoldConstants());
   }

@@ -9,8 +9,8 @@ loom.weight @unused : tensor<3xf32> from <"", offset = 48, bytes = 12>
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: %[[X:.*]]: tensor<2x4xf32>
 // CHECK-SAME: -> (tensor<2xf32> {{{.*}}loom.name = "loss"}, tensor<2x3xf32> {{{.*}}loom.name = "hidden"},
-// CHECK-SAME: tensor<4x3xf32> {loom.dim_names = ["", ""], loom.name = "w.grad"},
-// CHECK-SAME: tensor<3xf32> {loom.dim_names = [""], loom.name = "bias.grad"})
+// CHECK-SAME: tensor<4x3xf32> {loom.dim_names = ["", ""], loom.gradient, loom.name = "w.grad"},
+// CHECK-SAME: tensor<3xf32> {loom.dim_names = [""], loom.gradient, loom.name = "bias.grad"})
 // CHECK: %[[Y:.*]] = loom.dot_general %[[X]]
 // CHECK: %[[P:.*]] = loom.tanh
 // CHECK: %[[SEED:.*]] = loom.constant dense<1.000000e+00> : tensor<2xf32> loc("loss.grad")
@@ -20,11 +20,12 @@ loom.weight @unused : tensor<3xf32> from <"", offset = 48, bytes = 12>
 // CHECK: %[[B:.*]] = loom.reduce sum %{{.*}} dims = [0] : (tensor<2x3xf32>) -> tensor<3xf32> loc("Repeat.grad")
 // CHECK: %[[W:.*]] = loom.dot_general %{{.*}}, %[[X]] batch = [] x [] contract = [0] x [0]
 // CHECK: %[[WT:.*]] = loom.transpose %[[W]] [1, 0] : (tensor<3x4xf32>) -> tensor<4x3xf32> loc("MatMul.grad")
-// CHECK: return %{{.*}}, %{{.*}}, %[[WT]], %[[B]]
+// CHECK: %[[TWICE:.*]] = loom.add %[[B]], %[[B]] : tensor<3xf32> loc("bias.grad")
+// CHECK: return %{{.*}}, %{{.*}}, %[[WT]], %[[TWICE]]
 
 // CHOSEN-LABEL: func.func @main(
-// CHOSEN-SAME: tensor<2x4xf32> {loom.dim_names = ["batch", ""], loom.name = "x.grad"},
-// CHOSEN-SAME: tensor<3xf32> {loom.dim_names = [""], loom.name = "bias.grad"})
+// CHOSEN-SAME: tensor<2x4xf32> {loom.dim_names = ["batch", ""], loom.gradient, loom.name = "x.grad"},
+// CHOSEN-SAME: tensor<3xf32> {loom.dim_names = [""], loom.gradient, loom.name = "bias.grad"})
 func.func @main(%x: tensor<2x4xf32> {loom.name = "x", loom.dim_names = ["batch", ""]}) -> (
     tensor<2xf32> {loom.name = "loss", loom.dim_names = ["batch"]},
     tensor<2x3xf32> {loom.name = "hidden", loom.dim_names = ["batch", ""]})

@@ -1,10 +1,10 @@
-//===- Ties.h - equal operands of maxima and minima -------------*- C++ -*-===//
+//===- Derivatives.h - attributes of derivatives ----------------*- C++ -*-===//
 //
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#ifndef GRIDLOOM_DIALECTS_LOOM_TIES_H
-#define GRIDLOOM_DIALECTS_LOOM_TIES_H
+#ifndef GRIDLOOM_DIALECTS_LOOM_DERIVATIVES_H
+#define GRIDLOOM_DIALECTS_LOOM_DERIVATIVES_H
 
 #include "llvm/ADT/StringRef.h"
 
@@ -16,6 +16,9 @@ inline constexpr llvm::StringLiteral kTies = "loom.ties";
 inline constexpr llvm::StringLiteral kTiesToLhs = "lhs";
 inline constexpr llvm::StringLiteral kTiesToRhs = "rhs";
 
+/// On a result that is a gradient: it may lie as what it is the gradient of does.
+inline constexpr llvm::StringLiteral kGradient = "loom.gradient";
+
 } // namespace gridloom::loom
 
-#endif // GRIDLOOM_DIALECTS_LOOM_TIES_H
+#endif // GRIDLOOM_DIALECTS_LOOM_DERIVATIVES_H
