@@ -110,9 +110,10 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
 
 /// Further options that `compile` and `plan` share.
 static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
-  verb.add_option("--gradients-of", options.gradientsOf,
-                  "add the gradients of the sum of an output's elements as outputs NAME.grad, by all "
-                  "float weights that it depends on")
+  verb.add_option(
+          "--gradients-of", options.gradientsOf,
+          "add the gradients of the sum of an output's elements as outputs NAME.grad, by all "
+          "float weights that it depends on")
       ->type_name("OUTPUT");
   verb.add_option("--with-respect-to", options.withRespectTo,
                   "differentiate by these weights and inputs instead; * stands for any text")

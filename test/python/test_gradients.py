@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnx
 import pytest
@@ -109,13 +111,15 @@ MODELS = {
 @pytest.mark.parametrize("options", [["--mesh", "data=2"], ["--mesh", "model=2"], ["--mesh", "x=2,y=2", "--strategy", "random:3"]])
 @pytest.mark.parametrize("name", MODELS)
 def test_split_gradients_are_unsplit_ones(tools, tmp_path, name, options):
-    """The interpreter's results of the program before it is split, bit by bit in exact mode, phase by phase."""
+    """The interpreter's results of the program before it is split: bit by bit in exact mode, phase by phase, and compiled
+    within 1e-4, of sums up to 30 whose terms cancel."""
     make, dims = MODELS[name]
     path = zoo.save(make(), tmp_path / "m.onnx")
     output = onnx.load(path).graph.output[0].name
     tools.compile(path, tmp_path / "m.plan", *dims, *options, "--gradients-of", output)
-    result = tools.call("check", tmp_path / "m.plan", "--exact")
-    assert "PASS" in result.stdout and ".grad'" in result.stdout
+    result = tools.call("check", tmp_path / "m.plan", "--exact", "--atol", "1e-4")
+    compiled = r"compiled, \d ranks, against 01-import and 02-simplify: output '.*\.grad'"
+    assert "PASS" in result.stdout and re.search(compiled, result.stdout)
 
 
 def test_what_cannot_be_differentiated_is_refused(tools, tmp_path):
