@@ -151,8 +151,7 @@ std::optional<loom::HostTensor> Node::constantOperand(unsigned index) const {
   FailureOr<DenseElementsAttr> value = evaluateConstant(operands[index]);
   if (failed(value) || !*value || loom::getByteSize(value->getType()) > kMaxFoldedBytes)
     return std::nullopt;
-  FailureOr<loom::HostTensor> tensor = loom::HostTensor::fromAttribute(*value);
-  return failed(tensor) ? std::nullopt : std::optional(*tensor);
+  return loom::HostTensor::fromAttribute(*value);
 }
 
 std::optional<loom::HostTensor> Node::foldedOperand(unsigned index) const {
@@ -164,8 +163,7 @@ std::optional<loom::HostTensor> Node::foldedOperand(unsigned index) const {
   Value value = importer.getPool().materializeSmall(weight.getName(), getBuilder());
   if (!value)
     return std::nullopt;
-  FailureOr<loom::HostTensor> tensor = loom::HostTensor::fromAttribute(getConstant(value));
-  return failed(tensor) ? std::nullopt : std::optional(*tensor);
+  return loom::HostTensor::fromAttribute(getConstant(value));
 }
 
 std::optional<Dims> Node::intsOperand(unsigned index, StringRef name) const {
