@@ -5,7 +5,8 @@
 
 Transformers are the zoo's, with shapes alone. `irregular` and `stream` are programs of --nodes nodes no stretch of which is
 like another: products, norms, joins and pointwise operations of many widths; in `stream` most of them are added to one
-value that runs through all of the program. Processor seconds are those of all threads, user and system, whatever else the
+value that runs through all of the program; both are planned for a mesh whose axes are named, and `irregular-auto` for all
+meshes. Processor seconds are those of all threads, user and system, whatever else the
 machine does; memory is the most that was resident. With --keep the models and what was planned stay in FOLDER."""
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ def on_hosts(hosts: int, batch: int, *more: str) -> list[str]:
 TOKENS = ["--dim", "sequence=2048"]
 LLAMA_70B = {"layers": 80, "hidden": 8192, "heads": 64, "intermediate": 28672}
 GPT3 = {"layers": 96, "hidden": 12288, "heads": 96}
+NAMED = ["--mesh", "data=8,model=8"]
 TWELVE = ["--mesh", ",".join(f"{axis}=2" for axis in "abcdefghijkl")]
 
 SUBJECTS = {
@@ -136,8 +138,9 @@ SUBJECTS = {
     "llama-70b": Subject(write_zoo("llama", head="logits", **LLAMA_70B), on_hosts(128, 64, *TOKENS)),
     "gpt3-175b": Subject(write_zoo("gpt2", positions=2048, **GPT3), on_hosts(128, 64, *TOKENS)),
     "twelve-axes": Subject(write_zoo("llama", layers=32), on_hosts(512, 8, *TOKENS, *TWELVE)),
-    "irregular": Subject(write_irregular(False), on_hosts(8, 64)),
-    "stream": Subject(write_irregular(True), on_hosts(8, 64)),
+    "irregular": Subject(write_irregular(stream=False), on_hosts(8, 64, *NAMED)),
+    "stream": Subject(write_irregular(stream=True), on_hosts(8, 64, *NAMED)),
+    "irregular-auto": Subject(write_irregular(stream=False), on_hosts(8, 64)),
 }
 
 

@@ -118,8 +118,8 @@ static bool extendsInput(Value value) {
   return scatter && isInput(scatter.getInput());
 }
 
-/// In programs of more operations the obstacle that is named need not be the first.
-static constexpr size_t kMostExplained = 1 << 15;
+/// When so many operations have been visited, the obstacle that is named need not be the first.
+static constexpr int64_t kMostExplained = 1 << 20;
 
 namespace {
 /// The contractions that an axis splits, and the reductions that this needs.
@@ -163,8 +163,7 @@ private:
 class ColumnSeeds {
 public:
   ColumnSeeds(Propagation &state, func::FuncOp func, StringAttr axis, bool explains)
-      : state(state), axis(axis), uses(state, axis), explains(explains),
-        isThorough(explains && state.getOperations().size() <= kMostExplained) {
+      : state(state), axis(axis), uses(state, axis), explains(explains) {
     // A state stays where it is, and so does a cache that goes round outside.
     for (OpOperand &use : func.front().getTerminator()->getOpOperands())
       if (!func.getResultAttr(use.getOperandNumber(), loom::kState) && !extendsInput(use.get()))
@@ -211,7 +210,7 @@ private:
   StringAttr axis;
   UseCounter uses;
   bool explains;
-  bool isThorough;            ///< spreads as far as it goes, however it ends
+  int64_t visited = 0;        ///< operations, by all seeds
   SmallVector<Value> results; ///< of the model, where seeds must not add any split
   int64_t reshards = 0;
   Score before; ///< with the seeds that stay
@@ -232,7 +231,8 @@ bool ColumnSeeds::tryOne(const Columns &columns, int64_t granule) {
   if (!state.addAxis(columns.weight, columns.column, axis,
                      "strategy tp: column of " + loom::getNodeName(columns.loc), granule))
     return false;
-  state.run([&] { return !isThorough && isHopeless(); });
+  bool isThorough = explains && visited < kMostExplained; // spreads as far as it goes
+  visited += state.run([&] { return !isThorough && isHopeless(); });
   count();
   if (reshards > before.reshards) {
     noteGathering(columns.weight);

@@ -234,17 +234,18 @@ bool Propagation::runToFixpoint(uint8_t level, llvm::function_ref<bool()> stops)
 /// Operations that are visited before it is first asked whether there is hope.
 static constexpr int64_t kFirstAsked = 32;
 
-void Propagation::run(llvm::function_ref<bool()> isHopeless) {
+int64_t Propagation::run(llvm::function_ref<bool()> isHopeless) {
   int64_t visited = 0, next = kFirstAsked;
   auto stops = [&] {
-    if (!isHopeless || ++visited < next)
+    if (++visited < next || !isHopeless)
       return false;
     next *= 2;
     return isHopeless();
   };
   for (uint8_t level = 0; level <= kLastLevel; ++level)
     if (!runToFixpoint(level, stops))
-      return;
+      break;
+  return visited;
 }
 
 bool Propagation::attempt(llvm::function_ref<bool()> trial) {

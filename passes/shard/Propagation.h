@@ -61,8 +61,9 @@ public:
   /// Applies the operations' rules until nothing changes: first of those that pass shardings on as
   /// they are (elementwise, reshape, transpose), then of other moves, then of contractions and
   /// reductions, so that where shardings meet, the nearer one was there first. Stops early where
-  /// `isHopeless`, which is asked ever more seldom, says so.
-  void run(llvm::function_ref<bool()> isHopeless = nullptr);
+  /// `isHopeless`, which is asked ever more seldom, says so. Returns how often operations were
+  /// visited.
+  int64_t run(llvm::function_ref<bool()> isHopeless = nullptr);
 
   const Entry &lookup(mlir::Value value) const { return entries.find(value)->second; }
   /// Calls `visit` for the arguments, then for the operations' results in order.
