@@ -198,6 +198,7 @@ void Lifetimes::visit(Block &block) {
 
 /// Lets a kernel write over an input of the same size that nothing uses later.
 void Lifetimes::mergeInPlace(plan::ProgramOp program) {
+  SymbolTableCollection symbols;
   program.walk([&](plan::LaunchOp launch) {
     int64_t time = times.lookup(launch);
     for (Value output : launch.getOutputs())
@@ -205,7 +206,7 @@ void Lifetimes::mergeInPlace(plan::ProgramOp program) {
         Life *from = find(input), *to = find(output);
         if (!from || !to || from == to || from->isPinned || to->isPinned ||
             from->space != to->space || from->bytes != to->bytes || from->lastForCompute != time ||
-            to->first != time || !canWriteOver(launch, input, output))
+            to->first != time || !canWriteOver(launch, input, output, symbols))
           continue;
         from->last = to->last;
         from->lastForCompute = to->lastForCompute;

@@ -95,6 +95,7 @@ private:
   /// Of a loop: what all its iterations that are run have together.
   int64_t maxSteps = kMaxLoopSteps;
   Submission submission;
+  SymbolTableCollection symbols; ///< looked up in all of the module once
   llvm::DenseMap<Operation *, size_t> steps;
   /// The recording that a wait waits for: the last of the event in the iteration.
   llvm::DenseMap<std::pair<int64_t, int64_t>, int64_t> recordings;
@@ -153,7 +154,8 @@ size_t Submitter::getStep(Operation *op) {
     addCommunication(group, step);
     step.cores = cores.share;
   } else {
-    step.seconds = cluster::getComputeSeconds(mesh.getMachine(), plan::getWork(op)) / cores.speedup;
+    step.seconds =
+        cluster::getComputeSeconds(mesh.getMachine(), plan::getWork(op, symbols)) / cores.speedup;
     step.cores = cores.share;
   }
   if (!measured)

@@ -68,11 +68,11 @@ static void setProduct(cluster::Work &work, double flops, bool isTf32) {
     work.type = cluster::NumberType::Tf32;
 }
 
-cluster::Work gridloom::plan::getWork(Operation *op) {
+cluster::Work gridloom::plan::getWork(Operation *op, SymbolTableCollection &symbols) {
   cluster::Work work;
   Step step = readStep(op);
   auto kernel =
-      step.kernel ? SymbolTable::lookupNearestSymbolFrom<KernelOp>(op, step.kernel) : KernelOp();
+      step.kernel ? symbols.lookupNearestSymbolFrom<KernelOp>(op, step.kernel) : KernelOp();
   Value first = step.inputs.empty() ? step.outputs.front() : step.inputs.front();
   work.type = dist::getNumberType(getTensor(first).getElementType());
   for (auto [i, input] : llvm::enumerate(step.inputs))

@@ -13,8 +13,8 @@ namespace gridloom::plan {
 
 /// The work of a kernel or library call, on tensors as the fuse phase has it or on buffers as a
 /// program has it, or of a copy. Of an input that a kernel only gathers from it reads no more than
-/// it gathers.
-cluster::Work getWork(mlir::Operation *op);
+/// it gathers. Kernels are looked up in `symbols`.
+cluster::Work getWork(mlir::Operation *op, mlir::SymbolTableCollection &symbols);
 
 } // namespace gridloom::plan
 

@@ -40,24 +40,25 @@ public:
   int64_t run();
 
 private:
-  bool conflict(plan::BufferOp a, plan::BufferOp b) const {
+  bool conflict(plan::BufferOp a, plan::BufferOp b) {
     return a.getSlots() > 1 || b.getSlots() > 1 ||
-           !canShareMemory(timeline, a.getBuffer(), b.getBuffer(), /*inPlace=*/false);
+           !canShareMemory(timeline, a.getBuffer(), b.getBuffer(), /*inPlace=*/false, symbols);
   }
   void mergeInPlace();
-  bool canMerge(const Class &a, const Class &b) const;
+  bool canMerge(const Class &a, const Class &b);
 
   plan::ProgramOp program;
   plan::Space space;
   ProgramTimeline timeline;
+  SymbolTableCollection symbols;
   std::vector<Class> classes;
 };
 
-bool Allocator::canMerge(const Class &a, const Class &b) const {
+bool Allocator::canMerge(const Class &a, const Class &b) {
   return llvm::all_of(a, [&](plan::BufferOp x) {
     return llvm::all_of(b, [&](plan::BufferOp y) {
       return x.getSlots() == 1 && y.getSlots() == 1 && x.getBytes() == y.getBytes() &&
-             canShareMemory(timeline, x.getBuffer(), y.getBuffer(), /*inPlace=*/true);
+             canShareMemory(timeline, x.getBuffer(), y.getBuffer(), /*inPlace=*/true, symbols);
     });
   });
 }
@@ -72,7 +73,7 @@ void Allocator::mergeInPlace() {
       for (Value input : launch.getInputs()) {
         auto to = classOf.find(getRootBuffer(output)), from = classOf.find(getRootBuffer(input));
         if (to == classOf.end() || from == classOf.end() || to->second == from->second ||
-            !canWriteOver(launch, input, output) ||
+            !canWriteOver(launch, input, output, symbols) ||
             !canMerge(classes[from->second], classes[to->second]))
           continue;
         unsigned source = to->second, target = from->second;
@@ -86,6 +87,16 @@ void Allocator::mergeInPlace() {
   llvm::erase_if(classes, [](const Class &members) { return members.empty(); });
 }
 
+/// When any of the buffers is in use; those of several slots always are.
+static UseTimes::Stretch getStretch(const UseTimes &times, const Class &members) {
+  UseTimes::Stretch all = times.getAll(), stretch{all.end, 0};
+  for (plan::BufferOp buffer : members) {
+    UseTimes::Stretch own = buffer.getSlots() > 1 ? all : times.get(buffer.getBuffer());
+    stretch = {std::min(stretch.begin, own.begin), std::max(stretch.end, own.end)};
+  }
+  return stretch;
+}
+
 int64_t Allocator::run() {
   for (auto buffer : program.getBody().front().getOps<plan::BufferOp>())
     if (buffer.getSpace() == space)
@@ -95,17 +106,19 @@ int64_t Allocator::run() {
   for (Class &members : classes)
     blocks.push_back(
         {static_cast<int64_t>(*members.front().getBytes() * members.front().getSlots()), {}});
-  for (unsigned i = 0; i < classes.size(); ++i) {
-    for (unsigned j = i + 1; j < classes.size(); ++j) {
-      bool disjoint = llvm::any_of(classes[i], [&](plan::BufferOp a) {
-        return llvm::any_of(classes[j], [&](plan::BufferOp b) { return conflict(a, b); });
-      });
-      if (!disjoint)
-        continue;
-      blocks[i].conflicts.push_back(j);
-      blocks[j].conflicts.push_back(i);
-    }
-  }
+  UseTimes times(program, timeline);
+  std::vector<UseTimes::Stretch> stretches;
+  for (const Class &members : classes)
+    stretches.push_back(getStretch(times, members));
+  forEachOverlap(stretches, [&](unsigned i, unsigned j) {
+    bool disjoint = llvm::any_of(classes[i], [&](plan::BufferOp a) {
+      return llvm::any_of(classes[j], [&](plan::BufferOp b) { return conflict(a, b); });
+    });
+    if (!disjoint)
+      return;
+    blocks[i].conflicts.push_back(j);
+    blocks[j].conflicts.push_back(i);
+  });
   Packing packing = packBlocks(blocks);
   for (auto [members, offset] : llvm::zip_equal(classes, packing.offsets))
     for (plan::BufferOp buffer : members)

@@ -46,7 +46,8 @@ std::pair<int64_t, int64_t> getRange(plan::BufferOp buffer, int64_t iteration) {
 }
 
 /// Every two uses of overlapping memory, in any two iterations, must be ordered as a whole.
-LogicalResult verifyDisjoint(const ProgramTimeline &timeline, plan::BufferOp a, plan::BufferOp b) {
+LogicalResult verifyDisjoint(const ProgramTimeline &timeline, plan::BufferOp a, plan::BufferOp b,
+                             SymbolTableCollection &symbols) {
   auto ofA = timeline.getAccesses(a.getBuffer()), ofB = timeline.getAccesses(b.getBuffer());
   if (!ofA.empty() && !ofB.empty() && ofA.size() != ofB.size())
     return b.emitError() << "overlaps a buffer that is used outside the repeat";
@@ -60,8 +61,9 @@ LogicalResult verifyDisjoint(const ProgramTimeline &timeline, plan::BufferOp a, 
       bool same = a != b && i == j && fromA == fromB && toA == toB;
       // In a chain of iterations uses alternate; a later one before an earlier one is disorder.
       bool ordered =
-          isOverBefore(timeline, ofA[i], ofB[j], a.getBuffer(), b.getBuffer(), same) ||
-          (a != b && isOverBefore(timeline, ofB[j], ofA[i], b.getBuffer(), a.getBuffer(), same));
+          isOverBefore(timeline, ofA[i], ofB[j], a.getBuffer(), b.getBuffer(), same, symbols) ||
+          (a != b &&
+           isOverBefore(timeline, ofB[j], ofA[i], b.getBuffer(), a.getBuffer(), same, symbols));
       if (ordered && !throughLoop)
         continue;
       InFlightDiagnostic error = b.emitError();
@@ -81,16 +83,27 @@ LogicalResult verifyProgram(plan::ProgramOp program) {
     if (failed(verifyPlace(buffer, program)))
       return failure();
   llvm::erase_if(buffers, [](plan::BufferOp buffer) { return !isPlaced(buffer); });
-  for (auto [i, a] : llvm::enumerate(buffers)) {
-    for (plan::BufferOp b : ArrayRef(buffers).drop_front(i)) {
-      int64_t endA = *a.getOffset() + *a.getBytes() * a.getSlots(),
-              endB = *b.getOffset() + *b.getBytes() * b.getSlots();
-      bool overlap = a.getSpace() == b.getSpace() && static_cast<int64_t>(*a.getOffset()) < endB &&
-                     static_cast<int64_t>(*b.getOffset()) < endA;
-      if (overlap && failed(verifyDisjoint(timeline, a, b)))
-        return failure();
-    }
+  SymbolTableCollection symbols;
+  UseTimes times(program, timeline);
+  std::vector<UseTimes::Stretch> stretches;
+  SmallVector<std::pair<int64_t, int64_t>> ranges;
+  SmallVector<std::pair<unsigned, unsigned>> pairs; // that have memory in common
+  for (auto [i, buffer] : llvm::enumerate(buffers)) {
+    int64_t begin = *buffer.getOffset();
+    ranges.push_back({begin, begin + *buffer.getBytes() * buffer.getSlots()});
+    stretches.push_back(times.get(buffer.getBuffer()));
+    pairs.push_back({i, i});
   }
+  // Of buffers that are used one after the other there is nothing to say.
+  forEachOverlap(stretches, [&](unsigned i, unsigned j) {
+    if (buffers[i].getSpace() == buffers[j].getSpace() && ranges[i].first < ranges[j].second &&
+        ranges[j].first < ranges[i].second)
+      pairs.push_back({i, j});
+  });
+  llvm::sort(pairs);
+  for (auto [i, j] : pairs)
+    if (failed(verifyDisjoint(timeline, buffers[i], buffers[j], symbols)))
+      return failure();
   return success();
 }
 

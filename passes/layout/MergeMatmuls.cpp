@@ -114,6 +114,12 @@ bool isReadInPlace(Value value) {
 struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
   void runOnOperation() override {
     joined.clear();
+    SymbolTable table(getOperation());
+    symbols = &table;
+    lastWeight = nullptr;
+    for (Operation &op : *getOperation().getBody())
+      if (isa<loom::WeightOp, loom::DerivedOp>(op))
+        lastWeight = &op;
     std::vector<Group> groups;
     for (auto func : getOperation().getOps<func::FuncOp>())
       for (Block &block : func.getBody())
@@ -134,7 +140,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
   //===--------------------------------------------------------------------===//
 
   RankedTensorType getGlobalType(StringAttr name) {
-    Operation *symbol = SymbolTable::lookupSymbolIn(getOperation(), name);
+    Operation *symbol = symbols->lookup(name);
     auto derived = dyn_cast<loom::DerivedOp>(symbol);
     return derived ? derived.getTensorType() : cast<loom::WeightOp>(symbol).getTensorType();
   }
@@ -325,8 +331,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
   /// The derived tensor that joins the whole weights, cut into shards first: each device's part of
   /// the result has its part of each.
   StringAttr derive(Group &group, bool ofBias, RankedTensorType local, int64_t dim) {
-    ModuleOp module = getOperation();
-    OpBuilder builder(module.getContext());
+    OpBuilder builder(&getContext());
     loom::GetWeightOp source = getSource(group, ofBias);
     Location loc = source.getLoc();
     RankedTensorType global = getGlobalType(source.getNameAttr().getAttr());
@@ -348,11 +353,9 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
     if (shards > 1)
       result = loom::ReshapeOp::create(builder, loc, type, result);
     loom::YieldOp::create(builder, loc, result);
-    Operation *behind = nullptr;
-    for (Operation &op : *module.getBody())
-      if (isa<loom::WeightOp, loom::DerivedOp>(op))
-        behind = &op;
-    return SymbolTable(module).insert(derived, std::next(behind->getIterator()));
+    StringAttr name = symbols->insert(derived, std::next(lastWeight->getIterator()));
+    lastWeight = derived;
+    return name;
   }
 
   /// The whole weight or bias of a part, as a prologue reads it; zeros for a bias that is not.
@@ -363,7 +366,7 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
       return loom::ConstantOp::create(builder, part.dot.getLoc(), type,
                                       SplatElementsAttr::get(type, builder.getZeroAttr(element)));
     }
-    Operation *symbol = SymbolTable::lookupSymbolIn(getOperation(), op.getNameAttr());
+    Operation *symbol = symbols->lookup(op.getName());
     auto derived = dyn_cast<loom::DerivedOp>(symbol);
     if (!derived)
       return loom::GetWeightOp::create(builder, symbol->getLoc(),
@@ -422,6 +425,8 @@ struct MergeMatmuls : impl::MergeMatmulsBase<MergeMatmuls> {
   }
 
   llvm::DenseMap<std::pair<Attribute, int>, StringAttr> joined;
+  SymbolTable *symbols = nullptr;  ///< the module's, while the pass runs
+  Operation *lastWeight = nullptr; ///< behind which joined weights go
 };
 
 } // namespace

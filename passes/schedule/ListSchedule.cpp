@@ -45,11 +45,12 @@ private:
   std::vector<ScheduleNode> nodes; // in program order
   llvm::DenseMap<Operation *, unsigned> indices;
   llvm::DenseSet<std::pair<unsigned, unsigned>> edges;
+  mutable SymbolTableCollection symbols; ///< looked up in all of the module once
 };
 
 double ListScheduler::estimate(Operation *op) const {
   if (isa<plan::CallOp, plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp>(op))
-    return cluster::getComputeSeconds(mesh.getMachine(), plan::getWork(op));
+    return cluster::getComputeSeconds(mesh.getMachine(), plan::getWork(op, symbols));
   double seconds = 0;
   if (isa<loom::WhileOp, loom::IfOp>(op)) {
     // Once; what matters is that work which does not wait for it goes on before it.

@@ -59,7 +59,7 @@ LogicalResult verifyWritten(const ProgramTimeline &timeline,
 }
 
 /// A step that writes what it reads must be a kernel that may.
-LogicalResult verifyInPlace(Operation *step) {
+LogicalResult verifyInPlace(Operation *step, SymbolTableCollection &symbols) {
   for (auto [number, output] : llvm::enumerate(getStepOutputs(step))) {
     Value root = getRootBuffer(output);
     auto isSame = [&](Value input) { return getRootBuffer(input) == root; };
@@ -69,7 +69,7 @@ LogicalResult verifyInPlace(Operation *step) {
       continue;
     auto launch = dyn_cast<plan::LaunchOp>(step);
     auto kernel =
-        launch ? SymbolTable::lookupNearestSymbolFrom<plan::KernelOp>(step, launch.getKernelAttr())
+        launch ? symbols.lookupNearestSymbolFrom<plan::KernelOp>(step, launch.getKernelAttr())
                : plan::KernelOp();
     auto input = llvm::find_if(inputs, isSame);
     if (count > 1 || !kernel || !isWholeBuffer(*input) || !isWholeBuffer(output) ||
@@ -80,9 +80,10 @@ LogicalResult verifyInPlace(Operation *step) {
 }
 
 LogicalResult verifyOrder(plan::ProgramOp program) {
-  auto writes = program.walk([](Operation *op) {
-    return isStep(op) && failed(verifyInPlace(op)) ? WalkResult::interrupt()
-                                                   : WalkResult::advance();
+  SymbolTableCollection symbols;
+  auto writes = program.walk([&](Operation *op) {
+    return isStep(op) && failed(verifyInPlace(op, symbols)) ? WalkResult::interrupt()
+                                                            : WalkResult::advance();
   });
   if (writes.wasInterrupted())
     return failure();

@@ -4,8 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Control.h"
-#include "dialects/loom/Derivatives.h"
 #include "passes/shard/Bodies.h"
+#include "passes/shard/ColumnSeeds.h"
 #include "passes/shard/MicroBatches.h"
 #include "passes/shard/Shard.h"
 
@@ -36,7 +36,6 @@ private:
   }
   LogicalResult checkAxes(const Mesh &mesh);
   void seedBatch(Propagation &state, func::FuncOp func, StringAttr axis, StringRef origin);
-  void seedColumns(Propagation &state, func::FuncOp func, StringAttr axis);
   void seedTables(Propagation &state, func::FuncOp func, StringAttr axis);
   void seedSequence(Propagation &state, func::FuncOp func, StringAttr axis);
   int64_t chooseMicrobatches(const Mesh &mesh, int64_t most);
@@ -84,209 +83,6 @@ void ApplyStrategyPass::seedBatch(Propagation &state, func::FuncOp func, StringA
           << " is smaller than the axis, which has " << state.getMesh().getSize(axis) << " devices";
   }
   state.run();
-}
-
-namespace {
-/// A weight whose dimension `column` becomes dimension `made` of the operation's result alone.
-struct Columns {
-  Value weight;
-  int64_t column, made;
-};
-} // namespace
-
-/// Whether a value is a weight, or each token's of a table of them: an expert's.
-static bool isWeight(Value value) {
-  if (auto gather = value.getDefiningOp<loom::GatherOp>())
-    value = cast<RankedTensorType>(gather.getInput().getType()).getRank() > 2 ? gather.getInput()
-                                                                              : Value();
-  return value && value.getDefiningOp<loom::GetWeightOp>();
-}
-
-/// The columns of a weight that is multiplied, of experts the experts first; or the output channels
-/// of a convolution. Nothing of other operations.
-static SmallVector<Columns> findColumns(Operation *op) {
-  if (auto dot = dyn_cast<loom::DotGeneralOp>(op)) {
-    bool isRight = isWeight(dot.getRhs());
-    if (!isRight && !isWeight(dot.getLhs()))
-      return {};
-    SmallVector<int64_t> free = isRight ? dot.getRhsFreeDims() : dot.getLhsFreeDims();
-    int64_t rank = cast<RankedTensorType>(dot.getType()).getRank();
-    int64_t first = isRight ? rank - static_cast<int64_t>(free.size()) : dot.getLhsBatch().size();
-    SmallVector<Columns> columns;
-    for (auto [i, dim] : llvm::enumerate(free))
-      columns.push_back(
-          {isRight ? dot.getRhs() : dot.getLhs(), dim, first + static_cast<int64_t>(i)});
-    return columns;
-  }
-  if (auto convolution = dyn_cast<loom::ConvolutionOp>(op))
-    if (convolution.getGroups() == 1 && convolution.getWeight().getDefiningOp<loom::GetWeightOp>())
-      return {{convolution.getWeight(), 0, 1}};
-  return {};
-}
-
-/// The number of elements a cut of `value`'s dimension has to be a multiple of so that the reshapes
-/// that follow it, as of columns into heads, can pass it on; 1 when there is none.
-static int64_t findGranule(const Propagation &state, Value value, int64_t dim) {
-  SmallVector<std::pair<Value, int64_t>> pending = {{value, dim}};
-  llvm::DenseSet<Value> seen = {value};
-  while (!pending.empty()) {
-    auto [current, position] = pending.pop_back_val();
-    for (OpOperand &use : current.getUses()) {
-      Operation *op = use.getOwner();
-      if (!isa<ShardingRuleInterface>(op) || op->getNumResults() != 1)
-        continue;
-      const ShardingRule &rule = state.getRule(op);
-      ArrayRef<int64_t> factors = rule.tensors[use.getOperandNumber()][position];
-      auto major = llvm::find_if(factors, [&](int64_t factor) { return rule.sizes[factor] > 1; });
-      if (major == factors.end())
-        continue;
-      int64_t minor = 1;
-      for (int64_t factor : llvm::make_range(major + 1, factors.end()))
-        minor *= rule.sizes[factor];
-      if (minor > 1)
-        return minor;
-      for (auto [number, made] : llvm::enumerate(rule.tensors.back()))
-        if (made == factors && seen.insert(op->getResult(0)).second)
-          pending.push_back({op->getResult(0), number});
-    }
-  }
-  return 1;
-}
-
-/// True for what is an input with rows added or replaced, as the next key-value cache is of the
-/// last.
-static bool extendsInput(Value value) {
-  auto isInput = [](Value part) {
-    auto type = cast<RankedTensorType>(part.getType());
-    return isa<BlockArgument>(part) && type.getRank() > 2 && isa<FloatType>(type.getElementType());
-  };
-  Operation *op = value.getDefiningOp();
-  if (auto join = dyn_cast_or_null<loom::ConcatenateOp>(op))
-    return llvm::any_of(join.getInputs(), isInput);
-  auto scatter = dyn_cast_or_null<loom::ScatterOp>(op);
-  return scatter && isInput(scatter.getInput());
-}
-
-namespace {
-/// The contractions that an axis splits, and the reductions that this needs.
-struct AxisUse {
-  int64_t contractions = 0, reductions = 0;
-};
-
-/// Counts the uses of an axis, and again only of what changed.
-class UseCounter {
-public:
-  UseCounter(const Propagation &state, StringAttr axis)
-      : state(state), axis(axis), uses(state.getOperations().size()) {
-    for (size_t i = 0; i < uses.size(); ++i)
-      recount(i);
-  }
-  void recount(size_t index) {
-    AxisUse now = count(state.getOperations()[index]);
-    total.contractions += now.contractions - uses[index].contractions;
-    total.reductions += now.reductions - uses[index].reductions;
-    uses[index] = now;
-  }
-  AxisUse getTotal() const { return total; }
-
-private:
-  AxisUse count(Operation *op) const {
-    auto isSplit = [&](Value value) { return state.lookup(value).sharding.usesAxis(axis); };
-    if (llvm::none_of(op->getOperands(), isSplit) && llvm::none_of(op->getResults(), isSplit))
-      return {};
-    bool contracts = op->getNumOperands() > 1 &&
-                     llvm::is_contained(state.getRule(op).kinds, FactorKind::Reduction);
-    return {contracts, !isParallelOver(state, op, axis)};
-  }
-
-  const Propagation &state;
-  StringAttr axis;
-  SmallVector<AxisUse> uses;
-  AxisUse total;
-};
-} // namespace
-
-/// Notes on a weight why its columns are not split, for those who explain and remark.
-static void noteObstacle(Value weight, StringAttr axis, const Twine &reason) {
-  auto get = weight.getDefiningOp<loom::GetWeightOp>();
-  if (!get)
-    return;
-  MLIRContext *context = weight.getContext();
-  auto text =
-      StringAttr::get(context, "split by columns over '" + axis.getValue() + "', " + reason);
-  get->setAttr(kObstacle, OriginAttr::get(context, StringAttr(), {}, text, axis));
-}
-
-/// The first operation for which values would have to be gathered that were not `before`.
-static Operation *findGathering(const Propagation &state, ArrayRef<int64_t> before) {
-  for (auto [op, was, now] : llvm::zip_equal(state.getOperations(), before, state.getReshards()))
-    if (now > was)
-      return op;
-  return nullptr;
-}
-
-void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, StringAttr axis) {
-  int64_t reshards = state.countReshards();
-  SmallVector<int64_t> reshardsOf(state.getReshards());
-  // Results of the model that are split over the axis; seeds must not add any. A state stays where
-  // it is, and so does a cache that goes round outside; a gradient may lie as its weight does.
-  auto countReturned = [&] {
-    return llvm::count_if(func.front().getTerminator()->getOpOperands(), [&](OpOperand &use) {
-      unsigned number = use.getOperandNumber();
-      return !func.getResultAttr(number, loom::kState) &&
-             !func.getResultAttr(number, loom::kGradient) && !extendsInput(use.get()) &&
-             state.lookup(use.get()).sharding.usesAxis(axis);
-    });
-  };
-  int64_t returned = countReturned();
-  UseCounter uses(state, axis);
-  AxisUse before = uses.getTotal();
-  func.walk([&](ShardingRuleInterface op) {
-    SmallVector<Columns> candidates = findColumns(op);
-    if (candidates.empty() || llvm::any_of(op->getOperands().take_front(2), [&](Value operand) {
-          return state.lookup(operand).sharding.usesAxis(axis);
-        }))
-      return;
-    // Try it: the seed stays only if no value has to be gathered for it, that is, if a later
-    // contraction takes the split dimension by row.
-    auto tryGranule = [&](const Columns &columns, int64_t granule) {
-      if (!state.addAxis(columns.weight, columns.column, axis,
-                         "strategy tp: column of " + loom::getNodeName(op->getLoc()), granule))
-        return false;
-      state.run();
-      int64_t after = state.countReshards([&](size_t index) { uses.recount(index); });
-      if (after > reshards) {
-        if (Operation *op = findGathering(state, reshardsOf))
-          noteObstacle(columns.weight, axis,
-                       "its product would have to be gathered for '" +
-                           loom::getNodeName(op->getLoc()) + "'");
-        return false;
-      }
-      if (countReturned() > returned) {
-        noteObstacle(columns.weight, axis, "a result of the model would be split");
-        return false;
-      }
-      // A pair of contractions for a reduction is worth it. What every contraction has to reduce
-      // for, as the features of a residual stream, is not.
-      AxisUse use = uses.getTotal();
-      if (2 * (use.reductions - before.reductions) > use.contractions - before.contractions + 1) {
-        noteObstacle(columns.weight, axis, "nearly every product after it would need a reduction");
-        return false;
-      }
-      before = use;
-      reshards = after;
-      reshardsOf.assign(state.getReshards().begin(), state.getReshards().end());
-      return true;
-    };
-    for (const Columns &columns : candidates) {
-      if (state.attempt([&] { return tryGranule(columns, 1); }))
-        return;
-      // Columns that do not come out even are cut between heads.
-      int64_t granule = findGranule(state, op->getResult(0), columns.made);
-      if (granule > 1 && state.attempt([&] { return tryGranule(columns, granule); }))
-        return;
-    }
-  });
 }
 
 void ApplyStrategyPass::seedTables(Propagation &state, func::FuncOp func, StringAttr axis) {
@@ -392,7 +188,7 @@ void ApplyStrategyPass::runOnOperation() {
       if (count > 1)
         seedBatch(state, func, micro, "micro-batches");
       for (StringAttr axis : toAttrs(tp)) {
-        seedColumns(state, func, axis);
+        seedColumns(state, func, axis, explain);
         if (vocab)
           seedTables(state, func, axis);
         if (sequence)
@@ -404,7 +200,7 @@ void ApplyStrategyPass::runOnOperation() {
       states.push_back(std::move(state));
       for (BodyState &body : bodies) {
         for (StringAttr axis : toAttrs(tp))
-          seedColumns(body.state, body.body, axis);
+          seedColumns(body.state, body.body, axis, explain);
         states.push_back(std::move(body.state));
       }
     }

@@ -95,7 +95,8 @@ def ApplyStrategy : Pass<"dist-apply-strategy", "::mlir::ModuleOp"> {
     Option<"vocab", "vocab", "bool", "true", "split embedding tables with tp">,
     Option<"sequence", "sequence", "bool", "false", "with tp, split the sequence where weights are not">,
     Option<"microbatches", "microbatches", "int64_t", "1", "most micro-batches">,
-    Option<"onlyGiven", "only-given", "bool", "false", "leave open what follows from given shardings">
+    Option<"onlyGiven", "only-given", "bool", "false", "leave open what follows from given shardings">,
+    Option<"explain", "explain", "bool", "true", "note on weights what keeps their columns together">
   ];
 }
 

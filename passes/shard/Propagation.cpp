@@ -13,6 +13,40 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
 
+void Worklist::fill(size_t count) {
+  bits.resize(count, true);
+  begin = 0;
+  end = count;
+}
+
+void Worklist::insert(size_t number) {
+  bool isEmpty = begin == end;
+  begin = isEmpty ? number : std::min(begin, number);
+  end = isEmpty ? number + 1 : std::max(end, number + 1);
+  bits.set(number);
+}
+
+void Worklist::clear() {
+  bits.reset(begin, end);
+  begin = end = 0;
+}
+
+int Worklist::getFirst() {
+  int first = bits.find_first_in(begin, end);
+  begin = first < 0 ? end : first;
+  return first;
+}
+
+int Worklist::getLast() {
+  int last = bits.find_last_in(begin, end);
+  end = last < 0 ? begin : last + 1;
+  return last;
+}
+
+int Worklist::getNext(int number) const { return bits.find_first_in(number + 1, end); }
+
+int Worklist::getPrevious(int number) const { return bits.find_last_in(begin, number); }
+
 StringRef Propagation::Entry::getOrigin(StringAttr axis) const {
   for (const auto &[name, origin] : origins)
     if (name == axis)
@@ -81,10 +115,10 @@ Propagation::Propagation(func::FuncOp func, const Mesh &mesh) : func(func), mesh
   });
   program = std::move(found);
   size_t count = program->operations.size();
-  unvisited.resize(count, true);
-  uncounted.resize(count, true);
+  unvisited.fill(count);
+  uncounted.fill(count);
   splits.resize(count);
-  reshards.resize(count, 0);
+  reshards.resize(count);
 }
 
 void Propagation::touch(Value value) {
@@ -92,8 +126,8 @@ void Propagation::touch(Value value) {
     auto place = program->indices.find(op);
     if (place == program->indices.end())
       return;
-    unvisited.set(place->second);
-    uncounted.set(place->second);
+    unvisited.insert(place->second);
+    uncounted.insert(place->second);
     splits[place->second].reset();
   };
   if (Operation *op = value.getDefiningOp())
@@ -174,31 +208,51 @@ void Propagation::forEachValue(llvm::function_ref<void(Value)> visitor) const {
       visitor(result);
 }
 
-void Propagation::runToFixpoint(uint8_t level) {
+bool Propagation::runToFixpoint(uint8_t level, llvm::function_ref<bool()> stops) {
+  bool isStopped = false;
   auto visitIfDue = [&](int index) {
     if (program->levels[index] > level)
       return false;
-    unvisited.reset(index);
-    return visit(program->operations[index]);
+    unvisited.erase(index);
+    bool changed = visit(program->operations[index]);
+    isStopped = stops();
+    return changed;
   };
   // Every change adds an axis to a value that lacked it, so this ends.
   for (bool changed = true; changed;) {
     changed = false;
-    for (int i = unvisited.find_first(); i >= 0; i = unvisited.find_next(i))
+    for (int i = unvisited.getFirst(); i >= 0 && !isStopped; i = unvisited.getNext(i))
       changed |= visitIfDue(i);
-    for (int i = unvisited.find_last(); i >= 0; i = unvisited.find_prev(i))
+    for (int i = unvisited.getLast(); i >= 0 && !isStopped; i = unvisited.getPrevious(i))
       changed |= visitIfDue(i);
+    if (isStopped)
+      return false;
   }
+  return true;
 }
 
-void Propagation::run() {
+/// Operations that are visited before it is first asked whether there is hope.
+static constexpr int64_t kFirstAsked = 32;
+
+int64_t Propagation::run(llvm::function_ref<bool()> isHopeless) {
+  int64_t visited = 0, next = kFirstAsked;
+  auto stops = [&] {
+    if (++visited < next || !isHopeless)
+      return false;
+    next *= 2;
+    return isHopeless();
+  };
   for (uint8_t level = 0; level <= kLastLevel; ++level)
-    runToFixpoint(level);
+    if (!runToFixpoint(level, stops))
+      break;
+  return visited;
 }
 
 bool Propagation::attempt(llvm::function_ref<bool()> trial) {
   SmallVector<std::pair<Value, Entry>> changes;
-  llvm::BitVector before = unvisited;
+  std::optional<Worklist> before; // none is the usual case
+  if (unvisited.getFirst() >= 0)
+    before = unvisited;
   auto *outer = std::exchange(journal, &changes);
   bool keep = trial();
   journal = outer;
@@ -211,7 +265,10 @@ bool Propagation::attempt(llvm::function_ref<bool()> trial) {
     touch(value);
     entries[value] = std::move(entry);
   }
-  unvisited = std::move(before);
+  if (before)
+    unvisited = std::move(*before);
+  else
+    unvisited.clear();
   return false;
 }
 
@@ -253,29 +310,38 @@ SmallVector<Sharding> Propagation::getRequired(Operation *op) const {
   return required;
 }
 
-int64_t Propagation::countReshards(Operation *op) const {
-  int64_t count = 0;
+Propagation::Reshards Propagation::countReshards(Operation *op) const {
+  Reshards count;
   SmallVector<Sharding> required = getRequired(op);
+  auto isRequired = [](const Sharding::Dim &have, const Sharding::Dim &needs) {
+    return isPrefix(have.axes, needs.axes);
+  };
   for (auto [operand, sharding] : llvm::zip_first(op->getOperands(), required)) {
     const Sharding &have = lookup(operand).sharding;
     // Cutting a replicated value is free; anything else moves data.
     for (auto [from, to] : llvm::zip_equal(have.dims, sharding.dims))
-      count += ArrayRef<StringAttr>(to.axes).take_front(from.axes.size()) !=
-               ArrayRef<StringAttr>(from.axes);
+      count.all += !isRequired(from, to);
   }
+  count.isLasting = count.all > 0;
   for (auto [result, sharding] :
-       llvm::zip_equal(op->getResults(), ArrayRef(required).take_back(op->getNumResults())))
-    count += lookup(result).sharding.dims != sharding.dims;
+       llvm::zip_equal(op->getResults(), ArrayRef(required).take_back(op->getNumResults()))) {
+    const Sharding &have = lookup(result).sharding;
+    count.all += have.dims != sharding.dims;
+    // What is split less than required may yet be split more.
+    count.isLasting |= !llvm::all_of_zip(have.dims, sharding.dims, isRequired);
+  }
   return count;
 }
 
-int64_t Propagation::countReshards(llvm::function_ref<void(size_t)> recounted) {
-  for (unsigned index : uncounted.set_bits()) {
-    int64_t now = countReshards(program->operations[index]);
-    totalReshards += now - std::exchange(reshards[index], now);
-    recounted(index);
+int64_t Propagation::countReshards(llvm::function_ref<void(size_t, int64_t)> recounted) {
+  for (int index = uncounted.getFirst(); index >= 0; index = uncounted.getNext(index)) {
+    Reshards now = countReshards(program->operations[index]);
+    Reshards was = std::exchange(reshards[index], now);
+    totalReshards += now.all - was.all;
+    lastingReshards += int64_t(now.isLasting) - int64_t(was.isLasting);
+    recounted(index, was.all);
   }
-  uncounted.reset();
+  uncounted.clear();
   return totalReshards;
 }
 

@@ -15,6 +15,25 @@
 
 namespace gridloom {
 
+/// Numbers below a limit, in order from either end. What is far from all of them costs nothing.
+class Worklist {
+public:
+  void fill(size_t count);
+  void insert(size_t number);
+  void erase(size_t number) { bits.reset(number); }
+  void clear();
+  /// -1 where there is none.
+  int getFirst();
+  int getLast();
+  int getNext(int number) const;
+  int getPrevious(int number) const;
+
+private:
+  llvm::BitVector bits;
+  /// All numbers are from `begin` to below `end`.
+  size_t begin = 0, end = 0;
+};
+
 /// The shardings of all values of one function, and the way they grow.
 class Propagation {
 public:
@@ -41,8 +60,10 @@ public:
 
   /// Applies the operations' rules until nothing changes: first of those that pass shardings on as
   /// they are (elementwise, reshape, transpose), then of other moves, then of contractions and
-  /// reductions, so that where shardings meet, the nearer one was there first.
-  void run();
+  /// reductions, so that where shardings meet, the nearer one was there first. Stops early where
+  /// `isHopeless`, which is asked ever more seldom, says so. Returns how often operations were
+  /// visited.
+  int64_t run(llvm::function_ref<bool()> isHopeless = nullptr);
 
   const Entry &lookup(mlir::Value value) const { return entries.find(value)->second; }
   /// Calls `visit` for the arguments, then for the operations' results in order.
@@ -65,10 +86,14 @@ public:
   llvm::SmallVector<dist::Sharding> getRequired(mlir::Operation *op) const;
 
   /// The number of operands that would move between devices other than by reducing partial sums.
-  /// Tells the indices of operations whose values may have changed since it was counted last.
-  int64_t countReshards(llvm::function_ref<void(size_t)> recounted = [](size_t) {});
-  /// The same per operation, in their order, as it was counted last.
-  llvm::ArrayRef<int64_t> getReshards() const { return reshards; }
+  /// Tells the indices of operations whose values may have changed since it was counted last, and
+  /// what it was for them.
+  int64_t countReshards(llvm::function_ref<void(size_t, int64_t)> recounted);
+  /// The same of one operation, as it was counted last.
+  int64_t getReshards(size_t index) const { return reshards[index].all; }
+  /// As many there will be at least, whatever is split more: operations that cannot take a tensor
+  /// as it is split, or have two that they cannot both take so.
+  int64_t getLeastReshards() const { return lastingReshards; }
 
   /// Runs `trial`, and takes back what it changed here unless it returns true; returns what it did.
   bool attempt(llvm::function_ref<bool()> trial);
@@ -88,12 +113,19 @@ public:
   void commit(bool close, const Reasons &reasons = Reasons()) const;
 
 private:
+  /// Of an operation: how many of its tensors move, and whether some will, however they grow.
+  struct Reshards {
+    int64_t all = 0;
+    bool isLasting = false;
+  };
+
   bool visit(mlir::Operation *op);
-  /// Visits operations of at most this level until nothing changes.
-  void runToFixpoint(uint8_t level);
+  /// Visits operations of at most this level until nothing changes, or it is to stop; whether it
+  /// was not.
+  bool runToFixpoint(uint8_t level, llvm::function_ref<bool()> stops);
   /// Notes that operations around `value` have to be seen again.
   void touch(mlir::Value value);
-  int64_t countReshards(mlir::Operation *op) const;
+  Reshards countReshards(mlir::Operation *op) const;
   dist::FactorSplits findSplits(mlir::Operation *op) const;
 
   mlir::func::FuncOp func;
@@ -110,11 +142,11 @@ private:
   };
   std::shared_ptr<const Program> program;
   /// Operations whose values changed since they were last visited, and last counted.
-  llvm::BitVector unvisited, uncounted;
+  Worklist unvisited, uncounted;
   /// By operation, as long as its values have not changed.
   mutable std::vector<std::optional<dist::FactorSplits>> splits;
-  llvm::SmallVector<int64_t> reshards;
-  int64_t totalReshards = 0;
+  llvm::SmallVector<Reshards> reshards;
+  int64_t totalReshards = 0, lastingReshards = 0;
   /// Entries before they changed, during an attempt.
   llvm::SmallVector<std::pair<mlir::Value, Entry>> *journal = nullptr;
 };

@@ -51,7 +51,8 @@ void gridloom::addSeedPasses(mlir::OpPassManager &pm, const ShardOptions &option
                                   options.vocab,
                                   options.sequence,
                                   options.microbatches,
-                                  /*onlyGiven=*/!options.search.empty()}));
+                                  /*onlyGiven=*/!options.search.empty(),
+                                  options.explains}));
 }
 
 void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &options) {

@@ -11,6 +11,8 @@
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/OperationSupport.h"
 
+#include <unordered_map>
+
 using namespace mlir;
 
 namespace gridloom {
@@ -38,13 +40,14 @@ public:
       if (isa<loom::WeightOp, loom::DerivedOp>(op))
         builder.setInsertionPointAfter(&op);
     for (auto derived : module.getOps<loom::DerivedOp>())
-      all.push_back(derived);
+      alike[hash(derived)].push_back(derived);
   }
 
   /// The derived tensor that computes `root`.
   loom::DerivedOp get(Operation *root) {
     loom::DerivedOp derived = build(root);
-    for (loom::DerivedOp other : all)
+    SmallVector<loom::DerivedOp, 1> &others = alike[hash(derived)];
+    for (loom::DerivedOp other : others)
       if (other.getType() == derived.getType() &&
           OperationEquivalence::isRegionEquivalentTo(&other.getBody(), &derived.getBody(),
                                                      OperationEquivalence::IgnoreLocations)) {
@@ -60,7 +63,7 @@ public:
     }
     symbols.insert(derived, builder.getInsertionPoint());
     builder.setInsertionPointAfter(derived);
-    all.push_back(derived);
+    others.push_back(derived);
     return derived;
   }
 
@@ -102,9 +105,20 @@ private:
     return derived;
   }
 
+  /// Of what it computes: equal for tensors that are computed alike.
+  static size_t hash(loom::DerivedOp derived) {
+    llvm::hash_code code = llvm::hash_combine(derived.getType());
+    for (Operation &op : derived.getBody().front())
+      code = llvm::hash_combine(
+          code, OperationEquivalence::computeHash(&op, OperationEquivalence::ignoreHashValue,
+                                                  OperationEquivalence::ignoreHashValue,
+                                                  OperationEquivalence::IgnoreLocations));
+    return code;
+  }
+
   SymbolTable symbols;
   OpBuilder builder;
-  SmallVector<loom::DerivedOp> all;
+  std::unordered_map<size_t, SmallVector<loom::DerivedOp, 1>> alike; ///< by hash
 };
 
 struct HoistProloguePass : gridloom::impl::HoistPrologueBase<HoistProloguePass> {

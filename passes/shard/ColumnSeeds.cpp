@@ -1,0 +1,301 @@
+//===- ColumnSeeds.cpp - weights split by column, then by row ---------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/shard/ColumnSeeds.h"
+
+#include "dialects/loom/Derivatives.h"
+#include "dialects/loom/Loom.h"
+#include "passes/shard/MicroBatches.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+namespace {
+/// A weight whose dimension `column` becomes dimension `made` of the operation's result alone.
+struct Columns {
+  Value weight;
+  int64_t column, made;
+  Location loc; ///< of the operation
+};
+} // namespace
+
+/// Whether a value is a weight, or each token's of a table of them: an expert's.
+static bool isWeight(Value value) {
+  if (auto gather = value.getDefiningOp<loom::GatherOp>())
+    value = cast<RankedTensorType>(gather.getInput().getType()).getRank() > 2 ? gather.getInput()
+                                                                              : Value();
+  return value && value.getDefiningOp<loom::GetWeightOp>();
+}
+
+/// The columns of a weight that is multiplied, of experts the experts first; or the output channels
+/// of a convolution. Nothing of other operations.
+static SmallVector<Columns> findColumns(Operation *op) {
+  if (auto dot = dyn_cast<loom::DotGeneralOp>(op)) {
+    bool isRight = isWeight(dot.getRhs());
+    if (!isRight && !isWeight(dot.getLhs()))
+      return {};
+    SmallVector<int64_t> free = isRight ? dot.getRhsFreeDims() : dot.getLhsFreeDims();
+    int64_t rank = cast<RankedTensorType>(dot.getType()).getRank();
+    int64_t first = isRight ? rank - static_cast<int64_t>(free.size()) : dot.getLhsBatch().size();
+    SmallVector<Columns> columns;
+    for (auto [i, dim] : llvm::enumerate(free))
+      columns.push_back({isRight ? dot.getRhs() : dot.getLhs(), dim,
+                         first + static_cast<int64_t>(i), op->getLoc()});
+    return columns;
+  }
+  if (auto convolution = dyn_cast<loom::ConvolutionOp>(op))
+    if (convolution.getGroups() == 1 && convolution.getWeight().getDefiningOp<loom::GetWeightOp>())
+      return {{convolution.getWeight(), 0, 1, op->getLoc()}};
+  return {};
+}
+
+namespace {
+/// The numbers of elements that cuts have to be multiples of, so that the reshapes that follow, as
+/// of columns into heads, can pass them on.
+class Granules {
+public:
+  explicit Granules(const Propagation &state) : state(state) {}
+  /// That of a dimension of an operation's result; 1 where no reshape follows.
+  int64_t find(Value value, int64_t dim) {
+    if (known.empty())
+      // What reads a value is later.
+      for (Operation *op : llvm::reverse(state.getOperations()))
+        for (Value result : op->getResults()) {
+          int64_t rank = cast<RankedTensorType>(result.getType()).getRank();
+          SmallVector<int64_t, 4> granules = llvm::map_to_vector<4>(
+              llvm::seq(rank), [&](int64_t each) { return look(result, each); });
+          known[result] = std::move(granules);
+        }
+    return known.find(value)->second[dim];
+  }
+
+private:
+  int64_t look(Value value, int64_t dim) const;
+
+  const Propagation &state;
+  llvm::DenseMap<Value, SmallVector<int64_t, 4>> known;
+};
+} // namespace
+
+/// What the next operations ask for, else those that read what they make.
+int64_t Granules::look(Value value, int64_t dim) const {
+  SmallVector<int64_t> later;
+  for (OpOperand &use : value.getUses()) {
+    Operation *op = use.getOwner();
+    if (!isa<ShardingRuleInterface>(op) || op->getNumResults() != 1)
+      continue;
+    const ShardingRule &rule = state.getRule(op);
+    ArrayRef<int64_t> factors = rule.tensors[use.getOperandNumber()][dim];
+    auto major = llvm::find_if(factors, [&](int64_t factor) { return rule.sizes[factor] > 1; });
+    if (major == factors.end())
+      continue;
+    int64_t minor = 1;
+    for (int64_t factor : llvm::make_range(major + 1, factors.end()))
+      minor *= rule.sizes[factor];
+    if (minor > 1)
+      return minor;
+    for (auto [number, made] : llvm::enumerate(rule.tensors.back()))
+      if (made == factors)
+        later.push_back(known.find(op->getResult(0))->second[number]);
+  }
+  auto last = llvm::find_if(llvm::reverse(later), [](int64_t granule) { return granule > 1; });
+  return last == later.rend() ? 1 : *last;
+}
+
+/// True for what is an input with rows added or replaced, as the next key-value cache is of the
+/// last.
+static bool extendsInput(Value value) {
+  auto isInput = [](Value part) {
+    auto type = cast<RankedTensorType>(part.getType());
+    return isa<BlockArgument>(part) && type.getRank() > 2 && isa<FloatType>(type.getElementType());
+  };
+  Operation *op = value.getDefiningOp();
+  if (auto join = dyn_cast_or_null<loom::ConcatenateOp>(op))
+    return llvm::any_of(join.getInputs(), isInput);
+  auto scatter = dyn_cast_or_null<loom::ScatterOp>(op);
+  return scatter && isInput(scatter.getInput());
+}
+
+/// When so many operations have been visited, the obstacle that is named need not be the first.
+static constexpr int64_t kMostExplained = 1 << 20;
+
+namespace {
+/// The contractions that an axis splits, and the reductions that this needs.
+struct AxisUse {
+  int64_t contractions = 0, reductions = 0;
+};
+
+/// Counts the uses of an axis, and again only of what changed.
+class UseCounter {
+public:
+  UseCounter(const Propagation &state, StringAttr axis)
+      : state(state), axis(axis), uses(state.getOperations().size()) {
+    for (size_t i = 0; i < uses.size(); ++i)
+      recount(i);
+  }
+  void recount(size_t index) {
+    AxisUse now = count(state.getOperations()[index]);
+    total.contractions += now.contractions - uses[index].contractions;
+    total.reductions += now.reductions - uses[index].reductions;
+    uses[index] = now;
+  }
+  AxisUse getTotal() const { return total; }
+
+private:
+  AxisUse count(Operation *op) const {
+    auto isSplit = [&](Value value) { return state.lookup(value).sharding.usesAxis(axis); };
+    if (llvm::none_of(op->getOperands(), isSplit) && llvm::none_of(op->getResults(), isSplit))
+      return {};
+    bool contracts = op->getNumOperands() > 1 &&
+                     llvm::is_contained(state.getRule(op).kinds, FactorKind::Reduction);
+    return {contracts, !isParallelOver(state, op, axis)};
+  }
+
+  const Propagation &state;
+  StringAttr axis;
+  SmallVector<AxisUse> uses;
+  AxisUse total;
+};
+
+/// Tries seeds of one axis in one function.
+class ColumnSeeds {
+public:
+  ColumnSeeds(Propagation &state, func::FuncOp func, StringAttr axis, bool explains)
+      : state(state), axis(axis), uses(state, axis), explains(explains) {
+    // A state stays where it is, and so does a cache that goes round outside; a gradient may lie as
+    // its weight does.
+    for (OpOperand &use : func.front().getTerminator()->getOpOperands())
+      if (unsigned number = use.getOperandNumber();
+          !func.getResultAttr(number, loom::kState) &&
+          !func.getResultAttr(number, loom::kGradient) && !extendsInput(use.get()))
+        results.push_back(use.get());
+    count();
+    before = {reshards, countReturned(), uses.getTotal()};
+  }
+
+  /// Whether a split of these columns, cut on multiples of the granule, stays.
+  bool attempt(const Columns &columns, int64_t granule) {
+    former.clear();
+    bool stays = state.attempt([&] { return tryOne(columns, granule); });
+    // Of what was taken back, too, so that the next seed is told apart from this one.
+    count();
+    return stays;
+  }
+
+private:
+  /// All that seeds are judged by.
+  struct Score {
+    int64_t reshards, returned;
+    AxisUse uses;
+  };
+
+  bool tryOne(const Columns &columns, int64_t granule);
+  bool isHopeless();
+  /// Looks again at what has changed.
+  void count() {
+    reshards = state.countReshards([&](size_t index, int64_t was) {
+      uses.recount(index);
+      former.try_emplace(index, was);
+    });
+  }
+  /// Results of the model that are split over the axis.
+  int64_t countReturned() const {
+    return llvm::count_if(
+        results, [&](Value result) { return state.lookup(result).sharding.usesAxis(axis); });
+  }
+  void noteGathering(Value weight) const;
+  /// Notes on a weight why its columns are not split, for those who explain and remark.
+  void noteObstacle(Value weight, const Twine &reason) const;
+
+  Propagation &state;
+  StringAttr axis;
+  UseCounter uses;
+  bool explains;
+  int64_t visited = 0;        ///< operations, by all seeds
+  SmallVector<Value> results; ///< of the model, where seeds must not add any split
+  int64_t reshards = 0;
+  Score before; ///< with the seeds that stay
+  /// The reshards that operations had before this seed, of those that have been counted again.
+  llvm::DenseMap<size_t, int64_t> former;
+};
+} // namespace
+
+/// Whether this seed can no longer stay, however far it spreads: splits are only added to.
+bool ColumnSeeds::isHopeless() {
+  count();
+  return state.getLeastReshards() > before.reshards || countReturned() > before.returned;
+}
+
+/// The seed stays only if no value has to be gathered for it, that is, if a later contraction takes
+/// the split dimension by row.
+bool ColumnSeeds::tryOne(const Columns &columns, int64_t granule) {
+  if (!state.addAxis(columns.weight, columns.column, axis,
+                     "strategy tp: column of " + loom::getNodeName(columns.loc), granule))
+    return false;
+  bool isThorough = explains && visited < kMostExplained; // spreads as far as it goes
+  visited += state.run([&] { return !isThorough && isHopeless(); });
+  count();
+  if (reshards > before.reshards) {
+    noteGathering(columns.weight);
+    return false;
+  }
+  int64_t returned = countReturned();
+  if (returned > before.returned) {
+    noteObstacle(columns.weight, "a result of the model would be split");
+    return false;
+  }
+  // A pair of contractions for a reduction is worth it. What every contraction has to reduce for,
+  // as the features of a residual stream, is not.
+  AxisUse use = uses.getTotal();
+  if (2 * (use.reductions - before.uses.reductions) >
+      use.contractions - before.uses.contractions + 1) {
+    noteObstacle(columns.weight, "nearly every product after it would need a reduction");
+    return false;
+  }
+  before = {reshards, returned, use};
+  return true;
+}
+
+/// Names the first operation for which values would have to be gathered that were not before.
+void ColumnSeeds::noteGathering(Value weight) const {
+  std::optional<size_t> first;
+  for (auto [index, was] : former)
+    if (state.getReshards(index) > was && (!first || index < *first))
+      first = index;
+  if (first)
+    noteObstacle(weight, "its product would have to be gathered for '" +
+                             loom::getNodeName(state.getOperations()[*first]->getLoc()) + "'");
+}
+
+void ColumnSeeds::noteObstacle(Value weight, const Twine &reason) const {
+  auto get = weight.getDefiningOp<loom::GetWeightOp>();
+  if (!get || !explains)
+    return;
+  MLIRContext *context = weight.getContext();
+  auto text =
+      StringAttr::get(context, "split by columns over '" + axis.getValue() + "', " + reason);
+  get->setAttr(kObstacle, OriginAttr::get(context, StringAttr(), {}, text, axis));
+}
+
+void gridloom::seedColumns(Propagation &state, func::FuncOp func, StringAttr axis, bool explains) {
+  ColumnSeeds seeds(state, func, axis, explains);
+  Granules granules(state);
+  func.walk([&](ShardingRuleInterface op) {
+    SmallVector<Columns> candidates = findColumns(op);
+    if (candidates.empty() || llvm::any_of(op->getOperands().take_front(2), [&](Value operand) {
+          return state.lookup(operand).sharding.usesAxis(axis);
+        }))
+      return;
+    for (const Columns &columns : candidates) {
+      if (seeds.attempt(columns, 1))
+        return;
+      // Columns that do not come out even are cut between heads.
+      int64_t granule = granules.find(op->getResult(0), columns.made);
+      if (granule > 1 && seeds.attempt(columns, granule))
+        return;
+    }
+  });
+}
