@@ -10,6 +10,8 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
+#include <set>
+
 using namespace mlir;
 using namespace gridloom;
 
@@ -91,11 +93,25 @@ std::vector<MeshSpec> gridloom::enumerateMeshes(int64_t count, StringRef strateg
   return meshes;
 }
 
-MeshSpec gridloom::makeSearchMesh(const cluster::Machine &machine, int64_t count, size_t mostAxes) {
+/// Devices joined by the fastest links of which there are several blocks; all of them where there
+/// is one.
+static int64_t getFastBlock(const cluster::Machine &machine, int64_t count) {
   int64_t block = machine.levels.empty() ? count : machine.levels.front().block;
-  if (block <= 1 || block >= count || count % block != 0)
-    block = count;
-  std::vector<int64_t> sizes(block == count ? mostAxes : mostAxes - 1, 1);
+  return block <= 1 || block >= count || count % block != 0 ? count : block;
+}
+
+/// "x=4,y=2" of axes that have more than one device.
+static MeshSpec nameAxes(ArrayRef<int64_t> sizes) {
+  MeshSpec mesh;
+  for (int64_t size : sizes)
+    if (size > 1)
+      mesh.push_back({std::string(1, "xyzw"[mesh.size()]), size});
+  return mesh;
+}
+
+MeshSpec gridloom::makeSearchMesh(const cluster::Machine &machine, int64_t count, size_t mostAxes) {
+  int64_t block = getFastBlock(machine, count);
+  SmallVector<int64_t> sizes(block == count ? mostAxes : mostAxes - 1, 1);
   for (int64_t rest = block, factor = block; rest > 1; rest /= factor) {
     // The largest prime left, to the smallest axis.
     factor = 1;
@@ -106,9 +122,104 @@ MeshSpec gridloom::makeSearchMesh(const cluster::Machine &machine, int64_t count
   }
   std::sort(sizes.begin(), sizes.end(), std::greater<>());
   sizes.insert(sizes.begin(), count / block);
-  MeshSpec mesh;
+  return nameAxes(sizes);
+}
+
+using Sizes = SmallVector<int64_t, 4>;
+
+/// All ways to write a number as a product of so many factors above 1, none above `most` and the
+/// largest first; those with small factors come first.
+static std::vector<Sizes> listProducts(int64_t number, size_t factors, int64_t most) {
+  if (factors == 0)
+    return number == 1 ? std::vector<Sizes>(1) : std::vector<Sizes>();
+  std::vector<Sizes> all;
+  for (int64_t first = 2; first <= std::min(number, most); ++first) {
+    if (number % first != 0)
+      continue;
+    for (const Sizes &rest : listProducts(number / first, factors - 1, first)) {
+      all.push_back({first});
+      llvm::append_range(all.back(), rest);
+    }
+  }
+  return all;
+}
+
+namespace {
+/// The axes of a mesh: those between blocks of the fastest links, then those within.
+struct Axes {
+  Sizes between, within;
+
+  MeshSpec name() const {
+    Sizes all = between;
+    llvm::append_range(all, within);
+    return nameAxes(all);
+  }
+};
+} // namespace
+
+/// The meshes of so many axes, those that have most of them within blocks first. What one of fewer
+/// axes can say one of these can.
+static std::vector<Axes> listMeshes(int64_t blocks, int64_t block, size_t axes) {
+  std::vector<Axes> all;
+  for (size_t outer = blocks > 1 ? 1 : 0; outer <= axes; ++outer)
+    for (const Sizes &between : listProducts(blocks, outer, blocks))
+      for (const Sizes &within : listProducts(block, axes - outer, block))
+        all.push_back({between, within});
+  return all;
+}
+
+/// Products of some of the sizes.
+static std::set<int64_t> listShares(ArrayRef<int64_t> sizes) {
+  std::set<int64_t> shares = {1};
   for (int64_t size : sizes)
-    if (size > 1)
-      mesh.push_back({std::string(1, "xyzw"[mesh.size()]), size});
-  return mesh;
+    for (int64_t share : std::set<int64_t>(shares))
+      shares.insert(share * size);
+  return shares;
+}
+
+/// How many devices axes of a mesh have together, for one use of them.
+static std::set<int64_t> listShares(const Axes &mesh) {
+  Sizes all = mesh.between;
+  llvm::append_range(all, mesh.within);
+  return listShares(all);
+}
+
+/// Whether so many rows can be split over axes such that the others are within a block, or have all
+/// of one.
+static bool splitsRows(const Axes &mesh, int64_t rows) {
+  int64_t blocks = 1;
+  for (int64_t size : mesh.between)
+    blocks *= size;
+  return listShares(mesh.between).contains(rows) ||
+         (rows % blocks == 0 && listShares(mesh.within).contains(rows / blocks));
+}
+
+std::vector<MeshSpec> gridloom::makeSearchMeshes(const cluster::Machine &machine, int64_t count,
+                                                 int64_t rows, size_t mostAxes, size_t mostMeshes) {
+  int64_t block = getFastBlock(machine, count);
+  std::vector<Axes> all;
+  for (size_t axes = mostAxes; all.empty() && axes > 0; --axes)
+    all = listMeshes(count / block, block, axes);
+  bool hasForRows = llvm::any_of(all, [&](const Axes &axes) { return splitsRows(axes, rows); });
+  std::vector<MeshSpec> meshes;
+  std::set<int64_t> said;
+  while (meshes.size() < mostMeshes) {
+    const Axes *best = nullptr;
+    size_t most = 0;
+    for (const Axes &axes : all) {
+      if (meshes.empty() && hasForRows && !splitsRows(axes, rows))
+        continue;
+      std::set<int64_t> shares = listShares(axes);
+      size_t added = llvm::count_if(shares, [&](int64_t share) { return !said.contains(share); });
+      if (added > most) {
+        best = &axes;
+        most = added;
+      }
+    }
+    if (!best)
+      break;
+    said.merge(listShares(*best));
+    meshes.push_back(best->name());
+  }
+  return meshes;
 }

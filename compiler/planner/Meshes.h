@@ -38,6 +38,14 @@ std::vector<MeshSpec> enumerateMeshes(int64_t count, llvm::StringRef strategy);
 /// there are, and the devices of a block over the other axes, the larger first.
 MeshSpec makeSearchMesh(const cluster::Machine &machine, int64_t count, size_t mostAxes);
 
+/// A few meshes of so many axes, or of fewer where the number has no more factors, and none partly
+/// within a block. With the first a batch of `rows`, which divide the devices, can be split by rows
+/// alone, and over the fastest links by something else: of 1,024 devices in blocks of 8 and 64
+/// rows x=64,y=2,z=8, but not x=128,y=4,z=2. With the others, any number that divides the devices
+/// is the product of axes of one of them, as far as so many meshes go.
+std::vector<MeshSpec> makeSearchMeshes(const cluster::Machine &machine, int64_t count, int64_t rows,
+                                       size_t mostAxes, size_t mostMeshes);
+
 } // namespace gridloom
 
 #endif // GRIDLOOM_COMPILER_PLANNER_MESHES_H

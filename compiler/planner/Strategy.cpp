@@ -30,6 +30,8 @@ static constexpr int64_t kMaxPlanned = 4096;
 static constexpr size_t kMaxCandidates = 64;
 /// A solver splits over at most so many axes, and over fewer unasked: time grows exponentially.
 static constexpr size_t kMaxSearched = 4;
+/// The most meshes without stages that a solver splits over unasked.
+static constexpr size_t kMaxMeshes = 2;
 /// The most stages that are tried with a search.
 static constexpr int64_t kMaxSearchedStages = 8;
 
@@ -129,9 +131,9 @@ static Use getUse(const AxisSpec &axis, const StrategyRequest &request) {
   return axis.name == request.stageAxis ? Use::Pipeline : getUse(axis.name);
 }
 
-/// The largest divisor of all leading dimensions of inputs that is at most `most`: more
-/// micro-batches there cannot be.
-static int64_t limitMicrobatches(ModuleOp module, int64_t most) {
+/// What divides all leading dimensions of inputs: more rows there are not to split or to cut in
+/// time.
+static int64_t countRows(ModuleOp module) {
   int64_t common = 0;
   for (auto func : module.getOps<func::FuncOp>())
     for (BlockArgument argument : func.getArguments()) {
@@ -139,7 +141,13 @@ static int64_t limitMicrobatches(ModuleOp module, int64_t most) {
       bool isWhole = type.getRank() == 0 || func.getArgAttr(argument.getArgNumber(), loom::kState);
       common = std::gcd(common, isWhole ? 1 : type.getDimSize(0));
     }
-  while (common % most != 0)
+  return common;
+}
+
+/// The largest number of micro-batches that divides the rows and is at most `most`.
+static int64_t limitMicrobatches(ModuleOp module, int64_t most) {
+  int64_t rows = countRows(module);
+  while (rows % most != 0)
     --most;
   return most;
 }
@@ -186,14 +194,30 @@ static std::vector<Candidate> makeSearches(ModuleOp module, const MeshSpec &mesh
   return candidates;
 }
 
-/// The search on all devices, and with stages: as many as there are blocks of the fastest links, or
-/// a power of two up to that, so that what they send goes over the others. Where all links are
+/// The searches without stages. One leaves devices idle that rows do not keep busy: small
+/// operations run as one where nothing is sent between them, which sums do not know but the
+/// simulator does.
+static std::vector<Candidate> makeWholeSearches(ModuleOp module, const cluster::Machine &machine,
+                                                int64_t count, const StrategyRequest &request) {
+  int64_t rows = std::gcd(countRows(module), count);
+  std::vector<Candidate> candidates;
+  for (const MeshSpec &mesh : makeSearchMeshes(machine, count, rows, /*mostAxes=*/3, kMaxMeshes))
+    llvm::append_range(candidates, makeSearches(module, mesh, request));
+  if (rows == 1 || rows == count)
+    return candidates;
+  MeshSpec mesh = {{"x", rows}, {"y", count / rows}};
+  candidates.push_back(makeCandidate(mesh, {Use::Search, Use::Any}, request));
+  candidates.back().name += " over x";
+  return candidates;
+}
+
+/// The searches on all devices, and with stages: as many as there are blocks of the fastest links,
+/// or a power of two up to that, so that what they send goes over the others. Where all links are
 /// alike, stages only save time with micro-batches. The many searches with stages have two axes,
 /// which takes a tenth of the time of three.
 static std::vector<Candidate> makeFreeSearches(ModuleOp module, const cluster::Machine &machine,
                                                int64_t count, const StrategyRequest &request) {
-  std::vector<Candidate> candidates =
-      makeSearches(module, makeSearchMesh(machine, count, /*mostAxes=*/3), request);
+  std::vector<Candidate> candidates = makeWholeSearches(module, machine, count, request);
   int64_t block = machine.levels.size() > 1 ? machine.levels.front().block : count;
   int64_t blocks = block >= 1 && count % block == 0 ? count / block : 1;
   bool hasBatch = limitMicrobatches(module, 2 * kMaxSearchedStages) > 1;

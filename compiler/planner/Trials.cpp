@@ -104,7 +104,7 @@ static void weighLayers(Candidate &candidate, ModuleOp few, ModuleOp more, int64
 /// Whether few layers would save little: most of a search's work is in what all layers share, and
 /// what it finds on all devices is seldom far from the best.
 static bool isBestWhole(const Candidate &candidate) {
-  return !candidate.options.search.empty() && !candidate.options.hasPipeline();
+  return candidate.options.search.size() > 1 && !candidate.options.hasPipeline();
 }
 
 /// Weighs candidates with few layers, where that saves work.

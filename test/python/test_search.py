@@ -247,7 +247,7 @@ def test_without_seeds_only_searches_remain(tools, models, tmp_path, devices, me
     tools.compile(model, tmp_path / "m.plan", *bind(model), *devices, "--no-seeds")
     report = json.loads((tmp_path / "m.plan" / "report.json").read_text())
     candidates = [candidate["strategy"] for candidate in report["candidates"]]
-    assert all(re.fullmatch(r"\S+: (pp over pipe, )?search(, up to \d+ micro-batches)?", each) for each in candidates)
+    assert all(re.fullmatch(r"\S+: (pp over pipe, )?search( over x|, up to \d+ micro-batches)?", each) for each in candidates)
     assert {each.split(":")[0] for each in candidates} == meshes
     assert report["options"]["no-seeds"] is True and "strategy" not in report["options"]
     planned = json.loads(tools.call("plan", model, *bind(model), *devices, "--no-seeds", "--json").stdout)
