@@ -197,6 +197,15 @@ void Trials::weighLayers() {
   SmallVector<size_t> order;
   for (size_t i = 0; i < isWhole.size(); ++i)
     order.push_back(i);
+  // What is quick and often good: first without stages, then the search, then with stages.
+  if (request.limits.isQuickFirst)
+    llvm::stable_sort(order, [&](size_t a, size_t b) {
+      auto rank = [&](size_t i) {
+        return std::pair(choice.candidates[i].options.hasPipeline(),
+                         isBestWhole(choice.candidates[i]));
+      };
+      return rank(a) < rank(b);
+    });
   std::optional<Layers> layers;
   if (!request.weighsAll && order.size() > kMaxSimulated)
     layers = Layers::find(module);
@@ -207,10 +216,10 @@ void Trials::weighLayers() {
   }
   if (!few || !more)
     return weighWhole(order);
-  // What takes longest begins first, where there is time for all.
-  std::stable_partition(order.begin(), order.end(), [&](size_t i) {
-    return isBestWhole(choice.candidates[i]) != request.limits.isQuickFirst;
-  });
+  // Where there is time for all, what takes longest begins first.
+  if (!request.limits.isQuickFirst)
+    std::stable_partition(order.begin(), order.end(),
+                          [&](size_t i) { return isBestWhole(choice.candidates[i]); });
   std::vector<Weighed> whole(order.size());
   std::vector<Candidate> layered(order.size());
   std::vector<char> isKnown(order.size(), true); // threads write beside each other
