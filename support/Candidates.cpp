@@ -12,7 +12,7 @@ using namespace gridloom;
 
 void gridloom::sortCandidates(std::vector<PlanCandidate> &candidates) {
   auto rank = [](const PlanCandidate &candidate) {
-    int group = candidate.isChosen() ? 0 : candidate.isRefused() ? 2 : 1;
+    int group = candidate.isChosen() ? 0 : candidate.isRefused() ? 3 : candidate.isLeft() ? 2 : 1;
     double ms = candidate.measuredMs > 0    ? candidate.measuredMs
                 : candidate.simulatedMs > 0 ? candidate.simulatedMs
                                             : candidate.sumMs;

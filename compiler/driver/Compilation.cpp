@@ -7,6 +7,7 @@
 
 #include "cluster/Presets.h"
 #include "compiler/driver/DumpChecks.h"
+#include "compiler/driver/Interrupt.h"
 #include "compiler/driver/ReadableNames.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/simulator/TimelineFile.h"
@@ -20,14 +21,13 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Path.h"
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <iostream>
-#include <unistd.h>
 
 using namespace mlir;
 using namespace gridloom;
@@ -63,17 +63,17 @@ void Compilation::handle(Diagnostic &diagnostic) {
   switch (diagnostic.getSeverity()) {
   case DiagnosticSeverity::Error:
     hadError = true;
-    messages << "error: " << text << "\n";
+    say() << "error: " << text << "\n";
     for (Diagnostic &note : diagnostic.getNotes())
       messages << "note: " << makeOneLine(note.str()) << "\n";
     return;
   case DiagnosticSeverity::Warning:
-    messages << "warning: " << text << "\n";
+    say() << "warning: " << text << "\n";
     warnings.push_back(text);
     return;
   case DiagnosticSeverity::Remark:
     if (options.remarks)
-      messages << "remark: " << text << "\n";
+      say() << "remark: " << text << "\n";
     remarks.push_back(text);
     return;
   case DiagnosticSeverity::Note:
@@ -83,7 +83,7 @@ void Compilation::handle(Diagnostic &diagnostic) {
 
 void Compilation::fail(const Twine &message) {
   hadError = true;
-  messages << "error: " << message.str() << "\n";
+  say() << "error: " << message.str() << "\n";
 }
 
 LogicalResult Compilation::checkOptions() {
@@ -317,6 +317,7 @@ StrategyRequest Compilation::makeRequest() const {
   request.leastSimulated = static_cast<size_t>(options.measureBest);
   request.weighsAll = options.weighsAll;
   request.jobs = options.jobs;
+  request.limits = makeLimits();
   request.memory = getMemoryOptions(target->getTraits(), options);
   return request;
 }
@@ -332,10 +333,16 @@ LogicalResult Compilation::choose() {
   request.suggest = [&](const ShardOptions &shard, const rt::MemoryNeeds &needs, int64_t limit) {
     return suggestFit(shard, needs, limit);
   };
-  FailureOr<Choice> chosen = chooseStrategy(*module, request);
+  request.onProgress = [&](const PlanProgress &progress) { showProgress(progress); };
+  planBegin = std::chrono::steady_clock::now();
+  FailureOr<Choice> chosen = [&] {
+    InterruptOnce interrupt(options.isInterruptible);
+    return chooseStrategy(*module, request);
+  }();
   if (failed(chosen))
     return failure();
   choice = std::move(*chosen);
+  recordStop();
   if (failed(checkChoice()))
     return failure();
   return options.measureBest ? measureBest() : success();
@@ -363,6 +370,10 @@ static std::string getShardFlags(const CompileOptions &options) {
     add("memory-limit", std::to_string(options.memoryLimit));
   if (options.measureBest)
     add("measure-best", std::to_string(options.measureBest));
+  if (options.planTime >= 0)
+    add("plan-time", llvm::formatv("{0}", llvm::json::Value(options.planTime)).str());
+  if (options.planWork)
+    add("plan-work", std::to_string(options.planWork));
   return flags;
 }
 
@@ -424,9 +435,9 @@ PhaseContext Compilation::makePhaseContext(const ShardOptions &shard) const {
 
 LogicalResult Compilation::runPhase(size_t index) {
   const Phase &phase = getPhases()[index];
-  if (::isatty(STDERR_FILENO) && !options.quiet)
-    std::cerr << "\r\033[K[" << index + 1 << "/" << getPhases().size() << "] " << phase.name.str()
-              << std::flush;
+  statusOfPhase = "[" + std::to_string(index + 1) + "/" + std::to_string(getPhases().size()) +
+                  "] " + phase.name.str();
+  showStatus(statusOfPhase);
   auto begin = std::chrono::steady_clock::now();
   if ((phase.name == "import" && failed(load())) || (phase.name == "shard" && failed(choose())) ||
       (phase.name == "emit" && failed(emit())))
@@ -434,6 +445,8 @@ LogicalResult Compilation::runPhase(size_t index) {
   if (phase.addPasses) {
     PassManager pm(&context);
     phase.addPasses(pm, makePhaseContext(choice.options));
+    // A search that is the only candidate runs here.
+    InterruptOnce interrupt(options.isInterruptible && phase.name == "shard");
     if (failed(pm.run(*module))) {
       if (!hadError)
         fail("phase " + phase.name + " failed");
@@ -441,6 +454,7 @@ LogicalResult Compilation::runPhase(size_t index) {
     }
   }
   if (phase.name == "shard") {
+    recordStop();
     estimatedMemory = estimateMemory(*module, getMemoryOptions(target->getTraits(), options));
     searchBound = takeSearchBound(*module);
     recordValues();
@@ -585,8 +599,7 @@ int Compilation::run() {
   LogicalResult result = success();
   for (size_t index = first; index <= last && succeeded(result); ++index)
     result = runPhase(index);
-  if (::isatty(STDERR_FILENO) && !options.quiet)
-    std::cerr << "\r\033[K" << std::flush;
+  showStatus("");
   // Dumps are also written when a later phase fails: then they are most useful.
   if (!options.dumpIr.empty())
     if (std::string error = writeDumps(dumps, options.dumpIr); !error.empty()) {

@@ -24,6 +24,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "llvm/Support/JSON.h"
 
+#include <chrono>
 #include <map>
 
 namespace gridloom {
@@ -69,6 +70,23 @@ private:
   /// Sets what the import needs to know of dimensions and states. Returns the error, or "".
   std::string fillImportOptions(ImportOptions &import, const std::vector<std::string> &dims) const;
   PhaseContext makePhaseContext(const ShardOptions &shard) const;
+
+  // PlanStop.cpp
+  /// When the planner takes the best candidate it knows.
+  PlanLimits makeLimits() const;
+  bool isPlanTimeOver() const;
+  bool isInterrupted() const;
+  /// Keeps what has stopped it, if anything has.
+  void recordStop();
+  /// "by Ctrl-C, which left 12 of 56 candidates that may be faster"; empty where nothing stopped
+  /// it.
+  std::string describeStop() const;
+  llvm::json::Object describePlanning() const;
+  /// Writes over the line of a terminal that standard error is.
+  void showStatus(const std::string &text) const;
+  /// Where messages go, with that line out of their way.
+  std::ostream &say() const;
+  void showProgress(const PlanProgress &progress) const;
 
   // MeasureBest.cpp
   struct Contender;
@@ -144,6 +162,9 @@ private:
   std::shared_ptr<StrategyFile> strategy; ///< of --strategy; null where that is no file
   ModelIdentity identity;
   std::string strategyText; ///< for plan.strategy; empty where the shard phase did not run
+  std::chrono::steady_clock::time_point planBegin;
+  std::string statusOfPhase; ///< "[3/10] shard"
+  std::string stoppedBy;     ///< what ended planning before it was finished: "--plan-time 2"
   Choice choice;
   ModelShardings shardings; ///< for --emit-onnx
   /// Before the shard phase, for suggestions; kept where there is a memory limit.

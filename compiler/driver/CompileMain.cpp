@@ -16,6 +16,7 @@
 
 #include <iostream>
 #include <limits>
+#include <unistd.h>
 
 using namespace gridloom;
 
@@ -156,6 +157,18 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
   verb.add_flag("--weigh-all", options.weighsAll,
                 "weigh every candidate on the whole program, also where few of its layers tell "
                 "that it is slower; the choice is the same");
+  verb.add_option("--plan-time", options.planTime,
+                  "seconds for the choice of a strategy: after that the best plan found so far is "
+                  "taken, of which there is always one that fits; default: as long as it takes. "
+                  "Ctrl-C does the same")
+      ->type_name("S")
+      ->check(numberWithin(0, 1e9));
+  verb.add_option("--plan-work", options.planWork,
+                  "steps for the choice of a strategy: a step is a candidate weighed or simulated, "
+                  "or a round of a search; as many have the same result on any machine; default: "
+                  "as many as it takes")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t(1), std::numeric_limits<int64_t>::max()).description(""));
   verb.add_option("--jobs", options.jobs,
                   "threads that weigh candidates, which the choice does not depend on; default: as "
                   "many as the machine has, at most 4")
@@ -277,6 +290,8 @@ static int runVerb(int argc, char **argv) {
     std::cout << listPhases();
     return 0;
   }
+  // Without a terminal nobody waits for the plan: then the signal ends the program.
+  compile.isInterruptible = planned.isInterruptible = ::isatty(STDERR_FILENO);
   if (*compileVerb)
     return runCompile(compile);
   PlanOutcome outcome;

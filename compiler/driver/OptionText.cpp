@@ -8,6 +8,8 @@
 #include "cluster/Presets.h"
 #include "support/Text.h"
 
+#include "llvm/Support/FormatVariadic.h"
+
 #include <filesystem>
 
 using namespace gridloom;
@@ -34,6 +36,8 @@ template <typename Options, typename Visit> static void forEachFlag(Options &opt
   visit("chunk-matmul", options.chunkMatmul);
   visit("memory-limit", options.memoryLimit);
   visit("measure-best", options.measureBest);
+  visit("plan-time", options.planTime);
+  visit("plan-work", options.planWork);
   visit("precision", options.precision);
   visit("target", options.target.name);
   visit("cpu-arch", options.target.cpuArch);
@@ -71,6 +75,10 @@ struct Reader {
   }
   void operator()(const char *name, int64_t &number) {
     if (std::optional<int64_t> found = object.getInteger(name))
+      number = *found;
+  }
+  void operator()(const char *name, double &number) {
+    if (std::optional<double> found = object.getNumber(name))
       number = *found;
   }
   void operator()(const char *name, bool &flag) {
@@ -116,6 +124,8 @@ std::string gridloom::printFlags(const CompileOptions &options) {
       add(name, string->str());
     else if (std::optional<int64_t> number = value->getAsInteger())
       add(name, std::to_string(*number));
+    else if (value->getAsNumber())
+      add(name, llvm::formatv("{0}", *value).str());
     else if (const Array *list = value->getAsArray())
       for (const Value &element : *list)
         add(name, element.getAsString().value_or("").str());

@@ -34,10 +34,13 @@ struct CompileOptions {
   std::string cluster;           ///< PRESET, PRESETxN or a file
   std::vector<std::string> shard;
   int64_t microbatches = 0;
-  int64_t chunkMatmul = 0; ///< chunks of a matmul beside a collective; 0: whole
-  int64_t memoryLimit = 0; ///< bytes
-  int64_t measureBest = 0; ///< candidates that are run on this machine; 0: none
-  bool weighsAll = false;  ///< candidates on the whole program, whatever its layers
+  int64_t chunkMatmul = 0;      ///< chunks of a matmul beside a collective; 0: whole
+  int64_t memoryLimit = 0;      ///< bytes
+  int64_t measureBest = 0;      ///< candidates that are run on this machine; 0: none
+  bool weighsAll = false;       ///< candidates on the whole program, whatever its layers
+  double planTime = -1;         ///< seconds; below 0: as long as it takes
+  int64_t planWork = 0;         ///< steps of the planner; 0: as many as it takes
+  bool isInterruptible = false; ///< the first SIGINT while planning takes the best plan so far
   int64_t jobs = 0; ///< threads that weigh candidates; 0: as many as the machine has, at most 4
   TargetOptions target;
   std::string precision = "f32";    ///< f32, tf32, bf16 or f16

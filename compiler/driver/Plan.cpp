@@ -48,6 +48,9 @@ void Compilation::describeChoice(PlanOutcome &outcome) const {
   outcome.precision = getPrecision();
   outcome.strategy = choice.name;
   outcome.chosenAs = choice.describe();
+  outcome.planSteps = choice.countSteps();
+  outcome.stopped = describeStop();
+  outcome.left = choice.countLeft();
   for (const Candidate &candidate : choice.candidates) {
     int64_t bytes = candidate.memoryBytes ? candidate.memoryBytes : candidate.estimatedBytes;
     outcome.candidates.push_back({candidate.name, candidate.describe(),
@@ -69,7 +72,9 @@ int Compilation::plan(const sim::MeasuredCosts *measured, PlanOutcome &outcome) 
   for (size_t index = first; index <= last; ++index)
     if (failed(runPhase(index)))
       return 1;
-  if (failed(simulateCopy(measured, outcome)) || hadError || failed(saveStrategy()))
+  LogicalResult simulated = simulateCopy(measured, outcome);
+  showStatus("");
+  if (failed(simulated) || hadError || failed(saveStrategy()))
     return 1;
   outcome.files["plan.strategy"] = strategyText;
   describeChoice(outcome);

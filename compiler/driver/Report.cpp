@@ -216,6 +216,7 @@ std::string Compilation::makeReport() const {
                             {"target", target->getName()},
                             {"precision", getPrecision()},
                             {"candidates", describeCandidates(choice)},
+                            {"planning", describePlanning()},
                             {"memory", describeMemory()},
                             {"collectives", describeCollectives()},
                             {"estimates", describePrograms(runs)},
@@ -310,14 +311,14 @@ void Compilation::printChoice(llvm::raw_ostream &os) const {
   if (others.size() > most)
     llvm::stable_sort(others, [](const Candidate *a, const Candidate *b) {
       auto rank = [](const Candidate *c) {
-        return std::tuple(c->verdict != Verdict::Slower, c->measuredSeconds == 0,
-                          c->simulatedSeconds == 0, c->sumSeconds);
+        int group = c->verdict == Verdict::Slower ? 0 : c->verdict == Verdict::Left ? 1 : 2;
+        return std::tuple(group, c->measuredSeconds == 0, c->simulatedSeconds == 0, c->sumSeconds);
       };
       return rank(a) < rank(b);
     });
   for (const Candidate *candidate : ArrayRef(others).take_front(most)) {
     os << "    not           " << candidate->name << ": ";
-    if (candidate->verdict != Verdict::Slower)
+    if (candidate->verdict == Verdict::Refused || candidate->sumSeconds == 0)
       os << candidate->describe();
     else if (candidate->measuredSeconds > 0)
       os << llvm::format("%.3g ms measured, %.3g ms simulated", toMs(candidate->measuredSeconds),
@@ -338,6 +339,8 @@ void Compilation::printSummary() const {
   os << options.output << ": " << options.input << " for " << target->getName()
      << (getPrecision() == "f32" ? "" : " in " + getPrecision()) << "\n";
   printChoice(os);
+  if (std::string stop = describeStop(); !stop.empty())
+    os << "  stopped         " << stop << "\n";
   os << "  memory          " << formatBytes(memory.needs.getAllocated())
      << " per device: " << rt::describe(memory.needs);
   if (uint64_t limit = getMemoryLimit())

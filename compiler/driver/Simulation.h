@@ -32,6 +32,9 @@ struct PlanOutcome {
   std::string strategy;                  ///< empty where it was not chosen here
   std::string chosenAs;                  ///< "fastest of ..."; empty where nothing was to choose
   std::vector<PlanCandidate> candidates; ///< of which one was chosen
+  uint64_t planSteps = 0;                ///< of the planner
+  std::string stopped;                   ///< what ended planning early; empty: nothing did
+  size_t left = 0;                       ///< candidates that there was no time for
   uint64_t memoryLimit = 0;              ///< bytes; 0: none
   std::vector<PlannedMemory> memory;     ///< of all stages
   std::vector<std::string> warnings, remarks;

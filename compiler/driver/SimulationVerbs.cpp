@@ -138,6 +138,11 @@ static Document describe(const PlanOutcome &outcome, bool forTools) {
   addText("mesh", outcome.mesh);
   addText("strategy", outcome.strategy);
   addText("chosen_as", outcome.chosenAs);
+  addText("stopped", outcome.stopped);
+  if (forTools && !outcome.strategy.empty()) {
+    document.addField("candidates_left", outcome.left);
+    document.addField("plan_steps", outcome.planSteps);
+  }
   addText("machine", outcome.machine);
   addText("target", outcome.target);
   addText("precision", outcome.precision);

@@ -11,7 +11,9 @@
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
 #include "passes/shard/DeviceConfiguration.h"
+#include "passes/shard/SearchLimits.h"
 #include "passes/shard/StrategyFile.h"
+#include "support/Candidates.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
@@ -59,6 +61,8 @@ std::string Candidate::describe() const {
     return isExtrapolated ? "slower, extrapolated" : "slower";
   case Verdict::Refused:
     return refusal;
+  case Verdict::Left:
+    return kLeftVerdict;
   }
   llvm_unreachable("a candidate without a verdict");
 }
@@ -70,9 +74,26 @@ std::string Choice::describe() const {
       llvm::count_if(candidates, [](const Candidate &c) { return c.simulatedSeconds > 0; });
   auto measured =
       llvm::count_if(candidates, [](const Candidate &c) { return c.measuredSeconds > 0; });
+  size_t left = countLeft();
   return "fastest of " + std::to_string(candidates.size()) + " candidates, " +
          std::to_string(simulated) + " simulated" +
-         (measured ? ", " + std::to_string(measured) + " measured" : "");
+         (measured ? ", " + std::to_string(measured) + " measured" : "") +
+         (left ? ", " + std::to_string(left) + " left" : "");
+}
+
+size_t Choice::countLeft() const {
+  return llvm::count_if(candidates, [](const Candidate &c) { return c.verdict == Verdict::Left; });
+}
+
+bool Choice::hasCutSearch() const {
+  return llvm::any_of(candidates, [](const Candidate &c) { return c.options.limits->isCut; });
+}
+
+uint64_t Choice::countSteps() const {
+  uint64_t steps = numLooks;
+  for (const Candidate &candidate : candidates)
+    steps += candidate.options.limits->rounds;
+  return steps;
 }
 
 void Choice::choose(Candidate &candidate) {
@@ -535,8 +556,11 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   choice.memoryLimit = request.memoryLimit;
   if (!choice.memoryLimit && (request.cluster || choice.candidates.size() > 1))
     choice.memoryLimit = choice.machine.getMemoryBytes();
-  for (Candidate &candidate : choice.candidates)
+  for (Candidate &candidate : choice.candidates) {
     candidate.options.searchMemory = request.memoryLimit;
+    candidate.options.limits = std::make_shared<SearchLimits>(
+        SearchLimits{request.limits.isOver, request.limits.mostSteps});
+  }
   Candidate &first = choice.candidates.front();
   bool mayNeedLess = !first.options.search.empty() && choice.memoryLimit &&
                      !hasRoom(module, choice.memoryLimit, /*forAll=*/request.memoryLimit > 0);

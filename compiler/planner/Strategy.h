@@ -13,6 +13,7 @@
 #include "passes/shard/Shard.h"
 
 #include <functional>
+#include <limits>
 
 namespace gridloom {
 
@@ -20,6 +21,23 @@ namespace gridloom {
 struct TrialPlan {
   rt::MemoryNeeds needs; ///< of a device of the stage that takes most
   double seconds = 0;    ///< of a step in the simulator, all specialisations together
+};
+
+/// When planning takes the best candidate it knows. It always goes on until there is one that fits.
+struct PlanLimits {
+  /// There is no more time. Stays true; several threads ask. May be null.
+  std::function<bool()> isOver;
+  /// A step is a candidate weighed or simulated, or a round of a search's solver. So many have one
+  /// result, on any number of threads. A search alone runs no more rounds than that.
+  uint64_t mostSteps = std::numeric_limits<uint64_t>::max();
+  /// Weighs what takes least time first: there may be none for the rest.
+  bool isQuickFirst = false;
+};
+
+/// How far planning has come.
+struct PlanProgress {
+  size_t candidates = 0, weighed = 0, simulated = 0;
+  double bestSeconds = 0; ///< of a step of the fastest that was simulated and fits; 0: none yet
 };
 
 /// The user's choice of devices and strategy.
@@ -43,13 +61,16 @@ struct StrategyRequest {
       tryPlan;
   bool weighsAll = false; ///< all candidates on the whole program; the choice is the same
   int64_t jobs = 0; ///< threads that weigh candidates; 0: as many as the machine has, at most 4
+  PlanLimits limits;
+  /// Called as planning goes on, by one thread at a time. May be null.
+  std::function<void(const PlanProgress &)> onProgress;
   /// The smallest change of the request with which a plan fits, as text: "; the smallest change
   /// that fits is ...". May be null.
   std::function<std::string(const ShardOptions &, const rt::MemoryNeeds &, int64_t limit)> suggest;
 };
 
 /// The outcome of one way to use the devices.
-enum class Verdict { Open, Chosen, Slower, Refused };
+enum class Verdict { Open, Chosen, Slower, Refused, Left };
 
 /// One way to use the devices.
 struct Candidate {
@@ -73,7 +94,7 @@ struct Candidate {
     verdict = Verdict::Refused;
     refusal = std::move(why);
   }
-  /// "chosen", "slower" or "slower, extrapolated", or why it was refused.
+  /// "chosen", "slower" or "slower, extrapolated", that it was left, or why it was refused.
   std::string describe() const;
 };
 
@@ -83,9 +104,16 @@ struct Choice {
   std::string name;
   std::vector<Candidate> candidates;
   int64_t memoryLimit = 0; ///< of the request, or of the devices it names; 0: none
+  uint64_t numLooks = 0;   ///< candidates weighed or simulated; one may be so several times
 
-  /// "fastest of 12 candidates, 3 simulated", and "2 measured" where some were run; empty where
-  /// there was nothing to choose.
+  /// Candidates that the limits left no time for: that might have been faster.
+  size_t countLeft() const;
+  /// Whether the limits ended a search.
+  bool hasCutSearch() const;
+  /// The steps of PlanLimits that planning took.
+  uint64_t countSteps() const;
+  /// "fastest of 12 candidates, 3 simulated", and "2 measured" where some were run, "4 left" where
+  /// there was no time for some; empty where there was nothing to choose.
   std::string describe() const;
   /// Takes one of `candidates` in place of the chosen one.
   void choose(Candidate &candidate);

@@ -8,12 +8,14 @@
 #include "compiler/planner/RepeatedLayers.h"
 #include "compiler/planner/Replicas.h"
 #include "compiler/planner/Weighing.h"
+#include "passes/shard/SearchLimits.h"
 #include "passes/shard/SearchMemo.h"
 #include "runtime/core/MemoryNeeds.h"
 #include "support/Text.h"
 
 #include "mlir/IR/Diagnostics.h"
 
+#include <mutex>
 #include <thread>
 
 using namespace mlir;
@@ -50,21 +52,34 @@ namespace {
 /// Of a program with many equal layers each candidate is weighed with few of them first, which
 /// tells what the whole program takes at least. By rising sums, whole programs are weighed until
 /// the least is known: the order of those that are simulated is the same as if all had been.
+///
+/// When the limits are reached, those that are weighed by then are tried out by rising sums until
+/// one fits, then the others one by one.
 class Trials {
 public:
   Trials(ModuleOp module, const StrategyRequest &request, Choice &choice)
       : module(module), request(request), choice(choice), replicas(countThreads(request)),
-        isWhole(choice.candidates.size()), isDone(choice.candidates.size()) {}
+        isWeighed(choice.candidates.size()), isWhole(choice.candidates.size()),
+        isDone(choice.candidates.size()) {}
   LogicalResult run();
 
 private:
   static unsigned countThreads(const StrategyRequest &request);
+  bool isTimeOver() const { return request.limits.isOver && request.limits.isOver(); }
+  bool isOver() const { return isTimeOver() || choice.countSteps() >= request.limits.mostSteps; }
+  void forget(size_t index);
+  std::vector<bool> look(ArrayRef<size_t> indices, size_t numNeeded, ArrayRef<ModuleOp> programs,
+                         llvm::function_ref<void(size_t, Replicas::GetProgram)> task);
+  void report(const Candidate *simulated = nullptr);
   void weighLayers();
   void take(size_t index, const Weighed &weighed);
-  void weighWhole(ArrayRef<size_t> indices);
+  void weighWhole(ArrayRef<size_t> indices, size_t numNeeded = 0);
   void weighRest();
   SmallVector<size_t> findNext() const;
+  bool weighOneMore();
+  bool isLeft(size_t index, const Candidate &best) const;
   void shortlist();
+  void finishSearches();
   bool tryOne(Candidate &candidate, ModuleOp program) const;
   void tryWithin(Candidate &candidate, ModuleOp program) const;
   void tryOut(ArrayRef<size_t> indices);
@@ -74,7 +89,10 @@ private:
   const StrategyRequest &request;
   Choice &choice;
   Replicas replicas;
-  std::vector<bool> isWhole;      ///< by candidate: weighed as a whole
+  std::mutex mutex; ///< of the progress
+  PlanProgress progress;
+  std::vector<bool> isWeighed;    ///< by candidate: with few layers or as a whole
+  std::vector<bool> isWhole;      ///< weighed as a whole
   std::vector<bool> isDone;       ///< tried out, or not worth it
   std::vector<Candidate *> tried; ///< simulated, and fit
 };
@@ -87,18 +105,85 @@ unsigned Trials::countThreads(const StrategyRequest &request) {
 }
 
 /// What a candidate takes with few of the layers; what these do not allow, more of them do not.
-static void weighLayers(Candidate &candidate, ModuleOp few, ModuleOp more, int64_t layers,
+/// False if a search was cut: what two such take tells nothing of a layer.
+static bool weighLayers(Candidate &candidate, ModuleOp few, ModuleOp more, int64_t layers,
                         const MemoryOptions &memory) {
   ShardOptions options = candidate.options;
   options.mergesStages = true;
   options.searched = nullptr; // of the whole program
+  options.limits = std::make_shared<SearchLimits>(SearchLimits{candidate.options.limits->isOver});
   WeighedLayers less{kFewLayers, weigh(few, options, memory, /*estimates=*/false)};
   WeighedLayers all{kMoreLayers, weigh(more, options, memory, /*estimates=*/false)};
+  candidate.options.limits->rounds += options.limits->rounds;
+  if (options.limits->isCut)
+    return false;
   for (const WeighedLayers &each : {less, all})
-    if (!each.weighed.refusal.empty())
-      return candidate.refuse(each.weighed.refusal);
+    if (!each.weighed.refusal.empty()) {
+      candidate.refuse(each.weighed.refusal);
+      return true;
+    }
   candidate.sumSeconds = extrapolateSeconds(less, all, layers);
   candidate.isExtrapolated = true;
+  return true;
+}
+
+/// Tells how far planning has come: one more is weighed, or this one simulated.
+void Trials::report(const Candidate *simulated) {
+  std::lock_guard lock(mutex);
+  progress.candidates = choice.candidates.size();
+  ++(simulated ? progress.simulated : progress.weighed);
+  if (simulated && simulated->verdict == Verdict::Open &&
+      (!progress.bestSeconds || simulated->simulatedSeconds < progress.bestSeconds))
+    progress.bestSeconds = simulated->simulatedSeconds;
+  if (request.onProgress)
+    request.onProgress(progress);
+}
+
+/// As if it had not been looked at.
+void Trials::forget(size_t index) {
+  ShardOptions &options = choice.candidates[index].options;
+  options.limits =
+      std::make_shared<SearchLimits>(SearchLimits{request.limits.isOver, request.limits.mostSteps});
+  if (options.searched)
+    options.searched = std::make_shared<SearchMemo>();
+}
+
+/// Runs a task for each of these candidates, in order, while there is time and work left, the first
+/// ones in any case. Whether its result is to be taken: it does not depend on the threads unless
+/// the time is over.
+std::vector<bool> Trials::look(ArrayRef<size_t> indices, size_t numNeeded,
+                               ArrayRef<ModuleOp> programs,
+                               llvm::function_ref<void(size_t, Replicas::GetProgram)> task) {
+  std::mutex lookMutex;
+  std::vector<std::optional<uint64_t>> steps(indices.size()); // of those that are finished
+  uint64_t before = choice.countSteps();
+  auto isLeftFor = [&](size_t i) { // as far as is known: others before may not be finished
+    uint64_t taken = before;
+    for (size_t k = 0; k < i && steps[k]; ++k)
+      taken += *steps[k];
+    return i < numNeeded || taken < request.limits.mostSteps;
+  };
+  replicas.run(indices.size(), programs, [&](size_t i, Replicas::GetProgram get) {
+    {
+      std::lock_guard lock(lookMutex);
+      if (!isLeftFor(i) || (i >= numNeeded && isTimeOver()))
+        return;
+    }
+    const Candidate &candidate = choice.candidates[indices[i]];
+    uint64_t rounds = candidate.options.limits->rounds;
+    task(i, get);
+    std::lock_guard lock(lookMutex);
+    steps[i] = 1 + candidate.options.limits->rounds - rounds;
+  });
+  // A thread may have begun one before it was known that those before it leave nothing.
+  std::vector<bool> isTaken(indices.size());
+  for (auto [i, index] : llvm::enumerate(indices)) {
+    isTaken[i] = steps[i] && isLeftFor(i);
+    if (steps[i] && !isTaken[i])
+      forget(index);
+    choice.numLooks += isTaken[i];
+  }
+  return isTaken;
 }
 
 /// Whether few layers would save little: most of a search's work is in what all layers share, and
@@ -112,6 +197,15 @@ void Trials::weighLayers() {
   SmallVector<size_t> order;
   for (size_t i = 0; i < isWhole.size(); ++i)
     order.push_back(i);
+  // What is quick and often good: first without stages, then the search, then with stages.
+  if (request.limits.isQuickFirst)
+    llvm::stable_sort(order, [&](size_t a, size_t b) {
+      auto rank = [&](size_t i) {
+        return std::pair(choice.candidates[i].options.hasPipeline(),
+                         isBestWhole(choice.candidates[i]));
+      };
+      return rank(a) < rank(b);
+    });
   std::optional<Layers> layers;
   if (!request.weighsAll && order.size() > kMaxSimulated)
     layers = Layers::find(module);
@@ -122,20 +216,33 @@ void Trials::weighLayers() {
   }
   if (!few || !more)
     return weighWhole(order);
-  // What takes longest begins first.
-  std::stable_partition(order.begin(), order.end(),
-                        [&](size_t i) { return isBestWhole(choice.candidates[i]); });
+  // Where there is time for all, what takes longest begins first.
+  if (!request.limits.isQuickFirst)
+    std::stable_partition(order.begin(), order.end(),
+                          [&](size_t i) { return isBestWhole(choice.candidates[i]); });
   std::vector<Weighed> whole(order.size());
-  replicas.run(order.size(), {module, *few, *more}, [&](size_t i, Replicas::GetProgram get) {
-    Candidate &candidate = choice.candidates[order[i]];
-    if (isBestWhole(candidate))
+  std::vector<Candidate> layered(order.size());
+  std::vector<char> isKnown(order.size(), true); // threads write beside each other
+  auto isTaken = look(order, 0, {module, *few, *more}, [&](size_t i, Replicas::GetProgram get) {
+    const Candidate &candidate = choice.candidates[order[i]];
+    if (isBestWhole(candidate)) {
       whole[i] = weigh(get(module), candidate.options, request.memory, /*estimates=*/true);
-    else
-      ::weighLayers(candidate, get(*few), get(*more), layers->getCount(), request.memory);
+    } else {
+      layered[i] = candidate;
+      isKnown[i] =
+          ::weighLayers(layered[i], get(*few), get(*more), layers->getCount(), request.memory);
+    }
+    report();
   });
-  for (auto [i, index] : llvm::enumerate(order))
+  for (auto [i, index] : llvm::enumerate(order)) {
+    if (!isTaken[i] || !isKnown[i])
+      continue;
+    isWeighed[index] = true;
     if (isBestWhole(choice.candidates[index]))
       take(index, whole[i]);
+    else
+      choice.candidates[index] = std::move(layered[i]);
+  }
 }
 
 /// What the whole program takes with a candidate.
@@ -149,19 +256,24 @@ static void take(Candidate &candidate, const Weighed &weighed) {
 }
 
 void Trials::take(size_t index, const Weighed &weighed) {
+  isWeighed[index] = true;
   isWhole[index] = true;
   ::take(choice.candidates[index], weighed);
 }
 
-/// Weighs the whole program with these candidates.
-void Trials::weighWhole(ArrayRef<size_t> indices) {
+/// Weighs the whole program with these candidates, the first ones in any case.
+void Trials::weighWhole(ArrayRef<size_t> indices, size_t numNeeded) {
   std::vector<Weighed> weighed(indices.size());
-  replicas.run(indices.size(), module, [&](size_t i, Replicas::GetProgram get) {
+  auto isTaken = look(indices, numNeeded, module, [&](size_t i, Replicas::GetProgram get) {
     weighed[i] = weigh(get(module), choice.candidates[indices[i]].options, request.memory,
                        /*estimates=*/true);
+    if (!isWeighed[indices[i]])
+      report();
   });
   bool isLess = false; // than extrapolated: the layers are not alike after all
-  for (auto [index, found] : llvm::zip_equal(indices, weighed)) {
+  for (auto [index, found, isNew] : llvm::zip_equal(indices, weighed, isTaken)) {
+    if (!isNew)
+      continue;
     double extrapolated = choice.candidates[index].sumSeconds;
     take(index, found);
     isLess |= found.refusal.empty() && found.getSeconds() < (1 - kTolerance) * extrapolated;
@@ -219,6 +331,15 @@ static int64_t getNeeded(const Candidate &candidate) {
                                : std::max(candidate.leastBytes, candidate.estimatedBytes);
 }
 
+/// The same candidate, of which nothing is known.
+static Candidate searchAgain(const Candidate &candidate) {
+  Candidate again;
+  again.name = candidate.name;
+  again.options = candidate.options;
+  again.options.searched = std::make_shared<SearchMemo>();
+  return again;
+}
+
 /// The same; a search whose plan takes more than the limit is run again with less memory, between
 /// what was too much and what was too little to find any splits. Without a limit of the user's the
 /// first search had none, which takes a fraction of the time.
@@ -232,12 +353,9 @@ void Trials::tryWithin(Candidate &candidate, ModuleOp program) const {
   };
   int64_t tooLittle = 0, tooMuch = limit;
   int64_t next = candidate.options.searchMemory ? scale(limit, getNeeded(candidate)) : limit;
-  for (int i = 0; i < kMostSqueezes; ++i) {
-    Candidate smaller;
-    smaller.name = candidate.name;
-    smaller.options = candidate.options;
+  for (int i = 0; i < kMostSqueezes && (tried.empty() || !isTimeOver()); ++i) {
+    Candidate smaller = searchAgain(candidate);
     smaller.options.searchMemory = std::max<int64_t>(next, 1);
-    smaller.options.searched = std::make_shared<SearchMemo>(); // within other memory
     ::take(smaller, weigh(program, smaller.options, request.memory, /*estimates=*/true));
     bool isFound = smaller.verdict == Verdict::Open;
     if (isFound && tryOne(smaller, program)) {
@@ -252,13 +370,36 @@ void Trials::tryWithin(Candidate &candidate, ModuleOp program) const {
 
 /// Tries candidates out; those that fit are kept.
 void Trials::tryOut(ArrayRef<size_t> indices) {
-  replicas.run(indices.size(), module, [&](size_t i, Replicas::GetProgram get) {
-    tryWithin(choice.candidates[indices[i]], get(module));
+  std::vector<Candidate> results(indices.size());
+  auto isTaken = look(indices, 1, module, [&](size_t i, Replicas::GetProgram get) {
+    results[i] = choice.candidates[indices[i]];
+    tryWithin(results[i], get(module));
+    report(&results[i]);
   });
-  for (size_t index : indices) {
+  for (auto [index, result, isNew] : llvm::zip_equal(indices, results, isTaken)) {
+    if (!isNew)
+      continue;
     isDone[index] = true;
+    choice.candidates[index] = std::move(result);
     if (choice.candidates[index].verdict == Verdict::Open)
       tried.push_back(&choice.candidates[index]);
+  }
+}
+
+/// Searches that were ended and whose plans do not fit: again, to their end, until one does.
+void Trials::finishSearches() {
+  for (auto [i, candidate] : llvm::enumerate(choice.candidates)) {
+    if (!tried.empty())
+      return;
+    if (!candidate.options.limits->isCut)
+      continue;
+    uint64_t rounds = candidate.options.limits->rounds;
+    candidate = searchAgain(candidate);
+    candidate.options.limits = std::make_shared<SearchLimits>();
+    candidate.options.limits->rounds = rounds;
+    weighWhole(i, /*numNeeded=*/1);
+    if (candidate.verdict == Verdict::Open)
+      tryOut(i);
   }
 }
 
@@ -312,12 +453,12 @@ static bool isFarSlower(const Candidate &candidate, const Candidate &first) {
   return getLeastSeconds(candidate) > kFarSlower * first.sumSeconds;
 }
 
-/// Some open candidates whose sums are, or may be, the least; none of two that are alike, which
-/// come one after the other if the first does not fit.
+/// Some open candidates of those that are weighed, whose sums are, or may be, the least; none of
+/// two that are alike, which come one after the other if the first does not fit.
 SmallVector<size_t> Trials::findNext() const {
   SmallVector<size_t> open;
   for (auto [i, candidate] : llvm::enumerate(choice.candidates))
-    if (candidate.verdict == Verdict::Open && !isDone[i])
+    if (candidate.verdict == Verdict::Open && isWeighed[i] && !isDone[i])
       open.push_back(i);
   auto leastOf = [&](size_t index) { return getLeastSeconds(choice.candidates[index]); };
   llvm::stable_sort(open, [&](size_t a, size_t b) { return leastOf(a) < leastOf(b); });
@@ -339,13 +480,29 @@ SmallVector<size_t> Trials::findNext() const {
   return next;
 }
 
+/// Weighs the next candidate of those that there was no time for; false if there is none.
+bool Trials::weighOneMore() {
+  for (auto [i, candidate] : llvm::enumerate(choice.candidates))
+    if (!isWeighed[i]) {
+      weighWhole(i, /*numNeeded=*/1);
+      return true;
+    }
+  return false;
+}
+
 /// Tries out those with the least sums.
 void Trials::shortlist() {
-  for (SmallVector<size_t> next = findNext(); !next.empty(); next = findNext()) {
+  while (tried.empty() || !isOver()) {
+    SmallVector<size_t> next = findNext();
+    if (next.empty()) {
+      if (!tried.empty() || !weighOneMore())
+        return;
+      continue;
+    }
     SmallVector<size_t> unknown;
     llvm::copy_if(next, std::back_inserter(unknown), [&](size_t index) { return !isWhole[index]; });
     if (!unknown.empty()) {
-      weighWhole(unknown);
+      weighWhole(unknown, /*numNeeded=*/1);
       continue;
     }
     llvm::erase_if(next, [&](size_t index) {
@@ -357,6 +514,12 @@ void Trials::shortlist() {
   }
 }
 
+/// Whether a candidate might be faster than the best, as far as is known.
+bool Trials::isLeft(size_t index, const Candidate &best) const {
+  const Candidate &candidate = choice.candidates[index];
+  return !isWeighed[index] || (!isDone[index] && getLeastSeconds(candidate) < best.sumSeconds);
+}
+
 LogicalResult Trials::run() {
   // What is searched to weigh a candidate is not searched again to compile it.
   for (Candidate &candidate : choice.candidates)
@@ -364,15 +527,17 @@ LogicalResult Trials::run() {
       candidate.options.searched = std::make_shared<SearchMemo>();
   weighLayers();
   shortlist();
+  finishSearches();
   if (tried.empty())
     return refuseAll();
   // Of equal ones the first, whose sum is the least.
   Candidate *best = *std::min_element(tried.begin(), tried.end(), [](auto *a, auto *b) {
     return a->simulatedSeconds < b->simulatedSeconds;
   });
-  for (Candidate &candidate : choice.candidates)
+  bool isStopped = isOver();
+  for (auto [i, candidate] : llvm::enumerate(choice.candidates))
     if (candidate.verdict == Verdict::Open)
-      candidate.verdict = Verdict::Slower;
+      candidate.verdict = isStopped && isLeft(i, *best) ? Verdict::Left : Verdict::Slower;
   choice.choose(*best);
   return success();
 }

@@ -75,8 +75,13 @@ private:
                        " rounds; there may be one: give --time or --work more";
   }
 
-  bool isEnough(const Search &search) const {
+  bool isEnough(const Search &search) {
     if (search.isOptimal(options.gap) || search.getNumRounds() >= options.work)
+      return true;
+    // Before the first round there is a state, but nobody has looked for a good one.
+    solution.isCut = options.isEnough && search.getNumRounds() >= leastRounds &&
+                     search.isFeasible() && options.isEnough(solution.progress);
+    if (solution.isCut)
       return true;
     if (options.isFirstEnough)
       return search.isFeasible() || search.getNumRounds() >= Options::mostRoundsWithoutAny;

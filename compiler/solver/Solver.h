@@ -36,6 +36,8 @@ struct Options {
   bool isFirstEnough = false;
   static constexpr uint64_t mostRoundsWithoutAny = 2000;
   unsigned numThreads = 1;
+  /// Asked between rounds once there is an assignment: whether it is good enough. May be null.
+  std::function<bool(const Progress &)> isEnough;
   /// Called between rounds.
   std::function<void(const Progress &)> onProgress;
 };
@@ -43,6 +45,7 @@ struct Options {
 struct Solution {
   Progress progress;
   Assignment assignment; // empty if none was found
+  bool isCut = false;    // Options::isEnough ended the rounds
   /// Why no assignment is feasible, or that none was found; else empty. One line.
   std::string fault;
   /// No assignment is feasible. Otherwise more work may find one.

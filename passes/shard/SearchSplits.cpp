@@ -7,6 +7,7 @@
 #include "dialects/dist/RequireMesh.h"
 #include "dialects/dist/Splits.h"
 #include "passes/shard/SearchBound.h"
+#include "passes/shard/SearchLimits.h"
 #include "passes/shard/SearchMemo.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/SplitProblem.h"
@@ -42,8 +43,9 @@ struct Found {
 
 struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPass> {
   using SearchSplitsBase::SearchSplitsBase;
-  SearchSplitsPass(SearchSplitsOptions options, std::shared_ptr<SearchMemo> memo)
-      : SearchSplitsBase(std::move(options)), memo(std::move(memo)) {}
+  SearchSplitsPass(SearchSplitsOptions options, std::shared_ptr<SearchMemo> memo,
+                   std::shared_ptr<SearchLimits> limits)
+      : SearchSplitsBase(std::move(options)), memo(std::move(memo)), limits(std::move(limits)) {}
 
   void runOnOperation() override {
     MeshOp meshOp = requireMesh(getOperation());
@@ -58,6 +60,7 @@ struct SearchSplitsPass : public gridloom::impl::SearchSplitsBase<SearchSplitsPa
       return;
     if (failed(verifyGiven(mesh)))
       return signalPassFailure();
+    rounds = 0;
     bool isKnown = memo && memo->isKnown;
     FailureOr<Found> best = isKnown ? recall(over, mesh) : searchStages(over, mesh);
     if (isKnown && succeeded(best) && !best->problem) { // of a program in another order
@@ -86,6 +89,19 @@ private:
   FailureOr<Found> searchStages(ArrayRef<StringAttr> over, const Mesh &mesh);
   FailureOr<Found> recall(ArrayRef<StringAttr> over, const Mesh &mesh);
   void keep(const Found &found);
+
+  /// Whether to take what has been found, so many rounds later.
+  bool isOver(uint64_t more = 0) const {
+    return limits && (rounds + more >= limits->mostRounds || (limits->isOver && limits->isOver()));
+  }
+
+  /// The same of what is left to do after some of it.
+  bool isCut() {
+    if (!isOver())
+      return false;
+    limits->isCut = true;
+    return true;
+  }
 
   /// Splits that operations have already are what their rules allow.
   LogicalResult verifyGiven(const Mesh &mesh) {
@@ -123,6 +139,8 @@ private:
   }
 
   std::shared_ptr<SearchMemo> memo;
+  std::shared_ptr<SearchLimits> limits;
+  uint64_t rounds = 0; ///< of the solver
 };
 } // namespace
 
@@ -162,7 +180,12 @@ FailureOr<Found> SearchSplitsPass::search(const StageStarts &starts, ArrayRef<St
   solver::Options options;
   options.work = work;
   options.gap = kGap;
+  options.isEnough = [&](const solver::Progress &progress) { return isOver(progress.work); };
   for (const SmallVector<StringAttr> &batch : listBatchAxes(over, mesh)) {
+    if (best.solution.progress.isFeasible && isCut()) {
+      bound = 0; // nobody knows what the others take
+      break;
+    }
     Found found;
     found.starts = starts;
     found.batch = batch;
@@ -178,6 +201,11 @@ FailureOr<Found> SearchSplitsPass::search(const StageStarts &starts, ArrayRef<St
              << formatBytes(mostTableBytes)
              << "; search over fewer axes, as x=4 in place of a=2,b=2";
     found.solution = solver::solve(found.problem->makeProblem(memory), options);
+    rounds += found.solution.progress.work;
+    if (limits) {
+      limits->rounds += found.solution.progress.work;
+      limits->isCut |= found.solution.isCut;
+    }
     if (!found.solution.isProvenInfeasible)
       bound = std::min(bound, found.solution.progress.lowerBound);
     if (found.solution.progress.isFeasible)
@@ -223,6 +251,8 @@ FailureOr<Found> SearchSplitsPass::searchStages(ArrayRef<StringAttr> over, const
   Found best = std::move(*first);
   for (int cut = 1; cut < kMostCuts && stages.isFree() && best.solution.progress.isFeasible;
        ++cut) {
+    if (isCut())
+      break;
     costs = best.problem->getStageCosts(best.solution.assignment);
     costs.bytes = getPartBytes(devices, mesh);
     costs.occupiesSender = true;
@@ -280,6 +310,7 @@ FailureOr<Found> SearchSplitsPass::recall(ArrayRef<StringAttr> over, const Mesh 
 }
 
 std::unique_ptr<Pass> gridloom::createSearchSplits(SearchSplitsOptions options,
-                                                   std::shared_ptr<SearchMemo> memo) {
-  return std::make_unique<SearchSplitsPass>(std::move(options), std::move(memo));
+                                                   std::shared_ptr<SearchMemo> memo,
+                                                   std::shared_ptr<SearchLimits> limits) {
+  return std::make_unique<SearchSplitsPass>(std::move(options), std::move(memo), std::move(limits));
 }

@@ -21,6 +21,7 @@ namespace gridloom {
 #define GEN_PASS_REGISTRATION
 #include "passes/shard/Passes.h.inc"
 
+struct SearchLimits;
 struct SearchMemo;
 struct StrategyFile;
 
@@ -38,7 +39,8 @@ struct ShardOptions {
   /// What the search has found, filled by the first that splits this program by these options.
   /// May be null.
   std::shared_ptr<SearchMemo> searched;
-  std::vector<std::string> random; ///< axes for random shardings, from
+  std::shared_ptr<SearchLimits> limits; ///< of the search; may be null
+  std::vector<std::string> random;      ///< axes for random shardings, from
   uint64_t seed = 0;
   bool vocab = true;
   bool sequence = false;
@@ -54,7 +56,8 @@ struct ShardOptions {
 
 /// Searches, or does as it is known to find.
 std::unique_ptr<mlir::Pass> createSearchSplits(SearchSplitsOptions options,
-                                               std::shared_ptr<SearchMemo> memo);
+                                               std::shared_ptr<SearchMemo> memo,
+                                               std::shared_ptr<SearchLimits> limits);
 
 /// The passes that do as a strategy file says.
 std::unique_ptr<mlir::Pass> createPinStages(std::shared_ptr<const StrategyFile> given);

@@ -186,6 +186,22 @@ TEST(Solver, StopsWithinTheGap) {
   EXPECT_LE(near.cost - near.lowerBound, near.cost / 2);
 }
 
+TEST(Solver, StopsWhereWhatItHasIsEnough) {
+  Problem problem = makeRandomProblem(7, large);
+  Options options;
+  options.work = 60;
+  ASSERT_FALSE(solve(problem, options).isCut);
+  for (uint64_t rounds : {1, 10, 30}) {
+    options.isEnough = [&](const Progress &progress) { return progress.work >= rounds; };
+    Solution cut = solve(problem, options);
+    EXPECT_EQ(cut.fault, "");
+    EXPECT_TRUE(cut.isCut);
+    EXPECT_GE(cut.progress.work, rounds);
+    EXPECT_LT(cut.progress.work, 60u);
+    EXPECT_LE(cut.progress.lowerBound, cut.progress.cost);
+  }
+}
+
 TEST(Solver, AnswersEvenIfTheTimeIsOver) {
   Options options;
   options.deadline = Options::Clock::now();

@@ -1,0 +1,206 @@
+"""Planning that ends before it is finished: --plan-time, --plan-work and Ctrl-C take the best plan found so far."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import termios
+import threading
+import time
+
+import pytest
+
+from gridloom import zoo
+
+SIZES = {"hidden": 64, "heads": 4, "vocabulary": 500, "positions": 64}
+DIMS = ["--dim", "batch=8", "--dim", "sequence=32"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return zoo.MODELS["gpt2"].write(tmp_path_factory.mktemp("stop") / "gpt2.onnx", layers=2, **SIZES)
+
+
+@pytest.fixture(scope="module")
+def deep(tmp_path_factory):
+    """Takes seconds to plan for many devices."""
+    sizes = {"hidden": 1024, "heads": 8, "vocabulary": 5000, "positions": 64}
+    return zoo.MODELS["gpt2"].write(tmp_path_factory.mktemp("stop") / "deep.onnx", shapes_only=True, layers=24, **sizes)
+
+
+MANY = [*DIMS, "--cluster", "HGX-H100x8", "--target", "cuda:sm_90"]
+
+
+def plan(tools, path, *options) -> dict:
+    return json.loads(tools.call("plan", path, *DIMS, *options, "--json").stdout)
+
+
+# The time is over
+
+
+@pytest.mark.parametrize("options", [["--devices", "4"], ["--devices", "4", "--no-seeds"]], ids=["auto", "searches"])
+def test_without_any_time_there_is_a_plan(tools, model, tmp_path, options):
+    found = tools.compile(model, tmp_path / "m.plan", *DIMS, *options, "--plan-time", "0")
+    report = json.loads((tmp_path / "m.plan" / "report.json").read_text())
+    planning, candidates = report["planning"], report["candidates"]
+    left = [each for each in candidates if each["reason"] == "left: planning was stopped"]
+    assert planning["left"] == len(left) and planning["steps"] >= 1
+    assert planning["stopped"].startswith("by --plan-time 0, which ")
+    assert f"  stopped         {planning['stopped']}\n" in found.stdout
+    (chosen,) = [each for each in candidates if each["reason"] == "chosen"]
+    assert chosen["simulated_ms"] > 0 and len(left) >= len(candidates) / 2
+    assert f"which left {len(left)} of {len(candidates)} candidates that may be faster" in planning["stopped"]
+    shown = json.loads(tools.call("explain", tmp_path / "m.plan", "--json").stdout)
+    assert f", {len(left)} left: " in shown["why"] and "refused" not in shown["why"]
+    verdicts = [row["verdict"] for row in shown["candidates"]]
+    assert verdicts.count("left: planning was stopped") == len(left) and verdicts[0] == "chosen"
+    assert report["options"]["plan-time"] == 0
+    assert "PASS" in tools.call("check", tmp_path / "m.plan").stdout
+
+
+def test_with_enough_time_nothing_changes(tools, model):
+    free, timed = plan(tools, model, "--devices", "4"), plan(tools, model, "--devices", "4", "--plan-time", "100000")
+    assert timed == free and "stopped" not in free and free["candidates_left"] == 0
+
+
+@pytest.mark.parametrize("mesh", ["x=2,y=2", "pipe=2,x=4"])
+def test_a_search_that_is_ended_keeps_to_the_memory(tools, model, mesh):
+    """The first splits of a search do not fit, and more of it is run until some do."""
+    options = ["--mesh", mesh, "--strategy", "search"]
+    whole = max(row["allocated_bytes"] for row in plan(tools, model, *options)["devices"])
+    ended = []
+    for share in (0.9, 0.75):
+        limited = [*DIMS, *options, "--memory-limit", int(share * whole)]
+        free = tools.call("plan", model, *limited, "--json", check=False)
+        for limit in (["--plan-time", "0"], ["--plan-work", "2"]):
+            stopped = tools.call("plan", model, *limited, *limit, "--json", check=False)
+            if free.returncode == 0:
+                assert stopped.returncode == 0, stopped.stderr
+            if stopped.returncode == 0:
+                found = json.loads(stopped.stdout)
+                assert max(row["allocated_bytes"] for row in found["devices"]) <= share * whole
+                ended += [found["stopped"]] if "stopped" in found else []
+    assert ended and all(re.fullmatch(r"by --plan-(time 0|work 2), which ended a search", each) for each in ended)
+
+
+# The work is done
+
+
+@pytest.mark.parametrize("options", [["--devices", "4"], ["--mesh", "pipe=2,x=4", "--strategy", "search", "--memory-limit", "550KiB"]], ids=["auto", "one"])
+def test_so_much_work_has_one_result(tools, model, tmp_path, options):
+    free = plan(tools, model, *options)
+    steps = free["plan_steps"]
+    for work in (1, steps // 3, steps - 1, steps):
+        several = [plan(tools, model, *options, "--plan-work", work, "--jobs", jobs) for jobs in (1, 2, 3)]
+        for each in several:
+            assert each == several[0], work
+            assert each.get("stopped", "by --plan-work").startswith("by --plan-work")
+    assert plan(tools, model, *options, "--plan-work", steps) == free
+    few = plan(tools, model, *options, "--plan-work", 1)
+    assert few["plan_steps"] < steps and "stopped" in few
+
+
+def test_the_work_is_repeated(tools, model, tmp_path):
+    """A plan says what it was compiled with: planned again it is the same."""
+    tools.compile(model, tmp_path / "m.plan", *DIMS, "--devices", "4", "--plan-work", "30", "-q")
+    report = json.loads((tmp_path / "m.plan" / "report.json").read_text())
+    assert report["options"]["plan-work"] == 30
+    answer = json.loads(tools.call("explain", tmp_path / "m.plan", "--why-not", "mesh=" + report["mesh"], "--json").stdout)
+    assert "--plan-work 30" in answer["compile_it"]
+    tools.compile(model, tmp_path / "again.plan", *DIMS, "--devices", "4", "--plan-work", "30", "--jobs", "1", "-q")
+    assert (tmp_path / "again.plan" / "plan.strategy").read_text() == (tmp_path / "m.plan" / "plan.strategy").read_text()
+
+
+@pytest.mark.parametrize("flag, value", [("--plan-time", "-1"), ("--plan-time", "soon"), ("--plan-work", "0"), ("--plan-work", "many")])
+def test_refusals(tools, model, flag, value):
+    result = tools.call("plan", model, flag, value, check=False)
+    assert result.returncode == 2 and result.stderr.startswith(f"error: {flag}: ") and result.stderr.count("\n") == 1
+
+
+# Ctrl-C
+
+
+class OnATerminal:
+    """A command whose messages go to a terminal, and whose output does not."""
+
+    def __init__(self, tools, *arguments):
+        self.ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 60, 0, 0))
+        command = [tools.path("gridloom"), *map(str, arguments)]
+        # A shell that starts a test in the background has it ignore the signal.
+        restore = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=theirs, preexec_fn=restore)
+        os.close(theirs)
+        self.shown = ""
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self) -> None:
+        try:
+            while text := os.read(self.ours, 1 << 16):
+                self.shown += text.decode()
+        except OSError:  # the other end is closed
+            pass
+
+    def wait_for(self, pattern: str) -> None:
+        """Waits until that has been shown."""
+        while not re.search(pattern, self.shown):
+            assert self.process.poll() is None, f"ended without {pattern!r}: {self.shown!r}"
+            time.sleep(0.01)
+
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
+    def finish(self) -> tuple[int, str]:
+        """The exit code and the output."""
+        out = self.process.communicate(timeout=300)[0].decode()
+        self.reader.join()
+        os.close(self.ours)
+        return self.process.returncode, out
+
+
+def test_the_first_interrupt_takes_the_best_plan(tools, deep):
+    command = OnATerminal(tools, "plan", deep, *MANY, "--json", "--jobs", "1")
+    command.wait_for(r"shard: 3 of \d+ weighed")
+    command.interrupt()
+    code, out = command.finish()
+    found = json.loads(out)
+    assert code == 0, command.shown
+    assert found["stopped"].startswith("by Ctrl-C, which left ") and found["candidates_left"] > 0
+    assert found["candidates"][0]["verdict"] == "chosen" and found["candidates"][0]["simulated_ms"] > 0
+    lines = re.split(r"\r\x1b\[K", command.shown)
+    assert max(map(len, lines)) < 60, "a line that the terminal would break"
+
+
+def test_the_second_interrupt_ends_the_program(tools, deep):
+    command = OnATerminal(tools, "plan", deep, *MANY, "--json", "--jobs", "1")
+    command.wait_for(r"shard: 3 of \d+ weighed")
+    command.interrupt()
+    command.wait_for("; ending")
+    command.interrupt()
+    code, out = command.finish()
+    assert code == -signal.SIGINT and not out
+
+
+def test_an_interrupt_ends_what_has_no_terminal(tools, deep):
+    command = [tools.path("gridloom"), "plan", deep, *MANY, "--json"]
+    restore = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=restore)
+    time.sleep(0.5)  # whenever it comes
+    process.send_signal(signal.SIGINT)
+    out, messages = process.communicate(timeout=300)
+    assert process.returncode == -signal.SIGINT and not out and not messages
+
+
+def test_progress_is_for_terminals(tools, model):
+    command = OnATerminal(tools, "plan", model, *DIMS, "--devices", "4", "--json")
+    command.wait_for(r"1 simulated, best [\d.]+ ms")
+    code, out = command.finish()
+    assert code == 0 and json.loads(out) == plan(tools, model, "--devices", "4")
+    assert tools.call("plan", model, *DIMS, "--devices", "4").stderr == ""

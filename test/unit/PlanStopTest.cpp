@@ -1,0 +1,185 @@
+//===- PlanStopTest.cpp - planning that ends before it is finished --------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// The clock is a count: the time is over when it has been asked for so often. What candidates take
+// in the simulator, and of memory, is made up.
+//
+//===----------------------------------------------------------------------===//
+#include "cluster/Presets.h"
+#include "compiler/driver/Registration.h"
+#include "compiler/planner/Strategy.h"
+#include "passes/shard/SearchLimits.h"
+#include "test/unit/LayeredProgram.h"
+
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Parser/Parser.h"
+
+#include "gmock/gmock.h"
+
+#include <atomic>
+
+using namespace gridloom;
+
+namespace {
+
+constexpr int64_t kLimit = 1 << 30;
+
+class PlanStopTest : public testing::Test {
+protected:
+  PlanStopTest() {
+    mlir::DialectRegistry registry;
+    registerDialects(registry);
+    context.appendDialectRegistry(registry);
+    context.loadAllAvailableDialects();
+    module = mlir::parseSourceString<mlir::ModuleOp>(makeProgram({}), &context);
+    EXPECT_TRUE(module);
+    std::string error;
+    request.cluster = cluster::findCluster("HGX-H100x2", error);
+    request.clusterFlag = "--cluster HGX-H100x2";
+    request.memoryLimit = kLimit;
+    request.jobs = 1;
+    request.tryPlan = [this](mlir::ModuleOp, const ShardOptions &options, std::string &) {
+      ++simulated;
+      rt::MemoryNeeds needs;
+      bool doesFit =
+          (fits.empty() || options.mesh == fits) && (fitsIfCut || !options.limits->isCut);
+      needs.weights = doesFit ? 1 : 2 * kLimit;
+      return TrialPlan{needs, 1.0 + static_cast<double>(options.mesh.size())};
+    };
+  }
+
+  /// With the time over when it is asked for the `times`-th time; below 0 never.
+  Choice choose(int times = -1) {
+    auto asked = std::make_shared<std::atomic<int>>(0);
+    request.limits.isOver = [asked, times] { return times >= 0 && (*asked)++ >= times; };
+    simulated = 0;
+    mlir::OwningOpRef<mlir::ModuleOp> copy = module->clone();
+    auto chosen = chooseStrategy(*copy, request);
+    EXPECT_TRUE(succeeded(chosen));
+    return succeeded(chosen) ? *chosen : Choice();
+  }
+
+  /// All that is decided of candidates.
+  static std::vector<std::string> list(const Choice &choice) {
+    std::vector<std::string> all;
+    for (const Candidate &each : choice.candidates)
+      all.push_back(each.name + "; " + each.describe() + "; " + std::to_string(each.sumSeconds) +
+                    "; " + std::to_string(each.simulatedSeconds));
+    return all;
+  }
+
+  static void expectOneThatFits(const Choice &choice) {
+    size_t chosen = 0;
+    for (const Candidate &each : choice.candidates) {
+      EXPECT_NE(each.verdict, Verdict::Open) << each.name;
+      if (each.verdict != Verdict::Chosen)
+        continue;
+      ++chosen;
+      EXPECT_GT(each.simulatedSeconds, 0) << each.name;
+      EXPECT_LE(each.memoryBytes, kLimit) << each.name;
+      EXPECT_EQ(each.name, choice.name);
+    }
+    EXPECT_EQ(chosen, 1u);
+  }
+
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+  StrategyRequest request;
+  std::string fits;      ///< the mesh with which plans fit; empty: any
+  bool fitsIfCut = true; ///< so do those of searches that were ended
+  std::atomic<int> simulated = 0;
+};
+
+TEST_F(PlanStopTest, WheneverTheTimeIsOverThereIsAPlan) {
+  Choice whole = choose();
+  ASSERT_GT(whole.candidates.size(), 8u);
+  EXPECT_EQ(whole.countLeft(), 0u);
+  EXPECT_FALSE(whole.hasCutSearch());
+  EXPECT_THAT(whole.describe(), testing::Not(testing::HasSubstr("left")));
+  size_t before = whole.candidates.size();
+  for (bool isQuickFirst : {false, true}) {
+    request.limits.isQuickFirst = isQuickFirst;
+    for (int times : {0, 1, 5, 20, 40, 1000000}) {
+      Choice choice = choose(times);
+      expectOneThatFits(choice);
+      if (times == 0) {
+        EXPECT_EQ(simulated, 1);
+        EXPECT_EQ(choice.countLeft(), before - 1);
+        EXPECT_THAT(choice.describe(), testing::HasSubstr(std::to_string(before - 1) + " left"));
+      }
+      if (times == 1000000)
+        EXPECT_EQ(list(choice), list(whole)) << "the order in which they are weighed shows";
+    }
+  }
+}
+
+TEST_F(PlanStopTest, GoesOnUntilOneFits) {
+  Choice whole = choose();
+  for (size_t at : {size_t(0), whole.candidates.size() / 2, whole.candidates.size() - 1}) {
+    ASSERT_NE(whole.candidates[at].verdict, Verdict::Refused) << whole.candidates[at].refusal;
+    fits = whole.candidates[at].options.mesh;
+    Choice choice = choose(0);
+    expectOneThatFits(choice);
+    EXPECT_EQ(choice.options.mesh, fits);
+  }
+  fits = "none of them";
+  mlir::ScopedDiagnosticHandler quiet(&context, [](mlir::Diagnostic &) { return mlir::success(); });
+  request.limits.isOver = [] { return true; };
+  EXPECT_TRUE(failed(chooseStrategy(*module, request)));
+}
+
+TEST_F(PlanStopTest, FinishesASearchThatDoesNotFit) {
+  Choice whole = choose();
+  // Stages are cut several times.
+  const ShardOptions &last = whole.candidates.back().options;
+  ASSERT_TRUE(last.hasPipeline() && !last.search.empty());
+  fits = last.mesh;
+  Choice cut = choose(0);
+  ASSERT_TRUE(cut.hasCutSearch());
+  fitsIfCut = false;
+  Choice choice = choose(0);
+  expectOneThatFits(choice);
+  EXPECT_EQ(choice.options.mesh, fits);
+  EXPECT_FALSE(choice.options.limits->isCut);
+}
+
+TEST_F(PlanStopTest, SoManyStepsHaveOneResultOnAnyNumberOfThreads) {
+  Choice whole = choose();
+  uint64_t all = whole.countSteps();
+  ASSERT_GT(all, 20u);
+  for (bool isQuickFirst : {false, true}) {
+    request.limits.isQuickFirst = isQuickFirst;
+    for (uint64_t steps : {uint64_t(1), uint64_t(7), all / 2, all - 1, all}) {
+      request.limits.mostSteps = steps;
+      request.jobs = 1;
+      Choice one = choose();
+      expectOneThatFits(one);
+      request.jobs = 3;
+      Choice several = choose();
+      EXPECT_EQ(list(several), list(one)) << steps << " steps";
+      EXPECT_EQ(several.countSteps(), one.countSteps());
+      EXPECT_EQ(several.hasCutSearch(), one.hasCutSearch());
+    }
+  }
+  request.limits.mostSteps = all;
+  EXPECT_EQ(list(choose()), list(whole));
+}
+
+TEST_F(PlanStopTest, SaysHowFarItIs) {
+  request.jobs = 3;
+  std::vector<PlanProgress> seen;
+  request.onProgress = [&](const PlanProgress &progress) { seen.push_back(progress); };
+  Choice choice = choose();
+  ASSERT_FALSE(seen.empty());
+  for (const PlanProgress &progress : seen) {
+    EXPECT_EQ(progress.candidates, choice.candidates.size());
+    EXPECT_EQ(progress.bestSeconds > 0, progress.simulated > 0);
+  }
+  EXPECT_EQ(seen.back().weighed, choice.candidates.size());
+  EXPECT_EQ(seen.back().simulated, static_cast<size_t>(simulated));
+}
+
+} // namespace
