@@ -54,8 +54,9 @@ protected:
   /// Of one launch of the kernel.
   double getLaunchSeconds() {
     double seconds = 0;
+    SymbolTableCollection symbols;
     module->walk([&](plan::LaunchOp op) {
-      seconds = cluster::getComputeSeconds(*dist::getMachine(*module), plan::getWork(op));
+      seconds = cluster::getComputeSeconds(*dist::getMachine(*module), plan::getWork(op, symbols));
     });
     return seconds;
   }
