@@ -45,6 +45,7 @@ private:
   mlir::LogicalResult checkTarget();
   mlir::LogicalResult checkCluster();
   mlir::LogicalResult checkPrecision();
+  mlir::LogicalResult checkGradients();
 
   // StrategyFiles.cpp
   mlir::LogicalResult checkSaving();

@@ -367,14 +367,13 @@ LogicalResult Trials::run() {
   if (tried.empty())
     return refuseAll();
   // Of equal ones the first, whose sum is the least.
-  const Candidate *best = *std::min_element(tried.begin(), tried.end(), [](auto *a, auto *b) {
+  Candidate *best = *std::min_element(tried.begin(), tried.end(), [](auto *a, auto *b) {
     return a->simulatedSeconds < b->simulatedSeconds;
   });
   for (Candidate &candidate : choice.candidates)
     if (candidate.verdict == Verdict::Open)
-      candidate.verdict = &candidate == best ? Verdict::Chosen : Verdict::Slower;
-  choice.options = best->options;
-  choice.name = best->name;
+      candidate.verdict = Verdict::Slower;
+  choice.choose(*best);
   return success();
 }
 
