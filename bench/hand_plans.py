@@ -329,7 +329,7 @@ def list_named(folder: Path) -> list[Cell]:
              "experts within a host, rows between hosts"),
         Cell("Llama on 4 A100 and 4 H100", make_subject("llama", decoder, batch=4, sequence=512), 8, ("--cluster", str(folder / "mixed.json")), ampere,
              "more of the work on the H100; shares are equal so far, so only the splits can differ"),
-        cell("Llama in 3 GiB a device", make_subject("llama", decoder, batch=4, sequence=512), "8xA100-80GB", (*ampere, "--memory-limit", "3GiB"),
+        cell("Llama in 640 MiB a device", make_subject("llama", decoder, batch=4, sequence=512), "8xA100-80GB", (*ampere, "--memory-limit", "640MiB"),
              "weights in parts, gathered for their use"),
         cell("GPT-2 in 512 MiB a device", make_subject("gpt2", {"layers": 8, "hidden": 2048, "heads": 32}, batch=8, sequence=512), "8xcpu", ("--target", "cpu", "--memory-limit", "512MiB"),
              "weights in parts, gathered for their use"),
