@@ -114,8 +114,8 @@ LogicalResult Compilation::checkOptions() {
     fail("--emit-onnx writes what the shard phase decides; this compilation does not run it");
     return failure();
   }
-  if (failed(checkTarget()) || failed(checkPrecision()) || failed(checkCluster()) ||
-      failed(checkStrategy()) || failed(checkMeasuring()))
+  if (failed(checkTarget()) || failed(checkPrecision()) || failed(checkGradients()) ||
+      failed(checkCluster()) || failed(checkStrategy()) || failed(checkMeasuring()))
     return failure();
   if (!options.startFrom.empty() && first > 1 &&
       (!options.mesh.empty() || cluster || !options.shard.empty() || options.microbatches) &&
@@ -209,10 +209,22 @@ std::string Compilation::fillImportOptions(ImportOptions &import,
     if (std::string error = import.addDim(dim); !error.empty())
       return error;
   import.unroll = options.unroll;
+  import.marksTies = !options.gradientsOf.empty();
   for (const std::string &state : options.states)
     if (std::string error = import.addState(state); !error.empty())
       return error;
   return "";
+}
+
+LogicalResult Compilation::checkGradients() {
+  if (options.gradientsOf.empty() && options.withRespectTo.empty())
+    return success();
+  if (options.gradientsOf.empty())
+    fail("--with-respect-to goes with --gradients-of OUTPUT");
+  else if (first > *findPhase("simplify"))
+    fail("--gradients-of comes too late for --start-from " + options.startFrom +
+         "; the simplify phase differentiates");
+  return failure(hadError);
 }
 
 /// Imports the model, or parses a dump.
@@ -386,8 +398,14 @@ std::string Compilation::describeResumption(size_t phase) const {
     os << " --cuda-toolkit " << quoteForShell(options.target.toolkit);
   if (!options.target.cudnn && phase + 1 <= *findPhase("fuse"))
     os << " --no-cudnn";
-  if (options.precision != "f32" && phase + 1 <= *findPhase("simplify"))
-    os << " --precision " << options.precision;
+  if (phase + 1 <= *findPhase("simplify")) {
+    if (options.precision != "f32")
+      os << " --precision " << options.precision;
+    if (!options.gradientsOf.empty())
+      os << " --gradients-of " << quoteForShell(options.gradientsOf);
+    for (const std::string &pattern : options.withRespectTo)
+      os << " --with-respect-to " << quoteForShell(pattern);
+  }
   return makeOneLine(text);
 }
 
@@ -409,7 +427,9 @@ PhaseContext Compilation::makePhaseContext(const ShardOptions &shard) const {
   return {.shard = shard,
           .communicate = {.chunks = options.chunkMatmul},
           .layout = traits.layout,
-          .simplify = {.precision = options.precision},
+          .simplify = {.precision = options.precision,
+                       .gradientsOf = options.gradientsOf,
+                       .withRespectTo = options.withRespectTo},
           .fuse = traits.fuse};
 }
 
@@ -498,10 +518,7 @@ LogicalResult Compilation::readPlan() {
   for (auto program : module->getOps<plan::ProgramOp>()) {
     if (static_cast<int64_t>(program.getStage()) != stages.begin()->first)
       continue;
-    std::map<std::string, int64_t> sizes;
-    for (NamedAttribute dim : program.getDims())
-      sizes[dim.getName().str()] = cast<IntegerAttr>(dim.getValue()).getInt();
-    dims[program.getEntry().str()].push_back(rt::formatDims(sizes));
+    dims[program.getEntry().str()].push_back(plan::formatDims(program.getDims()));
   }
   auto dimsOf = [&](const std::string &entry, int specialisation) {
     return dims[entry].at(static_cast<size_t>(specialisation));

@@ -46,6 +46,7 @@ private:
   mlir::LogicalResult checkTarget();
   mlir::LogicalResult checkCluster();
   mlir::LogicalResult checkPrecision();
+  mlir::LogicalResult checkGradients();
 
   // StrategyFiles.cpp
   mlir::LogicalResult checkSaving();

@@ -111,6 +111,15 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
 
 /// Further options that `compile` and `plan` share.
 static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
+  verb.add_option(
+          "--gradients-of", options.gradientsOf,
+          "add the gradients of the sum of an output's elements as outputs NAME.grad, by all "
+          "float weights that it depends on")
+      ->type_name("OUTPUT");
+  verb.add_option("--with-respect-to", options.withRespectTo,
+                  "differentiate by these weights and inputs instead; * stands for any text")
+      ->type_name("PATTERN")
+      ->allow_extra_args(false);
   verb.add_option("--unroll", options.unroll, "unroll loops of at most this many iterations")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

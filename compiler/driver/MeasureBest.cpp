@@ -8,15 +8,16 @@
 // compiled into plans and run by the runtime's own program, as `gridloom bench` does.
 //
 //===----------------------------------------------------------------------===//
+#include "cluster/Fit.h"
 #include "cluster/Presets.h"
 #include "compiler/driver/Compilation.h"
+#include "dialects/loom/FirstError.h"
 #include "dialects/plan/Plan.h"
 #include "support/FileSwap.h"
 #include "support/JsonDepth.h"
 #include "support/TemporaryFolder.h"
 #include "support/Text.h"
 
-#include "mlir/IR/Diagnostics.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Program.h"
 
@@ -122,20 +123,14 @@ std::string Compilation::writePlanOf(Contender &contender) {
       compileCopy(*module, contender.candidate->options, "allocate", error);
   if (!copy)
     return error;
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && error.empty())
-      error = loom::describeWithNode(diagnostic, options.input);
-    return success();
-  });
+  loom::FirstErrorHandler handler(&context, error, options.input);
   EmitSummary ignored;
   FailureOr<PlanFiles> plan = emitPlan(*copy, contender.folder, *target, ignored);
   if (failed(plan))
     return error.empty() ? "it cannot be emitted" : error;
   for (auto program : copy->getOps<plan::ProgramOp>()) {
-    std::map<std::string, int64_t> sizes;
-    for (NamedAttribute dim : program.getDims())
-      sizes[dim.getName().str()] = cast<IntegerAttr>(dim.getValue()).getInt();
-    std::pair<std::string, std::string> name(program.getEntry().str(), rt::formatDims(sizes));
+    std::pair<std::string, std::string> name(program.getEntry().str(),
+                                             plan::formatDims(program.getDims()));
     if (!llvm::is_contained(contender.programs, name)) // each stage has it
       contender.programs.push_back(std::move(name));
   }
@@ -158,11 +153,6 @@ static std::string findObstacle(const cluster::Machine &machine, const Target &t
              target.getName();
   }
   return "";
-}
-
-static double getMedian(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 LogicalResult Compilation::measureBest() {
@@ -220,7 +210,7 @@ LogicalResult Compilation::measureBest() {
     }
   Candidate *best = nullptr;
   for (Contender &contender : contenders) {
-    contender.candidate->measuredSeconds = getMedian(contender.seconds);
+    contender.candidate->measuredSeconds = cluster::getMedian(contender.seconds);
     if (!best || contender.candidate->measuredSeconds < best->measuredSeconds)
       best = contender.candidate;
   }

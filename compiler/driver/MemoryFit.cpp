@@ -5,10 +5,10 @@
 //===----------------------------------------------------------------------===//
 #include "cluster/Presets.h"
 #include "compiler/driver/Compilation.h"
+#include "dialects/loom/FirstError.h"
 #include "dialects/plan/Plan.h"
 #include "support/Text.h"
 
-#include "mlir/IR/Diagnostics.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -24,11 +24,7 @@ static constexpr int64_t kMaxTimes = 16;
 OwningOpRef<ModuleOp> Compilation::compileCopy(ModuleOp simplified, const ShardOptions &shard,
                                                StringRef last, std::string &error) const {
   OwningOpRef<ModuleOp> copy = simplified.clone();
-  ScopedDiagnosticHandler handler(simplified.getContext(), [&](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && error.empty())
-      error = loom::describeWithNode(diagnostic, options.input);
-    return success(); // a trial is not the user's business
-  });
+  loom::FirstErrorHandler handler(simplified.getContext(), error, options.input);
   PhaseContext phases = makePhaseContext(shard);
   phases.shard.explains = false;
   for (size_t i = *findPhase("shard"); i <= *findPhase(last); ++i) {
@@ -49,11 +45,7 @@ std::optional<TrialPlan> Compilation::tryPlan(ModuleOp simplified, const ShardOp
   OwningOpRef<ModuleOp> copy = compileCopy(simplified, shard, "allocate", error);
   if (!copy)
     return std::nullopt;
-  ScopedDiagnosticHandler handler(simplified.getContext(), [&](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && error.empty())
-      error = loom::describeWithNode(diagnostic, options.input);
-    return success();
-  });
+  loom::FirstErrorHandler handler(simplified.getContext(), error, options.input);
   FailureOr<std::vector<sim::ProgramRun>> runs = sim::simulate(*copy);
   if (failed(runs)) {
     if (error.empty())

@@ -23,6 +23,8 @@ template <typename Options, typename Visit> static void forEachFlag(Options &opt
   visit("dim", options.dims);
   visit("state", options.states);
   visit("unroll", options.unroll);
+  visit("gradients-of", options.gradientsOf);
+  visit("with-respect-to", options.withRespectTo);
   visit("mesh", options.mesh);
   visit("devices", options.devices);
   visit("cluster", options.cluster);

@@ -20,11 +20,13 @@
 namespace gridloom {
 
 struct CompileOptions {
-  std::string input;               ///< .onnx, or .mlir with startFrom
-  std::string output;              ///< plan folder; empty: <input>.plan
-  std::vector<std::string> dims;   ///< NAME=SIZE[,SIZE]...
-  std::vector<std::string> states; ///< INPUTS=OUTPUTS, each with one * at most
-  int64_t unroll = 8;              ///< loops of at most this many iterations
+  std::string input;                      ///< .onnx, or .mlir with startFrom
+  std::string output;                     ///< plan folder; empty: <input>.plan
+  std::vector<std::string> dims;          ///< NAME=SIZE[,SIZE]...
+  std::vector<std::string> states;        ///< INPUTS=OUTPUTS, each with one * at most
+  std::string gradientsOf;                ///< an output that is differentiated; empty: none
+  std::vector<std::string> withRespectTo; ///< weights and inputs; empty: all float weights
+  int64_t unroll = 8;                     ///< loops of at most this many iterations
   std::string mesh;
   std::string strategy = "auto"; ///< kinds of parallelism, or a file whose name ends in .strategy
   bool seeds = true;             ///< known strategies are among those that auto chooses from

@@ -13,6 +13,7 @@
 
 #include "passes/allocate/Allocate.h"
 #include "passes/communicate/Communicate.h"
+#include "passes/differentiate/Differentiate.h"
 #include "passes/fuse/Fuse.h"
 #include "passes/layout/Layout.h"
 #include "passes/partition/Partition.h"
@@ -28,6 +29,7 @@ void gridloom::registerDialects(mlir::DialectRegistry &registry) {
 void gridloom::registerPasses() {
   mlir::registerTransformsPasses();
   codegen::registerCodegenPasses();
+  registerDifferentiatePasses();
   registerSimplifyPasses();
   registerShardPasses();
   registerPartitionPasses();

@@ -63,7 +63,9 @@ private:
   FailureOr<NamedTensors> askOracle(const Specialisation &specialisation,
                                     const std::map<std::string, PlanTensor> &given,
                                     const std::map<std::string, int64_t> &dims, std::string &name);
+  FailureOr<NamedTensors> interpret(const Specialisation &specialisation, std::string &name);
   FailureOr<std::string> compileUnsplit();
+  const Program *findSimplified() const;
   void explainPlan(const Specialisation &specialisation);
   std::string getModelPath(std::string &error) const;
   /// Interprets and keeps the outputs.
@@ -429,16 +431,42 @@ static void addStates(const Specialisation &specialisation,
   }
 }
 
+/// The outputs of the imported program; gradients are outputs that the simplify phase adds.
+FailureOr<NamedTensors> Check::interpret(const Specialisation &specialisation, std::string &name) {
+  name = programs.front().name;
+  const NamedTensors *imported = evaluate(programs.front(), specialisation, /*exact=*/false);
+  if (!imported)
+    return failure();
+  NamedTensors expected = *imported;
+  const Program *simplified = findSimplified();
+  const Specialisation *own = simplified ? find(*simplified, specialisation) : nullptr;
+  auto countOutputs = [](const Specialisation &each) {
+    return func::FuncOp(each.stages.front()).getNumResults();
+  };
+  if (!own || countOutputs(*own) == countOutputs(specialisation))
+    return expected;
+  const NamedTensors *more = evaluate(*simplified, specialisation, /*exact=*/false);
+  if (!more)
+    return failure();
+  name += " and " + simplified->name;
+  for (const auto &entry : *more)
+    expected.try_emplace(entry.first(), entry.second);
+  return expected;
+}
+
+const Program *Check::findSimplified() const {
+  auto found = llvm::find_if(programs, [](const Program &program) {
+    return StringRef(program.name).ends_with("simplify");
+  });
+  return found == programs.end() ? nullptr : &*found;
+}
+
 FailureOr<NamedTensors> Check::askOracle(const Specialisation &specialisation,
                                          const std::map<std::string, PlanTensor> &given,
                                          const std::map<std::string, int64_t> &dims,
                                          std::string &name) {
   if (options.oracle == "interpreter") {
-    name = programs.front().name;
-    const NamedTensors *expected = evaluate(programs.front(), specialisation, /*exact=*/false);
-    if (!expected)
-      return failure();
-    return NamedTensors(*expected);
+    return interpret(specialisation, name);
   }
   PlanRunResult result;
   if (options.oracle == "1rank") {
@@ -471,16 +499,14 @@ FailureOr<std::string> Check::compileUnsplit() {
   if (!unsplitFolder.empty())
     return inFolder("unsplit.plan");
   auto fail = [&](const Twine &message) { return emitError(UnknownLoc::get(&context)) << message; };
-  auto simplified = llvm::find_if(programs, [](const Program &program) {
-    return StringRef(program.name).ends_with("simplify");
-  });
-  if (simplified == programs.end() || !options.compileUnsplit)
+  const Program *simplified = findSimplified();
+  if (!simplified || !options.compileUnsplit)
     return fail("oracle 1rank: the plan holds no program of the simplify phase");
   if (std::error_code error = llvm::sys::fs::createUniqueDirectory("gridloom-check", unsplitFolder))
     return fail("cannot make a temporary folder: " + error.message());
   std::string error, text;
   // The plan is in another folder, so relative paths of its model would not resolve there.
-  OwningOpRef<ModuleOp> module = simplified->module->clone();
+  OwningOpRef<ModuleOp> module = simplified->module.get().clone();
   ModuleOp program = *module;
   if (auto model = program->getAttrOfType<DictionaryAttr>(loom::kModel)) {
     NamedAttrList list(model);

@@ -4,13 +4,16 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/OpTable.h"
+#include "dialects/loom/Derivatives.h"
 
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::onnx_import;
 
+/// The derivative at 0 is 0.
 static LogicalResult importRelu(Node &node) {
-  return node.setResult(node.binary<loom::MaximumOp>(node.operand(0), 0.0));
+  Value result = node.binary<loom::MaximumOp>(node.operand(0), 0.0);
+  return node.setResult(node.markTies(result, loom::kTiesToRhs));
 }
 
 static LogicalResult importSigmoid(Node &node) {
@@ -52,7 +55,7 @@ static LogicalResult importPRelu(Node &node) {
 static LogicalResult importExponential(Node &node, double alpha, double scale, double divisor) {
   Value x = node.operand(0);
   // exp of large x is discarded, but must not become infinity on the way.
-  Value low = node.binary<loom::MinimumOp>(x, 0.0);
+  Value low = node.markTies(node.binary<loom::MinimumOp>(x, 0.0), loom::kTiesToLhs);
   if (divisor != 1)
     low = node.binary<loom::DivideOp>(low, divisor);
   Value curve = node.binary<loom::SubtractOp>(node.unary<loom::ExpOp>(low), 1.0);

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/Narrow.h"
 #include "compiler/onnx/OpTable.h"
+#include "dialects/loom/Derivatives.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -186,7 +187,8 @@ static LogicalResult importIsInf(Node &node) {
   return node.setResult(node.compare(loom::Direction::EQ, x, positive ? infinity : -infinity));
 }
 
-/// Either bound may be absent. Up to version 10 they are attributes.
+/// Either bound may be absent. Up to version 10 they are attributes. The derivative at the bounds
+/// is 1.
 static LogicalResult importClip(Node &node) {
   Value x = node.operand(0);
   if (!x)
@@ -197,9 +199,9 @@ static LogicalResult importClip(Node &node) {
     return node.hasAttribute(name) ? node.splatLike(x, node.floatAttribute(name, 0)) : Value();
   };
   if (Value low = bound(1, "min"))
-    x = node.binary<loom::MaximumOp>(x, low);
+    x = node.markTies(node.binary<loom::MaximumOp>(x, low), loom::kTiesToLhs);
   if (Value high = bound(2, "max"))
-    x = node.binary<loom::MinimumOp>(x, high);
+    x = node.markTies(node.binary<loom::MinimumOp>(x, high), loom::kTiesToLhs);
   return node.setResult(x);
 }
 

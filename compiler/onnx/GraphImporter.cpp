@@ -145,9 +145,9 @@ ArrayAttr TensorPool::getFolded() {
 //===----------------------------------------------------------------------===//
 
 GraphImporter::GraphImporter(const Model &model, TensorPool &pool, const Bindings &bindings,
-                             int64_t unroll)
+                             const ImportOptions &options)
     : model(model), graph(model.proto->graph()), pool(pool), bindings(bindings),
-      builder(pool.getContext()), unroll(unroll),
+      builder(pool.getContext()), options(options),
       functions(std::make_shared<FunctionTable>(*model.proto)),
       lengths(std::make_shared<DataLengths>()) {}
 
@@ -385,7 +385,7 @@ LogicalResult GraphImporter::importNode(int index) {
   const onnx::NodeProto &proto = graph.node(index);
   Node node(*this, proto, builder, getNodeLoc(index), getOpset(proto.domain()));
   if ((callee || parent) && !functions->countExpanded())
-    return node.error() << "the model's functions, and its loops with --unroll " << unroll
+    return node.error() << "the model's functions, and its loops with --unroll " << options.unroll
                         << ", expand to more than " << FunctionTable::kMaxExpanded << " nodes";
   if (failed(node.readOperands()))
     return failure();

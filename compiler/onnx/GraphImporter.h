@@ -8,6 +8,7 @@
 
 #include "compiler/onnx/DataLengths.h"
 #include "compiler/onnx/Functions.h"
+#include "compiler/onnx/Import.h"
 #include "compiler/onnx/ModelReader.h"
 #include "compiler/onnx/Node.h"
 
@@ -65,7 +66,8 @@ using Captures = llvm::MapVector<mlir::Value, mlir::Value>;
 /// Imports the main graph as one function, or a subgraph where its node stands.
 class GraphImporter {
 public:
-  GraphImporter(const Model &model, TensorPool &pool, const Bindings &bindings, int64_t unroll);
+  GraphImporter(const Model &model, TensorPool &pool, const Bindings &bindings,
+                const ImportOptions &options);
   /// For a subgraph of node `loc`, which is imported where `builder` stands. With `captures` that
   /// is the end of a body of its own: values of outer graphs become arguments there.
   GraphImporter(GraphImporter &parent, const onnx::GraphProto &graph, mlir::Location loc,
@@ -86,7 +88,9 @@ public:
   mlir::Value read(mlir::Value outer);
   mlir::ModuleOp getModule() { return function->getParentOfType<mlir::ModuleOp>(); }
   /// The most iterations for which a loop is unrolled where it need not be.
-  int64_t getUnrolled() const { return unroll; }
+  int64_t getUnrolled() const { return options.unroll; }
+  /// Whether maxima and minima say what counts of equal operands (loom.ties).
+  bool marksTies() const { return options.marksTies; }
   TensorPool &getPool() { return pool; }
   DataLengths &getLengths() { return *lengths; }
 
@@ -149,7 +153,7 @@ private:
   const Bindings &bindings;
   mlir::OpBuilder builder;
   mlir::func::FuncOp function;
-  int64_t unroll = 0;
+  const ImportOptions &options;
   bool isSorted = false;
   std::shared_ptr<FunctionTable> functions;
   std::shared_ptr<DataLengths> lengths;

@@ -189,8 +189,7 @@ private:
 
   LogicalResult importFunction(ModuleOp module, TensorPool &pool, const Bindings &bindings) {
     std::string symbol = getSymbol(module, pool, bindings);
-    func::FuncOp function =
-        GraphImporter(model, pool, bindings, options.unroll).import(module, symbol);
+    func::FuncOp function = GraphImporter(model, pool, bindings, options).import(module, symbol);
     if (!function)
       return failure();
     SmallVector<NamedAttribute> dims;

@@ -25,6 +25,10 @@ struct ImportOptions {
   /// Loops of at most this many iterations become that many copies of their body.
   int64_t unroll = 8;
 
+  /// Whether maxima and minima say which operand counts where both are equal (loom.ties), for a
+  /// derivative as activation functions have it.
+  bool marksTies = false;
+
   /// Inputs and the outputs whose values they are in the next call: names in which one `*` stands
   /// for any text, the same in both.
   std::vector<std::pair<std::string, std::string>> states;

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/Narrow.h"
+#include "dialects/loom/Derivatives.h"
 
 #include "passes/simplify/Folding.h"
 
@@ -150,8 +151,7 @@ std::optional<loom::HostTensor> Node::constantOperand(unsigned index) const {
   FailureOr<DenseElementsAttr> value = evaluateConstant(operands[index]);
   if (failed(value) || !*value || loom::getByteSize(value->getType()) > kMaxFoldedBytes)
     return std::nullopt;
-  FailureOr<loom::HostTensor> tensor = loom::HostTensor::fromAttribute(*value);
-  return failed(tensor) ? std::nullopt : std::optional(*tensor);
+  return loom::HostTensor::fromAttribute(*value);
 }
 
 std::optional<loom::HostTensor> Node::foldedOperand(unsigned index) const {
@@ -163,8 +163,7 @@ std::optional<loom::HostTensor> Node::foldedOperand(unsigned index) const {
   Value value = importer.getPool().materializeSmall(weight.getName(), getBuilder());
   if (!value)
     return std::nullopt;
-  FailureOr<loom::HostTensor> tensor = loom::HostTensor::fromAttribute(getConstant(value));
-  return failed(tensor) ? std::nullopt : std::optional(*tensor);
+  return loom::HostTensor::fromAttribute(getConstant(value));
 }
 
 std::optional<Dims> Node::intsOperand(unsigned index, StringRef name) const {
@@ -201,6 +200,13 @@ LogicalResult Node::setResult(unsigned index, Value value, Type narrow) {
   if (index < getNumResults() && !proto.output(index).empty())
     importer.setValue(proto.output(index), value, narrow);
   return success();
+}
+
+Value Node::markTies(Value extremum, StringRef side) const {
+  Operation *op = extremum ? extremum.getDefiningOp() : nullptr;
+  if (importer.marksTies() && op && isa<loom::MaximumOp, loom::MinimumOp>(op))
+    op->setAttr(loom::kTies, getBuilder().getStringAttr(side));
+  return extremum;
 }
 
 //===----------------------------------------------------------------------===//

@@ -64,6 +64,9 @@ public:
   /// Fails if the value is null. Its elements stand for those of `narrow`, if given.
   llvm::LogicalResult setResult(unsigned index, mlir::Value value, mlir::Type narrow = {});
   llvm::LogicalResult setResult(mlir::Value value) { return setResult(0, value); }
+  /// Of equal operands of a maximum or minimum, `side` counts (loom.ties), where the import keeps
+  /// such things. Returns it.
+  mlir::Value markTies(mlir::Value extremum, llvm::StringRef side) const;
 
   //===--------------------------------------------------------------------===//
   // Attributes

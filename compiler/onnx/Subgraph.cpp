@@ -17,7 +17,7 @@ GraphImporter::GraphImporter(GraphImporter &parent, const onnx::GraphProto &grap
     : parent(&parent), callee(parent.callee), captures(captures),
       prefix(loom::getNodeName(loc) + "/"), callPrefix(parent.callPrefix), model(parent.model),
       graph(graph), pool(parent.pool), bindings(parent.bindings), builder(builder),
-      function(parent.function), unroll(parent.unroll), functions(parent.functions),
+      function(parent.function), options(parent.options), functions(parent.functions),
       lengths(parent.lengths), attributes(parent.attributes) {}
 
 /// Adds what `graph` reads of the graphs around it.

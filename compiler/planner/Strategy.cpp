@@ -541,9 +541,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   bool mayNeedLess = !first.options.search.empty() && choice.memoryLimit &&
                      !hasRoom(module, choice.memoryLimit, /*forAll=*/request.memoryLimit > 0);
   if (choice.candidates.size() == 1 && !mayNeedLess) {
-    choice.options = first.options;
-    choice.name = first.name;
-    first.verdict = Verdict::Chosen;
+    choice.choose(first);
     return choice;
   }
   if (failed(pickCandidate(module, request, choice)))

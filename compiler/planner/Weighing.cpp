@@ -6,10 +6,10 @@
 #include "compiler/planner/Weighing.h"
 
 #include "dialects/dist/Sharding.h"
+#include "dialects/loom/FirstError.h"
 #include "passes/communicate/Communicate.h"
 #include "passes/partition/Partition.h"
 
-#include "mlir/IR/Diagnostics.h"
 #include "mlir/Pass/PassManager.h"
 
 using namespace mlir;
@@ -34,11 +34,8 @@ Weighed gridloom::weigh(ModuleOp module, ShardOptions options, const MemoryOptio
   OwningOpRef<ModuleOp> copy = module.clone();
   Weighed weighed;
   options.explains = false;
-  ScopedDiagnosticHandler handler(module.getContext(), [&](Diagnostic &diagnostic) {
-    if (diagnostic.getSeverity() == DiagnosticSeverity::Error && weighed.refusal.empty())
-      weighed.refusal = loom::describeWithNode(diagnostic, loom::getNodeName(module.getLoc()));
-    return success(); // a trial is not the user's business
-  });
+  loom::FirstErrorHandler handler(module.getContext(), weighed.refusal,
+                                  loom::getNodeName(module.getLoc()));
   PassManager pm(module.getContext());
   pm.enableVerifier(false); // the phases verify the program themselves
   addShardPasses(pm, options);

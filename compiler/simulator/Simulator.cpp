@@ -18,15 +18,6 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::sim;
 
-/// "batch=8,sequence=32"
-static std::string formatDims(DictionaryAttr dims) {
-  std::string text;
-  for (NamedAttribute dim : dims)
-    text += (text.empty() ? "" : ",") + dim.getName().str() + "=" +
-            std::to_string(cast<IntegerAttr>(dim.getValue()).getInt());
-  return text;
-}
-
 /// The first rank of a stage.
 static int64_t getFirstRank(int64_t stage, ModuleOp module, const dist::Mesh &mesh) {
   SmallVector<cluster::PlacedAxis, 4> placed = placeAxes(mesh, dist::getStageAxes(module));
@@ -68,7 +59,7 @@ static FailureOr<ProgramRun> simulateFirst(ArrayRef<plan::ProgramOp> stages, con
                              << "' wait for each other forever: " << error;
   ProgramRun result;
   result.entry = first.getEntry().str();
-  result.dims = formatDims(first.getDims());
+  result.dims = plan::formatDims(first.getDims());
   result.seconds = timeline->seconds;
   bool isPipeline = stages.size() > 1;
   std::vector<rt::RunStats> stats;

@@ -69,18 +69,28 @@ SmallVector<Value> PadOp::partition(OpBuilder &builder, ValueRange operands, Typ
 // window, reduce_window
 //===----------------------------------------------------------------------===//
 
+/// Dimensions of the input and of the output's first ones: windows slide over the operation's dims,
+/// after `low` elements of padding; the others are the same in both.
+template <typename Op>
+static void addSlidDims(Op op, ShardingRule &rule, TensorFactors &in, TensorFactors &out,
+                        ArrayRef<int64_t> low) {
+  ArrayRef<int64_t> dims = op.getDims();
+  for (int64_t i = 0; i < static_cast<int64_t>(shapeOf(op.getInput()).size()); ++i) {
+    size_t at = llvm::find(dims, i) - dims.begin();
+    bool isSame = at == dims.size();
+    WindowDim window;
+    if (!isSame)
+      window = {.step = op.getStrides()[at],
+                .begin = -low[at],
+                .reach = (op.getSizes()[at] - 1) * op.getDilations()[at] + 1};
+    addWindowDim(rule, in, out, shapeOf(op.getOutput())[i], isSame, window);
+  }
+}
+
 ShardingRule WindowOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in, out;
-  for (int64_t i = 0; i < static_cast<int64_t>(shapeOf(getInput()).size()); ++i) {
-    const auto *slid = llvm::find(getDims(), i);
-    size_t at = slid - getDims().begin();
-    bool isSame = slid == getDims().end();
-    addWindowDim(rule, in, out, shapeOf(getOutput())[i], isSame,
-                 isSame ? dist::WindowDim()
-                        : dist::WindowDim{.step = getStrides()[at],
-                                          .reach = (getSizes()[at] - 1) * getDilations()[at] + 1});
-  }
+  addSlidDims(*this, rule, in, out, SmallVector<int64_t>(getDims().size(), 0));
   for (int64_t size : getSizes())
     out.push_back({rule.addFactor(size, FactorKind::NeedReplication)});
   rule.tensors = {in, out};
@@ -107,16 +117,7 @@ SmallVector<Value> WindowOp::partition(OpBuilder &builder, ValueRange operands, 
 ShardingRule ReduceWindowOp::getShardingRule() {
   ShardingRule rule;
   TensorFactors in, out;
-  for (int64_t i = 0; i < static_cast<int64_t>(shapeOf(getInput()).size()); ++i) {
-    const auto *slid = llvm::find(getDims(), i);
-    size_t at = slid - getDims().begin();
-    bool isSame = slid == getDims().end();
-    addWindowDim(rule, in, out, shapeOf(getOutput())[i], isSame,
-                 isSame ? dist::WindowDim()
-                        : dist::WindowDim{.step = getStrides()[at],
-                                          .begin = -getLow()[at],
-                                          .reach = (getSizes()[at] - 1) * getDilations()[at] + 1});
-  }
+  addSlidDims(*this, rule, in, out, getLow());
   rule.tensors = {in, out};
   return rule;
 }

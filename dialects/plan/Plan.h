@@ -20,4 +20,11 @@
 #define GET_OP_CLASSES
 #include "dialects/plan/PlanOps.h.inc"
 
+namespace gridloom::plan {
+
+/// The dimensions that a program is for, as "batch=8,sequence=32", or "".
+std::string formatDims(mlir::DictionaryAttr dims);
+
+} // namespace gridloom::plan
+
 #endif // GRIDLOOM_DIALECTS_PLAN_PLAN_H

@@ -12,6 +12,14 @@ using namespace gridloom::plan;
 #define GET_OP_CLASSES
 #include "dialects/plan/PlanOps.cpp.inc"
 
+std::string gridloom::plan::formatDims(DictionaryAttr dims) {
+  std::string text;
+  for (NamedAttribute dim : dims)
+    text += (text.empty() ? "" : ",") + dim.getName().str() + "=" +
+            std::to_string(cast<IntegerAttr>(dim.getValue()).getInt());
+  return text;
+}
+
 //===----------------------------------------------------------------------===//
 // kernel
 //===----------------------------------------------------------------------===//

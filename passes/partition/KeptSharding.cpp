@@ -6,6 +6,7 @@
 #include "passes/partition/KeptSharding.h"
 
 #include "dialects/dist/Splits.h"
+#include "dialects/loom/Uses.h"
 #include "passes/partition/Resharder.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -17,14 +18,8 @@ using namespace gridloom::dist;
 /// What the value's readers need that differs from each other, in program order; nullopt if one of
 /// them does not say.
 static std::optional<SmallVector<Sharding>> findNeeds(OpResult value, const Mesh &mesh) {
-  SmallVector<OpOperand *> uses =
-      llvm::map_to_vector(value.getUses(), [](OpOperand &use) { return &use; });
-  llvm::stable_sort(uses, [](OpOperand *a, OpOperand *b) {
-    return a->getOwner() != b->getOwner() ? a->getOwner()->isBeforeInBlock(b->getOwner())
-                                          : a->getOperandNumber() < b->getOperandNumber();
-  });
   SmallVector<Sharding> needs;
-  for (OpOperand *use : uses) {
+  for (OpOperand *use : loom::listUses(value)) {
     Operation *user = use->getOwner();
     unsigned i = use->getOperandNumber();
     Sharding need;

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Derivatives.h"
 #include "passes/shard/Bodies.h"
 #include "passes/shard/MicroBatches.h"
 #include "passes/shard/Shard.h"
@@ -228,11 +229,13 @@ void ApplyStrategyPass::seedColumns(Propagation &state, func::FuncOp func, Strin
   int64_t reshards = state.countReshards();
   SmallVector<int64_t> reshardsOf(state.getReshards());
   // Results of the model that are split over the axis; seeds must not add any. A state stays where
-  // it is, and so does a cache that goes round outside.
+  // it is, and so does a cache that goes round outside; a gradient may lie as its weight does.
   auto countReturned = [&] {
     return llvm::count_if(func.front().getTerminator()->getOpOperands(), [&](OpOperand &use) {
-      return !func.getResultAttr(use.getOperandNumber(), loom::kState) &&
-             !extendsInput(use.get()) && state.lookup(use.get()).sharding.usesAxis(axis);
+      unsigned number = use.getOperandNumber();
+      return !func.getResultAttr(number, loom::kState) &&
+             !func.getResultAttr(number, loom::kGradient) && !extendsInput(use.get()) &&
+             state.lookup(use.get()).sharding.usesAxis(axis);
     });
   };
   int64_t returned = countReturned();

@@ -119,6 +119,12 @@ AxisList Chooser::guessUnreduced(Operation *op, const Choice &choice) const {
     if (there.unreduced != first.unreduced || there.reduction != first.reduction ||
         there.dims != need.dims)
       return {};
+    // Where the value is kept split over such an axis, it is reduced into these parts.
+    ShardingAttr kept = getSharding(operand);
+    if (kept && llvm::any_of(first.unreduced, [keeps = Sharding(kept)](StringAttr axis) {
+          return keeps.usesAxis(axis);
+        }))
+      return {};
     incoming += loom::getByteSize(getLocalType(operand, there));
   }
   for (const AxisList &list : choice.splits.factors.axes)

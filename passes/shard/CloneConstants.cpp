@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Loom.h"
+#include "dialects/loom/Uses.h"
 #include "passes/shard/Shard.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -52,10 +53,9 @@ struct CloneConstantsPass : public gridloom::impl::CloneConstantsBase<CloneConst
       for (Operation *op : llvm::reverse(operations)) {
         if (!isFromNothing(op))
           continue;
-        SmallVector<OpOperand *> uses;
-        for (OpOperand &use : op->getResult(0).getUses())
-          uses.push_back(&use);
-        for (OpOperand *use : ArrayRef(uses).drop_back()) {
+        // The first reader keeps the operation.
+        SmallVector<OpOperand *> uses = loom::listUses(op->getResult(0));
+        for (OpOperand *use : ArrayRef(uses).drop_front(uses.empty() ? 0 : 1)) {
           OpBuilder builder(use->getOwner());
           use->set(cloneAll(builder, op)->getResult(0));
         }

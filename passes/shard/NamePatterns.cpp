@@ -15,25 +15,6 @@ using llvm::ArrayRef;
 using llvm::SmallVector;
 using llvm::StringRef;
 
-bool gridloom::matchesPattern(StringRef pattern, StringRef name) {
-  auto [first, rest] = pattern.split('*');
-  if (first.size() == pattern.size())
-    return pattern == name;
-  if (!name.consume_front(first))
-    return false;
-  SmallVector<StringRef> parts;
-  rest.split(parts, '*');
-  StringRef last = parts.pop_back_val();
-  // The earliest place of each part leaves the most to those after it.
-  for (StringRef part : parts) {
-    size_t at = name.find(part);
-    if (at == StringRef::npos)
-      return false;
-    name = name.drop_front(at + part.size());
-  }
-  return name.ends_with(last);
-}
-
 /// The length of a pattern's text besides stars.
 static size_t countLiterals(StringRef pattern) { return pattern.size() - pattern.count('*'); }
 

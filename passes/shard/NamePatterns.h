@@ -12,6 +12,8 @@
 #ifndef GRIDLOOM_PASSES_SHARD_NAMEPATTERNS_H
 #define GRIDLOOM_PASSES_SHARD_NAMEPATTERNS_H
 
+#include "dialects/loom/NamePattern.h"
+
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/SmallVector.h"
@@ -22,10 +24,6 @@
 #include <vector>
 
 namespace gridloom {
-
-/// Whether `name` is `pattern`, in which a star stands for any text. A name that has a star itself
-/// is a pattern that matches it.
-bool matchesPattern(llvm::StringRef pattern, llvm::StringRef name);
 
 /// Finds the keys of a list that speak of a name. Keys are exact names, or patterns.
 class NameTable {

@@ -54,13 +54,3 @@ ShardingAttr gridloom::getGivenPlace(Value value) {
   ShardingAttr given = getGivenSharding(value);
   return isPinned(given) ? given : ShardingAttr();
 }
-
-SmallVector<OpOperand *> gridloom::listUses(Value value) {
-  SmallVector<OpOperand *> uses =
-      llvm::map_to_vector(value.getUses(), [](OpOperand &use) { return &use; });
-  llvm::stable_sort(uses, [](OpOperand *a, OpOperand *b) {
-    return a->getOwner() != b->getOwner() ? a->getOwner()->isBeforeInBlock(b->getOwner())
-                                          : a->getOperandNumber() < b->getOperandNumber();
-  });
-  return uses;
-}

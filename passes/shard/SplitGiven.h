@@ -26,9 +26,6 @@ bool isPinned(dist::ShardingAttr given);
 /// what is made by operations and of what is not pinned.
 dist::ShardingAttr getGivenPlace(mlir::Value value);
 
-/// The value's uses in program order, which lists of uses lose when stages are cut again.
-llvm::SmallVector<mlir::OpOperand *> listUses(mlir::Value value);
-
 } // namespace gridloom
 
 #endif // GRIDLOOM_PASSES_SHARD_SPLITGIVEN_H

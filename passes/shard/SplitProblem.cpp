@@ -8,6 +8,7 @@
 #include "dialects/dist/MoveCost.h"
 #include "dialects/dist/Splits.h"
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Uses.h"
 #include "dialects/loom/Work.h"
 #include "passes/shard/SplitGiven.h"
 
@@ -233,7 +234,7 @@ bool SplitProblem::needsNode(Value value) const {
 
 /// Whose time it takes to have an argument: what reads it first, else what ends the function.
 static Operation *getFirstReader(BlockArgument argument) {
-  SmallVector<OpOperand *> uses = listUses(argument);
+  SmallVector<OpOperand *> uses = loom::listUses(argument);
   return uses.empty() ? argument.getOwner()->getTerminator() : uses.front()->getOwner();
 }
 
@@ -310,7 +311,7 @@ void SplitProblem::addValue(Value value) {
             .tensors[producer->getNumOperands() + cast<OpResult>(value).getResultNumber()]
             .shardings,
         offer);
-  for (OpOperand *use : listUses(value))
+  for (OpOperand *use : loom::listUses(value))
     if (auto reader = opNodes.find(use->getOwner()); reader != opNodes.end())
       llvm::for_each(SmallVector<ShardingAttr>(
                          nodes[reader->second].tensors[use->getOperandNumber()].shardings),
@@ -397,7 +398,7 @@ void SplitProblem::addFunction(func::FuncOp func) {
 void SplitProblem::addReceived(Value value) {
   Operation *producer = value.getDefiningOp();
   auto type = cast<RankedTensorType>(value.getType());
-  for (OpOperand *use : listUses(value)) {
+  for (OpOperand *use : loom::listUses(value)) {
     Operation *user = use->getOwner();
     auto reader = opNodes.find(user);
     if (reader == opNodes.end() || getStage(user) == getStage(producer))
@@ -463,10 +464,10 @@ static double getCutSeconds(RankedTensorType type, const Sharding &from, const S
     return 0;
   cluster::Work copy;
   copy.readBytes = copy.writtenBytes = padded + share * whole;
-  double launch = 0;
+  double seconds = 0;
   for (const cluster::DeviceKind &kind : mesh.getMachine().kinds)
-    launch = std::max(launch, kind.launchSeconds);
-  return cluster::getComputeSeconds(mesh.getMachine(), copy) - launch;
+    seconds = std::max(seconds, cluster::getComputeParts(kind, copy).memory);
+  return seconds;
 }
 
 /// A reduction of what is partial, into parts where `to` has such, then the moves of getMoveCost;
@@ -638,7 +639,7 @@ static Operation *getPayer(Value value, Operation *reader) {
 }
 
 void SplitProblem::connectReceived(Value value) {
-  for (OpOperand *use : listUses(value)) {
+  for (OpOperand *use : loom::listUses(value)) {
     auto [source, tensor] = getSource(value);
     auto [target, first] = getSource(value, use->getOwner());
     if (target != source && !edges.contains(std::minmax(source, target)))
@@ -661,7 +662,8 @@ void SplitProblem::connectOperations(func::FuncOp func) {
       if (auto value = valueNodes.find(result); value != valueNodes.end())
         addEdge(node, op.getNumOperands() + i, value->second, 0,
                 cast<RankedTensorType>(result.getType()),
-                result.use_empty() ? &op : getPayer(result, listUses(result).front()->getOwner()));
+                result.use_empty() ? &op
+                                   : getPayer(result, loom::listUses(result).front()->getOwner()));
   }
   connectReturn(func);
 }

@@ -20,11 +20,13 @@ namespace gridloom {
 /// Checks what the importer made.
 void addImportVerify(mlir::OpPassManager &pm);
 struct SimplifyOptions {
-  std::string precision = "f32"; ///< f32, tf32, bf16 or f16
+  std::string precision = "f32";          ///< f32, tf32, bf16 or f16
+  std::string gradientsOf;                ///< an output that is differentiated; empty: none
+  std::vector<std::string> withRespectTo; ///< weights and inputs; empty: all float weights
 };
 
-/// Folds, canonicalises, recognises composites, sets the precision, moves weight-only work to the
-/// prologue, verifies.
+/// Folds, canonicalises, recognises composites, differentiates, sets the precision, moves
+/// weight-only work to the prologue, verifies.
 void addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions &options = {});
 
 /// I-G1 to I-G4 of loom-verify-imported. Fails with a diagnostic.

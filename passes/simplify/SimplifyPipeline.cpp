@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "passes/differentiate/Differentiate.h"
 #include "passes/simplify/Simplify.h"
 
 #include "mlir/Pass/PassManager.h"
@@ -20,6 +21,15 @@ void gridloom::addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions 
   pm.addPass(createRaiseComposites());
   pm.addPass(createCanonicalize());
   pm.addPass(createFoldConstants());
+  // Composites have better derivatives than their parts.
+  if (!options.gradientsOf.empty()) {
+    DifferentiateOptions gradients;
+    gradients.of = options.gradientsOf;
+    llvm::append_range(gradients.withRespectTo, options.withRespectTo);
+    pm.addPass(createDifferentiate(gradients));
+    pm.addPass(createCanonicalize());
+    pm.addPass(createFoldConstants());
+  }
   pm.addPass(createFoldScales());
   pm.addPass(createFoldConstants()); // scales that are constants
   // After composites, which compute in f32 inside; before weights are hoisted, with their

@@ -243,6 +243,15 @@ static void addCommunication(Document &document, const Json &report) {
                      numberCell(sum.exposed, 0)});
 }
 
+/// What tables of single collectives begin with: id, kind, over, bytes, times and time_us.
+static std::vector<Cell> makeRow(const Json &collective, std::initializer_list<Cell> more) {
+  std::vector<Cell> row = {getInteger(collective, "id"), getText(collective, "kind"),
+                           getText(collective, "axes"),  bytesCell(getSize(collective, "bytes")),
+                           getTimes(collective),         usCell(collective, "time_us")};
+  row.insert(row.end(), more);
+  return row;
+}
+
 /// "matmul 128x384x384 (/layer.2/MatMul)", of what hides most of a collective.
 static std::string describeCover(const Json &collective) {
   const Json &beside = getList(collective, "hidden_behind");
@@ -272,10 +281,8 @@ static void addHeaviest(Document &document, const Json &report, bool forTools) {
                                       "onnx_node"));
   for (const Json &each : collectives)
     document.addRow(
-        places.addCells({getInteger(each, "id"), getText(each, "kind"), getText(each, "axes"),
-                         bytesCell(getSize(each, "bytes")), getInteger(each, "times"),
-                         usCell(each, "time_us"), usCell(each, "exposed_us"), describeCover(each)},
-                        each, getText(each, "origin")));
+        places.addCells(makeRow(each, {usCell(each, "exposed_us"), describeCover(each)}), each,
+                        getText(each, "origin")));
 }
 
 /// Steps that do the same in all layers are one row.
@@ -392,11 +399,8 @@ Document gridloom::rt::explainValue(const Json &report, const std::string &name)
                                                          "because"));
   for (const Json &each : getList(report, "collectives"))
     if (getText(each, "origin") == name)
-      document.addRow(
-          places.addCells({getInteger(each, "id"), getText(each, "kind"), getText(each, "axes"),
-                           bytesCell(getSize(each, "bytes")), getTimes(each),
-                           usCell(each, "time_us"), usCell(each, "exposed_us")},
-                          each, getText(each, "because")));
+      document.addRow(places.addCells(makeRow(each, {usCell(each, "exposed_us")}), each,
+                                      getText(each, "because")));
   return document;
 }
 
@@ -463,11 +467,8 @@ static void addTransfers(Document &document, const Json &report, int64_t number)
                                                     "time_us", "waiting_us"},
                                                    "onnx_node"));
   for (const Json &each : transfers)
-    document.addRow(
-        places.addCells({getInteger(each, "id"), getText(each, "kind"), getText(each, "axes"),
-                         bytesCell(getSize(each, "bytes")), getInteger(each, "times"),
-                         usCell(each, "time_us"), usCell(each, "waiting_us")},
-                        each, getText(each, "origin")));
+    document.addRow(places.addCells(makeRow(each, {usCell(each, "waiting_us")}), each,
+                                    getText(each, "origin")));
 }
 
 /// The stage's rows of the report, one for each program. Throws InvalidArgument where there are

@@ -5,7 +5,7 @@
 //===----------------------------------------------------------------------===//
 //
 // One row is all the tests of an elementwise function of one float: its value by the interpreter,
-// every split of it, the CPU kernel and the GPU kernel of each float type.
+// every split of it, its derivative, the CPU kernel and the GPU kernel of each float type.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_TEST_UNIT_UNARYFUNCTIONS_H
@@ -25,6 +25,8 @@ struct UnaryFunction {
   /// Many functions of f32 are made of ex2.approx, of which PTX states an error of 2^-22: four
   /// units in the last place alone.
   double gpuLow, gpuHigh, single, full, narrow = 1;
+  /// Whether it can be differentiated.
+  bool hasPullback = true;
 };
 
 inline constexpr UnaryFunction kUnaryFunctions[] = {

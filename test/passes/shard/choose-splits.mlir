@@ -125,3 +125,18 @@ func.func @body(%x: tensor<4xf32>) -> (tensor<i1>, tensor<4xf32>) attributes {lo
   %0 = loom.abs %x : tensor<4xf32>
   return %c, %0 : tensor<i1>, tensor<4xf32>
 }
+
+// -----
+
+// A value that is kept split over the axis of its partial sums is reduced into these parts, whatever its reader could take.
+dist.mesh @mesh <["x" = 2, "y" = 2]>
+// CHECK-LABEL: func.func @kept_split
+// CHECK: loom.gather {{.*}}dist.shardings = [#dist.sharding<@mesh, [{}, {"x"}, {}]>], dist.splits = #dist.splits<[{"x"}, {}, {}, {}]>
+// CHECK: loom.reshape {{.*}}dist.splits = #dist.splits<[{}, {}, {}]>
+func.func @kept_split(%t: tensor<6x1xi32> {loom.name = "t", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{"x"}, {}]>},
+                      %i: tensor<9x9xi64> {loom.name = "i", dist.origin = #dist.origin<"user">, dist.sharding = #dist.sharding<@mesh, [{}, {"x", "y"}]>})
+    -> (tensor<81x1xi32> {loom.name = "y"}) {
+  %0 = loom.gather %t, %i dim = 0 {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {"x"}, {}]>]} : (tensor<6x1xi32>, tensor<9x9xi64>) -> tensor<9x9x1xi32>
+  %1 = loom.reshape %0 {dist.origins = [#dist.origin<"user">], dist.shardings = [#dist.sharding<@mesh, [{}, {}]>]} : (tensor<9x9x1xi32>) -> tensor<81x1xi32>
+  return %1 : tensor<81x1xi32>
+}

@@ -1,0 +1,153 @@
+//===- IndexingPullbacks.cpp - pullbacks of gather, scatter and scans -----===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Reading at indices and adding at indices are each other's transposes: of an element that is read
+// twice the cotangents add up.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/differentiate/Pullbacks.h"
+
+using namespace mlir;
+using namespace gridloom;
+using dist::ReductionKind;
+using loom::Direction;
+
+static ArrayRef<int64_t> shapeOf(Value value) {
+  return cast<RankedTensorType>(value.getType()).getShape();
+}
+
+/// `updates` added into zeros.
+static Term scatterSum(Term updates, RankedTensorType type, Value indices, int64_t dim) {
+  return updates.emit<loom::ScatterOp>(
+      type, updates.splat(type, 0), indices, updates, dim,
+      dist::ReductionKindAttr::get(type.getContext(), ReductionKind::Sum));
+}
+
+/// Indices of several dimensions become one dimension, and `ct` has it in their place.
+static void pullBackGather(loom::GatherOp op, Term ct, Adjoints &to) {
+  to.add(op.getInput(), [&] {
+    auto type = cast<RankedTensorType>(op.getInput().getType());
+    auto dim = static_cast<int64_t>(op.getDim());
+    int64_t count = op.getIndices().getType().getNumElements();
+    SmallVector<int64_t> shape(type.getShape());
+    shape[dim] = count;
+    return scatterSum(ct.reshape(shape), type, ct.with(op.getIndices()).reshape({count}), dim);
+  });
+}
+
+static void pullBackGatherElements(loom::GatherElementsOp op, Term ct, Adjoints &to) {
+  to.add(op.getInput(), [&] {
+    return scatterSum(ct, cast<RankedTensorType>(op.getInput().getType()), op.getIndices(),
+                      static_cast<int64_t>(op.getDim()));
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// scatter
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// The places that a scatter's updates go to.
+class Places {
+public:
+  Places(loom::ScatterOp op, Term ct)
+      : op(op), dim(static_cast<int64_t>(op.getDim())), indices(ct.with(op.getIndices())) {
+    // Updates beyond the dimension are ignored; their places are not to be read.
+    int64_t size = shapeOf(op.getInput())[dim];
+    Term isBelow = indices.compare(Direction::LT, static_cast<double>(size));
+    isInside = indices.compare(Direction::GE, 0).apply<loom::AndOp>(isBelow);
+    inside = isInside->select(indices, indices.splat(0));
+  }
+
+  /// What `x`, of the input's shape or of one dimension, has at the updates' places.
+  Term read(Term x) const {
+    SmallVector<int64_t> shape(x.getShape());
+    if (!op.takesSlices() || shape.size() == 1) {
+      shape = SmallVector<int64_t>(indices.getShape());
+      return x.emit<loom::GatherElementsOp>(x.getType().clone(shape), x, *inside,
+                                            shape.size() == 1 ? 0 : dim);
+    }
+    shape[dim] = indices.getShape()[0];
+    return x.emit<loom::GatherOp>(x.getType().clone(shape), x, *inside, dim);
+  }
+
+  /// For each index, whether its update stays in the result: it is inside and, where updates
+  /// replace, the last one for its place.
+  Term stays() const {
+    if (op.getReduction())
+      return *isInside;
+    // Each update writes its number; who reads its own is the last.
+    SmallVector<int64_t> shape(shapeOf(op.getInput()));
+    int64_t along = dim;
+    if (op.takesSlices() || shape.size() == 1) {
+      shape = {shape[dim]};
+      along = 0;
+    }
+    Term number = indices.iota(indices.getShape(), along);
+    Term none = indices.splat(number.getType().clone(shape), -1);
+    Term last = none.emit<loom::ScatterOp>(none.getType(), none, indices, number, along,
+                                           dist::ReductionKindAttr());
+    return isInside->apply<loom::AndOp>(read(last).compare(Direction::EQ, number));
+  }
+
+  /// `x` of the updates' shape where `condition`, which has one element for each index, is true.
+  Term keep(Term x, Term condition) const {
+    return x.where(op.takesSlices() ? condition.broadcast(x.getShape(), {dim}) : condition);
+  }
+
+private:
+  mutable loom::ScatterOp op;
+  int64_t dim;
+  Term indices;
+  std::optional<Term> isInside, inside;
+};
+} // namespace
+
+/// The result has the input where nothing replaces it, and the updates that stay.
+static void pullBackScatter(loom::ScatterOp op, Term ct, Adjoints &to) {
+  Places places(op, ct);
+  to.add(op.getInput(), [&]() -> Value {
+    if (op.getReduction())
+      return ct;
+    Term zeros = ct.splat(op.getUpdates().getType(), 0);
+    return ct.emit<loom::ScatterOp>(ct.getType(), ct, op.getIndices(), zeros, op.getDim(),
+                                    dist::ReductionKindAttr());
+  });
+  to.add(op.getUpdates(), [&] { return places.keep(places.read(ct), places.stays()); });
+}
+
+static StringRef findScatterObstacle(loom::ScatterOp op) {
+  bool isSum = !op.getReduction() || *op.getReduction() == ReductionKind::Sum;
+  return isSum ? "" : "updates that are multiplied or compared into a tensor";
+}
+
+//===----------------------------------------------------------------------===//
+// cumulative
+//===----------------------------------------------------------------------===//
+
+/// Each element is in the sums from it on.
+static void pullBackCumulative(loom::CumulativeOp op, Term ct, Adjoints &to) {
+  to.add(op.getInput(), [&] {
+    return ct.emit<loom::CumulativeOp>(ct.getType(), ct, op.getKind(), op.getDim(),
+                                       op.getExclusive(), !op.getReverse());
+  });
+}
+
+static StringRef findCumulativeObstacle(loom::CumulativeOp op) {
+  return op.getKind() == ReductionKind::Sum ? "" : "a running product, maximum or minimum";
+}
+
+template <typename Op, auto pull, auto obstacle = nullptr>
+static void attach(MLIRContext &context) {
+  Op::template attachInterface<PullbackModel<Op, pull, obstacle>>(context);
+}
+
+void gridloom::attachIndexingPullbacks(MLIRContext &context) {
+  attach<loom::GatherOp, pullBackGather>(context);
+  attach<loom::GatherElementsOp, pullBackGatherElements>(context);
+  attach<loom::ScatterOp, pullBackScatter, findScatterObstacle>(context);
+  attach<loom::CumulativeOp, pullBackCumulative, findCumulativeObstacle>(context);
+}
