@@ -147,6 +147,10 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
   verb.add_flag("--weigh-all", options.weighsAll,
                 "weigh every candidate on the whole program, also where few of its layers tell "
                 "that it is slower; the choice is the same");
+  verb.add_flag("--certify", options.certifies,
+                "also bound what has no stages by a search on every mesh of up to 3 axes, which "
+                "takes a second and more for each: the report says how far from the least the "
+                "plan can be at most; the choice is the same");
   verb.add_option("--jobs", options.jobs,
                   "threads that weigh candidates, which the choice does not depend on; default: as "
                   "many as the machine has, at most 4")

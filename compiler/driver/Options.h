@@ -36,6 +36,7 @@ struct CompileOptions {
   int64_t memoryLimit = 0; ///< bytes
   int64_t measureBest = 0; ///< candidates that are run on this machine; 0: none
   bool weighsAll = false;  ///< candidates on the whole program, whatever its layers
+  bool certifies = false;  ///< says as closely as it can what no plan goes below
   int64_t jobs = 0; ///< threads that weigh candidates; 0: as many as the machine has, at most 4
   TargetOptions target;
   std::string precision = "f32";    ///< f32, tf32, bf16 or f16

@@ -32,6 +32,9 @@ struct PlanOutcome {
   std::string strategy;                  ///< empty where it was not chosen here
   std::string chosenAs;                  ///< "fastest of ..."; empty where nothing was to choose
   std::vector<PlanCandidate> candidates; ///< of which one was chosen
+  double boundMs = 0;                    ///< no plan's sum is less; 0 where nothing was to choose
+  double sumMs = 0;                      ///< of the chosen one
+  std::string boundScope;                ///< what the bound covers
   uint64_t memoryLimit = 0;              ///< bytes; 0: none
   std::vector<PlannedMemory> memory;     ///< of all stages
   std::vector<std::string> warnings, remarks;

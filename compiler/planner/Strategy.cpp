@@ -73,6 +73,13 @@ std::string Choice::describe() const {
          (measured ? ", " + std::to_string(measured) + " measured" : "");
 }
 
+double Choice::getSumSeconds() const {
+  for (const Candidate &candidate : candidates)
+    if (candidate.verdict == Verdict::Chosen)
+      return candidate.sumSeconds;
+  return 0;
+}
+
 void Choice::choose(Candidate &candidate) {
   for (Candidate &other : candidates)
     if (other.verdict == Verdict::Chosen)
@@ -489,6 +496,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   if (failed(meshes))
     return failure();
   // All meshes have equally many devices.
+  int64_t devices = countDevices(meshes->front());
   FailureOr<cluster::Machine> machine = placeMesh(module, meshes->front(), request);
   if (failed(machine))
     return failure();
@@ -524,5 +532,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   }
   if (failed(pickCandidate(module, request, choice)))
     return failure();
+  choice.bound = boundPlans(module, choice.machine, devices, choice.getSumSeconds(),
+                            request.certifies, request.shard);
   return choice;
 }

@@ -8,6 +8,7 @@
 
 #include "cluster/Machine.h"
 #include "compiler/planner/AllocatedMemory.h"
+#include "compiler/planner/Bound.h"
 #include "compiler/planner/CostModel.h"
 #include "compiler/planner/MemoryEstimate.h"
 #include "passes/shard/Shard.h"
@@ -42,6 +43,7 @@ struct StrategyRequest {
   std::function<std::optional<TrialPlan>(mlir::ModuleOp, const ShardOptions &, std::string &error)>
       tryPlan;
   bool weighsAll = false; ///< all candidates on the whole program; the choice is the same
+  bool certifies = false; ///< bounds plans as closely as it can; the choice is the same
   int64_t jobs = 0; ///< threads that weigh candidates; 0: as many as the machine has, at most 4
   /// The smallest change of the request with which a plan fits, as text: "; the smallest change
   /// that fits is ...". May be null.
@@ -82,11 +84,14 @@ struct Choice {
   cluster::Machine machine; ///< the devices of the mesh
   std::string name;
   std::vector<Candidate> candidates;
-  int64_t memoryLimit = 0; ///< of the request, or of the devices it names; 0: none
+  int64_t memoryLimit = 0;        ///< of the request, or of the devices it names; 0: none
+  std::optional<PlanBound> bound; ///< where there was something to choose
 
   /// "fastest of 12 candidates, 3 simulated", and "2 measured" where some were run; empty where
   /// there was nothing to choose.
   std::string describe() const;
+  /// The sum of the chosen one; 0 where there was nothing to choose.
+  double getSumSeconds() const;
   /// Takes one of `candidates` in place of the chosen one.
   void choose(Candidate &candidate);
 };

@@ -27,9 +27,6 @@ namespace gridloom {
 /// How often stages are cut, and all splits searched for them.
 static constexpr int kMostCuts = 3;
 
-/// Estimates are not so exact that less would tell two ways to split apart.
-static constexpr double kGap = 1e-6;
-
 namespace {
 /// The best splits of the program with its stages as they are cut.
 struct Found {
@@ -161,7 +158,7 @@ FailureOr<Found> SearchSplitsPass::search(const StageStarts &starts, ArrayRef<St
   solver::Cost bound = solver::infiniteCost;
   solver::Options options;
   options.work = work;
-  options.gap = kGap;
+  options.gap = kSearchGap;
   for (const SmallVector<StringAttr> &batch : listBatchAxes(over, mesh)) {
     Found found;
     found.starts = starts;

@@ -22,10 +22,8 @@ namespace gridloom::testing {
 /// that divide by numbers of devices, and such that do not. Weights are read once.
 class SmallProgram {
 public:
-  /// With `rows`, all inputs and outputs have one leading dimension of so many, and nothing mixes
-  /// what differs in it, so that the program can run on micro-batches.
-  SmallProgram(uint64_t seed, int operations, int64_t rows = 0) : random(seed), batch(rows) {
-    values.push_back(addInput({rows ? rows : pickSize(), pickSize()}));
+  SmallProgram(uint64_t seed, int operations) : random(seed) {
+    values.push_back(addInput({pickSize(), pickSize()}));
     for (int i = 0; i < operations; ++i)
       addOperation();
     write();
@@ -75,9 +73,9 @@ private:
     body += "  " + weight.name + " = loom.get_weight " + symbol + " : " + typeOf(shape) + "\n";
     return weight;
   }
-  /// An input, or where rows are of the batch one of its rows, or a weight.
+  /// An input or a weight.
   Value addParameter(const std::vector<int64_t> &shape) {
-    return pick(3) || batch ? addWeight(shape) : addInput(shape);
+    return pick(3) ? addWeight(shape) : addInput(shape);
   }
   Value &read(size_t index) {
     values[index].isRead = true;
@@ -104,7 +102,7 @@ private:
       return emit("negate " + name + " : " + type, shape);
     }
     case 2:
-      if (shape.size() > 1 && !(batch && shape.size() == 2 && shape[1] == 1))
+      if (shape.size() > 1)
         return emit("softmax " + name + " dim = " + std::to_string(shape.size() - 1) + " : " + type,
                     shape);
       return emit("negate " + name + " : " + type, shape);
@@ -120,13 +118,11 @@ private:
       return emit("negate " + name + " : " + type, shape);
     }
     case 4: {
-      if (batch)
-        return emit("negate " + name + " : " + type, shape);
       std::vector<int64_t> turned{shape[1], shape[0]};
       return emit("transpose " + name + " [1, 0] : (" + type + ") -> " + typeOf(turned), turned);
     }
     case 5: {
-      int64_t dim = batch ? 1 : pick(2);
+      int64_t dim = pick(2);
       std::vector<int64_t> reduced{shape[1 - dim]};
       return emit("reduce " + std::string(pick(3) ? "sum " : "max ") + name +
                       " dims = " + list({dim}) + " : (" + type + ") -> " + typeOf(reduced),
@@ -161,7 +157,7 @@ private:
   }
 
   std::mt19937_64 random;
-  int64_t batch, next = 0;
+  int64_t next = 0;
   std::vector<Value> values;
   std::string arguments, weights, body, text;
 };

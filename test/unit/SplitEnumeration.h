@@ -35,9 +35,11 @@ namespace gridloom::testing {
 /// without windows, and weights that are read once; nothing in it is pinned.
 class SplitEnumeration {
 public:
+  /// With `countsAll`, what is kept costs a little, too, as where a search breaks ties, and so do
+  /// copies of a device's part.
   SplitEnumeration(mlir::func::FuncOp func, llvm::ArrayRef<mlir::StringAttr> axes,
-                   const dist::Mesh &mesh)
-      : mesh(mesh), axes(axes) {
+                   const dist::Mesh &mesh, bool countsAll)
+      : mesh(mesh), axes(axes), countsAll(countsAll) {
     for (mlir::Operation &op : func.front().without_terminator())
       if (!mlir::isa<loom::GetWeightOp>(op))
         addOperation(&op);
@@ -95,7 +97,7 @@ private:
   }
   /// Among equals the way that keeps less: a picosecond for a KiB.
   double tieOf(mlir::RankedTensorType type, dist::ShardingAttr sharding) const {
-    return std::floor(bytesOf(type, dist::Sharding(sharding)) / 1024);
+    return countsAll ? std::floor(bytesOf(type, dist::Sharding(sharding)) / 1024) : 0;
   }
 
   /// A device's share of the work, and what rows communicate whose positions need each other.
@@ -143,21 +145,21 @@ private:
   /// Puts axis after axis on each factor that has room, and on none; where sums may pass, each axis
   /// that splits nothing may be one over which they stay partial.
   void addWays(Operation &operation, const dist::ShardingRule &rule, size_t axis,
-               dist::OpSplits splits, bool passes) {
+               const dist::OpSplits &splits, bool passes) {
     if (axis == axes.size())
       return addWay(operation, rule, splits);
     addWays(operation, rule, axis + 1, splits, passes);
     if (passes) {
       dist::OpSplits other = splits;
       other.unreduced.push_back(axes[axis]);
-      addWays(operation, rule, axis + 1, std::move(other), passes);
+      addWays(operation, rule, axis + 1, other, passes);
     }
     for (size_t factor = 0; factor < rule.sizes.size(); ++factor) {
       dist::OpSplits other = splits;
       other.factors.axes[factor].push_back(axes[axis]);
       if (rule.kinds[factor] != dist::FactorKind::NeedReplication &&
           mesh.getSize(other.factors.axes[factor]) <= rule.sizes[factor])
-        addWays(operation, rule, axis + 1, std::move(other), passes);
+        addWays(operation, rule, axis + 1, other, passes);
     }
   }
 
@@ -327,7 +329,7 @@ private:
       isPadded |=
           here > 1 && have.axes.empty() && type.getDimSize(dim) % (here * want.granule) != 0;
     }
-    if (parts == 1)
+    if (parts == 1 || !countsAll)
       return 0;
     cluster::Work copy;
     copy.readBytes = copy.writtenBytes = bytes / parts + (isPadded ? bytes : 0);
@@ -385,6 +387,7 @@ private:
 
   const dist::Mesh &mesh;
   llvm::ArrayRef<mlir::StringAttr> axes;
+  bool countsAll;
   std::vector<Operation> operations;
   llvm::DenseMap<mlir::Operation *, size_t> numbers;
   llvm::DenseSet<mlir::Value> sums; ///< that some way to split their operations leaves partial
