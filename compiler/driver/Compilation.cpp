@@ -316,6 +316,7 @@ StrategyRequest Compilation::makeRequest() const {
   request.memoryLimit = options.memoryLimit;
   request.leastSimulated = static_cast<size_t>(options.measureBest);
   request.weighsAll = options.weighsAll;
+  request.certifies = options.certifies;
   request.jobs = options.jobs;
   request.limits = makeLimits();
   request.memory = getMemoryOptions(target->getTraits(), options);

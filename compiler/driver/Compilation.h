@@ -138,6 +138,8 @@ private:
   /// Keeps the shardings for the report; later phases drop them.
   void recordValues();
   std::string makeReport() const;
+  /// What no plan goes below, where there was something to choose.
+  std::optional<llvm::json::Object> describeBound() const;
   /// With the times that they took in the simulator.
   llvm::json::Array describeCollectives() const;
   llvm::json::Object describeMemory() const;

@@ -41,6 +41,7 @@ struct CompileOptions {
   double planTime = -1;         ///< seconds; below 0: as long as it takes
   int64_t planWork = 0;         ///< steps of the planner; 0: as many as it takes
   bool isInterruptible = false; ///< the first SIGINT while planning takes the best plan so far
+  bool certifies = false;       ///< says as closely as it can what no plan goes below
   int64_t jobs = 0; ///< threads that weigh candidates; 0: as many as the machine has, at most 4
   TargetOptions target;
   std::string precision = "f32";    ///< f32, tf32, bf16 or f16

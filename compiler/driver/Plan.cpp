@@ -58,6 +58,11 @@ void Compilation::describeChoice(PlanOutcome &outcome) const {
                                   static_cast<uint64_t>(bytes)});
   }
   sortCandidates(outcome.candidates);
+  if (choice.bound) {
+    outcome.boundMs = choice.bound->seconds * 1e3;
+    outcome.sumMs = choice.getSumSeconds() * 1e3;
+    outcome.boundScope = choice.bound->scope;
+  }
   outcome.memoryLimit = getMemoryLimit();
   outcome.warnings = warnings;
   outcome.remarks = remarks;

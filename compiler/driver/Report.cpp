@@ -203,6 +203,14 @@ static llvm::json::Array describePhases(llvm::ArrayRef<std::pair<std::string, do
   return phases;
 }
 
+std::optional<llvm::json::Object> Compilation::describeBound() const {
+  if (!choice.bound)
+    return std::nullopt;
+  return llvm::json::Object{{"bound_ms", toMs(choice.bound->seconds)},
+                            {"sum_ms", toMs(choice.getSumSeconds())},
+                            {"scope", choice.bound->scope}};
+}
+
 std::string Compilation::makeReport() const {
   llvm::json::Object report{{"model", options.input},
                             {"options", describeOptions(options)},
@@ -226,6 +234,8 @@ std::string Compilation::makeReport() const {
                             {"warnings", toJson(warnings)},
                             {"remarks", toJson(remarks)},
                             {"phases", describePhases(times)}};
+  if (std::optional<llvm::json::Object> bound = describeBound())
+    report["bound"] = std::move(*bound);
   if (searchBound)
     report["search"] =
         llvm::json::Object{{"cost_ms", searchBound->costMs}, {"bound_ms", searchBound->boundMs}};
@@ -329,6 +339,10 @@ void Compilation::printChoice(llvm::raw_ostream &os) const {
       os << llvm::format("%.3g ms by its sum", toMs(candidate->sumSeconds));
     os << "\n";
   }
+  if (choice.bound && choice.getSumSeconds() > 0)
+    os << llvm::format("  bound           %.3g ms by its sum, no plan takes less than %.3g ms: ",
+                       toMs(choice.getSumSeconds()), toMs(choice.bound->seconds))
+       << choice.bound->scope << "\n";
   if (others.size() > most)
     os << "    and           " << others.size() - most << " more: gridloom explain "
        << quoteForShell(options.output) << "\n";

@@ -35,6 +35,9 @@ struct PlanOutcome {
   uint64_t planSteps = 0;                ///< of the planner
   std::string stopped;                   ///< what ended planning early; empty: nothing did
   size_t left = 0;                       ///< candidates that there was no time for
+  double boundMs = 0;                    ///< no plan's sum is less; 0 where nothing was to choose
+  double sumMs = 0;                      ///< of the chosen one
+  std::string boundScope;                ///< what the bound covers
   uint64_t memoryLimit = 0;              ///< bytes; 0: none
   std::vector<PlannedMemory> memory;     ///< of all stages
   std::vector<std::string> warnings, remarks;

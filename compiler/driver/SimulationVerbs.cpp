@@ -146,6 +146,11 @@ static Document describe(const PlanOutcome &outcome, bool forTools) {
   addText("machine", outcome.machine);
   addText("target", outcome.target);
   addText("precision", outcome.precision);
+  if (outcome.boundMs > 0) {
+    document.addField("sum_ms", timeCell(outcome.sumMs));
+    document.addField("bound_ms", timeCell(outcome.boundMs));
+    document.addField("bound_covers", outcome.boundScope);
+  }
   if (outcome.memoryLimit)
     document.addField("limit_bytes", bytesCell(outcome.memoryLimit));
   if (auto [measured, all] = sim::countMeasured(outcome.runs); measured) {

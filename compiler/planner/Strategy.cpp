@@ -96,6 +96,13 @@ uint64_t Choice::countSteps() const {
   return steps;
 }
 
+double Choice::getSumSeconds() const {
+  for (const Candidate &candidate : candidates)
+    if (candidate.verdict == Verdict::Chosen)
+      return candidate.sumSeconds;
+  return 0;
+}
+
 void Choice::choose(Candidate &candidate) {
   for (Candidate &other : candidates)
     if (other.verdict == Verdict::Chosen)
@@ -534,6 +541,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   if (failed(meshes))
     return failure();
   // All meshes have equally many devices.
+  int64_t devices = countDevices(meshes->front());
   FailureOr<cluster::Machine> machine = placeMesh(module, meshes->front(), request);
   if (failed(machine))
     return failure();
@@ -570,5 +578,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   }
   if (failed(pickCandidate(module, request, choice)))
     return failure();
+  choice.bound = boundPlans(module, choice.machine, devices, choice.getSumSeconds(),
+                            request.certifies, request.shard);
   return choice;
 }

@@ -8,6 +8,7 @@
 
 #include "cluster/Machine.h"
 #include "compiler/planner/AllocatedMemory.h"
+#include "compiler/planner/Bound.h"
 #include "compiler/planner/CostModel.h"
 #include "compiler/planner/MemoryEstimate.h"
 #include "passes/shard/Shard.h"
@@ -60,6 +61,7 @@ struct StrategyRequest {
   std::function<std::optional<TrialPlan>(mlir::ModuleOp, const ShardOptions &, std::string &error)>
       tryPlan;
   bool weighsAll = false; ///< all candidates on the whole program; the choice is the same
+  bool certifies = false; ///< bounds plans as closely as it can; the choice is the same
   int64_t jobs = 0; ///< threads that weigh candidates; 0: as many as the machine has, at most 4
   PlanLimits limits;
   /// Called as planning goes on, by one thread at a time. May be null.
@@ -103,8 +105,9 @@ struct Choice {
   cluster::Machine machine; ///< the devices of the mesh
   std::string name;
   std::vector<Candidate> candidates;
-  int64_t memoryLimit = 0; ///< of the request, or of the devices it names; 0: none
-  uint64_t numLooks = 0;   ///< candidates weighed or simulated; one may be so several times
+  int64_t memoryLimit = 0;        ///< of the request, or of the devices it names; 0: none
+  uint64_t numLooks = 0;          ///< candidates weighed or simulated; one may be so several times
+  std::optional<PlanBound> bound; ///< where there was something to choose
 
   /// Candidates that the limits left no time for: that might have been faster.
   size_t countLeft() const;
@@ -115,6 +118,8 @@ struct Choice {
   /// "fastest of 12 candidates, 3 simulated", and "2 measured" where some were run, "4 left" where
   /// there was no time for some; empty where there was nothing to choose.
   std::string describe() const;
+  /// The sum of the chosen one; 0 where there was nothing to choose.
+  double getSumSeconds() const;
   /// Takes one of `candidates` in place of the chosen one.
   void choose(Candidate &candidate);
 };

@@ -25,6 +25,12 @@ bool gridloom::loom::staysInRegisters(Value value) {
 
 cluster::Work gridloom::loom::getShareOfWork(Operation *op, double share,
                                              ArrayRef<RankedTensorType> types) {
+  return getShareOfWork(op, share, llvm::map_to_vector(types, [](RankedTensorType type) {
+                          return static_cast<double>(getByteSize(type));
+                        }));
+}
+
+cluster::Work gridloom::loom::getShareOfWork(Operation *op, double share, ArrayRef<double> sizes) {
   cluster::Work work;
   auto costed = dyn_cast<CostInterface>(op);
   if (!costed || op->getNumOperands() == 0 || isa<ReshapeOp, BroadcastOp>(op))
@@ -34,16 +40,15 @@ cluster::Work gridloom::loom::getShareOfWork(Operation *op, double share,
                   ? cluster::NumberType::Tf32
                   : dist::getNumberType(getElementTypeOrSelf(op->getOperand(0).getType()));
   work.flops = share * static_cast<double>(costed.getFlops());
-  for (auto [i, type] : llvm::enumerate(types)) {
+  for (auto [i, bytes] : llvm::enumerate(sizes)) {
     bool isOperand = i < op->getNumOperands();
     Value value = isOperand ? op->getOperand(i) : op->getResult(i - op->getNumOperands());
     if (staysInRegisters(value))
       continue;
-    auto bytes = static_cast<double>(getByteSize(type));
     // Of a table, the rows that are looked up.
-    if (i == 0 && isa<GatherOp>(op))
-      bytes = std::min(bytes, static_cast<double>(getByteSize(types.back())));
-    (isOperand ? work.readBytes : work.writtenBytes) += bytes;
+    bool isTable = i == 0 && isa<GatherOp>(op);
+    (isOperand ? work.readBytes : work.writtenBytes) +=
+        isTable ? std::min(bytes, sizes.back()) : bytes;
   }
   return work;
 }

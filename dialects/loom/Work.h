@@ -24,6 +24,8 @@ bool staysInRegisters(mlir::Value value);
 /// then results. Nothing for loops and branches.
 cluster::Work getShareOfWork(mlir::Operation *op, double share,
                              llvm::ArrayRef<mlir::RankedTensorType> types);
+/// The same of tensors of so many bytes.
+cluster::Work getShareOfWork(mlir::Operation *op, double share, llvm::ArrayRef<double> bytes);
 
 /// The time of a collective or transfer, alone; transfers cross one step of the axis of stages. A
 /// receive takes as long as its send.

@@ -28,9 +28,6 @@ namespace gridloom {
 /// How often stages are cut, and all splits searched for them.
 static constexpr int kMostCuts = 3;
 
-/// Estimates are not so exact that less would tell two ways to split apart.
-static constexpr double kGap = 1e-6;
-
 namespace {
 /// The best splits of the program with its stages as they are cut.
 struct Found {
@@ -179,7 +176,7 @@ FailureOr<Found> SearchSplitsPass::search(const StageStarts &starts, ArrayRef<St
   solver::Cost bound = solver::infiniteCost;
   solver::Options options;
   options.work = work;
-  options.gap = kGap;
+  options.gap = kSearchGap;
   options.isEnough = [&](const solver::Progress &progress) { return isOver(progress.work); };
   for (const SmallVector<StringAttr> &batch : listBatchAxes(over, mesh)) {
     if (best.solution.progress.isFeasible && isCut()) {

@@ -32,8 +32,9 @@ static solver::Cost toCost(double seconds) {
 
 static double toSeconds(solver::Cost cost) { return static_cast<double>(cost) / kPicoseconds; }
 
-static solver::Cost getTieBreak(RankedTensorType type, ShardingAttr sharding, const Mesh &mesh) {
-  return loom::getByteSize(getLocalType(type, Sharding(sharding), mesh)) / kTieBytes;
+solver::Cost SplitProblem::getTieBreak(RankedTensorType type, ShardingAttr sharding) const {
+  return boundsTime ? 0
+                    : loom::getByteSize(getLocalType(type, Sharding(sharding), mesh)) / kTieBytes;
 }
 
 /// The sharding without partial values.
@@ -57,11 +58,11 @@ void SplitProblem::Column::add(ShardingAttr sharding) {
 }
 
 SplitProblem::SplitProblem(ModuleOp module, ArrayRef<StringAttr> axes, ArrayRef<StringAttr> batch,
-                           const Mesh &mesh, uint64_t mostBytes)
+                           const Mesh &mesh, uint64_t mostBytes, bool boundsTime)
     : mesh(mesh), axes(axes), batch(batch), stageAxes(getStageAxes(module)),
       stages(mesh.getSize(stageAxes)),
       microbatches(mesh.getSize(StringAttr::get(mesh.getContext(), MeshOp::kMicroAxis))),
-      mostBytes(mostBytes) {
+      mostBytes(mostBytes), boundsTime(boundsTime) {
   for (auto func : module.getOps<func::FuncOp>())
     if (!loom::isBody(func)) {
       functionNumbers[func] = functions.size();
@@ -180,7 +181,7 @@ const SplitProblem::Choices &SplitProblem::getChoices(Operation *op) {
     for (auto [tensor, sharding, type] :
          llvm::zip_equal(choices.tensors, choice.shardings, getTensorTypes(op))) {
       tensor.add(sharding);
-      cost += getTieBreak(type, sharding, mesh);
+      cost += getTieBreak(type, sharding);
     }
     choices.costs.push_back(cost);
     choices.splits.push_back(choice.splits);
@@ -290,7 +291,7 @@ void SplitProblem::addValue(Value value) {
         (given && !admits(given, sharding)))
       return;
     column.add(sharding);
-    nodes[index].costs.push_back(getTieBreak(type, sharding, mesh));
+    nodes[index].costs.push_back(getTieBreak(type, sharding));
   };
   auto offer = [&](ShardingAttr sharding) {
     add(getReduced(sharding, mesh));
@@ -414,7 +415,7 @@ void SplitProblem::addReceived(Value value) {
         return;
       node.tensors.front().add(sharding);
       int64_t bytes = loom::getByteSize(getLocalType(type, Sharding(sharding), mesh));
-      node.costs.push_back(bytes / kTieBytes);
+      node.costs.push_back(getTieBreak(type, sharding));
       node.usages.push_back(microbatches > 1 ? 2 * bytes : bytes);
     };
     llvm::for_each(nodes[reader->second].tensors[use->getOperandNumber()].shardings, offer);
@@ -473,7 +474,7 @@ static double getCutSeconds(RankedTensorType type, const Sharding &from, const S
 /// A reduction of what is partial, into parts where `to` has such, then the moves of getMoveCost;
 /// most often what the resharder finds, which takes a thousand times as long for all pairs.
 static double getReshardSeconds(RankedTensorType type, const Sharding &from, const Sharding &to,
-                                const Mesh &mesh) {
+                                const Mesh &mesh, bool cuts) {
   if (!to.unreduced.empty())
     return getPartialSeconds(type, from, to, mesh);
   Sharding reduced = from;
@@ -496,7 +497,7 @@ static double getReshardSeconds(RankedTensorType type, const Sharding &from, con
                         reduced.unreduced);
   reduced.unreduced.clear();
   return seconds + getMoveCost(type, reduced, to, mesh).seconds +
-         getCutSeconds(type, reduced, to, mesh);
+         (cuts ? getCutSeconds(type, reduced, to, mesh) : 0);
 }
 
 const Sharding &SplitProblem::getValue(ShardingAttr sharding) {
@@ -515,7 +516,7 @@ solver::Cost SplitProblem::getReshardCost(RankedTensorType type, ShardingAttr fr
     const Sharding &source = getValue(from), &target = getValue(to);
     // Nothing moves from one micro-batch to another.
     entry->second = areCutAlikeInTime(source, target)
-                        ? toCost(getReshardSeconds(type, source, target, mesh))
+                        ? toCost(getReshardSeconds(type, source, target, mesh, !boundsTime))
                         : solver::infiniteCost;
   }
   return entry->second;

@@ -31,6 +31,10 @@
 
 namespace gridloom {
 
+/// The share of a cost at which a search stops: estimates are not so exact that less would tell two
+/// ways to split apart.
+inline constexpr double kSearchGap = 1e-6;
+
 class SplitProblem {
 public:
   /// Over all functions but bodies of loops and branches, which are left whole. What is sharded
@@ -39,9 +43,12 @@ public:
   /// micro-batches stays so. `axes` are those to split over, major before minor. Operations without
   /// a stage are in the first. What is cut into micro-batches is split over `batch` along the same
   /// dimension, no more and no less: nothing moves rows from one micro-batch to another.
-  /// A problem whose tables of costs take more than `mostBytes` has none of them.
+  /// A problem whose tables of costs take more than `mostBytes` has none of them. One that
+  /// `boundsTime` leaves out what a program may not have to pay: a little for what is kept, which
+  /// tells equals apart, and copies that cut out a device's part, which fusion may spare.
   SplitProblem(mlir::ModuleOp module, llvm::ArrayRef<mlir::StringAttr> axes,
-               llvm::ArrayRef<mlir::StringAttr> batch, const dist::Mesh &mesh, uint64_t mostBytes);
+               llvm::ArrayRef<mlir::StringAttr> batch, const dist::Mesh &mesh, uint64_t mostBytes,
+               bool boundsTime = false);
 
   /// What the tables of costs between two nodes take.
   uint64_t getTableBytes() const { return tableBytes; }
@@ -114,6 +121,7 @@ private:
   };
 
   bool splitsBatch(dist::ShardingAttr sharding) const;
+  solver::Cost getTieBreak(mlir::RankedTensorType type, dist::ShardingAttr sharding) const;
   /// Positions of operations in time: stages one after another, in each the functions.
   void setTimes();
   int64_t getStage(mlir::Operation *op) const;
@@ -167,6 +175,7 @@ private:
   llvm::SmallVector<mlir::StringAttr, 1> stageAxes;
   int64_t stages, microbatches;
   uint64_t mostBytes, tableBytes = 0;
+  bool boundsTime;
   std::vector<Node> nodes;
   llvm::MapVector<mlir::Value, unsigned> valueNodes;
   llvm::MapVector<std::pair<mlir::Value, int64_t>, unsigned> received; ///< by stage

@@ -1,0 +1,249 @@
+//===- WorkBound.cpp - the least time of a program's work -----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/planner/WorkBound.h"
+
+#include "dialects/dist/Factors.h"
+#include "dialects/loom/Control.h"
+#include "dialects/loom/Work.h"
+#include "passes/shard/StageCuts.h"
+
+#include "llvm/ADT/EquivalenceClasses.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace gridloom;
+
+namespace {
+/// The least that one operation takes, over all ways to divide its factors.
+class Divisions {
+public:
+  Divisions(Operation *op, const cluster::Machine &machine)
+      : op(op), machine(machine), types(dist::getTensorTypes(op)),
+        rule(cast<dist::ShardingRuleInterface>(op).getShardingRule()), parts(rule.sizes.size(), 1) {
+    sizes.resize(types.size());
+  }
+
+  /// With each factor in a number of parts that together divide `devices`, and one of the parallel
+  /// factors, or none, in `cut` times as many.
+  double findLeast(int64_t devices, int64_t cut) {
+    least = std::numeric_limits<double>::infinity();
+    divide(0, devices);
+    if (cut > 1)
+      for (size_t factor = 0; factor < parts.size(); ++factor)
+        if (rule.kinds[factor] == dist::FactorKind::Parallel && rule.sizes[factor] > 1) {
+          parts[factor] = cut;
+          divide(0, devices);
+          parts[factor] = 1;
+        }
+    return least;
+  }
+
+private:
+  void divide(size_t factor, int64_t devices) {
+    if (factor == parts.size())
+      return weigh();
+    divide(factor + 1, devices);
+    // A factor of one element has nothing to divide; more parts than elements take no less than as
+    // many, but there may be no such divisor.
+    if (rule.kinds[factor] == dist::FactorKind::NeedReplication || rule.sizes[factor] == 1)
+      return;
+    int64_t before = parts[factor];
+    for (int64_t count = 2; count <= devices; ++count) {
+      if (devices % count)
+        continue;
+      parts[factor] = before * count;
+      divide(factor + 1, devices / count);
+      if (parts[factor] >= rule.sizes[factor])
+        break;
+    }
+    parts[factor] = before;
+  }
+
+  static double roundUp(int64_t size, int64_t count) {
+    int64_t part = (size + count - 1) / count;
+    return static_cast<double>(part);
+  }
+
+  void weigh() {
+    double share = 1;
+    for (auto [size, count] : llvm::zip_equal(rule.sizes, parts))
+      if (count > 1 && size > 0)
+        share *= roundUp(size, count) / static_cast<double>(size);
+    for (auto [i, type] : llvm::enumerate(types)) {
+      sizes[i] = static_cast<double>(loom::getByteSize(type.clone(ArrayRef<int64_t>())));
+      for (auto [size, factors] : llvm::zip_equal(type.getShape(), rule.tensors[i])) {
+        int64_t count = 1;
+        for (int64_t factor : factors)
+          count *= parts[factor];
+        sizes[i] *= roundUp(size, count);
+      }
+    }
+    least = std::min(least,
+                     cluster::getComputeSeconds(machine, loom::getShareOfWork(op, share, sizes)));
+  }
+
+  Operation *op;
+  const cluster::Machine &machine;
+  SmallVector<RankedTensorType> types;
+  dist::ShardingRule rule;
+  SmallVector<int64_t> parts; ///< by factor
+  SmallVector<double> sizes;  ///< by tensor, bytes of a device's part
+  double least = 0;
+};
+} // namespace
+
+WorkBound::WorkBound(ModuleOp module, const cluster::Machine &machine) : machine(machine) {
+  for (auto func : module.getOps<func::FuncOp>())
+    if (!loom::isBody(func))
+      addProgram(func);
+}
+
+/// What tells the time of an operation from that of another: all but its values.
+static std::string getKey(Operation *op, bool isCut) {
+  std::string key;
+  llvm::raw_string_ostream os(key);
+  os << op->getName() << (isCut ? " cut" : "") << op->getAttrDictionary().getAsOpaquePointer();
+  for (RankedTensorType type : dist::getTensorTypes(op))
+    os << ' ' << type.getAsOpaquePointer();
+  for (Value value : llvm::concat<const Value>(llvm::to_vector_of<Value>(op->getOperands()),
+                                               llvm::to_vector_of<Value>(op->getResults())))
+    os << (loom::staysInRegisters(value) ? 'r' : 'm');
+  return key;
+}
+
+/// The number of which micro-batches are a divisor: every input is cut along its leading dimension,
+/// states are not, nor loops.
+static int64_t getBatch(func::FuncOp func) {
+  int64_t common = 0;
+  bool isWhole = false;
+  for (BlockArgument argument : func.getArguments()) {
+    auto type = cast<RankedTensorType>(argument.getType());
+    isWhole |= type.getRank() == 0 || func.getArgAttr(argument.getArgNumber(), loom::kState);
+    common = std::gcd(common, type.getRank() ? type.getDimSize(0) : 1);
+  }
+  func.walk([&](Operation *op) { isWhole |= loom::isControl(op); });
+  return isWhole || common == 0 ? 1 : common;
+}
+
+/// What makes the value, without broadcasts; null of inputs, weights and constants. All these are
+/// in every stage that reads them.
+static Operation *getAnchor(Value value) {
+  Operation *maker = value.getDefiningOp();
+  while (maker && isFloating(maker))
+    maker = maker->getNumOperands() ? maker->getOperand(0).getDefiningOp() : nullptr;
+  return maker;
+}
+
+static int64_t countPieces(func::FuncOp func) {
+  llvm::EquivalenceClasses<Operation *> pieces;
+  for (Operation &op : func.front().without_terminator()) {
+    if (isFloating(&op))
+      continue;
+    pieces.insert(&op);
+    for (Value operand : op.getOperands())
+      if (Operation *maker = getAnchor(operand))
+        pieces.unionSets(maker, &op);
+  }
+  return static_cast<int64_t>(pieces.getNumClasses());
+}
+
+void WorkBound::addProgram(func::FuncOp func) {
+  Program program;
+  program.batch = getBatch(func);
+  program.pieces = countPieces(func);
+  llvm::DenseMap<Operation *, double> runs = {{func, 1}};
+  SmallVector<func::FuncOp> functions = {func};
+  loom::forEachBody(func, [&](Operation *op, func::FuncOp body) {
+    auto loop = dyn_cast<loom::WhileOp>(op);
+    runs[body] = (loop ? static_cast<double>(loop.getTrips().value_or(1)) : 1) *
+                 runs.lookup(op->getParentOp());
+    functions.push_back(body);
+  });
+  double launch = 0; // of the slowest device, as all work is
+  for (const cluster::DeviceKind &kind : machine.kinds)
+    launch = std::max(launch, kind.launchSeconds);
+  llvm::StringMap<size_t> numbers;
+  for (func::FuncOp function : functions) {
+    // What an input is in: micro-batches cut all of that.
+    llvm::DenseSet<Value> fromInputs(function.args_begin(), function.args_end());
+    for (Operation &op : function.front().without_terminator()) {
+      bool isCut = llvm::any_of(op.getOperands(),
+                                [&](Value operand) { return fromInputs.contains(operand); });
+      if (isCut)
+        fromInputs.insert_range(op.getResults());
+      if (!isa<loom::CostInterface>(op) || !isa<dist::ShardingRuleInterface>(op) ||
+          loom::isControl(&op))
+        continue;
+      if (loom::getComputeSeconds(&op, machine) > 0)
+        program.launches += runs.lookup(function) * launch;
+      auto [entry, isNew] = numbers.try_emplace(getKey(&op, isCut), program.kinds.size());
+      if (isNew)
+        program.kinds.push_back({&op, isCut});
+      program.kinds[entry->second].times += runs.lookup(function);
+    }
+  }
+  programs.push_back(std::move(program));
+}
+
+double WorkBound::getSeconds(const Kind &kind, int64_t devices, int64_t microbatches) {
+  int64_t cut = kind.isCut ? microbatches : 1;
+  auto [entry, isNew] = known.try_emplace({kind.op, devices, cut}, 0);
+  if (isNew)
+    entry->second = Divisions(kind.op, machine).findLeast(devices, cut);
+  return entry->second;
+}
+
+double WorkBound::getSeconds(const Program &program, int64_t devices, int64_t microbatches) {
+  double seconds = 0;
+  for (const Kind &kind : program.kinds)
+    seconds += kind.times * getSeconds(kind, devices, microbatches);
+  return seconds;
+}
+
+double WorkBound::getSeconds(int64_t devices) {
+  double seconds = 0;
+  for (const Program &program : programs)
+    seconds += getSeconds(program, devices, 1);
+  return seconds;
+}
+
+/// Of a micro-batch, in the stages that send and in those that receive.
+double WorkBound::getTransferSeconds(const Program &program, int64_t stages) const {
+  double latency = std::numeric_limits<double>::infinity();
+  for (const cluster::Level &level : machine.levels)
+    latency = std::min(latency, level.latencySeconds);
+  auto transfers = static_cast<double>(std::max<int64_t>(0, stages - program.pieces));
+  return machine.levels.empty() ? 0 : 2 * transfers * (cluster::getStartSeconds(machine) + latency);
+}
+
+/// The least of all numbers of micro-batches, each of which starts every operation.
+double WorkBound::getStagedSeconds(const Program &program, int64_t devices, int64_t stages,
+                                   double most) {
+  double least = most;
+  for (int64_t count = 1; count <= program.batch; ++count) {
+    double times = 1 + static_cast<double>(count - 1) / static_cast<double>(stages);
+    if (times * program.launches >= least)
+      break;
+    if (program.batch % count == 0)
+      least = std::min(least, times * (getSeconds(program, devices / stages, count) +
+                                       getTransferSeconds(program, stages)));
+  }
+  return least;
+}
+
+double WorkBound::getStagedSeconds(int64_t devices, double most) {
+  double least = most;
+  for (int64_t stages = 2; stages <= devices; ++stages) {
+    if (devices % stages)
+      continue;
+    double seconds = 0;
+    for (const Program &program : programs)
+      seconds += getStagedSeconds(program, devices, stages, most);
+    least = std::min(least, seconds);
+  }
+  return least;
+}

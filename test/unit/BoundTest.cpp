@@ -1,0 +1,122 @@
+//===- BoundTest.cpp - the bound of all plans against trying everything ---===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// On random small programs and every mesh of some devices, coarse and fine, all splits are tried
+// (SplitEnumeration.h). The certified bound has to be the least of them, unless stages may take
+// less; and the bound by work alone may not be above it.
+//
+//===----------------------------------------------------------------------===//
+#include "compiler/planner/Bound.h"
+
+#include "SmallPrograms.h"
+#include "SplitEnumeration.h"
+#include "compiler/planner/WorkBound.h"
+
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+
+#include "gtest/gtest.h"
+
+using namespace gridloom;
+using namespace gridloom::testing;
+
+namespace {
+
+/// All ways to write a number as a product in order, of at most three numbers.
+std::vector<std::vector<int64_t>> factorise(int64_t number) {
+  std::vector<std::vector<int64_t>> all{{number}};
+  for (int64_t first = 2; first < number; ++first) {
+    if (number % first)
+      continue;
+    for (const std::vector<int64_t> &rest : factorise(number / first))
+      if (rest.size() < 3) {
+        all.push_back({first});
+        all.back().insert(all.back().end(), rest.begin(), rest.end());
+      }
+  }
+  return all;
+}
+
+class Bound : public ::testing::TestWithParam<int> {
+protected:
+  Bound() { context.loadDialect<loom::LoomDialect, dist::DistDialect, mlir::func::FuncDialect>(); }
+  mlir::OwningOpRef<mlir::ModuleOp> parse(const std::string &text,
+                                          const cluster::Machine &machine) {
+    auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+    if (!module)
+      return module;
+    // Equal operations are one, for the bound.
+    mlir::PassManager pm(&context);
+    pm.addPass(mlir::createCSEPass());
+    EXPECT_TRUE(succeeded(pm.run(*module)));
+    module->getOperation()->setAttr(dist::kCluster, dist::makeMachineAttr(&context, machine));
+    return module;
+  }
+  /// The least seconds of all splits on a mesh that are less than `below`, or `below`.
+  double findLess(const std::vector<int64_t> &sizes, const std::string &text,
+                  const cluster::Machine &machine, double below) {
+    auto module = parse(writeMesh(sizes) + text, machine);
+    dist::Mesh mesh = dist::Mesh::get(*module);
+    llvm::SmallVector<mlir::StringAttr> axes;
+    for (const dist::Mesh::Axis &axis : mesh.getAxes())
+      axes.push_back(axis.name);
+    SplitEnumeration all(*module->getOps<mlir::func::FuncOp>().begin(), axes, mesh,
+                         /*countsAll=*/false);
+    return all.findLess(below * 1e12) / 1e12;
+  }
+  mlir::MLIRContext context;
+};
+
+TEST_P(Bound, IsTheLeastOfAllMeshes) {
+  int certified = 0;
+  for (int seed = GetParam() * 20; seed < (GetParam() + 1) * 20; ++seed) {
+    std::mt19937_64 random(static_cast<uint64_t>(seed));
+    static constexpr int64_t counts[] = {2, 4, 6, 8, 9};
+    int64_t devices = counts[random() % std::size(counts)];
+    int operations = 2 + static_cast<int>(random() % (devices < 8 ? 5 : 4));
+    std::string text = SmallProgram(static_cast<uint64_t>(seed) + 1000, operations).getText();
+    SCOPED_TRACE("seed " + std::to_string(seed) + ", " + std::to_string(devices) + " devices\n" +
+                 text);
+    cluster::Machine machine = makeTestMachine(random() % 2 ? "HGX-H100" : "cpu", devices);
+    auto module = parse(text, machine);
+    ASSERT_TRUE(module);
+    PlanBound loose = boundPlans(*module, machine, devices, /*seconds=*/1, /*certifies=*/false, {});
+    PlanBound close = boundPlans(*module, machine, devices, /*seconds=*/1, /*certifies=*/true, {});
+    WorkBound work(*module, machine);
+    double staged = work.getStagedSeconds(devices, 1);
+
+    // A little above: what is as the bound says has to be found, too.
+    double below = close.seconds * (1 + 1e-5) + 40e-12, least = below;
+    if (staged > close.seconds)
+      for (const std::vector<int64_t> &sizes : factorise(devices))
+        least = std::min(least, findLess(sizes, text, machine, least));
+    EXPECT_LE(loose.seconds, close.seconds);
+    if (staged <= close.seconds)
+      continue;
+    ++certified;
+    EXPECT_LT(least, below) << "no splits take as little as the bound";
+    // What is searched is in whole picoseconds, for each operation and each move; work is not.
+    EXPECT_GE(least, close.seconds - 20e-12) << "the bound is above what some splits take";
+  }
+  EXPECT_GE(certified, 10) << "stages are worth it for most, so nothing was compared";
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, Bound, ::testing::Range(0, 15));
+
+TEST(Meshes, TheFinestSayAllOthers) {
+  auto list = [](int64_t devices, size_t axes) {
+    std::string all;
+    for (const MeshSpec &mesh : listFinestMeshes(devices, axes))
+      all += print(mesh) + " ";
+    return all;
+  };
+  EXPECT_EQ(list(8, 3), "x=2,y=2,z=2 ");
+  EXPECT_EQ(list(8, 2), "x=2,y=4 x=4,y=2 ");
+  EXPECT_EQ(list(12, 3), "x=2,y=2,z=3 x=2,y=3,z=2 x=3,y=2,z=2 ");
+  EXPECT_EQ(list(7, 3), "x=7 ");
+}
+
+} // namespace

@@ -1,0 +1,404 @@
+//===- SplitEnumeration.h - all splits of a small program --------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// What the search of splits is to find, found by trying everything. Of the code under test nothing
+// is used: neither its nodes, choices, edges and tables, nor its solver. The ways to split an
+// operation are put together from its rule here, and what it costs to have a value otherwise is
+// written down again from docs/planner.md. Shared with the search are the rules themselves, the
+// arithmetic of shardings (dialects/dist: which shardings a split has, whether they can say it, and
+// the price of moving without reductions) and the library of costs.
+//
+// A way is left out only where what is known of its cost already is no less than the best: all
+// costs are at least 0.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_TEST_UNIT_SPLITENUMERATION_H
+#define GRIDLOOM_TEST_UNIT_SPLITENUMERATION_H
+
+#include "dialects/dist/MachineAttr.h"
+#include "dialects/dist/MoveCost.h"
+#include "dialects/dist/Splits.h"
+#include "dialects/loom/Work.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <map>
+#include <set>
+
+namespace gridloom::testing {
+
+/// The least cost of a function's splits, in picoseconds. The function has one block of operations
+/// without windows, and weights that are read once; nothing in it is pinned.
+class SplitEnumeration {
+public:
+  /// With `countsAll`, what is kept costs a little, too, as where a search breaks ties, and so do
+  /// copies of a device's part.
+  SplitEnumeration(mlir::func::FuncOp func, llvm::ArrayRef<mlir::StringAttr> axes,
+                   const dist::Mesh &mesh, bool countsAll)
+      : mesh(mesh), axes(axes), countsAll(countsAll) {
+    for (mlir::Operation &op : func.front().without_terminator())
+      if (!mlir::isa<loom::GetWeightOp>(op))
+        addOperation(&op);
+    for (mlir::BlockArgument argument : func.getArguments())
+      addValue(argument);
+    for (mlir::Operation &op : func.front().without_terminator())
+      for (mlir::Value result : op.getResults())
+        addValue(result);
+    rest.assign(operations.size() + 1, 0);
+    for (size_t i = operations.size(); i > 0; --i)
+      rest[i - 1] = rest[i] + operations[i - 1].ways.front().cost;
+    chosen.resize(operations.size());
+  }
+
+  /// The least cost that is less than `below`, or `below`.
+  double findLess(double below) {
+    best = below;
+    tried = 0;
+    descend(0, 0);
+    return best;
+  }
+  /// How many ways to split some of the operations were looked at.
+  uint64_t countTried() const { return tried; }
+
+private:
+  struct Way {
+    double cost;
+    std::vector<dist::ShardingAttr> tensors; ///< operands, then results
+  };
+  struct Operation {
+    mlir::Operation *op;
+    std::vector<Way> ways; ///< the cheapest first
+  };
+  struct Read {
+    size_t operation, operand;
+  };
+  struct Value {
+    mlir::RankedTensorType type;
+    int64_t maker = -1; ///< an operation; none of arguments and weights
+    size_t result = 0;
+    std::vector<Read> reads;
+    /// Where it may be kept between those that make and read it; empty where it is not.
+    std::vector<dist::ShardingAttr> places;
+    bool isWeight = false;
+    std::map<std::vector<const void *>, double> known;
+  };
+
+  double getSeconds(cluster::Collective kind, double bytes,
+                    llvm::ArrayRef<mlir::StringAttr> along) const {
+    return mesh.getSeconds(kind, bytes, along);
+  }
+  static double round(double seconds) { return std::round(seconds * 1e12); }
+  double bytesOf(mlir::RankedTensorType type, const dist::Sharding &sharding) const {
+    return static_cast<double>(loom::getByteSize(dist::getLocalType(type, sharding, mesh)));
+  }
+  /// Among equals the way that keeps less: a picosecond for a KiB.
+  double tieOf(mlir::RankedTensorType type, dist::ShardingAttr sharding) const {
+    return countsAll ? std::floor(bytesOf(type, dist::Sharding(sharding)) / 1024) : 0;
+  }
+
+  /// A device's share of the work, and what rows communicate whose positions need each other.
+  double getOwnSeconds(mlir::Operation *op, const dist::ShardingRule &rule,
+                       const dist::FactorSplits &splits,
+                       llvm::ArrayRef<mlir::RankedTensorType> local) const {
+    auto lengthOf = [&](size_t factor) {
+      return static_cast<double>(dist::getLocalSize(
+          rule.sizes[factor], mesh.getSize(splits.axes[factor]), splits.granules[factor]));
+    };
+    double share = 1, seconds = 0;
+    for (size_t factor = 0; factor < rule.sizes.size(); ++factor)
+      if (!splits.axes[factor].empty())
+        share *= lengthOf(factor) / static_cast<double>(rule.sizes[factor]);
+    for (int64_t factor : rule.coupled)
+      if (!splits.axes[factor].empty())
+        seconds +=
+            2 * getSeconds(cluster::Collective::AllReduce,
+                           static_cast<double>(loom::getByteSize(local.back())) / lengthOf(factor),
+                           splits.axes[factor]);
+    return seconds +
+           cluster::getComputeSeconds(mesh.getMachine(), loom::getShareOfWork(op, share, local));
+  }
+
+  /// Adds the way that splits the factors so, unless no shardings say that.
+  void addWay(Operation &operation, const dist::ShardingRule &rule, const dist::OpSplits &splits) {
+    llvm::SmallVector<mlir::RankedTensorType> types = dist::getTensorTypes(operation.op), local;
+    llvm::SmallVector<dist::Sharding> shardings;
+    for (size_t i = 0; i < types.size(); ++i)
+      shardings.push_back(dist::project(rule, i, splits.factors, mesh));
+    if (dist::mergeFactors(rule, shardings, types, mesh).axes != splits.factors.axes)
+      return;
+    Way way;
+    way.cost = 0;
+    for (auto [type, sharding] :
+         llvm::zip_equal(types, dist::getSplitShardings(operation.op, rule, splits, mesh))) {
+      local.push_back(dist::getLocalType(type, sharding, mesh));
+      way.tensors.push_back(sharding.getAttr(mesh));
+      way.cost += tieOf(type, way.tensors.back());
+    }
+    way.cost += round(getOwnSeconds(operation.op, rule, splits.factors, local));
+    operation.ways.push_back(std::move(way));
+  }
+
+  /// Puts axis after axis on each factor that has room, and on none; where sums may pass, each axis
+  /// that splits nothing may be one over which they stay partial.
+  void addWays(Operation &operation, const dist::ShardingRule &rule, size_t axis,
+               const dist::OpSplits &splits, bool passes) {
+    if (axis == axes.size())
+      return addWay(operation, rule, splits);
+    addWays(operation, rule, axis + 1, splits, passes);
+    if (passes) {
+      dist::OpSplits other = splits;
+      other.unreduced.push_back(axes[axis]);
+      addWays(operation, rule, axis + 1, other, passes);
+    }
+    for (size_t factor = 0; factor < rule.sizes.size(); ++factor) {
+      dist::OpSplits other = splits;
+      other.factors.axes[factor].push_back(axes[axis]);
+      if (rule.kinds[factor] != dist::FactorKind::NeedReplication &&
+          mesh.getSize(other.factors.axes[factor]) <= rule.sizes[factor])
+        addWays(operation, rule, axis + 1, other, passes);
+    }
+  }
+
+  static bool isPartialSum(dist::ShardingAttr sharding) {
+    return !sharding.getUnreduced().empty() && sharding.getReduction() == dist::ReductionKind::Sum;
+  }
+
+  void addOperation(mlir::Operation *op) {
+    auto ruled = mlir::cast<dist::ShardingRuleInterface>(op);
+    dist::ShardingRule rule = ruled.getShardingRule();
+    bool passes = ruled.isLinear() && op->getNumOperands() > 0 &&
+                  llvm::all_of(op->getOperands(),
+                               [&](mlir::Value operand) { return sums.contains(operand); });
+    Operation operation{op, {}};
+    dist::OpSplits none;
+    none.factors = dist::FactorSplits(rule.sizes.size());
+    addWays(operation, rule, 0, none, passes);
+    llvm::stable_sort(operation.ways, [](const Way &a, const Way &b) { return a.cost < b.cost; });
+    for (const Way &way : operation.ways)
+      if (isPartialSum(way.tensors.back()))
+        sums.insert(op->getResult(0));
+    numbers[op] = operations.size();
+    operations.push_back(std::move(operation));
+  }
+
+  void addValue(mlir::Value made) {
+    Value value;
+    value.type = mlir::cast<mlir::RankedTensorType>(made.getType());
+    mlir::Operation *maker = made.getDefiningOp();
+    value.isWeight = maker && mlir::isa<loom::GetWeightOp>(maker);
+    if (maker && !value.isWeight) {
+      value.maker = static_cast<int64_t>(numbers.lookup(maker));
+      value.result = maker->getNumOperands();
+    }
+    bool isReturned = false;
+    int64_t ready = value.maker;
+    for (mlir::OpOperand &use : made.getUses()) {
+      if (mlir::isa<mlir::func::ReturnOp>(use.getOwner())) {
+        isReturned = true;
+        continue;
+      }
+      value.reads.push_back({numbers.lookup(use.getOwner()), use.getOperandNumber()});
+      ready = std::max(ready, static_cast<int64_t>(value.reads.back().operation));
+    }
+    if (value.isWeight)
+      value.places = listStorages(maker);
+    else if (!maker || isReturned || !made.hasOneUse())
+      value.places = listPlaces(value, isReturned);
+    if (ready >= 0) // what nobody reads costs nothing
+      readyAt[static_cast<size_t>(ready)].push_back(std::move(value));
+  }
+
+  /// A weight may lie in every way to split it.
+  std::vector<dist::ShardingAttr> listStorages(mlir::Operation *weight) const {
+    std::vector<dist::Sharding> all{dist::Sharding::replicated(static_cast<int64_t>(
+        mlir::cast<mlir::RankedTensorType>(weight->getResult(0).getType()).getRank()))};
+    auto type = mlir::cast<mlir::RankedTensorType>(weight->getResult(0).getType());
+    for (mlir::StringAttr axis : axes)
+      for (size_t i = 0, count = all.size(); i < count; ++i)
+        for (size_t dim = 0; dim < all[i].dims.size(); ++dim) {
+          dist::Sharding other = all[i];
+          other.dims[dim].axes.push_back(axis);
+          if (mesh.getSize(other.dims[dim].axes) <= type.getDimSize(dim))
+            all.push_back(std::move(other));
+        }
+    std::vector<dist::ShardingAttr> places;
+    for (const dist::Sharding &sharding : all)
+      places.push_back(sharding.getAttr(mesh));
+    return places;
+  }
+
+  /// Whole, as it may be made or is read, without partial sums; and as such, where all may read it.
+  std::vector<dist::ShardingAttr> listPlaces(const Value &value, bool isReturned) const {
+    std::vector<dist::ShardingAttr> offered{
+        dist::Sharding::replicated(value.type.getRank()).getAttr(mesh)};
+    if (value.maker >= 0)
+      for (const Way &way : operations[value.maker].ways)
+        offered.push_back(way.tensors[value.result]);
+    for (const Read &read : value.reads)
+      for (const Way &way : operations[read.operation].ways)
+        offered.push_back(way.tensors[read.operand]);
+    std::vector<dist::ShardingAttr> places;
+    auto add = [&](dist::ShardingAttr place) {
+      if (!llvm::is_contained(places, place))
+        places.push_back(place);
+    };
+    std::set<const void *> seen;
+    for (dist::ShardingAttr offer : offered) {
+      if (!seen.insert(offer.getAsOpaquePointer()).second)
+        continue;
+      dist::Sharding whole(offer);
+      whole.unreduced.clear();
+      add(offer.getUnreduced().empty() ? offer : whole.getAttr(mesh));
+      bool isReadSo =
+          isPartialSum(offer) && !isReturned && llvm::all_of(value.reads, [&](const Read &read) {
+            return llvm::any_of(operations[read.operation].ways,
+                                [&](const Way &way) { return way.tensors[read.operand] == offer; });
+          });
+      if (isReadSo)
+        add(offer);
+    }
+    return places;
+  }
+
+  /// What it takes to have a value otherwise, in picoseconds.
+  double getPrice(mlir::RankedTensorType type, dist::ShardingAttr from, dist::ShardingAttr to) {
+    if (from == to)
+      return 0;
+    auto [entry, isNew] = prices.try_emplace({type, from, to}, 0);
+    if (isNew)
+      entry->second = round(getSecondsBetween(type, dist::Sharding(from), dist::Sharding(to)));
+    return entry->second;
+  }
+
+  double getSecondsBetween(mlir::RankedTensorType type, const dist::Sharding &from,
+                           const dist::Sharding &to) const {
+    using cluster::Collective;
+    // Partial sums stay so, over fewer axes perhaps, and nothing makes them of what is none.
+    if (!to.unreduced.empty()) {
+      dist::AxisList reduced;
+      for (mlir::StringAttr axis : from.unreduced)
+        if (!llvm::is_contained(to.unreduced, axis))
+          reduced.push_back(axis);
+      bool isPossible = reduced.size() + to.unreduced.size() == from.unreduced.size() &&
+                        from.reduction == dist::ReductionKind::Sum && from.dims == to.dims;
+      if (!isPossible)
+        return std::numeric_limits<double>::infinity();
+      return reduced.empty() ? 0 : getSeconds(Collective::AllReduce, bytesOf(type, from), reduced);
+    }
+    dist::Sharding now = from;
+    double seconds = 0;
+    for (size_t dim = 0; dim < to.dims.size(); ++dim) {
+      const dist::Sharding::Dim &have = now.dims[dim], &want = to.dims[dim];
+      if (now.unreduced.empty() || want.axes.size() <= have.axes.size() ||
+          !dist::isPrefix(have.axes, want.axes) ||
+          (!have.axes.empty() && have.granule != want.granule))
+        continue;
+      llvm::ArrayRef<mlir::StringAttr> more =
+          llvm::ArrayRef(want.axes).drop_front(have.axes.size());
+      if (!llvm::all_of(
+              more, [&](mlir::StringAttr axis) { return llvm::is_contained(now.unreduced, axis); }))
+        continue;
+      seconds += getSeconds(Collective::ReduceScatter, bytesOf(type, now), more);
+      llvm::erase_if(now.unreduced,
+                     [&](mlir::StringAttr axis) { return llvm::is_contained(more, axis); });
+      now.dims[dim] = want;
+    }
+    if (!now.unreduced.empty())
+      seconds += getSeconds(Collective::AllReduce, bytesOf(type, now), now.unreduced);
+    now.unreduced.clear();
+    return seconds + dist::getMoveCost(type, now, to, mesh).seconds + getCutSeconds(type, now, to);
+  }
+
+  /// The copy of a device's part out of what it has, and of what has to be padded before.
+  double getCutSeconds(mlir::RankedTensorType type, const dist::Sharding &from,
+                       const dist::Sharding &to) const {
+    double bytes = bytesOf(type, from), parts = 1;
+    bool isPadded = false;
+    for (size_t dim = 0; dim < to.dims.size(); ++dim) {
+      const dist::Sharding::Dim &have = from.dims[dim], &want = to.dims[dim];
+      if (want.axes.size() <= have.axes.size() || !dist::isPrefix(have.axes, want.axes))
+        continue;
+      int64_t here = 1;
+      for (size_t i = have.axes.size(); i < want.axes.size(); ++i)
+        here *= from.usesAxis(want.axes[i]) ? 1 : mesh.getSize(want.axes[i]);
+      parts *= static_cast<double>(here);
+      isPadded |=
+          here > 1 && have.axes.empty() && type.getDimSize(dim) % (here * want.granule) != 0;
+    }
+    if (parts == 1 || !countsAll)
+      return 0;
+    cluster::Work copy;
+    copy.readBytes = copy.writtenBytes = bytes / parts + (isPadded ? bytes : 0);
+    // No launch of its own: of one kind of device, and of one class of work.
+    const cluster::DeviceKind &kind = mesh.getMachine().kinds.front();
+    return cluster::getComputeSeconds(kind, copy) - kind.launchSeconds;
+  }
+
+  /// The least that it takes to bring a value from who makes it to all who read it.
+  double getBetween(Value &value) {
+    const dist::ShardingAttr made =
+        value.maker < 0 ? dist::ShardingAttr() : chosen[value.maker]->tensors[value.result];
+    std::vector<const void *> key{made ? made.getAsOpaquePointer() : nullptr};
+    std::vector<dist::ShardingAttr> needs;
+    for (const Read &read : value.reads) {
+      needs.push_back(chosen[read.operation]->tensors[read.operand]);
+      key.push_back(needs.back().getAsOpaquePointer());
+    }
+    auto [entry, isNew] = value.known.try_emplace(std::move(key), 0);
+    if (!isNew)
+      return entry->second;
+    if (value.places.empty())
+      return entry->second = getPrice(value.type, made, needs.front());
+    double least = std::numeric_limits<double>::infinity();
+    for (dist::ShardingAttr place : value.places) {
+      double cost = tieOf(value.type, place);
+      if (made)
+        cost += getPrice(value.type, made, place);
+      for (dist::ShardingAttr need : needs)
+        cost += place.getUnreduced() == need.getUnreduced()
+                    ? getPrice(value.type, place, need)
+                    : std::numeric_limits<double>::infinity();
+      least = std::min(least, cost);
+    }
+    return entry->second = least;
+  }
+
+  void descend(size_t index, double cost) {
+    if (index == operations.size()) {
+      best = std::min(best, cost);
+      return;
+    }
+    for (const Way &way : operations[index].ways) {
+      if (cost + way.cost + rest[index + 1] >= best)
+        return; // as those after it, which cost more
+      ++tried;
+      chosen[index] = &way;
+      double now = cost + way.cost;
+      for (Value &value : readyAt[index])
+        now += getBetween(value);
+      if (now + rest[index + 1] < best)
+        descend(index + 1, now);
+    }
+  }
+
+  const dist::Mesh &mesh;
+  llvm::ArrayRef<mlir::StringAttr> axes;
+  bool countsAll;
+  std::vector<Operation> operations;
+  llvm::DenseMap<mlir::Operation *, size_t> numbers;
+  llvm::DenseSet<mlir::Value> sums; ///< that some way to split their operations leaves partial
+  std::map<size_t, std::vector<Value>> readyAt; ///< by the last operation that makes or reads them
+  std::vector<double> rest; ///< the least that the operations from there on take
+  std::vector<const Way *> chosen;
+  llvm::DenseMap<std::tuple<mlir::Type, mlir::Attribute, mlir::Attribute>, double> prices;
+  double best = 0;
+  uint64_t tried = 0;
+};
+
+} // namespace gridloom::testing
+
+#endif // GRIDLOOM_TEST_UNIT_SPLITENUMERATION_H
