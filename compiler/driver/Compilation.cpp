@@ -13,6 +13,7 @@
 #include "compiler/simulator/TimelineFile.h"
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
+#include "dialects/loom/Derivatives.h"
 #include "dialects/plan/Plan.h"
 #include "runtime/core/plan.pb.h"
 #include "support/Text.h"
@@ -221,6 +222,9 @@ LogicalResult Compilation::checkGradients() {
     return success();
   if (options.gradientsOf.empty())
     fail("--with-respect-to goes with --gradients-of OUTPUT");
+  else if (options.precision == "f16")
+    fail("--gradients-of does not go with --precision f16, where gradients overflow; use bf16 or "
+         "f32");
   else if (first > *findPhase("simplify"))
     fail("--gradients-of comes too late for --start-from " + options.startFrom +
          "; the simplify phase differentiates");
@@ -255,6 +259,10 @@ LogicalResult Compilation::load() {
     module = parseSourceFile<ModuleOp>(options.input, &context);
     if (module && failed(checkDump(*module)))
       return failure();
+    if (module && !options.gradientsOf.empty() && !(*module)->hasAttr(loom::kTies)) {
+      fail("'" + options.input + "' was imported without --gradients-of; import the model with it");
+      return failure();
+    }
   }
   if (!module) {
     if (!hadError)

@@ -9,6 +9,7 @@
 #include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/OpTable.h"
 #include "compiler/onnx/States.h"
+#include "dialects/loom/Derivatives.h"
 #include "support/Text.h"
 
 #include "mlir/IR/Verifier.h"
@@ -76,6 +77,8 @@ public:
       return {};
     (*module)->setAttr(loom::kModel, describeModel());
     (*module)->setAttr(loom::kFolded, pool.getFolded());
+    if (options.marksTies)
+      (*module)->setAttr(loom::kTies, builder.getUnitAttr());
     return module;
   }
 

@@ -11,7 +11,7 @@
 namespace gridloom::loom {
 
 /// On a maximum or minimum: the operand that counts where both are equal, which the derivative
-/// depends on. Without it each counts half.
+/// depends on. Without it each counts half. On a module: the importer has said so.
 inline constexpr llvm::StringLiteral kTies = "loom.ties";
 inline constexpr llvm::StringLiteral kTiesToLhs = "lhs";
 inline constexpr llvm::StringLiteral kTiesToRhs = "rhs";

@@ -48,8 +48,15 @@ private:
   LogicalResult checkUsed(Value loss);
   LogicalResult addOutputs(Adjoints &adjoints);
   bool isWanted(StringRef name, bool isWeight) const;
+  bool readsInside(Operation *op) const;
+  bool isTaken(StringRef name);
   StringRef getName(unsigned result) {
-    return function.getResultAttrOfType<StringAttr>(result, loom::kName).getValue();
+    auto name = function.getResultAttrOfType<StringAttr>(result, loom::kName);
+    return name ? name.getValue() : "";
+  }
+  StringRef getName(BlockArgument argument) {
+    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName);
+    return name ? name.getValue() : "";
   }
 
   func::FuncOp function;
@@ -82,21 +89,35 @@ bool Gradient::isWanted(StringRef name, bool isWeight) const {
   });
 }
 
+/// Whether a body that the operation runs reads a weight that is asked for.
+bool Gradient::readsInside(Operation *op) const {
+  return llvm::any_of(loom::getBodies(op), [&](const loom::BodyLink &link) {
+    return llvm::any_of(func::FuncOp(link.body).front(), [&](Operation &inner) {
+      auto weight = dyn_cast<loom::GetWeightOp>(inner);
+      return weight ? isFloat(weight) && isWanted(weight.getName(), /*isWeight=*/true)
+                    : readsInside(&inner);
+    });
+  });
+}
+
 LogicalResult Gradient::findSources() {
-  for (BlockArgument argument : function.getArguments()) {
-    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName);
-    if (isFloat(argument) && isWanted(name.getValue(), /*isWeight=*/false))
-      sources[name].push_back(argument);
-  }
+  for (BlockArgument argument : function.getArguments())
+    if (isFloat(argument) && isWanted(getName(argument), /*isWeight=*/false))
+      sources[StringAttr::get(function.getContext(), getName(argument))].push_back(argument);
   for (auto weight : function.getOps<loom::GetWeightOp>())
     if (isFloat(weight) && isWanted(weight.getName(), /*isWeight=*/true))
       sources[StringAttr::get(function.getContext(), weight.getName())].push_back(weight);
-  if (!sources.empty())
-    return success();
-  if (patterns.empty())
+  bool areInside = llvm::any_of(function.front(), [&](Operation &op) { return readsInside(&op); });
+  for (const std::string &pattern : patterns)
+    if (!areInside && llvm::none_of(sources, [&](const auto &source) {
+          return pattern == source.first.getValue() ||
+                 matchesPattern(pattern, source.first.getValue());
+        }))
+      return function.emitError("no float weight or input is called '")
+             << pattern << "'; weights of one element are constants of the program";
+  if (sources.empty() && !areInside)
     return function.emitError("the model has no float weights to differentiate by; name inputs");
-  return function.emitError("no float weight or input is called '")
-         << llvm::join(patterns, "' or '") << "'";
+  return success();
 }
 
 void Gradient::findVaried() {
@@ -104,7 +125,7 @@ void Gradient::findVaried() {
     varied.insert(values.begin(), values.end());
   for (Operation &op : function.front().without_terminator()) {
     bool reads = llvm::any_of(op.getOperands(), [&](Value each) { return varied.contains(each); });
-    if (!reads || !carriesDerivative(&op))
+    if ((!reads && !readsInside(&op)) || !carriesDerivative(&op))
       continue;
     for (Value result : op.getResults())
       if (isFloat(result))
@@ -136,6 +157,15 @@ LogicalResult Gradient::checkUsed(Value loss) {
                                            "to be differentiated by";
 }
 
+/// Whether an output or input has the name.
+bool Gradient::isTaken(StringRef name) {
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (getName(i) == name)
+      return true;
+  return llvm::any_of(function.getArguments(),
+                      [&](BlockArgument argument) { return getName(argument) == name; });
+}
+
 /// Each source that the output depends on has its gradient as an output, the sum over all values of
 /// its name.
 LogicalResult Gradient::addOutputs(Adjoints &adjoints) {
@@ -150,17 +180,20 @@ LogicalResult Gradient::addOutputs(Adjoints &adjoints) {
         Term term = adjoints.term(gradient);
         sum = sum ? *sum + term : term;
       }
+    if (!sum && llvm::is_contained(patterns, name.getValue()))
+      return function.emitError("output '")
+             << of << "' does not depend on '" << name.getValue() << "'";
     if (!sum)
       continue;
     std::string added = name.str() + ".grad";
-    for (unsigned i = 0; i < function.getNumResults(); ++i)
-      if (getName(i) == added)
-        return function.emitError("output '") << added << "' has the name of the gradient of '"
-                                              << name.getValue() << "'; rename it";
+    if (isTaken(added))
+      return function.emitError("'")
+             << added << "' has the name of the gradient of '" << name.getValue() << "'; rename it";
     SmallVector<Attribute> dims(sum->getRank(), StringAttr::get(context, ""));
     Attribute names = ArrayAttr::get(context, dims);
     if (auto argument = dyn_cast<BlockArgument>(values.front()))
-      names = function.getArgAttr(argument.getArgNumber(), loom::kDimNames);
+      if (Attribute given = function.getArgAttr(argument.getArgNumber(), loom::kDimNames))
+        names = given;
     auto attributes = DictionaryAttr::get(context, {{loom::kName, StringAttr::get(context, added)},
                                                     {loom::kDimNames, names},
                                                     {loom::kGradient, UnitAttr::get(context)}});
@@ -181,6 +214,12 @@ LogicalResult Gradient::run() {
   if (!isFloat(loss))
     return function.emitError("output '")
            << of << "' is " << getElementTypeOrSelf(loss) << "; only floats have gradients";
+  // Beyond a length that data decide, elements are anything.
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (StringRef name = getName(i); name.consume_front(of) && name.consume_front(".dim"))
+      return function.emitError("output '")
+             << of << "' has as many elements as data say; sum them in the model, so that padding "
+             << "has no part in the derivative";
   findVaried();
   if (failed(checkUsed(loss)))
     return failure();

@@ -142,7 +142,13 @@ struct Windows {
   ArrayRef<int64_t> dims, sizes, strides, dilations;
 
   int64_t getReach(size_t i) const { return (sizes[i] - 1) * dilations[i] + 1; }
-  int64_t countElements() const { return llvm::product_of(sizes); }
+  /// At most one more than kMaxWindow.
+  int64_t countElements() const {
+    int64_t count = 1;
+    for (int64_t size : sizes)
+      count = size > kMaxWindow ? kMaxWindow + 1 : std::min(count * size, kMaxWindow + 1);
+    return count;
+  }
 };
 } // namespace
 

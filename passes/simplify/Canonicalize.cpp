@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/loom/Derivatives.h"
 #include "passes/simplify/Folding.h"
 #include "passes/simplify/Simplify.h"
 
@@ -259,7 +260,13 @@ template <typename OpT> struct OrderOperands : OpRewritePattern<OpT> {
     Value lhs = op.getLhs(), rhs = op.getRhs();
     if (rank(lhs) <= rank(rhs))
       return rewriter.notifyMatchFailure(op, "in order");
-    rewriter.modifyOpInPlace(op, [&] { op->setOperands({rhs, lhs}); });
+    rewriter.modifyOpInPlace(op, [&] {
+      op->setOperands({rhs, lhs});
+      if (auto ties = op->template getAttrOfType<StringAttr>(loom::kTies))
+        op->setAttr(loom::kTies,
+                    rewriter.getStringAttr(ties.getValue() == loom::kTiesToLhs ? loom::kTiesToRhs
+                                                                               : loom::kTiesToLhs));
+    });
     return success();
   }
 };

@@ -99,6 +99,42 @@ def test_inputs_have_gradients_where_they_are_named(tools, tmp_path):
         assert_near(outputs[name], expected[name], name)
 
 
+def test_corners_have_the_slopes_of_activation_functions(tools, tmp_path):
+    """Relu 0 at 0; Clip 1 at both bounds; Elu alpha, and Softplus a half."""
+    x = np.array([-1, 0, 1], np.float32)
+    nodes = [
+        helper.make_node("Relu", ["x"], ["relu"]),
+        helper.make_node("Clip", ["x", "low", "high"], ["clip"]),
+        helper.make_node("Elu", ["x"], ["elu"], alpha=2.0),
+        helper.make_node("Softplus", ["x"], ["softplus"]),
+    ]
+    expected = {"relu": [0, 0, 1], "clip": [0, 1, 1], "elu": [2 * np.exp(-1), 2, 1]}
+    expected["softplus"] = 1 / (1 + np.exp(-x.astype(np.float64)))
+    graph = helper.make_graph(
+        nodes,
+        "corners",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in expected],
+        [numpy_helper.from_array(np.float32(0), "low"), numpy_helper.from_array(np.float32(1), "high")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "m.onnx")
+    for name, value in expected.items():
+        options = ["--gradients-of", name, "--with-respect-to", "x", "--mesh", "x=1"]
+        tools.compile(tmp_path / "m.onnx", tmp_path / f"{name}.plan", *options)
+        outputs = tools.run(tmp_path / f"{name}.plan", {"x": x}, tmp_path / name).outputs
+        np.testing.assert_allclose(outputs["x.grad"], value, rtol=1e-6, err_msg=name)
+
+
+def test_dumps_without_ties_are_refused(tools, tmp_path):
+    make_classifier(tmp_path / "m.onnx", np.random.default_rng(0))
+    tools.compile(tmp_path / "m.onnx", tmp_path / "m.plan", "--dim", "batch=4", "--dump-ir", tmp_path / "dumps")
+    dump = tmp_path / "dumps" / "01-import.mlir"
+    result = tools.call(
+        "compile", dump, "-o", tmp_path / "n.plan", "--start-from", "simplify", "--gradients-of", "loss", check=False
+    )
+    assert result.returncode == 1 and "was imported without --gradients-of" in result.stderr
+
+
 SIZES = {"layers": 2, "hidden": 32, "heads": 4, "vocabulary": 40, "positions": 16}
 TOKENS = ["--dim", "batch=2", "--dim", "sequence=8"]
 MODELS = {
@@ -133,5 +169,8 @@ def test_what_cannot_be_differentiated_is_refused(tools, tmp_path):
         return result.stderr
 
     assert "'los' is not an output of the model; its outputs are 'loss', 'logits'" in refuse("--gradients-of", "los")
-    assert "no float weight or input is called 'W3'" in refuse("--gradients-of", "loss", "--with-respect-to", "W3")
+    assert "no float weight or input is called 'W3'" in refuse(
+        "--gradients-of", "loss", "--with-respect-to", "W1", "--with-respect-to", "W3"
+    )
+    assert "--precision f16, where gradients overflow" in refuse("--gradients-of", "loss", "--precision", "f16")
     assert "--with-respect-to goes with --gradients-of OUTPUT" in refuse("--with-respect-to", "W1")

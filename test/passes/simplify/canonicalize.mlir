@@ -190,3 +190,12 @@ func.func @known_places(%x: tensor<3x4xf32>) -> (tensor<4xf32>, tensor<3x2xf32>,
   %3 = loom.gather %x, %back dim = 1 : (tensor<3x4xf32>, tensor<2xi64>) -> tensor<3x2xf32>
   return %0, %1, %2, %3 : tensor<4xf32>, tensor<3x2xf32>, tensor<3x4xf32>, tensor<3x2xf32>
 }
+
+// Where operands change places, so does the one that counts where both are equal.
+// CHECK-LABEL: func.func @ties
+// CHECK: loom.maximum %arg0, %{{.*}} {loom.ties = "rhs"}
+func.func @ties(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %c = loom.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>
+  %0 = loom.maximum %c, %x {loom.ties = "lhs"} : tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
