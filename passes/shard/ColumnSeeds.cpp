@@ -168,9 +168,9 @@ public:
     // A state stays where it is, and so does a cache that goes round outside; a gradient may lie as
     // its weight does.
     for (OpOperand &use : func.front().getTerminator()->getOpOperands())
-      if (unsigned number = use.getOperandNumber();
-          !func.getResultAttr(number, loom::kState) &&
-          !func.getResultAttr(number, loom::kGradient) && !extendsInput(use.get()))
+      if (unsigned number = use.getOperandNumber(); !func.getResultAttr(number, loom::kState) &&
+                                                    !func.getResultAttr(number, loom::kGradient) &&
+                                                    !extendsInput(use.get()))
         results.push_back(use.get());
     count();
     before = {reshards, countReturned(), uses.getTotal()};

@@ -36,6 +36,7 @@ struct MeshShape {
   const char *name;
   std::vector<int64_t> sizes;
 };
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization): without it there is no test.
 const MeshShape kMeshes[] = {{"2", {2}},      {"3", {3}},      {"4", {4}},
                              {"6", {6}},      {"8", {8}},      {"2x2", {2, 2}},
                              {"2x3", {2, 3}}, {"2x4", {2, 4}}, {"2x2x2", {2, 2, 2}}};
