@@ -44,6 +44,8 @@ static DialectRegistry makeRegistry() {
 Compilation::Compilation(CompileOptions givenOptions, std::ostream &out, std::ostream &messages)
     : options(std::move(givenOptions)), out(out), messages(messages),
       context(makeRegistry(), MLIRContext::Threading::DISABLED) {
+  if (options.isInterruptible)
+    InterruptOnce::forget();
   context.loadAllAvailableDialects();
   context.printOpOnDiagnostic(false);
   context.getDiagEngine().registerHandler([this](Diagnostic &diagnostic) {

@@ -12,8 +12,8 @@ using namespace gridloom;
 static std::atomic<bool> isInterrupted = false;
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler writes it");
 
-InterruptOnce::InterruptOnce(bool isOn) : isOn(isOn) {
-  if (!isOn)
+InterruptOnce::InterruptOnce(bool isOn) : isOn(isOn && !isInterrupted) {
+  if (!this->isOn)
     return;
   struct sigaction action = {};
   action.sa_handler = [](int) { isInterrupted = true; };
@@ -32,3 +32,5 @@ InterruptOnce::~InterruptOnce() {
 }
 
 bool InterruptOnce::wasInterrupted() { return isInterrupted; }
+
+void InterruptOnce::forget() { isInterrupted = false; }

@@ -11,7 +11,8 @@
 namespace gridloom {
 
 /// While there is one, the process's first SIGINT is kept, and the next one ends the process as
-/// usual. There is one at a time. Does nothing where SIGINT does not end the process anyway.
+/// usual. There is one at a time. Does nothing where SIGINT does not end the process anyway, or one
+/// was kept already.
 class InterruptOnce {
 public:
   /// Without `isOn` it does nothing.
@@ -22,6 +23,8 @@ public:
 
   /// Whether there was a SIGINT that any of them has kept. Any thread may ask.
   static bool wasInterrupted();
+  /// For a new compilation, of which the next SIGINT is the first again.
+  static void forget();
 
 private:
   bool isOn;

@@ -187,6 +187,8 @@ Trial PlannedAgain::plan(const std::string &pin) const {
   Trial trial;
   trial.pin = pin;
   CompileOptions changed = options;
+  // The answer does not depend on the machine.
+  changed.planTime = CompileOptions().planTime;
   std::string name; // of the pinned value
   StringRef text = pin;
   bool pinsValue = text.contains("=[") || text.contains("=stored[");
@@ -216,6 +218,7 @@ Trial PlannedAgain::plan(const std::string &pin) const {
     return trial;
   }
   trial.strategy = outcome.strategy;
+  trial.stopped = outcome.stopped;
   trial.costs = makeSheet(outcome);
   trial.devices = countDevices(changed.mesh);
   trial.isSame = outcome.files["plan.strategy"] == strategyText && costAlike(costs, trial.costs);

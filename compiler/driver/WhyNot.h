@@ -25,6 +25,7 @@ struct Trial {
   std::string pin;     ///< "encoder.q=[{model},{}]", "mesh=data=4"
   std::string refusal; ///< why it cannot be so; empty where it can
   std::string strategy;
+  std::string stopped; ///< what ended planning it early: "by --plan-work 9, which ..."; else empty
   CostSheet costs;
   bool isSame = false; ///< the plan is split so already
   int64_t devices = 1;
@@ -40,7 +41,8 @@ public:
   static std::optional<PlannedAgain> open(const std::string &folder, std::string &error);
 
   /// Plans the model again. A pin NAME=[{axis},...], as --shard takes it, keeps the plan's mesh,
-  /// whose axes it names; mesh=AXIS=SIZE,... gives another mesh.
+  /// whose axes it names; mesh=AXIS=SIZE,... gives another mesh. --plan-work holds again,
+  /// --plan-time does not.
   Trial plan(const std::string &pin) const;
 
   /// Pins that split the value of a collective's node in every other way: its own axes moved to

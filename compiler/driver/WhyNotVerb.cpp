@@ -96,6 +96,8 @@ static int explainPin(const PlannedAgain &plan, const WhyNotOptions &options) {
   Document document;
   document.addField("pin", trial.pin);
   document.addField("verdict", judgeInFull(plan, trial));
+  if (!trial.stopped.empty())
+    document.addField("stopped", trial.stopped);
   document.addField("strategy", trial.strategy);
   if (trial.strategy != plan.getStrategy())
     document.addField("in_place_of", plan.getStrategy());
@@ -148,10 +150,11 @@ static int explainAlternatives(const PlannedAgain &plan, const WhyNotOptions &op
       continue;
     }
     auto memory = trial.costs.memory.find("total");
-    document.addRow({trial.pin, timeCell(trial.costs.getStepMs()), timeCell(getChange(plan, trial)),
-                     timeCell(sumExposed(trial.costs)),
-                     memory == trial.costs.memory.end() ? Cell(nullptr) : bytesCell(memory->second),
-                     judge(plan, trial)});
+    document.addRow(
+        {trial.pin, timeCell(trial.costs.getStepMs()), timeCell(getChange(plan, trial)),
+         timeCell(sumExposed(trial.costs)),
+         memory == trial.costs.memory.end() ? Cell(nullptr) : bytesCell(memory->second),
+         judge(plan, trial) + (trial.stopped.empty() ? "" : "; stopped " + trial.stopped)});
   }
   options.format.write(document);
   return best.refusal.empty() ? 0 : 1;

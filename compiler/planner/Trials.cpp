@@ -67,7 +67,6 @@ private:
   static unsigned countThreads(const StrategyRequest &request);
   bool isTimeOver() const { return request.limits.isOver && request.limits.isOver(); }
   bool isOver() const { return isTimeOver() || choice.countSteps() >= request.limits.mostSteps; }
-  void forget(size_t index);
   std::vector<bool> look(ArrayRef<size_t> indices, size_t numNeeded, ArrayRef<ModuleOp> programs,
                          llvm::function_ref<void(size_t, Replicas::GetProgram)> task);
   void report(const Candidate *simulated = nullptr);
@@ -75,9 +74,10 @@ private:
   void take(size_t index, const Weighed &weighed);
   void weighWhole(ArrayRef<size_t> indices, size_t numNeeded = 0);
   void weighRest();
+  bool isEnough(const Candidate &candidate, size_t looked, const Candidate *first) const;
   SmallVector<size_t> findNext() const;
   bool weighOneMore();
-  bool isLeft(size_t index, const Candidate &best) const;
+  bool isLeft(size_t index) const;
   void shortlist();
   void finishSearches();
   bool tryOne(Candidate &candidate, ModuleOp program) const;
@@ -139,14 +139,24 @@ void Trials::report(const Candidate *simulated) {
     request.onProgress(progress);
 }
 
-/// As if it had not been looked at.
-void Trials::forget(size_t index) {
-  ShardOptions &options = choice.candidates[index].options;
-  options.limits =
-      std::make_shared<SearchLimits>(SearchLimits{request.limits.isOver, request.limits.mostSteps});
-  if (options.searched)
-    options.searched = std::make_shared<SearchMemo>();
-}
+namespace {
+/// What was known of a candidate's searches before it was looked at once more.
+struct SearchState {
+  SearchLimits limits;
+  std::optional<SearchMemo> searched;
+
+  explicit SearchState(const ShardOptions &options) : limits(*options.limits) {
+    if (options.searched)
+      searched = *options.searched;
+  }
+  /// As if it had not been looked at once more.
+  void restore(const ShardOptions &options) const {
+    *options.limits = limits;
+    if (searched)
+      *options.searched = *searched;
+  }
+};
+} // namespace
 
 /// Runs a task for each of these candidates, in order, while there is time and work left, the first
 /// ones in any case. Whether its result is to be taken: it does not depend on the threads unless
@@ -156,6 +166,7 @@ std::vector<bool> Trials::look(ArrayRef<size_t> indices, size_t numNeeded,
                                llvm::function_ref<void(size_t, Replicas::GetProgram)> task) {
   std::mutex lookMutex;
   std::vector<std::optional<uint64_t>> steps(indices.size()); // of those that are finished
+  std::vector<std::optional<SearchState>> states(indices.size());
   uint64_t before = choice.countSteps();
   auto isLeftFor = [&](size_t i) { // as far as is known: others before may not be finished
     uint64_t taken = before;
@@ -170,17 +181,17 @@ std::vector<bool> Trials::look(ArrayRef<size_t> indices, size_t numNeeded,
         return;
     }
     const Candidate &candidate = choice.candidates[indices[i]];
-    uint64_t rounds = candidate.options.limits->rounds;
+    states[i].emplace(candidate.options);
     task(i, get);
     std::lock_guard lock(lookMutex);
-    steps[i] = 1 + candidate.options.limits->rounds - rounds;
+    steps[i] = 1 + candidate.options.limits->rounds - states[i]->limits.rounds;
   });
   // A thread may have begun one before it was known that those before it leave nothing.
   std::vector<bool> isTaken(indices.size());
   for (auto [i, index] : llvm::enumerate(indices)) {
     isTaken[i] = steps[i] && isLeftFor(i);
     if (steps[i] && !isTaken[i])
-      forget(index);
+      states[i]->restore(choice.candidates[index].options);
     choice.numLooks += isTaken[i];
   }
   return isTaken;
@@ -453,6 +464,13 @@ static bool isFarSlower(const Candidate &candidate, const Candidate &first) {
   return getLeastSeconds(candidate) > kFarSlower * first.sumSeconds;
 }
 
+/// Whether a candidate need not be simulated once so many are, or are to be, and this is the first
+/// of them.
+bool Trials::isEnough(const Candidate &candidate, size_t looked, const Candidate *first) const {
+  return looked >= request.leastSimulated &&
+         (looked >= kMaxSimulated || (first && isFarSlower(candidate, *first)));
+}
+
 /// Some open candidates of those that are weighed, whose sums are, or may be, the least; none of
 /// two that are alike, which come one after the other if the first does not fit.
 SmallVector<size_t> Trials::findNext() const {
@@ -469,10 +487,7 @@ SmallVector<size_t> Trials::findNext() const {
                              : !next.empty() ? &choice.candidates[next.front()]
                                              : nullptr;
     bool isKnown = isWhole[index] && !next.empty() && isWhole[next.front()];
-    size_t looked = tried.size() + next.size();
-    bool isEnough = looked >= request.leastSimulated &&
-                    (looked >= kMaxSimulated || (first && isFarSlower(candidate, *first)));
-    if (isEnough || next.size() == kTogether ||
+    if (isEnough(candidate, tried.size() + next.size(), first) || next.size() == kTogether ||
         (isKnown && areAlike(candidate, choice.candidates[next.front()])))
       break;
     next.push_back(index);
@@ -514,10 +529,13 @@ void Trials::shortlist() {
   }
 }
 
-/// Whether a candidate might be faster than the best, as far as is known.
-bool Trials::isLeft(size_t index, const Candidate &best) const {
+/// Whether a candidate would be looked at further if there was time.
+bool Trials::isLeft(size_t index) const {
   const Candidate &candidate = choice.candidates[index];
-  return !isWeighed[index] || (!isDone[index] && getLeastSeconds(candidate) < best.sumSeconds);
+  if (!isWeighed[index])
+    return true;
+  return !isDone[index] && !isEnough(candidate, tried.size(), tried.front()) &&
+         llvm::none_of(tried, [&](Candidate *other) { return areAlike(*other, candidate); });
 }
 
 LogicalResult Trials::run() {
@@ -537,7 +555,7 @@ LogicalResult Trials::run() {
   bool isStopped = isOver();
   for (auto [i, candidate] : llvm::enumerate(choice.candidates))
     if (candidate.verdict == Verdict::Open)
-      candidate.verdict = isStopped && isLeft(i, *best) ? Verdict::Left : Verdict::Slower;
+      candidate.verdict = isStopped && isLeft(i) ? Verdict::Left : Verdict::Slower;
   choice.choose(*best);
   return success();
 }

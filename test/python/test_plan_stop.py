@@ -96,14 +96,24 @@ def test_a_search_that_is_ended_keeps_to_the_memory(tools, model, mesh):
 def test_so_much_work_has_one_result(tools, model, tmp_path, options):
     free = plan(tools, model, *options)
     steps = free["plan_steps"]
-    for work in (1, steps // 3, steps - 1, steps):
+    for work in (1, steps // 3, *range(steps - 4, steps + 1)):
         several = [plan(tools, model, *options, "--plan-work", work, "--jobs", jobs) for jobs in (1, 2, 3)]
         for each in several:
             assert each == several[0], work
             assert each.get("stopped", "by --plan-work").startswith("by --plan-work")
+            if any(each[key] != free[key] for key in ("mesh", "strategy", "programs")):
+                assert "stopped" in each, work
     assert plan(tools, model, *options, "--plan-work", steps) == free
     few = plan(tools, model, *options, "--plan-work", 1)
     assert few["plan_steps"] < steps and "stopped" in few
+
+
+def test_any_work_has_one_result(tools, model):
+    """Of two threads the second may begin to simulate a search's plan for which no step is left."""
+    options = ["--cluster", "HGX-H100x1", "--target", "cuda:sm_90", "--memory-limit", "1GiB"]
+    for work in range(1, plan(tools, model, *options)["plan_steps"] + 1):
+        one, two = (plan(tools, model, *options, "--plan-work", work, "--jobs", jobs) for jobs in (1, 2))
+        assert one == two, work
 
 
 def test_the_work_is_repeated(tools, model, tmp_path):
@@ -115,6 +125,23 @@ def test_the_work_is_repeated(tools, model, tmp_path):
     assert "--plan-work 30" in answer["compile_it"]
     tools.compile(model, tmp_path / "again.plan", *DIMS, "--devices", "4", "--plan-work", "30", "--jobs", "1", "-q")
     assert (tmp_path / "again.plan" / "plan.strategy").read_text() == (tmp_path / "m.plan" / "plan.strategy").read_text()
+
+
+def test_what_is_asked_of_a_stopped_plan(tools, model, tmp_path):
+    """Planned again without a clock; the same work holds, and the answer says if that ended it."""
+
+    def ask(*options) -> dict:
+        tools.compile(model, tmp_path / "m.plan", *DIMS, "--devices", "4", *options, "-q", "--force")
+        return json.loads(tools.call("explain", tmp_path / "m.plan", "--why-not", "mesh=x=2,y=2", "--json").stdout)
+
+    free, timed, worked = ask(), ask("--plan-time", "0"), ask("--plan-work", "1")
+    assert timed["pinned_ms"] == free["pinned_ms"] and timed["compile_it"] == free["compile_it"]
+    assert "stopped" not in free and "stopped" not in timed
+    assert worked["stopped"].startswith("by --plan-work 1, which ")
+    other = tmp_path / "other.plan"
+    tools.compile(model, other, "--dim", "batch=1", "--dim", "sequence=32", "--mesh", "x=2,y=2", "--plan-work", "1", "-q")
+    shown = json.loads(tools.call("explain", other, "--collective", "0", "--alternatives", "--json").stdout)
+    assert any("; stopped by --plan-work 1, which " in row["verdict"] for row in shown["alternatives"])
 
 
 @pytest.mark.parametrize("flag, value", [("--plan-time", "-1"), ("--plan-time", "soon"), ("--plan-work", "0"), ("--plan-work", "many")])

@@ -9,6 +9,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "cluster/Presets.h"
+#include "compiler/driver/Interrupt.h"
 #include "compiler/driver/Registration.h"
 #include "compiler/planner/Strategy.h"
 #include "passes/shard/SearchLimits.h"
@@ -20,6 +21,9 @@
 #include "gmock/gmock.h"
 
 #include <atomic>
+#include <chrono>
+#include <csignal>
+#include <thread>
 
 using namespace gridloom;
 
@@ -43,6 +47,7 @@ protected:
     request.jobs = 1;
     request.tryPlan = [this](mlir::ModuleOp, const ShardOptions &options, std::string &) {
       ++simulated;
+      std::this_thread::sleep_for(takes);
       rt::MemoryNeeds needs;
       bool doesFit =
           (fits.empty() || options.mesh == fits) && (fitsIfCut || !options.limits->isCut);
@@ -88,8 +93,9 @@ protected:
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
   StrategyRequest request;
-  std::string fits;      ///< the mesh with which plans fit; empty: any
-  bool fitsIfCut = true; ///< so do those of searches that were ended
+  std::string fits;                   ///< the mesh with which plans fit; empty: any
+  bool fitsIfCut = true;              ///< so do those of searches that were ended
+  std::chrono::milliseconds takes{0}; ///< to simulate one, so that two threads do at a time
   std::atomic<int> simulated = 0;
 };
 
@@ -168,6 +174,29 @@ TEST_F(PlanStopTest, SoManyStepsHaveOneResultOnAnyNumberOfThreads) {
   EXPECT_EQ(list(choose()), list(whole));
 }
 
+TEST_F(PlanStopTest, EveryNumberOfStepsHasOneResultOnTwoThreads) {
+  for (const char *strategy : {"auto", "search"}) {
+    request.strategy = strategy;
+    request.limits = {};
+    Choice whole = choose();
+    uint64_t all = whole.countSteps();
+    for (uint64_t steps = 1; steps <= all; ++steps) {
+      request.limits.mostSteps = steps;
+      request.jobs = 1;
+      Choice one = choose();
+      if (one.name != whole.name)
+        EXPECT_TRUE(one.countLeft() || one.hasCutSearch()) << steps << " steps";
+      request.jobs = 2;
+      takes = std::chrono::milliseconds(20);
+      Choice two = choose();
+      takes = {};
+      ASSERT_EQ(list(two), list(one)) << steps << " steps";
+      ASSERT_EQ(two.countSteps(), one.countSteps()) << steps << " steps";
+      ASSERT_EQ(two.hasCutSearch(), one.hasCutSearch()) << steps << " steps";
+    }
+  }
+}
+
 TEST_F(PlanStopTest, SaysHowFarItIs) {
   request.jobs = 3;
   std::vector<PlanProgress> seen;
@@ -180,6 +209,31 @@ TEST_F(PlanStopTest, SaysHowFarItIs) {
   }
   EXPECT_EQ(seen.back().weighed, choice.candidates.size());
   EXPECT_EQ(seen.back().simulated, static_cast<size_t>(simulated));
+}
+
+TEST(InterruptOnceTest, KeepsOneSignalUntilItIsForgotten) {
+  struct sigaction usual = {}, before = {}, now = {};
+  usual.sa_handler = SIG_DFL;
+  sigaction(SIGINT, &usual, &before); // a shell may have it ignored in the background
+  InterruptOnce::forget();
+  {
+    InterruptOnce first(true);
+    std::raise(SIGINT);
+    EXPECT_TRUE(InterruptOnce::wasInterrupted());
+  }
+  {
+    InterruptOnce second(true);
+    sigaction(SIGINT, nullptr, &now);
+    EXPECT_TRUE(now.sa_handler == SIG_DFL) << "the second signal is to end the process";
+  }
+  InterruptOnce::forget();
+  EXPECT_FALSE(InterruptOnce::wasInterrupted());
+  {
+    InterruptOnce other(true);
+    sigaction(SIGINT, nullptr, &now);
+    EXPECT_TRUE(now.sa_handler != SIG_DFL) << "the first one of another compilation is kept";
+  }
+  sigaction(SIGINT, &before, nullptr);
 }
 
 } // namespace
