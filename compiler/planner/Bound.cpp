@@ -6,6 +6,7 @@
 #include "compiler/planner/Bound.h"
 
 #include "compiler/planner/WorkBound.h"
+#include "passes/shard/DeviceConfiguration.h"
 #include "passes/shard/Shard.h"
 #include "passes/shard/SplitBound.h"
 #include "passes/simplify/Simplify.h"
@@ -20,6 +21,9 @@ using namespace gridloom;
 
 /// Stages that take so many times as long as a plan are no bound worth knowing.
 static constexpr double kFarAbove = 2;
+
+/// The search counts in whole picoseconds: so much more than a plan is as much.
+static constexpr double kRounding = 1e-5;
 
 static size_t countPrimes(int64_t number) {
   size_t primes = 0;
@@ -67,17 +71,16 @@ static OwningOpRef<ModuleOp> prepare(ModuleOp module,
 
 /// What the search says of the program on a mesh, with packed weights as they are and taken apart.
 static std::optional<double> boundOn(const MeshSpec &mesh, ModuleOp module,
-                                     const std::vector<std::string> &shard) {
+                                     const std::function<bool()> &isOver) {
   ShardOptions options;
   options.mesh = print(mesh);
-  options.shard = shard;
   options.stageAxis.clear();
   SmallVector<StringAttr> axes;
   for (const AxisSpec &axis : mesh) {
     options.search.push_back(axis.name);
     axes.push_back(StringAttr::get(module.getContext(), axis.name));
   }
-  auto bound = [&](ModuleOp seeded) { return boundSplits(seeded, axes); };
+  auto bound = [&](ModuleOp seeded) { return boundSplits(seeded, axes, isOver); };
   auto seed = [&](OpPassManager &pm) { addSeedPasses(pm, options); };
   OwningOpRef<ModuleOp> apart = prepare(module, seed);
   std::optional<double> least = apart ? bound(*apart) : std::nullopt;
@@ -89,29 +92,59 @@ static std::optional<double> boundOn(const MeshSpec &mesh, ModuleOp module,
   return other ? std::optional(std::min(*least, *other)) : std::nullopt;
 }
 
-/// The least of all finest meshes; nothing where one cannot be searched.
-static std::optional<double> boundSearched(ModuleOp module, int64_t devices,
-                                           const std::vector<std::string> &shard) {
+namespace {
+/// The least of all finest meshes, or why there is none.
+struct Certificate {
+  std::optional<double> seconds;
+  std::string fault;
+};
+} // namespace
+
+static Certificate certify(ModuleOp module, int64_t devices, const BoundRequest &request) {
+  if (request.mostAxes > kCertifiedAxes)
+    return {{}, llvm::formatv("meshes of {0} axes are too many to search", request.mostAxes).str()};
+  // Axes of a mesh, which the model's annotations name, are not those of another.
+  OwningOpRef<ModuleOp> free = module.clone();
+  (*free)->removeAttr(kAnnotations);
   double least = std::numeric_limits<double>::infinity();
   for (const MeshSpec &mesh : listFinestMeshes(devices, kCertifiedAxes)) {
-    std::optional<double> seconds = boundOn(mesh, module, shard);
+    bool isOver = request.isOver && request.isOver();
+    std::optional<double> seconds = isOver ? std::nullopt : boundOn(mesh, *free, request.isOver);
     if (!seconds)
-      return std::nullopt;
+      return {{},
+              isOver || (request.isOver && request.isOver())
+                  ? "planning ended before the searches did"
+                  : "mesh " + print(mesh) + " cannot be searched"};
     least = std::min(least, *seconds);
   }
-  return least;
+  return {least, ""};
+}
+
+/// What the bound covers, and what it comes from.
+static std::string describeScope(int64_t devices, const BoundRequest &request,
+                                 const Certificate &searched) {
+  std::string text = llvm::formatv("all meshes of {0} devices", devices);
+  if (searched.seconds && countPrimes(devices) > kCertifiedAxes)
+    text += llvm::formatv(" with up to {0} axes", kCertifiedAxes);
+  text += ", all splits, storages, stages and micro-batches";
+  if (request.isPinned)
+    text += ", with what is pinned and without";
+  if (searched.seconds)
+    return text + "; without stages as the search prices work and messages, with stages by work "
+                  "alone";
+  return text + "; by work alone, without messages" +
+         (searched.fault.empty() ? "" : ": " + searched.fault);
 }
 
 PlanBound gridloom::boundPlans(ModuleOp module, const cluster::Machine &machine, int64_t devices,
-                               double seconds, bool certifies,
-                               const std::vector<std::string> &shard) {
+                               const BoundRequest &request) {
   double unstaged = std::numeric_limits<double>::infinity(), staged = unstaged;
   auto add = [&](OwningOpRef<ModuleOp> program) {
     if (!program)
       return;
     WorkBound work(*program, machine);
     unstaged = std::min(unstaged, work.getSeconds(devices));
-    staged = std::min(staged, work.getStagedSeconds(devices, kFarAbove * seconds));
+    staged = std::min(staged, work.getStagedSeconds(devices, kFarAbove * request.seconds));
   };
   // Plans that only cut the batch keep packed weights as they are, others take them apart.
   add(prepare(module, [](OpPassManager &pm) { pm.addPass(createCloneConstants()); }));
@@ -120,19 +153,11 @@ PlanBound gridloom::boundPlans(ModuleOp module, const cluster::Machine &machine,
     pm.addPass(createUnpackWeights());
     pm.addPass(createHoistPrologue());
   }));
-  std::optional<double> searched;
-  if (certifies && devices > 1)
-    searched = boundSearched(module, devices, shard);
-  PlanBound bound;
-  bound.seconds = std::min(searched ? std::max(unstaged, *searched) : unstaged, staged);
-  bool isWhole = countPrimes(devices) <= kCertifiedAxes;
-  std::string meshes = llvm::formatv(
-      "all meshes of {0} devices{1}", devices,
-      searched && !isWhole ? llvm::formatv(" with up to {0} axes", kCertifiedAxes).str()
-                           : std::string());
-  bound.scope = meshes + ", all splits, storages, stages and micro-batches; " +
-                (searched ? "without stages as the search prices work and messages, with stages by "
-                            "work alone"
-                          : "by work alone, without messages");
-  return bound;
+  Certificate searched;
+  if (request.certifies && devices > 1)
+    searched = certify(module, devices, request);
+  auto bound = [&] { return std::min(std::max(unstaged, searched.seconds.value_or(0)), staged); };
+  if (searched.seconds && bound() > request.seconds * (1 + kRounding))
+    searched = {{}, "a plan takes less than the searches say"};
+  return {bound(), describeScope(devices, request, searched)};
 }

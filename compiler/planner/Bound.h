@@ -16,6 +16,8 @@
 
 #include "compiler/planner/Meshes.h"
 
+#include <functional>
+
 namespace gridloom {
 
 struct PlanBound {
@@ -31,11 +33,21 @@ inline constexpr size_t kCertifiedAxes = 3;
 /// named x, y and so on.
 std::vector<MeshSpec> listFinestMeshes(int64_t devices, size_t mostAxes);
 
-/// The bound of the simplified program on all devices of the machine; `seconds` is what a plan that
-/// was found takes. With `certifies` the search
-/// bounds what has no stages on each of the finest meshes, with what `shard` pins.
+/// What is known of plans, and how closely to bound them.
+struct BoundRequest {
+  double seconds = 0;     ///< the least that a plan is known to take
+  bool certifies = false; ///< the search bounds what has no stages on each of the finest meshes
+  size_t mostAxes = 0;    ///< that a plan may split over, stages apart
+  bool isPinned = false;  ///< the user or the model says how some values are split
+  /// There is no more time to certify. May be null.
+  std::function<bool()> isOver;
+};
+
+/// The bound of the simplified program on all devices of the machine. Pins are left out, for they
+/// name axes of a mesh: without them no more is taken. Where the search cannot bound all plans, or
+/// not in time, or one takes less than it says, the bound by work counts, and the scope says so.
 PlanBound boundPlans(mlir::ModuleOp module, const cluster::Machine &machine, int64_t devices,
-                     double seconds, bool certifies, const std::vector<std::string> &shard);
+                     const BoundRequest &request);
 
 } // namespace gridloom
 

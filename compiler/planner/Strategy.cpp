@@ -528,6 +528,27 @@ static FailureOr<cluster::Machine> placeMesh(ModuleOp module, const MeshSpec &me
   return makeMachine(*request.cluster, count);
 }
 
+/// What the choice knows of all its candidates.
+static BoundRequest makeBoundRequest(ModuleOp module, const Choice &choice,
+                                     const StrategyRequest &request) {
+  BoundRequest bound;
+  bound.seconds = choice.getSumSeconds();
+  for (const Candidate &candidate : choice.candidates) {
+    if (candidate.sumSeconds > 0 && !candidate.isExtrapolated)
+      bound.seconds = std::min(bound.seconds, candidate.sumSeconds);
+    FailureOr<MeshSpec> mesh = parseMesh(module, candidate.options.mesh);
+    if (succeeded(mesh))
+      bound.mostAxes =
+          std::max<size_t>(bound.mostAxes, llvm::count_if(*mesh, [&](const AxisSpec &axis) {
+                             return axis.size > 1 && axis.name != candidate.options.stageAxis;
+                           }));
+  }
+  bound.certifies = request.certifies;
+  bound.isPinned = !request.shard.empty() || module->hasAttr(kAnnotations);
+  bound.isOver = request.limits.isOver;
+  return bound;
+}
+
 FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyRequest &given) {
   StrategyRequest completed = given;
   if (given.file && failed(followFile(module, completed)))
@@ -578,7 +599,7 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   }
   if (failed(pickCandidate(module, request, choice)))
     return failure();
-  choice.bound = boundPlans(module, choice.machine, devices, choice.getSumSeconds(),
-                            request.certifies, request.shard);
+  choice.bound =
+      boundPlans(module, choice.machine, devices, makeBoundRequest(module, choice, request));
   return choice;
 }

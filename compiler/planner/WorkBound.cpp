@@ -220,17 +220,30 @@ double WorkBound::getTransferSeconds(const Program &program, int64_t stages) con
   return machine.levels.empty() ? 0 : 2 * transfers * (cluster::getStartSeconds(machine) + latency);
 }
 
+/// In rising order. A batch may be of billions.
+static std::vector<int64_t> listDivisors(int64_t number) {
+  std::vector<int64_t> small, large;
+  for (int64_t divisor = 1; divisor <= number / divisor; ++divisor) {
+    if (number % divisor)
+      continue;
+    small.push_back(divisor);
+    if (divisor != number / divisor)
+      large.push_back(number / divisor);
+  }
+  small.insert(small.end(), large.rbegin(), large.rend());
+  return small;
+}
+
 /// The least of all numbers of micro-batches, each of which starts every operation.
 double WorkBound::getStagedSeconds(const Program &program, int64_t devices, int64_t stages,
                                    double most) {
   double least = most;
-  for (int64_t count = 1; count <= program.batch; ++count) {
+  for (int64_t count : listDivisors(program.batch)) {
     double times = 1 + static_cast<double>(count - 1) / static_cast<double>(stages);
     if (times * program.launches >= least)
       break;
-    if (program.batch % count == 0)
-      least = std::min(least, times * (getSeconds(program, devices / stages, count) +
-                                       getTransferSeconds(program, stages)));
+    least = std::min(least, times * (getSeconds(program, devices / stages, count) +
+                                     getTransferSeconds(program, stages)));
   }
   return least;
 }

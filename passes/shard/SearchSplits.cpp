@@ -129,10 +129,12 @@ private:
     if (stages > 1)
       how = llvm::formatv("in {0} stages, micro-batches: {1}", stages,
                           mesh.getSize(StringAttr::get(&getContext(), MeshOp::kMicroAxis)));
+    std::string least = "the search was ended before it had a bound";
+    if (bound > 0)
+      least = llvm::formatv("no choice of splits takes less than {0:F3} ms{1}", bound,
+                            stages > 1 ? " with these stages" : "");
     getOperation().emitRemark(
-        llvm::formatv("search: the program takes {0:F3} ms {1}; no choice of splits takes less "
-                      "than {2:F3} ms{3}",
-                      cost, how, bound, stages > 1 ? " with these stages" : ""));
+        llvm::formatv("search: the program takes {0:F3} ms {1}; {2}", cost, how, least));
   }
 
   std::shared_ptr<SearchMemo> memo;

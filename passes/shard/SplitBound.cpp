@@ -12,7 +12,8 @@
 using namespace mlir;
 using namespace gridloom;
 
-std::optional<double> gridloom::boundSplits(ModuleOp module, ArrayRef<StringAttr> axes) {
+std::optional<double> gridloom::boundSplits(ModuleOp module, ArrayRef<StringAttr> axes,
+                                            const std::function<bool()> &isOver) {
   const SearchSplitsOptions search; // what a search does unasked
   dist::Mesh mesh = dist::Mesh::get(module);
   SplitProblem problem(module, axes, /*batch=*/{}, mesh, search.mostTableBytes,
@@ -25,8 +26,12 @@ std::optional<double> gridloom::boundSplits(ModuleOp module, ArrayRef<StringAttr
   solver::Options options;
   options.work = search.work;
   options.gap = kSearchGap;
+  if (isOver)
+    options.isEnough = [&](const solver::Progress &) { return isOver(); };
   solver::Problem costs = problem.makeProblem(/*memoryBytes=*/0);
   solver::Solution solution = solver::solve(costs, options);
+  if (solution.isCut)
+    return std::nullopt;
   // Costs are rounded, by at most a unit where an edge stands for a value that is read twice.
   auto rounded = static_cast<solver::Cost>(costs.getNumNodes() + costs.edges.size());
   return problem.getStepBound(std::max<solver::Cost>(0, solution.progress.lowerBound - rounded));

@@ -8,6 +8,7 @@
 
 #include "mlir/IR/BuiltinOps.h"
 
+#include <functional>
 #include <optional>
 
 namespace gridloom {
@@ -16,8 +17,9 @@ namespace gridloom {
 /// operations and values are split over the axes, by the prices of the search but for copies that
 /// cut out a device's part, and without a limit of memory. The module is as the seeds leave it
 /// (addSeedPasses). Nothing where an operation cannot be split, or where tables of costs would take
-/// more than a search may have.
-std::optional<double> boundSplits(mlir::ModuleOp module, llvm::ArrayRef<mlir::StringAttr> axes);
+/// more than a search may have, nor where `isOver`, which may be null, ends the search.
+std::optional<double> boundSplits(mlir::ModuleOp module, llvm::ArrayRef<mlir::StringAttr> axes,
+                                  const std::function<bool()> &isOver);
 
 } // namespace gridloom
 

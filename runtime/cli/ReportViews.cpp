@@ -212,12 +212,18 @@ static std::string describeBound(const Json &report) {
     return "";
   size_t stages = countStages(report);
   std::string text = "the splits take " + numberCell(cost, 3).text + " ms" +
-                     (stages > 1 ? " in " + std::to_string(stages) + " stages; with these stages"
-                                 : ", one operation after another; on this mesh") +
-                     " none take less than " + numberCell(bound, 3).text + " ms";
+                     (stages > 1 ? " in " + std::to_string(stages) + " stages; "
+                                 : ", one operation after another; ");
+  if (bound <= 0)
+    return text + "the search was ended before it had a bound";
+  text += std::string(stages > 1 ? "with these stages" : "on this mesh") + " none take less than " +
+          numberCell(bound, 3).text + " ms";
   std::string gain = numberCell(std::max(0.0, 100 * (1 - bound / cost)), 1).text;
   return gain == "0.0" ? text : text + " (at most " + gain + " % faster)";
 }
+
+/// The search counts in whole picoseconds: so much more than the sum is as much.
+static constexpr double kRounding = 1e-5;
 
 /// "in sum 2.805 ms; no plan takes less than 2.790 ms (at most 0.5 % less): all meshes ..."
 static std::string describeLeast(const Json &report) {
@@ -225,10 +231,12 @@ static std::string describeLeast(const Json &report) {
   double sum = getNumber(least, "sum_ms"), bound = getNumber(least, "bound_ms");
   if (sum <= 0 || bound <= 0)
     return "";
-  std::string gain = numberCell(std::max(0.0, 100 * (1 - bound / sum)), 1).text;
-  return "in sum " + numberCell(sum, 3).text + " ms; no plan takes less than " +
-         numberCell(bound, 3).text + " ms (at most " + gain +
-         " % less): " + getText(least, "scope");
+  std::string text = "in sum " + numberCell(sum, 3).text + " ms; ", scope = getText(least, "scope");
+  if (bound > sum * (1 + kRounding))
+    return text + "a bound of " + numberCell(bound, 3).text + " ms does not hold: " + scope;
+  bound = std::min(bound, sum);
+  return text + "no plan takes less than " + numberCell(bound, 3).text + " ms (at most " +
+         numberCell(100 * (1 - bound / sum), 1).text + " % less): " + scope;
 }
 
 /// Kinds of collectives, summed: single ones are `inspect collectives`.

@@ -64,6 +64,52 @@ def test_no_candidate_of_a_random_model_is_below_the_bound(tools, tmp_path, seed
     check(found)
 
 
+@pytest.mark.parametrize("pin", ["layer.0.weight=[{},{x}]", "layer.0.weight=[{y},{}]", "layer.1.weight=[{x},{}]", "x=[{x},{}]", "layer.*.weight=stored[{x},{}]"])
+def test_pins_are_not_taken_for_those_of_another_mesh(tools, tmp_path, pin):
+    """The bound's own meshes have axes of the same names and other sizes."""
+    model = zoo.save(zoo.mlp([1024, 4096, 1024], zoo.Random(0)), tmp_path / "mlp.onnx")
+    found = plan(tools, model, "--mesh", "x=4,y=2", "--shard", pin, "--certify", batch=512)
+    check(found)
+    assert "as the search prices" in found["bound_covers"] and "with what is pinned and without" in found["bound_covers"]
+    free = plan(tools, model, "--mesh", "x=4,y=2", "--certify", batch=512)
+    assert found["bound_ms"] == pytest.approx(free["bound_ms"]) and "pinned" not in free["bound_covers"]
+
+
+def test_plans_of_more_axes_than_are_searched_are_bounded_by_work(tools, tmp_path):
+    model = zoo.save(zoo.mlp([1024, 4096, 1024], zoo.Random(0)), tmp_path / "mlp.onnx")
+    few, many = ["a=4,b=2,c=2", "pipe=2,b=2,c=2,d=2"], "a=2,b=2,c=2,d=2"
+    for mesh, strategy, is_searched in [(few[0], "auto", True), (few[1], "auto", True), (many, "auto", False), (many, "search", False)]:
+        options = ["--mesh", mesh, "--strategy", strategy, "--memory-limit", "30MB"]
+        loose, close = plan(tools, model, *options, batch=512), plan(tools, model, *options, "--certify", batch=512)
+        assert ("as the search prices" in close["bound_covers"]) == is_searched, close["bound_covers"]
+        if not is_searched:
+            assert close["bound_covers"].endswith("by work alone, without messages: meshes of 4 axes are too many to search")
+            assert 0 < close["bound_ms"] == loose["bound_ms"] <= close["sum_ms"]
+        else:
+            check(close)
+
+
+def test_certification_ends_with_the_time_to_plan(tools, tmp_path):
+    model = write("vit", tmp_path)
+    loose, cut = plan(tools, model, *CPU), plan(tools, model, *CPU, "--certify", "--plan-time", "0")
+    assert cut["bound_covers"].endswith("by work alone, without messages: planning ended before the searches did")
+    assert 0 < cut["bound_ms"] <= loose["bound_ms"] * (1 + 1e-9)
+
+
+def test_a_batch_of_any_size_is_bounded(tools, tmp_path):
+    """Where starting an operation takes no time, no number of micro-batches is too many to look at."""
+    kind = {"name": "free", "memory_bytes_per_second": 1e12, "launch_seconds": 0, "collective_launch_seconds": 0, "flops_per_second": {"contraction": {"f32": 1e13}, "other": {"f32": 1e12}}}
+    cluster = {
+        "device_kinds": [kind],
+        "devices": [{"name": "d", "kind": "free", "count": 2}],
+        "switches": ["s"],
+        "links": [{"ends": ["d", "s"], "latency_seconds": 1e-6, "bytes_per_second": 1e11}],
+    }
+    (tmp_path / "free.json").write_text(json.dumps(cluster))
+    model = zoo.save(zoo.mlp([4, 4, 4], zoo.Random(0)), tmp_path / "mlp.onnx")
+    check(plan(tools, model, "--cluster", tmp_path / "free.json", batch=10**12))
+
+
 def test_explain_says_what_no_plan_goes_below(tools, tmp_path):
     model = write("vit", tmp_path)
     result = tools.call("compile", model, *bind(model), *CPU, "--certify", "-o", tmp_path / "m.plan")

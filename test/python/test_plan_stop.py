@@ -89,6 +89,18 @@ def test_a_search_that_is_ended_keeps_to_the_memory(tools, model, mesh):
     assert ended and all(re.fullmatch(r"by --plan-(time 0|work 2), which ended a search", each) for each in ended)
 
 
+def test_a_search_that_is_ended_says_no_bound_that_it_does_not_have(tools, tmp_path):
+    """It has looked at one way to cut the batch, and nothing is known of the others."""
+    model = zoo.save(zoo.mlp([64, 128, 64, 128, 64], zoo.Random(0)), tmp_path / "mlp.onnx")
+    options = ["--mesh", "pipe=2,x=2,y=2", "--strategy", "search", "--microbatches", "2", "--plan-time", "0"]
+    tools.compile(model, tmp_path / "m.plan", "--dim", "batch=64", *options)
+    report = json.loads((tmp_path / "m.plan" / "report.json").read_text())
+    assert report["search"]["bound_ms"] == 0
+    none = "; the search was ended before it had a bound"
+    assert any(remark.startswith("search: the program takes ") and remark.endswith(none) for remark in report["remarks"])
+    assert json.loads(tools.call("explain", tmp_path / "m.plan", "--json").stdout)["bound"].endswith(none)
+
+
 # The work is done
 
 

@@ -592,6 +592,25 @@ TEST_F(Cli, ExplainSaysWhatABoundIsOf) {
                               "less than 6.000 ms (at most 25.0 % faster)");
   EXPECT_THAT(explain(8, 8 * (1 - 1e-6), 1), testing::EndsWith("none take less than 8.000 ms"));
   EXPECT_THAT(explain(8, 8 * (1 + 1e-9), 1), testing::EndsWith("none take less than 8.000 ms"));
+  EXPECT_EQ(explain(8, 0, 1), "the splits take 8.000 ms, one operation after another; the search "
+                              "was ended before it had a bound");
+  EXPECT_EQ(explain(8, 0, 2),
+            "the splits take 8.000 ms in 2 stages; the search was ended before it had a bound");
+}
+
+TEST_F(Cli, ExplainSaysNoBoundAboveTheSum) {
+  auto explain = [&](double sum, double bound) {
+    nlohmann::json report;
+    report["bound"] = {{"sum_ms", sum}, {"bound_ms", bound}, {"scope", "all"}};
+    writeFile(fs::path(plan) / "report.json", report.dump());
+    return nlohmann::json::parse(run({"explain", plan, "--json"}).out)["bound_of_all"]
+        .get<std::string>();
+  };
+  EXPECT_EQ(explain(8, 6), "in sum 8.000 ms; no plan takes less than 6.000 ms (at most 25.0 % "
+                           "less): all");
+  EXPECT_EQ(explain(8, 8 * (1 + 1e-9)), "in sum 8.000 ms; no plan takes less than 8.000 ms (at "
+                                        "most 0.0 % less): all");
+  EXPECT_EQ(explain(8, 9), "in sum 8.000 ms; a bound of 9.000 ms does not hold: all");
 }
 
 TEST_F(Cli, ExplainTellsRowsOfStagesAndProgramsApart) {

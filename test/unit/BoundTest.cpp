@@ -83,8 +83,11 @@ TEST_P(Bound, IsTheLeastOfAllMeshes) {
     cluster::Machine machine = makeTestMachine(random() % 2 ? "HGX-H100" : "cpu", devices);
     auto module = parse(text, machine);
     ASSERT_TRUE(module);
-    PlanBound loose = boundPlans(*module, machine, devices, /*seconds=*/1, /*certifies=*/false, {});
-    PlanBound close = boundPlans(*module, machine, devices, /*seconds=*/1, /*certifies=*/true, {});
+    BoundRequest request;
+    request.seconds = 1;
+    PlanBound loose = boundPlans(*module, machine, devices, request);
+    request.certifies = true;
+    PlanBound close = boundPlans(*module, machine, devices, request);
     WorkBound work(*module, machine);
     double staged = work.getStagedSeconds(devices, 1);
 

@@ -58,8 +58,11 @@ protected:
 
   /// With the time over when it is asked for the `times`-th time; below 0 never.
   Choice choose(int times = -1) {
-    auto asked = std::make_shared<std::atomic<int>>(0);
-    request.limits.isOver = [asked, times] { return times >= 0 && (*asked)++ >= times; };
+    asked = 0;
+    request.limits.isOver = [this, times] {
+      int before = asked++;
+      return times >= 0 && before >= times;
+    };
     simulated = 0;
     mlir::OwningOpRef<mlir::ModuleOp> copy = module->clone();
     auto chosen = chooseStrategy(*copy, request);
@@ -97,6 +100,7 @@ protected:
   bool fitsIfCut = true;              ///< so do those of searches that were ended
   std::chrono::milliseconds takes{0}; ///< to simulate one, so that two threads do at a time
   std::atomic<int> simulated = 0;
+  std::atomic<int> asked = 0; ///< whether the time is over
 };
 
 TEST_F(PlanStopTest, WheneverTheTimeIsOverThereIsAPlan) {
@@ -150,6 +154,25 @@ TEST_F(PlanStopTest, FinishesASearchThatDoesNotFit) {
   expectOneThatFits(choice);
   EXPECT_EQ(choice.options.mesh, fits);
   EXPECT_FALSE(choice.options.limits->isCut);
+}
+
+TEST_F(PlanStopTest, TheTimeToCertifyIsPlanningTime) {
+  Choice loose = choose();
+  int before = asked;
+  request.certifies = true;
+  Choice close = choose();
+  int all = asked;
+  EXPECT_THAT(close.bound->scope, testing::HasSubstr("as the search prices"));
+  ASSERT_GT(all, before + 1) << "not asked between meshes";
+  for (int times : {0, before, before + 1, all - 1}) {
+    Choice cut = choose(times);
+    EXPECT_THAT(cut.bound->scope, testing::EndsWith("by work alone, without messages: planning "
+                                                    "ended before the searches did"));
+    if (times < before)
+      continue;
+    EXPECT_EQ(cut.bound->seconds, loose.bound->seconds) << times << " of " << all;
+    EXPECT_LE(asked, times + 3) << "goes on after the time is over";
+  }
 }
 
 TEST_F(PlanStopTest, SoManyStepsHaveOneResultOnAnyNumberOfThreads) {
