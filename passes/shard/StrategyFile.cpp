@@ -462,8 +462,9 @@ void Reader::check() {
 std::vector<std::string> Reader::run() {
   yaml::document_iterator document = stream.begin();
   yaml::Node *root = document == stream.end() ? nullptr : document->getRoot();
+  bool isEmpty = !root || llvm::isa<yaml::NullNode>(root); // the next document ends the nodes
   bool isRead =
-      root && !llvm::isa<yaml::NullNode>(root) && !stream.failed() &&
+      !isEmpty && !stream.failed() &&
       forEach(root, 1, "the file", [&](StringRef key, unsigned line, yaml::Node *value) {
         // The version says what the rest means.
         if (version == 0 && key != "strategy")
@@ -477,7 +478,7 @@ std::vector<std::string> Reader::run() {
     return {malformed};
   if (stream.failed())
     return {"line 1: the file is not YAML"};
-  if (!root || llvm::isa<yaml::NullNode>(root))
+  if (isEmpty)
     return {"line 1: the file is empty"};
   if (isRead && version > kVersion)
     note(1, "the file is of version " + Twine(version) + "; this gridloom reads version " +
