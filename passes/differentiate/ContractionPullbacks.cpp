@@ -10,8 +10,6 @@ using namespace gridloom;
 using dist::ReductionKind;
 using loom::Direction;
 
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
-
 //===----------------------------------------------------------------------===//
 // dot_general
 //===----------------------------------------------------------------------===//
@@ -151,15 +149,10 @@ template <typename Op> static void pullBackNorm(Op op, Term ct, Adjoints &to) {
 // The table
 //===----------------------------------------------------------------------===//
 
-template <typename Op, auto pull, auto obstacle = nullptr>
-static void attach(MLIRContext &context) {
-  Op::template attachInterface<PullbackModel<Op, pull, obstacle>>(context);
-}
-
 void gridloom::attachContractionPullbacks(MLIRContext &context) {
-  attach<loom::DotGeneralOp, pullBackDot>(context);
-  attach<loom::ReduceOp, pullBackReduce, findReduceObstacle>(context);
-  attach<loom::SoftmaxOp, pullBackSoftmax>(context);
-  attach<loom::LayerNormOp, pullBackNorm<loom::LayerNormOp>>(context);
-  attach<loom::RmsNormOp, pullBackNorm<loom::RmsNormOp>>(context);
+  attachPullback<loom::DotGeneralOp, pullBackDot>(context);
+  attachPullback<loom::ReduceOp, pullBackReduce, findReduceObstacle>(context);
+  attachPullback<loom::SoftmaxOp, pullBackSoftmax>(context);
+  attachPullback<loom::LayerNormOp, pullBackNorm<loom::LayerNormOp>>(context);
+  attachPullback<loom::RmsNormOp, pullBackNorm<loom::RmsNormOp>>(context);
 }

@@ -84,9 +84,8 @@ std::optional<unsigned> Gradient::findOutput() {
 bool Gradient::isWanted(StringRef name, bool isWeight) const {
   if (patterns.empty())
     return isWeight;
-  return llvm::any_of(patterns, [&](const std::string &each) {
-    return each == name || matchesPattern(each, name);
-  });
+  return llvm::any_of(patterns,
+                      [&](const std::string &each) { return matchesPattern(each, name); });
 }
 
 /// Whether a body that the operation runs reads a weight that is asked for.
@@ -110,8 +109,7 @@ LogicalResult Gradient::findSources() {
   bool areInside = llvm::any_of(function.front(), [&](Operation &op) { return readsInside(&op); });
   for (const std::string &pattern : patterns)
     if (!areInside && llvm::none_of(sources, [&](const auto &source) {
-          return pattern == source.first.getValue() ||
-                 matchesPattern(pattern, source.first.getValue());
+          return matchesPattern(pattern, source.first.getValue());
         }))
       return function.emitError("no float weight or input is called '")
              << pattern << "'; weights of one element are constants of the program";

@@ -23,7 +23,7 @@ template <typename Op, auto formula> static void pullBackUnary(Op op, Term ct, A
 }
 
 template <typename Op, auto formula> static void attachUnary(MLIRContext &context) {
-  Op::template attachInterface<PullbackModel<Op, pullBackUnary<Op, formula>>>(context);
+  attachPullback<Op, pullBackUnary<Op, formula>>(context);
 }
 
 static Term square(Term x) { return x * x; }
@@ -133,7 +133,7 @@ static void pullBackPower(loom::PowerOp op, Term ct, Adjoints &to) {
   });
   to.add(exponent, [&] {
     Term safe = base.compare(Direction::EQ, 0).select(base.splat(1), base);
-    return ct * y * to.term(safe).apply<loom::LogOp>();
+    return ct * y * safe.apply<loom::LogOp>();
   });
 }
 
@@ -155,10 +155,6 @@ static void pullBackSelect(loom::SelectOp op, Term ct, Adjoints &to) {
 //===----------------------------------------------------------------------===//
 // The table
 //===----------------------------------------------------------------------===//
-
-template <typename Op, auto pull> static void attach(MLIRContext &context) {
-  Op::template attachInterface<PullbackModel<Op, pull>>(context);
-}
 
 template <typename... Ops> static void attachFlat(MLIRContext &context) {
   (Ops::template attachInterface<FlatModel<Ops>>(context), ...);
@@ -185,17 +181,17 @@ void gridloom::attachElementwisePullbacks(MLIRContext &context) {
   attachUnary<loom::AsinhOp, formula::asinh>(context);
   attachUnary<loom::AcoshOp, formula::acosh>(context);
   attachUnary<loom::AtanhOp, formula::atanh>(context);
-  attach<loom::GeluOp, pullBackGelu>(context);
-  attach<loom::ConvertOp, pullBackConvert>(context);
-  attach<loom::AddOp, pullBackAdd>(context);
-  attach<loom::SubtractOp, pullBackSubtract>(context);
-  attach<loom::MultiplyOp, pullBackMultiply>(context);
-  attach<loom::DivideOp, pullBackDivide>(context);
-  attach<loom::MaximumOp, pullBackExtremum<loom::MaximumOp>>(context);
-  attach<loom::MinimumOp, pullBackExtremum<loom::MinimumOp>>(context);
-  attach<loom::PowerOp, pullBackPower>(context);
-  attach<loom::RemainderOp, pullBackRemainder>(context);
-  attach<loom::SelectOp, pullBackSelect>(context);
+  attachPullback<loom::GeluOp, pullBackGelu>(context);
+  attachPullback<loom::ConvertOp, pullBackConvert>(context);
+  attachPullback<loom::AddOp, pullBackAdd>(context);
+  attachPullback<loom::SubtractOp, pullBackSubtract>(context);
+  attachPullback<loom::MultiplyOp, pullBackMultiply>(context);
+  attachPullback<loom::DivideOp, pullBackDivide>(context);
+  attachPullback<loom::MaximumOp, pullBackExtremum<loom::MaximumOp>>(context);
+  attachPullback<loom::MinimumOp, pullBackExtremum<loom::MinimumOp>>(context);
+  attachPullback<loom::PowerOp, pullBackPower>(context);
+  attachPullback<loom::RemainderOp, pullBackRemainder>(context);
+  attachPullback<loom::SelectOp, pullBackSelect>(context);
   attachFlat<loom::FloorOp, loom::CeilOp, loom::SignOp, loom::RoundNearestEvenOp,
              loom::BitcastConvertOp>(context);
 }

@@ -15,10 +15,6 @@ using namespace gridloom;
 using dist::ReductionKind;
 using loom::Direction;
 
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
-
 /// `updates` added into zeros.
 static Term scatterSum(Term updates, RankedTensorType type, Value indices, int64_t dim) {
   return updates.emit<loom::ScatterOp>(
@@ -29,7 +25,7 @@ static Term scatterSum(Term updates, RankedTensorType type, Value indices, int64
 /// Indices of several dimensions become one dimension, and `ct` has it in their place.
 static void pullBackGather(loom::GatherOp op, Term ct, Adjoints &to) {
   to.add(op.getInput(), [&] {
-    auto type = cast<RankedTensorType>(op.getInput().getType());
+    RankedTensorType type = typeOf(op.getInput());
     auto dim = static_cast<int64_t>(op.getDim());
     int64_t count = op.getIndices().getType().getNumElements();
     SmallVector<int64_t> shape(type.getShape());
@@ -40,7 +36,7 @@ static void pullBackGather(loom::GatherOp op, Term ct, Adjoints &to) {
 
 static void pullBackGatherElements(loom::GatherElementsOp op, Term ct, Adjoints &to) {
   to.add(op.getInput(), [&] {
-    return scatterSum(ct, cast<RankedTensorType>(op.getInput().getType()), op.getIndices(),
+    return scatterSum(ct, typeOf(op.getInput()), op.getIndices(),
                       static_cast<int64_t>(op.getDim()));
   });
 }
@@ -54,31 +50,27 @@ namespace {
 class Places {
 public:
   Places(loom::ScatterOp op, Term ct)
-      : op(op), dim(static_cast<int64_t>(op.getDim())), indices(ct.with(op.getIndices())) {
-    // Updates beyond the dimension are ignored; their places are not to be read.
-    int64_t size = shapeOf(op.getInput())[dim];
-    Term isBelow = indices.compare(Direction::LT, static_cast<double>(size));
-    isInside = indices.compare(Direction::GE, 0).apply<loom::AndOp>(isBelow);
-    inside = isInside->select(indices, indices.splat(0));
-  }
+      : op(op), dim(static_cast<int64_t>(op.getDim())), indices(ct.with(op.getIndices())),
+        isInside(areInside(indices, shapeOf(op.getInput())[dim])),
+        inside(isInside.select(indices, indices.splat(0))) {}
 
   /// What `x`, of the input's shape or of one dimension, has at the updates' places.
-  Term read(Term x) const {
+  Term read(Term x) {
     SmallVector<int64_t> shape(x.getShape());
     if (!op.takesSlices() || shape.size() == 1) {
       shape = SmallVector<int64_t>(indices.getShape());
-      return x.emit<loom::GatherElementsOp>(x.getType().clone(shape), x, *inside,
+      return x.emit<loom::GatherElementsOp>(x.getType().clone(shape), x, inside,
                                             shape.size() == 1 ? 0 : dim);
     }
     shape[dim] = indices.getShape()[0];
-    return x.emit<loom::GatherOp>(x.getType().clone(shape), x, *inside, dim);
+    return x.emit<loom::GatherOp>(x.getType().clone(shape), x, inside, dim);
   }
 
   /// For each index, whether its update stays in the result: it is inside and, where updates
   /// replace, the last one for its place.
-  Term stays() const {
+  Term stays() {
     if (op.getReduction())
-      return *isInside;
+      return isInside;
     // Each update writes its number; who reads its own is the last.
     SmallVector<int64_t> shape(shapeOf(op.getInput()));
     int64_t along = dim;
@@ -90,19 +82,24 @@ public:
     Term none = indices.splat(number.getType().clone(shape), -1);
     Term last = none.emit<loom::ScatterOp>(none.getType(), none, indices, number, along,
                                            dist::ReductionKindAttr());
-    return isInside->apply<loom::AndOp>(read(last).compare(Direction::EQ, number));
+    return isInside.apply<loom::AndOp>(read(last).compare(Direction::EQ, number));
   }
 
   /// `x` of the updates' shape where `condition`, which has one element for each index, is true.
-  Term keep(Term x, Term condition) const {
+  Term keep(Term x, Term condition) {
     return x.where(op.takesSlices() ? condition.broadcast(x.getShape(), {dim}) : condition);
   }
 
 private:
-  mutable loom::ScatterOp op;
+  /// Updates beyond the dimension are ignored; their places are not to be read.
+  static Term areInside(Term indices, int64_t size) {
+    Term isBelow = indices.compare(Direction::LT, static_cast<double>(size));
+    return indices.compare(Direction::GE, 0).apply<loom::AndOp>(isBelow);
+  }
+
+  loom::ScatterOp op;
   int64_t dim;
-  Term indices;
-  std::optional<Term> isInside, inside;
+  Term indices, isInside, inside;
 };
 } // namespace
 
@@ -140,14 +137,9 @@ static StringRef findCumulativeObstacle(loom::CumulativeOp op) {
   return op.getKind() == ReductionKind::Sum ? "" : "a running product, maximum or minimum";
 }
 
-template <typename Op, auto pull, auto obstacle = nullptr>
-static void attach(MLIRContext &context) {
-  Op::template attachInterface<PullbackModel<Op, pull, obstacle>>(context);
-}
-
 void gridloom::attachIndexingPullbacks(MLIRContext &context) {
-  attach<loom::GatherOp, pullBackGather>(context);
-  attach<loom::GatherElementsOp, pullBackGatherElements>(context);
-  attach<loom::ScatterOp, pullBackScatter, findScatterObstacle>(context);
-  attach<loom::CumulativeOp, pullBackCumulative, findCumulativeObstacle>(context);
+  attachPullback<loom::GatherOp, pullBackGather>(context);
+  attachPullback<loom::GatherElementsOp, pullBackGatherElements>(context);
+  attachPullback<loom::ScatterOp, pullBackScatter, findScatterObstacle>(context);
+  attachPullback<loom::CumulativeOp, pullBackCumulative, findCumulativeObstacle>(context);
 }

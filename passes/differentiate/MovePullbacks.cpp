@@ -13,10 +13,6 @@
 using namespace mlir;
 using namespace gridloom;
 
-static ArrayRef<int64_t> shapeOf(Value value) {
-  return cast<RankedTensorType>(value.getType()).getShape();
-}
-
 static void pullBackBroadcast(loom::BroadcastOp op, Term ct, Adjoints &to) {
   to.add(op.getInput(), [&] {
     SmallVector<int64_t> repeated;
@@ -80,16 +76,12 @@ static void pullBackConcatenate(loom::ConcatenateOp op, Term ct, Adjoints &to) {
   }
 }
 
-template <typename Op, auto pull> static void attach(MLIRContext &context) {
-  Op::template attachInterface<PullbackModel<Op, pull>>(context);
-}
-
 void gridloom::attachMovePullbacks(MLIRContext &context) {
-  attach<loom::BroadcastOp, pullBackBroadcast>(context);
-  attach<loom::ReshapeOp, pullBackReshape>(context);
-  attach<loom::TransposeOp, pullBackTranspose>(context);
-  attach<loom::ReverseOp, pullBackReverse>(context);
-  attach<loom::SliceOp, pullBackSlice>(context);
-  attach<loom::PadOp, pullBackPad>(context);
-  attach<loom::ConcatenateOp, pullBackConcatenate>(context);
+  attachPullback<loom::BroadcastOp, pullBackBroadcast>(context);
+  attachPullback<loom::ReshapeOp, pullBackReshape>(context);
+  attachPullback<loom::TransposeOp, pullBackTranspose>(context);
+  attachPullback<loom::ReverseOp, pullBackReverse>(context);
+  attachPullback<loom::SliceOp, pullBackSlice>(context);
+  attachPullback<loom::PadOp, pullBackPad>(context);
+  attachPullback<loom::ConcatenateOp, pullBackConcatenate>(context);
 }

@@ -45,6 +45,18 @@ struct FlatModel : public DerivativeInterface::ExternalModel<FlatModel<Op>, Op> 
   bool isFlat(mlir::Operation *) const { return true; }
 };
 
+/// Gives operation class Op its PullbackModel.
+template <typename Op, auto pull, auto obstacle = nullptr>
+void attachPullback(mlir::MLIRContext &context) {
+  Op::template attachInterface<PullbackModel<Op, pull, obstacle>>(context);
+}
+
+/// The type and the shape of a tensor.
+inline mlir::RankedTensorType typeOf(mlir::Value value) {
+  return llvm::cast<mlir::RankedTensorType>(value.getType());
+}
+inline llvm::ArrayRef<int64_t> shapeOf(mlir::Value value) { return typeOf(value).getShape(); }
+
 void attachElementwisePullbacks(mlir::MLIRContext &context);
 void attachMovePullbacks(mlir::MLIRContext &context);
 void attachIndexingPullbacks(mlir::MLIRContext &context);

@@ -19,9 +19,6 @@ using loom::Direction;
 /// A window that is larger has no pullback: it would be one operation for each of its elements.
 static constexpr int64_t kMaxWindow = 1024;
 
-static RankedTensorType typeOf(Value value) { return cast<RankedTensorType>(value.getType()); }
-static ArrayRef<int64_t> shapeOf(Value value) { return typeOf(value).getShape(); }
-
 //===----------------------------------------------------------------------===//
 // convolution
 //===----------------------------------------------------------------------===//
@@ -269,12 +266,8 @@ static StringRef findReduceWindowObstacle(loom::ReduceWindowOp op) {
 // The table
 //===----------------------------------------------------------------------===//
 
-template <typename Op, auto pull, auto obstacle> static void attach(MLIRContext &context) {
-  Op::template attachInterface<PullbackModel<Op, pull, obstacle>>(context);
-}
-
 void gridloom::attachWindowPullbacks(MLIRContext &context) {
-  attach<loom::ConvolutionOp, pullBackConvolution, findConvolutionObstacle>(context);
-  attach<loom::WindowOp, pullBackWindow, findWindowObstacle<loom::WindowOp>>(context);
-  attach<loom::ReduceWindowOp, pullBackReduceWindow, findReduceWindowObstacle>(context);
+  attachPullback<loom::ConvolutionOp, pullBackConvolution, findConvolutionObstacle>(context);
+  attachPullback<loom::WindowOp, pullBackWindow, findWindowObstacle<loom::WindowOp>>(context);
+  attachPullback<loom::ReduceWindowOp, pullBackReduceWindow, findReduceWindowObstacle>(context);
 }
