@@ -23,7 +23,6 @@
 
 #include <chrono>
 #include <filesystem>
-#include <unistd.h>
 
 using namespace mlir;
 using namespace gridloom;
@@ -183,9 +182,9 @@ LogicalResult Compilation::measureBest() {
   });
   contenders.resize(std::min(contenders.size(), static_cast<size_t>(options.measureBest)));
   auto show = [&](int round, size_t number) {
-    if (::isatty(STDERR_FILENO) && !options.quiet)
-      std::cerr << "\r\033[Kmeasuring candidate " << number + 1 << " of " << contenders.size()
-                << ", round " << round + 1 << " of " << kRounds << std::flush;
+    showStatus("measuring candidate " + std::to_string(number + 1) + " of " +
+               std::to_string(contenders.size()) + ", round " + std::to_string(round + 1) + " of " +
+               std::to_string(kRounds));
   };
   for (int round = 0; round < kRounds; ++round)
     for (auto [number, contender] : llvm::enumerate(contenders)) {

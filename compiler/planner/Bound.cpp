@@ -25,36 +25,6 @@ static constexpr double kFarAbove = 2;
 /// The search counts in whole picoseconds: so much more than a plan is as much.
 static constexpr double kRounding = 1e-5;
 
-static size_t countPrimes(int64_t number) {
-  size_t primes = 0;
-  for (int64_t factor = 2; number > 1; ++factor)
-    for (; number % factor == 0; number /= factor)
-      ++primes;
-  return primes;
-}
-
-std::vector<MeshSpec> gridloom::listFinestMeshes(int64_t devices, size_t mostAxes) {
-  size_t count = std::min(mostAxes, countPrimes(devices));
-  std::vector<MeshSpec> meshes;
-  MeshSpec mesh;
-  auto extend = [&](auto &self, int64_t rest) -> void {
-    if (mesh.size() == count) {
-      if (rest == 1)
-        meshes.push_back(mesh);
-      return;
-    }
-    for (int64_t size = 2; size <= rest; ++size) {
-      if (rest % size)
-        continue;
-      mesh.push_back({std::string(1, "xyzw"[mesh.size()]), size});
-      self(self, rest / size);
-      mesh.pop_back();
-    }
-  };
-  extend(extend, devices);
-  return meshes;
-}
-
 /// A copy of the program as the passes leave it; null where they fail, about which nobody hears.
 /// Equal operations are merged first, as communication does in the end: a value that few of them
 /// read may stay in registers then.

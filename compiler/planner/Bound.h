@@ -28,11 +28,6 @@ struct PlanBound {
 /// Axes of the meshes that certification searches: each more takes ten times as long.
 inline constexpr size_t kCertifiedAxes = 3;
 
-/// The meshes of the devices with at most so many axes, but for those that another one can say,
-/// whose axes it joins: what is split over a joint axis is split over both of its parts. Axes are
-/// named x, y and so on.
-std::vector<MeshSpec> listFinestMeshes(int64_t devices, size_t mostAxes);
-
 /// What is known of plans, and how closely to bound them.
 struct BoundRequest {
   double seconds = 0;     ///< the least that a plan is known to take

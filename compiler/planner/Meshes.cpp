@@ -223,3 +223,33 @@ std::vector<MeshSpec> gridloom::makeSearchMeshes(const cluster::Machine &machine
   }
   return meshes;
 }
+
+size_t gridloom::countPrimes(int64_t number) {
+  size_t primes = 0;
+  for (int64_t factor = 2; number > 1; ++factor)
+    for (; number % factor == 0; number /= factor)
+      ++primes;
+  return primes;
+}
+
+std::vector<MeshSpec> gridloom::listFinestMeshes(int64_t devices, size_t mostAxes) {
+  size_t count = std::min(mostAxes, countPrimes(devices));
+  std::vector<MeshSpec> meshes;
+  Sizes sizes;
+  auto extend = [&](auto &self, int64_t rest) -> void {
+    if (sizes.size() == count) {
+      if (rest == 1)
+        meshes.push_back(nameAxes(sizes));
+      return;
+    }
+    for (int64_t size = 2; size <= rest; ++size) {
+      if (rest % size)
+        continue;
+      sizes.push_back(size);
+      self(self, rest / size);
+      sizes.pop_back();
+    }
+  };
+  extend(extend, devices);
+  return meshes;
+}

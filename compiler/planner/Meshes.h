@@ -46,6 +46,14 @@ MeshSpec makeSearchMesh(const cluster::Machine &machine, int64_t count, size_t m
 std::vector<MeshSpec> makeSearchMeshes(const cluster::Machine &machine, int64_t count, int64_t rows,
                                        size_t mostAxes, size_t mostMeshes);
 
+/// Prime factors of a number, each as often as it divides: no mesh has more axes.
+size_t countPrimes(int64_t number);
+
+/// The meshes of the devices with at most so many axes, but for those that another one can say,
+/// whose axes it joins: what is split over a joint axis is split over both of its parts. Axes are
+/// named x, y and so on.
+std::vector<MeshSpec> listFinestMeshes(int64_t devices, size_t mostAxes);
+
 } // namespace gridloom
 
 #endif // GRIDLOOM_COMPILER_PLANNER_MESHES_H

@@ -11,6 +11,7 @@
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
 #include "passes/shard/DeviceConfiguration.h"
+#include "passes/shard/MicroBatches.h"
 #include "passes/shard/SearchLimits.h"
 #include "passes/shard/StrategyFile.h"
 #include "support/Candidates.h"
@@ -159,16 +160,11 @@ static Use getUse(const AxisSpec &axis, const StrategyRequest &request) {
   return axis.name == request.stageAxis ? Use::Pipeline : getUse(axis.name);
 }
 
-/// What divides all leading dimensions of inputs: more rows there are not to split or to cut in
-/// time.
+/// Those that all programs have.
 static int64_t countRows(ModuleOp module) {
   int64_t common = 0;
   for (auto func : module.getOps<func::FuncOp>())
-    for (BlockArgument argument : func.getArguments()) {
-      auto type = cast<RankedTensorType>(argument.getType());
-      bool isWhole = type.getRank() == 0 || func.getArgAttr(argument.getArgNumber(), loom::kState);
-      common = std::gcd(common, isWhole ? 1 : type.getDimSize(0));
-    }
+    common = std::gcd(common, countRows(func));
   return common;
 }
 

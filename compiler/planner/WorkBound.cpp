@@ -8,11 +8,10 @@
 #include "dialects/dist/Factors.h"
 #include "dialects/loom/Control.h"
 #include "dialects/loom/Work.h"
+#include "passes/shard/MicroBatches.h"
 #include "passes/shard/StageCuts.h"
 
 #include "llvm/ADT/EquivalenceClasses.h"
-
-#include <numeric>
 
 using namespace mlir;
 using namespace gridloom;
@@ -118,15 +117,9 @@ static std::string getKey(Operation *op, bool isCut) {
 /// The number of which micro-batches are a divisor: every input is cut along its leading dimension,
 /// states are not, nor loops.
 static int64_t getBatch(func::FuncOp func) {
-  int64_t common = 0;
   bool isWhole = false;
-  for (BlockArgument argument : func.getArguments()) {
-    auto type = cast<RankedTensorType>(argument.getType());
-    isWhole |= type.getRank() == 0 || func.getArgAttr(argument.getArgNumber(), loom::kState);
-    common = std::gcd(common, type.getRank() ? type.getDimSize(0) : 1);
-  }
   func.walk([&](Operation *op) { isWhole |= loom::isControl(op); });
-  return isWhole || common == 0 ? 1 : common;
+  return isWhole ? 1 : std::max<int64_t>(1, countRows(func));
 }
 
 /// What makes the value, without broadcasts; null of inputs, weights and constants. All these are

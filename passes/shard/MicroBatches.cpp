@@ -7,6 +7,8 @@
 
 #include "dialects/loom/Control.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::dist;
@@ -101,6 +103,16 @@ gridloom::findMicrobatchObstacle(const Propagation &state, func::FuncOp func, St
     }
   }
   return findResultObstacle(state, func, micro);
+}
+
+int64_t gridloom::countRows(func::FuncOp func) {
+  int64_t common = 0;
+  for (BlockArgument argument : func.getArguments()) {
+    auto type = cast<RankedTensorType>(argument.getType());
+    bool isWhole = type.getRank() == 0 || func.getArgAttr(argument.getArgNumber(), loom::kState);
+    common = std::gcd(common, isWhole ? 1 : type.getDimSize(0));
+  }
+  return common;
 }
 
 void gridloom::setMicrobatches(MeshOp meshOp, int64_t count) {

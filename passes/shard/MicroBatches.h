@@ -28,6 +28,10 @@ dist::Sharding cutInTime(dist::ShardingAttr pinned, mlir::StringAttr micro);
 std::optional<MicrobatchObstacle>
 findMicrobatchObstacle(const Propagation &state, mlir::func::FuncOp func, mlir::StringAttr micro);
 
+/// What divides the leading dimensions of all inputs: more rows there are not to split or to cut in
+/// time. A state or a number has one row; 0 without inputs.
+int64_t countRows(mlir::func::FuncOp func);
+
 /// Makes `count` micro-batches the last axis of the mesh, in place of those it had; one is none.
 void setMicrobatches(dist::MeshOp mesh, int64_t count);
 

@@ -78,4 +78,17 @@ TEST(Meshes, EveryDivisorIsAProductOfAxes) {
     }
 }
 
+TEST(Meshes, TheFinestSayAllOthers) {
+  auto list = [](int64_t devices, size_t axes) {
+    std::string all;
+    for (const MeshSpec &mesh : listFinestMeshes(devices, axes))
+      all += print(mesh) + " ";
+    return all;
+  };
+  EXPECT_EQ(list(8, 3), "x=2,y=2,z=2 ");
+  EXPECT_EQ(list(8, 2), "x=2,y=4 x=4,y=2 ");
+  EXPECT_EQ(list(12, 3), "x=2,y=2,z=3 x=2,y=3,z=2 x=3,y=2,z=2 ");
+  EXPECT_EQ(list(7, 3), "x=7 ");
+}
+
 } // namespace
