@@ -302,7 +302,7 @@ int leastCaught(llvm::StringRef kind) {
       .Case("wrong neutral element", 65) // next to zeros any finite neutral element serves
       .Cases({"overlapping buffers", "swapped operands", "wrong order"}, 80)
       .Cases({"missing mask", "off by one", "wrong event"}, 90)
-      .Cases({"dropped collective", "stale buffer", "wrong reduction"}, 95)
+      .Cases({"dropped collective", "early event", "stale buffer", "wrong reduction"}, 95)
       .Default(100);
 }
 
@@ -317,6 +317,9 @@ const char *explain(const Plant &plant) {
       {"dropped wait", "after allocate", "other events order all conflicting uses"},
       {"wrong event", "after allocate", "the other event orders all conflicting uses as well"},
       {"wrong order", "after allocate", "no conflicting uses lose their order"},
+      {"early event", "attention after allocate: plan.record 'k'",
+       "the gather waits for all compute before it, so that its result may lie anywhere; where it "
+       "came to lie this step has nothing"},
       {"wrong reduction", "'softmax'", "a softmax is the same whatever is subtracted before exp"},
       {"wrong neutral", "'softmax'", "a softmax is the same whatever is subtracted before exp"},
       {"swapped operands", "embedding", "the two differ only at rows that are not selected"},
