@@ -8,11 +8,13 @@
 #include "runtime/arrays/Npy.h"
 #include "runtime/arrays/Values.h"
 #include "runtime/core/Error.h"
+#include "support/MixBits.h"
 
 #include <cmath>
 #include <filesystem>
 #include <numbers>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 const char *const gridloom::rt::kInputGrammar =
@@ -94,14 +96,6 @@ std::optional<Generator> Generator::parse(const std::string &text) {
   return std::nullopt;
 }
 
-/// A well-mixed number for each argument (splitmix64's finaliser).
-static uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
 /// In [0, 1).
 static double toUnit(uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
 
@@ -140,13 +134,13 @@ static void checkType(const Generator &generator, const std::string &name, DataT
 HostArray gridloom::rt::generate(const Generator &generator, const std::string &name, DataType type,
                                  const std::vector<int64_t> &shape, uint64_t seed) {
   checkType(generator, name, type);
-  uint64_t key = mix(seed);
+  uint64_t key = mixBits(seed);
   for (unsigned char c : name)
-    key = mix(key ^ c);
+    key = mixBits(key ^ c);
   HostArray array = HostArray::allocate(type, shape);
   double span = generator.second - generator.first;
   for (int64_t i = 0; i < array.getNumElements(); ++i) {
-    double unit = toUnit(mix(key + 2 * uint64_t(i)));
+    double unit = toUnit(mixBits(key + 2 * uint64_t(i)));
     double value = generator.first;
     if (generator.kind == Generator::Uniform)
       value += unit * span;
@@ -154,7 +148,7 @@ HostArray gridloom::rt::generate(const Generator &generator, const std::string &
       value += std::floor(unit * span);
     if (generator.kind == Generator::Normal) // Box and Muller
       value += generator.second * std::sqrt(-2 * std::log1p(-unit)) *
-               std::cos(2 * std::numbers::pi * toUnit(mix(key + 2 * uint64_t(i) + 1)));
+               std::cos(2 * std::numbers::pi * toUnit(mixBits(key + 2 * uint64_t(i) + 1)));
     setElement(array, i, value);
   }
   return array;
