@@ -6,36 +6,50 @@
 #include "runtime/core/SafeTensors.h"
 
 #include "runtime/core/Error.h"
-#include "runtime/core/HostArray.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 using namespace gridloom::rt;
 using nlohmann::json;
 
-static std::optional<DataType> getType(const std::string &name) {
-  static const std::map<std::string, DataType> types = {{"F32", DataType::F32},
-                                                        {"F64", DataType::F64},
-                                                        {"F16", DataType::F16},
-                                                        {"BF16", DataType::BF16},
-                                                        {"I8", DataType::I8},
-                                                        {"I16", DataType::I16},
-                                                        {"I32", DataType::I32},
-                                                        {"I64", DataType::I64},
-                                                        {"U8", DataType::U8},
-                                                        {"BOOL", DataType::Bool},
-                                                        {"U16", DataType::U16},
-                                                        {"U32", DataType::U32},
-                                                        {"U64", DataType::U64},
-                                                        {"F8_E4M3", DataType::F8E4M3FN},
-                                                        {"F8_E5M2", DataType::F8E5M2},
-                                                        {"F8_E4M3FNUZ", DataType::F8E4M3FNUZ},
-                                                        {"F8_E5M2FNUZ", DataType::F8E5M2FNUZ}};
-  auto found = types.find(name);
-  return found == types.end() ? std::nullopt : std::optional(found->second);
+static constexpr std::array<std::pair<DataType, std::string_view>, 17> types = {{
+    {DataType::F32, "F32"},
+    {DataType::F64, "F64"},
+    {DataType::F16, "F16"},
+    {DataType::BF16, "BF16"},
+    {DataType::I8, "I8"},
+    {DataType::I16, "I16"},
+    {DataType::I32, "I32"},
+    {DataType::I64, "I64"},
+    {DataType::U8, "U8"},
+    {DataType::Bool, "BOOL"},
+    {DataType::U16, "U16"},
+    {DataType::U32, "U32"},
+    {DataType::U64, "U64"},
+    {DataType::F8E4M3FN, "F8_E4M3"},
+    {DataType::F8E5M2, "F8_E5M2"},
+    {DataType::F8E4M3FNUZ, "F8_E4M3FNUZ"},
+    {DataType::F8E5M2FNUZ, "F8_E5M2FNUZ"},
+}};
+
+static std::optional<DataType> getType(std::string_view name) {
+  for (auto [type, itsName] : types)
+    if (itsName == name)
+      return type;
+  return std::nullopt;
+}
+
+static std::string_view getTypeName(DataType type) {
+  for (auto [itsType, name] : types)
+    if (itsType == type)
+      return name;
+  return "";
 }
 
 std::vector<SafeTensor> gridloom::rt::readSafeTensors(std::span<const std::byte> contents,
@@ -86,4 +100,30 @@ std::vector<SafeTensor> gridloom::rt::readSafeTensors(std::span<const std::byte>
     tensors.push_back({name, *type, std::move(shape), dataStart + begin, needed});
   }
   return tensors;
+}
+
+std::string gridloom::rt::writeSafeTensors(const std::map<std::string, HostArray> &tensors) {
+  std::vector<std::pair<std::string, HostArray>> order(tensors.begin(), tensors.end());
+  std::stable_sort(order.begin(), order.end(), [](const auto &a, const auto &b) {
+    return sizeOf(a.second.getType()) > sizeOf(b.second.getType());
+  });
+  json header = json::object();
+  size_t end = 0;
+  for (const auto &[name, array] : order) {
+    size_t begin = end;
+    end += array.getNumBytes();
+    header[name] = {{"dtype", getTypeName(array.getType())},
+                    {"shape", array.getShape()},
+                    {"data_offsets", {begin, end}}};
+  }
+  std::string text = header.dump(-1, ' ', false, json::error_handler_t::replace);
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  uint64_t headerBytes = text.size();
+  std::string file(sizeof(headerBytes), 0);
+  std::memcpy(file.data(), &headerBytes, sizeof(headerBytes));
+  file.reserve(file.size() + text.size() + end);
+  file += text;
+  for (const auto &[name, array] : order)
+    file.append(reinterpret_cast<const char *>(array.getData()), array.getNumBytes());
+  return file;
 }

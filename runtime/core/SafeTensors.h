@@ -7,9 +7,11 @@
 #define GRIDLOOM_RUNTIME_CORE_SAFETENSORS_H
 
 #include "runtime/core/DataType.h"
+#include "runtime/core/HostArray.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +30,10 @@ struct SafeTensor {
 /// tensor lies outside the file or has other bytes than its shape needs.
 std::vector<SafeTensor> readSafeTensors(std::span<const std::byte> contents,
                                         const std::string &file);
+
+/// The contents of a .safetensors file of `tensors`, none of them called `__metadata__`. The data
+/// of each is aligned to its elements.
+std::string writeSafeTensors(const std::map<std::string, HostArray> &tensors);
 
 } // namespace gridloom::rt
 

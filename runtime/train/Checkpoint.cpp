@@ -1,0 +1,201 @@
+//===- Checkpoint.cpp - a training run on disk ----------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/train/Checkpoint.h"
+
+#include "runtime/core/Error.h"
+#include "runtime/core/Files.h"
+#include "runtime/core/SafeTensors.h"
+#include "support/FileSwap.h"
+#include "support/JsonDepth.h"
+#include "support/Sha256.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+static const char *const kFormat = "gridloom-checkpoint";
+static constexpr int64_t kVersion = 1;
+static const char *const kManifest = "manifest.json";
+static const char *const kStates = "states.safetensors";
+static const char *const kStepPrefix = "step-";
+/// A manifest has some hundred bytes.
+static constexpr size_t kMaxManifestBytes = size_t(1) << 20;
+
+static Error refuse(const fs::path &path, const std::string &what) {
+  return {ErrorCode::InvalidArgument, "checkpoint " + path.string() + " " + what};
+}
+
+void Checkpoint::write(const fs::path &folder) const {
+  std::map<std::string, std::string> files;
+  const std::string &data = files[kStates] = writeSafeTensors(states);
+  json file = {{"name", kStates}, {"bytes", data.size()}, {"sha256", sha256(data)}};
+  json manifest = {{"format", kFormat},
+                   {"version", kVersion},
+                   {"step", progress.step},
+                   {"cursor", progress.cursor},
+                   {"samples", progress.numSamples},
+                   {"seed", progress.seed},
+                   {"files", json::array({file})}};
+  files[kManifest] = manifest.dump(2) + "\n";
+  if (std::string reason = replaceFolder(folder, files, /*isDurable=*/true); !reason.empty())
+    throw Error(ErrorCode::InvalidArgument, "no checkpoint is saved: " + reason);
+}
+
+namespace {
+
+/// Reads and checks one folder.
+class Reader {
+public:
+  explicit Reader(const fs::path &folder) : folder(folder) {}
+
+  Checkpoint read() {
+    json manifest = readManifest();
+    Checkpoint checkpoint;
+    checkpoint.progress.step = getCount(manifest, "step");
+    checkpoint.progress.cursor = getCount(manifest, "cursor");
+    checkpoint.progress.numSamples = getCount(manifest, "samples");
+    checkpoint.progress.seed = getUnsigned(manifest, "seed");
+    if (!manifest.contains("files") || !manifest["files"].is_array())
+      fail(kManifest, "has no list 'files'");
+    for (const json &file : manifest["files"])
+      readStates(file, checkpoint.states);
+    return checkpoint;
+  }
+
+private:
+  [[noreturn]] void fail(const std::string &file, const std::string &what) const {
+    throw refuse(folder / file, what);
+  }
+
+  std::shared_ptr<const MappedFile> open(const std::string &name) const {
+    try {
+      return MappedFile::openBeneath(folder, name);
+    } catch (const Error &error) {
+      throw refuse(folder, std::string("is incomplete: ") + error.what());
+    }
+  }
+
+  json readManifest() const {
+    std::shared_ptr<const MappedFile> file = open(kManifest);
+    std::span<const std::byte> bytes = file->getBytes();
+    if (bytes.size() > kMaxManifestBytes)
+      fail(kManifest, "has " + std::to_string(bytes.size()) + " bytes, more than " +
+                          std::to_string(kMaxManifestBytes));
+    std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
+    if (isDeepJson(text))
+      fail(kManifest, "has " + describeDeepJson());
+    json manifest = json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!manifest.is_object() || !manifest.contains("format") || manifest["format"] != kFormat)
+      fail(kManifest, "is no manifest of a checkpoint");
+    if (int64_t version = getCount(manifest, "version"); version != kVersion)
+      fail(kManifest, "has version " + std::to_string(version) + "; this program reads version " +
+                          std::to_string(kVersion));
+    return manifest;
+  }
+
+  uint64_t getUnsigned(const json &object, const char *key) const {
+    if (!object.is_object() || !object.contains(key) || !object[key].is_number_unsigned())
+      fail(kManifest, std::string("has no whole number '") + key + "'");
+    return object[key].get<uint64_t>();
+  }
+
+  int64_t getCount(const json &object, const char *key) const {
+    uint64_t value = getUnsigned(object, key);
+    if (value > uint64_t(INT64_MAX))
+      fail(kManifest, std::string("has too large a '") + key + "': " + std::to_string(value));
+    return int64_t(value);
+  }
+
+  std::string getText(const json &object, const char *key) const {
+    if (!object.is_object() || !object.contains(key) || !object[key].is_string())
+      fail(kManifest, std::string("has a file without '") + key + "'");
+    return object[key].get<std::string>();
+  }
+
+  void readStates(const json &entry, std::map<std::string, HostArray> &states) const {
+    std::string name = getText(entry, "name");
+    if (!isInnerPath(name))
+      fail(kManifest, "names a file outside of its folder: '" + name + "'");
+    std::shared_ptr<const MappedFile> file = open(name);
+    std::span<const std::byte> bytes = file->getBytes();
+    if (uint64_t expected = getUnsigned(entry, "bytes"); bytes.size() != expected)
+      fail(name, "has " + std::to_string(bytes.size()) + " bytes; it was saved with " +
+                     std::to_string(expected));
+    if (sha256(bytes) != getText(entry, "sha256"))
+      fail(name, "is damaged: it has another SHA-256 than when it was saved");
+    for (const SafeTensor &tensor : readSafeTensors(bytes, (folder / name).string())) {
+      HostArray array =
+          HostArray::share(tensor.type, tensor.shape, bytes.data() + tensor.offset, file);
+      if (!states.emplace(tensor.name, array).second)
+        fail(name, "has state '" + tensor.name + "' once more");
+    }
+  }
+
+  const fs::path &folder;
+};
+
+} // namespace
+
+Checkpoint Checkpoint::read(const fs::path &folder) { return Reader(folder).read(); }
+
+void Checkpoint::requireFits(const std::map<std::string, Wanted> &wanted) const {
+  const std::string elsewhere = "; the checkpoint is of another model or optimizer";
+  for (const auto &[name, want] : wanted) {
+    auto found = states.find(name);
+    if (found == states.end())
+      throw Error(ErrorCode::InvalidArgument,
+                  "the checkpoint lacks the plan's state '" + name + "'" + elsewhere);
+    const HostArray &have = found->second;
+    if (have.getType() != want.type || have.getShape() != want.shape)
+      throw Error(ErrorCode::InvalidArgument,
+                  "state '" + name + "' is " + std::string(nameOf(have.getType())) +
+                      formatShape(have.getShape()) + " in the checkpoint and " +
+                      std::string(nameOf(want.type)) + formatShape(want.shape) + " in the plan" +
+                      elsewhere);
+  }
+  for (const auto &[name, array] : states)
+    if (!wanted.contains(name))
+      throw Error(ErrorCode::InvalidArgument,
+                  "the checkpoint has a state '" + name + "' that the plan lacks" + elsewhere);
+}
+
+fs::path gridloom::rt::getCheckpointFolder(const fs::path &run, int64_t step) {
+  std::string digits = std::to_string(step);
+  digits.insert(0, std::max<size_t>(digits.size(), 10) - digits.size(), '0');
+  return run / (kStepPrefix + digits);
+}
+
+/// The step that a folder's name tells; nothing where it is none of getCheckpointFolder's.
+static std::optional<int64_t> readStep(const std::string &name) {
+  int64_t step = 0;
+  if (!name.starts_with(kStepPrefix))
+    return std::nullopt;
+  std::string_view digits = std::string_view(name).substr(std::string_view(kStepPrefix).size());
+  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  bool isOurs = error == std::errc() && step >= 0 && getCheckpointFolder("", step) == fs::path(name);
+  return isOurs ? std::optional(step) : std::nullopt;
+}
+
+fs::path gridloom::rt::findCheckpoint(const fs::path &path) {
+  std::error_code error;
+  if (fs::exists(path / kManifest, error))
+    return path;
+  int64_t latest = -1;
+  fs::directory_iterator entries(path, error);
+  if (error)
+    throw refuse(path, "cannot be read: " + error.message());
+  for (const fs::directory_entry &entry : entries)
+    latest = std::max(latest, readStep(entry.path().filename().string()).value_or(-1));
+  if (latest < 0)
+    throw refuse(path, "is none: there is neither manifest.json nor a folder step-NUMBER in it");
+  return getCheckpointFolder(path, latest);
+}
