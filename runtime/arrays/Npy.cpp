@@ -9,6 +9,7 @@
 #include "runtime/core/Files.h"
 #include "support/FileSwap.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -239,4 +240,11 @@ void gridloom::rt::writeNpy(const std::filesystem::path &path, const HostArray &
       replaceFile(path, {magic, std::string_view(prefix, sizeof prefix), header, data});
   if (!reason.empty())
     throw Error(ErrorCode::InvalidArgument, path.string() + " cannot be written: " + reason);
+}
+
+std::string gridloom::rt::getNpyName(std::string name) {
+  std::replace(name.begin(), name.end(), '/', '_');
+  while (name.starts_with('.'))
+    name.front() = '_';
+  return name + ".npy";
 }

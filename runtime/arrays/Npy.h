@@ -9,6 +9,7 @@
 #include "runtime/core/HostArray.h"
 
 #include <filesystem>
+#include <string>
 
 namespace gridloom::rt {
 
@@ -19,6 +20,9 @@ HostArray readNpy(const std::filesystem::path &path);
 
 /// Writes `array`; throws InvalidArgument with the system's reason.
 void writeNpy(const std::filesystem::path &path, const HostArray &array);
+
+/// The file of the value `name` in a folder of values: names may hold slashes, files lie flat.
+std::string getNpyName(std::string name);
 
 } // namespace gridloom::rt
 

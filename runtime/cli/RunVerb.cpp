@@ -14,7 +14,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -53,14 +52,6 @@ struct RunSettings {
 
 } // namespace
 
-/// Names may hold slashes; files lie flat in the folder.
-static std::string getFileName(std::string name) {
-  std::replace(name.begin(), name.end(), '/', '_');
-  while (name.starts_with('.'))
-    name.front() = '_';
-  return name + ".npy";
-}
-
 /// Makes the folder and sees that nothing of value would be replaced.
 static void prepareOutput(const RunSettings &settings, const EntrySpecialisation &specialisation) {
   std::error_code error;
@@ -71,7 +62,7 @@ static void prepareOutput(const RunSettings &settings, const EntrySpecialisation
                     (error ? error.message() : "a file of this name is in the way"));
   std::set<std::string> names;
   for (const Argument &output : specialisation.outputs) {
-    std::string name = getFileName(output.name);
+    std::string name = getNpyName(output.name);
     if (!names.insert(name).second)
       throw Error(ErrorCode::InvalidArgument, "two outputs would be written to " + name);
     if (!settings.force && fs::exists(fs::path(settings.output) / name))
@@ -118,7 +109,7 @@ static void runOnRank(const Job &job, const RunSettings &settings, const World &
     if (settings.output.empty())
       std::cout << output.name << "  " << summarize(whole) << "\n";
     else
-      writeNpy(fs::path(settings.output) / getFileName(output.name), whole);
+      writeNpy(fs::path(settings.output) / getNpyName(output.name), whole);
   }
   if (!settings.trace.empty()) {
     std::vector<std::string> events =

@@ -181,7 +181,8 @@ static std::optional<int64_t> readStep(const std::string &name) {
     return std::nullopt;
   std::string_view digits = std::string_view(name).substr(std::string_view(kStepPrefix).size());
   auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  bool isOurs = error == std::errc() && step >= 0 && getCheckpointFolder("", step) == fs::path(name);
+  bool isOurs =
+      error == std::errc() && step >= 0 && getCheckpointFolder("", step) == fs::path(name);
   return isOurs ? std::optional(step) : std::nullopt;
 }
 

@@ -46,8 +46,8 @@ struct Checkpoint {
     DataType type;
     std::vector<int64_t> shape;
   };
-  /// Throws InvalidArgument naming a state of the plan's that the checkpoint lacks, has with another
-  /// type or shape, or has besides: it is then of another model or optimizer.
+  /// Throws InvalidArgument naming a state of the plan's that the checkpoint lacks, has with
+  /// another type or shape, or has besides: it is then of another model or optimizer.
   void requireFits(const std::map<std::string, Wanted> &wanted) const;
 };
 

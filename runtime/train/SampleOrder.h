@@ -4,10 +4,10 @@
 //
 //===----------------------------------------------------------------------===//
 //
-// Sample q of a run, counted over all epochs, is permutation(seed, epoch)[q mod n] of n samples, with
-// epoch = q / n. Nothing is kept but q, the cursor: every rank computes the same order, a resumed
-// run continues it, and each epoch reads each sample once. A batch that reaches the end of an epoch
-// goes on with the next one, so all batches are whole.
+// Sample q of a run, counted over all epochs, is permutation(seed, epoch)[q mod n] of n samples,
+// with epoch = q / n. Nothing is kept but q, the cursor: every rank computes the same order, a
+// resumed run continues it, and each epoch reads each sample once. A batch that reaches the end of
+// an epoch goes on with the next one, so all batches are whole.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_TRAIN_SAMPLEORDER_H
@@ -20,7 +20,8 @@ namespace gridloom::rt {
 
 class SampleOrder {
 public:
-  /// The order of `numSamples` samples, at least 1. Integers alone decide: it is the same everywhere.
+  /// The order of `numSamples` samples, at least 1. Integers alone decide: it is the same
+  /// everywhere.
   SampleOrder(int64_t numSamples, uint64_t seed);
 
   int64_t getNumSamples() const { return numSamples; }

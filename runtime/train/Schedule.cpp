@@ -29,10 +29,11 @@ public:
   explicit Parser(const std::string &text) : text(text), rest(text) {}
 
   Schedule parse(int64_t steps) {
-    static const std::map<std::string_view, Schedule::Kind> kinds = {{"constant", Schedule::Constant},
-                                                                     {"linear", Schedule::Linear},
-                                                                     {"cosine", Schedule::Cosine},
-                                                                     {"step", Schedule::Step}};
+    static const std::map<std::string_view, Schedule::Kind> kinds = {
+        {"constant", Schedule::Constant},
+        {"linear", Schedule::Linear},
+        {"cosine", Schedule::Cosine},
+        {"step", Schedule::Step}};
     std::string_view name = readWord();
     auto kind = kinds.find(name);
     if (kind == kinds.end())
@@ -146,8 +147,10 @@ double Schedule::getFactor(int64_t step) const {
   if (step < warmup)
     return double(step + 1) / double(warmup);
   int64_t passed = step - warmup;
-  if (kind == Step)
-    return std::pow(gamma, double(passed / every));
+  if (kind == Step) {
+    int64_t falls = passed / every;
+    return std::pow(gamma, double(falls));
+  }
   if (kind == Constant)
     return 1;
   double share = std::min(double(passed) / double(total - warmup), 1.0);

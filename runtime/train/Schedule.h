@@ -14,9 +14,9 @@ namespace gridloom::rt {
 /// The grammar of schedules, for --help and errors.
 extern const char *const kScheduleGrammar;
 
-/// What the learning rate is multiplied by in each step. Steps are committed ones, from 0. The first
-/// `warmup` steps have (step + 1) / warmup, so that the first is not 0; what follows counts from
-/// there, up to step `total`, and keeps its last value after it:
+/// What the learning rate is multiplied by in each step. Steps are committed ones, from 0. The
+/// first `warmup` steps have (step + 1) / warmup, so that the first is not 0; what follows counts
+/// from there, up to step `total`, and keeps its last value after it:
 ///
 ///   constant  1
 ///   linear    from 1 straight to `min`
@@ -27,8 +27,8 @@ struct Schedule {
   int64_t warmup = 0, total = 0, every = 0;
   double min = 0, gamma = 0;
 
-  /// Reads a schedule as kScheduleGrammar describes. `steps` is the total where the text gives none;
-  /// 0: there is no such. Throws InvalidArgument naming what is wrong.
+  /// Reads a schedule as kScheduleGrammar describes. `steps` is the total where the text gives
+  /// none; 0: there is no such. Throws InvalidArgument naming what is wrong.
   static Schedule parse(const std::string &text, int64_t steps);
   /// The factor of a step.
   double getFactor(int64_t step) const;

@@ -69,7 +69,7 @@ TEST(SampleOrder, FewSamplesAreShuffledEvenly) {
 TEST(SampleOrder, BatchesGoOnInTheNextEpochAndAfterAStop) {
   SampleOrder order(10, 5);
   std::vector<int64_t> whole = order.getBatch(0, 40), inParts;
-  for (int64_t cursor = 0; cursor < 40; cursor += 4) { // 10 is no multiple of 4
+  for (int64_t cursor = 0; cursor < 40; cursor += 4) {                   // 10 is no multiple of 4
     std::vector<int64_t> batch = SampleOrder(10, 5).getBatch(cursor, 4); // as a new process
     inParts.insert(inParts.end(), batch.begin(), batch.end());
   }
