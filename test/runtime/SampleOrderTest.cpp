@@ -5,9 +5,10 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/train/SampleOrder.h"
 
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <cmath>
-#include <gmock/gmock.h>
 #include <map>
 #include <numeric>
 
