@@ -161,7 +161,7 @@ NamedTensors MutationTest::makeInputs(const Specimen &specimen, mlir::ModuleOp m
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
     auto tensor = llvm::cast<mlir::RankedTensorType>(type);
     loom::ElementKind kind = *loom::getElementKind(tensor.getElementType());
-    std::vector<double> values = makeUniform(100 * seed + i, tensor.getNumElements());
+    std::vector<double> values = makeUniform(100UL * seed + i, tensor.getNumElements());
     // Of either sign, all negative, all positive: so that a wrong neutral element shows.
     double low = seed == 2 ? 0.1 : -2, high = seed == 1 ? -0.1 : 2;
     for (double &value : values)

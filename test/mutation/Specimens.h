@@ -25,6 +25,7 @@ struct Specimen {
   int microbatches = 1;
 };
 
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization): without its table there is no test.
 inline const Specimen kSpecimens[] = {
     {"perceptron",
      {"tensor<6x10xf32>"},

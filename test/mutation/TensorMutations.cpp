@@ -266,7 +266,7 @@ void Finder::visit(dist::AllToAllOp op) {
 
 void Finder::visit(dist::PermuteOp op) {
   SmallVector<int64_t> own(op.getPermutation());
-  auto change = [&](const char *what, SmallVector<int64_t> other) {
+  auto change = [&](const char *what, const SmallVector<int64_t> &other) {
     add(
         "wrong peer", op, what, [op, other]() mutable { op.setPermutation(other); },
         same(ArrayRef(other) == op.getPermutation(), "the same permutation"));
@@ -478,7 +478,7 @@ void Finder::visitSharding(Operation *op, const char *kind, const Twine &what,
                            std::function<void(dist::ShardingAttr)> set) {
   dist::Mesh parsed(mesh);
   dist::Sharding current(sharding);
-  auto change = [&](const char *how, dist::Sharding other) {
+  auto change = [&](const char *how, const dist::Sharding &other) {
     dist::ShardingAttr attr = other.getAttr(parsed);
     if (attr != sharding)
       add(kind, op, what + " sharding " + how, [set, attr] { set(attr); });
