@@ -72,7 +72,7 @@ TEST(Schedule, TheTotalIsTheRunsStepsWhereNoneIsGiven) {
 }
 
 TEST(Schedule, ErrorsNameWhatIsWrong) {
-  EXPECT_THAT(getError(""), HasSubstr("schedule '' is no schedule"));
+  EXPECT_THAT(getError(""), HasSubstr("schedule '' has no name"));
   EXPECT_THAT(getError("Linear(total=3)"), HasSubstr("is no schedule"));
   EXPECT_THAT(getError("linear"), HasSubstr("needs total=STEPS"));
   EXPECT_THAT(getError("step"), HasSubstr("needs every=STEPS"));
