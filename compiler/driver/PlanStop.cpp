@@ -94,19 +94,19 @@ std::ostream &Compilation::say() const {
   return messages;
 }
 
-/// "[3/10] shard: 56 of 56 weighed, 2 simulated, best 13.2 ms; Ctrl-C takes it".
+/// "[3/10] shard: 56 of 56 weighed, 2 simulated, best 13.2 ms; Ctrl-C takes it". What an interrupt
+/// did comes first: a narrow terminal shows the line's begin.
 void Compilation::showProgress(const PlanProgress &progress) const {
   std::string text;
   llvm::raw_string_ostream os(text);
-  os << statusOfPhase << ": " << std::min(progress.weighed, progress.candidates) << " of "
+  os << statusOfPhase << ": " << (isInterrupted() ? "ending, Ctrl-C again aborts; " : "")
+     << std::min(progress.weighed, progress.candidates) << " of "
      << progress.candidates << " weighed";
   if (progress.simulated)
     os << ", " << progress.simulated << " simulated";
   if (progress.bestSeconds > 0)
     os << llvm::format(", best %.3g ms", progress.bestSeconds * 1e3);
-  if (isInterrupted())
-    os << "; ending, Ctrl-C again aborts";
-  else if (options.isInterruptible && progress.bestSeconds > 0)
+  if (!isInterrupted() && options.isInterruptible && progress.bestSeconds > 0)
     os << "; Ctrl-C takes it";
   showStatus(text);
 }

@@ -13,6 +13,7 @@ import subprocess
 import termios
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -187,11 +188,22 @@ class OnATerminal:
         except OSError:  # the other end is closed
             pass
 
+    def wait_until(self, condition, what: str) -> None:
+        deadline = time.monotonic() + 300
+        while not condition():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                self.process.kill()
+                self.finish()
+                pytest.fail(f"no {what}: {self.shown!r}")
+            time.sleep(0.01)
+
     def wait_for(self, pattern: str) -> None:
         """Waits until that has been shown."""
-        while not re.search(pattern, self.shown):
-            assert self.process.poll() is None, f"ended without {pattern!r}: {self.shown!r}"
-            time.sleep(0.01)
+        self.wait_until(lambda: re.search(pattern, self.shown), repr(pattern))
+
+    def catches_interrupts(self) -> bool:
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return bool(int(re.search(r"SigCgt:\s*(\w+)", status)[1], 16) >> (signal.SIGINT - 1) & 1)
 
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -221,10 +233,18 @@ def test_the_second_interrupt_ends_the_program(tools, deep):
     command = OnATerminal(tools, "plan", deep, *MANY, "--json", "--jobs", "1")
     command.wait_for(r"shard: 3 of \d+ weighed")
     command.interrupt()
-    command.wait_for("; ending")
+    command.wait_until(lambda: not command.catches_interrupts(), "first interrupt taken")
+    command.interrupt()
+    assert command.finish()[0] == -signal.SIGINT
+
+
+def test_a_narrow_terminal_shows_what_an_interrupt_does(tools, deep):
+    command = OnATerminal(tools, "plan", deep, *MANY, "--json", "--jobs", "1")
+    command.wait_for(r"best [\d.]+ ms")
     command.interrupt()
     code, out = command.finish()
-    assert code == -signal.SIGINT and not out
+    assert code == 0 and json.loads(out)["stopped"].startswith("by Ctrl-C")
+    assert "ending, Ctrl-C again aborts; " in command.shown
 
 
 def test_an_interrupt_ends_what_has_no_terminal(tools, deep):
