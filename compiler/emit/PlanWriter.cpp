@@ -162,6 +162,16 @@ static llvm::json::Array describeWeights(ModuleOp module, const std::set<std::st
   return list;
 }
 
+static llvm::json::Object describeTraining(DictionaryAttr training) {
+  llvm::json::Array losses;
+  for (auto loss : training.getAs<ArrayAttr>("losses").getAsRange<StringAttr>())
+    losses.push_back(loss.getValue());
+  return llvm::json::Object{
+      {"learning_rate", training.getAs<FloatAttr>("learning_rate").getValueAsDouble()},
+      {"losses", std::move(losses)},
+      {"optimizer", training.getAs<StringAttr>("optimizer").getValue()}};
+}
+
 static llvm::json::Array describeFolded(ModuleOp module) {
   llvm::json::Array list;
   if (auto folded = module->getAttrOfType<ArrayAttr>(loom::kFolded))
@@ -250,6 +260,8 @@ FailureOr<PlanFiles> gridloom::emitPlan(ModuleOp module, const std::filesystem::
                               {"weights", describeWeights(module, sources)},
                               {"folded", describeFolded(module)},
                               {"files", std::move(digests)}};
+  if (auto training = module->getAttrOfType<DictionaryAttr>(loom::kTraining))
+    manifest["training"] = describeTraining(training);
   llvm::raw_string_ostream(files["manifest.json"])
       << llvm::formatv("{0:2}\n", llvm::json::Value(std::move(manifest)));
   return files;

@@ -212,6 +212,13 @@ FailureOr<uint32_t> StageBuilder::addState(plan::BufferOp op, const schema::Buff
   state.set_checkpoint(true);
   if (op.getSharding())
     fillSharding(*op.getSharding(), *state.mutable_sharding());
+  auto global = op->getAttrOfType<TypeAttr>(loom::kGlobalType);
+  fillShape(global ? cast<RankedTensorType>(global.getValue()) : getTensor(op.getBuffer()),
+            *state.mutable_global_shape());
+  if (auto init = op->getAttrOfType<StringAttr>(loom::kInit)) {
+    state.set_init(init.str());
+    sources.insert(init.str());
+  }
   for (int i = 0; i < stage.states_size(); ++i) {
     if (stage.states(i).name() != state.name())
       continue;

@@ -67,8 +67,8 @@ struct Assembly {
 class Bindings {
 public:
   Bindings(const DeviceMesh &mesh, const InterpreterOptions &options, const NamedTensors &inputs,
-           bool partitioned)
-      : mesh(mesh), options(options), inputs(inputs), partitioned(partitioned) {}
+           WeightProvider &weights, bool partitioned)
+      : mesh(mesh), options(options), inputs(inputs), weights(weights), partitioned(partitioned) {}
 
   FailureOr<TensorList> bind(func::FuncOp function, Place place);
   LogicalResult take(func::FuncOp function, Place place, TensorList results);
@@ -82,6 +82,7 @@ public:
 private:
   /// The state an argument is, as earlier runs left it; null where there is none.
   const HostTensor *findState(func::FuncOp function, unsigned argument);
+  FailureOr<HostTensor> makeState(func::FuncOp function, unsigned argument);
   ShardBox getBox(dist::ShardingAttr sharding, ArrayRef<int64_t> shape, Place place) {
     return getShardBox(mesh, partitioned ? sharding : dist::ShardingAttr(), shape, place);
   }
@@ -93,6 +94,7 @@ private:
   const DeviceMesh &mesh;
   const InterpreterOptions &options;
   const NamedTensors &inputs;
+  WeightProvider &weights;
   bool partitioned;
   llvm::StringMap<Assembly> assemblies;
 };
@@ -110,6 +112,22 @@ const HostTensor *Bindings::findState(func::FuncOp function, unsigned argument) 
   return found == options.states->end() ? nullptr : &found->second;
 }
 
+/// A state before its first call, whole.
+FailureOr<HostTensor> Bindings::makeState(func::FuncOp function, unsigned argument) {
+  auto init = function.getArgAttrOfType<StringAttr>(argument, loom::kInit);
+  if (!init) {
+    auto type = cast<RankedTensorType>(function.getArgumentTypes()[argument]);
+    if (auto global = function.getArgAttrOfType<TypeAttr>(argument, loom::kGlobalType))
+      type = cast<RankedTensorType>(global.getValue());
+    return HostTensor(*loom::getElementKind(type.getElementType()), type.getShape());
+  }
+  auto weight = function->getParentOfType<ModuleOp>().lookupSymbol<loom::WeightOp>(init);
+  if (!weight)
+    return function.emitError() << "argument " << argument << " begins with '" << init.getValue()
+                                << "', which is not a weight";
+  return weights.load(weight);
+}
+
 FailureOr<TensorList> Bindings::bind(func::FuncOp function, Place place) {
   TensorList arguments;
   for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
@@ -118,18 +136,19 @@ FailureOr<TensorList> Bindings::bind(func::FuncOp function, Place place) {
       return function.emitError() << "argument " << i << " has no name";
     auto found = inputs.find(name.getValue());
     const HostTensor *state = findState(function, i);
-    if (!state && found == inputs.end() && function.getArgAttr(i, loom::kState)) {
-      // A state before its first call.
-      auto tensorType = cast<RankedTensorType>(type);
-      arguments.push_back(
-          HostTensor(*loom::getElementKind(tensorType.getElementType()), tensorType.getShape()));
-      if (options.exact)
-        arguments.back() = arguments.back().toExactMode();
-      continue;
-    }
-    if (!state && found == inputs.end())
+    HostTensor tensor;
+    if (state) {
+      tensor = *state;
+    } else if (found != inputs.end()) {
+      tensor = found->second;
+    } else if (function.getArgAttr(i, loom::kState)) {
+      FailureOr<HostTensor> made = makeState(function, i);
+      if (failed(made))
+        return failure();
+      tensor = *std::move(made);
+    } else {
       return function.emitError() << "input '" << name.getValue() << "' has no value";
-    HostTensor tensor = state ? *state : found->second;
+    }
     // A state is given as the model declares it, and may be kept in 16 bits.
     std::optional<loom::ElementKind> kind =
         loom::getElementKind(cast<RankedTensorType>(type).getElementType());
@@ -255,7 +274,7 @@ FailureOr<NamedTensors> Interpreter::run(const Specialisation &specialisation,
              << "entry '" << specialisation.entry << "' lacks the function of a stage";
   Evaluator evaluator(module, weights, {options.exact, /*poisonOutside=*/partitioned});
   Machine machine(mesh, evaluator, options);
-  Bindings bindings(mesh, options, inputs, partitioned);
+  Bindings bindings(mesh, options, inputs, weights, partitioned);
   auto bind = [&](func::FuncOp function, Place place) { return bindings.bind(function, place); };
   auto take = [&](func::FuncOp function, Place place, TensorList results) {
     return bindings.take(function, place, std::move(results));

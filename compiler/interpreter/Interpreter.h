@@ -47,8 +47,8 @@ struct InterpreterOptions {
   /// Called with the results of every operation of the functions, transfers and kernels' insides
   /// excepted.
   std::function<void(mlir::Operation *, Place, llvm::ArrayRef<loom::HostTensor>)> observer;
-  /// States that the run reads and updates; a missing one is zeros. Null: the run takes states from
-  /// `inputs`, or zeros.
+  /// States that the run reads and updates; a missing one is the weight that it begins with, or
+  /// zeros. Null: the run takes states from `inputs` where they are there.
   StateStore *states = nullptr;
 };
 

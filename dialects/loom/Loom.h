@@ -54,6 +54,8 @@ inline constexpr llvm::StringLiteral kPrecision = "loom.precision";
 inline constexpr llvm::StringLiteral kFolded = "loom.folded";
 inline constexpr llvm::StringLiteral kBody = "loom.body";
 inline constexpr llvm::StringLiteral kState = "loom.state";
+inline constexpr llvm::StringLiteral kInit = "loom.init";
+inline constexpr llvm::StringLiteral kTraining = "loom.training";
 
 /// The name of the ONNX node an operation comes from; several are joined with " + ".
 std::string getNodeName(mlir::Location loc);

@@ -179,11 +179,15 @@ Value ProgramBuilder::declareAlias(Location loc, Type type, Value source, int64_
              : plan::AliasOp::create(decls, loc, bufferType, source, offset).getBuffer();
 }
 
-static StringAttr getState(ArrayRef<NamedAttribute> attributes) {
+static Attribute findAttribute(ArrayRef<NamedAttribute> attributes, StringRef name) {
   for (NamedAttribute attribute : attributes)
-    if (attribute.getName() == loom::kState)
-      return cast<StringAttr>(attribute.getValue());
+    if (attribute.getName() == name)
+      return attribute.getValue();
   return {};
+}
+
+static StringAttr getState(ArrayRef<NamedAttribute> attributes) {
+  return cast_or_null<StringAttr>(findAttribute(attributes, loom::kState));
 }
 
 /// The one buffer of a state: an argument reads it, a result is computed right into it or copied
@@ -201,7 +205,10 @@ Value ProgramBuilder::declareState(Value value, StringAttr name, dist::ShardingA
 void ProgramBuilder::addInput(Value value, StringRef name, dist::ShardingAttr sharding,
                               ArrayRef<NamedAttribute> attributes) {
   if (StringAttr state = getState(attributes)) {
-    buffers[value] = declareState(value, state, sharding);
+    Value buffer = buffers[value] = declareState(value, state, sharding);
+    for (StringRef name : {StringRef(loom::kGlobalType), StringRef(loom::kInit)})
+      if (Attribute attribute = findAttribute(attributes, name))
+        buffer.getDefiningOp()->setAttr(name, attribute);
     return;
   }
   Value buffer =

@@ -114,7 +114,7 @@ class Session:
             self._open().update_weights(os.fspath(path))
 
     def reset_states(self) -> None:
-        """Makes what the session keeps between calls (caches; see `compile`'s `state`) zero, as in a new session."""
+        """Makes what the session keeps between calls (caches; see `compile`'s `state`) what it is in a new session."""
         with self._taken():
             self._open().reset_states()
 

@@ -145,6 +145,11 @@ public:
       fail("is " + value.dump() + ", not in 0 to " + std::to_string(limit));
     return value.get<int64_t>();
   }
+  double asNumber() const {
+    if (!value.is_number())
+      fail("is not a number");
+    return value.get<double>();
+  }
   std::string getString(const char *key) const { return get(key).asString(); }
   int64_t getSize(const char *key) const { return get(key).asSize(); }
   std::vector<std::string> getStrings(const char *key) const {
@@ -428,6 +433,11 @@ void PlanReader::readWeights(const Node &root) {
     if (!plan->weightIndex.emplace(weight.name, plan->weights.size()).second)
       node.fail("repeats '" + weight.name + "'");
     plan->weights.push_back(std::move(weight));
+  }
+  if (root.has("training")) {
+    Node node = root.get("training");
+    plan->training = {node.get("learning_rate").asNumber(), node.getStrings("losses"),
+                      node.getString("optimizer")};
   }
   for (const Node &node : root.getList("folded"))
     plan->folded.push_back({node.getString("name"), node.getDigest("sha256")});

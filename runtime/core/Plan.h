@@ -88,6 +88,13 @@ struct ModelInfo {
   std::map<std::string, std::string> data;
 };
 
+/// What a plan made by `compile --train` was told.
+struct TrainingInfo {
+  double learningRate = 0;         // where `train` is given none
+  std::vector<std::string> losses; // as on the command line
+  std::string optimizer;
+};
+
 struct PlanOptions {
   /// Refuse a plan whose CPU level this machine lacks. Tools that only look turn it off.
   bool requireTarget = true;
@@ -127,6 +134,8 @@ public:
   const WeightInfo *findWeight(const std::string &name) const;
   /// Whether some stage keeps a state of this name from call to call.
   bool hasState(const std::string &name) const;
+  /// Absent for plans that do not train.
+  const std::optional<TrainingInfo> &getTraining() const { return training; }
   const std::vector<FoldedInfo> &getFolded() const { return folded; }
   /// The bytes of kernels/<library>, as checked.
   std::span<const std::byte> getKernelCode(const std::string &library) const;
@@ -153,6 +162,7 @@ private:
   std::vector<Entry> entries;
   std::vector<WeightInfo> weights;
   std::map<std::string, size_t> weightIndex;
+  std::optional<TrainingInfo> training;
   std::vector<FoldedInfo> folded;
   std::map<std::string, std::vector<std::byte>> kernels; // by library
 };

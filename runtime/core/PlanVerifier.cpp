@@ -161,7 +161,22 @@ void StageVerifier::verifyStates() {
     if (!names.insert(state.name()).second)
       fail(what + " is there twice");
     DataType type = getType(state.type(), what);
-    uint64_t bytes = uint64_t(checkedBytes(toVector(state.shape()), sizeOf(type), what));
+    std::vector<int64_t> local = toVector(state.shape()), global = toVector(state.global_shape());
+    uint64_t bytes = uint64_t(checkedBytes(local, sizeOf(type), what));
+    checkedBytes(global, sizeOf(type), what);
+    Shard shard = getShard(plan.getMesh(), 0, state.sharding(), global);
+    if (local != shard.local)
+      fail(what + " has local shape " + formatShape(local) + ", its sharding gives " +
+           formatShape(shard.local));
+    if (!state.init().empty()) {
+      const WeightInfo *weight = plan.findWeight(state.init());
+      if (!weight)
+        fail(what + " begins with '" + state.init() + "', which is not in the manifest");
+      if (weight->type != type || weight->shape != global)
+        fail(what + " is " + std::string(nameOf(type)) + formatShape(global) + ", and '" +
+             weight->name + "', with which it begins, " + std::string(nameOf(weight->type)) +
+             formatShape(weight->shape));
+    }
     if (state.bytes() != bytes)
       fail(what + " has " + std::to_string(state.bytes()) + " bytes, its shape needs " +
            std::to_string(bytes));

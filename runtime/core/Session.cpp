@@ -249,6 +249,36 @@ std::unique_ptr<Memory> Session::Impl::allocateZeroed(size_t bytes) {
   return memory;
 }
 
+void Session::Impl::resetStates() {
+  for (int i = 0; i < getStage().states_size(); ++i)
+    resetState(getStage().states(i), states[size_t(i)]->data);
+  if (source)
+    source->requireUnchanged();
+}
+
+/// A state is small beside its gradients: its parts are cut by one thread.
+void Session::Impl::resetState(const schema::State &state, void *to) {
+  if (state.init().empty()) {
+    zero(to, state.bytes());
+    return;
+  }
+  HostArray whole = source->read(state.init());
+  Shard shard = getShard(plan->getMesh(), rank, state.sharding(), whole.getShape());
+  std::vector<std::byte> local(state.bytes());
+  cutShard(shard, sizeOf(whole.getType()), whole.getData(), local.data());
+  copyIn(to, local);
+}
+
+void Session::Impl::copyIn(void *to, std::span<const std::byte> from) {
+  if (device.hasHostMemory()) {
+    if (!from.empty())
+      std::memcpy(to, from.data(), from.size());
+    return;
+  }
+  submitCopyIn(to, from);
+  hostStream->synchronize();
+}
+
 void Session::Impl::zero(void *to, size_t bytes) {
   if (device.hasHostMemory()) {
     std::memset(to, 0, bytes);
@@ -277,17 +307,25 @@ std::string Session::Impl::load() {
   if (options.cache && transport && transport->sharesDevice() && rank != 0)
     needs.weights = 0; // the ranks of one GPU share those that are equal
   requireMemory(*plan, rank, needs, device);
-  std::shared_ptr<const WeightSource> source =
+  std::shared_ptr<const WeightSource> opened =
       WeightSource::open(*plan, options.weights, options.verifyModel);
-  weights = WeightSet::load(*plan, rank, device, *source, options.cache.get());
+  weights = WeightSet::load(*plan, rank, device, *opened, options.cache.get());
+  keepSource(opened);
   kernels = loadKernels(*plan, stage, device);
   for (const schema::State &state : stage.states())
-    states.push_back(allocateZeroed(state.bytes()));
+    states.push_back(device.allocate(state.bytes()));
+  resetStates();
   arena = device.allocate(std::max<uint64_t>(needs.arena, 1));
   uint64_t registeredBytes = std::max<uint64_t>(needs.registered, 1);
   registered =
       transport ? transport->allocate(device, registeredBytes) : device.allocate(registeredBytes);
-  return source->getFingerprint();
+  return opened->getFingerprint();
+}
+
+void Session::Impl::keepSource(const std::shared_ptr<const WeightSource> &opened) {
+  if (std::ranges::any_of(getStage().states(),
+                          [](const schema::State &state) { return !state.init().empty(); }))
+    source = opened;
 }
 
 void Session::Impl::prepare() {
@@ -604,12 +642,14 @@ std::vector<std::string> Session::Impl::gatherText(const std::string &text) {
 
 void Session::Impl::updateWeights(const std::filesystem::path &path) {
   requireUsable();
+  std::shared_ptr<const WeightSource> opened;
   std::shared_ptr<const WeightSet> updated;
   agreeOnWeights("updating the weights", [&] {
-    std::shared_ptr<const WeightSource> source = WeightSource::open(*plan, path);
-    updated = WeightSet::load(*plan, rank, device, *source, options.cache.get());
-    return source->getFingerprint();
+    opened = WeightSource::open(*plan, path);
+    updated = WeightSet::load(*plan, rank, device, *opened, options.cache.get());
+    return opened->getFingerprint();
   });
+  keepSource(opened);
   // Graphs hold the old weights' addresses.
   for (std::unique_ptr<LoadedProgram> &loaded : programs)
     loaded->program->dropGraphs();
@@ -679,10 +719,18 @@ HostArray Session::getState(const std::string &name) const {
   return array;
 }
 
-void Session::resetStates() {
-  const schema::Stage &stage = impl->getStage();
-  for (int i = 0; i < stage.states_size(); ++i)
-    impl->zero(impl->states[size_t(i)]->data, stage.states(i).bytes());
+void Session::setState(const std::string &name, const HostArray &local) {
+  int index = impl->findState(name);
+  const schema::State &state = impl->getStage().states(index);
+  std::vector<int64_t> shape(state.shape().begin(), state.shape().end());
+  if (local.getType() != DataType(state.type()) || local.getShape() != shape)
+    throw Error(ErrorCode::InvalidArgument,
+                "state '" + name + "' is " + std::string(nameOf(DataType(state.type()))) +
+                    formatShape(shape) + " on this rank, not " +
+                    std::string(nameOf(local.getType())) + formatShape(local.getShape()));
+  impl->copyIn(impl->states[size_t(index)]->data, {local.getData(), local.getNumBytes()});
 }
+
+void Session::resetStates() { impl->resetStates(); }
 
 const std::vector<TraceEvent> &Session::getTrace() const { return impl->trace; }

@@ -119,9 +119,13 @@ public:
   /// Collective. Replaces all weights by those of another file, on all ranks or on none.
   void updateWeights(const std::filesystem::path &path);
 
-  /// A state's local value.
+  /// A state's local value, padding included.
   HostArray getState(const std::string &name) const;
-  /// Makes all states of this rank zero, as they are in a new session.
+  /// Gives a state its local value, padding included. Throws InvalidArgument where this rank's
+  /// stage has no state of the name, or one of another type or shape.
+  void setState(const std::string &name, const HostArray &local);
+  /// Makes all states of this rank what they are in a new session: the weight that the plan names,
+  /// or zeros.
   void resetStates();
 
   /// Steps of the last run; empty unless options.trace.

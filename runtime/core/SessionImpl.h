@@ -59,9 +59,12 @@ public:
   std::vector<std::string> gatherText(const std::string &text);
   void updateWeights(const std::filesystem::path &path);
   int findState(const std::string &name) const;
+  void resetStates();
   void zero(void *to, size_t bytes);
   Stream &getHostStream();
   void submitCopyIn(void *to, std::span<const std::byte> from);
+  /// Returns when the copy is done.
+  void copyIn(void *to, std::span<const std::byte> from);
   void copyOut(std::span<std::byte> to, const void *from);
 
 private:
@@ -71,6 +74,7 @@ private:
   void agree(const std::string &what, const std::function<void()> &work);
   void agreeOnWeights(const std::string &what, const std::function<std::string()> &work);
   std::string load();
+  void keepSource(const std::shared_ptr<const WeightSource> &opened);
   void prepare();
   void agreeOnGraphs();
   void openTuning();
@@ -87,6 +91,7 @@ private:
       options.warn(line);
   }
   std::unique_ptr<Memory> allocateZeroed(size_t bytes);
+  void resetState(const schema::State &state, void *to);
   std::string findMisfit(const LoadedProgram &loaded) const;
   void reserveBindings(LoadedProgram &loaded);
   void fillInputs(LoadedProgram &loaded);
@@ -103,6 +108,7 @@ public:
   Transport *transport;
   SessionOptions options;
   int rank = 0, stageNumber = 0;
+  std::shared_ptr<const WeightSource> source; // null where no state begins with a weight
   std::shared_ptr<const WeightSet> weights;
   std::vector<std::unique_ptr<Kernel>> kernels;
   std::shared_ptr<AutotuneCache> tuning;

@@ -227,8 +227,8 @@ GRIDLOOM_API gridloom_status gridloom_session_output_shard(gridloom_session *ses
 GRIDLOOM_API gridloom_status gridloom_session_update_weights(gridloom_session *session,
                                                              const char *path);
 
-/* Makes all states (caches) zero, as they are in a new session. With ranks from the environment all
-   ranks call it. */
+/* Makes all states (caches) what they are in a new session: zero, or the weight they begin with.
+   With ranks from the environment all ranks call it. */
 GRIDLOOM_API gridloom_status gridloom_session_reset_states(gridloom_session *session);
 
 /* How the last run went, in milliseconds and shares from 0 to 1: means over this process's ranks,

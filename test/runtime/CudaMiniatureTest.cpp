@@ -116,6 +116,7 @@ void addState(schema::Stage &stage, schema::Specialisation &program) {
   state.set_type(schema::F32);
   for (int64_t size : {rows, columns}) {
     state.add_shape(size);
+    state.add_global_shape(size);
     state.mutable_sharding()->add_dims();
   }
   state.set_bytes(uint64_t(rows * columns) * sizeof(float));

@@ -22,11 +22,7 @@ std::shared_ptr<const Plan> load(const std::vector<std::pair<std::string, int>> 
   for (const auto &[axis, size] : mesh)
     builder.addAxis(axis, size);
   builder.addEntry({PlanBuilder::argument("x", {8, 4})}, {PlanBuilder::argument("y", {8, 4})});
-  schema::State &state = *builder.stages[0].add_states();
-  state.set_name("s");
-  state.set_type(schema::F32);
-  state.add_shape(16);
-  state.set_bytes(64);
+  PlanBuilder::addState(builder.stages[0], "s", {16}, {16});
   schema::Specialisation &program = builder.program();
   program.set_arena_bytes(768);
   program.set_registered_bytes(256);

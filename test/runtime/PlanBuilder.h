@@ -75,6 +75,24 @@ public:
     model += toBytes(values);
   }
 
+  /// A state of f32, split as `axes` say per dimension into parts of shape `local`.
+  static schema::State &addState(schema::Stage &stage, const std::string &name,
+                                 const std::vector<int64_t> &global,
+                                 const std::vector<int64_t> &local,
+                                 const std::vector<std::vector<std::string>> &axes = {}) {
+    schema::State &state = *stage.add_states();
+    state.set_name(name);
+    state.set_type(schema::F32);
+    state.mutable_shape()->Assign(local.begin(), local.end());
+    state.mutable_global_shape()->Assign(global.begin(), global.end());
+    uint64_t bytes = sizeof(float);
+    for (int64_t size : local)
+      bytes *= uint64_t(size);
+    state.set_bytes(bytes);
+    fillSharding(*state.mutable_sharding(), axes);
+    return state;
+  }
+
   /// The one entry "main" with one specialisation, in the manifest and in all stages.
   void addEntry(const std::vector<nlohmann::json> &inputs,
                 const std::vector<nlohmann::json> &outputs,

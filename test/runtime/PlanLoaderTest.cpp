@@ -46,11 +46,7 @@ PlanBuilder makePlan() {
   weight->set_row_pad(1);
   weight->set_bytes(64);
   PlanBuilder::fillSharding(*weight->mutable_sharding(), {{}, {"model"}});
-  schema::State *state = first.add_states();
-  state->set_name("s");
-  state->set_type(schema::F32);
-  state->add_shape(2);
-  state->set_bytes(8);
+  PlanBuilder::addState(first, "s", {2}, {2});
 
   schema::Specialisation &program = plan.program(0);
   program.set_arena_bytes(128);
@@ -285,6 +281,18 @@ const Refusal stageRefusals[] = {
     {"StateBytes",
      [](PlanBuilder &p) { p.stages[0].mutable_states(0)->set_bytes(9); },
      {"'s' has 9 bytes", "needs 8"}},
+    {"StateShape",
+     [](PlanBuilder &p) { p.stages[0].mutable_states(0)->set_global_shape(0, 3); },
+     {"'s' has local shape [2], its sharding gives [3]"}},
+    {"StateOverflows",
+     [](PlanBuilder &p) { p.stages[0].mutable_states(0)->set_global_shape(0, int64_t(1) << 62); },
+     {"'s'"}},
+    {"StateOfNoWeight",
+     [](PlanBuilder &p) { p.stages[0].mutable_states(0)->set_init("v"); },
+     {"'s' begins with 'v', which is not in the manifest"}},
+    {"StateOfAnotherShape",
+     [](PlanBuilder &p) { p.stages[0].mutable_states(0)->set_init("w"); },
+     {"'s' is f32[2], and 'w', with which it begins, f32[4, 6]"}},
     {"StateTwice",
      [](PlanBuilder &p) { *p.stages[0].add_states() = p.stages[0].states(0); },
      {"'s' is there twice"}},

@@ -58,7 +58,7 @@ protected:
   TemporaryFolder folder;
   std::vector<float> x = iota(m * k), w = iota(k * n, -7), y = multiply(x, w, m, n, k);
 
-  std::unique_ptr<InProcessJob> start(PlanBuilder &builder, InProcessOptions options = {}) {
+  std::unique_ptr<InProcessJob> start(PlanBuilder &builder, const InProcessOptions &options = {}) {
     return std::make_unique<InProcessJob>(Plan::load(builder.write(folder.getPath())), options);
   }
 };
@@ -289,7 +289,7 @@ TEST_P(Collectives, FollowTheMesh) {
     std::vector<int> group = mesh.getGroup(rank, axes);
     int64_t mine = mesh.getIndex(rank, axes), part = 4 / members;
     auto value = [&](int64_t member, int64_t row) {
-      return float(4 * group[size_t(member)] + row);
+      return float(4 * int64_t(group[size_t(member)]) + row);
     };
     std::vector<float> gathered, scattered, exchanged, most;
     for (int64_t i = 0; i < 4 * members; ++i)
@@ -300,7 +300,7 @@ TEST_P(Collectives, FollowTheMesh) {
         sum += value(member, mine * part + row);
       scattered.push_back(sum);
     }
-    int last = *std::max_element(group.begin(), group.end());
+    int64_t last = *std::max_element(group.begin(), group.end());
     for (int64_t i = 0; i < 4; ++i) {
       exchanged.push_back(value(i / part, mine * part + i % part));
       most.push_back(float(4 * last + i));
@@ -387,11 +387,7 @@ TEST_F(Job, BranchesEndOnAllStreams) {
 TEST_F(Job, StateOutlivesARun) {
   PlanBuilder plan;
   plan.addEntry({PlanBuilder::argument("x", {2})}, {PlanBuilder::argument("y", {2})});
-  schema::State *state = plan.stages[0].add_states();
-  state->set_name("last");
-  state->set_type(schema::F32);
-  state->add_shape(2);
-  state->set_bytes(8);
+  PlanBuilder::addState(plan.stages[0], "last", {2}, {2});
   schema::Specialisation &program = plan.program();
   PlanBuilder::fillBinding(*program.add_inputs(), "x", {2});
   PlanBuilder::fillBinding(*program.add_outputs(), "y", {2});
@@ -418,6 +414,43 @@ TEST_F(Job, StateOutlivesARun) {
   EXPECT_THAT([&] { session.bind("last", view(first, {2})); },
               testing::ThrowsMessage<Error>(
                   testing::HasSubstr("'last' is a state, which the session keeps")));
+}
+
+/// Each rank's part of a state that does not divide begins with its part of the weight.
+TEST_F(Job, StatesBeginWithWeights) {
+  PlanBuilder plan;
+  plan.addAxis("data", 2);
+  plan.addWeight("w", {3, 2}, {1, 2, 3, 4, 5, 6});
+  plan.addEntry({PlanBuilder::argument("x", {4, 2})}, {PlanBuilder::argument("y", {4, 2})});
+  PlanBuilder::addState(plan.stages[0], "w", {3, 2}, {2, 2}, {{"data"}, {}}).set_init("w");
+  PlanBuilder::addState(plan.stages[0], "w/momentum", {3, 2}, {2, 2}, {{"data"}, {}});
+  schema::Specialisation &program = plan.program();
+  PlanBuilder::fillBinding(*program.add_inputs(), "x", {2, 2}, {{"data"}, {}});
+  PlanBuilder::fillBinding(*program.add_outputs(), "y", {2, 2}, {{"data"}, {}});
+  uint32_t x = PlanBuilder::addBuffer(program, schema::INPUT, {2, 2});
+  uint32_t state = PlanBuilder::addBuffer(program, schema::STATE, {2, 2});
+  uint32_t y = PlanBuilder::addBuffer(program, schema::OUTPUT, {2, 2});
+  schema::Block &block = PlanBuilder::addBlock(program);
+  PlanBuilder::addCopy(block, state, y);
+  PlanBuilder::addCopy(block, x, state);
+  auto job = start(plan);
+  std::vector<float> next = {9, 9, 9, 9, 9, 9, 9, 9};
+  job->bind("x", view(next, {4, 2}));
+  job->run();
+  EXPECT_THAT(toVector(job->getOutput("y")), ElementsAreArray({1., 2., 3., 4., 5., 6., 0., 0.}));
+  job->run();
+  EXPECT_EQ(toVector(job->getOutput("y")), next);
+  Session &session = job->getSession(0);
+  session.resetStates();
+  EXPECT_THAT(toVector(session.getState("w")), ElementsAreArray({1., 2., 3., 4.}));
+  EXPECT_THAT(toVector(session.getState("w/momentum")), ElementsAreArray({0., 0., 0., 0.}));
+  std::vector<float> given = {5, 6, 7, 8};
+  session.setState("w", view(given, {2, 2}));
+  EXPECT_EQ(toVector(session.getState("w")), given);
+  EXPECT_THAT([&] { session.setState("w", view(given, {4})); },
+              testing::ThrowsMessage<Error>(
+                  testing::HasSubstr("state 'w' is f32[2, 2] on this rank, not f32[4]")));
+  EXPECT_THROW(session.setState("v", view(given, {2, 2})), Error);
 }
 
 /// Sums over ranks through the session's own collective calls.

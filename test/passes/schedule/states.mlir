@@ -36,13 +36,14 @@ func.func @scatter(%past: tensor<8x16xf32> {loom.name = "past", loom.state = "ca
 }
 
 // Under another shape it is the same memory; what is given out besides is a copy of it.
+// The weight that a state begins with stands at its buffer.
 // CHECK-LABEL: plan.program @reshaped
-// CHECK-DAG: %[[S:.*]] = plan.buffer state "cache"
+// CHECK-DAG: %[[S:.*]] = plan.buffer state "cache" {{{.*}}loom.init = "w"
 // CHECK-DAG: %[[O:.*]] = plan.buffer output "y"
 // CHECK: plan.launch @update ins(%[[A:.*]], %{{.*}}, %{{.*}} : {{.*}}) outs(%[[B:.*]] : !plan.buffer<tensor<8x16xf32>>)
 // CHECK-NEXT: plan.copy ins(%{{.*}}) outs(%[[O]]
 // CHECK-NEXT: }
-func.func @reshaped(%past: tensor<8x4x4xf32> {loom.name = "past", loom.state = "cache"},
+func.func @reshaped(%past: tensor<8x4x4xf32> {loom.init = "w", loom.name = "past", loom.state = "cache"},
                     %at: tensor<2xi64> {loom.name = "at"}, %rows: tensor<2x16xf32> {loom.name = "rows"})
     -> (tensor<8x4x4xf32> {loom.name = "y"}, tensor<8x4x4xf32> {loom.name = "present", loom.state = "cache"})
     attributes {loom.entry = "main", loom.dims = {}, dist.stage = 0 : i64, dist.microbatches = 1 : i64} {
