@@ -304,13 +304,14 @@ const std::vector<test::PlanBuilder> &getSeeds() {
   return seeds;
 }
 
-/// The plan on disk, loaded. Refusals are one line each; anything else ends the fuzzer.
-bool load(const std::filesystem::path &folder) {
+/// Loads the plan on disk. Returns why it is refused: nothing where it is not. Refusals are one
+/// line each; anything else ends the fuzzer.
+std::string load(const std::filesystem::path &folder) {
   try {
     auto plan = rt::Plan::load(folder, {.requireTarget = false});
     for (int stage = 0; stage < plan->getNumStages(); ++stage)
       (void)rt::describe(rt::computeNeeds(plan->getStage(stage)));
-    return true;
+    return {};
   } catch (const rt::Error &error) {
     std::string text = error.what();
     if (error.getCode() != rt::ErrorCode::InvalidPlan || text.empty() ||
@@ -318,7 +319,7 @@ bool load(const std::filesystem::path &folder) {
       std::fprintf(stderr, "not one line that refuses a plan: %s\n", text.c_str());
       abort();
     }
-    return false;
+    return text;
   }
 }
 
@@ -327,8 +328,9 @@ bool load(const std::filesystem::path &folder) {
 extern "C" int LLVMFuzzerInitialize(int *, char ***) {
   for (const test::PlanBuilder &seed : getSeeds()) {
     TemporaryFolder folder;
-    if (!load(test::PlanBuilder(seed).write(folder.getPath())))
-      giveUp("a plan of " GRIDLOOM_FUZZ_PLANS " does not load; compile it again");
+    std::string refusal = load(test::PlanBuilder(seed).write(folder.getPath()));
+    if (!refusal.empty())
+      giveUp("a plan of " GRIDLOOM_FUZZ_PLANS " does not load; compile it again: " + refusal);
   }
   return 0;
 }
