@@ -25,6 +25,7 @@ using ::testing::HasSubstr;
 namespace {
 
 using Numbers = std::vector<double>;
+using Lists = std::vector<Numbers>;
 
 //===----------------------------------------------------------------------===//
 // Known answers
@@ -36,6 +37,8 @@ struct Answer {
   Numbers expected;
   double tolerance = 1e-12;
 };
+
+std::ostream &operator<<(std::ostream &stream, const Answer &test) { return stream << test.text; }
 
 /// Two parameters after three steps. optax computes Adafactor's decay in f32.
 const Answer kAnswers[] = {
@@ -304,6 +307,10 @@ struct Recurrence {
   std::function<void(Plain &, const Numbers &)> run;
 };
 
+std::ostream &operator<<(std::ostream &stream, const Recurrence &test) {
+  return stream << test.text;
+}
+
 const std::vector<Recurrence> &getRecurrences() {
   using P = Plain &;
   using N = const Numbers &;
@@ -435,14 +442,26 @@ TEST(BiasCorrection, IsRightInSinglePrecisionForMillionsOfSteps) {
   }
 }
 
-/// Averages of what does not change do not drift: 0.999 and 1 - 0.999 do not sum to 1 in f32.
+/// In f32, decay and 1 - decay do not sum to 1: averages of what does not change must not drift.
 TEST(Averages, OfConstantsStay) {
-  Trainee trainee("adam", {1}, false);
+  for (auto [beta2, gradient] : {std::pair("0.9999", 0.7), {"0.999", 0.3}}) {
+    Trainee trainee(std::string("adam(beta2=") + beta2 + ")", {1}, false);
+    auto narrow = static_cast<float>(gradient);
+    const Lists start = {{narrow}, {narrow * narrow}};
+    trainee.parameter = {0};
+    trainee.state = start;
+    for (int i = 0; i < 3000; ++i)
+      trainee.advance({gradient}, 1);
+    EXPECT_EQ(trainee.state, start) << beta2;
+  }
+}
+
+TEST(Averages, HaveNoNegativeVariance) {
+  Trainee trainee("rmsprop(centered=true, eps=0.5)", {1}, false);
   trainee.parameter = {0};
-  trainee.state = {{0.5}, {0.25}};
-  for (int i = 0; i < 3000; ++i)
-    trainee.advance({0.5}, 1);
-  EXPECT_EQ(trainee.state, (std::vector<Numbers>{{0.5}, {0.25}}));
+  trainee.state = {{0.25}, {0.5000001}}; // rounding left the square below that of the mean
+  trainee.advance({0.5}, 1);
+  EXPECT_EQ(trainee.parameter, (Numbers{-1}));
 }
 
 class Zeros : public ::testing::TestWithParam<Recurrence> {};
@@ -466,16 +485,19 @@ TEST_P(Zeros, MoveNothing) {
 INSTANTIATE_TEST_SUITE_P(Rules, Zeros, ::testing::ValuesIn(getRecurrences()),
                          [](const auto &info) { return std::string(info.param.name); });
 
+/// The first of two rows, or columns, has large gradients and the other none, as the embedding of a
+/// word that is not there has none.
 TEST(Zeros, OfARowLeaveTheOthers) {
-  // Row 1 has no gradient while others have large ones, as of a rare word's embedding.
-  Trainee trainee("adafactor(lr=1, min_factored=2)", {3, 2}, false);
-  trainee.parameter = {1, 1, 1, 1, 1, 1};
-  for (int i = 0; i < 3; ++i)
-    trainee.advance({1e15, -2e15, 0, 0, 1e12, 0}, 0.1);
-  EXPECT_EQ(trainee.parameter[2], 1);
-  EXPECT_EQ(trainee.parameter[3], 1);
-  for (double value : trainee.parameter)
-    EXPECT_TRUE(std::isfinite(value)) << value;
+  constexpr int64_t shapes[][2] = {{2, 3}, {3, 2}};
+  const Lists gradients = {{1e15, -2e15, 1e12, 0, 0, 0}, {1e15, 0, -2e15, 0, 1e12, 0}};
+  for (auto [shape, gradient] : llvm::zip_equal(shapes, gradients)) {
+    Trainee trainee("adafactor(lr=1, min_factored=2)", shape, false);
+    trainee.parameter = Numbers(6, 1);
+    for (int i = 0; i < 3; ++i)
+      trainee.advance(gradient, 0.1);
+    for (auto [value, change] : llvm::zip_equal(trainee.parameter, gradient))
+      EXPECT_TRUE(std::isfinite(value) && (value != 1) == (change != 0)) << value;
+  }
 }
 
 TEST(Average, OfWeightsFollowsThem) {
@@ -586,8 +608,6 @@ protected:
 
   Context context;
 };
-
-using Lists = std::vector<Numbers>;
 
 TEST_F(Clipping, ScalesTheNormOfAll) {
   EXPECT_EQ(clip("norm(5.1)", {3, 0}, -4), (Lists{{5}, {3, 0}, {-4}}));
