@@ -13,6 +13,7 @@
 
 #include "llvm/ADT/StringExtras.h"
 
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -34,14 +35,14 @@ using Lists = std::vector<Numbers>;
 struct Answer {
   const char *name;
   const char *text;
-  Numbers expected;
+  std::array<double, 2> expected;
   double tolerance = 1e-12;
 };
 
 std::ostream &operator<<(std::ostream &stream, const Answer &test) { return stream << test.text; }
 
 /// Two parameters after three steps. optax computes Adafactor's decay in f32.
-const Answer kAnswers[] = {
+constexpr Answer kAnswers[] = {
     {"sgd", "sgd(momentum=0.9)", {.970700, -.477525}},
     {"nesterov", "sgd(momentum=0.9, nesterov=true)", {.959630, -.4822725}},
     {"adadelta", "adadelta", {.999952186401, -.499994242627}},
