@@ -175,16 +175,18 @@ struct Labels {
   /// Converts to i64 before anything else: a label need not fit what it is compared with.
   Labels(Term target, std::optional<int64_t> ignoreIndex)
       : value(target.convert(IntegerType::get(target.getType().getContext(), 64))) {
-    if (!ignoreIndex)
-      return;
-    auto number = DenseElementsAttr::get(value.getType(), *ignoreIndex);
-    Term ignored = value.emit<loom::ConstantOp>(value.getType(), number);
-    isKept = value.compare(Direction::NE, ignored);
+    if (ignoreIndex)
+      isKept = compare(Direction::NE, *ignoreIndex);
+  }
+
+  /// With a number that a double need not hold.
+  Term compare(Direction direction, int64_t number) const {
+    auto numbers = DenseElementsAttr::get(value.getType(), number);
+    return value.compare(direction, value.emit<loom::ConstantOp>(value.getType(), numbers));
   }
 
   Term areClasses(int64_t classes) const {
-    Term isBelow = value.compare(Direction::LT, static_cast<double>(classes));
-    return value.compare(Direction::GE, 0).apply<loom::AndOp>(isBelow);
+    return compare(Direction::GE, 0).apply<loom::AndOp>(compare(Direction::LT, classes));
   }
 
   /// The rows of `x` that are kept, zero elsewhere.
@@ -226,9 +228,11 @@ static LossParts buildCrossEntropy(const LossSpec &loss, Term x, Term target, in
   Labels labels(target, loss.ignoreIndex);
   auto [logits, logSum] = shift(x, dim);
   Term isLabel = x.iota(shape, dim).compare(Direction::EQ, labels.value.repeat(shape, {dim}));
-  Term picked = logits.where(isLabel);
-  if (double rest = loss.labelSmoothing / static_cast<double>(shape[dim]); rest != 0)
-    picked = logits * isLabel.select(x.splat(1 - loss.labelSmoothing + rest), x.splat(rest));
+  double rest = loss.labelSmoothing / static_cast<double>(shape[dim]);
+  // A product only where there must be one: 0 times the logit of a class left out, -inf, is NaN.
+  Term picked =
+      rest == 0 ? logits.where(isLabel)
+                : logits * isLabel.select(x.splat(1 - loss.labelSmoothing + rest), x.splat(rest));
   Term rows = logSum - picked.sum({dim});
   Term wrong = rows.splat(std::numeric_limits<double>::quiet_NaN());
   rows = labels.areClasses(shape[dim]).select(rows, wrong);

@@ -11,6 +11,8 @@
 #include "InterpreterTesting.h"
 
 #include "passes/differentiate/Differentiate.h"
+#include "passes/partition/Partition.h"
+#include "passes/shard/Shard.h"
 #include "passes/train/Losses.h"
 
 #include "mlir/IR/Verifier.h"
@@ -270,25 +272,24 @@ double crossEntropy(const CrossEntropyCase &test, const std::vector<int64_t> &la
   return total;
 }
 
-const CrossEntropyCase kCrossEntropyCases[] = {
-    {"", {6, 5}, 1, 0, std::nullopt},
-    {"", {7}, 0, 0, std::nullopt},
-    {"", {4, 1}, 1, 0, std::nullopt},
-    {"", {2, 3, 5}, 2, 0, std::nullopt},
-    {", axis=1", {2, 4, 3}, 1, 0, std::nullopt},
-    {", axis=-2", {2, 4, 3}, 1, 0, std::nullopt},
-    {", axis=0", {4, 3}, 0, 0, std::nullopt},
-    {", label_smoothing=0.1", {6, 5}, 1, 0.1, std::nullopt},
-    {", label_smoothing=1", {6, 5}, 1, 1, std::nullopt},
-    {", ignore_index=-100", {6, 5}, 1, 0, -100},
-    {", ignore_index=2", {6, 5}, 1, 0, 2},
-    {", ignore_index=9223372036854775807", {6, 5}, 1, 0, 9223372036854775807},
-    {", ignore_index=-9223372036854775808", {6, 5}, 1, 0, std::numeric_limits<int64_t>::min()},
-    {", axis=1, label_smoothing=0.25, ignore_index=7", {3, 4, 2, 2}, 1, 0.25, 7},
-};
-
 TEST_F(Losses, CrossEntropyIsItsFormula) {
-  for (const CrossEntropyCase &test : kCrossEntropyCases) {
+  const CrossEntropyCase cases[] = {
+      {"", {6, 5}, 1, 0, std::nullopt},
+      {"", {7}, 0, 0, std::nullopt},
+      {"", {4, 1}, 1, 0, std::nullopt},
+      {"", {2, 3, 5}, 2, 0, std::nullopt},
+      {", axis=1", {2, 4, 3}, 1, 0, std::nullopt},
+      {", axis=-2", {2, 4, 3}, 1, 0, std::nullopt},
+      {", axis=0", {4, 3}, 0, 0, std::nullopt},
+      {", label_smoothing=0.1", {6, 5}, 1, 0.1, std::nullopt},
+      {", label_smoothing=1", {6, 5}, 1, 1, std::nullopt},
+      {", ignore_index=-100", {6, 5}, 1, 0, -100},
+      {", ignore_index=2", {6, 5}, 1, 0, 2},
+      {", ignore_index=9223372036854775807", {6, 5}, 1, 0, 9223372036854775807},
+      {", ignore_index=-9223372036854775808", {6, 5}, 1, 0, std::numeric_limits<int64_t>::min()},
+      {", axis=1, label_smoothing=0.25, ignore_index=7", {3, 4, 2, 2}, 1, 0.25, 7},
+  };
+  for (const CrossEntropyCase &test : cases) {
     SCOPED_TRACE(test.settings + " of " + typeText(test.shape, "f64"));
     Shape labelShape = test.shape;
     labelShape.erase(labelShape.begin() + static_cast<std::ptrdiff_t>(test.axis));
@@ -487,7 +488,7 @@ TEST_F(Losses, DivergenceIsItsFormula) {
     auto formula = [&](const Doubles &at) { return divergence(shape, axis, t, at); };
     Outcome outcome = compareFloats("kl(x, t, axis=" + std::to_string(axis) + ")", shape, x, t);
     EXPECT_NEAR(outcome.sum, formula(x), 1e-5) << axis;
-    EXPECT_EQ(outcome.count, static_cast<double>(12 / shape[axis]));
+    EXPECT_EQ(outcome.count, static_cast<double>(listRows(shape, axis).size()));
     expectNear(outcome.gradient, differ(formula, x), 1e-7);
   }
 }
@@ -515,6 +516,72 @@ TEST_F(Losses, OutputsAreSummed) {
   Outcome outcome = compareFloats("x", {2, 2}, {1, 2, 3, -1}, Doubles(4, 0));
   EXPECT_EQ(outcome.sum, 5);
   EXPECT_EQ(outcome.gradient, Doubles(4, 1));
+}
+
+//===----------------------------------------------------------------------===//
+// Split over a mesh
+//===----------------------------------------------------------------------===//
+
+/// A loss whose rows are split over `data` and whose classes are over `model`, in parts that do not
+/// divide, with its gradient.
+class SplitLosses : public Losses {
+protected:
+  void expectEqualParts(mlir::ModuleOp module, const HostTensor &x, const HostTensor &t) {
+    Outcome whole = evaluate(module, x, t);
+    mlir::PassManager manager(context.get());
+    ShardOptions options;
+    options.mesh = "data=2,model=3";
+    options.shard = {x.getShape().size() == 2 ? "x=[{data},{model}]" : "x=[{data},{model},{}]"};
+    addShardPasses(manager, options);
+    addPartitionPasses(manager);
+    ASSERT_TRUE(succeeded(manager.run(module))) << context.takeError();
+    Outcome split = evaluate(module, x, t);
+    EXPECT_NEAR(split.sum, whole.sum, 1e-4 * std::abs(whole.sum));
+    EXPECT_EQ(split.count, whole.count);
+    expectNear(split.gradient, whole.gradient, 1e-5);
+  }
+
+  /// The collectives, with the number of their elements on a device.
+  static std::vector<std::string> listCollectives(mlir::ModuleOp module) {
+    std::vector<std::string> list;
+    module.walk([&](mlir::Operation *op) {
+      if (!llvm::isa<dist::AllReduceOp, dist::AllGatherOp, dist::ReduceScatterOp, dist::AllToAllOp,
+                     dist::PermuteOp, dist::ReshardOp>(op))
+        return;
+      auto type = llvm::cast<mlir::RankedTensorType>(op->getResult(0).getType());
+      list.push_back(op->getName().stripDialect().str() + " of " +
+                     std::to_string(type.getNumElements()));
+    });
+    return list;
+  }
+};
+
+TEST_F(SplitLosses, CrossEntropyReducesRowsOnlyAndItsPullbackNothing) {
+  auto module = makeModule("tensor<6x7xf32>", "tensor<6xi64>");
+  ASSERT_EQ(addLoss(*module, "cross_entropy(x, t, label_smoothing=0.1, ignore_index=-100)"), "");
+  ASSERT_TRUE(differentiate(*module));
+  expectEqualParts(*module, floats({6, 7}, makeNumbers(42, -3, 3)),
+                   ints({6}, {0, 6, -100, 3, 2, 5}));
+  // Of each row the largest, the sum and the label's logit; then the sums of rows.
+  EXPECT_EQ(listCollectives(*module),
+            (std::vector<std::string>{"all_reduce of 3", "all_reduce of 3", "all_reduce of 3",
+                                      "all_reduce of 1", "all_reduce of 1"}));
+}
+
+TEST_F(SplitLosses, AllAreThoseOfTheWhole) {
+  const std::string targets[] = {"cross_entropy(x, t, axis=1)", "kl(x, t, axis=1)", "mse(x, t)",
+                                 "bce(x, t)", "x"};
+  for (const std::string &text : targets) {
+    SCOPED_TRACE(text);
+    bool takesLabels = llvm::StringRef(text).starts_with("cross");
+    auto module =
+        makeModule("tensor<4x5x3xf32>", takesLabels ? "tensor<4x3xi64>" : "tensor<4x5x3xf32>");
+    ASSERT_EQ(addLoss(*module, text), "");
+    ASSERT_TRUE(differentiate(*module));
+    expectEqualParts(*module, floats({4, 5, 3}, makeNumbers(60, -3, 3)),
+                     takesLabels ? ints({4, 3}, {0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1})
+                                 : floats({4, 5, 3}, makeNumbers(60, 0, 0.9)));
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -613,120 +680,6 @@ TEST_F(Losses, SayWhatTheirTargetsAre) {
             mlir::RankedTensorType::get({5, 7}, builder.getI64Type()));
   EXPECT_FALSE(getTargetType(*metric, prediction(builder.getI64Type()), error));
   EXPECT_THAT(error, HasSubstr("metric 'accuracy(x, t, axis=0)': 'x' is i64"));
-}
-
-//===----------------------------------------------------------------------===//
-// Text
-//===----------------------------------------------------------------------===//
-
-TEST(LossText, IsRead) {
-  std::string error;
-  auto full = LossSpec::parse("cross_entropy(logits, labels, label_smoothing=0.1, "
-                              "ignore_index=-100, axis=1, weight=0.5, reduction=sum)",
-                              error);
-  ASSERT_TRUE(full) << error;
-  EXPECT_EQ(full->kind, LossSpec::Kind::CrossEntropy);
-  EXPECT_EQ(full->prediction, "logits");
-  EXPECT_EQ(full->target, "labels");
-  EXPECT_EQ(full->labelSmoothing, 0.1);
-  EXPECT_EQ(full->ignoreIndex, -100);
-  EXPECT_EQ(full->axis, 1);
-  EXPECT_EQ(full->factor, 0.5);
-  EXPECT_FALSE(full->isMean);
-  auto plain = LossSpec::parse(" kl('a b', c)", error);
-  ASSERT_TRUE(plain) << error;
-  EXPECT_EQ(plain->kind, LossSpec::Kind::KlDivergence);
-  EXPECT_EQ(plain->prediction, "a b");
-  EXPECT_EQ(plain->axis, -1);
-  EXPECT_EQ(plain->factor, 1);
-  EXPECT_TRUE(plain->isMean);
-  EXPECT_EQ(plain->ignoreIndex, std::nullopt);
-  EXPECT_EQ(LossSpec::parse("bce(a, b)", error)->kind, LossSpec::Kind::BinaryCrossEntropy);
-  EXPECT_EQ(LossSpec::parse("mse(a, b)", error)->kind, LossSpec::Kind::MeanSquaredError);
-  auto bonus = LossSpec::parse("output(entropy, weight=-0.01)", error);
-  ASSERT_TRUE(bonus) << error;
-  EXPECT_EQ(bonus->prediction, "entropy");
-  EXPECT_EQ(bonus->factor, -0.01);
-}
-
-TEST(LossText, AWordAloneIsAnOutput) {
-  std::string error;
-  for (const char *text : {"loss", "mse", "'f(x)'", "loss "}) {
-    auto loss = LossSpec::parse(text, error);
-    ASSERT_TRUE(loss) << error;
-    EXPECT_EQ(loss->kind, LossSpec::Kind::Output);
-    EXPECT_EQ(loss->text, text);
-    EXPECT_EQ(loss->prediction, llvm::StringRef(text).trim().trim('\''));
-    EXPECT_EQ(loss->target, "");
-  }
-}
-
-struct Wrong {
-  const char *text, *error;
-};
-
-TEST(LossText, IsRefusedWhereItIsNoLoss) {
-  const Wrong texts[] = {
-      {"", "loss '' has no name at its start; give cross_entropy(LOGITS"},
-      {"mse(a", "lacks ')'"},
-      {"hinge(a, b)", "loss 'hinge(a, b)' is no known loss; give "},
-      {"hinge()", "is no known loss"},
-      {"mse()", "has 0 names in its parentheses where mse takes a prediction and a target; give "},
-      {"mse(a)", "has 1 names"},
-      {"mse(a, b, c)", "has 3 names"},
-      {"mse(a, '')", "lacks an argument"},
-      {"output(a, b)", "has 2 names in its parentheses where output takes an output"},
-      {"output(weight=1)", "has 0 names"},
-      {"output(a, reduction=sum)", "has no 'reduction'"},
-      {"mse(a, b, axis=1)", "has no 'axis'"},
-      {"mse(a, b, label_smoothing=0.1)", "has no 'label_smoothing'"},
-      {"bce(a, b, ignore_index=1)", "has no 'ignore_index'"},
-      {"kl(a, b, ignore_index=1)", "has no 'ignore_index'"},
-      {"cross_entropy(a, b, smoothing=0.1)", "has no 'smoothing'"},
-      {"cross_entropy(a, b, label_smoothing=1.5)",
-       "has label_smoothing=1.5, no number from 0 to 1"},
-      {"cross_entropy(a, b, label_smoothing=-0.1)", "no number from 0 to 1"},
-      {"cross_entropy(a, b, label_smoothing=much)", "has label_smoothing=much, no number"},
-      {"cross_entropy(a, b, ignore_index=1.5)", "has ignore_index=1.5, no whole number"},
-      {"cross_entropy(a, b, ignore_index=9223372036854775808)", "no whole number of 64 bits"},
-      {"cross_entropy(a, b, axis=last)", "has axis=last, no whole number"},
-      {"mse(a, b, weight=0)", "has weight=0, which leaves nothing of it"},
-      {"mse(a, b, weight=nan)", "has weight=nan, no number"},
-      {"mse(a, b, weight=inf)", "has weight=inf, no number"},
-      {"mse(a, b, weight=1, weight=2)", "has weight twice"},
-      {"mse(a, b, reduction=none)", "has reduction=none, neither mean nor sum"},
-      {"mse(a, b) c", "has 'c' behind it"},
-  };
-  for (auto [text, expected] : texts) {
-    std::string error;
-    EXPECT_FALSE(LossSpec::parse(text, error)) << text;
-    EXPECT_THAT(error, HasSubstr(expected)) << text;
-    EXPECT_THAT(error, ::testing::EndsWith(kLossGrammar)) << text;
-  }
-}
-
-TEST(LossText, MetricsAreReadOrRefused) {
-  std::string error;
-  auto metric = MetricSpec::parse("accuracy(logits, labels, axis=1, ignore_index=-100)", error);
-  ASSERT_TRUE(metric) << error;
-  EXPECT_EQ(metric->name, "accuracy");
-  EXPECT_EQ(metric->prediction, "logits");
-  EXPECT_EQ(metric->target, "labels");
-  EXPECT_EQ(metric->axis, 1);
-  EXPECT_EQ(metric->ignoreIndex, -100);
-  const Wrong texts[] = {
-      {"accuracy", "metric 'accuracy' has 0 names in its parentheses where accuracy takes logits"},
-      {"accuracy(a)", "has 1 names"},
-      {"f1(a, b)", "is no known metric; give accuracy(LOGITS"},
-      {"accuracy(a, b, weight=1)", "has no 'weight'"},
-      {"accuracy(a, b, axis=x)", "has axis=x, no whole number"},
-      {"accuracy(a, b, ignore_index=)", "has no value behind ignore_index="},
-  };
-  for (auto [text, expected] : texts) {
-    EXPECT_FALSE(MetricSpec::parse(text, error)) << text;
-    EXPECT_THAT(error, HasSubstr(expected)) << text;
-    EXPECT_THAT(error, ::testing::EndsWith(kMetricGrammar)) << text;
-  }
 }
 
 } // namespace
