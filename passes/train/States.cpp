@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 #include "passes/train/States.h"
 
+#include "dialects/loom/Control.h"
+
 #include "mlir/IR/Builders.h"
 
 using namespace mlir;
