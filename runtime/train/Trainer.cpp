@@ -236,6 +236,7 @@ void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
   }
   save(); // the states are those before the step
   writer.finish();
+  exchange(nullptr); // a rank that ends sooner would end the others while they save
   throw Error(
       ErrorCode::InvalidArgument,
       line + "; --on-nan skip goes on without it" +
