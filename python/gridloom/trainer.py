@@ -44,6 +44,8 @@ class Trainer:
         seed: int = 0,
         **options,
     ):
+        if options.get("ranks", "in-process") != "in-process" or getattr(plan, "_tells_peers", False):
+            raise ValueError("a Trainer has all ranks in its process; 'gridloom train' has a process for each")
         given = plan.plan if isinstance(plan, Session) else Plan.read(plan)
         self._inputs = {entry: _list_inputs(given, entry) for entry in ("train_step", "eval")}
         self.lr = _default_rate(given) if lr is None else float(lr)

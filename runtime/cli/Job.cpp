@@ -143,6 +143,7 @@ void gridloom::rt::beforeJoining(const JobSettings &settings, const std::functio
 int gridloom::rt::runRanks(const JobSettings &settings, int ranks, const RankMain &main) {
   LaunchOptions options;
   options.transport.deadline = std::chrono::milliseconds(int64_t(settings.timeout * 1000));
+  options.ranksHandleSignals = settings.ranksHandleSignals;
   std::optional<World> world = findWorld(settings);
   if (world && world->size > 1) {
     if (world->rank == 0)

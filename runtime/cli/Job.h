@@ -41,6 +41,7 @@ struct JobSettings {
   bool autotune = false;
   bool checkIndices = false;
   bool verbose = false;
+  bool ranksHandleSignals = false; // see LaunchOptions
 };
 
 /// What a rank of a launcher's job failed with before it joined. The others would wait for it until

@@ -30,6 +30,7 @@ Verb addInspect(CLI::App &app);
 Verb addDiff(CLI::App &app);
 Verb addExplain(CLI::App &app);
 Verb addDevices(CLI::App &app);
+Verb addTrain(CLI::App &app);
 
 /// Whether `verb` is the compiler's: compile, check, doctor, plan, simulate.
 bool isCompilerVerb(const std::string &verb);

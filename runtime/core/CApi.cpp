@@ -16,6 +16,7 @@
 #include "runtime/train/SampleOrder.h"
 #include "runtime/train/Schedule.h"
 
+#include <array>
 #include <cstring>
 #include <future>
 #include <list>
@@ -40,6 +41,8 @@ struct Runner {
   virtual void resetStates() = 0;
   virtual HostArray getState(const std::string &name) = 0;
   virtual void setState(const std::string &name, const HostArray &global) = 0;
+  /// Does work that may fail on one rank alone: then it fails on all.
+  virtual void agree(const std::string &what, const std::function<TrainingProgress()> &work) = 0;
   virtual void writeTrace(const std::string &path) = 0;
   virtual void abort(const std::string &reason) = 0;
 };
@@ -58,6 +61,9 @@ struct JobRunner : Runner {
   HostArray getState(const std::string &name) override { return job.getState(name); }
   void setState(const std::string &name, const HostArray &global) override {
     job.setState(name, global);
+  }
+  void agree(const std::string &, const std::function<TrainingProgress()> &work) override {
+    work();
   }
   void writeTrace(const std::string &path) override { job.writeTrace(path); }
   void abort(const std::string &reason) override { job.abort(reason); }
@@ -132,12 +138,31 @@ struct RankRunner : Runner {
   }
   void resetStates() override { session->resetStates(); }
   HostArray getState(const std::string &name) override {
-    requireOneRank();
-    return session->getState(name);
+    return call([&] { return session->gatherState(name); });
   }
   void setState(const std::string &name, const HostArray &global) override {
-    requireOneRank();
-    session->setState(name, global);
+    session->setGlobalState(name, global);
+  }
+  void agree(const std::string &what, const std::function<TrainingProgress()> &work) override {
+    std::exception_ptr failure;
+    std::array<std::byte, 1 + sizeof(TrainingProgress)> mine = {}; // whether it went well, and what
+    try {
+      TrainingProgress progress = work();
+      mine[0] = std::byte(1);
+      std::memcpy(mine.data() + 1, &progress, sizeof(progress));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    std::vector<std::vector<std::byte>> all = call([&] { return session->exchange(mine); });
+    if (failure)
+      std::rethrow_exception(failure);
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      std::string who = "rank " + std::to_string(rank);
+      if (all[rank][0] != std::byte(1))
+        throw Error(ErrorCode::InvalidArgument, what + " failed on " + who);
+      if (all[rank] != all[0])
+        throw Error(ErrorCode::InvalidArgument, what + ": " + who + " has another one than rank 0");
+    }
   }
   void writeTrace(const std::string &path) override {
     if (!traced)
@@ -151,12 +176,6 @@ struct RankRunner : Runner {
   void abort(const std::string &reason) override { session->abort(reason); }
 
 private:
-  void requireOneRank() const {
-    if (int ranks = session->getPlan().getMesh().getNumRanks(); ranks != 1)
-      throw Error(ErrorCode::InvalidArgument,
-                  "whole states are at hand where all ranks are in one process, not in a job of " +
-                      std::to_string(ranks) + " processes");
-  }
   std::unique_ptr<Transport> join(World &world, TransportOptions limits) {
     if (isInterrupted)
       limits.whileJoining = [this] {
@@ -616,7 +635,11 @@ gridloom_status gridloom_session_save(gridloom_session *session, const char *pat
     checkpoint.progress = {progress->step, progress->cursor, progress->samples, progress->seed};
     for (const auto &[name, wanted] : listWanted(*session))
       checkpoint.states[name] = session->runner->getState(name);
-    checkpoint.write(path);
+    session->runner->agree("saving the checkpoint", [&] {
+      if (session->runner->getSession(-1).getRank() == 0)
+        checkpoint.write(path);
+      return checkpoint.progress;
+    });
   });
 }
 
@@ -625,8 +648,12 @@ gridloom_status gridloom_session_restore(gridloom_session *session, const char *
   return guard([&] {
     requireIdle(session);
     require(path, "the path is NULL");
-    Checkpoint checkpoint = Checkpoint::read(findCheckpoint(path));
-    checkpoint.requireFits(listWanted(*session));
+    Checkpoint checkpoint;
+    session->runner->agree("restoring the checkpoint", [&] {
+      checkpoint = Checkpoint::read(findCheckpoint(path));
+      checkpoint.requireFits(listWanted(*session));
+      return checkpoint.progress;
+    });
     for (const auto &[name, array] : checkpoint.states)
       session->runner->setState(name, array);
     const TrainingProgress &read = checkpoint.progress;

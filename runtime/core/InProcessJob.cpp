@@ -8,18 +8,15 @@
 #include "runtime/comm/local/LocalTransport.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/Placement.h"
-#include "runtime/core/plan.pb.h"
 
 #include <algorithm>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <thread>
 #include <unistd.h>
 
-using namespace gridloom;
 using namespace gridloom::rt;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -303,62 +300,17 @@ void InProcessJob::resetStates() {
   impl->forAll([&](int rank) { impl->get(rank).resetStates(); });
 }
 
-/// Finds the state in the first stage that has it, and that stage; -1: no stage has it.
-static int findStage(const Plan &plan, const std::string &name, const schema::State *&found) {
-  for (int stage = 0; stage < plan.getNumStages(); ++stage)
-    for (const schema::State &state : plan.getStage(stage).states())
-      if (state.name() == name) {
-        found = &state;
-        return stage;
-      }
-  return -1;
-}
-
-static std::vector<int64_t> getGlobalShape(const schema::State &state) {
-  return {state.global_shape().begin(), state.global_shape().end()};
-}
-
-static Error unknownState(const std::string &name) {
-  return {ErrorCode::InvalidArgument, "the plan has no state '" + name + "'"};
-}
-
 HostArray InProcessJob::getState(const std::string &name) const {
-  const schema::State *state = nullptr;
-  int stage = findStage(getPlan(), name, state);
-  if (!state)
-    throw unknownState(name);
-  HostArray whole = HostArray::allocate(DataType(state->type()), getGlobalShape(*state));
-  std::set<std::vector<int64_t>> seen; // ranks with equal parts have equal values
-  for (int rank : getPlan().getMesh().getStageRanks(stage)) {
-    Shard shard = getShard(getPlan().getMesh(), rank, state->sharding(), whole.getShape());
-    bool isEmpty = std::ranges::count(shard.valid, 0) != 0;
-    if (isEmpty || !seen.insert(shard.begin).second)
-      continue;
-    HostArray local = impl->get(rank).getState(name);
-    placeShard(shard, sizeOf(whole.getType()), local.getData(), whole.getMutableData());
-  }
+  HostArray whole;
+  impl->forAll([&](int rank) {
+    if (HostArray gathered = impl->get(rank).gatherState(name); rank == 0)
+      whole = gathered;
+  });
   return whole;
 }
 
 void InProcessJob::setState(const std::string &name, const HostArray &global) {
-  const schema::State *first = nullptr;
-  if (findStage(getPlan(), name, first) < 0)
-    throw unknownState(name);
-  DataType type = DataType(first->type());
-  if (global.getType() != type || global.getShape() != getGlobalShape(*first))
-    throw Error(ErrorCode::InvalidArgument, "state '" + name + "' is " + std::string(nameOf(type)) +
-                                                formatShape(getGlobalShape(*first)) + ", not " +
-                                                std::string(nameOf(global.getType())) +
-                                                formatShape(global.getShape()));
-  for (int rank = 0; rank < getNumRanks(); ++rank)
-    for (const schema::State &state : getPlan().getStage(impl->get(rank).getStage()).states()) {
-      if (state.name() != name)
-        continue;
-      Shard shard = getShard(getPlan().getMesh(), rank, state.sharding(), global.getShape());
-      HostArray local = HostArray::allocate(type, {state.shape().begin(), state.shape().end()});
-      cutShard(shard, sizeOf(type), global.getData(), local.getMutableData());
-      impl->get(rank).setState(name, local);
-    }
+  impl->forAll([&](int rank) { impl->get(rank).setGlobalState(name, global); });
 }
 
 void InProcessJob::writeTrace(const std::filesystem::path &path) const {

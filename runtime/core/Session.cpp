@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <set>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -563,83 +562,6 @@ HostArray Session::Impl::readShard(const std::string &name) const {
   return {};
 }
 
-std::vector<OutputPart> Session::Impl::findParts(const std::string &name) const {
-  const Argument &argument = getOutput(name);
-  std::vector<OutputPart> parts;
-  std::set<std::vector<int64_t>> seen;
-  if (argument.stages.empty())
-    throw Error(ErrorCode::InvalidPlan, "no stage makes output '" + name + "'");
-  int stage = argument.stages.front();
-  const schema::Binding &binding = *findBinding(getLast(), stage, name, /*output=*/true);
-  for (int owner : plan->getMesh().getStageRanks(stage)) {
-    Shard shard = getPlacement(getLast(), binding, owner, /*output=*/true);
-    bool empty = std::find(shard.valid.begin(), shard.valid.end(), 0) != shard.valid.end();
-    if (!empty && seen.insert(shard.begin).second)
-      parts.push_back({owner, std::move(shard)});
-  }
-  return parts;
-}
-
-HostArray Session::Impl::gather(const std::string &name, bool toAll) {
-  requireUsable();
-  const Argument &argument = getOutput(name);
-  HostArray whole;
-  try {
-    if (rank == 0 || toAll)
-      whole = HostArray::allocate(argument.type, argument.shape);
-    for (const OutputPart &part : findParts(name)) {
-      if (part.rank != rank && rank != 0)
-        continue;
-      HostArray local;
-      if (part.rank == rank) {
-        local = readShard(name);
-        if (rank != 0) {
-          control->send({local.getData(), local.getNumBytes()}, 0);
-          continue;
-        }
-      } else {
-        local = HostArray::allocate(argument.type, part.shard.local);
-        control->receive({local.getMutableData(), local.getNumBytes()}, part.rank);
-      }
-      placeShard(part.shard, sizeOf(argument.type), local.getData(), whole.getMutableData());
-    }
-    if (toAll && control)
-      control->broadcast({whole.getMutableData(), whole.getNumBytes()}, 0);
-  } catch (...) {
-    fail(std::current_exception(), nullptr);
-  }
-  return whole;
-}
-
-std::vector<std::string> Session::Impl::gatherText(const std::string &text) {
-  requireUsable();
-  if (!control)
-    return {text};
-  uint64_t size = text.size();
-  std::vector<std::string> texts;
-  try {
-    std::vector<std::vector<std::byte>> sizes =
-        control->allGather(std::as_bytes(std::span(&size, 1)));
-    auto bytes = std::as_bytes(std::span(text.data(), text.size()));
-    if (rank != 0 && size)
-      control->send(bytes, 0);
-    if (rank != 0)
-      return {};
-    texts.push_back(text);
-    for (size_t other = 1; other < sizes.size(); ++other) {
-      uint64_t length;
-      std::memcpy(&length, sizes[other].data(), sizeof(length));
-      std::string received(length, '\0');
-      if (length)
-        control->receive(std::as_writable_bytes(std::span(received.data(), length)), int(other));
-      texts.push_back(std::move(received));
-    }
-  } catch (...) {
-    fail(std::current_exception(), nullptr);
-  }
-  return texts;
-}
-
 void Session::Impl::updateWeights(const std::filesystem::path &path) {
   requireUsable();
   std::shared_ptr<const WeightSource> opened;
@@ -703,20 +625,17 @@ HostArray Session::getOutputShard(const std::string &name) const { return impl->
 std::vector<OutputPart> Session::getOutputParts(const std::string &name) const {
   return impl->findParts(name);
 }
-HostArray Session::gatherOutput(const std::string &name) { return impl->gather(name, false); }
-HostArray Session::gatherOutputToAll(const std::string &name) { return impl->gather(name, true); }
+HostArray Session::gatherOutput(const std::string &name) { return impl->gatherOutput(name, false); }
+HostArray Session::gatherOutputToAll(const std::string &name) {
+  return impl->gatherOutput(name, true);
+}
 std::vector<std::string> Session::gatherText(const std::string &text) {
   return impl->gatherText(text);
 }
 void Session::updateWeights(const std::filesystem::path &path) { impl->updateWeights(path); }
 
 HostArray Session::getState(const std::string &name) const {
-  int index = impl->findState(name);
-  const schema::State &state = impl->getStage().states(index);
-  HostArray array =
-      HostArray::allocate(DataType(state.type()), {state.shape().begin(), state.shape().end()});
-  impl->copyOut({array.getMutableData(), array.getNumBytes()}, impl->states[size_t(index)]->data);
-  return array;
+  return impl->readState(impl->findState(name));
 }
 
 void Session::setState(const std::string &name, const HostArray &local) {
@@ -732,5 +651,15 @@ void Session::setState(const std::string &name, const HostArray &local) {
 }
 
 void Session::resetStates() { impl->resetStates(); }
+HostArray Session::gatherState(const std::string &name) { return impl->gatherState(name, false); }
+HostArray Session::gatherStateToAll(const std::string &name) {
+  return impl->gatherState(name, true);
+}
+void Session::setGlobalState(const std::string &name, const HostArray &whole) {
+  impl->setGlobalState(name, whole);
+}
+std::vector<std::vector<std::byte>> Session::exchange(std::span<const std::byte> mine) {
+  return impl->exchange(mine);
+}
 
 const std::vector<TraceEvent> &Session::getTrace() const { return impl->trace; }

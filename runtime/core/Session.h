@@ -117,6 +117,9 @@ public:
   /// Collective. Every rank's text on rank 0 in rank order, nothing elsewhere: traces, figures.
   std::vector<std::string> gatherText(const std::string &text);
 
+  /// Collective. Every rank's bytes on every rank, in rank order; all ranks give equally many.
+  std::vector<std::vector<std::byte>> exchange(std::span<const std::byte> mine);
+
   /// Collective. Replaces all weights by those of another file, on all ranks or on none.
   void updateWeights(const std::filesystem::path &path);
 
@@ -125,6 +128,16 @@ public:
   /// Gives a state its local value, padding included. Throws InvalidArgument where this rank's
   /// stage has no state of the name, or one of another type or shape.
   void setState(const std::string &name, const HostArray &local);
+  /// Collective. A state's whole (global) value, without padding, on rank 0, a null array
+  /// elsewhere. Where several stages have the state, the first one's. Throws InvalidArgument where
+  /// no stage has it.
+  HostArray gatherState(const std::string &name);
+  /// Collective. The same on every rank.
+  HostArray gatherStateToAll(const std::string &name);
+  /// Gives this rank its part of a state's whole value, zeros where that is padding; does nothing
+  /// where only other stages have the state. Throws InvalidArgument where no stage has it, or the
+  /// type or shape is another one.
+  void setGlobalState(const std::string &name, const HostArray &whole);
   /// Makes all states of this rank what they are in a new session: the weight that the plan names,
   /// or zeros.
   void resetStates();

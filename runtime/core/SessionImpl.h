@@ -55,10 +55,14 @@ public:
   const Argument &getOutput(const std::string &name) const;
   HostArray readShard(const std::string &name) const;
   std::vector<OutputPart> findParts(const std::string &name) const;
-  HostArray gather(const std::string &name, bool toAll);
+  HostArray gatherOutput(const std::string &name, bool toAll);
+  HostArray gatherState(const std::string &name, bool toAll);
+  void setGlobalState(const std::string &name, const HostArray &whole);
   std::vector<std::string> gatherText(const std::string &text);
+  std::vector<std::vector<std::byte>> exchange(std::span<const std::byte> mine);
   void updateWeights(const std::filesystem::path &path);
   int findState(const std::string &name) const;
+  HostArray readState(int index) const;
   void resetStates();
   void zero(void *to, size_t bytes);
   Stream &getHostStream();
@@ -93,6 +97,10 @@ private:
   std::unique_ptr<Memory> allocateZeroed(size_t bytes);
   void resetState(const schema::State &state, void *to);
   std::string findMisfit(const LoadedProgram &loaded) const;
+  std::vector<OutputPart> findParts(int stage, const std::function<Shard(int)> &getShard) const;
+  HostArray gather(DataType type, const std::vector<int64_t> &shape,
+                   const std::vector<OutputPart> &parts, const std::function<HostArray()> &read,
+                   bool toAll);
   void reserveBindings(LoadedProgram &loaded);
   void fillInputs(LoadedProgram &loaded);
   [[noreturn]] void fail(const std::exception_ptr &cause, LoadedProgram *loaded);

@@ -54,6 +54,7 @@ private:
   void readReports();
   void readSignals();
   void interruptBy(int signal);
+  void forceEnd(int signal);
   void reap();
   void noteEnd(int rank, int status);
   void stop();
@@ -70,6 +71,7 @@ private:
   bool isStopping = false, wasKilled = false;
   steady_clock::time_point killTime;
   int interrupt = 0;
+  bool isForced = false; // the ranks are not to end by themselves
   std::vector<Report> received;
   std::string death; // of a rank that could not report
 };
@@ -177,12 +179,13 @@ void Launch::beRank(int rank, pid_t launcher) {
 int Launch::run() {
   start();
   supervise();
-  if (interrupt != 0) {
-    if (interrupt != SIGPIPE)
+  bool hasFailed = !death.empty() || !received.empty();
+  if (interrupt != 0 && (isForced || !hasFailed)) {
+    if (interrupt != SIGPIPE && isForced)
       fprintf(stderr, "error: interrupted by signal %d (%s)\n", interrupt, strsignal(interrupt));
     return 128 + interrupt;
   }
-  if (!death.empty() || !received.empty())
+  if (hasFailed)
     throw findCause();
   return 0;
 }
@@ -233,9 +236,18 @@ void Launch::readSignals() {
 }
 
 void Launch::interruptBy(int signal) {
-  if (interrupt != 0)
-    return;
+  if (interrupt != 0 || !options.ranksHandleSignals)
+    return forceEnd(signal);
   interrupt = signal;
+  killAll(signal);
+}
+
+void Launch::forceEnd(int signal) {
+  if (isForced)
+    return;
+  isForced = true;
+  if (interrupt == 0)
+    interrupt = signal;
   killAll(SIGTERM);
   stop();
 }
@@ -256,14 +268,14 @@ void Launch::noteEnd(int rank, int status) {
   int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   // A terminal sends its interrupt to the ranks too, perhaps sooner.
   if (signal == SIGINT)
-    interruptBy(SIGINT);
+    forceEnd(SIGINT);
   // Rank 0 prints, and who reads that may have seen enough, as `head` has: nothing to complain of.
   if (signal == SIGPIPE && rank == 0)
-    interruptBy(SIGPIPE);
+    forceEnd(SIGPIPE);
   readReports(); // it may have said why
   bool hasReported = std::any_of(received.begin(), received.end(),
                                  [&](const Report &report) { return report.rank == rank; });
-  bool wasOurs = wasKilled || (interrupt != 0 && signal != 0);
+  bool wasOurs = wasKilled || (isForced && signal != 0);
   if (!hasReported && !wasOurs && death.empty()) {
     death = name + (signal ? " was killed by signal " + std::to_string(signal) + " (" +
                                  strsignal(signal) + ")"

@@ -15,6 +15,9 @@ struct LaunchOptions {
   TransportOptions transport;
   /// The time that the other ranks have to stop by themselves after a failure.
   std::chrono::milliseconds grace{2000};
+  /// The first SIGINT, SIGTERM or SIGHUP is passed on to the ranks, which end by themselves; a
+  /// second one stops the job.
+  bool ranksHandleSignals = false;
 };
 
 /// The work of a rank. `transport` joins all ranks on host memory.

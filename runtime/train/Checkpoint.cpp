@@ -186,17 +186,26 @@ static std::optional<int64_t> readStep(const std::string &name) {
   return isOurs ? std::optional(step) : std::nullopt;
 }
 
+std::vector<int64_t> gridloom::rt::listCheckpoints(const fs::path &run) {
+  std::vector<int64_t> steps;
+  std::error_code error;
+  for (fs::directory_iterator entry(run, error), end; !error && entry != end;
+       entry.increment(error))
+    if (std::optional<int64_t> step = readStep(entry->path().filename().string()))
+      steps.push_back(*step);
+  std::ranges::sort(steps);
+  return steps;
+}
+
 fs::path gridloom::rt::findCheckpoint(const fs::path &path) {
   std::error_code error;
   if (fs::exists(path / kManifest, error))
     return path;
-  int64_t latest = -1;
   fs::directory_iterator entries(path, error);
   if (error)
     throw refuse(path, "cannot be read: " + error.message());
-  for (const fs::directory_entry &entry : entries)
-    latest = std::max(latest, readStep(entry.path().filename().string()).value_or(-1));
-  if (latest < 0)
+  std::vector<int64_t> steps = listCheckpoints(path);
+  if (steps.empty())
     throw refuse(path, "is none: there is neither manifest.json nor a folder step-NUMBER in it");
-  return getCheckpointFolder(path, latest);
+  return getCheckpointFolder(path, steps.back());
 }

@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace gridloom::rt {
 
@@ -53,6 +54,9 @@ struct Checkpoint {
 
 /// The folder of a step in the folder of all of a run's checkpoints: "step-0000000100".
 std::filesystem::path getCheckpointFolder(const std::filesystem::path &run, int64_t step);
+/// The steps of the checkpoints in a run's folder, ascending; empty where it has none or is not
+/// there.
+std::vector<int64_t> listCheckpoints(const std::filesystem::path &run);
 /// `path` itself where it is a checkpoint, else the one of the latest step in it. Throws
 /// InvalidArgument when there is none.
 std::filesystem::path findCheckpoint(const std::filesystem::path &path);

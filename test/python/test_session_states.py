@@ -9,6 +9,7 @@ import gridloom
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from test_bindings import finish, start_ranks
 
 from gridloom import zoo
 from gridloom._tools import native
@@ -126,6 +127,36 @@ def test_a_checkpoint_that_does_not_fit_changes_nothing(load, tmp_path):
         with pytest.raises(gridloom.Error, match="no checkpoint is saved"):
             session.save(states / "below")
         np.testing.assert_array_equal(session.get_state("total"), values(1))
+
+
+def test_ranks_of_their_own(load, tmp_path):
+    """A process for each: rank 0 gets values and writes; what one rank cannot read, none takes."""
+    with load("data=2") as session:
+        plan = session.plan.path
+    script = f"""
+    from pathlib import Path
+    folder, given = Path({str(tmp_path)!r}), np.arange(30, dtype=np.float32).reshape(5, 6)
+    session = load()
+    session.set_state("total", given)
+    session.run({{"x": np.ones((5, 6), np.float32)}})
+    session.save(folder / "c", gridloom.Progress(step=3))
+    session.save(folder / "d", gridloom.Progress(step=4))
+    session.reset_states()
+    for wrong in (folder / f"only {{rank or 'c'}}", folder / "cd"[rank]):
+        try:
+            session.restore(wrong)
+        except gridloom.Error as error:
+            print(error)
+    assert session.restore(folder / "c") == gridloom.Progress(step=3)
+    total = session.get_state("total")
+    assert total is None if rank else np.array_equal(total, given + 1)
+    """
+    (tmp_path / "only c").symlink_to(tmp_path / "c")
+    results = finish(start_ranks(plan, script))
+    assert [code for code, _ in results] == [0, 0], results
+    first, second = (text.splitlines() for _, text in results)
+    assert first[0] == "restoring the checkpoint failed on rank 1" and "only 1 cannot be read" in second[0]
+    assert first[1:] == second[1:] == ["restoring the checkpoint: rank 1 has another one than rank 0"]
 
 
 def test_schedules_and_orders_are_the_command_lines():

@@ -1,0 +1,183 @@
+//===- TrainReport.cpp - what a training run prints -----------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/cli/TrainReport.h"
+
+#include "support/Text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <iostream>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+namespace fs = std::filesystem;
+
+/// Lines where no terminal rewrites them, if the user does not say how often.
+static constexpr int64_t kLines = 20;
+/// Of a terminal's line, at most so often.
+static constexpr std::chrono::milliseconds kPause{100};
+/// Times that are kept for the median.
+static constexpr size_t kTimes = size_t(1) << 16;
+
+TrainReport::TrainReport(const TrainingSetup &setup, const fs::path &path, int64_t every)
+    : setup(setup), every(every), numSteps(setup.getNumSteps()), isTerminal(isatty(STDOUT_FILENO)) {
+  if (!path.empty())
+    log.emplace(path, setup);
+  int64_t left = numSteps - setup.getStepsDone(setup.begin.cursor);
+  if (this->every == 0)
+    this->every = std::max<int64_t>(1, (left + kLines - 1) / kLines);
+  if (setup.checkpoint)
+    print("continues " + setup.checkpointPath.string() + " after step " +
+          std::to_string(setup.getStepsDone(setup.begin.cursor)) + " of " +
+          std::to_string(numSteps));
+  if (left <= 0)
+    print("nothing is left to do: " + std::to_string(setup.begin.cursor) + " samples of " +
+          std::to_string(setup.end) + " are read; for more, give more --steps or --epochs");
+  else if (setup.settings.checkpoints.empty())
+    onNote("nothing will be saved; give a folder with --checkpoint-dir to keep what is learned");
+}
+
+static std::string format(const char *form, double value) {
+  char text[64];
+  snprintf(text, sizeof text, form, value);
+  return text;
+}
+
+static std::string formatTime(double seconds) {
+  auto whole = int64_t(std::min(seconds, 1e9));
+  char text[64];
+  if (whole < 3600)
+    snprintf(text, sizeof text, "%d:%02d", int(whole / 60), int(whole % 60));
+  else
+    snprintf(text, sizeof text, "%lld:%02d:%02d", static_cast<long long>(whole / 3600),
+             int(whole / 60 % 60), int(whole % 60));
+  return text;
+}
+
+/// "loss 0.41  accuracy 0.93": what people look at.
+static std::string formatValues(const TrainingValues &values) {
+  std::string text = "loss " + format("%.5g", values.contains("loss") ? values.at("loss") : NAN);
+  for (const auto &[name, value] : values)
+    if (name != "loss" && name != "count" && name != "committed" && name != "gradient_norm")
+      text += "  " + makePrintable(name) + format(" %.4g", value);
+  return text;
+}
+
+std::string TrainReport::describe(const StepRecord &record) const {
+  double rate = recent > 0 ? double(setup.step.batch) / recent * 1e3 : 0;
+  return "step " + std::to_string(record.step) + "/" + std::to_string(numSteps) + "  " +
+         formatValues(record.values) + "  lr " + format("%.4g", record.learningRate) + "  " +
+         format("%.0f samples/s", rate) + "  " + format("%.1f ms", recent) + "  ETA " +
+         formatTime(double(numSteps - record.step) * recent * 1e-3);
+}
+
+void TrainReport::clearLine() {
+  if (hasLine)
+    std::cout << "\r\x1b[K";
+  hasLine = false;
+}
+
+void TrainReport::print(const std::string &line) {
+  clearLine();
+  std::cout << makePrintable(line) << "\n" << std::flush;
+}
+
+void TrainReport::printStep() {
+  if (!unprinted)
+    return;
+  std::string line = describe(*unprinted);
+  unprinted.reset();
+  printed = Clock::now();
+  if (!isTerminal)
+    return print(line);
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
+    line.resize(std::min<size_t>(line.size(), size.ws_col - 1)); // or each would take two lines
+  clearLine();
+  std::cout << line << std::flush;
+  hasLine = true;
+}
+
+void TrainReport::onStep(const StepRecord &record) {
+  if (log)
+    log->add(record);
+  recent = recent > 0 ? 0.9 * recent + 0.1 * record.milliseconds : record.milliseconds;
+  if (counted++ % stride == 0)
+    times.push_back(record.milliseconds);
+  if (times.size() == kTimes) { // every other one
+    for (size_t i = 0; i < kTimes / 2; ++i)
+      times[i] = times[2 * i];
+    times.resize(kTimes / 2);
+    stride *= 2;
+  }
+  unprinted = record;
+  bool isFirst = counted == 1;
+  if (isTerminal ? Clock::now() - printed >= kPause : isFirst || record.step % every == 0)
+    printStep();
+}
+
+void TrainReport::onEvaluation(const EvaluationRecord &record) {
+  if (log)
+    log->add(record);
+  printStep();
+  print("step " + std::to_string(record.step) + "  evaluation: " + formatValues(record.values) +
+        (record.isBest ? "  (best)" : ""));
+}
+
+void TrainReport::onCheckpoint(const fs::path &) {
+  if (log)
+    log->flush();
+}
+
+void TrainReport::onNote(const std::string &line) {
+  clearLine();
+  std::cout << std::flush;
+  std::cerr << "note: " << makePrintable(line) << "\n";
+}
+
+double TrainReport::getMedian() const {
+  std::vector<double> sorted = times;
+  size_t middle = sorted.size() / 2;
+  std::nth_element(sorted.begin(), sorted.begin() + ptrdiff_t(middle), sorted.end());
+  return sorted.empty() ? 0 : sorted[middle];
+}
+
+void TrainReport::finish(const TrainingResult &result) {
+  if (log)
+    log->flush();
+  printStep();
+  clearLine();
+  std::string saved =
+      result.checkpoint.empty() ? "nothing is saved" : "checkpoint " + result.checkpoint.string();
+  if (result.signal)
+    print("interrupted by signal " + std::to_string(result.signal) + " (" +
+          strsignal(result.signal) + ") after step " +
+          std::to_string(setup.getStepsDone(result.progress.cursor)) + " of " +
+          std::to_string(numSteps) +
+          (result.checkpoint.empty() ? "" : "; the same command with --resume continues"));
+  if (result.stoppedEarly)
+    print("stopped early: " + std::to_string(setup.settings.patience) +
+          " evaluations without a lower loss");
+  if (result.steps == 0)
+    return;
+  double median = getMedian(),
+         seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  std::string line = std::to_string(result.steps) + " steps, " +
+                     std::to_string(result.steps * setup.step.batch) + " samples in " +
+                     formatTime(seconds) + " | median " + format("%.1f ms", median) + ", " +
+                     format("%.0f samples/s", double(setup.step.batch) / median * 1e3);
+  if (result.skipped)
+    line += " | " + std::to_string(result.skipped) + " steps not taken";
+  if (result.loss)
+    line += " | loss " + format("%.5g", *result.loss);
+  if (result.evaluation && result.evaluation->values.contains("loss"))
+    line += " | evaluation loss " + format("%.5g", result.evaluation->values.at("loss"));
+  print(line + " | " + saved);
+}

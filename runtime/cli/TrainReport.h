@@ -1,0 +1,51 @@
+//===- TrainReport.h - what a training run prints ---------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_CLI_TRAINREPORT_H
+#define GRIDLOOM_RUNTIME_CLI_TRAINREPORT_H
+
+#include "runtime/train/TrainingLog.h"
+
+#include <chrono>
+
+namespace gridloom::rt {
+
+/// Prints how a run goes on to standard output: one line that is written again and again on a
+/// terminal, else a line every `every` steps, the first and the last among them.
+class TrainReport : public TrainingObserver {
+public:
+  /// `log` is the CSV file, empty for none. `every` 0: so that there are about twenty lines.
+  TrainReport(const TrainingSetup &setup, const std::filesystem::path &log, int64_t every);
+
+  void onStep(const StepRecord &record) override;
+  void onEvaluation(const EvaluationRecord &record) override;
+  void onCheckpoint(const std::filesystem::path &path) override;
+  void onNote(const std::string &line) override;
+  /// The last lines, after the run.
+  void finish(const TrainingResult &result);
+
+private:
+  using Clock = std::chrono::steady_clock;
+
+  std::string describe(const StepRecord &record) const;
+  void clearLine();
+  void print(const std::string &line);
+  void printStep();
+  double getMedian() const;
+
+  const TrainingSetup &setup;
+  std::optional<TrainingLog> log;
+  int64_t every, numSteps;
+  bool isTerminal, hasLine = false;
+  std::optional<StepRecord> unprinted; // of the last step
+  double recent = 0;                   // ms of a step, of late
+  std::vector<double> times;           // ms: of every stride-th step
+  int64_t stride = 1, counted = 0;
+  Clock::time_point begin = Clock::now(), printed;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_CLI_TRAINREPORT_H

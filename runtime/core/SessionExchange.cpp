@@ -1,0 +1,213 @@
+//===- SessionExchange.cpp - whole values of a job ------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Outputs and states are put together from the ranks' parts, and states cut into them.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/core/Error.h"
+#include "runtime/core/PlanQueries.h"
+#include "runtime/core/SessionImpl.h"
+#include "runtime/core/plan.pb.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+
+//===----------------------------------------------------------------------===//
+// Parts
+//===----------------------------------------------------------------------===//
+
+/// The ranks of a stage whose parts together are the whole, each part once.
+std::vector<OutputPart> Session::Impl::findParts(int stage,
+                                                 const std::function<Shard(int)> &getShard) const {
+  std::vector<OutputPart> parts;
+  std::set<std::vector<int64_t>> seen;
+  for (int owner : plan->getMesh().getStageRanks(stage)) {
+    Shard shard = getShard(owner);
+    bool empty = std::find(shard.valid.begin(), shard.valid.end(), 0) != shard.valid.end();
+    if (!empty && seen.insert(shard.begin).second)
+      parts.push_back({owner, std::move(shard)});
+  }
+  return parts;
+}
+
+/// Puts the parts together on rank 0; `read` gives this rank's.
+HostArray Session::Impl::gather(DataType type, const std::vector<int64_t> &shape,
+                                const std::vector<OutputPart> &parts,
+                                const std::function<HostArray()> &read, bool toAll) {
+  HostArray whole;
+  try {
+    if (rank == 0 || toAll)
+      whole = HostArray::allocate(type, shape);
+    for (const OutputPart &part : parts) {
+      if (part.rank != rank && rank != 0)
+        continue;
+      HostArray local;
+      if (part.rank == rank) {
+        local = read();
+        if (rank != 0) {
+          control->send({local.getData(), local.getNumBytes()}, 0);
+          continue;
+        }
+      } else {
+        local = HostArray::allocate(type, part.shard.local);
+        control->receive({local.getMutableData(), local.getNumBytes()}, part.rank);
+      }
+      placeShard(part.shard, sizeOf(type), local.getData(), whole.getMutableData());
+    }
+    if (toAll && control)
+      control->broadcast({whole.getMutableData(), whole.getNumBytes()}, 0);
+  } catch (...) {
+    fail(std::current_exception(), nullptr);
+  }
+  return whole;
+}
+
+//===----------------------------------------------------------------------===//
+// Outputs
+//===----------------------------------------------------------------------===//
+
+std::vector<OutputPart> Session::Impl::findParts(const std::string &name) const {
+  const Argument &argument = getOutput(name);
+  if (argument.stages.empty())
+    throw Error(ErrorCode::InvalidPlan, "no stage makes output '" + name + "'");
+  int stage = argument.stages.front();
+  const schema::Binding &binding = *findBinding(getLast(), stage, name, /*output=*/true);
+  return findParts(
+      stage, [&](int owner) { return getPlacement(getLast(), binding, owner, /*output=*/true); });
+}
+
+HostArray Session::Impl::gatherOutput(const std::string &name, bool toAll) {
+  requireUsable();
+  const Argument &argument = getOutput(name);
+  std::vector<OutputPart> parts;
+  try {
+    parts = findParts(name);
+  } catch (...) {
+    fail(std::current_exception(), nullptr);
+  }
+  return gather(argument.type, argument.shape, parts, [&] { return readShard(name); }, toAll);
+}
+
+//===----------------------------------------------------------------------===//
+// States
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A state as the plan has it.
+struct PlannedState {
+  int stage;
+  const schema::State &state;
+  std::vector<int64_t> global;
+};
+
+} // namespace
+
+/// Finds a state in the first stage that has it.
+static PlannedState findPlanned(const Plan &plan, const std::string &name) {
+  std::string names;
+  for (int stage = 0; stage < plan.getNumStages(); ++stage)
+    for (const schema::State &state : plan.getStage(stage).states()) {
+      if (state.name() == name)
+        return {stage, state, {state.global_shape().begin(), state.global_shape().end()}};
+      names += (names.empty() ? "" : ", ") + state.name();
+    }
+  throw Error(ErrorCode::InvalidArgument, "the plan has no state '" + name + "'" +
+                                              (names.empty() ? "" : "; its states are: " + names));
+}
+
+HostArray Session::Impl::readState(int index) const {
+  const schema::State &state = getStage().states(index);
+  HostArray array =
+      HostArray::allocate(DataType(state.type()), {state.shape().begin(), state.shape().end()});
+  const_cast<Impl *>(this)->copyOut({array.getMutableData(), array.getNumBytes()},
+                                    states[size_t(index)]->data);
+  return array;
+}
+
+HostArray Session::Impl::gatherState(const std::string &name, bool toAll) {
+  requireUsable();
+  PlannedState found = findPlanned(*plan, name);
+  auto getShardOf = [&](int owner) {
+    return getShard(plan->getMesh(), owner, found.state.sharding(), found.global);
+  };
+  return gather(
+      DataType(found.state.type()), found.global, findParts(found.stage, getShardOf),
+      [&] { return readState(findState(name)); }, toAll);
+}
+
+void Session::Impl::setGlobalState(const std::string &name, const HostArray &whole) {
+  requireUsable();
+  PlannedState found = findPlanned(*plan, name);
+  DataType type = DataType(found.state.type());
+  if (whole.getType() != type || whole.getShape() != found.global)
+    throw Error(ErrorCode::InvalidArgument, "state '" + name + "' is " + std::string(nameOf(type)) +
+                                                formatShape(found.global) + ", not " +
+                                                std::string(nameOf(whole.getType())) +
+                                                formatShape(whole.getShape()));
+  for (int i = 0; i < getStage().states_size(); ++i) {
+    const schema::State &state = getStage().states(i);
+    if (state.name() != name)
+      continue;
+    // A state that several stages have may be split in another way in each.
+    if (DataType(state.type()) != type || !std::ranges::equal(state.global_shape(), found.global))
+      throw Error(ErrorCode::InvalidPlan, "stages " + std::to_string(found.stage) + " and " +
+                                              std::to_string(stageNumber) +
+                                              " have different states '" + name + "'");
+    Shard shard = getShard(plan->getMesh(), rank, state.sharding(), found.global);
+    std::vector<std::byte> local(state.bytes());
+    cutShard(shard, sizeOf(type), whole.getData(), local.data());
+    copyIn(states[size_t(i)]->data, local);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Bytes
+//===----------------------------------------------------------------------===//
+
+std::vector<std::vector<std::byte>> Session::Impl::exchange(std::span<const std::byte> mine) {
+  requireUsable();
+  if (!control)
+    return {{mine.begin(), mine.end()}};
+  try {
+    return control->allGather(mine);
+  } catch (...) {
+    fail(std::current_exception(), nullptr);
+  }
+}
+
+std::vector<std::string> Session::Impl::gatherText(const std::string &text) {
+  requireUsable();
+  if (!control)
+    return {text};
+  uint64_t size = text.size();
+  std::vector<std::string> texts;
+  try {
+    std::vector<std::vector<std::byte>> sizes =
+        control->allGather(std::as_bytes(std::span(&size, 1)));
+    auto bytes = std::as_bytes(std::span(text.data(), text.size()));
+    if (rank != 0 && size)
+      control->send(bytes, 0);
+    if (rank != 0)
+      return {};
+    texts.push_back(text);
+    for (size_t other = 1; other < sizes.size(); ++other) {
+      uint64_t length;
+      std::memcpy(&length, sizes[other].data(), sizeof(length));
+      std::string received(length, '\0');
+      if (length)
+        control->receive(std::as_writable_bytes(std::span(received.data(), length)), int(other));
+      texts.push_back(std::move(received));
+    }
+  } catch (...) {
+    fail(std::current_exception(), nullptr);
+  }
+  return texts;
+}

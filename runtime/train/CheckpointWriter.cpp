@@ -1,0 +1,38 @@
+//===- CheckpointWriter.cpp - checkpoints written beside the steps --------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/train/CheckpointWriter.h"
+
+#include <algorithm>
+
+using namespace gridloom::rt;
+namespace fs = std::filesystem;
+
+void CheckpointWriter::start(Checkpoint checkpoint) {
+  finish();
+  writing = std::async(std::launch::async,
+                       [this, checkpoint = std::move(checkpoint)] { write(checkpoint); });
+}
+
+void CheckpointWriter::check() {
+  if (writing.valid() && writing.wait_for(std::chrono::seconds(0)) == std::future_status::ready)
+    writing.get();
+}
+
+void CheckpointWriter::finish() {
+  if (writing.valid())
+    writing.get();
+}
+
+void CheckpointWriter::write(const Checkpoint &checkpoint) const {
+  int64_t step = checkpoint.progress.step;
+  checkpoint.write(getCheckpointFolder(run, step));
+  std::vector<int64_t> steps = listCheckpoints(run);
+  steps.erase(std::ranges::upper_bound(steps, step), steps.end());
+  // What cannot be removed takes room and does no other harm.
+  std::error_code error;
+  for (size_t i = 0; i + size_t(keep) < steps.size(); ++i)
+    fs::remove_all(getCheckpointFolder(run, steps[i]), error);
+}

@@ -1,0 +1,319 @@
+//===- Trainer.cpp - the training loop ------------------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/train/Trainer.h"
+
+#include "runtime/arrays/Npy.h"
+#include "runtime/arrays/Values.h"
+#include "runtime/core/Error.h"
+#include "support/Sha256.h"
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+Trainer::Trainer(const TrainingSetup &setup, Session &session, TrainingObserver *observer,
+                 std::function<int()> getSignal)
+    : setup(setup), session(session), observer(observer), getSignal(std::move(getSignal)),
+      writer(setup.settings.checkpoints, setup.settings.keep),
+      bestLoss(std::numeric_limits<double>::infinity()) {
+  result.progress = setup.begin;
+}
+
+Trainer::~Trainer() = default;
+
+TrainingResult Trainer::run() {
+  agree();
+  restore();
+  exchange(nullptr);
+  noteLeftOut();
+  if (!isOver())
+    prefetch(result.progress.cursor);
+  while (!isOver()) {
+    takeStep();
+    if (isEvaluationDue())
+      evaluate();
+    int64_t done = setup.getStepsDone(result.progress.cursor);
+    bool isDue = setup.settings.checkpointEvery && done % setup.settings.checkpointEvery == 0;
+    if (isDue || isOver())
+      save();
+    if (session.getRank() == 0)
+      writer.check();
+  }
+  writer.finish();
+  return result;
+}
+
+void Trainer::noteLeftOut() const {
+  int64_t left = setup.eval ? setup.eval->data.getNumSamples() % setup.eval->batch : 0;
+  if (left && observer)
+    observer->onNote("evaluations leave out the last " + std::to_string(left) +
+                     (left == 1 ? " sample" : " samples") + ", which fill no batch of " +
+                     std::to_string(setup.eval->batch));
+}
+
+bool Trainer::isOver() const {
+  return result.signal || result.stoppedEarly || result.progress.cursor >= setup.end;
+}
+
+//===----------------------------------------------------------------------===//
+// Beginning
+//===----------------------------------------------------------------------===//
+
+/// Ranks that another launcher started have made the setup each for itself.
+void Trainer::agree() {
+  const TrainingSettings &settings = setup.settings;
+  auto describe = [](const TrainedEntry &entry) {
+    return std::to_string(entry.data.getNumSamples()) + " " + std::to_string(entry.batch);
+  };
+  const TrainingProgress &begin = setup.begin;
+  std::string text = describe(setup.step) + ";" + (setup.eval ? describe(*setup.eval) : "");
+  for (int64_t number : {setup.end, begin.step, begin.cursor, begin.numSamples, settings.evalEvery,
+                         settings.patience, settings.checkpointEvery})
+    text += " " + std::to_string(number);
+  text += " " + std::to_string(begin.seed) + " " + std::to_string(setup.learningRate) + " " +
+          settings.schedule + (setup.checkpoint ? " resumed" : "") +
+          (settings.skipNonFinite ? " skip" : "") + (settings.checkpoints.empty() ? "" : " save");
+  std::string digest = sha256(text);
+  auto all = session.exchange(std::as_bytes(std::span(digest.data(), digest.size())));
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all[0])
+      throw Error(ErrorCode::InvalidArgument,
+                  "rank " + std::to_string(rank) +
+                      " has other data, options or checkpoints than rank 0; give all ranks the "
+                      "same command line and the same files");
+}
+
+void Trainer::restore() {
+  if (!setup.checkpoint)
+    return;
+  for (const auto &[name, array] : setup.checkpoint->states)
+    session.setGlobalState(name, array);
+  result.checkpoint = setup.checkpointPath;
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+void Trainer::prefetch(int64_t cursor) {
+  next = std::async(std::launch::async, [this, cursor] {
+    std::vector<int64_t> samples = setup.order.getBatch(cursor, setup.step.batch);
+    Batch batch;
+    for (const std::string &name : setup.step.columns)
+      batch[name] = setup.step.data.makeBatch(name, samples);
+    return batch;
+  });
+}
+
+/// "step 5 (samples 32 to 39 of epoch 1)", where samples are counted in the order that they are
+/// read.
+std::string Trainer::describeStep(int64_t cursor) const {
+  int64_t numSamples = setup.begin.numSamples, last = cursor + setup.step.batch - 1;
+  int64_t firstEpoch = setup.order.getEpoch(cursor), lastEpoch = setup.order.getEpoch(last);
+  auto describeEpoch = [](int64_t epoch) { return " of epoch " + std::to_string(epoch + 1); };
+  return "step " + std::to_string(setup.getStepsDone(cursor) + 1) + " (samples " +
+         std::to_string(cursor % numSamples) +
+         (firstEpoch == lastEpoch ? "" : describeEpoch(firstEpoch)) + " to " +
+         std::to_string(last % numSamples) + describeEpoch(lastEpoch) + ")";
+}
+
+TrainingValues Trainer::runEntry(const char *name, const TrainedEntry &entry, const Batch &batch) {
+  for (const auto &[input, array] : setup.constants)
+    if (entry.specialisation->findInput(input))
+      session.bind(input, array);
+  for (const auto &[input, array] : batch)
+    session.bind(input, array);
+  session.checkRun(name, entry.specialisation->dims);
+  session.run(name, entry.specialisation->dims);
+  return *exchange(&entry);
+}
+
+/// Gives all ranks the values of the entry's last run, which the ranks of some stage have, and the
+/// signals that ranks have got.
+std::optional<TrainingValues> Trainer::exchange(const TrainedEntry *entry) {
+  std::vector<float> mine = {getSignal ? float(getSignal()) : 0.f};
+  size_t count = entry ? entry->values.size() : 0;
+  for (size_t i = 0; i < count; ++i) {
+    HostArray value = session.getOutputShard(entry->values[i]);
+    mine.push_back(value.isNull() ? 0.f : 1.f);
+    mine.push_back(value.isNull() ? 0.f : value.as<float>()[0]);
+  }
+  std::optional<TrainingValues> values;
+  std::vector<std::vector<std::byte>> all = session.exchange(std::as_bytes(std::span(mine)));
+  for (size_t rank = all.size(); rank-- > 0;) { // the first rank's count
+    std::vector<float> theirs(mine.size());
+    std::memcpy(theirs.data(), all[rank].data(), all[rank].size());
+    if (theirs[0] != 0)
+      result.signal = int(theirs[0]);
+    for (size_t i = 0; i < count; ++i)
+      if (theirs[1 + 2 * i] != 0)
+        (values ? *values : values.emplace())[entry->values[i]] = double(theirs[2 + 2 * i]);
+  }
+  if (entry && (!values || values->size() != count))
+    throw Error(ErrorCode::InvalidPlan, "no rank makes some output of a training entry");
+  return values;
+}
+
+void Trainer::takeStep() {
+  Clock::time_point begin = Clock::now();
+  TrainingProgress &progress = result.progress;
+  StepRecord record;
+  record.cursor = progress.cursor;
+  record.epoch = setup.order.getEpoch(progress.cursor) + 1;
+  record.step = setup.getStepsDone(progress.cursor) + 1;
+  record.learningRate = setup.learningRate * setup.schedule.getFactor(progress.step);
+
+  Batch batch = next.get();
+  int64_t following = progress.cursor + setup.step.batch;
+  if (following < setup.end)
+    prefetch(following);
+  if (setup.step.specialisation->findInput(kLearningRate)) {
+    HostArray rate = HostArray::allocate(DataType::F32, {});
+    rate.as<float>()[0] = float(record.learningRate);
+    session.bind(kLearningRate, rate);
+  }
+  try {
+    record.values = runEntry(kTrainEntry, setup.step, batch);
+  } catch (const Error &error) {
+    throw Error(describeStep(progress.cursor), error);
+  }
+  record.committed = record.values.at("committed") == 1; // not NaN, either
+  record.milliseconds = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  if (!record.committed)
+    refuseStep(record, batch);
+  ++result.steps;
+  progress.step += record.committed;
+  progress.cursor = following;
+  if (record.committed)
+    result.loss = record.values.at("loss");
+  if (observer)
+    observer->onStep(record);
+}
+
+/// The first sample that is not finite: "; x.npy holds nan in sample 77", or nothing.
+static std::string findNonFinite(const std::map<std::string, HostArray> &batch,
+                                 const std::vector<int64_t> &samples) {
+  for (const auto &[name, array] : batch) {
+    int64_t each = array.getNumElements() / int64_t(samples.size());
+    for (int64_t i = 0; isFloat(array.getType()) && i < array.getNumElements(); ++i)
+      if (double value = getElement(array, i); !std::isfinite(value))
+        return "; " + getNpyName(name) + " holds " + (std::isnan(value) ? "nan" : "inf") +
+               " in sample " + std::to_string(samples[size_t(i / each)]);
+  }
+  return "";
+}
+
+static std::string formatNumber(double value) {
+  char text[64];
+  snprintf(text, sizeof text, "%g", value);
+  return text;
+}
+
+/// A step that was not taken: a line, or the end.
+void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
+  std::string line = describeStep(record.cursor) + " is not taken: the loss is " +
+                     formatNumber(record.values.at("loss"));
+  if (auto norm = record.values.find("gradient_norm"); norm != record.values.end())
+    line += ", the gradient norm " + formatNumber(norm->second);
+  line += findNonFinite(batch, setup.order.getBatch(record.cursor, setup.step.batch));
+  if (setup.settings.skipNonFinite) {
+    ++result.skipped;
+    if (observer)
+      observer->onNote(line);
+    return;
+  }
+  save(); // the states are those before the step
+  writer.finish();
+  exchange(nullptr); // a rank that ends sooner would end the others while they save
+  throw Error(
+      ErrorCode::InvalidArgument,
+      line + "; --on-nan skip goes on without it" +
+          (result.checkpoint.empty() ? "" : ", --resume from " + result.checkpoint.string()));
+}
+
+//===----------------------------------------------------------------------===//
+// Evaluation
+//===----------------------------------------------------------------------===//
+
+bool Trainer::isEvaluationDue() const {
+  int64_t cursor = result.progress.cursor;
+  if (!setup.eval || result.signal)
+    return false;
+  if (cursor >= setup.end)
+    return true;
+  if (setup.settings.evalEvery)
+    return setup.getStepsDone(cursor) % setup.settings.evalEvery == 0;
+  return setup.order.getEpoch(cursor) != setup.order.getEpoch(cursor - setup.step.batch);
+}
+
+/// Runs all whole batches of the evaluation data. A signal ends it without a result.
+void Trainer::evaluate() {
+  const TrainedEntry &entry = *setup.eval;
+  EvaluationRecord record;
+  record.step = setup.getStepsDone(result.progress.cursor);
+  TrainingValues sums;
+  std::vector<int64_t> samples(size_t(entry.batch));
+  for (int64_t first = 0; first + entry.batch <= entry.data.getNumSamples(); first += entry.batch) {
+    std::iota(samples.begin(), samples.end(), first);
+    Batch batch;
+    for (const std::string &name : entry.columns)
+      batch[name] = entry.data.makeBatch(name, samples);
+    TrainingValues values;
+    try {
+      values = runEntry(kEvalEntry, entry, batch);
+    } catch (const Error &error) {
+      throw Error("evaluation (samples " + std::to_string(first) + " to " +
+                      std::to_string(first + entry.batch - 1) + ")",
+                  error);
+    }
+    if (result.signal)
+      return;
+    double count = values.at("count");
+    for (const auto &[name, value] : values)
+      if (name == "count" || count != 0) // no label of this batch counts
+        sums[name] += name == "count" ? count : value * count;
+  }
+  for (const auto &[name, sum] : sums)
+    record.values[name] = name == "count" ? sum : sum / sums.at("count");
+  double loss = record.values.contains("loss") ? record.values.at("loss") : std::nan("");
+  record.isBest = loss < bestLoss;
+  evaluationsSinceBest = record.isBest ? 0 : evaluationsSinceBest + 1;
+  if (record.isBest)
+    bestLoss = loss;
+  result.stoppedEarly = setup.settings.patience && evaluationsSinceBest >= setup.settings.patience;
+  result.evaluation = record;
+  if (observer)
+    observer->onEvaluation(record);
+}
+
+//===----------------------------------------------------------------------===//
+// Checkpoints
+//===----------------------------------------------------------------------===//
+
+void Trainer::save() {
+  const TrainingProgress &progress = result.progress;
+  if (setup.settings.checkpoints.empty() || progress.cursor == savedCursor)
+    return;
+  savedCursor = progress.cursor;
+  Checkpoint checkpoint;
+  checkpoint.progress = progress;
+  for (const auto &[name, wanted] : setup.states)
+    checkpoint.states[name] = session.gatherState(name);
+  result.checkpoint = getCheckpointFolder(setup.settings.checkpoints, progress.step);
+  if (observer)
+    observer->onCheckpoint(result.checkpoint);
+  if (session.getRank() == 0)
+    writer.start(std::move(checkpoint));
+}

@@ -1,0 +1,112 @@
+//===- Trainer.h - the training loop ----------------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Every rank runs the same loop. After each step the ranks exchange its loss and the like, so that
+// all decide alike: which steps count, when to stop. Rank 0 writes the checkpoints.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_TRAIN_TRAINER_H
+#define GRIDLOOM_RUNTIME_TRAIN_TRAINER_H
+
+#include "runtime/core/Session.h"
+#include "runtime/train/CheckpointWriter.h"
+#include "runtime/train/TrainingSetup.h"
+
+#include <functional>
+#include <future>
+
+namespace gridloom::rt {
+
+/// What an entry's scalar outputs hold, by name.
+using TrainingValues = std::map<std::string, double>;
+
+struct StepRecord {
+  int64_t step = 0;   // of all that were tried, from 1
+  int64_t epoch = 0;  // of the first sample, from 1
+  int64_t cursor = 0; // before the step
+  double learningRate = 0;
+  bool committed = true;
+  TrainingValues values;
+  double milliseconds = 0;
+};
+
+struct EvaluationRecord {
+  int64_t step = 0; // after which it was
+  /// `loss` and metrics are means over all samples, by `count`; `count` is the sum.
+  TrainingValues values;
+  bool isBest = false;
+};
+
+/// Is told what happens, on the rank that it was given to.
+class TrainingObserver {
+public:
+  virtual ~TrainingObserver() = default;
+  virtual void onStep(const StepRecord &) {}
+  virtual void onEvaluation(const EvaluationRecord &) {}
+  /// A checkpoint is about to be written: all that was before belongs to it.
+  virtual void onCheckpoint(const std::filesystem::path &) {}
+  /// Something that people should know, one line.
+  virtual void onNote(const std::string &) {}
+};
+
+struct TrainingResult {
+  TrainingProgress progress;
+  int64_t steps = 0;   // tried in this call
+  int64_t skipped = 0; // of these, not taken
+  int signal = 0;      // that ended the run; 0: none did
+  bool stoppedEarly = false;
+  std::optional<double> loss;                 // the last step's
+  std::optional<EvaluationRecord> evaluation; // the last one
+  std::filesystem::path checkpoint;           // the last one, on all ranks; empty: none
+};
+
+class Trainer {
+public:
+  /// `observer` may be null. `getSignal`, which may be null, gives the number of a signal that asks
+  /// to end, or 0; ranks may have different answers.
+  Trainer(const TrainingSetup &setup, Session &session, TrainingObserver *observer = nullptr,
+          std::function<int()> getSignal = nullptr);
+  ~Trainer();
+  Trainer(const Trainer &) = delete;
+  Trainer &operator=(const Trainer &) = delete;
+
+  /// Collective. Trains to the end that the setup says, or until a signal or a lack of progress.
+  /// Throws InvalidArgument naming step and samples where a step could not be taken, and the path
+  /// where a checkpoint cannot be written.
+  TrainingResult run();
+
+private:
+  using Batch = std::map<std::string, HostArray>;
+
+  void agree();
+  void restore();
+  void takeStep();
+  void refuseStep(const StepRecord &record, const Batch &batch);
+  void evaluate();
+  bool isEvaluationDue() const;
+  void save();
+  bool isOver() const;
+  void noteLeftOut() const;
+  TrainingValues runEntry(const char *name, const TrainedEntry &entry, const Batch &batch);
+  std::optional<TrainingValues> exchange(const TrainedEntry *entry);
+  void prefetch(int64_t cursor);
+  std::string describeStep(int64_t cursor) const;
+
+  const TrainingSetup &setup;
+  Session &session;
+  TrainingObserver *observer;
+  std::function<int()> getSignal;
+  CheckpointWriter writer;
+  std::future<Batch> next;
+  TrainingResult result;
+  int64_t savedCursor = -1;
+  double bestLoss;
+  int64_t evaluationsSinceBest = 0;
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_TRAIN_TRAINER_H

@@ -1,0 +1,162 @@
+//===- TrainingLog.cpp - a table of all steps -----------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/train/TrainingLog.h"
+
+#include "runtime/core/Error.h"
+#include "support/FileSwap.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+namespace fs = std::filesystem;
+
+static Error refuse(const fs::path &path, const std::string &what) {
+  return {ErrorCode::InvalidArgument, "--log " + path.string() + " " + what};
+}
+
+/// The outputs that come in the log's middle, in the plan's order.
+static std::vector<std::string> findMetrics(const TrainedEntry &entry) {
+  std::vector<std::string> metrics;
+  for (const std::string &name : entry.values)
+    if (name != "loss" && name != "count" && name != "gradient_norm" && name != "committed")
+      metrics.push_back(name);
+  return metrics;
+}
+
+static std::vector<std::string> findEvalValues(const TrainingSetup &setup) {
+  std::vector<std::string> values = {"loss"};
+  if (!setup.eval)
+    return {};
+  for (const std::string &name : findMetrics(*setup.eval))
+    values.push_back(name);
+  return values;
+}
+
+/// A name may hold anything.
+static std::string quote(const std::string &name) {
+  if (name.find_first_of(",\"\r\n") == std::string::npos)
+    return name;
+  std::string quoted = "\"";
+  for (char c : makePrintable(name))
+    quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+static std::string makeHeader(const TrainingSetup &setup) {
+  std::string header = "step,epoch,first_sample,loss,count,learning_rate,gradient_norm,committed,";
+  for (const std::string &name : findMetrics(setup.step))
+    header += quote(name) + ",";
+  header += "ms";
+  for (const std::string &name : findEvalValues(setup))
+    header += "," + quote("eval_" + name);
+  return header + "\n";
+}
+
+/// The rows of an earlier log that are before the sample `begin`, with the header.
+static std::string readEarlier(const fs::path &path, const TrainingSetup &setup) {
+  std::ifstream stream(path, std::ios::binary);
+  std::string kept = makeHeader(setup), line;
+  if (!stream)
+    throw refuse(path, std::string("cannot be read: ") + strerror(errno));
+  if (!std::getline(stream, line) || line + "\n" != kept)
+    throw refuse(path, "is no log of this run: it begins with other columns; name another file");
+  while (std::getline(stream, line) && !stream.eof()) { // a line that was cut off has no end
+    size_t at = line.find(',', line.find(',') + 1);
+    int64_t first = 0;
+    const char *digits = line.data() + std::min(at, line.size() - 1) + 1;
+    auto [end, problem] = std::from_chars(digits, line.data() + line.size(), first);
+    if (at == std::string::npos || problem != std::errc())
+      throw refuse(path, "is no log of this run: it has the row '" + line + "'; name another file");
+    if (first < setup.begin.cursor)
+      kept += line + "\n";
+  }
+  return kept;
+}
+
+/// Terminals and pipes take a log too.
+static bool isThere(const fs::path &path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+void TrainingLog::check(const fs::path &path, const TrainingSetup &setup) {
+  std::error_code error;
+  if (fs::is_directory(path, error))
+    throw refuse(path, "is a folder; name a file");
+  if (fs::path folder = fs::absolute(path).parent_path(); !fs::is_directory(folder, error))
+    throw refuse(path, "cannot be written: there is no folder " + folder.string());
+  if (!isThere(path))
+    return;
+  if (!setup.checkpoint)
+    throw refuse(path, "exists; remove it, or name another file");
+  readEarlier(path, setup);
+}
+
+TrainingLog::TrainingLog(fs::path given, const TrainingSetup &setup)
+    : path(std::move(given)), values(findMetrics(setup.step)), evalValues(findEvalValues(setup)) {
+  std::string contents = isThere(path) ? readEarlier(path, setup) : makeHeader(setup);
+  if (std::string reason = replaceFile(path, {contents}); !reason.empty())
+    throw refuse(path, "cannot be written: " + reason);
+  file = fopen(path.c_str(), "ae");
+  if (!file)
+    throw refuse(path, std::string("cannot be written: ") + strerror(errno));
+}
+
+TrainingLog::~TrainingLog() {
+  // What is left after an error is written as far as that can be done.
+  if (!row.empty())
+    row += evaluated + "\n";
+  fwrite(row.data(), 1, row.size(), file);
+  fclose(file);
+}
+
+/// The shortest text that reads back as this f32, or as a number close to this double.
+static std::string format(double value) {
+  char text[64];
+  snprintf(text, sizeof text, "%.9g", value);
+  return text;
+}
+
+static std::string format(const TrainingValues &values, const std::string &name) {
+  auto found = values.find(name);
+  return found == values.end() ? "" : format(found->second);
+}
+
+void TrainingLog::add(const StepRecord &record) {
+  flush();
+  row = std::to_string(record.step) + "," + std::to_string(record.epoch) + "," +
+        std::to_string(record.cursor) + "," + format(record.values, "loss") + "," +
+        format(record.values, "count") + "," + format(record.learningRate) + "," +
+        format(record.values, "gradient_norm") + "," + (record.committed ? "1," : "0,");
+  for (const std::string &name : values)
+    row += format(record.values, name) + ",";
+  char text[32];
+  snprintf(text, sizeof text, "%.3f", record.milliseconds);
+  row += text;
+  evaluated = std::string(evalValues.size(), ',');
+}
+
+void TrainingLog::add(const EvaluationRecord &record) {
+  evaluated.clear();
+  for (const std::string &name : evalValues)
+    evaluated += "," + format(record.values, name);
+}
+
+void TrainingLog::flush() {
+  if (row.empty())
+    return;
+  row += evaluated + "\n";
+  bool isWritten = fwrite(row.data(), 1, row.size(), file) == row.size() && fflush(file) == 0;
+  row.clear();
+  evaluated.clear();
+  if (!isWritten)
+    throw refuse(path, std::string("cannot be written: ") + strerror(errno));
+}

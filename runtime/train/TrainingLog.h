@@ -1,0 +1,49 @@
+//===- TrainingLog.h - a table of all steps ---------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_RUNTIME_TRAIN_TRAININGLOG_H
+#define GRIDLOOM_RUNTIME_TRAIN_TRAININGLOG_H
+
+#include "runtime/train/Trainer.h"
+
+#include <cstdio>
+
+namespace gridloom::rt {
+
+/// A CSV file with a row for each step, and the evaluation after it where there was one:
+///
+///   step,epoch,first_sample,loss,count,learning_rate,gradient_norm,committed,METRICS,ms,eval_loss,
+///   eval_METRICS
+///
+/// `first_sample` counts the samples of the whole run that were read before the step. A run that
+/// was interrupted after its last checkpoint has rows that the resumed one makes again: they go.
+class TrainingLog {
+public:
+  /// Throws InvalidArgument where there is a file of this name, unless `setup` resumes a run whose
+  /// log it is.
+  static void check(const std::filesystem::path &path, const TrainingSetup &setup);
+
+  /// Opens the file. Throws InvalidArgument with the path and the system's reason.
+  TrainingLog(std::filesystem::path path, const TrainingSetup &setup);
+  ~TrainingLog();
+  TrainingLog(const TrainingLog &) = delete;
+  TrainingLog &operator=(const TrainingLog &) = delete;
+
+  /// The row is in the file when the next one comes, at latest.
+  void add(const StepRecord &record);
+  void add(const EvaluationRecord &record);
+  /// Writes the last row. Throws InvalidArgument with the path and the system's reason.
+  void flush();
+
+private:
+  std::filesystem::path path;
+  std::vector<std::string> values, evalValues; // columns after the fixed ones
+  FILE *file = nullptr;
+  std::string row, evaluated; // of the last step
+};
+
+} // namespace gridloom::rt
+
+#endif // GRIDLOOM_RUNTIME_TRAIN_TRAININGLOG_H

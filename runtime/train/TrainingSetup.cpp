@@ -1,0 +1,248 @@
+//===- TrainingSetup.cpp - what a training run is made of -----------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "runtime/train/TrainingSetup.h"
+
+#include "runtime/arrays/Generator.h"
+#include "runtime/core/Error.h"
+#include "runtime/core/PlanQueries.h"
+#include "runtime/core/plan.pb.h"
+
+#include <algorithm>
+
+using namespace gridloom;
+using namespace gridloom::rt;
+namespace fs = std::filesystem;
+
+static Error usage(const std::string &text) { return {ErrorCode::InvalidArgument, text}; }
+
+static std::string describe(const Argument &argument) {
+  return argument.name + " " + std::string(nameOf(argument.type)) + " " +
+         formatShape(argument.shape);
+}
+
+//===----------------------------------------------------------------------===//
+// The plan's part
+//===----------------------------------------------------------------------===//
+
+/// The one specialisation of an entry that has the sizes given.
+static const EntrySpecialisation &choose(const Entry &entry,
+                                         const std::map<std::string, int64_t> &dims) {
+  std::vector<const EntrySpecialisation *> fitting;
+  std::string all;
+  for (const EntrySpecialisation &candidate : entry.specialisations) {
+    all += (all.empty() ? "" : "; ") + formatDims(candidate.dims);
+    bool fits = std::ranges::all_of(dims, [&](const auto &dim) {
+      auto own = candidate.dims.find(dim.first);
+      return own != candidate.dims.end() && own->second == dim.second;
+    });
+    if (fits)
+      fitting.push_back(&candidate);
+  }
+  if (fitting.size() == 1)
+    return *fitting.front();
+  throw usage("entry '" + entry.name + "' has " + (fitting.empty() ? "no" : "several") +
+              " specialisations" + (dims.empty() ? "" : " of " + formatDims(dims)) +
+              "; choose with --dim among: " + all);
+}
+
+/// The inputs that are read from data, which have a batch as their first dimension.
+static void findColumns(const TrainingSettings &settings, const std::string &entry,
+                        TrainedEntry &found) {
+  const Argument *first = nullptr;
+  for (const Argument &input : found.specialisation->inputs) {
+    if (input.name == kLearningRate || settings.inputs.contains(input.name))
+      continue;
+    std::string remedy =
+        "; give the value of an input that is no data with --input " + input.name + "=VALUE";
+    if (input.shape.empty())
+      throw usage("input " + describe(input) + " of entry '" + entry +
+                  "' has no dimension for samples" + remedy);
+    if (first && input.shape.front() != first->shape.front())
+      throw usage("inputs " + describe(*first) + " and " + describe(input) + " of entry '" + entry +
+                  "' have different numbers of samples" + remedy);
+    if (!first)
+      first = &input;
+    found.columns.push_back(input.name);
+  }
+  if (!first)
+    throw usage("entry '" + entry + "' has no input to train on");
+  found.batch = first->shape.front();
+  if (found.batch < 1)
+    throw usage("input " + describe(*first) + " of entry '" + entry + "' has no samples");
+}
+
+static void openData(const fs::path &folder, TrainedEntry &entry) {
+  std::vector<DataSet::Column> columns;
+  for (const std::string &name : entry.columns) {
+    const Argument &input = *entry.specialisation->findInput(name);
+    columns.push_back({name, input.type, {input.shape.begin() + 1, input.shape.end()}});
+  }
+  entry.data = DataSet::open(folder, columns);
+  if (entry.data.getNumSamples() < entry.batch)
+    throw usage("data " + folder.string() + " has " + std::to_string(entry.data.getNumSamples()) +
+                " samples, fewer than the plan's batch of " + std::to_string(entry.batch) +
+                "; compile the model for a smaller one");
+}
+
+static TrainedEntry openEntry(const Plan &plan, const char *name, const TrainingSettings &settings,
+                              const fs::path &data) {
+  TrainedEntry entry;
+  entry.specialisation = &choose(plan.getEntry(name), settings.dims);
+  findColumns(settings, name, entry);
+  for (const Argument &output : entry.specialisation->outputs)
+    if (output.type == DataType::F32 && output.shape.empty())
+      entry.values.push_back(output.name);
+  openData(data, entry);
+  for (const char *needed : {"loss", "count"})
+    if (!std::ranges::count(entry.values, needed))
+      throw usage("entry '" + std::string(name) + "' has no output '" + needed + "' f32 []");
+  return entry;
+}
+
+/// The values of inputs that are no data.
+static void makeConstants(TrainingSetup &setup) {
+  for (const auto &[name, text] : setup.settings.inputs) {
+    const Argument *input = setup.step.specialisation->findInput(name);
+    if (!input && setup.eval)
+      input = setup.eval->specialisation->findInput(name);
+    if (!input || name == kLearningRate)
+      throw usage("--input " + name + ": there is no such input; the plan takes the data " + [&] {
+        std::string names;
+        for (const std::string &each : setup.step.columns)
+          names += (names.empty() ? "" : ", ") + each;
+        return names;
+      }());
+    std::optional<Generator> generator = Generator::parse(text);
+    setup.constants[name] =
+        generator ? generate(*generator, name, input->type, input->shape, setup.begin.seed)
+                  : adaptInput(readInput(text), text, name, input->type, input->shape);
+  }
+}
+
+static void findStates(TrainingSetup &setup) {
+  for (int stage = 0; stage < setup.plan->getNumStages(); ++stage)
+    for (const schema::State &state : setup.plan->getStage(stage).states())
+      setup.states[state.name()] = {DataType(state.type()),
+                                    {state.global_shape().begin(), state.global_shape().end()}};
+}
+
+static void requireTrains(const Plan &plan) {
+  if (!plan.getTraining())
+    throw usage(plan.getFolder().string() +
+                " was compiled without --train; compile its model with --train --loss LOSS "
+                "--optimizer OPTIMIZER");
+}
+
+//===----------------------------------------------------------------------===//
+// The run's part
+//===----------------------------------------------------------------------===//
+
+/// That a folder of checkpoints has none that would be mixed up with this run's.
+static void requireUnused(const TrainingSetup &setup) {
+  const fs::path &folder = setup.settings.checkpoints;
+  if (folder.empty())
+    return;
+  std::vector<int64_t> steps = listCheckpoints(folder);
+  if (steps.empty())
+    return;
+  if (!setup.settings.resume)
+    throw usage("--checkpoint-dir " + folder.string() + " has checkpoints, the last of step " +
+                std::to_string(steps.back()) + "; continue it with --resume, or name a new folder");
+  if (steps.back() > setup.begin.step)
+    throw usage("--checkpoint-dir " + folder.string() + " has a checkpoint of step " +
+                std::to_string(steps.back()) + ", after step " + std::to_string(setup.begin.step) +
+                ", which is to be resumed; remove it, or name a new folder");
+}
+
+static void requireSameRun(const TrainingSetup &setup) {
+  const TrainingProgress &saved = setup.checkpoint->progress;
+  auto fail = [&](const std::string &what) {
+    throw usage("checkpoint " + setup.checkpointPath.string() + " " + what);
+  };
+  if (int64_t now = setup.step.data.getNumSamples(); saved.numSamples != now)
+    fail("is of a run over " + std::to_string(saved.numSamples) + " samples, but " +
+         setup.settings.data.string() + " has " + std::to_string(now));
+  if (setup.settings.seed && *setup.settings.seed != saved.seed)
+    fail("is of a run with seed " + std::to_string(saved.seed) + ", not " +
+         std::to_string(*setup.settings.seed) + "; leave --seed out to continue it");
+  if (saved.step > saved.cursor)
+    fail("counts " + std::to_string(saved.step) + " steps but only " +
+         std::to_string(saved.cursor) + " samples");
+  setup.checkpoint->requireFits(setup.states);
+}
+
+/// Reads the checkpoint to continue, where there is one.
+static void readCheckpoint(TrainingSetup &setup) {
+  const TrainingSettings &settings = setup.settings;
+  if (!settings.resume)
+    return;
+  fs::path from = settings.resumeFrom;
+  if (from.empty()) {
+    if (settings.checkpoints.empty())
+      throw usage("--resume: name a checkpoint, or the folder of them with --checkpoint-dir");
+    std::vector<int64_t> steps = listCheckpoints(settings.checkpoints);
+    if (steps.empty())
+      return;
+    from = getCheckpointFolder(settings.checkpoints, steps.back());
+  }
+  setup.checkpointPath = findCheckpoint(from);
+  setup.checkpoint = Checkpoint::read(setup.checkpointPath);
+  requireSameRun(setup);
+}
+
+/// Where the cursor ends.
+static int64_t findEnd(const TrainingSetup &setup) {
+  const TrainingSettings &settings = setup.settings;
+  int64_t times = settings.steps ? settings.steps : std::max<int64_t>(settings.epochs, 1);
+  int64_t each = settings.steps ? setup.step.batch : setup.step.data.getNumSamples(), end = 0;
+  // The last batch may reach beyond the end.
+  if (times < 0 || __builtin_mul_overflow(times, each, &end) || end > INT64_MAX / 4)
+    throw usage(std::to_string(times) + " times " + std::to_string(each) +
+                " samples are more than a run can count");
+  return end;
+}
+
+static void findRate(TrainingSetup &setup) {
+  const TrainingSettings &settings = setup.settings;
+  setup.learningRate = settings.learningRate.value_or(setup.plan->getTraining()->learningRate);
+  setup.schedule = Schedule::parse(settings.schedule, setup.getNumSteps());
+  const Argument *input = setup.step.specialisation->findInput(kLearningRate);
+  if (input && (input->type != DataType::F32 || !input->shape.empty()))
+    throw usage("input " + describe(*input) + " is not one f32");
+  if (!input && settings.learningRate)
+    throw usage("--lr has no effect: the plan's optimizer takes no learning rate");
+}
+
+TrainingSetup TrainingSetup::prepare(std::shared_ptr<const Plan> plan, TrainingSettings settings) {
+  TrainingSetup setup;
+  setup.plan = std::move(plan);
+  setup.settings = std::move(settings);
+  requireTrains(*setup.plan);
+  findStates(setup);
+  setup.step = openEntry(*setup.plan, kTrainEntry, setup.settings, setup.settings.data);
+  if (!std::ranges::count(setup.step.values, "committed"))
+    throw usage(std::string("entry '") + kTrainEntry + "' has no output 'committed' f32 []");
+  if (!setup.settings.evalData.empty())
+    setup.eval = openEntry(*setup.plan, kEvalEntry, setup.settings, setup.settings.evalData);
+  else if (setup.settings.patience)
+    throw usage("--patience needs --eval-data, whose loss it looks at");
+  readCheckpoint(setup);
+  setup.begin = setup.checkpoint ? setup.checkpoint->progress
+                                 : TrainingProgress{.numSamples = setup.step.data.getNumSamples(),
+                                                    .seed = setup.settings.seed.value_or(0)};
+  requireUnused(setup);
+  setup.order = SampleOrder(setup.begin.numSamples, setup.begin.seed);
+  setup.end = findEnd(setup);
+  findRate(setup);
+  makeConstants(setup);
+  return setup;
+}
+
+int64_t TrainingSetup::getNumSteps() const { return getStepsDone(end); }
+
+int64_t TrainingSetup::getStepsDone(int64_t cursor) const {
+  return cursor / step.batch + (cursor % step.batch ? 1 : 0);
+}
