@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
+import subprocess
 
 import numpy as np
 import onnx
@@ -348,6 +349,34 @@ def test_damaged_checkpoints(tools, tmp_path, verb):
     (tmp_path / "c" / "manifest.json").write_text(json.dumps(manifest))
     assert "names a file outside of its folder" in refused(tools, *arguments)
     assert not (tmp_path / "t.safetensors").exists()
+
+
+def test_names_with_control_characters(tools, tmp_path):
+    write_checkpoint(tmp_path / "c", {"w\x1b[2J\n": np.ones(2, np.float32)})
+    text = tools.call("checkpoint", "inspect", tmp_path / "c").stdout
+    assert "w\\x1b[2J\\x0a" in text and "\x1b" not in text
+
+
+def test_mutated_models(tools, tmp_path):
+    """A model with bytes flipped, taken out or put in is exported or refused in one line."""
+    model = make_model(tmp_path / "m.onnx", with_subgraph)
+    write_checkpoint(tmp_path / "c", trained())
+    whole, random, codes = model.read_bytes(), np.random.default_rng(3), []
+    for _ in range(40):
+        mutant, at = bytearray(whole), int(random.integers(len(whole)))
+        kind = random.integers(3)
+        if kind == 0:
+            mutant[at] ^= 1 << int(random.integers(8))
+        elif kind == 1:
+            del mutant[at : at + int(random.integers(1, 9))]
+        else:
+            mutant[at:at] = random.bytes(3)
+        model.write_bytes(mutant)
+        command = [tools.path("gridloom"), "checkpoint", "export", tmp_path / "c", "--model", model, "-o", tmp_path / "t.onnx", "--force"]
+        result = subprocess.run(command, capture_output=True, timeout=60)
+        codes.append(result.returncode)
+        assert result.returncode == 0 or (result.returncode == 1 and result.stderr.count(b"\n") == 1), (mutant, result)
+    assert set(codes) == {0, 1}
 
 
 def test_hostile_models(tools, tmp_path):
