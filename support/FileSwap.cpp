@@ -7,6 +7,7 @@
 
 #include "support/Descriptor.h"
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -28,7 +29,7 @@ static fs::path makeNameBeside(const fs::path &path, const char *what) {
 }
 
 /// Writes to `file` and closes it; the system's reason, or "".
-static std::string writeFile(Descriptor &file, std::initializer_list<std::string_view> parts) {
+static std::string writeFile(Descriptor &file, std::span<const std::string_view> parts) {
   for (std::string_view part : parts)
     while (!part.empty()) {
       ssize_t written = write(file.number, part.data(), part.size());
@@ -56,8 +57,7 @@ static std::string syncPath(const fs::path &path) {
   return "";
 }
 
-std::string gridloom::replaceFile(const fs::path &given,
-                                  std::initializer_list<std::string_view> parts) {
+std::string gridloom::replaceFile(const fs::path &given, std::span<const std::string_view> parts) {
   std::error_code error;
   if (fs::is_character_file(given, error) || fs::is_fifo(given, error)) {
     Descriptor device{open(given.c_str(), O_WRONLY | O_CLOEXEC)};
@@ -101,7 +101,9 @@ static std::string writeFiles(const std::map<std::string, std::string> &files,
     if (error)
       return "cannot make the folder '" + path.parent_path().string() + "': " + error.message();
     Descriptor file{makeFile(path)};
-    std::string reason = file.number < 0 ? strerror(errno) : writeFile(file, {contents});
+    std::string reason = file.number < 0
+                             ? strerror(errno)
+                             : writeFile(file, std::array<std::string_view, 1>{contents});
     if (!reason.empty())
       return "cannot write '" + path.string() + "': " + reason;
     folders.insert(path.parent_path());

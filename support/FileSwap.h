@@ -15,6 +15,7 @@
 #include <functional>
 #include <initializer_list>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -25,7 +26,11 @@ namespace gridloom {
 /// the system's reason where it cannot be done, else ""; then the old file stays, and no other is
 /// left behind.
 std::string replaceFile(const std::filesystem::path &given,
-                        std::initializer_list<std::string_view> parts);
+                        std::span<const std::string_view> parts);
+inline std::string replaceFile(const std::filesystem::path &given,
+                               std::initializer_list<std::string_view> parts) {
+  return replaceFile(given, std::span(parts.begin(), parts.size()));
+}
 
 /// Makes `folder` a folder of `files`, by their paths below it; what was there is removed. `check`,
 /// where there is one, sees the new folder before; a line that it returns is the failure.

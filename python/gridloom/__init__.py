@@ -8,9 +8,10 @@ from __future__ import annotations
 from ._compiler import CompileError, compile
 from .errors import Error, ErrorCode
 from .plan import Binding, Entry, Plan, Specialisation, Weight
-from .session import Session, Stats, load
+from .session import Progress, Session, State, Stats, load
+from .trainer import Trainer
 
 __all__ = [
-    "Binding", "CompileError", "Entry", "Error", "ErrorCode", "Plan", "Session", "Specialisation", "Stats", "Weight",
-    "compile", "load",
+    "Binding", "CompileError", "Entry", "Error", "ErrorCode", "Plan", "Progress", "Session", "Specialisation", "State", "Stats",
+    "Trainer", "Weight", "compile", "load",
 ]  # fmt: skip

@@ -35,6 +35,12 @@ def compile(
     cudnn: bool = True,
     memory_limit: str | int | None = None,
     chunk_matmul: int | None = None,
+    train: bool = False,
+    loss: str | Sequence[str] = (),
+    metric: str | Sequence[str] = (),
+    optimizer: str | None = None,
+    clip: str | None = None,
+    param: Mapping[str, str] | None = None,
     dump_ir: str | os.PathLike | None = None,
     emit_onnx: str | os.PathLike | None = None,
     save_strategy: str | os.PathLike | None = None,
@@ -54,6 +60,9 @@ def compile(
     `target` is cpu, the default, or a GPU: cuda:sm_80, cuda:sm_90, cuda:sm_100; without `cudnn` convolutions and
     attention on GPUs become matrix multiplications and kernels. `precision` is what the model's f32 may become: f32,
     tf32, bf16 or f16. `memory_limit` is per device, as "16GiB"; `chunk_matmul` cuts matmuls beside a collective.
+    With `train` the plan trains the model (`gridloom.Trainer`): `loss` and `metric` are one or several, as
+    "cross_entropy(logits, labels)" and "accuracy(logits, labels)", `optimizer` is as "adamw(lr=3e-4, weight_decay=0.1)", `clip` limits
+    gradients, and `param` maps patterns of weights to their settings, as {"*.bias": "weight_decay=0"}: all as the command line takes them.
     `dump_ir` is a folder for the program after each phase, `emit_onnx` a file for the model with its shardings, `save_strategy`
     one for the split as text; with
     `stop_after`, a phase's name, no plan is made and the result is the program after that phase, empty with `dump_ir`.
@@ -61,7 +70,7 @@ def compile(
     reading weights from the model file, so leave that in place. Raises CompileError with the compiler's message."""
     model = Path(model)
     output = Path(output) if output is not None else model.with_suffix(".plan")
-    for name, value in [("dims", dims), ("shard", shard), ("state", state)]:
+    for name, value in [("dims", dims), ("shard", shard), ("state", state), ("param", param)]:
         if value is not None and not isinstance(value, Mapping):
             raise TypeError(f"{name} is a mapping, as dims={{'batch': 8}}, not {value!r}")
     command = [find_tool("gridloom-compile", tools), "compile", model, "-o", output]
@@ -76,7 +85,14 @@ def compile(
         command += ["--shard", f"{name}={sharding}"]
     for inputs, outputs in (state or {}).items():
         command += ["--state", f"{inputs}={outputs}"]
-    options = {"unroll": unroll, "strategy": strategy, "microbatches": microbatches, "target": target, "precision": precision}
+    if train:
+        command.append("--train")
+    for flag, values in (("--loss", loss), ("--metric", metric)):
+        for value in [values] if isinstance(values, str) else values:
+            command += [flag, value]
+    for pattern, settings in (param or {}).items():
+        command += ["--param", f"{pattern}: {settings}"]
+    options = {"optimizer": optimizer, "clip": clip, "unroll": unroll, "strategy": strategy, "microbatches": microbatches, "target": target, "precision": precision}
     options |= {"devices": devices, "cluster": cluster, "memory-limit": memory_limit, "chunk-matmul": chunk_matmul, "dump-ir": dump_ir}
     options |= {"emit-onnx": emit_onnx, "save-strategy": save_strategy, "stop-after": stop_after}
     for flag, value in options.items():

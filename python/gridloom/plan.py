@@ -73,7 +73,7 @@ class Weight:
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """A plan, read from its manifest. `report` is the compiler's account of its decisions; `log` is what it printed when
-    this plan came from `gridloom.compile`."""
+    this plan came from `gridloom.compile`. `training` has the learning rate, losses and optimizer of a plan that trains."""
 
     path: Path
     mesh: dict[str, int]
@@ -84,6 +84,7 @@ class Plan:
     weights: tuple[Weight, ...]
     log: str = dataclasses.field(default="", repr=False)
     precision: str = "f32"
+    training: dict | None = None
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -118,6 +119,7 @@ class Plan:
                 ),
                 log=log,
                 precision=manifest.get("precision", "f32"),
+                training=manifest.get("training"),
             )
         except FileNotFoundError as error:
             raise ValueError(f"{path} is not a plan: it has no manifest.json") from error

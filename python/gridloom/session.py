@@ -12,7 +12,7 @@ import numpy as np
 
 from ._tools import native
 from .errors import Error, ErrorCode
-from .plan import numpy_type
+from .plan import Plan, numpy_type
 
 # Element types in the C interface's numbering.
 _TYPES = ["", "f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "bool", "u16", "u32", "u64",
@@ -30,6 +30,26 @@ class Stats:
     exposed_ms: float
     overlap: float
     bubble: float
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """What a session keeps from call to call under a name: a cache, a weight that is trained, or what an optimizer keeps
+    of it. The shape is global."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """How far a training run has come: committed steps, samples read over all epochs, samples of the data (0: unknown), and
+    the seed of their order."""
+
+    step: int = 0
+    cursor: int = 0
+    samples: int = 0
+    seed: int = 0
 
 
 class Session:
@@ -50,6 +70,7 @@ class Session:
             os.fspath(plan), ranks == "environment", threads, weights, trace, int(deadline * 1000), graphs, transport or "",
             autotune, check_indices,
         )  # fmt: skip
+        self._plan = os.fspath(plan)
         self._process = os.getpid()
         self._tells_peers = ranks == "environment"
         self._lock = threading.RLock()
@@ -71,13 +92,9 @@ class Session:
     def bind(self, name: str, array) -> None:
         """Gives input `name` its whole value: a numpy array, or anything that speaks DLPack from host memory. The
         memory is read by each run until the input is bound again; an array that is not contiguous is copied."""
-        if not isinstance(array, np.ndarray):
-            array = np.from_dlpack(array) if hasattr(array, "__dlpack__") else np.asarray(array)
-        shape = array.shape
-        type_number = _type_number(name, array.dtype)
-        flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        tensor = _tensor(f"input '{name}'", array)
         with self._taken():
-            self._open().bind(name, type_number, list(shape), flat)
+            self._open().bind(name, *tensor)
 
     def run(self, inputs: Mapping | None = None, *, entry: str = "main", dims: Mapping[str, int] | None = None):
         """Binds `inputs`, runs `entry` and returns its outputs by name: whole numpy arrays of the caller's own.
@@ -112,6 +129,44 @@ class Session:
         on error on none."""
         with self._taken():
             self._open().update_weights(os.fspath(path))
+
+    @property
+    def plan(self) -> Plan:
+        """The plan, read from its folder."""
+        return Plan.read(self._plan)
+
+    @property
+    def states(self) -> dict[str, State]:
+        """What the session keeps between calls, by name."""
+        with self._taken():
+            return {
+                name: State(numpy_type(_TYPES[number]), tuple(shape)) for name, number, shape in self._open().states()
+            }
+
+    def get_state(self, name: str) -> np.ndarray:
+        """The whole value of a state, an array of the caller's own."""
+        with self._taken():
+            value = self._open().get_state(name)
+            return value and _array(*value)
+
+    def set_state(self, name: str, array) -> None:
+        """Gives a state its whole value, on every rank its part: a numpy array or what speaks DLPack, of the state's own
+        element type and shape."""
+        tensor = _tensor(f"state '{name}'", array)
+        with self._taken():
+            self._open().set_state(name, *tensor)
+
+    def save(self, path: str | os.PathLike, progress: Progress | None = None) -> None:
+        """Writes all states as a checkpoint, a folder at `path`, as `gridloom train` does; one that is there is replaced
+        once the new one is whole."""
+        with self._taken():
+            self._open().save(os.fspath(path), *dataclasses.astuple(progress or Progress()))
+
+    def restore(self, path: str | os.PathLike) -> Progress:
+        """Gives all states the values of a checkpoint, or of the latest in a run's folder; it may come from any mesh.
+        Raises Error, and changes nothing, if it is damaged or of another model or optimizer."""
+        with self._taken():
+            return Progress(*self._open().restore(os.fspath(path)))
 
     def reset_states(self) -> None:
         """Makes what the session keeps between calls (caches; see `compile`'s `state`) what it is in a new session."""
@@ -160,11 +215,25 @@ class Session:
         return self._lock
 
 
-def _type_number(name: str, dtype: np.dtype) -> int:
+def to_numpy(array) -> np.ndarray:
+    """`array` as numpy has it: itself, what it shares by DLPack, or what numpy makes of it."""
+    if isinstance(array, np.ndarray):
+        return array
+    return np.from_dlpack(array) if hasattr(array, "__dlpack__") else np.asarray(array)
+
+
+def _tensor(what: str, array) -> tuple[int, list[int], np.ndarray]:
+    """Type number, shape and bytes of an array; one that is not contiguous is copied."""
+    array = to_numpy(array)
+    type_number = _type_number(what, array.dtype)
+    return type_number, list(array.shape), np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _type_number(what: str, dtype: np.dtype) -> int:
     for number, spelled in enumerate(_TYPES):
         if spelled and dtype == numpy_type(spelled):
             return number
-    message = f"input '{name}' has element type {dtype}; the runtime has {', '.join(_TYPES[1:])}"
+    message = f"{what} has element type {dtype}; the runtime has {', '.join(_TYPES[1:])}"
     raise Error(message, ErrorCode.INVALID_ARGUMENT)
 
 
@@ -189,7 +258,7 @@ def load(
 
     All ranks live in this process, a thread each, unless `ranks` is "environment": then this process is one rank of a
     job that `gridloom run`, torchrun, mpirun or srun started. `threads` are per rank, 0 for cores divided by ranks;
-    `weights` is a file to use instead of the model's; `deadline` is how many seconds a rank may go without progress;
+    `weights` is a file, or a checkpoint's folder, to use instead of the model's; `deadline` is how many seconds a rank may go without progress;
     without `graphs` steps on GPUs are submitted one by one. `transport` is "local", "nccl" or "loopback" (all ranks of a
     plan for GPUs on one GPU, to check it), by default what the plan's target needs. With `autotune` the session
     measures which of cuBLASLt's and cuDNN's algorithms are fastest on this GPU and keeps them in the plan's folder; the

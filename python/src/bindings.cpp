@@ -17,6 +17,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -137,11 +138,7 @@ public:
 
   void bind(const std::string &name, int type, const std::vector<int64_t> &shape,
             InputBytes bytes) {
-    gridloom_tensor tensor = {};
-    tensor.type = gridloom_type(type);
-    tensor.rank = int32_t(shape.size());
-    tensor.shape = shape.data();
-    tensor.data = const_cast<uint8_t *>(bytes.data());
+    gridloom_tensor tensor = view(type, shape, bytes);
     check(gridloom_session_bind(session.get(), name.c_str(), &tensor));
     bound.insert_or_assign(name, std::move(bytes));
   }
@@ -182,6 +179,43 @@ public:
     callUnlocked([&] { return gridloom_session_reset_states(session.get()); });
   }
 
+  /// Names, types and global shapes of the states.
+  nb::list states() {
+    nb::list result;
+    for (int32_t i = 0; i < gridloom_plan_num_states(plan.get()); ++i) {
+      gridloom_argument state = {};
+      check(gridloom_plan_state(plan.get(), i, &state));
+      std::vector<int64_t> shape(state.shape, state.shape + state.rank);
+      result.append(nb::make_tuple(state.name, int(state.type), shape));
+    }
+    return result;
+  }
+
+  /// A state as (type, shape, bytes), copied; None where another process has it.
+  nb::object getState(const std::string &name) {
+    gridloom_tensor tensor = {};
+    callUnlocked([&] { return gridloom_session_get_state(session.get(), name.c_str(), &tensor); });
+    return tensor.data ? nb::object(copy(tensor)) : nb::none();
+  }
+
+  void setState(const std::string &name, int type, const std::vector<int64_t> &shape,
+                const InputBytes &bytes) {
+    gridloom_tensor tensor = view(type, shape, bytes);
+    callUnlocked([&] { return gridloom_session_set_state(session.get(), name.c_str(), &tensor); });
+  }
+
+  void save(const std::string &path, int64_t step, int64_t cursor, int64_t samples, uint64_t seed) {
+    gridloom_progress progress{step, cursor, samples, seed};
+    callUnlocked([&] { return gridloom_session_save(session.get(), path.c_str(), &progress); });
+  }
+
+  /// Returns step, cursor, samples, seed.
+  nb::tuple restore(const std::string &path) {
+    gridloom_progress progress = {};
+    callUnlocked([&] { return gridloom_session_restore(session.get(), path.c_str(), &progress); });
+    return nb::make_tuple(progress.step, progress.cursor, progress.samples, progress.seed);
+  }
+
   std::map<std::string, double> stats() {
     gridloom_stats stats = {};
     check(gridloom_session_stats(session.get(), &stats));
@@ -201,6 +235,12 @@ public:
   int numRanks() { return gridloom_plan_num_ranks(plan.get()); }
 
 private:
+  static gridloom_tensor view(int type, const std::vector<int64_t> &shape,
+                              const InputBytes &bytes) {
+    return {gridloom_type(type), int32_t(shape.size()), shape.data(),
+            const_cast<uint8_t *>(bytes.data())};
+  }
+
   static nb::tuple copy(const gridloom_tensor &tensor) {
     std::vector<int64_t> shape(tensor.shape, tensor.shape + tensor.rank);
     size_t size = sizeOf(tensor.type);
@@ -220,10 +260,24 @@ private:
   std::unique_ptr<gridloom_session, SessionDeleter> session;
 };
 
+double getScheduleFactor(const std::string &schedule, int64_t steps, int64_t step) {
+  double factor = 0;
+  check(gridloom_schedule_factor(schedule.c_str(), steps, step, &factor));
+  return factor;
+}
+
+std::vector<int64_t> getSampleOrder(int64_t samples, uint64_t seed, int64_t cursor, int64_t count) {
+  std::vector<int64_t> indices(size_t(std::max<int64_t>(count, 0)));
+  check(gridloom_sample_order(samples, seed, cursor, count, indices.data()));
+  return indices;
+}
+
 } // namespace
 
 NB_MODULE(_native, module) {
   module.def("version", &gridloom_version);
+  module.def("schedule_factor", &getScheduleFactor);
+  module.def("sample_order", &getSampleOrder);
   nb::register_exception_translator([](const std::exception_ptr &pointer, void *) {
     try {
       std::rethrow_exception(pointer);
@@ -239,6 +293,11 @@ NB_MODULE(_native, module) {
       .def("bind", &Session::bind)
       .def("run", &Session::run)
       .def("outputs", &Session::outputs)
+      .def("states", &Session::states)
+      .def("get_state", &Session::getState)
+      .def("set_state", &Session::setState)
+      .def("save", &Session::save)
+      .def("restore", &Session::restore)
       .def("reset_states", &Session::resetStates)
       .def("update_weights", &Session::updateWeights)
       .def("stats", &Session::stats)

@@ -25,6 +25,7 @@ struct Verb {
 Verb addRun(CLI::App &app);
 Verb addGenerate(CLI::App &app);
 Verb addBench(CLI::App &app);
+Verb addCheckpoint(CLI::App &app);
 Verb addInspect(CLI::App &app);
 Verb addDiff(CLI::App &app);
 Verb addExplain(CLI::App &app);

@@ -9,12 +9,18 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/InProcessJob.h"
 #include "runtime/core/Placement.h"
+#include "runtime/core/plan.pb.h"
 #include "runtime/device/cuda/CallerContext.h"
 #include "runtime/launch/Launcher.h"
+#include "runtime/train/Checkpoint.h"
+#include "runtime/train/SampleOrder.h"
+#include "runtime/train/Schedule.h"
 
+#include <array>
 #include <cstring>
 #include <future>
 #include <list>
+#include <set>
 
 using namespace gridloom::rt;
 
@@ -33,6 +39,10 @@ struct Runner {
   virtual HostArray getOutput(const std::string &name) = 0;
   virtual void updateWeights(const std::string &path) = 0;
   virtual void resetStates() = 0;
+  virtual HostArray getState(const std::string &name) = 0;
+  virtual void setState(const std::string &name, const HostArray &global) = 0;
+  /// Does work that may fail on one rank alone: then it fails on all.
+  virtual void agree(const std::string &what, const std::function<TrainingProgress()> &work) = 0;
   virtual void writeTrace(const std::string &path) = 0;
   virtual void abort(const std::string &reason) = 0;
 };
@@ -48,6 +58,13 @@ struct JobRunner : Runner {
   HostArray getOutput(const std::string &name) override { return job.getOutput(name); }
   void updateWeights(const std::string &path) override { job.updateWeights(path); }
   void resetStates() override { job.resetStates(); }
+  HostArray getState(const std::string &name) override { return job.getState(name); }
+  void setState(const std::string &name, const HostArray &global) override {
+    job.setState(name, global);
+  }
+  void agree(const std::string &, const std::function<TrainingProgress()> &work) override {
+    work();
+  }
   void writeTrace(const std::string &path) override { job.writeTrace(path); }
   void abort(const std::string &reason) override { job.abort(reason); }
   InProcessJob job;
@@ -120,6 +137,33 @@ struct RankRunner : Runner {
     call([&] { session->updateWeights(path); });
   }
   void resetStates() override { session->resetStates(); }
+  HostArray getState(const std::string &name) override {
+    return call([&] { return session->gatherState(name); });
+  }
+  void setState(const std::string &name, const HostArray &global) override {
+    session->setGlobalState(name, global);
+  }
+  void agree(const std::string &what, const std::function<TrainingProgress()> &work) override {
+    std::exception_ptr failure;
+    std::array<std::byte, 1 + sizeof(TrainingProgress)> mine = {}; // whether it went well, and what
+    try {
+      TrainingProgress progress = work();
+      mine[0] = std::byte(1);
+      std::memcpy(mine.data() + 1, &progress, sizeof(progress));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    std::vector<std::vector<std::byte>> all = call([&] { return session->exchange(mine); });
+    if (failure)
+      std::rethrow_exception(failure);
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      std::string who = "rank " + std::to_string(rank);
+      if (all[rank][0] != std::byte(1))
+        throw Error(ErrorCode::InvalidArgument, what + " failed on " + who);
+      if (all[rank] != all[0])
+        throw Error(ErrorCode::InvalidArgument, what + ": " + who + " has another one than rank 0");
+    }
+  }
   void writeTrace(const std::string &path) override {
     if (!traced)
       throw Error(ErrorCode::InvalidArgument, "the session was created without options.trace");
@@ -315,6 +359,34 @@ gridloom_status gridloom_plan_output(const gridloom_plan *plan, int32_t entry,
   return describe(plan, entry, specialisation, index, /*output=*/true, argument);
 }
 
+/// The states of a plan, each once, in the order of its stages.
+static std::vector<const gridloom::schema::State *> listStates(const Plan &plan) {
+  std::vector<const gridloom::schema::State *> states;
+  std::set<std::string> names;
+  for (int stage = 0; stage < plan.getNumStages(); ++stage)
+    for (const gridloom::schema::State &state : plan.getStage(stage).states())
+      if (names.insert(state.name()).second)
+        states.push_back(&state);
+  return states;
+}
+
+int32_t gridloom_plan_num_states(const gridloom_plan *plan) {
+  return plan ? int32_t(listStates(*plan->plan).size()) : 0;
+}
+
+gridloom_status gridloom_plan_state(const gridloom_plan *plan, int32_t index,
+                                    gridloom_argument *argument) {
+  return guard([&] {
+    require(plan, "the plan is NULL");
+    std::vector<const gridloom::schema::State *> states = listStates(*plan->plan);
+    require(argument && index >= 0 && size_t(index) < states.size(),
+            "there is no such state, or argument is NULL");
+    const gridloom::schema::State &state = *states[size_t(index)];
+    *argument = {state.name().c_str(), gridloom_type(state.type()), state.global_shape_size(),
+                 state.global_shape().data()};
+  });
+}
+
 //===----------------------------------------------------------------------===//
 // Sessions
 //===----------------------------------------------------------------------===//
@@ -483,6 +555,16 @@ const char *gridloom_session_output_name(const gridloom_session *session, int32_
   return session->last->outputs[size_t(index)].name.c_str();
 }
 
+/// All states of the session's plan.
+static std::map<std::string, Checkpoint::Wanted> listWanted(const gridloom_session &session) {
+  const Plan &plan = session.runner->getSession(-1).getPlan();
+  std::map<std::string, Checkpoint::Wanted> wanted;
+  for (const gridloom::schema::State *state : listStates(plan))
+    wanted[state->name()] = {DataType(state->type()),
+                             {state->global_shape().begin(), state->global_shape().end()}};
+  return wanted;
+}
+
 /// Keeps the array until the next run and shows it to the caller.
 static void handOut(gridloom_session *session, HostArray array, gridloom_tensor *tensor) {
   session->outputs.push_back(std::move(array));
@@ -521,6 +603,82 @@ gridloom_status gridloom_session_reset_states(gridloom_session *session) {
   return guard([&] {
     requireIdle(session);
     session->runner->resetStates();
+  });
+}
+
+gridloom_status gridloom_session_get_state(gridloom_session *session, const char *name,
+                                           gridloom_tensor *tensor) {
+  return guard([&] {
+    requireIdle(session);
+    require(name && tensor, "the name or the tensor is NULL");
+    handOut(session, session->runner->getState(name), tensor);
+  });
+}
+
+gridloom_status gridloom_session_set_state(gridloom_session *session, const char *name,
+                                           const gridloom_tensor *tensor) {
+  return guard([&] {
+    requireIdle(session);
+    require(name, "the name is NULL");
+    session->runner->setState(name, toArray(tensor));
+  });
+}
+
+gridloom_status gridloom_session_save(gridloom_session *session, const char *path,
+                                      const gridloom_progress *progress) {
+  return guard([&] {
+    requireIdle(session);
+    require(path && progress, "the path or the progress is NULL");
+    require(progress->step >= 0 && progress->cursor >= 0 && progress->samples >= 0,
+            "the progress is negative");
+    Checkpoint checkpoint;
+    checkpoint.progress = {progress->step, progress->cursor, progress->samples, progress->seed};
+    for (const auto &[name, wanted] : listWanted(*session))
+      checkpoint.states[name] = session->runner->getState(name);
+    session->runner->agree("saving the checkpoint", [&] {
+      if (session->runner->getSession(-1).getRank() == 0)
+        checkpoint.write(path);
+      return checkpoint.progress;
+    });
+  });
+}
+
+gridloom_status gridloom_session_restore(gridloom_session *session, const char *path,
+                                         gridloom_progress *progress) {
+  return guard([&] {
+    requireIdle(session);
+    require(path, "the path is NULL");
+    Checkpoint checkpoint;
+    session->runner->agree("restoring the checkpoint", [&] {
+      checkpoint = Checkpoint::read(findCheckpoint(path));
+      checkpoint.requireFits(listWanted(*session));
+      return checkpoint.progress;
+    });
+    for (const auto &[name, array] : checkpoint.states)
+      session->runner->setState(name, array);
+    const TrainingProgress &read = checkpoint.progress;
+    if (progress)
+      *progress = {read.step, read.cursor, read.numSamples, read.seed};
+  });
+}
+
+gridloom_status gridloom_schedule_factor(const char *schedule, int64_t steps, int64_t step,
+                                         double *factor) {
+  return guard([&] {
+    require(schedule && factor, "the schedule or the factor is NULL");
+    require(steps >= 0 && step >= 0, "the steps or the step is negative");
+    *factor = Schedule::parse(schedule, steps).getFactor(step);
+  });
+}
+
+gridloom_status gridloom_sample_order(int64_t samples, uint64_t seed, int64_t cursor, int64_t count,
+                                      int64_t *indices) {
+  return guard([&] {
+    require(samples > 0 && cursor >= 0 && count >= 0 && (indices || !count),
+            "there are no samples, the cursor or the count is negative, or indices is NULL");
+    require(cursor <= INT64_MAX - count, "the cursor is too large");
+    std::vector<int64_t> order = SampleOrder(samples, seed).getBatch(cursor, count);
+    std::copy(order.begin(), order.end(), indices);
   });
 }
 

@@ -300,6 +300,19 @@ void InProcessJob::resetStates() {
   impl->forAll([&](int rank) { impl->get(rank).resetStates(); });
 }
 
+HostArray InProcessJob::getState(const std::string &name) const {
+  HostArray whole;
+  impl->forAll([&](int rank) {
+    if (HostArray gathered = impl->get(rank).gatherState(name); rank == 0)
+      whole = gathered;
+  });
+  return whole;
+}
+
+void InProcessJob::setState(const std::string &name, const HostArray &global) {
+  impl->forAll([&](int rank) { impl->get(rank).setGlobalState(name, global); });
+}
+
 void InProcessJob::writeTrace(const std::filesystem::path &path) const {
   if (!impl->traced)
     throw Error(ErrorCode::InvalidArgument, "the job was made without tracing");

@@ -78,8 +78,14 @@ public:
   void updateWeights(const std::filesystem::path &path);
   /// Ends the job on all ranks with this reason. From any thread.
   void abort(const std::string &reason);
-  /// Makes all states zero on every rank.
+  /// Makes all states of every rank what they are in a new session.
   void resetStates();
+  /// A state's whole (global) value, without padding; where several stages have it, the first
+  /// one's. Throws InvalidArgument where the plan has no such state.
+  HostArray getState(const std::string &name) const;
+  /// Gives every rank its part of a state's whole value. Throws InvalidArgument where the plan has
+  /// no such state, or it has another type or shape; then nothing has changed.
+  void setState(const std::string &name, const HostArray &global);
   /// Writes the last run's trace; needs options.session.trace.
   void writeTrace(const std::filesystem::path &path) const;
   Session &getSession(int rank);

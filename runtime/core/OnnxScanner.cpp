@@ -6,6 +6,7 @@
 #include "runtime/core/OnnxScanner.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/core/OnnxWire.h"
 
 #include <algorithm>
 #include <bit>
@@ -22,143 +23,10 @@ namespace gridloom::rt {
 
 namespace {
 
+using namespace wire;
+
 [[noreturn]] void fail(const std::string &message) {
   throw Error(ErrorCode::InvalidArgument, message);
-}
-
-//===----------------------------------------------------------------------===//
-// Wire format
-//===----------------------------------------------------------------------===//
-
-enum class WireType { Varint = 0, Fixed64 = 1, Bytes = 2, Fixed32 = 5 };
-
-struct Field {
-  uint32_t number = 0;
-  WireType type = WireType::Varint;
-  /// The value of a Varint.
-  uint64_t integer = 0;
-  /// The value of anything else, without tag and length.
-  std::string_view payload;
-  /// The whole field, tag included.
-  std::string_view whole;
-};
-
-/// Reads the fields of one message.
-class MessageReader {
-public:
-  MessageReader(std::string_view message, const char *fileStart, const std::string &fileName)
-      : message(message), fileStart(fileStart), fileName(fileName) {}
-
-  std::optional<Field> next() {
-    if (at == message.size())
-      return std::nullopt;
-    size_t start = at;
-    uint64_t tag = readVarint();
-    Field field;
-    field.number = static_cast<uint32_t>(tag >> 3);
-    if ((tag >> 3) == 0 || (tag >> 3) > (1u << 29) - 1)
-      malformed(start, "field number " + std::to_string(tag >> 3) + " is out of range");
-    field.type = static_cast<WireType>(tag & 7);
-    switch (field.type) {
-    case WireType::Varint:
-      field.integer = readVarint();
-      break;
-    case WireType::Fixed64:
-      field.payload = take(start, 8);
-      break;
-    case WireType::Bytes:
-      field.payload = take(start, readVarint());
-      break;
-    case WireType::Fixed32:
-      field.payload = take(start, 4);
-      break;
-    default:
-      malformed(start, "wire type " + std::to_string(tag & 7) + " is not used by ONNX");
-    }
-    field.whole = message.substr(start, at - start);
-    return field;
-  }
-
-  uint64_t readVarint() {
-    uint64_t value = 0;
-    size_t start = at;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-      if (at == message.size())
-        malformed(start, "a number runs past the end of its message");
-      auto byte = static_cast<unsigned char>(message[at++]);
-      value |= uint64_t(byte & 0x7f) << shift;
-      if (!(byte & 0x80))
-        return value;
-    }
-    malformed(start, "a number takes more than 10 bytes");
-  }
-
-  bool isAtEnd() const { return at == message.size(); }
-
-private:
-  std::string_view take(size_t start, uint64_t bytes) {
-    if (bytes > message.size() - at)
-      malformed(start, "a field of " + std::to_string(bytes) +
-                           " bytes runs past the end of its message, which has " +
-                           std::to_string(message.size() - at) + " left");
-    std::string_view taken = message.substr(at, bytes);
-    at += bytes;
-    return taken;
-  }
-
-  [[noreturn]] void malformed(size_t start, const std::string &reason) const {
-    uint64_t offset = static_cast<uint64_t>(message.data() - fileStart) + start;
-    fail(fileName + " is not a valid ONNX file: at byte " + std::to_string(offset) + ", " + reason);
-  }
-
-  std::string_view message;
-  const char *fileStart;
-  const std::string &fileName;
-  size_t at = 0;
-};
-
-// Field numbers of onnx.proto that are looked at.
-namespace model {
-enum { kGraph = 7, kFunctions = 25 };
-}
-namespace graph {
-enum { kNode = 1, kInitializer = 5, kSparseInitializer = 15 };
-}
-namespace node {
-enum { kOutput = 2, kOpType = 4, kAttribute = 5, kDomain = 7 };
-}
-namespace attribute {
-enum {
-  kName = 1,
-  kTensor = 5,
-  kGraph = 6,
-  kTensors = 10,
-  kGraphs = 11,
-  kSparseTensor = 22,
-  kSparseTensors = 23
-};
-}
-namespace sparse {
-enum { kValues = 1, kIndices = 2 };
-}
-namespace function {
-enum { kNode = 7 };
-}
-namespace tensor {
-enum {
-  kDims = 1,
-  kDataType = 2,
-  kFloatData = 4,
-  kInt32Data = 5,
-  kStringData = 6,
-  kInt64Data = 7,
-  kName = 8,
-  kRawData = 9,
-  kDoubleData = 10,
-  kUint64Data = 11,
-  kExternalData = 13,
-  kDataLocation = 14
-};
 }
 
 //===----------------------------------------------------------------------===//
@@ -240,12 +108,6 @@ uint32_t getTypedField(DataType type) {
   default:
     return tensor::kInt32Data;
   }
-}
-
-bool isPayload(uint32_t field) {
-  return field == tensor::kRawData || field == tensor::kFloatData || field == tensor::kInt32Data ||
-         field == tensor::kInt64Data || field == tensor::kDoubleData ||
-         field == tensor::kUint64Data || field == tensor::kStringData;
 }
 
 std::string shapeToString(const std::vector<int64_t> &shape) {
@@ -577,12 +439,6 @@ private:
 
   using Copier = void (Scanner::*)(std::string_view, std::string &);
 
-  static void appendVarint(uint64_t value, std::string &out) {
-    for (; value >= 0x80; value >>= 7)
-      out.push_back(static_cast<char>(value | 0x80));
-    out.push_back(static_cast<char>(value));
-  }
-
   /// Copies a message, sending the submessages that `choose` names through their copier.
   template <typename Choose>
   void copyMessage(std::string_view message, std::string &out, Choose choose) {
@@ -599,8 +455,7 @@ private:
       }
       std::string part;
       (this->*copier)(field->payload, part);
-      appendVarint(uint64_t(field->number) << 3 | uint64_t(WireType::Bytes), out);
-      appendVarint(part.size(), out);
+      out.append(makeHeader(field->number, part.size()));
       out.append(part);
     }
     --depth;
@@ -665,13 +520,13 @@ private:
     uint64_t payload = 0;
     MessageReader sizes = read(message);
     while (auto field = sizes.next())
-      if (isPayload(field->number))
+      if (tensor::isPayload(field->number))
         payload += field->whole.size();
     // Subgraphs and functions have small constants of their own, which nothing else would find.
     uint64_t limit = nested > 0 ? std::max(threshold, kNestedThreshold) : threshold;
     MessageReader reader = read(message);
     while (auto field = reader.next())
-      if (payload <= limit || !isPayload(field->number))
+      if (payload <= limit || !tensor::isPayload(field->number))
         out.append(field->whole);
   }
 

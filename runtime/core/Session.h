@@ -23,7 +23,8 @@
 namespace gridloom::rt {
 
 struct SessionOptions {
-  /// Weights to use instead of the model's (.onnx or .safetensors); empty: the model's.
+  /// Weights to use instead of the model's (.onnx, .safetensors, or a checkpoint's folder); empty:
+  /// the model's.
   std::filesystem::path weights;
   /// Check the model file's SHA-256 also where it is large and older than the plan.
   bool verifyModel = false;

@@ -11,6 +11,7 @@
 #include "runtime/core/Program.h"
 #include "runtime/core/SafeTensors.h"
 #include "runtime/core/Shard.h"
+#include "runtime/train/Checkpoint.h"
 #include "support/Sha256.h"
 
 #include <algorithm>
@@ -169,7 +170,11 @@ private:
 } // namespace
 
 std::shared_ptr<const WeightSource>
-WeightSource::openReplacement(const Plan &plan, const std::filesystem::path &path) {
+WeightSource::openReplacement(const Plan &plan, const std::filesystem::path &given) {
+  std::error_code error;
+  std::filesystem::path path = given;
+  if (std::filesystem::is_directory(given, error)) // a checkpoint, or a run's folder of them
+    path = findCheckpoint(given) / "states.safetensors";
   Replacement replacement(path);
   auto source = std::make_shared<WeightSource>();
   for (const WeightInfo &weight : plan.getWeights()) {

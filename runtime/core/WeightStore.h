@@ -33,8 +33,9 @@ public:
   /// external data the fingerprints must be the plan's. Throws InvalidPlan naming the file and both
   /// values.
   static std::shared_ptr<const WeightSource> openModel(const Plan &plan, bool verifyDigest = false);
-  /// Another .onnx or .safetensors file with the same weights: every one must be there with the
-  /// plan's type and shape, and folded initializers must have the plan's values.
+  /// Another .onnx or .safetensors file with the same weights, or a checkpoint's folder: every one
+  /// must be there with the plan's type and shape, and folded initializers must have the plan's
+  /// values.
   static std::shared_ptr<const WeightSource> openReplacement(const Plan &plan,
                                                              const std::filesystem::path &path);
   /// openModel, or openReplacement where `path` is not empty.

@@ -130,6 +130,12 @@ GRIDLOOM_API gridloom_status gridloom_plan_output(const gridloom_plan *plan, int
                                                   int32_t specialisation, int32_t index,
                                                   gridloom_argument *argument);
 
+/* What sessions keep from call to call, with its whole (global) shape: a cache, a weight that is
+   trained, what an optimizer keeps of it. */
+GRIDLOOM_API int32_t gridloom_plan_num_states(const gridloom_plan *plan);
+GRIDLOOM_API gridloom_status gridloom_plan_state(const gridloom_plan *plan, int32_t index,
+                                                 gridloom_argument *state);
+
 /*--- Sessions -----------------------------------------------------------------------------------*/
 
 typedef enum gridloom_ranks {
@@ -144,8 +150,10 @@ typedef enum gridloom_ranks {
 typedef struct gridloom_session_options {
   size_t size; /* sizeof(gridloom_session_options): lets later versions add fields */
   gridloom_ranks ranks;
-  uint32_t threads;    /* per rank on the CPU; 0: cores divided by ranks */
-  const char *weights; /* .onnx or .safetensors to use instead of the model's; NULL: the model's */
+  uint32_t threads; /* per rank on the CPU; 0: cores divided by ranks */
+  /* .onnx, .safetensors or a checkpoint's folder to use instead of the model's; NULL: the model's
+   */
+  const char *weights;
   uint32_t verify_model; /* not 0: check the model file's SHA-256 also if large and old */
   uint32_t trace;        /* not 0: keep times for gridloom_session_write_trace */
   uint32_t serialize;    /* not 0: let communication overlap nothing */
@@ -230,6 +238,47 @@ GRIDLOOM_API gridloom_status gridloom_session_update_weights(gridloom_session *s
 /* Makes all states (caches) what they are in a new session: zero, or the weight they begin with.
    With ranks from the environment all ranks call it. */
 GRIDLOOM_API gridloom_status gridloom_session_reset_states(gridloom_session *session);
+
+/* The whole value of a state; `tensor` lives until the session's next run. With ranks from the
+   environment all ranks call it, rank 0 gets the value and the others a tensor whose data is NULL.
+ */
+GRIDLOOM_API gridloom_status gridloom_session_get_state(gridloom_session *session, const char *name,
+                                                        gridloom_tensor *tensor);
+/* Gives a state its whole value, of the type and shape that the plan has; each rank cuts its part.
+   With ranks from the environment all ranks call it with the same value. */
+GRIDLOOM_API gridloom_status gridloom_session_set_state(gridloom_session *session, const char *name,
+                                                        const gridloom_tensor *tensor);
+
+/*--- Training -----------------------------------------------------------------------------------*/
+
+/* How far a training run has come. */
+typedef struct gridloom_progress {
+  int64_t step;    /* committed steps */
+  int64_t cursor;  /* samples read, over all epochs */
+  int64_t samples; /* of the data; 0: unknown */
+  uint64_t seed;   /* of the samples' order */
+} gridloom_progress;
+/* Writes all states and the progress as a checkpoint, the folder `path`; one of this name is
+   replaced once the new one is whole. With ranks from the environment all ranks call it and rank 0
+   writes. */
+GRIDLOOM_API gridloom_status gridloom_session_save(gridloom_session *session, const char *path,
+                                                   const gridloom_progress *progress);
+/* Gives all states the values of the checkpoint `path`, or of the latest step-NUMBER in it, which
+   may have been written on any mesh. It must have the plan's states, in type and shape; else
+   nothing changes. `progress` may be NULL. */
+GRIDLOOM_API gridloom_status gridloom_session_restore(gridloom_session *session, const char *path,
+                                                      gridloom_progress *progress);
+
+/* What a schedule, as `gridloom train --lr-schedule` takes it, multiplies the learning rate by in
+   the committed step `step` from 0. `steps` is its total where the text gives none; 0: there is
+   none. */
+GRIDLOOM_API gridloom_status gridloom_schedule_factor(const char *schedule, int64_t steps,
+                                                      int64_t step, double *factor);
+/* The samples, of `samples`, that a run with this seed reads from `cursor` on: `count` indices. */
+GRIDLOOM_API gridloom_status gridloom_sample_order(int64_t samples, uint64_t seed, int64_t cursor,
+                                                   int64_t count, int64_t *indices);
+
+/*--- Figures ------------------------------------------------------------------------------------*/
 
 /* How the last run went, in milliseconds and shares from 0 to 1: means over this process's ranks,
    `wall_ms` the slowest's. */

@@ -357,4 +357,59 @@ TEST_F(CApi, AForkedProcessIsRefusedAndDoesNotHang) {
   EXPECT_EQ(gridloom_session_run(session, nullptr, nullptr, nullptr, 0), GRIDLOOM_OK);
 }
 
+TEST_F(CApi, StatesAreWhole) {
+  PlanBuilder builder = makePlan(2);
+  PlanBuilder::addState(builder.stages[0], "w", {3}, {2}, {{"data"}});
+  open(std::move(builder));
+  ASSERT_EQ(gridloom_plan_num_states(plan), 1);
+  gridloom_argument state;
+  ASSERT_EQ(gridloom_plan_state(plan, 0, &state), GRIDLOOM_OK);
+  EXPECT_STREQ(state.name, "w");
+  EXPECT_EQ(state.type, GRIDLOOM_F32);
+  ASSERT_EQ(state.rank, 1);
+  EXPECT_EQ(state.shape[0], 3);
+  EXPECT_EQ(gridloom_plan_state(plan, 1, &state), GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_EQ(gridloom_plan_num_states(nullptr), 0);
+
+  std::vector<float> given = {7, 8, 9};
+  int64_t shape[] = {3};
+  gridloom_tensor tensor = {GRIDLOOM_F32, 1, shape, given.data()};
+  ASSERT_EQ(gridloom_session_set_state(session, "w", &tensor), GRIDLOOM_OK);
+  gridloom_progress progress = {5, 10, 3, 42}, read = {};
+  std::filesystem::path checkpoint = folder.getPath() / "c";
+  ASSERT_EQ(gridloom_session_save(session, checkpoint.c_str(), &progress), GRIDLOOM_OK)
+      << gridloom_last_error();
+  std::vector<float> other(3, 1);
+  tensor.data = other.data();
+  ASSERT_EQ(gridloom_session_set_state(session, "w", &tensor), GRIDLOOM_OK);
+  ASSERT_EQ(gridloom_session_restore(session, checkpoint.c_str(), &read), GRIDLOOM_OK)
+      << gridloom_last_error();
+  EXPECT_EQ(std::memcmp(&read, &progress, sizeof(read)), 0);
+  gridloom_tensor whole = {};
+  ASSERT_EQ(gridloom_session_get_state(session, "w", &whole), GRIDLOOM_OK);
+  const float *values = static_cast<const float *>(whole.data);
+  EXPECT_THAT(std::vector<float>(values, values + 3), ElementsAreArray(given));
+
+  EXPECT_EQ(gridloom_session_get_state(session, "v", &whole), GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_THAT(gridloom_last_error(), HasSubstr("no state 'v'"));
+  EXPECT_EQ(gridloom_session_set_state(session, "w", nullptr), GRIDLOOM_INVALID_ARGUMENT);
+  progress.step = -1;
+  EXPECT_EQ(gridloom_session_save(session, checkpoint.c_str(), &progress),
+            GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_EQ(gridloom_session_restore(session, "/nowhere", nullptr), GRIDLOOM_INVALID_ARGUMENT);
+}
+
+TEST_F(CApi, SchedulesAndOrdersNeedNoSession) {
+  double factor = 0;
+  ASSERT_EQ(gridloom_schedule_factor("linear(warmup=2)", 4, 3, &factor), GRIDLOOM_OK);
+  EXPECT_EQ(factor, 0.5);
+  EXPECT_EQ(gridloom_schedule_factor("cosine", 0, 3, &factor), GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_EQ(gridloom_schedule_factor(nullptr, 0, 3, &factor), GRIDLOOM_INVALID_ARGUMENT);
+  int64_t indices[3] = {};
+  ASSERT_EQ(gridloom_sample_order(3, 1, 0, 3, indices), GRIDLOOM_OK);
+  EXPECT_THAT(indices, testing::UnorderedElementsAre(0, 1, 2));
+  EXPECT_EQ(gridloom_sample_order(0, 1, 0, 3, indices), GRIDLOOM_INVALID_ARGUMENT);
+  EXPECT_EQ(gridloom_sample_order(3, 1, 0, 3, nullptr), GRIDLOOM_INVALID_ARGUMENT);
+}
+
 } // namespace

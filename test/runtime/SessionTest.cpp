@@ -451,6 +451,17 @@ TEST_F(Job, StatesBeginWithWeights) {
               testing::ThrowsMessage<Error>(
                   testing::HasSubstr("state 'w' is f32[2, 2] on this rank, not f32[4]")));
   EXPECT_THROW(session.setState("v", view(given, {2, 2})), Error);
+  // The whole value, without padding.
+  EXPECT_THAT(toVector(job->getState("w")), ElementsAreArray({5., 6., 7., 8., 9., 9.}));
+  std::vector<float> whole = iota(6);
+  job->setState("w", view(whole, {3, 2}));
+  EXPECT_EQ(toVector(job->getState("w")), whole);
+  EXPECT_THAT(toVector(job->getSession(1).getState("w")), ElementsAreArray({5., 6., 0., 0.}));
+  EXPECT_THAT(
+      [&] { job->setState("w", view(whole, {2, 3})); },
+      testing::ThrowsMessage<Error>(testing::HasSubstr("state 'w' is f32[3, 2], not f32[2, 3]")));
+  EXPECT_THROW(job->setState("v", view(whole, {3, 2})), Error);
+  EXPECT_THROW(job->getState("v"), Error);
 }
 
 /// Sums over ranks through the session's own collective calls.

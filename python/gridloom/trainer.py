@@ -1,0 +1,402 @@
+"""`gridloom.Trainer`: the training loop for Python, over plans that `gridloom compile --train` made."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from ._tools import native
+from .plan import Binding, Plan
+from .session import Progress, Session, load, to_numpy
+
+_LEARNING_RATE = "learning_rate"
+_STEP = "train/step"
+# So many steps in a row that are not taken are no passing overflow.
+_MOST_SKIPPED = 1000
+
+
+class Trainer:
+    """Trains a plan with the entries `train_step` and `eval`, which `gridloom.compile(..., train=True)` makes.
+
+        trainer = gridloom.Trainer("model.plan", lr=1e-3, schedule="cosine(warmup=100)")
+        trainer.fit({"x": images, "labels": labels}, steps=1000, checkpoint_dir="checkpoints", checkpoint_every=100)
+        print(trainer.evaluate({"x": test_images, "labels": test_labels})["loss"])
+
+    `plan` is a folder, a `Plan`, or a `Session` of one; `options` are those of `gridloom.load`. `lr` is the learning rate, by
+    default the plan's; `schedule` multiplies it: text as `gridloom train --lr-schedule` takes it, or a function of the number
+    of committed steps. `seed` decides the order in which `fit` reads arrays. Callbacks are functions called after each step
+    with (trainer, step, results), or objects with such a method `on_step`, and `on_evaluate` if they like.
+
+    `step_count` is the number of committed steps, `cursor` the number of samples read so far. The states are the session's:
+    weights by their names in the model, what the optimizer keeps as NAME/SLOT, and train/step."""
+
+    def __init__(
+        self,
+        plan: str | os.PathLike | Session,
+        *,
+        lr: float | None = None,
+        schedule: str | Callable[[int], float] | None = None,
+        callbacks: Iterable = (),
+        seed: int = 0,
+        **options,
+    ):
+        if options.get("ranks", "in-process") != "in-process" or getattr(plan, "_tells_peers", False):
+            raise ValueError("a Trainer has all ranks in its process; 'gridloom train' has a process for each")
+        given = plan.plan if isinstance(plan, Session) else Plan.read(plan)
+        self._inputs = {entry: _list_inputs(given, entry) for entry in ("train_step", "eval")}
+        self.lr = _default_rate(given) if lr is None else float(lr)
+        if not (math.isfinite(self.lr) and self.lr >= 0):
+            raise ValueError(f"lr is {self.lr}; it is a finite number, 0 or more")
+        self.schedule = schedule
+        self._total = 1 << 40  # steps, for a schedule whose text does not say
+        self._factor(0)  # refuses a schedule that cannot be read
+        self._total = 0  # unknown before `fit`
+        self.callbacks = list(callbacks)
+        self.seed = seed
+        self._owns_session = not isinstance(plan, Session)
+        self.session = load(plan, **options) if self._owns_session else plan
+        self.step_count = int(self.session.get_state(_STEP))
+        self.cursor = 0
+        self._samples = 0
+        self._stopping = False
+
+    # Steps
+
+    def step(self, batch) -> dict:
+        """Takes one step on a batch: a mapping of input names to arrays, or arrays in the order of the plan's inputs. Arrays
+        are numpy's or speak DLPack, as torch's tensors on the CPU do; floats of another width and integers that fit are converted.
+
+        Returns `loss` (the batch's mean), `count` (what the sum of losses was divided by), `gradient_norm` (before clipping),
+        the plan's metrics, `lr`, `step` (committed steps so far) and `committed`: False where the loss or a gradient was not finite,
+        and then no state has changed."""
+        inputs = self._arrange(batch, "train_step")
+        rate = self.lr * self._factor(self.step_count)
+        rows = self._rows(inputs, "train_step")
+        if _LEARNING_RATE in self._inputs["train_step"]:
+            inputs[_LEARNING_RATE] = np.array(rate, np.float32)
+        outputs = self.session.run(inputs, entry="train_step")
+        results = {name: float(value) for name, value in outputs.items() if value.ndim == 0}
+        results["committed"] = bool(results.get("committed", 1))
+        self.step_count += results["committed"]
+        self.cursor += rows
+        results |= {"lr": rate, "step": self.step_count}
+        for callback in self.callbacks:
+            _call(callback, "on_step", self, self.step_count, results)
+        return results
+
+    def fit(
+        self,
+        data,
+        *,
+        steps: int | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        eval_data=None,
+        eval_every: int | None = None,
+        checkpoint_dir: str | os.PathLike | None = None,
+        checkpoint_every: int | None = None,
+        resume: bool | str | os.PathLike = False,
+        on_nan: str = "stop",
+    ) -> list[dict]:
+        """Trains for so many committed steps, or epochs, or until `stop` is called; returns what each step returned.
+
+        `data` is a mapping of input names to arrays of all samples, which are read in the seed's order in batches of `batch_size`
+        (the plan's where it has one), the same samples as `gridloom train`; or an iterable of batches as `step` takes them: a torch
+        DataLoader, a list, or a function that makes a generator for each epoch. Batches of fewer samples than the plan's are left out.
+        `eval_data`, of the same kinds, is evaluated at the end and every `eval_every` steps: that is added to the step's results as
+        `eval_loss` and so on. Checkpoints are folders step-NUMBER in `checkpoint_dir`, one every `checkpoint_every` steps and one at the end.
+
+        `resume` goes on from the latest checkpoint there, if there is one, or from the one that it names: `steps` and `epochs` then
+        count from the run's beginning. Arrays go on where the checkpoint was; of an iterable the batches before are skipped.
+        A step whose loss or gradients are not finite raises FloatingPointError, unless `on_nan` is "skip"."""
+        if (steps is None) == (epochs is None):
+            raise ValueError("fit takes steps or epochs, one of them")
+        if on_nan not in ("stop", "skip"):
+            raise ValueError(f"on_nan {on_nan!r} is not one of stop, skip")
+        for name, number in (("steps", steps), ("epochs", epochs), ("eval_every", eval_every), ("checkpoint_every", checkpoint_every)):
+            if number is not None and number < 1:
+                raise ValueError(f"{name} is {number}; it is 1 or more")
+        if checkpoint_every is not None and checkpoint_dir is None:
+            raise ValueError("checkpoint_every needs checkpoint_dir, the folder for checkpoints")
+        is_resumed = self._resume(resume, checkpoint_dir)
+        begin, first = (0, 0) if is_resumed else (self.step_count, self.cursor)
+        goal = None if steps is None else begin + steps
+        self._total = goal or begin + self._count_steps(data, epochs, batch_size)
+        self._stopping = False
+        batches = self._batches(data, epochs, batch_size, first)
+        return self._loop(batches, goal, eval_data, eval_every, checkpoint_dir, checkpoint_every, on_nan)
+
+    def _loop(self, batches, goal, eval_data, eval_every, checkpoint_dir, checkpoint_every, on_nan) -> list[dict]:
+        history: list[dict] = []
+        skipped, saved = 0, None
+        while not self._stopping and (goal is None or self.step_count < goal):
+            before = self.cursor
+            if (batch := next(batches, None)) is None:
+                break
+            results = self.step(batch)
+            history.append(results)
+            skipped = 0 if results["committed"] else skipped + 1
+            if skipped and (on_nan == "stop" or skipped == _MOST_SKIPPED):
+                self._refuse(results, before, skipped)
+            if not results["committed"]:
+                continue
+            if eval_data is not None and eval_every and self.step_count % eval_every == 0:
+                self._evaluate_into(results, eval_data)
+            if checkpoint_every and self.step_count % checkpoint_every == 0:
+                saved = self._save_in(checkpoint_dir)
+        if history and eval_data is not None and "eval_loss" not in history[-1]:
+            self._evaluate_into(history[-1], eval_data)
+        if checkpoint_dir is not None and history and saved != self.cursor:
+            self._save_in(checkpoint_dir)
+        return history
+
+    def stop(self) -> None:
+        """Ends `fit` after the step in progress: for callbacks."""
+        self._stopping = True
+
+    def evaluate(self, data, *, batch_size: int | None = None) -> dict:
+        """Runs the entry `eval` over `data`, once, in its order; kinds of data as for `fit`. Returns `loss` and the plan's metrics as means
+        over all samples, `count` (what the sum of all losses was divided by) and `samples`; whole batches are evaluated."""
+        sums: dict[str, float] = {}
+        count = samples = 0
+        for batch in self._pass(data, "eval", batch_size):
+            inputs = self._arrange(batch, "eval")
+            samples += self._rows(inputs, "eval")
+            outputs = self.session.run(inputs, entry="eval")
+            values = {name: float(value) for name, value in outputs.items() if value.ndim == 0}
+            weight = values.pop("count")
+            count += weight
+            for name, value in values.items():
+                # A batch that counts nothing, all its labels ignored, has no mean.
+                sums[name] = sums.get(name, 0.0) + (value * weight if weight else 0.0)
+        means = {name: total / count if count else math.nan for name, total in sums.items()}
+        return means | {"count": count, "samples": samples}
+
+    # States
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """All states' whole values by name, copies."""
+        return {name: self.session.get_state(name) for name in self.session.states}
+
+    def load_state_dict(self, states: Mapping) -> None:
+        """Sets all states. Raises ValueError, and changes nothing, where names, types or shapes are not the plan's."""
+        known = self.session.states
+        if missing := known.keys() - states.keys():
+            raise ValueError(f"the states lack {_list_names(missing)}")
+        if unknown := states.keys() - known.keys():
+            raise ValueError(f"the plan has no state {_list_names(unknown)}")
+        arrays = {name: to_numpy(array) for name, array in states.items()}
+        for name, array in arrays.items():
+            if array.dtype != known[name].dtype or array.shape != known[name].shape:
+                raise ValueError(
+                    f"state '{name}' is {known[name].dtype}{list(known[name].shape)}, not {array.dtype}{list(array.shape)}"
+                )
+        for name, array in arrays.items():
+            self.session.set_state(name, array)
+        self.step_count = int(arrays[_STEP])
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes a checkpoint, a folder: states, step, cursor and seed, as `gridloom train` does. `gridloom checkpoint export` makes a
+        model of it."""
+        self.session.save(path, Progress(self.step_count, self.cursor, self._samples, self.seed))
+
+    def load(self, path: str | os.PathLike) -> None:
+        """Goes on from a checkpoint, or from the latest in a run's folder, of this plan or of one for another mesh."""
+        progress = self.session.restore(path)
+        self.step_count = int(self.session.get_state(_STEP))
+        self.cursor, self._samples, self.seed = progress.cursor, progress.samples, progress.seed
+
+    def close(self) -> None:
+        """Closes the session, if the trainer made it."""
+        if self._owns_session:
+            self.session.close()
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    # Details
+
+    def _factor(self, step: int) -> float:
+        if self.schedule is None:
+            return 1.0
+        if callable(self.schedule):
+            return float(self.schedule(step))
+        return native().schedule_factor(self.schedule, self._total, step)
+
+    def _resume(self, resume, checkpoint_dir) -> bool:
+        if resume is False or resume is None:
+            return False
+        if resume is True:
+            if checkpoint_dir is None:
+                raise ValueError("resume=True needs checkpoint_dir, the folder of the run's checkpoints")
+            resume = Path(checkpoint_dir)
+            if not (resume / "manifest.json").exists() and not any(resume.glob("step-*")):
+                return True
+        self.load(resume)
+        return True
+
+    def _refuse(self, results: dict, before: int, skipped: int) -> None:
+        times = "" if skipped == 1 else f", nor were the {skipped - 1} before it"
+        raise FloatingPointError(
+            f"step {self.step_count + 1}, of samples {before} to {self.cursor - 1}, was not taken{times}: its loss is "
+            f"{results['loss']:g}, the norm of its gradients {results.get('gradient_norm', math.nan):g}; on_nan='skip' goes on"
+        )
+
+    def _evaluate_into(self, results: dict, eval_data) -> None:
+        found = self.evaluate(eval_data)
+        results |= {f"eval_{name}": value for name, value in found.items()}
+        for callback in self.callbacks:
+            if hasattr(callback, "on_evaluate"):
+                callback.on_evaluate(self, self.step_count, found)
+
+    def _save_in(self, folder) -> int:
+        self.save(Path(folder) / f"step-{self.step_count:010d}")
+        return self.cursor
+
+    def _arrange(self, batch, entry: str) -> dict[str, np.ndarray]:
+        """The batch's arrays by the names of the entry's inputs, of their element types."""
+        inputs = {name: bindings for name, bindings in self._inputs[entry].items() if name != _LEARNING_RATE}
+        if not isinstance(batch, Mapping):
+            arrays = list(batch) if isinstance(batch, (tuple, list)) else [batch]
+            if len(arrays) != len(inputs):
+                raise ValueError(f"a batch is {len(inputs)} arrays ({', '.join(inputs)}), this one has {len(arrays)}")
+            batch = dict(zip(inputs, arrays, strict=True))
+        if missing := inputs.keys() - batch.keys():
+            raise ValueError(f"the batch lacks {_list_names(missing)}; entry '{entry}' takes {', '.join(inputs)}")
+        if unknown := batch.keys() - inputs.keys():
+            raise ValueError(f"entry '{entry}' has no input {_list_names(unknown)}; it takes {', '.join(inputs)}")
+        return {name: _convert(name, batch[name], bindings[0].dtype) for name, bindings in inputs.items()}
+
+    def _sizes(self, entry: str) -> tuple[str, list[int]]:
+        """The first input with a batch, and the batches' sizes that the plan has."""
+        for name, bindings in self._inputs[entry].items():
+            if name != _LEARNING_RATE and bindings[0].shape:
+                return name, sorted({binding.shape[0] for binding in bindings})
+        raise ValueError(f"entry '{entry}' has no input with a dimension for samples")
+
+    def _rows(self, inputs: Mapping, entry: str) -> int:
+        name, _ = self._sizes(entry)
+        shape = inputs[name].shape
+        return int(shape[0]) if shape else 1
+
+    def _count_steps(self, data, epochs: int, batch_size: int | None) -> int:
+        """How many steps so many epochs take, for schedules; 0 where the data does not say."""
+        if isinstance(data, Mapping):
+            samples = self._table(data, "train_step")[1]
+            return -(-epochs * samples // self._batch_size(batch_size, samples, "train_step"))
+        return epochs * len(data) if hasattr(data, "__len__") else 0
+
+    def _batches(self, data, epochs: int | None, batch_size: int | None, first: int) -> Iterator:
+        """Batches from the cursor on; a run with `epochs` began at cursor `first`."""
+        if isinstance(data, Mapping):
+            yield from self._ordered(data, epochs, batch_size, first)
+            return
+        done, position = 0, first
+        while epochs is None or done < epochs:
+            for batch in self._pass(data, "train_step", batch_size):
+                if position >= self.cursor:
+                    yield batch
+                    position = self.cursor
+                else:
+                    position += self._rows(batch, "train_step")
+            done += 1
+
+    def _ordered(self, data: Mapping, epochs: int | None, batch_size: int | None, first: int) -> Iterator[dict]:
+        """Batches of arrays in the seed's order. One that reaches the end of an epoch goes on with the next."""
+        arrays, samples = self._table(data, "train_step")
+        if self._samples not in (0, samples) and self.cursor:
+            raise ValueError(f"the data has {samples} samples, the run so far read {self._samples}; its order is another one")
+        self._samples = samples
+        size = self._batch_size(batch_size, samples, "train_step")
+        while epochs is None or self.cursor < first + epochs * samples:
+            order = native().sample_order(samples, self.seed, self.cursor, size)
+            yield {name: array[order] for name, array in arrays.items()}
+
+    def _pass(self, data, entry: str, batch_size: int | None) -> Iterator:
+        """The batches of one pass over data in its own order, without those that are shorter than the plan's."""
+        if isinstance(data, Mapping):
+            arrays, samples = self._table(data, entry)
+            size = self._batch_size(batch_size, samples, entry)
+            for begin in range(0, samples - size + 1, size):
+                yield {name: array[begin : begin + size] for name, array in arrays.items()}
+            return
+        count, sizes = 0, self._sizes(entry)[1]
+        for batch in data() if callable(data) else data:
+            inputs = self._arrange(batch, entry)
+            if self._rows(inputs, entry) >= sizes[0]:
+                count += 1
+                yield inputs
+        if not count:
+            sizes = " or ".join(map(str, sizes))
+            raise ValueError(
+                f"the data has no batch of the plan's {sizes} samples left; a generator ends once: give a list, a DataLoader, or a "
+                "function that makes a generator"
+            )
+
+    def _table(self, data: Mapping, entry: str) -> tuple[dict[str, np.ndarray], int]:
+        arrays = self._arrange(data, entry)
+        counts = {name: array.shape[0] if array.ndim else 0 for name, array in arrays.items()}
+        if len(set(counts.values())) != 1:
+            raise ValueError("the arrays have different numbers of samples: " + ", ".join(f"{k} {v}" for k, v in counts.items()))
+        return arrays, next(iter(counts.values()))
+
+    def _batch_size(self, given: int | None, samples: int, entry: str) -> int:
+        sizes = self._sizes(entry)[1]
+        size = sizes[-1] if given is None else given
+        if size not in sizes:
+            raise ValueError(f"batch_size is {size}; the plan has {', '.join(map(str, sizes))}")
+        if samples < size:
+            raise ValueError(f"the data has {samples} samples, fewer than the plan's batch of {size}")
+        return size
+
+
+def _list_inputs(plan: Plan, entry: str) -> dict[str, list[Binding]]:
+    """The inputs of an entry by name, of each specialisation."""
+    for candidate in plan.entries:
+        if candidate.name == entry:
+            inputs: dict[str, list[Binding]] = {}
+            for specialisation in candidate.specialisations:
+                for binding in specialisation.inputs:
+                    inputs.setdefault(binding.name, []).append(binding)
+            return inputs
+    names = ", ".join(candidate.name for candidate in plan.entries)
+    raise ValueError(f"{plan.path} has no entry '{entry}' (entries: {names}); compile the model with train=True")
+
+
+def _default_rate(plan: Plan) -> float:
+    if plan.training is None:
+        raise ValueError(f"{plan.path} names no learning rate; give lr")
+    return float(plan.training["learning_rate"])
+
+
+def _list_names(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))
+
+
+def _call(callback, method: str, *arguments) -> None:
+    if hasattr(callback, method):
+        getattr(callback, method)(*arguments)
+    elif callable(callback):
+        callback(*arguments)
+
+
+def _convert(name: str, value, dtype: np.dtype) -> np.ndarray:
+    """The array in the input's element type, where that keeps its kind; a session refuses what is left."""
+    array = to_numpy(value)
+    if array.dtype == dtype:
+        return array
+    if array.dtype.kind == "f" and dtype.kind == "f":
+        return array.astype(dtype)
+    if array.dtype.kind in "iu" and dtype.kind in "iu":
+        converted = array.astype(dtype)
+        if not np.array_equal(converted, array):
+            raise ValueError(f"input '{name}' has values that {dtype} lacks: {array.min()} to {array.max()}")
+        return converted
+    return array
