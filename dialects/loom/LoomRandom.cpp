@@ -82,8 +82,9 @@ void gridloom::loom::setIteration(RandomBitsOp op, Value iteration) {
 //===----------------------------------------------------------------------===//
 
 LogicalResult RandomBitsOp::verify() {
-  if (getStream() < 0 || getStream() > int64_t(UINT32_MAX))
-    return emitOpError() << "stream is " << getStream() << ", expected 0 to " << UINT32_MAX;
+  auto stream = static_cast<int64_t>(getStream());
+  if (stream < 0 || stream > int64_t(UINT32_MAX))
+    return emitOpError() << "stream is " << stream << ", expected 0 to " << UINT32_MAX;
   return success();
 }
 
@@ -95,7 +96,7 @@ EvaluateResults RandomBitsOp::evaluate(ArrayRef<HostTensor> operands) {
   std::vector<int64_t> iterations =
       getIteration() ? operands[1].toInts() : std::vector<int64_t>(words.size(), 0);
   for (auto [word, iteration] : llvm::zip_equal(words, iterations))
-    word = getRandomBits(bits(word), bits(getSeed()), static_cast<uint32_t>(getStream()),
+    word = getRandomBits(bits(word), getSeed(), static_cast<uint32_t>(getStream()),
                          static_cast<uint32_t>(iteration));
   return one(HostTensor::fromInts(ElementKind::U32, operands[0].getShape(), words));
 }
@@ -153,7 +154,7 @@ Value RandomBitsOp::emitScalar(OpBuilder &builder, Location loc, ValueRange oper
   SmallVector<Value, 4> counter{w.low(block), w.high(block),
                                 w.word(static_cast<uint32_t>(getStream())),
                                 getIteration() ? w.low(operands[1]) : w.word(0)};
-  uint32_t first = lowHalf(bits(getSeed())), second = highHalf(bits(getSeed()));
+  uint32_t first = lowHalf(getSeed()), second = highHalf(getSeed());
   for (int round = 0; round < kRounds; ++round) {
     Value even = w.multiply(counter[0], kMultipliers[0]);
     Value odd = w.multiply(counter[2], kMultipliers[1]);

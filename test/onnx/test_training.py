@@ -14,13 +14,16 @@ MESHES = {1: "", 2: "x=2", 4: "x=2,y=2"}
 
 
 def make(op, inputs, outputs, initializers, opset, **attributes):
-    """A model of one node; `inputs` are arrays by name, `outputs` element types by name."""
+    """A model of one node; `inputs` are arrays by name, `outputs` element types by name: y and mask are of the first input's
+    shape, others of the first initializer's."""
+    full, vector = (next(iter(arrays.values())).shape for arrays in (inputs, initializers))
+    shapes = {n: full if n in ("y", "mask") else vector for n in outputs}
     names = [*inputs, *initializers]
     graph = helper.make_graph(
         [helper.make_node(op, names, list(outputs), name="node", **attributes)],
         "g",
         [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs.items()],
-        [helper.make_tensor_value_info(n, kind, None) for n, kind in outputs.items()],
+        [helper.make_tensor_value_info(n, kind, shapes[n]) for n, kind in outputs.items()],
         [numpy_helper.from_array(array, name) for name, array in initializers.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
