@@ -212,6 +212,7 @@ std::string Compilation::fillImportOptions(ImportOptions &import,
     if (std::string error = import.addDim(dim); !error.empty())
       return error;
   import.unroll = options.unroll;
+  import.isTraining = options.train.isOn;
   import.marksTies = !options.gradientsOf.empty() || options.train.isOn;
   for (const std::string &state : options.states)
     if (std::string error = import.addState(state); !error.empty())

@@ -372,7 +372,11 @@ void Compilation::printSummary() const {
     total += ms;
   os << llvm::format("  compiled in     %.1f s; report: %s/report.json\n", total / 1e3,
                      options.output.c_str());
-  os << "  run it          gridloom run " << quoteForShell(options.output) << "\n";
+  if (options.train.isOn)
+    os << "  train it        gridloom train " << quoteForShell(options.output)
+       << " --data FOLDER --steps N\n";
+  else
+    os << "  run it          gridloom run " << quoteForShell(options.output) << "\n";
   os.flush();
   if (!llvm::outs().has_error())
     return;

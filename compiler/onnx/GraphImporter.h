@@ -101,6 +101,8 @@ public:
   /// What training needs to know, of the whole function.
   TrainingMarks &getTrainingMarks() { return *marks; }
   bool isTraining() const { return options.isTraining; }
+  /// Whether what is in training mode is taken as if it were not.
+  bool isInference() const { return options.isInference; }
   /// Whether nodes become operations of a body, which runs any number of times, not of the entry.
   bool isInBody() { return builder.getInsertionBlock() != &function.front(); }
 

@@ -10,6 +10,7 @@
 #include "compiler/onnx/OpTable.h"
 #include "compiler/onnx/States.h"
 #include "dialects/loom/Derivatives.h"
+#include "dialects/loom/Training.h"
 #include "support/Text.h"
 
 #include "mlir/IR/Verifier.h"
@@ -69,8 +70,13 @@ public:
       return {};
     OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
     TensorPool pool(model, *module, options.isTraining);
+    ImportOptions inference = options;
+    inference.isInference = options.isInference || options.isTraining;
+    inference.isTraining = false;
     for (const Bindings &bindings : getSpecialisations())
-      if (failed(importFunction(*module, pool, bindings)))
+      if ((options.isTraining &&
+           failed(importFunction(*module, pool, bindings, loom::kTrainStep, options))) ||
+          failed(importFunction(*module, pool, bindings, loom::kMain, inference)))
         return {};
     eraseUnusedWeights(*module);
     if (failed(importAnnotations(model, *module)))
@@ -179,9 +185,10 @@ private:
   }
 
   /// `main` for the first, `main_batch8` for others; never the name of a weight.
-  std::string getSymbol(ModuleOp module, const TensorPool &pool, const Bindings &bindings) const {
-    std::string symbol = "main";
-    if (!module.getOps<func::FuncOp>().empty())
+  std::string getSymbol(ModuleOp module, const TensorPool &pool, const Bindings &bindings,
+                        StringRef entry) const {
+    std::string symbol = entry.str();
+    if (module.lookupSymbol(symbol))
       for (const auto &[name, sizes] : options.dims)
         if (sizes.size() > 1)
           symbol += "_" + name + std::to_string(bindings.lookup(name));
@@ -190,15 +197,16 @@ private:
     return symbol;
   }
 
-  LogicalResult importFunction(ModuleOp module, TensorPool &pool, const Bindings &bindings) {
-    std::string symbol = getSymbol(module, pool, bindings);
-    func::FuncOp function = GraphImporter(model, pool, bindings, options).import(module, symbol);
+  LogicalResult importFunction(ModuleOp module, TensorPool &pool, const Bindings &bindings,
+                               StringRef entry, const ImportOptions &form) {
+    std::string symbol = getSymbol(module, pool, bindings, entry);
+    func::FuncOp function = GraphImporter(model, pool, bindings, form).import(module, symbol);
     if (!function)
       return failure();
     SmallVector<NamedAttribute> dims;
     for (const auto &[name, size] : bindings)
       dims.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(size)));
-    function->setAttr(loom::kEntry, builder.getStringAttr("main"));
+    function->setAttr(loom::kEntry, builder.getStringAttr(entry));
     function->setAttr(loom::kDims, builder.getDictionaryAttr(dims));
     return declareStates(function, options);
   }

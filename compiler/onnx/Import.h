@@ -29,9 +29,13 @@ struct ImportOptions {
   /// derivative as activation functions have it.
   bool marksTies = false;
 
-  /// Whether the program will be trained: results with `loom.updates` give the next values of
-  /// running statistics, and float initializers of one element and rank 1 or more stay weights.
+  /// Whether the program will be trained. There are two functions per specialisation then: one of
+  /// entry `train_step` is the model as it says, where results with `loom.updates` give the next
+  /// values of running statistics; in the one of entry `main` nothing is in training mode. Float
+  /// initializers of one element and rank 1 or more stay weights.
   bool isTraining = false;
+  /// Takes all that is in training mode as if it were not.
+  bool isInference = false;
 
   /// Inputs and the outputs whose values they are in the next call: names in which one `*` stands
   /// for any text, the same in both.

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/OpTable.h"
+#include "dialects/loom/Training.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -218,6 +219,8 @@ static LogicalResult importBatchStatistics(Node &node) {
 
 /// As trained: by attribute training_mode, and up to version 9 with all five results.
 static bool usesBatchStatistics(const Node &node) {
+  if (node.getImporter().isInference())
+    return false;
   return node.getOpset() < 14 ? node.getNumResults() == 5 : node.intAttribute("training_mode", 0);
 }
 
@@ -228,6 +231,10 @@ static LogicalResult importBatchNormalization(Node &node) {
     return failure();
   if (usesBatchStatistics(node))
     return importBatchStatistics(node);
+  for (unsigned i : {3, 4})
+    if (auto read = node.operand(i).getDefiningOp<loom::GetWeightOp>();
+        read && node.getImporter().isTraining())
+      read->setAttr(loom::kFrozen, node.getBuilder().getStringAttr("statistics"));
   Value x = node.operand(0);
   Type element = getTensorType(x).getElementType();
   Type statistics = getTensorType(node.operand(3)).getElementType();

@@ -60,7 +60,7 @@ static LogicalResult importDropout(Node &node) {
   if (!x || failed(training))
     return failure();
   double ratio = 0;
-  if (training->value_or(0) != 0) {
+  if (training->value_or(0) != 0 && !node.getImporter().isInference()) {
     FailureOr<std::optional<double>> given = node.numberOperand(1, "ratio");
     if (failed(given))
       return failure();

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/train/TrainStep.h"
 
+#include "dialects/loom/Random.h"
 #include "passes/differentiate/Gradients.h"
 
 #include <limits>
@@ -28,6 +29,7 @@ public:
   LogicalResult run();
 
 private:
+  void findStatistics();
   LogicalResult findParameters(const Objective &objective);
   LogicalResult buildGradients(const Objective &objective);
   void buildScale(const Objective &objective);
@@ -35,6 +37,7 @@ private:
   Term addSlot(const Twine &name, const Slot &slot, StringAttr parameter);
   void addNext(Results &results, StringRef name, const Term &next, const Term &former);
   void buildUpdates(Results &results);
+  void numberAttempts(Results &results);
   Term term(Value value, const Twine &node) {
     return {builder, NameLoc::get(builder.getStringAttr(node)), value};
   }
@@ -54,12 +57,23 @@ private:
   OpBuilder builder;
   RankedTensorType scalar;
   Trained weights; ///< of this function
+  /// The next values of running statistics, by weight.
+  llvm::MapVector<StringAttr, Value> statistics;
   llvm::MapVector<StringAttr, BlockArgument> parameters;
   llvm::MapVector<StringAttr, Value> gradients;
   std::optional<Term> rate, norm, committed, step; ///< f32 [], f32 [], i1 [], i64 []
 };
 
 } // namespace
+
+/// Running statistics are states that no gradient changes.
+void StepBuilder::findStatistics() {
+  for (auto [i, value] : llvm::enumerate(function.front().getTerminator()->getOperands()))
+    if (auto weight = function.getResultAttrOfType<StringAttr>(i, loom::kUpdates)) {
+      statistics[weight] = value;
+      weights[weight] = loom::kStatistic;
+    }
+}
 
 /// Float weights that the losses depend on, but for frozen ones.
 LogicalResult StepBuilder::findParameters(const Objective &objective) {
@@ -80,17 +94,18 @@ LogicalResult StepBuilder::findParameters(const Objective &objective) {
   }
   for (loom::GetWeightOp weight : llvm::reverse(found)) {
     auto type = cast<RankedTensorType>(weight.getType());
+    auto name = StringAttr::get(function.getContext(), weight.getName());
     if (settings.rules.lookup({weight.getName(), type.getRank()}).isFrozen ||
-        weight->hasAttr(loom::kFrozen))
+        weight->hasAttr(loom::kFrozen) || statistics.contains(name))
       continue;
     if (!type.getElementType().isF32() && !type.getElementType().isF64())
       return weight.emitError("weight '")
              << weight.getName() << "' is " << type.getElementType()
              << "; parameters are f32 or f64: save the model so and compile it with --precision, or "
                 "freeze the weight with --param";
-    weights[StringAttr::get(function.getContext(), weight.getName())] = loom::kParameter;
+    weights[name] = loom::kParameter;
   }
-  if (weights.empty())
+  if (weights.size() == statistics.size())
     return function.emitError(
         "the losses depend on no float weight that is not frozen; there is nothing to train");
   return success();
@@ -99,7 +114,8 @@ LogicalResult StepBuilder::findParameters(const Objective &objective) {
 LogicalResult StepBuilder::buildGradients(const Objective &objective) {
   GradientSources sources;
   for (auto [name, argument] : parameters)
-    sources[name] = {argument};
+    if (!statistics.contains(name))
+      sources[name] = {argument};
   // One loss is divided at the end, once for each parameter.
   SmallVector<Gradients::Seed> seeds;
   for (const Objective::Part &part : objective.parts) {
@@ -188,7 +204,24 @@ void StepBuilder::buildUpdates(Results &results) {
   }
 }
 
+/// Every attempt draws other random numbers, whether the step is taken or not.
+void StepBuilder::numberAttempts(Results &results) {
+  SmallVector<loom::RandomBitsOp> unnumbered;
+  for (auto op : function.getOps<loom::RandomBitsOp>())
+    if (!op.getIteration())
+      unnumbered.push_back(op);
+  if (unnumbered.empty())
+    return;
+  auto counter = RankedTensorType::get({}, builder.getI64Type());
+  Term attempt =
+      term(train::addState(function, "train/iteration", counter, loom::kCounter, {}), "train/step");
+  for (loom::RandomBitsOp op : unnumbered)
+    loom::setIteration(op, attempt);
+  results.addState("train/iteration", attempt + 1);
+}
+
 LogicalResult StepBuilder::run() {
+  findStatistics();
   auto objective = buildObjective(function, builder, settings.losses, settings.metrics);
   if (failed(objective) || failed(findParameters(*objective)))
     return failure();
@@ -205,6 +238,10 @@ LogicalResult StepBuilder::run() {
   results.addOutput("gradient_norm", *norm);
   results.addOutput("committed", committed->convert(builder.getF32Type()));
   buildUpdates(results);
+  for (auto [name, next] : statistics)
+    addNext(results, name, term(next, name.getValue() + ".update"),
+            term(parameters[name], name.getValue() + ".update"));
+  numberAttempts(results);
   Term next = *step + term(*committed, "train/step").convert(builder.getI64Type());
   results.addState("train/step", next);
   results.commit();
