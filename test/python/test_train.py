@@ -117,7 +117,8 @@ def test_a_model_learns(tools, folder, plans, tmp_path, mesh):
     assert [row["committed"] for row in rows] == ["1"] * 125
     evaluations = [row for row in rows if row["eval_loss"]]
     assert [row["epoch"] for row in evaluations] == [str(i) for i in range(1, 9)]
-    assert float(evaluations[-1]["eval_accuracy"]) > 0.95 > float(evaluations[0]["eval_accuracy"]) or mesh
+    assert float(evaluations[-1]["eval_accuracy"]) > 0.98
+    assert float(evaluations[-1]["eval_loss"]) < 0.5 * float(evaluations[0]["eval_loss"])
     assert re.search(r"\n125 steps, 4000 samples in .* \| loss \S+ \| evaluation loss \S+ \| checkpoint .*125\n$", text)
     states = read_states(tmp_path / "run")
     assert states["train/step"] == 125 and {"w1", "b1", "w2", "b2"} < states.keys()
@@ -179,11 +180,11 @@ def test_a_checkpoint_goes_to_another_mesh(tools, folder, plans, tmp_path):
     before = read_states(run)
     losses = []
     for mesh in MESHES:
-        log = tmp_path / f"log{mesh}"
-        options = ["--steps", 13, "--resume", run, "--log", log, "--checkpoint-dir", tmp_path / f"run{mesh}"]
+        log, rest = tmp_path / f"log-{mesh}", tmp_path / f"rest-{mesh}"
+        options = ["--steps", 13, "--resume", run, "--log", log, "--checkpoint-dir", rest]
         tools.call("train", plans(mesh), "--data", data, *options)
         losses.append([float(row["loss"]) for row in read_log(log)])
-        assert read_states(tmp_path / f"run{mesh}")["train/step"] == 13
+        assert read_states(rest)["train/step"] == 13
     assert_equal(before, read_states(run))
     assert len(losses[0]) == 3
     np.testing.assert_allclose(losses, [losses[0]] * len(MESHES), rtol=1e-5)
@@ -222,7 +223,7 @@ def test_archives_and_patience(tools, folder, plans, tmp_path):
     # At a rate of 0 nothing is learned.
     options = ["--lr", 0, "--epochs", 50, "--eval-data", folder / "test", "--patience", 2]
     text = tools.call("train", plans(), "--data", folder / "data", *options).stdout
-    assert "stopped early: 2 evaluations without a lower loss" in text and "48 steps, " in text
+    assert "stopped early: 2 evaluations without a lower loss" in text and "47 steps, " in text
 
 
 def refuse(tools, plan, data: Path, *options) -> str:
@@ -246,7 +247,7 @@ def test_data_that_do_not_fit(tools, folder, plans, tmp_path):
     x = arrays["x"].copy()
     x[77, 5] = np.nan
     write(x=x, labels=arrays["labels"])
-    error = refuse(tools, plans("data=2"), tmp_path)
+    error = refuse(tools, plans("data=2"), tmp_path, "--checkpoint-dir", tmp_path / "run")
     assert re.search(r"step \d+ \(samples \d+ to \d+ of epoch 1\) is not taken: the loss is nan", error)
     assert "x.npy holds nan in sample 77" in error
     log = tmp_path / "log.csv"
