@@ -157,8 +157,9 @@ def test_steps_are_those_of_float64(tools, folder, plans, tmp_path, mesh):
         assert float(row["learning_rate"]) == pytest.approx(rate, rel=1e-6)
         assert float(row["loss"]) == pytest.approx(softmax_step(values, data, rate), rel=1e-5)
         assert float(row["count"]) == 500
-    for name, array in values.items():
-        assert np.abs(read_states(run)[name] - array).max() < 1e-5
+    for name, array in values.items():  # some sample is so near a ReLU's corner that f32 sees the other side
+        moved = np.linalg.norm(array - weights()[name])
+        assert np.linalg.norm(read_states(run)[name] - array) < 1e-3 * moved
 
 
 @pytest.mark.parametrize("mesh", MESHES)
@@ -255,7 +256,8 @@ def test_data_that_do_not_fit(tools, folder, plans, tmp_path):
     assert result.stderr.count("x.npy holds nan in sample 77") == 2
     assert "2 steps not taken" in result.stdout
     rows = read_log(log)
-    assert [row["committed"] for row in rows].count("0") == 2 and float(rows[-1]["loss"]) < float(rows[0]["loss"])
+    losses = [float(row["loss"]) for row in rows if row["committed"] == "1"]
+    assert len(losses) == len(rows) - 2 and losses[-1] < 0.5 * losses[0]
 
 
 def test_a_plan_that_does_not_train(tools, folder, tmp_path):
