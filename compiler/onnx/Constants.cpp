@@ -117,23 +117,6 @@ static LogicalResult importSize(Node &node) {
 
 static LogicalResult importIdentity(Node &node) { return node.setResult(node.operand(0)); }
 
-static LogicalResult importDropout(Node &node) {
-  Value input = node.operand(0);
-  if (!input)
-    return failure();
-  FailureOr<std::optional<double>> training = node.numberOperand(2, "training_mode");
-  if (failed(training))
-    return failure();
-  if (training->value_or(0) != 0)
-    return node.error() << "training_mode is true; only inference can be compiled";
-  if (node.hasResult(1)) {
-    auto type = getTensorType(input).clone(IntegerType::get(node.getContext(), 1));
-    if (failed(node.setResult(1, node.splat(cast<RankedTensorType>(type), 1))))
-      return failure();
-  }
-  return node.setResult(input);
-}
-
 static LogicalResult importEyeLike(Node &node) {
   Value input = node.operand(0);
   if (!input)
@@ -154,9 +137,9 @@ static LogicalResult importEyeLike(Node &node) {
 ArrayRef<OpRule> onnx_import::getConstantRules() {
   static constexpr OpRule rules[] = {
       {"Constant", 1, 28, importConstant}, {"ConstantOfShape", 9, 28, importConstantOfShape},
-      {"Dropout", 7, 28, importDropout},   {"EyeLike", 9, 28, importEyeLike},
-      {"Identity", 1, 28, importIdentity}, {"Range", 11, 28, importRange},
-      {"Shape", 1, 28, importShape},       {"Size", 1, 28, importSize},
+      {"EyeLike", 9, 28, importEyeLike},   {"Identity", 1, 28, importIdentity},
+      {"Range", 11, 28, importRange},      {"Shape", 1, 28, importShape},
+      {"Size", 1, 28, importSize},
   };
   return rules;
 }

@@ -167,7 +167,8 @@ GraphImporter::GraphImporter(GraphImporter &caller, const Function &function,
     : parent(&caller), seesOuter(false), callee(&function), prefix(loom::getNodeName(loc) + "/"),
       callPrefix(prefix), model(caller.model), graph(*function.graph), pool(caller.pool),
       bindings(caller.bindings), builder(caller.builder), function(caller.function),
-      options(caller.options), functions(caller.functions), lengths(caller.lengths) {
+      options(caller.options), functions(caller.functions), lengths(caller.lengths),
+      marks(caller.marks) {
   for (const onnx::AttributeProto &attribute : function.proto->attribute_proto())
     attributes[attribute.name()] = &attribute;
   for (const onnx::AttributeProto &attribute : call.attribute())

@@ -39,16 +39,19 @@ std::string onnx_import::getDimName(const onnx::ValueInfoProto &input, int index
 // TensorPool
 //===----------------------------------------------------------------------===//
 
-TensorPool::TensorPool(const Model &model, ModuleOp module) : model(model), module(module) {
+TensorPool::TensorPool(const Model &model, ModuleOp module, bool isTraining)
+    : model(model), module(module), isTraining(isTraining) {
   for (const rt::OnnxTensor &tensor : model.tensors)
     tensors[tensor.name] = &tensor;
 }
 
 /// Values are part of the program if they are small and either not floats or written into the graph
-/// as a constant; other floats are weights, which may be replaced without compiling again.
-static bool isConstant(const rt::OnnxTensor &tensor) {
+/// as a constant; other floats are weights, which may be replaced without compiling again. Training
+/// changes vectors of one element, too: the bias of one column is a parameter.
+bool TensorPool::isConstant(const rt::OnnxTensor &tensor) const {
   if (tensor.getSize() <= rt::sizeOf(tensor.type))
-    return true;
+    return !isTraining || !tensor.isInitializer || tensor.shape.empty() || tensor.getSize() == 0 ||
+           !loom::isFloatKind(getElementKind(tensor.type));
   if (tensor.getSize() > static_cast<uint64_t>(kMaxFoldedBytes))
     return false;
   return !tensor.isInitializer || !loom::isFloatKind(getElementKind(tensor.type));
@@ -149,7 +152,7 @@ GraphImporter::GraphImporter(const Model &model, TensorPool &pool, const Binding
     : model(model), graph(model.proto->graph()), pool(pool), bindings(bindings),
       builder(pool.getContext()), options(options),
       functions(std::make_shared<FunctionTable>(*model.proto)),
-      lengths(std::make_shared<DataLengths>()) {}
+      lengths(std::make_shared<DataLengths>()), marks(std::make_shared<TrainingMarks>()) {}
 
 Location GraphImporter::getNodeLoc(int index) {
   const onnx::NodeProto &node = graph.node(index);
@@ -475,6 +478,24 @@ LogicalResult GraphImporter::addLengths(SmallVectorImpl<Value> &results,
   return success();
 }
 
+LogicalResult GraphImporter::addUpdates(SmallVectorImpl<Value> &results,
+                                        SmallVectorImpl<DictionaryAttr> &attributes) {
+  for (const auto &[name, next] : marks->getUpdates()) {
+    if (llvm::any_of(attributes, [&](DictionaryAttr other) {
+          return other.getAs<StringAttr>(loom::kName) == name;
+        }))
+      return emitError(function.getLoc()) << "output " << name << " has the name of an initializer "
+                                          << "that training updates; rename it";
+    results.push_back(next);
+    attributes.push_back(builder.getDictionaryAttr(
+        {builder.getNamedAttr(loom::kName, name),
+         builder.getNamedAttr(loom::kDimNames, builder.getStrArrayAttr(SmallVector<StringRef>(
+                                                   getTensorType(next).getRank(), ""))),
+         builder.getNamedAttr(loom::kUpdates, name)}));
+  }
+  return success();
+}
+
 LogicalResult GraphImporter::importOutputs() {
   SmallVector<Value> results;
   SmallVector<DictionaryAttr> attributes;
@@ -501,7 +522,7 @@ LogicalResult GraphImporter::importOutputs() {
   }
   if (results.empty())
     return emitError(function.getLoc()) << "the model has no outputs";
-  if (failed(addLengths(results, attributes)))
+  if (failed(addLengths(results, attributes)) || failed(addUpdates(results, attributes)))
     return failure();
   func::ReturnOp::create(builder, function.getLoc(), results);
   function.setFunctionType(

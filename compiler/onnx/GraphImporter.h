@@ -11,6 +11,7 @@
 #include "compiler/onnx/Import.h"
 #include "compiler/onnx/ModelReader.h"
 #include "compiler/onnx/Node.h"
+#include "compiler/onnx/Training.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/MapVector.h"
@@ -35,7 +36,8 @@ using Bindings = llvm::MapVector<llvm::StringRef, int64_t>;
 /// first use. Shared by the specialisations.
 class TensorPool {
 public:
-  TensorPool(const Model &model, mlir::ModuleOp module);
+  /// `isTraining` as ImportOptions has it.
+  TensorPool(const Model &model, mlir::ModuleOp module, bool isTraining);
 
   mlir::MLIRContext *getContext() { return module.getContext(); }
   bool contains(llvm::StringRef name) const { return tensors.contains(name); }
@@ -49,11 +51,14 @@ public:
   mlir::ArrayAttr getFolded();
 
 private:
+  /// Whether a tensor is part of the program, not a weight.
+  bool isConstant(const rt::OnnxTensor &tensor) const;
   mlir::Value materializeConstant(const rt::OnnxTensor &tensor, mlir::OpBuilder &builder);
   mlir::Value materializeWeight(const rt::OnnxTensor &tensor, mlir::OpBuilder &builder);
 
   const Model &model;
   mlir::ModuleOp module;
+  bool isTraining;
   llvm::StringMap<const rt::OnnxTensor *> tensors;
   llvm::MapVector<llvm::StringRef, std::string> folded;
   llvm::StringSet<> weights;
@@ -93,6 +98,11 @@ public:
   bool marksTies() const { return options.marksTies; }
   TensorPool &getPool() { return pool; }
   DataLengths &getLengths() { return *lengths; }
+  /// What training needs to know, of the whole function.
+  TrainingMarks &getTrainingMarks() { return *marks; }
+  bool isTraining() const { return options.isTraining; }
+  /// Whether nodes become operations of a body, which runs any number of times, not of the entry.
+  bool isInBody() { return builder.getInsertionBlock() != &function.front(); }
 
   /// The value called `name`, which `reader` reads. Null, with an error, if there is none.
   mlir::Value getValue(llvm::StringRef name, const Emitter &reader);
@@ -132,6 +142,9 @@ private:
   /// with an error, where an output depends on such a length in another way.
   llvm::LogicalResult addLengths(llvm::SmallVectorImpl<mlir::Value> &results,
                                  llvm::SmallVectorImpl<mlir::DictionaryAttr> &attributes);
+  /// Adds what takes the place of initializers in training, as outputs of their names.
+  llvm::LogicalResult addUpdates(llvm::SmallVectorImpl<mlir::Value> &results,
+                                 llvm::SmallVectorImpl<mlir::DictionaryAttr> &attributes);
   mlir::RankedTensorType getInputType(const onnx::ValueInfoProto &input);
   mlir::DictionaryAttr describe(const onnx::ValueInfoProto &value, llvm::ArrayRef<int64_t> shape);
   mlir::Location getNodeLoc(int index);
@@ -157,6 +170,7 @@ private:
   bool isSorted = false;
   std::shared_ptr<FunctionTable> functions;
   std::shared_ptr<DataLengths> lengths;
+  std::shared_ptr<TrainingMarks> marks;
   llvm::StringMap<const onnx::AttributeProto *> attributes;
   llvm::StringSet<> absent;
   /// Nodes that the outputs need, each after those it reads.

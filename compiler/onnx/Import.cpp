@@ -68,7 +68,7 @@ public:
     if (failed(checkVersions()) || failed(checkDims()))
       return {};
     OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
-    TensorPool pool(model, *module);
+    TensorPool pool(model, *module, options.isTraining);
     for (const Bindings &bindings : getSpecialisations())
       if (failed(importFunction(*module, pool, bindings)))
         return {};

@@ -29,6 +29,10 @@ struct ImportOptions {
   /// derivative as activation functions have it.
   bool marksTies = false;
 
+  /// Whether the program will be trained: results with `loom.updates` give the next values of
+  /// running statistics, and float initializers of one element and rank 1 or more stay weights.
+  bool isTraining = false;
+
   /// Inputs and the outputs whose values they are in the next call: names in which one `*` stands
   /// for any text, the same in both.
   std::vector<std::pair<std::string, std::string>> states;

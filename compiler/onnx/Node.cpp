@@ -181,8 +181,11 @@ std::optional<Dims> Node::intsOperand(unsigned index, StringRef name) const {
 FailureOr<std::optional<double>> Node::numberOperand(unsigned index, StringRef name) const {
   if (!hasOperand(index))
     return std::optional<double>();
-  std::optional<loom::HostTensor> tensor = constantOperand(index);
-  if (!tensor || tensor->getNumElements() != 1)
+  // Training keeps vectors of one element as weights.
+  auto type = dyn_cast<RankedTensorType>(operands[index].getType());
+  bool isOne = type && type.hasStaticShape() && type.getNumElements() == 1;
+  std::optional<loom::HostTensor> tensor = isOne ? foldedOperand(index) : std::nullopt;
+  if (!tensor)
     return error() << "input '" << name << "' must be one number known at compile time, but is "
                    << operands[index].getType();
   return std::optional(tensor->toDoubles().front());

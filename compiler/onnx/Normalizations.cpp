@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/OpTable.h"
 
 using namespace mlir;
@@ -161,13 +162,72 @@ static LogicalResult checkChannels(Node &node, unsigned first, unsigned last,
   return success();
 }
 
+/// Result `index` is the running statistic of operand `index` + 2 after this batch, of which
+/// `current` is the statistic: old * momentum + current * (1 - momentum). Training makes it the
+/// operand's next value.
+static LogicalResult importRunning(Node &node, unsigned index, Value current) {
+  GraphImporter &importer = node.getImporter();
+  Value given = node.operand(index + 2);
+  Type type = getTensorType(given).getElementType();
+  double momentum = node.floatAttribute("momentum", 0.9F);
+  auto update = [&](Value old) {
+    Value kept = node.binary<loom::MultiplyOp>(
+        node.convert(old, getTensorType(current).getElementType()), momentum);
+    Value added = node.binary<loom::MultiplyOp>(current, 1 - momentum);
+    return node.convert(node.binary<loom::AddOp>(kept, added), type);
+  };
+  if (node.hasResult(index) && failed(node.setResult(index, update(given))))
+    return failure();
+  if (!importer.isTraining())
+    return success();
+  if (importer.isInBody())
+    return node.error() << "updates running statistics in a loop or branch, which cannot be "
+                        << "trained; unroll it (--unroll) or export it with training_mode 0";
+  TrainingMarks &marks = importer.getTrainingMarks();
+  marks.addUpdate(given, update(marks.getLatest(given)));
+  return success();
+}
+
+/// (x - mean) * scale / sqrt(variance + epsilon) + bias with the statistics of the batch, over all
+/// dimensions but the channels (Ioffe and Szegedy 2015, algorithm 1); of 16-bit floats in f32.
+static LogicalResult importBatchStatistics(Node &node) {
+  Value x = node.operand(0);
+  Type element = getTensorType(x).getElementType();
+  if (!isa<FloatType>(element))
+    return node.error() << "input is " << x.getType() << ", expected floats";
+  Type wide = element.isF64() ? element : Float32Type::get(node.getContext());
+  ArrayRef<int64_t> shape = getShape(x);
+  Dims dims{0};
+  llvm::append_range(dims, llvm::seq<int64_t>(2, shape.size()));
+  Value values = node.convert(x, wide), mean = node.mean(values, dims, /*keepDims=*/false);
+  Value centred = node.binary<loom::SubtractOp>(values, perChannel(node, mean, shape));
+  Value variance = node.mean(node.binary<loom::MultiplyOp>(centred, centred), dims, false);
+  Value deviation = node.unary<loom::SqrtOp>(
+      node.binary<loom::AddOp>(variance, node.floatAttribute("epsilon", 1e-5F)));
+  Value factor = node.binary<loom::DivideOp>(node.convert(node.operand(1), wide), deviation);
+  Value scaled = node.binary<loom::MultiplyOp>(centred, perChannel(node, factor, shape));
+  Value result = node.binary<loom::AddOp>(
+      scaled, perChannel(node, node.convert(node.operand(2), wide), shape));
+  // Up to version 9 the statistics of the batch are results, too.
+  bool hasSaved = node.getOpset() < 14;
+  return failure(failed(node.setResult(node.convert(result, element))) ||
+                 failed(importRunning(node, 1, mean)) || failed(importRunning(node, 2, variance)) ||
+                 (hasSaved && (failed(node.setResult(3, node.convert(mean, element))) ||
+                               failed(node.setResult(4, node.convert(variance, element))))));
+}
+
+/// As trained: by attribute training_mode, and up to version 9 with all five results.
+static bool usesBatchStatistics(const Node &node) {
+  return node.getOpset() < 14 ? node.getNumResults() == 5 : node.intAttribute("training_mode", 0);
+}
+
 /// x * s + (bias - mean * s) with s = scale / sqrt(variance + epsilon): s and the offset depend on
 /// weights alone.
 static LogicalResult importBatchNormalization(Node &node) {
   if (failed(checkChannels(node, 1, 4)))
     return failure();
-  if (node.intAttribute("training_mode", 0))
-    return node.error() << "training_mode is 1; only inference can be compiled";
+  if (usesBatchStatistics(node))
+    return importBatchStatistics(node);
   Value x = node.operand(0);
   Type element = getTensorType(x).getElementType();
   Type statistics = getTensorType(node.operand(3)).getElementType();

@@ -28,7 +28,8 @@ static const Table &getTable() {
                                    getQuantizationRules(),    getLossRules(),
                                    getControlRules(),         getContribQuantizedRules(),
                                    getSignalRules(),          getFourierRules(),
-                                   getSequenceRules(),        getDataSelectionRules()})
+                                   getSequenceRules(),        getDataSelectionRules(),
+                                   getTrainingRules()})
       for (const OpRule &rule : rules)
         table[getQualifiedName(rule.domain, rule.name)].push_back(&rule);
     return table;

@@ -82,6 +82,7 @@ llvm::ArrayRef<OpRule> getSignalRules();
 llvm::ArrayRef<OpRule> getFourierRules();
 llvm::ArrayRef<OpRule> getSequenceRules();
 llvm::ArrayRef<OpRule> getDataSelectionRules();
+llvm::ArrayRef<OpRule> getTrainingRules();
 
 } // namespace gridloom::onnx_import
 

@@ -18,7 +18,7 @@ GraphImporter::GraphImporter(GraphImporter &parent, const onnx::GraphProto &grap
       prefix(loom::getNodeName(loc) + "/"), callPrefix(parent.callPrefix), model(parent.model),
       graph(graph), pool(parent.pool), bindings(parent.bindings), builder(builder),
       function(parent.function), options(parent.options), functions(parent.functions),
-      lengths(parent.lengths), attributes(parent.attributes) {}
+      lengths(parent.lengths), marks(parent.marks), attributes(parent.attributes) {}
 
 /// Adds what `graph` reads of the graphs around it.
 static void addFreeNames(const onnx::GraphProto &graph, SmallVector<std::string> &names) {

@@ -56,6 +56,7 @@ inline constexpr llvm::StringLiteral kBody = "loom.body";
 inline constexpr llvm::StringLiteral kState = "loom.state";
 inline constexpr llvm::StringLiteral kInit = "loom.init";
 inline constexpr llvm::StringLiteral kTraining = "loom.training";
+inline constexpr llvm::StringLiteral kUpdates = "loom.updates";
 
 /// The name of the ONNX node an operation comes from; several are joined with " + ".
 std::string getNodeName(mlir::Location loc);

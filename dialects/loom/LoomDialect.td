@@ -25,6 +25,7 @@ def LoomDialect : Dialect {
     | `loom.state` | function argument, function result | the state whose value before (argument) or after (result) a call this is |
     | `loom.init` | function argument that is a state | the weight that the state begins with; zeros without it |
     | `loom.role` | function argument that is a state | of a training run: `parameter`, `moment`, `statistic` or `counter` |
+    | `loom.updates` | function result | the weight whose value after a training step this is, as running statistics have it |
     | `loom.training` | module | of a training step: the usual `learning_rate`, the texts of `losses` and `optimizer` |
     | `loom.model` | module | path, size and digest of the model file |
     | `loom.precision` | module | the `--precision` in use: tf32, bf16 or f16; absent for f32 |

@@ -15,7 +15,9 @@ class Loom_ElementwiseOp<string mnemonic, list<Trait> traits = []>
   string cycles = "1";
   /// Element type of the example in the description.
   string exampleType = "f32";
-  let extraClassDeclaration = [{
+  /// Declares a `getFlops` of the operation's own.
+  string flops = "";
+  let extraClassDeclaration = flops # [{
     ::gridloom::dist::ShardingRule getShardingRule() { return ::gridloom::dist::getElementwiseRule(*this); }
     bool isLinear() { return }] # linear # [{; }
     int64_t getScalarCycles() { return }] # cycles # [{; }
@@ -144,6 +146,31 @@ def Loom_BitcastConvertOp : Loom_ElementwiseOp<"bitcast_convert", [Loom_Amplifie
   let results = (outs Loom_Tensor:$output);
   let assemblyFormat = "$input attr-dict `:` functional-type(operands, results)";
   let hasVerifier = 1;
+}
+
+def Loom_RandomBitsOp : Loom_ElementwiseOp<"random_bits"> {
+  let summary = "32 random bits for each index";
+  let description = [{
+    Element i of the block of four that has the element's index is word i of Philox4x32-10 (Salmon, Moraes, Dror and Shaw
+    2011) of the key `seed` and the counter (index / 4: low and high word; `stream`; `iteration`, 0 without the operand). As
+    the index is that of the global tensor, bits do not depend on how the tensor is cut. `stream` tells operations of one
+    seed apart: a copy of the operation has its stream, and draws the same bits. Of an iteration 32 bits count.
+
+    Without an iteration the operation is not folded, so that training can still give it one.
+
+    ```mlir
+    %b = loom.random_bits %i, %t seed = 42 stream = 3 : (tensor<2x3xi64>, tensor<2x3xi64>) -> tensor<2x3xui32>
+    ```
+
+    **Constraints:**
+    - L-RB1: `stream` is in [0, 2^32).
+  }];
+  let arguments = (ins StaticShapeTensorOf<[I64]>:$index, Optional<StaticShapeTensorOf<[I64]>>:$iteration, I64Attr:$seed, I64Attr:$stream);
+  let results = (outs StaticShapeTensorOf<[UI32]>:$output);
+  let assemblyFormat = "$index (`,` $iteration^)? `seed` `=` $seed `stream` `=` $stream attr-dict `:` functional-type(operands, results)";
+  let hasVerifier = 1;
+  let cycles = "200";
+  let flops = "int64_t getFlops();";
 }
 
 def Loom_GeluOp : Loom_ElementwiseOp<"gelu", [SameOperandsAndResultType, DeclareOpInterfaceMethods<DecomposeInterface>]> {

@@ -51,6 +51,11 @@ static DenseElementsAttr getScalar(DenseElementsAttr value) {
   return value.resizeSplat(RankedTensorType::get({}, value.getElementType()));
 }
 
+bool gridloom::canFold(Operation *op) {
+  return op->getNumResults() == 1 && isa<loom::EvaluateInterface>(op) &&
+         !isa<loom::RandomBitsOp>(op);
+}
+
 static FailureOr<DenseElementsAttr> evaluate(Operation *op, ArrayRef<DenseElementsAttr> operands) {
   SmallVector<loom::HostTensor> tensors;
   for (DenseElementsAttr operand : operands) {
@@ -101,8 +106,7 @@ static FailureOr<DenseElementsAttr> evaluateConstant(Value value, int depth) {
   if (DenseElementsAttr constant = getConstant(value))
     return constant;
   Operation *op = value.getDefiningOp();
-  if (!op || depth == 0 || op->getNumResults() != 1 || !isa<loom::EvaluateInterface>(op) ||
-      loom::getByteSize(value.getType()) > kMaxFoldedBytes)
+  if (!op || depth == 0 || !canFold(op) || loom::getByteSize(value.getType()) > kMaxFoldedBytes)
     return DenseElementsAttr();
   // Without operands, an iota has a value at compile time; a weight does not.
   if (op->getNumOperands() == 0 && !isa<loom::IotaOp>(op))
@@ -136,7 +140,7 @@ FailureOr<DenseElementsAttr> gridloom::evaluateConstant(Value value) {
 }
 
 FailureOr<DenseElementsAttr> gridloom::foldOperation(Operation *op) {
-  if (op->getNumResults() != 1 || op->getNumOperands() == 0 || !isa<loom::EvaluateInterface>(op))
+  if (op->getNumOperands() == 0 || !canFold(op))
     return DenseElementsAttr();
   // Without elements there is nothing to compute, whatever the operands are.
   if (auto empty = cast<RankedTensorType>(op->getResult(0).getType()); empty.getNumElements() == 0)

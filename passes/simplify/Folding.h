@@ -29,6 +29,9 @@ bool isSplatNear(mlir::Value value, double number);
 mlir::Value createSplat(mlir::OpBuilder &builder, mlir::Location loc, mlir::RankedTensorType type,
                         double number);
 
+/// Whether an operation on constants is one. Random bits are not: training gives them an iteration.
+bool canFold(mlir::Operation *op);
+
 /// The value of an expression of constants and counters, such as a triangle, whose parts are all of
 /// at most kMaxFoldedBytes. Null when it reads anything else. Fails, with a diagnostic, when an
 /// operation cannot be computed.

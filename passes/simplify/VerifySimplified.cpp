@@ -21,7 +21,7 @@ using namespace gridloom;
 
 /// F-G1.
 static LogicalResult verifyFolded(Operation &op) {
-  if (op.getNumOperands() == 0 || !isa<loom::EvaluateInterface>(op) ||
+  if (op.getNumOperands() == 0 || !canFold(&op) ||
       !llvm::all_of(op.getOperands(), [](Value operand) { return bool(getConstant(operand)); }))
     return success();
   int64_t bytes = loom::getByteSize(op.getResult(0).getType());

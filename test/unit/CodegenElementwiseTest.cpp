@@ -262,6 +262,30 @@ TEST(CodegenElementwise, UnsignedNumbersAboveTheSignedOnes) {
   }
 }
 
+TEST(CodegenElementwise, RandomBits) {
+  int64_t least = std::numeric_limits<int64_t>::min(), most = std::numeric_limits<int64_t>::max();
+  std::vector<int64_t> indices{0, 1, 2, 3, 4, most, least, -1}, iterations{0, 1, most, least, -1};
+  while (indices.size() < 37)
+    indices.push_back(indices.back() * 6364136223846793005 + 1442695040888963407);
+  while (iterations.size() < 37)
+    iterations.push_back(static_cast<int64_t>(iterations.size()));
+  RunOptions options;
+  options.tolerance = 0;
+  options.inputs[0] = HostTensor::fromInts(ElementKind::I64, {37}, indices);
+  options.inputs[1] = HostTensor::fromInts(ElementKind::I64, {37}, iterations);
+  std::string type = tensor("37", "i64"), text;
+  for (const char *key : {"seed = 0 stream = 0", "seed = -1 stream = 4294967295",
+                          "seed = 81985529216486895 stream = 4000000000"})
+    text += kernelText("%x: " + type + ", %y: " + type,
+                       std::string("  %0 = loom.random_bits %x, %y ") + key + " : (" + type + ", " +
+                           type + ") -> tensor<37xui32>\n  %1 = loom.random_bits %y " + key +
+                           " : (" + type +
+                           ") -> tensor<37xui32>\n  loom.yield %0, %1 : tensor<37xui32>, "
+                           "tensor<37xui32>",
+                       "random" + std::to_string(text.size()));
+  checkKernels(text, options);
+}
+
 TEST(CodegenElementwise, BitcastConvert) {
   RunOptions options;
   options.tolerance = 0;

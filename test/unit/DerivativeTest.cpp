@@ -254,6 +254,72 @@ INSTANTIATE_TEST_SUITE_P(Operations, Derivative, ::testing::ValuesIn(listCases()
                          [](const auto &info) { return std::string(info.param.name); });
 
 //===----------------------------------------------------------------------===//
+// Batch normalisation
+//===----------------------------------------------------------------------===//
+
+/// Ioffe and Szegedy 2015, section 3: of y = x^ * s, x^ = r (x - mean), the cotangent of x is
+/// s r (y' - mean(y') - x^ mean(y' x^)), with means over the batch; that of s is the sum of y' x^.
+TEST(BatchNormalization, HasItsPublishedDerivative) {
+  constexpr int64_t kBatch = 5, kChannels = 3, kSpace = 2, kCount = kBatch * kSpace;
+  std::string full = "tensor<5x3x2xf64>", row = "tensor<3xf64>", spread, sums;
+  spread = " dims = [1] : (" + row + ") -> " + full + "\n";
+  sums = " dims = [0, 2] : (" + full + ") -> " + row + "\n";
+  auto argument = [](const std::string &name, const std::string &type) {
+    return "%" + name + ": " + type + " {loom.name = \"" + name + "\", loom.dim_names = []}";
+  };
+  std::string text =
+      "func.func @main(" + argument("x", full) + ", " + argument("s", row) + ", " +
+      argument("ct", full) + ") -> (" + full +
+      " {loom.name = \"out\"}) attributes {loom.entry = \"main\", loom.dims = {}} {\n" +
+      "%n = loom.constant dense<10.0> : " + row + "\n%0 = loom.reduce sum %x" + sums +
+      "%mean = loom.divide %0, %n : " + row + "\n%1 = loom.broadcast %mean" + spread +
+      "%c = loom.subtract %x, %1 : " + full + "\n%2 = loom.multiply %c, %c : " + full +
+      "\n%3 = loom.reduce sum %2" + sums + "%var = loom.divide %3, %n : " + row +
+      "\n%sd = loom.sqrt %var : " + row + "\n%f = loom.divide %s, %sd : " + row +
+      "\n%4 = loom.broadcast %f" + spread + "%y = loom.multiply %c, %4 : " + full +
+      "\n%out = loom.multiply %y, %ct : " + full + "\nreturn %out : " + full + "\n}";
+  Context context;
+  auto module = context.parse(text);
+  ASSERT_TRUE(module);
+  mlir::PassManager manager(context.get());
+  DifferentiateOptions options;
+  options.of = "out";
+  options.withRespectTo = {"x", "s"};
+  manager.addPass(createDifferentiate(options));
+  ASSERT_TRUE(succeeded(manager.run(*module))) << context.takeError();
+  Numbers numbers;
+  NamedTensors inputs;
+  inputs["x"] = numbers.make({kBatch, kChannels, kSpace}, -3, 5);
+  inputs["s"] = numbers.make({kChannels}, -1, 2);
+  inputs["ct"] = numbers.make({kBatch, kChannels, kSpace}, -1, 1);
+  auto outputs = run(*module, inputs);
+  ASSERT_TRUE(succeeded(outputs)) << context.takeError();
+  std::vector<double> x = inputs["x"].toDoubles(), s = inputs["s"].toDoubles(),
+                      ct = inputs["ct"].toDoubles(), xGrad = (*outputs)["x.grad"].toDoubles(),
+                      sGrad = (*outputs)["s.grad"].toDoubles();
+  for (int64_t channel = 0; channel < kChannels; ++channel) {
+    std::vector<size_t> places;
+    for (size_t i = 0; i < x.size(); ++i)
+      if (static_cast<int64_t>(i) / kSpace % kChannels == channel)
+        places.push_back(i);
+    auto mean = [&](auto function) {
+      double sum = 0;
+      for (size_t i : places)
+        sum += function(i);
+      return sum / kCount;
+    };
+    double centre = mean([&](size_t i) { return x[i]; });
+    double r = 1 / std::sqrt(mean([&](size_t i) { return (x[i] - centre) * (x[i] - centre); }));
+    auto normal = [&](size_t i) { return r * (x[i] - centre); };
+    double shift = mean([&](size_t i) { return ct[i]; });
+    double slope = mean([&](size_t i) { return ct[i] * normal(i); });
+    EXPECT_NEAR(sGrad[channel], slope * kCount, 1e-12);
+    for (size_t i : places)
+      EXPECT_NEAR(xGrad[i], s[channel] * r * (ct[i] - shift - normal(i) * slope), 1e-13) << i;
+  }
+}
+
+//===----------------------------------------------------------------------===//
 // Where there are several derivatives
 //===----------------------------------------------------------------------===//
 

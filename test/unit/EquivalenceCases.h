@@ -315,6 +315,46 @@ inline const std::vector<Case> kCases = withUnaryFunctions({
      "%0 = loom.iota dim = 1 : tensor<12x24xf32>\n %r = loom.add %a, %0 : tensor<12x24xf32>",
      kFloats},
     {"iota_i32", {}, "%r = loom.iota dim = 0 : tensor<12x6xi32>", "tensor<12x6xi32>"},
+    {"random_bits",
+     {},
+     "%0 = loom.iota dim = 0 : tensor<12x24xi64>\n"
+     "%1 = loom.iota dim = 1 : tensor<12x24xi64>\n"
+     "%2 = loom.constant dense<24> : tensor<12x24xi64>\n"
+     "%3 = loom.multiply %0, %2 : tensor<12x24xi64>\n"
+     "%4 = loom.add %3, %1 : tensor<12x24xi64>\n"
+     "%r = loom.random_bits %4 seed = 7 stream = 3 : (tensor<12x24xi64>) -> tensor<12x24xui32>",
+     "tensor<12x24xui32>"},
+    {"dropout",
+     {kFloats, "tensor<i64>"},
+     "%0 = loom.iota dim = 0 : tensor<12x24xi64>\n"
+     "%1 = loom.iota dim = 1 : tensor<12x24xi64>\n"
+     "%2 = loom.constant dense<24> : tensor<12x24xi64>\n"
+     "%3 = loom.multiply %0, %2 : tensor<12x24xi64>\n"
+     "%4 = loom.add %3, %1 : tensor<12x24xi64>\n"
+     "%5 = loom.broadcast %b dims = [] : (tensor<i64>) -> tensor<12x24xi64>\n"
+     "%6 = loom.random_bits %4, %5 seed = -7 stream = 3 : (tensor<12x24xi64>, tensor<12x24xi64>) "
+     "-> "
+     "tensor<12x24xui32>\n"
+     "%7 = loom.constant dense<1610612736> : tensor<12x24xui32>\n"
+     "%8 = loom.compare ge %6, %7 : (tensor<12x24xui32>, tensor<12x24xui32>) -> tensor<12x24xi1>\n"
+     "%9 = loom.constant dense<0.0> : tensor<12x24xf32>\n"
+     "%r = loom.select %8, %a, %9 : tensor<12x24xi1>, tensor<12x24xf32>",
+     kFloats},
+    {"batch_statistics",
+     {"tensor<12x4x6xf32>", "tensor<4xf32>"},
+     "%0 = loom.reduce sum %a dims = [0, 2] : (tensor<12x4x6xf32>) -> tensor<4xf32>\n"
+     "%1 = loom.constant dense<0.0138888888888888888> : tensor<4xf32>\n"
+     "%2 = loom.multiply %0, %1 : tensor<4xf32>\n"
+     "%3 = loom.broadcast %2 dims = [1] : (tensor<4xf32>) -> tensor<12x4x6xf32>\n"
+     "%4 = loom.subtract %a, %3 : tensor<12x4x6xf32>\n"
+     "%5 = loom.multiply %4, %4 : tensor<12x4x6xf32>\n"
+     "%6 = loom.reduce sum %5 dims = [0, 2] : (tensor<12x4x6xf32>) -> tensor<4xf32>\n"
+     "%7 = loom.multiply %6, %1 : tensor<4xf32>\n"
+     "%8 = loom.rsqrt %7 : tensor<4xf32>\n"
+     "%9 = loom.multiply %8, %b : tensor<4xf32>\n"
+     "%10 = loom.broadcast %9 dims = [1] : (tensor<4xf32>) -> tensor<12x4x6xf32>\n"
+     "%r = loom.multiply %4, %10 : tensor<12x4x6xf32>",
+     "tensor<12x4x6xf32>"},
     {"constant",
      {},
      "%r = loom.constant dense<[1.0, 2.0, 3.0, 4.0, 5.5, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0]> : "

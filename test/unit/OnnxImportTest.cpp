@@ -101,9 +101,11 @@ protected:
   }
   void TearDown() override { std::filesystem::remove_all(folder); }
 
-  OwningOpRef<ModuleOp> import(const std::string &bytes, std::vector<std::string> dims = {}) {
+  OwningOpRef<ModuleOp> import(const std::string &bytes, std::vector<std::string> dims = {},
+                               bool isTraining = false) {
     std::ofstream(folder / "m.onnx", std::ios::binary) << bytes;
     ImportOptions options;
+    options.isTraining = isTraining;
     for (const std::string &dim : dims)
       EXPECT_EQ(options.addDim(dim), "");
     return importOnnx(context, folder / "m.onnx", options);
@@ -182,6 +184,171 @@ TEST_F(OnnxImportTest, OneFunctionPerSpecialisation) {
   EXPECT_EQ(llvm::range_size(module->getOps<loom::WeightOp>()), 2);
 }
 
+//===----------------------------------------------------------------------===//
+// Models in training mode
+//===----------------------------------------------------------------------===//
+
+/// y = BatchNormalization(x) of `channels` channels, `count` times with the same statistics.
+onnx::ModelProto makeBatchNorms(const std::string &channels, int count) {
+  onnx::ModelProto model;
+  model.set_ir_version(8);
+  model.add_opset_import()->set_version(15);
+  onnx::GraphProto &graph = *model.mutable_graph();
+  addValue(*graph.add_input(), "x", {"4", channels, "6"});
+  addValue(*graph.add_output(), "y" + std::to_string(count), {"4", channels, "6"});
+  for (const char *name : {"scale", "bias", "mean", "var"})
+    addFloats(graph, name, {std::stoi(channels)});
+  for (int i = 0; i < count; ++i) {
+    std::string suffix = std::to_string(i + 1);
+    addNode(graph, "BatchNormalization",
+            {i ? "y" + std::to_string(i) : "x", "scale", "bias", "mean", "var"}, "y" + suffix);
+    onnx::NodeProto &node = *graph.mutable_node(i);
+    node.add_output("mean" + suffix);
+    node.add_output("var" + suffix);
+    onnx::AttributeProto &mode = *node.add_attribute();
+    mode.set_name("training_mode");
+    mode.set_type(onnx::AttributeProto::INT);
+    mode.set_i(1);
+  }
+  return model;
+}
+
+/// The weights that results update, "" where a result updates none.
+std::vector<std::string> getUpdates(func::FuncOp function) {
+  std::vector<std::string> updates;
+  for (unsigned i = 0; i < function.getNumResults(); ++i) {
+    auto name = function.getResultAttrOfType<StringAttr>(i, loom::kUpdates);
+    updates.push_back(name ? name.str() : "");
+  }
+  return updates;
+}
+
+TEST_F(OnnxImportTest, RunningStatisticsAreResultsInTraining) {
+  std::string bytes = makeBatchNorms("3", 1).SerializeAsString();
+  auto plain = import(bytes), trained = import(bytes, {}, /*isTraining=*/true);
+  ASSERT_TRUE(plain && trained) << testing::PrintToString(errors);
+  // Inference pays nothing for them.
+  EXPECT_THAT(getUpdates(*plain->getOps<func::FuncOp>().begin()), ElementsAre(""));
+  auto weightsOf = [](ModuleOp module) {
+    std::vector<std::string> names;
+    for (auto weight : module.getOps<loom::WeightOp>())
+      names.push_back(weight.getSymName().str());
+    return names;
+  };
+  EXPECT_THAT(weightsOf(*plain), ElementsAre("scale", "bias"));
+  EXPECT_THAT(weightsOf(*trained), ElementsAre("scale", "bias", "mean", "var"));
+  auto function = *trained->getOps<func::FuncOp>().begin();
+  EXPECT_THAT(getUpdates(function), ElementsAre("", "mean", "var"));
+  EXPECT_TRUE(succeeded(verifyImported(*trained))) << testing::PrintToString(errors);
+  // They survive what removes unused values.
+  PassManager simplify(&context);
+  addSimplifyPasses(simplify);
+  ASSERT_TRUE(succeeded(simplify.run(*trained))) << testing::PrintToString(errors);
+  EXPECT_THAT(getUpdates(function), ElementsAre("", "mean", "var"));
+  for (unsigned i : {1U, 2U})
+    EXPECT_EQ(function.getResultTypes()[i], RankedTensorType::get({3}, Float32Type::get(&context)));
+}
+
+TEST_F(OnnxImportTest, SharedStatisticsAreUpdatedOneAfterAnother) {
+  auto module = import(makeBatchNorms("3", 2).SerializeAsString(), {}, /*isTraining=*/true);
+  ASSERT_TRUE(module) << testing::PrintToString(errors);
+  auto function = *module->getOps<func::FuncOp>().begin();
+  EXPECT_THAT(getUpdates(function), ElementsAre("", "mean", "var"));
+  // old * momentum + ..., in which old is the other node's sum.
+  auto last = function.front().getTerminator()->getOperand(1).getDefiningOp<loom::AddOp>();
+  ASSERT_TRUE(last);
+  auto kept = last.getLhs().getDefiningOp<loom::MultiplyOp>();
+  ASSERT_TRUE(kept);
+  auto first = kept.getLhs().getDefiningOp<loom::AddOp>();
+  ASSERT_TRUE(first);
+  EXPECT_EQ(loom::getNodeName(last.getLoc()), "BatchNormalization_1");
+  EXPECT_EQ(loom::getNodeName(first.getLoc()), "BatchNormalization_0");
+  auto start = first.getLhs().getDefiningOp<loom::MultiplyOp>();
+  ASSERT_TRUE(start && start.getLhs().getDefiningOp<loom::GetWeightOp>());
+}
+
+TEST_F(OnnxImportTest, VectorsOfOneElementAreWeightsInTraining) {
+  std::string bytes = makeBatchNorms("1", 1).SerializeAsString();
+  auto plain = import(bytes), trained = import(bytes, {}, /*isTraining=*/true);
+  ASSERT_TRUE(plain && trained) << testing::PrintToString(errors);
+  EXPECT_TRUE(plain->getOps<loom::WeightOp>().empty());
+  EXPECT_EQ(llvm::range_size(trained->getOps<loom::WeightOp>()), 4);
+  EXPECT_THAT(getUpdates(*trained->getOps<func::FuncOp>().begin()), ElementsAre("", "mean", "var"));
+}
+
+/// y = Dropout(Dropout(x)), both of `ratio`, the first with `seed` where there is one.
+onnx::ModelProto makeDropouts(float ratio, std::optional<int64_t> seed = std::nullopt) {
+  onnx::ModelProto model;
+  model.set_ir_version(8);
+  model.add_opset_import()->set_version(13);
+  onnx::GraphProto &graph = *model.mutable_graph();
+  addValue(*graph.add_input(), "x", {"4", "6"});
+  addValue(*graph.add_output(), "y", {"4", "6"});
+  onnx::TensorProto &given = *graph.add_initializer();
+  given.set_name("ratio");
+  given.set_data_type(onnx::TensorProto::FLOAT);
+  given.add_dims(1);
+  given.set_raw_data(std::string(reinterpret_cast<const char *>(&ratio), sizeof(ratio)));
+  onnx::TensorProto &mode = *graph.add_initializer();
+  mode.set_name("mode");
+  mode.set_data_type(onnx::TensorProto::BOOL);
+  mode.set_raw_data(std::string(1, '\1'));
+  addNode(graph, "Dropout", {"x", "ratio", "mode"}, "first");
+  addNode(graph, "Dropout", {"first", "ratio", "mode"}, "y");
+  for (int i = 0; seed && i < 2; ++i) {
+    onnx::AttributeProto &attribute = *graph.mutable_node(i)->add_attribute();
+    attribute.set_name("seed");
+    attribute.set_type(onnx::AttributeProto::INT);
+    attribute.set_i(*seed);
+  }
+  return model;
+}
+
+std::vector<std::pair<int64_t, int64_t>> getSeedsAndStreams(ModuleOp module) {
+  std::vector<std::pair<int64_t, int64_t>> result;
+  module.walk([&](loom::RandomBitsOp op) {
+    EXPECT_FALSE(op.getIteration());
+    result.emplace_back(op.getSeed(), op.getStream());
+  });
+  return result;
+}
+
+TEST_F(OnnxImportTest, DropoutsDrawBitsOfTheirOwn) {
+  for (bool isTraining : {false, true}) {
+    auto named = import(makeDropouts(0.25).SerializeAsString(), {}, isTraining);
+    ASSERT_TRUE(named) << testing::PrintToString(errors);
+    auto seeds = getSeedsAndStreams(*named);
+    ASSERT_EQ(seeds.size(), 2u);
+    EXPECT_NE(seeds[0].first, seeds[1].first);
+    EXPECT_EQ(seeds, getSeedsAndStreams(*import(makeDropouts(0.25).SerializeAsString())));
+    // The extremes are reserved in some of LLVM's tables.
+    for (int64_t seed : {int64_t(0), INT64_MAX, INT64_MIN, int64_t(-1)}) {
+      auto seeded = import(makeDropouts(0.25, seed).SerializeAsString(), {}, isTraining);
+      ASSERT_TRUE(seeded) << testing::PrintToString(errors);
+      EXPECT_THAT(getSeedsAndStreams(*seeded),
+                  ElementsAre(std::pair(seed, int64_t(0)), std::pair(seed, int64_t(1))));
+      PassManager simplify(&context);
+      addSimplifyPasses(simplify);
+      EXPECT_TRUE(succeeded(simplify.run(*seeded))) << testing::PrintToString(errors);
+      EXPECT_EQ(getSeedsAndStreams(*seeded).size(), 2u);
+    }
+  }
+}
+
+TEST_F(OnnxImportTest, DropoutRatios) {
+  auto none = import(makeDropouts(0).SerializeAsString());
+  ASSERT_TRUE(none);
+  auto function = *none->getOps<func::FuncOp>().begin();
+  EXPECT_EQ(function.front().getTerminator()->getOperand(0), function.getArgument(0));
+  for (float ratio : {1.0F, -0.5F, 2.0F, std::numeric_limits<float>::quiet_NaN()}) {
+    errors.clear();
+    EXPECT_FALSE(import(makeDropouts(ratio).SerializeAsString()));
+    ASSERT_EQ(errors.size(), 1u);
+    EXPECT_THAT(errors[0], HasSubstr("Dropout 'Dropout_0': ratio is"));
+    EXPECT_THAT(errors[0], HasSubstr("expected at least 0 and below 1"));
+  }
+}
+
 /// Whatever the bytes, the answer is a program that verifies or an error that says something.
 TEST_F(OnnxImportTest, DamagedFilesGiveErrors) {
   std::string good = makeModel().SerializeAsString();
@@ -215,6 +382,27 @@ TEST_F(OnnxImportTest, DamagedFilesGiveErrors) {
   }
   EXPECT_GT(refused, 800);
   EXPECT_GT(imported, 100);
+}
+
+TEST_F(OnnxImportTest, DamagedTrainingModelsGiveErrors) {
+  std::mt19937 random(12);
+  int imported = 0, refused = 0;
+  for (const onnx::ModelProto &model : {makeBatchNorms("3", 2), makeDropouts(0.25, 5)}) {
+    std::string good = model.SerializeAsString();
+    for (int round = 0; round < 300; ++round) {
+      std::string bytes = good;
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+      errors.clear();
+      auto module = import(bytes, {}, /*isTraining=*/round % 2);
+      ++(module ? imported : refused);
+      if (module)
+        EXPECT_TRUE(succeeded(verify(*module))) << testing::PrintToString(errors);
+      else
+        EXPECT_FALSE(errors.empty());
+    }
+  }
+  EXPECT_GT(refused, 100);
+  EXPECT_GT(imported, 50);
 }
 
 TEST(OnnxOpTableTest, RowsCoverVersions) {

@@ -151,6 +151,10 @@ inline SkeletonRows mixedRows() {
        "T({N}x6)"});
   add({"elementwise", "iota", "i32 i64 f32", kLengths, "%x: T(3x{N})",
        "%0 = loom.iota dim = 1 : T(3x{N})\n%r = loom.add %x, %0 : T(3x{N})", "T(3x{N})"});
+  add({"elementwise", "random bits", "i64", kLengths, "%i: T(3x{N}), %t: T(3x{N})",
+       "%r = loom.random_bits %i, %t seed = 81985529216486895 stream = 4000000000 : (T(3x{N}), "
+       "T(3x{N})) -> tensor<3x{N}xui32>",
+       "tensor<3x{N}xui32>"});
   add({"constants", "table", "f32 bf16 i8 i64", "7", "%x: T(3x{N})",
        "%c = loom.constant dense<[1, 2, 3, 5, 7, 11, 13]> : tensor<{N}xi64>\n"
        "%e = loom.convert %c : (tensor<{N}xi64>) -> T({N})\n"

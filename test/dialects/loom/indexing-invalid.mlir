@@ -86,3 +86,29 @@ func.func @bitcast_convert(%x: tensor<4xf32>) {
   %0 = loom.bitcast_convert %x : (tensor<4xf32>) -> tensor<4xi64>
   return
 }
+
+// -----
+
+func.func @random(%i: tensor<4xi64>) {
+  // L-RB1
+  // expected-error @+1 {{stream is 4294967296, expected 0 to 4294967295}}
+  %0 = loom.random_bits %i seed = 42 stream = 4294967296 : (tensor<4xi64>) -> tensor<4xui32>
+  return
+}
+
+// -----
+
+func.func @random(%i: tensor<4xi64>) {
+  // L-RB1
+  // expected-error @+1 {{stream is -1, expected 0 to 4294967295}}
+  %0 = loom.random_bits %i seed = 42 stream = -1 : (tensor<4xi64>) -> tensor<4xui32>
+  return
+}
+
+// -----
+
+func.func @random(%i: tensor<4xi64>, %t: tensor<i64>) {
+  // expected-error @+1 {{requires the same shape for all operands and results}}
+  %0 = loom.random_bits %i, %t seed = 42 stream = 0 : (tensor<4xi64>, tensor<i64>) -> tensor<4xui32>
+  return
+}

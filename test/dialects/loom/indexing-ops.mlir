@@ -47,3 +47,12 @@ func.func @elements(%x: tensor<4xf32>, %n: tensor<4xui32>) -> (tensor<4xui32>, t
   %3 = loom.remainder %x, %x : tensor<4xf32>
   return %2, %3 : tensor<4xui32>, tensor<4xf32>
 }
+
+// CHECK-LABEL: func.func @random
+func.func @random(%i: tensor<4xi64>, %t: tensor<4xi64>) -> (tensor<4xui32>, tensor<4xui32>) {
+  // CHECK: loom.random_bits %{{.*}} seed = -5 stream = 4294967295 : (tensor<4xi64>) -> tensor<4xui32>
+  %0 = loom.random_bits %i seed = -5 stream = 4294967295 : (tensor<4xi64>) -> tensor<4xui32>
+  // CHECK: loom.random_bits %{{.*}}, %{{.*}} seed = 42 stream = 0 : (tensor<4xi64>, tensor<4xi64>) -> tensor<4xui32>
+  %1 = loom.random_bits %i, %t seed = 42 stream = 0 : (tensor<4xi64>, tensor<4xi64>) -> tensor<4xui32>
+  return %0, %1 : tensor<4xui32>, tensor<4xui32>
+}

@@ -107,3 +107,17 @@ func.func @counters() -> (tensor<2x3xi1>, tensor<2x2xi64>, tensor<2x2xi1>) {
   %triangle = loom.select %low, %table, %zero : tensor<2x2xi1>, tensor<2x2xi64>
   return %hot, %triangle, %low : tensor<2x3xi1>, tensor<2x2xi64>, tensor<2x2xi1>
 }
+
+// -----
+
+// Training gives random bits an iteration: neither they nor what is computed from them is folded.
+// CHECK-LABEL: func.func @random
+// CHECK: loom.random_bits
+// CHECK: loom.and
+func.func @random() -> tensor<4xui32> {
+  %i = loom.constant dense<[0, 1, 2, 3]> : tensor<4xi64>
+  %mask = loom.constant dense<[1, 2, 4, 8]> : tensor<4xui32>
+  %0 = loom.random_bits %i seed = 42 stream = 0 : (tensor<4xi64>) -> tensor<4xui32>
+  %1 = loom.and %0, %mask : tensor<4xui32>
+  return %1 : tensor<4xui32>
+}

@@ -1,0 +1,38 @@
+//===- Training.h - what training needs of an import ------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_ONNX_TRAINING_H
+#define GRIDLOOM_COMPILER_ONNX_TRAINING_H
+
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Value.h"
+#include "llvm/ADT/MapVector.h"
+
+#include <map>
+
+namespace gridloom::onnx_import {
+
+/// What one function's training needs beside its outputs, of all its subgraphs and calls.
+class TrainingMarks {
+public:
+  /// `weight`, or what takes its place as the last node said: nodes that share running statistics
+  /// update them one after another.
+  mlir::Value getLatest(mlir::Value weight) const;
+  /// After a training step `next`, of the same type, takes the place of the initializer that
+  /// `weight` reads. Nothing happens if it reads none: what is computed cannot be updated.
+  void addUpdate(mlir::Value weight, mlir::Value next);
+  const llvm::MapVector<mlir::StringAttr, mlir::Value> &getUpdates() const { return updates; }
+
+  /// The number of random operations before this one that have the same seed.
+  int64_t takeStream(int64_t seed) { return streams[seed]++; }
+
+private:
+  llvm::MapVector<mlir::StringAttr, mlir::Value> updates;
+  std::map<int64_t, int64_t> streams;
+};
+
+} // namespace gridloom::onnx_import
+
+#endif // GRIDLOOM_COMPILER_ONNX_TRAINING_H
