@@ -94,10 +94,11 @@ void Results::add(StringRef name, Value value, bool isState) {
 void Results::addOutput(StringRef name, Value value) { add(name, value, /*isState=*/false); }
 void Results::addState(StringRef name, Value value) { add(name, value, /*isState=*/true); }
 
-/// Erases what nothing reads, last first.
+/// Erases what nothing reads, last first. The reversed block, not a reversed range of it: such a
+/// range's iterator stands on the operation that is erased.
 static void eraseUnread(Block &block) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator())))
-    if (op.use_empty() && !loom::isControl(&op))
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
+    if (op.use_empty() && !op.hasTrait<OpTrait::IsTerminator>() && !loom::isControl(&op))
       op.erase();
 }
 

@@ -117,7 +117,8 @@ def test_a_model_learns(tools, folder, plans, tmp_path, mesh):
     assert [row["committed"] for row in rows] == ["1"] * 125
     evaluations = [row for row in rows if row["eval_loss"]]
     assert [row["epoch"] for row in evaluations] == [str(i) for i in range(1, 9)]
-    assert float(evaluations[-1]["eval_accuracy"]) > 0.95 > float(evaluations[0]["eval_accuracy"]) or mesh
+    assert float(evaluations[-1]["eval_accuracy"]) > 0.98
+    assert float(evaluations[-1]["eval_loss"]) < 0.5 * float(evaluations[0]["eval_loss"])
     assert re.search(r"\n125 steps, 4000 samples in .* \| loss \S+ \| evaluation loss \S+ \| checkpoint .*125\n$", text)
     states = read_states(tmp_path / "run")
     assert states["train/step"] == 125 and {"w1", "b1", "w2", "b2"} < states.keys()
@@ -156,8 +157,9 @@ def test_steps_are_those_of_float64(tools, folder, plans, tmp_path, mesh):
         assert float(row["learning_rate"]) == pytest.approx(rate, rel=1e-6)
         assert float(row["loss"]) == pytest.approx(softmax_step(values, data, rate), rel=1e-5)
         assert float(row["count"]) == 500
-    for name, array in values.items():
-        assert np.abs(read_states(run)[name] - array).max() < 1e-5
+    for name, array in values.items():  # some sample is so near a ReLU's corner that f32 sees the other side
+        moved = np.linalg.norm(array - weights()[name])
+        assert np.linalg.norm(read_states(run)[name] - array) < 1e-3 * moved
 
 
 @pytest.mark.parametrize("mesh", MESHES)
@@ -179,11 +181,11 @@ def test_a_checkpoint_goes_to_another_mesh(tools, folder, plans, tmp_path):
     before = read_states(run)
     losses = []
     for mesh in MESHES:
-        log = tmp_path / f"log{mesh}"
-        options = ["--steps", 13, "--resume", run, "--log", log, "--checkpoint-dir", tmp_path / f"run{mesh}"]
+        log, rest = tmp_path / f"log-{mesh}", tmp_path / f"rest-{mesh}"
+        options = ["--steps", 13, "--resume", run, "--log", log, "--checkpoint-dir", rest]
         tools.call("train", plans(mesh), "--data", data, *options)
         losses.append([float(row["loss"]) for row in read_log(log)])
-        assert read_states(tmp_path / f"run{mesh}")["train/step"] == 13
+        assert read_states(rest)["train/step"] == 13
     assert_equal(before, read_states(run))
     assert len(losses[0]) == 3
     np.testing.assert_allclose(losses, [losses[0]] * len(MESHES), rtol=1e-5)
@@ -222,7 +224,7 @@ def test_archives_and_patience(tools, folder, plans, tmp_path):
     # At a rate of 0 nothing is learned.
     options = ["--lr", 0, "--epochs", 50, "--eval-data", folder / "test", "--patience", 2]
     text = tools.call("train", plans(), "--data", folder / "data", *options).stdout
-    assert "stopped early: 2 evaluations without a lower loss" in text and "48 steps, " in text
+    assert "stopped early: 2 evaluations without a lower loss" in text and "47 steps, " in text
 
 
 def refuse(tools, plan, data: Path, *options) -> str:
@@ -246,7 +248,7 @@ def test_data_that_do_not_fit(tools, folder, plans, tmp_path):
     x = arrays["x"].copy()
     x[77, 5] = np.nan
     write(x=x, labels=arrays["labels"])
-    error = refuse(tools, plans("data=2"), tmp_path)
+    error = refuse(tools, plans("data=2"), tmp_path, "--checkpoint-dir", tmp_path / "run")
     assert re.search(r"step \d+ \(samples \d+ to \d+ of epoch 1\) is not taken: the loss is nan", error)
     assert "x.npy holds nan in sample 77" in error
     log = tmp_path / "log.csv"
@@ -254,7 +256,8 @@ def test_data_that_do_not_fit(tools, folder, plans, tmp_path):
     assert result.stderr.count("x.npy holds nan in sample 77") == 2
     assert "2 steps not taken" in result.stdout
     rows = read_log(log)
-    assert [row["committed"] for row in rows].count("0") == 2 and float(rows[-1]["loss"]) < float(rows[0]["loss"])
+    losses = [float(row["loss"]) for row in rows if row["committed"] == "1"]
+    assert len(losses) == len(rows) - 2 and losses[-1] < 0.5 * losses[0]
 
 
 def test_a_plan_that_does_not_train(tools, folder, tmp_path):
