@@ -117,7 +117,7 @@ LogicalResult Compilation::checkOptions() {
     fail("--emit-onnx writes what the shard phase decides; this compilation does not run it");
     return failure();
   }
-  if (failed(checkTarget()) || failed(checkPrecision()) || failed(checkGradients()) ||
+  if (failed(checkTarget()) || failed(checkPrecision()) || failed(checkGradients()) || failed(checkTraining()) ||
       failed(checkCluster()) || failed(checkStrategy()) || failed(checkMeasuring()))
     return failure();
   if (!options.startFrom.empty() && first > 1 &&
@@ -212,11 +212,53 @@ std::string Compilation::fillImportOptions(ImportOptions &import,
     if (std::string error = import.addDim(dim); !error.empty())
       return error;
   import.unroll = options.unroll;
-  import.marksTies = !options.gradientsOf.empty();
+  import.marksTies = !options.gradientsOf.empty() || options.train.isOn;
   for (const std::string &state : options.states)
     if (std::string error = import.addState(state); !error.empty())
       return error;
   return "";
+}
+
+/// Options of a training step, as on the command line.
+static std::string getTrainFlags(const TrainOptions &options) {
+  std::string flags = options.isOn ? " --train" : "";
+  auto add = [&](const std::string &flag, const std::vector<std::string> &values) {
+    for (const std::string &value : values)
+      flags += " --" + flag + " " + quoteForShell(value);
+  };
+  add("loss", options.losses);
+  add("metric", options.metrics);
+  if (!options.optimizer.empty())
+    add("optimizer", {options.optimizer});
+  if (!options.clip.empty())
+    add("clip", {options.clip});
+  add("param", options.parameters);
+  return flags;
+}
+
+/// That training goes with the other options; gives the optimizer that is usual.
+LogicalResult Compilation::checkTraining() {
+  TrainOptions &train = options.train;
+  if (!train.isOn) {
+    if (std::string flags = getTrainFlags(train); !flags.empty())
+      fail(flags.substr(1) + " goes with --train");
+    return failure(hadError);
+  }
+  if (train.losses.empty())
+    fail("--train needs a --loss, e.g. --loss 'cross_entropy(logits, labels)' with the names of an "
+         "output and of a new input, or --loss OUTPUT");
+  else if (!options.gradientsOf.empty())
+    fail("--train and --gradients-of exclude each other");
+  else if (!options.states.empty())
+    fail("--train does not go with --state: a training step has no caches");
+  else if (options.precision == "f16")
+    fail("--train does not go with --precision f16, where gradients overflow; use bf16 or f32");
+  else if (first > *findPhase("simplify"))
+    fail("--train comes too late for --start-from " + options.startFrom +
+         "; the simplify phase adds the training step");
+  if (train.optimizer.empty())
+    train.optimizer = "adamw";
+  return failure(hadError);
 }
 
 LogicalResult Compilation::checkGradients() {
@@ -261,8 +303,10 @@ LogicalResult Compilation::load() {
     module = parseSourceFile<ModuleOp>(options.input, &context);
     if (module && failed(checkDump(*module)))
       return failure();
-    if (module && !options.gradientsOf.empty() && !(*module)->hasAttr(loom::kTies)) {
-      fail("'" + options.input + "' was imported without --gradients-of; import the model with it");
+    if (module && (!options.gradientsOf.empty() || options.train.isOn) &&
+        !(*module)->hasAttr(loom::kTies)) {
+      fail("'" + options.input + "' was imported without " +
+           (options.train.isOn ? "--train" : "--gradients-of") + "; import the model with it");
       return failure();
     }
   }
@@ -416,6 +460,7 @@ std::string Compilation::describeResumption(size_t phase) const {
       os << " --gradients-of " << quoteForShell(options.gradientsOf);
     for (const std::string &pattern : options.withRespectTo)
       os << " --with-respect-to " << quoteForShell(pattern);
+    os << getTrainFlags(options.train);
   }
   return makeOneLine(text);
 }
@@ -440,7 +485,8 @@ PhaseContext Compilation::makePhaseContext(const ShardOptions &shard) const {
           .layout = traits.layout,
           .simplify = {.precision = options.precision,
                        .gradientsOf = options.gradientsOf,
-                       .withRespectTo = options.withRespectTo},
+                       .withRespectTo = options.withRespectTo,
+                       .train = options.train},
           .fuse = traits.fuse};
 }
 

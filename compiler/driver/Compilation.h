@@ -47,6 +47,7 @@ private:
   mlir::LogicalResult checkCluster();
   mlir::LogicalResult checkPrecision();
   mlir::LogicalResult checkGradients();
+  mlir::LogicalResult checkTraining();
 
   // StrategyFiles.cpp
   mlir::LogicalResult checkSaving();

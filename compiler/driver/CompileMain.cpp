@@ -9,6 +9,10 @@
 #include "compiler/driver/WhyNotVerb.h"
 #include "compiler/interpreter/CheckOptions.h"
 #include "compiler/onnx/ModelSummary.h"
+#include "passes/train/Clipping.h"
+#include "passes/train/Losses.h"
+#include "passes/train/Optimizers.h"
+#include "passes/train/Parameters.h"
 #include "support/OutputFormat.h"
 #include "support/Usage.h"
 
@@ -109,6 +113,30 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
       ->capture_default_str();
 }
 
+static void addTrainOptions(CLI::App &verb, TrainOptions &options) {
+  verb.add_flag("--train", options.isOn,
+                "make a plan that trains the model: entries train_step, eval and main, with the "
+                "weights as states (docs/training.md)");
+  verb.add_option("--loss", options.losses, std::string("what training makes smaller: ") +
+                                                train::kLossGrammar)
+      ->type_name("LOSS")
+      ->allow_extra_args(false);
+  verb.add_option("--metric", options.metrics,
+                  std::string("what training and evaluation show besides: ") + train::kMetricGrammar)
+      ->type_name("METRIC")
+      ->allow_extra_args(false);
+  verb.add_option("--optimizer", options.optimizer,
+                  "the rule of a step: " + train::getOptimizerGrammar())
+      ->type_name("RULE");
+  verb.add_option("--clip", options.clip,
+                  std::string("limit of the gradients: ") + train::kClipGrammar)
+      ->type_name("LIMIT");
+  verb.add_option("--param", options.parameters,
+                  std::string("settings of some weights: ") + train::kParameterGrammar)
+      ->type_name("PATTERN: SETTINGS")
+      ->allow_extra_args(false);
+}
+
 /// Further options that `compile` and `plan` share.
 static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
   verb.add_option(
@@ -120,6 +148,7 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
                   "differentiate by these weights and inputs instead; * stands for any text")
       ->type_name("PATTERN")
       ->allow_extra_args(false);
+  addTrainOptions(verb, options.train);
   verb.add_option("--unroll", options.unroll, "unroll loops of at most this many iterations")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

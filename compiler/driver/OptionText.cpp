@@ -25,6 +25,12 @@ template <typename Options, typename Visit> static void forEachFlag(Options &opt
   visit("unroll", options.unroll);
   visit("gradients-of", options.gradientsOf);
   visit("with-respect-to", options.withRespectTo);
+  visit("train", options.train.isOn);
+  visit("loss", options.train.losses);
+  visit("metric", options.train.metrics);
+  visit("optimizer", options.train.optimizer);
+  visit("clip", options.train.clip);
+  visit("param", options.train.parameters);
   visit("mesh", options.mesh);
   visit("devices", options.devices);
   visit("cluster", options.cluster);

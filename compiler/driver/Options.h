@@ -11,6 +11,7 @@
 #define GRIDLOOM_COMPILER_DRIVER_OPTIONS_H
 
 #include "compiler/target/TargetOptions.h"
+#include "passes/train/TrainOptions.h"
 
 #include <cstdint>
 #include <iostream>
@@ -26,6 +27,7 @@ struct CompileOptions {
   std::vector<std::string> states;        ///< INPUTS=OUTPUTS, each with one * at most
   std::string gradientsOf;                ///< an output that is differentiated; empty: none
   std::vector<std::string> withRespectTo; ///< weights and inputs; empty: all float weights
+  TrainOptions train;                     ///< a training step beside the model
   int64_t unroll = 8;                     ///< loops of at most this many iterations
   std::string mesh;
   std::string strategy = "auto"; ///< kinds of parallelism, or a file whose name ends in .strategy

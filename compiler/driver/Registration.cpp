@@ -20,6 +20,7 @@
 #include "passes/schedule/Schedule.h"
 #include "passes/shard/Shard.h"
 #include "passes/simplify/Simplify.h"
+#include "passes/train/Train.h"
 
 void gridloom::registerDialects(mlir::DialectRegistry &registry) {
   registry
@@ -30,6 +31,7 @@ void gridloom::registerPasses() {
   mlir::registerTransformsPasses();
   codegen::registerCodegenPasses();
   registerDifferentiatePasses();
+  registerTrainPasses();
   registerSimplifyPasses();
   registerShardPasses();
   registerPartitionPasses();

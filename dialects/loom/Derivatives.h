@@ -16,6 +16,10 @@ inline constexpr llvm::StringLiteral kTies = "loom.ties";
 inline constexpr llvm::StringLiteral kTiesToLhs = "lhs";
 inline constexpr llvm::StringLiteral kTiesToRhs = "rhs";
 
+/// On an operation with one result, which derivatives take as a constant: the largest of a row, of
+/// which softmax does not depend, needs no pullback.
+inline constexpr llvm::StringLiteral kFlat = "loom.flat";
+
 /// On a result that is a gradient: it may lie as what it is the gradient of does.
 inline constexpr llvm::StringLiteral kGradient = "loom.gradient";
 

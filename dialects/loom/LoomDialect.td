@@ -24,6 +24,7 @@ def LoomDialect : Dialect {
     | `loom.body` | function | marks the body of a loop or branch; other functions are entries |
     | `loom.state` | function argument, function result | the state whose value before (argument) or after (result) a call this is |
     | `loom.init` | function argument that is a state | the weight that the state begins with; zeros without it |
+    | `loom.role` | function argument that is a state | of a training run: `parameter`, `moment`, `statistic` or `counter` |
     | `loom.training` | module | of a training step: the usual `learning_rate`, the texts of `losses` and `optimizer` |
     | `loom.model` | module | path, size and digest of the model file |
     | `loom.precision` | module | the `--precision` in use: tf32, bf16 or f16; absent for f32 |

@@ -19,7 +19,8 @@ def DerivativeInterface : OpInterface<"DerivativeInterface"> {
       "::llvm::StringRef", "findObstacle", (ins)>,
     InterfaceMethod<[{
         Whether the result changes in steps only, as that of `loom.floor` does: its derivative is zero
-        wherever there is one.}],
+        wherever there is one. So it is where attribute `loom.flat` says that derivatives take the
+        result as a constant.}],
       "bool", "isFlat", (ins)>
   ];
 }

@@ -8,10 +8,10 @@
 #include "dialects/loom/Control.h"
 #include "dialects/loom/Derivatives.h"
 #include "dialects/loom/NamePattern.h"
+#include "passes/differentiate/Gradients.h"
 #include "passes/differentiate/Pullbacks.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -24,18 +24,10 @@ namespace gridloom {
 
 namespace {
 
-bool isFloat(Value value) { return isa<FloatType>(getElementTypeOrSelf(value)); }
-
-/// Whether a result of the operation may change with its operands as a derivative sees it.
-bool carriesDerivative(Operation *op) {
-  auto derivative = dyn_cast<DerivativeInterface>(op);
-  return !derivative || !derivative.isFlat();
-}
-
-/// One function that is differentiated.
-class Gradient {
+/// One function whose output is differentiated.
+class OutputGradient {
 public:
-  Gradient(func::FuncOp function, StringRef of, ArrayRef<std::string> patterns)
+  OutputGradient(func::FuncOp function, StringRef of, ArrayRef<std::string> patterns)
       : function(function), of(of), patterns(patterns) {}
 
   /// Fails with a diagnostic.
@@ -44,9 +36,7 @@ public:
 private:
   std::optional<unsigned> findOutput();
   LogicalResult findSources();
-  void findVaried();
-  LogicalResult checkUsed(Value loss);
-  LogicalResult addOutputs(Adjoints &adjoints);
+  LogicalResult addOutputs(const llvm::MapVector<StringAttr, Value> &gradients);
   bool isWanted(StringRef name, bool isWeight) const;
   bool readsInside(Operation *op) const;
   bool isTaken(StringRef name);
@@ -63,13 +53,10 @@ private:
   StringRef of;
   ArrayRef<std::string> patterns;
   /// Weights and inputs by name, with all values that have it.
-  llvm::MapVector<StringAttr, SmallVector<Value>> sources;
-  llvm::DenseSet<Value> varied;
-  /// Operations that a change of a source reaches the output through, last first.
-  SmallVector<Operation *> path;
+  GradientSources sources;
 };
 
-std::optional<unsigned> Gradient::findOutput() {
+std::optional<unsigned> OutputGradient::findOutput() {
   std::string names;
   for (unsigned i = 0; i < function.getNumResults(); ++i) {
     if (getName(i) == of)
@@ -81,7 +68,7 @@ std::optional<unsigned> Gradient::findOutput() {
   return std::nullopt;
 }
 
-bool Gradient::isWanted(StringRef name, bool isWeight) const {
+bool OutputGradient::isWanted(StringRef name, bool isWeight) const {
   if (patterns.empty())
     return isWeight;
   return llvm::any_of(patterns,
@@ -89,22 +76,22 @@ bool Gradient::isWanted(StringRef name, bool isWeight) const {
 }
 
 /// Whether a body that the operation runs reads a weight that is asked for.
-bool Gradient::readsInside(Operation *op) const {
+bool OutputGradient::readsInside(Operation *op) const {
   return llvm::any_of(loom::getBodies(op), [&](const loom::BodyLink &link) {
     return llvm::any_of(func::FuncOp(link.body).front(), [&](Operation &inner) {
       auto weight = dyn_cast<loom::GetWeightOp>(inner);
-      return weight ? isFloat(weight) && isWanted(weight.getName(), /*isWeight=*/true)
+      return weight ? loom::isFloatTensor(weight) && isWanted(weight.getName(), /*isWeight=*/true)
                     : readsInside(&inner);
     });
   });
 }
 
-LogicalResult Gradient::findSources() {
+LogicalResult OutputGradient::findSources() {
   for (BlockArgument argument : function.getArguments())
-    if (isFloat(argument) && isWanted(getName(argument), /*isWeight=*/false))
+    if (loom::isFloatTensor(argument) && isWanted(getName(argument), /*isWeight=*/false))
       sources[StringAttr::get(function.getContext(), getName(argument))].push_back(argument);
   for (auto weight : function.getOps<loom::GetWeightOp>())
-    if (isFloat(weight) && isWanted(weight.getName(), /*isWeight=*/true))
+    if (loom::isFloatTensor(weight) && isWanted(weight.getName(), /*isWeight=*/true))
       sources[StringAttr::get(function.getContext(), weight.getName())].push_back(weight);
   bool areInside = llvm::any_of(function.front(), [&](Operation &op) { return readsInside(&op); });
   for (const std::string &pattern : patterns)
@@ -118,45 +105,8 @@ LogicalResult Gradient::findSources() {
   return success();
 }
 
-void Gradient::findVaried() {
-  for (const auto &[name, values] : sources)
-    varied.insert(values.begin(), values.end());
-  for (Operation &op : function.front().without_terminator()) {
-    bool reads = llvm::any_of(op.getOperands(), [&](Value each) { return varied.contains(each); });
-    if ((!reads && !readsInside(&op)) || !carriesDerivative(&op))
-      continue;
-    for (Value result : op.getResults())
-      if (isFloat(result))
-        varied.insert(result);
-  }
-}
-
-/// Finds what leads to the output; refuses what has no derivative.
-LogicalResult Gradient::checkUsed(Value loss) {
-  llvm::DenseSet<Value> used = {loss};
-  for (Operation &op : llvm::reverse(function.front().without_terminator())) {
-    bool isOnPath = llvm::any_of(
-        op.getResults(), [&](Value each) { return used.contains(each) && varied.contains(each); });
-    if (!isOnPath || isa<loom::GetWeightOp>(op))
-      continue;
-    auto derivative = dyn_cast<DerivativeInterface>(&op);
-    StringRef obstacle = derivative ? derivative.findObstacle() : op.getName().getStringRef();
-    if (!obstacle.empty())
-      return op.emitError("output '") << of << "' depends on weights through it, and " << obstacle
-                                      << " has no derivative yet";
-    path.push_back(&op);
-    used.insert(op.operand_begin(), op.operand_end());
-  }
-  for (const auto &[name, values] : sources)
-    if (llvm::any_of(values, [&](Value each) { return used.contains(each); }))
-      return success();
-  return function.emitError("output '") << of
-                                        << "' depends on none of the weights and inputs it is "
-                                           "to be differentiated by";
-}
-
 /// Whether an output or input has the name.
-bool Gradient::isTaken(StringRef name) {
+bool OutputGradient::isTaken(StringRef name) {
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     if (getName(i) == name)
       return true;
@@ -164,30 +114,25 @@ bool Gradient::isTaken(StringRef name) {
                       [&](BlockArgument argument) { return getName(argument) == name; });
 }
 
-/// Each source that the output depends on has its gradient as an output, the sum over all values of
-/// its name.
-LogicalResult Gradient::addOutputs(Adjoints &adjoints) {
+/// Each source that the output depends on has its gradient as an output.
+LogicalResult
+OutputGradient::addOutputs(const llvm::MapVector<StringAttr, Value> &gradients) {
   MLIRContext *context = function.getContext();
   Operation *end = function.front().getTerminator();
   SmallVector<Value> results(end->getOperands());
   for (const auto &[name, values] : sources) {
-    adjoints.enter(name);
-    std::optional<Term> sum;
-    for (Value value : values)
-      if (Value gradient = adjoints.get(value)) {
-        Term term = adjoints.term(gradient);
-        sum = sum ? *sum + term : term;
-      }
-    if (!sum && llvm::is_contained(patterns, name.getValue()))
+    Value gradient = gradients.lookup(name);
+    if (!gradient && llvm::is_contained(patterns, name.getValue()))
       return function.emitError("output '")
              << of << "' does not depend on '" << name.getValue() << "'";
-    if (!sum)
+    if (!gradient)
       continue;
     std::string added = name.str() + ".grad";
     if (isTaken(added))
       return function.emitError("'")
              << added << "' has the name of the gradient of '" << name.getValue() << "'; rename it";
-    SmallVector<Attribute> dims(sum->getRank(), StringAttr::get(context, ""));
+    auto type = cast<RankedTensorType>(gradient.getType());
+    SmallVector<Attribute> dims(type.getRank(), StringAttr::get(context, ""));
     Attribute names = ArrayAttr::get(context, dims);
     if (auto argument = dyn_cast<BlockArgument>(values.front()))
       if (Attribute given = function.getArgAttr(argument.getArgNumber(), loom::kDimNames))
@@ -195,21 +140,21 @@ LogicalResult Gradient::addOutputs(Adjoints &adjoints) {
     auto attributes = DictionaryAttr::get(context, {{loom::kName, StringAttr::get(context, added)},
                                                     {loom::kDimNames, names},
                                                     {loom::kGradient, UnitAttr::get(context)}});
-    if (failed(function.insertResult(results.size(), sum->getType(), attributes)))
+    if (failed(function.insertResult(results.size(), type, attributes)))
       return failure();
-    results.push_back(*sum);
+    results.push_back(gradient);
   }
   end->setOperands(results);
   return success();
 }
 
-LogicalResult Gradient::run() {
+LogicalResult OutputGradient::run() {
   std::optional<unsigned> output = findOutput();
   if (!output || failed(findSources()))
     return failure();
   Operation *end = function.front().getTerminator();
   Value loss = end->getOperand(*output);
-  if (!isFloat(loss))
+  if (!loom::isFloatTensor(loss))
     return function.emitError("output '")
            << of << "' is " << getElementTypeOrSelf(loss) << "; only floats have gradients";
   // Beyond a length that data decide, elements are anything.
@@ -218,21 +163,12 @@ LogicalResult Gradient::run() {
       return function.emitError("output '")
              << of << "' has as many elements as data say; sum them in the model, so that padding "
              << "has no part in the derivative";
-  findVaried();
-  if (failed(checkUsed(loss)))
-    return failure();
   OpBuilder builder(end);
-  Adjoints adjoints(builder, varied);
-  adjoints.enter(of);
-  adjoints.add(loss, [&] { return adjoints.term(loss).splat(1); });
-  for (Operation *op : path) {
-    Value cotangent = adjoints.get(op->getResult(0));
-    if (!cotangent)
-      continue;
-    adjoints.enter(loom::getNodeName(op->getLoc()));
-    cast<DerivativeInterface>(op).pullBack(cotangent, adjoints);
-  }
-  return addOutputs(adjoints);
+  Location loc = NameLoc::get(builder.getStringAttr(of + ".grad"));
+  Gradients sweep(function, ("output '" + of + "'").str(), sources);
+  auto gradients = sweep.build({{loss, Term(builder, loc, loss).splat(1)}},
+                               [&](Operation *op) { return readsInside(op); });
+  return failed(gradients) ? failure() : addOutputs(*gradients);
 }
 
 struct DifferentiatePass : public gridloom::impl::DifferentiateBase<DifferentiatePass> {
@@ -245,7 +181,7 @@ struct DifferentiatePass : public gridloom::impl::DifferentiateBase<Differentiat
   void runOnOperation() override {
     SmallVector<std::string> patterns(withRespectTo.begin(), withRespectTo.end());
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (!loom::isBody(function) && failed(Gradient(function, of, patterns).run()))
+      if (!loom::isBody(function) && failed(OutputGradient(function, of, patterns).run()))
         return signalPassFailure();
   }
 };

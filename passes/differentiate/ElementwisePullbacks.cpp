@@ -3,7 +3,6 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-#include "dialects/loom/Derivatives.h"
 #include "passes/differentiate/Pullbacks.h"
 
 #include <numbers>

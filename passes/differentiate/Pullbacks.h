@@ -16,6 +16,7 @@
 #ifndef GRIDLOOM_PASSES_DIFFERENTIATE_PULLBACKS_H
 #define GRIDLOOM_PASSES_DIFFERENTIATE_PULLBACKS_H
 
+#include "dialects/loom/Derivatives.h"
 #include "passes/differentiate/Adjoints.h"
 
 namespace gridloom {
@@ -34,7 +35,7 @@ struct PullbackModel
     else
       return obstacle(llvm::cast<Op>(op));
   }
-  bool isFlat(mlir::Operation *) const { return false; }
+  bool isFlat(mlir::Operation *op) const { return op->hasAttr(loom::kFlat); }
 };
 
 /// Of operations that change in steps only.

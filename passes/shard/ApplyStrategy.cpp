@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Training.h"
 #include "passes/shard/Bodies.h"
 #include "passes/shard/ColumnSeeds.h"
 #include "passes/shard/MicroBatches.h"
@@ -70,7 +71,7 @@ void ApplyStrategyPass::seedBatch(Propagation &state, func::FuncOp func, StringA
                                   StringRef origin) {
   for (BlockArgument argument : func.getArguments()) {
     auto type = cast<RankedTensorType>(argument.getType());
-    if (type.getRank() == 0)
+    if (type.getRank() == 0 || loom::isOfTraining(argument))
       continue;
     int64_t dim = getBatchDim(func, argument);
     const Sharding &sharding = state.lookup(argument).sharding;
@@ -87,13 +88,15 @@ void ApplyStrategyPass::seedBatch(Propagation &state, func::FuncOp func, StringA
 
 void ApplyStrategyPass::seedTables(Propagation &state, func::FuncOp func, StringAttr axis) {
   func.walk([&](loom::GatherOp gather) {
-    auto table = gather.getInput().getDefiningOp<loom::GetWeightOp>();
-    if (!table || gather.getDim() != 0 || loom::getByteSize(table.getType()) < kMinTableBytes)
+    Value table = gather.getInput();
+    if (!loom::isWeight(table) || gather.getDim() != 0 ||
+        loom::getByteSize(table.getType()) < kMinTableBytes)
       return;
     if (!state.addAxis(table, 0, axis, "strategy tp: rows of a table"))
       mlir::emitRemark(gather.getLoc())
-          << "table '" << table.getName() << "' is not split over " << axis << ": its "
-          << cast<RankedTensorType>(table.getType()).getDimSize(0) << " rows are less than "
+          << "table '" << loom::getNodeName(table.getLoc()) << "' is not split over " << axis
+          << ": its " << cast<RankedTensorType>(table.getType()).getDimSize(0)
+          << " rows are less than "
           << state.getMesh().getSize(axis);
   });
   state.run();

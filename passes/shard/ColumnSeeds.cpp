@@ -6,7 +6,7 @@
 #include "passes/shard/ColumnSeeds.h"
 
 #include "dialects/loom/Derivatives.h"
-#include "dialects/loom/Loom.h"
+#include "dialects/loom/Training.h"
 #include "passes/shard/MicroBatches.h"
 
 using namespace mlir;
@@ -27,7 +27,7 @@ static bool isWeight(Value value) {
   if (auto gather = value.getDefiningOp<loom::GatherOp>())
     value = cast<RankedTensorType>(gather.getInput().getType()).getRank() > 2 ? gather.getInput()
                                                                               : Value();
-  return value && value.getDefiningOp<loom::GetWeightOp>();
+  return value && loom::isWeight(value);
 }
 
 /// The columns of a weight that is multiplied, of experts the experts first; or the output channels
@@ -47,7 +47,7 @@ static SmallVector<Columns> findColumns(Operation *op) {
     return columns;
   }
   if (auto convolution = dyn_cast<loom::ConvolutionOp>(op))
-    if (convolution.getGroups() == 1 && convolution.getWeight().getDefiningOp<loom::GetWeightOp>())
+    if (convolution.getGroups() == 1 && loom::isWeight(convolution.getWeight()))
       return {{convolution.getWeight(), 0, 1, op->getLoc()}};
   return {};
 }

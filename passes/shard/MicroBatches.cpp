@@ -6,6 +6,7 @@
 #include "passes/shard/MicroBatches.h"
 
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Training.h"
 
 #include <numeric>
 
@@ -108,6 +109,8 @@ gridloom::findMicrobatchObstacle(const Propagation &state, func::FuncOp func, St
 int64_t gridloom::countRows(func::FuncOp func) {
   int64_t common = 0;
   for (BlockArgument argument : func.getArguments()) {
+    if (loom::isOfTraining(argument))
+      continue;
     auto type = cast<RankedTensorType>(argument.getType());
     bool isWhole = type.getRank() == 0 || func.getArgAttr(argument.getArgNumber(), loom::kState);
     common = std::gcd(common, isWhole ? 1 : type.getDimSize(0));

@@ -51,7 +51,17 @@ SmallVector<Operation *> gridloom::getHoistable(Block &block) {
 
 SmallVector<Operation *> gridloom::getUnusedWeights(ModuleOp module) {
   llvm::DenseSet<StringRef> used;
-  module.walk([&](loom::GetWeightOp op) { used.insert(op.getName()); });
+  module.walk([&](Operation *op) {
+    if (auto read = dyn_cast<loom::GetWeightOp>(op))
+      used.insert(read.getName());
+    // What states begin with, of functions and of programs.
+    if (auto init = op->getAttrOfType<StringAttr>(loom::kInit))
+      used.insert(init.getValue());
+    if (auto function = dyn_cast<func::FuncOp>(op))
+      for (unsigned i = 0; i < function.getNumArguments(); ++i)
+        if (auto init = function.getArgAttrOfType<StringAttr>(i, loom::kInit))
+          used.insert(init.getValue());
+  });
   SmallVector<Operation *> unused;
   for (Operation &op : *module.getBody())
     if (isa<loom::WeightOp, loom::DerivedOp>(op) &&

@@ -7,6 +7,7 @@
 #define GRIDLOOM_PASSES_SIMPLIFY_SIMPLIFY_H
 
 #include "dialects/loom/Loom.h"
+#include "passes/train/TrainOptions.h"
 
 #include "mlir/Pass/Pass.h"
 
@@ -23,6 +24,7 @@ struct SimplifyOptions {
   std::string precision = "f32";          ///< f32, tf32, bf16 or f16
   std::string gradientsOf;                ///< an output that is differentiated; empty: none
   std::vector<std::string> withRespectTo; ///< weights and inputs; empty: all float weights
+  TrainOptions train;                     ///< a training step beside the model
 };
 
 /// Folds, canonicalises, recognises composites, differentiates, sets the precision, moves

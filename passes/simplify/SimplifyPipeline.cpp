@@ -5,12 +5,23 @@
 //===----------------------------------------------------------------------===//
 #include "passes/differentiate/Differentiate.h"
 #include "passes/simplify/Simplify.h"
+#include "passes/train/Train.h"
 
 #include "mlir/Pass/PassManager.h"
 
 using namespace gridloom;
 
 void gridloom::addImportVerify(mlir::OpPassManager &pm) { pm.addPass(createVerifyImported()); }
+
+static AddTrainStepOptions makeTrainStepOptions(const TrainOptions &options) {
+  AddTrainStepOptions made;
+  llvm::append_range(made.losses, options.losses);
+  llvm::append_range(made.metrics, options.metrics);
+  llvm::append_range(made.parameters, options.parameters);
+  made.optimizer = options.optimizer;
+  made.clip = options.clip;
+  return made;
+}
 
 void gridloom::addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions &options) {
   pm.addPass(createFoldConstants());
@@ -27,6 +38,10 @@ void gridloom::addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions 
     gradients.of = options.gradientsOf;
     llvm::append_range(gradients.withRespectTo, options.withRespectTo);
     pm.addPass(createDifferentiate(gradients));
+  }
+  if (options.train.isOn)
+    pm.addPass(createAddTrainStep(makeTrainStepOptions(options.train)));
+  if (!options.gradientsOf.empty() || options.train.isOn) {
     pm.addPass(createCanonicalize());
     pm.addPass(createFoldConstants());
   }

@@ -57,7 +57,7 @@ struct Header {
 /// Reads the few Python literals that numpy writes, and nothing else.
 class HeaderParser {
 public:
-  HeaderParser(std::string_view text, const std::filesystem::path &path) : text(text), path(path) {}
+  HeaderParser(std::string_view text, const std::string &name) : text(text), name(name) {}
 
   Header parse() {
     Header header;
@@ -89,7 +89,7 @@ public:
 private:
   [[noreturn]] void fail(const std::string &what) {
     throw Error(ErrorCode::InvalidArgument,
-                path.string() + ": its header " + what + "; write it with numpy.save");
+                name + ": its header " + what + "; write it with numpy.save");
   }
   void skipSpace() {
     while (at < text.size() && (text[at] == ' ' || text[at] == '\n'))
@@ -148,43 +148,34 @@ private:
 
   std::string_view text;
   size_t at = 0;
-  const std::filesystem::path &path;
+  const std::string &name;
 };
 
 } // namespace
 
-static DataType parseType(const std::string &code, const std::filesystem::path &path) {
+static DataType parseType(const std::string &code, const std::string &name) {
   if (code.size() == 3 && code[0] == '>' && code[2] != '1')
-    throw Error(ErrorCode::InvalidArgument, path.string() +
-                                                ": its numbers are big-endian; save x.astype('<" +
-                                                code.substr(1) + "')");
+    throw Error(ErrorCode::InvalidArgument,
+                name + ": its numbers are big-endian; save x.astype('<" + code.substr(1) + "')");
   // Which 8-bit float it is the file does not tell; numpy's extensions call one of them f1.
   if (code == "|V1" || code == "<V1" || code == "<f1")
     return DataType::U8;
-  for (auto [type, name] : codes)
-    if (code.size() == 3 && strchr("<=|>", code[0]) && code.substr(1) == name)
+  for (auto [type, letters] : codes)
+    if (code.size() == 3 && strchr("<=|>", code[0]) && code.substr(1) == letters)
       return type;
   throw Error(
       ErrorCode::InvalidArgument,
-      path.string() + ": element type '" + code +
+      name + ": element type '" + code +
           "' is not one of f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool, or the bytes of "
           "8-bit floats");
 }
 
-HostArray gridloom::rt::readNpy(const std::filesystem::path &path) {
-  std::error_code missing;
-  if (!std::filesystem::is_regular_file(path, missing))
-    throw Error(ErrorCode::InvalidArgument,
-                path.string() +
-                    (std::filesystem::exists(path, missing)
-                         ? ": is not a file"
-                         : ": there is no such file, and no generator of this name (see "
-                           "--input in --help)"));
-  auto file = MappedFile::open(path);
-  std::span<const std::byte> bytes = file->getBytes();
+HostArray gridloom::rt::parseNpy(std::span<const std::byte> bytes,
+                                 const std::shared_ptr<const void> &owner,
+                                 const std::string &name) {
   std::string_view text(reinterpret_cast<const char *>(bytes.data()), bytes.size());
   auto fail = [&](const std::string &what) {
-    throw Error(ErrorCode::InvalidArgument, path.string() + ": " + what);
+    throw Error(ErrorCode::InvalidArgument, name + ": " + what);
   };
   if (text.size() < 10 || !text.starts_with(magic))
     fail("is not a .npy file; write it with numpy.save");
@@ -198,21 +189,33 @@ HostArray gridloom::rt::readNpy(const std::filesystem::path &path) {
   if (text.size() < begin || text.size() - begin < length)
     fail("ends within its header of " + std::to_string(length) + " bytes");
 
-  Header header = HeaderParser(text.substr(begin, length), path).parse();
-  DataType type = parseType(*header.type, path);
+  Header header = HeaderParser(text.substr(begin, length), name).parse();
+  DataType type = parseType(*header.type, name);
   if (*header.isFortran && header.shape->size() > 1)
     fail("is in Fortran order; save numpy.ascontiguousarray(x)");
-  int64_t expected = checkedBytes(*header.shape, sizeOf(type), path.string());
+  int64_t expected = checkedBytes(*header.shape, sizeOf(type), name);
   size_t actual = text.size() - begin - length;
   if (uint64_t(expected) != actual)
     fail("holds " + std::to_string(actual) + " bytes of data; " + formatShape(*header.shape) +
          " of " + std::string(nameOf(type)) + " takes " + std::to_string(expected));
+  return HostArray::share(type, *header.shape, bytes.data() + begin + length, owner);
+}
 
-  const std::byte *data = bytes.data() + begin + length;
-  if (reinterpret_cast<uintptr_t>(data) % sizeOf(type) == 0)
-    return HostArray::share(type, *header.shape, data, file);
-  HostArray copy = HostArray::allocate(type, *header.shape); // an odd header length misaligns it
-  memcpy(copy.getMutableData(), data, actual);
+HostArray gridloom::rt::readNpy(const std::filesystem::path &path) {
+  std::error_code missing;
+  if (!std::filesystem::is_regular_file(path, missing))
+    throw Error(ErrorCode::InvalidArgument,
+                path.string() +
+                    (std::filesystem::exists(path, missing)
+                         ? ": is not a file"
+                         : ": there is no such file, and no generator of this name (see "
+                           "--input in --help)"));
+  auto file = MappedFile::open(path);
+  HostArray array = parseNpy(file->getBytes(), file, path.string());
+  if (reinterpret_cast<uintptr_t>(array.getData()) % sizeOf(array.getType()) == 0)
+    return array;
+  HostArray copy = HostArray::allocate(array.getType(), array.getShape());
+  memcpy(copy.getMutableData(), array.getData(), array.getNumBytes()); // an odd header length
   return copy;
 }
 

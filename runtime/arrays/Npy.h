@@ -9,6 +9,8 @@
 #include "runtime/core/HostArray.h"
 
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <string>
 
 namespace gridloom::rt {
@@ -17,6 +19,12 @@ namespace gridloom::rt {
 /// u1: the file does not tell which, and both are read as u8. Throws InvalidArgument naming the
 /// file when it is another format, order or type, or shorter or longer than it says.
 HostArray readNpy(const std::filesystem::path &path);
+
+/// The array in the `bytes` of a .npy file, which `owner` keeps alive. It may lie at any address:
+/// its bytes may be copied, its elements not be read in place. Throws InvalidArgument as readNpy
+/// does, naming `name`.
+HostArray parseNpy(std::span<const std::byte> bytes, const std::shared_ptr<const void> &owner,
+                   const std::string &name);
 
 /// Writes `array`; throws InvalidArgument with the system's reason.
 void writeNpy(const std::filesystem::path &path, const HostArray &array);

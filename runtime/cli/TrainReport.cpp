@@ -171,7 +171,8 @@ void TrainReport::finish(const TrainingResult &result) {
          seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   std::string line = std::to_string(result.steps) + " steps, " +
                      std::to_string(result.steps * setup.step.batch) + " samples in " +
-                     formatTime(seconds) + " | median " + format("%.1f ms", median) + ", " +
+                     (seconds < 60 ? format("%.1f s", seconds) : formatTime(seconds)) +
+                     " | median " + format("%.1f ms", median) + ", " +
                      format("%.0f samples/s", double(setup.step.batch) / median * 1e3);
   if (result.skipped)
     line += " | " + std::to_string(result.skipped) + " steps not taken";

@@ -149,11 +149,12 @@ static int runTrain(TrainSettings settings) {
 static void addRunOptions(CLI::App &verb, TrainSettings &settings) {
   TrainingSettings &training = settings.training;
   const CLI::Validator &count = CLI::PositiveNumber;
-  verb.add_option("--data", settings.data,
-                  "folder with a .npy file for each input of the training step; their first "
-                  "dimension counts samples")
+  verb.add_option(
+          "--data", settings.data,
+          "folder with a .npy file for each input of the training step, or a .npz file; the "
+          "first dimension counts samples")
       ->required()
-      ->type_name("DIR");
+      ->type_name("DIR|FILE.npz");
   auto *steps = verb.add_option("--steps", training.steps,
                                 "steps of the whole run, also those before --resume")
                     ->check(count);
@@ -174,8 +175,8 @@ static void addRunOptions(CLI::App &verb, TrainSettings &settings) {
       ->check(CLI::IsMember({"stop", "skip"}))
       ->capture_default_str();
   auto *eval = verb.add_option("--eval-data", settings.evalData,
-                               "folder of other samples, to evaluate with the plan's entry 'eval'")
-                   ->type_name("DIR");
+                               "other samples, to evaluate with the plan's entry 'eval'")
+                   ->type_name("DIR|FILE.npz");
   verb.add_option("--eval-every", training.evalEvery,
                   "steps between evaluations; default: after each epoch. The last step has one")
       ->check(count)

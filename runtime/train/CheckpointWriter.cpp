@@ -26,6 +26,19 @@ void CheckpointWriter::finish() {
     writing.get();
 }
 
+/// Removes what a run that was killed while it saved has left behind.
+static void removeUnfinished(const fs::path &run) {
+  std::error_code error;
+  std::vector<fs::path> found;
+  for (fs::directory_iterator entry(run, error), end; !error && entry != end;
+       entry.increment(error))
+    if (std::string name = entry->path().filename().string();
+        name.starts_with("step-") && name.find(".tmp-") != std::string::npos)
+      found.push_back(entry->path());
+  for (const fs::path &path : found)
+    fs::remove_all(path, error);
+}
+
 void CheckpointWriter::write(const Checkpoint &checkpoint) const {
   int64_t step = checkpoint.progress.step;
   checkpoint.write(getCheckpointFolder(run, step));
@@ -35,4 +48,5 @@ void CheckpointWriter::write(const Checkpoint &checkpoint) const {
   std::error_code error;
   for (size_t i = 0; i + size_t(keep) < steps.size(); ++i)
     fs::remove_all(getCheckpointFolder(run, steps[i]), error);
+  removeUnfinished(run);
 }

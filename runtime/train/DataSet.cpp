@@ -6,11 +6,13 @@
 #include "runtime/train/DataSet.h"
 
 #include "runtime/arrays/Npy.h"
+#include "runtime/arrays/Npz.h"
 #include "runtime/core/Error.h"
 
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <optional>
 
 using namespace gridloom::rt;
 namespace fs = std::filesystem;
@@ -32,26 +34,74 @@ static std::string findMisfit(const HostArray &array, const DataSet::Column &col
          formatShape(shape) + ", but the plan takes " + describe(column.type, column.shape);
 }
 
-DataSet DataSet::open(const fs::path &folder, std::span<const Column> columns) {
-  auto fail = [&](const std::string &what) {
-    throw Error(ErrorCode::InvalidArgument, "data " + folder.string() + ": " + what);
-  };
-  std::error_code error;
-  if (!fs::is_directory(folder, error)) {
-    bool isArchive = folder.extension() == ".npz";
-    fail(isArchive ? "unpack it (unzip) and name the folder of .npy files" : "is no folder");
+namespace {
+
+/// Finds the arrays of a folder or an archive.
+class Source {
+public:
+  Source(const fs::path &path, std::vector<std::shared_ptr<const MappedFile>> &files)
+      : path(path), files(files) {
+    std::error_code error;
+    if (fs::is_directory(path, error))
+      return;
+    if (path.extension() != ".npz" || !fs::is_regular_file(path, error))
+      throw Error(ErrorCode::InvalidArgument,
+                  "data " + path.string() + ": is neither a folder of .npy files nor a .npz file");
+    archive = open(path);
+    members = findNpzMembers(archive->getBytes(), "data " + path.string());
   }
+
+  /// Nothing where there is none for this input.
+  std::optional<HostArray> find(const std::string &name) {
+    std::string file = getNpyName(name);
+    if (!archive) {
+      std::error_code error;
+      if (!fs::exists(path / file, error))
+        return std::nullopt;
+      std::shared_ptr<const MappedFile> mapped = open(path / file);
+      return parseNpy(mapped->getBytes(), mapped, (path / file).string());
+    }
+    auto member = members.find(name + ".npy"); // numpy keeps slashes
+    if (member == members.end())
+      member = members.find(file);
+    if (member == members.end())
+      return std::nullopt;
+    return parseNpy(member->second, archive, path.string() + "/" + member->first);
+  }
+
+private:
+  std::shared_ptr<const MappedFile> open(const fs::path &file) const {
+    try {
+      return files.emplace_back(MappedFile::open(file));
+    } catch (const Error &error) {
+      throw Error(ErrorCode::InvalidArgument, error.what());
+    }
+  }
+
+  const fs::path &path;
+  std::vector<std::shared_ptr<const MappedFile>> &files;
+  std::shared_ptr<const MappedFile> archive; // null: a folder
+  std::map<std::string, std::span<const std::byte>> members;
+};
+
+} // namespace
+
+DataSet DataSet::open(const fs::path &path, std::span<const Column> columns) {
+  auto fail = [&](const std::string &what) {
+    throw Error(ErrorCode::InvalidArgument, "data " + path.string() + ": " + what);
+  };
   DataSet set;
+  Source source(path, set.files);
   std::string misfits;
   const Column *first = nullptr;
   for (const Column &column : columns) {
-    fs::path path = folder / getNpyName(column.name);
     std::string misfit;
-    if (!fs::exists(path, error)) {
+    std::optional<HostArray> found = source.find(column.name);
+    if (!found) {
       misfit = "there is no " + getNpyName(column.name) + ", which the plan takes as " +
                describe(column.type, column.shape);
     } else {
-      HostArray array = readNpy(path);
+      const HostArray &array = *found;
       misfit = findMisfit(array, column);
       int64_t numSamples = misfit.empty() ? array.getShape().front() : 0;
       if (misfit.empty() && first && numSamples != set.numSamples)
@@ -87,5 +137,7 @@ HostArray DataSet::makeBatch(const std::string &name, std::span<const int64_t> s
       std::memcpy(batch.getMutableData() + i * bytes, array.getData() + size_t(samples[i]) * bytes,
                   bytes);
   }
+  for (const std::shared_ptr<const MappedFile> &file : files)
+    file->requireUnchanged();
   return batch;
 }

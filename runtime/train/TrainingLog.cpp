@@ -95,7 +95,7 @@ void TrainingLog::check(const fs::path &path, const TrainingSetup &setup) {
     throw refuse(path, "cannot be written: there is no folder " + folder.string());
   if (!isThere(path))
     return;
-  if (!setup.checkpoint)
+  if (!setup.settings.resume)
     throw refuse(path, "exists; remove it, or name another file");
   readEarlier(path, setup);
 }

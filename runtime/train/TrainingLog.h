@@ -21,8 +21,8 @@ namespace gridloom::rt {
 /// was interrupted after its last checkpoint has rows that the resumed one makes again: they go.
 class TrainingLog {
 public:
-  /// Throws InvalidArgument where there is a file of this name, unless `setup` resumes a run whose
-  /// log it is.
+  /// Throws InvalidArgument where there is a file of this name, unless `setup` is to resume a run
+  /// whose log it is.
   static void check(const std::filesystem::path &path, const TrainingSetup &setup);
 
   /// Opens the file. Throws InvalidArgument with the path and the system's reason.

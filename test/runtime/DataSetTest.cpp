@@ -6,6 +6,7 @@
 #include "runtime/train/DataSet.h"
 
 #include "runtime/arrays/Npy.h"
+#include "runtime/arrays/Npz.h"
 #include "runtime/core/Error.h"
 #include "support/TemporaryFolder.h"
 #include "test/runtime/PlanBuilder.h"
@@ -93,11 +94,132 @@ TEST_F(DataFolder, OneErrorNamesAllThatDoesNotFit) {
   EXPECT_THAT(getError(), HasSubstr("has no samples"));
 }
 
-TEST_F(DataFolder, WhatIsNoFolderIsRefused) {
-  folder = temporary.getPath() / "x.npz";
-  EXPECT_THAT(getError(), HasSubstr("unpack it (unzip)"));
-  folder = temporary.getPath() / "nowhere";
-  EXPECT_THAT(getError(), HasSubstr("is no folder"));
+TEST_F(DataFolder, WhatIsNeitherFolderNorArchiveIsRefused) {
+  for (const char *name : {"x.npz", "nowhere"}) {
+    folder = temporary.getPath() / name;
+    EXPECT_THAT(getError(), HasSubstr("is neither a folder of .npy files nor a .npz file"));
+  }
+  writeFile(folder, "");
+  EXPECT_THAT(getError(), HasSubstr("is neither a folder"));
+}
+
+TEST_F(DataFolder, ChangedFilesAreNoticed) {
+  save("images_x.npy", DataType::F32, {4000, 2});
+  save("labels.npy", DataType::I64, {4000});
+  DataSet set = DataSet::open(folder, columns);
+  std::filesystem::resize_file(folder / "images_x.npy", 100);
+  std::vector<int64_t> samples = {3999};
+  EXPECT_THAT([&] { set.makeBatch("images/x", samples); },
+              testing::ThrowsMessage<Error>(HasSubstr("was changed while it is in use")));
+}
+
+/// Archives as numpy.savez writes them, where the sizes of the local header are elsewhere.
+class DataArchive : public DataFolder {
+protected:
+  std::map<std::string, std::string> members; // the names, and what is stored
+  int method = 0, flags = 0;
+  bool isLarge = false; // numbers of 8 bytes in the directory
+
+  void SetUp() override {
+    save("images_x.npy", DataType::F32, {4, 2});
+    save("labels.npy", DataType::I64, {4});
+    members = {{"images/x.npy", read("images_x.npy")}, {"labels.npy", read("labels.npy")}};
+    folder = temporary.getPath() / "data.npz";
+  }
+
+  std::string read(const char *name) const {
+    std::ifstream file(temporary.getPath() / name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  static std::string number(uint64_t value, size_t bytes) {
+    return {reinterpret_cast<const char *>(&value), bytes};
+  }
+
+  std::string makeArchive() const {
+    std::string file, directory;
+    const std::string none(4, '\xff');
+    for (const auto &[name, data] : members) {
+      size_t offset = file.size(), size = data.size();
+      file += "PK\3\4" + number(45, 2) + number(0, 20) + number(name.size(), 2) + number(20, 2) +
+              name + number(1, 2) + number(16, 2) + number(size, 8) + number(size, 8) + data;
+      std::string extra = isLarge
+                              ? number(7, 2) + number(1, 2) + "x" + number(1, 2) + number(24, 2) +
+                                    number(size, 8) + number(size, 8) + number(offset, 8)
+                              : "";
+      directory += "PK\1\2" + number(45, 2) + number(45, 2) + number(uint64_t(flags), 2) +
+                   number(uint64_t(method), 2) + number(0, 8) +
+                   (isLarge ? none + none : number(size, 4) + number(size, 4)) +
+                   number(name.size(), 2) + number(extra.size(), 2) + number(0, 10) +
+                   (isLarge ? none : number(offset, 4)) + name + extra;
+    }
+    size_t begin = file.size();
+    file += directory;
+    size_t record = file.size();
+    if (isLarge)
+      file += "PK\6\6" + number(44, 8) + number(0, 20) + number(2, 8) +
+              number(directory.size(), 8) + number(begin, 8) + "PK\6\7" + number(0, 4) +
+              number(record, 8) + number(1, 4);
+    file += "PK\5\6" + number(0, 4) + number(2, 2) + number(2, 2) +
+            (isLarge ? none + none : number(directory.size(), 4) + number(begin, 4)) +
+            number(3, 2) + "PK!"; // a comment
+    return file;
+  }
+
+  std::string getErrorOf(const std::string &archive) const {
+    writeFile(folder, archive);
+    return getError();
+  }
+};
+
+TEST_F(DataArchive, MembersAreRead) {
+  for (bool large : {false, true}) {
+    isLarge = large;
+    ASSERT_EQ(getErrorOf(makeArchive()), "no error");
+    DataSet set = DataSet::open(folder, columns);
+    std::vector<int64_t> samples = {3, 0};
+    EXPECT_THAT(set.makeBatch("images/x", samples).as<float>(), ElementsAre(6, 7, 0, 1));
+    EXPECT_THAT(set.makeBatch("labels", samples).as<int64_t>(), ElementsAre(103, 100));
+  }
+}
+
+TEST_F(DataArchive, WhatCannotBeReadIsNamed) {
+  method = 8;
+  EXPECT_THAT(getErrorOf(makeArchive()), HasSubstr("is compressed, as numpy.savez_compressed"));
+  method = 0;
+  flags = 1;
+  EXPECT_THAT(getErrorOf(makeArchive()), HasSubstr("is encrypted"));
+  flags = 0;
+  members["labels.npy"].pop_back();
+  EXPECT_THAT(getErrorOf(makeArchive()), HasSubstr("data.npz/labels.npy: holds 31 bytes"));
+  members.erase("labels.npy");
+  EXPECT_THAT(getErrorOf(makeArchive()), HasSubstr("there is no labels.npy"));
+  EXPECT_THAT(getErrorOf("PK"), HasSubstr("it has no directory; write it with numpy.savez"));
+}
+
+TEST_F(DataArchive, MutilatedArchivesNeverCrash) {
+  auto isWhole = [](const std::string &archive) {
+    try {
+      findNpzMembers(std::as_bytes(std::span(archive.data(), archive.size())), "x.npz");
+    } catch (const Error &error) {
+      EXPECT_THAT(error.what(), testing::StartsWith("x.npz "));
+      return false;
+    }
+    return true;
+  };
+  for (bool large : {false, true}) {
+    isLarge = large;
+    std::string whole = makeArchive();
+    ASSERT_TRUE(isWhole(whole));
+    for (size_t size = 0; size < whole.size(); ++size)
+      EXPECT_FALSE(isWhole(whole.substr(0, size))) << size;
+    for (size_t i = 0; i < whole.size(); ++i)
+      for (int bit = 0; bit < 8; ++bit) {
+        std::string damaged = whole;
+        damaged[i] ^= char(1 << bit);
+        isWhole(damaged); // either way
+      }
+  }
 }
 
 } // namespace

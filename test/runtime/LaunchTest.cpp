@@ -11,6 +11,7 @@
 #include "TransportHarness.h"
 
 #include "runtime/launch/Launcher.h"
+#include "runtime/launch/StopSignal.h"
 
 #include <gmock/gmock.h>
 
@@ -350,6 +351,64 @@ static void interruptLaunch(int signal, int expectedStatus) {
 TEST(Launch, InterruptStopsAll) { interruptLaunch(SIGINT, 130); }
 TEST(Launch, TerminationStopsAll) { interruptLaunch(SIGTERM, 143); }
 TEST(Launch, KilledLauncherTakesItsRanksAlong) { interruptLaunch(SIGKILL, -9); }
+
+/// What comes of a launch of 3 ranks that handle signals: they write to a pipe when they are up,
+/// wait for a signal, and call `end`.
+static std::pair<int, std::string> interruptPatiently(int signal,
+                                                      const std::function<void(int rank)> &end) {
+  int ends[2];
+  EXPECT_EQ(pipe(ends), 0);
+  pid_t launcher = fork();
+  if (launcher == 0) {
+    close(ends[0]);
+    freopen("/dev/null", "w", stderr);
+    StopSignal stop;
+    LaunchOptions options;
+    options.ranksHandleSignals = true;
+    int code = 0;
+    try {
+      code = launchRanks(3, options, [&](const World &world, Transport &) {
+        (void)!write(ends[1], "x", 1);
+        while (StopSignal::get() == 0)
+          usleep(1000);
+        end(world.rank);
+        (void)!write(ends[1], "e", 1);
+      });
+    } catch (const Error &error) {
+      (void)!write(ends[1], error.what(), strlen(error.what()));
+      code = 1;
+    }
+    _exit(code);
+  }
+  close(ends[1]);
+  char byte;
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_EQ(read(ends[0], &byte, 1), 1);
+  kill(launcher, signal);
+  std::string text;
+  while (read(ends[0], &byte, 1) == 1)
+    text += byte;
+  close(ends[0]);
+  int status = 0;
+  waitpid(launcher, &status, 0);
+  return {WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status), text};
+}
+
+TEST(Launch, RanksThatHandleSignalsEndByThemselves) {
+  auto linger = [](int) { usleep(3000000); }; // longer than a stopped rank would get
+  EXPECT_EQ(interruptPatiently(SIGINT, linger), std::pair(130, std::string("eee")));
+  EXPECT_EQ(interruptPatiently(SIGTERM, [](int) {}), std::pair(143, std::string("eee")));
+}
+
+TEST(Launch, WhatFailsAfterASignalIsReported) {
+  auto fail = [](int rank) {
+    if (rank == 1)
+      throw Error(ErrorCode::InvalidArgument, "the disk is full");
+  };
+  auto [code, text] = interruptPatiently(SIGINT, fail);
+  EXPECT_EQ(code, 1);
+  EXPECT_THAT(text, HasSubstr("the disk is full"));
+}
 
 /// Starts one process per world and returns what each reports: "cause: ..." or "consequence: ...".
 static std::vector<std::string> runRanks(const std::vector<World> &worlds, const RankMain &main) {

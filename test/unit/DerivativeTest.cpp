@@ -319,4 +319,20 @@ TEST_F(Ties, OfReductionsAreSharedAndOfWindowsGoToTheFirst) {
       (Lists{{2, 0, 1}, {1, 1, 1}}));
 }
 
+TEST_F(Ties, FlatOperationsAreConstants) {
+  // x - max x, and a * b where only one factor counts.
+  EXPECT_EQ(differentiate("%m = loom.reduce max %a dims = [0] {loom.flat} : (tensor<3xf64>) -> "
+                          "tensor<f64>\n"
+                          "%w = loom.broadcast %m dims = [] : (tensor<f64>) -> tensor<3xf64>\n"
+                          "%s = loom.subtract %a, %w : tensor<3xf64>\n"
+                          "%r = loom.add %s, %b : tensor<3xf64>",
+                          {2, 1, 2}),
+            (Lists{{1, 1, 1}, {1, 1, 1}}));
+  EXPECT_EQ(differentiate("%n = loom.negate %a {loom.flat} : tensor<3xf64>\n"
+                          "%p = loom.multiply %a, %n : tensor<3xf64>\n"
+                          "%r = loom.add %p, %b : tensor<3xf64>",
+                          {2, 1, 3}),
+            (Lists{{-2, -1, -3}, {1, 1, 1}}));
+}
+
 } // namespace

@@ -1,0 +1,37 @@
+//===- Training.h - names in programs that train ----------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_DIALECTS_LOOM_TRAINING_H
+#define GRIDLOOM_DIALECTS_LOOM_TRAINING_H
+
+#include "dialects/loom/Loom.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+namespace gridloom::loom {
+
+/// Entries.
+inline constexpr llvm::StringLiteral kMain = "main";
+inline constexpr llvm::StringLiteral kTrainStep = "train_step";
+inline constexpr llvm::StringLiteral kEval = "eval";
+
+/// On an argument that is a state or a setting of a training run: one of the following.
+inline constexpr llvm::StringLiteral kRole = "loom.role";
+inline constexpr llvm::StringLiteral kParameter = "parameter"; ///< begins with a weight
+inline constexpr llvm::StringLiteral kMoment = "moment";       ///< of the optimizer, by parameter
+inline constexpr llvm::StringLiteral kStatistic = "statistic"; ///< begins with a weight; no gradient
+inline constexpr llvm::StringLiteral kCounter = "counter";     ///< a number
+inline constexpr llvm::StringLiteral kSetting = "setting";     ///< an input: the learning rate
+/// On a read of a weight that training leaves alone: why.
+inline constexpr llvm::StringLiteral kFrozen = "loom.frozen";
+
+/// Whether the value is a weight of the model: read from its file, or a state that began so.
+bool isWeight(mlir::Value value);
+/// Whether the value is a state or a setting of a training run: it has no batch.
+bool isOfTraining(mlir::Value value);
+
+} // namespace gridloom::loom
+
+#endif // GRIDLOOM_DIALECTS_LOOM_TRAINING_H

@@ -1,0 +1,309 @@
+//===- Losses.cpp - losses and metrics as formulas ------------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/train/Losses.h"
+
+#include "dialects/loom/Derivatives.h"
+
+#include "llvm/Support/raw_ostream.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::train;
+using dist::ReductionKind;
+using loom::Direction;
+using Kind = LossSpec::Kind;
+
+//===----------------------------------------------------------------------===//
+// Types
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// What a loss or metric says of the tensors it reads.
+struct Call {
+  const char *what; ///< "loss" or "metric"
+  const std::string &text, &prediction, &target;
+  int64_t axis;
+  bool takesLabels, hasClasses;
+};
+} // namespace
+
+static Call describe(const LossSpec &loss) {
+  bool takesLabels = loss.kind == Kind::CrossEntropy;
+  return {"loss",
+          loss.text,
+          loss.prediction,
+          loss.target,
+          loss.axis,
+          takesLabels,
+          /*hasClasses=*/takesLabels || loss.kind == Kind::KlDivergence};
+}
+
+static Call describe(const MetricSpec &metric) {
+  return {"metric",    metric.text,          metric.prediction,  metric.target,
+          metric.axis, /*takesLabels=*/true, /*hasClasses=*/true};
+}
+
+/// A shape as errors write it: [2, 3].
+static std::string toString(ArrayRef<int64_t> shape) {
+  std::string text = "[";
+  llvm::raw_string_ostream stream(text);
+  llvm::interleaveComma(shape, stream);
+  return text + "]";
+}
+
+static std::string toString(Type element) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  element.print(stream);
+  return text;
+}
+
+static std::nullopt_t fail(const Call &call, const std::string &message, std::string &error) {
+  error = std::string(call.what) + " '" + call.text + "': " + message;
+  return std::nullopt;
+}
+
+/// The dimension of the classes, which there must be; -1 where the loss knows no classes. Nothing
+/// where the prediction does not fit.
+static std::optional<int64_t> findClasses(const Call &call, RankedTensorType prediction,
+                                          std::string &error) {
+  std::string name = "'" + call.prediction + "'";
+  if (!isa<FloatType>(prediction.getElementType()))
+    return fail(
+        call, name + " is " + toString(prediction.getElementType()) + "; name an output of floats",
+        error);
+  if (!call.hasClasses)
+    return -1;
+  int64_t rank = prediction.getRank();
+  if (call.axis < -rank || call.axis >= rank)
+    return fail(call,
+                name + " is " + toString(prediction.getShape()) + ", so axis " +
+                    std::to_string(call.axis) + " is none of its " + std::to_string(rank) +
+                    " dimensions; give axis=N of the classes",
+                error);
+  int64_t dim = call.axis < 0 ? call.axis + rank : call.axis;
+  if (prediction.getDimSize(dim) == 0)
+    return fail(call,
+                name + " is " + toString(prediction.getShape()) + ", without classes along axis " +
+                    std::to_string(call.axis) + "; give axis=N of the classes",
+                error);
+  return dim;
+}
+
+/// The target's type for a prediction with classes along `dim`.
+static RankedTensorType getTargetType(const Call &call, RankedTensorType prediction, int64_t dim) {
+  if (!call.takesLabels)
+    return prediction;
+  SmallVector<int64_t> shape(prediction.getShape());
+  shape.erase(shape.begin() + dim);
+  return RankedTensorType::get(shape, IntegerType::get(prediction.getContext(), 64));
+}
+
+RankedTensorType gridloom::train::getTargetType(const LossSpec &loss, RankedTensorType prediction,
+                                                std::string &error) {
+  Call call = describe(loss);
+  std::optional<int64_t> dim = findClasses(call, prediction, error);
+  return dim && loss.kind != Kind::Output ? ::getTargetType(call, prediction, *dim)
+                                          : RankedTensorType();
+}
+
+RankedTensorType gridloom::train::getTargetType(const MetricSpec &metric,
+                                                RankedTensorType prediction, std::string &error) {
+  Call call = describe(metric);
+  std::optional<int64_t> dim = findClasses(call, prediction, error);
+  return dim ? ::getTargetType(call, prediction, *dim) : RankedTensorType();
+}
+
+/// The dimension of the classes, once prediction and target are known to fit.
+static std::optional<int64_t> check(const Call &call, RankedTensorType prediction,
+                                    RankedTensorType target, std::string &error) {
+  std::optional<int64_t> dim = findClasses(call, prediction, error);
+  if (!dim)
+    return std::nullopt;
+  std::string name = "target '" + call.target + "'";
+  RankedTensorType expected = ::getTargetType(call, prediction, *dim);
+  if (target.getShape() != expected.getShape())
+    return fail(call,
+                name + " is " + toString(target.getShape()) + ", expected " +
+                    toString(expected.getShape()) + " for '" + call.prediction + "' of " +
+                    toString(prediction.getShape()),
+                error);
+  Type element = target.getElementType();
+  if (call.takesLabels && (!isa<IntegerType>(element) || element.isInteger(1)))
+    return fail(call,
+                name + " is " + toString(element) +
+                    "; labels are integers, and kl takes probabilities",
+                error);
+  if (!call.takesLabels && !isa<FloatType>(element))
+    return fail(
+        call, name + " is " + toString(element) + "; give floats, or use cross_entropy for labels",
+        error);
+  return dim;
+}
+
+//===----------------------------------------------------------------------===//
+// Formulas
+//===----------------------------------------------------------------------===//
+
+/// In f64 if it is f64, else in f32.
+static Term widen(Term x, RankedTensorType like) {
+  MLIRContext *context = like.getContext();
+  return x.convert(like.getElementType().isF64() ? Type(Float64Type::get(context))
+                                                 : Type(Float32Type::get(context)));
+}
+
+/// The sum of all elements as f32 [].
+static Term sumAll(Term x) {
+  Term sum = x.sum(llvm::to_vector(llvm::seq<int64_t>(0, x.getRank())));
+  return sum.convert(Float32Type::get(x.getType().getContext()));
+}
+
+/// f32 [].
+static Term makeScalar(Term like, double number) {
+  return like.splat(RankedTensorType::get({}, Float32Type::get(like.getType().getContext())),
+                    number);
+}
+
+namespace {
+/// Integers compared with a class or with the ignored label.
+struct Labels {
+  /// Converts to i64 before anything else: a label need not fit what it is compared with.
+  Labels(Term target, std::optional<int64_t> ignoreIndex)
+      : value(target.convert(IntegerType::get(target.getType().getContext(), 64))) {
+    if (ignoreIndex)
+      isKept = compare(Direction::NE, *ignoreIndex);
+  }
+
+  /// With a number that a double need not hold.
+  Term compare(Direction direction, int64_t number) const {
+    auto numbers = DenseElementsAttr::get(value.getType(), number);
+    return value.compare(direction, value.emit<loom::ConstantOp>(value.getType(), numbers));
+  }
+
+  Term areClasses(int64_t classes) const {
+    return compare(Direction::GE, 0).apply<loom::AndOp>(compare(Direction::LT, classes));
+  }
+
+  /// The rows of `x` that are kept, zero elsewhere.
+  Term keep(Term x) const { return isKept ? x.where(*isKept) : x; }
+
+  /// The number of rows that are kept, f32 [].
+  Term count() const {
+    if (!isKept)
+      return makeScalar(value, static_cast<double>(value.getType().getNumElements()));
+    return sumAll(isKept->convert(Float32Type::get(value.getType().getContext())));
+  }
+
+  Term value;
+  std::optional<Term> isKept; ///< i1; absent where all are
+};
+
+/// Logits less the largest of their row, and the logarithm of the sum of their exponentials: the
+/// logarithm of softmax is their difference.
+struct Shifted {
+  Term logits, logSum;
+};
+} // namespace
+
+/// The largest is the same in both parts, so its derivative cancels out: the reduction is flat.
+static Shifted shift(Term x, int64_t dim) {
+  SmallVector<int64_t> rows(x.getShape());
+  rows.erase(rows.begin() + dim);
+  Term largest =
+      x.emit<loom::ReduceOp>(x.getType().clone(rows), x, ReductionKind::Max, ArrayRef(dim));
+  Value(largest).getDefiningOp()->setAttr(loom::kFlat, UnitAttr::get(x.getType().getContext()));
+  Term shifted = x - largest.repeat(x.getShape(), {dim});
+  return {shifted, shifted.apply<loom::ExpOp>().sum({dim}).apply<loom::LogOp>()};
+}
+
+/// Where the label's logit is picked by comparison, not by gather, each device can look through its
+/// own classes.
+static LossParts buildCrossEntropy(const LossSpec &loss, Term x, Term target, int64_t dim) {
+  ArrayRef<int64_t> shape = x.getShape();
+  Labels labels(target, loss.ignoreIndex);
+  auto [logits, logSum] = shift(x, dim);
+  Term isLabel = x.iota(shape, dim).compare(Direction::EQ, labels.value.repeat(shape, {dim}));
+  double rest = loss.labelSmoothing / static_cast<double>(shape[dim]);
+  // A product only where there must be one: 0 times the logit of a class left out, -inf, is NaN.
+  Term picked =
+      rest == 0 ? logits.where(isLabel)
+                : logits * isLabel.select(x.splat(1 - loss.labelSmoothing + rest), x.splat(rest));
+  Term rows = logSum - picked.sum({dim});
+  Term wrong = rows.splat(std::numeric_limits<double>::quiet_NaN());
+  rows = labels.areClasses(shape[dim]).select(rows, wrong);
+  return {sumAll(labels.keep(rows)), labels.count()};
+}
+
+/// sum of t * log t - t * log softmax(x). Both factors of a product are replaced where t is 0: the
+/// logarithm of 0 is infinite, and so is that of a class which softmax gives nothing.
+static LossParts buildKlDivergence(Term x, Term t, int64_t dim) {
+  auto [logits, logSum] = shift(x, dim);
+  Term isZero = t.compare(Direction::EQ, 0);
+  Term logTarget = isZero.select(t.splat(1), t).apply<loom::LogOp>();
+  Term difference = isZero.select(t.splat(0), logTarget - logits);
+  Term rows = (t * difference).sum({dim}) + t.sum({dim}) * logSum;
+  return {sumAll(rows), makeScalar(x, static_cast<double>(rows.getType().getNumElements()))};
+}
+
+static LossParts buildSquaredError(Term x, Term t) {
+  Term difference = x - t;
+  return {sumAll(difference * difference),
+          makeScalar(x, static_cast<double>(x.getType().getNumElements()))};
+}
+
+/// max(x, 0) - x * t + log(1 + exp(-|x|)). At 0 the maximum counts half, so the derivative is
+/// logistic(x) - t there, too.
+static LossParts buildBinaryCrossEntropy(Term x, Term t) {
+  Term decay = (-x.apply<loom::AbsOp>()).apply<loom::ExpOp>();
+  Term loss = x.apply<loom::MaximumOp>(x.splat(0)) - x * t + (decay + 1).apply<loom::LogOp>();
+  return {sumAll(loss), makeScalar(x, static_cast<double>(x.getType().getNumElements()))};
+}
+
+static LossParts buildOf(const LossSpec &loss, Term x, Term t, int64_t dim) {
+  if (loss.kind == Kind::CrossEntropy)
+    return buildCrossEntropy(loss, x, t, dim);
+  t = widen(t, x.getType());
+  if (loss.kind == Kind::KlDivergence)
+    return buildKlDivergence(x, t, dim);
+  return loss.kind == Kind::MeanSquaredError ? buildSquaredError(x, t)
+                                             : buildBinaryCrossEntropy(x, t);
+}
+
+std::optional<LossParts> gridloom::train::buildLoss(const LossSpec &loss, Term prediction,
+                                                    std::optional<Term> target,
+                                                    std::string &error) {
+  Call call = describe(loss);
+  if (loss.kind == Kind::Output) {
+    if (!findClasses(call, prediction.getType(), error))
+      return std::nullopt;
+    return LossParts{sumAll(widen(prediction, prediction.getType())), makeScalar(prediction, 1)};
+  }
+  if (!target)
+    return fail(call, "target '" + loss.target + "' is missing", error);
+  std::optional<int64_t> dim = check(call, prediction.getType(), target->getType(), error);
+  if (!dim)
+    return std::nullopt;
+  LossParts parts = buildOf(loss, widen(prediction, prediction.getType()), *target, *dim);
+  if (!loss.isMean)
+    parts.count = makeScalar(prediction, 1);
+  return parts;
+}
+
+std::optional<LossParts> gridloom::train::buildMetric(const MetricSpec &metric, Term prediction,
+                                                      Term target, std::string &error) {
+  std::optional<int64_t> dim =
+      check(describe(metric), prediction.getType(), target.getType(), error);
+  if (!dim)
+    return std::nullopt;
+  Labels labels(target, metric.ignoreIndex);
+  Term largest = prediction.emit<loom::ArgReduceOp>(labels.value.getType(), prediction,
+                                                    ReductionKind::Max, *dim, /*last=*/false);
+  Term isRight = largest.compare(Direction::EQ, labels.value);
+  Type f32 = Float32Type::get(prediction.getType().getContext());
+  return LossParts{sumAll(labels.keep(isRight.convert(f32))), labels.count()};
+}

@@ -1,0 +1,134 @@
+//===- Objective.cpp - the losses and metrics of a function ---------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/train/Objective.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::train;
+
+namespace {
+/// Finds what the texts of losses and metrics name in one function.
+class ObjectiveBuilder {
+public:
+  ObjectiveBuilder(func::FuncOp function, OpBuilder &builder)
+      : function(function), builder(builder) {}
+
+  LogicalResult addLoss(const LossSpec &spec, Objective &objective);
+  LogicalResult addMetric(const MetricSpec &spec, Objective &objective);
+
+private:
+  std::optional<Term> findPrediction(StringRef text, StringRef name);
+  std::optional<unsigned> findResult(StringRef name);
+  Term findTarget(StringRef name, unsigned prediction, RankedTensorType type);
+  Term term(Value value, StringRef text) {
+    return {builder, NameLoc::get(builder.getStringAttr("train/" + text)), value};
+  }
+  /// 1 in place of 0: then the sum is 0, too.
+  static Term makeDivisor(const Term &count) {
+    return count.compare(loom::Direction::GT, 0).select(count, count.splat(1));
+  }
+  LogicalResult fail(StringRef text, const Twine &error) {
+    return function.emitError("'") << text << "': " << error;
+  }
+
+  func::FuncOp function;
+  OpBuilder &builder;
+};
+} // namespace
+
+std::optional<unsigned> ObjectiveBuilder::findResult(StringRef name) {
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    if (getResultName(function, i) == name)
+      return i;
+  return std::nullopt;
+}
+
+std::optional<Term> ObjectiveBuilder::findPrediction(StringRef text, StringRef name) {
+  if (std::optional<unsigned> result = findResult(name))
+    return term(function.front().getTerminator()->getOperand(*result), text);
+  std::string names;
+  for (unsigned i = 0; i < function.getNumResults(); ++i)
+    names += (i ? "', '" : "'") + getResultName(function, i).str();
+  (void)fail(text, "'" + name + "' is not an output of the model; its outputs are " + names + "'");
+  return std::nullopt;
+}
+
+/// An output, an input, or a new input whose dimensions are called as the prediction's are.
+Term ObjectiveBuilder::findTarget(StringRef name, unsigned prediction, RankedTensorType type) {
+  if (std::optional<unsigned> result = findResult(name))
+    return term(function.front().getTerminator()->getOperand(*result), name);
+  if (BlockArgument argument = findArgument(function, name))
+    return term(argument, name);
+  SmallVector<StringRef> dims(type.getRank());
+  if (auto named = function.getResultAttrOfType<ArrayAttr>(prediction, loom::kDimNames))
+    for (auto [dim, of] : llvm::zip(dims, named.getAsRange<StringAttr>()))
+      dim = of.getValue();
+  return term(addInput(function, name, type, dims), name);
+}
+
+LogicalResult ObjectiveBuilder::addLoss(const LossSpec &spec, Objective &objective) {
+  std::optional<Term> prediction = findPrediction(spec.text, spec.prediction);
+  if (!prediction)
+    return failure();
+  std::string error;
+  std::optional<Term> target;
+  if (RankedTensorType type = getTargetType(spec, prediction->getType(), error))
+    target = findTarget(spec.target, *findResult(spec.prediction), type);
+  if (!error.empty())
+    return fail(spec.text, error);
+  std::optional<LossParts> parts = buildLoss(spec, *prediction, target, error);
+  if (!parts)
+    return fail(spec.text, error);
+  Objective::Part part = {parts->sum, makeDivisor(parts->count), spec.factor};
+  Term mean = part.sum / part.divisor;
+  if (part.factor != 1)
+    mean = mean * part.factor;
+  objective.loss = objective.loss ? *objective.loss + mean : mean;
+  if (!objective.count)
+    objective.count = parts->count;
+  objective.parts.push_back(part);
+  return success();
+}
+
+LogicalResult ObjectiveBuilder::addMetric(const MetricSpec &spec, Objective &objective) {
+  std::optional<Term> prediction = findPrediction(spec.text, spec.prediction);
+  if (!prediction)
+    return failure();
+  std::string error;
+  RankedTensorType type = getTargetType(spec, prediction->getType(), error);
+  if (!type)
+    return fail(spec.text, error);
+  Term target = findTarget(spec.target, *findResult(spec.prediction), type);
+  std::optional<LossParts> parts = buildMetric(spec, *prediction, target, error);
+  if (!parts)
+    return fail(spec.text, error);
+  for (const auto &[name, value] : objective.metrics)
+    if (name == spec.name)
+      return fail(spec.text, "there are two metrics '" + spec.name + "'");
+  objective.metrics.emplace_back(spec.name, parts->sum / makeDivisor(parts->count));
+  return success();
+}
+
+FailureOr<Objective> train::buildObjective(func::FuncOp function, OpBuilder &builder,
+                                           ArrayRef<LossSpec> losses,
+                                           ArrayRef<MetricSpec> metrics) {
+  ObjectiveBuilder objectives(function, builder);
+  Objective objective;
+  for (const LossSpec &spec : losses)
+    if (failed(objectives.addLoss(spec, objective)))
+      return failure();
+  for (const MetricSpec &spec : metrics)
+    if (failed(objectives.addMetric(spec, objective)))
+      return failure();
+  return objective;
+}
+
+void Objective::addOutputs(Results &results) const {
+  results.addOutput("loss", *loss);
+  results.addOutput("count", *count);
+  for (const auto &[name, value] : metrics)
+    results.addOutput(name, value);
+}

@@ -1,0 +1,103 @@
+//===- OptimizerRules.h - rules of a step -----------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_TRAIN_OPTIMIZERRULES_H
+#define GRIDLOOM_PASSES_TRAIN_OPTIMIZERRULES_H
+
+#include "passes/differentiate/Term.h"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gridloom::train {
+
+/// Numbers of settings that f32 can hold, with room for products of them.
+constexpr double kMaxRate = 1e6, kMaxLimit = 1e30, kMinPositive = 1e-37;
+
+/// The floats in which values of `element` are updated: f64 for f64, else f32.
+mlir::Type getComputeType(mlir::Type element);
+/// A scalar in every element of `type`.
+Term spread(const Term &scalar, mlir::RankedTensorType type);
+/// The average moved towards `value`: decay average + (1 - decay) value, computed such that equal
+/// values stay what they are whatever 1 - decay is in f32.
+Term blend(const Term &average, const Term &value, double decay);
+Term square(const Term &term);
+/// The sum of all elements, of rank 0.
+Term sumAll(const Term &term);
+
+/// What an optimizer keeps from one step to the next.
+struct Slot {
+  std::string name; ///< e.g. "m"
+  mlir::RankedTensorType type;
+  double init = 0; ///< in every element before the first step
+  /// Begins with the parameter's value, converted to the element type, instead of with `init`.
+  bool beginsAsParameter = false;
+};
+
+/// One number of a rule: its name, default and range.
+struct RuleSetting {
+  enum Range {
+    Rate,     // 0 to 1e6
+    Share,    // 0, included, to 1, excluded
+    Positive, // 1e-37 to 1
+    Size,     // whole numbers from 1
+    Flag      // true or false
+  };
+  llvm::StringLiteral name;
+  Range range;
+  std::optional<double> fallback; // none: it must be given
+
+  /// The setting's value as a text has it.
+  std::optional<double> parse(const std::string &word) const;
+  /// "no number from 0 to 1e6" and the like.
+  std::string describeFault() const;
+  /// "eps=1e-08", or "lr=NUMBER" where there is no default.
+  std::string describe() const;
+};
+
+/// Numbers of a rule by name.
+class RuleNumbers {
+public:
+  double operator[](llvm::StringRef name) const;
+  void set(llvm::StringRef name, double value);
+  bool has(llvm::StringRef name) const;
+
+private:
+  llvm::SmallVector<std::pair<llvm::StringRef, double>> numbers; // of literals
+};
+
+/// One step of one parameter. All terms are of the type that the parameter is updated in.
+struct RuleStep {
+  const RuleNumbers &numbers;
+  double weightDecay;
+  Term parameter, gradient;
+  llvm::SmallVector<Term> slots;  ///< in the order of the rule; the rule puts the new ones here
+  Term rate, step;                ///< rank 0
+  llvm::SmallVector<Term> shared; ///< of this step
+
+  double operator[](llvm::StringRef name) const { return numbers[name]; }
+  Term spread(const Term &scalar) const { return train::spread(scalar, parameter.getType()); }
+};
+
+struct Rule {
+  llvm::StringLiteral name;
+  llvm::StringLiteral convention; ///< whose formula and defaults: PyTorch or optax
+  std::vector<RuleSetting> settings;
+  /// Slots of a parameter, of which the type has the element type that it is updated in.
+  llvm::SmallVector<Slot> (*listSlots)(const RuleNumbers &numbers, mlir::RankedTensorType type);
+  /// The new value of the parameter.
+  Term (*update)(RuleStep &step);
+};
+
+/// In the order of the help.
+llvm::ArrayRef<Rule> getRules();
+
+/// What NAdam's momentum is in step `step`, rank 0.
+Term getNadamMomentum(const RuleNumbers &numbers, const Term &step);
+
+} // namespace gridloom::train
+
+#endif // GRIDLOOM_PASSES_TRAIN_OPTIMIZERRULES_H

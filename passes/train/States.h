@@ -1,0 +1,59 @@
+//===- States.h - what training steps keep ----------------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_TRAIN_STATES_H
+#define GRIDLOOM_PASSES_TRAIN_STATES_H
+
+#include "dialects/loom/Training.h"
+
+#include "llvm/ADT/MapVector.h"
+
+namespace gridloom::train {
+
+/// The name of an argument or result, and whether one has it.
+llvm::StringRef getArgumentName(mlir::BlockArgument argument);
+llvm::StringRef getResultName(mlir::func::FuncOp function, unsigned result);
+/// The argument called `name`; null if there is none.
+mlir::BlockArgument findArgument(mlir::func::FuncOp function, llvm::StringRef name);
+
+/// Adds an input as the last argument. `dimNames` has a name, which may be empty, per dimension.
+mlir::BlockArgument addInput(mlir::func::FuncOp function, llvm::StringRef name,
+                             mlir::RankedTensorType type, llvm::ArrayRef<llvm::StringRef> dimNames);
+/// Adds a setting of the run, a number, as the last argument.
+mlir::BlockArgument addSetting(mlir::func::FuncOp function, llvm::StringRef name,
+                               mlir::RankedTensorType type);
+/// Adds a state as the last argument; `init` is the weight it begins with, null for zeros.
+mlir::BlockArgument addState(mlir::func::FuncOp function, llvm::StringRef name,
+                             mlir::RankedTensorType type, llvm::StringRef role,
+                             mlir::StringAttr init);
+
+/// Results of a function that is given new ones.
+class Results {
+public:
+  explicit Results(mlir::func::FuncOp function) : function(function) {}
+
+  void addOutput(llvm::StringRef name, mlir::Value value);
+  /// The next value of a state.
+  void addState(llvm::StringRef name, mlir::Value value);
+  /// Puts these in place of the function's results, and takes off inputs that nothing reads then.
+  void commit();
+
+private:
+  void add(llvm::StringRef name, mlir::Value value, bool isState);
+
+  mlir::func::FuncOp function;
+  llvm::SmallVector<mlir::Value> values;
+  llvm::SmallVector<mlir::DictionaryAttr> attributes;
+};
+
+/// Makes weights states: reads of those in `weights`, by name with their roles, become arguments.
+/// Returns the arguments by name.
+llvm::MapVector<mlir::StringAttr, mlir::BlockArgument>
+makeStates(mlir::func::FuncOp function,
+           const llvm::MapVector<mlir::StringAttr, llvm::StringRef> &weights);
+
+} // namespace gridloom::train
+
+#endif // GRIDLOOM_PASSES_TRAIN_STATES_H

@@ -1,0 +1,24 @@
+//===- TrainOptions.h - what compile --train is told ------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_TRAIN_TRAINOPTIONS_H
+#define GRIDLOOM_PASSES_TRAIN_TRAINOPTIONS_H
+
+#include <string>
+#include <vector>
+
+namespace gridloom {
+
+/// Texts of the command line, as kLossGrammar, kOptimizerGrammar and the like describe them. Plain
+/// data, free of MLIR.
+struct TrainOptions {
+  bool isOn = false;
+  std::vector<std::string> losses, metrics, parameters;
+  std::string optimizer, clip;
+};
+
+} // namespace gridloom
+
+#endif // GRIDLOOM_PASSES_TRAIN_TRAINOPTIONS_H

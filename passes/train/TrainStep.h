@@ -1,0 +1,35 @@
+//===- TrainStep.h - a training step of a function --------------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_PASSES_TRAIN_TRAINSTEP_H
+#define GRIDLOOM_PASSES_TRAIN_TRAINSTEP_H
+
+#include "passes/train/Clipping.h"
+#include "passes/train/Objective.h"
+#include "passes/train/Optimizers.h"
+#include "passes/train/Parameters.h"
+
+namespace gridloom::train {
+
+/// All that `compile --train` is told.
+struct TrainSettings {
+  llvm::SmallVector<LossSpec> losses;
+  llvm::SmallVector<MetricSpec> metrics;
+  std::optional<Optimizer> optimizer;
+  std::optional<ClipSpec> clip;
+  ParameterRules rules;
+};
+
+/// Weights that become states, with their roles.
+using Trained = llvm::MapVector<mlir::StringAttr, llvm::StringRef>;
+
+/// Makes a function, the model as it is trained, a training step. Adds its parameters to `trained`.
+/// Fails with a diagnostic.
+llvm::LogicalResult buildTrainStep(mlir::func::FuncOp function, const TrainSettings &settings,
+                                   Trained &trained);
+
+} // namespace gridloom::train
+
+#endif // GRIDLOOM_PASSES_TRAIN_TRAINSTEP_H
