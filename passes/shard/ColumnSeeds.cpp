@@ -151,7 +151,11 @@ private:
       return {};
     bool contracts = op->getNumOperands() > 1 &&
                      llvm::is_contained(state.getRule(op).kinds, FactorKind::Reduction);
-    return {contracts, !isParallelOver(state, op, axis)};
+    // Sums to a number, as norms of gradients are, cost next to nothing.
+    bool isNumber = llvm::all_of(op->getResultTypes(), [](Type type) {
+      return cast<RankedTensorType>(type).getNumElements() == 1;
+    });
+    return {contracts, !isNumber && !isParallelOver(state, op, axis)};
   }
 
   const Propagation &state;

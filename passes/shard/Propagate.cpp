@@ -36,19 +36,21 @@ struct PropagatePass : public gridloom::impl::PropagateBase<PropagatePass> {
   /// The shardings of states, the same in all functions that use them.
   using StateShardings = llvm::DenseMap<StringAttr, std::pair<ShardingAttr, StringRef>>;
 
-  /// A state is kept as it is read: its result is split like its argument.
+  /// A state is kept as it is read: its result is split like its argument. A function may read a
+  /// state that another one updates.
   static void declareStates(func::FuncOp func, StateShardings &states) {
-    for (unsigned i = 0; i < func.getNumResults(); ++i) {
-      auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState);
-      for (BlockArgument argument : func.getArguments()) {
-        unsigned number = argument.getArgNumber();
-        if (!state || func.getArgAttrOfType<StringAttr>(number, loom::kState) != state)
-          continue;
+    llvm::DenseMap<StringAttr, unsigned> arguments;
+    for (BlockArgument argument : func.getArguments())
+      if (auto state = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState)) {
+        arguments[state] = argument.getArgNumber();
         states.try_emplace(state, getSharding(argument), func.getSymName());
-        func.setResultAttr(i, kSharding, getSharding(argument));
-        func.setResultAttr(i, kOrigin, func.getArgAttr(number, kOrigin));
       }
-    }
+    for (unsigned i = 0; i < func.getNumResults(); ++i)
+      if (auto state = func.getResultAttrOfType<StringAttr>(i, loom::kState))
+        if (auto argument = arguments.find(state); argument != arguments.end()) {
+          func.setResultAttr(i, kSharding, getSharding(func.getArgument(argument->second)));
+          func.setResultAttr(i, kOrigin, func.getArgAttr(argument->second, kOrigin));
+        }
   }
 
   /// Closes a function's shardings, then those of the bodies it runs.

@@ -102,7 +102,7 @@ func::FuncOp AddTrainStepPass::copy(func::FuncOp function, StringRef entry) {
   StringRef name = function.getSymName();
   copied.setSymName((entry + (name.consume_front(loom::kMain) ? name : "_" + name.str())).str());
   copied->setAttr(loom::kEntry, StringAttr::get(&getContext(), entry));
-  symbols.insert(copied, ++Block::iterator(function));
+  symbols.insert(copied, Block::iterator(function));
   return copied;
 }
 
@@ -125,6 +125,7 @@ void AddTrainStepPass::runOnOperation() {
   FailureOr<TrainSettings> settings = readSettings();
   if (failed(settings) || failed(checkRules(*settings)))
     return signalPassFailure();
+  // Training steps come first: what is decided for several functions is decided there.
   if (findFunctions(loom::kTrainStep).empty())
     for (func::FuncOp function : findFunctions(loom::kMain))
       copy(function, loom::kTrainStep);

@@ -24,7 +24,7 @@ private:
   std::optional<unsigned> findResult(StringRef name);
   Term findTarget(StringRef name, unsigned prediction, RankedTensorType type);
   Term term(Value value, StringRef text) {
-    return {builder, NameLoc::get(builder.getStringAttr("train/" + text)), value};
+    return {builder, NameLoc::get(builder.getStringAttr(text)), value};
   }
   /// 1 in place of 0: then the sum is 0, too.
   static Term makeDivisor(const Term &count) {
@@ -48,7 +48,7 @@ std::optional<unsigned> ObjectiveBuilder::findResult(StringRef name) {
 
 std::optional<Term> ObjectiveBuilder::findPrediction(StringRef text, StringRef name) {
   if (std::optional<unsigned> result = findResult(name))
-    return term(function.front().getTerminator()->getOperand(*result), text);
+    return term(function.front().getTerminator()->getOperand(*result), "train/loss");
   std::string names;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     names += (i ? "', '" : "'") + getResultName(function, i).str();
@@ -59,14 +59,14 @@ std::optional<Term> ObjectiveBuilder::findPrediction(StringRef text, StringRef n
 /// An output, an input, or a new input whose dimensions are called as the prediction's are.
 Term ObjectiveBuilder::findTarget(StringRef name, unsigned prediction, RankedTensorType type) {
   if (std::optional<unsigned> result = findResult(name))
-    return term(function.front().getTerminator()->getOperand(*result), name);
+    return term(function.front().getTerminator()->getOperand(*result), "train/loss");
   if (BlockArgument argument = findArgument(function, name))
-    return term(argument, name);
+    return term(argument, "train/loss");
   SmallVector<StringRef> dims(type.getRank());
   if (auto named = function.getResultAttrOfType<ArrayAttr>(prediction, loom::kDimNames))
     for (auto [dim, of] : llvm::zip(dims, named.getAsRange<StringAttr>()))
       dim = of.getValue();
-  return term(addInput(function, name, type, dims), name);
+  return term(addInput(function, name, type, dims), "train/loss");
 }
 
 LogicalResult ObjectiveBuilder::addLoss(const LossSpec &spec, Objective &objective) {
