@@ -96,9 +96,13 @@ void Results::addState(StringRef name, Value value) { add(name, value, /*isState
 
 /// Erases what nothing reads, last first.
 static void eraseUnread(Block &block) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator())))
-    if (op.use_empty() && !loom::isControl(&op))
-      op.erase();
+  // A reversed range of operations would stand on the one that is erased.
+  for (Operation *op = block.getTerminator()->getPrevNode(); op;) {
+    Operation *before = op->getPrevNode();
+    if (op->use_empty() && !loom::isControl(op))
+      op->erase();
+    op = before;
+  }
 }
 
 void Results::commit() {
