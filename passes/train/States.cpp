@@ -94,12 +94,15 @@ void Results::add(StringRef name, Value value, bool isState) {
 void Results::addOutput(StringRef name, Value value) { add(name, value, /*isState=*/false); }
 void Results::addState(StringRef name, Value value) { add(name, value, /*isState=*/true); }
 
-/// Erases what nothing reads, last first. The reversed block, not a reversed range of it: such a
-/// range's iterator stands on the operation that is erased.
+/// Erases what nothing reads, last first.
 static void eraseUnread(Block &block) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block)))
-    if (op.use_empty() && !op.hasTrait<OpTrait::IsTerminator>() && !loom::isControl(&op))
-      op.erase();
+  // A reversed range of operations would stand on the one that is erased.
+  for (Operation *op = block.getTerminator()->getPrevNode(); op;) {
+    Operation *before = op->getPrevNode();
+    if (op->use_empty() && !loom::isControl(op))
+      op->erase();
+    op = before;
+  }
 }
 
 void Results::commit() {

@@ -121,7 +121,7 @@ public:
   }
 
 private:
-  MessageReader read(std::string_view message) const { return {message, getBytes().data(), name}; }
+  MessageReader read(std::string_view message) const { return {message, getBytes(), name}; }
   std::string_view getBytes() const {
     std::span<const std::byte> bytes = model.getFile().getBytes();
     return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};

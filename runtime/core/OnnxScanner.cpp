@@ -167,7 +167,7 @@ public:
   }
 
 private:
-  MessageReader read(std::string_view message) const { return {message, getBytes().data(), name}; }
+  MessageReader read(std::string_view message) const { return {message, getBytes(), name}; }
   std::string_view getBytes() const {
     return {reinterpret_cast<const char *>(file->getBytes().data()), file->getBytes().size()};
   }

@@ -65,7 +65,7 @@ std::string_view MessageReader::take(size_t start, uint64_t bytes) {
 }
 
 void MessageReader::malformed(size_t start, const std::string &reason) const {
-  uint64_t offset = static_cast<uint64_t>(message.data() - fileStart) + start;
+  uint64_t offset = static_cast<uint64_t>(message.data() - file.data()) + start;
   throw Error(ErrorCode::InvalidArgument, fileName + " is not a valid ONNX file: at byte " +
                                               std::to_string(offset) + ", " + reason);
 }

@@ -31,12 +31,12 @@ struct Field {
   std::string_view whole;
 };
 
-/// Reads the fields of one message, which is a part of a file that starts at `fileStart`. Throws
-/// InvalidArgument naming the file and the byte where it is malformed.
+/// Reads the fields of one message, which is a part of `file`. Throws InvalidArgument naming the
+/// file and the byte where it is malformed.
 class MessageReader {
 public:
-  MessageReader(std::string_view message, const char *fileStart, const std::string &fileName)
-      : message(message), fileStart(fileStart), fileName(fileName) {}
+  MessageReader(std::string_view message, std::string_view file, const std::string &fileName)
+      : message(message), file(file), fileName(fileName) {}
 
   /// The next field; nothing after the last.
   std::optional<Field> next();
@@ -47,8 +47,7 @@ private:
   std::string_view take(size_t start, uint64_t bytes);
   [[noreturn]] void malformed(size_t start, const std::string &reason) const;
 
-  std::string_view message;
-  const char *fileStart;
+  std::string_view message, file;
   const std::string &fileName;
   size_t at = 0;
 };
@@ -59,13 +58,13 @@ std::string makeHeader(uint32_t field, uint64_t bytes);
 // Field numbers of onnx.proto that are looked at.
 namespace model {
 enum { kGraph = 7, kFunctions = 25 };
-}
+} // namespace model
 namespace graph {
 enum { kNode = 1, kInitializer = 5, kSparseInitializer = 15 };
-}
+} // namespace graph
 namespace node {
 enum { kOutput = 2, kOpType = 4, kAttribute = 5, kDomain = 7 };
-}
+} // namespace node
 namespace attribute {
 enum {
   kName = 1,
@@ -76,13 +75,13 @@ enum {
   kSparseTensor = 22,
   kSparseTensors = 23
 };
-}
+} // namespace attribute
 namespace sparse {
 enum { kValues = 1, kIndices = 2 };
-}
+} // namespace sparse
 namespace function {
 enum { kNode = 7 };
-}
+} // namespace function
 namespace tensor {
 enum {
   kDims = 1,
@@ -107,7 +106,7 @@ constexpr bool isPayload(uint32_t field) {
 /// An entry of a tensor's external_data.
 namespace external {
 enum { kKey = 1, kValue = 2 };
-}
+} // namespace external
 
 } // namespace gridloom::rt::wire
 
