@@ -213,12 +213,16 @@ std::string Compilation::fillImportOptions(ImportOptions &import,
       return error;
   import.unroll = options.unroll;
   import.isTraining = options.train.isOn;
+  import.microbatches = options.train.isOn ? std::max<int64_t>(options.microbatches, 1) : 1;
   import.marksTies = !options.gradientsOf.empty() || options.train.isOn;
   for (const std::string &state : options.states)
     if (std::string error = import.addState(state); !error.empty())
       return error;
   return "";
 }
+
+/// Micro-batches of a training step, each of which is a copy of the forward and backward part.
+static constexpr int64_t kMostTrained = 64;
 
 /// Options of a training step, as on the command line.
 static std::string getTrainFlags(const TrainOptions &options) {
@@ -243,11 +247,16 @@ LogicalResult Compilation::checkTraining() {
   if (!train.isOn) {
     if (std::string flags = getTrainFlags(train); !flags.empty())
       fail(flags.substr(1) + " goes with --train");
+    else if (options.zero && options.startFrom.empty())
+      fail("--zero " + std::to_string(options.zero) + " goes with --train");
     return failure(hadError);
   }
   if (train.losses.empty())
     fail("--train needs a --loss, e.g. --loss 'cross_entropy(logits, labels)' with the names of an "
          "output and of a new input, or --loss OUTPUT");
+  else if (options.zero && !options.strategy.empty() &&
+           StringRef(options.strategy).starts_with("random"))
+    fail("--zero does not go with --strategy " + options.strategy);
   else if (!options.gradientsOf.empty())
     fail("--train and --gradients-of exclude each other");
   else if (!options.states.empty())
@@ -259,6 +268,9 @@ LogicalResult Compilation::checkTraining() {
          "; the simplify phase adds the training step");
   if (train.optimizer.empty())
     train.optimizer = "adamw";
+  if (options.microbatches > kMostTrained)
+    fail("--microbatches " + std::to_string(options.microbatches) +
+         " is more than a training step may have, " + std::to_string(kMostTrained));
   return failure(hadError);
 }
 
@@ -347,7 +359,7 @@ void Compilation::checkDevices() {
 /// Checks options about machines and pipelines against the chosen strategy.
 LogicalResult Compilation::checkChoice() {
   checkDevices();
-  if (options.microbatches > 1 && !choice.options.hasPipeline())
+  if (options.microbatches > 1 && !options.train.isOn && !choice.options.hasPipeline())
     emitWarning(module->getLoc()) << "--microbatches " << options.microbatches
                                   << " does nothing: the plan has no pipeline; add an axis pipe to "
                                      "--mesh, e.g. pipe=2";
@@ -367,7 +379,8 @@ StrategyRequest Compilation::makeRequest() const {
   request.strategy = options.seeds ? options.strategy : "search"; // all that is left of auto
   request.file = strategy;
   request.shard = options.shard;
-  request.microbatches = options.microbatches;
+  request.microbatches = options.train.isOn ? 0 : options.microbatches; // those are in the program
+  request.zero = options.zero;
   request.memoryLimit = options.memoryLimit;
   request.leastSimulated = static_cast<size_t>(options.measureBest);
   request.weighsAll = options.weighsAll;
@@ -420,8 +433,10 @@ static std::string getShardFlags(const CompileOptions &options) {
     flags += " --no-seeds";
   for (const std::string &shard : options.shard)
     add("shard", shard);
-  if (options.microbatches)
+  if (options.microbatches && !options.train.isOn)
     add("microbatches", std::to_string(options.microbatches));
+  if (options.zero)
+    add("zero", std::to_string(options.zero));
   if (options.memoryLimit)
     add("memory-limit", std::to_string(options.memoryLimit));
   if (options.measureBest)

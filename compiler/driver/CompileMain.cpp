@@ -113,7 +113,8 @@ static void addTargetOptions(CLI::App &verb, CompileOptions &options) {
       ->capture_default_str();
 }
 
-static void addTrainOptions(CLI::App &verb, TrainOptions &options) {
+static void addTrainOptions(CLI::App &verb, CompileOptions &all) {
+  TrainOptions &options = all.train;
   verb.add_flag("--train", options.isOn,
                 "make a plan that trains the model: entries train_step, eval and main, with the "
                 "weights as states (docs/training.md)");
@@ -135,6 +136,13 @@ static void addTrainOptions(CLI::App &verb, TrainOptions &options) {
                   std::string("settings of some weights: ") + train::kParameterGrammar)
       ->type_name("PATTERN: SETTINGS")
       ->allow_extra_args(false);
+  verb.add_option("--accumulate", all.microbatches, "the same as --microbatches, with --train")
+      ->check(CLI::Range(1, 64));
+  verb.add_option("--zero", all.zero,
+                  "split what training keeps over the axes of data parallelism: 1 or 2 the "
+                  "optimizer's states, 3 the weights, too, which are gathered where they are used")
+      ->type_name("LEVEL")
+      ->check(CLI::Range(1, 3));
 }
 
 /// Further options that `compile` and `plan` share.
@@ -148,7 +156,7 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
                   "differentiate by these weights and inputs instead; * stands for any text")
       ->type_name("PATTERN")
       ->allow_extra_args(false);
-  addTrainOptions(verb, options.train);
+  addTrainOptions(verb, options);
   verb.add_option("--unroll", options.unroll, "unroll loops of at most this many iterations")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -171,7 +179,8 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
       ->allow_extra_args(false);
   verb.add_option(
           "--microbatches", options.microbatches,
-          "maximum number of micro-batches; the largest divisor of the batch up to it is used")
+          "maximum number of micro-batches; the largest divisor of the batch up to it is used; with "
+          "--train the parts in which a step computes its batch, one after another")
       ->check(CLI::Range(1, 1 << 20));
   verb.add_option(
           "--chunk-matmul", options.chunkMatmul,

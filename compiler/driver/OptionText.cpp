@@ -39,6 +39,7 @@ template <typename Options, typename Visit> static void forEachFlag(Options &opt
   visit("no-seeds", withoutSeeds);
   visit("shard", options.shard);
   visit("microbatches", options.microbatches);
+  visit("zero", options.zero);
   visit("chunk-matmul", options.chunkMatmul);
   visit("memory-limit", options.memoryLimit);
   visit("measure-best", options.measureBest);

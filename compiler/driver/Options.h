@@ -36,6 +36,7 @@ struct CompileOptions {
   std::string cluster;           ///< PRESET, PRESETxN or a file
   std::vector<std::string> shard;
   int64_t microbatches = 0;
+  int64_t zero = 0;             ///< 1 to 3: how states of training are split; 0: as they are used
   int64_t chunkMatmul = 0;      ///< chunks of a matmul beside a collective; 0: whole
   int64_t memoryLimit = 0;      ///< bytes
   int64_t measureBest = 0;      ///< candidates that are run on this machine; 0: none

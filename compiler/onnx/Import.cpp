@@ -184,6 +184,38 @@ private:
     return result;
   }
 
+  /// The dimension that is cut into micro-batches: the first one of all inputs that name theirs.
+  FailureOr<StringRef> findBatch(const Bindings &bindings) {
+    std::string found;
+    llvm::StringSet<> initializers;
+    for (const onnx::TensorProto &tensor : model.proto->graph().initializer())
+      initializers.insert(tensor.name());
+    std::string flag = "--microbatches " + std::to_string(options.microbatches);
+    for (const onnx::ValueInfoProto &input : model.proto->graph().input()) {
+      if (initializers.contains(input.name()) || !input.type().tensor_type().shape().dim_size())
+        continue;
+      std::string name = getDimName(input, 0);
+      if (!found.empty() && !name.empty() && name != found)
+        return emitError(loc) << flag << ": inputs begin with dimensions '" << found << "' and '"
+                              << name << "'; a batch that is cut has one name";
+      found = name.empty() ? found : name;
+    }
+    auto size = bindings.find(found);
+    if (size == bindings.end())
+      return emitError(loc) << flag << ": no input begins with a named dimension, the batch; "
+                            << "export the model with one";
+    if (size->second % options.microbatches == 0)
+      return size->first;
+    int64_t below = options.microbatches, above = below;
+    while (size->second % below)
+      --below;
+    while (above < size->second && size->second % above)
+      ++above;
+    return emitError(loc) << flag << " does not divide the batch '" << found << "' of "
+                          << size->second << "; the nearest that do are " << below << " and "
+                          << above;
+  }
+
   /// `main` for the first, `main_batch8` for others; never the name of a weight.
   std::string getSymbol(ModuleOp module, const TensorPool &pool, const Bindings &bindings,
                         StringRef entry) const {
@@ -200,9 +232,24 @@ private:
   LogicalResult importFunction(ModuleOp module, TensorPool &pool, const Bindings &bindings,
                                StringRef entry, const ImportOptions &form) {
     std::string symbol = getSymbol(module, pool, bindings, entry);
-    func::FuncOp function = GraphImporter(model, pool, bindings, form).import(module, symbol);
+    Bindings sizes = bindings;
+    StringRef batch;
+    if (form.isTraining && form.microbatches > 1) {
+      FailureOr<StringRef> found = findBatch(bindings);
+      if (failed(found))
+        return failure();
+      batch = *found;
+      sizes[batch] /= form.microbatches;
+    }
+    func::FuncOp function = GraphImporter(model, pool, sizes, form).import(module, symbol);
     if (!function)
       return failure();
+    if (!batch.empty())
+      function->setAttr(
+          loom::kBatch,
+          builder.getDictionaryAttr(
+              {builder.getNamedAttr("name", builder.getStringAttr(batch)),
+               builder.getNamedAttr("parts", builder.getI64IntegerAttr(form.microbatches))}));
     SmallVector<NamedAttribute> dims;
     for (const auto &[name, size] : bindings)
       dims.push_back(builder.getNamedAttr(name, builder.getI64IntegerAttr(size)));

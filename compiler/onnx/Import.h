@@ -34,6 +34,9 @@ struct ImportOptions {
   /// values of running statistics; in the one of entry `main` nothing is in training mode. Float
   /// initializers of one element and rank 1 or more stay weights.
   bool isTraining = false;
+  /// With `isTraining`: functions of entry `train_step` have so many parts of the batch, the
+  /// dimension that comes first in all inputs of one name, and say so in `loom.batch`.
+  int64_t microbatches = 1;
   /// Takes all that is in training mode as if it were not.
   bool isInference = false;
 

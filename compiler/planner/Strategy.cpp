@@ -511,6 +511,24 @@ static FailureOr<std::vector<MeshSpec>> listMeshes(ModuleOp module,
   return enumerateMeshes(count, request.strategy);
 }
 
+/// Leaves the candidates that can do as --zero says.
+static LogicalResult splitStates(ModuleOp module, const StrategyRequest &request,
+                                 std::vector<Candidate> &candidates) {
+  if (!request.zero || request.file)
+    return success();
+  std::erase_if(candidates, [](const Candidate &each) { return each.options.dp.empty(); });
+  for (Candidate &candidate : candidates) {
+    candidate.options.zero = request.zero;
+    candidate.name += ", zero " + std::to_string(request.zero);
+  }
+  if (!candidates.empty())
+    return success();
+  return module.emitError("--zero ")
+         << request.zero << " splits states over the axes of data parallelism, and the strategy '"
+         << request.strategy << "' on mesh '" << request.mesh
+         << "' has none; name an axis data, e.g. --mesh data=2";
+}
+
 /// The first devices of the request's cluster, as many as the mesh has.
 static FailureOr<cluster::Machine> placeMesh(ModuleOp module, const MeshSpec &mesh,
                                              const StrategyRequest &request) {
@@ -578,6 +596,8 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   }
   if (count > 1 && (request.strategy == "auto" || request.strategy == "search"))
     llvm::append_range(choice.candidates, makeFreeSearches(module, choice.machine, count, request));
+  if (failed(splitStates(module, request, choice.candidates)))
+    return failure();
   choice.memoryLimit = request.memoryLimit;
   if (!choice.memoryLimit && (request.cluster || choice.candidates.size() > 1))
     choice.memoryLimit = choice.machine.getMemoryBytes();

@@ -51,6 +51,7 @@ struct StrategyRequest {
   std::shared_ptr<const StrategyFile> file; ///< in place of `strategy`, with the mesh in it
   std::string stageAxis;                    ///< of pipelines, whatever it is called; empty: by name
   std::vector<std::string> shard;
+  int64_t zero = 0;          ///< of dist-split-states
   int64_t microbatches = 0;  ///< 0: twice the number of stages
   int64_t memoryLimit = 0;   ///< bytes per device; 0: the machine's
   size_t leastSimulated = 0; ///< simulates so many that fit, however far behind

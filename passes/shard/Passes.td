@@ -100,6 +100,25 @@ def ApplyStrategy : Pass<"dist-apply-strategy", "::mlir::ModuleOp"> {
   ];
 }
 
+def SplitStates : Pass<"dist-split-states", "::mlir::ModuleOp"> {
+  let summary = "Splits what training keeps over the axes of data parallelism";
+  let description = [{
+    ZeRO (Rajbhandari et al. 2020, section 5): each device of `axes` keeps, and updates, its part of the optimizer's states; with
+    `level=3` of the parameters, too, which are then gathered where they are used. Other parameters stay as the strategy has them.
+    Level 2 is level 1: gradients are reduce-scattered to where they are needed anyway.
+
+    ```mlir
+    // axes=data level=1
+    func.func @train_step(%w: tensor<64x32xf32> {loom.role = "parameter", dist.sharding = #dist.sharding<@mesh, [{}, {}]>, ...},
+                          %m: tensor<64x32xf32> {loom.role = "moment", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, ...})
+    ```
+  }];
+  let options = [
+    ListOption<"axes", "axes", "std::string", "axes for data parallelism">,
+    Option<"level", "level", "int64_t", "1", "1 or 2: the optimizer's states; 3: parameters, too">
+  ];
+}
+
 def SearchSplits : Pass<"dist-search-splits", "::mlir::ModuleOp"> {
   let summary = "Chooses the shardings of all values together, by estimated time";
   let description = [{

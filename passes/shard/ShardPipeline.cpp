@@ -53,6 +53,8 @@ void gridloom::addSeedPasses(mlir::OpPassManager &pm, const ShardOptions &option
                                   options.microbatches,
                                   /*onlyGiven=*/!options.search.empty(),
                                   options.explains}));
+  if (options.zero && !options.dp.empty())
+    pm.addPass(createSplitStates({{options.dp.begin(), options.dp.end()}, options.zero}));
 }
 
 void gridloom::addShardPasses(mlir::OpPassManager &pm, const ShardOptions &options) {

@@ -114,7 +114,7 @@ LogicalResult AddTrainStepPass::addEvaluations(const TrainSettings &settings) {
     if (failed(objective))
       return failure();
     Results results(evaluation);
-    objective->addOutputs(results);
+    objective->addOutputs(results, objective->getLoss());
     results.commit();
   }
   return success();

@@ -26,10 +26,6 @@ private:
   Term term(Value value, StringRef text) {
     return {builder, NameLoc::get(builder.getStringAttr(text)), value};
   }
-  /// 1 in place of 0: then the sum is 0, too.
-  static Term makeDivisor(const Term &count) {
-    return count.compare(loom::Direction::GT, 0).select(count, count.splat(1));
-  }
   LogicalResult fail(StringRef text, const Twine &error) {
     return function.emitError("'") << text << "': " << error;
   }
@@ -82,14 +78,7 @@ LogicalResult ObjectiveBuilder::addLoss(const LossSpec &spec, Objective &objecti
   std::optional<LossParts> parts = buildLoss(spec, *prediction, target, error);
   if (!parts)
     return fail(spec.text, error);
-  Objective::Part part = {parts->sum, makeDivisor(parts->count), spec.factor};
-  Term mean = part.sum / part.divisor;
-  if (part.factor != 1)
-    mean = mean * part.factor;
-  objective.loss = objective.loss ? *objective.loss + mean : mean;
-  if (!objective.count)
-    objective.count = parts->count;
-  objective.parts.push_back(part);
+  objective.add(Objective::Loss{*parts, spec.factor});
   return success();
 }
 
@@ -105,10 +94,9 @@ LogicalResult ObjectiveBuilder::addMetric(const MetricSpec &spec, Objective &obj
   std::optional<LossParts> parts = buildMetric(spec, *prediction, target, error);
   if (!parts)
     return fail(spec.text, error);
-  for (const auto &[name, value] : objective.metrics)
-    if (name == spec.name)
-      return fail(spec.text, "there are two metrics '" + spec.name + "'");
-  objective.metrics.emplace_back(spec.name, parts->sum / makeDivisor(parts->count));
+  if (objective.hasMetric(spec.name))
+    return fail(spec.text, "there are two metrics '" + spec.name + "'");
+  objective.add(Objective::Metric{spec.name, *parts});
   return success();
 }
 
@@ -126,9 +114,51 @@ FailureOr<Objective> train::buildObjective(func::FuncOp function, OpBuilder &bui
   return objective;
 }
 
-void Objective::addOutputs(Results &results) const {
-  results.addOutput("loss", *loss);
-  results.addOutput("count", *count);
-  for (const auto &[name, value] : metrics)
-    results.addOutput(name, value);
+bool Objective::hasMetric(StringRef name) const {
+  return llvm::any_of(metrics, [&](const Metric &metric) { return metric.name == name; });
+}
+
+Objective Objective::map(const IRMapping &mapping) const {
+  auto mapTerm = [&](const Term &term) { return term.with(mapping.lookupOrDefault(term)); };
+  Objective mapped;
+  for (const Loss &loss : losses)
+    mapped.add(Loss{{mapTerm(loss.parts.sum), mapTerm(loss.parts.count)}, loss.factor});
+  for (const Metric &metric : metrics)
+    mapped.add(Metric{metric.name, {mapTerm(metric.parts.sum), mapTerm(metric.parts.count)}});
+  return mapped;
+}
+
+static LossParts operator+(const LossParts &a, const LossParts &b) {
+  return {a.sum + b.sum, a.count + b.count};
+}
+
+void Objective::accumulate(const Objective &other) {
+  for (auto [mine, others] : llvm::zip_equal(losses, other.losses))
+    mine = {mine.parts + others.parts, mine.factor};
+  for (auto [mine, others] : llvm::zip_equal(metrics, other.metrics))
+    mine = {mine.name, mine.parts + others.parts};
+}
+
+Term Objective::getDivisor(const LossParts &parts) {
+  return parts.count.compare(loom::Direction::GT, 0).select(parts.count, parts.count.splat(1));
+}
+
+static Term getMean(const LossParts &parts) { return parts.sum / Objective::getDivisor(parts); }
+
+Term Objective::getLoss() const {
+  std::optional<Term> total;
+  for (const Loss &loss : losses) {
+    Term mean = getMean(loss.parts);
+    if (loss.factor != 1)
+      mean = mean * loss.factor;
+    total = total ? *total + mean : mean;
+  }
+  return *total;
+}
+
+void Objective::addOutputs(Results &results, const Term &loss) const {
+  results.addOutput("loss", loss);
+  results.addOutput("count", losses.front().parts.count);
+  for (const Metric &metric : metrics)
+    results.addOutput(metric.name, getMean(metric.parts));
 }

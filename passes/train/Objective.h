@@ -9,28 +9,48 @@
 #include "passes/train/Losses.h"
 #include "passes/train/States.h"
 
+#include "mlir/IR/IRMapping.h"
+
 namespace gridloom::train {
 
-/// What a function computes of its outputs and its targets, all f32 [].
-struct Objective {
-  /// A loss: the sum over the batch, what its mean divides by, and what the mean counts in the
-  /// whole. A divisor is never 0.
-  struct Part {
-    Term sum, divisor;
+/// Sums over the rows of a function and what means divide them by, all f32 []: those of several
+/// parts of a batch add up to those of the batch.
+class Objective {
+public:
+  struct Loss {
+    LossParts parts;
     double factor;
   };
-  llvm::SmallVector<Part> parts;
-  std::optional<Term> loss;  ///< the sum of the means, each times its factor
-  std::optional<Term> count; ///< what the first loss was divided by; 0 where all was ignored
-  llvm::SmallVector<std::pair<std::string, Term>> metrics;
+  struct Metric {
+    std::string name;
+    LossParts parts;
+  };
 
-  /// Adds `loss`, `count` and the metrics.
-  void addOutputs(Results &results) const;
+  llvm::ArrayRef<Loss> getLosses() const { return losses; }
+  void add(Loss loss) { losses.push_back(std::move(loss)); }
+  void add(Metric metric) { metrics.push_back(std::move(metric)); }
+  bool hasMetric(llvm::StringRef name) const;
+
+  /// The same of a copy of the operations.
+  Objective map(const mlir::IRMapping &mapping) const;
+  /// Adds what another part of the batch has.
+  void accumulate(const Objective &other);
+
+  /// The sum of the means of the losses, each times its factor.
+  Term getLoss() const;
+  /// What a mean divides by: 1 in place of 0, where the sum is 0, too.
+  static Term getDivisor(const LossParts &parts);
+  /// Adds `loss`, `count` (of the first loss) and the metrics.
+  void addOutputs(Results &results, const Term &loss) const;
+
+private:
+  llvm::SmallVector<Loss, 1> losses;
+  llvm::SmallVector<Metric, 1> metrics;
 };
 
 /// Builds the losses and metrics before the function's terminator; targets that are neither inputs
-/// nor outputs become inputs, named dimensions as the outputs have them. Fails with a diagnostic at
-/// the function.
+/// nor outputs become inputs, whose dimensions are called as the outputs have them. Fails with a
+/// diagnostic at the function.
 mlir::FailureOr<Objective> buildObjective(mlir::func::FuncOp function, mlir::OpBuilder &builder,
                                           llvm::ArrayRef<LossSpec> losses,
                                           llvm::ArrayRef<MetricSpec> metrics);

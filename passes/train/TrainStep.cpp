@@ -7,6 +7,7 @@
 
 #include "dialects/loom/Random.h"
 #include "passes/differentiate/Gradients.h"
+#include "passes/train/Pieces.h"
 
 #include <limits>
 
@@ -31,7 +32,8 @@ public:
 private:
   void findStatistics();
   LogicalResult findParameters(const Objective &objective);
-  LogicalResult buildGradients(const Objective &objective);
+  LogicalResult checkPieces(int64_t count);
+  LogicalResult addGradients(const Objective &objective);
   void buildScale(const Objective &objective);
   void buildStep();
   Term addSlot(const Twine &name, const Slot &slot, StringAttr parameter);
@@ -61,7 +63,8 @@ private:
   llvm::MapVector<StringAttr, Value> statistics;
   llvm::MapVector<StringAttr, BlockArgument> parameters;
   llvm::MapVector<StringAttr, Value> gradients;
-  std::optional<Term> rate, norm, committed, step; ///< f32 [], f32 [], i1 [], i64 []
+  std::optional<Term> rate, loss, norm; ///< floats []
+  std::optional<Term> committed, step;  ///< i1 [], i64 []
 };
 
 } // namespace
@@ -78,8 +81,8 @@ void StepBuilder::findStatistics() {
 /// Float weights that the losses depend on, but for frozen ones.
 LogicalResult StepBuilder::findParameters(const Objective &objective) {
   llvm::DenseSet<Value> used;
-  for (const Objective::Part &part : objective.parts)
-    used.insert(part.sum);
+  for (const Objective::Loss &each : objective.getLosses())
+    used.insert(each.parts.sum);
   llvm::SmallVector<loom::GetWeightOp> found;
   for (Operation &op : llvm::reverse(function.front().without_terminator())) {
     if (llvm::none_of(op.getResults(), [&](Value each) { return used.contains(each); }) ||
@@ -111,31 +114,39 @@ LogicalResult StepBuilder::findParameters(const Objective &objective) {
   return success();
 }
 
-LogicalResult StepBuilder::buildGradients(const Objective &objective) {
+/// Adds the gradients of a part of the batch to those of the parts before it. One loss is divided
+/// at the end, once for each parameter; several where their derivatives begin.
+LogicalResult StepBuilder::addGradients(const Objective &objective) {
   GradientSources sources;
   for (auto [name, argument] : parameters)
     if (!statistics.contains(name))
       sources[name] = {argument};
-  // One loss is divided at the end, once for each parameter.
   SmallVector<Gradients::Seed> seeds;
-  for (const Objective::Part &part : objective.parts) {
-    Term one = part.sum.splat(part.factor);
-    seeds.push_back({part.sum, objective.parts.size() == 1 ? one : one / part.divisor});
+  bool isOnly = objective.getLosses().size() == 1;
+  for (const Objective::Loss &loss : objective.getLosses()) {
+    Term one = loss.parts.sum.splat(loss.factor);
+    seeds.push_back({loss.parts.sum, isOnly ? one : one / Objective::getDivisor(loss.parts)});
   }
   auto built = Gradients(function, "the loss", sources).build(seeds, [](Operation *) {
     return false;
   });
   if (failed(built))
     return failure();
-  gradients = std::move(*built);
+  for (auto [name, gradient] : *built) {
+    Value &sum = gradients[name];
+    Term more = term(gradient, name.getValue() + ".grad");
+    sum = sum ? Value(more.with(sum) + more) : gradient;
+  }
   return success();
 }
 
 /// The gradients of the mean and their norm, and whether the step is taken.
 void StepBuilder::buildScale(const Objective &objective) {
   std::optional<Term> mean;
-  if (objective.parts.size() == 1)
-    mean = objective.parts.front().divisor.splat(1) / objective.parts.front().divisor;
+  if (objective.getLosses().size() == 1) {
+    Term divisor = Objective::getDivisor(objective.getLosses().front().parts);
+    mean = divisor.splat(1) / divisor;
+  }
   for (auto &[name, gradient] : gradients)
     if (mean) {
       Term sum = term(gradient, name.getValue() + ".update");
@@ -145,7 +156,8 @@ void StepBuilder::buildScale(const Objective &objective) {
   for (auto [name, gradient] : gradients)
     all.push_back(term(gradient, "train/gradient_norm"));
   norm = getGlobalNorm(all);
-  committed = isFinite(*norm).apply<loom::AndOp>(isFinite(*objective.loss));
+  loss = objective.getLoss();
+  committed = isFinite(*norm).apply<loom::AndOp>(isFinite(*loss));
   if (!settings.clip)
     return;
   for (auto [entry, clipped] : llvm::zip_equal(gradients, settings.clip->apply(all, *norm)))
@@ -220,22 +232,47 @@ void StepBuilder::numberAttempts(Results &results) {
   results.addState("train/iteration", attempt + 1);
 }
 
+/// That the batch can be computed in parts.
+LogicalResult StepBuilder::checkPieces(int64_t count) {
+  if (count == 1)
+    return success();
+  if (!statistics.empty())
+    return function.emitError("--microbatches ")
+           << count << ": '" << statistics.front().first.getValue()
+           << "' is a statistic of the whole batch, which its parts do not have; leave "
+              "--microbatches out, or export the model with its normalisations in evaluation mode";
+  if (settings.losses.size() > 1)
+    return function.emitError("--microbatches ")
+           << count << " goes with one --loss, there are " << settings.losses.size();
+  return success();
+}
+
 LogicalResult StepBuilder::run() {
   findStatistics();
+  Pieces pieces(function);
   auto objective = buildObjective(function, builder, settings.losses, settings.metrics);
-  if (failed(objective) || failed(findParameters(*objective)))
+  if (failed(objective) || failed(findParameters(*objective)) ||
+      failed(checkPieces(pieces.getCount())))
     return failure();
   if (findArgument(function, kRate))
     return function.emitError("the model has an input '")
            << kRate << "', as the training step has; rename it";
   parameters = makeStates(function, weights);
-  if (failed(buildGradients(*objective)))
+  pieces.widen();
+  const Objective first = *objective;
+  if (failed(addGradients(*objective)))
     return failure();
+  for (int64_t i = 1; i < pieces.getCount(); ++i) {
+    Objective part = first.map(pieces.copy(i));
+    if (failed(addGradients(part)))
+      return failure();
+    objective->accumulate(part);
+  }
   buildScale(*objective);
   buildStep();
   Results results(function);
-  objective->addOutputs(results);
-  results.addOutput("gradient_norm", *norm);
+  objective->addOutputs(results, *loss);
+  results.addOutput("gradient_norm", norm->convert(builder.getF32Type()));
   results.addOutput("committed", committed->convert(builder.getF32Type()));
   buildUpdates(results);
   for (auto [name, next] : statistics)

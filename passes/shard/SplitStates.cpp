@@ -1,0 +1,97 @@
+//===- SplitStates.cpp - states of training over the axes of the batch ------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "dialects/dist/Sharding.h"
+#include "dialects/loom/Training.h"
+#include "passes/shard/Shard.h"
+
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::dist;
+
+namespace gridloom {
+#define GEN_PASS_DEF_SPLITSTATES
+#include "passes/shard/Passes.h.inc"
+} // namespace gridloom
+
+namespace {
+struct SplitStatesPass : public gridloom::impl::SplitStatesBase<SplitStatesPass> {
+  using SplitStatesBase::SplitStatesBase;
+
+  void runOnOperation() override;
+
+private:
+  void split(func::FuncOp func, const Mesh &mesh);
+  std::string getOrigin() const { return "--zero " + std::to_string(level); }
+};
+} // namespace
+
+static StringRef getRole(func::FuncOp func, BlockArgument argument) {
+  auto role = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kRole);
+  return role ? role.getValue() : "";
+}
+
+static StringRef getState(func::FuncOp func, BlockArgument argument) {
+  return func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState).getValue();
+}
+
+/// The dimension that the axis cuts into the largest equal parts, else into the largest ones;
+/// nothing if none has as many elements.
+static std::optional<size_t> chooseDim(const Sharding &sharding, ArrayRef<int64_t> shape,
+                                       StringAttr axis, const Mesh &mesh) {
+  std::optional<size_t> best;
+  std::pair<bool, int64_t> most;
+  for (auto [d, dim] : llvm::enumerate(sharding.dims)) {
+    int64_t parts = mesh.getSize(dim.axes) * mesh.getSize(axis) * dim.granule;
+    std::pair<bool, int64_t> score = {shape[d] % parts == 0, shape[d] / parts};
+    if (shape[d] >= parts && (!best || score > most)) {
+      best = d;
+      most = score;
+    }
+  }
+  return best;
+}
+
+void SplitStatesPass::split(func::FuncOp func, const Mesh &mesh) {
+  llvm::StringMap<Type> parameters;
+  for (BlockArgument argument : func.getArguments())
+    if (getRole(func, argument) == loom::kParameter)
+      parameters[getState(func, argument)] = argument.getType();
+  for (BlockArgument argument : func.getArguments()) {
+    StringRef role = getRole(func, argument);
+    bool isParameter = role == loom::kParameter;
+    ArrayRef<int64_t> shape = cast<RankedTensorType>(argument.getType()).getShape();
+    ShardingAttr given = getSharding(argument);
+    Sharding sharding = given ? Sharding(given)
+                              : Sharding::replicated(static_cast<int64_t>(shape.size()), true);
+    bool isOpen = llvm::all_of(sharding.dims, [](const Sharding::Dim &dim) { return dim.open; });
+    if ((!isParameter && role != loom::kMoment) || shape.empty() || !isOpen)
+      continue;
+    // What an optimizer keeps of rows or columns is small.
+    bool isWhole = isParameter ? level < 3
+                               : parameters.lookup(getState(func, argument).rsplit('/').first) !=
+                                     argument.getType();
+    for (const std::string &name : axes) {
+      auto axis = StringAttr::get(&getContext(), name);
+      if (isWhole || sharding.usesAxis(axis))
+        continue;
+      if (std::optional<size_t> dim = chooseDim(sharding, shape, axis, mesh))
+        sharding.dims[*dim].axes.push_back(axis);
+    }
+    for (Sharding::Dim &dim : sharding.dims)
+      dim.open = false;
+    setSharding(argument, sharding.getAttr(mesh), getOrigin());
+  }
+}
+
+void SplitStatesPass::runOnOperation() {
+  MeshOp meshOp = getMesh(getOperation());
+  if (!meshOp)
+    return;
+  for (auto func : getOperation().getOps<func::FuncOp>())
+    split(func, Mesh(meshOp));
+}

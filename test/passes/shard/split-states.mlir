@@ -1,0 +1,23 @@
+// RUN: gridloom-opt %s --dist-split-states="axes=data level=1" | FileCheck %s
+// RUN: gridloom-opt %s --dist-split-states="axes=data level=3" | FileCheck %s --check-prefix=ALL
+
+dist.mesh @mesh <["data" = 2, "model" = 2]>
+
+// Moments are split where the parts are equal, and parameters stay as the strategy has them; only what has the shape of its parameter is split.
+// CHECK-LABEL: func.func @train_step(
+// CHECK-SAME: %[[W:.*]]: tensor<3x8xf32> {dist.origin = #dist.origin<"--zero 1">, dist.sharding = #dist.sharding<@mesh, [{}, {"model"}]>, {{.*}}loom.state = "w"}
+// CHECK-SAME: %[[M:.*]]: tensor<3x8xf32> {{{.*}}dist.sharding = #dist.sharding<@mesh, [{}, {"data"}]>, {{.*}}loom.state = "w/m"}
+// CHECK-SAME: %[[R:.*]]: tensor<3xf32> {{{.*}}dist.sharding = #dist.sharding<@mesh, [{}]>, {{.*}}loom.state = "w/v_row"}
+// CHECK-SAME: %[[STEP:.*]]: tensor<i64> {loom.name = "train/step"
+
+// ALL-LABEL: func.func @train_step(
+// ALL-SAME: tensor<3x8xf32> {dist.origin = #dist.origin<"--zero 3">, dist.sharding = #dist.sharding<@mesh, [{}, {"model", "data"}]>, {{.*}}loom.state = "w"}
+func.func @train_step(
+    %w: tensor<3x8xf32> {dist.sharding = #dist.sharding<@mesh, [{?}, {"model", ?}]>, loom.name = "w", loom.role = "parameter", loom.state = "w"},
+    %m: tensor<3x8xf32> {loom.name = "w/m", loom.role = "moment", loom.state = "w/m"},
+    %r: tensor<3xf32> {loom.name = "w/v_row", loom.role = "moment", loom.state = "w/v_row"},
+    %step: tensor<i64> {loom.name = "train/step", loom.role = "counter", loom.state = "train/step"}) -> tensor<3x8xf32>
+    attributes {loom.entry = "train_step", loom.dims = {}} {
+  %0 = loom.add %w, %m : tensor<3x8xf32>
+  return %0 : tensor<3x8xf32>
+}
