@@ -109,8 +109,8 @@ def SplitStates : Pass<"dist-split-states", "::mlir::ModuleOp"> {
 
     ```mlir
     // axes=data level=1
-    func.func @train_step(%w: tensor<64x32xf32> {loom.role = "parameter", dist.sharding = #dist.sharding<@mesh, [{}, {}]>, ...},
-                          %m: tensor<64x32xf32> {loom.role = "moment", dist.sharding = #dist.sharding<@mesh, [{"data"}, {}]>, ...})
+    func.func @train_step(%w: tensor<64x32xf32> {loom.role = "parameter", dist.sharding = #dist.sharding<@mesh, [{}, {} ]>, ...},
+                          %m: tensor<64x32xf32> {loom.role = "moment", dist.sharding = #dist.sharding<@mesh, [{"data"}, {} ]>, ...})
     ```
   }];
   let options = [

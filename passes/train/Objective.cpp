@@ -128,15 +128,15 @@ Objective Objective::map(const IRMapping &mapping) const {
   return mapped;
 }
 
-static LossParts operator+(const LossParts &a, const LossParts &b) {
+static LossParts add(const LossParts &a, const LossParts &b) {
   return {a.sum + b.sum, a.count + b.count};
 }
 
 void Objective::accumulate(const Objective &other) {
   for (auto [mine, others] : llvm::zip_equal(losses, other.losses))
-    mine = {mine.parts + others.parts, mine.factor};
+    mine = {::add(mine.parts, others.parts), mine.factor};
   for (auto [mine, others] : llvm::zip_equal(metrics, other.metrics))
-    mine = {mine.name, mine.parts + others.parts};
+    mine = {mine.name, ::add(mine.parts, others.parts)};
 }
 
 Term Objective::getDivisor(const LossParts &parts) {

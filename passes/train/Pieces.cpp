@@ -21,7 +21,7 @@ Pieces::Pieces(func::FuncOp function)
   function->removeAttr(loom::kBatch);
 }
 
-bool Pieces::isCut(BlockArgument argument) const {
+bool Pieces::isCut(BlockArgument argument) {
   auto names = function.getArgAttrOfType<ArrayAttr>(argument.getArgNumber(), loom::kDimNames);
   return !loom::isOfTraining(argument) && names && !names.empty() && names[0] == name;
 }

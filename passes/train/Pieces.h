@@ -29,7 +29,7 @@ public:
   mlir::IRMapping copy(int64_t index);
 
 private:
-  bool isCut(mlir::BlockArgument argument) const;
+  bool isCut(mlir::BlockArgument argument);
   mlir::Value cut(mlir::Value whole, int64_t index);
   void renumber(loom::RandomBitsOp op, int64_t index);
 
