@@ -96,9 +96,13 @@ void Results::addState(StringRef name, Value value) { add(name, value, /*isState
 
 /// Erases what nothing reads, last first.
 static void eraseUnread(Block &block) {
-  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(block.without_terminator())))
-    if (op.use_empty() && !loom::isControl(&op))
-      op.erase();
+  // A list, since a reversed range of iterators would stand on what is erased.
+  SmallVector<Operation *> ops;
+  for (Operation &op : block.without_terminator())
+    ops.push_back(&op);
+  for (Operation *op : llvm::reverse(ops))
+    if (op->use_empty() && !loom::isControl(op))
+      op->erase();
 }
 
 void Results::commit() {
