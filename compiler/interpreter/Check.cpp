@@ -6,7 +6,9 @@
 #include "compiler/interpreter/Bisect.h"
 #include "compiler/interpreter/CheckInputs.h"
 #include "compiler/interpreter/CheckOptions.h"
-#include "compiler/interpreter/PlanRun.h"
+#include "compiler/interpreter/CheckTensors.h"
+
+#include "dialects/loom/Training.h"
 
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/Parser/Parser.h"
@@ -48,13 +50,21 @@ private:
   LogicalResult openWeights();
   std::vector<const Program *> choosePrograms() const;
   const Program &getExactBase() const;
+  bool isCheckedExactly(const Program &program) const {
+    return options.exact && &program != &getExactBase() &&
+           (planFolder.empty() || program.isPartitioned());
+  }
 
   LogicalResult checkSpecialisation(const Specialisation &specialisation);
   LogicalResult checkProgram(const Program &base, const Program &program,
                              const Specialisation &specialisation, bool exact);
   LogicalResult checkPlan(const Specialisation &specialisation);
   LogicalResult checkCalls();
-  FailureOr<std::vector<NamedTensors>> interpretCalls(const Program &program);
+  LogicalResult listCalls(ArrayRef<Specialisation> specialisations);
+  LogicalResult checkCallsOf(const Program &program, const Program &base, bool exact,
+                             const std::vector<NamedTensors> &expected);
+  LogicalResult checkCallsExactly(ArrayRef<const Program *> chosen);
+  FailureOr<std::vector<NamedTensors>> interpretCalls(const Program &program, bool exact);
   FailureOr<std::vector<NamedTensors>> runCalls(const std::string &plan);
   FailureOr<std::vector<NamedTensors>> askOracleForCalls(std::string &name);
   void compareCalls(StringRef what, const std::vector<NamedTensors> &expected,
@@ -71,7 +81,11 @@ private:
   /// Interprets and keeps the outputs.
   const NamedTensors *evaluate(const Program &program, const Specialisation &specialisation,
                                bool exact);
+  const Program &getReference() const;
+  const Program &getBase(const Specialisation &specialisation) const;
   const Specialisation *find(const Program &program, const Specialisation &like);
+  FailureOr<NamedTensors> makeInputs(const Specialisation &specialisation, uint64_t seed);
+  LogicalResult checkGiven();
   void compareOutputs(StringRef what, const NamedTensors &expected, const NamedTensors &actual);
   void handle(Diagnostic &diagnostic);
   Tolerance getTolerance(const HostTensor &tensor) const;
@@ -209,29 +223,31 @@ const Program &Check::getExactBase() const {
   return *base;
 }
 
-const Specialisation *Check::find(const Program &program, const Specialisation &like) {
+static const Specialisation *lookup(const Program &program, const Specialisation &like) {
   for (const Specialisation &candidate : program.specialisations)
     if (candidate.entry == like.entry && candidate.dims == like.dims)
       return &candidate;
-  (void)(emitError(UnknownLoc::get(&context))
-         << "'" << program.name << "' lacks entry '" << like.entry << "' with dims " << like.dims);
   return nullptr;
 }
 
-/// States are compared as the model declares them; a program may keep them in 16 bits.
-static void widenStates(const Specialisation &specialisation, NamedTensors &outputs) {
-  for (func::FuncOp stage : specialisation.stages)
-    for (unsigned i = 0; i < stage.getNumResults(); ++i) {
-      auto name = stage.getResultAttrOfType<StringAttr>(i, loom::kName);
-      auto found = name && stage.getResultAttr(i, loom::kState) ? outputs.find(name.getValue())
-                                                                : outputs.end();
-      if (found == outputs.end())
-        continue;
-      HostTensor &state = found->second;
-      if (state.getKind() == loom::ElementKind::F16 || state.getKind() == loom::ElementKind::BF16)
-        state =
-            HostTensor::fromDoubles(loom::ElementKind::F32, state.getShape(), state.toDoubles());
-    }
+/// The first program with all entries: the simplify phase adds training steps and evaluations.
+const Program &Check::getReference() const {
+  const Program *simplified = findSimplified();
+  return simplified && (*simplified->module)->hasAttr(loom::kTraining) ? *simplified
+                                                                       : programs.front();
+}
+
+/// The first program that has the specialisation.
+const Program &Check::getBase(const Specialisation &specialisation) const {
+  return lookup(programs.front(), specialisation) ? programs.front() : getReference();
+}
+
+const Specialisation *Check::find(const Program &program, const Specialisation &like) {
+  if (const Specialisation *found = lookup(program, like))
+    return found;
+  (void)(emitError(UnknownLoc::get(&context))
+         << "'" << program.name << "' lacks entry '" << like.entry << "' with dims " << like.dims);
+  return nullptr;
 }
 
 const NamedTensors *Check::evaluate(const Program &program, const Specialisation &specialisation,
@@ -343,65 +359,12 @@ LogicalResult Check::checkProgram(const Program &base, const Program &program,
   return success(actual);
 }
 
-/// A tensor as plain data, and back.
-PlanTensor toPlanTensor(const HostTensor &tensor) {
-  return {loom::nameOf(tensor.getKind()).str(), std::vector<int64_t>(tensor.getShape()),
-          std::vector<char>(tensor.getData(), tensor.getData() + tensor.getNumBytes())};
-}
-
-FailureOr<HostTensor> fromPlanTensor(const PlanTensor &plan) {
-  for (int i = 0; i <= static_cast<int>(loom::ElementKind::F64); ++i) {
-    auto kind = static_cast<loom::ElementKind>(i);
-    if (loom::nameOf(kind) != plan.type)
-      continue;
-    HostTensor tensor(kind, plan.shape);
-    if (tensor.getNumBytes() != plan.bytes.size())
-      return failure();
-    llvm::copy(plan.bytes, tensor.getMutableData());
-    return tensor;
-  }
-  return failure();
-}
-
-static FailureOr<NamedTensors> convert(const std::map<std::string, PlanTensor> &outputs,
-                                       MLIRContext *context) {
-  NamedTensors tensors;
-  for (const auto &[name, tensor] : outputs) {
-    FailureOr<HostTensor> converted = fromPlanTensor(tensor);
-    if (failed(converted))
-      return emitError(UnknownLoc::get(context))
-             << "output '" << name << "' has the unknown type " << tensor.type;
-    tensors[name] = *std::move(converted);
-  }
-  return tensors;
-}
-
-/// A run of the specialisation as plain data.
-static PlanCall makeCall(const Specialisation &specialisation, const NamedTensors &inputs) {
-  PlanCall call;
-  call.entry = specialisation.entry;
-  for (const auto &entry : inputs)
-    call.inputs[entry.first().str()] = toPlanTensor(entry.second);
-  if (specialisation.dims)
-    for (NamedAttribute dim : specialisation.dims)
-      call.dims[dim.getName().str()] = cast<IntegerAttr>(dim.getValue()).getInt();
-  return call;
-}
-
-/// A plan keeps its states to itself.
-static void dropStates(const Specialisation &specialisation, NamedTensors &outputs) {
-  for (func::FuncOp program : specialisation.stages)
-    for (unsigned i = 0; i < program.getNumResults(); ++i)
-      if (program.getResultAttr(i, loom::kState))
-        outputs.erase(program.getResultAttrOfType<StringAttr>(i, loom::kName).getValue());
-}
-
 LogicalResult Check::checkPlan(const Specialisation &specialisation) {
   auto [entry, dims, given, states] = makeCall(specialisation, inputs);
   PlanRunResult result = runPlan(planFolder, specialisation.entry, dims, given);
   if (!result.error.empty())
     return emitError(UnknownLoc::get(&context)) << "the plan does not run: " << result.error;
-  FailureOr<NamedTensors> actual = convert(result.outputs, &context);
+  FailureOr<NamedTensors> actual = toTensors(result.outputs, &context);
   std::string name;
   FailureOr<NamedTensors> expected = askOracle(specialisation, given, dims, name);
   if (failed(actual) || failed(expected))
@@ -416,28 +379,16 @@ LogicalResult Check::checkPlan(const Specialisation &specialisation) {
   return success();
 }
 
-/// Adds the states that are not in `feeds`, zeros as in a new session: to others than the plan they
-/// are inputs.
-static void addStates(const Specialisation &specialisation,
-                      std::map<std::string, PlanTensor> &feeds) {
-  func::FuncOp program = specialisation.stages.front();
-  for (BlockArgument argument : program.getArguments()) {
-    unsigned index = argument.getArgNumber();
-    auto name = program.getArgAttrOfType<StringAttr>(index, loom::kName);
-    auto type = cast<RankedTensorType>(argument.getType());
-    std::optional<loom::ElementKind> kind = loom::getElementKind(type.getElementType());
-    if (name && kind && program.getArgAttr(index, loom::kState))
-      feeds.try_emplace(name.str(), toPlanTensor(HostTensor(*kind, type.getShape())));
-  }
-}
-
 /// The outputs of the imported program; gradients are outputs that the simplify phase adds.
 FailureOr<NamedTensors> Check::interpret(const Specialisation &specialisation, std::string &name) {
-  name = programs.front().name;
-  const NamedTensors *imported = evaluate(programs.front(), specialisation, /*exact=*/false);
-  if (!imported)
+  const Program &base = getBase(specialisation);
+  name = base.name;
+  const NamedTensors *first = evaluate(base, specialisation, /*exact=*/false);
+  if (!first)
     return failure();
-  NamedTensors expected = *imported;
+  NamedTensors expected = *first;
+  if (&base == &getReference() && &base != &programs.front())
+    return expected;
   const Program *simplified = findSimplified();
   const Specialisation *own = simplified ? find(*simplified, specialisation) : nullptr;
   auto countOutputs = [](const Specialisation &each) {
@@ -486,7 +437,7 @@ FailureOr<NamedTensors> Check::askOracle(const Specialisation &specialisation,
   if (!result.error.empty())
     return emitError(UnknownLoc::get(&context))
            << "oracle " << options.oracle << ": " << result.error;
-  return convert(result.outputs, &context);
+  return toTensors(result.outputs, &context);
 }
 
 /// Compiles the last program that is not split for one device, once; the plan's folder.
@@ -533,11 +484,42 @@ FailureOr<std::string> Check::compileUnsplit() {
 void Check::explainPlan(const Specialisation &specialisation) {
   int64_t before = different;
   if (options.oracle != "interpreter")
-    (void)checkProgram(programs.front(), programs.back(), specialisation, /*exact=*/false);
+    (void)checkProgram(getBase(specialisation), programs.back(), specialisation, /*exact=*/false);
   if (different == before && !programsDiffer)
     llvm::outs() << "  every program up to " << programs.back().name
                  << " agrees: the difference arises below it, in the schedule, a kernel or the "
                     "runtime\n";
+}
+
+static bool hasArgument(func::FuncOp function, StringRef name) {
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    if (auto own = function.getArgAttrOfType<StringAttr>(i, loom::kName); own && own == name)
+      return true;
+  return false;
+}
+
+/// What --input names is an input of some entry.
+LogicalResult Check::checkGiven() {
+  for (StringRef text : options.inputs) {
+    StringRef name = text.split('=').first;
+    auto has = [&](const Specialisation &specialisation) {
+      return hasArgument(specialisation.stages.front(), name);
+    };
+    if (llvm::none_of(programs.front().specialisations, has) &&
+        llvm::none_of(getReference().specialisations, has))
+      return emitError(UnknownLoc::get(&context)) << "the program has no input '" << name << "'";
+  }
+  return success();
+}
+
+/// Inputs of one entry: what --input gives for others is not among them.
+FailureOr<NamedTensors> Check::makeInputs(const Specialisation &specialisation, uint64_t seed) {
+  func::FuncOp function = specialisation.stages.front();
+  std::vector<std::string> given;
+  for (const std::string &text : options.inputs)
+    if (hasArgument(function, StringRef(text).split('=').first))
+      given.push_back(text);
+  return gridloom::makeInputs(function, given, seed);
 }
 
 LogicalResult Check::checkSpecialisation(const Specialisation &specialisation) {
@@ -549,8 +531,7 @@ LogicalResult Check::checkSpecialisation(const Specialisation &specialisation) {
     });
   }
   llvm::outs() << "\n";
-  FailureOr<NamedTensors> made =
-      makeInputs(specialisation.stages.front(), options.inputs, options.seed);
+  FailureOr<NamedTensors> made = makeInputs(specialisation, options.seed);
   if (failed(made))
     return failure();
   inputs = *std::move(made);
@@ -560,10 +541,11 @@ LogicalResult Check::checkSpecialisation(const Specialisation &specialisation) {
   if (options.oracle == "interpreter")
     chosen = choosePrograms();
   for (const Program *program : chosen) {
-    ok &= succeeded(checkProgram(programs.front(), *program, specialisation, /*exact=*/false));
-    const Program &base = getExactBase();
-    if (options.exact && program != &base && (planFolder.empty() || program->isPartitioned()))
-      ok &= succeeded(checkProgram(base, *program, specialisation, /*exact=*/true));
+    const Program &base = getBase(specialisation);
+    if (program > &base)
+      ok &= succeeded(checkProgram(base, *program, specialisation, /*exact=*/false));
+    if (isCheckedExactly(*program))
+      ok &= succeeded(checkProgram(getExactBase(), *program, specialisation, /*exact=*/true));
   }
   if (!planFolder.empty() && !options.noRun)
     ok &= succeeded(checkPlan(specialisation));
@@ -574,24 +556,8 @@ LogicalResult Check::checkSpecialisation(const Specialisation &specialisation) {
 // Calls of one session
 //===----------------------------------------------------------------------===//
 
-/// The states that several specialisations have.
-static bool shareStates(ArrayRef<Specialisation> specialisations) {
-  std::set<StringRef> known;
-  for (const Specialisation &specialisation : specialisations) {
-    std::set<StringRef> own;
-    for (func::FuncOp function : specialisation.stages)
-      for (unsigned i = 0; i < function.getNumArguments(); ++i)
-        if (auto state = function.getArgAttrOfType<StringAttr>(i, loom::kState))
-          own.insert(state.getValue());
-    for (StringRef state : own)
-      if (!known.insert(state).second)
-        return true;
-  }
-  return false;
-}
-
 /// The calls' outputs, states among them, by a program's own states.
-FailureOr<std::vector<NamedTensors>> Check::interpretCalls(const Program &program) {
+FailureOr<std::vector<NamedTensors>> Check::interpretCalls(const Program &program, bool exact) {
   StateStore states;
   std::vector<NamedTensors> results;
   for (const auto &[specialisation, given] : calls) {
@@ -599,6 +565,7 @@ FailureOr<std::vector<NamedTensors>> Check::interpretCalls(const Program &progra
     if (!own)
       return failure();
     InterpreterOptions interpreterOptions;
+    interpreterOptions.exact = exact;
     interpreterOptions.states = &states;
     Interpreter interpreter(*program.module, *weights, std::move(interpreterOptions));
     FailureOr<NamedTensors> outputs = interpreter.run(*own, given);
@@ -615,18 +582,13 @@ FailureOr<std::vector<NamedTensors>> Check::runCalls(const std::string &plan) {
   std::vector<PlanCall> plain;
   for (const auto &[specialisation, given] : calls) {
     plain.push_back(makeCall(*specialisation, given));
-    func::FuncOp function = specialisation->stages.front();
-    for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
-      if (auto state = function.getResultAttrOfType<StringAttr>(i, loom::kState))
-        plain.back().states[state.str()] = {
-            function.getResultAttrOfType<StringAttr>(i, loom::kName).str(),
-            std::vector<int64_t>(cast<RankedTensorType>(type).getShape())};
+    readStates(*specialisation, plain.back());
   }
   std::vector<NamedTensors> results;
   for (const PlanRunResult &result : runPlanCalls(plan, plain)) {
     if (!result.error.empty())
       return emitError(UnknownLoc::get(&context)) << "the plan does not run: " << result.error;
-    FailureOr<NamedTensors> outputs = convert(result.outputs, &context);
+    FailureOr<NamedTensors> outputs = toTensors(result.outputs, &context);
     if (failed(outputs))
       return failure();
     widenStates(*calls[results.size()].first, *outputs);
@@ -635,23 +597,11 @@ FailureOr<std::vector<NamedTensors>> Check::runCalls(const std::string &plan) {
   return results;
 }
 
-/// Gives a model the states of the previous call, by the names it has for them.
-static void passStates(const Specialisation &specialisation, const PlanRunResult &result,
-                       std::map<std::string, PlanTensor> &states) {
-  func::FuncOp function = specialisation.stages.front();
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    for (unsigned k = 0; k < function.getNumResults(); ++k)
-      if (Attribute state = function.getArgAttr(i, loom::kState);
-          state && function.getResultAttr(k, loom::kState) == state)
-        states[function.getArgAttrOfType<StringAttr>(i, loom::kName).str()] =
-            result.outputs.at(function.getResultAttrOfType<StringAttr>(k, loom::kName).str());
-}
-
 /// What --oracle gives for the calls, and what it is called.
 FailureOr<std::vector<NamedTensors>> Check::askOracleForCalls(std::string &name) {
   if (options.oracle == "interpreter") {
-    name = programs.front().name;
-    return interpretCalls(programs.front());
+    name = getReference().name;
+    return interpretCalls(getReference(), /*exact=*/false);
   }
   if (options.oracle == "1rank") {
     name = "1 rank";
@@ -674,7 +624,7 @@ FailureOr<std::vector<NamedTensors>> Check::askOracleForCalls(std::string &name)
     if (!result.error.empty())
       return emitError(UnknownLoc::get(&context)) << "oracle ort: " << result.error;
     passStates(*specialisation, result, states);
-    FailureOr<NamedTensors> outputs = convert(result.outputs, &context);
+    FailureOr<NamedTensors> outputs = toTensors(result.outputs, &context);
     if (failed(outputs))
       return failure();
     results.push_back(*std::move(outputs));
@@ -688,37 +638,77 @@ void Check::compareCalls(StringRef what, const std::vector<NamedTensors> &expect
     compareOutputs("call " + std::to_string(i + 1) + ": " + what.str(), expected[i], actual[i]);
 }
 
+/// The calls: each specialisation after the others, and the first once more. A training step is
+/// also made twice in a row: the second one is the first that has states of its own.
+LogicalResult Check::listCalls(ArrayRef<Specialisation> specialisations) {
+  std::vector<const Specialisation *> order;
+  if (specialisations.front().entry == loom::kTrainStep)
+    order.push_back(&specialisations.front());
+  for (const Specialisation &specialisation : specialisations)
+    order.push_back(&specialisation);
+  order.push_back(&specialisations.front());
+  calls.clear();
+  for (const Specialisation *specialisation : order) {
+    FailureOr<NamedTensors> made = makeInputs(*specialisation, options.seed + 1 + calls.size());
+    if (failed(made))
+      return failure();
+    calls.emplace_back(specialisation, *std::move(made));
+  }
+  return success();
+}
+
+/// Interprets the calls by a program, and compares.
+LogicalResult Check::checkCallsOf(const Program &program, const Program &base, bool exact,
+                                  const std::vector<NamedTensors> &expected) {
+  FailureOr<std::vector<NamedTensors>> actual = interpretCalls(program, exact);
+  if (failed(actual))
+    return failure();
+  precisionError = exact ? 0 : getPrecisionError(program);
+  compareCalls(program.name + (exact ? " (exact) against " : " against ") + base.name, expected,
+               *actual);
+  return success();
+}
+
+/// The same in exact mode.
+LogicalResult Check::checkCallsExactly(ArrayRef<const Program *> chosen) {
+  bool ok = true;
+  std::optional<FailureOr<std::vector<NamedTensors>>> expected;
+  for (const Program *program : chosen) {
+    if (!isCheckedExactly(*program))
+      continue;
+    if (!expected)
+      expected = interpretCalls(getExactBase(), /*exact=*/true);
+    ok &= succeeded(*expected) &&
+          succeeded(checkCallsOf(*program, getExactBase(), /*exact=*/true, **expected));
+  }
+  return success(ok);
+}
+
 /// Specialisations that share states are run in one session, each after the others: a state that
 /// one of them keeps elsewhere than the next looks for it shows only so.
 LogicalResult Check::checkCalls() {
-  const Program &base = programs.front();
+  const Program &base = getReference();
   if (!shareStates(base.specialisations))
     return success();
-  calls.clear();
-  for (size_t i = 0; i <= base.specialisations.size(); ++i) {
-    const Specialisation &specialisation = base.specialisations[i % base.specialisations.size()];
-    FailureOr<NamedTensors> made =
-        makeInputs(specialisation.stages.front(), options.inputs, options.seed + 1 + i);
-    if (failed(made))
-      return failure();
-    calls.emplace_back(&specialisation, *std::move(made));
+  if (options.oracle == "ort" && (*base.module)->hasAttr(loom::kTraining)) {
+    llvm::outs() << "ONNX Runtime does not train: the model's weights are compared as they begin\n";
+    return success();
   }
+  if (failed(listCalls(base.specialisations)))
+    return failure();
   llvm::outs() << calls.size() << " calls of one session, which share states\n";
   std::string oracle;
   FailureOr<std::vector<NamedTensors>> expected = askOracleForCalls(oracle);
   if (failed(expected))
     return failure();
-  bool ok = true;
   std::vector<const Program *> chosen;
   if (options.oracle == "interpreter")
     chosen = choosePrograms();
-  for (const Program *program : chosen) {
-    FailureOr<std::vector<NamedTensors>> actual = interpretCalls(*program);
-    ok &= succeeded(actual);
-    precisionError = getPrecisionError(*program);
-    if (succeeded(actual))
-      compareCalls(program->name + " against " + oracle, *expected, *actual);
-  }
+  bool ok = true;
+  for (const Program *program : chosen)
+    if (program > &base)
+      ok &= succeeded(checkCallsOf(*program, base, /*exact=*/false, *expected));
+  ok &= succeeded(checkCallsExactly(chosen));
   if (planFolder.empty() || options.noRun)
     return success(ok);
   FailureOr<std::vector<NamedTensors>> actual = runCalls(planFolder);
@@ -737,8 +727,14 @@ int Check::run() {
                  << "' is split already; the first dump is what is right\n";
     return 1;
   }
-  for (const Specialisation &specialisation : programs.front().specialisations)
-    broken |= failed(checkSpecialisation(specialisation));
+  if (failed(checkGiven()))
+    return 1;
+  bool asksOrt = options.oracle == "ort"; // which knows the model alone
+  for (const Specialisation &specialisation : getReference().specialisations)
+    if (const Specialisation *first = lookup(programs.front(), specialisation))
+      broken |= failed(checkSpecialisation(*first));
+    else if (!asksOrt)
+      broken |= failed(checkSpecialisation(specialisation));
   broken |= failed(checkCalls());
   if (!broken && different == 0 && compared > 0) {
     llvm::outs() << "PASS: " << compared << " outputs agree\n";

@@ -6,6 +6,7 @@
 #include "compiler/interpreter/CheckInputs.h"
 
 #include "compiler/interpreter/PlanRun.h"
+#include "dialects/loom/Training.h"
 
 using namespace mlir;
 using namespace gridloom;
@@ -31,8 +32,24 @@ static int64_t getIndexBound(Value value) {
   return bound == std::numeric_limits<int64_t>::max() ? 2 : bound;
 }
 
+/// The plan's learning rate, for the setting of that name.
+static std::optional<std::string> getSetting(BlockArgument input) {
+  auto function = cast<func::FuncOp>(input.getOwner()->getParentOp());
+  auto role = function.getArgAttrOfType<StringAttr>(input.getArgNumber(), loom::kRole);
+  auto training = function->getParentOp()->getAttrOfType<DictionaryAttr>(loom::kTraining);
+  if (!role || role != loom::kSetting || !training)
+    return std::nullopt;
+  auto number = training.getAs<FloatAttr>(
+      function.getArgAttrOfType<StringAttr>(input.getArgNumber(), loom::kName));
+  if (!number)
+    return std::nullopt;
+  return std::to_string(number.getValueAsDouble());
+}
+
 /// The default value of an input.
 static std::string getDefault(BlockArgument input) {
+  if (std::optional<std::string> number = getSetting(input))
+    return *number;
   Type type = cast<RankedTensorType>(input.getType()).getElementType();
   if (isa<FloatType>(type))
     return "uniform(-1,1)";

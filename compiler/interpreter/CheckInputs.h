@@ -11,8 +11,9 @@
 namespace gridloom {
 
 /// Inputs of an unsplit function. `given` are NAME=VALUE as on the command line; other inputs are
-/// random: floats in [-1, 1), indices of a gather within its bounds, other integers 0 or 1. Equal
-/// seeds give equal values. Fails with a diagnostic that names the input.
+/// random: floats in [-1, 1), indices of a gather within its bounds, other integers 0 or 1; the
+/// learning rate is the plan's. Equal seeds give equal values. Fails with a diagnostic that names
+/// the input.
 llvm::FailureOr<NamedTensors> makeInputs(mlir::func::FuncOp function,
                                          llvm::ArrayRef<std::string> given, uint64_t seed);
 

@@ -157,8 +157,10 @@ FailureOr<TensorList> Bindings::bind(func::FuncOp function, Place place) {
       tensor = HostTensor::fromDoubles(*kind, tensor.getShape(), tensor.toDoubles());
     auto sharding = function.getArgAttrOfType<dist::ShardingAttr>(i, dist::kSharding);
     auto tensorType = cast<RankedTensorType>(type);
-    if (tensor.getRank() != tensorType.getRank() ||
-        tensor.getKind() != loom::getElementKind(tensorType.getElementType()))
+    // In exact mode an earlier run left it so.
+    bool isExact = state && options.exact && kind && loom::isFloatKind(*kind) &&
+                   tensor.getKind() == loom::ElementKind::Exact;
+    if (tensor.getRank() != tensorType.getRank() || (tensor.getKind() != kind && !isExact))
       return function.emitError() << "input '" << name.getValue() << "' is of rank "
                                   << tensor.getRank() << " and type "
                                   << loom::nameOf(tensor.getKind()) << ", it must fit " << type;
@@ -173,7 +175,7 @@ FailureOr<TensorList> Bindings::bind(func::FuncOp function, Place place) {
       return function.emitError() << "input '" << name.getValue() << "' has shape ["
                                   << tensor.getShape() << "], the program takes "
                                   << global.getValue();
-    if (options.exact)
+    if (options.exact && !isExact)
       tensor = tensor.toExactMode();
     arguments.push_back(tensor.extract(box.starts, box.sizes));
   }

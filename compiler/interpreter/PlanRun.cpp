@@ -51,7 +51,25 @@ PlanTensor gridloom::makeInputTensor(const std::string &name, const std::string 
   }
 }
 
-/// A state as its ranks have it. Throws when two stages have one of that name.
+/// Throws when ranks that keep the same part of a state, which is `whole`, differ in it.
+static void compareReplicas(rt::InProcessJob &job, const schema::State &state, int stage,
+                            const rt::HostArray &whole) {
+  auto type = static_cast<rt::DataType>(state.type());
+  size_t bytes = whole.getNumBytes();
+  rt::HostArray own = rt::HostArray::allocate(type, whole.getShape());
+  for (int rank : job.getPlan().getMesh().getStageRanks(stage)) {
+    std::memcpy(own.getMutableData(), whole.getData(), bytes);
+    rt::placeShard(rt::getShard(job.getPlan().getMesh(), rank, state.sharding(), whole.getShape()),
+                   rt::sizeOf(type), job.getSession(rank).getState(state.name()).getData(),
+                   own.getMutableData());
+    if (std::memcmp(own.getData(), whole.getData(), bytes) != 0)
+      throw rt::Error(rt::ErrorCode::Internal, "state '" + state.name() +
+                                                   "' differs between its replicas: rank " +
+                                                   std::to_string(rank) + " has another value");
+  }
+}
+
+/// A state as its ranks have it. Throws when two stages have one of that name, or replicas differ.
 static PlanTensor gatherState(rt::InProcessJob &job, const std::string &name,
                               const std::vector<int64_t> &shape) {
   const rt::Plan &plan = job.getPlan();
@@ -72,6 +90,7 @@ static PlanTensor gatherState(rt::InProcessJob &job, const std::string &name,
   for (int rank : plan.getMesh().getStageRanks(stage))
     rt::placeShard(rt::getShard(plan.getMesh(), rank, state->sharding(), shape), rt::sizeOf(type),
                    job.getSession(rank).getState(name).getData(), whole.getMutableData());
+  compareReplicas(job, *state, stage, whole);
   return toPlanTensor(whole);
 }
 

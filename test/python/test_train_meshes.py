@@ -1,0 +1,240 @@
+"""Training on any mesh computes what one rank computes: bit for bit where sums are exact, and as float64 does by hand."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+from training_models import Cnn, Mlp, Sums, squared_error
+
+import gridloom
+from gridloom import zoo
+
+# Batches that divide by the axis of the data, and ones that do not.
+MESHES = [("data=2", 6), ("data=3", 7), ("data=4", 7), ("model=2", 6), ("model=3", 7), ("data=2,model=2", 7)]
+# What is split over the devices that split the batch, in how it lies or in how it is used.
+STORAGES = ["moments", "all", "moments stored", "all stored"]
+
+
+def draw_powers(seed: int):
+    random = np.random.default_rng(seed)
+    return lambda *shape: random.choice([-1, -0.5, 0.5, 1], shape)
+
+
+def split(weights: dict[str, np.ndarray], storage: str) -> dict[str, str]:
+    """The first dimension of the optimizer's memory, and of the weights, over `data`."""
+    kind = "stored" if "stored" in storage else ""
+    shards = {}
+    for name, array in weights.items():
+        sharding = kind + "[" + ",".join(["{data}"] + ["{}"] * (array.ndim - 1)) + "]"
+        shards |= {f"{name}/*": sharding} | ({name: sharding} if storage.startswith("all") else {})
+    return shards
+
+
+def compile_job(tools, folder, model, optimizer: str, batch: int, mesh: str = "", **options) -> gridloom.Session:
+    path = model.save(folder / "m.onnx")
+    options = {"train": True, "loss": "mse(y, t, reduction=sum)", "optimizer": optimizer, "dims": {"batch": batch}, **options}
+    return gridloom.load(gridloom.compile(path, folder / "m.plan", mesh=mesh or None, tools=tools.folder, **options), threads=1)
+
+
+def draw_batches(model, batch: int, steps: int, largest: int = 2) -> list[dict[str, np.ndarray]]:
+    random = np.random.default_rng(8)
+    draw = lambda *shape: random.integers(-largest, largest + 1, shape).astype(np.float64)  # noqa: E731
+    return [{"x": draw(batch, *model.row), "t": draw(batch, model.classes)} for _ in range(steps)]
+
+
+def sign_descent(w, m, gradient, rate):
+    return w - rate * np.sign(gradient), gradient
+
+
+def heavy_ball(w, m, gradient, rate):
+    m = 0.5 * m + gradient
+    return w - rate * m, m
+
+
+def run_by_hand(model, batches, update, rate: float, slot: str):
+    """Losses and states in float64. Every sum is exact whatever its order, of which this makes sure."""
+    sums, losses = Sums(), []
+    weights = dict(model.weights)
+    memory = {name: np.zeros_like(array) for name, array in weights.items()}
+    for batch in batches:
+        y, kept = model.forward(weights, batch["x"], sums)
+        loss, dy = squared_error(y, batch["t"])
+        losses.append(np.float32(loss))
+        sums("bo,bo->", y - batch["t"], y - batch["t"])
+        for name, gradient in model.backward(weights, kept, dy, sums).items():
+            weights[name], memory[name] = update(weights[name], memory[name], gradient, rate)
+    assert sums.most < 2**53
+    return losses, weights | {f"{name}/{slot}": array for name, array in memory.items()}
+
+
+def assert_exact(session: gridloom.Session, batches, rate: float, expected) -> None:
+    losses, states = expected
+    for step, (batch, loss) in enumerate(zip(batches, losses, strict=True), 1):
+        outputs = session.run(batch | {"learning_rate": np.array(rate, np.float32)}, entry="train_step")
+        assert (outputs["loss"], outputs["count"], outputs["committed"]) == (loss, 1, 1), step
+    assert session.states.keys() == {"train/step", *states}
+    assert session.get_state("train/step") == len(batches)
+    for name, array in states.items():
+        np.testing.assert_array_equal(session.get_state(name), array, err_msg=name)
+    # The other entries read the same states.
+    batch = {name: batches[0][name] for name in ("x", "t")}
+    y = session.run({"x": batch["x"]}, entry="main")["y"]
+    assert session.run(batch, entry="eval")["loss"] == np.float32(squared_error(y, batch["t"])[0])
+
+
+SIGNS = "lion(lr=1, beta1=0, beta2=0, weight_decay=0)"
+MODELS = {
+    "mlp": lambda: Mlp(draw_powers(1)),
+    "average": lambda: Cnn(draw_powers(2)),
+    "max": lambda: Cnn(draw_powers(2), "MaxPool"),
+}
+
+
+def check_signs(tools, folder, name: str, batch: int, mesh: str, **options):
+    model, rate = MODELS[name](), 2.0**-4
+    batches = draw_batches(model, batch, 20)
+    expected = run_by_hand(model, batches, sign_descent, rate, "m")
+    moved = [np.abs(expected[1][name] - array).max() for name, array in model.weights.items()]
+    assert min(moved) >= 4 * rate and expected[0][-1] != expected[0][0]
+    with compile_job(tools, folder, model, SIGNS, batch, mesh, **options) as session:
+        assert_exact(session, batches, rate, expected)
+
+
+# The CNNs with --full on all meshes.
+SIGN_CASES = [
+    pytest.param(name, *case, marks=[] if name == "mlp" or case[0] in few else pytest.mark.full)
+    for name, few in (("mlp", ()), ("average", ("data=3", "model=2")), ("max", ("data=2,model=2",)))
+    for case in [("", 7), *MESHES]
+]
+
+
+@pytest.mark.parametrize(("name", "mesh", "batch"), SIGN_CASES)
+def test_sign_descent_is_exact(tools, tmp_path, name, mesh, batch):
+    check_signs(tools, tmp_path, name, batch, mesh)
+
+
+@pytest.mark.parametrize("storage", STORAGES)
+@pytest.mark.parametrize(
+    ("name", "mesh", "batch"),
+    [
+        ("mlp", "data=2", 6),
+        ("mlp", "data=3", 7),
+        pytest.param("average", "data=2", 7, marks=pytest.mark.full),
+        pytest.param("average", "data=3", 7, marks=pytest.mark.full),
+    ],
+)
+def test_states_split_over_the_data_are_exact(tools, tmp_path, name, mesh, batch, storage):
+    check_signs(tools, tmp_path, name, batch, mesh, shard=split(MODELS[name]().weights, storage))
+
+
+@pytest.mark.parametrize(("mesh", "batch"), [("", 7), *MESHES])
+def test_momentum_is_exact(tools, tmp_path, mesh, batch):
+    """Two steps: each makes the grid of what follows finer."""
+    model, rate = Mlp(draw_powers(1)), 2.0**-8
+    batches = draw_batches(model, batch, 2, largest=1)
+    expected = run_by_hand(model, batches, heavy_ball, rate, "momentum")
+    with compile_job(tools, tmp_path, model, "sgd(lr=1, momentum=0.5)", batch, mesh) as session:
+        assert_exact(session, batches, rate, expected)
+
+
+@pytest.mark.parametrize("storage", ["moments", "all stored"])
+def test_states_split_on_a_mesh_of_two_axes_are_exact(tools, tmp_path, storage):
+    check_signs(tools, tmp_path, "mlp", 7, "data=2,model=2", shard=split(MODELS["mlp"]().weights, storage))
+
+
+@pytest.mark.parametrize(("mesh", "batch"), MESHES[2:])
+def test_replicas_are_equal(tools, tmp_path, mesh, batch):
+    """`check` reads each state on each rank, and compares bit by bit here: integers leave nothing to round."""
+    model = Mlp(draw_powers(1))
+    batches = draw_batches(model, batch, 1)
+    compile_job(tools, tmp_path, model, SIGNS.replace("lr=1", "lr=0.0625"), batch, mesh).close()
+    inputs = []
+    for name, array in batches[0].items():
+        np.save(tmp_path / f"{name}.npy", array)
+        inputs += ["--input", f"{name}={tmp_path / name}.npy"]
+    text = tools.call("check", tmp_path / "m.plan", "--rtol", 0, "--atol", 0, *inputs).stdout
+    assert re.search(r"call 5: compiled against 02-simplify: output 'w1/m' f64\[10, 14\]: max abs 0.00e\+00", text)
+
+
+def make_random_case(folder, name: str, seed: int):
+    """A model, its loss, the optimizer, sizes and the inputs of a check."""
+    optimizers = ["sgd(lr=0.05, momentum=0.5)", "adamw(lr=1e-2)", "lamb(lr=1e-2)", "adafactor(lr=1e-2, min_factored=5)"]
+    normal = lambda *shape: (np.random.default_rng(sum(shape)).standard_normal(shape) / 3).astype(np.float32)  # noqa: E731
+    if name == "gpt2":
+        sizes = {"layers": 1, "hidden": 32, "heads": 4, "vocabulary": 40, "positions": 16}
+        path = zoo.save(zoo.gpt2(zoo.Gpt2Config(**sizes), zoo.Random(0)), folder / "m.onnx")
+        return path, "cross_entropy(logits, labels)", optimizers[0], {"batch": 4, "sequence": 6}, ["--input", "labels=randint(0,40)"]
+    model = Mlp(normal) if name == "mlp" else Cnn(normal, "MaxPool")
+    inputs = ["--input", "labels=randint(0,5)"]
+    return model.save(folder / "m.onnx"), "cross_entropy(y, labels)", optimizers[seed % 4], {"batch": 4 + seed % 3}, inputs
+
+
+@pytest.mark.parametrize("seed", [seed if seed < 3 else pytest.param(seed, marks=pytest.mark.full) for seed in range(20)])
+@pytest.mark.parametrize("name", ["mlp", "cnn", "gpt2"])
+def test_random_splits_train_as_no_split(tools, tmp_path, name, seed):
+    """Steps, an evaluation, the model and a step more, in one session: bit by bit in exact arithmetic, compiled within rounding."""
+    path, loss, optimizer, dims, inputs = make_random_case(tmp_path, name, seed)
+    plan = tmp_path / "m.plan"
+    options = {"train": True, "loss": loss, "metric": loss.replace("cross_entropy", "accuracy"), "optimizer": optimizer, "dims": dims}
+    gridloom.compile(path, plan, mesh="x=2,y=2", strategy=f"random:{seed}", tools=tools.folder, **options)
+    text = tools.call("check", plan, "--exact", *inputs).stdout
+    assert "5 calls of one session" in text and "PASS" in text
+    assert re.search(r"call 5: 07-fuse \(exact\) against 03-shard: output 'train/step' i64\[\]: equal", text)
+    assert re.search(r"compiled, 4 ranks, against 02-simplify: output 'loss'", text)
+
+
+@pytest.fixture(scope="module")
+def split_plan(tools, tmp_path_factory):
+    """Of a batch over two devices."""
+    folder = tmp_path_factory.mktemp("split")
+    path, loss, _, _, _ = make_random_case(folder, "mlp", 0)
+    options = {"train": True, "loss": loss, "optimizer": "sgd(lr=0.1, momentum=0.5)", "dims": {"batch": 6}}
+    return gridloom.compile(path, folder / "m.plan", mesh="data=2", tools=tools.folder, **options).path
+
+
+def check_edited(tools, plan, folder, edit, *options) -> str:
+    """What a check prints of a plan whose last program before it is scheduled was edited."""
+    shutil.copytree(plan, folder)
+    program = folder / "ir" / "07-fuse.mlir"
+    program.write_text(edit(program.read_text()))
+    model = ["--model", plan.parent / "m.onnx", "--input", "labels=randint(0,5)"]
+    result = tools.call("check", folder, "--no-run", *model, *options, check=False)
+    assert result.returncode == 1 and "nothing could be checked" not in result.stdout, result.stderr
+    return result.stdout
+
+
+def test_each_reduction_of_a_step_matters(tools, split_plan, tmp_path):
+    """Those of a step, made a maximum, show in exact arithmetic: so its steps are taken, and its states move."""
+
+    def edit(text: str, number: int) -> str:
+        parts = re.split(r"(dist\.all_reduce .*? sum )", text)
+        parts[2 * number + 1] = parts[2 * number + 1].replace(" sum ", " max ")
+        return "".join(parts)
+
+    text = (split_plan / "ir" / "07-fuse.mlir").read_text()
+    count = len(re.findall(r"dist\.all_reduce .*? sum ", text[: text.index("@eval")]))
+    assert count == 5  # four gradients and the loss
+    for number in range(count):
+        printed = check_edited(tools, split_plan, tmp_path / str(number), lambda text: edit(text, number), "--exact")  # noqa: B023
+        assert re.search(r"call 2: 07-fuse \(exact\) .*<-- DIFFERS", printed), number
+
+
+def test_a_moment_that_is_not_kept_shows_in_the_second_step(tools, split_plan, tmp_path):
+    """A step that gives the former momentum as its next: the weights differ after the next step."""
+
+    def edit(text: str) -> str:
+        step = text[: text.index("@eval")]
+        arguments, results = re.search(r"@train_step_stage0\((.*?)\) -> \((.*)", step).groups()
+        former = re.findall(r"(%[\w.]+): tensor<", arguments[: arguments.index('"w1/momentum"')])[-1]
+        at = re.findall(r'loom.name = "([^"]+)"', results).index("w1/momentum")
+        returned = re.search(r" return (.*?) : ", step)[1]
+        values = returned.split(", ")
+        values[at] = former
+        return text.replace(f" return {returned} : ", f" return {', '.join(values)} : ", 1)
+
+    printed = check_edited(tools, split_plan, tmp_path / "m.plan", edit)
+    differing = set(re.findall(r"(call \d): 07-fuse .* output '(w1\S*)' .*DIFFERS", printed))
+    assert ("call 2", "w1") in differing and ("call 1", "w1") not in differing

@@ -1,0 +1,154 @@
+"""What tests of training share: a perceptron and a small CNN as ONNX, and both in float64 by hand: values, derivatives, and how
+large sums of products may get."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+TYPES = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
+
+
+def save_model(path: Path, nodes: list, row: list[int], classes: int, weights: dict[str, np.ndarray]) -> Path:
+    """Input x [batch, *row], output y [batch, classes], of the weights' type."""
+    kind = TYPES[next(iter(weights.values())).dtype]
+    graph = helper.make_graph(
+        nodes,
+        path.stem,
+        [helper.make_tensor_value_info("x", kind, ["batch", *row])],
+        [helper.make_tensor_value_info("y", kind, ["batch", classes])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.checker.check_model(model)
+    onnx.save(model, path)
+    return path
+
+
+class Sums:
+    """Float64 arithmetic that remembers how large a sum of products could have got, in steps of the grid that its factors lie on:
+    below 2^53 every order of adding gives the same bits."""
+
+    def __init__(self):
+        self.most = 0.0
+
+    def __call__(self, spec: str, *factors: np.ndarray) -> np.ndarray:
+        step = np.prod([grid(factor) for factor in factors])
+        self.most = max(self.most, float(np.einsum(spec, *map(np.abs, factors)).max() / step))
+        return np.einsum(spec, *factors)
+
+
+def grid(array: np.ndarray) -> float:
+    """The largest power of two, at most 1, that all elements are multiples of."""
+    step = 1.0
+    while not np.array_equal(np.round(array / step) * step, array):
+        step /= 2
+    return step
+
+
+class Mlp:
+    """relu(x w1 + b1) w2 + b2."""
+
+    row = [10]
+
+    def __init__(self, draw, hidden: int = 14, classes: int = 5):
+        self.weights = {"w1": draw(10, hidden), "b1": draw(hidden), "w2": draw(hidden, classes), "b2": draw(classes)}
+        self.classes = classes
+
+    def save(self, path: Path) -> Path:
+        make = helper.make_node
+        nodes = [
+            make("Gemm", ["x", "w1", "b1"], ["a"], name="first"),
+            make("Relu", ["a"], ["h"], name="relu"),
+            make("Gemm", ["h", "w2", "b2"], ["y"], name="second"),
+        ]
+        return save_model(path, nodes, self.row, self.classes, self.weights)
+
+    def forward(self, w, x, sums):
+        a = sums("bi,io->bo", x, w["w1"]) + w["b1"]
+        h = np.maximum(a, 0)
+        return sums("bi,io->bo", h, w["w2"]) + w["b2"], (x, a, h)
+
+    def backward(self, w, kept, dy, sums):
+        x, a, h = kept
+        da = sums("bo,io->bi", dy, w["w2"]) * (a > 0)
+        return {"w1": sums("bi,bo->io", x, da), "b1": sums("bo->o", da), "w2": sums("bi,bo->io", h, dy), "b2": sums("bo->o", dy)}
+
+
+class Cnn:
+    """Two convolutions, the second of stride 2; a pooling of windows 2 by 2, and a layer over all that is left."""
+
+    row = [2, 8, 8]
+
+    def __init__(self, draw, pool: str = "AveragePool", classes: int = 5):
+        self.weights = {"c1": draw(6, 2, 3, 3), "d1": draw(6), "c2": draw(4, 6, 3, 3), "w": draw(16, classes), "b": draw(classes)}
+        self.classes, self.pool = classes, pool
+
+    def save(self, path: Path) -> Path:
+        make = helper.make_node
+        nodes = [
+            make("Conv", ["x", "c1", "d1"], ["a1"], name="first", pads=[1] * 4),
+            make("Relu", ["a1"], ["h1"], name="relu1"),
+            make(self.pool, ["h1"], ["p"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
+            make("Conv", ["p", "c2"], ["a2"], name="second", pads=[1] * 4, strides=[2, 2]),
+            make("Relu", ["a2"], ["h2"], name="relu2"),
+            make("Flatten", ["h2"], ["f"], name="flatten"),
+            make("Gemm", ["f", "w", "b"], ["y"], name="last"),
+        ]
+        return save_model(path, nodes, self.row, self.classes, self.weights)
+
+    @staticmethod
+    def windows(x, stride):
+        """[batch, channels, height, width, 3, 3] of x with a border of zeros."""
+        x = np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)])
+        return np.lib.stride_tricks.sliding_window_view(x, (3, 3), (2, 3))[:, :, ::stride, ::stride]
+
+    def pooled(self, h, sums):
+        """The pooled values, and what each element's share of its window's derivative is."""
+        batch, channels, height, width = h.shape
+        cut = h.reshape(batch, channels, height // 2, 2, width // 2, 2)
+        if self.pool == "AveragePool":
+            return sums("bcyixj->bcyx", cut) / 4, np.full_like(h, 0.25)
+        flat = cut.transpose(0, 1, 2, 4, 3, 5).reshape(batch, channels, height // 2, width // 2, 4)
+        first = np.eye(4)[flat.argmax(-1)].reshape(*flat.shape[:-1], 2, 2)
+        return flat.max(-1), first.transpose(0, 1, 2, 4, 3, 5).reshape(h.shape)
+
+    def forward(self, w, x, sums):
+        a1 = sums("bcyxij,ocij->boyx", self.windows(x, 1), w["c1"]) + w["d1"][:, None, None]
+        p, shares = self.pooled(np.maximum(a1, 0), sums)
+        a2 = sums("bcyxij,ocij->boyx", self.windows(p, 2), w["c2"])
+        f = np.maximum(a2, 0).reshape(len(x), -1)
+        return sums("bi,io->bo", f, w["w"]) + w["b"], (x, a1, shares, p, a2, f)
+
+    def backward(self, w, kept, dy, sums):
+        x, a1, shares, p, a2, f = kept
+        da2 = sums("bo,io->bi", dy, w["w"]).reshape(a2.shape) * (a2 > 0)
+        spread = np.zeros((*a2.shape[:2], *p.shape[2:]))
+        spread[:, :, ::2, ::2] = da2
+        dp = sums("boyxij,ocij->bcyx", self.windows(spread, 1), w["c2"][:, :, ::-1, ::-1])
+        da1 = dp.repeat(2, axis=2).repeat(2, axis=3) * shares * (a1 > 0)
+        return {
+            "c1": sums("bcyxij,boyx->ocij", self.windows(x, 1), da1),
+            "d1": sums("boyx->o", da1),
+            "c2": sums("bcyxij,boyx->ocij", self.windows(p, 2), da2),
+            "w": sums("bi,bo->io", f, dy),
+            "b": sums("bo->o", dy),
+        }  # fmt: skip
+
+
+def squared_error(y, target):
+    """The sum over all elements, and its derivative."""
+    return ((y - target) ** 2).sum(), 2 * (y - target)
+
+
+def cross_entropy(y, labels):
+    """The mean over the rows, and its derivative."""
+    shares = np.exp(y - y.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    rows = np.arange(len(labels))
+    loss = -np.log(shares[rows, labels]).mean()
+    shares[rows, labels] -= 1
+    return loss, shares / len(labels)
