@@ -14,6 +14,7 @@
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
 #include "dialects/loom/Derivatives.h"
+#include "dialects/loom/Training.h"
 #include "dialects/plan/Plan.h"
 #include "runtime/core/plan.pb.h"
 #include "support/Text.h"
@@ -247,6 +248,8 @@ LogicalResult Compilation::checkTraining() {
   if (!train.isOn) {
     if (std::string flags = getTrainFlags(train); !flags.empty())
       fail(flags.substr(1) + " goes with --train");
+    else if (train.accumulate)
+      fail("--accumulate goes with --train; pipelines have --microbatches");
     else if (options.zero && options.startFrom.empty())
       fail("--zero " + std::to_string(options.zero) + " goes with --train");
     return failure(hadError);
@@ -254,9 +257,15 @@ LogicalResult Compilation::checkTraining() {
   if (train.losses.empty())
     fail("--train needs a --loss, e.g. --loss 'cross_entropy(logits, labels)' with the names of an "
          "output and of a new input, or --loss OUTPUT");
-  else if (options.zero && !options.strategy.empty() &&
-           StringRef(options.strategy).starts_with("random"))
-    fail("--zero does not go with --strategy " + options.strategy);
+  else if (options.zero &&
+           (StringRef(options.strategy).starts_with("random") || options.strategy == "search" ||
+            StringRef(options.strategy).ends_with(".strategy")))
+    fail("--zero does not go with --strategy " + options.strategy +
+         ", which says by itself how states lie");
+  else if (llvm::any_of(llvm::split(options.mesh, ','), [](StringRef axis) {
+             return axis.split('=').first.trim() == "pipe";
+           }))
+    fail("--train has no pipeline stages; take 'pipe' out of --mesh " + options.mesh);
   else if (!options.gradientsOf.empty())
     fail("--train and --gradients-of exclude each other");
   else if (!options.states.empty())
@@ -268,6 +277,13 @@ LogicalResult Compilation::checkTraining() {
          "; the simplify phase adds the training step");
   if (train.optimizer.empty())
     train.optimizer = "adamw";
+  if (train.accumulate && options.microbatches)
+    fail("--accumulate and --microbatches are the same here; give one of them");
+  else if (train.accumulate)
+    options.microbatches = train.accumulate;
+  if (options.microbatches && first > 0)
+    fail("--microbatches comes too late for --start-from " + options.startFrom +
+         "; the import makes the parts of a training step's batch");
   if (options.microbatches > kMostTrained)
     fail("--microbatches " + std::to_string(options.microbatches) +
          " is more than a training step may have, " + std::to_string(kMostTrained));
@@ -316,10 +332,13 @@ LogicalResult Compilation::load() {
     module = parseSourceFile<ModuleOp>(options.input, &context);
     if (module && failed(checkDump(*module)))
       return failure();
-    if (module && (!options.gradientsOf.empty() || options.train.isOn) &&
-        !(*module)->hasAttr(loom::kTies)) {
-      fail("'" + options.input + "' was imported without " +
-           (options.train.isOn ? "--train" : "--gradients-of") + "; import the model with it");
+    if (module && !options.gradientsOf.empty() && !(*module)->hasAttr(loom::kTies)) {
+      fail("'" + options.input + "' was imported without --gradients-of; import the model with it");
+      return failure();
+    }
+    if (module && options.train.isOn != (*module)->hasAttr(loom::kTrains)) {
+      fail("'" + options.input + "' was imported with" + (options.train.isOn ? "out" : "") +
+           " --train; " + (options.train.isOn ? "import the model with it" : "go on with it"));
       return failure();
     }
   }

@@ -136,7 +136,7 @@ static void addTrainOptions(CLI::App &verb, CompileOptions &all) {
                   std::string("settings of some weights: ") + train::kParameterGrammar)
       ->type_name("PATTERN: SETTINGS")
       ->allow_extra_args(false);
-  verb.add_option("--accumulate", all.microbatches, "the same as --microbatches, with --train")
+  verb.add_option("--accumulate", options.accumulate, "the same as --microbatches, with --train")
       ->check(CLI::Range(1, 64));
   verb.add_option("--zero", all.zero,
                   "split what training keeps over the axes of data parallelism: 1 or 2 the "

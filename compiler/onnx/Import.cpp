@@ -83,6 +83,8 @@ public:
       return {};
     (*module)->setAttr(loom::kModel, describeModel());
     (*module)->setAttr(loom::kFolded, pool.getFolded());
+    if (options.isTraining)
+      (*module)->setAttr(loom::kTrains, builder.getUnitAttr());
     if (options.marksTies)
       (*module)->setAttr(loom::kTies, builder.getUnitAttr());
     return module;
@@ -187,6 +189,7 @@ private:
   /// The dimension that is cut into micro-batches: the first one of all inputs that name theirs.
   FailureOr<StringRef> findBatch(const Bindings &bindings) {
     std::string found;
+    SmallVector<std::pair<std::string, std::string>> others; // dimensions that are not first
     llvm::StringSet<> initializers;
     for (const onnx::TensorProto &tensor : model.proto->graph().initializer())
       initializers.insert(tensor.name());
@@ -195,6 +198,8 @@ private:
       if (initializers.contains(input.name()) || !input.type().tensor_type().shape().dim_size())
         continue;
       std::string name = getDimName(input, 0);
+      for (int i = 1; i < input.type().tensor_type().shape().dim_size(); ++i)
+        others.push_back({getDimName(input, i), input.name()});
       if (!found.empty() && !name.empty() && name != found)
         return emitError(loc) << flag << ": inputs begin with dimensions '" << found << "' and '"
                               << name << "'; a batch that is cut has one name";
@@ -204,6 +209,15 @@ private:
     if (size == bindings.end())
       return emitError(loc) << flag << ": no input begins with a named dimension, the batch; "
                             << "export the model with one";
+    for (const auto &[name, input] : others)
+      if (llvm::is_contained(llvm::split(name, " + "), found))
+        return emitError(loc) << flag << ": input '" << input << "' has the batch '" << found
+                              << "' in a dimension that is not its first; put it first in the "
+                              << "model";
+    for (const std::string &sum : sums)
+      if (llvm::is_contained(llvm::split(sum, " + "), found))
+        return emitError(loc) << flag << ": dimension '" << sum << "' is computed from the batch '"
+                              << found << "', which is cut";
     if (size->second % options.microbatches == 0)
       return size->first;
     int64_t below = options.microbatches, above = below;
@@ -212,8 +226,11 @@ private:
     while (above < size->second && size->second % above)
       ++above;
     return emitError(loc) << flag << " does not divide the batch '" << found << "' of "
-                          << size->second << "; the nearest that do are " << below << " and "
-                          << above;
+                          << size->second << "; "
+                          << (above <= size->second
+                                  ? "the nearest that do are " + std::to_string(below) + " and " +
+                                        std::to_string(above)
+                                  : "the nearest that does is " + std::to_string(below));
   }
 
   /// `main` for the first, `main_batch8` for others; never the name of a weight.

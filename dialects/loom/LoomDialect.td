@@ -24,7 +24,11 @@ def LoomDialect : Dialect {
     | `loom.body` | function | marks the body of a loop or branch; other functions are entries |
     | `loom.state` | function argument, function result | the state whose value before (argument) or after (result) a call this is |
     | `loom.init` | function argument that is a state | the weight that the state begins with; zeros without it |
-    | `loom.role` | function argument that is a state | of a training run: `parameter`, `moment`, `statistic` or `counter` |
+    | `loom.role` | function argument | what it is to training: a state that is a `parameter`, `moment`, `statistic` or `counter`, or an input that is a `setting` |
+    | `loom.trains` | module | imported to be trained, as entries `train_step` and `main` |
+    | `loom.batch` | function of entry `train_step` | {name, parts}: it computes one of so many parts of the batch |
+    | `loom.frozen` | `loom.get_weight` | why training leaves the weight alone |
+    | `loom.flat` | any operation | derivatives take its result as a constant |
     | `loom.updates` | function result | the weight whose value after a training step this is, as running statistics have it |
     | `loom.training` | module | of a training step: the usual `learning_rate`, the texts of `losses` and `optimizer` |
     | `loom.model` | module | path, size and digest of the model file |

@@ -24,6 +24,8 @@ inline constexpr llvm::StringLiteral kMoment = "moment";       ///< of the optim
 inline constexpr llvm::StringLiteral kStatistic = "statistic"; ///< begins with a weight; no gradient
 inline constexpr llvm::StringLiteral kCounter = "counter";     ///< a number
 inline constexpr llvm::StringLiteral kSetting = "setting";     ///< an input: the learning rate
+/// On a module that was imported to be trained, until the training step is added.
+inline constexpr llvm::StringLiteral kTrains = "loom.trains";
 /// On a function of a part of a batch: {name, parts}, of the batch's dimension and how many make it.
 inline constexpr llvm::StringLiteral kBatch = "loom.batch";
 /// On a read of a weight that training leaves alone: why.

@@ -36,7 +36,8 @@ static StringRef getRole(func::FuncOp func, BlockArgument argument) {
 }
 
 static StringRef getState(func::FuncOp func, BlockArgument argument) {
-  return func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState).getValue();
+  auto state = func.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kState);
+  return state ? state.getValue() : "";
 }
 
 /// The dimension that the axis cuts into the largest equal parts, else into the largest ones;

@@ -370,6 +370,17 @@ bool PrecisionAnalysis::takesWide(OpOperand &use) const {
   return false;
 }
 
+/// Whether the value is compared with infinity, as the loss and the norm of gradients are.
+static bool isCheckedFinite(OpOperand &use) {
+  auto compare = dyn_cast<loom::CompareOp>(use.getOwner());
+  if (!compare || use.getOperandNumber() != 0)
+    return false;
+  auto limit = compare.getRhs().getDefiningOp<loom::ConstantOp>();
+  auto value = limit ? dyn_cast<SplatElementsAttr>(limit.getValue()) : SplatElementsAttr();
+  return value && isa<FloatType>(value.getElementType()) &&
+         value.getSplatValue<APFloat>().isInfinity();
+}
+
 bool PrecisionAnalysis::wantsExact(OpOperand &use) const {
   Operation *user = use.getOwner();
   if (isa<func::ReturnOp>(user)) {
@@ -379,7 +390,7 @@ bool PrecisionAnalysis::wantsExact(OpOperand &use) const {
   }
   if (loom::isControl(user))
     return takesWide(use);
-  if (user->hasTrait<loom::AmplifiesError>() || isSum(user))
+  if (user->hasTrait<loom::AmplifiesError>() || isSum(user) || isCheckedFinite(use))
     return true;
   if (auto convert = dyn_cast<loom::ConvertOp>(user)) {
     Type element = convert.getOutput().getType().getElementType();

@@ -31,6 +31,7 @@ struct AddTrainStepPass : public gridloom::impl::AddTrainStepBase<AddTrainStepPa
 private:
   FailureOr<TrainSettings> readSettings();
   LogicalResult checkRules(const TrainSettings &settings);
+  LogicalResult checkControl();
   func::FuncOp copy(func::FuncOp function, StringRef entry);
   SmallVector<func::FuncOp> findFunctions(StringRef entry);
   LogicalResult addEvaluations(const TrainSettings &settings);
@@ -40,8 +41,8 @@ private:
 SmallVector<func::FuncOp> AddTrainStepPass::findFunctions(StringRef entry) {
   SmallVector<func::FuncOp> functions;
   for (auto function : getOperation().getOps<func::FuncOp>())
-    if (!loom::isBody(function) &&
-        function->getAttrOfType<StringAttr>(loom::kEntry).getValue() == entry)
+    if (auto called = function->getAttrOfType<StringAttr>(loom::kEntry);
+        !loom::isBody(function) && called && called.getValue() == entry)
       functions.push_back(function);
   return functions;
 }
@@ -96,6 +97,19 @@ LogicalResult AddTrainStepPass::checkRules(const TrainSettings &settings) {
          << unmatched.front() << "': no weight of the model has such a name";
 }
 
+/// Loops and branches read weights in functions of their own, and have no derivative.
+LogicalResult AddTrainStepPass::checkControl() {
+  WalkResult result = getOperation().walk([](Operation *op) {
+    if (!loom::isControl(op))
+      return WalkResult::advance();
+    op->emitError("a ") << (isa<loom::WhileOp>(op) ? "loop" : "branch")
+                        << " that is not unrolled cannot be trained; unroll it with --unroll N, or "
+                           "export the model without it";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
 func::FuncOp AddTrainStepPass::copy(func::FuncOp function, StringRef entry) {
   func::FuncOp copied = function.clone();
   SymbolTable symbols(getOperation());
@@ -123,8 +137,9 @@ LogicalResult AddTrainStepPass::addEvaluations(const TrainSettings &settings) {
 void AddTrainStepPass::runOnOperation() {
   ModuleOp module = getOperation();
   FailureOr<TrainSettings> settings = readSettings();
-  if (failed(settings) || failed(checkRules(*settings)))
+  if (failed(settings) || failed(checkRules(*settings)) || failed(checkControl()))
     return signalPassFailure();
+  module->removeAttr(loom::kTrains);
   // Training steps come first: what is decided for several functions is decided there.
   if (findFunctions(loom::kTrainStep).empty())
     for (func::FuncOp function : findFunctions(loom::kMain))

@@ -22,7 +22,7 @@ public:
 private:
   std::optional<Term> findPrediction(StringRef text, StringRef name);
   std::optional<unsigned> findResult(StringRef name);
-  Term findTarget(StringRef name, unsigned prediction, RankedTensorType type);
+  Term findTarget(StringRef name, unsigned prediction, RankedTensorType type, int64_t axis);
   Term term(Value value, StringRef text) {
     return {builder, NameLoc::get(builder.getStringAttr(text)), value};
   }
@@ -43,8 +43,17 @@ std::optional<unsigned> ObjectiveBuilder::findResult(StringRef name) {
 }
 
 std::optional<Term> ObjectiveBuilder::findPrediction(StringRef text, StringRef name) {
-  if (std::optional<unsigned> result = findResult(name))
+  if (std::optional<unsigned> result = findResult(name)) {
+    // Beyond a length that data decide, elements are anything.
+    for (unsigned i = 0; i < function.getNumResults(); ++i)
+      if (StringRef other = getResultName(function, i);
+          other.consume_front(name) && other.starts_with(".dim")) {
+        (void)fail(text, "output '" + name + "' has as many elements as data say; reduce them in "
+                                             "the model, so that padding has no part in the loss");
+        return std::nullopt;
+      }
     return term(function.front().getTerminator()->getOperand(*result), "train/loss");
+  }
   std::string names;
   for (unsigned i = 0; i < function.getNumResults(); ++i)
     names += (i ? "', '" : "'") + getResultName(function, i).str();
@@ -53,16 +62,25 @@ std::optional<Term> ObjectiveBuilder::findPrediction(StringRef text, StringRef n
 }
 
 /// An output, an input, or a new input whose dimensions are called as the prediction's are.
-Term ObjectiveBuilder::findTarget(StringRef name, unsigned prediction, RankedTensorType type) {
+Term ObjectiveBuilder::findTarget(StringRef name, unsigned prediction, RankedTensorType type,
+                                  int64_t axis) {
   if (std::optional<unsigned> result = findResult(name))
     return term(function.front().getTerminator()->getOperand(*result), "train/loss");
   if (BlockArgument argument = findArgument(function, name))
     return term(argument, "train/loss");
   SmallVector<StringRef> dims(type.getRank());
   if (auto named = function.getResultAttrOfType<ArrayAttr>(prediction, loom::kDimNames))
-    for (auto [dim, of] : llvm::zip(dims, named.getAsRange<StringAttr>()))
-      dim = of.getValue();
+    for (int64_t i = 0, of = 0; i < type.getRank(); ++i, ++of) {
+      // Labels lack the dimension of the classes.
+      if (static_cast<int64_t>(named.size()) > type.getRank() && of == axis)
+        ++of;
+      dims[i] = cast<StringAttr>(named[of]).getValue();
+    }
   return term(addInput(function, name, type, dims), "train/loss");
+}
+
+static int64_t getAxis(int64_t axis, const Term &prediction) {
+  return axis < 0 ? axis + prediction.getRank() : axis;
 }
 
 LogicalResult ObjectiveBuilder::addLoss(const LossSpec &spec, Objective &objective) {
@@ -72,13 +90,14 @@ LogicalResult ObjectiveBuilder::addLoss(const LossSpec &spec, Objective &objecti
   std::string error;
   std::optional<Term> target;
   if (RankedTensorType type = getTargetType(spec, prediction->getType(), error))
-    target = findTarget(spec.target, *findResult(spec.prediction), type);
+    target = findTarget(spec.target, *findResult(spec.prediction), type,
+                        getAxis(spec.axis, *prediction));
   if (!error.empty())
-    return fail(spec.text, error);
+    return function.emitError() << error;
   std::optional<LossParts> parts = buildLoss(spec, *prediction, target, error);
   if (!parts)
-    return fail(spec.text, error);
-  objective.add(Objective::Loss{*parts, spec.factor});
+    return function.emitError() << error;
+  objective.add(Objective::Loss{*parts, spec.factor, spec.isMean});
   return success();
 }
 
@@ -89,13 +108,14 @@ LogicalResult ObjectiveBuilder::addMetric(const MetricSpec &spec, Objective &obj
   std::string error;
   RankedTensorType type = getTargetType(spec, prediction->getType(), error);
   if (!type)
-    return fail(spec.text, error);
-  Term target = findTarget(spec.target, *findResult(spec.prediction), type);
+    return function.emitError() << error;
+  Term target = findTarget(spec.target, *findResult(spec.prediction), type,
+                           getAxis(spec.axis, *prediction));
   std::optional<LossParts> parts = buildMetric(spec, *prediction, target, error);
   if (!parts)
-    return fail(spec.text, error);
+    return function.emitError() << error;
   if (objective.hasMetric(spec.name))
-    return fail(spec.text, "there are two metrics '" + spec.name + "'");
+    return fail(spec.text, "there are two metrics '" + spec.name + "'; leave one out");
   objective.add(Objective::Metric{spec.name, *parts});
   return success();
 }
@@ -122,7 +142,8 @@ Objective Objective::map(const IRMapping &mapping) const {
   auto mapTerm = [&](const Term &term) { return term.with(mapping.lookupOrDefault(term)); };
   Objective mapped;
   for (const Loss &loss : losses)
-    mapped.add(Loss{{mapTerm(loss.parts.sum), mapTerm(loss.parts.count)}, loss.factor});
+    mapped.add(
+        Loss{{mapTerm(loss.parts.sum), mapTerm(loss.parts.count)}, loss.factor, loss.isMean});
   for (const Metric &metric : metrics)
     mapped.add(Metric{metric.name, {mapTerm(metric.parts.sum), mapTerm(metric.parts.count)}});
   return mapped;
@@ -134,7 +155,8 @@ static LossParts add(const LossParts &a, const LossParts &b) {
 
 void Objective::accumulate(const Objective &other) {
   for (auto [mine, others] : llvm::zip_equal(losses, other.losses))
-    mine = {::add(mine.parts, others.parts), mine.factor};
+    mine.parts = mine.isMean ? ::add(mine.parts, others.parts)
+                             : LossParts{mine.parts.sum + others.parts.sum, mine.parts.count};
   for (auto [mine, others] : llvm::zip_equal(metrics, other.metrics))
     mine = {mine.name, ::add(mine.parts, others.parts)};
 }

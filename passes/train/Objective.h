@@ -20,6 +20,7 @@ public:
   struct Loss {
     LossParts parts;
     double factor;
+    bool isMean; ///< else the count is 1, of all parts together
   };
   struct Metric {
     std::string name;

@@ -14,16 +14,17 @@ using namespace gridloom::train;
 Pieces::Pieces(func::FuncOp function)
     : function(function), builder(function.front().getTerminator()) {
   auto batch = function->getAttrOfType<DictionaryAttr>(loom::kBatch);
-  if (!batch)
+  auto parts = batch ? batch.getAs<IntegerAttr>("parts") : IntegerAttr();
+  if (!parts || !batch.getAs<StringAttr>("name") || parts.getInt() < 1)
     return;
   name = batch.getAs<StringAttr>("name");
-  count = batch.getAs<IntegerAttr>("parts").getInt();
+  count = parts.getInt();
   function->removeAttr(loom::kBatch);
 }
 
 bool Pieces::isCut(BlockArgument argument) {
   auto names = function.getArgAttrOfType<ArrayAttr>(argument.getArgNumber(), loom::kDimNames);
-  return !loom::isOfTraining(argument) && names && !names.empty() && names[0] == name;
+  return name && !loom::isOfTraining(argument) && names && !names.empty() && names[0] == name;
 }
 
 Value Pieces::cut(Value whole, int64_t index) {
@@ -39,7 +40,7 @@ Value Pieces::cut(Value whole, int64_t index) {
 /// are those of row r * count + index there.
 void Pieces::renumber(loom::RandomBitsOp op, int64_t index) {
   ArrayRef<int64_t> shape = cast<RankedTensorType>(op.getType()).getShape();
-  if (shape.empty() || rows == 0 || loom::countElements(shape) % rows)
+  if (shape.empty() || shape[0] != rows)
     return;
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPoint(op);

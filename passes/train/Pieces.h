@@ -20,16 +20,19 @@ class Pieces {
 public:
   /// The function's arguments have the rows of a part where their first dimension is called as
   /// attribute `loom.batch` says, {name, parts}, which is taken off. Without it there is one part.
+  /// Random numbers of tensors that begin with the batch are those of the whole batch; others are
+  /// the same in all parts.
   explicit Pieces(mlir::func::FuncOp function);
 
   int64_t getCount() const { return count; }
+  /// Whether an argument has the rows of a part.
+  bool isCut(mlir::BlockArgument argument);
   /// Makes the arguments whole. What is in the function is part 0 from then on.
   void widen();
   /// Copies what was in the function at `widen` before its terminator, for part `index`, from 1.
   mlir::IRMapping copy(int64_t index);
 
 private:
-  bool isCut(mlir::BlockArgument argument);
   mlir::Value cut(mlir::Value whole, int64_t index);
   void renumber(loom::RandomBitsOp op, int64_t index);
 

@@ -9,6 +9,8 @@
 #include "passes/differentiate/Gradients.h"
 #include "passes/train/Pieces.h"
 
+#include "llvm/ADT/StringSet.h"
+
 #include <limits>
 
 using namespace mlir;
@@ -32,7 +34,8 @@ public:
 private:
   void findStatistics();
   LogicalResult findParameters(const Objective &objective);
-  LogicalResult checkPieces(int64_t count);
+  LogicalResult checkPieces(Pieces &pieces);
+  LogicalResult checkNames();
   LogicalResult addGradients(const Objective &objective);
   void buildScale(const Objective &objective);
   void buildStep();
@@ -233,9 +236,31 @@ void StepBuilder::numberAttempts(Results &results) {
 }
 
 /// That the batch can be computed in parts.
-LogicalResult StepBuilder::checkPieces(int64_t count) {
+LogicalResult StepBuilder::checkPieces(Pieces &pieces) {
+  int64_t count = pieces.getCount();
   if (count == 1)
     return success();
+  for (const LossSpec &loss : settings.losses)
+    if (loss.kind == LossSpec::Kind::Output)
+      return function.emitError("--microbatches ")
+             << count << ": output '" << loss.prediction
+             << "' may be a mean or a sum over the batch; give the loss by its name, e.g. "
+                "--loss 'cross_entropy(logits, labels)'";
+  auto checkTarget = [&](StringRef text, StringRef target, StringRef prediction) {
+    BlockArgument argument = findArgument(function, target);
+    return !argument || pieces.isCut(argument)
+               ? success()
+               : function.emitError("--microbatches ")
+                     << count << ": '" << target << "' of '" << text
+                     << "' does not begin with the batch that is cut; give output '" << prediction
+                     << "' the dimensions of the model's inputs";
+  };
+  for (const LossSpec &loss : settings.losses)
+    if (failed(checkTarget(loss.text, loss.target, loss.prediction)))
+      return failure();
+  for (const MetricSpec &metric : settings.metrics)
+    if (failed(checkTarget(metric.text, metric.target, metric.prediction)))
+      return failure();
   if (!statistics.empty())
     return function.emitError("--microbatches ")
            << count << ": '" << statistics.front().first.getValue()
@@ -247,16 +272,23 @@ LogicalResult StepBuilder::checkPieces(int64_t count) {
   return success();
 }
 
+/// That inputs and states have names of their own.
+LogicalResult StepBuilder::checkNames() {
+  llvm::StringSet<> names;
+  for (BlockArgument argument : function.getArguments())
+    if (StringRef name = getArgumentName(argument); !names.insert(name).second)
+      return function.emitError("two inputs or states of the training step are called '")
+             << name << "'; rename the model's input or weight, or the target of the loss";
+  return success();
+}
+
 LogicalResult StepBuilder::run() {
   findStatistics();
   Pieces pieces(function);
   auto objective = buildObjective(function, builder, settings.losses, settings.metrics);
   if (failed(objective) || failed(findParameters(*objective)) ||
-      failed(checkPieces(pieces.getCount())))
+      failed(checkPieces(pieces)))
     return failure();
-  if (findArgument(function, kRate))
-    return function.emitError("the model has an input '")
-           << kRate << "', as the training step has; rename it";
   parameters = makeStates(function, weights);
   pieces.widen();
   const Objective first = *objective;
@@ -281,6 +313,8 @@ LogicalResult StepBuilder::run() {
   numberAttempts(results);
   Term next = *step + term(*committed, "train/step").convert(builder.getI64Type());
   results.addState("train/step", next);
+  if (failed(checkNames()))
+    return failure();
   results.commit();
   for (auto [name, role] : weights)
     trained.insert({name, role});

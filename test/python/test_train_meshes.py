@@ -145,6 +145,59 @@ def test_states_split_on_a_mesh_of_two_axes_are_exact(tools, tmp_path, storage):
     check_signs(tools, tmp_path, "mlp", 7, "data=2,model=2", shard=split(MODELS["mlp"]().weights, storage))
 
 
+@pytest.mark.parametrize(
+    ("name", "mesh", "batch", "options"),
+    [
+        ("mlp", "data=2", 6, {"zero": 1}),
+        ("mlp", "data=3", 7, {"zero": 3}),
+        ("mlp", "data=2,model=2", 7, {"zero": 2}),
+        ("mlp", "", 8, {"microbatches": 4}),
+        ("mlp", "data=2", 8, {"microbatches": 4}),
+        ("mlp", "data=3", 8, {"microbatches": 2}),
+        ("mlp", "data=2,model=2", 12, {"microbatches": 3, "zero": 3}),
+        ("average", "data=2", 8, {"microbatches": 2, "zero": 1}),
+        pytest.param("max", "data=4", 8, {"microbatches": 2, "zero": 3}, marks=pytest.mark.full),
+    ],
+)
+def test_zero_and_parts_of_a_batch_are_exact(tools, tmp_path, name, mesh, batch, options):
+    check_signs(tools, tmp_path, name, batch, mesh, **options)
+
+
+def count_messages(plan, entry: str) -> dict[str, int]:
+    """Calls of collectives by kind in an entry's last dump."""
+    text = (plan.path / "ir" / "07-fuse.mlir").read_text()
+    body = re.search(rf"func.func @{entry}\w*\(.*?\n  \}}", text, re.S)[0]
+    kinds = re.findall(r"= dist\.(all_reduce|all_gather|reduce_scatter) ", body)
+    return {kind: kinds.count(kind) for kind in set(kinds)}
+
+
+def test_gradients_are_reduced_once_a_step(tools, tmp_path):
+    """However many parts the batch has: partial sums are added up before they are sent."""
+    path = Mlp(draw_powers(1)).save(tmp_path / "m.onnx")
+    options = {"train": True, "loss": "mse(y, t)", "dims": {"batch": 8}, "mesh": "data=2", "tools": tools.folder}
+    plans = {
+        parts: gridloom.compile(path, tmp_path / f"{parts}.plan", microbatches=parts, **options) for parts in (1, 4)
+    }
+    assert count_messages(plans[1], "train_step") == count_messages(plans[4], "train_step")
+    assert count_messages(plans[1], "train_step")["all_reduce"] == 5  # four gradients and the loss
+
+
+def test_zero_scatters_and_gathers(tools, tmp_path):
+    """Of each parameter the gradient is scattered to where its moments lie, and the weight gathered once. Of what adam keeps, with
+    P bytes of weights 3 P, each of two devices has 2 P, and 1.5 P with the weights."""
+    path = Mlp(draw_powers(1), hidden=512).save(tmp_path / "m.onnx")
+    options = {"train": True, "loss": "mse(y, t)", "dims": {"batch": 8}, "mesh": "data=2", "tools": tools.folder}
+    states = {}
+    for level in (0, 1, 3):
+        plan = gridloom.compile(path, tmp_path / f"{level}.plan", optimizer="adam(lr=1e-3)", zero=level or None, **options)
+        counts = count_messages(plan, "train_step")
+        if level:
+            assert (counts["reduce_scatter"], counts["all_gather"]) == (4, 4)
+        states[level] = plan.report["memory"]["states_bytes"]
+    assert states[1] / states[0] == pytest.approx(2 / 3, rel=0.02)
+    assert states[3] / states[0] == pytest.approx(1 / 2, rel=0.02)
+
+
 @pytest.mark.parametrize(("mesh", "batch"), MESHES[2:])
 def test_replicas_are_equal(tools, tmp_path, mesh, batch):
     """`check` reads each state on each rank, and compares bit by bit here: integers leave nothing to round."""
