@@ -17,6 +17,8 @@
 
 #include "onnx-ml.pb.h"
 
+#include "llvm/Support/JSON.h"
+
 using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::onnx_import;
@@ -66,7 +68,7 @@ public:
         loc(NameLoc::get(builder.getStringAttr(model.path.string()))) {}
 
   OwningOpRef<ModuleOp> run() {
-    if (failed(checkVersions()) || failed(checkDims()))
+    if (failed(checkVersions()) || failed(checkNames(model.proto->graph())) || failed(checkDims()))
       return {};
     OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
     TensorPool pool(model, *module, options.isTraining);
@@ -108,6 +110,37 @@ private:
       return emitError(loc) << "opset " << opset << " is not one of " << kFirstOpset << " to "
                             << kLastOpset << "; convert the model with onnx.version_converter";
     return success();
+  }
+
+  /// Reports and dumps are UTF-8, as ONNX says that names are.
+  LogicalResult checkName(const std::string &name) const {
+    if (llvm::json::isUTF8(name))
+      return success();
+    return emitError(loc) << "the name '" << llvm::json::fixUTF8(name)
+                          << "' is not UTF-8; rename it in the model";
+  }
+  LogicalResult checkNames(const onnx::GraphProto &graph) const {
+    LogicalResult result = checkName(graph.name());
+    auto check = [&](const std::string &name) {
+      if (succeeded(result))
+        result = checkName(name);
+    };
+    for (const onnx::TensorProto &tensor : graph.initializer())
+      check(tensor.name());
+    for (const auto *list : {&graph.input(), &graph.output()})
+      for (const onnx::ValueInfoProto &value : *list) {
+        check(value.name());
+        for (const auto &dim : value.type().tensor_type().shape().dim())
+          check(dim.dim_param());
+      }
+    for (const onnx::NodeProto &node : graph.node()) {
+      check(node.name());
+      llvm::for_each(node.output(), check);
+      for (const onnx::AttributeProto &attribute : node.attribute())
+        if (attribute.has_g() && succeeded(result))
+          result = checkNames(attribute.g());
+    }
+    return result;
   }
 
   /// Every symbolic dimension of an input, with the input that has it first.

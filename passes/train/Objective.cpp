@@ -181,6 +181,8 @@ Term Objective::getLoss() const {
 void Objective::addOutputs(Results &results, const Term &loss) const {
   results.addOutput("loss", loss);
   results.addOutput("count", losses.front().parts.count);
-  for (const Metric &metric : metrics)
+  for (const Metric &metric : metrics) {
     results.addOutput(metric.name, getMean(metric.parts));
+    results.addOutput(metric.name + ".count", metric.parts.count);
+  }
 }

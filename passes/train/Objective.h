@@ -41,7 +41,7 @@ public:
   Term getLoss() const;
   /// What a mean divides by: 1 in place of 0, where the sum is 0, too.
   static Term getDivisor(const LossParts &parts);
-  /// Adds `loss`, `count` (of the first loss) and the metrics.
+  /// Adds `loss`, `count` (of the first loss), and of each metric NAME its mean and NAME.count.
   void addOutputs(Results &results, const Term &loss) const;
 
 private:

@@ -10,8 +10,8 @@ def AddTrainStep : Pass<"loom-add-train-step", "::mlir::ModuleOp"> {
     Every float weight that the losses depend on becomes a state that begins with the weight, in all
     functions. Beside the functions of entry `main` there are then those of two more entries:
 
-    - `eval`: the inputs that the losses need, among them targets such as labels, to the outputs `loss`, `count` and
-      one for each metric.
+    - `eval`: the inputs that the losses need, among them targets such as labels, to the outputs `loss`, `count`, and
+      NAME and NAME.count of each metric.
     - `train_step`: the same with input `learning_rate`. The sum of the losses is differentiated and divided by the
       count; the optimizer gives the next value of each parameter and of its own states, called PARAMETER/SLOT. Outputs
       are `loss`, `count`, the metrics, `gradient_norm` and `committed`: 0 where the loss or the norm is not finite, and then

@@ -94,6 +94,13 @@ def test_a_target_without_the_batch_is_not_cut(tools, tmp_path):
     assert result.returncode == 1 and "'t' of 'mse(y, t)' does not begin with the batch that is cut" in result.stderr
 
 
+def test_names_are_utf8(tools, tmp_path):
+    path = save(tmp_path / "m.onnx", [helper.make_node("MatMul", ["x", "wwww"], ["y"])], {"x": ["batch", 4]}, ["batch", 3], {"wwww": draw(4, 3)})
+    path.write_bytes(path.read_bytes().replace(b"wwww", b"w\xff\xfew"))
+    result = tools.call("compile", path, "--dim", "batch=8", "-o", tmp_path / "m.plan", check=False)
+    assert result.returncode == 1 and "is not UTF-8; rename it in the model" in result.stderr, result.stderr
+
+
 def test_loops_are_not_trained(tools, tmp_path):
     """A weight that a loop reads in a function of its own would stay as it is."""
     body = helper.make_graph(
