@@ -17,6 +17,8 @@ static StringAttr getRole(Value value) {
 }
 
 bool loom::isWeight(Value value) {
+  while (auto convert = value.getDefiningOp<loom::ConvertOp>())
+    value = convert.getInput();
   if (value.getDefiningOp<loom::GetWeightOp>())
     return true;
   StringAttr role = getRole(value);

@@ -31,7 +31,8 @@ inline constexpr llvm::StringLiteral kBatch = "loom.batch";
 /// On a read of a weight that training leaves alone: why.
 inline constexpr llvm::StringLiteral kFrozen = "loom.frozen";
 
-/// Whether the value is a weight of the model: read from its file, or a state that began so.
+/// Whether the value is a weight of the model: read from its file, or a state that began so; or
+/// either of them in another type, as it is computed with.
 bool isWeight(mlir::Value value);
 /// Whether the value is a state or a setting of a training run: it has no batch.
 bool isOfTraining(mlir::Value value);

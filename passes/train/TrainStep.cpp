@@ -174,13 +174,14 @@ void StepBuilder::buildStep() {
   step = term(train::addState(function, "train/step", counter, loom::kCounter, {}), "train/step");
 }
 
-/// A state of the optimizer before this step. Memory is zeros at first.
+/// A state of the optimizer before this step. Memory is zeros at first. What is computed from it is
+/// named as the update that it is part of, not as the state: --shard means by that the state alone.
 Term StepBuilder::addSlot(const Twine &name, const Slot &slot, StringAttr parameter) {
   bool isScalar = slot.type.getRank() == 0;
   Term state = term(addState(function, name.str(), slot.type,
                              isScalar ? loom::kCounter : loom::kMoment,
                              slot.beginsAsParameter ? parameter : StringAttr()),
-                    name);
+                    parameter ? parameter.getValue() + ".update" : Twine("train/step"));
   if (slot.beginsAsParameter || slot.init == 0)
     return state;
   Term isFirst = step->compare(loom::Direction::EQ, 0).broadcast(state.getShape(), {});

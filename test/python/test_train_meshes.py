@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 
@@ -14,8 +15,8 @@ from gridloom import zoo
 
 # Batches that divide by the axis of the data, and ones that do not.
 MESHES = [("data=2", 6), ("data=3", 7), ("data=4", 7), ("model=2", 6), ("model=3", 7), ("data=2,model=2", 7)]
-# What is split over the devices that split the batch, in how it lies or in how it is used.
-STORAGES = ["moments", "all", "moments stored", "all stored"]
+# What is split over the devices that split the batch, in how it lies or in how it is used; and as ZeRO's first and third stages do.
+STORAGES = ["moments", "all", "moments stored", "all stored", "zero 1", "zero 3"]
 
 
 def draw_powers(seed: int):
@@ -23,13 +24,30 @@ def draw_powers(seed: int):
     return lambda *shape: random.choice([-1, -0.5, 0.5, 1], shape)
 
 
-def split(weights: dict[str, np.ndarray], storage: str) -> dict[str, str]:
+def split(model, storage: str) -> dict[str, str]:
     """The first dimension of the optimizer's memory, and of the weights, over `data`."""
+    if storage.startswith("zero"):
+        return split_as_zero(model, int(storage[-1]))
     kind = "stored" if "stored" in storage else ""
     shards = {}
-    for name, array in weights.items():
-        sharding = kind + "[" + ",".join(["{data}"] + ["{}"] * (array.ndim - 1)) + "]"
+    for name, array in model.weights.items():
+        sharding = kind + write_sharding(array.ndim, "data")
         shards |= {f"{name}/*": sharding} | ({name: sharding} if storage.startswith("all") else {})
+    return shards
+
+
+def write_sharding(rank: int, first: str = "") -> str:
+    return "[" + ",".join([f"{{{first}}}"] + ["{}"] * (rank - 1)) + "]"
+
+
+def split_as_zero(model, stage: int) -> dict[str, str]:
+    """Weights are read whole; updates, and what the optimizer keeps, are of parts. In stage 3 weights lie in parts, too."""
+    shards = {"x": write_sharding(1 + len(model.row), "data")}
+    for name, array in model.weights.items():
+        parts = write_sharding(array.ndim, "data")
+        shards |= {name: write_sharding(array.ndim), f"{name}/*": parts}
+        if stage == 3:
+            shards[f"{name}*"] = "stored" + parts  # a star, as the name has a key already
     return shards
 
 
@@ -127,7 +145,7 @@ def test_sign_descent_is_exact(tools, tmp_path, name, mesh, batch):
     ],
 )
 def test_states_split_over_the_data_are_exact(tools, tmp_path, name, mesh, batch, storage):
-    check_signs(tools, tmp_path, name, batch, mesh, shard=split(MODELS[name]().weights, storage))
+    check_signs(tools, tmp_path, name, batch, mesh, shard=split(MODELS[name](), storage))
 
 
 @pytest.mark.parametrize(("mesh", "batch"), [("", 7), *MESHES])
@@ -142,7 +160,7 @@ def test_momentum_is_exact(tools, tmp_path, mesh, batch):
 
 @pytest.mark.parametrize("storage", ["moments", "all stored"])
 def test_states_split_on_a_mesh_of_two_axes_are_exact(tools, tmp_path, storage):
-    check_signs(tools, tmp_path, "mlp", 7, "data=2,model=2", shard=split(MODELS["mlp"]().weights, storage))
+    check_signs(tools, tmp_path, "mlp", 7, "data=2,model=2", shard=split(MODELS["mlp"](), storage))
 
 
 @pytest.mark.parametrize(
@@ -291,3 +309,90 @@ def test_a_moment_that_is_not_kept_shows_in_the_second_step(tools, split_plan, t
     printed = check_edited(tools, split_plan, tmp_path / "m.plan", edit)
     differing = set(re.findall(r"(call \d): 07-fuse .* output '(w1\S*)' .*DIFFERS", printed))
     assert ("call 2", "w1") in differing and ("call 1", "w1") not in differing
+
+
+def test_replicas_that_differ_are_told(tools, tmp_path):
+    """A plan that adds a gradient over the wrong axis, with the programs of one that is right."""
+    path, loss, optimizer, dims, inputs = make_random_case(tmp_path, "mlp", 0)
+    options = {"train": True, "loss": loss, "optimizer": optimizer, "dims": dims, "mesh": "data=2,model=2"}
+    right = gridloom.compile(path, tmp_path / "right.plan", tools=tools.folder, **options).path
+    text = (right / "ir" / "07-fuse.mlir").read_text()
+    found = re.search(r"dist\.all_reduce %[\w.]+ over (\[\"data\"\]) sum \{[^}]*'b2.update' needs the whole", text)
+    (tmp_path / "07-fuse.mlir").write_text(text[: found.start(1)] + '["model"]' + text[found.end(1) :])
+    wrong = tmp_path / "wrong.plan"
+    tools.compile(tmp_path / "07-fuse.mlir", wrong, "--start-from", "schedule")
+    for dump in (right / "ir").iterdir():
+        shutil.copy(dump, wrong / "ir" / dump.name)
+    result = tools.call("check", wrong, "--model", path, *inputs, check=False)
+    assert result.returncode == 1
+    assert "the plan does not run: state 'b2' differs between its replicas: rank " in result.stderr
+
+
+def list_collectives(tools, folder, optimizer: str, mesh: str, shard=None, **options) -> list[tuple[str, int]]:
+    """Kind and bytes of the whole value of each collective of a step."""
+    model = Mlp(draw_powers(1))
+    compile_job(tools, folder, model, optimizer, 12, mesh, shard=shard, **options).close()
+    listed = json.loads(tools.call("inspect", folder / "m.plan", "collectives", "--format", "json").stdout)["collectives"]
+    assert {each["over"] for each in listed} == {"data"} and {each["times"] for each in listed} == {1}
+    return sorted((each["kind"], each["bytes"]) for each in listed if each["entry"] == "train_step")
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw", "lamb(lr=1)"])
+@pytest.mark.parametrize("mesh", ["data=2", "data=4"])
+def test_a_step_reduces_each_gradient_once(tools, tmp_path, mesh, optimizer):
+    """And nothing else but the sum of the losses: norms are of gradients that every device has whole."""
+    gradients = [array.nbytes for array in Mlp(draw_powers(1)).weights.values()]
+    found = list_collectives(tools, tmp_path, optimizer, mesh, clip="norm(1)")
+    assert found == sorted(("all_reduce", size) for size in [*gradients, 8])
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_split_states_reduce_and_gather_each_weight_once(tools, tmp_path, stage):
+    """A gradient is reduced to the device that updates the part; the weight is gathered where it is read whole, or after the update."""
+    # With padding where the first dimension is odd.
+    parts = [-(-len(array) // 2) * array[:1].nbytes for array in Mlp(draw_powers(1)).weights.values()]
+    found = list_collectives(tools, tmp_path, "adamw", "data=2", split_as_zero(Mlp(draw_powers(1)), stage))
+    sizes = lambda kind: sorted(size for each, size in found if each == kind)  # noqa: E731
+    assert sizes("reduce_scatter") == sorted(2 * size for size in parts)
+    assert sizes("all_gather") == sorted(parts)
+    assert sizes("all_reduce") == [8, 8]  # the losses, and the gradients' norm
+
+
+def test_weights_are_split_that_are_computed_with_in_16_bits(tools, tmp_path):
+    """A state of 32 bits is rounded before it is multiplied: the columns of what is multiplied are the state's."""
+    path, loss, optimizer, dims, inputs = make_random_case(tmp_path, "mlp", 0)
+    options = {"train": True, "loss": loss, "optimizer": optimizer, "dims": dims, "precision": "bf16"}
+    plan = gridloom.compile(path, tmp_path / "m.plan", mesh="data=2,model=2", tools=tools.folder, **options)
+    assert "tp over model" in plan.log
+    assert "PASS" in tools.call("check", plan.path, *inputs).stdout
+
+
+def test_the_sharding_of_a_state_is_of_nothing_else(tools, tmp_path):
+    """LAMB makes a norm, a number, of what it computes from its memory."""
+    path, loss, _, dims, inputs = make_random_case(tmp_path, "mlp", 0)
+    options = {"train": True, "loss": loss, "optimizer": "lamb(lr=0.01)", "dims": dims, "shard": {"w1/m": "[{data},{}]"}}
+    plan = gridloom.compile(path, tmp_path / "m.plan", mesh="data=2", tools=tools.folder, **options)
+    assert "PASS" in tools.call("check", plan.path, "--exact", *inputs).stdout
+
+
+def test_sizes_share_their_states(tools, tmp_path):
+    """Batches of two sizes, each with its steps, evaluation and model."""
+    path, loss, optimizer, _, inputs = make_random_case(tmp_path, "mlp", 0)
+    options = {"train": True, "loss": loss, "optimizer": optimizer, "dims": {"batch": (3, 8)}}
+    plan = gridloom.compile(path, tmp_path / "m.plan", mesh="data=3", tools=tools.folder, **options)
+    text = tools.call("check", plan.path, "--exact", *inputs).stdout
+    assert "8 calls of one session" in text and "PASS" in text
+
+
+def test_inputs_of_a_check_are_of_some_entry(tools, split_plan):
+    """Labels are no input of the model; a name that no entry has is refused."""
+    text = tools.call("check", split_plan, "--input", "labels=4", "--input", "learning_rate=0.5").stdout
+    assert "entry 'main'" in text and "PASS" in text
+    result = tools.call("check", split_plan, "--input", "lables=4", check=False)
+    assert result.returncode == 1 and result.stderr == "error: the program has no input 'lables'\n"
+
+
+@pytest.mark.parametrize(("oracle", "line"), [("1rank", "call 5: compiled against 1 rank"), ("ort", "ONNX Runtime does not train")])
+def test_other_oracles_of_a_check(tools, split_plan, oracle, line):
+    text = tools.call("check", split_plan, "--oracle", oracle).stdout
+    assert line in text and "PASS" in text
