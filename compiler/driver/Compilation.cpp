@@ -118,8 +118,9 @@ LogicalResult Compilation::checkOptions() {
     fail("--emit-onnx writes what the shard phase decides; this compilation does not run it");
     return failure();
   }
-  if (failed(checkTarget()) || failed(checkPrecision()) || failed(checkGradients()) || failed(checkTraining()) ||
-      failed(checkCluster()) || failed(checkStrategy()) || failed(checkMeasuring()))
+  if (failed(checkTarget()) || failed(checkPrecision()) || failed(checkGradients()) ||
+      failed(checkTraining()) || failed(checkCluster()) || failed(checkStrategy()) ||
+      failed(checkMeasuring()))
     return failure();
   if (!options.startFrom.empty() && first > 1 &&
       (!options.mesh.empty() || cluster || !options.shard.empty() || options.microbatches) &&
@@ -262,9 +263,8 @@ LogicalResult Compilation::checkTraining() {
             StringRef(options.strategy).ends_with(".strategy")))
     fail("--zero does not go with --strategy " + options.strategy +
          ", which says by itself how states lie");
-  else if (llvm::any_of(llvm::split(options.mesh, ','), [](StringRef axis) {
-             return axis.split('=').first.trim() == "pipe";
-           }))
+  else if (llvm::any_of(llvm::split(options.mesh, ','),
+                        [](StringRef axis) { return axis.split('=').first.trim() == "pipe"; }))
     fail("--train has no pipeline stages; take 'pipe' out of --mesh " + options.mesh);
   else if (!options.gradientsOf.empty())
     fail("--train and --gradients-of exclude each other");

@@ -118,12 +118,13 @@ static void addTrainOptions(CLI::App &verb, CompileOptions &all) {
   verb.add_flag("--train", options.isOn,
                 "make a plan that trains the model: entries train_step, eval and main, with the "
                 "weights as states (docs/training.md)");
-  verb.add_option("--loss", options.losses, std::string("what training makes smaller: ") +
-                                                train::kLossGrammar)
+  verb.add_option("--loss", options.losses,
+                  std::string("what training makes smaller: ") + train::kLossGrammar)
       ->type_name("LOSS")
       ->allow_extra_args(false);
   verb.add_option("--metric", options.metrics,
-                  std::string("what training and evaluation show besides: ") + train::kMetricGrammar)
+                  std::string("what training and evaluation show besides: ") +
+                      train::kMetricGrammar)
       ->type_name("METRIC")
       ->allow_extra_args(false);
   verb.add_option("--optimizer", options.optimizer,
@@ -177,10 +178,10 @@ static void addStrategyOptions(CLI::App &verb, CompileOptions &options) {
                   "NAME=stored[...] is how it lies in memory, {unreduced:{axis}} last leaves a "
                   "partial sum")
       ->allow_extra_args(false);
-  verb.add_option(
-          "--microbatches", options.microbatches,
-          "maximum number of micro-batches; the largest divisor of the batch up to it is used; with "
-          "--train the parts in which a step computes its batch, one after another")
+  verb.add_option("--microbatches", options.microbatches,
+                  "maximum number of micro-batches; the largest divisor of the batch up to it is "
+                  "used; with "
+                  "--train the parts in which a step computes its batch, one after another")
       ->check(CLI::Range(1, 1 << 20));
   verb.add_option(
           "--chunk-matmul", options.chunkMatmul,

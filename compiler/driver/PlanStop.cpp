@@ -100,8 +100,8 @@ void Compilation::showProgress(const PlanProgress &progress) const {
   std::string text;
   llvm::raw_string_ostream os(text);
   os << statusOfPhase << ": " << (isInterrupted() ? "ending, Ctrl-C again aborts; " : "")
-     << std::min(progress.weighed, progress.candidates) << " of "
-     << progress.candidates << " weighed";
+     << std::min(progress.weighed, progress.candidates) << " of " << progress.candidates
+     << " weighed";
   if (progress.simulated)
     os << ", " << progress.simulated << " simulated";
   if (progress.bestSeconds > 0)

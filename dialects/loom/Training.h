@@ -21,12 +21,14 @@ inline constexpr llvm::StringLiteral kEval = "eval";
 inline constexpr llvm::StringLiteral kRole = "loom.role";
 inline constexpr llvm::StringLiteral kParameter = "parameter"; ///< begins with a weight
 inline constexpr llvm::StringLiteral kMoment = "moment";       ///< of the optimizer, by parameter
-inline constexpr llvm::StringLiteral kStatistic = "statistic"; ///< begins with a weight; no gradient
-inline constexpr llvm::StringLiteral kCounter = "counter";     ///< a number
-inline constexpr llvm::StringLiteral kSetting = "setting";     ///< an input: the learning rate
+inline constexpr llvm::StringLiteral kStatistic =
+    "statistic";                                           ///< begins with a weight; no gradient
+inline constexpr llvm::StringLiteral kCounter = "counter"; ///< a number
+inline constexpr llvm::StringLiteral kSetting = "setting"; ///< an input: the learning rate
 /// On a module that was imported to be trained, until the training step is added.
 inline constexpr llvm::StringLiteral kTrains = "loom.trains";
-/// On a function of a part of a batch: {name, parts}, of the batch's dimension and how many make it.
+/// On a function of a part of a batch: {name, parts}, of the batch's dimension and how many make
+/// it.
 inline constexpr llvm::StringLiteral kBatch = "loom.batch";
 /// On a read of a weight that training leaves alone: why.
 inline constexpr llvm::StringLiteral kFrozen = "loom.frozen";

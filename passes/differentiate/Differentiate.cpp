@@ -115,8 +115,7 @@ bool OutputGradient::isTaken(StringRef name) {
 }
 
 /// Each source that the output depends on has its gradient as an output.
-LogicalResult
-OutputGradient::addOutputs(const llvm::MapVector<StringAttr, Value> &gradients) {
+LogicalResult OutputGradient::addOutputs(const llvm::MapVector<StringAttr, Value> &gradients) {
   MLIRContext *context = function.getContext();
   Operation *end = function.front().getTerminator();
   SmallVector<Value> results(end->getOperands());

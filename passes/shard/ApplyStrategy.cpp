@@ -96,8 +96,7 @@ void ApplyStrategyPass::seedTables(Propagation &state, func::FuncOp func, String
       mlir::emitRemark(gather.getLoc())
           << "table '" << loom::getNodeName(table.getLoc()) << "' is not split over " << axis
           << ": its " << cast<RankedTensorType>(table.getType()).getDimSize(0)
-          << " rows are less than "
-          << state.getMesh().getSize(axis);
+          << " rows are less than " << state.getMesh().getSize(axis);
   });
   state.run();
 }

@@ -45,7 +45,7 @@ struct ShardOptions {
   bool vocab = true;
   bool sequence = false;
   int64_t microbatches = 1;
-  int64_t zero = 0; ///< of dist-split-states; 0: states lie as they are used
+  int64_t zero = 0;          ///< of dist-split-states; 0: states lie as they are used
   bool mergesStages = false; ///< all operations in one stage, to look at a micro-batch as a whole
   bool explains = true;      ///< says of values why they are not split; trials need not
   /// Decides in place of the axes' uses; its mesh, axis of stages and micro-batches are repeated

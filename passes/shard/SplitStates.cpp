@@ -67,8 +67,8 @@ void SplitStatesPass::split(func::FuncOp func, const Mesh &mesh) {
     bool isParameter = role == loom::kParameter;
     ArrayRef<int64_t> shape = cast<RankedTensorType>(argument.getType()).getShape();
     ShardingAttr given = getSharding(argument);
-    Sharding sharding = given ? Sharding(given)
-                              : Sharding::replicated(static_cast<int64_t>(shape.size()), true);
+    Sharding sharding =
+        given ? Sharding(given) : Sharding::replicated(static_cast<int64_t>(shape.size()), true);
     bool isOpen = llvm::all_of(sharding.dims, [](const Sharding::Dim &dim) { return dim.open; });
     if ((!isParameter && role != loom::kMoment) || shape.empty() || !isOpen)
       continue;

@@ -48,8 +48,9 @@ std::optional<Term> ObjectiveBuilder::findPrediction(StringRef text, StringRef n
     for (unsigned i = 0; i < function.getNumResults(); ++i)
       if (StringRef other = getResultName(function, i);
           other.consume_front(name) && other.starts_with(".dim")) {
-        (void)fail(text, "output '" + name + "' has as many elements as data say; reduce them in "
-                                             "the model, so that padding has no part in the loss");
+        (void)fail(text, "output '" + name +
+                             "' has as many elements as data say; reduce them in "
+                             "the model, so that padding has no part in the loss");
         return std::nullopt;
       }
     return term(function.front().getTerminator()->getOperand(*result), "train/loss");
@@ -109,8 +110,8 @@ LogicalResult ObjectiveBuilder::addMetric(const MetricSpec &spec, Objective &obj
   RankedTensorType type = getTargetType(spec, prediction->getType(), error);
   if (!type)
     return function.emitError() << error;
-  Term target = findTarget(spec.target, *findResult(spec.prediction), type,
-                           getAxis(spec.axis, *prediction));
+  Term target =
+      findTarget(spec.target, *findResult(spec.prediction), type, getAxis(spec.axis, *prediction));
   std::optional<LossParts> parts = buildMetric(spec, *prediction, target, error);
   if (!parts)
     return function.emitError() << error;

@@ -52,10 +52,9 @@ static BlockArgument addArgument(func::FuncOp function, RankedTensorType type,
 BlockArgument train::addInput(func::FuncOp function, StringRef name, RankedTensorType type,
                               ArrayRef<StringRef> dimNames) {
   Builder builder(function.getContext());
-  return addArgument(
-      function, type,
-      {builder.getNamedAttr(loom::kName, builder.getStringAttr(name)),
-       builder.getNamedAttr(loom::kDimNames, builder.getStrArrayAttr(dimNames))});
+  return addArgument(function, type,
+                     {builder.getNamedAttr(loom::kName, builder.getStringAttr(name)),
+                      builder.getNamedAttr(loom::kDimNames, builder.getStrArrayAttr(dimNames))});
 }
 
 BlockArgument train::addSetting(func::FuncOp function, StringRef name, RankedTensorType type) {

@@ -105,10 +105,10 @@ LogicalResult StepBuilder::findParameters(const Objective &objective) {
         weight->hasAttr(loom::kFrozen) || statistics.contains(name))
       continue;
     if (!type.getElementType().isF32() && !type.getElementType().isF64())
-      return weight.emitError("weight '")
-             << weight.getName() << "' is " << type.getElementType()
-             << "; parameters are f32 or f64: save the model so and compile it with --precision, or "
-                "freeze the weight with --param";
+      return weight.emitError("weight '") << weight.getName() << "' is " << type.getElementType()
+                                          << "; parameters are f32 or f64: save the model so and "
+                                             "compile it with --precision, or "
+                                             "freeze the weight with --param";
     weights[name] = loom::kParameter;
   }
   if (weights.size() == statistics.size())
@@ -130,9 +130,8 @@ LogicalResult StepBuilder::addGradients(const Objective &objective) {
     Term one = loss.parts.sum.splat(loss.factor);
     seeds.push_back({loss.parts.sum, isOnly ? one : one / Objective::getDivisor(loss.parts)});
   }
-  auto built = Gradients(function, "the loss", sources).build(seeds, [](Operation *) {
-    return false;
-  });
+  auto built =
+      Gradients(function, "the loss", sources).build(seeds, [](Operation *) { return false; });
   if (failed(built))
     return failure();
   for (auto [name, gradient] : *built) {
@@ -178,10 +177,10 @@ void StepBuilder::buildStep() {
 /// named as the update that it is part of, not as the state: --shard means by that the state alone.
 Term StepBuilder::addSlot(const Twine &name, const Slot &slot, StringAttr parameter) {
   bool isScalar = slot.type.getRank() == 0;
-  Term state = term(addState(function, name.str(), slot.type,
-                             isScalar ? loom::kCounter : loom::kMoment,
-                             slot.beginsAsParameter ? parameter : StringAttr()),
-                    parameter ? parameter.getValue() + ".update" : Twine("train/step"));
+  Term state =
+      term(addState(function, name.str(), slot.type, isScalar ? loom::kCounter : loom::kMoment,
+                    slot.beginsAsParameter ? parameter : StringAttr()),
+           parameter ? parameter.getValue() + ".update" : Twine("train/step"));
   if (slot.beginsAsParameter || slot.init == 0)
     return state;
   Term isFirst = step->compare(loom::Direction::EQ, 0).broadcast(state.getShape(), {});
@@ -287,8 +286,7 @@ LogicalResult StepBuilder::run() {
   findStatistics();
   Pieces pieces(function);
   auto objective = buildObjective(function, builder, settings.losses, settings.metrics);
-  if (failed(objective) || failed(findParameters(*objective)) ||
-      failed(checkPieces(pieces)))
+  if (failed(objective) || failed(findParameters(*objective)) || failed(checkPieces(pieces)))
     return failure();
   parameters = makeStates(function, weights);
   pieces.widen();
