@@ -268,8 +268,10 @@ int BodyEmitter::emitPasses(Context &context, const Loop *last) {
 }
 
 void BodyEmitter::emitStores(Context &context) {
-  for (const Store &target : body.stores) {
-    Value value = emit(target.value, context);
+  // A store may write over what another one's value is read from.
+  auto values = llvm::map_to_vector(
+      body.stores, [&](const Store &target) { return emit(target.value, context); });
+  for (auto [target, value] : llvm::zip_equal(body.stores, values)) {
     Value index = emitPlace(target.index, context);
     AtomSet free = body.atoms.freeAtoms(target.index);
     const Context *lanes = vectorContext(free, context);

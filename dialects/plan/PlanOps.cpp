@@ -45,11 +45,14 @@ static bool isElementByElement(Operation *op) {
 }
 
 /// True when of argument `input` the body reads for an element of the output the one in its place,
-/// and nothing else.
+/// and nothing else. Outputs of one shape are computed together: an element of all of them before
+/// it is written.
 static bool isReadInPlace(Block &body, unsigned output, unsigned input) {
   llvm::DenseSet<Value> inPlace, elsewhere;
-  for (OpOperand &result : body.getTerminator()->getOpOperands())
-    (result.getOperandNumber() == output ? inPlace : elsewhere).insert(result.get());
+  auto shapeOf = [](Value value) { return cast<RankedTensorType>(value.getType()).getShape(); };
+  ArrayRef<int64_t> shape = shapeOf(body.getTerminator()->getOperand(output));
+  for (Value result : body.getTerminator()->getOperands())
+    (shapeOf(result) == shape ? inPlace : elsewhere).insert(result);
   for (Operation &op : llvm::drop_begin(llvm::reverse(body))) {
     if (!isElementByElement(&op))
       return false;

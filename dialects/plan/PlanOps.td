@@ -32,8 +32,9 @@ def Plan_KernelOp : Plan_Op<"kernel", [Symbol, IsolatedFromAbove, SingleBlock]> 
     **Constraints:**
     - P-IP1: `in_place` numbers outputs and inputs that the kernel has.
     - P-IP2: an output takes the memory of an input of as many bytes.
-    - P-IP3: of that input, the body reads for an element of the output only the one in its place,
-      and nothing for other outputs.
+    - P-IP3: of that input, the body reads for an element of the output, and of other outputs of
+      its shape, only the one in its place, and nothing for outputs of another shape. An element of
+      all outputs of one shape is computed before it is written.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name,
       OptionalAttr<TypedArrayAttrBase<Plan_InPlaceAttr, "pairs of an output and an input">>:$in_place);

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/fuse/OutlineKernels.h"
 #include "passes/fuse/Passes.h"
+#include "passes/fuse/StateGroups.h"
 
 using namespace mlir;
 
@@ -23,7 +24,9 @@ struct FormKernels : impl::FormKernelsBase<FormKernels> {
   }
 
   static void runOnBlock(Block &block, KernelOutliner &outliner) {
+    cutReductions(block);
     std::vector<FusionGroup> groups = formFusionGroups(block, /*hasProducts=*/true);
+    joinStateUpdates(block, groups);
     // Consumers first: a group still sees the operations, not the calls, of generators it repeats.
     for (const FusionGroup &group : llvm::reverse(groups))
       outliner.outline(group);

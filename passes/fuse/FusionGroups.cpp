@@ -152,6 +152,8 @@ private:
   void visit(Operation *op);
   void visitGenerator(Operation *op);
   void visitMove(Operation *op, FusionKind kind);
+  /// Adds an operation to all kernels that read it, if each can compute it.
+  bool repeat(Operation *op);
   void startGroup(Operation *op, FusionKind kind);
   /// Adds op to the group if a kernel can compute it in place.
   bool join(Operation *op, FusionKind kind, Candidate &candidate);
@@ -423,6 +425,47 @@ void GroupFormer::visitMove(Operation *op, FusionKind kind) {
     join(op, kind, *candidate);
 }
 
+/// True for elementwise operations of one tensor in memory that is no larger than their result:
+/// computing them again costs a kernel no more than reading what another has computed.
+static bool isFreeToRepeat(Operation *op, int depth = 2) {
+  if (getFusionKind(op) != FusionKind::Elementwise || !isCheap(op) || depth == 0)
+    return false;
+  Value whole;
+  for (Value operand : op->getOperands()) {
+    Operation *from = operand.getDefiningOp();
+    if (from && getFusionKind(from) == FusionKind::Generator)
+      continue;
+    if (whole && whole != operand)
+      return false;
+    whole = operand;
+  }
+  if (!whole || loom::getByteSize(whole.getType()) > loom::getByteSize(op->getResult(0).getType()))
+    return false;
+  Operation *from = whole.getDefiningOp();
+  if (!from || isa<plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp>(from))
+    return true;
+  return getFusionKind(from) == FusionKind::Opaque || isFreeToRepeat(from, depth - 1);
+}
+
+bool GroupFormer::repeat(Operation *op) {
+  llvm::SmallSetVector<Candidate *, 4> readers;
+  for (Operation *user : op->getUsers()) {
+    auto it = memberships.find(user);
+    if (it == memberships.end())
+      return false;
+    readers.insert(it->second.begin(), it->second.end());
+  }
+  for (Candidate *candidate : readers) {
+    Role role = getRole(op, *candidate);
+    if (candidate->isOpaque || candidate->hasProduct || candidate->hasStencil ||
+        (role != Role::Full && role != Role::RowScalar))
+      return false;
+  }
+  for (Candidate *candidate : readers)
+    join(op, FusionKind::Elementwise, *candidate);
+  return true;
+}
+
 void GroupFormer::visit(Operation *op) {
   FusionKind kind = getFusionKind(op);
   if (kind == FusionKind::Boundary || op->use_empty())
@@ -433,6 +476,8 @@ void GroupFormer::visit(Operation *op) {
     return visitGenerator(op);
   if (isMove(op))
     return visitMove(op, kind);
+  if (!op->hasOneUse() && isFreeToRepeat(op) && repeat(op))
+    return;
   Candidate *only = nullptr;
   for (Operation *user : op->getUsers()) {
     auto it = memberships.find(user);

@@ -30,10 +30,12 @@ enum class FusionKind {
 
 FusionKind getFusionKind(mlir::Operation *op);
 
-/// The operations of one kernel. `root` gives its only output. An operation can be in several
-/// groups only if it is a Generator, or moves elements that lie in memory.
+/// The operations of one kernel. `root` gives its output; `others`, in front of it, give more. An
+/// operation can be in several groups only if it is a Generator, moves elements that lie in memory,
+/// or costs no more than reading its result would.
 struct FusionGroup {
   mlir::Operation *root;
+  llvm::SmallVector<mlir::Operation *, 0> others;
   llvm::SmallSetVector<mlir::Operation *, 8> ops;
 };
 

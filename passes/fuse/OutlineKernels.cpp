@@ -85,7 +85,11 @@ plan::KernelOp KernelOutliner::getOrCreate(OwningOpRef<plan::KernelOp> kernel, S
 
 void KernelOutliner::outline(const FusionGroup &group) {
   llvm::SetVector<Operation *> order;
-  orderOps(group.root, group, order);
+  SmallVector<Value> results;
+  for (Operation *each : llvm::concat<Operation *const>(group.others, ArrayRef(group.root))) {
+    orderOps(each, group, order);
+    results.push_back(each->getResult(0));
+  }
 
   OpBuilder builder(module.getContext());
   Location unknown = builder.getUnknownLoc();
@@ -111,17 +115,19 @@ void KernelOutliner::outline(const FusionGroup &group) {
     if (!isa<loom::ConstantOp>(op))
       locs.push_back(op->getLoc());
   }
-  Value result = group.root->getResult(0);
-  loom::YieldOp::create(builder, unknown, map.lookup(result));
+  loom::YieldOp::create(builder, unknown, llvm::map_to_vector(results, [&](Value result) {
+                          return map.lookup(result);
+                        }));
 
   (*kernel)->setLoc(builder.getFusedLoc(locs));
   std::string name = getReadableName(order.getArrayRef());
   plan::KernelOp symbol = getOrCreate(std::move(kernel), name);
   builder.setInsertionPoint(group.root);
-  auto call = plan::CallOp::create(builder, builder.getFusedLoc(locs), TypeRange(result.getType()),
+  auto call = plan::CallOp::create(builder, builder.getFusedLoc(locs), TypeRange(results),
                                    symbol.getSymName(), inputs);
-  // Groups that repeat the root, a generator, are outlined already or keep reading the original.
-  result.replaceAllUsesWith(call.getResult(0));
+  // Groups that repeat a root are outlined already or keep reading the original.
+  for (auto [result, output] : llvm::zip_equal(results, call.getOutputs()))
+    result.replaceAllUsesWith(output);
 }
 
 } // namespace gridloom

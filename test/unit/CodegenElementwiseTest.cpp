@@ -329,6 +329,17 @@ TEST(CodegenElementwise, EitherInputMayBeWrittenOver) {
   EXPECT_EQ(compiled.kernels[0].inPlace, pairs);
 }
 
+/// Both outputs read both inputs, and each takes the memory of one.
+TEST(CodegenElementwise, SeveralOutputsMayBeWrittenOverWhatAllRead) {
+  auto compiled = checkKernels(kernelText("%x: tensor<3x41xf32>, %y: tensor<3x41xf32>",
+                                          "  %0 = loom.add %x, %y : tensor<3x41xf32>\n"
+                                          "  %1 = loom.subtract %x, %y : tensor<3x41xf32>\n"
+                                          "  loom.yield %0, %1 : tensor<3x41xf32>, "
+                                          "tensor<3x41xf32>"));
+  std::vector<std::pair<unsigned, unsigned>> pairs{{0, 0}, {0, 1}, {1, 0}, {1, 1}};
+  EXPECT_EQ(compiled.kernels[0].inPlace, pairs);
+}
+
 TEST(CodegenElementwise, EqualModulesGiveEqualBytes) {
   std::string text = unary("gelu erf", "tensor<100x30xf32>") +
                      kernelText("%x: tensor<9x65xf32>",

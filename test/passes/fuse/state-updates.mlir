@@ -1,0 +1,73 @@
+// RUN: gridloom-opt %s --split-input-file --plan-form-kernels --plan-verify-fused | FileCheck %s
+
+// A step with momentum is one kernel, which reads the gradient once and writes over both states.
+// CHECK-LABEL: func.func @momentum
+// CHECK-NEXT: %[[NEXT:.*]]:2 = plan.call @k_multiply_add_multiply_subtract_0(%arg2, %arg0, %arg3, %arg1)
+// CHECK-NEXT: return %[[NEXT]]#1, %[[NEXT]]#0
+// CHECK: plan.kernel @k_multiply_add_multiply_subtract_0 in_place = [
+// CHECK-SAME: #plan.in_place<output = 0, input = 0>, #plan.in_place<output = 0, input = 1>, #plan.in_place<output = 0, input = 3>,
+// CHECK-SAME: #plan.in_place<output = 1, input = 0>, #plan.in_place<output = 1, input = 1>, #plan.in_place<output = 1, input = 3>] {
+// CHECK: loom.yield %{{.*}}, %{{.*}} : tensor<8x16xf32>, tensor<8x16xf32>
+func.func @momentum(%g: tensor<8x16xf32>, %p: tensor<8x16xf32> {loom.state = "p"}, %m: tensor<8x16xf32> {loom.state = "m"}, %rate: tensor<f32>)
+    -> (tensor<8x16xf32> {loom.state = "p"}, tensor<8x16xf32> {loom.state = "m"}) {
+  %decay = loom.constant dense<0.9> : tensor<8x16xf32>
+  %0 = loom.multiply %m, %decay : tensor<8x16xf32>
+  %1 = loom.add %0, %g : tensor<8x16xf32>
+  %2 = loom.broadcast %rate dims = [] : (tensor<f32>) -> tensor<8x16xf32>
+  %3 = loom.multiply %1, %2 : tensor<8x16xf32>
+  %4 = loom.subtract %p, %3 : tensor<8x16xf32>
+  return %4, %1 : tensor<8x16xf32>, tensor<8x16xf32>
+}
+
+// -----
+
+// Updates that share no tensor stay apart, and so do those of other shapes.
+// CHECK-LABEL: func.func @apart
+// CHECK-NEXT: plan.call @k_subtract_1(%arg3, %arg0)
+// CHECK-NEXT: plan.call @k_subtract_1(%arg4, %arg1)
+// CHECK-NEXT: plan.call @k_subtract_0(%arg5, %arg2)
+// CHECK-NEXT: return
+func.func @apart(%g: tensor<8x16xf32>, %h: tensor<8x16xf32>, %k: tensor<16xf32>, %p: tensor<8x16xf32> {loom.state = "p"},
+                 %q: tensor<8x16xf32> {loom.state = "q"}, %r: tensor<16xf32> {loom.state = "r"})
+    -> (tensor<8x16xf32> {loom.state = "p"}, tensor<8x16xf32> {loom.state = "q"}, tensor<16xf32> {loom.state = "r"}) {
+  %0 = loom.subtract %p, %g : tensor<8x16xf32>
+  %1 = loom.subtract %q, %h : tensor<8x16xf32>
+  %2 = loom.subtract %r, %k : tensor<16xf32>
+  return %0, %1, %2 : tensor<8x16xf32>, tensor<8x16xf32>, tensor<16xf32>
+}
+
+// -----
+
+// The updates of m and v share nothing, but that of p reads both. What is an output, too, is no part of it.
+// CHECK-LABEL: func.func @adam
+// CHECK-NEXT: %[[D:.*]] = plan.call @k_divide_0
+// CHECK-NEXT: %[[NEXT:.*]]:3 = plan.call
+// CHECK-NEXT: return %[[D]], %[[NEXT]]#0, %[[NEXT]]#1, %[[NEXT]]#2
+func.func @adam(%g: tensor<8x16xf32>, %h: tensor<8x16xf32>, %m: tensor<8x16xf32> {loom.state = "m"}, %v: tensor<8x16xf32> {loom.state = "v"},
+                %p: tensor<8x16xf32> {loom.state = "p"})
+    -> (tensor<8x16xf32>, tensor<8x16xf32> {loom.state = "m"}, tensor<8x16xf32> {loom.state = "v"}, tensor<8x16xf32> {loom.state = "p"}) {
+  %0 = loom.add %m, %g : tensor<8x16xf32>
+  %1 = loom.multiply %v, %h : tensor<8x16xf32>
+  %2 = loom.divide %m, %h : tensor<8x16xf32>
+  %3 = loom.add %0, %1 : tensor<8x16xf32>
+  %4 = loom.add %3, %2 : tensor<8x16xf32>
+  %5 = loom.subtract %p, %4 : tensor<8x16xf32>
+  return %2, %0, %1, %5 : tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<8x16xf32>
+}
+
+// -----
+
+// The sum of squares of a matrix is one kernel over its rows and one over their sums; the square is computed in both of its
+// readers, as cheaply as it is read.
+// CHECK-LABEL: func.func @squares
+// CHECK-NEXT: %[[ROWS:.*]] = plan.call @k_multiply_reduce_0(%arg0) : (tensor<32x16xf32>) -> tensor<32xf32>
+// CHECK-NEXT: %[[SUM:.*]] = plan.call @k_reduce_sqrt_0(%[[ROWS]]) : (tensor<32xf32>) -> tensor<f32>
+// CHECK-NEXT: %[[NEXT:.*]] = plan.call @k_multiply_add_0(%arg0, %arg1)
+// CHECK-NEXT: return %[[SUM]], %[[NEXT]]
+func.func @squares(%g: tensor<32x16xf32>, %v: tensor<32x16xf32> {loom.state = "v"}) -> (tensor<f32>, tensor<32x16xf32> {loom.state = "v"}) {
+  %0 = loom.multiply %g, %g : tensor<32x16xf32>
+  %1 = loom.reduce sum %0 dims = [0, 1] : (tensor<32x16xf32>) -> tensor<f32>
+  %2 = loom.sqrt %1 : tensor<f32>
+  %3 = loom.add %v, %0 : tensor<32x16xf32>
+  return %2, %3 : tensor<f32>, tensor<32x16xf32>
+}
