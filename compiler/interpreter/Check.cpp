@@ -237,9 +237,11 @@ const Program &Check::getReference() const {
                                                                        : programs.front();
 }
 
-/// The first program that has the specialisation.
+/// The first program that has the specialisation. A training step that was imported is the model
+/// alone, and may be that of a part of the batch.
 const Program &Check::getBase(const Specialisation &specialisation) const {
-  return lookup(programs.front(), specialisation) ? programs.front() : getReference();
+  bool isModel = specialisation.entry != loom::kTrainStep;
+  return isModel && lookup(programs.front(), specialisation) ? programs.front() : getReference();
 }
 
 const Specialisation *Check::find(const Program &program, const Specialisation &like) {
