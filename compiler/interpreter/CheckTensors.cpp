@@ -92,7 +92,7 @@ void gridloom::dropStates(const Specialisation &specialisation, NamedTensors &ou
 }
 
 void gridloom::addStates(const Specialisation &specialisation,
-                      std::map<std::string, PlanTensor> &feeds) {
+                         std::map<std::string, PlanTensor> &feeds) {
   func::FuncOp program = specialisation.stages.front();
   for (BlockArgument argument : program.getArguments()) {
     unsigned index = argument.getArgNumber();
@@ -105,7 +105,7 @@ void gridloom::addStates(const Specialisation &specialisation,
 }
 
 void gridloom::passStates(const Specialisation &specialisation, const PlanRunResult &result,
-                       std::map<std::string, PlanTensor> &states) {
+                          std::map<std::string, PlanTensor> &states) {
   func::FuncOp function = specialisation.stages.front();
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
     for (unsigned k = 0; k < function.getNumResults(); ++k)
@@ -119,7 +119,6 @@ void gridloom::readStates(const Specialisation &specialisation, PlanCall &call) 
   func::FuncOp function = specialisation.stages.front();
   for (auto [i, type] : llvm::enumerate(function.getResultTypes()))
     if (auto state = function.getResultAttrOfType<StringAttr>(i, loom::kState))
-      call.states[state.str()] = {
-          function.getResultAttrOfType<StringAttr>(i, loom::kName).str(),
-          std::vector<int64_t>(cast<RankedTensorType>(type).getShape())};
+      call.states[state.str()] = {function.getResultAttrOfType<StringAttr>(i, loom::kName).str(),
+                                  std::vector<int64_t>(cast<RankedTensorType>(type).getShape())};
 }
