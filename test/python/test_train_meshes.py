@@ -316,3 +316,34 @@ def test_inputs_of_a_check_are_of_some_entry(tools, split_plan):
 def test_other_oracles_of_a_check(tools, split_plan, oracle, line):
     text = tools.call("check", split_plan, "--oracle", oracle).stdout
     assert line in text and "PASS" in text
+
+
+def read_checkpoint(run) -> dict[str, np.ndarray]:
+    """The states of the latest checkpoint of a run, as safetensors files hold them."""
+    data = (max(run.glob("step-*")) / "states.safetensors").read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    types = {"F64": np.float64, "I64": np.int64}
+    states = {}
+    for name, entry in json.loads(data[8 : 8 + size]).items():
+        begin, end = (8 + size + offset for offset in entry["data_offsets"])
+        states[name] = np.frombuffer(data[begin:end], types[entry["dtype"]]).reshape(entry["shape"])
+    return states
+
+
+@pytest.mark.parametrize("mesh", ["", "data=3", pytest.param("model=2", marks=pytest.mark.full)])
+def test_a_run_goes_to_another_mesh_exactly(tools, tmp_path, mesh):
+    """A process for each rank: half of the steps on four of which each keeps a part of every state, the rest on others. All samples are one
+    batch, so that their order changes no bit."""
+    model, rate, batch = MODELS["mlp"](), 2.0**-4, 7
+    batches = draw_batches(model, batch, 1) * 20
+    states = run_by_hand(model, batches, sign_descent, rate, "m")[1] | {"train/step": np.array(20)}
+    np.savez(tmp_path / "data.npz", **batches[0])
+    places = [("data=4", split_as_zero(model, 3)), (mesh, {})]
+    for number, (place, shard) in enumerate(places, 1):
+        compile_job(tools, tmp_path, model, SIGNS, batch, place, shard=shard).close()
+        run = ["--checkpoint-dir", tmp_path / "run", "--resume", "--lr", rate, "--steps", 10 * number]
+        tools.call("train", tmp_path / "m.plan", "--data", tmp_path / "data.npz", *run)
+    found = read_checkpoint(tmp_path / "run")
+    assert found.keys() == states.keys()
+    for name, array in states.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)
