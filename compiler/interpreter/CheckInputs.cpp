@@ -8,6 +8,8 @@
 #include "compiler/interpreter/PlanRun.h"
 #include "dialects/loom/Training.h"
 
+#include "llvm/Support/Format.h"
+
 using namespace mlir;
 using namespace gridloom;
 using loom::ElementKind;
@@ -43,7 +45,9 @@ static std::optional<std::string> getSetting(BlockArgument input) {
       function.getArgAttrOfType<StringAttr>(input.getArgNumber(), loom::kName));
   if (!number)
     return std::nullopt;
-  return std::to_string(number.getValueAsDouble());
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::format("%.17g", number.getValueAsDouble());
+  return text;
 }
 
 /// The default value of an input.

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import onnx
 import pytest
-from training_models import Cnn, Mlp, cross_entropy
+from training_models import Cnn, Mlp, cross_entropy, split
 
 import gridloom
 from gridloom import zoo
@@ -293,3 +293,28 @@ def test_transformers_on_a_mesh_see_what_one_rank_sees(tools, tmp_path, name, op
     )
     # Adam divides by gradients that are nothing but rounding: those of keys' biases, which softmax does not see.
     assert len(shares) > 10 and (optimizer == "adamw" or max(shares.values()) <= 1e-5), shares
+
+
+PLACES = [("data=3", "none"), ("model=2", "none"), ("data=2,model=2", "none"), ("data=2", "zero 1"), ("data=2", "zero 3")]
+
+
+@pytest.mark.parametrize(("mesh", "storage"), PLACES)
+def test_all_devices_skip_a_step_that_one_cannot_take(tools, tmp_path, mesh, storage):
+    """One sample's infinity leaves every state as it was, on all devices; the steps after it are those of a run without it."""
+    model = Mlp(draw_normal(1))
+    batches = draw_batches(model, 9, 3)
+    broken = {"x": batches[1]["x"].copy(), "labels": batches[1]["labels"]}
+    broken["x"][8, 2] = np.inf
+    shard = None if storage == "none" else split(model, storage)
+    with compile_training(tools, model, tmp_path, "adamw", {"batch": 9}, mesh, shard=shard) as session:
+        _, whole = train(session, batches, 0.01)
+        session.reset_states()
+        _, before = train(session, batches[:1], 0.01)
+        outputs = session.run(broken | {"learning_rate": np.array(0.01, np.float32)}, entry="train_step")
+        assert outputs["committed"] == 0 and not np.isfinite(outputs["loss"])
+        for name, array in before.items():
+            assert session.get_state(name).tobytes() == array.tobytes(), name
+        _, after = train(session, batches[1:], 0.01)
+    # Of the same order of operations, so bit by bit: what a plan computes depends on nothing but its inputs.
+    for name, array in whole.items():
+        assert after[name].tobytes() == array.tobytes(), name

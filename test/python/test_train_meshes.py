@@ -8,7 +8,7 @@ import shutil
 
 import numpy as np
 import pytest
-from training_models import Cnn, Mlp, Sums, squared_error
+from training_models import Cnn, Mlp, Sums, split, split_as_zero, squared_error
 
 import gridloom
 from gridloom import zoo
@@ -22,33 +22,6 @@ STORAGES = ["moments", "all", "moments stored", "all stored", "zero 1", "zero 3"
 def draw_powers(seed: int):
     random = np.random.default_rng(seed)
     return lambda *shape: random.choice([-1, -0.5, 0.5, 1], shape)
-
-
-def split(model, storage: str) -> dict[str, str]:
-    """The first dimension of the optimizer's memory, and of the weights, over `data`."""
-    if storage.startswith("zero"):
-        return split_as_zero(model, int(storage[-1]))
-    kind = "stored" if "stored" in storage else ""
-    shards = {}
-    for name, array in model.weights.items():
-        sharding = kind + write_sharding(array.ndim, "data")
-        shards |= {f"{name}/*": sharding} | ({name: sharding} if storage.startswith("all") else {})
-    return shards
-
-
-def write_sharding(rank: int, first: str = "") -> str:
-    return "[" + ",".join([f"{{{first}}}"] + ["{}"] * (rank - 1)) + "]"
-
-
-def split_as_zero(model, stage: int) -> dict[str, str]:
-    """Weights are read whole; updates, and what the optimizer keeps, are of parts. In stage 3 weights lie in parts, too."""
-    shards = {"x": write_sharding(1 + len(model.row), "data")}
-    for name, array in model.weights.items():
-        parts = write_sharding(array.ndim, "data")
-        shards |= {name: write_sharding(array.ndim), f"{name}/*": parts}
-        if stage == 3:
-            shards[f"{name}*"] = "stored" + parts  # a star, as the name has a key already
-    return shards
 
 
 def compile_job(tools, folder, model, optimizer: str, batch: int, mesh: str = "", **options) -> gridloom.Session:
@@ -396,3 +369,34 @@ def test_inputs_of_a_check_are_of_some_entry(tools, split_plan):
 def test_other_oracles_of_a_check(tools, split_plan, oracle, line):
     text = tools.call("check", split_plan, "--oracle", oracle).stdout
     assert line in text and "PASS" in text
+
+
+def read_checkpoint(run) -> dict[str, np.ndarray]:
+    """The states of the latest checkpoint of a run, as safetensors files hold them."""
+    data = (max(run.glob("step-*")) / "states.safetensors").read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    types = {"F64": np.float64, "I64": np.int64}
+    states = {}
+    for name, entry in json.loads(data[8 : 8 + size]).items():
+        begin, end = (8 + size + offset for offset in entry["data_offsets"])
+        states[name] = np.frombuffer(data[begin:end], types[entry["dtype"]]).reshape(entry["shape"])
+    return states
+
+
+@pytest.mark.parametrize("mesh", ["", "data=3", pytest.param("model=2", marks=pytest.mark.full)])
+def test_a_run_goes_to_another_mesh_exactly(tools, tmp_path, mesh):
+    """A process for each rank: half of the steps on four of which each keeps a part of every state, the rest on others. All samples are one
+    batch, so that their order changes no bit."""
+    model, rate, batch = MODELS["mlp"](), 2.0**-4, 7
+    batches = draw_batches(model, batch, 1) * 20
+    states = run_by_hand(model, batches, sign_descent, rate, "m")[1] | {"train/step": np.array(20)}
+    np.savez(tmp_path / "data.npz", **batches[0])
+    places = [("data=4", split_as_zero(model, 3)), (mesh, {})]
+    for number, (place, shard) in enumerate(places, 1):
+        compile_job(tools, tmp_path, model, SIGNS, batch, place, shard=shard).close()
+        run = ["--checkpoint-dir", tmp_path / "run", "--resume", "--lr", rate, "--steps", 10 * number]
+        tools.call("train", tmp_path / "m.plan", "--data", tmp_path / "data.npz", *run)
+    found = read_checkpoint(tmp_path / "run")
+    assert found.keys() == states.keys()
+    for name, array in states.items():
+        np.testing.assert_array_equal(found[name], array, err_msg=name)

@@ -152,3 +152,30 @@ def cross_entropy(y, labels):
     loss = -np.log(shares[rows, labels]).mean()
     shares[rows, labels] -= 1
     return loss, shares / len(labels)
+
+
+def split(model, storage: str) -> dict[str, str]:
+    """The first dimension of the optimizer's memory, and of the weights, over `data`."""
+    if storage.startswith("zero"):
+        return split_as_zero(model, int(storage[-1]))
+    kind = "stored" if "stored" in storage else ""
+    shards = {}
+    for name, array in model.weights.items():
+        sharding = kind + write_sharding(array.ndim, "data")
+        shards |= {f"{name}/*": sharding} | ({name: sharding} if storage.startswith("all") else {})
+    return shards
+
+
+def write_sharding(rank: int, first: str = "") -> str:
+    return "[" + ",".join([f"{{{first}}}"] + ["{}"] * (rank - 1)) + "]"
+
+
+def split_as_zero(model, stage: int) -> dict[str, str]:
+    """Weights are read whole; updates, and what the optimizer keeps, are of parts. In stage 3 weights lie in parts, too."""
+    shards = {"x": write_sharding(1 + len(model.row), "data")}
+    for name, array in model.weights.items():
+        parts = write_sharding(array.ndim, "data")
+        shards |= {name: write_sharding(array.ndim), f"{name}/*": parts}
+        if stage == 3:
+            shards[f"{name}*"] = "stored" + parts  # a star, as the name has a key already
+    return shards

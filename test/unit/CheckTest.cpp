@@ -196,6 +196,33 @@ TEST_F(CheckTest, RunsSpecialisationsOverTheStatesTheyShare) {
                             HasSubstr("<-- DIFFERS"), HasSubstr("FAIL: 4 of 10 outputs differ")));
 }
 
+TEST_F(CheckTest, StatesAreKeptInExactMode) {
+  std::string whole = accumulate("main", "4") + accumulate("main_n2", "2");
+  options.paths = {write("whole.mlir", whole), write("same.mlir", whole)};
+  options.exact = true;
+  ::testing::internal::CaptureStdout();
+  int code = runCheck(options);
+  output = ::testing::internal::GetCapturedStdout();
+  EXPECT_EQ(code, 0) << output;
+  EXPECT_THAT(output,
+              HasSubstr("call 3: same (exact) against whole: output 'present' exact[4]: equal"));
+}
+
+TEST_F(CheckTest, SettingsAreThePlans) {
+  Context context;
+  auto module = context.parse(R"(
+    module attributes {loom.training = {learning_rate = 3.0e-7 : f64}} {
+      func.func @train_step(%rate: tensor<f32> {loom.name = "learning_rate", loom.role = "setting"},
+                            %other: tensor<f32> {loom.name = "other", loom.role = "setting"})
+          attributes {loom.entry = "train_step", loom.dims = {}} { return }
+    })");
+  ASSERT_TRUE(module) << context.takeError();
+  auto inputs = makeInputs(*module->getOps<mlir::func::FuncOp>().begin(), {}, 3);
+  ASSERT_TRUE(succeeded(inputs)) << context.takeError();
+  EXPECT_EQ((*inputs)["learning_rate"].toDoubles().front(), 3.0e-7f);
+  EXPECT_THAT((*inputs)["other"].toDoubles(), Each(AllOf(Ge(-1), Le(1))));
+}
+
 TEST_F(CheckTest, InputsAreMadeAsAsked) {
   Context context;
   auto module = context.parse(R"(
