@@ -65,7 +65,7 @@ static std::string formatTime(double seconds) {
 static std::string formatValues(const TrainingValues &values) {
   std::string text = "loss " + format("%.5g", values.contains("loss") ? values.at("loss") : NAN);
   for (const auto &[name, value] : values)
-    if (name != "loss" && name != "count" && name != "committed" && name != "gradient_norm")
+    if (isMetric(name))
       text += "  " + makePrintable(name) + format(" %.4g", value);
   return text;
 }

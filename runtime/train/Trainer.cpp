@@ -258,12 +258,37 @@ bool Trainer::isEvaluationDue() const {
   return setup.order.getEpoch(cursor) != setup.order.getEpoch(cursor - setup.step.batch);
 }
 
+/// The name of what a mean divides by.
+static std::string findCount(const std::string &mean, const TrainingValues &values) {
+  std::string own = mean + ".count";
+  return isMetric(mean) && values.contains(own) ? own : "count";
+}
+
+static bool isCount(const std::string &name) { return name == "count" || name.ends_with(".count"); }
+
+void Trainer::Means::add(const TrainingValues &values) {
+  for (const auto &[name, value] : values) {
+    double count = values.at(isCount(name) ? name : findCount(name, values));
+    if (isCount(name))
+      sums[name] += count;
+    else if (count != 0) // else no label of this batch counts
+      sums[name] += value * count;
+  }
+}
+
+TrainingValues Trainer::Means::get() const {
+  TrainingValues means;
+  for (const auto &[name, sum] : sums)
+    means[name] = isCount(name) ? sum : sum / sums.at(findCount(name, sums));
+  return means;
+}
+
 /// Runs all whole batches of the evaluation data. A signal ends it without a result.
 void Trainer::evaluate() {
   const TrainedEntry &entry = *setup.eval;
   EvaluationRecord record;
   record.step = setup.getStepsDone(result.progress.cursor);
-  TrainingValues sums;
+  Means means;
   std::vector<int64_t> samples(size_t(entry.batch));
   for (int64_t first = 0; first + entry.batch <= entry.data.getNumSamples(); first += entry.batch) {
     std::iota(samples.begin(), samples.end(), first);
@@ -280,13 +305,9 @@ void Trainer::evaluate() {
     }
     if (result.signal)
       return;
-    double count = values.at("count");
-    for (const auto &[name, value] : values)
-      if (name == "count" || count != 0) // no label of this batch counts
-        sums[name] += name == "count" ? count : value * count;
+    means.add(values);
   }
-  for (const auto &[name, sum] : sums)
-    record.values[name] = name == "count" ? sum : sum / sums.at("count");
+  record.values = means.get();
   double loss = record.values.contains("loss") ? record.values.at("loss") : std::nan("");
   record.isBest = loss < bestLoss;
   evaluationsSinceBest = record.isBest ? 0 : evaluationsSinceBest + 1;

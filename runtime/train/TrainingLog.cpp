@@ -26,7 +26,7 @@ static Error refuse(const fs::path &path, const std::string &what) {
 static std::vector<std::string> findMetrics(const TrainedEntry &entry) {
   std::vector<std::string> metrics;
   for (const std::string &name : entry.values)
-    if (name != "loss" && name != "count" && name != "gradient_norm" && name != "committed")
+    if (isMetric(name))
       metrics.push_back(name);
   return metrics;
 }

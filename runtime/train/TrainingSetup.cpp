@@ -23,6 +23,13 @@ static std::string describe(const Argument &argument) {
          formatShape(argument.shape);
 }
 
+bool gridloom::rt::isMetric(const std::string &output) {
+  for (const char *other : {"loss", "count", "gradient_norm", "committed"})
+    if (output == other)
+      return false;
+  return !output.ends_with(".count");
+}
+
 //===----------------------------------------------------------------------===//
 // The plan's part
 //===----------------------------------------------------------------------===//

@@ -82,6 +82,7 @@ protected:
   fs::path data = folder.getPath() / "data", evalData = folder.getPath() / "eval",
            checkpoints = folder.getPath() / "checkpoints";
   TrainingSettings settings;
+  bool hasMetric = false; // of the plan
 
   Training() {
     writeData(data, numSamples);
@@ -103,7 +104,7 @@ protected:
   }
 
   std::shared_ptr<const Plan> makePlan(int ranks = 1) {
-    TrainingPlan plan(ranks);
+    TrainingPlan plan(ranks, hasMetric);
     return Plan::load(plan.builder.write(folder.getPath() / std::to_string(ranks)));
   }
 
@@ -259,6 +260,32 @@ TEST_F(Training, EvaluationsAreMeansOverWholeBatches) {
   EXPECT_EQ(evaluations[0].values.at("count"), 8);
   EXPECT_EQ(evaluations[0].values.at("seen"), (85 + 21760) / 2.0); // samples 0 to 3 and 4 to 7
   EXPECT_THAT(run.recorders[0].notes, ElementsAre(HasSubstr("the last 1 sample, which fill")));
+}
+
+/// Accuracy is x[0] summed over a batch, and what it counts is x[1].
+TEST_F(Training, EachMetricIsAMeanOverWhatItCounts) {
+  writeData(evalData, 12);
+  HostArray x = HostArray::allocate(DataType::F32, {12, width});
+  for (auto [sample, value, count] : {std::tuple(0, 10.f, 1.f), {4, 30.f, 3.f}, {8, 99.f, 0.f}}) {
+    x.as<float>()[size_t(sample * width)] = value;
+    x.as<float>()[size_t(sample * width + 1)] = count;
+  }
+  writeNpy(evalData / "x.npy", x);
+  settings.evalData = evalData;
+  settings.steps = 1;
+  hasMetric = true;
+  fs::path log = folder.getPath() / "log.csv";
+  Trained run = train(2, nullptr, log);
+  ASSERT_EQ(run.error, "");
+  const TrainingValues &values = run.recorders[0].evaluations.at(0).values;
+  EXPECT_EQ(values.at("accuracy"), (10 * 1 + 30 * 3) / 4.0);
+  EXPECT_EQ(values.at("accuracy.count"), 4);
+  EXPECT_EQ(values.at("count"), 12);
+  EXPECT_EQ(values.at("seen"), (10 + 30 + 99) / 3.0); // has no count of its own
+  std::ifstream file(log);
+  std::string header;
+  std::getline(file, header);
+  EXPECT_THAT(header, testing::EndsWith(",ms,eval_loss,eval_seen,eval_accuracy"));
 }
 
 TEST_F(Training, StopsWhenTheLossDoesNotFall) {
