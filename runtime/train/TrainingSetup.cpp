@@ -158,6 +158,13 @@ static void requireUnused(const TrainingSetup &setup) {
   if (!setup.settings.resume)
     throw usage("--checkpoint-dir " + folder.string() + " has checkpoints, the last of step " +
                 std::to_string(steps.back()) + "; continue it with --resume, or name a new folder");
+  // The last --keep of them would stay, of whatever run.
+  std::error_code error;
+  fs::path from = fs::canonical(setup.checkpointPath, error).parent_path();
+  if (!fs::equivalent(from, folder, error))
+    throw usage("--checkpoint-dir " + folder.string() + " has checkpoints, the last of step " +
+                std::to_string(steps.back()) + ", of another run than the one in " +
+                setup.checkpointPath.string() + " that is to be resumed; name a new folder");
   if (steps.back() > setup.begin.step)
     throw usage("--checkpoint-dir " + folder.string() + " has a checkpoint of step " +
                 std::to_string(steps.back()) + ", after step " + std::to_string(setup.begin.step) +

@@ -539,6 +539,33 @@ TEST_F(Training, CheckpointsOfOtherRunsAreRefused) {
   EXPECT_THAT(getRefusal(), HasSubstr("has 20 bytes"));
 }
 
+TEST_F(Training, CheckpointsOfTwoRunsDoNotMix) {
+  settings.checkpoints = checkpoints;
+  settings.steps = 3;
+  settings.checkpointEvery = 1;
+  train();
+  fs::path first = checkpoints;
+  settings.checkpoints = folder.getPath() / "second";
+  settings.steps = 4;
+  train();
+  settings.resume = true;
+  settings.resumeFrom = settings.checkpoints; // has more steps than the other folder
+  settings.checkpoints = first;
+  settings.keep = 1;
+  settings.steps = 6;
+  EXPECT_THAT(getRefusal(), AllOf(HasSubstr("has checkpoints, the last of step 3, of another run"),
+                                  HasSubstr("name a new folder")));
+  EXPECT_THAT(listCheckpoints(first), ElementsAre(1, 2, 3));
+  // The folder itself, by another name.
+  fs::path link = folder.getPath() / "link";
+  fs::create_directory_symlink(settings.resumeFrom, link);
+  settings.checkpoints = settings.resumeFrom;
+  settings.resumeFrom = link / "";
+  EXPECT_EQ(getRefusal(), "no error");
+  settings.resumeFrom = getCheckpointFolder(link, 4) / "";
+  EXPECT_EQ(getRefusal(), "no error");
+}
+
 TEST_F(Training, AFolderWithoutCheckpointsIsBegun) {
   settings.resume = true;
   EXPECT_THAT(getRefusal(), HasSubstr("--resume: name a checkpoint"));
