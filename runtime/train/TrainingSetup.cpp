@@ -131,9 +131,13 @@ static void makeConstants(TrainingSetup &setup) {
 
 static void findStates(TrainingSetup &setup) {
   for (int stage = 0; stage < setup.plan->getNumStages(); ++stage)
-    for (const schema::State &state : setup.plan->getStage(stage).states())
+    for (const schema::State &state : setup.plan->getStage(stage).states()) {
+      if (state.name() == "__metadata__")
+        throw usage("state '__metadata__' of the plan has the name that .safetensors files keep "
+                    "for themselves, so no checkpoint can hold it; rename the weight in the model");
       setup.states[state.name()] = {DataType(state.type()),
                                     {state.global_shape().begin(), state.global_shape().end()}};
+    }
 }
 
 static void requireTrains(const Plan &plan) {

@@ -473,6 +473,11 @@ TEST_F(Training, WhatDoesNotFitIsRefused) {
   auto plan = Plan::load(other.builder.write(folder.getPath() / "other"));
   EXPECT_THAT([&] { TrainingSetup::prepare(plan, settings); },
               testing::ThrowsMessage<Error>(HasSubstr("was compiled without --train; compile")));
+  TrainingPlan unnamed;
+  unnamed.builder.stages[0].mutable_states(0)->set_name("__metadata__");
+  plan = Plan::load(unnamed.builder.write(folder.getPath() / "unnamed"));
+  EXPECT_THAT([&] { TrainingSetup::prepare(plan, settings); },
+              testing::ThrowsMessage<Error>(HasSubstr("state '__metadata__' of the plan has the")));
   settings.patience = 1;
   EXPECT_THAT(getRefusal(), HasSubstr("--patience needs --eval-data"));
   settings.patience = 0;
