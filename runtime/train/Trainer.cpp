@@ -100,6 +100,7 @@ void Trainer::restore() {
     return;
   for (const auto &[name, array] : setup.checkpoint->states)
     session.setGlobalState(name, array);
+  setup.checkpoint->requireUnchanged();
   result.checkpoint = setup.checkpointPath;
 }
 

@@ -83,6 +83,7 @@ protected:
            checkpoints = folder.getPath() / "checkpoints";
   TrainingSettings settings;
   bool hasMetric = false; // of the plan
+  std::function<void()> afterSetup;
 
   Training() {
     writeData(data, numSamples);
@@ -115,6 +116,8 @@ protected:
     Trained run;
     InProcessJob job(plan);
     TrainingSetup setup = TrainingSetup::prepare(plan, settings);
+    if (afterSetup)
+      afterSetup();
     run.results.resize(size_t(ranks));
     run.recorders.resize(size_t(ranks));
     if (!log.empty())
@@ -569,6 +572,24 @@ TEST_F(Training, CheckpointsOfTwoRunsDoNotMix) {
   EXPECT_EQ(getRefusal(), "no error");
   settings.resumeFrom = getCheckpointFolder(link, 4) / "";
   EXPECT_EQ(getRefusal(), "no error");
+}
+
+TEST_F(Training, ACheckpointThatIsWrittenToWhileItIsLoadedIsRefused) {
+  settings.checkpoints = checkpoints;
+  settings.steps = 2;
+  train();
+  settings.resume = true;
+  settings.steps = 3;
+  afterSetup = [&] {
+    fs::path file = findCheckpoint(checkpoints) / "states.safetensors";
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(-1, std::ios::end);
+    stream.put('x');
+    stream.close();
+    fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1));
+  };
+  EXPECT_THAT(train(2).error, AllOf(HasSubstr("states.safetensors"),
+                                    HasSubstr("was written to while it is in use")));
 }
 
 TEST_F(Training, AFolderWithoutCheckpointsIsBegun) {
