@@ -8,6 +8,7 @@
 #include "runtime/arrays/Npy.h"
 #include "runtime/arrays/Values.h"
 #include "runtime/core/Error.h"
+#include "runtime/core/PlanQueries.h"
 #include "support/Sha256.h"
 
 #include <algorithm>
@@ -71,21 +72,32 @@ bool Trainer::isOver() const {
 // Beginning
 //===----------------------------------------------------------------------===//
 
-/// Ranks that another launcher started have made the setup each for itself.
-void Trainer::agree() {
+/// What must be the same on all ranks, as text. Weights are the session's.
+static std::string describeSetup(const TrainingSetup &setup) {
   const TrainingSettings &settings = setup.settings;
   auto describe = [](const TrainedEntry &entry) {
-    return std::to_string(entry.data.getNumSamples()) + " " + std::to_string(entry.batch);
+    return std::to_string(entry.data.getNumSamples()) + " " +
+           formatDims(entry.specialisation->dims);
   };
   const TrainingProgress &begin = setup.begin;
   std::string text = describe(setup.step) + ";" + (setup.eval ? describe(*setup.eval) : "");
   for (int64_t number : {setup.end, begin.step, begin.cursor, begin.numSamples, settings.evalEvery,
                          settings.patience, settings.checkpointEvery})
     text += " " + std::to_string(number);
-  text += " " + std::to_string(begin.seed) + " " + std::to_string(setup.learningRate) + " " +
-          settings.schedule + (setup.checkpoint ? " resumed" : "") +
+  char rate[64];
+  snprintf(rate, sizeof rate, "%a", setup.learningRate); // all its bits
+  text += " " + std::to_string(begin.seed) + " " + rate + " " + settings.schedule +
           (settings.skipNonFinite ? " skip" : "") + (settings.checkpoints.empty() ? "" : " save");
-  std::string digest = sha256(text);
+  for (const auto &[name, array] : setup.constants)
+    text += ";" + name + sha256({array.getData(), array.getNumBytes()});
+  if (setup.checkpoint) // the manifest, which has the digests of the states
+    text += ";resumed " + sha256(setup.checkpoint->files.front()->getBytes());
+  return text;
+}
+
+/// Ranks that another launcher started have made the setup each for itself.
+void Trainer::agree() {
+  std::string digest = sha256(describeSetup(setup));
   auto all = session.exchange(std::as_bytes(std::span(digest.data(), digest.size())));
   for (size_t rank = 1; rank < all.size(); ++rank)
     if (all[rank] != all[0])

@@ -83,7 +83,7 @@ protected:
            checkpoints = folder.getPath() / "checkpoints";
   TrainingSettings settings;
   bool hasMetric = false; // of the plan
-  std::function<void()> afterSetup;
+  std::function<void(TrainingSetup &second)> afterSetup;
 
   Training() {
     writeData(data, numSamples);
@@ -116,8 +116,9 @@ protected:
     Trained run;
     InProcessJob job(plan);
     TrainingSetup setup = TrainingSetup::prepare(plan, settings);
+    TrainingSetup second = setup; // of rank 1, as where another launcher started the ranks
     if (afterSetup)
-      afterSetup();
+      afterSetup(second);
     run.results.resize(size_t(ranks));
     run.recorders.resize(size_t(ranks));
     if (!log.empty())
@@ -129,7 +130,7 @@ protected:
         Session &session = job.getSession(int(rank));
         Recorder &recorder = run.recorders[rank];
         try {
-          Trainer trainer(setup, session, &recorder, [&] {
+          Trainer trainer(rank == 1 ? second : setup, session, &recorder, [&] {
             return getSignal ? getSignal(int(rank), recorder.steps.size()) : 0;
           });
           run.results[rank] = trainer.run();
@@ -580,7 +581,7 @@ TEST_F(Training, ACheckpointThatIsWrittenToWhileItIsLoadedIsRefused) {
   train();
   settings.resume = true;
   settings.steps = 3;
-  afterSetup = [&] {
+  afterSetup = [&](TrainingSetup &) {
     fs::path file = findCheckpoint(checkpoints) / "states.safetensors";
     std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
     stream.seekp(-1, std::ios::end);
@@ -590,6 +591,34 @@ TEST_F(Training, ACheckpointThatIsWrittenToWhileItIsLoadedIsRefused) {
   };
   EXPECT_THAT(train(2).error, AllOf(HasSubstr("states.safetensors"),
                                     HasSubstr("was written to while it is in use")));
+}
+
+TEST_F(Training, RanksMustHaveTheSameOptionsAndFiles) {
+  settings.inputs = {{"ok", "ones"}};
+  settings.learningRate = 1e-7;
+  settings.checkpoints = checkpoints;
+  settings.steps = 1;
+  ASSERT_EQ(train(2).error, "");
+  fs::path other = folder.getPath() / "other";
+  Checkpoint saved = Checkpoint::read(findCheckpoint(checkpoints));
+  saved.states["w"] = HostArray::allocate(DataType::F32, {1, width});
+  saved.write(other);
+  settings.resume = true;
+  settings.steps = 2;
+  const std::pair<const char *, std::function<void(TrainingSetup &)>> differences[] = {
+      {"rate", [](TrainingSetup &second) { second.learningRate = 2e-7; }},
+      {"input",
+       [](TrainingSetup &second) {
+         second.constants["ok"] = HostArray::allocate(DataType::F32, {batch, 1});
+       }},
+      {"checkpoint", [&](TrainingSetup &second) { second.checkpoint = Checkpoint::read(other); }},
+  };
+  for (const auto &[name, make] : differences) {
+    afterSetup = make;
+    EXPECT_THAT(train(2).error, HasSubstr("rank 1 has other data, options or checkpoints")) << name;
+  }
+  afterSetup = nullptr;
+  EXPECT_EQ(train(2).error, "");
 }
 
 TEST_F(Training, AFolderWithoutCheckpointsIsBegun) {
