@@ -10,6 +10,7 @@
 #include "runtime/cli/TrainReport.h"
 #include "runtime/core/Error.h"
 #include "runtime/launch/StopSignal.h"
+#include "runtime/train/CheckpointLock.h"
 #include "runtime/train/Trainer.h"
 #include "support/OutputFormat.h"
 #include "support/Usage.h"
@@ -115,7 +116,12 @@ static void prepare(TrainSettings &settings, Prepared &made) {
 
 static void trainOnRank(const TrainSettings &settings, const TrainingSetup &setup, Session &session,
                         std::atomic<int> &signal) {
+  std::optional<CheckpointLock> lock;
   std::optional<TrainReport> report;
+  if (session.getRank() == 0 && !settings.checkpoints.empty()) { // before the log is begun
+    lock.emplace(settings.checkpoints);
+    setup.requireUnused();
+  }
   if (session.getRank() == 0)
     report.emplace(setup, settings.log, settings.logEvery);
   Trainer trainer(setup, session, report ? &*report : nullptr, &StopSignal::get);

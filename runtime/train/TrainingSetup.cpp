@@ -151,27 +151,26 @@ static void requireTrains(const Plan &plan) {
 // The run's part
 //===----------------------------------------------------------------------===//
 
-/// That a folder of checkpoints has none that would be mixed up with this run's.
-static void requireUnused(const TrainingSetup &setup) {
-  const fs::path &folder = setup.settings.checkpoints;
+void TrainingSetup::requireUnused() const {
+  const fs::path &folder = settings.checkpoints;
   if (folder.empty())
     return;
   std::vector<int64_t> steps = listCheckpoints(folder);
   if (steps.empty())
     return;
-  if (!setup.settings.resume)
+  if (!settings.resume)
     throw usage("--checkpoint-dir " + folder.string() + " has checkpoints, the last of step " +
                 std::to_string(steps.back()) + "; continue it with --resume, or name a new folder");
   // The last --keep of them would stay, of whatever run.
   std::error_code error;
-  fs::path from = fs::canonical(setup.checkpointPath, error).parent_path();
+  fs::path from = fs::canonical(checkpointPath, error).parent_path();
   if (!fs::equivalent(from, folder, error))
     throw usage("--checkpoint-dir " + folder.string() + " has checkpoints, the last of step " +
                 std::to_string(steps.back()) + ", of another run than the one in " +
-                setup.checkpointPath.string() + " that is to be resumed; name a new folder");
-  if (steps.back() > setup.begin.step)
+                checkpointPath.string() + " that is to be resumed; name a new folder");
+  if (steps.back() > begin.step)
     throw usage("--checkpoint-dir " + folder.string() + " has a checkpoint of step " +
-                std::to_string(steps.back()) + ", after step " + std::to_string(setup.begin.step) +
+                std::to_string(steps.back()) + ", after step " + std::to_string(begin.step) +
                 ", which is to be resumed; remove it, or name a new folder");
 }
 
@@ -251,7 +250,7 @@ TrainingSetup TrainingSetup::prepare(std::shared_ptr<const Plan> plan, TrainingS
   setup.begin = setup.checkpoint ? setup.checkpoint->progress
                                  : TrainingProgress{.numSamples = setup.step.data.getNumSamples(),
                                                     .seed = setup.settings.seed.value_or(0)};
-  requireUnused(setup);
+  setup.requireUnused();
   setup.order = SampleOrder(setup.begin.numSamples, setup.begin.seed);
   setup.end = findEnd(setup);
   findRate(setup);
