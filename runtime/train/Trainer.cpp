@@ -52,7 +52,7 @@ TrainingResult Trainer::run() {
     if (session.getRank() == 0)
       writer.check();
   }
-  writer.finish();
+  writer.finish(session);
   return result;
 }
 
@@ -248,7 +248,7 @@ void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
     return;
   }
   save(); // the states are those before the step
-  writer.finish();
+  writer.finish(session);
   exchange(nullptr); // a rank that ends sooner would end the others while they save
   throw Error(
       ErrorCode::InvalidArgument,
@@ -341,6 +341,7 @@ void Trainer::save() {
   if (setup.settings.checkpoints.empty() || progress.cursor == savedCursor)
     return;
   savedCursor = progress.cursor;
+  writer.finish(session);
   Checkpoint checkpoint;
   checkpoint.progress = progress;
   for (const auto &[name, wanted] : setup.states)

@@ -406,6 +406,33 @@ TEST_F(Training, ACheckpointThatCannotBeWrittenEndsTheRun) {
   Checkpoint::read(getCheckpointFolder(folder.getPath() / "moved", left.back())); // is whole
 }
 
+/// Longer than the ranks' deadline.
+TEST_F(Training, ASlowDiskIsWaitedFor) {
+  InProcessOptions options;
+  options.placement.limits.deadline = std::chrono::milliseconds(1500);
+  InProcessJob job(makePlan(2), options);
+  std::vector<std::string> errors(2);
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      Session &session = job.getSession(int(rank));
+      try {
+        std::future<void> work;
+        if (rank == 0)
+          work = std::async(std::launch::async,
+                            [] { std::this_thread::sleep_for(std::chrono::seconds(4)); });
+        awaitOnRank0(session, work);
+        EXPECT_TRUE(rank != 0 ||
+                    work.wait_for(std::chrono::seconds(0)) == std::future_status::ready);
+      } catch (const Error &error) {
+        errors[rank] = error.what();
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_THAT(errors, ElementsAre("", ""));
+}
+
 TEST_F(Training, TheLogHasEachStepOnce) {
   writeData(evalData, 4);
   settings.evalData = evalData;
