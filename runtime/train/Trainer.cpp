@@ -247,6 +247,8 @@ void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
       observer->onNote(line);
     return;
   }
+  if (observer)
+    observer->onStep(record);
   save(); // the states are those before the step
   writer.finish(session);
   exchange(nullptr); // a rank that ends sooner would end the others while they save

@@ -360,11 +360,17 @@ TEST_F(Training, StepsThatAreNotTakenStopTheRun) {
   for (SampleOrder order(numSamples, 5); order.getSample(at) != 7;)
     ++at;
   int64_t bad = at / batch; // the step
-  Trained run = train(2);
+  fs::path log = folder.getPath() / "log.csv";
+  Trained run = train(2, nullptr, log);
   EXPECT_THAT(run.error,
               AllOf(HasSubstr("step " + std::to_string(bad + 1) + " (samples "),
                     HasSubstr("is not taken: the loss is "), HasSubstr("--on-nan skip")));
-  EXPECT_EQ(int64_t(run.getSteps().size()), bad);
+  ASSERT_EQ(int64_t(run.getSteps().size()), bad + 1); // what the numbers were is in the log
+  EXPECT_FALSE(run.getSteps().back().committed);
+  std::string row, last;
+  for (std::ifstream file(log); std::getline(file, row);)
+    last = row;
+  EXPECT_THAT(last, testing::ContainsRegex("^" + std::to_string(bad + 1) + ",.*,0,[0-9.]+$"));
   EXPECT_THAT(listCheckpoints(checkpoints), ElementsAre(bad));
 
   settings.resume = true;
