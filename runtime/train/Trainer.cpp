@@ -39,6 +39,8 @@ TrainingResult Trainer::run() {
   restore();
   exchange(nullptr);
   noteLeftOut();
+  if (isEvaluationLeft())
+    evaluate();
   if (!isOver())
     prefetch(result.progress.cursor);
   while (!isOver()) {
@@ -271,6 +273,12 @@ bool Trainer::isEvaluationDue() const {
   if (setup.settings.evalEvery)
     return setup.getStepsDone(cursor) % setup.settings.evalEvery == 0;
   return setup.order.getEpoch(cursor) != setup.order.getEpoch(cursor - setup.step.batch);
+}
+
+/// A run that was interrupted in its last evaluation has all steps, and nothing would tell what
+/// they led to.
+bool Trainer::isEvaluationLeft() const {
+  return setup.eval && setup.checkpoint && !result.signal && setup.begin.cursor >= setup.end;
 }
 
 /// The name of what a mean divides by.

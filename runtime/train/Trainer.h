@@ -88,6 +88,7 @@ private:
   void refuseStep(const StepRecord &record, const Batch &batch);
   void evaluate();
   bool isEvaluationDue() const;
+  bool isEvaluationLeft() const;
   void save();
   bool isOver() const;
   void noteLeftOut() const;

@@ -60,8 +60,31 @@ static std::string makeHeader(const TrainingSetup &setup) {
   return header + "\n";
 }
 
+namespace {
+
+/// What an earlier run has logged before the sample that is next.
+struct EarlierLog {
+  std::string contents; // all rows with the header, but for
+  std::string last;     // the last one, where its evaluation is made again, without that
+};
+
+} // namespace
+
+/// Takes the last row out of `log`, without its evaluation's columns.
+static void takeLast(EarlierLog &log, size_t evalValues) {
+  size_t begin = log.contents.rfind('\n', log.contents.size() - 2) + 1;
+  std::string row = log.contents.substr(begin, log.contents.size() - begin - 1);
+  size_t end = row.size();
+  for (size_t i = 0; i < evalValues && end != std::string::npos && end > 0; ++i)
+    end = row.rfind(',', end - 1);
+  if (begin == 0 || end == std::string::npos || end == 0)
+    return; // there is none but the header, or it is not of this run
+  log.contents.resize(begin);
+  log.last = row.substr(0, end);
+}
+
 /// The rows of an earlier log that are before the sample `begin`, with the header.
-static std::string readEarlier(const fs::path &path, const TrainingSetup &setup) {
+static EarlierLog readEarlier(const fs::path &path, const TrainingSetup &setup) {
   std::ifstream stream(path, std::ios::binary);
   std::string kept = makeHeader(setup), line;
   if (!stream)
@@ -78,7 +101,10 @@ static std::string readEarlier(const fs::path &path, const TrainingSetup &setup)
     if (first < setup.begin.cursor)
       kept += line + "\n";
   }
-  return kept;
+  EarlierLog log = {std::move(kept), ""};
+  if (setup.eval && setup.begin.cursor >= setup.end)
+    takeLast(log, findEvalValues(setup).size());
+  return log;
 }
 
 /// Terminals and pipes take a log too.
@@ -102,8 +128,11 @@ void TrainingLog::check(const fs::path &path, const TrainingSetup &setup) {
 
 TrainingLog::TrainingLog(fs::path given, const TrainingSetup &setup)
     : path(std::move(given)), values(findMetrics(setup.step)), evalValues(findEvalValues(setup)) {
-  std::string contents = isThere(path) ? readEarlier(path, setup) : makeHeader(setup);
-  if (std::string reason = replaceFile(path, {contents}); !reason.empty())
+  EarlierLog earlier = isThere(path) ? readEarlier(path, setup) : EarlierLog{makeHeader(setup), ""};
+  row = earlier.last;
+  if (!row.empty())
+    evaluated = std::string(evalValues.size(), ',');
+  if (std::string reason = replaceFile(path, {earlier.contents}); !reason.empty())
     throw refuse(path, "cannot be written: " + reason);
   file = fopen(path.c_str(), "ae");
   if (!file)

@@ -478,6 +478,41 @@ TEST_F(Training, TheLogHasEachStepOnce) {
   EXPECT_EQ(readLog(), whole);
 }
 
+/// The last evaluation is made when the run is continued, and is in the log.
+TEST_F(Training, AnInterruptedLastEvaluationIsMadeUpFor) {
+  writeData(evalData, 8);
+  settings.evalData = evalData;
+  settings.steps = 2;
+  settings.evalEvery = 2;
+  settings.checkpoints = checkpoints;
+  fs::path log = folder.getPath() / "log.csv";
+  auto readLast = [&] {
+    std::string row, last;
+    for (std::ifstream file(log); std::getline(file, row);)
+      last = row;
+    return last;
+  };
+  int asked = 0; // in the beginning, in two steps, and then in the evaluation's first batch
+  Trained run = train(1, [&](int, size_t) { return ++asked == 4 ? 15 : 0; }, log);
+  EXPECT_EQ(run.results[0].signal, 15);
+  ASSERT_EQ(run.results[0].progress.step, 2);
+  EXPECT_FALSE(run.results[0].evaluation);
+  EXPECT_THAT(readLast(), testing::EndsWith(",,"));
+  settings.resume = true;
+  for (int time = 0; time < 2; ++time) { // once more does no harm
+    run = train(1, nullptr, log);
+    EXPECT_EQ(run.getSteps().size(), 0u);
+    ASSERT_TRUE(run.results[0].evaluation);
+    EXPECT_EQ(run.results[0].evaluation->step, 2);
+    double loss = run.results[0].evaluation->values.at("loss");
+    char text[64];
+    snprintf(text, sizeof text, ",%.9g,", loss);
+    EXPECT_THAT(readLast(), AllOf(testing::StartsWith("2,"), HasSubstr(text)));
+    std::string row = readLast();
+    EXPECT_EQ(std::ranges::count(row, ','), 10);
+  }
+}
+
 TEST_F(Training, LogsOfOthersAreLeftAlone) {
   fs::path log = folder.getPath() / "log.csv";
   settings.checkpoints = checkpoints;
