@@ -13,6 +13,9 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
+#include <tuple>
+#include <unistd.h>
+#include <utility>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -60,31 +63,18 @@ static std::string makeHeader(const TrainingSetup &setup) {
   return header + "\n";
 }
 
-namespace {
-
-/// What an earlier run has logged before the sample that is next.
-struct EarlierLog {
-  std::string contents; // all rows with the header, but for
-  std::string last;     // the last one, where its evaluation is made again, without that
-};
-
-} // namespace
-
-/// Takes the last row out of `log`, without its evaluation's columns.
-static void takeLast(EarlierLog &log, size_t evalValues) {
-  size_t begin = log.contents.rfind('\n', log.contents.size() - 2) + 1;
-  std::string row = log.contents.substr(begin, log.contents.size() - begin - 1);
-  size_t end = row.size();
-  for (size_t i = 0; i < evalValues && end != std::string::npos && end > 0; ++i)
-    end = row.rfind(',', end - 1);
-  if (begin == 0 || end == std::string::npos || end == 0)
-    return; // there is none but the header, or it is not of this run
-  log.contents.resize(begin);
-  log.last = row.substr(0, end);
+/// The last row's text without its evaluation's columns, and where it begins in `log`; empty where
+/// there is none.
+static std::pair<std::string, size_t> findLast(const std::string &log, size_t evalValues) {
+  size_t begin = log.rfind('\n', log.size() - 2) + 1, end = log.size() - 1;
+  for (size_t i = 0; i < evalValues && end != std::string::npos && end > begin; ++i)
+    end = log.rfind(',', end - 1);
+  bool isThere = begin != 0 && end != std::string::npos && end > begin; // 0: it is the header
+  return {isThere ? log.substr(begin, end - begin) : "", begin};
 }
 
 /// The rows of an earlier log that are before the sample `begin`, with the header.
-static EarlierLog readEarlier(const fs::path &path, const TrainingSetup &setup) {
+static std::string readEarlier(const fs::path &path, const TrainingSetup &setup) {
   std::ifstream stream(path, std::ios::binary);
   std::string kept = makeHeader(setup), line;
   if (!stream)
@@ -101,10 +91,7 @@ static EarlierLog readEarlier(const fs::path &path, const TrainingSetup &setup) 
     if (first < setup.begin.cursor)
       kept += line + "\n";
   }
-  EarlierLog log = {std::move(kept), ""};
-  if (setup.eval && setup.begin.cursor >= setup.end)
-    takeLast(log, findEvalValues(setup).size());
-  return log;
+  return kept;
 }
 
 /// Terminals and pipes take a log too.
@@ -128,11 +115,10 @@ void TrainingLog::check(const fs::path &path, const TrainingSetup &setup) {
 
 TrainingLog::TrainingLog(fs::path given, const TrainingSetup &setup)
     : path(std::move(given)), values(findMetrics(setup.step)), evalValues(findEvalValues(setup)) {
-  EarlierLog earlier = isThere(path) ? readEarlier(path, setup) : EarlierLog{makeHeader(setup), ""};
-  row = earlier.last;
-  if (!row.empty())
-    evaluated = std::string(evalValues.size(), ',');
-  if (std::string reason = replaceFile(path, {earlier.contents}); !reason.empty())
+  std::string contents = isThere(path) ? readEarlier(path, setup) : makeHeader(setup);
+  if (setup.eval && setup.begin.cursor >= setup.end)
+    std::tie(lastRow, lastBegin) = findLast(contents, evalValues.size());
+  if (std::string reason = replaceFile(path, {contents}); !reason.empty())
     throw refuse(path, "cannot be written: " + reason);
   file = fopen(path.c_str(), "ae");
   if (!file)
@@ -174,6 +160,8 @@ void TrainingLog::add(const StepRecord &record) {
 }
 
 void TrainingLog::add(const EvaluationRecord &record) {
+  if (row.empty() && !lastRow.empty() && ftruncate(fileno(file), off_t(lastBegin)) == 0)
+    row = std::exchange(lastRow, "");
   evaluated.clear();
   for (const std::string &name : evalValues)
     evaluated += "," + format(record.values, name);

@@ -42,6 +42,10 @@ private:
   std::vector<std::string> values, evalValues; // columns after the fixed ones
   FILE *file = nullptr;
   std::string row, evaluated; // of the last step
+  /// Where all steps were logged before: the last row in the file, but for the evaluation that is
+  /// made again, and where it begins.
+  std::string lastRow;
+  size_t lastBegin = 0;
 };
 
 } // namespace gridloom::rt
