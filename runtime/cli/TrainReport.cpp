@@ -133,7 +133,7 @@ void TrainReport::onEvaluation(const EvaluationRecord &record) {
 
 void TrainReport::onCheckpoint(const fs::path &) {
   if (log)
-    log->flush();
+    log->sync();
 }
 
 void TrainReport::onNote(const std::string &line) {

@@ -118,7 +118,7 @@ TrainingLog::TrainingLog(fs::path given, const TrainingSetup &setup)
   std::string contents = isThere(path) ? readEarlier(path, setup) : makeHeader(setup);
   if (setup.eval && setup.begin.cursor >= setup.end)
     std::tie(lastRow, lastBegin) = findLast(contents, evalValues.size());
-  if (std::string reason = replaceFile(path, {contents}); !reason.empty())
+  if (std::string reason = replaceFile(path, {contents}, /*isDurable=*/true); !reason.empty())
     throw refuse(path, "cannot be written: " + reason);
   file = fopen(path.c_str(), "ae");
   if (!file)
@@ -175,5 +175,12 @@ void TrainingLog::flush() {
   row.clear();
   evaluated.clear();
   if (!isWritten)
+    throw refuse(path, std::string("cannot be written: ") + strerror(errno));
+}
+
+void TrainingLog::sync() {
+  flush();
+  // Terminals and pipes have nothing to sync.
+  if (fsync(fileno(file)) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
     throw refuse(path, std::string("cannot be written: ") + strerror(errno));
 }

@@ -36,6 +36,9 @@ public:
   void add(const EvaluationRecord &record);
   /// Writes the last row. Throws InvalidArgument with the path and the system's reason.
   void flush();
+  /// Does so, and waits until the disk has all rows: a checkpoint that outlasts a power failure has
+  /// them then.
+  void sync();
 
 private:
   std::filesystem::path path;
