@@ -30,6 +30,11 @@ TrainReport::TrainReport(const TrainingSetup &setup, const fs::path &path, int64
     : setup(setup), every(every), numSteps(setup.getNumSteps()), isTerminal(isatty(STDOUT_FILENO)) {
   if (!path.empty())
     log.emplace(path, setup);
+  if (log && !log->getKept().empty())
+    onNote("--log " + path.string() +
+           " had rows and there is no checkpoint to continue: they are "
+           "kept in " +
+           log->getKept().string() + ", and the run begins");
   int64_t left = numSteps - setup.getStepsDone(setup.begin.cursor);
   if (this->every == 0)
     this->every = std::max<int64_t>(1, (left + kLines - 1) / kLines);

@@ -113,8 +113,24 @@ void TrainingLog::check(const fs::path &path, const TrainingSetup &setup) {
   readEarlier(path, setup);
 }
 
+/// The rows may be of a run whose checkpoints are elsewhere, which this one was meant to continue.
+void TrainingLog::keepEarlier(const TrainingSetup &setup) {
+  std::error_code error;
+  if (setup.checkpoint || !isThere(path) ||
+      fs::file_size(path, error) <= makeHeader(setup).size() || error)
+    return;
+  int number = 1;
+  do
+    keptPath = path.string() + "." + std::to_string(number++);
+  while (fs::exists(fs::symlink_status(keptPath, error)));
+  fs::rename(path, keptPath, error);
+  if (error)
+    throw refuse(path, "cannot be renamed to " + keptPath.string() + ": " + error.message());
+}
+
 TrainingLog::TrainingLog(fs::path given, const TrainingSetup &setup)
     : path(std::move(given)), values(findMetrics(setup.step)), evalValues(findEvalValues(setup)) {
+  keepEarlier(setup);
   std::string contents = isThere(path) ? readEarlier(path, setup) : makeHeader(setup);
   if (setup.eval && setup.begin.cursor >= setup.end)
     std::tie(lastRow, lastBegin) = findLast(contents, evalValues.size());

@@ -494,6 +494,29 @@ TEST_F(Training, TheLogHasEachStepOnce) {
   EXPECT_EQ(readLog(), whole);
 }
 
+TEST_F(Training, TheLogOfARunWhoseCheckpointsAreNotFoundIsKept) {
+  fs::path log = folder.getPath() / "log.csv";
+  auto read = [](const fs::path &path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  settings.steps = 3;
+  settings.checkpoints = checkpoints;
+  settings.resume = true;
+  ASSERT_EQ(train(1, nullptr, log).error, "");
+  std::string first = read(log);
+  EXPECT_EQ(std::ranges::count(first, '\n'), 4);
+  EXPECT_FALSE(fs::exists(log.string() + ".1"));
+  settings.checkpoints = folder.getPath() / "mistyped";
+  Trained run = train(1, nullptr, log);
+  EXPECT_EQ(run.recorders[0].log->getKept(), log.string() + ".1");
+  EXPECT_EQ(read(log.string() + ".1"), first);
+  fs::remove_all(settings.checkpoints);
+  train(1, nullptr, log);
+  EXPECT_EQ(read(log.string() + ".1"), first);
+  EXPECT_TRUE(fs::exists(log.string() + ".2"));
+}
+
 /// No row is lost whose step is in a checkpoint, also where the power fails.
 TEST_F(Training, TheLogIsOnTheDiskBeforeTheCheckpoint) {
   fs::path log = folder.getPath() / "log.csv";
