@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 static const char *const examples = R"(
 Examples:
   gridloom compile model.onnx --train --loss 'cross_entropy(logits, labels)' \
-      --optimizer 'adamw(lr=3e-4)' --metric accuracy --dim batch=32 -o model.plan
+      --optimizer 'adamw(lr=3e-4)' --metric 'accuracy(logits, labels)' --dim batch=32 -o model.plan
   gridloom train model.plan --data digits --epochs 10
       digits has a file for each input, named as it is: x.npy [samples, 64], labels.npy [samples].
       Each epoch reads each sample once, in an order that --seed decides

@@ -227,6 +227,12 @@ TEST_F(TrainCommand, TheLastCheckpointOfAKilledRunLoads) {
       EXPECT_EQ(entry.path().filename().string().size(), strlen("step-0000000000"));
 }
 
+TEST_F(TrainCommand, HelpSaysWhatCompiles) {
+  EXPECT_EQ(run(folder.getPath(), {"--help"}), 0);
+  std::string out = read("out");
+  EXPECT_THAT(out, HasSubstr("--metric 'accuracy(logits, labels)'")); // as test_train.py has it
+}
+
 TEST_F(TrainCommand, WrongUseIsOneLine) {
   fs::path plan = makePlan(1);
   auto getError = [&](const std::vector<std::string> &options, int code) {
