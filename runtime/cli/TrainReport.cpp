@@ -55,6 +55,11 @@ static std::string format(const char *form, double value) {
   return text;
 }
 
+/// "1 step", "2 steps".
+static std::string count(int64_t number, const std::string &what) {
+  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+}
+
 static std::string formatTime(double seconds) {
   auto whole = int64_t(std::min(seconds, 1e9));
   char text[64];
@@ -174,13 +179,13 @@ void TrainReport::finish(const TrainingResult &result) {
     return;
   double median = getMedian(),
          seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  std::string line = std::to_string(result.steps) + " steps, " +
-                     std::to_string(result.steps * setup.step.batch) + " samples in " +
+  std::string line = count(result.steps, "step") + ", " +
+                     count(result.steps * setup.step.batch, "sample") + " in " +
                      (seconds < 60 ? format("%.1f s", seconds) : formatTime(seconds)) +
                      " | median " + format("%.1f ms", median) + ", " +
                      format("%.0f samples/s", double(setup.step.batch) / median * 1e3);
   if (result.skipped)
-    line += " | " + std::to_string(result.skipped) + " steps not taken";
+    line += " | " + count(result.skipped, "step") + " not taken";
   if (result.loss)
     line += " | loss " + format("%.5g", *result.loss);
   if (result.evaluation && result.evaluation->values.contains("loss"))

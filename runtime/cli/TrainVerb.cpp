@@ -237,7 +237,7 @@ Verb gridloom::rt::addTrain(CLI::App &app) {
                                            kInputGrammar);
   verb->get_option("--weights")
       ->description("weights to begin with, of another .onnx or .safetensors file of the same "
-                    "model");
+                    "model, or of a checkpoint's folder");
   addRunOptions(*verb, *settings);
   addFileOptions(*verb, *settings);
   return {verb, [settings] { return runTrain(*settings); }};

@@ -227,9 +227,22 @@ TEST_F(TrainCommand, TheLastCheckpointOfAKilledRunLoads) {
       EXPECT_EQ(entry.path().filename().string().size(), strlen("step-0000000000"));
 }
 
+TEST_F(TrainCommand, OneStepIsNoSteps) {
+  HostArray ok = HostArray::allocate(DataType::F32, {64, 1});
+  std::fill(ok.as<float>().begin(), ok.as<float>().end(), 1.f);
+  ok.as<float>()[7] = 1 - TrainingPlan::batch; // its batch's step is not taken
+  writeNpy(data / "ok.npy", ok);
+  EXPECT_EQ(run(makePlan(1), {"--epochs", "1", "--on-nan", "skip"}), 0);
+  EXPECT_THAT(read("out"),
+              AllOf(HasSubstr("16 steps, 64 samples in"), HasSubstr("| 1 step not taken |")));
+  EXPECT_EQ(run(makePlan(1), {"--steps", "1"}), 0);
+  EXPECT_THAT(read("out"), HasSubstr("\n1 step, 4 samples in"));
+}
+
 TEST_F(TrainCommand, HelpSaysWhatCompiles) {
   EXPECT_EQ(run(folder.getPath(), {"--help"}), 0);
   std::string out = read("out");
+  EXPECT_THAT(out, HasSubstr("a checkpoint's folder"));
   EXPECT_THAT(out, HasSubstr("--metric 'accuracy(logits, labels)'")); // as test_train.py has it
 }
 
