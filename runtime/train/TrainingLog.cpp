@@ -176,11 +176,14 @@ void TrainingLog::add(const StepRecord &record) {
 }
 
 void TrainingLog::add(const EvaluationRecord &record) {
-  if (row.empty() && !lastRow.empty() && ftruncate(fileno(file), off_t(lastBegin)) == 0)
+  bool isAgain = row.empty() && !lastRow.empty() && ftruncate(fileno(file), off_t(lastBegin)) == 0;
+  if (isAgain)
     row = std::exchange(lastRow, "");
   evaluated.clear();
   for (const std::string &name : evalValues)
     evaluated += "," + format(record.values, name);
+  if (isAgain) // the file lacks the row
+    flush();
 }
 
 void TrainingLog::flush() {
