@@ -57,7 +57,8 @@ static std::string syncPath(const fs::path &path) {
   return "";
 }
 
-std::string gridloom::replaceFile(const fs::path &given, std::span<const std::string_view> parts) {
+std::string gridloom::replaceFile(const fs::path &given, std::span<const std::string_view> parts,
+                                  bool isDurable) {
   std::error_code error;
   if (fs::is_character_file(given, error) || fs::is_fifo(given, error)) {
     Descriptor device{open(given.c_str(), O_WRONLY | O_CLOEXEC)};
@@ -73,8 +74,13 @@ std::string gridloom::replaceFile(const fs::path &given, std::span<const std::st
   if (file.number < 0)
     return strerror(errno);
   std::string reason = writeFile(file, parts);
+  if (reason.empty() && isDurable)
+    reason = syncPath(fresh);
   if (reason.empty() && rename(fresh.c_str(), path.c_str()) != 0)
     reason = strerror(errno);
+  if (reason.empty() &&
+      isDurable) // where the folder cannot be synced, the file is there all the same
+    syncPath(fs::absolute(path, error).parent_path());
   if (!reason.empty())
     unlink(fresh.c_str());
   return reason;

@@ -22,14 +22,15 @@
 namespace gridloom {
 
 /// Makes `path`, or what it links to, a file of `parts`, one after the other; a device or a pipe is
-/// written to. It is not waited for that the disk has it: a power failure may lose either. Returns
-/// the system's reason where it cannot be done, else ""; then the old file stays, and no other is
-/// left behind.
-std::string replaceFile(const std::filesystem::path &given,
-                        std::span<const std::string_view> parts);
+/// written to. Unless it `isDurable` it is not waited for that the disk has it, and a power failure
+/// may lose either. Returns the system's reason where it cannot be done, else ""; then the old file
+/// stays, and no other is left behind.
+std::string replaceFile(const std::filesystem::path &given, std::span<const std::string_view> parts,
+                        bool isDurable = false);
 inline std::string replaceFile(const std::filesystem::path &given,
-                               std::initializer_list<std::string_view> parts) {
-  return replaceFile(given, std::span(parts.begin(), parts.size()));
+                               std::initializer_list<std::string_view> parts,
+                               bool isDurable = false) {
+  return replaceFile(given, std::span(parts.begin(), parts.size()), isDurable);
 }
 
 /// Makes `folder` a folder of `files`, by their paths below it; what was there is removed. `check`,

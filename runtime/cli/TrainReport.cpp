@@ -30,6 +30,11 @@ TrainReport::TrainReport(const TrainingSetup &setup, const fs::path &path, int64
     : setup(setup), every(every), numSteps(setup.getNumSteps()), isTerminal(isatty(STDOUT_FILENO)) {
   if (!path.empty())
     log.emplace(path, setup);
+  if (log && !log->getKept().empty())
+    onNote("--log " + path.string() +
+           " had rows and there is no checkpoint to continue: they are "
+           "kept in " +
+           log->getKept().string() + ", and the run begins");
   int64_t left = numSteps - setup.getStepsDone(setup.begin.cursor);
   if (this->every == 0)
     this->every = std::max<int64_t>(1, (left + kLines - 1) / kLines);
@@ -50,6 +55,11 @@ static std::string format(const char *form, double value) {
   return text;
 }
 
+/// "1 step", "2 steps".
+static std::string count(int64_t number, const std::string &what) {
+  return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+}
+
 static std::string formatTime(double seconds) {
   auto whole = int64_t(std::min(seconds, 1e9));
   char text[64];
@@ -65,7 +75,7 @@ static std::string formatTime(double seconds) {
 static std::string formatValues(const TrainingValues &values) {
   std::string text = "loss " + format("%.5g", values.contains("loss") ? values.at("loss") : NAN);
   for (const auto &[name, value] : values)
-    if (name != "loss" && name != "count" && name != "committed" && name != "gradient_norm")
+    if (isMetric(name))
       text += "  " + makePrintable(name) + format(" %.4g", value);
   return text;
 }
@@ -133,7 +143,7 @@ void TrainReport::onEvaluation(const EvaluationRecord &record) {
 
 void TrainReport::onCheckpoint(const fs::path &) {
   if (log)
-    log->flush();
+    log->sync();
 }
 
 void TrainReport::onNote(const std::string &line) {
@@ -169,13 +179,13 @@ void TrainReport::finish(const TrainingResult &result) {
     return;
   double median = getMedian(),
          seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  std::string line = std::to_string(result.steps) + " steps, " +
-                     std::to_string(result.steps * setup.step.batch) + " samples in " +
+  std::string line = count(result.steps, "step") + ", " +
+                     count(result.steps * setup.step.batch, "sample") + " in " +
                      (seconds < 60 ? format("%.1f s", seconds) : formatTime(seconds)) +
                      " | median " + format("%.1f ms", median) + ", " +
                      format("%.0f samples/s", double(setup.step.batch) / median * 1e3);
   if (result.skipped)
-    line += " | " + std::to_string(result.skipped) + " steps not taken";
+    line += " | " + count(result.skipped, "step") + " not taken";
   if (result.loss)
     line += " | loss " + format("%.5g", *result.loss);
   if (result.evaluation && result.evaluation->values.contains("loss"))

@@ -10,6 +10,7 @@
 #include "runtime/cli/TrainReport.h"
 #include "runtime/core/Error.h"
 #include "runtime/launch/StopSignal.h"
+#include "runtime/train/CheckpointLock.h"
 #include "runtime/train/Trainer.h"
 #include "support/OutputFormat.h"
 #include "support/Usage.h"
@@ -28,7 +29,7 @@ namespace fs = std::filesystem;
 static const char *const examples = R"(
 Examples:
   gridloom compile model.onnx --train --loss 'cross_entropy(logits, labels)' \
-      --optimizer 'adamw(lr=3e-4)' --metric accuracy --dim batch=32 -o model.plan
+      --optimizer 'adamw(lr=3e-4)' --metric 'accuracy(logits, labels)' --dim batch=32 -o model.plan
   gridloom train model.plan --data digits --epochs 10
       digits has a file for each input, named as it is: x.npy [samples, 64], labels.npy [samples].
       Each epoch reads each sample once, in an order that --seed decides
@@ -115,7 +116,12 @@ static void prepare(TrainSettings &settings, Prepared &made) {
 
 static void trainOnRank(const TrainSettings &settings, const TrainingSetup &setup, Session &session,
                         std::atomic<int> &signal) {
+  std::optional<CheckpointLock> lock;
   std::optional<TrainReport> report;
+  if (session.getRank() == 0 && !settings.checkpoints.empty()) { // before the log is begun
+    lock.emplace(settings.checkpoints);
+    setup.requireUnused();
+  }
   if (session.getRank() == 0)
     report.emplace(setup, settings.log, settings.logEvery);
   Trainer trainer(setup, session, report ? &*report : nullptr, &StopSignal::get);
@@ -231,7 +237,7 @@ Verb gridloom::rt::addTrain(CLI::App &app) {
                                            kInputGrammar);
   verb->get_option("--weights")
       ->description("weights to begin with, of another .onnx or .safetensors file of the same "
-                    "model");
+                    "model, or of a checkpoint's folder");
   addRunOptions(*verb, *settings);
   addFileOptions(*verb, *settings);
   return {verb, [settings] { return runTrain(*settings); }};

@@ -656,6 +656,7 @@ gridloom_status gridloom_session_restore(gridloom_session *session, const char *
     });
     for (const auto &[name, array] : checkpoint.states)
       session->runner->setState(name, array);
+    checkpoint.requireUnchanged();
     const TrainingProgress &read = checkpoint.progress;
     if (progress)
       *progress = {read.step, read.cursor, read.numSamples, read.seed};

@@ -119,11 +119,13 @@ void WeightSource::requireUnchanged() const {
 
 namespace {
 
-/// A file that offers tensors by name.
+/// A file or a checkpoint that offers tensors by name.
 class Replacement {
 public:
+  explicit Replacement(Checkpoint checkpoint)
+      : files(std::move(checkpoint.files)), arrays(std::move(checkpoint.states)) {}
   explicit Replacement(const std::filesystem::path &path)
-      : path(path), file(MappedFile::open(path)), files{file} {
+      : file(MappedFile::open(path)), files{file} {
     if (path.extension() == ".safetensors") {
       for (const SafeTensor &tensor : readSafeTensors(file->getBytes(), path.string()))
         safeTensors[tensor.name] = tensor;
@@ -134,9 +136,11 @@ public:
     }
   }
   bool has(const std::string &name) const {
-    return safeTensors.count(name) || onnxTensors.count(name);
+    return arrays.count(name) || safeTensors.count(name) || onnxTensors.count(name);
   }
   HostArray read(const std::string &name) {
+    if (auto found = arrays.find(name); found != arrays.end())
+      return found->second;
     if (auto found = safeTensors.find(name); found != safeTensors.end()) {
       const SafeTensor &tensor = found->second;
       return viewTensor(file, tensor.offset, tensor.bytes, tensor.type, tensor.shape, name);
@@ -158,9 +162,9 @@ public:
   std::vector<std::shared_ptr<const MappedFile>> takeFiles() { return std::move(files); }
 
 private:
-  std::filesystem::path path;
   std::shared_ptr<const MappedFile> file;
   std::vector<std::shared_ptr<const MappedFile>> files;
+  std::map<std::string, HostArray> arrays;
   std::unique_ptr<OnnxFile> model;
   std::map<std::string, std::shared_ptr<const MappedFile>> external;
   std::unordered_map<std::string, SafeTensor> safeTensors;
@@ -169,13 +173,20 @@ private:
 
 } // namespace
 
+/// Opens the file, or the checkpoint in the folder, whose path this makes that of its states.
+static Replacement openPath(std::filesystem::path &path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error))
+    return Replacement(path);
+  std::filesystem::path folder = findCheckpoint(path); // itself, or a run's last
+  path = folder / "states.safetensors";
+  return Replacement(Checkpoint::read(folder));
+}
+
 std::shared_ptr<const WeightSource>
 WeightSource::openReplacement(const Plan &plan, const std::filesystem::path &given) {
-  std::error_code error;
   std::filesystem::path path = given;
-  if (std::filesystem::is_directory(given, error)) // a checkpoint, or a run's folder of them
-    path = findCheckpoint(given) / "states.safetensors";
-  Replacement replacement(path);
+  Replacement replacement = openPath(path);
   auto source = std::make_shared<WeightSource>();
   for (const WeightInfo &weight : plan.getWeights()) {
     if (!replacement.has(weight.name))

@@ -35,7 +35,7 @@ public:
   static std::shared_ptr<const WeightSource> openModel(const Plan &plan, bool verifyDigest = false);
   /// Another .onnx or .safetensors file with the same weights, or a checkpoint's folder: every one
   /// must be there with the plan's type and shape, and folded initializers must have the plan's
-  /// values.
+  /// values. A checkpoint is read and checked whole.
   static std::shared_ptr<const WeightSource> openReplacement(const Plan &plan,
                                                              const std::filesystem::path &path);
   /// openModel, or openReplacement where `path` is not empty.

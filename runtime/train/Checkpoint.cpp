@@ -58,8 +58,9 @@ public:
   explicit Reader(const fs::path &folder) : folder(folder) {}
 
   Checkpoint read() {
-    json manifest = readManifest();
     Checkpoint checkpoint;
+    checkpoint.files.push_back(open(kManifest));
+    json manifest = readManifest(checkpoint.files.front()->getBytes());
     checkpoint.progress.step = getCount(manifest, "step");
     checkpoint.progress.cursor = getCount(manifest, "cursor");
     checkpoint.progress.numSamples = getCount(manifest, "samples");
@@ -67,7 +68,7 @@ public:
     if (!manifest.contains("files") || !manifest["files"].is_array())
       fail(kManifest, "has no list 'files'");
     for (const json &file : manifest["files"])
-      readStates(file, checkpoint.states);
+      readStates(file, checkpoint);
     return checkpoint;
   }
 
@@ -84,9 +85,7 @@ private:
     }
   }
 
-  json readManifest() const {
-    std::shared_ptr<const MappedFile> file = open(kManifest);
-    std::span<const std::byte> bytes = file->getBytes();
+  json readManifest(std::span<const std::byte> bytes) const {
     if (bytes.size() > kMaxManifestBytes)
       fail(kManifest, "has " + std::to_string(bytes.size()) + " bytes, more than " +
                           std::to_string(kMaxManifestBytes));
@@ -121,7 +120,7 @@ private:
     return object[key].get<std::string>();
   }
 
-  void readStates(const json &entry, std::map<std::string, HostArray> &states) const {
+  void readStates(const json &entry, Checkpoint &checkpoint) const {
     std::string name = getText(entry, "name");
     if (!isInnerPath(name))
       fail(kManifest, "names a file outside of its folder: '" + name + "'");
@@ -135,9 +134,10 @@ private:
     for (const SafeTensor &tensor : readSafeTensors(bytes, (folder / name).string())) {
       HostArray array =
           HostArray::share(tensor.type, tensor.shape, bytes.data() + tensor.offset, file);
-      if (!states.emplace(tensor.name, array).second)
+      if (!checkpoint.states.emplace(tensor.name, array).second)
         fail(name, "has state '" + tensor.name + "' once more");
     }
+    checkpoint.files.push_back(file);
   }
 
   const fs::path &folder;
@@ -166,6 +166,11 @@ void Checkpoint::requireFits(const std::map<std::string, Wanted> &wanted) const 
     if (!wanted.contains(name))
       throw Error(ErrorCode::InvalidArgument,
                   "the checkpoint has a state '" + name + "' that the plan lacks" + elsewhere);
+}
+
+void Checkpoint::requireUnchanged() const {
+  for (const std::shared_ptr<const MappedFile> &file : files)
+    file->requireUnchanged();
 }
 
 fs::path gridloom::rt::getCheckpointFolder(const fs::path &run, int64_t step) {

@@ -12,6 +12,7 @@
 #ifndef GRIDLOOM_RUNTIME_TRAIN_CHECKPOINT_H
 #define GRIDLOOM_RUNTIME_TRAIN_CHECKPOINT_H
 
+#include "runtime/core/Files.h"
 #include "runtime/core/HostArray.h"
 
 #include <filesystem>
@@ -34,6 +35,8 @@ struct Checkpoint {
   TrainingProgress progress;
   /// Every state's whole value, without padding. What is read from a file is mapped.
   std::map<std::string, HostArray> states;
+  /// The files that were read: the manifest, then those that `states` lie in.
+  std::vector<std::shared_ptr<const MappedFile>> files;
 
   /// Writes the folder; one of this name is replaced once the new one is whole. Holds a copy of the
   /// states in memory meanwhile. Throws InvalidArgument with the path and the system's reason; then
@@ -50,6 +53,9 @@ struct Checkpoint {
   /// Throws InvalidArgument naming a state of the plan's that the checkpoint lacks, has with
   /// another type or shape, or has besides: it is then of another model or optimizer.
   void requireFits(const std::map<std::string, Wanted> &wanted) const;
+  /// For after the states are used: throws Unavailable naming a file that was written to, cut or
+  /// lost since it was read, when what came of it may be wrong. See MappedFile.
+  void requireUnchanged() const;
 };
 
 /// The folder of a step in the folder of all of a run's checkpoints: "step-0000000100".

@@ -6,12 +6,22 @@
 #include "runtime/train/CheckpointWriter.h"
 
 #include <algorithm>
+#include <cassert>
 
 using namespace gridloom::rt;
 namespace fs = std::filesystem;
 
+void gridloom::rt::awaitOnRank0(Session &session, const std::future<void> &work) {
+  for (std::byte busy{1}; busy != std::byte{0};) {
+    if (session.getRank() == 0 && (!work.valid() || work.wait_for(std::chrono::milliseconds(500)) ==
+                                                        std::future_status::ready))
+      busy = std::byte{0};
+    busy = session.exchange({&busy, 1}).front().front();
+  }
+}
+
 void CheckpointWriter::start(Checkpoint checkpoint) {
-  finish();
+  assert(!writing.valid() && "a checkpoint is being written");
   writing = std::async(std::launch::async,
                        [this, checkpoint = std::move(checkpoint)] { write(checkpoint); });
 }
@@ -21,7 +31,8 @@ void CheckpointWriter::check() {
     writing.get();
 }
 
-void CheckpointWriter::finish() {
+void CheckpointWriter::finish(Session &session) {
+  awaitOnRank0(session, writing);
   if (writing.valid())
     writing.get();
 }

@@ -6,11 +6,17 @@
 #ifndef GRIDLOOM_RUNTIME_TRAIN_CHECKPOINTWRITER_H
 #define GRIDLOOM_RUNTIME_TRAIN_CHECKPOINTWRITER_H
 
+#include "runtime/core/Session.h"
 #include "runtime/train/Checkpoint.h"
 
 #include <future>
 
 namespace gridloom::rt {
+
+/// Collective. Waits until rank 0's `work` is done, however long that takes: meanwhile the ranks
+/// exchange a byte now and then, since one that waits for nothing but the end would take rank 0 for
+/// lost after the transport's deadline. On other ranks `work` is not looked at. Does not get().
+void awaitOnRank0(Session &session, const std::future<void> &work);
 
 /// Writes a run's checkpoints one after the other, in a thread of its own. The destructor waits for
 /// the last one.
@@ -19,13 +25,12 @@ public:
   /// The folder of all of the run's checkpoints, and how many to keep, at least 1.
   CheckpointWriter(std::filesystem::path run, int64_t keep) : run(std::move(run)), keep(keep) {}
 
-  /// Begins to write a checkpoint, once the one before is written; older ones go when it is. Throws
-  /// what the one before failed with.
+  /// Begins to write a checkpoint; older ones go when it is written. Nothing else may be under way.
   void start(Checkpoint checkpoint);
   /// Throws what a checkpoint whose writing has ended failed with. Does not wait.
   void check();
-  /// Waits until all is written. Throws what that failed with.
-  void finish();
+  /// Collective. Waits until all is written. Throws what that failed with, on rank 0.
+  void finish(Session &session);
 
 private:
   void write(const Checkpoint &checkpoint) const;

@@ -16,7 +16,8 @@ extern const char *const kScheduleGrammar;
 
 /// What the learning rate is multiplied by in each step. Steps are committed ones, from 0. The
 /// first `warmup` steps have (step + 1) / warmup, so that the first is not 0; what follows counts
-/// from there, up to step `total`, and keeps its last value after it:
+/// from there, up to what it has after `total` steps, the last of which is taken just before,
+/// and stays that:
 ///
 ///   constant  1
 ///   linear    from 1 straight to `min`

@@ -8,6 +8,7 @@
 #include "runtime/arrays/Npy.h"
 #include "runtime/arrays/Values.h"
 #include "runtime/core/Error.h"
+#include "runtime/core/PlanQueries.h"
 #include "support/Sha256.h"
 
 #include <algorithm>
@@ -38,6 +39,8 @@ TrainingResult Trainer::run() {
   restore();
   exchange(nullptr);
   noteLeftOut();
+  if (isEvaluationLeft())
+    evaluate();
   if (!isOver())
     prefetch(result.progress.cursor);
   while (!isOver()) {
@@ -51,7 +54,7 @@ TrainingResult Trainer::run() {
     if (session.getRank() == 0)
       writer.check();
   }
-  writer.finish();
+  writer.finish(session);
   return result;
 }
 
@@ -71,21 +74,32 @@ bool Trainer::isOver() const {
 // Beginning
 //===----------------------------------------------------------------------===//
 
-/// Ranks that another launcher started have made the setup each for itself.
-void Trainer::agree() {
+/// What must be the same on all ranks, as text. Weights are the session's.
+static std::string describeSetup(const TrainingSetup &setup) {
   const TrainingSettings &settings = setup.settings;
   auto describe = [](const TrainedEntry &entry) {
-    return std::to_string(entry.data.getNumSamples()) + " " + std::to_string(entry.batch);
+    return std::to_string(entry.data.getNumSamples()) + " " +
+           formatDims(entry.specialisation->dims);
   };
   const TrainingProgress &begin = setup.begin;
   std::string text = describe(setup.step) + ";" + (setup.eval ? describe(*setup.eval) : "");
   for (int64_t number : {setup.end, begin.step, begin.cursor, begin.numSamples, settings.evalEvery,
                          settings.patience, settings.checkpointEvery})
     text += " " + std::to_string(number);
-  text += " " + std::to_string(begin.seed) + " " + std::to_string(setup.learningRate) + " " +
-          settings.schedule + (setup.checkpoint ? " resumed" : "") +
+  char rate[64];
+  snprintf(rate, sizeof rate, "%a", setup.learningRate); // all its bits
+  text += " " + std::to_string(begin.seed) + " " + rate + " " + settings.schedule +
           (settings.skipNonFinite ? " skip" : "") + (settings.checkpoints.empty() ? "" : " save");
-  std::string digest = sha256(text);
+  for (const auto &[name, array] : setup.constants)
+    text += ";" + name + sha256({array.getData(), array.getNumBytes()});
+  if (setup.checkpoint) // the manifest, which has the digests of the states
+    text += ";resumed " + sha256(setup.checkpoint->files.front()->getBytes());
+  return text;
+}
+
+/// Ranks that another launcher started have made the setup each for itself.
+void Trainer::agree() {
+  std::string digest = sha256(describeSetup(setup));
   auto all = session.exchange(std::as_bytes(std::span(digest.data(), digest.size())));
   for (size_t rank = 1; rank < all.size(); ++rank)
     if (all[rank] != all[0])
@@ -100,6 +114,7 @@ void Trainer::restore() {
     return;
   for (const auto &[name, array] : setup.checkpoint->states)
     session.setGlobalState(name, array);
+  setup.checkpoint->requireUnchanged();
   result.checkpoint = setup.checkpointPath;
 }
 
@@ -234,8 +249,10 @@ void Trainer::refuseStep(const StepRecord &record, const Batch &batch) {
       observer->onNote(line);
     return;
   }
+  if (observer)
+    observer->onStep(record);
   save(); // the states are those before the step
-  writer.finish();
+  writer.finish(session);
   exchange(nullptr); // a rank that ends sooner would end the others while they save
   throw Error(
       ErrorCode::InvalidArgument,
@@ -258,12 +275,43 @@ bool Trainer::isEvaluationDue() const {
   return setup.order.getEpoch(cursor) != setup.order.getEpoch(cursor - setup.step.batch);
 }
 
+/// A run that was interrupted in its last evaluation has all steps, and nothing would tell what
+/// they led to.
+bool Trainer::isEvaluationLeft() const {
+  return setup.eval && setup.checkpoint && !result.signal && setup.begin.cursor >= setup.end;
+}
+
+/// The name of what a mean divides by.
+static std::string findCount(const std::string &mean, const TrainingValues &values) {
+  std::string own = mean + ".count";
+  return isMetric(mean) && values.contains(own) ? own : "count";
+}
+
+static bool isCount(const std::string &name) { return name == "count" || name.ends_with(".count"); }
+
+void Trainer::Means::add(const TrainingValues &values) {
+  for (const auto &[name, value] : values) {
+    double count = values.at(isCount(name) ? name : findCount(name, values));
+    if (isCount(name))
+      sums[name] += count;
+    else if (count != 0) // else no label of this batch counts
+      sums[name] += value * count;
+  }
+}
+
+TrainingValues Trainer::Means::get() const {
+  TrainingValues means;
+  for (const auto &[name, sum] : sums)
+    means[name] = isCount(name) ? sum : sum / sums.at(findCount(name, sums));
+  return means;
+}
+
 /// Runs all whole batches of the evaluation data. A signal ends it without a result.
 void Trainer::evaluate() {
   const TrainedEntry &entry = *setup.eval;
   EvaluationRecord record;
   record.step = setup.getStepsDone(result.progress.cursor);
-  TrainingValues sums;
+  Means means;
   std::vector<int64_t> samples(size_t(entry.batch));
   for (int64_t first = 0; first + entry.batch <= entry.data.getNumSamples(); first += entry.batch) {
     std::iota(samples.begin(), samples.end(), first);
@@ -280,13 +328,9 @@ void Trainer::evaluate() {
     }
     if (result.signal)
       return;
-    double count = values.at("count");
-    for (const auto &[name, value] : values)
-      if (name == "count" || count != 0) // no label of this batch counts
-        sums[name] += name == "count" ? count : value * count;
+    means.add(values);
   }
-  for (const auto &[name, sum] : sums)
-    record.values[name] = name == "count" ? sum : sum / sums.at("count");
+  record.values = means.get();
   double loss = record.values.contains("loss") ? record.values.at("loss") : std::nan("");
   record.isBest = loss < bestLoss;
   evaluationsSinceBest = record.isBest ? 0 : evaluationsSinceBest + 1;
@@ -307,6 +351,7 @@ void Trainer::save() {
   if (setup.settings.checkpoints.empty() || progress.cursor == savedCursor)
     return;
   savedCursor = progress.cursor;
+  writer.finish(session);
   Checkpoint checkpoint;
   checkpoint.progress = progress;
   for (const auto &[name, wanted] : setup.states)

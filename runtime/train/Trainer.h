@@ -35,7 +35,8 @@ struct StepRecord {
 
 struct EvaluationRecord {
   int64_t step = 0; // after which it was
-  /// `loss` and metrics are means over all samples, by `count`; `count` is the sum.
+  /// `loss` is the mean over all that `count` counts, a metric over what `METRIC.count` does, or
+  /// `count` where there is none; the counts are sums. What no sample counted for is not there.
   TrainingValues values;
   bool isBest = false;
 };
@@ -87,9 +88,20 @@ private:
   void refuseStep(const StepRecord &record, const Batch &batch);
   void evaluate();
   bool isEvaluationDue() const;
+  bool isEvaluationLeft() const;
   void save();
   bool isOver() const;
   void noteLeftOut() const;
+  /// Adds the values of some batches up.
+  class Means {
+  public:
+    void add(const TrainingValues &values);
+    TrainingValues get() const;
+
+  private:
+    TrainingValues sums;
+  };
+
   TrainingValues runEntry(const char *name, const TrainedEntry &entry, const Batch &batch);
   std::optional<TrainingValues> exchange(const TrainedEntry *entry);
   void prefetch(int64_t cursor);

@@ -13,6 +13,9 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
+#include <tuple>
+#include <unistd.h>
+#include <utility>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -26,7 +29,7 @@ static Error refuse(const fs::path &path, const std::string &what) {
 static std::vector<std::string> findMetrics(const TrainedEntry &entry) {
   std::vector<std::string> metrics;
   for (const std::string &name : entry.values)
-    if (name != "loss" && name != "count" && name != "gradient_norm" && name != "committed")
+    if (isMetric(name))
       metrics.push_back(name);
   return metrics;
 }
@@ -58,6 +61,16 @@ static std::string makeHeader(const TrainingSetup &setup) {
   for (const std::string &name : findEvalValues(setup))
     header += "," + quote("eval_" + name);
   return header + "\n";
+}
+
+/// The last row's text without its evaluation's columns, and where it begins in `log`; empty where
+/// there is none.
+static std::pair<std::string, size_t> findLast(const std::string &log, size_t evalValues) {
+  size_t begin = log.rfind('\n', log.size() - 2) + 1, end = log.size() - 1;
+  for (size_t i = 0; i < evalValues && end != std::string::npos && end > begin; ++i)
+    end = log.rfind(',', end - 1);
+  bool isThere = begin != 0 && end != std::string::npos && end > begin; // 0: it is the header
+  return {isThere ? log.substr(begin, end - begin) : "", begin};
 }
 
 /// The rows of an earlier log that are before the sample `begin`, with the header.
@@ -100,10 +113,28 @@ void TrainingLog::check(const fs::path &path, const TrainingSetup &setup) {
   readEarlier(path, setup);
 }
 
+/// The rows may be of a run whose checkpoints are elsewhere, which this one was meant to continue.
+void TrainingLog::keepEarlier(const TrainingSetup &setup) {
+  std::error_code error;
+  if (setup.checkpoint || !isThere(path) ||
+      fs::file_size(path, error) <= makeHeader(setup).size() || error)
+    return;
+  int number = 1;
+  do
+    keptPath = path.string() + "." + std::to_string(number++);
+  while (fs::exists(fs::symlink_status(keptPath, error)));
+  fs::rename(path, keptPath, error);
+  if (error)
+    throw refuse(path, "cannot be renamed to " + keptPath.string() + ": " + error.message());
+}
+
 TrainingLog::TrainingLog(fs::path given, const TrainingSetup &setup)
     : path(std::move(given)), values(findMetrics(setup.step)), evalValues(findEvalValues(setup)) {
+  keepEarlier(setup);
   std::string contents = isThere(path) ? readEarlier(path, setup) : makeHeader(setup);
-  if (std::string reason = replaceFile(path, {contents}); !reason.empty())
+  if (setup.eval && setup.begin.cursor >= setup.end)
+    std::tie(lastRow, lastBegin) = findLast(contents, evalValues.size());
+  if (std::string reason = replaceFile(path, {contents}, /*isDurable=*/true); !reason.empty())
     throw refuse(path, "cannot be written: " + reason);
   file = fopen(path.c_str(), "ae");
   if (!file)
@@ -145,9 +176,14 @@ void TrainingLog::add(const StepRecord &record) {
 }
 
 void TrainingLog::add(const EvaluationRecord &record) {
+  bool isAgain = row.empty() && !lastRow.empty() && ftruncate(fileno(file), off_t(lastBegin)) == 0;
+  if (isAgain)
+    row = std::exchange(lastRow, "");
   evaluated.clear();
   for (const std::string &name : evalValues)
     evaluated += "," + format(record.values, name);
+  if (isAgain) // the file lacks the row
+    flush();
 }
 
 void TrainingLog::flush() {
@@ -158,5 +194,12 @@ void TrainingLog::flush() {
   row.clear();
   evaluated.clear();
   if (!isWritten)
+    throw refuse(path, std::string("cannot be written: ") + strerror(errno));
+}
+
+void TrainingLog::sync() {
+  flush();
+  // Terminals and pipes have nothing to sync.
+  if (fsync(fileno(file)) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
     throw refuse(path, std::string("cannot be written: ") + strerror(errno));
 }

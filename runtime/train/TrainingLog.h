@@ -18,12 +18,17 @@ namespace gridloom::rt {
 ///   eval_METRICS
 ///
 /// `first_sample` counts the samples of the whole run that were read before the step. A run that
-/// was interrupted after its last checkpoint has rows that the resumed one makes again: they go.
+/// was interrupted after its last checkpoint has rows that the resumed one makes again: they go. A
+/// log whose run is begun once more, since there is no checkpoint, is kept under another name.
 class TrainingLog {
 public:
   /// Throws InvalidArgument where there is a file of this name, unless `setup` is to resume a run
   /// whose log it is.
   static void check(const std::filesystem::path &path, const TrainingSetup &setup);
+
+  /// The name that the log of a run without a checkpoint was given, "log.csv.1" or a later number;
+  /// empty where there was none with a row.
+  const std::filesystem::path &getKept() const { return keptPath; }
 
   /// Opens the file. Throws InvalidArgument with the path and the system's reason.
   TrainingLog(std::filesystem::path path, const TrainingSetup &setup);
@@ -36,12 +41,21 @@ public:
   void add(const EvaluationRecord &record);
   /// Writes the last row. Throws InvalidArgument with the path and the system's reason.
   void flush();
+  /// Does so, and waits until the disk has all rows: a checkpoint that outlasts a power failure has
+  /// them then.
+  void sync();
 
 private:
-  std::filesystem::path path;
+  void keepEarlier(const TrainingSetup &setup);
+
+  std::filesystem::path path, keptPath;
   std::vector<std::string> values, evalValues; // columns after the fixed ones
   FILE *file = nullptr;
   std::string row, evaluated; // of the last step
+  /// Where all steps were logged before: the last row in the file, but for the evaluation that is
+  /// made again, and where it begins.
+  std::string lastRow;
+  size_t lastBegin = 0;
 };
 
 } // namespace gridloom::rt

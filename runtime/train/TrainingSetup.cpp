@@ -23,6 +23,13 @@ static std::string describe(const Argument &argument) {
          formatShape(argument.shape);
 }
 
+bool gridloom::rt::isMetric(const std::string &output) {
+  for (const char *other : {"loss", "count", "gradient_norm", "committed"})
+    if (output == other)
+      return false;
+  return !output.ends_with(".count");
+}
+
 //===----------------------------------------------------------------------===//
 // The plan's part
 //===----------------------------------------------------------------------===//
@@ -124,9 +131,13 @@ static void makeConstants(TrainingSetup &setup) {
 
 static void findStates(TrainingSetup &setup) {
   for (int stage = 0; stage < setup.plan->getNumStages(); ++stage)
-    for (const schema::State &state : setup.plan->getStage(stage).states())
+    for (const schema::State &state : setup.plan->getStage(stage).states()) {
+      if (state.name() == "__metadata__")
+        throw usage("state '__metadata__' of the plan has the name that .safetensors files keep "
+                    "for themselves, so no checkpoint can hold it; rename the weight in the model");
       setup.states[state.name()] = {DataType(state.type()),
                                     {state.global_shape().begin(), state.global_shape().end()}};
+    }
 }
 
 static void requireTrains(const Plan &plan) {
@@ -140,20 +151,26 @@ static void requireTrains(const Plan &plan) {
 // The run's part
 //===----------------------------------------------------------------------===//
 
-/// That a folder of checkpoints has none that would be mixed up with this run's.
-static void requireUnused(const TrainingSetup &setup) {
-  const fs::path &folder = setup.settings.checkpoints;
+void TrainingSetup::requireUnused() const {
+  const fs::path &folder = settings.checkpoints;
   if (folder.empty())
     return;
   std::vector<int64_t> steps = listCheckpoints(folder);
   if (steps.empty())
     return;
-  if (!setup.settings.resume)
+  if (!settings.resume)
     throw usage("--checkpoint-dir " + folder.string() + " has checkpoints, the last of step " +
                 std::to_string(steps.back()) + "; continue it with --resume, or name a new folder");
-  if (steps.back() > setup.begin.step)
+  // The last --keep of them would stay, of whatever run.
+  std::error_code error;
+  fs::path from = fs::canonical(checkpointPath, error).parent_path();
+  if (!fs::equivalent(from, folder, error))
+    throw usage("--checkpoint-dir " + folder.string() + " has checkpoints, the last of step " +
+                std::to_string(steps.back()) + ", of another run than the one in " +
+                checkpointPath.string() + " that is to be resumed; name a new folder");
+  if (steps.back() > begin.step)
     throw usage("--checkpoint-dir " + folder.string() + " has a checkpoint of step " +
-                std::to_string(steps.back()) + ", after step " + std::to_string(setup.begin.step) +
+                std::to_string(steps.back()) + ", after step " + std::to_string(begin.step) +
                 ", which is to be resumed; remove it, or name a new folder");
 }
 
@@ -233,7 +250,7 @@ TrainingSetup TrainingSetup::prepare(std::shared_ptr<const Plan> plan, TrainingS
   setup.begin = setup.checkpoint ? setup.checkpoint->progress
                                  : TrainingProgress{.numSamples = setup.step.data.getNumSamples(),
                                                     .seed = setup.settings.seed.value_or(0)};
-  requireUnused(setup);
+  setup.requireUnused();
   setup.order = SampleOrder(setup.begin.numSamples, setup.begin.seed);
   setup.end = findEnd(setup);
   findRate(setup);

@@ -20,6 +20,9 @@ namespace gridloom::rt {
 inline constexpr const char *kTrainEntry = "train_step";
 inline constexpr const char *kEvalEntry = "eval";
 inline constexpr const char *kLearningRate = "learning_rate";
+/// Whether an output of theirs is a metric, which people look at: a mean over what the output
+/// `NAME.count` counts, or `count` where the plan has no such output.
+bool isMetric(const std::string &output);
 
 /// What a run is told.
 struct TrainingSettings {
@@ -62,6 +65,9 @@ struct TrainingSetup {
   /// inputs that do not fit it, and a checkpoint that is damaged or of another run.
   static TrainingSetup prepare(std::shared_ptr<const Plan> plan, TrainingSettings settings);
 
+  /// Throws InvalidArgument where the folder of checkpoints has some that would be mixed up with
+  /// this run's: also for after it is locked, since another run may have saved since the setup.
+  void requireUnused() const;
   /// The steps of the whole run, also those before a checkpoint.
   int64_t getNumSteps() const;
   /// The steps that are done where `cursor` samples have been read.

@@ -167,6 +167,21 @@ INSTANTIATE_TEST_SUITE_P(
                     Interrupted{2, false, false, SIGINT}, Interrupted{2, false, false, SIGTERM},
                     Interrupted{4, false, true, SIGINT}, Interrupted{2, true, true, SIGINT}));
 
+TEST_F(TrainCommand, ASecondRunLeavesTheFirstOnesFilesAlone) {
+  fs::path plan = makePlan(1);
+  std::vector<std::string> options = {"--steps",   "1000000000", "--log",  log, "--checkpoint-dir",
+                                      checkpoints, "--resume",   "--keep", "1"};
+  pid_t child = start(plan, options);
+  awaitSteps();
+  EXPECT_EQ(run(plan, options), 1);
+  EXPECT_THAT(read("err"), AllOf(HasSubstr("--checkpoint-dir " + checkpoints.string()),
+                                 HasSubstr("is another run's that has not ended")));
+  kill(child, SIGINT);
+  EXPECT_EQ(wait(child), 130);
+  int64_t steps = Checkpoint::read(findCheckpoint(checkpoints)).progress.step;
+  EXPECT_EQ(int64_t(readCursors().size()), steps); // the log is the first run's, and whole
+}
+
 TEST_F(TrainCommand, ASecondSignalEndsAtOnce) {
   pid_t child = start(makePlan(2), {"--steps", "1000000000", "--log", log});
   awaitSteps();
@@ -208,7 +223,27 @@ TEST_F(TrainCommand, TheLastCheckpointOfAKilledRunLoads) {
   EXPECT_EQ(readCursors(), expected);
   EXPECT_EQ(listCheckpoints(checkpoints).back(), last + 5);
   for (const fs::directory_entry &entry : fs::directory_iterator(checkpoints))
-    EXPECT_EQ(entry.path().filename().string().size(), strlen("step-0000000000"));
+    if (entry.path().filename() != ".lock")
+      EXPECT_EQ(entry.path().filename().string().size(), strlen("step-0000000000"));
+}
+
+TEST_F(TrainCommand, OneStepIsNoSteps) {
+  HostArray ok = HostArray::allocate(DataType::F32, {64, 1});
+  std::fill(ok.as<float>().begin(), ok.as<float>().end(), 1.f);
+  ok.as<float>()[7] = 1 - TrainingPlan::batch; // its batch's step is not taken
+  writeNpy(data / "ok.npy", ok);
+  EXPECT_EQ(run(makePlan(1), {"--epochs", "1", "--on-nan", "skip"}), 0);
+  EXPECT_THAT(read("out"),
+              AllOf(HasSubstr("16 steps, 64 samples in"), HasSubstr("| 1 step not taken |")));
+  EXPECT_EQ(run(makePlan(1), {"--steps", "1"}), 0);
+  EXPECT_THAT(read("out"), HasSubstr("\n1 step, 4 samples in"));
+}
+
+TEST_F(TrainCommand, HelpSaysWhatCompiles) {
+  EXPECT_EQ(run(folder.getPath(), {"--help"}), 0);
+  std::string out = read("out");
+  EXPECT_THAT(out, HasSubstr("a checkpoint's folder"));
+  EXPECT_THAT(out, HasSubstr("--metric 'accuracy(logits, labels)'")); // as test_train.py has it
 }
 
 TEST_F(TrainCommand, WrongUseIsOneLine) {

@@ -18,7 +18,12 @@
 
 #include <cmath>
 #include <gmock/gmock.h>
+#include <map>
+#include <mutex>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace gridloom;
 using namespace gridloom::rt;
@@ -28,6 +33,17 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::UnorderedElementsAreArray;
 namespace fs = std::filesystem;
+
+/// The sizes of files when the disk was asked to have them, by number; stands before the system's.
+static std::map<ino_t, off_t> synced;
+static std::mutex syncing;
+extern "C" int fsync(int file) {
+  struct stat status{};
+  std::lock_guard lock(syncing);
+  if (fstat(file, &status) == 0)
+    synced[status.st_ino] = status.st_size;
+  return int(syscall(SYS_fsync, file));
+}
 
 namespace {
 
@@ -53,7 +69,7 @@ struct Recorder : TrainingObserver {
   void onCheckpoint(const fs::path &path) override {
     checkpoints.push_back(path);
     if (log)
-      log->flush();
+      log->sync();
   }
   void onNote(const std::string &line) override { notes.push_back(line); }
 };
@@ -82,6 +98,8 @@ protected:
   fs::path data = folder.getPath() / "data", evalData = folder.getPath() / "eval",
            checkpoints = folder.getPath() / "checkpoints";
   TrainingSettings settings;
+  bool hasMetric = false; // of the plan
+  std::function<void(TrainingSetup &second)> afterSetup;
 
   Training() {
     writeData(data, numSamples);
@@ -103,7 +121,7 @@ protected:
   }
 
   std::shared_ptr<const Plan> makePlan(int ranks = 1) {
-    TrainingPlan plan(ranks);
+    TrainingPlan plan(ranks, hasMetric);
     return Plan::load(plan.builder.write(folder.getPath() / std::to_string(ranks)));
   }
 
@@ -114,6 +132,9 @@ protected:
     Trained run;
     InProcessJob job(plan);
     TrainingSetup setup = TrainingSetup::prepare(plan, settings);
+    TrainingSetup second = setup; // of rank 1, as where another launcher started the ranks
+    if (afterSetup)
+      afterSetup(second);
     run.results.resize(size_t(ranks));
     run.recorders.resize(size_t(ranks));
     if (!log.empty())
@@ -125,7 +146,7 @@ protected:
         Session &session = job.getSession(int(rank));
         Recorder &recorder = run.recorders[rank];
         try {
-          Trainer trainer(setup, session, &recorder, [&] {
+          Trainer trainer(rank == 1 ? second : setup, session, &recorder, [&] {
             return getSignal ? getSignal(int(rank), recorder.steps.size()) : 0;
           });
           run.results[rank] = trainer.run();
@@ -261,6 +282,32 @@ TEST_F(Training, EvaluationsAreMeansOverWholeBatches) {
   EXPECT_THAT(run.recorders[0].notes, ElementsAre(HasSubstr("the last 1 sample, which fill")));
 }
 
+/// Accuracy is x[0] summed over a batch, and what it counts is x[1].
+TEST_F(Training, EachMetricIsAMeanOverWhatItCounts) {
+  writeData(evalData, 12);
+  HostArray x = HostArray::allocate(DataType::F32, {12, width});
+  for (auto [sample, value, count] : {std::tuple(0, 10.f, 1.f), {4, 30.f, 3.f}, {8, 99.f, 0.f}}) {
+    x.as<float>()[size_t(sample * width)] = value;
+    x.as<float>()[size_t(sample * width + 1)] = count;
+  }
+  writeNpy(evalData / "x.npy", x);
+  settings.evalData = evalData;
+  settings.steps = 1;
+  hasMetric = true;
+  fs::path log = folder.getPath() / "log.csv";
+  Trained run = train(2, nullptr, log);
+  ASSERT_EQ(run.error, "");
+  const TrainingValues &values = run.recorders[0].evaluations.at(0).values;
+  EXPECT_EQ(values.at("accuracy"), (10 * 1 + 30 * 3) / 4.0);
+  EXPECT_EQ(values.at("accuracy.count"), 4);
+  EXPECT_EQ(values.at("count"), 12);
+  EXPECT_EQ(values.at("seen"), (10 + 30 + 99) / 3.0); // has no count of its own
+  std::ifstream file(log);
+  std::string header;
+  std::getline(file, header);
+  EXPECT_THAT(header, testing::EndsWith(",ms,eval_loss,eval_seen,eval_accuracy"));
+}
+
 TEST_F(Training, StopsWhenTheLossDoesNotFall) {
   writeData(evalData, 4);
   settings.evalData = evalData;
@@ -329,11 +376,17 @@ TEST_F(Training, StepsThatAreNotTakenStopTheRun) {
   for (SampleOrder order(numSamples, 5); order.getSample(at) != 7;)
     ++at;
   int64_t bad = at / batch; // the step
-  Trained run = train(2);
+  fs::path log = folder.getPath() / "log.csv";
+  Trained run = train(2, nullptr, log);
   EXPECT_THAT(run.error,
               AllOf(HasSubstr("step " + std::to_string(bad + 1) + " (samples "),
                     HasSubstr("is not taken: the loss is "), HasSubstr("--on-nan skip")));
-  EXPECT_EQ(int64_t(run.getSteps().size()), bad);
+  ASSERT_EQ(int64_t(run.getSteps().size()), bad + 1); // what the numbers were is in the log
+  EXPECT_FALSE(run.getSteps().back().committed);
+  std::string row, last;
+  for (std::ifstream file(log); std::getline(file, row);)
+    last = row;
+  EXPECT_THAT(last, testing::ContainsRegex("^" + std::to_string(bad + 1) + ",.*,0,[0-9.]+$"));
   EXPECT_THAT(listCheckpoints(checkpoints), ElementsAre(bad));
 
   settings.resume = true;
@@ -375,6 +428,33 @@ TEST_F(Training, ACheckpointThatCannotBeWrittenEndsTheRun) {
   Checkpoint::read(getCheckpointFolder(folder.getPath() / "moved", left.back())); // is whole
 }
 
+/// Longer than the ranks' deadline.
+TEST_F(Training, ASlowDiskIsWaitedFor) {
+  InProcessOptions options;
+  options.placement.limits.deadline = std::chrono::milliseconds(1500);
+  InProcessJob job(makePlan(2), options);
+  std::vector<std::string> errors(2);
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < 2; ++rank)
+    threads.emplace_back([&, rank] {
+      Session &session = job.getSession(int(rank));
+      try {
+        std::future<void> work;
+        if (rank == 0)
+          work = std::async(std::launch::async,
+                            [] { std::this_thread::sleep_for(std::chrono::seconds(4)); });
+        awaitOnRank0(session, work);
+        EXPECT_TRUE(rank != 0 ||
+                    work.wait_for(std::chrono::seconds(0)) == std::future_status::ready);
+      } catch (const Error &error) {
+        errors[rank] = error.what();
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_THAT(errors, ElementsAre("", ""));
+}
+
 TEST_F(Training, TheLogHasEachStepOnce) {
   writeData(evalData, 4);
   settings.evalData = evalData;
@@ -414,6 +494,86 @@ TEST_F(Training, TheLogHasEachStepOnce) {
   EXPECT_EQ(readLog(), whole);
 }
 
+TEST_F(Training, TheLogOfARunWhoseCheckpointsAreNotFoundIsKept) {
+  fs::path log = folder.getPath() / "log.csv";
+  auto read = [](const fs::path &path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  settings.steps = 3;
+  settings.checkpoints = checkpoints;
+  settings.resume = true;
+  ASSERT_EQ(train(1, nullptr, log).error, "");
+  std::string first = read(log);
+  EXPECT_EQ(std::ranges::count(first, '\n'), 4);
+  EXPECT_FALSE(fs::exists(log.string() + ".1"));
+  settings.checkpoints = folder.getPath() / "mistyped";
+  Trained run = train(1, nullptr, log);
+  EXPECT_EQ(run.recorders[0].log->getKept(), log.string() + ".1");
+  EXPECT_EQ(read(log.string() + ".1"), first);
+  fs::remove_all(settings.checkpoints);
+  train(1, nullptr, log);
+  EXPECT_EQ(read(log.string() + ".1"), first);
+  EXPECT_TRUE(fs::exists(log.string() + ".2"));
+}
+
+/// No row is lost whose step is in a checkpoint, also where the power fails.
+TEST_F(Training, TheLogIsOnTheDiskBeforeTheCheckpoint) {
+  fs::path log = folder.getPath() / "log.csv";
+  auto getSynced = [&] {
+    struct stat status{};
+    stat(log.c_str(), &status);
+    std::lock_guard lock(syncing);
+    return std::pair(status.st_size, synced.contains(status.st_ino) ? synced[status.st_ino] : -1);
+  };
+  settings.steps = 2;
+  settings.checkpoints = checkpoints;
+  ASSERT_EQ(train(1, nullptr, log).error, "");
+  auto [size, onDisk] = getSynced();
+  EXPECT_EQ(size, onDisk);
+  settings.resume = true; // makes a new file
+  ASSERT_EQ(train(1, nullptr, log).error, "");
+  std::tie(size, onDisk) = getSynced();
+  EXPECT_EQ(size, onDisk);
+  settings.steps = 3;
+  EXPECT_EQ(train(1, nullptr, "/dev/null").error, ""); // has nothing to sync
+}
+
+/// The last evaluation is made when the run is continued, and is in the log.
+TEST_F(Training, AnInterruptedLastEvaluationIsMadeUpFor) {
+  writeData(evalData, 8);
+  settings.evalData = evalData;
+  settings.steps = 2;
+  settings.evalEvery = 2;
+  settings.checkpoints = checkpoints;
+  fs::path log = folder.getPath() / "log.csv";
+  auto readLast = [&] {
+    std::string row, last;
+    for (std::ifstream file(log); std::getline(file, row);)
+      last = row;
+    return last;
+  };
+  int asked = 0; // in the beginning, in two steps, and then in the evaluation's first batch
+  Trained run = train(1, [&](int, size_t) { return ++asked == 4 ? 15 : 0; }, log);
+  EXPECT_EQ(run.results[0].signal, 15);
+  ASSERT_EQ(run.results[0].progress.step, 2);
+  EXPECT_FALSE(run.results[0].evaluation);
+  EXPECT_THAT(readLast(), testing::EndsWith(",,"));
+  settings.resume = true;
+  for (int time = 0; time < 2; ++time) { // once more does no harm
+    run = train(1, nullptr, log);
+    EXPECT_EQ(run.getSteps().size(), 0u);
+    ASSERT_TRUE(run.results[0].evaluation);
+    EXPECT_EQ(run.results[0].evaluation->step, 2);
+    double loss = run.results[0].evaluation->values.at("loss");
+    char text[64];
+    snprintf(text, sizeof text, ",%.9g,", loss);
+    EXPECT_THAT(readLast(), AllOf(testing::StartsWith("2,"), HasSubstr(text)));
+    std::string row = readLast();
+    EXPECT_EQ(std::ranges::count(row, ','), 10);
+  }
+}
+
 TEST_F(Training, LogsOfOthersAreLeftAlone) {
   fs::path log = folder.getPath() / "log.csv";
   settings.checkpoints = checkpoints;
@@ -446,6 +606,11 @@ TEST_F(Training, WhatDoesNotFitIsRefused) {
   auto plan = Plan::load(other.builder.write(folder.getPath() / "other"));
   EXPECT_THAT([&] { TrainingSetup::prepare(plan, settings); },
               testing::ThrowsMessage<Error>(HasSubstr("was compiled without --train; compile")));
+  TrainingPlan unnamed;
+  unnamed.builder.stages[0].mutable_states(0)->set_name("__metadata__");
+  plan = Plan::load(unnamed.builder.write(folder.getPath() / "unnamed"));
+  EXPECT_THAT([&] { TrainingSetup::prepare(plan, settings); },
+              testing::ThrowsMessage<Error>(HasSubstr("state '__metadata__' of the plan has the")));
   settings.patience = 1;
   EXPECT_THAT(getRefusal(), HasSubstr("--patience needs --eval-data"));
   settings.patience = 0;
@@ -510,6 +675,79 @@ TEST_F(Training, CheckpointsOfOtherRunsAreRefused) {
   EXPECT_THAT(getRefusal(), HasSubstr("has a state 'v' that the plan lacks"));
   fs::resize_file(settings.resumeFrom / "states.safetensors", 20);
   EXPECT_THAT(getRefusal(), HasSubstr("has 20 bytes"));
+}
+
+TEST_F(Training, CheckpointsOfTwoRunsDoNotMix) {
+  settings.checkpoints = checkpoints;
+  settings.steps = 3;
+  settings.checkpointEvery = 1;
+  train();
+  fs::path first = checkpoints;
+  settings.checkpoints = folder.getPath() / "second";
+  settings.steps = 4;
+  train();
+  settings.resume = true;
+  settings.resumeFrom = settings.checkpoints; // has more steps than the other folder
+  settings.checkpoints = first;
+  settings.keep = 1;
+  settings.steps = 6;
+  EXPECT_THAT(getRefusal(), AllOf(HasSubstr("has checkpoints, the last of step 3, of another run"),
+                                  HasSubstr("name a new folder")));
+  EXPECT_THAT(listCheckpoints(first), ElementsAre(1, 2, 3));
+  // The folder itself, by another name.
+  fs::path link = folder.getPath() / "link";
+  fs::create_directory_symlink(settings.resumeFrom, link);
+  settings.checkpoints = settings.resumeFrom;
+  settings.resumeFrom = link / "";
+  EXPECT_EQ(getRefusal(), "no error");
+  settings.resumeFrom = getCheckpointFolder(link, 4) / "";
+  EXPECT_EQ(getRefusal(), "no error");
+}
+
+TEST_F(Training, ACheckpointThatIsWrittenToWhileItIsLoadedIsRefused) {
+  settings.checkpoints = checkpoints;
+  settings.steps = 2;
+  train();
+  settings.resume = true;
+  settings.steps = 3;
+  afterSetup = [&](TrainingSetup &) {
+    fs::path file = findCheckpoint(checkpoints) / "states.safetensors";
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    stream.seekp(-1, std::ios::end);
+    stream.put('x');
+    stream.close();
+    fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1));
+  };
+  EXPECT_THAT(train(2).error, AllOf(HasSubstr("states.safetensors"),
+                                    HasSubstr("was written to while it is in use")));
+}
+
+TEST_F(Training, RanksMustHaveTheSameOptionsAndFiles) {
+  settings.inputs = {{"ok", "ones"}};
+  settings.learningRate = 1e-7;
+  settings.checkpoints = checkpoints;
+  settings.steps = 1;
+  ASSERT_EQ(train(2).error, "");
+  fs::path other = folder.getPath() / "other";
+  Checkpoint saved = Checkpoint::read(findCheckpoint(checkpoints));
+  saved.states["w"] = HostArray::allocate(DataType::F32, {1, width});
+  saved.write(other);
+  settings.resume = true;
+  settings.steps = 2;
+  const std::pair<const char *, std::function<void(TrainingSetup &)>> differences[] = {
+      {"rate", [](TrainingSetup &second) { second.learningRate = 2e-7; }},
+      {"input",
+       [](TrainingSetup &second) {
+         second.constants["ok"] = HostArray::allocate(DataType::F32, {batch, 1});
+       }},
+      {"checkpoint", [&](TrainingSetup &second) { second.checkpoint = Checkpoint::read(other); }},
+  };
+  for (const auto &[name, make] : differences) {
+    afterSetup = make;
+    EXPECT_THAT(train(2).error, HasSubstr("rank 1 has other data, options or checkpoints")) << name;
+  }
+  afterSetup = nullptr;
+  EXPECT_EQ(train(2).error, "");
 }
 
 TEST_F(Training, AFolderWithoutCheckpointsIsBegun) {

@@ -15,14 +15,16 @@ namespace gridloom::test {
 ///   train_step  s = sum of x [4, 4] over the batch, g = mean of ok [4, 1];
 ///               w += learning_rate * g * s; train/step += g;
 ///               loss = s[0], count = 4, gradient_norm = learning_rate * g, committed = g
-///   eval        loss = w[0] (before), count = 4, seen = s[0]
+///   eval        loss = w[0] (before), count = 4, seen = s[0]; with `hasMetric` also accuracy =
+///   s[0]
+///               and accuracy.count = s[1]
 ///
 /// With small numbers, all sums are exact, and w says at what rate each sample was read.
 class TrainingPlan {
 public:
   static constexpr int64_t batch = 4, width = 4;
 
-  explicit TrainingPlan(int data = 1) : data(data) {
+  explicit TrainingPlan(int data = 1, bool hasMetric = false) : data(data), hasMetric(hasMetric) {
     builder.addAxis("data", data);
     builder.manifest["training"] = {
         {"learning_rate", 0.5}, {"losses", {"sum(x)"}}, {"optimizer", "sum"}};
@@ -145,7 +147,10 @@ private:
   }
 
   void addEval() {
-    Program p(*this, "eval", {"loss", "count", "seen"}, false);
+    std::vector<std::string> values = {"loss", "count", "seen"};
+    if (hasMetric)
+      values.insert(values.end(), {"accuracy", "accuracy.count"});
+    Program p(*this, "eval", values, false);
     int64_t rows = batch / data, columns = width / data;
     uint32_t x = p.add(schema::INPUT, {rows, width});
     uint32_t w = p.add(schema::STATE, {1, columns}, 0);
@@ -161,9 +166,15 @@ private:
     p.multiply(whole, first, p.add(schema::OUTPUT, {}, 0), 1, width);
     p.copy(count, p.add(schema::OUTPUT, {}, 1));
     p.multiply(sum, first, p.add(schema::OUTPUT, {}, 2), 1, width);
+    if (!hasMetric)
+      return;
+    uint32_t second = p.constant({width, 1}, {0, 1, 0, 0});
+    p.multiply(sum, first, p.add(schema::OUTPUT, {}, 3), 1, width);
+    p.multiply(sum, second, p.add(schema::OUTPUT, {}, 4), 1, width);
   }
 
   int data;
+  bool hasMetric;
 };
 
 } // namespace gridloom::test

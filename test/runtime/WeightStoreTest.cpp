@@ -11,6 +11,7 @@
 #include "runtime/core/Error.h"
 #include "runtime/core/InProcessJob.h"
 #include "runtime/core/Shard.h"
+#include "runtime/train/Checkpoint.h"
 #include "support/Sha256.h"
 
 #include <gmock/gmock.h>
@@ -22,6 +23,7 @@
 using namespace gridloom;
 using namespace gridloom::rt;
 using namespace gridloom::test;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
@@ -258,6 +260,26 @@ TEST_F(Weights, AWrongReplacementChangesNothing) {
   EXPECT_THAT(messageOf([&] { job.updateWeights(folder.getPath() / "none.onnx"); }),
               HasSubstr("none.onnx"));
   expect(job, w);
+}
+
+TEST_F(Weights, ACheckpointIsCheckedBeforeItReplacesThem) {
+  InProcessJob job(Plan::load(makePlan(2).write(folder.getPath())));
+  Checkpoint checkpoint;
+  HostArray array = HostArray::allocate(DataType::F32, {4, 3});
+  std::ranges::copy(w2, array.as<float>().begin());
+  checkpoint.states["w"] = array;
+  std::filesystem::path run = folder.getPath() / "run", saved = getCheckpointFolder(run, 7);
+  checkpoint.write(saved);
+  job.updateWeights(saved);
+  expect(job, w2);
+  std::fstream file(saved / "states.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end);
+  file.put('\0');
+  file.close();
+  for (const std::filesystem::path &path : {saved, run})
+    EXPECT_THAT(messageOf([&] { job.updateWeights(path); }),
+                AllOf(HasSubstr("states.safetensors"), HasSubstr("is damaged")));
+  expect(job, w2);
 }
 
 TEST_F(Weights, MayStartFromAReplacement) {
