@@ -15,6 +15,7 @@ from .session import Progress, Session, load, to_numpy
 
 _LEARNING_RATE = "learning_rate"
 _STEP = "train/step"
+_COUNT = ".count"  # of a metric's name: what its mean divides by
 # So many steps in a row that are not taken are no passing overflow.
 _MOST_SKIPPED = 1000
 
@@ -79,7 +80,7 @@ class Trainer:
         if _LEARNING_RATE in self._inputs["train_step"]:
             inputs[_LEARNING_RATE] = np.array(rate, np.float32)
         outputs = self.session.run(inputs, entry="train_step")
-        results = {name: float(value) for name, value in outputs.items() if value.ndim == 0}
+        results = {name: float(value) for name, value in outputs.items() if value.ndim == 0 and not name.endswith(_COUNT)}
         results["committed"] = bool(results.get("committed", 1))
         self.step_count += results["committed"]
         self.cursor += rows
@@ -160,21 +161,26 @@ class Trainer:
 
     def evaluate(self, data, *, batch_size: int | None = None) -> dict:
         """Runs the entry `eval` over `data`, once, in its order; kinds of data as for `fit`. Returns `loss` and the plan's metrics as means
-        over all samples, `count` (what the sum of all losses was divided by) and `samples`; whole batches are evaluated."""
+        over all samples, each weighed by what it divides by in a batch, `count` (the sum of what the batches' losses divide by; of
+        several losses, the first one's) and `samples`; whole batches are evaluated."""
         sums: dict[str, float] = {}
-        count = samples = 0
+        counts: dict[str, float] = {}
+        samples = 0
         for batch in self._pass(data, "eval", batch_size):
             inputs = self._arrange(batch, "eval")
             samples += self._rows(inputs, "eval")
             outputs = self.session.run(inputs, entry="eval")
             values = {name: float(value) for name, value in outputs.items() if value.ndim == 0}
-            weight = values.pop("count")
-            count += weight
             for name, value in values.items():
+                if name == "count" or name.endswith(_COUNT):
+                    continue
+                weight = values.get(name + _COUNT, values["count"])
+                counts[name] = counts.get(name, 0.0) + weight
                 # A batch that counts nothing, all its labels ignored, has no mean.
                 sums[name] = sums.get(name, 0.0) + (value * weight if weight else 0.0)
-        means = {name: total / count if count else math.nan for name, total in sums.items()}
-        return means | {"count": count, "samples": samples}
+            counts["count"] = counts.get("count", 0.0) + values["count"]
+        means = {name: total / counts[name] if counts[name] else math.nan for name, total in sums.items()}
+        return means | {"count": counts.get("count", 0.0), "samples": samples}
 
     # States
 

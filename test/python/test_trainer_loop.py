@@ -275,6 +275,30 @@ def test_evaluation_weighs_by_count():
     assert trainer.step_count == 3 and trainer.cursor == 12
 
 
+class Partial(Regression):
+    """Also has the mean of the x0 of those samples whose y is positive, and how many these are."""
+
+    def run(self, inputs, *, entry="main", dims=None):
+        found = inputs["x"][inputs["y"] > 0, 0].astype(np.float64)
+        values = {"positive": found.mean() if found.size else np.array(np.nan), "positive.count": np.array(float(found.size))}
+        return super().run(inputs, entry=entry, dims=dims) | values
+
+
+def test_metrics_weigh_by_what_they_count():
+    data = table(20)
+    data["y"][:8] = np.abs(data["y"][:8]) + 1  # all of the first two batches, one of the third, none of the fourth
+    data["y"][8:16] = -1
+    data["y"][9] = 1
+    trainer = gridloom.Trainer(Partial())
+    found = trainer.evaluate(data)
+    assert found.keys() == {"loss", "bias", "positive", "count", "samples"} and found["count"] == 20
+    assert found["positive"] == pytest.approx(np.mean(data["x"][data["y"] > 0, 0]), rel=1e-6)
+    assert found["bias"] == pytest.approx(-np.mean(data["y"]), rel=1e-6)
+    assert np.isnan(trainer.evaluate({name: array[12:16] for name, array in data.items()})["positive"])
+    (results,) = trainer.fit(data, steps=1, eval_data=data)
+    assert not [name for name in results if name.endswith(".count")] and {"positive", "eval_positive"} <= results.keys()
+
+
 def test_evaluations_and_callbacks_during_fit():
     class Watcher:
         def __init__(self):
