@@ -27,10 +27,11 @@ class Trainer:
         trainer.fit({"x": images, "labels": labels}, steps=1000, checkpoint_dir="checkpoints", checkpoint_every=100)
         print(trainer.evaluate({"x": test_images, "labels": test_labels})["loss"])
 
-    `plan` is a folder, a `Plan`, or a `Session` of one; `options` are those of `gridloom.load`. `lr` is the learning rate, by
-    default the plan's; `schedule` multiplies it: text as `gridloom train --lr-schedule` takes it, or a function of the number
-    of committed steps. `seed` decides the order in which `fit` reads arrays. Callbacks are functions called after each step
-    with (trainer, step, results), or objects with such a method `on_step`, and `on_evaluate` if they like.
+    `plan` is a folder, a `Plan`, or a `Session` of one; `options` are those of `gridloom.load`, with `check_indices` unless it is
+    False: indices out of range raise an error. `lr` is the learning rate, by default the plan's; `schedule` multiplies it: text as
+    `gridloom train --lr-schedule` takes it, or a function of the number of committed steps. `seed` decides the order in which
+    `fit` reads arrays. Callbacks are functions called after each step with (trainer, step, results), or objects with such a
+    method `on_step`, and `on_evaluate` if they like.
 
     `step_count` is the number of committed steps, `cursor` the number of samples read so far. The states are the session's:
     weights by their names in the model, what the optimizer keeps as NAME/SLOT, and train/step."""
@@ -59,7 +60,7 @@ class Trainer:
         self.callbacks = list(callbacks)
         self.seed = seed
         self._owns_session = not isinstance(plan, Session)
-        self.session = load(plan, **options) if self._owns_session else plan
+        self.session = load(plan, **{"check_indices": True, **options}) if self._owns_session else plan
         self.step_count = int(self.session.get_state(_STEP))
         self.cursor = 0
         self._samples = 0
@@ -113,7 +114,7 @@ class Trainer:
 
         `resume` goes on from the latest checkpoint there, if there is one, or from the one that it names: `steps` and `epochs` then
         count from the run's beginning. Arrays go on where the checkpoint was; of an iterable the batches before are skipped.
-        A step whose loss or gradients are not finite raises FloatingPointError, unless `on_nan` is "skip"."""
+        A step whose loss or gradients are not finite raises FloatingPointError, unless `on_nan` is "skip"; the cursor is then before it."""
         if (steps is None) == (epochs is None):
             raise ValueError("fit takes steps or epochs, one of them")
         if on_nan not in ("stop", "skip"):
@@ -250,8 +251,9 @@ class Trainer:
 
     def _refuse(self, results: dict, before: int, skipped: int) -> None:
         times = "" if skipped == 1 else f", nor were the {skipped - 1} before it"
+        after, self.cursor = self.cursor, before  # what was not taken is read again
         raise FloatingPointError(
-            f"step {self.step_count + 1}, of samples {before} to {self.cursor - 1}, was not taken{times}: its loss is "
+            f"step {self.step_count + 1}, of samples {before} to {after - 1}, was not taken{times}: its loss is "
             f"{results['loss']:g}, the norm of its gradients {results.get('gradient_norm', math.nan):g}; on_nan='skip' goes on"
         )
 

@@ -196,6 +196,29 @@ def test_a_step_with_a_nan_changes_nothing(plan):
         assert trainer.step(data)["committed"]
 
 
+def test_indices_out_of_range_are_refused(tools, tmp_path):
+    table = np.random.default_rng(0).standard_normal((7, CLASSES)).astype(np.float32)
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch"])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", CLASSES])
+    node = helper.make_node("Gather", ["table", "ids"], ["logits"])
+    graph = helper.make_graph([node], "embedding", [ids], [logits], [numpy_helper.from_array(table, "table")])
+    onnx.save(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)]), tmp_path / "m.onnx")
+    settings = {"dims": {"batch": BATCH}, "train": True, "loss": "cross_entropy(logits, labels)", "optimizer": "sgd(lr=0.1)"}
+    plan = gridloom.compile(tmp_path / "m.onnx", tmp_path / "m.plan", tools=tools.folder, **settings)
+    data = {"ids": np.arange(BATCH) % 7, "labels": np.arange(BATCH) % CLASSES}
+    for index in (7, -8):
+        wrong = {**data, "ids": data["ids"].copy()}
+        wrong["ids"][3] = index
+        with gridloom.Trainer(plan) as trainer:
+            for use in (trainer.step, trainer.evaluate):
+                with pytest.raises(gridloom.Error, match=f"'ids' holds the index {index}, outside of a dimension of 7"):
+                    use(wrong)
+            np.testing.assert_array_equal(trainer.state_dict()["table"], table)
+            assert trainer.step(data)["committed"]
+        with gridloom.Trainer(plan, check_indices=False) as trainer:
+            trainer.step(wrong)
+
+
 def test_ranks_agree_with_one(plan):
     data = digits(64)
     losses = {}

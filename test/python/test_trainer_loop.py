@@ -262,6 +262,23 @@ def test_nan_stops_or_is_skipped():
         trainer.fit(batches(data), steps=1, on_nan="skip")
 
 
+def test_what_was_refused_is_read_again():
+    data = table()
+    whole = gridloom.Trainer(Regression(), seed=2)
+    whole.fit(data, steps=3)
+    trainer = gridloom.Trainer(Regression(), seed=2)
+    trainer.fit(data, steps=1)
+    poisoned = {**data, "y": np.full_like(data["y"], np.nan)}
+    with pytest.raises(FloatingPointError, match="step 2, of samples 4 to 7"):
+        trainer.fit(poisoned, steps=2)
+    assert (trainer.step_count, trainer.cursor) == (1, BATCH)
+    trainer.fit(data, steps=2)
+    assert read(trainer.session)[:1] + read(trainer.session)[2:] == read(whole.session)
+    with pytest.raises(FloatingPointError, match="nor were the 999 before it"):
+        trainer.fit(poisoned, steps=1, on_nan="skip")
+    assert trainer.cursor == (3 + 999) * BATCH
+
+
 def test_evaluation_weighs_by_count():
     trainer = gridloom.Trainer(Regression(sizes=(2, 4)))
     trainer.fit(table(), steps=3)
