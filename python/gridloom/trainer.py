@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -64,6 +65,7 @@ class Trainer:
         self.step_count = int(self.session.get_state(_STEP))
         self.cursor = 0
         self._samples = 0
+        self._saved: set[Path] = set()  # the run's checkpoints
         self._stopping = False
 
     # Steps
@@ -110,7 +112,8 @@ class Trainer:
         (the plan's where it has one), the same samples as `gridloom train`; or an iterable of batches as `step` takes them: a torch
         DataLoader, a list, or a function that makes a generator for each epoch. Batches of fewer samples than the plan's are left out.
         `eval_data`, of the same kinds, is evaluated at the end and every `eval_every` steps: that is added to the step's results as
-        `eval_loss` and so on. Checkpoints are folders step-NUMBER in `checkpoint_dir`, one every `checkpoint_every` steps and one at the end.
+        `eval_loss` and so on. Checkpoints are folders step-NUMBER in `checkpoint_dir`, one every `checkpoint_every` steps and one at the end;
+        one with checkpoints of another run is refused.
 
         `resume` goes on from the latest checkpoint there, if there is one, or from the one that it names: `steps` and `epochs` then
         count from the run's beginning. Arrays go on where the checkpoint was; of an iterable the batches before are skipped.
@@ -124,6 +127,7 @@ class Trainer:
                 raise ValueError(f"{name} is {number}; it is 1 or more")
         if checkpoint_every is not None and checkpoint_dir is None:
             raise ValueError("checkpoint_every needs checkpoint_dir, the folder for checkpoints")
+        self._require_unused(checkpoint_dir, resume)
         is_resumed = self._resume(resume, checkpoint_dir)
         begin, first = (0, 0) if is_resumed else (self.step_count, self.cursor)
         goal = None if steps is None else begin + steps
@@ -210,10 +214,12 @@ class Trainer:
         """Writes a checkpoint, a folder: states, step, cursor and seed, as `gridloom train` does. `gridloom checkpoint export` makes a
         model of it."""
         self.session.save(path, Progress(self.step_count, self.cursor, self._samples, self.seed))
+        self._saved.add(Path(path).resolve())
 
     def load(self, path: str | os.PathLike) -> None:
         """Goes on from a checkpoint, or from the latest in a run's folder, of this plan or of one for another mesh."""
         progress = self.session.restore(path)
+        self._saved |= _list_run(path)
         self.step_count = int(self.session.get_state(_STEP))
         self.cursor, self._samples, self.seed = progress.cursor, progress.samples, progress.seed
 
@@ -244,10 +250,20 @@ class Trainer:
             if checkpoint_dir is None:
                 raise ValueError("resume=True needs checkpoint_dir, the folder of the run's checkpoints")
             resume = Path(checkpoint_dir)
-            if not (resume / "manifest.json").exists() and not any(resume.glob("step-*")):
-                return True
+            if not (resume / "manifest.json").exists() and not _list_checkpoints(resume):
+                return False
         self.load(resume)
         return True
+
+    def _require_unused(self, folder, resume) -> None:
+        """Raises where checkpoints of another run are in the folder, or some after the one that is resumed."""
+        if folder is None or resume is True:
+            return
+        mine = self._saved | _list_run(resume) if resume else self._saved
+        others = {step for step, path in _list_checkpoints(Path(folder).resolve()).items() if path not in mine}
+        if others:
+            remedy = f", which is not of {resume} or comes after it; remove it" if resume else "; continue it with resume=True"
+            raise ValueError(f"{folder} has a checkpoint of another run, of step {max(others)}{remedy}, or name a new folder")
 
     def _refuse(self, results: dict, before: int, skipped: int) -> None:
         times = "" if skipped == 1 else f", nor were the {skipped - 1} before it"
@@ -376,6 +392,24 @@ def _list_inputs(plan: Plan, entry: str) -> dict[str, list[Binding]]:
             return inputs
     names = ", ".join(candidate.name for candidate in plan.entries)
     raise ValueError(f"{plan.path} has no entry '{entry}' (entries: {names}); compile the model with train=True")
+
+
+def _list_checkpoints(folder: Path) -> dict[int, Path]:
+    """The checkpoints in a run's folder by their steps. What a run that was killed while it saved has left is none."""
+    if not folder.is_dir():
+        return {}
+    names = (re.fullmatch(r"step-([0-9]{10}|[1-9][0-9]{10,})", path.name) for path in folder.iterdir())
+    return {int(name[1]): folder / name[0] for name in names if name}
+
+
+def _list_run(path: str | os.PathLike) -> set[Path]:
+    """The checkpoints of a run's folder, or those up to the one at `path`."""
+    path = Path(path).resolve()
+    if not (path / "manifest.json").exists():
+        return set(_list_checkpoints(path).values())
+    beside = _list_checkpoints(path.parent)
+    last = max((step for step, other in beside.items() if other == path), default=-1)
+    return {other for step, other in beside.items() if step <= last}
 
 
 def _default_rate(plan: Plan) -> float:

@@ -246,6 +246,50 @@ def test_a_run_resumes_in_the_middle_of_an_epoch(tmp_path):
         gridloom.Trainer(Regression()).fit(table(16), epochs=2, resume=tmp_path)
 
 
+def test_checkpoints_of_another_run_stay(tmp_path):
+    run = tmp_path / "run"
+    first = gridloom.Trainer(Regression())
+    first.fit(table(), steps=4, checkpoint_dir=run, checkpoint_every=2)
+    first.fit(table(), steps=2, checkpoint_dir=run)  # the same run
+    saved = {path: path.stat().st_mtime_ns for path in sorted(run.rglob("*"))}
+    for other in (gridloom.Trainer(Regression()), gridloom.Trainer(Regression(), seed=3)):
+        with pytest.raises(ValueError, match=r"run has a checkpoint of another run, of step 6; continue it with resume=True, or"):
+            other.fit(table(), steps=6, checkpoint_dir=run)
+        with pytest.raises(ValueError, match=r"of step 6, which is not of .*step-0000000004 or comes after it; remove it, or"):
+            other.fit(table(), steps=6, checkpoint_dir=run, resume=run / "step-0000000004")
+        other.fit(table(), steps=2, checkpoint_dir=tmp_path / f"other of {other.seed}")
+        with pytest.raises(ValueError, match=r"of step 6, which is not of .*other of 0"):
+            other.fit(table(), steps=6, checkpoint_dir=run, resume=tmp_path / "other of 0")
+        assert other.step_count == 2 and len(other.session.rates) == 2
+    assert saved == {path: path.stat().st_mtime_ns for path in sorted(run.rglob("*"))}
+    for resume in (True, run, run / "step-0000000006"):
+        other = gridloom.Trainer(Regression())
+        other.fit(table(), steps=other.step_count + 6, checkpoint_dir=run, resume=resume)
+        assert other.step_count == 6
+    other.fit(table(), steps=1, checkpoint_dir=run)  # goes on with it
+    assert other.step_count == 7
+    loaded = gridloom.Trainer(Regression())
+    loaded.load(run)
+    loaded.fit(table(), steps=1, checkpoint_dir=run)
+    assert (run / "step-0000000008").exists()
+
+
+def test_a_first_save_that_was_killed_is_no_checkpoint(tmp_path):
+    (tmp_path / "step-0000000002.tmp-0123456789abcdef").mkdir()
+    (tmp_path / "step-2").mkdir()
+    trainer = gridloom.Trainer(Regression())
+    assert len(trainer.fit(table(), steps=2, checkpoint_dir=tmp_path, resume=True)) == 2
+    assert (tmp_path / "step-0000000002" / "manifest.json").exists()
+
+
+def test_without_a_checkpoint_steps_count_from_here(tmp_path):
+    trainer = gridloom.Trainer(Regression())
+    trainer.fit(table(), steps=10)
+    assert len(trainer.fit(table(), steps=5, checkpoint_dir=tmp_path, resume=True)) == 5
+    assert trainer.step_count == 15
+    assert len(trainer.fit(table(), epochs=1, checkpoint_dir=tmp_path / "new", resume=True)) == 3
+
+
 def test_nan_stops_or_is_skipped():
     data = table()
     data["y"][5] = np.nan
