@@ -309,6 +309,7 @@ void Trainer::save() {
   savedCursor = progress.cursor;
   Checkpoint checkpoint;
   checkpoint.progress = progress;
+  checkpoint.roles = getRoles(*setup.plan);
   for (const auto &[name, wanted] : setup.states)
     checkpoint.states[name] = session.gatherState(name);
   result.checkpoint = getCheckpointFolder(setup.settings.checkpoints, progress.step);

@@ -134,6 +134,17 @@ def test_names_with_slashes_are_parameters(tools, tmp_path):
     assert roles["train/step"] == "run"
 
 
+def test_roles_in_the_manifest_tell_more_than_names(tools, tmp_path):
+    one = np.ones(2, np.float32)
+    roles = {"w": "parameter", "w/b": "parameter", "w/m": "slot", "train/scale": "parameter", "train/step": "run"}
+    write_checkpoint(tmp_path / "c", {name: one for name in roles}, roles=roles)
+    shown = json.loads(tools.call("checkpoint", "inspect", tmp_path / "c", "--json").stdout)
+    assert {row["state"]: row["role"] for row in shown["states"]} == roles
+    assert [row["state"] for row in shown["states"] if row["slot"]] == ["w/m"]
+    tools.call("checkpoint", "export", tmp_path / "c", "-o", tmp_path / "t.safetensors")
+    assert read_safetensors(tmp_path / "t.safetensors").keys() == {"w", "w/b", "train/scale"}
+
+
 # Export
 
 
