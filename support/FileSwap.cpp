@@ -57,33 +57,49 @@ static std::string syncPath(const fs::path &path) {
   return "";
 }
 
-std::string gridloom::replaceFile(const fs::path &given, std::span<const std::string_view> parts,
-                                  bool isDurable) {
+NewFile::~NewFile() {
+  if (!fresh.empty())
+    unlink(fresh.c_str());
+}
+
+std::string NewFile::write(std::span<const std::string_view> parts) {
   std::error_code error;
-  if (fs::is_character_file(given, error) || fs::is_fifo(given, error)) {
-    Descriptor device{open(given.c_str(), O_WRONLY | O_CLOEXEC)};
+  if (fs::is_character_file(path, error) || fs::is_fifo(path, error)) {
+    Descriptor device{open(path.c_str(), O_WRONLY | O_CLOEXEC)};
     return device.number < 0 ? strerror(errno) : writeFile(device, parts);
   }
-  fs::path path = given;
-  if (fs::is_symlink(given, error))
-    path = fs::canonical(given, error);
+  if (fs::is_symlink(path, error))
+    path = fs::canonical(path, error);
   if (path.empty())
     return error.message();
-  fs::path fresh = makeNameBeside(path, ".tmp-");
-  Descriptor file{makeFile(fresh)};
+  fs::path name = makeNameBeside(path, ".tmp-");
+  Descriptor file{makeFile(name)};
   if (file.number < 0)
     return strerror(errno);
-  std::string reason = writeFile(file, parts);
-  if (reason.empty() && isDurable)
-    reason = syncPath(fresh);
+  fresh = name;
+  return writeFile(file, parts);
+}
+
+std::string NewFile::commit(bool isDurable) {
+  if (fresh.empty())
+    return "";
+  std::string reason = isDurable ? syncPath(fresh) : "";
   if (reason.empty() && rename(fresh.c_str(), path.c_str()) != 0)
     reason = strerror(errno);
-  if (reason.empty() &&
-      isDurable) // where the folder cannot be synced, the file is there all the same
-    syncPath(fs::absolute(path, error).parent_path());
   if (!reason.empty())
-    unlink(fresh.c_str());
-  return reason;
+    return reason;
+  fresh.clear();
+  std::error_code error;
+  if (isDurable) // where the folder cannot be synced, the file is there all the same
+    syncPath(fs::absolute(path, error).parent_path());
+  return "";
+}
+
+std::string gridloom::replaceFile(const fs::path &given, std::span<const std::string_view> parts,
+                                  bool isDurable) {
+  NewFile file(given);
+  std::string reason = file.write(parts);
+  return reason.empty() ? file.commit(isDurable) : reason;
 }
 
 /// Makes a folder that must not be there, and those above it that are not. One line, or "".

@@ -33,6 +33,27 @@ inline std::string replaceFile(const std::filesystem::path &given,
   return replaceFile(given, std::span(parts.begin(), parts.size()), isDurable);
 }
 
+/// A file that gets its name when `commit` is called, so that several can be replaced once all of
+/// them are written. What is not committed goes with the object. Devices and pipes are written to
+/// at once.
+class NewFile {
+public:
+  explicit NewFile(std::filesystem::path path) : path(std::move(path)) {}
+  NewFile(const NewFile &) = delete;
+  NewFile &operator=(const NewFile &) = delete;
+  ~NewFile();
+
+  /// Writes `parts` under another name beside the path, or beside what it links to. Once. The
+  /// system's reason where it cannot be done, else "".
+  std::string write(std::span<const std::string_view> parts);
+  /// Replaces the file by what was written; `isDurable` as for replaceFile. The system's reason where
+  /// it cannot be done, else "".
+  std::string commit(bool isDurable = false);
+
+private:
+  std::filesystem::path path, fresh;
+};
+
 /// Makes `folder` a folder of `files`, by their paths below it; what was there is removed. `check`,
 /// where there is one, sees the new folder before; a line that it returns is the failure.
 /// `isDurable` waits until the disk has all of it before the old folder goes, so that one of the

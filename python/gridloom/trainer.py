@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from .session import Progress, Session, load, to_numpy
 
 _LEARNING_RATE = "learning_rate"
 _STEP = "train/step"
+_COUNT = ".count"  # of a metric's name: what its mean divides by
 # So many steps in a row that are not taken are no passing overflow.
 _MOST_SKIPPED = 1000
 
@@ -26,10 +28,11 @@ class Trainer:
         trainer.fit({"x": images, "labels": labels}, steps=1000, checkpoint_dir="checkpoints", checkpoint_every=100)
         print(trainer.evaluate({"x": test_images, "labels": test_labels})["loss"])
 
-    `plan` is a folder, a `Plan`, or a `Session` of one; `options` are those of `gridloom.load`. `lr` is the learning rate, by
-    default the plan's; `schedule` multiplies it: text as `gridloom train --lr-schedule` takes it, or a function of the number
-    of committed steps. `seed` decides the order in which `fit` reads arrays. Callbacks are functions called after each step
-    with (trainer, step, results), or objects with such a method `on_step`, and `on_evaluate` if they like.
+    `plan` is a folder, a `Plan`, or a `Session` of one; `options` are those of `gridloom.load`, with `check_indices` unless it is
+    False: indices out of range raise an error. `lr` is the learning rate, by default the plan's; `schedule` multiplies it: text as
+    `gridloom train --lr-schedule` takes it, or a function of the number of committed steps. `seed` decides the order in which
+    `fit` reads arrays. Callbacks are functions called after each step with (trainer, step, results), or objects with such a
+    method `on_step`, and `on_evaluate` if they like.
 
     `step_count` is the number of committed steps, `cursor` the number of samples read so far. The states are the session's:
     weights by their names in the model, what the optimizer keeps as NAME/SLOT, and train/step."""
@@ -58,10 +61,11 @@ class Trainer:
         self.callbacks = list(callbacks)
         self.seed = seed
         self._owns_session = not isinstance(plan, Session)
-        self.session = load(plan, **options) if self._owns_session else plan
+        self.session = load(plan, **{"check_indices": True, **options}) if self._owns_session else plan
         self.step_count = int(self.session.get_state(_STEP))
         self.cursor = 0
         self._samples = 0
+        self._saved: set[Path] = set()  # the run's checkpoints
         self._stopping = False
 
     # Steps
@@ -79,7 +83,7 @@ class Trainer:
         if _LEARNING_RATE in self._inputs["train_step"]:
             inputs[_LEARNING_RATE] = np.array(rate, np.float32)
         outputs = self.session.run(inputs, entry="train_step")
-        results = {name: float(value) for name, value in outputs.items() if value.ndim == 0}
+        results = {name: float(value) for name, value in outputs.items() if value.ndim == 0 and not name.endswith(_COUNT)}
         results["committed"] = bool(results.get("committed", 1))
         self.step_count += results["committed"]
         self.cursor += rows
@@ -108,11 +112,12 @@ class Trainer:
         (the plan's where it has one), the same samples as `gridloom train`; or an iterable of batches as `step` takes them: a torch
         DataLoader, a list, or a function that makes a generator for each epoch. Batches of fewer samples than the plan's are left out.
         `eval_data`, of the same kinds, is evaluated at the end and every `eval_every` steps: that is added to the step's results as
-        `eval_loss` and so on. Checkpoints are folders step-NUMBER in `checkpoint_dir`, one every `checkpoint_every` steps and one at the end.
+        `eval_loss` and so on. Checkpoints are folders step-NUMBER in `checkpoint_dir`, one every `checkpoint_every` steps and one at the end;
+        one with checkpoints of another run is refused.
 
         `resume` goes on from the latest checkpoint there, if there is one, or from the one that it names: `steps` and `epochs` then
         count from the run's beginning. Arrays go on where the checkpoint was; of an iterable the batches before are skipped.
-        A step whose loss or gradients are not finite raises FloatingPointError, unless `on_nan` is "skip"."""
+        A step whose loss or gradients are not finite raises FloatingPointError, unless `on_nan` is "skip"; the cursor is then before it."""
         if (steps is None) == (epochs is None):
             raise ValueError("fit takes steps or epochs, one of them")
         if on_nan not in ("stop", "skip"):
@@ -122,6 +127,7 @@ class Trainer:
                 raise ValueError(f"{name} is {number}; it is 1 or more")
         if checkpoint_every is not None and checkpoint_dir is None:
             raise ValueError("checkpoint_every needs checkpoint_dir, the folder for checkpoints")
+        self._require_unused(checkpoint_dir, resume)
         is_resumed = self._resume(resume, checkpoint_dir)
         begin, first = (0, 0) if is_resumed else (self.step_count, self.cursor)
         goal = None if steps is None else begin + steps
@@ -160,21 +166,26 @@ class Trainer:
 
     def evaluate(self, data, *, batch_size: int | None = None) -> dict:
         """Runs the entry `eval` over `data`, once, in its order; kinds of data as for `fit`. Returns `loss` and the plan's metrics as means
-        over all samples, `count` (what the sum of all losses was divided by) and `samples`; whole batches are evaluated."""
+        over all samples, each weighed by what it divides by in a batch, `count` (the sum of what the batches' losses divide by; of
+        several losses, the first one's) and `samples`; whole batches are evaluated."""
         sums: dict[str, float] = {}
-        count = samples = 0
+        counts: dict[str, float] = {}
+        samples = 0
         for batch in self._pass(data, "eval", batch_size):
             inputs = self._arrange(batch, "eval")
             samples += self._rows(inputs, "eval")
             outputs = self.session.run(inputs, entry="eval")
             values = {name: float(value) for name, value in outputs.items() if value.ndim == 0}
-            weight = values.pop("count")
-            count += weight
             for name, value in values.items():
+                if name == "count" or name.endswith(_COUNT):
+                    continue
+                weight = values.get(name + _COUNT, values["count"])
+                counts[name] = counts.get(name, 0.0) + weight
                 # A batch that counts nothing, all its labels ignored, has no mean.
                 sums[name] = sums.get(name, 0.0) + (value * weight if weight else 0.0)
-        means = {name: total / count if count else math.nan for name, total in sums.items()}
-        return means | {"count": count, "samples": samples}
+            counts["count"] = counts.get("count", 0.0) + values["count"]
+        means = {name: total / counts[name] if counts[name] else math.nan for name, total in sums.items()}
+        return means | {"count": counts.get("count", 0.0), "samples": samples}
 
     # States
 
@@ -203,10 +214,12 @@ class Trainer:
         """Writes a checkpoint, a folder: states, step, cursor and seed, as `gridloom train` does. `gridloom checkpoint export` makes a
         model of it."""
         self.session.save(path, Progress(self.step_count, self.cursor, self._samples, self.seed))
+        self._saved.add(Path(path).resolve())
 
     def load(self, path: str | os.PathLike) -> None:
         """Goes on from a checkpoint, or from the latest in a run's folder, of this plan or of one for another mesh."""
         progress = self.session.restore(path)
+        self._saved |= _list_run(path)
         self.step_count = int(self.session.get_state(_STEP))
         self.cursor, self._samples, self.seed = progress.cursor, progress.samples, progress.seed
 
@@ -237,15 +250,26 @@ class Trainer:
             if checkpoint_dir is None:
                 raise ValueError("resume=True needs checkpoint_dir, the folder of the run's checkpoints")
             resume = Path(checkpoint_dir)
-            if not (resume / "manifest.json").exists() and not any(resume.glob("step-*")):
-                return True
+            if not (resume / "manifest.json").exists() and not _list_checkpoints(resume):
+                return False
         self.load(resume)
         return True
 
+    def _require_unused(self, folder, resume) -> None:
+        """Raises where checkpoints of another run are in the folder, or some after the one that is resumed."""
+        if folder is None or resume is True:
+            return
+        mine = self._saved | _list_run(resume) if resume else self._saved
+        others = {step for step, path in _list_checkpoints(Path(folder).resolve()).items() if path not in mine}
+        if others:
+            remedy = f", which is not of {resume} or comes after it; remove it" if resume else "; continue it with resume=True"
+            raise ValueError(f"{folder} has a checkpoint of another run, of step {max(others)}{remedy}, or name a new folder")
+
     def _refuse(self, results: dict, before: int, skipped: int) -> None:
         times = "" if skipped == 1 else f", nor were the {skipped - 1} before it"
+        after, self.cursor = self.cursor, before  # what was not taken is read again
         raise FloatingPointError(
-            f"step {self.step_count + 1}, of samples {before} to {self.cursor - 1}, was not taken{times}: its loss is "
+            f"step {self.step_count + 1}, of samples {before} to {after - 1}, was not taken{times}: its loss is "
             f"{results['loss']:g}, the norm of its gradients {results.get('gradient_norm', math.nan):g}; on_nan='skip' goes on"
         )
 
@@ -368,6 +392,24 @@ def _list_inputs(plan: Plan, entry: str) -> dict[str, list[Binding]]:
             return inputs
     names = ", ".join(candidate.name for candidate in plan.entries)
     raise ValueError(f"{plan.path} has no entry '{entry}' (entries: {names}); compile the model with train=True")
+
+
+def _list_checkpoints(folder: Path) -> dict[int, Path]:
+    """The checkpoints in a run's folder by their steps. What a run that was killed while it saved has left is none."""
+    if not folder.is_dir():
+        return {}
+    names = (re.fullmatch(r"step-([0-9]{10}|[1-9][0-9]{10,})", path.name) for path in folder.iterdir())
+    return {int(name[1]): folder / name[0] for name in names if name}
+
+
+def _list_run(path: str | os.PathLike) -> set[Path]:
+    """The checkpoints of a run's folder, or those up to the one at `path`."""
+    path = Path(path).resolve()
+    if not (path / "manifest.json").exists():
+        return set(_list_checkpoints(path).values())
+    beside = _list_checkpoints(path.parent)
+    last = max((step for step, other in beside.items() if other == path), default=-1)
+    return {other for step, other in beside.items() if step <= last}
 
 
 def _default_rate(plan: Plan) -> float:

@@ -12,7 +12,6 @@
 #include "runtime/core/Plan.h"
 #include "runtime/core/SafeTensors.h"
 #include "runtime/train/Checkpoint.h"
-#include "runtime/train/StateRoles.h"
 #include "support/FileSwap.h"
 #include "support/OutputFormat.h"
 #include "support/Sha256.h"
@@ -29,7 +28,7 @@ namespace fs = std::filesystem;
 static const char *const overview = R"(
 FOLDER is a checkpoint, or a folder of a run's, of which the latest is taken. A checkpoint is
 states.safetensors, every state's whole value by its name, and manifest.json: the step, the place in
-the data, and the SHA-256 of the file. Nothing of it depends on the mesh.)";
+the data, each state's role, and the SHA-256 of the file. Nothing of it depends on the mesh.)";
 
 static const char *const inspectExamples = R"(
 Every byte is checked against the SHA-256 in the manifest. Roles: a parameter is a weight of the
@@ -80,18 +79,6 @@ static double sumElements(const HostArray &array) {
   return sum;
 }
 
-static const char *nameOf(StateRole::Kind kind) {
-  switch (kind) {
-  case StateRole::Parameter:
-    return "parameter";
-  case StateRole::Slot:
-    return "slot";
-  case StateRole::Run:
-    return "run";
-  }
-  return "";
-}
-
 static void addProgress(Document &document, const fs::path &folder,
                         const TrainingProgress &progress) {
   document.addField("checkpoint", folder.string());
@@ -103,20 +90,20 @@ static void addProgress(Document &document, const fs::path &folder,
   document.addField("seed", progress.seed);
 }
 
-static void addStates(Document &document, const std::map<std::string, HostArray> &states) {
+static void addStates(Document &document, const Checkpoint &checkpoint) {
   Total parameters, others;
-  for (const auto &[name, array] : states)
-    (getRole(states, name).kind == StateRole::Parameter ? parameters : others).add(array);
+  const StateRoles &roles = checkpoint.roles;
+  for (const auto &[name, array] : checkpoint.states)
+    (roles.at(name) == StateRole::Parameter ? parameters : others).add(array);
   document.addField("parameter_values", countCell(parameters.values));
   document.addField("parameter_bytes", bytesCell(parameters.bytes));
   document.addField("other_bytes", bytesCell(others.bytes));
   document.addTable("states", {"state", "role", "slot", "type", "shape", "bytes", "sum"});
-  for (const auto &[name, array] : states) {
-    StateRole role = getRole(states, name);
+  for (const auto &[name, array] : checkpoint.states) {
     double sum = sumElements(array);
     char text[32];
     snprintf(text, sizeof text, "%.6g", sum);
-    document.addRow({name, nameOf(role.kind), role.slot, rt::nameOf(array.getType()),
+    document.addRow({name, nameOf(roles.at(name)), getSlot(roles, name), nameOf(array.getType()),
                      Cell(array.getShape(), formatShape(array.getShape())),
                      bytesCell(array.getNumBytes()), Cell(sum, text)});
   }
@@ -127,7 +114,7 @@ static int inspectCheckpoint(const CheckpointSettings &settings) {
   Checkpoint checkpoint = Checkpoint::read(folder);
   Document document;
   addProgress(document, folder, checkpoint.progress);
-  addStates(document, checkpoint.states);
+  addStates(document, checkpoint);
   settings.format.write(document);
   return 0;
 }
@@ -182,7 +169,7 @@ static void exportWeights(const CheckpointSettings &settings,
 
 static int exportCheckpoint(const CheckpointSettings &settings) {
   fs::path folder = findCheckpoint(settings.folder);
-  std::map<std::string, HostArray> parameters = getParameters(Checkpoint::read(folder).states);
+  std::map<std::string, HostArray> parameters = Checkpoint::read(folder).getParameters();
   if (parameters.empty())
     throw Error(ErrorCode::InvalidArgument, folder.string() + " has no parameters to export");
   std::string model = settings.model;

@@ -633,6 +633,7 @@ gridloom_status gridloom_session_save(gridloom_session *session, const char *pat
             "the progress is negative");
     Checkpoint checkpoint;
     checkpoint.progress = {progress->step, progress->cursor, progress->samples, progress->seed};
+    checkpoint.roles = getRoles(session->runner->getSession(-1).getPlan());
     for (const auto &[name, wanted] : listWanted(*session))
       checkpoint.states[name] = session->runner->getState(name);
     session->runner->agree("saving the checkpoint", [&] {

@@ -95,7 +95,8 @@ public:
   Rewriter(const OnnxFile &model, const std::map<std::string, HostArray> &weights,
            std::string dataName)
       : model(model), weights(weights), tensors(scan(model)),
-        name(model.getFile().getPath().string()), dataName(std::move(dataName)) {}
+        name(model.getFile().getPath().string()), dataName(std::move(dataName)),
+        sources({model.getFile().getPath()}) {}
 
   Pieces rewrite() {
     Pieces out;
@@ -113,6 +114,8 @@ public:
   /// What the model's external data is to be.
   const Pieces &getData() const { return data; }
   bool hasData() const { return hasExternal; }
+  /// The model's file and those of its external data, also of what is replaced.
+  const std::set<fs::path> &getSources() const { return sources; }
   /// Throws Unavailable when a file that was read has changed meanwhile.
   void requireUnchanged() const {
     model.getFile().requireUnchanged();
@@ -254,6 +257,8 @@ private:
     std::optional<External> outside = findExternal(message);
     if (!value && !outside)
       return false;
+    if (outside)
+      sources.insert(model.getFile().getPath().parent_path() / outside->file);
     std::string_view values;
     if (value)
       values = {reinterpret_cast<const char *>(value->getData()), value->getNumBytes()};
@@ -368,6 +373,7 @@ private:
   const std::map<std::string, HostArray> &weights;
   Tensors tensors; // of the main graph
   std::string name, dataName;
+  std::set<fs::path> sources;
   std::deque<std::string> owned;
   std::set<std::shared_ptr<const MappedFile>> files;
   Pieces data;
@@ -386,9 +392,18 @@ static void requireFree(const fs::path &path, bool force) {
     throw refuse(path.string() + " exists; choose another name, or --force to replace it");
 }
 
-static void write(const fs::path &path, const Pieces &pieces) {
-  if (std::string reason = replaceFile(path, std::span(pieces.getParts())); !reason.empty())
+static void requireWritten(const fs::path &path, const std::string &reason) {
+  if (!reason.empty())
     throw refuse(path.string() + " cannot be written: " + reason);
+}
+
+/// Throws where `path` is, by whatever name, one of the files that the model consists of.
+static void requireElsewhere(const fs::path &path, const std::set<fs::path> &sources) {
+  std::error_code error;
+  for (const fs::path &source : sources)
+    if (fs::equivalent(path, source, error))
+      throw refuse(path.string() + " is " + source.string() +
+                   ", a file of the model itself, which stays; choose another name");
 }
 
 RewrittenModel gridloom::rt::rewriteModel(const fs::path &path,
@@ -400,20 +415,19 @@ RewrittenModel gridloom::rt::rewriteModel(const fs::path &path,
   Rewriter rewriter(model, weights, dataPath.filename().string());
   Pieces pieces = rewriter.rewrite();
   RewrittenModel result{.bytes = pieces.getSize(), .data = {}, .dataBytes = 0};
+  requireElsewhere(output, rewriter.getSources());
   requireFree(output, force);
+  NewFile newModel(output), newData(dataPath);
   if (rewriter.hasData()) {
+    requireElsewhere(dataPath, rewriter.getSources());
     requireFree(dataPath, force);
     result.data = dataPath;
     result.dataBytes = rewriter.getData().getSize();
-    write(dataPath, rewriter.getData()); // the model is written when what it names is there
+    requireWritten(dataPath, newData.write(rewriter.getData().getParts()));
   }
-  write(output, pieces);
-  try {
-    rewriter.requireUnchanged();
-  } catch (const Error &) {
-    std::error_code error; // what was written may be of two versions
-    fs::remove(output, error);
-    throw;
-  }
+  requireWritten(output, newModel.write(pieces.getParts()));
+  rewriter.requireUnchanged(); // or what was written may be of two versions
+  requireWritten(dataPath, newData.commit());
+  requireWritten(output, newModel.commit()); // when what it names is there
   return result;
 }

@@ -35,8 +35,9 @@ std::map<std::string, HostArray> readInitializers(const std::filesystem::path &m
 /// requireWeights); every other field keeps its bytes. Values that were in the file come to lie
 /// there as raw_data. Where the model has external data, all of it goes into the one new file
 /// OUTPUT.data, so that the result needs no file of the source. Files that exist are replaced, in
-/// one step each, with `force` only. Memory taken is in proportion to the graph, not to the
-/// weights. Throws InvalidArgument naming the file and the reason.
+/// one step each once both are written, with `force` only, and files of the model itself never.
+/// Memory taken is in proportion to the graph, not to the weights. Throws InvalidArgument naming
+/// the file and the reason.
 RewrittenModel rewriteModel(const std::filesystem::path &model,
                             const std::map<std::string, HostArray> &weights,
                             const std::filesystem::path &output, bool force);

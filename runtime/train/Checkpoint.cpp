@@ -27,8 +27,9 @@ static constexpr int64_t kVersion = 1;
 static const char *const kManifest = "manifest.json";
 static const char *const kStates = "states.safetensors";
 static const char *const kStepPrefix = "step-";
-/// A manifest has some hundred bytes.
-static constexpr size_t kMaxManifestBytes = size_t(1) << 20;
+/// A manifest has some hundred bytes, and the name of each state.
+static constexpr size_t kMaxManifestBytes = size_t(1) << 26;
+static constexpr StateRole kRoles[] = {StateRole::Parameter, StateRole::Slot, StateRole::Run};
 
 static Error refuse(const fs::path &path, const std::string &what) {
   return {ErrorCode::InvalidArgument, "checkpoint " + path.string() + " " + what};
@@ -45,6 +46,8 @@ void Checkpoint::write(const fs::path &folder) const {
                    {"samples", progress.numSamples},
                    {"seed", progress.seed},
                    {"files", json::array({file})}};
+  for (const auto &[name, role] : roles)
+    manifest["roles"][name] = nameOf(role);
   files[kManifest] = manifest.dump(2) + "\n";
   if (std::string reason = replaceFolder(folder, files, /*isDurable=*/true); !reason.empty())
     throw Error(ErrorCode::InvalidArgument, "no checkpoint is saved: " + reason);
@@ -69,6 +72,7 @@ public:
       fail(kManifest, "has no list 'files'");
     for (const json &file : manifest["files"])
       readStates(file, checkpoint);
+    checkpoint.roles = readRoles(manifest, checkpoint.states);
     return checkpoint;
   }
 
@@ -140,12 +144,42 @@ private:
     checkpoint.files.push_back(file);
   }
 
+  StateRoles readRoles(const json &manifest, const std::map<std::string, HostArray> &states) const {
+    if (!manifest.contains("roles"))
+      return guessRoles(states);
+    const json &entries = manifest["roles"];
+    if (!entries.is_object())
+      fail(kManifest, "has 'roles' that are no names of states with their roles");
+    StateRoles roles;
+    for (const auto &[name, text] : entries.items()) {
+      if (!states.contains(name))
+        fail(kManifest, "has a role for a state '" + name + "', which is not saved");
+      const StateRole *role =
+          std::ranges::find_if(kRoles, [&](StateRole role) { return text == nameOf(role); });
+      if (role == std::end(kRoles))
+        fail(kManifest, "has a role for state '" + name + "' that is not parameter, slot or run");
+      roles[name] = *role;
+    }
+    for (const auto &[name, array] : states)
+      if (!roles.contains(name))
+        fail(kManifest, "has no role for state '" + name + "'");
+    return roles;
+  }
+
   const fs::path &folder;
 };
 
 } // namespace
 
 Checkpoint Checkpoint::read(const fs::path &folder) { return Reader(folder).read(); }
+
+std::map<std::string, HostArray> Checkpoint::getParameters() const {
+  std::map<std::string, HostArray> parameters;
+  for (const auto &[name, array] : states)
+    if (auto role = roles.find(name); role != roles.end() && role->second == StateRole::Parameter)
+      parameters.emplace(name, array);
+  return parameters;
+}
 
 void Checkpoint::requireFits(const std::map<std::string, Wanted> &wanted) const {
   const std::string elsewhere = "; the checkpoint is of another model or optimizer";

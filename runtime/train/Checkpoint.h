@@ -5,15 +5,16 @@
 //===----------------------------------------------------------------------===//
 //
 // A checkpoint is a folder: states.safetensors has every state's whole (global) value by its name,
-// manifest.json says how far the run had come and has the SHA-256 of each file. It knows nothing of
-// meshes. The folder gets its name after the disk has all of it, so a folder of that name is whole.
+// manifest.json says how far the run had come and what each state is, and has the SHA-256 of each
+// file. It knows nothing of meshes. The folder gets its name after the disk has all of it, so a
+// folder of that name is whole.
 //
 //===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_TRAIN_CHECKPOINT_H
 #define GRIDLOOM_RUNTIME_TRAIN_CHECKPOINT_H
 
 #include "runtime/core/Files.h"
-#include "runtime/core/HostArray.h"
+#include "runtime/train/StateRoles.h"
 
 #include <filesystem>
 #include <map>
@@ -35,8 +36,14 @@ struct Checkpoint {
   TrainingProgress progress;
   /// Every state's whole value, without padding. What is read from a file is mapped.
   std::map<std::string, HostArray> states;
+  /// What each of them is (getRoles), or empty; after `read` never empty: where the folder does not
+  /// say, as those of older versions, it is guessed from the names.
+  StateRoles roles;
   /// The files that were read: the manifest, then those that `states` lie in.
   std::vector<std::shared_ptr<const MappedFile>> files;
+
+  /// The states that are the model's weights.
+  std::map<std::string, HostArray> getParameters() const;
 
   /// Writes the folder; one of this name is replaced once the new one is whole. Holds a copy of the
   /// states in memory meanwhile. Throws InvalidArgument with the path and the system's reason; then

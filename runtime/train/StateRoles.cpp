@@ -5,7 +5,43 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/train/StateRoles.h"
 
+#include "runtime/core/Plan.h"
+#include "runtime/core/plan.pb.h"
+
 using namespace gridloom::rt;
+
+std::string_view gridloom::rt::nameOf(StateRole role) {
+  switch (role) {
+  case StateRole::Parameter:
+    return "parameter";
+  case StateRole::Slot:
+    return "slot";
+  case StateRole::Run:
+    return "run";
+  }
+  return "";
+}
+
+/// Whether a name begins with that of a parameter and a slash.
+static bool isBelowParameter(const StateRoles &roles, const std::string &name) {
+  for (size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1))
+    if (auto found = roles.find(name.substr(0, slash));
+        found != roles.end() && found->second == StateRole::Parameter)
+      return true;
+  return false;
+}
+
+StateRoles gridloom::rt::getRoles(const Plan &plan) {
+  StateRoles roles;
+  for (int stage = 0; stage < plan.getNumStages(); ++stage)
+    for (const schema::State &state : plan.getStage(stage).states())
+      roles[state.name()] = state.init() == state.name() ? StateRole::Parameter : StateRole::Run;
+  static const char *const step = "train/step"; // a weight may be called train
+  for (auto &[name, role] : roles)
+    if (role == StateRole::Run && name != step && isBelowParameter(roles, name))
+      role = StateRole::Slot;
+  return roles;
+}
 
 static bool hasSlots(const std::map<std::string, HostArray> &states, const std::string &name) {
   auto next = states.lower_bound(name + "/");
@@ -15,23 +51,25 @@ static bool hasSlots(const std::map<std::string, HostArray> &states, const std::
   return false;
 }
 
-StateRole gridloom::rt::getRole(const std::map<std::string, HostArray> &states,
-                                const std::string &name) {
+static StateRole guessRole(const std::map<std::string, HostArray> &states,
+                           const std::string &name) {
   if (name.starts_with("train/"))
-    return {.kind = StateRole::Run, .parameter = "", .slot = ""};
+    return StateRole::Run;
   size_t slash = name.rfind('/');
-  if (slash == std::string::npos || !states.contains(name.substr(0, slash)) ||
-      hasSlots(states, name))
-    return {};
-  return {
-      .kind = StateRole::Slot, .parameter = name.substr(0, slash), .slot = name.substr(slash + 1)};
+  bool isSlot = slash != std::string::npos && states.contains(name.substr(0, slash)) &&
+                !hasSlots(states, name);
+  return isSlot ? StateRole::Slot : StateRole::Parameter;
 }
 
-std::map<std::string, HostArray>
-gridloom::rt::getParameters(const std::map<std::string, HostArray> &states) {
-  std::map<std::string, HostArray> parameters;
+StateRoles gridloom::rt::guessRoles(const std::map<std::string, HostArray> &states) {
+  StateRoles roles;
   for (const auto &[name, array] : states)
-    if (getRole(states, name).kind == StateRole::Parameter)
-      parameters.emplace(name, array);
-  return parameters;
+    roles[name] = guessRole(states, name);
+  return roles;
+}
+
+std::string gridloom::rt::getSlot(const StateRoles &roles, const std::string &name) {
+  auto found = roles.find(name);
+  bool isSlot = found != roles.end() && found->second == StateRole::Slot;
+  return isSlot ? name.substr(name.rfind('/') + 1) : "";
 }

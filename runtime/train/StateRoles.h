@@ -3,11 +3,6 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
-//
-// The names of states say what they are: a parameter is called as in the model, what an optimizer
-// keeps of it PARAMETER/SLOT ("fc.weight/m"), and what concerns the whole run train/NAME.
-//
-//===----------------------------------------------------------------------===//
 #ifndef GRIDLOOM_RUNTIME_TRAIN_STATEROLES_H
 #define GRIDLOOM_RUNTIME_TRAIN_STATEROLES_H
 
@@ -15,20 +10,32 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 namespace gridloom::rt {
 
-struct StateRole {
-  enum Kind { Parameter, Slot, Run } kind = Parameter;
-  std::string parameter, slot; // of a Slot
-};
+class Plan;
 
-/// What the state `name` of `states` is. Names of parameters may have slashes too: of a/b and a,
-/// a/b is a parameter where there is an a/b/SLOT, else a slot of a.
-StateRole getRole(const std::map<std::string, HostArray> &states, const std::string &name);
+/// What a state is: a weight of the model under the model's name for it, what an optimizer keeps of
+/// one as PARAMETER/SLOT ("fc.weight/m"), or what concerns the whole run.
+enum class StateRole { Parameter, Slot, Run };
 
-/// The parameters among `states`.
-std::map<std::string, HostArray> getParameters(const std::map<std::string, HostArray> &states);
+/// By the states' names.
+using StateRoles = std::map<std::string, StateRole>;
+
+/// "parameter", "slot" or "run".
+std::string_view nameOf(StateRole role);
+
+/// The roles of a plan's states. A parameter is what begins with the weight of its own name: names
+/// tell nothing, since the model chooses them.
+StateRoles getRoles(const Plan &plan);
+
+/// The roles that the names suggest, for checkpoints that do not have them. Of a/b and a, a/b is a
+/// parameter where there is an a/b/SLOT, else a slot of a; train/NAME concerns the run.
+StateRoles guessRoles(const std::map<std::string, HostArray> &states);
+
+/// The SLOT of PARAMETER/SLOT; "" for what is no slot.
+std::string getSlot(const StateRoles &roles, const std::string &name);
 
 } // namespace gridloom::rt
 

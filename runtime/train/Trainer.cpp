@@ -354,6 +354,7 @@ void Trainer::save() {
   writer.finish(session);
   Checkpoint checkpoint;
   checkpoint.progress = progress;
+  checkpoint.roles = getRoles(*setup.plan);
   for (const auto &[name, wanted] : setup.states)
     checkpoint.states[name] = session.gatherState(name);
   result.checkpoint = getCheckpointFolder(setup.settings.checkpoints, progress.step);

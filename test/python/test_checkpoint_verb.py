@@ -134,6 +134,17 @@ def test_names_with_slashes_are_parameters(tools, tmp_path):
     assert roles["train/step"] == "run"
 
 
+def test_roles_in_the_manifest_tell_more_than_names(tools, tmp_path):
+    one = np.ones(2, np.float32)
+    roles = {"w": "parameter", "w/b": "parameter", "w/m": "slot", "train/scale": "parameter", "train/step": "run"}
+    write_checkpoint(tmp_path / "c", {name: one for name in roles}, roles=roles)
+    shown = json.loads(tools.call("checkpoint", "inspect", tmp_path / "c", "--json").stdout)
+    assert {row["state"]: row["role"] for row in shown["states"]} == roles
+    assert [row["state"] for row in shown["states"] if row["slot"]] == ["w/m"]
+    tools.call("checkpoint", "export", tmp_path / "c", "-o", tmp_path / "t.safetensors")
+    assert read_safetensors(tmp_path / "t.safetensors").keys() == {"w", "w/b", "train/scale"}
+
+
 # Export
 
 
@@ -234,12 +245,26 @@ def test_external_data_gets_a_file_of_its_own(tools, tmp_path, edit):
         np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-5)
         assert {tensor.name for tensor in onnx.load(output).graph.initializer} == {tensor.name for tensor in loaded.graph.initializer}
     assert all((model.parent / name).read_bytes() == contents for name, contents in source.items())
-    # In place of the source, once it may.
-    assert "weights.bin" in source
-    tools.call("checkpoint", "export", tmp_path / "c", "--model", model, "-o", model, "--force")
-    (y,) = onnxruntime_session(model, optimised=False).run(None, {"x": ROWS})
-    np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-5)
-    assert (model.parent / "weights.bin").read_bytes() == source["weights.bin"]
+
+
+def test_no_file_of_the_model_is_replaced(tools, tmp_path):
+    """Not even with --force, by another name, or where all of it is trained: what was exported first is the only model left."""
+    model = make_model(tmp_path / "m.onnx", as_initializers)
+    proto = onnx.load(model)
+    convert_model_to_external_data(proto, location="t.onnx.data", size_threshold=0)
+    onnx.save(proto, model)
+    (tmp_path / "link").symlink_to("m.onnx")
+    (tmp_path / "hard").hardlink_to(tmp_path / "t.onnx.data")
+    (tmp_path / "hard").rename(tmp_path / "hard.onnx")
+    write_checkpoint(tmp_path / "c", trained())
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    (tmp_path / "linked.onnx").symlink_to("m.onnx")
+    for name, what in (("m.onnx", "m.onnx"), ("linked.onnx", "m.onnx"), ("t.onnx", "t.onnx.data"), ("hard.onnx", "t.onnx.data")):
+        for force in ((), ("--force",)):
+            words = refused(tools, "export", tmp_path / "c", "--model", model, "-o", tmp_path / name, *force)
+            assert f"{what}, a file of the model itself, which stays; choose another name" in words
+    assert all(path.read_bytes() == contents for path, contents in before.items())
+    assert {path.name for path in tmp_path.iterdir()} == {"c", "m.onnx", "t.onnx.data", "link", "hard.onnx", "linked.onnx"}
 
 
 def test_exported_safetensors_are_the_parameters(tools, tmp_path):
@@ -278,14 +303,15 @@ def test_nothing_is_replaced_unasked(tools, tmp_path):
     model = make_model(tmp_path / "m.onnx")
     write_checkpoint(tmp_path / "c", trained())
     (tmp_path / "w.safetensors").write_text("mine")
-    for name in ("m.onnx", "w.safetensors"):
+    (tmp_path / "t.onnx").write_text("mine")
+    for name in ("t.onnx", "w.safetensors"):
         before = (tmp_path / name).read_bytes()
         arguments = ("export", tmp_path / "c", "--model", model, "-o", tmp_path / name)
         assert f"{name} exists; choose another name, or --force to replace it" in refused(tools, *arguments)
         assert (tmp_path / name).read_bytes() == before
         tools.call("checkpoint", *arguments, "--force")
         assert (tmp_path / name).read_bytes() != before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "m.onnx", "w.safetensors"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c", "m.onnx", "t.onnx", "w.safetensors"]
 
 
 @pytest.mark.parametrize(

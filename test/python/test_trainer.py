@@ -141,6 +141,33 @@ def test_frozen_weights_are_exported_with_the_plan(tools, model, tmp_path):
             np.testing.assert_array_equal(session.run({"x": digits(BATCH)["x"]})["logits"], main)
 
 
+def test_weights_of_any_name_are_exported(tools, model, tmp_path):
+    """Names that look like a slot's of another weight, or like the run's own states."""
+    names = {"fc1.weight": "w", "fc1.bias": "w/b", "fc2.weight": "train/scale", "fc2.bias": "train"}
+    proto = onnx.load(model)
+    for tensor in proto.graph.initializer:
+        tensor.name = names[tensor.name]
+    for node in proto.graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+    onnx.save(proto, tmp_path / "m.onnx")
+    settings = {"dims": {"batch": BATCH}, "train": True, "loss": "cross_entropy(logits, labels)", "tools": tools.folder}
+    data = digits(BATCH)
+    np.savez(tmp_path / "data.npz", **data)
+    for optimizer in ("sgd(lr=0.1)", "adamw(lr=0.1)"):
+        plan = gridloom.compile(tmp_path / "m.onnx", tmp_path / "m.plan", optimizer=optimizer, **settings)
+        with gridloom.Trainer(plan) as trainer:
+            trainer.fit(data, steps=2)
+            trainer.save(tmp_path / "of the trainer")
+            (main,) = trainer.session.run({"x": data["x"]}).values()
+        run = tmp_path / f"run of {optimizer}"
+        tools.call("train", plan.path, "--data", tmp_path / "data.npz", "--steps", 2, "--checkpoint-dir", run)
+        for checkpoint in (tmp_path / "of the trainer", run):
+            output = tmp_path / "trained.onnx"
+            tools.call("checkpoint", "export", checkpoint, "--plan", plan.path, "-o", output, "--force")
+            (logits,) = onnxruntime_session(output).run(None, {"x": data["x"]})
+            np.testing.assert_allclose(logits, main, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("mesh", MESHES)
 def test_a_resumed_run_is_the_whole_run(plan, tmp_path, mesh):
     data = digits(100)  # the batches cross the epochs' ends
@@ -194,6 +221,29 @@ def test_a_step_with_a_nan_changes_nothing(plan):
         for name, value in trainer.state_dict().items():
             np.testing.assert_array_equal(value, before[name], err_msg=name)
         assert trainer.step(data)["committed"]
+
+
+def test_indices_out_of_range_are_refused(tools, tmp_path):
+    table = np.random.default_rng(0).standard_normal((7, CLASSES)).astype(np.float32)
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch"])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", CLASSES])
+    node = helper.make_node("Gather", ["table", "ids"], ["logits"])
+    graph = helper.make_graph([node], "embedding", [ids], [logits], [numpy_helper.from_array(table, "table")])
+    onnx.save(helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)]), tmp_path / "m.onnx")
+    settings = {"dims": {"batch": BATCH}, "train": True, "loss": "cross_entropy(logits, labels)", "optimizer": "sgd(lr=0.1)"}
+    plan = gridloom.compile(tmp_path / "m.onnx", tmp_path / "m.plan", tools=tools.folder, **settings)
+    data = {"ids": np.arange(BATCH) % 7, "labels": np.arange(BATCH) % CLASSES}
+    for index in (7, -8):
+        wrong = {**data, "ids": data["ids"].copy()}
+        wrong["ids"][3] = index
+        with gridloom.Trainer(plan) as trainer:
+            for use in (trainer.step, trainer.evaluate):
+                with pytest.raises(gridloom.Error, match=f"'ids' holds the index {index}, outside of a dimension of 7"):
+                    use(wrong)
+            np.testing.assert_array_equal(trainer.state_dict()["table"], table)
+            assert trainer.step(data)["committed"]
+        with gridloom.Trainer(plan, check_indices=False) as trainer:
+            trainer.step(wrong)
 
 
 def test_ranks_agree_with_one(plan):

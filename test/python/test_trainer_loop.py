@@ -246,6 +246,50 @@ def test_a_run_resumes_in_the_middle_of_an_epoch(tmp_path):
         gridloom.Trainer(Regression()).fit(table(16), epochs=2, resume=tmp_path)
 
 
+def test_checkpoints_of_another_run_stay(tmp_path):
+    run = tmp_path / "run"
+    first = gridloom.Trainer(Regression())
+    first.fit(table(), steps=4, checkpoint_dir=run, checkpoint_every=2)
+    first.fit(table(), steps=2, checkpoint_dir=run)  # the same run
+    saved = {path: path.stat().st_mtime_ns for path in sorted(run.rglob("*"))}
+    for other in (gridloom.Trainer(Regression()), gridloom.Trainer(Regression(), seed=3)):
+        with pytest.raises(ValueError, match=r"run has a checkpoint of another run, of step 6; continue it with resume=True, or"):
+            other.fit(table(), steps=6, checkpoint_dir=run)
+        with pytest.raises(ValueError, match=r"of step 6, which is not of .*step-0000000004 or comes after it; remove it, or"):
+            other.fit(table(), steps=6, checkpoint_dir=run, resume=run / "step-0000000004")
+        other.fit(table(), steps=2, checkpoint_dir=tmp_path / f"other of {other.seed}")
+        with pytest.raises(ValueError, match=r"of step 6, which is not of .*other of 0"):
+            other.fit(table(), steps=6, checkpoint_dir=run, resume=tmp_path / "other of 0")
+        assert other.step_count == 2 and len(other.session.rates) == 2
+    assert saved == {path: path.stat().st_mtime_ns for path in sorted(run.rglob("*"))}
+    for resume in (True, run, run / "step-0000000006"):
+        other = gridloom.Trainer(Regression())
+        other.fit(table(), steps=other.step_count + 6, checkpoint_dir=run, resume=resume)
+        assert other.step_count == 6
+    other.fit(table(), steps=1, checkpoint_dir=run)  # goes on with it
+    assert other.step_count == 7
+    loaded = gridloom.Trainer(Regression())
+    loaded.load(run)
+    loaded.fit(table(), steps=1, checkpoint_dir=run)
+    assert (run / "step-0000000008").exists()
+
+
+def test_a_first_save_that_was_killed_is_no_checkpoint(tmp_path):
+    (tmp_path / "step-0000000002.tmp-0123456789abcdef").mkdir()
+    (tmp_path / "step-2").mkdir()
+    trainer = gridloom.Trainer(Regression())
+    assert len(trainer.fit(table(), steps=2, checkpoint_dir=tmp_path, resume=True)) == 2
+    assert (tmp_path / "step-0000000002" / "manifest.json").exists()
+
+
+def test_without_a_checkpoint_steps_count_from_here(tmp_path):
+    trainer = gridloom.Trainer(Regression())
+    trainer.fit(table(), steps=10)
+    assert len(trainer.fit(table(), steps=5, checkpoint_dir=tmp_path, resume=True)) == 5
+    assert trainer.step_count == 15
+    assert len(trainer.fit(table(), epochs=1, checkpoint_dir=tmp_path / "new", resume=True)) == 3
+
+
 def test_nan_stops_or_is_skipped():
     data = table()
     data["y"][5] = np.nan
@@ -262,6 +306,23 @@ def test_nan_stops_or_is_skipped():
         trainer.fit(batches(data), steps=1, on_nan="skip")
 
 
+def test_what_was_refused_is_read_again():
+    data = table()
+    whole = gridloom.Trainer(Regression(), seed=2)
+    whole.fit(data, steps=3)
+    trainer = gridloom.Trainer(Regression(), seed=2)
+    trainer.fit(data, steps=1)
+    poisoned = {**data, "y": np.full_like(data["y"], np.nan)}
+    with pytest.raises(FloatingPointError, match="step 2, of samples 4 to 7"):
+        trainer.fit(poisoned, steps=2)
+    assert (trainer.step_count, trainer.cursor) == (1, BATCH)
+    trainer.fit(data, steps=2)
+    assert read(trainer.session)[:1] + read(trainer.session)[2:] == read(whole.session)
+    with pytest.raises(FloatingPointError, match="nor were the 999 before it"):
+        trainer.fit(poisoned, steps=1, on_nan="skip")
+    assert trainer.cursor == (3 + 999) * BATCH
+
+
 def test_evaluation_weighs_by_count():
     trainer = gridloom.Trainer(Regression(sizes=(2, 4)))
     trainer.fit(table(), steps=3)
@@ -273,6 +334,30 @@ def test_evaluation_weighs_by_count():
     assert found["loss"] == pytest.approx(np.mean(errors**2)) and found["bias"] == pytest.approx(np.mean(errors))
     assert trainer.evaluate(data)["samples"] == 8 and trainer.evaluate(data, batch_size=2)["samples"] == 10
     assert trainer.step_count == 3 and trainer.cursor == 12
+
+
+class Partial(Regression):
+    """Also has the mean of the x0 of those samples whose y is positive, and how many these are."""
+
+    def run(self, inputs, *, entry="main", dims=None):
+        found = inputs["x"][inputs["y"] > 0, 0].astype(np.float64)
+        values = {"positive": found.mean() if found.size else np.array(np.nan), "positive.count": np.array(float(found.size))}
+        return super().run(inputs, entry=entry, dims=dims) | values
+
+
+def test_metrics_weigh_by_what_they_count():
+    data = table(20)
+    data["y"][:8] = np.abs(data["y"][:8]) + 1  # all of the first two batches, one of the third, none of the fourth
+    data["y"][8:16] = -1
+    data["y"][9] = 1
+    trainer = gridloom.Trainer(Partial())
+    found = trainer.evaluate(data)
+    assert found.keys() == {"loss", "bias", "positive", "count", "samples"} and found["count"] == 20
+    assert found["positive"] == pytest.approx(np.mean(data["x"][data["y"] > 0, 0]), rel=1e-6)
+    assert found["bias"] == pytest.approx(-np.mean(data["y"]), rel=1e-6)
+    assert np.isnan(trainer.evaluate({name: array[12:16] for name, array in data.items()})["positive"])
+    (results,) = trainer.fit(data, steps=1, eval_data=data)
+    assert not [name for name in results if name.endswith(".count")] and {"positive", "eval_positive"} <= results.keys()
 
 
 def test_evaluations_and_callbacks_during_fit():

@@ -6,6 +6,7 @@
 #include "runtime/train/Checkpoint.h"
 
 #include "runtime/core/Error.h"
+#include "runtime/core/Plan.h"
 #include "runtime/core/SafeTensors.h"
 #include "test/runtime/PlanBuilder.h"
 
@@ -13,6 +14,7 @@
 
 using namespace gridloom::rt;
 using gridloom::TemporaryFolder;
+using gridloom::test::PlanBuilder;
 using gridloom::test::writeFile;
 using nlohmann::json;
 using testing::HasSubstr;
@@ -101,6 +103,65 @@ TEST_F(CheckpointFiles, WhatIsWrittenIsRead) {
   EXPECT_THAT(left, testing::ElementsAre(folder)); // no other folder stays behind
 }
 
+TEST_F(CheckpointFiles, RolesAreSavedOrGuessedFromNames) {
+  saved.write(folder); // without roles, as older versions
+  EXPECT_EQ(Checkpoint::read(folder).roles.at("layers.0/weight/exp_avg"), StateRole::Slot);
+  EXPECT_EQ(Checkpoint::read(folder).getParameters().size(), 4U);
+  saved.roles = {{"flags", StateRole::Run},
+                 {"layers.0/weight", StateRole::Slot},
+                 {"layers.0/weight/exp_avg", StateRole::Parameter},
+                 {"step", StateRole::Run},
+                 {"empty", StateRole::Parameter}};
+  saved.write(folder);
+  Checkpoint read = Checkpoint::read(folder);
+  EXPECT_EQ(read.roles, saved.roles);
+  EXPECT_EQ(read.getParameters().size(), 2U);
+  EXPECT_TRUE(read.getParameters().contains("layers.0/weight/exp_avg"));
+}
+
+TEST_F(CheckpointFiles, WrongRolesAreRefused) {
+  for (const auto &[name, array] : saved.states)
+    saved.roles[name] = StateRole::Parameter;
+  EXPECT_THAT(getError([](json &m) { m["roles"] = 3; }), HasSubstr("are no names of states"));
+  EXPECT_THAT(getError([](json &m) { m["roles"]["more"] = "slot"; }),
+              HasSubstr("a role for a state 'more', which is not saved"));
+  EXPECT_THAT(getError([](json &m) { m["roles"]["step"] = "king"; }),
+              HasSubstr("a role for state 'step' that is not parameter, slot or run"));
+  EXPECT_THAT(getError([](json &m) { m["roles"]["step"] = json::array(); }),
+              HasSubstr("that is not parameter, slot or run"));
+  EXPECT_THAT(getError([](json &m) { m["roles"].erase("step"); }),
+              HasSubstr("has no role for state 'step'"));
+  EXPECT_EQ(getError([](json &) {}), "no error");
+}
+
+TEST_F(CheckpointFiles, APlanSaysWhatItsStatesAre) {
+  PlanBuilder builder;
+  builder.addEntry({}, {});
+  for (const char *name : {"w", "w/b", "train/scale", "train"}) {
+    builder.addWeight(name, {2}, {1, 2});
+    PlanBuilder::addState(builder.stages[0], name, {2}, {2}).set_init(name);
+  }
+  PlanBuilder::addState(builder.stages[0], "w/m", {2}, {2});
+  PlanBuilder::addState(builder.stages[0], "w/b/m", {2}, {2});
+  PlanBuilder::addState(builder.stages[0], "w/ema", {2}, {2}).set_init("w"); // begins as w does
+  PlanBuilder::addState(builder.stages[0], "train/m", {2}, {2});
+  PlanBuilder::addState(builder.stages[0], "train/step", {}, {});
+  PlanBuilder::addState(builder.stages[0], "cache", {2}, {2});
+  StateRoles roles = getRoles(*Plan::load(builder.write(folder)));
+  EXPECT_EQ(roles, (StateRoles{{"w", StateRole::Parameter},
+                               {"w/b", StateRole::Parameter},
+                               {"train/scale", StateRole::Parameter},
+                               {"train", StateRole::Parameter},
+                               {"w/m", StateRole::Slot},
+                               {"w/b/m", StateRole::Slot},
+                               {"w/ema", StateRole::Slot},
+                               {"train/m", StateRole::Slot},
+                               {"train/step", StateRole::Run},
+                               {"cache", StateRole::Run}}));
+  EXPECT_EQ(getSlot(roles, "w/b/m"), "m");
+  EXPECT_EQ(getSlot(roles, "w/b"), "");
+}
+
 TEST_F(CheckpointFiles, AFolderThatCannotBeMadeIsNamed) {
   writeFile(temporary.getPath() / "file", "");
   try {
@@ -151,7 +212,7 @@ TEST_F(CheckpointFiles, HostileManifestsAreRefused) {
   EXPECT_THAT(getErrorOf("[]"), HasSubstr("is no manifest of a checkpoint"));
   EXPECT_THAT(getErrorOf("{}"), HasSubstr("is no manifest of a checkpoint"));
   EXPECT_THAT(getErrorOf(std::string(100000, '[')), HasSubstr("in each other"));
-  EXPECT_THAT(getErrorOf(std::string((1 << 20) + 1, ' ')), HasSubstr("more than 1048576"));
+  EXPECT_THAT(getErrorOf(std::string((1 << 26) + 1, ' ')), HasSubstr("more than 67108864"));
   EXPECT_THAT(getError([](json &m) { m["version"] = 2; }),
               HasSubstr("has version 2; this program reads version 1"));
   EXPECT_THAT(getError([](json &m) { m["step"] = -1; }), HasSubstr("no whole number 'step'"));
