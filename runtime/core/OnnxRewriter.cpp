@@ -119,7 +119,7 @@ public:
   /// Throws Unavailable when a file that was read has changed meanwhile.
   void requireUnchanged() const {
     model.getFile().requireUnchanged();
-    for (const std::shared_ptr<const MappedFile> &file : files)
+    for (const auto &[location, file] : files)
       file->requireUnchanged();
   }
 
@@ -332,14 +332,17 @@ private:
     tensor.offset = from.offset;
     if (auto scanned = tensors.find(weight); scanned != tensors.end())
       tensor.bytes = scanned->second.bytes; // by its shape, where the model gives no length
+    else if (from.bytes)
+      tensor.bytes = *from.bytes;
     else
-      tensor.bytes = from.bytes.value_or(0);
-    std::shared_ptr<const MappedFile> file = model.open(tensor);
-    files.insert(file);
-    std::span<const std::byte> bytes = file->getBytes().subspan(tensor.offset);
-    // Of a tensor in a subgraph that has no length, it is the rest of the file.
-    if (tensor.bytes != 0 || from.bytes)
-      bytes = bytes.first(tensor.bytes);
+      throw refuse(name + ": external data of '" + tensor.name +
+                   "' has no length; save the model with the lengths of its external data");
+    auto known = files.find(tensor.file);
+    if (known == files.end()) // values that tensors share are told by their place in memory
+      known = files.emplace(tensor.file, model.open(tensor)).first;
+    OnnxFile::requireHolds(*known->second, tensor);
+    std::span<const std::byte> bytes =
+        known->second->getBytes().subspan(tensor.offset, tensor.bytes);
     return {reinterpret_cast<const char *>(bytes.data()), bytes.size()};
   }
 
@@ -375,7 +378,7 @@ private:
   std::string name, dataName;
   std::set<fs::path> sources;
   std::deque<std::string> owned;
-  std::set<std::shared_ptr<const MappedFile>> files;
+  std::map<std::string, std::shared_ptr<const MappedFile>> files; // of external data, by location
   Pieces data;
   std::map<std::pair<const char *, size_t>, uint64_t> placed; // values to their offset in `data`
   bool hasExternal = false;

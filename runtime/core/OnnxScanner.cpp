@@ -597,12 +597,16 @@ std::shared_ptr<const MappedFile> OnnxFile::open(const OnnxTensor &tensor) const
       fail("external data of '" + tensor.name + "': " + error.what());
     }
   }
-  uint64_t size = holder->getBytes().size();
+  requireHolds(*holder, tensor);
+  return holder;
+}
+
+void OnnxFile::requireHolds(const MappedFile &holder, const OnnxTensor &tensor) {
+  uint64_t size = holder.getBytes().size();
   if (tensor.offset > size || tensor.bytes > size - tensor.offset)
     fail("'" + tensor.name + "' takes " + std::to_string(tensor.bytes) + " bytes at " +
-         std::to_string(tensor.offset) + " of " + holder->getPath().string() + ", which has only " +
+         std::to_string(tensor.offset) + " of " + holder.getPath().string() + ", which has only " +
          std::to_string(size));
-  return holder;
 }
 
 std::vector<char> OnnxFile::read(const OnnxTensor &tensor) const {

@@ -89,6 +89,9 @@ public:
   /// the model's folder: absolute paths, `..` and links that lead out are refused. Throws Error.
   std::shared_ptr<const MappedFile> open(const OnnxTensor &tensor) const;
 
+  /// Throws Error unless `holder`, the file that `tensor` is in, is large enough to hold it.
+  static void requireHolds(const MappedFile &holder, const OnnxTensor &tensor);
+
   /// The values of `tensor`: getSize() bytes, row-major, little-endian; Bool is a byte, 0 or 1.
   /// Throws Error when a file is missing or short.
   std::vector<char> read(const OnnxTensor &tensor) const;

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -136,8 +137,13 @@ private:
     if (sha256(bytes) != getText(entry, "sha256"))
       fail(name, "is damaged: it has another SHA-256 than when it was saved");
     for (const SafeTensor &tensor : readSafeTensors(bytes, (folder / name).string())) {
-      HostArray array =
-          HostArray::share(tensor.type, tensor.shape, bytes.data() + tensor.offset, file);
+      const std::byte *data = bytes.data() + tensor.offset;
+      HostArray array = HostArray::share(tensor.type, tensor.shape, data, file);
+      // Other programs may align nothing.
+      if (reinterpret_cast<uintptr_t>(data) % sizeOf(tensor.type) != 0) {
+        array = HostArray::allocate(tensor.type, tensor.shape);
+        std::memcpy(array.getMutableData(), data, array.getNumBytes());
+      }
       if (!checkpoint.states.emplace(tensor.name, array).second)
         fail(name, "has state '" + tensor.name + "' once more");
     }

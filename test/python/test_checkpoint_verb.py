@@ -247,6 +247,44 @@ def test_external_data_gets_a_file_of_its_own(tools, tmp_path, edit):
     assert all((model.parent / name).read_bytes() == contents for name, contents in source.items())
 
 
+def test_values_that_tensors_share_stay_shared(tools, tmp_path):
+    """Nine tensors of the same kilobyte, two of them in subgraphs, are one kilobyte in the export."""
+    shared = np.arange(256, dtype=np.float32)
+
+    def external(name: str, bytes: int | None = shared.nbytes, offset: int = 0):
+        tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=shared.shape, data_location=TensorProto.EXTERNAL)
+        for key, value in (("location", "w.bin"), ("offset", offset), ("length", bytes)):
+            if value is not None:
+                tensor.external_data.add(key=key, value=str(value))
+        return tensor
+
+    def write(inner):
+        branches = {}
+        for name in ("then", "else"):
+            constant = helper.make_node("Constant", [], [f"{name}_y"], value=inner)
+            branches[f"{name}_branch"] = helper.make_graph([constant], name, [], [helper.make_tensor_value_info(f"{name}_y", 1, None)])
+        nodes = [helper.make_node("If", ["which"], ["inner"], **branches), helper.make_node("Sum", [*"abcdefg", "w", "inner"], ["y"])]
+        inputs = [helper.make_tensor_value_info("which", TensorProto.BOOL, [])]
+        outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, [256])]
+        initializers = [external(name) for name in "abcdefg"] + [external("w", offset=shared.nbytes)]
+        graph = helper.make_graph(nodes, "shared", inputs, outputs, initializers)
+        proto = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)])
+        (tmp_path / "m.onnx").write_bytes(proto.SerializeToString())
+
+    (tmp_path / "w.bin").write_bytes(np.concatenate([shared, np.zeros(256, np.float32)]).tobytes())
+    write_checkpoint(tmp_path / "c", {"w": shared + 0.5})
+    arguments = ("export", tmp_path / "c", "--model", tmp_path / "m.onnx", "-o", tmp_path / "t.onnx")
+    write(external("inner"))
+    tools.call("checkpoint", *arguments)
+    assert (tmp_path / "t.onnx.data").stat().st_size == 2 * shared.nbytes
+    (y,) = onnxruntime_session(tmp_path / "t.onnx", optimised=False).run(None, {"which": np.array(True)})
+    np.testing.assert_array_equal(y, 9 * shared + 0.5)
+    write(external("inner", None))
+    assert "external data of 'inner' has no length; save the model with the lengths" in refused(tools, *arguments, "--force")
+    write(external("inner", offset=shared.nbytes + 4))
+    assert "'inner' takes 1024 bytes at 1028 of " in refused(tools, *arguments, "--force")
+
+
 def test_no_file_of_the_model_is_replaced(tools, tmp_path):
     """Not even with --force, by another name, or where all of it is trained: what was exported first is the only model left."""
     model = make_model(tmp_path / "m.onnx", as_initializers)

@@ -103,6 +103,16 @@ TEST_F(CheckpointFiles, WhatIsWrittenIsRead) {
   EXPECT_THAT(left, testing::ElementsAre(folder)); // no other folder stays behind
 }
 
+TEST_F(CheckpointFiles, NumbersAreAlignedWhereverTheyLie) {
+  std::string header = R"({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}})";
+  for (size_t past = 0; past < 4; ++past) {
+    ASSERT_EQ(getErrorOfStates(makeStates(header + std::string(past, ' '), 8)), "no error");
+    HostArray array = Checkpoint::read(folder).states.at("w");
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(array.getData()) % sizeof(float), 0U) << past;
+    EXPECT_EQ(std::string(reinterpret_cast<const char *>(array.getData()), 8), std::string(8, 1));
+  }
+}
+
 TEST_F(CheckpointFiles, RolesAreSavedOrGuessedFromNames) {
   saved.write(folder); // without roles, as older versions
   EXPECT_EQ(Checkpoint::read(folder).roles.at("layers.0/weight/exp_avg"), StateRole::Slot);
