@@ -46,8 +46,8 @@ public:
   /// Writes `parts` under another name beside the path, or beside what it links to. Once. The
   /// system's reason where it cannot be done, else "".
   std::string write(std::span<const std::string_view> parts);
-  /// Replaces the file by what was written; `isDurable` as for replaceFile. The system's reason where
-  /// it cannot be done, else "".
+  /// Replaces the file by what was written; `isDurable` as for replaceFile. The system's reason
+  /// where it cannot be done, else "".
   std::string commit(bool isDurable = false);
 
 private:
