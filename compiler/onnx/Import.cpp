@@ -270,7 +270,10 @@ private:
   std::string getSymbol(ModuleOp module, const TensorPool &pool, const Bindings &bindings,
                         StringRef entry) const {
     std::string symbol = entry.str();
-    if (module.lookupSymbol(symbol))
+    if (llvm::any_of(module.getOps<func::FuncOp>(), [&](func::FuncOp other) {
+          auto called = other->getAttrOfType<StringAttr>(loom::kEntry);
+          return called && called.getValue() == entry;
+        }))
       for (const auto &[name, sizes] : options.dims)
         if (sizes.size() > 1)
           symbol += "_" + name + std::to_string(bindings.lookup(name));

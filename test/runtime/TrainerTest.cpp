@@ -671,6 +671,7 @@ TEST_F(Training, CheckpointsOfOtherRunsAreRefused) {
   EXPECT_THAT(getRefusal(), HasSubstr("steps but only 12 samples"));
   saved.progress.step = 3;
   saved.states["v"] = saved.states["w"];
+  saved.roles["v"] = saved.roles["w"];
   saved.write(settings.resumeFrom);
   EXPECT_THAT(getRefusal(), HasSubstr("has a state 'v' that the plan lacks"));
   fs::resize_file(settings.resumeFrom / "states.safetensors", 20);
