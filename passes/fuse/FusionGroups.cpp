@@ -428,8 +428,8 @@ void GroupFormer::visitMove(Operation *op, FusionKind kind) {
 /// True for values that lie in memory whatever becomes of `reader`, one of those that read them.
 static bool liesInMemory(Value value, Operation *reader);
 
-/// True for elementwise operations of at most one tensor, which lies in memory and is no larger than
-/// their result: computing them again costs a kernel no more than reading what another has
+/// True for elementwise operations of at most one tensor, which lies in memory and is no larger
+/// than their result: computing them again costs a kernel no more than reading what another has
 /// computed. What no cache holds is cheaper to compute at some cost than to write and read.
 static bool isFreeToRepeat(Operation *op) {
   constexpr int64_t kUncached = 64 << 20, kModerateCycles = 12;

@@ -55,15 +55,15 @@ static loom::ScatterOp matchScatterIntoZeros(Value value) {
     return {};
   auto zeros = scatter.getInput().getDefiningOp<loom::ConstantOp>();
   auto splat = zeros ? dyn_cast<SplatElementsAttr>(zeros.getValue()) : SplatElementsAttr();
-  bool isZero = splat && isa<FloatType>(splat.getElementType()) &&
-                splat.getSplatValue<APFloat>().isPosZero();
+  bool isZero =
+      splat && isa<FloatType>(splat.getElementType()) && splat.getSplatValue<APFloat>().isPosZero();
   return isZero ? scatter : loom::ScatterOp();
 }
 
 void scatterIntoSums(Block &block) {
   for (auto sum : llvm::make_early_inc_range(block.getOps<loom::AddOp>()))
-    for (auto [scattered, other] : {std::pair(sum.getLhs(), sum.getRhs()),
-                                    std::pair(sum.getRhs(), sum.getLhs())}) {
+    for (auto [scattered, other] :
+         {std::pair(sum.getLhs(), sum.getRhs()), std::pair(sum.getRhs(), sum.getLhs())}) {
       loom::ScatterOp scatter = matchScatterIntoZeros(scattered);
       if (!scatter)
         continue;
@@ -136,8 +136,10 @@ private:
   Block &block;
   std::vector<FusionGroup> &groups;
   std::vector<Cluster> clusters;
-  llvm::DenseMap<Operation *, SmallVector<size_t, 2>> owners; ///< the groups that an operation is in
-  llvm::DenseMap<size_t, ArrayRef<int64_t>> updates;          ///< groups that are: their shape
+  /// The groups that an operation is in.
+  llvm::DenseMap<Operation *, SmallVector<size_t, 2>> owners;
+  /// Groups that are updates, with their shape.
+  llvm::DenseMap<size_t, ArrayRef<int64_t>> updates;
 };
 
 } // namespace
@@ -186,13 +188,12 @@ void UpdateJoiner::addFeeders(Cluster &cluster) {
     const FusionGroup &group = groups[index];
     if (llvm::is_contained(cluster.members, index) || !isElementwise(group) ||
         typeOf(group.root->getResult(0)).getShape() != shape ||
-        !llvm::all_of(group.root->getUsers(),
-                      [&](Operation *user) {
-                        return isReadOnlyBy(user, [&](size_t reader) {
-                          return llvm::is_contained(cluster.members, reader) ||
-                                 llvm::is_contained(cluster.feeders, reader);
-                        });
-                      }))
+        !llvm::all_of(group.root->getUsers(), [&](Operation *user) {
+          return isReadOnlyBy(user, [&](size_t reader) {
+            return llvm::is_contained(cluster.members, reader) ||
+                   llvm::is_contained(cluster.feeders, reader);
+          });
+        }))
       continue;
     cluster.feeders.push_back(index);
     cluster.add(group);
