@@ -24,6 +24,7 @@ struct FormKernels : impl::FormKernelsBase<FormKernels> {
   }
 
   static void runOnBlock(Block &block, KernelOutliner &outliner) {
+    scatterIntoSums(block);
     cutReductions(block);
     std::vector<FusionGroup> groups = formFusionGroups(block, /*hasProducts=*/true);
     joinStateUpdates(block, groups);

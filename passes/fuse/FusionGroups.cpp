@@ -425,10 +425,19 @@ void GroupFormer::visitMove(Operation *op, FusionKind kind) {
     join(op, kind, *candidate);
 }
 
-/// True for elementwise operations of one tensor in memory that is no larger than their result:
-/// computing them again costs a kernel no more than reading what another has computed.
-static bool isFreeToRepeat(Operation *op, int depth = 2) {
-  if (getFusionKind(op) != FusionKind::Elementwise || !isCheap(op) || depth == 0)
+/// True for values that lie in memory whatever becomes of `reader`, one of those that read them.
+static bool liesInMemory(Value value, Operation *reader);
+
+/// True for elementwise operations of at most one tensor, which lies in memory and is no larger
+/// than their result: computing them again costs a kernel no more than reading what another has
+/// computed. What no cache holds is cheaper to compute at some cost than to write and read.
+static bool isFreeToRepeat(Operation *op) {
+  constexpr int64_t kUncached = 64 << 20, kModerateCycles = 12;
+  auto body = dyn_cast<loom::KernelBodyInterface>(op);
+  if (getFusionKind(op) != FusionKind::Elementwise)
+    return false;
+  int64_t bytes = loom::getByteSize(op->getResult(0).getType());
+  if (body.getScalarCycles() > (bytes >= kUncached ? kModerateCycles : loom::kCheapCycles))
     return false;
   Value whole;
   for (Value operand : op->getOperands()) {
@@ -439,12 +448,19 @@ static bool isFreeToRepeat(Operation *op, int depth = 2) {
       return false;
     whole = operand;
   }
-  if (!whole || loom::getByteSize(whole.getType()) > loom::getByteSize(op->getResult(0).getType()))
-    return false;
-  Operation *from = whole.getDefiningOp();
-  if (!from || isa<plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp>(from))
+  return !whole || (loom::getByteSize(whole.getType()) <= bytes && liesInMemory(whole, op));
+}
+
+static bool liesInMemory(Value value, Operation *reader) {
+  Operation *from = value.getDefiningOp();
+  if (!from || isa<plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp>(from) ||
+      getFusionKind(from) == FusionKind::Opaque)
     return true;
-  return getFusionKind(from) == FusionKind::Opaque || isFreeToRepeat(from, depth - 1);
+  // What several kernels read, or what is repeated in them in turn.
+  if (getFusionKind(from) != FusionKind::Elementwise)
+    return false;
+  return llvm::any_of(from->getUsers(), [&](Operation *user) { return user != reader; }) ||
+         isFreeToRepeat(from);
 }
 
 bool GroupFormer::repeat(Operation *op) {

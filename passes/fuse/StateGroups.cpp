@@ -45,6 +45,37 @@ void cutReductions(Block &block) {
 }
 
 //===----------------------------------------------------------------------===//
+// Sums with scatters
+//===----------------------------------------------------------------------===//
+
+/// The scatter that adds into zeros and that nothing but `sum` reads; null if it is none.
+static loom::ScatterOp matchScatterIntoZeros(Value value) {
+  auto scatter = value.getDefiningOp<loom::ScatterOp>();
+  if (!scatter || !scatter->hasOneUse() || scatter.getReduction() != dist::ReductionKind::Sum)
+    return {};
+  auto zeros = scatter.getInput().getDefiningOp<loom::ConstantOp>();
+  auto splat = zeros ? dyn_cast<SplatElementsAttr>(zeros.getValue()) : SplatElementsAttr();
+  bool isZero =
+      splat && isa<FloatType>(splat.getElementType()) && splat.getSplatValue<APFloat>().isPosZero();
+  return isZero ? scatter : loom::ScatterOp();
+}
+
+void scatterIntoSums(Block &block) {
+  for (auto sum : llvm::make_early_inc_range(block.getOps<loom::AddOp>()))
+    for (auto [scattered, other] :
+         {std::pair(sum.getLhs(), sum.getRhs()), std::pair(sum.getRhs(), sum.getLhs())}) {
+      loom::ScatterOp scatter = matchScatterIntoZeros(scattered);
+      if (!scatter)
+        continue;
+      scatter->moveBefore(sum);
+      scatter.getInputMutable().assign(other);
+      sum.getResult().replaceAllUsesWith(scatter.getResult());
+      sum.erase();
+      break;
+    }
+}
+
+//===----------------------------------------------------------------------===//
 // Updates of states
 //===----------------------------------------------------------------------===//
 
@@ -77,20 +108,26 @@ struct Cluster {
   SmallVector<size_t> members; // that give outputs, in the order of their roots
   SmallVector<size_t> feeders;
   llvm::SmallSetVector<Value, 8> tensors; // of one shape, which they read or give
-  llvm::DenseSet<Operation *> ops;
 
-  void add(const FusionGroup &group) {
-    collectTensors(group, tensors);
-    ops.insert(group.ops.begin(), group.ops.end());
-  }
+  void add(const FusionGroup &group) { collectTensors(group, tensors); }
 };
 
 class UpdateJoiner {
 public:
-  UpdateJoiner(Block &block, std::vector<FusionGroup> &groups) : block(block), groups(groups) {}
+  UpdateJoiner(Block &block, std::vector<FusionGroup> &groups) : block(block), groups(groups) {
+    for (auto [index, group] : llvm::enumerate(groups))
+      for (Operation *op : group.ops)
+        owners[op].push_back(index);
+  }
   void run();
 
 private:
+  /// True when `user` is in groups, and in none that `isReader` does not hold for: what is repeated
+  /// is in several.
+  bool isReadOnlyBy(Operation *user, llvm::function_ref<bool(size_t)> isReader) const {
+    auto found = owners.find(user);
+    return found != owners.end() && llvm::all_of(found->second, isReader);
+  }
   bool isUpdate(const FusionGroup &group) const;
   void addTo(size_t index);
   void addFeeders(Cluster &cluster);
@@ -99,7 +136,10 @@ private:
   Block &block;
   std::vector<FusionGroup> &groups;
   std::vector<Cluster> clusters;
-  llvm::DenseMap<Operation *, ArrayRef<int64_t>> updates; ///< operations of updates: their shape
+  /// The groups that an operation is in.
+  llvm::DenseMap<Operation *, SmallVector<size_t, 2>> owners;
+  /// Groups that are updates, with their shape.
+  llvm::DenseMap<size_t, ArrayRef<int64_t>> updates;
 };
 
 } // namespace
@@ -113,8 +153,10 @@ bool UpdateJoiner::isUpdate(const FusionGroup &group) const {
          llvm::all_of(group.root->getUses(), [&](OpOperand &use) {
            if (use.getOwner() == block.getTerminator())
              return function.getResultAttr(use.getOperandNumber(), loom::kState) != nullptr;
-           auto reader = updates.find(use.getOwner());
-           return reader != updates.end() && reader->second == shape;
+           return isReadOnlyBy(use.getOwner(), [&](size_t reader) {
+             auto update = updates.find(reader);
+             return update != updates.end() && update->second == shape;
+           });
          });
 }
 
@@ -146,8 +188,12 @@ void UpdateJoiner::addFeeders(Cluster &cluster) {
     const FusionGroup &group = groups[index];
     if (llvm::is_contained(cluster.members, index) || !isElementwise(group) ||
         typeOf(group.root->getResult(0)).getShape() != shape ||
-        !llvm::all_of(group.root->getUsers(),
-                      [&](Operation *user) { return cluster.ops.contains(user); }))
+        !llvm::all_of(group.root->getUsers(), [&](Operation *user) {
+          return isReadOnlyBy(user, [&](size_t reader) {
+            return llvm::is_contained(cluster.members, reader) ||
+                   llvm::is_contained(cluster.feeders, reader);
+          });
+        }))
       continue;
     cluster.feeders.push_back(index);
     cluster.add(group);
@@ -167,8 +213,7 @@ void UpdateJoiner::run() {
   for (size_t index = groups.size(); index-- > 0;) {
     if (!isUpdate(groups[index]))
       continue;
-    for (Operation *op : groups[index].ops)
-      updates[op] = typeOf(groups[index].root->getResult(0)).getShape();
+    updates[index] = typeOf(groups[index].root->getResult(0)).getShape();
     addTo(index);
   }
   llvm::DenseSet<size_t> joined;

@@ -16,6 +16,10 @@ namespace gridloom {
 /// compute lies in the states' memory, so joining them keeps nothing alive for longer.
 void joinStateUpdates(mlir::Block &block, std::vector<FusionGroup> &groups);
 
+/// Has a scatter that adds into zeros add into what its result is added to: of a gradient that is
+/// the sum of a table's rows and of a product, it then touches the rows alone.
+void scatterIntoSums(mlir::Block &block);
+
 /// Makes sums, products and extrema of all elements those of rows, then of the rows' results:
 /// kernels reduce rows in parallel, and compute what they reduce on the way.
 void cutReductions(mlir::Block &block);

@@ -38,6 +38,7 @@ private:
   Kind getKind(Operation *op) const;
   bool isDeferrable(unsigned index) const;
   DeferredStarts defer(ListOrder &order) const;
+  void saveMemory(ListOrder &order) const;
 
   Block &block;
   const dist::Mesh &mesh;
@@ -178,6 +179,16 @@ bool ListScheduler::isDeferrable(unsigned index) const {
                        [](Operation &op) { return isa<dist::SendOp, dist::RecvOp>(op); });
 }
 
+/// Without communication, the order of work decides about memory alone.
+void ListScheduler::saveMemory(ListOrder &order) const {
+  if (llvm::any_of(nodes, [](const ScheduleNode &node) { return isa<dist::StartOp>(node.op); }))
+    return;
+  LiveMemory memory(block, nodes);
+  std::vector<unsigned> frugal = memory.getFrugalOrder(nodes);
+  if (memory.getPeak(frugal) <= memory.getPeak(order.order))
+    order.order = std::move(frugal);
+}
+
 /// Defers starts of collectives; returns those that are.
 DeferredStarts ListScheduler::defer(ListOrder &order) const {
   LiveMemory memory(block, nodes);
@@ -200,6 +211,7 @@ DeferredStarts ListScheduler::run() {
   if (chosen.order.size() < nodes.size())
     return {};
   DeferredStarts deferred = defer(chosen);
+  saveMemory(chosen);
   for (unsigned index : chosen.order)
     nodes[index].op->moveBefore(block.getTerminator());
   return deferred;

@@ -10,6 +10,9 @@
 #include "dialects/plan/Plan.h"
 #include "passes/schedule/StateUpdates.h"
 
+#include <limits>
+#include <tuple>
+
 using namespace mlir;
 
 namespace gridloom {
@@ -114,6 +117,56 @@ int64_t LiveMemory::getPeak(ArrayRef<unsigned> order) const {
         end(buffer);
   }
   return peak[0] + peak[1];
+}
+
+std::optional<int64_t> LiveMemory::getGrowth(unsigned node, ArrayRef<unsigned> open) const {
+  constexpr int64_t kFewOfRead = 4; // part of what is read
+  int64_t taken = 0, read = 0, ended = 0;
+  for (unsigned buffer : made[node])
+    taken += buffers[buffer].bytes;
+  for (unsigned buffer : used[node]) {
+    read += buffers[buffer].bytes;
+    ended += open[buffer] == 1 ? buffers[buffer].bytes : 0;
+  }
+  if (taken < ended || taken <= read / kFewOfRead)
+    return taken - ended;
+  return std::nullopt;
+}
+
+std::vector<unsigned> LiveMemory::getFrugalOrder(ArrayRef<ScheduleNode> nodes) const {
+  std::vector<unsigned> order;
+  SmallVector<unsigned, 0> open, producers, ready, names; // names take neither time nor memory
+  for (const Buffer &buffer : buffers)
+    open.push_back(buffer.numUses);
+  auto makeReady = [&](unsigned node) {
+    (nodes[node].kind == ScheduleNode::Kind::Compute ? ready : names).push_back(node);
+  };
+  for (auto [i, node] : llvm::enumerate(nodes)) {
+    producers.push_back(node.numProducers);
+    if (node.numProducers == 0)
+      makeReady(i);
+  }
+  // Numbers decide between equals.
+  auto rank = [&](unsigned node) {
+    constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
+    return std::tuple(getGrowth(node, open).value_or(kLast), -nodes[node].toEnd, node);
+  };
+  while (!ready.empty() || !names.empty()) {
+    SmallVector<unsigned, 0> &from = names.empty() ? ready : names;
+    auto *next = names.empty()
+                     ? llvm::min_element(
+                           ready, [&](unsigned a, unsigned b) { return rank(a) < rank(b); })
+                     : &names.back();
+    unsigned node = *next;
+    from.erase(next);
+    order.push_back(node);
+    for (unsigned buffer : used[node])
+      --open[buffer];
+    for (unsigned successor : nodes[node].successors)
+      if (--producers[successor] == 0)
+        makeReady(successor);
+  }
+  return order;
 }
 
 } // namespace gridloom

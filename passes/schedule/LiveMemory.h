@@ -22,6 +22,10 @@ public:
 
   /// The most bytes at once: of activations, and of what peers access, which lies apart.
   int64_t getPeak(llvm::ArrayRef<unsigned> order) const;
+  /// An order of nodes of which none communicates: of those that are ready, first what ends
+  /// more memory than it takes, or takes little for what it reads, which can then end; else what
+  /// has most work behind it. Incomplete where the graph has a cycle.
+  std::vector<unsigned> getFrugalOrder(llvm::ArrayRef<ScheduleNode> nodes) const;
   /// Bytes of a start's results that are more than its computed operands have: what it adds.
   int64_t getAdded(unsigned start) const { return added[start]; }
 
@@ -32,6 +36,9 @@ private:
     unsigned numUses = 0;
   };
 
+  /// Bytes that a node takes, less those that end with it where `open` uses are left of each
+  /// buffer; nothing where it should wait.
+  std::optional<int64_t> getGrowth(unsigned node, llvm::ArrayRef<unsigned> open) const;
   unsigned addBuffer(unsigned node, mlir::Value value, bool isRegistered);
   void addUse(unsigned node, mlir::Value value);
   void addStart(unsigned node, mlir::Operation *start);

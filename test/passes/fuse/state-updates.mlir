@@ -71,3 +71,42 @@ func.func @squares(%g: tensor<32x16xf32>, %v: tensor<32x16xf32> {loom.state = "v
   %3 = loom.add %v, %0 : tensor<32x16xf32>
   return %2, %3 : tensor<f32>, tensor<32x16xf32>
 }
+
+// -----
+
+// Rows that are added into zeros are added into what the result is added to.
+// CHECK-LABEL: func.func @table
+// CHECK-NEXT: %[[SUM:.*]] = plan.call @k_scatter_0(%arg0, %arg1, %arg2) : (tensor<64x16xf32>, tensor<8xi64>, tensor<8x16xf32>) -> tensor<64x16xf32>
+// CHECK-NEXT: return %[[SUM]]
+func.func @table(%product: tensor<64x16xf32>, %at: tensor<8xi64>, %rows: tensor<8x16xf32>) -> tensor<64x16xf32> {
+  %0 = loom.constant dense<0.0> : tensor<64x16xf32>
+  %1 = loom.scatter %0, %at, %rows dim = 0 reduce = sum : (tensor<64x16xf32>, tensor<8xi64>, tensor<8x16xf32>) -> tensor<64x16xf32>
+  %2 = loom.add %1, %product : tensor<64x16xf32>
+  return %2 : tensor<64x16xf32>
+}
+
+// -----
+
+// The mask of the labels and the square are computed where they are read; the square is of a sum that lies in memory.
+// CHECK-LABEL: func.func @repeated
+// CHECK-NEXT: plan.call @k_compare_select_reduce_0(%arg2, %arg0)
+// CHECK-NEXT: %[[SUM:.*]] = plan.call @k_compare_select_add_0(%arg2, %arg1, %arg0)
+// CHECK-NEXT: plan.call @k_multiply_reduce_0(%[[SUM]])
+// CHECK-NEXT: plan.call @k_multiply_add_subtract_0(%[[SUM]], %arg3)
+// CHECK-NEXT: return
+func.func @repeated(%x: tensor<32x16xf32>, %y: tensor<32x16xf32>, %label: tensor<32xi64>, %v: tensor<32x16xf32> {loom.state = "v"})
+    -> (tensor<32xf32>, tensor<32xf32>, tensor<32x16xf32> {loom.state = "v"}) {
+  %0 = loom.iota dim = 1 : tensor<32x16xi64>
+  %1 = loom.broadcast %label dims = [0] : (tensor<32xi64>) -> tensor<32x16xi64>
+  %2 = loom.compare eq %0, %1 : (tensor<32x16xi64>, tensor<32x16xi64>) -> tensor<32x16xi1>
+  %zero = loom.constant dense<0.0> : tensor<32x16xf32>
+  %3 = loom.select %2, %x, %zero : tensor<32x16xi1>, tensor<32x16xf32>
+  %4 = loom.reduce sum %3 dims = [1] : (tensor<32x16xf32>) -> tensor<32xf32>
+  %5 = loom.select %2, %y, %zero : tensor<32x16xi1>, tensor<32x16xf32>
+  %6 = loom.add %5, %x : tensor<32x16xf32>
+  %7 = loom.multiply %6, %6 : tensor<32x16xf32>
+  %8 = loom.reduce sum %7 dims = [1] : (tensor<32x16xf32>) -> tensor<32xf32>
+  %9 = loom.add %v, %7 : tensor<32x16xf32>
+  %10 = loom.subtract %9, %6 : tensor<32x16xf32>
+  return %4, %8, %10 : tensor<32xf32>, tensor<32xf32>, tensor<32x16xf32>
+}
