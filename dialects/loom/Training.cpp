@@ -25,4 +25,9 @@ bool loom::isWeight(Value value) {
   return role && role.getValue() == kParameter;
 }
 
+bool loom::isTrainStep(func::FuncOp function) {
+  auto entry = function->getAttrOfType<StringAttr>(kEntry);
+  return entry && entry.getValue() == kTrainStep;
+}
+
 bool loom::isOfTraining(Value value) { return getRole(value) != nullptr; }

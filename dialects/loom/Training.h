@@ -36,6 +36,8 @@ inline constexpr llvm::StringLiteral kFrozen = "loom.frozen";
 /// Whether the value is a weight of the model: read from its file, or a state that began so; or
 /// either of them in another type, as it is computed with.
 bool isWeight(mlir::Value value);
+/// Whether the function is a training step.
+bool isTrainStep(mlir::func::FuncOp function);
 /// Whether the value is a state or a setting of a training run: it has no batch.
 bool isOfTraining(mlir::Value value);
 

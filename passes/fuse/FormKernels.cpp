@@ -3,6 +3,7 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "dialects/loom/Training.h"
 #include "passes/fuse/OutlineKernels.h"
 #include "passes/fuse/Passes.h"
 #include "passes/fuse/StateGroups.h"
@@ -24,7 +25,9 @@ struct FormKernels : impl::FormKernelsBase<FormKernels> {
   }
 
   static void runOnBlock(Block &block, KernelOutliner &outliner) {
-    scatterIntoSums(block);
+    if (auto function = dyn_cast<func::FuncOp>(block.getParentOp());
+        function && loom::isTrainStep(function))
+      scatterIntoSums(block);
     cutReductions(block);
     std::vector<FusionGroup> groups = formFusionGroups(block, /*hasProducts=*/true);
     joinStateUpdates(block, groups);

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #include "passes/fuse/FusionGroups.h"
 
+#include "dialects/loom/Training.h"
 #include "passes/fuse/StridedView.h"
 
 using namespace mlir;
@@ -164,7 +165,7 @@ private:
   void add(Operation *op, Role role, Candidate &candidate);
   bool accepts(const Candidate &candidate, Operation *generator) const;
 
-  bool hasProducts;
+  bool hasProducts, isTraining = false;
   std::vector<std::unique_ptr<Candidate>> candidates;
   llvm::DenseMap<Operation *, SmallVector<Candidate *, 2>> memberships;
 };
@@ -425,42 +426,66 @@ void GroupFormer::visitMove(Operation *op, FusionKind kind) {
     join(op, kind, *candidate);
 }
 
-/// True for values that lie in memory whatever becomes of `reader`, one of those that read them.
-static bool liesInMemory(Value value, Operation *reader);
-
-/// True for elementwise operations of at most one tensor, which lies in memory and is no larger
-/// than their result: computing them again costs a kernel no more than reading what another has
-/// computed. What no cache holds is cheaper to compute at some cost than to write and read.
-static bool isFreeToRepeat(Operation *op) {
-  constexpr int64_t kUncached = 64 << 20, kModerateCycles = 12;
-  auto body = dyn_cast<loom::KernelBodyInterface>(op);
-  if (getFusionKind(op) != FusionKind::Elementwise)
-    return false;
-  int64_t bytes = loom::getByteSize(op->getResult(0).getType());
-  if (body.getScalarCycles() > (bytes >= kUncached ? kModerateCycles : loom::kCheapCycles))
-    return false;
-  Value whole;
+/// The one tensor that an operation reads, but for generated ones: null if there is none, nothing
+/// if there are several.
+static std::optional<Value> findOnlyTensor(Operation *op) {
+  Value only;
   for (Value operand : op->getOperands()) {
     Operation *from = operand.getDefiningOp();
     if (from && getFusionKind(from) == FusionKind::Generator)
       continue;
-    if (whole && whole != operand)
-      return false;
-    whole = operand;
+    if (only && only != operand)
+      return std::nullopt;
+    only = operand;
   }
-  return !whole || (loom::getByteSize(whole.getType()) <= bytes && liesInMemory(whole, op));
+  return only;
 }
 
-static bool liesInMemory(Value value, Operation *reader) {
+static bool isInMemory(Operation *from) {
+  return !from || isa<plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp>(from) ||
+         getFusionKind(from) == FusionKind::Opaque;
+}
+
+/// True for elementwise operations of one tensor in memory that is no larger than their result:
+/// computing them again costs a kernel no more than reading what another has computed.
+static bool isFreeToRepeat(Operation *op, int depth = 2) {
+  if (getFusionKind(op) != FusionKind::Elementwise || !isCheap(op) || depth == 0)
+    return false;
+  std::optional<Value> only = findOnlyTensor(op);
+  if (!only || !*only ||
+      loom::getByteSize(only->getType()) > loom::getByteSize(op->getResult(0).getType()))
+    return false;
+  Operation *from = only->getDefiningOp();
+  return isInMemory(from) || isFreeToRepeat(from, depth - 1);
+}
+
+static bool staysInMemory(Value value, Operation *reader);
+
+/// The same in a training step, whose backward part reads what the forward part has computed: also
+/// of no tensor, as masks of labels are, and of what several kernels read. What no cache holds is
+/// cheaper to compute at some cost than to write and read.
+static bool isFreeInTraining(Operation *op) {
+  constexpr int64_t kUncached = 64 << 20, kModerateCycles = 12;
+  if (getFusionKind(op) != FusionKind::Elementwise)
+    return false;
+  int64_t bytes = loom::getByteSize(op->getResult(0).getType());
+  int64_t cycles = cast<loom::KernelBodyInterface>(op).getScalarCycles();
+  std::optional<Value> only = findOnlyTensor(op);
+  if (cycles > (bytes >= kUncached ? kModerateCycles : loom::kCheapCycles) || !only)
+    return false;
+  return !*only || (loom::getByteSize(only->getType()) <= bytes && staysInMemory(*only, op));
+}
+
+/// True for values that lie in memory whatever becomes of `reader`, one of those that read them.
+static bool staysInMemory(Value value, Operation *reader) {
   Operation *from = value.getDefiningOp();
-  if (!from || isa<plan::MatmulOp, plan::ConvolutionOp, plan::AttentionOp>(from) ||
-      getFusionKind(from) == FusionKind::Opaque)
+  if (isInMemory(from))
     return true;
   // What several kernels read, or what is repeated in them in turn.
   if (getFusionKind(from) != FusionKind::Elementwise)
     return false;
   return llvm::any_of(from->getUsers(), [&](Operation *user) { return user != reader; }) ||
-         isFreeToRepeat(from);
+         isFreeInTraining(from);
 }
 
 bool GroupFormer::repeat(Operation *op) {
@@ -492,7 +517,8 @@ void GroupFormer::visit(Operation *op) {
     return visitGenerator(op);
   if (isMove(op))
     return visitMove(op, kind);
-  if (!op->hasOneUse() && isFreeToRepeat(op) && repeat(op))
+  bool isFree = isTraining ? isFreeInTraining(op) : isFreeToRepeat(op);
+  if (!op->hasOneUse() && isFree && repeat(op))
     return;
   Candidate *only = nullptr;
   for (Operation *user : op->getUsers()) {
@@ -506,6 +532,8 @@ void GroupFormer::visit(Operation *op) {
 }
 
 std::vector<FusionGroup> GroupFormer::run(Block &block) {
+  auto function = dyn_cast<func::FuncOp>(block.getParentOp());
+  isTraining = function && loom::isTrainStep(function);
   for (Operation &op : llvm::reverse(block))
     visit(&op);
   std::vector<FusionGroup> groups;

@@ -6,6 +6,7 @@
 #include "passes/schedule/ListSchedule.h"
 
 #include "dialects/loom/Control.h"
+#include "dialects/loom/Training.h"
 #include "dialects/loom/Work.h"
 #include "dialects/plan/Work.h"
 #include "passes/schedule/BuildProgram.h"
@@ -179,9 +180,12 @@ bool ListScheduler::isDeferrable(unsigned index) const {
                        [](Operation &op) { return isa<dist::SendOp, dist::RecvOp>(op); });
 }
 
-/// Without communication, the order of work decides about memory alone.
+/// Without communication, the order of work decides about memory alone. Only training steps are
+/// ordered so: their backward part keeps what the forward part has computed.
 void ListScheduler::saveMemory(ListOrder &order) const {
-  if (llvm::any_of(nodes, [](const ScheduleNode &node) { return isa<dist::StartOp>(node.op); }))
+  auto function = dyn_cast<func::FuncOp>(block.getParentOp());
+  if (!function || !loom::isTrainStep(function) ||
+      llvm::any_of(nodes, [](const ScheduleNode &node) { return isa<dist::StartOp>(node.op); }))
     return;
   LiveMemory memory(block, nodes);
   std::vector<unsigned> frugal = memory.getFrugalOrder(nodes);

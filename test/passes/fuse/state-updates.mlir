@@ -78,7 +78,8 @@ func.func @squares(%g: tensor<32x16xf32>, %v: tensor<32x16xf32> {loom.state = "v
 // CHECK-LABEL: func.func @table
 // CHECK-NEXT: %[[SUM:.*]] = plan.call @k_scatter_0(%arg0, %arg1, %arg2) : (tensor<64x16xf32>, tensor<8xi64>, tensor<8x16xf32>) -> tensor<64x16xf32>
 // CHECK-NEXT: return %[[SUM]]
-func.func @table(%product: tensor<64x16xf32>, %at: tensor<8xi64>, %rows: tensor<8x16xf32>) -> tensor<64x16xf32> {
+func.func @table(%product: tensor<64x16xf32>, %at: tensor<8xi64>, %rows: tensor<8x16xf32>) -> tensor<64x16xf32>
+    attributes {loom.entry = "train_step"} {
   %0 = loom.constant dense<0.0> : tensor<64x16xf32>
   %1 = loom.scatter %0, %at, %rows dim = 0 reduce = sum : (tensor<64x16xf32>, tensor<8xi64>, tensor<8x16xf32>) -> tensor<64x16xf32>
   %2 = loom.add %1, %product : tensor<64x16xf32>
@@ -95,7 +96,7 @@ func.func @table(%product: tensor<64x16xf32>, %at: tensor<8xi64>, %rows: tensor<
 // CHECK-NEXT: plan.call @k_multiply_add_subtract_0(%[[SUM]], %arg3)
 // CHECK-NEXT: return
 func.func @repeated(%x: tensor<32x16xf32>, %y: tensor<32x16xf32>, %label: tensor<32xi64>, %v: tensor<32x16xf32> {loom.state = "v"})
-    -> (tensor<32xf32>, tensor<32xf32>, tensor<32x16xf32> {loom.state = "v"}) {
+    -> (tensor<32xf32>, tensor<32xf32>, tensor<32x16xf32> {loom.state = "v"}) attributes {loom.entry = "train_step"} {
   %0 = loom.iota dim = 1 : tensor<32x16xi64>
   %1 = loom.broadcast %label dims = [0] : (tensor<32xi64>) -> tensor<32x16xi64>
   %2 = loom.compare eq %0, %1 : (tensor<32x16xi64>, tensor<32x16xi64>) -> tensor<32x16xi1>

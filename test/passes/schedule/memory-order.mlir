@@ -24,7 +24,7 @@ plan.kernel @scale {
 // CHECK-NEXT: plan.launch @exp
 // CHECK-NEXT: plan.launch @exp
 // CHECK-NEXT: plan.launch @scale
-func.func @chain(%x: tensor<64x64xf32>) -> tensor<64x64xf32> attributes {dims = {}} {
+func.func @chain(%x: tensor<64x64xf32>) -> tensor<64x64xf32> attributes {loom.dims = {}, loom.entry = "train_step"} {
   %0 = plan.call @exp(%x) : (tensor<64x64xf32>) -> tensor<64x64xf32>
   %1 = plan.call @exp(%0) : (tensor<64x64xf32>) -> tensor<64x64xf32>
   %2 = plan.call @exp(%1) : (tensor<64x64xf32>) -> tensor<64x64xf32>
