@@ -733,8 +733,8 @@ int Check::run() {
     return 1;
   bool asksOrt = options.oracle == "ort"; // which knows the model alone
   for (const Specialisation &specialisation : getReference().specialisations)
-    if (const Specialisation *first = lookup(programs.front(), specialisation))
-      broken |= failed(checkSpecialisation(*first));
+    if (const Program &base = getBase(specialisation); &base == &programs.front())
+      broken |= failed(checkSpecialisation(*lookup(base, specialisation)));
     else if (!asksOrt)
       broken |= failed(checkSpecialisation(specialisation));
   broken |= failed(checkCalls());

@@ -119,6 +119,7 @@ def test_a_checkpoint_that_does_not_fit_changes_nothing(load, tmp_path):
         with pytest.raises(gridloom.Error, match="is damaged"):
             session.restore(tmp_path / "c")
         manifest["files"][0]["sha256"] = hashlib.sha256(states.read_bytes()).hexdigest()
+        manifest["roles"]["tutal"] = manifest["roles"].pop("total")
         (tmp_path / "c" / "manifest.json").write_text(json.dumps(manifest))
         with pytest.raises(gridloom.Error, match="lacks the plan's state 'total'.* of another model or optimizer"):
             session.restore(tmp_path / "c")
