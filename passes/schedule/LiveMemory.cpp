@@ -153,10 +153,10 @@ std::vector<unsigned> LiveMemory::getFrugalOrder(ArrayRef<ScheduleNode> nodes) c
   };
   while (!ready.empty() || !names.empty()) {
     SmallVector<unsigned, 0> &from = names.empty() ? ready : names;
-    auto *next = names.empty()
-                     ? llvm::min_element(
-                           ready, [&](unsigned a, unsigned b) { return rank(a) < rank(b); })
-                     : &names.back();
+    auto *next =
+        names.empty()
+            ? llvm::min_element(ready, [&](unsigned a, unsigned b) { return rank(a) < rank(b); })
+            : &names.back();
     unsigned node = *next;
     from.erase(next);
     order.push_back(node);
