@@ -32,7 +32,7 @@ def function(model: onnx.ModelProto):
             attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
             operands = [values[name] for name in node.input]
             if node.op_type not in OPERATORS:
-                raise NotImplementedError(f"node '{node.name}': no JAX form of operator {node.op_type} here; add it")
+                raise ValueError(f"node '{node.name}': operator {node.op_type} is not one of those that this peer computes: {', '.join(sorted(OPERATORS))}")
             known = all(operand is None or isinstance(operand, (np.ndarray, np.generic)) for operand in operands)
             result = OPERATORS[node.op_type](np if known else jnp, *operands, **attributes)
             results = result if isinstance(result, (tuple, list)) else [result]
