@@ -8,6 +8,7 @@
 #include "dialects/loom/Control.h"
 #include "dialects/loom/Derivatives.h"
 #include "dialects/loom/NamePattern.h"
+#include "dialects/loom/Signature.h"
 #include "passes/differentiate/Gradients.h"
 #include "passes/differentiate/Pullbacks.h"
 
@@ -34,39 +35,16 @@ public:
   LogicalResult run();
 
 private:
-  std::optional<unsigned> findOutput();
   LogicalResult findSources();
   LogicalResult addOutputs(const llvm::MapVector<StringAttr, Value> &gradients);
   bool isWanted(StringRef name, bool isWeight) const;
   bool readsInside(Operation *op) const;
-  bool isTaken(StringRef name);
-  StringRef getName(unsigned result) {
-    auto name = function.getResultAttrOfType<StringAttr>(result, loom::kName);
-    return name ? name.getValue() : "";
-  }
-  StringRef getName(BlockArgument argument) {
-    auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName);
-    return name ? name.getValue() : "";
-  }
-
   func::FuncOp function;
   StringRef of;
   ArrayRef<std::string> patterns;
   /// Weights and inputs by name, with all values that have it.
   GradientSources sources;
 };
-
-std::optional<unsigned> OutputGradient::findOutput() {
-  std::string names;
-  for (unsigned i = 0; i < function.getNumResults(); ++i) {
-    if (getName(i) == of)
-      return i;
-    names += (i ? "', '" : "'") + getName(i).str();
-  }
-  function.emitError("'") << of << "' is not an output of the model; its outputs are " << names
-                          << "'";
-  return std::nullopt;
-}
 
 bool OutputGradient::isWanted(StringRef name, bool isWeight) const {
   if (patterns.empty())
@@ -88,8 +66,10 @@ bool OutputGradient::readsInside(Operation *op) const {
 
 LogicalResult OutputGradient::findSources() {
   for (BlockArgument argument : function.getArguments())
-    if (loom::isFloatTensor(argument) && isWanted(getName(argument), /*isWeight=*/false))
-      sources[StringAttr::get(function.getContext(), getName(argument))].push_back(argument);
+    if (loom::isFloatTensor(argument) &&
+        isWanted(loom::getArgumentName(argument), /*isWeight=*/false))
+      sources[StringAttr::get(function.getContext(), loom::getArgumentName(argument))].push_back(
+          argument);
   for (auto weight : function.getOps<loom::GetWeightOp>())
     if (loom::isFloatTensor(weight) && isWanted(weight.getName(), /*isWeight=*/true))
       sources[StringAttr::get(function.getContext(), weight.getName())].push_back(weight);
@@ -105,15 +85,6 @@ LogicalResult OutputGradient::findSources() {
   return success();
 }
 
-/// Whether an output or input has the name.
-bool OutputGradient::isTaken(StringRef name) {
-  for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (getName(i) == name)
-      return true;
-  return llvm::any_of(function.getArguments(),
-                      [&](BlockArgument argument) { return getName(argument) == name; });
-}
-
 /// Each source that the output depends on has its gradient as an output.
 LogicalResult OutputGradient::addOutputs(const llvm::MapVector<StringAttr, Value> &gradients) {
   MLIRContext *context = function.getContext();
@@ -127,7 +98,7 @@ LogicalResult OutputGradient::addOutputs(const llvm::MapVector<StringAttr, Value
     if (!gradient)
       continue;
     std::string added = name.str() + ".grad";
-    if (isTaken(added))
+    if (loom::findResult(function, added) || loom::findArgument(function, added))
       return function.emitError("'")
              << added << "' has the name of the gradient of '" << name.getValue() << "'; rename it";
     auto type = cast<RankedTensorType>(gradient.getType());
@@ -148,20 +119,20 @@ LogicalResult OutputGradient::addOutputs(const llvm::MapVector<StringAttr, Value
 }
 
 LogicalResult OutputGradient::run() {
-  std::optional<unsigned> output = findOutput();
-  if (!output || failed(findSources()))
+  std::optional<unsigned> output = loom::findResult(function, of);
+  if (!output)
+    return function.emitError() << loom::describeMissingOutput(function, of);
+  if (failed(findSources()))
     return failure();
   Operation *end = function.front().getTerminator();
   Value loss = end->getOperand(*output);
   if (!loom::isFloatTensor(loss))
     return function.emitError("output '")
            << of << "' is " << getElementTypeOrSelf(loss) << "; only floats have gradients";
-  // Beyond a length that data decide, elements are anything.
-  for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (StringRef name = getName(i); name.consume_front(of) && name.consume_front(".dim"))
-      return function.emitError("output '")
-             << of << "' has as many elements as data say; sum them in the model, so that padding "
-             << "has no part in the derivative";
+  if (loom::hasDataLength(function, of))
+    return function.emitError("output '")
+           << of << "' has as many elements as data say; sum them in the model, so that padding "
+           << "has no part in the derivative";
   OpBuilder builder(end);
   Location loc = NameLoc::get(builder.getStringAttr(of + ".grad"));
   Gradients sweep(function, ("output '" + of + "'").str(), sources);

@@ -21,7 +21,6 @@ public:
 
 private:
   std::optional<Term> findPrediction(StringRef text, StringRef name);
-  std::optional<unsigned> findResult(StringRef name);
   Term findTarget(StringRef name, unsigned prediction, RankedTensorType type, int64_t axis);
   Term term(Value value, StringRef text) {
     return {builder, NameLoc::get(builder.getStringAttr(text)), value};
@@ -35,39 +34,27 @@ private:
 };
 } // namespace
 
-std::optional<unsigned> ObjectiveBuilder::findResult(StringRef name) {
-  for (unsigned i = 0; i < function.getNumResults(); ++i)
-    if (getResultName(function, i) == name)
-      return i;
-  return std::nullopt;
-}
-
 std::optional<Term> ObjectiveBuilder::findPrediction(StringRef text, StringRef name) {
-  if (std::optional<unsigned> result = findResult(name)) {
-    // Beyond a length that data decide, elements are anything.
-    for (unsigned i = 0; i < function.getNumResults(); ++i)
-      if (StringRef other = getResultName(function, i);
-          other.consume_front(name) && other.starts_with(".dim")) {
-        (void)fail(text, "output '" + name +
-                             "' has as many elements as data say; reduce them in "
-                             "the model, so that padding has no part in the loss");
-        return std::nullopt;
-      }
-    return term(function.front().getTerminator()->getOperand(*result), "train/loss");
+  std::optional<unsigned> result = loom::findResult(function, name);
+  if (!result) {
+    (void)fail(text, loom::describeMissingOutput(function, name));
+    return std::nullopt;
   }
-  std::string names;
-  for (unsigned i = 0; i < function.getNumResults(); ++i)
-    names += (i ? "', '" : "'") + getResultName(function, i).str();
-  (void)fail(text, "'" + name + "' is not an output of the model; its outputs are " + names + "'");
-  return std::nullopt;
+  if (loom::hasDataLength(function, name)) {
+    (void)fail(text, "output '" + name +
+                         "' has as many elements as data say; reduce them in the model, so that "
+                         "padding has no part in the loss");
+    return std::nullopt;
+  }
+  return term(function.front().getTerminator()->getOperand(*result), "train/loss");
 }
 
 /// An output, an input, or a new input whose dimensions are called as the prediction's are.
 Term ObjectiveBuilder::findTarget(StringRef name, unsigned prediction, RankedTensorType type,
                                   int64_t axis) {
-  if (std::optional<unsigned> result = findResult(name))
+  if (std::optional<unsigned> result = loom::findResult(function, name))
     return term(function.front().getTerminator()->getOperand(*result), "train/loss");
-  if (BlockArgument argument = findArgument(function, name))
+  if (BlockArgument argument = loom::findArgument(function, name))
     return term(argument, "train/loss");
   SmallVector<StringRef> dims(type.getRank());
   if (auto named = function.getResultAttrOfType<ArrayAttr>(prediction, loom::kDimNames))
@@ -91,7 +78,7 @@ LogicalResult ObjectiveBuilder::addLoss(const LossSpec &spec, Objective &objecti
   std::string error;
   std::optional<Term> target;
   if (RankedTensorType type = getTargetType(spec, prediction->getType(), error))
-    target = findTarget(spec.target, *findResult(spec.prediction), type,
+    target = findTarget(spec.target, *loom::findResult(function, spec.prediction), type,
                         getAxis(spec.axis, *prediction));
   if (!error.empty())
     return function.emitError() << error;
@@ -110,8 +97,8 @@ LogicalResult ObjectiveBuilder::addMetric(const MetricSpec &spec, Objective &obj
   RankedTensorType type = getTargetType(spec, prediction->getType(), error);
   if (!type)
     return function.emitError() << error;
-  Term target =
-      findTarget(spec.target, *findResult(spec.prediction), type, getAxis(spec.axis, *prediction));
+  Term target = findTarget(spec.target, *loom::findResult(function, spec.prediction), type,
+                           getAxis(spec.axis, *prediction));
   std::optional<LossParts> parts = buildMetric(spec, *prediction, target, error);
   if (!parts)
     return function.emitError() << error;

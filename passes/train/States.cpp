@@ -13,28 +13,6 @@ using namespace mlir;
 using namespace gridloom;
 using namespace gridloom::train;
 
-static func::FuncOp getFunction(BlockArgument argument) {
-  return cast<func::FuncOp>(argument.getOwner()->getParentOp());
-}
-
-StringRef train::getArgumentName(BlockArgument argument) {
-  auto name =
-      getFunction(argument).getArgAttrOfType<StringAttr>(argument.getArgNumber(), loom::kName);
-  return name ? name.getValue() : "";
-}
-
-StringRef train::getResultName(func::FuncOp function, unsigned result) {
-  auto name = function.getResultAttrOfType<StringAttr>(result, loom::kName);
-  return name ? name.getValue() : "";
-}
-
-BlockArgument train::findArgument(func::FuncOp function, StringRef name) {
-  for (BlockArgument argument : function.getArguments())
-    if (getArgumentName(argument) == name)
-      return argument;
-  return {};
-}
-
 static BlockArgument addArgument(func::FuncOp function, RankedTensorType type,
                                  ArrayRef<NamedAttribute> attributes) {
   Builder builder(function.getContext());

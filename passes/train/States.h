@@ -6,17 +6,12 @@
 #ifndef GRIDLOOM_PASSES_TRAIN_STATES_H
 #define GRIDLOOM_PASSES_TRAIN_STATES_H
 
+#include "dialects/loom/Signature.h"
 #include "dialects/loom/Training.h"
 
 #include "llvm/ADT/MapVector.h"
 
 namespace gridloom::train {
-
-/// The name of an argument or result, and whether one has it.
-llvm::StringRef getArgumentName(mlir::BlockArgument argument);
-llvm::StringRef getResultName(mlir::func::FuncOp function, unsigned result);
-/// The argument called `name`; null if there is none.
-mlir::BlockArgument findArgument(mlir::func::FuncOp function, llvm::StringRef name);
 
 /// Adds an input as the last argument. `dimNames` has a name, which may be empty, per dimension.
 mlir::BlockArgument addInput(mlir::func::FuncOp function, llvm::StringRef name,

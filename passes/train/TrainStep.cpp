@@ -247,7 +247,7 @@ LogicalResult StepBuilder::checkPieces(Pieces &pieces) {
              << "' may be a mean or a sum over the batch; give the loss by its name, e.g. "
                 "--loss 'cross_entropy(logits, labels)'";
   auto checkTarget = [&](StringRef text, StringRef target, StringRef prediction) {
-    BlockArgument argument = findArgument(function, target);
+    BlockArgument argument = loom::findArgument(function, target);
     return !argument || pieces.isCut(argument)
                ? success()
                : function.emitError("--microbatches ")
@@ -276,7 +276,7 @@ LogicalResult StepBuilder::checkPieces(Pieces &pieces) {
 LogicalResult StepBuilder::checkNames() {
   llvm::StringSet<> names;
   for (BlockArgument argument : function.getArguments())
-    if (StringRef name = getArgumentName(argument); !names.insert(name).second)
+    if (StringRef name = loom::getArgumentName(argument); !names.insert(name).second)
       return function.emitError("two inputs or states of the training step are called '")
              << name << "'; rename the model's input or weight, or the target of the loss";
   return success();
