@@ -143,17 +143,25 @@ private:
     return result;
   }
 
-  /// Every symbolic dimension of an input, with the input that has it first.
-  llvm::MapVector<StringAttr, StringRef> collectDims() {
+  /// The inputs that are given: those that are no initializers.
+  SmallVector<const onnx::ValueInfoProto *> getInputs() const {
     llvm::StringSet<> initializers;
     for (const onnx::TensorProto &tensor : model.proto->graph().initializer())
       initializers.insert(tensor.name());
-    llvm::MapVector<StringAttr, StringRef> dims;
+    SmallVector<const onnx::ValueInfoProto *> inputs;
     for (const onnx::ValueInfoProto &input : model.proto->graph().input())
       if (!initializers.contains(input.name()))
-        for (int i = 0; i < input.type().tensor_type().shape().dim_size(); ++i)
-          if (std::string name = getDimName(input, i); !name.empty())
-            dims.try_emplace(builder.getStringAttr(name), input.name());
+        inputs.push_back(&input);
+    return inputs;
+  }
+
+  /// Every symbolic dimension of an input, with the input that has it first.
+  llvm::MapVector<StringAttr, StringRef> collectDims() {
+    llvm::MapVector<StringAttr, StringRef> dims;
+    for (const onnx::ValueInfoProto *input : getInputs())
+      for (int i = 0; i < input->type().tensor_type().shape().dim_size(); ++i)
+        if (std::string name = getDimName(*input, i); !name.empty())
+          dims.try_emplace(builder.getStringAttr(name), input->name());
     return dims;
   }
 
@@ -223,16 +231,14 @@ private:
   FailureOr<StringRef> findBatch(const Bindings &bindings) {
     std::string found;
     SmallVector<std::pair<std::string, std::string>> others; // dimensions that are not first
-    llvm::StringSet<> initializers;
-    for (const onnx::TensorProto &tensor : model.proto->graph().initializer())
-      initializers.insert(tensor.name());
     std::string flag = "--microbatches " + std::to_string(options.microbatches);
-    for (const onnx::ValueInfoProto &input : model.proto->graph().input()) {
-      if (initializers.contains(input.name()) || !input.type().tensor_type().shape().dim_size())
+    for (const onnx::ValueInfoProto *input : getInputs()) {
+      const onnx::TensorShapeProto &shape = input->type().tensor_type().shape();
+      if (shape.dim_size() == 0)
         continue;
-      std::string name = getDimName(input, 0);
-      for (int i = 1; i < input.type().tensor_type().shape().dim_size(); ++i)
-        others.push_back({getDimName(input, i), input.name()});
+      std::string name = getDimName(*input, 0);
+      for (int i = 1; i < shape.dim_size(); ++i)
+        others.push_back({getDimName(*input, i), input->name()});
       if (!found.empty() && !name.empty() && name != found)
         return emitError(loc) << flag << ": inputs begin with dimensions '" << found << "' and '"
                               << name << "'; a batch that is cut has one name";
