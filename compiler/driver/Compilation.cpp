@@ -263,9 +263,6 @@ LogicalResult Compilation::checkTraining() {
             StringRef(options.strategy).ends_with(".strategy")))
     fail("--zero does not go with --strategy " + options.strategy +
          ", which says by itself how states lie");
-  else if (llvm::any_of(llvm::split(options.mesh, ','),
-                        [](StringRef axis) { return axis.split('=').first.trim() == "pipe"; }))
-    fail("--train has no pipeline stages; take 'pipe' out of --mesh " + options.mesh);
   else if (!options.gradientsOf.empty())
     fail("--train and --gradients-of exclude each other");
   else if (!options.states.empty())

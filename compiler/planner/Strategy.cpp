@@ -10,6 +10,7 @@
 #include "compiler/planner/Trials.h"
 #include "dialects/dist/MachineAttr.h"
 #include "dialects/dist/Sharding.h"
+#include "dialects/loom/Loom.h"
 #include "passes/shard/DeviceConfiguration.h"
 #include "passes/shard/MicroBatches.h"
 #include "passes/shard/SearchLimits.h"
@@ -511,6 +512,20 @@ static FailureOr<std::vector<MeshSpec>> listMeshes(ModuleOp module,
   return enumerateMeshes(count, request.strategy);
 }
 
+/// Leaves the candidates without stages where the program trains: its backward part would run on
+/// stages before those that it reads.
+static LogicalResult leaveOutStages(ModuleOp module, const StrategyRequest &request,
+                                    std::vector<Candidate> &candidates) {
+  if (!module->hasAttr(loom::kTraining) || request.file)
+    return success();
+  std::string axis = candidates.front().options.stageAxis;
+  std::erase_if(candidates, [](const Candidate &each) { return each.options.hasPipeline(); });
+  if (!candidates.empty())
+    return success();
+  return module.emitError("--train has no pipeline stages; take '")
+         << axis << "' out of --mesh " << request.mesh;
+}
+
 /// Leaves the candidates that can do as --zero says.
 static LogicalResult splitStates(ModuleOp module, const StrategyRequest &request,
                                  std::vector<Candidate> &candidates) {
@@ -596,7 +611,8 @@ FailureOr<Choice> gridloom::chooseStrategy(ModuleOp module, const StrategyReques
   }
   if (count > 1 && (request.strategy == "auto" || request.strategy == "search"))
     llvm::append_range(choice.candidates, makeFreeSearches(module, choice.machine, count, request));
-  if (failed(splitStates(module, request, choice.candidates)))
+  if (failed(leaveOutStages(module, request, choice.candidates)) ||
+      failed(splitStates(module, request, choice.candidates)))
     return failure();
   choice.memoryLimit = request.memoryLimit;
   if (!choice.memoryLimit && (request.cluster || choice.candidates.size() > 1))
