@@ -7,7 +7,9 @@
 
 #include "compiler/emit/LibraryMessages.h"
 #include "dialects/dist/Sharding.h"
+#include "dialects/loom/Training.h"
 
+#include "llvm/ADT/StringSwitch.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -203,6 +205,15 @@ FailureOr<uint32_t> StageBuilder::addWeight(plan::BufferOp op) {
   return it->second;
 }
 
+static schema::StateRole toSchemaRole(StringRef role) {
+  return llvm::StringSwitch<schema::StateRole>(role)
+      .Case(loom::kParameter, schema::PARAMETER)
+      .Case(loom::kMoment, schema::MOMENT)
+      .Case(loom::kStatistic, schema::STATISTIC)
+      .Case(loom::kCounter, schema::COUNTER)
+      .Default(schema::NO_ROLE);
+}
+
 FailureOr<uint32_t> StageBuilder::addState(plan::BufferOp op, const schema::Buffer &buffer) {
   schema::State state;
   state.set_name(op.getName()->str());
@@ -219,6 +230,8 @@ FailureOr<uint32_t> StageBuilder::addState(plan::BufferOp op, const schema::Buff
     state.set_init(init.str());
     sources.insert(init.str());
   }
+  if (auto role = op->getAttrOfType<StringAttr>(loom::kRole))
+    state.set_role(toSchemaRole(role.getValue()));
   for (int i = 0; i < stage.states_size(); ++i) {
     if (stage.states(i).name() != state.name())
       continue;

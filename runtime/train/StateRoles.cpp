@@ -8,6 +8,7 @@
 #include "runtime/core/Plan.h"
 #include "runtime/core/plan.pb.h"
 
+using namespace gridloom;
 using namespace gridloom::rt;
 
 std::string_view gridloom::rt::nameOf(StateRole role) {
@@ -22,24 +23,23 @@ std::string_view gridloom::rt::nameOf(StateRole role) {
   return "";
 }
 
-/// Whether a name begins with that of a parameter and a slash.
-static bool isBelowParameter(const StateRoles &roles, const std::string &name) {
-  for (size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1))
-    if (auto found = roles.find(name.substr(0, slash));
-        found != roles.end() && found->second == StateRole::Parameter)
-      return true;
-  return false;
+static StateRole toRole(schema::StateRole role) {
+  switch (role) {
+  case schema::PARAMETER:
+  case schema::STATISTIC:
+    return StateRole::Parameter;
+  case schema::MOMENT:
+    return StateRole::Slot;
+  default:
+    return StateRole::Run;
+  }
 }
 
 StateRoles gridloom::rt::getRoles(const Plan &plan) {
   StateRoles roles;
   for (int stage = 0; stage < plan.getNumStages(); ++stage)
     for (const schema::State &state : plan.getStage(stage).states())
-      roles[state.name()] = state.init() == state.name() ? StateRole::Parameter : StateRole::Run;
-  static const char *const step = "train/step"; // a weight may be called train
-  for (auto &[name, role] : roles)
-    if (role == StateRole::Run && name != step && isBelowParameter(roles, name))
-      role = StateRole::Slot;
+      roles[state.name()] = toRole(state.role());
   return roles;
 }
 

@@ -26,8 +26,8 @@ using StateRoles = std::map<std::string, StateRole>;
 /// "parameter", "slot" or "run".
 std::string_view nameOf(StateRole role);
 
-/// The roles of a plan's states. A parameter is what begins with the weight of its own name: names
-/// tell nothing, since the model chooses them.
+/// The roles of a plan's states, as the compiler says them: names tell nothing, since the model
+/// chooses them. Running statistics are weights of the model, too.
 StateRoles getRoles(const Plan &plan);
 
 /// The roles that the names suggest, for checkpoints that do not have them. Of a/b and a, a/b is a

@@ -12,6 +12,7 @@
 
 #include <gmock/gmock.h>
 
+using namespace gridloom;
 using namespace gridloom::rt;
 using gridloom::TemporaryFolder;
 using gridloom::test::PlanBuilder;
@@ -149,13 +150,13 @@ TEST_F(CheckpointFiles, APlanSaysWhatItsStatesAre) {
   builder.addEntry({}, {});
   for (const char *name : {"w", "w/b", "train/scale", "train"}) {
     builder.addWeight(name, {2}, {1, 2});
-    PlanBuilder::addState(builder.stages[0], name, {2}, {2}).set_init(name);
+    schema::State &state = PlanBuilder::addState(builder.stages[0], name, {2}, {2});
+    state.set_init(name);
+    state.set_role(name == std::string("train") ? schema::STATISTIC : schema::PARAMETER);
   }
-  PlanBuilder::addState(builder.stages[0], "w/m", {2}, {2});
-  PlanBuilder::addState(builder.stages[0], "w/b/m", {2}, {2});
-  PlanBuilder::addState(builder.stages[0], "w/ema", {2}, {2}).set_init("w"); // begins as w does
-  PlanBuilder::addState(builder.stages[0], "train/m", {2}, {2});
-  PlanBuilder::addState(builder.stages[0], "train/step", {}, {});
+  for (const char *name : {"w/m", "w/b/m", "w/ema", "train/m"})
+    PlanBuilder::addState(builder.stages[0], name, {2}, {2}).set_role(schema::MOMENT);
+  PlanBuilder::addState(builder.stages[0], "train/step", {}, {}).set_role(schema::COUNTER);
   PlanBuilder::addState(builder.stages[0], "cache", {2}, {2});
   StateRoles roles = getRoles(*Plan::load(builder.write(folder)));
   EXPECT_EQ(roles, (StateRoles{{"w", StateRole::Parameter},
