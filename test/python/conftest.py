@@ -22,6 +22,19 @@ from gridloom import zoo  # noqa: E402
 TOLERANCE = 1e-5  # max abs error of normalised embeddings against ONNX Runtime
 
 
+class OnlyDlpack:
+    """What is no numpy array but speaks DLPack, as torch's tensors do."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
 class Tools:
     """The command line as a user has it. A command that fails fails the test with its output."""
 

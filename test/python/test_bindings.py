@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import TOLERANCE, onnxruntime_session, sentences
+from conftest import TOLERANCE, OnlyDlpack, onnxruntime_session, sentences
 from onnx import TensorProto, helper, numpy_helper
 
 import gridloom
@@ -59,16 +59,6 @@ def test_outputs_outlive_later_runs_and_the_session(mlp):
 
 
 def test_inputs_may_be_strided_or_come_by_dlpack(mlp, session):
-    class OnlyDlpack:
-        def __init__(self, array):
-            self.array = array
-
-        def __dlpack__(self, **options):
-            return self.array.__dlpack__(**options)
-
-        def __dlpack_device__(self):
-            return self.array.__dlpack_device__()
-
     x = rows(8)
     expected = mlp[2](x)
     wide = np.repeat(x, 2, axis=1)[:, ::2]

@@ -98,6 +98,7 @@ def test_four_ranks_learn_digits(tools, tmp_path, digits):
         trainer.fit(train, epochs=30)
         result = trainer.evaluate(test)
         states = trainer.state_dict()
+        main = trainer.session.run({"x": test["x"][:BATCH]}, entry="main")["logits"]
         trainer.save(tmp_path / "checkpoint")
     assert result["accuracy"] >= 0.97, result
     assert np.abs(states["bn1.mean"]).max() > 0.1  # running statistics followed
@@ -111,6 +112,7 @@ def test_four_ranks_learn_digits(tools, tmp_path, digits):
             del node.input[1:]
     onnx.save(model, tmp_path / "inference.onnx")
     logits = onnxruntime_session(tmp_path / "inference.onnx").run(None, {"x": test["x"]})[0]
+    np.testing.assert_allclose(logits[:BATCH], main, rtol=1e-4, atol=1e-4)
     rows = len(test["labels"]) // BATCH * BATCH  # whole batches are evaluated
     assert np.mean((logits.argmax(axis=1) == test["labels"])[:rows]) == pytest.approx(result["accuracy"], abs=0.005)
 

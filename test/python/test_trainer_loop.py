@@ -8,6 +8,7 @@ from pathlib import Path
 import gridloom
 import numpy as np
 import pytest
+from conftest import OnlyDlpack
 
 from gridloom import plan as plans
 
@@ -112,26 +113,13 @@ def test_the_loss_falls():
     np.testing.assert_allclose(trainer.state_dict()["w"], [1, -2, 0.5], atol=0.1)
 
 
-class Dlpack:
-    """What is no numpy array, as torch's tensors are not."""
-
-    def __init__(self, array):
-        self.array = array
-
-    def __dlpack__(self, **options):
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
-
-
 @pytest.mark.parametrize(
     "spell",
     [
         tuple,
         list,
         lambda batch: {"y": batch[1], "x": batch[0]},
-        lambda batch: tuple(map(Dlpack, batch)),
+        lambda batch: tuple(map(OnlyDlpack, batch)),
         lambda batch: (batch[0].astype(np.float64), batch[1].astype(np.float16)),
         lambda batch: (batch[0].tolist(), batch[1].tolist()),
     ],

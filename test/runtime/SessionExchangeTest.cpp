@@ -3,12 +3,12 @@
 // Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
 //
 //===----------------------------------------------------------------------===//
+#include "Arrays.h"
 #include "PlanBuilder.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/InProcessJob.h"
 
 #include <gmock/gmock.h>
-#include <numeric>
 #include <thread>
 
 using namespace gridloom;
@@ -18,20 +18,6 @@ using testing::ElementsAreArray;
 using testing::HasSubstr;
 
 namespace {
-
-std::vector<float> iota(int64_t count, float first = 1) {
-  std::vector<float> values(static_cast<size_t>(count));
-  std::iota(values.begin(), values.end(), first);
-  return values;
-}
-
-HostArray view(const std::vector<float> &values, std::vector<int64_t> shape) {
-  return HostArray::borrow(DataType::F32, std::move(shape), values.data());
-}
-
-std::vector<float> toVector(const HostArray &array) {
-  return {array.as<float>().begin(), array.as<float>().end()};
-}
 
 /// The entry of all plans here: stage 0 copies x to y.
 void addCopyEntry(PlanBuilder &plan) {

@@ -9,13 +9,13 @@
 //===----------------------------------------------------------------------===//
 #include "runtime/core/Session.h"
 
+#include "Arrays.h"
 #include "PlanBuilder.h"
 #include "runtime/comm/local/LocalTransport.h"
 #include "runtime/core/Error.h"
 #include "runtime/core/InProcessJob.h"
 
 #include <gmock/gmock.h>
-#include <numeric>
 #include <thread>
 
 using namespace gridloom;
@@ -26,12 +26,6 @@ using testing::HasSubstr;
 
 namespace {
 
-std::vector<float> iota(int64_t count, float first = 1) {
-  std::vector<float> values(static_cast<size_t>(count));
-  std::iota(values.begin(), values.end(), first);
-  return values;
-}
-
 /// Row-major a[m, k] * b[k, n].
 std::vector<float> multiply(const std::vector<float> &a, const std::vector<float> &b, int64_t m,
                             int64_t n, int64_t k) {
@@ -41,14 +35,6 @@ std::vector<float> multiply(const std::vector<float> &a, const std::vector<float
       for (int64_t j = 0; j < n; ++j)
         out[size_t(i * n + j)] += a[size_t(i * k + p)] * b[size_t(p * n + j)];
   return out;
-}
-
-HostArray view(const std::vector<float> &values, std::vector<int64_t> shape) {
-  return HostArray::borrow(DataType::F32, std::move(shape), values.data());
-}
-
-std::vector<float> toVector(const HostArray &array) {
-  return {array.as<float>().begin(), array.as<float>().end()};
 }
 
 /// y[4, 6] = x[4, 4] * w[4, 6], w's second dimension or the batch cut over the axes.
