@@ -8,6 +8,7 @@
 #include "compiler/interpreter/CheckOptions.h"
 #include "compiler/interpreter/CheckTensors.h"
 
+#include "dialects/loom/Signature.h"
 #include "dialects/loom/Training.h"
 
 #include "mlir/IR/Diagnostics.h"
@@ -493,19 +494,12 @@ void Check::explainPlan(const Specialisation &specialisation) {
                     "runtime\n";
 }
 
-static bool hasArgument(func::FuncOp function, StringRef name) {
-  for (unsigned i = 0; i < function.getNumArguments(); ++i)
-    if (auto own = function.getArgAttrOfType<StringAttr>(i, loom::kName); own && own == name)
-      return true;
-  return false;
-}
-
 /// What --input names is an input of some entry.
 LogicalResult Check::checkGiven() {
   for (StringRef text : options.inputs) {
     StringRef name = text.split('=').first;
     auto has = [&](const Specialisation &specialisation) {
-      return hasArgument(specialisation.stages.front(), name);
+      return bool(loom::findArgument(specialisation.stages.front(), name));
     };
     if (llvm::none_of(programs.front().specialisations, has) &&
         llvm::none_of(getReference().specialisations, has))
@@ -519,7 +513,7 @@ FailureOr<NamedTensors> Check::makeInputs(const Specialisation &specialisation, 
   func::FuncOp function = specialisation.stages.front();
   std::vector<std::string> given;
   for (const std::string &text : options.inputs)
-    if (hasArgument(function, StringRef(text).split('=').first))
+    if (loom::findArgument(function, StringRef(text).split('=').first))
       given.push_back(text);
   return gridloom::makeInputs(function, given, seed);
 }

@@ -47,15 +47,9 @@ Decoder::Decoder(const Plan &plan, DecoderSettings given, int64_t batch)
     : settings(std::move(given)), batch(batch) {
   for (int stage = 0; stage < plan.getNumStages(); ++stage)
     cached |= plan.getStage(stage).states_size() > 0;
-  for (const EntrySpecialisation &specialisation : plan.getEntry(settings.entry).specialisations) {
-    bool fits = true;
-    for (const auto &[name, size] : settings.dims) {
-      auto own = specialisation.dims.find(name);
-      fits &= own != specialisation.dims.end() && own->second == size;
-    }
-    if (fits)
+  for (const EntrySpecialisation &specialisation : plan.getEntry(settings.entry).specialisations)
+    if (specialisation.binds(settings.dims))
       addCall(specialisation);
-  }
   if (calls.empty()) {
     const Argument *ids = findIds(plan.getEntry(settings.entry).specialisations.front());
     throw refuse("no specialisation of the plan takes " + std::to_string(batch) +

@@ -226,11 +226,6 @@ static std::string describeDims(const std::map<std::string, int64_t> &dims) {
   return dims.empty() ? "no named dimensions" : formatDims(dims);
 }
 
-static std::string describe(const Argument &argument) {
-  return argument.name + " " + std::string(nameOf(argument.type)) + " " +
-         formatShape(argument.shape);
-}
-
 /// A name that is no input's says nothing of which specialisation is meant.
 void Job::requireKnown(const Entry &entry) const {
   for (const auto &[name, spec] : specs) {
@@ -244,7 +239,7 @@ void Job::requireKnown(const Entry &entry) const {
       throw usage("'" + name +
                   "' is a state, which the plan keeps from call to call, and no input");
     for (const Argument &argument : entry.specialisations.front().inputs)
-      wanted += (wanted.empty() ? "" : ", ") + describe(argument);
+      wanted += (wanted.empty() ? "" : ", ") + argument.describe();
     throw usage("there is no input " + name + "; the plan takes " + wanted);
   }
 }
@@ -265,9 +260,8 @@ void Job::chooseSpecialisation(const Entry &entry) {
       inputs[name] = readInput(spec);
   }
   auto fits = [&](const EntrySpecialisation &candidate) {
-    for (const auto &[name, size] : dims)
-      if (auto own = candidate.dims.find(name); own == candidate.dims.end() || own->second != size)
-        return false;
+    if (!candidate.binds(dims))
+      return false;
     for (const auto &[name, array] : inputs)
       if (const Argument *input = candidate.findInput(name);
           input && input->shape != array.getShape())
@@ -302,7 +296,7 @@ void Job::chooseSpecialisation(const Entry &entry) {
 void Job::makeInputs(bool fillInputs) {
   std::string wanted, missing;
   for (const Argument &argument : specialisation->inputs)
-    wanted += (wanted.empty() ? "" : ", ") + describe(argument);
+    wanted += (wanted.empty() ? "" : ", ") + argument.describe();
   for (const auto &[name, spec] : specs)
     if (!specialisation->findInput(name))
       throw usage("there is no input " + name + "; the plan takes " + wanted);

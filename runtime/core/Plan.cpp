@@ -32,6 +32,17 @@ static const Argument *findArgument(const std::vector<Argument> &arguments,
       return &argument;
   return nullptr;
 }
+std::string Argument::describe() const {
+  return name + " " + std::string(nameOf(type)) + " " + formatShape(shape);
+}
+
+bool EntrySpecialisation::binds(const std::map<std::string, int64_t> &sizes) const {
+  return std::ranges::all_of(sizes, [&](const auto &size) {
+    auto own = dims.find(size.first);
+    return own != dims.end() && own->second == size.second;
+  });
+}
+
 const Argument *EntrySpecialisation::findInput(const std::string &name) const {
   return findArgument(inputs, name);
 }

@@ -48,6 +48,8 @@ struct Argument {
   std::vector<std::string> dimNames; // "" where a dimension has no name
   std::vector<int> stages;           // that take it (inputs) or make it (outputs)
   std::optional<IndexUse> indices;   // of an input that is used as indices
+  /// "x f32 [8, 4]".
+  std::string describe() const;
 };
 
 /// One binding of an entry's symbolic dimensions.
@@ -56,6 +58,8 @@ struct EntrySpecialisation {
   std::vector<Argument> inputs, outputs;
   const Argument *findInput(const std::string &name) const;
   const Argument *findOutput(const std::string &name) const;
+  /// Whether each of these dimensions is bound to this size.
+  bool binds(const std::map<std::string, int64_t> &sizes) const;
 };
 
 struct Entry {

@@ -89,14 +89,7 @@ Session::Impl::LoadedProgram &Session::Impl::select(const std::string &entryName
   const Entry &entry = plan->getEntry(entryName);
   std::string misfit;
   for (std::unique_ptr<LoadedProgram> &loaded : programs) {
-    if (loaded->entry != &entry)
-      continue;
-    const std::map<std::string, int64_t> &own = loaded->global->dims;
-    bool named = std::all_of(dims.begin(), dims.end(), [&](auto &dim) {
-      auto found = own.find(dim.first);
-      return found != own.end() && found->second == dim.second;
-    });
-    if (!named)
+    if (loaded->entry != &entry || !loaded->global->binds(dims))
       continue;
     std::string reason = findMisfit(*loaded);
     if (reason.empty()) {

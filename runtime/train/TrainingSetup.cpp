@@ -18,11 +18,6 @@ namespace fs = std::filesystem;
 
 static Error usage(const std::string &text) { return {ErrorCode::InvalidArgument, text}; }
 
-static std::string describe(const Argument &argument) {
-  return argument.name + " " + std::string(nameOf(argument.type)) + " " +
-         formatShape(argument.shape);
-}
-
 bool gridloom::rt::isMetric(const std::string &output) {
   for (const char *other : {"loss", "count", "gradient_norm", "committed"})
     if (output == other)
@@ -41,11 +36,7 @@ static const EntrySpecialisation &choose(const Entry &entry,
   std::string all;
   for (const EntrySpecialisation &candidate : entry.specialisations) {
     all += (all.empty() ? "" : "; ") + formatDims(candidate.dims);
-    bool fits = std::ranges::all_of(dims, [&](const auto &dim) {
-      auto own = candidate.dims.find(dim.first);
-      return own != candidate.dims.end() && own->second == dim.second;
-    });
-    if (fits)
+    if (candidate.binds(dims))
       fitting.push_back(&candidate);
   }
   if (fitting.size() == 1)
@@ -65,11 +56,11 @@ static void findColumns(const TrainingSettings &settings, const std::string &ent
     std::string remedy =
         "; give the value of an input that is no data with --input " + input.name + "=VALUE";
     if (input.shape.empty())
-      throw usage("input " + describe(input) + " of entry '" + entry +
+      throw usage("input " + input.describe() + " of entry '" + entry +
                   "' has no dimension for samples" + remedy);
     if (first && input.shape.front() != first->shape.front())
-      throw usage("inputs " + describe(*first) + " and " + describe(input) + " of entry '" + entry +
-                  "' have different numbers of samples" + remedy);
+      throw usage("inputs " + first->describe() + " and " + input.describe() + " of entry '" +
+                  entry + "' have different numbers of samples" + remedy);
     if (!first)
       first = &input;
     found.columns.push_back(input.name);
@@ -78,7 +69,7 @@ static void findColumns(const TrainingSettings &settings, const std::string &ent
     throw usage("entry '" + entry + "' has no input to train on");
   found.batch = first->shape.front();
   if (found.batch < 1)
-    throw usage("input " + describe(*first) + " of entry '" + entry + "' has no samples");
+    throw usage("input " + first->describe() + " of entry '" + entry + "' has no samples");
 }
 
 static void openData(const fs::path &folder, TrainedEntry &entry) {
@@ -228,7 +219,7 @@ static void findRate(TrainingSetup &setup) {
   setup.schedule = Schedule::parse(settings.schedule, setup.getNumSteps());
   const Argument *input = setup.step.specialisation->findInput(kLearningRate);
   if (input && (input->type != DataType::F32 || !input->shape.empty()))
-    throw usage("input " + describe(*input) + " is not one f32");
+    throw usage("input " + input->describe() + " is not one f32");
   if (!input && settings.learningRate)
     throw usage("--lr has no effect: the plan's optimizer takes no learning rate");
 }
