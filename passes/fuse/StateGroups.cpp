@@ -105,11 +105,14 @@ namespace {
 
 /// Groups that become one kernel.
 struct Cluster {
-  SmallVector<size_t> members; // that give outputs, in the order of their roots
+  SmallVector<size_t> members; // updates, in the order of their roots
   SmallVector<size_t> feeders;
   llvm::SmallSetVector<Value, 8> tensors; // of one shape, which they read or give
 
   void add(const FusionGroup &group) { collectTensors(group, tensors); }
+  bool contains(size_t index) const {
+    return llvm::is_contained(members, index) || llvm::is_contained(feeders, index);
+  }
 };
 
 class UpdateJoiner {
@@ -127,6 +130,12 @@ private:
   bool isReadOnlyBy(Operation *user, llvm::function_ref<bool(size_t)> isReader) const {
     auto found = owners.find(user);
     return found != owners.end() && llvm::all_of(found->second, isReader);
+  }
+  /// True when only groups of the cluster read the result.
+  bool isReadOnlyIn(const Cluster &cluster, const FusionGroup &group) const {
+    return llvm::all_of(group.root->getUsers(), [&](Operation *user) {
+      return isReadOnlyBy(user, [&](size_t reader) { return cluster.contains(reader); });
+    });
   }
   bool isUpdate(const FusionGroup &group) const;
   void addTo(size_t index);
@@ -187,23 +196,20 @@ void UpdateJoiner::addFeeders(Cluster &cluster) {
   for (size_t index = cluster.members.back(); index-- > 0;) {
     const FusionGroup &group = groups[index];
     if (llvm::is_contained(cluster.members, index) || !isElementwise(group) ||
-        typeOf(group.root->getResult(0)).getShape() != shape ||
-        !llvm::all_of(group.root->getUsers(), [&](Operation *user) {
-          return isReadOnlyBy(user, [&](size_t reader) {
-            return llvm::is_contained(cluster.members, reader) ||
-                   llvm::is_contained(cluster.feeders, reader);
-          });
-        }))
+        typeOf(group.root->getResult(0)).getShape() != shape || !isReadOnlyIn(cluster, group))
       continue;
     cluster.feeders.push_back(index);
     cluster.add(group);
   }
 }
 
+/// The kernel's outputs are what others read: an update that only others of the cluster read, such
+/// as a moment before it is kept or not, stays in registers.
 FusionGroup UpdateJoiner::join(const Cluster &cluster) const {
   FusionGroup joined{groups[cluster.members.back()].root, {}, {}};
   for (size_t index : ArrayRef(cluster.members).drop_back())
-    joined.others.push_back(groups[index].root);
+    if (!isReadOnlyIn(cluster, groups[index]))
+      joined.others.push_back(groups[index].root);
   for (size_t index : llvm::concat<const size_t>(cluster.members, cluster.feeders))
     joined.ops.insert(groups[index].ops.begin(), groups[index].ops.end());
   return joined;

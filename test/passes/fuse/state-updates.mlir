@@ -21,6 +21,26 @@ func.func @momentum(%g: tensor<8x16xf32>, %p: tensor<8x16xf32> {loom.state = "p"
 
 // -----
 
+// What only other updates of the kernel read is no output of it: the moment before it is kept or not, of which the next
+// parameter is computed, is not written.
+// CHECK-LABEL: func.func @taken
+// CHECK-NEXT: %[[NEXT:.*]]:2 = plan.call
+// CHECK-NEXT: return %[[NEXT]]#1, %[[NEXT]]#0
+// CHECK: loom.yield %{{.*}}, %{{.*}} : tensor<8x16xf32>, tensor<8x16xf32>
+func.func @taken(%g: tensor<8x16xf32>, %p: tensor<8x16xf32> {loom.state = "p"}, %m: tensor<8x16xf32> {loom.state = "m"},
+                 %taken: tensor<i1>)
+    -> (tensor<8x16xf32> {loom.state = "p"}, tensor<8x16xf32> {loom.state = "m"}) {
+  %0 = loom.add %m, %g : tensor<8x16xf32>
+  %1 = loom.broadcast %taken dims = [] : (tensor<i1>) -> tensor<8x16xi1>
+  %2 = loom.select %1, %0, %m : tensor<8x16xi1>, tensor<8x16xf32>
+  %3 = loom.divide %0, %p : tensor<8x16xf32>
+  %4 = loom.subtract %p, %3 : tensor<8x16xf32>
+  %5 = loom.select %1, %4, %p : tensor<8x16xi1>, tensor<8x16xf32>
+  return %5, %2 : tensor<8x16xf32>, tensor<8x16xf32>
+}
+
+// -----
+
 // Updates that share no tensor stay apart, and so do those of other shapes.
 // CHECK-LABEL: func.func @apart
 // CHECK-NEXT: plan.call @k_subtract_1(%arg3, %arg0)
