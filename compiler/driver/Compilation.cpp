@@ -226,8 +226,7 @@ std::string Compilation::fillImportOptions(ImportOptions &import,
 /// Micro-batches of a training step, each of which is a copy of the forward and backward part.
 static constexpr int64_t kMostTrained = 64;
 
-/// Options of a training step, as on the command line.
-static std::string getTrainFlags(const TrainOptions &options) {
+std::string gridloom::getTrainFlags(const TrainOptions &options) {
   std::string flags = options.isOn ? " --train" : "";
   auto add = [&](const std::string &flag, const std::vector<std::string> &values) {
     for (const std::string &value : values)
@@ -255,7 +254,7 @@ LogicalResult Compilation::checkTraining() {
       fail("--zero " + std::to_string(options.zero) + " goes with --train");
     return failure(hadError);
   }
-  if (train.losses.empty())
+  if (train.losses.empty() && !mayLackLosses)
     fail("--train needs a --loss, e.g. --loss 'cross_entropy(logits, labels)' with the names of an "
          "output and of a new input, or --loss OUTPUT");
   else if (options.zero &&

@@ -19,6 +19,7 @@
 #include "dialects/dist/MoveCost.h"
 #include "passes/shard/SearchBound.h"
 #include "passes/shard/StrategyFile.h"
+#include "passes/train/SurveyData.h"
 #include "runtime/core/PlanQueries.h"
 
 #include "mlir/IR/MLIRContext.h"
@@ -39,6 +40,9 @@ public:
   /// Decides how the program is split, and simulates it so; with `measured`, which may be null, in
   /// place of estimates. Nothing is emitted, and weights need not be there. Returns the exit code.
   int plan(const sim::MeasuredCosts *measured, PlanOutcome &outcome);
+  /// Imports the model, and says what --train would train of it; the losses may be missing. Returns
+  /// the exit code.
+  int survey(TrainSurvey &found);
 
 private:
   mlir::LogicalResult checkOptions();
@@ -162,6 +166,7 @@ private:
   mlir::OwningOpRef<mlir::ModuleOp> module;
   size_t first = 0, last = 0;             ///< phases to run
   bool mayLackWeights = false;            ///< their files may be absent
+  bool mayLackLosses = false;             ///< the survey finds them
   std::shared_ptr<StrategyFile> strategy; ///< of --strategy; null where that is no file
   ModelIdentity identity;
   std::string strategyText; ///< for plan.strategy; empty where the shard phase did not run
@@ -186,6 +191,9 @@ private:
   std::vector<std::pair<std::string, double>> times; ///< milliseconds per phase
   bool hadError = false;
 };
+
+/// Options of a training step as on the command line, each with a space before it.
+std::string getTrainFlags(const TrainOptions &options);
 
 } // namespace gridloom
 

@@ -56,7 +56,12 @@ Examples:
   gridloom doctor model.onnx --dim batch=8 --dim sequence=128
       the same with these sizes
   gridloom doctor model.onnx --devices 4 --state 'past_*=present_*'
-      the same for four devices, with a cache that the session keeps)";
+      the same for four devices, with a cache that the session keeps
+  gridloom doctor model.onnx --train
+      what would be trained, by role, and what would not and why; what an export in evaluation
+      mode has lost; weights that were shared; the command that compiles it to be trained
+  gridloom doctor model.onnx --train --loss 'mse(y, target)' --param 'embed*: frozen'
+      the same for this loss and without the embeddings)";
 
 static const char *const planExamples = R"(
 Examples:
@@ -315,6 +320,7 @@ static int runVerb(int argc, char **argv) {
   doctorVerb->footer(doctorExamples);
   doctorVerb->add_option("model", doctor.input, "the model (.onnx)")->required();
   addTargetOptions(*doctorVerb, doctor);
+  addTrainOptions(*doctorVerb, doctor);
   std::string inspected;
   OutputFormat format;
   CLI::App *inspectVerb =

@@ -4,7 +4,8 @@
 //
 //===----------------------------------------------------------------------===//
 #include "cluster/Presets.h"
-#include "compiler/driver/Options.h"
+#include "compiler/driver/Compilation.h"
+#include "compiler/driver/DoctorTraining.h"
 #include "compiler/driver/TrialSizes.h"
 #include "compiler/onnx/ModelBrief.h"
 #include "support/OutputFormat.h"
@@ -144,15 +145,21 @@ static std::string describeCall(const CompileOptions &options) {
     add("--precision", options.precision);
   for (const std::string &dim : options.dims)
     add("--dim", dim);
+  call += getTrainFlags(options.train);
+  if (options.train.accumulate)
+    add("--accumulate", std::to_string(options.train.accumulate));
+  if (options.zero)
+    add("--zero", std::to_string(options.zero));
   return call;
 }
 
 /// Prints what the model takes, and finds sizes for `options`. Returns the exit code.
-static int chooseSizes(const ModelBrief &brief, CompileOptions &options) {
+static int chooseSizes(const ModelBrief &brief, CompileOptions &options, bool isTraining) {
   std::cout << makePrintable(options.input) << ": " << brief.size << "\n";
   for (const BriefValue &input : brief.inputs)
     std::cout << "  input  " << makePrintable(describe(input)) << "\n";
-  suggestStates(brief, options);
+  if (!isTraining)
+    suggestStates(brief, options);
   if (std::string error = tryFlushOutput(); !error.empty()) {
     std::cerr << "error: " << error << "\n";
     return 1;
@@ -178,13 +185,31 @@ static int chooseSizes(const ModelBrief &brief, CompileOptions &options) {
 
 int gridloom::runDoctor(const CompileOptions &given) {
   CompileOptions options = given;
+  bool isTraining = given.train.isOn;
+  if (isTraining) { // sizes are the model's
+    options.train = TrainOptions();
+    options.zero = 0;
+  }
   ModelBrief brief;
   // The compilation itself reports unreadable models.
-  if (readBrief(options.input, brief).empty() && chooseSizes(brief, options))
+  if (readBrief(options.input, brief).empty() && chooseSizes(brief, options, isTraining))
     return 1;
-  if (int code = compileWhole(options))
+  options.train = given.train;
+  options.zero = given.zero;
+  TrainSurvey survey;
+  if (isTraining)
+    if (int code = examineTraining(options, survey))
+      return code;
+  CompileOptions trial = options;
+  bool lacksLoss = isTraining && options.train.losses.empty();
+  if (lacksLoss)
+    trial.train.losses = survey.anyLosses;
+  if (int code = compileWhole(trial))
     return code;
-  std::cout << "'" << makePrintable(options.input)
-            << "' can be compiled: " << makePrintable(describeCall(options)) << "\n";
+  if (lacksLoss)
+    options.train.losses = {"LOSS"};
+  std::cout << "'" << makePrintable(options.input) << "' can be "
+            << (isTraining ? "trained" : "compiled") << (lacksLoss ? " with a loss" : "") << ": "
+            << makePrintable(describeCall(options)) << "\n";
   return 0;
 }

@@ -10,6 +10,7 @@
 #include "compiler/onnx/Narrow.h"
 #include "compiler/onnx/OpTable.h"
 #include "compiler/onnx/Sequences.h"
+#include "dialects/loom/WeightUse.h"
 #include "passes/simplify/Folding.h"
 #include "support/Sha256.h"
 
@@ -393,6 +394,8 @@ LogicalResult GraphImporter::importNode(int index) {
   if (failed(node.readOperands()))
     return failure();
   if (const OpRule *rule = getRule(proto)) {
+    if (options.isTraining)
+      markUses(node);
     if (failed(importOperator(node, *rule, proto)))
       return failure();
   } else {
@@ -528,7 +531,20 @@ LogicalResult GraphImporter::importOutputs() {
   function.setFunctionType(
       builder.getFunctionType(function.getArgumentTypes(), ValueRange(results).getTypes()));
   function.setAllResultAttrs(attributes);
+  if (options.isTraining)
+    setEvaluated();
   return success();
+}
+
+/// Says which nodes training would compute otherwise, were they not in evaluation mode.
+void GraphImporter::setEvaluated() {
+  SmallVector<Attribute> nodes;
+  for (const auto &[op, node] : marks->getEvaluated())
+    nodes.push_back(builder.getDictionaryAttr(
+        {builder.getNamedAttr("node", builder.getStringAttr(node)),
+         builder.getNamedAttr("op", builder.getStringAttr(op))}));
+  if (!nodes.empty())
+    function->setAttr(loom::kEvaluated, builder.getArrayAttr(nodes));
 }
 
 void onnx_import::eraseDeadOps(func::FuncOp function) {

@@ -147,6 +147,7 @@ private:
   /// Adds what takes the place of initializers in training, as outputs of their names.
   llvm::LogicalResult addUpdates(llvm::SmallVectorImpl<mlir::Value> &results,
                                  llvm::SmallVectorImpl<mlir::DictionaryAttr> &attributes);
+  void setEvaluated();
   mlir::RankedTensorType getInputType(const onnx::ValueInfoProto &input);
   mlir::DictionaryAttr describe(const onnx::ValueInfoProto &value, llvm::ArrayRef<int64_t> shape);
   mlir::Location getNodeLoc(int index);

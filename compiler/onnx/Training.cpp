@@ -8,6 +8,7 @@
 #include "compiler/onnx/GraphImporter.h"
 #include "compiler/onnx/OpTable.h"
 #include "dialects/loom/Random.h"
+#include "dialects/loom/WeightUse.h"
 
 #include "llvm/Support/xxhash.h"
 
@@ -26,6 +27,43 @@ Value TrainingMarks::getLatest(Value weight) const {
 void TrainingMarks::addUpdate(Value weight, Value next) {
   if (auto read = weight.getDefiningOp<loom::GetWeightOp>())
     updates[read.getNameAttr().getAttr()] = next;
+}
+
+namespace {
+struct OperandUse {
+  StringLiteral op;
+  unsigned operand;
+  StringLiteral use;
+};
+} // namespace
+
+void onnx_import::markUses(const Node &node) {
+  static constexpr OperandUse uses[] = {
+      {"RNN", 1, loom::kRecurrentWeight},
+      {"RNN", 2, loom::kRecurrentWeight},
+      {"RNN", 3, loom::kBias},
+      {"GRU", 1, loom::kRecurrentWeight},
+      {"GRU", 2, loom::kRecurrentWeight},
+      {"GRU", 3, loom::kBias},
+      {"LSTM", 1, loom::kRecurrentWeight},
+      {"LSTM", 2, loom::kRecurrentWeight},
+      {"LSTM", 3, loom::kBias},
+      {"LSTM", 7, loom::kRecurrentWeight}, // from the cell to the gates
+      {"Gather", 0, loom::kEmbedding},
+      {"BatchNormalization", 1, loom::kNormScale},
+      {"BatchNormalization", 2, loom::kNormBias},
+      {"GroupNormalization", 1, loom::kNormScale},
+      {"GroupNormalization", 2, loom::kNormBias},
+      {"InstanceNormalization", 1, loom::kNormScale},
+      {"InstanceNormalization", 2, loom::kNormBias},
+      {"LayerNormalization", 1, loom::kNormScale},
+      {"LayerNormalization", 2, loom::kNormBias},
+      {"RMSNormalization", 1, loom::kNormScale},
+  };
+  for (const OperandUse &use : uses)
+    if (node.getOpType() == use.op && node.hasOperand(use.operand))
+      if (auto read = node.operand(use.operand).getDefiningOp<loom::GetWeightOp>())
+        read->setAttr(loom::kUse, node.getBuilder().getStringAttr(use.use));
 }
 
 //===----------------------------------------------------------------------===//
@@ -70,6 +108,8 @@ static LogicalResult importDropout(Node &node) {
     if (!isa<FloatType>(getTensorType(x).getElementType()))
       return node.error() << "input is " << x.getType() << ", expected floats";
   }
+  if (training->value_or(0) == 0)
+    node.getImporter().getTrainingMarks().addEvaluated("Dropout", loom::getNodeName(node.getLoc()));
   if (ratio == 0) {
     auto type = getTensorType(x).clone(IntegerType::get(node.getContext(), 1));
     if (node.hasResult(1) && failed(node.setResult(1, node.splat(cast<RankedTensorType>(type), 1))))

@@ -25,13 +25,26 @@ public:
   void addUpdate(mlir::Value weight, mlir::Value next);
   const llvm::MapVector<mlir::StringAttr, mlir::Value> &getUpdates() const { return updates; }
 
+  /// A node of operator `op` that is in evaluation mode, as the model says.
+  void addEvaluated(llvm::StringRef op, llvm::StringRef node) {
+    evaluated.emplace_back(op.str(), node.str());
+  }
+  /// Operators and nodes, each once, in the order of the import.
+  llvm::ArrayRef<std::pair<std::string, std::string>> getEvaluated() const { return evaluated; }
+
   /// The number of random operations before this one that have the same seed.
   int64_t takeStream(int64_t seed) { return streams[seed]++; }
 
 private:
   llvm::MapVector<mlir::StringAttr, mlir::Value> updates;
+  llvm::SmallVector<std::pair<std::string, std::string>, 0> evaluated;
   std::map<int64_t, int64_t> streams;
 };
+
+class Node;
+/// Says on the reads of weights what they are to the node's operator (loom.use), where that cannot
+/// be seen from the operations that it becomes.
+void markUses(const Node &node);
 
 } // namespace gridloom::onnx_import
 

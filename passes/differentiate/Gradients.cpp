@@ -30,10 +30,9 @@ bool Gradients::isReached(ArrayRef<Value> values) const {
   return llvm::any_of(values, [&](Value each) { return used.contains(each); });
 }
 
-/// Finds what leads to the seeds; refuses what has no derivative.
-LogicalResult Gradients::findPath(ArrayRef<Seed> seeds) {
-  for (const Seed &seed : seeds)
-    used.insert(seed.value);
+/// Finds what leads to the seeds.
+void Gradients::findPath(ArrayRef<Value> seeds) {
+  used.insert(seeds.begin(), seeds.end());
   for (Operation &op : llvm::reverse(function.front().without_terminator())) {
     bool isOnPath = llvm::any_of(
         op.getResults(), [&](Value each) { return used.contains(each) && varied.contains(each); });
@@ -42,21 +41,35 @@ LogicalResult Gradients::findPath(ArrayRef<Seed> seeds) {
     auto derivative = dyn_cast<DerivativeInterface>(&op);
     StringRef obstacle = derivative ? derivative.findObstacle() : op.getName().getStringRef();
     if (!obstacle.empty())
-      return op.emitError() << of << " depends on weights through it, and " << obstacle
-                            << " has no derivative yet";
+      obstacles.push_back({&op, obstacle});
     path.push_back(&op);
     used.insert(op.operand_begin(), op.operand_end());
   }
+}
+
+SmallVector<Gradients::Obstacle>
+Gradients::findObstacles(ArrayRef<Value> seeds, llvm::function_ref<bool(Operation *)> readsInside) {
+  findVaried(readsInside);
+  findPath(seeds);
+  return obstacles;
+}
+
+/// Refuses what has no derivative.
+LogicalResult Gradients::checkPath() const {
+  if (!obstacles.empty())
+    return obstacles.front().op->emitError() << of << " depends on weights through it, and "
+                                             << obstacles.front().what << " has no derivative yet";
   if (llvm::any_of(sources, [&](const auto &source) { return isReached(source.second); }))
     return success();
-  return function.emitError()
+  return function->emitError()
          << of << " depends on none of the weights and inputs it is to be differentiated by";
 }
 
 FailureOr<llvm::MapVector<StringAttr, Value>>
 Gradients::build(ArrayRef<Seed> seeds, llvm::function_ref<bool(Operation *)> readsInside) {
   findVaried(readsInside);
-  if (failed(findPath(seeds)))
+  findPath(llvm::map_to_vector(seeds, [](const Seed &seed) { return seed.value; }));
+  if (failed(checkPath()))
     return failure();
   OpBuilder builder(function.front().getTerminator());
   Adjoints adjoints(builder, varied);

@@ -34,9 +34,20 @@ public:
   mlir::FailureOr<llvm::MapVector<mlir::StringAttr, mlir::Value>>
   build(llvm::ArrayRef<Seed> seeds, llvm::function_ref<bool(mlir::Operation *)> readsInside);
 
+  /// An operation without a derivative that a change of a source reaches a seed through.
+  struct Obstacle {
+    mlir::Operation *op;
+    llvm::StringRef what; ///< as DerivativeInterface::findObstacle says it, or the operation's name
+  };
+  /// All that `build` would refuse, last first; it names the first of them.
+  llvm::SmallVector<Obstacle>
+  findObstacles(llvm::ArrayRef<mlir::Value> seeds,
+                llvm::function_ref<bool(mlir::Operation *)> readsInside);
+
 private:
   void findVaried(llvm::function_ref<bool(mlir::Operation *)> readsInside);
-  llvm::LogicalResult findPath(llvm::ArrayRef<Seed> seeds);
+  void findPath(llvm::ArrayRef<mlir::Value> seeds);
+  llvm::LogicalResult checkPath() const;
   bool isReached(llvm::ArrayRef<mlir::Value> values) const;
 
   mlir::func::FuncOp function;
@@ -45,6 +56,7 @@ private:
   llvm::DenseSet<mlir::Value> varied, used;
   /// Operations that a change of a source reaches the seeds through, last first.
   llvm::SmallVector<mlir::Operation *> path;
+  llvm::SmallVector<Obstacle> obstacles; ///< those of the path without a derivative
 };
 
 /// Whether a result of the operation may change with its operands as a derivative sees it.

@@ -27,6 +27,9 @@ struct SimplifyOptions {
   TrainOptions train;                     ///< a training step beside the model
 };
 
+/// The first part of the simplify phase: folds, canonicalises, recognises composites. What is
+/// differentiated is differentiated next.
+void addRaisePasses(mlir::OpPassManager &pm);
 /// Folds, canonicalises, recognises composites, differentiates, sets the precision, moves
 /// weight-only work to the prologue, verifies.
 void addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions &options = {});

@@ -23,7 +23,7 @@ static AddTrainStepOptions makeTrainStepOptions(const TrainOptions &options) {
   return made;
 }
 
-void gridloom::addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions &options) {
+void gridloom::addRaisePasses(mlir::OpPassManager &pm) {
   pm.addPass(createFoldConstants());
   pm.addPass(createSeparateDims());
   pm.addPass(createCanonicalize());
@@ -32,6 +32,10 @@ void gridloom::addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions 
   pm.addPass(createRaiseComposites());
   pm.addPass(createCanonicalize());
   pm.addPass(createFoldConstants());
+}
+
+void gridloom::addSimplifyPasses(mlir::OpPassManager &pm, const SimplifyOptions &options) {
+  addRaisePasses(pm);
   // Composites have better derivatives than their parts.
   if (!options.gradientsOf.empty()) {
     DifferentiateOptions gradients;

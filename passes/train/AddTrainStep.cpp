@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "dialects/loom/Control.h"
+#include "dialects/loom/WeightUse.h"
 #include "passes/differentiate/Pullbacks.h"
 #include "passes/train/Train.h"
 #include "passes/train/TrainStep.h"
@@ -29,8 +30,7 @@ struct AddTrainStepPass : public gridloom::impl::AddTrainStepBase<AddTrainStepPa
   void runOnOperation() override;
 
 private:
-  FailureOr<TrainSettings> readSettings();
-  LogicalResult checkRules(const TrainSettings &settings);
+  TrainOptions getOptions() const;
   LogicalResult checkControl();
   func::FuncOp copy(func::FuncOp function, StringRef entry);
   SmallVector<func::FuncOp> findFunctions(StringRef entry);
@@ -47,54 +47,14 @@ SmallVector<func::FuncOp> AddTrainStepPass::findFunctions(StringRef entry) {
   return functions;
 }
 
-/// Texts that cannot be read are errors of the command line, on the module.
-template <typename Spec>
-static LogicalResult read(ModuleOp module, ArrayRef<std::string> texts, SmallVector<Spec> &specs) {
-  for (const std::string &text : texts) {
-    std::string error;
-    std::optional<Spec> spec = Spec::parse(text, error);
-    if (!spec)
-      return module.emitError() << error;
-    specs.push_back(std::move(*spec));
-  }
-  return success();
-}
-
-FailureOr<TrainSettings> AddTrainStepPass::readSettings() {
-  ModuleOp module = getOperation();
-  TrainSettings settings;
-  SmallVector<std::string> lossTexts(losses.begin(), losses.end());
-  SmallVector<std::string> metricTexts(metrics.begin(), metrics.end());
-  if (failed(read(module, lossTexts, settings.losses)) ||
-      failed(read(module, metricTexts, settings.metrics)))
-    return failure();
-  std::string error;
-  settings.optimizer = Optimizer::parse(optimizer, error);
-  if (!settings.optimizer)
-    return module.emitError() << error;
-  if (!clip.empty()) {
-    settings.clip = ClipSpec::parse(clip, error);
-    if (!settings.clip)
-      return module.emitError() << error;
-  }
-  SmallVector<std::string> texts(parameters.begin(), parameters.end());
-  std::optional<ParameterRules> rules = ParameterRules::parse(texts, error);
-  if (!rules)
-    return module.emitError() << error;
-  settings.rules = std::move(*rules);
-  return settings;
-}
-
-/// Every text of --param is about some weight.
-LogicalResult AddTrainStepPass::checkRules(const TrainSettings &settings) {
-  SmallVector<ParameterName> names;
-  for (auto weight : getOperation().getOps<loom::WeightOp>())
-    names.push_back({weight.getSymName(), cast<RankedTensorType>(weight.getType()).getRank()});
-  SmallVector<StringRef> unmatched = settings.rules.listUnmatched(names);
-  if (unmatched.empty())
-    return success();
-  return getOperation().emitError("--param '")
-         << unmatched.front() << "': no weight of the model has such a name";
+TrainOptions AddTrainStepPass::getOptions() const {
+  TrainOptions options;
+  options.losses.assign(losses.begin(), losses.end());
+  options.metrics.assign(metrics.begin(), metrics.end());
+  options.parameters.assign(parameters.begin(), parameters.end());
+  options.optimizer = optimizer;
+  options.clip = clip;
+  return options;
 }
 
 /// Loops and branches read weights in functions of their own, and have no derivative.
@@ -136,8 +96,8 @@ LogicalResult AddTrainStepPass::addEvaluations(const TrainSettings &settings) {
 
 void AddTrainStepPass::runOnOperation() {
   ModuleOp module = getOperation();
-  FailureOr<TrainSettings> settings = readSettings();
-  if (failed(settings) || failed(checkRules(*settings)) || failed(checkControl()))
+  FailureOr<TrainSettings> settings = readSettings(module, getOptions());
+  if (failed(settings) || failed(checkControl()))
     return signalPassFailure();
   module->removeAttr(loom::kTrains);
   // Training steps come first: what is decided for several functions is decided there.
@@ -147,9 +107,11 @@ void AddTrainStepPass::runOnOperation() {
   if (failed(addEvaluations(*settings)))
     return signalPassFailure();
   Trained trained;
-  for (func::FuncOp function : findFunctions(loom::kTrainStep))
+  for (func::FuncOp function : findFunctions(loom::kTrainStep)) {
+    function->removeAttr(loom::kEvaluated);
     if (failed(buildTrainStep(function, *settings, trained)))
       return signalPassFailure();
+  }
   for (StringRef entry : {loom::kMain, loom::kEval})
     for (func::FuncOp function : findFunctions(entry))
       makeStates(function, trained);

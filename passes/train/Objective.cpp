@@ -126,6 +126,10 @@ bool Objective::hasMetric(StringRef name) const {
   return llvm::any_of(metrics, [&](const Metric &metric) { return metric.name == name; });
 }
 
+SmallVector<Value> Objective::getSums() const {
+  return llvm::map_to_vector(losses, [](const Loss &loss) { return Value(loss.parts.sum); });
+}
+
 Objective Objective::map(const IRMapping &mapping) const {
   auto mapTerm = [&](const Term &term) { return term.with(mapping.lookupOrDefault(term)); };
   Objective mapped;

@@ -31,6 +31,8 @@ public:
   void add(Loss loss) { losses.push_back(std::move(loss)); }
   void add(Metric metric) { metrics.push_back(std::move(metric)); }
   bool hasMetric(llvm::StringRef name) const;
+  /// The sums of the losses, which gradients are of.
+  llvm::SmallVector<mlir::Value> getSums() const;
 
   /// The same of a copy of the operations.
   Objective map(const mlir::IRMapping &mapping) const;

@@ -8,6 +8,7 @@
 #include "dialects/loom/Random.h"
 #include "passes/differentiate/Gradients.h"
 #include "passes/train/Pieces.h"
+#include "passes/train/Selection.h"
 
 #include "llvm/ADT/StringSet.h"
 
@@ -74,42 +75,27 @@ private:
 
 /// Running statistics are states that no gradient changes.
 void StepBuilder::findStatistics() {
-  for (auto [i, value] : llvm::enumerate(function.front().getTerminator()->getOperands()))
-    if (auto weight = function.getResultAttrOfType<StringAttr>(i, loom::kUpdates)) {
-      statistics[weight] = value;
-      weights[weight] = loom::kStatistic;
-    }
+  statistics = train::findStatistics(function);
+  for (const auto &[weight, next] : statistics)
+    weights[weight] = loom::kStatistic;
 }
 
 /// Float weights that the losses depend on, but for frozen ones.
 LogicalResult StepBuilder::findParameters(const Objective &objective) {
-  llvm::DenseSet<Value> used;
-  for (const Objective::Loss &each : objective.getLosses())
-    used.insert(each.parts.sum);
-  llvm::SmallVector<loom::GetWeightOp> found;
-  for (Operation &op : llvm::reverse(function.front().without_terminator())) {
-    if (llvm::none_of(op.getResults(), [&](Value each) { return used.contains(each); }) ||
-        !carriesDerivative(&op))
+  for (loom::GetWeightOp weight : findReads(function, objective.getSums())) {
+    switch (decideFate(weight, settings.rules, statistics)) {
+    case Fate::Frozen:
+    case Fate::Statistic:
       continue;
-    if (auto weight = dyn_cast<loom::GetWeightOp>(op)) {
-      if (loom::isFloatTensor(weight))
-        found.push_back(weight);
-      continue;
+    case Fate::Narrow:
+      return weight.emitError("weight '")
+             << weight.getName() << "' is "
+             << cast<RankedTensorType>(weight.getType()).getElementType()
+             << "; parameters are f32 or f64: save the model so and compile it with --precision, "
+                "or freeze the weight with --param";
+    case Fate::Trained:
+      weights[weight.getNameAttr().getAttr()] = loom::kParameter;
     }
-    used.insert(op.operand_begin(), op.operand_end());
-  }
-  for (loom::GetWeightOp weight : llvm::reverse(found)) {
-    auto type = cast<RankedTensorType>(weight.getType());
-    auto name = StringAttr::get(function.getContext(), weight.getName());
-    if (settings.rules.lookup({weight.getName(), type.getRank()}).isFrozen ||
-        weight->hasAttr(loom::kFrozen) || statistics.contains(name))
-      continue;
-    if (!type.getElementType().isF32() && !type.getElementType().isF64())
-      return weight.emitError("weight '") << weight.getName() << "' is " << type.getElementType()
-                                          << "; parameters are f32 or f64: save the model so and "
-                                             "compile it with --precision, or "
-                                             "freeze the weight with --param";
-    weights[name] = loom::kParameter;
   }
   if (weights.size() == statistics.size())
     return function.emitError(

@@ -10,6 +10,9 @@
 #include "passes/train/Objective.h"
 #include "passes/train/Optimizers.h"
 #include "passes/train/Parameters.h"
+#include "passes/train/TrainOptions.h"
+
+#include "mlir/IR/BuiltinOps.h"
 
 namespace gridloom::train {
 
@@ -21,6 +24,10 @@ struct TrainSettings {
   std::optional<ClipSpec> clip;
   ParameterRules rules;
 };
+
+/// Reads the texts. Fails with a diagnostic at the module where one cannot be read, or --param is
+/// about no weight.
+llvm::FailureOr<TrainSettings> readSettings(mlir::ModuleOp module, const TrainOptions &options);
 
 /// Weights that become states, with their roles.
 using Trained = llvm::MapVector<mlir::StringAttr, llvm::StringRef>;

@@ -1,0 +1,30 @@
+//===- EqualWeights.h - weights that hold the same numbers ------*- C++ -*-===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+//
+// Exporters write a weight that two layers share once for each of them. Values are read through the
+// mapped file, a part at a time.
+//
+//===----------------------------------------------------------------------===//
+#ifndef GRIDLOOM_COMPILER_ONNX_EQUALWEIGHTS_H
+#define GRIDLOOM_COMPILER_ONNX_EQUALWEIGHTS_H
+
+#include "compiler/onnx/ModelReader.h"
+
+namespace gridloom::onnx_import {
+
+struct EqualWeights {
+  std::string first, second;
+  bool isTransposed = false; ///< the second is the first one's transpose
+};
+
+/// Pairs of float initializers with equal bits, in the order of the file, the second of each in one
+/// pair alone. Those of one element, and those whose elements are all equal, as zeros are, are left
+/// out: that they are equal says nothing. The error is one line; empty on success.
+std::string findEqualWeights(const Model &model, std::vector<EqualWeights> &pairs);
+
+} // namespace gridloom::onnx_import
+
+#endif // GRIDLOOM_COMPILER_ONNX_EQUALWEIGHTS_H

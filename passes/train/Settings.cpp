@@ -1,0 +1,58 @@
+//===- Settings.cpp - what compile --train is told, read ------------------===//
+//
+// Part of Gridloom, under the Apache License v2.0. See LICENSE for license information.
+//
+//===----------------------------------------------------------------------===//
+#include "passes/train/TrainStep.h"
+
+using namespace mlir;
+using namespace gridloom;
+using namespace gridloom::train;
+
+/// Texts that cannot be read are errors of the command line, on the module.
+template <typename Spec>
+static LogicalResult read(ModuleOp module, ArrayRef<std::string> texts, SmallVector<Spec> &specs) {
+  for (const std::string &text : texts) {
+    std::string error;
+    std::optional<Spec> spec = Spec::parse(text, error);
+    if (!spec)
+      return module.emitError() << error;
+    specs.push_back(std::move(*spec));
+  }
+  return success();
+}
+
+/// Every text of --param is about some weight.
+static LogicalResult checkRules(ModuleOp module, const TrainSettings &settings) {
+  SmallVector<ParameterName> names;
+  for (auto weight : module.getOps<loom::WeightOp>())
+    names.push_back({weight.getSymName(), cast<RankedTensorType>(weight.getType()).getRank()});
+  SmallVector<StringRef> unmatched = settings.rules.listUnmatched(names);
+  if (unmatched.empty())
+    return success();
+  return module.emitError("--param '")
+         << unmatched.front() << "': no weight of the model has such a name";
+}
+
+FailureOr<TrainSettings> train::readSettings(ModuleOp module, const TrainOptions &options) {
+  TrainSettings settings;
+  if (failed(read(module, options.losses, settings.losses)) ||
+      failed(read(module, options.metrics, settings.metrics)))
+    return failure();
+  std::string error;
+  settings.optimizer = Optimizer::parse(options.optimizer, error);
+  if (!settings.optimizer)
+    return module.emitError() << error;
+  if (!options.clip.empty()) {
+    settings.clip = ClipSpec::parse(options.clip, error);
+    if (!settings.clip)
+      return module.emitError() << error;
+  }
+  std::optional<ParameterRules> rules = ParameterRules::parse(options.parameters, error);
+  if (!rules)
+    return module.emitError() << error;
+  settings.rules = std::move(*rules);
+  if (failed(checkRules(module, settings)))
+    return failure();
+  return settings;
+}
