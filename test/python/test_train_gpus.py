@@ -29,21 +29,6 @@ class Job:
     optimizer: str = "adamw(lr=3e-3)"
 
 
-def add_dropout(model: onnx.ModelProto, ratio: float) -> onnx.ModelProto:
-    """After each Softmax, as PyTorch exports attention in training mode."""
-    nodes = list(model.graph.node)
-    del model.graph.node[:]
-    for node in nodes:
-        model.graph.node.append(node)
-        if node.op_type == "Softmax":
-            name, raw = node.output[0], f"{node.output[0]}/raw"
-            model.graph.node[-1].output[0] = raw
-            model.graph.node.append(helper.make_node("Dropout", [raw, "ratio", "training"], [name], name=f"{node.name}/dropout"))
-    for name, value in ("ratio", np.float32(ratio)), ("training", np.bool_(True)):
-        model.graph.initializer.append(numpy_helper.from_array(np.asarray(value), name))
-    return model
-
-
 def make_mlp(folder: Path) -> Job:
     random = np.random.default_rng(0)
     model = Mlp(lambda *shape: (random.standard_normal(shape) / 3).astype(np.float32))
@@ -71,8 +56,8 @@ def make_bert(folder: Path) -> Job:
 
 def make_gpt(folder: Path) -> Job:
     random = np.random.default_rng(3)
-    config = zoo.Gpt2Config(layers=1, hidden=32, heads=4, vocabulary=50, positions=16)
-    path = zoo.save(add_dropout(zoo.gpt2(config, zoo.Random(0)), 0.1), folder / "gpt.onnx")
+    config = zoo.Gpt2Config(layers=1, hidden=32, heads=4, vocabulary=50, positions=16, dropout=0.1)
+    path = zoo.save(zoo.gpt2(config, zoo.Random(0)), folder / "gpt.onnx")
     data = {name: random.integers(0, 50, (12, 8)) for name in ("input_ids", "labels")}
     return Job(path, "cross_entropy(logits, labels)", {"batch": 4, "sequence": 8}, data, "lion(lr=1e-3)")
 
