@@ -18,6 +18,7 @@ from .folding import unfold
 from .models import TOLERANCES, dims_text
 from .programs import Gridloom, Reference, compare, need
 from .report import FAIL, MEASURED, NONE, PASS, Missing, Problem, Report, call, one_line
+from .training import train
 
 
 @dataclasses.dataclass
@@ -39,10 +40,12 @@ class Check:
 
     # Plans of the pack.
 
-    def plans(self, mesh: bool = False, check: bool | None = None) -> list[dict]:
-        """Plans for this GPU, over several ranks or for one."""
+    def plans(self, mesh: bool = False, check: bool | None = None, trains: bool = False) -> list[dict]:
+        """Plans for this GPU, over several ranks or for one; of models, or of their training."""
         chosen = [
-            p for p in self.document["plans"] if p["target"] == f"cuda:{self.gpu.chip}" and bool(p["mesh"]) == mesh
+            p
+            for p in self.document["plans"]
+            if p["target"] == f"cuda:{self.gpu.chip}" and bool(p["mesh"]) == mesh and ("losses" in self.model(p)) == trains
         ]
         if check is not None:
             chosen = [p for p in chosen if bool("reference" in self.model(p)) == check]
@@ -157,6 +160,21 @@ class Check:
             largest = float(np.abs(want).max(initial=0))
             worst = max(worst, compare(name, outputs[name], want, TOLERANCES["f32"], largest))
         return f"{worst:.1e} of the largest value from one rank's"
+
+    def training(self) -> None:
+        """Steps of `gridloom train` on one rank, and on ranks that share this GPU: the losses are a CPU's."""
+        for plan in self.plans(trains=True) + self.plans(mesh=True, trains=True):
+            ranks = f", {dims_text(plan['mesh'])} (loopback)" if plan["mesh"] else ""
+
+            def run(plan=plan) -> str:
+                model, tolerance = self.model(plan), TOLERANCES[plan["precision"]]
+                want = np.load(self.pack / model["losses"])
+                options = ["--transport", "loopback"] if plan["mesh"] else []
+                losses = train(self.gridloom, self.folder(plan), self.pack / model["data"], len(want), *options)
+                worst = compare("loss", losses, want, tolerance, float(np.abs(want).max()))
+                return f"{len(want)} steps: losses {worst:.1e} of the largest from a CPU's; allowed {tolerance:.0e}"
+
+            self.report.check("training", f"{plan['model']}, {plan['precision']}{ranks}", 90, run)
 
     def graphs(self) -> None:
         for plan in [p for p in self.plans(check=True) if p["precision"] == "f32"][:3]:
@@ -327,6 +345,7 @@ def check_gpu(pack: Path, report: Report, work: Path, compare_all, sections: lis
     run = {
         "correctness": check.correctness,
         "loopback": check.loopback,
+        "training": check.training,
         "graphs": check.graphs,
         "nccl": lambda: check.nccl(versions),
         "ceilings": check.ceilings_section,
@@ -340,4 +359,15 @@ def check_gpu(pack: Path, report: Report, work: Path, compare_all, sections: lis
             function()
 
 
-SECTIONS = ("correctness", "loopback", "graphs", "nccl", "ceilings", "times", "shares", "sanitizer", "peers")
+SECTIONS = (
+    "correctness",
+    "loopback",
+    "training",
+    "graphs",
+    "nccl",
+    "ceilings",
+    "times",
+    "shares",
+    "sanitizer",
+    "peers",
+)

@@ -15,7 +15,8 @@ TOLERANCES = {"f32": 1e-4, "tf32": 5e-3, "f16": 1e-2, "bf16": 5e-2}
 class Model:
     """`source` is "zoo:NAME", "real:NAME" (trained, from an installed package), "made:NAME" (pack.py writes it).
     `dims` are the sizes that specialisations have; `checked` those with which outputs are compared, and `timed` names
-    for those that are timed."""
+    for those that are timed. With a `loss` its plans train: `optimizer` is theirs, and `labels` how many classes
+    there are."""
 
     name: str
     source: str
@@ -29,6 +30,9 @@ class Model:
     timed_in: tuple[str, ...] = ("bf16",)
     generated: bool = False  # weights are made again on the machine that is checked
     check: bool = True
+    loss: str = ""
+    optimizer: str = ""
+    labels: int = 0
 
 
 def dims_text(dims: dict) -> str:
@@ -71,6 +75,33 @@ SPLIT = (
         precisions=("f32",),
     ),
 )
+
+
+# Trained on the machine, on one rank and on two. Plain descent: Adam would make steps of what is only rounding in a gradient.
+TRAINED = (
+    Model(
+        "train-transformer",
+        "zoo:gpt2",
+        {"layers": 2, "hidden": 64, "heads": 4, "vocabulary": 96, "positions": 32, "dropout": 0.1},
+        {"batch": (8,), "sequence": (16,)},
+        vocabulary=96,
+        check=False,
+        loss="cross_entropy(logits, labels)",
+        optimizer="sgd(lr=0.1, momentum=0.9)",
+        labels=96,
+    ),
+    Model(
+        "train-cnn",
+        "zoo:resnet",
+        {"blocks": (1, 1), "width": 16, "image": 32, "classes": 10, "training": True},
+        {"batch": (8,)},
+        check=False,
+        loss="cross_entropy(logits, labels)",
+        optimizer="sgd(lr=0.05, momentum=0.9)",
+        labels=10,
+    ),
+)
+TRAINING_STEPS = 10
 
 
 def small_models(small: dict) -> list[Model]:
@@ -190,6 +221,15 @@ TINY = (
         generated=True,
     ),
     Model("mlp", "zoo:mlp", {"sizes": (16, 32, 8)}, {"batch": (4,)}, {}, {"batch 4": {}}, timed_in=("f32",)),
+)
+TINY_TRAINED = (
+    dataclasses.replace(
+        TRAINED[0],
+        options={"layers": 1, "hidden": 16, "heads": 2, "vocabulary": 24, "positions": 8, "dropout": 0.1},
+        dims={"batch": (4,), "sequence": (6,)},
+        vocabulary=24,
+        labels=24,
+    ),
 )
 TINY_CEILINGS = (
     dataclasses.replace(CEILINGS[0], options={"size": 32}, precisions=("f32", "bf16")),

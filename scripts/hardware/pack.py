@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from .folding import fold
-from .models import Model, dims_text
-from .programs import Reference
+from .models import TRAINING_STEPS, Model, dims_text
+from .programs import Gridloom, Reference
 from .recipes import Recorder
+from .training import train
 from .report import one_line
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,6 +126,28 @@ class Packer:
             self.out / "references" / f"{model.name}.npz", {n: v for n, v in inputs.items() if n not in states}, outputs
         )
 
+    def add_training(self, model: Model) -> None:
+        """Samples to train on, and the losses of a CPU rank's steps: references/NAME-data.npz and NAME-losses.npy."""
+        import onnx
+        from gridloom import zoo
+
+        entry = self.models[model.name]
+        graph = onnx.load(str(self.out / entry["onnx"]), load_external_data=False).graph
+        sizes = {name: size[0] for name, size in model.dims.items()}
+        samples = {**sizes, "batch": 3 * sizes["batch"]}
+        data = zoo.random_inputs(graph, samples, model.vocabulary)
+        shape = [d.dim_value or samples[d.dim_param] for d in graph.output[0].type.tensor_type.shape.dim]
+        data["labels"] = np.random.default_rng(self.seed).integers(0, model.labels, shape[:-1])
+        path = self.out / "references" / f"{model.name}-data.npz"
+        np.savez(path, **data)
+        plan = self.out / "plans" / f"{model.name}-cpu.plan"
+        command = self._write_command(model, plan, "cpu")
+        subprocess.run([self.tools / "gridloom", *map(str, command)], check=True)
+        losses = train(Gridloom(self.tools / "gridloom", self.out), plan, path, TRAINING_STEPS)
+        shutil.rmtree(plan)
+        np.save(path.with_name(f"{model.name}-losses.npy"), losses)
+        entry["data"], entry["losses"] = f"references/{path.name}", f"references/{model.name}-losses.npy"
+
     # Plans.
 
     def add_plan(self, model: Model, target: str, precision: str = "f32", mesh: dict[str, int] | None = None) -> None:
@@ -138,25 +161,23 @@ class Packer:
             "precision": precision,
             "mesh": mesh,
         }
-        command = [
-            "compile",
-            self.out / self.models[model.name]["onnx"],
-            "-o",
-            self.out / plan["path"],
-            "--target",
-            target,
-            "-q",
-        ]
-        for name, sizes in model.dims.items():
-            if any(name in shape for shape in self.models[model.name]["inputs"].values()):
-                command += ["--dim", f"{name}={','.join(map(str, sizes))}"]
+        command = self._write_command(model, self.out / plan["path"], target)
         if mesh:
             command += ["--mesh", dims_text(mesh)]
         if precision != "f32":
             command += ["--precision", precision]
+        self.waiting.append((plan, command))
+
+    def _write_command(self, model: Model, plan: Path, target: str) -> list:
+        command = ["compile", self.out / self.models[model.name]["onnx"], "-o", plan, "--target", target, "-q"]
+        for name, sizes in model.dims.items():
+            if any(name in shape for shape in self.models[model.name]["inputs"].values()):
+                command += ["--dim", f"{name}={','.join(map(str, sizes))}"]
         if model.state:
             command += ["--state", model.state]
-        self.waiting.append((plan, command))
+        if model.loss:
+            command += ["--train", "--loss", model.loss, "--optimizer", model.optimizer]
+        return command
 
     def compile(self) -> None:
         """Compiles all plans. A refusal is kept with its line: the check reports it."""

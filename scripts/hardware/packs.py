@@ -74,22 +74,30 @@ def pack_gpu(options: argparse.Namespace) -> int:
 
         alone = [*models.TINY, *models.TINY_CEILINGS]
         split, numbers = (models.SPLIT[0],), (2,)
+        trained = models.TINY_TRAINED
         if options.models != "tiny":
             alone = [*models.small_models(zoo.SMALL), *models.REAL]
             split, numbers = models.SPLIT, (2, 4, 8)
+            trained = models.TRAINED
         if options.models == "all":
             alone += [*models.TRUE, *models.CEILINGS]
         for model in [*alone, *split]:
             packer.add_model(model)
             print(f"  {model.name}", flush=True)
+        for model in trained:
+            packer.add_model(model)
+            packer.add_training(model)
+            print(f"  {model.name}", flush=True)
         for chip in chips:
-            for model in [*alone, *split]:
+            for model in [*alone, *split, *trained]:
                 for precision in model.precisions:
                     packer.add_plan(model, f"cuda:{chip}", precision)
             for model in split:
                 for ranks in numbers:
                     for mesh in models.meshes(ranks):
                         packer.add_plan(model, f"cuda:{chip}", "f32", mesh)
+            for model in trained:
+                packer.add_plan(model, f"cuda:{chip}", "f32", {"data": 2})
         return {"chips": chips}
 
     return build(options.pack, "gpu-check", tools, options.jobs, fill, folds=True)

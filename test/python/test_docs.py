@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,26 @@ def test_the_example_in_c(tools, minilm_path, tmp_path):
     result = subprocess.run([tmp_path / "main"], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert re.fullmatch(r"-?0\.\d+\n", result.stdout) and abs(float(result.stdout)) < 1
+
+
+def test_the_readme_trains(tools, tmp_path):
+    """README.md is short, and its example of training gives the losses that it shows."""
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 100
+    example = re.search(r"\n\n((?:    .*\n)*    \$ gridloom train .*\n(?:    .*\n)*)", text)[1]
+    commands = [line.strip()[2:].replace(".venv/bin/python", sys.executable) for line in example.splitlines() if "$" in line]
+    path = f"{tools.folder}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT / "python")}
+    shell = ["bash", "-ec", "\n".join(commands)]
+    result = subprocess.run(shell, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    read = lambda lines: {  # noqa: E731: by the step, or the run
+        (line.split("/")[0] if "ETA" in line else "run"): float(re.search(r"\bloss (\S+)", line)[1]) for line in lines if "loss" in line and "$" not in line
+    }
+    shown, printed = read(line.strip() for line in example.splitlines()), read(result.stdout.splitlines())
+    assert list(shown) == ["step 1", "step 300", "run"]
+    for step, loss in shown.items():
+        assert printed[step] == pytest.approx(loss, rel=1e-3), result.stdout
 
 
 def examples(dialect: str) -> dict[str, list[str]]:

@@ -364,19 +364,26 @@ def test_gpu_check_says_what_its_python_lacks(gpu_pack, tmp_path):
 
 
 def test_gpu_check_on_a_fake_gpu(tools, gpu_pack, tmp_path):
-    """Everything runs, a planted fault is found, and no time of an interpreter is reported as a GPU's."""
+    """Everything runs, planted faults are found, and no time of an interpreter is reported as a GPU's."""
     plant_wrong_reference(gpu_pack, "mlp")
+    losses = gpu_pack / "references" / "train-transformer-losses.npy"
+    np.save(losses, 1.01 * np.load(losses))  # what f32 notices, not bf16
     env = {**fakes.environment(2, 0, tools.folder.parent / "lib"), "GRIDLOOM_FAKE_NCCL_FOLDER": str(tmp_path / "nccl")}
     result = start(gpu_pack / "gpu-check", "--json", tmp_path / "r.json", env=env)
     assert result.returncode == 1, result.stdout + result.stderr
     document, checks = results(tmp_path / "r.json")
     failed = {name for name, check in checks.items() if check["result"] == FAIL}
-    assert failed == {"correctness: mlp, f32", "correctness: mlp, bf16"}, result.stdout
+    wrong = {"correctness: mlp, f32", "correctness: mlp, bf16"}
+    wrong |= {f"training: train-transformer, f32{place}" for place in ("", ", data=2 (loopback)")}
+    assert failed == wrong, result.stdout
+    for name in wrong - {"correctness: mlp, f32", "correctness: mlp, bf16"}:
+        assert checks[name]["text"].startswith("output loss differs by 9.9e-03 of its largest value"), checks[name]
     assert document["environment"]["fake"] is True
     assert document["measured"] == 0 and not any("figures" in check for check in checks.values())
     for name in (
         "correctness: bert-tiny, f32",
         "correctness: bert-tiny, bf16",
+        "training: train-transformer, bf16",
         "CUDA graphs: bert-tiny",
         "NCCL: one rank",
         "NCCL: two processes on one GPU (an attempt)",

@@ -1,5 +1,5 @@
 """What tests of training share: a perceptron and a small CNN as ONNX, and both in float64 by hand: values, derivatives, and how
-large sums of products may get."""
+large sums of products may get; and models in training mode."""
 
 from __future__ import annotations
 
@@ -137,6 +137,51 @@ class Cnn:
             "w": sums("bi,bo->io", f, dy),
             "b": sums("bo->o", dy),
         }  # fmt: skip
+
+
+def save_digits_cnn(path: Path, seed: int) -> Path:
+    """Pictures x [batch, 1, 8, 8] to logits [batch, 10], in training mode: statistics of the batch, and Dropout. All f32."""
+    random = np.random.default_rng(seed)
+    weights = {
+        "conv1.weight": random.standard_normal((16, 1, 3, 3)) / 3,
+        "bn1.weight": np.ones(16),
+        "bn1.bias": np.zeros(16),
+        "bn1.mean": np.zeros(16),
+        "bn1.var": np.ones(16),
+        "conv2.weight": random.standard_normal((32, 16, 3, 3)) / 12,
+        "bn2.weight": np.ones(32),
+        "bn2.bias": np.zeros(32),
+        "bn2.mean": np.zeros(32),
+        "bn2.var": np.ones(32),
+        "fc.weight": random.standard_normal((10, 512)) / np.sqrt(512),
+        "fc.bias": np.zeros(10),
+    }
+    weights = {name: array.astype(np.float32) for name, array in weights.items()}
+    weights |= {"ratio": np.float32(0.25), "training": np.bool_(True)}
+    norm = lambda i, x, y: helper.make_node(  # noqa: E731
+        "BatchNormalization", [x, *(f"bn{i}.{part}" for part in ("weight", "bias", "mean", "var"))], [y, f"mean{i}", f"var{i}"], name=f"bn{i}", training_mode=1
+    )
+    nodes = [
+        helper.make_node("Conv", ["x", "conv1.weight"], ["c1"], name="conv1", pads=[1] * 4),
+        norm(1, "c1", "n1"),
+        helper.make_node("Relu", ["n1"], ["r1"], name="relu1"),
+        helper.make_node("MaxPool", ["r1"], ["p1"], name="pool", kernel_shape=[2, 2], strides=[2, 2]),
+        helper.make_node("Conv", ["p1", "conv2.weight"], ["c2"], name="conv2", pads=[1] * 4),
+        norm(2, "c2", "n2"),
+        helper.make_node("Relu", ["n2"], ["r2"], name="relu2"),
+        helper.make_node("Flatten", ["r2"], ["f"], name="flatten"),
+        helper.make_node("Dropout", ["f", "ratio", "training"], ["d"], name="dropout"),
+        helper.make_node("Gemm", ["d", "fc.weight", "fc.bias"], ["logits"], name="fc", transB=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "digits",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 1, 8, 8])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 10])],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    return path
 
 
 def squared_error(y, target):

@@ -14,7 +14,8 @@ from .weights import Weights
 @dataclasses.dataclass(frozen=True)
 class Gpt2Config:
     """GPT-2 small by default. `cache` is "", "concat" or "static" (see network.Cache). With `mask` positions and
-    what may be looked at are inputs, as transformers exports them: `position_ids` and `attention_mask`."""
+    what may be looked at are inputs, as transformers exports them: `position_ids` and `attention_mask`. With `dropout`,
+    a ratio, it is in training mode: Dropout of embeddings, of attention and of what each block adds."""
 
     layers: int = 12
     hidden: int = 768
@@ -24,6 +25,7 @@ class Gpt2Config:
     epsilon: float = 1e-5
     cache: str = ""
     mask: bool = False
+    dropout: float = 0.0
     opset: int = 17
 
     def __post_init__(self):
@@ -37,7 +39,7 @@ def gpt2(
     """`input_ids` int64 [batch, sequence] to `logits` float32 [batch, sequence, vocabulary]; with a cache also past_*
     and present_* float32 [batch, heads, positions, size], and with a static one `position` int64 [1]. With `mask` there is
     no `position`, but `position_ids` int64 [batch, sequence] and `attention_mask` int64 [batch, keys]."""
-    c, net = config, Network(name, config.opset, weights, store)
+    c, net = config, Network(name, config.opset, weights, store, config.dropout)
     g, size = net.g, config.hidden // config.heads
     ids = g.input("input_ids", INT64, ["batch", "sequence"])
     spelled = mask = None
@@ -50,6 +52,7 @@ def gpt2(
     table = net.parameter("wte.weight", c.vocabulary, c.hidden, scale=0.5)
     x = g.op("Gather", table, ids)
     x = g.op("Add", x, g.op("Gather", net.parameter("wpe.weight", c.positions, c.hidden, scale=0.1), spelled or queries))
+    x = net.drop(x)
     kept = None
     for number in range(c.layers):
         prefix = f"h.{number}"
@@ -68,12 +71,12 @@ def gpt2(
                         seen = g.unsqueeze(g.unsqueeze(g.op("Cast", mask, to=BOOL), 1), 1)
                         kept = g.op("And", kept, seen)
                 y = net.attend(query, key, value, size, kept)
-                y = net.dense(y, f"{prefix}.attn.c_proj", c.hidden, c.hidden)
+                y = net.drop(net.dense(y, f"{prefix}.attn.c_proj", c.hidden, c.hidden))
             x = g.op("Add", y, x)
             y = net.layer_norm(x, f"{prefix}.ln_2", c.hidden, c.epsilon)
             with g.scope("mlp"):
                 y = gelu(g, net.dense(y, f"{prefix}.mlp.c_fc", c.hidden, 4 * c.hidden), "tanh")
-                y = net.dense(y, f"{prefix}.mlp.c_proj", 4 * c.hidden, c.hidden)
+                y = net.drop(net.dense(y, f"{prefix}.mlp.c_proj", 4 * c.hidden, c.hidden))
             x = g.op("Add", x, y)
     x = net.layer_norm(x, "ln_f", c.hidden, c.epsilon)
     logits = g.op("MatMul", x, g.op("Transpose", table, perm=[1, 0]))  # the embedding again

@@ -12,9 +12,10 @@ class Network:
     """A graph under construction with the weights it takes. Parameters have PyTorch's names; matrices are stored as
     [in, out], and drawn so that signals neither die nor explode."""
 
-    def __init__(self, name: str, opset: int, weights: Weights, store: ExternalFile | None):
+    def __init__(self, name: str, opset: int, weights: Weights, store: ExternalFile | None, dropout: float = 0.0):
         self.g = GraphBuilder(name, opset, store)
         self.weights = weights
+        self.dropout = dropout  # a ratio; 0 leaves Dropout out
 
     def parameter(self, name: str, *shape: int, scale: float | None = None, mean: float = 0.0) -> str:
         return self.g.weight(name, self.weights.get(name, shape, scale=scale, mean=mean))
@@ -31,6 +32,12 @@ class Network:
         with g.scope(name.rsplit(".", 1)[-1]):
             return layer_norm(g, x, weight, bias, epsilon, fused=g.opset >= 17)
 
+    def drop(self, x: str) -> str:
+        """Dropout in training mode, where the network has a ratio."""
+        if not self.dropout:
+            return x
+        return self.g.op("Dropout", x, self.g.constant(self.dropout), self.g.constant(True, bool))
+
     def heads(self, x: str, heads: int, size: int) -> str:
         """[batch, sequence, heads * size] to [batch, heads, sequence, size]."""
         g = self.g
@@ -44,7 +51,7 @@ class Network:
         scores = g.op("Div", scores, g.constant(size**0.5))
         if kept:
             scores = g.op("Where", kept, scores, g.constant(-3.4028235e38))
-        context = g.op("MatMul", g.op("Softmax", scores, axis=-1), value)
+        context = g.op("MatMul", self.drop(g.op("Softmax", scores, axis=-1)), value)
         context = g.op("Transpose", context, perm=[0, 2, 1, 3])
         return g.reshape(context, g.dim(context, 0), g.dim(context, 1), -1)
 

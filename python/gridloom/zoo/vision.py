@@ -61,6 +61,8 @@ def vit(config: VitConfig, weights: Weights, name: str = "vit", store: ExternalF
 
 
 class _Vision(Network):
+    training = False  # whether batch norms take the statistics of their batch
+
     def conv(
         self, x: str, name: str, inputs: int, outputs: int, kernel: int, stride: int = 1, pad: int | None = None,
         bias: bool = False,
@@ -78,6 +80,8 @@ class _Vision(Network):
     def batch_norm(self, x: str, name: str, size: int, gain: float = 1.0) -> str:
         kinds = [("weight", 0.1 * gain, gain), ("bias", 0.02, 0.0), ("running_mean", 0.02, 0.0), ("running_var", 0.1, 1.0)]
         operands = [self.parameter(f"{name}.{kind}", size, scale=scale, mean=mean) for kind, scale, mean in kinds]
+        if self.training:
+            return self.g.ops("BatchNormalization", x, *operands, outputs=3, epsilon=1e-5, training_mode=1)[0]
         return self.g.op("BatchNormalization", x, *operands, epsilon=1e-5)
 
     def bottleneck(self, x: str, name: str, inputs: int, width: int, stride: int) -> str:
@@ -101,11 +105,12 @@ class _Vision(Network):
 
 def resnet(
     weights: Weights, blocks: Sequence[int] = (3, 4, 6, 3), width: int = 64, image: int = 224, classes: int = 1000,
-    opset: int = 17, name: str = "resnet", store: ExternalFile | None = None,
+    training: bool = False, opset: int = 17, name: str = "resnet", store: ExternalFile | None = None,
 ) -> onnx.ModelProto:  # fmt: skip
     """A residual network of bottlenecks, ResNet-50 by default: `pixels` float32 [batch, 3, image, image] to `logits`
-    float32 [batch, classes]."""
+    float32 [batch, classes]. In `training` mode its batch norms take the statistics of their batch."""
     net = _Vision(name, opset, weights, store)
+    net.training = training
     g = net.g
     x = g.input("pixels", FLOAT, ["batch", 3, image, image])
     x = g.op("Relu", net.batch_norm(net.conv(x, "conv1", 3, width, 7, stride=2), "bn1", width))
