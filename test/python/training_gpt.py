@@ -12,13 +12,17 @@ from onnx import TensorProto, helper, numpy_helper
 
 @dataclasses.dataclass
 class Gpt:
-    """Norms come before what they feed; the table of embeddings is the last layer's, too."""
+    """Norms come before what they feed; the table of embeddings is the last layer's, too. Each of `grams` adds a table of `rows`
+    rows for a hash of so many symbols up to the place, so that few layers and steps suffice (Pagnoni et al., Byte Latent
+    Transformer, 2024, section 3.2.1)."""
 
     layers: int
     width: int
     heads: int
     length: int
     vocabulary: int
+    grams: tuple[int, ...] = ()
+    rows: int = 8191
 
     def save(self, path: Path, seed: int = 0) -> Path:
         """Input `tokens`, int64 [batch, length]; output `logits`, f32 [batch, length, vocabulary]. Random weights."""
@@ -31,10 +35,14 @@ class Gpt:
             "causal": np.tril(np.ones((self.length, self.length), bool)),
             "never": np.float32(-1e9),
             "scale": np.float32((self.width // self.heads) ** -0.5),
+            "begin": np.array([0]),
+            "axis": np.array([1]),
+            "rows": np.array(self.rows),
             "split": np.array([0, self.length, self.heads, self.width // self.heads]),
             "join": np.array([0, self.length, self.width]),
         }
         x = self._op("Add", "embedded", self._op("Gather", "looked_up", "wte", "tokens"), "wpe")
+        x = self._add_grams(x)
         for layer in range(self.layers):
             x = self._block(x, f"h{layer}")
         self._op("MatMul", "logits", self._norm(x, "ln"), self._op("Transpose", "wte.T", "wte", perm=[1, 0]))
@@ -65,6 +73,21 @@ class Gpt:
         self.weights[f"{name}.weight"] = self._draw((share / inputs) ** 0.5, inputs, outputs)
         self.weights[f"{name}.bias"] = np.zeros(outputs, np.float32)
         return self._op("Add", name, self._op("MatMul", f"{name}.product", x, f"{name}.weight"), f"{name}.bias")
+
+    def _add_grams(self, x: str) -> str:
+        """Adds rows of tables for hashes: the last symbols as digits of a number, modulo the rows."""
+        code = "tokens"
+        for n in range(2, max(self.grams, default=1) + 1):
+            self.weights |= {f"past{n}.end": np.array([1 - n]), f"past{n}.pads": np.array([0, n - 1, 0, 0])}
+            self.weights[f"past{n}.digit"] = np.array(self.vocabulary ** (n - 1))
+            past = self._op("Slice", f"past{n}.cut", "tokens", "begin", f"past{n}.end", "axis")
+            past = self._op("Mul", f"past{n}.code", self._op("Pad", f"past{n}", past, f"past{n}.pads"), f"past{n}.digit")
+            code = self._op("Add", f"code{n}", code, past)
+            if n in self.grams:
+                self.weights[f"grams{n}.weight"] = self._draw(0.02, self.rows, self.width)
+                looked_up = self._op("Gather", f"grams{n}", f"grams{n}.weight", self._op("Mod", f"hash{n}", code, "rows"))
+                x = self._op("Add", f"embedded{n}", x, looked_up)
+        return x
 
     def _block(self, x: str, name: str) -> str:
         width, share = self.width, 1 / (2 * self.layers)  # the sum of all blocks is to be as large as one
