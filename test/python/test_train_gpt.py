@@ -70,7 +70,7 @@ def test_5_grams_are_as_likely_as_their_sum_says(texts):
 
 @pytest.mark.parametrize("mesh", ["data=2,model=2", "data=4 --zero 1"])
 def test_few_steps_are_better_than_frequencies(tools, tmp_path, texts, mesh):
-    model = Gpt(layers=2, width=64, heads=4, length=64, vocabulary=SYMBOLS)
+    model = Gpt(layers=2, width=64, heads=4, length=64, vocabulary=SYMBOLS, grams=(2,), rows=1021)
     loss, held_out = train(tools, tmp_path, model, (texts[0], texts[1][:8193]), mesh, batch=16, steps=80, warmup=10)
     assert loss < unigram_entropy(texts[0], held_out["labels"].ravel()) - 0.3
     check_export(tools, tmp_path, held_out, 16, loss)
@@ -78,8 +78,8 @@ def test_few_steps_are_better_than_frequencies(tools, tmp_path, texts, mesh):
 
 @pytest.mark.full
 def test_a_gpt_is_better_than_5_grams(tools, tmp_path, texts):
-    model = Gpt(layers=4, width=128, heads=4, length=128, vocabulary=SYMBOLS)
-    loss, held_out = train(tools, tmp_path, model, texts, "data=2,model=2", batch=16, steps=3000, warmup=100)
+    model = Gpt(layers=2, width=128, heads=4, length=128, vocabulary=SYMBOLS, grams=(2, 3, 5))
+    loss, held_out = train(tools, tmp_path, model, texts, "data=2,model=2", batch=16, steps=1200, warmup=50)
     limit = ngram_entropy(texts[0], texts[1][: held_out["labels"].size + 1])  # the same symbols
     print(f"held-out loss {loss:.4f}, 5-gram model {limit:.4f}")
     assert loss < limit
