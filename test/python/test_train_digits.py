@@ -3,8 +3,6 @@ does, and is the same model in ONNX Runtime."""
 
 from __future__ import annotations
 
-import gzip
-import importlib.util
 from pathlib import Path
 
 import gridloom
@@ -12,24 +10,14 @@ import numpy as np
 import onnx
 import pytest
 from conftest import onnxruntime_session
-from training_models import save_digits_cnn
+from training_models import load_digits, save_digits_cnn
 
 BATCH = 32
 
 
 @pytest.fixture(scope="module")
 def digits() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """1,797 pictures of 8 x 8: of each digit every fourth is for testing. The wheel's file is read; importing the package takes more."""
-    spec = importlib.util.find_spec("sklearn")
-    path = Path(spec.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
-    with gzip.open(path, "rt") as file:
-        table = np.loadtxt(file, delimiter=",")
-    x = (table[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8)
-    labels = table[:, -1].astype(np.int64)
-    test = np.zeros(len(labels), bool)
-    for digit in range(10):
-        test[np.flatnonzero(labels == digit)[::4]] = True
-    return {"x": x[~test], "labels": labels[~test]}, {"x": x[test], "labels": labels[test]}
+    return load_digits()
 
 
 def make_trainer(tools, folder: Path, seed: int, mesh: str, **options) -> gridloom.Trainer:

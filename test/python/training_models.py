@@ -3,6 +3,8 @@ large sums of products may get; and models in training mode."""
 
 from __future__ import annotations
 
+import gzip
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,21 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 TYPES = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float64): TensorProto.DOUBLE}
+
+
+def load_digits() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """scikit-learn's handwritten digits, 1,797 pictures of 8 x 8: of each digit every fourth is for testing. `x` is f32
+    [samples, 1, 8, 8] from 0 to 1, `labels` int64. The wheel's file is read; importing the package takes more."""
+    spec = importlib.util.find_spec("sklearn")
+    path = Path(spec.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+    with gzip.open(path, "rt") as file:
+        table = np.loadtxt(file, delimiter=",")
+    x = (table[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8)
+    labels = table[:, -1].astype(np.int64)
+    test = np.zeros(len(labels), bool)
+    for digit in range(10):
+        test[np.flatnonzero(labels == digit)[::4]] = True
+    return {"x": x[~test], "labels": labels[~test]}, {"x": x[test], "labels": labels[test]}
 
 
 def save_model(path: Path, nodes: list, row: list[int], classes: int, weights: dict[str, np.ndarray]) -> Path:
