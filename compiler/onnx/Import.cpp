@@ -11,6 +11,7 @@
 #include "compiler/onnx/States.h"
 #include "dialects/loom/Derivatives.h"
 #include "dialects/loom/Training.h"
+#include "passes/differentiate/Pullbacks.h"
 #include "support/Text.h"
 
 #include "mlir/IR/Verifier.h"
@@ -65,7 +66,13 @@ class Importer {
 public:
   Importer(MLIRContext &context, const Model &model, const ImportOptions &options)
       : builder(&context), model(model), options(options),
-        loc(NameLoc::get(builder.getStringAttr(model.path.string()))) {}
+        loc(NameLoc::get(builder.getStringAttr(model.path.string()))) {
+    // It may have derivatives of its own.
+    if (llvm::any_of(model.proto->opset_import(), [](const onnx::OperatorSetIdProto &opset) {
+          return opset.domain() == kTrainingDomain;
+        }))
+      this->options.marksTies = true;
+  }
 
   OwningOpRef<ModuleOp> run() {
     if (failed(checkVersions()) || failed(checkNames(model.proto->graph())) || failed(checkDims()))
@@ -341,7 +348,7 @@ private:
 
   Builder builder;
   const Model &model;
-  const ImportOptions &options;
+  ImportOptions options;
   /// Dimensions whose sizes are sums of others.
   std::vector<std::string> sums;
   Location loc;
@@ -352,6 +359,9 @@ private:
 OwningOpRef<ModuleOp> gridloom::importOnnx(MLIRContext &context, const std::filesystem::path &path,
                                            const ImportOptions &options) {
   context.loadDialect<func::FuncDialect, dist::DistDialect, loom::LoomDialect>();
+  DialectRegistry pullbacks;
+  registerPullbacks(pullbacks);
+  context.appendDialectRegistry(pullbacks);
   Model model;
   if (std::string error = readModel(path, model); !error.empty()) {
     emitError(UnknownLoc::get(&context)) << error;

@@ -29,7 +29,8 @@ static const Table &getTable() {
                                    getControlRules(),         getContribQuantizedRules(),
                                    getSignalRules(),          getFourierRules(),
                                    getSequenceRules(),        getDataSelectionRules(),
-                                   getTrainingRules()})
+                                   getTrainingRules(),        getOptimizerRules(),
+                                   getGradientRules()})
       for (const OpRule &rule : rules)
         table[getQualifiedName(rule.domain, rule.name)].push_back(&rule);
     return table;

@@ -22,6 +22,9 @@ inline constexpr int64_t kFirstOpset = 1, kLastOpset = 28;
 /// broadcasting was an attribute.
 inline constexpr int64_t kFirstWholeOpset = 7;
 
+/// ONNX's domain of derivatives and optimizers.
+inline constexpr llvm::StringLiteral kTrainingDomain = "ai.onnx.preview.training";
+
 /// Builds what a node becomes and sets its results. Fails with a diagnostic.
 using ImportFunction = llvm::LogicalResult (*)(Node &node);
 
@@ -83,6 +86,8 @@ llvm::ArrayRef<OpRule> getFourierRules();
 llvm::ArrayRef<OpRule> getSequenceRules();
 llvm::ArrayRef<OpRule> getDataSelectionRules();
 llvm::ArrayRef<OpRule> getTrainingRules();
+llvm::ArrayRef<OpRule> getOptimizerRules();
+llvm::ArrayRef<OpRule> getGradientRules();
 
 } // namespace gridloom::onnx_import
 

@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 #include "compiler/onnx/GraphImporter.h"
+#include "compiler/onnx/OpTable.h"
 #include "compiler/onnx/Sequences.h"
 
 #include "onnx-ml.pb.h"
@@ -42,9 +43,16 @@ static void addFreeNames(const onnx::GraphProto &graph, SmallVector<std::string>
 
 SmallVector<std::string> onnx_import::getReadNames(const onnx::NodeProto &node) {
   SmallVector<std::string> names(node.input().begin(), node.input().end());
-  for (const onnx::AttributeProto &attribute : node.attribute())
+  // Gradient names tensors of its graph.
+  bool isGradient = node.op_type() == "Gradient" && node.domain() == kTrainingDomain;
+  for (const onnx::AttributeProto &attribute : node.attribute()) {
     if (attribute.has_g())
       addFreeNames(attribute.g(), names);
+    if (isGradient && attribute.has_s())
+      names.push_back(attribute.s());
+    if (isGradient)
+      names.append(attribute.strings().begin(), attribute.strings().end());
+  }
   return names;
 }
 

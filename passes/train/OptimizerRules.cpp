@@ -133,12 +133,12 @@ static Term mean(const Term &term, ArrayRef<int64_t> dims) {
 }
 static Term rootMeanSquare(const Term &term) { return root(mean(square(term), listDims(term))); }
 
-/// 1 - beta ^ step, which nears (1 - beta) step for small steps: exp would lose there what it has
-/// in common with 1, but 1 - exp(-2x) = 2 tanh x / (1 + tanh x) loses nothing.
-static Term correctBias(const Term &step, double beta) {
-  if (beta == 0)
+/// It nears (1 - decay) step for small steps: exp would lose there what it has in common with 1,
+/// but 1 - exp(-2x) = 2 tanh x / (1 + tanh x) loses nothing.
+Term gridloom::train::correctBias(const Term &step, double decay) {
+  if (decay == 0)
     return step.splat(1);
-  Term half = (step * (-std::log(beta) / 2)).apply<loom::TanhOp>();
+  Term half = (step * (-std::log(decay) / 2)).apply<loom::TanhOp>();
   return half * 2 / (half + 1);
 }
 

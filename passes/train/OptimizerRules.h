@@ -24,6 +24,9 @@ Term spread(const Term &scalar, mlir::RankedTensorType type);
 /// The average moved towards `value`: decay average + (1 - decay) value, computed such that equal
 /// values stay what they are whatever 1 - decay is in f32.
 Term blend(const Term &average, const Term &value, double decay);
+/// 1 - decay ^ step, by which an average that began with zeros is divided; decay is in [0, 1). Also
+/// exact to rounding where the power is near 1.
+Term correctBias(const Term &step, double decay);
 Term square(const Term &term);
 /// The sum of all elements, of rank 0.
 Term sumAll(const Term &term);

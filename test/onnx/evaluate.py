@@ -57,7 +57,8 @@ def operators() -> set[str]:
 
 
 class Case:
-    """A model with inputs, written into a folder; after `run`, its outputs or its error."""
+    """A model with inputs, written into a folder; after `run`, its outputs or its error. With `gradients_of`, an output, the
+    simplified outputs include its gradients, and there are no imported ones."""
 
     def __init__(
         self,
@@ -66,8 +67,10 @@ class Case:
         inputs: list[np.ndarray],
         dims: str = "",
         unroll: int | None = None,
+        gradients_of: str = "",
     ):
         self.folder = folder
+        self.gradients_of = gradients_of
         self.error: str | None = None
         self.imported: list[np.ndarray] = []
         self.simplified: list[np.ndarray] = []
@@ -78,6 +81,8 @@ class Case:
         (folder / "dims").write_text(dims)
         if unroll is not None:
             (folder / "unroll").write_text(str(unroll))
+        if gradients_of:
+            (folder / "gradients_of").write_text(gradients_of)
         for i, value in enumerate(inputs):
             (folder / f"input_{i}.bin").write_bytes(np.ascontiguousarray(carry(value)).tobytes())
 
@@ -102,7 +107,7 @@ def run(cases: list[Case], memory: int | None = None) -> None:
             if verdict == "ok":
                 folder, *types = rest.split()
                 case = waiting.pop(folder)
-                case.imported = case.read("imported", types)
+                case.imported = [] if case.gradients_of else case.read("imported", types)
                 case.simplified = case.read("simplified", types)
                 case.names = (case.folder / "outputs").read_text().splitlines()
             else:

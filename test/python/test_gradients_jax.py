@@ -1,0 +1,270 @@
+"""Gradients of whole models against JAX in float64, an oracle that shares no code with the compiler.
+
+Each model of the zoo has a loss: cross entropy over its classes, or the sum of its output times random numbers. JAX differentiates
+bench/jax_models.py's mapping of the ONNX file in float64. The model in float64 goes through import, simplify and the differentiation
+to the reference interpreter, and must agree to 1e-10 of the largest gradient: rounding, but no wrong formula, is that small. The
+float32 model is compiled for one device and two, and must agree to 5e-6 in the norm of all gradients.
+
+Run as a program it prints docs/training.md's table: .venv/bin/python test/python/test_gradients_jax.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import real_models
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "test" / "onnx"), str(ROOT / "python")]
+
+jax = pytest.importorskip("jax", reason="jax is not installed; pip install 'gridloom[oracle]' has it")
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_enable_x64", True)
+
+import evaluate  # noqa: E402
+import jax_models  # noqa: E402
+
+from gridloom import zoo  # noqa: E402
+
+INTERPRETED = 1e-10  # of the largest gradient of all, for every element
+COMPILED = 5e-6  # of the norm of all gradients, for the norm of the error
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """`loss` is "classes", the cross entropy over dimension `classes` of the output, or "product". `batch_norm` is whether
+    normalisations take statistics of the batch: in float32 the gradient then is far from float64's for any implementation, since
+    rounding flips the signs that Relu looks at. `mesh` is where the compiled model is split in two."""
+
+    make: Callable[[], onnx.ModelProto]
+    dims: dict[str, int]
+    loss: str = "classes"
+    classes: int = -1
+    mesh: str = "data=2"
+    vocabulary: int = 50
+    batch_norm: bool = False
+    inputs: Callable[[], dict[str, np.ndarray]] | None = None
+    marks: tuple = ()
+
+
+def small(name: str, **options) -> Callable[[], onnx.ModelProto]:
+    model, defaults = zoo.SMALL[name]
+    return lambda: zoo.MODELS[model].make(**defaults, **options)
+
+
+def take_batch_statistics(make: Callable[[], onnx.ModelProto]) -> Callable[[], onnx.ModelProto]:
+    def made():
+        model = make()
+        for node in model.graph.node:
+            if node.op_type == "BatchNormalization":
+                node.attribute.append(helper.make_attribute("training_mode", 1))
+                node.output.extend([f"{node.output[0]}.mean", f"{node.output[0]}.var"])
+        return model
+
+    return made
+
+
+def load_detector() -> onnx.ModelProto:
+    """PP-OCR's, whose weights are Constant nodes; as initializers they are differentiated by."""
+    model, kept = onnx.load(str(real_models.MODELS["ocr-detector"].path())), []
+    for node in model.graph.node:
+        value = node.attribute[0].t if node.op_type == "Constant" and node.attribute[0].name == "value" else None
+        if value is not None and value.data_type == TensorProto.FLOAT and np.prod(value.dims) > 1:
+            model.graph.initializer.append(numpy_helper.from_array(numpy_helper.to_array(value), node.output[0]))
+        else:
+            kept.append(node)
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+    return model
+
+
+BERT = zoo.BertConfig(layers=2, hidden=32, heads=4, intermediate=64, vocabulary=50, positions=16)
+TOKENS = {"batch": 2, "sequence": 6}
+PICTURES = {"batch": 2}
+MODELS = {
+    "mlp": Model(lambda: zoo.mlp((16, 32, 8), zoo.Random(0, scale=0.5), "gelu"), {"batch": 4}),
+    "bert": Model(lambda: zoo.bert(BERT, zoo.Random(0)), TOKENS, loss="product"),
+    "gpt2": Model(small("gpt2"), TOKENS),
+    "llama": Model(small("llama"), TOKENS),
+    "moe": Model(small("moe"), TOKENS, mesh="model=2"),
+    "vit": Model(small("vit"), PICTURES),
+    "resnet": Model(small("resnet"), PICTURES, classes=1),
+    "resnet, batch statistics": Model(take_batch_statistics(small("resnet")), PICTURES, classes=1, batch_norm=True),
+    "unet": Model(small("unet"), PICTURES, classes=1),
+    "unet, batch statistics": Model(take_batch_statistics(small("unet")), PICTURES, classes=1, batch_norm=True),
+    "lstm": Model(small("lstm"), TOKENS),
+    "lstm, both directions": Model(small("lstm-both"), TOKENS),
+    "MiniLM, trained": Model(
+        lambda: onnx.load(str(zoo.minilm_file(ROOT / "build" / "zoo" / "minilm.onnx"))), {"batch": 2, "sequence": 8},
+        loss="product", inputs=lambda: zoo.encode(zoo.SENTENCES[:2], 8), marks=(pytest.mark.full,),
+    ),
+    "PP-OCRv4 detector, trained": Model(
+        load_detector, {},
+        loss="product", inputs=lambda: {"x": real_models.detector_inputs()["x"][:2, :, 16:48, :64]}, marks=(pytest.mark.full,),
+    ),
+}  # fmt: skip
+
+
+def bind(model: onnx.ModelProto, dims: dict[str, int], inputs: dict[str, np.ndarray]) -> None:
+    """Gives the inputs the shapes they have."""
+    for value in model.graph.input:
+        if value.name in inputs:
+            for dim, size in zip(value.type.tensor_type.shape.dim, inputs[value.name].shape, strict=True):
+                dim.dim_value = size
+    for output in model.graph.output:
+        for dim in output.type.tensor_type.shape.dim:
+            if dim.dim_param and dim.dim_param in dims:
+                dim.dim_value = dims[dim.dim_param]
+
+
+def output_shape(model: onnx.ModelProto, inputs: dict[str, np.ndarray]) -> tuple[int, ...]:
+    weights, _ = jax_models.split(model)
+    return jax.eval_shape(jax_models.function(model), weights, inputs).shape
+
+
+def prepare(case: Model) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """The model in float32 with output `loss` alone, all shapes fixed, and its inputs."""
+    model = case.make()
+    inputs = case.inputs() if case.inputs else zoo.random_inputs(model.graph, case.dims, case.vocabulary)
+    if "token_type_ids" in inputs:
+        inputs["token_type_ids"] = inputs["token_type_ids"] % 2
+    if "attention_mask" in inputs and not case.inputs:
+        inputs["attention_mask"] = np.ones_like(inputs["attention_mask"])
+        inputs["attention_mask"][-1, -2:] = 0
+    bind(model, case.dims, inputs)
+    shape, random = output_shape(model, inputs), np.random.default_rng(5)
+    output, graph = model.graph.output[0].name, model.graph
+    if case.loss == "product":
+        inputs["target"] = random.standard_normal(shape).astype(np.float32)
+        graph.input.append(helper.make_tensor_value_info("target", TensorProto.FLOAT, shape))
+        graph.node.append(helper.make_node("Mul", [output, "target"], ["products"], name="Products"))
+        graph.node.append(helper.make_node("ReduceSum", ["products"], ["loss"], name="Loss", keepdims=0))
+    else:
+        axis = case.classes % len(shape)
+        order = [0, axis, *(d for d in range(1, len(shape)) if d != axis)]
+        places = [shape[d] for d in order if d != axis]
+        inputs["labels"] = random.integers(0, shape[axis], places)
+        graph.input.append(helper.make_tensor_value_info("labels", TensorProto.INT64, places))
+        graph.node.append(helper.make_node("Transpose", [output], ["class scores"], name="Scores", perm=order))
+        graph.node.append(helper.make_node("SoftmaxCrossEntropyLoss", ["class scores", "labels"], ["loss"], name="Loss"))
+    del graph.output[:]
+    graph.output.append(helper.make_tensor_value_info("loss", TensorProto.FLOAT, []))
+    return model, inputs
+
+
+def differentiate_by_jax(model: onnx.ModelProto, inputs) -> tuple[float, dict[str, np.ndarray]]:
+    """In float64: the loss, and its gradients by all float initializers of more than one element that it depends on."""
+    weights, _ = jax_models.split(model)
+    loss, gradients = jax.jit(jax.value_and_grad(lambda w: jax_models.function(model)(w, inputs)))(weights)
+    read = {name for node in model.graph.node for name in node.input}
+    return float(loss), {n: np.asarray(g) for n, g in gradients.items() if g.size > 1 and n in read}
+
+
+def take_gradients(outputs: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """Without those of one element: such weights are constants of the program."""
+    gradients = {key.removesuffix(".grad"): value for key, value in outputs.items() if key.endswith(".grad")}
+    assert gradients, f"{name}: no gradients"
+    return gradients
+
+
+def interpret(folder: Path, model: onnx.ModelProto, inputs) -> tuple[float, dict[str, np.ndarray]]:
+    """The gradients of a float64 model by the reference interpreter."""
+    values = [inputs[value.name] for value in model.graph.input if value.name in inputs]
+    case = evaluate.Case(folder, model, values, gradients_of="loss")
+    evaluate.run([case])
+    assert case.error is None, case.error
+    outputs = dict(zip(case.names, case.simplified, strict=True))
+    return float(outputs["loss"]), take_gradients(outputs, folder.name)
+
+
+def measure_interpreted(folder: Path, case: Model) -> tuple[int, float]:
+    """The number of gradients, and the largest error of one as a share of the largest gradient of all."""
+    model, inputs = prepare(case)
+    wide = jax_models.widen(model)
+    inputs = {name: array.astype(np.float64) if array.dtype == np.float32 else array for name, array in inputs.items()}
+    loss, expected = differentiate_by_jax(wide, inputs)
+    actual_loss, actual = interpret(folder / "f64", wide, inputs)
+    assert actual_loss == pytest.approx(loss, rel=1e-12)
+    # What rounding alone makes differ from zero in one of them is absent in the other, and the like.
+    largest = max(np.abs(array).max() for array in expected.values())
+    absent = {name for name in expected.keys() - actual.keys() if np.abs(expected[name]).max() > 0}
+    assert not absent and actual.keys() <= expected.keys(), (absent, actual.keys() - expected.keys())
+    errors = {name: float(np.abs(array - expected[name]).max() / largest) for name, array in actual.items()}
+    worst = max(errors, key=errors.get)
+    assert errors[worst] <= INTERPRETED, (worst, errors[worst])
+    return len(errors), errors[worst]
+
+
+def measure_compiled(tools, folder: Path, case: Model, mesh: str) -> float:
+    """The norm of the error of all gradients together, as a share of their norm."""
+    model, inputs = prepare(case)
+    wide_inputs = {name: array.astype(np.float64) if array.dtype == np.float32 else array for name, array in inputs.items()}
+    loss, expected = differentiate_by_jax(jax_models.widen(model), wide_inputs)
+    onnx.save(model, folder / "m.onnx")
+    tools.compile(folder / "m.onnx", folder / f"{mesh}.plan", "--mesh", mesh, "--gradients-of", "loss")
+    outputs = tools.run(folder / f"{mesh}.plan", inputs, folder / f"run {mesh}").outputs
+    assert outputs["loss"] == pytest.approx(loss, rel=1e-5)
+    actual = {name.replace("/", "_"): array for name, array in take_gradients(outputs, mesh).items()}
+    error = norm = 0.0
+    for name, array in expected.items():
+        norm += float((array**2).sum())
+        got = actual.get(name.replace("/", "_"))
+        assert got is not None or not array.any(), name
+        if got is not None:
+            error += float(((got - array) ** 2).sum())
+    return float(np.sqrt(error / norm))
+
+
+CASES = [pytest.param(case, marks=case.marks, id=name) for name, case in MODELS.items()]
+SMOOTH = [pytest.param(case, marks=case.marks, id=name) for name, case in MODELS.items() if not case.batch_norm]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_interpreted_gradients_are_those_of_jax_in_float64(tmp_path, case):
+    count, error = measure_interpreted(tmp_path, case)
+    print(f"{count} tensors, worst error {error:.1e} of the largest gradient")
+
+
+@pytest.mark.parametrize("case", SMOOTH)
+def test_compiled_gradients_are_near_those_of_float64(tools, tmp_path, case):
+    for mesh in ("x=1", case.mesh):
+        assert measure_compiled(tools, tmp_path, case, mesh) <= COMPILED, mesh
+
+
+def test_a_wrong_gradient_is_seen(tmp_path, monkeypatch):
+    """Scaling one weight's gradient by one part in a billion of it is noticed."""
+    true = interpret
+
+    def wrong(folder, model, inputs):
+        loss, gradients = true(folder, model, inputs)
+        name = max(gradients, key=lambda each: np.abs(gradients[each]).max())
+        return loss, gradients | {name: gradients[name] * (1 + 1e-9)}
+
+    monkeypatch.setitem(globals(), "interpret", wrong)
+    with pytest.raises(AssertionError):
+        measure_interpreted(tmp_path, MODELS["mlp"])
+
+
+def main() -> None:
+    from conftest import Tools
+
+    tools = Tools(ROOT / "build" / "dev" / "bin")
+    print("| model | gradients | interpreter, f64 | compiled, f32, 1 device | 2 devices |\n|---|---|---|---|---|")
+    for name, case in MODELS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            count, error = measure_interpreted(Path(folder), case)
+            compiled = ["-", "-"]
+            if not case.batch_norm:
+                compiled = [f"{measure_compiled(tools, Path(folder), case, mesh):.1e}" for mesh in ("x=1", case.mesh)]
+            print(f"| {name} | {count} | {error:.1e} | {compiled[0]} | {compiled[1]} ({case.mesh}) |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
